@@ -1,0 +1,35 @@
+# Device code that runs on both drivers: one source NAME.cu, compiled by nvcc to a fat binary and by g++ to a module
+# of the software driver. Both land side by side in build/lib/kernels; programs try one image after the other until
+# the driver accepts one (libckpt/cuda/module.h), so no program knows which driver it runs on.
+set(KERNEL_DIR ${CMAKE_BINARY_DIR}/lib/kernels)
+file(MAKE_DIRECTORY ${KERNEL_DIR})
+
+# device_module(NAME SOURCE file.cu [INCLUDES dir...] [HOST_FLAGS flag...])
+function(device_module name)
+  cmake_parse_arguments(A "" "SOURCE" "INCLUDES;HOST_FLAGS" ${ARGN})
+  get_filename_component(source ${A_SOURCE} ABSOLUTE)
+  add_library(${name}_sim MODULE ${source})
+  set_source_files_properties(${source} PROPERTIES LANGUAGE CXX)
+  target_compile_options(${name}_sim PRIVATE -x c++ -O3 ${A_HOST_FLAGS})
+  target_include_directories(${name}_sim PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/tools ${A_INCLUDES})
+  set_target_properties(${name}_sim PROPERTIES PREFIX "" OUTPUT_NAME ${name} LIBRARY_OUTPUT_DIRECTORY ${KERNEL_DIR})
+  add_custom_target(${name} ALL DEPENDS ${name}_sim)
+  if(NVCC_PROGRAM)
+    set(include_flags -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/tools)
+    foreach(dir ${A_INCLUDES})
+      list(APPEND include_flags -I${dir})
+    endforeach()
+    add_custom_command(
+      OUTPUT ${KERNEL_DIR}/${name}.fatbin
+      COMMAND ${NVCC_PROGRAM} -std=c++17 -O3 --fatbin -Wno-deprecated-gpu-targets
+              -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90
+              -gencode arch=compute_90,code=compute_90 ${include_flags}
+              -MD -MF ${CMAKE_CURRENT_BINARY_DIR}/${name}.d -o ${KERNEL_DIR}/${name}.fatbin ${source}
+      DEPENDS ${source}
+      DEPFILE ${CMAKE_CURRENT_BINARY_DIR}/${name}.d
+      COMMENT "nvcc ${name}.fatbin"
+      VERBATIM)
+    add_custom_target(${name}_fatbin DEPENDS ${KERNEL_DIR}/${name}.fatbin)
+    add_dependencies(${name} ${name}_fatbin)
+  endif()
+endfunction()

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owned file descriptors and the few whole-file operations the project needs. All functions are thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "libckpt/base/handle.h"
+#include "libckpt/base/result.h"
+
+namespace ckpt {
+
+struct FdTraits {
+  using Value = int;
+  static constexpr int kNull = -1;
+  static void close(int fd) noexcept;
+};
+using UniqueFd = UniqueHandle<FdTraits>;
+
+// Writes all bytes, continuing after short writes and EINTR.
+Result<void> write_all(int fd, std::span<const std::byte> bytes);
+
+// The whole file, at most `limit_bytes` (kRefused beyond it).
+Result<std::string> read_file(const std::string& path, std::size_t limit_bytes);
+
+// Writes `text` to a temporary file beside `path`, fsyncs, renames it over `path` and fsyncs the folder.
+Result<void> write_file_durably(const std::string& path, std::string_view text, unsigned mode = 0600);
+
+// An anonymous sealed-size memory file (memfd) of `bytes` bytes, for passing data between processes.
+Result<UniqueFd> make_memory_file(const char* name, std::size_t bytes);
+
+}  // namespace ckpt

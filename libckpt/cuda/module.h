@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loading device code: a kernel set NAME is built into several images (NAME.fatbin, NAME.so, see cmake/GpumigrateKernels.cmake)
+// and the first that the driver accepts is used, so that no program needs to know which driver it runs on.
+// Threads: load with the context current; functions may be used from any thread. Ownership: Module unloads at its end
+// and must not outlive the context.
+#pragma once
+
+#include <string>
+
+#include "libckpt/cuda/driver.h"
+
+namespace ckpt {
+
+class Module {
+ public:
+  // Searches $CKPT_KERNEL_DIR, then "../lib/kernels" and "../../lib/kernels" relative to this executable.
+  // kNotFound if no image exists, kNotSupported if the driver accepts none.
+  static Result<Module> load(const DriverApi& api, const std::string& name);
+  Module(Module&& other) noexcept;
+  Module& operator=(Module&&) = delete;
+  ~Module();
+
+  Result<CUfunction> function(const char* name) const;
+
+ private:
+  Module(const DriverApi* api, CUmodule module) : api_(api), module_(module) {}
+  const DriverApi* api_;
+  CUmodule module_;
+};
+
+}  // namespace ckpt
