@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ckpt.h: the cooperative way to make a GPU program movable. C, no dependency but libc.
+ *
+ * A program names its tensors, says that it is ready, and calls ckpt_barrier() once a step. `gpumigrate migrate` can then
+ * move it to another GPU while it runs. The same program is started at the target first, as a *standby*: it does all its
+ * own start-up (context, modules, allocations, ckpt_tensor) and then blocks in ckpt_ready() until the source has stopped and
+ * its memory and host state have arrived.
+ *
+ *   ckpt_session* s;  ckpt_role role;  ckpt_start start;
+ *   ckpt_init(NULL, &s, &role);
+ *   ckpt_devptr w;  ckpt_alloc(s, bytes, &w);
+ *   ckpt_tensor(s, "weights", w, bytes, CKPT_F32, 1, (const uint64_t[]){n}, CKPT_PARAMETER);
+ *   ckpt_host_state(s, "step", &step, sizeof step);
+ *   ckpt_ready(s, &start);
+ *   if (start == CKPT_FRESH) initialise_weights();          // a resumed instance finds them in place
+ *   for (; step < steps; ) { train_step(); ++step; ckpt_barrier(s); }
+ *   ckpt_shutdown(s);
+ *
+ * Outside gpumigrate (CKPT_SOCKET not in the environment) every call works and nothing moves.
+ *
+ * Rules. Before ckpt_ready a standby opens no log, port, tracker run or output file and joins no rendezvous. Between entry
+ * and return of ckpt_barrier no other thread touches named memory. At the source ckpt_barrier does not return after the job
+ * has moved: the process ends there without atexit handlers (or, with CKPT_OPTION_RETURN_MOVED, returns CKPT_MOVED and
+ * has 5 s to end). Tensors are matched by name, dtype and shape. Tensors that share the same bytes (tied weights) are sent
+ * once; a tensor may lie inside another, but must not overlap it partly.
+ *
+ * Memory. Tensors in memory from ckpt_alloc (or other exportable driver memory) are copied while the job runs. Memory that
+ * cannot be exported (plain cuMemAlloc, module globals) may be named too: it is copied at the barrier, at most 64 MiB.
+ *
+ * Threads: calls on one session are serialised inside; ckpt_barrier and ckpt_ready are called by one thread.
+ * A CUDA context must be current in ckpt_alloc, ckpt_tensor, ckpt_ready and ckpt_barrier.
+ * Errors: a ckpt_status; ckpt_last_error() tells the reason as one line (valid until the next call of that thread).
+ */
+#ifndef CKPT_CKPT_H
+#define CKPT_CKPT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CKPT_ABI_VERSION 1
+#define CKPT_API __attribute__((visibility("default")))
+
+typedef enum ckpt_status {
+  CKPT_OK = 0,
+  CKPT_MOVED = 1,             /* the job runs elsewhere now: end this process (only with CKPT_OPTION_RETURN_MOVED) */
+  CKPT_ERROR_INVALID = -1,    /* a wrong argument or call order */
+  CKPT_ERROR_CUDA = -2,       /* the driver refused; ckpt_last_error() names the call and the CUresult */
+  CKPT_ERROR_MEMORY = -3,     /* out of device or host memory */
+  CKPT_ERROR_CONNECTION = -4, /* the keeper is gone */
+  CKPT_ERROR_MISMATCH = -5,   /* moved state does not fit what this instance has named */
+  CKPT_ERROR_LIMIT = -6       /* more than ckpt allows (names, shapes, memory that cannot be exported) */
+} ckpt_status;
+
+typedef enum ckpt_role { CKPT_ROLE_FRESH = 0, CKPT_ROLE_STANDBY = 1 } ckpt_role;
+typedef enum ckpt_start { CKPT_FRESH = 0, CKPT_RESUMED = 1 } ckpt_start;
+
+typedef enum ckpt_dtype {
+  CKPT_U8 = 1, CKPT_I8, CKPT_U16, CKPT_I16, CKPT_U32, CKPT_I32, CKPT_U64, CKPT_I64,
+  CKPT_F16, CKPT_BF16, CKPT_F32, CKPT_F64, CKPT_F8E4M3, CKPT_F8E5M2, CKPT_BOOL
+} ckpt_dtype;
+
+typedef enum ckpt_kind {
+  CKPT_PARAMETER = 1,
+  CKPT_OPTIMIZER,
+  CKPT_BUFFER,
+  CKPT_CACHE,
+  CKPT_SCRATCH /* dead at a barrier: never copied, content after a move is undefined */
+} ckpt_kind;
+
+enum { CKPT_OPTION_RETURN_MOVED = 1u };
+enum { CKPT_MAX_NAME = 255, CKPT_MAX_DIMS = 8 };
+
+typedef unsigned long long ckpt_devptr; /* a CUdeviceptr */
+typedef struct ckpt_session ckpt_session;
+typedef struct ckpt_writer ckpt_writer;
+
+typedef struct ckpt_options {
+  uint32_t abi_version; /* CKPT_ABI_VERSION */
+  uint32_t flags;       /* CKPT_OPTION_* */
+} ckpt_options;
+
+CKPT_API uint32_t ckpt_abi_version(void);
+CKPT_API const char* ckpt_last_error(void);
+
+/* Connects to the keeper named by CKPT_SOCKET, if any. `options` may be NULL. One session per process. */
+CKPT_API ckpt_status ckpt_init(const ckpt_options* options, ckpt_session** session, ckpt_role* role);
+
+/* Device memory that can be moved: physical memory of the current context's device at a stable address, in units of the
+ * driver's granularity (2 MiB); content undefined. `bytes` > 0. */
+CKPT_API ckpt_status ckpt_alloc(ckpt_session* session, size_t bytes, ckpt_devptr* pointer);
+CKPT_API ckpt_status ckpt_free(ckpt_session* session, ckpt_devptr pointer);
+
+/* Names `bytes` bytes at `pointer`. The shape's elements times the dtype's size must equal `bytes`. Names are unique. */
+CKPT_API ckpt_status ckpt_tensor(ckpt_session* session, const char* name, ckpt_devptr pointer, size_t bytes,
+                                 ckpt_dtype dtype, uint32_t dims, const uint64_t* shape, ckpt_kind kind);
+CKPT_API ckpt_status ckpt_drop(ckpt_session* session, const char* name);
+
+/* Host state that moves with the job: copied at the barrier, written back before ckpt_ready returns CKPT_RESUMED. */
+CKPT_API ckpt_status ckpt_host_state(ckpt_session* session, const char* name, void* pointer, size_t bytes);
+typedef ckpt_status (*ckpt_save_fn)(void* user, ckpt_writer* writer);
+typedef ckpt_status (*ckpt_load_fn)(void* user, const void* data, size_t bytes);
+CKPT_API ckpt_status ckpt_host_callbacks(ckpt_session* session, const char* name, ckpt_save_fn save, ckpt_load_fn load,
+                                         void* user);
+CKPT_API ckpt_status ckpt_write(ckpt_writer* writer, const void* data, size_t bytes);
+
+/* All is named: synchronizes the context; a fresh instance goes on at once, a standby blocks until it is resumed. */
+CKPT_API ckpt_status ckpt_ready(ckpt_session* session, ckpt_start* start);
+
+/* Once a step. Costs a load and a branch while nothing is asked for. */
+CKPT_API ckpt_status ckpt_barrier(ckpt_session* session);
+
+/* Says that the job ends by itself, closes the connection and frees the session. Memory from ckpt_alloc that is still
+ * there is freed. */
+CKPT_API ckpt_status ckpt_shutdown(ckpt_session* session);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
