@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fingerprints of device memory, computed on the device.
+//
+//   CKPT_TRY(kernels, TrackKernels::create(device, params));          // once per device and migration
+//   CKPT_TRY(scanner, Scanner::create(kernels, ScannerOptions{}));
+//   CKPT_TRYV(scanner->scan(chunks, fingerprints));                   // a round's scan: blocks the calling
+//   thread
+//   ---
+//   CKPT_TRY(batch, FingerprintBatch::create(kernels, 64));           // receiver: after the chunks were
+//   written CKPT_TRYV(batch->launch(stream, chunks));                         // on the stream that wrote
+//   them CKPT_TRYV(batch->wait());  use batch->results();
+//
+// scan() sees memory as it is while kernels of the job run: chunks may be torn, which the barrier's scan
+// finds (DESIGN §5 rule 2). Nothing is allocated after create(). Threads: a Scanner, a batch and a CopyList
+// each belong to one thread at a time; TrackKernels may be shared. Each call makes the context current
+// itself. Ownership: objects keep their TrackKernels alive; the Device must outlive them all. Errors: those
+// of the driver; kInvalidArgument for a chunk that is empty, longer than kMaxChunkBytes or not 16-byte
+// aligned. Lengths are bytes.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "libckpt/cuda/driver.h"
+#include "libckpt/cuda/module.h"
+#include "libckpt/track/fingerprint.h"
+
+namespace ckpt::track {
+
+struct ChunkRange {
+  CUdeviceptr address = 0;
+  std::uint64_t bytes = 0;
+};
+
+// One entry of a copy list: `source` 0 orders zeroes (DESIGN §5 rule 6). Device addresses, both 16-byte
+// aligned.
+struct CopyRange {
+  CUdeviceptr target = 0;
+  CUdeviceptr source = 0;
+  std::uint64_t bytes = 0;
+};
+
+// Appends the chunks of one mapped range: chunk_bytes each, the last may be short.
+void append_chunks(CUdeviceptr address, std::uint64_t bytes, std::uint64_t chunk_bytes,
+                   std::vector<ChunkRange>& out);
+
+// The loaded device code and the expanded key in device memory.
+class TrackKernels {
+ public:
+  static Result<std::shared_ptr<const TrackKernels>> create(const Device& device,
+                                                            std::shared_ptr<const FingerprintParams> params);
+  ~TrackKernels();
+  TrackKernels(const TrackKernels&) = delete;
+  TrackKernels& operator=(const TrackKernels&) = delete;
+
+  [[nodiscard]] const Device& device() const noexcept { return device_; }
+  [[nodiscard]] const FingerprintParams& params() const noexcept { return *params_; }
+
+  // Raw launches on lists that already are in device memory; the context must be current.
+  Result<void> launch_fingerprint(CUstream stream, CUdeviceptr chunk_list, CUdeviceptr results,
+                                  std::uint32_t count) const;
+  Result<void> launch_copy(CUstream stream, CUdeviceptr copy_list, std::uint32_t count) const;
+
+ private:
+  TrackKernels(const Device& device, std::shared_ptr<const FingerprintParams> params, Module module)
+      : device_(device), params_(std::move(params)), module_(std::move(module)) {}
+  const Device& device_;
+  std::shared_ptr<const FingerprintParams> params_;
+  Module module_;
+  CUfunction fingerprint_ = nullptr;
+  CUfunction copy_ = nullptr;
+  CUdeviceptr tables_ = 0;
+};
+
+// Up to `capacity` chunks in one launch, with its own pinned and device lists. launch() only enqueues
+// (upload, kernel, download, event); a second launch() before the first is done is an error.
+class FingerprintBatch {
+ public:
+  static Result<std::unique_ptr<FingerprintBatch>> create(std::shared_ptr<const TrackKernels> kernels,
+                                                          std::uint32_t capacity);
+  ~FingerprintBatch();
+  FingerprintBatch(const FingerprintBatch&) = delete;
+  FingerprintBatch& operator=(const FingerprintBatch&) = delete;
+
+  Result<void> launch(CUstream stream, std::span<const ChunkRange> chunks);
+  [[nodiscard]] bool busy() const noexcept {
+    return busy_;
+  }                      // launched, and not yet seen done by ready() or wait()
+  Result<bool> ready();  // never blocks
+  Result<void> wait();
+  // Of the last launch, in its order; valid until the next launch.
+  [[nodiscard]] std::span<const Fingerprint> results() const noexcept;
+  [[nodiscard]] std::uint32_t capacity() const noexcept { return capacity_; }
+
+ private:
+  FingerprintBatch(std::shared_ptr<const TrackKernels> kernels, std::uint32_t capacity)
+      : kernels_(std::move(kernels)), capacity_(capacity) {}
+  std::shared_ptr<const TrackKernels> kernels_;
+  std::uint32_t capacity_;
+  std::uint32_t count_ = 0;
+  bool busy_ = false;
+  CUevent done_ = nullptr;
+  void* pinned_ = nullptr;  // chunk list, then results
+  CUdeviceptr device_list_ = 0;
+};
+
+// Up to `capacity` device-to-device copies and zero orders in one launch: gather (chunks -> contiguous
+// staging) and scatter (staging -> chunks). launch() only enqueues; the list may be reused when ready().
+class CopyList {
+ public:
+  static Result<std::unique_ptr<CopyList>> create(std::shared_ptr<const TrackKernels> kernels,
+                                                  std::uint32_t capacity);
+  ~CopyList();
+  CopyList(const CopyList&) = delete;
+  CopyList& operator=(const CopyList&) = delete;
+
+  Result<void> launch(CUstream stream, std::span<const CopyRange> copies);
+  Result<bool> ready();
+  Result<void> wait();
+
+ private:
+  CopyList(std::shared_ptr<const TrackKernels> kernels, std::uint32_t capacity)
+      : kernels_(std::move(kernels)), capacity_(capacity) {}
+  std::shared_ptr<const TrackKernels> kernels_;
+  std::uint32_t capacity_;
+  bool busy_ = false;
+  CUevent done_ = nullptr;
+  void* pinned_ = nullptr;
+  CUdeviceptr device_list_ = 0;
+};
+
+struct ScannerOptions {
+  // Work of one launch. 2 GiB is about 0.5 ms at 4 TB/s: short enough not to hold back the job's kernels.
+  std::uint64_t slice_bytes = std::uint64_t{2} << 30;
+  std::uint32_t slice_chunks = 8192;
+  std::uint32_t slices_in_flight = 2;
+  // Share of the time the scan's kernels may use while the job runs, in (0, 1]; 1 at the barrier.
+  double duty = 1.0;
+};
+
+class Scanner {
+ public:
+  static Result<std::unique_ptr<Scanner>> create(std::shared_ptr<const TrackKernels> kernels,
+                                                 const ScannerOptions& options);
+  ~Scanner();
+  Scanner(const Scanner&) = delete;
+  Scanner& operator=(const Scanner&) = delete;
+
+  // out.size() == chunks.size(). Blocks; cancel() from another thread ends it with kAborted after the running
+  // slices.
+  Result<void> scan(std::span<const ChunkRange> chunks, std::span<Fingerprint> out);
+  // The same, handing over each finished slice at once, so that copying starts while the scan still runs:
+  // on_slice(first chunk index, fingerprints).
+  using SliceHandler = std::function<Result<void>(std::size_t first, std::span<const Fingerprint>)>;
+  Result<void> scan(std::span<const ChunkRange> chunks, const SliceHandler& on_slice);
+
+  void set_duty(double duty) noexcept;
+  void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
+
+ private:
+  Scanner(std::shared_ptr<const TrackKernels> kernels, const ScannerOptions& options)
+      : kernels_(std::move(kernels)), options_(options), duty_(options.duty) {}
+  std::shared_ptr<const TrackKernels> kernels_;
+  ScannerOptions options_;
+  std::atomic<double> duty_;
+  std::atomic<bool> cancelled_{false};
+  CUstream stream_ = nullptr;
+  std::vector<std::unique_ptr<FingerprintBatch>> batches_;
+};
+
+}  // namespace ckpt::track

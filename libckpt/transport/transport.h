@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lanes between two movers: ordered streams of messages, each a header of up to 1 KiB and a payload of up to
+// 8 MiB that the receiver places where its handler says. Bulk goes one way, small acknowledgements the other
+// way on the same lane; both directions carry both. Implementations: loopback (in process) and UCX.
+//
+// A lane connects exactly once. The target makes N lanes with listen(), hands their N addresses and the
+// session token to the source over the control plane, and the source connect()s to each:
+//   CKPT_TRY(transport, make_ucx_transport({.ip = "10.0.0.5"}));
+//   CKPT_TRY(lane, transport->listen(token, handler));   lane->address() -> control plane      (target)
+//   CKPT_TRY(lane, transport->connect(address, token, handler));                               (source)
+//   while (!done) {
+//     if (!lane->progress()) lane->wait(kSecond);         // one thread per lane; no spinning
+//   }
+// A connection that does not first present the token is dropped; the listening lane waits on for the right
+// one.
+//
+// Threads: a lane is used by one thread at a time; only wake() may come from any thread. Callbacks run inside
+// progress() and close() of that thread. Handlers may call send(), wake() and close() from on_open,
+// on_message and on_sent, nothing from on_payload_begin, and must not destroy the lane from a callback. A
+// Transport outlives its lanes and may be shared. Ownership: payload memory stays the caller's. A payload
+// being sent must stay valid and unchanged until its on_sent, a span given by on_payload_begin until its
+// on_message; after on_closed the lane touches neither. Errors: after on_closed (exactly once per lane, also
+// for a listening lane that is closed) send() returns its error. Liveness: a killed peer process closes the
+// lane; a silent network does not, that is for the control connection to see. Trust: the token keeps
+// strangers out of a migration, but UCX itself authenticates nobody and may abort on crafted bytes (DESIGN
+// §5): use it on trusted networks and in a process that may die.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libckpt/base/clock.h"
+#include "libckpt/base/result.h"
+
+namespace ckpt::transport {
+
+inline constexpr std::size_t kMaxHeaderBytes = 1024;
+inline constexpr std::size_t kMaxPayloadBytes = std::size_t{8} << 20;
+// Messages sent and not yet reported by on_sent; send() beyond it is refused.
+inline constexpr std::size_t kMaxInFlight = 64;
+
+using SessionToken = std::array<std::byte, 16>;
+
+class LaneHandler {
+ public:
+  virtual ~LaneHandler() = default;
+  // The peer is there and both sides proved the token. A connecting lane may send() before.
+  virtual void on_open() {}
+  // Where to receive a payload (payload_bytes > 0): a span of exactly that size. Any other size refuses the
+  // message and closes the lane with kProtocol.
+  virtual std::span<std::byte> on_payload_begin(std::span<const std::byte> header,
+                                                std::size_t payload_bytes) = 0;
+  // A whole message, in the order of send(). `payload` is the span of on_payload_begin, or empty.
+  virtual void on_message(std::span<const std::byte> header, std::span<const std::byte> payload) = 0;
+  // The payload given with `token` may be reused. Not an acknowledgement: the peer may not have it yet.
+  virtual void on_sent(std::uint64_t token) = 0;
+  // The end, for any reason; messages without on_sent may or may not have arrived.
+  virtual void on_closed(const Error& error) = 0;
+};
+
+class Lane {
+ public:
+  virtual ~Lane() = default;
+
+  // Where the peer connects to (listening lanes; else empty). Printable, at most 256 characters.
+  [[nodiscard]] virtual std::string address() const = 0;
+  // Never blocks. The header is copied. kInvalidArgument: too long; kRefused: kMaxInFlight reached, or no
+  // peer yet.
+  virtual Result<void> send(std::span<const std::byte> header, std::span<const std::byte> payload,
+                            std::uint64_t token) = 0;
+  // Drives the lane and its callbacks; true if anything happened.
+  virtual bool progress() = 0;
+  // Sleeps until progress() may have something to do, wake() was called, or the time is over. May return
+  // early.
+  virtual void wait(Nanos timeout) = 0;
+  // Ends a present or the next wait(). Any thread.
+  virtual void wake() noexcept = 0;
+  // Ends the lane now; what has not been reported by on_sent may be lost. Calls on_closed (kAborted), at once
+  // or, when called from a callback, at the end of progress().
+  virtual void close() = 0;
+  [[nodiscard]] virtual bool closed() const noexcept = 0;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual Result<std::unique_ptr<Lane>> listen(const SessionToken& token, LaneHandler& handler) = 0;
+  // `address` may come from anywhere: kInvalidArgument if it is not one of this transport. Returns before the
+  // peer has answered; a peer that is not there is an on_closed.
+  virtual Result<std::unique_ptr<Lane>> connect(const std::string& address, const SessionToken& token,
+                                                LaneHandler& handler) = 0;
+};
+
+// Lanes between threads of this process that use the same Transport object. Any number of lanes.
+std::unique_ptr<Transport> make_loopback_transport();
+
+struct UcxOptions {
+  std::string ip = "127.0.0.1";  // listen on, and connect from, the device that has this address
+  std::string tls = "tcp";  // UCX_TLS. Shared memory is left out: 1.13 has no peer failure detection for it
+  std::string net_device;   // UCX_NET_DEVICES; empty: the device that has `ip`
+  // Set besides, as in "TCP_TX_SEG_SIZE" = "64k"; the environment's UCX_* variables are not read for those
+  // set here.
+  std::vector<std::pair<std::string, std::string>> settings;
+};
+Result<std::unique_ptr<Transport>> make_ucx_transport(const UcxOptions& options);
+
+}  // namespace ckpt::transport
