@@ -1,116 +1,97 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of the control plane. Three kinds of connection carry them: agent -> coordinator, agent -> agent (the peer
-// link: Hello, HelloReply, Ping, Pong and SwitchEnvelope only), and nothing else. The dialer speaks first.
+// Messages of the control plane. Two kinds of connection carry them, the dialer speaks first:
+// agent -> coordinator, and agent -> agent (the peer link: Hello, HelloReply, Ping, Pong and kSwitch frames only).
 //
-//   agent                      coordinator                        other agent
-//     | Hello(token)  --------->  |
-//     | <------------ HelloReply  |
-//     | AgentHello    --------->  |   everything the node has: the coordinator rebuilds its job table from it
-//     | <---------------- Welcome |   settings, the peer token
-//     | Inventory     --------->  |   again at every change and every few seconds
-//     | <--------------- StartJob |
-//     | Reply, JobChange ------>  |
-//     | <---------------- ReadLog |
-//     | LogData       --------->  |
-//     | <--------- PrepareContext |   before the switch's PREPARE: what a side needs beyond the pure protocol
-//     | <---------- SwitchEnvelope | (PREPARE)
-//     | SwitchEnvelope  -------------------------------------->  |   directly, or through the coordinator when that link is cut
-//     | MigrationProgress ----->  |   a few times a second, from the source
-//     | <-------------- SetLimits |
-//     | SourceReport / TargetReport -> |   after RUNS / RELEASED, or at the end of a failed migration
-//     | MigrationFailure ------>  |   a reason for people; the switch itself is decided by SwitchEnvelopes alone
-//     | <-------------- ForgetJob |
+//   agent                          coordinator                    other agent
+//     | Hello(token)    ------------->  |
+//     | <---------------- HelloReply    |
+//     | AgentHello      ------------->  |   everything the node has: the job table is rebuilt from it
+//     | <------------------- Welcome    |   settings, the peer token
+//     | Inventory       ------------->  |   again at every change and every few seconds
+//     | <------------------ StartJob    |
+//     | Reply, JobChange ------------>  |
+//     | <------------------- ReadLog    |
+//     | LogData         ------------->  |
+//     | <-------------- switch Prepare  |   its `plan` is an encoded MigrationPlan (below)
+//     | switch messages ------------->  | ------------------------->  |   a switch frame whose `to` is the other side is
+//     | switch messages ----------------------------------------->    |   passed on by the coordinator; or the peer link
+//     | MigrationProgress ----------->  |   a few times a second, from the source
+//     | <----------------- SetLimits    |
+//     | SourceReport, TargetReport -->  |   once the side knows the outcome; repeated after a reconnect until CLOSED
+//     | <----------------- ForgetJob    |
 //
-// A message whose fields change gets a new type number; kControlVersion is the version of the whole set, compared in
-// Hello. Times are CLOCK_BOOTTIME nanoseconds of the node that states them, spans are nanoseconds, sizes are bytes.
-// All messages are value types with default constructors (never aggregates: g++ 12 destroys aggregate temporaries in
-// co_await twice). Everything a peer sends is checked by whoever uses it: decoding bounds sizes only.
+// Fields are only ever appended (codec.h skips what a newer sender appends); a change of meaning takes a new frame type.
+// kControlVersion is the version of the whole set, compared in Hello. Times are CLOCK_BOOTTIME nanoseconds of the node
+// that states them, spans nanoseconds, sizes bytes. All are value types and no aggregates (g++ 12 destroys aggregate
+// temporaries in co_await twice). Decoding bounds sizes and enums; everything else is checked by whoever uses it.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "libckpt/wire/codec.h"
+#include "libckpt/wire/switch_messages.h"
 
 namespace ckpt::wire {
 
 inline constexpr std::uint32_t kControlVersion = 1;
 
-enum class ControlType : std::uint16_t {
-  kHello = 1,
-  kHelloReply = 2,
-  kPing = 3,
-  kPong = 4,
-  kAgentHello = 16,
-  kWelcome = 17,
-  kInventory = 18,
-  kJobChange = 19,
-  kLogData = 20,
-  kMigrationProgress = 21,
-  kSourceReport = 22,
-  kTargetReport = 23,
-  kMigrationFailure = 24,
-  kReply = 25,
-  kStartJob = 32,
-  kStopJob = 33,
-  kReadLog = 34,
-  kSetLimits = 35,
-  kForgetJob = 36,
-  kPrepareContext = 37,
-  kSwitchEnvelope = 48,
-};
-
 // ---- Connection -------------------------------------------------------------------------------------------------
 
 struct Hello {
-  static constexpr ControlType kType = ControlType::kHello;
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kHello;
   Hello() = default;
   std::uint32_t version = kControlVersion;
   std::string name;   // the dialer's node name
   std::string token;  // hex; of the 0600 file both sides know
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(version, name, token);
+  template <class A>
+  void fields(A& a) {
+    a(version, name, token);
   }
 };
 
 struct HelloReply {
-  static constexpr ControlType kType = ControlType::kHelloReply;
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kHelloReply;
   HelloReply() = default;
   std::uint32_t version = kControlVersion;
   bool accepted = false;
   std::string reason;  // why not; for the dialer's log
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(version, accepted, reason);
+  template <class A>
+  void fields(A& a) {
+    a(version, accepted, reason);
   }
 };
 
 struct Ping {
-  static constexpr ControlType kType = ControlType::kPing;
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kPing;
   Ping() = default;
   std::uint64_t cookie = 0;
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(cookie);
+  template <class A>
+  void fields(A& a) {
+    a(cookie);
   }
 };
 
 struct Pong {
-  static constexpr ControlType kType = ControlType::kPong;
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kPong;
   Pong() = default;
   std::uint64_t cookie = 0;
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(cookie);
+  template <class A>
+  void fields(A& a) {
+    a(cookie);
   }
 };
 
 // ---- What a node has --------------------------------------------------------------------------------------------
 
 struct GpuInfo {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   GpuInfo() = default;
   std::uint32_t index = 0;
   std::string uuid;
@@ -120,13 +101,16 @@ struct GpuInfo {
   std::uint64_t free_bytes = 0;
   bool healthy = true;
   std::string health_reason;
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(index, uuid, name, model, total_bytes, free_bytes, healthy, health_reason);
+  template <class A>
+  void fields(A& a) {
+    a(index, uuid, name, model, total_bytes, free_bytes, healthy, health_reason);
   }
 };
 
 enum class JobRole : std::uint8_t { kInvalid = 0, kFresh = 1, kStandby = 2 };
+[[nodiscard]] constexpr bool is_known(JobRole r) {
+  return r == JobRole::kFresh || r == JobRole::kStandby;
+}
 
 enum class JobPhase : std::uint8_t {
   kInvalid = 0,
@@ -137,205 +121,225 @@ enum class JobPhase : std::uint8_t {
   kExited = 5,   // all ranks are gone; exit_code says how
   kMoved = 6,    // ended because another instance goes on elsewhere
 };
+[[nodiscard]] constexpr bool is_known(JobPhase p) {
+  return p >= JobPhase::kStarting && p <= JobPhase::kMoved;
+}
 [[nodiscard]] std::string_view to_string(JobPhase phase) noexcept;
 
 struct RankState {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   RankState() = default;
   std::uint32_t rank = 0;
   std::int32_t pid = 0;
   std::uint32_t gpu_index = 0;
   std::uint64_t state_bytes = 0;  // what a migration of this rank would move; 0 while unknown
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(rank, pid, gpu_index, state_bytes);
+  template <class A>
+  void fields(A& a) {
+    a(rank, pid, gpu_index, state_bytes);
   }
 };
 
 // One running (or ended, until ForgetJob) instance of a job on one node.
 struct JobInstance {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   JobInstance() = default;
-  std::string job_id;
+  JobId job = 0;
   std::string name;
-  std::uint64_t incarnation = 0;
-  JobRole role = JobRole::kInvalid;
-  JobPhase phase = JobPhase::kInvalid;
+  Incarnation incarnation = 0;
+  JobRole role = JobRole::kFresh;
+  JobPhase phase = JobPhase::kStarting;
   std::int32_t exit_code = -1;  // with kExited: 0..255, 128 + signal
   bool movable = false;
   std::string reason;  // why it is not movable, or why it could not start
   std::int64_t started_unix_ms = 0;
   std::uint64_t log_bytes = 0;
   std::vector<RankState> ranks;
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(job_id, name, incarnation, role, phase, exit_code, movable, reason, started_unix_ms, log_bytes, ranks);
+  template <class A>
+  void fields(A& a) {
+    a(job, name, incarnation, role, phase, exit_code, movable, reason, started_unix_ms, log_bytes, ranks);
   }
 };
 
 struct NodeInventory {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   NodeInventory() = default;
   std::string node;
   std::string peer_address;  // host:port where other agents reach this one
   std::vector<GpuInfo> gpus;
   std::vector<JobInstance> jobs;
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(node, peer_address, gpus, jobs);
+  template <class A>
+  void fields(A& a) {
+    a(node, peer_address, gpus, jobs);
   }
 };
 
 struct AgentHello {
-  static constexpr ControlType kType = ControlType::kAgentHello;
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kAgentHello;
   AgentHello() = default;
   std::string software_version;
   NodeInventory inventory;
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(software_version, inventory);
+  template <class A>
+  void fields(A& a) {
+    a(software_version, inventory);
   }
 };
 
 struct Welcome {
-  static constexpr ControlType kType = ControlType::kWelcome;
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kWelcome;
   Welcome() = default;
   std::int64_t lease_term_ns = 0;
   std::int64_t switch_timeout_ns = 0;
   std::string peer_token;  // hex; agents ask it of each other on the peer link
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(lease_term_ns, switch_timeout_ns, peer_token);
+  template <class A>
+  void fields(A& a) {
+    a(lease_term_ns, switch_timeout_ns, peer_token);
   }
 };
 
 struct Inventory {
-  static constexpr ControlType kType = ControlType::kInventory;
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kInventory;
   Inventory() = default;
   NodeInventory inventory;
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(inventory);
+  template <class A>
+  void fields(A& a) {
+    a(inventory);
   }
 };
 
 // One instance changed. The same facts follow in the next Inventory, so a lost one does no harm.
 struct JobChange {
-  static constexpr ControlType kType = ControlType::kJobChange;
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kJobChange;
   JobChange() = default;
-  JobInstance job;
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(job);
+  JobInstance instance;
+  template <class A>
+  void fields(A& a) {
+    a(instance);
   }
 };
 
 // ---- Jobs -------------------------------------------------------------------------------------------------------
 
 struct RankSpec {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   RankSpec() = default;
   std::uint32_t rank = 0;
   std::uint32_t gpu_index = 0;
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(rank, gpu_index);
+  template <class A>
+  void fields(A& a) {
+    a(rank, gpu_index);
   }
 };
 
 struct JobSpec {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   JobSpec() = default;
-  std::string job_id;
+  JobId job = 0;
   std::string name;
   std::vector<std::string> argv;
   std::vector<std::string> env;  // KEY=VALUE
-  std::string cwd;
+  std::string cwd;               // absolute
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
-  std::uint64_t incarnation = 0;
+  Incarnation incarnation = 0;
   std::uint64_t gpu_memory_bytes = 0;  // what the submitter asked for, 0 = nothing said
   std::vector<RankSpec> ranks;
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(job_id, name, argv, env, cwd, uid, gid, incarnation, gpu_memory_bytes, ranks);
+  template <class A>
+  void fields(A& a) {
+    a(job, name, argv, env, cwd, uid, gid, incarnation, gpu_memory_bytes, ranks);
   }
 };
 
-// The answer to StartJob, StopJob, ReadLog that failed, SetLimits and ForgetJob.
+// The answer to StartJob (the keeper and its ranks have been started, or why not), StopJob (the signal is sent), SetLimits,
+// ForgetJob, and to a ReadLog that failed.
 struct Reply {
-  static constexpr ControlType kType = ControlType::kReply;
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kReply;
   Reply() = default;
   std::uint64_t request_id = 0;
   bool ok = true;
-  std::uint8_t error_code = 0;  // ckpt::ErrorCode
+  std::uint8_t error_code = 0;  // with ok = false: an ErrorCode
   std::string message;
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(request_id, ok, error_code, message);
+  [[nodiscard]] Error to_error() const;  // an unknown code becomes kInternal
+  template <class A>
+  void fields(A& a) {
+    a(request_id, ok, error_code, message);
   }
 };
 
 // Repeated with the same job and incarnation it is answered with the first one's outcome and starts nothing.
 struct StartJob {
-  static constexpr ControlType kType = ControlType::kStartJob;
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kStartJob;
   StartJob() = default;
   std::uint64_t request_id = 0;
   JobSpec spec;
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(request_id, spec);
+  template <class A>
+  void fields(A& a) {
+    a(request_id, spec);
   }
 };
 
 // SIGTERM, after the grace SIGKILL, to every instance of the job with this incarnation or a lower one.
 struct StopJob {
-  static constexpr ControlType kType = ControlType::kStopJob;
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kStopJob;
   StopJob() = default;
   std::uint64_t request_id = 0;
-  std::string job_id;
-  std::uint64_t incarnation = 0;
+  JobId job = 0;
+  Incarnation incarnation = 0;
   std::int64_t grace_ns = 0;
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(request_id, job_id, incarnation, grace_ns);
+  template <class A>
+  void fields(A& a) {
+    a(request_id, job, incarnation, grace_ns);
   }
 };
 
 // The coordinator needs nothing of this job any more: the agent removes its folders (logs, status) of ended instances.
 struct ForgetJob {
-  static constexpr ControlType kType = ControlType::kForgetJob;
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kForgetJob;
   ForgetJob() = default;
   std::uint64_t request_id = 0;
-  std::string job_id;
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(request_id, job_id);
+  JobId job = 0;
+  template <class A>
+  void fields(A& a) {
+    a(request_id, job);
   }
 };
 
 struct ReadLog {
-  static constexpr ControlType kType = ControlType::kReadLog;
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kReadLog;
   ReadLog() = default;
   std::uint64_t request_id = 0;
-  std::string job_id;
-  std::uint64_t incarnation = 0;
+  JobId job = 0;
+  Incarnation incarnation = 0;
   std::uint64_t offset = 0;
   std::uint32_t limit = 0;  // at most kMaxLogBytes
   std::int64_t follow_ns =
       0;  // with nothing at the offset yet: answer when there is, at the end, or after this
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(request_id, job_id, incarnation, offset, limit, follow_ns);
+  template <class A>
+  void fields(A& a) {
+    a(request_id, job, incarnation, offset, limit, follow_ns);
   }
 };
 inline constexpr std::uint32_t kMaxLogBytes = 256 * 1024;
 
 struct LogData {
-  static constexpr ControlType kType = ControlType::kLogData;
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kLogData;
   LogData() = default;
   std::uint64_t request_id = 0;
   std::uint64_t offset = 0;  // of the first byte of `bytes`
   std::string bytes;
   bool ended = false;  // the instance has ended and `bytes` reaches the end of its log
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(request_id, offset, bytes, ended);
+  template <class A>
+  void fields(A& a) {
+    a(request_id, offset, bytes, ended);
   }
 };
 
@@ -343,67 +347,63 @@ struct LogData {
 
 enum class MigrateMode : std::uint8_t { kInvalid = 0, kLive = 1, kStopCopy = 2 };
 enum class NotConverged : std::uint8_t { kInvalid = 0, kSwitch = 1, kAbort = 2 };
+[[nodiscard]] constexpr bool is_known(MigrateMode m) {
+  return m == MigrateMode::kLive || m == MigrateMode::kStopCopy;
+}
+[[nodiscard]] constexpr bool is_known(NotConverged n) {
+  return n == NotConverged::kSwitch || n == NotConverged::kAbort;
+}
 
 struct MigrateOptions {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   MigrateOptions() = default;
   MigrateMode mode = MigrateMode::kLive;
   NotConverged if_not_converged = NotConverged::kSwitch;
   std::int64_t max_downtime_ns = 0;
   std::uint64_t bandwidth_bytes_per_second = 0;  // 0 = unlimited
   std::uint32_t max_rounds = 0;                  // 0 = the engine's default
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(mode, if_not_converged, max_downtime_ns, bandwidth_bytes_per_second, max_rounds);
+  template <class A>
+  void fields(A& a) {
+    a(mode, if_not_converged, max_downtime_ns, bandwidth_bytes_per_second, max_rounds);
   }
 };
 
-enum class Side : std::uint8_t { kInvalid = 0, kSource = 1, kTarget = 2 };
-
-// Sent before the PREPARE of the same migration on the same connection, and again before every repetition of it.
-// Kept by the agent as long as the migration is open (0600): the peer address and token are what a committed switch
-// is finished with while the coordinator is away.
-struct PrepareContext {
-  static constexpr ControlType kType = ControlType::kPrepareContext;
-  PrepareContext() = default;
-  std::string migration_id;
-  Side side = Side::kInvalid;
-  JobSpec
-      spec;  // source: the running instance; target: the standby to start (incarnation n+1, its GPU indices)
-  std::string peer_node;
-  std::string peer_address;
-  std::string peer_token;                          // hex
-  std::array<std::uint8_t, 32> fingerprint_key{};  // fresh per migration; never over the data transport
-  std::array<std::uint8_t, 16> session_token{};    // pairs the two movers
+// The `plan` of the switch's Prepare, the same bytes for both sides. Kept by the agents (0600) as long as the migration
+// is open: peer address and token are what a committed switch is finished with while the coordinator is away.
+// spec is the running instance (incarnation n, the source's GPU indices); the standby is the same command with
+// incarnation n+1 and the GPU indices of target_ranks.
+struct MigrationPlan {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  MigrationPlan() = default;
+  JobSpec spec;
+  std::vector<RankSpec> target_ranks;
+  std::string source_node;
+  std::string target_node;
+  std::string source_peer_address;  // host:port of the node's peer listener
+  std::string target_peer_address;
+  std::string peer_token;  // hex; asked in Hello on the peer link
+  Bytes
+      fingerprint_key;  // 32 random bytes, fresh per migration; never over the data transport, never to the job
+  Bytes session_token;  // 16 random bytes: pairs the two movers
   std::int64_t lease_term_ns = 0;
   std::int64_t switch_timeout_ns = 0;
   MigrateOptions options;
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(migration_id, side, spec, peer_node, peer_address, peer_token, fingerprint_key, session_token,
-       lease_term_ns, switch_timeout_ns, options);
+  template <class A>
+  void fields(A& a) {
+    a(spec, target_ranks, source_node, target_node, source_peer_address, target_peer_address, peer_token,
+      fingerprint_key, session_token, lease_term_ns, switch_timeout_ns, options);
   }
 };
-
-enum class Party : std::uint8_t { kInvalid = 0, kCoordinator = 1, kSource = 2, kTarget = 3 };
-
-// A message of the switch protocol (wire/switch_messages.h), opaque to whoever only passes it on.
-struct SwitchEnvelope {
-  static constexpr ControlType kType = ControlType::kSwitchEnvelope;
-  SwitchEnvelope() = default;
-  std::string migration_id;
-  Party from = Party::kInvalid;
-  Party to = Party::kInvalid;
-  std::string payload;
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(migration_id, from, to, payload);
-  }
-};
+inline constexpr std::size_t kFingerprintKeyBytes = 32;
+inline constexpr std::size_t kSessionTokenBytes = 16;
+// Also refuses keys of a wrong size, no ranks, and different numbers of source and target ranks.
+Result<MigrationPlan> decode_plan(std::span<const std::byte> bytes);
 
 struct MigrationProgress {
-  static constexpr ControlType kType = ControlType::kMigrationProgress;
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kMigrationProgress;
   MigrationProgress() = default;
-  std::string migration_id;
+  MigrationId migration = 0;
   std::uint32_t round = 0;        // 0 before the first, the final one counts too
   std::uint64_t done_bytes = 0;   // of this round
   std::uint64_t total_bytes = 0;  // of this round, as known now
@@ -414,32 +414,34 @@ struct MigrationProgress {
   std::uint64_t throughput_bytes_per_second = 0;
   std::int64_t estimate_ns = 0;  // of the downtime, if the switch came now
   std::int64_t eta_ns = 0;       // until the switch, as estimated now; negative = not known
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(migration_id, round, done_bytes, total_bytes, state_bytes, sent_bytes, remaining_bytes,
-       dirty_bytes_per_second, throughput_bytes_per_second, estimate_ns, eta_ns);
+  template <class A>
+  void fields(A& a) {
+    a(migration, round, done_bytes, total_bytes, state_bytes, sent_bytes, remaining_bytes,
+      dirty_bytes_per_second, throughput_bytes_per_second, estimate_ns, eta_ns);
   }
 };
 
 // `migrate`'s limits while it runs; absent values are -1.
 struct SetLimits {
-  static constexpr ControlType kType = ControlType::kSetLimits;
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kSetLimits;
   SetLimits() = default;
   std::uint64_t request_id = 0;
-  std::string migration_id;
+  MigrationId migration = 0;
   std::int64_t max_downtime_ns = -1;
   std::int64_t bandwidth_bytes_per_second = -1;
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(request_id, migration_id, max_downtime_ns, bandwidth_bytes_per_second);
+  template <class A>
+  void fields(A& a) {
+    a(request_id, migration, max_downtime_ns, bandwidth_bytes_per_second);
   }
 };
 
 // What the source measured. Points in time are 0 when they were not reached.
 struct SourceReport {
-  static constexpr ControlType kType = ControlType::kSourceReport;
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kSourceReport;
   SourceReport() = default;
-  std::string migration_id;
+  MigrationId migration = 0;
   std::int64_t barrier_entered_ns = 0;  // the rank's clock, at the entry of ckpt_barrier
   std::int64_t paused_ns = 0;           // PAUSED has reached the mover
   std::int64_t last_ack_ns = 0;         // the last chunk of the final round is acknowledged
@@ -458,19 +460,20 @@ struct SourceReport {
   std::int64_t copy_ns = 0;                 // busy time of the final round's copies
   std::int64_t estimate_ns = 0;             // the last estimate before the barrier
   bool converged = false;
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(migration_id, barrier_entered_ns, paused_ns, last_ack_ns, clock_offset_ns, rounds, state_bytes,
-       sent_bytes, wire_bytes, dirty_bytes, context_bytes, host_bytes, resent_chunks, link_bytes_per_second,
-       scan_bytes_per_second, scan_ns, copy_ns, estimate_ns, converged);
+  template <class A>
+  void fields(A& a) {
+    a(migration, barrier_entered_ns, paused_ns, last_ack_ns, clock_offset_ns, rounds, state_bytes, sent_bytes,
+      wire_bytes, dirty_bytes, context_bytes, host_bytes, resent_chunks, link_bytes_per_second,
+      scan_bytes_per_second, scan_ns, copy_ns, estimate_ns, converged);
   }
 };
 
 // What the target measured, on its own clock.
 struct TargetReport {
-  static constexpr ControlType kType = ControlType::kTargetReport;
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kTargetReport;
   TargetReport() = default;
-  std::string migration_id;
+  MigrationId migration = 0;
   bool verified = false;
   std::int64_t verified_ns = 0;     // the roots were compared
   std::int64_t committed_ns = 0;    // COMMITTED is durable
@@ -478,26 +481,17 @@ struct TargetReport {
   std::int64_t resumed_ns = 0;      // the rank's clock, as ckpt_ready returns
   std::uint64_t scan_bytes_per_second = 0;
   std::int64_t scan_ns = 0;
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(migration_id, verified, verified_ns, committed_ns, resume_sent_ns, resumed_ns, scan_bytes_per_second,
-       scan_ns);
+  template <class A>
+  void fields(A& a) {
+    a(migration, verified, verified_ns, committed_ns, resume_sent_ns, resumed_ns, scan_bytes_per_second,
+      scan_ns);
   }
 };
 
-// Why a side cannot go on ("tensor w1: float32[4,4] here, float16[4,4] there"), sent before its switch message that
-// ends the migration.
-struct MigrationFailure {
-  static constexpr ControlType kType = ControlType::kMigrationFailure;
-  MigrationFailure() = default;
-  std::string migration_id;
-  Side side = Side::kInvalid;
-  std::uint8_t error_code = 0;  // ckpt::ErrorCode; kRefused and kInvalidArgument: nothing was touched
-  std::string message;
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(migration_id, side, error_code, message);
-  }
-};
+// The frame of a message, as Connection::send wants it.
+template <class M>
+Result<std::vector<std::byte>> to_frame(const M& message, std::uint64_t sequence) {
+  return make_frame(M::kFrame, sequence, encode(message));
+}
 
 }  // namespace ckpt::wire
