@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// One page of shared memory between keeper and rank: what the rank must look at without a system call. The keeper writes, the rank reads.
+// Threads: atomics; any thread. Ownership: each side owns its mapping; the memory file travels with Welcome. Errors: kIo, kProtocol
+// for a page of the wrong size or content.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "libckpt/base/fd.h"
+#include "libckpt/base/result.h"
+
+namespace ckpt::local {
+
+// Bits of the request word. Zero while nothing is asked for: ckpt_barrier is one load and one branch then.
+inline constexpr std::uint32_t kPauseAsked = 1;
+inline constexpr std::uint32_t kGateClosed = 2;  // the lease is over: go no further than the next barrier
+
+struct ControlPage {
+  std::uint32_t magic;
+  std::uint32_t version;
+  std::atomic<std::uint32_t> request;  // also a futex word: woken at each change
+  std::uint32_t reserved;
+  std::atomic<std::uint64_t> pause_request;  // the `request` of the Pause that kPauseAsked stands for
+};
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free && sizeof(ControlPage) == 24);
+
+class ControlPageMapping {
+ public:
+  // Keeper: a new page, its memory file in fd().
+  static Result<ControlPageMapping> create();
+  // Rank: maps a received page read-only.
+  static Result<ControlPageMapping> open(UniqueFd fd);
+  ControlPageMapping(ControlPageMapping&& other) noexcept;
+  ControlPageMapping& operator=(ControlPageMapping&& other) noexcept;
+  ~ControlPageMapping();
+
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+  [[nodiscard]] const ControlPage& page() const noexcept { return *page_; }
+
+  // Keeper only.
+  void ask_pause(std::uint64_t request) noexcept;
+  void withdraw_pause() noexcept;
+  void set_gate(bool closed) noexcept;
+
+  // Rank: blocks while the gate is closed.
+  void wait_for_gate() const noexcept;
+
+ private:
+  ControlPageMapping(UniqueFd fd, ControlPage* page) noexcept : fd_(std::move(fd)), page_(page) {}
+  UniqueFd fd_;
+  ControlPage* page_ = nullptr;
+};
+
+}  // namespace ckpt::local
