@@ -2,10 +2,10 @@
 // Keyed 128-bit fingerprints of chunks: equal bytes and length <=> equal fingerprint, but for a chance below
 // 2^-95 per compare for anybody who does not know the key (DESIGN §5 rule 3). Keys are fresh for every
 // migration and never leave the control plane. The definition is in fingerprint_core.h; all implementations
-// (scalar, AVX2, AVX-512, GPU) agree.
+// (scalar, AVX2, GPU) agree.
 //
 //   FingerprintKey key = ...32 bytes from the control connection...;
-//   auto params = FingerprintParams::expand(key, FingerprintPurpose::kChunks);   // 18 KiB, keep it
+//   auto params = FingerprintParams::expand(key, FingerprintPurpose::kChunks);   // 12 KiB, keep it
 //   Fingerprint f = fingerprint(*params, bytes);                                 // host memory, one core
 //
 // Threads: everything here is immutable or pure. No function fails. Lengths are bytes.

@@ -18,14 +18,17 @@
 // aligned. Lengths are bytes.
 #pragma once
 
-#include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
+#include "libckpt/base/clock.h"
 #include "libckpt/cuda/driver.h"
 #include "libckpt/cuda/module.h"
+#include "libckpt/track/device_list.h"
 #include "libckpt/track/fingerprint.h"
 
 namespace ckpt::track {
@@ -75,61 +78,48 @@ class TrackKernels {
   CUdeviceptr tables_ = 0;
 };
 
-// Up to `capacity` chunks in one launch, with its own pinned and device lists. launch() only enqueues
-// (upload, kernel, download, event); a second launch() before the first is done is an error.
+// Up to `capacity` chunks in one launch, with its own pinned and device lists. launch() only enqueues (upload, kernel,
+// download, event); a second launch() before the first was seen done by ready() or wait() is refused.
 class FingerprintBatch {
  public:
   static Result<std::unique_ptr<FingerprintBatch>> create(std::shared_ptr<const TrackKernels> kernels,
                                                           std::uint32_t capacity);
-  ~FingerprintBatch();
-  FingerprintBatch(const FingerprintBatch&) = delete;
-  FingerprintBatch& operator=(const FingerprintBatch&) = delete;
 
   Result<void> launch(CUstream stream, std::span<const ChunkRange> chunks);
-  [[nodiscard]] bool busy() const noexcept {
-    return busy_;
-  }                      // launched, and not yet seen done by ready() or wait()
-  Result<bool> ready();  // never blocks
-  Result<void> wait();
+  [[nodiscard]] bool busy() const noexcept { return list_.busy(); }
+  Result<bool> ready() { return list_.ready(); }  // never blocks
+  Result<void> wait() { return list_.wait(); }
   // Of the last launch, in its order; valid until the next launch.
   [[nodiscard]] std::span<const Fingerprint> results() const noexcept;
   [[nodiscard]] std::uint32_t capacity() const noexcept { return capacity_; }
 
  private:
-  FingerprintBatch(std::shared_ptr<const TrackKernels> kernels, std::uint32_t capacity)
-      : kernels_(std::move(kernels)), capacity_(capacity) {}
+  FingerprintBatch(std::shared_ptr<const TrackKernels> kernels, std::uint32_t capacity, DeviceList list)
+      : kernels_(std::move(kernels)), capacity_(capacity), list_(std::move(list)) {}
   std::shared_ptr<const TrackKernels> kernels_;
   std::uint32_t capacity_;
   std::uint32_t count_ = 0;
-  bool busy_ = false;
-  CUevent done_ = nullptr;
-  void* pinned_ = nullptr;  // chunk list, then results
-  CUdeviceptr device_list_ = 0;
+  DeviceList list_;  // capacity_ chunks, then capacity_ results
 };
 
-// Up to `capacity` device-to-device copies and zero orders in one launch: gather (chunks -> contiguous
-// staging) and scatter (staging -> chunks). launch() only enqueues; the list may be reused when ready().
+// Up to `capacity` device-to-device copies and zero orders in one launch: gather (chunks -> contiguous staging) and
+// scatter (staging -> chunks). launch() only enqueues; the list may be used again when ready().
 class CopyList {
  public:
   static Result<std::unique_ptr<CopyList>> create(std::shared_ptr<const TrackKernels> kernels,
                                                   std::uint32_t capacity);
-  ~CopyList();
-  CopyList(const CopyList&) = delete;
-  CopyList& operator=(const CopyList&) = delete;
 
   Result<void> launch(CUstream stream, std::span<const CopyRange> copies);
-  Result<bool> ready();
-  Result<void> wait();
+  [[nodiscard]] bool busy() const noexcept { return list_.busy(); }
+  Result<bool> ready() { return list_.ready(); }
+  Result<void> wait() { return list_.wait(); }
 
  private:
-  CopyList(std::shared_ptr<const TrackKernels> kernels, std::uint32_t capacity)
-      : kernels_(std::move(kernels)), capacity_(capacity) {}
+  CopyList(std::shared_ptr<const TrackKernels> kernels, std::uint32_t capacity, DeviceList list)
+      : kernels_(std::move(kernels)), capacity_(capacity), list_(std::move(list)) {}
   std::shared_ptr<const TrackKernels> kernels_;
   std::uint32_t capacity_;
-  bool busy_ = false;
-  CUevent done_ = nullptr;
-  void* pinned_ = nullptr;
-  CUdeviceptr device_list_ = 0;
+  DeviceList list_;
 };
 
 struct ScannerOptions {
@@ -157,16 +147,25 @@ class Scanner {
   using SliceHandler = std::function<Result<void>(std::size_t first, std::span<const Fingerprint>)>;
   Result<void> scan(std::span<const ChunkRange> chunks, const SliceHandler& on_slice);
 
-  void set_duty(double duty) noexcept;
-  void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
+  // Any thread; holds from the next slice on.
+  void set_duty(double duty);
+  // Any thread; also ends all later scans until resume().
+  void cancel();
+  void resume();
 
  private:
   Scanner(std::shared_ptr<const TrackKernels> kernels, const ScannerOptions& options)
       : kernels_(std::move(kernels)), options_(options), duty_(options.duty) {}
+  [[nodiscard]] std::size_t slice_length(std::span<const ChunkRange> chunks) const noexcept;
+  Result<double> check_cancelled();     // the duty of the next slice
+  void pause(Nanos busy, double duty);  // keeps the duty cycle; ends early when cancelled
+  void drain() noexcept;                // after an error: no launch may outlive the call
   std::shared_ptr<const TrackKernels> kernels_;
   ScannerOptions options_;
-  std::atomic<double> duty_;
-  std::atomic<bool> cancelled_{false};
+  std::mutex mutex_;  // duty_, cancelled_
+  std::condition_variable changed_;
+  double duty_;
+  bool cancelled_ = false;
   CUstream stream_ = nullptr;
   std::vector<std::unique_ptr<FingerprintBatch>> batches_;
 };

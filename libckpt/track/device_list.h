@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The buffers that a launch over a list needs: a pinned host block and its twin in device memory, and an event that says
+// when both may be used again. Made once, so that a launch allocates nothing. Threads: one at a time. Errors: the driver's.
+#pragma once
+
+#include <cstddef>
+
+#include "libckpt/cuda/driver.h"
+
+namespace ckpt::track {
+
+class DeviceList {
+ public:
+  static Result<DeviceList> create(const Device& device, std::size_t bytes);
+  DeviceList(DeviceList&& other) noexcept;
+  DeviceList& operator=(DeviceList&&) = delete;
+  ~DeviceList();
+
+  [[nodiscard]] std::byte* host() const noexcept { return static_cast<std::byte*>(host_); }
+  [[nodiscard]] CUdeviceptr device_address() const noexcept { return device_address_; }
+
+  // [offset, offset + bytes) of the block, one way or the other, on `stream`.
+  Result<void> upload(CUstream stream, std::size_t offset, std::size_t bytes);
+  Result<void> download(CUstream stream, std::size_t offset, std::size_t bytes);
+  // Everything enqueued on `stream` so far belongs to this use of the block.
+  Result<void> mark(CUstream stream);
+  [[nodiscard]] bool busy() const noexcept { return busy_; }
+  Result<bool> ready();
+  Result<void> wait();
+
+ private:
+  explicit DeviceList(const Device& device) : device_(&device) {}
+  const Device* device_;
+  void* host_ = nullptr;
+  CUdeviceptr device_address_ = 0;
+  CUevent done_ = nullptr;
+  bool busy_ = false;
+};
+
+}  // namespace ckpt::track
