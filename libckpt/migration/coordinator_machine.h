@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator's side of a switch (DESIGN §6 rules 1, 3, 6, 7, 9, 12, 15). See switch_types.h for the form of a machine.
+//
+//   Begun -> Granted(k) -> Closed(source|target)
+//      \---> Aborted
+#pragma once
+
+#include <array>
+
+#include "libckpt/migration/switch_types.h"
+
+namespace ckpt::migration {
+
+namespace coordinator {
+struct Begun {
+  std::optional<Bytes> source_payload;  // set: Prepared heard
+  std::optional<Bytes> target_payload;
+  friend bool operator==(const Begun&, const Begun&) = default;
+};
+struct Granted {
+  Incarnation k = 0;
+  Nanos lease_until = 0;  // the last lease given for k, as the grantor sees it
+  bool verified = false;
+  Incarnation committed = 0;   // COMMITTED heard
+  Incarnation ran_target = 0;  // RUNS heard
+  Incarnation ran_source = 0;
+  bool source_waits = false;  // the source asked, so it is paused with BARRIER
+  friend bool operator==(const Granted&, const Granted&) = default;
+};
+struct Aborted {
+  bool source_knows = false;
+  bool target_knows = false;
+  friend bool operator==(const Aborted&, const Aborted&) = default;
+};
+struct Closed {
+  Side side = Side::kInvalid;
+  bool source_knows = false;
+  bool target_knows = false;
+  friend bool operator==(const Closed&, const Closed&) = default;
+};
+}  // namespace coordinator
+
+struct CoordinatorState {
+  SwitchInfo info;
+  std::variant<coordinator::Begun, coordinator::Granted, coordinator::Aborted, coordinator::Closed> phase;
+  bool abort_wanted = false;
+  Reason reason;                    // of the abort, or the first failure heard
+  std::array<bool, 2> connected{};  // [0] source, [1] target
+  std::array<Nanos, 2> last_heard{};
+  friend bool operator==(const CoordinatorState&, const CoordinatorState&) = default;
+};
+
+struct MigrateRequested {};
+struct AbortRequested {
+  AbortRequested(bool from_timeout, Reason why) : timeout(from_timeout), reason(std::move(why)) {}
+  bool timeout;  // a timeout does not abort a reachable target that reported VERIFIED
+  Reason reason;
+};
+struct AgentConnected {
+  explicit AgentConnected(Side which) : side(which) {}
+  Side side;
+};
+struct AgentDisconnected {
+  explicit AgentDisconnected(Side which) : side(which) {}
+  Side side;
+};
+// The operator's word (or a fence command's proof) that the other side is dead.
+struct ResolveRequested {
+  explicit ResolveRequested(Side keep) : side(keep) {}
+  Side side;
+};
+
+using CoordinatorEvent =
+    std::variant<MigrateRequested, Message, AbortRequested, AgentConnected, AgentDisconnected,
+                 ResolveRequested, TimerFired, RecordFailed, Restarted>;
+
+Result<Step<CoordinatorState>> step(const CoordinatorState& state, const CoordinatorEvent& event, Nanos now,
+                                    const Timing& timing);
+Result<CoordinatorState> restore_coordinator(const Record& newest);
+
+[[nodiscard]] bool is_closed(const CoordinatorState& state) noexcept;   // recorded: m+1 of the job may begin
+[[nodiscard]] bool is_settled(const CoordinatorState& state) noexcept;  // closed, and both sides know it
+[[nodiscard]] std::string_view phase_name(const CoordinatorState& state) noexcept;
+
+}  // namespace ckpt::migration

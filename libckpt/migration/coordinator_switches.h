@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// All switches of the coordinator: one machine per migration, one open migration per job (rule 3). Pure; see
+// agent_switches.h. Threads: one.
+#pragma once
+
+#include <map>
+#include <span>
+
+#include "libckpt/migration/agent_switches.h"
+#include "libckpt/migration/coordinator_machine.h"
+
+namespace ckpt::migration {
+
+class CoordinatorSwitches {
+ public:
+  explicit CoordinatorSwitches(Timing timing) : timing_(timing) {}
+
+  Result<Batches> restore(std::span<const Record> records, Nanos now);
+  // kRefused while another migration of the job is open. The caller gives a migration id above every earlier one.
+  Result<Batches> begin(SwitchInfo info, bool source_connected, bool target_connected, Nanos now);
+  // Messages of unknown migrations are an error: the coordinator never forgets one that an agent may still hold.
+  Result<Batches> on_message(const wire::SwitchMessage& message, Nanos now);
+  Result<Batches> on_event(MigrationId migration, const CoordinatorEvent& event, Nanos now);
+  Result<Batches> record_failed(SwitchKey key, const Reason& reason, Nanos now);
+
+  [[nodiscard]] const CoordinatorState* find(MigrationId migration) const;
+  [[nodiscard]] const CoordinatorState* open_of(JobId job) const;  // not closed yet
+  void forget(JobId job);
+
+ private:
+  struct Held {
+    CoordinatorState state;
+    CoordinatorState before;
+  };
+  Result<Batches> apply(MigrationId migration, Held& held, const CoordinatorEvent& event, Nanos now);
+
+  Timing timing_;
+  std::map<MigrationId, Held> switches_;
+};
+
+}  // namespace ckpt::migration

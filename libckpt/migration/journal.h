@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// One party's append-only journal: a file of framed records, each durable (fdatasync) before append() returns.
+//
+// The file is extended ahead in zeroed, synced steps, so an append in the pause is one overwrite and one fdatasync without
+// metadata, and a full disk shows at reserve(), before a migration touches anything. A torn last record (its append never
+// returned) is cut off when the file is opened; a damaged record with intact ones behind it is kCorrupt: nothing is guessed.
+//
+// Threads: one at a time. Ownership: holds the file, locked (flock): a second opener gets kRefused. Errors: append and
+// reserve fail cleanly with kRefused (no space, size limit), nothing written; kIo means that the record's fate is unknown:
+// the process must end and read its journal again.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "libckpt/base/fd.h"
+#include "libckpt/base/result.h"
+#include "libckpt/migration/records.h"
+
+namespace ckpt::migration {
+
+class Journal {
+ public:
+  // Opens or makes the file (mode 0600) and reads what it holds.
+  static Result<Journal> open(const std::string& path);
+
+  // All records, oldest first, as read at open and appended since.
+  [[nodiscard]] const std::vector<Record>& records() const noexcept { return records_; }
+  [[nodiscard]] std::uint64_t torn_bytes() const noexcept { return torn_bytes_; }  // cut off at open
+  [[nodiscard]] std::uint64_t size_bytes() const noexcept { return end_; }
+
+  Result<void> append(const Record& record);
+  // Space for `bytes` more is on the disk. Call before a migration begins (kReserveBytes is enough for one).
+  static constexpr std::uint64_t kReserveBytes = 256 << 10;
+  Result<void> reserve(std::uint64_t bytes = kReserveBytes);
+  // Rewrites the file with only the newest record of each (migration, party), without those for which `forget` says yes,
+  // and renames it into place. A newest record stays for as long as its job may be asked about (rule 3).
+  Result<void> compact(const std::function<bool(const Record&)>& forget);
+
+ private:
+  Journal(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+  Result<void> load();
+  Result<void> extend(std::uint64_t wanted_end);
+
+  std::string path_;
+  UniqueFd fd_;
+  std::vector<Record> records_;
+  std::uint64_t end_ = 0;       // behind the last record
+  std::uint64_t capacity_ = 0;  // zeroed and synced up to here
+  std::uint64_t torn_bytes_ = 0;
+  bool broken_ = false;  // an append with unknown fate
+};
+
+}  // namespace ckpt::migration

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The source agent's side of a switch (DESIGN §6 rules 2-5, 8, 9, 11-13). See switch_types.h for the form of a machine.
+//
+//   Preparing -> Ready -> Precopy -> Pausing -> Barrier -> Released            (the target keeps the job)
+//        \________\__________\_________\           \--> Leased(k) -> Owner      (rule 12, first half)
+//                                       `-> Owner <-----'                       (the source keeps it)
+//
+// The job is paused only after the coordinator said Granted: without it a pause would be in vain. Leaving before BARRIER
+// is recorded as RESUMED(n, owner, never_barrier): this migration's final manifest will never exist, so the coordinator may
+// close for the source without hearing the target.
+#pragma once
+
+#include "libckpt/migration/switch_types.h"
+
+namespace ckpt::migration {
+
+namespace source {
+struct Preparing {
+  friend bool operator==(const Preparing&, const Preparing&) = default;
+};
+struct Ready {
+  Bytes payload;
+  friend bool operator==(const Ready&, const Ready&) = default;
+};
+struct Precopy {
+  bool first_round_done = false;
+  bool converged = false;
+  bool granted = false;
+  friend bool operator==(const Precopy&, const Precopy&) = default;
+};
+struct Pausing {
+  friend bool operator==(const Pausing&, const Pausing&) = default;
+};
+// BARRIER is durable: may not run by itself any more.
+struct Barrier {
+  bool timed_out = false;  // asks the target, too
+  Incarnation offered = 0;
+  HeldLease lease;
+  friend bool operator==(const Barrier&, const Barrier&) = default;
+};
+// RESUMED(k) under the coordinator's lease.
+struct Leased {
+  Incarnation k = 0;
+  bool running = false;
+  Incarnation offered = 0;
+  HeldLease lease;
+  friend bool operator==(const Leased&, const Leased&) = default;
+};
+struct Owner {
+  Incarnation k = 0;
+  bool never_barrier = false;
+  bool recorded = false;
+  bool dead = false;  // the job's process is gone
+  Reason reason;
+  friend bool operator==(const Owner&, const Owner&) = default;
+};
+struct Released {
+  friend bool operator==(const Released&, const Released&) = default;
+};
+}  // namespace source
+
+struct SourceState {
+  SwitchInfo info;
+  std::variant<source::Preparing, source::Ready, source::Precopy, source::Pausing, source::Barrier,
+               source::Leased, source::Owner, source::Released>
+      phase;
+  friend bool operator==(const SourceState&, const SourceState&) = default;
+};
+
+struct PrepareReceived {};
+struct SourceReady {
+  explicit SourceReady(Bytes bytes) : payload(std::move(bytes)) {}
+  Bytes payload;
+};
+struct SourceRefused {
+  explicit SourceRefused(Reason why) : reason(std::move(why)) {}
+  Reason reason;
+};
+struct FirstRoundDone {};    // also when there is none (stop-copy)
+struct PrecopyConverged {};  // the engine would switch now (or was told to at its limit); may be repeated
+struct JobPaused {};         // all ranks stand at the barrier, nothing in flight
+struct FinalDataAcknowledged {};  // the final manifest was acknowledged by the target's mover
+
+using SourceEvent =
+    std::variant<PrepareReceived, SourceReady, SourceRefused, FirstRoundDone, PrecopyConverged, JobPaused,
+                 FinalDataAcknowledged, EngineFailed, InstanceRuns, InstanceStopped, InstanceDied, Message,
+                 TimerFired, RecordFailed, Superseded, Restarted>;
+
+Result<Step<SourceState>> step(const SourceState& state, const SourceEvent& event, Nanos now,
+                               const Timing& timing);
+
+// The state that the newest record of a migration says.
+Result<SourceState> restore_source(const Record& newest);
+
+[[nodiscard]] bool is_closed(const SourceState& state) noexcept;  // an owner or released: rule 3
+// Between BARRIER and the end: the job may run only if this machine says so.
+[[nodiscard]] bool holds_job(const SourceState& state) noexcept;
+[[nodiscard]] std::string_view phase_name(const SourceState& state) noexcept;
+
+}  // namespace ckpt::migration
