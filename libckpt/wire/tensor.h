@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// A named tensor as it travels: from agent to mover, and in the plan from mover to mover. A value type; whoever uses one that
+// came from outside calls check_tensor() first. Sizes are bytes; dtype and kind are those of ckpt.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "libckpt/base/result.h"
+
+namespace ckpt::wire {
+
+inline constexpr std::size_t kMostTensorNameBytes = 255;
+inline constexpr std::size_t kMostTensorDims = 8;
+inline constexpr std::uint64_t kNoRegion = 0;
+
+struct TensorInfo {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  TensorInfo() = default;
+  std::string name;
+  std::uint64_t region = kNoRegion;  // kNoRegion: cannot be exported, its bytes travel with the host state
+  std::uint64_t offset = 0;          // in the region
+  std::uint64_t bytes = 0;
+  std::uint32_t dtype = 0;  // ckpt_dtype
+  std::uint32_t kind = 0;   // ckpt_kind
+  std::vector<std::uint64_t> shape;
+  template <class A>
+  void fields(A& a) {
+    a(name, region, offset, bytes, dtype, kind, shape);
+  }
+};
+
+// Known dtype and kind, a printable name, shape times dtype equals bytes, no overflow. kProtocol, naming the tensor.
+Result<void> check_tensor(const TensorInfo& tensor);
+// "f32[1024,768]"
+[[nodiscard]] std::string describe_tensor(const TensorInfo& tensor);
+
+}  // namespace ckpt::wire
