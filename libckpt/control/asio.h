@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one place that includes Boost.Asio: a precompiled header of ckpt_control and of the daemons (it costs seconds per
+// file otherwise), and the order that g++ 12 needs (<utility> before awaitable.hpp).
+// Coroutine rules: parameters by value; sessions are shared_from_this; start one only with control::spawn; name a message
+// before co_await f(message), since g++ 12 destroys aggregate temporaries there twice.
+#pragma once
+
+#include <utility>
+// clang-format off
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+// clang-format on
+
+namespace ckpt::control {
+
+namespace asio = boost::asio;
+
+template <class T = void>
+using Task = asio::awaitable<T>;
+
+// co_await op(..., kTuple) -> [error_code, result...]; never throws for I/O errors.
+inline constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
+
+}  // namespace ckpt::control
