@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device code against the host's fingerprints; runs on any driver.
+#include "libckpt/track/scanner.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tests/unit/track/message.h"
+
+namespace ckpt::track {
+namespace {
+
+class ScannerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto device = Device::open(0);
+    ASSERT_TRUE(device.has_value()) << device.assume_error().to_string();
+    device_ = std::make_unique<Device>(std::move(device).assume_value());
+    params_ = FingerprintParams::expand(test_key(), FingerprintPurpose::kChunks);
+    auto kernels = TrackKernels::create(*device_, params_);
+    ASSERT_TRUE(kernels.has_value()) << kernels.assume_error().to_string();
+    kernels_ = std::move(kernels).assume_value();
+    scope_ = std::make_unique<ContextScope>(*device_);
+  }
+  void TearDown() override {
+    for (const CUdeviceptr address : allocated_) device_->api().cuMemFree_v2(address);
+    scope_.reset();
+    kernels_.reset();
+    device_.reset();
+  }
+
+  CUdeviceptr allocate(std::size_t bytes) {
+    CUdeviceptr address = 0;
+    EXPECT_EQ(device_->api().cuMemAlloc_v2(&address, bytes), CUDA_SUCCESS);
+    allocated_.push_back(address);
+    return address;
+  }
+  CUdeviceptr upload(const std::vector<std::byte>& data) {
+    const CUdeviceptr address = allocate(data.size());
+    EXPECT_EQ(device_->api().cuMemcpyHtoD_v2(address, data.data(), data.size()), CUDA_SUCCESS);
+    return address;
+  }
+  std::vector<std::byte> download(CUdeviceptr address, std::size_t bytes) {
+    std::vector<std::byte> data(bytes);
+    EXPECT_EQ(device_->api().cuMemcpyDtoH_v2(data.data(), address, bytes), CUDA_SUCCESS);
+    return data;
+  }
+  std::unique_ptr<Scanner> make_scanner(const ScannerOptions& options) {
+    auto scanner = Scanner::create(kernels_, options);
+    EXPECT_TRUE(scanner.has_value());
+    return std::move(scanner).assume_value();
+  }
+
+  std::unique_ptr<Device> device_;
+  std::shared_ptr<const FingerprintParams> params_;
+  std::shared_ptr<const TrackKernels> kernels_;
+  std::unique_ptr<ContextScope> scope_;
+  std::vector<CUdeviceptr> allocated_;
+};
+
+std::vector<std::byte> random_bytes(std::size_t bytes) {
+  std::mt19937_64 random(bytes);
+  std::vector<std::byte> data(bytes);
+  for (std::byte& b : data) b = static_cast<std::byte>(random());
+  return data;
+}
+
+TEST_F(ScannerTest, EqualsTheVectors) {
+  auto batch = FingerprintBatch::create(kernels_, 16).assume_value();
+  std::vector<ChunkRange> chunks;
+  std::vector<Fingerprint> expected;
+  for (const Vector& vector : kVectors) {
+    if (vector.purpose != 0 || vector.length == 0) continue;
+    chunks.push_back({upload(test_message(vector.length)), vector.length});
+    expected.push_back({vector.lo, vector.hi});
+  }
+  const auto launched = batch->launch(nullptr, chunks);
+  ASSERT_TRUE(launched.has_value()) << launched.assume_error().to_string();
+  ASSERT_TRUE(batch->wait().has_value());
+  EXPECT_EQ(std::vector<Fingerprint>(batch->results().begin(), batch->results().end()), expected);
+}
+
+TEST_F(ScannerTest, ScansInSlicesWhatTheHostComputes) {
+  constexpr std::uint64_t kChunk = 65536;
+  std::vector<std::byte> data = random_bytes(40 * kChunk + 1234);
+  std::fill(data.begin() + 3 * kChunk, data.begin() + 5 * kChunk, std::byte{0});
+  const CUdeviceptr address = upload(data);
+  std::vector<ChunkRange> chunks;
+  append_chunks(address, data.size(), kChunk, chunks);
+  ASSERT_EQ(chunks.size(), 41u);
+
+  for (const double duty : {1.0, 0.5}) {
+    auto scanner =
+        make_scanner({.slice_bytes = 5 * kChunk, .slice_chunks = 4, .slices_in_flight = 3, .duty = duty});
+    std::vector<Fingerprint> scanned(chunks.size());
+    ASSERT_TRUE(scanner->scan(chunks, scanned).has_value());
+    for (std::size_t i = 0; i < chunks.size(); ++i)
+      EXPECT_EQ(scanned[i], fingerprint(*params_, std::span(data).subspan(i * kChunk, chunks[i].bytes))) << i;
+    EXPECT_EQ(scanned[3], fingerprint_of_zeroes(*params_, kChunk));
+  }
+}
+
+TEST_F(ScannerTest, FindsOneChangedByte) {
+  constexpr std::uint64_t kChunk = 262144;
+  std::vector<std::byte> data = random_bytes(8 * kChunk);
+  const CUdeviceptr address = upload(data);
+  std::vector<ChunkRange> chunks;
+  append_chunks(address, data.size(), kChunk, chunks);
+  auto scanner = make_scanner({});
+  std::vector<Fingerprint> before(8), after(8);
+  ASSERT_TRUE(scanner->scan(chunks, before).has_value());
+  ASSERT_EQ(device_->api().cuMemsetD8_v2(address + 5 * kChunk + 99,
+                                         std::to_integer<unsigned char>(~data[5 * kChunk + 99]), 1),
+            CUDA_SUCCESS);
+  ASSERT_TRUE(scanner->scan(chunks, after).has_value());
+  for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(before[i] == after[i], i != 5) << i;
+}
+
+TEST_F(ScannerTest, CancelEndsAScanUntilResumed) {
+  const CUdeviceptr address = upload(random_bytes(1 << 20));
+  std::vector<ChunkRange> chunks;
+  append_chunks(address, 1 << 20, 65536, chunks);
+  auto scanner = make_scanner({.slice_chunks = 1, .slices_in_flight = 1});
+  std::size_t delivered = 0;
+  const auto result =
+      scanner->scan(chunks, [&](std::size_t, std::span<const Fingerprint> part) -> Result<void> {
+        delivered += part.size();
+        scanner->cancel();
+        return ok();
+      });
+  ASSERT_FALSE(result.has_value());
+  EXPECT_EQ(result.assume_error().code(), ErrorCode::kAborted);
+  EXPECT_EQ(delivered, 1u);
+  scanner->resume();
+  std::vector<Fingerprint> out(chunks.size());
+  EXPECT_TRUE(scanner->scan(chunks, out).has_value());
+}
+
+TEST_F(ScannerTest, RefusesChunksItCannotTake) {
+  auto batch = FingerprintBatch::create(kernels_, 2).assume_value();
+  const CUdeviceptr address = allocate(4 << 20);
+  for (const ChunkRange bad :
+       {ChunkRange{address, 0}, ChunkRange{address, kMaxChunkBytes + 1}, ChunkRange{address + 4, 64}})
+    EXPECT_FALSE(batch->launch(nullptr, std::span(&bad, 1)).has_value());
+  const std::vector<ChunkRange> three(3, {address, 64});
+  EXPECT_FALSE(batch->launch(nullptr, three).has_value());
+  EXPECT_FALSE(batch->busy());
+}
+
+TEST_F(ScannerTest, GathersAndScattersAndOrdersZeroes) {
+  const std::vector<std::byte> data = random_bytes(3 * 65536 + 37);
+  const CUdeviceptr source = upload(data);
+  const CUdeviceptr staging = allocate(4 * 65536);
+  const CUdeviceptr target = upload(random_bytes(4 * 65536));
+  auto list = CopyList::create(kernels_, 8).assume_value();
+  const std::vector<CopyRange> gather = {{staging, source + 2 * 65536, 65536 + 37},
+                                         {staging + 2 * 65536, source, 65536}};
+  ASSERT_TRUE(list->launch(nullptr, gather).has_value());
+  EXPECT_FALSE(list->launch(nullptr, gather).has_value()) << "a list in use was taken again";
+  ASSERT_TRUE(list->wait().has_value());
+  const std::vector<CopyRange> scatter = {{target, staging + 2 * 65536, 65536},
+                                          {target + 65536, 0, 65536 + 5},
+                                          {target + 2 * 65536 + 16, staging, 65536 + 37}};
+  ASSERT_TRUE(list->launch(nullptr, scatter).has_value());
+  ASSERT_TRUE(list->wait().has_value());
+  const std::vector<std::byte> result = download(target, 4 * 65536);
+  EXPECT_TRUE(std::equal(data.begin(), data.begin() + 65536, result.begin()));
+  EXPECT_TRUE(std::all_of(result.begin() + 65536, result.begin() + 2 * 65536 + 5,
+                          [](std::byte b) { return b == std::byte{0}; }));
+  EXPECT_TRUE(std::equal(data.begin() + 2 * 65536, data.end(), result.begin() + 2 * 65536 + 16));
+}
+
+}  // namespace
+}  // namespace ckpt::track
