@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// charlm: trains a character-level language model on real text (--help). Equal seeds give equal weights, bit for bit.
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "tools/examples/charlm/model.h"
+#include "tools/examples/charlm/text.h"
+#include "tools/examples/common/command_line.h"
+#include "tools/examples/common/pace.h"
+#include "tools/examples/common/random.h"
+
+namespace ckpt::examples {
+namespace {
+
+struct Options {
+  std::string text;
+  std::uint64_t parameters = 100'000;
+  std::uint64_t steps = 1000;
+  std::uint64_t seed = 1;
+  std::uint64_t print_every = 50;
+  std::int64_t step_ns = 0;
+};
+
+// Host state that moves with the job.
+struct HostState {
+  std::uint64_t step = 0;
+  std::uint64_t data_position = 0;
+  Random random{0};
+  double mean_loss = 0;  // over about the last 50 steps
+  std::uint64_t moves = 0;
+  Pace pace;
+};
+
+Options parse_options(int argc, char** argv) {
+  Options options;
+  double step_ms = 0;
+  CLI::App app("Trains a character-level language model with Adam.");
+  app.add_option("--text", options.text,
+                 "The text to learn (the licence texts under /usr/share/common-licenses)");
+  app.add_option("--params", options.parameters, "About so many parameters (100000)");
+  app.add_option("--steps", options.steps, "Steps to train (1000)");
+  app.add_option("--seed", options.seed, "Seed of weights and batches (1)");
+  app.add_option("--step-ms", step_ms, "A step lasts at least so many milliseconds (0)");
+  app.add_option("--print-every", options.print_every,
+                 "Prints step and loss every so many steps (50); 0: never");
+  parse_or_exit(app, argc, argv);
+  if (options.parameters < 1000 || options.parameters > 10'000'000'000)
+    fail("--params: from 1000 to 10000000000", kUsage);
+  if (!(step_ms >= 0) || step_ms > 3.6e6) fail("--step-ms: from 0 to 3600000", kUsage);
+  options.step_ns = static_cast<std::int64_t>(step_ms * 1e6);
+  return options;
+}
+
+// Places spread over the text, each moved by chance, from a position that walks on with every step.
+std::vector<std::uint64_t> next_batch(HostState& host, std::uint64_t text_bytes) {
+  const std::uint64_t places = text_bytes - kContext;
+  std::vector<std::uint64_t> positions(kBatch);
+  for (std::uint64_t b = 0; b < kBatch; b++) {
+    positions[b] =
+        (host.data_position + b * places / kBatch + host.random.below(places / kBatch + 1)) % places;
+  }
+  host.data_position = (host.data_position + kContext) % places;
+  return positions;
+}
+
+void print_step(const HostState& host, const Options& options) {
+  if (options.print_every == 0 || host.step % options.print_every != 0) return;
+  std::printf("step %llu loss %.4f\n", static_cast<unsigned long long>(host.step), host.mean_loss);
+  std::fflush(stdout);
+}
+
+void print_result(const HostState& host, const Shape& shape, const std::string& digest) {
+  const nlohmann::ordered_json result = {
+      {"digest", digest},
+      {"steps", host.step},
+      {"loss", host.mean_loss},
+      {"parameters", shape.parameters()},
+      {"moves", host.moves},
+      {"longest_gap_ms", static_cast<double>(host.pace.longest_gap_ns) / 1e6},
+      {"longest_gap_step_ms", static_cast<double>(host.pace.longest_gap_step_ns) / 1e6}};
+  std::printf("%s\n", result.dump().c_str());
+}
+
+void run(const Options& options) {
+  const Text text = load_text(options.text);
+  if (text.tokens.size() < 2 * kContext) fail("the text is too short");
+  const Shape shape = Shape::choose(options.parameters, text.alphabet.size());
+  Gpu gpu;
+  HostState host;
+  Session session;
+  Model model(session, shape, text.tokens.size());
+  session.host_state("charlm", &host, sizeof host);
+  if (session.ready()) {
+    host.moves++;
+  } else {
+    model.initialise(options.seed, text.tokens);
+    host.random = Random(options.seed + 1);
+    host.pace.forget_gap();
+  }
+  while (host.step < options.steps) {
+    host.pace.begin_step();
+    const double loss = model.train(next_batch(host, text.tokens.size()), host.step + 1);
+    host.step++;
+    host.mean_loss = host.step == 1 ? loss : host.mean_loss + (loss - host.mean_loss) / 50;
+    host.pace.end_step(host.step, options.step_ns);
+    print_step(host, options);
+    session.barrier();
+  }
+  print_result(host, shape, model.digest());
+  session.shutdown();
+}
+
+}  // namespace
+}  // namespace ckpt::examples
+
+int main(int argc, char** argv) {
+  ckpt::examples::run(ckpt::examples::parse_options(argc, argv));
+  return 0;
+}

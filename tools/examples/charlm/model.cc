@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/examples/charlm/model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tools/examples/common/digest.h"
+#include "tools/examples/common/random.h"
+
+namespace ckpt::examples {
+namespace {
+
+constexpr std::uint32_t kTile = 64;
+constexpr std::uint32_t kRows = 4;
+constexpr double kRate = 2e-3;
+constexpr double kEpsilon = 1e-8;
+
+constexpr std::uint64_t bytes_of(std::uint64_t floats) {
+  return floats * sizeof(float);
+}
+
+// Blocks of an element-wise kernel over `count` elements.
+std::uint64_t blocks_for(std::uint64_t count) {
+  return std::clamp<std::uint64_t>(count / 4096, 1, 256);
+}
+
+}  // namespace
+
+Shape Shape::choose(std::uint64_t parameters, std::size_t classes) {
+  Shape shape;
+  shape.classes = static_cast<std::uint32_t>(classes);
+  shape.columns = (shape.classes + kTile - 1) / kTile * kTile;
+  const double fixed = static_cast<double>(shape.columns) * (kEmbedding + 1);
+  const double tiles = (static_cast<double>(parameters) - fixed) / (kInput + 1.0 + shape.columns) / kTile;
+  shape.hidden = kTile * static_cast<std::uint32_t>(std::clamp(std::round(tiles), 1.0, 1e6));
+  return shape;
+}
+
+std::uint64_t Shape::parameters() const {
+  return std::uint64_t{columns} * kEmbedding + std::uint64_t{kInput} * hidden + hidden +
+         std::uint64_t{hidden} * columns + columns;
+}
+
+Model::Layout Model::lay_out(const Shape& shape) {
+  Layout at{};
+  at.w1 = std::uint64_t{shape.columns} * kEmbedding;
+  at.b1 = at.w1 + std::uint64_t{Shape::kInput} * shape.hidden;
+  at.w2 = at.b1 + shape.hidden;
+  at.b2 = at.w2 + std::uint64_t{shape.hidden} * shape.columns;
+  at.end = at.b2 + shape.columns;
+  return at;
+}
+
+Model::Model(Session& session, const Shape& shape, std::uint64_t text_bytes)
+    : shape_(shape),
+      at_(lay_out(shape)),
+      kernels_("charlm_kernels"),
+      weights_(session.alloc(bytes_of(at_.end))),
+      first_(session.alloc(bytes_of(at_.end))),
+      second_(session.alloc(bytes_of(at_.end))),
+      gradients_(session.alloc(bytes_of(at_.end))),
+      text_(session.alloc(text_bytes)),
+      positions_(kBatch * sizeof(std::uint64_t)),
+      context_(kBatch * kContext),
+      input_(bytes_of(kBatch * Shape::kInput)),
+      hidden_(bytes_of(std::uint64_t{kBatch} * shape.hidden)),
+      scores_(bytes_of(std::uint64_t{kBatch} * shape.columns)),
+      hidden_gradient_(bytes_of(std::uint64_t{kBatch} * shape.hidden)),
+      input_gradient_(bytes_of(kBatch * Shape::kInput)),
+      transposed_(bytes_of(std::uint64_t{shape.hidden} * std::max(Shape::kInput, shape.columns))),
+      loss_(bytes_of(kBatch)) {
+  name_tensors(session, text_bytes);
+}
+
+void Model::name_tensors(Session& session, std::uint64_t text_bytes) {
+  const auto parameter = [&](const char* name, std::uint64_t at, std::vector<std::uint64_t> extents) {
+    session.tensor(name, weights_ + bytes_of(at), CKPT_F32, std::move(extents), CKPT_PARAMETER);
+  };
+  parameter("embedding", at_.embedding, {shape_.columns, kEmbedding});
+  parameter("w1", at_.w1, {Shape::kInput, shape_.hidden});
+  parameter("b1", at_.b1, {shape_.hidden});
+  parameter("w2", at_.w2, {shape_.hidden, shape_.columns});
+  parameter("b2", at_.b2, {shape_.columns});
+  session.tensor("adam.first", first_, CKPT_F32, {at_.end}, CKPT_OPTIMIZER);
+  session.tensor("adam.second", second_, CKPT_F32, {at_.end}, CKPT_OPTIMIZER);
+  session.tensor("gradients", gradients_, CKPT_F32, {at_.end}, CKPT_SCRATCH);
+  session.tensor("text", text_, CKPT_U8, {text_bytes}, CKPT_BUFFER);
+}
+
+void Model::initialise(std::uint64_t seed, const std::vector<std::uint8_t>& text) {
+  Random random(seed);
+  std::vector<float> values(at_.end);
+  const auto fill = [&](std::uint64_t begin, std::uint64_t end, double spread) {
+    for (std::uint64_t i = begin; i < end; i++) {
+      values[i] = static_cast<float>((static_cast<double>(random.next() >> 11) * 0x1p-52 - 1.0) * spread);
+    }
+  };
+  fill(at_.embedding, at_.w1, 0.5);
+  fill(at_.w1, at_.b1, 1.0 / std::sqrt(static_cast<double>(Shape::kInput)));
+  fill(at_.w2, at_.b2, 0.5 / std::sqrt(static_cast<double>(shape_.hidden)));
+  upload(weights_, values.data(), bytes_of(at_.end));
+  for (const CUdeviceptr moments : {first_, second_}) {
+    check(cuMemsetD8(moments, 0, bytes_of(at_.end)), "cuMemsetD8");
+  }
+  upload(text_, text.data(), text.size());
+}
+
+void Model::matmul(CUdeviceptr a, std::uint64_t step_m, std::uint64_t step_k, CUdeviceptr b, CUdeviceptr out,
+                   std::uint32_t rows, std::uint32_t columns, std::uint32_t depth) {
+  launch(kernels_["matmul"], std::uint64_t{rows / kRows} * (columns / kTile), kTile, a, step_m, step_k, b,
+         out, columns, depth);
+}
+
+void Model::transpose(CUdeviceptr in, std::uint32_t rows, std::uint32_t columns) {
+  launch(kernels_["transpose"], blocks_for(std::uint64_t{rows} * columns), 256, in, rows, columns,
+         transposed_.get());
+}
+
+void Model::forward() {
+  const std::uint64_t hidden = std::uint64_t{kBatch} * shape_.hidden;
+  const std::uint64_t scores = std::uint64_t{kBatch} * shape_.columns;
+  launch(kernels_["gather"], 4, 256, text_, positions_.get(), weights_ + bytes_of(at_.embedding), kBatch,
+         kContext, kEmbedding, context_.get(), input_.get());
+  matmul(input_.get(), Shape::kInput, 1, weights_ + bytes_of(at_.w1), hidden_.get(), kBatch, shape_.hidden,
+         Shape::kInput);
+  launch(kernels_["add_bias"], blocks_for(hidden), 256, hidden_.get(), weights_ + bytes_of(at_.b1), hidden,
+         shape_.hidden, std::uint32_t{1});
+  matmul(hidden_.get(), shape_.hidden, 1, weights_ + bytes_of(at_.w2), scores_.get(), kBatch, shape_.columns,
+         shape_.hidden);
+  launch(kernels_["add_bias"], blocks_for(scores), 256, scores_.get(), weights_ + bytes_of(at_.b2), scores,
+         shape_.columns, std::uint32_t{0});
+  launch(kernels_["softmax_loss"], kBatch, 64, scores_.get(), text_, positions_.get(), kContext,
+         shape_.classes, shape_.columns, kBatch, loss_.get());
+}
+
+// softmax_loss has left the gradient of the scores in their place.
+void Model::backward() {
+  const std::uint64_t hidden = std::uint64_t{kBatch} * shape_.hidden;
+  const auto gradient = [&](std::uint64_t at) { return gradients_ + bytes_of(at); };
+  matmul(hidden_.get(), 1, shape_.hidden, scores_.get(), gradient(at_.w2), shape_.hidden, shape_.columns,
+         kBatch);
+  launch(kernels_["column_sums"], 1, 64, scores_.get(), kBatch, shape_.columns, gradient(at_.b2));
+  transpose(weights_ + bytes_of(at_.w2), shape_.hidden, shape_.columns);
+  matmul(scores_.get(), shape_.columns, 1, transposed_.get(), hidden_gradient_.get(), kBatch, shape_.hidden,
+         shape_.columns);
+  launch(kernels_["tanh_gradient"], blocks_for(hidden), 256, hidden_gradient_.get(), hidden_.get(), hidden);
+  matmul(input_.get(), 1, Shape::kInput, hidden_gradient_.get(), gradient(at_.w1), Shape::kInput,
+         shape_.hidden, kBatch);
+  launch(kernels_["column_sums"], blocks_for(shape_.hidden), 256, hidden_gradient_.get(), kBatch,
+         shape_.hidden, gradient(at_.b1));
+  transpose(weights_ + bytes_of(at_.w1), Shape::kInput, shape_.hidden);
+  matmul(hidden_gradient_.get(), shape_.hidden, 1, transposed_.get(), input_gradient_.get(), kBatch,
+         Shape::kInput, shape_.hidden);
+  launch(kernels_["embedding_gradient"], shape_.columns, kEmbedding, context_.get(), input_gradient_.get(),
+         kBatch * kContext, kEmbedding, gradient(at_.embedding));
+}
+
+void Model::update(std::uint64_t step) {
+  const double first = 1 - std::pow(0.9, static_cast<double>(step));
+  const double second = std::sqrt(1 - std::pow(0.999, static_cast<double>(step)));
+  launch(kernels_["adam"], blocks_for(at_.end), 256, weights_, gradients_, first_, second_, at_.end,
+         static_cast<float>(kRate * second / first), static_cast<float>(kEpsilon * second));
+}
+
+double Model::train(const std::vector<std::uint64_t>& positions, std::uint64_t step) {
+  upload(positions_.get(), positions.data(), positions.size() * sizeof(std::uint64_t));
+  forward();
+  backward();
+  update(step);
+  float losses[kBatch];
+  download(losses, loss_.get(), sizeof losses);
+  double sum = 0;
+  for (const float loss : losses) sum += loss;
+  return sum / kBatch;
+}
+
+std::string Model::digest() const {
+  Digest digest;
+  for (const CUdeviceptr part : {weights_, first_, second_}) digest.add_device(part, bytes_of(at_.end));
+  return digest.hex();
+}
+
+}  // namespace ckpt::examples

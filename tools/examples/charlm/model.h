@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// charlm's model: the last kContext characters are embedded, go through one hidden layer (tanh) and a softmax; trained
+// with Adam. Parameters lie in one piece of device memory, their moments in two more; gradients and activations are dead
+// between two steps. Threads: one. Ownership: Gpu and Session outlive the model. Errors: the program ends.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tools/examples/common/gpu.h"
+
+namespace ckpt::examples {
+
+constexpr std::uint32_t kContext = 16;  // characters that predict the next one
+constexpr std::uint32_t kEmbedding = 16;
+constexpr std::uint32_t kBatch = 64;
+
+struct Shape {
+  std::uint32_t classes = 0;  // distinct characters
+  std::uint32_t columns = 0;  // the same rounded up to whole tiles
+  std::uint32_t hidden = 0;
+  static constexpr std::uint32_t kInput = kContext * kEmbedding;
+
+  // The hidden width that comes closest to `parameters`.
+  static Shape choose(std::uint64_t parameters, std::size_t classes);
+  [[nodiscard]] std::uint64_t parameters() const;
+};
+
+class Model {
+ public:
+  Model(Session& session, const Shape& shape, std::uint64_t text_bytes);
+
+  void initialise(std::uint64_t seed, const std::vector<std::uint8_t>& text);
+  // One step of Adam on the kBatch places `positions`; `step` counts from 1. Returns the mean loss before it.
+  double train(const std::vector<std::uint64_t>& positions, std::uint64_t step);
+  // Of weights and moments.
+  [[nodiscard]] std::string digest() const;
+
+ private:
+  void name_tensors(Session& session, std::uint64_t text_bytes);
+  void forward();
+  void backward();
+  void update(std::uint64_t step);
+  void matmul(CUdeviceptr a, std::uint64_t step_m, std::uint64_t step_k, CUdeviceptr b, CUdeviceptr out,
+              std::uint32_t rows, std::uint32_t columns, std::uint32_t depth);
+  void transpose(CUdeviceptr in, std::uint32_t rows, std::uint32_t columns);
+
+  // Where each tensor begins, in floats; the same for parameters, gradients and moments.
+  struct Layout {
+    std::uint64_t embedding, w1, b1, w2, b2, end;
+  };
+  static Layout lay_out(const Shape& shape);
+
+  Shape shape_;
+  Layout at_;
+  Kernels kernels_;
+  CUdeviceptr weights_, first_, second_, gradients_, text_;
+  LocalMemory positions_, context_, input_, hidden_, scores_, hidden_gradient_, input_gradient_, transposed_,
+      loss_;
+};
+
+}  // namespace ckpt::examples

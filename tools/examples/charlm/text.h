@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The text that charlm learns: a file, or by default the licence texts of Debian, as tokens (the distinct bytes in their
+// order). Errors: one line, then the program ends. Threads: any.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ckpt::examples {
+
+struct Text {
+  std::vector<std::uint8_t> tokens;
+  std::string alphabet;  // token -> byte
+};
+
+// `file` empty: all regular files of /usr/share/common-licenses in the order of their names.
+Text load_text(const std::string& file);
+
+}  // namespace ckpt::examples

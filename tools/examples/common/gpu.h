@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every example needs of the driver and of libckpt, and nothing more: the primary context of the first device,
+// kernels by name, a ckpt session. The examples are programs of a user, so they link the driver directly and end with
+// one line on the first failure.
+// Threads: one thread per program. Ownership: RAII; Gpu outlives Kernels and Session.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ckpt/ckpt.h"
+
+namespace ckpt::examples {
+
+// Prints "PROGRAM: message" and ends the process with `code`.
+[[noreturn]] void fail(const std::string& message, int code = 1);
+
+void check(CUresult result, const char* what);
+void check(ckpt_status status, const char* what);
+
+class Gpu {
+ public:
+  Gpu();
+  ~Gpu();
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+
+  void synchronize() const { check(cuCtxSynchronize(), "cuCtxSynchronize"); }
+
+ private:
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+};
+
+// The device code NAME.fatbin or NAME.so (whichever the driver takes) of ../../lib/kernels beside the program.
+class Kernels {
+ public:
+  explicit Kernels(const char* name);
+  ~Kernels();
+  Kernels(const Kernels&) = delete;
+  Kernels& operator=(const Kernels&) = delete;
+
+  CUfunction operator[](const char* kernel) const;
+
+ private:
+  CUmodule module_ = nullptr;
+};
+
+// Arguments must have exactly the types of the kernel's parameters; a device pointer is a CUdeviceptr.
+template <typename... Args>
+void launch(CUfunction kernel, std::uint64_t blocks, std::uint32_t threads, Args... args) {
+  void* pointers[] = {static_cast<void*>(&args)...};
+  check(cuLaunchKernel(kernel, static_cast<unsigned>(blocks), 1, 1, threads, 1, 1, 0, nullptr, pointers,
+                       nullptr),
+        "cuLaunchKernel");
+}
+
+// Device memory that stays behind when the job moves: the next instance makes its own.
+class LocalMemory {
+ public:
+  explicit LocalMemory(std::size_t bytes);
+  ~LocalMemory();
+  LocalMemory(const LocalMemory&) = delete;
+  LocalMemory& operator=(const LocalMemory&) = delete;
+  [[nodiscard]] CUdeviceptr get() const noexcept { return pointer_; }
+
+ private:
+  CUdeviceptr pointer_ = 0;
+};
+
+class Session {
+ public:
+  Session();
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  CUdeviceptr alloc(std::size_t bytes);
+  void tensor(const char* name, CUdeviceptr pointer, ckpt_dtype dtype, std::vector<std::uint64_t> shape,
+              ckpt_kind kind);
+  void host_state(const char* name, void* pointer, std::size_t bytes);
+  // Whether this instance takes over from another one.
+  bool ready();
+  void barrier();
+  void shutdown();
+
+ private:
+  ckpt_session* session_ = nullptr;
+};
+
+void upload(CUdeviceptr to, const void* from, std::size_t bytes);
+void download(void* to, CUdeviceptr from, std::size_t bytes);
+
+}  // namespace ckpt::examples

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/examples/common/pace.h"
+
+#include <cerrno>
+#include <ctime>
+
+#include "libckpt/base/clock.h"
+
+namespace ckpt::examples {
+
+void Pace::begin_step() {
+  step_begin_ns = now_ns();
+}
+
+void Pace::end_step(std::uint64_t step, std::int64_t least_ns) {
+  const std::int64_t due = step_begin_ns + least_ns;
+  const timespec until{due / 1'000'000'000, due % 1'000'000'000};
+  while (now_ns() < due && ::clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &until, nullptr) == EINTR) {
+  }
+  const std::int64_t end = now_ns();
+  if (last_end_ns != 0 && end - last_end_ns > longest_gap_ns) {
+    longest_gap_ns = end - last_end_ns;
+    longest_gap_step_ns = end - step_begin_ns;
+    longest_gap_step = step;
+  }
+  last_end_ns = end;
+}
+
+void Pace::forget_gap() {
+  last_end_ns = now_ns();
+}
+
+}  // namespace ckpt::examples
