@@ -15,15 +15,17 @@
 // one.
 //
 // Threads: a lane is used by one thread at a time; only wake() may come from any thread. Callbacks run inside
-// progress() and close() of that thread. Handlers may call send(), wake() and close() from on_open,
-// on_message and on_sent, nothing from on_payload_begin, and must not destroy the lane from a callback. A
-// Transport outlives its lanes and may be shared. Ownership: payload memory stays the caller's. A payload
-// being sent must stay valid and unchanged until its on_sent, a span given by on_payload_begin until its
-// on_message; after on_closed the lane touches neither. Errors: after on_closed (exactly once per lane, also
-// for a listening lane that is closed) send() returns its error. Liveness: a killed peer process closes the
-// lane; a silent network does not, that is for the control connection to see. Trust: the token keeps
-// strangers out of a migration, but UCX itself authenticates nobody and may abort on crafted bytes (DESIGN
-// §5): use it on trusted networks and in a process that may die.
+// progress() and close() of that thread. Handlers may call send(), wake() and close() from on_open, on_message and
+// on_sent, nothing from on_payload_begin, and must not destroy the lane from a callback. A Transport outlives its
+// lanes and may be shared.
+// Ownership: payload memory stays the caller's. A payload being sent must stay valid and unchanged until its
+// on_sent, a span given by on_payload_begin until its on_message; after on_closed the lane touches neither.
+// Destroying an open lane closes it without a callback.
+// Errors: after on_closed (exactly once per lane, also for a listening lane that is closed) send() returns its
+// error. Liveness: a killed peer process closes the lane; a silent network does not, that is for the control
+// connection to see.
+// Trust: the token keeps strangers out of a migration, but UCX itself authenticates nobody and may abort on
+// crafted bytes (DESIGN §5): use it on trusted networks and in a process that may die.
 #pragma once
 
 #include <array>
@@ -50,7 +52,7 @@ using SessionToken = std::array<std::byte, 16>;
 class LaneHandler {
  public:
   virtual ~LaneHandler() = default;
-  // The peer is there and both sides proved the token. A connecting lane may send() before.
+  // The peer is there and knows the token: from now on send() works. Called before any other callback but on_closed.
   virtual void on_open() {}
   // Where to receive a payload (payload_bytes > 0): a span of exactly that size. Any other size refuses the
   // message and closes the lane with kProtocol.
@@ -58,7 +60,8 @@ class LaneHandler {
                                                 std::size_t payload_bytes) = 0;
   // A whole message, in the order of send(). `payload` is the span of on_payload_begin, or empty.
   virtual void on_message(std::span<const std::byte> header, std::span<const std::byte> payload) = 0;
-  // The payload given with `token` may be reused. Not an acknowledgement: the peer may not have it yet.
+  // The payload given with `token` may be reused; in the order of send(). Not an acknowledgement: the peer may not have
+  // it yet.
   virtual void on_sent(std::uint64_t token) = 0;
   // The end, for any reason; messages without on_sent may or may not have arrived.
   virtual void on_closed(const Error& error) = 0;
