@@ -93,7 +93,8 @@ const char* problem(const Status& body) {
   if (body.role != Role::kFresh && body.role != Role::kStandby) return "the role";
   if (body.phase > Phase::kExited) return "the phase";
   if (!is_flag(body.ended_by_keeper) || !is_flag(body.stopped) || !is_flag(body.exporting)) return "a flag";
-  if (body.deadline_ns < 0 || body.barrier_entry_ns < 0 || body.quiesced_ns < 0) return "a time";
+  if (body.deadline_ns < 0 || body.barrier_entry_ns < 0 || body.quiesced_ns < 0 || body.resumed_ns < 0)
+    return "a time";
   return is_clean(body.job) ? nullptr : "the job's id";
 }
 

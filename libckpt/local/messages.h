@@ -206,6 +206,7 @@ struct Status {
   Nanos deadline_ns = kNoDeadline;
   Nanos barrier_entry_ns = 0;  // of the last pause
   Nanos quiesced_ns = 0;
+  Nanos resumed_ns = 0;  // of the last Running
 };
 struct Done {
   static constexpr auto kType = MessageType::kDone;

@@ -86,7 +86,7 @@ Result<Socket> Socket::connect(const std::string& path) {
   }
   Socket socket(std::move(fd));
   CKPT_TRY(who, socket.peer());
-  if (!same_user(who.uid)) {
+  if (!may_serve(who.uid)) {
     return Error(ErrorCode::kRefused,
                  path + " belongs to user " + std::to_string(who.uid) + ", not to this one");
   }
@@ -213,7 +213,7 @@ Result<std::optional<Socket>> Listener::accept() {
   }
   Socket socket(std::move(fd));
   CKPT_TRY(who, socket.peer());
-  if (!same_user(who.uid)) {
+  if (!may_connect(who.uid)) {
     return Error(ErrorCode::kRefused, "User " + std::to_string(who.uid) + " may not connect to " + path_);
   }
   return std::optional<Socket>(std::move(socket));

@@ -34,7 +34,7 @@ class Socket {
   // Takes a connected SOCK_SEQPACKET descriptor (socketpair, inherited, accepted).
   explicit Socket(UniqueFd fd) : fd_(std::move(fd)) {}
 
-  // Connects and checks that the peer runs as the same user (or root). Paths may be longer than sun_path allows. Blocking mode.
+  // Connects and checks that the peer runs as the same user, or either side is root. Paths may be longer than sun_path allows. Blocking mode.
   static Result<Socket> connect(const std::string& path);
   static Result<std::pair<Socket, Socket>> pair();
 

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which regions a mover has been given: the state of one Export, without I/O. Batches of at most 64 regions, the next one after the
+// acknowledgement; frees are told for what was sent, and remembered until the mover has let go of them.
+// Threads: none inside; the session locks.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace ckpt::job {
+
+class ExportStream {
+ public:
+  // Begins anew with these regions; a former export is forgotten.
+  void start(std::uint64_t request, const std::vector<std::uint64_t>& regions);
+  void stop();
+
+  [[nodiscard]] bool active() const { return request_ != 0; }
+  [[nodiscard]] std::uint64_t request() const { return request_; }
+  // A region that was freed while a mover may still hold its memory.
+  [[nodiscard]] bool waits_for_frees() const { return !freed_.empty(); }
+
+  void region_added(std::uint64_t id);
+  // True if the mover has to be told.
+  bool region_freed(std::uint64_t id, std::uint64_t generation);
+
+  struct Batch {
+    std::uint64_t sequence = 0;
+    std::vector<std::uint64_t> regions;
+  };
+  // What to send now: nothing while the last batch is not acknowledged or nothing waits.
+  std::optional<Batch> next_batch();
+  // True once, when all regions of start() have been sent and acknowledged.
+  bool take_initial_end();
+
+  void acknowledged(std::uint64_t sequence);
+  void free_acknowledged(std::uint64_t id, std::uint64_t generation);
+
+ private:
+  std::uint64_t request_ = 0;
+  std::uint64_t sequence_ = 0;
+  bool unacknowledged_ = false;
+  bool initial_end_due_ = false;
+  std::deque<std::uint64_t> waiting_;
+  std::set<std::uint64_t> sent_;
+  std::set<std::pair<std::uint64_t, std::uint64_t>> freed_;
+};
+
+}  // namespace ckpt::job

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host state of a paused rank as bytes in a memory file: named entries (fixed host state, what save callbacks wrote, tensors whose memory
+// cannot be exported) behind a header with a checksum. It travels rank -> keeper -> agent -> mover -> ... -> standby and is hostile there
+// until read() has accepted it.
+// Threads: none. Ownership: StateImage owns a private copy of the bytes. Errors: kCorrupt for bytes that do not fit their own description.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libckpt/base/fd.h"
+#include "libckpt/base/result.h"
+
+namespace ckpt::job {
+
+enum class EntryKind : std::uint32_t { kBytes = 1, kCallback = 2, kTensor = 3 };
+
+struct PlannedEntry {
+  EntryKind kind{};
+  std::string name;
+  std::uint64_t bytes = 0;
+  std::function<Result<void>(std::span<std::byte>)> fill;
+};
+
+struct StateFile {
+  UniqueFd fd;
+  std::uint64_t bytes = 0;
+};
+
+// Writes a memory file of all entries.
+Result<StateFile> write_state(std::span<const PlannedEntry> entries);
+
+struct StateEntry {
+  EntryKind kind{};
+  std::string name;
+  std::span<const std::byte> data;
+};
+
+class StateImage {
+ public:
+  // Reads `bytes` bytes of `fd` from its start; a file that changes meanwhile cannot do harm.
+  static Result<StateImage> read(int fd, std::uint64_t bytes);
+
+  [[nodiscard]] const std::vector<StateEntry>& entries() const { return entries_; }
+  [[nodiscard]] const StateEntry* find(EntryKind kind, const std::string& name) const;
+
+ private:
+  std::vector<std::byte> bytes_;
+  std::vector<StateEntry> entries_;
+  std::map<std::pair<EntryKind, std::string>, std::size_t> index_;
+};
+
+}  // namespace ckpt::job
