@@ -52,14 +52,19 @@ class AgentSwitches {
   template <class State>
   struct Held {
     State state;
-    State before;  // for record_failed
+    State before;       // for record_failed
+    bool fresh = true;  // made by the step whose record may still fail
   };
-  Result<Batch> apply(Held<SourceState>& held, const SourceEvent& event, Nanos now);
-  Result<Batch> apply(Held<TargetState>& held, const TargetEvent& event, Nanos now);
+  template <class State, class Event>
+  Result<void> apply(Held<State>& held, const Event& event, Nanos now, Batches& out);
+  template <class State>
+  Result<void> fail_record(std::map<MigrationId, Held<State>>& machines, MigrationId id, const Reason& reason,
+                           Nanos now, Batches& out);
   Result<Batches> on_prepare(const wire::SwitchMessage& message, const wire::Prepare& prepare, Nanos now);
-  Result<Batches> on_unknown(const wire::SwitchMessage& message, Nanos now);
+  Result<Batches> on_unknown(const wire::SwitchMessage& message);
   // Ends what a later migration of the job supersedes; false if something earlier is not closed yet.
   Result<bool> make_way(JobId job, MigrationId migration, Nanos now, Batches& out);
+  [[nodiscard]] MigrationId newest_of(JobId job) const;
 
   Timing timing_;
   std::map<MigrationId, Held<SourceState>> sources_;

@@ -19,7 +19,8 @@ struct Begun {
 };
 struct Granted {
   Incarnation k = 0;
-  Nanos lease_until = 0;  // the last lease given for k, as the grantor sees it
+  Nanos lease_until = 0;  // the last lease that may have been given for k, as the grantor sees it
+  bool lent = false;      // a lease for k was given in this life of the coordinator
   bool verified = false;
   Incarnation committed = 0;   // COMMITTED heard
   Incarnation ran_target = 0;  // RUNS heard
@@ -44,7 +45,9 @@ struct CoordinatorState {
   SwitchInfo info;
   std::variant<coordinator::Begun, coordinator::Granted, coordinator::Aborted, coordinator::Closed> phase;
   bool abort_wanted = false;
-  Reason reason;                    // of the abort, or the first failure heard
+  Reason reason;                              // of the abort, or the first failure heard
+  std::optional<wire::Resumed> resumed = {};  // what the source stated, to be relayed to the target
+  Incarnation owner_k = 0;          // once closed: what the owner says it runs as; 0 until it has said so
   std::array<bool, 2> connected{};  // [0] source, [1] target
   std::array<Nanos, 2> last_heard{};
   friend bool operator==(const CoordinatorState&, const CoordinatorState&) = default;
@@ -80,6 +83,10 @@ Result<CoordinatorState> restore_coordinator(const Record& newest);
 
 [[nodiscard]] bool is_closed(const CoordinatorState& state) noexcept;   // recorded: m+1 of the job may begin
 [[nodiscard]] bool is_settled(const CoordinatorState& state) noexcept;  // closed, and both sides know it
+// Once closed: the incarnation of the owner, the `base` of the job's next migration; 0 while the owner has not said it.
+[[nodiscard]] inline Incarnation owner_incarnation(const CoordinatorState& state) noexcept {
+  return is_closed(state) ? state.owner_k : 0;
+}
 [[nodiscard]] std::string_view phase_name(const CoordinatorState& state) noexcept;
 
 }  // namespace ckpt::migration

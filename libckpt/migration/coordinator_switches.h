@@ -31,8 +31,9 @@ class CoordinatorSwitches {
   struct Held {
     CoordinatorState state;
     CoordinatorState before;
+    bool fresh = true;  // BEGUN may still fail
   };
-  Result<Batches> apply(MigrationId migration, Held& held, const CoordinatorEvent& event, Nanos now);
+  Result<void> apply(Held& held, const CoordinatorEvent& event, Nanos now, Batches& out);
 
   Timing timing_;
   std::map<MigrationId, Held> switches_;

@@ -19,7 +19,6 @@ struct Preparing {
   friend bool operator==(const Preparing&, const Preparing&) = default;
 };
 struct Ready {
-  Bytes payload;
   friend bool operator==(const Ready&, const Ready&) = default;
 };
 struct Precopy {
@@ -34,6 +33,7 @@ struct Pausing {
 // BARRIER is durable: may not run by itself any more.
 struct Barrier {
   bool timed_out = false;  // asks the target, too
+  bool dead = false;       // the paused process is gone: only the target can go on
   Incarnation offered = 0;
   HeldLease lease;
   friend bool operator==(const Barrier&, const Barrier&) = default;
@@ -42,6 +42,7 @@ struct Barrier {
 struct Leased {
   Incarnation k = 0;
   bool running = false;
+  bool dead = false;
   Incarnation offered = 0;
   HeldLease lease;
   friend bool operator==(const Leased&, const Leased&) = default;
@@ -64,6 +65,7 @@ struct SourceState {
   std::variant<source::Preparing, source::Ready, source::Precopy, source::Pausing, source::Barrier,
                source::Leased, source::Owner, source::Released>
       phase;
+  Bytes payload = {};  // for the target, once prepared; volatile
   friend bool operator==(const SourceState&, const SourceState&) = default;
 };
 

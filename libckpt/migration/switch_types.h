@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -210,5 +211,11 @@ struct HeldLease {
   std::vector<Nanos> asked;  // times of the requests still unanswered, newest last
   friend bool operator==(const HeldLease&, const HeldLease&) = default;
 };
+
+// A request for k leaves at `now`; only answers to requests of this life of the holder count.
+void ask_lease(HeldLease& lease, Incarnation k, Nanos now);
+// True if the answer made the lease longer, and it lasts.
+bool take_lease(HeldLease& lease, const wire::Lease& answer, Nanos now, const Timing& timing);
+[[nodiscard]] bool lasts(const HeldLease& lease, Nanos now, const Timing& timing) noexcept;
 
 }  // namespace ckpt::migration

@@ -18,7 +18,6 @@ struct Preparing {
   friend bool operator==(const Preparing&, const Preparing&) = default;
 };
 struct Ready {
-  Bytes payload;
   friend bool operator==(const Ready&, const Ready&) = default;
 };
 struct Receiving {
@@ -32,6 +31,7 @@ struct Committed {
   bool owner = false;
   bool running = false;
   bool dead = false;
+  bool heard_released = false;
   friend bool operator==(const Committed&, const Committed&) = default;
 };
 struct Relinquished {
@@ -47,7 +47,9 @@ struct TargetState {
                target::Relinquished>
       phase;
   Incarnation offered = 0;  // the highest Commit(k) heard
-  HeldLease lease;
+  HeldLease lease = {};
+  Bytes payload = {};                  // for the source, once prepared; volatile
+  std::optional<Reason> leaving = {};  // RELINQUISHED could not be written yet: nothing else is done any more
   friend bool operator==(const TargetState&, const TargetState&) = default;
 };
 

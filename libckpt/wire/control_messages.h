@@ -145,7 +145,7 @@ struct JobInstance {
   JobInstance() = default;
   JobId job = 0;
   std::string name;
-  Incarnation incarnation = 0;
+  Incarnation incarnation = 0;  // the one it was started as, also after a switch gave it a higher right to run
   JobRole role = JobRole::kFresh;
   JobPhase phase = JobPhase::kStarting;
   std::int32_t exit_code = -1;  // with kExited: 0..255, 128 + signal
@@ -370,8 +370,9 @@ struct MigrateOptions {
 
 // The `plan` of the switch's Prepare, the same bytes for both sides. Kept by the agents (0600) as long as the migration
 // is open: peer address and token are what a committed switch is finished with while the coordinator is away.
-// spec is the running instance (incarnation n, the source's GPU indices); the standby is the same command with
-// incarnation n+1 and the GPU indices of target_ranks.
+// spec is the running instance, as it was started: command, environment, the incarnation it was started as (the name of
+// its folder) and its GPU indices. The standby is the same command with the incarnation base + 1 (base: SwitchMessage) and
+// the GPU indices of target_ranks.
 struct MigrationPlan {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   MigrationPlan() = default;

@@ -8,14 +8,6 @@
 namespace ckpt::wire {
 
 template <class A>
-void Reason::fields(A& a) {
-  a(code, text);
-}
-template <class A>
-void RankPlace::fields(A& a) {
-  a(rank, source_node, source_gpu, target_node, target_gpu);
-}
-template <class A>
 void Prepare::fields(A& a) {
   a(ranks, plan);
 }

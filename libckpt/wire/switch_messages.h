@@ -71,7 +71,9 @@ struct Reason {
   explicit Reason(const Error& error) : code(error.code()), text(error.to_string()) {}
   [[nodiscard]] Error to_error() const { return {code, text}; }
   template <class A>
-  void fields(A& a);
+  void fields(A& a) {
+    a(code, text);
+  }
   friend bool operator==(const Reason&, const Reason&) = default;
 
   ErrorCode code = ErrorCode::kAborted;
@@ -90,7 +92,9 @@ struct RankPlace {
         target_node(std::move(to_node)),
         target_gpu(std::move(to_gpu)) {}
   template <class A>
-  void fields(A& a);
+  void fields(A& a) {
+    a(rank, source_node, source_gpu, target_node, target_gpu);
+  }
   friend bool operator==(const RankPlace&, const RankPlace&) = default;
 
   std::uint32_t rank = 0;

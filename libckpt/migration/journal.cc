@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/migration/journal.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <span>
+
+#include "libckpt/wire/codec.h"
+
+namespace ckpt::migration {
+namespace {
+
+// File: 8 bytes "GPMJRNL1", then frames at multiples of 8: {magic u32, length u32, crc32 of the body u32, index u32, body},
+// then zeroes. The index counts frames, so an old frame that survived a rewrite is never taken for a new one.
+constexpr char kFileMagic[8] = {'G', 'P', 'M', 'J', 'R', 'N', 'L', '1'};
+constexpr std::uint32_t kFrameMagic = 0x4352'504a;
+constexpr std::uint64_t kStepBytes = 64 << 10;
+constexpr std::uint64_t kMostFileBytes = std::uint64_t{256} << 20;
+constexpr std::uint32_t kMostRecordBytes = 4 << 20;
+
+struct FrameHead {
+  std::uint32_t magic;
+  std::uint32_t length;
+  std::uint32_t crc;
+  std::uint32_t index;
+};
+static_assert(sizeof(FrameHead) == 16);
+
+constexpr std::uint64_t padded(std::uint64_t bytes) {
+  return (bytes + 7) & ~std::uint64_t{7};
+}
+
+std::span<const std::byte> bytes_of(const std::string& text, std::size_t at, std::size_t count) {
+  return {reinterpret_cast<const std::byte*>(text.data()) + at, count};
+}
+
+// The body of an intact frame at `at`.
+std::optional<std::span<const std::byte>> frame_at(const std::string& text, std::uint64_t at) {
+  FrameHead head;
+  if (at + sizeof head > text.size()) return std::nullopt;
+  std::memcpy(&head, text.data() + at, sizeof head);
+  if (head.magic != kFrameMagic || head.length > kMostRecordBytes ||
+      head.length > text.size() - at - sizeof head)
+    return std::nullopt;
+  const auto body = bytes_of(text, at + sizeof head, head.length);
+  if (wire::crc32(body) != head.crc) return std::nullopt;
+  return body;
+}
+
+std::vector<std::byte> make_frame(const Record& record, std::uint32_t index) {
+  const auto body = encode_record(record);
+  const FrameHead head{kFrameMagic, static_cast<std::uint32_t>(body.size()), wire::crc32(body), index};
+  std::vector<std::byte> frame(padded(sizeof head + body.size()));
+  std::memcpy(frame.data(), &head, sizeof head);
+  std::memcpy(frame.data() + sizeof head, body.data(), body.size());
+  return frame;
+}
+
+Result<void> write_at(int fd, std::span<const std::byte> bytes, std::uint64_t at, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(at));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return Error::from_errno("Cannot write the journal " + path);
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+    at += static_cast<std::uint64_t>(n);
+  }
+  return ok();
+}
+
+Result<void> sync(int fd, const std::string& path) {
+  while (::fdatasync(fd) != 0)
+    if (errno != EINTR) return Error::from_errno("Cannot sync the journal " + path);
+  return ok();
+}
+
+Error full(const std::string& path, Error cause) {
+  return Error(ErrorCode::kRefused,
+               "No space for the journal " + path + ": free some, or raise the file size limit")
+      .caused_by(std::move(cause));
+}
+
+}  // namespace
+
+Result<Journal> Journal::open(const std::string& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd) return Error::from_errno("Cannot open the journal " + path);
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0)
+    return Error(ErrorCode::kRefused, "The journal " + path + " is in use by another process");
+  Journal journal(path, std::move(fd));
+  CKPT_TRYV(journal.load());
+  return journal;
+}
+
+Result<void> Journal::load() {
+  CKPT_TRY(text, read_file(path_, kMostFileBytes));
+  if (text.size() <
+      sizeof kFileMagic) {  // new, or its maker died before the first sync: nothing was stated from it
+    if (::ftruncate(fd_.get(), 0) != 0) return Error::from_errno("Cannot start the journal " + path_);
+    end_ = sizeof kFileMagic;
+    capacity_ = 0;
+    CKPT_TRYV(extend(end_));
+    CKPT_TRYV(write_at(fd_.get(), std::as_bytes(std::span(kFileMagic)), 0, path_));
+    return sync(fd_.get(), path_);
+  }
+  if (std::memcmp(text.data(), kFileMagic, sizeof kFileMagic) != 0)
+    return Error(ErrorCode::kCorrupt, "File " + path_ + " is not a journal of this version");
+  std::uint64_t at = sizeof kFileMagic;
+  while (const auto body = frame_at(text, at)) {
+    FrameHead head;
+    std::memcpy(&head, text.data() + at, sizeof head);
+    if (head.index != records_.size()) break;
+    CKPT_TRY(record, decode_record(*body));
+    records_.push_back(std::move(record));
+    at += padded(sizeof head + body->size());
+  }
+  end_ = at;
+  capacity_ = text.size();
+  const std::uint64_t last = text.find_last_not_of('\0') + 1;
+  if (last <= at) return ok();
+  for (std::uint64_t behind = at + 8; behind < last; behind += 8)
+    if (frame_at(text, behind))
+      return Error(ErrorCode::kCorrupt,
+                   "Journal " + path_ + " is damaged at byte " + std::to_string(at) +
+                       " with intact records behind it: restore the file; the switches it speaks "
+                       "of can be ended with 'gpumigrate resolve'");
+  torn_bytes_ = last - at;
+  const std::vector<std::byte> zeroes(torn_bytes_);
+  CKPT_TRYV(write_at(fd_.get(), zeroes, at, path_));
+  return sync(fd_.get(), path_);
+}
+
+// Clean when it fails: the file is as long as before.
+Result<void> Journal::extend(std::uint64_t wanted_end) {
+  if (wanted_end <= capacity_) return ok();
+  const std::uint64_t next = (wanted_end + kStepBytes - 1) / kStepBytes * kStepBytes;
+  if (next > kMostFileBytes)
+    return Error(ErrorCode::kRefused, "Journal " + path_ + " is at its limit of 256 MiB: compact it");
+  const std::vector<std::byte> zeroes(next - capacity_);
+  auto written = write_at(fd_.get(), zeroes, capacity_, path_);
+  if (written.has_value()) written = sync(fd_.get(), path_);
+  if (written.has_value()) {
+    capacity_ = next;
+    return ok();
+  }
+  if (::ftruncate(fd_.get(), static_cast<off_t>(capacity_)) != 0)
+    return Error::from_errno("Cannot cut the journal " + path_ + " back");
+  return full(path_, std::move(written).assume_error());
+}
+
+Result<void> Journal::reserve(std::uint64_t bytes) {
+  return extend(end_ + bytes);
+}
+
+Result<void> Journal::append(const Record& record) {
+  if (broken_) return Error(ErrorCode::kIo, "Journal " + path_ + " failed before: restart the process");
+  const auto frame = make_frame(record, static_cast<std::uint32_t>(records_.size()));
+  if (frame.size() > kMostRecordBytes)
+    return Error(ErrorCode::kRefused, "A record of " + std::to_string(frame.size()) + " bytes for " + path_);
+  CKPT_TRYV(extend(end_ + frame.size()));
+  auto written = write_at(fd_.get(), frame, end_, path_);
+  if (written.has_value()) written = sync(fd_.get(), path_);
+  if (!written.has_value()) {
+    broken_ = true;
+    return Error(ErrorCode::kIo,
+                 "Journal " + path_ + ": the fate of a record is not known; restart the process")
+        .caused_by(std::move(written).assume_error());
+  }
+  end_ += frame.size();
+  records_.push_back(record);
+  return ok();
+}
+
+Result<void> Journal::compact(const std::function<bool(const Record&)>& forget) {
+  std::map<std::pair<MigrationId, Party>, const Record*> newest;
+  for (const Record& r : records_) newest[{r.info.migration, r.party}] = &r;
+  std::vector<Record> kept;
+  for (const auto& [key, record] : newest)
+    if (!forget(*record)) kept.push_back(*record);
+
+  const std::string next_path = path_ + ".next";
+  ::unlink(next_path.c_str());
+  {
+    CKPT_TRY(next, open(next_path));
+    for (const Record& r : kept) {
+      const auto frame = make_frame(r, static_cast<std::uint32_t>(next.records_.size()));
+      CKPT_TRYV(next.extend(next.end_ + frame.size()));
+      CKPT_TRYV(write_at(next.fd_.get(), frame, next.end_, next_path));
+      next.end_ += frame.size();
+      next.records_.push_back(r);
+    }
+    CKPT_TRYV(sync(next.fd_.get(), next_path));
+    if (::rename(next_path.c_str(), path_.c_str()) != 0)
+      return Error::from_errno("Cannot replace the journal " + path_);
+    next.path_ = path_;
+    *this = std::move(next);
+  }
+  const std::string folder =
+      path_.find('/') == std::string::npos ? "." : path_.substr(0, path_.rfind('/') + 1);
+  UniqueFd dir(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!dir || ::fsync(dir.get()) != 0) {
+    broken_ = true;
+    return Error::from_errno("Cannot sync the folder of the journal " + path_);
+  }
+  return ok();
+}
+
+}  // namespace ckpt::migration
