@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/engine/receive_lane.h"
+
+#include <algorithm>
+
+namespace ckpt::engine {
+namespace {
+
+constexpr Nanos kIdleWait = 1'000'000'000;
+
+}  // namespace
+
+Result<std::unique_ptr<ReceiveLane>> ReceiveLane::create(
+    ReceiverCore& core, transport::Transport& transport, const transport::SessionToken& token,
+    std::shared_ptr<const track::TrackKernels> kernels, std::vector<StagingSlot> slots,
+    std::function<Result<void>(std::uint32_t)> on_final) {
+  std::unique_ptr<ReceiveLane> lane(new ReceiveLane(core, std::move(on_final)));
+  lane->slots_.reserve(slots.size());
+  for (StagingSlot& slot : slots) {
+    CKPT_TRY(batch, track::FingerprintBatch::create(kernels, kMostChunks));
+    lane->free_.push_back(lane->slots_.size());
+    lane->slots_.emplace_back(std::move(slot), std::move(batch));
+  }
+  lane->busy_.reserve(lane->slots_.size());
+  {
+    const ContextScope scope(core.device);
+    CKPT_CUDA_TRY(core.device.api(), cuStreamCreate(&lane->stream_, CU_STREAM_NON_BLOCKING));
+  }
+  CKPT_TRY(connection, transport.listen(token, *lane));
+  lane->lane_ = std::move(connection);
+  lane->thread_ = std::thread([raw = lane.get()] { raw->run(); });
+  return lane;
+}
+
+void ReceiveLane::stop() {
+  stopping_.store(true);
+  if (lane_) lane_->wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+ReceiveLane::~ReceiveLane() {
+  stop();
+  if (stream_ == nullptr) return;
+  const ContextScope scope(core_.device);
+  core_.device.api().cuStreamSynchronize(stream_);
+  core_.device.api().cuStreamDestroy_v2(stream_);
+}
+
+void ReceiveLane::post(const LaneBuffer& message) {
+  {
+    const std::lock_guard lock(post_mutex_);
+    posted_.push_back(message);
+    has_posted_.store(true);
+  }
+  lane_->wake();
+}
+
+void ReceiveLane::run() {
+  const ContextScope scope(core_.device);
+  while (!stopping_.load() && !core_.failed() && !lane_->closed())
+    if (!step()) lane_->wait(kIdleWait);
+  core_.device.api().cuStreamSynchronize(stream_);
+  if (const auto error = core_.error();
+      error && !lane_->closed()) {  // the source hears why before it is over
+    send_posted();
+    LaneBuffer message(LaneMessage::kAbort, core_.id, 0);
+    message.append_text(error->to_string());
+    (void)lane_->send(message.bytes(), {}, 0);
+    while (!stopping_.load() && !lane_->closed())
+      if (!lane_->progress()) lane_->wait(kIdleWait);
+  }
+  lane_->close();
+}
+
+bool ReceiveLane::step() {
+  bool worked = lane_->progress();
+  if (core_.failed() || lane_->closed()) return true;
+  worked |= send_posted();
+  auto finished = finish_oldest(!worked);
+  if (!finished) {
+    core_.fail(finished.assume_error());
+    return true;
+  }
+  return worked || finished.assume_value();
+}
+
+bool ReceiveLane::send_posted() {
+  if (!has_posted_.load(std::memory_order_relaxed)) return false;
+  std::vector<LaneBuffer> posted;
+  {
+    const std::lock_guard lock(post_mutex_);
+    posted.swap(posted_);
+    has_posted_.store(false);
+  }
+  for (LaneBuffer& message : posted)
+    if (auto sent = lane_->send(message.bytes(), {}, 0); !sent) core_.fail(sent.assume_error());
+  return true;
+}
+
+std::span<std::byte> ReceiveLane::on_payload_begin(std::span<const std::byte> bytes,
+                                                   std::size_t payload_bytes) {
+  auto header = parse_lane_header(bytes, core_.id);
+  if (!header) return {};
+  switch (header.assume_value().type) {
+    case LaneMessage::kChunks:
+    case LaneMessage::kCalibrate: {
+      if (free_.empty() || payload_bytes > kSlotBytes) return {};
+      const std::size_t index = free_.back();
+      free_.pop_back();
+      return slots_[index].staging.memory().first(payload_bytes);
+    }
+    case LaneMessage::kPlan:
+    case LaneMessage::kHostState:
+    case LaneMessage::kManifest:
+      return core_.blob_destination(header.assume_value(), record_at<BlobRecord>(bytes), payload_bytes);
+    default:
+      return {};
+  }
+}
+
+void ReceiveLane::on_message(std::span<const std::byte> header, std::span<const std::byte> payload) {
+  if (core_.failed()) return;
+  if (auto handled = handle(header, payload); !handled) core_.fail(handled.assume_error());
+}
+
+void ReceiveLane::on_closed(const Error& error) {
+  if (stopping_.load() || core_.is_verified()) return;
+  core_.fail(Error(ErrorCode::kUnavailable, "The connection to the source's mover is gone").caused_by(error));
+}
+
+Result<void> ReceiveLane::handle(std::span<const std::byte> bytes, std::span<const std::byte> payload) {
+  CKPT_TRY(header, parse_lane_header(bytes, core_.id));
+  switch (header.type) {
+    case LaneMessage::kChunks:
+      return handle_chunks(header, bytes, payload);
+    case LaneMessage::kCalibrate: {
+      CKPT_TRY(index, slot_of(payload));
+      free_.push_back(index);
+      LaneBuffer reply(LaneMessage::kCalibrateAck, core_.id, 0);
+      reply.set_slot(header.slot, header.sequence);
+      return lane_->send(reply.bytes(), {}, 0);
+    }
+    case LaneMessage::kPing: {
+      LaneBuffer reply(LaneMessage::kPong, core_.id, 0);
+      reply.append(ClockRecord{now_ns()});
+      return lane_->send(reply.bytes(), {}, 0);
+    }
+    case LaneMessage::kDrop:
+      core_.drop(record_at<DropRecord>(bytes));
+      return ok();
+    case LaneMessage::kFinal:
+      core_.delegate.on_final();
+      return on_final_(header.round);
+    case LaneMessage::kPlan:
+    case LaneMessage::kHostState:
+    case LaneMessage::kManifest:
+      return handle_blob(header, bytes, payload.size());
+    case LaneMessage::kAbort:
+      return Error(ErrorCode::kAborted, "The source's mover gave up: " + text_of(bytes, header));
+    default:
+      return Error(ErrorCode::kProtocol, "The source's mover sent a message that only a target sends");
+  }
+}
+
+// The slot a payload lies in; a message without payload (zero orders only) takes a free one.
+Result<std::size_t> ReceiveLane::slot_of(std::span<const std::byte> payload) {
+  if (payload.empty()) {
+    if (free_.empty()) return Error(ErrorCode::kProtocol, "More messages than the window allows");
+    const std::size_t index = free_.back();
+    free_.pop_back();
+    return index;
+  }
+  for (std::size_t i = 0; i < slots_.size(); ++i)
+    if (slots_[i].staging.memory().data() == payload.data()) return i;
+  return Error(ErrorCode::kInternal, "A payload outside of the staging memory");
+}
+
+Result<void> ReceiveLane::handle_chunks(const LaneHeader& header, std::span<const std::byte> bytes,
+                                        std::span<const std::byte> payload) {
+  CKPT_TRY(index, slot_of(payload));
+  Slot& slot = slots_[index];
+  CKPT_TRYV(core_.place(header, bytes, payload.size(), slot.places));
+  slot.header = header;
+  for (std::uint32_t i = 0; i < header.count; ++i) slot.records[i] = record_at<ChunkRecord>(bytes, i);
+  busy_.push_back(index);
+  return scatter(slot);
+}
+
+// Neighbours are written in one copy; then all chunks are fingerprinted where they are.
+Result<void> ReceiveLane::scatter(Slot& slot) {
+  const DriverApi& api = core_.device.api();
+  std::array<track::ChunkRange, kMostChunks> ranges;
+  std::uint32_t written = 0;
+  std::byte* at = slot.staging.memory().data();
+  std::byte* from = at;
+  CUdeviceptr to = 0;
+  std::uint64_t bytes = 0;
+  const auto flush = [&]() -> Result<void> {
+    if (bytes > 0) CKPT_CUDA_TRY(api, cuMemcpyHtoDAsync_v2(to, from, bytes, stream_));
+    bytes = 0;
+    return ok();
+  };
+  for (std::uint32_t i = 0; i < slot.header.count; ++i) {
+    const ChunkRecord& record = slot.records[i];
+    const ReceiverCore::Placed& placed = slot.places[i];
+    if (placed.region && placed.zero) {
+#if CKPT_WITHOUT_RULE != 6
+      CKPT_CUDA_TRY(api, cuMemsetD8Async(placed.address, 0, placed.bytes, stream_));
+#endif
+    } else if (placed.region) {
+      if (core_.hooks != nullptr)
+        core_.hooks->on_received({record.region, record.generation, record.chunk}, {at, record.bytes});
+      if (placed.address != to + bytes || at != from + bytes) {
+        CKPT_TRYV(flush());
+      }
+      if (bytes == 0) {
+        to = placed.address;
+        from = at;
+      }
+      bytes += record.bytes;
+    }
+    at += record.bytes;
+    if (placed.region) ranges[written++] = {placed.address, placed.bytes};
+  }
+  CKPT_TRYV(flush());
+  if (core_.hooks != nullptr) {
+    CKPT_CUDA_TRY(api, cuStreamSynchronize(stream_));
+    for (std::uint32_t i = 0; i < slot.header.count; ++i)
+      if (const auto& placed = slot.places[i]; placed.region)
+        core_.hooks->on_scattered({slot.records[i].region, slot.records[i].generation, slot.records[i].chunk},
+                                  placed.address, placed.bytes);
+  }
+  slot.has_batch = written > 0;
+  if (!slot.has_batch) return ok();
+  return slot.batch->launch(stream_, {ranges.data(), written});
+}
+
+Result<bool> ReceiveLane::finish_oldest(bool may_block) {
+  if (busy_.empty()) return false;
+  Slot& slot = slots_[busy_.front()];
+  if (slot.has_batch && !may_block) {
+    CKPT_TRY(is_ready, slot.batch->ready());
+    if (!is_ready) return false;
+  }
+  CKPT_TRYV(finish(slot));
+  free_.push_back(busy_.front());
+  busy_.erase(busy_.begin());
+  return true;
+}
+
+Result<void> ReceiveLane::finish(Slot& slot) {
+  if (slot.has_batch) {
+    CKPT_TRYV(slot.batch->wait());
+  }
+  const std::span<const track::Fingerprint> results =
+      slot.has_batch ? slot.batch->results() : std::span<const track::Fingerprint>{};
+  LaneBuffer reply(LaneMessage::kAck, core_.id, slot.header.round);
+  reply.set_slot(slot.header.slot, slot.header.sequence);
+  std::size_t next = 0;
+  for (std::uint32_t i = 0; i < slot.header.count; ++i) {
+    AckRecord record;
+    record.region = slot.records[i].region;
+    record.generation = slot.records[i].generation;
+    record.chunk = slot.records[i].chunk;
+    if (slot.places[i].region)
+      record.fingerprint = slot.fingerprints[i] = results[next++];
+    else
+      record.gone = 1;
+    reply.append(record);
+  }
+  core_.arrived(slot.header, {slot.records.data(), slot.header.count},
+                {slot.places.data(), slot.header.count}, {slot.fingerprints.data(), slot.header.count});
+  for (std::uint32_t i = 0; i < slot.header.count; ++i) slot.places[i].region.reset();
+  return lane_->send(reply.bytes(), {}, 0);
+}
+
+Result<void> ReceiveLane::handle_blob(const LaneHeader& header, std::span<const std::byte> bytes,
+                                      std::size_t payload_bytes) {
+  const auto record = record_at<BlobRecord>(bytes);
+  CKPT_TRY(complete, core_.blob_received(header, record, payload_bytes));
+  if (!complete || header.type == LaneMessage::kHostState) return ok();
+  if (header.type == LaneMessage::kPlan) {
+    auto accepted = core_.accept_plan();
+    VerdictRecord verdict;
+    verdict.time_ns = now_ns();
+    if (accepted) return answer(LaneMessage::kPlanAnswer, verdict, {});
+    verdict.code = static_cast<std::uint32_t>(accepted.assume_error().code());
+    CKPT_TRYV(answer(LaneMessage::kPlanAnswer, verdict, accepted.assume_error().to_string()));
+    return accepted;
+  }
+  const ReceiverCore::Answer verdict = core_.verify(record.root);
+  CKPT_TRYV(answer(LaneMessage::kVerdict, verdict.record, verdict.text));
+  core_.verified();
+  return ok();
+}
+
+Result<void> ReceiveLane::answer(LaneMessage type, const VerdictRecord& record, std::string_view text) {
+  LaneBuffer reply(type, core_.id, 0);
+  reply.append(record);
+  reply.append_text(text);
+  return lane_->send(reply.bytes(), {}, 0);
+}
+
+}  // namespace ckpt::engine

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// One lane of the receiver with its thread: payloads land in pinned slots, are written to the device on the lane's stream,
+// fingerprinted there, and acknowledged. Internal to the engine.
+// Threads: everything on the lane's own thread but post(). Errors go to ReceiverCore::fail().
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "libckpt/engine/receiver_core.h"
+#include "libckpt/engine/staging.h"
+#include "libckpt/transport/transport.h"
+
+namespace ckpt::engine {
+
+class ReceiveLane final : private transport::LaneHandler {
+ public:
+  // on_final(round) is called on this thread and must not block.
+  static Result<std::unique_ptr<ReceiveLane>> create(ReceiverCore& core, transport::Transport& transport,
+                                                     const transport::SessionToken& token,
+                                                     std::shared_ptr<const track::TrackKernels> kernels,
+                                                     std::vector<StagingSlot> slots,
+                                                     std::function<Result<void>(std::uint32_t)> on_final);
+  ~ReceiveLane() override;
+  [[nodiscard]] std::string address() const { return lane_->address(); }
+  void post(const LaneBuffer& message);  // any thread
+  void wake() noexcept { lane_->wake(); }
+  void stop();  // ends the thread and closes the lane
+
+ private:
+  struct Slot {
+    Slot(StagingSlot s, std::unique_ptr<track::FingerprintBatch> b)
+        : staging(std::move(s)), batch(std::move(b)) {}
+    StagingSlot staging;
+    std::unique_ptr<track::FingerprintBatch> batch;
+    LaneHeader header;
+    std::array<ChunkRecord, kMostChunks> records;
+    std::array<ReceiverCore::Placed, kMostChunks> places;
+    std::array<track::Fingerprint, kMostChunks> fingerprints;
+    bool has_batch = false;  // something was written
+  };
+
+  ReceiveLane(ReceiverCore& core, std::function<Result<void>(std::uint32_t)> on_final)
+      : core_(core), on_final_(std::move(on_final)) {}
+
+  // transport::LaneHandler
+  std::span<std::byte> on_payload_begin(std::span<const std::byte> header,
+                                        std::size_t payload_bytes) override;
+  void on_message(std::span<const std::byte> header, std::span<const std::byte> payload) override;
+  void on_sent(std::uint64_t) override {}
+  void on_closed(const Error& error) override;
+
+  void run();
+  bool step();
+  bool send_posted();
+  Result<void> handle(std::span<const std::byte> bytes, std::span<const std::byte> payload);
+  Result<void> handle_chunks(const LaneHeader& header, std::span<const std::byte> bytes,
+                             std::span<const std::byte> payload);
+  Result<void> scatter(Slot& slot);
+  Result<void> finish(Slot& slot);
+  Result<bool> finish_oldest(bool may_block);
+  Result<void> handle_blob(const LaneHeader& header, std::span<const std::byte> bytes,
+                           std::size_t payload_bytes);
+  Result<void> answer(LaneMessage type, const VerdictRecord& record, std::string_view text);
+  Result<std::size_t> slot_of(std::span<const std::byte> payload);
+
+  ReceiverCore& core_;
+  std::function<Result<void>(std::uint32_t)> on_final_;
+  std::unique_ptr<transport::Lane> lane_;
+  CUstream stream_ = nullptr;
+  std::vector<Slot> slots_;
+  std::vector<std::size_t> free_;  // slots
+  std::vector<std::size_t> busy_;  // on the device, oldest first
+  std::mutex post_mutex_;
+  std::vector<LaneBuffer> posted_;
+  std::atomic<bool> has_posted_{false};
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+}  // namespace ckpt::engine

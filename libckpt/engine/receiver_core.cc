@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/engine/receiver_core.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "libckpt/codec/codec.h"
+
+namespace ckpt::engine {
+
+ReceiverCore::~ReceiverCore() {
+  if (host_mapping_ != nullptr) ::munmap(host_mapping_, host_state_.bytes);
+}
+
+std::shared_ptr<TargetRegion> ReceiverCore::find(std::uint64_t id, std::uint64_t generation) const {
+  const auto it = regions_.find(id);
+  return it != regions_.end() && it->second->region.generation == generation ? it->second : nullptr;
+}
+
+Result<void> ReceiverCore::place(const LaneHeader& header, std::span<const std::byte> bytes,
+                                 std::size_t payload_bytes, std::span<Placed> places) {
+  bool first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (chunk_bytes_ == 0) return Error(ErrorCode::kProtocol, "Chunks before a plan");
+    if (header.round < final_round_ || verified_.load())
+      return Error(ErrorCode::kProtocol, "A chunk of an earlier round after the final one began");
+    first = !std::exchange(first_chunk_seen_, true);
+    std::size_t payload_left = payload_bytes;
+    for (std::uint32_t i = 0; i < header.count; ++i) {
+      const auto record = record_at<ChunkRecord>(bytes, i);
+      Placed& placed = places[i];
+      placed = {};
+      placed.zero = record.encoding == static_cast<std::uint8_t>(codec::Encoding::kZero);
+      if (!placed.zero && record.encoding != static_cast<std::uint8_t>(codec::Encoding::kRaw))
+        return Error(ErrorCode::kProtocol, "A chunk in encoding " + std::to_string(record.encoding) +
+                                               ", which this build does not know");
+      if (record.bytes > payload_left || placed.zero != (record.bytes == 0))
+        return Error(ErrorCode::kProtocol, "A chunk's size does not fit its message");
+      payload_left -= record.bytes;
+      placed.bytes = record.bytes;
+      placed.region = find(record.region, record.generation);
+      if (!placed.region) continue;
+      TargetRegion& target = *placed.region;
+      if (record.chunk >= target.known.size())
+        return Error(ErrorCode::kProtocol, "A chunk beyond its extent");
+      const std::uint64_t length = chunk_length(target.region.bytes, chunk_bytes_, record.chunk);
+      if (!placed.zero && record.bytes != length)
+        return Error(ErrorCode::kProtocol, "A raw chunk that is not as long as its place");
+      placed.bytes = length;
+      placed.address = target.region.address + record.chunk * chunk_bytes_;
+      target.known[record.chunk] = 0;
+      target.arrived_round[record.chunk] = header.round;
+    }
+    if (payload_left != 0) return Error(ErrorCode::kProtocol, "Bytes in a message that belong to no chunk");
+  }
+  if (first) delegate.on_first_chunk();
+  return ok();
+}
+
+void ReceiverCore::arrived(const LaneHeader& header, std::span<const ChunkRecord> records,
+                           std::span<const Placed> places, std::span<const track::Fingerprint> fingerprints) {
+  const std::lock_guard lock(mutex_);
+  report_.last_chunk_ns = now_ns();
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    if (!places[i].region) continue;
+    TargetRegion& target = *places[i].region;
+    const std::uint32_t chunk = records[i].chunk;
+    target.held[chunk] = fingerprints[i];
+    target.known[chunk] = 1;
+    if (table_ && header.round == final_round_)  // kNotFound: the region was dropped meanwhile
+      (void)table_->acknowledge(records[i].region, records[i].generation, chunk, fingerprints[i]);
+  }
+}
+
+void ReceiverCore::drop(const DropRecord& record) {
+  const std::lock_guard lock(mutex_);
+  if (!find(record.region, record.generation)) return;
+  regions_.erase(record.region);
+  if (table_) table_->drop_region(record.region, record.generation);
+}
+
+// ---- blobs
+
+ReceiverCore::IncomingBlob& ReceiverCore::blob_of(LaneMessage type) {
+  if (type == LaneMessage::kPlan) return plan_;
+  return type == LaneMessage::kManifest ? manifest_ : host_;
+}
+
+Result<std::byte*> ReceiverCore::begin_blob(LaneMessage type, IncomingBlob& blob, std::uint64_t total) {
+  if (type != LaneMessage::kHostState) {
+    if (total > most_plan_bytes_)
+      return Error(ErrorCode::kProtocol,
+                   "A plan or manifest of " + std::to_string(total) + " bytes: too long");
+    blob = {};
+    blob.bytes.resize(total);
+  } else {
+    if (total > most_host_bytes_ || host_mapping_ != nullptr || total == 0)
+      return Error(ErrorCode::kProtocol,
+                   "Host state of " + std::to_string(total) + " bytes: too long, or sent twice");
+    CKPT_TRY(file, make_memory_file("ckpt-host-state", total));
+    void* mapping = ::mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    if (mapping == MAP_FAILED) return Error::from_errno("Mapping the memory file of the host state");
+    host_mapping_ = static_cast<std::byte*>(mapping);
+    host_state_.file = std::move(file);
+    host_state_.bytes = total;
+    blob = {};
+  }
+  blob.total = total;
+  return type == LaneMessage::kHostState ? host_mapping_ : blob.bytes.data();
+}
+
+std::span<std::byte> ReceiverCore::blob_destination(const LaneHeader& header, const BlobRecord& record,
+                                                    std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  IncomingBlob& blob = blob_of(header.type);
+  if (record.offset == 0) {
+    auto begun = begin_blob(header.type, blob, record.total);
+    if (!begun) return {};
+  }
+  if (record.total != blob.total || record.offset != blob.begun || bytes > blob.total - blob.begun) return {};
+  blob.begun += bytes;
+  std::byte* base = header.type == LaneMessage::kHostState ? host_mapping_ : blob.bytes.data();
+  return {base + record.offset, bytes};
+}
+
+Result<bool> ReceiverCore::blob_received(const LaneHeader& header, const BlobRecord& record,
+                                         std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  IncomingBlob& blob = blob_of(header.type);
+  if (bytes == 0 && record.total == 0) {
+    blob = {};
+  } else if (bytes == 0 || record.offset != blob.received) {
+    return Error(ErrorCode::kProtocol, "A piece of a blob out of order");
+  }
+  blob.received += bytes;
+  blob.complete = blob.received == blob.total;
+  return blob.complete;
+}
+
+Result<void> ReceiverCore::accept_plan() {
+  std::vector<std::byte> bytes;
+  {
+    const std::lock_guard lock(mutex_);
+    bytes = std::move(plan_.bytes);
+    plan_ = {};
+  }
+  CKPT_TRY(places, delegate.on_plan(bytes));
+  if (!is_chunk_size(places.chunk_bytes))
+    return Error(ErrorCode::kProtocol,
+                 "The plan has chunks of " + std::to_string(places.chunk_bytes) + " bytes");
+  const std::lock_guard lock(mutex_);
+  if (final_round_ != 0) return Error(ErrorCode::kProtocol, "A plan after the final round began");
+  if (chunk_bytes_ != 0 && chunk_bytes_ != places.chunk_bytes)
+    return Error(ErrorCode::kProtocol, "A later plan with another chunk size");
+  chunk_bytes_ = places.chunk_bytes;
+  for (Region& region : places.regions) {
+    auto target = std::make_shared<TargetRegion>();
+    const std::uint32_t chunks = chunk_count(region.bytes, chunk_bytes_);
+    target->held.resize(chunks);
+    target->known.resize(chunks);
+    target->arrived_round.resize(chunks);
+    auto& place = regions_[region.id];
+    if (place && place->region.generation >= region.generation)
+      return Error(ErrorCode::kProtocol, "A plan that names extent " + std::to_string(region.id) + " again");
+    target->region = std::move(region);
+    place = std::move(target);
+  }
+  return ok();
+}
+
+// ---- the verified switch
+
+Result<void> ReceiverCore::begin_final(std::uint32_t round, std::vector<track::ChunkRange>& ranges,
+                                       std::vector<ScanItem>& items) {
+  const std::lock_guard lock(mutex_);
+  if (final_round_ != 0 || round == 0 || chunk_bytes_ == 0)
+    return Error(ErrorCode::kProtocol, "A final round without a plan, or a second one");
+  final_round_ = round;
+  report_.final_heard_ns = now_ns();
+  table_.emplace(root_params_, chunk_bytes_);
+  for (const auto& [id, target] : regions_) {
+    const Region& region = target->region;
+    report_.state_bytes += region.bytes;
+    CKPT_TRYV(table_->add_region(id, region.generation, region.bytes));
+    for (std::uint32_t chunk = 0; chunk < target->known.size(); ++chunk) {
+      if (target->known[chunk] == 0) continue;  // it comes in this round and is fingerprinted then
+#if CKPT_WITHOUT_RULE == 4
+      const bool scan = false;
+#else
+      const bool scan = target->arrived_round[chunk] != round;
+#endif
+      if (!scan) {
+        CKPT_TRYV(table_->acknowledge(id, region.generation, chunk, target->held[chunk]));
+        continue;
+      }
+      ranges.push_back(
+          {region.address + chunk * chunk_bytes_, chunk_length(region.bytes, chunk_bytes_, chunk)});
+      items.push_back({target, chunk});
+    }
+  }
+  return ok();
+}
+
+void ReceiverCore::scanned(std::span<const ScanItem> items, std::span<const track::Fingerprint> fingerprints,
+                           std::vector<AckRecord>& stale) {
+  const std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    TargetRegion& target = *items[i].region;
+    const std::uint32_t chunk = items[i].chunk;
+    if (target.arrived_round[chunk] == final_round_) continue;  // written since; fingerprinted on arrival
+    if (fingerprints[i] == target.held[chunk]) {
+      (void)table_->acknowledge(target.region.id, target.region.generation, chunk, fingerprints[i]);
+      continue;
+    }
+    target.known[chunk] = 0;
+    AckRecord record;
+    record.region = target.region.id;
+    record.generation = target.region.generation;
+    record.chunk = chunk;
+    record.fingerprint = fingerprints[i];
+    stale.push_back(record);
+  }
+}
+
+void ReceiverCore::end_scan(Nanos begin, Nanos end, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  scan_ended_ = true;
+  report_.scan_begin_ns = begin;
+  report_.scan_end_ns = end;
+  report_.scanned_bytes = bytes;
+}
+
+Result<void> ReceiverCore::check_root(const track::Fingerprint& root) {
+  const std::lock_guard lock(mutex_);
+  report_.manifest_heard_ns = now_ns();
+  if (!table_ || !scan_ended_ || verified_.load())
+    return Error(ErrorCode::kProtocol, "A manifest before the final round has ended, or a second one");
+  if (host_state_.bytes != 0 && !host_.complete)
+    return Error(ErrorCode::kProtocol, "A manifest before all of the host state");
+  CKPT_TRY(own, table_->root());
+  if (own != root)
+    return Error(ErrorCode::kCorrupt,
+                 "The target's memory is not the source's: the roots over all chunks differ");
+  report_.root = own;
+  return ok();
+}
+
+ReceiverCore::Answer ReceiverCore::verify(const track::Fingerprint& root) {
+  Answer answer;
+  answer.record.root = root;
+  Result<void> result = check_root(root);
+  if (result) result = delegate.on_manifest(manifest_.bytes, root, host_state_);
+  answer.record.time_ns = now_ns();
+  if (result) {
+    const std::lock_guard lock(mutex_);
+    report_.verified_ns = answer.record.time_ns;
+    verified_.store(true);
+  } else {
+    answer.record.code = static_cast<std::uint32_t>(result.assume_error().code());
+    answer.text = result.assume_error().to_string();
+    fail(result.assume_error());
+  }
+  return answer;
+}
+
+void ReceiverCore::verified() {
+  if (!verified_.load()) return;
+  if (host_mapping_ != nullptr) ::munmap(std::exchange(host_mapping_, nullptr), host_state_.bytes);
+  delegate.on_verified(report_, std::move(host_state_));
+}
+
+void ReceiverCore::fail(const Error& error) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (error_) return;
+    error_ = error;
+    failed_.store(true);
+  }
+  delegate.on_failed(error);
+}
+
+std::optional<Error> ReceiverCore::error() const {
+  const std::lock_guard lock(mutex_);
+  return error_;
+}
+
+}  // namespace ckpt::engine

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the receiver's threads share: the target's regions with the fingerprints of what is in them, the table that the switch is
+// verified with, incoming blobs, and the first error. Internal to the engine; the public face is receiver.h.
+//
+// Threads: any; one lock, taken once per message. Delegate calls are made without the lock, on a lane's thread.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libckpt/base/clock.h"
+#include "libckpt/base/fd.h"
+#include "libckpt/base/result.h"
+#include "libckpt/engine/fault_hooks.h"
+#include "libckpt/engine/lane_messages.h"
+#include "libckpt/engine/region.h"
+#include "libckpt/track/scanner.h"
+#include "libckpt/track/sent_map.h"
+
+namespace ckpt::engine {
+
+// Where the source's regions are here.
+struct PlanPlaces {
+  std::uint64_t chunk_bytes = 0;
+  std::vector<Region> regions;  // of this plan; earlier ones stay
+};
+
+struct HostState {
+  UniqueFd file;  // a memory file; none if bytes is 0
+  std::uint64_t bytes = 0;
+};
+
+struct VerifiedReport {
+  track::Fingerprint root;
+  std::uint64_t state_bytes = 0;
+  std::uint64_t scanned_bytes = 0;
+  Nanos final_heard_ns = 0;
+  Nanos scan_begin_ns = 0;
+  Nanos scan_end_ns = 0;
+  Nanos last_chunk_ns = 0;
+  Nanos manifest_heard_ns = 0;
+  Nanos verified_ns = 0;
+};
+
+class ReceiverDelegate {
+ public:
+  virtual ~ReceiverDelegate() = default;
+  virtual Result<PlanPlaces> on_plan(std::span<const std::byte> plan) = 0;
+  virtual void on_first_chunk() {}
+  virtual void on_final() {}
+  // The roots are equal; the last word on what the manifest says besides. An error is a refusal.
+  virtual Result<void> on_manifest(std::span<const std::byte> manifest, const track::Fingerprint& root,
+                                   const HostState& host_state) = 0;
+  virtual void on_verified(const VerifiedReport& report, HostState host_state) = 0;
+  virtual void on_failed(
+      const Error&) = 0;  // once, any thread; also when the source is gone before it was verified
+};
+
+struct TargetRegion {
+  Region region;
+  std::vector<track::Fingerprint> held;      // as computed after the last write
+  std::vector<std::uint8_t> known;           // 0: never written, or being written
+  std::vector<std::uint32_t> arrived_round;  // of the last message for the chunk
+};
+
+class ReceiverCore {
+ public:
+  ReceiverCore(const Device& device, const SessionIdentity& id,
+               std::shared_ptr<const track::FingerprintParams> root_params, ReceiverDelegate& delegate,
+               FaultHooks* hooks, std::uint64_t most_plan_bytes, std::uint64_t most_host_bytes)
+      : device(device),
+        id(id),
+        hooks(hooks),
+        delegate(delegate),
+        root_params_(std::move(root_params)),
+        most_plan_bytes_(most_plan_bytes),
+        most_host_bytes_(most_host_bytes) {}
+  ~ReceiverCore();
+
+  const Device& device;
+  const SessionIdentity id;
+  FaultHooks* const hooks;
+  ReceiverDelegate& delegate;
+
+  // ---- chunks
+  struct Placed {                          // one record of a message
+    std::shared_ptr<TargetRegion> region;  // null: gone
+    CUdeviceptr address = 0;
+    std::uint64_t bytes = 0;
+    bool zero = false;
+  };
+  // Judges the records of a kChunks message and finds their places. `places` has kMostChunks entries.
+  Result<void> place(const LaneHeader& header, std::span<const std::byte> bytes, std::size_t payload_bytes,
+                     std::span<Placed> places);
+  // Written and fingerprinted.
+  void arrived(const LaneHeader& header, std::span<const ChunkRecord> records, std::span<const Placed> places,
+               std::span<const track::Fingerprint> fingerprints);
+  void drop(const DropRecord& record);
+
+  // ---- blobs
+  std::span<std::byte> blob_destination(const LaneHeader& header, const BlobRecord& record,
+                                        std::size_t bytes);
+  // Whether the blob is complete now.
+  Result<bool> blob_received(const LaneHeader& header, const BlobRecord& record, std::size_t bytes);
+  Result<void> accept_plan();
+
+  // ---- the verified switch
+  struct ScanItem {
+    std::shared_ptr<TargetRegion> region;
+    std::uint32_t chunk = 0;
+  };
+  // The table begins; what has to be scanned goes into the two lists.
+  Result<void> begin_final(std::uint32_t round, std::vector<track::ChunkRange>& ranges,
+                           std::vector<ScanItem>& items);
+  void scanned(std::span<const ScanItem> items, std::span<const track::Fingerprint> fingerprints,
+               std::vector<AckRecord>& stale);
+  void end_scan(Nanos begin, Nanos end, std::uint64_t bytes);
+  // The answer to the manifest; on a yes the delegate has been told.
+  struct Answer {
+    VerdictRecord record;
+    std::string text;
+  };
+  Answer verify(const track::Fingerprint& root);
+  void verified();  // after the answer has left
+
+  void fail(const Error& error);
+  [[nodiscard]] bool failed() const noexcept { return failed_.load(); }
+  [[nodiscard]] bool is_verified() const noexcept { return verified_.load(); }
+  [[nodiscard]] std::optional<Error> error() const;
+
+ private:
+  struct IncomingBlob {
+    std::uint64_t total = 0;
+    std::uint64_t begun = 0;
+    std::uint64_t received = 0;
+    bool complete = false;
+    std::vector<std::byte> bytes;  // plan and manifest
+  };
+  std::shared_ptr<TargetRegion> find(std::uint64_t id, std::uint64_t generation) const;
+  Result<std::byte*> begin_blob(LaneMessage type, IncomingBlob& blob, std::uint64_t total);
+  IncomingBlob& blob_of(LaneMessage type);
+  Result<void> check_root(const track::Fingerprint& root);
+
+  std::shared_ptr<const track::FingerprintParams> root_params_;
+  std::uint64_t most_plan_bytes_;
+  std::uint64_t most_host_bytes_;
+  std::atomic<bool> failed_{false};
+  std::atomic<bool> verified_{false};
+
+  mutable std::mutex mutex_;  // everything below
+  std::map<std::uint64_t, std::shared_ptr<TargetRegion>> regions_;
+  std::uint64_t chunk_bytes_ = 0;  // 0 = no plan yet
+  std::uint32_t final_round_ = 0;  // 0 = not yet
+  bool first_chunk_seen_ = false;
+  bool scan_ended_ = false;
+  std::optional<track::SentMap> table_;
+  VerifiedReport report_;
+  IncomingBlob plan_, manifest_, host_;
+  HostState host_state_;
+  std::byte* host_mapping_ = nullptr;
+  std::optional<Error> error_;
+};
+
+}  // namespace ckpt::engine

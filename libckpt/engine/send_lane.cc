@@ -1,0 +1,496 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/engine/send_lane.h"
+
+#include <algorithm>
+
+#include "libckpt/codec/codec.h"
+
+namespace ckpt::engine {
+namespace {
+
+constexpr std::size_t kQueueChunks = 4096;
+constexpr std::uint64_t kControlToken = ~std::uint64_t{0};
+constexpr std::uint64_t kPieceToken = ~std::uint64_t{1};
+constexpr std::uint32_t kPiecesInFlight = 4;
+constexpr std::uint32_t kPings = 16;
+constexpr Nanos kIdleWait = 1'000'000'000;  // nothing is due: only an event ends the wait
+
+}  // namespace
+
+Result<std::unique_ptr<SendLane>> SendLane::create(SenderCore& core, transport::Transport& transport,
+                                                   const std::string& address,
+                                                   const transport::SessionToken& token,
+                                                   std::vector<StagingSlot> slots) {
+  std::unique_ptr<SendLane> lane(new SendLane(core, std::move(slots)));
+  CKPT_TRYV(lane->create_device_objects());
+  CKPT_TRY(connection, transport.connect(address, token, *lane));
+  lane->lane_ = std::move(connection);
+  lane->thread_ = std::thread([raw = lane.get()] { raw->run(); });
+  return lane;
+}
+
+SendLane::SendLane(SenderCore& core, std::vector<StagingSlot> slots) : core_(core), queue_(kQueueChunks) {
+  slots_.reserve(slots.size());
+  for (StagingSlot& slot : slots) slots_.emplace_back(std::move(slot));
+  resend_.reserve(slots_.size() * kMostChunks);
+}
+
+Result<void> SendLane::create_device_objects() {
+  const ContextScope scope(core_.device);
+  const DriverApi& api = core_.device.api();
+  CKPT_CUDA_TRY(api, cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
+  for (Slot& slot : slots_) CKPT_CUDA_TRY(api, cuEventCreate(&slot.copied, CU_EVENT_DISABLE_TIMING));
+  return ok();
+}
+
+SendLane::~SendLane() {
+  stopping_.store(true);
+  if (lane_) lane_->wake();
+  if (thread_.joinable()) thread_.join();
+  const ContextScope scope(core_.device);
+  const DriverApi& api = core_.device.api();
+  if (stream_ != nullptr) {
+    api.cuStreamSynchronize(stream_);
+    api.cuStreamDestroy_v2(stream_);
+  }
+  for (Slot& slot : slots_)
+    if (slot.copied != nullptr) api.cuEventDestroy_v2(slot.copied);
+}
+
+// ---- any thread
+
+void SendLane::post(const LaneBuffer& message) {
+  {
+    const std::lock_guard lock(post_mutex_);
+    posted_.push_back(message);
+    has_control_.store(true);
+  }
+  lane_->wake();
+}
+
+void SendLane::send_blob(const Blob& blob) {
+  {
+    const std::lock_guard lock(post_mutex_);
+    blob_ = blob;
+    has_control_.store(true);
+  }
+  lane_->wake();
+}
+
+void SendLane::measure_clock() {
+  pings_.store(kPings);
+  lane_->wake();
+}
+
+void SendLane::calibrate(std::uint32_t messages) {
+  calibration_left_.store(messages);
+  lane_->wake();
+}
+
+// ---- the lane's thread
+
+void SendLane::run() {
+  const ContextScope scope(core_.device);
+  while (!stopping_.load() && !core_.failed())
+    if (!step()) sleep();
+  abandon_copies();
+  if (const auto error = core_.error();
+      error && !lane_->closed()) {  // the other side hears why before it is over
+    LaneBuffer message(LaneMessage::kAbort, core_.id, core_.round.load());
+    message.append_text(error->to_string());
+    (void)lane_->send(message.bytes(), {}, kControlToken);
+    while (!stopping_.load() && !lane_->closed())
+      if (!lane_->progress()) lane_->wait(kIdleWait);
+  }
+  lane_->close();
+}
+
+// Copies may still run into slots that go back to the pool, out of regions that somebody waits to drop.
+void SendLane::abandon_copies() {
+  core_.device.api().cuStreamSynchronize(stream_);
+  for (Slot& slot : slots_) {
+    if (slot.state != State::kCopying) continue;
+    for (std::uint32_t i = 0; i < slot.count; ++i) slot.chunks[i].region->leave();
+    slot.state = State::kFree;
+  }
+}
+
+bool SendLane::step() {
+  bool worked = lane_->progress();
+  if (core_.failed()) return true;
+  worked |= send_control();
+  worked |= send_pieces();
+  worked |= send_ping();
+  worked |= send_calibration();
+  worked |= fill_slots();
+  worked |= ship_oldest(!worked);
+  return worked;
+}
+
+void SendLane::sleep() {
+  Nanos timeout = kIdleWait;
+  if (wake_at_ != 0) timeout = std::clamp<Nanos>(wake_at_ - now_ns(), 0, kIdleWait);
+  wake_at_ = 0;
+  lane_->wait(timeout);
+}
+
+const DirtyChunk* SendLane::next_dirty() {
+  return resend_.empty() ? queue_.front() : &resend_.back();
+}
+
+void SendLane::pop_dirty() {
+  if (!resend_.empty()) {
+    resend_.pop_back();
+    return;
+  }
+  const bool was_full = queue_.size() == queue_.capacity();
+  queue_.pop();
+  if (was_full) core_.notify();
+}
+
+std::uint64_t SendLane::length_of(const DirtyChunk& chunk) const {
+  return chunk_length(chunk.region->get().bytes, core_.chunk_bytes, chunk.chunk);
+}
+
+bool SendLane::fill_slots() {
+  bool filled = false;
+  while (slots_[next_fill_].state == State::kFree) {
+    Slot& slot = slots_[next_fill_];
+    auto more = fill(slot);
+    if (!more) {
+      core_.fail(more.assume_error());
+      return true;
+    }
+    if (!more.assume_value()) break;
+    next_fill_ = (next_fill_ + 1) % slots_.size();
+    filled = true;
+  }
+  return filled;
+}
+
+// As many of the waiting chunks as one message takes. False if there was none.
+Result<bool> SendLane::fill(Slot& slot) {
+  slot.count = 0;
+  slot.payload_bytes = 0;
+  while (slot.count < kMostChunks) {
+    const DirtyChunk* next = next_dirty();
+    if (next == nullptr) break;
+    if (core_.cut.load(std::memory_order_relaxed) || !next->region->enter()) {
+      pop_dirty();
+      core_.finish(1);
+      continue;
+    }
+    const std::uint64_t length = next->zero ? 0 : length_of(*next);
+    if (slot.payload_bytes + length > core_.message_bytes) {
+      next->region->leave();
+      break;
+    }
+    slot.chunks[slot.count++] = *next;
+    slot.payload_bytes += length;
+    pop_dirty();
+  }
+  if (slot.count == 0) return false;
+  slot.state = State::kCopying;  // from here on the chunks' regions are left by finish_copies() or run()
+  slot.sent = slot.acknowledged = slot.calibration = false;
+  slot.sequence = ++sequence_;
+  CKPT_TRYV(enqueue_copies(slot));
+  return true;
+}
+
+// Neighbours in memory are copied in one piece.
+Result<void> SendLane::enqueue_copies(Slot& slot) {
+  const DriverApi& api = core_.device.api();
+  std::byte* at = slot.staging.memory().data();
+  CUdeviceptr from = 0;
+  std::uint64_t bytes = 0;
+  for (std::uint32_t i = 0; i < slot.count; ++i) {
+    const DirtyChunk& chunk = slot.chunks[i];
+    if (chunk.zero) continue;
+    const Region& region = chunk.region->get();
+    if (core_.hooks != nullptr) core_.hooks->before_copy({region.id, region.generation, chunk.chunk}, region);
+    const CUdeviceptr address = region.address + chunk.chunk * core_.chunk_bytes;
+    if (bytes > 0 && address != from + bytes) {
+      CKPT_CUDA_TRY(api, cuMemcpyDtoHAsync_v2(at, from, bytes, stream_));
+      at += bytes;
+      bytes = 0;
+    }
+    if (bytes == 0) from = address;
+    bytes += length_of(chunk);
+  }
+  if (bytes > 0) CKPT_CUDA_TRY(api, cuMemcpyDtoHAsync_v2(at, from, bytes, stream_));
+  CKPT_CUDA_TRY(api, cuEventRecord(slot.copied, stream_));
+  return ok();
+}
+
+bool SendLane::ship_oldest(bool may_block) {
+  Slot& slot = slots_[next_ship_];
+  Result<void> result = ok();
+  if (slot.state == State::kCopying) {
+    if (!may_block && slot.payload_bytes > 0 &&
+        core_.device.api().cuEventQuery(slot.copied) == CUDA_ERROR_NOT_READY)
+      return false;
+    result = finish_copies(slot);
+  }
+  if (result && slot.state == State::kStaged) {
+    if (core_.cut.load(std::memory_order_relaxed)) {
+      slot.state = State::kFree;
+      next_ship_ = (next_ship_ + 1) % slots_.size();
+      core_.finish(slot.count);
+      return true;
+    }
+    if (slot.send_at > now_ns()) {
+      wake_at_ = slot.send_at;
+      return false;
+    }
+    result = transmit(slot);
+    next_ship_ = (next_ship_ + 1) % slots_.size();
+  } else if (result) {
+    return false;
+  }
+  if (!result) core_.fail(result.assume_error());
+  return true;
+}
+
+Result<void> SendLane::finish_copies(Slot& slot) {
+  CKPT_CUDA_TRY(core_.device.api(), cuEventSynchronize(slot.copied));
+  const track::FingerprintParams& params = core_.kernels->params();
+  std::span<std::byte> rest = slot.staging.memory();
+  for (std::uint32_t i = 0; i < slot.count; ++i) {
+    const DirtyChunk& chunk = slot.chunks[i];
+    const std::uint64_t length = length_of(chunk);
+    if (chunk.zero) {
+      slot.staged[i] =
+          length == core_.chunk_bytes ? core_.zero_chunk : track::fingerprint_of_zeroes(params, length);
+    } else {
+      const std::span<std::byte> staged = rest.first(length);
+      rest = rest.subspan(length);
+      slot.staged[i] = track::fingerprint(params, staged);
+      const Region& region = chunk.region->get();
+      if (core_.hooks != nullptr) core_.hooks->on_staged({region.id, region.generation, chunk.chunk}, staged);
+    }
+    chunk.region->leave();
+  }
+  slot.state = State::kStaged;
+  slot.send_at = core_.limiter.reserve(slot.payload_bytes, now_ns());
+  return ok();
+}
+
+Result<void> SendLane::transmit(Slot& slot) {
+  LaneBuffer header(LaneMessage::kChunks, core_.id, core_.round.load(std::memory_order_relaxed));
+  const auto index = static_cast<std::uint32_t>(&slot - slots_.data());
+  header.set_slot(index, slot.sequence);
+  std::uint64_t plain_bytes = 0;
+  for (std::uint32_t i = 0; i < slot.count; ++i) {
+    const DirtyChunk& chunk = slot.chunks[i];
+    const Region& region = chunk.region->get();
+    const std::uint64_t length = length_of(chunk);
+    ChunkRecord record;
+    record.region = region.id;
+    record.generation = region.generation;
+    record.chunk = chunk.chunk;
+    record.bytes = static_cast<std::uint32_t>(chunk.zero ? 0 : length);
+    record.encoding = static_cast<std::uint8_t>(chunk.zero ? codec::Encoding::kZero : codec::Encoding::kRaw);
+    header.append(record);
+    plain_bytes += length;
+  }
+  core_.forget({slot.chunks.data(), slot.count});
+  slot.state = State::kSent;
+  const std::span<const std::byte> bytes = header.bytes();
+  CKPT_TRYV(lane_->send(bytes, slot.staging.memory().first(slot.payload_bytes), index));
+  core_.counters.sent_bytes.fetch_add(plain_bytes, std::memory_order_relaxed);
+  core_.counters.wire_bytes.fetch_add(slot.payload_bytes + bytes.size(), std::memory_order_relaxed);
+  return ok();
+}
+
+bool SendLane::send_control() {
+  if (!has_control_.load(std::memory_order_relaxed)) return false;
+  std::vector<LaneBuffer> posted;
+  {
+    const std::lock_guard lock(post_mutex_);
+    posted.swap(posted_);
+    has_control_.store(false);
+  }
+  for (LaneBuffer& message : posted)
+    if (auto sent = lane_->send(message.bytes(), {}, kControlToken); !sent) core_.fail(sent.assume_error());
+  return true;
+}
+
+bool SendLane::send_pieces() {
+  const std::lock_guard lock(post_mutex_);
+  if (blob_.type == LaneMessage::kInvalid || pieces_in_flight_ >= kPiecesInFlight ||
+      blob_offset_ >= std::max<std::uint64_t>(blob_.bytes.size(), 1))
+    return false;
+  if (piece_at_ == 0)
+    piece_at_ = core_.limiter.reserve(std::min(core_.message_bytes, blob_.bytes.size()), now_ns());
+  if (piece_at_ > now_ns()) {
+    wake_at_ = piece_at_;
+    return false;
+  }
+  piece_at_ = 0;
+  const std::span<const std::byte> piece = blob_.bytes.subspan(
+      blob_offset_, std::min<std::size_t>(core_.message_bytes, blob_.bytes.size() - blob_offset_));
+  LaneBuffer header(blob_.type, core_.id, core_.round.load());
+  BlobRecord record;
+  record.total = blob_.bytes.size();
+  record.offset = blob_offset_;
+  record.root = blob_.root;
+  header.append(record);
+  const std::span<const std::byte> bytes = header.bytes();
+  if (auto sent = lane_->send(bytes, piece, kPieceToken); !sent) {
+    core_.fail(sent.assume_error());
+    return true;
+  }
+  core_.counters.wire_bytes.fetch_add(piece.size() + bytes.size(), std::memory_order_relaxed);
+  blob_offset_ += std::max<std::size_t>(piece.size(), 1);
+  ++pieces_in_flight_;
+  return true;
+}
+
+bool SendLane::send_ping() {
+  if (ping_in_flight_ || pings_.load() == 0) return false;
+  LaneBuffer header(LaneMessage::kPing, core_.id, core_.round.load());
+  ping_sent_ = now_ns();
+  header.append(ClockRecord{ping_sent_});
+  ping_in_flight_ = true;
+  if (auto sent = lane_->send(header.bytes(), {}, kControlToken); !sent) core_.fail(sent.assume_error());
+  return true;
+}
+
+bool SendLane::send_calibration() {
+  Slot& slot = slots_[next_fill_];
+  if (calibration_left_.load() == 0 || slot.state != State::kFree) return false;
+  slot.state = State::kSent;
+  slot.count = 0;
+  slot.calibration = true;
+  slot.sent = slot.acknowledged = false;
+  slot.sequence = ++sequence_;
+  next_fill_ = next_ship_ = (next_fill_ + 1) % slots_.size();
+  calibration_left_.fetch_sub(1);
+  ++calibration_in_flight_;
+  LaneBuffer header(LaneMessage::kCalibrate, core_.id, 0);
+  const auto index = static_cast<std::uint32_t>(&slot - slots_.data());
+  header.set_slot(index, slot.sequence);
+  if (auto sent = lane_->send(header.bytes(), slot.staging.memory().first(core_.message_bytes), index); !sent)
+    core_.fail(sent.assume_error());
+  return true;
+}
+
+void SendLane::on_message(std::span<const std::byte> header, std::span<const std::byte> /*payload*/) {
+  if (auto handled = handle(header); !handled) core_.fail(handled.assume_error());
+}
+
+Result<void> SendLane::handle(std::span<const std::byte> bytes) {
+  CKPT_TRY(header, parse_lane_header(bytes, core_.id));
+  switch (header.type) {
+    case LaneMessage::kAck:
+    case LaneMessage::kCalibrateAck:
+      return handle_ack(header, bytes);
+    case LaneMessage::kPong:
+      return handle_pong(bytes);
+    case LaneMessage::kPlanAnswer:
+    case LaneMessage::kVerdict:
+      core_.answer(header.type, record_at<VerdictRecord>(bytes), text_of(bytes, header));
+      return ok();
+    case LaneMessage::kStale:
+      for (std::uint32_t i = 0; i < header.count; ++i) core_.stale(record_at<AckRecord>(bytes, i));
+      return ok();
+    case LaneMessage::kScanDone:
+      core_.scan_done();
+      return ok();
+    case LaneMessage::kAbort:
+      return Error(ErrorCode::kAborted, "The target's mover gave up: " + text_of(bytes, header));
+    default:
+      return Error(ErrorCode::kProtocol, "The target's mover sent a message that only a source sends");
+  }
+}
+
+Result<void> SendLane::handle_ack(const LaneHeader& header, std::span<const std::byte> bytes) {
+  const bool calibration = header.type == LaneMessage::kCalibrateAck;
+  if (header.slot >= slots_.size())
+    return Error(ErrorCode::kProtocol, "An acknowledgement for a slot that does not exist");
+  Slot& slot = slots_[header.slot];
+  if (slot.state != State::kSent || slot.acknowledged || slot.calibration != calibration ||
+      slot.sequence != header.sequence || slot.count != header.count)
+    return Error(ErrorCode::kProtocol, "An acknowledgement for a message that was not sent");
+  slot.acknowledged = true;
+  if (calibration) {
+    if (--calibration_in_flight_ == 0 && calibration_left_.load() == 0) core_.calibrated();
+  } else {
+    for (std::uint32_t i = 0; i < slot.count; ++i) {
+      const auto record = record_at<AckRecord>(bytes, i);
+      const Region& region = slot.chunks[i].region->get();
+      if (record.region != region.id || record.generation != region.generation ||
+          record.chunk != slot.chunks[i].chunk)
+        return Error(ErrorCode::kProtocol, "An acknowledgement of other chunks than were sent");
+      if (record.gone != 0 && !slot.chunks[i].region->dropped())
+        return Error(ErrorCode::kProtocol,
+                     "The target does not know extent " + std::to_string(region.id) + " any more");
+    }
+    judge(slot, bytes);
+  }
+  if (slot.sent) slot.state = State::kFree;
+  return ok();
+}
+
+// Rule 1: what the target computed from its own memory must be what left here, and that is what it holds.
+void SendLane::judge(Slot& slot, std::span<const std::byte> bytes) {
+  std::uint64_t good_bytes = 0;
+  std::uint32_t good = 0;
+  {
+    const SenderCore::MapLock lock(core_);
+    for (std::uint32_t i = 0; i < slot.count; ++i) {
+      const auto record = record_at<AckRecord>(bytes, i);
+      const DirtyChunk& chunk = slot.chunks[i];
+      if (record.gone == 0 && record.fingerprint != slot.staged[i]) continue;
+      if (record.gone == 0) core_.acknowledge(chunk, record.fingerprint);
+      good_bytes += length_of(chunk);
+      ++good;
+    }
+  }
+  for (std::uint32_t i = 0; i < slot.count; ++i) {
+    const auto record = record_at<AckRecord>(bytes, i);
+    if (record.gone != 0 || record.fingerprint == slot.staged[i]) continue;
+    const Region& region = slot.chunks[i].region->get();
+    resend_.push_back(slot.chunks[i]);
+    core_.mismatch({region.id, region.generation, slot.chunks[i].chunk});
+  }
+  core_.counters.acked_bytes.fetch_add(good_bytes, std::memory_order_relaxed);
+  core_.counters.drained_wire_bytes.fetch_add(slot.payload_bytes, std::memory_order_relaxed);
+  core_.finish(good);
+}
+
+Result<void> SendLane::handle_pong(std::span<const std::byte> bytes) {
+  if (!ping_in_flight_) return Error(ErrorCode::kProtocol, "A pong without a ping");
+  ping_in_flight_ = false;
+  const Nanos received = now_ns();
+  const Nanos theirs = record_at<ClockRecord>(bytes).time_ns;
+  const Nanos half = (received - ping_sent_) / 2;
+  if (!has_clock_ || half < best_clock_.uncertainty) best_clock_ = {theirs - (ping_sent_ + half), half};
+  has_clock_ = true;
+  if (pings_.fetch_sub(1) == 1) {
+    has_clock_ = false;
+    core_.clock_measured(best_clock_);
+  }
+  return ok();
+}
+
+void SendLane::on_sent(std::uint64_t token) {
+  if (token < slots_.size()) {
+    slots_[token].sent = true;
+    if (slots_[token].acknowledged) slots_[token].state = State::kFree;
+  } else if (token == kPieceToken) {
+    const std::lock_guard lock(post_mutex_);
+    if (--pieces_in_flight_ == 0 && blob_offset_ >= std::max<std::uint64_t>(blob_.bytes.size(), 1)) {
+      blob_ = {};
+      blob_offset_ = 0;
+      core_.blob_sent();
+    }
+  }
+}
+
+void SendLane::on_closed(const Error& error) {
+  if (stopping_.load()) return;
+  core_.fail(Error(ErrorCode::kUnavailable, "The connection to the target's mover is gone").caused_by(error));
+}
+
+}  // namespace ckpt::engine

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// One lane of the sender with its thread: takes dirty chunks from its queue, copies them from the device into pinned slots,
+// fingerprints the staged copies, sends them, and judges the acknowledgements. Internal to the engine.
+//
+//   slot: free -> copying (device to slot, on the lane's stream) -> staged (fingerprinted, waits for the rate limit) -> sent -> free
+//   (both on_sent and the acknowledgement have come)
+//
+// Threads: everything runs on the lane's own thread but what is marked "any thread". Errors go to SenderCore::fail().
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "libckpt/engine/chunk_queue.h"
+#include "libckpt/engine/sender_core.h"
+#include "libckpt/engine/staging.h"
+#include "libckpt/transport/transport.h"
+
+namespace ckpt::engine {
+
+struct Blob {
+  LaneMessage type = LaneMessage::kInvalid;
+  std::span<const std::byte> bytes;  // valid until SenderCore's blob_sent event
+  track::Fingerprint root;
+};
+
+class SendLane final : private transport::LaneHandler {
+ public:
+  static Result<std::unique_ptr<SendLane>> create(SenderCore& core, transport::Transport& transport,
+                                                  const std::string& address,
+                                                  const transport::SessionToken& token,
+                                                  std::vector<StagingSlot> slots);
+  ~SendLane() override;  // ends the thread and closes the lane
+
+  // Any thread; the queue has one producer.
+  [[nodiscard]] ChunkQueue<DirtyChunk>& queue() noexcept { return queue_; }
+  void wake() noexcept { lane_->wake(); }
+  void post(const LaneBuffer& message);
+  void send_blob(const Blob& blob);        // one at a time
+  void measure_clock();                    // answers by clock_measured
+  void calibrate(std::uint32_t messages);  // answers by calibrated, once
+
+ private:
+  enum class State : std::uint8_t { kFree, kCopying, kStaged, kSent };
+  struct Slot {
+    explicit Slot(StagingSlot s) : staging(std::move(s)) {}
+    StagingSlot staging;
+    State state = State::kFree;
+    CUevent copied = nullptr;
+    std::uint32_t sequence = 0;
+    std::uint32_t count = 0;
+    std::uint64_t payload_bytes = 0;
+    Nanos send_at = 0;
+    bool sent = false;
+    bool acknowledged = false;
+    bool calibration = false;
+    std::array<DirtyChunk, kMostChunks> chunks;
+    std::array<track::Fingerprint, kMostChunks> staged;
+  };
+
+  SendLane(SenderCore& core, std::vector<StagingSlot> slots);
+  Result<void> create_device_objects();
+
+  // transport::LaneHandler
+  void on_open() override { core_.lane_opened(); }
+  std::span<std::byte> on_payload_begin(std::span<const std::byte>, std::size_t) override { return {}; }
+  void on_message(std::span<const std::byte> header, std::span<const std::byte> payload) override;
+  void on_sent(std::uint64_t token) override;
+  void on_closed(const Error& error) override;
+
+  void run();
+  bool step();
+  void sleep();
+  void abandon_copies();
+  bool fill_slots();
+  Result<bool> fill(Slot& slot);
+  Result<void> enqueue_copies(Slot& slot);
+  const DirtyChunk* next_dirty();
+  void pop_dirty();
+  bool ship_oldest(bool may_block);
+  Result<void> finish_copies(Slot& slot);
+  Result<void> transmit(Slot& slot);
+  bool send_control();
+  bool send_pieces();
+  bool send_calibration();
+  bool send_ping();
+  Result<void> handle(std::span<const std::byte> bytes);
+  Result<void> handle_ack(const LaneHeader& header, std::span<const std::byte> bytes);
+  void judge(Slot& slot, std::span<const std::byte> bytes);
+  Result<void> handle_pong(std::span<const std::byte> bytes);
+  [[nodiscard]] std::uint64_t length_of(const DirtyChunk& chunk) const;
+
+  SenderCore& core_;
+  std::unique_ptr<transport::Lane> lane_;
+  ChunkQueue<DirtyChunk> queue_;
+  CUstream stream_ = nullptr;
+  std::vector<Slot> slots_;
+  std::size_t next_fill_ = 0;  // slots are used in turn, so that messages leave in order
+  std::size_t next_ship_ = 0;
+  std::uint32_t sequence_ = 0;
+  std::vector<DirtyChunk> resend_;
+  Nanos wake_at_ = 0;
+
+  std::mutex post_mutex_;  // posted_, blob_ when set
+  std::vector<LaneBuffer> posted_;
+  Blob blob_;
+  std::atomic<bool> has_control_{false};
+  std::uint64_t blob_offset_ = 0;
+  std::uint32_t pieces_in_flight_ = 0;
+  Nanos piece_at_ = 0;
+
+  std::atomic<std::uint32_t> pings_{0};
+  bool ping_in_flight_ = false;
+  Nanos ping_sent_ = 0;
+  ClockOffset best_clock_;
+  bool has_clock_ = false;
+
+  std::atomic<std::uint32_t> calibration_left_{0};
+  std::uint32_t calibration_in_flight_ = 0;
+
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+}  // namespace ckpt::engine

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/engine/sender.h"
+
+#include <algorithm>
+
+namespace ckpt::engine {
+namespace {
+
+constexpr std::uint32_t kCalibrationMessages = 16;                  // per lane
+constexpr std::uint64_t kLeastDrainBytes = std::uint64_t{4} << 20;  // below it a rate would be noise
+constexpr Nanos kLeastDrainTime = 500'000;
+constexpr std::size_t kPieceChunks = 16384;
+
+}  // namespace
+
+Result<std::unique_ptr<Sender>> Sender::create(const Device& device, StagingPool& staging,
+                                               transport::Transport& transport,
+                                               const SenderOptions& options) {
+  if (!is_chunk_size(options.chunk_bytes) || options.message_bytes < options.chunk_bytes ||
+      options.message_bytes > kSlotBytes || options.addresses.empty() || options.window == 0)
+    return Error(ErrorCode::kInvalidArgument, "Chunks of " + std::to_string(options.chunk_bytes) +
+                                                  " bytes in messages of " +
+                                                  std::to_string(options.message_bytes) + ": not possible");
+  std::unique_ptr<Sender> sender(new Sender(options));
+  CKPT_TRY(kernels,
+           track::TrackKernels::create(
+               device, track::FingerprintParams::expand(options.key, track::FingerprintPurpose::kChunks)));
+  sender->core_ = std::make_unique<SenderCore>(
+      device, options.id, options.chunk_bytes, options.message_bytes, kernels,
+      track::SentMap(track::FingerprintParams::expand(options.key, track::FingerprintPurpose::kRoot),
+                     options.chunk_bytes),
+      options.hooks, options.observer);
+  sender->core_->limiter.set_rate(options.bandwidth);
+  track::ScannerOptions scan;
+  scan.slice_bytes = options.scan_slice_bytes;
+  CKPT_TRY(scanner, track::Scanner::create(kernels, scan));
+  sender->scanner_ = std::move(scanner);
+  sender->ranges_.reserve(kPieceChunks);
+  CKPT_TRYV(sender->connect(staging, transport));
+  return sender;
+}
+
+Result<void> Sender::connect(StagingPool& staging, transport::Transport& transport) {
+  for (const std::string& address : options_.addresses) {
+    CKPT_TRY(slots, staging.acquire(options_.window));
+    CKPT_TRY(lane, SendLane::create(*core_, transport, address, options_.token, std::move(slots)));
+    lanes_.push_back(std::move(lane));
+  }
+  const std::size_t lanes = lanes_.size();
+  return core_->until([lanes](const SenderCore::Events& e) { return e.open_lanes == lanes; },
+                      options_.answer_timeout, "Connecting");
+}
+
+Sender::~Sender() {
+  lanes_.clear();  // their threads use everything else
+}
+
+void Sender::wake_lanes() {
+  for (const auto& lane : lanes_) lane->wake();
+}
+
+Result<void> Sender::send_plan(std::span<const std::byte> plan) {
+  core_->update([](SenderCore::Events& e) { e.plan_answer.reset(); });
+  lanes_[0]->send_blob({LaneMessage::kPlan, plan, {}});
+  CKPT_TRYV(core_->until([](const SenderCore::Events& e) { return e.plan_answer.has_value() && e.blob_sent; },
+                         options_.answer_timeout, "The plan"));
+  const auto answer = *core_->events().plan_answer;
+  core_->update([](SenderCore::Events& e) { e.blob_sent = false; });
+  if (answer.first.code == 0) return ok();
+  return Error(ErrorCode::kRefused, answer.second);
+}
+
+Result<void> Sender::add_region(Region region) {
+  CKPT_TRYV(core_->add_region(std::move(region)));
+  return ok();
+}
+
+void Sender::drop_region(std::uint64_t id) {
+  SourceRegion* region = core_->find_region(id);
+  if (region == nullptr) return;
+  LaneBuffer message(LaneMessage::kDrop, core_->id, core_->round.load());
+  message.append(DropRecord{id, region->get().generation});
+  lanes_[0]->post(message);
+  wake_lanes();
+  region->drop();
+  core_->forget_region(*region);
+}
+
+Result<std::uint64_t> Sender::measure_link() {
+  if (core_->limiter.rate() != 0) return core_->limiter.rate();
+  core_->update([](SenderCore::Events& e) { e.calibrated = 0; });
+  const Nanos begin = now_ns();
+  for (const auto& lane : lanes_) lane->calibrate(kCalibrationMessages);
+  const std::size_t lanes = lanes_.size();
+  CKPT_TRYV(core_->until([lanes](const SenderCore::Events& e) { return e.calibrated == lanes; },
+                         options_.answer_timeout, "Measuring the link"));
+  const std::uint64_t bytes = lanes * kCalibrationMessages * options_.message_bytes;
+  return static_cast<std::uint64_t>(static_cast<double>(bytes) * 1e9 /
+                                    static_cast<double>(std::max<Nanos>(now_ns() - begin, 1)));
+}
+
+Result<ClockOffset> Sender::measure_clock() {
+  core_->update([](SenderCore::Events& e) { e.clock.reset(); });
+  lanes_[0]->measure_clock();
+  CKPT_TRYV(core_->until([](const SenderCore::Events& e) { return e.clock.has_value(); },
+                         options_.answer_timeout, "Comparing clocks"));
+  return *core_->events().clock;
+}
+
+Result<RoundReport> Sender::run_round() {
+  return scan_and_send(false);
+}
+
+void Sender::cut_round() {
+  core_->cut.store(true);
+  wake_lanes();
+  core_->notify();
+}
+
+Result<RoundReport> Sender::scan_and_send(bool is_final) {
+  RoundReport report;
+  report.round = core_->round.fetch_add(1) + 1;
+  report.begin_ns = now_ns();
+  first_copy_ns_ = 0;
+  found_bytes_.store(0);
+  const SenderCounters& counters = core_->counters;
+  const std::uint64_t sent_before = counters.sent_bytes.load();
+  const std::uint64_t wire_before = counters.wire_bytes.load();
+  acked_before_.store(counters.acked_bytes.load());
+  const std::vector<SourceRegion*> regions = core_->live_regions();
+  for (const SourceRegion* region : regions) report.state_bytes += region->get().bytes;
+
+  CKPT_TRYV(scan_all(regions));
+  report.scan_end_ns = now_ns();
+  const std::uint64_t drained_before = counters.drained_wire_bytes.load();
+#if CKPT_WITHOUT_RULE == 2
+  const bool wait_for_lanes = is_final;
+#else
+  const bool wait_for_lanes = true;
+#endif
+  if (wait_for_lanes) {
+    CKPT_TRYV(
+        core_->until([this](const SenderCore::Events&) { return core_->outstanding() == 0; }, 0, "A round"));
+  }
+  report.end_ns = now_ns();
+  report.cut = !is_final && core_->cut.load();
+  report.dirty_bytes = found_bytes_.load();
+  report.first_copy_ns = first_copy_ns_;
+  report.sent_bytes = counters.sent_bytes.load() - sent_before;
+  report.wire_bytes = counters.wire_bytes.load() - wire_before;
+  const std::uint64_t drained = counters.drained_wire_bytes.load() - drained_before;
+  const Nanos drain_time = report.end_ns - report.scan_end_ns;
+  if (drained >= kLeastDrainBytes && drain_time >= kLeastDrainTime)
+    report.drain_bytes_per_second = static_cast<double>(drained) * 1e9 / static_cast<double>(drain_time);
+  return report;
+}
+
+// In pieces, between which regions may leave.
+Result<void> Sender::scan_all(std::span<SourceRegion* const> regions) {
+  std::uint64_t piece_bytes = 0;
+  ranges_.clear();
+  spans_.clear();
+  for (SourceRegion* region : regions) {
+    for (std::uint32_t chunk = 0; chunk < region->chunks(); ++chunk) {
+      if (spans_.empty() || spans_.back().region != region)
+        spans_.push_back({region, chunk, 0, ranges_.size()});
+      const std::uint64_t bytes = chunk_length(region->get().bytes, core_->chunk_bytes, chunk);
+      ranges_.push_back({region->get().address + chunk * core_->chunk_bytes, bytes});
+      ++spans_.back().count;
+      piece_bytes += bytes;
+      if (piece_bytes < options_.scan_piece_bytes && ranges_.size() < kPieceChunks) continue;
+      CKPT_TRYV(scan_piece());
+      piece_bytes = 0;
+    }
+  }
+  return scan_piece();
+}
+
+Result<void> Sender::scan_piece() {
+  // A region that was dropped since leaves the piece; the others are held until the piece has been scanned.
+  std::erase_if(spans_, [&](Span& span) { return !span.region->enter(); });
+  std::size_t kept = 0;
+  for (Span& span : spans_) {
+    std::copy_n(ranges_.begin() + static_cast<std::ptrdiff_t>(span.at), span.count,
+                ranges_.begin() + static_cast<std::ptrdiff_t>(kept));
+    span.at = kept;
+    kept += span.count;
+  }
+  ranges_.resize(kept);
+  Result<void> result = ok();
+  if (!ranges_.empty() && !core_->cut.load())
+    result =
+        scanner_->scan(ranges_, [this](std::size_t first, std::span<const track::Fingerprint> fingerprints) {
+          return on_slice(first, fingerprints);
+        });
+  for (const Span& span : spans_) span.region->leave();
+  ranges_.clear();
+  spans_.clear();
+  if (auto error = core_->error()) return *error;
+  if (!result && core_->cut.load()) return ok();
+  return result;
+}
+
+Result<void> Sender::on_slice(std::size_t first, std::span<const track::Fingerprint> fingerprints) {
+  if (core_->failed() || core_->cut.load()) return Error(ErrorCode::kAborted, "The scan was cut short");
+  const std::size_t end = first + fingerprints.size();
+  for (const Span& span : spans_) {
+    const std::size_t from = std::max(first, span.at);
+    const std::size_t to = std::min(end, span.at + span.count);
+    if (from >= to) continue;
+    const auto chunk = static_cast<std::uint32_t>(span.first + (from - span.at));
+    CKPT_TRYV(enqueue_dirty(span, fingerprints.subspan(from - first, to - from), chunk));
+  }
+  wake_lanes();
+  return ok();
+}
+
+Result<void> Sender::enqueue_dirty(const Span& span, std::span<const track::Fingerprint> fingerprints,
+                                   std::uint32_t first) {
+  dirty_.clear();
+  CKPT_TRYV(core_->diff(*span.region, fingerprints, first, dirty_));
+  const std::uint64_t bytes = span.region->get().bytes;
+  for (const std::uint32_t chunk : dirty_) {
+    DirtyChunk dirty;
+    dirty.region = span.region;
+    dirty.chunk = chunk;
+    dirty.scanned = fingerprints[chunk - first];
+    const std::uint64_t length = chunk_length(bytes, core_->chunk_bytes, chunk);
+    dirty.zero = dirty.scanned == (length == core_->chunk_bytes
+                                       ? core_->zero_chunk
+                                       : track::fingerprint_of_zeroes(core_->kernels->params(), length));
+    found_bytes_.fetch_add(length, std::memory_order_relaxed);
+    CKPT_TRYV(push(dirty));
+  }
+  return ok();
+}
+
+// A message's worth of neighbours goes to one lane, the next to the lane with the least to do.
+Result<void> Sender::push(const DirtyChunk& chunk) {
+  if (first_copy_ns_ == 0) first_copy_ns_ = now_ns();
+  if (group_left_ < core_->chunk_bytes) {
+    lanes_[lane_]->wake();
+    lane_ = 0;
+    for (std::size_t i = 1; i < lanes_.size(); ++i)
+      if (lanes_[i]->queue().size() < lanes_[lane_]->queue().size()) lane_ = i;
+    group_left_ = core_->message_bytes;
+  }
+  group_left_ -= core_->chunk_bytes;
+  core_->begin(1);
+  ChunkQueue<DirtyChunk>& queue = lanes_[lane_]->queue();
+  while (!queue.push(chunk)) {
+    lanes_[lane_]->wake();
+    CKPT_TRYV(core_->until([&](const SenderCore::Events&) { return queue.size() < queue.capacity(); }, 0,
+                           "A round"));
+  }
+  return ok();
+}
+
+Result<RoundReport> Sender::run_final(std::span<const std::byte> host_state) {
+  core_->cut.store(false);
+  core_->update([](SenderCore::Events& e) { e.scan_done = e.blob_sent = false; });
+  LaneBuffer message(LaneMessage::kFinal, core_->id, core_->round.load() + 1);
+  lanes_[0]->post(message);
+  if (!host_state.empty()) lanes_[0]->send_blob({LaneMessage::kHostState, host_state, {}});
+  CKPT_TRY(report, scan_and_send(true));
+  const bool with_host_state = !host_state.empty();
+  CKPT_TRYV(core_->until(
+      [with_host_state](const SenderCore::Events& e) {
+        return e.scan_done && (e.blob_sent || !with_host_state);
+      },
+      0, "The target's scan"));
+  CKPT_TRYV(resend_stale());
+  report.end_ns = now_ns();
+  return report;
+}
+
+// Chunks that changed at the target after they were acknowledged: its memory is not sound, but one more time is allowed.
+Result<void> Sender::resend_stale() {
+  for (const AckRecord& record : core_->take_stale()) {
+    SourceRegion* region = core_->find_region(record.region);
+    if (region == nullptr || region->get().generation != record.generation) continue;
+    if (record.chunk >= region->chunks())
+      return Error(ErrorCode::kProtocol, "The target named a chunk that does not exist");
+    core_->mismatch({record.region, record.generation, record.chunk});
+    DirtyChunk dirty;
+    dirty.region = region;
+    dirty.chunk = record.chunk;
+    CKPT_TRYV(push(dirty));
+  }
+  wake_lanes();
+  return core_->until([this](const SenderCore::Events&) { return core_->outstanding() == 0; }, 0, "A round");
+}
+
+Result<Verdict> Sender::commit(std::span<const std::byte> manifest) {
+  CKPT_TRY(root, core_->root());
+  core_->update([](SenderCore::Events& e) {
+    e.verdict.reset();
+    e.blob_sent = false;
+  });
+  Verdict verdict;
+  verdict.sent_ns = now_ns();
+  lanes_[0]->send_blob({LaneMessage::kManifest, manifest, root});
+  CKPT_TRYV(core_->until([](const SenderCore::Events& e) { return e.verdict.has_value() && e.blob_sent; },
+                         options_.answer_timeout, "The manifest"));
+  verdict.heard_ns = now_ns();
+  const auto answer = *core_->events().verdict;
+  if (answer.first.code != 0)
+    return Error(ErrorCode::kCorrupt, "The target did not verify: " + answer.second);
+  if (answer.first.root != root)
+    return Error(ErrorCode::kProtocol, "The target verified another root than was sent");
+  verdict.compared_ns = answer.first.time_ns;
+  return verdict;
+}
+
+void Sender::set_bandwidth(std::uint64_t bytes_per_second) {
+  core_->limiter.set_rate(bytes_per_second);
+  wake_lanes();
+}
+
+void Sender::cancel(const Error& reason) {
+  core_->fail(reason);
+  wake_lanes();
+}
+
+RoundProgress Sender::progress() const {
+  const SenderCounters& counters = core_->counters;
+  RoundProgress progress;
+  progress.round = core_->round.load();
+  progress.found_bytes = found_bytes_.load();
+  progress.acked_bytes = counters.acked_bytes.load() - acked_before_.load();
+  progress.sent_bytes = counters.sent_bytes.load();
+  progress.wire_bytes = counters.wire_bytes.load();
+  progress.resent_chunks = counters.resent_chunks.load();
+  return progress;
+}
+
+}  // namespace ckpt::engine

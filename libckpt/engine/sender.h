@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// The source's half of a move (DESIGN §5). The caller drives it from one thread:
+//
+//   CKPT_TRY(sender, Sender::create(device, staging, transport, options));   // connects; returns when all lanes are open
+//   CKPT_TRYV(sender->send_plan(plan));           // the target has a place for everything, or kRefused with its reason
+//   sender->add_region(...);                      // what the plan named
+//   CKPT_TRY(link, sender->measure_link());  CKPT_TRY(clock, sender->measure_clock());
+//   while (rounds pay) CKPT_TRY(report, sender->run_round());
+//   ... the job is paused ...
+//   CKPT_TRY(report, sender->run_final(host_state));          // the target holds every byte, acknowledged
+//   CKPT_TRY(verdict, sender->commit(manifest(sender->root())));   // rule 4: the target has compared the roots
+//
+// Threads: the calls above block and belong to one thread; drop_region(), cut_round(), cancel(), set_bandwidth() and the
+// counters are for any thread. Inside: one thread per lane, and the caller's thread scans. After an error every call returns it.
+// Ownership: Device, StagingPool, Transport, hooks and observer outlive the sender. Its end closes the lanes and lets go of all
+// regions. Errors: kRefused (the target says no), kCorrupt (a chunk arrived wrong three times, roots differ), kUnavailable,
+// kProtocol, kTimedOut, kAborted (cancelled), the driver's.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "libckpt/engine/send_lane.h"
+#include "libckpt/engine/sender_core.h"
+
+namespace ckpt::engine {
+
+inline constexpr std::uint64_t kDefaultChunkBytes = std::uint64_t{256} << 10;
+
+struct SenderOptions {
+  SessionIdentity id;
+  track::FingerprintKey key{};
+  transport::SessionToken token{};
+  std::vector<std::string> addresses;  // one lane each
+  std::uint64_t chunk_bytes = kDefaultChunkBytes;
+  std::uint64_t message_bytes = std::uint64_t{1} << 20;
+  std::uint32_t window = 4;  // messages per lane that wait for an acknowledgement
+  std::uint64_t bandwidth = 0;
+  std::uint64_t scan_piece_bytes = std::uint64_t{1} << 30;  // a drop waits for at most that much of a scan
+  std::uint64_t scan_slice_bytes = std::uint64_t{256} << 20;
+  Nanos answer_timeout = 30'000'000'000;  // for the target to connect, to judge the plan, to verify
+  FaultHooks* hooks = nullptr;
+  SenderObserver* observer = nullptr;
+};
+
+struct RoundReport {
+  std::uint32_t round = 0;
+  std::uint64_t state_bytes = 0;
+  std::uint64_t dirty_bytes = 0;  // found by this round's scan
+  std::uint64_t sent_bytes = 0;
+  std::uint64_t wire_bytes = 0;
+  Nanos begin_ns = 0;
+  Nanos scan_end_ns = 0;
+  Nanos end_ns = 0;                   // the last acknowledgement
+  Nanos first_copy_ns = 0;            // 0: nothing was dirty
+  double drain_bytes_per_second = 0;  // wire bytes while only sending; 0 = too few to tell
+  bool cut = false;                   // cut_round(): a part of the dirty chunks is left
+};
+
+struct RoundProgress {  // any thread, any time
+  std::uint32_t round = 0;
+  std::uint64_t found_bytes = 0;  // dirty, of this round so far
+  std::uint64_t acked_bytes = 0;  // of this round
+  std::uint64_t sent_bytes = 0;   // all rounds
+  std::uint64_t wire_bytes = 0;
+  std::uint64_t resent_chunks = 0;
+};
+
+struct Verdict {
+  Nanos sent_ns = 0;      // the manifest's last byte was given to the lane
+  Nanos heard_ns = 0;     // the answer came
+  Nanos compared_ns = 0;  // by the target's clock
+};
+
+class Sender {
+ public:
+  static Result<std::unique_ptr<Sender>> create(const Device& device, StagingPool& staging,
+                                                transport::Transport& transport,
+                                                const SenderOptions& options);
+  ~Sender();
+  Sender(const Sender&) = delete;
+  Sender& operator=(const Sender&) = delete;
+
+  // Again with what was added since, before add_region() of it.
+  Result<void> send_plan(std::span<const std::byte> plan);
+  Result<void> add_region(Region region);
+  // Returns once nothing here touches the region and its backing is released (rule 7). Unknown ids are fine.
+  void drop_region(std::uint64_t id);
+
+  // A plain stream over the same lanes, bytes per second; the limit itself while one is set. Not during a round.
+  Result<std::uint64_t> measure_link();
+  Result<ClockOffset> measure_clock();
+
+  Result<RoundReport> run_round();
+  // The running round (and every later run_round()) ends as soon as what is in flight has arrived: the final one comes.
+  void cut_round();
+  Result<RoundReport> run_final(std::span<const std::byte> host_state);
+  Result<track::Fingerprint> root() const { return core_->root(); }
+  Result<Verdict> commit(std::span<const std::byte> manifest);
+
+  void set_bandwidth(std::uint64_t bytes_per_second);
+  void cancel(const Error& reason);
+  [[nodiscard]] RoundProgress progress() const;
+  [[nodiscard]] std::uint64_t state_bytes() const { return core_->state_bytes(); }
+  [[nodiscard]] std::uint64_t outstanding_chunks() const { return core_->outstanding(); }
+
+ private:
+  struct Span {  // a run of one region's chunks in the piece that is scanned now
+    SourceRegion* region = nullptr;
+    std::uint32_t first = 0;
+    std::uint32_t count = 0;
+    std::size_t at = 0;  // index in ranges_
+  };
+
+  Sender(SenderOptions options) : options_(std::move(options)) {}
+  Result<void> connect(StagingPool& staging, transport::Transport& transport);
+  Result<RoundReport> scan_and_send(bool is_final);
+  Result<void> scan_all(std::span<SourceRegion* const> regions);
+  Result<void> scan_piece();
+  Result<void> on_slice(std::size_t first, std::span<const track::Fingerprint> fingerprints);
+  Result<void> enqueue_dirty(const Span& span, std::span<const track::Fingerprint> fingerprints,
+                             std::uint32_t first);
+  Result<void> push(const DirtyChunk& chunk);
+  Result<void> resend_stale();
+  void wake_lanes();
+
+  SenderOptions options_;
+  std::unique_ptr<SenderCore> core_;
+  std::unique_ptr<track::Scanner> scanner_;
+  std::vector<std::unique_ptr<SendLane>> lanes_;
+  std::vector<track::ChunkRange> ranges_;
+  std::vector<Span> spans_;
+  std::vector<std::uint32_t> dirty_;
+  std::size_t lane_ = 0;          // the next group's
+  std::uint64_t group_left_ = 0;  // bytes of the present group
+  std::atomic<std::uint64_t> found_bytes_{0};
+  std::atomic<std::uint64_t> acked_before_{0};
+  Nanos first_copy_ns_ = 0;
+};
+
+}  // namespace ckpt::engine

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mover's pinned memory, made once (a full or faulty GPU gives none later) and lent out in slots.
+// Threads: any. Ownership: a pool outlives its slots, a slot returns itself; the Device outlives the pool.
+// Errors: the driver's; kOutOfMemory when the pool has too few free slots.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "libckpt/base/result.h"
+#include "libckpt/cuda/driver.h"
+
+namespace ckpt::engine {
+
+inline constexpr std::size_t kSlotBytes = std::size_t{2} << 20;
+
+class StagingPool;
+
+class StagingSlot {
+ public:
+  StagingSlot(StagingPool* pool, std::byte* memory) : pool_(pool), memory_(memory) {}
+  StagingSlot(StagingSlot&& other) noexcept;
+  StagingSlot& operator=(StagingSlot&&) = delete;
+  ~StagingSlot();
+  [[nodiscard]] std::span<std::byte> memory() const noexcept { return {memory_, kSlotBytes}; }
+
+ private:
+  StagingPool* pool_;
+  std::byte* memory_;
+};
+
+class StagingPool {
+ public:
+  static Result<std::unique_ptr<StagingPool>> create(const Device& device, std::size_t bytes);
+  ~StagingPool();
+  StagingPool(const StagingPool&) = delete;
+  StagingPool& operator=(const StagingPool&) = delete;
+
+  Result<std::vector<StagingSlot>> acquire(std::size_t slots);
+
+ private:
+  friend class StagingSlot;
+  StagingPool(const Device& device, void* memory, std::size_t slots);
+  const Device& device_;
+  void* memory_;
+  std::mutex mutex_;
+  std::vector<std::byte*> free_;
+};
+
+}  // namespace ckpt::engine
