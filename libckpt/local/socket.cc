@@ -53,8 +53,14 @@ Result<UniqueFd> make_socket(int flags) {
   return fd;
 }
 
-bool same_user(uid_t peer) {
+// Who may connect to a listener of this process.
+bool may_connect(uid_t peer) {
   return peer == 0 || peer == ::geteuid();
+}
+
+// Whose listener this process trusts: its own user's, root's; root itself looks after the processes of every user.
+bool may_serve(uid_t peer) {
+  return may_connect(peer) || ::geteuid() == 0;
 }
 
 // Takes the descriptors out of every control message, so that none leaks whatever else is wrong. False: one was of another kind.
