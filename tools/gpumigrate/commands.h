@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands: each prints and returns the program's exit code. Texts come from the command line and are checked here.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/gpumigrate/context.h"
+
+namespace ckpt::cli {
+
+struct RunOptions {
+  std::vector<std::string> command;
+  std::string name;
+  std::string node;  // NODE or NODE:GPU
+  int gpus = 1;
+  std::string gpu_memory;
+  std::vector<std::string> env;
+  std::string cwd;
+  bool detach = false;
+};
+
+struct MigrateOptions {
+  std::string job;
+  std::string to = "auto";
+  bool stop_copy = false;
+  std::string max_downtime;
+  std::string if_not_converged;
+  std::string bandwidth;
+  std::uint64_t max_rounds = 0;
+  std::string timeout;
+  std::string reason;
+  bool dry_run = false;
+  bool detach = false;
+};
+
+// Jobs.
+int run_job(Context& context, const RunOptions& options);
+int list_jobs(Context& context);
+int describe_job(Context& context, const std::string& job);
+int show_logs(Context& context, const std::string& job, bool follow);
+int stop_job(Context& context, const std::string& job, const std::string& grace);
+int wait_for_job(Context& context, const std::string& job, const std::string& timeout);
+
+// Migrations.
+int migrate_job(Context& context, const MigrateOptions& options);
+int list_migrations(Context& context);
+int watch_migration(Context& context, const std::string& id);
+int abort_migration(Context& context, const std::string& id, const std::string& reason);
+int set_limit(Context& context, const std::string& id, const std::string& what, const std::string& value);
+int resolve_migration(Context& context, const std::string& id, const std::string& at);
+
+// The cluster.
+int list_nodes(Context& context);
+int list_gpus(Context& context);
+int show_events(Context& context, bool follow);
+int show_version(Context& context);
+
+}  // namespace ckpt::cli

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// HTTP/1.1 requests to the coordinator, one connection each, and Ctrl-C while one waits.
+// Threads: one. Ownership: the client owns its event loop; nothing runs between calls.
+// Errors: kUnavailable: no connection, so nothing was asked. kTimedOut: contact was lost after the request had left, its
+// effect is not known. kAborted: interrupted. kProtocol: not HTTP, or larger than 64 MiB.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "libckpt/base/result.h"
+
+namespace ckpt::cli {
+
+struct HttpRequest {
+  std::string method = "GET";
+  std::string host;  // an IP address
+  std::uint16_t port = 0;
+  std::string target;
+  std::string token;
+  std::string body;  // JSON; empty: none
+  std::chrono::milliseconds timeout{90'000};
+  bool interruptible = true;
+};
+
+struct HttpResponse {
+  unsigned status = 0;
+  std::string body;
+  std::string next_offset;  // X-Next-Offset
+  bool ended = false;       // X-Ended: true
+};
+
+class HttpClient {
+ public:
+  HttpClient();
+  ~HttpClient();
+  HttpClient(const HttpClient&) = delete;
+  HttpClient& operator=(const HttpClient&) = delete;
+
+  Result<HttpResponse> send(const HttpRequest& request);
+
+  // From now on SIGINT and SIGTERM end an interruptible call instead of the program.
+  void catch_interrupts();
+  // Interrupts since the last time this was asked.
+  int take_interrupts();
+
+  // Lets time pass before a lost coordinator is dialled again; ends early at an interrupt.
+  void pause(std::chrono::milliseconds time);
+
+ private:
+  struct Loop;
+  std::unique_ptr<Loop> loop_;
+};
+
+}  // namespace ckpt::cli

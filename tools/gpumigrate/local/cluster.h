@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// `gpumigrate local`: a coordinator and some agents on this machine, under GPUMIGRATE_HOME. Several homes may run side by
+// side. Threads: one.
+#pragma once
+
+#include <string>
+
+#include "tools/gpumigrate/context.h"
+
+namespace ckpt::cli {
+
+struct LocalOptions {
+  int nodes = 2;
+  int gpus = 1;  // of each node
+  std::string gpu_memory = "8GiB";
+};
+
+// Starts what does not run yet and returns when every node is ready.
+int local_up(Context& context, const LocalOptions& options);
+// Stops jobs, agents and coordinator; no process is left.
+int local_down(Context& context);
+int local_status(Context& context);
+
+}  // namespace ckpt::cli

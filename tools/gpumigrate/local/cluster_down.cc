@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <csignal>
+
+#include "tools/gpumigrate/local/cluster.h"
+#include "tools/gpumigrate/local/state.h"
+#include "tools/gpumigrate/table.h"
+
+namespace ckpt::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kGrace{10'000};
+
+bool is_live(const Json& job) {
+  const std::string state = text_of(job, "state");
+  return state != "exited" && state != "failed" && state != "lost" && state != "unreachable";
+}
+
+// Asks all jobs to stop, then waits for each. What does not stop this way is ended with its keeper below.
+int stop_jobs(Context& context) {
+  auto jobs = context.coordinator.get("/v1/jobs");
+  if (!jobs) return 0;
+  std::vector<std::string> stopping;
+  for (const Json& job : jobs.assume_value()) {
+    if (!is_live(job)) continue;
+    const std::string path = "/v1/jobs/" + path_part(text_of(job, "id"));
+    if (context.coordinator.post(path + "/stop", {{"grace_ms", kGrace.count() / 2}}))
+      stopping.push_back(path);
+  }
+  for (const std::string& path : stopping) {
+    (void)context.coordinator.get(path + "/wait?timeout_ms=" + std::to_string(kGrace.count()));
+  }
+  return static_cast<int>(stopping.size());
+}
+
+Result<int> down(Context& context) {
+  CKPT_TRY(known, load_local(context.home()));
+  const std::vector<ProcessId> marked = find_by_environment(cluster_marker(context.home()));
+  if (!known && marked.empty()) {
+    context.note("no local cluster at " + context.home());
+    return static_cast<int>(kDone);
+  }
+  CKPT_TRY(lock, LocalLock::take(context.home()));
+  (void)lock;  // held to the end
+  const LocalState state = known.value_or(LocalState{});
+  const int jobs = is_alive(state.coordinator) ? stop_jobs(context) : 0;
+  std::vector<ProcessId> agents;
+  for (const LocalNode& node : state.nodes) agents.push_back(node.process);
+  CKPT_TRYV(end_all(agents, SIGTERM, kGrace));
+  CKPT_TRYV(end_all({state.coordinator}, SIGTERM, kGrace));
+  // Whatever outlives them by design (keepers, their jobs) or by a crash.
+  CKPT_TRYV(end_all(find_by_environment(cluster_marker(context.home())), SIGTERM, kGrace / 2));
+  CKPT_TRYV(end_all(find_by_environment(cluster_marker(context.home())), SIGKILL, kGrace / 2));
+  LocalState stopped = state;
+  stopped.coordinator = {};
+  stopped.nodes.clear();
+  CKPT_TRYV(save_local(context.home(), stopped));
+  if (context.json) {
+    context.print({{"home", context.home()}, {"jobs_stopped", jobs}, {"nodes_stopped", state.nodes.size()}});
+  } else {
+    context.out << "stopped: " << jobs << " jobs, " << state.nodes.size() << " nodes, the coordinator\n"
+                << std::flush;
+  }
+  return static_cast<int>(kDone);
+}
+
+Json status_of(const LocalState& state) {
+  Json list = Json::array();
+  const auto add = [&](const std::string& name, const ProcessId& process) {
+    list.push_back({{"name", name}, {"pid", process.pid}, {"runs", is_alive(process)}});
+  };
+  add("coordinator", state.coordinator);
+  for (const LocalNode& node : state.nodes) add(node.name, node.process);
+  return list;
+}
+
+}  // namespace
+
+int local_down(Context& context) {
+  auto result = down(context);
+  return result ? result.assume_value() : report(context, result.assume_error());
+}
+
+int local_status(Context& context) {
+  auto known = load_local(context.home());
+  if (!known) return report(context, known.assume_error());
+  const std::optional<LocalState>& state = known.assume_value();
+  if (!state || state->coordinator.pid == 0) {
+    context.note("no local cluster at " + context.home() + "; `gpumigrate local up` starts one");
+    return kRefused;
+  }
+  const Json list = status_of(*state);
+  bool all = true;
+  for (const Json& process : list) all = all && flag_of(process, "runs");
+  if (context.json) {
+    context.print({{"home", context.home()},
+                   {"software_gpu", state->software},
+                   {"gpus", state->gpus},
+                   {"gpu_memory", state->gpu_memory},
+                   {"processes", list}});
+    return all ? kDone : kRefused;
+  }
+  Table table({"PROCESS", "PID", "STATE"});
+  for (const Json& process : list) {
+    table.add(
+        {text_of(process, "name"), text_of(process, "pid"), flag_of(process, "runs") ? "runs" : "ended"});
+  }
+  context.out << table.text() << std::flush;
+  if (!all) context.note("`gpumigrate local up` starts what has ended");
+  return all ? kDone : kRefused;
+}
+
+}  // namespace ckpt::cli

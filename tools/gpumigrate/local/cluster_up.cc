@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <poll.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "tools/common/units.h"
+#include "tools/gpumigrate/local/cluster.h"
+#include "tools/gpumigrate/local/gpu_choice.h"
+#include "tools/gpumigrate/local/state.h"
+
+namespace ckpt::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds kStartPatience{30};
+constexpr int kMostNodes = 26;
+
+std::string node_name(int index) {
+  return std::string("node-") + static_cast<char>('a' + index);
+}
+
+std::string toml_text(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "\"";
+}
+
+Result<void> make_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) return Error(ErrorCode::kIo, "Cannot make the folder " + path + ": " + error.message());
+  return ok();
+}
+
+class ClusterStarter {
+ public:
+  ClusterStarter(Context& context, const LocalOptions& options, std::string programs, GpuChoice gpu,
+                 LocalState state)
+      : context_(context),
+        options_(options),
+        programs_(std::move(programs)),
+        gpu_(std::move(gpu)),
+        state_(std::move(state)) {}
+
+  Result<void> start() {
+    if (!is_alive(state_.coordinator)) {
+      CKPT_TRYV(start_coordinator());
+    }
+    for (int i = 0; i < options_.nodes; i++) {
+      CKPT_TRYV(start_node(i));
+    }
+    return wait_until_ready();
+  }
+  [[nodiscard]] int started() const noexcept { return started_; }
+  [[nodiscard]] const LocalState& state() const noexcept { return state_; }
+
+ private:
+  [[nodiscard]] const std::string& home() const { return context_.home(); }
+  Result<void> start_coordinator();
+  Result<void> wait_for_address(const std::string& folder);
+  Result<bool> take_addresses();
+  Result<void> start_node(int index);
+  Result<void> write_agent_config(const std::string& folder, const std::string& name);
+  Result<void> wait_until_ready();
+  Result<void> check_alive();
+
+  Context& context_;
+  const LocalOptions& options_;
+  std::string programs_;
+  GpuChoice gpu_;
+  LocalState state_;
+  int started_ = 0;
+};
+
+Result<void> write_coordinator_config(const std::string& home, const LocalState& state) {
+  return write_file_durably(home + "/coordinator/coordinator.toml",
+                            "home = " + toml_text(home) + "\napi_address = " + toml_text(state.api_address) +
+                                "\nagent_address = " + toml_text(state.agent_address) + "\n");
+}
+
+Result<void> ClusterStarter::start_coordinator() {
+  const std::string folder = home() + "/coordinator";
+  CKPT_TRYV(make_folder(folder));
+  if (state_.api_address.empty()) state_.api_address = state_.agent_address = "127.0.0.1:0";
+  CKPT_TRYV(write_coordinator_config(home(), state_));
+  DaemonSpec spec;
+  spec.argv = {programs_ + "/gpumigrate-coordinator", "--config", folder + "/coordinator.toml"};
+  spec.environment = environment_with({"GPUMIGRATE_HOME=" + home(), cluster_marker(home())}, {});
+  spec.output = folder + "/coordinator.log";
+  CKPT_TRY(process, start_daemon(spec));
+  state_.coordinator = process;
+  started_++;
+  CKPT_TRYV(save_local(home(), state_));
+  return wait_for_address(folder);
+}
+
+// The coordinator replaces api.json once it listens.
+Result<void> ClusterStarter::wait_for_address(const std::string& folder) {
+  const UniqueFd changes(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  if (!changes || ::inotify_add_watch(changes.get(), folder.c_str(), IN_MOVED_TO | IN_CLOSE_WRITE) < 0) {
+    return Error::from_errno("Watching " + folder);
+  }
+  CKPT_TRY(end, watch_end(state_.coordinator));
+  const Clock::time_point deadline = Clock::now() + kStartPatience;
+  for (;;) {
+    CKPT_TRY(ready, take_addresses());
+    if (ready) {
+      CKPT_TRYV(write_coordinator_config(home(), state_));
+      return save_local(home(), state_);
+    }
+    CKPT_TRYV(check_alive());
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    if (left <= 0)
+      return Error(ErrorCode::kTimedOut,
+                   "The coordinator does not listen; see " + folder + "/coordinator.log");
+    pollfd fds[] = {{changes.get(), POLLIN, 0}, {end.get(), POLLIN, 0}};
+    ::poll(fds, 2, static_cast<int>(left));
+    char events[4096];
+    while (::read(changes.get(), events, sizeof events) > 0) {
+    }
+  }
+}
+
+// Whether api.json is that of the coordinator that runs now; if so its addresses are kept for later starts.
+Result<bool> ClusterStarter::take_addresses() {
+  auto text = read_file(home() + "/coordinator/api.json", 64 << 10);
+  if (!text) return false;
+  const Json api = Json::parse(text.assume_value(), nullptr, false);
+  if (static_cast<pid_t>(number_of(api, "pid")) != state_.coordinator.pid) return false;
+  const std::string url = text_of(api, "url");
+  constexpr std::string_view kScheme = "http://";
+  if (!url.starts_with(kScheme))
+    return Error(ErrorCode::kProtocol, "api.json names no usable address: " + url);
+  state_.api_address = url.substr(kScheme.size());
+  state_.agent_address = text_of(api, "agent_address");
+  return true;
+}
+
+Result<void> ClusterStarter::write_agent_config(const std::string& folder, const std::string& name) {
+  const std::string text = "node = " + toml_text(name) + "\nhome = " + toml_text(folder) +
+                           "\ncoordinator = " + toml_text(state_.agent_address) +
+                           "\ntoken_file = " + toml_text(home() + "/coordinator/agent-token") + "\n";
+  return write_file_durably(folder + "/agent.toml", text);
+}
+
+Result<void> ClusterStarter::start_node(int index) {
+  const std::string name = node_name(index);
+  if (state_.nodes.size() <= static_cast<std::size_t>(index)) state_.nodes.push_back({name, {}});
+  LocalNode& node = state_.nodes[static_cast<std::size_t>(index)];
+  if (is_alive(node.process)) return ok();
+  const std::string folder = home() + "/nodes/" + name;
+  CKPT_TRYV(make_folder(folder + "/gpu"));
+  CKPT_TRYV(write_agent_config(folder, name));
+  std::vector<std::string> additions = gpu_environment(gpu_, folder, index, state_.gpus, state_.gpu_memory);
+  additions.push_back("GPUMIGRATE_HOME=" + home());
+  additions.push_back(cluster_marker(home()));
+  DaemonSpec spec;
+  spec.argv = {programs_ + "/gpumigrate-agent", "--config", folder + "/agent.toml"};
+  spec.environment = environment_with(additions, {});
+  spec.output = folder + "/agent.log";
+  CKPT_TRY(process, start_daemon(spec));
+  node.process = process;
+  started_++;
+  return save_local(home(), state_);
+}
+
+Result<void> ClusterStarter::check_alive() {
+  if (!is_alive(state_.coordinator)) {
+    return Error(ErrorCode::kUnavailable,
+                 "The coordinator ended at once; see " + home() + "/coordinator/coordinator.log");
+  }
+  for (const LocalNode& node : state_.nodes) {
+    if (node.process.pid != 0 && !is_alive(node.process)) {
+      return Error(ErrorCode::kUnavailable, "The agent of " + node.name + " ended; see " + home() +
+                                                "/nodes/" + node.name + "/agent.log");
+    }
+  }
+  return ok();
+}
+
+// Every event of the cluster is a reason to look again; nothing is polled.
+Result<void> ClusterStarter::wait_until_ready() {
+  const Clock::time_point deadline = Clock::now() + kStartPatience;
+  std::uint64_t since = 0;
+  for (;;) {
+    CKPT_TRY(nodes, context_.coordinator.get("/v1/nodes"));
+    std::size_t ready = 0;
+    for (const LocalNode& ours : state_.nodes) {
+      for (const Json& node : nodes)
+        ready += text_of(node, "name") == ours.name && text_of(node, "state") == "ready";
+    }
+    if (ready == state_.nodes.size()) return ok();
+    CKPT_TRYV(check_alive());
+    if (Clock::now() >= deadline) {
+      return Error(ErrorCode::kTimedOut, "Only " + std::to_string(ready) + " of " +
+                                             std::to_string(state_.nodes.size()) + " nodes are ready; see " +
+                                             home() + "/nodes/*/agent.log");
+    }
+    CKPT_TRY(events, context_.coordinator.get("/v1/events?since=" + std::to_string(since) +
+                                              "&limit=1000&follow_ms=1000"));
+    since = static_cast<std::uint64_t>(number_of(events, "next", static_cast<double>(since)));
+  }
+}
+
+Result<void> check_options(const LocalOptions& options) {
+  if (options.nodes < 1 || options.nodes > kMostNodes) {
+    return Error(ErrorCode::kInvalidArgument, "--nodes: from 1 to " + std::to_string(kMostNodes));
+  }
+  if (options.gpus < 1 || options.gpus > 16)
+    return Error(ErrorCode::kInvalidArgument, "--gpus: from 1 to 16");
+  auto memory = tools::parse_size(options.gpu_memory);
+  if (!memory) return Error(ErrorCode::kInvalidArgument, "--gpu-memory: " + memory.assume_error().message());
+  return ok();
+}
+
+void say_what_runs(Context& context, const ClusterStarter& starter, const GpuChoice& gpu) {
+  const LocalState& state = starter.state();
+  if (context.json) {
+    Json nodes = Json::array();
+    for (const LocalNode& node : state.nodes) nodes.push_back(node.name);
+    context.print({{"home", context.home()},
+                   {"software_gpu", gpu.software},
+                   {"nodes", nodes},
+                   {"gpus", state.gpus},
+                   {"gpu_memory", state.gpu_memory},
+                   {"started", starter.started()}});
+    return;
+  }
+  context.out
+      << (starter.started() == 0 ? "already runs" : "started") << ": " << state.nodes.size() << " nodes with "
+      << state.gpus << (gpu.software ? " software GPU of " + state.gpu_memory : " GPU") << " each ("
+      << gpu.why << ")\n"
+      << "home: " << context.home() << "\n"
+      << "next: gpumigrate gpus; gpumigrate run -- PROGRAM; gpumigrate migrate JOB; gpumigrate local down\n"
+      << std::flush;
+}
+
+Result<int> up(Context& context, const LocalOptions& options) {
+  CKPT_TRYV(check_options(options));
+  CKPT_TRYV(make_folder(context.home()));
+  std::filesystem::permissions(context.home(), std::filesystem::perms::owner_all);
+  CKPT_TRY(lock, LocalLock::take(context.home()));
+  (void)lock;  // held to the end
+  CKPT_TRY(programs, program_folder());
+  CKPT_TRY(gpu, choose_gpu(programs));
+  CKPT_TRY(known, load_local(context.home()));
+  LocalState state = known.value_or(LocalState{});
+  bool running = is_alive(state.coordinator);
+  for (const LocalNode& node : state.nodes) running = running || is_alive(node.process);
+  if (running && (state.gpus != options.gpus || state.gpu_memory != options.gpu_memory)) {
+    return Error(ErrorCode::kRefused,
+                 "A cluster with other GPUs runs at " + context.home() + "; `gpumigrate local down` ends it");
+  }
+  if (!running) state.nodes.clear();
+  state.software = gpu.software;
+  state.gpus = options.gpus;
+  state.gpu_memory = options.gpu_memory;
+  ClusterStarter starter(context, options, programs, gpu, std::move(state));
+  CKPT_TRYV(starter.start());
+  say_what_runs(context, starter, gpu);
+  return static_cast<int>(kDone);
+}
+
+}  // namespace
+
+int local_up(Context& context, const LocalOptions& options) {
+  auto result = up(context, options);
+  if (result) return result.assume_value();
+  report(context, result.assume_error());
+  return result.assume_error().code() == ErrorCode::kInvalidArgument ? kUsage : kRefused;
+}
+
+}  // namespace ckpt::cli

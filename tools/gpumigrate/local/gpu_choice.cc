@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/gpumigrate/local/gpu_choice.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstdlib>
+#include <filesystem>
+
+namespace ckpt::cli {
+namespace {
+
+constexpr const char* kDriver = "libcuda.so.1";
+
+// The number of GPUs the installed driver finds; 0 without a driver, or if the one found is the software driver.
+int real_gpus(const std::string& software_library) {
+  void* driver = ::dlopen(kDriver, RTLD_NOW | RTLD_LOCAL);
+  if (driver == nullptr) return 0;
+  using Init = int (*)(unsigned);
+  using GetCount = int (*)(int*);
+  const auto init = reinterpret_cast<Init>(::dlsym(driver, "cuInit"));
+  const auto get_count = reinterpret_cast<GetCount>(::dlsym(driver, "cuDeviceGetCount"));
+  Dl_info info{};
+  std::error_code error;
+  const bool software = init != nullptr && ::dladdr(reinterpret_cast<void*>(init), &info) != 0 &&
+                        std::filesystem::equivalent(std::filesystem::path(info.dli_fname).parent_path(),
+                                                    software_library, error);
+  int count = 0;
+  if (software || init == nullptr || get_count == nullptr || init(0) != 0 || get_count(&count) != 0) return 0;
+  return count;
+}
+
+}  // namespace
+
+Result<GpuChoice> choose_gpu(const std::string& program_folder) {
+  GpuChoice choice;
+  choice.library = (std::filesystem::path(program_folder) / "../lib/cudasim").lexically_normal();
+  const char* wish = std::getenv("GPUMIGRATE_SOFTWARE_GPU");
+  const std::string wanted = wish == nullptr ? "" : wish;
+  if (wanted == "1") {
+    choice.software = true;
+    choice.why = "GPUMIGRATE_SOFTWARE_GPU=1";
+  } else if (wanted != "0") {
+    const int count = real_gpus(choice.library);
+    choice.software = count == 0;
+    choice.why = count == 0 ? "no GPU found" : std::to_string(count) + " GPUs found";
+  } else {
+    choice.why = "GPUMIGRATE_SOFTWARE_GPU=0";
+  }
+  if (choice.software && ::access((choice.library + "/" + kDriver).c_str(), R_OK) != 0) {
+    return Error(ErrorCode::kNotFound,
+                 "No GPU, and no software GPU in " + choice.library + ": build the target cudasim");
+  }
+  return choice;
+}
+
+std::vector<std::string> gpu_environment(const GpuChoice& choice, const std::string& node_folder, int index,
+                                         int gpus, const std::string& memory) {
+  if (choice.software) {
+    return {"LD_LIBRARY_PATH=" + choice.library, "CUDASIM_DIR=" + node_folder + "/gpu",
+            "CUDASIM_DEVICES=" + std::to_string(gpus), "CUDASIM_MEMORY=" + memory};
+  }
+  std::string visible;
+  for (int gpu = 0; gpu < gpus; gpu++) visible += (gpu == 0 ? "" : ",") + std::to_string(index * gpus + gpu);
+  return {"CUDA_VISIBLE_DEVICES=" + visible};
+}
+
+}  // namespace ckpt::cli

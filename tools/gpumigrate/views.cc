@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/gpumigrate/views.h"
+
+#include <cstdio>
+
+#include "tools/common/units.h"
+#include "tools/gpumigrate/table.h"
+
+namespace ckpt::cli {
+namespace {
+
+using tools::format_bytes;
+using tools::format_milliseconds;
+
+std::string bytes_of(const Json& object, const char* field) {
+  return member(object, field).is_number() ? format_bytes(number_of(object, field)) : "-";
+}
+
+std::string span_of(const Json& object, const char* field) {
+  return member(object, field).is_number() ? format_milliseconds(number_of(object, field)) : "-";
+}
+
+std::string rate_of(const Json& object, const char* field) {
+  return member(object, field).is_number() ? format_bytes(number_of(object, field)) + "/s" : "-";
+}
+
+std::string place_of(const Json& object) {
+  return has_value(object, "gpu") ? text_of(object, "node") + ":" + text_of(object, "gpu")
+                                  : text_of(object, "node");
+}
+
+// A list of texts or numbers in one cell.
+std::string joined(const Json& list, const char* separator) {
+  std::string out;
+  if (!list.is_array()) return list.is_null() ? "-" : list.dump();
+  for (const Json& item : list) {
+    if (!out.empty()) out += separator;
+    out += item.is_string() ? item.get<std::string>() : item.dump();
+  }
+  return out.empty() ? "-" : out;
+}
+
+std::string movable_of(const Json& job) {
+  return flag_of(job, "movable") ? "yes" : "no";
+}
+
+// "2026-01-01T00:00:00.000Z" without its fraction.
+std::string time_of(const Json& object, const char* field) {
+  std::string text = text_of(object, field);
+  const std::size_t point = text.find('.');
+  return point == std::string::npos ? text : text.substr(0, point) + "Z";
+}
+
+// "  name            value" lines.
+std::string line(const char* name, const std::string& value) {
+  char head[32];
+  std::snprintf(head, sizeof head, "  %-14s ", name);
+  return head + printable(value) + "\n";
+}
+
+}  // namespace
+
+std::string view_jobs(const Json& jobs) {
+  Table table({"ID", "NAME", "STATE", "GPU", "INCARNATION", "MOVABLE", "STATE SIZE", "STARTED",
+               "LAST DOWNTIME", "EXIT"});
+  for (const Json& job : jobs) {
+    table.add({text_of(job, "id"), text_of(job, "name"), text_of(job, "state"), place_of(job),
+               text_of(job, "incarnation"), movable_of(job), bytes_of(job, "state_bytes"),
+               time_of(job, "started"), span_of(job, "last_downtime_ms"), text_of(job, "exit_code")});
+  }
+  return table.text();
+}
+
+std::string view_job(const Json& job) {
+  std::string out = printable(text_of(job, "name")) + " (" + printable(text_of(job, "id")) + ")\n";
+  out += line("state", text_of(job, "state"));
+  if (has_value(job, "exit_code")) out += line("exit code", text_of(job, "exit_code"));
+  out += line("runs at", place_of(job));
+  out += line("placed", text_of(job, "placed"));
+  out += line("incarnation", text_of(job, "incarnation"));
+  out += line("way", text_of(job, "way"));
+  out += line("movable", movable_of(job));
+  if (has_value(job, "reason")) out += line("reason", text_of(job, "reason"));
+  out += line("state size", bytes_of(job, "state_bytes"));
+  out += line("started", time_of(job, "started"));
+  out += line("last downtime", span_of(job, "last_downtime_ms"));
+  out += line("command", joined(member(job, "argv"), " "));
+  out += line("folder", text_of(job, "cwd"));
+  for (const Json& instance : member(job, "instances")) {
+    out += line("instance", text_of(instance, "incarnation") + " at " + text_of(instance, "node") + ", " +
+                                text_of(instance, "role") + ", " + text_of(instance, "phase") + ", log " +
+                                bytes_of(instance, "log_bytes"));
+  }
+  for (const Json& migration : member(job, "migrations")) {
+    out += line("migration", migration.is_object()
+                                 ? text_of(migration, "id") + " " + text_of(migration, "from") + " -> " +
+                                       text_of(migration, "to") + " " + text_of(migration, "result")
+                                 : joined(Json::array({migration}), " "));
+  }
+  return out;
+}
+
+std::string view_nodes(const Json& nodes) {
+  Table table({"NODE", "STATE", "GPUS", "JOBS", "VERSION", "LAST SEEN"});
+  for (const Json& node : nodes) {
+    table.add({text_of(node, "name"), text_of(node, "state"), joined(member(node, "gpus"), " "),
+               joined(member(node, "jobs"), " "), text_of(node, "version"), time_of(node, "last_seen")});
+  }
+  return table.text();
+}
+
+std::string view_gpus(const Json& gpus) {
+  Table table({"GPU", "MODEL", "FREE", "TOTAL", "HEALTH", "JOBS", "UUID"});
+  for (const Json& gpu : gpus) {
+    table.add({text_of(gpu, "node") + ":" + text_of(gpu, "index"), text_of(gpu, "model"),
+               bytes_of(gpu, "free_bytes"), bytes_of(gpu, "total_bytes"),
+               flag_of(gpu, "healthy") ? "ok" : text_of(gpu, "reason"), joined(member(gpu, "jobs"), " "),
+               text_of(gpu, "uuid")});
+  }
+  return table.text();
+}
+
+std::string view_migrations(const Json& migrations) {
+  Table table({"ID", "JOB", "STATE", "FROM", "TO", "MODE", "RESULT", "DOWNTIME", "STARTED", "REASON"});
+  for (const Json& migration : migrations) {
+    table.add({text_of(migration, "id"), text_of(migration, "job_name"), text_of(migration, "state"),
+               text_of(migration, "from"), text_of(migration, "to"), text_of(migration, "mode"),
+               text_of(migration, "result"), span_of(member(migration, "report"), "downtime_ms"),
+               time_of(migration, "started"), text_of(migration, "reason")});
+  }
+  return table.text();
+}
+
+std::string view_plan(const Json& plan) {
+  std::string out =
+      "dry run: job " + printable(text_of(plan, "job")) + " at " + printable(text_of(plan, "from"));
+  if (has_value(plan, "to")) {
+    out += " would move to " + printable(text_of(plan, "to")) + " (" + printable(text_of(plan, "mode")) +
+           ", state " + bytes_of(plan, "state_bytes") + ")\n";
+  } else {
+    out += " cannot move: " + printable(text_of(plan, "reason")) + "\n";
+  }
+  Table table({"GPU", "SUITABLE", "SCORE", "REASONS"});
+  for (const Json& candidate : member(plan, "candidates")) {
+    table.add({place_of(candidate), flag_of(candidate, "suitable") ? "yes" : "no",
+               text_of(candidate, "score"), joined(member(candidate, "reasons"), "; ")});
+  }
+  return out + table.text();
+}
+
+std::string view_event(const Json& event) {
+  std::string out = time_of(event, "time") + "  " + text_of(event, "kind");
+  for (const char* field : {"node", "job", "migration"}) {
+    if (has_value(event, field)) out += "  " + text_of(event, field);
+  }
+  return printable(out + "  " + text_of(event, "text"));
+}
+
+namespace {
+
+std::string view_breakdown(const Json& pieces) {
+  std::string out;
+  if (!pieces.is_object()) return "-";
+  for (const auto& [name, value] : pieces.items()) {
+    if (!value.is_number() || value.get<double>() == 0) continue;
+    out += (out.empty() ? "" : ", ") + name + " " + format_milliseconds(value.get<double>());
+  }
+  return out.empty() ? "-" : out;
+}
+
+std::string view_report(const Json& report) {
+  std::string out;
+  out +=
+      line("downtime", span_of(report, "downtime_ms") + "   bound " + span_of(report, "bound_ms") + " (" +
+                           text_of(report, "bound_by") + ")   estimated " + span_of(report, "estimate_ms"));
+  out += line("breakdown", view_breakdown(member(report, "downtime_breakdown_ms")));
+  out += line("total", span_of(report, "total_ms") + "   rounds " + text_of(report, "rounds") +
+                           "   incarnation " + text_of(report, "incarnation"));
+  out += line("sent", bytes_of(report, "sent_bytes") + "   on the wire " + bytes_of(report, "wire_bytes") +
+                          "   dirty at the switch " + bytes_of(report, "dirty_bytes") + "   state " +
+                          bytes_of(report, "state_bytes"));
+  out += line("rates", "link " + rate_of(report, "link_bytes_per_second") + "   scan " +
+                           rate_of(report, "scan_bytes_per_second"));
+  out += line("verified", flag_of(report, "verified") ? "yes: source and target hold the same bytes" : "no");
+  return out;
+}
+
+}  // namespace
+
+std::string view_outcome(const Json& migration) {
+  const std::string job = text_of(migration, "job_name") + " (" + text_of(migration, "job") + ")";
+  const bool done = text_of(migration, "result") == "done";
+  std::string out =
+      text_of(migration, "id") + ": " + (done ? "moved " : text_of(migration, "result") + ": ") + job + " " +
+      text_of(migration, "from") + " -> " + text_of(migration, "to") + ", " + text_of(migration, "mode");
+  if (has_value(migration, "error")) out += "; " + text_of(migration, "error");
+  if (has_value(migration, "runs_at")) out += "; it runs at " + text_of(migration, "runs_at");
+  out = printable(out) + "\n";
+  if (done && member(migration, "report").is_object()) out += view_report(member(migration, "report"));
+  return out;
+}
+
+std::string view_progress(const Json& migration) {
+  std::string out = text_of(migration, "id") + " " + text_of(migration, "state");
+  const Json& progress = member(migration, "progress");
+  if (progress.is_object()) {
+    out += "  round " + text_of(progress, "round") + "  " + bytes_of(progress, "done_bytes") + "/" +
+           bytes_of(progress, "total_bytes") + "  dirty " + rate_of(progress, "dirty_bytes_per_second") +
+           "  tx " + rate_of(progress, "throughput_bytes_per_second") + "  remaining " +
+           bytes_of(progress, "remaining_bytes") + "  est-downtime " + span_of(progress, "estimate_ms") +
+           "  ETA " + span_of(progress, "eta_ms");
+  }
+  if (flag_of(migration, "abort_requested")) out += "  (abort requested)";
+  return printable(out);
+}
+
+}  // namespace ckpt::cli
