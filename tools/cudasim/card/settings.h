@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the environment says about the software devices of this machine ("node"). Read once per process.
+// CUDASIM_DIR (state folder, default /dev/shm/cudasim-UID), CUDASIM_DEVICES (count, default 1), CUDASIM_MEMORY (bytes
+// per device with an optional unit, default 8GiB), CUDASIM_NAME, CUDASIM_VISIBLE or CUDA_VISIBLE_DEVICES.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cudasim {
+
+struct Settings {
+  std::string dir;
+  std::string name;
+  int devices = 1;
+  std::uint64_t memory = 0;
+};
+
+inline constexpr int kMaxDevices = 64;
+
+const Settings& settings();
+
+// "1536", "512MiB", "2GiB", "4k": bytes, or nothing if it is not a size.
+std::optional<std::uint64_t> parse_size(const std::string& text);
+
+// The devices that a CUDA program of this process sees, by their index on the machine, in its order. As with the real
+// driver the list ends at the first entry that names no device.
+std::vector<int> visible_devices();
+
+// The same for every process on the same state folder, different for each folder.
+struct Uuid {
+  unsigned char bytes[16];
+};
+Uuid device_uuid(const std::string& dir, int index);
+std::string uuid_text(const Uuid& uuid);  // GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx
+
+}  // namespace cudasim

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// cudasim-ctl: shows the software devices of a state folder and injects faults into them from outside.
+#include <cuda.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/cudasim/card/card.h"
+#include "tools/cudasim/card/settings.h"
+
+namespace {
+
+using namespace cudasim;
+
+constexpr int kUsage = 64;
+
+int usage() {
+  std::fputs(
+      "usage: cudasim-ctl [--dir DIR] [--device N] COMMAND\n"
+      "  status             devices, memory, processes, injected faults\n"
+      "  limit BYTES        memory that allocations may use (units: KiB MiB GiB)\n"
+      "  latency US         delay before each kernel, copy and memory set\n"
+      "  fail-copy N        the Nth next copy fails (CUDA_ERROR_ECC_UNCORRECTABLE, sticky)\n"
+      "  lose-device        every context fails with CUDA_ERROR_DEVICE_UNAVAILABLE, NVML with GPU_IS_LOST\n"
+      "  xid CODE [PID]     an Xid event; with PID the contexts of that process get a sticky error\n"
+      "  recovery N         the recovery action (NVML field 230)\n"
+      "  remap pending|failed   row remapping (NVML fields 144, 145)\n"
+      "  reset              takes back every injected fault\n"
+      "DIR: $CUDASIM_DIR, or /dev/shm/cudasim-UID\n",
+      stderr);
+  return kUsage;
+}
+
+std::optional<std::uint32_t> number(const std::string& text) {
+  char* end = nullptr;
+  const unsigned long value = std::strtoul(text.c_str(), &end, 10);
+  if (text.empty() || *end != '\0' || value > UINT32_MAX) return std::nullopt;
+  return static_cast<std::uint32_t>(value);
+}
+
+// The error that a process sees whose context an Xid has killed.
+CUresult error_of_xid(std::uint32_t code) {
+  switch (code) {
+    case 31:
+      return CUDA_ERROR_ILLEGAL_ADDRESS;
+    case 48:
+    case 63:
+    case 64:
+    case 95:
+      return CUDA_ERROR_ECC_UNCORRECTABLE;
+    case 94:
+      return CUDA_ERROR_CONTAINED;
+    case 79:
+      return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    default:
+      return CUDA_ERROR_LAUNCH_FAILED;
+  }
+}
+
+void print_status(Card& card, const std::string& dir) {
+  const Card::Memory memory = card.memory();
+  const CardState& state = card.state();
+  std::printf("device %d %s\n", card.index(), uuid_text(device_uuid(dir, card.index())).c_str());
+  std::printf("  memory %llu used %llu limit %llu\n",
+              static_cast<unsigned long long>(state.configured_memory),
+              static_cast<unsigned long long>(memory.used), static_cast<unsigned long long>(memory.total));
+  std::printf("  lost %u latency_us %u fail_copy %u recovery %u remap_pending %u remap_failed %u xids %llu\n",
+              state.lost.load(), state.latency_us.load(), state.fail_copy.load(),
+              state.recovery_action.load(), state.remap_pending.load(), state.remap_failed.load(),
+              static_cast<unsigned long long>(card.xid_count()));
+  for (const ProcessUse& use : card.processes()) {
+    std::printf("  process %d used %llu\n", static_cast<int>(use.pid),
+                static_cast<unsigned long long>(use.bytes));
+  }
+}
+
+int inject_xid(Card& card, const std::vector<std::string>& words) {
+  const auto code = number(words[1]);
+  const auto pid = words.size() > 2 ? number(words[2]) : std::optional<std::uint32_t>(0);
+  if (!code || !pid) return usage();
+  if (*pid != 0 && card.inject_error(static_cast<pid_t>(*pid), error_of_xid(*code)) == 0) {
+    std::fprintf(stderr, "cudasim-ctl: process %u has no context on device %d\n", *pid, card.index());
+    return 1;
+  }
+  card.raise_xid(*code, static_cast<pid_t>(*pid));
+  return 0;
+}
+
+int set_number(std::atomic<std::uint32_t>& field, const std::string& text) {
+  const auto value = number(text);
+  if (!value) return usage();
+  field = *value;
+  return 0;
+}
+
+int run(Card& card, const std::string& dir, const std::vector<std::string>& words) {
+  const std::string& command = words[0];
+  CardState& state = card.state();
+  if (words.size() == 1) {
+    if (command == "status") print_status(card, dir);
+    if (command == "lose-device") state.lost = 1;
+    if (command == "reset") card.reset_faults();
+    if (command != "status" && command != "lose-device" && command != "reset") return usage();
+    card.notify();
+    return 0;
+  }
+  if (command == "xid" && words.size() <= 3) return inject_xid(card, words);
+  if (words.size() != 2) return usage();
+  if (command == "latency") return set_number(state.latency_us, words[1]);
+  if (command == "fail-copy") return set_number(state.fail_copy, words[1]);
+  if (command == "recovery") return set_number(state.recovery_action, words[1]);
+  if (command == "remap" && words[1] == "pending") return set_number(state.remap_pending, "1");
+  if (command == "remap" && words[1] == "failed") return set_number(state.remap_failed, "1");
+  const auto bytes = parse_size(words[1]);
+  if (command != "limit" || !bytes) return usage();
+  card.set_limit(*bytes);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int device = 0;
+  bool chosen = false;
+  std::vector<std::string> words;
+  for (int i = 1; i < argc; i++) {
+    const bool more = i + 1 < argc;
+    if (std::strcmp(argv[i], "--dir") == 0 && more) {
+      ::setenv("CUDASIM_DIR", argv[++i], 1);
+    } else if (std::strcmp(argv[i], "--device") == 0 && more) {
+      const auto index = number(argv[++i]);
+      if (!index || *index >= kMaxDevices) return usage();
+      device = static_cast<int>(*index);
+      chosen = true;
+    } else {
+      words.emplace_back(argv[i]);
+    }
+  }
+  if (words.empty() || words[0][0] == '-') return usage();
+  const std::string& dir = settings().dir;
+  const bool all = words[0] == "status" && !chosen;
+  int opened = 0;
+  for (int i = all ? 0 : device; i < (all ? kMaxDevices : device + 1); i++) {
+    const std::unique_ptr<Card> card = Card::open_existing(dir, i);
+    if (card == nullptr) continue;
+    opened++;
+    const int result = run(*card, dir, words);
+    if (result != 0) return result;
+  }
+  if (opened > 0) return 0;
+  std::fprintf(stderr, "cudasim-ctl: no software device in %s (a program that uses one makes it)\n",
+               dir.c_str());
+  return 1;
+}

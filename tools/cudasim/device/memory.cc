@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/cudasim/device/memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+
+namespace cudasim {
+namespace {
+
+constexpr int kFill = 0xA5;
+
+// Huge pages and populating are for speed alone: a GPU has no first touch. Refusals change nothing but that.
+void make_fast(void* address, std::uint64_t bytes, bool writable) {
+  ::madvise(address, bytes, MADV_HUGEPAGE);
+  ::madvise(address, bytes, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+}
+
+// The real driver promises no content of new memory; this one promises junk.
+bool fill_new_memory(int fd, std::uint64_t bytes) {
+  void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (address == MAP_FAILED) return false;
+  make_fast(address, bytes, true);
+  std::memset(address, kFill, bytes);
+  ::munmap(address, bytes);
+  return true;
+}
+
+}  // namespace
+
+CUresult DeviceMemory::create(std::uint64_t bytes, bool exportable, std::uint64_t* id) {
+  const int fd = ::memfd_create("cudasim", MFD_CLOEXEC);
+  if (fd < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0 || !hold_memory(fd)) {
+    ::close(fd);
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  }
+  Card* card = cards_[static_cast<std::size_t>(device_)].get();
+  const int entry = card->add_memory(fd, bytes, program_, exportable);
+  if (entry < 0 || !fill_new_memory(fd, bytes)) {
+    ::close(fd);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *id = next_id_++;
+  held_[*id] = {fd, entry, bytes, card};
+  return CUDA_SUCCESS;
+}
+
+CUresult DeviceMemory::adopt(int fd, bool exported_only, std::uint64_t* id, std::uint64_t* bytes,
+                             int* device) {
+  for (const std::unique_ptr<Card>& card : cards_) {
+    bool exportable = false;
+    const int entry = card->find_memory(fd, bytes, &exportable);
+    if (entry < 0) continue;
+    if (exported_only && !exportable) return CUDA_ERROR_INVALID_VALUE;
+    const int own = reopen_memory(fd);
+    if (own < 0 || !hold_memory(own)) {
+      if (own >= 0) ::close(own);
+      return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    *id = next_id_++;
+    *device = card->index();
+    held_[*id] = {own, entry, *bytes, card.get()};
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult DeviceMemory::import(int fd, std::uint64_t* id, std::uint64_t* bytes, int* device) {
+  return adopt(fd, true, id, bytes, device);
+}
+
+CUresult DeviceMemory::attach(int fd, std::uint64_t* id) {
+  std::uint64_t bytes = 0;
+  int device = 0;
+  return adopt(fd, false, id, &bytes, &device);
+}
+
+CUresult DeviceMemory::share(std::uint64_t id, int* fd) {
+  const auto found = held_.find(id);
+  if (found == held_.end()) return CUDA_ERROR_INVALID_VALUE;
+  *fd = reopen_memory(found->second.fd);
+  if (*fd >= 0 && hold_memory(*fd)) return CUDA_SUCCESS;
+  if (*fd >= 0) ::close(*fd);
+  *fd = -1;
+  return CUDA_ERROR_OPERATING_SYSTEM;
+}
+
+CUresult DeviceMemory::drop(std::uint64_t id) {
+  const auto found = held_.find(id);
+  if (found == held_.end()) return CUDA_ERROR_INVALID_VALUE;
+  const Memory memory = found->second;
+  held_.erase(found);
+  const int probe = reopen_memory(memory.fd);
+  ::close(memory.fd);
+  if (probe < 0) return CUDA_SUCCESS;  // the next sweep finds it
+  memory.card->memory_let_go(memory.entry, probe);
+  ::close(probe);
+  return CUDA_SUCCESS;
+}
+
+CUresult DeviceMemory::map(std::uint64_t id, std::uint64_t address, bool writable) {
+  const auto found = held_.find(id);
+  if (found == held_.end()) return CUDA_ERROR_INVALID_VALUE;
+  void* at = reinterpret_cast<void*>(address);
+  const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+  if (::mmap(at, found->second.bytes, protection, MAP_SHARED | MAP_FIXED, found->second.fd, 0) ==
+      MAP_FAILED) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  make_fast(at, found->second.bytes, writable);
+  return CUDA_SUCCESS;
+}
+
+CUresult DeviceMemory::unmap(std::uint64_t address, std::uint64_t bytes) {
+  void* at = reinterpret_cast<void*>(address);
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+  return ::mmap(at, bytes, PROT_NONE, flags, -1, 0) == MAP_FAILED ? CUDA_ERROR_OPERATING_SYSTEM
+                                                                  : CUDA_SUCCESS;
+}
+
+CUresult DeviceMemory::map_host(int fd, std::uint64_t address, std::uint64_t bytes) {
+  void* at = reinterpret_cast<void*>(address);
+  if (::mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  make_fast(at, bytes, true);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace cudasim

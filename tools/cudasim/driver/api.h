@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// For the files that define the exported functions: cuda.h with the versioned names, and short helpers.
+#pragma once
+
+#define __CUDA_API_VERSION_INTERNAL
+#include <cuda.h>
+
+#include <mutex>
+#include <shared_mutex>
+
+#include "tools/cudasim/driver/memory.h"
+#include "tools/cudasim/driver/process.h"
+
+#define CUDASIM_TRY(call)                                      \
+  do {                                                         \
+    const CUresult cudasim_result = (call);                    \
+    if (cudasim_result != CUDA_SUCCESS) return cudasim_result; \
+  } while (false)
+#define CUDASIM_CHECK(condition, error) \
+  do {                                  \
+    if (!(condition)) return (error);   \
+  } while (false)
+
+namespace cudasim {
+
+using Exclusive = std::unique_lock<std::shared_mutex>;
+using Shared = std::shared_lock<std::shared_mutex>;
+
+inline CUstream to_handle(Stream* stream) {
+  return reinterpret_cast<CUstream>(stream);
+}
+inline Event* from_handle(CUevent event) {
+  return reinterpret_cast<Event*>(event);
+}
+inline Function* from_handle(CUfunction function) {
+  return reinterpret_cast<Function*>(function);
+}
+inline Module* from_handle(CUmodule module) {
+  return reinterpret_cast<Module*>(module);
+}
+
+}  // namespace cudasim

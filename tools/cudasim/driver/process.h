@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the driver library knows of its process: devices, contexts, and each thread's current context.
+// Threads: `lock` guards the contexts' list, the devices' primary contexts and everything in memory.h.
+#pragma once
+
+#include <cuda.h>
+
+#include <memory>
+#include <shared_mutex>
+#include <vector>
+
+#include "tools/cudasim/card/card.h"
+#include "tools/cudasim/driver/context.h"
+
+namespace cudasim {
+
+struct Device {
+  int physical = 0;
+  std::unique_ptr<Card> card;
+  Context* primary = nullptr;
+  int primary_users = 0;
+  unsigned primary_flags = 0;
+};
+
+class Process {
+ public:
+  static Process& get();
+
+  CUresult initialize();
+  // CUDA_SUCCESS when calls are allowed: after cuInit, and not in a forked child of the process that called it.
+  [[nodiscard]] CUresult ready() const;
+  [[nodiscard]] bool valid_device(int ordinal) const {
+    return ordinal >= 0 && ordinal < static_cast<int>(devices.size());
+  }
+  // The ordinal of a device by its index on the machine, or -1 if the program does not see it.
+  [[nodiscard]] int ordinal_of(int physical) const;
+
+  // Under the lock:
+  CUresult open_context(int ordinal, unsigned flags, Context** out);
+  void close_context(Context* context);
+  bool valid_context(Context* context);
+  // A context whose executor may hold memory of the device: preferably one on it.
+  Context* context_for(int ordinal);
+
+  std::shared_mutex lock;
+  std::vector<Device> devices;
+  std::vector<Context*> contexts;  // alive
+
+ private:
+  bool initialized_ = false;
+  bool forked_ = false;
+};
+
+// The calling thread's stack of contexts; the last one is current.
+std::vector<Context*>& context_stack();
+
+// Entry of every call that needs a context: the current one, or the error to return.
+CUresult enter(Context** context);
+// For calls that work on a context with a sticky error, too.
+CUresult enter_any(Context** context);
+// Also takes the stream's handle, special ones included, and checks that it belongs to the context.
+CUresult enter_stream(CUstream handle, Context** context, Stream** stream);
+
+inline Context* from_handle(CUcontext handle) {
+  return reinterpret_cast<Context*>(handle);
+}
+inline CUcontext to_handle(Context* context) {
+  return reinterpret_cast<CUcontext>(context);
+}
+
+}  // namespace cudasim

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests of the library to an executor over their Unix socket (SOCK_SEQPACKET), each with at most one descriptor and
+// one reply. Both ends are of one build and one program, so the structs go as they are.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cudasim {
+
+enum class Request : std::uint32_t {
+  kHello,  // a: physical device, context number, program pid; descriptor: ContextShared -> a: executor pid
+  kMemoryCreate,  // a: bytes, exportable -> a: memory id
+  kMemoryImport,  // descriptor -> a: memory id, bytes, physical device
+  kMemoryAttach,  // a: physical device; descriptor of a peer's memory -> a: memory id
+  kMemoryExport,  // a: memory id -> descriptor
+  kMemoryDrop,    // a: memory id
+  kMap,           // a: memory id, address, writable
+  kUnmap,         // a: address, bytes
+  kHostMap,       // a: address, bytes; descriptor
+  kStreamOpen,    // a: slot
+  kModuleLoad,    // descriptor -> a: module id
+  kModuleUnload,  // a: module id
+  kFunction,      // a: module id; name -> a: address; parameters
+  kGlobal,        // a: module id; name -> a: address, bytes
+};
+
+struct RequestMessage {
+  Request request;
+  std::uint64_t a[4];
+  char name[1024];
+};
+
+struct ReplyMessage {
+  std::uint32_t result;  // CUresult
+  std::uint32_t count;
+  std::uint64_t a[4];
+  struct {
+    std::uint32_t size;
+    std::uint32_t align;
+  } parameters[64];
+};
+
+// Sends one message with `fd` unless it is -1. False when the other end is gone.
+bool send_message(int socket, const void* message, std::size_t bytes, int fd);
+// Receives one whole message of exactly `bytes`, and its descriptor (close-on-exec) or -1. False at the end.
+bool receive_message(int socket, void* message, std::size_t bytes, int* fd);
+
+}  // namespace cudasim
