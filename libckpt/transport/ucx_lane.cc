@@ -99,10 +99,11 @@ Result<std::unique_ptr<UcxLane::Connection>> UcxLane::make_connection(ucp_ep_par
   return connection;
 }
 
-// HELLO or WELCOME: one per lane, so the frame has a place of its own.
+// HELLO, WELCOME or CREDIT: one at a time, so the frame has a place of its own.
 Result<void> UcxLane::send_control(ucp_ep_h endpoint, FrameKind kind) {
   Frame frame;
   frame.kind = kind;
+  frame.delivered = told_delivered_ = receives_.delivered();
   std::size_t bytes = sizeof frame;
   if (kind == FrameKind::kHello) {
     frame.header_bytes = sizeof token_;
@@ -114,6 +115,7 @@ Result<void> UcxLane::send_control(ucp_ep_h endpoint, FrameKind kind) {
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
   param.cb.send = [](void* request, ucs_status_t, void* lane) {
     --static_cast<UcxLane*>(lane)->outstanding_;
+    static_cast<UcxLane*>(lane)->control_busy_ = false;
     ucp_request_free(request);
   };
   param.user_data = this;
@@ -121,7 +123,10 @@ Result<void> UcxLane::send_control(ucp_ep_h endpoint, FrameKind kind) {
   const ucs_status_ptr_t request =
       ucp_am_send_nbx(endpoint, kActiveMessageId, control_frame_.data(), bytes, nullptr, 0, &param);
   if (UCS_PTR_IS_ERR(request)) return ucx_error(UCS_PTR_STATUS(request), "Greeting the peer");
-  if (request != nullptr) ++outstanding_;
+  if (request != nullptr) {
+    ++outstanding_;
+    control_busy_ = true;
+  }
   return ok();
 }
 
@@ -158,8 +163,11 @@ void UcxLane::take_frame(const FrameView& view, void* data, const ucp_am_recv_pa
     greeted_ = true;
     return;
   }
-  if (view.frame.kind != FrameKind::kMessage || !open_)
+  if ((view.frame.kind != FrameKind::kMessage && view.frame.kind != FrameKind::kCredit) || !open_)
     return fail(Error(ErrorCode::kProtocol, "The peer sent a frame that has no place now"));
+  const auto credited = sends_.take_credit(view.frame.delivered);
+  if (!credited.has_value()) return fail(credited.assume_error());
+  if (view.frame.kind == FrameKind::kCredit) return;
   const bool rendezvous = (param.recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
   auto taken = receives_.accept(worker_.get(), view, data, rendezvous, handler_, outstanding_);
   if (!taken.has_value()) fail(std::move(taken).assume_error());
@@ -228,7 +236,8 @@ Result<void> UcxLane::send(std::span<const std::byte> header, std::span<const st
   CKPT_TRYV(check_sizes(header.size(), payload.size()));
   if (!open_) return Error(ErrorCode::kRefused, "The lane is not open yet");
   if (sends_.full()) return Error(ErrorCode::kRefused, "The lane has no room for another message");
-  return sends_.send(peer_->endpoint, header, payload, token, outstanding_);
+  told_delivered_ = receives_.delivered();
+  return sends_.send(peer_->endpoint, header, payload, token, told_delivered_, outstanding_);
 }
 
 bool UcxLane::progress() {
@@ -270,7 +279,15 @@ bool UcxLane::deliver() {
     handler_.on_message(delivery->header, delivery->payload);
     receives_.pop();
   }
+  give_credit();
   return any;
+}
+
+// Where nothing goes back that would carry it, the peer learns now and then what has been handed over.
+void UcxLane::give_credit() {
+  if (!open_ || failed_ || receives_.delivered() - told_delivered_ < kMaxInFlight || control_busy_) return;
+  auto sent = send_control(peer_->endpoint, FrameKind::kCredit);
+  if (!sent.has_value()) fail(std::move(sent).assume_error());
 }
 
 std::optional<Error> UcxLane::failure() const {

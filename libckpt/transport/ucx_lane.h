@@ -64,6 +64,7 @@ class UcxLane final : public Lane {
   void drop_strangers();
   void open();
   bool deliver();
+  void give_credit();
   std::optional<Error> failure() const;
   void fail(Error error);
   void disconnect(Connection& connection);
@@ -75,10 +76,12 @@ class UcxLane final : public Lane {
   LaneHandler& handler_;
   const bool listening_;
   std::string address_;
-  std::size_t outstanding_ = 0;  // requests UCX holds; above the windows, which count in it
+  std::size_t outstanding_ = 0;       // requests UCX holds; above the windows, which count in it
+  std::uint64_t told_delivered_ = 0;  // what the peer was told last
   SendWindow sends_;
   ReceiveWindow receives_;
   std::array<std::byte, sizeof(Frame) + sizeof(SessionToken)> control_frame_;
+  bool control_busy_ = false;  // UCX still reads control_frame_
   UniqueFd wake_fd_;
   int worker_fd_ = -1;  // UCX's
   UniqueUcpWorker worker_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libckpt/transport/ucx_windows.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "libckpt/transport/session.h"
@@ -24,12 +25,13 @@ Result<FrameView> parse_frame(const void* header, std::size_t header_bytes, std:
 
 Result<void> SendWindow::send(ucp_ep_h endpoint, std::span<const std::byte> header,
                               std::span<const std::byte> payload, std::uint64_t token,
-                              std::size_t& outstanding) {
+                              std::uint64_t delivered, std::size_t& outstanding) {
   Slot& slot = (*slots_)[end_ % kMaxInFlight];
   Frame frame;
   frame.header_bytes = static_cast<std::uint16_t>(header.size());
   frame.sequence = end_;
   frame.payload_bytes = payload.size();
+  frame.delivered = delivered;
   std::memcpy(slot.header.data(), &frame, sizeof frame);
   if (!header.empty()) std::memcpy(slot.header.data() + sizeof frame, header.data(), header.size());
   slot.token = token;
@@ -63,8 +65,15 @@ void SendWindow::on_done(void* request, ucs_status_t status, void* slot_pointer)
   ucp_request_free(request);
 }
 
+Result<void> SendWindow::take_credit(std::uint64_t delivered) {
+  if (delivered > end_)
+    return Error(ErrorCode::kProtocol, "The peer acknowledges messages that were not sent");
+  credited_ = std::max(credited_, delivered);
+  return ok();
+}
+
 std::optional<std::uint64_t> SendWindow::pop_sent() noexcept {
-  if (first_ == end_) return std::nullopt;
+  if (first_ == end_ || first_ >= credited_ + kMaxAhead) return std::nullopt;
   const Slot& slot = (*slots_)[first_ % kMaxInFlight];
   if (!slot.done) return std::nullopt;
   ++first_;

@@ -14,7 +14,7 @@
 
 namespace ckpt::transport {
 
-enum class FrameKind : std::uint16_t { kHello = 1, kWelcome = 2, kMessage = 3 };
+enum class FrameKind : std::uint16_t { kHello = 1, kWelcome = 2, kMessage = 3, kCredit = 4 };
 
 // Before each header on the wire, little-endian as both ends are x86-64 or AArch64 hosts of GPUs.
 struct Frame {
@@ -24,8 +24,9 @@ struct Frame {
   std::uint16_t header_bytes = 0;
   std::uint64_t sequence = 0;
   std::uint64_t payload_bytes = 0;
+  std::uint64_t delivered = 0;  // how many messages of the other side this side has handed over
 };
-static_assert(sizeof(Frame) == 24);
+static_assert(sizeof(Frame) == 32);
 
 // A frame that came, checked against the limits; `header` lies in UCX's memory.
 struct FrameView {
@@ -37,15 +38,22 @@ Result<FrameView> parse_frame(const void* header, std::size_t header_bytes, std:
 // Payloads from this size on go by rendezvous, straight to where the receiver wants them.
 inline constexpr std::size_t kRendezvousBytes = 32 * 1024;
 
+// UCX is done with a small message as soon as a socket has it, so a sender alone would never be held back: a message
+// is reported as sent at most this far ahead of what the peer has handed over.
+inline constexpr std::uint64_t kMaxAhead = 2 * kMaxInFlight;
+
 class SendWindow {
  public:
   SendWindow() : slots_(std::make_unique<std::array<Slot, kMaxInFlight>>()) {}
 
   [[nodiscard]] bool full() const noexcept { return end_ - first_ == kMaxInFlight; }
   // `outstanding` counts requests that UCX still holds; both stay valid until they are done.
+  // `delivered` travels in the frame.
   Result<void> send(ucp_ep_h endpoint, std::span<const std::byte> header, std::span<const std::byte> payload,
-                    std::uint64_t token, std::size_t& outstanding);
-  // The token of the oldest message, once UCX is done with it.
+                    std::uint64_t token, std::uint64_t delivered, std::size_t& outstanding);
+  // The peer says how many messages it has handed over.
+  Result<void> take_credit(std::uint64_t delivered);
+  // The token of the oldest message, once UCX is done with it and the peer keeps up.
   std::optional<std::uint64_t> pop_sent() noexcept;
 
  private:
@@ -60,12 +68,12 @@ class SendWindow {
   std::unique_ptr<std::array<Slot, kMaxInFlight>> slots_;
   std::uint64_t first_ = 0;
   std::uint64_t end_ = 0;
+  std::uint64_t credited_ = 0;
 };
 
 class ReceiveWindow {
  public:
-  // Wider than kMaxInFlight: a sender is done with a message before the receiver is.
-  static constexpr std::size_t kSlots = 4 * kMaxInFlight;
+  static constexpr std::size_t kSlots = kMaxInFlight + kMaxAhead;
 
   ReceiveWindow() : slots_(std::make_unique<std::array<Slot, kSlots>>()) {}
 
@@ -79,6 +87,7 @@ class ReceiveWindow {
   // The next message in order, if it is complete; valid until pop().
   [[nodiscard]] std::optional<Delivery> front() const noexcept;
   void pop() noexcept;
+  [[nodiscard]] std::uint64_t delivered() const noexcept { return next_; }
   // A rendezvous failed: the lane is of no more use.
   [[nodiscard]] std::optional<ucs_status_t> failure() const noexcept { return failure_; }
 
