@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a keeper is to start: JOBDIR/keeper.json, written by the agent. Threads: none. Errors: kInvalidArgument, naming the field.
+//   { "job": "j-1", "name": "train", "incarnation": 1, "role": "fresh" | "standby", "argv": ["prog", ...], "env": {"K": "V"}, "cwd": "/...",
+//     "ranks": 1, "uid": 1000, "gid": 1000 }
+// `env` is the whole environment of the program (nothing is inherited from the keeper but CKPT_SOCKET and CKPT_RANK); `name`, `uid` and `gid` may be left out.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libckpt/base/result.h"
+#include "libckpt/local/messages.h"
+
+namespace ckpt::keeper {
+
+struct Config {
+  std::string job;
+  std::string name;
+  std::uint64_t incarnation = 0;
+  local::Role role = local::Role::kFresh;
+  std::vector<std::string> argv;
+  std::map<std::string, std::string> env;
+  std::string cwd;
+  std::optional<uid_t> uid;
+  std::optional<gid_t> gid;
+};
+
+Result<Config> parse_config(const std::string& json);
+[[nodiscard]] const char* role_name(local::Role role) noexcept;
+
+}  // namespace ckpt::keeper

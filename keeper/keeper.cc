@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "keeper/keeper.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "libckpt/base/fault.h"
+
+namespace ckpt::keeper {
+namespace {
+
+constexpr std::size_t kMaxStrangers = 16;
+constexpr std::uint64_t kTerminationGraceMs = 10'000;  // when the keeper itself is told to end by SIGTERM
+
+Result<UniqueFd> make_signal_fd() {
+  sigset_t wanted;
+  sigemptyset(&wanted);
+  sigaddset(&wanted, SIGCHLD);
+  sigaddset(&wanted, SIGTERM);
+  sigaddset(&wanted, SIGINT);
+  if (::sigprocmask(SIG_BLOCK, &wanted, nullptr) != 0) return Error::from_errno("Blocking signals");
+  UniqueFd fd(::signalfd(-1, &wanted, SFD_NONBLOCK | SFD_CLOEXEC));
+  if (!fd) return Error::from_errno("Making a signal descriptor");
+  return fd;
+}
+
+}  // namespace
+
+Result<Keeper> Keeper::create(Config config, const std::string& folder) {
+  // Orphans of the program come to the keeper, so that the end of the job is the end of all of its processes.
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  CKPT_TRY(signals, make_signal_fd());
+  CKPT_TRY(deadline, Timer::create());
+  CKPT_TRY(grace, Timer::create());
+  CKPT_TRY(page, local::ControlPageMapping::create());
+  const std::string socket_path = folder + "/keeper.sock";
+  CKPT_TRY(listener, local::Listener::create(socket_path));
+  CKPT_TRY(process, RankProcess::start(config, socket_path, folder + "/out.log"));
+  const bool standby = config.role == local::Role::kStandby;
+  Keeper keeper(Parts{std::move(config), folder, std::move(listener), std::move(page), std::move(signals),
+                      std::move(deadline), std::move(grace), std::move(process)});
+  if (standby) fault_point(FaultPoint::kKeeperStandbyStarted);
+  return keeper;
+}
+
+Keeper::Keeper(Parts parts) : parts_(std::move(parts)), incarnation_(parts_.config.incarnation) {}
+
+Result<void> Keeper::run() {
+  while (!finished()) {
+    CKPT_TRYV(run_once());
+  }
+  return ok();
+}
+
+bool Keeper::finished() const {
+  if (shutdown_) return !agent_ || !agent_.wants_to_write();
+  return phase_ == local::Phase::kExited && !agent_;
+}
+
+Result<void> Keeper::run_once() {
+  // A peer is not read while the other side cannot take more; one with nothing to wait for is left out, or its hang-up would wake for ever.
+  const auto watch = [](const Peer& peer, const Peer& other) {
+    const bool blocked = other && other.is_full();
+    const int events = (blocked ? 0 : POLLIN) | (peer && peer.wants_to_write() ? POLLOUT : 0);
+    return pollfd{peer && events != 0 ? peer.fd() : -1, static_cast<short>(events), 0};
+  };
+  std::vector<pollfd> watched = {{parts_.signals.get(), POLLIN, 0},
+                                 {parts_.deadline.fd(), POLLIN, 0},
+                                 {parts_.grace.fd(), POLLIN, 0},
+                                 {strangers_.size() < kMaxStrangers ? parts_.listener.fd() : -1, POLLIN, 0},
+                                 watch(rank_, agent_),
+                                 watch(agent_, rank_)};
+  const std::size_t fixed = watched.size();
+  for (const Peer& peer : strangers_) watched.push_back({peer.fd(), POLLIN, 0});
+  if (::poll(watched.data(), watched.size(), -1) < 0) {
+    if (errno == EINTR) return ok();
+    return Error::from_errno("poll");
+  }
+  if (watched[1].revents != 0 && parts_.deadline.take_due()) on_deadline();
+  if (watched[4].revents != 0 && rank_) read_rank();
+  if (watched[0].revents != 0) on_signals();
+  if (watched[2].revents != 0 && parts_.grace.take_due()) on_grace_over();
+  for (std::size_t i = watched.size(); i-- > fixed;) {
+    if (watched[i].revents != 0) greet(i - fixed);
+  }
+  if (watched[5].revents != 0 && agent_ && agent_.fd() == watched[5].fd) read_agent();
+  if (watched[3].revents != 0) accept_peers();
+  return ok();
+}
+
+void Keeper::accept_peers() {
+  while (strangers_.size() < kMaxStrangers) {
+    Result<std::optional<local::Socket>> accepted = parts_.listener.accept();
+    if (!accepted.has_value()) return;  // a foreign user's connection is closed already
+    if (!accepted.assume_value()) return;
+    strangers_.emplace_back(std::move(*accepted.assume_value()));
+  }
+}
+
+// The first message says who a stranger is.
+void Keeper::greet(std::size_t index) {
+  Peer peer = std::move(strangers_[index]);
+  strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(index));
+  Result<local::Received> received = peer.receive();
+  if (!received.has_value() || received.assume_value().transfer == local::Transfer::kClosed) return;
+  if (received.assume_value().transfer == local::Transfer::kNothing) {
+    strangers_.push_back(std::move(peer));
+    return;
+  }
+  const local::Message& message = received.assume_value().message;
+  if (const auto* hello = std::get_if<local::Hello>(&message.body))
+    return welcome_rank(std::move(peer), *hello);
+  if (!std::holds_alternative<local::Attach>(message.body)) return;
+  detach_agent();
+  agent_ = std::move(peer);
+  answer(message.request, status());
+}
+
+void Keeper::on_signals() {
+  signalfd_siginfo info{};
+  bool terminate = false;
+  while (::read(parts_.signals.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+    terminate = terminate || info.ssi_signo != SIGCHLD;
+  }
+  on_children();
+  if (terminate && phase_ != local::Phase::kExited) on_stop(0, kTerminationGraceMs);
+}
+
+void Keeper::on_children() {
+  for (;;) {
+    int status = 0;
+    const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
+    if (pid <= 0) return;
+    if (pid == parts_.process.pid()) rank_changed(status);
+  }
+}
+
+void Keeper::rank_changed(int status) {
+  if (WIFSTOPPED(status)) return rank_stopped();
+  if (WIFCONTINUED(status)) return rank_continued();
+  if (Result<void> done = rank_exited(status); !done.has_value()) {
+    ::dprintf(2, "%s\n", done.assume_error().to_string().c_str());
+  }
+}
+
+void Keeper::rank_stopped() {
+  if (!lease_over_ || stop_reported_) return;
+  stop_reported_ = true;
+  answer(0, local::RankStopped{now_ns()});
+}
+
+void Keeper::rank_continued() {
+  if (lease_over_) {  // somebody else's SIGCONT does not bring a lease back
+    parts_.process.signal_group(SIGSTOP);
+    return;
+  }
+  if (!stop_reported_) return;
+  stop_reported_ = false;
+  answer(0, local::RankContinued{now_ns()});
+}
+
+Result<void> Keeper::rank_exited(int status) {
+  if (rank_) read_rank();                // what it has said before it ended comes before its end
+  parts_.process.signal_group(SIGKILL);  // whatever the program has left behind
+  parts_.deadline.clear();
+  parts_.grace.clear();
+  wait_status_ = status;
+  phase_ = local::Phase::kExited;
+  nlohmann::json report{{"job", parts_.config.job},
+                        {"incarnation", incarnation_},
+                        {"role", role_name(parts_.config.role)},
+                        {"pid", parts_.process.pid()},
+                        {"state", "exited"},
+                        {"ended_by_keeper", ended_by_keeper_},
+                        {"moved", moved_},
+                        {"ended_at_ms", wall_clock_ms()}};
+  if (WIFEXITED(status)) report["exit_code"] = WEXITSTATUS(status);
+  if (WIFSIGNALED(status)) report["signal"] = WTERMSIG(status);
+  Result<void> written = write_file_durably(parts_.folder + "/status.json", report.dump() + "\n");
+  rank_ = Peer();
+  export_request_ = 0;
+  answer(0, local::RankExited{status, ended_by_keeper_ ? 1u : 0u});
+  return written;
+}
+
+void Keeper::set_deadline(Nanos deadline_ns) {
+  deadline_ns_ = deadline_ns;
+  if (phase_ == local::Phase::kExited) return;
+  if (deadline_ns != local::kNoDeadline && deadline_ns <= now_ns()) return on_deadline();
+  if (deadline_ns == local::kNoDeadline) {
+    parts_.deadline.clear();
+  } else {
+    parts_.deadline.set(deadline_ns);
+  }
+  if (!lease_over_) return;
+  lease_over_ = false;
+  parts_.page.set_gate(false);
+  parts_.process.signal_group(SIGCONT);
+}
+
+void Keeper::on_deadline() {
+  if (phase_ == local::Phase::kExited || lease_over_) return;
+  lease_over_ = true;
+  parts_.page.set_gate(true);
+  parts_.process.signal_group(SIGSTOP);
+}
+
+void Keeper::on_grace_over() {
+  if (phase_ != local::Phase::kExited) parts_.process.signal_group(SIGKILL);
+}
+
+}  // namespace ckpt::keeper

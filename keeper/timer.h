@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// A one-shot timer on CLOCK_BOOTTIME whose descriptor is readable when it is due.
+// Threads: none. Ownership: the descriptor. Errors: kIo.
+#pragma once
+
+#include "libckpt/base/clock.h"
+#include "libckpt/base/fd.h"
+#include "libckpt/base/result.h"
+
+namespace ckpt::keeper {
+
+class Timer {
+ public:
+  static Result<Timer> create();
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  void set(Nanos at_ns);  // a past time is due at once
+  void clear();
+  // True once after it came due.
+  bool take_due();
+
+ private:
+  explicit Timer(UniqueFd fd) : fd_(std::move(fd)) {}
+  UniqueFd fd_;
+};
+
+}  // namespace ckpt::keeper
