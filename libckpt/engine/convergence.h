@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// When to switch (DESIGN §5 "Convergence"). After each round the downtime of a switch now is estimated as
+//   max(scan, remaining / throughput) + fixed
+// where `remaining` is what the barrier's scan will find: what this round's scan found, grown with the time this round took
+// against the last one's (never shrunk: hot data is rewritten whole), and `throughput` the drain rate while only sending.
+// The first round finds everything dirty and says nothing of the job's rate; a decision needs two, or max_rounds.
+//
+// Threads: one owner. A pure object: no clock, no I/O; no function fails. Times are spans in nanoseconds, sizes bytes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "libckpt/base/clock.h"
+
+namespace ckpt::engine {
+
+struct ConvergenceOptions {
+  Nanos max_downtime = 200'000'000;
+  std::uint32_t max_rounds = 30;
+  bool switch_anyway = true;  // --if-not-converged switch; false: abort
+  Nanos fixed_cost = 0;       // quiesce + commit + resume, as known
+};
+
+struct RoundObservation {
+  std::uint64_t state_bytes = 0;
+  std::uint64_t dirty_bytes = 0;
+  Nanos scan_time = 0;
+  Nanos round_time = 0;
+  double throughput = 0;  // bytes per second while only sending; 0 = this round was too short to tell
+};
+
+enum class Advice : std::uint8_t { kContinue, kSwitch, kSwitchAnyway, kGiveUp };
+[[nodiscard]] std::string_view to_string(Advice advice) noexcept;
+
+class Convergence {
+ public:
+  // `link_rate`: the plain stream's, used until a round has measured its own.
+  Convergence(const ConvergenceOptions& options, double link_rate)
+      : options_(options), throughput_(link_rate) {}
+
+  Advice observe(const RoundObservation& round);
+  // Of the downtime if the switch came now; nothing before the second round.
+  [[nodiscard]] std::optional<Nanos> estimate() const noexcept { return estimate_; }
+  [[nodiscard]] std::uint64_t remaining_bytes() const noexcept { return remaining_; }
+  [[nodiscard]] double throughput() const noexcept { return throughput_; }
+  [[nodiscard]] double dirty_bytes_per_second() const noexcept { return dirty_rate_; }
+  // Until the switch, if rounds go on shrinking as they did; nothing if they do not.
+  [[nodiscard]] std::optional<Nanos> eta() const noexcept;
+
+  // While running (`gpumigrate set`).
+  void set_max_downtime(Nanos limit) noexcept { options_.max_downtime = limit; }
+  [[nodiscard]] const ConvergenceOptions& options() const noexcept { return options_; }
+
+ private:
+  [[nodiscard]] Nanos estimate_for(std::uint64_t remaining, Nanos scan_time) const noexcept;
+  [[nodiscard]] Advice give_up_or_switch() const noexcept {
+    return options_.switch_anyway ? Advice::kSwitchAnyway : Advice::kGiveUp;
+  }
+
+  ConvergenceOptions options_;
+  double throughput_;
+  double dirty_rate_ = 0;
+  std::uint64_t remaining_ = 0;
+  std::uint32_t rounds_ = 0;
+  std::uint32_t stuck_rounds_ = 0;
+  std::optional<RoundObservation> last_;
+  std::optional<Nanos> estimate_;
+  std::optional<Nanos> best_;
+};
+
+}  // namespace ckpt::engine
