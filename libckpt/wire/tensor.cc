@@ -4,7 +4,7 @@
 #include <array>
 #include <cctype>
 
-#include "ckpt/ckpt.h"
+#include <ckpt/ckpt.h>
 
 namespace ckpt::wire {
 namespace {
