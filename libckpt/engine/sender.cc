@@ -16,17 +16,19 @@ constexpr std::size_t kPieceChunks = 16384;
 Result<std::unique_ptr<Sender>> Sender::create(const Device& device, StagingPool& staging,
                                                transport::Transport& transport,
                                                const SenderOptions& options) {
-  if (!is_chunk_size(options.chunk_bytes) || options.message_bytes < options.chunk_bytes ||
-      options.message_bytes > kSlotBytes || options.addresses.empty() || options.window == 0)
+  if (!is_chunk_size(options.chunk_bytes) || options.message_bytes > kSlotBytes ||
+      options.addresses.empty() || options.window == 0)
     return Error(ErrorCode::kInvalidArgument, "Chunks of " + std::to_string(options.chunk_bytes) +
                                                   " bytes in messages of " +
                                                   std::to_string(options.message_bytes) + ": not possible");
   std::unique_ptr<Sender> sender(new Sender(options));
+  const std::uint64_t message_bytes = std::max(options.message_bytes, options.chunk_bytes);
+  sender->options_.message_bytes = message_bytes;
   CKPT_TRY(kernels,
            track::TrackKernels::create(
                device, track::FingerprintParams::expand(options.key, track::FingerprintPurpose::kChunks)));
   sender->core_ = std::make_unique<SenderCore>(
-      device, options.id, options.chunk_bytes, options.message_bytes, kernels,
+      device, options.id, options.chunk_bytes, message_bytes, kernels,
       track::SentMap(track::FingerprintParams::expand(options.key, track::FingerprintPurpose::kRoot),
                      options.chunk_bytes),
       options.hooks, options.observer);

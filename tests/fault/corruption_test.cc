@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// One flipped byte wherever data passes: found, sent again, reported; at the third time the session ends.
+#include <gtest/gtest.h>
+
+#include "tests/fault/engine_pair.h"
+
+namespace ckpt::engine {
+namespace {
+
+using test::EnginePair;
+using test::kKiB;
+using test::kMiB;
+using test::must;
+
+enum class Place { kStaging, kLink, kTargetMemory };
+
+class Flip : public FaultHooks {
+ public:
+  Flip(Place place, int times) : place_(place), left_(times) {}
+  void on_staged(const ChunkId& id, std::span<std::byte> bytes) override {
+    if (place_ == Place::kStaging && take(id)) bytes[bytes.size() / 2] ^= std::byte{1};
+  }
+  void on_received(const ChunkId& id, std::span<std::byte> bytes) override {
+    if (place_ == Place::kLink && take(id)) bytes[0] ^= std::byte{0x80};
+  }
+  void on_scattered(const ChunkId& id, CUdeviceptr address, std::uint64_t bytes) override {
+    if (place_ != Place::kTargetMemory || !take(id)) return;
+    const DriverApi& api = test::device(1).api();
+    std::byte byte{};
+    ASSERT_EQ(api.cuMemcpyDtoH_v2(&byte, address + bytes - 1, 1), CUDA_SUCCESS);
+    byte ^= std::byte{4};
+    ASSERT_EQ(api.cuMemcpyHtoD_v2(address + bytes - 1, &byte, 1), CUDA_SUCCESS);
+  }
+
+ private:
+  bool take(const ChunkId& id) { return id.chunk == 11 && left_.fetch_sub(1) > 0; }
+  Place place_;
+  std::atomic<int> left_;
+};
+
+class Corruption : public testing::TestWithParam<Place> {
+ protected:
+  static EnginePair::Setup setup(Flip& flip) {
+    EnginePair::Setup setup;
+    setup.sizes = {4 * kMiB};
+    (GetParam() == Place::kStaging ? setup.source_hooks : setup.target_hooks) = &flip;
+    return setup;
+  }
+};
+
+TEST_P(Corruption, once_or_twice_is_repaired_and_reported) {
+  for (int times = 1; times <= 2; ++times) {
+    Flip flip(GetParam(), times);
+    EnginePair pair(setup(flip));
+    pair.announce();
+    pair.source().write(0, test::random_bytes(4 * kMiB, 1));
+    must(pair.sender().run_round());
+    EXPECT_EQ(pair.differences(), 0u);
+    EXPECT_EQ(pair.mismatches(), static_cast<std::uint32_t>(times));
+    EXPECT_EQ(pair.sender().progress().resent_chunks, static_cast<std::uint64_t>(times));
+    pair.switch_over();
+    EXPECT_EQ(pair.differences(), 0u);
+  }
+}
+
+TEST_P(Corruption, in_the_final_round_it_is_repaired_too) {
+  Flip flip(GetParam(), 1);
+  EnginePair pair(setup(flip));
+  pair.announce();
+  pair.source().write(0, test::random_bytes(4 * kMiB, 1));
+  pair.switch_over();
+  EXPECT_EQ(pair.mismatches(), 1u);
+  EXPECT_EQ(pair.differences(), 0u);
+}
+
+TEST_P(Corruption, the_third_time_aborts_on_both_sides) {
+  Flip flip(GetParam(), 3);
+  EnginePair pair(setup(flip));
+  pair.announce();
+  pair.source().write(0, test::random_bytes(4 * kMiB, 1));
+  auto round = pair.sender().run_round();
+  ASSERT_FALSE(round.has_value());
+  EXPECT_EQ(round.assume_error().code(), ErrorCode::kCorrupt);
+  EXPECT_EQ(pair.mismatches(), 3u);
+  EXPECT_NE(pair.wait_failed().to_string().find("arrived wrong 3 times"), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(Places, Corruption,
+                         testing::Values(Place::kStaging, Place::kLink, Place::kTargetMemory),
+                         [](const auto& info) {
+                           switch (info.param) {
+                             case Place::kStaging:
+                               return "staging";
+                             case Place::kLink:
+                               return "link";
+                             default:
+                               return "target_memory";
+                           }
+                         });
+
+}  // namespace
+}  // namespace ckpt::engine

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sender and receiver over loopback on real device calls: whatever a job writes while rounds run, the target ends up equal.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include "tests/fault/engine_pair.h"
+
+namespace ckpt::engine {
+namespace {
+
+using test::EnginePair;
+using test::kKiB;
+using test::kMiB;
+using test::must;
+using test::Writer;
+
+TEST(Engine, stop_copy_moves_every_byte_and_the_host_state) {
+  EnginePair pair({.sizes = {3 * kMiB + 4096, 16, 64 * kKiB}});
+  pair.announce();
+  for (std::uint64_t id = 1; id <= 3; ++id)
+    pair.source(id).write(0, test::random_bytes(pair.source(id).bytes(), static_cast<unsigned>(id)));
+  const auto host = test::random_bytes(2 * kMiB + 77, 9);
+  pair.switch_over(host);
+  EXPECT_EQ(pair.differences(), 0u);
+  ASSERT_EQ(pair.host_state.bytes, host.size());
+  void* mapped = ::mmap(nullptr, host.size(), PROT_READ, MAP_SHARED, pair.host_state.file.get(), 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  EXPECT_EQ(std::memcmp(mapped, host.data(), host.size()), 0);
+  ::munmap(mapped, host.size());
+  EXPECT_EQ(pair.report.scanned_bytes, 0u) << "all of it was fingerprinted on arrival";
+  EXPECT_EQ(pair.final_report.dirty_bytes, pair.final_report.state_bytes);
+}
+
+TEST(Engine, rounds_under_random_writers_end_equal) {
+  for (const std::uint64_t chunk : {64 * kKiB, 256 * kKiB, 2 * kMiB}) {
+    for (unsigned seed = 1; seed <= 3; ++seed) {
+      SCOPED_TRACE("chunk " + std::to_string(chunk) + " seed " + std::to_string(seed));
+      std::mt19937 random(seed);
+      std::vector<std::uint64_t> sizes;
+      std::vector<std::uint64_t> ids;
+      for (std::uint64_t i = 0; i < 1 + seed; ++i) {
+        sizes.push_back(16 + random() % (3 * kMiB));
+        ids.push_back(i + 1);
+      }
+      EnginePair pair({.sizes = sizes, .chunk_bytes = chunk, .lanes = 1 + seed % 3});
+      pair.announce();
+      Writer writer(pair, ids, seed);
+      for (int round = 0; round < 4; ++round) {
+        const RoundReport report = must(pair.sender().run_round());
+        EXPECT_EQ(report.round, static_cast<std::uint32_t>(round + 1));
+        writer.wait_for_writes(20);
+      }
+      writer.stop();
+      pair.switch_over();
+      EXPECT_EQ(pair.differences(), 0u);
+      EXPECT_EQ(pair.mismatches(), 0u);
+      EXPECT_GT(pair.report.scanned_bytes, 0u);
+    }
+  }
+}
+
+TEST(Engine, an_unchanged_chunk_is_sent_once) {
+  EnginePair pair({.sizes = {4 * kMiB}});
+  pair.announce();
+  pair.source().write(0, test::random_bytes(4 * kMiB, 5));
+  EXPECT_EQ(must(pair.sender().run_round()).dirty_bytes, 4 * kMiB);
+  EXPECT_EQ(must(pair.sender().run_round()).dirty_bytes, 0u);
+  pair.source().fill(100'000, 1, 0x77);
+  EXPECT_EQ(must(pair.sender().run_round()).dirty_bytes, 64 * kKiB);
+  pair.switch_over();
+  EXPECT_EQ(pair.final_report.dirty_bytes, 0u);
+  EXPECT_EQ(pair.differences(), 0u);
+}
+
+TEST(Engine, zero_chunks_cost_no_payload) {
+  EnginePair pair({.sizes = {8 * kMiB}});
+  pair.announce();
+  pair.source().fill(0, 8 * kMiB, 0);
+  const RoundReport report = must(pair.sender().run_round());
+  EXPECT_EQ(report.sent_bytes, 8 * kMiB);
+  EXPECT_LT(report.wire_bytes, 64 * kKiB);
+  pair.switch_over();
+  EXPECT_EQ(pair.differences(), 0u);
+}
+
+class CutAtFirstCopy : public FaultHooks {
+ public:
+  Sender* sender = nullptr;
+  void before_copy(const ChunkId&, const Region&) override {
+    if (sender != nullptr) std::exchange(sender, nullptr)->cut_round();
+  }
+};
+
+TEST(Engine, a_cut_round_leaves_the_rest_to_the_final_one) {
+  CutAtFirstCopy hooks;
+  EnginePair pair({.sizes = {16 * kMiB}, .lanes = 1, .source_hooks = &hooks});
+  pair.announce();
+  pair.source().write(0, test::random_bytes(16 * kMiB, 3));
+  hooks.sender = &pair.sender();
+  const RoundReport report = must(pair.sender().run_round());
+  EXPECT_TRUE(report.cut);
+  EXPECT_LT(report.sent_bytes, 16 * kMiB);
+  EXPECT_TRUE(must(pair.sender().run_round()).cut) << "until the final round no other one runs";
+  pair.switch_over();
+  EXPECT_EQ(pair.differences(), 0u);
+}
+
+TEST(Engine, a_refused_plan_names_the_reason_and_ends_both_sides) {
+  EnginePair pair({});
+  pair.refuse_plan = true;
+  const std::array<std::byte, 24> plan{};
+  auto sent = pair.sender().send_plan(plan);
+  ASSERT_FALSE(sent.has_value());
+  EXPECT_EQ(sent.assume_error().code(), ErrorCode::kRefused);
+  EXPECT_NE(sent.assume_error().to_string().find("Tensor \"w\""), std::string::npos);
+  EXPECT_EQ(pair.wait_failed().code(), ErrorCode::kRefused);
+}
+
+TEST(Engine, cancel_ends_both_sides_with_the_reason) {
+  EnginePair pair({});
+  pair.announce();
+  pair.sender().cancel(Error(ErrorCode::kAborted, "the user said so"));
+  auto round = pair.sender().run_round();
+  ASSERT_FALSE(round.has_value());
+  EXPECT_EQ(round.assume_error().code(), ErrorCode::kAborted);
+  EXPECT_NE(pair.wait_failed().to_string().find("the user said so"), std::string::npos);
+}
+
+TEST(Engine, a_target_that_is_gone_is_an_error_and_no_hang) {
+  EnginePair pair({});
+  pair.announce();
+  must(pair.sender().run_round());
+  pair.end_receiver();
+  pair.source().fill(0, 1000, 1);
+  auto round = pair.sender().run_final({});
+  ASSERT_FALSE(round.has_value());
+  pair.drop(1);  // must not hang either
+  EXPECT_FALSE(pair.engine_holds(1));
+}
+
+TEST(Engine, measures_link_and_clock_between_rounds) {
+  EnginePair pair({});
+  pair.announce();
+  EXPECT_GT(must(pair.sender().measure_link()), 0u);
+  const ClockOffset clock = must(pair.sender().measure_clock());
+  EXPECT_LE(std::abs(clock.offset), clock.uncertainty) << "both sides have the same clock here";
+  must(pair.sender().run_round());
+  EXPECT_GT(must(pair.sender().measure_link()), 0u);
+  pair.switch_over();
+  EXPECT_EQ(pair.differences(), 0u);
+}
+
+TEST(Engine, under_a_limit_the_link_is_the_limit_and_all_arrives) {
+  EnginePair pair({.sizes = {2 * kMiB}, .bandwidth = 64 * kMiB});
+  pair.announce();
+  pair.source().write(0, test::random_bytes(2 * kMiB, 3));
+  EXPECT_EQ(must(pair.sender().measure_link()), 64 * kMiB);
+  must(pair.sender().run_round());
+  pair.sender().set_bandwidth(0);
+  pair.switch_over();
+  EXPECT_EQ(pair.differences(), 0u);
+}
+
+}  // namespace
+}  // namespace ckpt::engine
