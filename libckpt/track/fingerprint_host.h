@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fingerprints of host memory, vectorised: the NH sums of one block in scalar code and AVX2 (AVX-512 gains
-// nothing: memory is the limit), and the loop over blocks. Inline so that the device code built for the host (kernels.cu) is the same code. The processor is asked once.
+// nothing: memory is the limit), and the loop over blocks. Inline so that the device code built for the host
+// (kernels.cu) is the same code. The processor is asked once.
 // No function fails. Definition: fingerprint_core.h.
 #pragma once
 
@@ -33,6 +34,8 @@ inline BlockSums nh_block_scalar(const FingerprintTables& tables, const unsigned
   __m256i y0 = _mm256_setzero_si256(), y1 = y0, y2 = y0;
   const auto* keys = reinterpret_cast<const __m256i*>(tables.nh);
   for (std::uint32_t v = 0; v < kBlockWords / 8; ++v) {
+    // A block ahead: hardware prefetching ends at each page, which costs a third of the rate from memory.
+    if (v % 2 == 0) _mm_prefetch(reinterpret_cast<const char*>(block) + kBlockBytes + v * 32, _MM_HINT_T0);
     const __m256i m = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block) + v);
     const __m256i s0 = _mm256_add_epi32(m, _mm256_load_si256(keys + v));
     const __m256i s1 = _mm256_add_epi32(m, _mm256_load_si256(keys + v + 1));
