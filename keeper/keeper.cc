@@ -158,13 +158,9 @@ void Keeper::rank_stopped() {
 }
 
 void Keeper::rank_continued() {
-  if (lease_over_) {  // somebody else's SIGCONT does not bring a lease back
-    parts_.process.signal_group(SIGSTOP);
-    return;
-  }
-  if (!stop_reported_) return;
-  stop_reported_ = false;
-  answer(0, local::RankContinued{now_ns()});
+  if (!lease_over_) return;
+  stop_reported_ = false;  // somebody else's SIGCONT does not bring a lease back
+  parts_.process.signal_group(SIGSTOP);
 }
 
 Result<void> Keeper::rank_exited(int status) {
@@ -204,6 +200,9 @@ void Keeper::set_deadline(Nanos deadline_ns) {
   lease_over_ = false;
   parts_.page.set_gate(false);
   parts_.process.signal_group(SIGCONT);
+  if (!stop_reported_) return;
+  stop_reported_ = false;
+  answer(0, local::RankContinued{now_ns()});
 }
 
 void Keeper::on_deadline() {

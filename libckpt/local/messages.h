@@ -21,7 +21,7 @@
 //              answered by the keeper). Standby: +host state; Failed if it does not fit. The deadline is set before the rank goes on.
 //   leave      A>K Moved           K>A Done, R ends, K>A RankExited (killed after 5 s if it does not end). Only while paused.
 //   lease      A>K SetDeadline     K>A Done. At the deadline the keeper closes the gate, stops the rank and says RankStopped; a later deadline (or
-//              none) opens and continues it and says RankContinued.
+//              none) opens and continues it and says RankContinued (before Done or Running).
 //   end        A>K Stop, Kill      K>A Done, then RankExited;  A>K Shutdown: the keeper ends (refused while the rank lives).
 //   refusals   K>A or R>A Failed with the request, the refused type and the reason.
 //
