@@ -16,6 +16,7 @@ struct Context {
   bool terminal = false;  // err is one
   bool json = false;      // -o json
   CoordinatorClient coordinator;
+  std::chrono::milliseconds patience{60'000};  // how long a coordinator that is away is dialled again
 
   [[nodiscard]] const std::string& home() const noexcept { return coordinator.home(); }
   // One line on err.

@@ -8,6 +8,9 @@
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_DFL);
-  return ckpt::cli::run_program({argv + 1, argv + argc}, ckpt::cli::default_home(), std::cout, std::cerr,
-                                ::isatty(STDERR_FILENO) == 1);
+  ckpt::cli::Context context{.out = std::cout,
+                             .err = std::cerr,
+                             .terminal = ::isatty(STDERR_FILENO) == 1,
+                             .coordinator = ckpt::cli::CoordinatorClient(ckpt::cli::default_home())};
+  return ckpt::cli::run_program({argv + 1, argv + argc}, context);
 }

@@ -61,7 +61,10 @@ class Parser {
       app_.parse(arguments);
     } catch (const CLI::ParseError& error) {
       if (error.get_exit_code() == 0) return app_.exit(error, out, out), kDone;
-      err << "gpumigrate: " << error.what() << " (see gpumigrate --help)\n";
+      const bool program =
+          app_.got_subcommand("run") && dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+      err << "gpumigrate: " << error.what()
+          << (program ? "; name the program after --\n" : " (see gpumigrate --help)\n");
       return kUsage;
     }
     if (!options_.run.command.empty() && !app_.got_subcommand("run")) {
@@ -215,12 +218,11 @@ std::string default_home() {
   return std::string(user == nullptr ? "/root" : user) + "/.local/share/gpumigrate";
 }
 
-int run_program(const std::vector<std::string>& arguments, const std::string& home, std::ostream& out,
-                std::ostream& err, bool terminal) {
+int run_program(const std::vector<std::string>& arguments, Context& context) {
   Parser parser;
-  const int parsed = parser.parse(arguments, out, err);
+  const int parsed = parser.parse(arguments, context.out, context.err);
   if (parsed != kDone || !parser.action()) return parsed;
-  Context context{out, err, terminal, parser.json(), CoordinatorClient(home)};
+  context.json = parser.json();
   try {
     return parser.action()(context);
   } catch (const std::exception& error) {

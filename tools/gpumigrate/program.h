@@ -2,17 +2,17 @@
 // The command line of gpumigrate: parses it and runs one command. Threads: one.
 #pragma once
 
-#include <ostream>
 #include <string>
 #include <vector>
+
+#include "tools/gpumigrate/context.h"
 
 namespace ckpt::cli {
 
 // GPUMIGRATE_HOME, or ~/.local/share/gpumigrate; absolute.
 std::string default_home();
 
-// Runs `arguments` (without the program's name) and returns the exit code. `terminal`: whether `err` is one.
-int run_program(const std::vector<std::string>& arguments, const std::string& home, std::ostream& out,
-                std::ostream& err, bool terminal);
+// Runs `arguments` (without the program's name) and returns the exit code.
+int run_program(const std::vector<std::string>& arguments, Context& context);
 
 }  // namespace ckpt::cli

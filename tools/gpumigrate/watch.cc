@@ -93,7 +93,7 @@ class Follower {
       context_.note(error.message() + "; the job and its migration do not depend on it, asking again");
       lost_since_ = Clock::now();
     }
-    if (Clock::now() - lost_since_ > kPatience) {
+    if (Clock::now() - lost_since_ >= context_.patience) {
       return Error(ErrorCode::kTimedOut,
                    "The outcome of " + id_ + " is not known; `gpumigrate watch " + id_ + "` asks again")
           .caused_by(std::move(error));

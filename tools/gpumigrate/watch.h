@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Following a migration to its end: progress, Ctrl-C, a coordinator that is away for a while.
-// Threads: one. Errors: contact lost for longer than kPatience: kTimedOut.
+// Threads: one. Errors: contact lost for longer than the context's patience: kTimedOut.
 #pragma once
 
-#include <chrono>
 #include <string>
 
 #include "tools/gpumigrate/context.h"
 
 namespace ckpt::cli {
-
-// How long a coordinator that is away is dialled again.
-constexpr std::chrono::seconds kPatience{60};
 
 enum class OnInterrupt {
   kAbort,  // the first aborts the migration, the second leaves it alone and ends the command
