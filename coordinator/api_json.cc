@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/api_json.h"
+
+#include <fmt/chrono.h>
+
+#include <algorithm>
+
+#include "coordinator/report.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr double kNanosPerMs = 1e6;
+
+json text_or_null(const std::string& text) {
+  return text.empty() ? json() : json(text);
+}
+json time_or_null(std::int64_t unix_ms) {
+  return unix_ms == 0 ? json() : json(time_text(unix_ms));
+}
+json ms(std::int64_t nanos) {
+  return static_cast<double>(nanos) / kNanosPerMs;
+}
+json ms_or_null(std::int64_t nanos) {
+  return nanos <= 0 ? json() : ms(nanos);
+}
+json rate_or_null(std::uint64_t rate) {
+  return rate == 0 ? json() : json(rate);
+}
+const char* mode_text(wire::MigrateMode mode) {
+  return mode == wire::MigrateMode::kStopCopy ? "stop-copy" : "live";
+}
+
+json progress_json(const wire::MigrationProgress& p) {
+  return {{"round", p.round},
+          {"done_bytes", p.done_bytes},
+          {"total_bytes", p.total_bytes},
+          {"state_bytes", p.state_bytes},
+          {"sent_bytes", p.sent_bytes},
+          {"remaining_bytes", p.remaining_bytes},
+          {"dirty_bytes_per_second", p.dirty_bytes_per_second},
+          {"throughput_bytes_per_second", p.throughput_bytes_per_second},
+          {"estimate_ms", ms(p.estimate_ns)},
+          {"eta_ms", p.eta_ns < 0 ? json() : ms(p.eta_ns)}};
+}
+
+json breakdown_json(const Downtime& d) {
+  return {{"quiesce", d.quiesce}, {"final", d.final_copy}, {"verify", d.verify},   {"commit", d.commit},
+          {"context", d.context}, {"host", d.host},        {"restore", d.restore}, {"resume", d.resume}};
+}
+
+void add_downtime(json& out, const Migration& m) {
+  const bool moved = m.result == MigrationResult::kDone && m.source_report && m.target_report;
+  const auto downtime = moved ? compute_downtime(*m.source_report, *m.target_report) : std::nullopt;
+  out["downtime_ms"] = downtime ? json(downtime->total()) : json();
+  out["downtime_breakdown_ms"] = downtime ? breakdown_json(*downtime) : json();
+  const auto bound = downtime ? compute_bound(*m.source_report, *m.target_report, *downtime) : std::nullopt;
+  out["bound_ms"] = bound ? json(bound->ms) : json();
+  out["bound_by"] = bound ? json(bound->by) : json();
+}
+
+}  // namespace
+
+std::string time_text(std::int64_t unix_ms) {
+  const std::time_t seconds = unix_ms / 1000;
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(seconds), unix_ms % 1000);
+}
+
+json node_json(const Node& node, const JobTable& jobs) {
+  return {{"name", node.row.name},
+          {"state", node.connected() ? "ready" : "unreachable"},
+          {"version", node.row.version},
+          {"gpus", node.gpus.size()},
+          {"jobs", jobs.live_on(node.row.name)},
+          {"peer_address", node.row.peer_address},
+          {"last_seen", time_or_null(node.row.last_seen_ms)}};
+}
+
+json gpu_json(const Node& node, const wire::GpuInfo& gpu, JobTable& jobs) {
+  json ids = json::array();
+  for (const auto& [id, job] : jobs.all()) {
+    if (!is_ended(job.state) && job.ranks.front().place == Place(node.row.name, gpu.index))
+      ids.push_back(job_text(id));
+  }
+  return {{"node", node.row.name},
+          {"index", gpu.index},
+          {"uuid", gpu.uuid},
+          {"name", gpu.name},
+          {"model", gpu.model},
+          {"total_bytes", gpu.total_bytes},
+          {"free_bytes", gpu.free_bytes},
+          {"healthy", gpu.healthy},
+          {"reason", text_or_null(gpu.health_reason)},
+          {"jobs", ids}};
+}
+
+json job_json(const Job& job, const Service& service) {
+  json ranks = json::array();
+  for (const JobRank& rank : job.ranks)
+    ranks.push_back({{"rank", rank.rank},
+                     {"node", rank.place.node},
+                     {"gpu", rank.place.gpu},
+                     {"pid", rank.pid == 0 ? json() : json(rank.pid)},
+                     {"state_bytes", rank.state_bytes}});
+  const bool ended = is_ended(job.state);
+  const std::string obstacle = ended ? job.reason : service.why_not_movable(job);
+  return {{"id", job_text(job.id)},
+          {"name", job.spec.name},
+          {"state", service.job_state(job)},
+          {"node", job.node()},
+          {"gpu", job.ranks.front().place.gpu},
+          {"ranks", ranks},
+          {"incarnation", job.incarnation},
+          {"way", "cooperative"},
+          {"movable", !ended && obstacle.empty()},
+          {"reason", text_or_null(obstacle)},
+          {"state_bytes", job.state_bytes()},
+          {"started", time_or_null(job.started_ms)},
+          {"last_downtime_ms", job.last_downtime_ms ? json(*job.last_downtime_ms) : json()},
+          {"exit_code", ended ? json(job.exit_code) : json()}};
+}
+
+json job_detail_json(const Job& job, const Service& service, const NodeTable& nodes,
+                     const MigrationTable& migrations) {
+  json out = job_json(job, service);
+  out["argv"] = job.spec.argv;
+  out["cwd"] = job.spec.cwd;
+  out["placed"] = text_or_null(job.placed);
+  json instances = json::array();
+  for (const auto& [name, node] : nodes.all()) {
+    for (const wire::JobInstance& instance : node.instances) {
+      if (instance.job != job.id) continue;
+      instances.push_back({{"incarnation", instance.incarnation},
+                           {"node", name},
+                           {"role", instance.role == wire::JobRole::kStandby ? "standby" : "fresh"},
+                           {"phase", to_string(instance.phase)},
+                           {"log_bytes", instance.log_bytes}});
+    }
+  }
+  std::sort(instances.begin(), instances.end(),
+            [](const json& a, const json& b) { return a["incarnation"] < b["incarnation"]; });
+  out["instances"] = std::move(instances);
+  json ids = json::array();
+  for (const auto& [id, migration] : migrations.all()) {
+    if (migration.job == job.id) ids.push_back(migration_text(id));
+  }
+  out["migrations"] = std::move(ids);
+  return out;
+}
+
+json report_json(const Migration& m) {
+  json out = {{"id", migration_text(m.id)},
+              {"job", job_text(m.job)},
+              {"result", to_string(m.result)},
+              {"from", to_text(m.from)},
+              {"to", to_text(m.to)},
+              {"mode", mode_text(m.options.mode)},
+              {"verified", m.target_report ? json(m.target_report->verified) : json()},
+              {"total_ms", m.ended_ms - m.started_ms},
+              {"incarnation", m.incarnation}};
+  for (const char* key :
+       {"rounds", "state_bytes", "sent_bytes", "wire_bytes", "dirty_bytes", "context_bytes",
+        "link_bytes_per_second", "scan_bytes_per_second", "scan_ms", "copy_ms", "estimate_ms"})
+    out[key] = json();
+  if (m.source_report) {
+    const wire::SourceReport& s = *m.source_report;
+    out["rounds"] = s.rounds;
+    out["state_bytes"] = s.state_bytes;
+    out["sent_bytes"] = s.sent_bytes;
+    out["wire_bytes"] = s.wire_bytes;
+    out["dirty_bytes"] = s.dirty_bytes;
+    out["context_bytes"] = s.context_bytes;
+    out["link_bytes_per_second"] = rate_or_null(s.link_bytes_per_second);
+    out["scan_bytes_per_second"] = rate_or_null(s.scan_bytes_per_second);
+    out["scan_ms"] = ms_or_null(s.scan_ns);
+    out["copy_ms"] = ms_or_null(s.copy_ns);
+    out["estimate_ms"] = ms_or_null(s.estimate_ns);
+  }
+  add_downtime(out, m);
+  return out;
+}
+
+json migration_json(const Migration& m) {
+  const bool open = m.open();
+  return {{"id", migration_text(m.id)},
+          {"revision", m.revision},
+          {"job", job_text(m.job)},
+          {"job_name", m.job_name},
+          {"state", to_string(m.phase)},
+          {"open", open},
+          {"from", to_text(m.from)},
+          {"to", to_text(m.to)},
+          {"mode", mode_text(m.options.mode)},
+          {"reason", text_or_null(m.why)},
+          {"started", time_or_null(m.started_ms)},
+          {"ended", time_or_null(m.ended_ms)},
+          {"abort_requested", m.abort_cause == AbortCause::kUser},
+          {"progress", m.progress ? progress_json(*m.progress) : json()},
+          {"result", open ? json() : json(to_string(m.result))},
+          {"exit_code", open ? json() : json(exit_code_of(m.result))},
+          {"error", open ? json() : text_or_null(m.error)},
+          {"runs_at", to_text(m.runs_at == Side::kTarget ? m.to : m.from)},
+          {"report", open ? json() : report_json(m)}};
+}
+
+json plan_json(const Job& job, const MigratePlan& plan, const wire::MigrateOptions& options) {
+  json candidates = json::array();
+  for (const Candidate& candidate : plan.candidates)
+    candidates.push_back({{"node", candidate.place.node},
+                          {"gpu", candidate.place.gpu},
+                          {"suitable", candidate.suitable},
+                          {"score", candidate.suitable ? json(candidate.score) : json()},
+                          {"reasons", candidate.reasons}});
+  return {{"dry_run", true},
+          {"job", job_text(job.id)},
+          {"from", to_text(job.ranks.front().place)},
+          {"to", plan.to ? json(to_text(*plan.to)) : json()},
+          {"mode", mode_text(options.mode)},
+          {"state_bytes", job.state_bytes()},
+          {"possible", plan.to.has_value()},
+          {"reason", text_or_null(plan.reason)},
+          {"candidates", candidates}};
+}
+
+json event_json(const Event& event) {
+  return {{"id", event.id},
+          {"time", time_text(event.time_ms)},
+          {"kind", event.kind},
+          {"job", event.job == 0 ? json() : json(job_text(event.job))},
+          {"migration", event.migration == 0 ? json() : json(migration_text(event.migration))},
+          {"node", text_or_null(event.node)},
+          {"text", event.text}};
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the API shows, as docs/api.md describes it. Pure but for reading the tables.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "coordinator/service.h"
+
+namespace ckpt::coordinator {
+
+using nlohmann::json;
+
+[[nodiscard]] std::string time_text(std::int64_t unix_ms);  // RFC 3339, UTC
+
+[[nodiscard]] json node_json(const Node& node, const JobTable& jobs);
+[[nodiscard]] json gpu_json(const Node& node, const wire::GpuInfo& gpu, JobTable& jobs);
+[[nodiscard]] json job_json(const Job& job, const Service& service);
+[[nodiscard]] json job_detail_json(const Job& job, const Service& service, const NodeTable& nodes,
+                                   const MigrationTable& migrations);
+[[nodiscard]] json migration_json(const Migration& migration);
+[[nodiscard]] json report_json(const Migration& migration);
+[[nodiscard]] json plan_json(const Job& job, const MigratePlan& plan, const wire::MigrateOptions& options);
+[[nodiscard]] json event_json(const Event& event);
+
+}  // namespace ckpt::coordinator

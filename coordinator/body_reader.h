@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads a request's JSON object field by field, each once, and refuses what nobody asked for.
+// Errors: kInvalidArgument naming the field; the first one is kept and told by finish().
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "libckpt/base/result.h"
+
+namespace ckpt::coordinator {
+
+class BodyReader {
+ public:
+  // An empty body is an empty object.
+  static Result<BodyReader> parse(const std::string& body);
+
+  std::optional<std::string> text(const char* key);
+  // One of `words`; its index.
+  std::optional<std::size_t> choice(const char* key, const std::vector<std::string>& words);
+  std::optional<std::int64_t> integer(const char* key, std::int64_t least, std::int64_t most);
+  std::optional<double> number(const char* key, double least, double most);
+  std::optional<bool> boolean(const char* key);
+  std::optional<std::vector<std::string>> texts(const char* key);
+  std::optional<std::vector<std::string>> environment(const char* key);  // {"K": "V"} as K=V
+
+  // The first thing that was wrong, or a field that was not asked for.
+  Result<void> finish();
+
+ private:
+  explicit BodyReader(nlohmann::json object) : object_(std::move(object)) {}
+  const nlohmann::json* take(const char* key);
+  void wrong(const char* key, const std::string& why);
+
+  nlohmann::json object_;
+  std::set<std::string> taken_;
+  std::optional<Error> error_;
+};
+
+}  // namespace ckpt::coordinator

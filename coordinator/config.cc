@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/config.h"
+
+#include <spdlog/common.h>
+#include <toml++/toml.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "libckpt/base/fd.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr std::size_t kLargestFile = 64 << 10;
+constexpr std::int64_t kShortestTimeMs = 100;
+
+Error bad_key(std::string_view key, const std::string& why) {
+  return {ErrorCode::kInvalidArgument, "Key " + std::string(key) + " of the configuration: " + why};
+}
+
+Result<void> take(const toml::node& node, std::string_view key, std::string& out) {
+  if (!node.is_string()) return bad_key(key, "must be a string");
+  out = node.value<std::string>().value();
+  return ok();
+}
+Result<void> take(const toml::node& node, std::string_view key, bool& out) {
+  if (!node.is_boolean()) return bad_key(key, "must be true or false");
+  out = node.value<bool>().value();
+  return ok();
+}
+Result<void> take(const toml::node& node, std::string_view key, std::int64_t& out) {
+  if (!node.is_integer() || node.value<std::int64_t>().value() < 0)
+    return bad_key(key, "must be a number, 0 or more");
+  out = node.value<std::int64_t>().value();
+  return ok();
+}
+
+Result<void> take_key(Config& config, std::string_view key, const toml::node& node) {
+  if (key == "home") return take(node, key, config.home);
+  if (key == "api_address") return take(node, key, config.api_address);
+  if (key == "agent_address") return take(node, key, config.agent_address);
+  if (key == "insecure") return take(node, key, config.insecure);
+  if (key == "log_level") return take(node, key, config.log_level);
+  if (key == "log_file") return take(node, key, config.log_file);
+  if (key == "lease_term_ms") return take(node, key, config.lease_term_ms);
+  if (key == "switch_timeout_ms") return take(node, key, config.switch_timeout_ms);
+  if (key == "agent_idle_timeout_ms") return take(node, key, config.agent_idle_timeout_ms);
+  if (key == "placement_margin_bytes") return take(node, key, config.placement_margin_bytes);
+  return bad_key(key, "is not known");
+}
+
+std::string expand_home(const std::string& path) {
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && (path == "~" || path.starts_with("~/"))) return std::string(home) + path.substr(1);
+  return path;
+}
+
+Result<void> check(const Config& config) {
+  if (config.lease_term_ms < kShortestTimeMs) return bad_key("lease_term_ms", "must be at least 100");
+  if (config.switch_timeout_ms < kShortestTimeMs) return bad_key("switch_timeout_ms", "must be at least 100");
+  if (config.agent_idle_timeout_ms < kShortestTimeMs)
+    return bad_key("agent_idle_timeout_ms", "must be at least 100");
+  if (config.log_level != "off" && spdlog::level::from_str(config.log_level) == spdlog::level::off)
+    return bad_key("log_level", "must be one of trace, debug, info, warn, error, off");
+  return ok();
+}
+
+}  // namespace
+
+std::string default_home() {
+  if (const char* home = std::getenv("GPUMIGRATE_HOME"); home != nullptr && *home != '\0') return home;
+  return expand_home("~/.local/share/gpumigrate");
+}
+
+Result<Config> load_config(const std::string& config_path, const std::string& home) {
+  Config config;
+  config.home = default_home();
+  if (!config_path.empty()) {
+    CKPT_TRY(text, read_file(config_path, kLargestFile));
+    try {
+      const toml::table table = toml::parse(text, config_path);
+      for (const auto& [key, node] : table) {
+        CKPT_TRYV(take_key(config, key.str(), node));
+      }
+    } catch (const toml::parse_error& e) {
+      return Error(ErrorCode::kInvalidArgument, config_path +
+                                                    " is not TOML: " + std::string(e.description()) +
+                                                    " in line " + std::to_string(e.source().begin.line));
+    }
+  }
+  if (!home.empty()) config.home = home;
+  std::error_code code;
+  config.home = std::filesystem::absolute(expand_home(config.home), code).string();
+  if (code) return Error(ErrorCode::kInvalidArgument, "Folder " + config.home + ": " + code.message());
+  CKPT_TRYV(check(config));
+  return config;
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Settings of the coordinator: defaults, a TOML file (keys in docs/api.md), the command line's --home.
+// Pure but for reading the file. Errors: kInvalidArgument naming the key; unknown keys are refused.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "libckpt/base/result.h"
+
+namespace ckpt::coordinator {
+
+struct Config {
+  std::string home;  // absolute once loaded
+  std::string api_address = "127.0.0.1:0";
+  std::string agent_address = "127.0.0.1:0";
+  bool insecure = false;
+  std::string log_level = "info";
+  std::string log_file;  // empty: standard error
+  std::int64_t lease_term_ms = 10000;
+  std::int64_t switch_timeout_ms = 10000;
+  std::int64_t agent_idle_timeout_ms = 10000;
+  std::int64_t placement_margin_bytes = std::int64_t{64} << 20;
+
+  [[nodiscard]] std::string folder() const { return home + "/coordinator"; }
+};
+
+// GPUMIGRATE_HOME, or ~/.local/share/gpumigrate.
+[[nodiscard]] std::string default_home();
+// Empty arguments: the defaults. `home` given on the command line wins over the file's.
+Result<Config> load_config(const std::string& config_path, const std::string& home);
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/coordinator.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "libckpt/base/clock.h"
+#include "libckpt/base/fd.h"
+#include "libckpt/base/random.h"
+#include "libckpt/control/spawn.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr std::size_t kTokenBytes = 32;
+constexpr std::size_t kLargestTokenFile = 4096;
+constexpr std::int64_t kNanosPerMs = 1'000'000;
+
+Result<void> make_folder(const std::string& path) {
+  std::error_code code;
+  std::filesystem::create_directories(path, code);
+  if (code) return Error(ErrorCode::kIo, "Making the folder " + path + " failed: " + code.message());
+  if (::chmod(path.c_str(), 0700) != 0) return Error::from_errno("Closing the folder " + path + " to others");
+  return ok();
+}
+
+// The token in the file, or a fresh one written there (0600).
+Result<std::string> token_of(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0) {
+    if ((info.st_mode & 0077) != 0 || info.st_uid != ::geteuid())
+      return Error(ErrorCode::kRefused,
+                   "Token file " + path + " can be read by others: remove it, or chmod 600");
+    CKPT_TRY(text, read_file(path, kLargestTokenFile));
+    while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+    if (text.size() >= kTokenBytes) return std::move(text);
+    return Error(ErrorCode::kRefused, "Token file " + path + " holds no token: remove it");
+  }
+  CKPT_TRY(token, random_hex(kTokenBytes));
+  CKPT_TRYV(write_file_durably(path, token + "\n", 0600));
+  return std::move(token);
+}
+
+wire::Welcome welcome_of(const Config& config, const std::string& peer_token) {
+  wire::Welcome welcome;
+  welcome.lease_term_ns = config.lease_term_ms * kNanosPerMs;
+  welcome.switch_timeout_ns = config.switch_timeout_ms * kNanosPerMs;
+  welcome.peer_token = peer_token;
+  return welcome;
+}
+
+migration::Timing timing_of(const Config& config) {
+  migration::Timing timing;
+  timing.lease_term_ms = static_cast<std::uint32_t>(config.lease_term_ms);
+  timing.switch_timeout_ms = static_cast<std::uint32_t>(config.switch_timeout_ms);
+  return timing;
+}
+
+}  // namespace
+
+Coordinator::Coordinator(control::asio::io_context& io, Config config, Store store,
+                         migration::Journal journal, std::function<void(const Error&)> fatal,
+                         std::string peer_token)
+    : executor_(io.get_executor()),
+      config_(std::move(config)),
+      store_(std::move(store)),
+      events_(store_, executor_),
+      nodes_(store_, executor_, welcome_of(config_, peer_token), node_listener()),
+      jobs_(store_, events_, executor_),
+      migrations_({store_, events_, nodes_, jobs_, executor_}, std::move(journal), timing_of(config_),
+                  std::move(fatal)),
+      service_({config_, nodes_, jobs_, migrations_, std::move(peer_token)}) {
+  jobs_.set_migration_query([this](JobId id) { return migrations_.open_of(id) != nullptr; });
+}
+
+Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_context& io, Config config,
+                                                         std::function<void(const Error&)> fatal) {
+  const std::string folder = config.folder();
+  CKPT_TRYV(make_folder(folder));
+  // First: its lock is what keeps two coordinators out of one folder.
+  CKPT_TRY(journal, migration::Journal::open(folder + "/journal"));
+  CKPT_TRY(store, Store::open(folder + "/state.db"));
+  CKPT_TRY(peer_token, token_of(folder + "/peer-token"));
+  CKPT_TRY(token, token_of(folder + "/token"));
+  CKPT_TRY(agent_token, token_of(folder + "/agent-token"));
+  std::unique_ptr<Coordinator> coordinator(new Coordinator(
+      io, std::move(config), std::move(store), std::move(journal), std::move(fatal), std::move(peer_token)));
+  coordinator->token_ = std::move(token);
+  coordinator->agent_token_ = std::move(agent_token);
+  CKPT_TRYV(coordinator->load());
+  CKPT_TRYV(coordinator->listen());
+  CKPT_TRYV(coordinator->announce());
+  return coordinator;
+}
+
+NodeTable::Listener Coordinator::node_listener() {
+  NodeTable::Listener l;
+  l.on_ready = [this](const Node& node) {
+    events_.add("node-ready", "node " + node.row.name + " is ready", node.row.name);
+    migrations_.on_node_ready(node);
+    jobs_.node_changed();
+  };
+  l.on_lost = [this](const Node& node) {
+    events_.add("node-lost", "node " + node.row.name + " is not connected any more", node.row.name);
+    migrations_.on_node_lost(node);
+    jobs_.node_changed();
+  };
+  l.on_inventory = [this](const Node& node) {
+    for (const JobId id : jobs_.take_inventory(node)) {
+      if (starting_.insert(id).second) control::spawn(executor_, "starting " + job_text(id), start_again(id));
+    }
+  };
+  l.on_change = [this](const Node& node, const wire::JobInstance& instance) {
+    jobs_.take_instance(node, instance);
+  };
+  l.on_switch = [this](const Node& node, const wire::SwitchMessage& m) { migrations_.on_switch(node, m); };
+  l.on_progress = [this](const Node& node, const wire::MigrationProgress& m) {
+    migrations_.on_progress(node, m);
+  };
+  l.on_source_report = [this](const Node& node, const wire::SourceReport& m) {
+    migrations_.on_source_report(node, m);
+  };
+  l.on_target_report = [this](const Node& node, const wire::TargetReport& m) {
+    migrations_.on_target_report(node, m);
+  };
+  return l;
+}
+
+Result<void> Coordinator::load() {
+  CKPT_TRYV(nodes_.load());
+  CKPT_TRYV(jobs_.load());
+  return migrations_.restore();
+}
+
+Result<void> Coordinator::listen() {
+  control::Listener::Settings settings;
+  settings.address = config_.agent_address;
+  settings.token = agent_token_;
+  settings.insecure = config_.insecure;
+  settings.connection.idle_timeout = std::chrono::milliseconds(config_.agent_idle_timeout_ms);
+  settings.connection.ping_interval = settings.connection.idle_timeout / 4;
+  CKPT_TRY(listener,
+           control::Listener::create(executor_, std::move(settings),
+                                     [this](std::shared_ptr<control::Connection> connection,
+                                            wire::Hello hello) { nodes_.adopt(connection, hello); }));
+  listener_ = listener;
+  api_ = std::make_unique<Api>(Api::Parts{service_, nodes_, jobs_, migrations_, events_, token_,
+                                          listener_->address(), wall_clock_ms()});
+  CKPT_TRY(http, HttpServer::create(
+                     executor_, config_.api_address, config_.insecure,
+                     [this](HttpRequest request) { return api_->handle(std::move(request)); }, Api::refuse));
+  http_ = http;
+  return ok();
+}
+
+Result<void> Coordinator::announce() {
+  const std::string folder = config_.folder();
+  const json j = {{"url", api_url()},
+                  {"token_file", folder + "/token"},
+                  {"agent_address", listener_->address()},
+                  {"agent_token_file", folder + "/agent-token"},
+                  {"pid", ::getpid()}};
+  CKPT_TRYV(write_file_durably(folder + "/api.json", j.dump(2) + "\n", 0600));
+  spdlog::info("the API is at {}, agents dial {}", api_url(), listener_->address());
+  return ok();
+}
+
+control::Task<> Coordinator::start_again(JobId id) {
+  co_await service_.start(id);
+  starting_.erase(id);
+}
+
+void Coordinator::stop() {
+  spdlog::info("stopping; jobs and agents run on");
+  http_->close();
+  listener_->close();
+  nodes_.close_all();
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// One coordinator: owns store, journal, tables, the port for agents and the API, and wires them together.
+// Threads: the thread that runs `io`. Ownership: everything; `io` must outlive it. Errors: create() says what keeps it from
+// starting (folder in use, damaged journal, port taken); afterwards only `fatal` ends it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "coordinator/api.h"
+#include "libckpt/control/listener.h"
+
+namespace ckpt::coordinator {
+
+class Coordinator {
+ public:
+  // `fatal`: a journal record of unknown fate; the process must end and start again.
+  static Result<std::unique_ptr<Coordinator>> create(control::asio::io_context& io, Config config,
+                                                     std::function<void(const Error&)> fatal);
+
+  // Where it listens; also in api.json.
+  [[nodiscard]] std::string api_url() const { return "http://" + http_->address(); }
+  [[nodiscard]] const std::string& agent_address() const { return listener_->address(); }
+  [[nodiscard]] const std::string& token() const { return token_; }
+  [[nodiscard]] const std::string& agent_token() const { return agent_token_; }
+
+  // Closes ports and connections; the jobs run on.
+  void stop();
+
+ private:
+  Coordinator(control::asio::io_context& io, Config config, Store store, migration::Journal journal,
+              std::function<void(const Error&)> fatal, std::string peer_token);
+  NodeTable::Listener node_listener();
+  Result<void> load();
+  Result<void> listen();
+  Result<void> announce();
+  control::Task<> start_again(JobId id);
+
+  control::asio::any_io_executor executor_;
+  Config config_;
+  Store store_;
+  EventLog events_;
+  NodeTable nodes_;
+  JobTable jobs_;
+  MigrationTable migrations_;
+  Service service_;
+  std::set<JobId> starting_;  // being started again after their node came back
+  std::string token_;
+  std::string agent_token_;
+  std::unique_ptr<Api> api_;
+  std::shared_ptr<HttpServer> http_;
+  std::shared_ptr<control::Listener> listener_;
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/event_log.h"
+
+#include <spdlog/spdlog.h>
+
+#include "libckpt/base/clock.h"
+
+namespace ckpt::coordinator {
+
+void EventLog::add(std::string kind, std::string text, std::string node, JobId job, MigrationId migration) {
+  constexpr std::uint64_t kPruneEvery = 256;
+  Event event;
+  event.time_ms = wall_clock_ms();
+  event.kind = std::move(kind);
+  event.text = std::move(text);
+  event.node = std::move(node);
+  event.job = job;
+  event.migration = migration;
+  spdlog::info("{} {}", event.kind, event.text);
+  auto id = store_.add(event);
+  if (!id) {
+    spdlog::error("event {} was not stored: {}", event.kind, id.assume_error().to_string());
+    return;
+  }
+  if (id.assume_value() % kPruneEvery == 0) {
+    if (auto pruned = store_.prune_events(kKept); !pruned)
+      spdlog::error("old events were not removed: {}", pruned.assume_error().to_string());
+  }
+  changed_.notify();
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happened, for `gpumigrate events`: the newest 10000, with ids that only grow.
+// Threads: one. Errors: an event that cannot be stored is logged and dropped; nothing waits for events.
+#pragma once
+
+#include "coordinator/signal.h"
+#include "coordinator/store.h"
+
+namespace ckpt::coordinator {
+
+class EventLog {
+ public:
+  static constexpr std::uint64_t kKept = 10000;
+
+  EventLog(Store& store, control::asio::any_io_executor executor)
+      : store_(store), changed_(std::move(executor)) {}
+
+  void add(std::string kind, std::string text, std::string node = {}, JobId job = 0,
+           MigrationId migration = 0);
+  Result<std::vector<Event>> since(std::uint64_t id, std::size_t limit) { return store_.events(id, limit); }
+  [[nodiscard]] Signal& changed() { return changed_; }
+
+ private:
+  Store& store_;
+  Signal changed_;
+};
+
+}  // namespace ckpt::coordinator

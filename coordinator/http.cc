@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/http.h"
+
+#include <spdlog/spdlog.h>
+
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+
+#include "libckpt/control/address.h"
+#include "libckpt/control/spawn.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+namespace asio = control::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using control::kTuple;
+
+constexpr std::size_t kMostBodyBytes = 512 << 10;
+constexpr std::size_t kMostHeaderBytes = 16 << 10;
+constexpr unsigned kMostConnections = 256;
+constexpr std::chrono::seconds kIdleTimeout{60};
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+bool unescape(std::string_view text, std::string& out) {
+  out.clear();
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      out.push_back(text[i]);
+      continue;
+    }
+    if (i + 2 >= text.size()) return false;
+    const int high = hex_digit(text[i + 1]);
+    const int low = hex_digit(text[i + 2]);
+    if (high < 0 || low < 0) return false;
+    out.push_back(static_cast<char>(high * 16 + low));
+    i += 2;
+  }
+  return true;
+}
+
+// The pieces of `text` between `separator`s.
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> pieces;
+  while (!text.empty()) {
+    const auto end = text.find(separator);
+    pieces.push_back(text.substr(0, end));
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+  }
+  return pieces;
+}
+
+using Message = http::response<http::string_body>;
+
+Message to_message(HttpResponse response, unsigned version, bool keep_alive) {
+  Message message(static_cast<http::status>(response.status), version);
+  message.set(http::field::content_type, response.content_type);
+  message.set(http::field::cache_control, "no-store");
+  for (const auto& [name, value] : response.headers) message.set(name, value);
+  message.keep_alive(keep_alive);
+  message.body() = std::move(response.body);
+  message.prepare_payload();
+  return message;
+}
+
+}  // namespace
+
+bool parse_target(std::string_view target, HttpRequest& request) {
+  const auto question = target.find('?');
+  const std::string_view path = target.substr(0, question);
+  if (path.empty() || path.front() != '/') return false;
+  for (std::string_view piece : split(path.substr(1), '/')) {
+    if (!unescape(piece, request.path.emplace_back())) return false;
+  }
+  if (question == std::string_view::npos) return true;
+  for (std::string_view piece : split(target.substr(question + 1), '&')) {
+    const auto equals = piece.find('=');
+    std::string key;
+    std::string value;
+    if (!unescape(piece.substr(0, equals), key)) return false;
+    if (equals != std::string_view::npos && !unescape(piece.substr(equals + 1), value)) return false;
+    request.query[key] = value;
+  }
+  return true;
+}
+
+HttpServer::HttpServer(Tcp::acceptor acceptor, std::string address, Handler handler, Refuse refuse)
+    : acceptor_(std::move(acceptor)),
+      address_(std::move(address)),
+      handler_(std::move(handler)),
+      refuse_(std::move(refuse)) {}
+
+Result<std::shared_ptr<HttpServer>> HttpServer::create(asio::any_io_executor executor,
+                                                       const std::string& address, bool insecure,
+                                                       Handler handler, Refuse refuse) {
+  CKPT_TRY(parsed, control::parse_address(address));
+  if (parsed.endpoint.protocol().family() == AF_UNIX)
+    return Error(ErrorCode::kInvalidArgument, "The API listens on host:port, not on " + address);
+  if (!parsed.loopback_only && !insecure)
+    return Error(ErrorCode::kRefused,
+                 "Refusing to serve the API on " + address +
+                     ": it can be reached from other machines without encryption; say insecure = "
+                     "true if that network is trusted");
+  Tcp::endpoint endpoint;
+  endpoint.resize(parsed.endpoint.size());
+  std::memcpy(endpoint.data(), parsed.endpoint.data(), parsed.endpoint.size());
+  boost::system::error_code code;
+  Tcp::acceptor acceptor(executor);
+  acceptor.open(endpoint.protocol(), code);
+  if (!code) acceptor.set_option(asio::socket_base::reuse_address(true), code);
+  if (!code) acceptor.bind(endpoint, code);
+  if (!code) acceptor.listen(asio::socket_base::max_listen_connections, code);
+  if (code) return Error::from_errno(code.value(), "Listening on " + address);
+  std::string text = control::to_text(acceptor.local_endpoint());
+  std::shared_ptr<HttpServer> server(
+      new HttpServer(std::move(acceptor), std::move(text), std::move(handler), std::move(refuse)));
+  control::spawn(executor, "HTTP server", accept_loop(server));
+  return server;
+}
+
+void HttpServer::close() {
+  boost::system::error_code ignored;
+  acceptor_.close(ignored);
+}
+
+control::Task<> HttpServer::accept_loop(std::shared_ptr<HttpServer> self) {
+  asio::steady_timer pause(self->acceptor_.get_executor());
+  while (self->acceptor_.is_open()) {
+    auto [code, socket] = co_await self->acceptor_.async_accept(kTuple);
+    if (code == asio::error::operation_aborted) co_return;
+    if (code || self->connections_ >= kMostConnections) {
+      spdlog::warn("HTTP connection not taken: {}", code ? code.message() : "too many are open");
+      pause.expires_after(std::chrono::milliseconds(100));
+      co_await pause.async_wait(kTuple);
+      continue;
+    }
+    ++self->connections_;
+    auto finished = [self](Error) { --self->connections_; };
+    control::spawn(self->acceptor_.get_executor(), "HTTP connection", serve(self, std::move(socket)),
+                   finished);
+  }
+}
+
+control::Task<HttpResponse> HttpServer::answer(HttpRequest request) {
+  HttpResponse response;
+  try {
+    response = co_await handler_(std::move(request));
+  } catch (const std::exception& e) {
+    spdlog::error("an API call failed: {}", e.what());
+    response = refuse_(500, e.what());
+  }
+  co_return response;
+}
+
+control::Task<> HttpServer::serve(std::shared_ptr<HttpServer> self, Tcp::socket socket) {
+  boost::system::error_code ignored;
+  socket.set_option(Tcp::no_delay(true), ignored);
+  beast::tcp_stream stream(std::move(socket));
+  beast::flat_buffer buffer(kMostHeaderBytes + kMostBodyBytes);
+  while (true) {
+    http::request_parser<http::string_body> parser;
+    parser.body_limit(kMostBodyBytes);
+    parser.header_limit(kMostHeaderBytes);
+    stream.expires_after(kIdleTimeout);
+    const auto [read_code, read_bytes] = co_await http::async_read(stream, buffer, parser, kTuple);
+    HttpResponse response;
+    bool keep_alive = false;
+    if (read_code == http::error::body_limit || read_code == http::error::header_limit) {
+      response = self->refuse_(413, "The request is too large");
+    } else if (read_code) {
+      // End of stream, a timeout, or no HTTP at all: nobody to answer to, or nothing sensible to say.
+      break;
+    } else {
+      HttpRequest request;
+      const auto& message = parser.get();
+      keep_alive = message.keep_alive();
+      request.method = std::string(message.method_string());
+      request.authorization = std::string(message[http::field::authorization]);
+      const bool well_formed = parse_target({message.target().data(), message.target().size()}, request);
+      request.body = message.body();
+      stream.expires_never();
+      if (well_formed)
+        response = co_await self->answer(std::move(request));
+      else
+        response = self->refuse_(400, "Malformed request target");
+    }
+    Message message = to_message(std::move(response), 11, keep_alive);
+    stream.expires_after(kIdleTimeout);
+    const auto [write_code, written] = co_await http::async_write(stream, message, kTuple);
+    if (write_code || !keep_alive) break;
+  }
+  stream.socket().shutdown(Tcp::socket::shutdown_both, ignored);
+  --self->connections_;
+}
+
+}  // namespace ckpt::coordinator

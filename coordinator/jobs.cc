@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/jobs.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "libckpt/base/clock.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr int kExitOfFailed = 125;
+
+std::string label(const Job& job) {
+  return job.spec.name + " (" + job_text(job.id) + ")";
+}
+
+std::string made_up_name(const wire::JobSpec& spec, JobId id) {
+  std::string stem = spec.argv.front().substr(spec.argv.front().rfind('/') + 1);
+  constexpr std::size_t kLongestStem = 40;
+  stem = stem.substr(0, kLongestStem);
+  const std::string name = stem + "-" + std::to_string(id);
+  return valid_job_name(name) ? name : "job-" + std::to_string(id);
+}
+
+}  // namespace
+
+Result<void> JobTable::load() {
+  CKPT_TRY(jobs, store_.jobs());
+  for (Job& job : jobs) {
+    const JobId id = job.id;
+    jobs_.emplace(id, std::move(job));
+  }
+  return ok();
+}
+
+Result<Job*> JobTable::create(wire::JobSpec spec, const Place& place, std::string placed) {
+  if (const Job* same = spec.name.empty() ? nullptr : find(spec.name);
+      same != nullptr && !is_ended(same->state))
+    return Error(ErrorCode::kRefused,
+                 "A live job is called \"" + spec.name + "\" already (" + job_text(same->id) + ")");
+  Job job;
+  CKPT_TRY(id, store_.next_job_id());
+  job.id = id;
+  if (spec.name.empty()) spec.name = made_up_name(spec, id);
+  spec.job = id;
+  spec.incarnation = job.incarnation;
+  job.spec = std::move(spec);
+  job.segments.emplace_back(place.node, job.incarnation);
+  for (const wire::RankSpec& rank_spec : job.spec.ranks) {
+    JobRank& rank = job.ranks.emplace_back();
+    rank.rank = rank_spec.rank;
+    rank.place = Place(place.node, rank_spec.gpu_index);
+  }
+  job.placed = std::move(placed);
+  job.started_ms = wall_clock_ms();
+  CKPT_TRYV(store_.put(job));
+  Job& kept = jobs_.emplace(id, std::move(job)).first->second;
+  changed_.notify();
+  return &kept;
+}
+
+void JobTable::started(Job& job) {
+  if (job.state != JobState::kStarting) return;
+  job.state = JobState::kRunning;
+  save(job);
+  events_.add("job-started", "job " + label(job) + " started on " + to_text(job.ranks.front().place),
+              job.node(), job.id);
+}
+
+void JobTable::failed_to_start(Job& job, const Error& reason) {
+  if (job.state != JobState::kStarting) return;
+  end(job, JobState::kFailed, kExitOfFailed, reason.to_string());
+}
+
+void JobTable::stop_requested(Job& job) {
+  job.stop_requested = true;
+  save(job);
+}
+
+Job* JobTable::find(JobId id) {
+  const auto at = jobs_.find(id);
+  return at == jobs_.end() ? nullptr : &at->second;
+}
+
+Job* JobTable::find(std::string_view id_or_name) {
+  if (const auto id = parse_job_id(id_or_name)) return find(*id);
+  Job* found = nullptr;
+  for (auto& [id, job] : jobs_) {
+    if (job.spec.name != id_or_name) continue;
+    if (found == nullptr || is_ended(found->state)) found = &job;
+  }
+  return found;
+}
+
+unsigned JobTable::live_on(const std::string& node) const {
+  return static_cast<unsigned>(std::count_if(jobs_.begin(), jobs_.end(), [&](const auto& entry) {
+    return !is_ended(entry.second.state) && entry.second.node() == node;
+  }));
+}
+
+unsigned JobTable::live_on(const Place& place) const {
+  return static_cast<unsigned>(std::count_if(jobs_.begin(), jobs_.end(), [&](const auto& entry) {
+    const Job& job = entry.second;
+    return !is_ended(job.state) && std::any_of(job.ranks.begin(), job.ranks.end(),
+                                               [&](const JobRank& rank) { return rank.place == place; });
+  }));
+}
+
+std::vector<JobId> JobTable::take_inventory(const Node& node) {
+  std::vector<JobId> missing_starts;
+  for (const wire::JobInstance& instance : node.instances) take_instance(node, instance);
+  for (auto& [id, job] : jobs_) {
+    const Segment& current = job.segments.back();
+    if (is_ended(job.state) || current.node != node.row.name || node.find(id, current.incarnation) != nullptr)
+      continue;
+    if (job.state == JobState::kStarting)
+      missing_starts.push_back(id);
+    else if (!has_open_migration_(id))
+      end(job, JobState::kLost, kExitOfFailed, "node " + node.row.name + " does not have it any more");
+  }
+  return missing_starts;
+}
+
+void JobTable::take_instance(const Node& node, const wire::JobInstance& instance) {
+  Job* job = find(instance.job);
+  if (job == nullptr) {
+    spdlog::warn("node {} has an instance of the unknown job {}", node.row.name, job_text(instance.job));
+    return;
+  }
+  const Segment& current = job->segments.back();
+  if (is_ended(job->state) || current.node != node.row.name || current.incarnation != instance.incarnation)
+    return;
+  judge(*job, instance);
+}
+
+void JobTable::judge(Job& job, const wire::JobInstance& instance) {
+  const bool migrating = has_open_migration_(job.id);
+  const auto phase_before = job.phase;
+  job.phase = instance.phase;
+  job.movable = instance.movable;
+  if (!is_ended(job.state)) job.reason = instance.reason;
+  for (const wire::RankState& state : instance.ranks) {
+    const auto rank = std::find_if(job.ranks.begin(), job.ranks.end(),
+                                   [&](const JobRank& known) { return known.rank == state.rank; });
+    if (rank == job.ranks.end()) continue;
+    rank->pid = state.pid;
+    rank->place.gpu = state.gpu_index;
+    rank->state_bytes = state.state_bytes;
+  }
+  if (job.state == JobState::kStarting && instance.phase != wire::JobPhase::kExited) started(job);
+  if (instance.phase == wire::JobPhase::kExited && !migrating) {
+    end(job, JobState::kExited, instance.exit_code, {});
+  } else if (phase_before != job.phase) {
+    save(job);
+  } else {
+    changed_.notify();
+  }
+}
+
+void JobTable::runs_at(JobId id, Incarnation k, const Segment& segment, const std::vector<JobRank>& ranks,
+                       const Node* node) {
+  Job* job = find(id);
+  if (job == nullptr || (job->incarnation == k && job->segments.back() == segment)) return;
+  job->incarnation = k;
+  const auto known = std::find(job->segments.begin(), job->segments.end(), segment);
+  if (known != job->segments.end())
+    job->segments.erase(known + 1, job->segments.end());  // it goes on where it was: the log does, too
+  else
+    job->segments.push_back(segment);
+  job->ranks = ranks;
+  job->phase = wire::JobPhase::kRunning;
+  save(*job);
+  reconsider(id, node);
+}
+
+void JobTable::reconsider(JobId id, const Node* node) {
+  Job* job = find(id);
+  if (job == nullptr || node == nullptr || is_ended(job->state)) return;
+  const Segment& current = job->segments.back();
+  if (current.node != node->row.name) return;
+  if (const wire::JobInstance* instance = node->find(id, current.incarnation)) judge(*job, *instance);
+}
+
+void JobTable::set_downtime(JobId id, double downtime_ms) {
+  Job* job = find(id);
+  if (job == nullptr) return;
+  job->last_downtime_ms = downtime_ms;
+  save(*job);
+}
+
+void JobTable::end(Job& job, JobState state, int exit_code, std::string reason) {
+  job.state = state;
+  job.exit_code = exit_code;
+  job.reason = std::move(reason);
+  job.ended_ms = wall_clock_ms();
+  save(job);
+  if (state == JobState::kExited)
+    events_.add("job-ended", fmt::format("job {} ended with exit code {}", label(job), exit_code), job.node(),
+                job.id);
+  else
+    events_.add(state == JobState::kFailed ? "job-failed" : "job-lost",
+                fmt::format("job {} {}: {}", label(job), to_string(state), job.reason), job.node(), job.id);
+}
+
+void JobTable::save(const Job& job) {
+  if (auto stored = store_.put(job); !stored)
+    spdlog::error("job {} was not stored: {}", label(job), stored.assume_error().to_string());
+  changed_.notify();
+}
+
+}  // namespace ckpt::coordinator

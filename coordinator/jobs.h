@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The job table: what was submitted, which instance of it runs, how it ended. Fed by agents' inventories and by the
+// outcome of migrations; survives a restart through the store.
+//
+// While a migration of a job is open, what its instances do is judged by that migration alone: the end of an instance ends
+// the job only once the migration is closed.
+// Threads: one io_context on one thread. Ownership: jobs live here; pointers are valid until the next create().
+// Errors: create() refuses what cannot be stored; later failures of the store are logged (memory is what counts).
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "coordinator/event_log.h"
+#include "coordinator/nodes.h"
+
+namespace ckpt::coordinator {
+
+class JobTable {
+ public:
+  JobTable(Store& store, EventLog& events, control::asio::any_io_executor executor)
+      : store_(store), events_(events), changed_(std::move(executor)) {}
+
+  Result<void> load();
+  // Asked for every instance that ended; set before the first inventory.
+  void set_migration_query(std::function<bool(JobId)> has_open_migration) {
+    has_open_migration_ = std::move(has_open_migration);
+  }
+
+  // A new job on `place`, stored as starting. An empty name is made up. kRefused if a live job has the name.
+  Result<Job*> create(wire::JobSpec spec, const Place& place, std::string placed);
+  void started(Job& job);
+  void failed_to_start(Job& job, const Error& reason);
+  void stop_requested(Job& job);
+
+  // Id or name; of several ended jobs with the name the newest.
+  [[nodiscard]] Job* find(std::string_view id_or_name);
+  [[nodiscard]] Job* find(JobId id);
+  [[nodiscard]] std::map<JobId, Job>& all() { return jobs_; }
+  [[nodiscard]] unsigned live_on(const std::string& node) const;
+  [[nodiscard]] unsigned live_on(const Place& place) const;
+
+  // All instances of a node: starting jobs that are missing are returned, to be started again (StartJob is idempotent);
+  // running ones that are missing are lost.
+  std::vector<JobId> take_inventory(const Node& node);
+  void take_instance(const Node& node, const wire::JobInstance& instance);
+  void node_changed() { changed_.notify(); }
+
+  // The job runs on as incarnation k of the instance `segment`, at `places` (by rank).
+  void runs_at(JobId id, Incarnation k, const Segment& segment, const std::vector<JobRank>& ranks,
+               const Node* node);
+  // Looks again at the current instance, after a migration has been closed.
+  void reconsider(JobId id, const Node* node);
+  void set_downtime(JobId id, double downtime_ms);
+
+  [[nodiscard]] Signal& changed() { return changed_; }
+
+ private:
+  void judge(Job& job, const wire::JobInstance& instance);
+  void end(Job& job, JobState state, int exit_code, std::string reason);
+  void save(const Job& job);
+
+  Store& store_;
+  EventLog& events_;
+  Signal changed_;
+  std::function<bool(JobId)> has_open_migration_;
+  std::map<JobId, Job> jobs_;
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests, the state that people see, and what agents report. How the switch itself is driven: switch_driver.cc.
+#include "coordinator/migrations.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include "coordinator/report.h"
+#include "libckpt/base/clock.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+using wire::Party;
+
+// How long a decided migration waits for measurements that a side still owes.
+constexpr std::chrono::seconds kMeasurementsWait{3};
+
+std::string label(const Migration& m) {
+  return migration_text(m.id) + " of " + m.job_name;
+}
+
+std::vector<JobRank> ranks_at(const std::string& node, const std::vector<wire::RankSpec>& specs) {
+  std::vector<JobRank> ranks;
+  for (const wire::RankSpec& spec : specs) {
+    JobRank& rank = ranks.emplace_back();
+    rank.rank = spec.rank;
+    rank.place = Place(node, spec.gpu_index);
+  }
+  return ranks;
+}
+
+std::vector<wire::RankPlace> rank_places(const wire::MigrationPlan& plan) {
+  std::vector<wire::RankPlace> places;
+  for (std::size_t i = 0; i < plan.spec.ranks.size(); ++i)
+    places.emplace_back(plan.spec.ranks[i].rank, plan.source_node,
+                        std::to_string(plan.spec.ranks[i].gpu_index), plan.target_node,
+                        std::to_string(plan.target_ranks[i].gpu_index));
+  return places;
+}
+
+}  // namespace
+
+Result<Migration*> MigrationTable::begin(const Job& job, const Request& request, wire::MigrationPlan plan) {
+  if (const Migration* open = open_of(job.id))
+    return Error(ErrorCode::kRefused, "Migration " + label(*open) + " is open");
+  CKPT_TRYV(journal_.reserve());
+  Migration m;
+  CKPT_TRY(id, parts_.store.next_migration_id());
+  m.id = id;
+  m.job = job.id;
+  m.job_name = job.spec.name;
+  m.from = job.ranks.front().place;
+  m.to = request.to;
+  m.options = request.options;
+  m.timeout_ms = request.timeout_ms;
+  m.why = request.why;
+  m.base = job.incarnation;
+  m.incarnation = job.incarnation;
+  m.started_ms = wall_clock_ms();
+  CKPT_TRYV(parts_.store.put(m));
+  Migration& kept = migrations_.emplace(id, std::move(m)).first->second;
+  migration::SwitchInfo info(id, job.id, kept.base, rank_places(plan), wire::encode(plan));
+  plans_[id] = std::move(plan);
+  parts_.events.add("migration-begun",
+                    fmt::format("migration {} from {} to {}{}", label(kept), to_text(kept.from),
+                                to_text(kept.to), kept.why.empty() ? "" : ": " + kept.why),
+                    kept.from.node, kept.job, id);
+  auto batches = switches_.begin(std::move(info), parts_.nodes.connected(kept.from.node),
+                                 parts_.nodes.connected(kept.to.node), now_ns());
+  if (!batches) {
+    decide(kept, MigrationResult::kRefused, batches.assume_error().to_string());
+    return batches.assume_error();
+  }
+  execute(batches.assume_value());
+  return &kept;
+}
+
+Result<void> MigrationTable::abort(MigrationId id, const std::string& why) {
+  const auto at = migrations_.find(id);
+  if (at == migrations_.end())
+    return Error(ErrorCode::kNotFound, "There is no migration " + migration_text(id));
+  Migration& m = at->second;
+  if (m.phase == MigrationPhase::kCommitted ||
+      (m.phase >= MigrationPhase::kClosing && m.runs_at == Side::kTarget))
+    return Error(ErrorCode::kRefused, "Too late to abort " + label(m) + ": it runs at " + to_text(m.to));
+  if (m.phase >= MigrationPhase::kClosing)
+    return Error(ErrorCode::kRefused,
+                 "Migration " + label(m) + " is over; the job runs at " + to_text(m.from));
+  m.abort_cause = AbortCause::kUser;
+  save(m);
+  feed(id, migration::AbortRequested(
+               false, wire::Reason(ErrorCode::kAborted, why.empty() ? "Asked to abort" : why)));
+  return ok();
+}
+
+Result<void> MigrationTable::resolve(MigrationId id, Side side) {
+  const auto at = migrations_.find(id);
+  if (at == migrations_.end())
+    return Error(ErrorCode::kNotFound, "There is no migration " + migration_text(id));
+  if (at->second.phase >= MigrationPhase::kClosing)
+    return Error(ErrorCode::kRefused, "Migration " + label(at->second) + " is over already");
+  auto batches = switches_.on_event(id, migration::ResolveRequested(side), now_ns());
+  if (!batches) return batches.assume_error();
+  parts_.events.add(
+      "migration-phase",
+      fmt::format("migration {} resolved by hand: keeps the {}", label(at->second), to_string(side)), {},
+      at->second.job, id);
+  execute(batches.assume_value());
+  return ok();
+}
+
+control::Task<Result<void>> MigrationTable::set_limits(MigrationId id,
+                                                       std::optional<std::int64_t> max_downtime_ns,
+                                                       std::optional<std::uint64_t> bandwidth) {
+  constexpr std::chrono::seconds kAnswerTime{10};
+  const auto at = migrations_.find(id);
+  if (at == migrations_.end())
+    co_return Error(ErrorCode::kNotFound, "There is no migration " + migration_text(id));
+  Migration& m = at->second;
+  if (m.phase > MigrationPhase::kGranted)
+    co_return Error(ErrorCode::kRefused, "Migration " + label(m) + " copies no more: limits have no effect");
+  wire::SetLimits limits;
+  limits.migration = id;
+  if (max_downtime_ns) limits.max_downtime_ns = *max_downtime_ns;
+  if (bandwidth) limits.bandwidth_bytes_per_second = static_cast<std::int64_t>(*bandwidth);
+  CKPT_CO_TRYV(co_await parts_.nodes.call(m.from.node, limits, kAnswerTime));
+  if (max_downtime_ns) m.options.max_downtime_ns = *max_downtime_ns;
+  if (bandwidth) m.options.bandwidth_bytes_per_second = *bandwidth;
+  save(m);
+  parts_.events.add("migration-limits", "limits of migration " + label(m) + " changed", m.from.node, m.job,
+                    id);
+  co_return ok();
+}
+
+const Migration* MigrationTable::find(MigrationId id) const {
+  const auto at = migrations_.find(id);
+  return at == migrations_.end() ? nullptr : &at->second;
+}
+
+const Migration* MigrationTable::open_of(JobId job) const {
+  for (auto at = migrations_.rbegin(); at != migrations_.rend(); ++at) {
+    if (at->second.job == job && at->second.phase < MigrationPhase::kClosing) return &at->second;
+  }
+  return nullptr;
+}
+
+Migration* MigrationTable::checked(MigrationId id, const Node& node, Side side) {
+  const auto at = migrations_.find(id);
+  const bool known = at != migrations_.end() &&
+                     node.row.name == (side == Side::kSource ? at->second.from.node : at->second.to.node);
+  if (known) return &at->second;
+  spdlog::warn("node {} reports on migration {}, of which it is not the {}", node.row.name,
+               migration_text(id), to_string(side));
+  return nullptr;
+}
+
+void MigrationTable::on_progress(const Node& node, const wire::MigrationProgress& progress) {
+  Migration* m = checked(progress.migration, node, Side::kSource);
+  if (m == nullptr || m->phase >= MigrationPhase::kClosing) return;
+  m->progress = progress;
+  touch(*m);
+}
+
+void MigrationTable::on_source_report(const Node& node, const wire::SourceReport& report) {
+  Migration* m = checked(report.migration, node, Side::kSource);
+  if (m == nullptr || !m->open()) return;
+  m->source_report = report;
+  save(*m);
+  settle_when_measured(*m);
+}
+
+void MigrationTable::on_target_report(const Node& node, const wire::TargetReport& report) {
+  Migration* m = checked(report.migration, node, Side::kTarget);
+  if (m == nullptr || !m->open()) return;
+  m->target_report = report;
+  save(*m);
+  settle_when_measured(*m);
+}
+
+void MigrationTable::on_report(Migration& m, const migration::Report& report) {
+  using migration::ReportKind;
+  if (m.phase >= MigrationPhase::kClosing) return;  // said again after a restart
+  const auto aborted_as = [&m] {
+    switch (m.abort_cause) {
+      case AbortCause::kUser:
+        return MigrationResult::kInterrupted;
+      case AbortCause::kTimeout:
+        return MigrationResult::kTimedOut;
+      case AbortCause::kNone:
+        break;
+    }
+    return MigrationResult::kFailed;
+  };
+  switch (report.kind) {
+    case ReportKind::kPrepared:
+      return enter(m, MigrationPhase::kPrecopy);
+    case ReportKind::kGranted:
+      return enter(m, MigrationPhase::kGranted);
+    case ReportKind::kVerified:
+      return enter(m, MigrationPhase::kVerified);
+    case ReportKind::kCommitted:
+      return enter(m, MigrationPhase::kCommitted);
+    case ReportKind::kRunsAtTarget:
+      return runs_at(m, Side::kTarget, report.k);
+    case ReportKind::kRunsAtSource:
+      return runs_at(m, Side::kSource, report.k);
+    case ReportKind::kRefused:
+      return decide(m, MigrationResult::kRefused, report.reason.text);
+    case ReportKind::kAborted:
+    case ReportKind::kClosedSource:
+      return decide(m, aborted_as(), report.reason.text);
+    case ReportKind::kRestored:
+      return decide(m, MigrationResult::kRestored, report.reason.text);
+    case ReportKind::kClosedTarget:
+      return decide(m, MigrationResult::kDone, {});
+    case ReportKind::kAbortTooLate:
+      m.abort_cause = AbortCause::kNone;
+      return parts_.events.add("migration-phase", "too late to abort migration " + label(m), m.to.node, m.job,
+                               m.id);
+    case ReportKind::kWaits:
+    case ReportKind::kReleased:
+    case ReportKind::kGaveUp:
+    case ReportKind::kJobDied:
+      return;  // the agents' own
+  }
+}
+
+void MigrationTable::enter(Migration& m, MigrationPhase phase) {
+  if (phase <= m.phase) return;
+  m.phase = phase;
+  save(m);
+  parts_.events.add("migration-phase", fmt::format("migration {} is {}", label(m), to_string(phase)), {},
+                    m.job, m.id);
+}
+
+void MigrationTable::runs_at(Migration& m, Side side, Incarnation k) {
+  m.runs_at = side;
+  m.incarnation = k;
+  save(m);
+  const auto plan = plans_.find(m.id);
+  if (plan == plans_.end()) return;
+  const wire::MigrationPlan& p = plan->second;
+  const bool target = side == Side::kTarget;
+  const Segment segment(target ? m.to.node : m.from.node, target ? m.base + 1 : p.spec.incarnation);
+  parts_.jobs.runs_at(m.job, k, segment, ranks_at(segment.node, target ? p.target_ranks : p.spec.ranks),
+                      parts_.nodes.find(segment.node));
+}
+
+void MigrationTable::decide(Migration& m, MigrationResult result, const std::string& error) {
+  m.result = result;
+  m.error = error;
+  if (result == MigrationResult::kDone) {
+    if (m.runs_at != Side::kTarget) runs_at(m, Side::kTarget, m.base + 1);
+  } else if (m.runs_at != Side::kSource) {
+    runs_at(m, Side::kSource, m.incarnation + 1);
+  }
+  m.phase = MigrationPhase::kClosing;
+  save(m);
+  settle_when_measured(m);
+}
+
+void MigrationTable::settle_when_measured(Migration& m) {
+  if (m.phase != MigrationPhase::kClosing) return;
+  const bool measured = m.source_report.has_value() && m.target_report.has_value();
+  if (m.result != MigrationResult::kDone || measured) return close(m);
+  auto& timer = settle_timers_[m.id];
+  if (timer) return;
+  timer = std::make_shared<control::asio::steady_timer>(parts_.executor, kMeasurementsWait);
+  timer->async_wait([this, id = m.id, timer](boost::system::error_code code) {
+    if (code) return;
+    spdlog::warn("migration {} is closed without all measurements", migration_text(id));
+    close(migrations_.at(id));
+  });
+}
+
+void MigrationTable::close(Migration& m) {
+  if (!m.open()) return;
+  m.phase = MigrationPhase::kClosed;
+  m.ended_ms = wall_clock_ms();
+  if (const auto timer = settle_timers_.find(m.id); timer != settle_timers_.end()) {
+    timer->second->cancel();
+    settle_timers_.erase(timer);
+  }
+  const Job* job = parts_.jobs.find(m.job);
+  if (job != nullptr) parts_.jobs.reconsider(m.job, parts_.nodes.find(job->node()));
+  if (job != nullptr && job->state == JobState::kLost) m.result = MigrationResult::kLost;
+  if (m.result == MigrationResult::kDone && m.source_report && m.target_report) {
+    if (const auto downtime = compute_downtime(*m.source_report, *m.target_report))
+      parts_.jobs.set_downtime(m.job, downtime->total());
+  }
+  save(m);
+  parts_.events.add("migration-ended",
+                    fmt::format("migration {} is {}{}, the job runs at {}", label(m), to_string(m.result),
+                                m.error.empty() ? "" : " (" + m.error + ")",
+                                to_text(m.runs_at == Side::kTarget ? m.to : m.from)),
+                    {}, m.job, m.id);
+}
+
+void MigrationTable::save(Migration& m) {
+  ++m.revision;
+  if (auto stored = parts_.store.put(m); !stored)
+    spdlog::error("migration {} was not stored: {}", label(m), stored.assume_error().to_string());
+  changed_.notify();
+}
+
+void MigrationTable::touch(Migration& m) {
+  ++m.revision;
+  changed_.notify();
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator's driver of the switch (libckpt/migration/driver.md): runs CoordinatorSwitches, keeps its journal, its
+// timers and the table of migrations that people see.
+//
+// The journal decides; the table is what can be shown. A record is durable before the next action of its batch. A journal
+// that refuses cleanly (full disk) fails the migration at hand; one with a record of unknown fate ends the process through
+// `fatal`, and the restart reads what is there.
+// Threads: one io_context on one thread. Ownership: migrations live here for ever; pointers stay valid.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "coordinator/jobs.h"
+#include "libckpt/migration/coordinator_switches.h"
+#include "libckpt/migration/journal.h"
+
+namespace ckpt::coordinator {
+
+class MigrationTable {
+ public:
+  struct Parts {
+    Store& store;
+    EventLog& events;
+    NodeTable& nodes;
+    JobTable& jobs;
+    control::asio::any_io_executor executor;
+  };
+  MigrationTable(Parts parts, migration::Journal journal, migration::Timing timing,
+                 std::function<void(const Error&)> fatal);
+
+  // Once, before agents may connect.
+  Result<void> restore();
+
+  struct Request {
+    Place to;
+    wire::MigrateOptions options;
+    std::int64_t timeout_ms = 0;
+    std::string why;
+  };
+  // Begins; everything that can be refused without asking the nodes has been checked by the caller, but the journal.
+  Result<Migration*> begin(const Job& job, const Request& request, wire::MigrationPlan plan);
+  Result<void> abort(MigrationId id, const std::string& why);
+  Result<void> resolve(MigrationId id, Side side);
+  control::Task<Result<void>> set_limits(MigrationId id, std::optional<std::int64_t> max_downtime_ns,
+                                         std::optional<std::uint64_t> bandwidth);
+
+  void on_node_ready(const Node& node);
+  void on_node_lost(const Node& node);
+  void on_switch(const Node& node, const wire::SwitchMessage& message);
+  void on_progress(const Node& node, const wire::MigrationProgress& progress);
+  void on_source_report(const Node& node, const wire::SourceReport& report);
+  void on_target_report(const Node& node, const wire::TargetReport& report);
+
+  [[nodiscard]] const Migration* find(MigrationId id) const;
+  [[nodiscard]] const std::map<MigrationId, Migration>& all() const { return migrations_; }
+  [[nodiscard]] const Migration* open_of(JobId job) const;
+  [[nodiscard]] Signal& changed() { return changed_; }
+
+ private:
+  using TimerKey = std::pair<MigrationId, migration::Timer>;
+
+  void execute(const migration::Batches& batches);
+  void execute(const migration::Batch& batch);
+  // False: the rest of the batch is dropped.
+  bool perform(const migration::Batch& batch, const migration::Action& action);
+  bool write(const migration::Batch& batch, const migration::Record& record);
+  void send(const migration::Batch& batch, const migration::Send& send);
+  void arm(MigrationId id, const migration::ArmTimer& action);
+  void fire(MigrationId id, migration::Timer timer);
+  void feed(MigrationId id, const migration::CoordinatorEvent& event);
+  void tell_presence(const Node& node, bool connected);
+
+  void on_report(Migration& migration, const migration::Report& report);
+  void enter(Migration& migration, MigrationPhase phase);
+  void runs_at(Migration& migration, Side side, Incarnation k);
+  void decide(Migration& migration, MigrationResult result, const std::string& error);
+  void settle_when_measured(Migration& migration);
+  void close(Migration& migration);
+  void adopt_outcome(Migration& migration);
+  void save(Migration& migration);
+  void touch(Migration& migration);
+  Migration& entry(const migration::SwitchInfo& info);
+  Migration* checked(MigrationId id, const Node& node, Side side);
+  void compact_if_large();
+  [[nodiscard]] const std::string& node_of(const Migration& migration, wire::Party party) const;
+
+  Parts parts_;
+  migration::Journal journal_;
+  migration::CoordinatorSwitches switches_;
+  std::function<void(const Error&)> fatal_;
+  std::map<MigrationId, Migration> migrations_;
+  std::map<MigrationId, wire::MigrationPlan> plans_;
+  std::map<TimerKey, std::shared_ptr<control::asio::steady_timer>> timers_;
+  std::map<MigrationId, std::shared_ptr<control::asio::steady_timer>> settle_timers_;
+  Signal changed_;
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the coordinator knows: jobs, migrations, events. Plain values; who may change them is said at JobTable and
+// MigrationTable. Times are Unix milliseconds (for people), spans that were measured are nanoseconds.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libckpt/wire/control_messages.h"
+
+namespace ckpt::coordinator {
+
+using wire::Incarnation;
+using wire::JobId;
+using wire::MigrationId;
+using wire::Side;
+
+// A GPU of the cluster; text form "node-a:0".
+struct Place {
+  Place() = default;
+  Place(std::string node_name, std::uint32_t gpu_index) : node(std::move(node_name)), gpu(gpu_index) {}
+  friend bool operator==(const Place&, const Place&) = default;
+  std::string node;
+  std::uint32_t gpu = 0;
+};
+[[nodiscard]] std::string to_text(const Place& place);
+
+// An instance whose log is part of the job's log, in the order they ran. `incarnation` is the one it was started as.
+struct Segment {
+  Segment() = default;
+  Segment(std::string node_name, Incarnation started_as)
+      : node(std::move(node_name)), incarnation(started_as) {}
+  friend bool operator==(const Segment&, const Segment&) = default;
+  std::string node;
+  Incarnation incarnation = 0;
+};
+
+enum class JobState : std::uint8_t { kStarting = 1, kRunning, kExited, kFailed, kLost };
+[[nodiscard]] std::string_view to_string(JobState state) noexcept;
+[[nodiscard]] constexpr bool is_ended(JobState state) {
+  return state >= JobState::kExited;
+}
+
+struct JobRank {
+  JobRank() = default;
+  std::uint32_t rank = 0;
+  Place place;
+  std::int32_t pid = 0;
+  std::uint64_t state_bytes = 0;
+};
+
+struct Job {
+  Job() = default;
+  JobId id = 0;
+  wire::JobSpec spec;  // name, command, environment, folder, ranks of the first placement
+  JobState state = JobState::kStarting;
+  Incarnation incarnation = 1;    // k of the running instance
+  std::vector<Segment> segments;  // the last one runs
+  std::vector<JobRank> ranks;     // of the running instance
+  wire::JobPhase phase = wire::JobPhase::kStarting;
+  bool movable = false;
+  std::string reason;
+  std::string placed;  // why this GPU was chosen
+  bool stop_requested = false;
+  std::int32_t exit_code = -1;
+  std::int64_t started_ms = 0;
+  std::int64_t ended_ms = 0;
+  std::optional<double> last_downtime_ms;
+
+  [[nodiscard]] const std::string& node() const { return segments.back().node; }
+  [[nodiscard]] std::uint64_t state_bytes() const;
+};
+
+enum class MigrationPhase : std::uint8_t {
+  kPreparing = 1,
+  kPrecopy,
+  kGranted,
+  kVerified,
+  kCommitted,
+  kClosing,  // decided, waiting for the sides' measurements
+  kClosed,
+};
+[[nodiscard]] std::string_view to_string(MigrationPhase phase) noexcept;
+
+enum class MigrationResult : std::uint8_t {
+  kNone = 0,
+  kDone,
+  kFailed,
+  kTimedOut,
+  kInterrupted,
+  kRestored,
+  kLost,
+  kRefused
+};
+[[nodiscard]] std::string_view to_string(MigrationResult result) noexcept;
+[[nodiscard]] int exit_code_of(MigrationResult result) noexcept;
+
+enum class AbortCause : std::uint8_t { kNone = 0, kUser, kTimeout };
+
+struct Migration {
+  Migration() = default;
+  MigrationId id = 0;
+  JobId job = 0;
+  std::string job_name;
+  Place from;
+  Place to;
+  wire::MigrateOptions options;
+  std::int64_t timeout_ms = 0;
+  std::string why;  // the user's --reason
+  MigrationPhase phase = MigrationPhase::kPreparing;
+  MigrationResult result = MigrationResult::kNone;
+  std::string error;
+  AbortCause abort_cause = AbortCause::kNone;
+  Incarnation base = 0;         // n
+  Incarnation incarnation = 0;  // of the running instance, as far as known
+  Side runs_at = Side::kSource;
+  std::int64_t started_ms = 0;
+  std::int64_t ended_ms = 0;
+  std::optional<wire::MigrationProgress> progress;
+  std::optional<wire::SourceReport> source_report;
+  std::optional<wire::TargetReport> target_report;
+  std::uint64_t revision = 1;
+
+  [[nodiscard]] bool open() const { return phase != MigrationPhase::kClosed; }
+};
+
+struct Event {
+  Event() = default;
+  std::uint64_t id = 0;
+  std::int64_t time_ms = 0;
+  std::string kind;
+  JobId job = 0;
+  MigrationId migration = 0;
+  std::string node;
+  std::string text;
+};
+
+// "j12" / "m7"; nullopt for anything else.
+[[nodiscard]] std::string job_text(JobId id);
+[[nodiscard]] std::string migration_text(MigrationId id);
+[[nodiscard]] std::optional<JobId> parse_job_id(std::string_view text);
+[[nodiscard]] std::optional<MigrationId> parse_migration_id(std::string_view text);
+[[nodiscard]] bool valid_job_name(std::string_view name);
+
+}  // namespace ckpt::coordinator

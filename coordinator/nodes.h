@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// The agents: which nodes there are, what each has, and the connection to it with its requests and answers.
+//
+// Threads: one io_context on one thread. Ownership: a node's connection belongs to its entry; a newer connection of the
+// same node replaces the older (the agent was restarted). Errors: calls return kUnavailable when the node is not connected
+// or goes away meanwhile, kTimedOut when it does not answer (then the effect is unknown), else what the agent said.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "coordinator/store.h"
+#include "libckpt/control/connection.h"
+
+namespace ckpt::coordinator {
+
+struct Node {
+  NodeRow row;
+  std::vector<wire::GpuInfo> gpus;           // as last heard
+  std::vector<wire::JobInstance> instances;  // as last heard
+  std::shared_ptr<control::Connection> connection;
+  [[nodiscard]] bool connected() const { return connection != nullptr && connection->is_open(); }
+  [[nodiscard]] const wire::JobInstance* find(JobId job, Incarnation incarnation) const;
+};
+
+class NodeTable {
+ public:
+  // What others want to know; called on the io thread.
+  struct Listener {
+    std::function<void(const Node&)> on_ready;      // registered, inventory known
+    std::function<void(const Node&)> on_lost;       // its connection ended
+    std::function<void(const Node&)> on_inventory;  // the whole list of instances was replaced
+    std::function<void(const Node&, const wire::JobInstance&)> on_change;  // one instance changed
+    std::function<void(const Node&, const wire::SwitchMessage&)> on_switch;
+    std::function<void(const Node&, const wire::MigrationProgress&)> on_progress;
+    std::function<void(const Node&, const wire::SourceReport&)> on_source_report;
+    std::function<void(const Node&, const wire::TargetReport&)> on_target_report;
+  };
+
+  NodeTable(Store& store, control::asio::any_io_executor executor, wire::Welcome welcome, Listener listener);
+
+  // Names of nodes seen in earlier lives.
+  Result<void> load();
+  // A connection that knew the token; its first frame must be AgentHello.
+  void adopt(std::shared_ptr<control::Connection> connection, const wire::Hello& hello);
+  void close_all();
+
+  [[nodiscard]] const Node* find(const std::string& name) const;
+  [[nodiscard]] const std::map<std::string, Node>& all() const { return nodes_; }
+  [[nodiscard]] bool connected(const std::string& name) const;
+
+  // Best effort: false if not connected.
+  template <class M>
+  bool tell(const std::string& node, const M& message) {
+    const Node* entry = find(node);
+    return entry != nullptr && entry->connected() && entry->connection->send(message).has_value();
+  }
+
+  // Sends a request and waits for its Reply.
+  template <class M>
+  control::Task<Result<void>> call(std::string node, M request, std::chrono::milliseconds timeout) {
+    request.request_id = next_request_++;
+    auto answer = co_await exchange(node, request, request.request_id, timeout);
+    if (!answer) co_return answer.assume_error();
+    if (const auto* reply = std::get_if<wire::Reply>(&answer.assume_value()); reply != nullptr && !reply->ok)
+      co_return reply->to_error();
+    co_return ok();
+  }
+  control::Task<Result<wire::LogData>> read_log(std::string node, wire::ReadLog request);
+
+ private:
+  using Answer = std::variant<wire::Reply, wire::LogData>;
+  struct Pending {
+    Pending(std::string node_name, control::asio::any_io_executor executor)
+        : node(std::move(node_name)), wake(std::move(executor)) {}
+    std::string node;
+    control::asio::steady_timer wake;
+    std::optional<Result<Answer>> answer;
+  };
+
+  template <class M>
+  control::Task<Result<Answer>> exchange(std::string node, M request, std::uint64_t id,
+                                         std::chrono::milliseconds timeout) {
+    const Node* entry = find(node);
+    if (entry == nullptr || !entry->connected())
+      co_return Error(ErrorCode::kUnavailable, "Node " + node + " is not connected");
+    auto pending = std::make_shared<Pending>(node, executor_);
+    pending_.emplace(id, pending);
+    if (auto sent = entry->connection->send(request); !sent) {
+      pending_.erase(id);
+      co_return sent.assume_error();
+    }
+    pending->wake.expires_after(timeout);
+    while (!pending->answer) {
+      const auto [code] = co_await pending->wake.async_wait(control::kTuple);
+      if (!code && !pending->answer)
+        pending->answer = Error(ErrorCode::kTimedOut, "Node " + node + " did not answer in time");
+    }
+    pending_.erase(id);
+    co_return std::move(*pending->answer);
+  }
+
+  Result<void> on_frame(const std::string& name, const control::Connection* connection,
+                        const wire::FrameHeader& header, std::span<const std::byte> body);
+  Result<void> on_node_frame(Node& node, const wire::FrameHeader& header, std::span<const std::byte> body);
+  Result<void> on_migration_frame(Node& node, const wire::FrameHeader& header,
+                                  std::span<const std::byte> body);
+  Result<void> welcome(const std::string& name, const wire::AgentHello& hello);
+  Result<void> take_inventory(Node& node, const wire::NodeInventory& inventory);
+  void take_change(Node& node, const wire::JobInstance& instance);
+  void on_closed(const std::string& name, const control::Connection* connection, const Error& reason);
+  void detach(Node& node, const Error& reason);
+  void finish(std::uint64_t request, const std::string& node, Answer answer);
+
+  Store& store_;
+  control::asio::any_io_executor executor_;
+  wire::Welcome welcome_;
+  Listener listener_;
+  std::map<std::string, Node> nodes_;
+  std::map<const control::Connection*, std::shared_ptr<control::Connection>> unregistered_;
+  std::map<std::uint64_t, std::shared_ptr<Pending>> pending_;
+  std::uint64_t next_request_ = 1;
+};
+
+}  // namespace ckpt::coordinator

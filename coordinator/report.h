@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arithmetic of a migration's final report: both sides' clocks brought together, the downtime split along the
+// critical path, the bound and what binds it. Pure functions; spans in milliseconds, as the report shows them.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "coordinator/model.h"
+
+namespace ckpt::coordinator {
+
+// The pieces follow one another and add up to total() exactly.
+struct Downtime {
+  Downtime() = default;
+  double quiesce = 0;  // barrier entry -> paused at the source's mover
+  double final_copy = 0;
+  double verify = 0;
+  double commit = 0;
+  double context = 0;  // the driver's own checkpoint; 0 in the cooperative way
+  double host = 0;
+  double restore = 0;
+  double resume = 0;
+  [[nodiscard]] double total() const {
+    return quiesce + final_copy + verify + commit + context + host + restore + resume;
+  }
+};
+
+// nullopt if a side did not reach its points. Clock error may put a point before the one it follows: it is then taken
+// to be at the same time, so no piece is negative; the end points, which the job itself sees, are never moved by that.
+[[nodiscard]] std::optional<Downtime> compute_downtime(const wire::SourceReport& source,
+                                                       const wire::TargetReport& target);
+
+struct Bound {
+  Bound() = default;
+  double ms = 0;
+  std::string_view by;  // the largest term: quiesce, scan, link, commit, resume
+};
+// DESIGN §5: quiesce + max(S/H, d*S/L) + commit + resume, with the rates measured by the movers.
+[[nodiscard]] std::optional<Bound> compute_bound(const wire::SourceReport& source,
+                                                 const wire::TargetReport& target, const Downtime& downtime);
+
+}  // namespace ckpt::coordinator

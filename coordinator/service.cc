@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/service.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "libckpt/base/random.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr std::chrono::seconds kStartAnswer{30};
+constexpr std::int64_t kNanosPerMs = 1'000'000;
+
+// "NODE" or "NODE:GPU".
+Result<std::pair<std::string, std::optional<std::uint32_t>>> parse_place(const std::string& text) {
+  const auto colon = text.rfind(':');
+  if (colon == std::string::npos) return std::pair(text, std::optional<std::uint32_t>());
+  std::uint32_t gpu = 0;
+  const char* end = text.data() + text.size();
+  const auto [at, failure] = std::from_chars(text.data() + colon + 1, end, gpu);
+  if (failure != std::errc{} || at != end)
+    return Error(ErrorCode::kInvalidArgument, "\"" + text + "\" is not NODE, NODE:GPU or auto");
+  return std::pair(text.substr(0, colon), std::optional<std::uint32_t>(gpu));
+}
+
+std::uint64_t needed_bytes(const Job& job) {
+  return std::max(job.state_bytes(), job.spec.gpu_memory_bytes);
+}
+
+Result<wire::Bytes> random_bytes(std::size_t count) {
+  wire::Bytes bytes(count);
+  CKPT_TRYV(fill_random(bytes));
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<GpuView> Service::gpu_views() const {
+  std::vector<GpuView> views;
+  for (const auto& [name, node] : parts_.nodes.all()) {
+    for (const wire::GpuInfo& gpu : node.gpus) {
+      GpuView& view = views.emplace_back();
+      view.place = Place(name, gpu.index);
+      view.connected = node.connected();
+      view.healthy = gpu.healthy;
+      view.health_reason = gpu.health_reason;
+      view.model = gpu.model;
+      view.total_bytes = gpu.total_bytes;
+      view.free_bytes = gpu.free_bytes;
+      view.promised_bytes = promised_on(view.place);
+      view.jobs = parts_.jobs.live_on(view.place);
+      view.node_jobs = parts_.jobs.live_on(name);
+    }
+  }
+  return views;
+}
+
+// What jobs asked for there and do not hold yet, and what open migrations are about to bring.
+std::uint64_t Service::promised_on(const Place& place) const {
+  std::uint64_t promised = 0;
+  for (const auto& [id, job] : parts_.jobs.all()) {
+    if (is_ended(job.state)) continue;
+    if (job.ranks.front().place == place && job.spec.gpu_memory_bytes > job.state_bytes())
+      promised += job.spec.gpu_memory_bytes - job.state_bytes();
+    const Migration* open = parts_.migrations.open_of(id);
+    if (open != nullptr && open->phase == MigrationPhase::kPreparing && open->to == place)
+      promised += needed_bytes(job);
+  }
+  return promised;
+}
+
+Result<void> Service::check_exists(const std::string& node_name, std::optional<std::uint32_t> gpu) const {
+  const Node* node = parts_.nodes.find(node_name);
+  if (node == nullptr) return Error(ErrorCode::kNotFound, "There is no node \"" + node_name + "\"");
+  if (!node->connected()) return Error(ErrorCode::kRefused, "Node " + node_name + " is not connected");
+  const bool found = !gpu || std::any_of(node->gpus.begin(), node->gpus.end(),
+                                         [&](const wire::GpuInfo& known) { return known.index == *gpu; });
+  if (!found) return Error(ErrorCode::kNotFound, "Node " + node_name + " has no GPU " + std::to_string(*gpu));
+  return ok();
+}
+
+control::Task<Result<Job*>> Service::submit(SubmitRequest request) {
+  if (request.gpus != 1)
+    co_return Error(ErrorCode::kNotSupported,
+                    "Jobs with more than one GPU are not supported yet: use --gpus 1");
+  if (request.node) {
+    CKPT_CO_TRYV(check_exists(*request.node, request.gpu));
+  }
+  PlacementRequest wanted;
+  wanted.memory_bytes = request.spec.gpu_memory_bytes;
+  wanted.node = request.node;
+  wanted.gpu = request.gpu;
+  const std::vector<Candidate> candidates = rank_candidates(gpu_views(), wanted);
+  if (candidates.empty() || !candidates.front().suitable)
+    co_return Error(ErrorCode::kRefused, "No GPU can take the job: " + why_none(candidates, wanted));
+  const Candidate& best = candidates.front();
+  wire::RankSpec rank;
+  rank.gpu_index = best.place.gpu;
+  request.spec.ranks = {rank};
+  request.spec.uid = ::getuid();
+  request.spec.gid = ::getgid();
+  CKPT_CO_TRY(job, parts_.jobs.create(std::move(request.spec), best.place,
+                                      fmt::format("{}", fmt::join(best.reasons, ", "))));
+  const JobId id = job->id;
+  co_await start(id);
+  Job* started = parts_.jobs.find(id);
+  if (started == nullptr) co_return Error(ErrorCode::kInternal, "Job " + job_text(id) + " vanished");
+  if (started->state == JobState::kFailed)
+    co_return Error(ErrorCode::kRefused, "Job " + job_text(id) + " could not be started: " + started->reason);
+  co_return started;
+}
+
+control::Task<> Service::start(JobId id) {
+  const Job* job = parts_.jobs.find(id);
+  if (job == nullptr || job->state != JobState::kStarting) co_return;
+  wire::StartJob message;
+  message.spec = job->spec;
+  auto started = co_await parts_.nodes.call(job->node(), message, kStartAnswer);
+  Job* now = parts_.jobs.find(id);
+  if (now == nullptr) co_return;
+  if (started) {
+    parts_.jobs.started(*now);
+    co_return;
+  }
+  const Error& error = started.assume_error();
+  const bool unknown = error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kTimedOut;
+  spdlog::warn("starting job {}: {}", job_text(id), error.to_string());
+  if (!unknown) parts_.jobs.failed_to_start(*now, error);
+}
+
+Result<void> Service::stop(Job& job, std::int64_t grace_ms) {
+  if (is_ended(job.state)) return ok();
+  wire::StopJob message;
+  message.job = job.id;
+  message.incarnation = job.incarnation;
+  message.grace_ns = grace_ms * kNanosPerMs;
+  if (!parts_.nodes.tell(job.node(), message))
+    return Error(ErrorCode::kUnavailable, "Node " + job.node() + ", where " + job.spec.name +
+                                              " runs, is not connected: nothing was stopped");
+  parts_.jobs.stop_requested(job);
+  return ok();
+}
+
+control::Task<> Service::wait_for_end(JobId id, Deadline deadline) {
+  while (true) {
+    const Job* job = parts_.jobs.find(id);
+    if (job == nullptr || is_ended(job->state) || std::chrono::steady_clock::now() >= deadline) co_return;
+    co_await parts_.jobs.changed().wait_until(deadline);
+  }
+}
+
+std::string Service::job_state(const Job& job) const {
+  if (is_ended(job.state)) return std::string(to_string(job.state));
+  if (!parts_.nodes.connected(job.node())) return "unreachable";
+  if (job.stop_requested) return "stopping";
+  if (parts_.migrations.open_of(job.id) != nullptr) return "migrating";
+  if (job.phase == wire::JobPhase::kPaused) return "paused";
+  if (job.state == JobState::kStarting || job.phase == wire::JobPhase::kStarting) return "starting";
+  return "running";
+}
+
+std::string Service::why_not_movable(const Job& job) const {
+  const std::string state = job_state(job);
+  if (const Migration* open = parts_.migrations.open_of(job.id))
+    return "migration " + migration_text(open->id) + " of it is open";
+  if (state != "running") return "it is " + state;
+  if (!job.movable) return job.reason.empty() ? "it has not said that it can be moved" : job.reason;
+  return {};
+}
+
+Result<MigratePlan> Service::plan(const Job& job, const std::string& to) {
+  PlacementRequest wanted;
+  if (to != "auto" && !to.empty()) {
+    CKPT_TRY(place, parse_place(to));
+    CKPT_TRYV(check_exists(place.first, place.second));
+    wanted.node = place.first;
+    wanted.gpu = place.second;
+  }
+  const Place from = job.ranks.front().place;
+  wanted.not_here = from;
+  wanted.memory_bytes = needed_bytes(job);
+  wanted.margin_bytes = static_cast<std::uint64_t>(parts_.config.placement_margin_bytes);
+  const std::vector<GpuView> views = gpu_views();
+  for (const GpuView& view : views) {
+    if (view.place == from) wanted.preferred_model = view.model;
+  }
+  MigratePlan plan;
+  plan.candidates = rank_candidates(views, wanted);
+  plan.reason = why_not_movable(job);
+  if (!plan.reason.empty())
+    plan.reason = "Job " + job.spec.name + " cannot be moved: " + plan.reason;
+  else if (!plan.candidates.empty() && plan.candidates.front().suitable)
+    plan.to = plan.candidates.front().place;
+  else
+    plan.reason = "No GPU can take " + job.spec.name + ": " + why_none(plan.candidates, wanted);
+  return plan;
+}
+
+Result<wire::MigrationPlan> Service::make_plan(const Job& job, const Place& to,
+                                               const wire::MigrateOptions& options) const {
+  const Node* source = parts_.nodes.find(job.node());
+  const Node* target = parts_.nodes.find(to.node);
+  if (source == nullptr || target == nullptr)
+    return Error(ErrorCode::kInternal, "A node of the plan vanished");
+  wire::MigrationPlan plan;
+  plan.spec = job.spec;
+  plan.spec.incarnation = job.segments.back().incarnation;
+  for (std::size_t i = 0; i < plan.spec.ranks.size(); ++i) {
+    plan.spec.ranks[i].gpu_index = job.ranks[i].place.gpu;
+    wire::RankSpec& rank = plan.target_ranks.emplace_back();
+    rank.rank = plan.spec.ranks[i].rank;
+    rank.gpu_index = to.gpu;
+  }
+  plan.source_node = source->row.name;
+  plan.target_node = target->row.name;
+  plan.source_peer_address = source->row.peer_address;
+  plan.target_peer_address = target->row.peer_address;
+  plan.peer_token = parts_.peer_token;
+  CKPT_TRY(key, random_bytes(wire::kFingerprintKeyBytes));
+  CKPT_TRY(session, random_bytes(wire::kSessionTokenBytes));
+  plan.fingerprint_key = std::move(key);
+  plan.session_token = std::move(session);
+  plan.lease_term_ns = parts_.config.lease_term_ms * kNanosPerMs;
+  plan.switch_timeout_ns = parts_.config.switch_timeout_ms * kNanosPerMs;
+  plan.options = options;
+  return plan;
+}
+
+Result<Migration*> Service::migrate(const Job& job, const MigrateRequest& request) {
+  CKPT_TRY(found, plan(job, request.to));
+  if (!found.to) return Error(ErrorCode::kRefused, found.reason);
+  CKPT_TRY(full, make_plan(job, *found.to, request.options));
+  MigrationTable::Request begun;
+  begun.to = *found.to;
+  begun.options = request.options;
+  begun.timeout_ms = request.timeout_ms;
+  begun.why = request.why;
+  return parts_.migrations.begin(job, begun, std::move(full));
+}
+
+}  // namespace ckpt::coordinator

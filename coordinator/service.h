@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the API asks for, in terms of the tables: submit, stop, wait, read logs, plan and begin migrations.
+// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: kInvalidArgument,
+// kNotFound, kRefused, kNotSupported (nothing was touched), kUnavailable (a node is away).
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/config.h"
+#include "coordinator/migrations.h"
+#include "coordinator/placement.h"
+
+namespace ckpt::coordinator {
+
+struct SubmitRequest {
+  SubmitRequest() = default;
+  wire::JobSpec spec;  // id, incarnation, ranks and user are filled in
+  std::optional<std::string> node;
+  std::optional<std::uint32_t> gpu;
+  std::uint32_t gpus = 1;
+};
+
+struct MigrateRequest {
+  MigrateRequest() = default;
+  std::string to = "auto";  // NODE, NODE:GPU or auto
+  wire::MigrateOptions options;
+  std::int64_t timeout_ms = 0;
+  std::string why;
+};
+
+struct MigratePlan {
+  MigratePlan() = default;
+  std::optional<Place> to;
+  std::string reason;  // why it is not possible
+  std::vector<Candidate> candidates;
+};
+
+struct LogChunk {
+  LogChunk() = default;
+  std::string bytes;
+  std::uint64_t next_offset = 0;
+  bool ended = false;
+};
+
+class Service {
+ public:
+  using Deadline = std::chrono::steady_clock::time_point;
+  struct Parts {
+    const Config& config;
+    NodeTable& nodes;
+    JobTable& jobs;
+    MigrationTable& migrations;
+    std::string peer_token;
+  };
+  explicit Service(Parts parts) : parts_(std::move(parts)) {}
+
+  control::Task<Result<Job*>> submit(SubmitRequest request);
+  // Sends StartJob for a job that is stored as starting (at first, or again after the node came back).
+  control::Task<> start(JobId id);
+  Result<void> stop(Job& job, std::int64_t grace_ms);
+  control::Task<> wait_for_end(JobId id, Deadline deadline);
+  control::Task<Result<LogChunk>> read_log(JobId id, std::uint64_t offset, std::uint32_t limit,
+                                           Deadline deadline);
+
+  // kNotFound for a node or GPU that does not exist; otherwise a plan, possible or not.
+  Result<MigratePlan> plan(const Job& job, const std::string& to);
+  Result<Migration*> migrate(const Job& job, const MigrateRequest& request);
+
+  [[nodiscard]] std::string job_state(const Job& job) const;
+  // Empty, or why it cannot be moved now.
+  [[nodiscard]] std::string why_not_movable(const Job& job) const;
+
+ private:
+  [[nodiscard]] std::vector<GpuView> gpu_views() const;
+  [[nodiscard]] std::uint64_t promised_on(const Place& place) const;
+  Result<void> check_exists(const std::string& node, std::optional<std::uint32_t> gpu) const;
+  Result<wire::MigrationPlan> make_plan(const Job& job, const Place& to,
+                                        const wire::MigrateOptions& options) const;
+
+  Parts parts_;
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The little of SQLite that the store needs: an owned database and owned prepared statements.
+// Threads: one. Errors: domain kSqlite with the extended result code; kRefused for a full disk, kIo otherwise.
+#pragma once
+
+#include <sqlite3.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "libckpt/base/handle.h"
+#include "libckpt/base/result.h"
+
+namespace ckpt::coordinator {
+
+struct DatabaseTraits {
+  using Value = sqlite3*;
+  static constexpr Value kNull = nullptr;
+  static void close(Value db) noexcept { sqlite3_close_v2(db); }
+};
+struct StatementTraits {
+  using Value = sqlite3_stmt*;
+  static constexpr Value kNull = nullptr;
+  static void close(Value statement) noexcept { sqlite3_finalize(statement); }
+};
+
+class Statement {
+ public:
+  Statement(sqlite3* db, UniqueHandle<StatementTraits> handle) : db_(db), handle_(std::move(handle)) {}
+
+  // Parameters are numbered from 1, columns from 0.
+  Statement& bind(int index, std::int64_t value);
+  Statement& bind(int index, std::string_view text);
+  Statement& bind_blob(int index, std::span<const std::byte> bytes);
+
+  Result<bool> next();  // true: a row stands ready
+  Result<void> run();   // to the end, ignoring rows
+  [[nodiscard]] std::int64_t integer(int column) const;
+  [[nodiscard]] std::string text(int column) const;
+  [[nodiscard]] std::span<const std::byte> blob(int column) const;  // until the next call of next()
+
+ private:
+  sqlite3* db_;
+  UniqueHandle<StatementTraits> handle_;
+  int bind_failure_ = SQLITE_OK;
+};
+
+class Database {
+ public:
+  static Result<Database> open(const std::string& path);
+
+  Result<void> execute(const char* sql);
+  Result<Statement> prepare(std::string_view sql);
+  [[nodiscard]] std::int64_t last_row_id() const { return sqlite3_last_insert_rowid(db_.get()); }
+
+ private:
+  explicit Database(UniqueHandle<DatabaseTraits> db) : db_(std::move(db)) {}
+  UniqueHandle<DatabaseTraits> db_;
+};
+
+}  // namespace ckpt::coordinator

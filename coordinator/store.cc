@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/store.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "coordinator/documents.h"
+#include "libckpt/base/fd.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr std::int64_t kSchemaVersion = 1;
+
+constexpr const char* kPragmas = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;";
+
+// Only what is searched for or never decoded is a column; the rest is one document per row.
+constexpr const char* kSchema = R"sql(
+CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS jobs (id INTEGER PRIMARY KEY, spec BLOB NOT NULL, document TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS nodes (name TEXT PRIMARY KEY, version TEXT NOT NULL, peer_address TEXT NOT NULL,
+                                  last_seen_ms INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS migrations (id INTEGER PRIMARY KEY, document TEXT NOT NULL, source_report BLOB,
+                                       target_report BLOB);
+CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY AUTOINCREMENT, time_ms INTEGER NOT NULL, kind TEXT NOT NULL,
+                                   job INTEGER NOT NULL, migration INTEGER NOT NULL, node TEXT NOT NULL,
+                                   text TEXT NOT NULL);
+)sql";
+
+template <class M>
+std::vector<std::byte> encode_optional(const std::optional<M>& message) {
+  return message ? wire::encode(*message) : std::vector<std::byte>();
+}
+
+template <class M>
+Result<std::optional<M>> decode_optional(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return std::optional<M>();
+  CKPT_TRY(message, wire::decode<M>(bytes));
+  return std::optional<M>(std::move(message));
+}
+
+Error corrupt_row(const char* table, std::int64_t id, const std::string& why) {
+  return {ErrorCode::kCorrupt,
+          std::string("Row ") + std::to_string(id) + " of table " + table + " does not decode: " + why};
+}
+
+Result<void> check_version(Database& db) {
+  CKPT_TRY(statement, db.prepare("PRAGMA user_version"));
+  CKPT_TRYV(statement.next());
+  const std::int64_t version = statement.integer(0);
+  if (version > kSchemaVersion)
+    return Error(ErrorCode::kNotSupported, "The store has version " + std::to_string(version) +
+                                               ", this build knows up to " + std::to_string(kSchemaVersion) +
+                                               ": use the newer gpumigrate-coordinator");
+  return ok();
+}
+
+}  // namespace
+
+Result<Store> Store::open(const std::string& path) {
+  // SQLite would make it with the umask's rights; its -wal and -shm files copy these.
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd || ::fchmod(fd.get(), 0600) != 0) return Error::from_errno("Opening " + path);
+  fd.reset();
+  CKPT_TRY(db, Database::open(path));
+  CKPT_TRYV(db.execute(kPragmas));
+  CKPT_TRYV(check_version(db));
+  CKPT_TRYV(db.execute(kSchema));
+  CKPT_TRYV(db.execute(("PRAGMA user_version=" + std::to_string(kSchemaVersion)).c_str()));
+  return Store(std::move(db));
+}
+
+Result<std::uint64_t> Store::next_id(std::string_view counter) {
+  CKPT_TRY(
+      statement,
+      db_.prepare("INSERT INTO counters VALUES (?1, 1) ON CONFLICT(name) DO UPDATE SET value = value + 1 "
+                  "RETURNING value"));
+  statement.bind(1, counter);
+  CKPT_TRY(row, statement.next());
+  if (!row) return Error(ErrorCode::kInternal, "Counter " + std::string(counter) + " returned nothing");
+  const auto id = static_cast<std::uint64_t>(statement.integer(0));
+  CKPT_TRYV(statement.run());
+  return id;
+}
+
+Result<JobId> Store::next_job_id() {
+  return next_id("job");
+}
+Result<MigrationId> Store::next_migration_id() {
+  return next_id("migration");
+}
+
+Result<void> Store::put(const Job& job) {
+  CKPT_TRY(statement, db_.prepare("INSERT OR REPLACE INTO jobs VALUES (?1, ?2, ?3)"));
+  statement.bind(1, static_cast<std::int64_t>(job.id));
+  statement.bind_blob(2, wire::encode(job.spec)).bind(3, job_document(job));
+  return statement.run();
+}
+
+Result<void> Store::put(const Migration& migration) {
+  CKPT_TRY(statement, db_.prepare("INSERT OR REPLACE INTO migrations VALUES (?1, ?2, ?3, ?4)"));
+  statement.bind(1, static_cast<std::int64_t>(migration.id)).bind(2, migration_document(migration));
+  statement.bind_blob(3, encode_optional(migration.source_report));
+  statement.bind_blob(4, encode_optional(migration.target_report));
+  return statement.run();
+}
+
+Result<void> Store::put(const NodeRow& node) {
+  CKPT_TRY(statement, db_.prepare("INSERT OR REPLACE INTO nodes VALUES (?1, ?2, ?3, ?4)"));
+  statement.bind(1, node.name).bind(2, node.version).bind(3, node.peer_address).bind(4, node.last_seen_ms);
+  return statement.run();
+}
+
+Result<std::vector<Job>> Store::jobs() {
+  std::vector<Job> jobs;
+  CKPT_TRY(statement, db_.prepare("SELECT id, spec, document FROM jobs ORDER BY id"));
+  while (true) {
+    CKPT_TRY(row, statement.next());
+    if (!row) return jobs;
+    const std::int64_t id = statement.integer(0);
+    auto spec = wire::decode<wire::JobSpec>(statement.blob(1));
+    if (!spec) return corrupt_row("jobs", id, spec.assume_error().to_string());
+    try {
+      Job& job = jobs.emplace_back(job_from_document(statement.text(2)));
+      job.id = static_cast<JobId>(id);
+      job.spec = std::move(spec).assume_value();
+    } catch (const std::exception& e) {
+      return corrupt_row("jobs", id, e.what());
+    }
+  }
+}
+
+Result<std::vector<Migration>> Store::migrations() {
+  std::vector<Migration> migrations;
+  CKPT_TRY(statement,
+           db_.prepare("SELECT id, document, source_report, target_report FROM migrations ORDER BY id"));
+  while (true) {
+    CKPT_TRY(row, statement.next());
+    if (!row) return migrations;
+    const std::int64_t id = statement.integer(0);
+    CKPT_TRY(source_report, decode_optional<wire::SourceReport>(statement.blob(2)));
+    CKPT_TRY(target_report, decode_optional<wire::TargetReport>(statement.blob(3)));
+    try {
+      Migration& migration = migrations.emplace_back(migration_from_document(statement.text(1)));
+      migration.id = static_cast<MigrationId>(id);
+      migration.source_report = std::move(source_report);
+      migration.target_report = std::move(target_report);
+    } catch (const std::exception& e) {
+      return corrupt_row("migrations", id, e.what());
+    }
+  }
+}
+
+Result<std::vector<NodeRow>> Store::nodes() {
+  std::vector<NodeRow> nodes;
+  CKPT_TRY(statement,
+           db_.prepare("SELECT name, version, peer_address, last_seen_ms FROM nodes ORDER BY name"));
+  while (true) {
+    CKPT_TRY(row, statement.next());
+    if (!row) return nodes;
+    NodeRow& node = nodes.emplace_back();
+    node.name = statement.text(0);
+    node.version = statement.text(1);
+    node.peer_address = statement.text(2);
+    node.last_seen_ms = statement.integer(3);
+  }
+}
+
+Result<void> Store::remove_job(JobId id) {
+  CKPT_TRY(statement, db_.prepare("DELETE FROM jobs WHERE id = ?1"));
+  return statement.bind(1, static_cast<std::int64_t>(id)).run();
+}
+
+Result<std::uint64_t> Store::add(const Event& event) {
+  CKPT_TRY(statement, db_.prepare("INSERT INTO events (time_ms, kind, job, migration, node, text) "
+                                  "VALUES (?1, ?2, ?3, ?4, ?5, ?6)"));
+  statement.bind(1, event.time_ms).bind(2, event.kind);
+  statement.bind(3, static_cast<std::int64_t>(event.job)).bind(4, static_cast<std::int64_t>(event.migration));
+  statement.bind(5, event.node).bind(6, event.text);
+  CKPT_TRYV(statement.run());
+  return static_cast<std::uint64_t>(db_.last_row_id());
+}
+
+Result<std::vector<Event>> Store::events(std::uint64_t since, std::size_t limit) {
+  std::vector<Event> events;
+  CKPT_TRY(statement,
+           db_.prepare("SELECT id, time_ms, kind, job, migration, node, text FROM events WHERE id > ?1 "
+                       "ORDER BY id LIMIT ?2"));
+  statement.bind(1, static_cast<std::int64_t>(since)).bind(2, static_cast<std::int64_t>(limit));
+  while (true) {
+    CKPT_TRY(row, statement.next());
+    if (!row) return events;
+    Event& event = events.emplace_back();
+    event.id = static_cast<std::uint64_t>(statement.integer(0));
+    event.time_ms = statement.integer(1);
+    event.kind = statement.text(2);
+    event.job = static_cast<JobId>(statement.integer(3));
+    event.migration = static_cast<MigrationId>(statement.integer(4));
+    event.node = statement.text(5);
+    event.text = statement.text(6);
+  }
+}
+
+Result<void> Store::prune_events(std::uint64_t keep) {
+  CKPT_TRY(statement, db_.prepare("DELETE FROM events WHERE id <= (SELECT MAX(id) FROM events) - ?1"));
+  return statement.bind(1, static_cast<std::int64_t>(keep)).run();
+}
+
+}  // namespace ckpt::coordinator
