@@ -162,7 +162,13 @@ void Card::lock() {
 }
 
 bool Card::context_alive(int slot) {
+  if (slot == own_slot_) return true;  // the kernel does not show us our own lock
   return state_->contexts[slot].used != 0 && locked_by_others(fd_, kContextLocks + slot, 1);
+}
+
+bool Card::holder_alive(const MemoryEntry& entry) {
+  return entry.holder >= 0 && state_->contexts[entry.holder].generation == entry.holder_generation &&
+         context_alive(entry.holder);
 }
 
 bool Card::idle_locked() {
@@ -181,12 +187,17 @@ void Card::forget_locked(int entry) {
 }
 
 void Card::sweep_locked() {
+  std::vector<int> doubtful;
+  for (int i = static_cast<int>(state_->memory_high) - 1; i >= 0; i--) {
+    if (state_->memory[i].inode != 0 && !holder_alive(state_->memory[i])) doubtful.push_back(i);
+  }
+  if (doubtful.empty()) return;
   std::set<InodeKey> held;
   // The kernel gives the list page by page and may skip a lock when others go meanwhile: look twice.
   if (!read_locked_inodes(&held) || !read_locked_inodes(&held)) return;
-  for (int i = static_cast<int>(state_->memory_high) - 1; i >= 0; i--) {
+  for (const int i : doubtful) {
     const MemoryEntry& entry = state_->memory[i];
-    if (entry.inode != 0 && held.count({entry.device, entry.inode}) == 0) forget_locked(i);
+    if (held.count({entry.device, entry.inode}) == 0) forget_locked(i);
   }
 }
 
@@ -202,7 +213,8 @@ int Card::add_memory(int fd, std::uint64_t bytes, pid_t program, bool exportable
   if (free_entry == kMaxMemoryEntries) return -1;
   state_->memory_high =
       std::max<std::uint32_t>(state_->memory_high, static_cast<std::uint32_t>(free_entry) + 1);
-  state_->memory[free_entry] = {info.st_dev, info.st_ino, bytes, program, exportable ? 1U : 0U};
+  const std::uint32_t generation = own_slot_ >= 0 ? state_->contexts[own_slot_].generation : 0;
+  state_->memory[free_entry] = {info.st_dev, info.st_ino, bytes, program, exportable ? 1U : 0U, own_slot_, generation};
   state_->used += bytes;
   return free_entry;
 }
@@ -221,12 +233,21 @@ int Card::find_memory(int fd, std::uint64_t* bytes, bool* exportable) {
   return -1;
 }
 
+void Card::memory_taken(int entry) {
+  CardLock lock(this);
+  MemoryEntry& memory = state_->memory[entry];
+  if (own_slot_ < 0 || memory.inode == 0 || holder_alive(memory)) return;
+  memory.holder = own_slot_;
+  memory.holder_generation = state_->contexts[own_slot_].generation;
+}
+
 void Card::memory_let_go(int entry, int probe) {
   CardLock lock(this);
   struct stat info {};
-  const MemoryEntry& memory = state_->memory[entry];
+  MemoryEntry& memory = state_->memory[entry];
   // A sweep may have freed the entry already, and another allocation may have it now.
   if (::fstat(probe, &info) != 0 || memory.inode != info.st_ino || memory.device != info.st_dev) return;
+  if (memory.holder == own_slot_) memory.holder = -1;
   if (!locked_by_others(probe, 0, 0)) forget_locked(entry);
 }
 
@@ -266,7 +287,9 @@ int Card::add_context(pid_t program) {
     held.l_start = kContextLocks + i;
     held.l_len = 1;
     if (::fcntl(fd_, F_OFD_SETLK, &held) != 0) continue;
-    state_->contexts[i] = {1, program, static_cast<std::int32_t>(::getpid()), 0};
+    const std::uint32_t generation = state_->contexts[i].generation + 1;
+    state_->contexts[i] = {1, program, static_cast<std::int32_t>(::getpid()), 0, generation};
+    own_slot_ = i;
     return i;
   }
   return -1;
@@ -274,7 +297,7 @@ int Card::add_context(pid_t program) {
 
 void Card::remove_context(int slot) {
   CardLock lock(this);
-  state_->contexts[slot] = {};
+  state_->contexts[slot].used = 0;
 }
 
 void Card::raise_xid(std::uint64_t code, pid_t pid) {

@@ -6,7 +6,9 @@
 // Who holds memory is not counted but asked of the kernel: every open description of an allocation's memfd, in an
 // executor or exported to anybody, carries an open-file-description lock, which the kernel drops with the last
 // descriptor and mapping, also when a process is killed. So nothing can be leaked or counted twice: an entry is free
-// when no lock is left on its inode (/proc/locks). A context is alive while its executor holds the lock of its byte.
+// when no lock is left on its inode (/proc/locks). Reading that list costs milliseconds, so an entry also names one
+// context that holds it, and the list is read only for entries whose named holder is gone. A context is alive while its
+// executor holds the lock of its byte.
 //
 // Threads and processes: every method may be called by all at once (a robust process-shared mutex inside). Errors:
 // open() returns nothing and sets errno; the rest cannot fail but by what their results say.
@@ -41,6 +43,8 @@ struct MemoryEntry {
   std::uint64_t bytes;
   std::int32_t pid;  // the program that created it
   std::uint32_t exportable;
+  std::int32_t holder;  // a context of this card that holds it, or -1: others may
+  std::uint32_t holder_generation;
 };
 
 struct ContextEntry {
@@ -48,6 +52,7 @@ struct ContextEntry {
   std::int32_t program;
   std::int32_t executor;
   std::int32_t injected_error;  // a CUresult that the executor makes sticky
+  std::uint32_t generation;     // tells contexts in the same slot apart
 };
 
 struct CardState {
@@ -92,6 +97,8 @@ class Card {
   int add_memory(int fd, std::uint64_t bytes, pid_t program, bool exportable);
   // The entry of an exported descriptor, or -1 if it is none of this card.
   int find_memory(int fd, std::uint64_t* bytes, bool* exportable);
+  // This process's context has taken a lock of its own on the memory of the entry.
+  void memory_taken(int entry);
   // Called by one holder after it has let go: frees the entry if it was the last one. `probe` is a descriptor of the
   // memfd without a lock of its own.
   void memory_let_go(int entry, int probe);
@@ -124,6 +131,7 @@ class Card {
   void lock();
   void unlock() { pthread_mutex_unlock(&state_->mutex); }
   bool context_alive(int slot);
+  bool holder_alive(const MemoryEntry& entry);
   void sweep_locked();
   void forget_locked(int entry);
   bool idle_locked();
@@ -131,6 +139,7 @@ class Card {
   friend class CardLock;
   int fd_;
   CardState* state_;
+  int own_slot_ = -1;  // of the context that add_context entered
 };
 
 // Takes the lock that says "held" on an open description; false if the kernel refuses.

@@ -59,6 +59,7 @@ CUresult DeviceMemory::adopt(int fd, bool exported_only, std::uint64_t* id, std:
       if (own >= 0) ::close(own);
       return CUDA_ERROR_OPERATING_SYSTEM;
     }
+    card->memory_taken(entry);
     *id = next_id_++;
     *device = card->index();
     held_[*id] = {own, entry, *bytes, card.get()};

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plain device memory, copies, pinned host memory, contexts and what the host may not touch.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <memory>
+#include <thread>
+
+#include "tests/conformance/support.h"
+
+namespace conformance {
+namespace {
+
+using MemoryTest = DriverTest;
+
+TEST_F(MemoryTest, CopiesArriveWhole) {
+  std::vector<std::uint8_t> source(5 * kMiB + 3);
+  for (std::size_t i = 0; i < source.size(); i++) source[i] = static_cast<std::uint8_t>(i * 31 + i / 4096);
+  CUdeviceptr first = 0;
+  CUdeviceptr second = 0;
+  ASSERT_OK(api().cuMemAlloc_v2(&first, source.size()));
+  ASSERT_OK(api().cuMemAlloc_v2(&second, source.size()));
+  ASSERT_OK(api().cuMemcpyHtoD_v2(first, source.data(), source.size()));
+  ASSERT_OK(api().cuMemcpyDtoD_v2(second, first, source.size()));
+  EXPECT_EQ(source, read_bytes(second, source.size()));
+  EXPECT_OK(api().cuMemFree_v2(first));
+  EXPECT_OK(api().cuMemFree_v2(second));
+}
+
+TEST_F(MemoryTest, SmallAllocationsAreAlignedAndApart) {
+  std::vector<CUdeviceptr> blocks(300);
+  for (std::size_t i = 0; i < blocks.size(); i++) {
+    ASSERT_OK(api().cuMemAlloc_v2(&blocks[i], 100 + 40 * i));
+    EXPECT_EQ(0U, blocks[i] % 256);
+    ASSERT_OK(api().cuMemsetD8_v2(blocks[i], static_cast<unsigned char>(i), 100 + 40 * i));
+  }
+  for (std::size_t i = 0; i < blocks.size(); i++) {
+    EXPECT_EQ(std::vector<std::uint8_t>(100 + 40 * i, static_cast<std::uint8_t>(i)),
+              read_bytes(blocks[i], 100 + 40 * i));
+    EXPECT_OK(api().cuMemFree_v2(blocks[i]));
+  }
+}
+
+TEST_F(MemoryTest, FreedMemoryIsRefused) {
+  CUdeviceptr memory = 0;
+  ASSERT_OK(api().cuMemAlloc_v2(&memory, 8 * kMiB));
+  CUdeviceptr base = 0;
+  std::size_t bytes = 0;
+  ASSERT_OK(api().cuMemGetAddressRange_v2(&base, &bytes, memory + kMiB));
+  EXPECT_EQ(memory, base);
+  EXPECT_EQ(8 * kMiB, bytes);
+  EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuMemFree_v2(memory + 512));
+  EXPECT_OK(api().cuMemFree_v2(memory));
+  EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuMemFree_v2(memory));
+  char byte = 0;
+  EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuMemcpyDtoH_v2(&byte, memory, 1));
+  EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuMemsetD8_v2(memory, 0, 1));
+}
+
+TEST_F(MemoryTest, CopiesBeyondTheEndAreRefused) {
+  Mapped memory(2 * kMiB);
+  std::vector<char> host(4 * kMiB);
+  EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuMemcpyHtoD_v2(memory.address, host.data(), host.size()));
+  EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuMemcpyDtoH_v2(host.data(), memory.address + kMiB, 2 * kMiB));
+}
+
+TEST_F(MemoryTest, PinnedMemoryIsOneMemoryForHostAndDevice) {
+  const CUmodule module = load_kernels();
+  void* pinned = nullptr;
+  ASSERT_OK(api().cuMemHostAlloc(&pinned, kMiB, CU_MEMHOSTALLOC_PORTABLE));
+  auto* words = static_cast<std::uint32_t*>(pinned);
+  words[9] = 1;
+  ASSERT_OK(launch(kernel(module, "fill"), 1, 32, nullptr, reinterpret_cast<std::uint64_t>(pinned),
+                   std::uint32_t{50}, std::uint64_t{8}));
+  ASSERT_OK(launch(kernel(module, "add_one"), 1, 32, nullptr, reinterpret_cast<std::uint64_t>(words + 9),
+                   std::uint64_t{1}));
+  ASSERT_OK(api().cuCtxSynchronize());
+  EXPECT_EQ(57U, words[7]);
+  EXPECT_EQ(2U, words[9]);
+  unsigned type = 0;
+  EXPECT_OK(api().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                        reinterpret_cast<CUdeviceptr>(pinned)));
+  EXPECT_EQ(static_cast<unsigned>(CU_MEMORYTYPE_HOST), type);
+  EXPECT_OK(api().cuMemFreeHost(pinned));
+  EXPECT_NE(CUDA_SUCCESS, api().cuMemFreeHost(pinned));
+  EXPECT_OK(api().cuModuleUnload(module));
+}
+
+TEST_F(MemoryTest, CopiesFromPinnedMemoryAreAsynchronous) {
+  void* pinned = nullptr;
+  CUdeviceptr memory = 0;
+  CUstream stream = nullptr;
+  ASSERT_OK(api().cuMemAllocHost_v2(&pinned, 4 * kMiB));
+  ASSERT_OK(api().cuMemAlloc_v2(&memory, 4 * kMiB));
+  ASSERT_OK(api().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  std::memset(pinned, 1, 4 * kMiB);
+  {
+    Gate gate(stream);
+    ASSERT_OK(api().cuMemcpyHtoDAsync_v2(memory, pinned, 4 * kMiB, stream));
+    std::memset(pinned, 2, 4 * kMiB);  // the copy has not begun, so it takes this
+  }
+  ASSERT_OK(api().cuStreamSynchronize(stream));
+  EXPECT_EQ(std::vector<std::uint8_t>(16, 2), read_bytes(memory + 4 * kMiB - 16, 16));
+  EXPECT_OK(api().cuStreamDestroy_v2(stream));
+  EXPECT_OK(api().cuMemFree_v2(memory));
+  EXPECT_OK(api().cuMemFreeHost(pinned));
+}
+
+TEST_F(MemoryTest, RegisteredMemoryIsPinnedOnce) {
+  constexpr std::size_t kBytes = 1 << 20;
+  const std::unique_ptr<char[], void (*)(char*)> host(static_cast<char*>(std::aligned_alloc(4096, kBytes)),
+                                                      [](char* p) { std::free(p); });
+  std::memset(host.get(), 3, kBytes);
+  CUdeviceptr memory = 0;
+  CUstream stream = nullptr;
+  ASSERT_OK(api().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  ASSERT_OK(api().cuMemAlloc_v2(&memory, kBytes));
+  ASSERT_OK(api().cuMemHostRegister_v2(host.get(), kBytes, 0));
+  EXPECT_CUDA(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, api().cuMemHostRegister_v2(host.get(), kBytes, 0));
+  {
+    Gate gate(stream);
+    ASSERT_OK(api().cuMemcpyHtoDAsync_v2(memory, host.get(), kBytes, stream));
+    std::memset(host.get(), 4, kBytes);
+    ASSERT_OK(api().cuMemsetD8Async(memory, 5, 1, stream));
+    ASSERT_OK(api().cuMemcpyDtoHAsync_v2(host.get(), memory, 2, stream));
+  }
+  ASSERT_OK(api().cuStreamSynchronize(stream));
+  EXPECT_EQ(5, host[0]);
+  EXPECT_EQ(4, host[1]);
+  EXPECT_OK(api().cuMemHostUnregister(host.get()));
+  EXPECT_CUDA(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, api().cuMemHostUnregister(host.get()));
+  EXPECT_OK(api().cuMemFree_v2(memory));
+  EXPECT_OK(api().cuStreamDestroy_v2(stream));
+}
+
+TEST_F(MemoryTest, PointersSayWhatTheyAre) {
+  CUdeviceptr memory = 0;
+  ASSERT_OK(api().cuMemAlloc_v2(&memory, kMiB));
+  unsigned type = 0;
+  int ordinal = -1;
+  CUcontext owner = nullptr;
+  EXPECT_OK(api().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, memory + 100));
+  EXPECT_EQ(static_cast<unsigned>(CU_MEMORYTYPE_DEVICE), type);
+  EXPECT_OK(api().cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, memory));
+  EXPECT_EQ(0, ordinal);
+  EXPECT_OK(api().cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, memory));
+  EXPECT_EQ(context_, owner);
+  int local = 0;
+  EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                                                    reinterpret_cast<CUdeviceptr>(&local)));
+  EXPECT_OK(api().cuMemFree_v2(memory));
+}
+
+TEST_F(MemoryTest, TheHostMayNotTouchDeviceMemory) {
+  CUdeviceptr memory = 0;
+  ASSERT_OK(api().cuMemAlloc_v2(&memory, kMiB));
+  ASSERT_OK(api().cuCtxSynchronize());
+  EXPECT_EXIT(*reinterpret_cast<volatile char*>(memory) = 1, testing::KilledBySignal(SIGSEGV), "");
+  EXPECT_OK(api().cuMemFree_v2(memory));
+}
+
+TEST_F(MemoryTest, AForkedChildCannotUseTheDriver) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::size_t free_bytes = 0;
+    std::size_t total = 0;
+    ::_exit(api().cuMemGetInfo_v2(&free_bytes, &total));
+  }
+  int status = 0;
+  ASSERT_EQ(child, ::waitpid(child, &status, 0));
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(CUDA_ERROR_NOT_INITIALIZED, WEXITSTATUS(status));
+  EXPECT_OK(api().cuCtxSynchronize());
+}
+
+TEST_F(MemoryTest, NothingWorksBeforeInit) {
+  Child child("uninitialized");
+  EXPECT_EQ(0, child.wait());
+}
+
+TEST_F(MemoryTest, EachThreadHasACurrentContextOfItsOwn) {
+  CUresult before = CUDA_SUCCESS;
+  CUresult after = CUDA_ERROR_UNKNOWN;
+  std::thread([&] {
+    before = api().cuCtxSynchronize();
+    if (api().cuCtxPushCurrent_v2(context_) != CUDA_SUCCESS) return;
+    after = api().cuCtxSynchronize();
+    api().cuCtxPopCurrent_v2(nullptr);
+  }).join();
+  EXPECT_CUDA(CUDA_ERROR_INVALID_CONTEXT, before);
+  EXPECT_OK(after);
+}
+
+TEST_F(MemoryTest, ADestroyedContextIsRefusedAndItsMemoryComesBack) {
+  const std::size_t before = free_memory();
+  CUcontext other = nullptr;
+  ASSERT_OK(api().cuCtxCreate_v2(&other, 0, 0));
+  CUdeviceptr memory = 0;
+  ASSERT_OK(api().cuMemAlloc_v2(&memory, 64 * kMiB));
+  ASSERT_OK(api().cuCtxDestroy_v2(other));
+  ASSERT_OK(api().cuCtxSetCurrent(context_));
+  EXPECT_TRUE(comes_back(before));
+  EXPECT_NE(CUDA_SUCCESS, api().cuMemsetD8_v2(memory, 0, 16));
+}
+
+TEST_F(MemoryTest, DevicesCopyToEachOther) {
+  if (!two_devices()) GTEST_SKIP() << "one device";
+  CUcontext second = nullptr;
+  ASSERT_OK(api().cuDevicePrimaryCtxRetain(&second, 1));
+  CUdeviceptr here = 0;
+  CUdeviceptr there = 0;
+  ASSERT_OK(api().cuMemAlloc_v2(&here, 4 * kMiB));
+  ASSERT_OK(api().cuMemsetD8_v2(here, 0x3c, 4 * kMiB));
+  ASSERT_OK(api().cuCtxPushCurrent_v2(second));
+  ASSERT_OK(api().cuMemAlloc_v2(&there, 4 * kMiB));
+  ASSERT_OK(api().cuMemcpyPeer(there, second, here, context_, 4 * kMiB));
+  EXPECT_EQ(std::vector<std::uint8_t>(16, 0x3c), read_bytes(there + 4 * kMiB - 16, 16));
+  ASSERT_OK(api().cuMemsetD8_v2(there, 0x4d, 4 * kMiB));
+  ASSERT_OK(api().cuCtxPopCurrent_v2(nullptr));
+  ASSERT_OK(api().cuMemcpyPeer(here, context_, there, second, 4 * kMiB));
+  EXPECT_EQ(std::vector<std::uint8_t>(16, 0x4d), read_bytes(here, 16));
+  // From the other device straight to the host, with this context current.
+  EXPECT_EQ(std::vector<std::uint8_t>(16, 0x4d), read_bytes(there, 16));
+  EXPECT_OK(api().cuDevicePrimaryCtxRelease_v2(1));
+  EXPECT_OK(api().cuMemFree_v2(here));
+}
+
+TEST_F(MemoryTest, PeersReachPlainMemoryOnceAllowed) {
+  int can = 0;
+  if (!two_devices() || api().cuDeviceCanAccessPeer(&can, 1, 0) != CUDA_SUCCESS || can == 0) {
+    GTEST_SKIP() << "no two devices with peer access";
+  }
+  CUdeviceptr memory = 0;
+  ASSERT_OK(api().cuMemAlloc_v2(&memory, 2 * kMiB));
+  ASSERT_OK(api().cuMemsetD8_v2(memory, 0, 2 * kMiB));
+  CUcontext second = nullptr;
+  ASSERT_OK(api().cuDevicePrimaryCtxRetain(&second, 1));
+  ASSERT_OK(api().cuCtxPushCurrent_v2(second));
+  ASSERT_OK(api().cuCtxEnablePeerAccess(context_, 0));
+  EXPECT_CUDA(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, api().cuCtxEnablePeerAccess(context_, 0));
+  const CUmodule module = load_kernels();
+  ASSERT_OK(launch(kernel(module, "add_one"), 1, 32, nullptr, std::uint64_t{memory}, std::uint64_t{4}));
+  EXPECT_OK(api().cuCtxSynchronize());
+  EXPECT_OK(api().cuModuleUnload(module));
+  ASSERT_OK(api().cuCtxPopCurrent_v2(nullptr));
+  EXPECT_EQ((std::vector<std::uint32_t>{1, 1, 1, 1, 0}), read_words(memory, 5));
+  EXPECT_OK(api().cuDevicePrimaryCtxRelease_v2(1));
+  EXPECT_OK(api().cuMemFree_v2(memory));
+}
+
+TEST_F(MemoryTest, ErrorsHaveNames) {
+  const char* name = nullptr;
+  ASSERT_OK(api().cuGetErrorName(CUDA_ERROR_OUT_OF_MEMORY, &name));
+  EXPECT_STREQ("CUDA_ERROR_OUT_OF_MEMORY", name);
+  ASSERT_OK(api().cuGetErrorString(CUDA_ERROR_OUT_OF_MEMORY, &name));
+  EXPECT_STREQ("out of memory", name);
+  EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuGetErrorName(static_cast<CUresult>(123456), &name));
+}
+
+TEST_F(MemoryTest, UnknownDevicesAreRefused) {
+  int count = 0;
+  CUdevice device = 0;
+  ASSERT_OK(api().cuDeviceGetCount(&count));
+  EXPECT_GE(count, 1);
+  EXPECT_CUDA(CUDA_ERROR_INVALID_DEVICE, api().cuDeviceGet(&device, count));
+  EXPECT_CUDA(CUDA_ERROR_INVALID_DEVICE, api().cuDeviceGet(&device, -1));
+}
+
+TEST_F(MemoryTest, FunctionsAreFoundByName) {
+  void* function = nullptr;
+  CUdriverProcAddressQueryResult status{};
+  ASSERT_OK(api().cuGetProcAddress_v2("cuMemAlloc", &function, 12000, 0, &status));
+  EXPECT_EQ(CU_GET_PROC_ADDRESS_SUCCESS, status);
+  EXPECT_EQ(reinterpret_cast<void*>(api().cuMemAlloc_v2), function);
+}
+
+}  // namespace
+}  // namespace conformance

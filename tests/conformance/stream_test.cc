@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Order on and between streams, events, host functions.
+#include <atomic>
+#include <memory>
+
+#include "tests/conformance/support.h"
+
+namespace conformance {
+namespace {
+
+class StreamTest : public DriverTest {
+ protected:
+  void SetUp() override {
+    DriverTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    ASSERT_OK(api().cuStreamCreate(&one_, CU_STREAM_DEFAULT));
+    ASSERT_OK(api().cuStreamCreate(&two_, CU_STREAM_NON_BLOCKING));
+    ASSERT_OK(api().cuEventCreate(&event_, CU_EVENT_DEFAULT));
+    ASSERT_OK(api().cuMemAlloc_v2(&memory_, kBytes));
+    ASSERT_OK(api().cuMemsetD8_v2(memory_, 0, kBytes));
+    ASSERT_OK(api().cuCtxSynchronize());
+  }
+  void TearDown() override {
+    if (memory_ != 0) {
+      EXPECT_OK(api().cuMemFree_v2(memory_));
+      EXPECT_OK(api().cuEventDestroy_v2(event_));
+      EXPECT_OK(api().cuStreamDestroy_v2(one_));
+      EXPECT_OK(api().cuStreamDestroy_v2(two_));
+    }
+    DriverTest::TearDown();
+  }
+  static constexpr std::size_t kBytes = 4 * kMiB;
+  CUstream one_ = nullptr;
+  CUstream two_ = nullptr;
+  CUevent event_ = nullptr;
+  CUdeviceptr memory_ = 0;
+};
+
+TEST_F(StreamTest, WorkOfOneStreamRunsInOrder) {
+  const CUmodule module = load_kernels();
+  const CUfunction add = kernel(module, "add_one");
+  ASSERT_OK(api().cuMemsetD8Async(memory_, 0, kBytes, one_));
+  for (int i = 0; i < 500; i++) {
+    ASSERT_OK(launch(add, 2, 128, one_, std::uint64_t{memory_}, std::uint64_t{1000}));
+  }
+  void* pinned = nullptr;
+  ASSERT_OK(api().cuMemHostAlloc(&pinned, 4000, 0));
+  ASSERT_OK(api().cuMemcpyDtoHAsync_v2(pinned, memory_, 4000, one_));
+  ASSERT_OK(api().cuMemsetD8Async(memory_, 9, kBytes, one_));
+  ASSERT_OK(api().cuStreamSynchronize(one_));
+  EXPECT_EQ(500U, static_cast<std::uint32_t*>(pinned)[0]);
+  EXPECT_EQ(500U, static_cast<std::uint32_t*>(pinned)[999]);
+  EXPECT_EQ(std::vector<std::uint8_t>(4, 9), read_bytes(memory_, 4));
+  EXPECT_OK(api().cuMemFreeHost(pinned));
+  EXPECT_OK(api().cuModuleUnload(module));
+}
+
+TEST_F(StreamTest, AStreamIsNotReadyUntilItsWorkIsDone) {
+  EXPECT_OK(api().cuStreamQuery(one_));
+  Gate gate(one_);
+  EXPECT_CUDA(CUDA_ERROR_NOT_READY, api().cuStreamQuery(one_));
+  ASSERT_OK(api().cuEventRecord(event_, one_));
+  EXPECT_CUDA(CUDA_ERROR_NOT_READY, api().cuEventQuery(event_));
+  EXPECT_OK(api().cuStreamSynchronize(two_));
+  gate.open();
+  EXPECT_OK(api().cuEventSynchronize(event_));
+  EXPECT_OK(api().cuStreamSynchronize(one_));
+  EXPECT_OK(api().cuStreamQuery(one_));
+}
+
+TEST_F(StreamTest, AStreamWaitsForAnEventOfAnother) {
+  Gate gate(one_);
+  ASSERT_OK(api().cuMemsetD8Async(memory_, 1, kBytes, one_));
+  ASSERT_OK(api().cuEventRecord(event_, one_));
+  ASSERT_OK(api().cuStreamWaitEvent(two_, event_, 0));
+  ASSERT_OK(api().cuMemsetD8Async(memory_, 2, 1, two_));
+  EXPECT_CUDA(CUDA_ERROR_NOT_READY, api().cuStreamQuery(two_));
+  gate.open();
+  ASSERT_OK(api().cuStreamSynchronize(two_));
+  EXPECT_EQ((std::vector<std::uint8_t>{2, 1}), read_bytes(memory_, 2));
+}
+
+TEST_F(StreamTest, TheDefaultStreamWaitsForBlockingStreamsAndTheyForIt) {
+  CUevent by_default = nullptr;
+  ASSERT_OK(api().cuEventCreate(&by_default, CU_EVENT_DEFAULT));
+  {
+    Gate gate(one_);
+    ASSERT_OK(api().cuEventRecord(by_default, nullptr));
+    EXPECT_CUDA(CUDA_ERROR_NOT_READY, api().cuEventQuery(by_default));
+    CUstream later = nullptr;
+    ASSERT_OK(api().cuStreamCreate(&later, CU_STREAM_DEFAULT));
+    ASSERT_OK(api().cuEventRecord(event_, later));
+    EXPECT_CUDA(CUDA_ERROR_NOT_READY, api().cuEventQuery(event_));
+    ASSERT_OK(api().cuStreamDestroy_v2(later));
+    EXPECT_OK(api().cuStreamSynchronize(two_));  // non-blocking: not concerned
+  }
+  EXPECT_OK(api().cuEventSynchronize(event_));
+  EXPECT_OK(api().cuEventQuery(by_default));
+  EXPECT_OK(api().cuEventDestroy_v2(by_default));
+}
+
+TEST_F(StreamTest, AnEventThatWasNeverRecordedIsComplete) {
+  EXPECT_OK(api().cuEventQuery(event_));
+  EXPECT_OK(api().cuEventSynchronize(event_));
+  EXPECT_OK(api().cuStreamWaitEvent(one_, event_, 0));
+}
+
+TEST_F(StreamTest, ElapsedTimeNeedsRecordedEventsWithTiming) {
+  CUevent end = nullptr;
+  CUevent untimed = nullptr;
+  ASSERT_OK(api().cuEventCreate(&end, CU_EVENT_DEFAULT));
+  ASSERT_OK(api().cuEventCreate(&untimed, CU_EVENT_DISABLE_TIMING));
+  float milliseconds = -1;
+  EXPECT_CUDA(CUDA_ERROR_INVALID_HANDLE, api().cuEventElapsedTime(&milliseconds, event_, end));
+  ASSERT_OK(api().cuEventRecord(event_, one_));
+  ASSERT_OK(api().cuMemsetD8Async(memory_, 3, kBytes, one_));
+  ASSERT_OK(api().cuEventRecord(end, one_));
+  ASSERT_OK(api().cuEventRecord(untimed, one_));
+  ASSERT_OK(api().cuStreamSynchronize(one_));
+  EXPECT_OK(api().cuEventElapsedTime(&milliseconds, event_, end));
+  EXPECT_GT(milliseconds, 0);
+  EXPECT_CUDA(CUDA_ERROR_INVALID_HANDLE, api().cuEventElapsedTime(&milliseconds, event_, untimed));
+  EXPECT_OK(api().cuEventDestroy_v2(end));
+  EXPECT_OK(api().cuEventDestroy_v2(untimed));
+}
+
+TEST_F(StreamTest, HostFunctionsRunInOrderWithTheStream) {
+  std::atomic<int> calls{0};
+  for (int i = 0; i < 20; i++) {
+    ASSERT_OK(api().cuLaunchHostFunc(
+        one_, [](void* count) { ++*static_cast<std::atomic<int>*>(count); }, &calls));
+    ASSERT_OK(api().cuMemsetD8Async(memory_, static_cast<unsigned char>(i), 16, one_));
+  }
+  ASSERT_OK(api().cuStreamSynchronize(one_));
+  EXPECT_EQ(20, calls.load());
+  EXPECT_EQ(19, read_bytes(memory_, 1)[0]);
+}
+
+TEST_F(StreamTest, StreamsOfOtherContextsAreRefused) {
+  CUstream stream = nullptr;
+  ASSERT_OK(api().cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+  CUcontext other = nullptr;
+  ASSERT_OK(api().cuCtxCreate_v2(&other, 0, 0));
+  EXPECT_CUDA(CUDA_ERROR_INVALID_HANDLE, api().cuMemsetD8Async(memory_, 1, 16, stream));
+  EXPECT_OK(api().cuCtxDestroy_v2(other));
+  ASSERT_OK(api().cuCtxSetCurrent(context_));
+  EXPECT_OK(api().cuMemsetD8Async(memory_, 1, 16, stream));
+  EXPECT_OK(api().cuStreamSynchronize(stream));
+  EXPECT_OK(api().cuStreamDestroy_v2(stream));
+}
+
+TEST_F(StreamTest, MoreWorkThanFitsIntoAQueueIsNoProblem) {
+  const std::vector<std::uint8_t> bytes(8192, 0x66);
+  auto gate = std::make_unique<Gate>(one_);
+  // Pageable sources small enough to be staged: the caller may change them at once.
+  std::vector<std::uint8_t> changing(256, 0);
+  for (int i = 0; i < 50; i++) {
+    changing.assign(changing.size(), static_cast<std::uint8_t>(i));
+    ASSERT_OK(
+        api().cuMemcpyHtoDAsync_v2(memory_ + 256 * static_cast<unsigned>(i), changing.data(), 256, one_));
+  }
+  gate.reset();
+  for (int i = 0; i < 2000; i++)
+    ASSERT_OK(api().cuMemcpyHtoDAsync_v2(memory_ + kMiB, bytes.data(), 8192, one_));
+  ASSERT_OK(api().cuStreamSynchronize(one_));
+  for (unsigned i = 0; i < 50; i++) EXPECT_EQ(i, read_bytes(memory_ + 256 * i + 255, 1)[0]);
+  EXPECT_EQ(0x66, read_bytes(memory_ + kMiB + 8191, 1)[0]);
+}
+
+}  // namespace
+}  // namespace conformance
