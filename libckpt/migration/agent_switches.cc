@@ -25,6 +25,9 @@ template <class State, class Event>
 Result<void> AgentSwitches::apply(Held<State>& held, const Event& event, Nanos now, Batches& out) {
   CKPT_TRY(next, step(held.state, event, now, timing_));
   held.before = std::exchange(held.state, std::move(next.state));
+  // Late events of a closed migration (a pause that it had taken back) may still ask for this.
+  if (taken_by_later(held.state.info.job, held.state.info.migration))
+    std::erase_if(next.actions, [](const Action& a) { return std::holds_alternative<RunInstance>(a); });
   if (!next.actions.empty())
     out.push_back(
         {{held.state.info.migration, role_of(held.state)}, held.state.info, std::move(next.actions)});
@@ -38,6 +41,16 @@ MigrationId AgentSwitches::newest_of(JobId job) const {
   for (const auto& [id, held] : targets_)
     if (held.state.info.job == job) newest = std::max(newest, id);
   return newest;
+}
+
+bool AgentSwitches::taken_by_later(JobId job, MigrationId migration) const {
+  for (auto it = sources_.upper_bound(migration); it != sources_.end(); ++it) {
+    const SourceState& later = it->second.state;
+    if (later.info.job == job && (holds_job(later) || std::holds_alternative<source::Pausing>(later.phase) ||
+                                  std::holds_alternative<source::Released>(later.phase)))
+      return true;
+  }
+  return false;
 }
 
 Result<Batches> AgentSwitches::restore(std::span<const Record> records, Nanos now) {

@@ -65,6 +65,8 @@ class AgentSwitches {
   // Ends what a later migration of the job supersedes; false if something earlier is not closed yet.
   Result<bool> make_way(JobId job, MigrationId migration, Nanos now, Batches& out);
   [[nodiscard]] MigrationId newest_of(JobId job) const;
+  // A later migration pauses, or has paused, the job: an earlier one must not let it go on any more.
+  [[nodiscard]] bool taken_by_later(JobId job, MigrationId migration) const;
 
   Timing timing_;
   std::map<MigrationId, Held<SourceState>> sources_;

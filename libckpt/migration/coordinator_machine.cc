@@ -421,6 +421,9 @@ class Stepper {
     } else if (const auto* c = std::get_if<wire::Committed>(&m.body); c && closed_for_target()) {
       s_.owner_k = std::max(s_.owner_k, c->k);
       *target_knows = true;
+    } else if (const auto* runs = std::get_if<wire::Runs>(&m.body);
+               runs && m.from == Party::kTarget && closed_for_target()) {
+      s_.owner_k = std::max(s_.owner_k, runs->k);
     } else if (std::holds_alternative<wire::Relinquished>(m.body)) {
       *target_knows = true;
     } else {

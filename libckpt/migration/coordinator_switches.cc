@@ -19,8 +19,12 @@ Result<Batches> CoordinatorSwitches::restore(std::span<const Record> records, Na
     CKPT_TRY(state, restore_coordinator(record));
     switches_[record.info.migration] = {state, state, false};
   }
+  // An agent that missed the end of an older migration asks by itself.
+  std::map<JobId, MigrationId> newest;
+  for (const auto& [id, held] : switches_) newest[held.state.info.job] = id;
   Batches out;
   for (auto& [id, held] : switches_) {
+    if (is_closed(held.state) && newest[held.state.info.job] != id) continue;
     CKPT_TRYV(apply(held, Restarted{}, now, out));
   }
   return out;

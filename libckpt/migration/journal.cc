@@ -81,6 +81,15 @@ Result<void> sync(int fd, const std::string& path) {
   return ok();
 }
 
+// A new or renamed file is durable only with its folder.
+Result<void> sync_folder_of(const std::string& path) {
+  const std::string folder = path.find('/') == std::string::npos ? "." : path.substr(0, path.rfind('/') + 1);
+  UniqueFd dir(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!dir || ::fsync(dir.get()) != 0)
+    return Error::from_errno("Cannot sync the folder of the journal " + path);
+  return ok();
+}
+
 Error full(const std::string& path, Error cause) {
   return Error(ErrorCode::kRefused,
                "No space for the journal " + path + ": free some, or raise the file size limit")
@@ -108,7 +117,8 @@ Result<void> Journal::load() {
     capacity_ = 0;
     CKPT_TRYV(extend(end_));
     CKPT_TRYV(write_at(fd_.get(), std::as_bytes(std::span(kFileMagic)), 0, path_));
-    return sync(fd_.get(), path_);
+    CKPT_TRYV(sync(fd_.get(), path_));
+    return sync_folder_of(path_);
   }
   if (std::memcmp(text.data(), kFileMagic, sizeof kFileMagic) != 0)
     return Error(ErrorCode::kCorrupt, "File " + path_ + " is not a journal of this version");
@@ -202,14 +212,9 @@ Result<void> Journal::compact(const std::function<bool(const Record&)>& forget) 
     next.path_ = path_;
     *this = std::move(next);
   }
-  const std::string folder =
-      path_.find('/') == std::string::npos ? "." : path_.substr(0, path_.rfind('/') + 1);
-  UniqueFd dir(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!dir || ::fsync(dir.get()) != 0) {
-    broken_ = true;
-    return Error::from_errno("Cannot sync the folder of the journal " + path_);
-  }
-  return ok();
+  auto synced = sync_folder_of(path_);
+  broken_ = !synced.has_value();
+  return synced;
 }
 
 }  // namespace ckpt::migration

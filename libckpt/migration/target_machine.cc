@@ -309,7 +309,10 @@ class Stepper {
                  false);
     } else {
       if (auto* p = in<Committed>(); p && released) p->heard_released = true;
-      if (from == Party::kCoordinator) restate(from);
+      // Not all of restate(): the coordinator answers RUNS, and this is an answer.
+      if (from == Party::kCoordinator)
+        tell(from, in<Committed>() ? wire::SwitchBody(wire::Committed(in<Committed>()->k))
+                                   : wire::SwitchBody(wire::Relinquished(in<Relinquished>()->reason)));
     }
     return true;
   }

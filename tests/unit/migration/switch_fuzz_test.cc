@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chance plays the switch: losses, repeats, reordering, delays, crashes, a node lost, instances dying, aborts, full disks,
+// several migrations in a row. After the faults end: never two instances, never the last image freed, and in the end the
+// job runs. Each deliberate mistake (Mutant) must be found. CKPT_FUZZ_SEED=n replays one seed with its trace;
+// CKPT_FUZZ_RUNS=n sets how many are played.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iostream>
+
+#include "tests/unit/migration/switch_world.h"
+
+namespace ckpt::migration::test {
+namespace {
+
+Timing fast() {
+  Timing t;
+  t.lease_term_ms = 2'000;
+  t.lease_drift_ms = 100;
+  t.lease_renew_ms = 600;
+  t.poll_ms = 200;
+  t.silence_ms = 1'000;
+  t.pause_timeout_ms = 3'000;
+  t.switch_timeout_ms = 2'000;
+  t.migration_timeout_ms = 20'000;
+  return t;
+}
+
+struct Outcome {
+  std::string violation;
+  int moves = 0;
+  int migrations = 0;
+};
+
+void one_fault(World& world, bool& node_lost, bool may_lose) {
+  auto& random = world.random();
+  const int node = static_cast<int>(random() % 3);
+  for (int down = 0; down < 3; ++down)
+    if (!world.up(down) && random() % 3 == 0) world.restart(down);
+  switch (random() % 12) {
+    case 0:
+    case 1:
+      world.crash(node);
+      break;
+    case 2:
+    case 3:
+    case 4:
+      world.restart(node);
+      break;
+    case 5:
+      world.cut(node, static_cast<int>((node + 1) % 3), true);
+      break;
+    case 6:
+    case 7:
+      world.cut(node, static_cast<int>((node + 1) % 3), false);
+      break;
+    case 8:
+      world.abort_migration(world.last_migration(), random() % 2 == 0);
+      break;
+    case 9:
+      if (random() % 2 == 0) world.kill_instance(node % 2);
+      break;
+    case 10:
+      world.fail_records(node, 1);
+      break;
+    case 11:
+      if (may_lose && !node_lost && random() % 4 == 0 && node < 2) {
+        world.lose(node);
+        node_lost = true;
+      }
+      break;
+    default:
+      break;
+  }
+}
+
+Outcome play(std::uint64_t seed, Mutant mutant, bool trace) {
+  World world({.seed = seed, .chance = true, .mutant = mutant, .timing = fast()});
+  world.trace_on(trace);
+  Outcome outcome;
+  bool node_lost = false;
+  const bool may_lose = seed % 2 == 0;
+  for (int i = 0; i < 1500 && world.first_violation().empty(); ++i) {
+    const int from = world.job_node();
+    if (!node_lost && world.random()() % 16 == 0 && world.migrate(from, 1 - from) != 0) ++outcome.migrations;
+    if (world.random()() % 24 == 0) one_fault(world, node_lost, may_lose);
+    if (!world.step()) world.run_for(100);
+  }
+  world.faults_end();
+  world.run_for(120'000);
+  outcome.violation = world.first_violation();
+  if (outcome.violation.empty() && !world.goal())
+    outcome.violation = "the job does not run in the end: " + world.summary();
+  const auto* last = world.coordinator()->find(world.last_migration());
+  if (outcome.violation.empty() && last && !node_lost && !is_closed(*last) && !world.job_dead())
+    outcome.violation = "the migration stays open: " + world.summary();
+  outcome.moves = static_cast<int>(world.highest_run() - 1);
+  if (trace)
+    for (const auto& line : world.take_trace()) std::cout << line << "\n";
+  return outcome;
+}
+
+std::uint64_t number_from(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+TEST(SwitchFuzz, HoldsWhateverHappens) {
+  if (const std::uint64_t seed = number_from("CKPT_FUZZ_SEED", 0); seed != 0) {
+    const auto mutant = static_cast<Mutant>(number_from("CKPT_FUZZ_MUTANT", 0));
+    EXPECT_EQ(play(seed, mutant, true).violation, "") << "seed " << seed;
+    return;
+  }
+  const std::uint64_t runs = number_from("CKPT_FUZZ_RUNS", 3000);
+  int moves = 0;
+  int migrations = 0;
+  for (std::uint64_t seed = 1; seed <= runs; ++seed) {
+    const Outcome outcome = play(seed, Mutant::kNone, false);
+    moves += outcome.moves;
+    migrations += outcome.migrations;
+    ASSERT_EQ(outcome.violation, "") << "replay with CKPT_FUZZ_SEED=" << seed;
+  }
+  // Not vacuous: most lives move the job somewhere.
+  EXPECT_GT(moves, static_cast<int>(runs) / 2);
+  EXPECT_GT(migrations, static_cast<int>(runs));
+  std::cout << runs << " lives, " << migrations << " migrations, " << moves << " incarnations\n";
+}
+
+struct MutantCase {
+  Mutant mutant;
+  const char* name;
+  const char* expected;
+};
+
+class SwitchMutants : public testing::TestWithParam<MutantCase> {};
+
+TEST_P(SwitchMutants, IsFound) {
+  for (std::uint64_t seed = 1; seed <= 20'000; ++seed) {
+    const Outcome outcome = play(seed, GetParam().mutant, false);
+    if (outcome.violation.find(GetParam().expected) == std::string::npos) continue;
+    std::cout << GetParam().name << " found with seed " << seed << ": " << outcome.violation << "\n";
+    return;
+  }
+  FAIL() << "no seed up to 20000 finds " << GetParam().name;
+}
+
+constexpr const char* kTwo = "two instances run";
+constexpr const char* kNoImage = "freed";
+INSTANTIATE_TEST_SUITE_P(All, SwitchMutants,
+                         testing::Values(MutantCase{Mutant::kFinalFirst, "FinalFirst", kTwo},
+                                         MutantCase{Mutant::kNoTombstone, "NoTombstone", kTwo},
+                                         MutantCase{Mutant::kCAbortsAlone, "CAbortsAlone", kTwo},
+                                         MutantCase{Mutant::kFreeAtCommit, "FreeAtCommit", kNoImage},
+                                         MutantCase{Mutant::kLateRuns, "LateRuns", kNoImage},
+                                         MutantCase{Mutant::kRunsBeforeRecord, "RunsBeforeRecord", kTwo},
+                                         MutantCase{Mutant::kNoFence, "NoFence", kTwo},
+                                         MutantCase{Mutant::kCForgetsLease, "CForgetsLease", kTwo}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace ckpt::migration::test
