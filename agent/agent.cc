@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/agent.h"
+
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "agent/log_reader.h"
+
+namespace ckpt::agent {
+namespace {
+
+constexpr std::chrono::seconds kRefreshInterval{5};
+
+Result<void> make_private_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) return Error::from_errno(error.value(), "Cannot make " + path);
+  if (::chmod(path.c_str(), 0700) != 0) return Error::from_errno("Cannot set the mode of " + path);
+  return ok();
+}
+
+migration::Timing timing_of(const Config& config) {
+  migration::Timing timing;
+  timing.lease_term_ms = static_cast<std::uint32_t>(config.lease_term.count());
+  timing.lease_renew_ms = timing.lease_term_ms / 3;
+  timing.pause_timeout_ms = static_cast<std::uint32_t>(config.pause_timeout.count());
+  timing.switch_timeout_ms = static_cast<std::uint32_t>(config.switch_timeout.count());
+  return timing;
+}
+
+wire::GpuInfo to_wire(const GpuFacts& gpu) {
+  wire::GpuInfo out;
+  out.index = gpu.index;
+  out.uuid = gpu.uuid;
+  out.name = gpu.name;
+  out.model = gpu.name;
+  out.total_bytes = gpu.total_bytes;
+  out.free_bytes = gpu.free_bytes;
+  out.healthy = gpu.complaint.empty() && !gpu.lost;
+  out.health_reason = gpu.complaint;
+  return out;
+}
+
+}  // namespace
+
+Agent::Agent(Config config)
+    : config_(std::move(config)),
+      signals_(io_),
+      refresh_(io_),
+      inventory_(io_, config_.nvml, config_.nvml_timeout) {}
+
+Agent::~Agent() {
+  disk_.join();
+}
+
+Result<std::unique_ptr<Agent>> Agent::create(Config config) {
+  std::unique_ptr<Agent> agent(new Agent(std::move(config)));
+  CKPT_TRYV(agent->open());
+  return agent;
+}
+
+Result<void> Agent::open() {
+  CKPT_TRY(programs, program_folder());
+  mover_program_ = config_.mover.empty() ? programs + "/gpumigrate-mover" : config_.mover;
+  const std::string keeper = config_.keeper.empty() ? programs + "/gpumigrate-keeper" : config_.keeper;
+  CKPT_TRYV(make_private_folder(config_.home));
+  CKPT_TRYV(make_private_folder(config_.jobs_folder()));
+  CKPT_TRY(files, FileWatch::create(io_.get_executor()));
+  files_ = std::move(files);
+  environment_.emplace(JobEnvironment{config_, io_.get_executor(), *files_, keeper,
+                                      [this](const std::shared_ptr<Job>& job) { on_job_changed(job); }});
+  jobs_.emplace(*environment_);
+
+  PeerLinks::Settings peer;
+  peer.node = config_.node;
+  peer.listen = config_.peer_listen;
+  peer.insecure = config_.insecure;
+  peer.port_file = config_.home + "/peer.port";
+  CKPT_TRY(peers, PeerLinks::create(io_.get_executor(), std::move(peer), [this](wire::SwitchMessage message) {
+             switch_message(std::move(message));
+           }));
+  peers_ = std::move(peers);
+  CKPT_TRY(journal, migration::Journal::open(config_.journal_path()));
+  if (journal.torn_bytes() > 0) {
+    spdlog::warn("journal: a record that was never finished was cut off, bytes {}", journal.torn_bytes());
+  }
+  coordinator_ = std::make_unique<CoordinatorLink>(io_.get_executor(), config_, *this);
+  context_.emplace(MigrationContext{config_,
+                                    io_.get_executor(),
+                                    disk_,
+                                    *jobs_,
+                                    [this](std::uint32_t gpu) { return mover_of(gpu); },
+                                    {},
+                                    {},
+                                    {}});
+  migrations_ = std::make_unique<Migrations>(*context_, *coordinator_, *peers_);
+  const auto fatal = [](const Error& error) {
+    // The restart reads what is in the journal; going on would be guessing.
+    spdlog::critical("agent ends: {}", error.to_string());
+    spdlog::shutdown();
+    ::_exit(70);
+  };
+  driver_ =
+      std::make_unique<SwitchDriver>(io_, disk_, std::move(journal), timing_of(config_), *migrations_, fatal);
+  migrations_->set_driver(driver_.get());
+  return ok();
+}
+
+Result<void> Agent::run() {
+  signals_.add(SIGTERM);
+  signals_.add(SIGINT);
+  signals_.async_wait([this](boost::system::error_code error, int number) {
+    if (error) return;
+    spdlog::info("agent stops: signal {}; jobs run on", number);
+    stop();
+  });
+  control::spawn(io_.get_executor(), "agent start", start(), [this](Error error) {
+    failure_ = std::move(error);
+    stop();
+  });
+  io_.run();
+  if (failure_) return *failure_;
+  return ok();
+}
+
+Task<> Agent::start() {
+  auto found = co_await jobs_->rediscover();
+  if (!found) spdlog::error("jobs not found again: reason {}", found.assume_error().to_string());
+  auto restored = co_await driver_->restore();
+  if (!restored) {
+    failure_ = Error(ErrorCode::kCorrupt, "The journal " + config_.journal_path() + " does not fit together")
+                   .caused_by(std::move(restored).assume_error());
+    stop();
+    co_return;
+  }
+  co_await migrations_->settle_after_restart();
+  co_await inventory_.refresh();
+  if (!inventory_.last().complaint.empty()) spdlog::warn("GPUs: {}", inventory_.last().complaint);
+  for (const auto& job : jobs_->all()) {
+    if (job->ended()) continue;
+    if (auto mover = mover_of(job->gpu())) mover.assume_value()->start();
+  }
+  spdlog::info("agent serves: node {} gpus {} driver \"{}\" peer_address {}", config_.node,
+               inventory_.last().gpus.size(), inventory_.last().driver_version, peers_->address());
+  coordinator_->start();
+  co_await refresh_loop();
+}
+
+Task<> Agent::refresh_loop() {
+  while (!stopping_) {
+    refresh_.expires_after(kRefreshInterval);
+    boost::system::error_code ignored;
+    co_await refresh_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    if (stopping_) co_return;
+    co_await inventory_.refresh();
+    for (const auto& job : jobs_->all()) {
+      if (job->phase() == local::Phase::kRunning) co_await job->refresh_summary();
+    }
+    migrations_->tidy();
+    coordinator_->send_inventory();
+  }
+}
+
+void Agent::stop() {
+  if (stopping_) return;
+  stopping_ = true;
+  refresh_.cancel();
+  for (auto& [gpu, mover] : movers_) mover->stop();
+  io_.stop();
+}
+
+void Agent::on_job_changed(const std::shared_ptr<Job>& job) {
+  if (coordinator_) coordinator_->send_change(job->instance());
+}
+
+Result<std::shared_ptr<MoverProcess>> Agent::mover_of(std::uint32_t gpu) {
+  auto& mover = movers_[gpu];
+  if (mover) return mover;
+  if (!inventory_.last().gpus.empty() && !inventory_.gpu(gpu)) {
+    movers_.erase(gpu);
+    return Error(ErrorCode::kNotFound, "Node " + config_.node + " has no GPU " + std::to_string(gpu));
+  }
+  MoverSettings settings;
+  settings.program = mover_program_;
+  settings.log_path = config_.home + "/mover-" + std::to_string(gpu) + ".log";
+  settings.configure.node = config_.node;
+  settings.configure.gpu = gpu;
+  settings.configure.staging_bytes = std::uint64_t{config_.staging_mib} << 20;
+  settings.first_backoff = config_.mover_restart;
+  mover = MoverProcess::create(io_.get_executor(), std::move(settings));
+  return mover;
+}
+
+wire::NodeInventory Agent::inventory() const {
+  wire::NodeInventory out;
+  out.node = config_.node;
+  out.peer_address = peers_->address();
+  for (const GpuFacts& gpu : inventory_.last().gpus) out.gpus.push_back(to_wire(gpu));
+  for (const auto& job : jobs_->all()) out.jobs.push_back(job->instance());
+  return out;
+}
+
+Result<void> Agent::check_spec(const wire::JobSpec& spec) const {
+  const auto bad = [](const std::string& what) { return Error(ErrorCode::kInvalidArgument, what); };
+  if (spec.job == 0 || spec.incarnation == 0) return bad("A job needs an id and an incarnation");
+  if (spec.argv.empty() || spec.argv.front().empty()) return bad("The job has no command");
+  if (!spec.cwd.starts_with('/')) return bad("The job's folder must be an absolute path");
+  if (spec.ranks.size() != 1)
+    return Error(ErrorCode::kNotSupported, "Jobs of more than one rank are not supported yet");
+  if (!inventory_.gpu(spec.ranks.front().gpu_index)) {
+    return Error(ErrorCode::kNotFound,
+                 "Node " + config_.node + " has no GPU " + std::to_string(spec.ranks.front().gpu_index));
+  }
+  if (::getuid() != 0 && spec.uid != ::getuid()) {
+    return Error(ErrorCode::kRefused, "This agent does not run as root: it starts jobs of its own user only");
+  }
+  return ok();
+}
+
+Task<Result<void>> Agent::start_job(wire::JobSpec spec) {
+  CKPT_CO_TRYV(check_spec(spec));
+  if (auto mover = mover_of(spec.ranks.front().gpu_index)) mover.assume_value()->start();
+  JobRecord record;
+  record.incarnation = spec.incarnation;
+  record.spec = std::move(spec);
+  record.started_unix_ms = wall_clock_ms();
+  auto job = co_await jobs_->start(std::move(record));
+  if (!job) co_return std::move(job).assume_error();
+  spdlog::info("job started: job j{} incarnation {} gpu {}", job.assume_value()->id(),
+               job.assume_value()->incarnation(), job.assume_value()->gpu());
+  co_return ok();
+}
+
+Task<Result<void>> Agent::stop_job(wire::StopJob stop) {
+  const auto grace = std::chrono::duration_cast<Milliseconds>(std::chrono::nanoseconds(stop.grace_ns));
+  co_return co_await jobs_->stop(stop.job, stop.incarnation, grace);
+}
+
+Task<Result<void>> Agent::forget_job(wire::ForgetJob forget) {
+  co_await jobs_->forget(forget.job);
+  co_return ok();
+}
+
+Task<Result<wire::LogData>> Agent::read_job_log(wire::ReadLog request) {
+  auto job = jobs_->started_as(request.job, request.incarnation);
+  if (!job) job = jobs_->running_as(request.job, request.incarnation);
+  if (!job) {
+    co_return Error(ErrorCode::kNotFound, "There is no log of job j" + std::to_string(request.job) +
+                                              ", incarnation " + std::to_string(request.incarnation) +
+                                              ", on this node");
+  }
+  co_return co_await read_log(*environment_, job, std::move(request));
+}
+
+Result<void> Agent::set_limits(const wire::SetLimits& limits) {
+  return migrations_->set_limits(limits);
+}
+
+void Agent::welcome(const wire::Welcome& welcome) {
+  if (!welcome.peer_token.empty()) peers_->set_token(welcome.peer_token);
+  migrations_->restate();
+}
+
+void Agent::switch_message(wire::SwitchMessage message) {
+  driver_->on_message(std::move(message));
+}
+
+}  // namespace ckpt::agent

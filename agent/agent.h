@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The agent of one node: puts inventory, jobs, movers, migrations and links together. Everything runs on one event loop; fsync and
+// the GPU library have threads of their own. Jobs and their keepers outlive it, movers end with it.
+// Threads: the loop, in run(). Errors: create() says why the node cannot be served (journal locked or damaged, port taken, folder
+// not writable).
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "agent/config.h"
+#include "agent/coordinator_link.h"
+#include "agent/file_watch.h"
+#include "agent/inventory.h"
+#include "agent/job_table.h"
+#include "agent/migrations.h"
+#include "agent/peer_links.h"
+
+namespace ckpt::agent {
+
+class Agent : public AgentCommands {
+ public:
+  static Result<std::unique_ptr<Agent>> create(Config config);
+  ~Agent() override;
+
+  // Until SIGTERM or SIGINT.
+  Result<void> run();
+
+  [[nodiscard]] wire::NodeInventory inventory() const override;
+  Task<Result<void>> start_job(wire::JobSpec spec) override;
+  Task<Result<void>> stop_job(wire::StopJob stop) override;
+  Task<Result<void>> forget_job(wire::ForgetJob forget) override;
+  Task<Result<wire::LogData>> read_job_log(wire::ReadLog request) override;
+  Result<void> set_limits(const wire::SetLimits& limits) override;
+  void welcome(const wire::Welcome& welcome) override;
+  void switch_message(wire::SwitchMessage message) override;
+
+ private:
+  explicit Agent(Config config);
+  Result<void> open();
+  Task<> start();
+  Task<> refresh_loop();
+  void on_job_changed(const std::shared_ptr<Job>& job);
+  Result<std::shared_ptr<MoverProcess>> mover_of(std::uint32_t gpu);
+  Result<void> check_spec(const wire::JobSpec& spec) const;
+  void stop();
+
+  Config config_;
+  asio::io_context io_{1};
+  asio::thread_pool disk_{1};
+  asio::signal_set signals_;
+  asio::steady_timer refresh_;
+  Inventory inventory_;
+  std::unique_ptr<FileWatch> files_;
+  std::optional<JobEnvironment> environment_;
+  std::optional<JobTable> jobs_;
+  std::map<std::uint32_t, std::shared_ptr<MoverProcess>> movers_;
+  std::optional<MigrationContext> context_;
+  std::unique_ptr<PeerLinks> peers_;
+  std::unique_ptr<CoordinatorLink> coordinator_;
+  std::unique_ptr<Migrations> migrations_;
+  std::unique_ptr<SwitchDriver> driver_;
+  std::string mover_program_;
+  std::optional<Error> failure_;  // why run() ends
+  bool stopping_ = false;
+};
+
+}  // namespace ckpt::agent

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small helpers of the agent's event loop: work on the thread pool, and wake-ups between coroutines. Threads: the loop, but for
+// the function given to offload(), which runs on the pool. Nothing here fails.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "libckpt/control/asio.h"
+#include "libckpt/control/spawn.h"
+
+namespace ckpt::agent {
+
+namespace asio = boost::asio;
+using control::Task;
+using Milliseconds = std::chrono::milliseconds;
+
+// Runs `function` (which must not throw) on the pool and comes back to the loop with its value.
+template <class Function>
+Task<std::invoke_result_t<Function>> offload(asio::thread_pool& pool, Function function) {
+  std::optional<std::invoke_result_t<Function>> value;
+  auto executor = co_await asio::this_coro::executor;
+  co_await asio::async_initiate<const asio::use_awaitable_t<>, void()>(
+      [&](auto handler) {
+        asio::post(
+            pool, [&value, executor, function = std::move(function), handler = std::move(handler)]() mutable {
+              value.emplace(function());
+              asio::post(executor, std::move(handler));
+            });
+      },
+      asio::use_awaitable);
+  co_return std::move(*value);
+}
+
+// A one-shot or repeated wake-up between coroutines of the loop.
+class Signal {
+ public:
+  explicit Signal(const asio::any_io_executor& executor) : timer_(executor) {}
+  void notify() {
+    raised_ = true;
+    timer_.cancel();
+  }
+  // Until notified (also before the call) or the time is over; says whether it was notified. Waits of several coroutines
+  // on one Signal are not supported.
+  Task<bool> wait(std::chrono::steady_clock::time_point until) {
+    if (!raised_) {
+      timer_.expires_at(until);
+      boost::system::error_code ignored;
+      co_await timer_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    }
+    co_return std::exchange(raised_, false);
+  }
+
+ private:
+  asio::steady_timer timer_;
+  bool raised_ = false;
+};
+
+}  // namespace ckpt::agent

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/config.h"
+
+#include <sys/stat.h>
+
+#include <toml++/toml.h>
+#include <array>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "libckpt/base/fd.h"
+
+namespace ckpt::agent {
+namespace {
+
+constexpr std::size_t kMaxConfigBytes = 64 << 10;
+
+Error bad(const std::string& source, const std::string& what) {
+  return Error(ErrorCode::kInvalidArgument, source + ": " + what);
+}
+
+// Takes known keys out of a table and refuses what is left.
+class Reader {
+ public:
+  Reader(const toml::table& table, std::string source, std::string prefix)
+      : table_(table), source_(std::move(source)), prefix_(std::move(prefix)) {}
+
+  Result<void> text(const char* key, std::string* out, bool required) {
+    seen_.insert(key);
+    const toml::node* node = table_.get(key);
+    if (!node) return required ? Result<void>(bad(source_, "\"" + prefix_ + key + "\" is required")) : ok();
+    auto value = node->value_exact<std::string>();
+    if (!value) return bad(source_, "\"" + prefix_ + key + "\" must be a string");
+    if (required && value->empty()) return bad(source_, "\"" + prefix_ + key + "\" must not be empty");
+    *out = *value;
+    return ok();
+  }
+
+  Result<void> texts(const char* key, std::vector<std::string>* out) {
+    seen_.insert(key);
+    const toml::node* node = table_.get(key);
+    if (!node) return ok();
+    const toml::array* list = node->as_array();
+    if (!list) return bad(source_, "\"" + prefix_ + key + "\" must be a list of strings");
+    for (const toml::node& entry : *list) {
+      auto value = entry.value_exact<std::string>();
+      if (!value) return bad(source_, "\"" + prefix_ + key + "\" must be a list of strings");
+      out->push_back(*value);
+    }
+    return ok();
+  }
+
+  Result<void> flag(const char* key, bool* out) {
+    seen_.insert(key);
+    const toml::node* node = table_.get(key);
+    if (!node) return ok();
+    auto value = node->value_exact<bool>();
+    if (!value) return bad(source_, "\"" + prefix_ + key + "\" must be true or false");
+    *out = *value;
+    return ok();
+  }
+
+  Result<void> number(const char* key, std::int64_t low, std::int64_t high,
+                      const std::function<void(std::int64_t)>& set) {
+    seen_.insert(key);
+    const toml::node* node = table_.get(key);
+    if (!node) return ok();
+    auto value = node->value_exact<std::int64_t>();
+    if (!value || *value < low || *value > high) {
+      return bad(source_, "\"" + prefix_ + key + "\" must be a whole number from " + std::to_string(low) +
+                              " to " + std::to_string(high));
+    }
+    set(*value);
+    return ok();
+  }
+
+  Result<void> milliseconds(const char* key, std::chrono::milliseconds* out) {
+    return number(key, 1, 24 * 3600 * 1000, [out](std::int64_t v) { *out = std::chrono::milliseconds(v); });
+  }
+
+  // A table of its own inside this one; an empty one if it is absent.
+  Result<const toml::table*> section(const char* key) {
+    static const toml::table kEmpty;
+    seen_.insert(key);
+    const toml::node* node = table_.get(key);
+    if (!node) return &kEmpty;
+    if (!node->is_table()) return bad(source_, "\"" + prefix_ + key + "\" must be a table");
+    return node->as_table();
+  }
+
+  Result<void> refuse_unknown() const {
+    for (const auto& [key, node] : table_) {
+      if (!seen_.contains(std::string(key.str()))) {
+        return bad(source_, "unknown key \"" + prefix_ + std::string(key.str()) + "\" at line " +
+                                std::to_string(node.source().begin.line));
+      }
+    }
+    return ok();
+  }
+
+ private:
+  const toml::table& table_;
+  std::string source_;
+  std::string prefix_;
+  std::set<std::string> seen_;
+};
+
+Result<void> read_top(Reader& r, Config& c) {
+  CKPT_TRYV(r.text("node", &c.node, true));
+  CKPT_TRYV(r.text("home", &c.home, true));
+  CKPT_TRYV(r.text("coordinator", &c.coordinator, false));
+  CKPT_TRYV(r.text("token_file", &c.token_file, false));
+  CKPT_TRYV(r.text("coordinator_file", &c.coordinator_file, false));
+  CKPT_TRYV(r.text("peer_listen", &c.peer_listen, false));
+  CKPT_TRYV(r.flag("insecure", &c.insecure));
+  CKPT_TRYV(r.text("log_file", &c.log_file, false));
+  CKPT_TRYV(r.text("log_level", &c.log_level, false));
+  CKPT_TRYV(r.text("keeper", &c.keeper, false));
+  CKPT_TRYV(r.text("mover", &c.mover, false));
+  CKPT_TRYV(r.text("nvml", &c.nvml, false));
+  CKPT_TRYV(r.texts("job_environment", &c.job_environment));
+  return ok();
+}
+
+Result<void> read_sections(Reader& top, Config& c, const std::string& source) {
+  CKPT_TRY(lease_table, top.section("lease"));
+  Reader lease(*lease_table, source, "lease.");
+  CKPT_TRYV(lease.milliseconds("term_ms", &c.lease_term));
+  CKPT_TRYV(lease.refuse_unknown());
+
+  CKPT_TRY(timeout_table, top.section("timeouts"));
+  Reader timeouts(*timeout_table, source, "timeouts.");
+  CKPT_TRYV(timeouts.milliseconds("pause_ms", &c.pause_timeout));
+  CKPT_TRYV(timeouts.milliseconds("standby_ms", &c.standby_timeout));
+  CKPT_TRYV(timeouts.milliseconds("keeper_ms", &c.keeper_timeout));
+  CKPT_TRYV(timeouts.milliseconds("mover_ms", &c.mover_timeout));
+  CKPT_TRYV(timeouts.milliseconds("switch_ms", &c.switch_timeout));
+  CKPT_TRYV(timeouts.milliseconds("nvml_ms", &c.nvml_timeout));
+  CKPT_TRYV(timeouts.refuse_unknown());
+
+  CKPT_TRY(mover_table, top.section("mover"));
+  Reader mover(*mover_table, source, "mover.");
+  CKPT_TRYV(mover.number("staging_mib", 16, 256,
+                         [&c](std::int64_t v) { c.staging_mib = static_cast<std::uint32_t>(v); }));
+  CKPT_TRYV(mover.milliseconds("restart_ms", &c.mover_restart));
+  return mover.refuse_unknown();
+}
+
+bool is_loopback(std::string_view address) {
+  return address.starts_with("127.") || address.starts_with("localhost:") || address.starts_with("[::1]:");
+}
+
+Result<void> check(const Config& c, const std::string& source) {
+  if (!is_safe_name(c.node)) {
+    return bad(source, "\"node\" must be 1 to 63 letters, digits, '-', '_' or '.', not beginning with '.'");
+  }
+  const bool by_address = !c.coordinator.empty() && !c.token_file.empty();
+  if (by_address == !c.coordinator_file.empty() || (c.coordinator.empty() != c.token_file.empty())) {
+    return bad(source, "either \"coordinator\" and \"token_file\", or \"coordinator_file\" is required");
+  }
+  for (const std::string& entry : c.job_environment) {
+    if (entry.find('=') == std::string::npos || entry.front() == '=') {
+      return bad(source, "\"job_environment\" must hold KEY=VALUE, not \"" + entry + "\"");
+    }
+  }
+  if (!c.home.starts_with('/')) return bad(source, "\"home\" must be an absolute path");
+  if (!c.insecure && !is_loopback(c.peer_listen)) {
+    return bad(source, "\"peer_listen\" = \"" + c.peer_listen +
+                           "\" is beyond loopback, and the peer link is not encrypted yet: set insecure = "
+                           "true to accept that");
+  }
+  static constexpr std::array<std::string_view, 5> kLevels{"trace", "debug", "info", "warn", "error"};
+  for (std::string_view level : kLevels) {
+    if (c.log_level == level) return ok();
+  }
+  return bad(source, "\"log_level\" must be trace, debug, info, warn or error");
+}
+
+}  // namespace
+
+bool is_safe_name(std::string_view name) {
+  if (name.empty() || name.size() > 63 || name.front() == '.') return false;
+  for (char ch : name) {
+    const bool plain = (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9');
+    if (!plain && ch != '-' && ch != '_' && ch != '.') return false;
+  }
+  return true;
+}
+
+Result<Config> parse_config(std::string_view text, const std::string& source) {
+  toml::table table;
+  try {
+    table = toml::parse(text, source);
+  } catch (const toml::parse_error& e) {
+    return bad(source, "line " + std::to_string(e.source().begin.line) + ": " + std::string(e.description()));
+  }
+  Config config;
+  Reader top(table, source, "");
+  CKPT_TRYV(read_top(top, config));
+  CKPT_TRYV(read_sections(top, config, source));
+  CKPT_TRYV(top.refuse_unknown());
+  CKPT_TRYV(check(config, source));
+  return config;
+}
+
+Result<Config> load_config(const std::string& path) {
+  auto text = read_file(path, kMaxConfigBytes);
+  if (!text) {
+    return Error(ErrorCode::kInvalidArgument, "Cannot read the agent's settings")
+        .caused_by(text.assume_error());
+  }
+  return parse_config(text.assume_value(), path);
+}
+
+}  // namespace ckpt::agent

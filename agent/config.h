@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The agent's settings: a TOML file, every key documented here with its default. Unknown keys are refused, so that a
+// misspelt one is noticed at start and not in an outage. A value type.
+//
+//   node          = "a"                  required; letters, digits, '-', '_', '.', at most 63; never begins with '.'
+//   home          = "/var/lib/..."       required: this node's folder (journal, agent.log, jobs/, mover-N.log)
+//   coordinator   = "127.0.0.1:7070"     where to dial
+//   token_file    = "/path"              mode 0600, the token that agents show to the coordinator
+//   coordinator_file = "/.../api.json"   in place of both: the file in which the coordinator writes them at each start
+//   peer_listen   = "127.0.0.1:0"        where other agents reach this one; port 0: any
+//   insecure      = false                allows peer_listen beyond loopback (there is no TLS yet)
+//   log_file      = ""                   empty: standard error
+//   log_level     = "info"               trace | debug | info | warn | error
+//   keeper        = ""                   empty: gpumigrate-keeper beside this program
+//   mover         = ""                   empty: gpumigrate-mover beside this program
+//   nvml          = "libnvidia-ml.so.1"  the library that lists the GPUs
+//   job_environment = ["KEY=VALUE", ...]  what every job on this node gets besides, or in place of, its own environment
+//   [lease]       term_ms = 5000         lease of the running instance inside a switch
+//   [timeouts]    pause_ms = 60000       a job that has reached no barrier by then is left alone, the migration fails
+//                 standby_ms = 300000    a standby that is not ready by then is ended, the migration fails
+//                 keeper_ms = 10000      an answer of a keeper
+//                 mover_ms = 30000       an answer of a mover (not: rounds, which report progress)
+//                 switch_ms = 5000       how long a paused source asks the coordinator only, before it asks the target, too
+//                 nvml_ms = 5000         a call into the GPU library; later the GPUs count as not answering
+//   [mover]       staging_mib = 64       staging memory of one mover, 16..256
+//                 restart_ms = 200       pause before a mover is started again; doubles up to 30 s
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libckpt/base/result.h"
+
+namespace ckpt::agent {
+
+struct Config {
+  std::string node;
+  std::string home;
+  std::string coordinator;
+  std::string token_file;
+  std::string coordinator_file;
+  std::string peer_listen = "127.0.0.1:0";
+  bool insecure = false;
+  std::string log_file;
+  std::string log_level = "info";
+  std::string keeper;
+  std::string mover;
+  std::string nvml = "libnvidia-ml.so.1";
+  std::vector<std::string> job_environment;
+
+  std::chrono::milliseconds lease_term{5000};
+  std::chrono::milliseconds pause_timeout{60000};
+  std::chrono::milliseconds standby_timeout{300000};
+  std::chrono::milliseconds keeper_timeout{10000};
+  std::chrono::milliseconds mover_timeout{30000};
+  std::chrono::milliseconds switch_timeout{5000};
+  std::chrono::milliseconds nvml_timeout{5000};
+  std::uint32_t staging_mib = 64;
+  std::chrono::milliseconds mover_restart{200};
+
+  [[nodiscard]] std::string jobs_folder() const { return home + "/jobs"; }
+  [[nodiscard]] std::string journal_path() const { return home + "/journal"; }
+};
+
+// Reads and checks the file; kInvalidArgument names file, line or key, and what is expected there.
+Result<Config> load_config(const std::string& path);
+
+// The same from text; `source` names it in errors.
+Result<Config> parse_config(std::string_view text, const std::string& source);
+
+// Names of nodes and jobs become folder names: letters, digits, '-', '_', '.', 1..63, not beginning with '.'.
+[[nodiscard]] bool is_safe_name(std::string_view name);
+
+}  // namespace ckpt::agent

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/job.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "agent/keeper_files.h"
+
+namespace ckpt::agent {
+namespace {
+
+constexpr Milliseconds kKeeperStart{10000};
+constexpr std::size_t kQuotedOutput = 400;
+
+std::int32_t exit_code_of(std::int32_t wait_status) {
+  return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
+wire::JobPhase to_wire(local::Phase phase) {
+  switch (phase) {
+    case local::Phase::kStarting:
+    case local::Phase::kConnected:
+      return wire::JobPhase::kStarting;
+    case local::Phase::kStandbyReady:
+      return wire::JobPhase::kStandby;
+    case local::Phase::kRunning:
+    case local::Phase::kPausing:
+      return wire::JobPhase::kRunning;
+    case local::Phase::kResuming:
+    case local::Phase::kPaused:
+      return wire::JobPhase::kPaused;
+    case local::Phase::kLeaving:
+      return wire::JobPhase::kMoved;
+    case local::Phase::kExited:
+      return wire::JobPhase::kExited;
+  }
+  return wire::JobPhase::kStarting;
+}
+
+}  // namespace
+
+Job::Job(const JobEnvironment& environment, std::string folder, JobRecord record)
+    : environment_(environment), folder_(std::move(folder)), record_(std::move(record)) {}
+
+Task<Result<std::shared_ptr<Job>>> Job::start(const JobEnvironment& environment, JobRecord record) {
+  const std::string folder =
+      instance_folder(environment.config.jobs_folder(), record.spec.job, record.spec.incarnation);
+  std::shared_ptr<Job> job(new Job(environment, folder, std::move(record)));
+  CKPT_CO_TRYV(job->prepare_folder());
+  auto started = job->launch_keeper();
+  if (started) started = co_await job->attach_when_ready();
+  if (!started) {
+    co_await job->destroy();
+    co_return Error(ErrorCode::kRefused, "Cannot start the job").caused_by(std::move(started).assume_error());
+  }
+  co_return job;
+}
+
+Task<Result<std::shared_ptr<Job>>> Job::rediscover(const JobEnvironment& environment, std::string folder) {
+  auto record = read_job_record(folder);
+  if (!record) co_return std::move(record).assume_error();
+  std::shared_ptr<Job> job(new Job(environment, folder, std::move(record).assume_value()));
+  if (job->record_.ended) {
+    job->phase_ = local::Phase::kExited;
+    co_return job;
+  }
+  auto attached = job->connect();
+  if (attached) attached = co_await job->attach();
+  if (!attached) job->on_keeper_gone(attached.assume_error());
+  co_return job;
+}
+
+Result<void> Job::prepare_folder() const {
+  std::error_code error;
+  std::filesystem::create_directories(folder_, error);
+  if (error) return Error::from_errno(error.value(), "Cannot make " + folder_);
+  ::chmod(folder_.c_str(), 0700);
+  CKPT_TRYV(write_job_record(folder_, record_));
+  return write_keeper_config(folder_, record_, environment_.config);
+}
+
+Result<void> Job::launch_keeper() {
+  ProcessSpec spec;
+  spec.argv = {environment_.keeper_program, "--dir", folder_};
+  spec.output_path = folder_ + "/keeper.log";
+  spec.own_session = true;
+  auto ended = [weak = weak_from_this()](int status) {
+    auto self = weak.lock();
+    if (!self) return;
+    self->keeper_status_ = status;
+    for (Signal* waiter : self->waiters_) waiter->notify();
+  };
+  CKPT_TRY(process, ChildProcess::start(environment_.executor, spec, std::move(ended)));
+  process_ = std::move(process);
+  return ok();
+}
+
+Task<Result<void>> Job::attach_when_ready() {
+  Signal signal(environment_.executor);
+  // The keeper makes its socket, then its log, in this folder: every entry is a reason to try again.
+  auto watch = environment_.files.watch(folder_, &signal);
+  if (!watch) co_return std::move(watch).assume_error();
+  add_waiter(&signal);
+  const auto until = std::chrono::steady_clock::now() + kKeeperStart;
+  Result<void> outcome = connect();
+  while (!outcome) {
+    if (keeper_status_) {
+      outcome =
+          Error(ErrorCode::kUnavailable, "The keeper ended with " + describe_wait_status(*keeper_status_) +
+                                             "; see " + folder_ + "/keeper.log");
+      break;
+    }
+    if (!co_await signal.wait(until)) {
+      outcome =
+          Error(ErrorCode::kTimedOut, "The keeper did not start in time; see " + folder_ + "/keeper.log");
+      break;
+    }
+    outcome = connect();
+  }
+  remove_waiter(&signal);
+  if (!outcome) co_return outcome;
+  co_return co_await attach();
+}
+
+Result<void> Job::connect() {
+  KeeperLink::Handlers handlers;
+  handlers.event = [weak = weak_from_this()](const local::Message& message) {
+    if (auto self = weak.lock()) self->on_event(message);
+  };
+  handlers.closed = [weak = weak_from_this()](Error error) {
+    if (auto self = weak.lock()) self->on_keeper_gone(error);
+  };
+  CKPT_TRY(link, KeeperLink::connect(environment_.executor, folder_ + "/keeper.sock",
+                                     environment_.config.keeper_timeout, std::move(handlers)));
+  keeper_ = std::move(link);
+  return ok();
+}
+
+Task<Result<void>> Job::attach() {
+  auto status = co_await keeper_->attach();
+  if (!status) co_return std::move(status).assume_error();
+  take_status(status.assume_value());
+  if (phase_ == local::Phase::kRunning || phase_ == local::Phase::kPausing ||
+      phase_ == local::Phase::kPaused) {
+    control::spawn(environment_.executor, "job summary", refresh_summary());
+  }
+  co_return ok();
+}
+
+void Job::take_status(const local::Status& status) {
+  rank_pid_ = status.rank_pid;
+  phase_ = status.phase;
+  if (status.phase == local::Phase::kExited)
+    return on_exited(status.wait_status, status.ended_by_keeper != 0);
+  changed();
+}
+
+void Job::on_event(const local::Message& message) {
+  auto self = shared_from_this();
+  if (std::holds_alternative<local::Ready>(message.body)) {
+    phase_ = local::Phase::kRunning;
+    control::spawn(environment_.executor, "job summary", refresh_summary());
+  } else if (std::holds_alternative<local::StandbyReady>(message.body)) {
+    phase_ = local::Phase::kStandbyReady;
+  } else if (const auto* status = std::get_if<local::Status>(&message.body)) {
+    take_status(*status);
+  }
+  for (const auto& [id, listener] : std::map(listeners_)) listener(message.body);
+  if (const auto* exited = std::get_if<local::RankExited>(&message.body)) {
+    return on_exited(exited->wait_status, exited->ended_by_keeper != 0);
+  }
+  changed();
+}
+
+void Job::on_exited(std::int32_t wait_status, bool ended_by_keeper) {
+  if (record_.ended) return;
+  phase_ = local::Phase::kExited;
+  record_.ended = true;
+  record_.moved = leaving_;
+  record_.exit_code = exit_code_of(wait_status);
+  end_reason_ = "the process ended with " + describe_wait_status(wait_status) +
+                (ended_by_keeper ? ", as it was told to" : "");
+  spdlog::info("job instance ended: job j{} incarnation {} exit_code {} moved {}", id(), record_.incarnation,
+               record_.exit_code, record_.moved);
+  if (auto written = write_job_record(folder_, record_); !written) {
+    spdlog::error("job record not written: job j{} reason {}", id(), written.assume_error().to_string());
+  }
+  changed();
+  control::spawn(environment_.executor, "keeper shutdown", shut_down_keeper());
+}
+
+void Job::on_keeper_gone(const Error& error) {
+  keeper_.reset();
+  if (record_.ended) return changed();
+  const auto status = read_keeper_status(folder_);
+  if (status && status->exited) return on_exited(status->wait_status, status->ended_by_keeper);
+  phase_ = local::Phase::kExited;
+  record_.ended = true;
+  record_.moved = leaving_;
+  record_.exit_code = 128 + SIGKILL;  // a keeper takes its ranks with it
+  end_reason_ = "its keeper is gone (" + error.to_string() + ")";
+  spdlog::error("keeper gone: job j{} incarnation {} reason {}", id(), record_.incarnation,
+                error.to_string());
+  local::RankExited exited;
+  exited.wait_status = SIGKILL;
+  for (const auto& [listener_id, listener] : std::map(listeners_)) listener(local::Body(exited));
+  if (auto written = write_job_record(folder_, record_); !written) {
+    spdlog::error("job record not written: job j{} reason {}", id(), written.assume_error().to_string());
+  }
+  changed();
+}
+
+Task<> Job::shut_down_keeper() {
+  auto self = shared_from_this();
+  if (!keeper_) co_return;
+  auto keeper = std::exchange(keeper_, nullptr);
+  auto done = co_await keeper->shut_down();
+  if (!done) spdlog::debug("keeper shutdown: job j{} reason {}", id(), done.assume_error().to_string());
+  keeper->close();
+}
+
+Task<> Job::refresh_summary() {
+  auto self = shared_from_this();
+  if (refreshing_ || !keeper_ || ended()) co_return;
+  refreshing_ = true;
+  auto description = co_await keeper_->describe();
+  refreshing_ = false;
+  if (!description) {
+    spdlog::debug("job not described: job j{} reason {}", id(), description.assume_error().to_string());
+    co_return;
+  }
+  summary_ = description.assume_value().summary;
+  changed();
+}
+
+void Job::runs_as(wire::Incarnation incarnation) {
+  phase_ = local::Phase::kRunning;
+  if (record_.incarnation != incarnation || !record_.ran) {
+    record_.incarnation = incarnation;
+    record_.ran = true;
+    if (auto written = write_job_record(folder_, record_); !written) {
+      spdlog::error("job record not written: job j{} reason {}", id(), written.assume_error().to_string());
+    }
+  }
+  changed();
+}
+
+void Job::set_phase(local::Phase phase) {
+  if (ended()) return;
+  phase_ = phase;
+  changed();
+}
+
+void Job::changed() {
+  for (Signal* waiter : waiters_) waiter->notify();
+  environment_.changed(shared_from_this());
+}
+
+Task<Result<void>> Job::standby_ready(Milliseconds timeout) {
+  auto self = shared_from_this();
+  Signal signal(environment_.executor);
+  add_waiter(&signal);
+  const auto until = std::chrono::steady_clock::now() + timeout;
+  bool in_time = true;
+  while (in_time && !ended() && phase_ != local::Phase::kStandbyReady) in_time = co_await signal.wait(until);
+  remove_waiter(&signal);
+  if (phase_ == local::Phase::kStandbyReady && !ended()) co_return ok();
+  if (ended()) {
+    co_return Error(ErrorCode::kRefused, "The standby was not able to start: " + end_reason() +
+                                             "; its last output: " + last_output());
+  }
+  co_return Error(ErrorCode::kTimedOut, "The standby did not reach ckpt_ready within " +
+                                            std::to_string(timeout.count()) +
+                                            " ms; its last output: " + last_output());
+}
+
+Task<Result<void>> Job::stop(Milliseconds grace) {
+  auto self = shared_from_this();
+  if (ended() || !keeper_) co_return ok();
+  co_return co_await keeper_->stop(grace);
+}
+
+Task<bool> Job::wait_for_end(Milliseconds timeout) {
+  auto self = shared_from_this();
+  Signal signal(environment_.executor);
+  add_waiter(&signal);
+  const auto until = std::chrono::steady_clock::now() + timeout;
+  bool in_time = true;
+  while (in_time && !ended()) in_time = co_await signal.wait(until);
+  remove_waiter(&signal);
+  co_return ended();
+}
+
+Task<> Job::leave() {
+  auto self = shared_from_this();
+  if (ended()) co_return;
+  leaving_ = true;
+  if (keeper_) {
+    auto told = co_await keeper_->moved();
+    if (!told && !ended()) {
+      spdlog::warn("rank does not leave: job j{} reason {}", id(), told.assume_error().to_string());
+      if (keeper_) (void)co_await keeper_->kill();
+    }
+  }
+  co_await wait_for_end(environment_.config.keeper_timeout);
+}
+
+Task<> Job::destroy() {
+  auto self = shared_from_this();
+  if (!ended() && keeper_) {
+    (void)co_await keeper_->kill();
+    co_await wait_for_end(environment_.config.keeper_timeout);
+  }
+  if (!ended() && process_) process_->signal(SIGKILL);
+  if (!ended()) {
+    record_.ended = true;
+    phase_ = local::Phase::kExited;
+    changed();
+  }
+}
+
+wire::JobInstance Job::instance() const {
+  wire::JobInstance out;
+  out.job = id();
+  out.name = record_.spec.name;
+  out.incarnation = record_.incarnation;
+  out.role = record_.role;
+  out.phase = record_.moved ? wire::JobPhase::kMoved : to_wire(phase_);
+  out.exit_code = record_.ended ? record_.exit_code : -1;
+  out.movable = summary_.movable != 0;
+  out.reason = record_.ended ? end_reason_ : summary_.reason.str();
+  out.started_unix_ms = record_.started_unix_ms;
+  out.log_bytes = log_bytes();
+  for (const wire::RankSpec& rank : record_.spec.ranks) {
+    wire::RankState state;
+    state.rank = rank.rank;
+    state.pid = static_cast<std::int32_t>(rank_pid_);
+    state.gpu_index = rank.gpu_index;
+    state.state_bytes = summary_.state_bytes;
+    out.ranks.push_back(state);
+  }
+  return out;
+}
+
+std::uint64_t Job::log_bytes() const {
+  struct stat facts {};
+  return ::stat(log_path().c_str(), &facts) == 0 ? static_cast<std::uint64_t>(facts.st_size) : 0;
+}
+
+std::string Job::end_reason() const {
+  return end_reason_.empty() ? "it has ended" : end_reason_;
+}
+
+std::string Job::last_output() const {
+  std::ifstream file(log_path(), std::ios::binary);
+  const std::uint64_t bytes = log_bytes();
+  file.seekg(static_cast<std::streamoff>(bytes > kQuotedOutput ? bytes - kQuotedOutput : 0));
+  std::string text(std::min<std::uint64_t>(bytes, kQuotedOutput), '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  for (char& ch : text) {
+    if (static_cast<unsigned char>(ch) < 0x20) ch = ' ';
+  }
+  return text.empty() ? "(none)" : "\"" + text + "\"";
+}
+
+std::uint64_t Job::listen(Listener listener) {
+  listeners_.emplace(next_listener_, std::move(listener));
+  return next_listener_++;
+}
+
+void Job::unlisten(std::uint64_t id) {
+  listeners_.erase(id);
+}
+
+}  // namespace ckpt::agent

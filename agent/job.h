@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// One instance of a job on this node: its folder, its keeper, and what the coordinator is told of it. The keeper is started
+// detached (a session of its own) and outlives the agent; a restarted agent finds it by its socket. Threads: the event loop.
+// Ownership: shared by the job table and the migrations that involve it; nothing here ends a job unless asked to.
+// Errors: start() and rediscover() say why; a keeper that disappears ends the instance (`died`).
+#pragma once
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+
+#include "agent/config.h"
+#include "agent/file_watch.h"
+#include "agent/job_record.h"
+#include "agent/keeper_link.h"
+#include "agent/process.h"
+
+namespace ckpt::agent {
+
+class Job;
+
+struct JobEnvironment {
+  const Config& config;
+  asio::any_io_executor executor;
+  FileWatch& files;
+  std::string keeper_program;
+  std::function<void(const std::shared_ptr<Job>&)> changed;
+};
+
+class Job : public std::enable_shared_from_this<Job> {
+ public:
+  // Makes the folder, starts the keeper and attaches to it. The rank may still be starting.
+  static Task<Result<std::shared_ptr<Job>>> start(const JobEnvironment& environment, JobRecord record);
+  // An instance of an earlier agent: attaches to its keeper, or finds that it has ended.
+  static Task<Result<std::shared_ptr<Job>>> rediscover(const JobEnvironment& environment, std::string folder);
+
+  [[nodiscard]] wire::JobId id() const noexcept { return record_.spec.job; }
+  [[nodiscard]] wire::Incarnation started_as() const noexcept { return record_.spec.incarnation; }
+  [[nodiscard]] wire::Incarnation incarnation() const noexcept { return record_.incarnation; }
+  [[nodiscard]] const JobRecord& record() const noexcept { return record_; }
+  [[nodiscard]] const std::string& folder() const noexcept { return folder_; }
+  [[nodiscard]] std::string log_path() const { return folder_ + "/out.log"; }
+  [[nodiscard]] std::uint32_t gpu() const noexcept { return record_.spec.ranks.front().gpu_index; }
+  [[nodiscard]] const std::shared_ptr<KeeperLink>& keeper() const noexcept { return keeper_; }
+  [[nodiscard]] local::Phase phase() const noexcept { return phase_; }
+  [[nodiscard]] bool ended() const noexcept { return record_.ended; }
+  [[nodiscard]] const local::StateSummary& summary() const noexcept { return summary_; }
+  [[nodiscard]] wire::JobInstance instance() const;
+  [[nodiscard]] std::uint64_t log_bytes() const;
+  [[nodiscard]] std::string end_reason() const;
+
+  // Until the standby waits in ckpt_ready; its end before that is an error that quotes its last output.
+  Task<Result<void>> standby_ready(Milliseconds timeout);
+  // Asks the rank what it would take to move it; keeps the answer for instance().
+  Task<> refresh_summary();
+  // The rank runs as that incarnation from now on.
+  void runs_as(wire::Incarnation incarnation);
+  void set_phase(local::Phase phase);
+  // SIGTERM, after the grace SIGKILL.
+  Task<Result<void>> stop(Milliseconds grace);
+  // Ends a rank whose job runs elsewhere, then its keeper. Idempotent.
+  Task<> leave();
+  // Kills the rank and ends the keeper, whatever they do. Idempotent.
+  Task<> destroy();
+  // Until the rank has ended, or the time is over.
+  Task<bool> wait_for_end(Milliseconds timeout);
+
+  // `listener` hears the local protocol's events of this instance (RankExited, RankStopped, ...) until it is removed.
+  using Listener = std::function<void(const local::Body&)>;
+  std::uint64_t listen(Listener listener);
+  void unlisten(std::uint64_t id);
+  // Wakes `signal` at every change, until removed.
+  void add_waiter(Signal* signal) { waiters_.push_back(signal); }
+  void remove_waiter(Signal* signal) { waiters_.remove(signal); }
+
+ private:
+  Job(const JobEnvironment& environment, std::string folder, JobRecord record);
+  Result<void> prepare_folder() const;
+  Result<void> launch_keeper();
+  Task<Result<void>> attach_when_ready();
+  Result<void> connect();
+  Task<Result<void>> attach();
+  void on_event(const local::Message& message);
+  void on_keeper_gone(const Error& error);
+  void on_exited(std::int32_t wait_status, bool ended_by_keeper);
+  void take_status(const local::Status& status);
+  Task<> shut_down_keeper();
+  void changed();
+  std::string last_output() const;
+
+  const JobEnvironment& environment_;
+  std::string folder_;
+  JobRecord record_;
+  std::shared_ptr<KeeperLink> keeper_;
+  std::shared_ptr<ChildProcess> process_;
+  std::optional<int> keeper_status_;  // it ended, with this
+  local::Phase phase_ = local::Phase::kStarting;
+  local::StateSummary summary_;
+  std::uint32_t rank_pid_ = 0;
+  bool leaving_ = false;
+  bool refreshing_ = false;
+  std::string end_reason_;
+  std::map<std::uint64_t, Listener> listeners_;
+  std::uint64_t next_listener_ = 1;
+  std::list<Signal*> waiters_;
+};
+
+}  // namespace ckpt::agent

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the agent must know of a job's instance after it was restarted: the file "record" in the instance's folder
+// HOME/jobs/jJOB.K/. K is the incarnation it was started with; the one it runs as may be higher (DESIGN §6 rule 1).
+// Threads: values. Errors: kIo, kCorrupt; a folder without a readable record is no instance.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libckpt/base/result.h"
+#include "libckpt/wire/control_messages.h"
+
+namespace ckpt::agent {
+
+struct JobRecord {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  JobRecord() = default;
+  wire::JobSpec spec;  // incarnation: the one it was started with
+  wire::JobRole role = wire::JobRole::kFresh;
+  wire::Incarnation incarnation = 0;  // the one it runs as
+  wire::MigrationId migration = 0;    // of a standby
+  std::int64_t started_unix_ms = 0;
+  bool ran = false;  // a standby: it was resumed
+  bool ended = false;
+  bool moved = false;  // it ended because the job runs elsewhere
+  std::int32_t exit_code = -1;
+  template <class A>
+  void fields(A& a) {
+    a(spec, role, incarnation, migration, started_unix_ms, ran, ended, moved, exit_code);
+  }
+};
+
+[[nodiscard]] std::string instance_folder(const std::string& jobs_folder, wire::JobId job,
+                                          wire::Incarnation started_as);
+// Folders of instances, by name, oldest incarnation first; other entries are ignored.
+Result<std::vector<std::string>> list_instance_folders(const std::string& jobs_folder);
+
+Result<void> write_job_record(const std::string& folder, const JobRecord& record);
+Result<JobRecord> read_job_record(const std::string& folder);
+
+}  // namespace ckpt::agent

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/job_table.h"
+
+#include <spdlog/spdlog.h>
+
+#include <filesystem>
+
+namespace ckpt::agent {
+
+Task<Result<void>> JobTable::rediscover() {
+  auto folders = list_instance_folders(environment_.config.jobs_folder());
+  if (!folders) co_return std::move(folders).assume_error();
+  for (const std::string& folder : folders.assume_value()) {
+    auto job = co_await Job::rediscover(environment_, folder);
+    if (!job) {
+      spdlog::error("instance not taken up: folder {} reason {}", folder, job.assume_error().to_string());
+      continue;
+    }
+    const auto& found = job.assume_value();
+    jobs_[Key(found->id(), found->started_as())] = found;
+    spdlog::info("instance found: job j{} started_as {} incarnation {} phase {}", found->id(),
+                 found->started_as(), found->incarnation(), local::to_string(found->phase()));
+  }
+  co_return ok();
+}
+
+Task<Result<std::shared_ptr<Job>>> JobTable::start(JobRecord record) {
+  const Key key(record.spec.job, record.spec.incarnation);
+  while (starting_.contains(key)) {
+    Signal signal(environment_.executor);
+    starting_[key].push_back(&signal);
+    co_await signal.wait(std::chrono::steady_clock::now() + std::chrono::hours(1));
+  }
+  if (auto it = jobs_.find(key); it != jobs_.end()) co_return it->second;
+  starting_[key];
+  auto job = co_await Job::start(environment_, std::move(record));
+  if (job) jobs_[key] = job.assume_value();
+  const auto waiting = std::move(starting_[key]);
+  starting_.erase(key);
+  for (Signal* signal : waiting) signal->notify();
+  co_return job;
+}
+
+std::shared_ptr<Job> JobTable::running_as(wire::JobId job, wire::Incarnation incarnation) const {
+  for (const auto& [key, instance] : jobs_) {
+    if (key.first == job && instance->incarnation() == incarnation && !instance->ended()) return instance;
+  }
+  return nullptr;
+}
+
+std::shared_ptr<Job> JobTable::started_as(wire::JobId job, wire::Incarnation incarnation) const {
+  const auto it = jobs_.find(Key(job, incarnation));
+  return it == jobs_.end() ? nullptr : it->second;
+}
+
+std::vector<std::shared_ptr<Job>> JobTable::all() const {
+  std::vector<std::shared_ptr<Job>> list;
+  list.reserve(jobs_.size());
+  for (const auto& [key, instance] : jobs_) list.push_back(instance);
+  return list;
+}
+
+Task<Result<void>> JobTable::stop(wire::JobId job, wire::Incarnation incarnation, Milliseconds grace) {
+  bool found = false;
+  for (const auto& instance : all()) {
+    if (instance->id() != job || instance->incarnation() > incarnation) continue;
+    found = true;
+    auto stopped = co_await instance->stop(grace);
+    if (!stopped && !instance->ended()) co_return std::move(stopped).assume_error();
+  }
+  if (!found)
+    co_return Error(ErrorCode::kNotFound, "Job j" + std::to_string(job) + " has no instance on this node");
+  co_return ok();
+}
+
+Task<> JobTable::remove(std::shared_ptr<Job> job) {
+  const Key key(job->id(), job->started_as());
+  co_await job->destroy();
+  if (auto it = jobs_.find(key); it != jobs_.end() && it->second == job) jobs_.erase(it);
+  std::error_code error;
+  std::filesystem::remove_all(job->folder(), error);
+  if (error) spdlog::warn("folder not removed: {} reason {}", job->folder(), error.message());
+}
+
+Task<> JobTable::forget(wire::JobId job) {
+  for (const auto& instance : all()) {
+    if (instance->id() == job && instance->ended()) co_await remove(instance);
+  }
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/keeper_files.h"
+
+#include <nlohmann/json.hpp>
+
+#include "libckpt/base/fd.h"
+
+namespace ckpt::agent {
+namespace {
+
+constexpr std::size_t kMostStatusBytes = 64 << 10;
+
+void add_variable(nlohmann::json& environment, const std::string& entry) {
+  const auto at = entry.find('=');
+  if (at == std::string::npos || at == 0) return;
+  environment[entry.substr(0, at)] = entry.substr(at + 1);
+}
+
+}  // namespace
+
+std::string keeper_config(const JobRecord& record, const Config& config) {
+  nlohmann::json environment = nlohmann::json::object();
+  for (const std::string& entry : record.spec.env) add_variable(environment, entry);
+  for (const std::string& entry : config.job_environment) add_variable(environment, entry);
+  std::string gpus;
+  for (const wire::RankSpec& rank : record.spec.ranks) {
+    gpus += (gpus.empty() ? "" : ",") + std::to_string(rank.gpu_index);
+  }
+  // The inventory counts GPUs as NVML does, by bus id; the driver must count alike.
+  environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID";
+  environment["CUDA_VISIBLE_DEVICES"] = gpus;
+
+  nlohmann::json out;
+  out["job"] = "j" + std::to_string(record.spec.job);
+  out["name"] = record.spec.name;
+  out["incarnation"] = record.spec.incarnation;
+  out["role"] = record.role == wire::JobRole::kStandby ? "standby" : "fresh";
+  out["argv"] = record.spec.argv;
+  out["env"] = std::move(environment);
+  out["cwd"] = record.spec.cwd;
+  out["ranks"] = record.spec.ranks.size();
+  out["uid"] = record.spec.uid;
+  out["gid"] = record.spec.gid;
+  return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+Result<void> write_keeper_config(const std::string& folder, const JobRecord& record, const Config& config) {
+  return write_file_durably(folder + "/keeper.json", keeper_config(record, config));
+}
+
+std::optional<KeeperStatus> read_keeper_status(const std::string& folder) {
+  auto text = read_file(folder + "/status.json", kMostStatusBytes);
+  if (!text) return std::nullopt;
+  const auto json = nlohmann::json::parse(text.assume_value(), nullptr, false);
+  if (!json.is_object()) return std::nullopt;
+  KeeperStatus status;
+  const auto whole = [&json](const char* field) -> std::optional<int> {
+    const auto at = json.find(field);
+    if (at == json.end() || !at->is_number_integer()) return std::nullopt;
+    const auto value = at->get<std::int64_t>();
+    return value < 0 || value > 255 ? std::nullopt : std::optional(static_cast<int>(value));
+  };
+  const auto exit_code = whole("exit_code");
+  const auto signal = whole("signal");
+  status.exited = exit_code || signal;
+  if (exit_code) status.wait_status = *exit_code << 8;
+  if (signal) status.wait_status = *signal;
+  const auto ended = json.find("ended_by_keeper");
+  status.ended_by_keeper = ended != json.end() && ended->is_boolean() && ended->get<bool>();
+  return status;
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files between agent and keeper in an instance's folder: keeper.json (what to start, written here) and status.json (how the
+// rank ended, written by the keeper, read when the keeper is gone). Threads: pure. Errors: kIo; a status file that is absent
+// or damaged gives nothing.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "agent/config.h"
+#include "agent/job_record.h"
+
+namespace ckpt::agent {
+
+// The job's own environment, with this node's additions and the GPU that the rank is to see.
+[[nodiscard]] std::string keeper_config(const JobRecord& record, const Config& config);
+Result<void> write_keeper_config(const std::string& folder, const JobRecord& record, const Config& config);
+
+struct KeeperStatus {
+  bool exited = false;
+  std::int32_t wait_status = 0;
+  bool ended_by_keeper = false;
+};
+[[nodiscard]] std::optional<KeeperStatus> read_keeper_status(const std::string& folder);
+
+}  // namespace ckpt::agent

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/keeper_link.h"
+
+#include "libckpt/local/socket.h"
+
+namespace ckpt::agent {
+namespace {
+
+// The machine of the switch has the timer for a job that reaches no barrier.
+constexpr Milliseconds kNoHurry = std::chrono::hours(24 * 365);
+constexpr std::size_t kMostTensors = 1u << 16;
+constexpr std::size_t kMostRegions = 1u << 16;
+
+std::chrono::steady_clock::time_point after(Milliseconds timeout) {
+  return std::chrono::steady_clock::now() + timeout;
+}
+
+Error gone() {
+  return Error(ErrorCode::kUnavailable, "The keeper of this job is gone");
+}
+
+}  // namespace
+
+KeeperLink::Exchange::Exchange(std::shared_ptr<KeeperLink> link)
+    : link_(std::move(link)), request_(link_->next_request_++), arrived_(link_->executor_) {
+  link_->exchanges_[request_] = this;
+}
+
+KeeperLink::Exchange::~Exchange() {
+  link_->exchanges_.erase(request_);
+}
+
+void KeeperLink::Exchange::send(local::Body body, std::vector<UniqueFd> descriptors) {
+  local::Message message;
+  message.request = request_;
+  message.body = std::move(body);
+  auto bytes = local::encode(message);
+  if (!bytes) return;  // only batches can be too long, and this side sends none
+  Packet packet;
+  packet.bytes = std::move(bytes).assume_value();
+  packet.descriptors = std::move(descriptors);
+  link_->packets_->send(std::move(packet));
+}
+
+Task<Result<KeeperMessage>> KeeperLink::Exchange::next(Milliseconds timeout) {
+  const auto until = after(timeout);
+  while (answers_.empty()) {
+    if (cancelled_) co_return Error(ErrorCode::kAborted, "The request to the keeper was given up");
+    if (!link_->is_open()) co_return gone();
+    if (!co_await arrived_.wait(until) && answers_.empty()) {
+      co_return Error(ErrorCode::kTimedOut,
+                      "The keeper did not answer within " + std::to_string(timeout.count()) + " ms");
+    }
+  }
+  KeeperMessage answer = std::move(answers_.front());
+  answers_.pop_front();
+  if (const auto* failed = std::get_if<local::Failed>(&answer.message.body))
+    co_return local::to_error(*failed);
+  co_return std::move(answer);
+}
+
+void KeeperLink::Exchange::cancel() {
+  cancelled_ = true;
+  arrived_.notify();
+}
+
+KeeperLink::KeeperLink(const asio::any_io_executor& executor, std::shared_ptr<PacketLink> packets,
+                       Milliseconds timeout, Handlers handlers)
+    : executor_(executor), packets_(std::move(packets)), timeout_(timeout), handlers_(std::move(handlers)) {}
+
+Result<std::shared_ptr<KeeperLink>> KeeperLink::connect(const asio::any_io_executor& executor,
+                                                        const std::string& socket_path, Milliseconds timeout,
+                                                        Handlers handlers) {
+  CKPT_TRY(socket, local::Socket::connect(socket_path));
+  CKPT_TRY(packets, PacketLink::create(executor, socket.release(), local::kMaxMessageBytes));
+  std::shared_ptr<KeeperLink> link(
+      new KeeperLink(executor, std::move(packets), timeout, std::move(handlers)));
+  link->start();
+  return link;
+}
+
+void KeeperLink::start() {
+  PacketLink::Handlers handlers;
+  handlers.packet = [weak = weak_from_this()](Packet packet) {
+    if (auto self = weak.lock()) self->on_packet(std::move(packet));
+  };
+  handlers.closed = [weak = weak_from_this()](Error error) {
+    if (auto self = weak.lock()) self->on_closed(std::move(error));
+  };
+  packets_->start(std::move(handlers));
+}
+
+void KeeperLink::on_packet(Packet packet) {
+  auto message = local::parse(packet.bytes, packet.descriptors.size());
+  if (!message) {
+    packets_->close();
+    return on_closed(std::move(message).assume_error());
+  }
+  KeeperMessage received;
+  received.message = std::move(message).assume_value();
+  received.descriptors = std::move(packet.descriptors);
+  if (received.message.request == 0) {
+    auto handler = handlers_.event;
+    if (handler) handler(received.message);
+    return;
+  }
+  auto it = exchanges_.find(received.message.request);
+  if (it == exchanges_.end()) return;  // a late answer to a request that was given up
+  it->second->answers_.push_back(std::move(received));
+  it->second->arrived_.notify();
+}
+
+void KeeperLink::on_closed(Error error) {
+  for (auto& [request, exchange] : exchanges_) exchange->arrived_.notify();
+  auto handler = std::exchange(handlers_, Handlers{}).closed;
+  if (handler) handler(std::move(error));
+}
+
+void KeeperLink::close() {
+  packets_->close();
+  handlers_ = Handlers{};
+  for (auto& [request, exchange] : exchanges_) exchange->arrived_.notify();
+}
+
+Task<Result<local::Status>> KeeperLink::attach() {
+  Exchange exchange(shared_from_this());
+  exchange.send(local::Attach{});
+  co_return co_await exchange.expect<local::Status>(timeout_);
+}
+
+Task<Result<JobDescription>> KeeperLink::describe() {
+  Exchange exchange(shared_from_this());
+  exchange.send(local::Describe{});
+  JobDescription description;
+  for (;;) {
+    auto answer = co_await exchange.next(timeout_);
+    if (!answer) co_return std::move(answer).assume_error();
+    local::Body& body = answer.assume_value().message.body;
+    if (auto* tensors = std::get_if<local::Tensors>(&body)) {
+      description.tensors.insert(description.tensors.end(), tensors->records.begin(), tensors->records.end());
+    } else if (auto* regions = std::get_if<local::Regions>(&body)) {
+      description.regions.insert(description.regions.end(), regions->records.begin(), regions->records.end());
+    } else if (auto* end = std::get_if<local::DescribeEnd>(&body)) {
+      description.summary = end->summary;
+      co_return std::move(description);
+    } else {
+      co_return Error(ErrorCode::kProtocol, "The keeper sent an unexpected message inside a description");
+    }
+    if (description.tensors.size() > kMostTensors || description.regions.size() > kMostRegions) {
+      co_return Error(ErrorCode::kRefused, "The job names more tensors or regions than can be moved (65536)");
+    }
+  }
+}
+
+std::unique_ptr<KeeperLink::Exchange> KeeperLink::begin_export() {
+  auto exchange = std::make_unique<Exchange>(shared_from_this());
+  exchange->send(local::Export{});
+  return exchange;
+}
+
+Task<Result<void>> KeeperLink::simple(local::Body body) {
+  Exchange exchange(shared_from_this());
+  exchange.send(std::move(body));
+  auto done = co_await exchange.expect<local::Done>(timeout_);
+  if (!done) co_return std::move(done).assume_error();
+  co_return ok();
+}
+
+std::unique_ptr<KeeperLink::Exchange> KeeperLink::begin_pause() {
+  auto exchange = std::make_unique<Exchange>(shared_from_this());
+  exchange->send(local::Pause{});
+  return exchange;
+}
+
+Task<Result<PausedState>> KeeperLink::finish_pause(Exchange& exchange) {
+  auto answer = co_await exchange.next(kNoHurry);
+  if (!answer) co_return std::move(answer).assume_error();
+  KeeperMessage& message = answer.assume_value();
+  const auto* paused = std::get_if<local::Paused>(&message.message.body);
+  if (!paused || message.descriptors.size() != 1) {
+    co_return Error(ErrorCode::kProtocol, "The keeper's answer to a pause is not Paused with the host state");
+  }
+  PausedState state;
+  state.paused = *paused;
+  state.host_state = std::move(message.descriptors.front());
+  co_return std::move(state);
+}
+
+Task<Result<local::Running>> KeeperLink::resume(local::Resume resume, UniqueFd host_state) {
+  Exchange exchange(shared_from_this());
+  std::vector<UniqueFd> descriptors;
+  if (host_state) descriptors.push_back(std::move(host_state));
+  exchange.send(resume, std::move(descriptors));
+  co_return co_await exchange.expect<local::Running>(timeout_);
+}
+
+Task<Result<void>> KeeperLink::set_deadline(Nanos deadline) {
+  local::SetDeadline body;
+  body.deadline_ns = deadline;
+  co_return co_await simple(local::Body(body));
+}
+
+Task<Result<void>> KeeperLink::stop_export() {
+  co_return co_await simple(local::Body(local::StopExport{}));
+}
+Task<Result<void>> KeeperLink::moved() {
+  co_return co_await simple(local::Body(local::Moved{}));
+}
+Task<Result<void>> KeeperLink::kill() {
+  co_return co_await simple(local::Body(local::Kill{}));
+}
+Task<Result<void>> KeeperLink::shut_down() {
+  co_return co_await simple(local::Body(local::Shutdown{}));
+}
+
+Task<Result<void>> KeeperLink::stop(Milliseconds grace) {
+  local::Stop body;
+  body.grace_ms = static_cast<std::uint64_t>(grace.count());
+  co_return co_await simple(local::Body(body));
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the two sides of a migration need of their agent, and the little they tell each other through the coordinator.
+// Threads: the event loop; the context outlives every session.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/config.h"
+#include "agent/job_table.h"
+#include "agent/mover_process.h"
+#include "libckpt/migration/agent_switches.h"
+#include "libckpt/wire/control_messages.h"
+
+namespace ckpt::agent {
+
+struct MigrationContext {
+  const Config& config;
+  asio::any_io_executor executor;
+  asio::thread_pool& disk;
+  JobTable& jobs;
+  // The mover of a GPU; kNotFound if the node has no such GPU.
+  std::function<Result<std::shared_ptr<MoverProcess>>(std::uint32_t gpu)> mover_of;
+  std::function<void(migration::SwitchKey, migration::SourceEvent)> source_event;
+  std::function<void(migration::SwitchKey, migration::TargetEvent)> target_event;
+  // Best effort, to the coordinator.
+  std::function<void(const wire::MigrationProgress&)> progress;
+};
+
+// The payload of the target's Prepared: where its mover listens.
+struct EndpointPayload {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  EndpointPayload() = default;
+  std::vector<std::string> addresses;
+  template <class A>
+  void fields(A& a) {
+    a(addresses);
+  }
+};
+
+}  // namespace ckpt::agent

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/migrations.h"
+
+#include <spdlog/spdlog.h>
+
+namespace ckpt::agent {
+using migration::SwitchInfo;
+using migration::SwitchKey;
+using wire::Party;
+
+Migrations::Migrations(MigrationContext& context, CoordinatorPort& coordinator, PeerLinks& peers)
+    : context_(context), coordinator_(coordinator), peers_(peers) {
+  context_.progress = [this](const wire::MigrationProgress& progress) { coordinator_.send(progress); };
+}
+
+void Migrations::set_driver(SwitchDriver* driver) {
+  driver_ = driver;
+  context_.source_event = [driver](SwitchKey key, migration::SourceEvent event) {
+    driver->on_event(key, std::move(event));
+  };
+  context_.target_event = [driver](SwitchKey key, migration::TargetEvent event) {
+    driver->on_event(key, std::move(event));
+  };
+}
+
+Migrations::SourcePtr& Migrations::source(const SwitchInfo& info) {
+  SourcePtr& session = sources_[info.migration];
+  if (!session) session = std::make_shared<SourceSession>(context_, info);
+  return session;
+}
+
+Migrations::TargetPtr& Migrations::target(const SwitchInfo& info) {
+  TargetPtr& session = targets_[info.migration];
+  if (!session) session = std::make_shared<TargetSession>(context_, info);
+  return session;
+}
+
+void Migrations::keep_peer(const SwitchKey& key, const SwitchInfo& info) {
+  if (peer_nodes_.contains(key)) return;
+  auto plan = wire::decode_plan(info.plan);
+  if (!plan) return;  // a tombstone: nothing is known of the other side
+  const wire::MigrationPlan& known = plan.assume_value();
+  const bool is_source = key.role == Party::kSource;
+  const std::string& node = is_source ? known.target_node : known.source_node;
+  peer_nodes_[key] = node;
+  if (node == context_.config.node) return;
+  peers_.set_token(known.peer_token);
+  peers_.keep(info.migration, node, is_source ? known.target_peer_address : known.source_peer_address,
+              known.peer_token);
+}
+
+void Migrations::send(const SwitchKey& key, const SwitchInfo& info, const wire::SwitchMessage& message) {
+  keep_peer(key, info);
+  if (message.to != Party::kCoordinator) return send_to_agent(key, message);
+  send_report_before(message);
+  coordinator_.send(message);
+}
+
+void Migrations::send_to_agent(const SwitchKey& key, const wire::SwitchMessage& message) {
+  const auto peer = peer_nodes_.find(key);
+  if (peer != peer_nodes_.end() && peer->second == context_.config.node) {
+    driver_->on_message(message);  // both sides are here
+    return;
+  }
+  coordinator_.send(message);
+  if (peer != peer_nodes_.end()) peers_.send(peer->second, message);
+}
+
+// The coordinator makes its report when it hears the outcome: the measurements go ahead of it on the same connection.
+void Migrations::send_report_before(const wire::SwitchMessage& message) {
+  const bool source_outcome =
+      message.from == Party::kSource && (std::holds_alternative<wire::Released>(message.body) ||
+                                         std::holds_alternative<wire::Resumed>(message.body));
+  if (auto it = sources_.find(message.migration); source_outcome && it != sources_.end()) {
+    if (const auto& report = it->second->report()) coordinator_.send(*report);
+  }
+  const bool target_outcome =
+      message.from == Party::kTarget && std::holds_alternative<wire::Runs>(message.body);
+  if (auto it = targets_.find(message.migration); target_outcome && it != targets_.end()) {
+    if (const auto& report = it->second->report()) coordinator_.send(*report);
+  }
+}
+
+void Migrations::report(const SwitchKey& key, const SwitchInfo& info, const migration::Report& report) {
+  const std::string reason = report.reason.text.empty() ? "" : " reason " + report.reason.text;
+  spdlog::info("switch {}: id m{} role {} job j{} incarnation {}{}", migration::to_string(report.kind),
+               key.migration, wire::to_string(key.role), info.job, report.k, reason);
+}
+
+void Migrations::perform(const SwitchKey& key, const SwitchInfo& info, const migration::Action& action) {
+  keep_peer(key, info);
+  if (key.role == Party::kSource) {
+    source(info)->perform(action);
+  } else {
+    target(info)->perform(action);
+  }
+}
+
+Result<void> Migrations::set_limits(const wire::SetLimits& limits) {
+  const auto it = sources_.find(limits.migration);
+  if (it == sources_.end()) {
+    return Error(ErrorCode::kNotFound,
+                 "Migration m" + std::to_string(limits.migration) + " has no source on this node");
+  }
+  it->second->set_limits(limits.max_downtime_ns, limits.bandwidth_bytes_per_second);
+  return ok();
+}
+
+Task<> Migrations::settle_after_restart() {
+  for (const auto& job : context_.jobs.all()) co_await settle(job);
+}
+
+Task<> Migrations::settle(std::shared_ptr<Job> job) {
+  const auto& switches = driver_->switches();
+  const JobRecord& record = job->record();
+  if (record.role == wire::JobRole::kStandby && !record.ran) {
+    const auto* state = switches.target(record.migration);
+    const bool committed = state && std::holds_alternative<migration::target::Committed>(state->phase);
+    if (!committed) {
+      spdlog::info("standby without a record ended: job j{} id m{}", job->id(), record.migration);
+      co_await context_.jobs.remove(job);
+      co_return;
+    }
+    if (job->ended()) {
+      const SwitchKey key{record.migration, Party::kTarget};
+      driver_->on_event(key, migration::TargetEvent(migration::InstanceDied(wire::Reason(
+                                 ErrorCode::kAborted, "The instance ended while its agent was away"))));
+    }
+    co_return;
+  }
+  const bool paused = job->phase() == local::Phase::kPaused || job->phase() == local::Phase::kPausing;
+  if (job->ended() || !paused || !job->keeper() || !switches.may_run_freely(job->id())) co_return;
+  local::Resume resume;
+  resume.incarnation = job->incarnation();
+  auto running = co_await job->keeper()->resume(resume, UniqueFd{});
+  if (running) {
+    spdlog::info("paused job goes on: job j{} incarnation {}", job->id(), job->incarnation());
+    job->runs_as(job->incarnation());
+  } else {
+    spdlog::error("paused job does not go on: job j{} reason {}", job->id(),
+                  running.assume_error().to_string());
+  }
+}
+
+void Migrations::restate() {
+  for (const auto& [id, session] : sources_) {
+    if (const auto& report = session->report(); report && report->last_ack_ns != 0)
+      coordinator_.send(*report);
+  }
+  for (const auto& [id, session] : targets_) {
+    if (const auto& report = session->report(); report && report->resumed_ns != 0) coordinator_.send(*report);
+  }
+}
+
+void Migrations::tidy() {
+  const auto& switches = driver_->switches();
+  std::erase_if(peer_nodes_, [&](const auto& entry) {
+    const SwitchKey& key = entry.first;
+    const auto* source = key.role == Party::kSource ? switches.source(key.migration) : nullptr;
+    const auto* target = key.role == Party::kTarget ? switches.target(key.migration) : nullptr;
+    const bool open =
+        (source && !migration::is_closed(*source)) || (target && !migration::is_closed(*target));
+    if (!open && entry.second != context_.config.node) peers_.drop(key.migration);
+    return !open && entry.second != context_.config.node;
+  });
+}
+
+}  // namespace ckpt::agent

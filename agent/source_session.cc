@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/source_session.h"
+
+#include <spdlog/spdlog.h>
+
+namespace ckpt::agent {
+namespace {
+
+// Quiesce, commit and resume as the source's estimate of the downtime counts them before any has been measured.
+constexpr std::int64_t kFixedCostNs = 5'000'000;
+
+}  // namespace
+
+SourceSession::SourceSession(MigrationContext& context, migration::SwitchInfo info)
+    : context_(context), info_(std::move(info)), key_{info_.migration, wire::Party::kSource} {
+  if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
+}
+
+SourceSession::~SourceSession() {
+  if (job_) job_->unlisten(listener_);
+}
+
+std::shared_ptr<Job> SourceSession::job() const {
+  return job_;
+}
+
+void SourceSession::emit(migration::SourceEvent event) {
+  context_.source_event(key_, std::move(event));
+}
+
+void SourceSession::fail(const Error& error) {
+  if (stopped_) return;
+  spdlog::warn("migration fails at the source: id m{} reason {}", info_.migration, error.to_string());
+  if (preparing_) {
+    emit(migration::SourceRefused(wire::Reason(error)));
+  } else {
+    emit(migration::EngineFailed(wire::Reason(error)));
+  }
+}
+
+void SourceSession::attach_to(const std::shared_ptr<Job>& job) {
+  job_ = job;
+  listener_ = job_->listen([this](const local::Body& body) { on_local(body); });
+}
+
+void SourceSession::on_local(const local::Body& body) {
+  if (std::holds_alternative<local::RankExited>(body)) {
+    if (!freeing_)
+      emit(migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The job's process has ended")));
+  } else if (std::holds_alternative<local::RankStopped>(body)) {
+    if (job_) emit(migration::InstanceStopped(job_->incarnation()));
+  }
+}
+
+void SourceSession::perform(const migration::Action& action) {
+  const auto& executor = context_.executor;
+  auto self = shared_from_this();
+  if (std::holds_alternative<migration::PrepareSource>(action)) {
+    control::spawn(executor, "source prepare", self->prepare());
+  } else if (const auto* start = std::get_if<migration::StartPrecopy>(&action)) {
+    start_precopy(start->peer_payload);
+  } else if (std::holds_alternative<migration::PauseJob>(action)) {
+    control::spawn(executor, "source pause", self->pause());
+  } else if (std::holds_alternative<migration::RunFinalRound>(action)) {
+    run_final_round();
+  } else if (std::holds_alternative<migration::ReleaseManifest>(action)) {
+    if (!session_ || stopped_) return;
+    if (auto sent = session_->send(mover::ReleaseManifest{}); !sent) fail(sent.assume_error());
+  } else if (std::holds_alternative<migration::StopCopy>(action)) {
+    control::spawn(executor, "source stop", self->stop_copy());
+  } else if (const auto* run = std::get_if<migration::RunInstance>(&action)) {
+    control::spawn(executor, "source resume", self->run_instance(run->k, run->deadline));
+  } else if (std::holds_alternative<migration::FreeSource>(action)) {
+    control::spawn(executor, "source free", self->free());
+  }
+}
+
+Task<> SourceSession::prepare() {
+  auto self = shared_from_this();
+  preparing_ = true;
+  auto prepared = co_await prepare_memory();
+  if (!prepared) {
+    fail(prepared.assume_error());
+    preparing_ = false;
+    if (stopped_) co_await release_memory();
+    co_return;
+  }
+  preparing_ = false;
+  if (stopped_) co_return co_await release_memory();
+  emit(migration::SourceReady(wire::Bytes{}));
+}
+
+Task<Result<void>> SourceSession::prepare_memory() {
+  auto plan = wire::decode_plan(info_.plan);
+  if (!plan) co_return std::move(plan).assume_error();
+  if (!job_) {
+    if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
+  }
+  if (!job_ || job_->ended() || !job_->keeper()) {
+    co_return Error(ErrorCode::kNotFound, "Job j" + std::to_string(info_.job) + " does not run on this node");
+  }
+  if (plan.assume_value().spec.ranks.size() != 1) {
+    co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be moved yet");
+  }
+  auto description = co_await job_->keeper()->describe();
+  if (!description) co_return std::move(description).assume_error();
+  const local::StateSummary& summary = description.assume_value().summary;
+  if (!summary.movable)
+    co_return Error(ErrorCode::kRefused, "The job cannot be moved: " + summary.reason.str());
+  auto opened = co_await open_session(job_, std::move(plan).assume_value());
+  if (!opened) co_return std::move(opened).assume_error();
+  MemoryExport::Settings settings;
+  settings.timeout = context_.config.keeper_timeout;
+  settings.keep_descriptors = true;
+  settings.failed = [weak = weak_from_this()](Error error) {
+    if (auto self = weak.lock()) self->fail(error);
+  };
+  export_ = MemoryExport::create(job_->keeper(), session_, std::move(settings));
+  auto exported = co_await export_->run(context_.executor);
+  if (!exported) co_return std::move(exported).assume_error();
+  co_return ok();
+}
+
+Task<Result<void>> SourceSession::open_session(std::shared_ptr<Job> job, wire::MigrationPlan plan) {
+  options_ = plan.options;
+  CKPT_CO_TRY(process, context_.mover_of(job->gpu()));
+  CKPT_CO_TRYV(co_await process->ready(context_.config.mover_timeout));
+  mover::OpenSession request;
+  request.session = mover::SessionKey(info_.migration, 0);
+  request.side = wire::Side::kSource;
+  request.incarnation = info_.base + 1;
+  request.fingerprint_key = plan.fingerprint_key;
+  request.session_token = plan.session_token;
+  MoverSession::Handlers handlers;
+  handlers.event = [weak = weak_from_this()](mover::Packet packet) {
+    if (auto self = weak.lock()) self->on_mover(std::move(packet));
+  };
+  handlers.failed = [weak = weak_from_this()](Error error) {
+    if (auto self = weak.lock()) self->fail(error);
+  };
+  CKPT_CO_TRY(session, MoverSession::open(context_.executor, process, std::move(request),
+                                          context_.config.mover_timeout, std::move(handlers)));
+  session_ = session;
+  co_return ok();
+}
+
+void SourceSession::start_precopy(const wire::Bytes& payload) {
+  auto endpoint = wire::decode<EndpointPayload>(payload);
+  if (!endpoint) return fail(endpoint.assume_error());
+  if (!session_) return fail(Error(ErrorCode::kInternal, "There is no mover's session to start"));
+  mover::StartSource start;
+  start.addresses = std::move(endpoint.assume_value().addresses);
+  start.options = options_;
+  start.fixed_cost_ns = kFixedCostNs;
+  if (auto sent = session_->send(std::move(start)); !sent) fail(sent.assume_error());
+}
+
+void SourceSession::on_mover(mover::Packet packet) {
+  if (stopped_ && !report_) return;
+  if (const auto* progress = std::get_if<mover::Progress>(&packet.message)) {
+    wire::MigrationProgress out;
+    out.migration = info_.migration;
+    out.round = progress->round;
+    out.done_bytes = progress->done_bytes;
+    out.total_bytes = progress->total_bytes;
+    out.state_bytes = progress->state_bytes;
+    out.sent_bytes = progress->sent_bytes;
+    out.remaining_bytes = progress->remaining_bytes;
+    out.dirty_bytes_per_second = progress->dirty_bytes_per_second;
+    out.throughput_bytes_per_second = progress->throughput_bytes_per_second;
+    out.estimate_ns = progress->estimate_ns;
+    out.eta_ns = progress->eta_ns;
+    context_.progress(out);
+  } else if (std::holds_alternative<mover::FirstRoundDone>(packet.message)) {
+    emit(migration::FirstRoundDone{});
+  } else if (std::holds_alternative<mover::Converged>(packet.message)) {
+    emit(migration::PrecopyConverged{});
+  } else if (const auto* lost = std::get_if<mover::DidNotConverge>(&packet.message)) {
+    fail(Error(ErrorCode::kAborted, "The copy does not converge: " + lost->reason));
+  } else if (const auto* sent = std::get_if<mover::FinalSent>(&packet.message)) {
+    on_counters(sent->counters, sent->final_received_ns, sent->last_ack_ns);
+  } else if (const auto* done = std::get_if<mover::FinalDone>(&packet.message)) {
+    on_counters(done->counters, done->final_received_ns, done->last_ack_ns);
+    emit(migration::FinalDataAcknowledged{});
+  } else if (const auto* mismatch = std::get_if<mover::Mismatch>(&packet.message)) {
+    spdlog::warn("fingerprint mismatch: id m{} tensor {} chunk {} times {}", info_.migration,
+                 mismatch->tensor, mismatch->chunk, mismatch->times);
+  }
+}
+
+void SourceSession::on_counters(const mover::SourceCounters& counters, Nanos final_received_ns,
+                                Nanos last_ack_ns) {
+  if (!report_) return;
+  wire::SourceReport& report = *report_;
+  report.paused_ns = final_received_ns;
+  report.last_ack_ns = last_ack_ns;
+  report.clock_offset_ns = counters.clock_offset_ns;
+  report.rounds = counters.rounds;
+  report.state_bytes = counters.state_bytes;
+  report.sent_bytes = counters.sent_bytes;
+  report.wire_bytes = counters.wire_bytes;
+  report.dirty_bytes = counters.dirty_bytes;
+  report.host_bytes = counters.host_bytes;
+  report.resent_chunks = counters.resent_chunks;
+  report.link_bytes_per_second = counters.link_bytes_per_second;
+  report.scan_bytes_per_second = counters.scan_bytes_per_second;
+  report.scan_ns = counters.scan_ns;
+  report.copy_ns = counters.copy_ns;
+  report.estimate_ns = counters.estimate_ns;
+  report.converged = true;
+}
+
+Task<> SourceSession::pause() {
+  auto self = shared_from_this();
+  if (stopped_) co_return;
+  auto keeper = job_->keeper();
+  if (!keeper) co_return;
+  auto exchange = keeper->begin_pause();
+  pausing_ = std::move(exchange);
+  auto state = co_await keeper->finish_pause(*pausing_);
+  pausing_.reset();
+  if (!state) {
+    if (stopped_) co_return;
+    co_return fail(state.assume_error());
+  }
+  paused_ = std::move(state).assume_value();
+  job_->set_phase(local::Phase::kPaused);
+  report_.emplace();
+  report_->migration = info_.migration;
+  report_->barrier_entered_ns = paused_->paused.barrier_entry_ns;
+  emit(migration::JobPaused{});
+}
+
+void SourceSession::run_final_round() {
+  if (!session_ || stopped_ || !paused_) return;
+  mover::FinalRound round;
+  round.barrier_entered_ns = paused_->paused.barrier_entry_ns;
+  round.paused_ns = now_ns();
+  round.host_state_bytes = paused_->paused.host_state_bytes;
+  std::vector<UniqueFd> descriptors;
+  if (round.host_state_bytes > 0) descriptors.push_back(std::move(paused_->host_state));
+  if (auto sent = session_->send(std::move(round), std::move(descriptors)); !sent) fail(sent.assume_error());
+}
+
+Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> deadline) {
+  auto self = shared_from_this();
+  if (!job_) {
+    if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
+  }
+  if (!job_ || job_->ended() || !job_->keeper()) {
+    co_return emit(migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The job's process has ended")));
+  }
+  local::Resume resume;
+  resume.incarnation = k;
+  resume.deadline_ns = deadline.value_or(local::kNoDeadline);
+  // The keeper takes this also for a rank that runs already, and for one that has not reached its barrier yet.
+  auto running = co_await job_->keeper()->resume(resume, UniqueFd{});
+  if (!running) {
+    spdlog::error("job does not go on: job j{} reason {}", info_.job, running.assume_error().to_string());
+    co_return;
+  }
+  paused_.reset();
+  job_->runs_as(k);
+  emit(migration::InstanceRuns(k));
+}
+
+Task<> SourceSession::stop_copy() {
+  auto self = shared_from_this();
+  stopped_ = true;
+  if (pausing_) {
+    pausing_->cancel();
+    if (job_ && job_->keeper()) {
+      // Taken back before the barrier: the keeper answers at once, the rank never notices. A rank that reached the barrier in
+      // the same moment goes on.
+      local::Resume resume;
+      resume.incarnation = info_.base;
+      auto running = co_await job_->keeper()->resume(resume, UniqueFd{});
+      if (!running) spdlog::warn("pause not taken back: reason {}", running.assume_error().to_string());
+    }
+  }
+  if (!preparing_) co_await release_memory();
+}
+
+Task<> SourceSession::release_memory() {
+  auto self = shared_from_this();
+  auto memory = std::exchange(export_, nullptr);
+  auto session = std::exchange(session_, nullptr);
+  if (memory) co_await memory->stop();
+  if (session) co_await session->end();
+  if (memory) memory->close_descriptors();
+}
+
+Task<> SourceSession::free() {
+  auto self = shared_from_this();
+  if (freeing_) co_return;
+  freeing_ = true;
+  stopped_ = true;
+  if (!job_) {
+    // After a restart the record alone says which instance it was.
+    if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
+  }
+  if (job_) co_await job_->leave();
+  co_await release_memory();
+}
+
+void SourceSession::set_limits(std::int64_t max_downtime_ns, std::int64_t bandwidth) {
+  if (!session_ || stopped_) return;
+  mover::MoverLimits limits;
+  limits.max_downtime_ns = max_downtime_ns;
+  limits.bandwidth_bytes_per_second = bandwidth;
+  if (auto sent = session_->send(std::move(limits)); !sent) {
+    spdlog::warn("limits not set: reason {}", sent.assume_error().to_string());
+  }
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The source's effects of one migration: the running rank, its keeper, and the mover's sending session. Each action of the
+// machine returns at once; what comes of it is an event. The pause's path has no coordinator, no log and no JSON on it:
+// Paused -> FinalRound to the mover, while the driver makes BARRIER durable, -> ReleaseManifest.
+// Threads: the event loop. Ownership: shared with its coroutines; the mover's session and the descriptors end with StopCopy or
+// FreeSource. Errors: SourceRefused before anything was touched, EngineFailed later.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "agent/memory_export.h"
+#include "agent/migration_context.h"
+
+namespace ckpt::agent {
+
+class SourceSession : public std::enable_shared_from_this<SourceSession> {
+ public:
+  SourceSession(MigrationContext& context, migration::SwitchInfo info);
+  ~SourceSession();
+
+  void perform(const migration::Action& action);
+  void set_limits(std::int64_t max_downtime_ns, std::int64_t bandwidth);
+  // What was measured; only once the rank has paused.
+  [[nodiscard]] const std::optional<wire::SourceReport>& report() const noexcept { return report_; }
+  [[nodiscard]] const migration::SwitchInfo& info() const noexcept { return info_; }
+  // The job's instance on this node, if it is still known.
+  [[nodiscard]] std::shared_ptr<Job> job() const;
+
+ private:
+  void emit(migration::SourceEvent event);
+  void fail(const Error& error);
+  Task<> prepare();
+  Task<Result<void>> prepare_memory();
+  Task<Result<void>> open_session(std::shared_ptr<Job> job, wire::MigrationPlan plan);
+  void start_precopy(const wire::Bytes& payload);
+  Task<> pause();
+  void run_final_round();
+  void on_mover(mover::Packet packet);
+  void on_counters(const mover::SourceCounters& counters, Nanos final_received_ns, Nanos last_ack_ns);
+  Task<> run_instance(wire::Incarnation k, std::optional<Nanos> deadline);
+  Task<> stop_copy();
+  Task<> free();
+  void attach_to(const std::shared_ptr<Job>& job);
+  void on_local(const local::Body& body);
+  Task<> release_memory();
+
+  MigrationContext& context_;
+  migration::SwitchInfo info_;
+  migration::SwitchKey key_;
+  std::shared_ptr<Job> job_;
+  std::uint64_t listener_ = 0;
+  std::shared_ptr<MoverSession> session_;
+  std::shared_ptr<MemoryExport> export_;
+  std::unique_ptr<KeeperLink::Exchange> pausing_;
+  std::optional<PausedState> paused_;
+  std::optional<wire::SourceReport> report_;
+  wire::MigrateOptions options_;
+  bool preparing_ = false;
+  bool stopped_ = false;  // StopCopy or FreeSource: nothing more is sent
+  bool freeing_ = false;
+};
+
+}  // namespace ckpt::agent

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/target_session.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+
+namespace ckpt::agent {
+
+TargetSession::TargetSession(MigrationContext& context, migration::SwitchInfo info)
+    : context_(context), info_(std::move(info)), key_{info_.migration, wire::Party::kTarget} {
+  auto job = context_.jobs.started_as(info_.job, info_.base + 1);
+  if (job && job->record().migration == info_.migration) attach_to(job);
+}
+
+TargetSession::~TargetSession() {
+  if (job_) job_->unlisten(listener_);
+}
+
+void TargetSession::emit(migration::TargetEvent event) {
+  context_.target_event(key_, std::move(event));
+}
+
+void TargetSession::fail(const Error& error) {
+  if (stopped_) return;
+  spdlog::warn("migration fails at the target: id m{} reason {}", info_.migration, error.to_string());
+  if (preparing_) {
+    emit(migration::StandbyRefused(wire::Reason(error)));
+  } else {
+    emit(migration::EngineFailed(wire::Reason(error)));
+  }
+}
+
+void TargetSession::attach_to(const std::shared_ptr<Job>& job) {
+  job_ = job;
+  listener_ = job_->listen([this](const local::Body& body) { on_local(body); });
+}
+
+void TargetSession::on_local(const local::Body& body) {
+  if (std::holds_alternative<local::RankExited>(body)) {
+    // While preparing, the coroutine that waits for the standby says so, with its last output.
+    if (!stopped_ && !preparing_) {
+      emit(
+          migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The instance at the target has ended")));
+    }
+  } else if (std::holds_alternative<local::RankStopped>(body)) {
+    emit(migration::InstanceStopped(job_->incarnation()));
+  }
+}
+
+void TargetSession::perform(const migration::Action& action) {
+  const auto& executor = context_.executor;
+  auto self = shared_from_this();
+  if (std::holds_alternative<migration::PrepareStandby>(action)) {
+    control::spawn(executor, "target prepare", self->prepare());
+  } else if (const auto* run = std::get_if<migration::RunInstance>(&action)) {
+    if (report_ && report_->committed_ns == 0) report_->committed_ns = now_ns();
+    RunOrder order;
+    order.k = run->k;
+    order.deadline = run->deadline.value_or(local::kNoDeadline);
+    order_ = order;
+    if (!ordering_) control::spawn(executor, "target run", self->run_orders());
+  } else if (std::holds_alternative<migration::FreeTarget>(action)) {
+    control::spawn(executor, "target free", self->free());
+  }
+  // StartReceiving: the mover has been listening since the standby was ready.
+}
+
+Task<> TargetSession::prepare() {
+  auto self = shared_from_this();
+  preparing_ = true;
+  auto payload = co_await prepare_standby();
+  if (!payload) {
+    fail(payload.assume_error());
+    preparing_ = false;
+    if (stopped_) co_await free();
+    co_return;
+  }
+  preparing_ = false;
+  if (stopped_) co_return co_await free();
+  emit(migration::StandbyReady(std::move(payload).assume_value()));
+}
+
+Task<Result<wire::Bytes>> TargetSession::prepare_standby() {
+  auto plan = wire::decode_plan(info_.plan);
+  if (!plan) co_return std::move(plan).assume_error();
+  const wire::MigrationPlan migration_plan = std::move(plan).assume_value();
+  if (migration_plan.target_ranks.size() != 1) {
+    co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be moved yet");
+  }
+  CKPT_CO_TRY(process, context_.mover_of(migration_plan.target_ranks.front().gpu_index));
+  process->start();  // its context is made while the standby starts
+  CKPT_CO_TRYV(co_await start_standby(migration_plan));
+  CKPT_CO_TRYV(co_await process->ready(context_.config.mover_timeout));
+  CKPT_CO_TRYV(co_await open_session(process, migration_plan));
+  MemoryExport::Settings settings;
+  settings.timeout = context_.config.keeper_timeout;
+  settings.failed = [weak = weak_from_this()](Error error) {
+    if (auto self = weak.lock()) self->fail(error);
+  };
+  export_ = MemoryExport::create(job_->keeper(), session_, std::move(settings));
+  CKPT_CO_TRY(summary, co_await export_->run(context_.executor));
+  spdlog::info("standby ready: id m{} tensors {} regions {}", info_.migration, summary.tensors,
+               summary.regions);
+  CKPT_CO_TRY(addresses, co_await session_->listen());
+  EndpointPayload payload;
+  payload.addresses = std::move(addresses);
+  co_return wire::encode(payload);
+}
+
+Task<Result<void>> TargetSession::start_standby(wire::MigrationPlan plan) {
+  JobRecord record;
+  record.spec = plan.spec;
+  record.spec.incarnation = info_.base + 1;
+  record.spec.ranks = plan.target_ranks;
+  record.role = wire::JobRole::kStandby;
+  record.incarnation = info_.base + 1;
+  record.migration = info_.migration;
+  record.started_unix_ms = wall_clock_ms();
+  // What an earlier, given-up migration left of the same incarnation makes room.
+  if (auto old = context_.jobs.started_as(info_.job, info_.base + 1)) co_await context_.jobs.remove(old);
+  CKPT_CO_TRY(job, co_await context_.jobs.start(std::move(record)));
+  if (stopped_) {
+    co_await context_.jobs.remove(job);
+    co_return Error(ErrorCode::kAborted, "The migration was given up");
+  }
+  attach_to(job);
+  co_return co_await job->standby_ready(context_.config.standby_timeout);
+}
+
+Task<Result<void>> TargetSession::open_session(std::shared_ptr<MoverProcess> process,
+                                               wire::MigrationPlan plan) {
+  mover::OpenSession request;
+  request.session = mover::SessionKey(info_.migration, 0);
+  request.side = wire::Side::kTarget;
+  request.incarnation = info_.base + 1;
+  request.fingerprint_key = plan.fingerprint_key;
+  request.session_token = plan.session_token;
+  MoverSession::Handlers handlers;
+  handlers.event = [weak = weak_from_this()](mover::Packet packet) {
+    if (auto self = weak.lock()) self->on_mover(std::move(packet));
+  };
+  handlers.failed = [weak = weak_from_this()](Error error) {
+    if (auto self = weak.lock()) self->fail(error);
+  };
+  CKPT_CO_TRY(session, MoverSession::open(context_.executor, process, std::move(request),
+                                          context_.config.mover_timeout, std::move(handlers)));
+  session_ = session;
+  co_return ok();
+}
+
+void TargetSession::on_mover(mover::Packet packet) {
+  if (stopped_) return;
+  if (const auto* verified = std::get_if<mover::Verified>(&packet.message)) {
+    on_verified(*verified, std::move(packet.fds));
+  } else if (const auto* mismatch = std::get_if<mover::Mismatch>(&packet.message)) {
+    spdlog::warn("fingerprint mismatch: id m{} tensor {} chunk {} times {}", info_.migration,
+                 mismatch->tensor, mismatch->chunk, mismatch->times);
+  }
+}
+
+void TargetSession::on_verified(const mover::Verified& verified, std::vector<UniqueFd> descriptors) {
+  if (!descriptors.empty()) host_state_ = std::move(descriptors.front());
+  if (auto saved = save_host_state(host_state_.get(), verified.host_state_bytes, host_state_path()); !saved) {
+    return fail(Error(ErrorCode::kRefused, "The host state cannot be kept")
+                    .caused_by(std::move(saved).assume_error()));
+  }
+  report_.emplace();
+  report_->migration = info_.migration;
+  report_->verified = true;
+  report_->verified_ns = verified.verified_ns;
+  report_->scan_ns = verified.scan_end_ns - verified.scan_begin_ns;
+  report_->scan_bytes_per_second = verified.scan_bytes_per_second;
+  emit(migration::FinalVerified{});
+}
+
+Task<> TargetSession::run_orders() {
+  auto self = shared_from_this();
+  ordering_ = true;
+  while (order_) {
+    const RunOrder order = *std::exchange(order_, std::nullopt);
+    auto ran = co_await run_instance(order);
+    if (ran) {
+      emit(migration::InstanceRuns(order.k));
+      job_->runs_as(order.k);
+      continue;
+    }
+    spdlog::error("instance does not run: job j{} incarnation {} reason {}", info_.job, order.k,
+                  ran.assume_error().to_string());
+    const bool gone = !job_ || job_->ended() || !job_->keeper();
+    if (gone) emit(migration::InstanceDied(wire::Reason(ran.assume_error())));
+  }
+  ordering_ = false;
+}
+
+Task<Result<void>> TargetSession::run_instance(RunOrder order) {
+  if (!job_ || job_->ended() || !job_->keeper()) {
+    co_return Error(ErrorCode::kNotFound, "The instance at the target has ended");
+  }
+  const local::Phase phase = job_->phase();
+  if (phase == local::Phase::kStandbyReady || phase == local::Phase::kPaused) {
+    CKPT_CO_TRYV(co_await resume_standby(order));
+  } else {
+    CKPT_CO_TRYV(co_await job_->keeper()->set_deadline(order.deadline));
+  }
+  co_return ok();
+}
+
+Task<Result<void>> TargetSession::resume_standby(RunOrder order) {
+  local::Resume resume;
+  resume.incarnation = order.k;
+  resume.deadline_ns = order.deadline;
+  UniqueFd host_state;
+  if (job_->phase() == local::Phase::kStandbyReady) {
+    if (!host_state_) {
+      CKPT_CO_TRY(loaded, load_host_state(host_state_path()));
+      host_state_ = std::move(loaded);
+    }
+    struct stat facts {};
+    if (::fstat(host_state_.get(), &facts) == 0)
+      resume.host_state_bytes = static_cast<std::uint64_t>(facts.st_size);
+    host_state = std::move(host_state_);
+  }
+  const Nanos sent_ns = now_ns();
+  CKPT_CO_TRY(running, co_await job_->keeper()->resume(resume, std::move(host_state)));
+  if (report_ && report_->resume_sent_ns == 0) {
+    report_->resume_sent_ns = sent_ns;
+    report_->resumed_ns = running.resumed_ns;
+  }
+  // The memory is the instance's own from here on; nothing may hold what it frees.
+  control::spawn(context_.executor, "target release", release_memory());
+  co_return ok();
+}
+
+Task<> TargetSession::release_memory() {
+  auto self = shared_from_this();
+  auto memory = std::exchange(export_, nullptr);
+  auto session = std::exchange(session_, nullptr);
+  if (memory) co_await memory->stop();
+  if (session) co_await session->end();
+}
+
+Task<> TargetSession::free() {
+  auto self = shared_from_this();
+  stopped_ = true;
+  // A standby that is still starting ends first: the coroutine that waits for it then cleans up.
+  auto job = job_;
+  if (job) co_await job->destroy();
+  if (preparing_) co_return;
+  co_await release_memory();
+  if (job && !job->record().ran) co_await context_.jobs.remove(job);
+}
+
+}  // namespace ckpt::agent
