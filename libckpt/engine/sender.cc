@@ -38,16 +38,20 @@ Result<std::unique_ptr<Sender>> Sender::create(const Device& device, StagingPool
   CKPT_TRY(scanner, track::Scanner::create(kernels, scan));
   sender->scanner_ = std::move(scanner);
   sender->ranges_.reserve(kPieceChunks);
-  CKPT_TRYV(sender->connect(staging, transport));
+  CKPT_TRYV(sender->make_lanes(staging, transport));
   return sender;
 }
 
-Result<void> Sender::connect(StagingPool& staging, transport::Transport& transport) {
+Result<void> Sender::make_lanes(StagingPool& staging, transport::Transport& transport) {
   for (const std::string& address : options_.addresses) {
     CKPT_TRY(slots, staging.acquire(options_.window));
     CKPT_TRY(lane, SendLane::create(*core_, transport, address, options_.token, std::move(slots)));
     lanes_.push_back(std::move(lane));
   }
+  return ok();
+}
+
+Result<void> Sender::connect() {
   const std::size_t lanes = lanes_.size();
   return core_->until([lanes](const SenderCore::Events& e) { return e.open_lanes == lanes; },
                       options_.answer_timeout, "Connecting");
@@ -293,7 +297,7 @@ Result<void> Sender::resend_stale() {
   return core_->until([this](const SenderCore::Events&) { return core_->outstanding() == 0; }, 0, "A round");
 }
 
-Result<Verdict> Sender::commit(std::span<const std::byte> manifest) {
+Result<Verdict> Sender::commit(std::span<const std::byte> manifest, const std::function<void()>& on_left) {
   CKPT_TRY(root, core_->root());
   core_->update([](SenderCore::Events& e) {
     e.verdict.reset();
@@ -302,7 +306,10 @@ Result<Verdict> Sender::commit(std::span<const std::byte> manifest) {
   Verdict verdict;
   verdict.sent_ns = now_ns();
   lanes_[0]->send_blob({LaneMessage::kManifest, manifest, root});
-  CKPT_TRYV(core_->until([](const SenderCore::Events& e) { return e.verdict.has_value() && e.blob_sent; },
+  CKPT_TRYV(core_->until([](const SenderCore::Events& e) { return e.blob_sent; }, options_.answer_timeout,
+                         "The manifest"));
+  if (on_left) on_left();
+  CKPT_TRYV(core_->until([](const SenderCore::Events& e) { return e.verdict.has_value(); },
                          options_.answer_timeout, "The manifest"));
   verdict.heard_ns = now_ns();
   const auto answer = *core_->events().verdict;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The source's half of a move (DESIGN §5). The caller drives it from one thread:
 //
-//   CKPT_TRY(sender, Sender::create(device, staging, transport, options));   // connects; returns when all lanes are open
+//   CKPT_TRY(sender, Sender::create(device, staging, transport, options));
+//   CKPT_TRYV(sender->connect());                 // returns when all lanes are open
 //   CKPT_TRYV(sender->send_plan(plan));           // the target has a place for everything, or kRefused with its reason
 //   sender->add_region(...);                      // what the plan named
 //   CKPT_TRY(link, sender->measure_link());  CKPT_TRY(clock, sender->measure_clock());
@@ -19,6 +20,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -85,6 +87,7 @@ class Sender {
   Sender(const Sender&) = delete;
   Sender& operator=(const Sender&) = delete;
 
+  Result<void> connect();
   // Again with what was added since, before add_region() of it.
   Result<void> send_plan(std::span<const std::byte> plan);
   Result<void> add_region(Region region);
@@ -100,7 +103,8 @@ class Sender {
   void cut_round();
   Result<RoundReport> run_final(std::span<const std::byte> host_state);
   Result<track::Fingerprint> root() const { return core_->root(); }
-  Result<Verdict> commit(std::span<const std::byte> manifest);
+  // `on_left` is called when the manifest has left and the answer has not come.
+  Result<Verdict> commit(std::span<const std::byte> manifest, const std::function<void()>& on_left = {});
 
   void set_bandwidth(std::uint64_t bytes_per_second);
   void cancel(const Error& reason);
@@ -117,7 +121,7 @@ class Sender {
   };
 
   Sender(SenderOptions options) : options_(std::move(options)) {}
-  Result<void> connect(StagingPool& staging, transport::Transport& transport);
+  Result<void> make_lanes(StagingPool& staging, transport::Transport& transport);
   Result<RoundReport> scan_and_send(bool is_final);
   Result<void> scan_all(std::span<SourceRegion* const> regions);
   Result<void> scan_piece();

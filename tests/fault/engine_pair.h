@@ -128,6 +128,7 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
     send.hooks = setup.source_hooks;
     send.observer = this;
     sender_ = must(Sender::create(device(0), *source_staging_, *transport_, send));
+    must(sender_->connect());
   }
   ~EnginePair() override {
     sender_.reset();

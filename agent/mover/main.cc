@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpumigrate-mover: moves the memory of jobs on one GPU. Started by the agent with its end of a socketpair as descriptor 3;
+// ends with its agent. Logs to stderr, which the agent points at mover-N.log.
+#include <fcntl.h>
+#include <signal.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+
+#include "agent/mover/mover.h"
+
+int main() {
+  ::signal(SIGPIPE, SIG_IGN);
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("mover"));
+  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+  struct stat status {};
+  if (::fstat(ckpt::wire::mover::kSocketFd, &status) != 0 || !S_ISSOCK(status.st_mode)) {
+    spdlog::error("not started by an agent: descriptor {} is no socket", ckpt::wire::mover::kSocketFd);
+    return 64;
+  }
+  ::fcntl(ckpt::wire::mover::kSocketFd, F_SETFD, FD_CLOEXEC);
+  ckpt::mover::Mover mover{ckpt::UniqueFd(ckpt::wire::mover::kSocketFd)};
+  const ckpt::Result<void> ended = mover.run();
+  if (ended.assume_error().code() == ckpt::ErrorCode::kUnavailable) {
+    spdlog::info("the agent is gone: ending");
+    return 0;
+  }
+  spdlog::error("ending: {}", ended.assume_error().to_string());
+  return 1;
+}

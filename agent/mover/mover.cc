@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/mover/mover.h"
+
+#include <poll.h>
+#include <spdlog/spdlog.h>
+
+#include "agent/mover/source_session.h"
+#include "agent/mover/target_session.h"
+#include "libckpt/base/fault.h"
+
+namespace ckpt::mover {
+namespace {
+
+constexpr int kTickMs = 100;
+
+messages::SessionKey key_of(const messages::Message& message) {
+  return std::visit(
+      [](const auto& m) {
+        if constexpr (requires { m.session; }) {
+          return m.session;
+        } else {
+          return messages::SessionKey();
+        }
+      },
+      message);
+}
+
+}  // namespace
+
+Result<void> Mover::run() {
+  while (true) {
+    CKPT_TRYV(wait_for_packet());
+    CKPT_TRY(packet, messages::receive_message(agent_.socket()));
+    CKPT_TRYV(dispatch(std::move(packet)));
+  }
+}
+
+Result<void> Mover::wait_for_packet() {
+  while (true) {
+    pollfd socket{agent_.socket(), POLLIN, 0};
+    const int ready = ::poll(&socket, 1, sessions_.empty() ? -1 : kTickMs);
+    if (ready < 0 && errno != EINTR) return Error::from_errno("Waiting for the agent");
+    if (ready > 0) return ok();
+    for (const auto& [key, session] : sessions_) session->tick();
+  }
+}
+
+Result<void> Mover::dispatch(messages::Packet packet) {
+  if (const auto* request = std::get_if<messages::Configure>(&packet.message)) return configure(*request);
+  if (!gpu_) return Error(ErrorCode::kProtocol, "A message before Configure");
+  if (const auto* open = std::get_if<messages::OpenSession>(&packet.message)) {
+    open_session(*open);
+  } else if (const auto* end = std::get_if<messages::EndSession>(&packet.message)) {
+    end_session(end->session);
+  } else {
+    to_session(packet);
+  }
+  return ok();
+}
+
+Result<void> Mover::configure(const messages::Configure& request) {
+  if (gpu_) return Error(ErrorCode::kProtocol, "A second Configure");
+  set_fault_role("mover." + request.node + "." + std::to_string(request.gpu));
+  auto gpu = Gpu::create(request);
+  Result<messages::MoverReady> ready = Error(ErrorCode::kInternal, "");
+  if (gpu) {
+    gpu_ = std::move(gpu).assume_value();
+    ready = gpu_->describe();
+  } else {
+    ready = gpu.assume_error();
+  }
+  if (!ready) {
+    messages::MoverFailed failed;
+    failed.failure = messages::Failure(ready.assume_error());
+    agent_.send(failed);
+    return ready.assume_error();
+  }
+  spdlog::info("ready: gpu {} device \"{}\" staging_bytes {} chunk_bytes {}", request.gpu,
+               ready.assume_value().device_name, request.staging_bytes, gpu_->chunk_bytes);
+  agent_.send(ready.assume_value());
+  return ok();
+}
+
+void Mover::open_session(const messages::OpenSession& request) {
+  messages::SessionFailed failed;
+  failed.session = request.session;
+  auto secrets = secrets_of(request);
+  if (!secrets) {
+    failed.failure = messages::Failure(secrets.assume_error());
+    return agent_.send(failed);
+  }
+  if (sessions_.count(request.session) != 0) {
+    failed.failure = messages::Failure(Error(ErrorCode::kInvalidArgument, "The session is open already"));
+    return agent_.send(failed);
+  }
+  std::unique_ptr<Session> session;
+  if (request.side == wire::Side::kSource)
+    session = std::make_unique<SourceSession>(*gpu_, agent_, request, secrets.assume_value());
+  else
+    session = std::make_unique<TargetSession>(*gpu_, agent_, request, secrets.assume_value());
+  sessions_[request.session] = std::move(session);
+  spdlog::info("session opened: id m{} rank {} side {}", request.session.migration, request.session.rank,
+               wire::to_string(request.side));
+}
+
+void Mover::end_session(const messages::SessionKey& key) {
+  sessions_.erase(key);
+  spdlog::info("session ended: id m{} rank {}", key.migration, key.rank);
+  messages::SessionEnded ended;
+  ended.session = key;
+  agent_.send(ended);
+}
+
+void Mover::to_session(messages::Packet& packet) {
+  const messages::SessionKey key = key_of(packet.message);
+  const auto it = sessions_.find(key);
+  if (it == sessions_.end()) {
+    if (const auto* drop = std::get_if<messages::DropRegions>(&packet.message)) {
+      messages::Dropped dropped;
+      dropped.session = key;
+      dropped.regions = drop->regions;
+      agent_.send(dropped);
+    }
+    return;
+  }
+  Session& session = *it->second;
+  if (const auto* regions = std::get_if<messages::AttachRegions>(&packet.message)) {
+    session.attach_regions(*regions, std::move(packet.fds));
+  } else if (const auto* tensors = std::get_if<messages::AttachTensors>(&packet.message)) {
+    session.attach_tensors(*tensors);
+  } else if (const auto* dropped_tensors = std::get_if<messages::DropTensors>(&packet.message)) {
+    session.drop_tensors(*dropped_tensors);
+  } else if (const auto* dropped = std::get_if<messages::DropRegions>(&packet.message)) {
+    session.drop_regions(*dropped);
+  } else if (!session.handle(packet)) {
+    session.fail(Error(ErrorCode::kProtocol, std::string("A ") +
+                                                 std::string(messages::name_of(packet.message)) +
+                                                 " on the wrong side of a migration"));
+  }
+}
+
+}  // namespace ckpt::mover

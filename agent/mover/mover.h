@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mover's control loop: one thread that reads the agent's socket and hands messages to sessions. Ownership: the GPU's context,
+// staging memory and transport, and all sessions. It returns when the agent is gone or the GPU is lost; everything is let go then.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "agent/mover/session.h"
+
+namespace ckpt::mover {
+
+class Mover {
+ public:
+  explicit Mover(UniqueFd socket) : agent_(std::move(socket)) {}
+  // kUnavailable is the normal end: the agent closed its socket.
+  Result<void> run();
+
+ private:
+  Result<void> wait_for_packet();
+  Result<void> dispatch(messages::Packet packet);
+  Result<void> configure(const messages::Configure& request);
+  void open_session(const messages::OpenSession& request);
+  void end_session(const messages::SessionKey& key);
+  void to_session(messages::Packet& packet);
+
+  AgentLink agent_;
+  std::unique_ptr<Gpu> gpu_;
+  std::map<messages::SessionKey, std::unique_ptr<Session>> sessions_;
+};
+
+}  // namespace ckpt::mover

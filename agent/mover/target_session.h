@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The target's side of a session: matches the source's plan with the standby's tensors, receives into their memory, verifies.
+// Threads: see session.h; the delegate's calls come from the receiver's threads.
+#pragma once
+
+#include "agent/mover/session.h"
+#include "libckpt/engine/receiver.h"
+#include "libckpt/image/manifest.h"
+
+namespace ckpt::mover {
+
+class TargetSession final : public Session, private engine::ReceiverDelegate {
+ public:
+  using Session::Session;
+  ~TargetSession() override;
+  bool handle(messages::Packet& packet) override;
+
+ private:
+  void let_go(std::uint64_t region) override;
+  void attached() override;
+  Result<void> start(const messages::StartTarget& request);
+
+  // engine::ReceiverDelegate
+  Result<engine::PlanPlaces> on_plan(std::span<const std::byte> plan) override;
+  void on_first_chunk() override;
+  void on_final() override;
+  Result<void> on_manifest(std::span<const std::byte> manifest, const track::Fingerprint& root,
+                           const engine::HostState& host_state) override;
+  void on_verified(const engine::VerifiedReport& report, engine::HostState host_state) override;
+  void on_failed(const Error& error) override { fail(error); }
+
+  std::uint64_t chunk_bytes_ = 0;
+  std::uint64_t state_bytes_ = 0;
+  std::uint64_t tensor_count_ = 0;
+  std::unique_ptr<engine::Receiver> receiver_;
+};
+
+}  // namespace ckpt::mover
