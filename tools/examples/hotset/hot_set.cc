@@ -89,7 +89,7 @@ void HotSet::replace_one(Random& random) {
 }
 
 std::uint64_t HotSet::first() const noexcept {
-  return step_ == 0 ? 0 : (step_ - 1) * options_.append_pages % options_.pages;
+  return step_ == 0 || !is_range() ? 0 : (step_ - 1) * options_.append_pages % options_.pages;
 }
 
 std::uint32_t HotSet::version_of(std::uint64_t step) const noexcept {

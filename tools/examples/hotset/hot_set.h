@@ -31,7 +31,7 @@ class HotSet {
   // The state after step `step`, by way of all steps before it.
   void catch_up(std::uint64_t step);
 
-  // The pages that the current step writes: a list, or, when appending, the range [first(), first() + count()) modulo pages.
+  // The pages that the current step writes: all of a list (first() is 0), or, when appending, the range [first(), first() + count()) modulo pages.
   [[nodiscard]] const std::vector<std::uint32_t>& list() const noexcept { return list_; }
   [[nodiscard]] bool is_range() const noexcept { return options_.pattern == Pattern::kAppend; }
   [[nodiscard]] std::uint64_t first() const noexcept;
