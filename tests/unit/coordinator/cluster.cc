@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/unit/coordinator/cluster.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+
+namespace ckpt::coordinator::test {
+namespace {
+
+std::uint16_t port_of(const std::string& address) {
+  return static_cast<std::uint16_t>(std::stoul(address.substr(address.rfind(':') + 1)));
+}
+
+}  // namespace
+
+Cluster::Cluster() {
+  std::string pattern = ::testing::TempDir() + "/clusterXXXXXX";
+  config_.home = ::mkdtemp(pattern.data());
+}
+
+Cluster::~Cluster() {
+  stop();
+  std::filesystem::remove_all(config_.home);
+}
+
+void Cluster::start() {
+  io_ = std::make_unique<control::asio::io_context>(1);
+  Config config = config_;
+  if (agent_port_ != 0) config.agent_address = agent_address();
+  auto created = Coordinator::create(*io_, config, [](const Error& error) { FAIL() << error.to_string(); });
+  ASSERT_TRUE(created) << created.error().to_string();
+  coordinator_ = std::move(created).value();
+  api_port_ = port_of(coordinator_->api_url());
+  agent_port_ = port_of(coordinator_->agent_address());
+  token_ = coordinator_->token();
+  agent_token_ = coordinator_->agent_token();
+  thread_ = std::thread([this] { io_->run(); });
+}
+
+void Cluster::stop() {
+  if (!thread_.joinable()) return;
+  control::asio::post(*io_, [this] {
+    coordinator_->stop();
+    io_->stop();
+  });
+  thread_.join();
+  coordinator_.reset();
+  io_.reset();
+}
+
+void Cluster::wait_for_event(const std::string& kind, unsigned count) {
+  std::uint64_t since = 0;
+  while (true) {
+    const auto answer = get("/v1/events?follow_ms=30000&since=" + std::to_string(since));
+    ASSERT_EQ(answer.status, 200U);
+    const auto body = answer.json();
+    ASSERT_FALSE(body["events"].empty()) << "no event " << kind;
+    for (const auto& event : body["events"]) {
+      if (event["kind"] == kind && --count == 0) return;
+    }
+    since = body["next"].get<std::uint64_t>();
+  }
+}
+
+}  // namespace ckpt::coordinator::test

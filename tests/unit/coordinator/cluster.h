@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// A coordinator on a thread of its own, in a folder that is removed at the end.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "coordinator/coordinator.h"
+#include "tests/unit/coordinator/http_client.h"
+
+namespace ckpt::coordinator::test {
+
+class Cluster {
+ public:
+  Cluster();
+  ~Cluster();
+  Cluster(const Cluster&) = delete;
+  Cluster& operator=(const Cluster&) = delete;
+
+  // Fails the test if it does not start. The agents' port is the same after a restart.
+  void start();
+  void stop();
+
+  HttpAnswer get(const std::string& target) { return request(api_port_, token_, "GET", target); }
+  HttpAnswer post(const std::string& target, const std::string& body = "{}") {
+    return request(api_port_, token_, "POST", target, body);
+  }
+  // Events are never missed: waits until one of `kind` has been seen since the cluster began.
+  void wait_for_event(const std::string& kind, unsigned count = 1);
+
+  [[nodiscard]] std::uint16_t api_port() const { return api_port_; }
+  [[nodiscard]] std::uint16_t agent_port() const { return agent_port_; }
+  [[nodiscard]] const std::string& token() const { return token_; }
+  [[nodiscard]] const std::string& agent_token() const { return agent_token_; }
+  [[nodiscard]] std::string agent_address() const { return "127.0.0.1:" + std::to_string(agent_port_); }
+  [[nodiscard]] const std::string& folder() const { return config_.home; }
+
+ private:
+  Config config_;
+  std::unique_ptr<control::asio::io_context> io_;
+  std::unique_ptr<Coordinator> coordinator_;
+  std::thread thread_;
+  std::uint16_t api_port_ = 0;
+  std::uint16_t agent_port_ = 0;
+  std::string token_;
+  std::string agent_token_;
+};
+
+}  // namespace ckpt::coordinator::test

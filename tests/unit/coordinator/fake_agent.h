@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// An agent that speaks the control messages and does nothing: jobs "run" at once, a migration's messages are answered as
+// real sides answer them when all goes well. Runs on a thread of its own; set it up before start().
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "libckpt/control/dialer.h"
+
+namespace ckpt::coordinator::test {
+
+class FakeAgent {
+ public:
+  FakeAgent(std::string node, std::string address, std::string token);
+  ~FakeAgent();
+  FakeAgent(const FakeAgent&) = delete;
+  FakeAgent& operator=(const FakeAgent&) = delete;
+
+  void start();
+  void stop();
+
+  // What it has; change it from the test's thread only before start().
+  wire::NodeInventory inventory;
+  bool refuse_starts = false;
+  bool refuse_prepare = false;  // as a target
+  bool silent_prepare = false;  // never answers Prepare, at either side
+  std::string log = "one\ntwo\n";
+
+  // Ends an instance with that code.
+  void end_job(std::uint64_t job, std::int32_t exit_code);
+  [[nodiscard]] unsigned starts() const { return starts_; }
+
+ private:
+  Result<void> on_frame(const wire::FrameHeader& header, std::span<const std::byte> body);
+  void start_job(const wire::StartJob& message);
+  void read_log(const wire::ReadLog& message);
+  void on_switch(const wire::SwitchMessage& message);
+  void as_source(const wire::SwitchMessage& message);
+  void as_target(const wire::SwitchMessage& message);
+  void say(const wire::SwitchMessage& to_answer, wire::Party from, wire::Party to, wire::SwitchBody body);
+  void change(std::uint64_t job, std::uint64_t incarnation, wire::JobPhase phase,
+              std::int32_t exit_code = -1);
+
+  control::asio::io_context io_{1};
+  std::shared_ptr<control::Dialer> dialer_;
+  std::thread thread_;
+  std::atomic<unsigned> starts_{0};
+};
+
+}  // namespace ckpt::coordinator::test

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// A blocking HTTP client of a few lines: one connection per request.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace ckpt::coordinator::test {
+
+struct HttpAnswer {
+  unsigned status = 0;
+  std::map<std::string, std::string> headers;
+  std::string body;
+  [[nodiscard]] nlohmann::json json() const { return nlohmann::json::parse(body); }
+};
+
+// Sends `bytes` to 127.0.0.1:port and returns what comes back until the peer closes.
+std::string exchange(std::uint16_t port, const std::string& bytes);
+
+HttpAnswer request(std::uint16_t port, const std::string& token, const std::string& method,
+                   const std::string& target, const std::string& body = {});
+
+}  // namespace ckpt::coordinator::test

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/report.h"
+
+#include <gtest/gtest.h>
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr std::int64_t kMs = 1'000'000;
+
+wire::SourceReport source() {
+  wire::SourceReport s;
+  s.barrier_entered_ns = 1000 * kMs;
+  s.paused_ns = 1001 * kMs;
+  s.last_ack_ns = 1011 * kMs;
+  s.clock_offset_ns = 500 * kMs;
+  s.state_bytes = 100'000'000;
+  s.dirty_bytes = 10'000'000;
+  s.scan_bytes_per_second = 20'000'000'000;
+  s.link_bytes_per_second = 1'000'000'000;
+  return s;
+}
+
+wire::TargetReport target() {
+  wire::TargetReport t;
+  t.verified_ns = 1513 * kMs;
+  t.committed_ns = 1516 * kMs;
+  t.resume_sent_ns = 1517 * kMs;
+  t.resumed_ns = 1519 * kMs;
+  return t;
+}
+
+TEST(Downtime, IsSplitOnTheSourcesClock) {
+  const auto d = compute_downtime(source(), target());
+  ASSERT_TRUE(d);
+  EXPECT_DOUBLE_EQ(d->quiesce, 1);
+  EXPECT_DOUBLE_EQ(d->final_copy, 10);
+  EXPECT_DOUBLE_EQ(d->verify, 2);
+  EXPECT_DOUBLE_EQ(d->commit, 3);
+  EXPECT_DOUBLE_EQ(d->restore, 1);
+  EXPECT_DOUBLE_EQ(d->resume, 2);
+  EXPECT_DOUBLE_EQ(d->total(), 19);
+}
+
+TEST(Downtime, NeedsEveryPoint) {
+  for (int missing = 0; missing < 7; ++missing) {
+    wire::SourceReport s = source();
+    wire::TargetReport t = target();
+    std::int64_t* points[] = {&s.barrier_entered_ns, &s.paused_ns,      &s.last_ack_ns, &t.verified_ns,
+                              &t.committed_ns,       &t.resume_sent_ns, &t.resumed_ns};
+    *points[missing] = 0;
+    EXPECT_FALSE(compute_downtime(s, t)) << missing;
+  }
+}
+
+TEST(Downtime, ClockErrorMakesNoNegativePiece) {
+  wire::SourceReport s = source();
+  s.clock_offset_ns +=
+      5 * kMs;  // the target's points look 5 ms too early: verified before the last acknowledgement
+  const auto d = compute_downtime(s, target());
+  ASSERT_TRUE(d);
+  EXPECT_DOUBLE_EQ(d->verify, 0);
+  EXPECT_DOUBLE_EQ(d->commit, 0);
+  EXPECT_GE(d->restore, 0);
+  EXPECT_DOUBLE_EQ(d->total(), 14);  // the end points stay where the clocks put them
+  s.clock_offset_ns += 100 * kMs;    // resumed before the barrier: nothing sensible is left
+  EXPECT_DOUBLE_EQ(compute_downtime(s, target())->total(), 0);
+}
+
+TEST(Bound, TakesTheLargerOfScanAndLink) {
+  const auto d = compute_downtime(source(), target());
+  auto bound = compute_bound(source(), target(), *d);  // scan 5 ms, link 10 ms
+  ASSERT_TRUE(bound);
+  EXPECT_DOUBLE_EQ(bound->ms, 1 + 10 + 3 + 3);
+  EXPECT_EQ(bound->by, "link");
+  wire::SourceReport s = source();
+  s.dirty_bytes = 0;
+  bound = compute_bound(s, target(), *d);
+  EXPECT_DOUBLE_EQ(bound->ms, 1 + 5 + 3 + 3);
+  EXPECT_EQ(bound->by, "scan");
+}
+
+TEST(Bound, TheSlowerSideScans) {
+  const auto d = compute_downtime(source(), target());
+  wire::TargetReport t = target();
+  t.scan_bytes_per_second = 1'000'000'000;
+  const auto bound = compute_bound(source(), t, *d);
+  ASSERT_TRUE(bound);
+  EXPECT_DOUBLE_EQ(bound->ms, 1 + 100 + 3 + 3);
+  EXPECT_EQ(bound->by, "scan");
+}
+
+TEST(Bound, UnknownWithoutRates) {
+  wire::SourceReport s = source();
+  s.link_bytes_per_second = 0;
+  EXPECT_FALSE(compute_bound(s, target(), Downtime()));
+}
+
+}  // namespace
+}  // namespace ckpt::coordinator

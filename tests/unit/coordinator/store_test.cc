@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/store.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "libckpt/base/fd.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+class StoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "/storeXXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+    path_ = folder_ + "/state.db";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string folder_;
+  std::string path_;
+};
+
+Job some_job() {
+  Job job;
+  job.id = 3;
+  job.spec.job = 3;
+  job.spec.name = "train";
+  job.spec.argv = {"./train", "--quote", "it's \"so\""};
+  job.spec.env = {"A=B"};
+  job.spec.cwd = "/tmp";
+  job.spec.ranks.resize(1);
+  job.state = JobState::kRunning;
+  job.incarnation = 4;
+  job.segments = {Segment("a", 1), Segment("b", 4)};
+  JobRank& rank = job.ranks.emplace_back();
+  rank.place = Place("b", 1);
+  rank.pid = 77;
+  rank.state_bytes = 1 << 20;
+  job.phase = wire::JobPhase::kPaused;
+  job.movable = true;
+  job.reason = "why \xff not";  // not UTF-8: must not make the row unreadable
+  job.exit_code = -1;
+  job.started_ms = 5;
+  job.last_downtime_ms = 1.5;
+  return job;
+}
+
+TEST_F(StoreTest, JobsSurviveAReopening) {
+  {
+    Store store = Store::open(path_).value();
+    ASSERT_TRUE(store.put(some_job()));
+  }
+  Store store = Store::open(path_).value();
+  const auto jobs = store.jobs();
+  ASSERT_TRUE(jobs);
+  ASSERT_EQ(jobs.value().size(), 1U);
+  const Job& job = jobs.value().front();
+  EXPECT_EQ(job.id, 3U);
+  EXPECT_EQ(job.spec.argv, some_job().spec.argv);
+  EXPECT_EQ(job.spec.env, some_job().spec.env);
+  EXPECT_EQ(job.state, JobState::kRunning);
+  EXPECT_EQ(job.incarnation, 4U);
+  EXPECT_EQ(job.segments, some_job().segments);
+  EXPECT_EQ(job.ranks.at(0).place, Place("b", 1));
+  EXPECT_EQ(job.ranks.at(0).state_bytes, 1U << 20);
+  EXPECT_EQ(job.phase, wire::JobPhase::kPaused);
+  EXPECT_TRUE(job.movable);
+  EXPECT_EQ(job.last_downtime_ms, 1.5);
+}
+
+TEST_F(StoreTest, MigrationsKeepTheirReports) {
+  Migration m;
+  m.id = 9;
+  m.job = 3;
+  m.from = Place("a", 0);
+  m.to = Place("b", 1);
+  m.phase = MigrationPhase::kCommitted;
+  m.runs_at = Side::kTarget;
+  m.base = 1;
+  m.incarnation = 2;
+  m.source_report.emplace();
+  m.source_report->paused_ns = 42;
+  {
+    Store store = Store::open(path_).value();
+    ASSERT_TRUE(store.put(m));
+  }
+  Store store = Store::open(path_).value();
+  const auto all = store.migrations();
+  ASSERT_TRUE(all);
+  ASSERT_EQ(all.value().size(), 1U);
+  const Migration& read = all.value().front();
+  EXPECT_EQ(read.id, 9U);
+  EXPECT_EQ(read.to, Place("b", 1));
+  EXPECT_EQ(read.phase, MigrationPhase::kCommitted);
+  EXPECT_EQ(read.runs_at, Side::kTarget);
+  ASSERT_TRUE(read.source_report);
+  EXPECT_EQ(read.source_report->paused_ns, 42);
+  EXPECT_FALSE(read.target_report);
+}
+
+TEST_F(StoreTest, IdsAreNeverGivenTwice) {
+  JobId last = 0;
+  {
+    Store store = Store::open(path_).value();
+    ASSERT_EQ(store.next_job_id().value(), 1U);
+    Job job = some_job();
+    job.id = last = store.next_job_id().value();
+    ASSERT_TRUE(store.put(job));
+    ASSERT_TRUE(store.remove_job(job.id));
+  }
+  Store store = Store::open(path_).value();
+  EXPECT_EQ(store.next_job_id().value(), last + 1);
+  EXPECT_EQ(store.next_migration_id().value(), 1U);
+}
+
+TEST_F(StoreTest, EventsKeepTheNewest) {
+  Store store = Store::open(path_).value();
+  for (int i = 0; i < 10; ++i) {
+    Event event;
+    event.kind = "kind" + std::to_string(i);
+    ASSERT_TRUE(store.add(event));
+  }
+  ASSERT_TRUE(store.prune_events(3));
+  auto events = store.events(0, 100).value();
+  ASSERT_EQ(events.size(), 3U);
+  EXPECT_EQ(events.front().kind, "kind7");
+  EXPECT_EQ(store.events(events.front().id, 100).value().size(), 2U);
+  EXPECT_EQ(store.events(0, 1).value().size(), 1U);
+  // An id is not given again after the newest were read and the table is empty.
+  ASSERT_TRUE(store.prune_events(0));
+  EXPECT_GT(store.add(Event()).value(), events.back().id);
+}
+
+TEST_F(StoreTest, IsNotReadableByOthers) {
+  Store store = Store::open(path_).value();
+  struct stat info {};
+  ASSERT_EQ(::stat(path_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600U);
+}
+
+TEST_F(StoreTest, RefusesGarbageAndNewerVersions) {
+  ASSERT_TRUE(write_file_durably(path_, std::string(4096, 'x')));
+  EXPECT_FALSE(Store::open(path_));
+  std::filesystem::remove(path_);
+  { Store store = Store::open(path_).value(); }
+  ASSERT_TRUE(Database::open(path_).value().execute("PRAGMA user_version=99"));
+  const auto newer = Store::open(path_);
+  ASSERT_FALSE(newer);
+  EXPECT_EQ(newer.error().code(), ErrorCode::kNotSupported);
+}
+
+TEST_F(StoreTest, NamesARowThatDoesNotDecode) {
+  Store store = Store::open(path_).value();
+  ASSERT_TRUE(store.put(some_job()));
+  ASSERT_TRUE(Database::open(path_).value().execute("UPDATE jobs SET document = '{\"state\":2}'"));
+  const auto jobs = store.jobs();
+  ASSERT_FALSE(jobs);
+  EXPECT_EQ(jobs.error().code(), ErrorCode::kCorrupt);
+  EXPECT_NE(jobs.error().message().find("Row 3 of table jobs"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ckpt::coordinator
