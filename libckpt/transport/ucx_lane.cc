@@ -161,7 +161,7 @@ void UcxLane::take_frame(const FrameView& view, void* data, const ucp_am_recv_pa
   }
   if (view.frame.kind == FrameKind::kWelcome && !listening_ && !greeted_) {
     greeted_ = true;
-    return;
+    return open();  // here, as the peer's first messages may follow in the same round
   }
   if ((view.frame.kind != FrameKind::kMessage && view.frame.kind != FrameKind::kCredit) || !open_)
     return fail(Error(ErrorCode::kProtocol, "The peer sent a frame that has no place now"));
@@ -243,10 +243,10 @@ Result<void> UcxLane::send(std::span<const std::byte> header, std::span<const st
 bool UcxLane::progress() {
   if (closed_reason_ || in_callback_) return false;
   bool any = false;
+  in_callback_ = true;
   for (int i = 0; i < kProgressRounds && ucp_worker_progress(worker_.get()) != 0; ++i) any = true;
   if (!requests_.empty()) admit_requests();
   if (!strangers_.empty()) drop_strangers();
-  in_callback_ = true;
   if (greeted_ && !open_ && !failure()) {
     open();
     any = true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A lane over one UCX worker. The target's worker listens on a socket address; a peer that connects is a stranger
 // until its first frame (HELLO) shows the session token. Then the listener ends, strangers are dropped, and WELCOME
-// opens the lane at both ends. UCX's callbacks only note things down; all else happens in progress().
+// opens the lane at both ends. UCX's callbacks note things down; most else happens after them in progress().
 // Threads, ownership and errors: transport.h.
 #pragma once
 

@@ -69,6 +69,19 @@ TEST_P(TransportTest, CarriesAMessageEachWay) {
   EXPECT_EQ(target.read([](const Peer::State& s) { return s.opened; }), 1);
 }
 
+TEST_P(TransportTest, TheTargetMaySpeakFirst) {
+  for (unsigned round = 0; round < 20; ++round) {
+    Peer target, source;
+    auto lane = transport_->listen(kToken, target).assume_value();
+    const std::string address = lane->address();
+    target.start(std::move(lane));
+    for (unsigned i = 0; i < 5; ++i) target.send(make_message(8, i * 20'000, i));
+    source.start(transport_->connect(address, kToken, source).assume_value());
+    ASSERT_TRUE(source.wait_received(5));
+    EXPECT_EQ(source.read([](const Peer::State& s) { return s.closed_times; }), 0);
+  }
+}
+
 std::vector<TestMessage> messages_of_all_sizes() {
   std::vector<TestMessage> messages;
   unsigned seed = 0;

@@ -72,10 +72,11 @@ class Peer final : public LaneHandler {
     lane_->wake();
   }
 
-  // False after a minute: the test has failed.
+  // False after a minute, or when the lane has ended without it: the test has failed.
   [[nodiscard]] bool wait_until(const std::function<bool(const State&)>& condition) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::minutes(1), [&] { return condition(state_); });
+    const auto decided = [&] { return condition(state_) || state_.closed.has_value(); };
+    return changed_.wait_for(lock, std::chrono::minutes(1), decided) && condition(state_);
   }
   [[nodiscard]] bool wait_received(std::size_t count) {
     return wait_until([count](const State& s) { return s.received.size() >= count; });
