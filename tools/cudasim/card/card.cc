@@ -21,7 +21,8 @@
 namespace cudasim {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x6375646173696d02ULL;
+// Files of builds with another layout are made anew.
+constexpr std::uint64_t kMagic = 0x6375646173696d00ULL ^ (sizeof(CardState) << 32) ^ sizeof(MemoryEntry);
 constexpr off_t kContextLocks = off_t{1} << 40;
 
 void make_folders(const std::string& dir) {
@@ -214,7 +215,8 @@ int Card::add_memory(int fd, std::uint64_t bytes, pid_t program, bool exportable
   state_->memory_high =
       std::max<std::uint32_t>(state_->memory_high, static_cast<std::uint32_t>(free_entry) + 1);
   const std::uint32_t generation = own_slot_ >= 0 ? state_->contexts[own_slot_].generation : 0;
-  state_->memory[free_entry] = {info.st_dev, info.st_ino, bytes, program, exportable ? 1U : 0U, own_slot_, generation};
+  state_->memory[free_entry] = {info.st_dev,          info.st_ino, bytes,     program,
+                                exportable ? 1U : 0U, own_slot_,   generation};
   state_->used += bytes;
   return free_entry;
 }
@@ -273,6 +275,15 @@ std::vector<ProcessUse> Card::processes() {
       if (state_->memory[i].inode != 0 && state_->memory[i].pid == use.pid)
         use.bytes += state_->memory[i].bytes;
     }
+  }
+  return out;
+}
+
+std::vector<ContextEntry> Card::contexts() {
+  CardLock lock(this);
+  std::vector<ContextEntry> out;
+  for (int i = 0; i < kMaxContexts; i++) {
+    if (context_alive(i)) out.push_back(state_->contexts[i]);
   }
   return out;
 }

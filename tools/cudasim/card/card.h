@@ -108,6 +108,8 @@ class Card {
   };
   Memory memory();  // sweeps
   std::vector<ProcessUse> processes();
+  // The contexts that are alive.
+  std::vector<ContextEntry> contexts();
 
   // Enters a context of this process as executor; -1 when there are too many.
   int add_context(pid_t program);

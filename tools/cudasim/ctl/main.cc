@@ -77,6 +77,9 @@ void print_status(Card& card, const std::string& dir) {
     std::printf("  process %d used %llu\n", static_cast<int>(use.pid),
                 static_cast<unsigned long long>(use.bytes));
   }
+  for (const ContextEntry& context : card.contexts()) {
+    std::printf("  context of %d executor %d\n", context.program, context.executor);
+  }
 }
 
 int inject_xid(Card& card, const std::vector<std::string>& words) {

@@ -3,6 +3,7 @@
 // as descriptor 3; not for use by hand.
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -30,6 +31,10 @@ void detach() {
   ::dup2(output >= 0 ? output : null, 1);
   ::dup2(output >= 0 ? output : null, 2);
   ::signal(SIGPIPE, SIG_IGN);
+  rlimit files{};  // one descriptor for each allocation
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &files);
   if (::chdir("/") != 0) ::_exit(1);
 }
 

@@ -14,8 +14,16 @@ CUresult enter_event(CUevent handle, Event** event) {
   return (*event)->context->error();
 }
 
+bool happened(const Event& event, std::uint64_t recorded) {
+  return recorded == 0 || event.context->completed(Event::slot_of(recorded), Event::sequence_of(recorded));
+}
+
 bool happened(const Event& event) {
-  return event.slot < 0 || event.context->completed(event.slot, event.sequence);
+  return happened(event, event.recorded.load());
+}
+
+CUresult wait_for(const Event& event, std::uint64_t recorded) {
+  return event.context->wait(Event::slot_of(recorded), Event::sequence_of(recorded));
 }
 
 }  // namespace
@@ -94,12 +102,15 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int f
   CUDASIM_TRY(enter_stream(handle, &context, &stream));
   CUDASIM_TRY(enter_event(event_handle, &event));
   CUDASIM_CHECK(flags <= CU_EVENT_WAIT_EXTERNAL, CUDA_ERROR_INVALID_VALUE);
-  if (happened(*event)) return CUDA_SUCCESS;
+  const std::uint64_t recorded = event->recorded.load();
+  if (happened(*event, recorded)) return CUDA_SUCCESS;
   // Another context's streams are in another executor. What the event waits for has been submitted already, so
   // waiting for it here is the same order, only less asynchronous.
-  if (event->context != context) return event->context->wait(event->slot, event->sequence);
-  if (event->slot == stream->slot) return CUDA_SUCCESS;
-  WaitCommand command{{0, Command::kWait, 0}, static_cast<std::uint64_t>(event->slot), event->sequence};
+  if (event->context != context) return wait_for(*event, recorded);
+  if (Event::slot_of(recorded) == stream->slot) return CUDA_SUCCESS;
+  WaitCommand command{{0, Command::kWait, 0},
+                      static_cast<std::uint64_t>(Event::slot_of(recorded)),
+                      Event::sequence_of(recorded)};
   return context->submit(stream, &command, sizeof command, nullptr, 0, nullptr);
 }
 
@@ -140,8 +151,7 @@ CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
   RecordCommand command{{0, Command::kRecord, 0}, event->index};
   std::uint64_t sequence = 0;
   CUDASIM_TRY(context->submit(stream, &command, sizeof command, nullptr, 0, &sequence));
-  event->slot = stream->slot;
-  event->sequence = sequence;
+  event->set_recorded(stream->slot, sequence);
   return CUDA_SUCCESS;
 }
 
@@ -159,7 +169,8 @@ CUresult cuEventQuery(CUevent handle) {
 CUresult cuEventSynchronize(CUevent handle) {
   Event* event = nullptr;
   CUDASIM_TRY(enter_event(handle, &event));
-  return event->slot < 0 ? CUDA_SUCCESS : event->context->wait(event->slot, event->sequence);
+  const std::uint64_t recorded = event->recorded.load();
+  return recorded == 0 ? CUDA_SUCCESS : wait_for(*event, recorded);
 }
 
 CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent begin_handle, CUevent end_handle) {
@@ -168,7 +179,7 @@ CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent begin_handle, CUeven
   CUDASIM_TRY(enter_event(begin_handle, &begin));
   CUDASIM_TRY(enter_event(end_handle, &end));
   CUDASIM_CHECK(milliseconds != nullptr, CUDA_ERROR_INVALID_VALUE);
-  CUDASIM_CHECK(begin->slot >= 0 && end->slot >= 0, CUDA_ERROR_INVALID_HANDLE);
+  CUDASIM_CHECK(begin->recorded != 0 && end->recorded != 0, CUDA_ERROR_INVALID_HANDLE);
   CUDASIM_CHECK(((begin->flags | end->flags) & CU_EVENT_DISABLE_TIMING) == 0, CUDA_ERROR_INVALID_HANDLE);
   CUDASIM_CHECK(happened(*begin) && happened(*end), CUDA_ERROR_NOT_READY);
   const std::uint64_t from = begin->context->event_time(*begin);

@@ -39,9 +39,18 @@ struct Event {
   std::atomic<bool> alive{false};
   Context* context = nullptr;
   unsigned flags = 0;
-  std::uint64_t index = 0;     // of the time stamp
-  int slot = -1;               // of the stream it was recorded on; -1: never
-  std::uint64_t sequence = 0;  // of its record command there
+  std::uint64_t index = 0;  // of the time stamp
+  // The last record command: the stream's slot and the sequence there in one word, since one thread may record while
+  // another one asks. 0: never recorded.
+  std::atomic<std::uint64_t> recorded{0};
+  static constexpr int kSlotShift = 52;
+  void set_recorded(int slot, std::uint64_t sequence) {
+    recorded = (static_cast<std::uint64_t>(slot) << kSlotShift) | sequence;
+  }
+  static int slot_of(std::uint64_t word) { return static_cast<int>(word >> kSlotShift); }
+  static std::uint64_t sequence_of(std::uint64_t word) {
+    return word & ((std::uint64_t{1} << kSlotShift) - 1);
+  }
 };
 
 struct Function {

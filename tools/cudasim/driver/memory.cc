@@ -248,28 +248,35 @@ CUresult Memory::join(Context* context) {
   return CUDA_SUCCESS;
 }
 
-// What the context's executor holds goes with it: its cuMemAlloc memory, and physical memory created through it.
+// What only this context's executor holds goes with it: its cuMemAlloc memory, and physical memory made through it that
+// no other executor has.
 void Memory::leave(Context* context) {
+  const auto forget = [context](Physical& physical) {
+    physical.attached.erase(context);
+    if (physical.owner != context) return;
+    physical.owner = nullptr;
+    if (physical.plain || physical.attached.empty()) return;
+    const auto heir = physical.attached.begin();
+    physical.owner = heir->first;
+    physical.id = heir->second;
+    physical.attached.erase(heir);
+  };
+  for (auto& [handle, physical] : handles_) forget(*physical);
   for (auto found = mappings_.begin(); found != mappings_.end();) {
     Mapping& mapping = found->second;
+    forget(*mapping.physical);
     mapping.live.erase(context);
-    mapping.physical->attached.erase(context);
-    if (mapping.physical->owner == context) {
+    if (mapping.physical->owner == nullptr) {
       while (!mapping.live.empty()) end_live(&mapping, mapping.live.begin()->first);
     }
     const bool gone = mapping.only == context;
     if (gone) {
+      for (const auto& [peer, id] : mapping.physical->attached) peer->call({Request::kMemoryDrop, {id}});
       slabs_.erase(found->first);
       device_addresses_.give(mapping.address, mapping.physical->bytes);
     }
     found = gone ? mappings_.erase(found) : std::next(found);
   }
-  const auto forget = [context](const std::shared_ptr<Physical>& physical) {
-    physical->attached.erase(context);
-    if (physical->owner == context) physical->owner = nullptr;
-  };
-  for (auto& [handle, physical] : handles_) forget(physical);
-  for (auto& [address, mapping] : mappings_) forget(mapping.physical);
   std::erase_if(blocks_, [this](const auto& item) { return mappings_.count(item.second.mapping) == 0; });
   std::erase_if(globals_, [context](const auto& item) { return item.second.context == context; });
   peers_.erase(context);

@@ -83,8 +83,7 @@ CUresult Context::create_event(unsigned flags, Event** out) {
   }
   event->context = this;
   event->flags = flags;
-  event->slot = -1;
-  event->sequence = 0;
+  event->recorded = 0;
   event->alive = true;
   *out = event;
   return CUDA_SUCCESS;

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// Faults injected into the software driver from outside, through cudasim-ctl as an operator or a test script does.
+#include <dlfcn.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "tests/conformance/support.h"
+
+namespace conformance {
+namespace {
+
+int control(std::vector<std::string> words) {
+  words.insert(words.begin(), "cudasim-ctl");
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  pid_t child = 0;
+  if (::posix_spawn(&child, CUDASIM_CTL, nullptr, nullptr, arguments.data(), environ) != 0) return -1;
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// Each test has a context of its own, since most of them end it.
+class FaultTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_OK(api().cuInit(0));
+    ASSERT_EQ(0, control({"reset"}));
+    ASSERT_OK(api().cuCtxCreate_v2(&context_, 0, 0));
+    ASSERT_OK(api().cuMemAlloc_v2(&memory_, kMiB));
+    ASSERT_OK(api().cuCtxSynchronize());
+  }
+  void TearDown() override {
+    EXPECT_EQ(0, control({"reset"}));
+    EXPECT_OK(api().cuCtxDestroy_v2(context_));
+  }
+  // An injected error reaches the context through its executor: a moment later, so ask until it is there.
+  CUresult error_comes() {
+    CUresult result = CUDA_SUCCESS;
+    for (int i = 0; i < 100000 && result == CUDA_SUCCESS; i++) result = api().cuMemsetD8_v2(memory_, 0, 16);
+    return result;
+  }
+  // A context on the same device that the fault must leave alone.
+  void expect_new_context_works() {
+    CUcontext other = nullptr;
+    CUdeviceptr memory = 0;
+    ASSERT_OK(api().cuCtxCreate_v2(&other, 0, 0));
+    EXPECT_OK(api().cuMemAlloc_v2(&memory, kMiB));
+    EXPECT_OK(api().cuMemsetD8_v2(memory, 1, kMiB));
+    EXPECT_OK(api().cuCtxDestroy_v2(other));
+    ASSERT_OK(api().cuCtxPushCurrent_v2(context_));
+  }
+  CUcontext context_ = nullptr;
+  CUdeviceptr memory_ = 0;
+};
+
+TEST_F(FaultTest, ALimitIsOutOfMemoryAndNoMore) {
+  ASSERT_EQ(0, control({"limit", "32MiB"}));
+  CUdeviceptr large = 0;
+  EXPECT_CUDA(CUDA_ERROR_OUT_OF_MEMORY, api().cuMemAlloc_v2(&large, 64 * kMiB));
+  EXPECT_OK(api().cuMemsetD8_v2(memory_, 1, kMiB));
+  ASSERT_EQ(0, control({"reset"}));
+  EXPECT_OK(api().cuMemAlloc_v2(&large, 64 * kMiB));
+}
+
+TEST_F(FaultTest, TheChosenCopyFailsAndTheErrorStays) {
+  std::vector<char> host(4096);
+  ASSERT_EQ(0, control({"fail-copy", "3"}));
+  EXPECT_OK(api().cuMemcpyDtoH_v2(host.data(), memory_, host.size()));
+  EXPECT_OK(api().cuMemcpyHtoD_v2(memory_, host.data(), host.size()));
+  EXPECT_CUDA(CUDA_ERROR_ECC_UNCORRECTABLE, api().cuMemcpyDtoH_v2(host.data(), memory_, host.size()));
+  EXPECT_CUDA(CUDA_ERROR_ECC_UNCORRECTABLE, api().cuCtxSynchronize());
+  expect_new_context_works();
+}
+
+TEST_F(FaultTest, ALostDeviceFailsEverywhere) {
+  ASSERT_EQ(0, control({"lose-device"}));
+  EXPECT_CUDA(CUDA_ERROR_DEVICE_UNAVAILABLE, error_comes());
+  CUcontext other = nullptr;
+  EXPECT_CUDA(CUDA_ERROR_DEVICE_UNAVAILABLE, api().cuCtxCreate_v2(&other, 0, 0));
+  CUcontext second = nullptr;
+  ASSERT_OK(api().cuCtxCreate_v2(&second, 0, 1));
+  EXPECT_OK(api().cuCtxSynchronize());
+  EXPECT_OK(api().cuCtxDestroy_v2(second));
+}
+
+TEST_F(FaultTest, ALostDeviceDoesNotHangAWaitingProgram) {
+  CUstream stream = nullptr;
+  ASSERT_OK(api().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  Gate gate(stream);
+  ASSERT_EQ(0, control({"lose-device"}));
+  EXPECT_CUDA(CUDA_ERROR_DEVICE_UNAVAILABLE, api().cuStreamSynchronize(stream));
+}
+
+TEST_F(FaultTest, AnXidOfAProcessEndsItsContexts) {
+  ASSERT_EQ(0, control({"xid", "94", std::to_string(::getpid())}));
+  EXPECT_CUDA(CUDA_ERROR_CONTAINED, error_comes());
+  EXPECT_EQ(1, control({"xid", "94", "1"})) << "a process without a context is no victim";
+  expect_new_context_works();
+}
+
+TEST_F(FaultTest, LatencyDelaysEachCommand) {
+  CUevent begin = nullptr;
+  CUevent end = nullptr;
+  ASSERT_OK(api().cuEventCreate(&begin, 0));
+  ASSERT_OK(api().cuEventCreate(&end, 0));
+  ASSERT_EQ(0, control({"latency", "20000"}));
+  ASSERT_OK(api().cuEventRecord(begin, nullptr));
+  ASSERT_OK(api().cuMemsetD8Async(memory_, 1, 16, nullptr));
+  ASSERT_OK(api().cuEventRecord(end, nullptr));
+  ASSERT_OK(api().cuCtxSynchronize());
+  float milliseconds = 0;
+  ASSERT_OK(api().cuEventElapsedTime(&milliseconds, begin, end));
+  EXPECT_GE(milliseconds, 20);
+}
+
+// The pid that `status` shows behind "executor", of the context this test has made last.
+pid_t executor_pid() {
+  int ends[2];
+  EXPECT_EQ(0, ::pipe(ends));
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+  posix_spawn_file_actions_addclose(&actions, ends[0]);
+  std::string words[] = {"cudasim-ctl", "--device", "0", "status"};
+  char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data(), nullptr};
+  pid_t child = 0;
+  EXPECT_EQ(0, ::posix_spawn(&child, CUDASIM_CTL, &actions, nullptr, arguments, environ));
+  posix_spawn_file_actions_destroy(&actions);
+  ::close(ends[1]);
+  std::string text;
+  char part[512];
+  for (ssize_t got; (got = ::read(ends[0], part, sizeof part)) > 0;)
+    text.append(part, static_cast<std::size_t>(got));
+  ::close(ends[0]);
+  ::waitpid(child, nullptr, 0);
+  const std::string mark = "context of " + std::to_string(::getpid()) + " executor ";
+  const std::size_t at = text.rfind(mark);
+  return at == std::string::npos ? -1 : std::atoi(text.c_str() + at + mark.size());
+}
+
+TEST_F(FaultTest, AKilledExecutorIsALostDevice) {
+  const pid_t executor = executor_pid();
+  ASSERT_GT(executor, 1);
+  CUstream stream = nullptr;
+  ASSERT_OK(api().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  Gate gate(stream);
+  ASSERT_EQ(0, ::kill(executor, SIGKILL));
+  EXPECT_CUDA(CUDA_ERROR_DEVICE_UNAVAILABLE, api().cuStreamSynchronize(stream));
+  CUdeviceptr more = 0;
+  EXPECT_CUDA(CUDA_ERROR_DEVICE_UNAVAILABLE, api().cuMemAlloc_v2(&more, kMiB));
+  expect_new_context_works();
+}
+
+TEST_F(FaultTest, BadOrdersAreRefused) {
+  EXPECT_EQ(64, control({"limit", "much"}));
+  EXPECT_EQ(64, control({"frobnicate"}));
+  EXPECT_EQ(64, control({}));
+  EXPECT_EQ(1, control({"--dir", "/no/such/folder", "status"}));
+  EXPECT_EQ(0, control({"status"}));
+}
+
+struct NvmlEvent {
+  void* device;
+  unsigned long long type;
+  unsigned long long data;
+  unsigned gpu_instance;
+  unsigned compute_instance;
+};
+
+class NvmlFaultTest : public FaultTest {
+ protected:
+  void SetUp() override {
+    FaultTest::SetUp();
+    library_ = ::dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    ASSERT_NE(nullptr, library_);
+    ASSERT_EQ(0, call("nvmlInit_v2"));
+    ASSERT_EQ(0, call("nvmlDeviceGetHandleByIndex_v2", 0U, &gpu_));
+    ASSERT_EQ(0, call("nvmlEventSetCreate", &set_));
+    ASSERT_EQ(0, call("nvmlDeviceRegisterEvents", gpu_, 0x8008ULL, set_));
+  }
+  void TearDown() override {
+    EXPECT_EQ(0, call("nvmlEventSetFree", set_));
+    EXPECT_EQ(0, call("nvmlShutdown"));
+    FaultTest::TearDown();
+  }
+  template <typename... Args>
+  int call(const char* name, Args... args) {
+    auto* function = reinterpret_cast<int (*)(Args...)>(::dlsym(library_, name));
+    return function != nullptr ? function(args...) : -1;
+  }
+  void* library_ = nullptr;
+  void* gpu_ = nullptr;
+  void* set_ = nullptr;
+};
+
+TEST_F(NvmlFaultTest, XidsArriveInOrder) {
+  ASSERT_EQ(0, control({"xid", "63"}));
+  ASSERT_EQ(0, control({"xid", "79"}));
+  NvmlEvent event{};
+  for (const unsigned long long code : {63ULL, 79ULL}) {
+    ASSERT_EQ(0, call("nvmlEventSetWait_v2", set_, &event, 10000U));
+    EXPECT_EQ(gpu_, event.device);
+    EXPECT_EQ(8ULL, event.type);
+    EXPECT_EQ(code, event.data);
+  }
+  EXPECT_EQ(10, call("nvmlEventSetWait_v2", set_, &event, 0U));
+}
+
+TEST_F(NvmlFaultTest, AKernelThatFaultsRaisesXid31) {
+  const CUmodule module = load_kernels();
+  CUdeviceptr reserved = 0;
+  ASSERT_OK(api().cuMemAddressReserve(&reserved, 2 * kMiB, 0, 0, 0));
+  ASSERT_OK(launch(kernel(module, "store"), 1, 1, nullptr, std::uint64_t{reserved}, std::uint32_t{1}));
+  EXPECT_CUDA(CUDA_ERROR_ILLEGAL_ADDRESS, api().cuCtxSynchronize());
+  NvmlEvent event{};
+  ASSERT_EQ(0, call("nvmlEventSetWait_v2", set_, &event, 10000U));
+  EXPECT_EQ(31ULL, event.data);
+  EXPECT_OK(api().cuMemAddressFree(reserved, 2 * kMiB));
+}
+
+TEST_F(NvmlFaultTest, TheRecoveryActionIsAnEventAndAField) {
+  ASSERT_EQ(0, control({"recovery", "1"}));
+  NvmlEvent event{};
+  ASSERT_EQ(0, call("nvmlEventSetWait_v2", set_, &event, 10000U));
+  EXPECT_EQ(0x8000ULL, event.type);
+  struct {
+    unsigned field = 230;
+    unsigned scope = 0;
+    long long times[2] = {};
+    unsigned type = 0;
+    int result = -1;
+    unsigned long long value = 0;
+  } value;
+  ASSERT_EQ(0, call("nvmlDeviceGetFieldValues", gpu_, 1, static_cast<void*>(&value)));
+  EXPECT_EQ(1U, static_cast<unsigned>(value.value));
+}
+
+TEST_F(NvmlFaultTest, ALostDeviceIsLostHereToo) {
+  ASSERT_EQ(0, control({"lose-device"}));
+  char name[96];
+  EXPECT_EQ(15, call("nvmlDeviceGetName", gpu_, static_cast<char*>(name), unsigned{sizeof name}));
+  EXPECT_CUDA(CUDA_ERROR_DEVICE_UNAVAILABLE, error_comes());
+}
+
+}  // namespace
+}  // namespace conformance
