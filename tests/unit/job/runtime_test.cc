@@ -256,11 +256,20 @@ TEST_F(RuntimeTest, AllocationWaitsForFreedMemoryThatTheMoverHolds) {
 
   // 40 of 64 MiB are still mapped by the "mover": without rule 7 this allocation fails.
   ckpt_status status = CKPT_ERROR_INVALID;
+  std::atomic<bool> begun{false};
   std::thread program([&] {
     const ContextScope scope(gpu());
     ckpt_devptr again = 0;
+    begun = true;
+    begun.notify_all();
     status = ckpt_alloc(session_, 40 * kMiB, &again);
   });
+  // Whether it waits cannot be seen from outside; a build that does not wait has failed by the time these are answered.
+  begun.wait(false);
+  for (int i = 0; i < 200; ++i) {
+    send(3, local::Describe{});
+    next<local::DescribeEnd>();
+  }
   mover.reset();
   send(9, local::RegionFreedAck{freed.id, freed.generation});
   program.join();
