@@ -72,7 +72,7 @@ TEST_F(ApiTest, RefusesWhatIsNoCall) {
   expect_error(cluster_.get("/v1/migrations/m1"), 404, "not_found", 5);
   expect_error(cluster_.get("/v1/%zz"), 400, "usage", 64);
   expect_error(cluster_.post("/v1/jobs", std::string(600 << 10, ' ')), 413, "usage", 64);
-  EXPECT_EQ(exchange(cluster_.api_port(), "nonsense\r\n\r\n").find("200"), std::string::npos);
+  EXPECT_EQ(talk(cluster_.api_port(), "nonsense\r\n\r\n").find("200"), std::string::npos);
 }
 
 TEST_F(ApiTest, ShowsNodesAndGpus) {
@@ -292,11 +292,11 @@ TEST_F(ApiTest, DamagedFramesOnTheControlPortAreDropped) {
   for (std::size_t at : {0, 4, 6, 8, 12, 30}) {
     std::string damaged = frame;
     damaged[at] = static_cast<char>(damaged[at] ^ 0x40);
-    EXPECT_EQ(exchange(cluster_.agent_port(), damaged + std::string(64, '\0')), "") << at;
+    EXPECT_EQ(talk(cluster_.agent_port(), damaged + std::string(64, '\0')), "") << at;
   }
-  EXPECT_EQ(exchange(cluster_.agent_port(), "GET / HTTP/1.1\r\n\r\n        "), "");
+  EXPECT_EQ(talk(cluster_.agent_port(), "GET / HTTP/1.1\r\n\r\n        "), "");
   // After the handshake, too: its reply comes, then the connection is closed.
-  EXPECT_NE(exchange(cluster_.agent_port(), frame + std::string(64, 'x')), "");
+  EXPECT_NE(talk(cluster_.agent_port(), frame + std::string(64, 'x')), "");
   run_job();
   EXPECT_EQ(cluster_.get("/v1/nodes").json().size(), 2U);
 }
@@ -307,7 +307,7 @@ TEST_F(ApiTest, AWrongTokenIsToldSo) {
   hello.token = "wrong";
   const auto frame = wire::to_frame(hello, 1).value();
   const std::string answer =
-      exchange(cluster_.agent_port(), std::string(reinterpret_cast<const char*>(frame.data()), frame.size()));
+      talk(cluster_.agent_port(), std::string(reinterpret_cast<const char*>(frame.data()), frame.size()));
   EXPECT_NE(answer.find("wrong token"), std::string::npos);
   EXPECT_TRUE(cluster_.get("/v1/nodes").json().empty());
 }

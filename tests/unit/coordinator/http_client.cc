@@ -10,7 +10,7 @@
 
 namespace ckpt::coordinator::test {
 
-std::string exchange(std::uint16_t port, const std::string& bytes) {
+std::string talk(std::uint16_t port, const std::string& bytes) {
   const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -34,7 +34,7 @@ std::string exchange(std::uint16_t port, const std::string& bytes) {
 HttpAnswer request(std::uint16_t port, const std::string& token, const std::string& method,
                    const std::string& target, const std::string& body) {
   const std::string text =
-      exchange(port, method + " " + target + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" +
+      talk(port, method + " " + target + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" +
                          (token.empty() ? "" : "Authorization: Bearer " + token + "\r\n") +
                          "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
   HttpAnswer answer;

@@ -17,7 +17,7 @@ struct HttpAnswer {
 };
 
 // Sends `bytes` to 127.0.0.1:port and returns what comes back until the peer closes.
-std::string exchange(std::uint16_t port, const std::string& bytes);
+std::string talk(std::uint16_t port, const std::string& bytes);
 
 HttpAnswer request(std::uint16_t port, const std::string& token, const std::string& method,
                    const std::string& target, const std::string& body = {});
