@@ -168,6 +168,37 @@ TEST_F(FaultTest, BadOrdersAreRefused) {
   EXPECT_EQ(0, control({"status"}));
 }
 
+TEST_F(FaultTest, MemoryOfAnotherNodeCannotBeImported) {
+  Mapped memory(4 * kMiB, true);
+  ASSERT_OK(api().cuMemsetD8_v2(memory.address, 0x11, memory.bytes));
+  int fd = -1;
+  ASSERT_OK(
+      api().cuMemExportToShareableHandle(&fd, memory.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  const std::string own = std::getenv("CUDASIM_DIR");
+  ::setenv("CUDASIM_DIR", (own + "-other").c_str(), 1);
+  Child stranger("import");
+  ::setenv("CUDASIM_DIR", own.c_str(), 1);
+  stranger.say("take", fd);
+  EXPECT_EQ(2, stranger.wait()) << "the import fails";
+  Child neighbour("import");
+  neighbour.say("take", fd);
+  EXPECT_EQ("imported", neighbour.hear());
+  neighbour.say("bye");
+  EXPECT_EQ(0, neighbour.wait());
+  ::close(fd);
+}
+
+TEST_F(FaultTest, WritingToReadOnlyMemoryIsRefused) {
+  Mapped memory(2 * kMiB);
+  const CUmodule module = load_kernels();
+  const CUmemAccessDesc access = access_of(0, CU_MEM_ACCESS_FLAGS_PROT_READ);
+  ASSERT_OK(api().cuMemSetAccess(memory.address, memory.bytes, &access, 1));
+  EXPECT_EQ(0xA5, read_bytes(memory.address + 5, 1)[0]) << "what new memory holds here";
+  EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuMemsetD8_v2(memory.address, 1, 16));
+  ASSERT_OK(launch(kernel(module, "store"), 1, 1, nullptr, std::uint64_t{memory.address}, std::uint32_t{1}));
+  EXPECT_CUDA(CUDA_ERROR_ILLEGAL_ADDRESS, api().cuCtxSynchronize());
+}
+
 struct NvmlEvent {
   void* device;
   unsigned long long type;

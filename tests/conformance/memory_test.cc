@@ -268,6 +268,17 @@ TEST_F(MemoryTest, UnknownDevicesAreRefused) {
   EXPECT_CUDA(CUDA_ERROR_INVALID_DEVICE, api().cuDeviceGet(&device, -1));
 }
 
+TEST_F(MemoryTest, AProgramSeesTheDevicesItIsGiven) {
+  if (!two_devices()) GTEST_SKIP() << "one device";
+  CUuuid uuid{};
+  ASSERT_OK(api().cuDeviceGetUuid_v2(&uuid, 1));
+  ::setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+  Child child("show_device");
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+  EXPECT_EQ(std::string(uuid.bytes, sizeof uuid.bytes), child.hear());
+  EXPECT_EQ(0, child.wait());
+}
+
 TEST_F(MemoryTest, FunctionsAreFoundByName) {
   void* function = nullptr;
   CUdriverProcAddressQueryResult status{};

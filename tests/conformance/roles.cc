@@ -91,6 +91,16 @@ int store_illegally(int) {
   return api().cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS ? 0 : 8;
 }
 
+// Says which device it sees as its only one.
+int show_device(int socket) {
+  CUuuid uuid{};
+  int count = 0;
+  if (!start_context() || api().cuDeviceGetCount(&count) != CUDA_SUCCESS || count != 1) return 1;
+  if (api().cuDeviceGetUuid_v2(&uuid, 0) != CUDA_SUCCESS) return 2;
+  say(socket, std::string(uuid.bytes, sizeof uuid.bytes));
+  return 0;
+}
+
 }  // namespace
 
 const std::map<std::string, Role>& roles() {
@@ -98,6 +108,7 @@ const std::map<std::string, Role>& roles() {
       {"import", import_memory},
       {"export", export_memory},
       {"hold", hold_memory},
+      {"show_device", show_device},
       {"uninitialized", call_uninitialized},
       {"store_illegally", store_illegally},
   };

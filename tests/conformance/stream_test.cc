@@ -2,6 +2,7 @@
 // Order on and between streams, events, host functions.
 #include <atomic>
 #include <memory>
+#include <thread>
 
 #include "tests/conformance/support.h"
 
@@ -165,6 +166,47 @@ TEST_F(StreamTest, MoreWorkThanFitsIntoAQueueIsNoProblem) {
   ASSERT_OK(api().cuStreamSynchronize(one_));
   for (unsigned i = 0; i < 50; i++) EXPECT_EQ(i, read_bytes(memory_ + 256 * i + 255, 1)[0]);
   EXPECT_EQ(0x66, read_bytes(memory_ + kMiB + 8191, 1)[0]);
+}
+
+// Every thread adds to its own numbers on its own stream, hands over to the next thread's stream by an event now and
+// then, and waits often: a wake-up that is lost hangs this test, an order that is lost makes a wrong sum.
+TEST_F(StreamTest, ThreadsWithStreamsOfTheirOwnDoNotDisturbEachOther) {
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 600;
+  const CUmodule module = load_kernels();
+  const CUfunction add = kernel(module, "add_one");
+  std::vector<CUstream> streams(kThreads);
+  for (CUstream& stream : streams) ASSERT_OK(api().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  std::atomic<int> failures{0};
+  const auto check = [&failures](CUresult result) { failures += result != CUDA_SUCCESS ? 1 : 0; };
+  const auto work = [&](int index) {
+    const CUdeviceptr own = memory_ + static_cast<unsigned>(index) * kMiB;
+    CUevent done = nullptr;
+    check(api().cuCtxPushCurrent_v2(context_));
+    check(api().cuEventCreate(&done, CU_EVENT_DISABLE_TIMING));
+    for (int round = 0; round < kRounds; round++) {
+      const CUstream stream = streams[static_cast<std::size_t>((index + round / 50) % kThreads)];
+      check(api().cuStreamWaitEvent(stream, done, 0));
+      check(launch(add, 2, 32, stream, std::uint64_t{own}, std::uint64_t{64}));
+      check(api().cuEventRecord(done, stream));
+      std::uint32_t now = 0;
+      if (round % 3 == 0) check(api().cuEventSynchronize(done));
+      if (round % 7 == 0) check(api().cuStreamSynchronize(stream));
+      if (round % 3 == 0) check(api().cuMemcpyDtoH_v2(&now, own, sizeof now));
+      if (round % 3 == 0) failures += now != static_cast<std::uint32_t>(round) + 1 ? 1 : 0;
+    }
+    check(api().cuEventSynchronize(done));
+    check(api().cuEventDestroy_v2(done));
+    check(api().cuCtxPopCurrent_v2(nullptr));
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; i++) threads.emplace_back(work, i);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(0, failures.load());
+  for (unsigned i = 0; i < kThreads; i++)
+    EXPECT_EQ(kRounds, static_cast<int>(read_words(memory_ + i * kMiB, 1)[0]));
+  for (const CUstream stream : streams) EXPECT_OK(api().cuStreamDestroy_v2(stream));
+  EXPECT_OK(api().cuModuleUnload(module));
 }
 
 }  // namespace
