@@ -28,7 +28,7 @@ SourceSession::~SourceSession() {
   {
     const std::lock_guard lock(order_mutex_);
     ending_ = true;
-    if (sender_) sender_->cancel(Error(ErrorCode::kAborted, "The source ended the migration"));
+    if (sender_ && !finished_) sender_->cancel(Error(ErrorCode::kAborted, "The source ended the migration"));
   }
   ordered_.notify_all();
   if (thread_.joinable()) thread_.join();
@@ -406,6 +406,10 @@ Result<void> SourceSession::finish() {
   }
   CKPT_TRY(verdict, sender_->commit(bytes, [] { fault_point(FaultPoint::kSourceMoverManifest); }));
   measure_clock();
+  {
+    const std::lock_guard lock(order_mutex_);
+    finished_ = true;
+  }
   messages::FinalDone done;
   done.session = key_;
   done.final_received_ns = final_received_ns_;

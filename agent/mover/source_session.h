@@ -65,6 +65,7 @@ class SourceSession final : public Session, private engine::SenderObserver {
   Nanos final_received_ns_ = 0;
   bool manifest_released_ = false;
   bool ending_ = false;
+  bool finished_ = false;  // the target has verified
   std::shared_ptr<engine::Sender> sender_;
   std::optional<engine::Convergence> convergence_;
   std::uint64_t bandwidth_ = 0;

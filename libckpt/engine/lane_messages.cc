@@ -67,4 +67,19 @@ std::string text_of(std::span<const std::byte> bytes, const LaneHeader& header) 
   return text;
 }
 
+LaneBuffer abort_message(const SessionIdentity& id, const Error& error) {
+  LaneBuffer message(LaneMessage::kAbort, id, 0);
+  message.set_slot(static_cast<std::uint32_t>(error.code()), 0);
+  message.append_text(error.to_string());
+  return message;
+}
+
+Error abort_error(std::span<const std::byte> bytes, const LaneHeader& header, std::string_view who) {
+  const bool known = header.slot >= static_cast<std::uint32_t>(ErrorCode::kInvalidArgument) &&
+                     header.slot <= static_cast<std::uint32_t>(ErrorCode::kInternal);
+  const ErrorCode code = known ? static_cast<ErrorCode>(header.slot) : ErrorCode::kAborted;
+  if (code == ErrorCode::kRefused) return {code, text_of(bytes, header)};  // the user's to read, as it is
+  return {code, std::string(who) + " gave up: " + text_of(bytes, header)};
+}
+
 }  // namespace ckpt::engine

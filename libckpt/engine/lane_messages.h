@@ -6,7 +6,7 @@
 // Source S, target T:   S>T kPlan (blob), T>S kPlanAnswer;  S>T kCalibrate, T>S kCalibrateAck;  S>T kPing, T>S kPong
 //   S>T kChunks +payload, T>S kAck: one per kChunks, the same slot, sequence and records, with the target's fingerprints
 //   S>T kDrop: the region has gone;  S>T kFinal(round): scan all you hold; T>S kStale (a chunk is not what was acknowledged), then
-//   T>S kScanDone;  S>T kHostState (blob), kManifest (blob, root in the header), T>S kVerdict;  both: kAbort +text
+//   T>S kScanDone;  S>T kHostState (blob), kManifest (blob, root in the header), T>S kVerdict;  both: kAbort +text (ErrorCode in `slot`)
 // Blobs and control travel on lane 0 in order; chunks on every lane.
 //
 // Threads: pure functions. Everything received is judged by parse() before use: kProtocol closes the session.
@@ -167,6 +167,10 @@ template <class Record>
   std::memcpy(&record, bytes.data() + sizeof(LaneHeader) + index * sizeof record, sizeof record);
   return record;
 }
+// kAbort: what goes to the peer, and the error it is there. `who` gave up.
+LaneBuffer abort_message(const SessionIdentity& id, const Error& error);
+[[nodiscard]] Error abort_error(std::span<const std::byte> bytes, const LaneHeader& header,
+                                std::string_view who);
 // The text of kAbort (after the header) or of a VerdictRecord.
 [[nodiscard]] std::string text_of(std::span<const std::byte> bytes, const LaneHeader& header);
 

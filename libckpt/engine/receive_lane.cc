@@ -63,8 +63,7 @@ void ReceiveLane::run() {
   if (const auto error = core_.error();
       error && !lane_->closed()) {  // the source hears why before it is over
     send_posted();
-    LaneBuffer message(LaneMessage::kAbort, core_.id, 0);
-    message.append_text(error->to_string());
+    LaneBuffer message = abort_message(core_.id, *error);
     (void)lane_->send(message.bytes(), {}, 0);
     while (!stopping_.load() && !lane_->closed())
       if (!lane_->progress()) lane_->wait(kIdleWait);
@@ -156,7 +155,8 @@ Result<void> ReceiveLane::handle(std::span<const std::byte> bytes, std::span<con
     case LaneMessage::kManifest:
       return handle_blob(header, bytes, payload.size());
     case LaneMessage::kAbort:
-      return Error(ErrorCode::kAborted, "The source's mover gave up: " + text_of(bytes, header));
+      if (core_.is_verified()) return ok();  // the image is whole; what becomes of it is the agents' business
+      return abort_error(bytes, header, "The source's mover");
     default:
       return Error(ErrorCode::kProtocol, "The source's mover sent a message that only a target sends");
   }

@@ -96,8 +96,7 @@ void SendLane::run() {
   abandon_copies();
   if (const auto error = core_.error();
       error && !lane_->closed()) {  // the other side hears why before it is over
-    LaneBuffer message(LaneMessage::kAbort, core_.id, core_.round.load());
-    message.append_text(error->to_string());
+    LaneBuffer message = abort_message(core_.id, *error);
     (void)lane_->send(message.bytes(), {}, kControlToken);
     while (!stopping_.load() && !lane_->closed())
       if (!lane_->progress()) lane_->wait(kIdleWait);
@@ -398,7 +397,7 @@ Result<void> SendLane::handle(std::span<const std::byte> bytes) {
       core_.scan_done();
       return ok();
     case LaneMessage::kAbort:
-      return Error(ErrorCode::kAborted, "The target's mover gave up: " + text_of(bytes, header));
+      return abort_error(bytes, header, "The target's mover");
     default:
       return Error(ErrorCode::kProtocol, "The target's mover sent a message that only a source sends");
   }

@@ -80,7 +80,9 @@ class MoverProcess {
         if (fd != nullptr && !packet.fds.empty()) *fd = std::move(packet.fds.front());
         return std::move(*found);
       }
-      if (const auto* failed = std::get_if<messages::SessionFailed>(&packet.message))
+      if (const auto* failed = std::get_if<messages::SessionFailed>(&packet.message);
+          failed != nullptr &&
+          !std::is_same_v<M, messages::SessionEnded>)  // the other side may have ended first
         throw std::runtime_error("session failed: " + failed->failure.text);
       if (const auto* mover_failed = std::get_if<messages::MoverFailed>(&packet.message))
         throw std::runtime_error("mover failed: " + mover_failed->failure.text);

@@ -123,9 +123,10 @@ void name_tensors(JobMemory& memory, bool other_layout) {
 }
 
 void expect_equal(const JobMemory& source, const JobMemory& target) {
-  for (const auto& tensor : source.tensors)
-    if (tensor.kind != CKPT_SCRATCH)
-      EXPECT_TRUE(source.read(tensor.name) == target.read(tensor.name)) << tensor.name;
+  for (const auto& tensor : source.tensors) {
+    if (tensor.kind == CKPT_SCRATCH) continue;
+    EXPECT_TRUE(source.read(tensor.name) == target.read(tensor.name)) << tensor.name;
+  }
 }
 
 class MoverTest : public testing::Test {
