@@ -168,8 +168,8 @@ bool Card::context_alive(int slot) {
 }
 
 bool Card::holder_alive(const MemoryEntry& entry) {
-  return entry.holder >= 0 && state_->contexts[entry.holder].generation == entry.holder_generation &&
-         context_alive(entry.holder);
+  return entry.holder >= 0 && entry.holder < kMaxContexts &&
+         state_->contexts[entry.holder].generation == entry.holder_generation && context_alive(entry.holder);
 }
 
 bool Card::idle_locked() {

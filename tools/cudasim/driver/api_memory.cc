@@ -100,9 +100,11 @@ CUresult cuMemAlloc_v2(CUdeviceptr* address, std::size_t bytes) {
   Context* context = nullptr;
   CUDASIM_TRY(enter(&context));
   CUDASIM_CHECK(address != nullptr && bytes > 0, CUDA_ERROR_INVALID_VALUE);
+  std::shared_ptr<Physical> prepared;
+  CUDASIM_TRY(Memory::prepare(context, bytes, &prepared));
   Exclusive lock(Process::get().lock);
   std::uint64_t at = 0;
-  CUDASIM_TRY(Memory::get().allocate(context, bytes, &at));
+  CUDASIM_TRY(Memory::get().allocate(context, bytes, prepared, &at));
   *address = at;
   return CUDA_SUCCESS;
 }

@@ -52,7 +52,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t bytes,
   CUDASIM_TRY(context_of_device(properties->location.id, &owner));
   std::shared_ptr<Physical> physical;
   // Outside of the lock: filling new memory takes a while.
-  CUDASIM_TRY(Memory::get().create(owner, bytes, *properties, false, &physical));
+  CUDASIM_TRY(Memory::create(owner, bytes, *properties, false, &physical));
   Exclusive lock(Process::get().lock);
   *handle = Memory::get().add_handle(physical);
   return CUDA_SUCCESS;

@@ -64,8 +64,8 @@ class Memory {
   static Memory& get();
 
   // Physical memory.
-  CUresult create(Context* owner, std::uint64_t bytes, const CUmemAllocationProp& properties, bool plain,
-                  std::shared_ptr<Physical>* out);
+  static CUresult create(Context* owner, std::uint64_t bytes, const CUmemAllocationProp& properties,
+                         bool plain, std::shared_ptr<Physical>* out);
   CUmemGenericAllocationHandle add_handle(const std::shared_ptr<Physical>& physical);
   std::shared_ptr<Physical> find_handle(CUmemGenericAllocationHandle handle) const;
   CUresult release_handle(CUmemGenericAllocationHandle handle);
@@ -81,8 +81,10 @@ class Memory {
   CUresult set_access(std::uint64_t address, std::uint64_t bytes, int ordinal, CUmemAccess_flags flags);
   const Mapping* find_mapping(std::uint64_t address) const;
 
-  // cuMemAlloc.
-  CUresult allocate(Context* context, std::uint64_t bytes, std::uint64_t* address);
+  // cuMemAlloc. Large blocks come with memory from prepare(), which is called without the lock: filling it takes a while.
+  static CUresult prepare(Context* context, std::uint64_t bytes, std::shared_ptr<Physical>* out);
+  CUresult allocate(Context* context, std::uint64_t bytes, const std::shared_ptr<Physical>& prepared,
+                    std::uint64_t* address);
   CUresult free_block(std::uint64_t address);
   // The block or mapping around an address; false if there is none.
   bool range_of(std::uint64_t address, std::uint64_t* base, std::uint64_t* bytes) const;
@@ -126,7 +128,8 @@ class Memory {
   void end_live(Mapping* mapping, Context* context);
   void drop_if_unused(const std::shared_ptr<Physical>& physical);
   void erase_mapping(std::map<std::uint64_t, Mapping>::iterator found);
-  CUresult allocate_mapping(Context* context, std::uint64_t bytes, std::uint64_t* address);
+  CUresult allocate_mapping(Context* context, const std::shared_ptr<Physical>& physical,
+                            std::uint64_t* address);
   CUresult allocate_small(Context* context, std::uint64_t bytes, std::uint64_t* address);
   CUresult mappings_in(std::uint64_t address, std::uint64_t bytes, std::vector<std::uint64_t>* out) const;
   CUresult resolve_device(Context* context, std::uint64_t address, std::uint64_t bytes, bool write,

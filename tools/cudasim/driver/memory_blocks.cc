@@ -21,24 +21,29 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
 
 }  // namespace
 
-CUresult Memory::allocate_mapping(Context* context, std::uint64_t bytes, std::uint64_t* address) {
-  const std::uint64_t at = device_addresses_.take(bytes, kGranularity);
-  if (at == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+CUresult Memory::prepare(Context* context, std::uint64_t bytes, std::shared_ptr<Physical>* out) {
+  if (bytes < kSmall) return CUDA_SUCCESS;
+  if (bytes > kDeviceBytes) return CUDA_ERROR_OUT_OF_MEMORY;
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, context->ordinal()};
-  std::shared_ptr<Physical> physical;
-  CUresult result = create(context, bytes, properties, true, &physical);
-  if (result != CUDA_SUCCESS) {
-    device_addresses_.give(at, bytes);
-    return result;
+  return create(context, round_up(bytes, kGranularity), properties, true, out);
+}
+
+CUresult Memory::allocate_mapping(Context* context, const std::shared_ptr<Physical>& physical,
+                                  std::uint64_t* address) {
+  const std::uint64_t bytes = physical->bytes;
+  const std::uint64_t at = device_addresses_.take(bytes, kGranularity);
+  if (at == 0) {
+    drop_if_unused(physical);
+    return CUDA_ERROR_OUT_OF_MEMORY;
   }
   Mapping& mapping = mappings_[at];
   mapping.address = at;
   mapping.physical = physical;
   mapping.only = context;
   physical->mappings = 1;
-  result = make_live(&mapping, context, true);
+  CUresult result = make_live(&mapping, context, true);
   for (Context* other : Process::get().contexts) {
     const auto used = peers_.find(other);
     if (result != CUDA_SUCCESS || used == peers_.end()) continue;
@@ -64,7 +69,9 @@ CUresult Memory::allocate_small(Context* context, std::uint64_t bytes, std::uint
     return CUDA_SUCCESS;
   }
   std::uint64_t base = 0;
-  const CUresult result = allocate_mapping(context, kGranularity, &base);
+  std::shared_ptr<Physical> physical;
+  CUresult result = prepare(context, kGranularity, &physical);
+  if (result == CUDA_SUCCESS) result = allocate_mapping(context, physical, &base);
   if (result != CUDA_SUCCESS) return result;
   Slab& slab = slabs_.emplace(base, Slab{Ranges(base, kGranularity)}).first->second;
   *address = slab.free.take(bytes, kBlockAlignment);
@@ -73,11 +80,10 @@ CUresult Memory::allocate_small(Context* context, std::uint64_t bytes, std::uint
   return CUDA_SUCCESS;
 }
 
-CUresult Memory::allocate(Context* context, std::uint64_t bytes, std::uint64_t* address) {
-  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (bytes < kSmall) return allocate_small(context, round_up(bytes, kBlockAlignment), address);
-  if (bytes > kDeviceBytes) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult result = allocate_mapping(context, round_up(bytes, kGranularity), address);
+CUresult Memory::allocate(Context* context, std::uint64_t bytes, const std::shared_ptr<Physical>& prepared,
+                          std::uint64_t* address) {
+  if (prepared == nullptr) return allocate_small(context, round_up(bytes, kBlockAlignment), address);
+  const CUresult result = allocate_mapping(context, prepared, address);
   if (result == CUDA_SUCCESS) blocks_[*address] = {bytes, *address};
   return result;
 }
