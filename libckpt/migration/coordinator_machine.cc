@@ -22,6 +22,12 @@ class Stepper {
 
   Result<Step<CoordinatorState>> run(const CoordinatorEvent& event) {
     const bool possible = std::visit([this](const auto& e) { return on(e); }, event);
+    if (!possible && std::holds_alternative<ResolveRequested>(event))
+      return Error(ErrorCode::kRefused, in<Granted>()
+                                            ? "The target's image is not known to be whole: it can only be "
+                                              "resolved at the source"
+                                            : "Nothing to resolve: the migration is not between GRANTED and "
+                                              "CLOSED (abort it, or it is over)");
     if (!possible)
       return Error(ErrorCode::kInvalidArgument,
                    "Event " + std::to_string(event.index()) + " is impossible at the coordinator in " +
@@ -139,7 +145,7 @@ class Stepper {
   void poll_granted() {
     Granted& g = std::get<Granted>(s_.phase);
     if (s_.abort_wanted && g.committed == 0) tell_both(wire::AbortRequest(s_.reason));
-    if (!withheld(g) && g.committed < g.k) tell(holder(g.k), wire::Commit(g.k));
+    if (!withheld(g) && g.committed < g.k && g.ran_source < g.k) tell(holder(g.k), wire::Commit(g.k));
     tell_both(wire::Query(false));
     act(ArmTimer(Timer::kPoll, timing_.poll_ms));
     advance_if_due();

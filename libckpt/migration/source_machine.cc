@@ -203,7 +203,7 @@ class Stepper {
   }
   bool on(const InstanceRuns& e) {
     auto* p = in<Leased>();
-    if (!p || p->k != e.k) return true;
+    if (!p || p->k != e.k || p->running) return true;
     p->running = true;
     tell_both(wire::Runs(e.k));
     act(Report(ReportKind::kRunsAtSource, e.k));

@@ -144,10 +144,8 @@ class Stepper {
   }
   bool on(const InstanceRuns& e) {
     auto* p = in<Committed>();
-    if (!p || p->k != e.k) return true;
-    const bool renewal = p->running;
+    if (!p || p->k != e.k || p->running) return true;
     p->running = true;
-    if (renewal) return true;
     tell_both(wire::Runs(e.k));
     act(Report(ReportKind::kRunsAtTarget, e.k));
     return true;
@@ -179,11 +177,11 @@ class Stepper {
       case Timer::kLease:
         if (const auto* p = in<Committed>(); p && p->owner) return true;
         if (in<Relinquished>() || s_.offered == 0) return true;
-        ask_for(s_.offered);
         if (in<Committed>()) {
           restate(Party::kCoordinator);
           restate(Party::kSource);
         }
+        ask_for(s_.offered);
         act(ArmTimer(Timer::kLease, timing_.lease_renew_ms));
         return true;
       case Timer::kPoll:
@@ -234,9 +232,10 @@ class Stepper {
         return true;
       }
       s_.offered = p->k;
-      ask_for(p->k);
+      // First the fact: a coordinator that wants an abort lends to a committed target only.
       restate(Party::kCoordinator);
       restate(Party::kSource);
+      ask_for(p->k);
       tell_both(wire::Query(false));
       act(ArmTimer(Timer::kLease, timing_.lease_renew_ms));
     } else if (in<Relinquished>()) {
@@ -346,6 +345,7 @@ class Stepper {
       restate(from);
     } else if (const auto* p = in<Committed>(); p && (p->owner || body.k <= p->k)) {
       restate(from);
+      if (!p->owner && body.k == p->k && !lasts(s_.lease, now_, timing_)) ask_for(p->k);
     } else if (body.k > s_.offered) {
       s_.offered = body.k;
       ask_for(body.k);

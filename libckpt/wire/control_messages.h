@@ -145,12 +145,13 @@ struct JobInstance {
   JobInstance() = default;
   JobId job = 0;
   std::string name;
-  Incarnation incarnation = 0;  // the one it was started as, also after a switch gave it a higher right to run
+  Incarnation incarnation =
+      0;  // the one it was started as, also after a switch gave it a higher right to run
   JobRole role = JobRole::kFresh;
   JobPhase phase = JobPhase::kStarting;
   std::int32_t exit_code = -1;  // with kExited: 0..255, 128 + signal
   bool movable = false;
-  std::string reason;  // why it is not movable, or why it could not start
+  std::string reason;  // why it is not movable (empty: not known yet), or why it could not start
   std::int64_t started_unix_ms = 0;
   std::uint64_t log_bytes = 0;
   std::vector<RankState> ranks;

@@ -119,6 +119,10 @@ void World::crash(int node) {
   tell_coordinator(node, false);
 }
 
+void World::crash_after(int node, std::string action) {
+  crash_after_[node] = std::move(action);
+}
+
 void World::restart(int node) {
   if (lost_[node] || up_[node]) return;
   note(node, "restart");
@@ -214,6 +218,14 @@ void World::release_held() {
   for (auto& what : std::exchange(held_, {})) at(now_, std::move(what));
 }
 
+void World::pause_job(int node) {
+  for (auto& [where, instance] : instances_)
+    if (where.first == node && instance.image) instance.open = false;
+}
+void World::give_image(int node, MigrationId id) {
+  if (const auto it = instances_.find({node, id}); it != instances_.end()) it->second.image = true;
+}
+
 void World::faults_end() {
   chance_ = false;
   for (auto& row : cut_)
@@ -253,7 +265,9 @@ void World::execute(int node, Result<Batches> batches) {
                                                : agents_[node]->record_failed(batch.key, full, now_));
         break;
       }
-      if (life_[node] == life && chance(0.004)) crash(node);
+      const bool asked = !crash_after_[node].empty() && describe(action).starts_with(crash_after_[node]);
+      if (asked) crash_after_[node].clear();
+      if (life_[node] == life && (asked || chance(0.004))) crash(node);
     }
   }
 }
@@ -331,11 +345,6 @@ void World::send(int node, const Batch& batch, const Send& send) {
 void World::transmit(int from_node, int to_node, const wire::SwitchMessage& message) {
   if (chance(0.06)) return;
   const int copies = chance(0.15) ? 2 : 1;
-  // This mistake shows only with a late PREPARE, so here many are late.
-  if (options_.mutant == Mutant::kNoTombstone && std::holds_alternative<wire::Prepare>(message.body) &&
-      chance(0.5))
-    after_ms(std::uniform_int_distribution<std::int64_t>(500, 6'000)(random_),
-             [this, from_node, to_node, message] { deliver(from_node, to_node, message); });
   for (int i = 0; i < copies; ++i) {
     auto arrive = [this, from_node, to_node, message] { deliver(from_node, to_node, message); };
     if (held_names_.contains(std::string(wire::name_of(message.body))))
@@ -498,8 +507,9 @@ void World::engine(int node, const Batch& batch, const Action& action) {
     const std::uint64_t session = next_session_++;
     target_preparation_[id] = session;
     if (!auto_engine_) return;
-    chance(0.03) ? later(node, key, TargetEvent(StandbyRefused(unlucky)), 5)
-                 : later(node, key, TargetEvent(StandbyReady(session_bytes(session))), 5);
+    const bool refuse = std::exchange(refusing_[node], false) || chance(0.03);
+    refuse ? later(node, key, TargetEvent(StandbyRefused(unlucky)), 5)
+           : later(node, key, TargetEvent(StandbyReady(session_bytes(session))), 5);
   } else if (std::holds_alternative<StartReceiving>(action)) {
     if (chance(0.02)) later(node, key, TargetEvent(EngineFailed(unlucky)), 100);
   } else if (const auto* start = std::get_if<StartPrecopy>(&action)) {
@@ -515,8 +525,9 @@ void World::engine(int node, const Batch& batch, const Action& action) {
     if (!auto_engine_) return;
     const auto it = source_instance(instances_, node, id);
     const bool here = it != instances_.end() && it->second.image && it->second.k == batch.info.base;
-    here && !chance(0.03) ? later(node, key, SourceEvent(SourceReady(Bytes{})), 2)
-                          : later(node, key, SourceEvent(SourceRefused(unlucky)), 2);
+    const bool refuse = std::exchange(refusing_[node], false) || chance(0.03) || !here;
+    !refuse ? later(node, key, SourceEvent(SourceReady(Bytes{})), 2)
+            : later(node, key, SourceEvent(SourceRefused(unlucky)), 2);
   } else if (std::holds_alternative<PauseJob>(action)) {
     if (!auto_engine_ || chance(0.05)) return;
     after_ms(delay_ms(5), [this, node, key, life = life_[node]] {

@@ -60,16 +60,20 @@ class World {
   void abort_migration(MigrationId id, bool timeout = false);
   void resolve(MigrationId id, Side side);
   void crash(int node);  // the process (agent or coordinator) ends; what it had not yet executed is gone
+  void crash_after(int node, std::string action);  // once, right behind the next action described so
   void restart(int node);
   void lose(int node);  // the node, its journal and its instances are gone for good
   void kill_instance(int node);
   void cut(int a, int b, bool is_cut);
-  void fail_records(int node, int count);  // the next appends fail cleanly
-  void hold(std::string body_name);        // messages of that name wait until release_held()
+  void refuse_next(int node) { refusing_[node] = true; }  // the next PrepareSource or PrepareStandby there
+  void fail_records(int node, int count);                 // the next appends fail cleanly
+  void hold(std::string body_name);                       // messages of that name wait until release_held()
   void release_held();
   void feed(MigrationId id, Party role, SourceEvent event);
   void feed(MigrationId id, Party role, TargetEvent event);
   void inject(const wire::SwitchMessage& message);
+  void pause_job(int node);                      // the ranks stand at the barrier
+  void give_image(int node, MigrationId id);     // the final manifest arrived
   void set_auto(bool on) { auto_engine_ = on; }  // engine and keeper answer by themselves
 
   bool step();  // one event; false when none is left
@@ -146,6 +150,8 @@ class World {
   bool lost_[3] = {};
   std::uint64_t life_[3] = {};
   int failing_records_[3] = {};
+  bool refusing_[3] = {};
+  std::string crash_after_[3];
   bool cut_[3][3] = {};
   std::map<std::pair<int, MigrationId>, Instance> instances_;  // migration 0: the job as it was started
   std::map<MigrationId, Place> places_;

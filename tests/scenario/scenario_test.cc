@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// Replays a scenario file and compares what the parties did with what the file says.
+//   scenario_test FILE...            exit 1 at the first difference
+//   scenario_test --update FILE...   writes what happened into the files (then read the difference in git)
+//
+// A file is blocks of commands, "----", what they caused, and an empty line; # starts a comment line before commands.
+// Nodes: A and B (agents), C (coordinator). Every step takes 1 ms, nothing happens by chance. Commands:
+//   migrate A B · run MS · until TEXT (a line that contains it, at most 60 s) · state
+//   crash N · crash-after N ACTION · restart N · lose N · kill N (its instance) · cut N N · heal N N · full N COUNT
+//   refuse N (its next preparation) · abort · timeout · resolve source|target · hold MESSAGE · release · quiet (no trace for the rest of this block)
+//   say FROM TO MESSAGE [K] [MIGRATION]   a late message: coordinator|source|target, of the newest migration by default
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "tests/unit/migration/switch_world.h"
+
+namespace ckpt::migration::test {
+namespace {
+
+Timing plain() {
+  Timing t;
+  t.lease_term_ms = 2'000;
+  t.lease_drift_ms = 100;
+  t.lease_renew_ms = 600;
+  t.poll_ms = 200;
+  t.silence_ms = 1'000;
+  t.pause_timeout_ms = 3'000;
+  t.switch_timeout_ms = 1'500;
+  t.migration_timeout_ms = 60'000;
+  return t;
+}
+
+int node(const std::string& name) {
+  return name == "A" ? 0 : name == "B" ? 1 : kCoordinatorNode;
+}
+Party party(const std::string& name) {
+  return name == "source" ? Party::kSource : name == "target" ? Party::kTarget : Party::kCoordinator;
+}
+
+std::optional<wire::SwitchBody> body_of(const std::string& name, Incarnation k) {
+  if (name == "Prepare") return wire::Prepare{};
+  if (name == "Start") return wire::Start{};
+  if (name == "Commit") return wire::Commit(k);
+  if (name == "Committed") return wire::Committed(k);
+  if (name == "Runs") return wire::Runs(k);
+  if (name == "Released") return wire::Released{};
+  if (name == "Relinquished") return wire::Relinquished{};
+  if (name == "Aborted") return wire::Aborted{};
+  if (name == "AbortRequest") return wire::AbortRequest{};
+  if (name == "ClosedSource") return wire::Closed(Side::kSource);
+  if (name == "ClosedTarget") return wire::Closed(Side::kTarget);
+  if (name == "Query") return wire::Query(false);
+  if (name == "GiveUp") return wire::Query(true);
+  return std::nullopt;
+}
+
+class Player {
+ public:
+  Player() : world_({.seed = 1, .chance = false, .mutant = Mutant::kNone, .timing = plain()}) {
+    world_.trace_on(true);
+  }
+
+  // What a block of commands causes, a line each.
+  std::string play(const std::vector<std::string>& commands) {
+    out_.clear();
+    quiet_ = false;
+    for (const std::string& command : commands) {
+      if (!play_one(command)) out_ += "unknown command: " + command + "\n";
+      collect();
+    }
+    if (!world_.first_violation().empty()) out_ += "VIOLATION " + world_.first_violation() + "\n";
+    return out_;
+  }
+
+ private:
+  void collect() {
+    for (const std::string& line : world_.take_trace()) {
+      const std::string text = line.substr(line.find(' ') + 1);
+      seen_ += text + "\n";
+      const bool noise =
+          text.find(": arm ") != std::string::npos || text.find(": disarm ") != std::string::npos;
+      if (!noise && !quiet_) out_ += text + "\n";
+    }
+  }
+  void until(const std::string& text) {
+    const Nanos give_up = world_.now() + 60'000 * kNanosPerMs;
+    seen_.clear();
+    collect();
+    while (seen_.find(text) == std::string::npos && world_.now() < give_up && world_.step()) collect();
+    if (seen_.find(text) == std::string::npos) out_ += "never happened: " + text + "\n";
+  }
+  bool play_one(const std::string& line) {
+    std::istringstream words(line);
+    std::string verb, a, b;
+    words >> verb;
+    if (verb == "until" || verb == "crash-after") {
+      if (verb == "crash-after") words >> a;
+      std::string rest;
+      std::getline(words >> std::ws, rest);
+      verb == "until" ? until(rest) : world_.crash_after(node(a), rest);
+      return true;
+    }
+    if (verb == "say") return say(words);
+    words >> a >> b;
+    if (verb == "migrate") {
+      if (world_.migrate(node(a), node(b)) == 0) out_ += "refused\n";
+    } else if (verb == "run") {
+      world_.run_for(std::stoll(a));
+    } else if (verb == "state") {
+      out_ += world_.summary() + "\n";
+    } else if (verb == "crash") {
+      world_.crash(node(a));
+    } else if (verb == "restart") {
+      world_.restart(node(a));
+    } else if (verb == "lose") {
+      world_.lose(node(a));
+    } else if (verb == "kill") {
+      world_.kill_instance(node(a));
+    } else if (verb == "cut" || verb == "heal") {
+      world_.cut(node(a), node(b), verb == "cut");
+    } else if (verb == "full") {
+      world_.fail_records(node(a), std::stoi(b));
+    } else if (verb == "abort" || verb == "timeout") {
+      world_.abort_migration(world_.last_migration(), verb == "timeout");
+    } else if (verb == "resolve") {
+      world_.resolve(world_.last_migration(), a == "source" ? Side::kSource : Side::kTarget);
+    } else if (verb == "hold") {
+      world_.hold(a);
+    } else if (verb == "release") {
+      world_.release_held();
+    } else if (verb == "refuse") {
+      world_.refuse_next(node(a));
+    } else if (verb == "quiet") {
+      quiet_ = true;
+    } else {
+      return false;
+    }
+    return true;
+  }
+  bool say(std::istringstream& words) {
+    std::string from, to, name;
+    Incarnation k = 0;
+    words >> from >> to >> name;
+    words >> k;
+    words.clear();
+    MigrationId id = 0;
+    if (!(words >> id)) id = world_.last_migration();
+    const auto body = body_of(name, k);
+    if (!body) return false;
+    const auto* state = world_.coordinator() ? world_.coordinator()->find(id) : nullptr;
+    const Incarnation base = state ? state->info.base : 1;
+    world_.inject(wire::SwitchMessage(id, kJob, base, party(from), party(to), *body));
+    return true;
+  }
+
+  World world_;
+  std::string out_;
+  std::string seen_;
+  bool quiet_ = false;
+};
+
+bool replay(const std::string& path, bool update) {
+  std::ifstream file(path);
+  if (!file) {
+    std::cerr << path << ": cannot be read\n";
+    return false;
+  }
+  Player player;
+  std::string line, result;
+  bool same = true;
+  std::vector<std::string> commands;
+  while (std::getline(file, line)) {
+    if (line.empty() || line[0] == '#') {
+      result += line + "\n";
+      continue;
+    }
+    if (line != "----") {
+      commands.push_back(line);
+      result += line + "\n";
+      continue;
+    }
+    std::string expected;
+    while (std::getline(file, line) && !line.empty()) expected += line + "\n";
+    const std::string actual = player.play(commands);
+    if (actual != expected && !update) {
+      std::cerr << path << ": after '" << commands.back() << "'\n--- expected\n"
+                << expected << "--- happened\n"
+                << actual;
+      return false;
+    }
+    same = same && actual.find("VIOLATION") == std::string::npos &&
+           actual.find("unknown command") == std::string::npos;
+    result += "----\n" + actual + "\n";
+    commands.clear();
+  }
+  if (!commands.empty()) {
+    std::cerr << path << ": commands without ---- at the end\n";
+    return false;
+  }
+  if (update) std::ofstream(path) << result;
+  return same;
+}
+
+}  // namespace
+}  // namespace ckpt::migration::test
+
+int main(int argc, char** argv) {
+  const bool update = argc > 1 && std::string(argv[1]) == "--update";
+  int played = 0;
+  for (int i = update ? 2 : 1; i < argc; ++i, ++played)
+    if (!ckpt::migration::test::replay(argv[i], update)) return 1;
+  std::cout << played << " scenarios\n";
+  return played > 0 ? 0 : 64;
+}

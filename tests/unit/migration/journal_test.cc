@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// The journal across torn tails, damage and full disks.
+#include "libckpt/migration/journal.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+
+namespace ckpt::migration {
+namespace {
+
+Record make(MigrationId id, RecordKind kind, Incarnation k = 0) {
+  return {SwitchInfo(id, 7, 1, {RankPlace(0, "a", "0", "b", "1")}, Bytes(100, std::byte{3})), Party::kSource,
+          kind, k};
+}
+
+class JournalTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/ckpt_journal_XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    folder_ = name;
+    path_ = folder_ + "/journal";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void write_three() {
+    auto journal = Journal::open(path_);
+    ASSERT_TRUE(journal.has_value());
+    for (const auto& r :
+         {make(1, RecordKind::kBarrier), make(1, RecordKind::kReleased), make(2, RecordKind::kBarrier)})
+      ASSERT_TRUE(journal.assume_value().append(r).has_value());
+    end_ = journal.assume_value().size_bytes();
+  }
+  void flip(std::uint64_t at) {
+    UniqueFd fd(::open(path_.c_str(), O_RDWR));
+    char byte = 0;
+    ASSERT_EQ(::pread(fd.get(), &byte, 1, static_cast<off_t>(at)), 1);
+    byte = static_cast<char>(byte ^ 0x40);
+    ASSERT_EQ(::pwrite(fd.get(), &byte, 1, static_cast<off_t>(at)), 1);
+  }
+
+  std::string folder_;
+  std::string path_;
+  std::uint64_t end_ = 0;
+};
+
+TEST_F(JournalTest, KeepsWhatWasAppended) {
+  write_three();
+  auto again = Journal::open(path_);
+  ASSERT_TRUE(again.has_value());
+  ASSERT_EQ(again.assume_value().records().size(), 3U);
+  EXPECT_EQ(again.assume_value().records()[1], make(1, RecordKind::kReleased));
+  EXPECT_EQ(again.assume_value().torn_bytes(), 0U);
+  EXPECT_EQ(again.assume_value().size_bytes(), end_);
+  struct stat status {};
+  ASSERT_EQ(::stat(path_.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777U, 0600U);
+}
+
+TEST_F(JournalTest, IsOpenOnce) {
+  auto first = Journal::open(path_);
+  ASSERT_TRUE(first.has_value());
+  auto second = Journal::open(path_);
+  ASSERT_FALSE(second.has_value());
+  EXPECT_EQ(second.assume_error().code(), ErrorCode::kRefused);
+}
+
+TEST_F(JournalTest, CutsATornTailOff) {
+  write_three();
+  const std::uint64_t whole = end_;
+  // The last record as a crash in the middle of its write may leave it: the head is there, the rest is not.
+  UniqueFd fd(::open(path_.c_str(), O_RDWR));
+  const std::string zeroes(64, '\0');
+  ASSERT_EQ(::pwrite(fd.get(), zeroes.data(), zeroes.size(), static_cast<off_t>(whole - 64)), 64);
+  fd.reset();
+  auto again = Journal::open(path_);
+  ASSERT_TRUE(again.has_value()) << again.assume_error().to_string();
+  Journal journal = std::move(again).assume_value();
+  EXPECT_EQ(journal.records().size(), 2U);
+  EXPECT_GT(journal.torn_bytes(), 0U);
+  ASSERT_TRUE(journal.append(make(3, RecordKind::kBarrier)).has_value());
+  EXPECT_EQ(journal.records().size(), 3U);
+}
+
+TEST_F(JournalTest, CutsAtEveryLengthOfTheLastRecord) {
+  write_three();
+  const std::uint64_t start = end_ * 2 / 3;  // inside the third record, or a little before it
+  for (std::uint64_t cut = start; cut < end_; ++cut) {
+    const std::string copy = folder_ + "/cut";
+    std::filesystem::copy_file(path_, copy, std::filesystem::copy_options::overwrite_existing);
+    ASSERT_EQ(::truncate(copy.c_str(), static_cast<off_t>(cut)), 0);
+    auto again = Journal::open(copy);
+    ASSERT_TRUE(again.has_value()) << cut << ": " << again.assume_error().to_string();
+    EXPECT_GE(again.assume_value().records().size(), cut + 8 > end_ ? 2U : 1U) << cut;
+    EXPECT_LE(again.assume_value().records().size(), 3U);
+    ASSERT_TRUE(again.assume_value().append(make(9, RecordKind::kBarrier)).has_value());
+  }
+}
+
+TEST_F(JournalTest, NeverGuessesAboutDamageInTheMiddle) {
+  write_three();
+  flip(40);  // in the first record's body
+  auto again = Journal::open(path_);
+  ASSERT_FALSE(again.has_value());
+  EXPECT_EQ(again.assume_error().code(), ErrorCode::kCorrupt);
+}
+
+TEST_F(JournalTest, RefusesAForeignFile) {
+  UniqueFd fd(::open(path_.c_str(), O_RDWR | O_CREAT, 0600));
+  const std::string text(4096, 'x');
+  ASSERT_EQ(::write(fd.get(), text.data(), text.size()), 4096);
+  auto journal = Journal::open(path_);
+  ASSERT_FALSE(journal.has_value());
+  EXPECT_EQ(journal.assume_error().code(), ErrorCode::kCorrupt);
+}
+
+// A file size limit stands for a full disk: it needs no privileges.
+class FileLimit {
+ public:
+  explicit FileLimit(rlim_t bytes) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit now{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &now);
+  }
+  ~FileLimit() { ::setrlimit(RLIMIT_FSIZE, &before_); }
+  FileLimit(const FileLimit&) = delete;
+  FileLimit& operator=(const FileLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(JournalTest, FullDiskIsACleanRefusal) {
+  auto opened = Journal::open(path_);
+  ASSERT_TRUE(opened.has_value());
+  Journal journal = std::move(opened).assume_value();
+  std::size_t written = 0;
+  {
+    const FileLimit limit(200'000);
+    for (;;) {
+      auto appended = journal.append(make(written + 1, RecordKind::kBarrier));
+      if (!appended.has_value()) {
+        EXPECT_EQ(appended.assume_error().code(), ErrorCode::kRefused) << appended.assume_error().to_string();
+        break;
+      }
+      ASSERT_LT(++written, 10'000U);
+    }
+    auto reserved = journal.reserve();
+    ASSERT_FALSE(reserved.has_value());
+    EXPECT_EQ(reserved.assume_error().code(), ErrorCode::kRefused);
+  }
+  EXPECT_EQ(journal.records().size(), written);
+  ASSERT_TRUE(journal.append(make(99'999, RecordKind::kBarrier)).has_value());
+  const std::string copy = folder_ + "/copy";
+  std::filesystem::copy_file(path_, copy);
+  auto again = Journal::open(copy);
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again.assume_value().records().size(), written + 1);
+}
+
+TEST_F(JournalTest, ReserveMakesTheFileThatLong) {
+  auto opened = Journal::open(path_);
+  ASSERT_TRUE(opened.has_value());
+  Journal journal = std::move(opened).assume_value();
+  ASSERT_TRUE(journal.reserve().has_value());
+  EXPECT_GE(std::filesystem::file_size(path_), journal.size_bytes() + Journal::kReserveBytes);
+}
+
+TEST_F(JournalTest, CompactionKeepsTheNewestOfEachMigration) {
+  write_three();
+  auto opened = Journal::open(path_);
+  ASSERT_TRUE(opened.has_value());
+  Journal journal = std::move(opened).assume_value();
+  ASSERT_TRUE(journal.append(make(3, RecordKind::kBarrier)).has_value());
+  ASSERT_TRUE(journal.compact([](const Record& r) { return r.info.migration == 3; }).has_value());
+  ASSERT_EQ(journal.records().size(), 2U);
+  EXPECT_EQ(journal.records()[0].kind, RecordKind::kReleased);
+  ASSERT_TRUE(journal.append(make(4, RecordKind::kBarrier)).has_value());
+  const std::string copy = folder_ + "/copy";
+  std::filesystem::copy_file(path_, copy);
+  auto again = Journal::open(copy);
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again.assume_value().records().size(), 3U);
+  auto locked = Journal::open(path_);
+  EXPECT_FALSE(locked.has_value());
+}
+
+}  // namespace
+}  // namespace ckpt::migration
