@@ -51,7 +51,7 @@ class Agent : public AgentCommands {
   asio::signal_set signals_;
   asio::steady_timer refresh_;
   Inventory inventory_;
-  std::unique_ptr<FileWatch> files_;
+  std::shared_ptr<FileWatch> files_;
   std::optional<JobEnvironment> environment_;
   std::optional<JobTable> jobs_;
   std::map<std::uint32_t, std::shared_ptr<MoverProcess>> movers_;

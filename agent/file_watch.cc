@@ -9,10 +9,10 @@
 
 namespace ckpt::agent {
 
-Result<std::unique_ptr<FileWatch>> FileWatch::create(const asio::any_io_executor& executor) {
+Result<std::shared_ptr<FileWatch>> FileWatch::create(const asio::any_io_executor& executor) {
   const int inotify = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
   if (inotify < 0) return Error::from_errno("Cannot watch files (inotify)");
-  std::unique_ptr<FileWatch> watch(new FileWatch(executor, inotify));
+  std::shared_ptr<FileWatch> watch(new FileWatch(executor, inotify));
   watch->await_events();
   return watch;
 }
@@ -22,7 +22,7 @@ Result<std::unique_ptr<FileWatch::Watch>> FileWatch::watch(const std::string& pa
                                              IN_MODIFY | IN_CREATE | IN_MOVED_TO | IN_ATTRIB);
   if (descriptor < 0) return Error::from_errno("Cannot watch " + path);
   watching_.emplace(descriptor, signal);
-  return std::make_unique<Watch>(*this, descriptor, signal);
+  return std::make_unique<Watch>(shared_from_this(), descriptor, signal);
 }
 
 void FileWatch::remove(int descriptor, Signal* signal) {

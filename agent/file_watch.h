@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tells coroutines that a file grew or a folder gained an entry (one inotify instance for the whole agent). Threads: the event
-// loop. Ownership: a Watch ends its watching when it goes; the Signal and the FileWatch must outlive it. Errors: kIo when the
+// loop. Ownership: a Watch ends its watching when it goes; the Signal must outlive it. Errors: kIo when the
 // system refuses (limits of fs.inotify).
 #pragma once
 
@@ -13,23 +13,23 @@
 
 namespace ckpt::agent {
 
-class FileWatch {
+class FileWatch : public std::enable_shared_from_this<FileWatch> {
  public:
   class Watch {
    public:
-    Watch(FileWatch& owner, int descriptor, Signal* signal)
-        : owner_(owner), descriptor_(descriptor), signal_(signal) {}
-    ~Watch() { owner_.remove(descriptor_, signal_); }
+    Watch(std::shared_ptr<FileWatch> owner, int descriptor, Signal* signal)
+        : owner_(std::move(owner)), descriptor_(descriptor), signal_(signal) {}
+    ~Watch() { owner_->remove(descriptor_, signal_); }
     Watch(const Watch&) = delete;
     Watch& operator=(const Watch&) = delete;
 
    private:
-    FileWatch& owner_;
+    std::shared_ptr<FileWatch> owner_;
     int descriptor_;
     Signal* signal_;
   };
 
-  static Result<std::unique_ptr<FileWatch>> create(const asio::any_io_executor& executor);
+  static Result<std::shared_ptr<FileWatch>> create(const asio::any_io_executor& executor);
   // From now on `signal` is notified at every change of `path` (a file: written; a folder: an entry made or moved in).
   Result<std::unique_ptr<Watch>> watch(const std::string& path, Signal* signal);
 

@@ -248,6 +248,7 @@ void Job::runs_as(wire::Incarnation incarnation) {
     }
   }
   changed();
+  control::spawn(environment_.executor, "job summary", refresh_summary());
 }
 
 void Job::set_phase(local::Phase phase) {

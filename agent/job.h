@@ -45,6 +45,8 @@ class Job : public std::enable_shared_from_this<Job> {
   [[nodiscard]] const std::shared_ptr<KeeperLink>& keeper() const noexcept { return keeper_; }
   [[nodiscard]] local::Phase phase() const noexcept { return phase_; }
   [[nodiscard]] bool ended() const noexcept { return record_.ended; }
+  // It was told to end because the job runs elsewhere.
+  [[nodiscard]] bool leaving() const noexcept { return leaving_; }
   [[nodiscard]] const local::StateSummary& summary() const noexcept { return summary_; }
   [[nodiscard]] wire::JobInstance instance() const;
   [[nodiscard]] std::uint64_t log_bytes() const;

@@ -8,6 +8,9 @@ using migration::SwitchInfo;
 using migration::SwitchKey;
 using wire::Party;
 
+// Of closed migrations: their measurements are said again when the coordinator was away.
+constexpr std::size_t kKeptSessions = 32;
+
 Migrations::Migrations(MigrationContext& context, CoordinatorPort& coordinator, PeerLinks& peers)
     : context_(context), coordinator_(coordinator), peers_(peers) {
   context_.progress = [this](const wire::MigrationProgress& progress) { coordinator_.send(progress); };
@@ -162,6 +165,19 @@ void Migrations::tidy() {
         (source && !migration::is_closed(*source)) || (target && !migration::is_closed(*target));
     if (!open && entry.second != context_.config.node) peers_.drop(key.migration);
     return !open && entry.second != context_.config.node;
+  });
+  const auto drop_oldest = [&](auto& sessions, auto is_open) {
+    for (auto it = sessions.begin(); sessions.size() > kKeptSessions && it != sessions.end();) {
+      it = is_open(it->first) ? std::next(it) : sessions.erase(it);
+    }
+  };
+  drop_oldest(sources_, [&](wire::MigrationId id) {
+    const auto* state = switches.source(id);
+    return state && !migration::is_closed(*state);
+  });
+  drop_oldest(targets_, [&](wire::MigrationId id) {
+    const auto* state = switches.target(id);
+    return state && !migration::is_closed(*state);
   });
 }
 

@@ -38,7 +38,7 @@ void TargetSession::attach_to(const std::shared_ptr<Job>& job) {
 void TargetSession::on_local(const local::Body& body) {
   if (std::holds_alternative<local::RankExited>(body)) {
     // While preparing, the coroutine that waits for the standby says so, with its last output.
-    if (!stopped_ && !preparing_) {
+    if (!stopped_ && !preparing_ && !job_->leaving()) {
       emit(
           migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The instance at the target has ended")));
     }

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "libckpt/memory/device_memory.h"
@@ -94,6 +95,13 @@ void Session::fail(const Error& error) {
   failed.session = key_;
   failed.failure = messages::Failure(error);
   agent_.send(failed);
+  if (error.code() != ErrorCode::kDevice) return;
+  // The context is lost for every session of this process: a new mover is the way out.
+  messages::MoverFailed lost;
+  lost.failure = messages::Failure(error);
+  agent_.send(lost);
+  spdlog::error("ending: the GPU's context is lost");
+  std::_Exit(3);
 }
 
 }  // namespace ckpt::mover

@@ -148,7 +148,7 @@ void SourceSession::attached() {
 
 void SourceSession::tick() {
   const std::lock_guard lock(order_mutex_);
-  if (!sender_ || !convergence_ || ending_) return;
+  if (!sender_ || !convergence_ || ending_ || finished_) return;
   const engine::RoundProgress now = sender_->progress();
   messages::Progress progress;
   progress.session = key_;
@@ -276,7 +276,10 @@ Result<void> SourceSession::add_extents(const image::Plan& plan) {
   const std::lock_guard lock(mutex_);
   for (const image::Extent& extent : plan.extents) {
     const auto it = regions_.find(extent.region);
-    if (it == regions_.end()) continue;
+    if (it == regions_.end()) {
+      sender_->forgo_region(extent.id, extent.generation);
+      continue;
+    }
     const AttachedRegion& region = it->second;
     const std::string& tensor = plan.tensors[extent.tensor].name;
     if (extent.offset > region.bytes || extent.bytes > region.bytes - extent.offset)
@@ -344,6 +347,7 @@ void SourceSession::report_advice(engine::Advice advice) {
                   std::to_string(estimate / 1'000'000) + " ms, the limit is " +
                   std::to_string(request_.options.max_downtime_ns / 1'000'000) + " ms";
     agent_.send(lost);
+    wait_for_order(kForEver);
     return;
   }
   messages::Converged converged;

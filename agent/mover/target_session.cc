@@ -67,10 +67,11 @@ Result<void> TargetSession::start(const messages::StartTarget& request) {
   return ok();
 }
 
-// The target's memory is the standby's, which gives none back while it waits.
+// A standby gives no memory back while it waits; one that has been resumed may, and needs the receiver no more.
 void TargetSession::let_go(std::uint64_t region) {
-  if (receiver_)
+  if (receiver_ && !verified_.load())
     receiver_->cancel(Error(ErrorCode::kAborted, "The standby freed region " + std::to_string(region)));
+  receiver_.reset();
 }
 
 void TargetSession::attached() {
@@ -124,6 +125,7 @@ Result<void> TargetSession::on_manifest(std::span<const std::byte> bytes, const 
 
 void TargetSession::on_verified(const engine::VerifiedReport& report, engine::HostState host_state) {
   fault_point(FaultPoint::kTargetMoverVerified);
+  verified_.store(true);
   messages::Verified verified;
   verified.session = key_;
   verified.host_state_bytes = host_state.bytes;

@@ -3,6 +3,8 @@
 // Threads: see session.h; the delegate's calls come from the receiver's threads.
 #pragma once
 
+#include <atomic>
+
 #include "agent/mover/session.h"
 #include "libckpt/engine/receiver.h"
 #include "libckpt/image/manifest.h"
@@ -29,6 +31,7 @@ class TargetSession final : public Session, private engine::ReceiverDelegate {
   void on_verified(const engine::VerifiedReport& report, engine::HostState host_state) override;
   void on_failed(const Error& error) override { fail(error); }
 
+  std::atomic<bool> verified_{false};
   std::uint64_t chunk_bytes_ = 0;
   std::uint64_t state_bytes_ = 0;
   std::uint64_t tensor_count_ = 0;
