@@ -144,8 +144,12 @@ class KeeperTest : public ::testing::Test {
   Json config(const std::vector<std::string>& arguments, const std::string& role = "fresh") {
     std::vector<std::string> argv = {TEST_PROGRAM};
     argv.insert(argv.end(), arguments.begin(), arguments.end());
-    return {{"job", "j-1"}, {"incarnation", 1},          {"role", role},
-            {"argv", argv}, {"env", {{"GIVEN", "yes"}}}, {"cwd", root_}};
+    return {{"job", "j-1"},
+            {"incarnation", 1},
+            {"role", role},
+            {"argv", argv},
+            {"env", {{"GIVEN", "yes"}, {"CKPT_FAULT_DIR", root_}}},
+            {"cwd", root_}};
   }
 
   // Runs the keeper's command to its return, which leaves the keeper itself behind.
@@ -402,6 +406,56 @@ TEST_F(KeeperTest, JobMovesFromOneKeeperToAnother) {
   EXPECT_EQ(log.substr(0, 11), "resumed at ");
   EXPECT_GT(std::atoi(log.c_str() + 11), 0) << "the step number came along";
   EXPECT_EQ(target.ask<local::Status>(local::Attach{}).incarnation, 2u);
+}
+
+// Crash points 501 to 504.
+class CrashTest : public KeeperTest {
+ protected:
+  void arm(const std::string& name) { std::ofstream(root_ + "/" + name) << "kill"; }
+  CrashTest() {
+    ::setenv("CKPT_FAULT_DIR", root_.c_str(), 1);
+  }  // the keeper inherits it; the rank has it from `env`
+  ~CrashTest() override { ::unsetenv("CKPT_FAULT_DIR"); }
+
+  // Sends Resume with the state of a source to the standby of `folder`.
+  void resume_standby(Agent& target) {
+    Agent source(start({"steps"}, "fresh", "from"));
+    source.wait_for_phase(Phase::kRunning);
+    const auto paused = source.ask<local::Paused>(local::Pause{});
+    const UniqueFd state = source.take_descriptor();
+    target.send(local::Resume{2, 0, paused.host_state_bytes}, state.get());
+  }
+};
+
+TEST_F(CrashTest, KeeperDiesWhenItHasStartedTheStandby) {
+  arm("keeper.j-1.standby.501");
+  EXPECT_EQ(launch(root_ + "/to", config({"wait"}, "standby")), 1);
+  EXPECT_FALSE(fs::exists(root_ + "/keeper.j-1.standby.501"));
+}
+
+TEST_F(CrashTest, KeeperDiesWithTheGateOpenAndTakesTheRankAlong) {
+  Agent target(start({"steps"}, "standby", "to"));
+  target.wait_for_phase(Phase::kStandbyReady);
+  const Watch rank(static_cast<pid_t>(target.status().rank_pid));
+  arm("keeper.j-1.standby.502");
+  resume_standby(target);
+  EXPECT_TRUE(rank.ended());
+}
+
+TEST_F(CrashTest, RankDiesAsAReadyStandby) {
+  arm("rank.j-1.standby.503");
+  const std::string folder = start({"steps"}, "standby", "to");
+  EXPECT_TRUE(Watch(keepers_.back()).ended());
+  EXPECT_EQ(status_of(folder)["signal"], SIGKILL);
+}
+
+TEST_F(CrashTest, RankDiesWhenItHasResumed) {
+  arm("rank.j-1.standby.504");
+  Agent target(start({"steps"}, "standby", "to"));
+  target.wait_for_phase(Phase::kStandbyReady);
+  resume_standby(target);
+  target.next<local::Running>();
+  EXPECT_EQ(WTERMSIG(target.next<local::RankExited>().wait_status), SIGKILL);
 }
 
 TEST_F(KeeperTest, StandbyThatDoesNotFitSaysWhatDiffers) {
