@@ -37,12 +37,14 @@ Options parse_options(int argc, char** argv) {
   CLI::App app("Trains a character-level language model with Adam.");
   app.add_option("--text", options.text,
                  "The text to learn (the licence texts under /usr/share/common-licenses)");
-  app.add_option("--params", options.parameters, "About so many parameters (100000)");
-  app.add_option("--steps", options.steps, "Steps to train (1000)");
-  app.add_option("--seed", options.seed, "Seed of weights and batches (1)");
+  app.add_option("--params", options.parameters, "About so many parameters (100000)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--steps", options.steps, "Steps to train (1000)")->check(CLI::NonNegativeNumber);
+  app.add_option("--seed", options.seed, "Seed of weights and batches (1)")->check(CLI::NonNegativeNumber);
   app.add_option("--step-ms", step_ms, "A step lasts at least so many milliseconds (0)");
   app.add_option("--print-every", options.print_every,
-                 "Prints step and loss every so many steps (50); 0: never");
+                 "Prints step and loss every so many steps (50); 0: never")
+      ->check(CLI::NonNegativeNumber);
   parse_or_exit(app, argc, argv);
   if (options.parameters < 1000 || options.parameters > 10'000'000'000)
     fail("--params: from 1000 to 10000000000", kUsage);

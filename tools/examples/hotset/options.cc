@@ -67,9 +67,12 @@ Options parse_options(int argc, char** argv) {
   app.add_option("--pattern", texts.pattern, "stride | random | append | flip (stride)");
   app.add_option("--append-bytes", texts.append, "What each step of the pattern append writes (256KiB)");
   app.add_option("--drift", texts.drift, "Share of the hot set that each step replaces (0%)");
-  app.add_option("--steps", options.steps, "Steps to run (500); 0: until SIGINT or SIGTERM");
-  app.add_option("--seed", options.hot_set.seed, "Seed of pages and contents (1)");
-  app.add_option("--print-every", options.print_every, "Prints a line every so many steps (50); 0: never");
+  app.add_option("--steps", options.steps, "Steps to run (500); 0: until SIGINT or SIGTERM")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--seed", options.hot_set.seed, "Seed of pages and contents (1)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--print-every", options.print_every, "Prints a line every so many steps (50); 0: never")
+      ->check(CLI::NonNegativeNumber);
   parse_or_exit(app, argc, argv);
   check_and_take(texts, step_ms, options);
   return options;

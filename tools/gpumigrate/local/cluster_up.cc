@@ -65,7 +65,8 @@ class ClusterStarter {
   Result<void> wait_for_address(const std::string& folder);
   Result<bool> take_addresses();
   Result<void> start_node(int index);
-  Result<void> write_agent_config(const std::string& folder, const std::string& name);
+  Result<void> write_agent_config(const std::string& folder, const std::string& name,
+                                  const std::vector<std::string>& environment);
   Result<void> wait_until_ready();
   Result<void> check_alive();
 
@@ -90,7 +91,7 @@ Result<void> ClusterStarter::start_coordinator() {
   CKPT_TRYV(write_coordinator_config(home(), state_));
   DaemonSpec spec;
   spec.argv = {programs_ + "/gpumigrate-coordinator", "--config", folder + "/coordinator.toml"};
-  spec.environment = environment_with({"GPUMIGRATE_HOME=" + home(), cluster_marker(home())}, {});
+  spec.environment = environment_with({"GPUMIGRATE_HOME=" + home(), cluster_marker(home())});
   spec.output = folder + "/coordinator.log";
   CKPT_TRY(process, start_daemon(spec));
   state_.coordinator = process;
@@ -141,10 +142,14 @@ Result<bool> ClusterStarter::take_addresses() {
   return true;
 }
 
-Result<void> ClusterStarter::write_agent_config(const std::string& folder, const std::string& name) {
+Result<void> ClusterStarter::write_agent_config(const std::string& folder, const std::string& name,
+                                                const std::vector<std::string>& environment) {
+  std::string list;
+  for (const std::string& entry : environment) list += (list.empty() ? "" : ", ") + toml_text(entry);
   const std::string text = "node = " + toml_text(name) + "\nhome = " + toml_text(folder) +
                            "\ncoordinator = " + toml_text(state_.agent_address) +
-                           "\ntoken_file = " + toml_text(home() + "/coordinator/agent-token") + "\n";
+                           "\ntoken_file = " + toml_text(home() + "/coordinator/agent-token") +
+                           "\njob_environment = [" + list + "]\n";
   return write_file_durably(folder + "/agent.toml", text);
 }
 
@@ -155,13 +160,13 @@ Result<void> ClusterStarter::start_node(int index) {
   if (is_alive(node.process)) return ok();
   const std::string folder = home() + "/nodes/" + name;
   CKPT_TRYV(make_folder(folder + "/gpu"));
-  CKPT_TRYV(write_agent_config(folder, name));
-  std::vector<std::string> additions = gpu_environment(gpu_, folder, index, state_.gpus, state_.gpu_memory);
-  additions.push_back("GPUMIGRATE_HOME=" + home());
-  additions.push_back(cluster_marker(home()));
+  std::vector<std::string> environment = gpu_environment(gpu_, folder, state_.gpus, state_.gpu_memory);
+  environment.push_back(cluster_marker(home()));
+  CKPT_TRYV(write_agent_config(folder, name, environment));
   DaemonSpec spec;
   spec.argv = {programs_ + "/gpumigrate-agent", "--config", folder + "/agent.toml"};
-  spec.environment = environment_with(additions, {});
+  environment.push_back("GPUMIGRATE_HOME=" + home());
+  spec.environment = environment_with(environment);
   spec.output = folder + "/agent.log";
   CKPT_TRY(process, start_daemon(spec));
   node.process = process;

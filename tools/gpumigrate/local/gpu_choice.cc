@@ -55,15 +55,14 @@ Result<GpuChoice> choose_gpu(const std::string& program_folder) {
   return choice;
 }
 
-std::vector<std::string> gpu_environment(const GpuChoice& choice, const std::string& node_folder, int index,
-                                         int gpus, const std::string& memory) {
-  if (choice.software) {
-    return {"LD_LIBRARY_PATH=" + choice.library, "CUDASIM_DIR=" + node_folder + "/gpu",
-            "CUDASIM_DEVICES=" + std::to_string(gpus), "CUDASIM_MEMORY=" + memory};
-  }
-  std::string visible;
-  for (int gpu = 0; gpu < gpus; gpu++) visible += (gpu == 0 ? "" : ",") + std::to_string(index * gpus + gpu);
-  return {"CUDA_VISIBLE_DEVICES=" + visible};
+std::vector<std::string> gpu_environment(const GpuChoice& choice, const std::string& node_folder, int gpus,
+                                         const std::string& memory) {
+  if (!choice.software) return {};
+  const char* others = std::getenv("LD_LIBRARY_PATH");
+  const bool more = others != nullptr && *others != '\0' && choice.library != others;
+  return {"LD_LIBRARY_PATH=" + choice.library + (more ? ":" + std::string(others) : ""),
+          "CUDASIM_DIR=" + node_folder + "/gpu", "CUDASIM_DEVICES=" + std::to_string(gpus),
+          "CUDASIM_MEMORY=" + memory};
 }
 
 }  // namespace ckpt::cli

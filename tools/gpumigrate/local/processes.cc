@@ -160,16 +160,14 @@ std::vector<ProcessId> find_by_environment(const std::string& entry) {
   return found;
 }
 
-std::vector<std::string> environment_with(const std::vector<std::string>& additions,
-                                          const std::vector<std::string>& without) {
+std::vector<std::string> environment_with(const std::vector<std::string>& additions) {
   std::vector<std::string> environment;
   const auto name_of = [](const std::string& entry) { return entry.substr(0, entry.find('=')); };
   for (char** entry = environ; *entry != nullptr; entry++) {
     const std::string name = name_of(*entry);
     const bool replaced =
         std::any_of(additions.begin(), additions.end(), [&](const auto& a) { return name_of(a) == name; });
-    if (!replaced && std::find(without.begin(), without.end(), name) == without.end())
-      environment.emplace_back(*entry);
+    if (!replaced) environment.emplace_back(*entry);
   }
   environment.insert(environment.end(), additions.begin(), additions.end());
   return environment;

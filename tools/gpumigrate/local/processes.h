@@ -44,9 +44,8 @@ Result<void> end_all(const std::vector<ProcessId>& processes, int signal, std::c
 // This user's processes whose environment holds NAME=VALUE.
 std::vector<ProcessId> find_by_environment(const std::string& entry);
 
-// The caller's environment without the names in `without`, then `additions`.
-std::vector<std::string> environment_with(const std::vector<std::string>& additions,
-                                          const std::vector<std::string>& without);
+// The caller's environment with `additions` in place of entries of the same names.
+std::vector<std::string> environment_with(const std::vector<std::string>& additions);
 
 // Where this program is.
 Result<std::string> program_folder();
