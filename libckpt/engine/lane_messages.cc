@@ -77,7 +77,8 @@ LaneBuffer abort_message(const SessionIdentity& id, const Error& error) {
 Error abort_error(std::span<const std::byte> bytes, const LaneHeader& header, std::string_view who) {
   const bool known = header.slot >= static_cast<std::uint32_t>(ErrorCode::kInvalidArgument) &&
                      header.slot <= static_cast<std::uint32_t>(ErrorCode::kInternal);
-  const ErrorCode code = known ? static_cast<ErrorCode>(header.slot) : ErrorCode::kAborted;
+  ErrorCode code = known ? static_cast<ErrorCode>(header.slot) : ErrorCode::kAborted;
+  if (code == ErrorCode::kDevice) code = ErrorCode::kUnavailable;          // its device is lost, not ours
   if (code == ErrorCode::kRefused) return {code, text_of(bytes, header)};  // the user's to read, as it is
   return {code, std::string(who) + " gave up: " + text_of(bytes, header)};
 }

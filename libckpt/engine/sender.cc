@@ -81,14 +81,19 @@ Result<void> Sender::add_region(Region region) {
   return ok();
 }
 
+void Sender::forgo_region(std::uint64_t id, std::uint64_t generation) {
+  LaneBuffer message(LaneMessage::kDrop, core_->id, core_->round.load());
+  message.append(DropRecord{id, generation});
+  lanes_[0]->post(message);
+}
+
 void Sender::drop_region(std::uint64_t id) {
   SourceRegion* region = core_->find_region(id);
   if (region == nullptr) return;
-  LaneBuffer message(LaneMessage::kDrop, core_->id, core_->round.load());
-  message.append(DropRecord{id, region->get().generation});
-  lanes_[0]->post(message);
+  region->begin_drop();  // before the target hears of it: its answers for this region are void from here on
+  forgo_region(id, region->get().generation);
   wake_lanes();
-  region->drop();
+  region->finish_drop();
   core_->forget_region(*region);
 }
 

@@ -91,6 +91,8 @@ class Sender {
   // Again with what was added since, before add_region() of it.
   Result<void> send_plan(std::span<const std::byte> plan);
   Result<void> add_region(Region region);
+  // A region of a plan that will never be added: it was freed meanwhile.
+  void forgo_region(std::uint64_t id, std::uint64_t generation);
   // Returns once nothing here touches the region and its backing is released (rule 7). Unknown ids are fine.
   void drop_region(std::uint64_t id);
 

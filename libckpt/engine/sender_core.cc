@@ -21,8 +21,7 @@ void SourceRegion::leave() noexcept {
   if (users_.fetch_sub(1) == 1 && dropped_.load()) users_.notify_all();
 }
 
-void SourceRegion::drop() {
-  dropped_.store(true);
+void SourceRegion::finish_drop() {
 #if CKPT_WITHOUT_RULE != 7
   for (std::uint32_t users = users_.load(); users != 0; users = users_.load()) users_.wait(users);
   region_.backing.reset();

@@ -39,8 +39,10 @@ class SourceRegion {
   // False once it is dropped: do not touch its memory.
   [[nodiscard]] bool enter() noexcept;
   void leave() noexcept;
-  // From here on enter() fails; returns when the last user has left, and lets go of the memory.
-  void drop();
+  // From here on enter() fails.
+  void begin_drop() noexcept { dropped_.store(true); }
+  // Returns when the last user has left, and lets go of the memory.
+  void finish_drop();
 
  private:
   Region region_;
