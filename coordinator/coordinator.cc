@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::size_t kTokenBytes = 32;
 constexpr std::size_t kLargestTokenFile = 4096;
+constexpr std::size_t kEndedJobsKept = 1000;
 constexpr std::int64_t kNanosPerMs = 1'000'000;
 
 Result<void> make_folder(const std::string& path) {
@@ -109,6 +110,9 @@ NodeTable::Listener Coordinator::node_listener() {
     jobs_.node_changed();
   };
   l.on_inventory = [this](const Node& node) {
+    for (const JobId id : jobs_.forget_oldest(kEndedJobsKept))
+      spdlog::info("job {} is forgotten", job_text(id));
+    forget_at(node);
     for (const JobId id : jobs_.take_inventory(node)) {
       if (starting_.insert(id).second) control::spawn(executor_, "starting " + job_text(id), start_again(id));
     }
@@ -127,6 +131,20 @@ NodeTable::Listener Coordinator::node_listener() {
     migrations_.on_target_report(node, m);
   };
   return l;
+}
+
+// Whenever it tells what it has: it may have been away when the job was forgotten here.
+void Coordinator::forget_at(const Node& node) {
+  std::set<JobId> forgotten;
+  for (const wire::JobInstance& instance : node.instances) {
+    const bool over = instance.phase == wire::JobPhase::kExited || instance.phase == wire::JobPhase::kMoved;
+    if (over && jobs_.was_forgotten(instance.job)) forgotten.insert(instance.job);
+  }
+  for (const JobId id : forgotten) {
+    wire::ForgetJob message;
+    message.job = id;
+    nodes_.tell(node.row.name, message);
+  }
 }
 
 Result<void> Coordinator::load() {

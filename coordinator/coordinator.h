@@ -37,6 +37,7 @@ class Coordinator {
   Result<void> listen();
   Result<void> announce();
   control::Task<> start_again(JobId id);
+  void forget_at(const Node& node);
 
   control::asio::any_io_executor executor_;
   Config config_;

@@ -33,6 +33,8 @@ Result<void> JobTable::load() {
     const JobId id = job.id;
     jobs_.emplace(id, std::move(job));
   }
+  CKPT_TRY(last, store_.last_job_id());
+  last_id_ = last;
   return ok();
 }
 
@@ -43,7 +45,7 @@ Result<Job*> JobTable::create(wire::JobSpec spec, const Place& place, std::strin
                  "A live job is called \"" + spec.name + "\" already (" + job_text(same->id) + ")");
   Job job;
   CKPT_TRY(id, store_.next_job_id());
-  job.id = id;
+  job.id = last_id_ = id;
   if (spec.name.empty()) spec.name = made_up_name(spec, id);
   spec.job = id;
   spec.incarnation = job.incarnation;
@@ -127,7 +129,8 @@ std::vector<JobId> JobTable::take_inventory(const Node& node) {
 void JobTable::take_instance(const Node& node, const wire::JobInstance& instance) {
   Job* job = find(instance.job);
   if (job == nullptr) {
-    spdlog::warn("node {} has an instance of the unknown job {}", node.row.name, job_text(instance.job));
+    if (!was_forgotten(instance.job))
+      spdlog::warn("node {} has an instance of the unknown job {}", node.row.name, job_text(instance.job));
     return;
   }
   const Segment& current = job->segments.back();
@@ -140,7 +143,8 @@ void JobTable::judge(Job& job, const wire::JobInstance& instance) {
   const bool migrating = has_open_migration_(job.id);
   const auto phase_before = job.phase;
   job.phase = instance.phase;
-  job.movable = instance.movable;
+  // An instance that has not been described yet says nothing: what is known of the job still holds.
+  if (instance.movable || !instance.reason.empty()) job.movable = instance.movable;
   if (!is_ended(job.state)) job.reason = instance.reason;
   for (const wire::RankState& state : instance.ranks) {
     const auto rank = std::find_if(job.ranks.begin(), job.ranks.end(),
@@ -148,7 +152,7 @@ void JobTable::judge(Job& job, const wire::JobInstance& instance) {
     if (rank == job.ranks.end()) continue;
     rank->pid = state.pid;
     rank->place.gpu = state.gpu_index;
-    rank->state_bytes = state.state_bytes;
+    if (state.state_bytes != 0) rank->state_bytes = state.state_bytes;
   }
   if (job.state == JobState::kStarting && instance.phase != wire::JobPhase::kExited) started(job);
   if (instance.phase == wire::JobPhase::kExited && !migrating) {
@@ -170,7 +174,9 @@ void JobTable::runs_at(JobId id, Incarnation k, const Segment& segment, const st
     job->segments.erase(known + 1, job->segments.end());  // it goes on where it was: the log does, too
   else
     job->segments.push_back(segment);
-  job->ranks = ranks;
+  const std::vector<JobRank> before = std::exchange(job->ranks, ranks);
+  for (std::size_t i = 0; i < std::min(before.size(), ranks.size()); ++i)
+    job->ranks[i].state_bytes = before[i].state_bytes;
   job->phase = wire::JobPhase::kRunning;
   save(*job);
   reconsider(id, node);
@@ -203,6 +209,20 @@ void JobTable::end(Job& job, JobState state, int exit_code, std::string reason) 
   else
     events_.add(state == JobState::kFailed ? "job-failed" : "job-lost",
                 fmt::format("job {} {}: {}", label(job), to_string(state), job.reason), job.node(), job.id);
+}
+
+std::vector<JobId> JobTable::forget_oldest(std::size_t keep) {
+  std::vector<JobId> ended;
+  for (const auto& [id, job] : jobs_) {
+    if (is_ended(job.state) && !has_open_migration_(id)) ended.push_back(id);
+  }
+  ended.resize(ended.size() - std::min(ended.size(), keep));
+  for (const JobId id : ended) {
+    if (auto removed = store_.remove_job(id); !removed)
+      spdlog::error("job {} was not removed: {}", job_text(id), removed.assume_error().to_string());
+    jobs_.erase(id);
+  }
+  return ended;
 }
 
 void JobTable::save(const Job& job) {

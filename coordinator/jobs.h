@@ -4,7 +4,7 @@
 //
 // While a migration of a job is open, what its instances do is judged by that migration alone: the end of an instance ends
 // the job only once the migration is closed.
-// Threads: one io_context on one thread. Ownership: jobs live here; pointers are valid until the next create().
+// Threads: one io_context on one thread. Ownership: jobs live here; pointers are valid until forget_oldest().
 // Errors: create() refuses what cannot be stored; later failures of the store are logged (memory is what counts).
 #pragma once
 
@@ -55,6 +55,11 @@ class JobTable {
   void reconsider(JobId id, const Node* node);
   void set_downtime(JobId id, double downtime_ms);
 
+  // Removes the oldest ended jobs beyond `keep`; their ids, for their nodes to forget, too.
+  std::vector<JobId> forget_oldest(std::size_t keep);
+  // Of this cluster, and removed.
+  [[nodiscard]] bool was_forgotten(JobId id) const { return id <= last_id_ && !jobs_.contains(id); }
+
   [[nodiscard]] Signal& changed() { return changed_; }
 
  private:
@@ -67,6 +72,7 @@ class JobTable {
   Signal changed_;
   std::function<bool(JobId)> has_open_migration_;
   std::map<JobId, Job> jobs_;
+  JobId last_id_ = 0;
 };
 
 }  // namespace ckpt::coordinator

@@ -209,6 +209,9 @@ void MigrationTable::on_report(Migration& m, const migration::Report& report) {
       return decide(m, MigrationResult::kRefused, report.reason.text);
     case ReportKind::kAborted:
     case ReportKind::kClosedSource:
+      // The machine knows the cluster's timeout only, not this migration's.
+      if (aborted_as() == MigrationResult::kTimedOut)
+        return decide(m, MigrationResult::kTimedOut, fmt::format("Not done within {} ms", m.timeout_ms));
       return decide(m, aborted_as(), report.reason.text);
     case ReportKind::kRestored:
       return decide(m, MigrationResult::kRestored, report.reason.text);

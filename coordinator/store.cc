@@ -91,6 +91,12 @@ Result<MigrationId> Store::next_migration_id() {
   return next_id("migration");
 }
 
+Result<JobId> Store::last_job_id() {
+  CKPT_TRY(statement, db_.prepare("SELECT value FROM counters WHERE name = 'job'"));
+  CKPT_TRY(row, statement.next());
+  return row ? static_cast<JobId>(statement.integer(0)) : JobId{0};
+}
+
 Result<void> Store::put(const Job& job) {
   CKPT_TRY(statement, db_.prepare("INSERT OR REPLACE INTO jobs VALUES (?1, ?2, ?3)"));
   statement.bind(1, static_cast<std::int64_t>(job.id));

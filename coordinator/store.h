@@ -28,6 +28,7 @@ class Store {
   // Never given twice, whatever is deleted.
   Result<JobId> next_job_id();
   Result<MigrationId> next_migration_id();
+  Result<JobId> last_job_id();
 
   Result<void> put(const Job& job);
   Result<void> put(const Migration& migration);

@@ -170,6 +170,8 @@ TEST_F(ApiTest, MovesAJob) {
   EXPECT_EQ(job["node"], "node-b");
   EXPECT_EQ(job["incarnation"], 2);
   EXPECT_DOUBLE_EQ(job["last_downtime_ms"], 8);
+  EXPECT_EQ(job["state_bytes"], 1 << 20);
+  EXPECT_TRUE(job["movable"].get<bool>());
   EXPECT_EQ(job["exit_code"], nullptr);
   EXPECT_EQ(cluster_.get("/v1/jobs/train/logs").body, "before\n");
   EXPECT_EQ(cluster_.get("/v1/jobs/train/logs?offset=7").body, "after\n");
@@ -245,6 +247,7 @@ TEST_F(ApiTest, TimeoutEndsAnOpenMigration) {
   const json begun = cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b","timeout_ms":1})").json();
   const json m = finished(begun["id"]);
   EXPECT_EQ(m["result"], "timed-out");
+  EXPECT_EQ(m["error"], "Not done within 1 ms");
   EXPECT_EQ(m["exit_code"], 2);
   EXPECT_EQ(m["runs_at"], "node-a:0");
 }

@@ -35,8 +35,8 @@ HttpAnswer request(std::uint16_t port, const std::string& token, const std::stri
                    const std::string& target, const std::string& body) {
   const std::string text =
       talk(port, method + " " + target + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" +
-                         (token.empty() ? "" : "Authorization: Bearer " + token + "\r\n") +
-                         "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+                     (token.empty() ? "" : "Authorization: Bearer " + token + "\r\n") +
+                     "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
   HttpAnswer answer;
   const auto end = text.find("\r\n\r\n");
   if (end == std::string::npos) return answer;

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/jobs.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+
+namespace ckpt::coordinator {
+namespace {
+
+class JobTableTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "/jobsXXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+    reopen();
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void reopen() {
+    jobs_.reset();
+    events_.reset();
+    store_.reset();
+    store_.emplace(Store::open(folder_ + "/state.db").value());
+    events_.emplace(*store_, io_.get_executor());
+    jobs_.emplace(*store_, *events_, io_.get_executor());
+    jobs_->set_migration_query([this](JobId) { return migrating_; });
+    ASSERT_TRUE(jobs_->load());
+  }
+  Job& create(const std::string& name) {
+    wire::JobSpec spec;
+    spec.name = name;
+    spec.argv = {"/bin/train"};
+    spec.ranks.resize(1);
+    return *jobs_->create(spec, Place("a", 0), "").value();
+  }
+  static wire::JobInstance instance(JobId job, Incarnation incarnation, wire::JobPhase phase,
+                                    int exit_code = -1) {
+    wire::JobInstance i;
+    i.job = job;
+    i.incarnation = incarnation;
+    i.phase = phase;
+    i.exit_code = exit_code;
+    i.movable = true;
+    i.ranks.resize(1);
+    i.ranks[0].state_bytes = 100;
+    return i;
+  }
+  static Node node(const std::string& name, std::vector<wire::JobInstance> instances) {
+    Node n;
+    n.row.name = name;
+    n.instances = std::move(instances);
+    return n;
+  }
+
+  control::asio::io_context io_{1};
+  std::string folder_;
+  bool migrating_ = false;
+  std::optional<Store> store_;
+  std::optional<EventLog> events_;
+  std::optional<JobTable> jobs_;
+};
+
+TEST_F(JobTableTest, MakesUpANameFromTheCommand) {
+  EXPECT_EQ(create("").spec.name, "train-1");
+  EXPECT_EQ(create("").spec.name, "train-2");
+}
+
+TEST_F(JobTableTest, AnInstancesEndWaitsForTheMigration) {
+  Job& job = create("x");
+  jobs_->started(job);
+  migrating_ = true;
+  const Node a = node("a", {instance(job.id, 1, wire::JobPhase::kExited, 7)});
+  jobs_->take_inventory(a);
+  EXPECT_EQ(job.state, JobState::kRunning);
+  jobs_->take_inventory(node("a", {}));  // not lost either
+  EXPECT_EQ(job.state, JobState::kRunning);
+  migrating_ = false;
+  jobs_->reconsider(job.id, &a);
+  EXPECT_EQ(job.state, JobState::kExited);
+  EXPECT_EQ(job.exit_code, 7);
+}
+
+TEST_F(JobTableTest, OtherInstancesDoNotCount) {
+  Job& job = create("x");
+  jobs_->started(job);
+  jobs_->take_inventory(node("b", {instance(job.id, 1, wire::JobPhase::kExited, 7)}));
+  jobs_->take_inventory(node(
+      "a", {instance(job.id, 1, wire::JobPhase::kRunning), instance(job.id, 2, wire::JobPhase::kExited, 7)}));
+  EXPECT_EQ(job.state, JobState::kRunning);
+}
+
+TEST_F(JobTableTest, AStartingJobThatIsMissingIsStartedAgain) {
+  const Job& job = create("x");
+  EXPECT_EQ(jobs_->take_inventory(node("a", {})), std::vector<JobId>{job.id});
+  EXPECT_EQ(job.state, JobState::kStarting);
+}
+
+TEST_F(JobTableTest, FollowsAMoveAndBack) {
+  Job& job = create("x");
+  jobs_->started(job);
+  jobs_->take_inventory(node("a", {instance(job.id, 1, wire::JobPhase::kRunning)}));
+  JobRank there;
+  there.place = Place("b", 1);
+  jobs_->runs_at(job.id, 2, Segment("b", 2), {there}, nullptr);
+  EXPECT_EQ(job.node(), "b");
+  EXPECT_EQ(job.incarnation, 2U);
+  EXPECT_EQ(job.state_bytes(), 100U);  // known before its new instance has been described
+  EXPECT_TRUE(job.movable);
+  EXPECT_EQ(job.segments.size(), 2U);
+  JobRank back;
+  back.place = Place("a", 0);
+  jobs_->runs_at(job.id, 3, Segment("a", 1), {back}, nullptr);  // restored: the first instance goes on
+  EXPECT_EQ(job.segments, std::vector<Segment>{Segment("a", 1)});
+  EXPECT_EQ(job.incarnation, 3U);
+}
+
+TEST_F(JobTableTest, ForgetsTheOldestEndedJobs) {
+  for (int i = 0; i < 4; ++i)
+    jobs_->failed_to_start(create("x"), Error(ErrorCode::kNotFound, "no such file"));
+  const Job& live = create("live");
+  EXPECT_EQ(jobs_->forget_oldest(2), (std::vector<JobId>{1, 2}));
+  EXPECT_TRUE(jobs_->was_forgotten(1));
+  EXPECT_FALSE(jobs_->was_forgotten(3));
+  EXPECT_FALSE(jobs_->was_forgotten(live.id));
+  EXPECT_FALSE(jobs_->was_forgotten(99));  // never of this cluster
+  reopen();
+  EXPECT_TRUE(jobs_->was_forgotten(1));
+  EXPECT_EQ(jobs_->find("x")->id, 4U);
+  EXPECT_EQ(create("new").id, 6U);
+}
+
+}  // namespace
+}  // namespace ckpt::coordinator
