@@ -81,8 +81,8 @@ Result<Json> request_of(const RunOptions& options) {
   std::vector<std::string> argv = options.command;
   argv[0] = program_path(argv[0]);
   body["argv"] = argv;
-  body["cwd"] =
-      std::filesystem::absolute(options.cwd.empty() ? "." : options.cwd).lexically_normal().string();
+  body["cwd"] = options.cwd.empty() ? std::filesystem::current_path().string()
+                                    : std::filesystem::absolute(options.cwd).lexically_normal().string();
   CKPT_TRY(env, environment_of(options.env));
   body["env"] = std::move(env);
   if (!options.name.empty()) body["name"] = options.name;

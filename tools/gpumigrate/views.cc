@@ -158,12 +158,12 @@ std::string view_event(const Json& event) {
 
 namespace {
 
+// The pieces in the order in which they follow one another; those that took no time are left out.
 std::string view_breakdown(const Json& pieces) {
   std::string out;
-  if (!pieces.is_object()) return "-";
-  for (const auto& [name, value] : pieces.items()) {
-    if (!value.is_number() || value.get<double>() == 0) continue;
-    out += (out.empty() ? "" : ", ") + name + " " + format_milliseconds(value.get<double>());
+  for (const char* name : {"quiesce", "final", "verify", "commit", "context", "host", "restore", "resume"}) {
+    const double piece = number_of(pieces, name);
+    if (piece != 0) out += (out.empty() ? "" : ", ") + std::string(name) + " " + format_milliseconds(piece);
   }
   return out.empty() ? "-" : out;
 }

@@ -3,16 +3,18 @@
 // side. Threads: one.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "tools/gpumigrate/context.h"
 
 namespace ckpt::cli {
 
+// What is not given is as the running cluster has it, or the default.
 struct LocalOptions {
-  int nodes = 2;
-  int gpus = 1;  // of each node
-  std::string gpu_memory = "8GiB";
+  std::optional<int> nodes;               // 2
+  std::optional<int> gpus;                // of each node: 1
+  std::optional<std::string> gpu_memory;  // 8GiB
 };
 
 // Starts what does not run yet and returns when every node is ready.

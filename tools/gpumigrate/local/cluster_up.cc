@@ -39,10 +39,9 @@ Result<void> make_folder(const std::string& path) {
 
 class ClusterStarter {
  public:
-  ClusterStarter(Context& context, const LocalOptions& options, std::string programs, GpuChoice gpu,
-                 LocalState state)
+  ClusterStarter(Context& context, int nodes, std::string programs, GpuChoice gpu, LocalState state)
       : context_(context),
-        options_(options),
+        nodes_(nodes),
         programs_(std::move(programs)),
         gpu_(std::move(gpu)),
         state_(std::move(state)) {}
@@ -51,7 +50,7 @@ class ClusterStarter {
     if (!is_alive(state_.coordinator)) {
       CKPT_TRYV(start_coordinator());
     }
-    for (int i = 0; i < options_.nodes; i++) {
+    for (int i = 0; i < nodes_; i++) {
       CKPT_TRYV(start_node(i));
     }
     return wait_until_ready();
@@ -71,7 +70,7 @@ class ClusterStarter {
   Result<void> check_alive();
 
   Context& context_;
-  const LocalOptions& options_;
+  int nodes_;
   std::string programs_;
   GpuChoice gpu_;
   LocalState state_;
@@ -213,14 +212,35 @@ Result<void> ClusterStarter::wait_until_ready() {
 }
 
 Result<void> check_options(const LocalOptions& options) {
-  if (options.nodes < 1 || options.nodes > kMostNodes) {
+  if (options.nodes && (*options.nodes < 1 || *options.nodes > kMostNodes)) {
     return Error(ErrorCode::kInvalidArgument, "--nodes: from 1 to " + std::to_string(kMostNodes));
   }
-  if (options.gpus < 1 || options.gpus > 16)
+  if (options.gpus && (*options.gpus < 1 || *options.gpus > 16)) {
     return Error(ErrorCode::kInvalidArgument, "--gpus: from 1 to 16");
-  auto memory = tools::parse_size(options.gpu_memory);
+  }
+  auto memory = tools::parse_size(options.gpu_memory.value_or("1GiB"));
   if (!memory) return Error(ErrorCode::kInvalidArgument, "--gpu-memory: " + memory.assume_error().message());
   return ok();
+}
+
+// The state to start from: the running cluster's, which keeps its GPUs, or a new one.
+Result<LocalState> wanted_state(const std::string& home, const LocalOptions& options, const GpuChoice& gpu) {
+  CKPT_TRY(known, load_local(home));
+  LocalState state = known.value_or(LocalState{});
+  bool running = is_alive(state.coordinator);
+  for (const LocalNode& node : state.nodes) running = running || is_alive(node.process);
+  if (!running) {
+    state.nodes.clear();
+    state.software = gpu.software;
+    state.gpus = options.gpus.value_or(1);
+    state.gpu_memory = options.gpu_memory.value_or("8GiB");
+  } else if (options.gpus.value_or(state.gpus) != state.gpus ||
+             options.gpu_memory.value_or(state.gpu_memory) != state.gpu_memory) {
+    return Error(ErrorCode::kRefused, "A cluster with " + std::to_string(state.gpus) + " GPUs of " +
+                                          state.gpu_memory + " on each node runs at " + home +
+                                          "; `gpumigrate local down` ends it");
+  }
+  return state;
 }
 
 void say_what_runs(Context& context, const ClusterStarter& starter, const GpuChoice& gpu) {
@@ -253,19 +273,9 @@ Result<int> up(Context& context, const LocalOptions& options) {
   (void)lock;  // held to the end
   CKPT_TRY(programs, program_folder());
   CKPT_TRY(gpu, choose_gpu(programs));
-  CKPT_TRY(known, load_local(context.home()));
-  LocalState state = known.value_or(LocalState{});
-  bool running = is_alive(state.coordinator);
-  for (const LocalNode& node : state.nodes) running = running || is_alive(node.process);
-  if (running && (state.gpus != options.gpus || state.gpu_memory != options.gpu_memory)) {
-    return Error(ErrorCode::kRefused,
-                 "A cluster with other GPUs runs at " + context.home() + "; `gpumigrate local down` ends it");
-  }
-  if (!running) state.nodes.clear();
-  state.software = gpu.software;
-  state.gpus = options.gpus;
-  state.gpu_memory = options.gpu_memory;
-  ClusterStarter starter(context, options, programs, gpu, std::move(state));
+  CKPT_TRY(state, wanted_state(context.home(), options, gpu));
+  const int nodes = options.nodes.value_or(state.nodes.empty() ? 2 : static_cast<int>(state.nodes.size()));
+  ClusterStarter starter(context, nodes, programs, gpu, std::move(state));
   CKPT_TRYV(starter.start());
   say_what_runs(context, starter, gpu);
   return static_cast<int>(kDone);
