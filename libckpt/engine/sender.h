@@ -31,7 +31,9 @@
 
 namespace ckpt::engine {
 
-inline constexpr std::uint64_t kDefaultChunkBytes = std::uint64_t{256} << 10;
+// Measured on the software driver: 64 KiB costs no throughput (messages carry many chunks) and a job that rewrites 2 % of its 4 KiB
+// pages at random dirties 27 % of its chunks with 64 KiB, 72 % with 256 KiB, 99 % with 1 MiB.
+inline constexpr std::uint64_t kDefaultChunkBytes = std::uint64_t{64} << 10;
 
 struct SenderOptions {
   SessionIdentity id;

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/wire/mover_messages.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <random>
+
+namespace ckpt::wire::mover {
+namespace {
+
+struct Ends {
+  Ends() {
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+      throw std::runtime_error("socketpair");
+    a.reset(ends[0]);
+    b.reset(ends[1]);
+  }
+  UniqueFd a, b;
+};
+
+std::size_t open_descriptors() {
+  std::size_t count = 0;
+  for (int fd = 0; fd < 256; ++fd) count += ::fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+  return count;
+}
+
+AttachRegions regions(std::size_t count) {
+  AttachRegions m;
+  m.session = SessionKey(7, 0);
+  for (std::size_t i = 0; i < count; ++i) m.regions.emplace_back(i + 1, 1, 2 << 20);
+  return m;
+}
+
+TEST(MoverMessages, travel_with_their_descriptors) {
+  Ends ends;
+  auto file = make_memory_file("test", 100);
+  ASSERT_TRUE(file.has_value());
+  const std::vector<int> fds(kMostRegions, file.assume_value().get());
+  ASSERT_TRUE(send_message(ends.a.get(), regions(kMostRegions), fds).has_value());
+  auto packet = receive_message(ends.b.get());
+  ASSERT_TRUE(packet.has_value()) << packet.assume_error().to_string();
+  EXPECT_EQ(packet.assume_value().fds.size(), kMostRegions);
+  const auto* got = std::get_if<AttachRegions>(&packet.assume_value().message);
+  ASSERT_NE(got, nullptr);
+  EXPECT_EQ(got->session, SessionKey(7, 0));
+  EXPECT_EQ(got->regions.back().id, kMostRegions);
+}
+
+TEST(MoverMessages, the_largest_batch_of_tensors_fits_a_packet) {
+  AttachTensors m;
+  m.tensors.resize(kMostTensors);
+  for (TensorInfo& tensor : m.tensors) {
+    tensor.name = std::string(kMostTensorNameBytes, 'n');
+    tensor.shape.resize(kMostTensorDims);
+  }
+  EXPECT_TRUE(encode_message(m).has_value());
+}
+
+TEST(MoverMessages, wrong_numbers_of_descriptors_are_refused_and_closed) {
+  Ends ends;
+  EXPECT_FALSE(send_message(ends.a.get(), regions(2), {}).has_value());
+  EXPECT_FALSE(send_message(ends.a.get(), EndSession(), std::vector<int>{0}).has_value());
+  // A peer that does it anyway: a message without descriptors that needs one.
+  auto packet = encode_message(regions(1));
+  ASSERT_TRUE(packet.has_value());
+  const auto& bytes = packet.assume_value();
+  ASSERT_EQ(::send(ends.a.get(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+  const std::size_t before = open_descriptors();
+  auto received = receive_message(ends.b.get());
+  ASSERT_FALSE(received.has_value());
+  EXPECT_EQ(received.assume_error().code(), ErrorCode::kProtocol);
+  EXPECT_EQ(open_descriptors(), before);
+}
+
+TEST(MoverMessages, a_closed_socket_is_unavailable) {
+  Ends ends;
+  ends.a.reset();
+  auto received = receive_message(ends.b.get());
+  ASSERT_FALSE(received.has_value());
+  EXPECT_EQ(received.assume_error().code(), ErrorCode::kUnavailable);
+  auto sent = send_message(ends.b.get(), EndSession());
+  ASSERT_FALSE(sent.has_value());
+  EXPECT_EQ(sent.assume_error().code(), ErrorCode::kUnavailable);
+}
+
+TEST(MoverMessages, random_damage_is_a_message_or_an_error) {
+  StartSource start;
+  start.addresses = {"ucx:1", "ucx:2"};
+  const std::vector<Message> messages{regions(3), start, Progress(), Verified()};
+  std::mt19937 random(3);
+  for (const Message& message : messages) {
+    const auto good = encode_message(message);
+    ASSERT_TRUE(good.has_value());
+    for (int i = 0; i < 5000; ++i) {
+      auto bytes = good.assume_value();
+      for (unsigned flips = 1 + random() % 3; flips > 0; --flips)
+        bytes[random() % bytes.size()] ^= static_cast<std::byte>(1u << (random() % 8));
+      if (random() % 3 == 0) bytes.resize(random() % bytes.size());
+      auto decoded = decode_message(bytes);
+      if (decoded) {
+        EXPECT_LE(descriptors_of(decoded.assume_value()), kMostRegions);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ckpt::wire::mover
