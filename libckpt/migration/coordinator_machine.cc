@@ -409,8 +409,11 @@ class Stepper {
   }
   void restate(Party to, const Granted& g) {
     if (holder(g.k) == to && !withheld(g)) tell(to, wire::Commit(g.k));
-    if (to == Party::kSource && g.ran_target != 0) relay(Party::kTarget, to, wire::Runs(g.ran_target));
-    if (to == Party::kTarget && g.ran_source != 0) relay(Party::kSource, to, wire::Runs(g.ran_source));
+    // Relayed only while its runner is there: RUNS makes the other side free its image.
+    if (to == Party::kSource && g.ran_target != 0 && heard_lately(Party::kTarget))
+      relay(Party::kTarget, to, wire::Runs(g.ran_target));
+    if (to == Party::kTarget && g.ran_source != 0 && heard_lately(Party::kSource))
+      relay(Party::kSource, to, wire::Runs(g.ran_source));
   }
 
   bool hear_closed(const Message& m) {

@@ -100,6 +100,7 @@ class World {
   std::mt19937_64& random() { return random_; }
   [[nodiscard]] MigrationId last_migration() const { return next_id_ - 1; }
   [[nodiscard]] int job_node() const { return job_node_; }  // where the last closed migration left it
+  [[nodiscard]] const std::vector<Record>& journal(int node) const { return journals_[node]; }
   [[nodiscard]] Incarnation highest_run() const { return highest_run_; }
 
  private:
