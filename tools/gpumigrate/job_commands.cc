@@ -179,7 +179,12 @@ Result<int> attend(Context& context, const std::string& id) {
     CKPT_TRYV(context.coordinator.post(job_path(id) + "/stop", Json::object()));
     return ok();
   };
-  CKPT_TRYV(LogStream(context, id).follow(on_interrupt));
+  auto followed = LogStream(context, id).follow(on_interrupt);
+  if (!followed) {
+    if (followed.assume_error().code() == ErrorCode::kAborted) return std::move(followed).assume_error();
+    // Its output is out of reach; how it ends still counts.
+    context.note(followed.assume_error().message());
+  }
   CKPT_TRY(job, wait_until_ended(context, id, kNever));
   return job_exit_code(context, job);
 }

@@ -207,8 +207,9 @@ std::string view_progress(const Json& migration) {
     out += "  round " + text_of(progress, "round") + "  " + bytes_of(progress, "done_bytes") + "/" +
            bytes_of(progress, "total_bytes") + "  dirty " + rate_of(progress, "dirty_bytes_per_second") +
            "  tx " + rate_of(progress, "throughput_bytes_per_second") + "  remaining " +
-           bytes_of(progress, "remaining_bytes") + "  est-downtime " + span_of(progress, "estimate_ms") +
-           "  ETA " + span_of(progress, "eta_ms");
+           bytes_of(progress, "remaining_bytes") + "  est-downtime " +
+           (number_of(progress, "estimate_ms") > 0 ? span_of(progress, "estimate_ms") : "-") + "  ETA " +
+           span_of(progress, "eta_ms");
   }
   if (flag_of(migration, "abort_requested")) out += "  (abort requested)";
   return printable(out);

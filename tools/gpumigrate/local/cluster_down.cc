@@ -35,7 +35,7 @@ int stop_jobs(Context& context) {
 Result<int> down(Context& context) {
   CKPT_TRY(known, load_local(context.home()));
   const std::vector<ProcessId> marked = find_by_environment(cluster_marker(context.home()));
-  if (!known && marked.empty()) {
+  if ((!known || known->coordinator.pid == 0) && marked.empty()) {
     context.note("no local cluster at " + context.home());
     return static_cast<int>(kDone);
   }

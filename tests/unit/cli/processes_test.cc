@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/gpumigrate/local/processes.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+
+#include "tools/gpumigrate/local/state.h"
+
+namespace ckpt::cli {
+namespace {
+
+class Processes : public ::testing::Test {
+ protected:
+  Processes() {
+    std::string folder = (std::filesystem::temp_directory_path() / "gpumigrate-local-XXXXXX").string();
+    folder_ = ::mkdtemp(folder.data());
+  }
+  ~Processes() override { std::filesystem::remove_all(folder_); }
+
+  ProcessId start(const std::string& script, const std::string& marker) {
+    auto process =
+        start_daemon({{"/bin/sh", "-c", script}, environment_with({marker}), folder_ + "/out.log"});
+    EXPECT_TRUE(process.has_value());
+    return process ? process.assume_value() : ProcessId{};
+  }
+  std::string marker() const { return "GPUMIGRATE_TEST_MARK=" + folder_; }
+
+  std::string folder_;
+};
+
+TEST_F(Processes, ADaemonHasASessionOfItsOwnAndNoDescriptorsOfOurs) {
+  const UniqueFd kept(::open("/dev/null", O_RDONLY));  // not close-on-exec
+  const ProcessId process =
+      start("ls /proc/self/fd | wc -l; readlink /proc/self/fd/0; exec sleep 1000", marker());
+  ASSERT_NE(process.pid, 0);
+  EXPECT_EQ(::getsid(process.pid), process.pid);
+  ASSERT_TRUE(is_alive(process));
+  EXPECT_FALSE(
+      std::filesystem::exists("/proc/" + std::to_string(process.pid) + "/fd/" + std::to_string(kept.get())));
+  ASSERT_TRUE(end_all({process}, SIGTERM, std::chrono::seconds(10)).has_value());
+  EXPECT_FALSE(is_alive(process));
+}
+
+TEST_F(Processes, AProgramThatIsNotThereIsAnErrorAtOnce) {
+  const auto process = start_daemon({{"/nonexistent/program"}, {}, folder_ + "/out.log"});
+  ASSERT_FALSE(process.has_value());
+  EXPECT_NE(process.assume_error().message().find("/nonexistent/program"), std::string::npos);
+}
+
+TEST_F(Processes, WhoIgnoresTheSignalIsKilled) {
+  const std::string fifo = folder_ + "/fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const ProcessId process =
+      start("trap '' TERM; echo ready > " + fifo + "; while :; do sleep 1000; done", marker());
+  char line[16];
+  const UniqueFd file(::open(fifo.c_str(), O_RDONLY));
+  ASSERT_GT(::read(file.get(), line, sizeof line), 0);
+  ASSERT_TRUE(end_all({process}, SIGTERM, std::chrono::milliseconds(50)).has_value());
+  EXPECT_FALSE(is_alive(process));
+  EXPECT_TRUE(end_all(find_by_environment(marker()), SIGKILL, std::chrono::seconds(5)).has_value());
+}
+
+TEST_F(Processes, AreFoundByTheirMark) {
+  const ProcessId process = start("exec sleep 1000", marker());
+  const ProcessId other = start("exec sleep 1000", "GPUMIGRATE_TEST_MARK=" + folder_ + "x");
+  EXPECT_EQ(find_by_environment(marker()), std::vector<ProcessId>{process});
+  ASSERT_TRUE(end_all({process, other}, SIGTERM, std::chrono::seconds(10)).has_value());
+  EXPECT_TRUE(find_by_environment(marker()).empty());
+}
+
+TEST_F(Processes, APidOfAnotherTimeIsNotAlive) {
+  ProcessId self = identify(::getpid());
+  EXPECT_TRUE(is_alive(self));
+  self.start++;
+  EXPECT_FALSE(is_alive(self));
+  EXPECT_FALSE(is_alive({}));
+}
+
+TEST_F(Processes, AdditionsReplaceVariables) {
+  ::setenv("GPUMIGRATE_TEST_A", "old", 1);
+  const auto environment = environment_with({"GPUMIGRATE_TEST_A=new"});
+  EXPECT_EQ(std::count(environment.begin(), environment.end(), "GPUMIGRATE_TEST_A=new"), 1);
+  EXPECT_EQ(std::count(environment.begin(), environment.end(), "GPUMIGRATE_TEST_A=old"), 0);
+}
+
+TEST_F(Processes, LocalStateIsKept) {
+  ASSERT_FALSE(load_local(folder_).assume_value().has_value());
+  LocalState state;
+  state.gpus = 3;
+  state.gpu_memory = "1GiB";
+  state.api_address = "127.0.0.1:1";
+  state.coordinator = {12, 34};
+  state.nodes = {{"node-a", {5, 6}}};
+  ASSERT_TRUE(save_local(folder_, state).has_value());
+  const auto loaded = load_local(folder_);
+  ASSERT_TRUE(loaded.has_value() && loaded.assume_value().has_value());
+  EXPECT_EQ(loaded.assume_value()->gpus, 3);
+  EXPECT_EQ(loaded.assume_value()->coordinator, state.coordinator);
+  EXPECT_EQ(loaded.assume_value()->nodes.at(0).process, state.nodes[0].process);
+  ASSERT_TRUE(write_file_durably(folder_ + "/local.json", "{\"gpus\": \"x\"}").has_value());
+  EXPECT_EQ(load_local(folder_).assume_error().code(), ErrorCode::kCorrupt);
+}
+
+}  // namespace
+}  // namespace ckpt::cli
