@@ -51,7 +51,7 @@ Agent::Agent(Config config)
     : config_(std::move(config)),
       signals_(io_),
       refresh_(io_),
-      inventory_(io_, config_.nvml, config_.nvml_timeout) {}
+      inventory_(io_, config_.nvml, config_.nvml_timeout, config_.visible_gpus) {}
 
 Agent::~Agent() {
   disk_.join();
@@ -65,8 +65,9 @@ Result<std::unique_ptr<Agent>> Agent::create(Config config) {
 
 Result<void> Agent::open() {
   CKPT_TRY(programs, program_folder());
-  mover_program_ = config_.mover.empty() ? programs + "/gpumigrate-mover" : config_.mover;
-  const std::string keeper = config_.keeper.empty() ? programs + "/gpumigrate-keeper" : config_.keeper;
+  mover_program_ = config_.mover_program.empty() ? programs + "/gpumigrate-mover" : config_.mover_program;
+  const std::string keeper =
+      config_.keeper_program.empty() ? programs + "/gpumigrate-keeper" : config_.keeper_program;
   CKPT_TRYV(make_private_folder(config_.home));
   CKPT_TRYV(make_private_folder(config_.jobs_folder()));
   CKPT_TRY(files, FileWatch::create(io_.get_executor()));
@@ -158,7 +159,8 @@ Task<> Agent::refresh_loop() {
     if (stopping_) co_return;
     co_await inventory_.refresh();
     for (const auto& job : jobs_->all()) {
-      if (job->phase() == local::Phase::kRunning) co_await job->refresh_summary();
+      if (job->phase() == local::Phase::kRunning && !migrations_->busy(job->id()))
+        co_await job->refresh_summary();
     }
     migrations_->tidy();
     coordinator_->send_inventory();
@@ -241,7 +243,11 @@ Task<Result<void>> Agent::stop_job(wire::StopJob stop) {
 }
 
 Task<Result<void>> Agent::forget_job(wire::ForgetJob forget) {
+  if (migrations_->busy(forget.job)) {
+    co_return Error(ErrorCode::kRefused, "A migration of job j" + std::to_string(forget.job) + " is open");
+  }
   co_await jobs_->forget(forget.job);
+  driver_->forget(forget.job);
   co_return ok();
 }
 

@@ -24,11 +24,12 @@ Task<std::invoke_result_t<Function>> offload(asio::thread_pool& pool, Function f
   auto executor = co_await asio::this_coro::executor;
   co_await asio::async_initiate<const asio::use_awaitable_t<>, void()>(
       [&](auto handler) {
-        asio::post(
-            pool, [&value, executor, function = std::move(function), handler = std::move(handler)]() mutable {
-              value.emplace(function());
-              asio::post(executor, std::move(handler));
-            });
+        // The guard: the loop must not run out of work while the pool has some of it.
+        asio::post(pool, [&value, executor, guard = asio::make_work_guard(executor),
+                          function = std::move(function), handler = std::move(handler)]() mutable {
+          value.emplace(function());
+          asio::post(executor, std::move(handler));
+        });
       },
       asio::use_awaitable);
   co_return std::move(*value);

@@ -5,6 +5,7 @@
 
 #include <toml++/toml.h>
 #include <array>
+#include <charconv>
 #include <functional>
 #include <map>
 #include <set>
@@ -116,8 +117,8 @@ Result<void> read_top(Reader& r, Config& c) {
   CKPT_TRYV(r.flag("insecure", &c.insecure));
   CKPT_TRYV(r.text("log_file", &c.log_file, false));
   CKPT_TRYV(r.text("log_level", &c.log_level, false));
-  CKPT_TRYV(r.text("keeper", &c.keeper, false));
-  CKPT_TRYV(r.text("mover", &c.mover, false));
+  CKPT_TRYV(r.text("keeper_program", &c.keeper_program, false));
+  CKPT_TRYV(r.text("mover_program", &c.mover_program, false));
   CKPT_TRYV(r.text("nvml", &c.nvml, false));
   CKPT_TRYV(r.texts("job_environment", &c.job_environment));
   return ok();
@@ -186,6 +187,25 @@ bool is_safe_name(std::string_view name) {
     if (!plain && ch != '-' && ch != '_' && ch != '.') return false;
   }
   return true;
+}
+
+Result<std::vector<std::uint32_t>> parse_visible_gpus(const char* text) {
+  std::vector<std::uint32_t> gpus;
+  std::string_view rest = text ? text : "";
+  if (rest.starts_with("GPU-") || rest.starts_with("MIG-")) {
+    return Error(ErrorCode::kNotSupported,
+                 "CUDA_VISIBLE_DEVICES names GPUs by UUID, which the agent does not understand: use indices");
+  }
+  while (!rest.empty()) {
+    std::uint32_t gpu = 0;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), gpu);
+    if (error != std::errc{}) break;
+    gpus.push_back(gpu);
+    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+    if (!rest.starts_with(',')) break;
+    rest.remove_prefix(1);
+  }
+  return gpus;
 }
 
 Result<Config> parse_config(std::string_view text, const std::string& source) {

@@ -11,8 +11,8 @@
 //   insecure      = false                allows peer_listen beyond loopback (there is no TLS yet)
 //   log_file      = ""                   empty: standard error
 //   log_level     = "info"               trace | debug | info | warn | error
-//   keeper        = ""                   empty: gpumigrate-keeper beside this program
-//   mover         = ""                   empty: gpumigrate-mover beside this program
+//   keeper_program = ""                  empty: gpumigrate-keeper beside this program
+//   mover_program = ""                   empty: gpumigrate-mover beside this program
 //   nvml          = "libnvidia-ml.so.1"  the library that lists the GPUs
 //   job_environment = ["KEY=VALUE", ...]  what every job on this node gets besides, or in place of, its own environment
 //   [lease]       term_ms = 5000         lease of the running instance inside a switch
@@ -27,6 +27,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,8 +46,8 @@ struct Config {
   bool insecure = false;
   std::string log_file;
   std::string log_level = "info";
-  std::string keeper;
-  std::string mover;
+  std::string keeper_program;
+  std::string mover_program;
   std::string nvml = "libnvidia-ml.so.1";
   std::vector<std::string> job_environment;
 
@@ -60,6 +61,13 @@ struct Config {
   std::uint32_t staging_mib = 64;
   std::chrono::milliseconds mover_restart{200};
 
+  // From the environment, not from the file: the GPUs of the machine that CUDA_VISIBLE_DEVICES leaves to this node, in its order;
+  // empty: all. The node counts its own GPUs from 0.
+  std::vector<std::uint32_t> visible_gpus;
+  [[nodiscard]] std::uint32_t machine_gpu(std::uint32_t gpu) const {
+    return gpu < visible_gpus.size() ? visible_gpus[gpu] : gpu;
+  }
+
   [[nodiscard]] std::string jobs_folder() const { return home + "/jobs"; }
   [[nodiscard]] std::string journal_path() const { return home + "/journal"; }
 };
@@ -69,6 +77,10 @@ Result<Config> load_config(const std::string& path);
 
 // The same from text; `source` names it in errors.
 Result<Config> parse_config(std::string_view text, const std::string& source);
+
+// The value of CUDA_VISIBLE_DEVICES (may be null) as machine-wide indices. Like the driver it ends at the first thing that is
+// no index; UUIDs are not understood and give kNotSupported.
+Result<std::vector<std::uint32_t>> parse_visible_gpus(const char* text);
 
 // Names of nodes and jobs become folder names: letters, digits, '-', '_', '.', 1..63, not beginning with '.'.
 [[nodiscard]] bool is_safe_name(std::string_view name);

@@ -39,10 +39,28 @@ InventorySnapshot ask(std::shared_ptr<Nvml>& nvml, const std::string& library) {
   return snapshot;
 }
 
+std::vector<GpuFacts> of_this_node(std::vector<GpuFacts> gpus, const std::vector<std::uint32_t>& visible) {
+  if (visible.empty()) return gpus;
+  std::vector<GpuFacts> ours;
+  for (std::uint32_t machine_index : visible) {
+    for (const GpuFacts& gpu : gpus) {
+      if (gpu.index != machine_index) continue;
+      ours.push_back(gpu);
+      ours.back().index = static_cast<std::uint32_t>(ours.size() - 1);
+    }
+  }
+  return ours;
+}
+
 }  // namespace
 
-Inventory::Inventory(asio::io_context& io, std::string library, std::chrono::milliseconds timeout)
-    : io_(io), library_(std::move(library)), timeout_(timeout), running_(std::make_shared<Query>()) {
+Inventory::Inventory(asio::io_context& io, std::string library, std::chrono::milliseconds timeout,
+                     std::vector<std::uint32_t> visible)
+    : io_(io),
+      library_(std::move(library)),
+      timeout_(timeout),
+      visible_(std::move(visible)),
+      running_(std::make_shared<Query>()) {
   running_->library = library_;
   running_->loop = &io_;
 }
@@ -85,6 +103,7 @@ Task<void> Inventory::refresh() {
       last_.complaint = query->result.complaint;
     } else {
       last_ = query->result;
+      last_.gpus = of_this_node(std::move(last_.gpus), visible_);
     }
   } else {
     last_.complaint = "The GPU driver did not answer within " + std::to_string(timeout_.count()) + " ms";

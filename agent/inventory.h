@@ -22,8 +22,10 @@ struct InventorySnapshot {
 
 class Inventory {
  public:
-  // `library` is loaded at the first refresh.
-  Inventory(asio::io_context& io, std::string library, std::chrono::milliseconds timeout);
+  // `library` is loaded at the first refresh. `visible`: the machine's GPUs that belong to this node (empty: all), which are
+  // then numbered from 0 in that order.
+  Inventory(asio::io_context& io, std::string library, std::chrono::milliseconds timeout,
+            std::vector<std::uint32_t> visible = {});
   ~Inventory();
   Inventory(const Inventory&) = delete;
   Inventory& operator=(const Inventory&) = delete;
@@ -41,6 +43,7 @@ class Inventory {
   asio::io_context& io_;
   std::string library_;
   std::chrono::milliseconds timeout_;
+  std::vector<std::uint32_t> visible_;
   InventorySnapshot last_;
   std::shared_ptr<Query> running_;
 };

@@ -42,6 +42,23 @@ wire::JobPhase to_wire(local::Phase phase) {
   return wire::JobPhase::kStarting;
 }
 
+// The end of a log as one printable line, quoted.
+std::string last_output(const std::string& path) {
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(path, error);
+  if (error || bytes == 0) return "(none)";
+  std::ifstream file(path, std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(bytes > kQuotedOutput ? bytes - kQuotedOutput : 0));
+  std::string text(std::min<std::uintmax_t>(bytes, kQuotedOutput), '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  for (char& ch : text) {
+    if (static_cast<unsigned char>(ch) < 0x20) ch = ' ';
+  }
+  return "\"" + text + "\"";
+}
+
 }  // namespace
 
 Job::Job(const JobEnvironment& environment, std::string folder, JobRecord record)
@@ -110,14 +127,11 @@ Task<Result<void>> Job::attach_when_ready() {
   Result<void> outcome = connect();
   while (!outcome) {
     if (keeper_status_) {
-      outcome =
-          Error(ErrorCode::kUnavailable, "The keeper ended with " + describe_wait_status(*keeper_status_) +
-                                             "; see " + folder_ + "/keeper.log");
+      outcome = keeper_error("The keeper ended with " + describe_wait_status(*keeper_status_));
       break;
     }
     if (!co_await signal.wait(until)) {
-      outcome =
-          Error(ErrorCode::kTimedOut, "The keeper did not start in time; see " + folder_ + "/keeper.log");
+      outcome = keeper_error("The keeper did not start in time");
       break;
     }
     outcome = connect();
@@ -125,6 +139,11 @@ Task<Result<void>> Job::attach_when_ready() {
   remove_waiter(&signal);
   if (!outcome) co_return outcome;
   co_return co_await attach();
+}
+
+Error Job::keeper_error(const std::string& what) const {
+  const std::string log = folder_ + "/keeper.log";
+  return Error(ErrorCode::kUnavailable, what + "; its last output: " + last_output(log) + " (" + log + ")");
 }
 
 Result<void> Job::connect() {
@@ -273,11 +292,11 @@ Task<Result<void>> Job::standby_ready(Milliseconds timeout) {
   if (phase_ == local::Phase::kStandbyReady && !ended()) co_return ok();
   if (ended()) {
     co_return Error(ErrorCode::kRefused, "The standby was not able to start: " + end_reason() +
-                                             "; its last output: " + last_output());
+                                             "; its last output: " + last_output(log_path()));
   }
   co_return Error(ErrorCode::kTimedOut, "The standby did not reach ckpt_ready within " +
                                             std::to_string(timeout.count()) +
-                                            " ms; its last output: " + last_output());
+                                            " ms; its last output: " + last_output(log_path()));
 }
 
 Task<Result<void>> Job::stop(Milliseconds grace) {
@@ -321,6 +340,9 @@ Task<> Job::destroy() {
   if (!ended()) {
     record_.ended = true;
     phase_ = local::Phase::kExited;
+    if (auto written = write_job_record(folder_, record_); !written) {
+      spdlog::error("job record not written: job j{} reason {}", id(), written.assume_error().to_string());
+    }
     changed();
   }
 }
@@ -355,20 +377,6 @@ std::uint64_t Job::log_bytes() const {
 
 std::string Job::end_reason() const {
   return end_reason_.empty() ? "it has ended" : end_reason_;
-}
-
-std::string Job::last_output() const {
-  std::ifstream file(log_path(), std::ios::binary);
-  const std::uint64_t bytes = log_bytes();
-  file.seekg(static_cast<std::streamoff>(bytes > kQuotedOutput ? bytes - kQuotedOutput : 0));
-  std::string text(std::min<std::uint64_t>(bytes, kQuotedOutput), '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  for (char& ch : text) {
-    if (static_cast<unsigned char>(ch) < 0x20) ch = ' ';
-  }
-  return text.empty() ? "(none)" : "\"" + text + "\"";
 }
 
 std::uint64_t Job::listen(Listener listener) {

@@ -89,7 +89,7 @@ class Job : public std::enable_shared_from_this<Job> {
   void take_status(const local::Status& status);
   Task<> shut_down_keeper();
   void changed();
-  std::string last_output() const;
+  Error keeper_error(const std::string& what) const;
 
   const JobEnvironment& environment_;
   std::string folder_;

@@ -24,7 +24,7 @@ std::string keeper_config(const JobRecord& record, const Config& config) {
   for (const std::string& entry : config.job_environment) add_variable(environment, entry);
   std::string gpus;
   for (const wire::RankSpec& rank : record.spec.ranks) {
-    gpus += (gpus.empty() ? "" : ",") + std::to_string(rank.gpu_index);
+    gpus += (gpus.empty() ? "" : ",") + std::to_string(config.machine_gpu(rank.gpu_index));
   }
   // The inventory counts GPUs as NVML does, by bus id; the driver must count alike.
   environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID";

@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 
 #include "agent/agent.h"
 #include "libckpt/base/fault.h"
@@ -39,6 +40,9 @@ int main(int argc, char** argv) {
 
   auto config = ckpt::agent::load_config(path);
   if (!config) return complain(config.assume_error());
+  auto visible = ckpt::agent::parse_visible_gpus(std::getenv("CUDA_VISIBLE_DEVICES"));
+  if (!visible) return complain(visible.assume_error());
+  config.assume_value().visible_gpus = std::move(visible).assume_value();
   ::signal(SIGPIPE, SIG_IGN);
   ckpt::set_fault_role("agent." + config.assume_value().node);
   try {

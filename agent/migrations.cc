@@ -155,6 +155,19 @@ void Migrations::restate() {
   }
 }
 
+bool Migrations::busy(wire::JobId job) const {
+  const auto& switches = driver_->switches();
+  for (const auto& [id, session] : sources_) {
+    const auto* state = switches.source(id);
+    if (session->info().job == job && state && !migration::is_closed(*state)) return true;
+  }
+  for (const auto& [id, session] : targets_) {
+    const auto* state = switches.target(id);
+    if (session->info().job == job && state && !migration::is_closed(*state)) return true;
+  }
+  return false;
+}
+
 void Migrations::tidy() {
   const auto& switches = driver_->switches();
   std::erase_if(peer_nodes_, [&](const auto& entry) {
@@ -163,8 +176,8 @@ void Migrations::tidy() {
     const auto* target = key.role == Party::kTarget ? switches.target(key.migration) : nullptr;
     const bool open =
         (source && !migration::is_closed(*source)) || (target && !migration::is_closed(*target));
-    if (!open && entry.second != context_.config.node) peers_.drop(key.migration);
-    return !open && entry.second != context_.config.node;
+    if (!open) peers_.drop(key.migration);
+    return !open;
   });
   const auto drop_oldest = [&](auto& sessions, auto is_open) {
     for (auto it = sessions.begin(); sessions.size() > kKeptSessions && it != sessions.end();) {

@@ -44,6 +44,8 @@ class Migrations : public SwitchEffects {
   Task<> settle_after_restart();
   // The coordinator is back: measurements are said again (everything else the machines repeat by themselves).
   void restate();
+  // A migration of the job is open on this node.
+  [[nodiscard]] bool busy(wire::JobId job) const;
   // Lets go of what closed migrations still hold here.
   void tidy();
 

@@ -78,6 +78,18 @@ void SwitchDriver::on_event(migration::SwitchKey key, migration::TargetEvent eve
   enqueue(Item(TargetItem{key, std::move(event)}));
 }
 
+void SwitchDriver::forget(wire::JobId job) {
+  enqueue(Item(ForgetItem{job}));
+}
+
+Task<> SwitchDriver::compact_without(wire::JobId job) {
+  switches_.forget(job);
+  auto compacted = co_await offload(disk_, [this, job] {
+    return journal_.compact([job](const migration::Record& record) { return record.info.job == job; });
+  });
+  if (!compacted) spdlog::warn("journal not compacted: reason {}", compacted.assume_error().to_string());
+}
+
 void SwitchDriver::enqueue(Item item) {
   queue_.push_back(std::move(item));
   if (draining_) return;
@@ -110,6 +122,7 @@ Result<Batches> SwitchDriver::feed(const Item& item) {
 }
 
 Task<> SwitchDriver::take(Item item) {
+  if (const auto* forget = std::get_if<ForgetItem>(&item)) co_return co_await compact_without(forget->job);
   if (const auto* message = std::get_if<wire::SwitchMessage>(&item)) {
     if (std::holds_alternative<wire::Prepare>(message->body)) {
       if (!co_await has_room_for(*message)) co_return;

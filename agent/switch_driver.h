@@ -46,6 +46,9 @@ class SwitchDriver {
   void on_event(migration::SwitchKey key, migration::SourceEvent event);
   void on_event(migration::SwitchKey key, migration::TargetEvent event);
 
+  // The job will not be asked about any more: its machines and records go.
+  void forget(wire::JobId job);
+
   [[nodiscard]] const migration::AgentSwitches& switches() const noexcept { return switches_; }
 
  private:
@@ -57,7 +60,10 @@ class SwitchDriver {
     migration::SwitchKey key;
     migration::TargetEvent event;
   };
-  using Item = std::variant<wire::SwitchMessage, SourceItem, TargetItem>;
+  struct ForgetItem {
+    wire::JobId job;
+  };
+  using Item = std::variant<wire::SwitchMessage, SourceItem, TargetItem, ForgetItem>;
   struct ArmedTimer {
     std::unique_ptr<asio::steady_timer> timer;
     std::uint64_t generation = 0;
@@ -67,6 +73,7 @@ class SwitchDriver {
   void enqueue(Item item);
   Task<> drain();
   Task<> take(Item item);
+  Task<> compact_without(wire::JobId job);
   // False: the disk has no room for a migration; Refused has been answered.
   Task<bool> has_room_for(const wire::SwitchMessage& message);
   Result<migration::Batches> feed(const Item& item);

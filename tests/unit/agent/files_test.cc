@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Folders and files of job instances, and the library of the GPUs.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "agent/keeper_files.h"
+#include "agent/nvml.h"
+#include "agent/target_session.h"
+#include "libckpt/base/fd.h"
+#include "tests/unit/agent/temporary_folder.h"
+
+namespace ckpt::agent {
+namespace {
+
+JobRecord some_record() {
+  JobRecord record;
+  record.spec.job = 7;
+  record.spec.incarnation = 3;
+  record.spec.argv = {"/bin/true", "x"};
+  record.spec.cwd = "/";
+  record.spec.env = {"PATH=/bin", "LD_LIBRARY_PATH=/mine", "EMPTY="};
+  record.spec.ranks.emplace_back();
+  record.spec.ranks.back().gpu_index = 2;
+  record.role = wire::JobRole::kStandby;
+  record.incarnation = 5;
+  record.migration = 9;
+  return record;
+}
+
+TEST(JobRecordFile, ComesBackAsItWas) {
+  TemporaryFolder folder;
+  JobRecord record = some_record();
+  record.ran = true;
+  record.exit_code = 3;
+  ASSERT_TRUE(write_job_record(folder.path(), record));
+  auto read = read_job_record(folder.path());
+  ASSERT_TRUE(read) << read.assume_error().to_string();
+  EXPECT_EQ(read.assume_value().spec.job, 7u);
+  EXPECT_EQ(read.assume_value().incarnation, 5u);
+  EXPECT_EQ(read.assume_value().migration, 9u);
+  EXPECT_EQ(read.assume_value().role, wire::JobRole::kStandby);
+  EXPECT_TRUE(read.assume_value().ran);
+  EXPECT_EQ(read.assume_value().exit_code, 3);
+}
+
+TEST(JobRecordFile, DamageIsSaid) {
+  TemporaryFolder folder;
+  ASSERT_TRUE(write_file_durably(folder / "record", "\x01garbage"));
+  auto read = read_job_record(folder.path());
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.assume_error().code(), ErrorCode::kCorrupt);
+}
+
+TEST(InstanceFolders, AreListedByJobAndIncarnation) {
+  TemporaryFolder jobs;
+  for (const char* name : {"j10.1", "j2.3", "j2.1", "j2", "x1.1", "j1.", "j-1.1"}) {
+    std::filesystem::create_directory(jobs / name);
+  }
+  auto folders = list_instance_folders(jobs.path());
+  ASSERT_TRUE(folders);
+  const std::vector<std::string> expected{jobs / "j2.1", jobs / "j2.3", jobs / "j10.1"};
+  EXPECT_EQ(folders.assume_value(), expected);
+}
+
+TEST(KeeperConfig, TheNodesEnvironmentReplacesTheJobs) {
+  Config config;
+  config.job_environment = {"LD_LIBRARY_PATH=/node", "EXTRA=1=2"};
+  const auto json = nlohmann::json::parse(keeper_config(some_record(), config));
+  EXPECT_EQ(json["env"]["LD_LIBRARY_PATH"], "/node");
+  EXPECT_EQ(json["env"]["EXTRA"], "1=2");
+  EXPECT_EQ(json["env"]["PATH"], "/bin");
+  EXPECT_EQ(json["env"]["EMPTY"], "");
+  EXPECT_EQ(json["env"]["CUDA_VISIBLE_DEVICES"], "2");
+  EXPECT_EQ(json["role"], "standby");
+  EXPECT_EQ(json["incarnation"], 3);
+  EXPECT_EQ(json["job"], "j7");
+}
+
+TEST(KeeperStatusFile, TellsExitCodesAndSignals) {
+  TemporaryFolder folder;
+  EXPECT_FALSE(read_keeper_status(folder.path()));
+  ASSERT_TRUE(write_file_durably(folder / "status.json",
+                                 R"({"state":"exited","exit_code":3,"ended_by_keeper":false})"));
+  auto status = read_keeper_status(folder.path());
+  ASSERT_TRUE(status);
+  EXPECT_TRUE(status->exited);
+  EXPECT_EQ(WEXITSTATUS(status->wait_status), 3);
+  ASSERT_TRUE(
+      write_file_durably(folder / "status.json", R"({"state":"exited","signal":9,"ended_by_keeper":true})"));
+  status = read_keeper_status(folder.path());
+  ASSERT_TRUE(status);
+  EXPECT_EQ(WTERMSIG(status->wait_status), 9);
+  EXPECT_TRUE(status->ended_by_keeper);
+  ASSERT_TRUE(write_file_durably(folder / "status.json", R"({"exit_code":"3"})"));
+  status = read_keeper_status(folder.path());
+  EXPECT_TRUE(!status || !status->exited);
+}
+
+TEST(HostState, SurvivesAsAFile) {
+  TemporaryFolder folder;
+  auto memory = make_memory_file("test", 5);
+  ASSERT_TRUE(memory);
+  ASSERT_EQ(::pwrite(memory.assume_value().get(), "abcde", 5, 0), 5);
+  ASSERT_TRUE(save_host_state(memory.assume_value().get(), 5, folder / "host_state"));
+  auto loaded = load_host_state(folder / "host_state");
+  ASSERT_TRUE(loaded) << loaded.assume_error().to_string();
+  char text[6] = {};
+  EXPECT_EQ(::pread(loaded.assume_value().get(), text, 5, 0), 5);
+  EXPECT_STREQ(text, "abcde");
+}
+
+TEST(HostState, ShorterThanItSaysIsRefused) {
+  TemporaryFolder folder;
+  auto memory = make_memory_file("test", 5);
+  ASSERT_TRUE(memory);
+  auto saved = save_host_state(memory.assume_value().get(), 6, folder / "host_state");
+  ASSERT_FALSE(saved);
+  EXPECT_EQ(saved.assume_error().code(), ErrorCode::kCorrupt);
+}
+
+TEST(NvmlLibrary, AMissingOneIsNoCrash) {
+  auto nvml = Nvml::create("/nonexistent/libnvidia-ml.so.1");
+  ASSERT_FALSE(nvml);
+  EXPECT_EQ(nvml.assume_error().code(), ErrorCode::kNotSupported);
+}
+
+TEST(NvmlLibrary, ALibraryWithoutTheEntryPointsIsNamed) {
+  auto nvml = Nvml::create("libc.so.6");
+  ASSERT_FALSE(nvml);
+  EXPECT_NE(nvml.assume_error().to_string().find("nvmlInit_v2"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ckpt::agent

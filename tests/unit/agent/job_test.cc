@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// Instances that an agent finds at its start, with a keeper played by the test.
+#include "agent/job.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "agent/job_table.h"
+#include "agent/log_reader.h"
+#include "libckpt/local/socket.h"
+#include "tests/unit/agent/loop.h"
+#include "tests/unit/agent/temporary_folder.h"
+
+namespace ckpt::agent {
+namespace {
+
+// A keeper on a thread of its own: answers Attach with `status`, then says what it is told to.
+class FakeKeeper {
+ public:
+  FakeKeeper(const std::string& folder, local::Phase phase) : phase_(phase) {
+    auto listener = local::Listener::create(folder + "/keeper.sock");
+    EXPECT_TRUE(listener);
+    listener_.emplace(std::move(listener).assume_value());
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~FakeKeeper() { thread_.join(); }
+
+ private:
+  void serve() {
+    std::optional<local::Socket> agent;
+    while (!agent) {
+      pollfd waiting{listener_->fd(), POLLIN, 0};
+      ::poll(&waiting, 1, -1);
+      auto accepted = listener_->accept();
+      if (!accepted) return;
+      agent = std::move(accepted).assume_value();
+    }
+    EXPECT_TRUE(agent->set_blocking(true));
+    for (;;) {
+      auto received = agent->receive();
+      if (!received || received.assume_value().transfer != local::Transfer::kDone) return;
+      answer(*agent, received.assume_value().message);
+      if (std::holds_alternative<local::Shutdown>(received.assume_value().message.body)) return;
+    }
+  }
+  void answer(local::Socket& agent, const local::Message& asked) {
+    local::Message out;
+    out.request = asked.request;
+    if (std::holds_alternative<local::Attach>(asked.body)) {
+      local::Status status;
+      status.phase = phase_;
+      status.rank_pid = 4711;
+      out.body = status;
+    } else if (std::holds_alternative<local::Describe>(asked.body)) {
+      local::DescribeEnd end;
+      end.summary.state_bytes = 12345;
+      end.summary.movable = 1;
+      out.body = end;
+    } else if (std::holds_alternative<local::Kill>(asked.body) ||
+               std::holds_alternative<local::Stop>(asked.body)) {
+      out.body = local::Done{};
+      EXPECT_TRUE(agent.send(out));
+      out.request = 0;
+      local::RankExited exited;
+      exited.wait_status = 3 << 8;
+      out.body = exited;
+    } else {
+      out.body = local::Done{};
+    }
+    EXPECT_TRUE(agent.send(out));
+  }
+
+  local::Phase phase_;
+  std::optional<local::Listener> listener_;
+  std::thread thread_;
+};
+
+class JobTest : public ::testing::Test {
+ protected:
+  JobTest() {
+    config_.home = home_.path();
+    config_.keeper_timeout = Milliseconds(10000);
+    files_ = FileWatch::create(io_.get_executor()).assume_value();
+    environment_.emplace(JobEnvironment{config_, io_.get_executor(), *files_, "/nonexistent/keeper",
+                                        [this](const std::shared_ptr<Job>&) { ++changes_; }});
+  }
+  std::string leave_instance(wire::JobId job, wire::Incarnation incarnation) {
+    JobRecord record;
+    record.spec.job = job;
+    record.spec.incarnation = record.incarnation = incarnation;
+    record.spec.ranks.emplace_back();
+    const std::string folder = instance_folder(config_.jobs_folder(), job, incarnation);
+    std::filesystem::create_directories(folder);
+    EXPECT_TRUE(write_job_record(folder, record));
+    return folder;
+  }
+  TemporaryFolder home_;
+  Config config_;
+  asio::io_context io_;
+  std::shared_ptr<FileWatch> files_;
+  std::optional<JobEnvironment> environment_;
+  int changes_ = 0;
+};
+
+TEST_F(JobTest, ALivingKeeperIsFoundByItsSocket) {
+  FakeKeeper keeper(leave_instance(1, 1), local::Phase::kRunning);
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  auto job = table.running_as(1, 1);
+  ASSERT_TRUE(job);
+  EXPECT_EQ(job->phase(), local::Phase::kRunning);
+  run_until(io_, [&] { return job->instance().movable; });
+  EXPECT_EQ(job->instance().ranks.at(0).state_bytes, 12345u);
+  EXPECT_EQ(job->instance().ranks.at(0).pid, 4711);
+
+  ASSERT_TRUE(run_until_done(io_, table.stop(1, 1, Milliseconds(0))));
+  run_until(io_, [&] { return job->ended(); });
+  EXPECT_EQ(job->instance().exit_code, 3);
+  EXPECT_EQ(job->instance().phase, wire::JobPhase::kExited);
+  run_until(io_, [&] { return !job->keeper(); });
+}
+
+TEST_F(JobTest, AKeeperThatEndedWhileNobodyLookedLeftItsReport) {
+  const std::string folder = leave_instance(1, 1);
+  std::ofstream(folder + "/status.json") << R"({"state":"exited","exit_code":5})";
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  EXPECT_EQ(table.running_as(1, 1), nullptr);
+  ASSERT_TRUE(table.started_as(1, 1));
+  EXPECT_EQ(table.started_as(1, 1)->instance().exit_code, 5);
+  auto record = read_job_record(folder);
+  ASSERT_TRUE(record);
+  EXPECT_TRUE(record.assume_value().ended);
+}
+
+TEST_F(JobTest, AKeeperThatWasKilledTookItsRankAlong) {
+  leave_instance(1, 1);
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  EXPECT_EQ(table.started_as(1, 1)->instance().exit_code, 137);
+}
+
+TEST_F(JobTest, AKeeperThatDoesNotStartLeavesNothingRunningAndSaysWhy) {
+  JobTable table(*environment_);
+  JobRecord record;
+  record.spec.job = 1;
+  record.spec.incarnation = 1;
+  record.spec.ranks.emplace_back();
+  record.spec.argv = {"/bin/true"};
+  record.spec.cwd = "/";
+  auto job = run_until_done(io_, table.start(record));
+  ASSERT_FALSE(job);
+  EXPECT_NE(job.assume_error().to_string().find("/nonexistent/keeper"), std::string::npos);
+  EXPECT_TRUE(table.all().empty());
+}
+
+TEST_F(JobTest, AnInstanceThatIsForgottenLeavesNoFolder) {
+  const std::string folder = leave_instance(1, 1);
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  const auto forget = [](JobTable& of) -> Task<bool> {
+    co_await of.forget(1);
+    co_return true;
+  };
+  EXPECT_TRUE(run_until_done(io_, forget(table)));
+  EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+class LogTest : public JobTest {
+ protected:
+  LogTest() : keeper_(leave_instance(1, 1), local::Phase::kStandbyReady), table_(*environment_) {
+    std::ofstream(instance_folder(config_.jobs_folder(), 1, 1) + "/out.log") << "hello";
+    EXPECT_TRUE(run_until_done(io_, table_.rediscover()));
+    job_ = table_.started_as(1, 1);
+  }
+  ~LogTest() override {
+    const auto end = [](JobTable& table) -> Task<bool> {
+      co_return (co_await table.stop(1, 1, Milliseconds(0))).has_value();
+    };
+    run_until_done(io_, end(table_));
+    run_until(io_, [&] { return job_->ended() && !job_->keeper(); });
+  }
+  wire::ReadLog request(std::uint64_t offset, std::int64_t follow_ns) {
+    wire::ReadLog out;
+    out.job = out.incarnation = 1;
+    out.offset = offset;
+    out.limit = 100;
+    out.follow_ns = follow_ns;
+    return out;
+  }
+  FakeKeeper keeper_;
+  JobTable table_;
+  std::shared_ptr<Job> job_;
+};
+
+TEST_F(LogTest, GivesWhatIsThere) {
+  auto data = run_until_done(io_, read_log(*environment_, job_, request(2, 0)));
+  ASSERT_TRUE(data);
+  EXPECT_EQ(data.assume_value().bytes, "llo");
+  EXPECT_FALSE(data.assume_value().ended);
+  data = run_until_done(io_, read_log(*environment_, job_, request(5, 0)));
+  ASSERT_TRUE(data);
+  EXPECT_EQ(data.assume_value().bytes, "");
+}
+
+TEST_F(LogTest, FollowingAnswersWhenTheFileGrows) {
+  asio::post(io_, [this] { std::ofstream(job_->log_path(), std::ios::app) << " world"; });
+  auto data =
+      run_until_done(io_, read_log(*environment_, job_, request(5, std::int64_t{60} * 1'000'000'000)));
+  ASSERT_TRUE(data);
+  EXPECT_EQ(data.assume_value().bytes, " world");
+}
+
+TEST_F(LogTest, FollowingAnswersAtTheEndOfTheInstance) {
+  const auto stop = [](JobTable& table) -> Task<> { (void)co_await table.stop(1, 1, Milliseconds(0)); };
+  control::spawn(io_.get_executor(), "stop", stop(table_));
+  auto data =
+      run_until_done(io_, read_log(*environment_, job_, request(5, std::int64_t{60} * 1'000'000'000)));
+  ASSERT_TRUE(data);
+  EXPECT_TRUE(data.assume_value().ended);
+}
+
+}  // namespace
+}  // namespace ckpt::agent
