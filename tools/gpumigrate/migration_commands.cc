@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <cmath>
+
 #include "tools/common/units.h"
 #include "tools/gpumigrate/commands.h"
 #include "tools/gpumigrate/views.h"
@@ -38,7 +40,7 @@ Result<Json> request_of(const MigrateOptions& options) {
   if (options.max_rounds != 0) body["max_rounds"] = options.max_rounds;
   if (!options.timeout.empty()) {
     CKPT_TRY(value, milliseconds_option("--timeout", options.timeout));
-    body["timeout_ms"] = value;
+    body["timeout_ms"] = static_cast<std::int64_t>(std::ceil(value));
   }
   if (!options.reason.empty()) body["reason"] = options.reason;
   if (options.dry_run) body["dry_run"] = true;

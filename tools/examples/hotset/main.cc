@@ -165,6 +165,8 @@ void Hotset::run() {
   } else {
     fill();
     host_.pace.forget_gap();
+    std::printf("ready\n");
+    std::fflush(stdout);
   }
   while (!done()) {
     if (!moved) host_.pace.begin_step();

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A local cluster under a temporary GPUMIGRATE_HOME, driven by the gpumigrate command alone, as an operator would.
+
+Environment: GPUMIGRATE_BUILD names the build folder. Nothing here sleeps to wait: it waits for commands that end when
+something has happened (wait, watch, logs -f) and for processes."""
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import unittest
+
+BUILD = pathlib.Path(os.environ["GPUMIGRATE_BUILD"]).resolve()
+BIN = BUILD / "bin"
+EXAMPLES = BIN / "examples"
+COMMAND_LIMIT_S = 240  # a hang is a failure, not a measurement
+
+
+class CommandError(AssertionError):
+    def __init__(self, result):
+        self.result = result
+        super().__init__(f"{' '.join(map(str, result.args))} -> exit {result.returncode}\nstdout: {result.stdout[-3000:]}\n"
+                         f"stderr: {result.stderr[-3000:]}")
+
+
+def run_unmoved(program, *arguments, memory="4GiB"):
+    """Runs an example without gpumigrate and returns its final JSON object: what a moved one must end with."""
+    folder = tempfile.mkdtemp(prefix="gm-unmoved-")
+    environment = dict(os.environ, LD_LIBRARY_PATH=str(BUILD / "lib" / "cudasim"), CUDASIM_DIR=folder, CUDASIM_DEVICES="1",
+                       CUDASIM_MEMORY=memory)
+    try:
+        result = subprocess.run([EXAMPLES / program, *arguments], env=environment, capture_output=True, text=True,
+                                timeout=COMMAND_LIMIT_S)
+        if result.returncode != 0:
+            raise CommandError(result)
+        return final_object(result.stdout)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def final_object(text):
+    """The last line of `text` that is a JSON object."""
+    for line in reversed(text.strip().split("\n")):
+        with contextlib.suppress(ValueError):
+            value = json.loads(line)
+            if isinstance(value, dict):
+                return value
+    raise AssertionError("no JSON object in: " + text[-2000:])
+
+
+class Cluster:
+    def __init__(self, nodes=2, gpus=1, memory="2GiB"):
+        self.home = pathlib.Path(tempfile.mkdtemp(prefix="gm-"))
+        self.faults = self.home / "faults"
+        self.faults.mkdir()
+        self.environment = dict(os.environ, GPUMIGRATE_HOME=str(self.home), CKPT_FAULT_DIR=str(self.faults),
+                                GPUMIGRATE_SOFTWARE_GPU="1")
+        self.up_arguments = ["--nodes", str(nodes), "--gpus", str(gpus), "--gpu-memory", memory]
+        self.up()
+
+    def up(self):
+        """Starts what does not run; a killed daemon comes back by this, as a service manager would do it."""
+        self.call("local", "up", *self.up_arguments)
+
+    def down(self):
+        subprocess.run([BIN / "gpumigrate", "local", "down"], env=self.environment, capture_output=True, text=True,
+                       timeout=COMMAND_LIMIT_S)
+        if not os.environ.get("GPUMIGRATE_KEEP"):
+            shutil.rmtree(self.home, ignore_errors=True)
+
+    def run(self, *arguments, limit=COMMAND_LIMIT_S):
+        return subprocess.run([BIN / "gpumigrate", *map(str, arguments)], env=self.environment, capture_output=True,
+                              text=True, timeout=limit)
+
+    def popen(self, *arguments):
+        return subprocess.Popen([BIN / "gpumigrate", *map(str, arguments)], env=self.environment, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+
+    def call(self, *arguments, exits=(0,)):
+        result = self.run(*arguments)
+        if result.returncode not in exits:
+            raise CommandError(result)
+        return result
+
+    def json(self, *arguments, exits=(0,)):
+        return json.loads(self.call(*arguments, "-o", "json", exits=exits).stdout)
+
+    def start(self, name, program, *arguments, node="node-a"):
+        self.call("run", "--cooperative", "--detach", "--name", name, "--node", node, "--env",
+                  f"CKPT_FAULT_DIR={self.faults}", "--", EXAMPLES / program, *arguments)
+
+    def job(self, name):
+        return next(job for job in self.json("jobs") if job["name"] == name)
+
+    def wait_for_line(self, name, pattern):
+        """Follows the job's log until a line matches; returns the match."""
+        with self.popen("logs", name, "-f") as follower:
+            try:
+                for line in follower.stdout:
+                    match = re.search(pattern, line)
+                    if match:
+                        return match
+            finally:
+                follower.kill()
+        raise AssertionError(f"the log of {name} ended without {pattern!r}: {self.log(name)[-2000:]}")
+
+    def log(self, name):
+        return self.call("logs", name).stdout
+
+    def finish(self, name, exits=(0,)):
+        """Waits for the job's end and returns the last JSON object of its log."""
+        self.call("wait", name, exits=exits)
+        return final_object(self.log(name))
+
+    def migrate(self, name, node, *arguments, exits=(0,)):
+        return self.json("migrate", name, "--to", node, *arguments, exits=exits)
+
+    def arm(self, role, point, what="kill"):
+        (self.faults / f"{role}.{point}").write_text(what)
+
+    def fired(self, role, point):
+        return not (self.faults / f"{role}.{point}").exists()
+
+    def processes(self):
+        """Living processes that belong to this home: {pid: command line}, zombies left out."""
+        found = {}
+        for entry in pathlib.Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            with contextlib.suppress(OSError):
+                if str(self.home).encode() not in (entry / "environ").read_bytes():
+                    continue
+                if re.search(r"^State:\s+Z", (entry / "status").read_text(), re.M):
+                    continue
+                found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        return found
+
+    def pids(self, word):
+        return [pid for pid, command in self.processes().items() if word in command]
+
+    def kill(self, word, how=signal.SIGKILL):
+        pids = self.pids(word)
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, how)
+        return pids
+
+
+class ClusterTest(unittest.TestCase):
+    """A test case with its own cluster; the logs are printed when a test fails."""
+
+    nodes, gpus, memory = 2, 1, "2GiB"
+
+    def setUp(self):
+        self.cluster = Cluster(self.nodes, self.gpus, self.memory)
+        self.addCleanup(self.cluster.down)
+        self.addCleanup(self.show_logs_of_a_failure)
+
+    def show_logs_of_a_failure(self):
+        outcome = self._outcome
+        failed = any(error for _, error in getattr(outcome, "errors", [])) or not outcome.success
+        if not failed:
+            return
+        for path in sorted(self.cluster.home.rglob("*.log")):
+            with contextlib.suppress(OSError):
+                text = path.read_text(errors="replace")
+                print(f"--- {path.relative_to(self.cluster.home)}\n{text[-4000:]}")
+
+    def assert_steps_in_order(self, log):
+        """Every step printed exactly once, in order: nothing lost, nothing run twice."""
+        steps = [int(step) for step in re.findall(r"^step (\d+)\b", log, re.M)]
+        self.assertTrue(steps, log[-1000:])
+        self.assertEqual(steps, list(range(steps[0], steps[0] + len(steps))), "steps lost or repeated")
+
+
+if __name__ == "__main__":
+    unittest.main()

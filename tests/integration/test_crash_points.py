@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kill -9 at every numbered crash point (libckpt/base/fault_points.def), one per test.
+
+Before COMMITTED the job goes on at the source from the very step it stopped at; from COMMITTED on exactly the target's
+instance runs; a killed coordinator takes up where it was. The killed daemon is started again, as a service manager does."""
+import re
+import unittest
+
+from cluster import ClusterTest, run_unmoved
+
+ARGUMENTS = ["--bytes", "32MiB", "--hot", "4%", "--step-ms", "5", "--seed", "11", "--pattern", "random", "--steps", "2000",
+             "--print-every", "1"]
+
+SOURCE, TARGET, EITHER = "node-a", "node-b", None
+# (name, role whose process dies, number, node the job must end on)
+POINTS = [
+    ("source_preparing", "agent.node-a", 101, EITHER),
+    ("source_precopy", "agent.node-a", 102, EITHER),
+    ("source_paused", "agent.node-a", 103, SOURCE),
+    ("source_barrier_durable", "agent.node-a", 104, EITHER),
+    ("source_final_sent", "agent.node-a", 105, EITHER),
+    ("source_heard_runs", "agent.node-a", 106, TARGET),
+    ("source_released_durable", "agent.node-a", 107, TARGET),
+    ("target_preparing", "agent.node-b", 201, EITHER),
+    ("target_precopy", "agent.node-b", 202, SOURCE),
+    ("target_verified", "agent.node-b", 203, SOURCE),
+    ("target_committed_durable", "agent.node-b", 204, TARGET),
+    ("target_runs", "agent.node-b", 205, TARGET),
+    ("target_runs_stated", "agent.node-b", 206, TARGET),
+    ("source_mover_attached", "mover.node-a.0", 301, SOURCE),
+    ("source_mover_round", "mover.node-a.0", 302, SOURCE),
+    ("source_mover_final", "mover.node-a.0", 303, SOURCE),
+    ("source_mover_manifest", "mover.node-a.0", 304, EITHER),
+    ("target_mover_attached", "mover.node-b.0", 401, SOURCE),
+    ("target_mover_round", "mover.node-b.0", 402, SOURCE),
+    ("target_mover_final", "mover.node-b.0", 403, SOURCE),
+    ("target_mover_verified", "mover.node-b.0", 404, SOURCE),
+    ("standby_keeper_started", "keeper.j1.standby", 501, SOURCE),
+    ("standby_keeper_gate_opened", "keeper.j1.standby", 502, EITHER),
+    ("standby_ready", "rank.j1.standby", 503, SOURCE),
+    ("coordinator_begun", "coordinator", 601, EITHER),
+    ("coordinator_prepared", "coordinator", 602, EITHER),
+    ("coordinator_granted_durable", "coordinator", 603, EITHER),
+    ("coordinator_commit_sent", "coordinator", 604, EITHER),
+    ("coordinator_heard_committed", "coordinator", 605, TARGET),
+    ("coordinator_heard_released", "coordinator", 606, TARGET),
+    ("coordinator_closed_durable", "coordinator", 607, TARGET),
+]
+
+
+class CrashPoints(ClusterTest):
+    expected = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.expected = run_unmoved("hotset", *ARGUMENTS)["digest"]
+
+    def crash(self, role, number, ends_on):
+        cluster = self.cluster
+        cluster.start("job", "hotset", *ARGUMENTS)
+        cluster.wait_for_line("job", r"^step 5\b")
+        cluster.arm(role, number)
+        # Whatever the command says, it must say it: 0 moved, 1, 2 and 5 (refused) at the source, 6 contact lost.
+        moved = cluster.popen("migrate", "job", "--to", "node-b", "--live", "-o", "json", "--timeout", "60s")
+        self.wait_until_fired(role, number, moved)
+        cluster.up()
+        output, errors = moved.communicate(timeout=120)
+        self.assertIn(moved.returncode, (0, 1, 2, 5, 6), output + errors)
+        ended = cluster.finish("job")
+        self.assertEqual(ended["digest"], self.expected)
+        self.assert_steps_in_order(cluster.log("job"))
+        self.assertEqual(len([p for p in cluster.pids("examples/hotset")]), 0, "an instance is left over")
+        node = cluster.job("job")["node"]
+        if ends_on is not EITHER:
+            self.assertEqual(node, ends_on)
+        migration = cluster.json("migrations")[0]
+        self.assertFalse(migration["open"], migration)
+
+    def wait_until_fired(self, role, number, command):
+        """The armed file goes away when the process dies; a command that ends first ends the waiting, too."""
+        import ctypes
+        import os
+        import select
+        libc = ctypes.CDLL(None, use_errno=True)
+        watch = libc.inotify_init1(os.O_CLOEXEC)
+        libc.inotify_add_watch(watch, str(self.cluster.faults).encode(), 0x200)  # IN_DELETE
+        ended = os.pidfd_open(command.pid)
+        try:
+            while not self.cluster.fired(role, number):
+                ready, _, _ = select.select([watch, ended], [], [], 120)
+                self.assertTrue(ready, "the crash point was not reached in two minutes")
+                if ended in ready and not self.cluster.fired(role, number):
+                    output, errors = command.communicate()
+                    self.fail(f"the migration ended without reaching {role} {number}: {output[-500:]} {errors[-500:]}")
+                os.read(watch, 4096)
+        finally:
+            os.close(watch)
+            os.close(ended)
+
+
+def make_test(role, number, ends_on):
+    return lambda self: self.crash(role, number, ends_on)
+
+
+for name, role, number, ends_on in POINTS:
+    setattr(CrashPoints, f"test_{number}_{name}", make_test(role, number, ends_on))
+
+
+class EveryPointIsTested(unittest.TestCase):
+    def test_table_is_complete(self):
+        import pathlib
+        table = (pathlib.Path(__file__).parents[2] / "libckpt/base/fault_points.def").read_text()
+        numbers = {int(n) for n in re.findall(r"^CKPT_FAULT_POINT\((\d+)", table, re.M)}
+        # 608 is reached by an abort (test_abort.py), 504 ends the rank that runs: the job dies, not a switch.
+        self.assertEqual(numbers - {608, 504}, {number for _, _, number, _ in POINTS})
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

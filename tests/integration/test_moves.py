@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A moved job ends with exactly the unmoved digest: every example and pattern, live and stop-copy, there and back."""
+import unittest
+
+from cluster import ClusterTest, run_unmoved
+
+HOTSET = ["--bytes", "64MiB", "--hot", "2%", "--step-ms", "5", "--seed", "7", "--print-every", "1"]
+
+
+class Moves(ClusterTest):
+    def move_and_compare(self, program, arguments, moves, mode, first_line=r"^(step|request) \d+"):
+        expected = run_unmoved(program, *arguments)
+        self.cluster.start("job", program, *arguments)
+        self.cluster.wait_for_line("job", first_line)
+        reports = []
+        for turn in range(moves):
+            target = "node-b" if turn % 2 == 0 else "node-a"
+            report = self.cluster.migrate("job", target, mode, "--reason", f"move {turn + 1}")
+            self.assertEqual(report["result"], "done", report)
+            self.assertTrue(report["verified"], report)
+            self.assertEqual(report["incarnation"], turn + 2)
+            reports.append(report)
+        self.assertEqual(self.cluster.job("job")["incarnation"], moves + 1)
+        ended = self.cluster.finish("job")
+        self.assertEqual(ended["digest"], expected["digest"])
+        self.check_reports(reports, mode)
+        return reports
+
+    def check_reports(self, reports, mode):
+        for report in reports:
+            pieces = sum(report["downtime_breakdown_ms"].values())
+            self.assertAlmostEqual(pieces, report["downtime_ms"], delta=0.02 * report["downtime_ms"], msg=report)
+            self.assertGreaterEqual(report["sent_bytes"], report["dirty_bytes"])
+            if mode == "--stop-copy":
+                self.assertEqual(report["rounds"], 1, report)
+
+    def hotset(self, pattern, moves, mode, steps=1500, extra=()):
+        arguments = [*HOTSET, "--pattern", pattern, "--steps", str(steps), *extra]
+        self.move_and_compare("hotset", arguments, moves, mode)
+        self.assert_steps_in_order(self.cluster.log("job"))
+
+    def test_hotset_stride_live_20(self):
+        self.hotset("stride", 20, "--live", steps=4000)
+
+    def test_hotset_random_live_20(self):
+        self.hotset("random", 20, "--live", steps=4000, extra=["--drift", "1%"])
+
+    def test_hotset_flip_live_20(self):
+        self.hotset("flip", 20, "--live", steps=4000)
+
+    def test_hotset_append_live_20(self):
+        self.hotset("append", 20, "--live", steps=4000)
+
+    def test_hotset_random_stop_copy_20(self):
+        self.hotset("random", 20, "--stop-copy", steps=4000)
+
+    def test_charlm_live_20(self):
+        self.move_and_compare("charlm", ["--params", "200000", "--steps", "3000", "--seed", "3"], 20, "--live")
+
+    def test_charlm_stop_copy(self):
+        self.move_and_compare("charlm", ["--params", "200000", "--steps", "1500", "--seed", "3"], 4, "--stop-copy")
+
+    def test_serve_live_20(self):
+        self.move_and_compare("serve", ["--weights", "48MiB", "--cache", "16MiB", "--seed", "5", "--requests", "4000",
+                                        "--request-ms", "5"], 20, "--live")
+
+    def test_serve_stop_copy(self):
+        self.move_and_compare("serve", ["--weights", "48MiB", "--cache", "16MiB", "--seed", "5", "--requests", "1500",
+                                        "--request-ms", "5"], 4, "--stop-copy")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
