@@ -11,6 +11,25 @@
 namespace ckpt::coordinator {
 namespace {
 
+// What a migration that ran into its timeout was waiting for, for people.
+std::string_view waited_for(const Migration& m) {
+  switch (m.phase) {
+    case MigrationPhase::kPreparing:
+      return "the standby was not ready";
+    case MigrationPhase::kPrecopy:
+      return "the first round had not ended";
+    case MigrationPhase::kGranted:
+      return m.progress && m.progress->remaining_bytes == 0 ? "all was copied, but the job reached no barrier"
+                                                            : "the copy had not converged";
+    case MigrationPhase::kVerified:
+    case MigrationPhase::kCommitted:
+    case MigrationPhase::kClosing:
+    case MigrationPhase::kClosed:
+      break;
+  }
+  return "the switch had not ended";
+}
+
 using wire::Party;
 
 // How long a decided migration waits for measurements that a side still owes.
@@ -181,7 +200,7 @@ void MigrationTable::on_target_report(const Node& node, const wire::TargetReport
 void MigrationTable::on_report(Migration& m, const migration::Report& report) {
   using migration::ReportKind;
   if (m.phase >= MigrationPhase::kClosing) return;  // said again after a restart
-  const auto aborted_as = [&m] {
+  const auto aborted_as = [&m, &report] {
     switch (m.abort_cause) {
       case AbortCause::kUser:
         return MigrationResult::kInterrupted;
@@ -190,7 +209,17 @@ void MigrationTable::on_report(Migration& m, const migration::Report& report) {
       case AbortCause::kNone:
         break;
     }
-    return MigrationResult::kFailed;
+    // A side may find only while it copies that it must refuse (tensors that do not match), or that the job never pauses.
+    switch (report.reason.code) {
+      case ErrorCode::kInvalidArgument:
+      case ErrorCode::kRefused:
+      case ErrorCode::kNotSupported:
+        return MigrationResult::kRefused;
+      case ErrorCode::kTimedOut:
+        return MigrationResult::kTimedOut;
+      default:
+        return MigrationResult::kFailed;
+    }
   };
   switch (report.kind) {
     case ReportKind::kPrepared:
@@ -210,8 +239,9 @@ void MigrationTable::on_report(Migration& m, const migration::Report& report) {
     case ReportKind::kAborted:
     case ReportKind::kClosedSource:
       // The machine knows the cluster's timeout only, not this migration's.
-      if (aborted_as() == MigrationResult::kTimedOut)
-        return decide(m, MigrationResult::kTimedOut, fmt::format("Not done within {} ms", m.timeout_ms));
+      if (m.abort_cause == AbortCause::kTimeout)
+        return decide(m, MigrationResult::kTimedOut,
+                      fmt::format("Not done within {} ms: {}", m.timeout_ms, waited_for(m)));
       return decide(m, aborted_as(), report.reason.text);
     case ReportKind::kRestored:
       return decide(m, MigrationResult::kRestored, report.reason.text);

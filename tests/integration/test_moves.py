@@ -31,12 +31,20 @@ class Moves(ClusterTest):
             pieces = sum(report["downtime_breakdown_ms"].values())
             self.assertAlmostEqual(pieces, report["downtime_ms"], delta=0.02 * report["downtime_ms"], msg=report)
             self.assertGreaterEqual(report["sent_bytes"], report["dirty_bytes"])
+            self.assertLessEqual(report["bound_ms"], report["downtime_ms"] + 0.001, report)
+            self.assertIsNotNone(report["copy_ms"], report)
+            self.assertLessEqual(report["scan_ms"], report["downtime_breakdown_ms"]["final"], report)
             if mode == "--stop-copy":
                 self.assertEqual(report["rounds"], 1, report)
+                self.assertEqual(report["dirty_bytes"], 0, report)
+            else:
+                self.assertGreaterEqual(report["rounds"], 2, report)
 
     def hotset(self, pattern, moves, mode, steps=1500, extra=()):
         arguments = [*HOTSET, "--pattern", pattern, "--steps", str(steps), *extra]
-        self.move_and_compare("hotset", arguments, moves, mode)
+        reports = self.move_and_compare("hotset", arguments, moves, mode)
+        if mode == "--live":  # it writes at each step, and a first round lasts for several
+            self.assertGreater(sum(report["dirty_bytes"] for report in reports), 0)
         self.assert_steps_in_order(self.cluster.log("job"))
 
     def test_hotset_stride_live_20(self):
