@@ -77,7 +77,7 @@ def summary(report, moved, unmoved, losses, steps_before):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", required=True)
-    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--params", type=int, default=1_000_000)
     options = parser.parse_args()
 
