@@ -176,7 +176,13 @@ void Agent::stop() {
 }
 
 void Agent::on_job_changed(const std::shared_ptr<Job>& job) {
-  if (coordinator_) coordinator_->send_change(job->instance());
+  const wire::JobInstance instance = job->instance();
+  coordinator_->send_change(instance);
+  // What starts or ends changes the free memory that placement goes by: look now.
+  auto& known = known_phases_[job->folder()];
+  if (std::exchange(known, instance.phase) == instance.phase) return;
+  if (job->ended()) known_phases_.erase(job->folder());
+  refresh_.cancel();
 }
 
 Result<std::shared_ptr<MoverProcess>> Agent::mover_of(std::uint32_t gpu) {

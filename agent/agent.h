@@ -61,7 +61,8 @@ class Agent : public AgentCommands {
   std::unique_ptr<Migrations> migrations_;
   std::unique_ptr<SwitchDriver> driver_;
   std::string mover_program_;
-  std::optional<Error> failure_;  // why run() ends
+  std::map<std::string, wire::JobPhase> known_phases_;  // by folder
+  std::optional<Error> failure_;                        // why run() ends
   bool stopping_ = false;
 };
 

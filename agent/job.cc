@@ -75,6 +75,8 @@ Task<Result<std::shared_ptr<Job>>> Job::start(const JobEnvironment& environment,
     co_await job->destroy();
     co_return Error(ErrorCode::kRefused, "Cannot start the job").caused_by(std::move(started).assume_error());
   }
+  job->announced_ = true;
+  job->changed();
   co_return job;
 }
 
@@ -82,6 +84,7 @@ Task<Result<std::shared_ptr<Job>>> Job::rediscover(const JobEnvironment& environ
   auto record = read_job_record(folder);
   if (!record) co_return std::move(record).assume_error();
   std::shared_ptr<Job> job(new Job(environment, folder, std::move(record).assume_value()));
+  job->announced_ = true;
   if (job->record_.ended) {
     job->phase_ = local::Phase::kExited;
     co_return job;
@@ -117,28 +120,23 @@ Result<void> Job::launch_keeper() {
   return ok();
 }
 
+// The program that was started ends as soon as its child, the keeper, listens and has started the rank; or it says why not.
 Task<Result<void>> Job::attach_when_ready() {
   Signal signal(environment_.executor);
-  // The keeper makes its socket, then its log, in this folder: every entry is a reason to try again.
-  auto watch = environment_.files.watch(folder_, &signal);
-  if (!watch) co_return std::move(watch).assume_error();
   add_waiter(&signal);
   const auto until = std::chrono::steady_clock::now() + kKeeperStart;
-  Result<void> outcome = connect();
-  while (!outcome) {
-    if (keeper_status_) {
-      outcome = keeper_error("The keeper ended with " + describe_wait_status(*keeper_status_));
-      break;
-    }
-    if (!co_await signal.wait(until)) {
-      outcome = keeper_error("The keeper did not start in time");
-      break;
-    }
-    outcome = connect();
-  }
+  bool in_time = true;
+  while (in_time && !keeper_status_) in_time = co_await signal.wait(until);
   remove_waiter(&signal);
-  if (!outcome) co_return outcome;
-  co_return co_await attach();
+  if (!keeper_status_) co_return keeper_error("The keeper did not start in time");
+  if (*keeper_status_ != 0) {
+    co_return keeper_error("The keeper ended with " + describe_wait_status(*keeper_status_));
+  }
+  auto attached = connect();
+  if (attached) attached = co_await attach();
+  // A program may end before anybody has looked at it, and its keeper with it.
+  if (attached || take_written_end()) co_return ok();
+  co_return attached;
 }
 
 Error Job::keeper_error(const std::string& what) const {
@@ -213,11 +211,18 @@ void Job::on_exited(std::int32_t wait_status, bool ended_by_keeper) {
   control::spawn(environment_.executor, "keeper shutdown", shut_down_keeper());
 }
 
+bool Job::take_written_end() {
+  const auto status = read_keeper_status(folder_);
+  if (!status || !status->exited) return false;
+  on_exited(status->wait_status, status->ended_by_keeper);
+  return true;
+}
+
 void Job::on_keeper_gone(const Error& error) {
   keeper_.reset();
+  if (!announced_) return;  // start() finds out why
   if (record_.ended) return changed();
-  const auto status = read_keeper_status(folder_);
-  if (status && status->exited) return on_exited(status->wait_status, status->ended_by_keeper);
+  if (take_written_end()) return;
   phase_ = local::Phase::kExited;
   record_.ended = true;
   record_.moved = leaving_;
@@ -278,7 +283,7 @@ void Job::set_phase(local::Phase phase) {
 
 void Job::changed() {
   for (Signal* waiter : waiters_) waiter->notify();
-  environment_.changed(shared_from_this());
+  if (announced_) environment_.changed(shared_from_this());
 }
 
 Task<Result<void>> Job::standby_ready(Milliseconds timeout) {

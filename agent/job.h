@@ -85,6 +85,8 @@ class Job : public std::enable_shared_from_this<Job> {
   Task<Result<void>> attach();
   void on_event(const local::Message& message);
   void on_keeper_gone(const Error& error);
+  // The end that a keeper which is gone has written down; false if there is none.
+  bool take_written_end();
   void on_exited(std::int32_t wait_status, bool ended_by_keeper);
   void take_status(const local::Status& status);
   Task<> shut_down_keeper();
@@ -100,6 +102,7 @@ class Job : public std::enable_shared_from_this<Job> {
   local::Phase phase_ = local::Phase::kStarting;
   local::StateSummary summary_;
   std::uint32_t rank_pid_ = 0;
+  bool announced_ = false;  // it has started: others hear of its changes
   bool leaving_ = false;
   bool refreshing_ = false;
   std::string end_reason_;

@@ -132,6 +132,8 @@ void ChildProcess::watch() {
                       int status = 0;
                       ::waitpid(self->pid_, &status, 0);
                       self->running_ = false;
+                      boost::system::error_code ignored;
+                      self->pidfd_.close(ignored);
                       if (auto ended = std::move(self->ended_)) ended(status);
                     });
 }

@@ -200,6 +200,7 @@ void SourceSession::on_counters(const mover::SourceCounters& counters, Nanos fin
   report.sent_bytes = counters.sent_bytes;
   report.wire_bytes = counters.wire_bytes;
   report.dirty_bytes = counters.dirty_bytes;
+  report.final_bytes = counters.final_bytes;
   report.host_bytes = counters.host_bytes;
   report.resent_chunks = counters.resent_chunks;
   report.link_bytes_per_second = counters.link_bytes_per_second;

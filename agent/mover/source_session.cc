@@ -295,16 +295,26 @@ Result<engine::RoundReport> SourceSession::run_round() {
   CKPT_TRYV(send_new_tensors());
   fault_point(FaultPoint::kSourceMoverRound);
   CKPT_TRY(report, sender_->run_round());
-  if (report.cut) return report;
+  if (report.cut) {  // what it has not sent is found again by the final round
+    if (rounds_ > 0) dirty_bytes_ += report.sent_bytes;
+    return report;
+  }
   ++rounds_;
+  count(report);
   last_round_time_ = report.end_ns - report.begin_ns;
-  state_bytes_ = report.state_bytes;
-  scan_rate_ = std::max(scan_rate_, rate(report.state_bytes, report.scan_end_ns - report.begin_ns));
   spdlog::info("round: id m{} round {} dirty_bytes {} sent_bytes {} scan_ms {:.1f} total_ms {:.1f}",
                key_.migration, report.round, report.dirty_bytes, report.sent_bytes,
                static_cast<double>(report.scan_end_ns - report.begin_ns) / 1e6,
                static_cast<double>(last_round_time_) / 1e6);
   return report;
+}
+
+// No bound may rest on a rate that the move itself has surpassed.
+void SourceSession::count(const engine::RoundReport& report) {
+  state_bytes_ = report.state_bytes;
+  if (report.round > 1) dirty_bytes_ += report.dirty_bytes;
+  scan_rate_ = std::max(scan_rate_, rate(report.state_bytes, report.scan_end_ns - report.begin_ns));
+  link_rate_ = std::max(link_rate_, static_cast<std::uint64_t>(report.drain_bytes_per_second));
 }
 
 Result<void> SourceSession::precopy() {
@@ -391,8 +401,9 @@ Result<void> SourceSession::finish() {
   CKPT_TRY(report, sender_->run_final(host_state.bytes()));
   ++rounds_;
   final_report_ = report;
-  state_bytes_ = report.state_bytes;
-  scan_rate_ = std::max(scan_rate_, rate(report.state_bytes, report.scan_end_ns - report.begin_ns));
+  count(report);
+  if (report.first_copy_ns != 0)
+    link_rate_ = std::max(link_rate_, rate(report.sent_bytes, report.end_ns - report.first_copy_ns));
   messages::FinalSent sent;
   sent.session = key_;
   sent.final_received_ns = final_received_ns_;
@@ -467,7 +478,8 @@ void SourceSession::fill(messages::SourceCounters& counters) const {
   counters.state_bytes = state_bytes_;
   counters.sent_bytes = progress.sent_bytes;
   counters.wire_bytes = progress.wire_bytes;
-  counters.dirty_bytes = final_report_.dirty_bytes;
+  counters.dirty_bytes = dirty_bytes_;
+  counters.final_bytes = final_report_.dirty_bytes;
   counters.host_bytes = host_bytes_;
   counters.resent_chunks = progress.resent_chunks;
   counters.link_bytes_per_second = link_rate_;

@@ -47,6 +47,7 @@ class SourceSession final : public Session, private engine::SenderObserver {
   Result<void> add_extents(const image::Plan& plan);
   Result<void> precopy();
   Result<engine::RoundReport> run_round();
+  void count(const engine::RoundReport& report);
   void report_advice(engine::Advice advice);
   Result<void> keep_fresh();
   Result<void> finish();
@@ -79,6 +80,7 @@ class SourceSession final : public Session, private engine::SenderObserver {
   std::uint32_t rounds_ = 0;
   Nanos last_round_time_ = 0;
   std::uint64_t state_bytes_ = 0;
+  std::uint64_t dirty_bytes_ = 0;  // after the first round
   std::uint64_t host_bytes_ = 0;
   std::uint64_t link_rate_ = 0;
   std::uint64_t scan_rate_ = 0;

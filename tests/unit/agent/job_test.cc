@@ -98,6 +98,14 @@ class JobTest : public ::testing::Test {
     EXPECT_TRUE(write_job_record(folder, record));
     return folder;
   }
+  static JobRecord new_record() {
+    JobRecord record;
+    record.spec.job = record.spec.incarnation = record.incarnation = 1;
+    record.spec.ranks.emplace_back();
+    record.spec.argv = {"/bin/true"};
+    record.spec.cwd = "/";
+    return record;
+  }
   TemporaryFolder home_;
   Config config_;
   asio::io_context io_;
@@ -146,16 +154,35 @@ TEST_F(JobTest, AKeeperThatWasKilledTookItsRankAlong) {
 
 TEST_F(JobTest, AKeeperThatDoesNotStartLeavesNothingRunningAndSaysWhy) {
   JobTable table(*environment_);
-  JobRecord record;
-  record.spec.job = 1;
-  record.spec.incarnation = 1;
-  record.spec.ranks.emplace_back();
-  record.spec.argv = {"/bin/true"};
-  record.spec.cwd = "/";
-  auto job = run_until_done(io_, table.start(record));
+  auto job = run_until_done(io_, table.start(new_record()));
   ASSERT_FALSE(job);
   EXPECT_NE(job.assume_error().to_string().find("/nonexistent/keeper"), std::string::npos);
   EXPECT_TRUE(table.all().empty());
+}
+
+TEST_F(JobTest, AProgramThatEndedBeforeItsKeeperWasHeardHasRun) {
+  const std::string keeper = home_ / "keeper";
+  std::ofstream(keeper) << "#!/bin/sh\necho '{\"state\":\"exited\",\"exit_code\":4}' > $2/status.json\n";
+  std::filesystem::permissions(keeper, std::filesystem::perms::owner_all);
+  environment_->keeper_program = keeper;
+  JobTable table(*environment_);
+  auto job = run_until_done(io_, table.start(new_record()));
+  ASSERT_TRUE(job) << job.assume_error().to_string();
+  EXPECT_TRUE(job.assume_value()->ended());
+  EXPECT_EQ(job.assume_value()->instance().exit_code, 4);
+  EXPECT_GT(changes_, 0);
+}
+
+TEST_F(JobTest, AKeeperThatGivesUpIsQuotedAndNothingIsAnnounced) {
+  const std::string keeper = home_ / "keeper";
+  std::ofstream(keeper) << "#!/bin/sh\necho 'no such program'\nexit 1\n";
+  std::filesystem::permissions(keeper, std::filesystem::perms::owner_all);
+  environment_->keeper_program = keeper;
+  JobTable table(*environment_);
+  auto job = run_until_done(io_, table.start(new_record()));
+  ASSERT_FALSE(job);
+  EXPECT_NE(job.assume_error().to_string().find("no such program"), std::string::npos);
+  EXPECT_EQ(changes_, 0);
 }
 
 TEST_F(JobTest, AnInstanceThatIsForgottenLeavesNoFolder) {
