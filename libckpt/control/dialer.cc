@@ -64,7 +64,8 @@ void Dialer::serve(std::shared_ptr<Connection> connection) {
   handlers.on_frame = handlers_.on_frame;
   handlers.on_closed = [self = shared_from_this()](const Error& reason) {
     self->connection_.reset();
-    spdlog::warn("lost the connection to {}: {}", self->settings_.label, reason.to_string());
+    const auto level = self->stopped_ ? spdlog::level::debug : spdlog::level::warn;
+    spdlog::log(level, "lost the connection to {}: {}", self->settings_.label, reason.to_string());
     if (self->handlers_.on_lost) self->handlers_.on_lost(reason);
     self->wake_.cancel();
   };
