@@ -38,25 +38,16 @@ json progress_json(const wire::MigrationProgress& p) {
           {"state_bytes", p.state_bytes},
           {"sent_bytes", p.sent_bytes},
           {"remaining_bytes", p.remaining_bytes},
-          {"dirty_bytes_per_second", p.dirty_bytes_per_second},
+          // Known from the second round on.
+          {"dirty_bytes_per_second", p.round <= 1 ? json() : json(p.dirty_bytes_per_second)},
           {"throughput_bytes_per_second", p.throughput_bytes_per_second},
-          {"estimate_ms", ms(p.estimate_ns)},
+          {"estimate_ms", ms_or_null(p.estimate_ns)},
           {"eta_ms", p.eta_ns < 0 ? json() : ms(p.eta_ns)}};
 }
 
 json breakdown_json(const Downtime& d) {
   return {{"quiesce", d.quiesce}, {"final", d.final_copy}, {"verify", d.verify},   {"commit", d.commit},
           {"context", d.context}, {"host", d.host},        {"restore", d.restore}, {"resume", d.resume}};
-}
-
-void add_downtime(json& out, const Migration& m) {
-  const bool moved = m.result == MigrationResult::kDone && m.source_report && m.target_report;
-  const auto downtime = moved ? compute_downtime(*m.source_report, *m.target_report) : std::nullopt;
-  out["downtime_ms"] = downtime ? json(downtime->total()) : json();
-  out["downtime_breakdown_ms"] = downtime ? breakdown_json(*downtime) : json();
-  const auto bound = downtime ? compute_bound(*m.source_report, *m.target_report, *downtime) : std::nullopt;
-  out["bound_ms"] = bound ? json(bound->ms) : json();
-  out["bound_by"] = bound ? json(bound->by) : json();
 }
 
 }  // namespace
@@ -149,35 +140,39 @@ json job_detail_json(const Job& job, const Service& service, const NodeTable& no
 }
 
 json report_json(const Migration& m) {
-  json out = {{"id", migration_text(m.id)},
-              {"job", job_text(m.job)},
-              {"result", to_string(m.result)},
-              {"from", to_text(m.from)},
-              {"to", to_text(m.to)},
-              {"mode", mode_text(m.options.mode)},
-              {"verified", m.target_report ? json(m.target_report->verified) : json()},
-              {"total_ms", m.ended_ms - m.started_ms},
-              {"incarnation", m.incarnation}};
-  for (const char* key :
-       {"rounds", "state_bytes", "sent_bytes", "wire_bytes", "dirty_bytes", "context_bytes",
-        "link_bytes_per_second", "scan_bytes_per_second", "scan_ms", "copy_ms", "estimate_ms"})
-    out[key] = json();
-  if (m.source_report) {
-    const wire::SourceReport& s = *m.source_report;
-    out["rounds"] = s.rounds;
-    out["state_bytes"] = s.state_bytes;
-    out["sent_bytes"] = s.sent_bytes;
-    out["wire_bytes"] = s.wire_bytes;
-    out["dirty_bytes"] = s.dirty_bytes;
-    out["context_bytes"] = s.context_bytes;
-    out["link_bytes_per_second"] = rate_or_null(s.link_bytes_per_second);
-    out["scan_bytes_per_second"] = rate_or_null(s.scan_bytes_per_second);
-    out["scan_ms"] = ms_or_null(s.scan_ns);
-    out["copy_ms"] = ms_or_null(s.copy_ns);
-    out["estimate_ms"] = ms_or_null(s.estimate_ns);
-  }
-  add_downtime(out, m);
-  return out;
+  const wire::SourceReport* s = m.source_report ? &*m.source_report : nullptr;
+  const bool moved = m.result == MigrationResult::kDone && s != nullptr && m.target_report;
+  const auto downtime = moved ? compute_downtime(*s, *m.target_report) : std::nullopt;
+  const auto bound = downtime ? compute_bound(*s, *downtime) : std::nullopt;
+  const auto measured = [s](auto value) { return s == nullptr ? json() : json(value(*s)); };
+  using Source = wire::SourceReport;
+  return {{"id", migration_text(m.id)},
+          {"job", job_text(m.job)},
+          {"result", to_string(m.result)},
+          {"from", to_text(m.from)},
+          {"to", to_text(m.to)},
+          {"mode", mode_text(m.options.mode)},
+          {"rounds", measured([](const Source& r) { return r.rounds; })},
+          {"state_bytes", measured([](const Source& r) { return r.state_bytes; })},
+          {"sent_bytes", measured([](const Source& r) { return r.sent_bytes; })},
+          {"wire_bytes", measured([](const Source& r) { return r.wire_bytes; })},
+          {"dirty_bytes", measured([](const Source& r) { return r.dirty_bytes; })},
+          {"context_bytes", measured([](const Source& r) { return r.context_bytes; })},
+          {"verified", m.target_report ? json(m.target_report->verified) : json()},
+          {"downtime_ms", downtime ? json(downtime->total()) : json()},
+          {"total_ms", m.ended_ms - m.started_ms},
+          {"bound_ms", bound ? json(bound->ms) : json()},
+          {"bound_by", bound ? json(bound->by) : json()},
+          {"link_bytes_per_second",
+           measured([](const Source& r) { return rate_or_null(r.link_bytes_per_second); })},
+          {"scan_bytes_per_second",
+           measured([](const Source& r) { return rate_or_null(r.scan_bytes_per_second); })},
+          {"downtime_breakdown_ms", downtime ? breakdown_json(*downtime) : json()},
+          {"scan_ms", measured([](const Source& r) { return ms_or_null(r.scan_ns); })},
+          // The final round may find nothing to copy: that took no time, and is known.
+          {"copy_ms", measured([](const Source& r) { return r.last_ack_ns == 0 ? json() : ms(r.copy_ns); })},
+          {"estimate_ms", measured([](const Source& r) { return ms_or_null(r.estimate_ns); })},
+          {"incarnation", m.incarnation}};
 }
 
 json migration_json(const Migration& m) {

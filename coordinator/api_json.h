@@ -8,7 +8,7 @@
 
 namespace ckpt::coordinator {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;  // fields stand as docs/api.md lists them
 
 [[nodiscard]] std::string time_text(std::int64_t unix_ms);  // RFC 3339, UTC
 

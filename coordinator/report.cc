@@ -41,15 +41,12 @@ std::optional<Downtime> compute_downtime(const wire::SourceReport& source, const
   return downtime;
 }
 
-std::optional<Bound> compute_bound(const wire::SourceReport& source, const wire::TargetReport& target,
-                                   const Downtime& downtime) {
-  // The slower of the two scans is what the pause waits for.
-  std::uint64_t scan_rate = source.scan_bytes_per_second;
-  if (target.scan_bytes_per_second != 0) scan_rate = std::min(scan_rate, target.scan_bytes_per_second);
+std::optional<Bound> compute_bound(const wire::SourceReport& source, const Downtime& downtime) {
+  const std::uint64_t scan_rate = source.scan_bytes_per_second;
   if (scan_rate == 0 || source.link_bytes_per_second == 0) return std::nullopt;
   const double scan_ms = 1e3 * static_cast<double>(source.state_bytes) / static_cast<double>(scan_rate);
   const double link_ms =
-      1e3 * static_cast<double>(source.dirty_bytes) / static_cast<double>(source.link_bytes_per_second);
+      1e3 * static_cast<double>(source.final_bytes) / static_cast<double>(source.link_bytes_per_second);
   const double resume = downtime.restore + downtime.resume;
   struct Term {
     std::string_view name;

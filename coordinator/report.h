@@ -36,8 +36,8 @@ struct Bound {
   double ms = 0;
   std::string_view by;  // the largest term: quiesce, scan, link, commit, resume
 };
-// DESIGN §5: quiesce + max(S/H, d*S/L) + commit + resume, with the rates measured by the movers.
-[[nodiscard]] std::optional<Bound> compute_bound(const wire::SourceReport& source,
-                                                 const wire::TargetReport& target, const Downtime& downtime);
+// DESIGN §5: quiesce + max(S/H, d*S/L) + commit + resume, with the rates that the source's mover measured beside the move. The
+// target's rate is that of the very scan the pause waited for: a bound from it would call any slowness of it necessary.
+[[nodiscard]] std::optional<Bound> compute_bound(const wire::SourceReport& source, const Downtime& downtime);
 
 }  // namespace ckpt::coordinator

@@ -452,11 +452,12 @@ struct SourceReport {
   std::uint64_t state_bytes = 0;
   std::uint64_t sent_bytes = 0;     // chunk payload before encoding
   std::uint64_t wire_bytes = 0;     // after encoding, headers included
-  std::uint64_t dirty_bytes = 0;    // sent in the final round
+  std::uint64_t dirty_bytes = 0;    // found changed and sent again after the first round, over all rounds
+  std::uint64_t final_bytes = 0;    // found in the final round: what the pause had to send
   std::uint64_t context_bytes = 0;  // moved by the driver's own checkpoint
   std::uint64_t host_bytes = 0;
   std::uint64_t resent_chunks = 0;
-  std::uint64_t link_bytes_per_second = 0;  // a plain stream, measured beside the rounds
+  std::uint64_t link_bytes_per_second = 0;  // a plain stream, measured beside the rounds, or a faster round
   std::uint64_t scan_bytes_per_second = 0;  // a plain read of the memory
   std::int64_t scan_ns = 0;                 // of the final scan
   std::int64_t copy_ns = 0;                 // busy time of the final round's copies
@@ -465,7 +466,7 @@ struct SourceReport {
   template <class A>
   void fields(A& a) {
     a(migration, barrier_entered_ns, paused_ns, last_ack_ns, clock_offset_ns, rounds, state_bytes, sent_bytes,
-      wire_bytes, dirty_bytes, context_bytes, host_bytes, resent_chunks, link_bytes_per_second,
+      wire_bytes, dirty_bytes, final_bytes, context_bytes, host_bytes, resent_chunks, link_bytes_per_second,
       scan_bytes_per_second, scan_ns, copy_ns, estimate_ns, converged);
   }
 };

@@ -347,10 +347,11 @@ struct SourceCounters {
   std::uint64_t state_bytes = 0;
   std::uint64_t sent_bytes = 0;   // chunks before encoding
   std::uint64_t wire_bytes = 0;   // after encoding, headers included
-  std::uint64_t dirty_bytes = 0;  // sent in the final round
+  std::uint64_t dirty_bytes = 0;  // found changed and sent again after the first round, over all rounds
+  std::uint64_t final_bytes = 0;  // found in the final round
   std::uint64_t host_bytes = 0;
   std::uint64_t resent_chunks = 0;          // after a mismatch of fingerprints
-  std::uint64_t link_bytes_per_second = 0;  // a plain stream over the same lanes
+  std::uint64_t link_bytes_per_second = 0;  // a plain stream over the same lanes, or a round that was faster
   std::uint64_t scan_bytes_per_second = 0;  // the fastest full scan of this session
   std::int64_t scan_ns = 0;                 // final scan
   std::int64_t copy_ns = 0;                 // final round: from the first copy to the last acknowledgement
@@ -359,7 +360,7 @@ struct SourceCounters {
   std::int64_t clock_uncertainty_ns = 0;    // half the fastest round trip
   template <class A>
   void fields(A& a) {
-    a(rounds, state_bytes, sent_bytes, wire_bytes, dirty_bytes, host_bytes, resent_chunks,
+    a(rounds, state_bytes, sent_bytes, wire_bytes, dirty_bytes, final_bytes, host_bytes, resent_chunks,
       link_bytes_per_second, scan_bytes_per_second, scan_ns, copy_ns, estimate_ns, clock_offset_ns,
       clock_uncertainty_ns);
   }

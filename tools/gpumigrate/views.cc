@@ -177,7 +177,7 @@ std::string view_report(const Json& report) {
   out += line("total", span_of(report, "total_ms") + "   rounds " + text_of(report, "rounds") +
                            "   incarnation " + text_of(report, "incarnation"));
   out += line("sent", bytes_of(report, "sent_bytes") + "   on the wire " + bytes_of(report, "wire_bytes") +
-                          "   dirty at the switch " + bytes_of(report, "dirty_bytes") + "   state " +
+                          "   dirtied meanwhile " + bytes_of(report, "dirty_bytes") + "   state " +
                           bytes_of(report, "state_bytes"));
   out += line("rates", "link " + rate_of(report, "link_bytes_per_second") + "   scan " +
                            rate_of(report, "scan_bytes_per_second"));

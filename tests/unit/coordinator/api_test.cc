@@ -164,6 +164,9 @@ TEST_F(ApiTest, MovesAJob) {
   double sum = 0;
   for (const auto& [piece, ms] : report["downtime_breakdown_ms"].items()) sum += ms.get<double>();
   EXPECT_DOUBLE_EQ(sum, report["downtime_ms"]);
+  EXPECT_EQ(report["dirty_bytes"], 1 << 19);
+  EXPECT_EQ(report["copy_ms"], 0.0);  // nothing to copy is known, not unknown
+  EXPECT_EQ(report["estimate_ms"], nullptr);
   EXPECT_EQ(report["verified"], true);
   EXPECT_EQ(report["incarnation"], 2);
   const json job = cluster_.get("/v1/jobs/train").json();

@@ -156,6 +156,7 @@ void FakeAgent::as_source(const wire::SwitchMessage& m) {
     report.rounds = 2;
     report.state_bytes = kStateBytes;
     report.dirty_bytes = kStateBytes / 2;
+    report.final_bytes = kStateBytes / 4;
     report.link_bytes_per_second = 1 << 30;
     report.scan_bytes_per_second = std::uint64_t{1} << 32;
     (void)dialer_->send(report);
