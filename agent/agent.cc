@@ -275,6 +275,7 @@ Result<void> Agent::set_limits(const wire::SetLimits& limits) {
 void Agent::welcome(const wire::Welcome& welcome) {
   if (!welcome.peer_token.empty()) peers_->set_token(welcome.peer_token);
   migrations_->restate();
+  driver_->ask_again();
 }
 
 void Agent::switch_message(wire::SwitchMessage message) {

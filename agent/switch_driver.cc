@@ -78,6 +78,17 @@ void SwitchDriver::on_event(migration::SwitchKey key, migration::TargetEvent eve
   enqueue(Item(TargetItem{key, std::move(event)}));
 }
 
+void SwitchDriver::ask_again() {
+  std::vector<TimerKey> due;
+  for (const auto& [key, armed] : timers_) {
+    if (key.second == migration::Timer::kPoll || key.second == migration::Timer::kLease) due.push_back(key);
+  }
+  for (const auto& [key, timer] : due) {
+    timers_.erase(TimerKey(key, timer));
+    fire(key, timer);
+  }
+}
+
 void SwitchDriver::forget(wire::JobId job) {
   enqueue(Item(ForgetItem{job}));
 }

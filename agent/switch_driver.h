@@ -46,6 +46,8 @@ class SwitchDriver {
   void on_event(migration::SwitchKey key, migration::SourceEvent event);
   void on_event(migration::SwitchKey key, migration::TargetEvent event);
 
+  // Whom the machines ask can be reached again: what is unanswered is said now instead of at the next timer.
+  void ask_again();
   // The job will not be asked about any more: its machines and records go.
   void forget(wire::JobId job);
 

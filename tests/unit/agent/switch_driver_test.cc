@@ -214,6 +214,17 @@ TEST_F(SwitchDriverTest, ATargetRestartedAfterCommittedWaitsForItsLease) {
   agent.until("do run-instance");
 }
 
+TEST_F(SwitchDriverTest, WhatIsUnansweredIsSaidAgainWhenSomebodyIsBack) {
+  {
+    Life agent(folder_ / "journal");
+    go_to_commit(agent);
+  }
+  Life agent(folder_ / "journal");
+  EXPECT_EQ(agent.notes.count("send LeaseRequest to coordinator"), 1);
+  agent.driver->ask_again();
+  run_until(agent.io, [&] { return agent.notes.count("send LeaseRequest to coordinator") == 2; });
+}
+
 TEST_F(SwitchDriverTest, AnEventThatCannotBeChangesNothing) {
   Life agent(folder_ / "journal");
   agent.driver->on_event(kSource, migration::SourceEvent(migration::JobPaused{}));
