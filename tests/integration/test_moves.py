@@ -31,9 +31,8 @@ class Moves(ClusterTest):
             pieces = sum(report["downtime_breakdown_ms"].values())
             self.assertAlmostEqual(pieces, report["downtime_ms"], delta=0.02 * report["downtime_ms"], msg=report)
             self.assertGreaterEqual(report["sent_bytes"], report["dirty_bytes"])
-            self.assertLessEqual(report["bound_ms"], report["downtime_ms"] + 0.001, report)
-            self.assertIsNotNone(report["copy_ms"], report)
-            self.assertLessEqual(report["scan_ms"], report["downtime_breakdown_ms"]["final"], report)
+            for name in ("bound_ms", "bound_by", "scan_ms", "link_bytes_per_second", "scan_bytes_per_second"):
+                self.assertIsNotNone(report[name], report)
             if mode == "--stop-copy":
                 self.assertEqual(report["rounds"], 1, report)
                 self.assertEqual(report["dirty_bytes"], 0, report)

@@ -165,8 +165,10 @@ void Hotset::run() {
   } else {
     fill();
     host_.pace.forget_gap();
-    std::printf("ready\n");
-    std::fflush(stdout);
+    if (options_.print_every != 0) {
+      std::printf("ready\n");
+      std::fflush(stdout);
+    }
   }
   while (!done()) {
     if (!moved) host_.pace.begin_step();
