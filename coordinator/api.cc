@@ -231,7 +231,7 @@ control::Task<Api::Answer> Api::route_jobs(HttpRequest request) {
     if (verb == "wait" && is_get(request)) co_return co_await wait(std::move(request), job->id);
     if (verb == "logs" && is_get(request)) co_return co_await logs(std::move(request), job->id);
     if (verb == "stop" && is_post(request)) co_return stop(request, *job);
-    if (verb == "migrate" && is_post(request)) co_return migrate(request, *job);
+    if (verb == "migrate" && is_post(request)) co_return co_await migrate(std::move(request), job->id);
   }
   co_return no_such_call(request);
 }
@@ -272,16 +272,17 @@ Api::Answer Api::stop(const HttpRequest& request, Job& job) {
   return to_response(202, job_json(job, parts_.service));
 }
 
-Api::Answer Api::migrate(const HttpRequest& request, const Job& job) {
-  CKPT_TRY(body, BodyReader::parse(request.body));
+control::Task<Api::Answer> Api::migrate(HttpRequest request, JobId id) {
+  CKPT_CO_TRY(body, BodyReader::parse(request.body));
   bool dry_run = false;
-  CKPT_TRY(wanted, read_migrate(body, dry_run));
+  CKPT_CO_TRY(wanted, read_migrate(body, dry_run));
   if (dry_run) {
-    CKPT_TRY(plan, parts_.service.plan(job, wanted.to));
-    return to_response(200, plan_json(job, plan, wanted.options));
+    const Job* job = parts_.jobs.find(id);
+    CKPT_CO_TRY(plan, parts_.service.plan(*job, wanted.to));
+    co_return to_response(200, plan_json(*job, plan, wanted.options));
   }
-  CKPT_TRY(migration, parts_.service.migrate(job, wanted));
-  return to_response(202, migration_json(*migration));
+  CKPT_CO_TRY(migration, co_await parts_.service.migrate(id, std::move(wanted)));
+  co_return to_response(202, migration_json(*migration));
 }
 
 // ---- migrations ----

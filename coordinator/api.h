@@ -40,7 +40,7 @@ class Api {
   control::Task<Answer> logs(HttpRequest request, JobId id);
   control::Task<Answer> events(HttpRequest request);
   Answer stop(const HttpRequest& request, Job& job);
-  Answer migrate(const HttpRequest& request, const Job& job);
+  control::Task<Answer> migrate(HttpRequest request, JobId id);
 
   control::Task<Answer> watch(HttpRequest request, MigrationId id);
   control::Task<Answer> set_limits(HttpRequest request, MigrationId id);

@@ -123,6 +123,7 @@ std::vector<JobId> JobTable::take_inventory(const Node& node) {
     else if (!has_open_migration_(id))
       end(job, JobState::kLost, kExitOfFailed, "node " + node.row.name + " does not have it any more");
   }
+  changed_.notify();  // also the free memory is news
   return missing_starts;
 }
 

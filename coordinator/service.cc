@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "libckpt/base/clock.h"
 #include "libckpt/base/random.h"
 
 namespace ckpt::coordinator {
@@ -15,6 +16,10 @@ namespace {
 
 constexpr std::chrono::seconds kStartAnswer{30};
 constexpr std::int64_t kNanosPerMs = 1'000'000;
+// Nodes send an inventory every five seconds, and at changes.
+constexpr std::int64_t kInventoryMs = 7'000;
+constexpr std::int64_t kAdmissionWaitMs = 10'000;
+constexpr std::chrono::seconds kLookAgain{1};  // whether it is still worth waiting depends on the time
 
 // "NODE" or "NODE:GPU".
 Result<std::pair<std::string, std::optional<std::uint32_t>>> parse_place(const std::string& text) {
@@ -231,16 +236,41 @@ Result<wire::MigrationPlan> Service::make_plan(const Job& job, const Place& to,
   return plan;
 }
 
-Result<Migration*> Service::migrate(const Job& job, const MigrateRequest& request) {
-  CKPT_TRY(found, plan(job, request.to));
-  if (!found.to) return Error(ErrorCode::kRefused, found.reason);
-  CKPT_TRY(full, make_plan(job, *found.to, request.options));
-  MigrationTable::Request begun;
-  begun.to = *found.to;
-  begun.options = request.options;
-  begun.timeout_ms = request.timeout_ms;
-  begun.why = request.why;
-  return parts_.migrations.begin(job, begun, std::move(full));
+bool Service::may_be_possible_soon(const Job& job) const {
+  const std::string state = job_state(job);
+  const bool not_described_yet = state == "running" && !job.movable && job.reason.empty();
+  if (state == "starting" || not_described_yet) return true;
+  if (!why_not_movable(job).empty()) return false;
+  // What ended gives its memory back a moment later, and its node says so with its next inventory.
+  const std::int64_t since = wall_clock_ms() - kInventoryMs;
+  const auto& jobs = parts_.jobs.all();
+  const auto& migrations = parts_.migrations.all();
+  return std::any_of(jobs.begin(), jobs.end(), [&](const auto& at) { return at.second.ended_ms > since; }) ||
+         std::any_of(migrations.begin(), migrations.end(),
+                     [&](const auto& at) { return at.second.ended_ms > since; });
+}
+
+control::Task<Result<Migration*>> Service::migrate(JobId id, MigrateRequest request) {
+  const auto deadline = std::chrono::steady_clock::now() +
+                        std::chrono::milliseconds(std::min(request.timeout_ms, kAdmissionWaitMs));
+  while (true) {
+    const Job* job = parts_.jobs.find(id);
+    if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
+    CKPT_CO_TRY(found, plan(*job, request.to));
+    if (found.to) {
+      CKPT_CO_TRY(full, make_plan(*job, *found.to, request.options));
+      MigrationTable::Request begun;
+      begun.to = *found.to;
+      begun.options = request.options;
+      begun.timeout_ms = request.timeout_ms;
+      begun.why = request.why;
+      co_return parts_.migrations.begin(*job, begun, std::move(full));
+    }
+    if (std::chrono::steady_clock::now() >= deadline || !may_be_possible_soon(*job))
+      co_return Error(ErrorCode::kRefused, found.reason);
+    co_await parts_.jobs.changed().wait_until(
+        std::min(deadline, std::chrono::steady_clock::now() + kLookAgain));
+  }
 }
 
 }  // namespace ckpt::coordinator

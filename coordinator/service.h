@@ -67,7 +67,9 @@ class Service {
 
   // kNotFound for a node or GPU that does not exist; otherwise a plan, possible or not.
   Result<MigratePlan> plan(const Job& job, const std::string& to);
-  Result<Migration*> migrate(const Job& job, const MigrateRequest& request);
+  // Waits a while for what is about to be possible: a job that is still starting, and memory that is being freed while the nodes
+  // have not said so yet.
+  control::Task<Result<Migration*>> migrate(JobId id, MigrateRequest request);
 
   [[nodiscard]] std::string job_state(const Job& job) const;
   // Empty, or why it cannot be moved now.
@@ -75,6 +77,7 @@ class Service {
 
  private:
   [[nodiscard]] std::vector<GpuView> gpu_views() const;
+  [[nodiscard]] bool may_be_possible_soon(const Job& job) const;
   [[nodiscard]] std::uint64_t promised_on(const Place& place) const;
   Result<void> check_exists(const std::string& node, std::optional<std::uint32_t> gpu) const;
   Result<wire::MigrationPlan> make_plan(const Job& job, const Place& to,

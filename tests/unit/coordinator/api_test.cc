@@ -2,6 +2,8 @@
 // The coordinator over real sockets, with agents that speak the control messages and do nothing.
 #include <gtest/gtest.h>
 
+#include <future>
+
 #include "libckpt/base/fd.h"
 #include "tests/unit/coordinator/cluster.h"
 #include "tests/unit/coordinator/fake_agent.h"
@@ -210,6 +212,78 @@ TEST_F(ApiTest, RefusesImpossibleMoves) {
   expect_error(cluster_.post("/v1/jobs/none/migrate"), 404, "not_found", 5);
   EXPECT_TRUE(cluster_.get("/v1/migrations").json().empty());
   EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["state"], "running");
+}
+
+TEST_F(ApiTest, AMoveWaitsForAStartingJob) {
+  two_nodes();
+  a_->slow_start = true;
+  start_nodes();
+  run_job();
+  expect_error(cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b","timeout_ms":1})"), 409, "refused",
+               5);
+  auto begun = std::async(std::launch::async,
+                          [&] { return cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})"); });
+  EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["state"], "starting");
+  a_->run_jobs();
+  const auto answer = begun.get();
+  ASSERT_EQ(answer.status, 202U) << answer.body;
+  EXPECT_EQ(finished(answer.json()["id"])["result"], "done");
+}
+
+TEST_F(ApiTest, AMoveWaitsForMemoryThatIsBeingFreed) {
+  two_nodes();
+  b_->inventory.gpus[0].free_bytes = 1024;
+  start_nodes();
+  run_job("other");
+  run_job();
+  a_->end_job(1, 0);  // while nothing has ended, a full GPU is refused at once: RefusesImpossibleMoves
+  EXPECT_EQ(cluster_.get("/v1/jobs/other/wait").json()["state"], "exited");
+  expect_error(cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b","timeout_ms":1})"), 409, "refused",
+               5);
+  auto begun = std::async(std::launch::async,
+                          [&] { return cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})"); });
+  EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["state"], "running");
+  b_->set_free(std::uint64_t{8} << 30);
+  const auto answer = begun.get();
+  ASSERT_EQ(answer.status, 202U) << answer.body;
+  EXPECT_EQ(finished(answer.json()["id"])["result"], "done");
+}
+
+TEST_F(ApiTest, TheReportsFieldsStandInTheirOrder) {
+  two_nodes();
+  start_nodes();
+  run_job();
+  const json begun = cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})").json();
+  finished(begun["id"]);
+  const auto body = cluster_.get("/v1/migrations/" + begun["id"].get<std::string>()).body;
+  const auto report = nlohmann::ordered_json::parse(body)["report"];
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : report.items()) keys.push_back(key);
+  const std::vector<std::string> expected{"id",
+                                          "job",
+                                          "result",
+                                          "from",
+                                          "to",
+                                          "mode",
+                                          "rounds",
+                                          "state_bytes",
+                                          "sent_bytes",
+                                          "wire_bytes",
+                                          "dirty_bytes",
+                                          "context_bytes",
+                                          "verified",
+                                          "downtime_ms",
+                                          "total_ms",
+                                          "bound_ms",
+                                          "bound_by",
+                                          "link_bytes_per_second",
+                                          "scan_bytes_per_second",
+                                          "downtime_breakdown_ms",
+                                          "scan_ms",
+                                          "copy_ms",
+                                          "estimate_ms",
+                                          "incarnation"};
+  EXPECT_EQ(keys, expected);
 }
 
 TEST_F(ApiTest, ATargetThatRefusesLeavesTheJobAlone) {

@@ -63,6 +63,25 @@ void FakeAgent::end_job(std::uint64_t job, std::int32_t exit_code) {
   });
 }
 
+void FakeAgent::run_jobs() {
+  control::asio::post(io_, [this] {
+    const auto instances = inventory.jobs;
+    for (const wire::JobInstance& instance : instances) {
+      if (instance.phase == wire::JobPhase::kStarting)
+        change(instance.job, instance.incarnation, wire::JobPhase::kRunning);
+    }
+  });
+}
+
+void FakeAgent::set_free(std::uint64_t bytes) {
+  control::asio::post(io_, [this, bytes] {
+    inventory.gpus[0].free_bytes = bytes;
+    wire::Inventory message;
+    message.inventory = inventory;
+    (void)dialer_->send(message);
+  });
+}
+
 Result<void> FakeAgent::on_frame(const wire::FrameHeader& header, std::span<const std::byte> body) {
   if (header.type == FrameType::kStartJob) start_job(wire::decode<wire::StartJob>(body).value());
   if (header.type == FrameType::kReadLog) read_log(wire::decode<wire::ReadLog>(body).value());
@@ -88,7 +107,8 @@ void FakeAgent::start_job(const wire::StartJob& message) {
     reply.error_code = static_cast<std::uint8_t>(ErrorCode::kNotFound);
     reply.message = "No such file: " + message.spec.argv.front();
   } else {
-    change(message.spec.job, message.spec.incarnation, wire::JobPhase::kRunning);
+    change(message.spec.job, message.spec.incarnation,
+           slow_start ? wire::JobPhase::kStarting : wire::JobPhase::kRunning);
   }
   (void)dialer_->send(reply);
 }

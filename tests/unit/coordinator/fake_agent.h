@@ -28,12 +28,17 @@ class FakeAgent {
   // What it has; change it from the test's thread only before start().
   wire::NodeInventory inventory;
   bool refuse_starts = false;
+  bool slow_start = false;      // a started job is kStarting until run_jobs()
   bool refuse_prepare = false;  // as a target
   bool silent_prepare = false;  // never answers Prepare, at either side
   std::string log = "one\ntwo\n";
 
   // Ends an instance with that code.
   void end_job(std::uint64_t job, std::int32_t exit_code);
+  // All that is starting runs.
+  void run_jobs();
+  // Says so in an inventory.
+  void set_free(std::uint64_t bytes);
   [[nodiscard]] unsigned starts() const { return starts_; }
 
  private:
