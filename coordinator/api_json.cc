@@ -38,8 +38,9 @@ json progress_json(const wire::MigrationProgress& p) {
           {"state_bytes", p.state_bytes},
           {"sent_bytes", p.sent_bytes},
           {"remaining_bytes", p.remaining_bytes},
-          // Known from the second round on.
-          {"dirty_bytes_per_second", p.round <= 1 ? json() : json(p.dirty_bytes_per_second)},
+          // Known once the second round is over.
+          {"dirty_bytes_per_second",
+           p.round <= 2 && p.dirty_bytes_per_second == 0 ? json() : json(p.dirty_bytes_per_second)},
           {"throughput_bytes_per_second", p.throughput_bytes_per_second},
           {"estimate_ms", ms_or_null(p.estimate_ns)},
           {"eta_ms", p.eta_ns < 0 ? json() : ms(p.eta_ns)}};

@@ -148,6 +148,11 @@ void SourceSession::attached() {
 
 void SourceSession::tick() {
   const std::lock_guard lock(order_mutex_);
+  send_progress();
+}
+
+// With order_mutex_ held. Also after each round, since a round may be shorter than a tick.
+void SourceSession::send_progress() {
   if (!sender_ || !convergence_ || ending_ || finished_) return;
   const engine::RoundProgress now = sender_->progress();
   messages::Progress progress;
@@ -161,8 +166,12 @@ void SourceSession::tick() {
       progress.total_bytes > now.acked_bytes ? progress.total_bytes - now.acked_bytes : 0;
   progress.dirty_bytes_per_second = static_cast<std::uint64_t>(convergence_->dirty_bytes_per_second());
   progress.throughput_bytes_per_second = static_cast<std::uint64_t>(convergence_->throughput());
-  progress.estimate_ns = convergence_->estimate().value_or(0);
-  progress.eta_ns = convergence_->eta().value_or(-1);
+  // Until the second round is over nobody knows how fast the job writes: the first takes at least what is left of it.
+  const auto rest = static_cast<Nanos>(static_cast<double>(progress.remaining_bytes) * 1e9 /
+                                       std::max(convergence_->throughput(), 1.0));
+  const auto estimate = convergence_->estimate();
+  progress.estimate_ns = estimate.value_or(now.round <= 1 && rest > 0 ? rest + request_.fixed_cost_ns : 0);
+  progress.eta_ns = estimate ? convergence_->eta().value_or(-1) : rest;
   agent_.send(progress);
 }
 
@@ -335,6 +344,7 @@ Result<void> SourceSession::precopy() {
     seen.throughput = report.drain_bytes_per_second;
     const std::lock_guard lock(order_mutex_);
     advice = convergence_->observe(seen);
+    send_progress();
   }
   report_advice(advice);
   return ok();

@@ -39,6 +39,7 @@ class SourceSession final : public Session, private engine::SenderObserver {
   void start(const messages::StartSource& request);
   void set_limits(const messages::MoverLimits& limits);
   void final_round(const messages::FinalRound& request, UniqueFd host_state);
+  void send_progress();
   // The session's thread.
   void run();
   Result<void> move();

@@ -203,11 +203,13 @@ std::string view_outcome(const Json& migration) {
 std::string view_progress(const Json& migration) {
   std::string out = text_of(migration, "id") + " " + text_of(migration, "state");
   const Json& progress = member(migration, "progress");
-  if (progress.is_object()) {
+  const std::string state = text_of(migration, "state");
+  if (progress.is_object() &&
+      (state == "precopy" || state == "granted")) {  // later nothing is copied any more
     out += "  round " + text_of(progress, "round") + "  " + bytes_of(progress, "done_bytes") + "/" +
            bytes_of(progress, "total_bytes") + "  dirty " + rate_of(progress, "dirty_bytes_per_second") +
-           "  tx " + rate_of(progress, "throughput_bytes_per_second") + "  remaining " +
-           bytes_of(progress, "remaining_bytes") + "  est-downtime " +
+           "  tx " + rate_of(progress, "throughput_bytes_per_second") + "  left " +
+           bytes_of(progress, "remaining_bytes") + "  downtime ~" +
            (number_of(progress, "estimate_ms") > 0 ? span_of(progress, "estimate_ms") : "-") + "  ETA " +
            span_of(progress, "eta_ms");
   }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/gpumigrate/watch.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include "tools/gpumigrate/views.h"
 
 namespace ckpt::cli {
@@ -9,6 +12,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kDialAgain{250};
 constexpr std::chrono::seconds kPlainLineEvery{1};
+constexpr std::size_t kUsualColumns = 200;  // of a terminal that does not say
 
 // One line that is rewritten on a terminal; lines now and then elsewhere.
 class ProgressLine {
@@ -21,7 +25,7 @@ class ProgressLine {
   void show(const Json& migration) {
     const std::string state = text_of(migration, "state");
     if (context_.terminal) {
-      context_.err << "\r" << view_progress(migration) << "\x1b[K" << std::flush;
+      context_.err << "\r" << view_progress(migration).substr(0, columns() - 1) << "\x1b[K" << std::flush;
       shown_ = true;
       return;
     }
@@ -37,6 +41,12 @@ class ProgressLine {
   }
 
  private:
+  // A line that wraps could not be rewritten.
+  static std::size_t columns() {
+    winsize size{};
+    return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : kUsualColumns;
+  }
+
   Context& context_;
   bool shown_ = false;
   std::string state_;

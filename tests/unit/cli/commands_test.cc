@@ -200,6 +200,22 @@ TEST(Commands, AMigrationOutOfContactIsUnknownAndSaysWhoAsksAgain) {
   EXPECT_NE(ended.err.find("gpumigrate watch m7"), std::string::npos) << ended.err;
 }
 
+TEST(Commands, ProgressIsShownWhileItIsCopied) {
+  std::atomic<int> watched{0};
+  const std::string committed = kOpen.substr(0, kOpen.find("precopy")) + "committed" +
+                                kOpen.substr(kOpen.find("precopy") + std::string("precopy").size());
+  FakeCoordinator coordinator([&](const FakeRequest& request) {
+    if (request.method == "POST") return json(kOpen.c_str());
+    const int turn = watched++;
+    return json(turn == 0 ? kOpen.c_str() : turn == 1 ? committed.c_str() : kDoneMigration.c_str());
+  });
+  const Ended ended = run(coordinator.home(), {"migrate", "train"});
+  EXPECT_NE(ended.err.find("m7 precopy  round 2  1.00 MiB/8.00 MiB  dirty 1.00 MiB/s"), std::string::npos)
+      << ended.err;
+  EXPECT_NE(ended.err.find("downtime ~3.5"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find("m7 committed\n"), std::string::npos) << ended.err;
+}
+
 TEST(Commands, TheTerminalGetsOneLineThatIsRewritten) {
   std::atomic<int> watched{0};
   FakeCoordinator coordinator([&](const FakeRequest& request) {

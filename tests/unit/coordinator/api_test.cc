@@ -249,6 +249,35 @@ TEST_F(ApiTest, AMoveWaitsForMemoryThatIsBeingFreed) {
   EXPECT_EQ(finished(answer.json()["id"])["result"], "done");
 }
 
+TEST_F(ApiTest, ProgressSaysNullForWhatIsNotKnownYet) {
+  two_nodes();
+  b_->silent_prepare = true;
+  start_nodes();
+  run_job();
+  const json begun = cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})").json();
+  const auto shown = [&](const wire::MigrationProgress& progress) {
+    a_->set_progress(progress);
+    while (true) {
+      const json m = cluster_.get("/v1/migrations/" + begun["id"].get<std::string>()).json();
+      if (m["progress"].is_object() && m["progress"]["round"] == progress.round) return m["progress"];
+    }
+  };
+  wire::MigrationProgress progress;
+  progress.round = 2;
+  progress.eta_ns = -1;
+  const json early = shown(progress);
+  EXPECT_EQ(early["dirty_bytes_per_second"], nullptr);
+  EXPECT_EQ(early["estimate_ms"], nullptr);
+  EXPECT_EQ(early["eta_ms"], nullptr);
+  progress.round = 3;  // now a job that writes nothing is known as such
+  progress.estimate_ns = 5'000'000;
+  progress.eta_ns = 0;
+  const json late = shown(progress);
+  EXPECT_EQ(late["dirty_bytes_per_second"], 0);
+  EXPECT_EQ(late["estimate_ms"], 5.0);
+  EXPECT_EQ(late["eta_ms"], 0.0);
+}
+
 TEST_F(ApiTest, TheReportsFieldsStandInTheirOrder) {
   two_nodes();
   start_nodes();

@@ -82,6 +82,13 @@ void FakeAgent::set_free(std::uint64_t bytes) {
   });
 }
 
+void FakeAgent::set_progress(wire::MigrationProgress progress) {
+  control::asio::post(io_, [this, progress]() mutable {
+    progress.migration = 1;
+    (void)dialer_->send(progress);
+  });
+}
+
 Result<void> FakeAgent::on_frame(const wire::FrameHeader& header, std::span<const std::byte> body) {
   if (header.type == FrameType::kStartJob) start_job(wire::decode<wire::StartJob>(body).value());
   if (header.type == FrameType::kReadLog) read_log(wire::decode<wire::ReadLog>(body).value());

@@ -39,6 +39,8 @@ class FakeAgent {
   void run_jobs();
   // Says so in an inventory.
   void set_free(std::uint64_t bytes);
+  // As the source of migration 1.
+  void set_progress(wire::MigrationProgress progress);
   [[nodiscard]] unsigned starts() const { return starts_; }
 
  private:
