@@ -32,15 +32,15 @@ const char* mode_text(wire::MigrateMode mode) {
 }
 
 json progress_json(const wire::MigrationProgress& p) {
+  // Once the second round is over; so is the estimate, but for the first round's.
+  const bool dirty_rate_known = p.round > 2 || (p.round == 2 && p.estimate_ns != 0);
   return {{"round", p.round},
           {"done_bytes", p.done_bytes},
           {"total_bytes", p.total_bytes},
           {"state_bytes", p.state_bytes},
           {"sent_bytes", p.sent_bytes},
           {"remaining_bytes", p.remaining_bytes},
-          // Known once the second round is over.
-          {"dirty_bytes_per_second",
-           p.round <= 2 && p.dirty_bytes_per_second == 0 ? json() : json(p.dirty_bytes_per_second)},
+          {"dirty_bytes_per_second", dirty_rate_known ? json(p.dirty_bytes_per_second) : json()},
           {"throughput_bytes_per_second", p.throughput_bytes_per_second},
           {"estimate_ms", ms_or_null(p.estimate_ns)},
           {"eta_ms", p.eta_ns < 0 ? json() : ms(p.eta_ns)}};

@@ -42,6 +42,11 @@ class Moves(ClusterTest):
     def hotset(self, pattern, moves, mode, steps=1500, extra=()):
         arguments = [*HOTSET, "--pattern", pattern, "--steps", str(steps), *extra]
         reports = self.move_and_compare("hotset", arguments, moves, mode)
+        for migration in self.cluster.json("migrations"):
+            if mode == "--live":  # the last that was said before the pause
+                self.assertGreaterEqual(migration["progress"]["round"], 2, migration)
+                self.assertIsNotNone(migration["progress"]["estimate_ms"], migration)
+                self.assertIsNotNone(migration["progress"]["dirty_bytes_per_second"], migration)
         if mode == "--live":  # it writes at each step, and a first round lasts for several
             self.assertGreater(sum(report["dirty_bytes"] for report in reports), 0)
         self.assert_steps_in_order(self.cluster.log("job"))
