@@ -6,7 +6,8 @@ import signal
 import unittest
 
 from cluster import ClusterTest, run_unmoved
-from test_crash_points import ARGUMENTS, CrashPoints
+import test_crash_points
+from test_crash_points import ARGUMENTS
 
 # (name, role that is held, number, what abort may answer: "aborted", "late" or either)
 HELD = [
@@ -24,7 +25,7 @@ HELD = [
 
 class Abort(ClusterTest):
     expected = None
-    wait_until_fired = CrashPoints.wait_until_fired
+    wait_until_fired = test_crash_points.CrashPoints.wait_until_fired
 
     @classmethod
     def setUpClass(cls):

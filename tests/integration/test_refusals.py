@@ -46,7 +46,7 @@ class Refusals(ClusterTest):
         cluster.start("b", "hotset", *big, node="node-b")
         for name in "ab":
             cluster.wait_for_line(name, r"^step 1\b")
-        self.refused("migrate", "a", "--to", "node-b", says="memory")
+        self.refused("migrate", "a", "--to", "node-b", says="MiB free, needed")
         self.assertEqual(cluster.job("a")["incarnation"], 1)
 
     def test_standby_whose_tensors_do_not_match(self):
@@ -61,7 +61,7 @@ class Refusals(ClusterTest):
         cluster.wait_for_line("job", r"^step 3\b")
         size.write_text("34MiB")
         result = cluster.call("migrate", "job", "--to", "node-b", exits=(5,))
-        self.assertRegex(result.stdout, r"refused: .*tensor .*memory")
+        self.assertRegex(result.stdout, r"refused: .*Tensor \"memory\" is u8\[33554432\] at the source but u8\[35651584\]")
         job = cluster.job("job")
         self.assertEqual((job["state"], job["node"], job["incarnation"]), ("running", "node-a", 1))
         cluster.call("stop", "job")
