@@ -248,18 +248,26 @@ Task<> Job::shut_down_keeper() {
   keeper->close();
 }
 
+// One question at a time; what changes while it is out is asked for again, or a job would stay as it was at its start.
 Task<> Job::refresh_summary() {
   auto self = shared_from_this();
-  if (refreshing_ || !keeper_ || ended()) co_return;
-  refreshing_ = true;
-  auto description = co_await keeper_->describe();
-  refreshing_ = false;
-  if (!description) {
-    spdlog::debug("job not described: job j{} reason {}", id(), description.assume_error().to_string());
+  if (refreshing_) {
+    refresh_again_ = true;
     co_return;
   }
-  summary_ = description.assume_value().summary;
-  changed();
+  refreshing_ = true;
+  do {
+    refresh_again_ = false;
+    if (!keeper_ || ended()) break;
+    auto description = co_await keeper_->describe();
+    if (!description) {
+      spdlog::debug("job not described: job j{} reason {}", id(), description.assume_error().to_string());
+      break;
+    }
+    summary_ = description.assume_value().summary;
+    changed();
+  } while (refresh_again_);
+  refreshing_ = false;
 }
 
 void Job::runs_as(wire::Incarnation incarnation) {

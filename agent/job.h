@@ -105,6 +105,7 @@ class Job : public std::enable_shared_from_this<Job> {
   bool announced_ = false;  // it has started: others hear of its changes
   bool leaving_ = false;
   bool refreshing_ = false;
+  bool refresh_again_ = false;  // something changed while the keeper was being asked
   std::string end_reason_;
   std::map<std::uint64_t, Listener> listeners_;
   std::uint64_t next_listener_ = 1;

@@ -44,6 +44,7 @@ int main(int argc, char** argv) {
   if (!visible) return complain(visible.assume_error());
   config.assume_value().visible_gpus = std::move(visible).assume_value();
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, like a full disk
   ckpt::set_fault_role("agent." + config.assume_value().node);
   try {
     open_log(config.assume_value());

@@ -55,6 +55,7 @@ struct ChildPlan {
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::signal(SIGPIPE, SIG_DFL);
+  ::signal(SIGXFSZ, SIG_DFL);
   if (plan.own_session) ::setsid();
   // Sources are moved out of the way of 0-4 first; dup2 clears close-on-exec.
   const int null = ::fcntl(plan.null, F_DUPFD, 16);

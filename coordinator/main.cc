@@ -78,6 +78,7 @@ int main(int argc, char** argv) {
   Config& settings = config.assume_value();
   if (!log_file.empty()) settings.log_file = log_file;
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, like a full disk
   ckpt::set_fault_role("coordinator");
   try {
     set_up_logging(settings);

@@ -11,6 +11,7 @@
 
 int main() {
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, like a full disk
   spdlog::set_default_logger(spdlog::stderr_logger_mt("mover"));
   spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
   struct stat status {};

@@ -64,11 +64,19 @@ std::vector<std::byte> make_frame(const Record& record, std::uint32_t index) {
   return frame;
 }
 
+// kRefused: there is no room, and not one byte was written. kIo and others: some may have been.
 Result<void> write_at(int fd, std::span<const std::byte> bytes, std::uint64_t at, const std::string& path) {
+  bool touched = false;
   while (!bytes.empty()) {
     const ssize_t n = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(at));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return Error::from_errno("Cannot write the journal " + path);
+    if (n < 0) {
+      const bool no_room = errno == ENOSPC || errno == EFBIG || errno == EDQUOT;
+      auto error = Error::from_errno("Cannot write the journal " + path);
+      if (!no_room || touched) return error;
+      return Error(ErrorCode::kRefused, "No space for the journal " + path).caused_by(std::move(error));
+    }
+    touched = true;
     bytes = bytes.subspan(static_cast<std::size_t>(n));
     at += static_cast<std::uint64_t>(n);
   }
@@ -155,6 +163,7 @@ Result<void> Journal::extend(std::uint64_t wanted_end) {
     return Error(ErrorCode::kRefused, "Journal " + path_ + " is at its limit of 256 MiB: compact it");
   const std::vector<std::byte> zeroes(next - capacity_);
   auto written = write_at(fd_.get(), zeroes, capacity_, path_);
+  if (!written.has_value() && written.assume_error().code() == ErrorCode::kRefused) return written;
   if (written.has_value()) written = sync(fd_.get(), path_);
   if (written.has_value()) {
     capacity_ = next;
@@ -176,6 +185,7 @@ Result<void> Journal::append(const Record& record) {
     return Error(ErrorCode::kRefused, "A record of " + std::to_string(frame.size()) + " bytes for " + path_);
   CKPT_TRYV(extend(end_ + frame.size()));
   auto written = write_at(fd_.get(), frame, end_, path_);
+  if (!written.has_value() && written.assume_error().code() == ErrorCode::kRefused) return written;
   if (written.has_value()) written = sync(fd_.get(), path_);
   if (!written.has_value()) {
     broken_ = true;
