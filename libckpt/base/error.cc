@@ -9,21 +9,29 @@ namespace {
 
 ErrorCode code_of_errno(int error_number) {
   switch (error_number) {
-    case ENOMEM: return ErrorCode::kOutOfMemory;
-    case ETIMEDOUT: return ErrorCode::kTimedOut;
-    case ENOENT: return ErrorCode::kNotFound;
-    case EINVAL: return ErrorCode::kInvalidArgument;
+    case ENOMEM:
+      return ErrorCode::kOutOfMemory;
+    case ETIMEDOUT:
+      return ErrorCode::kTimedOut;
+    case ENOENT:
+      return ErrorCode::kNotFound;
+    case EINVAL:
+      return ErrorCode::kInvalidArgument;
     case ECONNREFUSED:
     case ECONNRESET:
     case ENOTCONN:
-    case EPIPE: return ErrorCode::kUnavailable;
-    default: return ErrorCode::kIo;
+    case EPIPE:
+      return ErrorCode::kUnavailable;
+    default:
+      return ErrorCode::kIo;
   }
 }
 
 }  // namespace
 
-Error Error::from_errno(std::string what) { return from_errno(errno, std::move(what)); }
+Error Error::from_errno(std::string what) {
+  return from_errno(errno, std::move(what));
+}
 
 Error Error::from_errno(int error_number, std::string what) {
   return Error(code_of_errno(error_number), ErrorDomain::kErrno, error_number, std::move(what));

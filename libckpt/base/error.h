@@ -14,17 +14,17 @@ namespace ckpt {
 enum class ErrorCode : std::uint8_t {
   kInvalidArgument = 1,  // the caller's request is malformed: refuse, nothing was touched
   kNotFound,             // the named thing does not exist: refuse
-  kRefused,              // well-formed, but not possible here and now (no memory at the target, mismatch): refuse
-  kNotSupported,         // this build, driver or node cannot do it
-  kUnavailable,          // a peer or service cannot be reached: retry later
-  kTimedOut,             // a deadline passed: the operation's effect may be unknown
-  kAborted,              // somebody asked for it, or an earlier failure of the same operation ended it
-  kOutOfMemory,          // device or host memory exhausted
-  kCorrupt,              // data failed a check (fingerprint, CRC, bounds): never use it
-  kProtocol,             // a peer sent what it must not send: drop the connection
-  kDevice,               // the GPU or its context failed; the context is not usable any more
-  kIo,                   // the operating system refused an I/O operation
-  kInternal,             // a bug in this program
+  kRefused,       // well-formed, but not possible here and now (no memory at the target, mismatch): refuse
+  kNotSupported,  // this build, driver or node cannot do it
+  kUnavailable,   // a peer or service cannot be reached: retry later
+  kTimedOut,      // a deadline passed: the operation's effect may be unknown
+  kAborted,       // somebody asked for it, or an earlier failure of the same operation ended it
+  kOutOfMemory,   // device or host memory exhausted
+  kCorrupt,       // data failed a check (fingerprint, CRC, bounds): never use it
+  kProtocol,      // a peer sent what it must not send: drop the connection
+  kDevice,        // the GPU or its context failed; the context is not usable any more
+  kIo,            // the operating system refused an I/O operation
+  kInternal,      // a bug in this program
 };
 [[nodiscard]] constexpr std::string_view to_string(ErrorCode code) noexcept;
 
@@ -64,31 +64,50 @@ class [[nodiscard]] Error {
 
 constexpr std::string_view to_string(ErrorCode code) noexcept {
   switch (code) {
-    case ErrorCode::kInvalidArgument: return "invalid-argument";
-    case ErrorCode::kNotFound: return "not-found";
-    case ErrorCode::kRefused: return "refused";
-    case ErrorCode::kNotSupported: return "not-supported";
-    case ErrorCode::kUnavailable: return "unavailable";
-    case ErrorCode::kTimedOut: return "timed-out";
-    case ErrorCode::kAborted: return "aborted";
-    case ErrorCode::kOutOfMemory: return "out-of-memory";
-    case ErrorCode::kCorrupt: return "corrupt";
-    case ErrorCode::kProtocol: return "protocol";
-    case ErrorCode::kDevice: return "device";
-    case ErrorCode::kIo: return "io";
-    case ErrorCode::kInternal: return "internal";
+    case ErrorCode::kInvalidArgument:
+      return "invalid-argument";
+    case ErrorCode::kNotFound:
+      return "not-found";
+    case ErrorCode::kRefused:
+      return "refused";
+    case ErrorCode::kNotSupported:
+      return "not-supported";
+    case ErrorCode::kUnavailable:
+      return "unavailable";
+    case ErrorCode::kTimedOut:
+      return "timed-out";
+    case ErrorCode::kAborted:
+      return "aborted";
+    case ErrorCode::kOutOfMemory:
+      return "out-of-memory";
+    case ErrorCode::kCorrupt:
+      return "corrupt";
+    case ErrorCode::kProtocol:
+      return "protocol";
+    case ErrorCode::kDevice:
+      return "device";
+    case ErrorCode::kIo:
+      return "io";
+    case ErrorCode::kInternal:
+      return "internal";
   }
   return "unknown";
 }
 
 constexpr std::string_view to_string(ErrorDomain domain) noexcept {
   switch (domain) {
-    case ErrorDomain::kNone: return "";
-    case ErrorDomain::kErrno: return "errno";
-    case ErrorDomain::kCuda: return "CUDA";
-    case ErrorDomain::kUcs: return "UCX";
-    case ErrorDomain::kNvml: return "NVML";
-    case ErrorDomain::kSqlite: return "SQLite";
+    case ErrorDomain::kNone:
+      return "";
+    case ErrorDomain::kErrno:
+      return "errno";
+    case ErrorDomain::kCuda:
+      return "CUDA";
+    case ErrorDomain::kUcs:
+      return "UCX";
+    case ErrorDomain::kNvml:
+      return "NVML";
+    case ErrorDomain::kSqlite:
+      return "SQLite";
   }
   return "";
 }

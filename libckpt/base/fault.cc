@@ -25,14 +25,17 @@ const char* fault_folder() noexcept {
 std::string_view to_string(FaultPoint point) noexcept {
   switch (point) {
 #define CKPT_FAULT_POINT(number, name) \
-  case FaultPoint::name: return #name;
+  case FaultPoint::name:               \
+    return #name;
 #include "libckpt/base/fault_points.def"
 #undef CKPT_FAULT_POINT
   }
   return "unknown";
 }
 
-void set_fault_role(std::string role) { std::snprintf(fault_role, sizeof fault_role, "%s", role.c_str()); }
+void set_fault_role(std::string role) {
+  std::snprintf(fault_role, sizeof fault_role, "%s", role.c_str());
+}
 
 void fault_point(FaultPoint point) noexcept {
   const char* folder = fault_folder();

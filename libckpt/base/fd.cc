@@ -23,7 +23,9 @@ Result<void> fsync_folder_of(const std::string& path) {
 
 }  // namespace
 
-void FdTraits::close(int fd) noexcept { ::close(fd); }
+void FdTraits::close(int fd) noexcept {
+  ::close(fd);
+}
 
 Result<void> write_all(int fd, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
@@ -70,7 +72,8 @@ Result<UniqueFd> make_memory_file(const char* name, std::size_t bytes) {
   UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return Error::from_errno("memfd_create");
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return Error::from_errno("Sizing a memory file");
-  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) return Error::from_errno("Sealing a memory file");
+  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
+    return Error::from_errno("Sealing a memory file");
   return fd;
 }
 

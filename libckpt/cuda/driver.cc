@@ -14,8 +14,8 @@ Result<const DriverApi*> load_driver_once() {
     return Error(ErrorCode::kNotSupported, std::string("No CUDA driver (libcuda.so.1): ") + ::dlerror());
   }
   static DriverApi api;
-#define CKPT_CUDA(name)                                                                                  \
-  api.name = reinterpret_cast<decltype(api.name)>(::dlsym(library, #name));                              \
+#define CKPT_CUDA(name)                                                     \
+  api.name = reinterpret_cast<decltype(api.name)>(::dlsym(library, #name)); \
   if (api.name == nullptr) return Error(ErrorCode::kNotSupported, "The CUDA driver lacks " #name);
 #include "libckpt/cuda/driver_api.def"
 #undef CKPT_CUDA
@@ -25,18 +25,23 @@ Result<const DriverApi*> load_driver_once() {
 ErrorCode code_of(CUresult result) {
   if (is_sticky(result)) return ErrorCode::kDevice;
   switch (result) {
-    case CUDA_ERROR_OUT_OF_MEMORY: return ErrorCode::kOutOfMemory;
+    case CUDA_ERROR_OUT_OF_MEMORY:
+      return ErrorCode::kOutOfMemory;
     case CUDA_ERROR_INVALID_VALUE:
     case CUDA_ERROR_INVALID_HANDLE:
-    case CUDA_ERROR_INVALID_CONTEXT: return ErrorCode::kInvalidArgument;
+    case CUDA_ERROR_INVALID_CONTEXT:
+      return ErrorCode::kInvalidArgument;
     case CUDA_ERROR_NOT_SUPPORTED:
     case CUDA_ERROR_NO_DEVICE:
     case CUDA_ERROR_NO_BINARY_FOR_GPU:
     case CUDA_ERROR_INVALID_IMAGE:
-    case CUDA_ERROR_INVALID_PTX: return ErrorCode::kNotSupported;
+    case CUDA_ERROR_INVALID_PTX:
+      return ErrorCode::kNotSupported;
     case CUDA_ERROR_NOT_FOUND:
-    case CUDA_ERROR_FILE_NOT_FOUND: return ErrorCode::kNotFound;
-    default: return ErrorCode::kInternal;
+    case CUDA_ERROR_FILE_NOT_FOUND:
+      return ErrorCode::kNotFound;
+    default:
+      return ErrorCode::kInternal;
   }
 }
 
@@ -63,8 +68,10 @@ bool is_sticky(CUresult result) noexcept {
     case CUDA_ERROR_EXTERNAL_DEVICE:
     case CUDA_ERROR_CONTAINED:
     case CUDA_ERROR_DEVICE_UNAVAILABLE:
-    case CUDA_ERROR_UNKNOWN: return true;
-    default: return false;
+    case CUDA_ERROR_UNKNOWN:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -89,7 +96,10 @@ Result<Device> Device::open(int ordinal) {
 }
 
 Device::Device(Device&& other) noexcept
-    : api_(other.api_), ordinal_(other.ordinal_), device_(other.device_), context_(std::exchange(other.context_, nullptr)) {}
+    : api_(other.api_),
+      ordinal_(other.ordinal_),
+      device_(other.device_),
+      context_(std::exchange(other.context_, nullptr)) {}
 
 Device::~Device() {
   if (context_ != nullptr) api_->cuDevicePrimaryCtxRelease_v2(device_);

@@ -71,8 +71,8 @@ class ContextScope {
 }  // namespace ckpt
 
 // CKPT_CUDA_TRY(api, cuMemFree_v2(ptr)): calls through the table and returns the Error naming the call.
-#define CKPT_CUDA_TRY(api, call)                                                        \
-  do {                                                                                  \
-    const CUresult ckpt_cuda_result = (api).call;                                       \
+#define CKPT_CUDA_TRY(api, call)                                                                     \
+  do {                                                                                               \
+    const CUresult ckpt_cuda_result = (api).call;                                                    \
     if (ckpt_cuda_result != CUDA_SUCCESS) return ::ckpt::cuda_error((api), ckpt_cuda_result, #call); \
   } while (false)

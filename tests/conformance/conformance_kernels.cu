@@ -18,7 +18,9 @@ CUDASIM_KERNEL(add_one, uint32_t* data, uint64_t count) {
 }
 
 CUDASIM_KERNEL(count_launch) {
-  CUDASIM_THREAD_ZERO() { cudasim_atomic_add(&launches, uint64_t{1}); }
+  CUDASIM_THREAD_ZERO() {
+    cudasim_atomic_add(&launches, uint64_t{1});
+  }
 }
 
 // Arguments of every size and alignment.
@@ -50,5 +52,7 @@ CUDASIM_KERNEL(row_sums, const uint32_t* in, uint32_t* out, uint32_t width) {
 }
 
 CUDASIM_KERNEL(store, uint64_t address, uint32_t value) {
-  CUDASIM_THREAD_ZERO() { *reinterpret_cast<volatile uint32_t*>(address) = value; }
+  CUDASIM_THREAD_ZERO() {
+    *reinterpret_cast<volatile uint32_t*>(address) = value;
+  }
 }

@@ -8,7 +8,7 @@ import unittest
 
 from cluster import ClusterTest, run_unmoved
 
-ARGUMENTS = ["--bytes", "32MiB", "--hot", "4%", "--step-ms", "5", "--seed", "11", "--pattern", "random", "--steps", "2000",
+ARGUMENTS = ["--bytes", "32MiB", "--hot", "4%", "--step-ms", "5", "--seed", "11", "--pattern", "random", "--steps", "1400",
              "--print-every", "1"]
 
 SOURCE, TARGET, EITHER = "node-a", "node-b", None

@@ -52,19 +52,19 @@ class Moves(ClusterTest):
         self.assert_steps_in_order(self.cluster.log("job"))
 
     def test_hotset_stride_live_20(self):
-        self.hotset("stride", 20, "--live", steps=4000)
+        self.hotset("stride", 20, "--live", steps=3000)
 
     def test_hotset_random_live_20(self):
-        self.hotset("random", 20, "--live", steps=4000, extra=["--drift", "1%"])
+        self.hotset("random", 20, "--live", steps=3000, extra=["--drift", "1%"])
 
     def test_hotset_flip_live_20(self):
-        self.hotset("flip", 20, "--live", steps=4000)
+        self.hotset("flip", 20, "--live", steps=3000)
 
     def test_hotset_append_live_20(self):
-        self.hotset("append", 20, "--live", steps=4000)
+        self.hotset("append", 20, "--live", steps=3000)
 
     def test_hotset_random_stop_copy_20(self):
-        self.hotset("random", 20, "--stop-copy", steps=4000)
+        self.hotset("random", 20, "--stop-copy", steps=3000)
 
     def test_charlm_live_20(self):
         self.move_and_compare("charlm", ["--params", "200000", "--steps", "3000", "--seed", "3"], 20, "--live")
@@ -73,7 +73,7 @@ class Moves(ClusterTest):
         self.move_and_compare("charlm", ["--params", "200000", "--steps", "1500", "--seed", "3"], 4, "--stop-copy")
 
     def test_serve_live_20(self):
-        self.move_and_compare("serve", ["--weights", "48MiB", "--cache", "16MiB", "--seed", "5", "--requests", "4000",
+        self.move_and_compare("serve", ["--weights", "48MiB", "--cache", "16MiB", "--seed", "5", "--requests", "3000",
                                         "--request-ms", "5"], 20, "--live")
 
     def test_serve_stop_copy(self):

@@ -47,7 +47,7 @@ extern "C" {
 
 typedef enum ckpt_status {
   CKPT_OK = 0,
-  CKPT_MOVED = 1,             /* the job runs elsewhere now: end this process (only with CKPT_OPTION_RETURN_MOVED) */
+  CKPT_MOVED = 1, /* the job runs elsewhere now: end this process (only with CKPT_OPTION_RETURN_MOVED) */
   CKPT_ERROR_INVALID = -1,    /* a wrong argument or call order */
   CKPT_ERROR_CUDA = -2,       /* the driver refused; ckpt_last_error() names the call and the CUresult */
   CKPT_ERROR_MEMORY = -3,     /* out of device or host memory */
@@ -60,8 +60,21 @@ typedef enum ckpt_role { CKPT_ROLE_FRESH = 0, CKPT_ROLE_STANDBY = 1 } ckpt_role;
 typedef enum ckpt_start { CKPT_FRESH = 0, CKPT_RESUMED = 1 } ckpt_start;
 
 typedef enum ckpt_dtype {
-  CKPT_U8 = 1, CKPT_I8, CKPT_U16, CKPT_I16, CKPT_U32, CKPT_I32, CKPT_U64, CKPT_I64,
-  CKPT_F16, CKPT_BF16, CKPT_F32, CKPT_F64, CKPT_F8E4M3, CKPT_F8E5M2, CKPT_BOOL
+  CKPT_U8 = 1,
+  CKPT_I8,
+  CKPT_U16,
+  CKPT_I16,
+  CKPT_U32,
+  CKPT_I32,
+  CKPT_U64,
+  CKPT_I64,
+  CKPT_F16,
+  CKPT_BF16,
+  CKPT_F32,
+  CKPT_F64,
+  CKPT_F8E4M3,
+  CKPT_F8E5M2,
+  CKPT_BOOL
 } ckpt_dtype;
 
 typedef enum ckpt_kind {
@@ -104,8 +117,8 @@ CKPT_API ckpt_status ckpt_drop(ckpt_session* session, const char* name);
 CKPT_API ckpt_status ckpt_host_state(ckpt_session* session, const char* name, void* pointer, size_t bytes);
 typedef ckpt_status (*ckpt_save_fn)(void* user, ckpt_writer* writer);
 typedef ckpt_status (*ckpt_load_fn)(void* user, const void* data, size_t bytes);
-CKPT_API ckpt_status ckpt_host_callbacks(ckpt_session* session, const char* name, ckpt_save_fn save, ckpt_load_fn load,
-                                         void* user);
+CKPT_API ckpt_status ckpt_host_callbacks(ckpt_session* session, const char* name, ckpt_save_fn save,
+                                         ckpt_load_fn load, void* user);
 CKPT_API ckpt_status ckpt_write(ckpt_writer* writer, const void* data, size_t bytes);
 
 /* All is named: synchronizes the context; a fresh instance goes on at once, a standby blocks until it is resumed. */

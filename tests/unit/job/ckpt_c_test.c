@@ -14,7 +14,9 @@ static void check(int condition, const char* what) {
   }
 }
 
-static ckpt_status save(void* user, ckpt_writer* writer) { return ckpt_write(writer, user, 4); }
+static ckpt_status save(void* user, ckpt_writer* writer) {
+  return ckpt_write(writer, user, 4);
+}
 static ckpt_status load(void* user, const void* data, size_t bytes) {
   if (bytes != 4) return CKPT_ERROR_MISMATCH;
   memcpy(user, data, bytes);
@@ -27,18 +29,25 @@ static void check_arguments(ckpt_session* session) {
   char long_name[CKPT_MAX_NAME + 2];
   memset(long_name, 'n', sizeof long_name);
   long_name[CKPT_MAX_NAME + 1] = '\0';
-  check(ckpt_tensor(session, "t", 4096, 1, CKPT_F32, 2, shape, CKPT_PARAMETER) == CKPT_ERROR_INVALID, "size and shape differ");
+  check(ckpt_tensor(session, "t", 4096, 1, CKPT_F32, 2, shape, CKPT_PARAMETER) == CKPT_ERROR_INVALID,
+        "size and shape differ");
   check(strstr(ckpt_last_error(), "128 bytes") != NULL, "the error says the size that would fit");
-  check(ckpt_tensor(session, "t", 4096, 128, (ckpt_dtype)99, 2, shape, CKPT_PARAMETER) == CKPT_ERROR_INVALID, "no such dtype");
-  check(ckpt_tensor(session, "t", 4096, 128, CKPT_F32, 2, shape, (ckpt_kind)9) == CKPT_ERROR_INVALID, "no such kind");
-  check(ckpt_tensor(session, "t", 4096, 128, CKPT_F32, 9, shape, CKPT_PARAMETER) == CKPT_ERROR_INVALID, "nine dimensions");
-  check(ckpt_tensor(session, "", 4096, 128, CKPT_F32, 2, shape, CKPT_PARAMETER) == CKPT_ERROR_INVALID, "empty name");
+  check(ckpt_tensor(session, "t", 4096, 128, (ckpt_dtype)99, 2, shape, CKPT_PARAMETER) == CKPT_ERROR_INVALID,
+        "no such dtype");
+  check(ckpt_tensor(session, "t", 4096, 128, CKPT_F32, 2, shape, (ckpt_kind)9) == CKPT_ERROR_INVALID,
+        "no such kind");
+  check(ckpt_tensor(session, "t", 4096, 128, CKPT_F32, 9, shape, CKPT_PARAMETER) == CKPT_ERROR_INVALID,
+        "nine dimensions");
+  check(ckpt_tensor(session, "", 4096, 128, CKPT_F32, 2, shape, CKPT_PARAMETER) == CKPT_ERROR_INVALID,
+        "empty name");
   check(ckpt_host_state(session, long_name, &step, sizeof step) == CKPT_ERROR_INVALID, "name too long");
-  check(ckpt_host_state(session, "a\nb", &step, sizeof step) == CKPT_ERROR_INVALID, "control character in a name");
+  check(ckpt_host_state(session, "a\nb", &step, sizeof step) == CKPT_ERROR_INVALID,
+        "control character in a name");
   check(ckpt_host_state(session, "step", NULL, 8) == CKPT_ERROR_INVALID, "no pointer");
   check(ckpt_host_state(session, "step", &step, sizeof step) == CKPT_OK, "host state");
   check(ckpt_host_state(session, "step", &step, sizeof step) == CKPT_ERROR_INVALID, "the same name twice");
-  check(ckpt_tensor(session, "t", 4096, 128, CKPT_F32, 2, shape, CKPT_PARAMETER) != CKPT_OK, "tensor without a context");
+  check(ckpt_tensor(session, "t", 4096, 128, CKPT_F32, 2, shape, CKPT_PARAMETER) != CKPT_OK,
+        "tensor without a context");
   check(ckpt_last_error()[0] != '\0', "an error has a text");
   check(ckpt_drop(session, "unknown") == CKPT_ERROR_INVALID, "drop of an unknown name");
   check(ckpt_alloc(session, 0, NULL) == CKPT_ERROR_INVALID, "allocation of nothing");
