@@ -151,6 +151,8 @@ void SourceSession::start_precopy(const wire::Bytes& payload) {
   mover::StartSource start;
   start.addresses = std::move(endpoint.assume_value().addresses);
   start.options = options_;
+  start.options.max_downtime_ns = set_max_downtime_ns_.value_or(options_.max_downtime_ns);
+  start.options.bandwidth_bytes_per_second = set_bandwidth_.value_or(options_.bandwidth_bytes_per_second);
   start.fixed_cost_ns = kFixedCostNs;
   if (auto sent = session_->send(std::move(start)); !sent) fail(sent.assume_error());
 }
@@ -305,6 +307,9 @@ Task<> SourceSession::free() {
 }
 
 void SourceSession::set_limits(std::int64_t max_downtime_ns, std::int64_t bandwidth) {
+  // What has not started yet starts with these.
+  if (max_downtime_ns >= 0) set_max_downtime_ns_ = max_downtime_ns;
+  if (bandwidth >= 0) set_bandwidth_ = static_cast<std::uint64_t>(bandwidth);
   if (!session_ || stopped_) return;
   mover::MoverLimits limits;
   limits.max_downtime_ns = max_downtime_ns;

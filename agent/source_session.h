@@ -56,6 +56,9 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   std::optional<PausedState> paused_;
   std::optional<wire::SourceReport> report_;
   wire::MigrateOptions options_;
+  // Of `set`, which may come before the copy starts.
+  std::optional<std::int64_t> set_max_downtime_ns_;
+  std::optional<std::uint64_t> set_bandwidth_;
   bool preparing_ = false;
   bool stopped_ = false;  // StopCopy or FreeSource: nothing more is sent
   bool freeing_ = false;

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A moved job ends with exactly the unmoved digest: every example and pattern, live and stop-copy, there and back."""
-import unittest
-
+"""Moving a job there and back and comparing it with an unmoved run: what test_moves_*.py share."""
 from cluster import ClusterTest, run_unmoved
 
 HOTSET = ["--bytes", "64MiB", "--hot", "2%", "--step-ms", "5", "--seed", "7", "--print-every", "1"]
 
 
-class Moves(ClusterTest):
+class MovingTest(ClusterTest):
     def move_and_compare(self, program, arguments, moves, mode, first_line=r"^(step|request) \d+"):
         expected = run_unmoved(program, *arguments)
         self.cluster.start("job", program, *arguments)
@@ -50,36 +48,3 @@ class Moves(ClusterTest):
         if mode == "--live":  # it writes at each step, and a first round lasts for several
             self.assertGreater(sum(report["dirty_bytes"] for report in reports), 0)
         self.assert_steps_in_order(self.cluster.log("job"))
-
-    def test_hotset_stride_live_20(self):
-        self.hotset("stride", 20, "--live", steps=3000)
-
-    def test_hotset_random_live_20(self):
-        self.hotset("random", 20, "--live", steps=3000, extra=["--drift", "1%"])
-
-    def test_hotset_flip_live_20(self):
-        self.hotset("flip", 20, "--live", steps=3000)
-
-    def test_hotset_append_live_20(self):
-        self.hotset("append", 20, "--live", steps=3000)
-
-    def test_hotset_random_stop_copy_20(self):
-        self.hotset("random", 20, "--stop-copy", steps=3000)
-
-    def test_charlm_live_20(self):
-        self.move_and_compare("charlm", ["--params", "200000", "--steps", "3000", "--seed", "3"], 20, "--live")
-
-    def test_charlm_stop_copy(self):
-        self.move_and_compare("charlm", ["--params", "200000", "--steps", "1500", "--seed", "3"], 4, "--stop-copy")
-
-    def test_serve_live_20(self):
-        self.move_and_compare("serve", ["--weights", "48MiB", "--cache", "16MiB", "--seed", "5", "--requests", "3000",
-                                        "--request-ms", "5"], 20, "--live")
-
-    def test_serve_stop_copy(self):
-        self.move_and_compare("serve", ["--weights", "48MiB", "--cache", "16MiB", "--seed", "5", "--requests", "1500",
-                                        "--request-ms", "5"], 4, "--stop-copy")
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)
