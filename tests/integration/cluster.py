@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -17,7 +18,7 @@ import unittest
 BUILD = pathlib.Path(os.environ["GPUMIGRATE_BUILD"]).resolve()
 BIN = BUILD / "bin"
 EXAMPLES = BIN / "examples"
-COMMAND_LIMIT_S = 240  # a hang is a failure, not a measurement
+COMMAND_LIMIT_S = 120  # a hang is a failure, not a measurement
 
 
 class CommandError(AssertionError):
@@ -64,9 +65,7 @@ class Cluster:
 
     def up(self):
         """Starts what does not run; a killed daemon comes back by this, as a service manager would do it."""
-        # A crash point's file goes away just before its process does: a start that meets the dying process is repeated.
-        if self.run("local", "up", *self.up_arguments).returncode != 0:
-            self.call("local", "up", *self.up_arguments)
+        self.call("local", "up", *self.up_arguments)
 
     def down(self):
         subprocess.run([BIN / "gpumigrate", "local", "down"], env=self.environment, capture_output=True, text=True,
@@ -145,11 +144,14 @@ class Cluster:
         return [pid for pid, command in self.processes().items() if word in command]
 
     def kill(self, word, how=signal.SIGKILL):
-        pids = self.pids(word)
-        for pid in pids:
+        """Signals every process of the home whose command has the word, and waits for those that SIGKILL ends."""
+        for pid in self.pids(word):
             with contextlib.suppress(ProcessLookupError):
+                process = os.pidfd_open(pid)
                 os.kill(pid, how)
-        return pids
+                if how == signal.SIGKILL:
+                    select.select([process], [], [], COMMAND_LIMIT_S)
+                os.close(process)
 
 
 class ClusterTest(unittest.TestCase):
@@ -163,9 +165,8 @@ class ClusterTest(unittest.TestCase):
         self.addCleanup(self.show_logs_of_a_failure)
 
     def show_logs_of_a_failure(self):
-        outcome = self._outcome
-        failed = any(error for _, error in getattr(outcome, "errors", [])) or not outcome.success
-        if not failed:
+        result = self._outcome.result
+        if not any(test is self for test, _ in result.failures + result.errors):
             return
         for path in sorted(self.cluster.home.rglob("*.log")):
             with contextlib.suppress(OSError):

@@ -3,7 +3,11 @@
 
 Before COMMITTED the job goes on at the source from the very step it stopped at; from COMMITTED on exactly the target's
 instance runs; a killed coordinator takes up where it was. The killed daemon is started again, as a service manager does."""
+import ctypes
+import os
+import pathlib
 import re
+import select
 import unittest
 
 from cluster import ClusterTest, run_unmoved
@@ -59,10 +63,12 @@ class CrashPoints(ClusterTest):
         cluster = self.cluster
         cluster.start("job", "hotset", *ARGUMENTS)
         cluster.wait_for_line("job", r"^step 5\b")
+        victims = self.daemons_of(role)
         cluster.arm(role, number)
         # Whatever the command says, it must say it: 0 moved, 1, 2 and 5 (refused) at the source, 6 contact lost.
         moved = cluster.popen("migrate", "job", "--to", "node-b", "--live", "-o", "json", "--timeout", "60s")
         self.wait_until_fired(role, number, moved)
+        self.wait_until_dead(victims)
         cluster.up()
         output, errors = moved.communicate(timeout=120)
         self.assertIn(moved.returncode, (0, 1, 2, 5, 6), output + errors)
@@ -76,11 +82,21 @@ class CrashPoints(ClusterTest):
         migration = cluster.json("migrations")[0]
         self.assertFalse(migration["open"], migration)
 
+    def daemons_of(self, role):
+        """Process descriptors of what `local up` starts again; movers and keepers are their agent's business."""
+        kind, _, node = role.partition(".")
+        words = {"agent": f"nodes/{node}/agent.toml", "coordinator": "gpumigrate-coordinator"}
+        return [os.pidfd_open(pid) for pid in self.cluster.pids(words[kind])] if kind in words else []
+
+    def wait_until_dead(self, victims):
+        """A crash point's file goes away just before its process does."""
+        for victim in victims:
+            ended, _, _ = select.select([victim], [], [], 60)
+            os.close(victim)
+            self.assertTrue(ended, "the process lives on after its crash point")
+
     def wait_until_fired(self, role, number, command):
         """The armed file goes away when the process dies; a command that ends first ends the waiting, too."""
-        import ctypes
-        import os
-        import select
         libc = ctypes.CDLL(None, use_errno=True)
         watch = libc.inotify_init1(os.O_CLOEXEC)
         libc.inotify_add_watch(watch, str(self.cluster.faults).encode(), 0x200)  # IN_DELETE
@@ -108,7 +124,6 @@ for name, role, number, ends_on in POINTS:
 
 class EveryPointIsTested(unittest.TestCase):
     def test_table_is_complete(self):
-        import pathlib
         table = (pathlib.Path(__file__).parents[2] / "libckpt/base/fault_points.def").read_text()
         numbers = {int(n) for n in re.findall(r"^CKPT_FAULT_POINT\((\d+)", table, re.M)}
         # 608 is reached by an abort (test_abort.py), 504 ends the rank that runs: the job dies, not a switch.
