@@ -84,5 +84,21 @@ class Options(ClusterTest):
         self.assertGreaterEqual(after["node-a"], free["node-a"], "six moves left memory behind")
 
 
+class TwoGpusOfOneNode(ClusterTest):
+    nodes, gpus = 1, 2
+
+    def test_there_and_back(self):
+        cluster = self.cluster
+        arguments = [*ARGUMENTS[:-4], "--steps", "1500", "--print-every", "1"]
+        expected = run_unmoved("hotset", *arguments)["digest"]
+        cluster.start("job", "hotset", *arguments, node="node-a:0")
+        cluster.wait_for_line("job", r"^step 5\b")
+        for target, mode in (("node-a:1", "--live"), ("node-a:0", "--stop-copy"), ("node-a:1", "--live")):
+            self.assertEqual(cluster.migrate("job", target, mode)["to"], target)
+        self.assertEqual(cluster.job("job")["gpu"], 1)
+        self.assertEqual(cluster.finish("job")["digest"], expected)
+        self.assert_steps_in_order(cluster.log("job"))
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)
