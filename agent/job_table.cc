@@ -76,7 +76,10 @@ Task<Result<void>> JobTable::stop(wire::JobId job, wire::Incarnation incarnation
 Task<> JobTable::remove(std::shared_ptr<Job> job) {
   const Key key(job->id(), job->started_as());
   co_await job->destroy();
-  if (auto it = jobs_.find(key); it != jobs_.end() && it->second == job) jobs_.erase(it);
+  // Removed meanwhile by somebody else: the folder may be a successor's already.
+  const auto it = jobs_.find(key);
+  if (it == jobs_.end() || it->second != job) co_return;
+  jobs_.erase(it);
   std::error_code error;
   std::filesystem::remove_all(job->folder(), error);
   if (error) spdlog::warn("folder not removed: {} reason {}", job->folder(), error.message());

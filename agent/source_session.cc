@@ -115,7 +115,9 @@ Task<Result<void>> SourceSession::prepare_memory() {
   settings.failed = [weak = weak_from_this()](Error error) {
     if (auto self = weak.lock()) self->fail(error);
   };
-  export_ = MemoryExport::create(job_->keeper(), session_, std::move(settings));
+  const auto keeper = job_->keeper();  // gone if the job ended while the mover got ready
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job ended before its memory was exported");
+  export_ = MemoryExport::create(keeper, session_, std::move(settings));
   auto exported = co_await export_->run(context_.executor);
   if (!exported) co_return std::move(exported).assume_error();
   co_return ok();

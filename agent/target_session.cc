@@ -97,7 +97,9 @@ Task<Result<wire::Bytes>> TargetSession::prepare_standby() {
   settings.failed = [weak = weak_from_this()](Error error) {
     if (auto self = weak.lock()) self->fail(error);
   };
-  export_ = MemoryExport::create(job_->keeper(), session_, std::move(settings));
+  const auto keeper = job_->keeper();  // gone if the standby ended while the mover got ready
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The standby ended before its memory was exported");
+  export_ = MemoryExport::create(keeper, session_, std::move(settings));
   CKPT_CO_TRY(summary, co_await export_->run(context_.executor));
   spdlog::info("standby ready: id m{} tensors {} regions {}", info_.migration, summary.tensors,
                summary.regions);
@@ -221,7 +223,9 @@ Task<Result<void>> TargetSession::resume_standby(RunOrder order) {
     host_state = std::move(host_state_);
   }
   const Nanos sent_ns = now_ns();
-  CKPT_CO_TRY(running, co_await job_->keeper()->resume(resume, std::move(host_state)));
+  const auto keeper = job_->keeper();  // the instance may have ended meanwhile
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance ended before it was told to go on");
+  CKPT_CO_TRY(running, co_await keeper->resume(resume, std::move(host_state)));
   if (report_ && report_->resume_sent_ns == 0) {
     report_->resume_sent_ns = sent_ns;
     report_->resumed_ns = running.resumed_ns;
