@@ -21,7 +21,21 @@
 namespace ckpt::codec {
 
 // Values are on the wire: stable, never reused.
-enum class Encoding : std::uint8_t { kInvalid = 0, kZero = 1, kRaw = 2 };
+enum class Encoding : std::uint8_t {
+  kInvalid = 0,
+  kZero = 1,
+  kRaw = 2,
+  kPlanes2 = 3,      // elements of 2 bytes, byte planes
+  kPlanes4 = 4,      // elements of 4 bytes
+  kDifference2 = 5,  // the same of the difference to what the other side holds
+  kDifference4 = 6,
+  kBlocks = 7,  // only the 4 KiB blocks that changed; the rest stays as it is at the other side
+  kLast = kBlocks,
+};
+// The other side must hold the version it was encoded against.
+[[nodiscard]] constexpr bool needs_previous(Encoding encoding) noexcept {
+  return encoding >= Encoding::kDifference2 && encoding <= Encoding::kBlocks;
+}
 [[nodiscard]] std::string_view to_string(Encoding encoding) noexcept;
 
 class Codec {

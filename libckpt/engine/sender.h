@@ -26,6 +26,7 @@
 #include <string>
 #include <vector>
 
+#include "libckpt/codec/chooser.h"
 #include "libckpt/engine/send_lane.h"
 #include "libckpt/engine/sender_core.h"
 
@@ -44,6 +45,9 @@ struct SenderOptions {
   std::uint64_t message_bytes = std::uint64_t{1} << 20;
   std::uint32_t window = 4;  // messages per lane that wait for an acknowledgement
   std::uint64_t bandwidth = 0;
+  codec::CodecMode codec = codec::CodecMode::kAuto;
+  std::uint64_t shadow_memory_bytes = 0;  // for the last sent versions of chunks; 0 = no differences
+  double duty = 1.0;  // share of the GPU's time that scans and copies may take before the final round
   std::uint64_t scan_piece_bytes = std::uint64_t{1} << 30;  // a drop waits for at most that much of a scan
   std::uint64_t scan_slice_bytes = std::uint64_t{256} << 20;
   Nanos answer_timeout = 30'000'000'000;  // for the target to connect, to judge the plan, to verify

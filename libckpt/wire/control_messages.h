@@ -355,6 +355,12 @@ enum class NotConverged : std::uint8_t { kInvalid = 0, kSwitch = 1, kAbort = 2 }
   return n == NotConverged::kSwitch || n == NotConverged::kAbort;
 }
 
+// --codec, as the engine's codec::CodecMode.
+enum class CodecMode : std::uint8_t { kInvalid = 0, kAuto = 1, kRaw = 2, kPlanes = 3, kDifference = 4 };
+[[nodiscard]] constexpr bool is_known(CodecMode mode) {
+  return mode >= CodecMode::kAuto && mode <= CodecMode::kDifference;
+}
+
 struct MigrateOptions {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   MigrateOptions() = default;
@@ -363,9 +369,13 @@ struct MigrateOptions {
   std::int64_t max_downtime_ns = 0;
   std::uint64_t bandwidth_bytes_per_second = 0;  // 0 = unlimited
   std::uint32_t max_rounds = 0;                  // 0 = the engine's default
+  CodecMode codec = CodecMode::kAuto;
+  std::uint64_t shadow_memory_bytes = 0;  // host memory for the last sent versions, for differences
+  std::uint32_t slowdown_permille = 0;    // share of the GPU's time that pre-copy may take; 0 = no limit
   template <class A>
   void fields(A& a) {
-    a(mode, if_not_converged, max_downtime_ns, bandwidth_bytes_per_second, max_rounds);
+    a(mode, if_not_converged, max_downtime_ns, bandwidth_bytes_per_second, max_rounds, codec,
+      shadow_memory_bytes, slowdown_permille);
   }
 };
 
