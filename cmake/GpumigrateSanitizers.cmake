@@ -1,0 +1,54 @@
+# Builds of the tests under a sanitizer (docs/testing.md): the presets `asan` and `tsan` set the option, and the target
+# sanitized_tests builds what runs there and nothing else.
+set(GPUMIGRATE_SANITIZE "" CACHE STRING "Build the tests under a sanitizer: address (and undefined behaviour) or thread")
+set_property(CACHE GPUMIGRATE_SANITIZE PROPERTY STRINGS "" address thread)
+
+set(SANITIZER_OPTIONS)
+set(SANITIZER_LINK_OPTIONS)
+if(GPUMIGRATE_SANITIZE STREQUAL "address")
+  # float-cast-overflow is not part of `undefined`: estimates and rates are doubles that become counts of bytes.
+  set(SANITIZER_LINK_OPTIONS -fsanitize=address,undefined,float-cast-overflow)
+  set(SANITIZER_OPTIONS ${SANITIZER_LINK_OPTIONS} -fno-sanitize-recover=all -D_GLIBCXX_ASSERTIONS)
+elseif(GPUMIGRATE_SANITIZE STREQUAL "thread")
+  set(SANITIZER_LINK_OPTIONS -fsanitize=thread)
+  set(SANITIZER_OPTIONS ${SANITIZER_LINK_OPTIONS})
+elseif(GPUMIGRATE_SANITIZE)
+  message(FATAL_ERROR "GPUMIGRATE_SANITIZE is '${GPUMIGRATE_SANITIZE}': address or thread is known, or nothing")
+endif()
+
+if(GPUMIGRATE_SANITIZE)
+  # The checks make g++ 12 see uninitialized values that are none.
+  list(APPEND SANITIZER_OPTIONS -O1 -fno-omit-frame-pointer -Wno-maybe-uninitialized)
+  add_compile_options(${SANITIZER_OPTIONS})
+  add_link_options(${SANITIZER_LINK_OPTIONS})
+  add_custom_target(sanitized_tests)
+endif()
+
+# sanitized_test(TARGET...): what a test under a sanitizer needs built. Nothing in other builds.
+function(sanitized_test)
+  if(GPUMIGRATE_SANITIZE)
+    add_dependencies(sanitized_tests ${ARGN})
+  endif()
+endfunction()
+
+# unsanitized_directory(): targets of the calling folder are built as in a plain build, with the same command lines, so
+# that ccache has them.
+macro(unsanitized_directory)
+  get_directory_property(directory_options COMPILE_OPTIONS)
+  list(REMOVE_ITEM directory_options ${SANITIZER_OPTIONS})
+  set_directory_properties(PROPERTIES COMPILE_OPTIONS "${directory_options}")
+  get_directory_property(directory_options LINK_OPTIONS)
+  list(REMOVE_ITEM directory_options ${SANITIZER_LINK_OPTIONS})
+  set_directory_properties(PROPERTIES LINK_OPTIONS "${directory_options}")
+endmacro()
+
+# unsanitized_target(TARGET): the same for one target.
+function(unsanitized_target target)
+  foreach(property COMPILE_OPTIONS LINK_OPTIONS)
+    get_target_property(target_options ${target} ${property})
+    if(target_options)
+      list(REMOVE_ITEM target_options ${SANITIZER_OPTIONS} ${SANITIZER_LINK_OPTIONS})
+      set_target_properties(${target} PROPERTIES ${property} "${target_options}")
+    endif()
+  endforeach()
+endfunction()
