@@ -32,6 +32,24 @@ class Losses(ClusterTest):
         self.assertEqual(cluster.finish("job")["digest"], expected)
         self.assert_steps_in_order(cluster.log("job"))
 
+    def test_a_signal_ends_a_migrate_that_lost_the_coordinator(self):
+        cluster = self.cluster
+        cluster.start("job", "hotset", *ARGUMENTS)
+        cluster.wait_for_line("job", r"^step 5\b")
+        with cluster.popen("migrate", "job", "--to", "node-b", "--bandwidth", "1MiB/s") as moving:
+            progress = iter(moving.stderr)
+            next(line for line in progress if "round 1" in line)
+            cluster.kill("gpumigrate-coordinator")
+            next(line for line in progress if "asking again" in line)
+            moving.send_signal(signal.SIGTERM)
+            # Without the signal it would ask for a minute and then say the same.
+            rest = moving.communicate(timeout=30)[1]
+        self.assertEqual(moving.returncode, 6)
+        self.assertRegex(rest, r"gpumigrate watch m\d+. asks again")
+        cluster.up()
+        cluster.call("abort", cluster.json("migrations")[0]["id"])
+        self.assertEqual(cluster.job("job")["node"], "node-a")
+
     def wait_for_step(self, log, step):
         import subprocess
         with subprocess.Popen(["tail", "-n", "+1", "-F", log], stdout=subprocess.PIPE, text=True) as follower:

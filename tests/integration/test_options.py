@@ -50,6 +50,27 @@ class Options(ClusterTest):
         self.assertEqual(cluster.json("migrations")[0]["result"], "done")
         self.end_job()
 
+    def test_every_codec(self):
+        """Each is carried to the source's mover, shown, and moves the job to the same end."""
+        cluster = self.cluster
+        self.start_job()
+        usage = cluster.call("migrate", "job", "--codec", "difference", exits=(64,))
+        self.assertIn("--shadow-memory", usage.stderr)
+        cluster.call("migrate", "job", "--slowdown", "200%", exits=(64,))
+        choices = (("raw", []), ("planes", ["--slowdown", "50%"]), ("difference", ["--shadow-memory", "96MiB"]), ("auto", []))
+        for turn, (codec, more) in enumerate(choices):
+            with self.subTest(codec=codec):
+                options = ["--codec", codec, *more, "--to", "node-b" if turn % 2 == 0 else "node-a"]
+                plan = cluster.json("migrate", "job", *options, "--dry-run")
+                self.assertEqual(plan["options"]["codec"], codec)
+                report = cluster.json("migrate", "job", *options)
+                self.assertEqual((report["result"], report["verified"], report["codec"]), ("done", True, codec))
+                shown = cluster.json("migrations")[0]["options"]
+                self.assertEqual(shown["codec"], codec)
+                self.assertEqual(shown["shadow_memory_bytes"], 96 << 20 if codec == "difference" else 0)
+                self.assertEqual(shown["slowdown_percent"], 50 if codec == "planes" else 0)
+        self.end_job()
+
     def test_exit_codes_and_logs_of_run(self):
         cluster = self.cluster
         run = cluster.call("run", "--cooperative", "--", "/bin/sh", "-c", "echo out; echo err >&2; exit 7", exits=(7,))
