@@ -83,6 +83,16 @@ std::string_view to_string(Encoding encoding) noexcept {
       return "zero";
     case Encoding::kRaw:
       return "raw";
+    case Encoding::kPlanes2:
+      return "planes2";
+    case Encoding::kPlanes4:
+      return "planes4";
+    case Encoding::kDifference2:
+      return "difference2";
+    case Encoding::kDifference4:
+      return "difference4";
+    case Encoding::kBlocks:
+      return "blocks";
   }
   return "unknown";
 }
@@ -95,7 +105,7 @@ const Codec* find_codec(Encoding encoding) noexcept {
       return &zero;
     case Encoding::kRaw:
       return &raw;
-    case Encoding::kInvalid:
+    default:
       break;
   }
   return nullptr;

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/codec/coder.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "libckpt/codec/entropy.h"
+#include "libckpt/codec/plane_packer.h"
+#include "libckpt/codec/planes.h"
+
+namespace ckpt::codec {
+namespace {
+
+// Above it packing a plane saves less than it costs.
+constexpr double kMostPackedBits = 7.7;
+// Below it a plane holds runs, and Huffman's one bit a byte is far from its entropy.
+constexpr double kMostRunBits = 0.8;
+constexpr std::uint32_t kPackedFlag = 1U << 31;
+// A gain below it does not pay for the header and the work.
+constexpr double kLeastRatio = 1.02;
+
+constexpr std::size_t width_of(Encoding encoding) {
+  switch (encoding) {
+    case Encoding::kPlanes2:
+    case Encoding::kDifference2:
+      return 2;
+    case Encoding::kPlanes4:
+    case Encoding::kDifference4:
+      return 4;
+    default:
+      return 0;
+  }
+}
+
+// What a plane of this entropy becomes, in bits per byte: Huffman wastes some, and cannot go below a bit.
+double packed_bits(double entropy) {
+  if (entropy > kMostPackedBits) return 8;
+  if (entropy > kMostRunBits) return std::max(1.02, entropy * 1.01 + 0.02);
+  return std::min(1.02, entropy * 1.4 + 0.02);
+}
+
+// The header's length and zstd's own of a plane, in bytes.
+constexpr double kOverhead = 24;
+
+double ratio_of(std::size_t width, const PlaneEntropy& entropy, std::size_t bytes) {
+  double bits = 0;
+  for (std::size_t p = 0; p < width; ++p) bits += packed_bits(entropy[p]);
+  const double plain = static_cast<double>(bytes);
+  return plain / (plain * bits / (8.0 * static_cast<double>(width)) + kOverhead * static_cast<double>(width));
+}
+
+Error corrupt(Encoding encoding, std::size_t in, std::size_t out, std::string_view why) {
+  return Error(ErrorCode::kCorrupt, "A chunk of " + std::to_string(out) + " bytes cannot come from " +
+                                        std::to_string(in) + " bytes in encoding " +
+                                        std::string(to_string(encoding)) + ": " + std::string(why));
+}
+
+}  // namespace
+
+struct Coder::State {
+  State(PlanePacker made, std::size_t bytes, std::unique_ptr<std::byte[]> memory)
+      : packer(std::move(made)), most_chunk_bytes(bytes), scratch(std::move(memory)) {}
+
+  PlanePacker packer;
+  EntropySampler sampler;
+  const std::size_t most_chunk_bytes;
+  const std::unique_ptr<std::byte[]> scratch;  // the packed planes of one chunk, unpacked
+
+  // The entropies that estimate() took, for the encode() of the same memory that follows. If that memory has changed meanwhile,
+  // the wrong planes are packed: worse, but not wrong.
+  struct Sample {
+    const std::byte* chunk = nullptr;
+    std::size_t bytes = 0;
+    PlaneEntropy entropy{};
+  };
+  std::array<Sample, 4> samples;  // by sample_index()
+  static std::size_t sample_index(std::size_t width, bool difference) {
+    return (width == 4 ? 1 : 0) + (difference ? 2 : 0);
+  }
+
+  // Remembers.
+  const PlaneEntropy& sample(std::size_t width, std::span<const std::byte> chunk,
+                             std::span<const std::byte> previous) noexcept {
+    Sample& sample = samples[sample_index(width, !previous.empty())];
+    sample = {chunk.data(), chunk.size(), sampler.sample(width, chunk, previous)};
+    return sample.entropy;
+  }
+  // What was remembered, once; else a new sample.
+  PlaneEntropy take_sample(std::size_t width, std::span<const std::byte> chunk,
+                           std::span<const std::byte> previous) noexcept {
+    const Sample& found = samples[sample_index(width, !previous.empty())];
+    const bool fits = found.chunk == chunk.data() && found.bytes == chunk.size();
+    const PlaneEntropy entropy = fits ? found.entropy : sampler.sample(width, chunk, previous);
+    for (Sample& sample : samples) sample.chunk = nullptr;
+    return entropy;
+  }
+
+  std::optional<std::size_t> encode(std::size_t width, std::span<const std::byte> chunk,
+                                    std::span<const std::byte> previous, std::span<std::byte> out) noexcept;
+};
+
+Coder::Coder(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Coder::~Coder() = default;
+
+Result<std::unique_ptr<Coder>> Coder::create(std::size_t most_chunk_bytes) {
+  // Lengths are 31 bits on the wire.
+  if (most_chunk_bytes == 0 || most_chunk_bytes >= kPackedFlag) {
+    return Error(ErrorCode::kInvalidArgument,
+                 "No coder for chunks of " + std::to_string(most_chunk_bytes) + " bytes");
+  }
+  CKPT_TRY(packer, PlanePacker::create(most_chunk_bytes / 2 + 1));
+  std::unique_ptr<std::byte[]> scratch(new (std::nothrow) std::byte[most_chunk_bytes]);
+  if (!scratch) return Error(ErrorCode::kOutOfMemory, "No memory for a codec's scratch");
+  return std::unique_ptr<Coder>(
+      new Coder(std::make_unique<State>(std::move(packer), most_chunk_bytes, std::move(scratch))));
+}
+
+Estimate Coder::estimate(std::span<const std::byte> chunk, std::span<const std::byte> previous) noexcept {
+  Estimate best;
+  const auto consider = [&](Encoding encoding, Encoding& kind, double& kind_ratio,
+                            std::span<const std::byte> against) {
+    const std::size_t width = width_of(encoding);
+    if (chunk.size() < width) return;
+    const double ratio = ratio_of(width, state_->sample(width, chunk, against), chunk.size());
+    if (ratio < kLeastRatio || ratio <= kind_ratio) return;
+    kind = encoding;
+    kind_ratio = ratio;
+    if (ratio > best.ratio) {
+      best.encoding = encoding;
+      best.ratio = ratio;
+    }
+  };
+  consider(Encoding::kPlanes2, best.planes, best.planes_ratio, {});
+  consider(Encoding::kPlanes4, best.planes, best.planes_ratio, {});
+  if (previous.size() == chunk.size()) {
+    // The planes have already told how wide the elements are, if anything could.
+    if (best.planes != Encoding::kPlanes4) {
+      consider(Encoding::kDifference2, best.difference, best.difference_ratio, previous);
+    }
+    if (best.planes != Encoding::kPlanes2) {
+      consider(Encoding::kDifference4, best.difference, best.difference_ratio, previous);
+    }
+  }
+  return best;
+}
+
+std::optional<std::size_t> Coder::State::encode(std::size_t width, std::span<const std::byte> chunk,
+                                                std::span<const std::byte> previous,
+                                                std::span<std::byte> out) noexcept {
+  const std::size_t elements = chunk.size() / width;
+  const std::size_t left_over = chunk.size() % width;
+  const PlaneEntropy entropy = take_sample(width, chunk, previous);
+
+  // Stored planes are split straight to where they stay, the others into the scratch.
+  PlanesOut planes{};
+  std::size_t used = width * 4;
+  std::size_t scratched = 0;
+  for (std::size_t p = 0; p < width; ++p) {
+    const bool packed = entropy[p] <= kMostPackedBits;
+    std::size_t& cursor = packed ? scratched : used;
+    planes[p] = (packed ? scratch.get() : out.data()) + cursor;
+    cursor += elements;
+  }
+  if (scratched == 0 || used + left_over >= chunk.size()) return std::nullopt;
+  const PlaneKernels& kernels = plane_kernels();
+  (width == 2 ? kernels.split2 : kernels.split4)(chunk.data(), previous.empty() ? nullptr : previous.data(),
+                                                 elements, planes);
+
+  for (std::size_t p = 0; p < width; ++p) {
+    std::uint32_t length = static_cast<std::uint32_t>(elements);
+    if (entropy[p] <= kMostPackedBits) {
+      const std::span<std::byte> room = out.subspan(used, chunk.size() - left_over - used);
+      const auto size = packer.pack({planes[p], elements}, entropy[p] < kMostRunBits, room);
+      if (!size) return std::nullopt;
+      used += *size;
+      length = static_cast<std::uint32_t>(*size) | kPackedFlag;
+    }
+    std::memcpy(out.data() + p * 4, &length, sizeof length);
+  }
+  if (used + left_over >= chunk.size()) return std::nullopt;
+  if (left_over > 0) std::memcpy(out.data() + used, chunk.data() + elements * width, left_over);
+  return used + left_over;
+}
+
+std::optional<std::size_t> Coder::encode(Encoding encoding, std::span<const std::byte> chunk,
+                                         std::span<const std::byte> previous,
+                                         std::span<std::byte> out) noexcept {
+  const std::size_t width = width_of(encoding);
+  if (width == 0 || chunk.size() < width || chunk.size() > state_->most_chunk_bytes) return std::nullopt;
+  if (out.size() < chunk.size()) return std::nullopt;
+  if (!needs_previous(encoding)) return state_->encode(width, chunk, {}, out);
+  if (previous.size() != chunk.size()) return std::nullopt;
+  return state_->encode(width, chunk, previous, out);
+}
+
+Result<void> Coder::decode(Encoding encoding, std::span<const std::byte> encoded,
+                           std::span<const std::byte> previous, std::span<std::byte> out) {
+  if (encoding == Encoding::kRaw) return find_codec(Encoding::kRaw)->decode(encoded, out);
+  const std::size_t width = width_of(encoding);
+  const auto refuse = [&](std::string_view why) {
+    return corrupt(encoding, encoded.size(), out.size(), why);
+  };
+  if (width == 0) return refuse("no coder's encoding");
+  if (out.size() > state_->most_chunk_bytes) return refuse("longer than any chunk");
+  if (needs_previous(encoding) && previous.size() != out.size()) {
+    return refuse("the version it was encoded against is not here");
+  }
+  const std::size_t elements = out.size() / width;
+  const std::size_t left_over = out.size() % width;
+  if (elements == 0 || encoded.size() < width * 4 + left_over) return refuse("too short");
+
+  std::array<std::uint32_t, kMostPlanes> lengths{};
+  std::memcpy(lengths.data(), encoded.data(), width * 4);
+  PlanesIn planes{};
+  std::size_t used = width * 4;
+  const std::size_t end = encoded.size() - left_over;
+  for (std::size_t p = 0; p < width; ++p) {
+    if ((lengths[p] & kPackedFlag) != 0) continue;
+    if (lengths[p] != elements || elements > end - used) return refuse("a stored plane of another length");
+    planes[p] = encoded.data() + used;
+    used += elements;
+  }
+  std::size_t scratched = 0;
+  for (std::size_t p = 0; p < width; ++p) {
+    if ((lengths[p] & kPackedFlag) == 0) continue;
+    const std::size_t length = lengths[p] & ~kPackedFlag;
+    if (length > end - used) return refuse("a packed plane longer than the message");
+    std::byte* const plane = state_->scratch.get() + scratched;
+    if (!state_->packer.unpack(encoded.subspan(used, length), {plane, elements})) {
+      return refuse("a plane does not unpack");
+    }
+    planes[p] = plane;
+    scratched += elements;
+    used += length;
+  }
+  if (used != end) return refuse("bytes left over");
+  const PlaneKernels& kernels = plane_kernels();
+  (width == 2 ? kernels.merge2 : kernels.merge4)(planes, needs_previous(encoding) ? previous.data() : nullptr,
+                                                 elements, out.data());
+  if (left_over > 0) std::memcpy(out.data() + elements * width, encoded.data() + used, left_over);
+  return ok();
+}
+
+}  // namespace ckpt::codec

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// zstd for one byte plane, as a Huffman coder: match finding is all but switched off, since matches between the bytes of floats
+// are chance and cost more than they save. Planes that are nearly constant are the exception: Huffman needs at least a bit a
+// byte, and there matches pay, so those get zstd's fast level. A plane is a bare frame: no magic number, size or checksum
+// (fingerprints check the chunk).
+//
+// All memory is laid out at create(); packing and unpacking allocate nothing. Threads: an object belongs to one thread at a time.
+// Errors: pack gives nullopt for what does not fit; unpack gives false for anything that is not exactly the plane.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "libckpt/base/result.h"
+
+struct ZSTD_CCtx_s;
+struct ZSTD_DCtx_s;
+
+namespace ckpt::codec {
+
+class PlanePacker {
+ public:
+  static Result<PlanePacker> create(std::size_t most_plane_bytes);
+
+  // Bytes written to `out`.
+  [[nodiscard]] std::optional<std::size_t> pack(std::span<const std::byte> plane, bool nearly_constant,
+                                                std::span<std::byte> out) noexcept;
+  // `packed` is untrusted.
+  [[nodiscard]] bool unpack(std::span<const std::byte> packed, std::span<std::byte> plane) noexcept;
+
+ private:
+  using Memory = std::unique_ptr<std::byte[]>;
+  PlanePacker() = default;
+
+  // The contexts live inside the memory beside them.
+  Memory huffman_memory_, match_memory_, unpack_memory_;
+  ZSTD_CCtx_s* huffman_ = nullptr;
+  ZSTD_CCtx_s* match_ = nullptr;
+  ZSTD_DCtx_s* unpack_ = nullptr;
+};
+
+}  // namespace ckpt::codec

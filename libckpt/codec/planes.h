@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elements of 2 or 4 bytes split into byte planes (plane 0 holds the least significant bytes) and merged back.
+//
+// Before splitting, an element becomes either itself rotated left by one bit, which moves the sign to the lowest bit and so
+// gives the exponent a plane of its own in bf16 and fp32, or, with `previous`, the zigzag of its difference to the element of
+// `previous`, both taken as integers in the order of the floats, so that a small step is a small number in either direction.
+// Both are bijections on bits: NaN payloads, -0 and integers come back as they were.
+//
+// Vectorised for AVX2; the processor is asked once. Threads: any, stateless. No function fails. Sizes are elements.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace ckpt::codec {
+
+inline constexpr std::size_t kMostPlanes = 4;
+using PlanesOut = std::array<std::byte*, kMostPlanes>;
+using PlanesIn = std::array<const std::byte*, kMostPlanes>;
+
+template <class Word>
+constexpr Word rotated(Word value) noexcept {
+  return std::rotl(value, 1);
+}
+template <class Word>
+constexpr Word unrotated(Word value) noexcept {
+  return std::rotr(value, 1);
+}
+// Floats as integers of the same order: those below zero count backwards.
+template <class Word>
+constexpr Word ordered(Word value) noexcept {
+  constexpr int kTop = sizeof(Word) * 8 - 1;
+  const Word sign = static_cast<Word>(value >> kTop);
+  return static_cast<Word>(value ^ static_cast<Word>(Word(0) - sign) ^
+                           static_cast<Word>(static_cast<Word>(sign ^ 1) << kTop));
+}
+template <class Word>
+constexpr Word unordered(Word value) noexcept {
+  constexpr int kTop = sizeof(Word) * 8 - 1;
+  const Word positive = static_cast<Word>(value >> kTop);
+  return static_cast<Word>(value ^ static_cast<Word>(positive - 1) ^ static_cast<Word>(positive << kTop));
+}
+template <class Word>
+constexpr Word difference(Word value, Word previous) noexcept {
+  constexpr int kTop = sizeof(Word) * 8 - 1;
+  const Word step = static_cast<Word>(ordered(value) - ordered(previous));
+  return static_cast<Word>(static_cast<Word>(step << 1) ^ static_cast<Word>(Word(0) - (step >> kTop)));
+}
+template <class Word>
+constexpr Word undifference(Word zigzag, Word previous) noexcept {
+  const Word step = static_cast<Word>((zigzag >> 1) ^ static_cast<Word>(Word(0) - (zigzag & 1)));
+  return unordered(static_cast<Word>(step + ordered(previous)));
+}
+
+// One way of splitting and merging. `previous` is nullptr for plain planes. In merge, `out` may be `previous` itself.
+struct PlaneKernels {
+  void (*split2)(const std::byte* in, const std::byte* previous, std::size_t elements,
+                 const PlanesOut& planes) noexcept;
+  void (*split4)(const std::byte* in, const std::byte* previous, std::size_t elements,
+                 const PlanesOut& planes) noexcept;
+  void (*merge2)(const PlanesIn& planes, const std::byte* previous, std::size_t elements,
+                 std::byte* out) noexcept;
+  void (*merge4)(const PlanesIn& planes, const std::byte* previous, std::size_t elements,
+                 std::byte* out) noexcept;
+};
+// The fastest one here, and the plain one that it must agree with.
+[[nodiscard]] const PlaneKernels& plane_kernels() noexcept;
+[[nodiscard]] const PlaneKernels& scalar_plane_kernels() noexcept;
+
+}  // namespace ckpt::codec
