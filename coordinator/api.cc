@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/api.h"
 
+#include <array>
 #include <charconv>
+#include <cmath>
 
 #include "coordinator/body_reader.h"
 #include "libckpt/base/clock.h"
@@ -21,6 +23,7 @@ constexpr std::int64_t kMostOffset = std::int64_t{1} << 60;
 constexpr std::int64_t kDefaultStopGraceMs = 10'000;
 constexpr double kDefaultMaxDowntimeMs = 200;
 constexpr std::int64_t kDefaultTimeoutMs = 600'000;
+constexpr std::int64_t kMostShadowBytes = std::int64_t{1} << 40;
 constexpr std::int64_t kMostEvents = 10'000;
 
 HttpResponse to_response(unsigned status, const json& body) {
@@ -83,6 +86,25 @@ bool is_post(const HttpRequest& request) {
   return request.method == "POST";
 }
 
+// How chunks are encoded and how much of the GPU the copying may take.
+Result<void> read_copying(BodyReader& body, wire::MigrateOptions& options) {
+  constexpr std::array kModes = {wire::CodecMode::kAuto, wire::CodecMode::kRaw, wire::CodecMode::kPlanes,
+                                 wire::CodecMode::kDifference};
+  std::vector<std::string> words;
+  for (const wire::CodecMode mode : kModes) words.emplace_back(codec_text(mode));
+  options.codec = kModes[body.choice("codec", words).value_or(0)];
+  options.shadow_memory_bytes =
+      static_cast<std::uint64_t>(body.integer("shadow_memory_bytes", 0, kMostShadowBytes).value_or(0));
+  const double slowdown = body.number("slowdown_percent", 0, 100).value_or(0);
+  options.slowdown_permille = static_cast<std::uint32_t>(std::lround(slowdown * 10));
+  if (slowdown > 0 && options.slowdown_permille == 0)
+    return Error(ErrorCode::kInvalidArgument,
+                 "Field slowdown_percent must be at least 0.1, or 0 for no limit");
+  if (options.codec == wire::CodecMode::kDifference && options.shadow_memory_bytes == 0)
+    return Error(ErrorCode::kInvalidArgument, "Codec difference needs the field shadow_memory_bytes");
+  return ok();
+}
+
 Result<MigrateRequest> read_migrate(BodyReader& body, bool& dry_run) {
   MigrateRequest migrate;
   migrate.to = body.text("to").value_or("auto");
@@ -97,10 +119,12 @@ Result<MigrateRequest> read_migrate(BodyReader& body, bool& dry_run) {
   migrate.options.bandwidth_bytes_per_second =
       static_cast<std::uint64_t>(body.integer("bandwidth", 0, kMostBytes).value_or(0));
   migrate.options.max_rounds = static_cast<std::uint32_t>(body.integer("max_rounds", 0, 100'000).value_or(0));
+  const auto copying = read_copying(body, migrate.options);
   migrate.timeout_ms = body.integer("timeout_ms", 1, kMostTimeMs).value_or(kDefaultTimeoutMs);
   migrate.why = body.text("reason").value_or("");
   dry_run = body.boolean("dry_run").value_or(false);
   CKPT_TRYV(body.finish());
+  CKPT_TRYV(copying);
   return migrate;
 }
 

@@ -46,12 +46,38 @@ json progress_json(const wire::MigrationProgress& p) {
           {"eta_ms", p.eta_ns < 0 ? json() : ms(p.eta_ns)}};
 }
 
+// What was asked for, and what a later `set` made of it.
+json options_json(const wire::MigrateOptions& options) {
+  return {{"max_downtime_ms", ms(options.max_downtime_ns)},
+          {"if_not_converged", options.if_not_converged == wire::NotConverged::kAbort ? "abort" : "switch"},
+          {"bandwidth", options.bandwidth_bytes_per_second},
+          {"max_rounds", options.max_rounds},
+          {"codec", codec_text(options.codec)},
+          {"shadow_memory_bytes", options.shadow_memory_bytes},
+          {"slowdown_percent", static_cast<double>(options.slowdown_permille) / 10}};
+}
+
 json breakdown_json(const Downtime& d) {
   return {{"quiesce", d.quiesce}, {"final", d.final_copy}, {"verify", d.verify},   {"commit", d.commit},
           {"context", d.context}, {"host", d.host},        {"restore", d.restore}, {"resume", d.resume}};
 }
 
 }  // namespace
+
+const char* codec_text(wire::CodecMode mode) {
+  switch (mode) {
+    case wire::CodecMode::kRaw:
+      return "raw";
+    case wire::CodecMode::kPlanes:
+      return "planes";
+    case wire::CodecMode::kDifference:
+      return "difference";
+    case wire::CodecMode::kInvalid:
+    case wire::CodecMode::kAuto:
+      break;
+  }
+  return "auto";
+}
 
 std::string time_text(std::int64_t unix_ms) {
   const std::time_t seconds = unix_ms / 1000;
@@ -133,10 +159,20 @@ json job_detail_json(const Job& job, const Service& service, const NodeTable& no
             [](const json& a, const json& b) { return a["incarnation"] < b["incarnation"]; });
   out["instances"] = std::move(instances);
   json ids = json::array();
+  json open;
   for (const auto& [id, migration] : migrations.all()) {
-    if (migration.job == job.id) ids.push_back(migration_text(id));
+    if (migration.job != job.id) continue;
+    ids.push_back(migration_text(id));
+    if (migration.open())
+      open = {{"id", migration_text(id)},
+              {"state", to_string(migration.phase)},
+              {"from", to_text(migration.from)},
+              {"to", to_text(migration.to)},
+              {"mode", mode_text(migration.options.mode)},
+              {"options", options_json(migration.options)}};
   }
   out["migrations"] = std::move(ids);
+  out["open_migration"] = std::move(open);
   return out;
 }
 
@@ -153,6 +189,7 @@ json report_json(const Migration& m) {
           {"from", to_text(m.from)},
           {"to", to_text(m.to)},
           {"mode", mode_text(m.options.mode)},
+          {"codec", codec_text(m.options.codec)},
           {"rounds", measured([](const Source& r) { return r.rounds; })},
           {"state_bytes", measured([](const Source& r) { return r.state_bytes; })},
           {"sent_bytes", measured([](const Source& r) { return r.sent_bytes; })},
@@ -187,6 +224,7 @@ json migration_json(const Migration& m) {
           {"from", to_text(m.from)},
           {"to", to_text(m.to)},
           {"mode", mode_text(m.options.mode)},
+          {"options", options_json(m.options)},
           {"reason", text_or_null(m.why)},
           {"started", time_or_null(m.started_ms)},
           {"ended", time_or_null(m.ended_ms)},
@@ -212,6 +250,7 @@ json plan_json(const Job& job, const MigratePlan& plan, const wire::MigrateOptio
           {"from", to_text(job.ranks.front().place)},
           {"to", plan.to ? json(to_text(*plan.to)) : json()},
           {"mode", mode_text(options.mode)},
+          {"options", options_json(options)},
           {"state_bytes", job.state_bytes()},
           {"possible", plan.to.has_value()},
           {"reason", text_or_null(plan.reason)},

@@ -12,6 +12,8 @@ using json = nlohmann::ordered_json;  // fields stand as docs/api.md lists them
 
 [[nodiscard]] std::string time_text(std::int64_t unix_ms);  // RFC 3339, UTC
 
+[[nodiscard]] const char* codec_text(wire::CodecMode mode);
+
 [[nodiscard]] json node_json(const Node& node, const JobTable& jobs);
 [[nodiscard]] json gpu_json(const Node& node, const wire::GpuInfo& gpu, JobTable& jobs);
 [[nodiscard]] json job_json(const Job& job, const Service& service);

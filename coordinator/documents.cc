@@ -87,6 +87,9 @@ std::string migration_document(const Migration& m) {
                   {"max_downtime_ns", m.options.max_downtime_ns},
                   {"bandwidth", m.options.bandwidth_bytes_per_second},
                   {"max_rounds", m.options.max_rounds},
+                  {"codec", number(m.options.codec)},
+                  {"shadow_memory_bytes", m.options.shadow_memory_bytes},
+                  {"slowdown_permille", m.options.slowdown_permille},
                   {"timeout_ms", m.timeout_ms},
                   {"why", m.why},
                   {"phase", number(m.phase)},
@@ -114,6 +117,10 @@ Migration migration_from_document(const std::string& text) {
   m.options.max_downtime_ns = j.at("max_downtime_ns").get<std::int64_t>();
   m.options.bandwidth_bytes_per_second = j.at("bandwidth").get<std::uint64_t>();
   m.options.max_rounds = j.at("max_rounds").get<std::uint32_t>();
+  // A store that was written before these options has none of them.
+  if (j.contains("codec")) m.options.codec = enum_from<wire::CodecMode>(j.at("codec"));
+  m.options.shadow_memory_bytes = j.value("shadow_memory_bytes", std::uint64_t{0});
+  m.options.slowdown_permille = j.value("slowdown_permille", std::uint32_t{0});
   m.timeout_ms = j.at("timeout_ms").get<std::int64_t>();
   m.why = j.at("why").get<std::string>();
   m.phase = enum_from<MigrationPhase>(j.at("phase"));

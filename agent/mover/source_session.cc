@@ -5,17 +5,17 @@
 
 #include <algorithm>
 
+#include "agent/mover/copy_options.h"
 #include "libckpt/base/fault.h"
+#include "libckpt/base/fd.h"
 #include "libckpt/image/manifest.h"
 
 namespace ckpt::mover {
 namespace {
 
 constexpr std::uint32_t kDefaultMaxRounds = 30;
-// After the decision the target is kept fresh by further rounds, at most this share of the time.
-constexpr Nanos kFreshPause = 4;
-constexpr Nanos kLeastFreshPause = 20'000'000;
 constexpr Nanos kForEver = 0;
+constexpr std::size_t kLargestMeminfo = std::size_t{64} << 10;
 
 std::uint64_t rate(std::uint64_t bytes, Nanos time) {
   return time <= 0 ? 0
@@ -245,6 +245,9 @@ Result<void> SourceSession::open_sender() {
   options.token = secrets_.token;
   options.addresses = request_.addresses;
   options.chunk_bytes = gpu_.chunk_bytes;
+  options.codec = codec_mode(request_.options.codec);
+  options.shadow_memory_bytes = allowed_shadow_memory();
+  options.duty = duty_of(request_.options.slowdown_permille);
   options.observer = this;
   CKPT_TRY(sender, engine::Sender::create(gpu_.device, *gpu_.staging, *gpu_.transport, options));
   {
@@ -255,6 +258,16 @@ Result<void> SourceSession::open_sender() {
     if (final_order_) sender_->cut_round();
   }
   return sender_->connect();
+}
+
+std::uint64_t SourceSession::allowed_shadow_memory() const {
+  const std::uint64_t asked = request_.options.shadow_memory_bytes;
+  if (asked == 0) return 0;
+  const auto meminfo = read_file("/proc/meminfo", kLargestMeminfo);
+  const std::uint64_t given = shadow_memory(asked, meminfo ? meminfo.assume_value() : std::string());
+  if (given < asked)
+    spdlog::warn("shadow memory: {} bytes asked for, {} given: half of what the node has left", asked, given);
+  return given;
 }
 
 // A plan of what was named since the last one. The first plan is sent even if it is empty: it carries the chunk size.
@@ -388,7 +401,8 @@ bool SourceSession::wait_for_order(Nanos timeout) {
 
 // Between the decision and the pause the job runs on, to its next barrier.
 Result<void> SourceSession::keep_fresh() {
-  while (!wait_for_order(std::max(kLeastFreshPause, kFreshPause * last_round_time_))) {
+  const double duty = duty_of(request_.options.slowdown_permille);
+  while (!wait_for_order(fresh_pause(last_round_time_, duty))) {
     CKPT_TRY(report, run_round());
     if (report.cut) break;
   }

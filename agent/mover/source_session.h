@@ -44,6 +44,7 @@ class SourceSession final : public Session, private engine::SenderObserver {
   void run();
   Result<void> move();
   Result<void> open_sender();
+  [[nodiscard]] std::uint64_t allowed_shadow_memory() const;
   Result<void> send_new_tensors();
   Result<void> add_extents(const image::Plan& plan);
   Result<void> precopy();

@@ -29,6 +29,9 @@ struct MigrateOptions {
   std::string if_not_converged;
   std::string bandwidth;
   std::uint64_t max_rounds = 0;
+  std::string codec;
+  std::string shadow_memory;
+  std::string slowdown;
   std::string timeout;
   std::string reason;
   bool dry_run = false;

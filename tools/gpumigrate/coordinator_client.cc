@@ -83,13 +83,18 @@ Result<Json> CoordinatorClient::get(const std::string& path) {
   return json_of(call(std::move(request)));
 }
 
-Result<Json> CoordinatorClient::post(const std::string& path, const Json& body) {
+Result<Json> CoordinatorClient::post(const std::string& path, const Json& body, int interrupts,
+                                     std::chrono::milliseconds timeout) {
   HttpRequest request;
   request.method = "POST";
   request.target = path;
   request.body = body.dump(-1, ' ', false, Json::error_handler_t::replace);
-  request.interruptible = false;
-  return json_of(call(std::move(request)));
+  request.interrupts = interrupts;
+  request.timeout = timeout;
+  auto answer = json_of(call(std::move(request)));
+  if (!answer && answer.assume_error().code() == ErrorCode::kAborted)
+    return Error(ErrorCode::kTimedOut, "Interrupted before the coordinator had answered");
+  return answer;
 }
 
 Result<LogPiece> CoordinatorClient::logs(const std::string& job, std::uint64_t offset,

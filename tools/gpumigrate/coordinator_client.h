@@ -25,8 +25,10 @@ class CoordinatorClient {
   explicit CoordinatorClient(std::string home) : home_(std::move(home)) {}
 
   Result<Json> get(const std::string& path);
-  // Not interruptible: what was asked for must be known before anything else is decided.
-  Result<Json> post(const std::string& path, const Json& body);
+  // One interrupt does not end it, since what was asked for should be known before anything else is decided; so many do, and
+  // then, as after `timeout`, it is kTimedOut: the effect is not known.
+  Result<Json> post(const std::string& path, const Json& body, int interrupts = 2,
+                    std::chrono::milliseconds timeout = std::chrono::milliseconds(90'000));
   Result<LogPiece> logs(const std::string& job, std::uint64_t offset, std::chrono::milliseconds follow);
 
   [[nodiscard]] HttpClient& http() noexcept { return http_; }

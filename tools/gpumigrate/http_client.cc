@@ -109,15 +109,15 @@ Result<HttpResponse> HttpClient::send(const HttpRequest& request) {
   if (error) return no_connection(request, error);
   beast::tcp_stream stream(loop.io);
   stream.expires_after(request.timeout);
-  if (request.interruptible) {
-    if (loop.interrupts > 0) return Error(ErrorCode::kAborted, "interrupted");
-    loop.cancel = [&stream] { stream.cancel(); };
-  }
+  const auto interrupted = [&] { return loop.interrupts >= request.interrupts; };
+  if (interrupted()) return Error(ErrorCode::kAborted, "interrupted");
+  loop.cancel = [&] {
+    if (interrupted()) stream.cancel();
+  };
   struct ForgetCancel {
     Loop& loop;
     ~ForgetCancel() { loop.cancel = nullptr; }
   } forget{loop};
-  const auto interrupted = [&] { return request.interruptible && loop.interrupts > 0; };
 
   error = loop.wait(
       [&](auto handler) { stream.async_connect(asio::ip::tcp::endpoint(address, request.port), handler); });

@@ -2,7 +2,7 @@
 // HTTP/1.1 requests to the coordinator, one connection each, and Ctrl-C while one waits.
 // Threads: one. Ownership: the client owns its event loop; nothing runs between calls.
 // Errors: kUnavailable: no connection, so nothing was asked. kTimedOut: contact was lost after the request had left, its
-// effect is not known. kAborted: interrupted. kProtocol: not HTTP, or larger than 64 MiB.
+// effect is not known. kAborted: interrupted, which may be after the request had left. kProtocol: not HTTP, or larger than 64 MiB.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ struct HttpRequest {
   std::string token;
   std::string body;  // JSON; empty: none
   std::chrono::milliseconds timeout{90'000};
-  bool interruptible = true;
+  int interrupts = 1;  // so many end the call
 };
 
 struct HttpResponse {
@@ -41,7 +41,7 @@ class HttpClient {
 
   Result<HttpResponse> send(const HttpRequest& request);
 
-  // From now on SIGINT and SIGTERM end an interruptible call instead of the program.
+  // From now on SIGINT and SIGTERM end a call (HttpRequest::interrupts) instead of the program.
   void catch_interrupts();
   // Interrupts since the last time this was asked.
   int take_interrupts();

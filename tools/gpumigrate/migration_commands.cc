@@ -10,6 +10,8 @@
 namespace ckpt::cli {
 namespace {
 
+constexpr std::uint64_t kMostShadowBytes = std::uint64_t{1} << 40;  // what the API takes
+
 std::string migration_path(const std::string& id) {
   return "/v1/migrations/" + path_part(id);
 }
@@ -24,6 +26,35 @@ Result<T> option_value(const char* option, Result<T> value) {
 Result<double> milliseconds_option(const char* option, const std::string& text) {
   CKPT_TRY(nanoseconds, option_value(option, tools::parse_duration_ns(text)));
   return static_cast<double>(nanoseconds) / 1e6;
+}
+
+Error usage(const std::string& why) {
+  return {ErrorCode::kInvalidArgument, why};
+}
+
+// How chunks are encoded and how much of the GPU the copying may take.
+Result<void> add_copying(const MigrateOptions& options, Json& body) {
+  if (!options.codec.empty()) body["codec"] = options.codec;
+  std::uint64_t shadow = 0;
+  if (!options.shadow_memory.empty()) {
+    CKPT_TRY(value, option_value("--shadow-memory", tools::parse_size(options.shadow_memory)));
+    if (value > kMostShadowBytes)
+      return usage("--shadow-memory: " + tools::format_bytes(static_cast<double>(value)) + " is more than " +
+                   tools::format_bytes(static_cast<double>(kMostShadowBytes)));
+    shadow = value;
+    body["shadow_memory_bytes"] = shadow;
+  }
+  if (options.codec == "difference" && shadow == 0)
+    return usage("--codec difference: needs --shadow-memory, like 4GiB, for what was sent last");
+  if (!options.slowdown.empty()) {
+    CKPT_TRY(share, option_value("--slowdown", tools::parse_share(options.slowdown)));
+    // In steps of 0.1 %. None of the GPU's time would be a move that never ends.
+    const std::int64_t permille = std::llround(share * 1000);
+    if (permille == 0)
+      return usage("--slowdown: at least 0.1%, not \"" + options.slowdown + "\"; leave it out for no limit");
+    body["slowdown_percent"] = static_cast<double>(permille) / 10;
+  }
+  return ok();
 }
 
 Result<Json> request_of(const MigrateOptions& options) {
@@ -42,6 +73,7 @@ Result<Json> request_of(const MigrateOptions& options) {
     CKPT_TRY(value, milliseconds_option("--timeout", options.timeout));
     body["timeout_ms"] = static_cast<std::int64_t>(std::ceil(value));
   }
+  CKPT_TRYV(add_copying(options, body));
   if (!options.reason.empty()) body["reason"] = options.reason;
   if (options.dry_run) body["dry_run"] = true;
   return body;

@@ -164,6 +164,13 @@ void Parser::add_migrate() {
   migrate->add_option("--bandwidth", options.bandwidth, "Limit, like 10GiB/s");
   migrate->add_option("--max-rounds", options.max_rounds, "Rounds of copying at most")
       ->check(CLI::Range(1, 1'000'000));
+  migrate->add_option("--codec", options.codec, "auto, raw, planes or difference (auto)")
+      ->check(CLI::IsMember({"auto", "raw", "planes", "difference"}));
+  migrate->add_option(
+      "--shadow-memory", options.shadow_memory,
+      "Host memory at the source for what was sent last, like 4GiB: differences are sent (0)");
+  migrate->add_option("--slowdown", options.slowdown,
+                      "Share of the GPU's time that copying may take while the job runs, like 3%");
   migrate->add_option("--timeout", options.timeout, "Abort after this time, like 10m");
   migrate->add_option("--reason", options.reason, "For the records");
   migrate->add_flag("--dry-run", options.dry_run, "Say where it would go and why; touch nothing");

@@ -58,6 +58,20 @@ std::string line(const char* name, const std::string& value) {
   return head + printable(value) + "\n";
 }
 
+// What differs from a migration's usual options, like "codec planes, slowdown 3%, bandwidth 1.00 GiB/s".
+std::string options_of(const Json& options) {
+  std::string out;
+  const auto add = [&out](const std::string& text) { out += (out.empty() ? "" : ", ") + text; };
+  if (has_value(options, "codec")) add("codec " + text_of(options, "codec"));
+  if (number_of(options, "shadow_memory_bytes") > 0)
+    add("shadow memory " + bytes_of(options, "shadow_memory_bytes"));
+  if (number_of(options, "slowdown_percent") > 0)
+    add("slowdown " + text_of(options, "slowdown_percent") + "%");
+  if (number_of(options, "bandwidth") > 0) add("bandwidth " + rate_of(options, "bandwidth"));
+  if (number_of(options, "max_rounds") > 0) add("at most " + text_of(options, "max_rounds") + " rounds");
+  return out;
+}
+
 }  // namespace
 
 std::string view_jobs(const Json& jobs) {
@@ -96,6 +110,11 @@ std::string view_job(const Json& job) {
                                  ? text_of(migration, "id") + " " + text_of(migration, "from") + " -> " +
                                        text_of(migration, "to") + " " + text_of(migration, "result")
                                  : joined(Json::array({migration}), " "));
+  }
+  if (const Json& open = member(job, "open_migration"); open.is_object()) {
+    out += line("moves", text_of(open, "from") + " -> " + text_of(open, "to") + " (" + text_of(open, "id") +
+                             " " + text_of(open, "state") + ", " + text_of(open, "mode") + ", " +
+                             options_of(member(open, "options")) + ")");
   }
   return out;
 }
@@ -136,7 +155,8 @@ std::string view_plan(const Json& plan) {
       "dry run: job " + printable(text_of(plan, "job")) + " at " + printable(text_of(plan, "from"));
   if (has_value(plan, "to")) {
     out += " would move to " + printable(text_of(plan, "to")) + " (" + printable(text_of(plan, "mode")) +
-           ", state " + bytes_of(plan, "state_bytes") + ")\n";
+           ", state " + bytes_of(plan, "state_bytes") + ", " +
+           printable(options_of(member(plan, "options"))) + ")\n";
   } else {
     out += " cannot move: " + printable(text_of(plan, "reason")) + "\n";
   }
@@ -180,7 +200,7 @@ std::string view_report(const Json& report) {
                           "   dirtied meanwhile " + bytes_of(report, "dirty_bytes") + "   state " +
                           bytes_of(report, "state_bytes"));
   out += line("rates", "link " + rate_of(report, "link_bytes_per_second") + "   scan " +
-                           rate_of(report, "scan_bytes_per_second"));
+                           rate_of(report, "scan_bytes_per_second") + "   codec " + text_of(report, "codec"));
   out += line("verified", flag_of(report, "verified") ? "yes: source and target hold the same bytes" : "no");
   return out;
 }

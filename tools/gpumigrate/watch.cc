@@ -12,7 +12,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kDialAgain{250};
 constexpr std::chrono::seconds kPlainLineEvery{1};
-constexpr std::size_t kUsualColumns = 200;  // of a terminal that does not say
+constexpr std::chrono::seconds kAbortAnswer{10};  // a coordinator that is slower is as good as away
+constexpr std::size_t kUsualColumns = 200;        // of a terminal that does not say
 
 // One line that is rewritten on a terminal; lines now and then elsewhere.
 class ProgressLine {
@@ -83,33 +84,42 @@ class Follower {
   Result<void> interrupted() {
     line_.clear();
     interrupts_++;
+    if (away()) return not_known();  // nobody there to be told
     if (on_interrupt_ == OnInterrupt::kLeave || interrupts_ > 1) {
       return Error(ErrorCode::kAborted, id_ + " goes on; `gpumigrate watch " + id_ +
                                             "` shows it, `gpumigrate abort " + id_ + "` ends it");
     }
     context_.note("interrupted: aborting " + id_ + " (once more: leave it alone)");
     auto answer = context_.coordinator.post("/v1/migrations/" + path_part(id_) + "/abort",
-                                            {{"reason", "interrupted at the terminal"}});
-    if (!answer) context_.note(answer.assume_error().message());
+                                            {{"reason", "interrupted at the terminal"}}, 1, kAbortAnswer);
+    if (answer) return ok();
+    Error error = std::move(answer).assume_error();
+    if (is_contact_lost(error)) return not_known().caused_by(std::move(error));
+    context_.note(error.message());
     return ok();
   }
 
   // Whether to go on after a failed call: an interrupt is handled by the loop, a coordinator that is away is dialled again.
   Result<void> survive(Error error) {
     if (error.code() == ErrorCode::kAborted) return ok();
-    if (error.code() != ErrorCode::kUnavailable && error.code() != ErrorCode::kTimedOut) return error;
-    if (lost_since_ == Clock::time_point{}) {
+    if (!is_contact_lost(error)) return error;
+    if (!away()) {
       line_.clear();
       context_.note(error.message() + "; the job and its migration do not depend on it, asking again");
       lost_since_ = Clock::now();
     }
-    if (Clock::now() - lost_since_ >= context_.patience) {
-      return Error(ErrorCode::kTimedOut,
-                   "The outcome of " + id_ + " is not known; `gpumigrate watch " + id_ + "` asks again")
-          .caused_by(std::move(error));
-    }
+    if (Clock::now() - lost_since_ >= context_.patience) return not_known().caused_by(std::move(error));
     context_.coordinator.http().pause(kDialAgain);
     return ok();
+  }
+
+  static bool is_contact_lost(const Error& error) {
+    return error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kTimedOut;
+  }
+  [[nodiscard]] bool away() const { return lost_since_ != Clock::time_point{}; }
+  [[nodiscard]] Error not_known() const {
+    return {ErrorCode::kTimedOut,
+            "The outcome of " + id_ + " is not known; `gpumigrate watch " + id_ + "` asks again"};
   }
 
   Context& context_;

@@ -19,22 +19,23 @@ struct Ended {
   std::string err;
 };
 
-Ended run(const std::string& home, const std::vector<std::string>& arguments, bool terminal = false) {
+Ended run(const std::string& home, const std::vector<std::string>& arguments, bool terminal = false,
+          std::chrono::milliseconds patience = {}) {
   std::ostringstream out;
   std::ostringstream err;
   Context context{.out = out, .err = err, .terminal = terminal, .coordinator = CoordinatorClient(home)};
-  context.patience = std::chrono::milliseconds(0);
+  context.patience = patience;
   const int code = run_program(arguments, context);
   return {code, out.str(), err.str()};
 }
 
 FakeAnswer json(const char* text, unsigned status = 200) {
-  return {status, text, {}, false};
+  return {status, text, {}};
 }
 
 FakeAnswer refusal(unsigned status, const std::string& code, const std::string& message, int exit_code) {
   const Json body = {{"error", {{"code", code}, {"message", message}, {"exit_code", exit_code}}}};
-  return {status, body.dump(), {}, false};
+  return {status, body.dump(), {}};
 }
 
 constexpr const char* kJob =
@@ -123,6 +124,16 @@ TEST(Commands, BadValuesAskNobody) {
       {"migrate", "j1", "--bandwidth", "10GiB"},
       {"migrate", "j1", "--timeout", "ten"},
       {"migrate", "j1", "--max-rounds", "0"},
+      {"migrate", "j1", "--codec", "zip"},
+      {"migrate", "j1", "--codec", "difference"},
+      {"migrate", "j1", "--codec", "difference", "--shadow-memory", "0B"},
+      {"migrate", "j1", "--shadow-memory", "much"},
+      {"migrate", "j1", "--shadow-memory", "2TiB"},
+      {"migrate", "j1", "--shadow-memory", "-1"},
+      {"migrate", "j1", "--slowdown", "3"},
+      {"migrate", "j1", "--slowdown", "0%"},
+      {"migrate", "j1", "--slowdown", "0.01%"},
+      {"migrate", "j1", "--slowdown", "101%"},
       {"migrate", "j1", "--live", "--stop-copy"},
       {"migrate", "j1", "--if-not-converged", "perhaps"},
       {"jobs", "-o", "yaml"},
@@ -155,15 +166,18 @@ TEST(Commands, MigrateSendsWhatWasAskedForAndPrintsTheReport) {
     return json(watched++ == 0 ? kOpen.c_str() : kDoneMigration.c_str());
   });
   const Ended ended =
-      run(coordinator.home(), {"migrate", "train", "--to", "node-b:0", "--stop-copy", "--max-downtime",
-                               "200ms", "--bandwidth", "1GiB/s", "--timeout", "10m", "--max-rounds", "5",
-                               "--reason", "r", "--if-not-converged", "abort"});
+      run(coordinator.home(),
+          {"migrate",    "train",           "--to",   "node-b:0",           "--stop-copy", "--max-downtime",
+           "200ms",      "--bandwidth",     "1GiB/s", "--timeout",          "10m",         "--max-rounds",
+           "5",          "--reason",        "r",      "--if-not-converged", "abort",       "--codec",
+           "difference", "--shadow-memory", "4GiB",   "--slowdown",         "2.5%"});
   EXPECT_EQ(ended.code, 0) << ended.err;
   EXPECT_EQ(
       Json::parse(coordinator.requests().at(0).body),
       Json::parse(
           R"({"to":"node-b:0","mode":"stop-copy","max_downtime_ms":200.0,"if_not_converged":"abort","bandwidth":1073741824,
-                            "max_rounds":5,"timeout_ms":600000.0,"reason":"r"})"));
+                            "max_rounds":5,"timeout_ms":600000.0,"codec":"difference","shadow_memory_bytes":4294967296,
+                            "slowdown_percent":2.5,"reason":"r"})"));
   EXPECT_EQ(coordinator.requests().at(0).target, "/v1/jobs/train/migrate");
   EXPECT_EQ(coordinator.requests().at(2).target, "/v1/migrations/m7/watch?since=4&timeout_ms=30000");
   EXPECT_NE(ended.out.find("moved train (j3) node-a:0 -> node-b:0"), std::string::npos) << ended.out;
@@ -242,6 +256,45 @@ TEST(Commands, ControlCAbortsTheMigration) {
   EXPECT_NE(ended.out.find("it runs at node-a:0"), std::string::npos) << ended.out;
 }
 
+// With a coordinator that is away nobody could be told; a minute of asking again would be of no use to who wants to leave.
+TEST(Commands, AnInterruptWithoutACoordinatorEndsAtOnceAndSaysWhoAsksAgain) {
+  for (const char* command : {"migrate", "watch"}) {
+    std::atomic<int> lost{0};
+    FakeCoordinator coordinator([&](const FakeRequest& request) {
+      if (request.target.find("/watch") == std::string::npos) return json(kOpen.c_str());
+      if (lost++ == 1) ::kill(::getpid(), SIGTERM);
+      return FakeAnswer{.hang_up = true};
+    });
+    const Ended ended = run(coordinator.home(), {command, "m7"}, false, std::chrono::hours(1));
+    EXPECT_EQ(ended.code, 6) << command;
+    EXPECT_NE(ended.err.find("`gpumigrate watch m7` asks again"), std::string::npos) << ended.err;
+    EXPECT_EQ(ended.err.find("aborting"), std::string::npos) << ended.err;
+  }
+}
+
+TEST(Commands, AnAbortThatReachesNobodyIsAnUnknownOutcome) {
+  FakeCoordinator coordinator([](const FakeRequest& request) {
+    if (request.target.ends_with("/abort")) return FakeAnswer{.hang_up = true};
+    if (request.target.find("/watch") != std::string::npos) ::kill(::getpid(), SIGTERM);
+    return json(kOpen.c_str());
+  });
+  const Ended ended = run(coordinator.home(), {"migrate", "train"}, false, std::chrono::hours(1));
+  EXPECT_EQ(ended.code, 6);
+  EXPECT_NE(ended.err.find("`gpumigrate watch m7` asks again"), std::string::npos) << ended.err;
+}
+
+TEST(Commands, ControlCTwiceEndsACommandThatGetsNoAnswer) {
+  FakeCoordinator coordinator([](const FakeRequest&) {
+    ::kill(::getpid(), SIGINT);
+    ::kill(::getpid(), SIGTERM);
+    return FakeAnswer{.silent = true};
+  });
+  const Ended ended = run(coordinator.home(), {"migrate", "train"});
+  EXPECT_EQ(ended.code, 6);
+  EXPECT_NE(ended.err.find("`gpumigrate migrations` says whether train is being moved"), std::string::npos)
+      << ended.err;
+}
+
 TEST(Commands, ControlCTwiceLeavesTheMigrationAlone) {
   FakeCoordinator coordinator([&](const FakeRequest& request) {
     if (request.target.find("/watch") != std::string::npos) ::kill(::getpid(), SIGINT);
@@ -276,6 +329,29 @@ TEST(Commands, DryRunShowsReasons) {
   EXPECT_NE(ended.out.find("1 GiB free, 2 GiB needed"), std::string::npos) << ended.out;
 }
 
+TEST(Commands, OptionsOfCopyingAreShown) {
+  const std::string options =
+      R"("options":{"max_downtime_ms":200,"bandwidth":0,"max_rounds":0,"codec":"planes","shadow_memory_bytes":1073741824,
+      "slowdown_percent":3.0})";
+  FakeCoordinator coordinator([&](const FakeRequest& request) {
+    if (request.method == "POST")
+      return json(
+          (R"({"dry_run":true,"job":"train","from":"node-a:0","to":"node-b:0","mode":"live","possible":true,)" +
+           options + R"(,"state_bytes":1024,"candidates":[]})")
+              .c_str());
+    return json(
+        (std::string(kJob).substr(0, std::string(kJob).size() - 1) +
+         R"(,"open_migration":{"id":"m7","state":"precopy","from":"node-a:0","to":"node-b:0","mode":"live",)" +
+         options + "}}")
+            .c_str());
+  });
+  const std::string shown = "codec planes, shadow memory 1.00 GiB, slowdown 3.0%";
+  const Ended plan = run(coordinator.home(), {"migrate", "train", "--dry-run"});
+  EXPECT_NE(plan.out.find(shown), std::string::npos) << plan.out << plan.err;
+  const Ended job = run(coordinator.home(), {"describe", "train"});
+  EXPECT_NE(job.out.find("m7 precopy, live, " + shown), std::string::npos) << job.out << job.err;
+}
+
 TEST(Commands, SetSendsOneLimit) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(kOpen.c_str()); });
   EXPECT_EQ(run(coordinator.home(), {"set", "m7", "max-downtime", "50ms"}).code, 0);
@@ -287,11 +363,10 @@ TEST(Commands, SetSendsOneLimit) {
 // The log "hello world" in two pieces.
 FakeAnswer log_answer(const FakeRequest& request) {
   if (request.target.find("offset=0&") != std::string::npos)
-    return {200, "hello ", {{"X-Next-Offset", "6"}, {"X-Ended", "false"}}, false};
+    return {200, "hello ", {{"X-Next-Offset", "6"}, {"X-Ended", "false"}}};
   return {200,
           request.target.find("offset=6&") != std::string::npos ? "world\n" : "",
-          {{"X-Next-Offset", "12"}, {"X-Ended", "true"}},
-          false};
+          {{"X-Next-Offset", "12"}, {"X-Ended", "true"}}};
 }
 
 TEST(Commands, LogsAreOnePiece) {
@@ -349,7 +424,7 @@ TEST(Commands, ControlCOnRunStopsTheJob) {
     if (request.target.ends_with("/stop")) stopped = true;
     if (request.target.find("/logs") == std::string::npos || stopped) return run_answer(request);
     ::kill(::getpid(), SIGINT);
-    return {200, "", {{"X-Next-Offset", "0"}, {"X-Ended", "false"}}, false};
+    return {200, "", {{"X-Next-Offset", "0"}, {"X-Ended", "false"}}};
   });
   const Ended ended = run(coordinator.home(), {"run", "--", "train"});
   EXPECT_TRUE(stopped);

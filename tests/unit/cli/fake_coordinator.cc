@@ -89,6 +89,11 @@ void FakeCoordinator::answer_one(int connection) {
   }
   const FakeAnswer answer = handler_(request);
   if (answer.hang_up) return;
+  if (answer.silent) {
+    char end = 0;
+    (void)!::read(connection, &end, 1);
+    return;
+  }
   std::string out = "HTTP/1.1 " + std::to_string(answer.status) +
                     " x\r\nContent-Length: " + std::to_string(answer.body.size()) + "\r\n";
   for (const auto& [name, value] : answer.headers) out += name + ": " + value + "\r\n";

@@ -26,6 +26,7 @@ struct FakeAnswer {
   std::string body;
   std::map<std::string, std::string> headers;
   bool hang_up = false;  // closes the connection instead
+  bool silent = false;   // leaves it open until the other side closes it
 };
 
 class FakeCoordinator {

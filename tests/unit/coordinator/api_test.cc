@@ -196,6 +196,49 @@ TEST_F(ApiTest, DryRunTouchesNothing) {
   EXPECT_TRUE(cluster_.get("/v1/migrations").json().empty());
 }
 
+TEST_F(ApiTest, OptionsOfCopyingReachTheSourceAndAreShown) {
+  two_nodes();
+  a_->silent_prepare = true;
+  start_nodes();
+  run_job();
+  constexpr const char* kOptions =
+      R"("codec":"planes","shadow_memory_bytes":1073741824,"slowdown_percent":2.5)";
+  const auto check = [](const json& options) {
+    EXPECT_EQ(options["codec"], "planes") << options;
+    EXPECT_EQ(options["shadow_memory_bytes"], 1 << 30) << options;
+    EXPECT_EQ(options["slowdown_percent"], 2.5) << options;
+    EXPECT_EQ(options["max_downtime_ms"], 200.0) << options;
+    EXPECT_EQ(options["if_not_converged"], "switch") << options;
+  };
+  const std::string body = std::string("{") + kOptions;
+  check(cluster_.post("/v1/jobs/train/migrate", body + R"(,"dry_run":true})").json()["options"]);
+  const json begun = cluster_.post("/v1/jobs/train/migrate", body + R"(,"to":"node-b"})").json();
+  check(begun["options"]);
+  check(cluster_.get("/v1/migrations").json().at(0)["options"]);
+  const json open = cluster_.get("/v1/jobs/train").json()["open_migration"];
+  EXPECT_EQ(open["id"], begun["id"]);
+  check(open["options"]);
+  const wire::MigrateOptions sent = a_->wait_for_plan().options;
+  EXPECT_EQ(sent.codec, wire::CodecMode::kPlanes);
+  EXPECT_EQ(sent.shadow_memory_bytes, 1U << 30);
+  EXPECT_EQ(sent.slowdown_permille, 25U);
+  cluster_.post("/v1/migrations/" + begun["id"].get<std::string>() + "/abort");
+}
+
+TEST_F(ApiTest, RefusesOptionsOfCopyingThatMakeNoSense) {
+  two_nodes();
+  start_nodes();
+  run_job();
+  for (const char* body :
+       {R"({"codec":"zip"})", R"({"codec":1})", R"({"codec":"difference"})", R"({"shadow_memory_bytes":-1})",
+        R"({"shadow_memory_bytes":1099511627777})", R"({"shadow_memory_bytes":"1GiB"})",
+        R"({"slowdown_percent":101})", R"({"slowdown_percent":-1})", R"({"slowdown_percent":0.01})",
+        R"({"slowdown_percent":"3%"})"})
+    expect_error(cluster_.post("/v1/jobs/train/migrate", body), 400, "usage", 64);
+  EXPECT_TRUE(cluster_.get("/v1/migrations").json().empty());
+  EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["open_migration"], nullptr);
+}
+
 TEST_F(ApiTest, RefusesImpossibleMoves) {
   two_nodes();
   b_->inventory.gpus[0].free_bytes = 1024;
@@ -294,6 +337,7 @@ TEST_F(ApiTest, TheReportsFieldsStandInTheirOrder) {
                                           "from",
                                           "to",
                                           "mode",
+                                          "codec",
                                           "rounds",
                                           "state_bytes",
                                           "sent_bytes",

@@ -170,7 +170,12 @@ void FakeAgent::as_source(const wire::SwitchMessage& m) {
   const auto answer = [&](wire::SwitchBody body) {
     say(m, Party::kSource, Party::kCoordinator, std::move(body));
   };
-  if (std::holds_alternative<wire::Prepare>(m.body) && !silent_prepare) answer(wire::Prepared());
+  const auto* prepare = std::get_if<wire::Prepare>(&m.body);
+  if (prepare != nullptr && !has_plan_) {
+    has_plan_ = true;
+    plan_.set_value(wire::decode_plan(prepare->plan).value());
+  }
+  if (prepare != nullptr && !silent_prepare) answer(wire::Prepared());
   if (std::holds_alternative<wire::Start>(m.body)) answer(wire::Precopied());
   if (std::holds_alternative<wire::Aborted>(m.body)) answer(wire::Resumed(m.base, true, true));
   if (std::holds_alternative<wire::Runs>(m.body)) {

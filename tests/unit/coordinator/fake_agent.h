@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -42,6 +43,8 @@ class FakeAgent {
   // As the source of migration 1.
   void set_progress(wire::MigrationProgress progress);
   [[nodiscard]] unsigned starts() const { return starts_; }
+  // Of the first migration it was asked to be the source of; waits for it. Once.
+  [[nodiscard]] wire::MigrationPlan wait_for_plan() { return plan_.get_future().get(); }
 
  private:
   Result<void> on_frame(const wire::FrameHeader& header, std::span<const std::byte> body);
@@ -58,6 +61,8 @@ class FakeAgent {
   std::shared_ptr<control::Dialer> dialer_;
   std::thread thread_;
   std::atomic<unsigned> starts_{0};
+  bool has_plan_ = false;
+  std::promise<wire::MigrationPlan> plan_;
 };
 
 }  // namespace ckpt::coordinator::test

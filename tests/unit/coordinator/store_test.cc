@@ -82,6 +82,9 @@ TEST_F(StoreTest, MigrationsKeepTheirReports) {
   m.runs_at = Side::kTarget;
   m.base = 1;
   m.incarnation = 2;
+  m.options.codec = wire::CodecMode::kDifference;
+  m.options.shadow_memory_bytes = std::uint64_t{5} << 30;
+  m.options.slowdown_permille = 30;
   m.source_report.emplace();
   m.source_report->paused_ns = 42;
   {
@@ -97,6 +100,9 @@ TEST_F(StoreTest, MigrationsKeepTheirReports) {
   EXPECT_EQ(read.to, Place("b", 1));
   EXPECT_EQ(read.phase, MigrationPhase::kCommitted);
   EXPECT_EQ(read.runs_at, Side::kTarget);
+  EXPECT_EQ(read.options.codec, wire::CodecMode::kDifference);
+  EXPECT_EQ(read.options.shadow_memory_bytes, std::uint64_t{5} << 30);
+  EXPECT_EQ(read.options.slowdown_permille, 30U);
   ASSERT_TRUE(read.source_report);
   EXPECT_EQ(read.source_report->paused_ns, 42);
   EXPECT_FALSE(read.target_report);
