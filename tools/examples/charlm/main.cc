@@ -19,6 +19,7 @@ struct Options {
   std::uint64_t seed = 1;
   std::uint64_t print_every = 50;
   std::int64_t step_ns = 0;
+  CommonOptions common;
 };
 
 // Host state that moves with the job.
@@ -45,6 +46,7 @@ Options parse_options(int argc, char** argv) {
   app.add_option("--print-every", options.print_every,
                  "Prints step and loss every so many steps (50); 0: never")
       ->check(CLI::NonNegativeNumber);
+  add_common_options(app, options.common);
   parse_or_exit(app, argc, argv);
   if (options.parameters < 1000 || options.parameters > 10'000'000'000)
     fail("--params: from 1000 to 10000000000", kUsage);
@@ -67,7 +69,8 @@ std::vector<std::uint64_t> next_batch(HostState& host, std::uint64_t text_bytes)
 
 void print_step(const HostState& host, const Options& options) {
   if (options.print_every == 0 || host.step % options.print_every != 0) return;
-  std::printf("step %llu loss %.4f\n", static_cast<unsigned long long>(host.step), host.mean_loss);
+  std::printf("step %llu loss %.4f%s\n", static_cast<unsigned long long>(host.step), host.mean_loss,
+              time_note(options.common.print_times).c_str());
   std::fflush(stdout);
 }
 
@@ -89,7 +92,7 @@ void run(const Options& options) {
   const Shape shape = Shape::choose(options.parameters, text.alphabet.size());
   Gpu gpu;
   HostState host;
-  Session session;
+  Session session(!options.common.without_ckpt);
   Model model(session, shape, text.tokens.size());
   session.host_state("charlm", &host, sizeof host);
   if (session.ready()) {

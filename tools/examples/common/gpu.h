@@ -71,9 +71,10 @@ class LocalMemory {
   CUdeviceptr pointer_ = 0;
 };
 
+// What names the program's memory to libckpt. Without libckpt: plain memory, and calls that do nothing.
 class Session {
  public:
-  Session();
+  explicit Session(bool with_ckpt = true);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -88,7 +89,7 @@ class Session {
   void shutdown();
 
  private:
-  ckpt_session* session_ = nullptr;
+  ckpt_session* session_ = nullptr;  // null without libckpt
 };
 
 void upload(CUdeviceptr to, const void* from, std::size_t bytes);

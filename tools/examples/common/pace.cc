@@ -2,6 +2,7 @@
 #include "tools/examples/common/pace.h"
 
 #include <cerrno>
+#include <cstdio>
 #include <ctime>
 
 #include "libckpt/base/clock.h"
@@ -28,6 +29,15 @@ void Pace::end_step(std::uint64_t step, std::int64_t least_ns) {
 
 void Pace::forget_gap() {
   last_end_ns = now_ns();
+}
+
+std::string time_note(bool wanted) {
+  if (!wanted) return {};
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  char text[48];
+  std::snprintf(text, sizeof text, " at %lld.%06ld", static_cast<long long>(now.tv_sec), now.tv_nsec / 1000);
+  return text;
 }
 
 }  // namespace ckpt::examples

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace ckpt::examples {
 
@@ -22,5 +23,8 @@ struct Pace {
   // What happened since the last step's end does not count as a gap.
   void forget_gap();
 };
+
+// " at 1767225600.123456", seconds since 1970, to go to the end of a line; empty unless `wanted`.
+[[nodiscard]] std::string time_note(bool wanted);
 
 }  // namespace ckpt::examples

@@ -36,7 +36,8 @@ class Hotset {
         set_(options.hot_set),
         versions_(pages() * sizeof(std::uint32_t)),
         list_(std::max<std::size_t>(1, set_.list().size()) * sizeof(std::uint32_t)),
-        result_(sizeof(std::uint32_t)) {
+        result_(sizeof(std::uint32_t)),
+        session_(!options.common.without_ckpt) {
     memory_ = session_.alloc(options.bytes);
     session_.tensor("memory", memory_, CKPT_U8, {options.bytes}, CKPT_BUFFER);
     session_.host_state("hotset", &host_, sizeof host_);
@@ -138,7 +139,8 @@ void Hotset::step() {
   if (count > 0) check_range(begin, count, "at rest");
   host_.pace.end_step(number, options_.step_ns);
   if (options_.print_every != 0 && number % options_.print_every == 0) {
-    std::printf("step %llu\n", static_cast<unsigned long long>(number));
+    std::printf("step %llu%s\n", static_cast<unsigned long long>(number),
+                time_note(options_.common.print_times).c_str());
     std::fflush(stdout);
   }
 }

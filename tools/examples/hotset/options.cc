@@ -4,7 +4,6 @@
 #include <map>
 
 #include "tools/common/units.h"
-#include "tools/examples/common/command_line.h"
 
 namespace ckpt::examples {
 namespace {
@@ -73,6 +72,7 @@ Options parse_options(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("--print-every", options.print_every, "Prints a line every so many steps (50); 0: never")
       ->check(CLI::NonNegativeNumber);
+  add_common_options(app, options.common);
   parse_or_exit(app, argc, argv);
   check_and_take(texts, step_ms, options);
   return options;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "tools/examples/common/command_line.h"
 #include "tools/examples/hotset/hot_set.h"
 
 namespace ckpt::examples {
@@ -14,6 +15,7 @@ struct Options {
   std::int64_t step_ns = 0;
   std::uint64_t print_every = 0;
   HotSetOptions hot_set;
+  CommonOptions common;
 };
 
 Options parse_options(int argc, char** argv);

@@ -28,6 +28,7 @@ struct Options {
   std::uint64_t requests = 500;
   std::uint64_t print_every = 50;
   std::int64_t request_ns = 0;
+  CommonOptions common;
 };
 
 // Host state that moves with the job. Answers form a chain: each is hashed with the hash of all before it.
@@ -52,6 +53,7 @@ Options parse_options(int argc, char** argv) {
   app.add_option("--request-ms", request_ms, "A request takes at least so many milliseconds (0)");
   app.add_option("--print-every", options.print_every, "Prints a line every so many requests (50); 0: never")
       ->check(CLI::NonNegativeNumber);
+  add_common_options(app, options.common);
   parse_or_exit(app, argc, argv);
   options.weight_rows = value_or_usage("--weights", tools::parse_size(weights)) / kRowBytes;
   options.cache_rows = value_or_usage("--cache", tools::parse_size(cache)) / kRowBytes;
@@ -72,7 +74,8 @@ class Server {
       : options_(options),
         kernels_("serve_kernels"),
         scores_(kScored * sizeof(float)),
-        answer_(sizeof(Answer)) {
+        answer_(sizeof(Answer)),
+        session_(!options.common.without_ckpt) {
     weights_ = session_.alloc(options.weight_rows * kRowBytes);
     cache_ = session_.alloc(options.cache_rows * kRowBytes);
     session_.tensor("weights", weights_, CKPT_F32, {options.weight_rows, kWidth}, CKPT_PARAMETER);
@@ -146,7 +149,8 @@ void Server::answer_request() {
   host_.request++;
   host_.pace.end_step(host_.request, options_.request_ns);
   if (options_.print_every != 0 && host_.request % options_.print_every == 0) {
-    std::printf("request %llu\n", static_cast<unsigned long long>(host_.request));
+    std::printf("request %llu%s\n", static_cast<unsigned long long>(host_.request),
+                time_note(options_.common.print_times).c_str());
     std::fflush(stdout);
   }
 }
