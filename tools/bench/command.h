@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Other programs, run beside the bench: started with pipes, their output read with a bound, waited for with a deadline, ended
+// with their owner. What they print is checked by whoever uses it.
+//
+//   CKPT_TRY(interrupts, Interrupts::create());
+//   CKPT_TRY(done, run_command({{program, "argument"}, environment}, interrupts.get(), 60'000'000'000));
+//
+// Threads: one. Ownership: a RunningCommand that still runs at its end is killed and reaped. Errors: kTimedOut naming the
+// command; kAborted after SIGINT, SIGTERM or SIGHUP; kCorrupt for more than kMostOutput bytes; kIo. Times are CLOCK_BOOTTIME.
+#pragma once
+
+#include <sys/types.h>
+
+#include <csignal>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libckpt/base/clock.h"
+#include "libckpt/base/fd.h"
+#include "libckpt/base/result.h"
+
+namespace ckpt::bench {
+
+inline constexpr std::size_t kMostOutput = std::size_t{64} << 20;
+
+// While it lives, SIGINT, SIGTERM and SIGHUP end no process at once but the command that is waited for, so that what was
+// started can be taken down; its end delivers the signal.
+class Interrupts {
+ public:
+  static Result<std::unique_ptr<Interrupts>> create();
+  ~Interrupts();
+  Interrupts(const Interrupts&) = delete;
+  Interrupts& operator=(const Interrupts&) = delete;
+
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+  // The signal that is readable now, kept until the end.
+  void take();
+
+ private:
+  Interrupts() = default;
+  UniqueFd fd_;
+  sigset_t before_{};
+  int taken_ = 0;
+};
+
+struct Command {
+  std::vector<std::string> argv;         // argv[0]: path of the program
+  std::vector<std::string> environment;  // all of it, "NAME=VALUE"
+  [[nodiscard]] std::string text() const;
+};
+
+struct CommandOutput {
+  int exit_code = 0;  // 128 + signal if one ended it
+  std::string out;
+  std::string err;
+};
+
+class RunningCommand {
+ public:
+  // `interrupts` may be null: then nothing cuts the wait short.
+  static Result<std::unique_ptr<RunningCommand>> start(const Command& command, Interrupts* interrupts);
+  ~RunningCommand();
+  RunningCommand(const RunningCommand&) = delete;
+  RunningCommand& operator=(const RunningCommand&) = delete;
+
+  // The next line of its standard output without its end; nullopt once there is no more.
+  Result<std::optional<std::string>> read_line(Nanos deadline);
+  // Reads the rest and waits for its end; `out` holds what read_line() has not taken.
+  Result<CommandOutput> finish(Nanos deadline);
+
+ private:
+  RunningCommand(std::string text, Interrupts* interrupts)
+      : text_(std::move(text)), interrupts_(interrupts) {}
+  Result<void> spawn(const Command& command);
+  // Waits for more output of either pipe; an end of file closes it.
+  Result<void> pump(Nanos deadline);
+  Result<void> read_some(UniqueFd& pipe, std::string& into);
+
+  std::string text_;
+  Interrupts* interrupts_;
+  pid_t pid_ = -1;
+  UniqueFd out_pipe_;
+  UniqueFd err_pipe_;
+  std::string out_;
+  std::string err_;
+};
+
+Result<CommandOutput> run_command(const Command& command, Interrupts* interrupts, Nanos patience);
+
+}  // namespace ckpt::bench

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two sections that `sweeps` adds and `plots` draws, and their columns.
+#pragma once
+
+namespace ckpt::bench {
+
+inline constexpr const char* kDirtySweep = "sweep_dirty";
+inline constexpr const char* kLinkSweep = "sweep_link";
+inline constexpr const char* kDirtyColumn = "dirty share";  // %
+inline constexpr const char* kLinkColumn = "limit";         // GiB/s
+inline constexpr const char* kLiveColumn = "live";          // ms, as the next two
+inline constexpr const char* kStopCopyColumn = "stop-copy";
+inline constexpr const char* kBoundColumn = "bound of live";
+
+}  // namespace ckpt::bench
