@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Encoding::kBlocks: a patch of a chunk of which the other side holds an older version: which 4 KiB blocks changed, and those
+// blocks. For jobs that write a little here and there (hot sets, caches), where a whole chunk would be sent for a few pages.
+//
+//   std::array<std::uint32_t, block_mask_words(kMostChunkBytes)> mask{};   set_block(mask, i) for each block that changed
+//   if (auto size = encode_blocks(chunk, mask, out)) ...                   // nullopt: the chunk itself is shorter
+//   CKPT_TRY(patch, parse_blocks(encoded, chunk_bytes));
+//   for (const Piece& piece : patch) copy(chunk + piece.offset, piece.bytes);
+//
+// On the wire (little endian): ceil(blocks / 32) words of u32, block i at bit i % 32 of word i / 32, unused bits zero; then the
+// changed blocks in order. The last block of a chunk is short if the chunk's length is no multiple of 4 KiB.
+//
+// Threads: any, stateless; nothing is allocated. Ownership: a Patch points into what was parsed. Errors: parse_blocks gives
+// kCorrupt for anything that encode_blocks would not have made of a chunk of that length; input is never trusted. Sizes are bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <span>
+
+#include "libckpt/base/result.h"
+
+namespace ckpt::codec {
+
+inline constexpr std::size_t kPatchBlockBytes = 4096;
+[[nodiscard]] constexpr std::size_t block_count(std::size_t chunk_bytes) noexcept {
+  return chunk_bytes / kPatchBlockBytes + (chunk_bytes % kPatchBlockBytes != 0 ? 1 : 0);
+}
+[[nodiscard]] constexpr std::size_t block_mask_words(std::size_t chunk_bytes) noexcept {
+  return (block_count(chunk_bytes) + 31) / 32;
+}
+constexpr void set_block(std::span<std::uint32_t> mask, std::size_t block) noexcept {
+  mask[block / 32] |= 1U << (block % 32);
+}
+[[nodiscard]] constexpr bool has_block(std::span<const std::uint32_t> mask, std::size_t block) noexcept {
+  return (mask[block / 32] >> (block % 32) & 1) != 0;
+}
+
+// What encode_blocks() would write; 0 if `mask` is not of block_mask_words(chunk_bytes) words or names blocks behind the end.
+[[nodiscard]] std::size_t blocks_size(std::size_t chunk_bytes, std::span<const std::uint32_t> mask) noexcept;
+
+// Bytes written to `out`. nullopt: it would be no shorter than the chunk, `out` is too short, or the mask does not fit the chunk.
+[[nodiscard]] std::optional<std::size_t> encode_blocks(std::span<const std::byte> chunk,
+                                                       std::span<const std::uint32_t> mask,
+                                                       std::span<std::byte> out) noexcept;
+
+// A run of neighbouring blocks.
+struct Piece {
+  std::size_t offset = 0;  // in the chunk
+  std::span<const std::byte> bytes;
+};
+
+class Patch {
+ public:
+  class Iterator {
+   public:
+    using value_type = Piece;
+    using difference_type = std::ptrdiff_t;
+    Iterator() = default;
+    const Piece& operator*() const noexcept { return piece_; }
+    const Piece* operator->() const noexcept { return &piece_; }
+    Iterator& operator++() noexcept {
+      find_next();
+      return *this;
+    }
+    void operator++(int) noexcept { find_next(); }
+    friend bool operator==(const Iterator& it, std::default_sentinel_t) noexcept {
+      return it.piece_.bytes.empty();
+    }
+
+   private:
+    friend class Patch;
+    explicit Iterator(const Patch& patch) noexcept;
+    void find_next() noexcept;
+
+    std::span<const std::byte> mask_, left_;
+    std::size_t chunk_bytes_ = 0;
+    std::size_t block_ = 0;  // the next to look at
+    Piece piece_;            // empty at the end
+  };
+
+  [[nodiscard]] Iterator begin() const noexcept { return Iterator(*this); }
+  [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
+  [[nodiscard]] std::size_t changed_bytes() const noexcept { return blocks_.size(); }
+
+ private:
+  friend Result<Patch> parse_blocks(std::span<const std::byte> encoded, std::size_t chunk_bytes);
+  Patch(std::span<const std::byte> mask, std::span<const std::byte> blocks, std::size_t chunk_bytes) noexcept
+      : mask_(mask), blocks_(blocks), chunk_bytes_(chunk_bytes) {}
+
+  std::span<const std::byte> mask_, blocks_;
+  std::size_t chunk_bytes_;
+};
+
+Result<Patch> parse_blocks(std::span<const std::byte> encoded, std::size_t chunk_bytes);
+
+}  // namespace ckpt::codec
