@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <set>
 
 namespace ckpt::bench {
 namespace {
@@ -17,7 +18,8 @@ constexpr double kRight = 24;
 constexpr double kTop = 100;
 constexpr double kBottom = 56;
 constexpr std::size_t kMostTicks = 9;
-constexpr double kCap = 4;  // half of the width of a bar's ends
+constexpr double kPadding = 0.04;  // of the length of the lower axis, so that no point lies on the other one
+constexpr double kCap = 4;         // half of the width of a bar's ends
 constexpr const char* kInk = "#222222";
 constexpr const char* kSoftInk = "#555555";
 constexpr const char* kGrid = "#e3e3e3";
@@ -49,13 +51,14 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
-// A logarithmic axis from pixel `from` to pixel `to`.
+// A logarithmic axis from pixel `from` to pixel `to`, over all ticks and a little more.
 class Axis {
  public:
-  Axis(double least, double most, double from, double to, std::size_t room)
-      : ticks_(log_ticks(least, most, room)), from_(from), to_(to) {
-    least_ = std::log(std::min(least, ticks_.front()));
-    most_ = std::log(std::max(most, ticks_.back()));
+  Axis(std::vector<double> ticks, double padding, double from, double to)
+      : ticks_(std::move(ticks)), from_(from), to_(to) {
+    const double length = std::max(std::log(ticks_.back()) - std::log(ticks_.front()), 1e-3);
+    least_ = std::log(ticks_.front()) - padding * length;
+    most_ = std::log(ticks_.back()) + padding * length;
   }
   [[nodiscard]] double at(double value) const {
     return from_ + (std::log(value) - least_) / (most_ - least_) * (to_ - from_);
@@ -122,6 +125,17 @@ struct Range {
 
 bool is_shown(const Point& point) {
   return point.x > 0 && point.y > 0 && std::isfinite(point.x) && std::isfinite(point.y);
+}
+
+// Where the points are, if there is room to mark each.
+std::vector<double> places_of(const Chart& chart, const Range& across) {
+  std::set<double> places;
+  for (const Line& line : chart.lines)
+    for (const Point& point : line.points)
+      if (is_shown(point)) places.insert(point.x);
+  if (places.size() < 2 || places.size() > kMostTicks)
+    return log_ticks(across.least, across.most, kMostTicks);
+  return {places.begin(), places.end()};
 }
 
 void draw_frame(Drawing& drawing, const Chart& chart, const Axis& x, const Axis& y) {
@@ -205,8 +219,8 @@ std::string draw(const Chart& chart) {
   }
   Drawing drawing;
   if (across.most > 0) {
-    const Axis x(across.least, across.most, kLeft, kWidth - kRight, kMostTicks);
-    const Axis y(up.least, up.most, kHeight - kBottom, kTop, kMostTicks);
+    const Axis x(places_of(chart, across), kPadding, kLeft, kWidth - kRight);
+    const Axis y(log_ticks(up.least, up.most, kMostTicks), 0, kHeight - kBottom, kTop);
     draw_frame(drawing, chart, x, y);
     draw_legend(drawing, chart);
     for (const Line& line : chart.lines) draw_line(drawing, line, x, y);

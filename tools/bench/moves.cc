@@ -122,13 +122,12 @@ void add_downtime_rows(Section& section, const Series& series, const std::string
                    spread_over(moves, [](const Move& m) { return m.bound_ms / m.downtime_ms; }),
                    live ? Cell() : Cell(spread_over(moves, of_link)),
                    spread_over(moves, [](const Move& m) { return m.total_ms; })});
-  section.add_note(series.name() + ", " + kind + " is bound by: " + binding_terms(moves));
 }
 
 void report_downtime(Report& report, const std::vector<Series>& all, std::uint64_t bytes) {
   Section& section = report.add_section(
       "downtime", "Downtime of hotset --hot 2% --pattern random and serve (" + std::to_string(bytes >> 20) +
-                      " MiB of state each) and charlm (1 M parameters, all of which "
+                      " MiB of state each) and charlm (1 M parameters, which all "
                       "change each step), moved live and by stop-and-copy in turns, each beside its bound");
   section.set_columns({{"downtime", "ms"},
                        {"live / stop-copy", ""},
@@ -136,15 +135,18 @@ void report_downtime(Report& report, const std::vector<Series>& all, std::uint64
                        {"bound / downtime", ""},
                        {"state / downtime / link", ""},
                        {"total", "ms"}});
+  std::string bound_by;
   for (const Series& series : all) {
+    bound_by +=
+        (bound_by.empty() ? "" : "; ") + series.name() + ": " + binding_terms(live_moves(series.pairs));
     add_downtime_rows(section, series, "live", live_moves(series.pairs));
     add_downtime_rows(section, series, "stop-copy", stop_copy_moves(series.pairs));
     if (series.workload->goals) add_downtime_goals(section, series);
   }
+  section.add_note("the largest term of the live moves' bound: " + bound_by);
   section.add_note(
       "bound = quiesce + max(state / scan rate, bytes of the final round / link rate) + commit + resume, "
-      "with "
-      "the rates that the move itself measured; total includes the standby's start");
+      "with the rates that the move itself measured; total includes the standby's start");
   if (report.facts().software_driver)
     section.add_note(
         "software driver: one pool of cores does the work of both GPUs and of the link, so the two scans at "
@@ -185,7 +187,7 @@ void report_terms(Report& report, const std::vector<Series>& all) {
 }
 
 // Bytes of chunks that were sent again, over bytes of the pages that changed before each of those rounds: hotset's set of
-// pages is fixed and every round is longer than a step.
+// pages is fixed, and a round of a state worth moving is longer than a step.
 double amplification(const Move& move) {
   const double hot_pages = std::round(kHotShare * move.state_bytes / kPageBytes);
   return move.rounds > 1 ? move.dirty_bytes / ((move.rounds - 1) * hot_pages * kPageBytes) : 0;
