@@ -80,9 +80,12 @@ CUresult Context::start_executor(int physical) {
 
 void Context::destroy() {
   alive_ = false;
-  std::lock_guard<std::mutex> lock(control_);
-  ::close(socket_);  // ends the executor
-  socket_ = -1;
+  {
+    // Never together with objects_: create_stream takes the two the other way round.
+    std::lock_guard<std::mutex> lock(control_);
+    ::close(socket_);  // ends the executor
+    socket_ = -1;
+  }
   std::lock_guard<std::mutex> objects(objects_);
   for (Stream& stream : streams_) stream.alive = false;
   for (Event& event : events_) event.alive = false;
