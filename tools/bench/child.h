@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// A second process of the bench: this program started anew (fork and exec, so that it has its own CUDA context and UCX, as a
+// mover has), spoken to over a socketpair in small JSON messages.
+//
+//   CKPT_TRY(child, Child::start(options.program, "tcp-sink"));
+//   CKPT_TRYV(child->send({{"port", 4711}}));  CKPT_TRY(answer, child->receive());
+//   CKPT_TRYV(child->finish());                       // closes the socket: the child ends
+//
+// Roles are listed in child.cc. A child that meets an error sends {"error": text}, which receive() returns as an Error.
+// Threads: one per Child. Ownership: the end of a Child closes the socket, and kills and reaps the process if it does not end.
+// Errors: kUnavailable when the other side is gone, kProtocol for anything that is not a JSON object.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "libckpt/base/fd.h"
+#include "libckpt/base/result.h"
+
+namespace ckpt::bench {
+
+inline constexpr std::string_view kChildCommand = "--child";
+
+// One end of the conversation.
+class Link {
+ public:
+  explicit Link(UniqueFd socket) : socket_(std::move(socket)) {}
+  Result<void> send(const nlohmann::json& message) const;
+  Result<nlohmann::json> receive() const;
+  void close() { socket_.reset(); }
+
+ private:
+  UniqueFd socket_;
+};
+
+class Child {
+ public:
+  static Result<std::unique_ptr<Child>> start(const std::string& program, const std::string& role);
+  ~Child();
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  Result<void> send(const nlohmann::json& message) const { return link_.send(message); }
+  Result<nlohmann::json> receive() const { return link_.receive(); }
+  Result<nlohmann::json> ask(const nlohmann::json& message) const;
+  [[nodiscard]] pid_t pid() const noexcept { return pid_; }
+  // Closes the socket and waits for the end, which must be a good one.
+  Result<void> finish();
+
+ private:
+  Child(UniqueFd socket, pid_t pid) : link_(std::move(socket)), pid_(pid) {}
+  Link link_;
+  pid_t pid_;
+};
+
+// main() of a child: argv is PROGRAM --child ROLE; the socket is descriptor 3.
+int run_child(int argc, char** argv);
+
+// The value of a message's field; kProtocol if it is not there or of another kind.
+Result<std::uint64_t> number_of(const nlohmann::json& message, const char* field);
+Result<std::string> text_of(const nlohmann::json& message, const char* field);
+
+}  // namespace ckpt::bench

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Section "fingerprint": DESIGN §5's goal is that a fingerprint costs what a plain read of the same memory costs.
+#include <algorithm>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "libckpt/base/random.h"
+#include "libckpt/engine/sender.h"
+#include "libckpt/track/scanner.h"
+#include "tools/bench/bench.h"
+#include "tools/bench/device_buffer.h"
+#include "tools/bench/host_read.h"
+#include "tools/bench/measure.h"
+
+namespace ckpt::bench {
+namespace {
+
+constexpr double kGoal = 0.85;
+constexpr std::size_t kCacheBytes = std::size_t{512} << 10;
+constexpr std::size_t kChunkBytes = engine::kDefaultChunkBytes;
+
+volatile std::uint64_t sink;  // NOLINT: what was computed is used
+
+// Runs `work(thread, ...)` on `threads` threads at once; the time until the last has ended.
+template <class Work>
+Nanos time_threads(unsigned threads, const Work& work) {
+  const Nanos start = now_ns();
+  std::vector<std::thread> others;
+  for (unsigned i = 1; i < threads; ++i) others.emplace_back([&work, i] { work(i); });
+  work(0);
+  for (std::thread& other : others) other.join();
+  return now_ns() - start;
+}
+
+Result<std::shared_ptr<const track::FingerprintParams>> fresh_params() {
+  track::FingerprintKey key{};
+  CKPT_TRYV(ckpt::fill_random(key));
+  return track::FingerprintParams::expand(key, track::FingerprintPurpose::kChunks);
+}
+
+// ---- host memory
+
+struct HostCase {
+  const char* name;
+  std::size_t bytes;   // of memory, all threads together
+  std::size_t passes;  // over it, in one run
+  unsigned threads;
+};
+
+class HostBench {
+ public:
+  HostBench(std::span<const std::byte> memory, const track::FingerprintParams& params)
+      : memory_(memory), params_(params) {}
+
+  Side reading(const HostCase& what, const HostRead& read) const {
+    return [this, what, &read]() -> Result<double> {
+      return run(
+          what, [&read](std::span<const std::byte> part) { sink = read.function(part.data(), part.size()); });
+    };
+  }
+  Side fingerprinting(const HostCase& what) const {
+    return [this, what]() -> Result<double> {
+      return run(what, [this](std::span<const std::byte> part) {
+        for (std::size_t at = 0; at < part.size(); at += kChunkBytes)
+          sink = track::fingerprint(params_, part.subspan(at, std::min(kChunkBytes, part.size() - at))).lo;
+      });
+    };
+  }
+
+ private:
+  template <class Work>
+  double run(const HostCase& what, const Work& work) const {
+    const std::size_t part = what.bytes / what.threads;
+    const Nanos nanos = time_threads(what.threads, [&](unsigned thread) {
+      for (std::size_t pass = 0; pass < what.passes; ++pass) work(memory_.subspan(thread * part, part));
+    });
+    return rate_of(part * what.threads * what.passes, nanos);
+  }
+  std::span<const std::byte> memory_;
+  const track::FingerprintParams& params_;
+};
+
+// Every way to read and the fingerprint, in turn; the fastest way by its median is what the fingerprint is held against.
+Result<void> measure_host(const HostBench& bench, const HostCase& what, unsigned pairs, bool goal,
+                          Section& section) {
+  std::vector<Side> sides;
+  for (const HostRead& read : host_reads()) sides.push_back(bench.reading(what, read));
+  sides.push_back(bench.fingerprinting(what));
+  CKPT_TRY(runs, interleave(pairs, sides));
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < host_reads().size(); ++i)
+    if (spread_of(runs[i]).median > spread_of(runs[best]).median) best = i;
+  const Spread ratio = spread_of(ratios_of(runs.back(), runs[best]));
+  section.add_row(std::string(what.name) + ": plain read (" + host_reads()[best].name + ")",
+                  {spread_of(runs[best])});
+  section.add_row(std::string(what.name) + ": fingerprint", {spread_of(runs.back()), ratio});
+  if (goal)
+    section.add_goal(std::string(what.name) + ", fingerprint / plain read", ratio.median, Relation::kAtLeast,
+                     kGoal);
+  return ok();
+}
+
+Result<void> measure_host_memory(const BenchOptions& options, Section& section) {
+  if (host_reads().empty()) {
+    section.add_note("host memory not measured: this processor has no AVX2");
+    return ok();
+  }
+  CKPT_TRY(params, fresh_params());
+  const std::size_t bytes = std::min<std::uint64_t>(options.bytes, std::uint64_t{512} << 20);
+  std::vector<std::byte> memory(bytes);
+  fill_random(std::span(memory), 1);
+  const HostBench bench(memory, *params);
+  CKPT_TRYV(measure_host(bench, {"host memory, one core", bytes, 1, 1}, options.pairs, true, section));
+  CKPT_TRYV(measure_host(bench, {"host memory, two cores", bytes, 1, 2}, options.pairs, false, section));
+  return measure_host(
+      bench, {"cache (512 KiB), one core", kCacheBytes, std::max<std::size_t>(bytes / kCacheBytes, 1), 1},
+      options.pairs, false, section);
+}
+
+// ---- device memory
+
+struct DeviceScan {
+  std::unique_ptr<Device> device;
+  std::unique_ptr<DeviceBuffer> memory;
+  std::unique_ptr<track::Scanner> scanner;
+  std::vector<track::ChunkRange> chunks;
+  std::vector<track::Fingerprint> fingerprints;
+
+  static Result<std::unique_ptr<DeviceScan>> create(int ordinal, std::uint64_t bytes) {
+    auto scan = std::make_unique<DeviceScan>();
+    CKPT_TRY(device, Device::open(ordinal));
+    scan->device = std::make_unique<Device>(std::move(device));
+    CKPT_TRY(memory, DeviceBuffer::create(*scan->device, bytes));
+    scan->memory = std::move(memory);
+    CKPT_TRYV(scan->memory->fill_random(static_cast<std::uint64_t>(ordinal) + 1));
+    CKPT_TRY(params, fresh_params());
+    CKPT_TRY(kernels, track::TrackKernels::create(*scan->device, params));
+    track::ScannerOptions options;
+    options.slice_bytes = engine::SenderOptions{}.scan_slice_bytes;
+    CKPT_TRY(scanner, track::Scanner::create(kernels, options));
+    scan->scanner = std::move(scanner);
+    track::append_chunks(scan->memory->pointer(), bytes, kChunkBytes, scan->chunks);
+    scan->fingerprints.resize(scan->chunks.size());
+    return scan;
+  }
+  Result<void> run() { return scanner->scan(chunks, fingerprints); }
+};
+
+Result<double> scan_rate(std::span<const std::unique_ptr<DeviceScan>> scans) {
+  std::vector<Result<void>> results(scans.size(), ok());
+  std::uint64_t bytes = 0;
+  for (const auto& scan : scans) bytes += scan->memory->bytes();
+  const Nanos nanos =
+      time_threads(static_cast<unsigned>(scans.size()), [&](unsigned i) { results[i] = scans[i]->run(); });
+  for (Result<void>& result : results) {
+    CKPT_TRYV(std::move(result));
+  }
+  return rate_of(bytes, nanos);
+}
+
+Result<void> measure_device_memory(const BenchOptions& options, Section& section) {
+  CKPT_TRY(target, target_ordinal());
+  std::vector<std::unique_ptr<DeviceScan>> scans;
+  CKPT_TRY(first, DeviceScan::create(0, options.bytes));
+  scans.push_back(std::move(first));
+  if (target != 0) {
+    CKPT_TRY(second, DeviceScan::create(target, options.bytes));
+    scans.push_back(std::move(second));
+  }
+  const std::span all(scans);
+  CKPT_TRY(runs, interleave(options.pairs,
+                            {[&] { return scan_rate(all.first(1)); }, [&] { return scan_rate(all); }}));
+  section.add_row("device memory: fingerprint", {spread_of(runs[0])});
+  if (scans.size() > 1)
+    section.add_row("device memory: fingerprint, two devices at once", {spread_of(runs[1])});
+  return ok();
+}
+
+}  // namespace
+
+Result<void> bench_fingerprint(const BenchOptions& options, Report& report) {
+  Section& section = report.add_section("fingerprint",
+                                        "Fingerprints of 64 KiB chunks beside plain reads of the same "
+                                        "memory, interleaved; the ratio is taken pair by pair");
+  section.set_columns({{"rate", "GB/s"}, {"ratio", ""}});
+  CKPT_TRYV(measure_device_memory(options, section));
+  return measure_host_memory(options, section);
+}
+
+}  // namespace ckpt::bench
