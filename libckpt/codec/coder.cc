@@ -22,6 +22,9 @@ constexpr double kMostRunBits = 0.8;
 constexpr std::uint32_t kPackedFlag = 1U << 31;
 // A gain below it does not pay for the header and the work.
 constexpr double kLeastRatio = 1.02;
+// Pairs of half floats look as good as words: their exponents fill two planes of four instead of one of two. Only the plain
+// planes tell little by it; the difference of words carries from one half into the other.
+constexpr double kWiderMustWin = 1.03;
 
 constexpr std::size_t width_of(Encoding encoding) {
   switch (encoding) {
@@ -82,12 +85,9 @@ struct Coder::State {
     return (width == 4 ? 1 : 0) + (difference ? 2 : 0);
   }
 
-  // Remembers.
-  const PlaneEntropy& sample(std::size_t width, std::span<const std::byte> chunk,
-                             std::span<const std::byte> previous) noexcept {
-    Sample& sample = samples[sample_index(width, !previous.empty())];
-    sample = {chunk.data(), chunk.size(), sampler.sample(width, chunk, previous)};
-    return sample.entropy;
+  void remember(std::size_t width, bool difference, std::span<const std::byte> chunk,
+                const PlaneEntropy& entropy) noexcept {
+    samples[sample_index(width, difference)] = {chunk.data(), chunk.size(), entropy};
   }
   // What was remembered, once; else a new sample.
   PlaneEntropy take_sample(std::size_t width, std::span<const std::byte> chunk,
@@ -121,12 +121,13 @@ Result<std::unique_ptr<Coder>> Coder::create(std::size_t most_chunk_bytes) {
 
 Estimate Coder::estimate(std::span<const std::byte> chunk, std::span<const std::byte> previous) noexcept {
   Estimate best;
+  if (chunk.size() < 4) return best;
   const auto consider = [&](Encoding encoding, Encoding& kind, double& kind_ratio,
-                            std::span<const std::byte> against) {
+                            const PlaneEntropy& entropy) {
     const std::size_t width = width_of(encoding);
-    if (chunk.size() < width) return;
-    const double ratio = ratio_of(width, state_->sample(width, chunk, against), chunk.size());
-    if (ratio < kLeastRatio || ratio <= kind_ratio) return;
+    state_->remember(width, needs_previous(encoding), chunk, entropy);
+    const double ratio = ratio_of(width, entropy, chunk.size());
+    if (ratio < kLeastRatio || ratio <= kind_ratio * kWiderMustWin) return;
     kind = encoding;
     kind_ratio = ratio;
     if (ratio > best.ratio) {
@@ -134,16 +135,18 @@ Estimate Coder::estimate(std::span<const std::byte> chunk, std::span<const std::
       best.ratio = ratio;
     }
   };
-  consider(Encoding::kPlanes2, best.planes, best.planes_ratio, {});
-  consider(Encoding::kPlanes4, best.planes, best.planes_ratio, {});
-  if (previous.size() == chunk.size()) {
-    // The planes have already told how wide the elements are, if anything could.
-    if (best.planes != Encoding::kPlanes4) {
-      consider(Encoding::kDifference2, best.difference, best.difference_ratio, previous);
-    }
-    if (best.planes != Encoding::kPlanes2) {
-      consider(Encoding::kDifference4, best.difference, best.difference_ratio, previous);
-    }
+  const EntropySampler::Both plain = state_->sampler.sample_both(chunk);
+  consider(Encoding::kPlanes2, best.planes, best.planes_ratio, plain.halves);
+  consider(Encoding::kPlanes4, best.planes, best.planes_ratio, plain.words);
+  if (previous.size() != chunk.size()) return best;
+  // The planes have already told how wide the elements are, if anything could.
+  if (best.planes != Encoding::kPlanes4) {
+    consider(Encoding::kDifference2, best.difference, best.difference_ratio,
+             state_->sampler.sample(2, chunk, previous));
+  }
+  if (best.planes != Encoding::kPlanes2) {
+    consider(Encoding::kDifference4, best.difference, best.difference_ratio,
+             state_->sampler.sample(4, chunk, previous));
   }
   return best;
 }

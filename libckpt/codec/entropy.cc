@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libckpt/codec/entropy.h"
 
+#include <immintrin.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -9,64 +11,108 @@
 namespace ckpt::codec {
 namespace {
 
-constexpr double kOne = 65536;
+// Miller and Madow: so many bits, over the number of samples, for each symbol seen but one.
+constexpr double kCorrection = 1 / (2 * std::numbers::ln2);
+
+template <class Word>
+Word word_at(std::span<const std::byte> bytes, std::size_t index) noexcept {
+  Word value;
+  std::memcpy(&value, bytes.data() + index * sizeof(Word), sizeof value);
+  return value;
+}
 
 }  // namespace
 
 EntropySampler::EntropySampler() noexcept {
-  const auto weight = [](double count) { return count > 0 ? count * std::log2(count) : 0; };
-  for (std::size_t count = 0; count < growth_.size(); ++count) {
+  for (std::size_t count = 1; count < weight_.size(); ++count) {
     const double c = static_cast<double>(count);
-    growth_[count] = static_cast<std::int32_t>(std::lround((weight(c + 1) - weight(c)) * kOne));
+    weight_[count] = static_cast<float>(c * std::log2(c) - kCorrection);
   }
-  // Each symbol seen adds 1 / (2 n ln 2) bits: the correction.
-  growth_[0] = static_cast<std::int32_t>(-kOne / (2 * std::numbers::ln2));
 }
 
-template <class Word>
-PlaneEntropy EntropySampler::sample_words(std::span<const std::byte> chunk,
-                                          std::span<const std::byte> previous) noexcept {
-  constexpr std::size_t kWords = kLineBytes / sizeof(Word);
+template <class Word, bool kDifference>
+std::size_t EntropySampler::count(std::span<const std::byte> chunk,
+                                  std::span<const std::byte> previous) noexcept {
   const std::size_t words = chunk.size() / sizeof(Word);
-  const std::size_t lines = std::clamp<std::size_t>(words / kWords, 1, kLines);
-  const std::size_t run = std::min(words, kWords);
-  PlaneEntropy entropy{};
-  if (words == 0) return entropy;
-  for (std::size_t p = 0; p < sizeof(Word); ++p) counts_[p].fill(0);
-  std::array<std::int64_t, sizeof(Word)> sum{};
-  for (std::size_t line = 0; line < lines; ++line) {
-    // Spread over the chunk, and off any power-of-two row length.
-    std::size_t first = words / lines * line;
-    const std::size_t room = words / lines - run;
-    if (room > 0) first += (line * 0x9e3779b1U >> 7) % room / kWords * kWords;
-    for (std::size_t i = first; i < first + run; ++i) {
-      Word value;
-      std::memcpy(&value, chunk.data() + i * sizeof(Word), sizeof value);
-      if (previous.empty()) {
-        value = rotated(value);
-      } else {
-        Word old;
-        std::memcpy(&old, previous.data() + i * sizeof(Word), sizeof old);
-        value = difference(value, old);
-      }
-      for (std::size_t p = 0; p < sizeof(Word); ++p) {
-        sum[p] += growth_[counts_[p][static_cast<std::uint8_t>(value >> (8 * p))]++];
-      }
+  const std::size_t runs = std::clamp<std::size_t>(words / kRunElements, 1, kRuns);
+  const std::size_t run = std::min(words, kRunElements);
+  const std::size_t apart = words / runs;
+  for (std::size_t p = 0; p < sizeof(Word); ++p) {
+    counts_[p].fill(0);
+    other_counts_[p].fill(0);
+  }
+  const auto add = [&](auto& counts, std::size_t i) {
+    Word value = word_at<Word>(chunk, i);
+    if constexpr (kDifference) {
+      value = difference(value, word_at<Word>(previous, i));
+    } else {
+      value = rotated(value);
+    }
+#pragma GCC unroll 4
+    for (std::size_t p = 0; p < sizeof(Word); ++p) ++counts[p][static_cast<std::uint8_t>(value >> (8 * p))];
+  };
+  // Off any power of two, which a row's length may be.
+  const std::size_t slack = (apart - run) / kRunElements;
+  const auto first_of = [&](std::size_t r) {
+    return r * apart + (slack > 0 ? r * 0x9e3779b1U % slack * kRunElements : 0);
+  };
+  // All of them on their way before the first is counted.
+  for (std::size_t r = 0; r < runs; ++r) {
+    _mm_prefetch(reinterpret_cast<const char*>(chunk.data()) + first_of(r) * sizeof(Word), _MM_HINT_T0);
+    if constexpr (kDifference) {
+      _mm_prefetch(reinterpret_cast<const char*>(previous.data()) + first_of(r) * sizeof(Word), _MM_HINT_T0);
     }
   }
-  const double samples = static_cast<double>(lines * run);
-  for (std::size_t p = 0; p < sizeof(Word); ++p) {
-    const double bits = std::log2(samples) - static_cast<double>(sum[p]) / kOne / samples -
-                        1 / (2 * samples * std::numbers::ln2);
-    entropy[p] = std::clamp(bits, 0.0, 8.0);
+  for (std::size_t r = 0; r < runs; ++r) {
+    const std::size_t first = first_of(r);
+    std::size_t i = first;
+    for (; i + 2 <= first + run; i += 2) {
+      add(counts_, i);
+      add(other_counts_, i + 1);
+    }
+    if (i < first + run) add(counts_, i);
   }
-  return entropy;
+  for (std::size_t p = 0; p < sizeof(Word); ++p) {
+    for (std::size_t b = 0; b < 256; ++b) {
+      counts_[p][b] = static_cast<std::uint16_t>(counts_[p][b] + other_counts_[p][b]);
+    }
+  }
+  return runs * run;
+}
+
+double EntropySampler::bits_of(const Counts& counts, std::size_t samples) const noexcept {
+  std::array<float, 4> sum{};  // so that additions need not wait for one another
+  for (std::size_t b = 0; b < 256; b += 4) {
+    for (std::size_t lane = 0; lane < 4; ++lane) sum[lane] += weight_[counts[b + lane]];
+  }
+  const double n = static_cast<double>(samples);
+  const double all = static_cast<double>(sum[0]) + sum[1] + sum[2] + sum[3];
+  return std::clamp(std::log2(n) - (all + kCorrection) / n, 0.0, 8.0);
 }
 
 PlaneEntropy EntropySampler::sample(std::size_t width, std::span<const std::byte> chunk,
                                     std::span<const std::byte> previous) noexcept {
-  return width == 2 ? sample_words<std::uint16_t>(chunk, previous)
-                    : sample_words<std::uint32_t>(chunk, previous);
+  const bool plain = previous.empty();
+  const std::size_t samples =
+      width == 2
+          ? (plain ? count<std::uint16_t, false>(chunk, {}) : count<std::uint16_t, true>(chunk, previous))
+          : (plain ? count<std::uint32_t, false>(chunk, {}) : count<std::uint32_t, true>(chunk, previous));
+  PlaneEntropy entropy{};
+  for (std::size_t p = 0; p < width; ++p) entropy[p] = bits_of(counts_[p], samples);
+  return entropy;
+}
+
+EntropySampler::Both EntropySampler::sample_both(std::span<const std::byte> chunk) noexcept {
+  Both both{};
+  const std::size_t samples = count<std::uint32_t, false>(chunk, {});
+  for (std::size_t p = 0; p < 4; ++p) both.words[p] = bits_of(counts_[p], samples);
+  for (std::size_t p = 0; p < 2; ++p) {
+    for (std::size_t b = 0; b < 256; ++b) {
+      counts_[p][b] = static_cast<std::uint16_t>(counts_[p][b] + counts_[p + 2][b]);
+    }
+    both.halves[p] = bits_of(counts_[p], samples * 2);
+  }
+  return both;
 }
 
 }  // namespace ckpt::codec

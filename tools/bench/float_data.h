@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory of a training job, for measuring codecs: a mixed-precision Adam run on gaussian gradients, so that exponents,
+// moments and one step's changes are distributed as in training (fp32 master weights, bf16 working weights and gradients, fp32
+// moments; b = (0.9, 0.95), weight decay 0.1). Gradients differ in scale from row to row and column to column, as layers' do.
+//
+//   const TrainingData data = make_training_data(4 << 20, {});
+//   for (const FloatClass kind : kFloatClasses) measure(name_of(kind), bytes_of(data.now, kind), bytes_of(data.before, kind));
+//
+// The same settings give the same bytes on every x86-64 machine. Costs about 1.5 s a million parameters (14 + 2 bytes each, twice).
+// Threads: any, stateless. Sizes are parameters. Throws std::bad_alloc.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace ckpt::bench {
+
+enum class FloatClass { kWeights, kHalfWeights, kFirstMoment, kSecondMoment, kGradients };
+inline constexpr std::array kFloatClasses = {FloatClass::kWeights, FloatClass::kHalfWeights,
+                                             FloatClass::kFirstMoment, FloatClass::kSecondMoment,
+                                             FloatClass::kGradients};
+// "weights fp32" and so on.
+[[nodiscard]] std::string_view name_of(FloatClass kind) noexcept;
+
+struct TrainingState {
+  std::vector<float> weights, first_moment, second_moment;
+  std::vector<std::uint16_t> half_weights, gradients;  // bf16
+};
+[[nodiscard]] std::span<const std::byte> bytes_of(const TrainingState& state, FloatClass kind) noexcept;
+
+// Two successive steps.
+struct TrainingData {
+  TrainingState before, now;
+};
+struct TrainingSettings {
+  float learning_rate = 3e-4F;  // dataplane.md §2 phase A; B is 3e-5, C 1e-6
+  unsigned steps = 60;          // before `before`: the moments have settled
+  std::uint64_t seed = 1;
+};
+[[nodiscard]] TrainingData make_training_data(std::size_t parameters, const TrainingSettings& settings);
+
+}  // namespace ckpt::bench
