@@ -68,8 +68,9 @@ class KeyStream {
 };
 
 constexpr FingerprintImplementation kImplementations[] = {
-    {"scalar", &fingerprint_with<&nh_block_scalar>},
-    {"avx2", &fingerprint_with<&nh_block_avx2>},
+    {"scalar", kFingerprintScalar},
+    {"avx2", kFingerprintAvx2},
+    {"avx512", kFingerprintAvx512},
 };
 
 }  // namespace
@@ -104,6 +105,15 @@ Fingerprint fingerprint(const FingerprintParams& params, std::span<const std::by
   return fingerprint_host(params.tables(), bytes.data(), bytes.size());
 }
 
+Fingerprint fingerprint(const FingerprintParams& params, std::span<const std::byte> bytes,
+                        std::span<std::uint32_t> marks) noexcept {
+  return fingerprint_host(params.tables(), bytes.data(), bytes.size(), marks.data());
+}
+
+std::uint32_t mark_of_zeroes(const FingerprintParams& params) noexcept {
+  return mark_of(params.tables().zero_block[0]);
+}
+
 Fingerprint fingerprint_of_zeroes(const FingerprintParams& params, std::uint64_t bytes) noexcept {
   const FingerprintTables& tables = params.tables();
   Chain chain;
@@ -113,7 +123,8 @@ Fingerprint fingerprint_of_zeroes(const FingerprintParams& params, std::uint64_t
 }
 
 std::span<const FingerprintImplementation> fingerprint_implementations() noexcept {
-  return std::span(kImplementations).first(__builtin_cpu_supports("avx2") ? 2 : 1);
+  const std::span all(kImplementations);
+  return all.first(has_avx512() ? 3 : __builtin_cpu_supports("avx2") ? 2 : 1);
 }
 
 }  // namespace ckpt::track

@@ -149,9 +149,11 @@ extern "C" __global__ void __launch_bounds__(kCopyThreads) ckpt_copy(const Devic
 
 PORTABLE_KERNEL(ckpt_fingerprint, const FingerprintTables* tables, const DeviceChunk* chunks,
                 Fingerprint* results) {
-  const DeviceChunk chunk = chunks[PORTABLE_BLOCK_INDEX()];
-  results[PORTABLE_BLOCK_INDEX()] =
-      fingerprint_host(*tables, reinterpret_cast<const void*>(chunk.address), chunk.bytes);
+  const uint32_t index = PORTABLE_BLOCK_INDEX();
+  const DeviceChunk chunk = chunks[index];
+  const bool more = index + 1 < PORTABLE_GRID_BLOCKS() && chunks[index + 1].bytes == chunk.bytes;
+  results[index] = fingerprint_host(*tables, reinterpret_cast<const void*>(chunk.address), chunk.bytes, nullptr,
+                                    more ? reinterpret_cast<const void*>(chunks[index + 1].address) : nullptr);
 }
 
 PORTABLE_KERNEL(ckpt_copy, const DeviceCopy* copies) {
