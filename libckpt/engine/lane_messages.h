@@ -27,7 +27,7 @@
 namespace ckpt::engine {
 
 inline constexpr std::uint32_t kLaneMagic = 0x314c'5047;  // "GPL1"
-inline constexpr std::size_t kMostChunks = 24;            // of one message
+inline constexpr std::size_t kMostChunks = 32;            // of one message: 2 MiB of the default chunks
 inline constexpr std::size_t kMostTextBytes = 800;
 
 enum class LaneMessage : std::uint8_t {
@@ -118,7 +118,7 @@ struct VerdictRecord {     // kPlanAnswer, kVerdict; followed by `count` bytes o
 static_assert(sizeof(VerdictRecord) == 32);
 
 inline constexpr std::size_t kMostLaneHeaderBytes = sizeof(LaneHeader) + kMostChunks * sizeof(AckRecord);
-static_assert(kMostLaneHeaderBytes <= 1024);
+static_assert(kMostLaneHeaderBytes >= sizeof(LaneHeader) + sizeof(VerdictRecord) + kMostTextBytes);
 
 // A header under construction on the stack.
 class LaneBuffer {
@@ -154,7 +154,7 @@ class LaneBuffer {
  private:
   LaneHeader header_;
   std::size_t size_ = sizeof(LaneHeader);
-  std::array<std::byte, 1024> bytes_;
+  std::array<std::byte, kMostLaneHeaderBytes> bytes_;
 };
 
 // Magic, known type, this session, and a length that fits the type and count.

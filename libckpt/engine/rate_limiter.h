@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// --bandwidth: spaces messages on a time line, so that the rate is exact over any span longer than one message and no burst
-// exceeds one message. Every lane reserves from the same limiter. Threads: any, lock-free. No function fails.
+// --bandwidth: what counts are the bytes handed to the transport, headers and payloads of chunks and blobs. One line of time for
+// all lanes: a message is booked when it leaves, in the order in which messages leave. Whoever comes late (a sleep that was too
+// long, a slot that was not staged yet) leaves at once and the line stays where it was, so that the lateness is made up; at most
+// kCatchUp of it is, which bounds a burst. Hence over any span the bytes are at most rate * (span + kCatchUp) + one message, and
+// with something to send all the time at least rate * span less the same.
+//
+// Threads: any, lock-free. No function fails. A new rate holds for the next message.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
@@ -12,16 +18,25 @@ namespace ckpt::engine {
 
 class RateLimiter {
  public:
+  // A few messages at fabric rates; more than a sleep is ever late on a machine that can carry the rate.
+  static constexpr Nanos kCatchUp = 5'000'000;
+
   explicit RateLimiter(std::uint64_t bytes_per_second = 0) : rate_(bytes_per_second) {}
 
-  // 0 = unlimited. Holds for the next reservation.
+  // 0 = unlimited.
   void set_rate(std::uint64_t bytes_per_second) noexcept {
     rate_.store(bytes_per_second, std::memory_order_relaxed);
   }
   [[nodiscard]] std::uint64_t rate() const noexcept { return rate_.load(std::memory_order_relaxed); }
 
-  // When `bytes` may leave; never before `now`.
-  [[nodiscard]] Nanos reserve(std::uint64_t bytes, Nanos now) noexcept;
+  // How long a message should be at most: what the line carries in a millisecond, within these bounds.
+  [[nodiscard]] std::uint64_t message_bytes(std::uint64_t least, std::uint64_t most) const noexcept {
+    const std::uint64_t rate = this->rate();
+    return rate == 0 ? most : std::clamp(rate / 1000, least, most);
+  }
+
+  // `now`: the message may leave and is booked. A later time: not yet, ask again then.
+  [[nodiscard]] Nanos admit(std::uint64_t bytes, Nanos now) noexcept;
 
  private:
   std::atomic<std::uint64_t> rate_;

@@ -11,11 +11,10 @@ constexpr Nanos kIdleWait = 1'000'000'000;
 }  // namespace
 
 Result<std::unique_ptr<ReceiveLane>> ReceiveLane::create(
-    ReceiverCore& core, transport::Transport& transport, const transport::SessionToken& token,
-    std::shared_ptr<const track::TrackKernels> kernels, std::vector<StagingSlot> slots,
-    std::function<Result<void>(std::uint32_t)> on_final) {
-  std::unique_ptr<ReceiveLane> lane(new ReceiveLane(core, std::move(on_final)));
-  lane->slots_.reserve(slots.size());
+    ReceiverCore& core, WorkPool& workers, transport::Transport& transport,
+    const transport::SessionToken& token, std::shared_ptr<const track::TrackKernels> kernels,
+    std::vector<StagingSlot> slots, std::function<Result<void>(std::uint32_t)> on_final) {
+  std::unique_ptr<ReceiveLane> lane(new ReceiveLane(core, workers, std::move(on_final)));
   for (StagingSlot& slot : slots) {
     CKPT_TRY(batch, track::FingerprintBatch::create(kernels, kMostChunks));
     lane->free_.push_back(lane->slots_.size());
@@ -75,12 +74,8 @@ bool ReceiveLane::step() {
   bool worked = lane_->progress();
   if (core_.failed() || lane_->closed()) return true;
   worked |= send_posted();
-  auto finished = finish_oldest(!worked);
-  if (!finished) {
-    core_.fail(finished.assume_error());
-    return true;
-  }
-  return worked || finished.assume_value();
+  worked |= finish_done();
+  return worked;
 }
 
 bool ReceiveLane::send_posted() {
@@ -182,8 +177,12 @@ Result<void> ReceiveLane::handle_chunks(const LaneHeader& header, std::span<cons
   CKPT_TRYV(core_.place(header, bytes, payload.size(), slot.places));
   slot.header = header;
   for (std::uint32_t i = 0; i < header.count; ++i) slot.records[i] = record_at<ChunkRecord>(bytes, i);
+  slot.done.store(false, std::memory_order_relaxed);
+  slot.has_batch = false;
+  CKPT_TRYV(scatter(slot));
   busy_.push_back(index);
-  return scatter(slot);
+  workers_.submit(*this, index);
+  return ok();
 }
 
 // Neighbours are written in one copy; then all chunks are fingerprinted where they are.
@@ -235,23 +234,33 @@ Result<void> ReceiveLane::scatter(Slot& slot) {
   return slot.batch->launch(stream_, {ranges.data(), written});
 }
 
-Result<bool> ReceiveLane::finish_oldest(bool may_block) {
-  if (busy_.empty()) return false;
-  Slot& slot = slots_[busy_.front()];
-  if (slot.has_batch && !may_block) {
-    CKPT_TRY(is_ready, slot.batch->ready());
-    if (!is_ready) return false;
+// Coding thread.
+void ReceiveLane::work(std::size_t index, std::size_t /*worker*/) {
+  Slot& slot = slots_[index];
+  if (slot.has_batch)
+    if (auto waited = slot.batch->wait(); !waited) core_.fail(waited.assume_error());
+  slot.done.store(true, std::memory_order_release);
+  lane_->wake();
+}
+
+bool ReceiveLane::finish_done() {
+  bool any = false;
+  for (std::size_t i = 0; i < busy_.size();) {
+    const std::size_t index = busy_[i];
+    if (!slots_[index].done.load(std::memory_order_acquire)) {
+      ++i;
+      continue;
+    }
+    busy_.erase(busy_.begin() + static_cast<std::ptrdiff_t>(i));
+    free_.push_back(index);
+    any = true;
+    if (core_.failed()) break;
+    if (auto finished = finish(slots_[index]); !finished) core_.fail(finished.assume_error());
   }
-  CKPT_TRYV(finish(slot));
-  free_.push_back(busy_.front());
-  busy_.erase(busy_.begin());
-  return true;
+  return any;
 }
 
 Result<void> ReceiveLane::finish(Slot& slot) {
-  if (slot.has_batch) {
-    CKPT_TRYV(slot.batch->wait());
-  }
   const std::span<const track::Fingerprint> results =
       slot.has_batch ? slot.batch->results() : std::span<const track::Fingerprint>{};
   LaneBuffer reply(LaneMessage::kAck, core_.id, slot.header.round);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // One lane of the receiver with its thread: payloads land in pinned slots, are written to the device on the lane's stream,
 // fingerprinted there, and acknowledged. Internal to the engine.
-// Threads: everything on the lane's own thread but post(). Errors go to ReceiverCore::fail().
+// Threads: everything on the lane's own thread but post() and what is marked "coding thread": one of those waits for the device, so
+// that the link never does. A slot in busy_ is its until `done`. Errors go to ReceiverCore::fail().
 #pragma once
 
 #include <array>
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -14,19 +16,21 @@
 
 #include "libckpt/engine/receiver_core.h"
 #include "libckpt/engine/staging.h"
+#include "libckpt/engine/work_pool.h"
 #include "libckpt/transport/transport.h"
 
 namespace ckpt::engine {
 
-class ReceiveLane final : private transport::LaneHandler {
+class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
  public:
   // on_final(round) is called on this thread and must not block.
-  static Result<std::unique_ptr<ReceiveLane>> create(ReceiverCore& core, transport::Transport& transport,
+  static Result<std::unique_ptr<ReceiveLane>> create(ReceiverCore& core, WorkPool& workers,
+                                                     transport::Transport& transport,
                                                      const transport::SessionToken& token,
                                                      std::shared_ptr<const track::TrackKernels> kernels,
                                                      std::vector<StagingSlot> slots,
                                                      std::function<Result<void>(std::uint32_t)> on_final);
-  ~ReceiveLane() override;
+  ~ReceiveLane() override;  // after stop() and the end of the pool
   [[nodiscard]] std::string address() const { return lane_->address(); }
   void post(const LaneBuffer& message);  // any thread
   void wake() noexcept { lane_->wake(); }
@@ -43,10 +47,11 @@ class ReceiveLane final : private transport::LaneHandler {
     std::array<ReceiverCore::Placed, kMostChunks> places;
     std::array<track::Fingerprint, kMostChunks> fingerprints;
     bool has_batch = false;  // something was written
+    std::atomic<bool> done{false};
   };
 
-  ReceiveLane(ReceiverCore& core, std::function<Result<void>(std::uint32_t)> on_final)
-      : core_(core), on_final_(std::move(on_final)) {}
+  ReceiveLane(ReceiverCore& core, WorkPool& workers, std::function<Result<void>(std::uint32_t)> on_final)
+      : core_(core), workers_(workers), on_final_(std::move(on_final)) {}
 
   // transport::LaneHandler
   std::span<std::byte> on_payload_begin(std::span<const std::byte> header,
@@ -54,6 +59,8 @@ class ReceiveLane final : private transport::LaneHandler {
   void on_message(std::span<const std::byte> header, std::span<const std::byte> payload) override;
   void on_sent(std::uint64_t) override {}
   void on_closed(const Error& error) override;
+
+  void work(std::size_t index, std::size_t worker) override;  // coding thread
 
   void run();
   bool step();
@@ -63,19 +70,20 @@ class ReceiveLane final : private transport::LaneHandler {
                              std::span<const std::byte> payload);
   Result<void> scatter(Slot& slot);
   Result<void> finish(Slot& slot);
-  Result<bool> finish_oldest(bool may_block);
+  bool finish_done();
   Result<void> handle_blob(const LaneHeader& header, std::span<const std::byte> bytes,
                            std::size_t payload_bytes);
   Result<void> answer(LaneMessage type, const VerdictRecord& record, std::string_view text);
   Result<std::size_t> slot_of(std::span<const std::byte> payload);
 
   ReceiverCore& core_;
+  WorkPool& workers_;
   std::function<Result<void>(std::uint32_t)> on_final_;
   std::unique_ptr<transport::Lane> lane_;
   CUstream stream_ = nullptr;
-  std::vector<Slot> slots_;
+  std::deque<Slot> slots_;         // at fixed places
   std::vector<std::size_t> free_;  // slots
-  std::vector<std::size_t> busy_;  // on the device, oldest first
+  std::vector<std::size_t> busy_;  // a coding thread has them
   std::mutex post_mutex_;
   std::vector<LaneBuffer> posted_;
   std::atomic<bool> has_posted_{false};

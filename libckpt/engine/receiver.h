@@ -17,6 +17,7 @@
 
 #include "libckpt/engine/receive_lane.h"
 #include "libckpt/engine/receiver_core.h"
+#include "libckpt/engine/work_pool.h"
 
 namespace ckpt::engine {
 
@@ -25,7 +26,8 @@ struct ReceiverOptions {
   track::FingerprintKey key{};
   transport::SessionToken token{};
   std::uint32_t lanes = 2;
-  std::uint32_t window = 4;  // at least the sender's
+  std::uint32_t window = kDefaultWindow;  // at least the sender's
+  std::uint32_t coders = 0;  // threads that wait for the device and decode; 0 = chosen by the cores
   std::uint64_t scan_slice_bytes = std::uint64_t{256} << 20;
   std::uint64_t most_plan_bytes = std::uint64_t{64} << 20;
   std::uint64_t most_host_bytes = std::uint64_t{4} << 30;
@@ -52,6 +54,7 @@ class Receiver {
 
   std::unique_ptr<ReceiverCore> core_;
   std::unique_ptr<track::Scanner> scanner_;
+  std::unique_ptr<WorkPool> workers_;
   std::vector<std::unique_ptr<ReceiveLane>> lanes_;
   std::vector<track::ChunkRange> ranges_;
   std::vector<ReceiverCore::ScanItem> items_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libckpt/engine/send_lane.h"
 
+#include <sys/prctl.h>
+
 #include <algorithm>
 
 #include "libckpt/codec/codec.h"
@@ -8,7 +10,7 @@
 namespace ckpt::engine {
 namespace {
 
-constexpr std::size_t kQueueChunks = 4096;
+constexpr std::size_t kQueueChunks = 256;  // the scan runs no further ahead than a cache reaches
 constexpr std::uint64_t kControlToken = ~std::uint64_t{0};
 constexpr std::uint64_t kPieceToken = ~std::uint64_t{1};
 constexpr std::uint32_t kPiecesInFlight = 4;
@@ -17,11 +19,12 @@ constexpr Nanos kIdleWait = 1'000'000'000;  // nothing is due: only an event end
 
 }  // namespace
 
-Result<std::unique_ptr<SendLane>> SendLane::create(SenderCore& core, transport::Transport& transport,
+Result<std::unique_ptr<SendLane>> SendLane::create(SenderCore& core, WorkPool& workers,
+                                                   transport::Transport& transport,
                                                    const std::string& address,
                                                    const transport::SessionToken& token,
                                                    std::vector<StagingSlot> slots) {
-  std::unique_ptr<SendLane> lane(new SendLane(core, std::move(slots)));
+  std::unique_ptr<SendLane> lane(new SendLane(core, workers, std::move(slots)));
   CKPT_TRYV(lane->create_device_objects());
   CKPT_TRY(connection, transport.connect(address, token, *lane));
   lane->lane_ = std::move(connection);
@@ -29,8 +32,8 @@ Result<std::unique_ptr<SendLane>> SendLane::create(SenderCore& core, transport::
   return lane;
 }
 
-SendLane::SendLane(SenderCore& core, std::vector<StagingSlot> slots) : core_(core), queue_(kQueueChunks) {
-  slots_.reserve(slots.size());
+SendLane::SendLane(SenderCore& core, WorkPool& workers, std::vector<StagingSlot> slots)
+    : core_(core), workers_(workers), queue_(kQueueChunks) {
   for (StagingSlot& slot : slots) slots_.emplace_back(std::move(slot));
   resend_.reserve(slots_.size() * kMostChunks);
 }
@@ -39,14 +42,19 @@ Result<void> SendLane::create_device_objects() {
   const ContextScope scope(core_.device);
   const DriverApi& api = core_.device.api();
   CKPT_CUDA_TRY(api, cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
-  for (Slot& slot : slots_) CKPT_CUDA_TRY(api, cuEventCreate(&slot.copied, CU_EVENT_DISABLE_TIMING));
+  for (Slot& slot : slots_)
+    CKPT_CUDA_TRY(api, cuEventCreate(&slot.copied, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC));
   return ok();
 }
 
-SendLane::~SendLane() {
+void SendLane::stop() {
   stopping_.store(true);
   if (lane_) lane_->wake();
   if (thread_.joinable()) thread_.join();
+}
+
+SendLane::~SendLane() {
+  stop();
   const ContextScope scope(core_.device);
   const DriverApi& api = core_.device.api();
   if (stream_ != nullptr) {
@@ -72,7 +80,7 @@ void SendLane::send_blob(const Blob& blob) {
   {
     const std::lock_guard lock(post_mutex_);
     blob_ = blob;
-    has_control_.store(true);
+    has_blob_.store(true);
   }
   lane_->wake();
 }
@@ -91,9 +99,9 @@ void SendLane::calibrate(std::uint32_t messages) {
 
 void SendLane::run() {
   const ContextScope scope(core_.device);
+  ::prctl(PR_SET_TIMERSLACK, 1UL);  // by default a sleep is 50 us late, a tenth of a message at fabric rates
   while (!stopping_.load() && !core_.failed())
     if (!step()) sleep();
-  abandon_copies();
   if (const auto error = core_.error();
       error && !lane_->closed()) {  // the other side hears why before it is over
     LaneBuffer message = abort_message(core_.id, *error);
@@ -104,16 +112,6 @@ void SendLane::run() {
   lane_->close();
 }
 
-// Copies may still run into slots that go back to the pool, out of regions that somebody waits to drop.
-void SendLane::abandon_copies() {
-  core_.device.api().cuStreamSynchronize(stream_);
-  for (Slot& slot : slots_) {
-    if (slot.state != State::kCopying) continue;
-    for (std::uint32_t i = 0; i < slot.count; ++i) slot.chunks[i].region->leave();
-    slot.state = State::kFree;
-  }
-}
-
 bool SendLane::step() {
   bool worked = lane_->progress();
   if (core_.failed()) return true;
@@ -122,7 +120,7 @@ bool SendLane::step() {
   worked |= send_ping();
   worked |= send_calibration();
   worked |= fill_slots();
-  worked |= ship_oldest(!worked);
+  worked |= ship_oldest();
   return worked;
 }
 
@@ -142,9 +140,8 @@ void SendLane::pop_dirty() {
     resend_.pop_back();
     return;
   }
-  const bool was_full = queue_.size() == queue_.capacity();
   queue_.pop();
-  if (was_full) core_.notify();
+  if (queue_.size() == queue_.capacity() / 2) core_.notify();  // a scan that found it full goes on
 }
 
 std::uint64_t SendLane::length_of(const DirtyChunk& chunk) const {
@@ -153,7 +150,7 @@ std::uint64_t SendLane::length_of(const DirtyChunk& chunk) const {
 
 bool SendLane::fill_slots() {
   bool filled = false;
-  while (slots_[next_fill_].state == State::kFree) {
+  while (slots_[next_fill_].state.load(std::memory_order_relaxed) == State::kFree) {
     Slot& slot = slots_[next_fill_];
     auto more = fill(slot);
     if (!more) {
@@ -171,6 +168,7 @@ bool SendLane::fill_slots() {
 Result<bool> SendLane::fill(Slot& slot) {
   slot.count = 0;
   slot.payload_bytes = 0;
+  const std::uint64_t most = core_.limiter.message_bytes(core_.chunk_bytes, core_.message_bytes);
   while (slot.count < kMostChunks) {
     const DirtyChunk* next = next_dirty();
     if (next == nullptr) break;
@@ -180,7 +178,7 @@ Result<bool> SendLane::fill(Slot& slot) {
       continue;
     }
     const std::uint64_t length = next->zero ? 0 : length_of(*next);
-    if (slot.payload_bytes + length > core_.message_bytes) {
+    if (slot.payload_bytes + length > most) {
       next->region->leave();
       break;
     }
@@ -189,10 +187,13 @@ Result<bool> SendLane::fill(Slot& slot) {
     pop_dirty();
   }
   if (slot.count == 0) return false;
-  slot.state = State::kCopying;  // from here on the chunks' regions are left by finish_copies() or run()
+  slot.state.store(State::kCopying, std::memory_order_relaxed);
   slot.sent = slot.acknowledged = slot.calibration = false;
   slot.sequence = ++sequence_;
-  CKPT_TRYV(enqueue_copies(slot));
+  auto ordered = enqueue_copies(slot);
+  if (!ordered) core_.device.api().cuStreamSynchronize(stream_);
+  workers_.submit(*this, next_fill_);  // also after an error: there the chunks' regions are left
+  CKPT_TRYV(std::move(ordered));
   return true;
 }
 
@@ -221,37 +222,18 @@ Result<void> SendLane::enqueue_copies(Slot& slot) {
   return ok();
 }
 
-bool SendLane::ship_oldest(bool may_block) {
-  Slot& slot = slots_[next_ship_];
-  Result<void> result = ok();
-  if (slot.state == State::kCopying) {
-    if (!may_block && slot.payload_bytes > 0 &&
-        core_.device.api().cuEventQuery(slot.copied) == CUDA_ERROR_NOT_READY)
-      return false;
-    result = finish_copies(slot);
-  }
-  if (result && slot.state == State::kStaged) {
-    if (core_.cut.load(std::memory_order_relaxed)) {
-      slot.state = State::kFree;
-      next_ship_ = (next_ship_ + 1) % slots_.size();
-      core_.finish(slot.count);
-      return true;
-    }
-    if (slot.send_at > now_ns()) {
-      wake_at_ = slot.send_at;
-      return false;
-    }
-    result = transmit(slot);
-    next_ship_ = (next_ship_ + 1) % slots_.size();
-  } else if (result) {
-    return false;
-  }
-  if (!result) core_.fail(result.assume_error());
-  return true;
+// Coding thread.
+void SendLane::work(std::size_t index, std::size_t /*worker*/) {
+  Slot& slot = slots_[index];
+  if (auto staged = stage(slot); !staged) core_.fail(staged.assume_error());
+  slot.state.store(State::kStaged, std::memory_order_release);
+  lane_->wake();
 }
 
-Result<void> SendLane::finish_copies(Slot& slot) {
-  CKPT_CUDA_TRY(core_.device.api(), cuEventSynchronize(slot.copied));
+Result<void> SendLane::stage(Slot& slot) {
+  const CUresult copied = core_.device.api().cuEventSynchronize(slot.copied);
+  for (std::uint32_t i = 0; i < slot.count; ++i) slot.chunks[i].region->leave();
+  if (copied != CUDA_SUCCESS) return cuda_error(core_.device.api(), copied, "cuEventSynchronize");
   const track::FingerprintParams& params = core_.kernels->params();
   std::span<std::byte> rest = slot.staging.memory();
   for (std::uint32_t i = 0; i < slot.count; ++i) {
@@ -260,23 +242,44 @@ Result<void> SendLane::finish_copies(Slot& slot) {
     if (chunk.zero) {
       slot.staged[i] =
           length == core_.chunk_bytes ? core_.zero_chunk : track::fingerprint_of_zeroes(params, length);
-    } else {
-      const std::span<std::byte> staged = rest.first(length);
-      rest = rest.subspan(length);
-      slot.staged[i] = track::fingerprint(params, staged);
-      const Region& region = chunk.region->get();
-      if (core_.hooks != nullptr) core_.hooks->on_staged({region.id, region.generation, chunk.chunk}, staged);
+      continue;
     }
-    chunk.region->leave();
+    const std::span<std::byte> staged = rest.first(length);
+    rest = rest.subspan(length);
+    slot.staged[i] = track::fingerprint(params, staged);
+    const Region& region = chunk.region->get();
+    if (core_.hooks != nullptr) core_.hooks->on_staged({region.id, region.generation, chunk.chunk}, staged);
   }
-  slot.state = State::kStaged;
-  slot.send_at = core_.limiter.reserve(slot.payload_bytes, now_ns());
   return ok();
+}
+
+bool SendLane::ship_oldest() {
+  Slot& slot = slots_[next_ship_];
+  if (slot.state.load(std::memory_order_acquire) != State::kStaged) return false;
+  if (core_.cut.load(std::memory_order_relaxed)) {
+    slot.state.store(State::kFree, std::memory_order_relaxed);
+    next_ship_ = (next_ship_ + 1) % slots_.size();
+    core_.finish(slot.count);
+    return true;
+  }
+  if (!admit(slot.payload_bytes + sizeof(LaneHeader) + slot.count * sizeof(ChunkRecord))) return false;
+  if (auto sent = transmit(slot); !sent) core_.fail(sent.assume_error());
+  next_ship_ = (next_ship_ + 1) % slots_.size();
+  return true;
+}
+
+// Whether so many bytes may leave now; if not, the lane wakes when they may.
+bool SendLane::admit(std::uint64_t bytes) {
+  const Nanos now = now_ns();
+  const Nanos at = core_.limiter.admit(bytes, now);
+  if (at <= now) return true;
+  wake_at_ = wake_at_ == 0 ? at : std::min(wake_at_, at);
+  return false;
 }
 
 Result<void> SendLane::transmit(Slot& slot) {
   LaneBuffer header(LaneMessage::kChunks, core_.id, core_.round.load(std::memory_order_relaxed));
-  const auto index = static_cast<std::uint32_t>(&slot - slots_.data());
+  const auto index = static_cast<std::uint32_t>(next_ship_);
   header.set_slot(index, slot.sequence);
   std::uint64_t plain_bytes = 0;
   for (std::uint32_t i = 0; i < slot.count; ++i) {
@@ -293,7 +296,7 @@ Result<void> SendLane::transmit(Slot& slot) {
     plain_bytes += length;
   }
   core_.forget({slot.chunks.data(), slot.count});
-  slot.state = State::kSent;
+  slot.state.store(State::kSent, std::memory_order_relaxed);
   const std::span<const std::byte> bytes = header.bytes();
   CKPT_TRYV(lane_->send(bytes, slot.staging.memory().first(slot.payload_bytes), index));
   core_.counters.sent_bytes.fetch_add(plain_bytes, std::memory_order_relaxed);
@@ -315,19 +318,15 @@ bool SendLane::send_control() {
 }
 
 bool SendLane::send_pieces() {
+  if (!has_blob_.load(std::memory_order_relaxed)) return false;
   const std::lock_guard lock(post_mutex_);
   if (blob_.type == LaneMessage::kInvalid || pieces_in_flight_ >= kPiecesInFlight ||
       blob_offset_ >= std::max<std::uint64_t>(blob_.bytes.size(), 1))
     return false;
-  if (piece_at_ == 0)
-    piece_at_ = core_.limiter.reserve(std::min(core_.message_bytes, blob_.bytes.size()), now_ns());
-  if (piece_at_ > now_ns()) {
-    wake_at_ = piece_at_;
-    return false;
-  }
-  piece_at_ = 0;
-  const std::span<const std::byte> piece = blob_.bytes.subspan(
-      blob_offset_, std::min<std::size_t>(core_.message_bytes, blob_.bytes.size() - blob_offset_));
+  const std::uint64_t most = core_.limiter.message_bytes(core_.chunk_bytes, core_.message_bytes);
+  const std::span<const std::byte> piece =
+      blob_.bytes.subspan(blob_offset_, std::min<std::size_t>(most, blob_.bytes.size() - blob_offset_));
+  if (!admit(piece.size() + sizeof(LaneHeader) + sizeof(BlobRecord))) return false;
   LaneBuffer header(blob_.type, core_.id, core_.round.load());
   BlobRecord record;
   record.total = blob_.bytes.size();
@@ -357,17 +356,18 @@ bool SendLane::send_ping() {
 
 bool SendLane::send_calibration() {
   Slot& slot = slots_[next_fill_];
-  if (calibration_left_.load() == 0 || slot.state != State::kFree) return false;
-  slot.state = State::kSent;
+  if (calibration_left_.load() == 0 || slot.state.load(std::memory_order_relaxed) != State::kFree)
+    return false;
+  slot.state.store(State::kSent, std::memory_order_relaxed);
   slot.count = 0;
   slot.calibration = true;
   slot.sent = slot.acknowledged = false;
   slot.sequence = ++sequence_;
+  const auto index = static_cast<std::uint32_t>(next_fill_);
   next_fill_ = next_ship_ = (next_fill_ + 1) % slots_.size();
   calibration_left_.fetch_sub(1);
   ++calibration_in_flight_;
   LaneBuffer header(LaneMessage::kCalibrate, core_.id, 0);
-  const auto index = static_cast<std::uint32_t>(&slot - slots_.data());
   header.set_slot(index, slot.sequence);
   if (auto sent = lane_->send(header.bytes(), slot.staging.memory().first(core_.message_bytes), index); !sent)
     core_.fail(sent.assume_error());
@@ -408,8 +408,8 @@ Result<void> SendLane::handle_ack(const LaneHeader& header, std::span<const std:
   if (header.slot >= slots_.size())
     return Error(ErrorCode::kProtocol, "An acknowledgement for a slot that does not exist");
   Slot& slot = slots_[header.slot];
-  if (slot.state != State::kSent || slot.acknowledged || slot.calibration != calibration ||
-      slot.sequence != header.sequence || slot.count != header.count)
+  if (slot.state.load(std::memory_order_acquire) != State::kSent || slot.acknowledged ||
+      slot.calibration != calibration || slot.sequence != header.sequence || slot.count != header.count)
     return Error(ErrorCode::kProtocol, "An acknowledgement for a message that was not sent");
   slot.acknowledged = true;
   if (calibration) {
@@ -427,7 +427,7 @@ Result<void> SendLane::handle_ack(const LaneHeader& header, std::span<const std:
     }
     judge(slot, bytes);
   }
-  if (slot.sent) slot.state = State::kFree;
+  if (slot.sent) slot.state.store(State::kFree, std::memory_order_relaxed);
   return ok();
 }
 
@@ -476,11 +476,12 @@ Result<void> SendLane::handle_pong(std::span<const std::byte> bytes) {
 void SendLane::on_sent(std::uint64_t token) {
   if (token < slots_.size()) {
     slots_[token].sent = true;
-    if (slots_[token].acknowledged) slots_[token].state = State::kFree;
+    if (slots_[token].acknowledged) slots_[token].state.store(State::kFree, std::memory_order_relaxed);
   } else if (token == kPieceToken) {
     const std::lock_guard lock(post_mutex_);
     if (--pieces_in_flight_ == 0 && blob_offset_ >= std::max<std::uint64_t>(blob_.bytes.size(), 1)) {
       blob_ = {};
+      has_blob_.store(false);
       blob_offset_ = 0;
       core_.blob_sent();
     }

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// One lane of the sender with its thread: takes dirty chunks from its queue, copies them from the device into pinned slots,
-// fingerprints the staged copies, sends them, and judges the acknowledgements. Internal to the engine.
+// One lane of the sender with its thread: takes dirty chunks from its queue, orders their copies from the device into pinned
+// slots, sends what the coding threads have staged, and judges the acknowledgements. Internal to the engine.
 //
-//   slot: free -> copying (device to slot, on the lane's stream) -> staged (fingerprinted, waits for the rate limit) -> sent -> free
-//   (both on_sent and the acknowledgement have come)
+//   slot: free -> copying (device to slot, on the lane's stream; then a coding thread fingerprints and encodes) -> staged (waits
+//   for the rate limit) -> sent -> free (both on_sent and the acknowledgement have come)
 //
-// Threads: everything runs on the lane's own thread but what is marked "any thread". Errors go to SenderCore::fail().
+// Threads: everything runs on the lane's own thread but what is marked "any thread" or "coding thread". A slot belongs to the
+// coding thread while it is copying. Errors go to SenderCore::fail().
 #pragma once
 
 #include <array>
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -18,6 +20,7 @@
 #include "libckpt/engine/chunk_queue.h"
 #include "libckpt/engine/sender_core.h"
 #include "libckpt/engine/staging.h"
+#include "libckpt/engine/work_pool.h"
 #include "libckpt/transport/transport.h"
 
 namespace ckpt::engine {
@@ -28,13 +31,14 @@ struct Blob {
   track::Fingerprint root;
 };
 
-class SendLane final : private transport::LaneHandler {
+class SendLane final : private transport::LaneHandler, private WorkHandler {
  public:
-  static Result<std::unique_ptr<SendLane>> create(SenderCore& core, transport::Transport& transport,
-                                                  const std::string& address,
+  static Result<std::unique_ptr<SendLane>> create(SenderCore& core, WorkPool& workers,
+                                                  transport::Transport& transport, const std::string& address,
                                                   const transport::SessionToken& token,
                                                   std::vector<StagingSlot> slots);
-  ~SendLane() override;  // ends the thread and closes the lane
+  ~SendLane() override;  // after stop() and the end of the pool
+  void stop();           // ends the thread and closes the lane
 
   // Any thread; the queue has one producer.
   [[nodiscard]] ChunkQueue<DirtyChunk>& queue() noexcept { return queue_; }
@@ -49,12 +53,11 @@ class SendLane final : private transport::LaneHandler {
   struct Slot {
     explicit Slot(StagingSlot s) : staging(std::move(s)) {}
     StagingSlot staging;
-    State state = State::kFree;
+    std::atomic<State> state{State::kFree};
     CUevent copied = nullptr;
     std::uint32_t sequence = 0;
     std::uint32_t count = 0;
     std::uint64_t payload_bytes = 0;
-    Nanos send_at = 0;
     bool sent = false;
     bool acknowledged = false;
     bool calibration = false;
@@ -62,7 +65,7 @@ class SendLane final : private transport::LaneHandler {
     std::array<track::Fingerprint, kMostChunks> staged;
   };
 
-  SendLane(SenderCore& core, std::vector<StagingSlot> slots);
+  SendLane(SenderCore& core, WorkPool& workers, std::vector<StagingSlot> slots);
   Result<void> create_device_objects();
 
   // transport::LaneHandler
@@ -71,6 +74,10 @@ class SendLane final : private transport::LaneHandler {
   void on_message(std::span<const std::byte> header, std::span<const std::byte> payload) override;
   void on_sent(std::uint64_t token) override;
   void on_closed(const Error& error) override;
+
+  // Coding thread: the slot's copies are under way.
+  void work(std::size_t index, std::size_t worker) override;
+  Result<void> stage(Slot& slot);
 
   void run();
   bool step();
@@ -81,8 +88,8 @@ class SendLane final : private transport::LaneHandler {
   Result<void> enqueue_copies(Slot& slot);
   const DirtyChunk* next_dirty();
   void pop_dirty();
-  bool ship_oldest(bool may_block);
-  Result<void> finish_copies(Slot& slot);
+  bool ship_oldest();
+  bool admit(std::uint64_t bytes);
   Result<void> transmit(Slot& slot);
   bool send_control();
   bool send_pieces();
@@ -95,10 +102,11 @@ class SendLane final : private transport::LaneHandler {
   [[nodiscard]] std::uint64_t length_of(const DirtyChunk& chunk) const;
 
   SenderCore& core_;
+  WorkPool& workers_;
   std::unique_ptr<transport::Lane> lane_;
   ChunkQueue<DirtyChunk> queue_;
   CUstream stream_ = nullptr;
-  std::vector<Slot> slots_;
+  std::deque<Slot> slots_;     // at fixed places
   std::size_t next_fill_ = 0;  // slots are used in turn, so that messages leave in order
   std::size_t next_ship_ = 0;
   std::uint32_t sequence_ = 0;
@@ -109,9 +117,9 @@ class SendLane final : private transport::LaneHandler {
   std::vector<LaneBuffer> posted_;
   Blob blob_;
   std::atomic<bool> has_control_{false};
+  std::atomic<bool> has_blob_{false};
   std::uint64_t blob_offset_ = 0;
   std::uint32_t pieces_in_flight_ = 0;
-  Nanos piece_at_ = 0;
 
   std::atomic<std::uint32_t> pings_{0};
   bool ping_in_flight_ = false;

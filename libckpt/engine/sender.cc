@@ -10,6 +10,11 @@ constexpr std::uint32_t kCalibrationMessages = 16;                  // per lane
 constexpr std::uint64_t kLeastDrainBytes = std::uint64_t{4} << 20;  // below it a rate would be noise
 constexpr Nanos kLeastDrainTime = 500'000;
 constexpr std::size_t kPieceChunks = 16384;
+// Pieces of a scan are short at first, so that copying starts at once, and where much is dirty, since what was scanned just now
+// is copied from a cache; they grow where there is little to copy and the scan alone counts.
+constexpr std::uint64_t kShortPieceBytes = std::uint64_t{8} << 20;
+constexpr std::uint64_t kPieceGrowth = 2;
+constexpr std::uint64_t kMuchDirty = 4;  // a piece with more than one in so many of its bytes
 
 }  // namespace
 
@@ -43,9 +48,12 @@ Result<std::unique_ptr<Sender>> Sender::create(const Device& device, StagingPool
 }
 
 Result<void> Sender::make_lanes(StagingPool& staging, transport::Transport& transport) {
+  CKPT_TRY(workers, WorkPool::create(core_->device, worker_count(options_.coders),
+                                     options_.addresses.size() * options_.window));
+  workers_ = std::move(workers);
   for (const std::string& address : options_.addresses) {
     CKPT_TRY(slots, staging.acquire(options_.window));
-    CKPT_TRY(lane, SendLane::create(*core_, transport, address, options_.token, std::move(slots)));
+    CKPT_TRY(lane, SendLane::create(*core_, *workers_, transport, address, options_.token, std::move(slots)));
     lanes_.push_back(std::move(lane));
   }
   return ok();
@@ -58,7 +66,9 @@ Result<void> Sender::connect() {
 }
 
 Sender::~Sender() {
-  lanes_.clear();  // their threads use everything else
+  for (const auto& lane : lanes_) lane->stop();
+  workers_.reset();  // works on the lanes' slots
+  lanes_.clear();
 }
 
 void Sender::wake_lanes() {
@@ -169,6 +179,7 @@ Result<RoundReport> Sender::scan_and_send(bool is_final) {
 // In pieces, between which regions may leave.
 Result<void> Sender::scan_all(std::span<SourceRegion* const> regions) {
   std::uint64_t piece_bytes = 0;
+  std::uint64_t most = std::min(kShortPieceBytes, options_.scan_piece_bytes);
   ranges_.clear();
   spans_.clear();
   for (SourceRegion* region : regions) {
@@ -179,8 +190,11 @@ Result<void> Sender::scan_all(std::span<SourceRegion* const> regions) {
       ranges_.push_back({region->get().address + chunk * core_->chunk_bytes, bytes});
       ++spans_.back().count;
       piece_bytes += bytes;
-      if (piece_bytes < options_.scan_piece_bytes && ranges_.size() < kPieceChunks) continue;
+      if (piece_bytes < most && ranges_.size() < kPieceChunks) continue;
+      const std::uint64_t found = found_bytes_.load(std::memory_order_relaxed);
       CKPT_TRYV(scan_piece());
+      const bool much = found_bytes_.load(std::memory_order_relaxed) - found > piece_bytes / kMuchDirty;
+      most = std::min(much ? kShortPieceBytes : most * kPieceGrowth, options_.scan_piece_bytes);
       piece_bytes = 0;
     }
   }
@@ -261,7 +275,7 @@ Result<void> Sender::push(const DirtyChunk& chunk) {
   ChunkQueue<DirtyChunk>& queue = lanes_[lane_]->queue();
   while (!queue.push(chunk)) {
     lanes_[lane_]->wake();
-    CKPT_TRYV(core_->until([&](const SenderCore::Events&) { return queue.size() < queue.capacity(); }, 0,
+    CKPT_TRYV(core_->until([&](const SenderCore::Events&) { return queue.size() <= queue.capacity() / 2; }, 0,
                            "A round"));
   }
   return ok();

@@ -12,7 +12,7 @@
 //   CKPT_TRY(verdict, sender->commit(manifest(sender->root())));   // rule 4: the target has compared the roots
 //
 // Threads: the calls above block and belong to one thread; drop_region(), cut_round(), cancel(), set_bandwidth() and the
-// counters are for any thread. Inside: one thread per lane, and the caller's thread scans. After an error every call returns it.
+// counters are for any thread. Inside: one thread per lane, coding threads, and the caller's thread scans. After an error every call returns it.
 // Ownership: Device, StagingPool, Transport, hooks and observer outlive the sender. Its end closes the lanes and lets go of all
 // regions. Errors: kRefused (the target says no), kCorrupt (a chunk arrived wrong three times, roots differ), kUnavailable,
 // kProtocol, kTimedOut, kAborted (cancelled), the driver's.
@@ -29,6 +29,7 @@
 #include "libckpt/codec/chooser.h"
 #include "libckpt/engine/send_lane.h"
 #include "libckpt/engine/sender_core.h"
+#include "libckpt/engine/work_pool.h"
 
 namespace ckpt::engine {
 
@@ -42,8 +43,9 @@ struct SenderOptions {
   transport::SessionToken token{};
   std::vector<std::string> addresses;  // one lane each
   std::uint64_t chunk_bytes = kDefaultChunkBytes;
-  std::uint64_t message_bytes = std::uint64_t{1} << 20;
-  std::uint32_t window = 4;  // messages per lane that wait for an acknowledgement
+  std::uint64_t message_bytes = kSlotBytes;
+  std::uint32_t coders = 0;               // threads that fingerprint and encode; 0 = chosen by the cores
+  std::uint32_t window = kDefaultWindow;  // messages per lane that wait for an acknowledgement
   std::uint64_t bandwidth = 0;
   codec::CodecMode codec = codec::CodecMode::kAuto;
   std::uint64_t shadow_memory_bytes = 0;  // for the last sent versions of chunks; 0 = no differences
@@ -132,7 +134,7 @@ class Sender {
   Result<void> make_lanes(StagingPool& staging, transport::Transport& transport);
   Result<RoundReport> scan_and_send(bool is_final);
   Result<void> scan_all(std::span<SourceRegion* const> regions);
-  Result<void> scan_piece();
+  Result<void> scan_piece();  // what is in ranges_ and spans_
   Result<void> on_slice(std::size_t first, std::span<const track::Fingerprint> fingerprints);
   Result<void> enqueue_dirty(const Span& span, std::span<const track::Fingerprint> fingerprints,
                              std::uint32_t first);
@@ -143,6 +145,7 @@ class Sender {
   SenderOptions options_;
   std::unique_ptr<SenderCore> core_;
   std::unique_ptr<track::Scanner> scanner_;
+  std::unique_ptr<WorkPool> workers_;
   std::vector<std::unique_ptr<SendLane>> lanes_;
   std::vector<track::ChunkRange> ranges_;
   std::vector<Span> spans_;

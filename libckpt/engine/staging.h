@@ -16,6 +16,7 @@
 namespace ckpt::engine {
 
 inline constexpr std::size_t kSlotBytes = std::size_t{2} << 20;
+inline constexpr std::uint32_t kDefaultWindow = 4;  // slots of a lane
 
 class StagingPool;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lanes between two movers: ordered streams of messages, each a header of up to 1 KiB and a payload of up to
+// Lanes between two movers: ordered streams of messages, each a header of up to 2 KiB and a payload of up to
 // 8 MiB that the receiver places where its handler says. Bulk goes one way, small acknowledgements the other
 // way on the same lane; both directions carry both. Implementations: loopback (in process) and UCX.
 //
@@ -42,7 +42,7 @@
 
 namespace ckpt::transport {
 
-inline constexpr std::size_t kMaxHeaderBytes = 1024;
+inline constexpr std::size_t kMaxHeaderBytes = 2048;
 inline constexpr std::size_t kMaxPayloadBytes = std::size_t{8} << 20;
 // Messages sent and not yet reported by on_sent; send() beyond it is refused.
 inline constexpr std::size_t kMaxInFlight = 64;

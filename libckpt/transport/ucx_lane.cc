@@ -313,10 +313,12 @@ void UcxLane::wait(Nanos timeout) {
   if (watched[1].revents != 0) {
     std::uint64_t count;
     (void)!::read(wake_fd_.get(), &count, sizeof count);
+    woken_.exchange(false);  // after the read; whoever saw it set before is served when this returns
   }
 }
 
 void UcxLane::wake() noexcept {
+  if (woken_.exchange(true)) return;
   const std::uint64_t one = 1;
   (void)!::write(wake_fd_.get(), &one, sizeof one);
 }

@@ -5,6 +5,7 @@
 // Threads, ownership and errors: transport.h.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -83,7 +84,8 @@ class UcxLane final : public Lane {
   std::array<std::byte, sizeof(Frame) + sizeof(SessionToken)> control_frame_;
   bool control_busy_ = false;  // UCX still reads control_frame_
   UniqueFd wake_fd_;
-  int worker_fd_ = -1;  // UCX's
+  std::atomic<bool> woken_{false};  // wake_fd_ has been written and not read: no need to write again
+  int worker_fd_ = -1;              // UCX's
   UniqueUcpWorker worker_;
   UniqueUcpListener listener_;
   std::vector<ucp_conn_request_h> requests_;

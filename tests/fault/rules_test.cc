@@ -18,12 +18,14 @@ constexpr std::uint64_t kChunk = 64 * kKiB;
 // The chunk is A when it is scanned, B when it is copied, and A again afterwards.
 class ChangeAndChangeBack : public FaultHooks {
  public:
-  const test::Buffer* buffer = nullptr;
+  std::atomic<const test::Buffer*> buffer{nullptr};
   void before_copy(const ChunkId& id, const Region&) override {
-    if (buffer != nullptr && id.chunk == 3) buffer->fill(3 * kChunk, kChunk, 'B');
+    const test::Buffer* armed = buffer.load();
+    if (id.chunk == 3 && armed != nullptr) armed->fill(3 * kChunk, kChunk, 'B');
   }
   void on_staged(const ChunkId& id, std::span<std::byte>) override {
-    if (id.chunk == 3 && buffer != nullptr) std::exchange(buffer, nullptr)->fill(3 * kChunk, kChunk, 'A');
+    if (id.chunk != 3) return;
+    if (const test::Buffer* armed = buffer.exchange(nullptr)) armed->fill(3 * kChunk, kChunk, 'A');
   }
 };
 
@@ -34,7 +36,7 @@ TEST(Rule1, the_sent_map_holds_what_the_target_has_not_what_was_scanned) {
   pair.source().fill(0, 4 * kMiB, 'A');
   hooks.buffer = &pair.source();
   must(pair.sender().run_round());
-  ASSERT_EQ(hooks.buffer, nullptr) << "the chunk was not copied";
+  ASSERT_EQ(hooks.buffer.load(), nullptr) << "the chunk was not copied";
   EXPECT_NE(pair.differences(), 0u) << "the target has the middle version now";
   auto final_round = pair.sender().run_final({});
   ASSERT_TRUE(final_round.has_value());

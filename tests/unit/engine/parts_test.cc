@@ -2,43 +2,152 @@
 // The engine's parts that need no device: rate limiter, queue, lane messages.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <thread>
 
 #include "libckpt/engine/chunk_queue.h"
 #include "libckpt/engine/lane_messages.h"
 #include "libckpt/engine/rate_limiter.h"
+#include "libckpt/engine/work_pool.h"
 
 namespace ckpt::engine {
 namespace {
 
+constexpr Nanos kSecond = 1'000'000'000;
+
 TEST(RateLimiter, spaces_messages_exactly) {
   RateLimiter limiter(1'000'000'000);
-  EXPECT_EQ(limiter.reserve(1000, 5000), 5000);
-  EXPECT_EQ(limiter.reserve(1000, 5000), 6000);
-  EXPECT_EQ(limiter.reserve(500, 5500), 7000);
-  EXPECT_EQ(limiter.reserve(1, 9000), 9000) << "no credit is saved up while idle";
+  Nanos now = kSecond;
+  for (Nanos left = RateLimiter::kCatchUp; left >= 0; left -= 1000)  // the burst after having been idle
+    ASSERT_EQ(limiter.admit(1000, now), now);
+  EXPECT_EQ(limiter.admit(1000, now), now + 1000) << "it is used up";
+  EXPECT_EQ(limiter.admit(500, now), now + 1000) << "asking books nothing";
+  now += 1000;
+  EXPECT_EQ(limiter.admit(500, now), now);
+  EXPECT_EQ(limiter.admit(1, now), now + 500);
 }
 
 TEST(RateLimiter, unlimited_and_changed_while_running) {
   RateLimiter limiter;
-  EXPECT_EQ(limiter.reserve(1 << 30, 77), 77);
+  EXPECT_EQ(limiter.admit(1 << 30, kSecond), kSecond);
   limiter.set_rate(1000);
-  EXPECT_EQ(limiter.reserve(10, 100), 100);
-  EXPECT_EQ(limiter.reserve(10, 100), 100 + 10'000'000);
+  EXPECT_EQ(limiter.admit(10, kSecond), kSecond) << "10 ms";
+  EXPECT_EQ(limiter.admit(10, kSecond), kSecond + 5'000'000) << "10 ms less what may be caught up";
   limiter.set_rate(0);
-  EXPECT_EQ(limiter.reserve(10, 200), 200);
+  EXPECT_EQ(limiter.admit(10, kSecond), kSecond);
 }
 
 TEST(RateLimiter, lanes_share_one_line) {
   RateLimiter limiter(1'000'000'000);
+  std::atomic<std::uint64_t> admitted{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&] {
-      for (int i = 0; i < 1000; ++i) (void)limiter.reserve(100, 0);
+      for (Nanos now = kSecond; now < kSecond + 1'000'000; now += 25)
+        if (limiter.admit(100, now) == now) admitted.fetch_add(100);
     });
   for (auto& t : threads) t.join();
-  EXPECT_EQ(limiter.reserve(1, 0), 400'000);
+  const std::uint64_t most = 1'000'000 + RateLimiter::kCatchUp + 100;
+  EXPECT_LE(admitted.load(), most);
+}
+
+// Lanes with messages of any size that ask when they were told to, or late, on a simulated clock.
+TEST(RateLimiter, over_any_span_the_bytes_are_the_rate) {
+  std::mt19937_64 random(11);
+  for (int run = 0; run < 40; ++run) {
+    const std::uint64_t rate = std::uint64_t{1} << (20 + random() % 16);
+    const std::uint64_t largest = std::max<std::uint64_t>(rate / 100, 65536);
+    RateLimiter limiter(rate);
+    struct Lane {
+      Nanos at;
+      std::uint64_t bytes;
+    };
+    std::vector<Lane> lanes(1 + random() % 4);
+    for (Lane& lane : lanes) lane = {kSecond, 1 + random() % largest};
+    std::vector<std::pair<Nanos, std::uint64_t>> left;
+    while (left.size() < 3000) {
+      Lane& lane = *std::min_element(lanes.begin(), lanes.end(),
+                                     [](const Lane& a, const Lane& b) { return a.at < b.at; });
+      const Nanos at = limiter.admit(lane.bytes, lane.at);
+      if (at > lane.at) {
+        lane.at = at + static_cast<Nanos>(random() % (RateLimiter::kCatchUp / 2));
+        continue;
+      }
+      left.emplace_back(lane.at, lane.bytes);
+      lane.bytes = 1 + random() % largest;
+    }
+    const double burst =
+        static_cast<double>(rate) * RateLimiter::kCatchUp * 1e-9 + static_cast<double>(largest);
+    for (int span = 0; span < 300; ++span) {
+      const std::size_t from = random() % (left.size() - 1);
+      const std::size_t to = from + 1 + random() % (left.size() - from - 1);
+      std::uint64_t bytes = 0;
+      for (std::size_t i = from; i < to; ++i) bytes += left[i].second;
+      const double allowed =
+          static_cast<double>(rate) * static_cast<double>(left[to].first - left[from].first) * 1e-9;
+      ASSERT_LE(static_cast<double>(bytes), allowed * 1.01 + burst);
+      ASSERT_GE(static_cast<double>(bytes), allowed * 0.99 - burst) << "lateness was not made up";
+    }
+  }
+}
+
+TEST(RateLimiter, messages_are_short_where_the_line_is_slow) {
+  RateLimiter limiter;
+  EXPECT_EQ(limiter.message_bytes(64, 1024), 1024u);
+  limiter.set_rate(1000);
+  EXPECT_EQ(limiter.message_bytes(64, 1024), 64u);
+  limiter.set_rate(500'000);
+  EXPECT_EQ(limiter.message_bytes(64, 1024), 500u);
+}
+
+class CountingWork : public WorkHandler {
+ public:
+  void work(std::size_t item, std::size_t) override {
+    sum.fetch_add(item);
+    count.fetch_add(1);
+  }
+  std::atomic<std::uint64_t> sum{0};
+  std::atomic<std::uint64_t> count{0};
+};
+
+TEST(WorkQueue, every_piece_is_taken_once_and_the_bound_holds) {
+  WorkQueue queue(4);
+  CountingWork handler;
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_TRUE(queue.push({&handler, i}));
+  EXPECT_FALSE(queue.push({&handler, 4}));
+  WorkQueue::Work work;
+  for (std::size_t i = 0; i < 4; ++i) {
+    ASSERT_TRUE(queue.pop(work));
+    EXPECT_EQ(work.item, i);
+  }
+  EXPECT_FALSE(queue.pop(work));
+
+  constexpr std::size_t kEach = 20000;
+  std::vector<std::thread> threads;
+  std::atomic<std::size_t> taken{0};
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&] {
+      for (std::size_t i = 1; i <= kEach;)
+        if (queue.push({&handler, i}))
+          ++i;
+        else
+          std::this_thread::yield();
+    });
+    threads.emplace_back([&] {
+      WorkQueue::Work mine;
+      while (taken.load() < 2 * kEach)
+        if (queue.pop(mine)) {
+          taken.fetch_add(1);
+          mine.handler->work(mine.item, 0);
+        } else {
+          std::this_thread::yield();
+        }
+    });
+  }
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(handler.count.load(), 2 * kEach);
+  EXPECT_EQ(handler.sum.load(), kEach * (kEach + 1));
 }
 
 TEST(ChunkQueue, keeps_order_and_bound_between_threads) {
