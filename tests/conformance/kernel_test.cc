@@ -152,8 +152,8 @@ TEST_F(KernelTest, WhatIsNoModuleIsRefused) {
 
 TEST_F(KernelTest, ModulesLoadFromMemory) {
   int accepted = 0;
-  for (const char* kind : {".fatbin", ".so"}) {
-    std::ifstream file(std::string(CONFORMANCE_KERNEL_DIR "/conformance_kernels") + kind, std::ios::binary);
+  for (const std::string& path : kernel_images()) {
+    std::ifstream file(path, std::ios::binary);
     std::vector<char> image((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
     if (image.empty()) continue;
     CUmodule module = nullptr;

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 namespace conformance {
@@ -82,10 +83,16 @@ Mapped::~Mapped() {
   EXPECT_OK(api().cuMemRelease(handle));
 }
 
+std::vector<std::string> kernel_images() {
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::string stem = program.parent_path().parent_path() / "lib/kernels/conformance_kernels";
+  return {stem + ".fatbin", stem + ".so"};
+}
+
 CUmodule load_kernels() {
   CUmodule module = nullptr;
-  for (const char* kind : {".fatbin", ".so"}) {
-    const std::string path = std::string(CONFORMANCE_KERNEL_DIR "/conformance_kernels") + kind;
+  for (const std::string& path : kernel_images()) {
     if (::access(path.c_str(), R_OK) != 0) continue;
     if (api().cuModuleLoad(&module, path.c_str()) == CUDA_SUCCESS) return module;
   }

@@ -38,6 +38,9 @@ class Mapped {
   void map(int device);
 };
 
+// Files of the tests' kernels, one for each kind of driver: ../lib/kernels beside this program's folder, so that the program
+// and the kernels can be taken to another machine together.
+std::vector<std::string> kernel_images();
 // The kernels of the tests, from whichever image the driver accepts.
 CUmodule load_kernels();
 CUfunction kernel(CUmodule module, const char* name);
