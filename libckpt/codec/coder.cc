@@ -11,6 +11,7 @@
 #include "libckpt/codec/entropy.h"
 #include "libckpt/codec/plane_packer.h"
 #include "libckpt/codec/planes.h"
+#include "libckpt/codec/seven_bits.h"
 
 namespace ckpt::codec {
 namespace {
@@ -19,7 +20,11 @@ namespace {
 constexpr double kMostPackedBits = 7.7;
 // Below it a plane holds runs, and Huffman's one bit a byte is far from its entropy.
 constexpr double kMostRunBits = 0.8;
-constexpr std::uint32_t kPackedFlag = 1U << 31;
+// Above it the lowest plane may be noise but for its sign bit, and is tried in seven bits.
+constexpr double kLeastSevenBits = 6.75;
+// How a plane is stored, in the top bits of its length.
+constexpr std::uint32_t kPackedFlag = 1U << 31, kSevenFlag = 1U << 30;
+constexpr std::uint32_t kLengthMask = kSevenFlag - 1;
 // A gain below it does not pay for the header and the work.
 constexpr double kLeastRatio = 1.02;
 // Pairs of half floats look as good as words: their exponents fill two planes of four instead of one of two. Only the plain
@@ -99,6 +104,11 @@ struct Coder::State {
     return entropy;
   }
 
+  // The plane's length with its flag, as in the header.
+  std::optional<std::uint32_t> pack(std::span<const std::byte> plane, double entropy, bool noise,
+                                    std::span<std::byte> room) noexcept;
+  [[nodiscard]] bool unpack(std::uint32_t length, std::span<const std::byte> packed,
+                            std::span<std::byte> plane) noexcept;
   std::optional<std::size_t> encode(std::size_t width, std::span<const std::byte> chunk,
                                     std::span<const std::byte> previous, std::span<std::byte> out) noexcept;
 };
@@ -107,8 +117,8 @@ Coder::Coder(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Coder::~Coder() = default;
 
 Result<std::unique_ptr<Coder>> Coder::create(std::size_t most_chunk_bytes) {
-  // Lengths are 31 bits on the wire.
-  if (most_chunk_bytes == 0 || most_chunk_bytes >= kPackedFlag) {
+  // Lengths are 30 bits on the wire.
+  if (most_chunk_bytes == 0 || most_chunk_bytes > kLengthMask) {
     return Error(ErrorCode::kInvalidArgument,
                  "No coder for chunks of " + std::to_string(most_chunk_bytes) + " bytes");
   }
@@ -151,6 +161,29 @@ Estimate Coder::estimate(std::span<const std::byte> chunk, std::span<const std::
   return best;
 }
 
+std::optional<std::uint32_t> Coder::State::pack(std::span<const std::byte> plane, double entropy, bool noise,
+                                                std::span<std::byte> room) noexcept {
+  const std::size_t seven = seven_bits_size(plane.size());
+  if (noise && seven <= room.size() && pack_seven_bits(plane, room)) {
+    return static_cast<std::uint32_t>(seven) | kSevenFlag;
+  }
+  const auto size = packer.pack(plane, entropy < kMostRunBits, room);
+  if (!size) return std::nullopt;
+  return static_cast<std::uint32_t>(*size) | kPackedFlag;
+}
+
+bool Coder::State::unpack(std::uint32_t length, std::span<const std::byte> packed,
+                          std::span<std::byte> plane) noexcept {
+  switch (length & ~kLengthMask) {
+    case kPackedFlag:
+      return packer.unpack(packed, plane);
+    case kSevenFlag:
+      return unpack_seven_bits(packed, plane);
+    default:
+      return false;
+  }
+}
+
 std::optional<std::size_t> Coder::State::encode(std::size_t width, std::span<const std::byte> chunk,
                                                 std::span<const std::byte> previous,
                                                 std::span<std::byte> out) noexcept {
@@ -174,13 +207,14 @@ std::optional<std::size_t> Coder::State::encode(std::size_t width, std::span<con
                                                  elements, planes);
 
   for (std::size_t p = 0; p < width; ++p) {
-    std::uint32_t length = static_cast<std::uint32_t>(elements);
+    auto length = static_cast<std::uint32_t>(elements);
     if (entropy[p] <= kMostPackedBits) {
       const std::span<std::byte> room = out.subspan(used, chunk.size() - left_over - used);
-      const auto size = packer.pack({planes[p], elements}, entropy[p] < kMostRunBits, room);
-      if (!size) return std::nullopt;
-      used += *size;
-      length = static_cast<std::uint32_t>(*size) | kPackedFlag;
+      const bool noise = p == 0 && previous.empty() && entropy[p] > kLeastSevenBits;
+      const auto packed = pack({planes[p], elements}, entropy[p], noise, room);
+      if (!packed) return std::nullopt;
+      length = *packed;
+      used += length & kLengthMask;
     }
     std::memcpy(out.data() + p * 4, &length, sizeof length);
   }
@@ -222,18 +256,18 @@ Result<void> Coder::decode(Encoding encoding, std::span<const std::byte> encoded
   std::size_t used = width * 4;
   const std::size_t end = encoded.size() - left_over;
   for (std::size_t p = 0; p < width; ++p) {
-    if ((lengths[p] & kPackedFlag) != 0) continue;
+    if ((lengths[p] & ~kLengthMask) != 0) continue;
     if (lengths[p] != elements || elements > end - used) return refuse("a stored plane of another length");
     planes[p] = encoded.data() + used;
     used += elements;
   }
   std::size_t scratched = 0;
   for (std::size_t p = 0; p < width; ++p) {
-    if ((lengths[p] & kPackedFlag) == 0) continue;
-    const std::size_t length = lengths[p] & ~kPackedFlag;
+    if ((lengths[p] & ~kLengthMask) == 0) continue;
+    const std::size_t length = lengths[p] & kLengthMask;
     if (length > end - used) return refuse("a packed plane longer than the message");
     std::byte* const plane = state_->scratch.get() + scratched;
-    if (!state_->packer.unpack(encoded.subspan(used, length), {plane, elements})) {
+    if (!state_->unpack(lengths[p], encoded.subspan(used, length), {plane, elements})) {
       return refuse("a plane does not unpack");
     }
     planes[p] = plane;

@@ -10,9 +10,9 @@
 // Elements of 2 bytes (bf16, fp16) and of 4 (fp32) have encodings of their own; a chunk of anything else, or of odd length, is
 // encoded all the same if it pays. `previous` is the chunk as the other side holds it, of the same length.
 //
-// On the wire (little endian): one u32 per plane, least significant plane first: its length here, and the top bit if it is packed
-// (plane_packer.h); then the planes that are stored as they are, then the packed ones, each in plane order; then the bytes that
-// are left over when the length is no multiple of the element. What a plane holds: planes.h.
+// On the wire (little endian): one u32 per plane, least significant plane first: its length here, with bit 31 if it is packed by
+// zstd (plane_packer.h) or bit 30 if by seven_bits.h; then the planes that are stored as they are, then the packed ones, each in
+// plane order; then the bytes that are left over when the length is no multiple of the element. What a plane holds: planes.h.
 //
 // Threads: a Coder belongs to one thread at a time. Errors: decode gives kCorrupt for anything that does not decode to exactly
 // out.size() bytes; input is never trusted. Sizes are bytes.
@@ -46,8 +46,8 @@ class Coder {
   Coder(const Coder&) = delete;
   Coder& operator=(const Coder&) = delete;
 
-  // The most promising of the encodings; kRaw if none is. Costs what encoding about 5 KiB costs, whatever the chunk's size, and
-  // saves encode() of the same chunk its own sampling.
+  // The most promising of the encodings; kRaw if none is. Costs about 2 us (4 us with `previous`) whatever the chunk's size, a
+  // twentieth of encoding 64 KiB, and saves encode() of the same chunk its own sampling.
   [[nodiscard]] Estimate estimate(std::span<const std::byte> chunk,
                                   std::span<const std::byte> previous) noexcept;
   // Bytes written to `out`, whose size is at least the chunk's. nullopt: the encoding gains nothing on this chunk; `out` may have

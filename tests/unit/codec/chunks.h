@@ -23,10 +23,12 @@ enum class Kind {
   kSpecial,     // NaNs with payloads, infinities, -0 and numbers, mixed
   kIntegers,    // i32, small, both signs
   kMostlyZero,  // one element in 50 set
-  kLast = kMostlyZero,
+  kPositive,    // fp32, squares: never negative
+  kLast = kPositive,
 };
-inline constexpr std::string_view kKindNames[] = {"zero", "constant", "random",  "weights",  "bfloat",
-                                                  "half", "denormal", "special", "integers", "mostly-zero"};
+inline constexpr std::string_view kKindNames[] = {"zero",     "constant",    "random",   "weights",
+                                                  "bfloat",   "half",        "denormal", "special",
+                                                  "integers", "mostly-zero", "positive"};
 
 inline std::uint16_t to_bfloat(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -76,6 +78,10 @@ inline std::uint32_t word_of(Kind kind, std::mt19937_64& random, std::normal_dis
       return static_cast<std::uint32_t>(static_cast<std::int32_t>(normal(random) * 1000));
     case Kind::kMostlyZero:
       return random() % 50 == 0 ? any : 0;
+    case Kind::kPositive: {
+      const float value = 1e-4F * normal(random);
+      return std::bit_cast<std::uint32_t>(value * value);
+    }
   }
   return 0;
 }

@@ -84,7 +84,8 @@ TEST_F(CoderTest, OddLengthsComeBack) {
     for (std::size_t off = 0; off <= 70; ++off) lengths.push_back(vector - 35 + off);
   }
   for (const std::size_t bytes : lengths) {
-    for (const Kind kind : {Kind::kZero, Kind::kWeights, Kind::kBfloat, Kind::kSpecial, Kind::kMostlyZero}) {
+    for (const Kind kind :
+         {Kind::kZero, Kind::kWeights, Kind::kBfloat, Kind::kSpecial, Kind::kMostlyZero, Kind::kPositive}) {
       const Bytes chunk = make_chunk(kind, bytes), previous = make_chunk(kind, bytes, 2);
       for (const Encoding encoding : kAll) {
         expect_round_trip(encoding, chunk, previous, name(encoding, kind, bytes));
@@ -155,6 +156,7 @@ TEST_F(CoderTest, SmoothDataShrinksAsMeasuredOnTraining) {
     EXPECT_GT(ratio(Encoding::kPlanes4, make_chunk(Kind::kWeights, bytes)), 1.15);
     EXPECT_GT(ratio(Encoding::kPlanes2, make_chunk(Kind::kBfloat, bytes)), 1.40);
     EXPECT_GT(ratio(Encoding::kPlanes4, make_chunk(Kind::kMostlyZero, bytes)), 8);
+    EXPECT_GT(ratio(Encoding::kPlanes4, make_chunk(Kind::kPositive, bytes)), 1.2);
     EXPECT_GT(ratio(Encoding::kPlanes4, make_chunk(Kind::kZero, bytes)), 500);
     const Bytes same = make_chunk(Kind::kRandom, bytes);
     EXPECT_GT(ratio(Encoding::kDifference4, same, same), 500) << "an unchanged chunk";

@@ -22,11 +22,13 @@ class HostileTest : public testing::Test {
   HostileTest()
       : coder_(Coder::create(65536).value()),
         chunk_(make_chunk(Kind::kIntegers, kBytes)),
+        positive_(make_chunk(Kind::kPositive, kBytes)),
         previous_(make_chunk(Kind::kIntegers, kBytes, 2)) {}
 
   Bytes encoded(Encoding encoding) {
     Bytes out(kBytes);
-    const auto size = coder_->encode(encoding, chunk_, previous_, out);
+    const Bytes& chunk = encoding == Encoding::kPlanes4 ? positive_ : chunk_;
+    const auto size = coder_->encode(encoding, chunk, previous_, out);
     EXPECT_TRUE(size.has_value());
     out.resize(size.value_or(0));
     return out;
@@ -49,7 +51,7 @@ class HostileTest : public testing::Test {
   }
 
   std::unique_ptr<Coder> coder_;
-  const Bytes chunk_, previous_;
+  const Bytes chunk_, positive_, previous_;  // positive: planes of seven bits, too
 };
 
 TEST_F(HostileTest, EveryTruncationIsRefused) {
@@ -105,8 +107,8 @@ TEST_F(HostileTest, RandomBytesAreRefused) {
 
 TEST_F(HostileTest, LengthsInTheHeaderAreNotBelieved) {
   for (const Encoding encoding : kAll) {
-    for (const std::uint32_t length :
-         {0U, 1U, 0x7fffffffU, 0x80000000U, 0xffffffffU, 0x80000001U, 0x80004000U, 4096U, 8193U}) {
+    for (const std::uint32_t length : {0U, 1U, 0x7fffffffU, 0x80000000U, 0xffffffffU, 0x80000001U,
+                                       0x80004000U, 0x40000000U, 0x40000e00U, 0xc0000e00U, 4096U, 8193U}) {
       for (std::size_t p = 0; p < 2; ++p) {
         Bytes input = encoded(encoding);
         std::uint32_t before = 0;

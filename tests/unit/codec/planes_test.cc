@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "libckpt/codec/seven_bits.h"
 #include "tests/unit/codec/chunks.h"
 
 namespace ckpt::codec {
@@ -66,6 +67,31 @@ TEST(Planes, VectorsGiveWhatScalarsGive) {
       }
     }
   }
+}
+
+TEST(SevenBits, BytesWithoutALowestBitComeBack) {
+  for (const std::size_t bytes : {0, 1, 7, 8, 9, 15, 16, 17, 600, 4099}) {
+    Bytes plane = test::make_chunk(test::Kind::kRandom, bytes);
+    for (std::byte& b : std::span(plane).first(bytes / 8 * 8)) b &= std::byte{0xfe};
+    Bytes packed(seven_bits_size(bytes) + 1, std::byte{9}), back(bytes + 1, std::byte{9});
+    ASSERT_TRUE(pack_seven_bits(plane, std::span(packed).first(seven_bits_size(bytes))));
+    EXPECT_EQ(packed.back(), std::byte{9});
+    ASSERT_TRUE(
+        unpack_seven_bits(std::span(packed).first(seven_bits_size(bytes)), std::span(back).first(bytes)));
+    ASSERT_TRUE(std::equal(plane.begin(), plane.end(), back.begin())) << bytes;
+    EXPECT_EQ(back.back(), std::byte{9});
+    EXPECT_FALSE(unpack_seven_bits(packed, std::span(back).first(bytes))) << "longer than it can be";
+  }
+}
+
+TEST(SevenBits, OneLowestBitAnywhereIsRefused) {
+  Bytes plane(4096, std::byte{0xfe}), out(4096);
+  for (std::size_t at = 0; at < plane.size(); at += 31) {
+    plane[at] = std::byte{1};
+    EXPECT_FALSE(pack_seven_bits(plane, out)) << at;
+    plane[at] = std::byte{0xfe};
+  }
+  EXPECT_TRUE(pack_seven_bits(plane, out));
 }
 
 }  // namespace
