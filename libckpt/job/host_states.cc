@@ -61,11 +61,11 @@ Result<void> HostStates::add_callbacks(std::string name, ckpt_save_fn save, ckpt
 
 Result<void> HostStates::plan(std::vector<PlannedEntry>& entries) const {
   for (const auto& [name, memory] : memory_) {
-    entries.push_back(
-        {EntryKind::kBytes, name, memory.bytes, [memory](std::span<std::byte> out) -> Result<void> {
-           std::memcpy(out.data(), memory.pointer, out.size());
-           return ok();
-         }});
+    entries.push_back({EntryKind::kBytes, name, memory.bytes,
+                       [pointer = memory.pointer](std::span<std::byte> out) -> Result<void> {
+                         std::memcpy(out.data(), pointer, out.size());
+                         return ok();
+                       }});
   }
   for (const auto& [name, callbacks] : callbacks_) {
     const auto writer = std::make_shared<ckpt_writer>();

@@ -148,7 +148,7 @@ Result<Transfer> Socket::send_bytes(std::span<const std::byte> bytes, std::span<
 Result<Received> Socket::receive() {
   static thread_local std::array<std::byte, kMaxMessageBytes> buffer;
   // Room for one descriptor more than allowed: a surplus is then seen as such, not cut silently.
-  alignas(cmsghdr) std::array<char, CMSG_SPACE((kMaxDescriptors + 1) * sizeof(int))> control;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE((kMaxDescriptors + 1) * sizeof(int))> control{};
   iovec part{buffer.data(), buffer.size()};
   msghdr header{};
   header.msg_iov = &part;

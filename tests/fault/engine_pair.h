@@ -264,15 +264,15 @@ inline std::vector<std::byte> random_bytes(std::size_t bytes, unsigned seed) {
   return out;
 }
 
-// Writes random runs into the source's buffers until stopped.
+// Writes random runs into the source's buffers until stopped. Other buffers may come and go meanwhile.
 class Writer {
  public:
-  Writer(EnginePair& pair, std::vector<std::uint64_t> ids, unsigned seed)
-      : thread_([&pair, ids = std::move(ids), seed, this] {
+  Writer(EnginePair& pair, const std::vector<std::uint64_t>& ids, unsigned seed)
+      : thread_([buffers = buffers_of(pair, ids), seed, this] {
           std::mt19937_64 random(seed);
           std::vector<std::byte> data(8 * kKiB);
           while (!stop_.load()) {
-            const Buffer& buffer = pair.source(ids[random() % ids.size()]);
+            const Buffer& buffer = *buffers[random() % buffers.size()];
             const std::size_t length = std::min<std::size_t>(1 + random() % data.size(), buffer.bytes());
             const auto value = static_cast<std::byte>(random() % 3);  // zeroes and repeats are likely
             std::fill_n(data.begin(), length, value);
@@ -294,6 +294,13 @@ class Writer {
   }
 
  private:
+  static std::vector<const Buffer*> buffers_of(const EnginePair& pair,
+                                               const std::vector<std::uint64_t>& ids) {
+    std::vector<const Buffer*> buffers;
+    for (const std::uint64_t id : ids) buffers.push_back(&pair.source(id));
+    return buffers;
+  }
+
   std::atomic<bool> stop_{false};
   std::atomic<std::uint64_t> writes_{0};
   std::thread thread_;
