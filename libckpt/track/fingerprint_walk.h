@@ -7,11 +7,10 @@
 // Threads: pure functions. No function fails. Definition of the values: fingerprint_core.h.
 #pragma once
 
-#include <immintrin.h>
-
 #include <cstring>
 
 #include "libckpt/track/fingerprint_core.h"
+#include "libckpt/track/intrinsics.h"
 
 namespace ckpt::track {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device code: fingerprints of a list of chunks, and a list of copies. One block per chunk. On a GPU each warp takes four
-// fingerprint blocks of 4 KiB at a time, so that the key words it reads from shared memory serve four loads; the sums of
-// the lanes meet in a transposing reduction, and each block's value is weighted by its power of the polynomial's point,
-// so that order does not matter. Built for the host, a block is one call of the vectorised host code.
+// Device code: fingerprints of a list of chunks, a plain read of one, and a list of copies. One block per chunk. On a GPU
+// each warp takes four fingerprint blocks of 4 KiB at a time, so that the key words it reads from shared memory serve four
+// loads; the sums of the lanes meet in a transposing reduction, and each block's value is weighted by its power of the
+// polynomial's point, so that order does not matter. Built for the host, a block is one call of the vectorised host code.
 // Memory may change while it is read (DESIGN §5 rule 2): every byte is read once.
 #include <portable/kernel.h>
 
@@ -125,6 +125,38 @@ extern "C" __global__ void __launch_bounds__(kFingerprintThreads)
   }
 }
 
+// A plain read, for the rate that bounds a scan: result = the xor of all 32-bit words of the chunk (a short last one
+// filled up with zeroes), so that no load is left out.
+extern "C" __global__ void __launch_bounds__(kReadThreads)
+    ckpt_read(const DeviceChunk* chunks, uint64_t* results) {
+  constexpr uint32_t kUnroll = 8;
+  __shared__ uint32_t parts[kReadThreads / 32];
+  const DeviceChunk chunk = chunks[blockIdx.x];
+  const auto* data = reinterpret_cast<const unsigned char*>(chunk.address);
+  const auto* vectors = reinterpret_cast<const uint4*>(data);
+  const uint64_t count = chunk.bytes / 16;
+  uint32_t folded = 0;
+  uint64_t i = threadIdx.x;
+  for (; i + (kUnroll - 1) * kReadThreads < count; i += kUnroll * kReadThreads) {
+    uint4 m[kUnroll];
+#pragma unroll
+    for (uint32_t u = 0; u < kUnroll; ++u) m[u] = __ldcs(vectors + i + u * kReadThreads);
+#pragma unroll
+    for (uint32_t u = 0; u < kUnroll; ++u) folded ^= m[u].x ^ m[u].y ^ m[u].z ^ m[u].w;
+  }
+  for (; i * 16 < chunk.bytes; i += kReadThreads) {
+    const uint4 m = load_vector(data, i * 16, chunk.bytes);
+    folded ^= m.x ^ m.y ^ m.z ^ m.w;
+  }
+  folded = __reduce_xor_sync(kFullWarp, folded);
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = folded;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (uint32_t w = 1; w < kReadThreads / 32; ++w) folded ^= parts[w];
+    results[blockIdx.x] = folded;
+  }
+}
+
 // gridDim.y blocks share one copy.
 extern "C" __global__ void __launch_bounds__(kCopyThreads) ckpt_copy(const DeviceCopy* copies) {
   const DeviceCopy copy = copies[blockIdx.x];
@@ -146,14 +178,30 @@ extern "C" __global__ void __launch_bounds__(kCopyThreads) ckpt_copy(const Devic
 #else
 
 #include "libckpt/track/fingerprint_host.h"
+#include "libckpt/track/read_host.h"
+
+namespace {
+
+// What the kernels read after chunk `index`, if it is as long.
+const void* next_chunk(const DeviceChunk* chunks, uint32_t index, uint32_t count) {
+  const bool alike = index + 1 < count && chunks[index + 1].bytes == chunks[index].bytes;
+  return alike ? reinterpret_cast<const void*>(chunks[index + 1].address) : nullptr;
+}
+
+}  // namespace
 
 PORTABLE_KERNEL(ckpt_fingerprint, const FingerprintTables* tables, const DeviceChunk* chunks,
                 Fingerprint* results) {
   const uint32_t index = PORTABLE_BLOCK_INDEX();
-  const DeviceChunk chunk = chunks[index];
-  const bool more = index + 1 < PORTABLE_GRID_BLOCKS() && chunks[index + 1].bytes == chunk.bytes;
-  results[index] = fingerprint_host(*tables, reinterpret_cast<const void*>(chunk.address), chunk.bytes, nullptr,
-                                    more ? reinterpret_cast<const void*>(chunks[index + 1].address) : nullptr);
+  results[index] =
+      fingerprint_host(*tables, reinterpret_cast<const void*>(chunks[index].address), chunks[index].bytes,
+                       nullptr, next_chunk(chunks, index, PORTABLE_GRID_BLOCKS()));
+}
+
+PORTABLE_KERNEL(ckpt_read, const DeviceChunk* chunks, uint64_t* results) {
+  const uint32_t index = PORTABLE_BLOCK_INDEX();
+  results[index] = read_host(reinterpret_cast<const void*>(chunks[index].address), chunks[index].bytes,
+                             next_chunk(chunks, index, PORTABLE_GRID_BLOCKS()));
 }
 
 PORTABLE_KERNEL(ckpt_copy, const DeviceCopy* copies) {

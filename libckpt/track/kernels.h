@@ -20,6 +20,7 @@ struct DeviceCopy {
 static_assert(sizeof(DeviceCopy) == 24);
 
 inline constexpr std::uint32_t kFingerprintThreads = 256;
+inline constexpr std::uint32_t kReadThreads = 256;
 inline constexpr std::uint32_t kCopyThreads = 256;
 inline constexpr std::uint32_t kCopyParts = 4;
 

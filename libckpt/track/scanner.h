@@ -65,6 +65,9 @@ class TrackKernels {
   // Raw launches on lists that already are in device memory; the context must be current.
   Result<void> launch_fingerprint(CUstream stream, CUdeviceptr chunk_list, CUdeviceptr results,
                                   std::uint32_t count) const;
+  // A plain read of each chunk, of any length; results: one std::uint64_t each, the xor of the chunk's 32-bit words.
+  Result<void> launch_read(CUstream stream, CUdeviceptr chunk_list, CUdeviceptr results,
+                           std::uint32_t count) const;
   Result<void> launch_copy(CUstream stream, CUdeviceptr copy_list, std::uint32_t count) const;
 
  private:
@@ -74,6 +77,7 @@ class TrackKernels {
   std::shared_ptr<const FingerprintParams> params_;
   Module module_;
   CUfunction fingerprint_ = nullptr;
+  CUfunction read_ = nullptr;
   CUfunction copy_ = nullptr;
   CUdeviceptr tables_ = 0;
 };

@@ -48,8 +48,10 @@ Result<std::shared_ptr<const TrackKernels>> TrackKernels::create(
   CKPT_TRY(module, Module::load(api, "ckpt_kernels"));
   std::shared_ptr<TrackKernels> kernels(new TrackKernels(device, std::move(params), std::move(module)));
   CKPT_TRY(fingerprint, kernels->module_.function("ckpt_fingerprint"));
+  CKPT_TRY(read, kernels->module_.function("ckpt_read"));
   CKPT_TRY(copy, kernels->module_.function("ckpt_copy"));
   kernels->fingerprint_ = fingerprint;
+  kernels->read_ = read;
   kernels->copy_ = copy;
   CKPT_CUDA_TRY(api, cuMemAlloc_v2(&kernels->tables_, sizeof(FingerprintTables)));
   CKPT_CUDA_TRY(api,
@@ -72,6 +74,14 @@ Result<void> TrackKernels::launch_fingerprint(CUstream stream, CUdeviceptr chunk
   void* arguments[] = {&tables, &chunk_list, &results};
   CKPT_CUDA_TRY(api, cuLaunchKernel(fingerprint_, count, 1, 1, kFingerprintThreads, 1, 1, 0, stream,
                                     arguments, nullptr));
+  return ok();
+}
+
+Result<void> TrackKernels::launch_read(CUstream stream, CUdeviceptr chunk_list, CUdeviceptr results,
+                                       std::uint32_t count) const {
+  const DriverApi& api = device_.api();
+  void* arguments[] = {&chunk_list, &results};
+  CKPT_CUDA_TRY(api, cuLaunchKernel(read_, count, 1, 1, kReadThreads, 1, 1, 0, stream, arguments, nullptr));
   return ok();
 }
 

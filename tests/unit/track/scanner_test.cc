@@ -4,67 +4,19 @@
 
 #include <gtest/gtest.h>
 
-#include <random>
-
-#include "tests/unit/track/message.h"
+#include "tests/unit/track/device_test.h"
 
 namespace ckpt::track {
 namespace {
 
-class ScannerTest : public ::testing::Test {
+class ScannerTest : public DeviceTest {
  protected:
-  void SetUp() override {
-    auto device = Device::open(0);
-    ASSERT_TRUE(device.has_value()) << device.assume_error().to_string();
-    device_ = std::make_unique<Device>(std::move(device).assume_value());
-    params_ = FingerprintParams::expand(test_key(), FingerprintPurpose::kChunks);
-    auto kernels = TrackKernels::create(*device_, params_);
-    ASSERT_TRUE(kernels.has_value()) << kernels.assume_error().to_string();
-    kernels_ = std::move(kernels).assume_value();
-    scope_ = std::make_unique<ContextScope>(*device_);
-  }
-  void TearDown() override {
-    for (const CUdeviceptr address : allocated_) device_->api().cuMemFree_v2(address);
-    scope_.reset();
-    kernels_.reset();
-    device_.reset();
-  }
-
-  CUdeviceptr allocate(std::size_t bytes) {
-    CUdeviceptr address = 0;
-    EXPECT_EQ(device_->api().cuMemAlloc_v2(&address, bytes), CUDA_SUCCESS);
-    allocated_.push_back(address);
-    return address;
-  }
-  CUdeviceptr upload(const std::vector<std::byte>& data) {
-    const CUdeviceptr address = allocate(data.size());
-    EXPECT_EQ(device_->api().cuMemcpyHtoD_v2(address, data.data(), data.size()), CUDA_SUCCESS);
-    return address;
-  }
-  std::vector<std::byte> download(CUdeviceptr address, std::size_t bytes) {
-    std::vector<std::byte> data(bytes);
-    EXPECT_EQ(device_->api().cuMemcpyDtoH_v2(data.data(), address, bytes), CUDA_SUCCESS);
-    return data;
-  }
   std::unique_ptr<Scanner> make_scanner(const ScannerOptions& options) {
     auto scanner = Scanner::create(kernels_, options);
     EXPECT_TRUE(scanner.has_value());
     return std::move(scanner).assume_value();
   }
-
-  std::unique_ptr<Device> device_;
-  std::shared_ptr<const FingerprintParams> params_;
-  std::shared_ptr<const TrackKernels> kernels_;
-  std::unique_ptr<ContextScope> scope_;
-  std::vector<CUdeviceptr> allocated_;
 };
-
-std::vector<std::byte> random_bytes(std::size_t bytes) {
-  std::mt19937_64 random(bytes);
-  std::vector<std::byte> data(bytes);
-  for (std::byte& b : data) b = static_cast<std::byte>(random());
-  return data;
-}
 
 TEST_F(ScannerTest, EqualsTheVectors) {
   auto batch = FingerprintBatch::create(kernels_, 16).assume_value();
