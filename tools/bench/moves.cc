@@ -124,7 +124,7 @@ void add_downtime_rows(Section& section, const Series& series, const std::string
                    spread_over(moves, [](const Move& m) { return m.total_ms; })});
 }
 
-void report_downtime(Report& report, const std::vector<Series>& all, std::uint64_t bytes) {
+void report_downtime(Report& report, const std::vector<Series>& all, std::uint64_t bytes, bool software) {
   Section& section = report.add_section(
       "downtime", "Downtime of hotset --hot 2% --pattern random and serve (" + std::to_string(bytes >> 20) +
                       " MiB of state each) and charlm (1 M parameters, which all "
@@ -147,7 +147,7 @@ void report_downtime(Report& report, const std::vector<Series>& all, std::uint64
   section.add_note(
       "bound = quiesce + max(state / scan rate, bytes of the final round / link rate) + commit + resume, "
       "with the rates that the move itself measured; total includes the standby's start");
-  if (report.facts().software_driver)
+  if (software)
     section.add_note(
         "software driver: one pool of cores does the work of both GPUs and of the link, so the two scans at "
         "the barrier, which two GPUs run at once, share it");
@@ -247,7 +247,7 @@ Result<void> bench_moves(const BenchOptions& options, Report& report) {
     all.insert(all.end(), measured.begin(), measured.end());
   }
   CKPT_TRY(phases, cluster->phases());
-  report_downtime(report, all, options.bytes);
+  report_downtime(report, all, options.bytes, cluster->software_gpu());
   report_terms(report, all);
   report_bytes(report, all, phases);
   return ok();

@@ -40,7 +40,7 @@ Chart chart_of(const Section& section, const Wanted& wanted, const Facts& facts)
   Chart chart;
   chart.title = wanted.title;
   chart.subtitle = std::string("medians, least to greatest; ") +
-                   (facts.software_driver ? "software driver, " : facts.device + ", ") +
+                   (facts.software_driver || facts.devices == 0 ? "software driver, " : facts.device + ", ") +
                    std::to_string(facts.cores) + " cores, " + facts.date.substr(0, 10);
   chart.x_label = wanted.x_label;
   chart.y_label = "downtime, ms";

@@ -145,7 +145,7 @@ Result<void> bench_slowdown(const BenchOptions& options, Report& report) {
     }
     all.push_back(std::move(rates));
   }
-  const bool software = report.facts().software_driver;
+  const bool software = cluster->software_gpu();
   Section& section =
       report.add_section("slowdown", std::string("How fast jobs step that do nothing else: hotset (") +
                                          std::to_string(programs[0].state_bytes >> 20) +

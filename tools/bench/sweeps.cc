@@ -18,11 +18,6 @@ std::uint64_t bytes_of(const BenchOptions& options) {
   return std::max(options.bytes / 4, kLeastBytes);
 }
 
-// Half of the pairs that other sections take: there are eleven points.
-unsigned pairs_of(const BenchOptions& options) {
-  return (options.pairs + 1) / 2;
-}
-
 void add_point(Section& section, const std::string& name, const std::string& value,
                const std::vector<MovePair>& pairs) {
   const std::vector<Move> live = live_moves(pairs);
@@ -52,7 +47,7 @@ Result<void> sweep_dirty(Cluster& cluster, const BenchOptions& options, Section&
   for (const char* share : kShares) {
     CKPT_TRY(job, start(cluster, bytes_of(options), share));
     std::vector<MovePair> pairs;
-    for (unsigned turn = 0; turn < pairs_of(options); ++turn) {
+    for (unsigned turn = 0; turn < options.pairs; ++turn) {
       CKPT_TRY(pair, move_pair(cluster, job, {"--bandwidth", "1GiB/s"}, turn));
       pairs.push_back(pair);
     }
@@ -65,7 +60,7 @@ Result<void> sweep_dirty(Cluster& cluster, const BenchOptions& options, Section&
 Result<void> sweep_link(Cluster& cluster, const BenchOptions& options, Section& section) {
   CKPT_TRY(job, start(cluster, bytes_of(options), "2"));
   std::vector<std::vector<MovePair>> all(std::size(kLimits));
-  for (unsigned turn = 0; turn < pairs_of(options); ++turn) {
+  for (unsigned turn = 0; turn < options.pairs; ++turn) {
     for (std::size_t i = 0; i < all.size(); ++i) {
       CKPT_TRY(pair, move_pair(cluster, job, {"--bandwidth", std::string(kLimits[i]) + "GiB/s"}, turn));
       all[i].push_back(pair);
