@@ -36,8 +36,9 @@ Options parse_options(int argc, char** argv) {
   Options options;
   double step_ms = 0;
   CLI::App app("Trains a character-level language model with Adam.");
-  app.add_option("--text", options.text,
-                 "The text to learn (the licence texts under /usr/share/common-licenses)");
+  app.add_option(
+      "--text", options.text,
+      "The text to learn (the licence texts under /usr/share/common-licenses, or those of the bundle)");
   app.add_option("--params", options.parameters, "About so many parameters (100000)")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--steps", options.steps, "Steps to train (1000)")->check(CLI::NonNegativeNumber);

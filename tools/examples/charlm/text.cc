@@ -12,17 +12,27 @@ namespace ckpt::examples {
 namespace {
 
 constexpr const char* kDefaultFolder = "/usr/share/common-licenses";
+constexpr const char* kBundledFolder =
+    "../../licenses";  // from this program; another Linux may have no texts
 constexpr std::size_t kMostBytes = std::size_t{256} << 20;
 
-std::vector<std::string> default_files() {
+std::vector<std::string> files_of(const std::filesystem::path& folder) {
   std::vector<std::string> files;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(kDefaultFolder, error)) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     // Links name other files of the folder: each text once.
     if (!entry.is_symlink() && entry.is_regular_file()) files.push_back(entry.path());
   }
-  if (files.empty()) fail(std::string("no text in ") + kDefaultFolder + "; name one with --text FILE");
   std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::vector<std::string> default_files() {
+  std::vector<std::string> files = files_of(kDefaultFolder);
+  std::error_code error;
+  if (files.empty())
+    files = files_of(std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / kBundledFolder);
+  if (files.empty()) fail(std::string("no text in ") + kDefaultFolder + "; name one with --text FILE");
   return files;
 }
 
