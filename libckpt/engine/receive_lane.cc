@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "libckpt/codec/blocks.h"
+
 namespace ckpt::engine {
 namespace {
 
@@ -13,8 +15,9 @@ constexpr Nanos kIdleWait = 1'000'000'000;
 Result<std::unique_ptr<ReceiveLane>> ReceiveLane::create(
     ReceiverCore& core, WorkPool& workers, transport::Transport& transport,
     const transport::SessionToken& token, std::shared_ptr<const track::TrackKernels> kernels,
-    std::vector<StagingSlot> slots, std::function<Result<void>(std::uint32_t)> on_final) {
-  std::unique_ptr<ReceiveLane> lane(new ReceiveLane(core, workers, std::move(on_final)));
+    std::vector<StagingSlot> slots, std::span<const std::unique_ptr<Decoder>> decoders,
+    std::function<Result<void>(std::uint32_t)> on_final) {
+  std::unique_ptr<ReceiveLane> lane(new ReceiveLane(core, workers, decoders, std::move(on_final)));
   for (StagingSlot& slot : slots) {
     CKPT_TRY(batch, track::FingerprintBatch::create(kernels, kMostChunks));
     lane->free_.push_back(lane->slots_.size());
@@ -179,66 +182,122 @@ Result<void> ReceiveLane::handle_chunks(const LaneHeader& header, std::span<cons
   for (std::uint32_t i = 0; i < header.count; ++i) slot.records[i] = record_at<ChunkRecord>(bytes, i);
   slot.done.store(false, std::memory_order_relaxed);
   slot.has_batch = false;
-  CKPT_TRYV(scatter(slot));
+  slot.payload_bytes = payload.size();
+  slot.decode = std::any_of(slot.places.begin(), slot.places.begin() + header.count, [](const auto& placed) {
+    return placed.region && needs_decoder(placed.encoding);
+  });
+  if (!slot.decode) {
+    CKPT_TRYV(scatter(slot, stream_, nullptr));
+  }
   busy_.push_back(index);
   workers_.submit(*this, index);
   return ok();
 }
 
-// Neighbours are written in one copy; then all chunks are fingerprinted where they are.
-Result<void> ReceiveLane::scatter(Slot& slot) {
-  const DriverApi& api = core_.device.api();
+namespace {
+
+// Orders copies to the device, neighbours in one.
+class Writes {
+ public:
+  Writes(const DriverApi& api, CUstream stream) : api_(api), stream_(stream) {}
+  Result<void> add(CUdeviceptr to, std::span<const std::byte> from) {
+    if (to != to_ + bytes_ || from.data() != from_ + bytes_) {
+      CKPT_TRYV(flush());
+    }
+    if (bytes_ == 0) {
+      to_ = to;
+      from_ = from.data();
+    }
+    bytes_ += from.size();
+    return ok();
+  }
+  Result<void> flush() {
+    if (bytes_ > 0) CKPT_CUDA_TRY(api_, cuMemcpyHtoDAsync_v2(to_, from_, bytes_, stream_));
+    bytes_ = 0;
+    return ok();
+  }
+
+ private:
+  const DriverApi& api_;
+  CUstream stream_;
+  CUdeviceptr to_ = 0;
+  const std::byte* from_ = nullptr;
+  std::uint64_t bytes_ = 0;
+};
+
+Result<void> add_changed(Writes& writes, const ReceiverCore::Placed& placed,
+                         std::span<const std::byte> encoded) {
+  auto patch = codec::parse_blocks(encoded, placed.bytes);
+  if (!patch) return ok();  // its fingerprint will tell
+  for (const codec::Piece& piece : patch.assume_value()) {
+    CKPT_TRYV(writes.add(placed.address + piece.offset, piece.bytes));
+  }
+  return ok();
+}
+
+}  // namespace
+
+// Writes what came, then fingerprints all chunks where they are.
+Result<void> ReceiveLane::scatter(Slot& slot, CUstream stream, Decoder* decoder) {
   std::array<track::ChunkRange, kMostChunks> ranges;
   std::uint32_t written = 0;
-  std::byte* at = slot.staging.memory().data();
-  std::byte* from = at;
-  CUdeviceptr to = 0;
-  std::uint64_t bytes = 0;
-  const auto flush = [&]() -> Result<void> {
-    if (bytes > 0) CKPT_CUDA_TRY(api, cuMemcpyHtoDAsync_v2(to, from, bytes, stream_));
-    bytes = 0;
-    return ok();
-  };
+  std::span<std::byte> rest = slot.staging.memory().first(slot.payload_bytes);
+  Writes writes(core_.device.api(), stream);
   for (std::uint32_t i = 0; i < slot.header.count; ++i) {
     const ChunkRecord& record = slot.records[i];
     const ReceiverCore::Placed& placed = slot.places[i];
-    if (placed.region && placed.zero) {
+    const std::span<std::byte> came = rest.first(record.bytes);
+    rest = rest.subspan(record.bytes);
+    if (!placed.region) continue;
+    ranges[written++] = {placed.address, placed.bytes};
+    if (placed.encoding == codec::Encoding::kZero) {
 #if CKPT_WITHOUT_RULE != 6
-      CKPT_CUDA_TRY(api, cuMemsetD8Async(placed.address, 0, placed.bytes, stream_));
+      CKPT_CUDA_TRY(core_.device.api(), cuMemsetD8Async(placed.address, 0, placed.bytes, stream));
 #endif
-    } else if (placed.region) {
-      if (core_.hooks != nullptr)
-        core_.hooks->on_received({record.region, record.generation, record.chunk}, {at, record.bytes});
-      if (placed.address != to + bytes || at != from + bytes) {
-        CKPT_TRYV(flush());
-      }
-      if (bytes == 0) {
-        to = placed.address;
-        from = at;
-      }
-      bytes += record.bytes;
+      continue;
     }
-    at += record.bytes;
-    if (placed.region) ranges[written++] = {placed.address, placed.bytes};
+    if (core_.hooks != nullptr)
+      core_.hooks->on_received({record.region, record.generation, record.chunk}, came);
+    if (placed.encoding == codec::Encoding::kRaw) {
+      CKPT_TRYV(writes.add(placed.address, came));
+    } else if (placed.encoding == codec::Encoding::kBlocks) {
+      CKPT_TRYV(add_changed(writes, placed, came));
+    } else if (const auto chunk = decoder->decode(placed, came); !chunk.empty()) {
+      CKPT_TRYV(writes.add(placed.address, chunk));
+    }
   }
-  CKPT_TRYV(flush());
+  CKPT_TRYV(writes.flush());
   if (core_.hooks != nullptr) {
-    CKPT_CUDA_TRY(api, cuStreamSynchronize(stream_));
-    for (std::uint32_t i = 0; i < slot.header.count; ++i)
-      if (const auto& placed = slot.places[i]; placed.region)
-        core_.hooks->on_scattered({slot.records[i].region, slot.records[i].generation, slot.records[i].chunk},
-                                  placed.address, placed.bytes);
+    CKPT_TRYV(tell_scattered(slot, stream));
   }
   slot.has_batch = written > 0;
   if (!slot.has_batch) return ok();
-  return slot.batch->launch(stream_, {ranges.data(), written});
+  return slot.batch->launch(stream, {ranges.data(), written});
+}
+
+Result<void> ReceiveLane::tell_scattered(Slot& slot, CUstream stream) {
+  CKPT_CUDA_TRY(core_.device.api(), cuStreamSynchronize(stream));
+  for (std::uint32_t i = 0; i < slot.header.count; ++i)
+    if (const auto& placed = slot.places[i]; placed.region)
+      core_.hooks->on_scattered({slot.records[i].region, slot.records[i].generation, slot.records[i].chunk},
+                                placed.address, placed.bytes);
+  return ok();
 }
 
 // Coding thread.
-void ReceiveLane::work(std::size_t index, std::size_t /*worker*/) {
+Result<void> ReceiveLane::decode_and_wait(Slot& slot, Decoder& decoder) {
+  if (slot.decode) {
+    CKPT_TRYV(decoder.begin({slot.places.data(), slot.header.count}));
+    CKPT_TRYV(scatter(slot, decoder.stream(), &decoder));
+  }
+  if (!slot.has_batch) return ok();
+  return slot.batch->wait();
+}
+
+// Coding thread.
+void ReceiveLane::work(std::size_t index, std::size_t worker) {
   Slot& slot = slots_[index];
-  if (slot.has_batch)
-    if (auto waited = slot.batch->wait(); !waited) core_.fail(waited.assume_error());
+  if (auto done = decode_and_wait(slot, *decoders_[worker]); !done) core_.fail(done.assume_error());
   slot.done.store(true, std::memory_order_release);
   lane_->wake();
 }

@@ -16,6 +16,7 @@
 
 #include "libckpt/engine/receiver_core.h"
 #include "libckpt/engine/staging.h"
+#include "libckpt/engine/target_codec.h"
 #include "libckpt/engine/work_pool.h"
 #include "libckpt/transport/transport.h"
 
@@ -29,6 +30,7 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
                                                      const transport::SessionToken& token,
                                                      std::shared_ptr<const track::TrackKernels> kernels,
                                                      std::vector<StagingSlot> slots,
+                                                     std::span<const std::unique_ptr<Decoder>> decoders,
                                                      std::function<Result<void>(std::uint32_t)> on_final);
   ~ReceiveLane() override;  // after stop() and the end of the pool
   [[nodiscard]] std::string address() const { return lane_->address(); }
@@ -47,11 +49,14 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
     std::array<ReceiverCore::Placed, kMostChunks> places;
     std::array<track::Fingerprint, kMostChunks> fingerprints;
     bool has_batch = false;  // something was written
+    bool decode = false;     // by the coding thread, which writes it, too
+    std::size_t payload_bytes = 0;
     std::atomic<bool> done{false};
   };
 
-  ReceiveLane(ReceiverCore& core, WorkPool& workers, std::function<Result<void>(std::uint32_t)> on_final)
-      : core_(core), workers_(workers), on_final_(std::move(on_final)) {}
+  ReceiveLane(ReceiverCore& core, WorkPool& workers, std::span<const std::unique_ptr<Decoder>> decoders,
+              std::function<Result<void>(std::uint32_t)> on_final)
+      : core_(core), workers_(workers), decoders_(decoders), on_final_(std::move(on_final)) {}
 
   // transport::LaneHandler
   std::span<std::byte> on_payload_begin(std::span<const std::byte> header,
@@ -68,7 +73,10 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
   Result<void> handle(std::span<const std::byte> bytes, std::span<const std::byte> payload);
   Result<void> handle_chunks(const LaneHeader& header, std::span<const std::byte> bytes,
                              std::span<const std::byte> payload);
-  Result<void> scatter(Slot& slot);
+  // On the lane's thread and stream, or with a decoder on its.
+  Result<void> scatter(Slot& slot, CUstream stream, Decoder* decoder);
+  Result<void> decode_and_wait(Slot& slot, Decoder& decoder);
+  Result<void> tell_scattered(Slot& slot, CUstream stream);
   Result<void> finish(Slot& slot);
   bool finish_done();
   Result<void> handle_blob(const LaneHeader& header, std::span<const std::byte> bytes,
@@ -78,6 +86,7 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
 
   ReceiverCore& core_;
   WorkPool& workers_;
+  std::span<const std::unique_ptr<Decoder>> decoders_;  // one for each coding thread
   std::function<Result<void>(std::uint32_t)> on_final_;
   std::unique_ptr<transport::Lane> lane_;
   CUstream stream_ = nullptr;

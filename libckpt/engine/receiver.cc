@@ -20,15 +20,19 @@ Result<std::unique_ptr<Receiver>> Receiver::create(const Device& device, Staging
   scan.slice_bytes = options.scan_slice_bytes;
   CKPT_TRY(scanner, track::Scanner::create(kernels, scan));
   receiver->scanner_ = std::move(scanner);
-  CKPT_TRY(workers, WorkPool::create(device, worker_count(options.coders),
-                                     std::size_t{options.lanes} * options.window));
+  const std::size_t threads = worker_count(options.coders);
+  for (std::size_t i = 0; i < threads; ++i) {
+    CKPT_TRY(decoder, Decoder::create(device, staging));
+    receiver->decoders_.push_back(std::move(decoder));
+  }
+  CKPT_TRY(workers, WorkPool::create(device, threads, std::size_t{options.lanes} * options.window));
   receiver->workers_ = std::move(workers);
   for (std::uint32_t i = 0; i < options.lanes; ++i) {
     CKPT_TRY(slots, staging.acquire(options.window));
-    CKPT_TRY(lane,
-             ReceiveLane::create(
-                 *receiver->core_, *receiver->workers_, transport, options.token, kernels, std::move(slots),
-                 [raw = receiver.get()](std::uint32_t round) { return raw->begin_scan(round); }));
+    CKPT_TRY(lane, ReceiveLane::create(
+                       *receiver->core_, *receiver->workers_, transport, options.token, kernels,
+                       std::move(slots), receiver->decoders_,
+                       [raw = receiver.get()](std::uint32_t round) { return raw->begin_scan(round); }));
     receiver->lanes_.push_back(std::move(lane));
   }
   return receiver;

@@ -54,6 +54,7 @@ class Receiver {
 
   std::unique_ptr<ReceiverCore> core_;
   std::unique_ptr<track::Scanner> scanner_;
+  std::vector<std::unique_ptr<Decoder>> decoders_;  // of the coding threads
   std::unique_ptr<WorkPool> workers_;
   std::vector<std::unique_ptr<ReceiveLane>> lanes_;
   std::vector<track::ChunkRange> ranges_;

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "libckpt/codec/codec.h"
+#include "libckpt/engine/target_codec.h"
 
 namespace ckpt::engine {
 
@@ -28,15 +28,17 @@ Result<void> ReceiverCore::place(const LaneHeader& header, std::span<const std::
       return Error(ErrorCode::kProtocol, "A chunk of an earlier round after the final one began");
     first = !std::exchange(first_chunk_seen_, true);
     std::size_t payload_left = payload_bytes;
+    std::size_t decoded_bytes = 0;
     for (std::uint32_t i = 0; i < header.count; ++i) {
       const auto record = record_at<ChunkRecord>(bytes, i);
       Placed& placed = places[i];
       placed = {};
-      placed.zero = record.encoding == static_cast<std::uint8_t>(codec::Encoding::kZero);
-      if (!placed.zero && record.encoding != static_cast<std::uint8_t>(codec::Encoding::kRaw))
+      placed.encoding = static_cast<codec::Encoding>(record.encoding);
+      const bool zero = placed.encoding == codec::Encoding::kZero;
+      if (placed.encoding == codec::Encoding::kInvalid || placed.encoding > codec::Encoding::kLast)
         return Error(ErrorCode::kProtocol, "A chunk in encoding " + std::to_string(record.encoding) +
                                                ", which this build does not know");
-      if (record.bytes > payload_left || placed.zero != (record.bytes == 0))
+      if (record.bytes > payload_left || zero != (record.bytes == 0))
         return Error(ErrorCode::kProtocol, "A chunk's size does not fit its message");
       payload_left -= record.bytes;
       placed.bytes = record.bytes;
@@ -46,8 +48,12 @@ Result<void> ReceiverCore::place(const LaneHeader& header, std::span<const std::
       if (record.chunk >= target.known.size())
         return Error(ErrorCode::kProtocol, "A chunk beyond its extent");
       const std::uint64_t length = chunk_length(target.region.bytes, chunk_bytes_, record.chunk);
-      if (!placed.zero && record.bytes != length)
-        return Error(ErrorCode::kProtocol, "A raw chunk that is not as long as its place");
+      const bool raw = placed.encoding == codec::Encoding::kRaw;
+      if (!zero && (raw ? record.bytes != length : record.bytes >= length))
+        return Error(ErrorCode::kProtocol, "A chunk that is not as long as its place and encoding say");
+      if (needs_decoder(placed.encoding)) decoded_bytes += length;
+      if (decoded_bytes > kSlotBytes)
+        return Error(ErrorCode::kProtocol, "A message of more than " + std::to_string(kSlotBytes) + " bytes");
       placed.bytes = length;
       placed.address = target.region.address + record.chunk * chunk_bytes_;
       target.known[record.chunk] = 0;

@@ -18,6 +18,7 @@
 #include "libckpt/base/clock.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/base/result.h"
+#include "libckpt/codec/codec.h"
 #include "libckpt/engine/fault_hooks.h"
 #include "libckpt/engine/lane_messages.h"
 #include "libckpt/engine/region.h"
@@ -94,9 +95,10 @@ class ReceiverCore {
     std::shared_ptr<TargetRegion> region;  // null: gone
     CUdeviceptr address = 0;
     std::uint64_t bytes = 0;
-    bool zero = false;
+    codec::Encoding encoding = codec::Encoding::kInvalid;
   };
-  // Judges the records of a kChunks message and finds their places. `places` has kMostChunks entries.
+  // Judges the records of a kChunks message and finds their places. `places` has kMostChunks entries. The chunks that have to be
+  // decoded fit into a slot together.
   Result<void> place(const LaneHeader& header, std::span<const std::byte> bytes, std::size_t payload_bytes,
                      std::span<Placed> places);
   // Written and fingerprinted.

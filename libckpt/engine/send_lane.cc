@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "libckpt/codec/codec.h"
+#include "libckpt/engine/source_codec.h"
 
 namespace ckpt::engine {
 namespace {
@@ -34,7 +34,7 @@ Result<std::unique_ptr<SendLane>> SendLane::create(SenderCore& core, WorkPool& w
 
 SendLane::SendLane(SenderCore& core, WorkPool& workers, std::vector<StagingSlot> slots)
     : core_(core), workers_(workers), queue_(kQueueChunks) {
-  for (StagingSlot& slot : slots) slots_.emplace_back(std::move(slot));
+  for (StagingSlot& slot : slots) slots_.emplace_back(std::move(slot), core.codec != nullptr);
   resend_.reserve(slots_.size() * kMostChunks);
 }
 
@@ -166,10 +166,11 @@ bool SendLane::fill_slots() {
 
 // As many of the waiting chunks as one message takes. False if there was none.
 Result<bool> SendLane::fill(Slot& slot) {
-  slot.count = 0;
-  slot.payload_bytes = 0;
+  StagedMessage& message = slot.message;
+  message.count = 0;
+  message.plain_bytes = 0;
   const std::uint64_t most = core_.limiter.message_bytes(core_.chunk_bytes, core_.message_bytes);
-  while (slot.count < kMostChunks) {
+  while (message.count < kMostChunks) {
     const DirtyChunk* next = next_dirty();
     if (next == nullptr) break;
     if (core_.cut.load(std::memory_order_relaxed) || !next->region->enter()) {
@@ -178,15 +179,15 @@ Result<bool> SendLane::fill(Slot& slot) {
       continue;
     }
     const std::uint64_t length = next->zero ? 0 : length_of(*next);
-    if (slot.payload_bytes + length > most) {
+    if (message.plain_bytes + length > most) {
       next->region->leave();
       break;
     }
-    slot.chunks[slot.count++] = *next;
-    slot.payload_bytes += length;
+    message.chunks[message.count++] = *next;
+    message.plain_bytes += length;
     pop_dirty();
   }
-  if (slot.count == 0) return false;
+  if (message.count == 0) return false;
   slot.state.store(State::kCopying, std::memory_order_relaxed);
   slot.sent = slot.acknowledged = slot.calibration = false;
   slot.sequence = ++sequence_;
@@ -200,11 +201,12 @@ Result<bool> SendLane::fill(Slot& slot) {
 // Neighbours in memory are copied in one piece.
 Result<void> SendLane::enqueue_copies(Slot& slot) {
   const DriverApi& api = core_.device.api();
+  const StagedMessage& message = slot.message;
   std::byte* at = slot.staging.memory().data();
   CUdeviceptr from = 0;
   std::uint64_t bytes = 0;
-  for (std::uint32_t i = 0; i < slot.count; ++i) {
-    const DirtyChunk& chunk = slot.chunks[i];
+  for (std::uint32_t i = 0; i < message.count; ++i) {
+    const DirtyChunk& chunk = message.chunks[i];
     if (chunk.zero) continue;
     const Region& region = chunk.region->get();
     if (core_.hooks != nullptr) core_.hooks->before_copy({region.id, region.generation, chunk.chunk}, region);
@@ -223,46 +225,66 @@ Result<void> SendLane::enqueue_copies(Slot& slot) {
 }
 
 // Coding thread.
-void SendLane::work(std::size_t index, std::size_t /*worker*/) {
+void SendLane::work(std::size_t index, std::size_t worker) {
   Slot& slot = slots_[index];
-  if (auto staged = stage(slot); !staged) core_.fail(staged.assume_error());
+  if (auto staged = stage(slot, worker); !staged) core_.fail(staged.assume_error());
   slot.state.store(State::kStaged, std::memory_order_release);
   lane_->wake();
 }
 
-Result<void> SendLane::stage(Slot& slot) {
+Result<void> SendLane::stage(Slot& slot, std::size_t worker) {
+  StagedMessage& message = slot.message;
   const CUresult copied = core_.device.api().cuEventSynchronize(slot.copied);
-  for (std::uint32_t i = 0; i < slot.count; ++i) slot.chunks[i].region->leave();
+  for (std::uint32_t i = 0; i < message.count; ++i) message.chunks[i].region->leave();
   if (copied != CUDA_SUCCESS) return cuda_error(core_.device.api(), copied, "cuEventSynchronize");
-  const track::FingerprintParams& params = core_.kernels->params();
   std::span<std::byte> rest = slot.staging.memory();
-  for (std::uint32_t i = 0; i < slot.count; ++i) {
-    const DirtyChunk& chunk = slot.chunks[i];
-    const std::uint64_t length = length_of(chunk);
+  std::uint32_t marks = 0;
+  for (std::uint32_t i = 0; i < message.count; ++i) {
+    const DirtyChunk& chunk = message.chunks[i];
+    const std::uint32_t length = message.length(i, core_.chunk_bytes);
+    message.first_mark[i] = marks;
+    message.mark_counts[i] = 0;
     if (chunk.zero) {
-      slot.staged[i] =
-          length == core_.chunk_bytes ? core_.zero_chunk : track::fingerprint_of_zeroes(params, length);
+      message.codes[i] = {codec::Encoding::kZero, 0};
+      message.staged[i] = length == core_.chunk_bytes
+                              ? core_.zero_chunk
+                              : track::fingerprint_of_zeroes(core_.kernels->params(), length);
       continue;
     }
     const std::span<std::byte> staged = rest.first(length);
     rest = rest.subspan(length);
-    slot.staged[i] = track::fingerprint(params, staged);
+    message.codes[i] = {codec::Encoding::kRaw, length};
+    message.staged[i] = fingerprint(message, i, staged);
+    marks += message.mark_counts[i];
     const Region& region = chunk.region->get();
     if (core_.hooks != nullptr) core_.hooks->on_staged({region.id, region.generation, chunk.chunk}, staged);
   }
+  message.plain = message.payload = slot.staging.memory().first(message.plain_bytes);
+  if (core_.codec) core_.codec->encode(message, worker, core_.round.load(std::memory_order_relaxed));
   return ok();
+}
+
+track::Fingerprint SendLane::fingerprint(StagedMessage& message, std::uint32_t index,
+                                         std::span<const std::byte> plain) const {
+  const track::FingerprintParams& params = core_.kernels->params();
+  if (!message.chunks[index].region->history().has_marks()) return track::fingerprint(params, plain);
+  message.mark_counts[index] = static_cast<std::uint32_t>(track::mark_count(plain.size()));
+  return track::fingerprint(
+      params, plain, std::span(message.marks).subspan(message.first_mark[index], message.mark_counts[index]));
 }
 
 bool SendLane::ship_oldest() {
   Slot& slot = slots_[next_ship_];
   if (slot.state.load(std::memory_order_acquire) != State::kStaged) return false;
+  const StagedMessage& message = slot.message;
   if (core_.cut.load(std::memory_order_relaxed)) {
+    SourceCodec::unsent(message);
     slot.state.store(State::kFree, std::memory_order_relaxed);
     next_ship_ = (next_ship_ + 1) % slots_.size();
-    core_.finish(slot.count);
+    core_.finish(message.count);
     return true;
   }
-  if (!admit(slot.payload_bytes + sizeof(LaneHeader) + slot.count * sizeof(ChunkRecord))) return false;
+  if (!admit(message.payload.size() + sizeof(LaneHeader) + message.count * sizeof(ChunkRecord))) return false;
   if (auto sent = transmit(slot); !sent) core_.fail(sent.assume_error());
   next_ship_ = (next_ship_ + 1) % slots_.size();
   return true;
@@ -278,29 +300,28 @@ bool SendLane::admit(std::uint64_t bytes) {
 }
 
 Result<void> SendLane::transmit(Slot& slot) {
+  const StagedMessage& message = slot.message;
   LaneBuffer header(LaneMessage::kChunks, core_.id, core_.round.load(std::memory_order_relaxed));
   const auto index = static_cast<std::uint32_t>(next_ship_);
   header.set_slot(index, slot.sequence);
   std::uint64_t plain_bytes = 0;
-  for (std::uint32_t i = 0; i < slot.count; ++i) {
-    const DirtyChunk& chunk = slot.chunks[i];
-    const Region& region = chunk.region->get();
-    const std::uint64_t length = length_of(chunk);
+  for (std::uint32_t i = 0; i < message.count; ++i) {
+    const Region& region = message.chunks[i].region->get();
     ChunkRecord record;
     record.region = region.id;
     record.generation = region.generation;
-    record.chunk = chunk.chunk;
-    record.bytes = static_cast<std::uint32_t>(chunk.zero ? 0 : length);
-    record.encoding = static_cast<std::uint8_t>(chunk.zero ? codec::Encoding::kZero : codec::Encoding::kRaw);
+    record.chunk = message.chunks[i].chunk;
+    record.bytes = message.codes[i].bytes;
+    record.encoding = static_cast<std::uint8_t>(message.codes[i].encoding);
     header.append(record);
-    plain_bytes += length;
+    plain_bytes += message.length(i, core_.chunk_bytes);
   }
-  core_.forget({slot.chunks.data(), slot.count});
+  core_.forget({message.chunks.data(), message.count});
   slot.state.store(State::kSent, std::memory_order_relaxed);
   const std::span<const std::byte> bytes = header.bytes();
-  CKPT_TRYV(lane_->send(bytes, slot.staging.memory().first(slot.payload_bytes), index));
+  CKPT_TRYV(lane_->send(bytes, message.payload, index));
   core_.counters.sent_bytes.fetch_add(plain_bytes, std::memory_order_relaxed);
-  core_.counters.wire_bytes.fetch_add(slot.payload_bytes + bytes.size(), std::memory_order_relaxed);
+  core_.counters.wire_bytes.fetch_add(message.payload.size() + bytes.size(), std::memory_order_relaxed);
   return ok();
 }
 
@@ -359,7 +380,7 @@ bool SendLane::send_calibration() {
   if (calibration_left_.load() == 0 || slot.state.load(std::memory_order_relaxed) != State::kFree)
     return false;
   slot.state.store(State::kSent, std::memory_order_relaxed);
-  slot.count = 0;
+  slot.message.count = 0;
   slot.calibration = true;
   slot.sent = slot.acknowledged = false;
   slot.sequence = ++sequence_;
@@ -409,19 +430,20 @@ Result<void> SendLane::handle_ack(const LaneHeader& header, std::span<const std:
     return Error(ErrorCode::kProtocol, "An acknowledgement for a slot that does not exist");
   Slot& slot = slots_[header.slot];
   if (slot.state.load(std::memory_order_acquire) != State::kSent || slot.acknowledged ||
-      slot.calibration != calibration || slot.sequence != header.sequence || slot.count != header.count)
+      slot.calibration != calibration || slot.sequence != header.sequence ||
+      slot.message.count != header.count)
     return Error(ErrorCode::kProtocol, "An acknowledgement for a message that was not sent");
   slot.acknowledged = true;
   if (calibration) {
     if (--calibration_in_flight_ == 0 && calibration_left_.load() == 0) core_.calibrated();
   } else {
-    for (std::uint32_t i = 0; i < slot.count; ++i) {
+    for (std::uint32_t i = 0; i < slot.message.count; ++i) {
       const auto record = record_at<AckRecord>(bytes, i);
-      const Region& region = slot.chunks[i].region->get();
+      const Region& region = slot.message.chunks[i].region->get();
       if (record.region != region.id || record.generation != region.generation ||
-          record.chunk != slot.chunks[i].chunk)
+          record.chunk != slot.message.chunks[i].chunk)
         return Error(ErrorCode::kProtocol, "An acknowledgement of other chunks than were sent");
-      if (record.gone != 0 && !slot.chunks[i].region->dropped())
+      if (record.gone != 0 && !slot.message.chunks[i].region->dropped())
         return Error(ErrorCode::kProtocol,
                      "The target does not know extent " + std::to_string(region.id) + " any more");
     }
@@ -437,24 +459,29 @@ void SendLane::judge(Slot& slot, std::span<const std::byte> bytes) {
   std::uint32_t good = 0;
   {
     const SenderCore::MapLock lock(core_);
-    for (std::uint32_t i = 0; i < slot.count; ++i) {
+    for (std::uint32_t i = 0; i < slot.message.count; ++i) {
       const auto record = record_at<AckRecord>(bytes, i);
-      const DirtyChunk& chunk = slot.chunks[i];
-      if (record.gone == 0 && record.fingerprint != slot.staged[i]) continue;
-      if (record.gone == 0) core_.acknowledge(chunk, record.fingerprint);
+      const DirtyChunk& chunk = slot.message.chunks[i];
+      if (record.gone == 0 && record.fingerprint != slot.message.staged[i]) continue;
+      if (record.gone == 0) {
+        core_.acknowledge(chunk, record.fingerprint);
+        SourceCodec::acknowledged(slot.message, i);
+      }
       good_bytes += length_of(chunk);
       ++good;
     }
   }
-  for (std::uint32_t i = 0; i < slot.count; ++i) {
+  for (std::uint32_t i = 0; i < slot.message.count; ++i) {
     const auto record = record_at<AckRecord>(bytes, i);
-    if (record.gone != 0 || record.fingerprint == slot.staged[i]) continue;
-    const Region& region = slot.chunks[i].region->get();
-    resend_.push_back(slot.chunks[i]);
-    core_.mismatch({region.id, region.generation, slot.chunks[i].chunk});
+    if (record.gone != 0 || record.fingerprint == slot.message.staged[i]) continue;
+    const Region& region = slot.message.chunks[i].region->get();
+    SourceCodec::wrong(slot.message.chunks[i]);
+    resend_.push_back(slot.message.chunks[i]);
+    resend_.back().raw = true;
+    core_.mismatch({region.id, region.generation, slot.message.chunks[i].chunk});
   }
   core_.counters.acked_bytes.fetch_add(good_bytes, std::memory_order_relaxed);
-  core_.counters.drained_wire_bytes.fetch_add(slot.payload_bytes, std::memory_order_relaxed);
+  core_.counters.drained_wire_bytes.fetch_add(slot.message.payload.size(), std::memory_order_relaxed);
   core_.finish(good);
 }
 

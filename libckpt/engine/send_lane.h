@@ -9,7 +9,6 @@
 // coding thread while it is copying. Errors go to SenderCore::fail().
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <deque>
 #include <memory>
@@ -19,7 +18,7 @@
 
 #include "libckpt/engine/chunk_queue.h"
 #include "libckpt/engine/sender_core.h"
-#include "libckpt/engine/staging.h"
+#include "libckpt/engine/staged_message.h"
 #include "libckpt/engine/work_pool.h"
 #include "libckpt/transport/transport.h"
 
@@ -51,18 +50,15 @@ class SendLane final : private transport::LaneHandler, private WorkHandler {
  private:
   enum class State : std::uint8_t { kFree, kCopying, kStaged, kSent };
   struct Slot {
-    explicit Slot(StagingSlot s) : staging(std::move(s)) {}
+    Slot(StagingSlot s, bool with_codec) : staging(std::move(s)), message(with_codec) {}
     StagingSlot staging;
     std::atomic<State> state{State::kFree};
     CUevent copied = nullptr;
     std::uint32_t sequence = 0;
-    std::uint32_t count = 0;
-    std::uint64_t payload_bytes = 0;
     bool sent = false;
     bool acknowledged = false;
     bool calibration = false;
-    std::array<DirtyChunk, kMostChunks> chunks;
-    std::array<track::Fingerprint, kMostChunks> staged;
+    StagedMessage message;
   };
 
   SendLane(SenderCore& core, WorkPool& workers, std::vector<StagingSlot> slots);
@@ -77,7 +73,9 @@ class SendLane final : private transport::LaneHandler, private WorkHandler {
 
   // Coding thread: the slot's copies are under way.
   void work(std::size_t index, std::size_t worker) override;
-  Result<void> stage(Slot& slot);
+  Result<void> stage(Slot& slot, std::size_t worker);
+  track::Fingerprint fingerprint(StagedMessage& message, std::uint32_t index,
+                                 std::span<const std::byte> plain) const;
 
   void run();
   bool step();

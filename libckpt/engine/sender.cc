@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "libckpt/engine/source_codec.h"
+
 namespace ckpt::engine {
 namespace {
 
@@ -48,8 +50,12 @@ Result<std::unique_ptr<Sender>> Sender::create(const Device& device, StagingPool
 }
 
 Result<void> Sender::make_lanes(StagingPool& staging, transport::Transport& transport) {
-  CKPT_TRY(workers, WorkPool::create(core_->device, worker_count(options_.coders),
-                                     options_.addresses.size() * options_.window));
+  const std::size_t threads = worker_count(options_.coders);
+  CKPT_TRY(codec,
+           SourceCodec::create(options_.codec, options_.shadow_memory_bytes, core_->chunk_bytes, threads));
+  core_->codec = std::move(codec);
+  set_link_rate();
+  CKPT_TRY(workers, WorkPool::create(core_->device, threads, options_.addresses.size() * options_.window));
   workers_ = std::move(workers);
   for (const std::string& address : options_.addresses) {
     CKPT_TRY(slots, staging.acquire(options_.window));
@@ -116,8 +122,20 @@ Result<std::uint64_t> Sender::measure_link() {
   CKPT_TRYV(core_->until([lanes](const SenderCore::Events& e) { return e.calibrated == lanes; },
                          options_.answer_timeout, "Measuring the link"));
   const std::uint64_t bytes = lanes * kCalibrationMessages * options_.message_bytes;
-  return static_cast<std::uint64_t>(static_cast<double>(bytes) * 1e9 /
-                                    static_cast<double>(std::max<Nanos>(now_ns() - begin, 1)));
+  const auto measured = static_cast<std::uint64_t>(static_cast<double>(bytes) * 1e9 /
+                                                   static_cast<double>(std::max<Nanos>(now_ns() - begin, 1)));
+  measured_link_.store(measured);
+  set_link_rate();
+  return measured;
+}
+
+// What the codecs weigh their work against.
+void Sender::set_link_rate() {
+  if (!core_->codec) return;
+  const std::uint64_t limit = core_->limiter.rate();
+  const std::uint64_t measured = measured_link_.load();
+  core_->codec->set_link_rate(limit != 0 && measured != 0 ? std::min(limit, measured)
+                                                          : std::max(limit, measured));
 }
 
 Result<ClockOffset> Sender::measure_clock() {
@@ -151,9 +169,11 @@ Result<RoundReport> Sender::scan_and_send(bool is_final) {
   const std::vector<SourceRegion*> regions = core_->live_regions();
   for (const SourceRegion* region : regions) report.state_bytes += region->get().bytes;
 
+  scanner_->set_duty(is_final ? 1.0 : options_.duty);
+  only_sending_ = {};
   CKPT_TRYV(scan_all(regions));
   report.scan_end_ns = now_ns();
-  const std::uint64_t drained_before = counters.drained_wire_bytes.load();
+  const Drained drained_before = drained();
 #if CKPT_WITHOUT_RULE == 2
   const bool wait_for_lanes = is_final;
 #else
@@ -169,11 +189,25 @@ Result<RoundReport> Sender::scan_and_send(bool is_final) {
   report.first_copy_ns = first_copy_ns_;
   report.sent_bytes = counters.sent_bytes.load() - sent_before;
   report.wire_bytes = counters.wire_bytes.load() - wire_before;
-  const std::uint64_t drained = counters.drained_wire_bytes.load() - drained_before;
-  const Nanos drain_time = report.end_ns - report.scan_end_ns;
-  if (drained >= kLeastDrainBytes && drain_time >= kLeastDrainTime)
-    report.drain_bytes_per_second = static_cast<double>(drained) * 1e9 / static_cast<double>(drain_time);
+  count_only_sending(drained_before);
+  const auto time = static_cast<double>(only_sending_.time);
+  if (only_sending_.wire_bytes >= kLeastDrainBytes && only_sending_.time >= kLeastDrainTime)
+    report.drain_bytes_per_second = static_cast<double>(only_sending_.wire_bytes) * 1e9 / time;
+  if (only_sending_.plain_bytes >= kLeastDrainBytes && only_sending_.time >= kLeastDrainTime)
+    report.plain_bytes_per_second = static_cast<double>(only_sending_.plain_bytes) * 1e9 / time;
   return report;
+}
+
+Sender::Drained Sender::drained() const {
+  const SenderCounters& counters = core_->counters;
+  return {counters.drained_wire_bytes.load(), counters.acked_bytes.load(), now_ns()};
+}
+
+void Sender::count_only_sending(const Drained& since) {
+  const Drained now = drained();
+  only_sending_.wire_bytes += now.wire_bytes - since.wire_bytes;
+  only_sending_.plain_bytes += now.plain_bytes - since.plain_bytes;
+  only_sending_.time += now.time - since.time;
 }
 
 // In pieces, between which regions may leave.
@@ -274,9 +308,11 @@ Result<void> Sender::push(const DirtyChunk& chunk) {
   core_->begin(1);
   ChunkQueue<DirtyChunk>& queue = lanes_[lane_]->queue();
   while (!queue.push(chunk)) {
+    const Drained before = drained();
     lanes_[lane_]->wake();
     CKPT_TRYV(core_->until([&](const SenderCore::Events&) { return queue.size() <= queue.capacity() / 2; }, 0,
                            "A round"));
+    count_only_sending(before);
   }
   return ok();
 }
@@ -310,6 +346,8 @@ Result<void> Sender::resend_stale() {
     DirtyChunk dirty;
     dirty.region = region;
     dirty.chunk = record.chunk;
+    dirty.raw = true;
+    SourceCodec::wrong(dirty);
     CKPT_TRYV(push(dirty));
   }
   wake_lanes();
@@ -342,6 +380,7 @@ Result<Verdict> Sender::commit(std::span<const std::byte> manifest, const std::f
 
 void Sender::set_bandwidth(std::uint64_t bytes_per_second) {
   core_->limiter.set_rate(bytes_per_second);
+  set_link_rate();
   wake_lanes();
 }
 

@@ -11,6 +11,9 @@
 //   CKPT_TRY(report, sender->run_final(host_state));          // the target holds every byte, acknowledged
 //   CKPT_TRY(verdict, sender->commit(manifest(sender->root())));   // rule 4: the target has compared the roots
 //
+// Codecs: the chooser is told the limit and what measure_link() said; until then kAuto sends raw or changed blocks. Chunks are
+// encoded for the link, judged by the fingerprint of their plain bytes (rule 1), and sent raw after they arrived wrong.
+//
 // Threads: the calls above block and belong to one thread; drop_region(), cut_round(), cancel(), set_bandwidth() and the
 // counters are for any thread. Inside: one thread per lane, coding threads, and the caller's thread scans. After an error every call returns it.
 // Ownership: Device, StagingPool, Transport, hooks and observer outlive the sender. Its end closes the lanes and lets go of all
@@ -65,9 +68,11 @@ struct RoundReport {
   std::uint64_t wire_bytes = 0;
   Nanos begin_ns = 0;
   Nanos scan_end_ns = 0;
-  Nanos end_ns = 0;                   // the last acknowledgement
-  Nanos first_copy_ns = 0;            // 0: nothing was dirty
-  double drain_bytes_per_second = 0;  // wire bytes while only sending; 0 = too few to tell
+  Nanos end_ns = 0;         // the last acknowledgement
+  Nanos first_copy_ns = 0;  // 0: nothing was dirty
+  double drain_bytes_per_second =
+      0;  // wire bytes while only sending (the scan done, or held up); 0 = too few to tell
+  double plain_bytes_per_second = 0;  // the same before encoding: what says how long the rest takes
   bool cut = false;                   // cut_round(): a part of the dirty chunks is left
 };
 
@@ -141,6 +146,14 @@ class Sender {
   Result<void> push(const DirtyChunk& chunk);
   Result<void> resend_stale();
   void wake_lanes();
+  void set_link_rate();
+  struct Drained {
+    std::uint64_t wire_bytes = 0;
+    std::uint64_t plain_bytes = 0;
+    Nanos time = 0;
+  };
+  [[nodiscard]] Drained drained() const;
+  void count_only_sending(const Drained& since);
 
   SenderOptions options_;
   std::unique_ptr<SenderCore> core_;
@@ -155,6 +168,8 @@ class Sender {
   std::atomic<std::uint64_t> found_bytes_{0};
   std::atomic<std::uint64_t> acked_before_{0};
   Nanos first_copy_ns_ = 0;
+  Drained only_sending_;  // of this round
+  std::atomic<std::uint64_t> measured_link_{0};
 };
 
 }  // namespace ckpt::engine

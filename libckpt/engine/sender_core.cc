@@ -3,12 +3,29 @@
 
 #include <algorithm>
 
+#include "libckpt/engine/source_codec.h"
+
 namespace ckpt::engine {
 namespace {
 
 constexpr std::uint32_t kMostTimes = 3;  // a chunk that arrives wrong this often ends the session
 
 }  // namespace
+
+SenderCore::SenderCore(const Device& device, const SessionIdentity& id, std::uint64_t chunk_bytes,
+                       std::uint64_t message_bytes, std::shared_ptr<const track::TrackKernels> kernels,
+                       track::SentMap map, FaultHooks* hooks, SenderObserver* observer)
+    : device(device),
+      id(id),
+      chunk_bytes(chunk_bytes),
+      message_bytes(message_bytes),
+      kernels(std::move(kernels)),
+      hooks(hooks),
+      zero_chunk(track::fingerprint_of_zeroes(this->kernels->params(), chunk_bytes)),
+      observer_(observer),
+      map_(std::move(map)) {}
+
+SenderCore::~SenderCore() = default;
 
 bool SourceRegion::enter() noexcept {
   users_.fetch_add(1);
@@ -37,7 +54,8 @@ Result<SourceRegion*> SenderCore::add_region(Region region) {
     const std::lock_guard map_lock(map_mutex_);
     CKPT_TRYV(map_.add_region(region.id, region.generation, region.bytes));
   }
-  regions_.push_back(std::make_unique<SourceRegion>(std::move(region), chunk_bytes));
+  ChunkHistory history = codec ? codec->history(region.bytes) : ChunkHistory();
+  regions_.push_back(std::make_unique<SourceRegion>(std::move(region), chunk_bytes, std::move(history)));
   return regions_.back().get();
 }
 

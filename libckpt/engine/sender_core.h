@@ -19,6 +19,7 @@
 #include "libckpt/base/clock.h"
 #include "libckpt/base/result.h"
 #include "libckpt/engine/fault_hooks.h"
+#include "libckpt/engine/history.h"
 #include "libckpt/engine/lane_messages.h"
 #include "libckpt/engine/rate_limiter.h"
 #include "libckpt/engine/region.h"
@@ -27,15 +28,21 @@
 
 namespace ckpt::engine {
 
+class SourceCodec;
+
 // A region at the source. Whoever reads its memory is a user meanwhile; a drop waits until nobody is.
 class SourceRegion {
  public:
-  SourceRegion(Region region, std::uint64_t chunk_bytes)
-      : region_(std::move(region)), chunks_(chunk_count(region_.bytes, chunk_bytes)) {}
+  SourceRegion(Region region, std::uint64_t chunk_bytes, ChunkHistory history)
+      : region_(std::move(region)),
+        chunks_(chunk_count(region_.bytes, chunk_bytes)),
+        history_(std::move(history)) {}
 
   [[nodiscard]] const Region& get() const noexcept { return region_; }
   [[nodiscard]] std::uint32_t chunks() const noexcept { return chunks_; }
   [[nodiscard]] bool dropped() const noexcept { return dropped_.load(); }
+  // Of chunks, each for whoever has it under way (history.h).
+  [[nodiscard]] ChunkHistory& history() noexcept { return history_; }
   // False once it is dropped: do not touch its memory.
   [[nodiscard]] bool enter() noexcept;
   void leave() noexcept;
@@ -47,6 +54,7 @@ class SourceRegion {
  private:
   Region region_;
   std::uint32_t chunks_;
+  ChunkHistory history_;
   std::atomic<std::uint32_t> users_{0};
   std::atomic<bool> dropped_{false};
 };
@@ -56,6 +64,7 @@ struct DirtyChunk {
   SourceRegion* region = nullptr;
   std::uint32_t chunk = 0;
   bool zero = false;  // as scanned: sent as an order, without a copy
+  bool raw = false;   // it arrived wrong: without an encoding this time
   track::Fingerprint scanned;
 };
 
@@ -89,16 +98,8 @@ class SenderCore {
  public:
   SenderCore(const Device& device, const SessionIdentity& id, std::uint64_t chunk_bytes,
              std::uint64_t message_bytes, std::shared_ptr<const track::TrackKernels> kernels,
-             track::SentMap map, FaultHooks* hooks, SenderObserver* observer)
-      : device(device),
-        id(id),
-        chunk_bytes(chunk_bytes),
-        message_bytes(message_bytes),
-        kernels(std::move(kernels)),
-        hooks(hooks),
-        zero_chunk(track::fingerprint_of_zeroes(this->kernels->params(), chunk_bytes)),
-        observer_(observer),
-        map_(std::move(map)) {}
+             track::SentMap map, FaultHooks* hooks, SenderObserver* observer);
+  ~SenderCore();
 
   const Device& device;
   const SessionIdentity id;
@@ -107,6 +108,7 @@ class SenderCore {
   const std::shared_ptr<const track::TrackKernels> kernels;
   FaultHooks* const hooks;
   const track::Fingerprint zero_chunk;
+  std::unique_ptr<SourceCodec> codec;  // set before the first region; none: everything raw
   RateLimiter limiter;
   SenderCounters counters;
   std::atomic<std::uint32_t> round{0};

@@ -33,6 +33,8 @@ struct Wanted {
   std::uint32_t window = SenderOptions{}.window;
   std::uint64_t message = SenderOptions{}.message_bytes;
   std::uint64_t chunk = kDefaultChunkBytes;
+  std::uint32_t coders = 0;
+  std::uint64_t shadow = 0;
   std::uint64_t bandwidth = 0;
   int runs = 3;
   codec::CodecMode codec = codec::CodecMode::kRaw;
@@ -109,6 +111,7 @@ class Move : public ReceiverDelegate {
     receive.id = {42, 2, 0};
     receive.lanes = wanted.lanes;
     receive.window = wanted.window;
+    receive.coders = wanted.coders;
     receiver_ = must(Receiver::create(target, *target_staging_, *transport_, *this, receive));
     SenderOptions send;
     send.id = receive.id;
@@ -120,6 +123,8 @@ class Move : public ReceiverDelegate {
     send.window = wanted.window;
     send.bandwidth = wanted.bandwidth;
     send.codec = wanted.codec;
+    send.coders = wanted.coders;
+    send.shadow_memory_bytes = wanted.shadow;
     sender_ = must(Sender::create(source, *source_staging_, *transport_, send));
     must(sender_->connect());
     must(sender_->send_plan(std::as_bytes(std::span("p", 1))));
@@ -337,6 +342,8 @@ Wanted parse(int argc, char** argv) {
     }
     const char* value = i + 1 < argc ? argv[++i] : "";
     if (name == "--bytes") wanted.bytes = number(value);
+    if (name == "--coders") wanted.coders = static_cast<std::uint32_t>(number(value));
+    if (name == "--shadow") wanted.shadow = number(value);
     if (name == "--lanes") wanted.lanes = static_cast<std::uint32_t>(number(value));
     if (name == "--window") wanted.window = static_cast<std::uint32_t>(number(value));
     if (name == "--message") wanted.message = number(value);
@@ -386,6 +393,7 @@ int measure(int argc, char** argv) {
     }
     Move move(source, target, wanted, from, to);
     if (wanted.bandwidth != 0) limit = static_cast<double>(wanted.bandwidth) * 1e-9;
+    (void)must(move.sender().measure_link());
     const double cpu = cpu_seconds(RUSAGE_SELF);
     const RoundReport report = must(move.sender().run_round());
     const double busy = cpu_seconds(RUSAGE_SELF) - cpu;
