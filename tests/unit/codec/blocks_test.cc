@@ -84,7 +84,8 @@ TEST(Blocks, TheBytesAreTheAgreedOnes) {
 
 TEST(Blocks, NoChangeIsAPatchWithoutPieces) {
   const Bytes chunk = chunk_of(65536);
-  const auto patch = parse_blocks(encoded(chunk, mask_of(65536, {})), 65536).value();
+  const Bytes bytes = encoded(chunk, mask_of(65536, {}));
+  const auto patch = parse_blocks(bytes, 65536).value();
   EXPECT_TRUE(patch.begin() == patch.end());
   EXPECT_EQ(patch.changed_bytes(), 0U);
 }

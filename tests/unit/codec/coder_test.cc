@@ -4,9 +4,31 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstdlib>
+#include <new>
 #include <string>
 
 #include "tests/unit/codec/chunks.h"
+
+namespace {
+
+std::atomic<std::uint64_t> allocations{0};
+
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  ++allocations;
+  void* const memory = std::malloc(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
 
 namespace ckpt::codec {
 namespace {
@@ -210,6 +232,25 @@ TEST_F(CoderTest, TheEstimateFindsTheElement) {
   EXPECT_EQ(coder_->estimate(weights, weights).encoding, Encoding::kDifference4);
   EXPECT_EQ(coder_->estimate(bfloat, bfloat).encoding, Encoding::kDifference2);
   EXPECT_EQ(coder_->estimate({}, {}).encoding, Encoding::kRaw);
+}
+
+TEST_F(CoderTest, NothingIsAllocatedPerChunk) {
+  const Bytes chunk = make_chunk(Kind::kIntegers, kMostBytes),
+              previous = make_chunk(Kind::kIntegers, kMostBytes, 2);
+  Bytes out(kMostBytes), back(kMostBytes);
+  const std::uint64_t before = allocations.load();
+  for (const std::size_t bytes : {kMostBytes, std::size_t{65536}, kMostBytes}) {
+    const auto plain = std::span(chunk).first(bytes), old = std::span(previous).first(bytes);
+    static_cast<void>(coder_->estimate(plain, old));
+    for (const Encoding encoding : kAll) {
+      const auto size = coder_->encode(encoding, plain, old, out);
+      if (!size ||
+          !coder_->decode(encoding, std::span(out).first(*size), old, std::span(back).first(bytes))) {
+        ADD_FAILURE() << to_string(encoding);
+      }
+    }
+  }
+  EXPECT_EQ(allocations.load(), before);
 }
 
 TEST_F(CoderTest, NoCoderForNothing) {
