@@ -49,10 +49,11 @@ bool wanted(const Arguments& arguments, const std::string& name) {
 
 void run_sections(const Arguments& arguments, Report& report) {
   for (const Entry& entry : kEntries) {
-    if (!wanted(arguments, entry.name)) continue;
+    // A section may have been measured already for another one that rests on it.
+    if (!wanted(arguments, entry.name) || report.find_section(entry.name) != nullptr) continue;
     std::fprintf(stderr, "%s ...\n", entry.name);
     const Result<void> done = entry.run(arguments.options, report);
-    if (!done) report.add_section(entry.name, entry.summary).fail(done.assume_error());
+    if (!done) report.add_failure(entry.name, entry.summary, done.assume_error());
   }
 }
 

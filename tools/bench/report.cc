@@ -172,6 +172,12 @@ const Section* Report::find_section(std::string_view name) const {
   return nullptr;
 }
 
+void Report::add_failure(const std::string& name, const std::string& summary, const Error& error) {
+  for (Section& section : sections_)
+    if (section.name() == name) return section.fail(error);
+  add_section(name, summary).fail(error);
+}
+
 bool Report::any_failed() const {
   return std::any_of(sections_.begin(), sections_.end(),
                      [](const Section& s) { return !s.failed().empty(); });

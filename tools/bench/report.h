@@ -127,6 +127,8 @@ class Report {
 
   Section& add_section(std::string name, std::string measures);
   [[nodiscard]] const Section* find_section(std::string_view name) const;
+  // The error of a section that has been begun or not.
+  void add_failure(const std::string& name, const std::string& summary, const Error& error);
   [[nodiscard]] const Facts& facts() const noexcept { return facts_; }
   [[nodiscard]] const std::deque<Section>& sections() const noexcept { return sections_; }
   [[nodiscard]] bool any_failed() const;

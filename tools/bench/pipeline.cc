@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Section "pipeline": whole rounds between two processes beside what a plain tool does with the same bytes, and beside what the
+// cores allow. Random bytes, so that no codec helps; then float data with each codec over a slow link.
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "tools/bench/bench.h"
+#include "tools/bench/engine_pair.h"
+#include "tools/bench/float_data.h"
+#include "tools/bench/measure.h"
+#include "tools/bench/stages.h"
+#include "tools/bench/streams.h"
+
+namespace ckpt::bench {
+namespace {
+
+constexpr double kUnlimitedGoal = 0.85;
+constexpr double kLimitedGoal = 0.97;
+constexpr std::uint64_t kLimit = std::uint64_t{1} << 30;
+constexpr std::uint64_t kSlowLink = std::uint64_t{200} << 20;
+constexpr std::uint64_t kMostFloatBytes = std::uint64_t{128} << 20;
+constexpr double kHotShare = 0.02;
+constexpr std::size_t kChunkBytes = engine::kDefaultChunkBytes;
+
+// Rates and what they cost, of runs of one kind.
+struct Kept {
+  Runs rate, seconds_per_gb;
+  void add(const RoundRun& run, std::uint64_t bytes) {
+    rate.push_back(rate_of(bytes, run.wall));
+    seconds_per_gb.push_back(static_cast<double>(run.cpu) /
+                             static_cast<double>(std::max<std::uint64_t>(bytes, 1)));
+  }
+  // The run that only warmed up.
+  void drop_first() {
+    rate.erase(rate.begin());
+    seconds_per_gb.erase(seconds_per_gb.begin());
+  }
+};
+
+// New bytes in a share of the chunks, at random places: what a job with a small hot set does between two rounds.
+Result<std::uint64_t> heat(DeviceBuffer& memory, std::uint64_t seed) {
+  std::vector<std::byte> chunk(kChunkBytes);
+  std::vector<std::uint64_t> places(memory.bytes() / kChunkBytes);
+  for (std::size_t i = 0; i < places.size(); ++i) places[i] = i * kChunkBytes;
+  std::shuffle(places.begin(), places.end(), std::mt19937_64(seed));
+  places.resize(
+      std::max<std::size_t>(static_cast<std::size_t>(static_cast<double>(places.size()) * kHotShare), 1));
+  for (const std::uint64_t place : places) {
+    fill_random(std::span(chunk), seed * 31 + place);
+    CKPT_TRYV(memory.write(place, chunk));
+  }
+  return places.size() * kChunkBytes;
+}
+
+class PipelineBench {
+ public:
+  PipelineBench(const BenchOptions& options, Report& report, Section& section)
+      : options_(options), report_(report), section_(section) {}
+
+  Result<void> run() {
+    CKPT_TRY(bound, bound_of_cores(options_, report_));
+    CKPT_TRY(pair, EnginePair::create(options_.program, options_.bytes));
+    CKPT_TRYV(pair->memory().fill_random(11));
+    CKPT_TRYV(first_rounds(*pair, bound));
+    CKPT_TRYV(limited(*pair));
+    return pair->finish();
+  }
+
+ private:
+  // A first round, then a second one with a hot set; both verified at the end.
+  Result<void> rounds(EnginePair& pair, Kept& first, Kept& second, Runs& scan_share) {
+    CKPT_TRY(session, pair.begin({}));
+    CKPT_TRY(whole, session->round());
+    first.add(whole, whole.report.state_bytes);
+    CKPT_TRY(hot, heat(pair.memory(), ++seed_));
+    CKPT_TRY(rest, session->round());
+    if (rest.report.sent_bytes < hot)
+      return Error(ErrorCode::kInternal, "A round missed chunks that had changed");
+    second.add(rest, rest.report.state_bytes);
+    scan_share.push_back(static_cast<double>(rest.report.scan_end_ns - rest.report.begin_ns) /
+                         static_cast<double>(std::max<Nanos>(rest.wall, 1)));
+    CKPT_TRYV(session->verify());
+    return session->end();
+  }
+
+  Result<void> first_rounds(EnginePair& pair, double bound) {
+    CKPT_TRY(tcp, ByteStreams::start(options_.program, ByteStreams::Kind::kTcp));
+    Kept first, second;
+    Runs scan_share;
+    const auto plain = [&, raw = tcp.get()](unsigned connections) -> Side {
+      return [this, raw, connections]() -> Result<double> {
+        CKPT_TRY(run, raw->run(connections, options_.bytes));
+        return rate_of(options_.bytes, run.wall);
+      };
+    };
+    const Side ours = [&]() -> Result<double> {
+      CKPT_TRYV(rounds(pair, first, second, scan_share));
+      return first.rate.back();
+    };
+    CKPT_TRY(runs, interleave(options_.pairs, {plain(1), plain(2), ours}));
+    CKPT_TRYV(tcp->finish());
+    first.drop_first();
+    second.drop_first();
+    scan_share.erase(scan_share.begin());
+    report_first(runs, first, bound);
+    section_.add_row(
+        "second round, 2 % of the chunks changed (state bytes)",
+        {spread_of(second.rate), {}, {}, spread_of(second.seconds_per_gb), spread_of(scan_share)});
+    return ok();
+  }
+
+  void report_first(const std::vector<Runs>& runs, const Kept& first, double bound) {
+    const std::size_t best = spread_of(runs[0]).median >= spread_of(runs[1]).median ? 0 : 1;
+    Runs least = runs[best];
+    for (double& rate : least) rate = std::min(rate, bound);
+    const Spread of_plain = spread_of(ratios_of(first.rate, runs[best]));
+    const Spread of_bound = spread_of(ratios_of(first.rate, Runs(first.rate.size(), bound)));
+    section_.add_row("plain TCP stream, 1 connection", {spread_of(runs[0])});
+    section_.add_row("plain TCP stream, 2 connections", {spread_of(runs[1])});
+    section_.add_row("bound of the cores (section stages)", {single(bound)});
+    section_.add_row("first round, unlimited",
+                     {spread_of(first.rate), of_plain, of_bound, spread_of(first.seconds_per_gb)});
+    section_.add_goal("first round, unlimited / the least of plain tool and bound",
+                      spread_of(ratios_of(first.rate, least)).median, Relation::kAtLeast, kUnlimitedGoal);
+  }
+
+  Result<void> limited(EnginePair& pair) {
+    Kept kept;
+    const Side ours = [&]() -> Result<double> {
+      CKPT_TRY(session, pair.begin({.bandwidth = kLimit}));
+      CKPT_TRY(run, session->round());
+      kept.add(run, run.report.state_bytes);
+      CKPT_TRYV(session->end());
+      return kept.rate.back();
+    };
+    CKPT_TRY(runs, interleave(options_.pairs, {ours}));
+    kept.drop_first();
+    const double limit = static_cast<double>(kLimit) * 1e-9;
+    const Spread share = spread_of(ratios_of(runs[0], Runs(runs[0].size(), limit)));
+    section_.add_row("limit of 1 GiB/s", {single(limit)});
+    section_.add_row("first round at that limit",
+                     {spread_of(runs[0]), share, {}, spread_of(kept.seconds_per_gb)});
+    section_.add_goal("first round at 1 GiB/s / the limit", share.median, Relation::kAtLeast, kLimitedGoal);
+    return ok();
+  }
+
+  const BenchOptions& options_;
+  Report& report_;
+  Section& section_;
+  std::uint64_t seed_ = 100;
+};
+
+// ---- codecs over a slow link
+
+struct CodecCase {
+  const char* name;
+  codec::CodecMode mode;
+  bool second_round;  // the state changes by one step in between, and the shadow memory holds all of it
+};
+constexpr CodecCase kCodecCases[] = {
+    {"raw", codec::CodecMode::kRaw, false},
+    {"planes", codec::CodecMode::kPlanes, false},
+    {"auto", codec::CodecMode::kAuto, false},
+    {"difference, second round", codec::CodecMode::kDifference, true},
+    {"auto with shadow memory, second round", codec::CodecMode::kAuto, true}};
+
+// All classes one after the other, over and over.
+Result<void> write_state(DeviceBuffer& memory, const TrainingState& state) {
+  std::vector<std::byte> all;
+  for (const FloatClass kind : kFloatClasses) {
+    const auto bytes = bench::bytes_of(state, kind);
+    all.insert(all.end(), bytes.begin(), bytes.end());
+  }
+  for (std::uint64_t at = 0; at < memory.bytes(); at += all.size()) {
+    CKPT_TRYV(
+        memory.write(at, std::span(all).first(std::min<std::uint64_t>(all.size(), memory.bytes() - at))));
+  }
+  return ok();
+}
+
+struct CodecRuns {
+  Runs rate, ratio, seconds_per_gb;
+};
+
+Result<double> run_codec(EnginePair& pair, const CodecCase& what, const TrainingData& data, CodecRuns& kept) {
+  CKPT_TRYV(write_state(pair.memory(), what.second_round ? data.before : data.now));
+  SessionSetup setup{kSlowLink, what.mode, what.second_round ? pair.memory().bytes() : 0};
+  CKPT_TRY(session, pair.begin(setup));
+  CKPT_TRY(run, session->round());
+  if (what.second_round) {
+    CKPT_TRYV(write_state(pair.memory(), data.now));
+    CKPT_TRY(again, session->round());
+    run = again;
+  }
+  CKPT_TRYV(session->verify());
+  CKPT_TRYV(session->end());
+  const auto sent = static_cast<double>(std::max<std::uint64_t>(run.report.sent_bytes, 1));
+  kept.rate.push_back(sent / static_cast<double>(std::max<Nanos>(run.wall, 1)));
+  kept.ratio.push_back(sent / static_cast<double>(std::max<std::uint64_t>(run.report.wire_bytes, 1)));
+  kept.seconds_per_gb.push_back(static_cast<double>(run.cpu) / sent);
+  return kept.rate.back();
+}
+
+Result<void> slow_link(const BenchOptions& options, Section& section) {
+  const std::uint64_t bytes = std::min(options.bytes, kMostFloatBytes);
+  const TrainingData data =
+      make_training_data(std::min<std::uint64_t>(bytes / 16, std::uint64_t{2} << 20), {});
+  CKPT_TRY(pair, EnginePair::create(options.program, bytes));
+  std::vector<CodecRuns> kept(std::size(kCodecCases));
+  std::vector<Side> sides;
+  for (std::size_t i = 0; i < kept.size(); ++i)
+    sides.push_back([&, i] { return run_codec(*pair, kCodecCases[i], data, kept[i]); });
+  CKPT_TRYV(interleave(options.pairs, sides));
+  CKPT_TRYV(pair->finish());
+  for (CodecRuns& runs : kept)
+    for (Runs* list : {&runs.rate, &runs.ratio, &runs.seconds_per_gb}) list->erase(list->begin());
+  section.add_row("raw bytes at a limit of 200 MiB/s", {single(static_cast<double>(kSlowLink) * 1e-9)});
+  for (std::size_t i = 0; i < kept.size(); ++i)
+    section.add_row(std::string("float data: ") + kCodecCases[i].name,
+                    {spread_of(kept[i].rate), spread_of(ratios_of(kept[i].rate, kept[0].rate)),
+                     spread_of(kept[i].ratio), spread_of(kept[i].seconds_per_gb)});
+  return ok();
+}
+
+}  // namespace
+
+Result<void> bench_pipeline(const BenchOptions& options, Report& report) {
+  // The stages first: a section that is begun earlier is printed earlier.
+  CKPT_TRYV(bound_of_cores(options, report));
+  Section& section = report.add_section("pipeline",
+                                        "Rounds from one process to another over UCX on loopback (random "
+                                        "bytes, no codec), interleaved with a plain TCP "
+                                        "stream of the same bytes");
+  section.set_columns({{"rate", "GB/s"},
+                       {"of the plain tool or limit", ""},
+                       {"of the cores' bound", ""},
+                       {"processor time", "s/GB"},
+                       {"share of the scan", ""}});
+  PipelineBench bench(options, report, section);
+  CKPT_TRYV(bench.run());
+
+  Section& floats = report.add_section("slow_link",
+                                       "Rounds of a training job's memory at a limit of 200 MiB/s with each "
+                                       "codec, interleaved; rates are of plain bytes");
+  floats.set_columns(
+      {{"rate", "GB/s"}, {"of raw", ""}, {"plain / wire bytes", ""}, {"processor time", "s/GB"}});
+  return slow_link(options, floats);
+}
+
+}  // namespace ckpt::bench

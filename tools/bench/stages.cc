@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Section "stages": each stage of a round alone. A stage's rate per core is bytes over the processor time of all processes that
+// take part in it (a software device is one of them), so that cores / sum(1 / rate per core) is what no pipeline of these stages
+// can surpass on this machine.
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "libckpt/base/random.h"
+#include "libckpt/engine/sender.h"
+#include "libckpt/engine/staging.h"
+#include "libckpt/track/scanner.h"
+#include "tools/bench/bench.h"
+#include "tools/bench/device_buffer.h"
+#include "tools/bench/measure.h"
+#include "tools/bench/stages.h"
+#include "tools/bench/streams.h"
+
+namespace ckpt::bench {
+namespace {
+
+constexpr std::size_t kChunkBytes = engine::kDefaultChunkBytes;
+constexpr std::size_t kRunBytes = std::size_t{1} << 20;  // neighbours that are copied in one piece
+constexpr std::size_t kStagingBytes = std::size_t{16} << 20;
+
+// Wall clock and processor time of every run of one stage.
+struct StageRuns {
+  Runs rate;      // GB/s
+  Runs cpu_rate;  // GB/s of one core
+  std::uint64_t bytes = 0;
+
+  void add(Nanos wall, Nanos cpu) {
+    rate.push_back(rate_of(bytes, wall));
+    cpu_rate.push_back(rate_of(bytes, std::max<Nanos>(cpu, 1)));
+  }
+  void drop_first() {
+    rate.erase(rate.begin());
+    cpu_rate.erase(cpu_rate.begin());
+  }
+};
+
+class StageBench {
+ public:
+  static Result<std::unique_ptr<StageBench>> create(const BenchOptions& options) {
+    CKPT_TRY(device, Device::open(0));
+    auto bench = std::make_unique<StageBench>(std::move(device));
+    CKPT_TRY(memory, DeviceBuffer::create(bench->device_, options.bytes));
+    bench->memory_ = std::move(memory);
+    CKPT_TRYV(bench->memory_->fill_random(3));
+    CKPT_TRY(staging, PinnedBuffer::create(bench->device_, kStagingBytes));
+    bench->staging_ = std::move(staging);
+    CKPT_TRY(stream, BenchStream::create(bench->device_));
+    bench->stream_ = std::move(stream);
+    track::FingerprintKey key{};
+    CKPT_TRYV(ckpt::fill_random(key));
+    bench->params_ = track::FingerprintParams::expand(key, track::FingerprintPurpose::kChunks);
+    CKPT_TRY(kernels, track::TrackKernels::create(bench->device_, bench->params_));
+    track::ScannerOptions scan;
+    scan.slice_bytes = engine::SenderOptions{}.scan_slice_bytes;
+    CKPT_TRY(scanner, track::Scanner::create(kernels, scan));
+    bench->scanner_ = std::move(scanner);
+    CKPT_TRY(batch, track::FingerprintBatch::create(kernels, kRunBytes / kChunkBytes));
+    bench->batch_ = std::move(batch);
+    track::append_chunks(bench->memory_->pointer(), options.bytes, kChunkBytes, bench->chunks_);
+    bench->fingerprints_.resize(bench->chunks_.size());
+    bench->make_orders(options.bytes);
+    CKPT_TRY(streams, ByteStreams::start(options.program, ByteStreams::Kind::kUcx));
+    bench->streams_ = std::move(streams);
+    return bench;
+  }
+  explicit StageBench(Device device) : device_(std::move(device)) {}
+
+  Result<void> scan() { return scanner_->scan(chunks_, fingerprints_); }
+  Result<void> download(std::size_t piece) { return copy(piece, false); }
+  Result<void> upload(std::size_t piece) { return copy(piece, true); }
+
+  // The staged copies, as they lie in the ring.
+  Result<void> fingerprint_staged() {
+    std::uint64_t sum = 0;
+    for (std::uint64_t at = 0; at < memory_->bytes(); at += kChunkBytes)
+      sum +=
+          track::fingerprint(*params_, staging_->bytes().subspan(at % staging_->bytes().size(), kChunkBytes))
+              .lo;
+    sink_ = sum;
+    return ok();
+  }
+  // A message's chunks where they were written, one launch each.
+  Result<void> fingerprint_target() {
+    const ContextScope scope(device_);
+    constexpr std::size_t kEach = kRunBytes / kChunkBytes;
+    for (std::size_t at = 0; at + kEach <= chunks_.size(); at += kEach) {
+      CKPT_TRYV(batch_->launch(stream_->get(), std::span(chunks_).subspan(at, kEach)));
+      CKPT_TRYV(batch_->wait());
+    }
+    return ok();
+  }
+  Result<StreamRun> transfer() { return streams_->run(1, memory_->bytes()); }
+  Result<void> finish() { return streams_->finish(); }
+
+ private:
+  // Where pieces lie, in an order that no prefetcher guesses.
+  void make_orders(std::uint64_t bytes) {
+    for (auto [order, piece] : {std::pair(&chunk_order_, kChunkBytes), std::pair(&run_order_, kRunBytes)}) {
+      for (std::uint64_t at = 0; at + piece <= bytes; at += piece) order->push_back(at);
+      std::shuffle(order->begin(), order->end(), std::mt19937_64(5));
+    }
+  }
+  // Message by message through the ring; at most a ring's worth is enqueued.
+  Result<void> copy(std::size_t piece, bool upload) {
+    const ContextScope scope(device_);
+    const std::vector<std::uint64_t>& order = piece == kChunkBytes ? chunk_order_ : run_order_;
+    const std::size_t ring = staging_->bytes().size() / piece;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      std::byte* staged = staging_->bytes().data() + i % ring * piece;
+      const CUdeviceptr address = memory_->pointer() + order[i];
+      if (upload)
+        CKPT_CUDA_TRY(device_.api(), cuMemcpyHtoDAsync_v2(address, staged, piece, stream_->get()));
+      else
+        CKPT_CUDA_TRY(device_.api(), cuMemcpyDtoHAsync_v2(staged, address, piece, stream_->get()));
+      if ((i + 1) % ring == 0) {
+        CKPT_TRYV(stream_->synchronize());
+      }
+    }
+    return stream_->synchronize();
+  }
+
+  Device device_;
+  std::unique_ptr<DeviceBuffer> memory_;
+  std::unique_ptr<PinnedBuffer> staging_;
+  std::unique_ptr<BenchStream> stream_;
+  std::shared_ptr<const track::FingerprintParams> params_;
+  std::unique_ptr<track::Scanner> scanner_;
+  std::unique_ptr<track::FingerprintBatch> batch_;
+  std::unique_ptr<ByteStreams> streams_;
+  std::vector<track::ChunkRange> chunks_;
+  std::vector<track::Fingerprint> fingerprints_;
+  std::vector<std::uint64_t> chunk_order_, run_order_;
+  volatile std::uint64_t sink_ = 0;
+};
+
+struct Stage {
+  const char* name;
+  bool in_pipeline;  // counted in the sum; the other rows are for comparison
+  std::function<Result<StreamRun>()> run;
+};
+
+std::function<Result<StreamRun>()> timed(std::function<Result<void>()> work) {
+  return [work = std::move(work), meter = CpuMeter()]() mutable -> Result<StreamRun> {
+    meter.restart();
+    const Nanos start = now_ns();
+    CKPT_TRYV(work());
+    const Nanos wall = now_ns() - start;
+    return StreamRun{wall, meter.elapsed()};
+  };
+}
+
+std::vector<Stage> stages_of(StageBench& bench) {
+  return {{"scan", true, timed([&] { return bench.scan(); })},
+          {"copy to host, runs of 1 MiB", true, timed([&] { return bench.download(kRunBytes); })},
+          {"copy to host, scattered 64 KiB", false, timed([&] { return bench.download(kChunkBytes); })},
+          {"fingerprint of the staged copy", true, timed([&] { return bench.fingerprint_staged(); })},
+          {"UCX send and receive", true, [&] { return bench.transfer(); }},
+          {"copy to device, runs of 1 MiB", true, timed([&] { return bench.upload(kRunBytes); })},
+          {"copy to device, scattered 64 KiB", false, timed([&] { return bench.upload(kChunkBytes); })},
+          {"fingerprint at the target", true, timed([&] { return bench.fingerprint_target(); })}};
+}
+
+}  // namespace
+
+Result<double> bound_of_cores(const BenchOptions& options, Report& report) {
+  if (report.find_section("stages") == nullptr) {
+    CKPT_TRYV(bench_stages(options, report));
+  }
+  const Cell bound = report.find_section("stages")->find(kBoundRow, "rate");
+  if (!bound) return Error(ErrorCode::kNotFound, "The stages were not measured");
+  return bound->median;
+}
+
+Result<void> bench_stages(const BenchOptions& options, Report& report) {
+  Section& section = report.add_section("stages",
+                                        "Each stage of a round alone, over the same bytes: its rate, and its "
+                                        "rate per core by processor time of all processes in it");
+  section.set_columns({{"rate", "GB/s"}, {"rate per core", "GB/s"}, {"processor time", "s/GB"}});
+  CKPT_TRY(bench, StageBench::create(options));
+  const std::vector<Stage> stages = stages_of(*bench);
+  std::vector<StageRuns> runs(stages.size());
+  for (unsigned pair = 0; pair <= options.pairs; ++pair) {
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+      runs[i].bytes = options.bytes;
+      CKPT_TRY(run, stages[i].run());
+      runs[i].add(run.wall, run.cpu);
+    }
+  }
+  CKPT_TRYV(bench->finish());
+  double seconds = 0;  // of a core, for one GB through all stages
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    runs[i].drop_first();
+    const Spread per_core = spread_of(runs[i].cpu_rate);
+    section.add_row(stages[i].name, {spread_of(runs[i].rate), per_core, single(1 / per_core.median)});
+    if (stages[i].in_pipeline) seconds += 1 / per_core.median;
+  }
+  const double cores = report.facts().cores;
+  section.add_row(kBoundRow, {single(cores / seconds), single(1 / seconds), single(seconds)});
+  section.add_note(
+      "no encoding takes no stage; the scattered copies stand beside the runs that a first round copies");
+  if (!report.facts().software_driver)
+    section.add_note(
+        "copies and device fingerprints cost a real GPU no processor time but the waiting of the host");
+  return ok();
+}
+
+}  // namespace ckpt::bench

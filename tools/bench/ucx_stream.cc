@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// The same bytes over the engine's lanes: active messages, as long and as many in flight as in the engine.
+#include <latch>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "libckpt/engine/sender.h"
+#include "libckpt/transport/transport.h"
+#include "tools/bench/child_roles.h"
+#include "tools/bench/device_buffer.h"
+#include "tools/bench/streams.h"
+
+namespace ckpt::bench {
+namespace {
+
+constexpr transport::SessionToken kToken = {std::byte{7}};
+constexpr std::size_t kHeaderBytes = 64;
+constexpr Nanos kWait = 1'000'000'000;
+
+// Both halves: a ring of buffers to send from or to receive into, and counters.
+class LaneEnd final : public transport::LaneHandler {
+ public:
+  LaneEnd() : message_bytes_(lane_message_bytes()), ring_(kRingMessages * message_bytes_) {
+    fill_random(std::span(ring_), 7);
+  }
+
+  Result<void> wait_open() {
+    while (!open_ && !error_) drive();
+    return state();
+  }
+  Result<void> send(std::uint64_t messages) {
+    const std::size_t window = engine::SenderOptions{}.window;
+    const std::byte header[kHeaderBytes] = {};
+    for (std::uint64_t sent = 0; !error_ && (sent < messages || in_flight_ > 0);) {
+      while (sent < messages && in_flight_ < window) {
+        CKPT_TRYV(lane_->send(header, next_slot(message_bytes_), sent));
+        ++sent;
+        ++in_flight_;
+      }
+      drive();
+    }
+    return state();
+  }
+  // Counts down when all is there, and drives the lane on until the source closes it: a lane that ends early may take the source's
+  // last completions with it.
+  Result<void> receive(std::uint64_t messages, std::latch& received) {
+    while (!error_ && received_ < messages) drive();
+    received.count_down();
+    while (!error_) drive();
+    return received_ >= messages ? ok() : state();
+  }
+  void set_lane(std::unique_ptr<transport::Lane> lane) { lane_ = std::move(lane); }
+  [[nodiscard]] transport::Lane& lane() { return *lane_; }
+
+ private:
+  void on_open() override { open_ = true; }
+  std::span<std::byte> on_payload_begin(std::span<const std::byte>, std::size_t bytes) override {
+    return bytes <= message_bytes_ ? next_slot(bytes) : std::span<std::byte>{};
+  }
+  void on_message(std::span<const std::byte>, std::span<const std::byte>) override { ++received_; }
+  void on_sent(std::uint64_t) override { --in_flight_; }
+  void on_closed(const Error& error) override { error_ = error; }
+
+  std::span<std::byte> next_slot(std::size_t bytes) {
+    return std::span(ring_).subspan(next_++ % kRingMessages * message_bytes_, bytes);
+  }
+  void drive() {
+    if (!lane_->progress()) lane_->wait(kWait);
+  }
+  Result<void> state() const {
+    if (error_) return *error_;
+    return ok();
+  }
+
+  std::size_t message_bytes_;
+  std::vector<std::byte> ring_;
+  std::unique_ptr<transport::Lane> lane_;
+  std::size_t next_ = 0;
+  std::uint64_t received_ = 0;
+  std::size_t in_flight_ = 0;
+  bool open_ = false;
+  std::optional<Error> error_;
+};
+
+class UcxSource final : public ByteSource {
+ public:
+  static Result<std::unique_ptr<ByteSource>> connect(const std::string& address) {
+    auto source = std::make_unique<UcxSource>();
+    CKPT_TRY(transport, transport::make_ucx_transport({}));
+    source->transport_ = std::move(transport);
+    CKPT_TRY(lane, source->transport_->connect(address, kToken, source->end_));
+    source->end_.set_lane(std::move(lane));
+    CKPT_TRYV(source->end_.wait_open());
+    return source;
+  }
+  Result<void> send(std::uint64_t messages) override { return end_.send(messages); }
+
+ private:
+  std::unique_ptr<transport::Transport> transport_;
+  LaneEnd end_;
+};
+
+Result<void> serve_run(Link& link, transport::Transport& transport, std::uint64_t connections,
+                       std::uint64_t messages) {
+  std::vector<std::unique_ptr<LaneEnd>> ends;
+  nlohmann::json addresses = nlohmann::json::array();
+  for (std::uint64_t i = 0; i < connections; ++i) {
+    ends.push_back(std::make_unique<LaneEnd>());
+    CKPT_TRY(lane, transport.listen(kToken, *ends.back()));
+    addresses.push_back(lane->address());
+    ends.back()->set_lane(std::move(lane));
+  }
+  CKPT_TRYV(link.send({{"addresses", addresses}}));
+  // In the order in which the source connects; each waits until it is welcomed.
+  for (const auto& end : ends) {
+    CKPT_TRYV(end->wait_open());
+  }
+  CKPT_TRYV(link.send({{"connected", connections}}));
+  std::vector<Result<void>> results(connections, ok());
+  std::latch received(static_cast<std::ptrdiff_t>(connections));
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < connections; ++i)
+    threads.emplace_back([&, i] { results[i] = ends[i]->receive(messages, received); });
+  received.wait();
+  const Result<void> told = link.send({{"received", connections}});
+  for (std::thread& thread : threads) thread.join();
+  for (Result<void>& result : results) {
+    CKPT_TRYV(std::move(result));
+  }
+  return told;
+}
+
+}  // namespace
+
+std::size_t lane_message_bytes() {
+  return engine::SenderOptions{}.message_bytes;
+}
+
+Result<std::unique_ptr<ByteSource>> connect_ucx(const std::string& address) {
+  return UcxSource::connect(address);
+}
+
+Result<void> run_ucx_sink(Link& link) {
+  CKPT_TRY(transport, transport::make_ucx_transport({}));
+  while (true) {
+    CKPT_TRY(request, link.receive());
+    CKPT_TRY(connections, number_of(request, "connections"));
+    CKPT_TRY(messages, number_of(request, "messages"));
+    CKPT_TRYV(serve_run(link, *transport, connections, messages));
+  }
+}
+
+}  // namespace ckpt::bench
