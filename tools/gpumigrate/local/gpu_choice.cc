@@ -57,8 +57,12 @@ Result<GpuChoice> choose_gpu(const std::string& program_folder) {
 
 std::vector<std::string> gpu_environment(const GpuChoice& choice, const std::string& node_folder, int gpus,
                                          const std::string& memory) {
-  if (!choice.software) return {};
   const char* others = std::getenv("LD_LIBRARY_PATH");
+  // Jobs get their node's library path, never their submitter's: a driver that only this path finds must be found by them, too.
+  if (!choice.software) {
+    return others == nullptr || *others == '\0' ? std::vector<std::string>()
+                                                : std::vector{"LD_LIBRARY_PATH=" + std::string(others)};
+  }
   const bool more = others != nullptr && *others != '\0' && choice.library != others;
   return {"LD_LIBRARY_PATH=" + choice.library + (more ? ":" + std::string(others) : ""),
           "CUDASIM_DIR=" + node_folder + "/gpu", "CUDASIM_DEVICES=" + std::to_string(gpus),

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Items that hang, die and leave daemons behind: each is reported, and nothing of it is left.
+#include "tools/gpu_check/supervisor.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace ckpt::gpu_check {
+namespace {
+
+constexpr Nanos kSecond = 1'000'000'000;
+
+class SupervisorTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char folder[] = "/tmp/gpu-check-test-XXXXXX";
+    setting_.work = ::mkdtemp(folder);
+    auto supervisor = Supervisor::create();
+    ASSERT_TRUE(supervisor);
+    supervisor_.emplace(std::move(supervisor).assume_value());
+  }
+  void TearDown() override { std::filesystem::remove_all(setting_.work); }
+
+  Setting setting_;
+  std::optional<Supervisor> supervisor_;
+};
+
+[[noreturn]] void sleep_for_ever() {
+  for (;;) ::pause();
+}
+
+Result<Outcome> succeed(const Setting&) {
+  Outcome outcome;
+  outcome.figures["answer"] = 42;
+  outcome.add("one", Status::kPassed);
+  outcome.add("two", Status::kImpossible, "no such thing");
+  outcome.sum_up();
+  return outcome;
+}
+
+Result<Outcome> err(const Setting&) {
+  return Error(ErrorCode::kDevice, "the device is gone");
+}
+
+Result<Outcome> die(const Setting&) {
+  std::puts("last words");
+  std::fflush(stdout);
+  ::raise(SIGKILL);
+  sleep_for_ever();
+}
+
+// A daemon in a session of its own, whose pid is left in a file, then nothing more.
+Result<Outcome> leave_daemon_and_hang(const Setting& setting) {
+  if (::fork() == 0) {
+    ::setsid();
+    const pid_t daemon = ::fork();
+    if (daemon == 0) sleep_for_ever();
+    std::ofstream(setting.work + "/daemon") << daemon;
+    ::_exit(0);
+  }
+  sleep_for_ever();
+}
+
+TEST_F(SupervisorTest, WhatAnItemFindsArrives) {
+  const Item item{"fine", "?", 60, &succeed};
+  const Ended ended = supervisor_->run(item, setting_, 60 * kSecond);
+  EXPECT_EQ(Status::kPassed, ended.outcome.status);
+  EXPECT_EQ("two not possible here: no such thing", ended.outcome.why);
+  EXPECT_EQ(42, ended.outcome.figures.at("answer").get<int>());
+  ASSERT_EQ(2u, ended.outcome.parts.size());
+  EXPECT_EQ(Status::kImpossible, ended.outcome.parts[1].status);
+}
+
+TEST_F(SupervisorTest, AnErrorIsAFailure) {
+  const Item item{"error", "?", 60, &err};
+  const Ended ended = supervisor_->run(item, setting_, 60 * kSecond);
+  EXPECT_EQ(Status::kFailed, ended.outcome.status);
+  EXPECT_NE(std::string::npos, ended.outcome.why.find("the device is gone"));
+}
+
+TEST_F(SupervisorTest, ADeathIsAFailureWithTheLastOutput) {
+  const Item item{"death", "?", 60, &die};
+  const Ended ended = supervisor_->run(item, setting_, 60 * kSecond);
+  EXPECT_EQ(Status::kFailed, ended.outcome.status);
+  EXPECT_NE(std::string::npos, ended.outcome.why.find("signal 9"));
+  EXPECT_NE(std::string::npos, ended.output.find("last words"));
+}
+
+TEST_F(SupervisorTest, AHangEndsAtTheDeadlineAndNothingIsLeft) {
+  const Item item{"hang", "?", 1, &leave_daemon_and_hang};
+  const Ended ended = supervisor_->run(item, setting_, kSecond);
+  EXPECT_EQ(Status::kFailed, ended.outcome.status);
+  EXPECT_NE(std::string::npos, ended.outcome.why.find("killed"));
+  std::ifstream file(setting_.work + "/daemon");
+  pid_t daemon = 0;
+  ASSERT_TRUE(file >> daemon);
+  EXPECT_EQ(-1, ::kill(daemon, 0));
+  EXPECT_TRUE(supervisor_->end_all());
+}
+
+}  // namespace
+}  // namespace ckpt::gpu_check

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpu-check on the software GPU with a few items, and on a machine without a driver."""
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+OPTIONS = None
+
+
+class GpuCheck(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.json = pathlib.Path(self.folder.name) / "check.json"
+        self.markdown = pathlib.Path(self.folder.name) / "check.md"
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def check(self, *arguments, environment=None):
+        return subprocess.run([OPTIONS.gpu_check, "--json", self.json, "--markdown", self.markdown, *arguments],
+                              env=dict(os.environ, **(environment or {})), stdout=subprocess.PIPE, text=True, check=False)
+
+    def test_without_a_driver(self):
+        # A file that is no library stands in for a missing one, wherever this runs.
+        (pathlib.Path(self.folder.name) / "libcuda.so.1").write_text("no library")
+        done = self.check(environment={"LD_LIBRARY_PATH": self.folder.name})
+        self.assertEqual(0, done.returncode, done.stdout)
+        self.assertIn("No GPU", done.stdout)
+        self.assertTrue(json.loads(self.json.read_text())["no_gpu"])
+        self.assertIn("No GPU", self.markdown.read_text())
+
+    def test_items_on_the_software_gpu(self):
+        done = self.check("--software", "--quick", "--only", "driver,nvml,rates,move_hotset,probe")
+        self.assertEqual(0, done.returncode, done.stdout)
+        report = json.loads(self.json.read_text())
+        items = {item["name"]: item for item in report["items"]}
+        self.assertTrue(report["software_gpu"])
+        self.assertEqual({"driver", "nvml", "rates", "move_hotset", "probe"}, set(items))
+        for name in ("driver", "nvml", "rates", "move_hotset"):
+            self.assertEqual("passed", items[name]["status"], items[name])
+        self.assertEqual(["done", "done"], [move["result"] for move in items["move_hotset"]["figures"]["moves"]])
+        self.assertIn("XidCritical", items["nvml"]["figures"]["event_types"])
+        self.assertNotEqual("failed", items["probe"]["status"], items["probe"]["why"])
+        self.assertIn("software GPU", self.markdown.read_text())
+
+    def test_unknown_items_are_refused(self):
+        self.assertEqual(64, self.check("--only", "nothing").returncode)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gpu-check", required=True)
+    OPTIONS, rest = parser.parse_known_args()
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// The conformance suite, test by test. Its output is read while it runs, not its report at the end: a test that hangs or takes
+// the suite down is named, and the suite goes on behind it.
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <sstream>
+
+#include "tools/gpu_check/commands.h"
+#include "tools/gpumigrate/local/processes.h"
+
+namespace ckpt::gpu_check {
+namespace {
+
+constexpr Nanos kTestPatience = 40'000'000'000;
+constexpr int kMostRestarts = 12;
+constexpr std::size_t kShownText = 600;
+
+std::string after(const std::string& line, std::string_view prefix) {
+  std::string rest = line.substr(prefix.size());
+  const std::size_t time = rest.find(" (");
+  return time == std::string::npos ? rest : rest.substr(0, time);
+}
+
+class Suite {
+ public:
+  Suite(const Setting& setting, Outcome& outcome) : setting_(setting), outcome_(outcome) {}
+
+  Result<void> list();
+  // Runs what has no result yet. False when it has to be started again.
+  Result<bool> run();
+  [[nodiscard]] bool done() const { return results_.size() == tests_.size(); }
+  void report();
+
+ private:
+  [[nodiscard]] std::string program() const;
+  [[nodiscard]] bench::Command command(const std::vector<std::string>& arguments) const;
+  void take(const std::string& line);
+  void give_up(const std::string& why);
+
+  const Setting& setting_;
+  Outcome& outcome_;
+  std::vector<std::string> tests_;
+  std::map<std::string, Part> results_;
+  std::string running_;
+  std::string text_;  // what the running test has said
+};
+
+// Beside this program in a bundle, in the folder of tests where it was built.
+std::string Suite::program() const {
+  const std::string beside = setting_.programs + "/conformance_test";
+  return std::filesystem::exists(beside) ? beside : setting_.programs + "/../tests/conformance_test";
+}
+
+bench::Command Suite::command(const std::vector<std::string>& arguments) const {
+  bench::Command command;
+  command.argv = {program(), "--gtest_color=no"};
+  command.argv.insert(command.argv.end(), arguments.begin(), arguments.end());
+  command.environment = cli::environment_with({});
+  return command;
+}
+
+Result<void> Suite::list() {
+  CKPT_TRY(output, bench::run_command(command({"--gtest_list_tests"}), nullptr, kTestPatience));
+  std::string group;
+  std::istringstream lines(output.out);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("  ")) {
+      tests_.push_back(
+          group + line.substr(2, line.find("  #") == std::string::npos ? line.npos : line.find("  #") - 2));
+    } else {
+      group = line;
+    }
+  }
+  if (tests_.empty())
+    return Error(ErrorCode::kCorrupt, "The conformance suite lists no tests: " + output.err);
+  return ok();
+}
+
+void Suite::take(const std::string& line) {
+  if (line.starts_with("[ RUN      ] ")) {
+    running_ = after(line, "[ RUN      ] ");
+    text_.clear();
+    return;
+  }
+  const auto ended = [&](std::string_view prefix, Status status) {
+    if (!line.starts_with(prefix) || after(line, prefix) != running_) return false;
+    results_[running_] = {running_, status, status == Status::kPassed ? "" : text_};
+    running_.clear();
+    return true;
+  };
+  if (ended("[       OK ] ", Status::kPassed) || ended("[  FAILED  ] ", Status::kFailed) ||
+      ended("[  SKIPPED ] ", Status::kImpossible))
+    return;
+  if (!running_.empty() && text_.size() < kShownText) text_ += (text_.empty() ? "" : " | ") + line;
+}
+
+void Suite::give_up(const std::string& why) {
+  if (running_.empty()) return;
+  results_[running_] = {running_, Status::kFailed, why + (text_.empty() ? "" : ": " + text_)};
+  running_.clear();
+}
+
+Result<bool> Suite::run() {
+  std::string filter;
+  for (const std::string& test : tests_) {
+    if (!results_.contains(test)) filter += (filter.empty() ? "" : ":") + test;
+  }
+  CKPT_TRY(running, bench::RunningCommand::start(command({"--gtest_filter=" + filter}), nullptr));
+  for (;;) {
+    const Nanos deadline = std::min(now_ns() + kTestPatience, setting_.deadline);
+    auto line = running->read_line(deadline);
+    if (!line) {
+      give_up("no result after " + std::to_string(kTestPatience / 1'000'000'000) + " s; killed");
+      return done();
+    }
+    if (!line.assume_value()) break;
+    take(*line.assume_value());
+  }
+  CKPT_TRY(output, running->finish(now_ns() + kTestPatience));
+  give_up("ended the suite (exit status " + std::to_string(output.exit_code) + ") " + output.err);
+  return done();
+}
+
+void Suite::report() {
+  int counts[3] = {};
+  for (const std::string& test : tests_) {
+    const auto found = results_.find(test);
+    const Part part =
+        found != results_.end() ? found->second : Part{test, Status::kFailed, "not reached in time"};
+    counts[static_cast<int>(part.status)]++;
+    outcome_.parts.push_back(part);
+  }
+  outcome_.figures = {
+      {"tests", tests_.size()}, {"passed", counts[0]}, {"skipped", counts[1]}, {"failed", counts[2]}};
+}
+
+}  // namespace
+
+Result<Outcome> check_conformance(const Setting& setting) {
+  Outcome outcome;
+  Suite suite(setting, outcome);
+  CKPT_TRYV(suite.list());
+  for (int i = 0; i < kMostRestarts && !suite.done() && seconds_left(setting) > 2; i++) {
+    CKPT_TRY(all, suite.run());
+    if (all) break;
+  }
+  suite.report();
+  outcome.sum_up();
+  return outcome;
+}
+
+}  // namespace ckpt::gpu_check

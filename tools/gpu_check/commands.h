@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What several items need: their sibling programs run with a deadline, and JSON at the end of a program's output.
+// Threads: one. Errors: as tools/bench/command.h.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/bench/command.h"
+#include "tools/gpu_check/item.h"
+
+namespace ckpt::gpu_check {
+
+// With this process's environment, until the item's deadline.
+Result<bench::CommandOutput> run_program(const Setting& setting, const std::vector<std::string>& argv);
+
+// The last line of `text` that is a JSON object.
+Result<Json> last_object(const std::string& text);
+
+Result<Json> read_json(const std::string& path);
+
+[[nodiscard]] double seconds_left(const Setting& setting);
+
+}  // namespace ckpt::gpu_check

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/gpu_check/item.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ckpt::gpu_check {
+namespace {
+
+constexpr Status kStatuses[] = {Status::kPassed, Status::kImpossible, Status::kFailed};
+
+Status status_of(const std::string& name) {
+  for (const Status status : kStatuses) {
+    if (name == name_of(status)) return status;
+  }
+  return Status::kFailed;
+}
+
+}  // namespace
+
+const char* name_of(Status status) {
+  switch (status) {
+    case Status::kPassed:
+      return "passed";
+    case Status::kImpossible:
+      return "not possible here";
+    case Status::kFailed:
+      break;
+  }
+  return "failed";
+}
+
+void Outcome::add(std::string name, Status part_status, std::string part_why) {
+  parts.push_back({std::move(name), part_status, std::move(part_why)});
+}
+
+void Outcome::sum_up() {
+  std::size_t counts[3] = {};
+  for (const Part& part : parts) counts[static_cast<std::size_t>(part.status)]++;
+  status = counts[2] > 0                                 ? Status::kFailed
+           : !parts.empty() && counts[1] == parts.size() ? Status::kImpossible
+                                                         : Status::kPassed;
+  for (const Status shown : {Status::kFailed, Status::kImpossible}) say_of_all(shown);
+}
+
+// Parts with the same reason share it.
+void Outcome::say_of_all(Status shown) {
+  std::vector<std::pair<std::string, std::string>> groups;  // reason, names
+  for (const Part& part : parts) {
+    if (part.status != shown) continue;
+    const auto same = std::find_if(groups.begin(), groups.end(),
+                                   [&](const auto& group) { return group.first == part.why; });
+    if (same == groups.end()) {
+      groups.emplace_back(part.why, part.name);
+    } else {
+      same->second += ", " + part.name;
+    }
+  }
+  for (const auto& [reason, names] : groups) {
+    if (!why.empty()) why += "; ";
+    why += names + (shown == Status::kFailed ? " failed" : " not possible here") +
+           (reason.empty() ? "" : ": " + reason);
+  }
+}
+
+Json to_json(const Outcome& outcome) {
+  Json parts = Json::array();
+  for (const Part& part : outcome.parts)
+    parts.push_back({{"name", part.name}, {"status", name_of(part.status)}, {"why", part.why}});
+  return {{"status", name_of(outcome.status)},
+          {"why", outcome.why},
+          {"figures", outcome.figures},
+          {"parts", parts}};
+}
+
+Outcome outcome_of(const Json& json) {
+  Outcome outcome;
+  outcome.status = status_of(json.at("status").get<std::string>());
+  outcome.why = json.at("why").get<std::string>();
+  outcome.figures = json.at("figures");
+  for (const Json& part : json.at("parts"))
+    outcome.parts.push_back({part.at("name").get<std::string>(),
+                             status_of(part.at("status").get<std::string>()),
+                             part.at("why").get<std::string>()});
+  return outcome;
+}
+
+}  // namespace ckpt::gpu_check

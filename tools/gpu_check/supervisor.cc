@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/gpu_check/supervisor.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "libckpt/base/fd.h"
+
+namespace ckpt::gpu_check {
+namespace {
+
+constexpr Nanos kSecond = 1'000'000'000;
+constexpr Nanos kKillPatience = 10 * kSecond;
+constexpr std::size_t kShownOutput = 6000;
+constexpr std::size_t kMostOutput = std::size_t{64} << 20;
+constexpr std::size_t kMostReport = std::size_t{16} << 20;
+
+sigset_t awaited_signals() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (const int signal : {SIGCHLD, SIGINT, SIGTERM}) ::sigaddset(&signals, signal);
+  return signals;
+}
+
+// Processes whose parent is this one.
+std::vector<pid_t> children() {
+  std::vector<pid_t> found;
+  std::error_code error;
+  for (const auto& folder : std::filesystem::directory_iterator("/proc", error)) {
+    const std::string name = folder.path().filename();
+    pid_t pid = 0;
+    const auto [end, failure] = std::from_chars(name.data(), name.data() + name.size(), pid);
+    if (failure != std::errc{} || end != name.data() + name.size()) continue;
+    std::ifstream file(folder.path() / "stat");
+    std::stringstream content;
+    content << file.rdbuf();
+    const std::string text = content.str();
+    const std::size_t bracket = text.rfind(')');  // the name before it may hold anything
+    if (bracket == std::string::npos) continue;
+    std::istringstream fields(text.substr(bracket + 1));
+    std::string state;
+    pid_t parent = 0;
+    if (fields >> state >> parent && parent == ::getpid()) found.push_back(pid);
+  }
+  return found;
+}
+
+std::string tail_of(const std::string& path) {
+  auto text = read_file(path, kMostOutput);
+  if (!text) return text.assume_error().to_string();
+  std::string all = std::move(text).assume_value();
+  return all.size() <= kShownOutput ? all : "..." + all.substr(all.size() - kShownOutput);
+}
+
+std::string output_path(const Item& item, const Setting& setting) {
+  return setting.work + "/" + item.name + ".log";
+}
+
+std::string report_path(const Item& item, const Setting& setting) {
+  return setting.work + "/" + item.name + ".json";
+}
+
+[[noreturn]] void be_item(const Item& item, const Setting& setting) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::setsid();
+  const int output =
+      ::open(output_path(item, setting).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (output < 0) ::_exit(1);
+  ::dup2(output, 1);
+  ::dup2(output, 2);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  auto result = item.run(setting);
+  Outcome outcome;
+  if (result) {
+    outcome = std::move(result).assume_value();
+  } else {
+    outcome.status = Status::kFailed;
+    outcome.why = result.assume_error().to_string();
+  }
+  // A driver's text need not be UTF-8.
+  const std::string text = to_json(outcome).dump(1, ' ', false, Json::error_handler_t::replace);
+  const bool written = static_cast<bool>(write_file_durably(report_path(item, setting), text));
+  ::_exit(written ? 0 : 1);
+}
+
+Outcome failed(const std::string& why) {
+  Outcome outcome;
+  outcome.status = Status::kFailed;
+  outcome.why = why;
+  return outcome;
+}
+
+Outcome read_outcome(const Item& item, const Setting& setting, int status) {
+  if (WIFSIGNALED(status))
+    return failed(std::string("ended by signal ") + std::to_string(WTERMSIG(status)) + " (" +
+                  ::strsignal(WTERMSIG(status)) + ")");
+  auto text = read_file(report_path(item, setting), kMostReport);
+  if (!text) return failed("left no report: " + text.assume_error().to_string());
+  try {
+    return outcome_of(Json::parse(text.assume_value()));
+  } catch (const Json::exception& error) {
+    return failed(std::string("left a damaged report: ") + error.what());
+  }
+}
+
+}  // namespace
+
+Result<Supervisor> Supervisor::create() {
+  const sigset_t signals = awaited_signals();
+  if (::sigprocmask(SIG_BLOCK, &signals, nullptr) != 0) return Error::from_errno("Blocking signals");
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return Error::from_errno("Adopting what items leave behind");
+  return Supervisor();
+}
+
+std::optional<int> Supervisor::wait_for(int pid, Nanos deadline) {
+  const sigset_t signals = awaited_signals();
+  for (;;) {
+    int status = 0;
+    if (::waitpid(pid, &status, WNOHANG) == pid) return status;
+    const Nanos left = deadline - now_ns();
+    if (left <= 0) return std::nullopt;
+    const timespec time{static_cast<time_t>(left / kSecond), static_cast<long>(left % kSecond)};
+    const int signal = ::sigtimedwait(&signals, nullptr, &time);
+    if (signal == SIGINT || signal == SIGTERM) {
+      interrupted_ = true;
+      return std::nullopt;
+    }
+  }
+}
+
+Ended Supervisor::run(const Item& item, Setting setting, Nanos time) {
+  Ended ended;
+  const Nanos begin = now_ns();
+  setting.deadline = begin + time;
+  const pid_t pid = ::fork();
+  if (pid == 0) be_item(item, setting);
+  if (pid < 0) {
+    ended.outcome = failed("no process for it: " + std::string(std::strerror(errno)));
+    return ended;
+  }
+  const auto status = wait_for(pid, begin + time);
+  if (status) {
+    ended.outcome = read_outcome(item, setting, *status);
+  } else {
+    ended.outcome = failed(interrupted_ ? "interrupted"
+                                        : "not done after " + std::to_string(time / kSecond) + " s; killed");
+  }
+  ended.seconds = static_cast<double>(now_ns() - begin) / 1e9;
+  if (!end_all()) ended.outcome.why += "; a process of it does not end when killed";
+  if (ended.outcome.status == Status::kFailed) ended.output = tail_of(output_path(item, setting));
+  return ended;
+}
+
+bool Supervisor::end_all() {
+  const Nanos deadline = now_ns() + kKillPatience;
+  const sigset_t signals = awaited_signals();
+  for (;;) {
+    while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+    const std::vector<pid_t> left = children();
+    if (left.empty()) return true;
+    for (const pid_t pid : left) ::kill(pid, SIGKILL);
+    const Nanos rest = deadline - now_ns();
+    if (rest <= 0) return false;
+    const timespec time{static_cast<time_t>(rest / kSecond), static_cast<long>(rest % kSecond)};
+    const int signal = ::sigtimedwait(&signals, nullptr, &time);
+    if (signal == SIGINT || signal == SIGTERM) interrupted_ = true;
+  }
+}
+
+}  // namespace ckpt::gpu_check
