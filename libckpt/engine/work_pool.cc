@@ -99,7 +99,7 @@ void WorkPool::run(std::size_t worker) {
 
 std::size_t worker_count(std::uint32_t wanted) noexcept {
   const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
-  return std::clamp<std::size_t>(wanted != 0 ? wanted : cores / 2, 1, kMostWorkers);
+  return std::clamp<std::size_t>(wanted != 0 ? wanted : std::max<std::size_t>(cores / 2, 2), 1, kMostWorkers);
 }
 
 }  // namespace ckpt::engine

@@ -74,7 +74,8 @@ class WorkPool {
   std::vector<std::thread> threads_;
 };
 
-// `wanted`, or half of the cores: the transport and, on a software driver, the copies need the others.
+// `wanted`, or half of the cores: the transport and, on a software driver, the copies need the others; but two, so that the one
+// that waits for the device does not hold up what can be encoded.
 [[nodiscard]] std::size_t worker_count(std::uint32_t wanted) noexcept;
 
 }  // namespace ckpt::engine

@@ -2,6 +2,8 @@
 // One flipped byte wherever data passes: found, sent again, reported; at the third time the session ends.
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "tests/fault/engine_pair.h"
 
 namespace ckpt::engine {
@@ -97,6 +99,69 @@ INSTANTIATE_TEST_SUITE_P(Places, Corruption,
                                return "target_memory";
                            }
                          });
+
+// What is encoded against the version that the target holds, where it holds something else: found, sent raw.
+struct Stale {
+  const char* name;
+  codec::CodecMode codec;
+  std::uint64_t changed_bytes;  // at the source, in the chunk
+};
+
+class StaleVersion : public testing::TestWithParam<Stale> {};
+
+TEST_P(StaleVersion, is_found_and_the_chunk_is_sent_raw) {
+  EnginePair pair({.sizes = {1 * kMiB}, .codec = GetParam().codec, .shadow_memory = 1 * kMiB});
+  pair.announce();
+  pair.source().write(0, test::random_floats(1 * kMiB, 1));
+  must(pair.sender().run_round());
+  pair.target().fill(5 * 64 * kKiB + 60'000, 1, 0x5A);  // nobody tells the engine
+  pair.source().fill(5 * 64 * kKiB, GetParam().changed_bytes, 0);
+  const RoundReport report = must(pair.sender().run_round());
+  EXPECT_EQ(report.dirty_bytes, 64 * kKiB);
+  EXPECT_EQ(pair.mismatches(), 1u);
+  EXPECT_EQ(pair.sender().progress().resent_chunks, 1u);
+  EXPECT_GT(report.wire_bytes, 64 * kKiB) << "the second time raw";
+  EXPECT_EQ(pair.differences(), 0u);
+  pair.switch_over();
+  EXPECT_EQ(pair.differences(), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Encodings, StaleVersion,
+                         testing::Values(Stale{"blocks", codec::CodecMode::kAuto, 1},
+                                         Stale{"difference", codec::CodecMode::kDifference, 30'000}),
+                         [](const auto& info) { return info.param.name; });
+
+// A byte of what is encoded, damaged on the link: it decodes to something else, or not at all.
+class FlipEncoded : public FaultHooks {
+ public:
+  std::atomic<std::size_t> at{0};
+  std::atomic<bool> armed{false};
+  void on_received(const ChunkId& id, std::span<std::byte> bytes) override {
+    if (id.chunk == 11 && armed.exchange(false)) bytes[at.load() % bytes.size()] ^= std::byte{0x11};
+  }
+};
+
+TEST(CorruptEncoding, is_repaired_wherever_it_is) {
+  for (const codec::CodecMode mode : {codec::CodecMode::kPlanes, codec::CodecMode::kDifference}) {
+    FlipEncoded flip;
+    EnginePair pair({.sizes = {2 * kMiB}, .target_hooks = &flip, .codec = mode, .shadow_memory = 2 * kMiB});
+    pair.announce();
+    pair.source().write(0, test::random_floats(2 * kMiB, 1));
+    must(pair.sender().run_round());
+    std::mt19937 random(3);
+    for (std::uint32_t i = 1; i <= 2; ++i) {
+      pair.source().write(11 * 64 * kKiB, test::random_floats(64 * kKiB, 10 + i));
+      flip.at.store(i == 1 ? 0 : random());
+      flip.armed.store(true);
+      must(pair.sender().run_round());
+      EXPECT_FALSE(flip.armed.load());
+      EXPECT_EQ(pair.mismatches(), i);
+      EXPECT_EQ(pair.differences(), 0u);
+    }
+    pair.switch_over();
+    EXPECT_EQ(pair.differences(), 0u);
+  }
+}
 
 }  // namespace
 }  // namespace ckpt::engine

@@ -99,6 +99,8 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
     FaultHooks* source_hooks = nullptr;
     FaultHooks* target_hooks = nullptr;
     std::uint64_t bandwidth = 0;
+    codec::CodecMode codec = codec::CodecMode::kAuto;
+    std::uint64_t shadow_memory = 0;
   };
 
   explicit EnginePair(const Setup& setup) : setup_(setup) {
@@ -123,6 +125,8 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
     send.addresses = receiver_->addresses();
     send.chunk_bytes = setup.chunk_bytes;
     send.bandwidth = setup.bandwidth;
+    send.codec = setup.codec;
+    send.shadow_memory_bytes = setup.shadow_memory;
     send.scan_piece_bytes = 2 * kMiB;
     send.scan_slice_bytes = 1 * kMiB;
     send.hooks = setup.source_hooks;
@@ -261,6 +265,17 @@ inline std::vector<std::byte> random_bytes(std::size_t bytes, unsigned seed) {
   std::mt19937_64 random(seed);
   std::vector<std::byte> out(bytes);
   for (auto& b : out) b = static_cast<std::byte>(random());
+  return out;
+}
+
+// As weights are: what planes gain on.
+inline std::vector<std::byte> random_floats(std::size_t bytes, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0, 0.02F);
+  std::vector<float> values(bytes / sizeof(float));
+  for (float& value : values) value = normal(random);
+  std::vector<std::byte> out(bytes);
+  std::memcpy(out.data(), values.data(), values.size() * sizeof(float));
   return out;
 }
 
