@@ -47,9 +47,10 @@ TEST(Rule1, the_sent_map_holds_what_the_target_has_not_what_was_scanned) {
 
 class TearDuringCopy : public FaultHooks {
  public:
-  const test::Buffer* buffer = nullptr;
+  std::atomic<const test::Buffer*> buffer{nullptr};
   void before_copy(const ChunkId& id, const Region&) override {
-    if (buffer != nullptr && id.chunk == 5) std::exchange(buffer, nullptr)->fill(5 * kChunk, kChunk / 2, 'n');
+    if (id.chunk != 5) return;
+    if (const test::Buffer* armed = buffer.exchange(nullptr)) armed->fill(5 * kChunk, kChunk / 2, 'n');
   }
 };
 
