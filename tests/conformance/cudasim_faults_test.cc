@@ -3,11 +3,14 @@
 #include <dlfcn.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -186,6 +189,73 @@ TEST_F(FaultTest, MemoryOfAnotherNodeCannotBeImported) {
   neighbour.say("bye");
   EXPECT_EQ(0, neighbour.wait());
   ::close(fd);
+}
+
+// How much of `bytes` of this memory, mapped as an executor does it, lies in huge pages.
+std::size_t huge_bytes(int fd, std::size_t bytes) {
+  void* reserved = ::mmap(nullptr, 2 * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  EXPECT_NE(MAP_FAILED, reserved);
+  const auto start = (reinterpret_cast<std::uintptr_t>(reserved) + 2 * kMiB - 1) / (2 * kMiB) * (2 * kMiB);
+  void* mapped =
+      ::mmap(reinterpret_cast<void*>(start), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+  EXPECT_NE(MAP_FAILED, mapped);
+  EXPECT_EQ(0, ::madvise(mapped, bytes, MADV_POPULATE_READ));
+  std::ifstream maps("/proc/self/smaps");
+  std::size_t huge = 0;
+  bool here = false;
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long from = 0, kib = 0;
+    if (std::sscanf(line.c_str(), "%lx-", &from) == 1) here = from == start;
+    if (here && std::sscanf(line.c_str(), "ShmemPmdMapped: %lu", &kib) == 1) huge = kib * 1024;
+  }
+  ::munmap(reserved, 2 * bytes);
+  return huge;
+}
+
+// A context whose executor starts with this value of CUDASIM_HUGE_PAGES.
+class HugePagesTest : public FaultTest {
+ protected:
+  static constexpr std::size_t kBytes = 8 * kMiB;
+
+  // Makes memory there, checks its content and that it counts, and returns how much of it lies in huge pages.
+  std::size_t huge_in_new_context(const char* value) {
+    ::setenv("CUDASIM_HUGE_PAGES", value, 1);
+    CUcontext context = nullptr;
+    EXPECT_OK(api().cuCtxCreate_v2(&context, 0, 0));
+    ::unsetenv("CUDASIM_HUGE_PAGES");
+    const std::size_t free_before = free_memory();
+    std::size_t huge = 0;
+    {
+      Mapped memory(kBytes, true);
+      EXPECT_EQ(free_before - kBytes, free_memory());
+      EXPECT_EQ(std::vector<std::uint8_t>(kBytes, 0xA5), read_bytes(memory.address, kBytes));
+      int fd = -1;
+      EXPECT_OK(api().cuMemExportToShareableHandle(&fd, memory.handle,
+                                                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+      huge = huge_bytes(fd, kBytes);
+      ::close(fd);
+    }
+    EXPECT_EQ(free_before, free_memory());
+    EXPECT_OK(api().cuCtxDestroy_v2(context));
+    EXPECT_OK(api().cuCtxPushCurrent_v2(context_));
+    return huge;
+  }
+};
+
+TEST_F(HugePagesTest, NewMemoryIsInSmallPagesUnlessAskedFor) {
+  EXPECT_EQ(0u, huge_in_new_context("0"));
+}
+
+TEST_F(HugePagesTest, NewMemoryIsInHugePagesWhenAskedFor) {
+  const std::size_t huge = huge_in_new_context("1");
+  if (huge == 0) GTEST_SKIP() << "this kernel, or a machine without free huge pages, gave none";
+  EXPECT_EQ(kBytes, huge);
+}
+
+TEST_F(HugePagesTest, NewMemoryIsInSmallPagesWhereTheKernelRefuses) {
+  ASSERT_EQ(0, ::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0));  // executors inherit it
+  EXPECT_EQ(0u, huge_in_new_context("1"));
+  ASSERT_EQ(0, ::prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0));
 }
 
 TEST_F(FaultTest, WritingToReadOnlyMemoryIsRefused) {

@@ -31,6 +31,8 @@ Settings read_settings() {
   out.devices = std::clamp(devices != nullptr ? std::atoi(devices) : 1, 0, kMaxDevices);
   const char* memory = variable("CUDASIM_MEMORY");
   out.memory = parse_size(memory != nullptr ? memory : "8GiB").value_or(std::uint64_t{8} << 30);
+  const char* huge_pages = variable("CUDASIM_HUGE_PAGES");
+  out.huge_pages = huge_pages != nullptr && std::strcmp(huge_pages, "0") != 0;
   return out;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the environment says about the software devices of this machine ("node"). Read once per process.
 // CUDASIM_DIR (state folder, default /dev/shm/cudasim-UID), CUDASIM_DEVICES (count, default 1), CUDASIM_MEMORY (bytes
-// per device with an optional unit, default 8GiB), CUDASIM_NAME, CUDASIM_VISIBLE or CUDA_VISIBLE_DEVICES.
+// per device with an optional unit, default 8GiB), CUDASIM_NAME, CUDASIM_VISIBLE or CUDA_VISIBLE_DEVICES,
+// CUDASIM_HUGE_PAGES (1: device memory in huge pages).
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@ struct Settings {
   std::string name;
   int devices = 1;
   std::uint64_t memory = 0;
+  bool huge_pages = false;
 };
 
 inline constexpr int kMaxDevices = 64;

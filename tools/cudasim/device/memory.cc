@@ -6,15 +6,42 @@
 
 #include <algorithm>
 
+#include "tools/cudasim/card/settings.h"
+
+#ifndef MADV_COLLAPSE  // Linux 6.1; older headers lack it
+#define MADV_COLLAPSE 25
+#endif
+
 namespace cudasim {
 namespace {
 
 constexpr unsigned char kFill = 0xA5;
 
-// Huge pages and populating are for speed alone: a GPU has no first touch. Refusals change nothing but that.
-void make_fast(void* address, std::uint64_t bytes, bool writable) {
-  ::madvise(address, bytes, MADV_HUGEPAGE);
-  ::madvise(address, bytes, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+// Populating is for speed alone: a GPU has no first touch. A refusal changes nothing but that. For reading, since that
+// maps 16 pages per fault, and shared memory that is mapped for reading can be written without another.
+void make_fast(void* address, std::uint64_t bytes) {
+  ::madvise(address, bytes, MADV_POPULATE_READ);
+}
+
+// Puts huge pages under a new file, however the machine is set up (MADV_COLLAPSE asks no setting); what is refused stays
+// in small pages. The kernel collapses only what has a page already, and several at once cost it one wait for all
+// processors.
+void take_huge_pages(int fd, std::uint64_t bytes) {
+  constexpr std::uint64_t kPage = std::uint64_t{2} << 20;
+  constexpr std::uint64_t kStep = 32 * kPage;
+  void* reserved =
+      ::mmap(nullptr, bytes + kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED) return;
+  auto* start = reinterpret_cast<unsigned char*>((reinterpret_cast<std::uint64_t>(reserved) + kPage - 1) /
+                                                 kPage * kPage);
+  bool taken = ::mmap(start, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED;
+  for (std::uint64_t at = 0; taken && at + kPage <= bytes; at += kStep) {
+    const std::uint64_t part = std::min(bytes - at, kStep) / kPage * kPage;
+    for (std::uint64_t page = at; taken && page < at + part; page += kPage)
+      taken = ::pwrite(fd, &kFill, 1, static_cast<off_t>(page)) == 1;
+    taken = taken && ::madvise(start + at, part, MADV_COLLAPSE) == 0;
+  }
+  ::munmap(reserved, bytes + kPage);
 }
 
 // The real driver promises no content of new memory; this one promises junk. Writing the file is faster than filling a
@@ -41,6 +68,7 @@ CUresult DeviceMemory::create(std::uint64_t bytes, bool exportable, std::uint64_
   }
   Card* card = cards_[static_cast<std::size_t>(device_)].get();
   const int entry = card->add_memory(fd, bytes, program_, exportable);
+  if (entry >= 0 && settings().huge_pages) take_huge_pages(fd, bytes);
   if (entry < 0 || !fill_new_memory(fd, bytes)) {
     ::close(fd);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -113,7 +141,7 @@ CUresult DeviceMemory::map(std::uint64_t id, std::uint64_t address, bool writabl
       MAP_FAILED) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  make_fast(at, found->second.bytes, writable);
+  make_fast(at, found->second.bytes);
   return CUDA_SUCCESS;
 }
 
@@ -129,7 +157,7 @@ CUresult DeviceMemory::map_host(int fd, std::uint64_t address, std::uint64_t byt
   if (::mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  make_fast(at, bytes, true);
+  make_fast(at, bytes);
   return CUDA_SUCCESS;
 }
 
