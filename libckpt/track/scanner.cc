@@ -5,6 +5,15 @@
 #include <chrono>
 
 namespace ckpt::track {
+namespace {
+
+std::uint64_t total_bytes(std::span<const ChunkRange> chunks) noexcept {
+  std::uint64_t bytes = 0;
+  for (const ChunkRange& chunk : chunks) bytes += chunk.bytes;
+  return bytes;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Scanner>> Scanner::create(std::shared_ptr<const TrackKernels> kernels,
                                                  const ScannerOptions& options) {
@@ -49,33 +58,40 @@ Result<void> Scanner::scan(std::span<const ChunkRange> chunks, const SliceHandle
   std::size_t delivered = 0;    // chunks
   std::size_t slices = 0;       // launched
   std::size_t slices_done = 0;  // delivered
-  Nanos last_done = now_ns();
   while (delivered < chunks.size()) {
     CKPT_TRY(duty, check_cancelled());
-    const std::size_t in_flight = duty < 1 ? 1 : batches_.size();
-    while (launched < chunks.size() && slices - slices_done < in_flight) {
-      const std::size_t count = slice_length(chunks.subspan(launched));
+    // With rests in between a slice is launched only when the one before is done, so that its time is its own.
+    const bool shared = duty < 1;
+    const Nanos start = now_ns();
+    const std::size_t former = slices - slices_done;
+    while (launched < chunks.size() && slices - slices_done < (shared ? 1 : batches_.size())) {
+      const std::size_t count = slice_length(chunks.subspan(launched), duty);
       CKPT_TRYV(batches_[slices % batches_.size()]->launch(stream_, chunks.subspan(launched, count)));
       launched += count;
       ++slices;
     }
     FingerprintBatch& oldest = *batches_[slices_done % batches_.size()];
     CKPT_TRYV(oldest.wait());
-    const Nanos done = now_ns();
+    const Nanos busy = now_ns() - start;
+    const std::size_t count = oldest.results().size();
     CKPT_TRYV(on_slice(delivered, oldest.results()));
-    delivered += oldest.results().size();
+    // A slice launched while the duty was 1 was measured from somewhere in its middle.
+    if (shared && former == 0) pace_.measured(total_bytes(chunks.subspan(delivered, count)), busy);
+    delivered += count;
     ++slices_done;
-    if (duty < 1) pause(done - last_done, duty);
-    last_done = now_ns();
+    if (shared) rest_after(busy);
   }
   return ok();
 }
 
-std::size_t Scanner::slice_length(std::span<const ChunkRange> chunks) const noexcept {
+std::size_t Scanner::slice_length(std::span<const ChunkRange> chunks, double duty) const noexcept {
+  const std::uint64_t most = pace_.slice_bytes(duty);
   std::size_t count = 0;
   std::uint64_t bytes = 0;
-  while (count < chunks.size() && count < options_.slice_chunks && bytes < options_.slice_bytes)
+  while (count < chunks.size() && count < options_.slice_chunks && bytes < most)
     bytes += chunks[count++].bytes;
+  // The last one may reach beyond a millisecond's worth by nearly a chunk of 2 MiB.
+  if (duty < 1 && count > 1 && bytes > most) --count;
   return count;
 }
 
@@ -85,10 +101,25 @@ Result<double> Scanner::check_cancelled() {
   return duty_;
 }
 
-void Scanner::pause(Nanos busy, double duty) {
-  const auto idle = std::chrono::nanoseconds(static_cast<Nanos>(static_cast<double>(busy) * (1 / duty - 1)));
+void Scanner::rest_after(Nanos busy) {
+  const Nanos start = now_ns();
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, idle, [this, duty] { return cancelled_ || duty_ != duty; });
+  ++times_.slices;
+  times_.busy += busy;
+  times_.longest_slice = std::max(times_.longest_slice, busy);
+  for (;;) {
+    const double duty = duty_;
+    const Nanos left = ScanPace::rest(busy, duty) - (now_ns() - start);
+    if (cancelled_ || left <= 0) break;
+    changed_.wait_for(lock, std::chrono::nanoseconds(left),
+                      [this, duty] { return cancelled_ || duty_ != duty; });
+  }
+  times_.paused += now_ns() - start;
+}
+
+ScanTimes Scanner::times() const {
+  const std::lock_guard lock(mutex_);
+  return times_;
 }
 
 void Scanner::drain() noexcept {

@@ -30,6 +30,7 @@
 #include "libckpt/cuda/module.h"
 #include "libckpt/track/device_list.h"
 #include "libckpt/track/fingerprint.h"
+#include "libckpt/track/scan_pace.h"
 
 namespace ckpt::track {
 
@@ -127,7 +128,8 @@ class CopyList {
 };
 
 struct ScannerOptions {
-  // Work of one launch. 2 GiB is about 0.5 ms at 4 TB/s: short enough not to hold back the job's kernels.
+  // Work of one launch, at most. With a duty below 1 it is less where it would take longer than kLaunchTarget, as
+  // measured on the slices before (at least one chunk): short enough not to hold back the job's kernels.
   std::uint64_t slice_bytes = std::uint64_t{2} << 30;
   std::uint32_t slice_chunks = 8192;
   std::uint32_t slices_in_flight = 2;
@@ -151,25 +153,29 @@ class Scanner {
   using SliceHandler = std::function<Result<void>(std::size_t first, std::span<const Fingerprint>)>;
   Result<void> scan(std::span<const ChunkRange> chunks, const SliceHandler& on_slice);
 
-  // Any thread; holds from the next slice on.
+  // Any thread; holds from the next slice on, and for the rest of a pause.
   void set_duty(double duty);
+  // Any thread. busy <= duty * (busy + paused) after each scan that kept its duty and was not cancelled.
+  [[nodiscard]] ScanTimes times() const;
   // Any thread; also ends all later scans until resume().
   void cancel();
   void resume();
 
  private:
   Scanner(std::shared_ptr<const TrackKernels> kernels, const ScannerOptions& options)
-      : kernels_(std::move(kernels)), options_(options), duty_(options.duty) {}
-  [[nodiscard]] std::size_t slice_length(std::span<const ChunkRange> chunks) const noexcept;
-  Result<double> check_cancelled();     // the duty of the next slice
-  void pause(Nanos busy, double duty);  // keeps the duty cycle; ends early when cancelled
-  void drain() noexcept;                // after an error: no launch may outlive the call
+      : kernels_(std::move(kernels)), options_(options), pace_(options.slice_bytes), duty_(options.duty) {}
+  [[nodiscard]] std::size_t slice_length(std::span<const ChunkRange> chunks, double duty) const noexcept;
+  Result<double> check_cancelled();  // the duty of the next slice
+  void rest_after(Nanos busy);       // keeps the duty cycle; ends early when cancelled
+  void drain() noexcept;             // after an error: no launch may outlive the call
   std::shared_ptr<const TrackKernels> kernels_;
   ScannerOptions options_;
-  std::mutex mutex_;  // duty_, cancelled_
+  ScanPace pace_;
+  mutable std::mutex mutex_;  // duty_, cancelled_, times_
   std::condition_variable changed_;
   double duty_;
   bool cancelled_ = false;
+  ScanTimes times_;
   CUstream stream_ = nullptr;
   std::vector<std::unique_ptr<FingerprintBatch>> batches_;
 };

@@ -69,6 +69,40 @@ TEST_F(ScannerTest, FindsOneChangedByte) {
   for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(before[i] == after[i], i != 5) << i;
 }
 
+TEST_F(ScannerTest, KeepsItsDuty) {
+  constexpr std::uint64_t kChunk = 4096;
+  constexpr std::size_t kSlices = 24;
+  const CUdeviceptr address = upload(random_bytes(kSlices * kChunk));
+  std::vector<ChunkRange> chunks;
+  append_chunks(address, kSlices * kChunk, kChunk, chunks);
+  auto scanner = make_scanner({.slice_bytes = kChunk, .duty = 0.03});
+  std::vector<Fingerprint> out(kSlices);
+  ASSERT_TRUE(scanner->scan(chunks, out).has_value());
+  const ScanTimes times = scanner->times();
+  EXPECT_EQ(times.slices, kSlices);
+  EXPECT_GT(times.busy, 0);
+  EXPECT_LE(static_cast<double>(times.busy), 0.03 * static_cast<double>(times.busy + times.paused));
+}
+
+TEST_F(ScannerTest, ADutyOfOneEndsTheRestsAtOnce) {
+  const CUdeviceptr address = upload(random_bytes(1 << 20));
+  std::vector<ChunkRange> chunks;
+  append_chunks(address, 1 << 20, 65536, chunks);
+  // Each rest would be a thousand times the slice.
+  auto scanner = make_scanner({.slice_bytes = 65536, .duty = 0.001});
+  std::size_t delivered = 0;
+  const auto result =
+      scanner->scan(chunks, [&](std::size_t, std::span<const Fingerprint> part) -> Result<void> {
+        delivered += part.size();
+        scanner->set_duty(1);
+        return ok();
+      });
+  ASSERT_TRUE(result.has_value());
+  EXPECT_EQ(delivered, chunks.size());
+  EXPECT_EQ(scanner->times().slices, 1u) << "slices that were followed by a rest";
+  EXPECT_LT(scanner->times().paused, ScanPace::rest(scanner->times().busy, 0.001));
+}
+
 TEST_F(ScannerTest, CancelEndsAScanUntilResumed) {
   const CUdeviceptr address = upload(random_bytes(1 << 20));
   std::vector<ChunkRange> chunks;

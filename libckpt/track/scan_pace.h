@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a scan shares a device with a job: how much one launch takes on, so that it holds the job's kernels up by about a
+// millisecond at most whatever the device's speed, and how long to rest after it, so that the scan's share of the time
+// stays within the duty. Contexts of two processes share a GPU by time slices, so nothing else limits a scan.
+// Threads: one at a time. Pure arithmetic: no clock, no device. No function fails. Times are nanoseconds.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "libckpt/base/clock.h"
+
+namespace ckpt::track {
+
+inline constexpr Nanos kLaunchTarget = 1'000'000;
+
+// Where the scanner's time went since its creation.
+struct ScanTimes {
+  std::uint64_t slices = 0;
+  Nanos busy = 0;           // slices with a duty below 1: from launch to their end
+  Nanos paused = 0;         // after them
+  Nanos longest_slice = 0;  // among them
+};
+
+class ScanPace {
+ public:
+  // `most`: what a launch takes on when the scan has the device for itself.
+  explicit ScanPace(std::uint64_t most) : most_(most), slice_(std::min(most, kFirst)) {}
+
+  // Bytes of the next launch. With a duty of 1 nobody is held up, and long launches lose less to their ends.
+  [[nodiscard]] std::uint64_t slice_bytes(double duty) const noexcept { return duty < 1 ? slice_ : most_; }
+
+  // A launch over `bytes` took `took` while the job ran. The next one is as long as fits into kLaunchTarget at that
+  // rate; it grows step by step, since the first figure of a fast device is mostly the launch itself.
+  void measured(std::uint64_t bytes, Nanos took) noexcept {
+    const double fitting = static_cast<double>(bytes) * static_cast<double>(kLaunchTarget) /
+                           static_cast<double>(std::max<Nanos>(took, 1));
+    const std::uint64_t grown = slice_ <= most_ / kGrowth ? slice_ * kGrowth : most_;
+    slice_ = fitting < static_cast<double>(grown)
+                 ? std::max<std::uint64_t>(static_cast<std::uint64_t>(fitting), 1)
+                 : grown;
+  }
+
+  // The rest that a slice of `busy` owes.
+  [[nodiscard]] static Nanos rest(Nanos busy, double duty) noexcept {
+    return duty < 1 ? static_cast<Nanos>(static_cast<double>(busy) * (1 / duty - 1)) + 1 : 0;
+  }
+
+ private:
+  static constexpr std::uint64_t kFirst = std::uint64_t{8} << 20;
+  static constexpr std::uint64_t kGrowth = 4;
+  std::uint64_t most_;
+  std::uint64_t slice_;
+};
+
+}  // namespace ckpt::track
