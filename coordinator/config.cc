@@ -14,6 +14,8 @@ namespace {
 
 constexpr std::size_t kLargestFile = 64 << 10;
 constexpr std::int64_t kShortestTimeMs = 100;
+constexpr std::int64_t kLongestTimeMs = std::int64_t{24} * 3600 * 1000;
+constexpr std::int64_t kMostMarginBytes = std::int64_t{1} << 50;
 
 Error bad_key(std::string_view key, const std::string& why) {
   return {ErrorCode::kInvalidArgument, "Key " + std::string(key) + " of the configuration: " + why};
@@ -56,11 +58,19 @@ std::string expand_home(const std::string& path) {
   return path;
 }
 
+Result<void> check_time(std::string_view key, std::int64_t milliseconds) {
+  if (milliseconds >= kShortestTimeMs && milliseconds <= kLongestTimeMs) return ok();
+  return bad_key(key,
+                 "must be from " + std::to_string(kShortestTimeMs) + " to " + std::to_string(kLongestTimeMs));
+}
+
+// Also bounded above: they become nanoseconds, and are added to other sizes.
 Result<void> check(const Config& config) {
-  if (config.lease_term_ms < kShortestTimeMs) return bad_key("lease_term_ms", "must be at least 100");
-  if (config.switch_timeout_ms < kShortestTimeMs) return bad_key("switch_timeout_ms", "must be at least 100");
-  if (config.agent_idle_timeout_ms < kShortestTimeMs)
-    return bad_key("agent_idle_timeout_ms", "must be at least 100");
+  CKPT_TRYV(check_time("lease_term_ms", config.lease_term_ms));
+  CKPT_TRYV(check_time("switch_timeout_ms", config.switch_timeout_ms));
+  CKPT_TRYV(check_time("agent_idle_timeout_ms", config.agent_idle_timeout_ms));
+  if (config.placement_margin_bytes > kMostMarginBytes)
+    return bad_key("placement_margin_bytes", "must be at most " + std::to_string(kMostMarginBytes));
   if (config.log_level != "off" && spdlog::level::from_str(config.log_level) == spdlog::level::off)
     return bad_key("log_level", "must be one of trace, debug, info, warn, error, off");
   return ok();
@@ -73,27 +83,33 @@ std::string default_home() {
   return expand_home("~/.local/share/gpumigrate");
 }
 
+Result<Config> parse_config(const std::string& text, const std::string& source) {
+  Config config;
+  try {
+    const toml::table table = toml::parse(text, source);
+    for (const auto& [key, node] : table) {
+      CKPT_TRYV(take_key(config, key.str(), node));
+    }
+  } catch (const toml::parse_error& e) {
+    return Error(ErrorCode::kInvalidArgument, source + " is not TOML: " + std::string(e.description()) +
+                                                  " in line " + std::to_string(e.source().begin.line));
+  }
+  CKPT_TRYV(check(config));
+  return config;
+}
+
 Result<Config> load_config(const std::string& config_path, const std::string& home) {
   Config config;
-  config.home = default_home();
   if (!config_path.empty()) {
     CKPT_TRY(text, read_file(config_path, kLargestFile));
-    try {
-      const toml::table table = toml::parse(text, config_path);
-      for (const auto& [key, node] : table) {
-        CKPT_TRYV(take_key(config, key.str(), node));
-      }
-    } catch (const toml::parse_error& e) {
-      return Error(ErrorCode::kInvalidArgument, config_path +
-                                                    " is not TOML: " + std::string(e.description()) +
-                                                    " in line " + std::to_string(e.source().begin.line));
-    }
+    CKPT_TRY(read, parse_config(text, config_path));
+    config = std::move(read);
   }
   if (!home.empty()) config.home = home;
+  if (config.home.empty()) config.home = default_home();
   std::error_code code;
   config.home = std::filesystem::absolute(expand_home(config.home), code).string();
   if (code) return Error(ErrorCode::kInvalidArgument, "Folder " + config.home + ": " + code.message());
-  CKPT_TRYV(check(config));
   return config;
 }
 

@@ -46,7 +46,9 @@ TEST_F(ConfigTest, RefusesWhatItDoesNotKnow) {
   EXPECT_FALSE(load("lease_tern_ms = 2000\n"));
   EXPECT_FALSE(load("lease_term_ms = \"2000\"\n"));
   EXPECT_FALSE(load("lease_term_ms = 1\n"));
+  EXPECT_FALSE(load("lease_term_ms = 9223372036854775807\n"));  // would overflow as nanoseconds
   EXPECT_FALSE(load("placement_margin_bytes = -1\n"));
+  EXPECT_FALSE(load("placement_margin_bytes = 9223372036854775807\n"));
   EXPECT_FALSE(load("log_level = \"loud\"\n"));
   EXPECT_FALSE(load("this is no toml"));
   EXPECT_FALSE(load_config(folder_ + "/absent.toml", ""));

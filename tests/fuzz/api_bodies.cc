@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bodies of the coordinator's HTTP API, read as a migration's options are.
+#include "coordinator/body_reader.h"
+#include "tests/fuzz/fuzz.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using ckpt::coordinator::BodyReader;
+  ckpt::fuzz::Input input(data, size);
+  auto parsed = BodyReader::parse(input.text());
+  if (!parsed) return 0;
+  BodyReader body = std::move(parsed).assume_value();
+  const auto to = body.text("to");
+  if (to) FUZZ_CHECK(to->find('\0') == std::string::npos);
+  const auto mode = body.choice("mode", {"live", "stop-copy"});
+  if (mode) FUZZ_CHECK(*mode < 2);
+  const auto bytes = body.integer("bandwidth", 0, 1 << 20);
+  if (bytes) FUZZ_CHECK(*bytes >= 0 && *bytes <= 1 << 20);
+  const auto share = body.number("slowdown_percent", 0, 100);
+  if (share) FUZZ_CHECK(*share >= 0 && *share <= 100);
+  (void)body.boolean("dry_run");
+  const auto argv = body.texts("argv");
+  if (argv)
+    for (const std::string& word : *argv) FUZZ_CHECK(word.find('\0') == std::string::npos);
+  const auto env = body.environment("env");
+  if (env)
+    for (const std::string& entry : *env)
+      FUZZ_CHECK(entry.find('=') != std::string::npos && entry.find('\0') == std::string::npos);
+  (void)body.finish();
+  return 0;
+}

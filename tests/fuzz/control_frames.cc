@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frames of the control connections: {type u16, body}. What decodes must survive being encoded and decoded again, and must
+// not have grown on the way: a message cannot be larger than its bytes.
+#include <array>
+
+#include "libckpt/wire/control_messages.h"
+#include "libckpt/wire/switch_messages.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace ckpt::fuzz {
+namespace {
+
+using Bytes = std::span<const std::byte>;
+
+template <class M>
+void check_message(Bytes body) {
+  const auto decoded = wire::decode<M>(body);
+  if (!decoded) return;
+  const auto once = wire::encode(decoded.assume_value());
+  FUZZ_CHECK(once.size() <= body.size());
+  const auto again = wire::decode<M>(once);
+  FUZZ_CHECK(again.has_value());
+  FUZZ_CHECK(wire::encode(again.assume_value()) == once);
+}
+
+void check_plan(Bytes bytes) {
+  const auto plan = wire::decode_plan(bytes);
+  if (!plan) return;
+  FUZZ_CHECK(plan.assume_value().fingerprint_key.size() == wire::kFingerprintKeyBytes);
+  FUZZ_CHECK(plan.assume_value().session_token.size() == wire::kSessionTokenBytes);
+  FUZZ_CHECK(!plan.assume_value().spec.ranks.empty());
+  FUZZ_CHECK(wire::decode_plan(wire::encode(plan.assume_value())).has_value());
+}
+
+void check_switch(Bytes body) {
+  const auto decoded = wire::decode_switch(body);
+  if (!decoded) return;
+  const wire::SwitchMessage& message = decoded.assume_value();
+  FUZZ_CHECK(message.migration != 0 && message.job != 0 && message.from != message.to);
+  const auto again = wire::decode_switch(wire::encode_switch(message));
+  FUZZ_CHECK(again.has_value() && again.assume_value() == message);
+  if (const auto* prepare = std::get_if<wire::Prepare>(&message.body)) check_plan(prepare->plan);
+}
+
+struct Kind {
+  wire::FrameType type;
+  void (*check)(Bytes);
+};
+template <class M>
+constexpr Kind kind_of() {
+  return {M::kFrame, check_message<M>};
+}
+// By index in the first two bytes: append only, the corpus relies on it.
+constexpr std::array kKinds{
+    Kind{wire::FrameType::kSwitch, check_switch},
+    kind_of<wire::Hello>(),
+    kind_of<wire::HelloReply>(),
+    kind_of<wire::Ping>(),
+    kind_of<wire::Pong>(),
+    kind_of<wire::AgentHello>(),
+    kind_of<wire::Welcome>(),
+    kind_of<wire::Inventory>(),
+    kind_of<wire::JobChange>(),
+    kind_of<wire::LogData>(),
+    kind_of<wire::MigrationProgress>(),
+    kind_of<wire::SourceReport>(),
+    kind_of<wire::TargetReport>(),
+    kind_of<wire::Reply>(),
+    kind_of<wire::StartJob>(),
+    kind_of<wire::StopJob>(),
+    kind_of<wire::ReadLog>(),
+    kind_of<wire::SetLimits>(),
+    kind_of<wire::ForgetJob>(),
+};
+
+void check_frame(const Kind& kind, Bytes body) {
+  const auto frame = wire::make_frame(kind.type, 1, body);
+  FUZZ_CHECK(frame.has_value() == (body.size() <= wire::most_body_bytes(kind.type)));
+  if (!frame) return;
+  const Bytes bytes = frame.assume_value();
+  const auto header = wire::parse_header(bytes.first(wire::kFrameHeaderBytes));
+  FUZZ_CHECK(header.has_value());
+  FUZZ_CHECK(header.assume_value().type == kind.type && header.assume_value().body_bytes == body.size());
+  FUZZ_CHECK(wire::check_body(header.assume_value(), body).has_value());
+  if (!body.empty()) FUZZ_CHECK(!wire::check_body(header.assume_value(), body.first(body.size() - 1)));
+}
+
+}  // namespace
+}  // namespace ckpt::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace ckpt;
+  const auto all = std::as_bytes(std::span(data, size));
+  if (all.size() >= wire::kFrameHeaderBytes) {
+    const auto header = wire::parse_header(all.first(wire::kFrameHeaderBytes));
+    if (header) {
+      FUZZ_CHECK(wire::is_known(header.assume_value().type));
+      FUZZ_CHECK(header.assume_value().body_bytes <= wire::most_body_bytes(header.assume_value().type));
+      (void)wire::check_body(header.assume_value(), all.subspan(wire::kFrameHeaderBytes));
+    }
+  }
+  fuzz::Input input(data, size);
+  const fuzz::Kind& kind = fuzz::kKinds[input.number<std::uint16_t>() % fuzz::kKinds.size()];
+  const auto body = input.rest();
+  fuzz::check_frame(kind, body);
+  kind.check(body);
+  return 0;
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans and final manifests of an image: {kind u8, bytes}. What decodes survives being encoded and decoded again; a plan that
+// matches its own tensors gives every extent a place inside of them.
+#include <map>
+
+#include "libckpt/image/manifest.h"
+#include "libckpt/image/plan.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace ckpt::fuzz {
+namespace {
+
+void check_places(const image::Plan& plan, const std::vector<image::Place>& places) {
+  FUZZ_CHECK(places.size() == plan.extents.size());
+  std::map<std::uint64_t, std::uint64_t> region_ends;
+  for (const wire::TensorInfo& tensor : plan.tensors)
+    region_ends[tensor.region] = std::max(region_ends[tensor.region], tensor.offset + tensor.bytes);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    FUZZ_CHECK(places[i].extent == plan.extents[i].id && places[i].bytes == plan.extents[i].bytes);
+    FUZZ_CHECK(places[i].offset + places[i].bytes <= region_ends[places[i].region]);
+  }
+}
+
+void check_plan(std::span<const std::byte> bytes) {
+  const auto decoded = image::decode_plan(bytes);
+  if (!decoded) return;
+  const image::Plan& plan = decoded.assume_value();
+  const auto once = wire::encode(plan);
+  const auto again = image::decode_plan(once);
+  FUZZ_CHECK(again.has_value() && wire::encode(again.assume_value()) == once);
+  for (const bool complete : {true, false}) {
+    const auto places = image::match_plan(plan, plan.tensors, complete);
+    if (places) check_places(plan, places.assume_value());
+  }
+  const auto own = image::build_plan(plan.tensors, plan.chunk_bytes, 1, 1);
+  if (!own) return;
+  const auto places = image::match_plan(own.assume_value(), plan.tensors, true);
+  if (places) check_places(own.assume_value(), places.assume_value());
+}
+
+void check_manifest(std::span<const std::byte> bytes) {
+  const auto decoded = image::decode_manifest(bytes);
+  if (!decoded) return;
+  const image::Manifest& manifest = decoded.assume_value();
+  const auto once = wire::encode(manifest);
+  const auto again = image::decode_manifest(once);
+  FUZZ_CHECK(again.has_value() && wire::encode(again.assume_value()) == once);
+  static const auto params =
+      track::FingerprintParams::expand(track::FingerprintKey{}, track::FingerprintPurpose::kChunks);
+  const track::Fingerprint root{manifest.root_lo, manifest.root_hi};
+  // Of a host state that is not the manifest's: refused, unless it says that there is none.
+  if (image::check_manifest(manifest, root, {}, *params)) FUZZ_CHECK(manifest.host_state_bytes == 0);
+  FUZZ_CHECK(!image::check_manifest(manifest, {root.lo ^ 1, root.hi}, {}, *params));
+}
+
+}  // namespace
+}  // namespace ckpt::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  ckpt::fuzz::Input input(data, size);
+  const bool plan = input.number<std::uint8_t>() % 2 == 0;
+  plan ? ckpt::fuzz::check_plan(input.rest()) : ckpt::fuzz::check_manifest(input.rest());
+  return 0;
+}

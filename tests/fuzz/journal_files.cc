@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Journal files: intact records, forged ones with a right checksum, garbage, torn tails, built after the input's orders. Whatever
+// is in the file, opening it fails cleanly or gives a journal that takes a record and holds it after the next opening; intact
+// records at its beginning are never lost silently.
+#include <unistd.h>
+
+#include <filesystem>
+#include <vector>
+
+#include "libckpt/base/fd.h"
+#include "libckpt/migration/journal.h"
+#include "libckpt/wire/codec.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace ckpt::fuzz {
+namespace {
+
+using migration::Journal;
+using migration::Record;
+using migration::RecordKind;
+
+constexpr std::string_view kFileMagic =
+    "GPMJRNL1";  // the format of journal.cc; check_format() notices a change
+constexpr std::uint32_t kFrameMagic = 0x4352'504a;
+constexpr std::size_t kMostOrders = 24;
+
+std::string path_of_file() {
+  static const std::string folder = [] {
+    std::string name =
+        std::filesystem::exists("/dev/shm") ? "/dev/shm" : std::filesystem::temp_directory_path();
+    name += "/gpumigrate-fuzz-XXXXXX";
+    FUZZ_CHECK(::mkdtemp(name.data()) != nullptr);
+    static std::string kept = name;
+    std::atexit([] { std::filesystem::remove_all(kept); });
+    return name;
+  }();
+  return folder + "/journal";
+}
+
+Record record_of(std::uint8_t choice) {
+  using wire::Party;
+  const migration::SwitchInfo info(1 + choice % 3, 2, 1, {wire::RankPlace(0, "a", "0", "b", "1")},
+                                   migration::Bytes(choice));
+  switch (choice % 4) {
+    case 0:
+      return {info, Party::kSource, RecordKind::kBarrier};
+    case 1:
+      return {info, Party::kSource, RecordKind::kResumed, 1};
+    case 2:
+      return {info, Party::kTarget, RecordKind::kCommitted, 2};
+    default:
+      return {info, Party::kCoordinator, RecordKind::kBegun};
+  }
+}
+
+std::string frame(std::span<const std::byte> body, std::uint32_t index) {
+  const std::uint32_t head[4] = {kFrameMagic, static_cast<std::uint32_t>(body.size()), wire::crc32(body),
+                                 index};
+  std::string out(reinterpret_cast<const char*>(head), sizeof head);
+  out.append(reinterpret_cast<const char*>(body.data()), body.size());
+  out.resize((out.size() + 7) / 8 * 8);
+  return out;
+}
+
+struct File {
+  std::string bytes{kFileMagic};
+  std::uint32_t frames = 0;
+  std::vector<std::size_t> intact_ends;  // of the real records at the beginning
+  bool disturbed = false;
+  bool compact = false;
+
+  void add_intact(std::uint8_t choice) {
+    bytes += frame(migration::encode_record(record_of(choice)), frames++);
+    if (!disturbed) intact_ends.push_back(bytes.size());
+  }
+  void add_other(std::string_view more) {
+    bytes += more;
+    disturbed = true;
+  }
+};
+
+void follow_order(Input& input, File& file) {
+  const auto what = input.number<std::uint8_t>();
+  const auto choice = input.number<std::uint8_t>();
+  switch (what % 6) {
+    case 0:
+      return file.add_intact(choice);
+    case 1:
+      return file.add_other(frame(input.bytes(choice), file.frames++));
+    case 2:
+      return file.add_other(
+          frame(migration::encode_record(record_of(choice)), input.number<std::uint32_t>()));
+    case 3: {
+      const auto raw = input.bytes(choice);
+      return file.add_other({reinterpret_cast<const char*>(raw.data()), raw.size()});
+    }
+    case 4:
+      return file.add_other(std::string(choice, '\0'));
+    default: {
+      std::string broken = frame(migration::encode_record(record_of(choice)), file.frames++);
+      broken[input.number<std::uint16_t>() % broken.size()] ^= static_cast<char>(1 + choice % 255);
+      return file.add_other(broken);
+    }
+  }
+}
+
+File file_of(Input& input) {
+  File file;
+  const auto cut = input.number<std::uint16_t>();  // a tail that was never written
+  const auto kind = input.number<std::uint8_t>();
+  file.compact = kind % 8 == 7;
+  if (kind == 1) {  // not even a journal
+    file.bytes.clear();
+    file.disturbed = true;
+  }
+  for (std::size_t i = 0; i < kMostOrders && !input.empty(); ++i) follow_order(input, file);
+  const std::size_t left = file.bytes.size() - std::min<std::size_t>(cut, file.bytes.size());
+  file.bytes.resize(left);
+  std::erase_if(file.intact_ends, [left](std::size_t end) { return end > left; });
+  return file;
+}
+
+void write_file(const std::string& path, const std::string& bytes) {
+  std::FILE* file = std::fopen(path.c_str(), "wb");
+  FUZZ_CHECK(file != nullptr && std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size());
+  FUZZ_CHECK(std::fclose(file) == 0);
+}
+
+void check_holds_what_it_takes(const std::string& path, const std::vector<Record>& expected) {
+  const auto journal = Journal::open(path);
+  FUZZ_CHECK(journal.has_value());
+  FUZZ_CHECK(journal.assume_value().records() == expected);
+  FUZZ_CHECK(journal.assume_value().torn_bytes() == 0);
+}
+
+void check(const File& file) {
+  const std::string path = path_of_file();
+  write_file(path, file.bytes);
+  std::vector<Record> expected;
+  {
+    auto journal = Journal::open(path);
+    if (!journal) return;
+    expected = journal.assume_value().records();
+    FUZZ_CHECK(expected.size() >= file.intact_ends.size());
+    expected.push_back(record_of(7));
+    FUZZ_CHECK(journal.assume_value().append(expected.back()).has_value());
+  }
+  check_holds_what_it_takes(path, expected);
+  if (!file.compact) return;
+  {
+    auto journal = Journal::open(path);
+    FUZZ_CHECK(journal.assume_value().compact([](const Record&) { return false; }).has_value());
+    expected = journal.assume_value().records();
+  }
+  check_holds_what_it_takes(path, expected);
+}
+
+// Else the orders would build files of another format, and nothing would be looked at.
+bool check_format() {
+  File file;
+  for (std::uint8_t i = 0; i < 8; ++i) file.add_intact(i);
+  write_file(path_of_file(), file.bytes);
+  const auto journal = Journal::open(path_of_file());
+  FUZZ_CHECK(journal.has_value() && journal.assume_value().records().size() == 8);
+  return true;
+}
+
+}  // namespace
+}  // namespace ckpt::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace ckpt::fuzz;
+  [[maybe_unused]] static const bool known_format = check_format();
+  Input input(data, size);
+  check(file_of(input));
+  return 0;
+}

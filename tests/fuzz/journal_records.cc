@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bodies of journal records. What decodes survives being encoded and decoded again.
+#include "libckpt/migration/records.h"
+#include "tests/fuzz/fuzz.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace ckpt;
+  const auto bytes = std::as_bytes(std::span(data, size));
+  const auto record = migration::decode_record(bytes);
+  if (!record) return 0;
+  FUZZ_CHECK(migration::is_known(record.assume_value().kind));
+  const auto once = migration::encode_record(record.assume_value());
+  FUZZ_CHECK(once.size() <= bytes.size());
+  const auto again = migration::decode_record(once);
+  FUZZ_CHECK(again.has_value() && again.assume_value() == record.assume_value());
+  return 0;
+}
