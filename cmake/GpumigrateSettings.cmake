@@ -46,7 +46,6 @@ find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 pkg_check_modules(UCX REQUIRED IMPORTED_TARGET ucx)
-pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(TOMLPLUSPLUS REQUIRED IMPORTED_TARGET tomlplusplus)
 
 # ckpt_library(NAME SOURCES... DEPS...): a static library of one room; headers are included from the tree's root.
