@@ -46,8 +46,8 @@ class Coder {
   Coder(const Coder&) = delete;
   Coder& operator=(const Coder&) = delete;
 
-  // The most promising of the encodings; kRaw if none is. Costs about 2 us (4 us with `previous`) whatever the chunk's size, a
-  // twentieth of encoding 64 KiB, and saves encode() of the same chunk its own sampling.
+  // The most promising of the encodings; kRaw if none is. Costs 2 to 6 us whatever the chunk's size (the more if the chunk is not in the
+  // cache, and with `previous`), about a tenth of encoding 64 KiB, and saves encode() of the same chunk its own sampling.
   [[nodiscard]] Estimate estimate(std::span<const std::byte> chunk,
                                   std::span<const std::byte> previous) noexcept;
   // Bytes written to `out`, whose size is at least the chunk's. nullopt: the encoding gains nothing on this chunk; `out` may have
