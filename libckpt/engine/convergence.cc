@@ -29,9 +29,23 @@ std::string_view to_string(Advice advice) noexcept {
   return "unknown";
 }
 
-Nanos Convergence::estimate_for(std::uint64_t remaining, Nanos scan_time) const noexcept {
-  const double send = throughput_ > 0 ? static_cast<double>(remaining) * 1e9 / throughput_ : 0;
-  return std::max(scan_time, static_cast<Nanos>(send)) + options_.fixed_cost;
+Nanos Convergence::send_time(std::uint64_t bytes) const noexcept {
+  return throughput_ > 0 ? static_cast<Nanos>(static_cast<double>(bytes) * 1e9 / throughput_) : 0;
+}
+
+// Everything was dirty because nothing had been sent.
+Advice Convergence::observe_first(const RoundObservation& round) {
+  remaining_ = round.dirty_bytes;
+  if (options_.max_rounds <= 1) return give_up_or_switch();
+  if (!round.sampled_dirty_bytes || send_time(*round.sampled_dirty_bytes) > round.scan_time)
+    return Advice::kContinue;
+  const Nanos estimate = round.scan_time + options_.fixed_cost;
+  if (estimate > options_.max_downtime) return Advice::kContinue;
+  remaining_ = *round.sampled_dirty_bytes;
+  if (round.round_time > 0)
+    dirty_rate_ = static_cast<double>(remaining_) * 1e9 / static_cast<double>(round.round_time);
+  estimate_ = best_ = estimate;
+  return Advice::kSwitch;
 }
 
 Advice Convergence::observe(const RoundObservation& round) {
@@ -39,10 +53,7 @@ Advice Convergence::observe(const RoundObservation& round) {
   if (round.throughput > 0) throughput_ = round.throughput;
   const std::optional<RoundObservation> before = last_;
   last_ = round;
-  if (!before) {  // everything was dirty because nothing had been sent
-    remaining_ = round.dirty_bytes;
-    return options_.max_rounds <= 1 ? give_up_or_switch() : Advice::kContinue;
-  }
+  if (!before) return observe_first(round);
   // This round's dirty bytes were written while the last round ran; as many come per time while this one ran.
   const double growth = before->round_time > 0
                             ? static_cast<double>(round.round_time) / static_cast<double>(before->round_time)
@@ -52,10 +63,12 @@ Advice Convergence::observe(const RoundObservation& round) {
                             std::llround(static_cast<double>(round.dirty_bytes) * std::max(1.0, growth))));
   if (before->round_time > 0)
     dirty_rate_ = static_cast<double>(round.dirty_bytes) * 1e9 / static_cast<double>(before->round_time);
-  estimate_ = estimate_for(remaining_, round.scan_time);
+  const Nanos send = send_time(remaining_);
+  estimate_ = std::max(round.scan_time, send) + options_.fixed_cost;
   const bool first_estimate = !best_.has_value();
   best_ = first_estimate ? *estimate_ : std::min(*best_, *estimate_);
   if (*estimate_ <= options_.max_downtime) return Advice::kSwitch;
+  if (send <= round.scan_time && options_.switch_anyway) return Advice::kSwitchAnyway;
 
   const bool shrinks =
       static_cast<double>(round.dirty_bytes) < kShrinks * static_cast<double>(before->dirty_bytes);

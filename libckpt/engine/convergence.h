@@ -3,7 +3,9 @@
 //   max(scan, remaining / throughput) + fixed
 // where `remaining` is what the barrier's scan will find: what this round's scan found, grown with the time this round took
 // against the last one's (never shrunk: hot data is rewritten whole), and `throughput` the drain rate while only sending.
-// The first round finds everything dirty and says nothing of the job's rate; a decision needs two, or max_rounds.
+// The first round finds everything dirty and says nothing of the job's rate; a decision needs two, or max_rounds, or a sample taken
+// at the end of the first that says that so little has changed meanwhile that the scan binds. Where the scan binds, no further
+// round can shorten the downtime.
 //
 // Threads: one owner. A pure object: no clock, no I/O; no function fails. Times are spans in nanoseconds, sizes bytes.
 #pragma once
@@ -28,7 +30,10 @@ struct RoundObservation {
   std::uint64_t dirty_bytes = 0;
   Nanos scan_time = 0;
   Nanos round_time = 0;
-  double throughput = 0;  // bytes per second while only sending; 0 = this round was too short to tell
+  double throughput =
+      0;  // bytes before encoding per second while only sending; 0 = this round was too short to tell
+  // After the first round: what has become dirty again, by a sample, rather too much than too little.
+  std::optional<std::uint64_t> sampled_dirty_bytes;
 };
 
 enum class Advice : std::uint8_t { kContinue, kSwitch, kSwitchAnyway, kGiveUp };
@@ -41,7 +46,7 @@ class Convergence {
       : options_(options), throughput_(link_rate) {}
 
   Advice observe(const RoundObservation& round);
-  // Of the downtime if the switch came now; nothing before the second round.
+  // Of the downtime if the switch came now; nothing before the second round, or a sample that decided.
   [[nodiscard]] std::optional<Nanos> estimate() const noexcept { return estimate_; }
   [[nodiscard]] std::uint64_t remaining_bytes() const noexcept { return remaining_; }
   [[nodiscard]] double throughput() const noexcept { return throughput_; }
@@ -54,7 +59,8 @@ class Convergence {
   [[nodiscard]] const ConvergenceOptions& options() const noexcept { return options_; }
 
  private:
-  [[nodiscard]] Nanos estimate_for(std::uint64_t remaining, Nanos scan_time) const noexcept;
+  [[nodiscard]] Nanos send_time(std::uint64_t bytes) const noexcept;
+  Advice observe_first(const RoundObservation& round);
   [[nodiscard]] Advice give_up_or_switch() const noexcept {
     return options_.switch_anyway ? Advice::kSwitchAnyway : Advice::kGiveUp;
   }

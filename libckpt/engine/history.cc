@@ -66,7 +66,7 @@ ShadowStore::~ShadowStore() {
 bool ShadowStore::is_of(const Place& place, std::uint32_t index, const ChunkHistory& history,
                         std::uint32_t chunk) const noexcept {
   return place.owner == &history && place.chunk == chunk &&
-         history.shadows_[chunk].load(std::memory_order_relaxed) == index;
+         history.shadows_[chunk].load(std::memory_order_acquire) == index;
 }
 
 std::span<const std::byte> ShadowStore::find(ChunkHistory& history, std::uint32_t chunk, std::size_t length,
@@ -121,7 +121,8 @@ void ShadowStore::store(ChunkHistory& history, std::uint32_t chunk, std::span<co
 }
 
 void ShadowStore::forget(ChunkHistory& history, std::uint32_t chunk) noexcept {
-  if (chunk < history.shadows_.size()) history.shadows_[chunk].store(kNoShadow, std::memory_order_relaxed);
+  if (chunk < history.shadows_.size())
+    history.shadows_[chunk].store(kNoShadow, std::memory_order_release);  // its place may go to another
 }
 
 }  // namespace ckpt::engine

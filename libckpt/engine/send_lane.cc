@@ -15,7 +15,8 @@ constexpr std::uint64_t kControlToken = ~std::uint64_t{0};
 constexpr std::uint64_t kPieceToken = ~std::uint64_t{1};
 constexpr std::uint32_t kPiecesInFlight = 4;
 constexpr std::uint32_t kPings = 16;
-constexpr Nanos kIdleWait = 1'000'000'000;  // nothing is due: only an event ends the wait
+constexpr Nanos kCalibrationTime = 50'000'000;  // a slow link needs no more bytes to be known
+constexpr Nanos kIdleWait = 1'000'000'000;      // nothing is due: only an event ends the wait
 
 }  // namespace
 
@@ -91,6 +92,7 @@ void SendLane::measure_clock() {
 }
 
 void SendLane::calibrate(std::uint32_t messages) {
+  calibration_end_.store(now_ns() + kCalibrationTime);
   calibration_left_.store(messages);
   lane_->wake();
 }
@@ -379,6 +381,10 @@ bool SendLane::send_calibration() {
   Slot& slot = slots_[next_fill_];
   if (calibration_left_.load() == 0 || slot.state.load(std::memory_order_relaxed) != State::kFree)
     return false;
+  if (calibration_in_flight_ > 0 && now_ns() > calibration_end_.load()) {
+    calibration_left_.store(0);
+    return false;
+  }
   slot.state.store(State::kSent, std::memory_order_relaxed);
   slot.message.count = 0;
   slot.calibration = true;
@@ -435,6 +441,7 @@ Result<void> SendLane::handle_ack(const LaneHeader& header, std::span<const std:
     return Error(ErrorCode::kProtocol, "An acknowledgement for a message that was not sent");
   slot.acknowledged = true;
   if (calibration) {
+    core_.calibrated_bytes.fetch_add(core_.message_bytes);
     if (--calibration_in_flight_ == 0 && calibration_left_.load() == 0) core_.calibrated();
   } else {
     for (std::uint32_t i = 0; i < slot.message.count; ++i) {

@@ -126,6 +126,7 @@ class SendLane final : private transport::LaneHandler, private WorkHandler {
   bool has_clock_ = false;
 
   std::atomic<std::uint32_t> calibration_left_{0};
+  std::atomic<Nanos> calibration_end_{0};
   std::uint32_t calibration_in_flight_ = 0;
 
   std::atomic<bool> stopping_{false};

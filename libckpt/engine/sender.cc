@@ -8,15 +8,29 @@
 namespace ckpt::engine {
 namespace {
 
-constexpr std::uint32_t kCalibrationMessages = 16;                  // per lane
+constexpr std::uint32_t kCalibrationMessages = 16;                  // per lane, at most
 constexpr std::uint64_t kLeastDrainBytes = std::uint64_t{4} << 20;  // below it a rate would be noise
 constexpr Nanos kLeastDrainTime = 500'000;
 constexpr std::size_t kPieceChunks = 16384;
+// A sample is one chunk in kSampleStride, but at most kMostSamples, and says nothing below kLeastSamples. Of n clean samples the
+// state may still have 3/n dirty chunks (with 95 %).
+constexpr std::uint64_t kSampleStride = 16;
+constexpr std::uint64_t kMostSamples = 4096;
+constexpr std::uint64_t kLeastSamples = 64;
+constexpr std::uint64_t kUnseen = 3;
 // Pieces of a scan are short at first, so that copying starts at once, and where much is dirty, since what was scanned just now
-// is copied from a cache; they grow where there is little to copy and the scan alone counts.
+// is copied from a cache. Elsewhere they grow: a piece has its costs, too, but what it finds waits for its end.
 constexpr std::uint64_t kShortPieceBytes = std::uint64_t{8} << 20;
 constexpr std::uint64_t kPieceGrowth = 2;
+constexpr Nanos kLongPieceTime = 5'000'000;
 constexpr std::uint64_t kMuchDirty = 4;  // a piece with more than one in so many of its bytes
+
+// Spread over a region without a period that a job's writes may have, too.
+std::uint64_t scramble(std::uint64_t value) {
+  value = (value ^ value >> 33) * 0xff51afd7ed558ccdU;
+  value = (value ^ value >> 33) * 0xc4ceb9fe1a85ec53U;
+  return value ^ value >> 33;
+}
 
 }  // namespace
 
@@ -116,12 +130,13 @@ void Sender::drop_region(std::uint64_t id) {
 Result<std::uint64_t> Sender::measure_link() {
   if (core_->limiter.rate() != 0) return core_->limiter.rate();
   core_->update([](SenderCore::Events& e) { e.calibrated = 0; });
+  core_->calibrated_bytes.store(0);
   const Nanos begin = now_ns();
   for (const auto& lane : lanes_) lane->calibrate(kCalibrationMessages);
   const std::size_t lanes = lanes_.size();
   CKPT_TRYV(core_->until([lanes](const SenderCore::Events& e) { return e.calibrated == lanes; },
                          options_.answer_timeout, "Measuring the link"));
-  const std::uint64_t bytes = lanes * kCalibrationMessages * options_.message_bytes;
+  const std::uint64_t bytes = core_->calibrated_bytes.load();
   const auto measured = static_cast<std::uint64_t>(static_cast<double>(bytes) * 1e9 /
                                                    static_cast<double>(std::max<Nanos>(now_ns() - begin, 1)));
   measured_link_.store(measured);
@@ -147,7 +162,12 @@ Result<ClockOffset> Sender::measure_clock() {
 }
 
 Result<RoundReport> Sender::run_round() {
-  return scan_and_send(false);
+  CKPT_TRY(report, scan_and_send(false));
+  if (report.round == 1 && !report.cut) {
+    CKPT_TRY(sampled, sample_dirty(core_->live_regions()));
+    report.sampled_dirty_bytes = sampled;
+  }
+  return std::move(report);
 }
 
 void Sender::cut_round() {
@@ -171,8 +191,10 @@ Result<RoundReport> Sender::scan_and_send(bool is_final) {
 
   scanner_->set_duty(is_final ? 1.0 : options_.duty);
   only_sending_ = {};
+  scan_time_ = held_up_time_ = 0;
   CKPT_TRYV(scan_all(regions));
   report.scan_end_ns = now_ns();
+  report.scan_ns = scan_time_;
   const Drained drained_before = drained();
 #if CKPT_WITHOUT_RULE == 2
   const bool wait_for_lanes = is_final;
@@ -210,6 +232,44 @@ void Sender::count_only_sending(const Drained& since) {
   only_sending_.time += now.time - since.time;
 }
 
+Result<std::optional<std::uint64_t>> Sender::sample_dirty(std::span<SourceRegion* const> regions) {
+  std::uint64_t chunks = 0;
+  std::uint64_t bytes = 0;
+  for (const SourceRegion* region : regions) {
+    chunks += region->chunks();
+    bytes += region->get().bytes;
+  }
+  const std::uint64_t stride = std::max(kSampleStride, chunks / kMostSamples);
+  ranges_.clear();
+  spans_.clear();
+  for (SourceRegion* region : regions)
+    for (std::uint32_t chunk = 0; chunk < region->chunks() && ranges_.size() < kPieceChunks; ++chunk) {
+      if (scramble(region->get().id << 32 ^ chunk) % stride != 0 || !region->enter()) continue;
+      spans_.push_back({region, chunk, 1, ranges_.size()});
+      ranges_.push_back({region->get().address + chunk * core_->chunk_bytes,
+                         chunk_length(region->get().bytes, core_->chunk_bytes, chunk)});
+    }
+  const std::uint64_t samples = ranges_.size();
+  dirty_.clear();
+  Result<void> scanned = ok();
+  if (samples >= kLeastSamples)
+    scanned = scanner_->scan(
+        ranges_, [this](std::size_t first, std::span<const track::Fingerprint> found) -> Result<void> {
+          for (std::size_t i = 0; i < found.size(); ++i) {
+            const Span& span = spans_[first + i];
+            CKPT_TRYV(core_->diff(*span.region, found.subspan(i, 1), span.first, dirty_));
+          }
+          return ok();
+        });
+  for (const Span& span : spans_) span.region->leave();
+  ranges_.clear();
+  spans_.clear();
+  CKPT_TRYV(std::move(scanned));
+  if (samples < kLeastSamples) return std::optional<std::uint64_t>();
+  const auto share = static_cast<double>(dirty_.size() + kUnseen) / static_cast<double>(samples);
+  return std::optional(static_cast<std::uint64_t>(static_cast<double>(bytes) * std::min(share, 1.0)));
+}
+
 // In pieces, between which regions may leave.
 Result<void> Sender::scan_all(std::span<SourceRegion* const> regions) {
   std::uint64_t piece_bytes = 0;
@@ -226,9 +286,15 @@ Result<void> Sender::scan_all(std::span<SourceRegion* const> regions) {
       piece_bytes += bytes;
       if (piece_bytes < most && ranges_.size() < kPieceChunks) continue;
       const std::uint64_t found = found_bytes_.load(std::memory_order_relaxed);
+      const Nanos scanned = scan_time_;
       CKPT_TRYV(scan_piece());
       const bool much = found_bytes_.load(std::memory_order_relaxed) - found > piece_bytes / kMuchDirty;
-      most = std::min(much ? kShortPieceBytes : most * kPieceGrowth, options_.scan_piece_bytes);
+      const Nanos took = scan_time_ - scanned;
+      if (much)
+        most = kShortPieceBytes;
+      else if (took < kLongPieceTime / static_cast<Nanos>(kPieceGrowth))
+        most *= kPieceGrowth;
+      most = std::min(most, options_.scan_piece_bytes);
       piece_bytes = 0;
     }
   }
@@ -247,11 +313,14 @@ Result<void> Sender::scan_piece() {
   }
   ranges_.resize(kept);
   Result<void> result = ok();
+  const Nanos begin = now_ns();
+  const Nanos held_up = held_up_time_;
   if (!ranges_.empty() && !core_->cut.load())
     result =
         scanner_->scan(ranges_, [this](std::size_t first, std::span<const track::Fingerprint> fingerprints) {
           return on_slice(first, fingerprints);
         });
+  scan_time_ += now_ns() - begin - (held_up_time_ - held_up);
   for (const Span& span : spans_) span.region->leave();
   ranges_.clear();
   spans_.clear();
@@ -313,6 +382,7 @@ Result<void> Sender::push(const DirtyChunk& chunk) {
     CKPT_TRYV(core_->until([&](const SenderCore::Events&) { return queue.size() <= queue.capacity() / 2; }, 0,
                            "A round"));
     count_only_sending(before);
+    held_up_time_ += now_ns() - before.time;
   }
   return ok();
 }

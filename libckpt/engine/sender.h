@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -68,12 +69,15 @@ struct RoundReport {
   std::uint64_t wire_bytes = 0;
   Nanos begin_ns = 0;
   Nanos scan_end_ns = 0;
+  Nanos scan_ns = 0;        // the scan's own time, without that in which the lanes held it up
   Nanos end_ns = 0;         // the last acknowledgement
   Nanos first_copy_ns = 0;  // 0: nothing was dirty
   double drain_bytes_per_second =
       0;  // wire bytes while only sending (the scan done, or held up); 0 = too few to tell
   double plain_bytes_per_second = 0;  // the same before encoding: what says how long the rest takes
-  bool cut = false;                   // cut_round(): a part of the dirty chunks is left
+  // After the first round: bytes that have become dirty again, by a sample (rather too much); none: too small a state to say.
+  std::optional<std::uint64_t> sampled_dirty_bytes;
+  bool cut = false;  // cut_round(): a part of the dirty chunks is left
 };
 
 struct RoundProgress {  // any thread, any time
@@ -139,6 +143,7 @@ class Sender {
   Result<void> make_lanes(StagingPool& staging, transport::Transport& transport);
   Result<RoundReport> scan_and_send(bool is_final);
   Result<void> scan_all(std::span<SourceRegion* const> regions);
+  Result<std::optional<std::uint64_t>> sample_dirty(std::span<SourceRegion* const> regions);
   Result<void> scan_piece();  // what is in ranges_ and spans_
   Result<void> on_slice(std::size_t first, std::span<const track::Fingerprint> fingerprints);
   Result<void> enqueue_dirty(const Span& span, std::span<const track::Fingerprint> fingerprints,
@@ -169,6 +174,8 @@ class Sender {
   std::atomic<std::uint64_t> acked_before_{0};
   Nanos first_copy_ns_ = 0;
   Drained only_sending_;  // of this round
+  Nanos scan_time_ = 0;
+  Nanos held_up_time_ = 0;
   std::atomic<std::uint64_t> measured_link_{0};
 };
 

@@ -112,6 +112,7 @@ class SenderCore {
   RateLimiter limiter;
   SenderCounters counters;
   std::atomic<std::uint32_t> round{0};
+  std::atomic<std::uint64_t> calibrated_bytes{0};  // acknowledged, of measure_link()
   std::atomic<bool> cut{
       false};  // this round ends early: what is queued is dropped, what is in flight arrives
 

@@ -40,6 +40,30 @@ TEST(Convergence, the_scan_binds_when_little_is_dirty) {
   EXPECT_EQ(c.estimate(), 35 * kMs);
 }
 
+TEST(Convergence, where_the_scan_binds_no_further_round_helps) {
+  Convergence c({.max_downtime = 20 * kMs}, 1e9);
+  c.observe(round(2 * kGiB, 50 * kMs, 2200 * kMs));
+  EXPECT_EQ(c.observe(round(1000, 30 * kMs, 31 * kMs)), Advice::kSwitchAnyway);
+  Convergence patient({.max_downtime = 20 * kMs, .switch_anyway = false}, 1e9);
+  patient.observe(round(2 * kGiB, 50 * kMs, 2200 * kMs));
+  EXPECT_EQ(patient.observe(round(1000, 30 * kMs, 31 * kMs)), Advice::kContinue)
+      << "the next scan may be faster";
+}
+
+TEST(Convergence, a_sample_that_shows_little_makes_a_second_round_needless) {
+  RoundObservation first = round(2 * kGiB, 50 * kMs, 2200 * kMs);
+  first.sampled_dirty_bytes = 10'000'000;
+  Convergence c({.max_downtime = 100 * kMs, .fixed_cost = 5 * kMs}, 1e9);
+  EXPECT_EQ(c.observe(first), Advice::kSwitch);
+  EXPECT_EQ(c.estimate(), 55 * kMs);
+  EXPECT_EQ(c.remaining_bytes(), 10'000'000u);
+  Convergence strict({.max_downtime = 40 * kMs}, 1e9);
+  EXPECT_EQ(strict.observe(first), Advice::kContinue) << "not within the limit";
+  first.sampled_dirty_bytes = 60'000'000;
+  Convergence much({.max_downtime = 100 * kMs}, 1e9);
+  EXPECT_EQ(much.observe(first), Advice::kContinue) << "sending binds: another round shortens it";
+}
+
 TEST(Convergence, a_longer_round_lets_more_become_dirty) {
   Convergence c({.max_downtime = 1}, 1e9);
   c.observe(round(2 * kGiB, 10 * kMs, 100 * kMs));

@@ -83,6 +83,38 @@ TEST(Engine, zero_chunks_cost_no_payload) {
   EXPECT_EQ(pair.differences(), 0u);
 }
 
+// Changes chunks that have been sent while the first round still runs.
+class ChangeDuringRound : public FaultHooks {
+ public:
+  const test::Buffer* buffer = nullptr;
+  std::uint64_t chunks = 0;
+  std::atomic<std::uint64_t> seen{0};
+  void before_copy(const ChunkId&, const Region&) override {
+    if (seen.fetch_add(1) == 1000 && buffer != nullptr)
+      for (std::uint64_t i = 0; i < chunks; ++i) buffer->fill(i * 64 * kKiB, 1, 0x3C);
+  }
+};
+
+TEST(Engine, the_first_round_samples_what_has_become_dirty_again) {
+  for (const std::uint64_t changed : {0, 256}) {
+    ChangeDuringRound hooks;
+    EnginePair pair({.sizes = {128 * kMiB}, .lanes = 1, .source_hooks = &hooks});
+    pair.announce();
+    pair.source().write(0, test::random_bytes(128 * kMiB, 3));
+    hooks.buffer = &pair.source();
+    hooks.chunks = changed;
+    const RoundReport first = must(pair.sender().run_round());
+    ASSERT_TRUE(first.sampled_dirty_bytes.has_value());
+    const double real = static_cast<double>(changed) * 64 * kKiB;
+    EXPECT_GE(static_cast<double>(*first.sampled_dirty_bytes), real / 2);
+    EXPECT_LE(static_cast<double>(*first.sampled_dirty_bytes), real * 2 + 10 * kMiB);
+    EXPECT_FALSE(must(pair.sender().run_round()).sampled_dirty_bytes.has_value());
+  }
+  EnginePair small({});
+  small.announce();
+  EXPECT_FALSE(must(small.sender().run_round()).sampled_dirty_bytes.has_value());
+}
+
 class CutAtFirstCopy : public FaultHooks {
  public:
   Sender* sender = nullptr;
