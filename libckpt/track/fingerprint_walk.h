@@ -103,7 +103,8 @@ template <std::uint32_t kBlocks>
 #pragma GCC unroll 4
     for (std::uint32_t b = 0; b < kBlocks; ++b) {
       if (v % 2 == 0) _mm_prefetch(ahead[b] + v * 32, _MM_HINT_T0);
-      const __m256i m = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at[b]) + v);
+      __m256i m = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at[b]) + v);
+      asm("" : "+x"(m));  // memory that may change is read once, not once for each pass
       y[b][0] = _mm256_add_epi64(y[b][0], products_avx2(m, _mm256_load_si256(key)));
       y[b][1] = _mm256_add_epi64(y[b][1], products_avx2(m, _mm256_load_si256(key + 1)));
       y[b][2] = _mm256_add_epi64(y[b][2], products_avx2(m, _mm256_load_si256(key + 2)));
@@ -253,7 +254,8 @@ CKPT_AVX512 inline void add_half_avx512(const std::uint32_t* keys,
 #pragma GCC unroll 4
     for (std::uint32_t s = 0; s < kStretches; ++s) {
       _mm_prefetch(ahead[s] + v * 64, _MM_HINT_T0);
-      const __m512i m = _mm512_loadu_si512(at[s] + v * 64);
+      __m512i m = _mm512_loadu_si512(at[s] + v * 64);
+      asm("" : "+v"(m));  // memory that may change is read once, not once for each pass
       y[s][0] = _mm512_add_epi64(y[s][0], products_avx512(m, key));
       y[s][1] = _mm512_add_epi64(y[s][1], products_avx512(m, middle_key));
       y[s][2] = _mm512_add_epi64(y[s][2], products_avx512(m, next_key));
