@@ -142,12 +142,11 @@ Result<int> check(const Options& options, char** argv) {
     CKPT_TRYV(start_again_with(software_library(setting.programs), argv));
   }
   // Short: Unix sockets lie below it.
-  setting.work = "/tmp/gpu-check-XXXXXX";
+  setting.work = "/tmp/gc-XXXXXX";
   if (::mkdtemp(setting.work.data()) == nullptr)
     return Error::from_errno("Making a folder like " + setting.work);
   setting.software = options.software;
   setting.quick = options.quick;
-  ::setenv("TMPDIR", setting.work.c_str(), 1);
   ::setenv("GPUMIGRATE_KEEP", "1", 1);  // a cluster's logs stay until the whole folder goes
   if (options.software) {
     use_software_gpu(setting);

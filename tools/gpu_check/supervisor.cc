@@ -22,6 +22,8 @@ namespace {
 constexpr Nanos kSecond = 1'000'000'000;
 constexpr Nanos kKillPatience = 10 * kSecond;
 constexpr std::size_t kShownOutput = 6000;
+constexpr std::size_t kShownLog = 1500;
+constexpr std::size_t kMostShown = 40000;
 constexpr std::size_t kMostOutput = std::size_t{64} << 20;
 constexpr std::size_t kMostReport = std::size_t{16} << 20;
 
@@ -55,26 +57,40 @@ std::vector<pid_t> children() {
   return found;
 }
 
-std::string tail_of(const std::string& path) {
+std::string tail_of(const std::string& path, std::size_t shown) {
   auto text = read_file(path, kMostOutput);
   if (!text) return text.assume_error().to_string();
   std::string all = std::move(text).assume_value();
-  return all.size() <= kShownOutput ? all : "..." + all.substr(all.size() - kShownOutput);
+  return all.size() <= shown ? all : "..." + all.substr(all.size() - shown);
 }
 
-std::string output_path(const Item& item, const Setting& setting) {
-  return setting.work + "/" + item.name + ".log";
+std::string output_path(const Setting& setting) {
+  return setting.work + "/output";
 }
 
-std::string report_path(const Item& item, const Setting& setting) {
-  return setting.work + "/" + item.name + ".json";
+std::string report_path(const Setting& setting) {
+  return setting.work + "/report.json";
+}
+
+// What the item has printed, and the ends of the logs of clusters and jobs that it ran in its folder.
+std::string collect_output(const Setting& setting) {
+  std::string all = tail_of(output_path(setting), kShownOutput);
+  std::error_code error;
+  for (std::filesystem::recursive_directory_iterator at(setting.work, error), end; !error && at != end;
+       at.increment(error)) {
+    if (!at->is_regular_file(error) || at->path().extension() != ".log") continue;
+    const std::string text = tail_of(at->path(), kShownLog);
+    if (!text.empty()) all += "\n==> " + at->path().string() + "\n" + text;
+    if (all.size() > kMostShown) break;
+  }
+  return all;
 }
 
 [[noreturn]] void be_item(const Item& item, const Setting& setting) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::setsid();
-  const int output =
-      ::open(output_path(item, setting).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  ::setenv("TMPDIR", setting.work.c_str(), 1);
+  const int output = ::open(output_path(setting).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (output < 0) ::_exit(1);
   ::dup2(output, 1);
   ::dup2(output, 2);
@@ -91,7 +107,7 @@ std::string report_path(const Item& item, const Setting& setting) {
   }
   // A driver's text need not be UTF-8.
   const std::string text = to_json(outcome).dump(1, ' ', false, Json::error_handler_t::replace);
-  const bool written = static_cast<bool>(write_file_durably(report_path(item, setting), text));
+  const bool written = static_cast<bool>(write_file_durably(report_path(setting), text));
   ::_exit(written ? 0 : 1);
 }
 
@@ -102,11 +118,11 @@ Outcome failed(const std::string& why) {
   return outcome;
 }
 
-Outcome read_outcome(const Item& item, const Setting& setting, int status) {
+Outcome read_outcome(const Setting& setting, int status) {
   if (WIFSIGNALED(status))
     return failed(std::string("ended by signal ") + std::to_string(WTERMSIG(status)) + " (" +
                   ::strsignal(WTERMSIG(status)) + ")");
-  auto text = read_file(report_path(item, setting), kMostReport);
+  auto text = read_file(report_path(setting), kMostReport);
   if (!text) return failed("left no report: " + text.assume_error().to_string());
   try {
     return outcome_of(Json::parse(text.assume_value()));
@@ -144,6 +160,9 @@ Ended Supervisor::run(const Item& item, Setting setting, Nanos time) {
   Ended ended;
   const Nanos begin = now_ns();
   setting.deadline = begin + time;
+  setting.work += std::string("/") + item.name;
+  std::error_code error;
+  std::filesystem::create_directory(setting.work, error);  // what fails shows when the item writes there
   const pid_t pid = ::fork();
   if (pid == 0) be_item(item, setting);
   if (pid < 0) {
@@ -152,14 +171,14 @@ Ended Supervisor::run(const Item& item, Setting setting, Nanos time) {
   }
   const auto status = wait_for(pid, begin + time);
   if (status) {
-    ended.outcome = read_outcome(item, setting, *status);
+    ended.outcome = read_outcome(setting, *status);
   } else {
     ended.outcome = failed(interrupted_ ? "interrupted"
                                         : "not done after " + std::to_string(time / kSecond) + " s; killed");
   }
   ended.seconds = static_cast<double>(now_ns() - begin) / 1e9;
   if (!end_all()) ended.outcome.why += "; a process of it does not end when killed";
-  if (ended.outcome.status == Status::kFailed) ended.output = tail_of(output_path(item, setting));
+  if (ended.outcome.status == Status::kFailed) ended.output = collect_output(setting);
   return ended;
 }
 

@@ -16,14 +16,14 @@ namespace ckpt::gpu_check {
 struct Ended {
   Outcome outcome;
   double seconds = 0;
-  std::string output;  // the end of what it printed
+  std::string output;  // if it failed: the end of what it and what it started have said
 };
 
 class Supervisor {
  public:
   static Result<Supervisor> create();
 
-  // Interrupted by SIGINT or SIGTERM: the outcome says so, and interrupted() from then on.
+  // The item gets a folder of its own in setting.work, for temporary files, too. Interrupted by SIGINT or SIGTERM: the outcome says so, and interrupted() from then on.
   Ended run(const Item& item, Setting setting, Nanos seconds);
   [[nodiscard]] bool interrupted() const noexcept { return interrupted_; }
 

@@ -48,7 +48,8 @@ Result<Outcome> err(const Setting&) {
   return Error(ErrorCode::kDevice, "the device is gone");
 }
 
-Result<Outcome> die(const Setting&) {
+Result<Outcome> die(const Setting& setting) {
+  std::ofstream(setting.work + "/some.log") << "of a job";
   std::puts("last words");
   std::fflush(stdout);
   ::raise(SIGKILL);
@@ -90,6 +91,7 @@ TEST_F(SupervisorTest, ADeathIsAFailureWithTheLastOutput) {
   EXPECT_EQ(Status::kFailed, ended.outcome.status);
   EXPECT_NE(std::string::npos, ended.outcome.why.find("signal 9"));
   EXPECT_NE(std::string::npos, ended.output.find("last words"));
+  EXPECT_NE(std::string::npos, ended.output.find("of a job"));
 }
 
 TEST_F(SupervisorTest, AHangEndsAtTheDeadlineAndNothingIsLeft) {
@@ -97,7 +99,7 @@ TEST_F(SupervisorTest, AHangEndsAtTheDeadlineAndNothingIsLeft) {
   const Ended ended = supervisor_->run(item, setting_, kSecond);
   EXPECT_EQ(Status::kFailed, ended.outcome.status);
   EXPECT_NE(std::string::npos, ended.outcome.why.find("killed"));
-  std::ifstream file(setting_.work + "/daemon");
+  std::ifstream file(setting_.work + "/hang/daemon");
   pid_t daemon = 0;
   ASSERT_TRUE(file >> daemon);
   EXPECT_EQ(-1, ::kill(daemon, 0));
