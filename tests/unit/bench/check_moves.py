@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the sections that move jobs over a cluster with tiny sizes: their rows and plots are all there, nothing is left behind.
+No time is checked. check_moves.py PROGRAM"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree
+
+ROWS = {"downtime": 12, "downtime_terms": 12, "bytes": 6, "slowdown": 8, "sweep_dirty": 6, "sweep_link": 5}
+PLOTS = {"downtime-dirty-share.svg": 6, "downtime-link-rate.svg": 5}
+
+
+def check_section(section, rows):
+    assert section["failed"] is None, section["failed"]
+    assert len(section["rows"]) == rows, section["rows"]
+    names = [column["name"] for column in section["columns"]]
+    for row in section["rows"]:
+        assert row["values"], row
+        for name, value in row["values"].items():
+            assert name in names, (row, names)
+            assert 0 <= value["min"] <= value["median"] <= value["max"], (row["name"], name, value)
+
+
+def check_plot(path, points):
+    drawing = xml.etree.ElementTree.parse(path).getroot()
+    space = "{http://www.w3.org/2000/svg}"
+    assert len(drawing.findall(space + "polyline")) == 3, path
+    # Live and stop-copy, and one dot of each in the legend.
+    assert len(drawing.findall(space + "circle")) == 2 * (points + 1), path
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        (root / "homes").mkdir()
+        environment = dict(os.environ, GPUMIGRATE_SOFTWARE_GPU="1", TMPDIR=str(root / "homes"))
+        subprocess.run([sys.argv[1], "moves", "slowdown", "sweeps", "plots", "--bytes", "16MiB", "--pairs", "1", "--json",
+                        str(root / "report.json"), "--output", folder], env=environment, check=True)
+        report = json.loads((root / "report.json").read_text(encoding="utf-8"))
+        sections = {section["name"]: section for section in report["sections"]}
+        for name, rows in ROWS.items():
+            check_section(sections[name], rows)
+        moved = {row["name"]: row["values"] for row in sections["bytes"]["rows"]}
+        assert moved["hotset, 1 GiB/s"]["state"]["median"] == 16, moved
+        assert all(values["rounds"]["median"] >= 2 for values in moved.values()), moved
+        for name, points in PLOTS.items():
+            check_plot(root / name, points)
+        assert not list((root / "homes").iterdir()), "the bench left its cluster's home behind"
+
+
+main()
