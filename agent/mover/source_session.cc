@@ -9,12 +9,15 @@
 #include "libckpt/base/fault.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/image/manifest.h"
+#include "libckpt/track/read_rate.h"
 
 namespace ckpt::mover {
 namespace {
 
 constexpr std::uint32_t kDefaultMaxRounds = 30;
 constexpr Nanos kForEver = 0;
+constexpr std::uint64_t kReadRateBytes = std::uint64_t{256}
+                                         << 20;  // at most, to measure how fast memory is read
 constexpr std::size_t kLargestMeminfo = std::size_t{64} << 10;
 
 std::uint64_t rate(std::uint64_t bytes, Nanos time) {
@@ -208,6 +211,7 @@ Result<void> SourceSession::move() {
   CKPT_TRYV(send_new_tensors());
   CKPT_TRY(link, sender_->measure_link());
   link_rate_ = link;
+  CKPT_TRYV(measure_memory());
   measure_clock();
   engine::ConvergenceOptions options;
   {
@@ -310,6 +314,33 @@ Result<void> SourceSession::add_extents(const image::Plan& plan) {
         {extent.id, extent.generation, region.address + extent.offset, extent.bytes, region.mapping}));
     extents_[extent.id] = {extent, tensor};
   }
+  return ok();
+}
+
+// The memory rate of the bound, by a plain read beside which the scans stand. Under the lock: a region that is freed meanwhile is
+// let go of after it. A move does not fail for want of a measurement.
+Result<void> SourceSession::measure_memory() {
+  const auto params = track::FingerprintParams::expand(secrets_.key, track::FingerprintPurpose::kChunks);
+  const std::lock_guard lock(mutex_);
+  std::vector<track::ChunkRange> ranges;
+  for (const auto& [id, live] : extents_) {
+    const auto it = regions_.find(live.extent.region);
+    if (it != regions_.end()) ranges.push_back({it->second.address + live.extent.offset, live.extent.bytes});
+  }
+  if (ranges.empty()) return ok();
+  // Long runs first: a launch over many small ones says more of its list than of the memory.
+  std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  const auto measure = [&]() -> Result<std::uint64_t> {
+    CKPT_TRY(kernels, track::TrackKernels::create(gpu_.device, params));
+    return track::measure_read_rate(*kernels, ranges, kReadRateBytes);
+  };
+  const auto measured = measure();
+  if (measured) {
+    scan_rate_ = std::max(scan_rate_, measured.assume_value());
+    return ok();
+  }
+  if (measured.assume_error().code() == ErrorCode::kDevice) return measured.assume_error();
+  spdlog::warn("the memory's read rate was not measured: {}", measured.assume_error().to_string());
   return ok();
 }
 

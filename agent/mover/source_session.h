@@ -55,6 +55,7 @@ class SourceSession final : public Session, private engine::SenderObserver {
   Result<void> finish();
   Result<std::vector<std::byte>> manifest(const HostStateView& host_state);
   void measure_clock();
+  Result<void> measure_memory();
   bool wait_for_order(Nanos timeout);  // a final round or the end; false: the time is over
   void fill(messages::SourceCounters& counters) const;
 
@@ -85,7 +86,7 @@ class SourceSession final : public Session, private engine::SenderObserver {
   std::uint64_t dirty_bytes_ = 0;  // after the first round
   std::uint64_t host_bytes_ = 0;
   std::uint64_t link_rate_ = 0;
-  std::uint64_t scan_rate_ = 0;
+  std::uint64_t scan_rate_ = 0;  // a plain read, or the fastest scan
   engine::ClockOffset clock_;
   bool has_clock_ = false;
   engine::RoundReport final_report_;

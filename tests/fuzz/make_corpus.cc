@@ -220,6 +220,8 @@ void add_journals(Corpus& corpus) {
              std::string(3, '\0') + std::string({0, 1, 5, 2, 20, 0, 0, 3}));
   corpus.add("journal_files", "forged", std::string(3, '\0') + std::string({0, 1, 1, 4, 'b', 'o', 'd', 'y'}));
   corpus.add("journal_files", "wrong_index", std::string(3, '\0') + std::string({0, 1, 2, 2, 7, 0, 0, 0}));
+  corpus.add("journal_files", "old_record",
+             std::string(3, '\0') + std::string({0, 1, 0, 2, 2, 2, 1, 0, 0, 0}));
   corpus.add("journal_files", "garbage", std::string({0, 0, 1}) + std::string({3, 8}) + "NOTAJRNL");
   corpus.add("journal_files", "zeroes", std::string(3, '\0') + std::string({0, 1, 4, 100, 3, 2, 'x', 'y'}));
 }
