@@ -63,7 +63,7 @@ Result<void> HostStates::plan(std::vector<PlannedEntry>& entries) const {
   for (const auto& [name, memory] : memory_) {
     entries.push_back({EntryKind::kBytes, name, memory.bytes,
                        [pointer = memory.pointer](std::span<std::byte> out) -> Result<void> {
-                         std::memcpy(out.data(), pointer, out.size());
+                         if (!out.empty()) std::memcpy(out.data(), pointer, out.size());
                          return ok();
                        }});
   }
@@ -80,7 +80,7 @@ Result<void> HostStates::plan(std::vector<PlannedEntry>& entries) const {
     }
     entries.push_back({EntryKind::kCallback, name, writer->bytes.size(),
                        [writer](std::span<std::byte> out) -> Result<void> {
-                         std::memcpy(out.data(), writer->bytes.data(), out.size());
+                         if (!out.empty()) std::memcpy(out.data(), writer->bytes.data(), out.size());
                          return ok();
                        }});
   }
