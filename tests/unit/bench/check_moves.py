@@ -10,7 +10,7 @@ import sys
 import tempfile
 import xml.etree.ElementTree
 
-ROWS = {"downtime": 12, "downtime_terms": 12, "bytes": 6, "slowdown": 8, "sweep_dirty": 6, "sweep_link": 5}
+ROWS = {"downtime": 14, "downtime_terms": 14, "bytes": 7, "slowdown": 8, "sweep_dirty": 6, "sweep_link": 5}
 PLOTS = {"downtime-dirty-share.svg": 6, "downtime-link-rate.svg": 5}
 
 
