@@ -1,69 +1,77 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-bench, a section at a time: what is not done in time costs only itself.
+// gpumigrate-bench, each section an item: what is not done in time costs only itself, and what it leaves running goes with it.
 #include <unistd.h>
 
+#include "libckpt/base/fd.h"
 #include "tools/gpu_check/commands.h"
 
 namespace ckpt::gpu_check {
 namespace {
 
-struct Section {
-  const char* name;
-  const char* summary;
-};
-constexpr Section kSections[] = {
-#define BENCH_SECTION(name, summary) {#name, summary},
-#include "tools/bench/sections.def"
-#undef BENCH_SECTION
-};
-constexpr double kLeastSeconds = 8;  // what is worth starting a section for
+constexpr std::size_t kMostMarkdown = std::size_t{1} << 20;
 
-Result<void> run_section(const Setting& setting, const Section& section, Outcome& outcome) {
-  const std::string file = setting.work + "/bench-" + section.name + ".json";
-  const std::vector<std::string> call = {setting.programs + "/gpumigrate-bench",
-                                         section.name,
-                                         "--pairs",
-                                         setting.quick ? "1" : "3",
-                                         "--bytes",
-                                         setting.quick ? "32MiB" : "512MiB",
-                                         "--output",
-                                         setting.work,
-                                         "--json",
-                                         file};
-  auto output = run_program(setting, call);
-  if (!output) {
-    outcome.add(section.name, Status::kFailed, output.assume_error().to_string());
-    return ok();
+Result<Outcome> impossible(const std::string& why) {
+  Outcome outcome;
+  outcome.status = Status::kImpossible;
+  outcome.why = why;
+  return outcome;
+}
+
+std::string text_of(const Json& section, const char* name) {
+  const auto at = section.find(name);
+  return at != section.end() && at->is_string() ? at->get<std::string>() : "";
+}
+
+// Goals are those of another machine's conditions: met or not, they are figures here and no failure.
+void take_section(const Json& section, Outcome& outcome) {
+  const std::string failed = text_of(section, "failed");
+  const std::string skipped = text_of(section, "skipped");
+  if (!failed.empty()) {
+    outcome.status = Status::kFailed;
+    outcome.why = failed;
+  } else if (!skipped.empty()) {
+    outcome.status = Status::kImpossible;
+    outcome.why = skipped;
   }
-  CKPT_TRY(report, read_json(file));
-  outcome.figures[section.name] = report;
-  const int code = output.assume_value().exit_code;
-  outcome.add(section.name, code == 0 ? Status::kPassed : Status::kFailed,
-              code == 0 ? "" : "exit status " + std::to_string(code));
-  return ok();
+  int met = 0;
+  int goals = 0;
+  for (const Json& goal : section.value("goals", Json::array())) {
+    goals++;
+    met += goal.value("passed", false) ? 1 : 0;
+  }
+  outcome.figures["goals"] = goals;
+  outcome.figures["goals_met"] = met;
+}
+
+Result<Outcome> run_section(const Setting& setting, const std::string& name) {
+  const std::string program = setting.programs + "/gpumigrate-bench";
+  if (::access(program.c_str(), X_OK) != 0) return impossible("gpumigrate-bench is not beside this program");
+  if (name == "plots") return impossible("they need the sweeps of the same run");
+  const bool small = setting.quick || setting.software;
+  const std::string json = setting.work + "/bench.json";
+  const std::string markdown = setting.work + "/bench.md";
+  CKPT_TRY(output, run_program(setting, {program, name, "--pairs", small ? "1" : "3", "--bytes",
+                                         small ? "32MiB" : "256MiB", "--output", setting.work, "--json", json,
+                                         "--markdown", markdown}));
+  CKPT_TRY(report, read_json(json));
+  Outcome outcome;
+  outcome.figures["report"] = report;
+  if (auto text = read_file(markdown, kMostMarkdown)) outcome.figures["markdown"] = text.assume_value();
+  for (const Json& section : report.value("sections", Json::array())) take_section(section, outcome);
+  if (output.exit_code != 0 && outcome.status == Status::kPassed) {
+    outcome.status = Status::kFailed;
+    outcome.why = "exit status " + std::to_string(output.exit_code);
+  }
+  return outcome;
 }
 
 }  // namespace
 
-Result<Outcome> check_bench(const Setting& setting) {
-  Outcome outcome;
-  if (::access((setting.programs + "/gpumigrate-bench").c_str(), X_OK) != 0) {
-    outcome.status = Status::kImpossible;
-    outcome.why = "gpumigrate-bench is not beside this program";
-    return outcome;
+#define BENCH_SECTION(name, summary)                           \
+  Result<Outcome> check_bench_##name(const Setting& setting) { \
+    return run_section(setting, #name);                        \
   }
-  for (const Section& section : kSections) {
-    // Drawn from the figures of other sections of one run.
-    if (std::string_view(section.name) == "plots") continue;
-    if (seconds_left(setting) < kLeastSeconds) {
-      outcome.add(section.name, Status::kImpossible, "no time left");
-      continue;
-    }
-    auto done = run_section(setting, section, outcome);
-    if (!done) outcome.add(section.name, Status::kFailed, done.assume_error().to_string());
-  }
-  outcome.sum_up();
-  return outcome;
-}
+#include "tools/bench/sections.def"
+#undef BENCH_SECTION
 
 }  // namespace ckpt::gpu_check

@@ -8,6 +8,7 @@ namespace ckpt::gpu_check {
 namespace {
 
 constexpr std::size_t kMostJson = std::size_t{16} << 20;
+constexpr Nanos kTimeToReport = 1'500'000'000;
 
 }  // namespace
 
@@ -16,7 +17,8 @@ Result<bench::CommandOutput> run_program(const Setting& setting, const std::vect
   command.argv = argv;
   command.environment = cli::environment_with({});
   CKPT_TRY(running, bench::RunningCommand::start(command, nullptr));
-  return running->finish(setting.deadline);
+  // Before this item is killed, so that its own report says which program it was.
+  return running->finish(setting.deadline - kTimeToReport);
 }
 
 Result<Json> last_object(const std::string& text) {

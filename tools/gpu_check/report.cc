@@ -64,6 +64,9 @@ std::string summary(const std::string& item, const Json& figures) {
       parts.push_back(std::string(name) + " " + rate(figures, name));
   } else if (item.starts_with("move_")) {
     for (const Json& move : figures.at("moves")) parts.push_back(move_text(move));
+  } else if (item.starts_with("bench_")) {
+    if (figures.at("goals").get<int>() > 0)
+      parts.push_back(figures.at("goals_met").dump() + " of " + figures.at("goals").dump() + " goals met");
   } else if (item == "probe") {
     for (const auto& [name, variant] : figures.at("variants").items()) {
       if (variant.at("outcome") != "not possible here")
@@ -133,6 +136,10 @@ std::string to_markdown(const Report& report) {
   for (const Line& line : report.lines) {
     text += "| " + cell(line.item->question) + " | " + name_of(line.ended.outcome.status) + " | " +
             cell(summary_of(line)) + " | " + cell(shortened(line.ended.outcome.why)) + " |\n";
+  }
+  for (const Line& line : report.lines) {
+    const Json& figures = line.ended.outcome.figures;
+    if (figures.contains("markdown")) text += "\n" + figures.at("markdown").get<std::string>();
   }
   return text;
 }

@@ -86,6 +86,15 @@ std::string collect_output(const Setting& setting) {
   return all;
 }
 
+// Items read reports of other programs; what is not as expected there is a failure of the item like any other.
+Result<Outcome> run_guarded(const Item& item, const Setting& setting) {
+  try {
+    return item.run(setting);
+  } catch (const std::exception& error) {
+    return Error(ErrorCode::kCorrupt, error.what());
+  }
+}
+
 [[noreturn]] void be_item(const Item& item, const Setting& setting) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::setsid();
@@ -97,7 +106,7 @@ std::string collect_output(const Setting& setting) {
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  auto result = item.run(setting);
+  auto result = run_guarded(item, setting);
   Outcome outcome;
   if (result) {
     outcome = std::move(result).assume_value();
