@@ -161,11 +161,21 @@ Result<ClockOffset> Sender::measure_clock() {
   return *core_->events().clock;
 }
 
+// A lane held the scan up from then until now.
+void Sender::observe_encoding(const Drained& since) {
+  if (!core_->codec) return;
+  const Drained now = drained();
+  core_->codec->observe(now.plain_bytes - since.plain_bytes, now.time - since.time);
+}
+
 Result<RoundReport> Sender::run_round() {
   CKPT_TRY(report, scan_and_send(false));
   if (report.round == 1 && !report.cut) {
     CKPT_TRY(sampled, sample_dirty(core_->live_regions()));
-    report.sampled_dirty_bytes = sampled;
+    if (sampled) {
+      report.sampled_dirty_bytes = sampled->dirty_bytes;
+      report.scan_ns = std::min(report.scan_ns, sampled->scan_ns);  // copies slowed the round's own scan
+    }
   }
   return std::move(report);
 }
@@ -232,7 +242,7 @@ void Sender::count_only_sending(const Drained& since) {
   only_sending_.time += now.time - since.time;
 }
 
-Result<std::optional<std::uint64_t>> Sender::sample_dirty(std::span<SourceRegion* const> regions) {
+Result<std::optional<Sender::Sample>> Sender::sample_dirty(std::span<SourceRegion* const> regions) {
   std::uint64_t chunks = 0;
   std::uint64_t bytes = 0;
   for (const SourceRegion* region : regions) {
@@ -251,6 +261,7 @@ Result<std::optional<std::uint64_t>> Sender::sample_dirty(std::span<SourceRegion
     }
   const std::uint64_t samples = ranges_.size();
   dirty_.clear();
+  const Nanos begin = now_ns();
   Result<void> scanned = ok();
   if (samples >= kLeastSamples)
     scanned = scanner_->scan(
@@ -265,9 +276,13 @@ Result<std::optional<std::uint64_t>> Sender::sample_dirty(std::span<SourceRegion
   ranges_.clear();
   spans_.clear();
   CKPT_TRYV(std::move(scanned));
-  if (samples < kLeastSamples) return std::optional<std::uint64_t>();
+  if (samples < kLeastSamples) return std::optional<Sample>();
   const auto share = static_cast<double>(dirty_.size() + kUnseen) / static_cast<double>(samples);
-  return std::optional(static_cast<std::uint64_t>(static_cast<double>(bytes) * std::min(share, 1.0)));
+  Sample sample;
+  sample.dirty_bytes = static_cast<std::uint64_t>(static_cast<double>(bytes) * std::min(share, 1.0));
+  sample.scan_ns = static_cast<Nanos>(static_cast<double>(now_ns() - begin) * static_cast<double>(chunks) /
+                                      static_cast<double>(samples));
+  return std::optional(sample);
 }
 
 // In pieces, between which regions may leave.
@@ -382,6 +397,7 @@ Result<void> Sender::push(const DirtyChunk& chunk) {
     CKPT_TRYV(core_->until([&](const SenderCore::Events&) { return queue.size() <= queue.capacity() / 2; }, 0,
                            "A round"));
     count_only_sending(before);
+    observe_encoding(before);
     held_up_time_ += now_ns() - before.time;
   }
   return ok();

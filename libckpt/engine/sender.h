@@ -143,7 +143,11 @@ class Sender {
   Result<void> make_lanes(StagingPool& staging, transport::Transport& transport);
   Result<RoundReport> scan_and_send(bool is_final);
   Result<void> scan_all(std::span<SourceRegion* const> regions);
-  Result<std::optional<std::uint64_t>> sample_dirty(std::span<SourceRegion* const> regions);
+  struct Sample {
+    std::uint64_t dirty_bytes = 0;
+    Nanos scan_ns = 0;  // that all of the state would take
+  };
+  Result<std::optional<Sample>> sample_dirty(std::span<SourceRegion* const> regions);
   Result<void> scan_piece();  // what is in ranges_ and spans_
   Result<void> on_slice(std::size_t first, std::span<const track::Fingerprint> fingerprints);
   Result<void> enqueue_dirty(const Span& span, std::span<const track::Fingerprint> fingerprints,
@@ -159,6 +163,7 @@ class Sender {
   };
   [[nodiscard]] Drained drained() const;
   void count_only_sending(const Drained& since);
+  void observe_encoding(const Drained& since);
 
   SenderOptions options_;
   std::unique_ptr<SenderCore> core_;

@@ -41,6 +41,12 @@ void SourceCodec::set_link_rate(std::uint64_t bytes_per_second) noexcept {
   chooser_.set_link_rate(bytes_per_second);
 }
 
+void SourceCodec::observe(std::uint64_t plain_bytes, Nanos time) noexcept {
+  // Where the chooser would not encode, or nothing can be encoded, both ways are the same and trying costs nothing.
+  if (mode_ == codec::CodecMode::kAuto)
+    trial_.observe(plain_bytes, time, link_rate_.load(std::memory_order_relaxed));
+}
+
 void SourceCodec::encode(StagedMessage& message, std::size_t worker, std::uint32_t round) noexcept {
   const std::span<std::byte> buffer(message.encoded.get(), kSlotBytes);
   std::size_t in = 0;
@@ -78,7 +84,7 @@ std::optional<StagedMessage::Code> SourceCodec::encode_chunk(const StagedMessage
   std::optional<StagedMessage::Code> code;
   if (auto size = encode_changed(message, index, plain, out))
     code = {codec::Encoding::kBlocks, static_cast<std::uint32_t>(*size)};
-  const bool may_encode = !chunk.raw && chooser_.may_encode();
+  const bool may_encode = !chunk.raw && trial_.on() && chooser_.may_encode();
   if (!code && may_encode) {
     const Nanos begin = now_ns();
     std::span<const std::byte> previous;

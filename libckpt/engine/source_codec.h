@@ -3,7 +3,7 @@
 // the difference to what was sent last, or the chunk as it is. Internal to the engine; there is none where --codec is raw.
 //
 // Threads: encode() on coding threads, one message and one `worker` at a time each; acknowledged(), wrong() and unsent() on the
-// lane that has the message; set_link_rate() on any. Nothing is allocated after create(). Errors: create() only.
+// lane that has the message; set_link_rate() on any; observe() on one. Nothing is allocated after create(). Errors: create() only.
 #pragma once
 
 #include <atomic>
@@ -12,6 +12,7 @@
 
 #include "libckpt/codec/chooser.h"
 #include "libckpt/codec/coder.h"
+#include "libckpt/engine/encoding_trial.h"
 #include "libckpt/engine/history.h"
 #include "libckpt/engine/staged_message.h"
 
@@ -25,6 +26,8 @@ class SourceCodec {
 
   [[nodiscard]] ChunkHistory history(std::uint64_t region_bytes) const;
   void set_link_rate(std::uint64_t bytes_per_second) noexcept;
+  // For the trial of encoding_trial.h; the thread that scans.
+  void observe(std::uint64_t plain_bytes, Nanos time) noexcept;
   // Sets the message's encodings and payload. Its plain bytes and marks are there.
   void encode(StagedMessage& message, std::size_t worker, std::uint32_t round) noexcept;
   // The target holds chunk `index` of the message.
@@ -48,6 +51,7 @@ class SourceCodec {
   const std::uint64_t chunk_bytes_;
   codec::Chooser chooser_;
   std::atomic<std::uint64_t> link_rate_{0};
+  EncodingTrial trial_;
   std::unique_ptr<ShadowStore> shadows_;
   std::vector<std::unique_ptr<codec::Coder>> coders_;  // one for each worker
 };

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "libckpt/engine/chunk_queue.h"
+#include "libckpt/engine/encoding_trial.h"
 #include "libckpt/engine/lane_messages.h"
 #include "libckpt/engine/rate_limiter.h"
 #include "libckpt/engine/work_pool.h"
@@ -99,6 +100,44 @@ TEST(RateLimiter, messages_are_short_where_the_line_is_slow) {
   EXPECT_EQ(limiter.message_bytes(64, 1024), 64u);
   limiter.set_rate(500'000);
   EXPECT_EQ(limiter.message_bytes(64, 1024), 500u);
+}
+
+// A simulated move: `with` and `without` are what arrives per second; gives how many of its bytes were sent in the better way.
+double share_of_better(double with, double without, std::uint64_t link) {
+  EncodingTrial trial;
+  constexpr std::uint64_t kMiB = 1 << 20;
+  std::uint64_t better = 0;
+  constexpr std::uint64_t kSteps = 4096;
+  for (std::uint64_t i = 0; i < kSteps; ++i) {
+    better += trial.on() == (with > without) ? 1 : 0;
+    const double rate = trial.on() ? with : without;
+    trial.observe(4 * kMiB, static_cast<Nanos>(4.0 * kMiB * 1e9 / rate), link);
+  }
+  return static_cast<double>(better) / kSteps;
+}
+
+TEST(EncodingTrial, keeps_what_is_faster) {
+  EXPECT_EQ(share_of_better(1.2e9, 1.0e9, 1'000'000'000), 1.0) << "beats the link: no trial";
+  EXPECT_GT(share_of_better(0.8e9, 1.0e9, 1'000'000'000), 0.94);
+  EXPECT_GT(share_of_better(0.9e9, 0.8e9, 2'000'000'000), 0.94) << "below the link, but raw is no better";
+  EXPECT_GT(share_of_better(0.9e9, 0.8e9, 0), 0.94);
+}
+
+TEST(EncodingTrial, follows_what_changes) {
+  EncodingTrial trial;
+  const auto share_on = [&](double with, double without) {
+    constexpr int kSteps = 4000;
+    int on = 0;
+    for (int i = 0; i < kSteps; ++i) {
+      on += trial.on() ? 1 : 0;
+      trial.observe(4 << 20, static_cast<Nanos>(4.0 * (1 << 20) * 1e9 / (trial.on() ? with : without)),
+                    2'000'000'000);
+    }
+    return static_cast<double>(on) / kSteps;
+  };
+  EXPECT_LT(share_on(0.8e9, 1.0e9), 0.1);
+  EXPECT_GT(share_on(1.2e9, 1.0e9), 0.8);
+  EXPECT_LT(share_on(0.8e9, 1.0e9), 0.2);
 }
 
 class CountingWork : public WorkHandler {
