@@ -23,6 +23,7 @@ Word word_at(std::span<const std::byte> bytes, std::size_t index) noexcept {
 
 }  // namespace
 
+// NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): count() clears the counts that it uses
 EntropySampler::EntropySampler() noexcept {
   for (std::size_t count = 1; count < weight_.size(); ++count) {
     const double c = static_cast<double>(count);
