@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libckpt/engine/staging.h"
 
+#include <cstring>
 #include <utility>
 
 namespace ckpt::engine {
@@ -23,6 +24,8 @@ Result<std::unique_ptr<StagingPool>> StagingPool::create(const Device& device, s
   const ContextScope scope(device);
   void* memory = nullptr;
   CKPT_CUDA_TRY(device.api(), cuMemHostAlloc(&memory, slots * kSlotBytes, 0));
+  // Pinned memory is there, on pages whose size the driver chooses; this process's page tables may not be.
+  std::memset(memory, 0, slots * kSlotBytes);
   return std::unique_ptr<StagingPool>(new StagingPool(device, memory, slots));
 }
 
