@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Section "codecs": what each encoding makes of the memory of a training job, on one core, beside what zstd's Huffman stage made of
 // it in the reference measurement (ratio, encode and decode rates of another processor's core). Rates are by processor time.
-#include <time.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -45,12 +43,6 @@ constexpr CodecCase kCases[] = {
     {FloatClass::kGradients, Encoding::kDifference2, {1.37, 1.48, 0}},
 };
 
-Nanos thread_time() {
-  timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return time.tv_sec * Nanos{1'000'000'000} + time.tv_nsec;
-}
-
 struct CodecRuns {
   Runs ratio, encode, decode;
 };
@@ -70,11 +62,11 @@ class CodecRun {
 
   // Sampling belongs to encoding: a lane does both.
   Result<void> run(codec::Coder& coder, CodecRuns* kept) {
-    const Nanos start = thread_time();
+    const Nanos start = thread_cpu_ns();
     encode_all(coder);
-    const Nanos encoded = thread_time();
+    const Nanos encoded = thread_cpu_ns();
     CKPT_TRYV(decode_all(coder));
-    const Nanos decoded = thread_time();
+    const Nanos decoded = thread_cpu_ns();
     if (std::memcmp(back_.data(), now_.data(), now_.size()) != 0)
       return Error(ErrorCode::kCorrupt, std::string(name_of(what_.kind)) + " was decoded to something else");
     if (kept == nullptr) return ok();

@@ -57,6 +57,12 @@ Result<std::vector<Runs>> interleave(unsigned pairs, const std::vector<Side>& si
   return runs;
 }
 
+Nanos thread_cpu_ns() noexcept {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return time.tv_sec * Nanos{1'000'000'000} + time.tv_nsec;
+}
+
 CpuMeter::CpuMeter(std::vector<pid_t> others) : clocks_{CLOCK_PROCESS_CPUTIME_ID} {
   for (const pid_t device : software_devices()) others.push_back(device);
   for (const pid_t pid : others) {

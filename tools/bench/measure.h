@@ -32,6 +32,9 @@ Result<std::vector<Runs>> interleave(unsigned pairs, const std::vector<Side>& si
   return nanos <= 0 ? 0 : static_cast<double>(bytes) / static_cast<double>(nanos);
 }
 
+// Processor time of the calling thread: what others do on its core does not count.
+[[nodiscard]] Nanos thread_cpu_ns() noexcept;
+
 // Processor time that this process, other processes and the software devices spend. Software devices are processes of their
 // own; a real GPU costs no processor time, so there only the host's part counts.
 class CpuMeter {
