@@ -11,6 +11,7 @@
 #include <set>
 
 #include "libckpt/base/fd.h"
+#include "libckpt/control/toml_text.h"
 
 namespace ckpt::agent {
 namespace {
@@ -209,6 +210,7 @@ Result<std::vector<std::uint32_t>> parse_visible_gpus(const char* text) {
 }
 
 Result<Config> parse_config(std::string_view text, const std::string& source) {
+  CKPT_TRYV(control::check_toml_text(text, source));
   toml::table table;
   try {
     table = toml::parse(text, source);

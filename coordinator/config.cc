@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "libckpt/base/fd.h"
+#include "libckpt/control/toml_text.h"
 
 namespace ckpt::coordinator {
 namespace {
@@ -85,6 +86,7 @@ std::string default_home() {
 
 Result<Config> parse_config(const std::string& text, const std::string& source) {
   Config config;
+  CKPT_TRYV(control::check_toml_text(text, source));
   try {
     const toml::table table = toml::parse(text, source);
     for (const auto& [key, node] : table) {

@@ -122,10 +122,9 @@ class Target {
   }
   template <class Record>
   static std::vector<std::byte> message(const engine::LaneHeader& header, std::span<const Record> records) {
-    const auto head = std::as_bytes(std::span(&header, 1));
-    std::vector<std::byte> bytes(head.begin(), head.end());
-    const auto body = std::as_bytes(records);
-    bytes.insert(bytes.end(), body.begin(), body.end());
+    std::vector<std::byte> bytes(sizeof header + records.size_bytes());
+    std::memcpy(bytes.data(), &header, sizeof header);
+    std::memcpy(bytes.data() + sizeof header, records.data(), records.size_bytes());
     return bytes;
   }
 

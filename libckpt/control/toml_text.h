@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a daemon's configuration may look like before toml++ reads it: toml++ 3.3 has undefined behaviour on characters beyond
+// ASCII outside of strings and comments (is_non_ascii_horizontal_whitespace reaches an unreachable point), where TOML allows none.
+// Pure. Errors: kInvalidArgument naming source and line.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "libckpt/base/result.h"
+
+namespace ckpt::control {
+
+// Strings of several lines hold ASCII only, since where one ends is toml++'s to say.
+Result<void> check_toml_text(std::string_view text, const std::string& source);
+
+}  // namespace ckpt::control
