@@ -39,7 +39,7 @@ Task<Result<void>> Connection::write_frame(std::vector<std::byte> frame) {
 }
 
 Task<Result<Connection::Frame>> Connection::read_frame(std::optional<wire::FrameType> only) {
-  std::array<std::byte, wire::kFrameHeaderBytes> head;
+  std::array<std::byte, wire::kFrameHeaderBytes> head{};
   const auto [head_code, head_read] = co_await asio::async_read(socket_, asio::buffer(head), kTuple);
   if (head_code) co_return socket_error("Reading from", peer_, head_code);
   Frame frame;
