@@ -80,7 +80,6 @@ class SendLane final : private transport::LaneHandler, private WorkHandler {
   void run();
   bool step();
   void sleep();
-  void abandon_copies();
   bool fill_slots();
   Result<bool> fill(Slot& slot);
   Result<void> enqueue_copies(Slot& slot);

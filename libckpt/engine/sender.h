@@ -72,8 +72,8 @@ struct RoundReport {
   Nanos scan_ns = 0;        // the scan's own time, without that in which the lanes held it up
   Nanos end_ns = 0;         // the last acknowledgement
   Nanos first_copy_ns = 0;  // 0: nothing was dirty
-  double drain_bytes_per_second =
-      0;  // wire bytes while only sending (the scan done, or held up); 0 = too few to tell
+  // Wire bytes while only sending (the scan done, or held up by full lanes); 0 = too few to tell.
+  double drain_bytes_per_second = 0;
   double plain_bytes_per_second = 0;  // the same before encoding: what says how long the rest takes
   // After the first round: bytes that have become dirty again, by a sample (rather too much); none: too small a state to say.
   std::optional<std::uint64_t> sampled_dirty_bytes;
