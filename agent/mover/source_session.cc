@@ -357,8 +357,7 @@ Result<engine::RoundReport> SourceSession::run_round() {
   last_round_time_ = report.end_ns - report.begin_ns;
   spdlog::info("round: id m{} round {} dirty_bytes {} sent_bytes {} scan_ms {:.1f} total_ms {:.1f}",
                key_.migration, report.round, report.dirty_bytes, report.sent_bytes,
-               static_cast<double>(report.scan_end_ns - report.begin_ns) / 1e6,
-               static_cast<double>(last_round_time_) / 1e6);
+               static_cast<double>(report.scan_ns) / 1e6, static_cast<double>(last_round_time_) / 1e6);
   return report;
 }
 
@@ -366,7 +365,7 @@ Result<engine::RoundReport> SourceSession::run_round() {
 void SourceSession::count(const engine::RoundReport& report) {
   state_bytes_ = report.state_bytes;
   if (report.round > 1) dirty_bytes_ += report.dirty_bytes;
-  scan_rate_ = std::max(scan_rate_, rate(report.state_bytes, report.scan_end_ns - report.begin_ns));
+  scan_rate_ = std::max(scan_rate_, rate(report.state_bytes, report.scan_ns));
   link_rate_ = std::max(link_rate_, static_cast<std::uint64_t>(report.drain_bytes_per_second));
 }
 
@@ -383,9 +382,10 @@ Result<void> SourceSession::precopy() {
     engine::RoundObservation seen;
     seen.state_bytes = report.state_bytes;
     seen.dirty_bytes = report.dirty_bytes;
-    seen.scan_time = report.scan_end_ns - report.begin_ns;
+    seen.scan_time = report.scan_ns;
     seen.round_time = report.end_ns - report.begin_ns;
-    seen.throughput = report.drain_bytes_per_second;
+    seen.throughput = report.plain_bytes_per_second;
+    seen.sampled_dirty_bytes = report.sampled_dirty_bytes;
     const std::lock_guard lock(order_mutex_);
     advice = convergence_->observe(seen);
     send_progress();
@@ -458,7 +458,7 @@ Result<void> SourceSession::finish() {
   final_report_ = report;
   count(report);
   if (report.first_copy_ns != 0)
-    link_rate_ = std::max(link_rate_, rate(report.sent_bytes, report.end_ns - report.first_copy_ns));
+    link_rate_ = std::max(link_rate_, rate(report.wire_bytes, report.end_ns - report.first_copy_ns));
   messages::FinalSent sent;
   sent.session = key_;
   sent.final_received_ns = final_received_ns_;
@@ -534,12 +534,12 @@ void SourceSession::fill(messages::SourceCounters& counters) const {
   counters.sent_bytes = progress.sent_bytes;
   counters.wire_bytes = progress.wire_bytes;
   counters.dirty_bytes = dirty_bytes_;
-  counters.final_bytes = final_report_.dirty_bytes;
+  counters.final_bytes = std::min(final_report_.dirty_bytes, final_report_.wire_bytes);
   counters.host_bytes = host_bytes_;
   counters.resent_chunks = progress.resent_chunks;
   counters.link_bytes_per_second = link_rate_;
   counters.scan_bytes_per_second = scan_rate_;
-  counters.scan_ns = final_report_.scan_end_ns - final_report_.begin_ns;
+  counters.scan_ns = final_report_.scan_ns;
   counters.copy_ns =
       final_report_.first_copy_ns == 0 ? 0 : final_report_.end_ns - final_report_.first_copy_ns;
   counters.estimate_ns = convergence_->estimate().value_or(0);
