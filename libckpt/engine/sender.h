@@ -139,7 +139,7 @@ class Sender {
     std::size_t at = 0;  // index in ranges_
   };
 
-  Sender(SenderOptions options) : options_(std::move(options)) {}
+  explicit Sender(SenderOptions options) : options_(std::move(options)) {}
   Result<void> make_lanes(StagingPool& staging, transport::Transport& transport);
   Result<RoundReport> scan_and_send(bool is_final);
   Result<void> scan_all(std::span<SourceRegion* const> regions);

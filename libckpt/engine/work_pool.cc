@@ -51,6 +51,7 @@ bool WorkQueue::pop(Work& work) noexcept {
   }
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): sem_init() does
 WorkPool::WorkPool(const Device& device, std::size_t capacity) : device_(device), queue_(capacity) {
   ::sem_init(&waiting_, 0, 0);
 }

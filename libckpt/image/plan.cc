@@ -194,6 +194,7 @@ Result<std::vector<Place>> match_plan(const Plan& plan, std::span<const TensorIn
                                               " exists at the target only: the source has not named it");
   }
   std::vector<Place> result;
+  result.reserve(places.size());
   for (const auto& [place, tensor] : places) result.push_back(place);
   return result;
 }
