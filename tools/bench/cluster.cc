@@ -115,7 +115,8 @@ Result<std::unique_ptr<Cluster>> Cluster::start(const std::string& program_folde
 Cluster::~Cluster() {
   // Whatever has been interrupted, this is not. A cluster that does not go down shows in what it leaves behind.
   (void)run_command(command({"local", "down"}), nullptr, kPatience);
-  if (std::getenv("GPUMIGRATE_KEEP") != nullptr) return;
+  const char* keep = std::getenv("GPUMIGRATE_KEEP");
+  if (keep != nullptr && *keep != '\0') return;
   std::error_code error;
   std::filesystem::remove_all(home_, error);
 }

@@ -7,6 +7,7 @@
 //   CKPT_TRYV(cluster->wait_for_steps(job, 10));
 //   CKPT_TRY(move, cluster->migrate(job, {"--live", "--bandwidth", "1GiB/s"}));
 //
+// With GPUMIGRATE_KEEP set to anything the home stays, with all logs, to see why something failed.
 // Nothing sleeps: waiting is a command that ends when something has happened, or a line of a job's log.
 // Threads: one. Errors: what the command said; kTimedOut, kAborted as in command.h. Spans are milliseconds, as in the reports.
 #pragma once
