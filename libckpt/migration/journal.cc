@@ -44,7 +44,7 @@ std::span<const std::byte> bytes_of(const std::string& text, std::size_t at, std
 
 // The body of an intact frame at `at`.
 std::optional<std::span<const std::byte>> frame_at(const std::string& text, std::uint64_t at) {
-  FrameHead head;
+  FrameHead head{};
   if (at + sizeof head > text.size()) return std::nullopt;
   std::memcpy(&head, text.data() + at, sizeof head);
   if (head.magic != kFrameMagic || head.length > kMostRecordBytes ||
@@ -132,7 +132,7 @@ Result<void> Journal::load() {
     return Error(ErrorCode::kCorrupt, "File " + path_ + " is not a journal of this version");
   std::uint64_t at = sizeof kFileMagic;
   while (const auto body = frame_at(text, at)) {
-    FrameHead head;
+    FrameHead head{};
     std::memcpy(&head, text.data() + at, sizeof head);
     if (head.index != records_.size()) break;
     CKPT_TRY(record, decode_record(*body));
