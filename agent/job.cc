@@ -42,6 +42,11 @@ wire::JobPhase to_wire(local::Phase phase) {
   return wire::JobPhase::kStarting;
 }
 
+bool tells_phase(const local::Body& body) {
+  return std::holds_alternative<local::Ready>(body) || std::holds_alternative<local::StandbyReady>(body) ||
+         std::holds_alternative<local::Status>(body) || std::holds_alternative<local::RankExited>(body);
+}
+
 // The end of a log as one printable line, quoted.
 std::string last_output(const std::string& path) {
   std::error_code error;
@@ -159,9 +164,14 @@ Result<void> Job::connect() {
 }
 
 Task<Result<void>> Job::attach() {
+  const std::uint64_t heard = phases_heard_;
   auto status = co_await keeper_->attach();
   if (!status) co_return std::move(status).assume_error();
-  take_status(status.assume_value());
+  // An event that came right behind the answer is handled before this coroutine goes on, and is the newer word.
+  if (phases_heard_ == heard)
+    take_status(status.assume_value());
+  else
+    rank_pid_ = status.assume_value().rank_pid;
   if (phase_ == local::Phase::kRunning || phase_ == local::Phase::kPausing ||
       phase_ == local::Phase::kPaused) {
     control::spawn(environment_.executor, "job summary", refresh_summary());
@@ -179,6 +189,7 @@ void Job::take_status(const local::Status& status) {
 
 void Job::on_event(const local::Message& message) {
   auto self = shared_from_this();
+  if (tells_phase(message.body)) ++phases_heard_;
   if (std::holds_alternative<local::Ready>(message.body)) {
     phase_ = local::Phase::kRunning;
     control::spawn(environment_.executor, "job summary", refresh_summary());

@@ -100,6 +100,7 @@ class Job : public std::enable_shared_from_this<Job> {
   std::shared_ptr<ChildProcess> process_;
   std::optional<int> keeper_status_;  // it ended, with this
   local::Phase phase_ = local::Phase::kStarting;
+  std::uint64_t phases_heard_ = 0;  // events that told a phase
   local::StateSummary summary_;
   std::uint32_t rank_pid_ = 0;
   bool announced_ = false;  // it has started: others hear of its changes

@@ -10,6 +10,8 @@ template <class... F>
 struct Overload : F... {
   using F::operator()...;
 };
+template <class... F>
+Overload(F...) -> Overload<F...>;  // g++ does without, clang 14 does not
 
 // One step being made: a copy of the state, and the actions so far. Handlers return false for what cannot be.
 class Stepper {
