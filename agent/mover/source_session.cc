@@ -390,8 +390,19 @@ Result<void> SourceSession::precopy() {
     advice = convergence_->observe(seen);
     send_progress();
   }
+  if (advice != engine::Advice::kGiveUp) {
+    CKPT_TRYV(verify_ahead());
+  }
   report_advice(advice);
   return ok();
+}
+
+// The target's scan runs beside a last round, before the job is paused: at the barrier it would only hold up the source's where
+// both share a memory, and it would not find more.
+Result<void> SourceSession::verify_ahead() {
+  sender_->begin_verify();
+  CKPT_TRYV(run_round());
+  return sender_->wait_verified();
 }
 
 void SourceSession::report_advice(engine::Advice advice) {

@@ -50,6 +50,7 @@ class SourceSession final : public Session, private engine::SenderObserver {
   Result<void> precopy();
   Result<engine::RoundReport> run_round();
   void count(const engine::RoundReport& report);
+  Result<void> verify_ahead();
   void report_advice(engine::Advice advice);
   Result<void> keep_fresh();
   Result<void> finish();

@@ -32,6 +32,7 @@ std::size_t body_bytes(LaneMessage type, std::size_t count) {
     case LaneMessage::kCalibrate:
     case LaneMessage::kCalibrateAck:
     case LaneMessage::kFinal:
+    case LaneMessage::kVerify:
       return count == 0 ? 0 : kBadCount;
     case LaneMessage::kInvalid:
       break;

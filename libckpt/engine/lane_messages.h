@@ -5,8 +5,9 @@
 //
 // Source S, target T:   S>T kPlan (blob), T>S kPlanAnswer;  S>T kCalibrate, T>S kCalibrateAck;  S>T kPing, T>S kPong
 //   S>T kChunks +payload, T>S kAck: one per kChunks, the same slot, sequence and records, with the target's fingerprints
-//   S>T kDrop: the region has gone;  S>T kFinal(round): scan all you hold; T>S kStale (a chunk is not what was acknowledged), then
-//   T>S kScanDone;  S>T kHostState (blob), kManifest (blob, root in the header), T>S kVerdict;  both: kAbort +text (ErrorCode in `slot`)
+//   S>T kDrop: the region has gone;  S>T kVerify(round): scan all you hold; T>S kStale (a chunk is not what was acknowledged), then
+//   T>S kScanDone;  S>T kFinal(round), after a kVerify: the job is paused;  S>T kHostState (blob), kManifest (blob, root in the
+//   header), T>S kVerdict;  both: kAbort +text (ErrorCode in `slot`)
 // Blobs and control travel on lane 0 in order; chunks on every lane.
 //
 // Threads: pure functions. Everything received is judged by parse() before use: kProtocol closes the session.
@@ -48,7 +49,8 @@ enum class LaneMessage : std::uint8_t {
   kManifest,
   kVerdict,
   kAbort,
-  kLast = kAbort,
+  kVerify,
+  kLast = kVerify,
 };
 
 // Which move this is about; in every message.

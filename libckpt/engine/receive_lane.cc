@@ -16,8 +16,8 @@ Result<std::unique_ptr<ReceiveLane>> ReceiveLane::create(
     ReceiverCore& core, WorkPool& workers, transport::Transport& transport,
     const transport::SessionToken& token, std::shared_ptr<const track::TrackKernels> kernels,
     std::vector<StagingSlot> slots, std::span<const std::unique_ptr<Decoder>> decoders,
-    std::function<Result<void>(std::uint32_t)> on_final) {
-  std::unique_ptr<ReceiveLane> lane(new ReceiveLane(core, workers, decoders, std::move(on_final)));
+    std::function<Result<void>(std::uint32_t)> on_verify) {
+  std::unique_ptr<ReceiveLane> lane(new ReceiveLane(core, workers, decoders, std::move(on_verify)));
   for (StagingSlot& slot : slots) {
     CKPT_TRY(batch, track::FingerprintBatch::create(kernels, kMostChunks));
     lane->free_.push_back(lane->slots_.size());
@@ -145,9 +145,13 @@ Result<void> ReceiveLane::handle(std::span<const std::byte> bytes, std::span<con
     case LaneMessage::kDrop:
       core_.drop(record_at<DropRecord>(bytes));
       return ok();
-    case LaneMessage::kFinal:
+    case LaneMessage::kVerify:
+      return on_verify_(header.round);
+    case LaneMessage::kFinal: {
+      CKPT_TRYV(core_.begin_final(header.round));
       core_.delegate.on_final();
-      return on_final_(header.round);
+      return ok();
+    }
     case LaneMessage::kPlan:
     case LaneMessage::kHostState:
     case LaneMessage::kManifest:

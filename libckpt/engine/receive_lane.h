@@ -24,14 +24,14 @@ namespace ckpt::engine {
 
 class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
  public:
-  // on_final(round) is called on this thread and must not block.
+  // on_verify(round) is called on this thread and must not block.
   static Result<std::unique_ptr<ReceiveLane>> create(ReceiverCore& core, WorkPool& workers,
                                                      transport::Transport& transport,
                                                      const transport::SessionToken& token,
                                                      std::shared_ptr<const track::TrackKernels> kernels,
                                                      std::vector<StagingSlot> slots,
                                                      std::span<const std::unique_ptr<Decoder>> decoders,
-                                                     std::function<Result<void>(std::uint32_t)> on_final);
+                                                     std::function<Result<void>(std::uint32_t)> on_verify);
   ~ReceiveLane() override;  // after stop() and the end of the pool
   [[nodiscard]] std::string address() const { return lane_->address(); }
   void post(const LaneBuffer& message);  // any thread
@@ -55,8 +55,8 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
   };
 
   ReceiveLane(ReceiverCore& core, WorkPool& workers, std::span<const std::unique_ptr<Decoder>> decoders,
-              std::function<Result<void>(std::uint32_t)> on_final)
-      : core_(core), workers_(workers), decoders_(decoders), on_final_(std::move(on_final)) {}
+              std::function<Result<void>(std::uint32_t)> on_verify)
+      : core_(core), workers_(workers), decoders_(decoders), on_verify_(std::move(on_verify)) {}
 
   // transport::LaneHandler
   std::span<std::byte> on_payload_begin(std::span<const std::byte> header,
@@ -87,7 +87,7 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
   ReceiverCore& core_;
   WorkPool& workers_;
   std::span<const std::unique_ptr<Decoder>> decoders_;  // one for each coding thread
-  std::function<Result<void>(std::uint32_t)> on_final_;
+  std::function<Result<void>(std::uint32_t)> on_verify_;
   std::unique_ptr<transport::Lane> lane_;
   CUstream stream_ = nullptr;
   std::deque<Slot> slots_;         // at fixed places

@@ -58,7 +58,10 @@ void Receiver::cancel(const Error& reason) {
 }
 
 Result<void> Receiver::begin_scan(std::uint32_t round) {
-  CKPT_TRYV(core_->begin_final(round, ranges_, items_));
+  ranges_.clear();
+  items_.clear();
+  CKPT_TRYV(core_->begin_verify(round, ranges_, items_));
+  if (scan_thread_.joinable()) scan_thread_.join();  // its scan has ended
   scan_thread_ = std::thread([this, round] {
     if (auto scanned = scan(round); !scanned) core_->fail(scanned.assume_error());
   });

@@ -24,8 +24,8 @@ Result<void> ReceiverCore::place(const LaneHeader& header, std::span<const std::
   {
     const std::lock_guard lock(mutex_);
     if (chunk_bytes_ == 0) return Error(ErrorCode::kProtocol, "Chunks before a plan");
-    if (header.round < final_round_ || verified_.load())
-      return Error(ErrorCode::kProtocol, "A chunk of an earlier round after the final one began");
+    if (header.round < verify_round_ || verified_.load())
+      return Error(ErrorCode::kProtocol, "A chunk of an earlier round after the verification began");
     first = !std::exchange(first_chunk_seen_, true);
     std::size_t payload_left = payload_bytes;
     std::size_t decoded_bytes = 0;
@@ -75,7 +75,7 @@ void ReceiverCore::arrived(const LaneHeader& header, std::span<const ChunkRecord
     const std::uint32_t chunk = records[i].chunk;
     target.held[chunk] = fingerprints[i];
     target.known[chunk] = 1;
-    if (table_ && header.round == final_round_)  // kNotFound: the region was dropped meanwhile
+    if (table_ && header.round >= verify_round_)  // kNotFound: the region was dropped meanwhile
       (void)table_->acknowledge(records[i].region, records[i].generation, chunk, fingerprints[i]);
   }
 }
@@ -157,7 +157,7 @@ Result<void> ReceiverCore::accept_plan() {
     return Error(ErrorCode::kProtocol,
                  "The plan has chunks of " + std::to_string(places.chunk_bytes) + " bytes");
   const std::lock_guard lock(mutex_);
-  if (final_round_ != 0) return Error(ErrorCode::kProtocol, "A plan after the final round began");
+  if (final_) return Error(ErrorCode::kProtocol, "A plan after the final round began");
   if (chunk_bytes_ != 0 && chunk_bytes_ != places.chunk_bytes)
     return Error(ErrorCode::kProtocol, "A later plan with another chunk size");
   chunk_bytes_ = places.chunk_bytes;
@@ -171,6 +171,9 @@ Result<void> ReceiverCore::accept_plan() {
     if (place && place->region.generation >= region.generation)
       return Error(ErrorCode::kProtocol, "A plan that names extent " + std::to_string(region.id) + " again");
     target->region = std::move(region);
+    if (table_) {
+      CKPT_TRYV(table_->add_region(target->region.id, target->region.generation, target->region.bytes));
+    }
     place = std::move(target);
   }
   return ok();
@@ -178,24 +181,23 @@ Result<void> ReceiverCore::accept_plan() {
 
 // ---- the verified switch
 
-Result<void> ReceiverCore::begin_final(std::uint32_t round, std::vector<track::ChunkRange>& ranges,
-                                       std::vector<ScanItem>& items) {
+Result<void> ReceiverCore::begin_verify(std::uint32_t round, std::vector<track::ChunkRange>& ranges,
+                                        std::vector<ScanItem>& items) {
   const std::lock_guard lock(mutex_);
-  if (final_round_ != 0 || round == 0 || chunk_bytes_ == 0)
-    return Error(ErrorCode::kProtocol, "A final round without a plan, or a second one");
-  final_round_ = round;
-  report_.final_heard_ns = now_ns();
+  if (round <= verify_round_ || chunk_bytes_ == 0 || (verify_round_ != 0 && !scan_ended_))
+    return Error(ErrorCode::kProtocol, "A verification without a plan, or inside of another one");
+  verify_round_ = round;
+  scan_ended_ = false;
   table_.emplace(root_params_, chunk_bytes_);
   for (const auto& [id, target] : regions_) {
     const Region& region = target->region;
-    report_.state_bytes += region.bytes;
     CKPT_TRYV(table_->add_region(id, region.generation, region.bytes));
     for (std::uint32_t chunk = 0; chunk < target->known.size(); ++chunk) {
-      if (target->known[chunk] == 0) continue;  // it comes in this round and is fingerprinted then
+      if (target->known[chunk] == 0) continue;  // it is yet to come and is fingerprinted then
 #if CKPT_WITHOUT_RULE == 4
       const bool scan = false;
 #else
-      const bool scan = target->arrived_round[chunk] != round;
+      const bool scan = target->arrived_round[chunk] < round;
 #endif
       if (!scan) {
         CKPT_TRYV(table_->acknowledge(id, region.generation, chunk, target->held[chunk]));
@@ -209,13 +211,23 @@ Result<void> ReceiverCore::begin_final(std::uint32_t round, std::vector<track::C
   return ok();
 }
 
+Result<void> ReceiverCore::begin_final(std::uint32_t round) {
+  const std::lock_guard lock(mutex_);
+  if (final_ || verify_round_ == 0 || round < verify_round_)
+    return Error(ErrorCode::kProtocol, "A final round before a verification, or a second one");
+  final_ = true;
+  report_.final_heard_ns = now_ns();
+  for (const auto& [id, target] : regions_) report_.state_bytes += target->region.bytes;
+  return ok();
+}
+
 void ReceiverCore::scanned(std::span<const ScanItem> items, std::span<const track::Fingerprint> fingerprints,
                            std::vector<AckRecord>& stale) {
   const std::lock_guard lock(mutex_);
   for (std::size_t i = 0; i < items.size(); ++i) {
     TargetRegion& target = *items[i].region;
     const std::uint32_t chunk = items[i].chunk;
-    if (target.arrived_round[chunk] == final_round_) continue;  // written since; fingerprinted on arrival
+    if (target.arrived_round[chunk] >= verify_round_) continue;  // written since; fingerprinted on arrival
     if (fingerprints[i] == target.held[chunk]) {
       (void)table_->acknowledge(target.region.id, target.region.generation, chunk, fingerprints[i]);
       continue;
@@ -241,7 +253,7 @@ void ReceiverCore::end_scan(Nanos begin, Nanos end, std::uint64_t bytes) {
 Result<void> ReceiverCore::check_root(const track::Fingerprint& root) {
   const std::lock_guard lock(mutex_);
   report_.manifest_heard_ns = now_ns();
-  if (!table_ || !scan_ended_ || verified_.load())
+  if (!final_ || !table_ || !scan_ended_ || verified_.load())
     return Error(ErrorCode::kProtocol, "A manifest before the final round has ended, or a second one");
   if (host_state_.bytes != 0 && !host_.complete)
     return Error(ErrorCode::kProtocol, "A manifest before all of the host state");

@@ -118,9 +118,12 @@ class ReceiverCore {
     std::shared_ptr<TargetRegion> region;
     std::uint32_t chunk = 0;
   };
-  // The table begins; what has to be scanned goes into the two lists.
-  Result<void> begin_final(std::uint32_t round, std::vector<track::ChunkRange>& ranges,
-                           std::vector<ScanItem>& items);
+  // The table begins, anew if there was one: what arrives in `round` or later is verified on arrival, all else has to be scanned and goes into the two
+  // lists.
+  Result<void> begin_verify(std::uint32_t round, std::vector<track::ChunkRange>& ranges,
+                            std::vector<ScanItem>& items);
+  // The job is paused: no plans from here on.
+  Result<void> begin_final(std::uint32_t round);
   void scanned(std::span<const ScanItem> items, std::span<const track::Fingerprint> fingerprints,
                std::vector<AckRecord>& stale);
   void end_scan(Nanos begin, Nanos end, std::uint64_t bytes);
@@ -158,8 +161,9 @@ class ReceiverCore {
 
   mutable std::mutex mutex_;  // everything below
   std::map<std::uint64_t, std::shared_ptr<TargetRegion>> regions_;
-  std::uint64_t chunk_bytes_ = 0;  // 0 = no plan yet
-  std::uint32_t final_round_ = 0;  // 0 = not yet
+  std::uint64_t chunk_bytes_ = 0;   // 0 = no plan yet
+  std::uint32_t verify_round_ = 0;  // the first that counts as verified on arrival; 0 = not yet
+  bool final_ = false;
   bool first_chunk_seen_ = false;
   bool scan_ended_ = false;
   std::optional<track::SentMap> table_;

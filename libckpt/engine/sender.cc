@@ -403,9 +403,22 @@ Result<void> Sender::push(const DirtyChunk& chunk) {
   return ok();
 }
 
+void Sender::begin_verify() {
+  core_->update([](SenderCore::Events& e) { e.scan_done = false; });
+  LaneBuffer message(LaneMessage::kVerify, core_->id, core_->round.load() + 1);
+  lanes_[0]->post(message);
+  verify_begun_ns_ = now_ns();
+}
+
+Result<void> Sender::wait_verified() {
+  return core_->until([](const SenderCore::Events& e) { return e.scan_done; }, options_.answer_timeout,
+                      "The target's scan");
+}
+
 Result<RoundReport> Sender::run_final(std::span<const std::byte> host_state) {
   core_->cut.store(false);
-  core_->update([](SenderCore::Events& e) { e.scan_done = e.blob_sent = false; });
+  core_->update([](SenderCore::Events& e) { e.blob_sent = false; });
+  if (verify_begun_ns_ == 0 || now_ns() - verify_begun_ns_ > kVerifyHolds) begin_verify();
   LaneBuffer message(LaneMessage::kFinal, core_->id, core_->round.load() + 1);
   lanes_[0]->post(message);
   if (!host_state.empty()) lanes_[0]->send_blob({LaneMessage::kHostState, host_state, {}});

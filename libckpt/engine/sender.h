@@ -61,6 +61,9 @@ struct SenderOptions {
   SenderObserver* observer = nullptr;
 };
 
+// How long a scan of the target's memory counts as the one that the switch needs.
+inline constexpr Nanos kVerifyHolds = 2'000'000'000;
+
 struct RoundReport {
   std::uint32_t round = 0;
   std::uint64_t state_bytes = 0;
@@ -120,6 +123,11 @@ class Sender {
   Result<RoundReport> run_round();
   // The running round (and every later run_round()) ends as soon as what is in flight has arrived: the final one comes.
   void cut_round();
+  // Rule 4, ahead of the pause (docs/adr/0005): the target scans all it holds now, and what arrives in later rounds as it arrives.
+  // Between rounds; wait_verified() must have returned before the next round but one. The final round begins with a scan of the
+  // target unless there was one within kVerifyHolds.
+  void begin_verify();
+  Result<void> wait_verified();
   Result<RoundReport> run_final(std::span<const std::byte> host_state);
   Result<track::Fingerprint> root() const { return core_->root(); }
   // `on_left` is called when the manifest has left and the answer has not come.
@@ -178,7 +186,8 @@ class Sender {
   std::atomic<std::uint64_t> found_bytes_{0};
   std::atomic<std::uint64_t> acked_before_{0};
   Nanos first_copy_ns_ = 0;
-  Drained only_sending_;  // of this round
+  Nanos verify_begun_ns_ = 0;  // 0: not yet
+  Drained only_sending_;       // of this round
   Nanos scan_time_ = 0;
   Nanos held_up_time_ = 0;
   std::atomic<std::uint64_t> measured_link_{0};

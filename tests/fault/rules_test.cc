@@ -114,6 +114,24 @@ TEST(Rule4, memory_that_changes_at_the_target_after_its_acknowledgement_is_found
   EXPECT_EQ(pair.mismatches(), 1u) << "repaired, but not reported";
 }
 
+TEST(Rule4, a_scan_ahead_of_the_pause_finds_what_changed_at_the_target) {
+  EnginePair pair({});
+  pair.announce();
+  pair.source().write(0, test::random_bytes(4 * kMiB, 3));
+  must(pair.sender().run_round());
+  pair.target().fill(1'000'000, 1, 0x5A);
+  pair.sender().begin_verify();
+  must(pair.sender().wait_verified());
+  pair.source().fill(2 * kMiB, kChunk, 'n');  // comes after the scan, and is verified as it arrives
+  pair.add_buffers(7, 1, 1 * kMiB);           // as does a region that joins
+  pair.announce();
+  must(pair.sender().run_round());
+  pair.switch_over();
+  EXPECT_EQ(pair.differences(), 0u);
+  EXPECT_EQ(pair.mismatches(), 1u) << "repaired, but not reported";
+  EXPECT_EQ(pair.report.state_bytes, 5 * kMiB);
+}
+
 TEST(Rule5, regions_join_and_leave_during_rounds) {
   EnginePair pair({.sizes = {2 * kMiB, 2 * kMiB, 1 * kMiB}});
   pair.announce();

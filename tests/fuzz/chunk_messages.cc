@@ -173,7 +173,7 @@ class Target {
     round_ += input_.number<std::uint8_t>() % 4;
     std::vector<track::ChunkRange> ranges;
     std::vector<engine::ReceiverCore::ScanItem> items;
-    CKPT_TRYV(core_.begin_final(round_, ranges, items));
+    CKPT_TRYV(core_.begin_verify(round_, ranges, items));
     FUZZ_CHECK(ranges.size() == items.size());
     std::vector<track::Fingerprint> fingerprints;
     for (const auto& item : items) fingerprints.push_back(fingerprint_of(item.region->region.id, item.chunk));
@@ -183,7 +183,7 @@ class Target {
     core_.scanned(items, fingerprints, stale);
     FUZZ_CHECK(stale.size() <= items.size());
     core_.end_scan(1, 2, 3);
-    return ok();
+    return input_.number<std::uint8_t>() % 4 == 1 ? ok() : core_.begin_final(round_);
   }
 
   // In pieces of one size; what the first one says of the whole may be a lie.

@@ -55,6 +55,7 @@ void read_message(std::span<const std::byte> bytes, const engine::LaneHeader& he
     case LaneMessage::kCalibrate:
     case LaneMessage::kCalibrateAck:
     case LaneMessage::kFinal:
+    case LaneMessage::kVerify:
       return;
     case LaneMessage::kInvalid:
       break;

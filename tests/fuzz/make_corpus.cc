@@ -271,7 +271,8 @@ void add_lane_headers(Corpus& corpus) {
     corpus.add_numbered("lane_headers", bytes_text(message.bytes()));
   };
   const auto nothing = [](LaneBuffer&) {};
-  for (const LaneMessage type : {LaneMessage::kCalibrate, LaneMessage::kCalibrateAck, LaneMessage::kFinal})
+  for (const LaneMessage type :
+       {LaneMessage::kCalibrate, LaneMessage::kCalibrateAck, LaneMessage::kFinal, LaneMessage::kVerify})
     add(type, nothing);
   for (const LaneMessage type : {LaneMessage::kPlan, LaneMessage::kHostState, LaneMessage::kManifest})
     add(type, [](LaneBuffer& m) { m.append(BlobRecord{4096, 0, {1, 2}}); });
