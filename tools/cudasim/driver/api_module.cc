@@ -100,6 +100,7 @@ CUresult launch(Function* function, const CUlaunchConfig& config, void** paramet
   Context* context = nullptr;
   Stream* stream = nullptr;
   CUDASIM_TRY(enter_stream(config.hStream, &context, &stream));
+  CUDASIM_CHECK(context == context_stack().back(), CUDA_ERROR_INVALID_HANDLE);
   CUDASIM_CHECK(function != nullptr && function->context == context && function->module->alive,
                 CUDA_ERROR_INVALID_HANDLE);
   const bool sized = config.gridDimX > 0 && config.gridDimY > 0 && config.gridDimZ > 0 &&

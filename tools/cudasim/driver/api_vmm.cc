@@ -84,7 +84,8 @@ CUresult cuMemAddressFree(CUdeviceptr address, std::size_t bytes) {
 CUresult cuMemMap(CUdeviceptr address, std::size_t bytes, std::size_t offset,
                   CUmemGenericAllocationHandle handle, unsigned long long flags) {
   CUDASIM_TRY(enter_vmm());
-  CUDASIM_CHECK(offset == 0 && flags == 0, CUDA_ERROR_INVALID_VALUE);
+  CUDASIM_CHECK(offset == 0, CUDA_ERROR_NOT_SUPPORTED);
+  CUDASIM_CHECK(flags == 0, CUDA_ERROR_INVALID_VALUE);
   Exclusive lock(Process::get().lock);
   return Memory::get().map(address, bytes, handle);
 }

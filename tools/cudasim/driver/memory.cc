@@ -129,13 +129,7 @@ CUresult Memory::map(std::uint64_t address, std::uint64_t bytes, CUmemGenericAll
       address % kGranularity != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  auto reserved = reservations_.upper_bound(address);
-  if (reserved == reservations_.begin()) return CUDA_ERROR_INVALID_VALUE;
-  reserved = std::prev(reserved);
-  if (address + bytes > reserved->first + reserved->second) return CUDA_ERROR_INVALID_VALUE;
-  const auto next = mappings_.lower_bound(address);
-  if (next != mappings_.end() && next->first < address + bytes) return CUDA_ERROR_INVALID_VALUE;
-  if (find_mapping(address) != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!reserved_and_free(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
   Mapping& mapping = mappings_[address];
   mapping.address = address;
   mapping.physical = physical;
@@ -145,6 +139,16 @@ CUresult Memory::map(std::uint64_t address, std::uint64_t bytes, CUmemGenericAll
 }
 
 // The mappings that make up exactly this range, without holes and without parts of mappings.
+bool Memory::reserved_and_free(std::uint64_t address, std::uint64_t bytes) const {
+  auto reserved = reservations_.upper_bound(address);
+  if (reserved == reservations_.begin()) return false;
+  reserved = std::prev(reserved);
+  if (address + bytes > reserved->first + reserved->second) return false;
+  const auto next = mappings_.lower_bound(address);
+  if (next != mappings_.end() && next->first < address + bytes) return false;
+  return find_mapping(address) == nullptr;
+}
+
 CUresult Memory::mappings_in(std::uint64_t address, std::uint64_t bytes,
                              std::vector<std::uint64_t>* out) const {
   std::uint64_t at = address;
@@ -167,6 +171,8 @@ void Memory::erase_mapping(std::map<std::uint64_t, Mapping>::iterator found) {
 }
 
 CUresult Memory::unmap(std::uint64_t address, std::uint64_t bytes) {
+  // As the driver has it: nothing to unmap is no error.
+  if (bytes > 0 && reserved_and_free(address, bytes)) return CUDA_SUCCESS;
   std::vector<std::uint64_t> whole;
   const CUresult result = mappings_in(address, bytes, &whole);
   if (result != CUDA_SUCCESS) return result;

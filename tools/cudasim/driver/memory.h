@@ -131,6 +131,8 @@ class Memory {
   CUresult allocate_mapping(Context* context, const std::shared_ptr<Physical>& physical,
                             std::uint64_t* address);
   CUresult allocate_small(Context* context, std::uint64_t bytes, std::uint64_t* address);
+  // Within one reservation, and nothing mapped there.
+  [[nodiscard]] bool reserved_and_free(std::uint64_t address, std::uint64_t bytes) const;
   CUresult mappings_in(std::uint64_t address, std::uint64_t bytes, std::vector<std::uint64_t>* out) const;
   CUresult resolve_device(Context* context, std::uint64_t address, std::uint64_t bytes, bool write,
                           Side* side) const;

@@ -126,7 +126,9 @@ CUresult enter_stream(CUstream handle, Context** context, Stream** stream) {
     return *stream != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
   }
   *stream = reinterpret_cast<Stream*>(handle);
-  return (*stream)->alive && (*stream)->context == *context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  if (!(*stream)->alive) return CUDA_ERROR_INVALID_HANDLE;
+  *context = (*stream)->context;
+  return (*context)->alive() ? (*context)->error() : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 }  // namespace cudasim

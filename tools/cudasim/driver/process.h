@@ -58,7 +58,8 @@ std::vector<Context*>& context_stack();
 CUresult enter(Context** context);
 // For calls that work on a context with a sticky error, too.
 CUresult enter_any(Context** context);
-// Also takes the stream's handle, special ones included, and checks that it belongs to the context.
+// Also takes the stream's handle, special ones included. The context is the stream's, which need not be the current one (copies
+// and waits may use streams of other contexts, launches may not: CUDA C Programming Guide, "Stream and Event Behavior").
 CUresult enter_stream(CUstream handle, Context** context, Stream** stream);
 
 inline Context* from_handle(CUcontext handle) {
