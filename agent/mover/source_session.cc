@@ -397,11 +397,18 @@ Result<void> SourceSession::precopy() {
   return ok();
 }
 
-// The target's scan runs beside a last round, before the job is paused: at the barrier it would only hold up the source's where
+// The target's scan runs beside a last round, if one is left, before the job is paused: at the barrier it would only hold up the source's where
 // both share a memory, and it would not find more.
 Result<void> SourceSession::verify_ahead() {
+  std::uint32_t most_rounds = 0;
+  {
+    const std::lock_guard lock(order_mutex_);
+    most_rounds = convergence_->options().max_rounds;
+  }
   sender_->begin_verify();
-  CKPT_TRYV(run_round());
+  if (rounds_ < most_rounds) {
+    CKPT_TRYV(run_round());
+  }
   return sender_->wait_verified();
 }
 

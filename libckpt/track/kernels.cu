@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device code: fingerprints of a list of chunks, a plain read of one, and a list of copies. One block per chunk. On a GPU
-// each warp takes four fingerprint blocks of 4 KiB at a time, so that the key words it reads from shared memory serve four
+// Device code: fingerprints of a list of chunks, a plain read of one, and a list of copies. On a GPU a thread block fingerprints
+// a run of chunks; each warp takes four fingerprint blocks of 4 KiB at a time, so that the key words it reads from shared memory serve four
 // loads; the sums of the lanes meet in a transposing reduction, and each block's value is weighted by its power of the
 // polynomial's point, so that order does not matter. Built for the host, a block is one call of the vectorised host code.
 // Memory may change while it is read (DESIGN §5 rule 2): every byte is read once.
@@ -10,6 +10,19 @@
 #include "libckpt/track/kernels.h"
 
 using namespace ckpt::track;
+
+namespace {
+
+// The first chunk of the thread block `block` of `blocks`, which share `count` chunks evenly, neighbours together.
+#if defined(__CUDACC__)
+__device__ __forceinline__
+#endif
+    uint32_t
+    run_begin(uint32_t block, uint32_t blocks, uint32_t count) {
+  return static_cast<uint32_t>(static_cast<uint64_t>(count) * block / blocks);
+}
+
+}  // namespace
 
 #if defined(__CUDACC__)
 
@@ -87,41 +100,46 @@ __device__ __forceinline__ uint64_t shuffle_add_mod(uint64_t value, int mask) {
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(kFingerprintThreads)
-    ckpt_fingerprint(const FingerprintTables* tables, const DeviceChunk* chunks, Fingerprint* results) {
+// The chunks [begin, end) of the list belong to this thread block.
+extern "C" __global__ void __launch_bounds__(kFingerprintThreads, kFingerprintBlocksPerProcessor)
+    ckpt_fingerprint(const FingerprintTables* tables, const DeviceChunk* chunks, Fingerprint* results,
+                     uint32_t count) {
   __shared__ __align__(16) uint32_t key[kKeyWords];
-  __shared__ uint64_t parts[kWarps][2];
+  __shared__ uint64_t parts[2][kWarps][2];  // of every other chunk, so that one barrier a chunk is enough
   for (uint32_t i = threadIdx.x; i < kKeyWords; i += kFingerprintThreads) key[i] = tables->nh[i];
   __syncthreads();
 
-  const DeviceChunk chunk = chunks[blockIdx.x];
-  const auto* data = reinterpret_cast<const unsigned char*>(chunk.address);
-  const uint32_t blocks = static_cast<uint32_t>((chunk.bytes + kBlockBytes - 1) / kBlockBytes);
   const uint32_t lane = threadIdx.x % 32;
   const uint32_t warp = threadIdx.x / 32;
   const uint32_t polynomial = lane & 1;  // lanes 8b and 8b + 1 go on with block b, for the two polynomials
-  uint64_t total = 0;
-  for (uint32_t first = warp * kGroup; first < blocks; first += kWarps * kGroup) {
-    uint64_t y[kGroup][kPasses] = {};
-    if (static_cast<uint64_t>(first + kGroup) * kBlockBytes <= chunk.bytes) {
-      lane_sums<true>(reinterpret_cast<const uint4*>(key), data, chunk.bytes, first, lane, y);
-    } else {
-      lane_sums<false>(reinterpret_cast<const uint4*>(key), data, chunk.bytes, first, lane, y);
+  const uint32_t end = run_begin(blockIdx.x + 1, gridDim.x, count);
+  for (uint32_t index = run_begin(blockIdx.x, gridDim.x, count); index < end; ++index) {
+    const DeviceChunk chunk = chunks[index];
+    const auto* data = reinterpret_cast<const unsigned char*>(chunk.address);
+    const uint32_t blocks = static_cast<uint32_t>((chunk.bytes + kBlockBytes - 1) / kBlockBytes);
+    uint64_t total = 0;
+    for (uint32_t first = warp * kGroup; first < blocks; first += kWarps * kGroup) {
+      uint64_t y[kGroup][kPasses] = {};
+      if (static_cast<uint64_t>(first + kGroup) * kBlockBytes <= chunk.bytes) {
+        lane_sums<true>(reinterpret_cast<const uint4*>(key), data, chunk.bytes, first, lane, y);
+      } else {
+        lane_sums<false>(reinterpret_cast<const uint4*>(key), data, chunk.bytes, first, lane, y);
+      }
+      const BlockSums sums = reduce_group(y, lane);
+      const uint32_t block = first + lane / 8;
+      if ((lane & 6) == 0 && block < blocks) {
+        const uint64_t z = compress(*tables, polynomial, sums);
+        total = add_mod(total, multiply_mod(z, tables->power[polynomial][blocks - block]));
+      }
     }
-    const BlockSums sums = reduce_group(y, lane);
-    const uint32_t block = first + lane / 8;
-    if ((lane & 6) == 0 && block < blocks) {
-      const uint64_t z = compress(*tables, polynomial, sums);
-      total = add_mod(total, multiply_mod(z, tables->power[polynomial][blocks - block]));
+    total = shuffle_add_mod(shuffle_add_mod(total, 16), 8);
+    if (lane < 2) parts[index % 2][warp][lane] = total;
+    __syncthreads();
+    if (threadIdx.x < 2) {
+      uint64_t h = add_mod(tables->power[threadIdx.x][blocks + 1], reduce_once(chunk.bytes & kPrime));
+      for (uint32_t w = 0; w < kWarps; ++w) h = add_mod(h, parts[index % 2][w][threadIdx.x]);
+      (threadIdx.x == 0 ? results[index].lo : results[index].hi) = h;
     }
-  }
-  total = shuffle_add_mod(shuffle_add_mod(total, 16), 8);
-  if (lane < 2) parts[warp][lane] = total;
-  __syncthreads();
-  if (threadIdx.x < 2) {
-    uint64_t h = add_mod(tables->power[threadIdx.x][blocks + 1], reduce_once(chunk.bytes & kPrime));
-    for (uint32_t w = 0; w < kWarps; ++w) h = add_mod(h, parts[w][threadIdx.x]);
-    (threadIdx.x == 0 ? results[blockIdx.x].lo : results[blockIdx.x].hi) = h;
   }
 }
 
@@ -191,11 +209,12 @@ const void* next_chunk(const DeviceChunk* chunks, uint32_t index, uint32_t count
 }  // namespace
 
 PORTABLE_KERNEL(ckpt_fingerprint, const FingerprintTables* tables, const DeviceChunk* chunks,
-                Fingerprint* results) {
-  const uint32_t index = PORTABLE_BLOCK_INDEX();
-  results[index] =
-      fingerprint_host(*tables, reinterpret_cast<const void*>(chunks[index].address), chunks[index].bytes,
-                       nullptr, next_chunk(chunks, index, PORTABLE_GRID_BLOCKS()));
+                Fingerprint* results, uint32_t count) {
+  const uint32_t end = run_begin(PORTABLE_BLOCK_INDEX() + 1, PORTABLE_GRID_BLOCKS(), count);
+  for (uint32_t index = run_begin(PORTABLE_BLOCK_INDEX(), PORTABLE_GRID_BLOCKS(), count); index < end;
+       ++index)
+    results[index] = fingerprint_host(*tables, reinterpret_cast<const void*>(chunks[index].address),
+                                      chunks[index].bytes, nullptr, next_chunk(chunks, index, count));
 }
 
 PORTABLE_KERNEL(ckpt_read, const DeviceChunk* chunks, uint64_t* results) {

@@ -78,6 +78,7 @@ class TrackKernels {
   std::shared_ptr<const FingerprintParams> params_;
   Module module_;
   CUfunction fingerprint_ = nullptr;
+  std::uint32_t most_blocks_ = 1;  // of a launch of fingerprint_
   CUfunction read_ = nullptr;
   CUfunction copy_ = nullptr;
   CUdeviceptr tables_ = 0;

@@ -50,6 +50,11 @@ Result<std::shared_ptr<const TrackKernels>> TrackKernels::create(
   CKPT_TRY(fingerprint, kernels->module_.function("ckpt_fingerprint"));
   CKPT_TRY(read, kernels->module_.function("ckpt_read"));
   CKPT_TRY(copy, kernels->module_.function("ckpt_copy"));
+  int processors = 0;
+  CKPT_CUDA_TRY(api,
+                cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device.device()));
+  kernels->most_blocks_ =
+      static_cast<std::uint32_t>(std::max(processors, 1)) * kFingerprintBlocksPerProcessor;
   kernels->fingerprint_ = fingerprint;
   kernels->read_ = read;
   kernels->copy_ = copy;
@@ -71,9 +76,9 @@ Result<void> TrackKernels::launch_fingerprint(CUstream stream, CUdeviceptr chunk
                                               std::uint32_t count) const {
   const DriverApi& api = device_.api();
   CUdeviceptr tables = tables_;
-  void* arguments[] = {&tables, &chunk_list, &results};
-  CKPT_CUDA_TRY(api, cuLaunchKernel(fingerprint_, count, 1, 1, kFingerprintThreads, 1, 1, 0, stream,
-                                    arguments, nullptr));
+  void* arguments[] = {&tables, &chunk_list, &results, &count};
+  CKPT_CUDA_TRY(api, cuLaunchKernel(fingerprint_, std::min(count, most_blocks_), 1, 1, kFingerprintThreads, 1,
+                                    1, 0, stream, arguments, nullptr));
   return ok();
 }
 
