@@ -115,8 +115,10 @@ class Losses(ClusterTest):
         expected = run_unmoved("hotset", *ARGUMENTS)["digest"]
         cluster.start("job", "hotset", *ARGUMENTS)
         cluster.wait_for_line("job", r"^step 5\b")
-        daemons = {"coordinator": cluster.pids("gpumigrate-coordinator"), "source": cluster.pids("nodes/node-a/agent.toml"),
-                   "target": cluster.pids("nodes/node-b/agent.toml")}
+        # The target before the source: a target that an earlier migration has prepared has room in its journal, which a full disk
+        # would leave it, but which RLIMIT_FSIZE does not let it write to.
+        daemons = {"coordinator": cluster.pids("gpumigrate-coordinator"), "target": cluster.pids("nodes/node-b/agent.toml"),
+                   "source": cluster.pids("nodes/node-a/agent.toml")}
         for name, pids in daemons.items():
             self.assertEqual(len(pids), 1, name)
             with self.subTest(full=name):

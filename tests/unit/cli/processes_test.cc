@@ -67,8 +67,11 @@ TEST_F(Processes, WhoIgnoresTheSignalIsKilled) {
 }
 
 TEST_F(Processes, AreFoundByTheirMark) {
-  const ProcessId process = start("exec sleep 1000", marker());
-  const ProcessId other = start("exec sleep 1000", "GPUMIGRATE_TEST_MARK=" + folder_ + "x");
+  const std::string fifo = folder_ + "/fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  // No exec and no child: while a process executes another program its environment reads as empty.
+  const ProcessId process = start("read line < " + fifo, marker());
+  const ProcessId other = start("read line < " + fifo, "GPUMIGRATE_TEST_MARK=" + folder_ + "x");
   EXPECT_EQ(find_by_environment(marker()), std::vector<ProcessId>{process});
   ASSERT_TRUE(end_all({process, other}, SIGTERM, std::chrono::seconds(10)).has_value());
   EXPECT_TRUE(find_by_environment(marker()).empty());
