@@ -58,10 +58,12 @@ void Receiver::cancel(const Error& reason) {
 }
 
 Result<void> Receiver::begin_scan(std::uint32_t round) {
-  ranges_.clear();
-  items_.clear();
-  CKPT_TRYV(core_->begin_verify(round, ranges_, items_));
-  if (scan_thread_.joinable()) scan_thread_.join();  // its scan has ended
+  std::vector<track::ChunkRange> ranges;
+  std::vector<ReceiverCore::ScanItem> items;
+  CKPT_TRYV(core_->begin_verify(round, ranges, items));  // refused while a scan still reads the lists
+  if (scan_thread_.joinable()) scan_thread_.join();
+  ranges_ = std::move(ranges);
+  items_ = std::move(items);
   scan_thread_ = std::thread([this, round] {
     if (auto scanned = scan(round); !scanned) core_->fail(scanned.assume_error());
   });

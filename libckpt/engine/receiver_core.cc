@@ -184,7 +184,7 @@ Result<void> ReceiverCore::accept_plan() {
 Result<void> ReceiverCore::begin_verify(std::uint32_t round, std::vector<track::ChunkRange>& ranges,
                                         std::vector<ScanItem>& items) {
   const std::lock_guard lock(mutex_);
-  if (round <= verify_round_ || chunk_bytes_ == 0 || (verify_round_ != 0 && !scan_ended_))
+  if (round == 0 || round < verify_round_ || chunk_bytes_ == 0 || (verify_round_ != 0 && !scan_ended_))
     return Error(ErrorCode::kProtocol, "A verification without a plan, or inside of another one");
   verify_round_ = round;
   scan_ended_ = false;

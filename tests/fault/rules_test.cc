@@ -132,6 +132,21 @@ TEST(Rule4, a_scan_ahead_of_the_pause_finds_what_changed_at_the_target) {
   EXPECT_EQ(pair.report.state_bytes, 5 * kMiB);
 }
 
+TEST(Rule4, a_scan_is_repeated_when_no_round_came_between) {
+  EnginePair pair({});
+  pair.announce();
+  pair.source().write(0, test::random_bytes(4 * kMiB, 4));
+  must(pair.sender().run_round());
+  pair.sender().begin_verify();
+  must(pair.sender().wait_verified());
+  pair.target().fill(1'000'000, 1, 0x5A);  // after the first scan, before the second
+  pair.sender().begin_verify();
+  must(pair.sender().wait_verified());
+  pair.switch_over();
+  EXPECT_EQ(pair.differences(), 0u);
+  EXPECT_EQ(pair.mismatches(), 1u) << "repaired, but not reported";
+}
+
 TEST(Rule5, regions_join_and_leave_during_rounds) {
   EnginePair pair({.sizes = {2 * kMiB, 2 * kMiB, 1 * kMiB}});
   pair.announce();
