@@ -22,6 +22,12 @@ concept Batch = requires(const T& body) {
   body.records.size();
 };
 
+// A batch that belongs to a migration: its number follows the head.
+template <class T>
+concept MigrationBatch = Batch<T> && requires(const T& body) {
+  body.migration;
+};
+
 template <class T>
 using RecordOf = typename decltype(T::records)::value_type;
 
@@ -79,8 +85,18 @@ const char* problem(const StateSummary& summary) {
   return is_clean(summary.reason) ? nullptr : "the reason's text";
 }
 
+bool is_known(Way way) {
+  return way == Way::kCooperative || way == Way::kTransparent;
+}
+
+const char* problem(const RegionKey& region) {
+  return region.id == kNoRegion || region.generation == 0 ? "a region without id or generation" : nullptr;
+}
+
 const char* problem(const Hello& body) {
-  return body.pid == 0 ? "no pid" : nullptr;
+  if (body.pid == 0) return "no pid";
+  if (!is_known(body.way)) return "the way";
+  return is_flag(body.restored) ? nullptr : "a flag";
 }
 
 const char* problem(const Welcome& body) {
@@ -91,7 +107,9 @@ const char* problem(const Welcome& body) {
 
 const char* problem(const Status& body) {
   if (body.role != Role::kFresh && body.role != Role::kStandby) return "the role";
-  if (body.phase > Phase::kExited) return "the phase";
+  if (body.phase > Phase::kDumped) return "the phase";
+  if (!is_known(body.way)) return "the way";
+  if (body.memory > MemoryState::kMapping || body.reserved != 0) return "the memory's state";
   if (!is_flag(body.ended_by_keeper) || !is_flag(body.stopped) || !is_flag(body.exporting)) return "a flag";
   if (body.deadline_ns < 0 || body.barrier_entry_ns < 0 || body.quiesced_ns < 0 || body.resumed_ns < 0)
     return "a time";
@@ -140,6 +158,19 @@ const char* problem(const RegionFreedAck& body) {
   return body.id == kNoRegion ? "no region" : nullptr;
 }
 
+const char* problem(const Released& body) {
+  return body.at_ns < 0 ? "the time" : nullptr;
+}
+const char* problem(const Mapped& body) {
+  return body.at_ns < 0 ? "the time" : nullptr;
+}
+const char* problem(const Map& body) {
+  if (body.set > MemorySet::kArrived) return "the set";
+  if (body.gpu_count > kMaxGpus) return "the number of GPUs";
+  if (body.set != MemorySet::kArrived && body.migration != 0) return "a migration without its set";
+  return nullptr;
+}
+
 template <class T>
 const char* problem(const T&) {
   return nullptr;  // every value is valid
@@ -148,9 +179,12 @@ const char* problem(const T&) {
 bool descriptors_fit(const Body& body, std::size_t descriptors) {
   return std::visit(
       [descriptors]<class T>(const T& value) {
-        if constexpr (std::is_same_v<T, ExportBatch>) return descriptors == value.records.size();
-        if constexpr (std::is_same_v<T, Welcome> || std::is_same_v<T, Paused>) return descriptors == 1;
-        if constexpr (std::is_same_v<T, Resume>) {
+        if constexpr (std::is_same_v<T, ExportBatch> || std::is_same_v<T, Deposit> ||
+                      std::is_same_v<T, MapBatch> || std::is_same_v<T, Made>) {
+          return descriptors == value.records.size();
+        }
+        if constexpr (std::is_same_v<T, Welcome>) return descriptors == 1;
+        if constexpr (std::is_same_v<T, Paused> || std::is_same_v<T, Resume>) {
           return descriptors == (value.host_state_bytes != 0 ? 1u : 0u);
         }
         return descriptors == 0;
@@ -165,16 +199,19 @@ Result<Body> parse_batch(std::span<const std::byte> bytes) {
   if (bytes.size() < sizeof head) return refuse(T::kType, "it is too short");
   std::memcpy(&head, bytes.data(), sizeof head);
   if (head.count == 0 || head.count > kMaxRecords || head.reserved != 0) return refuse(T::kType, "the count");
-  if (bytes.size() != sizeof head + head.count * sizeof(Record)) return refuse(T::kType, "its length");
+  constexpr std::size_t kStart = sizeof head + (MigrationBatch<T> ? sizeof(std::uint64_t) : 0);
+  if (bytes.size() != kStart + head.count * sizeof(Record)) return refuse(T::kType, "its length");
   T body;
+  if constexpr (MigrationBatch<T>) {
+    std::memcpy(&body.migration, bytes.data() + sizeof head, sizeof body.migration);
+  }
   if constexpr (requires { body.sequence; }) {
     body.sequence = head.sequence;
   } else if (head.sequence != 0) {
     return refuse(T::kType, "the sequence");
   }
   body.records.resize(head.count);
-  std::memcpy(static_cast<void*>(body.records.data()), bytes.data() + sizeof head,
-              head.count * sizeof(Record));
+  std::memcpy(static_cast<void*>(body.records.data()), bytes.data() + kStart, head.count * sizeof(Record));
   for (const Record& record : body.records) {
     if (const char* why = problem(record)) return refuse(T::kType, why);
   }
@@ -222,6 +259,7 @@ void append_body(std::vector<std::byte>& out, const T& body) {
     BatchHead head{.count = static_cast<std::uint32_t>(body.records.size())};
     if constexpr (requires { body.sequence; }) head.sequence = body.sequence;
     append(out, &head, sizeof head);
+    if constexpr (MigrationBatch<T>) append(out, &body.migration, sizeof body.migration);
     append(out, body.records.data(), body.records.size() * sizeof(RecordOf<T>));
   } else if constexpr (!std::is_empty_v<T>) {
     append(out, &body, sizeof body);
@@ -330,6 +368,32 @@ std::string_view to_string(MessageType type) noexcept {
       return "RankContinued";
     case MessageType::kRankExited:
       return "RankExited";
+    case MessageType::kRelease:
+      return "Release";
+    case MessageType::kReleased:
+      return "Released";
+    case MessageType::kDeposit:
+      return "Deposit";
+    case MessageType::kWithdraw:
+      return "Withdraw";
+    case MessageType::kMap:
+      return "Map";
+    case MessageType::kMapBatch:
+      return "MapBatch";
+    case MessageType::kMapAck:
+      return "MapAck";
+    case MessageType::kMapped:
+      return "Mapped";
+    case MessageType::kMake:
+      return "Make";
+    case MessageType::kMade:
+      return "Made";
+    case MessageType::kPrepareDump:
+      return "PrepareDump";
+    case MessageType::kDumpReady:
+      return "DumpReady";
+    case MessageType::kReattach:
+      return "Reattach";
   }
   return "?";
 }
@@ -354,8 +418,31 @@ std::string_view to_string(Phase phase) noexcept {
       return "leaving";
     case Phase::kExited:
       return "exited";
+    case Phase::kDumped:
+      return "dumped";
   }
   return "?";
+}
+
+std::string_view to_string(MemoryState state) noexcept {
+  switch (state) {
+    case MemoryState::kMapped:
+      return "mapped";
+    case MemoryState::kReleasing:
+      return "releasing";
+    case MemoryState::kReleased:
+      return "released";
+    case MemoryState::kMapping:
+      return "mapping";
+  }
+  return "?";
+}
+
+std::uint64_t region_digest(std::uint64_t id, std::uint64_t generation) noexcept {
+  std::uint64_t value = id * 0x9e3779b97f4a7c15ull + generation;
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ull;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111ebull;
+  return value ^ (value >> 31);
 }
 
 Error to_error(const Failed& failed) {

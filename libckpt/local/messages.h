@@ -25,6 +25,28 @@
 //   end        A>K Stop, Kill      K>A Done, then RankExited;  A>K Shutdown: the keeper ends (refused while the rank lives).
 //   refusals   K>A or R>A Failed with the request, the refused type and the reason.
 //
+// The transparent way (a rank whose Hello says so: an unmodified program under the shim). It has no ready, standby, host state or tensors of
+// its own: it runs from Hello on, and every region is told as one tensor `region:ID` (u8, its whole extent, kind buffer). Pause also goes to
+// the rank as a message (K>R Pause; K>R Resume withdraws it), RankStopped and RankContinued too (K>R: its lease is over, is back), and
+// Paused has no descriptor. While an export is active, Paused comes after every region has been sent and acknowledged.
+// From here on the keeper holds memory for the rank, in two sets of descriptors:
+//   exported   a duplicate of each descriptor of the export's batches. RegionFreed drops one before the agent hears of it; StopExport, a new Export and
+//              the agent's end drop all, but not while the rank's memory is not mapped (`memory` of Status): then the set is what the job lives from.
+//   arrived    what A>K Deposit* brought; another migration's Deposit replaces it, A>K Withdraw drops it. It outlives agents.
+// All of these need a paused rank, and answer Failed if they are refused (kRefused: nothing was touched):
+//   release    A>K Release         the keeper adds what set `exported` holds; R>A Released: the rank has unmapped and released all its device
+//              memory, addresses stay reserved. Refused if the set is not exactly the rank's regions. Again after Mapped, too.
+//   deposit    A>K Deposit +fds    K>A Done, batch by batch
+//   map        A>K Map             (K>R MapBatch +fds, R>K MapAck)* of the set that is named (kMade: none), then K>R Map; R>A Mapped, once the rank has all
+//              its regions at their old addresses. On Failed what was mapped is released again. Sets stay until they are dropped by the agent.
+//   make       A>R Make (ids)      R>A Made +fds: the rank has new memory of its own at the old addresses of these regions, for a mover to fill; Map kMade ends it.
+//   go on      Resume              refused while memory is not mapped.
+//   dump       A>R PrepareDump     only while memory is released. R: unmaps the control page, DumpReady, closes its socket; K>A DumpReady once it is closed:
+//              phase kDumped, and what can be dumped holds nothing of the keeper's. Its service thread waits in sigwaitinfo.
+//   reattach   A>K Reattach        (the dump did not lead anywhere, or the process has been restored: then this is another keeper) K sends that thread a signal
+//              with a token, continues the process, and listens on an abstract socket of that name (an old path in the process's memory means
+//              nothing elsewhere). R>K Hello `restored`, K>R Welcome, K>A Done: phase kPaused, memory released.
+//
 // Threads: pure functions and values. Times are CLOCK_BOOTTIME nanoseconds (base/clock.h), sizes are bytes.
 #pragma once
 
@@ -43,7 +65,7 @@
 namespace ckpt::local {
 
 inline constexpr std::uint32_t kMagic = 0x434b504c;  // "LPKC" in memory
-inline constexpr std::uint16_t kProtocolVersion = 1;
+inline constexpr std::uint16_t kProtocolVersion = 2;
 inline constexpr std::size_t kMaxMessageBytes = 64 * 1024;
 inline constexpr std::size_t kMaxDescriptors = 64;
 inline constexpr std::size_t kMaxRecords = 64;  // of one batch
@@ -52,6 +74,7 @@ inline constexpr std::size_t kMaxDims = 8;
 inline constexpr std::size_t kNameBytes = 256;  // with the terminating NUL
 inline constexpr std::uint64_t kMaxUnexportableBytes = 64ull << 20;
 inline constexpr std::uint64_t kMaxHostStateBytes = 4ull << 30;
+inline constexpr std::size_t kMaxGpus = 16;  // of one rank
 inline constexpr std::uint64_t kNoRegion = 0;
 inline constexpr Nanos kNoDeadline = 0;
 
@@ -88,10 +111,24 @@ enum class MessageType : std::uint16_t {
   kRankStopped = 54,
   kRankContinued = 55,
   kRankExited = 56,
+  kRelease = 60,
+  kReleased = 61,
+  kDeposit = 62,
+  kWithdraw = 63,
+  kMap = 64,
+  kMapBatch = 65,
+  kMapAck = 66,
+  kMapped = 67,
+  kMake = 68,
+  kMade = 69,
+  kPrepareDump = 70,
+  kDumpReady = 71,
+  kReattach = 72,
 };
 [[nodiscard]] std::string_view to_string(MessageType type) noexcept;
 
 enum class Role : std::uint32_t { kFresh = 0, kStandby = 1 };
+enum class Way : std::uint32_t { kCooperative = 0, kTransparent = 1 };
 
 // Where a rank is, as its keeper knows it.
 enum class Phase : std::uint32_t {
@@ -104,8 +141,16 @@ enum class Phase : std::uint32_t {
   kPaused = 6,
   kLeaving = 7,  // Moved was sent
   kExited = 8,
+  kDumped = 9,  // paused, without a connection, for a dump of its process or after a restore
 };
 [[nodiscard]] std::string_view to_string(Phase phase) noexcept;
+
+// Where a transparent rank's device memory is. Whatever is not kMapped is not complete: the rank cannot go on.
+enum class MemoryState : std::uint32_t { kMapped = 0, kReleasing = 1, kReleased = 2, kMapping = 3 };
+[[nodiscard]] std::string_view to_string(MemoryState state) noexcept;
+
+// What Map takes: nothing (the rank has made it), or one of the keeper's sets.
+enum class MemorySet : std::uint32_t { kMade = 0, kExported = 1, kArrived = 2 };
 
 struct MessageHeader {
   std::uint32_t magic = kMagic;
@@ -140,6 +185,23 @@ struct RegionRecord {    // one physical allocation
   std::array<std::uint8_t, 16> device_uuid{};
 };
 static_assert(sizeof(RegionRecord) == 40);
+
+struct RegionKey {
+  std::uint64_t id = 0;
+  std::uint64_t generation = 0;
+};
+
+// A number for a set of regions, whatever their order: the sum of region_digest() of its members. Against mistakes, not against lies.
+[[nodiscard]] std::uint64_t region_digest(std::uint64_t id, std::uint64_t generation) noexcept;
+
+struct GpuIdentity {  // what a program is told about a GPU
+  std::array<std::uint8_t, 16> uuid{};
+  std::uint32_t ordinal = 0;  // as the rank counts its devices
+  std::uint32_t pci_domain = 0;
+  std::uint32_t pci_bus = 0;
+  std::uint32_t pci_device = 0;
+};
+static_assert(sizeof(GpuIdentity) == 32);
 
 struct TensorRecord {
   Name name;
@@ -176,6 +238,8 @@ struct Hello {
   static constexpr auto kType = MessageType::kHello;
   std::uint32_t pid = 0;
   std::uint32_t abi = 0;
+  Way way = Way::kCooperative;
+  std::uint32_t restored = 0;  // 1: it left with DumpReady and comes back
 };
 struct Welcome {  // 1 descriptor: the control page
   static constexpr auto kType = MessageType::kWelcome;
@@ -207,6 +271,13 @@ struct Status {
   Nanos barrier_entry_ns = 0;  // of the last pause
   Nanos quiesced_ns = 0;
   Nanos resumed_ns = 0;  // of the last Running
+  Way way = Way::kCooperative;
+  MemoryState memory = MemoryState::kMapped;
+  std::uint32_t sessions = 0;  // processes of the job that use a GPU; more than one cannot be moved
+  std::uint32_t reserved = 0;
+  std::uint64_t exported_regions = 0;  // in the keeper's sets
+  std::uint64_t arrived_regions = 0;
+  std::uint64_t arrived_migration = 0;
 };
 struct Done {
   static constexpr auto kType = MessageType::kDone;
@@ -278,7 +349,7 @@ struct StandbyReady {
 struct Pause {
   static constexpr auto kType = MessageType::kPause;
 };
-struct Paused {  // 1 descriptor: the host state
+struct Paused {  // with host_state_bytes > 0 1 descriptor: the host state
   static constexpr auto kType = MessageType::kPaused;
   Nanos barrier_entry_ns = 0;
   Nanos quiesced_ns = 0;
@@ -330,10 +401,72 @@ struct RankExited {
   std::uint32_t ended_by_keeper = 0;
 };
 
-using Body = std::variant<Hello, Welcome, Attach, Status, Done, Failed, Describe, Tensors, Regions,
-                          DescribeEnd, Export, ExportBatch, ExportAck, ExportEnd, RegionFreed, RegionFreedAck,
-                          TensorDropped, StopExport, Ready, StandbyReady, Pause, Paused, Resume, Running,
-                          Moved, SetDeadline, Stop, Kill, Shutdown, RankStopped, RankContinued, RankExited>;
+// ---- the transparent way
+struct Release {  // the agent leaves it empty; the keeper says what set `exported` holds
+  static constexpr auto kType = MessageType::kRelease;
+  std::uint64_t regions = 0;
+  std::uint64_t digest = 0;  // sum of region_digest()
+};
+struct Released {
+  static constexpr auto kType = MessageType::kReleased;
+  Nanos at_ns = 0;
+};
+struct Deposit {  // one descriptor per record, in order
+  static constexpr auto kType = MessageType::kDeposit;
+  std::uint64_t sequence = 0;
+  std::uint64_t migration = 0;
+  std::vector<RegionRecord> records;
+};
+struct Withdraw {
+  static constexpr auto kType = MessageType::kWithdraw;
+  std::uint64_t migration = 0;
+};
+struct Map {
+  static constexpr auto kType = MessageType::kMap;
+  MemorySet set = MemorySet::kMade;
+  std::uint32_t gpu_count = 0;
+  std::uint64_t migration = 0;               // of the set kArrived, else 0
+  std::array<GpuIdentity, kMaxGpus> gpus{};  // what the rank's GPUs are from now on; none: no change
+};
+struct MapBatch {  // one descriptor per record, in order
+  static constexpr auto kType = MessageType::kMapBatch;
+  std::uint64_t sequence = 0;
+  std::vector<RegionRecord> records;
+};
+struct MapAck {
+  static constexpr auto kType = MessageType::kMapAck;
+  std::uint64_t sequence = 0;
+};
+struct Mapped {
+  static constexpr auto kType = MessageType::kMapped;
+  Nanos at_ns = 0;
+};
+struct Make {
+  static constexpr auto kType = MessageType::kMake;
+  std::uint64_t sequence = 0;
+  std::vector<RegionKey> records;
+};
+struct Made {  // one descriptor per record, in the order of Make
+  static constexpr auto kType = MessageType::kMade;
+  std::uint64_t sequence = 0;
+  std::vector<RegionRecord> records;
+};
+struct PrepareDump {
+  static constexpr auto kType = MessageType::kPrepareDump;
+};
+struct DumpReady {
+  static constexpr auto kType = MessageType::kDumpReady;
+};
+struct Reattach {
+  static constexpr auto kType = MessageType::kReattach;
+};
+
+using Body =
+    std::variant<Hello, Welcome, Attach, Status, Done, Failed, Describe, Tensors, Regions, DescribeEnd,
+                 Export, ExportBatch, ExportAck, ExportEnd, RegionFreed, RegionFreedAck, TensorDropped,
+                 StopExport, Ready, StandbyReady, Pause, Paused, Resume, Running, Moved, SetDeadline, Stop,
+                 Kill, Shutdown, RankStopped, RankContinued, RankExited, Release, Released, Deposit, Withdraw,
+                 Map, MapBatch, MapAck, Mapped, Make, Made, PrepareDump, DumpReady, Reattach>;
 
 struct Message {
   std::uint32_t rank = 0;

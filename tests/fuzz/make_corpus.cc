@@ -163,7 +163,7 @@ std::vector<std::pair<std::uint8_t, local::Body>> job_messages() {
   local::Failed failed;
   failed.code = static_cast<std::uint32_t>(ErrorCode::kRefused);
   failed.text.assign("no");
-  return {{0, local::Hello{7, 1}},
+  return {{0, local::Hello{7, 1, local::Way::kTransparent, 1}},
           {1, welcome},
           {0, Attach{}},
           {0, status},
@@ -194,7 +194,20 @@ std::vector<std::pair<std::uint8_t, local::Body>> job_messages() {
           {0, Shutdown{}},
           {0, RankStopped{1}},
           {0, RankContinued{2}},
-          {0, RankExited{0, 1}}};
+          {0, RankExited{0, 1}},
+          {0, Release{2, 77}},
+          {0, Released{40}},
+          {1, Deposit{3, 12, {region}}},
+          {0, Withdraw{12}},
+          {0, local::Map{.set = MemorySet::kArrived, .gpu_count = 1, .migration = 12}},
+          {1, MapBatch{4, {region}}},
+          {0, MapAck{4}},
+          {0, Mapped{50}},
+          {0, Make{5, {{1, 6}}}},
+          {1, Made{5, {region}}},
+          {0, PrepareDump{}},
+          {0, DumpReady{}},
+          {0, Reattach{}}};
 }
 
 void add_journals(Corpus& corpus) {

@@ -37,7 +37,9 @@ std::vector<Body> samples() {
   Failed failed;
   failed.code = static_cast<std::uint32_t>(ErrorCode::kRefused);
   failed.text.assign("no");
-  return {Hello{7, 1},
+  Map map{.set = MemorySet::kArrived, .gpu_count = 1, .migration = 12};
+  map.gpus[0] = {.uuid = {1, 2}, .ordinal = 0, .pci_bus = 7};
+  return {Hello{7, 1, Way::kTransparent, 1},
           welcome,
           Attach{},
           status,
@@ -68,11 +70,27 @@ std::vector<Body> samples() {
           Shutdown{},
           RankStopped{1},
           RankContinued{2},
-          RankExited{0, 1}};
+          RankExited{0, 1},
+          Release{2, 77},
+          Released{40},
+          Deposit{3, 12, {sample_region(1), sample_region(2)}},
+          Withdraw{12},
+          map,
+          MapBatch{4, {sample_region(1)}},
+          MapAck{4},
+          Mapped{50},
+          Make{5, {{1, 6}, {2, 7}}},
+          Made{5, {sample_region(1), sample_region(2)}},
+          PrepareDump{},
+          DumpReady{},
+          Reattach{}};
 }
 
 std::size_t descriptors_of(const Body& body) {
   if (const auto* batch = std::get_if<ExportBatch>(&body)) return batch->records.size();
+  if (const auto* batch = std::get_if<Deposit>(&body)) return batch->records.size();
+  if (const auto* batch = std::get_if<MapBatch>(&body)) return batch->records.size();
+  if (const auto* batch = std::get_if<Made>(&body)) return batch->records.size();
   return std::holds_alternative<Welcome>(body) || std::holds_alternative<Paused>(body) ||
                  std::holds_alternative<Resume>(body)
              ? 1
@@ -191,6 +209,27 @@ TEST(LocalMessages, BatchesAreBounded) {
   const std::uint32_t count = 2;
   std::memcpy(lying.data() + sizeof(MessageHeader), &count, sizeof count);
   EXPECT_FALSE(parse(lying, 0).has_value());
+}
+
+TEST(LocalMessages, TransparentRanksPauseWithoutHostState) {
+  EXPECT_TRUE(parse(bytes_of(Paused{10, 20, 0}), 0).has_value());
+  EXPECT_FALSE(parse(bytes_of(Paused{10, 20, 0}), 1).has_value());
+}
+
+TEST(LocalMessages, MapsAreChecked) {
+  const auto passes = [](const Map& map) { return parse(bytes_of(map), 0).has_value(); };
+  EXPECT_TRUE(passes({}));
+  EXPECT_TRUE(passes({.set = MemorySet::kArrived, .migration = 3}));
+  EXPECT_FALSE(passes({.set = static_cast<MemorySet>(3)}));
+  EXPECT_FALSE(passes({.gpu_count = kMaxGpus + 1}));
+  EXPECT_FALSE(passes({.set = MemorySet::kExported, .migration = 3}));
+  EXPECT_FALSE(parse(bytes_of(Make{1, {{0, 1}}}), 0).has_value());
+  EXPECT_FALSE(parse(bytes_of(Deposit{1, 2, {RegionRecord{}}}), 1).has_value());
+}
+
+TEST(LocalMessages, DigestsOfSetsDoNotDependOnTheOrder) {
+  EXPECT_NE(region_digest(1, 2), region_digest(2, 1));
+  EXPECT_NE(region_digest(1, 1) + region_digest(2, 2), region_digest(1, 2) + region_digest(2, 1));
 }
 
 TEST(LocalMessages, ErrorsTravelAsOneCleanLine) {
