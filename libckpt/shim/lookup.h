@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// libc's own dlsym, which the shim's stands in front of.
+// Threads: any. Errors: as dlsym's (null, and dlerror says why).
+#pragma once
+
+namespace ckpt::shim {
+
+using LookUp = void* (*)(void* handle, const char* name);
+[[nodiscard]] LookUp loader_lookup() noexcept;
+
+[[nodiscard]] inline void* loader_symbol(void* handle, const char* name) noexcept {
+  return loader_lookup()(handle, name);
+}
+
+}  // namespace ckpt::shim

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/shim/memory/blocks.h"
+
+#include <mutex>
+#include <utility>
+
+#include "libckpt/shim/gate.h"
+#include "libckpt/shim/memory/capture.h"
+
+namespace ckpt::shim {
+namespace {
+
+Heap& heap_of(MemoryState& state, const Owner& owner) {
+  auto found = state.heaps.find(owner.key());
+  if (found == state.heaps.end()) {
+    const std::uint64_t granule = state.facts.at(owner.device).granule;
+    found = state.heaps.emplace(owner.key(), Heap{owner, SlabHeap(granule), std::nullopt}).first;
+  }
+  return found->second;
+}
+
+void add_block(MemoryState& state, std::uint64_t address, std::uint64_t bytes, std::uint64_t region,
+               const Owner& owner) {
+  state.blocks[address] = Block{bytes, region, ++state.blocks_made, owner};
+}
+
+bool take_small(MemoryState& state, const Owner& owner, std::uint64_t bytes, CUdeviceptr* out) {
+  Heap& heap = heap_of(state, owner);
+  const std::optional<std::uint64_t> address = heap.slabs.take(bytes);
+  if (!address) return false;
+  const std::uint64_t slab = heap.slabs.slab_of(*address);
+  if (heap.spare == slab) heap.spare.reset();
+  add_block(state, *address, bytes, state.regions.at(slab)->id, owner);
+  *out = *address;
+  return true;
+}
+
+CUresult allocate_small(MemoryState& state, const Owner& owner, std::uint64_t bytes, CUdeviceptr* out) {
+  const std::uint64_t rounded = SlabHeap::rounded(bytes);
+  const std::uint64_t granule = state.facts_for(owner.device).granule;
+  while (true) {
+    {
+      const std::unique_lock lock(state.mutex);
+      if (take_small(state, owner, rounded, out)) return CUDA_SUCCESS;
+    }
+    Region slab;
+    const CUresult result = make_block_region(state, owner, RegionUse::kSlab, granule, &slab);
+    if (result != CUDA_SUCCESS) return result;
+    const std::unique_lock lock(state.mutex);
+    heap_of(state, owner).slabs.add_slab(slab.mappings.begin()->first);
+    // Before another thread can take all of the new slab.
+    if (take_small(state, owner, rounded, out)) return CUDA_SUCCESS;
+  }
+}
+
+CUresult allocate_large(MemoryState& state, const Owner& owner, std::uint64_t bytes, CUdeviceptr* out) {
+  Region region;
+  const CUresult result = make_block_region(state, owner, RegionUse::kLarge, bytes, &region);
+  if (result != CUDA_SUCCESS) return result;
+  const std::uint64_t address = region.mappings.begin()->first;
+  const std::unique_lock lock(state.mutex);
+  add_block(state, address, bytes, region.id, owner);
+  *out = address;
+  return CUDA_SUCCESS;
+}
+
+// As the driver's own free does it: everything that the context has been given ends first.
+CUresult wait_for_work(MemoryState& state, const Owner& owner) {
+  if (captures_open()) return wait_beside_capture(state.driver);
+  const GateWait wait;
+  CUcontext current = nullptr;
+  const bool push = owner.context != nullptr &&
+                    (state.driver.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != owner.context);
+  if (push) {
+    const CUresult result = state.driver.cuCtxPushCurrent_v2(owner.context);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  const CUresult result = state.driver.cuCtxSynchronize();
+  if (push) state.driver.cuCtxPopCurrent_v2(&current);
+  return result;
+}
+
+}  // namespace
+
+CUresult current_owner(const RealDriver& driver, Owner* owner) {
+  CUresult result = driver.cuCtxGetCurrent(&owner->context);
+  if (result != CUDA_SUCCESS) return result;
+  if (owner->context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return driver.cuCtxGetDevice(&owner->device);
+}
+
+CUresult allocate_block(MemoryState& state, const Owner& owner, std::uint64_t bytes, CUdeviceptr* out) {
+  return bytes < kLargeBytes ? allocate_small(state, owner, bytes, out)
+                             : allocate_large(state, owner, bytes, out);
+}
+
+void remove_block(MemoryState& state, std::uint64_t address, std::vector<Region>& gone) {
+  const Block block = state.blocks.at(address);
+  state.blocks.erase(address);
+  const Region* region = state.regions.find(block.region);
+  if (region->use == RegionUse::kSlab) {
+    Heap& heap = heap_of(state, block.owner);
+    const std::optional<std::uint64_t> empty = heap.slabs.give(address, block.bytes);
+    if (!empty) return;
+    if (!heap.spare) {
+      heap.spare = empty;
+      return;
+    }
+    heap.slabs.remove_slab(*empty);
+  }
+  gone.push_back(*state.regions.remove(block.region));
+}
+
+std::optional<CUresult> free_block(MemoryState& state, CUdeviceptr address) {
+  Owner owner;
+  {
+    const std::shared_lock lock(state.mutex);
+    const auto found = state.blocks.find(address);
+    if (found == state.blocks.end()) {
+      if (state.regions.at(address) == nullptr) return std::nullopt;
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    owner = found->second.owner;
+  }
+  const CUresult result = wait_for_work(state, owner);
+  if (result != CUDA_SUCCESS) return result;
+  std::vector<Region> gone;
+  {
+    const std::unique_lock lock(state.mutex);
+    if (!state.blocks.contains(address)) return CUDA_ERROR_INVALID_VALUE;
+    remove_block(state, address, gone);
+  }
+  drop_regions(state, gone);
+  return CUDA_SUCCESS;
+}
+
+void free_context(MemoryState& state, CUcontext context) {
+  std::vector<Region> gone;
+  {
+    const std::unique_lock lock(state.mutex);
+    std::erase_if(state.blocks, [context](const auto& item) { return item.second.owner.key() == context; });
+    std::vector<std::uint64_t> ids;
+    for (const auto& [id, region] : state.regions.by_id()) {
+      if (region.use != RegionUse::kProgram && region.owner.key() == context) ids.push_back(id);
+    }
+    for (const std::uint64_t id : ids) gone.push_back(*state.regions.remove(id));
+    state.heaps.erase(context);
+    state.peers.forget(context);
+  }
+  drop_regions(state, gone);
+}
+
+}  // namespace ckpt::shim

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the program allocates with cuMemAlloc and the like: small ones in slabs, large ones each on a region of its own.
+// Threads: any. Errors: the driver's codes, as the driver's own functions give them. Units: bytes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "libckpt/shim/memory/state.h"
+
+namespace ckpt::shim {
+
+// From this size an allocation has a region of its own.
+inline constexpr std::uint64_t kLargeBytes = std::uint64_t{1} << 20;
+
+// The context that is current on this thread and its device, or the code that the driver answers without one.
+CUresult current_owner(const RealDriver& driver, Owner* owner);
+
+CUresult allocate_block(MemoryState& state, const Owner& owner, std::uint64_t bytes, CUdeviceptr* out);
+
+// Takes the block out of the table. The regions that nothing is left in are taken out, too, and are to be dropped after the lock is gone.
+// With the mutex held exclusively; the block exists.
+void remove_block(MemoryState& state, std::uint64_t address, std::vector<Region>& gone);
+
+// Waits until the work that may use memory of this owner has ended, then frees. nullopt: not an address of ours.
+std::optional<CUresult> free_block(MemoryState& state, CUdeviceptr address);
+
+// The context is gone, and all its blocks with it.
+void free_context(MemoryState& state, CUcontext context);
+
+}  // namespace ckpt::shim
