@@ -17,6 +17,7 @@ Result<const DriverApi*> load_driver_once() {
 #define CKPT_CUDA(name)                                                     \
   api.name = reinterpret_cast<decltype(api.name)>(::dlsym(library, #name)); \
   if (api.name == nullptr) return Error(ErrorCode::kNotSupported, "The CUDA driver lacks " #name);
+#define CKPT_CUDA_OPTIONAL(name) api.name = reinterpret_cast<decltype(api.name)>(::dlsym(library, #name));
 #include "libckpt/cuda/driver_api.def"
 #undef CKPT_CUDA
   return &api;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA driver, loaded with dlopen("libcuda.so.1"): one table of function pointers whose types come from cuda.h.
 // Threads: the table is immutable after load; the driver's own rules hold for the calls. Ownership: the table lives for
-// ever. Errors: load fails with kNotSupported where there is no driver or it lacks a function, and says which.
+// ever. Errors: load fails with kNotSupported where there is no driver or it lacks a function, and says which; optional
+// functions that it lacks are null.
 #pragma once
 
 #define __CUDA_API_VERSION_INTERNAL  // declares the _v2 names themselves instead of macros over them
@@ -15,6 +16,7 @@ namespace ckpt {
 
 struct DriverApi {
 #define CKPT_CUDA(name) decltype(&::name) name = nullptr;
+#define CKPT_CUDA_OPTIONAL(name) CKPT_CUDA(name)
 #include "libckpt/cuda/driver_api.def"
 #undef CKPT_CUDA
 };
