@@ -62,7 +62,10 @@ void Dialer::serve(std::shared_ptr<Connection> connection) {
   connection_ = connection;
   Connection::Handlers handlers;
   handlers.on_frame = handlers_.on_frame;
-  handlers.on_closed = [self = shared_from_this()](const Error& reason) {
+  // Weak, as this object owns the connection: run() keeps it alive, up to the end of the event loop, and no longer.
+  handlers.on_closed = [weak = weak_from_this()](const Error& reason) {
+    const auto self = weak.lock();
+    if (!self) return;
     self->connection_.reset();
     const auto level = self->stopped_ ? spdlog::level::debug : spdlog::level::warn;
     spdlog::log(level, "lost the connection to {}: {}", self->settings_.label, reason.to_string());

@@ -45,7 +45,17 @@ extern "C" {
 #define CKPT_ABI_VERSION 1
 #define CKPT_API __attribute__((visibility("default")))
 
-typedef enum ckpt_status {
+/* Any number may come as an enumerator, from C programs above all, and what is not in the list is an error. C++ leaves that
+ * undefined unless the type is fixed: to the one that C compilers take. */
+#ifdef __cplusplus
+#define CKPT_IS_INT : int
+#define CKPT_IS_UNSIGNED : unsigned
+#else
+#define CKPT_IS_INT
+#define CKPT_IS_UNSIGNED
+#endif
+
+typedef enum ckpt_status CKPT_IS_INT {
   CKPT_OK = 0,
   CKPT_MOVED = 1, /* the job runs elsewhere now: end this process (only with CKPT_OPTION_RETURN_MOVED) */
   CKPT_ERROR_INVALID = -1,    /* a wrong argument or call order */
@@ -56,10 +66,10 @@ typedef enum ckpt_status {
   CKPT_ERROR_LIMIT = -6       /* more than ckpt allows (names, shapes, memory that cannot be exported) */
 } ckpt_status;
 
-typedef enum ckpt_role { CKPT_ROLE_FRESH = 0, CKPT_ROLE_STANDBY = 1 } ckpt_role;
-typedef enum ckpt_start { CKPT_FRESH = 0, CKPT_RESUMED = 1 } ckpt_start;
+typedef enum ckpt_role CKPT_IS_UNSIGNED { CKPT_ROLE_FRESH = 0, CKPT_ROLE_STANDBY = 1 } ckpt_role;
+typedef enum ckpt_start CKPT_IS_UNSIGNED { CKPT_FRESH = 0, CKPT_RESUMED = 1 } ckpt_start;
 
-typedef enum ckpt_dtype {
+typedef enum ckpt_dtype CKPT_IS_UNSIGNED {
   CKPT_U8 = 1,
   CKPT_I8,
   CKPT_U16,
@@ -77,7 +87,7 @@ typedef enum ckpt_dtype {
   CKPT_BOOL
 } ckpt_dtype;
 
-typedef enum ckpt_kind {
+typedef enum ckpt_kind CKPT_IS_UNSIGNED {
   CKPT_PARAMETER = 1,
   CKPT_OPTIMIZER,
   CKPT_BUFFER,
