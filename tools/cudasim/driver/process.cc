@@ -76,6 +76,7 @@ CUresult Process::open_context(int ordinal, unsigned flags, Context** out) {
 
 void Process::close_context(Context* context) {
   contexts.erase(std::remove(contexts.begin(), contexts.end(), context), contexts.end());
+  closed.push_back(context);
   Memory::get().leave(context);
   context->destroy();
 }

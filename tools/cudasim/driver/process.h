@@ -45,6 +45,7 @@ class Process {
   std::shared_mutex lock;
   std::vector<Device> devices;
   std::vector<Context*> contexts;  // alive
+  std::vector<Context*> closed;    // never freed (context.h); a leak detector finds them here
 
  private:
   bool initialized_ = false;
