@@ -55,12 +55,18 @@ const Opened* open_once() {
 
 std::atomic<const Opened*> g_opened{nullptr};
 std::once_flag g_once;
+thread_local bool t_opening = false;
 
 const Opened& opened() noexcept {
   if (const Opened* known = g_opened.load(std::memory_order_acquire)) [[likely]] {
     return *known;
   }
-  std::call_once(g_once, [] { g_opened.store(open_once(), std::memory_order_release); });
+  std::call_once(g_once, [] {
+    t_opening = true;
+    g_opened.store(open_once(), std::memory_order_release);
+    t_opening = false;
+    ::dlerror();  // what was not found here is not the program's error
+  });
   return *g_opened.load(std::memory_order_acquire);
 }
 
@@ -76,6 +82,10 @@ void* real_driver_handle() noexcept {
 
 const std::string& real_driver_error() noexcept {
   return opened().error;
+}
+
+bool driver_is_opening() noexcept {
+  return t_opening;
 }
 
 CUresult lacking_answer() noexcept {

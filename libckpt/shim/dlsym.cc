@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// dlsym in front of libc's. It only chooses the handle: a driver function is looked up in the shim if both have it, else in
+// the real driver, so that a name that the driver lacks is missing, with the loader's own words, and one that the shim does
+// not know is found. libc's dlsym is then entered as if by the program itself (a jump), since RTLD_NEXT goes by the caller.
+#include <dlfcn.h>
+#include <link.h>
+
+#include "libckpt/shim/exports.h"
+#include "libckpt/shim/lookup.h"
+#include "libckpt/shim/real_driver.h"
+
+namespace ckpt::shim {
+namespace {
+
+// The shim's own handle, which is what dlopen("libcuda.so.1") answers in this process.
+void* own_handle() noexcept {
+  Dl_info unused{};
+  void* map = nullptr;
+  return ::dladdr1(reinterpret_cast<void*>(&own_handle), &unused, &map, RTLD_DL_LINKMAP) == 0 ? nullptr : map;
+}
+
+void* handle_for(void* handle, const char* name) noexcept {
+  if (name == nullptr || name[0] != 'c' || name[1] != 'u' || handle == RTLD_NEXT) return handle;
+  void* const own = own_handle();
+  const Exported* exported = exported_by_name(name);
+  if (exported == nullptr && handle != own) return handle;
+  // The driver's own start may look up what it likes: it is not asked about itself.
+  if (driver_is_opening() || real_driver_handle() == nullptr) return handle;
+  if (exported != nullptr && real_of(*exported) == nullptr) return real_driver_handle();
+  if (handle != own && handle != real_driver_handle()) return handle;
+  return exported != nullptr ? own : real_driver_handle();
+}
+
+}  // namespace
+}  // namespace ckpt::shim
+
+extern "C" {
+// Both are the assembler's; only dlsym is exported.
+__attribute__((visibility("hidden"), used)) ckpt::shim::LookUp ckpt_shim_loader_lookup = nullptr;
+
+__attribute__((visibility("hidden"), used)) void* ckpt_shim_handle_for(void* handle, const char* name) {
+  if (ckpt_shim_loader_lookup == nullptr) {
+    __atomic_store_n(&ckpt_shim_loader_lookup, ckpt::shim::loader_lookup(), __ATOMIC_RELEASE);
+  }
+  return ckpt::shim::handle_for(handle, name);
+}
+}
+
+#if defined(__x86_64__)
+asm(R"(
+    .text
+    .globl dlsym
+    .type dlsym, @function
+dlsym:
+    .cfi_startproc
+    endbr64
+    pushq %rsi
+    .cfi_adjust_cfa_offset 8
+    call ckpt_shim_handle_for
+    popq %rsi
+    .cfi_adjust_cfa_offset -8
+    movq %rax, %rdi
+    jmp *ckpt_shim_loader_lookup(%rip)
+    .cfi_endproc
+    .size dlsym, .-dlsym
+)");
+#elif defined(__aarch64__)
+asm(R"(
+    .text
+    .globl dlsym
+    .type dlsym, %function
+dlsym:
+    .cfi_startproc
+    stp x29, x30, [sp, #-32]!
+    .cfi_adjust_cfa_offset 32
+    str x1, [sp, #16]
+    bl ckpt_shim_handle_for
+    ldr x1, [sp, #16]
+    ldp x29, x30, [sp], #32
+    .cfi_adjust_cfa_offset -32
+    adrp x16, ckpt_shim_loader_lookup
+    ldr x16, [x16, #:lo12:ckpt_shim_loader_lookup]
+    br x16
+    .cfi_endproc
+    .size dlsym, .-dlsym
+)");
+#else
+#error "dlsym is written for x86-64 and aarch64"
+#endif
