@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpumigrate-context: holds an initialised CUDA driver and gives its checkpoint orders for other processes. Started by the agent
+// with its end of a socketpair as descriptor 3; ends with its agent, after the order it is at. Logs to stderr.
+#include <fcntl.h>
+#include <signal.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "agent/context_helper/orders.h"
+#include "libckpt/base/fd.h"
+
+namespace ckpt::context_helper {
+namespace {
+
+bool send_answer(int socket, const context::Answer& answer) {
+  ssize_t sent;
+  do {
+    sent = ::send(socket, &answer, sizeof answer, MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  return sent == static_cast<ssize_t>(sizeof answer);
+}
+
+// 0 bytes: the agent is gone. One byte more than an order has room for, so that a longer packet is seen.
+Result<std::size_t> receive(int socket, std::span<std::byte> room) {
+  ssize_t got;
+  do {
+    got = ::recv(socket, room.data(), room.size(), 0);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) return Error::from_errno("Receiving an order");
+  return static_cast<std::size_t>(got);
+}
+
+void log(const context::Order& order, const context::Answer& answer) {
+  if (answer.code != 0) {
+    spdlog::warn("{}: took_us {}", context::error_of(answer).to_string(), answer.took_ns / 1000);
+  } else {
+    spdlog::info("{} of process {}: took_us {}", context::name_of(order.kind), order.pid,
+                 answer.took_ns / 1000);
+  }
+}
+
+Result<void> serve(int socket) {
+  const DriverApi* api = nullptr;
+  const context::Answer ready = start_driver(api);
+  if (!send_answer(socket, ready)) return Error(ErrorCode::kUnavailable, "The agent is gone");
+  if (api == nullptr) return context::error_of(ready);
+  std::vector<std::byte> room(sizeof(context::Order) + 1);
+  for (;;) {
+    CKPT_TRY(got, receive(socket, room));
+    if (got == 0) return Error(ErrorCode::kUnavailable, "The agent is gone");
+    CKPT_TRY(order, context::parse_order(std::span(room).first(got)));
+    const context::Answer answer = perform(*api, order);
+    log(order, answer);
+    if (!send_answer(socket, answer)) return Error(ErrorCode::kUnavailable, "The agent is gone");
+  }
+}
+
+}  // namespace
+}  // namespace ckpt::context_helper
+
+int main() {
+  ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("context"));
+  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+  constexpr int kSocket = ckpt::agent::context::kSocketFd;
+  struct stat status {};
+  if (::fstat(kSocket, &status) != 0 || !S_ISSOCK(status.st_mode)) {
+    spdlog::error("not started by an agent: descriptor {} is no socket", kSocket);
+    return 64;
+  }
+  ::fcntl(kSocket, F_SETFD, FD_CLOEXEC);
+  const ckpt::UniqueFd socket(kSocket);
+  const ckpt::Result<void> ended = ckpt::context_helper::serve(socket.get());
+  if (ended.assume_error().code() == ckpt::ErrorCode::kUnavailable) {
+    spdlog::info("the agent is gone: ending");
+    return 0;
+  }
+  spdlog::error("ending: {}", ended.assume_error().to_string());
+  return 1;
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The helper's work: one order of the agent as one call of the driver. Threads: the helper's only one; a call blocks as long as
+// the driver takes. Errors: in the answer, with the CUresult.
+#pragma once
+
+#include "agent/context_helper/messages.h"
+#include "libckpt/cuda/driver.h"
+
+namespace ckpt::context_helper {
+
+namespace context = ckpt::agent::context;
+
+// Loads the driver and calls cuInit; what this process says first. `api` is null if that failed.
+context::Answer start_driver(const DriverApi*& api);
+
+context::Answer perform(const DriverApi& api, const context::Order& order);
+
+}  // namespace ckpt::context_helper
