@@ -14,7 +14,7 @@ Heap& heap_of(MemoryState& state, const Owner& owner) {
   auto found = state.heaps.find(owner.key());
   if (found == state.heaps.end()) {
     const std::uint64_t granule = state.facts.at(owner.device).granule;
-    found = state.heaps.emplace(owner.key(), Heap{owner, SlabHeap(granule), std::nullopt}).first;
+    found = state.heaps.emplace(owner.key(), Heap{owner, SlabHeap(granule), std::nullopt, nullptr}).first;
   }
   return found->second;
 }
@@ -38,19 +38,17 @@ bool take_small(MemoryState& state, const Owner& owner, std::uint64_t bytes, CUd
 CUresult allocate_small(MemoryState& state, const Owner& owner, std::uint64_t bytes, CUdeviceptr* out) {
   const std::uint64_t rounded = SlabHeap::rounded(bytes);
   const std::uint64_t granule = state.facts_for(owner.device).granule;
-  while (true) {
-    {
-      const std::unique_lock lock(state.mutex);
-      if (take_small(state, owner, rounded, out)) return CUDA_SUCCESS;
-    }
-    Region slab;
-    const CUresult result = make_block_region(state, owner, RegionUse::kSlab, granule, &slab);
-    if (result != CUDA_SUCCESS) return result;
+  {
     const std::unique_lock lock(state.mutex);
-    heap_of(state, owner).slabs.add_slab(slab.mappings.begin()->first);
-    // Before another thread can take all of the new slab.
     if (take_small(state, owner, rounded, out)) return CUDA_SUCCESS;
   }
+  Region slab;
+  const CUresult result = make_block_region(state, owner, RegionUse::kSlab, granule, &slab);
+  if (result != CUDA_SUCCESS) return result;
+  const std::unique_lock lock(state.mutex);
+  heap_of(state, owner).slabs.add_slab(slab.mappings.begin()->first);
+  take_small(state, owner, rounded, out);
+  return CUDA_SUCCESS;
 }
 
 CUresult allocate_large(MemoryState& state, const Owner& owner, std::uint64_t bytes, CUdeviceptr* out) {
@@ -66,7 +64,6 @@ CUresult allocate_large(MemoryState& state, const Owner& owner, std::uint64_t by
 
 // As the driver's own free does it: everything that the context has been given ends first.
 CUresult wait_for_work(MemoryState& state, const Owner& owner) {
-  if (captures_open()) return wait_beside_capture(state.driver);
   const GateWait wait;
   CUcontext current = nullptr;
   const bool push = owner.context != nullptr &&
@@ -75,7 +72,8 @@ CUresult wait_for_work(MemoryState& state, const Owner& owner) {
     const CUresult result = state.driver.cuCtxPushCurrent_v2(owner.context);
     if (result != CUDA_SUCCESS) return result;
   }
-  const CUresult result = state.driver.cuCtxSynchronize();
+  const CUresult result =
+      captures_open() ? ask_beside_capture(state.driver) : state.driver.cuCtxSynchronize();
   if (push) state.driver.cuCtxPopCurrent_v2(&current);
   return result;
 }
@@ -87,6 +85,22 @@ CUresult current_owner(const RealDriver& driver, Owner* owner) {
   if (result != CUDA_SUCCESS) return result;
   if (owner->context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   return driver.cuCtxGetDevice(&owner->device);
+}
+
+CUresult ask_context(MemoryState& state, const Owner& owner) {
+  CUevent pulse = nullptr;
+  {
+    const std::unique_lock lock(state.mutex);
+    pulse = heap_of(state, owner).pulse;
+  }
+  if (pulse != nullptr) return state.driver.cuEventQuery(pulse);
+  const CUresult result = state.driver.cuEventCreate(&pulse, CU_EVENT_DISABLE_TIMING);
+  if (result != CUDA_SUCCESS) return result;
+  const std::unique_lock lock(state.mutex);
+  Heap& heap = heap_of(state, owner);
+  if (heap.pulse != nullptr) return state.driver.cuEventDestroy_v2(pulse);
+  heap.pulse = pulse;
+  return CUDA_SUCCESS;
 }
 
 CUresult allocate_block(MemoryState& state, const Owner& owner, std::uint64_t bytes, CUdeviceptr* out) {
@@ -140,14 +154,30 @@ void free_context(MemoryState& state, CUcontext context) {
     const std::unique_lock lock(state.mutex);
     std::erase_if(state.blocks, [context](const auto& item) { return item.second.owner.key() == context; });
     std::vector<std::uint64_t> ids;
-    for (const auto& [id, region] : state.regions.by_id()) {
-      if (region.use != RegionUse::kProgram && region.owner.key() == context) ids.push_back(id);
+    for (auto& [id, region] : state.regions.by_id()) {
+      if (region.owner.key() != context) continue;
+      if (region.use != RegionUse::kProgram) ids.push_back(id);
+      region.owner.context = nullptr;
     }
     for (const std::uint64_t id : ids) gone.push_back(*state.regions.remove(id));
     state.heaps.erase(context);
     state.peers.forget(context);
   }
   drop_regions(state, gone);
+}
+
+void note_primary_context(MemoryState& state, int device, CUcontext context) {
+  const std::unique_lock lock(state.mutex);
+  state.primaries[device] = context;
+}
+
+void free_primary_context(MemoryState& state, int device) {
+  CUcontext context = nullptr;
+  {
+    const std::unique_lock lock(state.mutex);
+    std::swap(context, state.primaries[device]);
+  }
+  if (context != nullptr) free_context(state, context);
 }
 
 }  // namespace ckpt::shim

@@ -17,6 +17,9 @@ inline constexpr std::uint64_t kLargeBytes = std::uint64_t{1} << 20;
 // The context that is current on this thread and its device, or the code that the driver answers without one.
 CUresult current_owner(const RealDriver& driver, Owner* owner);
 
+// The context's sticky error, if it has one. The device has been looked at (MemoryState::facts_for) before.
+CUresult ask_context(MemoryState& state, const Owner& owner);
+
 CUresult allocate_block(MemoryState& state, const Owner& owner, std::uint64_t bytes, CUdeviceptr* out);
 
 // Takes the block out of the table. The regions that nothing is left in are taken out, too, and are to be dropped after the lock is gone.
@@ -28,5 +31,7 @@ std::optional<CUresult> free_block(MemoryState& state, CUdeviceptr address);
 
 // The context is gone, and all its blocks with it.
 void free_context(MemoryState& state, CUcontext context);
+void note_primary_context(MemoryState& state, int device, CUcontext context);
+void free_primary_context(MemoryState& state, int device);
 
 }  // namespace ckpt::shim

@@ -35,7 +35,6 @@ struct RegionListener {
   std::function<bool()> wait_for_frees;
 };
 
-class MemoryHooks;
 struct MemoryState;
 
 class ShimMemory {
@@ -55,7 +54,8 @@ class ShimMemory {
   // Unmaps and releases every region's physical memory. After an error some regions are released and others are not: map_region or
   // make_region brings the released ones back and leaves the others alone.
   Result<void> release_all();
-  // Mode 1: imports and maps at the old addresses with the old access. A region that is not released is left as it is.
+  // Mode 1: imports and maps at the old addresses with the old access. A region that is not released is left as it is. The descriptor may be
+  // closed when it returns; it is not checked that it is of this region's size beyond what the driver checks.
   Result<void> map_region(std::uint64_t id, int fd);
   // Mode 2: new memory (content undefined) at the old addresses, exported for the mover to fill. Only for a released region.
   Result<UniqueFd> make_region(std::uint64_t id);
@@ -70,9 +70,5 @@ class ShimMemory {
 };
 
 ShimMemory& shim_memory() noexcept;
-
-// In a forked child, before anything else: the parent's memory is not the child's, all later calls go to the real driver. Safe at any moment of
-// the parent's other threads.
-void forget_memory_after_fork() noexcept;
 
 }  // namespace ckpt::shim

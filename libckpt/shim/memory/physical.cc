@@ -110,9 +110,9 @@ Result<UniqueFd> export_physical(const RealDriver& driver, CUmemGenericAllocatio
 
 Error driver_error(const RealDriver& driver, CUresult result, const std::string& what) {
   const char* name = nullptr;
-  if (driver.cuGetErrorName == nullptr || driver.cuGetErrorName(result, &name) != CUDA_SUCCESS) name = nullptr;
-  const ErrorCode code =
-      result == CUDA_ERROR_OUT_OF_MEMORY ? ErrorCode::kOutOfMemory : ErrorCode::kDevice;
+  if (driver.cuGetErrorName == nullptr || driver.cuGetErrorName(result, &name) != CUDA_SUCCESS)
+    name = nullptr;
+  const ErrorCode code = result == CUDA_ERROR_OUT_OF_MEMORY ? ErrorCode::kOutOfMemory : ErrorCode::kDevice;
   return Error(code, ErrorDomain::kCuda, result, what + ": " + (name != nullptr ? name : "unknown error"));
 }
 

@@ -18,7 +18,7 @@ namespace ckpt::shim {
 struct Mapping {
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t offset = 0;  // within the allocation
+  std::uint64_t offset = 0;             // within the allocation
   std::vector<CUmemAccessDesc> access;  // the last word for each location
 
   void set_access(const CUmemAccessDesc& desc);

@@ -35,8 +35,7 @@ CUresult enter_with_peers(MemoryState& state, Region& region) {
       lock.unlock();
       for (const int device : devices) {
         const CUmemAccessDesc access = access_of(device);
-        const CUresult result =
-            state.driver.cuMemSetAccess(mapping.address, mapping.bytes, &access, 1);
+        const CUresult result = state.driver.cuMemSetAccess(mapping.address, mapping.bytes, &access, 1);
         if (result != CUDA_SUCCESS) return result;
         mapping.set_access(access);
       }

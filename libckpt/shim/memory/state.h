@@ -27,7 +27,9 @@ namespace ckpt::shim {
 struct Heap {
   Owner owner;
   SlabHeap slabs;
-  std::optional<std::uint64_t> spare;  // address of one slab in which nothing is taken, kept for the next allocation
+  std::optional<std::uint64_t>
+      spare;                // address of one slab in which nothing is taken, kept for the next allocation
+  CUevent pulse = nullptr;  // never recorded: a query says only whether the context is well
 };
 
 // What the program allocated: all of a large region or a piece of a slab.
@@ -48,9 +50,10 @@ struct MemoryState {
   mutable std::shared_mutex mutex;
   RegionStore regions;
   std::map<std::uint64_t, Block> blocks;  // by address
-  std::map<const void*, Heap> heaps;  // by the owner's key
+  std::map<const void*, Heap> heaps;      // by the owner's key
   PeerTable peers;
   std::map<int, DeviceFacts> facts;
+  std::map<int, CUcontext> primaries;  // as last retained, by device
   std::uint64_t blocks_made = 0;
 
   // The block around this address, or blocks.end(). With the mutex held.
