@@ -36,6 +36,11 @@ Settings read_settings() {
   return out;
 }
 
+Settings& own_settings() {
+  static Settings value = read_settings();
+  return value;
+}
+
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   hash = (hash ^ value) * 0xff51afd7ed558ccdULL;
   hash ^= hash >> 33;
@@ -59,8 +64,11 @@ int visible_entry(const std::string& entry, const Settings& machine) {
 }  // namespace
 
 const Settings& settings() {
-  static const Settings value = read_settings();
-  return value;
+  return own_settings();
+}
+
+void change_settings(const Settings& settings) {
+  own_settings() = settings;
 }
 
 std::optional<std::uint64_t> parse_size(const std::string& text) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the environment says about the software devices of this machine ("node"). Read once per process.
+// What the environment says about the software devices of this machine ("node"). Read at first use.
 // CUDASIM_DIR (state folder, default /dev/shm/cudasim-UID), CUDASIM_DEVICES (count, default 1), CUDASIM_MEMORY (bytes
 // per device with an optional unit, default 8GiB), CUDASIM_NAME, CUDASIM_VISIBLE or CUDA_VISIBLE_DEVICES,
 // CUDASIM_HUGE_PAGES (1: device memory in huge pages).
@@ -23,6 +23,8 @@ struct Settings {
 inline constexpr int kMaxDevices = 64;
 
 const Settings& settings();
+// The process goes on on another machine (a restore there). Nobody may be using the settings meanwhile.
+void change_settings(const Settings& settings);
 
 // "1536", "512MiB", "2GiB", "4k": bytes, or nothing if it is not a size.
 std::optional<std::uint64_t> parse_size(const std::string& text);
@@ -34,6 +36,7 @@ std::vector<int> visible_devices();
 // The same for every process on the same state folder, different for each folder.
 struct Uuid {
   unsigned char bytes[16];
+  bool operator==(const Uuid&) const = default;
 };
 Uuid device_uuid(const std::string& dir, int index);
 std::string uuid_text(const Uuid& uuid);  // GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx

@@ -94,10 +94,12 @@ CUresult Executor::handle(const RequestMessage& request, int fd, ReplyMessage* r
     case Request::kStreamOpen:
       return open_stream(request.a[0]);
     case Request::kModuleLoad:
+    case Request::kModuleSave:
+    case Request::kModuleRestore:
     case Request::kModuleUnload:
     case Request::kFunction:
     case Request::kGlobal:
-      return handle_module(request, fd, reply);
+      return handle_module(request, fd, reply, reply_fd);
     default:
       return handle_memory(request, fd, reply, reply_fd);
   }
@@ -131,10 +133,14 @@ CUresult Executor::handle_memory(const RequestMessage& request, int fd, ReplyMes
   }
 }
 
-CUresult Executor::handle_module(const RequestMessage& request, int fd, ReplyMessage* reply) {
+CUresult Executor::handle_module(const RequestMessage& request, int fd, ReplyMessage* reply, int* reply_fd) {
   switch (request.request) {
     case Request::kModuleLoad:
-      return modules_->load(fd, &reply->a[0]);
+      return modules_->load(fd, request.a[0], &reply->a[0], &reply->a[1]);
+    case Request::kModuleSave:
+      return modules_->save(request.a[0], reply_fd, &reply->a[0]);
+    case Request::kModuleRestore:
+      return modules_->restore(request.a[0], fd);
     case Request::kModuleUnload:
       return modules_->unload(request.a[0]);
     case Request::kGlobal:

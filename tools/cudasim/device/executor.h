@@ -25,7 +25,7 @@ class Executor {
   void serve_requests();
   CUresult handle(const RequestMessage& request, int fd, ReplyMessage* reply, int* reply_fd);
   CUresult handle_memory(const RequestMessage& request, int fd, ReplyMessage* reply, int* reply_fd);
-  CUresult handle_module(const RequestMessage& request, int fd, ReplyMessage* reply);
+  CUresult handle_module(const RequestMessage& request, int fd, ReplyMessage* reply, int* reply_fd);
   CUresult open_stream(std::uint64_t slot);
   void watch_card();
 

@@ -40,6 +40,32 @@ int scan_object(dl_phdr_info* info, std::size_t, void* argument) {
   return 1;
 }
 
+// The addresses of all words of a loaded object that the loader writes: relocations, and the head of its jump table.
+template <typename Visit>
+void for_each_loader_word(void* handle, const Visit& visit) {
+  link_map* map = nullptr;
+  if (::dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0) return;
+  std::uint64_t tables[2] = {};
+  std::uint64_t bytes[2] = {};
+  std::uint64_t jump_table = 0;
+  const auto absolute = [map](std::uint64_t value) {
+    return value < map->l_addr ? value + map->l_addr : value;
+  };
+  for (const ElfW(Dyn)* entry = map->l_ld; entry->d_tag != DT_NULL; entry++) {
+    if (entry->d_tag == DT_RELA) tables[0] = absolute(entry->d_un.d_ptr);
+    if (entry->d_tag == DT_RELASZ) bytes[0] = entry->d_un.d_val;
+    if (entry->d_tag == DT_JMPREL) tables[1] = absolute(entry->d_un.d_ptr);
+    if (entry->d_tag == DT_PLTRELSZ) bytes[1] = entry->d_un.d_val;
+    if (entry->d_tag == DT_PLTGOT) jump_table = absolute(entry->d_un.d_ptr);
+  }
+  for (int i = 0; i < 2; i++) {
+    const auto* relocation = reinterpret_cast<const ElfW(Rela)*>(tables[i]);
+    for (std::uint64_t j = 0; j < bytes[i] / sizeof *relocation; j++)
+      visit(map->l_addr + relocation[j].r_offset);
+  }
+  for (std::uint64_t i = 0; jump_table != 0 && i < 3; i++) visit(jump_table + i * sizeof(std::uint64_t));
+}
+
 }  // namespace
 
 // The program must not be able to touch module variables, yet copies name them by address: so their pages are made
@@ -70,7 +96,7 @@ void Modules::open_windows(Module* module) {
   if (scan.begin < scan.end) open_window(scan.begin, scan.end, module);
 }
 
-CUresult Modules::load(int fd, std::uint64_t* id) {
+CUresult Modules::load(int fd, std::uint64_t wanted, std::uint64_t* id, std::uint64_t* variables) {
   const std::string path = "/proc/self/fd/" + std::to_string(fd);
   void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return CUDA_ERROR_INVALID_IMAGE;
@@ -79,9 +105,49 @@ CUresult Modules::load(int fd, std::uint64_t* id) {
     return CUDA_ERROR_INVALID_IMAGE;
   }
   Module module{handle, {}};
+  const std::uint64_t next = next_alias_;
+  if (wanted != 0) next_alias_ = wanted;
   open_windows(&module);
+  next_alias_ = std::max(next_alias_, next);
+  *variables = module.windows.empty() ? 0 : module.windows.front().alias;
   *id = next_id_++;
   modules_[*id] = std::move(module);
+  return CUDA_SUCCESS;
+}
+
+CUresult Modules::save(std::uint64_t id, int* fd, std::uint64_t* bytes) {
+  const auto found = modules_.find(id);
+  if (found == modules_.end()) return CUDA_ERROR_INVALID_HANDLE;
+  *fd = ::memfd_create("cudasim-variables", MFD_CLOEXEC);
+  *bytes = 0;
+  for (const Window& window : found->second.windows) {
+    const std::uint64_t part = window.end - window.begin;
+    if (::pwrite(*fd, reinterpret_cast<void*>(window.begin), part, static_cast<off_t>(*bytes)) !=
+        static_cast<ssize_t>(part)) {
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *bytes += part;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult Modules::restore(std::uint64_t id, int fd) {
+  const auto found = modules_.find(id);
+  if (found == modules_.end()) return CUDA_ERROR_INVALID_HANDLE;
+  std::uint64_t at = 0;
+  for (const Window& window : found->second.windows) {
+    const std::uint64_t bytes = window.end - window.begin;
+    std::vector<unsigned char> content(bytes);
+    if (::pread(fd, content.data(), bytes, static_cast<off_t>(at)) != static_cast<ssize_t>(bytes))
+      return CUDA_ERROR_INVALID_VALUE;
+    at += bytes;
+    // What the loader has put in are addresses of this executor.
+    for_each_loader_word(found->second.handle, [&](std::uint64_t word) {
+      if (word < window.begin || word + sizeof word > window.end) return;
+      std::memcpy(content.data() + (word - window.begin), reinterpret_cast<void*>(word), sizeof word);
+    });
+    std::memcpy(reinterpret_cast<void*>(window.begin), content.data(), bytes);
+  }
   return CUDA_SUCCESS;
 }
 

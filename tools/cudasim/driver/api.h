@@ -21,6 +21,13 @@
     if (!(condition)) return (error);   \
   } while (false)
 
+// What the exports (exports.cc) call; files define what they have.
+namespace cudasim::api {
+#define CUDASIM_EXPORT(name, base) decltype(::name) base;
+#include "cudasim_exports.def"
+#undef CUDASIM_EXPORT
+}  // namespace cudasim::api
+
 namespace cudasim {
 
 using Exclusive = std::unique_lock<std::shared_mutex>;

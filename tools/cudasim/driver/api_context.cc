@@ -2,9 +2,8 @@
 // Primary and other contexts, the current context, peers.
 #include "tools/cudasim/driver/api.h"
 
+namespace cudasim {
 namespace {
-
-using namespace cudasim;
 
 CUresult open_device_context(CUdevice device, unsigned flags, Context** context) {
   Process& process = Process::get();
@@ -37,8 +36,9 @@ CUresult check_context(CUcontext handle) {
 }
 
 }  // namespace
+}  // namespace cudasim
 
-extern "C" {
+namespace cudasim::api {
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice device) {
   CUDASIM_CHECK(out != nullptr, CUDA_ERROR_INVALID_VALUE);
@@ -210,4 +210,4 @@ CUresult cuCtxDisablePeerAccess(CUcontext handle) {
   return Memory::get().disable_peer(context, from_handle(handle));
 }
 
-}  // extern "C"
+}  // namespace cudasim::api

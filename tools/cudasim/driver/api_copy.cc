@@ -4,9 +4,8 @@
 
 #include "tools/cudasim/driver/api.h"
 
+namespace cudasim {
 namespace {
-
-using namespace cudasim;
 
 enum class Waits { kYes, kNo };
 
@@ -70,8 +69,9 @@ CUresult must_be_device(CUdeviceptr address, std::size_t bytes) {
 }
 
 }  // namespace
+}  // namespace cudasim
 
-extern "C" {
+namespace cudasim::api {
 
 CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) {
   return copy(to, from, bytes, nullptr, Waits::kYes);
@@ -114,12 +114,12 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, std::size_t byte
 }
 
 CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, std::size_t bytes) {
-  return cuMemcpyDtoD_v2(to, from, bytes);
+  return api::cuMemcpyDtoD_v2(to, from, bytes);
 }
 
 CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, std::size_t bytes,
                            CUstream stream) {
-  return cuMemcpyDtoDAsync_v2(to, from, bytes, stream);
+  return api::cuMemcpyDtoDAsync_v2(to, from, bytes, stream);
 }
 
 CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, std::size_t count) {
@@ -146,4 +146,4 @@ CUresult cuMemsetD32Async(CUdeviceptr to, unsigned int value, std::size_t count,
   return set(to, value, 4, count, stream, Waits::kNo);
 }
 
-}  // extern "C"
+}  // namespace cudasim::api

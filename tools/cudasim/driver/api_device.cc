@@ -8,9 +8,8 @@
 
 #include "tools/cudasim/driver/api.h"
 
+namespace cudasim {
 namespace {
-
-using namespace cudasim;
 
 constexpr int kPciBusBase = 0x10;
 
@@ -45,7 +44,7 @@ int attribute_of(CUdevice_attribute attribute, const Device& device) {
     case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
       return 64;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-      return kPciBusBase + device.physical;
+      return kPciBusBase + device.shown_physical;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
       return 9;
     case CU_DEVICE_ATTRIBUTE_GPU_OVERLAP:
@@ -91,8 +90,9 @@ const ErrorName* find_error(CUresult result) {
 }
 
 }  // namespace
+}  // namespace cudasim
 
-extern "C" {
+namespace cudasim::api {
 
 CUresult cuInit(unsigned int flags) {
   CUDASIM_CHECK(flags == 0, CUDA_ERROR_INVALID_VALUE);
@@ -143,13 +143,12 @@ CUresult cuDeviceGetName(char* name, int length, CUdevice device) {
 CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
   CUDASIM_TRY(check_device(device));
   CUDASIM_CHECK(uuid != nullptr, CUDA_ERROR_INVALID_VALUE);
-  const Uuid own = device_uuid(settings().dir, device_of(device).physical);
-  std::memcpy(uuid->bytes, own.bytes, sizeof own.bytes);
+  std::memcpy(uuid->bytes, device_of(device).shown_uuid.bytes, sizeof uuid->bytes);
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
-  return cuDeviceGetUuid_v2(uuid, device);
+  return api::cuDeviceGetUuid_v2(uuid, device);
 }
 
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
@@ -179,7 +178,7 @@ CUresult cuDeviceGetPCIBusId(char* id, int length, CUdevice device) {
   CUDASIM_TRY(check_device(device));
   CUDASIM_CHECK(id != nullptr && length >= 13, CUDA_ERROR_INVALID_VALUE);
   std::snprintf(id, static_cast<std::size_t>(length), "0000:%02X:00.0",
-                kPciBusBase + device_of(device).physical);
+                kPciBusBase + device_of(device).shown_physical);
   return CUDA_SUCCESS;
 }
 
@@ -190,10 +189,13 @@ CUresult cuDeviceGetByPCIBusId(CUdevice* device, const char* id) {
   unsigned domain = 0;
   unsigned number = 0;
   const bool full = bus != nullptr && std::sscanf(id, "%x:%x:", &domain, &number) == 2 && domain == 0;
-  const int ordinal = full ? Process::get().ordinal_of(static_cast<int>(number) - kPciBusBase) : -1;
-  CUDASIM_CHECK(ordinal >= 0, CUDA_ERROR_INVALID_DEVICE);
-  *device = ordinal;
-  return CUDA_SUCCESS;
+  const std::vector<Device>& devices = Process::get().devices;
+  for (std::size_t i = 0; full && i < devices.size(); i++) {
+    if (devices[i].shown_physical != static_cast<int>(number) - kPciBusBase) continue;
+    *device = static_cast<CUdevice>(i);
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer) {
@@ -239,4 +241,4 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, c
   return CUDA_SUCCESS;
 }
 
-}  // extern "C"
+}  // namespace cudasim::api

@@ -2,9 +2,8 @@
 // Plain device memory, pinned host memory, and what is known of a pointer.
 #include "tools/cudasim/driver/api.h"
 
+namespace cudasim {
 namespace {
-
-using namespace cudasim;
 
 bool is_host_pointer_known(std::uint64_t address, std::uint64_t* base, const HostBlock** block) {
   *block = Memory::get().find_host(address, base);
@@ -82,8 +81,9 @@ CUresult attribute_of(const PointerFacts& facts, CUpointer_attribute attribute, 
 }
 
 }  // namespace
+}  // namespace cudasim
 
-extern "C" {
+namespace cudasim::api {
 
 CUresult cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total) {
   Context* context = nullptr;
@@ -148,7 +148,7 @@ CUresult cuMemHostAlloc(void** out, std::size_t bytes, unsigned int flags) {
 }
 
 CUresult cuMemAllocHost_v2(void** out, std::size_t bytes) {
-  return cuMemHostAlloc(out, bytes, 0);
+  return api::cuMemHostAlloc(out, bytes, 0);
 }
 
 CUresult cuMemFreeHost(void* address) {
@@ -230,4 +230,4 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attribu
   return CUDA_SUCCESS;
 }
 
-}  // extern "C"
+}  // namespace cudasim::api

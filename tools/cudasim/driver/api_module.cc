@@ -12,9 +12,8 @@
 
 #include "tools/cudasim/driver/api.h"
 
+namespace cudasim {
 namespace {
-
-using namespace cudasim;
 
 constexpr unsigned kMaxThreads = 1024;
 constexpr unsigned kMaxSharedBytes = 227 * 1024;
@@ -31,12 +30,7 @@ CUresult load_image(Context* context, const void* image, std::uint64_t bytes, Mo
                 CUDA_ERROR_INVALID_IMAGE);
   constexpr char kMark[] = "cudasim_module_abi";
   CUDASIM_CHECK(::memmem(image, bytes, kMark, sizeof kMark) != nullptr, CUDA_ERROR_INVALID_IMAGE);
-  const int fd = ::memfd_create("cudasim-module", MFD_CLOEXEC);
-  CUDASIM_CHECK(fd >= 0, CUDA_ERROR_OPERATING_SYSTEM);
-  const bool written = ::write(fd, image, bytes) == static_cast<ssize_t>(bytes);
-  const CUresult result = written ? context->load_module(fd, module) : CUDA_ERROR_OUT_OF_MEMORY;
-  ::close(fd);
-  return result;
+  return context->load_module(image, bytes, module);
 }
 
 CUresult load_file(Context* context, const char* path, Module** module) {
@@ -123,8 +117,9 @@ CUresult launch(Function* function, const CUlaunchConfig& config, void** paramet
 }
 
 }  // namespace
+}  // namespace cudasim
 
-extern "C" {
+namespace cudasim::api {
 
 CUresult cuModuleLoad(CUmodule* out, const char* path) {
   Context* context = nullptr;
@@ -155,7 +150,7 @@ CUresult cuModuleLoadData(CUmodule* out, const void* image) {
 }
 
 CUresult cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned int, CUjit_option*, void**) {
-  return cuModuleLoadData(out, image);
+  return api::cuModuleLoadData(out, image);
 }
 
 CUresult cuModuleUnload(CUmodule handle) {
@@ -165,6 +160,7 @@ CUresult cuModuleUnload(CUmodule handle) {
   CUDASIM_TRY(context->synchronize());
   Exclusive lock(Process::get().lock);
   module->alive = false;
+  module->image = {};
   for (const auto& [name, global] : module->globals) Memory::get().remove_global(global.first);
   return context->call({Request::kModuleUnload, {module->id}});
 }
@@ -250,4 +246,4 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
   return launch(from_handle(function), *config, parameters, extra);
 }
 
-}  // extern "C"
+}  // namespace cudasim::api

@@ -2,9 +2,8 @@
 // Streams, events and host functions.
 #include "tools/cudasim/driver/api.h"
 
+namespace cudasim {
 namespace {
-
-using namespace cudasim;
 
 // Events may be used with another context current.
 CUresult enter_event(CUevent handle, Event** event) {
@@ -27,8 +26,9 @@ CUresult wait_for(const Event& event, std::uint64_t recorded) {
 }
 
 }  // namespace
+}  // namespace cudasim
 
-extern "C" {
+namespace cudasim::api {
 
 CUresult cuStreamCreateWithPriority(CUstream* out, unsigned int flags, int priority) {
   Context* context = nullptr;
@@ -41,7 +41,7 @@ CUresult cuStreamCreateWithPriority(CUstream* out, unsigned int flags, int prior
 }
 
 CUresult cuStreamCreate(CUstream* out, unsigned int flags) {
-  return cuStreamCreateWithPriority(out, flags, 0);
+  return api::cuStreamCreateWithPriority(out, flags, 0);
 }
 
 CUresult cuStreamDestroy_v2(CUstream handle) {
@@ -157,7 +157,7 @@ CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
 
 CUresult cuEventRecordWithFlags(CUevent handle, CUstream stream, unsigned int flags) {
   CUDASIM_CHECK(flags == 0, CUDA_ERROR_NOT_SUPPORTED);
-  return cuEventRecord(handle, stream);
+  return api::cuEventRecord(handle, stream);
 }
 
 CUresult cuEventQuery(CUevent handle) {
@@ -189,7 +189,7 @@ CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent begin_handle, CUeven
 }
 
 CUresult cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent end) {
-  return cuEventElapsedTime_v2(milliseconds, begin, end);
+  return api::cuEventElapsedTime_v2(milliseconds, begin, end);
 }
 
-}  // extern "C"
+}  // namespace cudasim::api

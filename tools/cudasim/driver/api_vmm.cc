@@ -2,9 +2,8 @@
 // The virtual memory management API.
 #include "tools/cudasim/driver/api.h"
 
+namespace cudasim {
 namespace {
-
-using namespace cudasim;
 
 CUresult check_properties(const CUmemAllocationProp* properties) {
   CUDASIM_CHECK(properties != nullptr && properties->type == CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -30,8 +29,9 @@ CUresult context_of_device(int ordinal, Context** out) {
 }
 
 }  // namespace
+}  // namespace cudasim
 
-extern "C" {
+namespace cudasim::api {
 
 CUresult cuMemGetAllocationGranularity(std::size_t* granularity, const CUmemAllocationProp* properties,
                                        CUmemAllocationGranularity_flags) {
@@ -167,4 +167,4 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
   return CUDA_SUCCESS;
 }
 
-}  // extern "C"
+}  // namespace cudasim::api

@@ -16,8 +16,6 @@
 namespace cudasim {
 namespace {
 
-constexpr int kLookAround = 100;  // ms between looks at the executor while waiting for it
-
 std::atomic<int> next_context_number{0};
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
@@ -37,6 +35,7 @@ CUresult Context::create(int ordinal, int physical, unsigned flags, Context** ou
   context->slots_[0].used = true;
   const CUresult result = context->start_executor(physical);
   if (result != CUDA_SUCCESS) {
+    if (context->shared_ != nullptr) ::munmap(context->shared_, sizeof(ContextShared));
     delete context;
     return result;
   }
@@ -45,17 +44,28 @@ CUresult Context::create(int ordinal, int physical, unsigned flags, Context** ou
   return CUDA_SUCCESS;
 }
 
+// Puts the state that is shared with the executor into `memory`: new, or as it was, at the same place.
+bool Context::share_state(int memory) {
+  const std::size_t bytes = sizeof(ContextShared);
+  if (memory < 0 || ::ftruncate(memory, static_cast<off_t>(bytes)) != 0) return false;
+  void* fresh = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+  if (fresh == MAP_FAILED) return false;
+  auto* shared = static_cast<ContextShared*>(fresh);
+  for (StreamShared& stream : shared->streams) stream.wake_at.store(UINT64_MAX);
+  if (shared_ == nullptr) {
+    shared_ = shared;
+    return true;
+  }
+  copy_shared(shared);
+  ::munmap(fresh, bytes);
+  return ::mmap(shared_, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory, 0) != MAP_FAILED;
+}
+
 CUresult Context::start_executor(int physical) {
   const int memory = ::memfd_create("cudasim-context", MFD_CLOEXEC);
   int ends[2] = {-1, -1};
-  void* shared = MAP_FAILED;
-  if (memory >= 0 && ::ftruncate(memory, sizeof(ContextShared)) == 0) {
-    shared = ::mmap(nullptr, sizeof(ContextShared), PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
-  }
-  bool started = shared != MAP_FAILED && ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0;
+  bool started = share_state(memory) && ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0;
   if (started) {
-    shared_ = static_cast<ContextShared*>(shared);
-    for (StreamShared& stream : shared_->streams) stream.wake_at.store(UINT64_MAX);
     socket_ = ends[0];
     // The executor reads and writes pageable memory of the program; Yama would allow that to its parents only.
     ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
@@ -72,9 +82,10 @@ CUresult Context::start_executor(int physical) {
     executor_ = static_cast<pid_t>(reply.a[0]);
   }
   if (memory >= 0) ::close(memory);
-  if (result == CUDA_SUCCESS) return result;
-  if (socket_ >= 0) ::close(socket_);
-  if (shared != MAP_FAILED) ::munmap(shared, sizeof(ContextShared));
+  if (result != CUDA_SUCCESS && socket_ >= 0) {
+    ::close(socket_);
+    socket_ = -1;
+  }
   return result;
 }
 
@@ -95,6 +106,7 @@ void Context::destroy() {
   shared_->error.compare_exchange_strong(none, CUDA_ERROR_CONTEXT_IS_DESTROYED);
   shared_->host_request.fetch_add(1);
   futex_wake_all(shared_->host_request);
+  make_shared_state_private();
 }
 
 CUresult Context::call(const RequestMessage& request, int fd, ReplyMessage* reply, int* reply_fd) {
@@ -133,7 +145,7 @@ bool Context::make_room(int slot, std::uint64_t needed) {
   while (slots_[slot].produced - ring.consumed.load(std::memory_order_acquire) + needed > kRingBytes) {
     const std::uint64_t next = ring.completed.load() + 1;
     if (slots_[slot].produced - ring.consumed.load() + needed <= kRingBytes) break;
-    if (!wait_completed(ring, next, kLookAround)) look_after_executor();
+    if (!wait_completed(ring, next, kLookAroundMs)) look_after_executor();
     if (error() != CUDA_SUCCESS) return false;
   }
   return true;
@@ -204,7 +216,7 @@ CUresult Context::submit(Stream* stream, void* command, std::size_t bytes, const
 }
 
 CUresult Context::wait(int slot, std::uint64_t sequence) {
-  while (error() == CUDA_SUCCESS && !wait_completed(shared_->streams[slot], sequence, kLookAround)) {
+  while (error() == CUDA_SUCCESS && !wait_completed(shared_->streams[slot], sequence, kLookAroundMs)) {
     look_after_executor();
   }
   return error();

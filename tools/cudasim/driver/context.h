@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/cudasim/driver/gate.h"
 #include "tools/cudasim/protocol/message.h"
 #include "tools/cudasim/protocol/shared.h"
 
@@ -65,6 +66,9 @@ struct Module {
   std::atomic<bool> alive{false};
   Context* context = nullptr;
   std::uint64_t id = 0;
+  std::vector<unsigned char> image;  // for the executor of after a restore
+  std::uint64_t variables = 0;       // where they are; 0: it has none
+  std::vector<unsigned char> saved;  // their content while the process is checkpointed
   std::map<std::string, std::unique_ptr<Function>> functions;
   std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> globals;  // address, bytes
 };
@@ -106,7 +110,13 @@ class Context {
   std::uint64_t event_time(const Event& event) { return shared_->event_ns[event.index].load(); }
   CUresult host_function(Stream* stream, CUhostFn function, void* data);
 
-  CUresult load_module(int fd, Module** out);
+  CUresult load_module(const void* image, std::uint64_t bytes, Module** out);
+
+  // For a checkpoint of the process (checkpoint_context.cc), in this order.
+  bool drain(Deadline deadline);
+  CUresult save();
+  void close_executor();
+  CUresult open_executor(int physical);
 
  private:
   struct Slot {
@@ -126,7 +136,13 @@ class Context {
     void* data;
   };
 
+  static constexpr int kLookAroundMs = 100;  // between looks at the executor while waiting for it
   CUresult start_executor(int physical);
+  bool share_state(int memory);
+  void copy_shared(ContextShared* to);
+  bool make_shared_state_private();
+  CUresult load_image(const std::vector<unsigned char>& image, std::uint64_t variables, ReplyMessage* reply);
+  CUresult reload(Module* module);
   bool publish(int slot, CommandHeader* command, std::size_t bytes, const void* payload,
                std::size_t payload_bytes);
   bool make_room(int slot, std::uint64_t needed);
@@ -155,5 +171,8 @@ class Context {
   std::vector<HostCall> host_calls_;
   bool host_thread_ = false;
 };
+
+// A file without a name, with this content; -1 if there is no memory for it.
+int make_file(const std::vector<unsigned char>& content);
 
 }  // namespace cudasim

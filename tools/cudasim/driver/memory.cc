@@ -91,7 +91,7 @@ CUresult Memory::import(Context* owner, int fd, std::shared_ptr<Physical>* out) 
   physical->owner = owner;
   physical->id = reply.a[0];
   physical->bytes = reply.a[1];
-  physical->exportable = true;
+  physical->imported = true;
   physical->properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   physical->properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   physical->properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, ordinal};

@@ -27,6 +27,8 @@ struct Physical {
   CUmemAllocationProp properties{};
   bool exportable = false;
   bool plain = false;  // made by cuMemAlloc: has no handle that the program could get
+  bool imported = false;
+  unsigned char* saved = nullptr;  // its content while the process is checkpointed
   unsigned handles = 0;
   unsigned mappings = 0;
   std::map<Context*, std::uint64_t> attached;  // its id in peers' executors
@@ -47,10 +49,12 @@ struct Block {
   std::uint64_t mapping;
 };
 
+inline constexpr int kRegistered = -1;
+inline constexpr int kPrivateBacking = -2;  // while the process is checkpointed
 struct HostBlock {
   std::uint64_t bytes;
   unsigned flags;
-  int fd;  // -1: registered memory of the program
+  int fd;  // kRegistered: memory of the program
 };
 
 // How an executor reaches the bytes of a copy.
@@ -115,6 +119,12 @@ class Memory {
   CUresult join(Context* context);
   void leave(Context* context);
 
+  // While the process is checkpointed (checkpoint_memory.cc).
+  bool has_imports() const;
+  CUresult save();
+  void forget_saved();
+  CUresult restore();
+
  private:
   struct Slab {
     Ranges free;
@@ -124,6 +134,8 @@ class Memory {
     Context* context;
     std::uint64_t bytes;
   };
+  [[nodiscard]] std::vector<std::shared_ptr<Physical>> all() const;
+  CUresult share_host();
   CUresult make_live(Mapping* mapping, Context* context, bool writable);
   void end_live(Mapping* mapping, Context* context);
   void drop_if_unused(const std::shared_ptr<Physical>& physical);

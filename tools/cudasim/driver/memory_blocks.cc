@@ -194,7 +194,7 @@ CUresult Memory::register_host(std::uint64_t address, std::uint64_t bytes, unsig
   if (next != host_.end() && next->first < address + bytes) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   std::uint64_t base = 0;
   if (find_host(address, &base) != nullptr) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-  host_[address] = {bytes, flags, -1};
+  host_[address] = {bytes, flags, kRegistered};
   return CUDA_SUCCESS;
 }
 

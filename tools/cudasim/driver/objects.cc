@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams, events, host functions and modules of a context.
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <thread>
@@ -141,14 +142,40 @@ void Context::run_host_functions() {
   }
 }
 
-CUresult Context::load_module(int fd, Module** out) {
+int make_file(const std::vector<unsigned char>& content) {
+  const int fd = ::memfd_create("cudasim-module", MFD_CLOEXEC);
+  for (std::size_t done = 0; fd >= 0 && done < content.size();) {
+    const ssize_t part = ::pwrite(fd, content.data() + done, content.size() - done, static_cast<off_t>(done));
+    if (part <= 0) {
+      ::close(fd);
+      return -1;
+    }
+    done += static_cast<std::size_t>(part);
+  }
+  return fd;
+}
+
+CUresult Context::load_image(const std::vector<unsigned char>& image, std::uint64_t variables,
+                             ReplyMessage* reply) {
+  const int fd = make_file(image);
+  if (fd < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = call({Request::kModuleLoad, {variables}}, fd, reply, nullptr);
+  ::close(fd);
+  return result;
+}
+
+CUresult Context::load_module(const void* image, std::uint64_t bytes, Module** out) {
+  const auto* begin = static_cast<const unsigned char*>(image);
+  std::vector<unsigned char> copy(begin, begin + bytes);
   ReplyMessage reply{};
-  const CUresult result = call({Request::kModuleLoad}, fd, &reply, nullptr);
+  const CUresult result = load_image(copy, 0, &reply);
   if (result != CUDA_SUCCESS) return result;
   std::lock_guard<std::mutex> lock(objects_);
   Module* module = &modules_.emplace_back();
   module->context = this;
   module->id = reply.a[0];
+  module->variables = reply.a[1];
+  module->image = std::move(copy);
   module->alive = true;
   *out = module;
   return CUDA_SUCCESS;

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <mutex>
 
+#include "tools/cudasim/driver/gate.h"
 #include "tools/cudasim/driver/memory.h"
+#include "tools/cudasim/driver/order.h"
 
 namespace cudasim {
 namespace {
@@ -39,6 +41,8 @@ CUresult Process::initialize() {
   for (const int physical : visible) {
     Device device;
     device.physical = physical;
+    device.shown_physical = physical;
+    device.shown_uuid = device_uuid(settings().dir, physical);
     device.card = Card::open(settings().dir, physical, settings().memory);
     if (device.card == nullptr) return CUDA_ERROR_OPERATING_SYSTEM;
     devices.push_back(std::move(device));
@@ -47,8 +51,12 @@ CUresult Process::initialize() {
     devices.clear();
     return CUDA_ERROR_OPERATING_SYSTEM;
   }
-  pthread_atfork(nullptr, nullptr, [] { Process::get().forked_ = true; });
+  pthread_atfork(nullptr, nullptr, [] {
+    Process::get().forked_ = true;
+    gate().forget();
+  });
   initialized_ = true;
+  start_taking_orders();
   return CUDA_SUCCESS;
 }
 
@@ -118,6 +126,7 @@ CUresult enter(Context** context) {
 CUresult enter_stream(CUstream handle, Context** context, Stream** stream) {
   const CUresult result = enter(context);
   if (result != CUDA_SUCCESS) return result;
+  if (handle == nullptr && null_stream_is_per_thread()) handle = CU_STREAM_PER_THREAD;
   if (handle == nullptr || handle == CU_STREAM_LEGACY) {
     *stream = (*context)->legacy_stream();
     return CUDA_SUCCESS;

@@ -16,6 +16,10 @@ namespace cudasim {
 
 struct Device {
   int physical = 0;
+  // What the program is told, for ever: the device that it saw first. After a restore on another one the real driver's answers
+  // are stale in this way, too.
+  int shown_physical = 0;
+  Uuid shown_uuid{};
   std::unique_ptr<Card> card;
   Context* primary = nullptr;
   int primary_users = 0;
@@ -27,6 +31,7 @@ class Process {
   static Process& get();
 
   CUresult initialize();
+  [[nodiscard]] bool initialized() const { return initialized_; }
   // CUDA_SUCCESS when calls are allowed: after cuInit, and not in a forked child of the process that called it.
   [[nodiscard]] CUresult ready() const;
   [[nodiscard]] bool valid_device(int ordinal) const {

@@ -34,9 +34,15 @@ std::vector<std::string> executor_environment() {
   std::vector<std::string> out;
   for (char** entry = environ; *entry != nullptr; entry++) {
     const std::string text(*entry);
-    if (text.rfind("LD_PRELOAD=", 0) != 0 && text.rfind("CUDASIM_DIR=", 0) != 0) out.push_back(text);
+    const std::string name = text.substr(0, text.find('=') + 1);
+    const bool replaced = name == "LD_PRELOAD=" || name == "CUDASIM_DIR=" || name == "CUDASIM_DEVICES=" ||
+                          name == "CUDASIM_MEMORY=" || name == "CUDASIM_HUGE_PAGES=";
+    if (!replaced) out.push_back(text);
   }
   out.push_back("CUDASIM_DIR=" + settings().dir);
+  out.push_back("CUDASIM_DEVICES=" + std::to_string(settings().devices));
+  out.push_back("CUDASIM_MEMORY=" + std::to_string(settings().memory));
+  out.push_back("CUDASIM_HUGE_PAGES=" + std::to_string(settings().huge_pages ? 1 : 0));
   return out;
 }
 

@@ -10,19 +10,21 @@ namespace cudasim {
 
 enum class Request : std::uint32_t {
   kHello,  // a: physical device, context number, program pid; descriptor: ContextShared -> a: executor pid
-  kMemoryCreate,  // a: bytes, exportable -> a: memory id
-  kMemoryImport,  // descriptor -> a: memory id, bytes, physical device
-  kMemoryAttach,  // a: physical device; descriptor of a peer's memory -> a: memory id
-  kMemoryExport,  // a: memory id -> descriptor
-  kMemoryDrop,    // a: memory id
-  kMap,           // a: memory id, address, writable
-  kUnmap,         // a: address, bytes
-  kHostMap,       // a: address, bytes; descriptor
-  kStreamOpen,    // a: slot
-  kModuleLoad,    // descriptor -> a: module id
-  kModuleUnload,  // a: module id
-  kFunction,      // a: module id; name -> a: address; parameters
-  kGlobal,        // a: module id; name -> a: address, bytes
+  kMemoryCreate,   // a: bytes, exportable -> a: memory id
+  kMemoryImport,   // descriptor -> a: memory id, bytes, physical device
+  kMemoryAttach,   // a: physical device; descriptor of a peer's memory -> a: memory id
+  kMemoryExport,   // a: memory id -> descriptor
+  kMemoryDrop,     // a: memory id
+  kMap,            // a: memory id, address, writable
+  kUnmap,          // a: address, bytes
+  kHostMap,        // a: address, bytes; descriptor
+  kStreamOpen,     // a: slot
+  kModuleLoad,     // a: address of its variables or 0; descriptor -> a: module id, address of its variables
+  kModuleSave,     // a: module id -> a: bytes; descriptor of its variables' content
+  kModuleRestore,  // a: module id; descriptor of what kModuleSave gave
+  kModuleUnload,   // a: module id
+  kFunction,       // a: module id; name -> a: address; parameters
+  kGlobal,         // a: module id; name -> a: address, bytes
 };
 
 struct RequestMessage {

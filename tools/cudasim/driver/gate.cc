@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/cudasim/driver/gate.h"
+
+#include <algorithm>
+
+#include "tools/cudasim/protocol/futex.h"
+
+namespace cudasim {
+namespace {
+
+constexpr int kLookAround = 1000;  // ms; wake-ups come by futex, this only bounds what a lost one costs
+
+thread_local int depth = 0;
+thread_local bool per_thread_stream_now = false;
+
+}  // namespace
+
+int milliseconds_left(Deadline deadline, int most) {
+  if (deadline == kNoDeadline) return most;
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+                        deadline - std::chrono::steady_clock::now() + std::chrono::microseconds(999))
+                        .count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, most));
+}
+
+Gate& gate() {
+  static auto* gate = new Gate;
+  return *gate;
+}
+
+void Gate::wait_open() {
+  for (;;) {
+    inside_.fetch_sub(1);
+    wake_closer();
+    while (closed_.load() != 0) futex_wait(closed_, 1, kLookAround);
+    inside_.fetch_add(1);
+    if (closed_.load() == 0) return;
+  }
+}
+
+void Gate::wake_closer() {
+  futex_wake_all(inside_);
+}
+
+bool Gate::close(Deadline deadline) {
+  closed_.store(1);
+  for (;;) {
+    const std::uint32_t inside = inside_.load();
+    if (inside == 0) return true;
+    const int left = milliseconds_left(deadline, kLookAround);
+    if (left == 0) {
+      open();
+      return false;
+    }
+    futex_wait(inside_, inside, left);
+  }
+}
+
+void Gate::open() {
+  closed_.store(0);
+  futex_wake_all(closed_);
+}
+
+void Gate::forget() {
+  inside_.store(0);
+  closed_.store(0);
+}
+
+CallScope::CallScope(bool gated, bool per_thread_stream)
+    : gated_(gated), outer_per_thread_(per_thread_stream_now) {
+  if (gated_ && depth++ == 0) gate().enter();
+  per_thread_stream_now = per_thread_stream;
+}
+
+CallScope::~CallScope() {
+  per_thread_stream_now = outer_per_thread_;
+  if (gated_ && --depth == 0) gate().leave();
+}
+
+bool null_stream_is_per_thread() {
+  return per_thread_stream_now;
+}
+
+}  // namespace cudasim
