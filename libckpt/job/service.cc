@@ -4,29 +4,15 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
 
 #include "libckpt/job/session.h"
+#include "libckpt/local/batches.h"
 
 namespace ckpt::job {
-namespace {
-
-// Calls send(batch) for every kMaxRecords records.
-template <class Batch, class Record, class Send>
-Result<void> in_batches(const std::vector<Record>& records, Send send) {
-  for (std::size_t at = 0; at < records.size(); at += local::kMaxRecords) {
-    const std::size_t end = std::min(records.size(), at + local::kMaxRecords);
-    CKPT_TRYV(send(Batch{{records.begin() + static_cast<std::ptrdiff_t>(at),
-                          records.begin() + static_cast<std::ptrdiff_t>(end)}}));
-  }
-  return ok();
-}
-
-}  // namespace
 
 void Session::serve() {
   pollfd watched[2] = {{link_->fd(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
@@ -80,9 +66,9 @@ void Session::handle(local::Received received) {
 
 Result<void> Session::send_tables(std::uint64_t request, bool with_regions) {
   const auto send_one = [&](local::Body body) { return send(request, std::move(body)); };
-  CKPT_TRYV(in_batches<local::Tensors>(device_.tensor_records(), send_one));
+  CKPT_TRYV(local::in_batches<local::Tensors>(device_.tensor_records(), send_one));
   if (with_regions) {
-    CKPT_TRYV(in_batches<local::Regions>(device_.region_records(), send_one));
+    CKPT_TRYV(local::in_batches<local::Regions>(device_.region_records(), send_one));
   }
   return ok();
 }
@@ -109,7 +95,7 @@ Result<void> Session::start_export(std::uint64_t request) {
 
 // Sends what can be sent now. A region that cannot be exported ends the export, not the program.
 Result<void> Session::pump_exports() {
-  while (const std::optional<ExportStream::Batch> batch = exports_.next_batch()) {
+  while (const std::optional<local::ExportStream::Batch> batch = exports_.next_batch()) {
     CKPT_TRYV(send_batch(*batch));
   }
   if (exports_.take_initial_end()) {
@@ -118,7 +104,7 @@ Result<void> Session::pump_exports() {
   return ok();
 }
 
-Result<void> Session::send_batch(const ExportStream::Batch& batch) {
+Result<void> Session::send_batch(const local::ExportStream::Batch& batch) {
   local::ExportBatch message{batch.sequence, {}};
   std::vector<UniqueFd> owned;
   std::vector<int> descriptors;

@@ -24,9 +24,9 @@ Error inside_callback() {
 }  // namespace
 
 Result<std::unique_ptr<Session>> Session::create(const std::string& socket_path, bool return_moved) {
-  std::unique_ptr<KeeperLink> link;
+  std::unique_ptr<local::KeeperLink> link;
   if (!socket_path.empty()) {
-    CKPT_TRY(connected, KeeperLink::connect(socket_path));
+    CKPT_TRY(connected, local::KeeperLink::connect(socket_path));
     link = std::move(connected);
     const local::Welcome& welcome = link->welcome();
     set_fault_role("rank." + welcome.job.str() +

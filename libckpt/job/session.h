@@ -18,9 +18,9 @@
 #include "libckpt/base/fd.h"
 #include "libckpt/base/result.h"
 #include "libckpt/job/device_state.h"
-#include "libckpt/job/export_stream.h"
 #include "libckpt/job/host_states.h"
-#include "libckpt/job/keeper_link.h"
+#include "libckpt/local/export_stream.h"
+#include "libckpt/local/keeper_link.h"
 
 namespace ckpt::job {
 
@@ -54,7 +54,7 @@ class Session {
     UniqueFd host_state;
   };
 
-  Session(std::unique_ptr<KeeperLink> link, bool return_moved)
+  Session(std::unique_ptr<local::KeeperLink> link, bool return_moved)
       : link_(std::move(link)), return_moved_(return_moved) {}
   Result<void> start_service();
 
@@ -78,10 +78,10 @@ class Session {
   Result<void> describe(std::uint64_t request);
   Result<void> start_export(std::uint64_t request);
   Result<void> pump_exports();
-  Result<void> send_batch(const ExportStream::Batch& batch);
+  Result<void> send_batch(const local::ExportStream::Batch& batch);
   [[noreturn]] void die_without_keeper(const std::string& why);
 
-  std::unique_ptr<KeeperLink> link_;
+  std::unique_ptr<local::KeeperLink> link_;
   const bool return_moved_;
   UniqueFd wake_;  // eventfd: the service thread is to end
   std::thread service_;
@@ -90,7 +90,7 @@ class Session {
   std::condition_variable changed_;
   DeviceState device_;
   HostStates host_;
-  ExportStream exports_;
+  local::ExportStream exports_;
   bool ready_ = false;
   bool frozen_ = false;  // paused: tables must not change
   bool moved_ = false;

@@ -66,7 +66,13 @@ ControlPageMapping& ControlPageMapping::operator=(ControlPageMapping&& other) no
 }
 
 ControlPageMapping::~ControlPageMapping() {
+  unmap();
+}
+
+void ControlPageMapping::unmap() noexcept {
   if (page_ != nullptr) ::munmap(page_, kPageBytes);
+  page_ = nullptr;
+  fd_.reset();
 }
 
 void ControlPageMapping::ask_pause(std::uint64_t request) noexcept {

@@ -34,6 +34,8 @@ class ControlPageMapping {
   ControlPageMapping(ControlPageMapping&& other) noexcept;
   ControlPageMapping& operator=(ControlPageMapping&& other) noexcept;
   ~ControlPageMapping();
+  // page() must not be used any more.
+  void unmap() noexcept;
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
   [[nodiscard]] const ControlPage& page() const noexcept { return *page_; }

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -21,12 +22,24 @@ constexpr std::size_t kMaxPathBytes = 4096;
 // The address of a socket at `path`, through its folder's descriptor when the path is longer than sun_path: `folder` must live as long.
 struct Address {
   sockaddr_un bytes{};
+  socklen_t length = sizeof(sockaddr_un);
   UniqueFd folder;
 };
+
+bool is_abstract(const std::string& path) {
+  return path.starts_with('@');
+}
 
 Result<Address> make_address(const std::string& path) {
   Address address;
   address.bytes.sun_family = AF_UNIX;
+  if (is_abstract(path)) {
+    if (path.size() >= sizeof address.bytes.sun_path)
+      return Error(ErrorCode::kInvalidArgument, "The name of a socket is too long: " + path);
+    path.copy(address.bytes.sun_path + 1, path.size() - 1, 1);
+    address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size());
+    return address;
+  }
   std::string name = path;
   if (path.empty() || path.size() > kMaxPathBytes) {
     return Error(ErrorCode::kInvalidArgument, "A socket's path has 1 to 4096 bytes");
@@ -87,7 +100,7 @@ Result<Socket> Socket::connect(const std::string& path) {
   CKPT_TRY(address, make_address(path));
   CKPT_TRY(fd, make_socket(0));
   const auto* generic = reinterpret_cast<const sockaddr*>(&address.bytes);
-  while (::connect(fd.get(), generic, sizeof address.bytes) != 0) {
+  while (::connect(fd.get(), generic, address.length) != 0) {
     if (errno != EINTR) return Error::from_errno("Connecting to " + path);
   }
   Socket socket(std::move(fd));
@@ -146,7 +159,8 @@ Result<Transfer> Socket::send_bytes(std::span<const std::byte> bytes, std::span<
 }
 
 Result<Received> Socket::receive() {
-  static thread_local std::array<std::byte, kMaxMessageBytes> buffer;
+  if (!buffer_) buffer_ = std::make_unique<std::array<std::byte, kMaxMessageBytes>>();
+  std::array<std::byte, kMaxMessageBytes>& buffer = *buffer_;
   // Room for one descriptor more than allowed: a surplus is then seen as such, not cut silently.
   alignas(cmsghdr) std::array<char, CMSG_SPACE((kMaxDescriptors + 1) * sizeof(int))> control{};
   iovec part{buffer.data(), buffer.size()};
@@ -192,20 +206,20 @@ Result<Listener> Listener::create(const std::string& path) {
   CKPT_TRY(address, make_address(path));
   CKPT_TRY(fd, make_socket(SOCK_NONBLOCK));
   struct stat old {};
-  if (::lstat(path.c_str(), &old) == 0) {
+  if (!is_abstract(path) && ::lstat(path.c_str(), &old) == 0) {
     if (!S_ISSOCK(old.st_mode)) return Error(ErrorCode::kRefused, path + " exists and is not a socket");
     if (::unlink(path.c_str()) != 0) return Error::from_errno("Removing the old socket " + path);
   }
   // The mode is set on the descriptor before bind: the file never exists with a wider one.
   if (::fchmod(fd.get(), 0600) != 0) return Error::from_errno("Setting the mode of a socket");
   const auto* generic = reinterpret_cast<const sockaddr*>(&address.bytes);
-  if (::bind(fd.get(), generic, sizeof address.bytes) != 0) return Error::from_errno("Binding " + path);
+  if (::bind(fd.get(), generic, address.length) != 0) return Error::from_errno("Binding " + path);
   if (::listen(fd.get(), kBacklog) != 0) return Error::from_errno("Listening on " + path);
   return Listener(std::move(fd), path);
 }
 
 Listener::~Listener() {
-  if (fd_) ::unlink(path_.c_str());
+  if (fd_ && !is_abstract(path_)) ::unlink(path_.c_str());
 }
 
 Result<std::optional<Socket>> Listener::accept() {

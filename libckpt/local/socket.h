@@ -5,10 +5,13 @@
 // truncated messages or surplus descriptors (all stray ones are closed): drop the connection then.
 // In an event loop: set_blocking(false), wait for readability of fd() and call receive() until kNothing; send() queues nothing:
 // it says kNothing when the peer's buffer is full (wait for writability, then send again).
+// A path that begins with '@' is an abstract name: no file, the kernel forgets it with the listener.
 #pragma once
 
 #include <sys/types.h>
 
+#include <array>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -57,6 +60,9 @@ class Socket {
 
  private:
   UniqueFd fd_;
+  // Of one message, made when the first one is received. Not thread_local: this code is in other people's processes, where thread-local
+  // storage comes off the stack of each of their threads.
+  std::unique_ptr<std::array<std::byte, kMaxMessageBytes>> buffer_;
 };
 
 class Listener {

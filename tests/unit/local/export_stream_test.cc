@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "libckpt/job/export_stream.h"
+#include "libckpt/local/export_stream.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-namespace ckpt::job {
+namespace ckpt::local {
 namespace {
 
 std::vector<std::uint64_t> ids(std::size_t count) {
@@ -88,4 +88,4 @@ TEST(ExportStream, StopForgetsEverything) {
 }
 
 }  // namespace
-}  // namespace ckpt::job
+}  // namespace ckpt::local

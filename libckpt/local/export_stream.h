@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace ckpt::job {
+namespace ckpt::local {
 
 class ExportStream {
  public:
@@ -34,6 +34,8 @@ class ExportStream {
   };
   // What to send now: nothing while the last batch is not acknowledged or nothing waits.
   std::optional<Batch> next_batch();
+  // Everything there is has been sent and acknowledged.
+  [[nodiscard]] bool drained() const { return !unacknowledged_ && waiting_.empty(); }
   // True once, when all regions of start() have been sent and acknowledged.
   bool take_initial_end();
 
@@ -50,4 +52,4 @@ class ExportStream {
   std::set<std::pair<std::uint64_t, std::uint64_t>> freed_;
 };
 
-}  // namespace ckpt::job
+}  // namespace ckpt::local

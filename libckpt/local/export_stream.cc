@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "libckpt/job/export_stream.h"
+#include "libckpt/local/export_stream.h"
 
 #include <algorithm>
 
 #include "libckpt/local/messages.h"
 
-namespace ckpt::job {
+namespace ckpt::local {
 
 void ExportStream::start(std::uint64_t request, const std::vector<std::uint64_t>& regions) {
   const std::uint64_t sequence = sequence_;
@@ -36,7 +36,7 @@ bool ExportStream::region_freed(std::uint64_t id, std::uint64_t generation) {
 std::optional<ExportStream::Batch> ExportStream::next_batch() {
   if (!active() || unacknowledged_ || waiting_.empty()) return std::nullopt;
   Batch batch{++sequence_, {}};
-  while (!waiting_.empty() && batch.regions.size() < local::kMaxDescriptors) {
+  while (!waiting_.empty() && batch.regions.size() < kMaxDescriptors) {
     batch.regions.push_back(waiting_.front());
     sent_.insert(waiting_.front());
     waiting_.pop_front();
@@ -59,4 +59,4 @@ void ExportStream::free_acknowledged(std::uint64_t id, std::uint64_t generation)
   freed_.erase({id, generation});
 }
 
-}  // namespace ckpt::job
+}  // namespace ckpt::local
