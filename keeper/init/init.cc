@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpumigrate-init --report FD -- PROGRAM ARGS...: process 1 of a job's own PID namespace, child of the keeper, parent of the program.
+// The namespace lets a copy of the program keep its process ids while the stopped original still has them; it is moved with the program,
+// so it is small, static, and holds no descriptor but 0-2. Started by the keeper with the program's environment, folder and descriptors.
+//   Signals: it leads the session and process group that the program is in, so the keeper's signals to the group reach the program itself;
+//   one sent to this process alone is passed on to the program. Status: it reaps, and ends when the program has ended (the kernel then kills
+//   what is left in the namespace), with the program's exit code; a signal that killed the program is told as init_status.h says.
+//   FD: an Int (errno) is written to it if PROGRAM cannot be started; closed without a word once it runs.
+// Threads: one. Errors: exit code 127 after a report; 64: wrong usage.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace {
+
+constexpr int kExitUsage = 64;
+constexpr int kExitNotStarted = 127;
+constexpr int kSignalBase = 128;
+
+volatile sig_atomic_t program = 0;
+
+void pass_on(int number, siginfo_t* info, void*) {
+  // From the namespace's own processes (the program's kill(0, …)) or as the group's share: the program has its own copy already.
+  const bool from_outside = info->si_code <= 0 && info->si_pid == 0;
+  if (from_outside && program > 0 && ::getpgid(program) != ::getpgrp()) ::kill(program, number);
+}
+
+// The signals that a keeper or a user sends on purpose. Without a handler they would be lost on process 1.
+void pass_signals_on() {
+  struct sigaction action {};
+  action.sa_sigaction = pass_on;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  sigfillset(&action.sa_mask);
+  constexpr int kPassedOn[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
+  for (const int number : kPassedOn) {
+    ::sigaction(number, &action, nullptr);
+  }
+}
+
+[[noreturn]] void become_program(char** argv, int report) {
+  ::execvp(argv[0], argv);
+  const int why = errno;
+  (void)!::write(report, &why, sizeof why);
+  ::_exit(kExitNotStarted);
+}
+
+int status_of(pid_t wanted) {
+  for (;;) {
+    int status = 0;
+    const pid_t ended = ::waitpid(-1, &status, 0);
+    if (ended == wanted) return status;
+    if (ended < 0 && errno != EINTR) return kExitNotStarted << 8;
+  }
+}
+
+int parse_report(int argc, char** argv) {
+  if (argc < 5 || std::strcmp(argv[1], "--report") != 0 || std::strcmp(argv[3], "--") != 0) return -1;
+  char* end = nullptr;
+  const long number = std::strtol(argv[2], &end, 10);
+  return *end == '\0' && number > 2 && number < INT_MAX ? static_cast<int>(number) : -1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int report = parse_report(argc, argv);
+  if (report < 0 || ::fcntl(report, F_SETFD, FD_CLOEXEC) != 0) {
+    std::fprintf(stderr, "gpumigrate-init is started by gpumigrate-keeper only\n");
+    return kExitUsage;
+  }
+  const pid_t child = ::fork();
+  if (child == 0) become_program(argv + 4, report);
+  if (child < 0) {
+    const int why = errno;
+    (void)!::write(report, &why, sizeof why);
+    return kExitNotStarted;
+  }
+  program = child;
+  pass_signals_on();
+  ::close(report);
+  const int status = status_of(child);
+  if (!WIFSIGNALED(status)) return WEXITSTATUS(status);
+  // Process 1 cannot be killed from within, and an exit code cannot say more: its name stays readable until it is reaped.
+  char name[16];
+  std::snprintf(name, sizeof name, "gpm-signal %d", WTERMSIG(status));
+  ::prctl(PR_SET_NAME, name);
+  return kSignalBase + WTERMSIG(status);
+}
