@@ -19,6 +19,16 @@ Heap& heap_of(MemoryState& state, const Owner& owner) {
   return found->second;
 }
 
+// What becomes of a slab in which nothing is taken: false if it is out of the heap, and its region is to go.
+bool keep_spare(Heap& heap, std::uint64_t slab) {
+  if (!heap.spare) {
+    heap.spare = slab;
+    return true;
+  }
+  heap.slabs.remove_slab(slab);
+  return false;
+}
+
 void add_block(MemoryState& state, std::uint64_t address, std::uint64_t bytes, std::uint64_t region,
                const Owner& owner) {
   state.blocks[address] = Block{bytes, region, ++state.blocks_made, owner};
@@ -45,9 +55,17 @@ CUresult allocate_small(MemoryState& state, const Owner& owner, std::uint64_t by
   Region slab;
   const CUresult result = make_block_region(state, owner, RegionUse::kSlab, granule, &slab);
   if (result != CUDA_SUCCESS) return result;
-  const std::unique_lock lock(state.mutex);
-  heap_of(state, owner).slabs.add_slab(slab.mappings.begin()->first);
-  take_small(state, owner, rounded, out);
+  const std::uint64_t address = slab.mappings.begin()->first;
+  {
+    const std::unique_lock lock(state.mutex);
+    Heap& heap = heap_of(state, owner);
+    heap.slabs.add_slab(address);
+    take_small(state, owner, rounded, out);
+    // Another thread may have freed a piece meanwhile that fits better.
+    if (heap.slabs.slab_of(*out) == address || keep_spare(heap, address)) return CUDA_SUCCESS;
+    slab = *state.regions.remove(slab.id);
+  }
+  drop_region(state, slab);
   return CUDA_SUCCESS;
 }
 
@@ -115,12 +133,7 @@ void remove_block(MemoryState& state, std::uint64_t address, std::vector<Region>
   if (region->use == RegionUse::kSlab) {
     Heap& heap = heap_of(state, block.owner);
     const std::optional<std::uint64_t> empty = heap.slabs.give(address, block.bytes);
-    if (!empty) return;
-    if (!heap.spare) {
-      heap.spare = empty;
-      return;
-    }
-    heap.slabs.remove_slab(*empty);
+    if (!empty || keep_spare(heap, *empty)) return;
   }
   gone.push_back(*state.regions.remove(block.region));
 }
