@@ -62,8 +62,8 @@ class KeyStream {
     used_ = 0;
   }
 
-  std::uint32_t state_[16];
-  std::uint32_t block_[16];
+  std::uint32_t state_[16]{};
+  std::uint32_t block_[16]{};
   unsigned used_ = 16;
 };
 

@@ -203,7 +203,7 @@ struct LaneKeys {
   Limbs point;
 };
 CKPT_AVX512 inline LaneKeys lane_keys(const FingerprintTables& tables) noexcept {
-  LaneKeys keys;
+  LaneKeys keys{};
   alignas(64) std::uint64_t lanes[8];
   for (int q = 0; q < 5; ++q) {
     for (int l = 0; l < 8; ++l) lanes[l] = q < 4 ? tables.mix[kLaneOf[l]][q] : tables.point[kLaneOf[l]];
