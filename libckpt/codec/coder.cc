@@ -12,6 +12,7 @@
 #include "libckpt/codec/plane_packer.h"
 #include "libckpt/codec/planes.h"
 #include "libckpt/codec/seven_bits.h"
+#include "libckpt/codec/sparse_plane.h"
 
 namespace ckpt::codec {
 namespace {
@@ -23,7 +24,7 @@ constexpr double kMostRunBits = 0.5;
 // Above it the lowest plane may be noise but for its sign bit, and is tried in seven bits.
 constexpr double kLeastSevenBits = 6.75;
 // How a plane is stored, in the top bits of its length.
-constexpr std::uint32_t kPackedFlag = 1U << 31, kSevenFlag = 1U << 30;
+constexpr std::uint32_t kPackedFlag = 1U << 31, kSevenFlag = 1U << 30, kSparseFlag = kPackedFlag | kSevenFlag;
 constexpr std::uint32_t kLengthMask = kSevenFlag - 1;
 // A gain below it does not pay for the header and the work.
 constexpr double kLeastRatio = 1.02;
@@ -167,7 +168,11 @@ std::optional<std::uint32_t> Coder::State::pack(std::span<const std::byte> plane
   if (noise && seven <= room.size() && pack_seven_bits(plane, room)) {
     return static_cast<std::uint32_t>(seven) | kSevenFlag;
   }
-  const auto size = packer.pack(plane, entropy < kMostRunBits, room);
+  const bool runs = entropy < kMostRunBits;
+  if (runs) {
+    if (const auto size = pack_sparse(plane, room)) return static_cast<std::uint32_t>(*size) | kSparseFlag;
+  }
+  const auto size = packer.pack(plane, runs, room);
   if (!size) return std::nullopt;
   return static_cast<std::uint32_t>(*size) | kPackedFlag;
 }
@@ -179,6 +184,8 @@ bool Coder::State::unpack(std::uint32_t length, std::span<const std::byte> packe
       return packer.unpack(packed, plane);
     case kSevenFlag:
       return unpack_seven_bits(packed, plane);
+    case kSparseFlag:
+      return unpack_sparse(packed, plane);
     default:
       return false;
   }

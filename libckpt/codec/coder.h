@@ -11,7 +11,7 @@
 // encoded all the same if it pays. `previous` is the chunk as the other side holds it, of the same length.
 //
 // On the wire (little endian): one u32 per plane, least significant plane first: its length here, with bit 31 if it is packed by
-// zstd (plane_packer.h) or bit 30 if by seven_bits.h; then the planes that are stored as they are, then the packed ones, each in
+// zstd (plane_packer.h), bit 30 if by seven_bits.h, both if by sparse_plane.h; then the planes that are stored as they are, then the packed ones, each in
 // plane order; then the bytes that are left over when the length is no multiple of the element. What a plane holds: planes.h.
 //
 // Threads: a Coder belongs to one thread at a time. Errors: decode gives kCorrupt for anything that does not decode to exactly
