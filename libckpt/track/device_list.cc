@@ -51,6 +51,11 @@ Result<void> DeviceList::mark(CUstream stream) {
   return ok();
 }
 
+Result<void> DeviceList::let_wait(CUstream stream) const {
+  CKPT_CUDA_TRY(device_->api(), cuStreamWaitEvent(stream, done_, 0));
+  return ok();
+}
+
 Result<bool> DeviceList::ready() {
   if (!busy_) return true;
   const DriverApi& api = device_->api();

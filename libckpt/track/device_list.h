@@ -24,6 +24,8 @@ class DeviceList {
   Result<void> download(CUstream stream, std::size_t offset, std::size_t bytes);
   // Everything enqueued on `stream` so far belongs to this use of the block.
   Result<void> mark(CUstream stream);
+  // What is enqueued on `stream` from now on waits for the last use of the block that was marked.
+  Result<void> let_wait(CUstream stream) const;
   [[nodiscard]] bool busy() const noexcept { return busy_; }
   Result<bool> ready();
   Result<void> wait();

@@ -112,9 +112,12 @@ extern "C" __global__ void __launch_bounds__(kFingerprintThreads, kFingerprintBl
   const uint32_t lane = threadIdx.x % 32;
   const uint32_t warp = threadIdx.x / 32;
   const uint32_t polynomial = lane & 1;  // lanes 8b and 8b + 1 go on with block b, for the two polynomials
+  const uint32_t begin = run_begin(blockIdx.x, gridDim.x, count);
   const uint32_t end = run_begin(blockIdx.x + 1, gridDim.x, count);
-  for (uint32_t index = run_begin(blockIdx.x, gridDim.x, count); index < end; ++index) {
-    const DeviceChunk chunk = chunks[index];
+  DeviceChunk next = chunks[begin];  // there are no more thread blocks than chunks
+  for (uint32_t index = begin; index < end; ++index) {
+    const DeviceChunk chunk = next;
+    if (index + 1 < end) next = chunks[index + 1];  // on its way while this one is read
     const auto* data = reinterpret_cast<const unsigned char*>(chunk.address);
     const uint32_t blocks = static_cast<uint32_t>((chunk.bytes + kBlockBytes - 1) / kBlockBytes);
     uint64_t total = 0;

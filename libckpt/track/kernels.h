@@ -22,10 +22,8 @@ static_assert(sizeof(DeviceCopy) == 24);
 // A chunk of 64 KiB gives each of a block's four warps one group of fingerprint blocks. More than so many thread blocks of a
 // processor do not run at once, so that no more are launched, and each takes a run of chunks with the key in its shared memory.
 inline constexpr std::uint32_t kFingerprintThreads = 128;
-#ifndef CKPT_FINGERPRINT_BLOCKS
-#define CKPT_FINGERPRINT_BLOCKS 6
-#endif
-inline constexpr std::uint32_t kFingerprintBlocksPerProcessor = CKPT_FINGERPRINT_BLOCKS;
+// With a sixth one the registers (80 a thread) would not suffice.
+inline constexpr std::uint32_t kFingerprintBlocksPerProcessor = 5;
 inline constexpr std::uint32_t kReadThreads = 256;
 inline constexpr std::uint32_t kCopyThreads = 256;
 inline constexpr std::uint32_t kCopyParts = 4;

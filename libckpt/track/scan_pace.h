@@ -13,13 +13,17 @@
 namespace ckpt::track {
 
 inline constexpr Nanos kLaunchTarget = 1'000'000;
+// A slice below it ends before the thread that waits for it has got the next one under way: more are kept on the device, and
+// run at once, so that one fills the processors that another leaves. Longer ones would only take memory from one another.
+inline constexpr Nanos kShortSlice = 2'000'000;
 
 // Where the scanner's time went since its creation.
 struct ScanTimes {
-  std::uint64_t slices = 0;
-  Nanos busy = 0;           // slices with a duty below 1: from launch to their end
-  Nanos paused = 0;         // after them
-  Nanos longest_slice = 0;  // among them
+  std::uint64_t launches = 0;
+  std::uint64_t slices = 0;  // with a duty below 1
+  Nanos busy = 0;            // slices with a duty below 1: from launch to their end
+  Nanos paused = 0;          // after them
+  Nanos longest_slice = 0;   // among them
 };
 
 class ScanPace {
@@ -41,6 +45,16 @@ class ScanPace {
                  : grown;
   }
 
+  // Slices follow one another; this one took so long, from its launch or from the end of the one before.
+  void delivered(std::uint64_t bytes, Nanos took) noexcept {
+    nanos_per_byte_ = static_cast<double>(took) / static_cast<double>(std::max<std::uint64_t>(bytes, 1));
+  }
+  // Whether slices with the device for themselves are shorter than kShortSlice, by the last one's rate; false before the first.
+  [[nodiscard]] bool short_slices() const noexcept {
+    return nanos_per_byte_ > 0 &&
+           nanos_per_byte_ * static_cast<double>(most_) < static_cast<double>(kShortSlice);
+  }
+
   // The rest that a slice of `busy` owes.
   [[nodiscard]] static Nanos rest(Nanos busy, double duty) noexcept {
     return duty < 1 ? static_cast<Nanos>(static_cast<double>(busy) * (1 / duty - 1)) + 1 : 0;
@@ -51,6 +65,7 @@ class ScanPace {
   static constexpr std::uint64_t kGrowth = 4;
   std::uint64_t most_;
   std::uint64_t slice_;
+  double nanos_per_byte_ = 0;  // of the last slice; 0: none yet
 };
 
 }  // namespace ckpt::track

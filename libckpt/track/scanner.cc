@@ -22,11 +22,11 @@ Result<std::unique_ptr<Scanner>> Scanner::create(std::shared_ptr<const TrackKern
     return Error(ErrorCode::kInvalidArgument, "A scanner needs slices, and a duty in (0, 1]");
   std::unique_ptr<Scanner> scanner(new Scanner(std::move(kernels), options));
   const Device& device = scanner->kernels_->device();
-  {
-    ContextScope scope(device);
-    CKPT_CUDA_TRY(device.api(), cuStreamCreate(&scanner->stream_, CU_STREAM_NON_BLOCKING));
-  }
+  ContextScope scope(device);
   for (std::uint32_t i = 0; i < options.slices_in_flight; ++i) {
+    CUstream stream = nullptr;
+    CKPT_CUDA_TRY(device.api(), cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    scanner->streams_.push_back(stream);
     CKPT_TRY(batch, FingerprintBatch::create(scanner->kernels_, options.slice_chunks));
     scanner->batches_.push_back(std::move(batch));
   }
@@ -35,9 +35,8 @@ Result<std::unique_ptr<Scanner>> Scanner::create(std::shared_ptr<const TrackKern
 
 Scanner::~Scanner() {
   drain();
-  if (stream_ == nullptr) return;
   ContextScope scope(kernels_->device());
-  kernels_->device().api().cuStreamDestroy_v2(stream_);
+  for (CUstream stream : streams_) kernels_->device().api().cuStreamDestroy_v2(stream);
 }
 
 Result<void> Scanner::scan(std::span<const ChunkRange> chunks, std::span<Fingerprint> out) {
@@ -58,29 +57,53 @@ Result<void> Scanner::scan(std::span<const ChunkRange> chunks, const SliceHandle
   std::size_t delivered = 0;    // chunks
   std::size_t slices = 0;       // launched
   std::size_t slices_done = 0;  // delivered
+  // When the device began with the next slice to be delivered, if that is known: it may have ended unseen while on_slice ran.
+  Nanos begun = now_ns();
+  bool begun_known = true;
   while (delivered < chunks.size()) {
     CKPT_TRY(duty, check_cancelled());
     // With rests in between a slice is launched only when the one before is done, so that its time is its own.
     const bool shared = duty < 1;
     const Nanos start = now_ns();
     const std::size_t former = slices - slices_done;
-    while (launched < chunks.size() && slices - slices_done < (shared ? 1 : batches_.size())) {
+    while (launched < chunks.size() && slices - slices_done < most_in_flight(duty)) {
       const std::size_t count = slice_length(chunks.subspan(launched), duty);
-      CKPT_TRYV(batches_[slices % batches_.size()]->launch(stream_, chunks.subspan(launched, count)));
+      CKPT_TRYV(launch_slice(slices, chunks.subspan(launched, count)));
       launched += count;
       ++slices;
     }
     FingerprintBatch& oldest = *batches_[slices_done % batches_.size()];
+    CKPT_TRY(unseen, oldest.ready());
     CKPT_TRYV(oldest.wait());
-    const Nanos busy = now_ns() - start;
+    const Nanos end = now_ns();
+    const Nanos busy = end - start;
     const std::size_t count = oldest.results().size();
+    const std::uint64_t bytes = total_bytes(chunks.subspan(delivered, count));
+    if (begun_known && !unseen) pace_.delivered(bytes, end - begun);
     CKPT_TRYV(on_slice(delivered, oldest.results()));
     // A slice launched while the duty was 1 was measured from somewhere in its middle.
-    if (shared && former == 0) pace_.measured(total_bytes(chunks.subspan(delivered, count)), busy);
+    if (shared && former == 0) pace_.measured(bytes, busy);
     delivered += count;
     ++slices_done;
     if (shared) rest_after(busy);
+    begun = shared ? now_ns() : end;
+    begun_known = shared || !unseen;
   }
+  return ok();
+}
+
+std::size_t Scanner::most_in_flight(double duty) const noexcept {
+  if (duty < 1) return 1;
+  return pace_.short_slices() ? batches_.size() : std::min<std::size_t>(2, batches_.size());
+}
+
+Result<void> Scanner::launch_slice(std::size_t slice, std::span<const ChunkRange> chunks) {
+  const std::size_t at = slice % batches_.size();
+  const FingerprintBatch* const former =
+      pace_.short_slices() ? nullptr : batches_[(at + batches_.size() - 1) % batches_.size()].get();
+  CKPT_TRYV(batches_[at]->launch(streams_[at], chunks, former));
+  const std::lock_guard lock(mutex_);
+  ++times_.launches;
   return ok();
 }
 

@@ -91,7 +91,9 @@ class FingerprintBatch {
   static Result<std::unique_ptr<FingerprintBatch>> create(std::shared_ptr<const TrackKernels> kernels,
                                                           std::uint32_t capacity);
 
-  Result<void> launch(CUstream stream, std::span<const ChunkRange> chunks);
+  // `after`: its last launch, on whatever stream, is over before the kernel begins; the upload does not wait for it.
+  Result<void> launch(CUstream stream, std::span<const ChunkRange> chunks,
+                      const FingerprintBatch* after = nullptr);
   [[nodiscard]] bool busy() const noexcept { return list_.busy(); }
   Result<bool> ready() { return list_.ready(); }  // never blocks
   Result<void> wait() { return list_.wait(); }
@@ -133,7 +135,9 @@ struct ScannerOptions {
   // measured on the slices before (at least one chunk): short enough not to hold back the job's kernels.
   std::uint64_t slice_bytes = std::uint64_t{2} << 30;
   std::uint32_t slice_chunks = 8192;
-  std::uint32_t slices_in_flight = 2;
+  // So many where slices are shorter than kShortSlice, else two of them. Each has a stream of its own, so that lists travel while
+  // another slice is computed.
+  std::uint32_t slices_in_flight = 4;
   // Share of the time the scan's kernels may use while the job runs, in (0, 1]; 1 at the barrier.
   double duty = 1.0;
 };
@@ -166,6 +170,9 @@ class Scanner {
   Scanner(std::shared_ptr<const TrackKernels> kernels, const ScannerOptions& options)
       : kernels_(std::move(kernels)), options_(options), pace_(options.slice_bytes), duty_(options.duty) {}
   [[nodiscard]] std::size_t slice_length(std::span<const ChunkRange> chunks, double duty) const noexcept;
+  // How many slices may be on the device at once.
+  [[nodiscard]] std::size_t most_in_flight(double duty) const noexcept;
+  Result<void> launch_slice(std::size_t slice, std::span<const ChunkRange> chunks);
   Result<double> check_cancelled();  // the duty of the next slice
   void rest_after(Nanos busy);       // keeps the duty cycle; ends early when cancelled
   void drain() noexcept;             // after an error: no launch may outlive the call
@@ -177,8 +184,8 @@ class Scanner {
   double duty_;
   bool cancelled_ = false;
   ScanTimes times_;
-  CUstream stream_ = nullptr;
-  std::vector<std::unique_ptr<FingerprintBatch>> batches_;
+  std::vector<CUstream> streams_;                           // one for each batch
+  std::vector<std::unique_ptr<FingerprintBatch>> batches_;  // taken in turn
 };
 
 }  // namespace ckpt::track

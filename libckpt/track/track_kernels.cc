@@ -106,7 +106,8 @@ Result<std::unique_ptr<FingerprintBatch>> FingerprintBatch::create(
       new FingerprintBatch(std::move(kernels), capacity, std::move(list)));
 }
 
-Result<void> FingerprintBatch::launch(CUstream stream, std::span<const ChunkRange> chunks) {
+Result<void> FingerprintBatch::launch(CUstream stream, std::span<const ChunkRange> chunks,
+                                      const FingerprintBatch* after) {
   CKPT_TRYV(check_list(chunks.size(), capacity_, busy()));
   CKPT_TRYV(check_chunks(chunks));
   count_ = static_cast<std::uint32_t>(chunks.size());
@@ -115,6 +116,9 @@ Result<void> FingerprintBatch::launch(CUstream stream, std::span<const ChunkRang
   const std::size_t results_at = capacity_ * sizeof(ChunkRange);
   std::memcpy(list_.host(), chunks.data(), chunks.size_bytes());
   CKPT_TRYV(list_.upload(stream, 0, chunks.size_bytes()));
+  if (after != nullptr && after->busy()) {
+    CKPT_TRYV(after->list_.let_wait(stream));
+  }
   CKPT_TRYV(kernels_->launch_fingerprint(stream, list_.device_address(), list_.device_address() + results_at,
                                          count_));
   CKPT_TRYV(list_.download(stream, results_at, count_ * sizeof(Fingerprint)));

@@ -48,6 +48,18 @@ TEST(ScanPace, AScanAloneTakesTheMost) {
   EXPECT_LT(pace.slice_bytes(0.99), kMiB);
 }
 
+TEST(ScanPace, WhetherSlicesAreShortIsToldByTheRateOfTheLast) {
+  ScanPace pace(256 * kMiB);
+  EXPECT_FALSE(pace.short_slices()) << "nothing is known yet";
+  pace.delivered(256 * kMiB, kShortSlice / 2);
+  EXPECT_TRUE(pace.short_slices());
+  pace.delivered(8 * kMiB, kShortSlice / 2);
+  EXPECT_FALSE(pace.short_slices()) << "a whole one would take 16 times as long";
+  pace.delivered(0, 1);
+  pace.delivered(8 * kMiB, 10'000);
+  EXPECT_TRUE(pace.short_slices());
+}
+
 TEST(ScanPace, NeverAsksForNothing) {
   ScanPace pace(1);
   EXPECT_EQ(pace.slice_bytes(0.5), 1u);

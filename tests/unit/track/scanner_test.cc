@@ -50,7 +50,52 @@ TEST_F(ScannerTest, ScansInSlicesWhatTheHostComputes) {
     for (std::size_t i = 0; i < chunks.size(); ++i)
       EXPECT_EQ(scanned[i], fingerprint(*params_, std::span(data).subspan(i * kChunk, chunks[i].bytes))) << i;
     EXPECT_EQ(scanned[3], fingerprint_of_zeroes(*params_, kChunk));
+    EXPECT_EQ(scanner->times().launches, 11u);
   }
+}
+
+// Slices that overlap on the device, in as many scans of one scanner, come in order and with the same values.
+TEST_F(ScannerTest, SlicesSideBySideAreDeliveredInOrder) {
+  constexpr std::uint64_t kChunk = 8192;
+  const std::vector<std::byte> data = random_bytes(256 * kChunk);
+  const CUdeviceptr address = upload(data);
+  std::vector<ChunkRange> chunks;
+  append_chunks(address, data.size(), kChunk, chunks);
+  std::vector<Fingerprint> expected;
+  for (std::size_t i = 0; i < chunks.size(); ++i)
+    expected.push_back(fingerprint(*params_, std::span(data).subspan(i * kChunk, kChunk)));
+  auto scanner = make_scanner({.slice_bytes = 3 * kChunk, .slices_in_flight = 4});
+  for (int turn = 0; turn < 10; ++turn) {
+    std::vector<Fingerprint> scanned;
+    const auto result =
+        scanner->scan(chunks, [&](std::size_t first, std::span<const Fingerprint> part) -> Result<void> {
+          EXPECT_EQ(first, scanned.size());
+          scanned.insert(scanned.end(), part.begin(), part.end());
+          return ok();
+        });
+    ASSERT_TRUE(result.has_value());
+    EXPECT_EQ(scanned, expected) << turn;
+  }
+}
+
+TEST_F(ScannerTest, ALaunchWaitsForTheOneItIsToFollow) {
+  const std::vector<std::byte> data = random_bytes(65536);
+  const ChunkRange chunk{upload(data), data.size()};
+  const Fingerprint expected = fingerprint(*params_, data);
+  CUstream streams[2] = {};
+  for (CUstream& stream : streams)
+    ASSERT_EQ(device_->api().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  auto first = FingerprintBatch::create(kernels_, 1).assume_value();
+  auto second = FingerprintBatch::create(kernels_, 1).assume_value();
+  for (int turn = 0; turn < 20; ++turn) {
+    ASSERT_TRUE(first->launch(streams[0], std::span(&chunk, 1)).has_value());
+    ASSERT_TRUE(second->launch(streams[1], std::span(&chunk, 1), first.get()).has_value());
+    ASSERT_TRUE(second->wait().has_value());
+    EXPECT_TRUE(first->ready().value()) << turn;
+    EXPECT_EQ(first->results()[0], expected);
+    EXPECT_EQ(second->results()[0], expected);
+  }
+  for (CUstream stream : streams) device_->api().cuStreamDestroy_v2(stream);
 }
 
 TEST_F(ScannerTest, FindsOneChangedByte) {
