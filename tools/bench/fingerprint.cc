@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Section "fingerprint": DESIGN §5's goal is that a fingerprint costs what a plain read of the same memory costs.
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <thread>
 #include <vector>
 
 #include "libckpt/base/random.h"
 #include "libckpt/engine/sender.h"
+#include "libckpt/track/device_list.h"
 #include "libckpt/track/read_rate.h"
 #include "libckpt/track/scanner.h"
 #include "tools/bench/bench.h"
@@ -129,11 +131,27 @@ Result<void> measure_host_memory(const BenchOptions& options, Section& section) 
 
 // ---- device memory
 
+// How the memory is scanned: as an engine does, and what shows where its time goes.
+struct ScanWay {
+  const char* name;
+  std::uint64_t slice_bytes;
+  std::uint32_t slices_in_flight;
+};
+constexpr ScanWay kScanWays[] = {
+    {"fingerprint", engine::SenderOptions{}.scan_slice_bytes, track::ScannerOptions{}.slices_in_flight},
+    {"fingerprint, slices of 1 GiB", std::uint64_t{1} << 30, track::ScannerOptions{}.slices_in_flight},
+    {"fingerprint, one slice at a time", engine::SenderOptions{}.scan_slice_bytes, 1},
+};
+constexpr std::uint32_t kSliceChunks = 16384;
+constexpr std::size_t kKernelChunks = 8192;
+
 struct DeviceScan {
   std::unique_ptr<Device> device;
   std::unique_ptr<DeviceBuffer> memory;
   std::shared_ptr<const track::TrackKernels> kernels;
-  std::unique_ptr<track::Scanner> scanner;
+  std::vector<std::unique_ptr<track::Scanner>> scanners;  // of kScanWays
+  std::unique_ptr<track::DeviceList> list;                // chunks, then results, of one launch
+  std::unique_ptr<BenchStream> stream;
   std::vector<track::ChunkRange> chunks;
   std::vector<track::Fingerprint> fingerprints;
 
@@ -145,20 +163,49 @@ struct DeviceScan {
     scan->memory = std::move(memory);
     CKPT_TRY(params, fresh_params());
     CKPT_TRY(kernels, track::TrackKernels::create(*scan->device, params));
-    track::ScannerOptions options;
-    options.slice_bytes = engine::SenderOptions{}.scan_slice_bytes;
-    CKPT_TRY(scanner, track::Scanner::create(kernels, options));
+    for (const ScanWay& way : kScanWays) {
+      track::ScannerOptions options;
+      options.slice_bytes = way.slice_bytes;
+      options.slices_in_flight = way.slices_in_flight;
+      options.slice_chunks = kSliceChunks;
+      CKPT_TRY(scanner, track::Scanner::create(kernels, options));
+      scan->scanners.push_back(std::move(scanner));
+    }
+    CKPT_TRY(list, track::DeviceList::create(*scan->device, kKernelChunks * (sizeof(track::ChunkRange) +
+                                                                             sizeof(track::Fingerprint))));
+    scan->list = std::make_unique<track::DeviceList>(std::move(list));
+    CKPT_TRY(stream, BenchStream::create(*scan->device));
+    scan->stream = std::move(stream);
     scan->kernels = kernels;
-    scan->scanner = std::move(scanner);
     track::append_chunks(scan->memory->pointer(), bytes, kChunkBytes, scan->chunks);
     scan->fingerprints.resize(scan->chunks.size());
     return scan;
   }
   // GB/s.
-  Result<double> scan() {
+  Result<double> scan_by(std::size_t way) {
     const Nanos start = now_ns();
-    CKPT_TRYV(scanner->scan(chunks, fingerprints));
+    CKPT_TRYV(scanners[way]->scan(chunks, fingerprints));
     return rate_of(memory->bytes(), now_ns() - start);
+  }
+  Result<double> scan() { return scan_by(0); }
+  // One launch of the kernel alone, without what any launch takes: as the plain read is measured.
+  Result<double> kernel() {
+    const std::span some = std::span(chunks).first(std::min(chunks.size(), kKernelChunks));
+    const ContextScope scope(*device);
+    std::memcpy(list->host(), some.data(), some.size_bytes());
+    CKPT_TRYV(list->upload(stream->get(), 0, some.size_bytes()));
+    CKPT_TRYV(stream->synchronize());
+    CKPT_TRY(single, launch(1));
+    CKPT_TRY(all, launch(some.size()));
+    return rate_of((some.size() - 1) * kChunkBytes, std::max<Nanos>(all - single, 1));
+  }
+  Result<Nanos> launch(std::size_t count) {
+    const Nanos start = now_ns();
+    CKPT_TRYV(kernels->launch_fingerprint(stream->get(), list->device_address(),
+                                          list->device_address() + kKernelChunks * sizeof(track::ChunkRange),
+                                          static_cast<std::uint32_t>(count)));
+    CKPT_TRYV(stream->synchronize());
+    return now_ns() - start;
   }
   // What the device itself took, without the launches: the stricter measure.
   Result<double> read() {
@@ -191,6 +238,38 @@ Result<std::uint64_t> bytes_to_scan(const BenchOptions& options, const Facts& fa
   return std::max(options.bytes, std::min(kMostScanBytes, free_bytes / 4 / kLeastScanUnit * kLeastScanUnit));
 }
 
+// Launches of one scan, and what each is long.
+std::vector<Cell> launches_of(const DeviceScan& scan, std::size_t way, unsigned scans, const Spread& rate) {
+  const double launches = static_cast<double>(scan.scanners[way]->times().launches) / scans;
+  if (launches == 0 || rate.median == 0) return {};
+  return {single(launches),
+          single(static_cast<double>(scan.memory->bytes()) / rate.median / launches * 1e-3)};
+}
+
+// One device: every way beside the plain read.
+Result<void> measure_one_device(const BenchOptions& options, DeviceScan& scan, Section& section) {
+  std::vector<Side> sides{[&scan] { return scan.read(); }};
+  for (std::size_t way = 0; way < std::size(kScanWays); ++way)
+    sides.emplace_back([&scan, way] { return scan.scan_by(way); });
+  sides.emplace_back([&scan] { return scan.kernel(); });
+  CKPT_TRY(runs, interleave(options.pairs, sides));
+  section.add_note("device memory scanned: " +
+                   tools::format_bytes(static_cast<double>(scan.memory->bytes())));
+  section.add_row("device memory: plain read", {spread_of(runs[0])});
+  for (std::size_t way = 0; way < std::size(kScanWays); ++way) {
+    const Spread rate = spread_of(runs[way + 1]);
+    std::vector<Cell> cells{rate, spread_of(ratios_of(runs[way + 1], runs[0]))};
+    const std::vector<Cell> launches = launches_of(scan, way, options.pairs + 1, rate);
+    cells.insert(cells.end(), launches.begin(), launches.end());
+    section.add_row(std::string("device memory: ") + kScanWays[way].name, std::move(cells));
+  }
+  section.add_row("device memory: fingerprint, its kernel alone",
+                  {spread_of(runs.back()), spread_of(ratios_of(runs.back(), runs[0]))});
+  section.add_goal("device memory, fingerprint / plain read", spread_of(ratios_of(runs[1], runs[0])).median,
+                   Relation::kAtLeast, kGoal);
+  return ok();
+}
+
 Result<void> measure_device_memory(const BenchOptions& options, const Facts& facts, Section& section) {
   CKPT_TRY(target, target_ordinal());
   CKPT_TRY(bytes, bytes_to_scan(options, facts));
@@ -201,20 +280,14 @@ Result<void> measure_device_memory(const BenchOptions& options, const Facts& fac
     CKPT_TRY(second, DeviceScan::create(target, bytes));
     scans.push_back(std::move(second));
   }
-  const std::span all(scans);
-  for (std::size_t count = 1; count <= scans.size(); ++count) {
-    const auto some = all.first(count);
-    CKPT_TRY(runs, interleave(options.pairs, {[&] { return rate_together(some, &DeviceScan::read); },
-                                              [&] { return rate_together(some, &DeviceScan::scan); }}));
-    const std::string name = count == 1 ? "device memory" : "two devices at once";
-    const Spread ratio = spread_of(ratios_of(runs[1], runs[0]));
-    if (count == 1)
-      section.add_note("device memory scanned: " + tools::format_bytes(static_cast<double>(bytes)));
-    section.add_row(name + ": plain read", {spread_of(runs[0])});
-    section.add_row(name + ": fingerprint", {spread_of(runs[1]), ratio});
-    if (count == 1)
-      section.add_goal(name + ", fingerprint / plain read", ratio.median, Relation::kAtLeast, kGoal);
-  }
+  CKPT_TRYV(measure_one_device(options, *scans.front(), section));
+  if (scans.size() == 1) return ok();
+  const std::span<const std::unique_ptr<DeviceScan>> all(scans);
+  CKPT_TRY(runs, interleave(options.pairs, {[&] { return rate_together(all, &DeviceScan::read); },
+                                            [&] { return rate_together(all, &DeviceScan::scan); }}));
+  section.add_row("two devices at once: plain read", {spread_of(runs[0])});
+  section.add_row("two devices at once: fingerprint",
+                  {spread_of(runs[1]), spread_of(ratios_of(runs[1], runs[0]))});
   return ok();
 }
 
@@ -225,7 +298,7 @@ Result<void> bench_fingerprint(const BenchOptions& options, Report& report) {
       "fingerprint",
       "Fingerprints of 64 KiB chunks beside plain reads of the same "
       "memory, interleaved; the ratio is taken pair by pair; host rates are by processor time");
-  section.set_columns({{"rate", "GB/s"}, {"ratio", ""}});
+  section.set_columns({{"rate", "GB/s"}, {"ratio", ""}, {"launches", ""}, {"a launch", "us"}});
   CKPT_TRYV(measure_device_memory(options, report.facts(), section));
   return measure_host_memory(options, section);
 }
