@@ -17,7 +17,7 @@ namespace ckpt::transport {
 namespace {
 
 struct Message {
-  std::array<std::byte, kMaxHeaderBytes> header;
+  std::array<std::byte, kMaxHeaderBytes> header{};
   std::size_t header_bytes = 0;
   std::span<const std::byte> payload;
   std::uint64_t token = 0;
@@ -28,7 +28,7 @@ struct Inbox {
   std::vector<Message> messages = std::vector<Message>(kMaxInFlight);
   std::uint64_t first_message = 0;
   std::uint64_t end_message = 0;
-  std::array<std::uint64_t, kMaxInFlight> sent;
+  std::array<std::uint64_t, kMaxInFlight> sent{};
   std::uint64_t first_sent = 0;
   std::uint64_t end_sent = 0;
   bool opened = false;
@@ -86,7 +86,7 @@ class LoopbackLane final : public Lane {
   const int end_;
   const std::string address_;
   LaneHandler& handler_;
-  std::array<std::byte, kMaxHeaderBytes> header_;  // of the message being delivered
+  std::array<std::byte, kMaxHeaderBytes> header_{};  // of the message being delivered
   std::size_t in_flight_ = 0;
   bool open_ = false;
   bool in_callback_ = false;

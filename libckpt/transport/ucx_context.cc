@@ -34,7 +34,7 @@ Result<std::string> device_of(const sockaddr_in& address, const std::string& ip)
   std::string name;
   for (const ifaddrs* entry = list; entry != nullptr && name.empty(); entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
-    sockaddr_in candidate;
+    sockaddr_in candidate{};
     std::memcpy(&candidate, entry->ifa_addr, sizeof candidate);
     if (candidate.sin_addr.s_addr == address.sin_addr.s_addr) name = entry->ifa_name;
   }

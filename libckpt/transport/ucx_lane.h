@@ -81,7 +81,7 @@ class UcxLane final : public Lane {
   std::uint64_t told_delivered_ = 0;  // what the peer was told last
   SendWindow sends_;
   ReceiveWindow receives_;
-  std::array<std::byte, sizeof(Frame) + sizeof(SessionToken)> control_frame_;
+  std::array<std::byte, sizeof(Frame) + sizeof(SessionToken)> control_frame_{};
   bool control_busy_ = false;  // UCX still reads control_frame_
   UniqueFd wake_fd_;
   std::atomic<bool> woken_{false};  // wake_fd_ has been written and not read: no need to write again

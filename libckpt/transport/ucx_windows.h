@@ -58,7 +58,7 @@ class SendWindow {
 
  private:
   struct Slot {
-    std::array<std::byte, sizeof(Frame) + kMaxHeaderBytes> header;
+    std::array<std::byte, sizeof(Frame) + kMaxHeaderBytes> header{};
     std::uint64_t token = 0;
     std::size_t* outstanding = nullptr;
     bool done = false;
@@ -94,7 +94,7 @@ class ReceiveWindow {
  private:
   enum class State : std::uint8_t { kEmpty, kReceiving, kReady };
   struct Slot {
-    std::array<std::byte, kMaxHeaderBytes> header;
+    std::array<std::byte, kMaxHeaderBytes> header{};
     std::size_t header_bytes = 0;
     std::span<std::byte> payload;
     State state = State::kEmpty;
