@@ -14,7 +14,6 @@
 namespace ckpt::keeper {
 namespace {
 
-constexpr std::size_t kMostLogBytes = 16u << 20;
 constexpr int kNotStarted = 127;
 
 // In the child: async-signal-safe calls only.
@@ -33,22 +32,6 @@ constexpr int kNotStarted = 127;
   ::close_range(kRestoredLogFd + 1, ~0U, 0);
   if (good) ::execv(argv[0], argv);
   ::_exit(kNotStarted);
-}
-
-// The last line of CRIU's log that says Error, without its time and source position.
-std::string last_error_of(const std::string& path) {
-  const Result<std::string> log = read_file(path, kMostLogBytes);
-  if (!log.has_value()) return "see " + path;
-  const std::string& text = log.assume_value();
-  const auto line_at = [&text](std::size_t at) { return text.substr(at, text.find('\n', at) - at); };
-  std::size_t at = text.rfind("Error (");
-  // "Restoring FAILED." comes last; what went before it says more.
-  while (at != std::string::npos && at > 0 && line_at(at).find("FAILED") != std::string::npos)
-    at = text.rfind("Error (", at - 1);
-  if (at == std::string::npos) return "see " + path;
-  const std::string line = line_at(at);
-  const std::size_t message = line.find("): ");
-  return (message == std::string::npos ? line : line.substr(message + 3)) + "; see " + path;
 }
 
 Result<int> wait_for(pid_t child) {
@@ -88,10 +71,9 @@ Result<pid_t> start_restored(const RestoreSpec& spec) {
   if (child == 0) become_criu(argv.data(), spec.log, null.get());
   CKPT_TRY(status, wait_for(child));
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    const std::string why = WIFEXITED(status) && WEXITSTATUS(status) == kNotStarted
-                                ? "cannot run " + spec.command[0]
-                                : last_error_of(spec.criu_log);
-    return Error(ErrorCode::kIo, "Restoring the program failed: " + why);
+    const bool started = !WIFEXITED(status) || WEXITSTATUS(status) != kNotStarted;
+    return Error(ErrorCode::kIo,
+                 started ? "CRIU could not restore the program" : "Cannot run " + spec.command[0]);
   }
   return read_pid(spec.pid_file);
 }

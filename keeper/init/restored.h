@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starting a program from a CRIU image as the keeper's child. The agent composes the command (agent/host_process/criu.h); the keeper gives it
 // the log and becomes the parent. Threads: one; it blocks until CRIU is done. Ownership: the process is a child of the caller.
-// Errors: kIo with CRIU's own last error line; nothing of the program is left then.
+// Errors: kIo (why stands in CRIU's log, which the agent reads); nothing of the program is left then.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +19,6 @@ inline constexpr int kRestoredLogFd = 10;
 struct RestoreSpec {
   std::vector<std::string> command;  // argv; [0] is the path of CRIU
   std::string pid_file;              // which the command makes CRIU write; removed first
-  std::string criu_log;              // which the command makes CRIU write
   int log = -1;                      // the program's new log, opened for appending
 };
 

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/host_process/collector.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <sstream>
+#include <string_view>
+
+#include "agent/host_process/build_id.h"
+#include "agent/host_process/process_tree.h"
+#include "libckpt/base/fd.h"
+
+namespace ckpt::agent::host {
+namespace {
+
+constexpr std::size_t kMostMapsBytes = 64u << 20;
+constexpr std::uint64_t kMostGhostBytes = 16u << 20;  // as Criu::dump lets unlinked open files travel
+constexpr std::string_view kDeleted = " (deleted)";
+constexpr unsigned kMemoryDevices = 1;  // null, zero, random, ...
+
+std::string proc(pid_t pid, const std::string& rest) {
+  return "/proc/" + std::to_string(pid) + rest;
+}
+
+std::string link_of(const std::string& path) {
+  std::error_code gone;
+  return std::filesystem::read_symlink(path, gone).string();
+}
+
+bool strip_deleted(std::string& path) {
+  if (!path.ends_with(kDeleted)) return false;
+  path.resize(path.size() - kDeleted.size());
+  return true;
+}
+
+bool has_any_prefix(const std::string& text, std::initializer_list<std::string_view> prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(), [&](auto prefix) { return text.starts_with(prefix); });
+}
+
+// Restored by CRIU from what the image says; anything else of the kernel's nameless files is not.
+bool is_known_nameless(const std::string& link) {
+  static constexpr std::array<std::string_view, 6> kKnown = {"[eventfd]", "[eventpoll]", "[signalfd]",
+                                                             "[timerfd]", "[pidfd]",     "inotify"};
+  const std::string_view kind = std::string_view(link).substr(std::string_view("anon_inode:").size());
+  return std::find(kKnown.begin(), kKnown.end(), kind) != kKnown.end();
+}
+
+// The access mode of an open descriptor: O_RDONLY, O_WRONLY or O_RDWR.
+int access_of(pid_t pid, int number) {
+  const Result<std::string> info = read_file(proc(pid, "/fdinfo/") + std::to_string(number), 65536);
+  if (!info.has_value()) return O_RDONLY;
+  const std::size_t at = info.assume_value().find("flags:");
+  if (at == std::string::npos) return O_RDONLY;
+  return static_cast<int>(std::strtol(info.assume_value().c_str() + at + 6, nullptr, 8)) & O_ACCMODE;
+}
+
+std::string descriptor_of(pid_t pid, int number) {
+  return "descriptor " + std::to_string(number) + " of process " + std::to_string(pid);
+}
+
+}  // namespace
+
+Error refusal(const std::string& what, const std::vector<std::string>& problems) {
+  std::string text = what + ": ";
+  for (std::size_t i = 0; i < problems.size() && i < kMostProblems; ++i)
+    text += (i == 0 ? "" : "; ") + problems[i];
+  if (problems.size() > kMostProblems)
+    text += "; and " + std::to_string(problems.size() - kMostProblems) + " more";
+  return {ErrorCode::kRefused, text};
+}
+
+Result<void> Collector::collect(pid_t root) {
+  CKPT_TRY(processes, processes_of(root));
+  for (const pid_t pid : processes) {
+    read_surroundings(pid);
+    read_maps(pid);
+    read_descriptors(pid);
+  }
+  judge_pipes();
+  return judge_sockets(root);
+}
+
+FileList Collector::take_list() {
+  FileList list;
+  for (auto& [path, fact] : files_) list.files.push_back(std::move(fact));
+  return list;
+}
+
+void Collector::read_surroundings(pid_t pid) {
+  for (const char* space : {"mnt", "net", "ipc"}) {
+    if (link_of(proc(pid, "/ns/") + space) != link_of(std::string("/proc/self/ns/") + space))
+      problem("process " + std::to_string(pid) + " is in a container (another " + space + " namespace)");
+  }
+  if (link_of(proc(pid, "/root")) != "/")
+    problem("process " + std::to_string(pid) + " has another root folder");
+  std::string folder = link_of(proc(pid, "/cwd"));
+  if (strip_deleted(folder)) return problem("the working directory " + folder + " was deleted");
+  FileFact fact;
+  fact.use = FileUse::kFolder;
+  fact.path = std::move(folder);
+  add(std::move(fact));
+}
+
+void Collector::read_maps(pid_t pid) {
+  const Result<std::string> maps = read_file(proc(pid, "/maps"), kMostMapsBytes);
+  if (!maps.has_value()) return;
+  std::istringstream lines(maps.assume_value());
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string range, permissions, offset, device, inode, path;
+    words >> range >> permissions >> offset >> device >> inode >> std::ws;
+    std::getline(words, path);
+    if (path.starts_with('/')) read_map(pid, permissions, path);
+  }
+}
+
+void Collector::read_map(pid_t pid, const std::string& permissions, const std::string& path) {
+  const std::string where = "process " + std::to_string(pid);
+  if (has_any_prefix(path, {"/memfd:", "/dev/zero", "/dev/nvidia", "/[aio]"})) return;
+  if (path.starts_with("/SYSV")) return problem(where + " uses System V shared memory");
+  const bool written = permissions.size() >= 4 && permissions[1] == 'w' && permissions[3] == 's';
+  judge_file(pid, path, path, written, true);
+}
+
+void Collector::read_descriptors(pid_t pid) {
+  std::error_code gone;
+  for (const auto& item : std::filesystem::directory_iterator(proc(pid, "/fd"), gone)) {
+    read_descriptor(pid, std::atoi(item.path().filename().c_str()), link_of(item.path().string()));
+  }
+}
+
+void Collector::read_descriptor(pid_t pid, int number, const std::string& link) {
+  const std::string where = descriptor_of(pid, number);
+  if (const Inode socket = inode_of(link, "socket")) {
+    sockets_.emplace(socket, where);
+  } else if (const Inode pipe = inode_of(link, "pipe")) {
+    const int access = access_of(pid, number);
+    Pipe& found = pipes_[pipe];
+    found.read = found.read || access != O_WRONLY;
+    found.written = found.written || access != O_RDONLY;
+    found.where = where;
+  } else if (link.starts_with("anon_inode:")) {
+    if (!is_known_nameless(link)) problem(where + " is " + link.substr(11) + ", which cannot be restored");
+  } else if (link.starts_with('/') && !has_any_prefix(link, {"/memfd:", "/dev/nvidia"}) &&
+             link != rules_.own_log) {
+    judge_file(pid, link, proc(pid, "/fd/") + std::to_string(number), access_of(pid, number) != O_RDONLY,
+               false);
+  }
+}
+
+// `opened_as` also reaches a file that was unlinked, where it is a descriptor's.
+void Collector::judge_file(pid_t pid, const std::string& path, const std::string& opened_as, bool written,
+                           bool mapped) {
+  const std::string where = (mapped ? "mapped by process " : "opened by process ") + std::to_string(pid);
+  if (path.starts_with("/dev/infiniband/")) return problem(path + " (RDMA) is " + where);
+  FileFact fact;
+  fact.path = path;
+  const bool deleted = strip_deleted(fact.path);
+  struct stat facts {};
+  const bool there = ::stat(deleted && mapped ? fact.path.c_str() : opened_as.c_str(), &facts) == 0;
+  if (deleted && (mapped || !there || static_cast<std::uint64_t>(facts.st_size) > kMostGhostBytes))
+    return problem(fact.path + " was deleted and is still " + where);
+  if (deleted) return;  // small: it travels with the image
+  if (!there) return problem(path + ", " + where + ", cannot be read");
+  fact.bytes = static_cast<std::uint64_t>(facts.st_size);
+  if (S_ISCHR(facts.st_mode)) return judge_device(path, facts.st_rdev, where);
+  if (S_ISDIR(facts.st_mode)) {
+    fact.use = FileUse::kFolder;
+  } else if (S_ISFIFO(facts.st_mode)) {
+    fact.use = FileUse::kOther;
+  } else if (!S_ISREG(facts.st_mode)) {
+    return problem(path + ", " + where + ", is no file that can be moved");
+  } else if (written) {
+    fact.use = FileUse::kWritten;
+  } else if (mapped) {
+    fact.build_id = build_id_of(path);
+    fact.use = fact.build_id.empty() ? FileUse::kRead : FileUse::kProgram;
+  }
+  add(std::move(fact));
+}
+
+void Collector::judge_device(const std::string& path, std::uint64_t device, const std::string& where) {
+  if (path.starts_with("/dev/pts/") || path == "/dev/tty" || path == "/dev/console")
+    return problem("the terminal " + path + " is " + where);
+  if (major(device) != kMemoryDevices) return problem("the device " + path + " is " + where);
+  FileFact fact;
+  fact.use = FileUse::kDevice;
+  fact.path = path;
+  fact.device = device;
+  add(std::move(fact));
+}
+
+// A file that is used in several ways counts as what asks least of its size, but keeps its build id where it has one.
+void Collector::add(FileFact fact) {
+  auto [at, is_new] = files_.try_emplace(fact.path, fact);
+  if (is_new) return;
+  if (fact.use == FileUse::kWritten || (fact.use == FileUse::kProgram && at->second.use == FileUse::kRead))
+    at->second = std::move(fact);
+}
+
+void Collector::judge_pipes() {
+  for (const auto& [inode, pipe] : pipes_) {
+    if (!pipe.read || !pipe.written) problem(pipe.where + " is a pipe to a process outside");
+  }
+}
+
+Result<void> Collector::judge_sockets(pid_t root) {
+  if (sockets_.empty()) return ok();
+  CKPT_TRY(connections, tcp_connections(root));
+  CKPT_TRY(peers, unix_peers());
+  std::set<Inode> outside;
+  for (const auto& [inode, where] : sockets_) {
+    if (const auto tcp = connections.find(inode); tcp != connections.end())
+      problem(where + " is an open TCP connection (" + tcp->second + ")");
+    if (const auto peer = peers.find(inode); peer != peers.end() && !sockets_.contains(peer->second))
+      outside.insert(peer->second);
+  }
+  const std::map<Inode, SocketOwner> owners = owners_of(outside);
+  const auto& driver = rules_.driver_processes;
+  for (const auto& [inode, where] : sockets_) {
+    const auto peer = peers.find(inode);
+    if (peer == peers.end() || !outside.contains(peer->second)) continue;
+    const auto owner = owners.find(peer->second);
+    if (owner == owners.end()) {
+      problem(where + " is a socket to a process outside");
+    } else if (owner->second.pid != rules_.keeper &&
+               std::find(driver.begin(), driver.end(), owner->second.name) == driver.end()) {
+      problem(where + " is a socket to " + owner->second.name + " (process " +
+              std::to_string(owner->second.pid) + ")");
+    }
+  }
+  return ok();
+}
+
+}  // namespace ckpt::agent::host

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// One collection of a process tree's files: maps, descriptors, working directories, sockets, each judged on the way. For file_list.cc only.
+// Threads: one. Errors: kNotFound if the tree is gone; what makes a move impossible is a problem, not an error.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "agent/host_process/file_list.h"
+#include "agent/host_process/sockets.h"
+
+namespace ckpt::agent::host {
+
+[[nodiscard]] Error refusal(const std::string& what, const std::vector<std::string>& problems);
+
+class Collector {
+ public:
+  explicit Collector(const FileRules& rules) : rules_(rules) {}
+  Result<void> collect(pid_t root);
+  [[nodiscard]] const std::vector<std::string>& problems() const noexcept { return problems_; }
+  [[nodiscard]] FileList take_list();
+
+ private:
+  void read_surroundings(pid_t pid);
+  void read_maps(pid_t pid);
+  void read_map(pid_t pid, const std::string& permissions, const std::string& path);
+  void read_descriptors(pid_t pid);
+  void read_descriptor(pid_t pid, int number, const std::string& link);
+  void judge_file(pid_t pid, const std::string& path, const std::string& opened_as, bool written,
+                  bool mapped);
+  void judge_device(const std::string& path, std::uint64_t device, const std::string& where);
+  Result<void> judge_sockets(pid_t root);
+  void judge_pipes();
+  void add(FileFact fact);
+  void problem(std::string text) { problems_.push_back(std::move(text)); }
+
+  const FileRules& rules_;
+  std::map<std::string, FileFact> files_;
+  std::map<Inode, std::string> sockets_;  // where each is open
+  struct Pipe {
+    bool read = false;
+    bool written = false;
+    std::string where;
+  };
+  std::map<Inode, Pipe> pipes_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace ckpt::agent::host

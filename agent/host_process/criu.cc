@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/host_process/criu.h"
+
+#include <pwd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+
+#include "agent/host_process/run_program.h"
+#include "libckpt/base/fd.h"
+
+namespace ckpt::agent::host {
+namespace {
+
+constexpr int kOldest = 4;  // 3.17 does not work on current kernels
+constexpr std::size_t kMostLogBytes = std::size_t{64} << 20;
+constexpr Milliseconds kShort{30000};
+// Plugins are not wanted (the driver's checkpoint is the context helper's work), and CRIU insists on a folder for them: one that nobody
+// can put a file into.
+constexpr const char* kNoPlugins = "/proc/sys/kernel";
+constexpr const char* kGhostLimit = "16777216";  // bytes of an unlinked open file that travels with the image
+
+std::string text_of(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value ? value : "";
+}
+
+std::string cache_folder() {
+  if (const std::string cache = text_of("XDG_CACHE_HOME"); !cache.empty()) return cache;
+  if (const std::string home = text_of("HOME"); !home.empty()) return home + "/.cache";
+  const passwd* user = ::getpwuid(::geteuid());
+  return std::string(user ? user->pw_dir : "/root") + "/.cache";
+}
+
+std::vector<std::string> candidates(const std::string& configured) {
+  if (!configured.empty()) return {configured};
+  if (const std::string wanted = text_of("GPUMIGRATE_CRIU"); !wanted.empty()) return {wanted};
+  std::vector<std::string> list;
+  const std::string path = text_of("PATH");
+  for (std::size_t at = 0; at < path.size();) {
+    const std::size_t end = std::min(path.find(':', at), path.size());
+    if (end > at) list.push_back(path.substr(at, end - at) + "/criu");
+    at = end + 1;
+  }
+  list.push_back(cache_folder() + "/gpumigrate/criu/bin/criu");
+  list.emplace_back("/usr/local/lib/gpumigrate/criu/bin/criu");
+  return list;
+}
+
+// g++ 12 takes no initializer list inside a coroutine, so commands are put together outside.
+template <class... Words>
+std::vector<std::string> command(Words... words) {
+  return {std::string(words)...};
+}
+
+// Runs it and gives what it said; kIo with its status if it failed.
+Task<Result<std::string>> output_of(std::vector<std::string> argv, std::string work, std::string name) {
+  ProcessSpec spec;
+  spec.argv = std::move(argv);
+  spec.output_path = work + "/" + name;
+  spec.own_session = true;
+  ::unlink(spec.output_path.c_str());
+  const std::string path = spec.output_path;
+  CKPT_CO_TRY(status, co_await run_program(std::move(spec), kShort));
+  CKPT_CO_TRY(text, read_file(path, kMostLogBytes));
+  ::unlink(path.c_str());
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) co_return text;
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  co_return Error(ErrorCode::kIo,
+                  text.empty() ? describe_wait_status(status) : text.substr(text.rfind('\n') + 1));
+}
+
+// "Version: 4.1.1" -> "4.1.1"
+std::optional<std::string> version_in(const std::string& text) {
+  const std::string word = "Version: ";
+  const std::size_t at = text.find(word);
+  if (at == std::string::npos) return std::nullopt;
+  const std::size_t begin = at + word.size();
+  return text.substr(begin, text.find_first_not_of("0123456789.", begin) - begin);
+}
+
+std::vector<std::string> common_options(const std::string& program, const char* verb,
+                                        const std::string& images, const std::string& work,
+                                        const std::string& log) {
+  return {
+      program,        verb,          "--no-default-config",  // a file in /etc or a home must not change what happens here
+      "--images-dir", images,        "--work-dir",          work,       "--log-file", log,
+      "-v2",          "--tcp-close", "--file-locks",        "--libdir", kNoPlugins};
+}
+
+std::string log_of(const std::string& work, const char* name) {
+  return work + "/" + name;
+}
+
+constexpr const char* kDumpLog = "criu-dump.log";
+constexpr const char* kRestoreLog = "criu-restore.log";
+constexpr const char* kPidFile = "restored.pid";
+
+std::vector<std::string> dump_command(const std::string& program, pid_t root, const DumpOptions& options) {
+  std::vector<std::string> argv = common_options(program, "dump", options.images, options.work, kDumpLog);
+  argv.insert(argv.end(), {"--leave-stopped", "--skip-in-flight", "--ghost-limit", kGhostLimit, "--tree",
+                           std::to_string(root)});
+  return argv;
+}
+
+std::uint64_t bytes_in(const std::string& folder) {
+  std::uint64_t bytes = 0;
+  std::error_code ignored;
+  for (const auto& item : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::uintmax_t size = item.file_size(ignored);
+    if (!ignored) bytes += size;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Task<Result<Criu>> Criu::find(std::string configured, std::string work) {
+  std::string tried;
+  for (const std::string& candidate : candidates(configured)) {
+    if (::access(candidate.c_str(), X_OK) != 0) continue;
+    const auto text = co_await output_of(command(candidate, "--version"), work, "criu-version");
+    const auto version = text.has_value() ? version_in(text.assume_value()) : std::nullopt;
+    if (version && std::atoi(version->c_str()) >= kOldest) co_return Criu(candidate, *version);
+    tried += (tried.empty() ? " " : ", ") + candidate + " is " +
+             (version ? "version " + *version : "no CRIU that starts");
+  }
+  const std::string where = configured.empty() ? "" : " at " + configured;
+  co_return Error(ErrorCode::kNotSupported, "There is no CRIU of version 4 or newer" + where +
+                                                (tried.empty() ? "" : " (" + tried.substr(1) + ")") +
+                                                ": tools/criu install");
+}
+
+Task<Result<void>> Criu::check(std::string work) const {
+  if (::geteuid() != 0)
+    co_return Error(ErrorCode::kNotSupported, "CRIU needs root, and this agent is not root");
+  const auto said = co_await output_of(command(program_, "check"), work, "criu-check");
+  if (said.has_value()) co_return ok();
+  co_return Error(ErrorCode::kNotSupported, program_ + " check failed").caused_by(said.assume_error());
+}
+
+Task<CriuFacts> Criu::probe(std::string configured, std::string work) {
+  CriuFacts facts;
+  const auto criu = co_await find(std::move(configured), work);
+  if (!criu.has_value()) {
+    facts.problem = criu.assume_error().to_string();
+    co_return facts;
+  }
+  facts.program = criu.assume_value().program();
+  facts.version = criu.assume_value().version();
+  const auto checked = co_await criu.assume_value().check(work);
+  facts.works = checked.has_value();
+  if (!facts.works) {
+    facts.problem = checked.assume_error().to_string();
+    co_return facts;
+  }
+  const auto tracking =
+      co_await output_of(command(facts.program, "check", "--feature", "mem_dirty_track"), work, "criu-check");
+  facts.dirty_tracking = tracking.has_value();
+  co_return facts;
+}
+
+Task<Result<DumpFacts>> Criu::dump(pid_t root, DumpOptions options) const {
+  ProcessSpec spec;
+  spec.argv = dump_command(program_, root, options);
+  spec.output_path = options.work + "/criu.out";
+  spec.own_session = true;  // a signal to the agent's group must not cut it short
+  ::unlink(dump_log(options).c_str());
+  const Nanos began = now_ns();
+  CKPT_CO_TRY(status, co_await run_program(std::move(spec), options.timeout));
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    co_return Error(ErrorCode::kRefused, "CRIU cannot dump process " + std::to_string(root) + ": " +
+                                             first_error(dump_log(options)));
+  }
+  DumpFacts facts;
+  facts.bytes = bytes_in(options.images);
+  facts.took_ns = now_ns() - began;
+  co_return facts;
+}
+
+std::vector<std::string> Criu::restore_command(const RestoreOptions& options) const {
+  std::vector<std::string> argv =
+      common_options(program_, "restore", options.images, options.work, kRestoreLog);
+  for (const char* word : {"--restore-detached", "--restore-sibling"}) argv.emplace_back(word);
+  if (options.stopped) argv.emplace_back("--leave-stopped");
+  argv.insert(argv.end(), {"--pidfile", pid_file(options)});
+  if (!options.old_log.empty()) {
+    const std::size_t name = options.old_log.find_first_not_of('/');
+    argv.insert(argv.end(), {"--inherit-fd",
+                             "fd[" + std::to_string(options.log_fd) + "]:" + options.old_log.substr(name)});
+  }
+  return argv;
+}
+
+std::string Criu::pid_file(const RestoreOptions& options) {
+  return log_of(options.work, kPidFile);
+}
+std::string Criu::restore_log(const RestoreOptions& options) {
+  return log_of(options.work, kRestoreLog);
+}
+std::string Criu::dump_log(const DumpOptions& options) {
+  return log_of(options.work, kDumpLog);
+}
+
+std::string Criu::first_error(const std::string& log_path) {
+  const Result<std::string> log = read_file(log_path, kMostLogBytes);
+  if (!log.has_value()) return "it left no log at " + log_path;
+  const std::string& text = log.assume_value();
+  const auto line_at = [&text](std::size_t at) { return text.substr(at, text.find('\n', at) - at); };
+  // What comes first is the cause, but for the complaint about a limit that a private prefix always gets.
+  std::size_t at = text.find("Error (");
+  while (at != std::string::npos && line_at(at).find("RLIMIT_NOFILE") != std::string::npos)
+    at = text.find("Error (", at + 1);
+  if (at == std::string::npos) return "see " + log_path;
+  const std::string line = line_at(at);
+  const std::size_t message = line.find("): ");
+  return (message == std::string::npos ? line : line.substr(message + 3)) + " (" + log_path + ")";
+}
+
+}  // namespace ckpt::agent::host

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// CRIU as a program: finding one that works, dumping a stopped-and-kept process tree into a memory folder, the command that restores it.
+// CRIU is always a child process; nothing of it is linked in. Threads: the event loop; every Task may take as long as its process does.
+// Ownership: images lie in the caller's folders. Errors: kNotSupported (no CRIU, no root, the kernel lacks what it needs), kRefused with
+// CRIU's own error line for a process that cannot be dumped (it goes on as before), kTimedOut, kIo.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "agent/async.h"
+#include "libckpt/base/clock.h"
+#include "libckpt/base/result.h"
+
+namespace ckpt::agent::host {
+
+// What this node can do, for doctor and for refusals.
+struct CriuFacts {
+  std::string program;          // empty: none found
+  std::string version;          // "4.1.1"
+  bool works = false;           // `criu check` succeeded
+  bool dirty_tracking = false;  // `criu check --feature mem_dirty_track`: pre-dumps are possible
+  std::string problem;          // why it does not work, and what to do; empty: it does
+};
+
+struct DumpOptions {
+  std::string images;  // an empty folder in memory
+  std::string work;    // a folder for criu-dump.log; nobody but root may write there
+  Milliseconds timeout{60000};
+};
+
+struct DumpFacts {
+  std::uint64_t bytes = 0;  // of all images
+  Nanos took_ns = 0;
+};
+
+struct RestoreOptions {
+  std::string images;
+  std::string work;     // a folder for criu-restore.log and restored.pid; nobody but root may write there
+  std::string old_log;  // the path of the program's log when it was dumped; its descriptors get the new log
+  int log_fd = 10;      // the descriptor of the new log in the process that runs the command; not 0-2
+  bool stopped = true;  // all its processes stay stopped until somebody lets them go on
+};
+
+class Criu {
+ public:
+  // The first of version >= 4 of: `configured` (then only this one), $GPUMIGRATE_CRIU, `criu` of PATH,
+  // ${XDG_CACHE_HOME:-~/.cache}/gpumigrate/criu/bin/criu, /usr/local/lib/gpumigrate/criu/bin/criu (tools/criu installs it).
+  // `work` is a folder for what CRIU says.
+  static Task<Result<Criu>> find(std::string configured, std::string work);
+  // find() and check(), with failures as facts.
+  static Task<CriuFacts> probe(std::string configured, std::string work);
+
+  // `criu check`: needs root. kNotSupported with its last word.
+  Task<Result<void>> check(std::string work) const;
+
+  // Writes the tree under `root` (the init of its PID namespace) into options.images. Done: all its processes stay stopped, see
+  // resume_source(). Failed: they run, or are stopped, as before. Open TCP connections are closed in the image.
+  // A dump that takes longer than the timeout is not killed, since that would damage the program: kTimedOut, and it may end later.
+  Task<Result<DumpFacts>> dump(pid_t root, DumpOptions options) const;
+
+  // For the keeper that becomes the restored program's parent (keeper/init/restored.h).
+  [[nodiscard]] std::vector<std::string> restore_command(const RestoreOptions& options) const;
+  [[nodiscard]] static std::string pid_file(const RestoreOptions& options);
+  [[nodiscard]] static std::string restore_log(const RestoreOptions& options);
+  [[nodiscard]] static std::string dump_log(const DumpOptions& options);
+
+  // What went wrong by a log of CRIU: its first error line, and the path.
+  [[nodiscard]] static std::string first_error(const std::string& log_path);
+
+  [[nodiscard]] const std::string& program() const noexcept { return program_; }
+  [[nodiscard]] const std::string& version() const noexcept { return version_; }
+
+ private:
+  Criu(std::string program, std::string version)
+      : program_(std::move(program)), version_(std::move(version)) {}
+  std::string program_;
+  std::string version_;
+};
+
+}  // namespace ckpt::agent::host

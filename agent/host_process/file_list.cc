@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/host_process/file_list.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "agent/host_process/build_id.h"
+#include "agent/host_process/collector.h"
+
+namespace ckpt::agent::host {
+namespace {
+
+constexpr std::size_t kMostPath = 4096;
+
+bool has_kind(const struct stat& facts, FileUse use) {
+  switch (use) {
+    case FileUse::kFolder:
+      return S_ISDIR(facts.st_mode);
+    case FileUse::kDevice:
+      return S_ISCHR(facts.st_mode);
+    case FileUse::kOther:
+      return S_ISFIFO(facts.st_mode);
+    default:
+      return S_ISREG(facts.st_mode);
+  }
+}
+
+std::string size_text(const FileFact& fact, std::uint64_t here) {
+  return fact.path + " has " + std::to_string(here) + " bytes at the target and " +
+         std::to_string(fact.bytes) + " at the source";
+}
+
+// Empty: it is here as it is there.
+std::string difference(const FileFact& fact) {
+  struct stat facts {};
+  if (::stat(fact.path.c_str(), &facts) != 0) return fact.path + " does not exist at the target";
+  if (!has_kind(facts, fact.use)) return fact.path + " is of another kind at the target";
+  const auto here = static_cast<std::uint64_t>(facts.st_size);
+  switch (fact.use) {
+    case FileUse::kRead:
+      return here == fact.bytes ? "" : size_text(fact, here);
+    case FileUse::kWritten:
+      return here >= fact.bytes ? "" : size_text(fact, here);
+    case FileUse::kProgram:
+      if (here != fact.bytes) return size_text(fact, here);
+      return build_id_of(fact.path) == fact.build_id ? "" : fact.path + " is another build at the target";
+    case FileUse::kDevice:
+      return facts.st_rdev == fact.device ? "" : fact.path + " is another device at the target";
+    default:
+      return {};
+  }
+}
+
+Result<void> check_form(const FileList& list) {
+  const bool good = list.files.size() <= kMostFiles &&
+                    std::all_of(list.files.begin(), list.files.end(), [](const FileFact& fact) {
+                      return is_known(fact.use) && fact.path.size() < kMostPath &&
+                             fact.path.starts_with('/') && fact.path.find('\0') == std::string::npos;
+                    });
+  if (good) return ok();
+  return Error(ErrorCode::kProtocol, "A list of files from the source is malformed");
+}
+
+}  // namespace
+
+Result<FileList> collect_files(pid_t root, const FileRules& rules) {
+  Collector collector(rules);
+  CKPT_TRYV(collector.collect(root));
+  if (!collector.problems().empty())
+    return refusal("The program cannot be moved to another node", collector.problems());
+  return collector.take_list();
+}
+
+Result<void> check_files(const FileList& list) {
+  CKPT_TRYV(check_form(list));
+  std::vector<std::string> problems;
+  for (const FileFact& fact : list.files) {
+    if (std::string text = difference(fact); !text.empty()) problems.push_back(std::move(text));
+  }
+  if (problems.empty()) return ok();
+  return refusal("The target does not have the program's files", problems);
+}
+
+}  // namespace ckpt::agent::host

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a process tree needs of its node's file system, collected at the source before a move and compared at the target, and what makes it
+// impossible to move at all, by name. CRIU opens files by path at the target: one that is missing or another there must be found before anything
+// is paused. Threads: any; both read many files under /proc and block for milliseconds (offload()). Errors: kRefused naming each
+// obstacle (at most kMostProblems); the other node's list is hostile and bounded by the decoder and by check_files().
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libckpt/base/result.h"
+
+namespace ckpt::agent::host {
+
+inline constexpr std::size_t kMostFiles = 65536;
+inline constexpr std::size_t kMostProblems = 8;
+
+enum class FileUse : std::uint8_t {
+  kRead = 1,  // opened for reading, or mapped and neither written nor a program: same size
+  kWritten,   // opened or mapped for writing: it is there, and at least as long (a shared one may have grown)
+  kProgram,   // mapped, with a build id: same size, same id
+  kFolder,    // opened, or a working directory
+  kDevice,    // a character device: same numbers
+  kOther,     // a named pipe
+};
+[[nodiscard]] constexpr bool is_known(FileUse use) {
+  return use >= FileUse::kRead && use <= FileUse::kOther;
+}
+
+struct FileFact {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::string_view kName = "FileFact";
+  FileFact() = default;
+  FileUse use = FileUse::kRead;
+  std::string path;
+  std::uint64_t bytes = 0;
+  std::uint64_t device = 0;
+  std::string build_id;
+  template <class A>
+  void fields(A& a) {
+    a(use, path, bytes, device, build_id);
+  }
+  friend bool operator==(const FileFact&, const FileFact&) = default;
+};
+
+struct FileList {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::string_view kName = "FileList";
+  FileList() = default;
+  std::vector<FileFact> files;  // by path, each once
+  template <class A>
+  void fields(A& a) {
+    a(files);
+  }
+};
+
+// What belongs to the move itself and is not asked of the program.
+struct FileRules {
+  std::string own_log;  // the program's log: its descriptors get another file at the target
+  pid_t keeper = 0;     // sockets to it are closed before the dump
+  // Names (as in /proc/PID/comm) of the driver's processes: sockets to them are closed by the driver's checkpoint.
+  std::vector<std::string> driver_processes;
+};
+
+Result<FileList> collect_files(pid_t root, const FileRules& rules);
+
+// At the target: everything of the list is here as it is there.
+Result<void> check_files(const FileList& list);
+
+}  // namespace ckpt::agent::host

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// A folder that lies in memory (tmpfs), for CRIU's image: host memory never goes through a disk. Threads: any. Ownership: the folder is
+// removed with the object, unless keep() was called. Errors: kNotSupported where there is no tmpfs, kOutOfMemory where too little is free.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "libckpt/base/result.h"
+
+namespace ckpt::agent::host {
+
+// The tmpfs to use: `wanted` if it is one, else /dev/shm, else /run.
+Result<std::string> find_memory_place(const std::string& wanted = "");
+
+class [[nodiscard]] MemoryFolder {
+ public:
+  // PLACE/gpumigrate-NAME with mode 0700, where an earlier one of the same name is replaced. `needed_bytes` must be free there.
+  static Result<MemoryFolder> create(const std::string& place, const std::string& name,
+                                     std::uint64_t needed_bytes);
+  MemoryFolder(MemoryFolder&& other) noexcept;
+  MemoryFolder& operator=(MemoryFolder&& other) noexcept;
+  ~MemoryFolder();
+
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  // The folder stays; whoever keeps its path removes it.
+  std::string keep() noexcept;
+
+ private:
+  explicit MemoryFolder(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+// PLACE/gpumigrate-NAME and all in it, if it is this user's. Nothing there: nothing happens.
+void remove_memory_folder(const std::string& place, const std::string& name);
+
+}  // namespace ckpt::agent::host

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/host_process/process_tree.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <sstream>
+
+#include "libckpt/base/fd.h"
+
+namespace ckpt::agent::host {
+namespace {
+
+constexpr std::size_t kMostProcText = 1u << 20;
+
+std::string proc(pid_t pid, const std::string& rest) {
+  return "/proc/" + std::to_string(pid) + rest;
+}
+
+void append_children(pid_t pid, std::vector<pid_t>& list) {
+  std::error_code gone;
+  for (const auto& thread : std::filesystem::directory_iterator(proc(pid, "/task"), gone)) {
+    const Result<std::string> children = read_file((thread.path() / "children").string(), kMostProcText);
+    if (!children.has_value()) continue;
+    std::istringstream text(children.assume_value());
+    for (pid_t child = 0; text >> child;) list.push_back(child);
+  }
+}
+
+// The numbers behind "NAME:" in /proc/PID/status, up to the end of the line.
+std::vector<std::uint64_t> status_numbers(const std::string& status, const std::string& name, int base) {
+  std::vector<std::uint64_t> numbers;
+  const std::size_t at = status.find("\n" + name + ":");
+  if (at == std::string::npos) return numbers;
+  const std::size_t begin = at + name.size() + 2;
+  const char* from = status.data() + begin;
+  const char* end = status.data() + std::min(status.find('\n', begin), status.size());
+  while (from < end) {
+    std::uint64_t number = 0;
+    const auto parsed = std::from_chars(from, end, number, base);
+    if (parsed.ec == std::errc()) numbers.push_back(number);
+    from = parsed.ec == std::errc() ? parsed.ptr : from + 1;
+  }
+  return numbers;
+}
+
+Result<std::string> status_of(pid_t pid) {
+  Result<std::string> text = read_file(proc(pid, "/status"), kMostProcText);
+  if (text.has_value()) return text;
+  return Error(ErrorCode::kNotFound, "Process " + std::to_string(pid) + " has ended");
+}
+
+bool all_are(const std::vector<std::uint64_t>& numbers, std::uint64_t wanted) {
+  return numbers.size() == 4 &&
+         std::all_of(numbers.begin(), numbers.end(), [&](auto n) { return n == wanted; });
+}
+
+}  // namespace
+
+Result<std::vector<pid_t>> processes_of(pid_t root) {
+  if (root <= 1 || ::kill(root, 0) != 0)
+    return Error(ErrorCode::kNotFound, "Process " + std::to_string(root) + " has ended");
+  std::vector<pid_t> list{root};
+  for (std::size_t next = 0; next < list.size(); ++next) {
+    append_children(list[next], list);
+    if (list.size() > kMostProcesses)
+      return Error(ErrorCode::kRefused,
+                   "The job has more than " + std::to_string(kMostProcesses) + " processes");
+  }
+  return list;
+}
+
+Result<void> resume_source(pid_t root) {
+  CKPT_TRY(list, processes_of(root));
+  // Children first: none of them is to meet a parent that saw them stopped.
+  for (auto it = list.rbegin(); it != list.rend(); ++it) {
+    if (::kill(*it, SIGCONT) != 0 && errno != ESRCH)
+      return Error::from_errno("Letting process " + std::to_string(*it) + " go on");
+  }
+  return ok();
+}
+
+void kill_source(pid_t root) {
+  const auto list = processes_of(root);
+  if (!list.has_value()) return;
+  for (const pid_t pid : list.assume_value()) ::kill(pid, SIGKILL);
+}
+
+Result<void> check_credentials(pid_t root, uid_t uid, gid_t gid) {
+  CKPT_TRY(list, processes_of(root));
+  for (const pid_t pid : list) {
+    CKPT_TRY(status, status_of(pid));
+    const std::vector<std::uint64_t> capabilities = status_numbers(status, "CapPrm", 16);
+    const bool powerless = capabilities.size() == 1 && capabilities[0] == 0;
+    if (!all_are(status_numbers(status, "Uid", 10), uid) ||
+        !all_are(status_numbers(status, "Gid", 10), gid) || (uid != 0 && !powerless)) {
+      return Error(ErrorCode::kRefused, "Process " + std::to_string(pid) + " has other rights than user " +
+                                            std::to_string(uid) + ", whose job it is");
+    }
+  }
+  return ok();
+}
+
+Result<std::uint64_t> dump_bytes(pid_t root) {
+  CKPT_TRY(list, processes_of(root));
+  std::uint64_t kib = 0;
+  for (const pid_t pid : list) {
+    CKPT_TRY(status, status_of(pid));
+    for (const char* name : {"RssAnon", "RssShmem", "VmSwap"}) {
+      for (const std::uint64_t number : status_numbers(status, name, 10)) kib += number;
+    }
+    for (const std::uint64_t number : status_numbers(status, "RssFile", 10))
+      kib += number;  // private changed pages of files
+  }
+  return kib << 10;
+}
+
+}  // namespace ckpt::agent::host

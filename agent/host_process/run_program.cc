@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/host_process/run_program.h"
+
+#include <memory>
+#include <optional>
+
+namespace ckpt::agent::host {
+
+Task<Result<int>> run_program(ProcessSpec spec, Milliseconds timeout) {
+  struct Outcome {
+    explicit Outcome(const asio::any_io_executor& executor) : ended(executor) {}
+    Signal ended;
+    std::optional<int> status;
+  };
+  const auto executor = co_await asio::this_coro::executor;
+  auto outcome = std::make_shared<Outcome>(executor);
+  CKPT_CO_TRY(process, ChildProcess::start(executor, spec, [outcome](int status) {
+                outcome->status = status;
+                outcome->ended.notify();
+              }));
+  const std::string name = spec.argv[0];
+  co_await outcome->ended.wait(std::chrono::steady_clock::now() + timeout);
+  if (outcome->status) co_return *outcome->status;
+  co_return Error(ErrorCode::kTimedOut, name + " (process " + std::to_string(process->pid()) +
+                                            ") is still at work after " + std::to_string(timeout.count()) +
+                                            " ms");
+}
+
+}  // namespace ckpt::agent::host

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/host_process/sockets.h"
+
+#include <arpa/inet.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
+#include <linux/unix_diag.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <sstream>
+#include <vector>
+
+#include "libckpt/base/fd.h"
+
+namespace ckpt::agent::host {
+namespace {
+
+constexpr std::size_t kMostTableBytes = 64u << 20;
+constexpr unsigned kListen = 0x0A;
+constexpr unsigned kClosed = 0x07;
+
+// "0100007F:1F90" of /proc/net/tcp, or 32 digits of tcp6: words in the machine's byte order.
+std::string address_text(const std::string& field) {
+  const std::size_t colon = field.find(':');
+  if (colon != 8 && colon != 32) return field;
+  std::array<std::uint32_t, 4> words{};
+  for (std::size_t i = 0; i < colon / 8; ++i) {
+    const char* at = field.data() + i * 8;
+    std::from_chars(at, at + 8, words[i], 16);
+  }
+  char text[INET6_ADDRSTRLEN] = {};
+  ::inet_ntop(colon == 8 ? AF_INET : AF_INET6, words.data(), text, sizeof text);
+  const unsigned long port = std::strtoul(field.c_str() + colon + 1, nullptr, 16);
+  return colon == 8 ? text + (":" + std::to_string(port))
+                    : "[" + std::string(text) + "]:" + std::to_string(port);
+}
+
+void read_table(const std::string& text, std::map<Inode, std::string>& connections) {
+  std::istringstream lines(text);
+  std::string line;
+  std::getline(lines, line);  // the heading
+  while (std::getline(lines, line)) {
+    std::istringstream words(line);
+    std::string number, local, remote, state, queues, timer, retransmits, user, timeout;
+    Inode inode = 0;
+    if (!(words >> number >> local >> remote >> state >> queues >> timer >> retransmits >> user >> timeout >>
+          inode))
+      continue;
+    const unsigned long code = std::strtoul(state.c_str(), nullptr, 16);
+    if (inode != 0 && code != kListen && code != kClosed)
+      connections[inode] = address_text(local) + " -> " + address_text(remote);
+  }
+}
+
+Result<UniqueFd> ask_for_unix_sockets() {
+  UniqueFd socket(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
+  if (!socket) return Error::from_errno("Asking the kernel for Unix sockets");
+  struct {
+    nlmsghdr header;
+    unix_diag_req request;
+  } message{};
+  message.header.nlmsg_len = sizeof message;
+  message.header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
+  message.header.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
+  message.request.sdiag_family = AF_UNIX;
+  message.request.udiag_states = ~0U;
+  message.request.udiag_show = UDIAG_SHOW_PEER;
+  if (::send(socket.get(), &message, sizeof message, 0) != static_cast<ssize_t>(sizeof message))
+    return Error::from_errno("Asking the kernel for Unix sockets");
+  return socket;
+}
+
+void read_peer(const nlmsghdr* header, std::map<Inode, Inode>& peers) {
+  if (header->nlmsg_len < NLMSG_LENGTH(sizeof(unix_diag_msg))) return;
+  const auto* message = static_cast<const unix_diag_msg*>(NLMSG_DATA(header));
+  auto* attribute = reinterpret_cast<const rtattr*>(message + 1);
+  auto left = static_cast<unsigned>(header->nlmsg_len - NLMSG_LENGTH(sizeof *message));
+  for (; RTA_OK(attribute, left); attribute = RTA_NEXT(attribute, left)) {
+    std::uint32_t peer = 0;
+    if (attribute->rta_type != UNIX_DIAG_PEER || RTA_PAYLOAD(attribute) < sizeof peer) continue;
+    std::memcpy(&peer, RTA_DATA(attribute), sizeof peer);
+    if (peer != 0) peers[message->udiag_ino] = peer;
+  }
+}
+
+// The sockets among `sockets` that process `pid` has open.
+void look_into(const std::filesystem::path& process, const std::set<Inode>& sockets,
+               std::map<Inode, SocketOwner>& owners) {
+  std::error_code gone;
+  for (const auto& item : std::filesystem::directory_iterator(process / "fd", gone)) {
+    const Inode inode = inode_of(std::filesystem::read_symlink(item.path(), gone).string(), "socket");
+    if (inode == 0 || !sockets.contains(inode)) continue;
+    const Result<std::string> name = read_file((process / "comm").string(), 64);
+    SocketOwner owner;
+    owner.pid = std::atoi(process.filename().c_str());
+    if (name.has_value()) owner.name = name.assume_value().substr(0, name.assume_value().find('\n'));
+    owners[inode] = owner;
+  }
+}
+
+}  // namespace
+
+Inode inode_of(const std::string& link, const char* kind) {
+  const std::string start = std::string(kind) + ":[";
+  return link.starts_with(start) ? std::strtoull(link.c_str() + start.size(), nullptr, 10) : 0;
+}
+
+Result<std::map<Inode, std::string>> tcp_connections(pid_t pid) {
+  std::map<Inode, std::string> connections;
+  for (const char* table : {"tcp", "tcp6"}) {
+    const std::string path = "/proc/" + std::to_string(pid) + "/net/" + table;
+    if (::access(path.c_str(), R_OK) != 0) continue;  // a kernel without IPv6
+    CKPT_TRY(text, read_file(path, kMostTableBytes));
+    read_table(text, connections);
+  }
+  return connections;
+}
+
+Result<std::map<Inode, Inode>> unix_peers() {
+  CKPT_TRY(socket, ask_for_unix_sockets());
+  std::map<Inode, Inode> peers;
+  std::vector<char> room(64u << 10);
+  for (;;) {
+    const ssize_t got = ::recv(socket.get(), room.data(), room.size(), 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return Error::from_errno("Reading the kernel's Unix sockets");
+    auto left = static_cast<unsigned>(got);
+    for (auto* header = reinterpret_cast<const nlmsghdr*>(room.data()); NLMSG_OK(header, left);
+         header = NLMSG_NEXT(header, left)) {
+      if (header->nlmsg_type == NLMSG_DONE) return peers;
+      if (header->nlmsg_type == NLMSG_ERROR)
+        return Error(ErrorCode::kIo, "The kernel does not list Unix sockets");
+      if (header->nlmsg_type == SOCK_DIAG_BY_FAMILY) read_peer(header, peers);
+    }
+  }
+}
+
+std::map<Inode, SocketOwner> owners_of(const std::set<Inode>& sockets) {
+  std::map<Inode, SocketOwner> owners;
+  if (sockets.empty()) return owners;
+  std::error_code gone;
+  for (const auto& item : std::filesystem::directory_iterator("/proc", gone)) {
+    const std::string name = item.path().filename().string();
+    if (name.find_first_not_of("0123456789") == std::string::npos) look_into(item.path(), sockets, owners);
+  }
+  return owners;
+}
+
+}  // namespace ckpt::agent::host

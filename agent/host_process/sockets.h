@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sockets of this machine as the kernel lists them, to tell which of a process tree's lead outside. Threads: any. Errors: kIo if the kernel
+// does not answer.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+
+#include "libckpt/base/result.h"
+
+namespace ckpt::agent::host {
+
+using Inode = std::uint64_t;
+
+// Connected (or connecting, or half closed) TCP sockets of process `pid`'s network: inode -> "10.0.0.1:22 -> 10.0.0.2:4711".
+Result<std::map<Inode, std::string>> tcp_connections(pid_t pid);
+
+// Connected Unix sockets of this process's network: inode -> the other end's.
+Result<std::map<Inode, Inode>> unix_peers();
+
+struct SocketOwner {
+  pid_t pid = 0;
+  std::string name;  // /proc/PID/comm
+};
+// Who has these sockets open; one that nobody has (or who may not be looked at) is left out.
+std::map<Inode, SocketOwner> owners_of(const std::set<Inode>& sockets);
+
+// N of "KIND:[N]", 0 if `link` is not that.
+[[nodiscard]] Inode inode_of(const std::string& link, const char* kind);
+
+}  // namespace ckpt::agent::host

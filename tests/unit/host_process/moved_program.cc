@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program that is moved while it runs: memory, threads, a timer, signals, an open file, a working directory, a child. It checks itself and says so:
+//   SIGUSR1: "state N pid P child C folder F offset O memory good|damaged", after every thread and the timer have gone on
+//   SIGUSR2: dies of a segmentation fault;  SIGTERM: ends with code 7
+// argv[1]: "plain", or "connected PATH": with a connection to the Unix socket PATH.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+constexpr std::size_t kWords = 1u << 20;
+std::array<std::atomic<std::uint64_t>, 4> steps;
+std::atomic<std::uint64_t> ticks{0};
+
+void on_alarm(int) {
+  ticks.fetch_add(1);
+}
+
+std::uint64_t word(std::size_t i) {
+  return (i + 1) * 0x9e3779b97f4a7c15u;
+}
+
+void go_on(std::atomic<std::uint64_t>& step) {
+  for (;;) {
+    step.fetch_add(1);
+    ::usleep(500);
+  }
+}
+
+// Waits until everything that should run has run since now.
+void see_all_running() {
+  std::vector<std::uint64_t> before;
+  for (const auto& step : steps) before.push_back(step.load());
+  const std::uint64_t ticks_before = ticks.load();
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    while (steps[i].load() < before[i] + 2) ::usleep(100);
+  }
+  while (ticks.load() < ticks_before + 2) ::usleep(100);
+}
+
+int connect_to(const char* path) {
+  const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+  return ::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 ? socket : -1;
+}
+
+pid_t start_child() {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  for (;;) ::pause();
+}
+
+void tell_state(int number, int file, pid_t child, const std::vector<std::uint64_t>& memory) {
+  see_all_running();
+  bool good = true;
+  for (std::size_t i = 0; i < memory.size(); ++i) good = good && memory[i] == word(i);
+  (void)!::write(file, "x", 1);
+  char folder[4096] = {};
+  (void)!::getcwd(folder, sizeof folder);
+  std::printf("state %d pid %d child %s folder %s offset %ld memory %s\n", number, ::getpid(),
+              ::kill(child, 0) == 0 ? "alive" : "gone", folder, static_cast<long>(::lseek(file, 0, SEEK_CUR)),
+              good ? "good" : "damaged");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  sigset_t orders;
+  sigemptyset(&orders);
+  for (const int number : {SIGUSR1, SIGUSR2, SIGTERM}) sigaddset(&orders, number);
+  ::sigprocmask(SIG_BLOCK, &orders, nullptr);
+  ::signal(SIGALRM, on_alarm);
+  const pid_t child = start_child();
+  const itimerval interval{{0, 5000}, {0, 5000}};
+  ::setitimer(ITIMER_REAL, &interval, nullptr);
+  const int file = ::open("data.txt", O_RDWR | O_CREAT, 0600);
+  if (argc > 2 && std::strcmp(argv[1], "connected") == 0 && connect_to(argv[2]) < 0) return 2;
+  std::vector<std::uint64_t> memory(kWords);
+  for (std::size_t i = 0; i < kWords; ++i) memory[i] = word(i);
+  for (auto& step : steps) std::thread(go_on, std::ref(step)).detach();
+  std::printf("ready\n");
+  for (int number = 1;; ++number) {
+    int order = 0;
+    ::sigwait(&orders, &order);
+    if (order == SIGTERM) ::_exit(7);
+    if (order == SIGUSR2) {
+      ::signal(SIGSEGV, SIG_DFL);
+      ::raise(SIGSEGV);
+    }
+    tell_state(number, file, child, memory);
+  }
+}
