@@ -36,13 +36,20 @@ Result<std::optional<std::uint32_t>> id_of(const Json& document, const char* fie
   return std::optional(found->get<std::uint32_t>());
 }
 
-Result<void> read_command(const Json& document, Config& config) {
-  const Json argv = document.value("argv", Json());
-  if (!argv.is_array() || argv.empty()) return bad("'argv' must be a list with at least the program");
-  for (const Json& word : argv) {
-    if (!is_text(word)) return bad("'argv' must hold texts");
-    config.argv.push_back(word.get<std::string>());
+Result<std::vector<std::string>> words_of(const Json& list, const char* field) {
+  if (!list.is_array() || list.empty())
+    return bad(std::string("'") + field + "' must be a list with at least the program");
+  std::vector<std::string> words;
+  for (const Json& word : list) {
+    if (!is_text(word)) return bad(std::string("'") + field + "' must hold texts");
+    words.push_back(word.get<std::string>());
   }
+  return words;
+}
+
+Result<void> read_command(const Json& document, Config& config) {
+  CKPT_TRY(argv, words_of(document.value("argv", Json()), "argv"));
+  config.argv = std::move(argv);
   const Json env = document.value("env", Json::object());
   if (!env.is_object()) return bad("'env' must be an object of texts");
   for (const auto& [key, value] : env.items()) {
@@ -51,6 +58,37 @@ Result<void> read_command(const Json& document, Config& config) {
     if (!key_ok || !is_text(value)) return bad("'env' must be an object of texts without '=' in their names");
     config.env.emplace(key, value.get<std::string>());
   }
+  return ok();
+}
+
+Result<std::string> optional_path(const Json& document, const char* field) {
+  if (!document.contains(field)) return std::string();
+  CKPT_TRY(path, text_of(document, field));
+  if (path.front() != '/') return bad(std::string("'") + field + "' must be a whole path");
+  return path;
+}
+
+Result<void> read_transparent(const Json& document, Config& config) {
+  const Json way = document.value("way", Json("cooperative"));
+  if (way != "cooperative" && way != "transparent") return bad("'way' must be cooperative or transparent");
+  config.way = way == "transparent" ? local::Way::kTransparent : local::Way::kCooperative;
+  CKPT_TRY(preload, optional_path(document, "preload"));
+  CKPT_TRY(init, optional_path(document, "init"));
+  if (preload.find_first_of(": ") != std::string::npos)
+    return bad("'preload' must not hold ':' or a space: the loader would take it for several files");
+  config.preload = preload;
+  config.init = init;
+  const Json quota = document.value("gpu_memory_quota", Json(0u));
+  if (!quota.is_number_unsigned()) return bad("'gpu_memory_quota' must be a number of bytes");
+  config.gpu_memory_quota = quota.get<std::uint64_t>();
+  if (!document.contains("restore")) return ok();
+  const Json& restore = document["restore"];
+  if (!restore.is_object()) return bad("'restore' must be an object");
+  CKPT_TRY(command, words_of(restore.value("command", Json()), "command"));
+  CKPT_TRY(pid_file, optional_path(restore, "pid_file"));
+  if (pid_file.empty()) return bad("'restore' needs 'pid_file'");
+  if (config.way != local::Way::kTransparent) return bad("'restore' is for the transparent way");
+  config.restore = Config::Restore{std::move(command), pid_file};
   return ok();
 }
 
@@ -85,6 +123,7 @@ Result<Config> parse_config(const std::string& json) {
   CKPT_TRY(gid, id_of(document, "gid"));
   config.uid = uid;
   config.gid = gid;
+  CKPT_TRYV(read_transparent(document, config));
   return config;
 }
 

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a keeper is to start: JOBDIR/keeper.json, written by the agent. Threads: none. Errors: kInvalidArgument, naming the field.
 //   { "job": "j-1", "name": "train", "incarnation": 1, "role": "fresh" | "standby", "argv": ["prog", ...], "env": {"K": "V"}, "cwd": "/...",
-//     "ranks": 1, "uid": 1000, "gid": 1000 }
+//     "ranks": 1, "uid": 1000, "gid": 1000,
+//     "way": "cooperative" | "transparent", "preload": "/.../libckpt_shim.so", "gpu_memory_quota": 12884901888, "init": "/.../gpumigrate-init",
+//     "restore": { "command": ["/.../criu", ...], "pid_file": "/..." } }
 // `env` is the whole environment of the program (nothing is inherited from the keeper but CKPT_SOCKET and CKPT_RANK); `name`, `uid` and `gid` may be left out.
+// Also what belongs to the transparent way (`way` says cooperative if it is left out): `preload` comes first in the program's LD_PRELOAD,
+// `gpu_memory_quota` (bytes, 0: none) is told to it, `init` puts it into a PID namespace of its own (needs root), and `restore` brings the
+// program back from an image instead of starting it (init/restored.h): it is then in phase kDumped until Reattach.
 #pragma once
 
 #include <sys/types.h>
@@ -28,6 +33,15 @@ struct Config {
   std::string cwd;
   std::optional<uid_t> uid;
   std::optional<gid_t> gid;
+  local::Way way = local::Way::kCooperative;
+  std::string preload;
+  std::uint64_t gpu_memory_quota = 0;
+  std::string init;
+  struct Restore {
+    std::vector<std::string> command;
+    std::string pid_file;
+  };
+  std::optional<Restore> restore;
 };
 
 Result<Config> parse_config(const std::string& json);

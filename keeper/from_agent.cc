@@ -45,6 +45,10 @@ void Keeper::handle_agent(local::Received received) {
     case MessageType::kRegionFreedAck:
       return relay_to_rank(std::move(received));
     case MessageType::kExport:
+      if (memory_ != local::MemoryState::kMapped)
+        return refuse(request, type, ErrorCode::kRefused,
+                      "The job's device memory is not mapped: map it first");
+      exported_.clear();
       if (rank_) export_request_ = request;
       return relay_to_rank(std::move(received));
     case MessageType::kStopExport:
@@ -65,6 +69,14 @@ void Keeper::handle_agent(local::Received received) {
       return on_stop(request, 0);
     case MessageType::kShutdown:
       return on_shutdown(request);
+    case MessageType::kRelease:
+    case MessageType::kDeposit:
+    case MessageType::kWithdraw:
+    case MessageType::kMap:
+    case MessageType::kMake:
+    case MessageType::kPrepareDump:
+    case MessageType::kReattach:
+      return handle_memory_request(std::move(received));
     default:
       return refuse(request, type, ErrorCode::kProtocol, "An agent does not send this message");
   }
@@ -79,14 +91,17 @@ void Keeper::relay_to_rank(local::Received received) {
     const bool acknowledges = !std::holds_alternative<local::Describe>(received.message.body) &&
                               !std::holds_alternative<local::Export>(received.message.body);
     if (acknowledges) return;  // of what is gone: nobody waits for it
-    return refuse(
-        received.message.request, type_of(received.message.body), ErrorCode::kRefused,
-        phase_ == Phase::kExited ? "The program has ended" : "The program has not called ckpt_init");
+    return refuse(received.message.request, type_of(received.message.body), ErrorCode::kRefused,
+                  phase_ == Phase::kExited ? "The program has ended"
+                  : is_transparent()       ? "The program has no session: it does not use a GPU now (phase " +
+                                           std::string(to_string(phase_)) + ")"
+                                     : "The program has not called ckpt_init");
   }
   send_rank(received.message, std::move(received.descriptors));
 }
 
 void Keeper::stop_export() {
+  drop_exported();
   if (export_request_ == 0) return;
   if (rank_) send_rank({0, export_request_, local::StopExport{}});
   export_request_ = 0;
@@ -102,9 +117,20 @@ void Keeper::on_pause(std::uint64_t request) {
                                       std::string(to_string(phase_)) + ")";
     return refuse(request, MessageType::kPause, ErrorCode::kRefused, why);
   }
+  if (const std::string why = why_not_movable(); !why.empty())
+    return refuse(request, MessageType::kPause, ErrorCode::kRefused, why);
   phase_ = Phase::kPausing;
   pause_request_ = request;
   parts_.page.ask_pause(request);
+  if (is_transparent()) send_rank({0, request, local::Pause{}});
+}
+
+// The rank may be on its way into the pause: one that says Paused nevertheless is told to go on.
+void Keeper::withdraw_pause() {
+  parts_.page.withdraw_pause();
+  if (is_transparent()) send_rank({0, pause_request_, local::Resume{0, deadline_ns_, 0}});
+  pause_request_ = 0;
+  if (phase_ == Phase::kPausing) phase_ = Phase::kRunning;
 }
 
 void Keeper::on_resume(local::Received received) {
@@ -113,6 +139,11 @@ void Keeper::on_resume(local::Received received) {
   const bool with_state = !received.descriptors.empty();
   const bool starts_standby = phase_ == Phase::kStandbyReady && with_state;
   const bool ends_pause = phase_ == Phase::kPaused && !with_state;
+  if (phase_ == Phase::kPaused &&
+      (memory_ != local::MemoryState::kMapped || pending_.type != MessageType{})) {
+    return refuse(request, MessageType::kResume, ErrorCode::kRefused,
+                  "The rank cannot go on: its device memory is " + std::string(to_string(memory_)));
+  }
   switch (phase_) {
     case Phase::kStandbyReady:
     case Phase::kPaused:
@@ -120,9 +151,7 @@ void Keeper::on_resume(local::Received received) {
       return refuse(request, MessageType::kResume, ErrorCode::kInvalidArgument,
                     "A standby goes on with the source's host state, a paused rank without");
     case Phase::kPausing:
-      parts_.page.withdraw_pause();
-      pause_request_ = 0;
-      phase_ = Phase::kRunning;
+      withdraw_pause();
       [[fallthrough]];
     case Phase::kRunning:  // it runs already, perhaps by the same order, given before a restart of the agent
       incarnation_ = resume.incarnation;
@@ -145,12 +174,17 @@ void Keeper::on_resume(local::Received received) {
 
 void Keeper::on_moved(std::uint64_t request) {
   if (phase_ == Phase::kLeaving || phase_ == Phase::kExited) return answer(request, local::Done{});
-  if (phase_ != Phase::kPaused) {
+  if (phase_ != Phase::kPaused && phase_ != Phase::kDumped) {
     return refuse(request, MessageType::kMoved, ErrorCode::kRefused, "Only a paused rank can leave");
   }
   phase_ = Phase::kLeaving;
   moved_ = true;
   ended_by_keeper_ = true;
+  // Nothing of an unmodified program may run any more: no handler, no destructor.
+  if (is_transparent()) {
+    parts_.process.signal_group(SIGKILL);
+    return answer(request, local::Done{});
+  }
   send_rank({0, request, local::Moved{}});
   // A rank that was stopped by its lease's end may go now: it has nothing left to do but to end.
   set_deadline(local::kNoDeadline);
@@ -187,10 +221,8 @@ void Keeper::detach_agent() {
   if (!agent_) return;
   agent_ = Peer();
   stop_export();
-  if (phase_ != Phase::kPausing) return;
-  parts_.page.withdraw_pause();
-  pause_request_ = 0;
-  phase_ = Phase::kRunning;
+  pending_.asker = 0;
+  if (phase_ == Phase::kPausing) withdraw_pause();
 }
 
 void Keeper::send_agent(const local::Message& message, std::vector<UniqueFd> descriptors) {
@@ -215,6 +247,13 @@ local::Status Keeper::status() const {
   status.barrier_entry_ns = barrier_entry_ns_;
   status.quiesced_ns = quiesced_ns_;
   status.resumed_ns = resumed_ns_;
+  status.way = parts_.config.way;
+  status.memory = memory_;
+  status.sessions = static_cast<std::uint32_t>(others_.size() + (rank_ ? 1 : 0));
+  status.session_pid = static_cast<std::uint32_t>(session_pid_);
+  status.exported_regions = exported_.size();
+  status.arrived_regions = arrived_.size();
+  status.arrived_migration = arrived_migration_;
   return status;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "keeper/keeper.h"
+#include "libckpt/base/fault.h"
 
 namespace ckpt::keeper {
 namespace {
@@ -16,18 +17,26 @@ using local::Phase;
 
 }  // namespace
 
-void Keeper::welcome_rank(Peer peer, const local::Hello&) {
+void Keeper::welcome_rank(Peer peer, const local::Hello& hello) {
   const Result<local::Socket::Peer> who = peer.identity();
   const auto turn_away = [&peer](const std::string& why) {
     (void)peer.send({0, 0, to_failed(MessageType::kHello, Error(ErrorCode::kRefused, why))}).has_value();
   };
   if (!who.has_value() || !parts_.process.contains(who.assume_value().pid)) {
+    has_outsider_ = has_outsider_ || (is_transparent() && hello.way == local::Way::kTransparent);
     return turn_away("This process does not belong to the job of this keeper");
   }
+  if (hello.way != parts_.config.way) return turn_away("The job was started for the other way to move");
+  if (is_transparent()) return welcome_transparent(std::move(peer), who.assume_value().pid, hello);
   if (rank_) return turn_away("The job has a session already: a job has one rank");
-  UniqueFd page(::fcntl(parts_.page.fd(), F_DUPFD_CLOEXEC, 0));
   rank_ = std::move(peer);
+  session_pid_ = who.assume_value().pid;
   phase_ = Phase::kConnected;
+  greet_rank(rank_);
+}
+
+void Keeper::greet_rank(Peer& peer) {
+  UniqueFd page(::fcntl(parts_.page.fd(), F_DUPFD_CLOEXEC, 0));
   local::Welcome welcome;
   // A second session of the same program does not wait for what has arrived already.
   welcome.role = resumed_ns_ == 0 ? parts_.config.role : local::Role::kFresh;
@@ -35,7 +44,8 @@ void Keeper::welcome_rank(Peer peer, const local::Hello&) {
   welcome.job.assign(parts_.config.job);
   std::vector<UniqueFd> descriptors;
   descriptors.push_back(std::move(page));
-  send_rank({0, 0, welcome}, std::move(descriptors));
+  (void)peer.send({0, 0, welcome}, std::move(descriptors))
+      .has_value();  // a peer that is gone is noticed by its end
 }
 
 void Keeper::read_rank() {
@@ -54,7 +64,7 @@ void Keeper::read_rank() {
 }
 
 void Keeper::handle_rank(local::Received received) {
-  const local::Message& message = received.message;
+  local::Message& message = received.message;
   switch (type_of(message.body)) {
     case MessageType::kReady:
       phase_ = Phase::kRunning;
@@ -67,6 +77,8 @@ void Keeper::handle_rank(local::Received received) {
     case MessageType::kRunning:
       return on_running(message);
     case MessageType::kFailed:
+      if (pending_.type != MessageType{} && message.request == pending_.request)
+        return on_memory_failed(message);
       on_rank_failed(message);
       break;
     case MessageType::kExportBatch:
@@ -74,11 +86,21 @@ void Keeper::handle_rank(local::Received received) {
     case MessageType::kRegionFreed:
     case MessageType::kTensorDropped:
       if (message.request != export_request_) return;  // of an export that has been stopped
+      if (is_transparent()) keep_exported(received);
+      if (auto* end = std::get_if<local::ExportEnd>(&message.body)) mark_not_movable(end->summary);
+      break;
+    case MessageType::kDescribeEnd:
+      mark_not_movable(std::get<local::DescribeEnd>(message.body).summary);
       break;
     case MessageType::kTensors:
     case MessageType::kRegions:
-    case MessageType::kDescribeEnd:
       break;
+    case MessageType::kReleased:
+    case MessageType::kMapAck:
+    case MessageType::kMapped:
+    case MessageType::kMade:
+    case MessageType::kDumpReady:
+      return handle_memory_answer(std::move(received));
     default:
       ::dprintf(2, "The rank sent a message that a rank does not send\n");
       return detach_rank();
@@ -89,7 +111,10 @@ void Keeper::handle_rank(local::Received received) {
 void Keeper::on_paused(local::Received received) {
   if (phase_ != Phase::kPausing || received.message.request != pause_request_) {
     // The pause was withdrawn while the rank entered its barrier.
-    return send_rank({0, 0, local::Resume{incarnation_, deadline_ns_, 0}});
+    // The rank's message says which one.
+    const bool by_request = is_transparent();
+    return send_rank({0, by_request ? received.message.request : 0,
+                      local::Resume{by_request ? 0 : incarnation_, deadline_ns_, 0}});
   }
   const auto& paused = std::get<local::Paused>(received.message.body);
   phase_ = Phase::kPaused;
@@ -124,6 +149,13 @@ void Keeper::on_rank_failed(const local::Message& message) {
 // The rank has ended its session, or has ended. What it was asked and has not answered fails here.
 void Keeper::detach_rank() {
   rank_ = Peer();
+  session_pid_ = 0;
+  if (std::exchange(dump_ready_, false)) {
+    phase_ = Phase::kDumped;
+    export_request_ = 0;
+    fault_point(FaultPoint::kKeeperDumped);
+    return finish(local::DumpReady{});
+  }
   const std::string why = "The program has ended its session";
   if (phase_ == Phase::kLeaving) parts_.process.signal_group(SIGKILL);
   if (export_request_ != 0) refuse(export_request_, MessageType::kExport, ErrorCode::kUnavailable, why);
@@ -134,7 +166,11 @@ void Keeper::detach_rank() {
   if (phase_ == Phase::kResuming) refuse(resume_request_, MessageType::kResume, ErrorCode::kUnavailable, why);
   export_request_ = 0;
   pause_request_ = 0;
+  if (pending_.type != MessageType{}) finish(to_failed(pending_.type, Error(ErrorCode::kUnavailable, why)));
+  memory_ = local::MemoryState::kMapped;  // a later session starts from nothing
+  exported_.clear();
   if (phase_ != Phase::kLeaving && phase_ != Phase::kExited) phase_ = Phase::kStarting;
+  promote_other();
 }
 
 void Keeper::send_rank(const local::Message& message, std::vector<UniqueFd> descriptors) {

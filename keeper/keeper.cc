@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "keeper/init/pid_namespace.h"
 #include "libckpt/base/fault.h"
 
 namespace ckpt::keeper {
@@ -32,9 +33,15 @@ Result<UniqueFd> make_signal_fd() {
   return fd;
 }
 
+// As waitpid would tell it.
+int wait_status_of(const siginfo_t& info) {
+  const int status = info.si_code == CLD_EXITED ? info.si_status << 8 : info.si_status;
+  return info.si_code == CLD_DUMPED ? status | 0x80 : status;
+}
+
 }  // namespace
 
-Result<Keeper> Keeper::create(Config config, const std::string& folder) {
+Result<Keeper> Keeper::create(Config config, const std::string& folder, std::optional<pid_t> restored) {
   // Orphans of the program come to the keeper, so that the end of the job is the end of all of its processes.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   CKPT_TRY(signals, make_signal_fd());
@@ -43,10 +50,16 @@ Result<Keeper> Keeper::create(Config config, const std::string& folder) {
   CKPT_TRY(page, local::ControlPageMapping::create());
   const std::string socket_path = folder + "/keeper.sock";
   CKPT_TRY(listener, local::Listener::create(socket_path));
-  CKPT_TRY(process, RankProcess::start(config, socket_path, folder + "/out.log"));
+  CKPT_TRY(process, restored ? Result<RankProcess>(RankProcess::adopt(*restored))
+                             : RankProcess::start(config, socket_path, folder + "/out.log"));
+  raise_descriptor_limit();  // after the program's start: it keeps its own
   const bool standby = config.role == local::Role::kStandby;
   Keeper keeper(Parts{std::move(config), folder, std::move(listener), std::move(page), std::move(signals),
                       std::move(deadline), std::move(grace), std::move(process)});
+  if (restored) {
+    keeper.phase_ = local::Phase::kDumped;
+    keeper.memory_ = local::MemoryState::kReleased;
+  }
   if (standby) fault_point(FaultPoint::kKeeperStandbyStarted);
   return keeper;
 }
@@ -77,8 +90,11 @@ Result<void> Keeper::run_once() {
                                  {parts_.grace.fd(), POLLIN, 0},
                                  {strangers_.size() < kMaxStrangers ? parts_.listener.fd() : -1, POLLIN, 0},
                                  watch(rank_, agent_),
-                                 watch(agent_, rank_)};
+                                 watch(agent_, rank_),
+                                 {reattach_ ? reattach_->fd() : -1, POLLIN, 0}};
   const std::size_t fixed = watched.size();
+  const std::size_t others = others_.size();
+  for (const Session& session : others_) watched.push_back({session.peer.fd(), POLLIN, 0});
   for (const Peer& peer : strangers_) watched.push_back({peer.fd(), POLLIN, 0});
   if (::poll(watched.data(), watched.size(), -1) < 0) {
     if (errno == EINTR) return ok();
@@ -88,17 +104,23 @@ Result<void> Keeper::run_once() {
   if (watched[4].revents != 0 && rank_) read_rank();
   if (watched[0].revents != 0) on_signals();
   if (watched[2].revents != 0 && parts_.grace.take_due()) on_grace_over();
-  for (std::size_t i = watched.size(); i-- > fixed;) {
-    if (watched[i].revents != 0) greet(i - fixed);
+  for (std::size_t i = watched.size(); i-- > fixed + others;) {
+    if (watched[i].revents != 0) greet(i - fixed - others);
+  }
+  for (std::size_t i = fixed + others; i-- > fixed;) {
+    const std::size_t at = i - fixed;
+    if (watched[i].revents != 0 && at < others_.size() && others_[at].peer.fd() == watched[i].fd)
+      read_other(at);
   }
   if (watched[5].revents != 0 && agent_ && agent_.fd() == watched[5].fd) read_agent();
-  if (watched[3].revents != 0) accept_peers();
+  if (watched[3].revents != 0) accept_peers(parts_.listener);
+  if (watched[6].revents != 0 && reattach_) accept_peers(*reattach_);
   return ok();
 }
 
-void Keeper::accept_peers() {
+void Keeper::accept_peers(local::Listener& listener) {
   while (strangers_.size() < kMaxStrangers) {
-    Result<std::optional<local::Socket>> accepted = parts_.listener.accept();
+    Result<std::optional<local::Socket>> accepted = listener.accept();
     if (!accepted.has_value()) return;  // a foreign user's connection is closed already
     if (!accepted.assume_value()) return;
     strangers_.emplace_back(std::move(*accepted.assume_value()));
@@ -136,10 +158,19 @@ void Keeper::on_signals() {
 
 void Keeper::on_children() {
   for (;;) {
+    // How a program under an init has ended can be read only while that is not reaped.
+    siginfo_t ended{};
+    const auto rank = static_cast<id_t>(parts_.process.pid());
+    const bool has_init = !parts_.config.init.empty() || parts_.config.restore.has_value();
+    const bool rank_ended = has_init && phase_ != local::Phase::kExited &&
+                            ::waitid(P_PID, rank, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+                            ended.si_pid != 0;
+    const int program = rank_ended ? program_status(parts_.process.pid(), wait_status_of(ended)) : 0;
     int status = 0;
     const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
     if (pid <= 0) return;
-    if (pid == parts_.process.pid()) rank_changed(status);
+    if (pid == parts_.process.pid())
+      rank_changed(rank_ended && !WIFSTOPPED(status) && !WIFCONTINUED(status) ? program : status);
   }
 }
 
@@ -182,7 +213,13 @@ Result<void> Keeper::rank_exited(int status) {
   if (WIFSIGNALED(status)) report["signal"] = WTERMSIG(status);
   Result<void> written = write_file_durably(parts_.folder + "/status.json", report.dump() + "\n");
   rank_ = Peer();
+  others_.clear();
   export_request_ = 0;
+  exported_.clear();
+  arrived_.clear();
+  reattach_.reset();
+  if (pending_.type != local::MessageType{})
+    finish(to_failed(pending_.type, Error(ErrorCode::kUnavailable, "The program has ended")));
   answer(0, local::RankExited{status, ended_by_keeper_ ? 1u : 0u});
   return written;
 }
@@ -199,7 +236,10 @@ void Keeper::set_deadline(Nanos deadline_ns) {
   if (!lease_over_) return;
   lease_over_ = false;
   parts_.page.set_gate(false);
-  parts_.process.signal_group(SIGCONT);
+  if (is_transparent()) send_rank({0, 0, local::RankContinued{now_ns()}});
+  // What was dumped stays stopped, whatever its lease, until it is called back.
+  const bool stays = phase_ == local::Phase::kDumped && !reattach_;
+  if (!stays) parts_.process.signal_group(SIGCONT);
   if (!stop_reported_) return;
   stop_reported_ = false;
   answer(0, local::RankContinued{now_ns()});
@@ -209,6 +249,7 @@ void Keeper::on_deadline() {
   if (phase_ == local::Phase::kExited || lease_over_) return;
   lease_over_ = true;
   parts_.page.set_gate(true);
+  if (is_transparent()) send_rank({0, 0, local::RankStopped{now_ns()}});
   parts_.process.signal_group(SIGSTOP);
 }
 

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The keeper of one job: parent of its rank, end of its local socket, enforcer of its lease (rule 11), relay between rank and agent. It keeps the
 // little state that must outlive an agent: phase, incarnation, deadline, last pause.
-// Threads: one, in run(). Ownership: process, sockets, timers, control page. Errors: create() and run() fail only when the keeper
+// For a transparent rank it also holds the descriptors of its device memory (memory_bank.h).
+// Threads: one, in run(). Ownership: process, sockets, timers, control page, memory sets. Errors: create() and run() fail only when the keeper
 // cannot do its work at all; a misbehaving peer only loses its connection.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "keeper/config.h"
+#include "keeper/memory_bank.h"
 #include "keeper/peer.h"
 #include "keeper/rank_process.h"
 #include "keeper/timer.h"
@@ -22,7 +25,8 @@ namespace ckpt::keeper {
 class Keeper {
  public:
   // Listens on FOLDER/keeper.sock and starts the rank.
-  static Result<Keeper> create(Config config, const std::string& folder);
+  // With `restored`, a child of this process, it takes that for the rank.
+  static Result<Keeper> create(Config config, const std::string& folder, std::optional<pid_t> restored = {});
 
   // Until Shutdown, or until the rank has ended and no agent is attached.
   Result<void> run();
@@ -33,7 +37,7 @@ class Keeper {
 
   // keeper.cc: events
   Result<void> run_once();
-  void accept_peers();
+  void accept_peers(local::Listener& listener);
   void greet(std::size_t index);
   void on_children();
   void on_signals();
@@ -50,6 +54,7 @@ class Keeper {
   void read_agent();
   void handle_agent(local::Received received);
   void on_pause(std::uint64_t request);
+  void withdraw_pause();
   void on_resume(local::Received received);
   void on_moved(std::uint64_t request);
   void on_stop(std::uint64_t request, std::uint64_t grace_ms);
@@ -72,6 +77,44 @@ class Keeper {
   void detach_rank();
   void send_rank(const local::Message& message, std::vector<UniqueFd> descriptors = {});
 
+  // sessions.cc: a transparent job's processes that use a GPU
+  [[nodiscard]] bool is_transparent() const { return parts_.config.way == local::Way::kTransparent; }
+  void welcome_transparent(Peer peer, pid_t pid, const local::Hello& hello);
+  void greet_rank(Peer& peer);
+  void read_other(std::size_t index);
+  void promote_other();
+  [[nodiscard]] std::string why_not_movable() const;
+  void mark_not_movable(local::StateSummary& summary) const;
+
+  // memory_requests.cc: release, map, make, dump
+  void handle_memory_request(local::Received received);
+  void handle_memory_answer(local::Received received);
+  void on_deposit(local::Received received);
+  void on_release(std::uint64_t request);
+  void on_map(std::uint64_t request, const local::Map& map);
+  void send_map_batch();
+  void on_make(local::Received received);
+  void on_prepare_dump(std::uint64_t request);
+  void on_reattach(std::uint64_t request);
+  void on_memory_failed(const local::Message& message);
+  void keep_exported(const local::Received& received);
+  void drop_exported();
+  [[nodiscard]] bool may_begin(std::uint64_t request, local::MessageType type);
+  void begin(local::MessageType type, std::uint64_t request) { pending_ = {type, request, request}; }
+  void finish(local::Body answer, std::vector<UniqueFd> descriptors = {});
+
+  // One request about the rank's memory is under way at a time.
+  struct Pending {
+    local::MessageType type{};  // none: 0
+    std::uint64_t request = 0;  // as the rank was told
+    std::uint64_t asker = 0;    // where the answer goes; 0: nobody is left who asked
+  };
+  struct Mapping {
+    local::Map map;
+    std::uint64_t last_id = 0;
+    std::uint64_t sequence = 0;
+  };
+
   struct Parts {
     Config config;
     std::string folder;
@@ -86,6 +129,13 @@ class Keeper {
   std::vector<Peer> strangers_;  // connected, first message not read yet
   Peer agent_;
   Peer rank_;
+  struct Session {
+    Peer peer;
+    pid_t pid;
+  };
+  std::vector<Session> others_;  // sessions beside the rank's
+  pid_t session_pid_ = 0;
+  bool has_outsider_ = false;  // a process outside of the group wanted a session
 
   local::Phase phase_ = local::Phase::kStarting;
   std::uint64_t incarnation_;
@@ -102,6 +152,17 @@ class Keeper {
   Nanos barrier_entry_ns_ = 0;
   Nanos quiesced_ns_ = 0;
   Nanos resumed_ns_ = 0;
+
+  local::MemoryState memory_ = local::MemoryState::kMapped;
+  MemoryBank exported_;
+  MemoryBank arrived_;
+  std::uint64_t arrived_migration_ = 0;
+  Pending pending_;
+  Mapping mapping_;
+  bool dump_ready_ = false;
+  std::optional<local::Listener> reattach_;
+  Nanos released_ns_ = 0;
+  Nanos mapped_ns_ = 0;
 };
 
 }  // namespace ckpt::keeper

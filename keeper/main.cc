@@ -7,6 +7,7 @@
 #include <pwd.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,9 +16,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
+#include "keeper/init/restored.h"
 #include "keeper/keeper.h"
+#include "keeper/rank_process.h"
 #include "libckpt/base/fault.h"
 
 namespace ckpt::keeper {
@@ -75,12 +79,52 @@ void report_failure(const std::string& folder, const Config& config, const Error
   }
 }
 
-Result<void> keep(Config config, const std::string& folder, UniqueFd started) {
+// Takes the job's program from its image, as this process's child: an orphan of the restoring command comes to the keeper.
+Result<std::optional<pid_t>> restore(const Config& config, const std::string& folder) {
+  if (!config.restore) return std::optional<pid_t>();
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const std::string path = folder + "/out.log";
+  const UniqueFd log(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!log) return Error::from_errno("Opening " + path);
+  const RestoreSpec spec{config.restore->command, config.restore->pid_file, log.get()};
+  CKPT_TRY(pid, start_restored(spec));
+  return std::optional<pid_t>(pid);
+}
+
+// The pid file stays locked for as long as the result lives.
+struct Prepared {
+  UniqueFd pid_file;
+  Result<Keeper> keeper;
+};
+
+Result<Prepared> become_keeper(const Config& config, const std::string& folder,
+                               std::optional<pid_t> restored) {
   CKPT_TRYV(become_user(config, folder));
   CKPT_TRY(pid_file, write_pid_file(folder));
-  const UniqueFd lock = std::move(pid_file);  // for as long as this keeper works
   set_fault_role("keeper." + config.job + "." + role_name(config.role));
-  Result<Keeper> keeper = Keeper::create(config, folder);
+  return Prepared{std::move(pid_file), Keeper::create(config, folder, restored)};
+}
+
+// What only root can do comes before the keeper becomes the job's user.
+Result<Prepared> prepare(const Config& config, const std::string& folder) {
+  CKPT_TRY(restored, restore(config, folder));
+  if (!restored && !config.init.empty()) {
+    CKPT_TRYV(enter_new_pid_namespace());
+  }
+  Result<Prepared> prepared = become_keeper(config, folder, restored);
+  // A restored program without a keeper would have no lease.
+  const bool works = prepared.has_value() && prepared.assume_value().keeper.has_value();
+  if (!works && restored) ::kill(-*restored, SIGKILL);
+  return prepared;
+}
+
+Result<void> keep(Config config, const std::string& folder, UniqueFd started) {
+  Result<Prepared> prepared = prepare(config, folder);
+  if (!prepared.has_value()) {
+    if (config.restore) report_failure(folder, config, prepared.assume_error());
+    return std::move(prepared).assume_error();
+  }
+  Result<Keeper>& keeper = prepared.assume_value().keeper;
   if (!keeper.has_value()) {
     report_failure(folder, config, keeper.assume_error());
     return std::move(keeper).assume_error();

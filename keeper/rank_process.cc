@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -10,6 +11,9 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <set>
 #include <vector>
 
 #include "libckpt/base/fd.h"
@@ -18,6 +22,7 @@ namespace ckpt::keeper {
 namespace {
 
 struct Prepared {
+  std::vector<std::string> init_words;
   std::vector<char*> argv;
   std::vector<std::string> env_text;
   std::vector<char*> env;
@@ -25,13 +30,29 @@ struct Prepared {
   UniqueFd log;
 };
 
+// gpumigrate-init stands before the program, and tells `report` if it cannot start it.
+void put_init_first(const Config& config, int report, Prepared& prepared) {
+  prepared.init_words = {config.init, "--report", std::to_string(report), "--"};
+  std::vector<char*> argv;
+  for (std::string& word : prepared.init_words) argv.push_back(word.data());
+  argv.insert(argv.end(), prepared.argv.begin(), prepared.argv.end());
+  prepared.argv = std::move(argv);
+}
+
 Result<Prepared> prepare(const Config& config, const std::string& socket_path, const std::string& log_path) {
   Prepared prepared;
   for (const std::string& word : config.argv) prepared.argv.push_back(const_cast<char*>(word.c_str()));
   prepared.argv.push_back(nullptr);
+  const std::set<std::string> own = {"CKPT_SOCKET", "CKPT_RANK", "GPUMIGRATE_GPU_MEMORY"};
+  std::string preload = config.preload;
   for (const auto& [key, value] : config.env) {
-    if (key != "CKPT_SOCKET" && key != "CKPT_RANK") prepared.env_text.push_back(key + "=" + value);
+    const bool joins = key == "LD_PRELOAD" && !preload.empty();
+    if (joins) preload += ":" + value;
+    if (!joins && !own.contains(key)) prepared.env_text.push_back(key + "=" + value);
   }
+  if (!preload.empty()) prepared.env_text.push_back("LD_PRELOAD=" + preload);
+  if (config.gpu_memory_quota != 0)
+    prepared.env_text.push_back("GPUMIGRATE_GPU_MEMORY=" + std::to_string(config.gpu_memory_quota));
   prepared.env_text.push_back("CKPT_SOCKET=" + socket_path);
   prepared.env_text.push_back("CKPT_RANK=0");
   for (std::string& text : prepared.env_text) prepared.env.push_back(text.data());
@@ -66,9 +87,15 @@ struct Failure {
     (void)!::write(report, &failure, sizeof failure);
     ::_exit(127);
   };
-  ::setpgid(0, 0);
+  // A session from outside its PID namespace could not be dumped.
+  if (config.init.empty()) {
+    ::setpgid(0, 0);
+  } else {
+    ::setsid();
+  }
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != keeper) give_up(Step::kOrphaned);
+  const pid_t parent = ::getppid();  // 0 in a PID namespace of its own
+  if (parent != keeper && (parent != 0 || config.init.empty())) give_up(Step::kOrphaned);
   reset_signals();
   if (::chdir(config.cwd.c_str()) != 0) give_up(Step::kFolder);
   if (::dup2(prepared.input.get(), 0) < 0 || ::dup2(prepared.log.get(), 1) < 0 ||
@@ -76,6 +103,7 @@ struct Failure {
     give_up(Step::kDescriptors);
   }
   if (::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0) give_up(Step::kDescriptors);
+  if (!config.init.empty() && ::fcntl(report, F_SETFD, 0) != 0) give_up(Step::kDescriptors);
   ::environ = prepared.env.data();  // execvp searches the program's own PATH
   ::execvp(prepared.argv[0], prepared.argv.data());
   give_up(Step::kExec);
@@ -102,11 +130,13 @@ Result<RankProcess> RankProcess::start(const Config& config, const std::string& 
   if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("Making a pipe");
   UniqueFd read_end(ends[0]);
   UniqueFd write_end(ends[1]);
+  if (!config.init.empty()) put_init_first(config, write_end.get(), prepared);
   const pid_t keeper = ::getpid();
   const pid_t child = ::fork();
   if (child < 0) return Error::from_errno("Starting a process for the job");
   if (child == 0) become_program(config, prepared, write_end.get(), keeper);
-  ::setpgid(child, child);  // also here: whichever comes first, it is done when start() returns
+  if (config.init.empty())
+    ::setpgid(child, child);  // also here: whichever comes first, it is done when start() returns
   write_end.reset();
   Failure failure{};
   ssize_t got = 0;
@@ -117,7 +147,34 @@ Result<RankProcess> RankProcess::start(const Config& config, const std::string& 
     ::waitpid(child, nullptr, 0);
     return to_error(failure, config);
   }
+  int error_number = 0;  // the init's word about the program
+  if (got == static_cast<ssize_t>(sizeof error_number)) {
+    std::memcpy(&error_number, &failure, sizeof error_number);
+    ::waitpid(child, nullptr, 0);
+    return to_error(Failure{Step::kExec, error_number}, config);
+  }
   return RankProcess(child, start_ticks_of(child));
+}
+
+RankProcess RankProcess::adopt(pid_t pid) {
+  return RankProcess(pid, start_ticks_of(pid));
+}
+
+std::vector<pid_t> RankProcess::members() const {
+  std::vector<pid_t> pids;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+    const pid_t pid = std::atoi(entry.path().filename().c_str());
+    if (pid > 0 && contains(pid)) pids.push_back(pid);
+  }
+  return pids;
+}
+
+Result<void> enter_new_pid_namespace() {
+  if (::unshare(CLONE_NEWPID) == 0) return ok();
+  if (errno != EPERM) return Error::from_errno("Making a PID namespace");
+  return Error(ErrorCode::kNotSupported, ErrorDomain::kErrno, errno,
+               "A PID namespace of the job's own needs root (CAP_SYS_ADMIN)");
 }
 
 bool RankProcess::contains(pid_t pid) const {

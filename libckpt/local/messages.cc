@@ -109,7 +109,7 @@ const char* problem(const Status& body) {
   if (body.role != Role::kFresh && body.role != Role::kStandby) return "the role";
   if (body.phase > Phase::kDumped) return "the phase";
   if (!is_known(body.way)) return "the way";
-  if (body.memory > MemoryState::kMapping || body.reserved != 0) return "the memory's state";
+  if (body.memory > MemoryState::kMapping) return "the memory's state";
   if (!is_flag(body.ended_by_keeper) || !is_flag(body.stopped) || !is_flag(body.exporting)) return "a flag";
   if (body.deadline_ns < 0 || body.barrier_entry_ns < 0 || body.quiesced_ns < 0 || body.resumed_ns < 0)
     return "a time";

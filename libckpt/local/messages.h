@@ -26,8 +26,8 @@
 //   refusals   K>A or R>A Failed with the request, the refused type and the reason.
 //
 // The transparent way (a rank whose Hello says so: an unmodified program under the shim). It has no ready, standby, host state or tensors of
-// its own: it runs from Hello on, and every region is told as one tensor `region:ID` (u8, its whole extent, kind buffer). Pause also goes to
-// the rank as a message (K>R Pause; K>R Resume withdraws it), RankStopped and RankContinued too (K>R: its lease is over, is back), and
+// its own: it runs from Hello on (the keeper says Ready for it), and every region is told as one tensor `region:ID` (u8, its whole extent, kind buffer). Pause also goes to
+// the rank as a message (K>R Pause; K>R Resume with the Pause's request and incarnation 0 withdraws it), RankStopped and RankContinued too (K>R: its lease is over, is back), and
 // Paused has no descriptor. While an export is active, Paused comes after every region has been sent and acknowledged.
 // From here on the keeper holds memory for the rank, in two sets of descriptors:
 //   exported   a duplicate of each descriptor of the export's batches. RegionFreed drops one before the agent hears of it; StopExport, a new Export and
@@ -44,7 +44,7 @@
 //   dump       A>R PrepareDump     only while memory is released. R: unmaps the control page, DumpReady, closes its socket; K>A DumpReady once it is closed:
 //              phase kDumped, and what can be dumped holds nothing of the keeper's. Its service thread waits in sigwaitinfo.
 //   reattach   A>K Reattach        (the dump did not lead anywhere, or the process has been restored: then this is another keeper) K sends that thread a signal
-//              with a token, continues the process, and listens on an abstract socket of that name (an old path in the process's memory means
+//              with a token (reattach.h), continues the process, and listens on an abstract socket of that name (an old path in the process's memory means
 //              nothing elsewhere). R>K Hello `restored`, K>R Welcome, K>A Done: phase kPaused, memory released.
 //
 // Threads: pure functions and values. Times are CLOCK_BOOTTIME nanoseconds (base/clock.h), sizes are bytes.
@@ -274,7 +274,8 @@ struct Status {
   Way way = Way::kCooperative;
   MemoryState memory = MemoryState::kMapped;
   std::uint32_t sessions = 0;  // processes of the job that use a GPU; more than one cannot be moved
-  std::uint32_t reserved = 0;
+  std::uint32_t session_pid =
+      0;  // the process that the session is with (rank_pid is what the keeper started); 0: none
   std::uint64_t exported_regions = 0;  // in the keeper's sets
   std::uint64_t arrived_regions = 0;
   std::uint64_t arrived_migration = 0;

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a keeper calls back a rank that left with DumpReady: a thread of this name, in sigwaitinfo for this signal, gets a token as the
+// signal's value and connects to the abstract socket of that name. The signal is sent to the thread alone, so the program's own use of its
+// number is not touched. Threads: none. Errors: none.
+#pragma once
+
+#include <signal.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+namespace ckpt::local {
+
+inline constexpr const char* kServiceThreadName =
+    "gpumigrate-rank";  // 15 bytes: as long as a thread's name can be
+
+inline int reattach_signal() {
+  return SIGRTMAX;
+}
+
+inline std::string reattach_address(std::uint64_t token) {
+  char name[48];
+  std::snprintf(name, sizeof name, "@gpumigrate-%016llx", static_cast<unsigned long long>(token));
+  return name;
+}
+
+}  // namespace ckpt::local
