@@ -15,7 +15,7 @@ extern "C" {
     return ckpt::shim::kThrough<ckpt::shim::Row_##name>; \
   }                                                      \
   decltype(::name) name __attribute__((ifunc("ckpt_resolve_" #name), visibility("default")));
-#include "libckpt/cuda/driver_functions.def"
+#include "libckpt/shim/every_function.def"
 #undef CKPT_DRIVER_FUNCTION
 }
 
@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::string_view kNames[] = {
 #define CKPT_DRIVER_FUNCTION(name, kind) #name,
-#include "libckpt/cuda/driver_functions.def"
+#include "libckpt/shim/every_function.def"
 #undef CKPT_DRIVER_FUNCTION
 };
 constexpr std::size_t kCount = std::size(kNames);
@@ -40,7 +40,7 @@ constexpr auto kOrder = [] {  // rows by name
 
 const Exported kExported[] = {
 #define CKPT_DRIVER_FUNCTION(name, kind) {#name, reinterpret_cast<void*>(kThrough<Row_##name>)},
-#include "libckpt/cuda/driver_functions.def"
+#include "libckpt/shim/every_function.def"
 #undef CKPT_DRIVER_FUNCTION
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the shim does with a call of a driver function, by the kind of its row in libckpt/cuda/driver_functions.def.
+// What the shim does with a call of a driver function, by the kind of its row in every_function.def.
 // Through<Row>::call has the type of the function itself, so one template serves every parameter list.
 // Threads: any. Errors: a function that the real driver lacks answers lacking_answer().
 #pragma once
@@ -28,7 +28,7 @@ enum class Kind : std::uint8_t { kHook, kGate, kQuery, kRefuse };
     static constexpr auto kReal = &RealDriver::function; \
     CKPT_SHIM_TRAITS_##kind(function)                    \
   };
-#include "libckpt/cuda/driver_functions.def"
+#include "libckpt/shim/every_function.def"
 #undef CKPT_DRIVER_FUNCTION
 #undef CKPT_SHIM_TRAITS_hook
 #undef CKPT_SHIM_TRAITS_gate

@@ -48,7 +48,7 @@ const Opened* open_once() {
 #define CKPT_DRIVER_FUNCTION(name, kind) \
   opened->functions.name =               \
       reinterpret_cast<decltype(opened->functions.name)>(loader_symbol(opened->handle, #name));
-#include "libckpt/cuda/driver_functions.def"
+#include "libckpt/shim/every_function.def"
 #undef CKPT_DRIVER_FUNCTION
   return opened;
 }

@@ -10,11 +10,13 @@
 
 #include <string>
 
+#include "libckpt/cuda/interop_functions.h"
+
 namespace ckpt::shim {
 
 struct RealDriver {
 #define CKPT_DRIVER_FUNCTION(name, kind) decltype(&::name) name = nullptr;
-#include "libckpt/cuda/driver_functions.def"
+#include "libckpt/shim/every_function.def"
 #undef CKPT_DRIVER_FUNCTION
 };
 
