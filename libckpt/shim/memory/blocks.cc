@@ -6,6 +6,7 @@
 
 #include "libckpt/shim/gate.h"
 #include "libckpt/shim/memory/capture.h"
+#include "libckpt/shim/memory/pools.h"
 
 namespace ckpt::shim {
 namespace {
@@ -27,11 +28,6 @@ bool keep_spare(Heap& heap, std::uint64_t slab) {
   }
   heap.slabs.remove_slab(slab);
   return false;
-}
-
-void add_block(MemoryState& state, std::uint64_t address, std::uint64_t bytes, std::uint64_t region,
-               const Owner& owner) {
-  state.blocks[address] = Block{bytes, region, ++state.blocks_made, owner};
 }
 
 bool take_small(MemoryState& state, const Owner& owner, std::uint64_t bytes, CUdeviceptr* out) {
@@ -105,6 +101,11 @@ CUresult current_owner(const RealDriver& driver, Owner* owner) {
   return driver.cuCtxGetDevice(&owner->device);
 }
 
+void add_block(MemoryState& state, std::uint64_t address, std::uint64_t bytes, std::uint64_t region,
+               const Owner& owner) {
+  state.blocks[address] = Block{bytes, region, ++state.blocks_made, owner};
+}
+
 CUresult ask_context(MemoryState& state, const Owner& owner) {
   CUevent pulse = nullptr;
   {
@@ -129,11 +130,21 @@ CUresult allocate_block(MemoryState& state, const Owner& owner, std::uint64_t by
 void remove_block(MemoryState& state, std::uint64_t address, std::vector<Region>& gone) {
   const Block block = state.blocks.at(address);
   state.blocks.erase(address);
+  if (block.owner.pool != nullptr) block.owner.pool->used -= block.bytes;
+  give_back(state, address, block, gone);
+}
+
+void give_back(MemoryState& state, std::uint64_t address, const Block& block, std::vector<Region>& gone) {
   const Region* region = state.regions.find(block.region);
+  Pool* const pool = block.owner.pool;
   if (region->use == RegionUse::kSlab) {
     Heap& heap = heap_of(state, block.owner);
     const std::optional<std::uint64_t> empty = heap.slabs.give(address, block.bytes);
     if (!empty || keep_spare(heap, *empty)) return;
+  }
+  if (region->use == RegionUse::kLarge && pool != nullptr) {
+    pool->kept.emplace(region->bytes, region->id);
+    return;
   }
   gone.push_back(*state.regions.remove(block.region));
 }
@@ -156,6 +167,7 @@ std::optional<CUresult> free_block(MemoryState& state, CUdeviceptr address) {
     const std::unique_lock lock(state.mutex);
     if (!state.blocks.contains(address)) return CUDA_ERROR_INVALID_VALUE;
     remove_block(state, address, gone);
+    if (owner.pool != nullptr) trim_pool(state, *owner.pool, owner.pool->threshold, gone);
   }
   drop_regions(state, gone);
   return CUDA_SUCCESS;
@@ -169,12 +181,16 @@ void free_context(MemoryState& state, CUcontext context) {
     std::vector<std::uint64_t> ids;
     for (auto& [id, region] : state.regions.by_id()) {
       if (region.owner.key() != context) continue;
-      if (region.use != RegionUse::kProgram) ids.push_back(id);
-      region.owner.context = nullptr;
+      if (region.use != RegionUse::kProgram) {
+        ids.push_back(id);
+      } else {
+        region.owner.context = nullptr;
+      }
     }
     for (const std::uint64_t id : ids) gone.push_back(*state.regions.remove(id));
     state.heaps.erase(context);
     state.peers.forget(context);
+    end_waits(state, context);
   }
   drop_regions(state, gone);
 }
@@ -191,6 +207,7 @@ void free_primary_context(MemoryState& state, int device) {
     std::swap(context, state.primaries[device]);
   }
   if (context != nullptr) free_context(state, context);
+  free_pools(state, device);
 }
 
 }  // namespace ckpt::shim

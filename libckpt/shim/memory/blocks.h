@@ -22,8 +22,13 @@ CUresult ask_context(MemoryState& state, const Owner& owner);
 
 CUresult allocate_block(MemoryState& state, const Owner& owner, std::uint64_t bytes, CUdeviceptr* out);
 
-// Takes the block out of the table. The regions that nothing is left in are taken out, too, and are to be dropped after the lock is gone.
-// With the mutex held exclusively; the block exists.
+// With the mutex held, all of these.
+void add_block(MemoryState& state, std::uint64_t address, std::uint64_t bytes, std::uint64_t region,
+               const Owner& owner);
+// Memory of a block that is in no table any more goes back to its heap or pool. Regions that nothing is left in and nobody keeps are taken out
+// and are to be dropped after the lock is gone.
+void give_back(MemoryState& state, std::uint64_t address, const Block& block, std::vector<Region>& gone);
+// Takes a block out of the table and gives back its memory.
 void remove_block(MemoryState& state, std::uint64_t address, std::vector<Region>& gone);
 
 // Waits until the work that may use memory of this owner has ended, then frees. nullopt: not an address of ours.

@@ -9,6 +9,7 @@
 #include "libckpt/shim/memory/call_real.h"
 #include "libckpt/shim/memory/capture.h"
 #include "libckpt/shim/memory/memory.h"
+#include "libckpt/shim/memory/pools.h"
 
 namespace ckpt::shim {
 namespace {
@@ -93,6 +94,7 @@ CUresult cuMemFree_v2(CUdeviceptr pointer) {
 CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total) {
   Owner owner;
   MemoryState& state = shim_memory().state();
+  memory_synchronized();
   const CUresult result = call_real(real().cuMemGetInfo_v2, free_bytes, total);
   if (result != CUDA_SUCCESS || free_bytes == nullptr || total == nullptr ||
       current_owner(state.driver, &owner) != CUDA_SUCCESS) {

@@ -57,9 +57,34 @@ CUresult create(MemoryState& state, Region& region) {
   return again;
 }
 
+// With the driver's handles in place of ours.
+template <class Call>
+CUresult map_arrays(Call call, CUarrayMapInfo* list, unsigned count, CUstream stream) {
+  MemoryState& state = shim_memory().state();
+  if (list == nullptr) return call_real(call, list, count, stream);
+  std::vector<CUarrayMapInfo> translated(list, list + count);
+  for (CUarrayMapInfo& info : translated) {
+    if (info.memHandleType != CU_MEM_HANDLE_TYPE_GENERIC) continue;
+    const std::optional<CUmemGenericAllocationHandle> handle = driver_handle(state, info.memHandle.memHandle);
+    if (!handle) return CUDA_ERROR_INVALID_VALUE;
+    info.memHandle.memHandle = *handle;
+  }
+  const CUresult result = call_real(call, translated.data(), count, stream);
+  if (result == CUDA_SUCCESS) not_movable("cuMemMapArrayAsync");
+  return result;
+}
+
 }  // namespace
 
 namespace hook {
+
+CUresult cuMemMapArrayAsync(CUarrayMapInfo* list, unsigned int count, CUstream stream) {
+  return map_arrays(real().cuMemMapArrayAsync, list, count, stream);
+}
+
+CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo* list, unsigned int count, CUstream stream) {
+  return map_arrays(real().cuMemMapArrayAsync_ptsz, list, count, stream);
+}
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp* property,
                      unsigned long long flags) {

@@ -20,15 +20,19 @@ struct Facts {
   bool allocated = false;  // else: a piece of our memory that is free now
   CUdeviceptr base = 0;
   Block block;
+  CUmemoryPool pool = nullptr;
 };
 
 Facts facts_of(CUdeviceptr address) {
   const MemoryState& state = shim_memory().state();
   const std::shared_lock lock(state.mutex);
   const auto found = state.block_at(address);
-  if (found != state.blocks.end()) return {true, true, found->first, found->second};
+  if (found != state.blocks.end()) {
+    const Pool* pool = found->second.owner.pool;
+    return {true, true, found->first, found->second, pool != nullptr ? pool->handle : nullptr};
+  }
   const Region* region = state.regions.at(address);
-  return {region != nullptr && region->use != RegionUse::kProgram, false, 0, {}};
+  return {region != nullptr && region->use != RegionUse::kProgram, false, 0, {}, nullptr};
 }
 
 // Answers what the real driver would say of cuMemAlloc memory; false: it says the same of ours.
@@ -50,7 +54,7 @@ bool answer(const Facts& facts, CUpointer_attribute attribute, void* out) {
       *static_cast<unsigned long long*>(out) = 0;
       return true;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-      *static_cast<CUmemoryPool*>(out) = facts.block.owner.pool;
+      *static_cast<CUmemoryPool*>(out) = facts.pool;
       return true;
     default:
       return false;

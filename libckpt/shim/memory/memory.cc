@@ -77,6 +77,10 @@ void ShimMemory::on_change(RegionListener listener) {
   state_->listen(std::move(listener));
 }
 
+void ShimMemory::trim() {
+  drop_spares(*state_);
+}
+
 Result<UniqueFd> ShimMemory::export_region(std::uint64_t id) const {
   const std::shared_lock lock(state_->mutex);
   const Region* region = state_->regions.find(id);

@@ -49,6 +49,9 @@ class ShimMemory {
   // At most one listener; an empty one ends it.
   void on_change(RegionListener listener);
 
+  // Gives back what the program has freed and is only kept for later allocations: what is dead need not move. Before an export begins.
+  void trim();
+
   Result<UniqueFd> export_region(std::uint64_t id) const;
 
   // Unmaps and releases every region's physical memory. After an error some regions are released and others are not: map_region or

@@ -22,6 +22,7 @@ Region& RegionStore::add(Region region) {
   region.id = next_id_++;
   region.generation = ++generation_;
   for (const auto& [address, mapping] : region.mappings) by_address_[address] = region.id;
+  if (region.use != RegionUse::kProgram) block_bytes_[region.owner.key()] += region.bytes;
   const std::uint64_t id = region.id;
   return regions_.emplace(id, std::move(region)).first->second;
 }
@@ -40,8 +41,19 @@ std::optional<Region> RegionStore::remove(std::uint64_t id) {
   auto node = regions_.extract(id);
   if (node.empty()) return std::nullopt;
   ++generation_;
-  for (const auto& [address, mapping] : node.mapped().mappings) by_address_.erase(address);
+  const Region& region = node.mapped();
+  for (const auto& [address, mapping] : region.mappings) by_address_.erase(address);
+  if (region.use != RegionUse::kProgram) {
+    const auto sum = block_bytes_.find(region.owner.key());
+    sum->second -= region.bytes;
+    if (sum->second == 0) block_bytes_.erase(sum);
+  }
   return std::move(node.mapped());
+}
+
+std::uint64_t RegionStore::block_bytes(const void* owner) const {
+  const auto found = block_bytes_.find(owner);
+  return found == block_bytes_.end() ? 0 : found->second;
 }
 
 const Region* RegionStore::at(std::uint64_t address) const {

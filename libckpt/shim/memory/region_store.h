@@ -31,11 +31,13 @@ enum class RegionUse : std::uint8_t {
   kSlab,     // shared by small ones
 };
 
+struct Pool;
+
 // Whose memory it is: a context's (cuMemAlloc) or a pool's, or that of a program that maps for itself in a context, if it has one.
 struct Owner {
   int device = 0;
   CUcontext context = nullptr;
-  CUmemoryPool pool = nullptr;
+  Pool* pool = nullptr;
 
   [[nodiscard]] const void* key() const {
     return pool != nullptr ? static_cast<const void*>(pool) : static_cast<const void*>(context);
@@ -68,6 +70,9 @@ class RegionStore {
   [[nodiscard]] const std::map<std::uint64_t, Region>& by_id() const { return regions_; }
   [[nodiscard]] std::map<std::uint64_t, Region>& by_id() { return regions_; }
 
+  // What the blocks of an owner lie on.
+  [[nodiscard]] std::uint64_t block_bytes(const void* owner) const;
+
   // The region that is mapped at this address, or nullptr.
   [[nodiscard]] Region* at(std::uint64_t address);
   [[nodiscard]] const Region* at(std::uint64_t address) const;
@@ -98,6 +103,7 @@ class RegionStore {
 
   std::map<std::uint64_t, Region> regions_;
   std::map<std::uint64_t, std::uint64_t> by_address_;  // of each mapping: the region's id
+  std::map<const void*, std::uint64_t> block_bytes_;   // by the owner's key
   std::uint64_t next_id_ = 1;
   std::uint64_t generation_ = 0;
 };

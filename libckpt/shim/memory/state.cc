@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "libckpt/shim/gate.h"
+#include "libckpt/shim/memory/pools.h"
 
 namespace ckpt::shim {
 namespace {
@@ -166,6 +167,10 @@ bool drop_spares(MemoryState& state) {
       heap.spare.reset();
       heap.slabs.remove_slab(address);
       gone.push_back(*state.regions.remove(state.regions.at(address)->id));
+    }
+    for (auto& [handle, pool] : state.pools) {
+      reclaim_freed(state, *pool, gone);
+      trim_pool(state, *pool, 0, gone);
     }
   }
   drop_regions(state, gone);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // All that the shim knows of the process's device memory, and the two operations everything stands on: making a region and letting go of
 // one. Private to this room.
-// Threads: `mutex` guards regions, blocks, heaps, peers and facts; it is never held over a driver call that may take long (making, freeing or
-// synchronizing) nor over the listener. Ownership: one MemoryState per ShimMemory. Errors: the driver's codes. Units: bytes.
+// Threads: `mutex` guards all but `driver` and `quota`; it is not held over making, freeing or synchronizing, nor over the listener. Ownership: one MemoryState per ShimMemory. Errors: the driver's codes. Units: bytes.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +39,28 @@ struct Block {
   Owner owner;
 };
 
+// A block that cuMemFreeAsync has freed on a stream whose earlier work may still use it.
+struct FreedBlock {
+  std::uint64_t address = 0;
+  Block block;
+  std::uint64_t stream = 0;     // the driver's number for it; 0: not known
+  CUcontext context = nullptr;  // the stream's
+  CUevent event = nullptr;      // follows that work; null: it has ended
+};
+
+// One memory pool of the program. Its handle is the driver's own, whose pool stays empty.
+struct Pool {
+  CUmemoryPool handle = nullptr;
+  Owner owner;  // .pool is this
+  std::uint64_t threshold = 0;
+  std::uint64_t most = 0;  // 0: no limit
+  std::uint64_t used = 0;
+  std::uint64_t used_high = 0;
+  std::uint64_t reserved_high = 0;
+  std::multimap<std::uint64_t, std::uint64_t> kept;  // large regions without a block: bytes, id
+  std::vector<FreedBlock> freed;
+};
+
 struct MemoryState {
   explicit MemoryState(const RealDriver& real_driver)
       : driver(real_driver), quota(Quota::limit_from_environment()) {}
@@ -51,6 +72,8 @@ struct MemoryState {
   RegionStore regions;
   std::map<std::uint64_t, Block> blocks;  // by address
   std::map<const void*, Heap> heaps;      // by the owner's key
+  std::map<CUmemoryPool, std::unique_ptr<Pool>> pools;
+  std::vector<std::unique_ptr<Pool>> ended_pools;  // destroyed while memory of theirs was in use
   PeerTable peers;
   std::map<int, DeviceFacts> facts;
   std::map<int, CUcontext> primaries;  // as last retained, by device
