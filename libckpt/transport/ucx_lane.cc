@@ -83,7 +83,7 @@ Result<void> UcxLane::start_listener() {
   attributes.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR;
   status = ucp_listener_query(listener, &attributes);
   if (status != UCS_OK) return ucx_error(status, "Asking for a listener's port");
-  sockaddr_in bound;
+  sockaddr_in bound{};
   std::memcpy(&bound, &attributes.sockaddr, sizeof bound);
   address_ = format_ucx_address(bound);
   return ok();
