@@ -245,6 +245,7 @@ void ReceiverCore::scanned(std::span<const ScanItem> items, std::span<const trac
 void ReceiverCore::end_scan(Nanos begin, Nanos end, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   scan_ended_ = true;
+  table_->refresh_root();
   report_.scan_begin_ns = begin;
   report_.scan_end_ns = end;
   report_.scanned_bytes = bytes;

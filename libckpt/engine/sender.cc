@@ -58,6 +58,8 @@ Result<std::unique_ptr<Sender>> Sender::create(const Device& device, StagingPool
   scan.slice_bytes = options.scan_slice_bytes;
   CKPT_TRY(scanner, track::Scanner::create(kernels, scan));
   sender->scanner_ = std::move(scanner);
+  CKPT_TRY(final_scan, FinalScan::create(kernels, options.chunk_bytes, options.scan_slice_bytes));
+  sender->final_scan_ = std::move(final_scan);
   sender->ranges_.reserve(kPieceChunks);
   CKPT_TRYV(sender->make_lanes(staging, transport));
   return sender;
@@ -170,6 +172,7 @@ void Sender::observe_encoding(const Drained& since) {
 
 Result<RoundReport> Sender::run_round() {
   CKPT_TRY(report, scan_and_send(false));
+  core_->refresh_root();
   if (report.round == 1 && !report.cut) {
     CKPT_TRY(sampled, sample_dirty(core_->live_regions()));
     if (sampled) {
@@ -199,10 +202,10 @@ Result<RoundReport> Sender::scan_and_send(bool is_final) {
   const std::vector<SourceRegion*> regions = core_->live_regions();
   for (const SourceRegion* region : regions) report.state_bytes += region->get().bytes;
 
-  scanner_->set_duty(is_final ? 1.0 : options_.duty);
+  scanner_->set_duty(options_.duty);
   only_sending_ = {};
   scan_time_ = held_up_time_ = 0;
-  CKPT_TRYV(scan_all(regions));
+  CKPT_TRYV(is_final ? scan_final(regions) : scan_all(regions));
   report.scan_end_ns = now_ns();
   report.scan_ns = scan_time_;
   const Drained drained_before = drained();
@@ -316,6 +319,26 @@ Result<void> Sender::scan_all(std::span<SourceRegion* const> regions) {
   return scan_piece();
 }
 
+Result<void> Sender::scan_final(std::span<SourceRegion* const> regions) {
+  const auto scanned = final_scan_->run(
+      regions, [this] { return core_->outstanding() == 0; },
+      [this](std::span<const ChunkRun> runs,
+             std::span<const track::Fingerprint> fingerprints) -> Result<bool> {
+        const Nanos held_up = held_up_time_;
+        if (core_->failed()) return Error(ErrorCode::kAborted, "The scan was cut short");
+        for (const ChunkRun& run : runs) {
+          CKPT_TRYV(enqueue_dirty(run.region, fingerprints.first(run.count), run.first));
+          fingerprints = fingerprints.subspan(run.count);
+        }
+        wake_lanes();
+        return held_up_time_ != held_up;
+      });
+  if (auto error = core_->error()) return *error;
+  CKPT_TRY(time, std::move(scanned));
+  scan_time_ = time;
+  return ok();
+}
+
 Result<void> Sender::scan_piece() {
   // A region that was dropped since leaves the piece; the others are held until the piece has been scanned.
   std::erase_if(spans_, [&](Span& span) { return !span.region->enter(); });
@@ -352,20 +375,20 @@ Result<void> Sender::on_slice(std::size_t first, std::span<const track::Fingerpr
     const std::size_t to = std::min(end, span.at + span.count);
     if (from >= to) continue;
     const auto chunk = static_cast<std::uint32_t>(span.first + (from - span.at));
-    CKPT_TRYV(enqueue_dirty(span, fingerprints.subspan(from - first, to - from), chunk));
+    CKPT_TRYV(enqueue_dirty(span.region, fingerprints.subspan(from - first, to - from), chunk));
   }
   wake_lanes();
   return ok();
 }
 
-Result<void> Sender::enqueue_dirty(const Span& span, std::span<const track::Fingerprint> fingerprints,
+Result<void> Sender::enqueue_dirty(SourceRegion* region, std::span<const track::Fingerprint> fingerprints,
                                    std::uint32_t first) {
   dirty_.clear();
-  CKPT_TRYV(core_->diff(*span.region, fingerprints, first, dirty_));
-  const std::uint64_t bytes = span.region->get().bytes;
+  CKPT_TRYV(core_->diff(*region, fingerprints, first, dirty_));
+  const std::uint64_t bytes = region->get().bytes;
   for (const std::uint32_t chunk : dirty_) {
     DirtyChunk dirty;
-    dirty.region = span.region;
+    dirty.region = region;
     dirty.chunk = chunk;
     dirty.scanned = fingerprints[chunk - first];
     const std::uint64_t length = chunk_length(bytes, core_->chunk_bytes, chunk);

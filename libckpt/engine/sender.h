@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "libckpt/codec/chooser.h"
+#include "libckpt/engine/final_scan.h"
 #include "libckpt/engine/send_lane.h"
 #include "libckpt/engine/sender_core.h"
 #include "libckpt/engine/work_pool.h"
@@ -151,6 +152,7 @@ class Sender {
   Result<void> make_lanes(StagingPool& staging, transport::Transport& transport);
   Result<RoundReport> scan_and_send(bool is_final);
   Result<void> scan_all(std::span<SourceRegion* const> regions);
+  Result<void> scan_final(std::span<SourceRegion* const> regions);
   struct Sample {
     std::uint64_t dirty_bytes = 0;
     Nanos scan_ns = 0;  // that all of the state would take
@@ -158,7 +160,7 @@ class Sender {
   Result<std::optional<Sample>> sample_dirty(std::span<SourceRegion* const> regions);
   Result<void> scan_piece();  // what is in ranges_ and spans_
   Result<void> on_slice(std::size_t first, std::span<const track::Fingerprint> fingerprints);
-  Result<void> enqueue_dirty(const Span& span, std::span<const track::Fingerprint> fingerprints,
+  Result<void> enqueue_dirty(SourceRegion* region, std::span<const track::Fingerprint> fingerprints,
                              std::uint32_t first);
   Result<void> push(const DirtyChunk& chunk);
   Result<void> resend_stale();
@@ -175,7 +177,8 @@ class Sender {
 
   SenderOptions options_;
   std::unique_ptr<SenderCore> core_;
-  std::unique_ptr<track::Scanner> scanner_;
+  std::unique_ptr<track::Scanner> scanner_;  // of all rounds but the final one
+  std::unique_ptr<FinalScan> final_scan_;
   std::unique_ptr<WorkPool> workers_;
   std::vector<std::unique_ptr<SendLane>> lanes_;
   std::vector<track::ChunkRange> ranges_;

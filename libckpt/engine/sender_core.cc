@@ -98,6 +98,11 @@ Result<track::Fingerprint> SenderCore::root() const {
   return map_.root();
 }
 
+void SenderCore::refresh_root() const {
+  const std::lock_guard lock(map_mutex_);
+  map_.refresh_root();
+}
+
 void SenderCore::forget(std::span<const DirtyChunk> chunks) {
   const std::lock_guard lock(map_mutex_);
   for (const DirtyChunk& c : chunks)  // kNotFound: dropped meanwhile

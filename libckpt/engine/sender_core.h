@@ -125,6 +125,7 @@ class SenderCore {
   Result<void> diff(const SourceRegion& region, std::span<const track::Fingerprint> scanned,
                     std::uint32_t first, std::vector<std::uint32_t>& dirty) const;
   Result<track::Fingerprint> root() const;
+  void refresh_root() const;  // between rounds: so much less at the switch
   // A message with these chunks is about to leave: what the target holds of them is unknown until its answer.
   void forget(std::span<const DirtyChunk> chunks);
   // Enters what the target holds; nothing for regions dropped meanwhile.

@@ -1,9 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libckpt/track/sent_map.h"
 
+#include <algorithm>
+#include <array>
+#include <cstring>
 #include <string>
 
+#include "libckpt/track/fingerprint_walk.h"
+
 namespace ckpt::track {
+namespace {
+
+constexpr std::size_t kBlockEntries = kBlockBytes / sizeof(Fingerprint);
+
+constexpr std::size_t blocks_of(std::size_t items, std::size_t of_a_block) {
+  return (items + of_a_block - 1) / of_a_block;
+}
+
+BlockFunction pick_block() noexcept {
+  return __builtin_cpu_supports("avx2") ? &nh_block_avx2 : &nh_block_scalar;
+}
+
+}  // namespace
 
 SentMap::SentMap(std::shared_ptr<const FingerprintParams> root_params, std::uint64_t chunk_bytes)
     : root_params_(std::move(root_params)), chunk_bytes_(chunk_bytes) {}
@@ -26,6 +44,7 @@ Result<void> SentMap::add_region(std::uint64_t region, std::uint64_t generation,
   entry.bytes = bytes;
   entry.fingerprints.resize(chunks);
   entry.known.resize(chunks, false);
+  entry.blocks.resize(blocks_of(chunks, kBlockEntries));
   regions_.emplace(region, std::move(entry));
   missing_ += chunks;
   chunk_count_ += chunks;
@@ -63,6 +82,7 @@ Result<void> SentMap::acknowledge(std::uint64_t region, std::uint64_t generation
   CKPT_TRY(entry, find_chunk(region, generation, chunk));
   if (!entry->known[chunk]) --missing_;
   entry->known[chunk] = true;
+  if (entry->fingerprints[chunk] != from_target) entry->blocks[chunk / kBlockEntries].stale = true;
   entry->fingerprints[chunk] = from_target;
   return ok();
 }
@@ -103,15 +123,48 @@ Result<Fingerprint> SentMap::root() const {
   if (missing_ > 0)
     return Error(ErrorCode::kRefused,
                  std::to_string(missing_) + " chunks have not been acknowledged: the table has no root yet");
-  std::vector<std::uint64_t> words;
-  words.reserve(2 + 3 * regions_.size() + 2 * chunk_count_);
-  words.push_back(chunk_bytes_);
-  words.push_back(regions_.size());
-  for (const auto& [id, region] : regions_) {
-    words.insert(words.end(), {id, region.generation, region.bytes});
-    for (const Fingerprint& f : region.fingerprints) words.insert(words.end(), {f.lo, f.hi});
+  std::vector<std::uint64_t> head = {chunk_bytes_, regions_.size()};
+  for (const auto& [id, region] : regions_) head.insert(head.end(), {id, region.generation, region.bytes});
+  const FingerprintTables& tables = root_params_->tables();
+  Chain chain;
+  std::uint64_t blocks = 0;
+  const auto add = [&](const BlockHash& block) {
+    chain.add(tables, block.z[0], block.z[1]);
+    ++blocks;
+  };
+  std::span<const std::byte> rest = std::as_bytes(std::span(head));
+  while (!rest.empty()) {
+    const std::size_t bytes = std::min<std::size_t>(rest.size(), kBlockBytes);
+    add(hash(rest.first(bytes)));
+    rest = rest.subspan(bytes);
   }
-  return fingerprint(*root_params_, std::as_bytes(std::span(words)));
+  for (const auto& [id, region] : regions_) {
+    refresh(region);
+    for (const BlockHash& block : region.blocks) add(block);
+  }
+  return chain.finish(tables, blocks * kBlockBytes);
+}
+
+void SentMap::refresh_root() const {
+  for (const auto& [id, region] : regions_) refresh(region);
+}
+
+void SentMap::refresh(const Region& region) const {
+  const std::span<const Fingerprint> all = region.fingerprints;
+  for (std::size_t i = 0; i < region.blocks.size(); ++i) {
+    if (!region.blocks[i].stale) continue;
+    const std::size_t first = i * kBlockEntries;
+    region.blocks[i] = hash(std::as_bytes(all.subspan(first, std::min(kBlockEntries, all.size() - first))));
+  }
+}
+
+SentMap::BlockHash SentMap::hash(std::span<const std::byte> up_to_a_block) const {
+  static const BlockFunction nh = pick_block();
+  alignas(64) std::array<unsigned char, kBlockBytes> block{};
+  std::memcpy(block.data(), up_to_a_block.data(), up_to_a_block.size());
+  const FingerprintTables& tables = root_params_->tables();
+  const BlockSums sums = nh(tables, block.data());
+  return {{compress(tables, 0, sums), compress(tables, 1, sums)}, false};
 }
 
 }  // namespace ckpt::track

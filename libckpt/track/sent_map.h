@@ -56,19 +56,30 @@ class SentMap {
   [[nodiscard]] std::size_t region_count() const noexcept { return regions_.size(); }
   [[nodiscard]] std::uint64_t chunk_bytes() const noexcept { return chunk_bytes_; }
 
-  // One fingerprint over chunk size and, in order of region id, (id, generation, bytes, fingerprints).
-  // kRefused while a chunk is missing: an incomplete table equals nothing.
+  // One fingerprint over a message of whole blocks: chunk size, count of regions and, in order of region id, (id, generation,
+  // bytes); then each region's fingerprints, in the same order, filled up with zeroes to a block. kRefused while a chunk is
+  // missing: an incomplete table equals nothing. Only blocks with an entry that changed are read again: at the switch, where the
+  // root is on the critical path, most have been by refresh_root().
   Result<Fingerprint> root() const;
+  // Does ahead what root() has to do for the entries so far.
+  void refresh_root() const;
 
  private:
+  struct BlockHash {  // z of both lanes, for a block of the root's message
+    std::uint64_t z[2] = {0, 0};
+    bool stale = true;
+  };
   struct Region {
     std::uint64_t generation = 0;
     std::uint64_t bytes = 0;
     std::vector<Fingerprint> fingerprints;
     std::vector<bool> known;
+    mutable std::vector<BlockHash> blocks;  // of fingerprints
   };
   Result<const Region*> find_region(std::uint64_t region, std::uint64_t generation) const;
   Result<Region*> find_chunk(std::uint64_t region, std::uint64_t generation, std::uint32_t chunk);
+  [[nodiscard]] BlockHash hash(std::span<const std::byte> up_to_a_block) const;
+  void refresh(const Region& region) const;
 
   std::shared_ptr<const FingerprintParams> root_params_;
   std::uint64_t chunk_bytes_;

@@ -193,5 +193,120 @@ TEST(Engine, under_a_limit_the_link_is_the_limit_and_all_arrives) {
   EXPECT_EQ(pair.differences(), 0u);
 }
 
+class OneRegion : public ReceiverDelegate {
+ public:
+  Result<PlanPlaces> on_plan(std::span<const std::byte>) override {
+    PlanPlaces places;
+    places.chunk_bytes = 64 * kKiB;
+    places.regions.push_back({1, 1, 0x10000, 4 * kMiB, nullptr});
+    return places;
+  }
+  Result<void> on_manifest(std::span<const std::byte>, const track::Fingerprint&, const HostState&) override {
+    return ok();
+  }
+  void on_verified(const VerifiedReport&, HostState) override {}
+  void on_failed(const Error&) override {}
+};
+
+// A hostile or broken source may order one at any time: the running scan reads lists that the next one would replace.
+TEST(Engine, no_scan_of_the_target_begins_inside_a_running_one) {
+  const Device device = must(Device::open(0));
+  OneRegion delegate;
+  ReceiverCore core(device, {}, track::FingerprintParams::expand({}, track::FingerprintPurpose::kRoot),
+                    delegate, nullptr, kMiB, kMiB);
+  must(core.accept_plan());
+  const auto place = [&](std::uint32_t round) {
+    LaneHeader header;
+    header.round = round;
+    header.count = 1;
+    ChunkRecord record;
+    record.region = record.generation = 1;
+    record.encoding = static_cast<std::uint8_t>(codec::Encoding::kZero);
+    LaneBuffer message(LaneMessage::kChunks, {}, round);
+    message.append(record);
+    std::array<ReceiverCore::Placed, kMostChunks> places;
+    const track::Fingerprint zeroes{1, 2};
+    must(core.place(header, message.bytes(), 0, places));
+    core.arrived(header, std::span(&record, 1), places, std::span(&zeroes, 1));
+  };
+  place(1);
+  std::vector<track::ChunkRange> ranges;
+  std::vector<ReceiverCore::ScanItem> items;
+  must(core.begin_verify(2, ranges, items));
+  EXPECT_EQ(ranges.size(), 1u);
+  for (const std::uint32_t round : {1U, 2U, 3U}) {
+    std::vector<track::ChunkRange> more;
+    std::vector<ReceiverCore::ScanItem> more_items;
+    const auto second = core.begin_verify(round, more, more_items);
+    ASSERT_FALSE(second.has_value()) << "round " << round;
+    EXPECT_EQ(second.assume_error().code(), ErrorCode::kProtocol);
+    EXPECT_TRUE(more.empty() && more_items.empty());
+  }
+  core.end_scan(1, 2, 3);
+  ranges.clear();
+  items.clear();
+  must(core.begin_verify(2, ranges, items));
+  EXPECT_EQ(ranges.size(), 1u);
+  EXPECT_FALSE(core.begin_verify(1, ranges, items).has_value()) << "an earlier round";
+}
+
+// Whatever is alone or not, and however slices fall, each chunk is handed over once and in order.
+TEST(Engine, the_final_scan_sees_every_chunk_once) {
+  const Device& device = test::device(0);
+  const auto params = track::FingerprintParams::expand({}, track::FingerprintPurpose::kChunks);
+  const auto kernels = must(track::TrackKernels::create(device, params));
+  const std::vector<std::uint64_t> sizes = {40 * kMiB + 4096, 16, 64 * kKiB, 17 * kMiB, 5 * kMiB};
+  std::vector<std::unique_ptr<test::Buffer>> buffers;
+  std::vector<std::vector<std::byte>> contents;
+  std::vector<std::unique_ptr<SourceRegion>> regions;
+  std::vector<SourceRegion*> all;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    buffers.push_back(std::make_unique<test::Buffer>(device, sizes[i]));
+    contents.push_back(test::random_bytes(sizes[i], static_cast<unsigned>(i)));
+    buffers.back()->write(0, contents.back());
+    Region region{i + 1, 1, buffers.back()->pointer(), sizes[i], nullptr};
+    regions.push_back(std::make_unique<SourceRegion>(std::move(region), 64 * kKiB, ChunkHistory()));
+    all.push_back(regions.back().get());
+  }
+  const auto scan = must(FinalScan::create(kernels, 64 * kKiB, 2 * kMiB));
+  for (unsigned turn = 0; turn < 4; ++turn) {
+    if (turn == 3) all[3]->begin_drop();
+    std::mt19937 random(turn);
+    std::size_t region = 0;
+    std::uint32_t chunk = 0;
+    must(scan->run(
+        all, [&] { return turn == 0 || (turn > 1 && random() % 2 == 0); },
+        [&](std::span<const ChunkRun> runs, std::span<const track::Fingerprint> found) -> Result<bool> {
+          for (const ChunkRun& run : runs) {
+            while (all[region]->dropped()) ++region;
+            EXPECT_EQ(run.region, all[region]);
+            EXPECT_EQ(run.first, chunk);
+            for (; chunk < run.first + run.count; ++chunk, found = found.subspan(1)) {
+              const std::uint64_t at = chunk * 64 * kKiB;
+              const auto bytes =
+                  std::span(contents[region]).subspan(at, chunk_length(sizes[region], 64 * kKiB, chunk));
+              EXPECT_EQ(found.front(), track::fingerprint(*params, bytes));
+            }
+            if (chunk < run.region->chunks()) continue;
+            ++region;
+            chunk = 0;
+          }
+          EXPECT_TRUE(found.empty());
+          return random() % 3 == 0;
+        }));
+    EXPECT_EQ(region, all.size());
+  }
+  const auto failed = scan->run(
+      all, [] { return true; },
+      [](std::span<const ChunkRun>, std::span<const track::Fingerprint>) -> Result<bool> {
+        return Error(ErrorCode::kAborted, "enough");
+      });
+  EXPECT_FALSE(failed.has_value());
+  for (SourceRegion* region : all) {
+    region->begin_drop();
+    region->finish_drop();  // hangs if a slice is still in it
+  }
+}
+
 }  // namespace
 }  // namespace ckpt::engine

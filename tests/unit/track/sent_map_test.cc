@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "tests/unit/track/message.h"
 
 namespace ckpt::track {
@@ -145,6 +147,68 @@ TEST(SentMap, RootsAreEqualForEqualTablesOnly) {
   for (std::uint32_t c = 0; c < 2; ++c)
     ASSERT_TRUE(other_size.acknowledge(3, 1, c, content(30 + c)).has_value());
   EXPECT_NE(root_of(other_size), root);
+}
+
+// What sent_map.h says the root is, made in one piece.
+Fingerprint root_by_definition(const SentMap& map, const std::vector<std::uint64_t>& chunks_of_regions) {
+  constexpr std::size_t kWords = kBlockBytes / sizeof(std::uint64_t);
+  const auto fill_up = [](std::vector<std::uint64_t>& words) {
+    words.resize((words.size() + kWords - 1) / kWords * kWords);
+  };
+  std::vector<std::uint64_t> words = {kChunk, chunks_of_regions.size()};
+  for (std::size_t i = 0; i < chunks_of_regions.size(); ++i)
+    words.insert(words.end(), {i + 1, 1, chunks_of_regions[i] * kChunk});
+  fill_up(words);
+  for (std::size_t i = 0; i < chunks_of_regions.size(); ++i) {
+    for (std::uint32_t chunk = 0; chunk < chunks_of_regions[i]; ++chunk) {
+      const auto held = map.find(i + 1, 1, chunk);
+      EXPECT_TRUE(held.has_value());
+      words.insert(words.end(), {held->lo, held->hi});
+    }
+    fill_up(words);
+  }
+  return fingerprint(*root_params(), std::as_bytes(std::span(words)));
+}
+
+TEST(SentMap, TheRootFollowsEveryChange) {
+  const std::vector<std::uint64_t> chunks = {1, 255, 256, 257, 1000};  // 256 entries to a block
+  SentMap map = make_map();
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    ASSERT_TRUE(map.add_region(i + 1, 1, chunks[i] * kChunk).has_value());
+    for (std::uint32_t chunk = 0; chunk < chunks[i]; ++chunk)
+      ASSERT_TRUE(map.acknowledge(i + 1, 1, chunk, content(i * 10000 + chunk)).has_value());
+  }
+  Fingerprint before = root_of(map);
+  EXPECT_EQ(before, root_by_definition(map, chunks));
+  std::mt19937 random(1);
+  for (int turn = 0; turn < 200; ++turn) {
+    const std::size_t region = random() % chunks.size();
+    const auto chunk = static_cast<std::uint32_t>(random() % chunks[region]);
+    ASSERT_TRUE(map.forget(region + 1, 1, chunk).has_value());
+    if (turn % 3 == 0) map.refresh_root();
+    ASSERT_TRUE(map.acknowledge(region + 1, 1, chunk, content(1000000 + turn)).has_value());
+    if (turn % 3 == 1) map.refresh_root();
+    const Fingerprint root = root_of(map);
+    EXPECT_NE(root, before);
+    EXPECT_EQ(root, root_by_definition(map, chunks));
+    before = root;
+  }
+}
+
+TEST(SentMap, TheRootSeesChunksThatChangePlaces) {
+  SentMap map = make_map();
+  ASSERT_TRUE(map.add_region(1, 1, 600 * kChunk).has_value());
+  for (std::uint32_t chunk = 0; chunk < 600; ++chunk)
+    ASSERT_TRUE(map.acknowledge(1, 1, chunk, content(chunk)).has_value());
+  const Fingerprint root = root_of(map);
+  for (const std::uint32_t other : {1U, 256U, 599U}) {
+    ASSERT_TRUE(map.acknowledge(1, 1, 0, content(other)).has_value());
+    ASSERT_TRUE(map.acknowledge(1, 1, other, content(0)).has_value());
+    EXPECT_NE(root_of(map), root);
+    ASSERT_TRUE(map.acknowledge(1, 1, 0, content(0)).has_value());
+    ASSERT_TRUE(map.acknowledge(1, 1, other, content(other)).has_value());
+    EXPECT_EQ(root_of(map), root);
+  }
 }
 
 TEST(SentMap, AnIncompleteTableHasNoRoot) {
