@@ -8,6 +8,7 @@
 
 #include <filesystem>
 
+#include "agent/host_process/criu.h"
 #include "agent/log_reader.h"
 
 namespace ckpt::agent {
@@ -65,9 +66,13 @@ Result<std::unique_ptr<Agent>> Agent::create(Config config) {
 
 Result<void> Agent::open() {
   CKPT_TRY(programs, program_folder());
+  programs_ = programs;
   mover_program_ = config_.mover_program.empty() ? programs + "/gpumigrate-mover" : config_.mover_program;
   const std::string keeper =
       config_.keeper_program.empty() ? programs + "/gpumigrate-keeper" : config_.keeper_program;
+  if (config_.shim_library.empty())
+    config_.shim_library =
+        std::filesystem::path(programs + "/../lib/libckpt_shim.so").lexically_normal().string();
   CKPT_TRYV(make_private_folder(config_.home));
   CKPT_TRYV(make_private_folder(config_.jobs_folder()));
   CKPT_TRY(files, FileWatch::create(io_.get_executor()));
@@ -90,10 +95,16 @@ Result<void> Agent::open() {
     spdlog::warn("journal: a record that was never finished was cut off, bytes {}", journal.torn_bytes());
   }
   coordinator_ = std::make_unique<CoordinatorLink>(io_.get_executor(), config_, *this);
+  ContextSettings contexts;
+  contexts.program = programs + "/gpumigrate-context";
+  contexts.log_path = config_.home + "/context.log";
+  contexts_ = ContextHelper::create(io_.get_executor(), std::move(contexts));
   context_.emplace(MigrationContext{config_,
                                     io_.get_executor(),
                                     disk_,
                                     *jobs_,
+                                    [this](std::uint32_t gpu) { return identity_of(gpu); },
+                                    *contexts_,
                                     [this](std::uint32_t gpu) { return mover_of(gpu); },
                                     {},
                                     {},
@@ -131,6 +142,7 @@ Result<void> Agent::run() {
 Task<> Agent::start() {
   auto found = co_await jobs_->rediscover();
   if (!found) spdlog::error("jobs not found again: reason {}", found.assume_error().to_string());
+  co_await inventory_.refresh();  // what is restored may have to put a job back on its GPU
   auto restored = co_await driver_->restore();
   if (!restored) {
     failure_ = Error(ErrorCode::kCorrupt, "The journal " + config_.journal_path() + " does not fit together")
@@ -139,7 +151,7 @@ Task<> Agent::start() {
     co_return;
   }
   co_await migrations_->settle_after_restart();
-  co_await inventory_.refresh();
+  co_await look_for_criu();
   if (!inventory_.last().complaint.empty()) spdlog::warn("GPUs: {}", inventory_.last().complaint);
   for (const auto& job : jobs_->all()) {
     if (job->ended()) continue;
@@ -149,6 +161,19 @@ Task<> Agent::start() {
                inventory_.last().gpus.size(), inventory_.last().driver_version, peers_->address());
   coordinator_->start();
   co_await refresh_loop();
+}
+
+// Jobs that start from now on can move with their process, or cannot.
+Task<> Agent::look_for_criu() {
+  const host::CriuFacts facts = co_await host::Criu::probe(config_.criu, config_.home);
+  moves_processes_ = facts.works;
+  process_reason_ = facts.problem;
+  if (!facts.works) {
+    spdlog::info("processes cannot be moved between nodes: reason {}", facts.problem);
+    co_return;
+  }
+  config_.init_program = programs_ + "/gpumigrate-init";
+  spdlog::info("processes can be moved between nodes: criu {} version {}", facts.program, facts.version);
 }
 
 Task<> Agent::refresh_loop() {
@@ -176,6 +201,7 @@ void Agent::stop() {
 }
 
 void Agent::on_job_changed(const std::shared_ptr<Job>& job) {
+  if (jobs_->superseded(*job)) return;
   const wire::JobInstance instance = job->instance();
   coordinator_->send_change(instance);
   // What starts or ends changes the free memory that placement goes by: look now.
@@ -183,6 +209,13 @@ void Agent::on_job_changed(const std::shared_ptr<Job>& job) {
   if (std::exchange(known, instance.phase) == instance.phase) return;
   if (job->ended()) known_phases_.erase(job->folder());
   refresh_.cancel();
+}
+
+Result<local::GpuIdentity> Agent::identity_of(std::uint32_t gpu) const {
+  const GpuFacts* facts = inventory_.gpu(gpu);
+  if (facts == nullptr)
+    return Error(ErrorCode::kNotFound, "Node " + config_.node + " has no GPU " + std::to_string(gpu));
+  return gpu_identity(facts->uuid, facts->bus_id);
 }
 
 Result<std::shared_ptr<MoverProcess>> Agent::mover_of(std::uint32_t gpu) {
@@ -207,8 +240,12 @@ wire::NodeInventory Agent::inventory() const {
   wire::NodeInventory out;
   out.node = config_.node;
   out.peer_address = peers_->address();
+  out.moves_processes = moves_processes_;
+  out.process_reason = process_reason_;
   for (const GpuFacts& gpu : inventory_.last().gpus) out.gpus.push_back(to_wire(gpu));
-  for (const auto& job : jobs_->all()) out.jobs.push_back(job->instance());
+  for (const auto& job : jobs_->all()) {
+    if (!jobs_->superseded(*job)) out.jobs.push_back(job->instance());
+  }
   return out;
 }
 

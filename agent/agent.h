@@ -39,9 +39,11 @@ class Agent : public AgentCommands {
   explicit Agent(Config config);
   Result<void> open();
   Task<> start();
+  Task<> look_for_criu();
   Task<> refresh_loop();
   void on_job_changed(const std::shared_ptr<Job>& job);
   Result<std::shared_ptr<MoverProcess>> mover_of(std::uint32_t gpu);
+  Result<local::GpuIdentity> identity_of(std::uint32_t gpu) const;
   Result<void> check_spec(const wire::JobSpec& spec) const;
   void stop();
 
@@ -58,9 +60,13 @@ class Agent : public AgentCommands {
   std::optional<MigrationContext> context_;
   std::unique_ptr<PeerLinks> peers_;
   std::unique_ptr<CoordinatorLink> coordinator_;
+  std::shared_ptr<ContextHelper> contexts_;
   std::unique_ptr<Migrations> migrations_;
   std::unique_ptr<SwitchDriver> driver_;
+  std::string programs_;  // the folder of this program and its helpers
   std::string mover_program_;
+  bool moves_processes_ = false;
+  std::string process_reason_ = "it has not been looked for CRIU yet";
   std::map<std::string, wire::JobPhase> known_phases_;  // by folder
   std::optional<Error> failure_;                        // why run() ends
   bool stopping_ = false;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <list>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -57,6 +58,47 @@ class Signal {
  private:
   asio::steady_timer timer_;
   bool raised_ = false;
+};
+
+// Coroutines of the loop go through a stretch one after the other, in the order they came.
+class Turn {
+ public:
+  explicit Turn(asio::any_io_executor executor) : executor_(std::move(executor)) {}
+  class Held {
+   public:
+    explicit Held(Turn* turn) : turn_(turn) {}
+    Held(Held&& other) noexcept : turn_(std::exchange(other.turn_, nullptr)) {}
+    Held& operator=(Held&&) = delete;
+    ~Held() {
+      if (turn_ != nullptr) turn_->leave();
+    }
+
+   private:
+    Turn* turn_;
+  };
+  Task<Held> take() {
+    if (std::exchange(taken_, true)) {
+      Signal signal(executor_);
+      waiting_.push_back(&signal);
+      co_await signal.wait(std::chrono::steady_clock::time_point::max());
+    }
+    co_return Held(this);
+  }
+
+ private:
+  // Handed to the one that has waited longest; taken_ stays.
+  void leave() {
+    if (waiting_.empty()) {
+      taken_ = false;
+      return;
+    }
+    Signal* next = waiting_.front();
+    waiting_.pop_front();
+    next->notify();
+  }
+  asio::any_io_executor executor_;
+  std::list<Signal*> waiting_;
+  bool taken_ = false;
 };
 
 }  // namespace ckpt::agent

@@ -120,6 +120,8 @@ Result<void> read_top(Reader& r, Config& c) {
   CKPT_TRYV(r.text("log_level", &c.log_level, false));
   CKPT_TRYV(r.text("keeper_program", &c.keeper_program, false));
   CKPT_TRYV(r.text("mover_program", &c.mover_program, false));
+  CKPT_TRYV(r.text("shim_library", &c.shim_library, false));
+  CKPT_TRYV(r.text("criu", &c.criu, false));
   CKPT_TRYV(r.text("nvml", &c.nvml, false));
   CKPT_TRYV(r.texts("job_environment", &c.job_environment));
   return ok();

@@ -13,6 +13,8 @@
 //   log_level     = "info"               trace | debug | info | warn | error
 //   keeper_program = ""                  empty: gpumigrate-keeper beside this program
 //   mover_program = ""                   empty: gpumigrate-mover beside this program
+//   criu = ""                            CRIU >= 4; empty: it is looked for (host_process/criu.h)
+//   shim_library = ""                    preloaded into transparent jobs; empty: ../lib/libckpt_shim.so from this program's folder
 //   nvml          = "libnvidia-ml.so.1"  the library that lists the GPUs
 //   job_environment = ["KEY=VALUE", ...]  what every job on this node gets besides, or in place of, its own environment
 //   [lease]       term_ms = 5000         lease of the running instance inside a switch
@@ -48,6 +50,10 @@ struct Config {
   std::string log_level = "info";
   std::string keeper_program;
   std::string mover_program;
+  std::string shim_library;
+  std::string criu;
+  // Not a key: what puts transparent jobs into PID namespaces of their own; empty while this node cannot move processes.
+  std::string init_program;
   std::string nvml = "libnvidia-ml.so.1";
   std::vector<std::string> job_environment;
 

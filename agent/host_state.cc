@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/target_session.h"
+#include "agent/cooperative_way.h"
 
 namespace ckpt::agent {
 namespace {

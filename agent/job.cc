@@ -33,6 +33,7 @@ wire::JobPhase to_wire(local::Phase phase) {
       return wire::JobPhase::kRunning;
     case local::Phase::kResuming:
     case local::Phase::kPaused:
+    case local::Phase::kDumped:
       return wire::JobPhase::kPaused;
     case local::Phase::kLeaving:
       return wire::JobPhase::kMoved;
@@ -67,13 +68,17 @@ std::string last_output(const std::string& path) {
 }  // namespace
 
 Job::Job(const JobEnvironment& environment, std::string folder, JobRecord record)
-    : environment_(environment), folder_(std::move(folder)), record_(std::move(record)) {}
+    : environment_(environment),
+      folder_(std::move(folder)),
+      record_(std::move(record)),
+      thin_turn_(environment.executor) {}
 
-Task<Result<std::shared_ptr<Job>>> Job::start(const JobEnvironment& environment, JobRecord record) {
-  const std::string folder =
-      instance_folder(environment.config.jobs_folder(), record.spec.job, record.spec.incarnation);
+Task<Result<std::shared_ptr<Job>>> Job::start(const JobEnvironment& environment, JobRecord record,
+                                              std::optional<HostRestore> restore) {
+  const std::string folder = instance_folder(environment.config.jobs_folder(), record.spec.job,
+                                             record.spec.incarnation, record.migration);
   std::shared_ptr<Job> job(new Job(environment, folder, std::move(record)));
-  CKPT_CO_TRYV(job->prepare_folder());
+  CKPT_CO_TRYV(job->prepare_folder(restore ? &*restore : nullptr));
   auto started = job->launch_keeper();
   if (started) started = co_await job->attach_when_ready();
   if (!started) {
@@ -100,13 +105,13 @@ Task<Result<std::shared_ptr<Job>>> Job::rediscover(const JobEnvironment& environ
   co_return job;
 }
 
-Result<void> Job::prepare_folder() const {
+Result<void> Job::prepare_folder(const HostRestore* restore) const {
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
   if (error) return Error::from_errno(error.value(), "Cannot make " + folder_);
   ::chmod(folder_.c_str(), 0700);
   CKPT_TRYV(write_job_record(folder_, record_));
-  return write_keeper_config(folder_, record_, environment_.config);
+  return write_keeper_config(folder_, record_, environment_.config, restore);
 }
 
 Result<void> Job::launch_keeper() {
@@ -197,6 +202,9 @@ void Job::on_event(const local::Message& message) {
     phase_ = local::Phase::kStandbyReady;
   } else if (const auto* status = std::get_if<local::Status>(&message.body)) {
     take_status(*status);
+    // A transparent rank runs from its first GPU call on, and never says Ready.
+    if (phase_ == local::Phase::kRunning)
+      control::spawn(environment_.executor, "job summary", refresh_summary());
   }
   for (const auto& [id, listener] : std::map(listeners_)) listener(message.body);
   if (const auto* exited = std::get_if<local::RankExited>(&message.body)) {
@@ -294,6 +302,20 @@ void Job::runs_as(wire::Incarnation incarnation) {
   control::spawn(environment_.executor, "job summary", refresh_summary());
 }
 
+Result<void> Job::moved_to(std::uint32_t gpu_index) {
+  if (gpu() == gpu_index) return ok();
+  record_.spec.ranks.front().gpu_index = gpu_index;
+  CKPT_TRYV(write_job_record(folder_, record_));
+  changed();
+  return ok();
+}
+
+Result<void> Job::context_is(std::string on, std::string goes_to) {
+  record_.context_gpu = std::move(on);
+  record_.context_goes_to = std::move(goes_to);
+  return write_job_record(folder_, record_);
+}
+
 void Job::set_phase(local::Phase phase) {
   if (ended()) return;
   phase_ = phase;
@@ -375,7 +397,7 @@ wire::JobInstance Job::instance() const {
   wire::JobInstance out;
   out.job = id();
   out.name = record_.spec.name;
-  out.incarnation = record_.incarnation;
+  out.incarnation = started_as();
   out.role = record_.role;
   out.phase = record_.moved ? wire::JobPhase::kMoved : to_wire(phase_);
   out.exit_code = record_.ended ? record_.exit_code : -1;

@@ -13,6 +13,7 @@
 #include "agent/config.h"
 #include "agent/file_watch.h"
 #include "agent/job_record.h"
+#include "agent/keeper_files.h"
 #include "agent/keeper_link.h"
 #include "agent/process.h"
 
@@ -31,7 +32,8 @@ struct JobEnvironment {
 class Job : public std::enable_shared_from_this<Job> {
  public:
   // Makes the folder, starts the keeper and attaches to it. The rank may still be starting.
-  static Task<Result<std::shared_ptr<Job>>> start(const JobEnvironment& environment, JobRecord record);
+  static Task<Result<std::shared_ptr<Job>>> start(const JobEnvironment& environment, JobRecord record,
+                                                  std::optional<HostRestore> restore = {});
   // An instance of an earlier agent: attaches to its keeper, or finds that it has ended.
   static Task<Result<std::shared_ptr<Job>>> rediscover(const JobEnvironment& environment, std::string folder);
 
@@ -58,6 +60,11 @@ class Job : public std::enable_shared_from_this<Job> {
   Task<> refresh_summary();
   // The rank runs as that incarnation from now on.
   void runs_as(wire::Incarnation incarnation);
+  // Which GPU the job is on, and where its context is (job_record.h); durable when it returns.
+  Result<void> moved_to(std::uint32_t gpu_index);
+  Result<void> context_is(std::string on, std::string goes_to);
+  // One ThinRank call at a time.
+  [[nodiscard]] Turn& thin_turn() noexcept { return thin_turn_; }
   void set_phase(local::Phase phase);
   // SIGTERM, after the grace SIGKILL.
   Task<Result<void>> stop(Milliseconds grace);
@@ -78,7 +85,7 @@ class Job : public std::enable_shared_from_this<Job> {
 
  private:
   Job(const JobEnvironment& environment, std::string folder, JobRecord record);
-  Result<void> prepare_folder() const;
+  Result<void> prepare_folder(const HostRestore* restore) const;
   Result<void> launch_keeper();
   Task<Result<void>> attach_when_ready();
   Result<void> connect();
@@ -103,6 +110,7 @@ class Job : public std::enable_shared_from_this<Job> {
   std::uint64_t phases_heard_ = 0;  // events that told a phase
   local::StateSummary summary_;
   std::uint32_t rank_pid_ = 0;
+  Turn thin_turn_;
   bool announced_ = false;  // it has started: others hear of its changes
   bool leaving_ = false;
   bool refreshing_ = false;

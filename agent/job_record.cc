@@ -23,6 +23,7 @@ std::optional<std::uint64_t> number(std::string_view text) {
 struct FolderName {
   std::uint64_t job;
   std::uint64_t incarnation;
+  std::uint64_t migration;
   friend auto operator<=>(const FolderName&, const FolderName&) = default;
 };
 
@@ -30,16 +31,22 @@ std::optional<FolderName> parse_folder_name(std::string_view name) {
   if (!name.starts_with('j')) return std::nullopt;
   const auto dot = name.find('.');
   if (dot == std::string_view::npos) return std::nullopt;
+  const auto second = name.find(".m", dot + 1);
   const auto job = number(name.substr(1, dot - 1));
-  const auto incarnation = number(name.substr(dot + 1));
-  if (!job || !incarnation) return std::nullopt;
-  return FolderName{*job, *incarnation};
+  const auto incarnation =
+      number(name.substr(dot + 1, second == std::string_view::npos ? second : second - dot - 1));
+  const auto migration =
+      second == std::string_view::npos ? std::optional<std::uint64_t>(0) : number(name.substr(second + 2));
+  if (!job || !incarnation || !migration) return std::nullopt;
+  return FolderName{*job, *incarnation, *migration};
 }
 
 }  // namespace
 
-std::string instance_folder(const std::string& jobs_folder, wire::JobId job, wire::Incarnation started_as) {
-  return jobs_folder + "/j" + std::to_string(job) + "." + std::to_string(started_as);
+std::string instance_folder(const std::string& jobs_folder, wire::JobId job, wire::Incarnation started_as,
+                            wire::MigrationId migration) {
+  const std::string folder = jobs_folder + "/j" + std::to_string(job) + "." + std::to_string(started_as);
+  return migration == 0 ? folder : folder + ".m" + std::to_string(migration);
 }
 
 Result<std::vector<std::string>> list_instance_folders(const std::string& jobs_folder) {
@@ -53,7 +60,7 @@ Result<std::vector<std::string>> list_instance_folders(const std::string& jobs_f
   std::sort(found.begin(), found.end());
   std::vector<std::string> folders;
   for (const FolderName& name : found)
-    folders.push_back(instance_folder(jobs_folder, name.job, name.incarnation));
+    folders.push_back(instance_folder(jobs_folder, name.job, name.incarnation, name.migration));
   return folders;
 }
 

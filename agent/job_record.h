@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the agent must know of a job's instance after it was restarted: the file "record" in the instance's folder
-// HOME/jobs/jJOB.K/. K is the incarnation it was started with; the one it runs as may be higher (DESIGN §6 rule 1).
+// HOME/jobs/jJOB.K/, or jJOB.K.mID/ of a standby. K is the incarnation it was started with; the one it runs as may be higher (DESIGN §6
+// rule 1). The migration is in the name since a given-up one's standby may still be ending while the next one's starts as the same K.
 // Threads: values. Errors: kIo, kCorrupt; a folder without a readable record is no instance.
 #pragma once
 
@@ -14,7 +15,7 @@
 namespace ckpt::agent {
 
 struct JobRecord {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   JobRecord() = default;
   wire::JobSpec spec;  // incarnation: the one it was started with
   wire::JobRole role = wire::JobRole::kFresh;
@@ -25,14 +26,20 @@ struct JobRecord {
   bool ended = false;
   bool moved = false;  // it ended because the job runs elsewhere
   std::int32_t exit_code = -1;
+  // The transparent way: UUID of the GPU that the process's context is on, or was when the driver saved it (empty: the first rank's), and of
+  // the one that a restore which has begun puts it on. The second counts if the driver says the context is not saved (any more).
+  std::string context_gpu;
+  std::string context_goes_to;
   template <class A>
   void fields(A& a) {
-    a(spec, role, incarnation, migration, started_unix_ms, ran, ended, moved, exit_code);
+    a(spec, role, incarnation, migration, started_unix_ms, ran, ended, moved, exit_code, context_gpu,
+      context_goes_to);
   }
 };
 
+// `migration`: 0 for an instance that no migration started.
 [[nodiscard]] std::string instance_folder(const std::string& jobs_folder, wire::JobId job,
-                                          wire::Incarnation started_as);
+                                          wire::Incarnation started_as, wire::MigrationId migration = 0);
 // Folders of instances, by name, oldest incarnation first; other entries are ignored.
 Result<std::vector<std::string>> list_instance_folders(const std::string& jobs_folder);
 

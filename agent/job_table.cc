@@ -4,8 +4,14 @@
 #include <spdlog/spdlog.h>
 
 #include <filesystem>
+#include <iterator>
+#include <limits>
 
 namespace ckpt::agent {
+
+JobTable::Key JobTable::key_of(const Job& job) {
+  return {job.id(), job.started_as(), job.record().migration};
+}
 
 Task<Result<void>> JobTable::rediscover() {
   auto folders = list_instance_folders(environment_.config.jobs_folder());
@@ -17,15 +23,15 @@ Task<Result<void>> JobTable::rediscover() {
       continue;
     }
     const auto& found = job.assume_value();
-    jobs_[Key(found->id(), found->started_as())] = found;
+    jobs_[key_of(*found)] = found;
     spdlog::info("instance found: job j{} started_as {} incarnation {} phase {}", found->id(),
                  found->started_as(), found->incarnation(), local::to_string(found->phase()));
   }
   co_return ok();
 }
 
-Task<Result<std::shared_ptr<Job>>> JobTable::start(JobRecord record) {
-  const Key key(record.spec.job, record.spec.incarnation);
+Task<Result<std::shared_ptr<Job>>> JobTable::start(JobRecord record, std::optional<HostRestore> restore) {
+  const Key key(record.spec.job, record.spec.incarnation, record.migration);
   while (starting_.contains(key)) {
     Signal signal(environment_.executor);
     starting_[key].push_back(&signal);
@@ -33,7 +39,7 @@ Task<Result<std::shared_ptr<Job>>> JobTable::start(JobRecord record) {
   }
   if (auto it = jobs_.find(key); it != jobs_.end()) co_return it->second;
   starting_[key];
-  auto job = co_await Job::start(environment_, std::move(record));
+  auto job = co_await Job::start(environment_, std::move(record), std::move(restore));
   if (job) jobs_[key] = job.assume_value();
   const auto waiting = std::move(starting_[key]);
   starting_.erase(key);
@@ -43,14 +49,28 @@ Task<Result<std::shared_ptr<Job>>> JobTable::start(JobRecord record) {
 
 std::shared_ptr<Job> JobTable::running_as(wire::JobId job, wire::Incarnation incarnation) const {
   for (const auto& [key, instance] : jobs_) {
-    if (key.first == job && instance->incarnation() == incarnation && !instance->ended()) return instance;
+    if (instance->id() == job && instance->incarnation() == incarnation && !instance->ended())
+      return instance;
   }
   return nullptr;
 }
 
 std::shared_ptr<Job> JobTable::started_as(wire::JobId job, wire::Incarnation incarnation) const {
-  const auto it = jobs_.find(Key(job, incarnation));
+  const auto after = jobs_.upper_bound(Key(job, incarnation, std::numeric_limits<wire::MigrationId>::max()));
+  if (after == jobs_.begin()) return nullptr;
+  const std::shared_ptr<Job>& last = std::prev(after)->second;
+  return last->id() == job && last->started_as() == incarnation ? last : nullptr;
+}
+
+std::shared_ptr<Job> JobTable::started_by(wire::MigrationId migration, wire::JobId job,
+                                          wire::Incarnation incarnation) const {
+  const auto it = jobs_.find(Key(job, incarnation, migration));
   return it == jobs_.end() ? nullptr : it->second;
+}
+
+bool JobTable::superseded(const Job& job) const {
+  const auto newest = started_as(job.id(), job.started_as());
+  return newest && newest->record().migration > job.record().migration;
 }
 
 std::vector<std::shared_ptr<Job>> JobTable::all() const {
@@ -74,7 +94,7 @@ Task<Result<void>> JobTable::stop(wire::JobId job, wire::Incarnation incarnation
 }
 
 Task<> JobTable::remove(std::shared_ptr<Job> job) {
-  const Key key(job->id(), job->started_as());
+  const Key key = key_of(*job);
   co_await job->destroy();
   // Removed meanwhile by somebody else: the folder may be a successor's already.
   const auto it = jobs_.find(key);

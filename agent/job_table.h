@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// All instances of jobs on this node, by job and the incarnation they were started with. Threads: the event loop. Ownership: owns
+// All instances of jobs on this node, by job, the incarnation they were started with, and the migration that started them (0: none). Threads: the event loop. Ownership: owns
 // the instances. Errors: start() gives the reason why an instance could not be started; nothing of it is left then.
 #pragma once
 
 #include <map>
 #include <memory>
+#include <tuple>
 #include <vector>
 
 #include "agent/job.h"
@@ -18,13 +19,18 @@ class JobTable {
   // At start: every instance that an earlier agent left.
   Task<Result<void>> rediscover();
   // Starts an instance; one that is there already is returned as it is (a repeated request starts nothing).
-  Task<Result<std::shared_ptr<Job>>> start(JobRecord record);
+  Task<Result<std::shared_ptr<Job>>> start(JobRecord record, std::optional<HostRestore> restore = {});
 
   // The living instance that runs as that incarnation, or null.
   [[nodiscard]] std::shared_ptr<Job> running_as(wire::JobId job, wire::Incarnation incarnation) const;
-  // The instance that was started as that incarnation, living or not, or null.
+  // The instance that was started as that incarnation, living or not, or null; of several standbys the newest.
   [[nodiscard]] std::shared_ptr<Job> started_as(wire::JobId job, wire::Incarnation incarnation) const;
+  // The standby that a migration started as that incarnation, living or not, or null.
+  [[nodiscard]] std::shared_ptr<Job> started_by(wire::MigrationId migration, wire::JobId job,
+                                                wire::Incarnation incarnation) const;
   [[nodiscard]] std::vector<std::shared_ptr<Job>> all() const;
+  // A later migration has started a standby as the same incarnation: this one is ending, and nobody else is to hear of it.
+  [[nodiscard]] bool superseded(const Job& job) const;
 
   // SIGTERM, after the grace SIGKILL, to every instance of the job up to that incarnation. kNotFound if there is none.
   Task<Result<void>> stop(wire::JobId job, wire::Incarnation incarnation, Milliseconds grace);
@@ -34,7 +40,8 @@ class JobTable {
   Task<> forget(wire::JobId job);
 
  private:
-  using Key = std::pair<wire::JobId, wire::Incarnation>;
+  using Key = std::tuple<wire::JobId, wire::Incarnation, wire::MigrationId>;
+  static Key key_of(const Job& job);
   const JobEnvironment& environment_;
   std::map<Key, std::shared_ptr<Job>> jobs_;
   std::map<Key, std::list<Signal*>> starting_;  // requests that wait for the first one of the same instance

@@ -16,9 +16,21 @@ void add_variable(nlohmann::json& environment, const std::string& entry) {
   environment[entry.substr(0, at)] = entry.substr(at + 1);
 }
 
+void add_transparent(nlohmann::json& out, const JobRecord& record, const Config& config,
+                     const HostRestore* restore) {
+  out["way"] = "transparent";
+  out["preload"] = config.shim_library;
+  out["gpu_memory_quota"] = record.spec.gpu_memory_bytes;
+  if (!config.init_program.empty()) out["init"] = config.init_program;
+  if (restore != nullptr) {
+    out["restore"] = {
+        {"command", restore->command}, {"pid_file", restore->pid_file}, {"criu_log", restore->criu_log}};
+  }
+}
+
 }  // namespace
 
-std::string keeper_config(const JobRecord& record, const Config& config) {
+std::string keeper_config(const JobRecord& record, const Config& config, const HostRestore* restore) {
   nlohmann::json environment = nlohmann::json::object();
   for (const std::string& entry : record.spec.env) add_variable(environment, entry);
   for (const std::string& entry : config.job_environment) add_variable(environment, entry);
@@ -41,11 +53,13 @@ std::string keeper_config(const JobRecord& record, const Config& config) {
   out["ranks"] = record.spec.ranks.size();
   out["uid"] = record.spec.uid;
   out["gid"] = record.spec.gid;
+  if (record.spec.way == wire::Way::kTransparent) add_transparent(out, record, config, restore);
   return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-Result<void> write_keeper_config(const std::string& folder, const JobRecord& record, const Config& config) {
-  return write_file_durably(folder + "/keeper.json", keeper_config(record, config));
+Result<void> write_keeper_config(const std::string& folder, const JobRecord& record, const Config& config,
+                                 const HostRestore* restore) {
+  return write_file_durably(folder + "/keeper.json", keeper_config(record, config, restore));
 }
 
 std::optional<KeeperStatus> read_keeper_status(const std::string& folder) {

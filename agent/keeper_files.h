@@ -7,15 +7,25 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "agent/config.h"
 #include "agent/job_record.h"
 
 namespace ckpt::agent {
 
+// A process that a keeper takes from an image instead of starting one (keeper/config.h).
+struct HostRestore {
+  std::vector<std::string> command;
+  std::string pid_file;
+  std::string criu_log;
+};
+
 // The job's own environment, with this node's additions and the GPU that the rank is to see.
-[[nodiscard]] std::string keeper_config(const JobRecord& record, const Config& config);
-Result<void> write_keeper_config(const std::string& folder, const JobRecord& record, const Config& config);
+[[nodiscard]] std::string keeper_config(const JobRecord& record, const Config& config,
+                                        const HostRestore* restore = nullptr);
+Result<void> write_keeper_config(const std::string& folder, const JobRecord& record, const Config& config,
+                                 const HostRestore* restore = nullptr);
 
 struct KeeperStatus {
   bool exited = false;

@@ -177,12 +177,13 @@ Task<Result<PausedState>> KeeperLink::finish_pause(Exchange& exchange) {
   if (!answer) co_return std::move(answer).assume_error();
   KeeperMessage& message = answer.assume_value();
   const auto* paused = std::get_if<local::Paused>(&message.message.body);
-  if (!paused || message.descriptors.size() != 1) {
+  if (!paused || message.descriptors.size() > 1 ||
+      (paused->host_state_bytes > 0 && message.descriptors.empty())) {
     co_return Error(ErrorCode::kProtocol, "The keeper's answer to a pause is not Paused with the host state");
   }
   PausedState state;
   state.paused = *paused;
-  state.host_state = std::move(message.descriptors.front());
+  if (!message.descriptors.empty()) state.host_state = std::move(message.descriptors.front());
   co_return std::move(state);
 }
 
@@ -192,6 +193,53 @@ Task<Result<local::Running>> KeeperLink::resume(local::Resume resume, UniqueFd h
   if (host_state) descriptors.push_back(std::move(host_state));
   exchange.send(resume, std::move(descriptors));
   co_return co_await exchange.expect<local::Running>(timeout_);
+}
+
+Task<Result<local::Released>> KeeperLink::release(Milliseconds timeout) {
+  Exchange exchange(shared_from_this());
+  exchange.send(local::Release{});
+  co_return co_await exchange.expect<local::Released>(timeout);
+}
+
+Task<Result<void>> KeeperLink::deposit(std::uint64_t migration, std::vector<local::RegionRecord> records,
+                                       std::vector<UniqueFd> descriptors) {
+  Exchange exchange(shared_from_this());
+  local::Deposit body;
+  body.sequence = exchange.request();
+  body.migration = migration;
+  body.records = std::move(records);
+  exchange.send(local::Body(std::move(body)), std::move(descriptors));
+  auto done = co_await exchange.expect<local::Done>(timeout_);
+  if (!done) co_return std::move(done).assume_error();
+  co_return ok();
+}
+
+Task<Result<void>> KeeperLink::withdraw(std::uint64_t migration) {
+  local::Withdraw body;
+  body.migration = migration;
+  co_return co_await simple(local::Body(body));
+}
+
+Task<Result<local::Mapped>> KeeperLink::map(local::Map map, Milliseconds timeout) {
+  Exchange exchange(shared_from_this());
+  exchange.send(local::Body(map));
+  co_return co_await exchange.expect<local::Mapped>(timeout);
+}
+
+Task<Result<void>> KeeperLink::prepare_dump(Milliseconds timeout) {
+  Exchange exchange(shared_from_this());
+  exchange.send(local::PrepareDump{});
+  auto ready = co_await exchange.expect<local::DumpReady>(timeout);
+  if (!ready) co_return std::move(ready).assume_error();
+  co_return ok();
+}
+
+Task<Result<void>> KeeperLink::reattach(Milliseconds timeout) {
+  Exchange exchange(shared_from_this());
+  exchange.send(local::Reattach{});
+  auto done = co_await exchange.expect<local::Done>(timeout);
+  if (!done) co_return std::move(done).assume_error();
+  co_return ok();
 }
 
 Task<Result<void>> KeeperLink::set_deadline(Nanos deadline) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-agent --config agent.toml
+// gpumigrate-agent --config agent.toml, or --probe: says what this node has of what moves need (probe.h), and ends
 #include <signal.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -10,6 +10,7 @@
 #include <cstdlib>
 
 #include "agent/agent.h"
+#include "agent/probe.h"
 #include "libckpt/base/fault.h"
 
 namespace {
@@ -29,14 +30,35 @@ int complain(const ckpt::Error& error) {
   return error.code() == ckpt::ErrorCode::kInvalidArgument ? 64 : 1;
 }
 
+// With the programs that the settings name, if there are settings.
+int probe(const std::string& config_path) {
+  ckpt::agent::ProbeSettings settings;
+  if (!config_path.empty()) {
+    auto config = ckpt::agent::load_config(config_path);
+    if (!config) return complain(config.assume_error());
+    settings.mover_program = config.assume_value().mover_program;
+    settings.criu = config.assume_value().criu;
+  }
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("probe"));
+  const auto facts = ckpt::agent::probe_node(std::move(settings));
+  if (!facts) return complain(facts.assume_error());
+  using Json = nlohmann::ordered_json;
+  const std::string text = facts.assume_value().dump(-1, ' ', false, Json::error_handler_t::replace);
+  return std::puts(text.c_str()) < 0 || std::fflush(stdout) != 0 ? 1 : 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app("The gpumigrate agent of one node");
   std::string path;
-  app.add_option("--config", path, "Its settings (agent.toml)")->required();
+  app.add_option("--config", path, "Its settings (agent.toml)");
+  bool only_probe = false;
+  app.add_flag("--probe", only_probe, "Print as JSON what this node has of what moves need, and end");
   app.set_version_flag("--version", GPUMIGRATE_VERSION);
   CLI11_PARSE(app, argc, argv);
+  if (only_probe) return probe(path);
+  if (path.empty()) return complain({ckpt::ErrorCode::kInvalidArgument, "--config is required"});
 
   auto config = ckpt::agent::load_config(path);
   if (!config) return complain(config.assume_error());

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "agent/config.h"
+#include "agent/context_helper/context_helper.h"
+#include "agent/gpu_identity.h"
 #include "agent/job_table.h"
 #include "agent/mover_process.h"
 #include "libckpt/migration/agent_switches.h"
@@ -21,6 +23,9 @@ struct MigrationContext {
   asio::any_io_executor executor;
   asio::thread_pool& disk;
   JobTable& jobs;
+  // Of a GPU of this node; kNotFound if there is none.
+  std::function<Result<local::GpuIdentity>(std::uint32_t gpu)> identity_of;
+  ContextHelper& contexts;
   // The mover of a GPU; kNotFound if the node has no such GPU.
   std::function<Result<std::shared_ptr<MoverProcess>>(std::uint32_t gpu)> mover_of;
   std::function<void(migration::SwitchKey, migration::SourceEvent)> source_event;

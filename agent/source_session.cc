@@ -12,7 +12,10 @@ constexpr std::int64_t kFixedCostNs = 5'000'000;
 }  // namespace
 
 SourceSession::SourceSession(MigrationContext& context, migration::SwitchInfo info)
-    : context_(context), info_(std::move(info)), key_{info_.migration, wire::Party::kSource} {
+    : context_(context),
+      info_(std::move(info)),
+      key_{info_.migration, wire::Party::kSource},
+      way_(make_source_way(context, info_)) {
   if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
 }
 
@@ -62,10 +65,11 @@ void SourceSession::perform(const migration::Action& action) {
   } else if (std::holds_alternative<migration::PauseJob>(action)) {
     control::spawn(executor, "source pause", self->pause());
   } else if (std::holds_alternative<migration::RunFinalRound>(action)) {
-    run_final_round();
+    if (!way_->sends_host_state()) run_final_round(HostState());
+    control::spawn(executor, "source save", self->save());
   } else if (std::holds_alternative<migration::ReleaseManifest>(action)) {
-    if (!session_ || stopped_) return;
-    if (auto sent = session_->send(mover::ReleaseManifest{}); !sent) fail(sent.assume_error());
+    manifest_ordered_ = true;
+    release_manifest();
   } else if (std::holds_alternative<migration::StopCopy>(action)) {
     control::spawn(executor, "source stop", self->stop_copy());
   } else if (const auto* run = std::get_if<migration::RunInstance>(&action)) {
@@ -107,6 +111,7 @@ Task<Result<void>> SourceSession::prepare_memory() {
   const local::StateSummary& summary = description.assume_value().summary;
   if (!summary.movable)
     co_return Error(ErrorCode::kRefused, "The job cannot be moved: " + summary.reason.str());
+  CKPT_CO_TRYV(co_await way_->check(job_));
   auto opened = co_await open_session(job_, std::move(plan).assume_value());
   if (!opened) co_return std::move(opened).assume_error();
   MemoryExport::Settings settings;
@@ -196,7 +201,8 @@ void SourceSession::on_counters(const mover::SourceCounters& counters, Nanos fin
                                 Nanos last_ack_ns) {
   if (!report_) return;
   wire::SourceReport& report = *report_;
-  report.paused_ns = final_received_ns;
+  // A dump comes before the final round, so the agent's own time stands.
+  if (report.host_saved_ns == 0) report.paused_ns = final_received_ns;
   report.last_ack_ns = last_ack_ns;
   report.clock_offset_ns = counters.clock_offset_ns;
   report.rounds = counters.rounds;
@@ -233,18 +239,36 @@ Task<> SourceSession::pause() {
   report_.emplace();
   report_->migration = info_.migration;
   report_->barrier_entered_ns = paused_->paused.barrier_entry_ns;
+  report_->paused_ns = now_ns();
   emit(migration::JobPaused{});
 }
 
-void SourceSession::run_final_round() {
-  if (!session_ || stopped_ || !paused_) return;
+// What the target needs beside device memory. The manifest, which lets the target commit, waits for it.
+Task<> SourceSession::save() {
+  auto self = shared_from_this();
+  if (stopped_ || !paused_ || !report_) co_return;
+  auto saved = co_await way_->save(job_, std::move(*paused_), *report_);
+  if (stopped_) co_return;
+  if (!saved) co_return fail(saved.assume_error());
+  if (way_->sends_host_state()) run_final_round(std::move(saved).assume_value());
+  saved_ = true;
+  release_manifest();
+}
+
+void SourceSession::run_final_round(HostState state) {
+  if (!session_ || stopped_ || !report_) return;
   mover::FinalRound round;
-  round.barrier_entered_ns = paused_->paused.barrier_entry_ns;
+  round.barrier_entered_ns = report_->barrier_entered_ns;
   round.paused_ns = now_ns();
-  round.host_state_bytes = paused_->paused.host_state_bytes;
+  round.host_state_bytes = state.bytes;
   std::vector<UniqueFd> descriptors;
-  if (round.host_state_bytes > 0) descriptors.push_back(std::move(paused_->host_state));
+  if (state.bytes > 0) descriptors.push_back(std::move(state.file));
   if (auto sent = session_->send(std::move(round), std::move(descriptors)); !sent) fail(sent.assume_error());
+}
+
+void SourceSession::release_manifest() {
+  if (!manifest_ordered_ || !saved_ || !session_ || stopped_) return;
+  if (auto sent = session_->send(mover::ReleaseManifest{}); !sent) fail(sent.assume_error());
 }
 
 Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> deadline) {
@@ -258,6 +282,11 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
   local::Resume resume;
   resume.incarnation = k;
   resume.deadline_ns = deadline.value_or(local::kNoDeadline);
+  if (auto back = co_await way_->go_back(job_); !back) {
+    spdlog::error("job does not go on: job j{} reason {}", info_.job, back.assume_error().to_string());
+    co_return;
+  }
+  if (!job_->keeper()) co_return;  // it ended meanwhile, and its listener said so
   // The keeper takes this also for a rank that runs already, and for one that has not reached its barrier yet.
   auto running = co_await job_->keeper()->resume(resume, UniqueFd{});
   if (!running) {
@@ -304,7 +333,7 @@ Task<> SourceSession::free() {
     // After a restart the record alone says which instance it was.
     if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
   }
-  if (job_) co_await job_->leave();
+  if (job_) co_await way_->leave(job_);
   co_await release_memory();
 }
 

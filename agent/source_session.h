@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The source's effects of one migration: the running rank, its keeper, and the mover's sending session. Each action of the
 // machine returns at once; what comes of it is an event. The pause's path has no coordinator, no log and no JSON on it:
-// Paused -> FinalRound to the mover, while the driver makes BARRIER durable, -> ReleaseManifest.
+// Paused -> FinalRound to the mover, while the driver makes BARRIER durable, -> ReleaseManifest. What goes beside device memory is way.h's.
 // Threads: the event loop. Ownership: shared with its coroutines; the mover's session and the descriptors end with StopCopy or
 // FreeSource. Errors: SourceRefused before anything was touched, EngineFailed later.
 #pragma once
@@ -11,6 +11,7 @@
 
 #include "agent/memory_export.h"
 #include "agent/migration_context.h"
+#include "agent/way.h"
 
 namespace ckpt::agent {
 
@@ -35,7 +36,9 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   Task<Result<void>> open_session(std::shared_ptr<Job> job, wire::MigrationPlan plan);
   void start_precopy(const wire::Bytes& payload);
   Task<> pause();
-  void run_final_round();
+  Task<> save();
+  void run_final_round(HostState state);
+  void release_manifest();
   void on_mover(mover::Packet packet);
   void on_counters(const mover::SourceCounters& counters, Nanos final_received_ns, Nanos last_ack_ns);
   Task<> run_instance(wire::Incarnation k, std::optional<Nanos> deadline);
@@ -48,6 +51,7 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   MigrationContext& context_;
   migration::SwitchInfo info_;
   migration::SwitchKey key_;
+  std::unique_ptr<SourceWay> way_;
   std::shared_ptr<Job> job_;
   std::uint64_t listener_ = 0;
   std::shared_ptr<MoverSession> session_;
@@ -60,7 +64,9 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   std::optional<std::int64_t> set_max_downtime_ns_;
   std::optional<std::uint64_t> set_bandwidth_;
   bool preparing_ = false;
-  bool stopped_ = false;  // StopCopy or FreeSource: nothing more is sent
+  bool manifest_ordered_ = false;  // BARRIER is durable
+  bool saved_ = false;             // way.h
+  bool stopped_ = false;           // StopCopy or FreeSource: nothing more is sent
   bool freeing_ = false;
 };
 

@@ -2,14 +2,15 @@
 #include "agent/target_session.h"
 
 #include <spdlog/spdlog.h>
-#include <sys/stat.h>
 
 namespace ckpt::agent {
 
 TargetSession::TargetSession(MigrationContext& context, migration::SwitchInfo info)
-    : context_(context), info_(std::move(info)), key_{info_.migration, wire::Party::kTarget} {
-  auto job = context_.jobs.started_as(info_.job, info_.base + 1);
-  if (job && job->record().migration == info_.migration) attach_to(job);
+    : context_(context),
+      info_(std::move(info)),
+      key_{info_.migration, wire::Party::kTarget},
+      way_(make_target_way(context, info_)) {
+  if (auto job = way_->find()) attach_to(job);
 }
 
 TargetSession::~TargetSession() {
@@ -88,10 +89,31 @@ Task<Result<wire::Bytes>> TargetSession::prepare_standby() {
     co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be moved yet");
   }
   CKPT_CO_TRY(process, context_.mover_of(migration_plan.target_ranks.front().gpu_index));
-  process->start();  // its context is made while the standby starts
-  CKPT_CO_TRYV(co_await start_standby(migration_plan));
+  process->start();  // its context is made while the instance starts
+  CKPT_CO_TRYV(co_await start_instance(migration_plan));
   CKPT_CO_TRYV(co_await process->ready(context_.config.mover_timeout));
   CKPT_CO_TRYV(co_await open_session(process, migration_plan));
+  if (way_->has_memory()) {
+    CKPT_CO_TRYV(co_await export_memory());
+  }
+  CKPT_CO_TRY(addresses, co_await session_->listen());
+  EndpointPayload payload;
+  payload.addresses = std::move(addresses);
+  co_return wire::encode(payload);
+}
+
+Task<Result<void>> TargetSession::start_instance(wire::MigrationPlan plan) {
+  CKPT_CO_TRY(job, co_await way_->start(plan));
+  if (stopped_) {
+    co_await way_->end(job);
+    co_await way_->free(job);
+    co_return Error(ErrorCode::kAborted, "The migration was given up");
+  }
+  if (job) attach_to(job);
+  co_return co_await way_->ready(job);
+}
+
+Task<Result<void>> TargetSession::export_memory() {
   MemoryExport::Settings settings;
   settings.timeout = context_.config.keeper_timeout;
   settings.failed = [weak = weak_from_this()](Error error) {
@@ -103,30 +125,7 @@ Task<Result<wire::Bytes>> TargetSession::prepare_standby() {
   CKPT_CO_TRY(summary, co_await export_->run(context_.executor));
   spdlog::info("standby ready: id m{} tensors {} regions {}", info_.migration, summary.tensors,
                summary.regions);
-  CKPT_CO_TRY(addresses, co_await session_->listen());
-  EndpointPayload payload;
-  payload.addresses = std::move(addresses);
-  co_return wire::encode(payload);
-}
-
-Task<Result<void>> TargetSession::start_standby(wire::MigrationPlan plan) {
-  JobRecord record;
-  record.spec = plan.spec;
-  record.spec.incarnation = info_.base + 1;
-  record.spec.ranks = plan.target_ranks;
-  record.role = wire::JobRole::kStandby;
-  record.incarnation = info_.base + 1;
-  record.migration = info_.migration;
-  record.started_unix_ms = wall_clock_ms();
-  // What an earlier, given-up migration left of the same incarnation makes room.
-  if (auto old = context_.jobs.started_as(info_.job, info_.base + 1)) co_await context_.jobs.remove(old);
-  CKPT_CO_TRY(job, co_await context_.jobs.start(std::move(record)));
-  if (stopped_) {
-    co_await context_.jobs.remove(job);
-    co_return Error(ErrorCode::kAborted, "The migration was given up");
-  }
-  attach_to(job);
-  co_return co_await job->standby_ready(context_.config.standby_timeout);
+  co_return ok();
 }
 
 Task<Result<void>> TargetSession::open_session(std::shared_ptr<MoverProcess> process,
@@ -137,6 +136,7 @@ Task<Result<void>> TargetSession::open_session(std::shared_ptr<MoverProcess> pro
   request.incarnation = info_.base + 1;
   request.fingerprint_key = plan.fingerprint_key;
   request.session_token = plan.session_token;
+  request.makes_memory = !way_->has_memory();
   MoverSession::Handlers handlers;
   handlers.event = [weak = weak_from_this()](mover::Packet packet) {
     if (auto self = weak.lock()) self->on_mover(std::move(packet));
@@ -152,19 +152,42 @@ Task<Result<void>> TargetSession::open_session(std::shared_ptr<MoverProcess> pro
 
 void TargetSession::on_mover(mover::Packet packet) {
   if (stopped_) return;
-  if (const auto* verified = std::get_if<mover::Verified>(&packet.message)) {
-    on_verified(*verified, std::move(packet.fds));
-  } else if (const auto* mismatch = std::get_if<mover::Mismatch>(&packet.message)) {
+  if (const auto* mismatch = std::get_if<mover::Mismatch>(&packet.message)) {
     spdlog::warn("fingerprint mismatch: id m{} tensor {} chunk {} times {}", info_.migration,
                  mismatch->tensor, mismatch->chunk, mismatch->times);
+    return;
   }
+  const auto* verified = std::get_if<mover::Verified>(&packet.message);
+  if (verified != nullptr && !taking_) return on_verified(*verified, std::move(packet.fds));
+  if (verified == nullptr && !std::holds_alternative<mover::MadeRegions>(packet.message)) return;
+  arrived_.push_back(std::move(packet));
+  if (!taking_) control::spawn(context_.executor, "target memory", take_arrived());
+}
+
+// What the mover made is with the instance's keeper before VERIFIED can be stated.
+Task<> TargetSession::take_arrived() {
+  auto self = shared_from_this();
+  taking_ = true;
+  while (!arrived_.empty() && !stopped_) {
+    mover::Packet packet = std::move(arrived_.front());
+    arrived_.pop_front();
+    if (const auto* verified = std::get_if<mover::Verified>(&packet.message)) {
+      on_verified(*verified, std::move(packet.fds));
+      continue;
+    }
+    auto made = std::get<mover::MadeRegions>(std::move(packet.message));
+    auto taken = co_await way_->take_memory(job_, std::move(made.regions), std::move(packet.fds));
+    if (!taken) fail(taken.assume_error());
+  }
+  taking_ = false;
 }
 
 void TargetSession::on_verified(const mover::Verified& verified, std::vector<UniqueFd> descriptors) {
-  if (!descriptors.empty()) host_state_ = std::move(descriptors.front());
-  if (auto saved = save_host_state(host_state_.get(), verified.host_state_bytes, host_state_path()); !saved) {
+  HostState state(descriptors.empty() ? UniqueFd() : std::move(descriptors.front()),
+                  verified.host_state_bytes);
+  if (auto kept = way_->keep(job_, std::move(state)); !kept) {
     return fail(Error(ErrorCode::kRefused, "The host state cannot be kept")
-                    .caused_by(std::move(saved).assume_error()));
+                    .caused_by(std::move(kept).assume_error()));
   }
   report_.emplace();
   report_->migration = info_.migration;
@@ -188,48 +211,23 @@ Task<> TargetSession::run_orders() {
     }
     spdlog::error("instance does not run: job j{} incarnation {} reason {}", info_.job, order.k,
                   ran.assume_error().to_string());
-    const bool gone = !job_ || job_->ended() || !job_->keeper();
+    const bool gone =
+        !job_ || job_->ended() || !job_->keeper() || ran.assume_error().code() == ErrorCode::kAborted;
     if (gone) emit(migration::InstanceDied(wire::Reason(ran.assume_error())));
   }
   ordering_ = false;
 }
 
 Task<Result<void>> TargetSession::run_instance(RunOrder order) {
-  if (!job_ || job_->ended() || !job_->keeper()) {
+  if (!job_) {
+    CKPT_CO_TRY(brought, co_await way_->bring());
+    attach_to(brought);
+    if (report_ && report_->host_restored_ns == 0) report_->host_restored_ns = now_ns();
+  }
+  if (job_->ended() || !job_->keeper()) {
     co_return Error(ErrorCode::kNotFound, "The instance at the target has ended");
   }
-  const local::Phase phase = job_->phase();
-  if (phase == local::Phase::kStandbyReady || phase == local::Phase::kPaused) {
-    CKPT_CO_TRYV(co_await resume_standby(order));
-  } else {
-    CKPT_CO_TRYV(co_await job_->keeper()->set_deadline(order.deadline));
-  }
-  co_return ok();
-}
-
-Task<Result<void>> TargetSession::resume_standby(RunOrder order) {
-  local::Resume resume;
-  resume.incarnation = order.k;
-  resume.deadline_ns = order.deadline;
-  UniqueFd host_state;
-  if (job_->phase() == local::Phase::kStandbyReady) {
-    if (!host_state_) {
-      CKPT_CO_TRY(loaded, load_host_state(host_state_path()));
-      host_state_ = std::move(loaded);
-    }
-    struct stat facts {};
-    if (::fstat(host_state_.get(), &facts) == 0)
-      resume.host_state_bytes = static_cast<std::uint64_t>(facts.st_size);
-    host_state = std::move(host_state_);
-  }
-  const Nanos sent_ns = now_ns();
-  const auto keeper = job_->keeper();  // the instance may have ended meanwhile
-  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance ended before it was told to go on");
-  CKPT_CO_TRY(running, co_await keeper->resume(resume, std::move(host_state)));
-  if (report_ && report_->resume_sent_ns == 0) {
-    report_->resume_sent_ns = sent_ns;
-    report_->resumed_ns = running.resumed_ns;
-  }
+  CKPT_CO_TRYV(co_await way_->run(job_, order, report_ ? &*report_ : nullptr));
   // The memory is the instance's own from here on; nothing may hold what it frees.
   control::spawn(context_.executor, "target release", release_memory());
   co_return ok();
@@ -246,12 +244,12 @@ Task<> TargetSession::release_memory() {
 Task<> TargetSession::free() {
   auto self = shared_from_this();
   stopped_ = true;
-  // A standby that is still starting ends first: the coroutine that waits for it then cleans up.
+  // An instance that is still starting ends first: the coroutine that waits for it then cleans up.
   auto job = job_;
-  if (job) co_await job->destroy();
+  co_await way_->end(job);
   if (preparing_) co_return;
   co_await release_memory();
-  if (job && !job->record().ran) co_await context_.jobs.remove(job);
+  co_await way_->free(job);
 }
 
 }  // namespace ckpt::agent

@@ -140,8 +140,12 @@ Result<SubmitRequest> read_submit(const HttpRequest& request) {
   submit.gpus = static_cast<std::uint32_t>(body.integer("gpus", 1, 1024).value_or(1));
   submit.spec.gpu_memory_bytes =
       static_cast<std::uint64_t>(body.integer("gpu_memory_bytes", 0, kMostBytes).value_or(0));
+  const std::string way = body.text("way").value_or("cooperative");
   CKPT_TRYV(body.finish());
   const auto usage = [](const std::string& why) { return Error(ErrorCode::kInvalidArgument, why); };
+  if (way != "cooperative" && way != "transparent")
+    return usage("Field way is neither cooperative nor transparent");
+  submit.spec.way = way == "transparent" ? wire::Way::kTransparent : wire::Way::kCooperative;
   if (submit.spec.argv.empty() || submit.spec.argv.front().empty())
     return usage("Field argv must name a command");
   if (!submit.spec.cwd.starts_with('/')) return usage("Field cwd must be an absolute path");

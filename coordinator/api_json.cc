@@ -129,7 +129,7 @@ json job_json(const Job& job, const Service& service) {
           {"gpu", job.ranks.front().place.gpu},
           {"ranks", ranks},
           {"incarnation", job.incarnation},
-          {"way", "cooperative"},
+          {"way", to_string(job.spec.way)},
           {"movable", !ended && obstacle.empty()},
           {"reason", text_or_null(obstacle)},
           {"state_bytes", job.state_bytes()},

@@ -275,7 +275,8 @@ void MigrationTable::runs_at(Migration& m, Side side, Incarnation k) {
   if (plan == plans_.end()) return;
   const wire::MigrationPlan& p = plan->second;
   const bool target = side == Side::kTarget;
-  const Segment segment(target ? m.to.node : m.from.node, target ? m.base + 1 : p.spec.incarnation);
+  const bool new_instance = target && !wire::is_swap(p);
+  const Segment segment(target ? m.to.node : m.from.node, new_instance ? m.base + 1 : p.spec.incarnation);
   parts_.jobs.runs_at(m.job, k, segment, ranks_at(segment.node, target ? p.target_ranks : p.spec.ranks),
                       parts_.nodes.find(segment.node));
 }

@@ -195,6 +195,8 @@ Result<void> NodeTable::take_inventory(Node& node, const wire::NodeInventory& in
   node.row.peer_address = inventory.peer_address;
   node.gpus = inventory.gpus;
   node.instances = inventory.jobs;
+  node.moves_processes = inventory.moves_processes;
+  node.process_reason = inventory.process_reason;
   listener_.on_inventory(node);
   return ok();
 }

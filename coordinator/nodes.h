@@ -24,6 +24,8 @@ struct Node {
   NodeRow row;
   std::vector<wire::GpuInfo> gpus;           // as last heard
   std::vector<wire::JobInstance> instances;  // as last heard
+  bool moves_processes = false;              // as last heard: host processes can be dumped and restored there
+  std::string process_reason = "it has not said so";
   std::shared_ptr<control::Connection> connection;
   [[nodiscard]] bool connected() const { return connection != nullptr && connection->is_open(); }
   [[nodiscard]] const wire::JobInstance* find(JobId job, Incarnation incarnation) const;

@@ -23,6 +23,9 @@ std::vector<std::string> objections(const GpuView& gpu, const PlacementRequest& 
   if (!gpu.healthy) reasons.push_back("unhealthy: " + gpu.health_reason);
   if (request.same_model && gpu.model != request.preferred_model)
     reasons.push_back("model " + gpu.model + ", needed is " + request.preferred_model);
+  const bool other_node = !request.not_here || gpu.place.node != request.not_here->node;
+  if (request.host_process && other_node && !gpu.moves_processes)
+    reasons.push_back("its node cannot take over host processes: " + gpu.process_reason);
   const std::uint64_t free = gpu.free_bytes - std::min(gpu.free_bytes, gpu.promised_bytes);
   const std::uint64_t needed = request.memory_bytes + request.margin_bytes;
   if (free < needed)

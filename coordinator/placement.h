@@ -25,6 +25,8 @@ struct GpuView {
   std::uint64_t promised_bytes = 0;  // asked for by jobs that have not allocated it yet
   unsigned jobs = 0;                 // live jobs on it
   unsigned node_jobs = 0;            // live jobs on its node
+  bool moves_processes = false;      // its node can dump and restore host processes
+  std::string process_reason;        // why not
 };
 
 struct PlacementRequest {
@@ -36,6 +38,8 @@ struct PlacementRequest {
   std::optional<Place> not_here;     // the source of a migration
   std::string preferred_model;       // scores higher; required with `same_model`
   bool same_model = false;
+  bool host_process =
+      false;  // not on the source's own node: its host process moves, too (DESIGN §3, transparent)
 };
 
 struct Candidate {

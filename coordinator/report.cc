@@ -16,28 +16,39 @@ double span_ms(std::int64_t from, std::int64_t to) {
 }  // namespace
 
 std::optional<Downtime> compute_downtime(const wire::SourceReport& source, const wire::TargetReport& target) {
-  std::array<std::int64_t, 7> points{source.barrier_entered_ns,
-                                     source.paused_ns,
-                                     source.last_ack_ns,
-                                     target.verified_ns - source.clock_offset_ns,
-                                     target.committed_ns - source.clock_offset_ns,
-                                     target.resume_sent_ns - source.clock_offset_ns,
-                                     target.resumed_ns - source.clock_offset_ns};
   const bool reached = source.barrier_entered_ns != 0 && source.paused_ns != 0 && source.last_ack_ns != 0 &&
                        target.verified_ns != 0 && target.committed_ns != 0 && target.resume_sent_ns != 0 &&
                        target.resumed_ns != 0;
   if (!reached) return std::nullopt;
-  const std::int64_t first = points.front();
-  const std::int64_t last = std::max(first, points.back());
-  for (std::size_t i = 1; i < points.size(); ++i) points[i] = std::clamp(points[i], points[i - 1], last);
-  points.back() = last;
+  const std::int64_t offset = source.clock_offset_ns;
+  const bool dumped = source.host_saved_ns != 0;
   Downtime downtime;
-  downtime.quiesce = span_ms(points[0], points[1]);
-  downtime.final_copy = span_ms(points[1], points[2]);
-  downtime.verify = span_ms(points[2], points[3]);
-  downtime.commit = span_ms(points[3], points[4]);
-  downtime.restore = span_ms(points[4], points[5]);
-  downtime.resume = span_ms(points[5], points[6]);
+  struct Point {
+    std::int64_t at;  // 0: not on this way
+    double Downtime::*piece;
+  };
+  // In the order of the critical path. A dump goes with the final round, so the context is saved before it; without one both are done
+  // at once, and what saving takes longer than copying counts.
+  const std::array<Point, 11> points{
+      {{source.paused_ns, &Downtime::quiesce},
+       {dumped ? source.context_saved_ns : 0, &Downtime::context},
+       {source.host_saved_ns, &Downtime::host},
+       {source.last_ack_ns, &Downtime::final_copy},
+       {dumped ? 0 : source.context_saved_ns, &Downtime::context},
+       {target.verified_ns - offset, &Downtime::verify},
+       {target.committed_ns - offset, &Downtime::commit},
+       {target.host_restored_ns == 0 ? 0 : target.host_restored_ns - offset, &Downtime::host},
+       {target.context_restored_ns == 0 ? 0 : target.context_restored_ns - offset, &Downtime::context},
+       {target.resume_sent_ns - offset, &Downtime::restore},
+       {target.resumed_ns - offset, &Downtime::resume}}};
+  std::int64_t before = source.barrier_entered_ns;
+  const std::int64_t last = std::max(before, points.back().at);
+  for (const Point& point : points) {
+    if (point.at == 0) continue;
+    const std::int64_t at = &point == &points.back() ? last : std::clamp(point.at, before, last);
+    downtime.*point.piece += span_ms(before, at);
+    before = at;
+  }
   return downtime;
 }
 

@@ -17,9 +17,9 @@ struct Downtime {
   double final_copy = 0;
   double verify = 0;
   double commit = 0;
-  double context = 0;  // the driver's own checkpoint; 0 in the cooperative way
-  double host = 0;
-  double restore = 0;
+  double context = 0;  // the driver's own checkpoint and restore; 0 in the cooperative way
+  double host = 0;     // dump and restore of the process; 0 in the cooperative way and in a swap
+  double restore = 0;  // of what is left: host state of the program, memory at its addresses
   double resume = 0;
   [[nodiscard]] double total() const {
     return quiesce + final_copy + verify + commit + context + host + restore + resume;

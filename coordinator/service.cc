@@ -60,6 +60,8 @@ std::vector<GpuView> Service::gpu_views() const {
       view.promised_bytes = promised_on(view.place);
       view.jobs = parts_.jobs.live_on(view.place);
       view.node_jobs = parts_.jobs.live_on(name);
+      view.moves_processes = node.moves_processes;
+      view.process_reason = node.process_reason;
     }
   }
   return views;
@@ -194,6 +196,8 @@ Result<MigratePlan> Service::plan(const Job& job, const std::string& to) {
   for (const GpuView& view : views) {
     if (view.place == from) wanted.preferred_model = view.model;
   }
+  // The driver restores a context only on the same chip, and the source's node must be able to dump, too.
+  wanted.same_model = wanted.host_process = job.spec.way == wire::Way::kTransparent;
   MigratePlan plan;
   plan.candidates = rank_candidates(views, wanted);
   plan.reason = why_not_movable(job);

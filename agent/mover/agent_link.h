@@ -4,6 +4,7 @@
 #pragma once
 
 #include <mutex>
+#include <span>
 
 #include "libckpt/base/fd.h"
 #include "libckpt/wire/mover_messages.h"
@@ -15,7 +16,7 @@ namespace messages = ckpt::wire::mover;
 class AgentLink {
  public:
   explicit AgentLink(UniqueFd socket) : socket_(std::move(socket)) {}
-  void send(const messages::Message& message, int descriptor = -1);
+  void send(const messages::Message& message, std::span<const int> descriptors = {});
   [[nodiscard]] int socket() const noexcept { return socket_.get(); }
 
  private:

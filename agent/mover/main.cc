@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpumigrate-mover: moves the memory of jobs on one GPU. Started by the agent with its end of a socketpair as descriptor 3;
-// ends with its agent. Logs to stderr, which the agent points at mover-N.log.
+// ends with its agent. Logs to stderr, which the agent points at mover-N.log. With --probe it only says what it could use.
 #include <fcntl.h>
 #include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
-#include "agent/mover/mover.h"
+#include <string_view>
 
-int main() {
+#include "agent/mover/mover.h"
+#include "agent/mover/probe.h"
+
+int main(int argc, char** argv) {
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, like a full disk
   spdlog::set_default_logger(spdlog::stderr_logger_mt("mover"));
   spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+  if (argc == 2 && std::string_view(argv[1]) == "--probe") {
+    ckpt::mover::print_probe();
+    return 0;
+  }
   struct stat status {};
   if (::fstat(ckpt::wire::mover::kSocketFd, &status) != 0 || !S_ISSOCK(status.st_mode)) {
     spdlog::error("not started by an agent: descriptor {} is no socket", ckpt::wire::mover::kSocketFd);

@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 #include <sys/mman.h>
 
+#include "agent/mover/made_memory.h"
 #include "libckpt/base/fault.h"
 
 namespace ckpt::mover {
@@ -82,6 +83,9 @@ Result<engine::PlanPlaces> TargetSession::on_plan(std::span<const std::byte> byt
   CKPT_TRY(plan, image::decode_plan(bytes));
   const std::lock_guard lock(mutex_);
   const bool first = chunk_bytes_ == 0;
+  if (makes_memory_) {
+    CKPT_TRYV(make_memory(plan));
+  }
   CKPT_TRY(places, image::match_plan(plan, tensors_, first));
   engine::PlanPlaces result;
   result.chunk_bytes = chunk_bytes_ = plan.chunk_bytes;
@@ -102,6 +106,28 @@ Result<engine::PlanPlaces> TargetSession::on_plan(std::span<const std::byte> byt
   accepted.tensors = tensor_count_;
   agent_.send(accepted);
   return result;
+}
+
+// The plan's tensors are then matched as a standby's would be. mutex_ is held.
+Result<void> TargetSession::make_memory(const image::Plan& plan) {
+  CKPT_TRY(made, make_regions(gpu_, plan));
+  for (std::size_t at = 0; at < made.size(); at += messages::kMostRegions) {
+    messages::MadeRegions told;
+    told.session = key_;
+    std::vector<int> descriptors;
+    for (std::size_t i = at; i < std::min(made.size(), at + messages::kMostRegions); ++i) {
+      told.regions.push_back(made[i].info);
+      descriptors.push_back(made[i].descriptor.get());
+    }
+    agent_.send(told, descriptors);
+  }
+  for (MadeRegion& region : made) {
+    if (!regions_.emplace(region.info.id, std::move(region.region)).second)
+      return Error(ErrorCode::kProtocol,
+                   "The source sent region " + std::to_string(region.info.id) + " twice");
+  }
+  tensors_.insert(tensors_.end(), plan.tensors.begin(), plan.tensors.end());
+  return ok();
 }
 
 void TargetSession::on_first_chunk() {
@@ -143,7 +169,8 @@ void TargetSession::on_verified(const engine::VerifiedReport& report, engine::Ho
                                                                 1e9 / static_cast<double>(scan_time));
   spdlog::info("verified: id m{} root {} host_state_bytes {}", key_.migration, verified.root,
                host_state.bytes);
-  agent_.send(verified, host_state.bytes > 0 ? host_state.file.get() : -1);
+  const int file = host_state.file.get();
+  agent_.send(verified, host_state.bytes > 0 ? std::span(&file, 1) : std::span<const int>());
 }
 
 }  // namespace ckpt::mover

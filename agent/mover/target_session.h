@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The target's side of a session: matches the source's plan with the standby's tensors, receives into their memory, verifies.
+// The target's side of a session: matches the source's plan with the standby's tensors (or makes the memory for it), receives into it,
+// verifies.
 // Threads: see session.h; the delegate's calls come from the receiver's threads.
 #pragma once
 
@@ -8,12 +9,14 @@
 #include "agent/mover/session.h"
 #include "libckpt/engine/receiver.h"
 #include "libckpt/image/manifest.h"
+#include "libckpt/image/plan.h"
 
 namespace ckpt::mover {
 
 class TargetSession final : public Session, private engine::ReceiverDelegate {
  public:
-  using Session::Session;
+  TargetSession(Gpu& gpu, AgentLink& agent, const messages::OpenSession& open, const SessionSecrets& secrets)
+      : Session(gpu, agent, open, secrets), makes_memory_(open.makes_memory) {}
   ~TargetSession() override;
   bool handle(messages::Packet& packet) override;
 
@@ -21,6 +24,7 @@ class TargetSession final : public Session, private engine::ReceiverDelegate {
   void let_go(std::uint64_t region) override;
   void attached() override;
   Result<void> start(const messages::StartTarget& request);
+  Result<void> make_memory(const image::Plan& plan);
 
   // engine::ReceiverDelegate
   Result<engine::PlanPlaces> on_plan(std::span<const std::byte> plan) override;
@@ -31,6 +35,7 @@ class TargetSession final : public Session, private engine::ReceiverDelegate {
   void on_verified(const engine::VerifiedReport& report, engine::HostState host_state) override;
   void on_failed(const Error& error) override { fail(error); }
 
+  const bool makes_memory_;  // there is no standby
   std::atomic<bool> verified_{false};
   std::uint64_t chunk_bytes_ = 0;
   std::uint64_t state_bytes_ = 0;

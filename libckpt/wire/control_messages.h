@@ -162,15 +162,17 @@ struct JobInstance {
 };
 
 struct NodeInventory {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   NodeInventory() = default;
   std::string node;
   std::string peer_address;  // host:port where other agents reach this one
   std::vector<GpuInfo> gpus;
   std::vector<JobInstance> jobs;
+  bool moves_processes = false;  // it can dump and restore host processes: transparent jobs may come and go
+  std::string process_reason;    // why not
   template <class A>
   void fields(A& a) {
-    a(node, peer_address, gpus, jobs);
+    a(node, peer_address, gpus, jobs, moves_processes, process_reason);
   }
 };
 
@@ -235,8 +237,17 @@ struct RankSpec {
   }
 };
 
+// How a job is moved (DESIGN §3).
+enum class Way : std::uint8_t { kInvalid = 0, kCooperative = 1, kTransparent = 2 };
+[[nodiscard]] constexpr bool is_known(Way way) {
+  return way == Way::kCooperative || way == Way::kTransparent;
+}
+[[nodiscard]] constexpr std::string_view to_string(Way way) noexcept {
+  return way == Way::kTransparent ? "transparent" : "cooperative";
+}
+
 struct JobSpec {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   JobSpec() = default;
   JobId job = 0;
   std::string name;
@@ -248,9 +259,10 @@ struct JobSpec {
   Incarnation incarnation = 0;
   std::uint64_t gpu_memory_bytes = 0;  // what the submitter asked for, 0 = nothing said
   std::vector<RankSpec> ranks;
+  Way way = Way::kCooperative;
   template <class A>
   void fields(A& a) {
-    a(job, name, argv, env, cwd, uid, gid, incarnation, gpu_memory_bytes, ranks);
+    a(job, name, argv, env, cwd, uid, gid, incarnation, gpu_memory_bytes, ranks, way);
   }
 };
 
@@ -406,6 +418,10 @@ struct MigrationPlan {
       fingerprint_key, session_token, lease_term_ns, switch_timeout_ns, options);
   }
 };
+// The same process goes on, with another GPU (DESIGN §3, hot card swap).
+[[nodiscard]] inline bool is_swap(const MigrationPlan& plan) {
+  return plan.spec.way == Way::kTransparent && plan.source_node == plan.target_node;
+}
 inline constexpr std::size_t kFingerprintKeyBytes = 32;
 inline constexpr std::size_t kSessionTokenBytes = 16;
 // Also refuses keys of a wrong size, no ranks, and different numbers of source and target ranks.
@@ -450,7 +466,7 @@ struct SetLimits {
 
 // What the source measured. Points in time are 0 when they were not reached.
 struct SourceReport {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kSourceReport;
   SourceReport() = default;
   MigrationId migration = 0;
@@ -473,17 +489,20 @@ struct SourceReport {
   std::int64_t copy_ns = 0;                 // busy time of the final round's copies
   std::int64_t estimate_ns = 0;             // the last estimate before the barrier
   bool converged = false;
+  // The transparent way; 0 in the other.
+  std::int64_t context_saved_ns = 0;  // the thin context is checkpointed (from paused on)
+  std::int64_t host_saved_ns = 0;     // the host process is dumped; 0 in a swap
   template <class A>
   void fields(A& a) {
     a(migration, barrier_entered_ns, paused_ns, last_ack_ns, clock_offset_ns, rounds, state_bytes, sent_bytes,
       wire_bytes, dirty_bytes, final_bytes, context_bytes, host_bytes, resent_chunks, link_bytes_per_second,
-      scan_bytes_per_second, scan_ns, copy_ns, estimate_ns, converged);
+      scan_bytes_per_second, scan_ns, copy_ns, estimate_ns, converged, context_saved_ns, host_saved_ns);
   }
 };
 
 // What the target measured, on its own clock.
 struct TargetReport {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kTargetReport;
   TargetReport() = default;
   MigrationId migration = 0;
@@ -494,10 +513,13 @@ struct TargetReport {
   std::int64_t resumed_ns = 0;      // the rank's clock, as ckpt_ready returns
   std::uint64_t scan_bytes_per_second = 0;
   std::int64_t scan_ns = 0;
+  // The transparent way; 0 in the other.
+  std::int64_t host_restored_ns = 0;     // the process is there again; 0 in a swap
+  std::int64_t context_restored_ns = 0;  // its context is on this GPU
   template <class A>
   void fields(A& a) {
     a(migration, verified, verified_ns, committed_ns, resume_sent_ns, resumed_ns, scan_bytes_per_second,
-      scan_ns);
+      scan_ns, host_restored_ns, context_restored_ns);
   }
 };
 

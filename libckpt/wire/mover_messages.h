@@ -9,6 +9,7 @@
 //   A>S,T AttachRegions +fds (<= 64)       S,T>A Attached: imported and mapped; the agent may close its copies. Next batch after it
 //   A>S,T AttachTensors (<= 96)            (no answer)
 //   A>T   StartTarget                      T>A Listening{addresses}
+//                                          T>A MadeRegions +fds (<= 64), if it was told to make the memory: once the source's plan is there
 //   A>S   StartSource{addresses}           S>A PlanAccepted or SessionFailed (kRefused names the tensor); T>A the same
 //                                          S>A Progress (<= 10 a second), FirstRoundDone (stop-copy: at once),
 //                                              Converged or DidNotConverge (abort wanted: the session waits for EndSession)
@@ -49,7 +50,7 @@ namespace ckpt::wire::mover {
 
 inline constexpr int kSocketFd = 3;
 inline constexpr std::size_t kMostPacketBytes = std::size_t{64} << 10;
-inline constexpr std::size_t kMostRegions = 64;  // of one AttachRegions: one descriptor each
+inline constexpr std::size_t kMostRegions = 64;  // of one AttachRegions or MadeRegions: one descriptor each
 inline constexpr std::size_t kMostTensors = 96;  // of one AttachTensors
 inline constexpr std::size_t kMostLanes = 8;
 
@@ -107,9 +108,12 @@ struct OpenSession {
   Incarnation incarnation = 0;  // the target's, the same on both sides
   Bytes fingerprint_key;        // kFingerprintKeyBytes
   Bytes session_token;          // kSessionTokenBytes
+  // Target: there is no standby whose memory would be attached. The mover makes a region for each of the source's plan, with the same id, and
+  // exports it (MadeRegions).
+  bool makes_memory = false;
   template <class A>
   void fields(A& a) {
-    a(session, side, incarnation, fingerprint_key, session_token);
+    a(session, side, incarnation, fingerprint_key, session_token, makes_memory);
   }
 };
 
@@ -461,6 +465,15 @@ struct SessionEnded {
     a(session);
   }
 };
+struct MadeRegions {  // one descriptor per region, in order; told before Verified
+  CKPT_MOVER_MESSAGE(MadeRegions);
+  SessionKey session;
+  std::vector<RegionInfo> regions;
+  template <class A>
+  void fields(A& a) {
+    a(session, regions);
+  }
+};
 #undef CKPT_MOVER_MESSAGE
 
 // The order is the wire's numbering (index + 1); append only.
@@ -468,7 +481,7 @@ using Message =
     std::variant<Configure, OpenSession, AttachRegions, AttachTensors, DropTensors, DropRegions, StartTarget,
                  StartSource, MoverLimits, FinalRound, ReleaseManifest, EndSession, MoverReady, MoverFailed,
                  Attached, Listening, PlanAccepted, Progress, FirstRoundDone, Converged, DidNotConverge,
-                 FinalSent, FinalDone, Verified, Mismatch, Dropped, SessionFailed, SessionEnded>;
+                 FinalSent, FinalDone, Verified, Mismatch, Dropped, SessionFailed, SessionEnded, MadeRegions>;
 [[nodiscard]] std::string_view name_of(const Message& message) noexcept;
 
 // One packet. kInvalidArgument if it would be longer than kMostPacketBytes.

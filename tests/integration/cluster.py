@@ -90,9 +90,9 @@ class Cluster:
     def json(self, *arguments, exits=(0,)):
         return json.loads(self.call(*arguments, "-o", "json", exits=exits).stdout)
 
-    def start(self, name, program, *arguments, node="node-a"):
-        self.call("run", "--cooperative", "--detach", "--name", name, "--node", node, "--env",
-                  f"CKPT_FAULT_DIR={self.faults}", "--", EXAMPLES / program, *arguments)
+    def start(self, name, program, *arguments, node="node-a", way=("--cooperative",)):
+        self.call("run", *way, "--detach", "--name", name, "--node", node, "--env", f"CKPT_FAULT_DIR={self.faults}", "--",
+                  EXAMPLES / program, *arguments)
 
     def job(self, name):
         return next(job for job in self.json("jobs") if job["name"] == name)

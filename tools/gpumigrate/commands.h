@@ -16,6 +16,7 @@ struct RunOptions {
   std::string node;  // NODE or NODE:GPU
   int gpus = 1;
   std::string gpu_memory;
+  bool cooperative = false;
   std::vector<std::string> env;
   std::string cwd;
   bool detach = false;

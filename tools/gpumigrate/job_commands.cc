@@ -90,6 +90,7 @@ Result<Json> request_of(const RunOptions& options) {
     CKPT_TRYV(take_place(options.node, body));
   }
   body["gpus"] = options.gpus;
+  body["way"] = options.cooperative ? "cooperative" : "transparent";
   if (!options.gpu_memory.empty()) {
     auto bytes = tools::parse_size(options.gpu_memory);
     if (!bytes) return Error(ErrorCode::kInvalidArgument, "--gpu-memory: " + bytes.assume_error().message());

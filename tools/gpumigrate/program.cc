@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "tools/gpumigrate/commands.h"
+#include "tools/gpumigrate/doctor.h"
 #include "tools/gpumigrate/local/cluster.h"
 
 namespace ckpt::cli {
@@ -23,7 +24,6 @@ struct Options {
   RunOptions run;
   MigrateOptions migrate;
   bool live = false;
-  bool cooperative = false;
   int priority = 0;
   std::string id;
   std::string reason;
@@ -120,7 +120,9 @@ void Parser::add_run() {
   run->add_option("--env", options_.run.env, "NAME=VALUE, may be repeated")->allow_extra_args(false);
   run->add_option("--cwd", options_.run.cwd, "Folder to start in (this one)");
   run->add_option("--priority", options_.priority, "Not yet");
-  run->add_flag("--cooperative", options_.cooperative, "The program uses ckpt.h (the only way so far)");
+  run->add_flag(
+      "--cooperative", options_.run.cooperative,
+      "The program uses ckpt.h; without it any CUDA program is made movable by a library that is preloaded");
   run->add_flag("--detach", options_.run.detach, "Do not follow its output");
   run->footer(
       "Without --detach the job's output is shown and its exit code returned (125 if gpumigrate failed); "
@@ -213,6 +215,7 @@ void Parser::add_cluster() {
   command(app_, "events", "What has happened", [this](Context& c) {
     return show_events(c, options_.follow);
   })->add_flag("-f,--follow", options_.follow, "Go on as it happens");
+  command(app_, "doctor", "What this machine can do, and what is missing for the rest", doctor);
   command(app_, "version", "Versions of this program and of the coordinator", show_version);
 }
 

@@ -5,9 +5,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "agent/cooperative_way.h"
+#include "agent/gpu_identity.h"
 #include "agent/keeper_files.h"
 #include "agent/nvml.h"
-#include "agent/target_session.h"
 #include "libckpt/base/fd.h"
 #include "tests/unit/agent/temporary_folder.h"
 
@@ -55,12 +56,13 @@ TEST(JobRecordFile, DamageIsSaid) {
 
 TEST(InstanceFolders, AreListedByJobAndIncarnation) {
   TemporaryFolder jobs;
-  for (const char* name : {"j10.1", "j2.3", "j2.1", "j2", "x1.1", "j1.", "j-1.1"}) {
+  for (const char* name :
+       {"j10.1", "j2.3.m12", "j2.3.m9", "j2.1", "j2", "x1.1", "j1.", "j-1.1", "j2.3.m", "j2.3.mx", "j2.m4"}) {
     std::filesystem::create_directory(jobs / name);
   }
   auto folders = list_instance_folders(jobs.path());
   ASSERT_TRUE(folders);
-  const std::vector<std::string> expected{jobs / "j2.1", jobs / "j2.3", jobs / "j10.1"};
+  const std::vector<std::string> expected{jobs / "j2.1", jobs / "j2.3.m9", jobs / "j2.3.m12", jobs / "j10.1"};
   EXPECT_EQ(folders.assume_value(), expected);
 }
 
@@ -76,6 +78,43 @@ TEST(KeeperConfig, TheNodesEnvironmentReplacesTheJobs) {
   EXPECT_EQ(json["role"], "standby");
   EXPECT_EQ(json["incarnation"], 3);
   EXPECT_EQ(json["job"], "j7");
+}
+
+TEST(KeeperConfig, ATransparentJobIsToldItsLibraryQuotaAndImage) {
+  Config config;
+  config.shim_library = "/lib/shim.so";
+  JobRecord record = some_record();
+  EXPECT_FALSE(nlohmann::json::parse(keeper_config(record, config)).contains("preload"));
+  record.spec.way = wire::Way::kTransparent;
+  record.spec.gpu_memory_bytes = 4096;
+  auto json = nlohmann::json::parse(keeper_config(record, config));
+  EXPECT_EQ(json["way"], "transparent");
+  EXPECT_EQ(json["preload"], "/lib/shim.so");
+  EXPECT_EQ(json["gpu_memory_quota"], 4096);
+  EXPECT_FALSE(json.contains("init"));
+  EXPECT_FALSE(json.contains("restore"));
+  config.init_program = "/bin/init";
+  const HostRestore restore{{"/criu", "restore"}, "/run/pid", "/run/log"};
+  json = nlohmann::json::parse(keeper_config(record, config, &restore));
+  EXPECT_EQ(json["init"], "/bin/init");
+  EXPECT_EQ(json["restore"]["command"], (std::vector<std::string>{"/criu", "restore"}));
+  EXPECT_EQ(json["restore"]["pid_file"], "/run/pid");
+  EXPECT_EQ(json["restore"]["criu_log"], "/run/log");
+}
+
+TEST(GpuIdentity, IsReadFromWhatNvmlWrites) {
+  const auto read = gpu_identity("GPU-01234567-89ab-cdef-0123-456789abcdef", "00000000:9B:1F.0");
+  ASSERT_TRUE(read) << read.assume_error().to_string();
+  EXPECT_EQ(read.assume_value().uuid[1], 0x23);
+  EXPECT_EQ(to_text(read.assume_value().uuid), "GPU-01234567-89ab-cdef-0123-456789abcdef");
+  EXPECT_EQ(read.assume_value().pci_bus, 0x9bu);
+  EXPECT_EQ(read.assume_value().pci_device, 0x1fu);
+  for (const char* uuid :
+       {"", "GPU-", "MIG-01234567-89ab-cdef-0123-456789abcdef", "GPU-01234567-89ab-cdef-0123-456789abcdeg",
+        "GPU-0123456789ab-cdef-0123-456789abcdef-"})
+    EXPECT_FALSE(parse_gpu_uuid(uuid)) << uuid;
+  for (const char* bus : {"", "0000:9B", "0000:9B:1F", ":::", "0000:9B:zz.0"})
+    EXPECT_FALSE(gpu_identity("GPU-01234567-89ab-cdef-0123-456789abcdef", bus)) << bus;
 }
 
 TEST(KeeperStatusFile, TellsExitCodesAndSignals) {

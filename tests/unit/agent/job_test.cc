@@ -197,6 +197,31 @@ TEST_F(JobTest, AnInstanceThatIsForgottenLeavesNoFolder) {
   EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
+// The standby of a migration that was given up may still be ending while the next migration starts its own as the same incarnation.
+TEST_F(JobTest, StandbysOfTwoMigrationsAreToldApart) {
+  for (const wire::MigrationId migration : {9u, 10u}) {
+    JobRecord record = new_record();
+    record.role = wire::JobRole::kStandby;
+    record.incarnation = record.spec.incarnation = 2;
+    record.migration = migration;
+    record.ended = migration == 9;
+    record.exit_code = 137;
+    const std::string folder = instance_folder(config_.jobs_folder(), 1, 2, migration);
+    std::filesystem::create_directories(folder);
+    ASSERT_TRUE(write_job_record(folder, record));
+  }
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  const auto old_one = table.started_by(9, 1, 2);
+  const auto new_one = table.started_by(10, 1, 2);
+  ASSERT_TRUE(old_one && new_one);
+  EXPECT_NE(old_one, new_one);
+  EXPECT_EQ(table.started_as(1, 2), new_one);
+  EXPECT_TRUE(table.superseded(*old_one));
+  EXPECT_FALSE(table.superseded(*new_one));
+  EXPECT_EQ(table.started_by(11, 1, 2), nullptr);
+}
+
 class LogTest : public JobTest {
  protected:
   LogTest() : keeper_(leave_instance(1, 1), local::Phase::kStandbyReady), table_(*environment_) {

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpumigrate-agent --probe: what this node has of what moves need, as facts; `gpumigrate doctor` says what follows from them. The driver
+// and UCX are asked by `gpumigrate-mover --probe`, CRIU by its own check, the kernel here. Nothing of the node is changed.
+// Threads: one, before any other is started. Errors: kIo if there is no room for temporary files; all else is a part of the answer, as
+// "problem".
+//
+//   {"node":   {"name", "kernel", "root"},
+//    "driver": {"loaded", "version", "checkpoint", "change_gpu", "devices": [{"name", "bytes", "virtual_memory", "descriptors",
+//               "direct_rdma"}], "problem", "module": version of NVIDIA's kernel module},
+//    "ucx":    {"version", "components": [..], "transports": ["tcp/eth0", ..], "problem"},
+//    "criu":   {"program", "version", "works", "dirty_tracking", "problem"},
+//    "kernel": {"soft_dirty", "pid_namespaces", "pid_namespaces_problem", "descriptors", "memory_files", "memory_folder",
+//               "memory_folder_bytes", "memory_folder_free_bytes", "tls", "tls_module"},
+//    "rdma":   [name of device, ..]}
+// A fact that could not be found is null or missing.
+#pragma once
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "libckpt/base/result.h"
+
+namespace ckpt::agent {
+
+struct ProbeSettings {
+  std::string mover_program;                       // empty: beside this program
+  std::string criu;                                // empty: it is looked for
+  std::chrono::milliseconds mover_timeout{60000};  // a first cuInit takes seconds
+};
+
+Result<nlohmann::ordered_json> probe_node(ProbeSettings settings);
+
+// The parts that need no other program.
+nlohmann::ordered_json kernel_facts();
+// Lines of JSON objects that the mover printed, merged; what else it printed is left out.
+nlohmann::ordered_json merge_mover_output(const std::string& output);
+// Whether the kernel notes which pages were written (soft-dirty bits); nullopt if this process may not look.
+std::optional<bool> soft_dirty_works();
+
+}  // namespace ckpt::agent

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/process_way.h"
+
+#include <spdlog/spdlog.h>
+
+#include <nlohmann/json.hpp>
+
+#include "agent/host_process/image_pack.h"
+#include "agent/host_process/memory_folder.h"
+#include "agent/host_process/process_tree.h"
+#include "agent/thin_rank.h"
+
+namespace ckpt::agent {
+namespace {
+
+constexpr Milliseconds kProcessTime{60000};
+// Beside CRIU's own files in the image.
+constexpr const char* kAboutFile = "/gpumigrate.json";
+constexpr std::size_t kMostAboutBytes = 16 << 10;
+
+std::string folder_name(const migration::SwitchInfo& info, const char* side) {
+  return "j" + std::to_string(info.job) + ".m" + std::to_string(info.migration) + "-" + side;
+}
+
+// What the target must know of the process beside its image.
+struct About {
+  std::string gpu;  // UUID of the one its context was on
+  std::string log;  // path of its output at the source
+};
+
+Result<void> write_about(const std::string& folder, const About& about) {
+  const nlohmann::json json = {{"gpu", about.gpu}, {"log", about.log}};
+  return write_file_durably(folder + kAboutFile, json.dump());
+}
+
+Result<About> read_about(const std::string& folder) {
+  CKPT_TRY(text, read_file(folder + kAboutFile, kMostAboutBytes));
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto text_of = [&json](const char* field) -> std::string {
+    const auto at = json.is_object() ? json.find(field) : json.end();
+    return at != json.end() && at->is_string() ? at->get<std::string>() : std::string();
+  };
+  About about{text_of("gpu"), text_of("log")};
+  if (!parse_gpu_uuid(about.gpu) || !about.log.starts_with('/'))
+    return Error(ErrorCode::kCorrupt, "The image of the process does not say where it comes from");
+  return about;
+}
+
+Task<Result<host::Criu>> find_criu(MigrationContext& context) {
+  auto found = co_await host::Criu::find(context.config.criu, context.config.home);
+  if (found) co_return found;
+  co_return Error(ErrorCode::kRefused, "This node cannot move a process")
+      .caused_by(std::move(found).assume_error());
+}
+
+}  // namespace
+
+// ---- source
+
+Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
+  CKPT_CO_TRY(facts, co_await context_.contexts.ready());
+  if (!facts.can_checkpoint)
+    co_return Error(ErrorCode::kRefused, "This node's driver cannot save a context: " + facts.why());
+  CKPT_CO_TRY(criu, co_await find_criu(context_));
+  criu_ = std::move(criu);
+  CKPT_CO_TRY(status, co_await job->keeper()->attach());
+  if (status.session_pid == status.rank_pid)
+    co_return Error(
+        ErrorCode::kRefused,
+        "The job was started while its node could not move processes, so it has no PID namespace of its "
+        "own: it can change its GPU on this node only");
+  co_return ok();
+}
+
+Task<Result<HostState>> ProcessSource::save(std::shared_ptr<Job> job, PausedState,
+                                            wire::SourceReport& report) {
+  CKPT_CO_TRYV(co_await save_context(context_, job));
+  report.context_saved_ns = now_ns();
+  CKPT_CO_TRY(state, co_await dump(job));
+  report.host_saved_ns = now_ns();
+  co_return state;
+}
+
+Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
+  const auto keeper = job->keeper();
+  if (!keeper || !criu_) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  CKPT_CO_TRYV(co_await keeper->prepare_dump(kProcessTime));
+  CKPT_CO_TRY(status, co_await keeper->attach());
+  const auto root = static_cast<pid_t>(status.rank_pid);
+  CKPT_CO_TRY(needed, host::dump_bytes(root));
+  CKPT_CO_TRY(place, host::find_memory_place());
+  CKPT_CO_TRY(folder, host::MemoryFolder::create(place, folder_name(info_, "source"), needed));
+  host::DumpOptions options;
+  options.images = folder.path();
+  options.work = job->folder();
+  options.timeout = kProcessTime;
+  CKPT_CO_TRY(dumped, co_await criu_->dump(root, options));
+  CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
+  const JobRecord& record = job->record();
+  CKPT_CO_TRYV(write_about(
+      folder.path(),
+      About{record.context_gpu.empty() ? to_text(gpu.uuid) : record.context_gpu, job->log_path()}));
+  CKPT_CO_TRY(packed,
+              co_await offload(context_.disk, [path = folder.path()] { return host::pack_folder(path); }));
+  spdlog::info("process dumped: id m{} bytes {} packed {} took_ms {}", info_.migration, dumped.bytes,
+               packed.bytes, dumped.took_ns / 1'000'000);
+  co_return HostState(std::move(packed.file), packed.bytes);
+}
+
+Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
+  const auto keeper = job->keeper();
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  CKPT_CO_TRY(status, co_await keeper->attach());
+  if (status.phase == local::Phase::kDumped) {
+    CKPT_CO_TRYV(host::resume_source(static_cast<pid_t>(status.rank_pid)));
+    CKPT_CO_TRYV(co_await keeper->reattach(kProcessTime));
+  } else if (status.phase != local::Phase::kPaused) {
+    co_return ok();
+  }
+  CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
+  CKPT_CO_TRYV(co_await place_context(context_, job, gpu, MemoryChoice(local::MemorySet::kExported, 0)));
+  co_return ok();
+}
+
+Task<> ProcessSource::leave(std::shared_ptr<Job> job) {
+  co_await job->leave();
+}
+
+// ---- target
+
+std::shared_ptr<Job> ProcessTarget::find() {
+  return context_.jobs.started_by(info_.migration, info_.job, info_.base + 1);
+}
+
+Task<Result<std::shared_ptr<Job>>> ProcessTarget::start(const wire::MigrationPlan&) {
+  co_return std::shared_ptr<Job>();
+}
+
+Task<Result<void>> ProcessTarget::ready(std::shared_ptr<Job>) {
+  CKPT_CO_TRY(facts, co_await context_.contexts.ready());
+  if (!facts.can_checkpoint)
+    co_return Error(ErrorCode::kRefused, "This node's driver cannot restore a context: " + facts.why());
+  CKPT_CO_TRY(criu, co_await find_criu(context_));
+  criu_ = std::move(criu);
+  co_return ok();
+}
+
+Task<Result<void>> ProcessTarget::take_memory(std::shared_ptr<Job>, std::vector<mover::RegionInfo> regions,
+                                              std::vector<UniqueFd> descriptors) {
+  if (regions.size() != descriptors.size())
+    co_return Error(ErrorCode::kProtocol, "The mover sent a wrong number of descriptors");
+  for (std::size_t i = 0; i < regions.size(); ++i) {
+    local::RegionRecord record;
+    record.id = regions[i].id;
+    record.generation = regions[i].generation;
+    record.bytes = regions[i].bytes;
+    memory_[record.id] = {record, std::move(descriptors[i])};
+  }
+  co_return ok();
+}
+
+Result<void> ProcessTarget::keep(std::shared_ptr<Job>, HostState state) {
+  image_ = std::move(state);
+  return ok();
+}
+
+Task<Result<std::shared_ptr<Job>>> ProcessTarget::bring() {
+  auto restored = co_await restore();
+  if (restored) co_return restored;
+  // It never ran here, and the source is stopped at its barrier still.
+  co_return Error(ErrorCode::kAborted, "The process cannot be restored at the target")
+      .caused_by(std::move(restored).assume_error());
+}
+
+Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
+  if (!image_.file || !criu_)
+    co_return Error(ErrorCode::kNotFound, "Its image was lost with an agent that ended");
+  CKPT_CO_TRY(plan, wire::decode_plan(info_.plan));
+  CKPT_CO_TRY(place, host::find_memory_place());
+  CKPT_CO_TRY(folder, host::MemoryFolder::create(place, folder_name(info_, "target"), image_.bytes));
+  const int file = image_.file.get();
+  CKPT_CO_TRYV(co_await offload(context_.disk, [file, bytes = image_.bytes, path = folder.path()] {
+    return host::unpack_folder(file, bytes, path);
+  }));
+  CKPT_CO_TRY(about, read_about(folder.path()));
+  host::RestoreOptions options;
+  options.images = options.work = folder.path();
+  options.old_log = about.log;
+  JobRecord record;
+  record.spec = plan.spec;
+  record.spec.incarnation = info_.base + 1;
+  record.spec.ranks = plan.target_ranks;
+  record.role = wire::JobRole::kStandby;
+  record.incarnation = info_.base + 1;
+  record.migration = info_.migration;
+  record.started_unix_ms = wall_clock_ms();
+  record.context_gpu = about.gpu;
+  HostRestore order{criu_->restore_command(options), host::Criu::pid_file(options),
+                    host::Criu::restore_log(options)};
+  if (auto old = context_.jobs.started_as(info_.job, info_.base + 1)) co_await context_.jobs.remove(old);
+  CKPT_CO_TRY(job, co_await context_.jobs.start(std::move(record), std::move(order)));
+  auto taken = co_await deposit(job);
+  if (taken) {
+    CKPT_CO_TRY(status, co_await job->keeper()->attach());
+    taken = host::check_credentials(static_cast<pid_t>(status.rank_pid), plan.spec.uid, plan.spec.gid);
+  }
+  if (!taken) {
+    co_await context_.jobs.remove(job);
+    co_return std::move(taken).assume_error();
+  }
+  image_ = HostState();
+  co_return job;
+}
+
+// From here on the memory outlives this agent.
+Task<Result<void>> ProcessTarget::deposit(std::shared_ptr<Job> job) {
+  while (!memory_.empty()) {
+    std::vector<local::RegionRecord> records;
+    std::vector<UniqueFd> descriptors;
+    while (!memory_.empty() && records.size() < local::kMaxRecords) {
+      auto& [record, descriptor] = memory_.begin()->second;
+      records.push_back(record);
+      descriptors.push_back(std::move(descriptor));
+      memory_.erase(memory_.begin());
+    }
+    const auto keeper = job->keeper();
+    if (!keeper)
+      co_return Error(ErrorCode::kUnavailable, "The restored process has ended: " + job->end_reason());
+    CKPT_CO_TRYV(co_await keeper->deposit(info_.migration, std::move(records), std::move(descriptors)));
+  }
+  co_return ok();
+}
+
+Task<Result<void>> ProcessTarget::run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) {
+  CKPT_CO_TRY(status, co_await job->keeper()->attach());
+  if (status.phase != local::Phase::kDumped && status.phase != local::Phase::kPaused)
+    co_return co_await job->keeper()->set_deadline(order.deadline);
+  auto resumed = co_await resume(job, order, report);
+  if (resumed) co_return ok();
+  co_return Error(ErrorCode::kAborted, "The job cannot go on at the target")
+      .caused_by(std::move(resumed).assume_error());
+}
+
+Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder order,
+                                         wire::TargetReport* report) {
+  auto keeper = job->keeper();
+  CKPT_CO_TRYV(co_await keeper->set_deadline(order.deadline));
+  CKPT_CO_TRY(status, co_await keeper->attach());
+  if (status.phase == local::Phase::kDumped) {
+    CKPT_CO_TRYV(host::resume_source(static_cast<pid_t>(status.rank_pid)));
+    CKPT_CO_TRYV(co_await keeper->reattach(kProcessTime));
+  }
+  if (report != nullptr && report->resume_sent_ns == 0) report->host_restored_ns = now_ns();
+  CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
+  CKPT_CO_TRY(restored_ns, co_await place_context(context_, job, gpu,
+                                                  MemoryChoice(local::MemorySet::kArrived, info_.migration)));
+  const Nanos placed_ns = now_ns();
+  local::Resume resume;
+  resume.incarnation = order.k;
+  resume.deadline_ns = order.deadline;
+  keeper = job->keeper();
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The process ended before it was told to go on");
+  CKPT_CO_TRY(running, co_await keeper->resume(resume, UniqueFd{}));
+  if (report != nullptr && report->resume_sent_ns == 0) {
+    report->context_restored_ns = restored_ns;
+    report->resume_sent_ns = placed_ns;
+    report->resumed_ns = running.resumed_ns;
+  }
+  // The process has the memory: a second hold of it would keep what it frees.
+  if (auto withdrawn = co_await keeper->withdraw(info_.migration); !withdrawn)
+    spdlog::warn("memory not withdrawn: id m{} reason {}", info_.migration,
+                 withdrawn.assume_error().to_string());
+  co_return ok();
+}
+
+Task<> ProcessTarget::end(std::shared_ptr<Job> job) {
+  memory_.clear();
+  image_ = HostState();
+  if (job) co_await job->destroy();
+}
+
+Task<> ProcessTarget::free(std::shared_ptr<Job> job) {
+  if (!job) co_return;
+  if (!job->record().ran) co_return co_await context_.jobs.remove(job);
+  // The job has its memory; the keeper's second hold of it goes.
+  if (job->keeper()) (void)co_await job->keeper()->withdraw(info_.migration);
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The transparent way between two nodes: the process itself moves. At the source its context is saved, then CRIU dumps it into a folder in
+// memory, which travels as the migration's host state; it stays stopped until the protocol lets it go. At the target, after COMMITTED, a
+// keeper takes it from the image, and it goes on as in a swap. Until the instance has its keeper what arrived is held by this agent: if
+// that ends in between, the instance counts as dead, and the source goes on from its barrier, the target never having run.
+// Threads, ownership, errors: see way.h.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "agent/host_process/criu.h"
+#include "agent/way.h"
+
+namespace ckpt::agent {
+
+class ProcessSource final : public SourceWay {
+ public:
+  ProcessSource(MigrationContext& context, migration::SwitchInfo info)
+      : context_(context), info_(std::move(info)) {}
+  [[nodiscard]] bool sends_host_state() const override { return true; }
+  Task<Result<void>> check(std::shared_ptr<Job> job) override;
+  Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,
+                               wire::SourceReport& report) override;
+  Task<Result<void>> go_back(std::shared_ptr<Job> job) override;
+  Task<> leave(std::shared_ptr<Job> job) override;
+
+ private:
+  Task<Result<HostState>> dump(std::shared_ptr<Job> job);
+
+  MigrationContext& context_;
+  const migration::SwitchInfo info_;
+  std::optional<host::Criu> criu_;  // found while preparing, not in the downtime
+};
+
+class ProcessTarget final : public TargetWay {
+ public:
+  ProcessTarget(MigrationContext& context, migration::SwitchInfo info)
+      : context_(context), info_(std::move(info)) {}
+  std::shared_ptr<Job> find() override;
+  Task<Result<std::shared_ptr<Job>>> start(const wire::MigrationPlan& plan) override;
+  Task<Result<void>> ready(std::shared_ptr<Job> job) override;
+  Task<Result<std::shared_ptr<Job>>> bring() override;
+  [[nodiscard]] bool has_memory() const override { return false; }
+  Task<Result<void>> take_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
+                                 std::vector<UniqueFd> descriptors) override;
+  Result<void> keep(std::shared_ptr<Job> job, HostState state) override;
+  Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) override;
+  Task<> end(std::shared_ptr<Job> job) override;
+  Task<> free(std::shared_ptr<Job> job) override;
+
+ private:
+  Task<Result<std::shared_ptr<Job>>> restore();
+  Task<Result<void>> deposit(std::shared_ptr<Job> job);
+  Task<Result<void>> resume(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report);
+
+  MigrationContext& context_;
+  const migration::SwitchInfo info_;
+  std::optional<host::Criu> criu_;
+  HostState image_;
+  std::map<std::uint64_t, std::pair<local::RegionRecord, UniqueFd>>
+      memory_;  // by region, until it is the keeper's
+};
+
+}  // namespace ckpt::agent

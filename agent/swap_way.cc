@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/swap_way.h"
+
+#include <spdlog/spdlog.h>
+
+#include "agent/thin_rank.h"
+
+namespace ckpt::agent {
+namespace {
+
+Result<std::uint32_t> gpu_of(const migration::SwitchInfo& info, bool target) {
+  CKPT_TRY(plan, wire::decode_plan(info.plan));
+  return (target ? plan.target_ranks : plan.spec.ranks).front().gpu_index;
+}
+
+// It stands at its barrier; what runs must not lose its memory under its feet.
+bool is_held(const Job& job) {
+  return job.phase() == local::Phase::kPaused;
+}
+
+}  // namespace
+
+// ---- source
+
+Task<Result<void>> SwapSource::check(std::shared_ptr<Job>) {
+  CKPT_CO_TRY(facts, co_await context_.contexts.ready());
+  if (!facts.why().empty())
+    co_return Error(ErrorCode::kRefused, "This node's driver cannot move a context: " + facts.why());
+  co_return ok();
+}
+
+Task<Result<HostState>> SwapSource::save(std::shared_ptr<Job> job, PausedState, wire::SourceReport& report) {
+  CKPT_CO_TRYV(co_await save_context(context_, job));
+  report.context_saved_ns = now_ns();
+  co_return HostState();
+}
+
+Task<Result<void>> SwapSource::go_back(std::shared_ptr<Job> job) {
+  if (!is_held(*job)) co_return ok();
+  CKPT_CO_TRY(index, gpu_of(info_, false));
+  CKPT_CO_TRY(gpu, context_.identity_of(index));
+  CKPT_CO_TRYV(co_await place_context(context_, job, gpu, MemoryChoice(local::MemorySet::kExported, 0)));
+  co_return job->moved_to(index);
+}
+
+// The process is the target's now. Its old memory goes with the end of the export.
+Task<> SwapSource::leave(std::shared_ptr<Job>) {
+  co_return;
+}
+
+// ---- target
+
+std::shared_ptr<Job> SwapTarget::find() {
+  auto job = context_.jobs.running_as(info_.job, info_.base);
+  return job ? job : context_.jobs.running_as(info_.job, info_.base + 1);
+}
+
+Task<Result<std::shared_ptr<Job>>> SwapTarget::start(const wire::MigrationPlan&) {
+  auto job = find();
+  if (!job || !job->keeper())
+    co_return Error(ErrorCode::kNotFound, "Job j" + std::to_string(info_.job) + " does not run on this node");
+  co_return job;
+}
+
+Task<Result<void>> SwapTarget::ready(std::shared_ptr<Job>) {
+  co_return ok();
+}
+
+Task<Result<void>> SwapTarget::take_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
+                                           std::vector<UniqueFd> descriptors) {
+  const auto keeper = job->keeper();
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  std::vector<local::RegionRecord> records;
+  for (const mover::RegionInfo& region : regions) {
+    local::RegionRecord& record = records.emplace_back();
+    record.id = region.id;
+    record.generation = region.generation;
+    record.bytes = region.bytes;
+  }
+  co_return co_await keeper->deposit(info_.migration, std::move(records), std::move(descriptors));
+}
+
+Result<void> SwapTarget::keep(std::shared_ptr<Job>, HostState) {
+  return ok();
+}
+
+Task<Result<void>> SwapTarget::run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) {
+  if (!is_held(*job)) co_return co_await job->keeper()->set_deadline(order.deadline);
+  auto resumed = co_await resume(job, order, report);
+  if (resumed) co_return ok();
+  // The source still has all of it, so it goes on there.
+  co_return Error(ErrorCode::kAborted, "The job cannot go on at the target GPU")
+      .caused_by(std::move(resumed).assume_error());
+}
+
+Task<Result<void>> SwapTarget::resume(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) {
+  CKPT_CO_TRY(index, gpu_of(info_, true));
+  CKPT_CO_TRY(gpu, context_.identity_of(index));
+  CKPT_CO_TRY(restored_ns, co_await place_context(context_, job, gpu,
+                                                  MemoryChoice(local::MemorySet::kArrived, info_.migration)));
+  const Nanos placed_ns = now_ns();
+  CKPT_CO_TRYV(job->moved_to(index));
+  const auto keeper = job->keeper();
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The process ended before it was told to go on");
+  local::Resume resume;
+  resume.incarnation = order.k;
+  resume.deadline_ns = order.deadline;
+  CKPT_CO_TRY(running, co_await keeper->resume(resume, UniqueFd{}));
+  if (report != nullptr && report->resume_sent_ns == 0) {
+    report->context_restored_ns = restored_ns;
+    report->resume_sent_ns = placed_ns;
+    report->resumed_ns = running.resumed_ns;
+  }
+  // The process has the memory: a second hold of it would keep what it frees.
+  if (auto withdrawn = co_await keeper->withdraw(info_.migration); !withdrawn)
+    spdlog::warn("memory not withdrawn: id m{} reason {}", info_.migration,
+                 withdrawn.assume_error().to_string());
+  co_return ok();
+}
+
+Task<> SwapTarget::end(std::shared_ptr<Job>) {
+  co_return;
+}
+
+Task<> SwapTarget::free(std::shared_ptr<Job> job) {
+  if (!job || !job->keeper()) co_return;
+  auto withdrawn = co_await job->keeper()->withdraw(info_.migration);
+  if (!withdrawn)
+    spdlog::warn("memory not withdrawn: id m{} reason {}", info_.migration,
+                 withdrawn.assume_error().to_string());
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/thin_rank.h"
+
+#include <spdlog/spdlog.h>
+
+namespace ckpt::agent {
+namespace {
+
+// The driver unmaps, saves and restores meanwhile; a thin context takes a second at most.
+constexpr Milliseconds kDriverTime{60000};
+
+// One rank in one stretch of save or place.
+class Placing {
+ public:
+  Placing(MigrationContext& context, std::shared_ptr<Job> job, std::shared_ptr<KeeperLink> keeper)
+      : context_(context), job_(std::move(job)), keeper_(std::move(keeper)) {}
+
+  Task<Result<void>> look() {
+    CKPT_CO_TRY(status, co_await keeper_->attach());
+    if (status.session_pid == 0) co_return Error(ErrorCode::kRefused, "No process of the job uses a GPU");
+    pid_ = static_cast<pid_t>(status.session_pid);
+    CKPT_CO_TRY(state, co_await context_.contexts.state(pid_));
+    memory_ = status.memory;
+    state_ = state;
+    CKPT_CO_TRY(own, own_gpu());
+    on_ = own;
+    co_return ok();
+  }
+
+  [[nodiscard]] bool is_whole_on(const GpuUuid& gpu) const {
+    return memory_ == local::MemoryState::kMapped && state_ == context::ProcessState::kRunning && on_ == gpu;
+  }
+
+  Task<Result<void>> release() {
+    if (memory_ == local::MemoryState::kReleased) co_return ok();
+    CKPT_CO_TRYV(co_await keeper_->release(kDriverTime));
+    memory_ = local::MemoryState::kReleased;
+    co_return ok();
+  }
+
+  Task<Result<void>> save() {
+    if (state_ == context::ProcessState::kRunning) {
+      CKPT_CO_TRYV(co_await context_.contexts.lock(pid_, kDriverTime));
+      state_ = context::ProcessState::kLocked;
+    }
+    if (state_ == context::ProcessState::kLocked) {
+      CKPT_CO_TRYV(co_await context_.contexts.checkpoint(pid_, kDriverTime));
+      state_ = context::ProcessState::kCheckpointed;
+    }
+    if (state_ != context::ProcessState::kCheckpointed)
+      co_return Error(ErrorCode::kDevice,
+                      "The driver has lost the context of process " + std::to_string(pid_));
+    co_return ok();
+  }
+
+  // A context that is saved comes to `gpu`, one that is elsewhere is saved first.
+  Task<Result<void>> restore(GpuUuid gpu) {
+    if (on_ != gpu) {
+      CKPT_CO_TRYV(co_await save());
+    }
+    if (state_ == context::ProcessState::kCheckpointed) {
+      CKPT_CO_TRYV(job_->context_is(to_text(on_), to_text(gpu)));
+      std::vector<context::GpuPair> pairs;
+      if (on_ != gpu) pairs.push_back(context::GpuPair{on_, gpu});
+      CKPT_CO_TRYV(co_await context_.contexts.restore(pid_, std::move(pairs), kDriverTime));
+      CKPT_CO_TRYV(job_->context_is(to_text(gpu), ""));
+      state_ = context::ProcessState::kLocked;
+      on_ = gpu;
+    }
+    if (state_ == context::ProcessState::kLocked) {
+      CKPT_CO_TRYV(co_await context_.contexts.unlock(pid_, kDriverTime));
+      state_ = context::ProcessState::kRunning;
+    }
+    co_return ok();
+  }
+
+  Task<Result<void>> map(local::GpuIdentity gpu, MemoryChoice memory) {
+    local::Map order;
+    order.set = memory.set;
+    order.migration = memory.migration;
+    order.gpu_count = 1;
+    order.gpus[0] = gpu;
+    CKPT_CO_TRYV(co_await keeper_->map(order, kDriverTime));
+    co_return ok();
+  }
+
+ private:
+  // Where the context is, or was when it was saved (job_record.h).
+  Result<GpuUuid> own_gpu() {
+    const JobRecord& record = job_->record();
+    if (!record.context_goes_to.empty() && state_ != context::ProcessState::kCheckpointed)
+      return parse_gpu_uuid(record.context_goes_to);
+    if (!record.context_gpu.empty()) return parse_gpu_uuid(record.context_gpu);
+    CKPT_TRY(identity, context_.identity_of(job_->gpu()));
+    return identity.uuid;
+  }
+
+  MigrationContext& context_;
+  std::shared_ptr<Job> job_;
+  std::shared_ptr<KeeperLink> keeper_;
+  pid_t pid_ = 0;
+  local::MemoryState memory_ = local::MemoryState::kMapped;
+  context::ProcessState state_ = context::ProcessState::kRunning;
+  GpuUuid on_{};
+};
+
+Result<std::shared_ptr<KeeperLink>> keeper_of(const Job& job) {
+  auto keeper = job.keeper();
+  if (job.ended() || !keeper) return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  return keeper;
+}
+
+}  // namespace
+
+Task<Result<void>> save_context(MigrationContext& context, std::shared_ptr<Job> job) {
+  const Turn::Held turn = co_await job->thin_turn().take();
+  CKPT_CO_TRY(keeper, keeper_of(*job));
+  Placing rank(context, job, keeper);
+  CKPT_CO_TRYV(co_await rank.look());
+  CKPT_CO_TRYV(co_await rank.release());
+  co_return co_await rank.save();
+}
+
+Task<Result<Nanos>> place_context(MigrationContext& context, std::shared_ptr<Job> job, local::GpuIdentity gpu,
+                                  MemoryChoice memory) {
+  const Turn::Held turn = co_await job->thin_turn().take();
+  CKPT_CO_TRY(keeper, keeper_of(*job));
+  Placing rank(context, job, keeper);
+  CKPT_CO_TRYV(co_await rank.look());
+  if (rank.is_whole_on(gpu.uuid)) co_return 0;
+  CKPT_CO_TRYV(co_await rank.release());
+  CKPT_CO_TRYV(co_await rank.restore(gpu.uuid));
+  const Nanos restored_ns = now_ns();
+  CKPT_CO_TRYV(co_await rank.map(gpu, memory));
+  co_return restored_ns;
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two ways to move a job (DESIGN §3) as the sessions of a migration see them: what stands beside the device memory at the source, and
+// which instance goes on at the target. cooperative_way.h: a standby that has started already, and host state that the program names.
+// swap_way.h: the same process, its context saved and restored by the driver.
+// Threads: the event loop; one call at a time, but leave() and free(). Ownership: a session owns its way. The job is the session's and is
+// passed in, since an agent that was restarted finds it again. Errors: why the step did not happen; each may be repeated.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "agent/job.h"
+#include "agent/migration_context.h"
+
+namespace ckpt::agent {
+
+// What travels with the final round; empty if there is none.
+struct HostState {
+  HostState() = default;
+  HostState(UniqueFd memory_file, std::uint64_t size) : file(std::move(memory_file)), bytes(size) {}
+  UniqueFd file;
+  std::uint64_t bytes = 0;
+};
+
+class SourceWay {
+ public:
+  virtual ~SourceWay() = default;
+  // The final round carries what save() gives, so it waits for it. Otherwise both run at once, and the manifest waits.
+  [[nodiscard]] virtual bool sends_host_state() const = 0;
+  // Whether the job can be moved so, before anything is touched. kRefused otherwise.
+  virtual Task<Result<void>> check(std::shared_ptr<Job> job) = 0;
+  // The rank is paused. After this the target has all it needs but device memory; what was measured goes into `report`.
+  virtual Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,
+                                       wire::SourceReport& report) = 0;
+  // The rank can be resumed here: also where save() failed half way, was never called, or was called by an earlier agent.
+  virtual Task<Result<void>> go_back(std::shared_ptr<Job> job) = 0;
+  // The job runs at the target: what is left of it here ends. Idempotent.
+  virtual Task<> leave(std::shared_ptr<Job> job) = 0;
+};
+
+struct RunOrder {
+  wire::Incarnation k = 0;
+  Nanos deadline = local::kNoDeadline;
+};
+
+class TargetWay {
+ public:
+  virtual ~TargetWay() = default;
+  // The instance of an earlier agent's preparation, or null.
+  virtual std::shared_ptr<Job> find() = 0;
+  // The instance, or null: there is none before bring().
+  virtual Task<Result<std::shared_ptr<Job>>> start(const wire::MigrationPlan& plan) = 0;
+  // Until it can take memory.
+  virtual Task<Result<void>> ready(std::shared_ptr<Job> job) = 0;
+  // COMMITTED, and there is no instance: makes it of what was kept. kAborted where that cannot be.
+  virtual Task<Result<std::shared_ptr<Job>>> bring();
+  // It has memory of its own that the mover attaches; otherwise the mover makes it and take_memory() gets it.
+  [[nodiscard]] virtual bool has_memory() const = 0;
+  virtual Task<Result<void>> take_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
+                                         std::vector<UniqueFd> descriptors) = 0;
+  // Host state arrived and is verified: it must be there still for an agent that is started after COMMITTED.
+  virtual Result<void> keep(std::shared_ptr<Job> job, HostState state) = 0;
+  // It runs as `order.k`. kAborted: it never will here. The report's points are set where they are reached for the first time (`report` may be null).
+  virtual Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) = 0;
+  // The migration was given up, or ended: first the instance, if it is this migration's own, then what else is left of it here. Idempotent.
+  virtual Task<> end(std::shared_ptr<Job> job) = 0;
+  virtual Task<> free(std::shared_ptr<Job> job) = 0;
+};
+
+// `info`'s plan decides; one that cannot be read (a migration that only its outcome is known of) counts as cooperative.
+std::unique_ptr<SourceWay> make_source_way(MigrationContext& context, const migration::SwitchInfo& info);
+std::unique_ptr<TargetWay> make_target_way(MigrationContext& context, const migration::SwitchInfo& info);
+
+}  // namespace ckpt::agent

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An unmodified program whose process stays and whose GPU changes (hot card swap): the transparent way on one node."""
+import unittest
+
+from cluster import ClusterTest, run_unmoved
+
+TRAINING = ["--params", "200000", "--seed", "3", "--print-every", "1"]
+FIRST_STEP = r"^step \d+"
+
+
+class Swap(ClusterTest):
+    nodes, gpus = 1, 2
+
+    def start_training(self, steps):
+        arguments = [*TRAINING, "--steps", str(steps)]
+        self.cluster.start("job", "charlm-plain", *arguments, node="node-a:0", way=())
+        self.cluster.wait_for_line("job", FIRST_STEP)
+        return run_unmoved("charlm-plain", *arguments)
+
+    def check_report(self, report, turn):
+        self.assertEqual(report["result"], "done", report)
+        self.assertTrue(report["verified"], report)
+        self.assertEqual(report["incarnation"], turn + 2)
+        pieces = report["downtime_breakdown_ms"]
+        self.assertAlmostEqual(sum(pieces.values()), report["downtime_ms"], delta=0.02 * report["downtime_ms"], msg=report)
+        self.assertGreater(pieces["context"], 0, report)
+        self.assertEqual(pieces["host"], 0, report)
+
+    def test_the_process_goes_on_with_another_gpu_twenty_times(self):
+        expected = self.start_training(3000)
+        job = self.cluster.job("job")
+        self.assertEqual((job["way"], job["movable"], job["gpu"]), ("transparent", True, 0), job)
+        process = job["ranks"][0]["pid"]
+        for turn in range(20):
+            mode = "--live" if turn % 4 != 3 else "--stop-copy"
+            gpu = 1 - turn % 2
+            self.check_report(self.cluster.migrate("job", f"node-a:{gpu}", mode), turn)
+            job = self.cluster.job("job")
+            self.assertEqual((job["gpu"], job["ranks"][0]["pid"]), (gpu, process), job)
+        self.assertEqual(self.cluster.finish("job")["digest"], expected["digest"])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
