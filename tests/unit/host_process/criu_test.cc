@@ -5,8 +5,10 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -171,6 +173,33 @@ TEST_F(CriuTest, AProgramWithAConnectionOutsideIsRefusedAndGoesOn) {
   EXPECT_NE(dumped.assume_error().message().find("unix"), std::string::npos)
       << dumped.assume_error().message();
   EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
+}
+
+TEST_F(CriuTest, ACopyEndsWithItsKeeper) {
+  const pid_t source = start({"plain"});
+  const MemoryFolder images = make_memory_folder("e");
+  ASSERT_TRUE(dump(source, images.path()).has_value());
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const UniqueFd told(ends[0]);
+  UniqueFd tell(ends[1]);
+  const pid_t keeper = ::fork();
+  if (keeper == 0) {
+    const auto restored = restore(images.path());
+    const pid_t pid = restored.has_value() ? restored.assume_value() : 0;
+    (void)!::write(tell.get(), &pid, sizeof pid);
+    for (;;) ::pause();
+  }
+  tell.reset();
+  pid_t copy = 0;
+  ASSERT_EQ(::read(told.get(), &copy, sizeof copy), static_cast<ssize_t>(sizeof copy));
+  ASSERT_GT(copy, 0);
+  const UniqueFd watched(static_cast<int>(::syscall(SYS_pidfd_open, copy, 0)));
+  ASSERT_TRUE(watched);
+  ::kill(keeper, SIGKILL);
+  ::waitpid(keeper, nullptr, 0);
+  pollfd ended{watched.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&ended, 1, 60000), 1);
 }
 
 TEST_F(CriuTest, ADamagedImageIsNotRestored) {
