@@ -25,6 +25,8 @@ class ExportStream {
   [[nodiscard]] bool waits_for_frees() const { return !freed_.empty(); }
 
   void region_added(std::uint64_t id);
+  // A region of the last batch that was not in it after all.
+  void forget(std::uint64_t id) { sent_.erase(id); }
   // True if the mover has to be told.
   bool region_freed(std::uint64_t id, std::uint64_t generation);
 
