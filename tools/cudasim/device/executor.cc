@@ -116,10 +116,16 @@ CUresult Executor::handle_memory(const RequestMessage& request, int fd, ReplyMes
       reply->a[2] = static_cast<std::uint64_t>(device);
       return result;
     }
-    case Request::kMemoryAttach:
-      return memory_->attach(fd, &reply->a[0]);
+    case Request::kMemoryAttach: {
+      int device = 0;
+      const CUresult result = memory_->attach(fd, &reply->a[0], &reply->a[1], &device);
+      reply->a[2] = static_cast<std::uint64_t>(device);
+      return result;
+    }
     case Request::kMemoryExport:
       return memory_->share(a[0], reply_fd);
+    case Request::kMemoryNumber:
+      return memory_->number(a[0], reply->a);
     case Request::kMemoryDrop:
       return memory_->drop(a[0]);
     case Request::kMap:

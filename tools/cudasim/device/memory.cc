@@ -2,6 +2,7 @@
 #include "tools/cudasim/device/memory.h"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -103,10 +104,8 @@ CUresult DeviceMemory::import(int fd, std::uint64_t* id, std::uint64_t* bytes, i
   return adopt(fd, true, id, bytes, device);
 }
 
-CUresult DeviceMemory::attach(int fd, std::uint64_t* id) {
-  std::uint64_t bytes = 0;
-  int device = 0;
-  return adopt(fd, false, id, &bytes, &device);
+CUresult DeviceMemory::attach(int fd, std::uint64_t* id, std::uint64_t* bytes, int* device) {
+  return adopt(fd, false, id, bytes, device);
 }
 
 CUresult DeviceMemory::share(std::uint64_t id, int* fd) {
@@ -117,6 +116,16 @@ CUresult DeviceMemory::share(std::uint64_t id, int* fd) {
   if (*fd >= 0) ::close(*fd);
   *fd = -1;
   return CUDA_ERROR_OPERATING_SYSTEM;
+}
+
+CUresult DeviceMemory::number(std::uint64_t id, std::uint64_t out[3]) {
+  const auto found = held_.find(id);
+  struct stat info {};
+  if (found == held_.end() || ::fstat(found->second.fd, &info) != 0) return CUDA_ERROR_INVALID_VALUE;
+  out[0] = static_cast<std::uint64_t>(found->second.fd);
+  out[1] = info.st_dev;
+  out[2] = info.st_ino;
+  return CUDA_SUCCESS;
 }
 
 CUresult DeviceMemory::drop(std::uint64_t id) {

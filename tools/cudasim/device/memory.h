@@ -24,9 +24,11 @@ class DeviceMemory {
   // Takes a descriptor of exported memory of any device of this machine.
   CUresult import(int fd, std::uint64_t* id, std::uint64_t* bytes, int* device);
   // Takes a descriptor of a peer executor's memory, which need not be exportable.
-  CUresult attach(int fd, std::uint64_t* id);
+  CUresult attach(int fd, std::uint64_t* id, std::uint64_t* bytes, int* device);
   // A descriptor that holds the memory by itself; the caller closes it.
   CUresult share(std::uint64_t id, int* fd);
+  // The executor's own descriptor of it, and the file's st_dev and st_ino.
+  CUresult number(std::uint64_t id, std::uint64_t out[3]);
   CUresult drop(std::uint64_t id);
   CUresult map(std::uint64_t id, std::uint64_t address, bool writable);
 

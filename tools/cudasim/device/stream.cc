@@ -53,12 +53,25 @@ int bounce_copy(const CopyCommand& command) {
   return 0;
 }
 
-int copy_sides(const CopyCommand& command) {
+int copy_row(const CopyCommand& command) {
   if (command.from_pid != 0 && command.to_pid != 0) return bounce_copy(command);
   if (command.from_pid != 0)
     return remote_copy(command.from_pid, command.to, command.from, command.bytes, false);
   if (command.to_pid != 0) return remote_copy(command.to_pid, command.from, command.to, command.bytes, true);
   std::memmove(reinterpret_cast<void*>(command.to), reinterpret_cast<void*>(command.from), command.bytes);
+  return 0;
+}
+
+int copy_sides(const CopyCommand& command) {
+  CopyCommand row = command;
+  for (std::uint32_t slice = 0; slice < command.slices; slice++) {
+    for (std::uint32_t i = 0; i < command.rows; i++) {
+      row.to = command.to + slice * command.to_slice + i * command.to_row;
+      row.from = command.from + slice * command.from_slice + i * command.from_row;
+      const int error = copy_row(row);
+      if (error != 0) return error;
+    }
+  }
   return 0;
 }
 
@@ -180,10 +193,13 @@ void Stream::copy(const CopyCommand* command, const unsigned char* inline_bytes)
 void Stream::set(const SetCommand* command) {
   delay();
   const int signal = run_guarded([&] {
-    if (command->width == 1)
-      std::memset(reinterpret_cast<void*>(command->to), static_cast<int>(command->value), command->count);
-    if (command->width == 2) fill(command->to, static_cast<std::uint16_t>(command->value), command->count);
-    if (command->width == 4) fill(command->to, command->value, command->count);
+    for (std::uint64_t row = 0; row < command->rows; row++) {
+      const std::uint64_t to = command->to + row * command->row_step;
+      if (command->width == 1)
+        std::memset(reinterpret_cast<void*>(to), static_cast<int>(command->value), command->count);
+      if (command->width == 2) fill(to, static_cast<std::uint16_t>(command->value), command->count);
+      if (command->width == 4) fill(to, command->value, command->count);
+    }
   });
   if (signal != 0) fail(CUDA_ERROR_ILLEGAL_ADDRESS, kXidPageFault);
 }

@@ -2,7 +2,6 @@
 // For the files that define the exported functions: cuda.h with the versioned names, and short helpers.
 #pragma once
 
-#define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 
 #include <mutex>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Primary and other contexts, the current context, peers.
 #include "tools/cudasim/driver/api.h"
+#include "tools/cudasim/driver/capture.h"
+#include "tools/cudasim/driver/pool.h"
 
 namespace cudasim {
 namespace {
@@ -177,10 +179,57 @@ CUresult cuCtxGetApiVersion(CUcontext, unsigned int* version) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuCtxCreate_v3(CUcontext* out, CUexecAffinityParam*, int count, unsigned int flags,
+                        CUdevice device) {
+  CUDASIM_CHECK(count == 0, CUDA_ERROR_NOT_SUPPORTED);
+  return create_context(out, flags, device);
+}
+
+CUresult cuCtxSetFlags(unsigned int flags) {
+  Context* context = nullptr;
+  CUDASIM_TRY(enter_any(&context));
+  CUDASIM_CHECK((flags & ~static_cast<unsigned>(CU_CTX_FLAGS_MASK)) == 0, CUDA_ERROR_INVALID_VALUE);
+  context->set_flags(flags);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCacheConfig(CUfunc_cache* config) {
+  Context* context = nullptr;
+  CUDASIM_TRY(enter_any(&context));
+  CUDASIM_CHECK(config != nullptr, CUDA_ERROR_INVALID_VALUE);
+  *config = CU_FUNC_CACHE_PREFER_NONE;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
+  Context* context = nullptr;
+  CUDASIM_TRY(enter_any(&context));
+  return config >= CU_FUNC_CACHE_PREFER_NONE && config <= CU_FUNC_CACHE_PREFER_EQUAL
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuCtxGetLimit(std::size_t* value, CUlimit limit) {
+  Context* context = nullptr;
+  CUDASIM_TRY(enter(&context));
+  CUDASIM_CHECK(value != nullptr && limit >= 0 && limit < CU_LIMIT_MAX, CUDA_ERROR_INVALID_VALUE);
+  return context->get_limit(limit, value);
+}
+
+CUresult cuCtxSetLimit(CUlimit limit, std::size_t value) {
+  Context* context = nullptr;
+  CUDASIM_TRY(enter(&context));
+  CUDASIM_CHECK(limit >= 0 && limit < CU_LIMIT_MAX, CUDA_ERROR_INVALID_VALUE);
+  return context->set_limit(limit, value);
+}
+
 CUresult cuCtxSynchronize() {
   Context* context = nullptr;
   CUDASIM_TRY(enter(&context));
-  return context->synchronize();
+  CUDASIM_TRY(allow_synchronize(context));
+  CUDASIM_TRY(context->synchronize());
+  sweep_pools();
+  return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {

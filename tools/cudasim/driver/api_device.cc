@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Initialization, errors and devices.
-#include <dlfcn.h>
-
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -56,7 +54,12 @@ int attribute_of(CUdevice_attribute attribute, const Device& device) {
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
       return 1;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
+      return 32;
+    case CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT:
+      return 32;
     default:
       return 0;
   }
@@ -212,32 +215,6 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CU
   CUDASIM_TRY(check_device(peer));
   CUDASIM_CHECK(value != nullptr && device != peer, CUDA_ERROR_INVALID_VALUE);
   *value = attribute == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED ? 1 : 0;
-  return CUDA_SUCCESS;
-}
-
-// The newest version of the function that the program's headers can know.
-CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
-                             CUdriverProcAddressQueryResult* status) {
-  CUDASIM_CHECK(symbol != nullptr && function != nullptr, CUDA_ERROR_INVALID_VALUE);
-  *function = nullptr;
-  if (status != nullptr) *status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-  CUDASIM_CHECK((flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) == 0, CUDA_ERROR_NOT_FOUND);
-  Dl_info info{};
-  CUDASIM_CHECK(::dladdr(reinterpret_cast<void*>(&cuInit), &info) != 0, CUDA_ERROR_NOT_FOUND);
-  // A library in front (a preloaded shim) must not answer for this one.
-  void* own = ::dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
-  CUDASIM_CHECK(own != nullptr, CUDA_ERROR_NOT_FOUND);
-  const std::string name(symbol);
-  const bool newest_first = !(name == "cuCtxCreate" || name == "cuEventElapsedTime") || version >= 13000;
-  if (newest_first) *function = ::dlsym(own, (name + "_v4").c_str());
-  for (const char* suffix : {"_v2", ""}) {
-    if (*function != nullptr) break;
-    if (name == "cuEventElapsedTime" && !newest_first && *suffix != '\0') continue;
-    *function = ::dlsym(own, (name + suffix).c_str());
-  }
-  ::dlclose(own);
-  CUDASIM_CHECK(*function != nullptr, CUDA_ERROR_NOT_FOUND);
-  if (status != nullptr) *status = CU_GET_PROC_ADDRESS_SUCCESS;
   return CUDA_SUCCESS;
 }
 

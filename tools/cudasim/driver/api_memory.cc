@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plain device memory, pinned host memory, and what is known of a pointer.
 #include "tools/cudasim/driver/api.h"
+#include "tools/cudasim/driver/capture.h"
+#include "tools/cudasim/driver/pool.h"
 
 namespace cudasim {
 namespace {
+
+constexpr std::size_t kPitch = 512;
 
 bool is_host_pointer_known(std::uint64_t address, std::uint64_t* base, const HostBlock** block) {
   *block = Memory::get().find_host(address, base);
@@ -81,6 +85,19 @@ CUresult attribute_of(const PointerFacts& facts, CUpointer_attribute attribute, 
 }
 
 }  // namespace
+
+CUresult allocate_in(Context* context, std::uint64_t bytes, std::uint64_t* address) {
+  for (;;) {
+    std::shared_ptr<Physical> prepared;
+    CUresult result = Memory::prepare(context, bytes, &prepared);
+    if (result == CUDA_SUCCESS) {
+      Exclusive lock(Process::get().lock);
+      result = Memory::get().allocate(context, bytes, prepared, address);
+    }
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || !shrink_pools()) return result;
+  }
+}
+
 }  // namespace cudasim
 
 namespace cudasim::api {
@@ -89,6 +106,7 @@ CUresult cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total) {
   Context* context = nullptr;
   CUDASIM_TRY(enter(&context));
   CUDASIM_CHECK(free_bytes != nullptr && total != nullptr, CUDA_ERROR_INVALID_VALUE);
+  sweep_pools();
   Card& card = *Process::get().devices[static_cast<std::size_t>(context->ordinal())].card;
   const Card::Memory memory = card.memory();
   *total = card.state().configured_memory;
@@ -100,12 +118,22 @@ CUresult cuMemAlloc_v2(CUdeviceptr* address, std::size_t bytes) {
   Context* context = nullptr;
   CUDASIM_TRY(enter(&context));
   CUDASIM_CHECK(address != nullptr && bytes > 0, CUDA_ERROR_INVALID_VALUE);
-  std::shared_ptr<Physical> prepared;
-  CUDASIM_TRY(Memory::prepare(context, bytes, &prepared));
-  Exclusive lock(Process::get().lock);
+  CUDASIM_TRY(allow_unsafe_call());
   std::uint64_t at = 0;
-  CUDASIM_TRY(Memory::get().allocate(context, bytes, prepared, &at));
+  CUDASIM_TRY(allocate_in(context, bytes, &at));
   *address = at;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr* address, std::size_t* pitch, std::size_t width, std::size_t height,
+                            unsigned int element) {
+  CUDASIM_CHECK(pitch != nullptr && width > 0 && height > 0, CUDA_ERROR_INVALID_VALUE);
+  CUDASIM_CHECK(element == 4 || element == 8 || element == 16, CUDA_ERROR_INVALID_VALUE);
+  CUDASIM_CHECK(width <= kDeviceBytes && height <= kDeviceBytes, CUDA_ERROR_OUT_OF_MEMORY);
+  const std::size_t row = (width + kPitch - 1) / kPitch * kPitch;
+  CUDASIM_CHECK(height <= kDeviceBytes / row, CUDA_ERROR_OUT_OF_MEMORY);
+  CUDASIM_TRY(api::cuMemAlloc_v2(address, row * height));
+  *pitch = row;
   return CUDA_SUCCESS;
 }
 
@@ -113,6 +141,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   Context* context = nullptr;
   CUDASIM_TRY(enter(&context));
   if (address == 0) return CUDA_SUCCESS;
+  CUDASIM_TRY(allow_unsafe_call());
   Context* owner = nullptr;
   {
     Shared lock(Process::get().lock);
@@ -120,6 +149,8 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   }
   // Work that uses the memory ends first, as on hardware.
   if (owner != nullptr) CUDASIM_TRY(owner->synchronize());
+  forget_in_pools(address);
+  forget_graph_memory(address);
   Exclusive lock(Process::get().lock);
   return Memory::get().free_block(address);
 }

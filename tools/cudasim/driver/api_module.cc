@@ -7,15 +7,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
 #include "tools/cudasim/driver/api.h"
+#include "tools/cudasim/driver/capture.h"
+#include "tools/cudasim/driver/work.h"
 
 namespace cudasim {
 namespace {
 
+constexpr int kRegisters = 32;
 constexpr unsigned kMaxThreads = 1024;
+constexpr int kThreadsPerMultiprocessor = 2048;
+constexpr int kBlocksPerMultiprocessor = 32;
 constexpr unsigned kMaxSharedBytes = 227 * 1024;
 constexpr std::uint64_t kMaxImageBytes = std::uint64_t{1} << 30;
 
@@ -90,33 +96,54 @@ CUresult pack(const Function& function, void** parameters, void** extra, LaunchC
   return CUDA_SUCCESS;
 }
 
-CUresult launch(Function* function, const CUlaunchConfig& config, void** parameters, void** extra) {
-  Context* context = nullptr;
-  Stream* stream = nullptr;
-  CUDASIM_TRY(enter_stream(config.hStream, &context, &stream));
-  CUDASIM_CHECK(context == context_stack().back(), CUDA_ERROR_INVALID_HANDLE);
-  CUDASIM_CHECK(function != nullptr && function->context == context && function->module->alive,
-                CUDA_ERROR_INVALID_HANDLE);
+CUresult fill_launch(Function* function, const CUlaunchConfig& config, void** parameters, void** extra,
+                     LaunchCommand* command, unsigned char* data, std::size_t* bytes) {
+  CUDASIM_CHECK(function != nullptr && function->module->alive, CUDA_ERROR_INVALID_HANDLE);
   const bool sized = config.gridDimX > 0 && config.gridDimY > 0 && config.gridDimZ > 0 &&
                      config.blockDimX > 0 && config.blockDimX <= kMaxThreads && config.blockDimY == 1 &&
                      config.blockDimZ == 1 && config.gridDimX <= 0x7fffffffU && config.gridDimY <= 65535 &&
                      config.gridDimZ <= 65535 && config.sharedMemBytes <= kMaxSharedBytes;
   CUDASIM_CHECK(sized, CUDA_ERROR_INVALID_VALUE);
+  command->header.command = Command::kLaunch;
+  command->function = function->address;
+  command->grid[0] = config.gridDimX;
+  command->grid[1] = config.gridDimY;
+  command->grid[2] = config.gridDimZ;
+  command->threads = config.blockDimX;
+  command->shared_bytes = config.sharedMemBytes;
+  return pack(*function, parameters, extra, command, data, bytes);
+}
+
+CUresult launch(Function* function, const CUlaunchConfig& config, void** parameters, void** extra) {
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  CUDASIM_TRY(enter_stream(config.hStream, &context, &stream));
+  CUDASIM_CHECK(context == context_stack().back(), CUDA_ERROR_INVALID_HANDLE);
+  CUDASIM_CHECK(function != nullptr && function->context == context, CUDA_ERROR_INVALID_HANDLE);
+  if (stream->capture != nullptr) {
+    LaunchWork work;
+    CUDASIM_TRY(make_launch(function, config, parameters, extra, &work));
+    return capture_work(stream, std::move(work));
+  }
   LaunchCommand command;
-  command.header.command = Command::kLaunch;
-  command.function = function->address;
-  command.grid[0] = config.gridDimX;
-  command.grid[1] = config.gridDimY;
-  command.grid[2] = config.gridDimZ;
-  command.threads = config.blockDimX;
-  command.shared_bytes = config.sharedMemBytes;
   alignas(16) unsigned char data[kMaxArgumentBytes];
   std::size_t bytes = 0;
-  CUDASIM_TRY(pack(*function, parameters, extra, &command, data, &bytes));
+  CUDASIM_TRY(fill_launch(function, config, parameters, extra, &command, data, &bytes));
   return context->submit(stream, &command, sizeof command, data, bytes, nullptr);
 }
 
 }  // namespace
+
+CUresult make_launch(Function* function, const CUlaunchConfig& config, void** parameters, void** extra,
+                     LaunchWork* out) {
+  alignas(16) unsigned char data[kMaxArgumentBytes];
+  std::size_t bytes = 0;
+  CUDASIM_TRY(fill_launch(function, config, parameters, extra, &out->command, data, &bytes));
+  out->function = function;
+  out->arguments.assign(data, data + bytes);
+  return CUDA_SUCCESS;
+}
+
 }  // namespace cudasim
 
 namespace cudasim::api {
@@ -218,6 +245,9 @@ CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfuncti
   CUDASIM_CHECK(handle != nullptr && from_handle(handle)->module->alive, CUDA_ERROR_INVALID_HANDLE);
   *value = 0;
   if (attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) *value = kMaxThreads;
+  if (attribute == CU_FUNC_ATTRIBUTE_NUM_REGS) *value = kRegisters;
+  if (attribute == CU_FUNC_ATTRIBUTE_PTX_VERSION || attribute == CU_FUNC_ATTRIBUTE_BINARY_VERSION)
+    *value = 90;
   if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) *value = kMaxSharedBytes;
   return attribute >= 0 && attribute < CU_FUNC_ATTRIBUTE_MAX ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -244,6 +274,75 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
   CUDASIM_CHECK(config != nullptr, CUDA_ERROR_INVALID_VALUE);
   CUDASIM_CHECK(config->numAttrs == 0, CUDA_ERROR_NOT_SUPPORTED);
   return launch(from_handle(function), *config, parameters, extra);
+}
+
+CUresult cuFuncGetName(const char** name, CUfunction handle) {
+  CUDASIM_TRY(Process::get().ready());
+  CUDASIM_CHECK(name != nullptr, CUDA_ERROR_INVALID_VALUE);
+  CUDASIM_CHECK(handle != nullptr && from_handle(handle)->module->alive, CUDA_ERROR_INVALID_HANDLE);
+  *name = from_handle(handle)->name.c_str();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetModule(CUmodule* module, CUfunction handle) {
+  CUDASIM_TRY(Process::get().ready());
+  CUDASIM_CHECK(module != nullptr, CUDA_ERROR_INVALID_VALUE);
+  CUDASIM_CHECK(handle != nullptr && from_handle(handle)->module->alive, CUDA_ERROR_INVALID_HANDLE);
+  *module = reinterpret_cast<CUmodule>(from_handle(handle)->module);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config) {
+  CUDASIM_TRY(Process::get().ready());
+  CUDASIM_CHECK(handle != nullptr && from_handle(handle)->module->alive, CUDA_ERROR_INVALID_HANDLE);
+  return config >= CU_FUNC_CACHE_PREFER_NONE && config <= CU_FUNC_CACHE_PREFER_EQUAL
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfunction handle, int threads,
+                                                              std::size_t shared_bytes, unsigned int flags) {
+  Context* context = nullptr;
+  CUDASIM_TRY(enter(&context));
+  CUDASIM_CHECK(blocks != nullptr && threads > 0 && flags <= CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE,
+                CUDA_ERROR_INVALID_VALUE);
+  CUDASIM_CHECK(handle != nullptr && from_handle(handle)->module->alive, CUDA_ERROR_INVALID_HANDLE);
+  const int warps = (threads + 31) / 32;
+  *blocks = std::min(kBlocksPerMultiprocessor, kThreadsPerMultiprocessor / (warps * 32));
+  if (threads > static_cast<int>(kMaxThreads) || shared_bytes > kMaxSharedBytes) *blocks = 0;
+  if (shared_bytes > 0) *blocks = std::min(*blocks, static_cast<int>(kMaxSharedBytes / shared_bytes));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction function, int threads,
+                                                     std::size_t shared_bytes) {
+  return api::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, threads, shared_bytes,
+                                                                   0);
+}
+
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* threads, CUfunction handle,
+                                                   CUoccupancyB2DSize shared_of, std::size_t shared_bytes,
+                                                   int limit, unsigned int flags) {
+  CUDASIM_CHECK(grid != nullptr && threads != nullptr && limit >= 0, CUDA_ERROR_INVALID_VALUE);
+  int best = 0;
+  const int most =
+      limit == 0 ? static_cast<int>(kMaxThreads) : std::min(limit, static_cast<int>(kMaxThreads));
+  for (int size = most; size > 0; size = (size - 1) / 32 * 32) {
+    int blocks = 0;
+    CUDASIM_TRY(api::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        &blocks, handle, size, shared_of != nullptr ? shared_of(size) : shared_bytes, flags));
+    if (blocks * size <= best) continue;
+    best = blocks * size;
+    *threads = size;
+    *grid = blocks;  // there is one multiprocessor
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxPotentialBlockSize(int* grid, int* threads, CUfunction function,
+                                          CUoccupancyB2DSize shared_of, std::size_t shared_bytes, int limit) {
+  return api::cuOccupancyMaxPotentialBlockSizeWithFlags(grid, threads, function, shared_of, shared_bytes,
+                                                        limit, 0);
 }
 
 }  // namespace cudasim::api

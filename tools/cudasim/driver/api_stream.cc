@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams, events and host functions.
+#include <memory>
+
 #include "tools/cudasim/driver/api.h"
+#include "tools/cudasim/driver/capture.h"
+#include "tools/cudasim/driver/pool.h"
 
 namespace cudasim {
 namespace {
@@ -50,6 +54,7 @@ CUresult cuStreamDestroy_v2(CUstream handle) {
                 CUDA_ERROR_INVALID_HANDLE);
   auto* stream = reinterpret_cast<Stream*>(handle);
   CUDASIM_CHECK(stream->alive, CUDA_ERROR_INVALID_HANDLE);
+  leave_capture(stream);
   stream->context->destroy_stream(stream);
   return CUDA_SUCCESS;
 }
@@ -58,13 +63,17 @@ CUresult cuStreamSynchronize(CUstream handle) {
   Context* context = nullptr;
   Stream* stream = nullptr;
   CUDASIM_TRY(enter_stream(handle, &context, &stream));
-  return context->synchronize(stream);
+  CUDASIM_TRY(allow_wait(stream));
+  CUDASIM_TRY(context->synchronize(stream));
+  sweep_pools();
+  return CUDA_SUCCESS;
 }
 
 CUresult cuStreamQuery(CUstream handle) {
   Context* context = nullptr;
   Stream* stream = nullptr;
   CUDASIM_TRY(enter_stream(handle, &context, &stream));
+  CUDASIM_TRY(allow_wait(stream));
   return context->query(stream);
 }
 
@@ -102,16 +111,11 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int f
   CUDASIM_TRY(enter_stream(handle, &context, &stream));
   CUDASIM_TRY(enter_event(event_handle, &event));
   CUDASIM_CHECK(flags <= CU_EVENT_WAIT_EXTERNAL, CUDA_ERROR_INVALID_VALUE);
-  const std::uint64_t recorded = event->recorded.load();
-  if (happened(*event, recorded)) return CUDA_SUCCESS;
-  // Another context's streams are in another executor. What the event waits for has been submitted already, so
-  // waiting for it here is the same order, only less asynchronous.
-  if (event->context != context) return wait_for(*event, recorded);
-  if (Event::slot_of(recorded) == stream->slot) return CUDA_SUCCESS;
-  WaitCommand command{{0, Command::kWait, 0},
-                      static_cast<std::uint64_t>(Event::slot_of(recorded)),
-                      Event::sequence_of(recorded)};
-  return context->submit(stream, &command, sizeof command, nullptr, 0, nullptr);
+  const bool external = flags == CU_EVENT_WAIT_EXTERNAL;
+  const CUresult captured = capture_wait(stream, event, external);
+  if (captured != CUDA_ERROR_NOT_FOUND) return captured;
+  if (external && stream->capture != nullptr) return capture_work(stream, WaitWork{event});
+  return queue_wait(context, stream, event);
 }
 
 CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data) {
@@ -119,7 +123,35 @@ CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data) {
   Stream* stream = nullptr;
   CUDASIM_TRY(enter_stream(handle, &context, &stream));
   CUDASIM_CHECK(function != nullptr, CUDA_ERROR_INVALID_VALUE);
+  if (stream->capture != nullptr) return capture_work(stream, HostWork{function, data});
   return context->host_function(stream, function, data);
+}
+
+namespace {
+
+struct Callback {
+  CUstream stream;
+  Context* context;
+  CUstreamCallback function;
+  void* data;
+};
+
+}  // namespace
+
+CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback function, void* data, unsigned int flags) {
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  CUDASIM_TRY(enter_stream(handle, &context, &stream));
+  CUDASIM_CHECK(function != nullptr && flags == 0, CUDA_ERROR_INVALID_VALUE);
+  if (stream->capture != nullptr) {
+    invalidate(stream);
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  const CUhostFn call = [](void* given) {
+    const std::unique_ptr<Callback> callback(static_cast<Callback*>(given));
+    callback->function(callback->stream, callback->context->error(), callback->data);
+  };
+  return context->host_function(stream, call, new Callback{handle, context, function, data});
 }
 
 CUresult cuEventCreate(CUevent* out, unsigned int flags) {
@@ -148,27 +180,35 @@ CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
   CUDASIM_TRY(enter_stream(stream_handle, &context, &stream));
   CUDASIM_TRY(enter_event(handle, &event));
   CUDASIM_CHECK(event->context == context, CUDA_ERROR_INVALID_HANDLE);
-  RecordCommand command{{0, Command::kRecord, 0}, event->index};
-  std::uint64_t sequence = 0;
-  CUDASIM_TRY(context->submit(stream, &command, sizeof command, nullptr, 0, &sequence));
-  event->set_recorded(stream->slot, sequence);
-  return CUDA_SUCCESS;
+  if (stream->capture != nullptr) return capture_record(stream, event);
+  event->capture_id = 0;
+  return queue_record(context, stream, event);
 }
 
-CUresult cuEventRecordWithFlags(CUevent handle, CUstream stream, unsigned int flags) {
-  CUDASIM_CHECK(flags == 0, CUDA_ERROR_NOT_SUPPORTED);
-  return api::cuEventRecord(handle, stream);
+CUresult cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsigned int flags) {
+  if (flags == 0) return api::cuEventRecord(handle, stream_handle);
+  CUDASIM_CHECK(flags == CU_EVENT_RECORD_EXTERNAL, CUDA_ERROR_INVALID_VALUE);
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  Event* event = nullptr;
+  CUDASIM_TRY(enter_stream(stream_handle, &context, &stream));
+  CUDASIM_TRY(enter_event(handle, &event));
+  CUDASIM_CHECK(event->context == context, CUDA_ERROR_INVALID_HANDLE);
+  CUDASIM_CHECK(stream->capture != nullptr, CUDA_ERROR_ILLEGAL_STATE);
+  return capture_work(stream, RecordWork{event});
 }
 
 CUresult cuEventQuery(CUevent handle) {
   Event* event = nullptr;
   CUDASIM_TRY(enter_event(handle, &event));
+  CUDASIM_CHECK(event->capture_id == 0, CUDA_ERROR_CAPTURED_EVENT);
   return happened(*event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuEventSynchronize(CUevent handle) {
   Event* event = nullptr;
   CUDASIM_TRY(enter_event(handle, &event));
+  CUDASIM_CHECK(event->capture_id == 0, CUDA_ERROR_CAPTURED_EVENT);
   const std::uint64_t recorded = event->recorded.load();
   return recorded == 0 ? CUDA_SUCCESS : wait_for(*event, recorded);
 }

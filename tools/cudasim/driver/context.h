@@ -27,6 +27,8 @@
 namespace cudasim {
 
 class Context;
+struct Capture;
+struct Node;
 
 struct Stream {
   std::atomic<bool> alive{false};
@@ -34,13 +36,17 @@ struct Stream {
   int slot = 0;
   unsigned flags = 0;
   int priority = 0;
+  std::atomic<Capture*> capture{nullptr};  // capture.h
+  std::vector<Node*> capture_tail;         // what the next captured node needs
 };
 
 struct Event {
   std::atomic<bool> alive{false};
   Context* context = nullptr;
   unsigned flags = 0;
-  std::uint64_t index = 0;  // of the time stamp
+  std::uint64_t index = 0;       // of the time stamp
+  std::uint64_t capture_id = 0;  // recorded in this capture, behind these nodes; 0: in none
+  std::vector<Node*> captured;
   // The last record command: the stream's slot and the sequence there in one word, since one thread may record while
   // another one asks. 0: never recorded.
   std::atomic<std::uint64_t> recorded{0};
@@ -83,6 +89,10 @@ class Context {
   [[nodiscard]] int ordinal() const { return ordinal_; }
   [[nodiscard]] int number() const { return number_; }
   [[nodiscard]] unsigned flags() const { return flags_; }
+  void set_flags(unsigned flags) { flags_ = flags; }
+  // They are kept and change nothing. CUDA_ERROR_UNSUPPORTED_LIMIT: none that this device knows.
+  CUresult get_limit(CUlimit limit, std::size_t* value);
+  CUresult set_limit(CUlimit limit, std::size_t value);
   [[nodiscard]] pid_t executor() const { return executor_; }
   CUresult error() { return static_cast<CUresult>(shared_->error.load(std::memory_order_relaxed)); }
 
@@ -154,7 +164,8 @@ class Context {
   std::atomic<bool> alive_{false};
   int ordinal_ = 0;
   int number_ = 0;
-  unsigned flags_ = 0;
+  std::atomic<unsigned> flags_ = 0;
+  std::atomic<std::size_t> limits_[3] = {1024, std::size_t{1} << 20, std::size_t{8} << 20};
   pid_t executor_ = 0;
   int socket_ = -1;
   ContextShared* shared_ = nullptr;

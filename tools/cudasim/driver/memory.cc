@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "tools/cudasim/driver/graph.h"
 #include "tools/cudasim/driver/process.h"
 
 namespace cudasim {
@@ -79,8 +80,16 @@ CUresult Memory::share(const std::shared_ptr<Physical>& physical, int* fd) {
 }
 
 CUresult Memory::import(Context* owner, int fd, std::shared_ptr<Physical>* out) {
+  return take(Request::kMemoryImport, owner, fd, out);
+}
+
+CUresult Memory::attach(Context* owner, int fd, std::shared_ptr<Physical>* out) {
+  return take(Request::kMemoryAttach, owner, fd, out);
+}
+
+CUresult Memory::take(Request request, Context* owner, int fd, std::shared_ptr<Physical>* out) {
   ReplyMessage reply{};
-  const CUresult result = owner->call({Request::kMemoryImport}, fd, &reply, nullptr);
+  const CUresult result = owner->call({request}, fd, &reply, nullptr);
   if (result != CUDA_SUCCESS) return result;
   const int ordinal = Process::get().ordinal_of(static_cast<int>(reply.a[2]));
   if (ordinal < 0) {
@@ -283,7 +292,11 @@ void Memory::leave(Context* context) {
     }
     found = gone ? mappings_.erase(found) : std::next(found);
   }
-  std::erase_if(blocks_, [this](const auto& item) { return mappings_.count(item.second.mapping) == 0; });
+  std::erase_if(blocks_, [this](const auto& item) {
+    const bool gone = mappings_.count(item.second.mapping) == 0;
+    if (gone) forget_graph_memory(item.first);
+    return gone;
+  });
   std::erase_if(globals_, [context](const auto& item) { return item.second.context == context; });
   peers_.erase(context);
   for (auto& [user, used] : peers_) std::erase(used, context);

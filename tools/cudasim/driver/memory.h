@@ -76,6 +76,8 @@ class Memory {
   CUresult retain(std::uint64_t address, CUmemGenericAllocationHandle* handle);
   CUresult share(const std::shared_ptr<Physical>& physical, int* fd);
   CUresult import(Context* owner, int fd, std::shared_ptr<Physical>* out);
+  // The same of memory that is not exportable (legacy IPC).
+  CUresult attach(Context* owner, int fd, std::shared_ptr<Physical>* out);
 
   // Addresses and mappings.
   CUresult reserve(std::uint64_t bytes, std::uint64_t alignment, std::uint64_t hint, std::uint64_t* address);
@@ -138,6 +140,7 @@ class Memory {
   CUresult share_host();
   CUresult make_live(Mapping* mapping, Context* context, bool writable);
   void end_live(Mapping* mapping, Context* context);
+  CUresult take(Request request, Context* owner, int fd, std::shared_ptr<Physical>* out);
   void drop_if_unused(const std::shared_ptr<Physical>& physical);
   void erase_mapping(std::map<std::uint64_t, Mapping>::iterator found);
   CUresult allocate_mapping(Context* context, const std::shared_ptr<Physical>& physical,
@@ -162,5 +165,8 @@ class Memory {
   std::map<std::uint64_t, Global> globals_;
   std::map<Context*, std::vector<Context*>> peers_;  // who may use the memory of whom
 };
+
+// cuMemAlloc in a context, without Process::lock. Pools give back what they keep if memory is short.
+CUresult allocate_in(Context* context, std::uint64_t bytes, std::uint64_t* address);
 
 }  // namespace cudasim

@@ -142,6 +142,18 @@ void Context::run_host_functions() {
   }
 }
 
+CUresult Context::get_limit(CUlimit limit, std::size_t* value) {
+  if (limit > CU_LIMIT_MALLOC_HEAP_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  *value = limits_[limit];
+  return CUDA_SUCCESS;
+}
+
+CUresult Context::set_limit(CUlimit limit, std::size_t value) {
+  if (limit > CU_LIMIT_MALLOC_HEAP_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  limits_[limit] = value;
+  return CUDA_SUCCESS;
+}
+
 int make_file(const std::vector<unsigned char>& content) {
   const int fd = ::memfd_create("cudasim-module", MFD_CLOEXEC);
   for (std::size_t done = 0; fd >= 0 && done < content.size();) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "tools/cudasim/driver/capture.h"
 #include "tools/cudasim/driver/gate.h"
 #include "tools/cudasim/driver/memory.h"
 #include "tools/cudasim/driver/order.h"
@@ -129,7 +130,7 @@ CUresult enter_stream(CUstream handle, Context** context, Stream** stream) {
   if (handle == nullptr && null_stream_is_per_thread()) handle = CU_STREAM_PER_THREAD;
   if (handle == nullptr || handle == CU_STREAM_LEGACY) {
     *stream = (*context)->legacy_stream();
-    return CUDA_SUCCESS;
+    return allow_legacy_stream(*context);
   }
   if (handle == CU_STREAM_PER_THREAD) {
     *stream = (*context)->thread_stream();

@@ -14,6 +14,7 @@ enum class Request : std::uint32_t {
   kMemoryImport,   // descriptor -> a: memory id, bytes, physical device
   kMemoryAttach,   // a: physical device; descriptor of a peer's memory -> a: memory id
   kMemoryExport,   // a: memory id -> descriptor
+  kMemoryNumber,   // a: memory id -> a: descriptor in the executor, st_dev, st_ino
   kMemoryDrop,     // a: memory id
   kMap,            // a: memory id, address, writable
   kUnmap,          // a: address, bytes

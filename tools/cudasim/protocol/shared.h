@@ -58,20 +58,30 @@ struct LaunchCommand {
   std::uint32_t offsets[64];
 };
 
-// A side with a pid of another process is reached there (pageable memory of the program, a peer's executor).
+// Rows of `bytes` in slices; the steps lead from one row, one slice to the next. A side with a pid of another process is
+// reached there (pageable memory of the program, a peer's executor).
 struct CopyCommand {
   CommandHeader header;
   std::uint64_t to;
   std::uint64_t from;
   std::uint64_t bytes;
+  std::uint32_t rows;
+  std::uint32_t slices;
+  std::uint64_t to_row;
+  std::uint64_t from_row;
+  std::uint64_t to_slice;
+  std::uint64_t from_slice;
   std::int32_t to_pid;
   std::int32_t from_pid;
 };
 
+// Rows of `count` elements.
 struct SetCommand {
   CommandHeader header;
   std::uint64_t to;
   std::uint64_t count;
+  std::uint64_t rows;
+  std::uint64_t row_step;
   std::uint32_t width;
   std::uint32_t value;
 };
