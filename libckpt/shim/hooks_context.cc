@@ -4,13 +4,13 @@
 #include "libckpt/shim/contexts.h"
 #include "libckpt/shim/gate.h"
 #include "libckpt/shim/hooks.h"
+#include "libckpt/shim/memory/pools.h"
 
 namespace ckpt::shim {
 namespace {
 
 template <class... A, class... B>
 CUresult make(CUresult (*function)(CUcontext*, A...), CUcontext* context, B... arguments) {
-  if (function == nullptr) return lacking_answer();
   const CUresult result = function(context, arguments...);
   if (result == CUDA_SUCCESS) note_context(*context);
   return result;
@@ -18,9 +18,13 @@ CUresult make(CUresult (*function)(CUcontext*, A...), CUcontext* context, B... a
 
 template <class... A>
 CUresult wait_outside(CUresult (*function)(A...), A... arguments) {
-  if (function == nullptr) return lacking_answer();
-  const GateWait wait;
-  return function(arguments...);
+  CUresult result = CUDA_SUCCESS;
+  {
+    const GateWait wait;
+    result = function(arguments...);
+  }
+  memory_synchronized();
+  return result;
 }
 
 }  // namespace
@@ -46,7 +50,6 @@ CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsig
 }
 
 CUresult cuCtxDetach(CUcontext context) {
-  if (real().cuCtxDetach == nullptr) return lacking_answer();
   const CUresult result = real().cuCtxDetach(context);
   if (result == CUDA_SUCCESS) forget_context(context);
   return result;
@@ -54,14 +57,12 @@ CUresult cuCtxDetach(CUcontext context) {
 
 CUresult cuGreenCtxCreate(CUgreenCtx* context, CUdevResourceDesc resources, CUdevice device,
                           unsigned int flags) {
-  if (real().cuGreenCtxCreate == nullptr) return lacking_answer();
   const CUresult result = real().cuGreenCtxCreate(context, resources, device, flags);
   if (result == CUDA_SUCCESS) note_green_context(*context);
   return result;
 }
 
 CUresult cuGreenCtxDestroy(CUgreenCtx context) {
-  if (real().cuGreenCtxDestroy == nullptr) return lacking_answer();
   const CUresult result = real().cuGreenCtxDestroy(context);
   if (result == CUDA_SUCCESS) forget_green_context(context);
   return result;

@@ -23,17 +23,14 @@ CUresult answer_uuid(CUresult result, CUuuid* uuid, CUdevice device) {
 namespace hook {
 
 CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
-  if (real().cuDeviceGetUuid == nullptr) return lacking_answer();
   return answer_uuid(real().cuDeviceGetUuid(uuid, device), uuid, device);
 }
 
 CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
-  if (real().cuDeviceGetUuid_v2 == nullptr) return lacking_answer();
   return answer_uuid(real().cuDeviceGetUuid_v2(uuid, device), uuid, device);
 }
 
 CUresult cuDeviceGetPCIBusId(char* id, int length, CUdevice device) {
-  if (real().cuDeviceGetPCIBusId == nullptr) return lacking_answer();
   const CUresult result = real().cuDeviceGetPCIBusId(id, length, device);
   const auto identity = identity_of(device);
   if (result != CUDA_SUCCESS || !identity || length < kBusIdBytes) return result;
@@ -44,7 +41,6 @@ CUresult cuDeviceGetPCIBusId(char* id, int length, CUdevice device) {
 }
 
 CUresult cuDeviceGetByPCIBusId(CUdevice* device, const char* id) {
-  if (real().cuDeviceGetByPCIBusId == nullptr) return lacking_answer();
   unsigned domain = 0;
   unsigned bus = 0;
   unsigned slot = 0;
@@ -64,7 +60,6 @@ CUresult cuDeviceGetByPCIBusId(CUdevice* device, const char* id) {
 }
 
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
-  if (real().cuDeviceGetAttribute == nullptr) return lacking_answer();
   const CUresult result = real().cuDeviceGetAttribute(value, attribute, device);
   if (result != CUDA_SUCCESS) return result;
   if (attribute != CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID && attribute != CU_DEVICE_ATTRIBUTE_PCI_BUS_ID &&

@@ -42,14 +42,14 @@ template <class Row, class... A>
 struct Through<Row, CUresult (*RealDriver::*)(A...)> {
   static CUresult call(A... arguments) {
     const auto function = real().*Row::kReal;
+    if (function == nullptr) [[unlikely]] {
+      return lacking_answer();
+    }
     if constexpr (Row::kKind == Kind::kHook) {
       if (!forgotten()) [[likely]] {
         const GateScope scope(Row::kName);
         return Row::kHook(arguments...);
       }
-    }
-    if (function == nullptr) [[unlikely]] {
-      return lacking_answer();
     }
     if constexpr (Row::kKind == Kind::kQuery || Row::kKind == Kind::kHook) {
       return function(arguments...);

@@ -15,7 +15,6 @@ void put_own(const char* symbol, void** function) {
 }  // namespace
 
 CUresult hook::cuGetProcAddress(const char* symbol, void** function, int version, cuuint64_t flags) {
-  if (real().cuGetProcAddress == nullptr) return lacking_answer();
   const CUresult result = real().cuGetProcAddress(symbol, function, version, flags);
   if (result == CUDA_SUCCESS) put_own(symbol, function);
   return result;
@@ -23,7 +22,6 @@ CUresult hook::cuGetProcAddress(const char* symbol, void** function, int version
 
 CUresult hook::cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
                                    CUdriverProcAddressQueryResult* status) {
-  if (real().cuGetProcAddress_v2 == nullptr) return lacking_answer();
   const CUresult result = real().cuGetProcAddress_v2(symbol, function, version, flags, status);
   if (result == CUDA_SUCCESS) put_own(symbol, function);
   return result;
