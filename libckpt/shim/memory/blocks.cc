@@ -76,22 +76,6 @@ CUresult allocate_large(MemoryState& state, const Owner& owner, std::uint64_t by
   return CUDA_SUCCESS;
 }
 
-// As the driver's own free does it: everything that the context has been given ends first.
-CUresult wait_for_work(MemoryState& state, const Owner& owner) {
-  const GateWait wait;
-  CUcontext current = nullptr;
-  const bool push = owner.context != nullptr &&
-                    (state.driver.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != owner.context);
-  if (push) {
-    const CUresult result = state.driver.cuCtxPushCurrent_v2(owner.context);
-    if (result != CUDA_SUCCESS) return result;
-  }
-  const CUresult result =
-      captures_open() ? ask_beside_capture(state.driver) : state.driver.cuCtxSynchronize();
-  if (push) state.driver.cuCtxPopCurrent_v2(&current);
-  return result;
-}
-
 }  // namespace
 
 CUresult current_owner(const RealDriver& driver, Owner* owner) {
@@ -147,6 +131,21 @@ void give_back(MemoryState& state, std::uint64_t address, const Block& block, st
     return;
   }
   gone.push_back(*state.regions.remove(block.region));
+}
+
+CUresult wait_for_work(MemoryState& state, const Owner& owner) {
+  const GateWait wait;
+  CUcontext current = nullptr;
+  const bool push = owner.context != nullptr &&
+                    (state.driver.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != owner.context);
+  if (push) {
+    const CUresult result = state.driver.cuCtxPushCurrent_v2(owner.context);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  const CUresult result =
+      captures_open() ? ask_beside_capture(state.driver) : state.driver.cuCtxSynchronize();
+  if (push) state.driver.cuCtxPopCurrent_v2(&current);
+  return result;
 }
 
 std::optional<CUresult> free_block(MemoryState& state, CUdeviceptr address) {

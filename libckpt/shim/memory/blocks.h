@@ -31,6 +31,9 @@ void give_back(MemoryState& state, std::uint64_t address, const Block& block, st
 // Takes a block out of the table and gives back its memory.
 void remove_block(MemoryState& state, std::uint64_t address, std::vector<Region>& gone);
 
+// As the driver's own free does it: everything that the owner's context (a pool's: the current one) has been given ends first. Outside the gate.
+CUresult wait_for_work(MemoryState& state, const Owner& owner);
+
 // Waits until the work that may use memory of this owner has ended, then frees. nullopt: not an address of ours.
 std::optional<CUresult> free_block(MemoryState& state, CUdeviceptr address);
 
