@@ -9,12 +9,14 @@ namespace conformance {
 
 struct Api {
 #define CKPT_CUDA(name) decltype(&::name) name = nullptr;
+#define CKPT_CUDA_OPTIONAL(name) decltype(&::name) name = nullptr;
 #include "libckpt/cuda/driver_api.def"
 #include "tests/conformance/more_functions.def"
 #undef CKPT_CUDA
 };
 
-// The loaded driver, or null if there is none; a driver without one of the functions ends the process, saying which.
+// The loaded driver, or null if there is none; a driver without one of the functions that are not optional ends the
+// process, saying which.
 const Api* load_api();
 inline const Api& api() {
   return *load_api();

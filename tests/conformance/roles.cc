@@ -91,6 +91,28 @@ int store_illegally(int) {
   return api().cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS ? 0 : 8;
 }
 
+// Opens the memory of a handle, expects it full of 0x31 and fills it with 0x32; opened twice it is at one place.
+int open_handle(int socket) {
+  if (!start_context()) return 1;
+  const std::string text = hear(socket);
+  CUipcMemHandle handle{};
+  if (text.size() != sizeof handle.reserved) return 2;
+  std::memcpy(handle.reserved, text.data(), text.size());
+  CUdeviceptr memory = 0;
+  CUdeviceptr again = 0;
+  if (api().cuIpcOpenMemHandle_v2(&memory, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != CUDA_SUCCESS)
+    return 3;
+  if (api().cuIpcOpenMemHandle_v2(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != CUDA_SUCCESS)
+    return 4;
+  if (again != memory || read_bytes(memory, 1)[0] != 0x31) return 5;
+  if (api().cuMemsetD8_v2(memory, 0x32, kBytes) != CUDA_SUCCESS || api().cuCtxSynchronize() != CUDA_SUCCESS)
+    return 6;
+  say(socket, "changed");
+  hear(socket);
+  if (api().cuIpcCloseMemHandle(memory) != CUDA_SUCCESS) return 7;
+  return api().cuIpcCloseMemHandle(memory) == CUDA_SUCCESS ? 0 : 8;
+}
+
 // Says which device it sees as its only one.
 int show_device(int socket) {
   CUuuid uuid{};
@@ -105,9 +127,11 @@ int show_device(int socket) {
 
 const std::map<std::string, Role>& roles() {
   static const std::map<std::string, Role> all = {
+      {"checkpoint_job", checkpoint_job},
       {"import", import_memory},
       {"export", export_memory},
       {"hold", hold_memory},
+      {"open_handle", open_handle},
       {"show_device", show_device},
       {"uninitialized", call_uninitialized},
       {"store_illegally", store_illegally},

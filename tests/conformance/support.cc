@@ -29,6 +29,7 @@ const Api* load_once() {
     std::fprintf(stderr, "the driver lacks %s\n", #name);                   \
     std::abort();                                                           \
   }
+#define CKPT_CUDA_OPTIONAL(name) api.name = reinterpret_cast<decltype(api.name)>(::dlsym(library, #name));
 #include "libckpt/cuda/driver_api.def"
 #include "tests/conformance/more_functions.def"
 #undef CKPT_CUDA

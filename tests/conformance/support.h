@@ -94,6 +94,8 @@ class Child {
   void kill();
   // Waits for its end; the exit status, or -signal.
   int wait();
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  [[nodiscard]] int socket() const { return socket_; }
 
  private:
   pid_t pid_ = -1;
@@ -104,6 +106,7 @@ class Child {
 // The child's side.
 using Role = std::function<int(int socket)>;
 const std::map<std::string, Role>& roles();
+int checkpoint_job(int socket);
 void say(int socket, const std::string& text, int fd = -1);
 std::string hear(int socket, int* fd = nullptr);
 
