@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+// The keeper of a transparent job, with a rank whose device memory is memory files.
+#include <sys/mman.h>
+
+#include "tests/unit/keeper/harness.h"
+
+namespace ckpt::keeper {
+namespace {
+
+using local::MemorySet;
+using local::MemoryState;
+
+constexpr std::uint64_t kBytes = 4096;
+
+UniqueFd file_with(const std::string& text) {
+  UniqueFd fd(::memfd_create("arrived", MFD_CLOEXEC));
+  EXPECT_EQ(::ftruncate(fd.get(), kBytes), 0);
+  EXPECT_EQ(::pwrite(fd.get(), text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
+  return fd;
+}
+
+class TransparentTest : public KeeperTest {
+ protected:
+  TransparentTest() { ::setenv("CKPT_FAULT_DIR", root_.c_str(), 1); }
+  ~TransparentTest() override { ::unsetenv("CKPT_FAULT_DIR"); }
+
+  Json transparent(const std::vector<std::string>& arguments = {}) {
+    Json config = this->config(arguments);
+    config["argv"][0] = FAKE_RANK;
+    config["way"] = "transparent";
+    return config;
+  }
+  std::string start_transparent(const std::vector<std::string>& arguments = {}) {
+    const std::string folder = root_ + "/job";
+    EXPECT_EQ(launch(folder, transparent(arguments)), 0) << text_of(folder + "/said");
+    keepers_.push_back(keeper_pid(folder));
+    return folder;
+  }
+  static local::Status status(Agent& agent) { return agent.ask<local::Status>(local::Attach{}); }
+
+  // Takes every batch of an export, whose descriptors are gone here at once.
+  static std::size_t export_all(Agent& agent) {
+    std::size_t regions = 0;
+    agent.send(local::Export{});
+    for (;;) {
+      if (!wait_readable(agent.socket().fd())) return 0;
+      Result<local::Received> received = agent.socket().receive();
+      if (!received.has_value()) return 0;
+      const local::Body& body = received.assume_value().message.body;
+      if (std::holds_alternative<local::ExportEnd>(body)) return regions;
+      const auto* batch = std::get_if<local::ExportBatch>(&body);
+      if (batch == nullptr) continue;
+      regions += batch->records.size();
+      agent.send(local::ExportAck{batch->sequence});
+    }
+  }
+  static void pause_and_release(Agent& agent) {
+    agent.wait_for_phase(Phase::kRunning);
+    export_all(agent);
+    EXPECT_EQ(agent.ask<local::Paused>(local::Pause{}).host_state_bytes, 0u);
+    agent.ask<local::Released>(local::Release{});
+    EXPECT_EQ(status(agent).memory, MemoryState::kReleased);
+  }
+  static void deposit(Agent& agent, std::uint64_t migration, const std::string& text) {
+    local::Deposit deposit{1, migration, {}};
+    std::vector<UniqueFd> files;
+    std::vector<int> numbers;
+    for (std::uint64_t id = 1; id <= 3; ++id) {
+      deposit.records.push_back({id, 1, kBytes, {}});
+      files.push_back(file_with(text + " " + std::to_string(id)));
+      numbers.push_back(files.back().get());
+    }
+    ASSERT_TRUE(agent.socket().send({0, 1000 + migration, deposit}, numbers).has_value());
+    agent.next<local::Done>();
+  }
+};
+
+TEST_F(TransparentTest, ProgramIsStartedWithThePreloadAndTheQuota) {
+  Json config = transparent();
+  config["preload"] = "/no/such/shim.so";
+  config["gpu_memory_quota"] = 4096;
+  config["env"]["LD_PRELOAD"] = "/other.so";
+  config["env"]["GPUMIGRATE_GPU_MEMORY"] = "1";
+  ASSERT_EQ(launch(root_ + "/job", config), 0);
+  keepers_.push_back(keeper_pid(root_ + "/job"));
+  Agent agent(root_ + "/job");
+  agent.wait_for_phase(Phase::kRunning);
+  // The loader complains about the missing files first.
+  EXPECT_NE(text_of(root_ + "/job/out.log").find("preload /no/such/shim.so:/other.so quota 4096\n"),
+            std::string::npos);
+}
+
+TEST_F(TransparentTest, RunsFromItsHelloOn) {
+  Agent agent(start_transparent());
+  agent.wait_for_phase(Phase::kRunning);
+  const local::Status now = status(agent);
+  EXPECT_EQ(now.way, local::Way::kTransparent);
+  EXPECT_EQ(now.sessions, 1u);
+  EXPECT_EQ(now.session_pid, now.rank_pid);
+  EXPECT_EQ(agent.ask<local::DescribeEnd>(local::Describe{}).summary.movable, 1u);
+}
+
+TEST_F(TransparentTest, SecondProcessWithAGpuMakesTheJobNotMovable) {
+  Agent agent(start_transparent({"second"}));
+  agent.wait_for_phase(Phase::kRunning);
+  while (status(agent).sessions < 2 && !HasFailure()) {
+  }
+  const auto summary = agent.ask<local::DescribeEnd>(local::Describe{}).summary;
+  EXPECT_EQ(summary.movable, 0u);
+  EXPECT_NE(summary.reason.view().find("2 processes"), std::string_view::npos);
+  EXPECT_NE(refusal_of(agent, local::Pause{}).text.view().find("2 processes"), std::string_view::npos);
+}
+
+TEST_F(TransparentTest, MemoryComesBackFromWhatWasExported) {
+  const std::string folder = start_transparent();
+  Agent agent(folder);
+  pause_and_release(agent);
+  EXPECT_EQ(status(agent).exported_regions, 3u);
+  EXPECT_NE(refusal_of(agent, local::Resume{2, 0, 0}).text.view().find("released"), std::string_view::npos);
+  refusal_of(agent, local::Export{});
+  agent.ask<local::Mapped>(local::Map{.set = MemorySet::kExported});
+  EXPECT_EQ(agent.ask<local::Running>(local::Resume{2, 0, 0}).was_paused, 1u);
+  agent.ask<local::Done>(local::StopExport{});
+  EXPECT_EQ(status(agent).exported_regions, 0u);
+  EXPECT_NE(text_of(folder + "/out.log").find("mapped: region 1 region 2 region 3\n"), std::string::npos);
+}
+
+TEST_F(TransparentTest, MoreRegionsThanOneBatchHolds) {
+  const std::string folder = start_transparent({"200"});
+  Agent agent(folder);
+  pause_and_release(agent);
+  EXPECT_EQ(status(agent).exported_regions, 200u);
+  agent.ask<local::Mapped>(local::Map{.set = MemorySet::kExported});
+  agent.ask<local::Running>(local::Resume{2, 0, 0});
+}
+
+TEST_F(TransparentTest, MemoryThatArrivedTakesThePlace) {
+  const std::string folder = start_transparent();
+  Agent agent(folder);
+  pause_and_release(agent);
+  deposit(agent, 6, "old");
+  deposit(agent, 7, "new");
+  EXPECT_EQ(status(agent).arrived_regions, 3u);
+  EXPECT_EQ(status(agent).arrived_migration, 7u);
+  refusal_of(agent, local::Map{.set = MemorySet::kArrived, .migration = 6});
+  agent.ask<local::Mapped>(local::Map{.set = MemorySet::kArrived, .migration = 7});
+  EXPECT_NE(text_of(folder + "/out.log").find("mapped: new 1 new 2 new 3\n"), std::string::npos);
+  // And back again, for nothing has run since.
+  agent.ask<local::Released>(local::Release{});
+  agent.ask<local::Mapped>(local::Map{.set = MemorySet::kExported});
+  EXPECT_NE(text_of(folder + "/out.log").find("mapped: region 1 region 2 region 3\n"), std::string::npos);
+  agent.ask<local::Done>(local::Withdraw{6});
+  EXPECT_EQ(status(agent).arrived_regions, 3u) << "of another migration";
+  agent.ask<local::Done>(local::Withdraw{7});
+  EXPECT_EQ(status(agent).arrived_regions, 0u);
+  agent.ask<local::Running>(local::Resume{2, 0, 0});
+}
+
+TEST_F(TransparentTest, RankMakesMemoryForAMoverToFill) {
+  const std::string folder = start_transparent();
+  Agent agent(folder);
+  pause_and_release(agent);
+  agent.send(local::Make{4, {{1, 1}, {2, 1}, {3, 1}}});
+  ASSERT_TRUE(wait_readable(agent.socket().fd()));
+  Result<local::Received> received = agent.socket().receive();
+  ASSERT_TRUE(received.has_value());
+  ASSERT_TRUE(std::holds_alternative<local::Made>(received.assume_value().message.body));
+  for (const UniqueFd& fd : received.assume_value().descriptors)
+    EXPECT_EQ(::pwrite(fd.get(), "filled", 6, 0), 6);
+  EXPECT_EQ(status(agent).memory, MemoryState::kMapping);
+  refusal_of(agent, local::Resume{2, 0, 0});
+  agent.ask<local::Mapped>(local::Map{});
+  agent.ask<local::Running>(local::Resume{2, 0, 0});
+  EXPECT_NE(text_of(folder + "/out.log").find("mapped: filled filled filled\n"), std::string::npos);
+}
+
+TEST_F(TransparentTest, NothingIsReleasedThatTheKeeperDoesNotHold) {
+  Agent agent(start_transparent());
+  agent.wait_for_phase(Phase::kRunning);
+  refusal_of(agent, local::Release{});  // not paused
+  export_all(agent);
+  agent.ask<local::Paused>(local::Pause{});
+  agent.ask<local::Done>(local::StopExport{});
+  EXPECT_NE(refusal_of(agent, local::Release{}).text.view().find("not all regions"), std::string_view::npos);
+  EXPECT_EQ(status(agent).memory, MemoryState::kMapped);
+  agent.ask<local::Running>(local::Resume{2, 0, 0});
+}
+
+TEST_F(TransparentTest, MapThatFailsLeavesTheMemoryReleased) {
+  Agent agent(start_transparent());
+  pause_and_release(agent);
+  EXPECT_NE(refusal_of(agent, local::Map{}).text.view().find("not all regions"), std::string_view::npos);
+  EXPECT_EQ(status(agent).memory, MemoryState::kReleased);
+  agent.ask<local::Mapped>(local::Map{.set = MemorySet::kExported});
+}
+
+TEST_F(TransparentTest, SetsOutliveTheAgentWhileTheJobLivesFromThem) {
+  const std::string folder = start_transparent();
+  {
+    Agent agent(folder);
+    pause_and_release(agent);
+  }
+  Agent agent(folder);
+  EXPECT_EQ(agent.status().phase, Phase::kPaused);
+  EXPECT_EQ(agent.status().exported_regions, 3u);
+  agent.ask<local::Done>(local::StopExport{});
+  EXPECT_EQ(status(agent).exported_regions, 3u);
+  agent.ask<local::Mapped>(local::Map{.set = MemorySet::kExported});
+}
+
+TEST_F(TransparentTest, ExportOfAnAgentThatLeavesIsDropped) {
+  const std::string folder = start_transparent();
+  {
+    Agent agent(folder);
+    agent.wait_for_phase(Phase::kRunning);
+    EXPECT_EQ(export_all(agent), 3u);
+    EXPECT_EQ(status(agent).exported_regions, 3u);
+  }
+  EXPECT_EQ(Agent(folder).status().exported_regions, 0u);
+}
+
+TEST_F(TransparentTest, DumpedRankComesBackWhenItIsCalled) {
+  const std::string folder = start_transparent();
+  Agent agent(folder);
+  agent.wait_for_phase(Phase::kRunning);
+  export_all(agent);
+  agent.ask<local::Paused>(local::Pause{});
+  refusal_of(agent, local::PrepareDump{});  // its memory is there
+  agent.ask<local::Released>(local::Release{});
+  refusal_of(agent, local::Reattach{});
+  const auto rank = static_cast<pid_t>(status(agent).rank_pid);
+  agent.ask<local::DumpReady>(local::PrepareDump{});
+  EXPECT_EQ(status(agent).phase, Phase::kDumped);
+  EXPECT_EQ(status(agent).sessions, 0u);
+  for (const auto& entry : fs::directory_iterator("/proc/" + std::to_string(rank) + "/fd"))
+    EXPECT_EQ(fs::read_symlink(entry.path()).string().find("socket:"), std::string::npos);
+  EXPECT_EQ(text_of("/proc/" + std::to_string(rank) + "/maps").find("ckpt-control"), std::string::npos);
+  ::kill(rank, SIGSTOP);  // as a dump leaves it
+  agent.ask<local::Done>(local::Reattach{});
+  EXPECT_EQ(status(agent).phase, Phase::kPaused);
+  agent.ask<local::Mapped>(local::Map{.set = MemorySet::kExported});
+  agent.ask<local::Running>(local::Resume{2, 0, 0});
+}
+
+TEST_F(TransparentTest, DumpedProcessStaysStoppedWhenALeaseComes) {
+  Agent agent(start_transparent());
+  pause_and_release(agent);
+  const auto rank = static_cast<pid_t>(status(agent).rank_pid);
+  agent.ask<local::DumpReady>(local::PrepareDump{});
+  agent.ask<local::Done>(local::SetDeadline{1});
+  agent.next<local::RankStopped>();
+  agent.ask<local::Done>(local::SetDeadline{local::kNoDeadline});
+  EXPECT_EQ(state_of(rank), 'T');
+  agent.ask<local::Done>(local::Reattach{});
+  EXPECT_NE(state_of(rank), 'T');
+}
+
+TEST_F(TransparentTest, MovedProcessIsKilledInsteadOfRunningOn) {
+  const std::string folder = start_transparent();
+  Agent agent(folder);
+  pause_and_release(agent);
+  agent.ask<local::DumpReady>(local::PrepareDump{});
+  agent.ask<local::Done>(local::Moved{});
+  EXPECT_EQ(WTERMSIG(agent.next<local::RankExited>().wait_status), SIGKILL);
+  EXPECT_EQ(status_of(folder)["moved"], true);
+}
+
+TEST_F(TransparentTest, WithdrawnPausesLeaveARunningJob) {
+  Agent agent(start_transparent());
+  agent.wait_for_phase(Phase::kRunning);
+  for (int i = 0; i < 50; ++i) {
+    agent.send(local::Pause{});
+    agent.ask<local::Running>(local::Resume{1, 0, 0});
+  }
+}
+
+TEST_F(TransparentTest, RequestsOfThisWayAreRefusedToACooperativeRank) {
+  Agent agent(start({"steps"}));
+  agent.wait_for_phase(Phase::kRunning);
+  agent.ask<local::Paused>(local::Pause{});
+  EXPECT_NE(refusal_of(agent, local::Release{}).text.view().find("cooperative"), std::string_view::npos);
+}
+
+TEST_F(TransparentTest, KeeperDiesWhenADepositIsAnswered) {
+  std::ofstream(root_ + "/keeper.j-1.fresh.505") << "kill";
+  Agent agent(start_transparent());
+  pause_and_release(agent);
+  const Watch rank(static_cast<pid_t>(status(agent).rank_pid));
+  deposit(agent, 7, "new");
+  EXPECT_TRUE(rank.ended());
+}
+
+TEST_F(TransparentTest, KeeperDiesWhenTheRankHasLeftForADump) {
+  std::ofstream(root_ + "/keeper.j-1.fresh.506") << "kill";
+  Agent agent(start_transparent());
+  pause_and_release(agent);
+  const Watch rank(static_cast<pid_t>(status(agent).rank_pid));
+  agent.send(local::PrepareDump{});
+  EXPECT_TRUE(rank.ended());
+}
+
+// Needs root, as does the PID namespace itself.
+TEST_F(TransparentTest, ProgramInAPidNamespaceKeepsItsExitStatus) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  Json config = this->config({"exit", "7"});
+  config["init"] = INIT_PROGRAM;
+  ASSERT_EQ(launch(root_ + "/a", config), 0) << text_of(root_ + "/a/said");
+  EXPECT_TRUE(Watch(keeper_pid(root_ + "/a")).ended());
+  EXPECT_EQ(status_of(root_ + "/a")["exit_code"], 7);
+  config["argv"] = {"/bin/sh", "-c", "kill -9 $$"};
+  ASSERT_EQ(launch(root_ + "/b", config), 0);
+  EXPECT_TRUE(Watch(keeper_pid(root_ + "/b")).ended());
+  EXPECT_EQ(status_of(root_ + "/b")["signal"], SIGKILL);
+  config["argv"] = {"/no/such/program"};
+  EXPECT_EQ(launch(root_ + "/c", config), 1);
+  EXPECT_NE(text_of(root_ + "/c/said").find("/no/such/program"), std::string::npos);
+}
+
+TEST_F(TransparentTest, RankInAPidNamespaceMovesLikeAnyOther) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  Json config = transparent();
+  config["init"] = INIT_PROGRAM;
+  ASSERT_EQ(launch(root_ + "/job", config), 0) << text_of(root_ + "/job/said");
+  keepers_.push_back(keeper_pid(root_ + "/job"));
+  Agent agent(root_ + "/job");
+  pause_and_release(agent);
+  EXPECT_NE(status(agent).session_pid, status(agent).rank_pid);
+  agent.ask<local::DumpReady>(local::PrepareDump{});
+  agent.ask<local::Done>(local::Reattach{});
+  agent.ask<local::Mapped>(local::Map{.set = MemorySet::kExported});
+  agent.ask<local::Running>(local::Resume{2, 0, 0});
+  agent.ask<local::Done>(local::Stop{60'000});
+  EXPECT_EQ(WTERMSIG(agent.next<local::RankExited>().wait_status), SIGTERM);
+}
+
+}  // namespace
+}  // namespace ckpt::keeper
