@@ -79,7 +79,7 @@ CUresult open_memory(const IpcName& name, CUdeviceptr* pointer) {
   auto found = table.all.find(key);
   if (found == table.all.end()) {
     const Result<IpcMemory> memory = fetch_ipc_memory(name);
-    if (!memory.has_value() || name.offset >= memory.assume_value().bytes) return CUDA_ERROR_INVALID_VALUE;
+    if (!memory.has_value() || name.offset >= memory.assume_value().bytes) return CUDA_ERROR_INVALID_HANDLE;
     Opened opened;
     result = map_opened(state.driver, memory.assume_value(), owner.device, &opened);
     if (result != CUDA_SUCCESS) return result;
@@ -98,7 +98,7 @@ CUresult open_handle(CUdeviceptr* pointer, const CUipcMemHandle& handle, unsigne
   IpcName name;
   std::memcpy(static_cast<void*>(&name), &handle, sizeof name);
   if (name.mark != kIpcMark || pointer == nullptr) return driver_call();
-  if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
+  if (flags > CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
   return open_memory(name, pointer);
 }
 

@@ -28,7 +28,7 @@ int be_peer() {
   }
   CUdeviceptr pointer = 0;
   CUdeviceptr again = 0;
-  if (hook::cuIpcOpenMemHandle_v2(&pointer, handle, 0) != CUDA_ERROR_INVALID_VALUE) return 3;
+  if (hook::cuIpcOpenMemHandle_v2(&pointer, handle, 2) != CUDA_ERROR_INVALID_VALUE) return 3;
   if (hook::cuIpcOpenMemHandle_v2(&pointer, handle, 1) != CUDA_SUCCESS) return 4;
   if (hook::cuIpcOpenMemHandle_v2(&again, handle, 1) != CUDA_SUCCESS || again != pointer) return 5;
   if (!reason()) return 6;
@@ -43,7 +43,7 @@ int be_peer() {
   if (hook::cuIpcCloseMemHandle(pointer) == CUDA_SUCCESS) return 11;
   CUipcMemHandle gone = handle;
   gone.reserved[12] = static_cast<char>(gone.reserved[12] ^ 1);  // in the socket's name
-  return hook::cuIpcOpenMemHandle_v2(&pointer, gone, 1) == CUDA_ERROR_INVALID_VALUE ? 0 : 12;
+  return hook::cuIpcOpenMemHandle_v2(&pointer, gone, 1) == CUDA_ERROR_INVALID_HANDLE ? 0 : 12;
 }
 
 int run_peer(const CUipcMemHandle& handle) {
