@@ -12,20 +12,26 @@
 namespace ckpt::shim {
 namespace {
 
-// The shim's own handle, which is what dlopen("libcuda.so.1") answers in this process.
-void* own_handle() noexcept {
+// The handle of the object that holds this address.
+void* handle_of(const void* address) noexcept {
   Dl_info unused{};
   void* map = nullptr;
-  return ::dladdr1(reinterpret_cast<void*>(&own_handle), &unused, &map, RTLD_DL_LINKMAP) == 0 ? nullptr : map;
+  return ::dladdr1(address, &unused, &map, RTLD_DL_LINKMAP) == 0 ? nullptr : map;
 }
 
-void* handle_for(void* handle, const char* name) noexcept {
+// What dlopen("libcuda.so.1") answers in this process.
+void* own_handle() noexcept {
+  return handle_of(reinterpret_cast<void*>(&own_handle));
+}
+
+void* handle_for(void* handle, const char* name, const void* caller) noexcept {
   if (name == nullptr || name[0] != 'c' || name[1] != 'u' || handle == RTLD_NEXT) return handle;
   void* const own = own_handle();
   const Exported* exported = exported_by_name(name);
   if (exported == nullptr && handle != own) return handle;
-  // The driver's own start may look up what it likes: it is not asked about itself.
-  if (driver_is_opening() || real_driver_handle() == nullptr) return handle;
+  // The driver asking about itself, at its start or later, is answered by itself.
+  if (driver_is_opening() || real_driver_handle() == nullptr || handle_of(caller) == real_driver_handle())
+    return handle;
   if (exported != nullptr && real_of(*exported) == nullptr) return real_driver_handle();
   if (handle != own && handle != real_driver_handle()) return handle;
   return exported != nullptr ? own : real_driver_handle();
@@ -38,11 +44,12 @@ extern "C" {
 // Both are the assembler's; only dlsym is exported.
 __attribute__((visibility("hidden"), used)) ckpt::shim::LookUp ckpt_shim_loader_lookup = nullptr;
 
-__attribute__((visibility("hidden"), used)) void* ckpt_shim_handle_for(void* handle, const char* name) {
+__attribute__((visibility("hidden"), used)) void* ckpt_shim_handle_for(void* handle, const char* name,
+                                                                       const void* caller) {
   if (ckpt_shim_loader_lookup == nullptr) {
     __atomic_store_n(&ckpt_shim_loader_lookup, ckpt::shim::loader_lookup(), __ATOMIC_RELEASE);
   }
-  return ckpt::shim::handle_for(handle, name);
+  return ckpt::shim::handle_for(handle, name, caller);
 }
 }
 
@@ -54,6 +61,7 @@ asm(R"(
 dlsym:
     .cfi_startproc
     endbr64
+    movq (%rsp), %rdx
     pushq %rsi
     .cfi_adjust_cfa_offset 8
     call ckpt_shim_handle_for
@@ -74,6 +82,7 @@ dlsym:
     stp x29, x30, [sp, #-32]!
     .cfi_adjust_cfa_offset 32
     str x1, [sp, #16]
+    mov x2, x30
     bl ckpt_shim_handle_for
     ldr x1, [sp, #16]
     ldp x29, x30, [sp], #32
