@@ -35,6 +35,9 @@ class Job {
                      std::uint64_t{kPlain / 4}));
     EXPECT_OK(api().cuMemHostAlloc(reinterpret_cast<void**>(&pinned_), kMiB, 0));
     std::memset(pinned_, 0x44, kMiB);
+    EXPECT_OK(api().cuMemAllocAsync(&pooled_, 8192, stream_));
+    EXPECT_OK(api().cuMemsetD8Async(pooled_, 0x2d, 8192, stream_));
+    make_graph();
     EXPECT_OK(api().cuModuleGetGlobal_v2(&launches_, nullptr, module_, "launches"));
     EXPECT_OK(api().cuEventRecord(event_, stream_));
     EXPECT_OK(api().cuStreamSynchronize(stream_));
@@ -42,16 +45,29 @@ class Job {
     return !testing::Test::HasFailure();
   }
 
-  // Everything made before is there, at the same places, and works; each call leaves one launch more.
+  // A launch that is counted.
+  void make_graph() {
+    CUgraph graph = nullptr;
+    EXPECT_OK(api().cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_RELAXED));
+    EXPECT_OK(launch(kernel(module_, "count_launch"), 1, 1, stream_));
+    EXPECT_OK(api().cuStreamEndCapture(stream_, &graph));
+    EXPECT_OK(api().cuGraphInstantiateWithFlags(&graph_, graph, 0));
+    EXPECT_OK(api().cuGraphDestroy(graph));
+  }
+
+  // Everything made before is there, at the same places, and works; each call leaves two launches more.
   void check() {
     EXPECT_EQ(7U + 1000, read_words(plain_ + 4000, 1)[0]);
     EXPECT_EQ(7U + kPlain / 4 - 1, read_words(plain_ + kPlain - 4, 1)[0]);
     EXPECT_EQ(std::vector<std::uint8_t>(256, 0x3c), read_bytes(small_, 256));
     EXPECT_OK(api().cuEventQuery(event_));
     EXPECT_OK(launch(kernel(module_, "count_launch"), 1, 1, stream_));
+    EXPECT_OK(api().cuGraphLaunch(graph_, stream_));
     EXPECT_OK(api().cuEventRecord(event_, stream_));
     EXPECT_OK(api().cuEventSynchronize(event_));
-    EXPECT_EQ(++expected_launches_, read_words(launches_, 1)[0]);
+    expected_launches_ += 2;
+    EXPECT_EQ(expected_launches_, read_words(launches_, 1)[0]);
+    EXPECT_EQ(std::vector<std::uint8_t>(8192, 0x2d), read_bytes(pooled_, 8192));
     EXPECT_EQ(0x44, pinned_[0]);
     EXPECT_EQ(0x44, pinned_[kMiB - 1]);
     CUdeviceptr device = 0;
@@ -165,6 +181,8 @@ class Job {
   CUevent event_ = nullptr;
   CUdeviceptr plain_ = 0;
   CUdeviceptr small_ = 0;
+  CUdeviceptr pooled_ = 0;
+  CUgraphExec graph_ = nullptr;
   CUdeviceptr launches_ = 0;
   CUdeviceptr region_ = 0;
   CUmemGenericAllocationHandle handle_ = 0;

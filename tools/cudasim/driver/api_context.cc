@@ -259,4 +259,39 @@ CUresult cuCtxDisablePeerAccess(CUcontext handle) {
   return Memory::get().disable_peer(context, from_handle(handle));
 }
 
+CUresult cuCtxSynchronize_v2(CUcontext handle) {
+  CUDASIM_TRY(Process::get().ready());
+  CUDASIM_TRY(check_context(handle));
+  CUDASIM_TRY(from_handle(handle)->error());
+  CUDASIM_TRY(allow_synchronize(from_handle(handle)));
+  CUDASIM_TRY(from_handle(handle)->synchronize());
+  sweep_pools();
+  return CUDA_SUCCESS;
+}
+
+// The first versions of these names, which differ by what they return in driver versions long gone.
+CUresult cuCtxDestroy(CUcontext context) {
+  return api::cuCtxDestroy_v2(context);
+}
+
+CUresult cuCtxPushCurrent(CUcontext context) {
+  return api::cuCtxPushCurrent_v2(context);
+}
+
+CUresult cuCtxPopCurrent(CUcontext* context) {
+  return api::cuCtxPopCurrent_v2(context);
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
+  return api::cuDevicePrimaryCtxRelease_v2(device);
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice device) {
+  return api::cuDevicePrimaryCtxReset_v2(device);
+}
+
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags) {
+  return api::cuDevicePrimaryCtxSetFlags_v2(device, flags);
+}
+
 }  // namespace cudasim::api

@@ -272,7 +272,13 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int g
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters,
                           void** extra) {
   CUDASIM_CHECK(config != nullptr, CUDA_ERROR_INVALID_VALUE);
-  CUDASIM_CHECK(config->numAttrs == 0, CUDA_ERROR_NOT_SUPPORTED);
+  for (unsigned i = 0; i < config->numAttrs; i++) {
+    CUDASIM_CHECK(config->attrs != nullptr, CUDA_ERROR_INVALID_VALUE);
+    // A priority changes nothing here; the rest would.
+    const CUlaunchAttributeID id = config->attrs[i].id;
+    CUDASIM_CHECK(id == CU_LAUNCH_ATTRIBUTE_IGNORE || id == CU_LAUNCH_ATTRIBUTE_PRIORITY,
+                  CUDA_ERROR_NOT_SUPPORTED);
+  }
   return launch(from_handle(function), *config, parameters, extra);
 }
 

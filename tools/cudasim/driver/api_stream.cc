@@ -232,4 +232,30 @@ CUresult cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent end) {
   return api::cuEventElapsedTime_v2(milliseconds, begin, end);
 }
 
+CUresult cuStreamDestroy(CUstream stream) {
+  return api::cuStreamDestroy_v2(stream);
+}
+
+CUresult cuEventDestroy(CUevent event) {
+  return api::cuEventDestroy_v2(event);
+}
+
+CUresult cuStreamGetId(CUstream handle, unsigned long long* id) {
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  CUDASIM_TRY(enter_stream(handle, &context, &stream));
+  CUDASIM_CHECK(id != nullptr, CUDA_ERROR_INVALID_VALUE);
+  *id = stream->id;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetDevice(CUstream handle, CUdevice* device) {
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  CUDASIM_TRY(enter_stream(handle, &context, &stream));
+  CUDASIM_CHECK(device != nullptr, CUDA_ERROR_INVALID_VALUE);
+  *device = context->ordinal();
+  return CUDA_SUCCESS;
+}
+
 }  // namespace cudasim::api

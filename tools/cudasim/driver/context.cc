@@ -16,6 +16,8 @@
 namespace cudasim {
 namespace {
 
+constexpr std::uint64_t kLegacyIds = std::uint64_t{1} << 48;  // of default streams; others count from 1
+
 std::atomic<int> next_context_number{0};
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
@@ -31,6 +33,7 @@ CUresult Context::create(int ordinal, int physical, unsigned flags, Context** ou
   context->number_ = next_context_number.fetch_add(1);
   context->legacy_.context = context;
   context->legacy_.alive = true;
+  context->legacy_.id = kLegacyIds + static_cast<std::uint64_t>(context->number_);
   context->slots_[0].opened = true;
   context->slots_[0].used = true;
   const CUresult result = context->start_executor(physical);

@@ -34,6 +34,7 @@ struct Stream {
   std::atomic<bool> alive{false};
   Context* context = nullptr;
   int slot = 0;
+  std::uint64_t id = 0;  // of no other stream, ever
   unsigned flags = 0;
   int priority = 0;
   std::atomic<Capture*> capture{nullptr};  // capture.h

@@ -14,6 +14,8 @@ namespace {
 
 constexpr int kLookAround = 100;
 
+std::atomic<std::uint64_t> next_stream_id{1};
+
 // A thread's default streams; given back when it ends.
 struct ThreadStreams {
   std::unordered_map<Context*, Stream*> streams;
@@ -50,6 +52,7 @@ CUresult Context::create_stream(unsigned flags, int priority, Stream** out) {
   Stream* stream = dead != streams_.end() ? &*dead : &streams_.emplace_back();
   stream->context = this;
   stream->slot = chosen;
+  stream->id = next_stream_id.fetch_add(1);
   stream->flags = flags;
   stream->priority = priority;
   stream->alive = true;
