@@ -228,7 +228,7 @@ Finding Findings::of_devices(const char* what, const char* field, const char* ne
     without.push_back(std::to_string(i));
     if (finding.answer != Answer::kNo) finding.answer = answer_of(can);
   }
-  if (!without.empty()) finding.value = "not said of GPU " + joined(without);
+  if (!without.empty()) finding.value = "not GPU " + joined(without);
   return finding;
 }
 
