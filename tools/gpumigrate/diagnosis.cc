@@ -35,6 +35,7 @@ constexpr const char* kTls = "kernel TLS";
 
 constexpr const char* kEvery = "every move";
 constexpr const char* kUnmodified = "unmodified programs";
+constexpr const char* kSeeDriver = "See CUDA driver";
 constexpr const char* kAcross = "unmodified programs between nodes";
 
 Answer answer_of(std::optional<bool> fact) {
@@ -194,7 +195,7 @@ Finding Findings::driver() const {
 }
 
 Finding Findings::devices() const {
-  Finding finding{kDevices, Answer::kUnknown, {}, kEvery, no_driver_advice()};
+  Finding finding{kDevices, Answer::kUnknown, {}, kEvery, kSeeDriver};
   if (fact(driver_, "loaded") == false) finding.answer = Answer::kNo;
   if (devices_.is_array()) finding.answer = answer_of(!devices_.empty());
   finding.value = device_count() == 0 ? "none" : devices_text(devices_);
@@ -217,7 +218,7 @@ Finding Findings::of_devices(const char* what, const char* field, const char* ne
   Finding finding{what, Answer::kUnknown, {}, needed_for, to_do};
   if (device_count() == 0) {
     finding.value = "no device to ask";
-    finding.to_do = no_driver_advice();
+    finding.to_do = kSeeDriver;
     return finding;
   }
   finding.answer = Answer::kYes;
@@ -253,7 +254,7 @@ Finding Findings::checkpoint() const {
                   {},
                   kUnmodified,
                   "Driver 570 or newer (cuCheckpointProcess functions)"};
-  if (finding.answer == Answer::kUnknown) finding.to_do = no_driver_advice();
+  if (finding.answer == Answer::kUnknown) finding.to_do = kSeeDriver;
   return finding;
 }
 
@@ -263,7 +264,7 @@ Finding Findings::change_gpu() const {
                   {},
                   kUnmodified,
                   "Driver 580 or newer (gpuPairs of cuCheckpointProcessRestore)"};
-  if (finding.answer == Answer::kUnknown) finding.to_do = no_driver_advice();
+  if (finding.answer == Answer::kUnknown) finding.to_do = kSeeDriver;
   return finding;
 }
 
@@ -424,8 +425,10 @@ Ability judge(const Need& need, const std::vector<Finding>& findings) {
     const auto finding =
         std::find_if(findings.begin(), findings.end(), [&](const Finding& f) { return f.what == name; });
     if (finding == findings.end() || finding->answer == Answer::kYes) continue;
-    ability.missing.push_back(name);
+    // Beside what is missing, what is not known says nothing: often it could not be asked for that very reason.
+    if (ability.answer == Answer::kUnknown && finding->answer == Answer::kNo) ability.missing.clear();
     if (ability.answer != Answer::kNo) ability.answer = finding->answer;
+    if (ability.answer == finding->answer) ability.missing.emplace_back(name);
   }
   return ability;
 }

@@ -14,7 +14,6 @@
 namespace ckpt::cli {
 namespace {
 
-using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -116,7 +115,8 @@ TEST(Doctor, ADriverWithoutAGpuIsNamedByItsOwnError) {
   EXPECT_EQ(found(diagnosis, "second GPU").answer, Answer::kNo);
   EXPECT_EQ(found(diagnosis, "virtual memory management").answer, Answer::kUnknown);
   EXPECT_EQ(ability(diagnosis, "ckpt.h, to other nodes").answer, Answer::kNo);
-  EXPECT_THAT(ability(diagnosis, "ckpt.h, to other nodes").missing, Contains("CUDA devices"));
+  EXPECT_EQ(ability(diagnosis, "ckpt.h, to other nodes").missing,
+            (std::vector<std::string>{"CUDA driver", "CUDA devices"}));
 }
 
 TEST(Doctor, NoDriverAtAll) {
@@ -176,6 +176,11 @@ TEST(Doctor, OneGpuThatLacksSomethingIsNamed) {
   EXPECT_EQ(found(diagnosis, "memory as descriptors").answer, Answer::kNo);
   EXPECT_EQ(found(diagnosis, "memory as descriptors").value, "not GPU 1");
   EXPECT_EQ(found(diagnosis, "GPUDirect RDMA").answer, Answer::kUnknown);
+  EXPECT_EQ(ability(diagnosis, "by RDMA").answer, Answer::kUnknown);
+  EXPECT_EQ(ability(diagnosis, "by RDMA").missing, std::vector<std::string>{"GPUDirect RDMA"});
+  facts["rdma"] = Json::array();
+  EXPECT_EQ(ability(diagnose(facts), "by RDMA").answer, Answer::kNo);
+  EXPECT_EQ(ability(diagnose(facts), "by RDMA").missing, std::vector<std::string>{"RDMA"});
 }
 
 TEST(Doctor, TransportsThatDoNotReachAnotherNodeAreNoUcx) {
