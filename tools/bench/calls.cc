@@ -14,6 +14,7 @@ namespace {
 
 constexpr Nanos kPatience = 300'000'000'000;
 constexpr double kBarrierGoal = 100;  // ns
+constexpr double kGateGoal = 20;      // ns
 
 struct Call {
   const char* benchmark;
@@ -22,6 +23,8 @@ struct Call {
 constexpr Call kCalls[] = {{"empty_call", "a call into the library that does nothing"},
                            {"barrier/idle", "ckpt_barrier, idle under a keeper"},
                            {"barrier/no_keeper", "ckpt_barrier, outside of gpumigrate"},
+                           {"driver_call/straight", "cuDriverGetVersion of the driver"},
+                           {"driver_call/gated", "the same through the shim's open gate"},
                            {"tensor", "ckpt_tensor and ckpt_drop"},
                            {"allocation", "ckpt_alloc and ckpt_free of 2 MiB"}};
 
@@ -61,9 +64,10 @@ Command command_of(const BenchOptions& options) {
 }  // namespace
 
 Result<void> bench_calls(const BenchOptions& options, Report& report) {
-  Section& section = report.add_section("calls",
-                                        "What the calls of ckpt.h cost a job while nothing moves (Google "
-                                        "Benchmark, repetitions in random order)");
+  Section& section = report.add_section(
+      "calls",
+      "What the calls of ckpt.h and the shim's gate cost a job while nothing moves (Google "
+      "Benchmark, repetitions in random order)");
   section.set_columns({{"time", "ns"}, {"processor time", "ns"}});
   CKPT_TRY(output, run_command(command_of(options), nullptr, kPatience));
   if (output.exit_code != 0)
@@ -78,6 +82,10 @@ Result<void> bench_calls(const BenchOptions& options, Report& report) {
   }
   section.add_goal("ckpt_barrier, idle", spread_of(runs["barrier/idle"].wall).median, Relation::kAtMost,
                    kBarrierGoal, "ns");
+  section.add_goal(
+      "the shim's open gate, a call",
+      spread_of(runs["driver_call/gated"].wall).median - spread_of(runs["driver_call/straight"].wall).median,
+      Relation::kAtMost, kGateGoal, "ns");
   return ok();
 }
 

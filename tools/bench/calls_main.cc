@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-bench-calls: what the calls of ckpt.h cost a program, with Google Benchmark. A program of its own since it is a job:
+// gpumigrate-bench-calls: what the calls of ckpt.h, and the shim's open gate, cost a program, with Google Benchmark. A program of its own since it is a job:
 // it links libckpt.so as jobs do, and a thread of it stands in for the keeper. Takes Google Benchmark's options; the section
 // "calls" of gpumigrate-bench runs it.
 #include <benchmark/benchmark.h>
@@ -17,6 +17,7 @@
 #include "libckpt/cuda/driver.h"
 #include "libckpt/local/control_page.h"
 #include "libckpt/local/socket.h"
+#include "libckpt/shim/kinds.h"
 
 namespace ckpt::bench {
 namespace {
@@ -142,7 +143,24 @@ void allocation(benchmark::State& state) {
   }
 }
 
+// A call that the driver answers from memory, straight and as the shim passes on what submits work: the gate's cost is
+// their difference.
+struct GatedCall {
+  static constexpr const char* kName = "cuDriverGetVersion";
+  static constexpr auto kReal = &shim::RealDriver::cuDriverGetVersion;
+  static constexpr shim::Kind kKind = shim::Kind::kGate;
+};
+void driver_call(benchmark::State& state, bool gated) {
+  int version = 0;
+  const auto function = gated ? shim::kThrough<GatedCall> : shim::real().cuDriverGetVersion;
+  if (function == nullptr || function(&version) != CUDA_SUCCESS)
+    fail("cuDriverGetVersion failed: " + shim::real_driver_error());
+  for (auto _ : state) benchmark::DoNotOptimize(function(&version));
+}
+
 BENCHMARK(empty_call);
+BENCHMARK_CAPTURE(driver_call, straight, false);
+BENCHMARK_CAPTURE(driver_call, gated, true);
 BENCHMARK_CAPTURE(barrier, idle, true);
 BENCHMARK_CAPTURE(barrier, no_keeper, false);
 BENCHMARK(tensor);
