@@ -30,7 +30,7 @@ std::string text_of(const char* variable) {
 }
 
 std::string cache_folder() {
-  if (const std::string cache = text_of("XDG_CACHE_HOME"); !cache.empty()) return cache;
+  if (std::string cache = text_of("XDG_CACHE_HOME"); !cache.empty()) return cache;
   if (const std::string home = text_of("HOME"); !home.empty()) return home + "/.cache";
   const passwd* user = ::getpwuid(::geteuid());
   return std::string(user ? user->pw_dir : "/root") + "/.cache";

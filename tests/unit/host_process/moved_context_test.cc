@@ -9,6 +9,7 @@
 
 #include "agent/context_helper/context_helper.h"
 #include "agent/host_process/criu.h"
+#include "agent/host_process/file_list.h"
 #include "agent/host_process/memory_folder.h"
 #include "agent/host_process/process_tree.h"
 #include "keeper/init/pid_namespace.h"
@@ -121,6 +122,12 @@ TEST_F(MovedContextTest, InACopyOfTheProcessAndBack) {
   DumpOptions to;
   to.images = images.assume_value().path();
   to.work = folder_.path();
+  // As before a move: with its context it already has nothing that stands in the way.
+  FileRules rules;
+  rules.own_log = old_log();
+  const auto files = collect_files(source, rules);
+  ASSERT_TRUE(files.has_value()) << files.assume_error().to_string();
+  expect_done(check_files(files.assume_value()));
   const pid_t program = keeper::program_of(source);
   expect_done(run(helper_->lock(program, kLong)));
   expect_done(run(helper_->checkpoint(program, kLong)));
