@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libckpt/shim/memory/memory.h"
 
+#include <fcntl.h>
+
 #include <mutex>
 #include <string>
 #include <utility>
@@ -47,7 +49,18 @@ Result<void> release_one(MemoryState& state, Region& region) {
     return driver_error(state.driver, result, "Cannot release " + named(region.id));
   }
   region.handle = 0;
+  region.descriptor.reset();
   return ok();
+}
+
+// Above the numbers that programs watch with select(), where there is room.
+Result<UniqueFd> copy_of(int fd) {
+  constexpr int kBeyondTheProgram = 512;
+  for (const int from : {kBeyondTheProgram, 3}) {
+    UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, from));
+    if (copy) return copy;
+  }
+  return Error::from_errno("Cannot keep a descriptor of device memory");
 }
 
 // Maps the handle that the region has got, or lets go of it.
@@ -90,6 +103,7 @@ Result<UniqueFd> ShimMemory::export_region(std::uint64_t id) const {
     return Error(ErrorCode::kInvalidArgument,
                  "The memory of " + named(id) + " is released; nothing to export");
   }
+  if (region->descriptor) return copy_of(region->descriptor->get());
   return export_physical(state_->driver, region->handle);
 }
 
@@ -110,6 +124,7 @@ Result<void> ShimMemory::map_region(std::uint64_t id, int fd) {
   Region* region = state_->regions.find(id);
   if (region == nullptr) return unknown(id);
   if (region->handle != 0) return ok();
+  CKPT_TRY(descriptor, copy_of(fd));
   const SomeContext context(state_->driver, region->owner.device, context_for(*state_, *region));
   void* const os_handle = reinterpret_cast<void*>(static_cast<std::intptr_t>(fd));
   const CUresult result = state_->driver.cuMemImportFromShareableHandle(
@@ -118,7 +133,9 @@ Result<void> ShimMemory::map_region(std::uint64_t id, int fd) {
     region->handle = 0;
     return driver_error(state_->driver, result, "Cannot import the memory of " + named(id));
   }
-  return map_new_handle(*state_, *region);
+  CKPT_TRYV(map_new_handle(*state_, *region));
+  region->descriptor = std::make_shared<const UniqueFd>(std::move(descriptor));
+  return ok();
 }
 
 Result<UniqueFd> ShimMemory::make_region(std::uint64_t id) {

@@ -10,8 +10,11 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <vector>
+
+#include "libckpt/base/fd.h"
 
 namespace ckpt::shim {
 
@@ -54,6 +57,8 @@ struct Region {
   CUmemAllocationProp made{};               // as the driver was asked
   CUmemAllocationProp asked{};              // as the program asked
   unsigned long long flags = 0;
+  // Of memory that came from a mover: drivers do not export what was imported, so this is what the next mover gets. Closed with release.
+  std::shared_ptr<const UniqueFd> descriptor;
   bool exportable = false;
   unsigned references = 0;  // handles that the program holds
   std::map<std::uint64_t, Mapping> mappings;
