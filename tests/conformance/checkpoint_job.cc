@@ -8,6 +8,7 @@
 #include <memory>
 #include <thread>
 
+#include "tests/conformance/checkpoint_work.h"
 #include "tests/conformance/support.h"
 
 namespace conformance {
@@ -157,6 +158,10 @@ class Job {
       start_counting();
     else if (order == "stop counting")
       end_counting();
+    else if (order == "work")
+      workers_ = std::make_unique<Workers>(6);
+    else if (order == "stop working")
+      EXPECT_GT(workers_->stop(), 0U);
     else
       return false;
     return true;
@@ -191,6 +196,7 @@ class Job {
   unsigned char* pinned_ = nullptr;
   std::uint32_t expected_launches_ = 0;
   std::unique_ptr<Gate> gate_;
+  std::unique_ptr<Workers> workers_;
   std::thread counter_;
   std::atomic<bool> stop_counting_{false};
   std::uint64_t counted_ = 0;

@@ -156,6 +156,23 @@ TEST_F(CheckpointTest, TheProgramGoesOnOnAnotherDevice) {
   ASSERT_TRUE(job_->does("check"));
 }
 
+// Threads on all devices launch, copy, allocate, load, run graphs and host functions all the time.
+TEST_F(CheckpointTest, AProgramAtFullWorkIsStoppedAndRestoredAnywhere) {
+  ASSERT_TRUE(job_->does("work"));
+  for (int i = 0; i < 12; i++) {
+    ASSERT_OK(lock());
+    ASSERT_OK(checkpoint());
+    // There and back again: after the first time its devices have changed places.
+    std::vector<CUcheckpointGpuPair> pairs;
+    if (two_devices() && i % 2 == 0) pairs = exchanged_devices();
+    if (two_devices() && i % 3 == 0) pairs.clear();
+    ASSERT_OK(restore(pairs));
+    ASSERT_OK(unlock());
+  }
+  EXPECT_TRUE(job_->does("stop working"));
+  EXPECT_TRUE(job_->does("check"));
+}
+
 TEST_F(CheckpointTest, ARestoreWithoutMemoryIsFinal) {
   ASSERT_OK(lock());
   ASSERT_OK(checkpoint());

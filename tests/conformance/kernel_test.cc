@@ -167,6 +167,22 @@ TEST_F(KernelTest, ModulesLoadFromMemory) {
   EXPECT_EQ(1, accepted) << "a driver takes its own kind of image and no other";
 }
 
+TEST_F(KernelTest, EachLoadIsAModuleWithVariablesOfItsOwn) {
+  const CUmodule second = load_kernels();
+  CUdeviceptr one = 0;
+  CUdeviceptr two = 0;
+  ASSERT_OK(api().cuModuleGetGlobal_v2(&one, nullptr, module_, "launches"));
+  ASSERT_OK(api().cuModuleGetGlobal_v2(&two, nullptr, second, "launches"));
+  EXPECT_NE(one, two);
+  for (int i = 0; i < 3; i++) ASSERT_OK(launch(kernel(module_, "count_launch"), 1, 1, nullptr));
+  ASSERT_OK(launch(kernel(second, "count_launch"), 1, 1, nullptr));
+  EXPECT_EQ(3U, read_words(one, 1)[0]);
+  EXPECT_EQ(1U, read_words(two, 1)[0]);
+  EXPECT_OK(api().cuModuleUnload(second));
+  ASSERT_OK(launch(kernel(module_, "count_launch"), 1, 1, nullptr));
+  EXPECT_EQ(4U, read_words(one, 1)[0]);
+}
+
 TEST_F(KernelTest, FunctionsOfOtherContextsAreRefused) {
   CUcontext other = nullptr;
   const CUfunction fill = kernel(module_, "fill");

@@ -66,6 +66,14 @@ void for_each_loader_word(void* handle, const Visit& visit) {
   for (std::uint64_t i = 0; jump_table != 0 && i < 3; i++) visit(jump_table + i * sizeof(std::uint64_t));
 }
 
+// A path that no module had before: the loader takes one of a known name for loaded, and descriptors' numbers come again. The
+// number stands in the path as its bits.
+std::string path_of(int fd, std::uint64_t number) {
+  std::string path = "/proc/self/";
+  for (int bit = 0; bit < 32; bit++) path += ((number >> bit) & 1) != 0 ? "./" : "/";
+  return path + "fd/" + std::to_string(fd);
+}
+
 }  // namespace
 
 // The program must not be able to touch module variables, yet copies name them by address: so their pages are made
@@ -97,8 +105,7 @@ void Modules::open_windows(Module* module) {
 }
 
 CUresult Modules::load(int fd, std::uint64_t wanted, std::uint64_t* id, std::uint64_t* variables) {
-  const std::string path = "/proc/self/fd/" + std::to_string(fd);
-  void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* handle = ::dlopen(path_of(fd, next_id_).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return CUDA_ERROR_INVALID_IMAGE;
   if (::dlsym(handle, "cudasim_module_abi") == nullptr) {
     ::dlclose(handle);
