@@ -19,6 +19,7 @@ namespace ckpt::agent::host {
 
 // What this node can do, for doctor and for refusals.
 struct CriuFacts {
+  CriuFacts() = default;
   std::string program;          // empty: none found
   std::string version;          // "4.1.1"
   bool works = false;           // `criu check` succeeded
@@ -27,17 +28,20 @@ struct CriuFacts {
 };
 
 struct DumpOptions {
+  DumpOptions() = default;
   std::string images;  // an empty folder in memory
   std::string work;    // a folder for criu-dump.log; nobody but root may write there
   Milliseconds timeout{60000};
 };
 
 struct DumpFacts {
+  DumpFacts() = default;
   std::uint64_t bytes = 0;  // of all images
   Nanos took_ns = 0;
 };
 
 struct RestoreOptions {
+  RestoreOptions() = default;
   std::string images;
   std::string work;     // a folder for criu-restore.log and restored.pid; nobody but root may write there
   std::string old_log;  // the path of the program's log when it was dumped; its descriptors get the new log

@@ -60,6 +60,7 @@ struct FileList {
 
 // What belongs to the move itself and is not asked of the program.
 struct FileRules {
+  FileRules() = default;
   std::string own_log;  // the program's log: its descriptors get another file at the target
   pid_t keeper = 0;     // sockets to it are closed before the dump
   // Names (as in /proc/PID/comm) of the driver's processes: sockets to them are closed by the driver's checkpoint.

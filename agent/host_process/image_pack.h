@@ -17,6 +17,7 @@ namespace ckpt::agent::host {
 inline constexpr std::uint32_t kMostPackedFiles = 65536;
 
 struct PackedImage {
+  PackedImage() = default;
   UniqueFd file;
   std::uint64_t bytes = 0;
 };

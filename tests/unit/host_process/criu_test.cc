@@ -33,12 +33,17 @@ std::string state_line(int number, const std::string& folder, int offset) {
          std::to_string(offset) + " memory good";
 }
 
-// The init, the program and the program's child.
+// The init, the program and the program's child. CRIU lets go of them with the stop still to be acted on.
 void expect_all_stopped(pid_t init) {
+  siginfo_t stopped{};
+  EXPECT_EQ(::waitid(P_PID, static_cast<id_t>(init), &stopped, WSTOPPED | WNOWAIT), 0);
   const auto list = processes_of(init);
   ASSERT_TRUE(list.has_value());
   EXPECT_EQ(list.assume_value().size(), 3u);
-  for (const pid_t pid : list.assume_value()) EXPECT_EQ(process_state(pid), 'T');
+  for (const pid_t pid : list.assume_value()) {
+    while (process_state(pid) == 'R') ::sched_yield();
+    EXPECT_EQ(process_state(pid), 'T');
+  }
 }
 
 class CriuTest : public ::testing::Test {
