@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a pointer is. The real driver answers for our memory as for a program's own mapping; what differs for cuMemAlloc memory is put right here.
+#include <atomic>
 #include <mutex>
 
 #include "libckpt/shim/hooks.h"
 #include "libckpt/shim/memory/call_real.h"
+#include "libckpt/shim/memory/capture.h"
 #include "libckpt/shim/memory/memory.h"
 #include "libckpt/shim/memory/state.h"
 
@@ -35,6 +37,22 @@ Facts facts_of(CUdeviceptr address) {
   return {region != nullptr && region->use != RegionUse::kProgram, false, 0, {}, nullptr};
 }
 
+// Whether the driver's own cuMemAlloc memory can be shared by legacy IPC, which the shim emulates for ours. Asked once, of a small allocation.
+int ipc_capable() {
+  static std::atomic<int> known{-1};
+  int capable = known.load(std::memory_order_relaxed);
+  if (capable >= 0 || captures_open()) return capable > 0 ? 1 : 0;
+  CUdeviceptr probe = 0;
+  if (call_real(real().cuMemAlloc_v2, &probe, std::size_t{1}) != CUDA_SUCCESS) return 0;
+  const CUresult result = call_real(real().cuPointerGetAttribute, &capable,
+                                    CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, probe);
+  call_real(real().cuMemFree_v2, probe);
+  if (result != CUDA_SUCCESS) return 0;
+  capable = capable != 0 ? 1 : 0;
+  known.store(capable, std::memory_order_relaxed);
+  return capable;
+}
+
 // Answers what the real driver would say of cuMemAlloc memory; false: it says the same of ours.
 bool answer(const Facts& facts, CUpointer_attribute attribute, void* out) {
   switch (attribute) {
@@ -52,6 +70,9 @@ bool answer(const Facts& facts, CUpointer_attribute attribute, void* out) {
       return true;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
       *static_cast<unsigned long long*>(out) = 0;
+      return true;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      *static_cast<bool*>(out) = facts.pool == nullptr && ipc_capable() != 0;
       return true;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       *static_cast<CUmemoryPool*>(out) = facts.pool;

@@ -116,18 +116,18 @@ Error driver_error(const RealDriver& driver, CUresult result, const std::string&
   return Error(code, ErrorDomain::kCuda, result, what + ": " + (name != nullptr ? name : "unknown error"));
 }
 
-SomeContext::SomeContext(const RealDriver& driver, int device, CUcontext preferred)
+SomeContext::SomeContext(const RealDriver& driver, int device, CUcontext other)
     : driver_(driver), device_(device) {
   CUcontext current = nullptr;
   if (driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != nullptr) return;
-  if (preferred == nullptr) {
-    unsigned flags = 0;
-    int active = 0;
-    if (driver.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || active == 0) return;
-    if (driver.cuDevicePrimaryCtxRetain(&preferred, device) != CUDA_SUCCESS) return;
-    retained_ = true;
+  unsigned flags = 0;
+  int active = 0;
+  CUcontext primary = nullptr;
+  if (driver.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active != 0) {
+    retained_ = driver.cuDevicePrimaryCtxRetain(&primary, device) == CUDA_SUCCESS;
   }
-  pushed_ = driver.cuCtxPushCurrent_v2(preferred) == CUDA_SUCCESS;
+  const CUcontext chosen = retained_ ? primary : other;
+  pushed_ = chosen != nullptr && driver.cuCtxPushCurrent_v2(chosen) == CUDA_SUCCESS;
 }
 
 SomeContext::~SomeContext() {

@@ -39,11 +39,10 @@ Result<UniqueFd> export_physical(const RealDriver& driver, CUmemGenericAllocatio
 // A driver's refusal as an Error: "what (CUDA 2 CUDA_ERROR_OUT_OF_MEMORY)".
 Error driver_error(const RealDriver& driver, CUresult result, const std::string& what);
 
-// Makes a context of `device` current, if one exists, where the thread has none; some calls want any one.
+// Makes a context of `device` current where the thread has none; some calls want any one. The primary one if it is active, else `other` (may be null).
 class SomeContext {
  public:
-  // `preferred` may be null; then the device's primary context is taken if it is active.
-  SomeContext(const RealDriver& driver, int device, CUcontext preferred);
+  SomeContext(const RealDriver& driver, int device, CUcontext other);
   ~SomeContext();
   SomeContext(const SomeContext&) = delete;
   SomeContext& operator=(const SomeContext&) = delete;

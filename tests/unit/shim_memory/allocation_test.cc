@@ -2,6 +2,7 @@
 #include <random>
 #include <thread>
 
+#include "libckpt/shim/job_state.h"
 #include "libckpt/shim/memory/state.h"
 #include "tests/unit/shim_memory/memory_fixture.h"
 
@@ -60,7 +61,8 @@ TEST_F(AllocationTest, PointersAreWhatTheDriverWouldSay) {
     for (const CUpointer_attribute attribute :
          {CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
           CU_POINTER_ATTRIBUTE_RANGE_SIZE, CU_POINTER_ATTRIBUTE_MAPPED, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-          CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE}) {
+          CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+          CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE}) {
       std::uint64_t ours = 0;
       std::uint64_t theirs = 0;
       EXPECT_EQ(real().cuPointerGetAttribute(&theirs, attribute, plain[i] + 8),
@@ -159,6 +161,62 @@ TEST_F(AllocationTest, TheQuotaIsTheDevice) {
   EXPECT_FALSE(quota.take(0, ~std::uint64_t{0}));
   quota.give(0, 6 * kMiB);
   EXPECT_TRUE(quota.take(0, 8 * kMiB));
+}
+
+// As in ctest's shim_quota_test: GPUMIGRATE_GPU_MEMORY=33554432 (32 MiB).
+TEST_F(AllocationTest, BeyondTheQuotaThereIsNoMemory) {
+  if (Quota::limit_from_environment() == 0) GTEST_SKIP() << "no quota";
+  std::size_t free_bytes = 0;
+  std::size_t total = 0;
+  ASSERT_OK(hook::cuMemGetInfo_v2(&free_bytes, &total));
+  EXPECT_EQ(32 * kMiB, total);
+  EXPECT_EQ(32 * kMiB, free_bytes);
+  const CUdeviceptr large = allocate(28 * kMiB);
+  const CUdeviceptr small = allocate(100);
+  ASSERT_OK(hook::cuMemGetInfo_v2(&free_bytes, &total));
+  EXPECT_EQ(2 * kMiB, free_bytes);
+  CUdeviceptr more = 0;
+  EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, hook::cuMemAlloc_v2(&more, 4 * kMiB));
+  CUmemAllocationProp property{};
+  property.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  property.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  CUmemGenericAllocationHandle handle = 0;
+  EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, hook::cuMemCreate(&handle, 4 * kMiB, &property, 0));
+  EXPECT_OK(hook::cuMemFree_v2(small));
+  EXPECT_OK(hook::cuMemCreate(&handle, 4 * kMiB, &property, 0));
+  EXPECT_OK(hook::cuMemRelease(handle));
+  EXPECT_OK(hook::cuMemFree_v2(large));
+  const CUdeviceptr all = allocate(32 * kMiB);
+  EXPECT_OK(hook::cuMemFree_v2(all));
+}
+
+// A capture that goes on beside allocations and frees is not broken by them, and what is allocated into it is the driver's.
+TEST_F(AllocationTest, CapturesGoOn) {
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  ASSERT_OK(real().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  const CUdeviceptr before = allocate(3 * kMiB);
+  ASSERT_OK(hook::cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  ASSERT_OK(real().cuMemsetD8Async(before, 1, 100, stream));
+  const CUdeviceptr during = allocate(1000);
+  EXPECT_OK(hook::cuMemFree_v2(during));
+  const std::size_t regions = shim_memory().regions().size();
+  CUdeviceptr inside = 0;
+  EXPECT_FALSE(reason().has_value());
+  ASSERT_OK(hook::cuMemAllocAsync(&inside, 4096, stream));
+  EXPECT_EQ(regions, shim_memory().regions().size());
+  EXPECT_STREQ("cuMemAllocAsync (into a graph or a pool that is shared)", reason().value_or(""));
+  ASSERT_OK(hook::cuMemFreeAsync(inside, stream));
+  ASSERT_OK(hook::cuStreamEndCapture(stream, &graph));
+  EXPECT_NE(nullptr, graph);
+  EXPECT_OK(real().cuGraphDestroy(graph));
+  // In the strict mode the driver forbids it, and so does the shim.
+  ASSERT_OK(hook::cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  CUdeviceptr refused = 0;
+  EXPECT_EQ(real().cuMemAlloc_v2(&refused, 1), hook::cuMemAlloc_v2(&refused, 1));
+  EXPECT_NE(CUDA_SUCCESS, hook::cuStreamEndCapture(stream, &graph));
+  EXPECT_OK(hook::cuMemFree_v2(before));
+  EXPECT_OK(real().cuStreamDestroy_v2(stream));
 }
 
 TEST_F(AllocationTest, ThreadsNeverShareABlock) {
