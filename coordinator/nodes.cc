@@ -32,6 +32,13 @@ Result<void> check_inventory(const std::string& name, const wire::NodeInventory&
 
 }  // namespace
 
+void Node::keep(const wire::NodeInventory& inventory) {
+  gpus = inventory.gpus;
+  instances = inventory.jobs;
+  moves_processes = inventory.moves_processes;
+  process_reason = inventory.process_reason;
+}
+
 const wire::JobInstance* Node::find(JobId job, Incarnation incarnation) const {
   const auto at = std::find_if(instances.begin(), instances.end(), [&](const wire::JobInstance& instance) {
     return instance.job == job && instance.incarnation == incarnation;
@@ -127,8 +134,7 @@ Result<void> NodeTable::welcome(const std::string& name, const wire::AgentHello&
   if (auto stored = store_.put(node.row); !stored)
     spdlog::error("node {} was not stored: {}", name, stored.assume_error().to_string());
   CKPT_TRYV(node.connection->send(welcome_));
-  node.gpus = hello.inventory.gpus;
-  node.instances = hello.inventory.jobs;
+  node.keep(hello.inventory);
   listener_.on_ready(node);
   listener_.on_inventory(node);
   return ok();
@@ -193,10 +199,7 @@ Result<void> NodeTable::on_migration_frame(Node& node, const wire::FrameHeader& 
 Result<void> NodeTable::take_inventory(Node& node, const wire::NodeInventory& inventory) {
   CKPT_TRYV(check_inventory(node.row.name, inventory));
   node.row.peer_address = inventory.peer_address;
-  node.gpus = inventory.gpus;
-  node.instances = inventory.jobs;
-  node.moves_processes = inventory.moves_processes;
-  node.process_reason = inventory.process_reason;
+  node.keep(inventory);
   listener_.on_inventory(node);
   return ok();
 }

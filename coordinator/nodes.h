@@ -27,6 +27,7 @@ struct Node {
   bool moves_processes = false;              // as last heard: host processes can be dumped and restored there
   std::string process_reason = "it has not said so";
   std::shared_ptr<control::Connection> connection;
+  void keep(const wire::NodeInventory& inventory);
   [[nodiscard]] bool connected() const { return connection != nullptr && connection->is_open(); }
   [[nodiscard]] const wire::JobInstance* find(JobId job, Incarnation incarnation) const;
 };
