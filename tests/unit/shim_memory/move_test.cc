@@ -35,6 +35,26 @@ TEST_F(MoveTest, MemoryComesBackAtItsAddresses) {
   EXPECT_OK(hook::cuMemFree_v2(small));
 }
 
+// What was imported or made at one move is exported at the next, and gone with its free.
+TEST_F(MoveTest, WhatHasMovedMovesAgain) {
+  const std::size_t before = free_memory();
+  const CUdeviceptr pointers[2] = {allocate(5 * kMiB), allocate(4000)};
+  fill(pointers[0], 5 * kMiB, 1);
+  fill(pointers[1], 4000, 2);
+  for (int move = 0; move < 3; ++move) {
+    auto bank = export_all();
+    ASSERT_EQ(2U, bank.size());
+    ASSERT_TRUE(shim_memory().release_all().has_value());
+    for (const auto& [id, fd] : bank) ASSERT_TRUE(shim_memory().map_region(id, fd.get()).has_value());
+    EXPECT_TRUE(holds(pointers[0], 5 * kMiB, 1));
+    EXPECT_TRUE(holds(pointers[1], 4000, 2));
+  }
+  for (const CUdeviceptr pointer : pointers) EXPECT_OK(hook::cuMemFree_v2(pointer));
+  shim_memory().trim();
+  EXPECT_TRUE(shim_memory().regions().empty());
+  EXPECT_EQ(before, free_memory());
+}
+
 TEST_F(MoveTest, NothingOfTheProcessHoldsReleasedMemory) {
   const std::size_t before = free_memory();
   const CUdeviceptr pointer = allocate(32 * kMiB);
