@@ -26,6 +26,7 @@ static_assert(sizeof(EglFrame) == 64);
 
 }  // namespace ckpt::interop
 
+// NOLINTBEGIN(readability-identifier-naming): NVIDIA's names.
 extern "C" {
 CUresult cuProfilerInitialize(const char* config, const char* output, int mode);
 CUresult cuProfilerStart();
@@ -91,3 +92,4 @@ CUresult cuGraphicsVDPAURegisterVideoSurface(CUgraphicsResource* resource, ckpt:
 CUresult cuGraphicsVDPAURegisterOutputSurface(CUgraphicsResource* resource, ckpt::interop::VdpObject surface,
                                               unsigned int flags);
 }
+// NOLINTEND(readability-identifier-naming)

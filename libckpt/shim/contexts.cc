@@ -27,8 +27,8 @@ struct Contexts {
 };
 
 Contexts& contexts() {
-  static auto* const kContexts = new Contexts;
-  return *kContexts;
+  static auto* const known = new Contexts;
+  return *known;
 }
 
 Error failed(const char* call, CUresult result) {
@@ -120,16 +120,16 @@ Result<std::shared_ptr<Synchronization>> start_synchronization() {
 }
 
 Result<void> synchronize_within(Nanos timeout) {
-  static auto* const kLast = new std::shared_ptr<Synchronization>;
+  static auto* const last = new std::shared_ptr<Synchronization>;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(timeout);
   const auto late = [&] {
     return Error(ErrorCode::kTimedOut,
                  "The program's work on the GPU did not end (cuCtxSynchronize) within " +
                      std::to_string(timeout / 1'000'000) + " ms");
   };
-  if (*kLast != nullptr && !(*kLast)->wait_until(deadline)) return late();
+  if (*last != nullptr && !(*last)->wait_until(deadline)) return late();
   CKPT_TRY(current, start_synchronization());
-  *kLast = current;
+  *last = current;
   if (!current->wait_until(deadline)) return late();
   return *current->result;
 }

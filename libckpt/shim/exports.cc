@@ -50,7 +50,7 @@ void* real_at(std::size_t row) noexcept {
 
 // The rows that the real driver has, by its function's address. Two names may share a function there.
 const std::vector<std::uint16_t>& rows_by_address() {
-  static const auto* const kRows = [] {
+  static const auto* const sorted = [] {
     auto* rows = new std::vector<std::uint16_t>;
     for (std::size_t row = 0; row < kCount; ++row) {
       if (real_at(row) != nullptr) rows->push_back(static_cast<std::uint16_t>(row));
@@ -58,7 +58,7 @@ const std::vector<std::uint16_t>& rows_by_address() {
     std::sort(rows->begin(), rows->end(), [](auto a, auto b) { return real_at(a) < real_at(b); });
     return rows;
   }();
-  return *kRows;
+  return *sorted;
 }
 
 // `name` is `symbol` with a version, a kind of stream, both or neither.

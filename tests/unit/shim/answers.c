@@ -48,13 +48,15 @@ static void ask(Address1 v1, Address2 v2, const char* name, int in_table) {
       if (v2 != NULL) {
         const CUresult result = v2(name, &function, versions[i], flags, &status);
         if (function != NULL) check_source("cuGetProcAddress_v2", name, function, in_table);
-        printf("address2 %s %d %d %d %d %s\n", name, versions[i], (int)flags, result, status, function ? "found" : "null");
+        printf("address2 %s %d %d %d %d %s\n", name, versions[i], (int)flags, result, status,
+               function ? "found" : "null");
       }
       if (v1 != NULL) {
         function = NULL;
         const CUresult result = v1(name, &function, versions[i], flags);
         if (function != NULL) check_source("cuGetProcAddress", name, function, in_table);
-        printf("address1 %s %d %d %d %s\n", name, versions[i], (int)flags, result, function ? "found" : "null");
+        printf("address1 %s %d %d %d %s\n", name, versions[i], (int)flags, result,
+               function ? "found" : "null");
       }
     }
   }
@@ -74,7 +76,8 @@ int main(int count, char** arguments) {
   Address2 v2 = (Address2)dlsym(by_name, "cuGetProcAddress_v2");
   char name[256];
   int in_table = 0;
-  while (fscanf(names, "%255s %d", name, &in_table) == 2) { /* in_table: 0 no, 1 yes, 2 a name without its version */
+  while (fscanf(names, "%255s %d", name, &in_table) ==
+         2) { /* in_table: 0 no, 1 yes, 2 a name without its version */
     if (in_table != 2) {
       look_up(by_name, "name", name, in_table);
       look_up(by_path, "path", name, in_table);
