@@ -122,6 +122,25 @@ class Job {
     ::close(fd);
     map_region();
   }
+  // Memory of the first device that a context of the second one uses.
+  void use_peer() {
+    CUcontext second = nullptr;
+    EXPECT_OK(api().cuDevicePrimaryCtxRetain(&second, 1));
+    EXPECT_OK(api().cuCtxPushCurrent_v2(second));
+    const CUresult enabled = api().cuCtxEnablePeerAccess(context_, 0);
+    EXPECT_TRUE(enabled == CUDA_SUCCESS || enabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) << enabled;
+    const CUmodule module = load_kernels();
+    EXPECT_OK(launch(kernel(module, "add_one"), 1, 64, nullptr, std::uint64_t{peer_}, std::uint64_t{64}));
+    EXPECT_OK(api().cuCtxSynchronize());
+    EXPECT_OK(api().cuModuleUnload(module));
+    EXPECT_OK(api().cuCtxPopCurrent_v2(nullptr));
+    EXPECT_EQ(++expected_peer_, read_words(peer_ + 4 * 63, 1)[0]);
+  }
+  void make_peer() {
+    EXPECT_OK(api().cuMemAlloc_v2(&peer_, 4096));
+    EXPECT_OK(api().cuMemsetD8_v2(peer_, 0, 4096));
+    use_peer();
+  }
   // A thread that counts in pinned memory without a pause, whatever happens to the driver meanwhile.
   void start_counting() {
     counter_ = std::thread([this] {
@@ -158,6 +177,10 @@ class Job {
       start_counting();
     else if (order == "stop counting")
       end_counting();
+    else if (order == "make peer")
+      make_peer();
+    else if (order == "use peer")
+      use_peer();
     else if (order == "work")
       workers_ = std::make_unique<Workers>(6);
     else if (order == "stop working")
@@ -186,6 +209,8 @@ class Job {
   CUevent event_ = nullptr;
   CUdeviceptr plain_ = 0;
   CUdeviceptr small_ = 0;
+  CUdeviceptr peer_ = 0;
+  std::uint32_t expected_peer_ = 0;
   CUdeviceptr pooled_ = 0;
   CUgraphExec graph_ = nullptr;
   CUdeviceptr launches_ = 0;

@@ -156,6 +156,20 @@ TEST_F(CheckpointTest, TheProgramGoesOnOnAnotherDevice) {
   ASSERT_TRUE(job_->does("check"));
 }
 
+TEST_F(CheckpointTest, DevicesThatUseEachOthersMemoryGoOnDoingSo) {
+  int can = 0;
+  if (!two_devices()) GTEST_SKIP() << "one device";
+  ASSERT_OK(api().cuDeviceCanAccessPeer(&can, 1, 0));
+  if (can == 0) GTEST_SKIP() << "no peer access";
+  ASSERT_TRUE(job_->does("make peer"));
+  ASSERT_OK(lock());
+  ASSERT_OK(checkpoint());
+  ASSERT_OK(restore(exchanged_devices()));
+  ASSERT_OK(unlock());
+  EXPECT_TRUE(job_->does("use peer"));
+  EXPECT_TRUE(job_->does("check"));
+}
+
 // Threads on all devices launch, copy, allocate, load, run graphs and host functions all the time.
 TEST_F(CheckpointTest, AProgramAtFullWorkIsStoppedAndRestoredAnywhere) {
   ASSERT_TRUE(job_->does("work"));

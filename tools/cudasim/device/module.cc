@@ -44,7 +44,7 @@ int scan_object(dl_phdr_info* info, std::size_t, void* argument) {
 template <typename Visit>
 void for_each_loader_word(void* handle, const Visit& visit) {
   link_map* map = nullptr;
-  if (::dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0) return;
+  if (::dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return;
   std::uint64_t tables[2] = {};
   std::uint64_t bytes[2] = {};
   std::uint64_t jump_table = 0;

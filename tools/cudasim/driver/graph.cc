@@ -73,7 +73,7 @@ Node* GraphBody::add(CUgraphNodeType type, Work work, std::vector<Node*> needs) 
 }
 
 std::shared_ptr<GraphBody> make_graph() {
-  const std::shared_ptr<GraphBody> body(new GraphBody, delete_body);
+  std::shared_ptr<GraphBody> body(new GraphBody, delete_body);
   graphs().bodies.insert(body.get());
   return body;
 }
@@ -84,7 +84,7 @@ CUgraph give_graph(const std::shared_ptr<GraphBody>& body) {
 }
 
 std::shared_ptr<GraphBody> clone_graph(const GraphBody& body) {
-  const std::shared_ptr<GraphBody> copy = make_graph();
+  std::shared_ptr<GraphBody> copy = make_graph();
   std::map<const Node*, Node*> made;
   for (const std::unique_ptr<Node>& node : body.nodes) {
     Node* fresh = copy->add(node->type, node->work, {});

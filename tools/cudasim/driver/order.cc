@@ -60,7 +60,7 @@ bool peer_of(int socket, ucred* peer) {
 // could be sent by somebody else than the one who listens.
 void take_order(std::uint64_t number) {
   const Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  sockaddr_un address;
+  sockaddr_un address{};
   const socklen_t length = fill_address(number, &address);
   ucred peer{};
   if (socket.get() < 0 || ::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
@@ -154,7 +154,7 @@ CUresult give_order(pid_t pid, const Order& order, OrderReply* reply) {
   std::uint64_t number = 0;
   if (::getrandom(&number, sizeof number, 0) != sizeof number) return CUDA_ERROR_OPERATING_SYSTEM;
   const Descriptor listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  sockaddr_un address;
+  sockaddr_un address{};
   const socklen_t length = fill_address(number, &address);
   if (listener.get() < 0 || ::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
       ::listen(listener.get(), 1) != 0) {
