@@ -9,6 +9,8 @@ CASES = [
     ["hotset", "--step-ms", "-5"], ["hotset", "--append-bytes", "1GiB", "--bytes", "1MiB"], ["hotset", "extra"],
     ["serve", "--weights", "0"], ["serve", "--cache", "1KiB"], ["serve", "--requests", "x"],
     ["charlm", "--params", "3"], ["charlm", "--steps", "x"], ["charlm", "--frobnicate"],
+    ["stress", "--threads", "0"], ["stress", "--most-bytes", "0"], ["stress", "--steps", "1", "--seconds", "1"],
+    ["stress", "--most-bytes", "1GiB", "--memory", "1GiB"], ["stress", "--seconds", "-1"], ["stress", "extra"],
 ]
 
 

@@ -26,6 +26,13 @@ struct Options {
   Plan plan;           // of one thread; memory_bytes: of all
 };
 
+// Bytes of device memory. The first thread has half of all, and so the largest allocations.
+std::uint64_t share_of(const Options& options, unsigned thread) {
+  const std::uint64_t all = options.plan.memory_bytes;
+  if (options.threads == 1) return all;
+  return thread == 0 ? all / 2 : all / 2 / (options.threads - 1);
+}
+
 Options parse_options(int argc, char** argv) {
   CLI::App app("Allocates, copies, launches and checks on many threads and streams at once");
   Options options;
@@ -45,14 +52,16 @@ Options parse_options(int argc, char** argv) {
   app.add_option("--seed", seed, "Other seed, other steps (1)");
   app.add_option("--print-every", options.plan.print_every,
                  "Steps of the first thread between its lines (never)");
+  app.add_option("--break-at", options.plan.break_at,
+                 "Step at which each thread changes a byte of its memory, to see it found (never)");
   parse_or_exit(app, argc, argv);
   if (seconds->empty() && steps->empty()) options.seconds = kDefaultSeconds;
   options.plan.most_bytes = value_or_usage("--most-bytes", tools::parse_size(most));
   options.plan.memory_bytes = value_or_usage("--memory", tools::parse_size(memory));
   options.plan.seed = seed;
   if (options.plan.most_bytes == 0) fail("--most-bytes: must not be 0", kUsage);
-  if (options.plan.memory_bytes / options.threads < options.plan.most_bytes)
-    fail("--memory: each thread needs room for one allocation of --most-bytes", kUsage);
+  if (share_of(options, 0) < options.plan.most_bytes)
+    fail("--memory: the first thread's half of it must hold one allocation of --most-bytes", kUsage);
   return options;
 }
 
@@ -60,7 +69,8 @@ Plan plan_of(const Options& options, unsigned thread) {
   Plan plan = options.plan;
   plan.streams = std::max(
       1U, options.streams / options.threads + (thread < options.streams % options.threads ? 1U : 0U));
-  plan.memory_bytes /= options.threads;
+  plan.memory_bytes = share_of(options, thread);
+  plan.most_bytes = std::max<std::uint64_t>(1, std::min(plan.most_bytes, plan.memory_bytes));
   plan.seed = Random(options.plan.seed * kMostThreads + thread).next();
   if (thread != 0) plan.print_every = 0;
   return plan;

@@ -55,6 +55,7 @@ Tally Worker::run(const std::atomic<bool>& stop) {
   while (!stop && (plan_.steps == 0 || tally_.steps < plan_.steps)) {
     step();
     ++tally_.steps;
+    if (tally_.steps == plan_.break_at) change_a_byte();
     if (tally_.steps % kCollectEvery == 0) collect();
     if (plan_.print_every != 0 && tally_.steps % plan_.print_every == 0) {
       std::printf("step %llu errors %llu\n", static_cast<unsigned long long>(tally_.steps),

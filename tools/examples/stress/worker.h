@@ -27,6 +27,7 @@ struct Plan {
   std::uint64_t memory_bytes = 0;  // of all buffers of this thread
   std::uint64_t seed = 0;
   std::uint64_t print_every = 0;  // steps; 0: never
+  std::uint64_t break_at = 0;     // step at which it changes a byte behind its own back; 0: never
 };
 
 // Who found that something is not as it must be.
@@ -97,6 +98,7 @@ class Worker {
   void use_module();
   void use_graph();
   void check_codes();
+  void change_a_byte();
   void note_code(CUresult result);
 
   Plan plan_;

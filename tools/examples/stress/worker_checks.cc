@@ -127,6 +127,15 @@ void Worker::use_graph() {
   ++tally_.checks;
 }
 
+void Worker::change_a_byte() {
+  if (buffers_.empty()) return;
+  const Buffer& buffer = any();
+  const std::uint64_t at = random_.below(buffer.bytes);
+  const auto other = static_cast<unsigned char>(content_byte(buffer.seed, buffer.version, at) ^ 1);
+  check(cuMemsetD8Async(buffer.pointer + at, other, 1, streams_[buffer.stream]), "cuMemsetD8Async");
+  check_by_kernel(buffer);
+}
+
 void Worker::note_code(CUresult result) {
   tally_.codes = content_word(tally_.codes, static_cast<std::uint32_t>(result), 1);
 }
