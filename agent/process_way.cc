@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "agent/host_process/file_list.h"
 #include "agent/host_process/image_pack.h"
 #include "agent/host_process/memory_folder.h"
 #include "agent/host_process/process_tree.h"
@@ -69,6 +70,16 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
         ErrorCode::kRefused,
         "The job was started while its node could not move processes, so it has no PID namespace of its "
         "own: it can change its GPU on this node only");
+  host::FileRules rules;
+  rules.own_log = job->log_path();
+  rules.keeper = static_cast<pid_t>(status.keeper_pid);
+  const auto root = static_cast<pid_t>(status.rank_pid);
+  const auto collect = [root, &rules] { return host::collect_files(root, rules); };
+  auto files = co_await offload(context_.disk, collect);
+  if (!files)
+    co_return Error(ErrorCode::kRefused, "The job's process cannot be moved")
+        .caused_by(std::move(files).assume_error());
+  files_ = wire::encode(files.assume_value());
   co_return ok();
 }
 
@@ -92,7 +103,7 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   CKPT_CO_TRY(folder, host::MemoryFolder::create(place, folder_name(info_, "source"), needed));
   host::DumpOptions options;
   options.images = folder.path();
-  options.work = job->folder();
+  options.work = folder.path();  // of root alone
   options.timeout = kProcessTime;
   CKPT_CO_TRY(dumped, co_await criu_->dump(root, options));
   CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
@@ -100,8 +111,9 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   CKPT_CO_TRYV(write_about(
       folder.path(),
       About{record.context_gpu.empty() ? to_text(gpu.uuid) : record.context_gpu, job->log_path()}));
-  CKPT_CO_TRY(packed,
-              co_await offload(context_.disk, [path = folder.path()] { return host::pack_folder(path); }));
+  // Named, and by reference: g++ 12 destroys what a lambda inside of co_await has captured twice.
+  const auto pack = [&folder] { return host::pack_folder(folder.path()); };
+  CKPT_CO_TRY(packed, co_await offload(context_.disk, pack));
   spdlog::info("process dumped: id m{} bytes {} packed {} took_ms {}", info_.migration, dumped.bytes,
                packed.bytes, dumped.took_ns / 1'000'000);
   co_return HostState(std::move(packed.file), packed.bytes);
@@ -159,6 +171,17 @@ Task<Result<void>> ProcessTarget::take_memory(std::shared_ptr<Job>, std::vector<
   co_return ok();
 }
 
+Task<Result<void>> ProcessTarget::compare(wire::Bytes payload) {
+  auto files = wire::decode<host::FileList>(payload);
+  if (!files) co_return std::move(files).assume_error();
+  const auto check = [&files] { return host::check_files(files.assume_value()); };
+  auto same = co_await offload(context_.disk, check);
+  if (same) co_return ok();
+  co_return Error(ErrorCode::kRefused,
+                  "Node " + context_.config.node + " lacks what the job's process has open")
+      .caused_by(std::move(same).assume_error());
+}
+
 Result<void> ProcessTarget::keep(std::shared_ptr<Job>, HostState state) {
   image_ = std::move(state);
   return ok();
@@ -179,9 +202,10 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
   CKPT_CO_TRY(place, host::find_memory_place());
   CKPT_CO_TRY(folder, host::MemoryFolder::create(place, folder_name(info_, "target"), image_.bytes));
   const int file = image_.file.get();
-  CKPT_CO_TRYV(co_await offload(context_.disk, [file, bytes = image_.bytes, path = folder.path()] {
-    return host::unpack_folder(file, bytes, path);
-  }));
+  const auto unpack = [file, bytes = image_.bytes, &folder] {
+    return host::unpack_folder(file, bytes, folder.path());
+  };
+  CKPT_CO_TRYV(co_await offload(context_.disk, unpack));
   CKPT_CO_TRY(about, read_about(folder.path()));
   host::RestoreOptions options;
   options.images = options.work = folder.path();

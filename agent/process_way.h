@@ -19,6 +19,7 @@ class ProcessSource final : public SourceWay {
   ProcessSource(MigrationContext& context, migration::SwitchInfo info)
       : context_(context), info_(std::move(info)) {}
   [[nodiscard]] bool sends_host_state() const override { return true; }
+  [[nodiscard]] wire::Bytes payload() const override { return files_; }
   Task<Result<void>> check(std::shared_ptr<Job> job) override;
   Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,
                                wire::SourceReport& report) override;
@@ -31,6 +32,7 @@ class ProcessSource final : public SourceWay {
   MigrationContext& context_;
   const migration::SwitchInfo info_;
   std::optional<host::Criu> criu_;  // found while preparing, not in the downtime
+  wire::Bytes files_;               // what the process has open, encoded
 };
 
 class ProcessTarget final : public TargetWay {
@@ -40,6 +42,7 @@ class ProcessTarget final : public TargetWay {
   std::shared_ptr<Job> find() override;
   Task<Result<std::shared_ptr<Job>>> start(const wire::MigrationPlan& plan) override;
   Task<Result<void>> ready(std::shared_ptr<Job> job) override;
+  Task<Result<void>> compare(wire::Bytes payload) override;
   Task<Result<std::shared_ptr<Job>>> bring() override;
   [[nodiscard]] bool has_memory() const override { return false; }
   Task<Result<void>> take_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,

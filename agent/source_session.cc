@@ -91,7 +91,7 @@ Task<> SourceSession::prepare() {
   }
   preparing_ = false;
   if (stopped_) co_return co_await release_memory();
-  emit(migration::SourceReady(wire::Bytes{}));
+  emit(migration::SourceReady(way_->payload()));
 }
 
 Task<Result<void>> SourceSession::prepare_memory() {

@@ -60,10 +60,12 @@ void TargetSession::perform(const migration::Action& action) {
     order.deadline = run->deadline.value_or(local::kNoDeadline);
     order_ = order;
     if (!ordering_) control::spawn(executor, "target run", self->run_orders());
+  } else if (const auto* start = std::get_if<migration::StartReceiving>(&action)) {
+    control::spawn(executor, "target compare", self->compare(start->peer_payload));
   } else if (std::holds_alternative<migration::FreeTarget>(action)) {
     control::spawn(executor, "target free", self->free());
   }
-  // StartReceiving: the mover has been listening since the standby was ready.
+  // The mover has been listening since the instance was ready.
 }
 
 Task<> TargetSession::prepare() {
@@ -196,6 +198,12 @@ void TargetSession::on_verified(const mover::Verified& verified, std::vector<Uni
   report_->scan_ns = verified.scan_end_ns - verified.scan_begin_ns;
   report_->scan_bytes_per_second = verified.scan_bytes_per_second;
   emit(migration::FinalVerified{});
+}
+
+Task<> TargetSession::compare(wire::Bytes payload) {
+  auto self = shared_from_this();
+  auto same = co_await way_->compare(std::move(payload));
+  if (!same) fail(same.assume_error());
 }
 
 Task<> TargetSession::run_orders() {

@@ -36,6 +36,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   void on_mover(mover::Packet packet);
   Task<> take_arrived();
   void on_verified(const mover::Verified& verified, std::vector<UniqueFd> descriptors);
+  Task<> compare(wire::Bytes payload);
   Task<> run_orders();
   Task<Result<void>> run_instance(RunOrder order);
   Task<> release_memory();

@@ -18,6 +18,10 @@ Kind kind_of(const migration::SwitchInfo& info) {
 
 }  // namespace
 
+Task<Result<void>> TargetWay::compare(wire::Bytes) {
+  co_return ok();
+}
+
 Task<Result<std::shared_ptr<Job>>> TargetWay::bring() {
   co_return Error(ErrorCode::kAborted, "The instance at the target has ended");
 }

@@ -29,6 +29,8 @@ class SourceWay {
   [[nodiscard]] virtual bool sends_host_state() const = 0;
   // Whether the job can be moved so, before anything is touched. kRefused otherwise.
   virtual Task<Result<void>> check(std::shared_ptr<Job> job) = 0;
+  // After check(): for compare() at the target.
+  [[nodiscard]] virtual wire::Bytes payload() const { return {}; }
   // The rank is paused. After this the target has all it needs but device memory; what was measured goes into `report`.
   virtual Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,
                                        wire::SourceReport& report) = 0;
@@ -52,6 +54,8 @@ class TargetWay {
   virtual Task<Result<std::shared_ptr<Job>>> start(const wire::MigrationPlan& plan) = 0;
   // Until it can take memory.
   virtual Task<Result<void>> ready(std::shared_ptr<Job> job) = 0;
+  // What the source says of the job is possible here: beside the rounds, before anything is paused. kRefused otherwise.
+  virtual Task<Result<void>> compare(wire::Bytes payload);
   // COMMITTED, and there is no instance: makes it of what was kept. kAborted where that cannot be.
   virtual Task<Result<std::shared_ptr<Job>>> bring();
   // It has memory of its own that the mover attaches; otherwise the mover makes it and take_memory() gets it.
