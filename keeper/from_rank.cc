@@ -116,7 +116,9 @@ void Keeper::on_paused(local::Received received) {
     return send_rank({0, by_request ? received.message.request : 0,
                       local::Resume{by_request ? 0 : incarnation_, deadline_ns_, 0}});
   }
-  const auto& paused = std::get<local::Paused>(received.message.body);
+  auto& paused = std::get<local::Paused>(received.message.body);
+  paused.barrier_entry_ns += rank_lag_;
+  paused.quiesced_ns += rank_lag_;
   phase_ = Phase::kPaused;
   parts_.page.withdraw_pause();
   pause_request_ = 0;
@@ -127,7 +129,8 @@ void Keeper::on_paused(local::Received received) {
 
 void Keeper::on_running(const local::Message& message) {
   if (message.request == 0 || phase_ != Phase::kResuming) return;  // the end of a withdrawn pause
-  const auto& running = std::get<local::Running>(message.body);
+  local::Running running = std::get<local::Running>(message.body);
+  running.resumed_ns += rank_lag_;
   phase_ = Phase::kRunning;
   resumed_ns_ = running.resumed_ns;
   send_agent({0, resume_request_, running});

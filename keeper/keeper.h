@@ -135,6 +135,7 @@ class Keeper {
   };
   std::vector<Session> others_;  // sessions beside the rank's
   pid_t session_pid_ = 0;
+  Nanos rank_lag_ = 0;         // of a restored rank's clock (rank_clock.h)
   bool has_outsider_ = false;  // a process outside of the group wanted a session
 
   local::Phase phase_ = local::Phase::kStarting;

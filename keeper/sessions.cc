@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "keeper/keeper.h"
+#include "keeper/rank_clock.h"
 
 namespace ckpt::keeper {
 namespace {
@@ -26,6 +27,7 @@ void Keeper::welcome_transparent(Peer peer, pid_t pid, const local::Hello& hello
   if (awaited) {
     reattach_.reset();
     session_pid_ = pid;
+    if (const Result<Nanos> lag = rank_clock_lag(pid); lag.has_value()) rank_lag_ = lag.assume_value();
     rank_ = std::move(peer);
     phase_ = Phase::kPaused;
     greet_rank(rank_);
