@@ -10,6 +10,7 @@
 #include "agent/host_process/memory_folder.h"
 #include "agent/host_process/process_tree.h"
 #include "agent/thin_rank.h"
+#include "libckpt/base/fault.h"
 
 namespace ckpt::agent {
 namespace {
@@ -106,6 +107,7 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   options.work = folder.path();  // of root alone
   options.timeout = kProcessTime;
   CKPT_CO_TRY(dumped, co_await criu_->dump(root, options));
+  fault_point(FaultPoint::kSourceDumped);
   CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
   const JobRecord& record = job->record();
   CKPT_CO_TRYV(write_about(
@@ -233,6 +235,7 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
     co_return std::move(taken).assume_error();
   }
   image_ = HostState();
+  fault_point(FaultPoint::kTargetRestored);
   co_return job;
 }
 

@@ -3,6 +3,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include "libckpt/base/fault.h"
+
 namespace ckpt::agent {
 namespace {
 
@@ -118,7 +120,10 @@ Task<Result<void>> save_context(MigrationContext& context, std::shared_ptr<Job> 
   Placing rank(context, job, keeper);
   CKPT_CO_TRYV(co_await rank.look());
   CKPT_CO_TRYV(co_await rank.release());
-  co_return co_await rank.save();
+  fault_point(FaultPoint::kSourceMemoryReleased);
+  CKPT_CO_TRYV(co_await rank.save());
+  fault_point(FaultPoint::kSourceContextSaved);
+  co_return ok();
 }
 
 Task<Result<Nanos>> place_context(MigrationContext& context, std::shared_ptr<Job> job, local::GpuIdentity gpu,
@@ -131,7 +136,9 @@ Task<Result<Nanos>> place_context(MigrationContext& context, std::shared_ptr<Job
   CKPT_CO_TRYV(co_await rank.release());
   CKPT_CO_TRYV(co_await rank.restore(gpu.uuid));
   const Nanos restored_ns = now_ns();
+  fault_point(FaultPoint::kTargetContextPlaced);
   CKPT_CO_TRYV(co_await rank.map(gpu, memory));
+  fault_point(FaultPoint::kTargetMemoryMapped);
   co_return restored_ns;
 }
 

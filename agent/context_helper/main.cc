@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "agent/context_helper/orders.h"
+#include "libckpt/base/fault.h"
 #include "libckpt/base/fd.h"
 
 namespace ckpt::context_helper {
@@ -51,7 +52,10 @@ Result<void> serve(int socket) {
     CKPT_TRY(got, receive(socket, room));
     if (got == 0) return Error(ErrorCode::kUnavailable, "The agent is gone");
     CKPT_TRY(order, context::parse_order(std::span(room).first(got)));
+    set_fault_role(std::string("context.") + context::name_of(order.kind));
+    fault_point(FaultPoint::kContextOrdered);
     const context::Answer answer = perform(*api, order);
+    fault_point(FaultPoint::kContextPerformed);
     log(order, answer);
     if (!send_answer(socket, answer)) return Error(ErrorCode::kUnavailable, "The agent is gone");
   }
