@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <system_error>
 #include <utility>
@@ -126,7 +127,9 @@ Result<void> RankSession::gate_closed() {
 Result<void> RankSession::say_paused_if_drained() {
   if (state_ != State::kDraining || (exports_.active() && !exports_.drained())) return ok();
   state_ = State::kPaused;
-  return send(pause_request_, local::Paused{pause_asked_ns_, closing_.quiesced_ns, 0});
+  // The gate may have been closed for a former pause, which was withdrawn.
+  const Nanos entered = std::min(pause_asked_ns_, closing_.quiesced_ns);
+  return send(pause_request_, local::Paused{entered, closing_.quiesced_ns, 0});
 }
 
 }  // namespace ckpt::shim

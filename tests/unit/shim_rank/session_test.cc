@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
-#include <algorithm>
+#include <set>
 
 #include "tests/unit/keeper/harness.h"
 
@@ -90,6 +90,18 @@ class ShimRankTest : public KeeperTest {
     agent.send(local::Release{});
     follow_until<local::Released>(agent);
     EXPECT_EQ(status(agent).exported_regions, held_.size());
+  }
+
+  // The end of the program, and what was refused because of it.
+  static int wait_status_after(Agent& agent, std::set<std::uint32_t>& refused) {
+    for (;;) {
+      if (!wait_readable(agent.socket().fd())) return -1;
+      const Result<local::Received> received = agent.socket().receive();
+      if (!received.has_value()) return -1;
+      const local::Body& body = received.assume_value().message.body;
+      if (const auto* failed = std::get_if<local::Failed>(&body)) refused.insert(failed->refused_type);
+      if (const auto* exited = std::get_if<local::RankExited>(&body)) return exited->wait_status;
+    }
   }
 
   void resume(Agent& agent, std::uint64_t incarnation) {
@@ -260,6 +272,34 @@ TEST_F(ShimRankTest, PausedRankWithoutALeaseGoesOnWhenItIsBack) {
   agent.send(local::SetDeadline{local::kNoDeadline});
   agent.next<local::Running>();
   expect_good_end(agent, folder);
+}
+
+TEST_F(ShimRankTest, RankDiesWhenItsMemoryIsReleasedOrMappedAgain) {
+  for (const char* point : {"507", "508"}) {
+    const std::string armed = root_ + "/rank.j-1.fresh." + point;
+    std::ofstream(armed) << "kill";
+    const std::string folder = start_program({}, {{"CKPT_FAULT_DIR", root_}});
+    Agent agent(folder);
+    wait_until_ready(agent);
+    agent.send(local::Export{});
+    follow_until<local::ExportEnd>(agent);
+    agent.send(local::Pause{});
+    follow_until<local::Paused>(agent);
+    agent.send(local::Release{});
+    if (std::string(point) == "508") {
+      follow_until<local::Released>(agent);
+      agent.send(local::Map{.set = MemorySet::kExported});
+    }
+    std::set<std::uint32_t> refused;
+    EXPECT_EQ(WTERMSIG(wait_status_after(agent, refused)), SIGKILL);
+    const auto asked = std::string(point) == "507" ? local::MessageType::kRelease : local::MessageType::kMap;
+    EXPECT_TRUE(refused.contains(static_cast<std::uint32_t>(asked)));
+    EXPECT_FALSE(fs::exists(armed));
+    agent.ask<local::Done>(local::Shutdown{});
+    EXPECT_TRUE(Watch(keepers_.back()).ended());
+    held_.clear();
+    fs::remove_all(folder);
+  }
 }
 
 TEST_F(ShimRankTest, KillOfTheKeeperKillsTheRank) {
