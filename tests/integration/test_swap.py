@@ -4,7 +4,7 @@ import unittest
 
 from cluster import ClusterTest, run_unmoved
 
-TRAINING = ["--params", "200000", "--seed", "3", "--print-every", "1"]
+TRAINING = ["--params", "200000", "--seed", "3", "--print-every", "1", "--step-ms", "5"]
 FIRST_STEP = r"^step \d+"
 
 
@@ -13,9 +13,10 @@ class Swap(ClusterTest):
 
     def start_training(self, steps):
         arguments = [*TRAINING, "--steps", str(steps)]
+        expected = run_unmoved("charlm-plain", *arguments[:-4], *arguments[-2:])
         self.cluster.start("job", "charlm-plain", *arguments, node="node-a:0", way=())
         self.cluster.wait_for_line("job", FIRST_STEP)
-        return run_unmoved("charlm-plain", *arguments)
+        return expected
 
     def check_report(self, report, turn):
         self.assertEqual(report["result"], "done", report)

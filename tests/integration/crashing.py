@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Crash points: waiting until one has fired, and (TransparentCrashes) a chain of them in one life of an unmodified program.
+Whoever dies, the migration ends in a state that the API names, one instance runs, and the next move begins there."""
+import ctypes
+import os
+import pathlib
+import re
+import select
+
+from cluster import EXAMPLES, ClusterTest, run_unmoved
+
+TRAINING = ["--params", "60000", "--seed", "5", "--print-every", "1", "--step-ms", "8"]
+SOURCE, TARGET, EITHER = "source", "target", None
+
+
+class CrashingTest(ClusterTest):
+    def daemons_of(self, role):
+        """Process descriptors of what `local up` starts again; movers, keepers and helpers are their agent's business."""
+        kind, _, node = role.partition(".")
+        words = {"agent": f"nodes/{node}/agent.toml", "coordinator": "gpumigrate-coordinator"}
+        return [os.pidfd_open(pid) for pid in self.cluster.pids(words[kind])] if kind in words else []
+
+    def wait_until_dead(self, victims):
+        """A crash point's file goes away just before its process does."""
+        for victim in victims:
+            ended, _, _ = select.select([victim], [], [], 60)
+            os.close(victim)
+            self.assertTrue(ended, "the process lives on after its crash point")
+
+    def wait_until_fired(self, role, number, command):
+        """The armed file goes away when the process dies; a command that ends first ends the waiting, too."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        watch = libc.inotify_init1(os.O_CLOEXEC)
+        libc.inotify_add_watch(watch, str(self.cluster.faults).encode(), 0x200)  # IN_DELETE
+        ended = os.pidfd_open(command.pid)
+        try:
+            while not self.cluster.fired(role, number):
+                ready, _, _ = select.select([watch, ended], [], [], 120)
+                self.assertTrue(ready, "the crash point was not reached in two minutes")
+                if ended in ready and not self.cluster.fired(role, number):
+                    output, errors = command.communicate()
+                    self.fail(f"the migration ended without reaching {role} {number}: {output[-500:]} {errors[-500:]}")
+                os.read(watch, 4096)
+        finally:
+            os.close(watch)
+            os.close(ended)
+
+
+class TransparentCrashes(CrashingTest):
+    """`places`: where the job goes there and back, as `migrate --to` takes it."""
+    places = ()
+    steps = 2500
+    expected = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.expected = run_unmoved("charlm-plain", *TRAINING, "--steps", str(cls.steps))["digest"]
+
+    def start_training(self):
+        self.cluster.start("job", "charlm-plain", *TRAINING, "--steps", self.steps, node=self.places[0], way=())
+        self.cluster.wait_for_line("job", r"^step 5\b")
+
+    def place(self):
+        job = self.cluster.job("job")
+        self.assertEqual(job["state"], "running", job)
+        here = f"{job['node']}:{job['gpu']}"
+        return here if here in self.places else job["node"]
+
+    def role_of(self, role, source, target):
+        """`agent.source` -> `agent.node-a`, `mover.target` -> `mover.node-b.0`; others stay."""
+        kind, _, side = role.partition(".")
+        if side not in ("source", "target"):
+            return role
+        node, _, gpu = (source if side == "source" else target).partition(":")
+        return f"agent.{node}" if kind == "agent" else f"mover.{node}.{gpu or 0}"
+
+    def crash(self, points):
+        """One job through all of `points`: (role, number, where the job must be afterwards), or several (role, number) at once."""
+        self.start_training()
+        for role, number, ends_on in points:
+            with self.subTest(role=role, number=number):
+                self.crash_once(role, number, ends_on)
+        self.finish_training()
+
+    def crash_once(self, role, number, ends_on):
+        cluster = self.cluster
+        source = self.place()
+        target = next(place for place in self.places if place != source)
+        role = self.role_of(role, source, target)
+        victims = self.daemons_of(role)
+        cluster.arm(role, number)
+        moved = cluster.popen("migrate", "job", "--to", target, "-o", "json", "--timeout", "60s")
+        self.wait_until_fired(role, number, moved)
+        self.wait_until_dead(victims)
+        cluster.up()
+        self.check_outcome(moved, source, target, ends_on)
+
+    def check_outcome(self, moved, source, target, ends_on):
+        """Whatever the command says, it must say it: 0 moved, 1, 2 and 5 (refused) at the source, 6 contact lost."""
+        output, errors = moved.communicate(timeout=120)
+        self.assertIn(moved.returncode, (0, 1, 2, 5, 6), output + errors)
+        cluster = self.cluster
+        last = cluster.json("migrations")[0]["id"]
+        cluster.call("watch", last, exits=(0, 1, 2, 5))
+        migration = cluster.json("migrations")[0]
+        self.assertFalse(migration["open"], migration)
+        self.assertIn(migration["result"], ("done", "failed", "aborted", "refused", "timed_out"), migration)
+        there = self.place()
+        self.assertEqual(there, target if migration["result"] == "done" else source, migration)
+        if ends_on is not EITHER:
+            self.assertEqual(there, target if ends_on == TARGET else source, migration)
+        self.assertEqual(len(self.instances()), 1)
+        step = int(re.findall(r"^step (\d+)\b", cluster.log("job"), re.M)[-1])
+        cluster.wait_for_line("job", rf"^step {step + 2}\b")
+        print(f"  {self._subtest.params if self._subtest else ''}: {migration['result']}, then at {there}, step {step}", flush=True)
+        return migration
+
+    def instances(self):
+        """Processes of this home that run the program itself."""
+        program = (EXAMPLES / "charlm-plain").resolve()
+        found = []
+        for pid in self.cluster.processes():
+            try:
+                if pathlib.Path(f"/proc/{pid}/exe").resolve() == program:
+                    found.append(pid)
+            except OSError:
+                continue
+        return found
+
+    def finish_training(self):
+        ended = self.cluster.finish("job")
+        self.assertEqual(ended["digest"], self.expected)
+        self.assert_steps_in_order(self.cluster.log("job"))
+        self.assertEqual(self.instances(), [], "an instance is left over")
