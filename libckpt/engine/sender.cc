@@ -320,7 +320,7 @@ Result<void> Sender::scan_all(std::span<SourceRegion* const> regions) {
 }
 
 Result<void> Sender::scan_final(std::span<SourceRegion* const> regions) {
-  const auto scanned = final_scan_->run(
+  auto scanned = final_scan_->run(
       regions, [this] { return core_->outstanding() == 0; },
       [this](std::span<const ChunkRun> runs,
              std::span<const track::Fingerprint> fingerprints) -> Result<bool> {
