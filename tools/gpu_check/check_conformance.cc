@@ -24,7 +24,9 @@ std::string after(const std::string& line, std::string_view prefix) {
 
 class Suite {
  public:
-  Suite(const Setting& setting, Outcome& outcome) : setting_(setting), outcome_(outcome) {}
+  // `preload`: a library that is loaded in front of the driver, or nothing.
+  Suite(const Setting& setting, Outcome& outcome, std::string preload)
+      : setting_(setting), outcome_(outcome), preload_(std::move(preload)) {}
 
   Result<void> list();
   // Runs what has no result yet. False when it has to be started again.
@@ -40,6 +42,7 @@ class Suite {
 
   const Setting& setting_;
   Outcome& outcome_;
+  const std::string preload_;
   std::vector<std::string> tests_;
   std::map<std::string, Part> results_;
   std::string running_;
@@ -56,7 +59,9 @@ bench::Command Suite::command(const std::vector<std::string>& arguments) const {
   bench::Command command;
   command.argv = {program(), "--gtest_color=no"};
   command.argv.insert(command.argv.end(), arguments.begin(), arguments.end());
-  command.environment = cli::environment_with({});
+  std::vector<std::string> additions;
+  if (!preload_.empty()) additions.push_back("LD_PRELOAD=" + preload_);
+  command.environment = cli::environment_with(additions);
   return command;
 }
 
@@ -135,11 +140,9 @@ void Suite::report() {
       {"tests", tests_.size()}, {"passed", counts[0]}, {"skipped", counts[1]}, {"failed", counts[2]}};
 }
 
-}  // namespace
-
-Result<Outcome> check_conformance(const Setting& setting) {
+Result<Outcome> run_suite(const Setting& setting, std::string preload) {
   Outcome outcome;
-  Suite suite(setting, outcome);
+  Suite suite(setting, outcome, std::move(preload));
   CKPT_TRYV(suite.list());
   for (int i = 0; i < kMostRestarts && !suite.done() && seconds_left(setting) > 2; i++) {
     CKPT_TRY(all, suite.run());
@@ -148,6 +151,19 @@ Result<Outcome> check_conformance(const Setting& setting) {
   suite.report();
   outcome.sum_up();
   return outcome;
+}
+
+}  // namespace
+
+Result<Outcome> check_conformance(const Setting& setting) {
+  return run_suite(setting, "");
+}
+
+// Behind the library that makes unmodified programs movable the driver must be the same.
+Result<Outcome> check_conformance_shim(const Setting& setting) {
+  const std::string shim = setting.programs + "/../lib/libckpt_shim.so";
+  if (!std::filesystem::exists(shim)) return Error(ErrorCode::kNotFound, "There is no " + shim);
+  return run_suite(setting, std::filesystem::canonical(shim));
 }
 
 }  // namespace ckpt::gpu_check

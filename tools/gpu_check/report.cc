@@ -55,7 +55,7 @@ std::string summary(const std::string& item, const Json& figures) {
       parts.push_back("recovery action " + figures.at("recovery_action").dump());
     if (figures.contains("remapped_rows"))
       parts.push_back("remapped rows " + figures.at("remapped_rows").dump());
-  } else if (item == "conformance") {
+  } else if (item.starts_with("conformance")) {
     parts.push_back(figures.at("passed").dump() + " of " + figures.at("tests").dump() + " tests passed, " +
                     figures.at("skipped").dump() + " skipped");
   } else if (item == "rates") {
