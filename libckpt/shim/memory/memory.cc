@@ -167,6 +167,7 @@ bool ShimMemory::whole() const {
 }
 
 ShimMemory& shim_memory() noexcept {
+  // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without these few bytes the program could not go on either
   static ShimMemory* const memory = new ShimMemory;
   return *memory;
 }
