@@ -8,6 +8,8 @@ namespace {
 
 // Quiesce, commit and resume as the source's estimate of the downtime counts them before any has been measured.
 constexpr std::int64_t kFixedCostNs = 5'000'000;
+constexpr Milliseconds kFirstBackoff{100};
+constexpr Milliseconds kMostBackoff{5000};
 
 }  // namespace
 
@@ -282,10 +284,7 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
   local::Resume resume;
   resume.incarnation = k;
   resume.deadline_ns = deadline.value_or(local::kNoDeadline);
-  if (auto back = co_await way_->go_back(job_); !back) {
-    spdlog::error("job does not go on: job j{} reason {}", info_.job, back.assume_error().to_string());
-    co_return;
-  }
+  if (!co_await go_back(++orders_)) co_return;
   if (!job_->keeper()) co_return;  // it ended meanwhile, and its listener said so
   // The keeper takes this also for a rank that runs already, and for one that has not reached its barrier yet.
   auto running = co_await job_->keeper()->resume(resume, UniqueFd{});
@@ -296,6 +295,22 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
   paused_.reset();
   job_->runs_as(k);
   emit(migration::InstanceRuns(k));
+}
+
+// Nobody else has the job, so this is tried again for as long as it lives: what it needs of the node may have ended and come back (the
+// context helper). False: the job ended, or order `order` is no longer the last.
+Task<bool> SourceSession::go_back(std::uint64_t order) {
+  auto self = shared_from_this();
+  for (Milliseconds pause = kFirstBackoff;; pause = std::min(pause * 2, kMostBackoff)) {
+    auto back = co_await way_->go_back(job_);
+    if (back) co_return order == orders_;
+    if (job_->ended() || !job_->keeper()) co_return false;  // its listener said so
+    spdlog::error("job does not go on yet: job j{} again_in_ms {} reason {}", info_.job, pause.count(),
+                  back.assume_error().to_string());
+    Signal nobody(context_.executor);
+    co_await nobody.wait(std::chrono::steady_clock::now() + pause);
+    if (order != orders_ || freeing_ || job_->ended() || !job_->keeper()) co_return false;
+  }
 }
 
 Task<> SourceSession::stop_copy() {

@@ -42,6 +42,7 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   void on_mover(mover::Packet packet);
   void on_counters(const mover::SourceCounters& counters, Nanos final_received_ns, Nanos last_ack_ns);
   Task<> run_instance(wire::Incarnation k, std::optional<Nanos> deadline);
+  Task<bool> go_back(std::uint64_t order);
   Task<> stop_copy();
   Task<> free();
   void attach_to(const std::shared_ptr<Job>& job);
@@ -63,6 +64,7 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   // Of `set`, which may come before the copy starts.
   std::optional<std::int64_t> set_max_downtime_ns_;
   std::optional<std::uint64_t> set_bandwidth_;
+  std::uint64_t orders_ = 0;  // RunInstance
   bool preparing_ = false;
   bool manifest_ordered_ = false;  // BARRIER is durable
   bool saved_ = false;             // way.h
