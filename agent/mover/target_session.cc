@@ -85,6 +85,7 @@ Result<engine::PlanPlaces> TargetSession::on_plan(std::span<const std::byte> byt
   const bool first = chunk_bytes_ == 0;
   if (makes_memory_) {
     CKPT_TRYV(make_memory(plan));
+    attached();
   }
   CKPT_TRY(places, image::match_plan(plan, tensors_, first));
   engine::PlanPlaces result;

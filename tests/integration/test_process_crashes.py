@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kill -9 at the crash points of a move of a whole process between two nodes, and CRIU that fails on either side. Before COMMITTED,
+and whenever the target cannot restore, the job goes on at the source from the very step it stopped at. Needs root and CRIU."""
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+import unittest
+import unittest.mock
+
+from crashing import EITHER, SOURCE, TARGET, TransparentCrashes
+
+AGENT_BEFORE = [("agent.source", number, ends_on) for number, ends_on in [
+    (101, EITHER), (102, EITHER), (103, SOURCE), (108, SOURCE), (109, SOURCE), (110, SOURCE), (104, EITHER), (105, EITHER)]]
+AGENT_AFTER = [("agent.source", 106, TARGET), ("agent.source", 107, TARGET)]
+# The image is the target agent's until the restored process has a keeper: 204 ends on the source.
+TARGET_BEFORE = [("agent.target", 201, EITHER), ("agent.target", 202, SOURCE), ("agent.target", 203, SOURCE),
+                 ("agent.target", 204, SOURCE)]
+TARGET_AFTER = [("agent.target", number, TARGET) for number in (207, 208, 209, 205, 206)]
+MOVERS = [("mover.source", 301, SOURCE), ("mover.source", 302, SOURCE), ("mover.source", 303, SOURCE),
+          ("mover.source", 304, EITHER), ("mover.target", 401, SOURCE), ("mover.target", 402, SOURCE),
+          ("mover.target", 403, SOURCE), ("mover.target", 404, SOURCE)]
+COORDINATOR = [("coordinator", number, ends_on) for number, ends_on in [
+    (601, EITHER), (602, EITHER), (603, EITHER), (604, EITHER), (605, TARGET), (606, TARGET), (607, TARGET)]]
+HELPER = [(f"context.{order}", number, SOURCE) for order in ("lock", "checkpoint", "restore", "unlock") for number in (701, 702)]
+KEEPER = [("keeper.j1.standby", 505, SOURCE)]
+POINTS = AGENT_BEFORE + AGENT_AFTER + TARGET_BEFORE + TARGET_AFTER + MOVERS + COORDINATOR + HELPER + KEEPER
+
+
+# $1 is CRIU's order. A file `fail-ORDER` makes the next such order fail: before CRIU is run, or after it ("late").
+WRAPPER = """#!/bin/sh
+if [ -e "{tools}/fail-$1" ]; then
+  how=$(cat "{tools}/fail-$1")
+  rm "{tools}/fail-$1"
+  [ "$how" = late ] && "{criu}" "$@"
+  exit 1
+fi
+exec "{criu}" "$@"
+"""
+
+
+def find_criu():
+    for place in (os.environ.get("GPUMIGRATE_CRIU"), shutil.which("criu"), pathlib.Path.home() / ".cache/gpumigrate/criu/bin/criu",
+                  "/usr/local/lib/gpumigrate/criu/bin/criu"):
+        if place and os.access(place, os.X_OK):
+            return place
+    return None
+
+
+class ProcessCrashes(TransparentCrashes):
+    places = ("node-a", "node-b")
+
+    @classmethod
+    def setUpClass(cls):
+        cls.criu = find_criu()
+        if os.geteuid() != 0:
+            raise unittest.SkipTest("moving a process needs root")
+        if not cls.criu:
+            raise unittest.SkipTest("there is no CRIU: tools/criu install")
+
+    def setUp(self):
+        self.tools = pathlib.Path(tempfile.mkdtemp(prefix="gm-criu-"))
+        self.addCleanup(shutil.rmtree, self.tools)
+        wrapper = self.tools / "criu"
+        wrapper.write_text(WRAPPER.format(tools=self.tools, criu=self.criu))
+        wrapper.chmod(0o755)
+        with unittest.mock.patch.dict(os.environ, GPUMIGRATE_CRIU=str(wrapper)):
+            super().setUp()
+
+    def start_training(self, steps):
+        super().start_training(steps)
+        plan = self.cluster.run("migrate", "job", "--to", "node-b", "--dry-run")
+        if plan.returncode != 0 and "host processes" in plan.stdout + plan.stderr:
+            self.skipTest((plan.stdout + plan.stderr).strip())
+
+    def test_source_agent_before_committed(self):
+        self.crash(AGENT_BEFORE, 4000)
+
+    def test_source_agent_after_committed(self):
+        self.crash(AGENT_AFTER, 2000)
+
+    def test_target_agent_before_the_process_is_there(self):
+        self.crash(TARGET_BEFORE, 2000)
+
+    def test_target_agent_when_the_process_is_there(self):
+        self.crash(TARGET_AFTER, 4000)
+
+    def test_movers(self):
+        self.crash(MOVERS, 2500)
+
+    def test_coordinator(self):
+        self.crash(COORDINATOR, 4000)
+
+    def test_context_helper(self):
+        self.crash(HELPER, 3000)
+
+    def test_keeper_of_the_restored_process(self):
+        self.crash(KEEPER, 1000)
+
+    def test_criu_that_fails(self):
+        self.start_training(2500)
+        for order, when in (("dump", "early"), ("dump", "late"), ("restore", "early"), ("restore", "late")):
+            with self.subTest(order=order, when=when):
+                print(f"  criu {order} {when}:", end="", flush=True)
+                order_file = self.tools / f"fail-{order}"
+                order_file.write_text(when)
+                moved = self.cluster.popen("migrate", "job", "--to", "node-b", "-o", "json", "--timeout", "60s")
+                moved.wait(120)
+                self.assertFalse(order_file.exists(), "CRIU was not called")
+                migration = self.check_outcome(moved, "node-a", "node-b", SOURCE)
+                self.assertIn("restored" if order == "restore" else "CRIU", json.dumps(migration["error"]))
+        self.assertEqual(self.cluster.migrate("job", "node-b")["result"], "done")
+        self.finish_training()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
