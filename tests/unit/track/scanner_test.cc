@@ -50,7 +50,11 @@ TEST_F(ScannerTest, ScansInSlicesWhatTheHostComputes) {
     for (std::size_t i = 0; i < chunks.size(); ++i)
       EXPECT_EQ(scanned[i], fingerprint(*params_, std::span(data).subspan(i * kChunk, chunks[i].bytes))) << i;
     EXPECT_EQ(scanned[3], fingerprint_of_zeroes(*params_, kChunk));
-    EXPECT_EQ(scanner->times().launches, 11u);
+    // Beside a job a launch is short, so a busy machine makes more of them.
+    if (duty < 1.0)
+      EXPECT_GE(scanner->times().launches, 11u);
+    else
+      EXPECT_EQ(scanner->times().launches, 11u);
   }
 }
 
