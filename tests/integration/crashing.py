@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import select
+import signal
 
 from cluster import EXAMPLES, ClusterTest, run_unmoved
 
@@ -101,6 +102,26 @@ class TransparentCrashes(CrashingTest):
             self.wait_until_dead(victims[crash])
             cluster.up()
         self.check_outcome(moved, source, target, ends_on)
+
+    def agent_dies_while_the_rank_is_busy(self):
+        """The agent asks for Release or Map, and its successor finds the rank at it."""
+        self.start_training(1600)
+        for side, number, ends_on in (("source", 507, SOURCE), ("target", 508, TARGET)):
+            with self.subTest(number=number):
+                print(f"  rank {number}, agent.{side}:", end="", flush=True)
+                source = self.place()
+                target = next(place for place in self.places if place != source)
+                agent = self.daemons_of(self.role_of("agent." + side, source, target))
+                self.cluster.arm("rank.j1.fresh", number, "stop")
+                moved = self.cluster.popen("migrate", "job", "--to", target, "-o", "json", "--timeout", "60s")
+                self.wait_until_fired("rank.j1.fresh", number, moved)
+                signal.pidfd_send_signal(agent[0], signal.SIGKILL)
+                self.wait_until_dead(agent)
+                for pid in self.instances():
+                    os.kill(pid, signal.SIGCONT)
+                self.cluster.up()
+                self.check_outcome(moved, source, target, ends_on)
+        self.finish_training()
 
     def check_outcome(self, moved, source, target, ends_on):
         """Whatever the command says, it must say it: 0 moved, 1, 2 and 5 (refused) at the source, 6 contact lost."""

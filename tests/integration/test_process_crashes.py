@@ -98,6 +98,9 @@ class ProcessCrashes(TransparentCrashes):
     def test_keeper_of_the_restored_process(self):
         self.crash(KEEPER, 1000)
 
+    def test_agent_while_the_rank_releases_or_maps(self):
+        self.agent_dies_while_the_rank_is_busy()
+
     def test_criu_that_fails(self):
         self.start_training(2500)
         for order, when in (("dump", "early"), ("dump", "late"), ("restore", "early"), ("restore", "late")):

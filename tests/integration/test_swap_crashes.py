@@ -46,8 +46,11 @@ class SwapCrashes(TransparentCrashes):
     def test_context_helper(self):
         self.crash(HELPER, 2500)
 
+    def test_agent_while_the_rank_releases_or_maps(self):
+        self.agent_dies_while_the_rank_is_busy()
+
     def test_again_while_going_back(self):
-        self.start_training(2500)
+        self.start_training(1600)
         for role, number in GOING_BACK:
             with self.subTest(role=role, number=number):
                 print(f"  mover.target 404, then {role} {number}:", end="", flush=True)
@@ -61,7 +64,7 @@ class SwapCrashes(TransparentCrashes):
 
     def test_target_gpu_that_fails(self):
         """Held where it hurts, the GPU loses its memory or all of itself; then it is as before, and the next move works."""
-        self.start_training(2500)
+        self.start_training(1800)
         for role, number, order in GPU_FAULTS:
             with self.subTest(held_at=number, order=order):
                 print(f"  {role} {number}, GPU 1 {' '.join(order)}:", end="", flush=True)
