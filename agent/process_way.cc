@@ -2,6 +2,7 @@
 #include "agent/process_way.h"
 
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 
@@ -16,12 +17,24 @@ namespace ckpt::agent {
 namespace {
 
 constexpr Milliseconds kProcessTime{60000};
+constexpr Milliseconds kDumpCheck{500};  // the journal waits meanwhile
 // Beside CRIU's own files in the image.
 constexpr const char* kAboutFile = "/gpumigrate.json";
 constexpr std::size_t kMostAboutBytes = 16 << 10;
 
-std::string folder_name(const migration::SwitchInfo& info, const char* side) {
-  return "j" + std::to_string(info.job) + ".m" + std::to_string(info.migration) + "-" + side;
+// Other agents of this machine have jobs and migrations of the same numbers, but not the same home.
+std::string folder_name(const MigrationContext& context, const migration::SwitchInfo& info,
+                        const char* side) {
+  struct stat home {};
+  ::stat(context.config.home.c_str(), &home);
+  return std::to_string(home.st_dev) + "." + std::to_string(home.st_ino) + "-j" + std::to_string(info.job) +
+         ".m" + std::to_string(info.migration) + "-" + side;
+}
+
+// What an agent that was killed has left in memory.
+void remove_folder(const MigrationContext& context, const migration::SwitchInfo& info, const char* side) {
+  const auto place = host::find_memory_place();
+  if (place) host::remove_memory_folder(place.assume_value(), folder_name(context, info, side));
 }
 
 // What the target must know of the process beside its image.
@@ -101,7 +114,7 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   const auto root = static_cast<pid_t>(status.rank_pid);
   CKPT_CO_TRY(needed, host::dump_bytes(root));
   CKPT_CO_TRY(place, host::find_memory_place());
-  CKPT_CO_TRY(folder, host::MemoryFolder::create(place, folder_name(info_, "source"), needed));
+  CKPT_CO_TRY(folder, host::MemoryFolder::create(place, folder_name(context_, info_, "source"), needed));
   host::DumpOptions options;
   options.images = folder.path();
   options.work = folder.path();  // of root alone
@@ -126,7 +139,11 @@ Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
   CKPT_CO_TRY(status, co_await keeper->attach());
   if (status.phase == local::Phase::kDumped) {
-    CKPT_CO_TRYV(host::resume_source(static_cast<pid_t>(status.rank_pid)));
+    const auto root = static_cast<pid_t>(status.rank_pid);
+    const auto wait = [root] { return host::wait_for_dump(root, kDumpCheck); };
+    CKPT_CO_TRYV(co_await offload(context_.disk, wait));
+    remove_folder(context_, info_, "source");
+    CKPT_CO_TRYV(host::resume_source(root));
     CKPT_CO_TRYV(co_await keeper->reattach(kProcessTime));
   } else if (status.phase != local::Phase::kPaused) {
     co_return ok();
@@ -137,6 +154,7 @@ Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
 }
 
 Task<> ProcessSource::leave(std::shared_ptr<Job> job) {
+  remove_folder(context_, info_, "source");
   co_await job->leave();
 }
 
@@ -202,7 +220,8 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
     co_return Error(ErrorCode::kNotFound, "Its image was lost with an agent that ended");
   CKPT_CO_TRY(plan, wire::decode_plan(info_.plan));
   CKPT_CO_TRY(place, host::find_memory_place());
-  CKPT_CO_TRY(folder, host::MemoryFolder::create(place, folder_name(info_, "target"), image_.bytes));
+  CKPT_CO_TRY(folder,
+              host::MemoryFolder::create(place, folder_name(context_, info_, "target"), image_.bytes));
   const int file = image_.file.get();
   const auto unpack = [file, bytes = image_.bytes, &folder] {
     return host::unpack_folder(file, bytes, folder.path());
@@ -304,9 +323,11 @@ Task<> ProcessTarget::end(std::shared_ptr<Job> job) {
   memory_.clear();
   image_ = HostState();
   if (job) co_await job->destroy();
+  remove_folder(context_, info_, "target");
 }
 
 Task<> ProcessTarget::free(std::shared_ptr<Job> job) {
+  remove_folder(context_, info_, "target");
   if (!job) co_return;
   if (!job->record().ran) co_return co_await context_.jobs.remove(job);
   // The job has its memory; the keeper's second hold of it goes.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/host_process/criu.h"
 
+#include <poll.h>
 #include <pwd.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -105,6 +107,24 @@ std::vector<std::string> dump_command(const std::string& program, pid_t root, co
   argv.insert(argv.end(), {"--leave-stopped", "--skip-in-flight", "--ghost-limit", kGhostLimit, "--tree",
                            std::to_string(root)});
   return argv;
+}
+
+// Whether process `pid` is a CRIU that dumps the tree of `root` (dump_command()).
+bool dumps(pid_t pid, pid_t root) {
+  const Result<std::string> command_line = read_file("/proc/" + std::to_string(pid) + "/cmdline", 1 << 16);
+  if (!command_line.has_value()) return false;
+  const std::string nul(1, '\0');
+  const std::string& text = command_line.assume_value();
+  return text.find(nul + "dump" + nul) != std::string::npos &&
+         text.find(nul + "--tree" + nul + std::to_string(root) + nul) != std::string::npos;
+}
+
+Result<void> wait_for_end(pid_t pid, Milliseconds timeout) {
+  const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!process) return ok();  // it has ended
+  pollfd ended{process.get(), POLLIN, 0};
+  if (::poll(&ended, 1, static_cast<int>(timeout.count())) > 0) return ok();
+  return Error(ErrorCode::kTimedOut, "CRIU (process " + std::to_string(pid) + ") is still dumping the job");
 }
 
 std::uint64_t bytes_in(const std::string& folder) {
@@ -219,6 +239,16 @@ std::string Criu::first_error(const std::string& log_path) {
   const std::string line = line_at(at);
   const std::size_t message = line.find("): ");
   return (message == std::string::npos ? line : line.substr(message + 3)) + " (" + log_path + ")";
+}
+
+Result<void> wait_for_dump(pid_t root, Milliseconds timeout) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+    const pid_t pid = std::atoi(entry.path().filename().c_str());
+    if (pid <= 0 || !dumps(pid, root)) continue;
+    CKPT_TRYV(wait_for_end(pid, timeout));
+  }
+  return ok();
 }
 
 }  // namespace ckpt::agent::host

@@ -85,4 +85,8 @@ class Criu {
   std::string version_;
 };
 
+// Blocks until no CRIU dumps that tree, of which one may have been started by an agent that is gone: a process that is let go on before
+// would be stopped by it later. kTimedOut.
+Result<void> wait_for_dump(pid_t root, Milliseconds timeout);
+
 }  // namespace ckpt::agent::host
