@@ -9,6 +9,10 @@ namespace ckpt::engine {
 namespace {
 
 constexpr Nanos kIdleWait = 1'000'000'000;
+constexpr std::uint64_t kAnswerToken = 0;
+constexpr std::uint64_t kPostedToken = 1;
+// Of the posted messages. A scan may find any number of stale chunks; the lane's places are for acknowledgements, too.
+constexpr std::size_t kPostedInFlight = transport::kMaxInFlight / 4;
 
 }  // namespace
 
@@ -66,7 +70,7 @@ void ReceiveLane::run() {
       error && !lane_->closed()) {  // the source hears why before it is over
     send_posted();
     LaneBuffer message = abort_message(core_.id, *error);
-    (void)lane_->send(message.bytes(), {}, 0);
+    (void)lane_->send(message.bytes(), {}, kAnswerToken);
     while (!stopping_.load() && !lane_->closed())
       if (!lane_->progress()) lane_->wait(kIdleWait);
   }
@@ -81,17 +85,26 @@ bool ReceiveLane::step() {
   return worked;
 }
 
+// What does not fit waits for an on_sent.
 bool ReceiveLane::send_posted() {
   if (!has_posted_.load(std::memory_order_relaxed)) return false;
-  std::vector<LaneBuffer> posted;
-  {
-    const std::lock_guard lock(post_mutex_);
-    posted.swap(posted_);
-    has_posted_.store(false);
+  const std::lock_guard lock(post_mutex_);
+  bool any = false;
+  while (!posted_.empty() && posted_in_flight_ < kPostedInFlight) {
+    if (auto sent = lane_->send(posted_.front().bytes(), {}, kPostedToken); !sent) {
+      core_.fail(sent.assume_error());
+      return true;
+    }
+    posted_.pop_front();
+    ++posted_in_flight_;
+    any = true;
   }
-  for (LaneBuffer& message : posted)
-    if (auto sent = lane_->send(message.bytes(), {}, 0); !sent) core_.fail(sent.assume_error());
-  return true;
+  has_posted_.store(!posted_.empty());
+  return any;
+}
+
+void ReceiveLane::on_sent(std::uint64_t token) {
+  if (token == kPostedToken) --posted_in_flight_;
 }
 
 std::span<std::byte> ReceiveLane::on_payload_begin(std::span<const std::byte> bytes,
@@ -135,12 +148,12 @@ Result<void> ReceiveLane::handle(std::span<const std::byte> bytes, std::span<con
       free_.push_back(index);
       LaneBuffer reply(LaneMessage::kCalibrateAck, core_.id, 0);
       reply.set_slot(header.slot, header.sequence);
-      return lane_->send(reply.bytes(), {}, 0);
+      return lane_->send(reply.bytes(), {}, kAnswerToken);
     }
     case LaneMessage::kPing: {
       LaneBuffer reply(LaneMessage::kPong, core_.id, 0);
       reply.append(ClockRecord{now_ns()});
-      return lane_->send(reply.bytes(), {}, 0);
+      return lane_->send(reply.bytes(), {}, kAnswerToken);
     }
     case LaneMessage::kDrop:
       core_.drop(record_at<DropRecord>(bytes));
@@ -200,7 +213,7 @@ Result<void> ReceiveLane::handle_chunks(const LaneHeader& header, std::span<cons
 
 namespace {
 
-// Orders copies to the device, neighbours in one.
+// Orders copies to the device, neighbours in one. flush() between regions: one copy must stay within one allocation.
 class Writes {
  public:
   Writes(const DriverApi& api, CUstream stream) : api_(api), stream_(stream) {}
@@ -247,12 +260,17 @@ Result<void> ReceiveLane::scatter(Slot& slot, CUstream stream, Decoder* decoder)
   std::uint32_t written = 0;
   std::span<std::byte> rest = slot.staging.memory().first(slot.payload_bytes);
   Writes writes(core_.device.api(), stream);
+  const TargetRegion* within = nullptr;
   for (std::uint32_t i = 0; i < slot.header.count; ++i) {
     const ChunkRecord& record = slot.records[i];
     const ReceiverCore::Placed& placed = slot.places[i];
     const std::span<std::byte> came = rest.first(record.bytes);
     rest = rest.subspan(record.bytes);
     if (!placed.region) continue;
+    if (placed.region.get() != within) {
+      CKPT_TRYV(writes.flush());
+    }
+    within = placed.region.get();
     ranges[written++] = {placed.address, placed.bytes};
     if (placed.encoding == codec::Encoding::kZero) {
 #if CKPT_WITHOUT_RULE != 6
@@ -343,7 +361,7 @@ Result<void> ReceiveLane::finish(Slot& slot) {
   core_.arrived(slot.header, {slot.records.data(), slot.header.count},
                 {slot.places.data(), slot.header.count}, {slot.fingerprints.data(), slot.header.count});
   for (std::uint32_t i = 0; i < slot.header.count; ++i) slot.places[i].region.reset();
-  return lane_->send(reply.bytes(), {}, 0);
+  return lane_->send(reply.bytes(), {}, kAnswerToken);
 }
 
 Result<void> ReceiveLane::handle_blob(const LaneHeader& header, std::span<const std::byte> bytes,
@@ -370,7 +388,7 @@ Result<void> ReceiveLane::answer(LaneMessage type, const VerdictRecord& record, 
   LaneBuffer reply(type, core_.id, 0);
   reply.append(record);
   reply.append_text(text);
-  return lane_->send(reply.bytes(), {}, 0);
+  return lane_->send(reply.bytes(), {}, kAnswerToken);
 }
 
 }  // namespace ckpt::engine

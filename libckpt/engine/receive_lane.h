@@ -62,7 +62,7 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
   std::span<std::byte> on_payload_begin(std::span<const std::byte> header,
                                         std::size_t payload_bytes) override;
   void on_message(std::span<const std::byte> header, std::span<const std::byte> payload) override;
-  void on_sent(std::uint64_t) override {}
+  void on_sent(std::uint64_t token) override;
   void on_closed(const Error& error) override;
 
   void work(std::size_t index, std::size_t worker) override;  // coding thread
@@ -94,8 +94,9 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
   std::vector<std::size_t> free_;  // slots
   std::vector<std::size_t> busy_;  // a coding thread has them
   std::mutex post_mutex_;
-  std::vector<LaneBuffer> posted_;
+  std::deque<LaneBuffer> posted_;
   std::atomic<bool> has_posted_{false};
+  std::size_t posted_in_flight_ = 0;
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

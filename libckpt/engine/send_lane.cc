@@ -13,7 +13,12 @@ namespace {
 constexpr std::size_t kQueueChunks = 256;  // the scan runs no further ahead than a cache reaches
 constexpr std::uint64_t kControlToken = ~std::uint64_t{0};
 constexpr std::uint64_t kPieceToken = ~std::uint64_t{1};
+constexpr std::uint64_t kPingToken = ~std::uint64_t{2};
+constexpr std::uint64_t kAbortToken = ~std::uint64_t{3};
 constexpr std::uint32_t kPiecesInFlight = 4;
+// Of the posted messages. A job may free any number of regions at once; the lane's places are for chunks, too.
+constexpr std::size_t kControlInFlight = transport::kMaxInFlight / 4;
+static_assert(kDefaultWindow + kPiecesInFlight + kControlInFlight + 2 <= transport::kMaxInFlight);
 constexpr std::uint32_t kPings = 16;
 constexpr Nanos kCalibrationTime = 50'000'000;  // a slow link needs no more bytes to be known
 constexpr Nanos kIdleWait = 1'000'000'000;      // nothing is due: only an event ends the wait
@@ -107,7 +112,7 @@ void SendLane::run() {
   if (const auto error = core_.error();
       error && !lane_->closed()) {  // the other side hears why before it is over
     LaneBuffer message = abort_message(core_.id, *error);
-    (void)lane_->send(message.bytes(), {}, kControlToken);
+    (void)lane_->send(message.bytes(), {}, kAbortToken);
     while (!stopping_.load() && !lane_->closed())
       if (!lane_->progress()) lane_->wait(kIdleWait);
   }
@@ -200,25 +205,27 @@ Result<bool> SendLane::fill(Slot& slot) {
   return true;
 }
 
-// Neighbours in memory are copied in one piece.
+// Neighbours in memory are copied in one piece, but not across regions: one copy must stay within one allocation.
 Result<void> SendLane::enqueue_copies(Slot& slot) {
   const DriverApi& api = core_.device.api();
   const StagedMessage& message = slot.message;
   std::byte* at = slot.staging.memory().data();
   CUdeviceptr from = 0;
   std::uint64_t bytes = 0;
+  const SourceRegion* within = nullptr;
   for (std::uint32_t i = 0; i < message.count; ++i) {
     const DirtyChunk& chunk = message.chunks[i];
     if (chunk.zero) continue;
     const Region& region = chunk.region->get();
     if (core_.hooks != nullptr) core_.hooks->before_copy({region.id, region.generation, chunk.chunk}, region);
     const CUdeviceptr address = region.address + chunk.chunk * core_.chunk_bytes;
-    if (bytes > 0 && address != from + bytes) {
+    if (bytes > 0 && (chunk.region != within || address != from + bytes)) {
       CKPT_CUDA_TRY(api, cuMemcpyDtoHAsync_v2(at, from, bytes, stream_));
       at += bytes;
       bytes = 0;
     }
     if (bytes == 0) from = address;
+    within = chunk.region;
     bytes += length_of(chunk);
   }
   if (bytes > 0) CKPT_CUDA_TRY(api, cuMemcpyDtoHAsync_v2(at, from, bytes, stream_));
@@ -327,22 +334,28 @@ Result<void> SendLane::transmit(Slot& slot) {
   return ok();
 }
 
+// What does not fit waits for an on_sent.
 bool SendLane::send_control() {
   if (!has_control_.load(std::memory_order_relaxed)) return false;
-  std::vector<LaneBuffer> posted;
-  {
-    const std::lock_guard lock(post_mutex_);
-    posted.swap(posted_);
-    has_control_.store(false);
+  const std::lock_guard lock(post_mutex_);
+  bool any = false;
+  while (!posted_.empty() && control_in_flight_ < kControlInFlight) {
+    if (auto sent = lane_->send(posted_.front().bytes(), {}, kControlToken); !sent) {
+      core_.fail(sent.assume_error());
+      return true;
+    }
+    posted_.pop_front();
+    ++control_in_flight_;
+    any = true;
   }
-  for (LaneBuffer& message : posted)
-    if (auto sent = lane_->send(message.bytes(), {}, kControlToken); !sent) core_.fail(sent.assume_error());
-  return true;
+  has_control_.store(!posted_.empty());
+  return any;
 }
 
 bool SendLane::send_pieces() {
   if (!has_blob_.load(std::memory_order_relaxed)) return false;
   const std::lock_guard lock(post_mutex_);
+  if (!posted_.empty()) return false;  // a manifest comes after the drops that it stands on
   if (blob_.type == LaneMessage::kInvalid || pieces_in_flight_ >= kPiecesInFlight ||
       blob_offset_ >= std::max<std::uint64_t>(blob_.bytes.size(), 1))
     return false;
@@ -373,7 +386,7 @@ bool SendLane::send_ping() {
   ping_sent_ = now_ns();
   header.append(ClockRecord{ping_sent_});
   ping_in_flight_ = true;
-  if (auto sent = lane_->send(header.bytes(), {}, kControlToken); !sent) core_.fail(sent.assume_error());
+  if (auto sent = lane_->send(header.bytes(), {}, kPingToken); !sent) core_.fail(sent.assume_error());
   return true;
 }
 
@@ -511,6 +524,8 @@ void SendLane::on_sent(std::uint64_t token) {
   if (token < slots_.size()) {
     slots_[token].sent = true;
     if (slots_[token].acknowledged) slots_[token].state.store(State::kFree, std::memory_order_relaxed);
+  } else if (token == kControlToken) {
+    --control_in_flight_;
   } else if (token == kPieceToken) {
     const std::lock_guard lock(post_mutex_);
     if (--pieces_in_flight_ == 0 && blob_offset_ >= std::max<std::uint64_t>(blob_.bytes.size(), 1)) {

@@ -111,9 +111,10 @@ class SendLane final : private transport::LaneHandler, private WorkHandler {
   Nanos wake_at_ = 0;
 
   std::mutex post_mutex_;  // posted_, blob_ when set
-  std::vector<LaneBuffer> posted_;
+  std::deque<LaneBuffer> posted_;
   Blob blob_;
   std::atomic<bool> has_control_{false};
+  std::size_t control_in_flight_ = 0;
   std::atomic<bool> has_blob_{false};
   std::uint64_t blob_offset_ = 0;
   std::uint32_t pieces_in_flight_ = 0;

@@ -115,6 +115,46 @@ TEST(Engine, the_first_round_samples_what_has_become_dirty_again) {
   EXPECT_FALSE(must(small.sender().run_round()).sampled_dirty_bytes.has_value());
 }
 
+// Keeps the lane's thread in its first copy until it is let go.
+class HoldFirstCopy : public FaultHooks {
+ public:
+  std::atomic<bool> held{false};
+  std::atomic<bool> let_go{false};
+  void before_copy(const ChunkId&, const Region&) override {
+    if (held.exchange(true)) return;
+    held.notify_all();
+    let_go.wait(false);
+  }
+};
+
+// A job that frees all it has posts more messages between two steps of the lane than the lane takes at a time.
+TEST(Engine, many_regions_dropped_at_once_leave_one_after_the_other) {
+  constexpr std::uint64_t kKept = 2 * kMostChunks;  // more than the message that is held has regions of
+  constexpr std::uint64_t kDropped =
+      2 * transport::kMaxInFlight;  // all fit the queue: the scan must not wait
+  HoldFirstCopy hooks;
+  EnginePair pair(
+      {.sizes = std::vector<std::uint64_t>(kKept + kDropped, 4 * kKiB), .lanes = 1, .source_hooks = &hooks});
+  pair.announce();
+  for (std::uint64_t id = 1; id <= kKept; ++id)
+    pair.source(id).write(0, test::random_bytes(4 * kKiB, static_cast<unsigned>(id)));
+  std::optional<Result<RoundReport>> round;
+  std::thread rounds([&] { round = pair.sender().run_round(); });
+  hooks.held.wait(false);
+  for (std::uint64_t id = kKept + 1; id <= kKept + kDropped; ++id) pair.drop(id);
+  hooks.let_go.store(true);
+  hooks.let_go.notify_all();
+  rounds.join();
+  must(std::move(*round));
+  for (std::uint64_t id = kKept + 1; id <= kKept + kDropped; ++id) {
+    EXPECT_FALSE(pair.engine_holds(id));
+    pair.free_buffers(id);
+  }
+  pair.switch_over();
+  EXPECT_EQ(pair.report.state_bytes, kKept * 4 * kKiB) << "the target heard of all of them";
+  EXPECT_EQ(pair.differences(), 0u);
+}
+
 class CutAtFirstCopy : public FaultHooks {
  public:
   Sender* sender = nullptr;
