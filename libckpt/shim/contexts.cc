@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "libckpt/shim/captures.h"
 #include "libckpt/shim/gate.h"
 
 namespace ckpt::shim {
@@ -134,6 +135,21 @@ Result<void> synchronize_within(Nanos timeout) {
   return *current->result;
 }
 
+// A capture that the program is in would not survive the synchronization, so it is let go on until its end.
+Result<void> close_between_captures(Nanos timeout) {
+  const Nanos deadline = now_ns() + timeout;
+  for (;;) {
+    CKPT_TRYV(gate().close(std::max<Nanos>(deadline - now_ns(), 0)));
+    if (!captures_open()) return ok();
+    gate().open();
+    if (!wait_for_captures(deadline))
+      return Error(
+          ErrorCode::kTimedOut,
+          "The program's capture of a stream into a graph (cuStreamBeginCapture) did not end within " +
+              std::to_string(timeout / 1'000'000) + " ms");
+  }
+}
+
 }  // namespace
 
 void note_context(CUcontext context) noexcept {
@@ -158,7 +174,7 @@ void forget_green_context(CUgreenCtx context) noexcept {
 
 Result<void> quiesce(Nanos timeout) {
   const Nanos deadline = now_ns() + timeout;
-  CKPT_TRYV(gate().close(timeout));
+  CKPT_TRYV(close_between_captures(timeout));
   Result<void> still = synchronize_within(std::max<Nanos>(deadline - now_ns(), 0));
   if (still) still = gate().drain(std::max<Nanos>(deadline - now_ns(), 0));
   if (!still) gate().open();

@@ -16,7 +16,7 @@ void forget_context(CUcontext context) noexcept;
 void note_green_context(CUgreenCtx context) noexcept;
 void forget_green_context(CUgreenCtx context) noexcept;
 
-// Closes the gate, waits for the end of all work in every context, and until no thread is in a call that waits for it. After
+// Closes the gate while no stream is being captured, waits for the end of all work in every context, and until no thread is in a call that waits for it. After
 // success nothing of the program is in the driver or on a GPU until gate().open(). On failure the gate is open again and the
 // job runs on: kTimedOut names the call waited for, kDevice the context that failed.
 Result<void> quiesce(Nanos timeout);

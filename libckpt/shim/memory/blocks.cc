@@ -142,8 +142,11 @@ CUresult wait_for_work(MemoryState& state, const Owner& owner) {
     const CUresult result = state.driver.cuCtxPushCurrent_v2(owner.context);
     if (result != CUDA_SUCCESS) return result;
   }
-  const CUresult result =
-      captures_open() ? ask_beside_capture(state.driver) : state.driver.cuCtxSynchronize();
+  CUresult result = CUDA_SUCCESS;
+  {
+    const NoCapture none;
+    result = none ? state.driver.cuCtxSynchronize() : ask_beside_capture(state.driver);
+  }
   if (push) state.driver.cuCtxPopCurrent_v2(&current);
   return result;
 }

@@ -1,42 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libckpt/shim/memory/capture.h"
 
-#include <atomic>
-
 #include "libckpt/shim/hooks.h"
 #include "libckpt/shim/memory/call_real.h"
 
 namespace ckpt::shim {
 namespace {
 
-std::atomic<int> open_captures{0};
-
-CUresult began(CUresult result) {
-  if (result == CUDA_SUCCESS) capture_began();
+template <class Function, class... Arguments>
+CUresult begin(Function* function, Arguments... arguments) {
+  capture_begins();
+  const CUresult result = call_real(function, arguments...);
+  if (result != CUDA_SUCCESS) capture_ended();
   return result;
 }
 
-// A capture is over whatever the answer is, unless the stream was not captured at all.
+// These leave the capture as it was; after all others it is over.
+bool goes_on(CUresult result) {
+  return result == CUDA_ERROR_ILLEGAL_STATE || result == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD ||
+         result == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+}
+
 CUresult ended(CUresult result) {
-  if (result != CUDA_ERROR_ILLEGAL_STATE) capture_ended();
+  if (!goes_on(result)) capture_ended();
   return result;
 }
 
 }  // namespace
-
-void capture_began() noexcept {
-  open_captures.fetch_add(1, std::memory_order_relaxed);
-}
-
-void capture_ended() noexcept {
-  int before = open_captures.load(std::memory_order_relaxed);
-  while (before > 0 && !open_captures.compare_exchange_weak(before, before - 1, std::memory_order_relaxed)) {
-  }
-}
-
-bool captures_open() noexcept {
-  return open_captures.load(std::memory_order_relaxed) > 0;
-}
 
 CUresult ask_beside_capture(const RealDriver& driver) {
   CUdeviceptr memory = 0;
@@ -47,32 +37,30 @@ CUresult ask_beside_capture(const RealDriver& driver) {
 namespace hook {
 
 CUresult cuStreamBeginCapture(CUstream stream) {
-  return began(call_real(real().cuStreamBeginCapture, stream));
+  return begin(real().cuStreamBeginCapture, stream);
 }
 
 CUresult cuStreamBeginCapture_ptsz(CUstream stream) {
-  return began(call_real(real().cuStreamBeginCapture_ptsz, stream));
+  return begin(real().cuStreamBeginCapture_ptsz, stream);
 }
 
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
-  return began(call_real(real().cuStreamBeginCapture_v2, stream, mode));
+  return begin(real().cuStreamBeginCapture_v2, stream, mode);
 }
 
 CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode) {
-  return began(call_real(real().cuStreamBeginCapture_v2_ptsz, stream, mode));
+  return begin(real().cuStreamBeginCapture_v2_ptsz, stream, mode);
 }
 
 CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode* dependencies,
                                      const CUgraphEdgeData* edges, size_t count, CUstreamCaptureMode mode) {
-  return began(
-      call_real(real().cuStreamBeginCaptureToGraph, stream, graph, dependencies, edges, count, mode));
+  return begin(real().cuStreamBeginCaptureToGraph, stream, graph, dependencies, edges, count, mode);
 }
 
 CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode* dependencies,
                                           const CUgraphEdgeData* edges, size_t count,
                                           CUstreamCaptureMode mode) {
-  return began(
-      call_real(real().cuStreamBeginCaptureToGraph_ptsz, stream, graph, dependencies, edges, count, mode));
+  return begin(real().cuStreamBeginCaptureToGraph_ptsz, stream, graph, dependencies, edges, count, mode);
 }
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {

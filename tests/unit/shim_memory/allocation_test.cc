@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <atomic>
 #include <random>
 #include <thread>
 
@@ -216,6 +217,37 @@ TEST_F(AllocationTest, CapturesGoOn) {
   EXPECT_EQ(real().cuMemAlloc_v2(&refused, 1), hook::cuMemAlloc_v2(&refused, 1));
   EXPECT_NE(CUDA_SUCCESS, hook::cuStreamEndCapture(stream, &graph));
   EXPECT_OK(hook::cuMemFree_v2(before));
+  EXPECT_OK(real().cuStreamDestroy_v2(stream));
+}
+
+// A free waits for the device, which must not meet the beginning of another thread's capture.
+TEST_F(AllocationTest, CapturesBeginBesideFrees) {
+  std::atomic<bool> over{false};
+  std::vector<std::thread> threads;
+  for (unsigned thread = 0; thread < 2; ++thread) {
+    threads.emplace_back([&] {
+      const GateScope inside("test");
+      ASSERT_OK(real().cuCtxSetCurrent(context_));
+      CUstream stream = nullptr;
+      ASSERT_OK(real().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+      while (!over.load()) {
+        const CUdeviceptr pointer = allocate(1000);
+        ASSERT_OK(real().cuMemsetD8Async(pointer, 1, 1000, stream));
+        ASSERT_OK(hook::cuMemFree_v2(pointer));
+      }
+      EXPECT_OK(real().cuStreamDestroy_v2(stream));
+    });
+  }
+  CUstream stream = nullptr;
+  ASSERT_OK(real().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  for (unsigned turn = 0; turn < 3000 && !HasFailure(); ++turn) {
+    CUgraph graph = nullptr;
+    ASSERT_OK(hook::cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    EXPECT_OK(hook::cuStreamEndCapture(stream, &graph));
+    if (graph != nullptr) EXPECT_OK(real().cuGraphDestroy(graph));
+  }
+  over.store(true);
+  for (std::thread& thread : threads) thread.join();
   EXPECT_OK(real().cuStreamDestroy_v2(stream));
 }
 
