@@ -296,6 +296,7 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
     CKPT_CO_TRYV(host::resume_source(static_cast<pid_t>(status.rank_pid)));
     CKPT_CO_TRYV(co_await keeper->reattach(kProcessTime));
   }
+  remove_folder(context_, info_, "target");
   if (report != nullptr && report->resume_sent_ns == 0) report->host_restored_ns = now_ns();
   CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
   CKPT_CO_TRY(restored_ns, co_await place_context(context_, job, gpu,

@@ -4,7 +4,9 @@ and whenever the target cannot restore, the job goes on at the source from the v
 import json
 import os
 import pathlib
+import select
 import shutil
+import signal
 import tempfile
 import unittest
 import unittest.mock
@@ -23,18 +25,25 @@ MOVERS = [("mover.source", 301, SOURCE), ("mover.source", 302, SOURCE), ("mover.
           ("mover.target", 403, SOURCE), ("mover.target", 404, SOURCE)]
 COORDINATOR = [("coordinator", number, ends_on) for number, ends_on in [
     (601, EITHER), (602, EITHER), (603, EITHER), (604, EITHER), (605, TARGET), (606, TARGET), (607, TARGET)]]
-HELPER = [(f"context.{order}", number, SOURCE) for order in ("lock", "checkpoint", "restore", "unlock") for number in (701, 702)]
+HELPER = [(f"context.{order}", number, SOURCE) for order in ("lock", "checkpoint", "restore", "unlock")
+          for number in (701, 702)]
 KEEPER = [("keeper.j1.standby", 505, SOURCE)]
 POINTS = AGENT_BEFORE + AGENT_AFTER + TARGET_BEFORE + TARGET_AFTER + MOVERS + COORDINATOR + HELPER + KEEPER
 
 
-# $1 is CRIU's order. A file `fail-ORDER` makes the next such order fail: before CRIU is run, or after it ("late").
+# $1 is CRIU's order. A file `fail-ORDER` says what becomes of the next such order: it fails before CRIU is run ("early") or after
+# it ("late"), or CRIU is run once the test says so ("hold").
 WRAPPER = """#!/bin/sh
 if [ -e "{tools}/fail-$1" ]; then
   how=$(cat "{tools}/fail-$1")
   rm "{tools}/fail-$1"
-  [ "$how" = late ] && "{criu}" "$@"
-  exit 1
+  if [ "$how" = hold ]; then
+    echo >"{tools}/reached"
+    read line <"{tools}/go"
+  else
+    [ "$how" = late ] && "{criu}" "$@"
+    exit 1
+  fi
 fi
 exec "{criu}" "$@"
 """
@@ -62,6 +71,11 @@ class ProcessCrashes(TransparentCrashes):
     def setUp(self):
         self.tools = pathlib.Path(tempfile.mkdtemp(prefix="gm-criu-"))
         self.addCleanup(shutil.rmtree, self.tools)
+        self.ends = {}
+        for name in ("reached", "go"):
+            os.mkfifo(self.tools / name)
+            self.ends[name] = os.open(self.tools / name, os.O_RDWR)  # closed at the end, which ends a held CRIU's waiting
+            self.addCleanup(os.close, self.ends[name])
         wrapper = self.tools / "criu"
         wrapper.write_text(WRAPPER.format(tools=self.tools, criu=self.criu))
         wrapper.chmod(0o755)
@@ -73,6 +87,13 @@ class ProcessCrashes(TransparentCrashes):
         plan = self.cluster.run("migrate", "job", "--to", "node-b", "--dry-run")
         if plan.returncode != 0 and "host processes" in plan.stdout + plan.stderr:
             self.skipTest((plan.stdout + plan.stderr).strip())
+
+    def finish_training(self):
+        super().finish_training()
+        for node in self.places:
+            facts = (self.cluster.home / "nodes" / node).stat()
+            left = [*pathlib.Path("/dev/shm").glob(f"gpumigrate-{facts.st_dev}.{facts.st_ino}-*")]
+            self.assertEqual(left, [], "an image is left in memory")
 
     def test_source_agent_before_committed(self):
         self.crash(AGENT_BEFORE, 4000)
@@ -113,6 +134,27 @@ class ProcessCrashes(TransparentCrashes):
                 self.assertFalse(order_file.exists(), "CRIU was not called")
                 migration = self.check_outcome(moved, "node-a", "node-b", SOURCE)
                 self.assertIn("restored" if order == "restore" else "CRIU", json.dumps(migration["error"]))
+        self.assertEqual(self.cluster.migrate("job", "node-b")["result"], "done")
+        self.finish_training()
+
+    def test_agent_while_criu_works(self):
+        """CRIU goes on without its agent, whose successor must not let the process go on before CRIU has stopped it, nor run it
+        twice."""
+        self.start_training(2000)
+        for order, node in (("dump", "node-a"), ("restore", "node-b")):
+            with self.subTest(order=order):
+                print(f"  agent at {node}, CRIU's {order}:", end="", flush=True)
+                (self.tools / f"fail-{order}").write_text("hold")
+                moved = self.cluster.popen("migrate", "job", "--to", "node-b", "-o", "json", "--timeout", "60s")
+                ready, _, _ = select.select([self.ends["reached"]], [], [], 60)
+                self.assertTrue(ready, "CRIU was not called")
+                os.read(self.ends["reached"], 1)
+                agent = self.daemons_of(f"agent.{node}")
+                signal.pidfd_send_signal(agent[0], signal.SIGKILL)
+                self.wait_until_dead(agent)
+                self.cluster.up()
+                os.write(self.ends["go"], b"\n")
+                self.check_outcome(moved, "node-a", "node-b", SOURCE)
         self.assertEqual(self.cluster.migrate("job", "node-b")["result"], "done")
         self.finish_training()
 
