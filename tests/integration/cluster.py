@@ -74,8 +74,9 @@ class Cluster:
             shutil.rmtree(self.home, ignore_errors=True)
 
     def run(self, *arguments, limit=COMMAND_LIMIT_S):
+        # In a folder of its own, which is the jobs': CRIU makes one in a process's folder for a moment, and two at a time collide.
         return subprocess.run([BIN / "gpumigrate", *map(str, arguments)], env=self.environment, capture_output=True,
-                              text=True, timeout=limit)
+                              text=True, timeout=limit, cwd=self.home)
 
     def popen(self, *arguments):
         return subprocess.Popen([BIN / "gpumigrate", *map(str, arguments)], env=self.environment, stdout=subprocess.PIPE,
