@@ -20,6 +20,7 @@ constexpr unsigned kDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 // Takes the program's regions that nothing holds any more out of the table. With the mutex held.
 std::vector<Region> take_unused(MemoryState& state, const std::vector<std::uint64_t>& ids) {
   std::vector<Region> gone;
+  gone.reserve(ids.size());
   for (const std::uint64_t id : ids) gone.push_back(*state.regions.remove(id));
   return gone;
 }
