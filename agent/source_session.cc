@@ -17,7 +17,8 @@ SourceSession::SourceSession(MigrationContext& context, migration::SwitchInfo in
     : context_(context),
       info_(std::move(info)),
       key_{info_.migration, wire::Party::kSource},
-      way_(make_source_way(context, info_)) {
+      way_(make_source_way(context, info_)),
+      saving_(context.executor) {
   if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
 }
 
@@ -248,10 +249,15 @@ Task<> SourceSession::pause() {
 // What the target needs beside device memory. The manifest, which lets the target commit, waits for it.
 Task<> SourceSession::save() {
   auto self = shared_from_this();
+  const Turn::Held turn = co_await saving_.take();
   if (stopped_ || !paused_ || !report_) co_return;
   auto saved = co_await way_->save(job_, std::move(*paused_), *report_);
   if (stopped_) co_return;
-  if (!saved) co_return fail(saved.assume_error());
+  // No refusal, whatever its cause calls itself: the job has been paused.
+  if (!saved) {
+    co_return fail(Error(ErrorCode::kAborted, "The job cannot be saved at the source")
+                       .caused_by(std::move(saved).assume_error()));
+  }
   if (way_->sends_host_state()) run_final_round(std::move(saved).assume_value());
   saved_ = true;
   release_manifest();
@@ -302,6 +308,8 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
 Task<bool> SourceSession::go_back(std::uint64_t order) {
   auto self = shared_from_this();
   for (Milliseconds pause = kFirstBackoff;; pause = std::min(pause * 2, kMostBackoff)) {
+    // What is being saved is saved first: CRIU must not meet a process that goes on.
+    const Turn::Held turn = co_await saving_.take();
     auto back = co_await way_->go_back(job_);
     if (back) co_return order == orders_;
     if (job_->ended() || !job_->keeper()) co_return false;  // its listener said so

@@ -64,6 +64,7 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   // Of `set`, which may come before the copy starts.
   std::optional<std::int64_t> set_max_downtime_ns_;
   std::optional<std::uint64_t> set_bandwidth_;
+  Turn saving_;               // saving and going back, one after the other
   std::uint64_t orders_ = 0;  // RunInstance
   bool preparing_ = false;
   bool manifest_ordered_ = false;  // BARRIER is durable

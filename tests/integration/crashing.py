@@ -123,6 +123,28 @@ class TransparentCrashes(CrashingTest):
                 self.check_outcome(moved, source, target, ends_on)
         self.finish_training()
 
+    def abort_at(self, points):
+        """An abort that comes while the source's agent is held at the point."""
+        self.start_training(1600)
+        for number, ends_on in points:
+            with self.subTest(abort_at=number):
+                print(f"  abort at agent {number}:", end="", flush=True)
+                source = self.place()
+                target = next(place for place in self.places if place != source)
+                agent = self.role_of("agent.target" if number // 100 == 2 else "agent.source", source, target)
+                held = self.daemons_of(agent)
+                self.cluster.arm(agent, number, "stop")
+                moved = self.cluster.popen("migrate", "job", "--to", target, "-o", "json", "--timeout", "60s")
+                self.wait_until_fired(agent, number, moved)
+                aborted = self.cluster.popen("abort", self.cluster.json("migrations")[0]["id"])
+                while aborted.poll() is None and not self.cluster.json("migrations")[0]["abort_requested"]:
+                    pass  # each question is a command of its own
+                signal.pidfd_send_signal(held[0], signal.SIGCONT)
+                os.close(held[0])
+                aborted.communicate(timeout=120)
+                self.check_outcome(moved, source, target, ends_on)
+        self.finish_training()
+
     def check_outcome(self, moved, source, target, ends_on):
         """Whatever the command says, it must say it: 0 moved, 1, 2 and 5 (refused) at the source, 6 contact lost."""
         output, errors = moved.communicate(timeout=120)
@@ -132,7 +154,7 @@ class TransparentCrashes(CrashingTest):
         cluster.call("watch", last, exits=(0, 1, 2, 5))
         migration = cluster.json("migrations")[0]
         self.assertFalse(migration["open"], migration)
-        self.assertIn(migration["result"], ("done", "failed", "refused", "timed-out"), migration)
+        self.assertIn(migration["result"], ("done", "failed", "refused", "timed-out", "interrupted"), migration)
         there = self.running_place()
         self.assertEqual(there, target if migration["result"] == "done" else source, migration)
         if ends_on is not EITHER:

@@ -122,6 +122,9 @@ class ProcessCrashes(TransparentCrashes):
     def test_agent_while_the_rank_releases_or_maps(self):
         self.agent_dies_while_the_rank_is_busy()
 
+    def test_abort_while_the_context_moves(self):
+        self.abort_at([(number, EITHER) for number in (108, 109, 110, 203, 204)])
+
     def test_criu_that_fails(self):
         self.start_training(2500)
         for order, when in (("dump", "early"), ("dump", "late"), ("restore", "early"), ("restore", "late")):
@@ -133,6 +136,7 @@ class ProcessCrashes(TransparentCrashes):
                 moved.wait(120)
                 self.assertFalse(order_file.exists(), "CRIU was not called")
                 migration = self.check_outcome(moved, "node-a", "node-b", SOURCE)
+                self.assertEqual(migration["result"], "failed")
                 self.assertIn("restored" if order == "restore" else "CRIU", json.dumps(migration["error"]))
         self.assertEqual(self.cluster.migrate("job", "node-b")["result"], "done")
         self.finish_training()

@@ -49,6 +49,9 @@ class SwapCrashes(TransparentCrashes):
     def test_agent_while_the_rank_releases_or_maps(self):
         self.agent_dies_while_the_rank_is_busy()
 
+    def test_abort_while_the_context_moves(self):
+        self.abort_at([(number, EITHER) for number in (108, 109, 203, 204)])
+
     def test_again_while_going_back(self):
         self.start_training(1600)
         for role, number in GOING_BACK:
