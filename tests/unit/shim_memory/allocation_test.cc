@@ -240,7 +240,7 @@ TEST_F(AllocationTest, CapturesBeginBesideFrees) {
   }
   CUstream stream = nullptr;
   ASSERT_OK(real().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-  for (unsigned turn = 0; turn < 3000 && !HasFailure(); ++turn) {
+  for (unsigned turn = 0; turn < 100000 && !HasFailure(); ++turn) {
     CUgraph graph = nullptr;
     ASSERT_OK(hook::cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     EXPECT_OK(hook::cuStreamEndCapture(stream, &graph));
