@@ -54,10 +54,10 @@ class Stepper {
   void leave(const Reason& reason, bool own_failure) {
     const bool was_pausing = in<Pausing>() != nullptr;
     const bool was_preparing = in<Preparing>() != nullptr;
-    act(StopCopy{});
-    if (was_pausing) act(RunInstance(s_.info.base, std::nullopt));
     if (own_failure && !was_preparing) tell(Party::kCoordinator, wire::Failed(reason));
     if (own_failure && was_preparing) tell(Party::kCoordinator, wire::Refused(reason));
+    act(StopCopy{});
+    if (was_pausing) act(RunInstance(s_.info.base, std::nullopt));
     Owner owner{s_.info.base, true, true, false, reason};
     write_never_barrier(owner);
     act(DisarmTimer(Timer::kPause));
@@ -284,10 +284,11 @@ class Stepper {
     if (before_barrier()) {
       const bool was_pausing = in<Pausing>() != nullptr;
       s_.phase = Owner{s_.info.base, true, false, false, e.reason};
+      // First: the target's mover hears of the end by itself, and what it says then is not why.
+      tell(Party::kCoordinator, wire::Failed(e.reason));
       act(StopCopy{});
       if (was_pausing) act(RunInstance(s_.info.base, std::nullopt));
       act(DisarmTimer(Timer::kPause));
-      tell(Party::kCoordinator, wire::Failed(e.reason));
       act(ArmTimer(Timer::kPoll, timing_.poll_ms));
     } else if (in<Owner>()) {
       act(ArmTimer(Timer::kPoll, timing_.poll_ms));
