@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -165,6 +166,7 @@ int main(int argc, char** argv) {
       KeeperLink::connect(std::getenv("CKPT_SOCKET"), Way::kTransparent);
   if (!link.has_value()) return 5;
   if (second && ::fork() == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     Result<std::unique_ptr<KeeperLink>> own =
         KeeperLink::connect(std::getenv("CKPT_SOCKET"), Way::kTransparent);
     if (!own.has_value()) return 5;
