@@ -63,7 +63,7 @@ int main() {
     if (got <= 0) return 0;
     const auto order = parse_order(std::span(room).first(static_cast<std::size_t>(got)));
     if (!order.has_value()) return 2;
-    if (first && behaviour == "dies") ::kill(::getpid(), SIGSEGV);
+    if (first && behaviour == "dies") ::kill(::getpid(), SIGKILL);
     if (first && behaviour == "hangs") ::pause();
     if (behaviour == "garbage") {
       (void)!::send(kSocketFd, "garbage", 7, MSG_NOSIGNAL);
