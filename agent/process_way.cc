@@ -78,7 +78,9 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
     co_return Error(ErrorCode::kRefused, "This node's driver cannot save a context: " + facts.why());
   CKPT_CO_TRY(criu, co_await find_criu(context_));
   criu_ = std::move(criu);
-  CKPT_CO_TRY(status, co_await job->keeper()->attach());
+  const auto keeper = job->keeper();  // the job may have ended meanwhile
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  CKPT_CO_TRY(status, co_await keeper->attach());
   if (status.session_pid == status.rank_pid)
     co_return Error(
         ErrorCode::kRefused,
@@ -244,18 +246,24 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
                     host::Criu::restore_log(options)};
   if (auto old = context_.jobs.started_as(info_.job, info_.base + 1)) co_await context_.jobs.remove(old);
   CKPT_CO_TRY(job, co_await context_.jobs.start(std::move(record), std::move(order)));
-  auto taken = co_await deposit(job);
-  if (taken) {
-    CKPT_CO_TRY(status, co_await job->keeper()->attach());
-    taken = host::check_credentials(static_cast<pid_t>(status.rank_pid), plan.spec.uid, plan.spec.gid);
-  }
-  if (!taken) {
+  auto accepted = co_await accept(job, plan.spec);
+  if (!accepted) {
     co_await context_.jobs.remove(job);
-    co_return std::move(taken).assume_error();
+    co_return std::move(accepted).assume_error();
   }
   image_ = HostState();
   fault_point(FaultPoint::kTargetRestored);
   co_return job;
+}
+
+// The restored process has its memory with its keeper, and no more rights than the job.
+Task<Result<void>> ProcessTarget::accept(std::shared_ptr<Job> job, wire::JobSpec spec) {
+  CKPT_CO_TRYV(co_await deposit(job));
+  const auto keeper = job->keeper();
+  if (!keeper)
+    co_return Error(ErrorCode::kUnavailable, "The restored process has ended: " + job->end_reason());
+  CKPT_CO_TRY(status, co_await keeper->attach());
+  co_return host::check_credentials(static_cast<pid_t>(status.rank_pid), spec.uid, spec.gid);
 }
 
 // From here on the memory outlives this agent.
@@ -278,9 +286,11 @@ Task<Result<void>> ProcessTarget::deposit(std::shared_ptr<Job> job) {
 }
 
 Task<Result<void>> ProcessTarget::run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) {
-  CKPT_CO_TRY(status, co_await job->keeper()->attach());
+  const auto keeper = job->keeper();
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance at the target has ended");
+  CKPT_CO_TRY(status, co_await keeper->attach());
   if (status.phase != local::Phase::kDumped && status.phase != local::Phase::kPaused)
-    co_return co_await job->keeper()->set_deadline(order.deadline);
+    co_return co_await keeper->set_deadline(order.deadline);
   auto resumed = co_await resume(job, order, report);
   if (resumed) co_return ok();
   co_return Error(ErrorCode::kAborted, "The job cannot go on at the target")
@@ -290,6 +300,8 @@ Task<Result<void>> ProcessTarget::run(std::shared_ptr<Job> job, RunOrder order, 
 Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder order,
                                          wire::TargetReport* report) {
   auto keeper = job->keeper();
+  if (!keeper)
+    co_return Error(ErrorCode::kUnavailable, "The restored process has ended: " + job->end_reason());
   CKPT_CO_TRYV(co_await keeper->set_deadline(order.deadline));
   CKPT_CO_TRY(status, co_await keeper->attach());
   if (status.phase == local::Phase::kDumped) {

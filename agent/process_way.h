@@ -54,6 +54,7 @@ class ProcessTarget final : public TargetWay {
 
  private:
   Task<Result<std::shared_ptr<Job>>> restore();
+  Task<Result<void>> accept(std::shared_ptr<Job> job, wire::JobSpec spec);
   Task<Result<void>> deposit(std::shared_ptr<Job> job);
   Task<Result<void>> resume(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report);
 

@@ -61,6 +61,7 @@ void TargetSession::perform(const migration::Action& action) {
     order_ = order;
     if (!ordering_) control::spawn(executor, "target run", self->run_orders());
   } else if (const auto* start = std::get_if<migration::StartReceiving>(&action)) {
+    comparing_ = true;
     control::spawn(executor, "target compare", self->compare(start->peer_payload));
   } else if (std::holds_alternative<migration::FreeTarget>(action)) {
     control::spawn(executor, "target free", self->free());
@@ -160,17 +161,18 @@ void TargetSession::on_mover(mover::Packet packet) {
     return;
   }
   const auto* verified = std::get_if<mover::Verified>(&packet.message);
-  if (verified != nullptr && !taking_) return on_verified(*verified, std::move(packet.fds));
+  if (verified != nullptr && !taking_ && !comparing_) return on_verified(*verified, std::move(packet.fds));
   if (verified == nullptr && !std::holds_alternative<mover::MadeRegions>(packet.message)) return;
   arrived_.push_back(std::move(packet));
   if (!taking_) control::spawn(context_.executor, "target memory", take_arrived());
 }
 
-// What the mover made is with the instance's keeper before VERIFIED can be stated.
+// What the mover made is with the instance's keeper, and what the source said of the job compared, before VERIFIED can be stated.
 Task<> TargetSession::take_arrived() {
   auto self = shared_from_this();
   taking_ = true;
   while (!arrived_.empty() && !stopped_) {
+    if (comparing_ && std::holds_alternative<mover::Verified>(arrived_.front().message)) break;
     mover::Packet packet = std::move(arrived_.front());
     arrived_.pop_front();
     if (const auto* verified = std::get_if<mover::Verified>(&packet.message)) {
@@ -203,7 +205,10 @@ void TargetSession::on_verified(const mover::Verified& verified, std::vector<Uni
 Task<> TargetSession::compare(wire::Bytes payload) {
   auto self = shared_from_this();
   auto same = co_await way_->compare(std::move(payload));
-  if (!same) fail(same.assume_error());
+  // Refused: comparing_ stays, so that VERIFIED is never stated.
+  if (!same) co_return fail(same.assume_error());
+  comparing_ = false;
+  if (!arrived_.empty() && !taking_) control::spawn(context_.executor, "target memory", take_arrived());
 }
 
 Task<> TargetSession::run_orders() {

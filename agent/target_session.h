@@ -54,6 +54,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   std::shared_ptr<MemoryExport> export_;
   std::deque<mover::Packet> arrived_;  // memory that the mover made, then its word that all is verified
   bool taking_ = false;
+  bool comparing_ = false;  // way_->compare() has not said yes yet
   std::optional<wire::TargetReport> report_;
   std::optional<RunOrder> order_;  // the newest one not yet begun
   bool ordering_ = false;
