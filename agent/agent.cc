@@ -8,8 +8,10 @@
 
 #include <filesystem>
 
+#include "agent/adoption.h"
 #include "agent/host_process/criu.h"
 #include "agent/log_reader.h"
+#include "agent/process_image.h"
 
 namespace ckpt::agent {
 namespace {
@@ -99,12 +101,14 @@ Result<void> Agent::open() {
   contexts.program = programs + "/gpumigrate-context";
   contexts.log_path = config_.home + "/context.log";
   contexts_ = ContextHelper::create(io_.get_executor(), std::move(contexts));
+  remap_.emplace(config_, *contexts_, programs + "/gpumigrate-context");
   context_.emplace(MigrationContext{config_,
                                     io_.get_executor(),
                                     disk_,
                                     *jobs_,
                                     [this](std::uint32_t gpu) { return identity_of(gpu); },
                                     *contexts_,
+                                    *remap_,
                                     [this](std::uint32_t gpu) { return mover_of(gpu); },
                                     {},
                                     {},
@@ -140,6 +144,7 @@ Result<void> Agent::run() {
 }
 
 Task<> Agent::start() {
+  remove_images_of_targets(config_);
   auto found = co_await jobs_->rediscover();
   if (!found) spdlog::error("jobs not found again: reason {}", found.assume_error().to_string());
   co_await inventory_.refresh();  // what is restored may have to put a job back on its GPU
@@ -184,8 +189,10 @@ Task<> Agent::refresh_loop() {
     if (stopping_) co_return;
     co_await inventory_.refresh();
     for (const auto& job : jobs_->all()) {
-      if (job->phase() == local::Phase::kRunning && !migrations_->busy(job->id()))
-        co_await job->refresh_summary();
+      if (job->phase() != local::Phase::kRunning || migrations_->busy(job->id())) continue;
+      if (job->record().spec.way == wire::Way::kAdopted && job->record().migration == 0)
+        job->device_bytes_are(device_bytes_of(inventory_.last(), job->record().spec.adopt_pid));
+      co_await job->refresh_summary();
     }
     migrations_->tidy();
     coordinator_->send_inventory();
@@ -268,16 +275,38 @@ Result<void> Agent::check_spec(const wire::JobSpec& spec) const {
 
 Task<Result<void>> Agent::start_job(wire::JobSpec spec) {
   CKPT_CO_TRYV(check_spec(spec));
+  const bool adopts = spec.way == wire::Way::kAdopted;
+  // Asked again by a coordinator that has not heard the answer: what runs as this job is its own.
+  if (adopts && !jobs_->started_as(spec.job, spec.incarnation)) {
+    CKPT_CO_TRYV(co_await check_adopted(spec));
+  }
   if (auto mover = mover_of(spec.ranks.front().gpu_index)) mover.assume_value()->start();
   JobRecord record;
   record.incarnation = spec.incarnation;
   record.spec = std::move(spec);
   record.started_unix_ms = wall_clock_ms();
+  if (adopts) record.device_bytes = device_bytes_of(inventory_.last(), record.spec.adopt_pid);
   auto job = co_await jobs_->start(std::move(record));
   if (!job) co_return std::move(job).assume_error();
   spdlog::info("job started: job j{} incarnation {} gpu {}", job.assume_value()->id(),
                job.assume_value()->incarnation(), job.assume_value()->gpu());
   co_return ok();
+}
+
+Task<Result<wire::ProcessFacts>> Agent::inspect(wire::InspectProcess request) {
+  const AdoptionContext context{config_, *contexts_, *jobs_, inventory_};
+  co_return co_await inspect_process(context, std::move(request));
+}
+
+Task<Result<void>> Agent::check_adopted(const wire::JobSpec& spec) {
+  wire::InspectProcess request;
+  request.pid = spec.adopt_pid;
+  request.start_ticks = spec.adopt_start_ticks;
+  CKPT_CO_TRY(facts, co_await inspect(std::move(request)));
+  if (facts.gpu_index == spec.ranks.front().gpu_index && facts.uid == spec.uid && facts.gid == spec.gid)
+    co_return ok();
+  co_return Error(ErrorCode::kRefused,
+                  "Process " + std::to_string(spec.adopt_pid) + " has changed its GPU or user");
 }
 
 Task<Result<void>> Agent::stop_job(wire::StopJob stop) {

@@ -31,6 +31,7 @@ class Agent : public AgentCommands {
   Task<Result<void>> stop_job(wire::StopJob stop) override;
   Task<Result<void>> forget_job(wire::ForgetJob forget) override;
   Task<Result<wire::LogData>> read_job_log(wire::ReadLog request) override;
+  Task<Result<wire::ProcessFacts>> inspect(wire::InspectProcess request) override;
   Result<void> set_limits(const wire::SetLimits& limits) override;
   void welcome(const wire::Welcome& welcome) override;
   void switch_message(wire::SwitchMessage message) override;
@@ -44,6 +45,7 @@ class Agent : public AgentCommands {
   void on_job_changed(const std::shared_ptr<Job>& job);
   Result<std::shared_ptr<MoverProcess>> mover_of(std::uint32_t gpu);
   Result<local::GpuIdentity> identity_of(std::uint32_t gpu) const;
+  Task<Result<void>> check_adopted(const wire::JobSpec& spec);
   Result<void> check_spec(const wire::JobSpec& spec) const;
   void stop();
 
@@ -61,6 +63,7 @@ class Agent : public AgentCommands {
   std::unique_ptr<PeerLinks> peers_;
   std::unique_ptr<CoordinatorLink> coordinator_;
   std::shared_ptr<ContextHelper> contexts_;
+  std::optional<RemapChoice> remap_;
   std::unique_ptr<Migrations> migrations_;
   std::unique_ptr<SwitchDriver> driver_;
   std::string programs_;  // the folder of this program and its helpers

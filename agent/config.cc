@@ -122,8 +122,10 @@ Result<void> read_top(Reader& r, Config& c) {
   CKPT_TRYV(r.text("mover_program", &c.mover_program, false));
   CKPT_TRYV(r.text("shim_library", &c.shim_library, false));
   CKPT_TRYV(r.text("criu", &c.criu, false));
+  CKPT_TRYV(r.text("remap", &c.remap, false));
   CKPT_TRYV(r.text("nvml", &c.nvml, false));
   CKPT_TRYV(r.texts("job_environment", &c.job_environment));
+  CKPT_TRYV(r.texts("driver_processes", &c.driver_processes));
   return ok();
 }
 
@@ -168,6 +170,8 @@ Result<void> check(const Config& c, const std::string& source) {
       return bad(source, "\"job_environment\" must hold KEY=VALUE, not \"" + entry + "\"");
     }
   }
+  if (c.remap != "auto" && c.remap != "import" && c.remap != "own")
+    return bad(source, "\"remap\" must be auto, import or own");
   if (!c.home.starts_with('/')) return bad(source, "\"home\" must be an absolute path");
   if (!c.insecure && !is_loopback(c.peer_listen)) {
     return bad(source, "\"peer_listen\" = \"" + c.peer_listen +

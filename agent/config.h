@@ -15,6 +15,8 @@
 //   mover_program = ""                   empty: gpumigrate-mover beside this program
 //   criu = ""                            CRIU >= 4; empty: it is looked for (host_process/criu.h)
 //   shim_library = ""                    preloaded into transparent jobs; empty: ../lib/libckpt_shim.so from this program's folder
+//   driver_processes = []                names of processes that belong to the GPU driver: its checkpoint closes a program's sockets to them
+//   remap = "auto"                        memory after a restore on another GPU: import | own | auto (remap.h)
 //   nvml          = "libnvidia-ml.so.1"  the library that lists the GPUs
 //   job_environment = ["KEY=VALUE", ...]  what every job on this node gets besides, or in place of, its own environment
 //   [lease]       term_ms = 5000         lease of the running instance inside a switch
@@ -52,6 +54,8 @@ struct Config {
   std::string mover_program;
   std::string shim_library;
   std::string criu;
+  std::string remap = "auto";
+  std::vector<std::string> driver_processes;
   // Not a key: what puts transparent jobs into PID namespaces of their own; empty while this node cannot move processes.
   std::string init_program;
   std::string nvml = "libnvidia-ml.so.1";

@@ -129,6 +129,11 @@ Result<void> CoordinatorLink::on_frame(const wire::FrameHeader& header, std::spa
       control::spawn(executor_, "read log", answer_log(std::move(request)));
       return ok();
     }
+    case FrameType::kInspectProcess: {
+      CKPT_TRY(request, wire::decode<wire::InspectProcess>(body));
+      control::spawn(executor_, "inspect process", answer_facts(std::move(request)));
+      return ok();
+    }
     case FrameType::kSetLimits: {
       CKPT_TRY(limits, wire::decode<wire::SetLimits>(body));
       reply(limits.request_id, commands_.set_limits(limits));
@@ -152,6 +157,16 @@ Task<> CoordinatorLink::answer_log(wire::ReadLog request) {
     say(data.assume_value());
   } else {
     reply(id, std::move(data).assume_error());
+  }
+}
+
+Task<> CoordinatorLink::answer_facts(wire::InspectProcess request) {
+  const auto id = request.request_id;
+  auto facts = co_await commands_.inspect(std::move(request));
+  if (facts) {
+    say(facts.assume_value());
+  } else {
+    reply(id, std::move(facts).assume_error());
   }
 }
 

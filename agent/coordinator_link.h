@@ -23,6 +23,7 @@ class AgentCommands {
   virtual Task<Result<void>> stop_job(wire::StopJob stop) = 0;
   virtual Task<Result<void>> forget_job(wire::ForgetJob forget) = 0;
   virtual Task<Result<wire::LogData>> read_job_log(wire::ReadLog request) = 0;
+  virtual Task<Result<wire::ProcessFacts>> inspect(wire::InspectProcess request) = 0;
   virtual Result<void> set_limits(const wire::SetLimits& limits) = 0;
   virtual void welcome(const wire::Welcome& welcome) = 0;
   virtual void switch_message(wire::SwitchMessage message) = 0;
@@ -51,6 +52,7 @@ class CoordinatorLink : public CoordinatorPort {
   Result<void> on_frame(const wire::FrameHeader& header, std::span<const std::byte> body);
   Task<> answer(std::uint64_t request, Task<Result<void>> work);
   Task<> answer_log(wire::ReadLog request);
+  Task<> answer_facts(wire::InspectProcess request);
   void reply(std::uint64_t request, const Result<void>& outcome);
 
   asio::any_io_executor executor_;

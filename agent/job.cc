@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "agent/host_process/process_tree.h"
 #include "agent/keeper_files.h"
 
 namespace ckpt::agent {
@@ -18,6 +19,7 @@ constexpr Milliseconds kKeeperStart{10000};
 constexpr std::size_t kQuotedOutput = 400;
 
 std::int32_t exit_code_of(std::int32_t wait_status) {
+  if (wait_status == kUnknownStatus) return -1;
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
@@ -80,7 +82,7 @@ Task<Result<std::shared_ptr<Job>>> Job::start(const JobEnvironment& environment,
   std::shared_ptr<Job> job(new Job(environment, folder, std::move(record)));
   CKPT_CO_TRYV(job->prepare_folder(restore ? &*restore : nullptr));
   auto started = job->launch_keeper();
-  if (started) started = co_await job->attach_when_ready();
+  if (started) started = co_await job->attach_when_ready(restore ? restore->timeout : Milliseconds{0});
   if (!started) {
     co_await job->destroy();
     co_return Error(ErrorCode::kRefused, "Cannot start the job").caused_by(std::move(started).assume_error());
@@ -131,10 +133,10 @@ Result<void> Job::launch_keeper() {
 }
 
 // The program that was started ends as soon as its child, the keeper, listens and has started the rank; or it says why not.
-Task<Result<void>> Job::attach_when_ready() {
+Task<Result<void>> Job::attach_when_ready(Milliseconds restore) {
   Signal signal(environment_.executor);
   add_waiter(&signal);
-  const auto until = std::chrono::steady_clock::now() + kKeeperStart;
+  const auto until = std::chrono::steady_clock::now() + kKeeperStart + restore;
   bool in_time = true;
   while (in_time && !keeper_status_) in_time = co_await signal.wait(until);
   remove_waiter(&signal);
@@ -219,8 +221,12 @@ void Job::on_exited(std::int32_t wait_status, bool ended_by_keeper) {
   record_.ended = true;
   record_.moved = leaving_;
   record_.exit_code = exit_code_of(wait_status);
-  end_reason_ = "the process ended with " + describe_wait_status(wait_status) +
-                (ended_by_keeper ? ", as it was told to" : "");
+  end_reason_ =
+      "the process ended" +
+      (wait_status == kUnknownStatus
+           ? std::string(", how is known to its own parent only (it was adopted and had not been moved)")
+           : " with " + describe_wait_status(wait_status)) +
+      (ended_by_keeper ? ", as it was told to" : "");
   spdlog::info("job instance ended: job j{} incarnation {} exit_code {} moved {}", id(), record_.incarnation,
                record_.exit_code, record_.moved);
   if (auto written = write_job_record(folder_, record_); !written) {
@@ -228,6 +234,21 @@ void Job::on_exited(std::int32_t wait_status, bool ended_by_keeper) {
   }
   changed();
   control::spawn(environment_.executor, "keeper shutdown", shut_down_keeper());
+}
+
+void Job::end_orphan() {
+  const bool held = phase_ == local::Phase::kPaused || phase_ == local::Phase::kDumped;
+  const bool orphan = record_.spec.way == wire::Way::kAdopted && record_.migration == 0 && held;
+  if (orphan && host::is_process(record_.spec.adopt_pid, record_.spec.adopt_start_ticks))
+    host::kill_source(record_.spec.adopt_pid);
+}
+
+void Job::device_bytes_are(std::uint64_t bytes) {
+  if (bytes == 0 || bytes == record_.device_bytes) return;
+  record_.device_bytes = bytes;
+  if (auto written = write_job_record(folder_, record_); !written)
+    spdlog::error("job record not written: job j{} reason {}", id(), written.assume_error().to_string());
+  changed();
 }
 
 bool Job::take_written_end() {
@@ -242,6 +263,7 @@ void Job::on_keeper_gone(const Error& error) {
   if (!announced_) return;  // start() finds out why
   if (record_.ended) return changed();
   if (take_written_end()) return;
+  end_orphan();
   phase_ = local::Phase::kExited;
   record_.ended = true;
   record_.moved = leaving_;
@@ -410,7 +432,7 @@ wire::JobInstance Job::instance() const {
     state.rank = rank.rank;
     state.pid = static_cast<std::int32_t>(rank_pid_);
     state.gpu_index = rank.gpu_index;
-    state.state_bytes = summary_.state_bytes;
+    state.state_bytes = record_.device_bytes != 0 ? record_.device_bytes : summary_.state_bytes;
     out.ranks.push_back(state);
   }
   return out;

@@ -63,6 +63,9 @@ class Job : public std::enable_shared_from_this<Job> {
   // Which GPU the job is on, and where its context is (job_record.h); durable when it returns.
   Result<void> moved_to(std::uint32_t gpu_index);
   Result<void> context_is(std::string on, std::string goes_to);
+  // What the driver says that the process has on its GPU; of an adopted one.
+  void device_bytes_are(std::uint64_t bytes);
+  [[nodiscard]] std::uint32_t rank_pid() const noexcept { return rank_pid_; }
   // One ThinRank call at a time.
   [[nodiscard]] Turn& thin_turn() noexcept { return thin_turn_; }
   void set_phase(local::Phase phase);
@@ -87,11 +90,14 @@ class Job : public std::enable_shared_from_this<Job> {
   Job(const JobEnvironment& environment, std::string folder, JobRecord record);
   Result<void> prepare_folder(const HostRestore* restore) const;
   Result<void> launch_keeper();
-  Task<Result<void>> attach_when_ready();
+  // `restore`: what restoring its process may take besides.
+  Task<Result<void>> attach_when_ready(Milliseconds restore);
   Result<void> connect();
   Task<Result<void>> attach();
   void on_event(const local::Message& message);
   void on_keeper_gone(const Error& error);
+  // A process that is nobody's child ends with its keeper only if it is stopped for a move.
+  void end_orphan();
   // The end that a keeper which is gone has written down; false if there is none.
   bool take_written_end();
   void on_exited(std::int32_t wait_status, bool ended_by_keeper);

@@ -15,7 +15,7 @@
 namespace ckpt::agent {
 
 struct JobRecord {
-  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
   JobRecord() = default;
   wire::JobSpec spec;  // incarnation: the one it was started with
   wire::JobRole role = wire::JobRole::kFresh;
@@ -30,10 +30,11 @@ struct JobRecord {
   // the one that a restore which has begun puts it on. The second counts if the driver says the context is not saved (any more).
   std::string context_gpu;
   std::string context_goes_to;
+  std::uint64_t device_bytes = 0;  // of an adopted process, as last heard of the driver
   template <class A>
   void fields(A& a) {
     a(spec, role, incarnation, migration, started_unix_ms, ran, ended, moved, exit_code, context_gpu,
-      context_goes_to);
+      context_goes_to, device_bytes);
   }
 };
 

@@ -16,6 +16,20 @@ void add_variable(nlohmann::json& environment, const std::string& entry) {
   environment[entry.substr(0, at)] = entry.substr(at + 1);
 }
 
+void add_adopted(nlohmann::json& out, const JobRecord& record, const Config& config,
+                 const HostRestore* restore) {
+  out["way"] = "adopted";
+  if (restore != nullptr) {
+    out["init"] = config.init_program;
+    out["restore"] = {{"command", restore->command},
+                      {"pid_file", restore->pid_file},
+                      {"timeout_ms", restore->timeout.count()}};
+  } else {
+    out["adopt"] = {{"pid", static_cast<std::uint32_t>(record.spec.adopt_pid)},
+                    {"start_ticks", record.spec.adopt_start_ticks}};
+  }
+}
+
 void add_transparent(nlohmann::json& out, const JobRecord& record, const Config& config,
                      const HostRestore* restore) {
   out["way"] = "transparent";
@@ -23,8 +37,10 @@ void add_transparent(nlohmann::json& out, const JobRecord& record, const Config&
   out["gpu_memory_quota"] = record.spec.gpu_memory_bytes;
   if (!config.init_program.empty()) out["init"] = config.init_program;
   if (restore != nullptr) {
-    out["restore"] = {
-        {"command", restore->command}, {"pid_file", restore->pid_file}, {"criu_log", restore->criu_log}};
+    out["restore"] = {{"command", restore->command},
+                      {"pid_file", restore->pid_file},
+                      {"criu_log", restore->criu_log},
+                      {"timeout_ms", restore->timeout.count()}};
   }
 }
 
@@ -54,6 +70,7 @@ std::string keeper_config(const JobRecord& record, const Config& config, const H
   out["uid"] = record.spec.uid;
   out["gid"] = record.spec.gid;
   if (record.spec.way == wire::Way::kTransparent) add_transparent(out, record, config, restore);
+  if (record.spec.way == wire::Way::kAdopted) add_adopted(out, record, config, restore);
   return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -79,6 +96,11 @@ std::optional<KeeperStatus> read_keeper_status(const std::string& folder) {
   status.exited = exit_code || signal;
   if (exit_code) status.wait_status = *exit_code << 8;
   if (signal) status.wait_status = *signal;
+  if (const auto unknown = json.find("unknown");
+      unknown != json.end() && unknown->is_boolean() && unknown->get<bool>()) {
+    status.exited = true;
+    status.wait_status = kUnknownStatus;
+  }
   const auto ended = json.find("ended_by_keeper");
   status.ended_by_keeper = ended != json.end() && ended->is_boolean() && ended->get<bool>();
   return status;

@@ -4,6 +4,7 @@
 // or damaged gives nothing.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -19,6 +20,7 @@ struct HostRestore {
   std::vector<std::string> command;
   std::string pid_file;
   std::string criu_log;
+  std::chrono::milliseconds timeout{60000};
 };
 
 // The job's own environment, with this node's additions and the GPU that the rank is to see.
@@ -26,6 +28,9 @@ struct HostRestore {
                                         const HostRestore* restore = nullptr);
 Result<void> write_keeper_config(const std::string& folder, const JobRecord& record, const Config& config,
                                  const HostRestore* restore = nullptr);
+
+// Of a process whose end only its own parent can know (keeper/adopted_process.h).
+inline constexpr std::int32_t kUnknownStatus = -1;
 
 struct KeeperStatus {
   bool exited = false;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/keeper_link.h"
 
+#include <algorithm>
+
 #include "libckpt/local/socket.h"
 
 namespace ckpt::agent {
@@ -10,6 +12,8 @@ namespace {
 constexpr Milliseconds kNoHurry = std::chrono::hours(24 * 365);
 constexpr std::size_t kMostTensors = 1u << 16;
 constexpr std::size_t kMostRegions = 1u << 16;
+constexpr std::size_t kMostHeld =
+    local::kMaxDescriptors / 2;  // each goes on to a mover with a second descriptor
 
 std::chrono::steady_clock::time_point after(Milliseconds timeout) {
   return std::chrono::steady_clock::now() + timeout;
@@ -218,6 +222,61 @@ Task<Result<void>> KeeperLink::withdraw(std::uint64_t migration) {
   local::Withdraw body;
   body.migration = migration;
   co_return co_await simple(local::Body(body));
+}
+
+Task<Result<void>> KeeperLink::withdraw_regions(std::uint64_t migration,
+                                                std::vector<local::RegionKey> regions) {
+  local::WithdrawRegions body;
+  body.migration = migration;
+  body.records = std::move(regions);
+  co_return co_await simple(local::Body(std::move(body)));
+}
+
+Task<Result<HeldRegions>> KeeperLink::fetch(local::MemorySet set, std::uint64_t migration,
+                                            std::uint64_t from) {
+  Exchange exchange(shared_from_this());
+  local::Fetch body;
+  body.set = set;
+  body.migration = migration;
+  body.from = from;
+  exchange.send(local::Body(body));
+  CKPT_CO_TRY(answer, co_await exchange.next(timeout_));
+  HeldRegions regions;
+  if (std::holds_alternative<local::Done>(answer.message.body)) co_return std::move(regions);
+  auto* held = std::get_if<local::Held>(&answer.message.body);
+  // parse() has seen to it that there is a descriptor for each.
+  if (held == nullptr || held->sequence <= from || held->records.size() > kMostHeld)
+    co_return Error(ErrorCode::kProtocol, "The keeper's answer to a fetch is not what it holds");
+  regions.next = held->sequence;
+  regions.records = std::move(held->records);
+  regions.descriptors = std::move(answer.descriptors);
+  co_return std::move(regions);
+}
+
+Task<Result<std::vector<UniqueFd>>> KeeperLink::make(local::Make order, Milliseconds timeout) {
+  Exchange exchange(shared_from_this());
+  const std::vector<local::RegionKey> asked = order.records;
+  exchange.send(local::Body(std::move(order)));
+  CKPT_CO_TRY(answer, co_await exchange.next(timeout));
+  const auto* made = std::get_if<local::Made>(&answer.message.body);
+  const bool same =
+      made != nullptr && std::equal(made->records.begin(), made->records.end(), asked.begin(), asked.end(),
+                                    [](const auto& record, const auto& key) { return record.id == key.id; });
+  if (!same) co_return Error(ErrorCode::kProtocol, "The rank has not made the memory that it was asked for");
+  co_return std::move(answer.descriptors);
+}
+
+Task<Result<void>> KeeperLink::replace(std::uint64_t migration, std::vector<local::RegionRecord> records,
+                                       std::vector<UniqueFd> descriptors) {
+  Exchange exchange(shared_from_this());
+  local::Replace body;
+  body.sequence = exchange.request();
+  body.migration = migration;
+  body.records = std::move(records);
+  exchange.send(local::Body(std::move(body)), std::move(descriptors));
+  auto done = co_await exchange.expect<local::Done>(timeout_);
+  if (!done) co_return std::move(done).assume_error();
+  co_return ok();
 }
 
 Task<Result<local::Mapped>> KeeperLink::map(local::Map map, Milliseconds timeout) {

@@ -37,6 +37,14 @@ struct PausedState {
   UniqueFd host_state;
 };
 
+// Some of a set of a keeper's: copies of its descriptors. None: there are no more.
+struct HeldRegions {
+  HeldRegions() = default;
+  std::uint64_t next = 0;  // where the following ones begin
+  std::vector<local::RegionRecord> records;
+  std::vector<UniqueFd> descriptors;
+};
+
 class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
  public:
   struct Handlers {
@@ -93,6 +101,14 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
   Task<Result<void>> deposit(std::uint64_t migration, std::vector<local::RegionRecord> records,
                              std::vector<UniqueFd> descriptors);
   Task<Result<void>> withdraw(std::uint64_t migration);
+  // At most local::kMaxRecords.
+  Task<Result<void>> withdraw_regions(std::uint64_t migration, std::vector<local::RegionKey> regions);
+  // Of the set kArrived of `migration`, or of kExported (migration 0), what comes from `from` on.
+  Task<Result<HeldRegions>> fetch(local::MemorySet set, std::uint64_t migration, std::uint64_t from);
+  // The rank's own new memory for these regions, in their order.
+  Task<Result<std::vector<UniqueFd>>> make(local::Make order, Milliseconds timeout);
+  Task<Result<void>> replace(std::uint64_t migration, std::vector<local::RegionRecord> records,
+                             std::vector<UniqueFd> descriptors);
   Task<Result<local::Mapped>> map(local::Map map, Milliseconds timeout);
   Task<Result<void>> prepare_dump(Milliseconds timeout);
   Task<Result<void>> reattach(Milliseconds timeout);

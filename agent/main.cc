@@ -38,6 +38,8 @@ int probe(const std::string& config_path) {
     if (!config) return complain(config.assume_error());
     settings.mover_program = config.assume_value().mover_program;
     settings.criu = config.assume_value().criu;
+    settings.home = config.assume_value().home;
+    settings.environment = config.assume_value().job_environment;
   }
   spdlog::set_default_logger(spdlog::stderr_logger_mt("probe"));
   const auto facts = ckpt::agent::probe_node(std::move(settings));

@@ -13,6 +13,7 @@
 #include "agent/gpu_identity.h"
 #include "agent/job_table.h"
 #include "agent/mover_process.h"
+#include "agent/remap.h"
 #include "libckpt/migration/agent_switches.h"
 #include "libckpt/wire/control_messages.h"
 
@@ -26,6 +27,7 @@ struct MigrationContext {
   // Of a GPU of this node; kNotFound if there is none.
   std::function<Result<local::GpuIdentity>(std::uint32_t gpu)> identity_of;
   ContextHelper& contexts;
+  RemapChoice& remap;
   // The mover of a GPU; kNotFound if the node has no such GPU.
   std::function<Result<std::shared_ptr<MoverProcess>>(std::uint32_t gpu)> mover_of;
   std::function<void(migration::SwitchKey, migration::SourceEvent)> source_event;

@@ -3,6 +3,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include "agent/adopted_way.h"
+
 namespace ckpt::agent {
 using migration::SwitchInfo;
 using migration::SwitchKey;
@@ -110,7 +112,25 @@ Result<void> Migrations::set_limits(const wire::SetLimits& limits) {
 }
 
 Task<> Migrations::settle_after_restart() {
-  for (const auto& job : context_.jobs.all()) co_await settle(job);
+  for (const auto& job : context_.jobs.all()) {
+    co_await settle(job);
+    co_await withdraw_leftovers(job);
+  }
+}
+
+// A job that runs with all its memory needs nothing that has arrived for it: an agent that ended between its resume and the withdrawal has left
+// it, or one whose copy ended with it. It would keep what the job frees.
+Task<> Migrations::withdraw_leftovers(std::shared_ptr<Job> job) {
+  if (job->ended() || !job->keeper()) co_return;
+  const auto status = co_await job->keeper()->attach();
+  if (!status || !job->keeper()) co_return;
+  const local::Status& now = status.assume_value();
+  if (now.phase != local::Phase::kRunning || now.memory != local::MemoryState::kMapped ||
+      now.arrived_regions == 0)
+    co_return;
+  const auto withdrawn = co_await job->keeper()->withdraw(now.arrived_migration);
+  spdlog::info("memory of a former agent withdrawn: job j{} id m{} regions {} done {}", job->id(),
+               now.arrived_migration, now.arrived_regions, withdrawn.has_value());
 }
 
 Task<> Migrations::settle(std::shared_ptr<Job> job) {
@@ -131,8 +151,17 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
     }
     co_return;
   }
-  const bool paused = job->phase() == local::Phase::kPaused || job->phase() == local::Phase::kPausing;
+  const bool adopted_and_dumped =
+      record.spec.way == wire::Way::kAdopted && job->phase() == local::Phase::kDumped;
+  const bool paused =
+      job->phase() == local::Phase::kPaused || job->phase() == local::Phase::kPausing || adopted_and_dumped;
   if (job->ended() || !paused || !job->keeper() || !switches.may_run_freely(job->id())) co_return;
+  if (record.spec.way == wire::Way::kAdopted) {
+    auto back = co_await put_adopted_back(context_, job, job->gpu());
+    if (!back)
+      spdlog::error("paused process not let go: job j{} reason {}", job->id(),
+                    back.assume_error().to_string());
+  }
   local::Resume resume;
   resume.incarnation = job->incarnation();
   auto running = co_await job->keeper()->resume(resume, UniqueFd{});

@@ -58,6 +58,7 @@ class Migrations : public SwitchEffects {
   void send_to_agent(const migration::SwitchKey& key, const wire::SwitchMessage& message);
   void send_report_before(const wire::SwitchMessage& message);
   Task<> settle(std::shared_ptr<Job> job);
+  Task<> withdraw_leftovers(std::shared_ptr<Job> job);
 
   MigrationContext& context_;
   CoordinatorPort& coordinator_;

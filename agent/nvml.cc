@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -18,8 +19,9 @@ struct Nvml::Table {
   nvml::Return (*uuid)(nvml::Device, char*, unsigned) = nullptr;
   nvml::Return (*name)(nvml::Device, char*, unsigned) = nullptr;
   nvml::Return (*memory)(nvml::Device, nvml::Memory*) = nullptr;
-  nvml::Return (*pci_info)(nvml::Device, nvml::PciInfo*) = nullptr;              // may be missing
-  nvml::Return (*field_values)(nvml::Device, int, nvml::FieldValue*) = nullptr;  // may be missing
+  nvml::Return (*pci_info)(nvml::Device, nvml::PciInfo*) = nullptr;                  // may be missing
+  nvml::Return (*field_values)(nvml::Device, int, nvml::FieldValue*) = nullptr;      // may be missing
+  nvml::Return (*processes)(nvml::Device, unsigned*, nvml::ProcessInfo*) = nullptr;  // may be missing
 };
 
 namespace {
@@ -70,6 +72,7 @@ Result<std::shared_ptr<Nvml>> Nvml::create(const std::string& library) {
   CKPT_TRYV(resolve(handle, "nvmlDeviceGetMemoryInfo", &table->memory));
   resolve_optional(handle, "nvmlDeviceGetPciInfo_v3", &table->pci_info);
   resolve_optional(handle, "nvmlDeviceGetFieldValues", &table->field_values);
+  resolve_optional(handle, "nvmlDeviceGetComputeRunningProcesses_v3", &table->processes);
 
   const nvml::Return code = table->init();
   if (code != nvml::kSuccess) {
@@ -124,10 +127,25 @@ Result<GpuFacts> Nvml::read_gpu(std::uint32_t index) const {
       gpu.recovery_action = field.value.as_u32;
     }
   }
+  gpu.processes = read_processes(device);
   if (gpu.recovery_action != 0) {
     gpu.complaint = "The driver asks for recovery action " + std::to_string(gpu.recovery_action);
   }
   return gpu;
+}
+
+std::vector<GpuProcess> Nvml::read_processes(nvml::Device device) const {
+  constexpr unsigned kMost = 1024;
+  constexpr std::uint64_t kNotSaid = ~std::uint64_t{0};
+  std::vector<GpuProcess> list;
+  if (!table_->processes) return list;
+  std::vector<nvml::ProcessInfo> infos(kMost);
+  unsigned count = kMost;
+  if (table_->processes(device, &count, infos.data()) != nvml::kSuccess) return list;
+  infos.resize(std::min(count, kMost));
+  for (const nvml::ProcessInfo& info : infos)
+    list.emplace_back(static_cast<std::int32_t>(info.pid), info.used_bytes == kNotSaid ? 0 : info.used_bytes);
+  return list;
 }
 
 Result<std::vector<GpuFacts>> Nvml::read_gpus() const {

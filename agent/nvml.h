@@ -59,6 +59,15 @@ struct FieldValue {
   } value;
 };
 
+// nvmlProcessInfo_t; bytes of all ones: not known.
+struct ProcessInfo {
+  std::uint32_t pid;
+  std::uint64_t used_bytes;
+  std::uint32_t gpu_instance;
+  std::uint32_t compute_instance;
+};
+
+static_assert(sizeof(ProcessInfo) == 24 && offsetof(ProcessInfo, used_bytes) == 8);
 static_assert(sizeof(Memory) == 24 && offsetof(Memory, free) == 8 && offsetof(Memory, used) == 16);
 static_assert(sizeof(PciInfo) == 68 && offsetof(PciInfo, domain) == 16 && offsetof(PciInfo, bus_id) == 36);
 static_assert(sizeof(FieldValue) == 40 && offsetof(FieldValue, timestamp) == 8 &&
@@ -66,6 +75,13 @@ static_assert(sizeof(FieldValue) == 40 && offsetof(FieldValue, timestamp) == 8 &
               offsetof(FieldValue, value) == 32);
 
 }  // namespace nvml
+
+struct GpuProcess {
+  GpuProcess() = default;
+  GpuProcess(std::int32_t process, std::uint64_t used) : pid(process), bytes(used) {}
+  std::int32_t pid = 0;     // as the driver counts
+  std::uint64_t bytes = 0;  // 0 also where the driver does not say
+};
 
 struct GpuFacts {
   std::uint32_t index = 0;
@@ -76,8 +92,9 @@ struct GpuFacts {
   std::uint64_t free_bytes = 0;
   // NVML field 230: 0 none, 1 reset the GPU, 2 reboot, 3 drain peer-to-peer, 4 drain and reset; unknown counts as 0.
   std::uint32_t recovery_action = 0;
-  bool lost = false;      // the driver no longer reaches it
-  std::string complaint;  // why it is not healthy; empty if it is
+  bool lost = false;                  // the driver no longer reaches it
+  std::string complaint;              // why it is not healthy; empty if it is
+  std::vector<GpuProcess> processes;  // with a compute context
 };
 
 class Nvml {
@@ -97,6 +114,7 @@ class Nvml {
   Nvml(void* library, std::unique_ptr<Table> table);
   [[nodiscard]] Error error(const char* call, nvml::Return code) const;
   [[nodiscard]] Result<GpuFacts> read_gpu(std::uint32_t index) const;
+  [[nodiscard]] std::vector<GpuProcess> read_processes(nvml::Device device) const;
 
   void* library_;
   std::unique_ptr<Table> table_;

@@ -21,6 +21,7 @@
 #include "agent/host_process/criu.h"
 #include "agent/host_process/memory_folder.h"
 #include "agent/process.h"
+#include "agent/remap.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/control/spawn.h"
 
@@ -172,10 +173,32 @@ Json mover_facts(const std::string& output, const std::string& problem) {
   return facts;
 }
 
+// Asked anew, and kept for the agent.
+Task<Json> remap_facts(const ProbeSettings& settings, std::string work, Json driver) {
+  RemapProbe probe;
+  probe.program = settings.context_program;
+  probe.environment = settings.environment;
+  probe.output = work + "/remap.out";
+  auto found = co_await probe_remap(std::move(probe));
+  if (!found) co_return Json{{"problem", found.assume_error().to_string()}};
+  RemapFacts facts = std::move(found).assume_value();
+  if (const auto version = driver.find("version"); version != driver.end() && version->is_number_integer())
+    facts.driver = driver_name(version->get<int>());
+  const bool named =
+      driver.contains("devices") && !driver["devices"].empty() && driver["devices"][0].contains("name");
+  if (named) facts.gpu = driver["devices"][0]["name"].get<std::string>();
+  if (!settings.home.empty()) {
+    if (auto saved = save_remap_facts(settings.home, facts); !saved)
+      facts.problem += (facts.problem.empty() ? "" : "; ") + saved.assume_error().to_string();
+  }
+  co_return to_json(facts);
+}
+
 Task<void> ask_programs(ProbeSettings settings, std::string work, Json* facts, asio::io_context* loop) {
   const std::string output = work + "/mover.out";
   const std::string problem = co_await run_mover(settings, output);
   facts->update(mover_facts(output, problem));
+  (*facts)["remap"] = co_await remap_facts(settings, work, (*facts)["driver"]);
   const host::CriuFacts criu = co_await host::Criu::probe(settings.criu, work);
   (*facts)["criu"] = to_json(criu);
   loop->stop();  // a mover that cannot even be killed is still watched
@@ -238,6 +261,10 @@ Result<Json> probe_node(ProbeSettings settings) {
   if (settings.mover_program.empty()) {
     CKPT_TRY(folder, program_folder());
     settings.mover_program = folder + "/gpumigrate-mover";
+  }
+  if (settings.context_program.empty()) {
+    CKPT_TRY(folder, program_folder());
+    settings.context_program = folder + "/gpumigrate-context";
   }
   CKPT_TRY(work, WorkFolder::create());
   Json facts = {{"node", node_facts()}, {"kernel", kernel_facts()}, {"rdma", rdma_devices()}};

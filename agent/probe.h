@@ -7,6 +7,7 @@
 //   {"node":   {"name", "kernel", "root"},
 //    "driver": {"loaded", "version", "checkpoint", "change_gpu", "devices": [{"name", "bytes", "virtual_memory", "descriptors",
 //               "direct_rdma"}], "problem", "module": version of NVIDIA's kernel module},
+//    "remap":  {"import", "own", "import_moved", "own_moved", "problem"} (remap.h),
 //    "ucx":    {"version", "components": [..], "transports": ["tcp/eth0", ..], "problem"},
 //    "criu":   {"program", "version", "works", "dirty_tracking", "problem"},
 //    "kernel": {"soft_dirty", "pid_namespaces", "pid_namespaces_problem", "descriptors", "memory_files", "memory_folder",
@@ -19,14 +20,18 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "libckpt/base/result.h"
 
 namespace ckpt::agent {
 
 struct ProbeSettings {
-  std::string mover_program;                       // empty: beside this program
-  std::string criu;                                // empty: it is looked for
+  std::string mover_program;             // empty: beside this program
+  std::string context_program;           // the same
+  std::string home;                      // of the agent, which finds what was found there; empty: of none
+  std::vector<std::string> environment;  // of its jobs, for what is tried with processes like theirs
+  std::string criu;                      // empty: it is looked for
   std::chrono::milliseconds mover_timeout{60000};  // a first cuInit takes seconds
 };
 

@@ -2,14 +2,12 @@
 #include "agent/process_way.h"
 
 #include <spdlog/spdlog.h>
-#include <sys/stat.h>
-
-#include <nlohmann/json.hpp>
 
 #include "agent/host_process/file_list.h"
 #include "agent/host_process/image_pack.h"
 #include "agent/host_process/memory_folder.h"
 #include "agent/host_process/process_tree.h"
+#include "agent/process_image.h"
 #include "agent/thin_rank.h"
 #include "libckpt/base/fault.h"
 
@@ -18,54 +16,9 @@ namespace {
 
 constexpr Milliseconds kProcessTime{60000};
 constexpr Milliseconds kDumpCheck{500};  // the journal waits meanwhile
-// Beside CRIU's own files in the image.
-constexpr const char* kAboutFile = "/gpumigrate.json";
-constexpr std::size_t kMostAboutBytes = 16 << 10;
 
-// Other agents of this machine have jobs and migrations of the same numbers, but not the same home.
-std::string folder_name(const MigrationContext& context, const migration::SwitchInfo& info,
-                        const char* side) {
-  struct stat home {};
-  ::stat(context.config.home.c_str(), &home);
-  return std::to_string(home.st_dev) + "." + std::to_string(home.st_ino) + "-j" + std::to_string(info.job) +
-         ".m" + std::to_string(info.migration) + "-" + side;
-}
-
-// What an agent that was killed has left in memory.
-void remove_folder(const MigrationContext& context, const migration::SwitchInfo& info, const char* side) {
-  const auto place = host::find_memory_place();
-  if (place) host::remove_memory_folder(place.assume_value(), folder_name(context, info, side));
-}
-
-// What the target must know of the process beside its image.
-struct About {
-  std::string gpu;  // UUID of the one its context was on
-  std::string log;  // path of its output at the source
-};
-
-Result<void> write_about(const std::string& folder, const About& about) {
-  const nlohmann::json json = {{"gpu", about.gpu}, {"log", about.log}};
-  return write_file_durably(folder + kAboutFile, json.dump());
-}
-
-Result<About> read_about(const std::string& folder) {
-  CKPT_TRY(text, read_file(folder + kAboutFile, kMostAboutBytes));
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  const auto text_of = [&json](const char* field) -> std::string {
-    const auto at = json.is_object() ? json.find(field) : json.end();
-    return at != json.end() && at->is_string() ? at->get<std::string>() : std::string();
-  };
-  About about{text_of("gpu"), text_of("log")};
-  if (!parse_gpu_uuid(about.gpu) || !about.log.starts_with('/'))
-    return Error(ErrorCode::kCorrupt, "The image of the process does not say where it comes from");
-  return about;
-}
-
-Task<Result<host::Criu>> find_criu(MigrationContext& context) {
-  auto found = co_await host::Criu::find(context.config.criu, context.config.home);
-  if (found) co_return found;
-  co_return Error(ErrorCode::kRefused, "This node cannot move a process")
-      .caused_by(std::move(found).assume_error());
+double ms(Nanos span) {
+  return static_cast<double>(span) / 1e6;
 }
 
 }  // namespace
@@ -76,6 +29,7 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
   CKPT_CO_TRY(facts, co_await context_.contexts.ready());
   if (!facts.can_checkpoint)
     co_return Error(ErrorCode::kRefused, "This node's driver cannot save a context: " + facts.why());
+  CKPT_CO_TRYV(co_await context_.remap.prepare());
   CKPT_CO_TRY(criu, co_await find_criu(context_));
   criu_ = std::move(criu);
   const auto keeper = job->keeper();  // the job may have ended meanwhile
@@ -109,30 +63,36 @@ Task<Result<HostState>> ProcessSource::save(std::shared_ptr<Job> job, PausedStat
 }
 
 Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
+  const Nanos began = now_ns();
   const auto keeper = job->keeper();
   if (!keeper || !criu_) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
   CKPT_CO_TRYV(co_await keeper->prepare_dump(kProcessTime));
   CKPT_CO_TRY(status, co_await keeper->attach());
   const auto root = static_cast<pid_t>(status.rank_pid);
-  CKPT_CO_TRY(needed, host::dump_bytes(root));
+  CKPT_CO_TRY(estimate, host::estimate_dump(root));
+  CKPT_CO_TRYV(host::check_memory_left(estimate.bytes));
   CKPT_CO_TRY(place, host::find_memory_place());
-  CKPT_CO_TRY(folder, host::MemoryFolder::create(place, folder_name(context_, info_, "source"), needed));
+  CKPT_CO_TRY(folder, host::MemoryFolder::create(place, image_folder_name(context_, info_, "source"),
+                                                 estimate.bytes - estimate.largest_bytes));
+  CKPT_CO_TRY(pages, host::place_pages(folder.path(), estimate.largest_position));
   host::DumpOptions options;
   options.images = folder.path();
   options.work = folder.path();  // of root alone
-  options.timeout = kProcessTime;
+  const Nanos prepared = now_ns();
   CKPT_CO_TRY(dumped, co_await criu_->dump(root, options));
   fault_point(FaultPoint::kSourceDumped);
   CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
   const JobRecord& record = job->record();
-  CKPT_CO_TRYV(write_about(
-      folder.path(),
-      About{record.context_gpu.empty() ? to_text(gpu.uuid) : record.context_gpu, job->log_path()}));
+  ImageNotes notes;
+  notes.gpu = record.context_gpu.empty() ? to_text(gpu.uuid) : record.context_gpu;
+  notes.log = job->log_path();
+  CKPT_CO_TRYV(write_image_notes(folder.path(), notes));
   // Named, and by reference: g++ 12 destroys what a lambda inside of co_await has captured twice.
-  const auto pack = [&folder] { return host::pack_folder(folder.path()); };
+  const auto pack = [&folder, &pages] { return host::pack_folder(folder.path(), std::move(pages)); };
   CKPT_CO_TRY(packed, co_await offload(context_.disk, pack));
-  spdlog::info("process dumped: id m{} bytes {} packed {} took_ms {}", info_.migration, dumped.bytes,
-               packed.bytes, dumped.took_ns / 1'000'000);
+  spdlog::info("process dumped: id m{} bytes {} packed {} prepare_ms {:.1f} criu_ms {:.1f} pack_ms {:.1f}",
+               info_.migration, dumped.bytes, packed.bytes, ms(prepared - began), ms(dumped.took_ns),
+               ms(now_ns() - prepared - dumped.took_ns));
   co_return HostState(std::move(packed.file), packed.bytes);
 }
 
@@ -144,7 +104,7 @@ Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
     const auto root = static_cast<pid_t>(status.rank_pid);
     const auto wait = [root] { return host::wait_for_dump(root, kDumpCheck); };
     CKPT_CO_TRYV(co_await offload(context_.disk, wait));
-    remove_folder(context_, info_, "source");
+    remove_image_folder(context_, info_, "source");
     CKPT_CO_TRYV(host::resume_source(root));
     CKPT_CO_TRYV(co_await keeper->reattach(kProcessTime));
   } else if (status.phase != local::Phase::kPaused) {
@@ -156,7 +116,7 @@ Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
 }
 
 Task<> ProcessSource::leave(std::shared_ptr<Job> job) {
-  remove_folder(context_, info_, "source");
+  remove_image_folder(context_, info_, "source");
   co_await job->leave();
 }
 
@@ -174,6 +134,7 @@ Task<Result<void>> ProcessTarget::ready(std::shared_ptr<Job>) {
   CKPT_CO_TRY(facts, co_await context_.contexts.ready());
   if (!facts.can_checkpoint)
     co_return Error(ErrorCode::kRefused, "This node's driver cannot restore a context: " + facts.why());
+  CKPT_CO_TRYV(co_await context_.remap.prepare());
   CKPT_CO_TRY(criu, co_await find_criu(context_));
   criu_ = std::move(criu);
   co_return ok();
@@ -190,6 +151,11 @@ Task<Result<void>> ProcessTarget::take_memory(std::shared_ptr<Job>, std::vector<
     record.bytes = regions[i].bytes;
     memory_[record.id] = {record, std::move(descriptors[i])};
   }
+  co_return ok();
+}
+
+Task<Result<void>> ProcessTarget::drop_memory(std::shared_ptr<Job>, std::vector<std::uint64_t> regions) {
+  for (const std::uint64_t id : regions) memory_.erase(id);
   co_return ok();
 }
 
@@ -222,17 +188,20 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
     co_return Error(ErrorCode::kNotFound, "Its image was lost with an agent that ended");
   CKPT_CO_TRY(plan, wire::decode_plan(info_.plan));
   CKPT_CO_TRY(place, host::find_memory_place());
-  CKPT_CO_TRY(folder,
-              host::MemoryFolder::create(place, folder_name(context_, info_, "target"), image_.bytes));
+  CKPT_CO_TRY(folder, host::MemoryFolder::create(place, image_folder_name(context_, info_, "target"), 0));
   const int file = image_.file.get();
   const auto unpack = [file, bytes = image_.bytes, &folder] {
     return host::unpack_folder(file, bytes, folder.path());
   };
+  const Nanos began = now_ns();
   CKPT_CO_TRYV(co_await offload(context_.disk, unpack));
-  CKPT_CO_TRY(about, read_about(folder.path()));
+  const Nanos unpacked = now_ns();
+  CKPT_CO_TRY(notes, read_image_notes(folder.path()));
+  if (notes.log.empty())
+    co_return Error(ErrorCode::kCorrupt, "The image of the process does not say which log is its own");
   host::RestoreOptions options;
   options.images = options.work = folder.path();
-  options.old_log = about.log;
+  options.old_log = notes.log;
   JobRecord record;
   record.spec = plan.spec;
   record.spec.incarnation = info_.base + 1;
@@ -241,17 +210,19 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
   record.incarnation = info_.base + 1;
   record.migration = info_.migration;
   record.started_unix_ms = wall_clock_ms();
-  record.context_gpu = about.gpu;
+  record.context_gpu = notes.gpu;
   HostRestore order{criu_->restore_command(options), host::Criu::pid_file(options),
-                    host::Criu::restore_log(options)};
+                    host::Criu::restore_log(options), host::criu_timeout()};
   if (auto old = context_.jobs.started_as(info_.job, info_.base + 1)) co_await context_.jobs.remove(old);
   CKPT_CO_TRY(job, co_await context_.jobs.start(std::move(record), std::move(order)));
+  const Nanos restored = now_ns();
   auto accepted = co_await accept(job, plan.spec);
   if (!accepted) {
     co_await context_.jobs.remove(job);
     co_return std::move(accepted).assume_error();
   }
-  image_ = HostState();
+  spdlog::info("process restored: id m{} unpack_ms {:.1f} keeper_and_criu_ms {:.1f} accept_ms {:.1f}",
+               info_.migration, ms(unpacked - began), ms(restored - unpacked), ms(now_ns() - restored));
   fault_point(FaultPoint::kTargetRestored);
   co_return job;
 }
@@ -290,11 +261,20 @@ Task<Result<void>> ProcessTarget::run(std::shared_ptr<Job> job, RunOrder order, 
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance at the target has ended");
   CKPT_CO_TRY(status, co_await keeper->attach());
   if (status.phase != local::Phase::kDumped && status.phase != local::Phase::kPaused)
-    co_return co_await keeper->set_deadline(order.deadline);
+    co_return co_await keep_running(keeper, order);
   auto resumed = co_await resume(job, order, report);
-  if (resumed) co_return ok();
+  if (resumed) {
+    control::spawn(context_.executor, "image release", release_image(context_, std::move(image_)));
+    co_return ok();
+  }
   co_return Error(ErrorCode::kAborted, "The job cannot go on at the target")
       .caused_by(std::move(resumed).assume_error());
+}
+
+// An agent before this one may have come no further than the resume.
+Task<Result<void>> ProcessTarget::keep_running(std::shared_ptr<KeeperLink> keeper, RunOrder order) {
+  CKPT_CO_TRYV(co_await keeper->set_deadline(order.deadline));
+  co_return co_await keeper->withdraw(info_.migration);
 }
 
 Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder order,
@@ -308,11 +288,11 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
     CKPT_CO_TRYV(host::resume_source(static_cast<pid_t>(status.rank_pid)));
     CKPT_CO_TRYV(co_await keeper->reattach(kProcessTime));
   }
-  remove_folder(context_, info_, "target");
+  remove_image_folder(context_, info_, "target");
   if (report != nullptr && report->resume_sent_ns == 0) report->host_restored_ns = now_ns();
   CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
-  CKPT_CO_TRY(restored_ns, co_await place_context(context_, job, gpu,
-                                                  MemoryChoice(local::MemorySet::kArrived, info_.migration)));
+  CKPT_CO_TRY(placed, co_await place_context(context_, job, gpu,
+                                             MemoryChoice(local::MemorySet::kArrived, info_.migration)));
   const Nanos placed_ns = now_ns();
   local::Resume resume;
   resume.incarnation = order.k;
@@ -321,7 +301,7 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The process ended before it was told to go on");
   CKPT_CO_TRY(running, co_await keeper->resume(resume, UniqueFd{}));
   if (report != nullptr && report->resume_sent_ns == 0) {
-    report->context_restored_ns = restored_ns;
+    placed.tell(*report);
     report->resume_sent_ns = placed_ns;
     report->resumed_ns = running.resumed_ns;
   }
@@ -336,11 +316,11 @@ Task<> ProcessTarget::end(std::shared_ptr<Job> job) {
   memory_.clear();
   image_ = HostState();
   if (job) co_await job->destroy();
-  remove_folder(context_, info_, "target");
+  remove_image_folder(context_, info_, "target");
 }
 
 Task<> ProcessTarget::free(std::shared_ptr<Job> job) {
-  remove_folder(context_, info_, "target");
+  remove_image_folder(context_, info_, "target");
   if (!job) co_return;
   if (!job->record().ran) co_return co_await context_.jobs.remove(job);
   // The job has its memory; the keeper's second hold of it goes.

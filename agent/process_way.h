@@ -47,6 +47,7 @@ class ProcessTarget final : public TargetWay {
   [[nodiscard]] bool has_memory() const override { return false; }
   Task<Result<void>> take_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
                                  std::vector<UniqueFd> descriptors) override;
+  Task<Result<void>> drop_memory(std::shared_ptr<Job> job, std::vector<std::uint64_t> regions) override;
   Result<void> keep(std::shared_ptr<Job> job, HostState state) override;
   Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) override;
   Task<> end(std::shared_ptr<Job> job) override;
@@ -56,6 +57,7 @@ class ProcessTarget final : public TargetWay {
   Task<Result<std::shared_ptr<Job>>> restore();
   Task<Result<void>> accept(std::shared_ptr<Job> job, wire::JobSpec spec);
   Task<Result<void>> deposit(std::shared_ptr<Job> job);
+  Task<Result<void>> keep_running(std::shared_ptr<KeeperLink> keeper, RunOrder order);
   Task<Result<void>> resume(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report);
 
   MigrationContext& context_;

@@ -26,7 +26,7 @@ Task<Result<void>> SwapSource::check(std::shared_ptr<Job>) {
   CKPT_CO_TRY(facts, co_await context_.contexts.ready());
   if (!facts.why().empty())
     co_return Error(ErrorCode::kRefused, "This node's driver cannot move a context: " + facts.why());
-  co_return ok();
+  co_return co_await context_.remap.prepare();
 }
 
 Task<Result<HostState>> SwapSource::save(std::shared_ptr<Job> job, PausedState, wire::SourceReport& report) {
@@ -76,8 +76,20 @@ Task<Result<void>> SwapTarget::take_memory(std::shared_ptr<Job> job, std::vector
     record.id = region.id;
     record.generation = region.generation;
     record.bytes = region.bytes;
+    generations_[region.id] = region.generation;
   }
   co_return co_await keeper->deposit(info_.migration, std::move(records), std::move(descriptors));
+}
+
+Task<Result<void>> SwapTarget::drop_memory(std::shared_ptr<Job> job, std::vector<std::uint64_t> regions) {
+  const auto keeper = job->keeper();
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  std::vector<local::RegionKey> keys;
+  for (const std::uint64_t id : regions) {
+    if (const auto known = generations_.extract(id); !known.empty()) keys.push_back({id, known.mapped()});
+  }
+  if (keys.empty()) co_return ok();
+  co_return co_await keeper->withdraw_regions(info_.migration, std::move(keys));
 }
 
 Result<void> SwapTarget::keep(std::shared_ptr<Job>, HostState) {
@@ -85,7 +97,11 @@ Result<void> SwapTarget::keep(std::shared_ptr<Job>, HostState) {
 }
 
 Task<Result<void>> SwapTarget::run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) {
-  if (!is_held(*job)) co_return co_await job->keeper()->set_deadline(order.deadline);
+  if (!is_held(*job)) {
+    CKPT_CO_TRYV(co_await job->keeper()->set_deadline(order.deadline));
+    co_await free(job);  // an agent before this one may have come no further than the resume
+    co_return ok();
+  }
   auto resumed = co_await resume(job, order, report);
   if (resumed) co_return ok();
   // The source still has all of it, so it goes on there.
@@ -96,8 +112,8 @@ Task<Result<void>> SwapTarget::run(std::shared_ptr<Job> job, RunOrder order, wir
 Task<Result<void>> SwapTarget::resume(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) {
   CKPT_CO_TRY(index, gpu_of(info_, true));
   CKPT_CO_TRY(gpu, context_.identity_of(index));
-  CKPT_CO_TRY(restored_ns, co_await place_context(context_, job, gpu,
-                                                  MemoryChoice(local::MemorySet::kArrived, info_.migration)));
+  CKPT_CO_TRY(placed, co_await place_context(context_, job, gpu,
+                                             MemoryChoice(local::MemorySet::kArrived, info_.migration)));
   const Nanos placed_ns = now_ns();
   CKPT_CO_TRYV(job->moved_to(index));
   const auto keeper = job->keeper();
@@ -107,7 +123,7 @@ Task<Result<void>> SwapTarget::resume(std::shared_ptr<Job> job, RunOrder order, 
   resume.deadline_ns = order.deadline;
   CKPT_CO_TRY(running, co_await keeper->resume(resume, UniqueFd{}));
   if (report != nullptr && report->resume_sent_ns == 0) {
-    report->context_restored_ns = restored_ns;
+    placed.tell(*report);
     report->resume_sent_ns = placed_ns;
     report->resumed_ns = running.resumed_ns;
   }

@@ -5,6 +5,8 @@
 // Threads, ownership, errors: see way.h.
 #pragma once
 
+#include <map>
+
 #include "agent/way.h"
 
 namespace ckpt::agent {
@@ -35,6 +37,7 @@ class SwapTarget final : public TargetWay {
   [[nodiscard]] bool has_memory() const override { return false; }
   Task<Result<void>> take_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
                                  std::vector<UniqueFd> descriptors) override;
+  Task<Result<void>> drop_memory(std::shared_ptr<Job> job, std::vector<std::uint64_t> regions) override;
   Result<void> keep(std::shared_ptr<Job> job, HostState state) override;
   Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) override;
   Task<> end(std::shared_ptr<Job> job) override;
@@ -45,6 +48,7 @@ class SwapTarget final : public TargetWay {
 
   MigrationContext& context_;
   const migration::SwitchInfo info_;
+  std::map<std::uint64_t, std::uint64_t> generations_;  // of what the keeper was given, by region
 };
 
 }  // namespace ckpt::agent

@@ -162,7 +162,9 @@ void TargetSession::on_mover(mover::Packet packet) {
   }
   const auto* verified = std::get_if<mover::Verified>(&packet.message);
   if (verified != nullptr && !taking_ && !comparing_) return on_verified(*verified, std::move(packet.fds));
-  if (verified == nullptr && !std::holds_alternative<mover::MadeRegions>(packet.message)) return;
+  if (verified == nullptr && !std::holds_alternative<mover::MadeRegions>(packet.message) &&
+      !std::holds_alternative<mover::DroppedRegions>(packet.message))
+    return;
   arrived_.push_back(std::move(packet));
   if (!taking_) control::spawn(context_.executor, "target memory", take_arrived());
 }
@@ -179,11 +181,24 @@ Task<> TargetSession::take_arrived() {
       on_verified(*verified, std::move(packet.fds));
       continue;
     }
-    auto made = std::get<mover::MadeRegions>(std::move(packet.message));
-    auto taken = co_await way_->take_memory(job_, std::move(made.regions), std::move(packet.fds));
+    auto taken = co_await take(std::move(packet));
     if (!taken) fail(taken.assume_error());
   }
   taking_ = false;
+}
+
+Task<Result<void>> TargetSession::take(mover::Packet packet) {
+  if (auto* made = std::get_if<mover::MadeRegions>(&packet.message)) {
+    auto regions = std::move(made->regions);
+    co_return co_await way_->take_memory(job_, std::move(regions), std::move(packet.fds));
+  }
+  auto gone = std::get<mover::DroppedRegions>(std::move(packet.message)).regions;
+  let_go_ += gone.size();
+  CKPT_CO_TRYV(co_await way_->drop_memory(job_, std::move(gone)));
+  mover::RegionsLetGo told;
+  told.regions = let_go_;
+  if (!session_) co_return ok();
+  co_return session_->send(std::move(told));
 }
 
 void TargetSession::on_verified(const mover::Verified& verified, std::vector<UniqueFd> descriptors) {
@@ -240,6 +255,8 @@ Task<Result<void>> TargetSession::run_instance(RunOrder order) {
   if (job_->ended() || !job_->keeper()) {
     co_return Error(ErrorCode::kNotFound, "The instance at the target has ended");
   }
+  // Memory that is to be copied here once more is with the instance's keeper; beside it there is room for one region.
+  if (!way_->has_memory() && !context_.remap.imports()) co_await release_memory();
   CKPT_CO_TRYV(co_await way_->run(job_, order, report_ ? &*report_ : nullptr));
   // The memory is the instance's own from here on; nothing may hold what it frees.
   control::spawn(context_.executor, "target release", release_memory());

@@ -35,6 +35,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   Task<Result<void>> open_session(std::shared_ptr<MoverProcess> process, wire::MigrationPlan plan);
   void on_mover(mover::Packet packet);
   Task<> take_arrived();
+  Task<Result<void>> take(mover::Packet packet);
   void on_verified(const mover::Verified& verified, std::vector<UniqueFd> descriptors);
   Task<> compare(wire::Bytes payload);
   Task<> run_orders();
@@ -53,6 +54,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   std::shared_ptr<MoverSession> session_;
   std::shared_ptr<MemoryExport> export_;
   std::deque<mover::Packet> arrived_;  // memory that the mover made, then its word that all is verified
+  std::uint64_t let_go_ = 0;           // regions that the source's job has freed since
   bool taking_ = false;
   bool comparing_ = false;  // way_->compare() has not said yes yet
   std::optional<wire::TargetReport> report_;

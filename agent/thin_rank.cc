@@ -3,6 +3,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "agent/memory_fill.h"
 #include "libckpt/base/fault.h"
 
 namespace ckpt::agent {
@@ -39,6 +40,9 @@ class Placing {
     memory_ = local::MemoryState::kReleased;
     co_return ok();
   }
+
+  // What a driver may refuse it the import for.
+  [[nodiscard]] bool was_restored() const { return !job_->record().context_gpu.empty(); }
 
   Task<Result<void>> save() {
     if (state_ == context::ProcessState::kRunning) {
@@ -86,7 +90,24 @@ class Placing {
     co_return ok();
   }
 
+  // Memory of its own instead, with the same content.
+  Task<Result<void>> fill(GpuUuid gpu, MemoryChoice memory) {
+    CKPT_CO_TRY(mover, mover_on(gpu));
+    FillOrder order(keeper_, mover);
+    order.set = memory.set;
+    order.migration = memory.migration;
+    order.timeout = kDriverTime;
+    co_return co_await fill_memory(context_.executor, std::move(order));
+  }
+
  private:
+  Result<std::shared_ptr<MoverProcess>> mover_on(const GpuUuid& gpu) const {
+    for (std::uint32_t index = 0;; ++index) {
+      CKPT_TRY(identity, context_.identity_of(index));
+      if (identity.uuid == gpu) return context_.mover_of(index);
+    }
+  }
+
   // Where the context is, or was when it was saved (job_record.h).
   Result<GpuUuid> own_gpu() {
     const JobRecord& record = job_->record();
@@ -126,20 +147,38 @@ Task<Result<void>> save_context(MigrationContext& context, std::shared_ptr<Job> 
   co_return ok();
 }
 
-Task<Result<Nanos>> place_context(MigrationContext& context, std::shared_ptr<Job> job, local::GpuIdentity gpu,
-                                  MemoryChoice memory) {
+// Memory for a rank that has none, whichever way this driver can. Half of it is put right by the next Release.
+Task<Result<void>> give_memory(MigrationContext& context, Placing& rank, local::GpuIdentity gpu,
+                               MemoryChoice memory, Placed& placed) {
+  if (!rank.was_restored() || context.remap.imports()) {
+    auto mapped = co_await rank.map(gpu, memory);
+    // Going back takes whatever works: it has nowhere else to go.
+    const bool may_make =
+        rank.was_restored() && (context.remap.is_free() || memory.set == local::MemorySet::kExported);
+    if (mapped || !may_make || mapped.assume_error().code() == ErrorCode::kUnavailable) co_return mapped;
+    spdlog::warn("memory not imported, the process makes its own: reason {}",
+                 mapped.assume_error().to_string());
+  }
+  CKPT_CO_TRYV(co_await rank.fill(gpu.uuid, memory));
+  placed.filled_ns = now_ns();
+  co_return co_await rank.map(gpu, MemoryChoice(local::MemorySet::kMade, 0));
+}
+
+Task<Result<Placed>> place_context(MigrationContext& context, std::shared_ptr<Job> job,
+                                   local::GpuIdentity gpu, MemoryChoice memory) {
   const Turn::Held turn = co_await job->thin_turn().take();
   CKPT_CO_TRY(keeper, keeper_of(*job));
   Placing rank(context, job, keeper);
   CKPT_CO_TRYV(co_await rank.look());
-  if (rank.is_whole_on(gpu.uuid)) co_return 0;
+  Placed placed;
+  if (rank.is_whole_on(gpu.uuid)) co_return placed;
   CKPT_CO_TRYV(co_await rank.release());
   CKPT_CO_TRYV(co_await rank.restore(gpu.uuid));
-  const Nanos restored_ns = now_ns();
+  placed.restored_ns = now_ns();
   fault_point(FaultPoint::kTargetContextPlaced);
-  CKPT_CO_TRYV(co_await rank.map(gpu, memory));
+  CKPT_CO_TRYV(co_await give_memory(context, rank, gpu, memory, placed));
   fault_point(FaultPoint::kTargetMemoryMapped);
-  co_return restored_ns;
+  co_return placed;
 }
 
 }  // namespace ckpt::agent

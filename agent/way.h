@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The two ways to move a job (DESIGN §3) as the sessions of a migration see them: what stands beside the device memory at the source, and
 // which instance goes on at the target. cooperative_way.h: a standby that has started already, and host state that the program names.
-// swap_way.h: the same process, its context saved and restored by the driver.
+// swap_way.h: the same process, its context saved and restored by the driver. process_way.h: the process goes, too. adopted_way.h: a process
+// that was not started by us.
 // Threads: the event loop; one call at a time, but leave() and free(). Ownership: a session owns its way. The job is the session's and is
 // passed in, since an agent that was restarted finds it again. Errors: why the step did not happen; each may be repeated.
 #pragma once
@@ -62,6 +63,8 @@ class TargetWay {
   [[nodiscard]] virtual bool has_memory() const = 0;
   virtual Task<Result<void>> take_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
                                          std::vector<UniqueFd> descriptors) = 0;
+  // Regions of take_memory() that the job has freed since: nothing here holds them after it.
+  virtual Task<Result<void>> drop_memory(std::shared_ptr<Job> job, std::vector<std::uint64_t> regions);
   // Host state arrived and is verified: it must be there still for an agent that is started after COMMITTED.
   virtual Result<void> keep(std::shared_ptr<Job> job, HostState state) = 0;
   // It runs as `order.k`. kAborted: it never will here. The report's points are set where they are reached for the first time (`report` may be null).

@@ -157,6 +157,23 @@ Result<SubmitRequest> read_submit(const HttpRequest& request) {
   return submit;
 }
 
+Result<AdoptRequest> read_adopt(const HttpRequest& request) {
+  constexpr std::int64_t kMostPid = std::int64_t{1} << 30;
+  CKPT_TRY(body, BodyReader::parse(request.body));
+  AdoptRequest adopt;
+  const auto pid = body.integer("pid", 2, kMostPid);
+  adopt.name = body.text("name").value_or("");
+  adopt.node = body.text("node");
+  adopt.machine = body.text("machine").value_or("");
+  adopt.start_ticks = static_cast<std::uint64_t>(body.integer("start_ticks", 0, INT64_MAX).value_or(0));
+  CKPT_TRYV(body.finish());
+  if (!pid) return Error(ErrorCode::kInvalidArgument, "Field pid must be the id of a process");
+  adopt.pid = static_cast<std::int32_t>(*pid);
+  if (!adopt.name.empty() && !valid_job_name(adopt.name))
+    return Error(ErrorCode::kInvalidArgument, "\"" + adopt.name + "\" is no name for a job");
+  return adopt;
+}
+
 }  // namespace
 
 HttpResponse Api::refuse(unsigned status, const std::string& why) {
@@ -181,6 +198,8 @@ control::Task<Api::Answer> Api::route(HttpRequest request) {
   const std::string& what = request.path[1];
   if (what == "jobs") co_return co_await route_jobs(std::move(request));
   if (what == "migrations") co_return co_await route_migrations(std::move(request));
+  if (what == "adopt" && request.path.size() == 2 && is_post(request))
+    co_return co_await adopt(std::move(request));
   if (what == "events" && request.path.size() == 2 && is_get(request))
     co_return co_await events(std::move(request));
   co_return list(request);
@@ -267,6 +286,12 @@ control::Task<Api::Answer> Api::route_jobs(HttpRequest request) {
 control::Task<Api::Answer> Api::submit(HttpRequest request) {
   CKPT_CO_TRY(wanted, read_submit(request));
   CKPT_CO_TRY(job, co_await parts_.service.submit(std::move(wanted)));
+  co_return to_response(201, job_json(*job, parts_.service));
+}
+
+control::Task<Api::Answer> Api::adopt(HttpRequest request) {
+  CKPT_CO_TRY(wanted, read_adopt(request));
+  CKPT_CO_TRY(job, co_await parts_.service.adopt(std::move(wanted)));
   co_return to_response(201, job_json(*job, parts_.service));
 }
 

@@ -36,6 +36,7 @@ class Api {
   json status() const;
 
   control::Task<Answer> submit(HttpRequest request);
+  control::Task<Answer> adopt(HttpRequest request);
   control::Task<Answer> wait(HttpRequest request, JobId id);
   control::Task<Answer> logs(HttpRequest request, JobId id);
   control::Task<Answer> events(HttpRequest request);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "coordinator/report.h"
+#include "coordinator/under_run.h"
 
 namespace ckpt::coordinator {
 namespace {
@@ -58,8 +59,17 @@ json options_json(const wire::MigrateOptions& options) {
 }
 
 json breakdown_json(const Downtime& d) {
-  return {{"quiesce", d.quiesce}, {"final", d.final_copy}, {"verify", d.verify},   {"commit", d.commit},
-          {"context", d.context}, {"host", d.host},        {"restore", d.restore}, {"resume", d.resume}};
+  return {{"quiesce", d.quiesce}, {"final", d.final_copy}, {"verify", d.verify},
+          {"commit", d.commit},   {"context", d.context},  {"host", d.host},
+          {"fill", d.fill},       {"restore", d.restore},  {"resume", d.resume}};
+}
+
+json under_run_json(const std::optional<UnderRun>& saved) {
+  if (!saved) return json();
+  return {{"device_bytes", saved->device_bytes},
+          {"device_ms", saved->device_ms},
+          {"bound_ms", saved->bound_ms},
+          {"bound_all_dirty_ms", saved->bound_all_dirty_ms == 0 ? json() : json(saved->bound_all_dirty_ms)}};
 }
 
 }  // namespace
@@ -135,7 +145,7 @@ json job_json(const Job& job, const Service& service) {
           {"state_bytes", job.state_bytes()},
           {"started", time_or_null(job.started_ms)},
           {"last_downtime_ms", job.last_downtime_ms ? json(*job.last_downtime_ms) : json()},
-          {"exit_code", ended ? json(job.exit_code) : json()}};
+          {"exit_code", ended && job.exit_code >= 0 ? json(job.exit_code) : json()}};
 }
 
 json job_detail_json(const Job& job, const Service& service, const NodeTable& nodes,
@@ -206,6 +216,7 @@ json report_json(const Migration& m) {
           {"scan_bytes_per_second",
            measured([](const Source& r) { return rate_or_null(r.scan_bytes_per_second); })},
           {"downtime_breakdown_ms", downtime ? breakdown_json(*downtime) : json()},
+          {"under_run", under_run_json(downtime ? compute_under_run(*s, *downtime) : std::nullopt)},
           {"scan_ms", measured([](const Source& r) { return ms_or_null(r.scan_ns); })},
           // The final round may find nothing to copy: that took no time, and is known.
           {"copy_ms", measured([](const Source& r) { return r.last_ack_ns == 0 ? json() : ms(r.copy_ns); })},

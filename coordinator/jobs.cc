@@ -157,7 +157,7 @@ void JobTable::judge(Job& job, const wire::JobInstance& instance) {
   }
   if (job.state == JobState::kStarting && instance.phase != wire::JobPhase::kExited) started(job);
   if (instance.phase == wire::JobPhase::kExited && !migrating) {
-    end(job, JobState::kExited, instance.exit_code, {});
+    end(job, JobState::kExited, instance.exit_code, instance.exit_code < 0 ? instance.reason : "");
   } else if (phase_before != job.phase) {
     save(job);
   } else {
@@ -205,8 +205,10 @@ void JobTable::end(Job& job, JobState state, int exit_code, std::string reason) 
   job.ended_ms = wall_clock_ms();
   save(job);
   if (state == JobState::kExited)
-    events_.add("job-ended", fmt::format("job {} ended with exit code {}", label(job), exit_code), job.node(),
-                job.id);
+    events_.add("job-ended",
+                exit_code < 0 ? fmt::format("job {} ended: {}", label(job), job.reason)
+                              : fmt::format("job {} ended with exit code {}", label(job), exit_code),
+                job.node(), job.id);
   else
     events_.add(state == JobState::kFailed ? "job-failed" : "job-lost",
                 fmt::format("job {} {}: {}", label(job), to_string(state), job.reason), job.node(), job.id);

@@ -16,6 +16,7 @@ constexpr std::size_t kMostGpus = 64;
 constexpr std::size_t kMostRanks = 1024;
 constexpr std::size_t kMostUnregistered = 64;
 constexpr std::chrono::milliseconds kLogGrace{10000};
+constexpr std::chrono::milliseconds kInspection{30000};
 
 Result<void> check_inventory(const std::string& name, const wire::NodeInventory& inventory) {
   if (inventory.node != name)
@@ -162,6 +163,11 @@ Result<void> NodeTable::on_node_frame(Node& node, const wire::FrameHeader& heade
       finish(message.request_id, node.row.name, std::move(message));
       return ok();
     }
+    case FrameType::kProcessFacts: {
+      CKPT_TRY(message, wire::decode<wire::ProcessFacts>(body));
+      finish(message.request_id, node.row.name, std::move(message));
+      return ok();
+    }
     default:
       return on_migration_frame(node, header, body);
   }
@@ -244,6 +250,17 @@ void NodeTable::finish(std::uint64_t request, const std::string& node, Answer an
   at->second->wake.cancel();
 }
 
+control::Task<Result<wire::ProcessFacts>> NodeTable::inspect(std::string node, wire::InspectProcess request) {
+  request.request_id = next_request_++;
+  auto answer = co_await exchange(node, request, request.request_id, kInspection);
+  if (!answer) co_return answer.assume_error();
+  if (const auto* reply = std::get_if<wire::Reply>(&answer.assume_value()); reply != nullptr && !reply->ok)
+    co_return reply->to_error();
+  if (!std::holds_alternative<wire::ProcessFacts>(answer.assume_value()))
+    co_return Error(ErrorCode::kProtocol, "Node " + node + " says nothing of the process");
+  co_return std::get<wire::ProcessFacts>(std::move(answer).assume_value());
+}
+
 control::Task<Result<wire::LogData>> NodeTable::read_log(std::string node, wire::ReadLog request) {
   request.request_id = next_request_++;
   const auto timeout =
@@ -255,6 +272,8 @@ control::Task<Result<wire::LogData>> NodeTable::read_log(std::string node, wire:
     if (reply->ok) co_return Error(ErrorCode::kProtocol, "Node " + node + " answered without a log");
     co_return reply->to_error();
   }
+  if (!std::holds_alternative<wire::LogData>(answer.assume_value()))
+    co_return Error(ErrorCode::kProtocol, "Node " + node + " answered with something else than a log");
   auto data = std::get<wire::LogData>(std::move(answer).assume_value());
   if (data.offset != request.offset || data.bytes.size() > request.limit)
     co_return Error(ErrorCode::kProtocol, "Node " + node + " answered with another part of the log");

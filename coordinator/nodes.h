@@ -76,9 +76,10 @@ class NodeTable {
     co_return ok();
   }
   control::Task<Result<wire::LogData>> read_log(std::string node, wire::ReadLog request);
+  control::Task<Result<wire::ProcessFacts>> inspect(std::string node, wire::InspectProcess request);
 
  private:
-  using Answer = std::variant<wire::Reply, wire::LogData>;
+  using Answer = std::variant<wire::Reply, wire::LogData, wire::ProcessFacts>;
   struct Pending {
     Pending(std::string node_name, control::asio::any_io_executor executor)
         : node(std::move(node_name)), wake(std::move(executor)) {}

@@ -29,7 +29,7 @@ std::optional<Downtime> compute_downtime(const wire::SourceReport& source, const
   };
   // In the order of the critical path. A dump goes with the final round, so the context is saved before it; without one both are done
   // at once, and what saving takes longer than copying counts.
-  const std::array<Point, 11> points{
+  const std::array<Point, 12> points{
       {{source.paused_ns, &Downtime::quiesce},
        {dumped ? source.context_saved_ns : 0, &Downtime::context},
        {source.host_saved_ns, &Downtime::host},
@@ -39,6 +39,7 @@ std::optional<Downtime> compute_downtime(const wire::SourceReport& source, const
        {target.committed_ns - offset, &Downtime::commit},
        {target.host_restored_ns == 0 ? 0 : target.host_restored_ns - offset, &Downtime::host},
        {target.context_restored_ns == 0 ? 0 : target.context_restored_ns - offset, &Downtime::context},
+       {target.memory_filled_ns == 0 ? 0 : target.memory_filled_ns - offset, &Downtime::fill},
        {target.resume_sent_ns - offset, &Downtime::restore},
        {target.resumed_ns - offset, &Downtime::resume}}};
   std::int64_t before = source.barrier_entered_ns;

@@ -19,10 +19,12 @@ struct Downtime {
   double commit = 0;
   double context = 0;  // the driver's own checkpoint and restore; 0 in the cooperative way
   double host = 0;     // dump and restore of the process; 0 in the cooperative way and in a swap
+  double fill =
+      0;  // of memory that the process has made itself at the target; 0 where it took what had arrived
   double restore = 0;  // of what is left: host state of the program, memory at its addresses
   double resume = 0;
   [[nodiscard]] double total() const {
-    return quiesce + final_copy + verify + commit + context + host + restore + resume;
+    return quiesce + final_copy + verify + commit + context + host + fill + restore + resume;
   }
 };
 

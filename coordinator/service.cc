@@ -113,7 +113,10 @@ control::Task<Result<Job*>> Service::submit(SubmitRequest request) {
   request.spec.gid = ::getgid();
   CKPT_CO_TRY(job, parts_.jobs.create(std::move(request.spec), best.place,
                                       fmt::format("{}", fmt::join(best.reasons, ", "))));
-  const JobId id = job->id;
+  co_return co_await start_or_say_why(job->id);
+}
+
+control::Task<Result<Job*>> Service::start_or_say_why(JobId id) {
   co_await start(id);
   Job* started = parts_.jobs.find(id);
   if (started == nullptr) co_return Error(ErrorCode::kInternal, "Job " + job_text(id) + " vanished");
@@ -197,7 +200,7 @@ Result<MigratePlan> Service::plan(const Job& job, const std::string& to) {
     if (view.place == from) wanted.preferred_model = view.model;
   }
   // The driver restores a context only on the same chip, and the source's node must be able to dump, too.
-  wanted.same_model = wanted.host_process = job.spec.way == wire::Way::kTransparent;
+  wanted.same_model = wanted.host_process = job.spec.way != wire::Way::kCooperative;
   MigratePlan plan;
   plan.candidates = rank_candidates(views, wanted);
   plan.reason = why_not_movable(job);

@@ -23,6 +23,16 @@ struct SubmitRequest {
   std::uint32_t gpus = 1;
 };
 
+// A process that runs already becomes a job.
+struct AdoptRequest {
+  AdoptRequest() = default;
+  std::int32_t pid = 0;
+  std::string name;
+  std::optional<std::string> node;
+  std::string machine;            // boot id of the machine that counts so; empty: the node's
+  std::uint64_t start_ticks = 0;  // 0: whichever process has the id
+};
+
 struct MigrateRequest {
   MigrateRequest() = default;
   std::string to = "auto";  // NODE, NODE:GPU or auto
@@ -58,6 +68,8 @@ class Service {
   explicit Service(Parts parts) : parts_(std::move(parts)) {}
 
   control::Task<Result<Job*>> submit(SubmitRequest request);
+  // adopt.cc. Without a node every connected one is asked whose machine it is.
+  control::Task<Result<Job*>> adopt(AdoptRequest request);
   // Sends StartJob for a job that is stored as starting (at first, or again after the node came back).
   control::Task<> start(JobId id);
   Result<void> stop(Job& job, std::int64_t grace_ms);
@@ -80,6 +92,7 @@ class Service {
   [[nodiscard]] bool may_be_possible_soon(const Job& job) const;
   [[nodiscard]] std::uint64_t promised_on(const Place& place) const;
   Result<void> check_exists(const std::string& node, std::optional<std::uint32_t> gpu) const;
+  control::Task<Result<Job*>> start_or_say_why(JobId id);
   Result<wire::MigrationPlan> make_plan(const Job& job, const Place& to,
                                         const wire::MigrateOptions& options) const;
 

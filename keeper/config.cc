@@ -68,10 +68,29 @@ Result<std::string> optional_path(const Json& document, const char* field) {
   return path;
 }
 
+Result<void> read_adopt(const Json& document, Config& config) {
+  if (!config.adopted) return ok();
+  if (!document.contains("adopt") && config.restore && !config.init.empty()) return ok();
+  const Json adopt = document.value("adopt", Json());
+  const auto number = [&adopt](const char* field) {
+    const auto found = adopt.is_object() ? adopt.find(field) : adopt.end();
+    return adopt.is_object() && found != adopt.end() && found->is_number_unsigned()
+               ? found->get<std::uint64_t>()
+               : 0;
+  };
+  constexpr std::uint64_t kMostPid = 1u << 30;
+  if (number("pid") <= 1 || number("pid") > kMostPid || number("start_ticks") == 0)
+    return bad("an adopted process needs 'adopt' with 'pid' and 'start_ticks', or 'restore' with 'init'");
+  config.adopt = Config::Adopt{static_cast<pid_t>(number("pid")), number("start_ticks")};
+  return ok();
+}
+
 Result<void> read_transparent(const Json& document, Config& config) {
   const Json way = document.value("way", Json("cooperative"));
-  if (way != "cooperative" && way != "transparent") return bad("'way' must be cooperative or transparent");
-  config.way = way == "transparent" ? local::Way::kTransparent : local::Way::kCooperative;
+  if (way != "cooperative" && way != "transparent" && way != "adopted")
+    return bad("'way' must be cooperative, transparent or adopted");
+  config.adopted = way == "adopted";
+  config.way = way == "cooperative" ? local::Way::kCooperative : local::Way::kTransparent;
   CKPT_TRY(preload, optional_path(document, "preload"));
   CKPT_TRY(init, optional_path(document, "init"));
   if (preload.find_first_of(": ") != std::string::npos)
@@ -88,7 +107,12 @@ Result<void> read_transparent(const Json& document, Config& config) {
   CKPT_TRY(pid_file, optional_path(restore, "pid_file"));
   if (pid_file.empty()) return bad("'restore' needs 'pid_file'");
   if (config.way != local::Way::kTransparent) return bad("'restore' is for the transparent way");
-  config.restore = Config::Restore{std::move(command), pid_file};
+  const Json timeout = restore.value("timeout_ms", Json(60000u));
+  constexpr std::uint64_t kMostMs = 3'600'000;
+  if (!timeout.is_number_unsigned() || timeout.get<std::uint64_t>() > kMostMs)
+    return bad("'timeout_ms' must be a number of milliseconds");
+  config.restore =
+      Config::Restore{std::move(command), pid_file, std::chrono::milliseconds(timeout.get<std::uint64_t>())};
   return ok();
 }
 
@@ -124,6 +148,7 @@ Result<Config> parse_config(const std::string& json) {
   config.uid = uid;
   config.gid = gid;
   CKPT_TRYV(read_transparent(document, config));
+  CKPT_TRYV(read_adopt(document, config));
   return config;
 }
 

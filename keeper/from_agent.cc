@@ -37,6 +37,7 @@ void Keeper::handle_agent(local::Received received) {
   local::Body& body = received.message.body;
   const MessageType type = type_of(body);
   if (request == 0) return refuse(0, type, ErrorCode::kProtocol, "A request needs a number that is not 0");
+  if (parts_.config.adopted && handle_adopted(received)) return;
   switch (type) {
     case MessageType::kAttach:
       return answer(request, status());
@@ -76,6 +77,9 @@ void Keeper::handle_agent(local::Received received) {
     case MessageType::kMake:
     case MessageType::kPrepareDump:
     case MessageType::kReattach:
+    case MessageType::kFetch:
+    case MessageType::kReplace:
+    case MessageType::kWithdrawRegions:
       return handle_memory_request(std::move(received));
     default:
       return refuse(request, type, ErrorCode::kProtocol, "An agent does not send this message");

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "keeper/adopted_process.h"
 #include "keeper/init/pid_namespace.h"
 #include "libckpt/base/fault.h"
 
@@ -39,9 +40,17 @@ int wait_status_of(const siginfo_t& info) {
   return info.si_code == CLD_DUMPED ? status | 0x80 : status;
 }
 
+Result<RankProcess> take_process(const Config& config, const std::optional<Keeper::Restored>& restored,
+                                 const std::string& socket_path, const std::string& log_path) {
+  if (config.adopt) return RankProcess::foreign(config.adopt->pid);
+  if (restored && config.adopted) return RankProcess::foreign(restored->pid);
+  if (restored) return RankProcess::adopt(restored->pid);
+  return RankProcess::start(config, socket_path, log_path);
+}
+
 }  // namespace
 
-Result<Keeper> Keeper::create(Config config, const std::string& folder, std::optional<pid_t> restored) {
+Result<Keeper> Keeper::create(Config config, const std::string& folder, std::optional<Restored> restored) {
   // Orphans of the program come to the keeper, so that the end of the job is the end of all of its processes.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   CKPT_TRY(signals, make_signal_fd());
@@ -50,12 +59,20 @@ Result<Keeper> Keeper::create(Config config, const std::string& folder, std::opt
   CKPT_TRY(page, local::ControlPageMapping::create());
   const std::string socket_path = folder + "/keeper.sock";
   CKPT_TRY(listener, local::Listener::create(socket_path));
-  CKPT_TRY(process, restored ? Result<RankProcess>(RankProcess::adopt(*restored))
-                             : RankProcess::start(config, socket_path, folder + "/out.log"));
+  UniqueFd foreign;
+  if (config.adopt) {
+    CKPT_TRY(opened, open_process(config.adopt->pid, config.adopt->start_ticks));
+    foreign = std::move(opened);
+  }
+  CKPT_TRY(process, take_process(config, restored, socket_path, folder + "/out.log"));
   raise_descriptor_limit();  // after the program's start: it keeps its own
   const bool standby = config.role == local::Role::kStandby;
+  const bool runs = config.adopt.has_value();
   Keeper keeper(Parts{std::move(config), folder, std::move(listener), std::move(page), std::move(signals),
-                      std::move(deadline), std::move(grace), std::move(process)});
+                      std::move(deadline), std::move(grace), std::move(process), std::move(foreign),
+                      restored ? std::move(restored->namespace_alive) : UniqueFd()});
+  if (runs) keeper.phase_ = local::Phase::kRunning;
+  if (keeper.parts_.config.adopted) keeper.session_pid_ = keeper.parts_.process.pid();
   if (restored) {
     keeper.phase_ = local::Phase::kDumped;
     keeper.memory_ = local::MemoryState::kReleased;
@@ -85,13 +102,15 @@ Result<void> Keeper::run_once() {
     const int events = (blocked ? 0 : POLLIN) | (peer && peer.wants_to_write() ? POLLOUT : 0);
     return pollfd{peer && events != 0 ? peer.fd() : -1, static_cast<short>(events), 0};
   };
-  std::vector<pollfd> watched = {{parts_.signals.get(), POLLIN, 0},
-                                 {parts_.deadline.fd(), POLLIN, 0},
-                                 {parts_.grace.fd(), POLLIN, 0},
-                                 {strangers_.size() < kMaxStrangers ? parts_.listener.fd() : -1, POLLIN, 0},
-                                 watch(rank_, agent_),
-                                 watch(agent_, rank_),
-                                 {reattach_ ? reattach_->fd() : -1, POLLIN, 0}};
+  std::vector<pollfd> watched = {
+      {parts_.signals.get(), POLLIN, 0},
+      {parts_.deadline.fd(), POLLIN, 0},
+      {parts_.grace.fd(), POLLIN, 0},
+      {strangers_.size() < kMaxStrangers ? parts_.listener.fd() : -1, POLLIN, 0},
+      watch(rank_, agent_),
+      watch(agent_, rank_),
+      {reattach_ ? reattach_->fd() : -1, POLLIN, 0},
+      {phase_ != local::Phase::kExited && parts_.foreign ? parts_.foreign.get() : -1, POLLIN, 0}};
   const std::size_t fixed = watched.size();
   const std::size_t others = others_.size();
   for (const Session& session : others_) watched.push_back({session.peer.fd(), POLLIN, 0});
@@ -103,6 +122,7 @@ Result<void> Keeper::run_once() {
   if (watched[1].revents != 0 && parts_.deadline.take_due()) on_deadline();
   if (watched[4].revents != 0 && rank_) read_rank();
   if (watched[0].revents != 0) on_signals();
+  if (watched[7].revents != 0) rank_changed(kUnknownStatus);
   if (watched[2].revents != 0 && parts_.grace.take_due()) on_grace_over();
   for (std::size_t i = watched.size(); i-- > fixed + others;) {
     if (watched[i].revents != 0) greet(i - fixed - others);
@@ -175,8 +195,8 @@ void Keeper::on_children() {
 }
 
 void Keeper::rank_changed(int status) {
-  if (WIFSTOPPED(status)) return rank_stopped();
-  if (WIFCONTINUED(status)) return rank_continued();
+  if (status != kUnknownStatus && WIFSTOPPED(status)) return rank_stopped();
+  if (status != kUnknownStatus && WIFCONTINUED(status)) return rank_continued();
   if (Result<void> done = rank_exited(status); !done.has_value()) {
     ::dprintf(2, "%s\n", done.assume_error().to_string().c_str());
   }
@@ -195,8 +215,10 @@ void Keeper::rank_continued() {
 }
 
 Result<void> Keeper::rank_exited(int status) {
-  if (rank_) read_rank();                // what it has said before it ended comes before its end
-  parts_.process.signal_group(SIGKILL);  // whatever the program has left behind
+  if (rank_) read_rank();  // what it has said before it ended comes before its end
+  // Whatever the program has left behind; what an adopted one has started here is not ours to end.
+  if (!parts_.foreign) parts_.process.signal_group(SIGKILL);
+  parts_.namespace_alive.reset();
   parts_.deadline.clear();
   parts_.grace.clear();
   wait_status_ = status;
@@ -209,8 +231,12 @@ Result<void> Keeper::rank_exited(int status) {
                         {"ended_by_keeper", ended_by_keeper_},
                         {"moved", moved_},
                         {"ended_at_ms", wall_clock_ms()}};
-  if (WIFEXITED(status)) report["exit_code"] = WEXITSTATUS(status);
-  if (WIFSIGNALED(status)) report["signal"] = WTERMSIG(status);
+  if (status == kUnknownStatus)
+    report["unknown"] = true;
+  else if (WIFEXITED(status))
+    report["exit_code"] = WEXITSTATUS(status);
+  else if (WIFSIGNALED(status))
+    report["signal"] = WTERMSIG(status);
   Result<void> written = write_file_durably(parts_.folder + "/status.json", report.dump() + "\n");
   rank_ = Peer();
   others_.clear();
@@ -246,11 +272,13 @@ void Keeper::set_deadline(Nanos deadline_ns) {
 }
 
 void Keeper::on_deadline() {
-  if (phase_ == local::Phase::kExited || lease_over_) return;
+  if (phase_ == local::Phase::kExited) return;
+  if (lease_over_) return parts_.foreign ? look_whether_stopped() : void();
   lease_over_ = true;
   parts_.page.set_gate(true);
   if (is_transparent()) send_rank({0, 0, local::RankStopped{now_ns()}});
   parts_.process.signal_group(SIGSTOP);
+  if (parts_.foreign) look_whether_stopped();
 }
 
 void Keeper::on_grace_over() {

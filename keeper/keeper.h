@@ -25,8 +25,13 @@ namespace ckpt::keeper {
 class Keeper {
  public:
   // Listens on FOLDER/keeper.sock and starts the rank.
-  // With `restored`, a child of this process, it takes that for the rank.
-  static Result<Keeper> create(Config config, const std::string& folder, std::optional<pid_t> restored = {});
+  // With `restored`, a child of this process, it takes that for the rank, and lets its PID namespace go when that has ended.
+  struct Restored {
+    pid_t pid = 0;
+    UniqueFd namespace_alive;  // init/holder.h
+  };
+  static Result<Keeper> create(Config config, const std::string& folder,
+                               std::optional<Restored> restored = {});
 
   // Until Shutdown, or until the rank has ended and no agent is attached.
   Result<void> run();
@@ -86,10 +91,21 @@ class Keeper {
   [[nodiscard]] std::string why_not_movable() const;
   void mark_not_movable(local::StateSummary& summary) const;
 
+  // adopted.cc: a process that was not started by us
+  bool handle_adopted(const local::Received& received);
+  void refuse_adopted(std::uint64_t request, local::MessageType type);
+  void pause_adopted(std::uint64_t request);
+  void resume_adopted(std::uint64_t request, const local::Resume& resume);
+  void look_whether_stopped();
+
   // memory_requests.cc: release, map, make, dump
   void handle_memory_request(local::Received received);
   void handle_memory_answer(local::Received received);
   void on_deposit(local::Received received);
+  void on_withdraw_regions(const local::WithdrawRegions& gone);
+  void on_fetch(std::uint64_t request, const local::Fetch& fetch);
+  void on_replace(local::Received received);
+  [[nodiscard]] bool has_set(local::MemorySet set, std::uint64_t migration) const;
   void on_release(std::uint64_t request);
   void on_map(std::uint64_t request, const local::Map& map);
   void send_map_batch();
@@ -124,6 +140,8 @@ class Keeper {
     Timer deadline;
     Timer grace;
     RankProcess process;
+    UniqueFd foreign;          // of a rank that is no child: readable when it has ended
+    UniqueFd namespace_alive;  // of a restored one
   };
   Parts parts_;
   std::vector<Peer> strangers_;  // connected, first message not read yet
@@ -155,9 +173,11 @@ class Keeper {
   Nanos resumed_ns_ = 0;
 
   local::MemoryState memory_ = local::MemoryState::kMapped;
+  local::MemoryState memory_before_ = local::MemoryState::kMapped;  // the Release under way
   MemoryBank exported_;
   MemoryBank arrived_;
   std::uint64_t arrived_migration_ = 0;
+  std::vector<std::uint64_t> fetch_order_;  // regions of the set that is being fetched
   Pending pending_;
   Mapping mapping_;
   bool dump_ready_ = false;

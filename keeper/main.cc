@@ -19,6 +19,7 @@
 #include <optional>
 #include <string>
 
+#include "keeper/init/holder.h"
 #include "keeper/init/restored.h"
 #include "keeper/keeper.h"
 #include "keeper/rank_process.h"
@@ -80,15 +81,25 @@ void report_failure(const std::string& folder, const Config& config, const Error
 }
 
 // Takes the job's program from its image, as this process's child: an orphan of the restoring command comes to the keeper.
-Result<std::optional<pid_t>> restore(const Config& config, const std::string& folder) {
-  if (!config.restore) return std::optional<pid_t>();
+Result<std::optional<Keeper::Restored>> restore(const Config& config, const std::string& folder) {
+  if (!config.restore) return std::optional<Keeper::Restored>();
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const std::string path = folder + "/out.log";
   const UniqueFd log(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!log) return Error::from_errno("Opening " + path);
-  const RestoreSpec spec{config.restore->command, config.restore->pid_file, log.get()};
+  RestoreSpec spec;
+  spec.command = config.restore->command;
+  spec.pid_file = config.restore->pid_file;
+  spec.log = log.get();
+  spec.timeout = config.restore->timeout;
+  NamespaceHolder holder;
+  if (config.adopted) {
+    CKPT_TRY(held, hold_pid_namespace(config.init));
+    holder = std::move(held);
+    spec.pid_namespace = holder.pid_namespace.get();
+  }
   CKPT_TRY(pid, start_restored(spec));
-  return std::optional<pid_t>(pid);
+  return std::optional(Keeper::Restored{pid, std::move(holder.alive)});
 }
 
 // The pid file stays locked for as long as the result lives.
@@ -98,23 +109,24 @@ struct Prepared {
 };
 
 Result<Prepared> become_keeper(const Config& config, const std::string& folder,
-                               std::optional<pid_t> restored) {
+                               std::optional<Keeper::Restored> restored) {
   CKPT_TRYV(become_user(config, folder));
   CKPT_TRY(pid_file, write_pid_file(folder));
   set_fault_role("keeper." + config.job + "." + role_name(config.role));
-  return Prepared{std::move(pid_file), Keeper::create(config, folder, restored)};
+  return Prepared{std::move(pid_file), Keeper::create(config, folder, std::move(restored))};
 }
 
 // What only root can do comes before the keeper becomes the job's user.
 Result<Prepared> prepare(const Config& config, const std::string& folder) {
   CKPT_TRY(restored, restore(config, folder));
-  if (!restored && !config.init.empty()) {
+  if (!restored && !config.adopted && !config.init.empty()) {
     CKPT_TRYV(enter_new_pid_namespace());
   }
-  Result<Prepared> prepared = become_keeper(config, folder, restored);
+  const pid_t restored_pid = restored ? restored->pid : 0;
+  Result<Prepared> prepared = become_keeper(config, folder, std::move(restored));
   // A restored program without a keeper would have no lease.
   const bool works = prepared.has_value() && prepared.assume_value().keeper.has_value();
-  if (!works && restored) ::kill(-*restored, SIGKILL);
+  if (!works && restored_pid != 0) ::kill(-restored_pid, SIGKILL);
   return prepared;
 }
 

@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 
+#include <algorithm>
+
 namespace ckpt::keeper {
 namespace {
 
@@ -47,6 +49,24 @@ Result<void> MemoryBank::add(std::span<const local::RegionRecord> records,
   return ok();
 }
 
+Result<void> MemoryBank::replace(std::span<const local::RegionRecord> records,
+                                 std::span<const UniqueFd> descriptors) {
+  std::vector<UniqueFd> copies;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const auto found = entries_.find(records[i].id);
+    if (found == entries_.end())
+      return Error(ErrorCode::kNotFound, "There is no region " + std::to_string(records[i].id) + " here");
+    if (found->second.record.bytes != records[i].bytes)
+      return Error(ErrorCode::kInvalidArgument, "Region " + std::to_string(records[i].id) + " is not of " +
+                                                    std::to_string(records[i].bytes) + " bytes");
+    CKPT_TRY(copy, duplicate(descriptors[i].get()));
+    copies.push_back(std::move(copy));
+  }
+  for (std::size_t i = 0; i < records.size(); ++i)
+    entries_.at(records[i].id).descriptor = std::move(copies[i]);
+  return ok();
+}
+
 void MemoryBank::drop(std::uint64_t id, std::uint64_t generation) {
   const auto found = entries_.find(id);
   if (found != entries_.end() && found->second.record.generation == generation) entries_.erase(found);
@@ -72,6 +92,37 @@ Result<MemoryBank::Batch> MemoryBank::batch_after(std::uint64_t last) const {
     batch.descriptors.push_back(std::move(copy));
   }
   return batch;
+}
+
+std::vector<std::uint64_t> MemoryBank::by_size() const {
+  std::vector<std::uint64_t> ids;
+  ids.reserve(entries_.size());
+  for (const auto& [id, entry] : entries_) ids.push_back(id);
+  std::stable_sort(ids.begin(), ids.end(),
+                   [this](std::uint64_t a, std::uint64_t b) { return bytes_of(a) > bytes_of(b); });
+  return ids;
+}
+
+Result<MemoryBank::Batch> MemoryBank::batch_of(std::span<const std::uint64_t> ids, std::size_t most,
+                                               std::uint64_t bytes, std::size_t& taken) const {
+  Batch batch;
+  std::uint64_t sum = 0;
+  for (taken = 0; taken < ids.size() && batch.records.size() < most; ++taken) {
+    const auto found = entries_.find(ids[taken]);
+    if (found == entries_.end()) continue;
+    const local::RegionRecord& record = found->second.record;
+    if (!batch.records.empty() && record.bytes > bytes - std::min(sum, bytes)) break;
+    sum += record.bytes;
+    CKPT_TRY(copy, duplicate(found->second.descriptor.get()));
+    batch.records.push_back(record);
+    batch.descriptors.push_back(std::move(copy));
+  }
+  return batch;
+}
+
+std::uint64_t MemoryBank::bytes_of(std::uint64_t id) const {
+  const auto found = entries_.find(id);
+  return found == entries_.end() ? 0 : found->second.record.bytes;
 }
 
 void raise_descriptor_limit() {

@@ -23,6 +23,8 @@ class MemoryBank {
   Result<void> add(std::span<const local::RegionRecord> records, std::span<const UniqueFd> descriptors);
   void drop(std::uint64_t id, std::uint64_t generation);
   void clear();
+  // Other memory for regions that are here already, of the same sizes; duplicates are taken. All or none: kNotFound, kInvalidArgument.
+  Result<void> replace(std::span<const local::RegionRecord> records, std::span<const UniqueFd> descriptors);
 
   [[nodiscard]] bool empty() const { return entries_.empty(); }
   [[nodiscard]] std::uint64_t size() const { return entries_.size(); }
@@ -36,6 +38,13 @@ class MemoryBank {
     std::vector<UniqueFd> descriptors;
   };
   Result<Batch> batch_after(std::uint64_t last) const;
+  // Their ids, the largest first.
+  [[nodiscard]] std::vector<std::uint64_t> by_size() const;
+  // Of `ids` in this order those that are here: at most `most`, and after the first no more than `bytes` together. How many of `ids` that
+  // took is in `taken`.
+  Result<Batch> batch_of(std::span<const std::uint64_t> ids, std::size_t most, std::uint64_t bytes,
+                         std::size_t& taken) const;
+  [[nodiscard]] std::uint64_t bytes_of(std::uint64_t id) const;
 
  private:
   struct Entry {

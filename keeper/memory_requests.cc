@@ -20,6 +20,9 @@ using local::MemoryState;
 using local::MessageType;
 using local::Phase;
 
+// A mover gets two descriptors for each, and a message has no more than kMaxDescriptors.
+constexpr std::size_t kMostFetched = local::kMaxDescriptors / 2;
+
 // The thread of `pids` that waits to be called back.
 Result<std::pair<pid_t, pid_t>> find_service_thread(const std::vector<pid_t>& pids) {
   for (const pid_t pid : pids) {
@@ -61,6 +64,13 @@ void Keeper::handle_memory_request(local::Received received) {
     case MessageType::kWithdraw:
       if (std::get<local::Withdraw>(received.message.body).migration == arrived_migration_) arrived_.clear();
       return answer(request, local::Done{});
+    case MessageType::kWithdrawRegions:
+      on_withdraw_regions(std::get<local::WithdrawRegions>(received.message.body));
+      return answer(request, local::Done{});
+    case MessageType::kFetch:
+      return on_fetch(request, std::get<local::Fetch>(received.message.body));
+    case MessageType::kReplace:
+      return on_replace(std::move(received));
     default:
       break;
   }
@@ -121,15 +131,62 @@ void Keeper::on_deposit(local::Received received) {
   fault_point(FaultPoint::kKeeperDeposited);
 }
 
+void Keeper::on_withdraw_regions(const local::WithdrawRegions& gone) {
+  if (gone.migration != arrived_migration_) return;
+  for (const local::RegionKey& region : gone.records) arrived_.drop(region.id, region.generation);
+}
+
+bool Keeper::has_set(MemorySet set, std::uint64_t migration) const {
+  if (set == MemorySet::kArrived) return migration == arrived_migration_ && !arrived_.empty();
+  return set == MemorySet::kExported;
+}
+
+// Largest first: then no batch holds more than the first region alone, which has to be there twice in any case.
+void Keeper::on_fetch(std::uint64_t request, const local::Fetch& fetch) {
+  if (!has_set(fetch.set, fetch.migration))
+    return refuse(request, MessageType::kFetch, ErrorCode::kRefused, "There is no such set of memory here");
+  const MemoryBank& set = fetch.set == MemorySet::kArrived ? arrived_ : exported_;
+  if (fetch.from == 0 || fetch_order_.empty()) fetch_order_ = set.by_size();
+  if (fetch.from >= fetch_order_.size()) {
+    fetch_order_.clear();
+    return answer(request, local::Done{});
+  }
+  std::size_t taken = 0;
+  Result<MemoryBank::Batch> batch = set.batch_of(std::span(fetch_order_).subspan(fetch.from), kMostFetched,
+                                                 set.bytes_of(fetch_order_.front()), taken);
+  if (!batch.has_value()) return answer(request, to_failed(MessageType::kFetch, batch.assume_error()));
+  if (batch.assume_value().records.empty()) return answer(request, local::Done{});
+  local::Held held{fetch.from + taken, std::move(batch.assume_value().records)};
+  send_agent({0, request, std::move(held)}, std::move(batch.assume_value().descriptors));
+}
+
+void Keeper::on_replace(local::Received received) {
+  const std::uint64_t request = received.message.request;
+  const auto& replace = std::get<local::Replace>(received.message.body);
+  const MemorySet which = replace.migration == 0 ? MemorySet::kExported : MemorySet::kArrived;
+  if (memory_ != MemoryState::kMapping || pending_.type != MessageType{} ||
+      !has_set(which, replace.migration)) {
+    return refuse(request, MessageType::kReplace, ErrorCode::kRefused,
+                  "Only memory that the rank has made can take the place of a set's");
+  }
+  MemoryBank& set = which == MemorySet::kArrived ? arrived_ : exported_;
+  const Result<void> replaced = set.replace(replace.records, received.descriptors);
+  if (!replaced.has_value())
+    return answer(request, to_failed(MessageType::kReplace, replaced.assume_error()));
+  answer(request, local::Done{});
+}
+
+// What a rank has mapped since its last Release, and has not gone on with, is in a set here: it may go whatever the rank has.
 void Keeper::on_release(std::uint64_t request) {
   if (memory_ == MemoryState::kReleased) return answer(request, local::Released{released_ns_});
-  if (!exported_.missing().empty()) {
+  const bool discard = memory_ == MemoryState::kMapping;
+  if (!discard && !exported_.missing().empty()) {
     return refuse(request, MessageType::kRelease, ErrorCode::kRefused,
                   "Not all of the job's device memory is held here: " + exported_.missing());
   }
   begin(MessageType::kRelease, request);
-  memory_ = MemoryState::kReleasing;
-  send_rank({0, request, local::Release{exported_.size(), exported_.digest()}});
+  memory_before_ = std::exchange(memory_, MemoryState::kReleasing);
+  send_rank({0, request, local::Release{exported_.size(), exported_.digest(), discard ? 1u : 0u, 0}});
 }
 
 void Keeper::on_map(std::uint64_t request, const local::Map& map) {
@@ -223,8 +280,7 @@ void Keeper::handle_memory_answer(local::Received received) {
 void Keeper::on_memory_failed(const local::Message& message) {
   const auto& failed = std::get<local::Failed>(message.body);
   const bool untouched = failed.code == static_cast<std::uint32_t>(ErrorCode::kRefused);
-  if (pending_.type == MessageType::kRelease)
-    memory_ = untouched ? MemoryState::kMapped : MemoryState::kMapping;
+  if (pending_.type == MessageType::kRelease) memory_ = untouched ? memory_before_ : MemoryState::kMapping;
   if (pending_.type == MessageType::kMap) memory_ = MemoryState::kReleased;
   finish(failed);
 }

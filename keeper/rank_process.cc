@@ -16,6 +16,7 @@
 #include <set>
 #include <vector>
 
+#include "keeper/adopted_process.h"
 #include "libckpt/base/fd.h"
 
 namespace ckpt::keeper {
@@ -160,6 +161,12 @@ RankProcess RankProcess::adopt(pid_t pid) {
   return RankProcess(pid, start_ticks_of(pid));
 }
 
+RankProcess RankProcess::foreign(pid_t pid) {
+  RankProcess process = adopt(pid);
+  process.is_foreign_ = true;
+  return process;
+}
+
 std::vector<pid_t> RankProcess::members() const {
   std::vector<pid_t> pids;
   std::error_code ignored;
@@ -182,7 +189,11 @@ bool RankProcess::contains(pid_t pid) const {
 }
 
 void RankProcess::signal_group(int signal) const {
-  ::kill(-pid_, signal);
+  if (!is_foreign_) {
+    ::kill(-pid_, signal);
+  } else if (start_ticks_of(pid_) == start_ticks_) {  // its number may be another's by now
+    signal_tree(pid_, signal);
+  }
 }
 
 std::uint64_t start_ticks_of(pid_t pid) {

@@ -23,6 +23,8 @@ class RankProcess {
                                    const std::string& log_path);
   // A child of this process that was restored from an image: the init of its PID namespace.
   static RankProcess adopt(pid_t pid);
+  // One that was not started by us (adopted_process.h), here or where it came from: all of its descendants are signalled, whatever their group.
+  static RankProcess foreign(pid_t pid);
 
   [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] std::uint64_t start_ticks() const { return start_ticks_; }
@@ -36,6 +38,7 @@ class RankProcess {
   RankProcess(pid_t pid, std::uint64_t start_ticks) : pid_(pid), start_ticks_(start_ticks) {}
   pid_t pid_;
   std::uint64_t start_ticks_;
+  bool is_foreign_ = false;
 };
 
 // The next child is process 1 of a new PID namespace. Needs root; kNotSupported without.

@@ -81,10 +81,12 @@ Result<void> ContextHelper::launch() {
   auto ended = [weak = weak_from_this(), run, log = settings_.log_path](int status) {
     auto self = weak.lock();
     if (!self || self->run_ != run) return;
-    self->on_gone(Error(ErrorCode::kUnavailable,
-                        "The context helper ended with " + describe_wait_status(status) + "; see " + log),
-                  true);
+    self->ended_.emplace(ErrorCode::kUnavailable,
+                         "The context helper ended with " + describe_wait_status(status) + "; see " + log);
+    self->on_half_gone();
   };
+  ended_.reset();
+  link_closed_ = false;
   CKPT_TRY(process, ChildProcess::start(executor_, spec, std::move(ended)));
   process_ = process;
   CKPT_TRY(link, PacketLink::create(executor_, std::move(mine), sizeof(context::Answer)));
@@ -93,16 +95,23 @@ Result<void> ContextHelper::launch() {
   handlers.packet = [weak = weak_from_this(), run](const Packet& packet) {
     if (auto self = weak.lock(); self && self->run_ == run) self->on_packet(packet);
   };
-  // An end of file alone says little: the exit that follows says why. A helper that talks nonsense is ended.
+  // An end of file alone says little: the exit that follows says why, unless its last packet has. A helper that talks nonsense is ended.
   handlers.closed = [weak = weak_from_this(), run](const Error& error) {
     auto self = weak.lock();
     if (!self || self->run_ != run) return;
     if (error.code() == ErrorCode::kProtocol)
       spdlog::error("context helper dropped: reason {}", error.to_string());
     self->process_->signal(SIGKILL);
+    self->link_closed_ = true;
+    self->on_half_gone();
   };
   link_->start(std::move(handlers));
   return ok();
+}
+
+// The exit may be seen before what was said ahead of it.
+void ContextHelper::on_half_gone() {
+  if (ended_ && link_closed_) on_gone(Error(*ended_), true);
 }
 
 void ContextHelper::on_packet(const Packet& packet) {
@@ -126,6 +135,7 @@ void ContextHelper::on_ready(const context::Answer& answer) {
   if (answer.code != 0) return on_gone(context::error_of(answer), false);
   facts_.driver_version = answer.value;
   facts_.devices = answer.device_count;
+  facts_.gpu = context::text_of(answer);
   facts_.can_checkpoint = answer.can_checkpoint != 0;
   facts_.can_change_gpu = facts_.can_checkpoint && answer.value >= kChangesGpu;
   spdlog::info("context helper serves: pid {} driver_version {} devices {} can_checkpoint {}",

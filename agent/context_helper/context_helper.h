@@ -38,6 +38,7 @@ struct ContextFacts {
   ContextFacts() = default;
   int driver_version = 0;  // as cuDriverGetVersion, 13000 for 13.0
   std::uint32_t devices = 0;
+  std::string gpu;                        // the first one's name
   bool can_checkpoint = false;            // it has cuCheckpointProcess*
   bool can_change_gpu = false;            // and its restore takes gpuPairs (driver 580, CUDA 13.0)
   [[nodiscard]] std::string why() const;  // what is missing; empty: nothing
@@ -81,6 +82,7 @@ class ContextHelper : public std::enable_shared_from_this<ContextHelper> {
   Result<void> launch();
   void on_packet(const Packet& packet);
   void on_ready(const context::Answer& answer);
+  void on_half_gone();
   void on_gone(Error error, bool start_again);
   void fail_pending(const Error& error);
   void send_next();
@@ -95,6 +97,8 @@ class ContextHelper : public std::enable_shared_from_this<ContextHelper> {
   Error last_error_{ErrorCode::kUnavailable, "not started"};
   std::shared_ptr<ChildProcess> process_;
   std::shared_ptr<PacketLink> link_;
+  std::optional<Error> ended_;  // of the process; it is gone once its link is closed, too
+  bool link_closed_ = false;
   std::uint64_t run_ = 0;  // tells packets and ends of an earlier process apart
   std::uint64_t next_order_ = 1;
   std::deque<std::shared_ptr<Pending>> queue_;  // the first has been sent

@@ -80,15 +80,22 @@ Result<Answer> parse_answer(std::span<const std::byte> bytes) {
 }
 
 void set_error(Answer& answer, const Error& error) {
-  const std::string text = error.to_string();
   answer.code = static_cast<std::int32_t>(error.code());
   answer.native = error.native();
+  set_text(answer, error.to_string());
+}
+
+void set_text(Answer& answer, std::string_view text) {
   answer.text_bytes = static_cast<std::uint32_t>(std::min(text.size(), kMostText));
-  std::memcpy(answer.text.data(), text.data(), answer.text_bytes);
+  text.copy(answer.text.data(), answer.text_bytes);
+}
+
+std::string text_of(const Answer& answer) {
+  return std::string(answer.text.data(), answer.text_bytes);
 }
 
 Error error_of(const Answer& answer) {
-  return Error(static_cast<ErrorCode>(answer.code), std::string(answer.text.data(), answer.text_bytes));
+  return Error(static_cast<ErrorCode>(answer.code), text_of(answer));
 }
 
 }  // namespace ckpt::agent::context

@@ -61,7 +61,7 @@ struct Answer {
   std::uint32_t device_count = 0;  // kReady
   std::uint32_t can_checkpoint = 0;
   std::uint32_t text_bytes = 0;
-  std::array<char, kMostText> text{};  // of the error, without an end mark
+  std::array<char, kMostText> text{};  // of the error, without an end mark; kReady: the first GPU's name
 };
 
 // The bytes of a packet as a value; kProtocol if they are none of this version, or a count or a kind is out of range.
@@ -74,6 +74,9 @@ template <class Value>
   return {bytes.begin(), bytes.end()};
 }
 
+// Cut to what fits.
+void set_text(Answer& answer, std::string_view text);
+[[nodiscard]] std::string text_of(const Answer& answer);
 // Puts the error into the answer, its text cut to what fits.
 void set_error(Answer& answer, const Error& error);
 // What the helper said; of a checked answer with code != 0.

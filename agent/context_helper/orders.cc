@@ -2,19 +2,15 @@
 #include "agent/context_helper/orders.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "libckpt/base/clock.h"
 
 namespace ckpt::context_helper {
 namespace {
-
-bool can_checkpoint(const DriverApi& api) {
-  return api.cuCheckpointProcessGetState && api.cuCheckpointProcessLock &&
-         api.cuCheckpointProcessCheckpoint && api.cuCheckpointProcessRestore &&
-         api.cuCheckpointProcessUnlock && api.cuCheckpointProcessGetRestoreThreadId;
-}
 
 CUresult restore(const DriverApi& api, const context::Order& order) {
   std::vector<CUcheckpointGpuPair> pairs(order.pair_count);
@@ -56,6 +52,15 @@ CUresult call(const DriverApi& api, const context::Order& order, std::int32_t& v
   return CUDA_ERROR_INVALID_VALUE;
 }
 
+std::string first_device_name(const DriverApi& api, int devices) {
+  std::array<char, 256> name{};
+  CUdevice device = 0;
+  const bool named =
+      devices > 0 && api.cuDeviceGet(&device, 0) == CUDA_SUCCESS &&
+      api.cuDeviceGetName(name.data(), static_cast<int>(name.size()) - 1, device) == CUDA_SUCCESS;
+  return named ? name.data() : "";
+}
+
 // What these results mean for these functions (cuda.h), where the general mapping says something else.
 ErrorCode code_of(const context::Order& order, CUresult result, const Error& error) {
   if (result == CUDA_ERROR_NOT_READY) return ErrorCode::kTimedOut;
@@ -73,6 +78,12 @@ Error error_of(const DriverApi& api, const context::Order& order, CUresult resul
 }
 
 }  // namespace
+
+bool can_checkpoint(const DriverApi& api) {
+  return api.cuCheckpointProcessGetState && api.cuCheckpointProcessLock &&
+         api.cuCheckpointProcessCheckpoint && api.cuCheckpointProcessRestore &&
+         api.cuCheckpointProcessUnlock && api.cuCheckpointProcessGetRestoreThreadId;
+}
 
 context::Answer start_driver(const DriverApi*& api) {
   context::Answer answer;
@@ -96,6 +107,7 @@ context::Answer start_driver(const DriverApi*& api) {
   }
   answer.device_count = static_cast<std::uint32_t>(std::max(devices, 0));
   answer.can_checkpoint = can_checkpoint(driver) ? 1 : 0;
+  context::set_text(answer, first_device_name(driver, devices));
   api = &driver;
   return answer;
 }

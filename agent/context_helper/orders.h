@@ -10,6 +10,9 @@ namespace ckpt::context_helper {
 
 namespace context = ckpt::agent::context;
 
+[[nodiscard]] bool can_checkpoint(const DriverApi& api);
+inline constexpr int kChangesGpu = 13000;  // CUDA 13.0, driver 580: gpuPairs
+
 // Loads the driver and calls cuInit; what this process says first. `api` is null if that failed.
 context::Answer start_driver(const DriverApi*& api);
 

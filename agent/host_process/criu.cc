@@ -3,16 +3,24 @@
 
 #include <poll.h>
 #include <pwd.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <optional>
+#include <sstream>
 
+#include "agent/host_process/criu_answers.h"
 #include "agent/host_process/run_program.h"
+#include "agent/process.h"
 #include "libckpt/base/fd.h"
 
 namespace ckpt::agent::host {
@@ -21,6 +29,8 @@ namespace {
 constexpr int kOldest = 4;  // 3.17 does not work on current kernels
 constexpr std::size_t kMostLogBytes = std::size_t{64} << 20;
 constexpr Milliseconds kShort{30000};
+constexpr Milliseconds kFirstPause{10};  // after a dump that met another one; doubles
+constexpr Milliseconds kLastPause{640};
 // Plugins are not wanted (the driver's checkpoint is the context helper's work), and CRIU insists on a folder for them: one that nobody
 // can put a file into.
 constexpr const char* kNoPlugins = "/proc/sys/kernel";
@@ -48,6 +58,7 @@ std::vector<std::string> candidates(const std::string& configured) {
     if (end > at) list.push_back(path.substr(at, end - at) + "/criu");
     at = end + 1;
   }
+  if (auto folder = program_folder()) list.push_back(folder.assume_value() + "/../lib/criu/bin/criu");
   list.push_back(cache_folder() + "/gpumigrate/criu/bin/criu");
   list.emplace_back("/usr/local/lib/gpumigrate/criu/bin/criu");
   return list;
@@ -106,6 +117,7 @@ std::vector<std::string> dump_command(const std::string& program, pid_t root, co
   std::vector<std::string> argv = common_options(program, "dump", options.images, options.work, kDumpLog);
   argv.insert(argv.end(), {"--leave-stopped", "--skip-in-flight", "--ghost-limit", kGhostLimit, "--tree",
                            std::to_string(root)});
+  argv.insert(argv.end(), options.more.begin(), options.more.end());
   return argv;
 }
 
@@ -119,12 +131,33 @@ bool dumps(pid_t pid, pid_t root) {
          text.find(nul + "--tree" + nul + std::to_string(root) + nul) != std::string::npos;
 }
 
-Result<void> wait_for_end(pid_t pid, Milliseconds timeout) {
+// How long it has been at work; 0 if it has ended.
+Milliseconds age_of(pid_t pid) {
+  const Result<std::string> stat = read_file("/proc/" + std::to_string(pid) + "/stat", 1 << 16);
+  if (!stat.has_value()) return Milliseconds{0};
+  // Behind the name, which may hold anything: state is the third field, the start (ticks since boot) the 22nd.
+  std::istringstream fields(stat.assume_value().substr(stat.assume_value().rfind(')') + 1));
+  std::string field;
+  for (int number = 3; number <= 22; ++number) fields >> field;
+  timespec since_boot{};
+  ::clock_gettime(CLOCK_BOOTTIME, &since_boot);
+  const long per_second = ::sysconf(_SC_CLK_TCK);
+  const long long started_ms = std::atoll(field.c_str()) * 1000 / per_second;
+  return Milliseconds{since_boot.tv_sec * 1000LL + since_boot.tv_nsec / 1'000'000 - started_ms};
+}
+
+Result<void> wait_for_end(pid_t pid, Milliseconds timeout, Milliseconds most) {
   const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!process) return ok();  // it has ended
+  const Milliseconds left = std::max(most - age_of(pid), Milliseconds{0});
   pollfd ended{process.get(), POLLIN, 0};
-  if (::poll(&ended, 1, static_cast<int>(timeout.count())) > 0) return ok();
-  return Error(ErrorCode::kTimedOut, "CRIU (process " + std::to_string(pid) + ") is still dumping the job");
+  if (::poll(&ended, 1, static_cast<int>(std::min(timeout, left).count())) > 0) return ok();
+  if (left > timeout)
+    return Error(ErrorCode::kTimedOut, "CRIU (process " + std::to_string(pid) + ") is still dumping the job");
+  spdlog::warn("CRIU killed: process {} has been dumping a job for {} ms", pid, most.count());
+  ::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0);
+  ::poll(&ended, 1, static_cast<int>(timeout.count()));
+  return ok();
 }
 
 std::uint64_t bytes_in(const std::string& folder) {
@@ -137,7 +170,29 @@ std::uint64_t bytes_in(const std::string& folder) {
   return bytes;
 }
 
+// The folder in question is for the "/proc" of a PID namespace that is not the node's.
+bool met_another_dump(const std::string& log_path) {
+  const Result<std::string> log = read_file(log_path, kMostLogBytes);
+  return log.has_value() && log.assume_value().find("Can't create a directory (" + std::to_string(-EEXIST) +
+                                                    ")") != std::string::npos;
+}
+
+// Of a dump that has failed; a link of place_pages stays.
+void remove_images(const std::string& folder) {
+  std::error_code ignored;
+  for (const auto& item : std::filesystem::directory_iterator(folder, ignored)) {
+    if (item.is_regular_file(ignored) && !item.is_symlink(ignored)) ::unlink(item.path().c_str());
+  }
+}
+
 }  // namespace
+
+Milliseconds criu_timeout() {
+  constexpr long kDefault = 60;
+  constexpr long kMost = 3600;
+  const long wanted = std::atol(text_of("GPUMIGRATE_CRIU_TIMEOUT").c_str());
+  return std::chrono::seconds(wanted > 0 && wanted <= kMost ? wanted : kDefault);
+}
 
 Task<Result<Criu>> Criu::find(std::string configured, std::string work) {
   std::string tried;
@@ -145,7 +200,10 @@ Task<Result<Criu>> Criu::find(std::string configured, std::string work) {
     if (::access(candidate.c_str(), X_OK) != 0) continue;
     const auto text = co_await output_of(command(candidate, "--version"), work, "criu-version");
     const auto version = text.has_value() ? version_in(text.assume_value()) : std::nullopt;
-    if (version && std::atoi(version->c_str()) >= kOldest) co_return Criu(candidate, *version);
+    if (version && std::atoi(version->c_str()) >= kOldest) {
+      auto answers = co_await folder_of_answers(candidate, *version, work);
+      co_return Criu(candidate, *version, std::move(answers));
+    }
     tried += (tried.empty() ? " " : ", ") + candidate + " is " +
              (version ? "version " + *version : "no CRIU that starts");
   }
@@ -185,15 +243,28 @@ Task<CriuFacts> Criu::probe(std::string configured, std::string work) {
 }
 
 Task<Result<DumpFacts>> Criu::dump(pid_t root, DumpOptions options) const {
+  for (Milliseconds pause = kFirstPause;; pause *= 2) {
+    auto dumped = co_await dump_once(root, options);
+    if (dumped || pause > kLastPause || !met_another_dump(dump_log(options))) co_return dumped;
+    remove_images(options.images);
+    asio::steady_timer timer(co_await asio::this_coro::executor, pause);
+    co_await timer.async_wait(asio::use_awaitable);
+  }
+}
+
+Task<Result<DumpFacts>> Criu::dump_once(pid_t root, const DumpOptions& options) const {
   ProcessSpec spec;
   spec.argv = dump_command(program_, root, options);
+  for (std::string& word : options_for(answers_)) spec.argv.push_back(std::move(word));
+  spec.environment = environment_for(answers_);
   spec.output_path = options.work + "/criu.out";
   spec.own_session = true;  // a signal to the agent's group must not cut it short
   ::unlink(dump_log(options).c_str());
   const Nanos began = now_ns();
   CKPT_CO_TRY(status, co_await run_program(std::move(spec), options.timeout));
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    co_return Error(ErrorCode::kRefused, "CRIU cannot dump process " + std::to_string(root) + ": " +
+    const std::string why = WIFSIGNALED(status) ? "it ended with " + describe_wait_status(status) + "; " : "";
+    co_return Error(ErrorCode::kRefused, "CRIU cannot dump process " + std::to_string(root) + ": " + why +
                                              first_error(dump_log(options)));
   }
   DumpFacts facts;
@@ -203,11 +274,18 @@ Task<Result<DumpFacts>> Criu::dump(pid_t root, DumpOptions options) const {
 }
 
 std::vector<std::string> Criu::restore_command(const RestoreOptions& options) const {
-  std::vector<std::string> argv =
-      common_options(program_, "restore", options.images, options.work, kRestoreLog);
+  std::vector<std::string> argv;
+  if (!answers_.empty()) {
+    argv = environment_for(answers_);
+    argv.insert(argv.begin(), "/usr/bin/env");
+  }
+  for (std::string& word : common_options(program_, "restore", options.images, options.work, kRestoreLog))
+    argv.push_back(std::move(word));
+  for (std::string& word : options_for(answers_)) argv.push_back(std::move(word));
   for (const char* word : {"--restore-detached", "--restore-sibling"}) argv.emplace_back(word);
   if (options.stopped) argv.emplace_back("--leave-stopped");
   argv.insert(argv.end(), {"--pidfile", pid_file(options)});
+  argv.insert(argv.end(), options.more.begin(), options.more.end());
   if (!options.old_log.empty()) {
     const std::size_t name = options.old_log.find_first_not_of('/');
     argv.insert(argv.end(), {"--inherit-fd",
@@ -236,17 +314,19 @@ std::string Criu::first_error(const std::string& log_path) {
   while (at != std::string::npos && line_at(at).find("RLIMIT_NOFILE") != std::string::npos)
     at = text.find("Error (", at + 1);
   if (at == std::string::npos) return "see " + log_path;
-  const std::string line = line_at(at);
+  std::string line = line_at(at);
+  if (met_another_dump(log_path))
+    line += "; another dump is under way in this working folder, or left its folder proc.crtools: remove it";
   const std::size_t message = line.find("): ");
   return (message == std::string::npos ? line : line.substr(message + 3)) + " (" + log_path + ")";
 }
 
-Result<void> wait_for_dump(pid_t root, Milliseconds timeout) {
+Result<void> wait_for_dump(pid_t root, Milliseconds timeout, Milliseconds most) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
     const pid_t pid = std::atoi(entry.path().filename().c_str());
     if (pid <= 0 || !dumps(pid, root)) continue;
-    CKPT_TRYV(wait_for_end(pid, timeout));
+    CKPT_TRYV(wait_for_end(pid, timeout, most));
   }
   return ok();
 }

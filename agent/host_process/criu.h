@@ -27,11 +27,15 @@ struct CriuFacts {
   std::string problem;          // why it does not work, and what to do; empty: it does
 };
 
+// How long a dump or a restore may take: 60 s, or $GPUMIGRATE_CRIU_TIMEOUT seconds.
+[[nodiscard]] Milliseconds criu_timeout();
+
 struct DumpOptions {
   DumpOptions() = default;
-  std::string images;  // an empty folder in memory
-  std::string work;    // a folder for criu-dump.log; nobody but root may write there
-  Milliseconds timeout{60000};
+  std::string images;                     // an empty folder in memory
+  std::string work;                       // a folder for criu-dump.log; nobody but root may write there
+  Milliseconds timeout = criu_timeout();  // later CRIU is killed
+  std::vector<std::string> more;          // further words for CRIU (pid_namespace_image.h)
 };
 
 struct DumpFacts {
@@ -45,13 +49,14 @@ struct RestoreOptions {
   std::string images;
   std::string work;     // a folder for criu-restore.log and restored.pid; nobody but root may write there
   std::string old_log;  // the path of the program's log when it was dumped; its descriptors get the new log
+  std::vector<std::string> more;  // further words for CRIU
   int log_fd = 10;      // the descriptor of the new log in the process that runs the command; not 0-2
   bool stopped = true;  // all its processes stay stopped until somebody lets them go on
 };
 
 class Criu {
  public:
-  // The first of version >= 4 of: `configured` (then only this one), $GPUMIGRATE_CRIU, `criu` of PATH,
+  // The first of version >= 4 of: `configured` (then only this one), $GPUMIGRATE_CRIU, `criu` of PATH, lib/criu/bin/criu of a bundle,
   // ${XDG_CACHE_HOME:-~/.cache}/gpumigrate/criu/bin/criu, /usr/local/lib/gpumigrate/criu/bin/criu (tools/criu installs it).
   // `work` is a folder for what CRIU says.
   static Task<Result<Criu>> find(std::string configured, std::string work);
@@ -63,7 +68,9 @@ class Criu {
 
   // Writes the tree under `root` (the init of its PID namespace) into options.images. Done: all its processes stay stopped, see
   // resume_source(). Failed: they run, or are stopped, as before. Open TCP connections are closed in the image.
-  // A dump that takes longer than the timeout is not killed, since that would damage the program: kTimedOut, and it may end later.
+  // A dump that takes longer than the timeout is killed: kTimedOut. What CRIU has put into the processes by then cures itself; a process that
+  // is killed with it in the few instructions before that is lost, which is why the timeout is long.
+  // CRIU makes a folder of a fixed name in the working folder of `root` for a moment; a dump that meets another's is begun again.
   Task<Result<DumpFacts>> dump(pid_t root, DumpOptions options) const;
 
   // For the keeper that becomes the restored program's parent (keeper/init/restored.h).
@@ -79,14 +86,17 @@ class Criu {
   [[nodiscard]] const std::string& version() const noexcept { return version_; }
 
  private:
-  Criu(std::string program, std::string version)
-      : program_(std::move(program)), version_(std::move(version)) {}
+  Criu(std::string program, std::string version, std::string answers)
+      : program_(std::move(program)), version_(std::move(version)), answers_(std::move(answers)) {}
+  Task<Result<DumpFacts>> dump_once(pid_t root, const DumpOptions& options) const;
+
   std::string program_;
   std::string version_;
+  std::string answers_;  // criu_answers.h
 };
 
 // Blocks until no CRIU dumps that tree, of which one may have been started by an agent that is gone: a process that is let go on before
-// would be stopped by it later. kTimedOut.
-Result<void> wait_for_dump(pid_t root, Milliseconds timeout);
+// would be stopped by it later. kTimedOut: ask again. One that has been at work for longer than `most` is killed.
+Result<void> wait_for_dump(pid_t root, Milliseconds timeout, Milliseconds most = criu_timeout());
 
 }  // namespace ckpt::agent::host

@@ -2,6 +2,7 @@
 #include "agent/host_process/image_pack.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,10 +18,10 @@
 namespace ckpt::agent::host {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3147'4d49'4350'4d47;  // "GMPCIMG1"
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint64_t kMagic = 0x3247'4d49'4350'4d47;  // "GMPCIMG2"
+constexpr std::uint32_t kVersion = 2;
 
-struct PackHeader {
+struct PackEnd {
   std::uint64_t magic = kMagic;
   std::uint32_t version = kVersion;
   std::uint32_t count = 0;
@@ -29,7 +30,7 @@ struct PackEntry {
   std::uint64_t bytes = 0;
   std::array<char, 56> name{};  // filled up with zeroes, the last of which is always there
 };
-static_assert(sizeof(PackHeader) == 16 && sizeof(PackEntry) == 64);
+static_assert(sizeof(PackEnd) == 16 && sizeof(PackEntry) == 64);
 
 bool is_good_name(std::string_view name) {
   const auto good = [](char c) {
@@ -44,11 +45,16 @@ Error corrupt(const std::string& what) {
   return {ErrorCode::kCorrupt, "The image of the process is damaged: " + what};
 }
 
-// All of `count` bytes, from and to the files' positions.
-Result<void> copy(int to, int from, std::uint64_t count, const std::string& name) {
+bool is_pages(std::string_view name) {
+  return name.starts_with("pages-") && name.ends_with(".img");
+}
+
+// `count` bytes of `from`, beginning at `at`, to the position of `to`.
+Result<void> copy(int to, int from, std::uint64_t at, std::uint64_t count, const std::string& name) {
+  auto offset = static_cast<off_t>(at);
   while (count > 0) {
     const ssize_t done =
-        ::sendfile(to, from, nullptr, std::min<std::uint64_t>(count, std::uint64_t{1} << 30));
+        ::sendfile(to, from, &offset, std::min<std::uint64_t>(count, std::uint64_t{1} << 30));
     if (done < 0 && errno == EINTR) continue;
     if (done < 0) return Error::from_errno("Copying " + name + " of a process's image");
     if (done == 0) return corrupt(name + " ends early");
@@ -57,7 +63,22 @@ Result<void> copy(int to, int from, std::uint64_t count, const std::string& name
   return ok();
 }
 
-Result<std::vector<PackEntry>> list_folder(const std::string& folder) {
+bool is_same_file(const std::string& path, int file) {
+  struct stat linked {};
+  struct stat own {};
+  return file >= 0 && ::stat(path.c_str(), &linked) == 0 && ::fstat(file, &own) == 0 &&
+         linked.st_dev == own.st_dev && linked.st_ino == own.st_ino;
+}
+
+PackEntry make_entry(const std::string& name, std::uint64_t bytes) {
+  PackEntry entry;
+  entry.bytes = bytes;
+  std::memcpy(entry.name.data(), name.data(), name.size());
+  return entry;
+}
+
+// The one that is linked to `pages` comes first.
+Result<std::vector<PackEntry>> list_folder(const std::string& folder, int pages) {
   std::vector<PackEntry> entries;
   std::error_code error;
   for (const auto& item : std::filesystem::directory_iterator(folder, error)) {
@@ -65,11 +86,12 @@ Result<std::vector<PackEntry>> list_folder(const std::string& folder) {
     struct stat facts {};
     if (::lstat(item.path().c_str(), &facts) != 0)
       return Error::from_errno("Reading " + item.path().string());
-    if (!S_ISREG(facts.st_mode) || !is_good_name(name))
+    const bool linked = S_ISLNK(facts.st_mode) && is_same_file(item.path().string(), pages);
+    if ((!S_ISREG(facts.st_mode) && !linked) || !is_good_name(name))
       return Error(ErrorCode::kRefused, "A process's image must not hold " + item.path().string());
-    PackEntry& entry = entries.emplace_back();
-    entry.bytes = static_cast<std::uint64_t>(facts.st_size);
-    std::memcpy(entry.name.data(), name.data(), name.size());
+    if (linked && ::fstat(pages, &facts) != 0) return Error::from_errno("Reading " + item.path().string());
+    entries.insert(linked ? entries.begin() : entries.end(),
+                   make_entry(name, static_cast<std::uint64_t>(facts.st_size)));
   }
   if (error) return Error::from_errno(error.value(), "Reading " + folder);
   if (entries.size() > kMostPackedFiles)
@@ -77,58 +99,95 @@ Result<std::vector<PackEntry>> list_folder(const std::string& folder) {
   return entries;
 }
 
-Result<void> read_exactly(int file, std::span<std::byte> out) {
+Result<void> read_exactly(int file, std::uint64_t at, std::span<std::byte> out) {
   while (!out.empty()) {
-    const ssize_t got = ::read(file, out.data(), out.size());
+    const ssize_t got = ::pread(file, out.data(), out.size(), static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return Error::from_errno("Reading a process's image");
     if (got == 0) return corrupt("it ends early");
     out = out.subspan(static_cast<std::size_t>(got));
+    at += static_cast<std::uint64_t>(got);
   }
   return ok();
 }
 
-// Header and table, judged against the size of the whole before anything is made of them.
+// The table, judged against the size of the whole before anything is made of it.
 Result<std::vector<PackEntry>> read_table(int file, std::uint64_t bytes) {
-  PackHeader header;
-  if (bytes < sizeof header) return corrupt("it is too short");
-  CKPT_TRYV(read_exactly(file, std::as_writable_bytes(std::span(&header, 1))));
-  if (header.magic != kMagic || header.version != kVersion)
-    return corrupt("it is of another kind or version");
-  if (header.count > kMostPackedFiles || header.count > (bytes - sizeof header) / sizeof(PackEntry))
+  PackEnd end;
+  if (bytes < sizeof end) return corrupt("it is too short");
+  std::uint64_t left = bytes - sizeof end;
+  CKPT_TRYV(read_exactly(file, left, std::as_writable_bytes(std::span(&end, 1))));
+  if (end.magic != kMagic || end.version != kVersion) return corrupt("it is of another kind or version");
+  if (end.count > kMostPackedFiles || end.count > left / sizeof(PackEntry))
     return corrupt("its table is too long");
-  std::vector<PackEntry> entries(header.count);
-  CKPT_TRYV(read_exactly(file, std::as_writable_bytes(std::span(entries))));
-  std::uint64_t left = bytes - sizeof header - entries.size() * sizeof(PackEntry);
+  std::vector<PackEntry> entries(end.count);
+  left -= entries.size() * sizeof(PackEntry);
+  CKPT_TRYV(read_exactly(file, left, std::as_writable_bytes(std::span(entries))));
   for (const PackEntry& entry : entries) {
     if (entry.name.back() != '\0' || !is_good_name(entry.name.data()))
       return corrupt("a file in it has no proper name");
     if (entry.bytes > left) return corrupt("its files are longer than it");
     left -= entry.bytes;
   }
-  if (left != 0) return corrupt("something follows its last file");
+  if (left != 0) return corrupt("something is in it beside its files");
   return entries;
+}
+
+// CRIU reads pages by their places in the file: it may go on behind them.
+Result<void> link_to(int file, const std::string& path) {
+  const std::string target = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(file);
+  if (::symlink(target.c_str(), path.c_str()) == 0) return ok();
+  return Error::from_errno("Making " + path);
+}
+
+Result<void> take_out(int file, std::uint64_t at, const PackEntry& entry, const std::string& path) {
+  const UniqueFd target(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!target && errno == EEXIST) return corrupt(std::string(entry.name.data()) + " is in it twice");
+  if (!target) return Error::from_errno("Making " + path);
+  return copy(target.get(), file, at, entry.bytes, path);
+}
+
+Result<UniqueFd> growing_memory_file() {
+  UniqueFd file(::memfd_create("gpumigrate-process", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file) return Error::from_errno("Making a memory file for a process's image");
+  return file;
 }
 
 }  // namespace
 
-Result<PackedImage> pack_folder(const std::string& folder) {
-  CKPT_TRY(entries, list_folder(folder));
-  PackHeader header;
-  header.count = static_cast<std::uint32_t>(entries.size());
+Result<UniqueFd> place_pages(const std::string& folder, std::size_t position) {
+  CKPT_TRY(file, growing_memory_file());
+  CKPT_TRYV(link_to(file.get(), folder + "/pages-" + std::to_string(position + 1) + ".img"));
+  return std::move(file);
+}
+
+Result<PackedImage> pack_folder(const std::string& folder, UniqueFd pages) {
+  CKPT_TRY(entries, list_folder(folder, pages.get()));
+  if (!pages) {
+    CKPT_TRY(file, growing_memory_file());
+    pages = std::move(file);
+  }
   PackedImage packed;
-  packed.bytes = sizeof header + entries.size() * sizeof(PackEntry);
-  for (const PackEntry& entry : entries) packed.bytes += entry.bytes;
-  CKPT_TRY(file, make_memory_file("gpumigrate-process", static_cast<std::size_t>(packed.bytes)));
-  CKPT_TRYV(write_all(file.get(), std::as_bytes(std::span(&header, 1))));
-  CKPT_TRYV(write_all(file.get(), std::as_bytes(std::span(entries))));
+  packed.file = std::move(pages);
+  const off_t begun = ::lseek(packed.file.get(), 0, SEEK_END);
+  if (begun < 0) return Error::from_errno("Packing a process's image");
+  packed.bytes = static_cast<std::uint64_t>(begun);
   for (const PackEntry& entry : entries) {
     const std::string path = folder + "/" + entry.name.data();
+    if (is_same_file(path, packed.file.get())) continue;
     const UniqueFd source(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
     if (!source) return Error::from_errno("Opening " + path);
-    CKPT_TRYV(copy(file.get(), source.get(), entry.bytes, path));
+    CKPT_TRYV(copy(packed.file.get(), source.get(), 0, entry.bytes, path));
+    packed.bytes += entry.bytes;
   }
-  packed.file = std::move(file);
+  PackEnd end;
+  end.count = static_cast<std::uint32_t>(entries.size());
+  CKPT_TRYV(write_all(packed.file.get(), std::as_bytes(std::span(entries))));
+  CKPT_TRYV(write_all(packed.file.get(), std::as_bytes(std::span(&end, 1))));
+  packed.bytes += entries.size() * sizeof(PackEntry) + sizeof end;
+  // Nobody who has it mapped is to meet a shorter one.
+  if (::fcntl(packed.file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
+    return Error::from_errno("Sealing a process's image");
   return packed;
 }
 
@@ -137,14 +196,14 @@ Result<void> unpack_folder(int file, std::uint64_t bytes, const std::string& fol
   if (::fstat(file, &facts) != 0) return Error::from_errno("Reading a process's image");
   if (facts.st_size < 0 || static_cast<std::uint64_t>(facts.st_size) != bytes)
     return corrupt("it has " + std::to_string(facts.st_size) + " bytes instead of " + std::to_string(bytes));
-  if (::lseek(file, 0, SEEK_SET) != 0) return Error::from_errno("Reading a process's image");
   CKPT_TRY(entries, read_table(file, bytes));
+  std::uint64_t at = 0;
   for (const PackEntry& entry : entries) {
     const std::string path = folder + "/" + entry.name.data();
-    const UniqueFd target(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!target && errno == EEXIST) return corrupt(std::string(entry.name.data()) + " is in it twice");
-    if (!target) return Error::from_errno("Making " + path);
-    CKPT_TRYV(copy(target.get(), file, entry.bytes, path));
+    const bool linked =
+        &entry == entries.data() && entry.bytes >= kLinkedBytes && is_pages(entry.name.data());
+    CKPT_TRYV(linked ? link_to(file, path) : take_out(file, at, entry, path));
+    at += entry.bytes;
   }
   return ok();
 }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flat folder of CRIU's image as one memory file, as it travels as a migration's host state, and back. The file:
-//   magic u64 | version u32 | count u32 | count x { bytes u64, name char[56] } | contents, one after the other
-// Threads: any; both copy all the content and block, so the agent calls them by offload(). Ownership: files are the caller's.
-// Errors: kCorrupt for a file that is not such a pack (it comes from another node: nothing in it is believed), kRefused for a folder that
-// does not fit one, kOutOfMemory, kIo. A pack that was refused may leave files in the folder; the caller removes the folder.
+//   contents, one after the other | count x { bytes u64, name char[56] } | magic u64 | version u32 | count u32
+// The table is at the end, so that CRIU itself writes the pages of the largest process where they belong (place_pages), and at the target
+// it reads them out of the pack: neither is copied.
+// Threads: any; both copy all other contents and block, so the agent calls them by offload(). Ownership: files are the caller's.
+// Errors: kCorrupt for a file that is not such a pack (it comes from another node: nothing in it is believed; the decoder's entry is
+// unpack_folder), kRefused for a folder that does not fit one, kOutOfMemory, kIo. A pack that was refused may leave files in the folder; the
+// caller removes the folder.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +18,8 @@
 namespace ckpt::agent::host {
 
 inline constexpr std::uint32_t kMostPackedFiles = 65536;
+// A file of pages that is first in a pack and has so many bytes at least is not copied out of it.
+inline constexpr std::uint64_t kLinkedBytes = 1u << 20;
 
 struct PackedImage {
   PackedImage() = default;
@@ -22,9 +27,15 @@ struct PackedImage {
   std::uint64_t bytes = 0;
 };
 
-Result<PackedImage> pack_folder(const std::string& folder);
+// Before the dump: a memory file, and a link to it in the folder under the name that CRIU gives the pages of the `position`th process (from 0; see
+// estimate_dump). It must stay open until pack_folder has it.
+Result<UniqueFd> place_pages(const std::string& folder, std::size_t position);
 
-// `folder` exists and is empty. `bytes` is the size the peer stated; the file must have it, and the contents must fill it.
+// `pages`: of place_pages, or none.
+Result<PackedImage> pack_folder(const std::string& folder, UniqueFd pages = UniqueFd());
+
+// `folder` exists and is empty. `bytes` is the size the peer stated; the file must have it, and the contents must fill it. The first file may
+// become a link to `file` itself (/proc/PID/fd/N), which must stay open, by this number, for as long as the folder is used.
 Result<void> unpack_folder(int file, std::uint64_t bytes, const std::string& folder);
 
 }  // namespace ckpt::agent::host

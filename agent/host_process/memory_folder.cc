@@ -85,6 +85,15 @@ std::string MemoryFolder::keep() noexcept {
   return std::exchange(path_, {});
 }
 
+void remove_memory_folders(const std::string& place, const std::string& begin, const std::string& end) {
+  std::error_code ignored;
+  const std::string named = path_of(place, begin);
+  for (const auto& item : std::filesystem::directory_iterator(place, ignored)) {
+    const std::string path = item.path().string();
+    if (path.starts_with(named) && path.ends_with(end)) remove(path);
+  }
+}
+
 void remove_memory_folder(const std::string& place, const std::string& name) {
   remove(path_of(place, name));
 }

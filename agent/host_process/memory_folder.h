@@ -31,6 +31,9 @@ class [[nodiscard]] MemoryFolder {
   std::string path_;
 };
 
+// All folders of this user there whose NAME begins and ends so.
+void remove_memory_folders(const std::string& place, const std::string& begin, const std::string& end);
+
 // PLACE/gpumigrate-NAME and all in it, if it is this user's. Nothing there: nothing happens.
 void remove_memory_folder(const std::string& place, const std::string& name);
 

@@ -53,6 +53,17 @@ Result<std::string> status_of(pid_t pid) {
   return Error(ErrorCode::kNotFound, "Process " + std::to_string(pid) + " has ended");
 }
 
+// What a dump of it writes at most.
+Result<std::uint64_t> memory_of(pid_t pid) {
+  CKPT_TRY(status, status_of(pid));
+  std::uint64_t kib = 0;
+  // RssFile: private changed pages of files.
+  for (const char* name : {"RssAnon", "RssShmem", "VmSwap", "RssFile"}) {
+    for (const std::uint64_t number : status_numbers(status, name, 10)) kib += number;
+  }
+  return kib << 10;
+}
+
 bool all_are(const std::vector<std::uint64_t>& numbers, std::uint64_t wanted) {
   return numbers.size() == 4 &&
          std::all_of(numbers.begin(), numbers.end(), [&](auto n) { return n == wanted; });
@@ -71,6 +82,19 @@ Result<std::vector<pid_t>> processes_of(pid_t root) {
                    "The job has more than " + std::to_string(kMostProcesses) + " processes");
   }
   return list;
+}
+
+std::uint64_t start_ticks_of(pid_t pid) {
+  constexpr int kField = 22;
+  const Result<std::string> stat = read_file(proc(pid, "/stat"), 4096);
+  const std::size_t name_end = stat.has_value() ? stat.assume_value().rfind(')') : std::string::npos;
+  if (name_end == std::string::npos) return 0;
+  std::istringstream fields(stat.assume_value().substr(name_end + 1));
+  std::string field;
+  for (int number = 3; number < kField; ++number) fields >> field;
+  std::uint64_t ticks = 0;
+  fields >> ticks;
+  return ticks;
 }
 
 Result<void> resume_source(pid_t root) {
@@ -104,18 +128,42 @@ Result<void> check_credentials(pid_t root, uid_t uid, gid_t gid) {
   return ok();
 }
 
-Result<std::uint64_t> dump_bytes(pid_t root) {
-  CKPT_TRY(list, processes_of(root));
-  std::uint64_t kib = 0;
-  for (const pid_t pid : list) {
-    CKPT_TRY(status, status_of(pid));
-    for (const char* name : {"RssAnon", "RssShmem", "VmSwap"}) {
-      for (const std::uint64_t number : status_numbers(status, name, 10)) kib += number;
-    }
-    for (const std::uint64_t number : status_numbers(status, "RssFile", 10))
-      kib += number;  // private changed pages of files
+Result<DumpEstimate> estimate_dump(pid_t root) {
+  if (root <= 1 || ::kill(root, 0) != 0)
+    return Error(ErrorCode::kNotFound, "Process " + std::to_string(root) + " has ended");
+  DumpEstimate estimate;
+  std::vector<pid_t> waiting{root};
+  for (std::size_t position = 0; !waiting.empty(); ++position) {
+    const pid_t pid = waiting.back();
+    waiting.pop_back();
+    std::vector<pid_t> children;
+    append_children(pid, children);
+    waiting.insert(waiting.end(), children.rbegin(), children.rend());
+    if (position + waiting.size() > kMostProcesses)
+      return Error(ErrorCode::kRefused,
+                   "The job has more than " + std::to_string(kMostProcesses) + " processes");
+    CKPT_TRY(own, memory_of(pid));
+    estimate.bytes += own;
+    if (own < estimate.largest_bytes) continue;
+    estimate.largest_bytes = own;
+    estimate.largest_position = position;
   }
-  return kib << 10;
+  return estimate;
+}
+
+Result<std::uint64_t> dump_bytes(pid_t root) {
+  CKPT_TRY(estimate, estimate_dump(root));
+  return estimate.bytes;
+}
+
+Result<void> check_memory_left(std::uint64_t bytes) {
+  const Result<std::string> text = read_file("/proc/meminfo", kMostProcText);
+  if (!text.has_value()) return ok();
+  const std::vector<std::uint64_t> kib = status_numbers("\n" + text.assume_value(), "MemAvailable", 10);
+  if (kib.size() != 1 || bytes <= kib[0] << 10) return ok();
+  return Error(ErrorCode::kOutOfMemory, "This node has " + std::to_string(kib[0] >> 10) +
+                                            " MiB of memory left, and the image of the process takes up to " +
+                                            std::to_string(bytes >> 20) + " MiB");
 }
 
 }  // namespace ckpt::agent::host

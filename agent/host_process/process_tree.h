@@ -18,6 +18,12 @@ inline constexpr std::size_t kMostProcesses = 4096;
 // `root` first, parents before children.
 Result<std::vector<pid_t>> processes_of(pid_t root);
 
+// Field 22 of /proc/PID/stat: with the id it names a process for ever. 0 if there is none.
+[[nodiscard]] std::uint64_t start_ticks_of(pid_t pid);
+[[nodiscard]] inline bool is_process(pid_t pid, std::uint64_t start_ticks) {
+  return pid > 1 && start_ticks != 0 && start_ticks_of(pid) == start_ticks;
+}
+
 // Lets all of them go on (SIGCONT); what CRIU left stopped at the source runs again.
 Result<void> resume_source(pid_t root);
 
@@ -28,7 +34,20 @@ void kill_source(pid_t root);
 // since CRIU gives processes whatever rights the image says.
 Result<void> check_credentials(pid_t root, uid_t uid, gid_t gid);
 
-// Bytes of memory that a dump of the tree writes at most (private and shared pages that are not a file's), to find room for it.
+struct DumpEstimate {
+  DumpEstimate() = default;
+  std::uint64_t bytes =
+      0;  // of memory that a dump of the tree writes at most (private and shared pages that are not a file's)
+  std::uint64_t largest_bytes = 0;  // the largest process's share
+  std::size_t largest_position =
+      0;  // of that process in CRIU's order: parents before children, a child's children before its sister
+};
+Result<DumpEstimate> estimate_dump(pid_t root);
+
+// Only the bytes.
 Result<std::uint64_t> dump_bytes(pid_t root);
+
+// kOutOfMemory where the node has less than that left for an image in memory.
+Result<void> check_memory_left(std::uint64_t bytes);
 
 }  // namespace ckpt::agent::host

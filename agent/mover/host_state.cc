@@ -6,11 +6,32 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <system_error>
 #include <utility>
 
 namespace ckpt::mover {
+namespace {
 
-Result<HostStateView> HostStateView::open(UniqueFd file, std::uint64_t bytes) {
+std::future<track::Fingerprint> begin_fingerprint(std::span<const std::byte> bytes,
+                                                  std::shared_ptr<const track::FingerprintParams> params) {
+  const auto compute = [bytes, params = std::move(params)] { return track::fingerprint(*params, bytes); };
+  try {
+    return std::async(std::launch::async, compute);
+  } catch (const std::system_error&) {  // no thread to be had: it is computed when it is asked for
+    return std::async(std::launch::deferred, compute);
+  }
+}
+
+}  // namespace
+
+Result<HostStateView> HostStateView::open(UniqueFd file, std::uint64_t bytes,
+                                          std::shared_ptr<const track::FingerprintParams> params) {
+  CKPT_TRY(view, look_at(file, bytes));
+  view.fingerprint_ = begin_fingerprint(view.bytes(), std::move(params));
+  return std::move(view);
+}
+
+Result<HostStateView> HostStateView::look_at(const UniqueFd& file, std::uint64_t bytes) {
   HostStateView view;
   if (bytes == 0) return view;
   struct stat status {};
@@ -39,9 +60,11 @@ Result<HostStateView> HostStateView::open(UniqueFd file, std::uint64_t bytes) {
 HostStateView::HostStateView(HostStateView&& other) noexcept
     : mapping_(std::exchange(other.mapping_, nullptr)),
       mapped_bytes_(std::exchange(other.mapped_bytes_, 0)),
-      copy_(std::move(other.copy_)) {}
+      copy_(std::move(other.copy_)),
+      fingerprint_(std::move(other.fingerprint_)) {}
 
 HostStateView::~HostStateView() {
+  if (fingerprint_.valid()) fingerprint_.wait();
   if (mapping_ != nullptr) ::munmap(mapping_, mapped_bytes_);
 }
 

@@ -52,6 +52,8 @@ Result<void> Mover::dispatch(messages::Packet packet) {
     open_session(*open);
   } else if (const auto* end = std::get_if<messages::EndSession>(&packet.message)) {
     end_session(end->session);
+  } else if (const auto* fill = std::get_if<messages::FillRegions>(&packet.message)) {
+    fill_regions(*fill, std::move(packet.fds));
   } else {
     to_session(packet);
   }
@@ -109,6 +111,32 @@ void Mover::end_session(const messages::SessionKey& key) {
   messages::SessionEnded ended;
   ended.session = key;
   agent_.send(ended);
+}
+
+void Mover::fill_regions(const messages::FillRegions& request, std::vector<UniqueFd> descriptors) {
+  const auto fill = [&]() -> Result<std::uint64_t> {
+    if (!filler_) {
+      CKPT_TRY(filler, RegionFiller::create(gpu_->device));
+      filler_ = std::move(filler);
+    }
+    return filler_->fill(request.regions, std::move(descriptors));
+  };
+  const Result<std::uint64_t> bytes = fill();
+  if (bytes) {
+    fault_point(FaultPoint::kTargetMoverFilled);
+    messages::Filled filled;
+    filled.session = request.session;
+    filled.batch = request.batch;
+    filled.bytes = bytes.assume_value();
+    return agent_.send(filled);
+  }
+  spdlog::warn("memory not filled: id m{} reason {}", request.session.migration,
+               bytes.assume_error().to_string());
+  messages::FillFailed failed;
+  failed.session = request.session;
+  failed.batch = request.batch;
+  failed.failure = messages::Failure(bytes.assume_error());
+  agent_.send(failed);
 }
 
 void Mover::to_session(messages::Packet& packet) {

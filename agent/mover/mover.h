@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mover's control loop: one thread that reads the agent's socket and hands messages to sessions. Ownership: the GPU's context,
+// The mover's control loop: one thread that reads the agent's socket, hands messages to sessions and fills memory itself (a message's regions take
+// milliseconds, and a job is paused for them). Ownership: the GPU's context,
 // staging memory and transport, and all sessions. It returns when the agent is gone or the GPU is lost; everything is let go then.
 #pragma once
 
 #include <map>
 #include <memory>
 
+#include "agent/mover/region_filler.h"
 #include "agent/mover/session.h"
 
 namespace ckpt::mover {
@@ -23,9 +25,11 @@ class Mover {
   void open_session(const messages::OpenSession& request);
   void end_session(const messages::SessionKey& key);
   void to_session(messages::Packet& packet);
+  void fill_regions(const messages::FillRegions& request, std::vector<UniqueFd> descriptors);
 
   AgentLink agent_;
   std::unique_ptr<Gpu> gpu_;
+  std::unique_ptr<RegionFiller> filler_;  // from the first FillRegions on
   std::map<messages::SessionKey, std::unique_ptr<Session>> sessions_;
 };
 

@@ -469,7 +469,9 @@ Result<void> SourceSession::finish() {
   }
   fault_point(FaultPoint::kSourceMoverFinal);
   CKPT_TRYV(send_new_tensors());
-  CKPT_TRY(host_state, HostStateView::open(std::move(file), order.host_state_bytes));
+  CKPT_TRY(host_state, HostStateView::open(std::move(file), order.host_state_bytes,
+                                           track::FingerprintParams::expand(
+                                               secrets_.key, track::FingerprintPurpose::kChunks)));
   host_bytes_ = order.host_state_bytes;
   CKPT_TRY(report, sender_->run_final(host_state.bytes()));
   ++rounds_;
@@ -511,10 +513,9 @@ Result<void> SourceSession::finish() {
   return ok();
 }
 
-Result<std::vector<std::byte>> SourceSession::manifest(const HostStateView& host_state) {
+Result<std::vector<std::byte>> SourceSession::manifest(HostStateView& host_state) {
   CKPT_TRY(root, sender_->root());
-  const auto params = track::FingerprintParams::expand(secrets_.key, track::FingerprintPurpose::kChunks);
-  const track::Fingerprint host = track::fingerprint(*params, host_state.bytes());
+  const track::Fingerprint host = host_state.fingerprint();
   image::Manifest manifest;
   manifest.migration = identity_.migration;
   manifest.incarnation = identity_.incarnation;

@@ -54,7 +54,7 @@ class SourceSession final : public Session, private engine::SenderObserver {
   void report_advice(engine::Advice advice);
   Result<void> keep_fresh();
   Result<void> finish();
-  Result<std::vector<std::byte>> manifest(const HostStateView& host_state);
+  Result<std::vector<std::byte>> manifest(HostStateView& host_state);
   void measure_clock();
   Result<void> measure_memory();
   bool wait_for_order(Nanos timeout);  // a final round or the end; false: the time is over

@@ -5,7 +5,8 @@
 #include <spdlog/spdlog.h>
 #include <sys/mman.h>
 
-#include "agent/mover/made_memory.h"
+#include <algorithm>
+
 #include "libckpt/base/fault.h"
 
 namespace ckpt::mover {
@@ -41,10 +42,15 @@ class FileView {
 }  // namespace
 
 TargetSession::~TargetSession() {
+  room_->end();
   receiver_.reset();  // its threads use everything else
 }
 
 bool TargetSession::handle(messages::Packet& packet) {
+  if (const auto* gone = std::get_if<messages::RegionsLetGo>(&packet.message)) {
+    room_->let_go_elsewhere(gone->regions);
+    return true;
+  }
   const auto* request = std::get_if<messages::StartTarget>(&packet.message);
   if (request == nullptr) return false;
   if (auto started = start(*request); !started) fail(started.assume_error());
@@ -81,12 +87,12 @@ void TargetSession::attached() {
 
 Result<engine::PlanPlaces> TargetSession::on_plan(std::span<const std::byte> bytes) {
   CKPT_TRY(plan, image::decode_plan(bytes));
-  const std::lock_guard lock(mutex_);
-  const bool first = chunk_bytes_ == 0;
   if (makes_memory_) {
     CKPT_TRYV(make_memory(plan));
     attached();
   }
+  const std::lock_guard lock(mutex_);
+  const bool first = chunk_bytes_ == 0;
   CKPT_TRY(places, image::match_plan(plan, tensors_, first));
   engine::PlanPlaces result;
   result.chunk_bytes = chunk_bytes_ = plan.chunk_bytes;
@@ -109,9 +115,9 @@ Result<engine::PlanPlaces> TargetSession::on_plan(std::span<const std::byte> byt
   return result;
 }
 
-// The plan's tensors are then matched as a standby's would be. mutex_ is held.
+// The plan's tensors are then matched as a standby's would be.
 Result<void> TargetSession::make_memory(const image::Plan& plan) {
-  CKPT_TRY(made, make_regions(gpu_, plan));
+  CKPT_TRY(made, make_when_there_is_room(plan));
   for (std::size_t at = 0; at < made.size(); at += messages::kMostRegions) {
     messages::MadeRegions told;
     told.session = key_;
@@ -122,6 +128,9 @@ Result<void> TargetSession::make_memory(const image::Plan& plan) {
     }
     agent_.send(told, descriptors);
   }
+  room_->made(made.size());
+  const std::lock_guard lock(mutex_);
+  for (const image::Extent& extent : plan.extents) made_[extent.id] = extent.region;
   for (MadeRegion& region : made) {
     if (!regions_.emplace(region.info.id, std::move(region.region)).second)
       return Error(ErrorCode::kProtocol,
@@ -129,6 +138,37 @@ Result<void> TargetSession::make_memory(const image::Plan& plan) {
   }
   tensors_.insert(tensors_.end(), plan.tensors.begin(), plan.tensors.end());
   return ok();
+}
+
+// What the job has freed at the source may still be held here by others, for moments.
+Result<std::vector<MadeRegion>> TargetSession::make_when_there_is_room(const image::Plan& plan) {
+  for (;;) {
+    auto made = make_regions(gpu_, plan, room_);
+    if (made || made.assume_error().code() != ErrorCode::kOutOfMemory || !room_->wait()) return made;
+  }
+}
+
+void TargetSession::on_dropped(std::uint64_t extent) {
+  if (!makes_memory_) return;
+  messages::DroppedRegions told;
+  told.session = key_;
+  std::shared_ptr<const void> mapping;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto made = made_.find(extent);
+    if (made == made_.end()) return;
+    const std::uint64_t id = made->second;
+    made_.erase(made);
+    if (const auto it = regions_.find(id); it != regions_.end()) {
+      mapping = std::move(it->second.mapping);
+      regions_.erase(it);
+    }
+    std::erase_if(tensors_, [id](const wire::TensorInfo& tensor) { return tensor.region == id; });
+    told.regions.push_back(id);
+  }
+  mapping.reset();
+  room_->dropped();
+  agent_.send(told);
 }
 
 void TargetSession::on_first_chunk() {

@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "agent/mover/made_memory.h"
 #include "agent/mover/session.h"
 #include "libckpt/engine/receiver.h"
 #include "libckpt/image/manifest.h"
@@ -25,10 +26,12 @@ class TargetSession final : public Session, private engine::ReceiverDelegate {
   void attached() override;
   Result<void> start(const messages::StartTarget& request);
   Result<void> make_memory(const image::Plan& plan);
+  Result<std::vector<MadeRegion>> make_when_there_is_room(const image::Plan& plan);
 
   // engine::ReceiverDelegate
   Result<engine::PlanPlaces> on_plan(std::span<const std::byte> plan) override;
   void on_first_chunk() override;
+  void on_dropped(std::uint64_t extent) override;
   void on_final() override;
   Result<void> on_manifest(std::span<const std::byte> manifest, const track::Fingerprint& root,
                            const engine::HostState& host_state) override;
@@ -37,6 +40,8 @@ class TargetSession final : public Session, private engine::ReceiverDelegate {
 
   const bool makes_memory_;  // there is no standby
   std::atomic<bool> verified_{false};
+  std::map<std::uint64_t, std::uint64_t> made_;  // Session::mutex_; the region that was made for an extent
+  const std::shared_ptr<Room> room_ = std::make_shared<Room>();
   std::uint64_t chunk_bytes_ = 0;
   std::uint64_t state_bytes_ = 0;
   std::uint64_t tensor_count_ = 0;

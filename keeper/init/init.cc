@@ -5,6 +5,7 @@
 //   Signals: it leads the session and process group that the program is in, so the keeper's signals to the group reach the program itself;
 //   one sent to this process alone is passed on to the program. Status: it reaps, and ends when the program has ended (the kernel then kills
 //   what is left in the namespace), with the program's exit code; a signal that killed the program is told as init_status.h says.
+// gpumigrate-init --hold: process 1 of a PID namespace into which others are restored; it ends when its standard input does (holder.h).
 //   FD: an Int (errno) is written to it if PROGRAM cannot be started; closed without a word once it runs.
 // Threads: one. Errors: exit code 127 after a report; 64: wrong usage.
 #include <fcntl.h>
@@ -61,6 +62,17 @@ int status_of(pid_t wanted) {
   }
 }
 
+// Orphans of the namespace come here and leave no zombies.
+int hold() {
+  ::signal(SIGCHLD, SIG_IGN);
+  char nothing = 0;
+  ssize_t got = 0;
+  do {
+    got = ::read(STDIN_FILENO, &nothing, 1);
+  } while (got > 0 || (got < 0 && errno == EINTR));
+  return 0;
+}
+
 int parse_report(int argc, char** argv) {
   if (argc < 5 || std::strcmp(argv[1], "--report") != 0 || std::strcmp(argv[3], "--") != 0) return -1;
   char* end = nullptr;
@@ -71,6 +83,7 @@ int parse_report(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 2 && std::strcmp(argv[1], "--hold") == 0) return hold();
   const int report = parse_report(argc, argv);
   if (report < 0 || ::fcntl(report, F_SETFD, FD_CLOEXEC) != 0) {
     std::fprintf(stderr, "gpumigrate-init is started by gpumigrate-keeper only\n");

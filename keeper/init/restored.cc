@@ -2,12 +2,15 @@
 #include "keeper/init/restored.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
+#include <sstream>
 
 #include "libckpt/base/fd.h"
 
@@ -15,33 +18,55 @@ namespace ckpt::keeper {
 namespace {
 
 constexpr int kNotStarted = 127;
+constexpr std::size_t kMostChildrenText = 1 << 20;
 
 // In the child: async-signal-safe calls only.
-[[noreturn]] void become_criu(char* const* argv, int log, int null) {
+[[noreturn]] void become_criu(char* const* argv, int log, int null, int pid_namespace) {
   for (int number = 1; number < NSIG; ++number) {
     if (number != SIGKILL && number != SIGSTOP) ::signal(number, SIG_DFL);
   }
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  const int high_log = ::fcntl(log, F_DUPFD, kRestoredLogFd + 2);
-  const int high_null = ::fcntl(null, F_DUPFD, kRestoredLogFd + 2);
+  constexpr int kAbove = kRestoredNamespaceFd + 1;
+  const int high_log = ::fcntl(log, F_DUPFD, kAbove);
+  const int high_null = ::fcntl(null, F_DUPFD, kAbove);
+  const int high_namespace = pid_namespace < 0 ? -1 : ::fcntl(pid_namespace, F_DUPFD, kAbove);
   bool good = high_log >= 0 && high_null >= 0 && ::dup2(high_log, kRestoredLogFd) >= 0;
   for (int fd = 0; fd < 3; ++fd) good = good && ::dup2(high_null, fd) >= 0;
+  if (pid_namespace >= 0) good = good && ::dup2(high_namespace, kRestoredNamespaceFd) >= 0;
   ::close_range(3, kRestoredLogFd - 1, 0);
-  ::close_range(kRestoredLogFd + 1, ~0U, 0);
+  ::close_range(pid_namespace >= 0 ? kAbove : kRestoredNamespaceFd, ~0U, 0);
   if (good) ::execv(argv[0], argv);
   ::_exit(kNotStarted);
 }
 
-Result<int> wait_for(pid_t child) {
-  int status = 0;
-  pid_t ended = 0;
+Result<int> wait_for(pid_t child, std::chrono::milliseconds timeout) {
+  const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+  if (!process) return Error::from_errno("Watching CRIU");
+  pollfd ended{process.get(), POLLIN, 0};
+  int ready = 0;
   do {
-    ended = ::waitpid(child, &status, 0);
-  } while (ended < 0 && errno == EINTR);
-  if (ended < 0) return Error::from_errno("Waiting for CRIU");
+    ready = ::poll(&ended, 1, static_cast<int>(timeout.count()));
+  } while (ready < 0 && errno == EINTR);
+  if (ready == 0) {
+    return Error(ErrorCode::kTimedOut, "CRIU was still restoring the program after " +
+                                           std::to_string(timeout.count()) + " ms and has been killed");
+  }
+  int status = 0;
+  if (::waitpid(child, &status, 0) != child) return Error::from_errno("Waiting for CRIU");
   return status;
+}
+
+// CRIU itself, what it has restored (as a child of its own parent), and what comes here when they end.
+void end_children() {
+  for (;;) {
+    const Result<std::string> children = read_file("/proc/thread-self/children", kMostChildrenText);
+    if (!children.has_value()) return;
+    std::istringstream list(children.assume_value());
+    for (pid_t child = 0; list >> child;) ::kill(child, SIGKILL);
+    if (::waitpid(-1, nullptr, 0) < 0 && errno != EINTR) return;
+  }
 }
 
 Result<pid_t> read_pid(const std::string& path) {
@@ -68,9 +93,15 @@ Result<pid_t> start_restored(const RestoreSpec& spec) {
   ::unlink(spec.pid_file.c_str());
   const pid_t child = ::fork();
   if (child < 0) return Error::from_errno("Starting " + spec.command[0]);
-  if (child == 0) become_criu(argv.data(), spec.log, null.get());
-  CKPT_TRY(status, wait_for(child));
+  if (child == 0) become_criu(argv.data(), spec.log, null.get(), spec.pid_namespace);
+  Result<int> ended = wait_for(child, spec.timeout);
+  if (!ended.has_value()) {
+    end_children();
+    return std::move(ended).assume_error();
+  }
+  const int status = ended.assume_value();
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    end_children();
     const bool started = !WIFEXITED(status) || WEXITSTATUS(status) != kNotStarted;
     return Error(ErrorCode::kIo,
                  started ? "CRIU could not restore the program" : "Cannot run " + spec.command[0]);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starting a program from a CRIU image as the keeper's child. The agent composes the command (agent/host_process/criu.h); the keeper gives it
 // the log and becomes the parent. Threads: one; it blocks until CRIU is done. Ownership: the process is a child of the caller.
-// Errors: kIo (why stands in CRIU's log, which the agent reads); nothing of the program is left then.
+// Errors: kIo (why stands in CRIU's log, which the agent reads), kTimedOut; every child of the caller is killed then, so that nothing of the
+// program is left.
 #pragma once
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -16,10 +18,15 @@ namespace ckpt::keeper {
 // The descriptor under which CRIU finds the program's new log (`--inherit-fd fd[10]:…` of the command).
 inline constexpr int kRestoredLogFd = 10;
 
+// And under which its PID namespace, if one was made beforehand.
+inline constexpr int kRestoredNamespaceFd = 11;
+
 struct RestoreSpec {
-  std::vector<std::string> command;  // argv; [0] is the path of CRIU
-  std::string pid_file;              // which the command makes CRIU write; removed first
-  int log = -1;                      // the program's new log, opened for appending
+  std::vector<std::string> command;          // argv; [0] is the path of CRIU
+  std::string pid_file;                      // which the command makes CRIU write; removed first
+  int log = -1;                              // the program's new log, opened for appending
+  int pid_namespace = -1;                    // holder.h; -1: the image has its own
+  std::chrono::milliseconds timeout{60000};  // later CRIU is killed
 };
 
 // The init of the restored tree. It is stopped, with all its processes, if the command says --leave-stopped.

@@ -8,6 +8,7 @@
 #include <bit>
 #include <new>
 #include <string>
+#include <utility>
 
 namespace ckpt::codec {
 namespace {
@@ -92,6 +93,10 @@ Result<PlanePacker> PlanePacker::create(std::size_t most_plane_bytes) {
   if (packer.unpack_ == nullptr) return Error(ErrorCode::kInternal, "zstd refused the memory for a context");
   const std::size_t code = ZSTD_DCtx_setParameter(packer.unpack_, ZSTD_d_format, ZSTD_f_zstd1_magicless);
   if (ZSTD_isError(code) != 0) return refused("the frame format", code);
+  if (HuffmanFrames::supported()) {
+    CKPT_TRY(frames, HuffmanFrames::create());
+    packer.frames_ = std::move(frames);
+  }
   return packer;
 }
 
@@ -104,6 +109,10 @@ std::optional<std::size_t> PlanePacker::pack(std::span<const std::byte> plane, b
 }
 
 bool PlanePacker::unpack(std::span<const std::byte> packed, std::span<std::byte> plane) noexcept {
+  return (frames_ && frames_->decode(packed, plane)) || unpack_by_zstd(packed, plane);
+}
+
+bool PlanePacker::unpack_by_zstd(std::span<const std::byte> packed, std::span<std::byte> plane) noexcept {
   return ZSTD_decompressDCtx(unpack_, plane.data(), plane.size(), packed.data(), packed.size()) ==
          plane.size();
 }

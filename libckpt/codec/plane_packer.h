@@ -2,7 +2,7 @@
 // zstd for one byte plane, as a Huffman coder: match finding is all but switched off, since matches between the bytes of floats
 // are chance and cost more than they save. Planes that are nearly constant are the exception: Huffman needs at least a bit a
 // byte, and there matches pay, so those get zstd's fast level. A plane is a bare frame: no magic number, size or checksum
-// (fingerprints check the chunk).
+// (fingerprints check the chunk). What Huffman packed, huffman_frame.h unpacks, faster than zstd; the rest is zstd's.
 //
 // All memory is laid out at create(); packing and unpacking allocate nothing. Threads: an object belongs to one thread at a time.
 // Errors: pack gives nullopt for what does not fit; unpack gives false for anything that is not exactly the plane.
@@ -14,6 +14,7 @@
 #include <span>
 
 #include "libckpt/base/result.h"
+#include "libckpt/codec/huffman_frame.h"
 
 struct ZSTD_CCtx_s;
 struct ZSTD_DCtx_s;
@@ -29,6 +30,8 @@ class PlanePacker {
                                                 std::span<std::byte> out) noexcept;
   // `packed` is untrusted.
   [[nodiscard]] bool unpack(std::span<const std::byte> packed, std::span<std::byte> plane) noexcept;
+  // By zstd alone, with which unpack() must agree.
+  [[nodiscard]] bool unpack_by_zstd(std::span<const std::byte> packed, std::span<std::byte> plane) noexcept;
 
  private:
   using Memory = std::unique_ptr<std::byte[]>;
@@ -39,6 +42,7 @@ class PlanePacker {
   ZSTD_CCtx_s* huffman_ = nullptr;
   ZSTD_CCtx_s* match_ = nullptr;
   ZSTD_DCtx_s* unpack_ = nullptr;
+  std::unique_ptr<HuffmanFrames> frames_;  // none where the processor lacks what it needs
 };
 
 }  // namespace ckpt::codec

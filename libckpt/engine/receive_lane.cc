@@ -63,6 +63,7 @@ void ReceiveLane::post(const LaneBuffer& message) {
 
 void ReceiveLane::run() {
   const ContextScope scope(core_.device);
+  prefer_throughput();
   while (!stopping_.load() && !core_.failed() && !lane_->closed())
     if (!step()) lane_->wait(kIdleWait);
   core_.device.api().cuStreamSynchronize(stream_);

@@ -82,6 +82,7 @@ Result<void> Receiver::scan(std::uint32_t round) {
           return Result<void>(ok());
         }));
   }
+  items_.clear();  // they keep regions that have been dropped
   core_->end_scan(begin, now_ns(), bytes);
   post_stale(round, stale);
   LaneBuffer done(LaneMessage::kScanDone, core_->id, round);

@@ -81,10 +81,16 @@ void ReceiverCore::arrived(const LaneHeader& header, std::span<const ChunkRecord
 }
 
 void ReceiverCore::drop(const DropRecord& record) {
-  const std::lock_guard lock(mutex_);
-  if (!find(record.region, record.generation)) return;
-  regions_.erase(record.region);
-  if (table_) table_->drop_region(record.region, record.generation);
+  std::shared_ptr<TargetRegion> dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    dropped = find(record.region, record.generation);
+    if (!dropped) return;
+    regions_.erase(record.region);
+    if (table_) table_->drop_region(record.region, record.generation);
+  }
+  dropped.reset();
+  delegate.on_dropped(record.region);
 }
 
 // ---- blobs

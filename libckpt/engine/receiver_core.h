@@ -55,6 +55,8 @@ class ReceiverDelegate {
   virtual ~ReceiverDelegate() = default;
   virtual Result<PlanPlaces> on_plan(std::span<const std::byte> plan) = 0;
   virtual void on_first_chunk() {}
+  // The source's job has freed it; the engine holds it no longer than what is under way.
+  virtual void on_dropped(std::uint64_t /*region*/) {}
   virtual void on_final() {}
   // The roots are equal; the last word on what the manifest says besides. An error is a refusal.
   virtual Result<void> on_manifest(std::span<const std::byte> manifest, const track::Fingerprint& root,

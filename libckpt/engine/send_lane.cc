@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "libckpt/engine/source_codec.h"
 
@@ -106,6 +107,7 @@ void SendLane::calibrate(std::uint32_t messages) {
 
 void SendLane::run() {
   const ContextScope scope(core_.device);
+  prefer_throughput();
   ::prctl(PR_SET_TIMERSLACK, 1UL);  // by default a sleep is 50 us late, a tenth of a message at fabric rates
   while (!stopping_.load() && !core_.failed())
     if (!step()) sleep();
@@ -246,31 +248,43 @@ Result<void> SendLane::stage(Slot& slot, std::size_t worker) {
   const CUresult copied = core_.device.api().cuEventSynchronize(slot.copied);
   for (std::uint32_t i = 0; i < message.count; ++i) message.chunks[i].region->leave();
   if (copied != CUDA_SUCCESS) return cuda_error(core_.device.api(), copied, "cuEventSynchronize");
-  std::span<std::byte> rest = slot.staging.memory();
+  std::byte* from = slot.staging.memory().data();
+  std::byte* to = from;  // behind `from` once a chunk has turned out to be zero
   std::uint32_t marks = 0;
   for (std::uint32_t i = 0; i < message.count; ++i) {
-    const DirtyChunk& chunk = message.chunks[i];
+    DirtyChunk& chunk = message.chunks[i];
     const std::uint32_t length = message.length(i, core_.chunk_bytes);
     message.first_mark[i] = marks;
     message.mark_counts[i] = 0;
+    const track::Fingerprint zeroes = zero_chunk(length);
+    if (!chunk.zero) {
+      message.staged[i] = fingerprint(message, i, {from, length});
+      chunk.zero = message.staged[i] == zeroes;  // what was not scanned, or has become zero since
+      if (!chunk.zero && to != from) std::memmove(to, from, length);
+      from += length;
+    }
     if (chunk.zero) {
       message.codes[i] = {codec::Encoding::kZero, 0};
-      message.staged[i] = length == core_.chunk_bytes
-                              ? core_.zero_chunk
-                              : track::fingerprint_of_zeroes(core_.kernels->params(), length);
+      message.staged[i] = zeroes;
+      message.mark_counts[i] = 0;
       continue;
     }
-    const std::span<std::byte> staged = rest.first(length);
-    rest = rest.subspan(length);
+    const std::span<std::byte> staged(to, length);
+    to += length;
     message.codes[i] = {codec::Encoding::kRaw, length};
-    message.staged[i] = fingerprint(message, i, staged);
     marks += message.mark_counts[i];
     const Region& region = chunk.region->get();
     if (core_.hooks != nullptr) core_.hooks->on_staged({region.id, region.generation, chunk.chunk}, staged);
   }
+  message.plain_bytes = static_cast<std::uint64_t>(to - slot.staging.memory().data());
   message.plain = message.payload = slot.staging.memory().first(message.plain_bytes);
   if (core_.codec) core_.codec->encode(message, worker, core_.round.load(std::memory_order_relaxed));
   return ok();
+}
+
+track::Fingerprint SendLane::zero_chunk(std::uint64_t length) const {
+  return length == core_.chunk_bytes ? core_.zero_chunk
+                                     : track::fingerprint_of_zeroes(core_.kernels->params(), length);
 }
 
 track::Fingerprint SendLane::fingerprint(StagedMessage& message, std::uint32_t index,

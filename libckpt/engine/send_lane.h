@@ -74,6 +74,7 @@ class SendLane final : private transport::LaneHandler, private WorkHandler {
   // Coding thread: the slot's copies are under way.
   void work(std::size_t index, std::size_t worker) override;
   Result<void> stage(Slot& slot, std::size_t worker);
+  [[nodiscard]] track::Fingerprint zero_chunk(std::uint64_t length) const;
   track::Fingerprint fingerprint(StagedMessage& message, std::uint32_t index,
                                  std::span<const std::byte> plain) const;
 

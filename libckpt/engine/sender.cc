@@ -177,7 +177,8 @@ Result<RoundReport> Sender::run_round() {
     CKPT_TRY(sampled, sample_dirty(core_->live_regions()));
     if (sampled) {
       report.sampled_dirty_bytes = sampled->dirty_bytes;
-      report.scan_ns = std::min(report.scan_ns, sampled->scan_ns);  // copies slowed the round's own scan
+      // Copies slowed the round's own scan, if it made one.
+      report.scan_ns = report.scan_ns == 0 ? sampled->scan_ns : std::min(report.scan_ns, sampled->scan_ns);
     }
   }
   return std::move(report);
@@ -292,9 +293,16 @@ Result<std::optional<Sender::Sample>> Sender::sample_dirty(std::span<SourceRegio
 Result<void> Sender::scan_all(std::span<SourceRegion* const> regions) {
   std::uint64_t piece_bytes = 0;
   std::uint64_t most = std::min(kShortPieceBytes, options_.scan_piece_bytes);
+  const bool leave_out_scan = may_leave_out_scan(regions);
   ranges_.clear();
   spans_.clear();
   for (SourceRegion* region : regions) {
+    const bool unseen = region->unseen();
+    region->seen();
+    if (unseen && leave_out_scan) {
+      CKPT_TRYV(send_unscanned(region));
+      continue;
+    }
     for (std::uint32_t chunk = 0; chunk < region->chunks(); ++chunk) {
       if (spans_.empty() || spans_.back().region != region)
         spans_.push_back({region, chunk, 0, ranges_.size()});
@@ -316,7 +324,28 @@ Result<void> Sender::scan_all(std::span<SourceRegion* const> regions) {
       piece_bytes = 0;
     }
   }
-  return scan_piece();
+  return spans_.empty() ? ok() : scan_piece();
+}
+
+bool Sender::may_leave_out_scan(std::span<SourceRegion* const> regions) const {
+  std::uint64_t chunks = 0;
+  for (const SourceRegion* region : regions) chunks += region->unseen() ? region->chunks() : 0;
+  return options_.duty >= 1 && chunks >= options_.least_unscanned_chunks;
+}
+
+Result<void> Sender::send_unscanned(SourceRegion* region) {
+  for (std::uint32_t chunk = 0; chunk < region->chunks(); ++chunk) {
+    if (core_->cut.load(std::memory_order_relaxed) || region->dropped()) break;
+    DirtyChunk dirty;
+    dirty.region = region;
+    dirty.chunk = chunk;
+    found_bytes_.fetch_add(chunk_length(region->get().bytes, core_->chunk_bytes, chunk),
+                           std::memory_order_relaxed);
+    CKPT_TRYV(push(dirty));
+  }
+  wake_lanes();
+  if (auto error = core_->error()) return *error;
+  return ok();
 }
 
 Result<void> Sender::scan_final(std::span<SourceRegion* const> regions) {

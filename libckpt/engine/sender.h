@@ -42,6 +42,9 @@ namespace ckpt::engine {
 // pages at random dirties 27 % of its chunks with 64 KiB, 72 % with 256 KiB, 99 % with 1 MiB.
 inline constexpr std::uint64_t kDefaultChunkBytes = std::uint64_t{64} << 10;
 
+// From so many chunks on a sample says how long a scan takes.
+inline constexpr std::uint64_t kLeastUnscannedChunks = 2048;
+
 struct SenderOptions {
   SessionIdentity id;
   track::FingerprintKey key{};
@@ -57,6 +60,9 @@ struct SenderOptions {
   double duty = 1.0;  // share of the GPU's time that scans and copies may take before the final round
   std::uint64_t scan_piece_bytes = std::uint64_t{1} << 30;  // a drop waits for at most that much of a scan
   std::uint64_t scan_slice_bytes = std::uint64_t{256} << 20;
+  // New regions of so many chunks together are sent without a scan: it would only find that the target holds nothing of them. Not
+  // with a duty below 1, where scans pace the copies.
+  std::uint64_t least_unscanned_chunks = kLeastUnscannedChunks;
   Nanos answer_timeout = 30'000'000'000;  // for the target to connect, to judge the plan, to verify
   FaultHooks* hooks = nullptr;
   SenderObserver* observer = nullptr;
@@ -152,6 +158,9 @@ class Sender {
   Result<void> make_lanes(StagingPool& staging, transport::Transport& transport);
   Result<RoundReport> scan_and_send(bool is_final);
   Result<void> scan_all(std::span<SourceRegion* const> regions);
+  // Of a round that is not the final one; true: the region needs no scan.
+  [[nodiscard]] bool may_leave_out_scan(std::span<SourceRegion* const> regions) const;
+  Result<void> send_unscanned(SourceRegion* region);
   Result<void> scan_final(std::span<SourceRegion* const> regions);
   struct Sample {
     std::uint64_t dirty_bytes = 0;

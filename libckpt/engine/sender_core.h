@@ -41,6 +41,9 @@ class SourceRegion {
   [[nodiscard]] const Region& get() const noexcept { return region_; }
   [[nodiscard]] std::uint32_t chunks() const noexcept { return chunks_; }
   [[nodiscard]] bool dropped() const noexcept { return dropped_.load(); }
+  // Whether no round has looked at it yet: the target holds nothing of it. Of the sender's caller only.
+  [[nodiscard]] bool unseen() const noexcept { return unseen_; }
+  void seen() noexcept { unseen_ = false; }
   // Of chunks, each for whoever has it under way (history.h).
   [[nodiscard]] ChunkHistory& history() noexcept { return history_; }
   // False once it is dropped: do not touch its memory.
@@ -57,15 +60,16 @@ class SourceRegion {
   ChunkHistory history_;
   std::atomic<std::uint32_t> users_{0};
   std::atomic<bool> dropped_{false};
+  bool unseen_ = true;
 };
 
 // One chunk that the target does not hold, on its way from the scan to a lane.
 struct DirtyChunk {
   SourceRegion* region = nullptr;
   std::uint32_t chunk = 0;
-  bool zero = false;  // as scanned: sent as an order, without a copy
-  bool raw = false;   // it arrived wrong: without an encoding this time
-  track::Fingerprint scanned;
+  bool zero = false;           // as scanned or staged: sent as an order, without a payload
+  bool raw = false;            // it arrived wrong: without an encoding this time
+  track::Fingerprint scanned;  // none: not scanned, since the target holds nothing of the region
 };
 
 struct ClockOffset {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libckpt/engine/work_pool.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -85,6 +87,7 @@ void WorkPool::submit(WorkHandler& handler, std::size_t item) noexcept {
 
 void WorkPool::run(std::size_t worker) {
   const ContextScope scope(device_);
+  prefer_throughput();
   for (;;) {
     while (::sem_wait(&waiting_) != 0 && errno == EINTR) {
     }
@@ -96,6 +99,11 @@ void WorkPool::run(std::size_t worker) {
     }
     work.handler->work(work.item, worker);
   }
+}
+
+void prefer_throughput() noexcept {
+  const sched_param none{};
+  if (::sched_getscheduler(0) == SCHED_OTHER) ::sched_setscheduler(0, SCHED_BATCH, &none);
 }
 
 std::size_t worker_count(std::uint32_t wanted) noexcept {

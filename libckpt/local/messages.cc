@@ -171,6 +171,15 @@ const char* problem(const Map& body) {
   return nullptr;
 }
 
+const char* problem(const Release& body) {
+  return is_flag(body.discard) && body.reserved == 0 ? nullptr : "a field";
+}
+const char* problem(const Fetch& body) {
+  if (body.set != MemorySet::kExported && body.set != MemorySet::kArrived) return "the set";
+  if (body.set != MemorySet::kArrived && body.migration != 0) return "a migration without its set";
+  return body.reserved == 0 ? nullptr : "a field";
+}
+
 template <class T>
 const char* problem(const T&) {
   return nullptr;  // every value is valid
@@ -180,7 +189,8 @@ bool descriptors_fit(const Body& body, std::size_t descriptors) {
   return std::visit(
       [descriptors]<class T>(const T& value) {
         if constexpr (std::is_same_v<T, ExportBatch> || std::is_same_v<T, Deposit> ||
-                      std::is_same_v<T, MapBatch> || std::is_same_v<T, Made>) {
+                      std::is_same_v<T, MapBatch> || std::is_same_v<T, Made> || std::is_same_v<T, Held> ||
+                      std::is_same_v<T, Replace>) {
           return descriptors == value.records.size();
         }
         if constexpr (std::is_same_v<T, Welcome>) return descriptors == 1;
@@ -394,6 +404,14 @@ std::string_view to_string(MessageType type) noexcept {
       return "DumpReady";
     case MessageType::kReattach:
       return "Reattach";
+    case MessageType::kFetch:
+      return "Fetch";
+    case MessageType::kHeld:
+      return "Held";
+    case MessageType::kReplace:
+      return "Replace";
+    case MessageType::kWithdrawRegions:
+      return "WithdrawRegions";
   }
   return "?";
 }

@@ -32,14 +32,20 @@
 // From here on the keeper holds memory for the rank, in two sets of descriptors:
 //   exported   a duplicate of each descriptor of the export's batches. RegionFreed drops one before the agent hears of it; StopExport, a new Export and
 //              the agent's end drop all, but not while the rank's memory is not mapped (`memory` of Status): then the set is what the job lives from.
-//   arrived    what A>K Deposit* brought; another migration's Deposit replaces it, A>K Withdraw drops it. It outlives agents.
+//   arrived    what A>K Deposit* brought; another migration's Deposit replaces it, A>K Withdraw drops it, A>K WithdrawRegions some of it (the job has
+//              freed them). It outlives agents.
 // All of these need a paused rank, and answer Failed if they are refused (kRefused: nothing was touched):
 //   release    A>K Release         the keeper adds what set `exported` holds; R>A Released: the rank has unmapped and released all its device
-//              memory, addresses stay reserved. Refused if the set is not exactly the rank's regions. Again after Mapped, too.
+//              memory, addresses stay reserved. Refused if the set is not exactly the rank's regions. Again after Mapped, too. With `discard`, which the
+//              keeper says while memory is kMapping: what is mapped has come since the last Release, and nobody needs it.
 //   deposit    A>K Deposit +fds    K>A Done, batch by batch
 //   map        A>K Map             (K>R MapBatch +fds, R>K MapAck)* of the set that is named (kMade: none), then K>R Map; R>A Mapped, once the rank has all
 //              its regions at their old addresses. On Failed what was mapped is released again. Sets stay until they are dropped by the agent.
 //   make       A>R Make (ids)      R>A Made +fds: the rank has new memory of its own at the old addresses of these regions, for a mover to fill; Map kMade ends it.
+//   fill       A>K Fetch           K>A Held +fds: some of a set, for the mover to copy from; largest regions first, and no more bytes at a time than the largest
+//              has. `from` is 0, then what Held said; Done: there are no more.
+//              A>K Replace +fds    K>A Done: these regions of the set are in the rank's new memory now. So a set is always whole, and twice there
+//              is at most as much as one region. Whoever begins anew (Release, Make) copies from what has been replaced already.
 //   go on      Resume              refused while memory is not mapped.
 //   dump       A>R PrepareDump     only while memory is released. R: unmaps the control page, DumpReady, closes its socket; K>A DumpReady once it is closed:
 //              phase kDumped, and what can be dumped holds nothing of the keeper's. Its service thread waits in sigwaitinfo.
@@ -65,7 +71,7 @@
 namespace ckpt::local {
 
 inline constexpr std::uint32_t kMagic = 0x434b504c;  // "LPKC" in memory
-inline constexpr std::uint16_t kProtocolVersion = 2;
+inline constexpr std::uint16_t kProtocolVersion = 3;
 inline constexpr std::size_t kMaxMessageBytes = 64 * 1024;
 inline constexpr std::size_t kMaxDescriptors = 64;
 inline constexpr std::size_t kMaxRecords = 64;  // of one batch
@@ -124,6 +130,10 @@ enum class MessageType : std::uint16_t {
   kPrepareDump = 70,
   kDumpReady = 71,
   kReattach = 72,
+  kFetch = 73,
+  kHeld = 74,
+  kReplace = 75,
+  kWithdrawRegions = 76,
 };
 [[nodiscard]] std::string_view to_string(MessageType type) noexcept;
 
@@ -186,7 +196,7 @@ struct RegionRecord {    // one physical allocation
 };
 static_assert(sizeof(RegionRecord) == 40);
 
-struct RegionKey {
+struct RegionKey {  // ids are never used again: where the generation is not the one expected, the id decides
   std::uint64_t id = 0;
   std::uint64_t generation = 0;
 };
@@ -407,6 +417,8 @@ struct Release {  // the agent leaves it empty; the keeper says what set `export
   static constexpr auto kType = MessageType::kRelease;
   std::uint64_t regions = 0;
   std::uint64_t digest = 0;  // sum of region_digest()
+  std::uint32_t discard = 0;
+  std::uint32_t reserved = 0;
 };
 struct Released {
   static constexpr auto kType = MessageType::kReleased;
@@ -421,6 +433,12 @@ struct Deposit {  // one descriptor per record, in order
 struct Withdraw {
   static constexpr auto kType = MessageType::kWithdraw;
   std::uint64_t migration = 0;
+};
+struct WithdrawRegions {
+  static constexpr auto kType = MessageType::kWithdrawRegions;
+  std::uint64_t sequence = 0;
+  std::uint64_t migration = 0;
+  std::vector<RegionKey> records;
 };
 struct Map {
   static constexpr auto kType = MessageType::kMap;
@@ -452,6 +470,24 @@ struct Made {  // one descriptor per record, in the order of Make
   std::uint64_t sequence = 0;
   std::vector<RegionRecord> records;
 };
+struct Fetch {
+  static constexpr auto kType = MessageType::kFetch;
+  MemorySet set = MemorySet::kArrived;  // not kMade
+  std::uint32_t reserved = 0;
+  std::uint64_t migration = 0;  // of the set kArrived, else 0
+  std::uint64_t from = 0;
+};
+struct Held {  // one descriptor per record, in order
+  static constexpr auto kType = MessageType::kHeld;
+  std::uint64_t sequence = 0;  // the next `from`
+  std::vector<RegionRecord> records;
+};
+struct Replace {  // one descriptor per record, in order
+  static constexpr auto kType = MessageType::kReplace;
+  std::uint64_t sequence = 0;
+  std::uint64_t migration = 0;  // of the set kArrived; 0: the set kExported
+  std::vector<RegionRecord> records;
+};
 struct PrepareDump {
   static constexpr auto kType = MessageType::kPrepareDump;
 };
@@ -462,12 +498,12 @@ struct Reattach {
   static constexpr auto kType = MessageType::kReattach;
 };
 
-using Body =
-    std::variant<Hello, Welcome, Attach, Status, Done, Failed, Describe, Tensors, Regions, DescribeEnd,
-                 Export, ExportBatch, ExportAck, ExportEnd, RegionFreed, RegionFreedAck, TensorDropped,
-                 StopExport, Ready, StandbyReady, Pause, Paused, Resume, Running, Moved, SetDeadline, Stop,
-                 Kill, Shutdown, RankStopped, RankContinued, RankExited, Release, Released, Deposit, Withdraw,
-                 Map, MapBatch, MapAck, Mapped, Make, Made, PrepareDump, DumpReady, Reattach>;
+using Body = std::variant<Hello, Welcome, Attach, Status, Done, Failed, Describe, Tensors, Regions,
+                          DescribeEnd, Export, ExportBatch, ExportAck, ExportEnd, RegionFreed, RegionFreedAck,
+                          TensorDropped, StopExport, Ready, StandbyReady, Pause, Paused, Resume, Running,
+                          Moved, SetDeadline, Stop, Kill, Shutdown, RankStopped, RankContinued, RankExited,
+                          Release, Released, Deposit, Withdraw, Map, MapBatch, MapAck, Mapped, Make, Made,
+                          PrepareDump, DumpReady, Reattach, Fetch, Held, Replace, WithdrawRegions>;
 
 struct Message {
   std::uint32_t rank = 0;

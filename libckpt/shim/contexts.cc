@@ -120,13 +120,19 @@ Result<std::shared_ptr<Synchronization>> start_synchronization() {
   return synchronization;
 }
 
+// A hint at the work: a call of the program that waits for it, or for some of it, too.
+std::string waits_too() {
+  const char* call = gate().waiting_call();
+  return call == nullptr ? "" : std::string("; the program waits for it in ") + call;
+}
+
 Result<void> synchronize_within(Nanos timeout) {
   static auto* const last = new std::shared_ptr<Synchronization>;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(timeout);
   const auto late = [&] {
     return Error(ErrorCode::kTimedOut,
                  "The program's work on the GPU did not end (cuCtxSynchronize) within " +
-                     std::to_string(timeout / 1'000'000) + " ms");
+                     std::to_string(timeout / 1'000'000) + " ms" + waits_too());
   };
   if (*last != nullptr && !(*last)->wait_until(deadline)) return late();
   CKPT_TRY(current, start_synchronization());

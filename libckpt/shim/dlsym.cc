@@ -19,9 +19,19 @@ void* handle_of(const void* address) noexcept {
   return ::dladdr1(address, &unused, &map, RTLD_DL_LINKMAP) == 0 ? nullptr : map;
 }
 
-// What dlopen("libcuda.so.1") answers in this process.
+// What dlopen("libcuda.so.1") answers in this process. A preloaded object's map is no handle before somebody has opened it: the loader then
+// makes what a lookup goes through.
+void* open_own_handle() noexcept {
+  const void* const here = reinterpret_cast<void*>(&open_own_handle);
+  Dl_info info{};
+  void* const opened =
+      ::dladdr(here, &info) == 0 ? nullptr : ::dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  return opened != nullptr ? opened : handle_of(here);
+}
+
 void* own_handle() noexcept {
-  return handle_of(reinterpret_cast<void*>(&own_handle));
+  static void* const handle = open_own_handle();
+  return handle;
 }
 
 void* handle_for(void* handle, const char* name, const void* caller) noexcept {

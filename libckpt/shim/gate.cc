@@ -49,7 +49,7 @@ GateSlot& Gate::claim_slot() noexcept {
   std::call_once(g_once, [] {
     ::pthread_key_create(&g_slot_key, &Gate::release_slot);
     at_fork_child([] { gate().forget_others(); });
-    g_gate.asymmetric_.store(expedited_membarrier(), std::memory_order_relaxed);
+    g_gate.asymmetric_.store(expedited_membarrier(), std::memory_order_seq_cst);
   });
   GateSlot* slot = slots_.load(std::memory_order_acquire);
   for (; slot != nullptr; slot = slot->next) {
@@ -60,7 +60,7 @@ GateSlot& Gate::claim_slot() noexcept {
     slot = new (std::nothrow) GateSlot;
     if (slot == nullptr) std::abort();  // 64 bytes: the program could not go on either
     slot->next = slots_.load(std::memory_order_relaxed);
-    while (!slots_.compare_exchange_weak(slot->next, slot, std::memory_order_release)) {
+    while (!slots_.compare_exchange_weak(slot->next, slot, std::memory_order_seq_cst)) {
     }
   }
   t_gate_slot = slot;
@@ -91,17 +91,15 @@ void Gate::hold_up(GateSlot& slot) noexcept {
   do {
     slot.place.store(GateSlot::kOutside, std::memory_order_release);
     tell_departure();
-    while (closed_.load(std::memory_order_acquire) != 0) futex_wait(closed_, 1, nullptr);
-    slot.place.store(GateSlot::kInside, std::memory_order_relaxed);
-    order();
-  } while (closed_.load(std::memory_order_acquire) != 0);
+    while (closed()) futex_wait(closed_, 1, nullptr);
+    announce(slot, GateSlot::kInside);
+  } while (closed());
 }
 
 void Gate::end_wait() noexcept {
   GateSlot& slot = *t_gate_slot;
-  slot.place.store(GateSlot::kInside, std::memory_order_release);
-  order();
-  if (closed_.load(std::memory_order_acquire) != 0) hold_up(slot);
+  announce(slot, GateSlot::kInside);
+  if (closed()) hold_up(slot);
 }
 
 void Gate::tell_departure() noexcept {
@@ -112,8 +110,7 @@ void Gate::tell_departure() noexcept {
 // After this every thread has either been seen inside or will see the gate closed.
 Result<void> Gate::shut() noexcept {
   closed_.store(1, std::memory_order_seq_cst);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (asymmetric_.load(std::memory_order_relaxed) && !expedited_membarrier() &&
+  if (asymmetric_.load(std::memory_order_seq_cst) && !expedited_membarrier() &&
       !membarrier(MEMBARRIER_CMD_GLOBAL)) {
     return Error::from_errno("Cannot order the program's threads (membarrier)");
   }
@@ -137,8 +134,8 @@ Result<void> Gate::wait_until_none(bool waits_too, Nanos timeout) {
     const std::uint32_t seen = departures_.load(std::memory_order_acquire);
     const char* call = nullptr;
     int others = -1;
-    for (GateSlot* slot = slots_.load(std::memory_order_acquire); slot != nullptr; slot = slot->next) {
-      const std::uint32_t place = slot->place.load(std::memory_order_acquire);
+    for (GateSlot* slot = slots_.load(std::memory_order_seq_cst); slot != nullptr; slot = slot->next) {
+      const std::uint32_t place = slot->place.load(std::memory_order_seq_cst);
       if (place == GateSlot::kOutside || (place == GateSlot::kWaiting && !waits_too)) continue;
       call = slot->call.load(std::memory_order_relaxed);
       ++others;
@@ -154,6 +151,14 @@ Result<void> Gate::wait_until_none(bool waits_too, Nanos timeout) {
     const timespec span{.tv_sec = left / kSecond, .tv_nsec = left % kSecond};
     futex_wait(departures_, seen, &span);
   }
+}
+
+const char* Gate::waiting_call() const noexcept {
+  for (const GateSlot* slot = slots_.load(std::memory_order_acquire); slot != nullptr; slot = slot->next) {
+    if (slot->place.load(std::memory_order_acquire) == GateSlot::kWaiting)
+      return slot->call.load(std::memory_order_relaxed);
+  }
+  return nullptr;
 }
 
 void Gate::open() noexcept {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program's contexts are known as soon as it has made them (their ends: memory/hooks_alloc.cc), and its waits for the GPU
 // stand outside of the gate: they end by the quiesce's own wait, so that a long one holds up no close.
+#include "libckpt/shim/captures.h"
 #include "libckpt/shim/contexts.h"
 #include "libckpt/shim/gate.h"
 #include "libckpt/shim/hooks.h"
@@ -50,8 +51,11 @@ CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsig
 }
 
 CUresult cuCtxDetach(CUcontext context) {
+  EndingCaptures captures(context);
   const CUresult result = real().cuCtxDetach(context);
-  if (result == CUDA_SUCCESS) forget_context(context);
+  if (result != CUDA_SUCCESS) return result;
+  captures.ended();
+  forget_context(context);
   return result;
 }
 
@@ -63,8 +67,13 @@ CUresult cuGreenCtxCreate(CUgreenCtx* context, CUdevResourceDesc resources, CUde
 }
 
 CUresult cuGreenCtxDestroy(CUgreenCtx context) {
+  CUcontext as_context = nullptr;
+  if (real().cuCtxFromGreenCtx != nullptr) real().cuCtxFromGreenCtx(&as_context, context);
+  EndingCaptures captures(as_context);
   const CUresult result = real().cuGreenCtxDestroy(context);
-  if (result == CUDA_SUCCESS) forget_green_context(context);
+  if (result != CUDA_SUCCESS) return result;
+  captures.ended();
+  forget_green_context(context);
   return result;
 }
 

@@ -3,14 +3,27 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <vector>
 
 namespace ckpt::shim {
 namespace {
 
 std::atomic<const char*> g_reason{nullptr};
 std::atomic<bool> g_forgotten{false};
+
+// What keeps the job from moving for a while.
+struct PassingReasons {
+  std::mutex mutex;
+  std::vector<const char*> names;
+};
+
+PassingReasons& passing_reasons() {
+  static auto* const reasons = new PassingReasons;
+  return *reasons;
+}
 
 constexpr int kMostForgetters = 16;
 std::atomic<void (*)()> g_forgetters[kMostForgetters];
@@ -45,9 +58,22 @@ void not_movable(const char* api) noexcept {
   g_reason.compare_exchange_strong(none, api, std::memory_order_acq_rel);
 }
 
+NotMovable::NotMovable(const char* api) noexcept : api_(api) {
+  const std::lock_guard lock(passing_reasons().mutex);
+  passing_reasons().names.push_back(api);
+}
+
+NotMovable::~NotMovable() {
+  PassingReasons& passing = passing_reasons();
+  const std::lock_guard lock(passing.mutex);
+  passing.names.erase(std::find(passing.names.begin(), passing.names.end(), api_));
+}
+
 std::optional<const char*> reason() noexcept {
-  const char* name = g_reason.load(std::memory_order_acquire);
-  return name == nullptr ? std::nullopt : std::optional<const char*>(name);
+  if (const char* name = g_reason.load(std::memory_order_acquire)) return name;
+  PassingReasons& passing = passing_reasons();
+  const std::lock_guard lock(passing.mutex);
+  return passing.names.empty() ? std::nullopt : std::optional<const char*>(passing.names.front());
 }
 
 void set_identity(CUdevice device, const std::optional<Identity>& identity) noexcept {

@@ -14,6 +14,17 @@ namespace ckpt::shim {
 
 // The program used `api` (a string literal), which leaves behind what no move can carry. The first name stays.
 void not_movable(const char* api) noexcept;
+// The same for as long as the object lives.
+class NotMovable {
+ public:
+  explicit NotMovable(const char* api) noexcept;
+  ~NotMovable();
+  NotMovable(const NotMovable&) = delete;
+  NotMovable& operator=(const NotMovable&) = delete;
+
+ private:
+  const char* api_;
+};
 // The first such name, if there is one.
 [[nodiscard]] std::optional<const char*> reason() noexcept;
 

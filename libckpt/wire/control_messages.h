@@ -10,6 +10,8 @@
 //     | Inventory       ------------->  |   again at every change and every few seconds
 //     | <------------------ StartJob    |
 //     | Reply, JobChange ------------>  |
+//     | <----------- InspectProcess     |
+//     | ProcessFacts, Reply --------->  |
 //     | <------------------- ReadLog    |
 //     | LogData         ------------->  |
 //     | <-------------- switch Prepare  |   its `plan` is an encoded MigrationPlan (below)
@@ -238,16 +240,22 @@ struct RankSpec {
 };
 
 // How a job is moved (DESIGN §3).
-enum class Way : std::uint8_t { kInvalid = 0, kCooperative = 1, kTransparent = 2 };
+enum class Way : std::uint8_t {
+  kInvalid = 0,
+  kCooperative = 1,
+  kTransparent = 2,
+  kAdopted = 3,  // a process that was running already: stop-and-copy, the driver saves its device memory
+};
 [[nodiscard]] constexpr bool is_known(Way way) {
-  return way == Way::kCooperative || way == Way::kTransparent;
+  return way >= Way::kCooperative && way <= Way::kAdopted;
 }
 [[nodiscard]] constexpr std::string_view to_string(Way way) noexcept {
+  if (way == Way::kAdopted) return "adopted";
   return way == Way::kTransparent ? "transparent" : "cooperative";
 }
 
 struct JobSpec {
-  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
   JobSpec() = default;
   JobId job = 0;
   std::string name;
@@ -260,9 +268,13 @@ struct JobSpec {
   std::uint64_t gpu_memory_bytes = 0;  // what the submitter asked for, 0 = nothing said
   std::vector<RankSpec> ranks;
   Way way = Way::kCooperative;
+  // kAdopted: the process as its first node counts, and when it was started (field 22 of /proc/PID/stat), which names it for ever.
+  std::int32_t adopt_pid = 0;
+  std::uint64_t adopt_start_ticks = 0;
   template <class A>
   void fields(A& a) {
-    a(job, name, argv, env, cwd, uid, gid, incarnation, gpu_memory_bytes, ranks, way);
+    a(job, name, argv, env, cwd, uid, gid, incarnation, gpu_memory_bytes, ranks, way, adopt_pid,
+      adopt_start_ticks);
   }
 };
 
@@ -293,6 +305,40 @@ struct StartJob {
   template <class A>
   void fields(A& a) {
     a(request_id, spec);
+  }
+};
+
+// What `adopt` needs to know of a process before there is a job: answered with ProcessFacts, or with a Reply that says why it cannot be
+// taken in.
+struct InspectProcess {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kInspectProcess;
+  InspectProcess() = default;
+  std::uint64_t request_id = 0;
+  std::int32_t pid = 0;
+  std::string machine;            // boot id of the machine that counts so; empty: the node's own
+  std::uint64_t start_ticks = 0;  // 0: whichever process has the id now
+  template <class A>
+  void fields(A& a) {
+    a(request_id, pid, machine, start_ticks);
+  }
+};
+
+struct ProcessFacts {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kProcessFacts;
+  ProcessFacts() = default;
+  std::uint64_t request_id = 0;
+  std::uint64_t start_ticks = 0;
+  std::vector<std::string> argv;
+  std::string cwd;
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+  std::uint32_t gpu_index = 0;
+  std::uint64_t device_bytes = 0;
+  template <class A>
+  void fields(A& a) {
+    a(request_id, start_ticks, argv, cwd, uid, gid, gpu_index, device_bytes);
   }
 };
 
@@ -420,7 +466,7 @@ struct MigrationPlan {
 };
 // The same process goes on, with another GPU (DESIGN §3, hot card swap).
 [[nodiscard]] inline bool is_swap(const MigrationPlan& plan) {
-  return plan.spec.way == Way::kTransparent && plan.source_node == plan.target_node;
+  return plan.spec.way != Way::kCooperative && plan.source_node == plan.target_node;
 }
 inline constexpr std::size_t kFingerprintKeyBytes = 32;
 inline constexpr std::size_t kSessionTokenBytes = 16;
@@ -502,7 +548,7 @@ struct SourceReport {
 
 // What the target measured, on its own clock.
 struct TargetReport {
-  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kTargetReport;
   TargetReport() = default;
   MigrationId migration = 0;
@@ -516,10 +562,11 @@ struct TargetReport {
   // The transparent way; 0 in the other.
   std::int64_t host_restored_ns = 0;     // the process is there again; 0 in a swap
   std::int64_t context_restored_ns = 0;  // its context is on this GPU
+  std::int64_t memory_filled_ns = 0;     // what it made itself has its content; 0: it took what had arrived
   template <class A>
   void fields(A& a) {
     a(migration, verified, verified_ns, committed_ns, resume_sent_ns, resumed_ns, scan_bytes_per_second,
-      scan_ns, host_restored_ns, context_restored_ns);
+      scan_ns, host_restored_ns, context_restored_ns, memory_filled_ns);
   }
 };
 

@@ -42,6 +42,12 @@ Result<void> check_counts(const Message& message) {
   if (const auto* m = std::get_if<MadeRegions>(&message);
       m != nullptr && (m->regions.empty() || m->regions.size() > kMostRegions))
     return Error(ErrorCode::kProtocol, "MadeRegions with " + std::to_string(m->regions.size()) + " regions");
+  if (const auto* m = std::get_if<FillRegions>(&message);
+      m != nullptr && (m->regions.empty() || m->regions.size() > kMostFillRegions))
+    return Error(ErrorCode::kProtocol, "FillRegions with " + std::to_string(m->regions.size()) + " regions");
+  if (const auto* m = std::get_if<DroppedRegions>(&message); m != nullptr && m->regions.size() > kMostRegions)
+    return Error(ErrorCode::kProtocol,
+                 "DroppedRegions with " + std::to_string(m->regions.size()) + " regions");
   if (const auto* m = std::get_if<AttachTensors>(&message); m != nullptr && m->tensors.size() > kMostTensors)
     return Error(ErrorCode::kProtocol,
                  "AttachTensors with " + std::to_string(m->tensors.size()) + " tensors");
@@ -79,6 +85,7 @@ std::string_view name_of(const Message& message) noexcept {
 std::size_t descriptors_of(const Message& message) noexcept {
   if (const auto* m = std::get_if<AttachRegions>(&message)) return m->regions.size();
   if (const auto* m = std::get_if<MadeRegions>(&message)) return m->regions.size();
+  if (const auto* m = std::get_if<FillRegions>(&message)) return 2 * m->regions.size();
   if (const auto* m = std::get_if<FinalRound>(&message)) return m->host_state_bytes > 0 ? 1 : 0;
   if (const auto* m = std::get_if<Verified>(&message)) return m->host_state_bytes > 0 ? 1 : 0;
   return 0;

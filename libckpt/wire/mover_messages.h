@@ -20,6 +20,9 @@
 //   A>S   MoverLimits, at any time
 //   A>S   AttachRegions, AttachTensors, DropTensors while rounds run: the job named or allocated; DropRegions: it freed.
 //         S>A Dropped follows once nothing of the region is mapped here any more, at once also in a round.
+//         T>A DroppedRegions, in a target that makes the memory: the job freed what MadeRegions told of. A>T RegionsLetGo once no process of the agent's has
+//         them any more: a region that finds no memory waits for that.
+//   A>S,T FillRegions +fds             no session's: a process has made memory of its own, each region is copied into it and compared. S,T>A Filled, FillFailed
 //   A>S,T EndSession, at any time          S,T>A SessionEnded: nothing of the job is held any more. Also after SessionFailed
 //   S,T>A SessionFailed                    the session does nothing more; EndSession must still follow. S lets go of nothing before it
 //
@@ -51,6 +54,9 @@ namespace ckpt::wire::mover {
 inline constexpr int kSocketFd = 3;
 inline constexpr std::size_t kMostPacketBytes = std::size_t{64} << 10;
 inline constexpr std::size_t kMostRegions = 64;  // of one AttachRegions or MadeRegions: one descriptor each
+inline constexpr std::size_t kMostFillRegions = 32;  // of one FillRegions: two descriptors each
+// FillRegions and its answers belong to no session: their key has this in place of a rank, and a number of the agent's own.
+inline constexpr std::uint32_t kFillRank = 0xffff'ffff;
 inline constexpr std::size_t kMostTensors = 96;  // of one AttachTensors
 inline constexpr std::size_t kMostLanes = 8;
 
@@ -232,6 +238,27 @@ struct EndSession {
   template <class A>
   void fields(A& a) {
     a(session);
+  }
+};
+
+struct RegionsLetGo {
+  CKPT_MOVER_MESSAGE(RegionsLetGo);
+  SessionKey session;
+  std::uint64_t regions = 0;  // how many, since the session began
+  template <class A>
+  void fields(A& a) {
+    a(session, regions);
+  }
+};
+
+struct FillRegions {  // two descriptors per region, in order: what has its content, what is to have it
+  CKPT_MOVER_MESSAGE(FillRegions);
+  SessionKey session;       // its rank is kFillRank
+  std::uint64_t batch = 0;  // repeated in the answer
+  std::vector<RegionInfo> regions;
+  template <class A>
+  void fields(A& a) {
+    a(session, batch, regions);
   }
 };
 
@@ -474,6 +501,38 @@ struct MadeRegions {  // one descriptor per region, in order; told before Verifi
     a(session, regions);
   }
 };
+struct DroppedRegions {
+  CKPT_MOVER_MESSAGE(DroppedRegions);
+  SessionKey session;
+  std::vector<std::uint64_t> regions;
+  template <class A>
+  void fields(A& a) {
+    a(session, regions);
+  }
+};
+
+struct
+    Filled {  // each region is what it was copied from, by fingerprints of both; the mover holds neither any more
+  CKPT_MOVER_MESSAGE(Filled);
+  SessionKey session;
+  std::uint64_t batch = 0;
+  std::uint64_t bytes = 0;
+  template <class A>
+  void fields(A& a) {
+    a(session, batch, bytes);
+  }
+};
+
+struct FillFailed {
+  CKPT_MOVER_MESSAGE(FillFailed);
+  SessionKey session;
+  std::uint64_t batch = 0;
+  Failure failure;
+  template <class A>
+  void fields(A& a) {
+    a(session, batch, failure);
+  }
+};
 #undef CKPT_MOVER_MESSAGE
 
 // The order is the wire's numbering (index + 1); append only.
@@ -481,7 +540,8 @@ using Message =
     std::variant<Configure, OpenSession, AttachRegions, AttachTensors, DropTensors, DropRegions, StartTarget,
                  StartSource, MoverLimits, FinalRound, ReleaseManifest, EndSession, MoverReady, MoverFailed,
                  Attached, Listening, PlanAccepted, Progress, FirstRoundDone, Converged, DidNotConverge,
-                 FinalSent, FinalDone, Verified, Mismatch, Dropped, SessionFailed, SessionEnded, MadeRegions>;
+                 FinalSent, FinalDone, Verified, Mismatch, Dropped, SessionFailed, SessionEnded, MadeRegions,
+                 RegionsLetGo, FillRegions, DroppedRegions, Filled, FillFailed>;
 [[nodiscard]] std::string_view name_of(const Message& message) noexcept;
 
 // One packet. kInvalidArgument if it would be longer than kMostPacketBytes.

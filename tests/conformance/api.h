@@ -2,14 +2,13 @@
 // The driver under test, loaded at run time, so that one binary tests any driver: LD_LIBRARY_PATH chooses.
 #pragma once
 
-#define __CUDA_API_VERSION_INTERNAL
-#include <cuda.h>
+#include "tests/conformance/answers.h"
 
 namespace conformance {
 
 struct Api {
-#define CKPT_CUDA(name) decltype(&::name) name = nullptr;
-#define CKPT_CUDA_OPTIONAL(name) decltype(&::name) name = nullptr;
+#define CKPT_CUDA(name) Call<decltype(&::name)> name;
+#define CKPT_CUDA_OPTIONAL(name) Call<decltype(&::name)> name;
 #include "libckpt/cuda/driver_api.def"
 #include "tests/conformance/more_functions.def"
 #undef CKPT_CUDA

@@ -27,6 +27,10 @@ class Job {
     EXPECT_OK(api().cuDevicePrimaryCtxRetain(&context_, 0));
     EXPECT_OK(api().cuCtxSetCurrent(context_));
     module_ = load_kernels();
+    load_library();
+    EXPECT_OK(api().cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 32 * kMiB));
+    EXPECT_OK(api().cuCtxGetLimit(&heap_limit_, CU_LIMIT_MALLOC_HEAP_SIZE));
+    EXPECT_GE(heap_limit_, 32 * kMiB);
     EXPECT_OK(api().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
     EXPECT_OK(api().cuEventCreate(&event_, CU_EVENT_DEFAULT));
     EXPECT_OK(api().cuMemAlloc_v2(&plain_, kPlain));
@@ -44,6 +48,15 @@ class Job {
     EXPECT_OK(api().cuStreamSynchronize(stream_));
     check();
     return !testing::Test::HasFailure();
+  }
+
+  void load_library() {
+    for (const std::string& path : kernel_images()) {
+      if (library_ != nullptr) break;
+      api().cuLibraryLoadFromFile(&library_, path.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0);
+    }
+    EXPECT_OK(api().cuLibraryGetKernel(&library_count_, library_, "count_launch"));
+    EXPECT_OK(api().cuLibraryGetGlobal(&library_launches_, nullptr, library_, "launches"));
   }
 
   // A launch that is counted.
@@ -68,6 +81,12 @@ class Job {
     EXPECT_OK(api().cuEventSynchronize(event_));
     expected_launches_ += 2;
     EXPECT_EQ(expected_launches_, read_words(launches_, 1)[0]);
+    EXPECT_OK(launch(reinterpret_cast<CUfunction>(library_count_), 1, 1, stream_));
+    EXPECT_OK(api().cuStreamSynchronize(stream_));
+    EXPECT_EQ(expected_launches_ / 2, read_words(library_launches_, 1)[0]);
+    std::size_t limit = 0;
+    EXPECT_OK(api().cuCtxGetLimit(&limit, CU_LIMIT_MALLOC_HEAP_SIZE));
+    EXPECT_EQ(heap_limit_, limit);
     EXPECT_EQ(std::vector<std::uint8_t>(8192, 0x2d), read_bytes(pooled_, 8192));
     EXPECT_EQ(0x44, pinned_[0]);
     EXPECT_EQ(0x44, pinned_[kMiB - 1]);
@@ -205,6 +224,10 @@ class Job {
   int socket_;
   CUcontext context_ = nullptr;
   CUmodule module_ = nullptr;
+  CUlibrary library_ = nullptr;
+  CUkernel library_count_ = nullptr;
+  CUdeviceptr library_launches_ = 0;
+  std::size_t heap_limit_ = 0;
   CUstream stream_ = nullptr;
   CUevent event_ = nullptr;
   CUdeviceptr plain_ = 0;

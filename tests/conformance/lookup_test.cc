@@ -21,7 +21,7 @@ class LookupTest : public DriverTest {
 TEST_F(LookupTest, TheVersionChoosesTheFunction) {
   EXPECT_NE(find("cuMemAlloc", 2000), find("cuMemAlloc", 3020));
   EXPECT_EQ(find("cuMemAlloc", 12000), find("cuMemAlloc", 3020));
-  const auto allocate = reinterpret_cast<decltype(api().cuMemAlloc_v2)>(find("cuMemAlloc", 12000));
+  const auto allocate = reinterpret_cast<decltype(&::cuMemAlloc_v2)>(find("cuMemAlloc", 12000));
   CUdeviceptr memory = 0;
   EXPECT_OK(allocate(&memory, 4096));
   EXPECT_OK(api().cuMemFree_v2(memory));
@@ -41,10 +41,10 @@ TEST_F(LookupTest, UnknownNamesAndVersionsTooOldAreToldApart) {
 // By its _ptsz name a call with the null stream goes to the thread's own stream, which does not wait for the others.
 TEST_F(LookupTest, AThreadHasAStreamOfItsOwn) {
   const cuuint64_t own = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
-  const auto set = reinterpret_cast<decltype(api().cuMemsetD8Async)>(find("cuMemsetD8Async", 12000, own));
+  const auto set = reinterpret_cast<decltype(&::cuMemsetD8Async)>(find("cuMemsetD8Async", 12000, own));
   const auto wait =
-      reinterpret_cast<decltype(api().cuStreamSynchronize)>(find("cuStreamSynchronize", 12000, own));
-  EXPECT_NE(reinterpret_cast<void*>(api().cuMemsetD8Async), reinterpret_cast<void*>(set));
+      reinterpret_cast<decltype(&::cuStreamSynchronize)>(find("cuStreamSynchronize", 12000, own));
+  EXPECT_NE(reinterpret_cast<void*>(api().cuMemsetD8Async.function), reinterpret_cast<void*>(set));
   CUdeviceptr memory = 0;
   ASSERT_OK(api().cuMemAlloc_v2(&memory, 4096));
   {

@@ -284,7 +284,7 @@ TEST_F(MemoryTest, FunctionsAreFoundByName) {
   CUdriverProcAddressQueryResult status{};
   ASSERT_OK(api().cuGetProcAddress_v2("cuMemAlloc", &function, 12000, 0, &status));
   EXPECT_EQ(CU_GET_PROC_ADDRESS_SUCCESS, status);
-  EXPECT_EQ(reinterpret_cast<void*>(api().cuMemAlloc_v2), function);
+  EXPECT_EQ(reinterpret_cast<void*>(api().cuMemAlloc_v2.function), function);
 }
 
 }  // namespace

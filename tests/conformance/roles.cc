@@ -148,5 +148,6 @@ int main(int argc, char** argv) {
     return role != conformance::roles().end() ? role->second(conformance::kSocket) : 64;
   }
   testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
+  const int failed = RUN_ALL_TESTS();
+  return conformance::write_answers() ? failed : 1;
 }

@@ -23,16 +23,18 @@ const Api* load_once() {
   void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
   if (library == nullptr) return nullptr;
   static Api api;
-#define CKPT_CUDA(name)                                                     \
-  api.name = reinterpret_cast<decltype(api.name)>(::dlsym(library, #name)); \
-  if (api.name == nullptr) {                                                \
-    std::fprintf(stderr, "the driver lacks %s\n", #name);                   \
-    std::abort();                                                           \
+#define LOAD(name) api.name = {reinterpret_cast<decltype(&::name)>(::dlsym(library, #name)), #name};
+#define CKPT_CUDA(name)                                   \
+  LOAD(name)                                              \
+  if (api.name == nullptr) {                              \
+    std::fprintf(stderr, "the driver lacks %s\n", #name); \
+    std::abort();                                         \
   }
-#define CKPT_CUDA_OPTIONAL(name) api.name = reinterpret_cast<decltype(api.name)>(::dlsym(library, #name));
+#define CKPT_CUDA_OPTIONAL(name) LOAD(name)
 #include "libckpt/cuda/driver_api.def"
 #include "tests/conformance/more_functions.def"
 #undef CKPT_CUDA
+#undef LOAD
   return &api;
 }
 

@@ -101,6 +101,7 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
     std::uint64_t bandwidth = 0;
     codec::CodecMode codec = codec::CodecMode::kAuto;
     std::uint64_t shadow_memory = 0;
+    std::uint64_t least_unscanned = kLeastUnscannedChunks;
   };
 
   explicit EnginePair(const Setup& setup) : setup_(setup) {
@@ -127,6 +128,7 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
     send.bandwidth = setup.bandwidth;
     send.codec = setup.codec;
     send.shadow_memory_bytes = setup.shadow_memory;
+    send.least_unscanned_chunks = setup.least_unscanned;
     send.scan_piece_bytes = 2 * kMiB;
     send.scan_slice_bytes = 1 * kMiB;
     send.hooks = setup.source_hooks;

@@ -2,15 +2,13 @@
 // Journal files: intact records, forged ones with a right checksum, garbage, torn tails, built after the input's orders. Whatever
 // is in the file, opening it fails cleanly or gives a journal that takes a record and holds it after the next opening; intact
 // records at its beginning are never lost silently.
-#include <unistd.h>
-
-#include <filesystem>
 #include <vector>
 
 #include "libckpt/base/fd.h"
 #include "libckpt/migration/journal.h"
 #include "libckpt/wire/codec.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/scratch_folder.h"
 
 namespace ckpt::fuzz {
 namespace {
@@ -25,16 +23,7 @@ constexpr std::uint32_t kFrameMagic = 0x4352'504a;
 constexpr std::size_t kMostOrders = 24;
 
 std::string path_of_file() {
-  static const std::string folder = [] {
-    std::string name =
-        std::filesystem::exists("/dev/shm") ? "/dev/shm" : std::filesystem::temp_directory_path();
-    name += "/gpumigrate-fuzz-XXXXXX";
-    FUZZ_CHECK(::mkdtemp(name.data()) != nullptr);
-    static std::string kept = name;
-    std::atexit([] { std::filesystem::remove_all(kept); });
-    return name;
-  }();
-  return folder + "/journal";
+  return scratch_folder() + "/journal";
 }
 
 Record record_of(std::uint8_t choice) {
@@ -76,7 +65,8 @@ struct File {
   }
   // An intact record in the wrong place, as an old one that survived a rewrite: neither it nor what follows is the journal's.
   void add_misplaced(std::uint8_t choice, std::uint32_t index) {
-    if (index != frames) most_records = std::min<std::size_t>(most_records, frames);
+    if (index == frames) return add_intact(choice);
+    most_records = std::min<std::size_t>(most_records, frames);
     add_other(frame(migration::encode_record(record_of(choice)), index));
   }
   void add_other(std::string_view more) {
@@ -125,12 +115,6 @@ File file_of(Input& input) {
   return file;
 }
 
-void write_file(const std::string& path, const std::string& bytes) {
-  std::FILE* file = std::fopen(path.c_str(), "wb");
-  FUZZ_CHECK(file != nullptr && std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size());
-  FUZZ_CHECK(std::fclose(file) == 0);
-}
-
 void check_holds_what_it_takes(const std::string& path, const std::vector<Record>& expected) {
   const auto journal = Journal::open(path);
   FUZZ_CHECK(journal.has_value());
@@ -140,7 +124,7 @@ void check_holds_what_it_takes(const std::string& path, const std::vector<Record
 
 void check(const File& file) {
   const std::string path = path_of_file();
-  write_file(path, file.bytes);
+  write_whole_file(path, file.bytes);
   std::vector<Record> expected;
   {
     auto journal = Journal::open(path);
@@ -165,7 +149,7 @@ void check(const File& file) {
 bool check_format() {
   File file;
   for (std::uint8_t i = 0; i < 8; ++i) file.add_intact(i);
-  write_file(path_of_file(), file.bytes);
+  write_whole_file(path_of_file(), file.bytes);
   const auto journal = Journal::open(path_of_file());
   FUZZ_CHECK(journal.has_value() && journal.assume_value().records().size() == 8);
   return true;

@@ -62,6 +62,8 @@ class TransparentCrashes(CrashingTest):
         """Where it is once it makes steps again: a migration has failed a moment before the source goes on."""
         done = max((int(step) for step in re.findall(r"^step (\d+)\b", self.cluster.log("job"), re.M)), default=0)
         self.cluster.wait_for_line("job", rf"^step {done + 2}\b")
+        while self.cluster.job("job")["state"] == "paused":
+            pass  # each question is a command of its own; the job's steps may be seen before its agent's word
         return self.place()
 
     def place(self):

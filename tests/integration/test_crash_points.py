@@ -9,6 +9,7 @@ import unittest
 
 from cluster import run_unmoved
 import test_process_crashes
+import test_remap
 import test_swap_crashes
 from crashing import CrashingTest
 
@@ -100,6 +101,7 @@ class EveryPointIsTested(unittest.TestCase):
         tested = {number for _, _, number, _ in POINTS}
         for table in (test_swap_crashes.POINTS, test_process_crashes.POINTS):
             tested |= {number for _, number, _ in table}
+        tested |= {number for _, number, _ in test_remap.WHILE_FILLING}
         self.assertEqual(numbers - never, tested)
 
 

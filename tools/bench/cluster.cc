@@ -71,6 +71,11 @@ Result<void> take(const Json& object, std::span<const Field> fields, Move& move)
   return ok();
 }
 
+Result<Move> must_be_done(Move move, const std::string& job) {
+  if (move.result == "done") return move;
+  return Error(ErrorCode::kAborted, "The migration " + move.id + " of " + job + " ended as " + move.result);
+}
+
 }  // namespace
 
 Result<Move> parse_move(const Json& report) {
@@ -88,6 +93,7 @@ Result<Move> parse_move(const Json& report) {
                                       {"scan_bytes_per_second", &Move::scan_rate}};
   static constexpr Field kPieces[] = {{"quiesce", &Move::quiesce_ms}, {"final", &Move::final_ms},
                                       {"verify", &Move::verify_ms},   {"commit", &Move::commit_ms},
+                                      {"context", &Move::context_ms}, {"host", &Move::host_ms},
                                       {"restore", &Move::restore_ms}, {"resume", &Move::resume_ms}};
   Move move;
   move.id = text_of(report, "id");
@@ -104,11 +110,11 @@ Result<Move> parse_move(const Json& report) {
   return move;
 }
 
-Result<std::unique_ptr<Cluster>> Cluster::start(const std::string& program_folder,
-                                                std::uint64_t state_bytes) {
+Result<std::unique_ptr<Cluster>> Cluster::start(const std::string& program_folder, std::uint64_t state_bytes,
+                                                int software_gpus) {
   CKPT_TRY(home, make_home());
   std::unique_ptr<Cluster> cluster(new Cluster(program_folder, home));
-  CKPT_TRYV(cluster->up(state_bytes));
+  CKPT_TRYV(cluster->up(state_bytes, software_gpus));
   return cluster;
 }
 
@@ -121,10 +127,10 @@ Cluster::~Cluster() {
   std::filesystem::remove_all(home_, error);
 }
 
-Result<void> Cluster::up(std::uint64_t state_bytes) {
+Result<void> Cluster::up(std::uint64_t state_bytes, int software_gpus) {
   CKPT_TRY(interrupts, Interrupts::create());
   interrupts_ = std::move(interrupts);
-  CKPT_TRY(state, ask({"local", "up", "--nodes", "2", "--gpu-memory",
+  CKPT_TRY(state, ask({"local", "up", "--nodes", "2", "--gpus", std::to_string(software_gpus), "--gpu-memory",
                        std::to_string(2 * state_bytes + kSpareMemory)}));
   const auto software = state.find("software_gpu");
   software_gpu_ = software != state.end() && software->is_boolean() && software->get<bool>();
@@ -135,7 +141,9 @@ Result<void> Cluster::up(std::uint64_t state_bytes) {
 Result<void> Cluster::choose_places() {
   CKPT_TRY(gpus, ask({"gpus"}));
   int of_second_node = 0;
-  for (const Json& gpu : gpus) of_second_node += text_of(gpu, "node") == "node-b" ? 1 : 0;
+  int of_first_node = 0;
+  for (const Json& gpu : gpus) (text_of(gpu, "node") == "node-b" ? of_second_node : of_first_node)++;
+  second_gpu_ = of_first_node > 1;
   places_[0] = "node-a:0";
   places_[1] = of_second_node > 1 ? "node-b:1" : "node-b:0";
   return ok();
@@ -165,16 +173,19 @@ Result<Json> Cluster::ask(Arguments arguments) {
 }
 
 Result<std::string> Cluster::run_job(const std::string& program, const Arguments& arguments) {
+  return start_job(program, arguments, true);
+}
+
+Result<std::string> Cluster::run_plain_job(const std::string& program, const Arguments& arguments) {
+  return start_job(program, arguments, false);
+}
+
+Result<std::string> Cluster::start_job(const std::string& program, const Arguments& arguments,
+                                       bool cooperative) {
   const std::string name = program + "-" + std::to_string(++jobs_);
-  Arguments call = {"run",
-                    "--cooperative",
-                    "--detach",
-                    "--name",
-                    name,
-                    "--node",
-                    places_[0],
-                    "--",
-                    program_folder_ + "/examples/" + program};
+  Arguments call = {"run", "--detach", "--name", name, "--node", places_[0]};
+  if (cooperative) call.emplace_back("--cooperative");
+  call.insert(call.end(), {"--", program_folder_ + "/examples/" + program});
   call.insert(call.end(), arguments.begin(), arguments.end());
   CKPT_TRYV(run(call, true));
   runs_at_[name] = 0;
@@ -196,22 +207,37 @@ Result<void> Cluster::wait_for_steps(const std::string& job, std::uint64_t more)
   }
 }
 
-Result<Move> Cluster::migrate(const std::string& job, const Arguments& options) {
-  int& place = runs_at_[job];
-  Arguments call = {"migrate", job, "--to", places_[1 - place], "-o", "json"};
+Result<std::string> Cluster::why_not_movable(const std::string& job) {
+  CKPT_TRY(output, run({"migrate", job, "--to", places_[1 - runs_at_[job]], "--dry-run"}, false));
+  if (output.exit_code == 0) return std::string();
+  const std::string& said = output.err.empty() ? output.out : output.err;
+  return said.substr(0, said.find('\n'));
+}
+
+Result<Move> Cluster::migrate_to(const std::string& job, const std::string& place, const Arguments& options) {
+  Arguments call = {"migrate", job, "--to", place, "-o", "json"};
   call.insert(call.end(), options.begin(), options.end());
   CKPT_TRY(output, run(call, false));
   const Json report = Json::parse(output.out, nullptr, false);
   if (report.is_discarded()) return wrong(command(call), output);
-  CKPT_TRY(move, parse_move(report));
+  return parse_move(report);
+}
+
+Result<Move> Cluster::migrate(const std::string& job, const Arguments& options) {
+  int& place = runs_at_[job];
+  CKPT_TRY(move, migrate_to(job, places_[1 - place], options));
   if (move.result == "done") place = 1 - place;
   return std::move(move);
 }
 
 Result<Move> Cluster::migrate_done(const std::string& job, const Arguments& options) {
   CKPT_TRY(move, migrate(job, options));
-  if (move.result == "done") return std::move(move);
-  return Error(ErrorCode::kAborted, "The migration " + move.id + " of " + job + " ended as " + move.result);
+  return must_be_done(std::move(move), job);
+}
+
+Result<Move> Cluster::swap_done(const std::string& job, bool to_second, const Arguments& options) {
+  CKPT_TRY(move, migrate_to(job, to_second ? "node-a:1" : "node-a:0", options));
+  return must_be_done(std::move(move), job);
 }
 
 Result<void> Cluster::stop(const std::string& job) {

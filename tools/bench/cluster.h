@@ -39,6 +39,8 @@ struct Move {
   double final_ms = 0;
   double verify_ms = 0;
   double commit_ms = 0;
+  double context_ms = 0;  // of a program that does not use ckpt.h: the driver's checkpoint,
+  double host_ms = 0;     // and its host memory's way to the other node
   double restore_ms = 0;
   double resume_ms = 0;
   double scan_ms = 0;
@@ -64,22 +66,30 @@ struct Phases {
 
 class Cluster {
  public:
-  // Two nodes; software GPUs, if there is no other, have room for two jobs of `state_bytes`.
-  static Result<std::unique_ptr<Cluster>> start(const std::string& program_folder, std::uint64_t state_bytes);
+  // Two nodes; software GPUs, if there is no other, are `software_gpus` of each, with room for two jobs of `state_bytes`.
+  static Result<std::unique_ptr<Cluster>> start(const std::string& program_folder, std::uint64_t state_bytes,
+                                                int software_gpus = 1);
   ~Cluster();
   Cluster(const Cluster&) = delete;
   Cluster& operator=(const Cluster&) = delete;
 
   [[nodiscard]] bool software_gpu() const noexcept { return software_gpu_; }
 
-  // Starts the example `program`, with a line of its log for every `--print-every` steps; returns the job's name.
+  // Starts the example `program`, which uses ckpt.h, with a line of its log for every `--print-every` steps; returns the job's name.
   Result<std::string> run_job(const std::string& program, const Arguments& arguments);
+  // The same with one that does not.
+  Result<std::string> run_plain_job(const std::string& program, const Arguments& arguments);
+  // Why this job cannot go to the other place; empty: it can.
+  Result<std::string> why_not_movable(const std::string& job);
   // Until the job has printed a step that is at least `more` above the last one printed by now.
   Result<void> wait_for_steps(const std::string& job, std::uint64_t more);
   // To where the job does not run, with these options. Whatever its result.
   Result<Move> migrate(const std::string& job, const Arguments& options);
   // The same, but anything but "done" is an error.
   Result<Move> migrate_done(const std::string& job, const Arguments& options);
+  // Whether the node where jobs start has two GPUs, and a move of such a job to the second, or back to the first.
+  [[nodiscard]] bool has_second_gpu() const noexcept { return second_gpu_; }
+  Result<Move> swap_done(const std::string& job, bool to_second, const Arguments& options);
   // SIGTERM, and until it has ended.
   Result<void> stop(const std::string& job);
   // Until it has ended by itself, with exit code 0.
@@ -91,8 +101,10 @@ class Cluster {
  private:
   Cluster(std::string program_folder, std::string home)
       : program_folder_(std::move(program_folder)), home_(std::move(home)) {}
-  Result<void> up(std::uint64_t state_bytes);
+  Result<void> up(std::uint64_t state_bytes, int software_gpus);
   Result<void> choose_places();
+  Result<std::string> start_job(const std::string& program, const Arguments& arguments, bool cooperative);
+  Result<Move> migrate_to(const std::string& job, const std::string& place, const Arguments& options);
   [[nodiscard]] Command command(const Arguments& arguments) const;
   Result<CommandOutput> run(const Arguments& arguments, bool must_succeed);
   Result<Json> ask(Arguments arguments);
@@ -101,6 +113,7 @@ class Cluster {
   std::string home_;
   std::unique_ptr<Interrupts> interrupts_;
   bool software_gpu_ = false;
+  bool second_gpu_ = false;
   std::string places_[2];               // NODE:GPU
   std::map<std::string, int> runs_at_;  // index of the job's place
   int jobs_ = 0;

@@ -156,7 +156,7 @@ std::function<Result<StreamRun>()> timed(std::function<Result<void>()> work) {
 }
 
 std::vector<Stage> stages_of(StageBench& bench) {
-  return {{"scan", true, timed([&] { return bench.scan(); })},
+  return {{kScanRow, true, timed([&] { return bench.scan(); })},
           {"copy to host, runs of 1 MiB", true, timed([&] { return bench.download(kRunBytes); })},
           {"copy to host, scattered 64 KiB", false, timed([&] { return bench.download(kChunkBytes); })},
           {"fingerprint of the staged copy", true, timed([&] { return bench.fingerprint_staged(); })},

@@ -43,10 +43,17 @@ void take_section(const Json& section, Outcome& outcome) {
   outcome.figures["goals_met"] = met;
 }
 
+// Those that send something, or start a cluster.
+bool needs_network(const std::string& name) {
+  return name != "fingerprint" && name != "codecs" && name != "calls";
+}
+
 Result<Outcome> run_section(const Setting& setting, const std::string& name) {
   const std::string program = setting.programs + "/gpumigrate-bench";
   if (::access(program.c_str(), X_OK) != 0) return impossible("gpumigrate-bench is not beside this program");
   if (name == "plots") return impossible("they need the sweeps of the same run");
+  if (const std::string missing = missing_network(); !missing.empty() && needs_network(name))
+    return impossible(missing);
   const bool small = setting.quick || setting.software;
   const std::string json = setting.work + "/bench.json";
   const std::string markdown = setting.work + "/bench.md";

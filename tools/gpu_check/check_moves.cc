@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The examples moved live between two agents of a cluster of its own, there and back, and compared with a run that was never
-// moved: all state that a job has is in its digest. Two GPUs where there are two, else both agents share one.
+// moved: all state that a job has is in its digest. Two GPUs where there are two, else both agents share one. A program that knows
+// nothing of gpumigrate, too: with its process, and from one GPU of a node to another where there are two.
 #include <algorithm>
-#include <filesystem>
 
 #include "tools/bench/cluster.h"
 #include "tools/gpu_check/commands.h"
@@ -16,7 +16,6 @@ constexpr std::uint64_t kSoftwareBytes = 128 * kMiB;  // where host memory is al
 constexpr std::uint64_t kQuickBytes = 32 * kMiB;
 constexpr std::uint64_t kCharlmBytes = 512 * kMiB;  // more than it has
 constexpr std::uint64_t kStepsBefore = 10;
-constexpr const char* kLoopback = "/sys/class/net/lo";
 
 struct Example {
   std::string program;
@@ -51,6 +50,8 @@ Json json_of(const bench::Move& move) {
             {"final", move.final_ms},
             {"verify", move.verify_ms},
             {"commit", move.commit_ms},
+            {"context", move.context_ms},
+            {"host", move.host_ms},
             {"restore", move.restore_ms},
             {"resume", move.resume_ms}}}};
 }
@@ -68,9 +69,9 @@ Result<std::string> run_alone(const Setting& setting, const std::string& program
 
 Result<Outcome> check_move(const Setting& setting, const Example& example) {
   Outcome outcome;
-  if (!std::filesystem::exists(kLoopback)) {
+  if (const std::string missing = missing_network(); !missing.empty()) {
     outcome.status = Status::kImpossible;
-    outcome.why = std::string("UCX finds no network device without ") + kLoopback;
+    outcome.why = missing;
     return outcome;
   }
   CKPT_TRY(unmoved, run_alone(setting, example.program, example.arguments));
@@ -97,6 +98,31 @@ Result<Outcome> check_move(const Setting& setting, const Example& example) {
   return outcome;
 }
 
+// One way of moving an unmodified program, there and back; nothing of it if this machine cannot.
+Result<void> move_plain(bench::Cluster& cluster, const std::string& job, bool swap, Json& moves,
+                        Outcome& outcome) {
+  const std::string name = swap ? "swap " : "move ";
+  if (swap && !cluster.has_second_gpu()) {
+    outcome.add("swap", Status::kImpossible, "one GPU");
+    return ok();
+  }
+  CKPT_TRYV(cluster.wait_for_steps(job, kStepsBefore));
+  if (!swap) {
+    CKPT_TRY(why, cluster.why_not_movable(job));
+    if (!why.empty()) {
+      outcome.add("move", Status::kImpossible, why);
+      return ok();
+    }
+  }
+  for (const bool there : {true, false}) {
+    CKPT_TRYV(cluster.wait_for_steps(job, kStepsBefore));
+    CKPT_TRY(move, swap ? cluster.swap_done(job, there, {"--live"}) : cluster.migrate_done(job, {"--live"}));
+    moves.push_back(json_of(move));
+    outcome.add(name + (there ? "there" : "back"), Status::kPassed);
+  }
+  return ok();
+}
+
 std::uint64_t state_bytes(const Setting& setting) {
   if (setting.quick) return kQuickBytes;
   return setting.software ? kSoftwareBytes : kStateBytes;
@@ -109,17 +135,16 @@ bench::Arguments charlm_arguments(const Setting& setting, std::uint64_t steps) {
 }
 
 // charlm's steps take what they take: as many as fill the time of two moves and some more, whatever this GPU is.
-Result<std::uint64_t> charlm_steps(const Setting& setting) {
+Result<std::uint64_t> charlm_steps(const Setting& setting, const std::string& program, double wanted_ns) {
   constexpr std::uint64_t kFew = 20, kMore = 120, kMost = 100'000;
-  constexpr double kWantedNs = 8e9;
   double spent[2] = {};
   for (const std::uint64_t steps : {kFew, kMore}) {
     const Nanos begin = now_ns();
-    CKPT_TRYV(run_alone(setting, "charlm", charlm_arguments(setting, steps)));
+    CKPT_TRYV(run_alone(setting, program, charlm_arguments(setting, steps)));
     spent[steps == kMore] = static_cast<double>(now_ns() - begin);
   }
   const double step = std::max(1e3, (spent[1] - spent[0]) / (kMore - kFew));
-  return std::clamp(static_cast<std::uint64_t>(kWantedNs / step), 2 * kMore, kMost);
+  return std::clamp(static_cast<std::uint64_t>(wanted_ns / step), 2 * kMore, kMost);
 }
 
 }  // namespace
@@ -144,9 +169,36 @@ Result<Outcome> check_move_serve(const Setting& setting) {
 }
 
 Result<Outcome> check_move_charlm(const Setting& setting) {
-  CKPT_TRY(steps, charlm_steps(setting));
+  CKPT_TRY(steps, charlm_steps(setting, "charlm", 8e9));
   return check_move(setting,
                     {"charlm", kCharlmBytes, charlm_arguments(setting, steps), {"--print-every", "1"}});
+}
+
+Result<Outcome> check_move_plain(const Setting& setting) {
+  Outcome outcome;
+  if (const std::string missing = missing_network(); !missing.empty()) {
+    outcome.status = Status::kImpossible;
+    outcome.why = missing;
+    return outcome;
+  }
+  CKPT_TRY(steps, charlm_steps(setting, "charlm-plain", 12e9));
+  const bench::Arguments arguments = charlm_arguments(setting, steps);
+  CKPT_TRY(unmoved, run_alone(setting, "charlm-plain", arguments));
+  CKPT_TRY(cluster, bench::Cluster::start(setting.programs, kCharlmBytes, 2));
+  bench::Arguments call = arguments;
+  call.insert(call.end(), {"--print-every", "1"});
+  CKPT_TRY(job, cluster->run_plain_job("charlm-plain", call));
+  Json moves = Json::array();
+  CKPT_TRYV(move_plain(*cluster, job, true, moves, outcome));
+  CKPT_TRYV(move_plain(*cluster, job, false, moves, outcome));
+  CKPT_TRYV(cluster->wait(job));
+  CKPT_TRY(log, cluster->log(job));
+  CKPT_TRY(moved, digest_of(log));
+  outcome.add("digest behind the shim", moved == unmoved ? Status::kPassed : Status::kFailed,
+              moved == unmoved ? "" : "moved " + moved + ", unmoved " + unmoved);
+  outcome.figures = {{"moves", moves}, {"digest", moved}};
+  outcome.sum_up();
+  return outcome;
 }
 
 }  // namespace ckpt::gpu_check

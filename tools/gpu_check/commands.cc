@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/gpu_check/commands.h"
 
+#include <filesystem>
+
 #include "libckpt/base/fd.h"
 #include "tools/gpumigrate/local/processes.h"
 
@@ -9,6 +11,7 @@ namespace {
 
 constexpr std::size_t kMostJson = std::size_t{16} << 20;
 constexpr Nanos kTimeToReport = 1'500'000'000;
+constexpr const char* kLoopback = "/sys/class/net/lo";
 
 }  // namespace
 
@@ -41,6 +44,11 @@ Result<Json> read_json(const std::string& path) {
   Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded()) return Error(ErrorCode::kCorrupt, path + " is no JSON");
   return json;
+}
+
+std::string missing_network() {
+  if (std::filesystem::exists(kLoopback)) return {};
+  return std::string("UCX finds no network device without ") + kLoopback;
 }
 
 double seconds_left(const Setting& setting) {

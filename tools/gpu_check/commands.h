@@ -19,6 +19,9 @@ Result<Json> last_object(const std::string& text);
 
 Result<Json> read_json(const std::string& path);
 
+// Why UCX would find no network device here (it looks for them in /sys); empty: it would.
+[[nodiscard]] std::string missing_network();
+
 [[nodiscard]] double seconds_left(const Setting& setting);
 
 }  // namespace ckpt::gpu_check

@@ -22,6 +22,12 @@ struct RunOptions {
   bool detach = false;
 };
 
+struct AdoptOptions {
+  int pid = 0;
+  std::string name;
+  std::string node;  // then `pid` is as it counts
+};
+
 struct MigrateOptions {
   std::string job;
   std::string to = "auto";
@@ -41,6 +47,7 @@ struct MigrateOptions {
 
 // Jobs.
 int run_job(Context& context, const RunOptions& options);
+int adopt_process(Context& context, const AdoptOptions& options);
 int list_jobs(Context& context);
 int describe_job(Context& context, const std::string& job);
 int show_logs(Context& context, const std::string& job, bool follow);

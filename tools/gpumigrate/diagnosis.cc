@@ -21,6 +21,7 @@ constexpr const char* kDescriptors = "memory as descriptors";
 constexpr const char* kDirectRdma = "GPUDirect RDMA";
 constexpr const char* kCheckpoint = "driver checkpoint";
 constexpr const char* kChangeGpu = "restore on another GPU";
+constexpr const char* kImport = "import after a restore";
 constexpr const char* kRoot = "root";
 constexpr const char* kPidNamespaces = "PID namespaces";
 constexpr const char* kCriu = "CRIU";
@@ -113,28 +114,14 @@ class Findings {
         criu_(member(facts, "criu")),
         ucx_(member(facts, "ucx")),
         node_(member(facts, "node")),
-        rdma_(member(facts, "rdma")) {}
+        rdma_(member(facts, "rdma")),
+        remap_(member(facts, "remap")) {}
 
   std::vector<Finding> list() const {
-    return {driver(),
-            devices(),
-            second_device(),
-            virtual_memory(),
-            descriptors(),
-            checkpoint(),
-            change_gpu(),
-            root(),
-            pid_namespaces(),
-            criu(),
-            soft_dirty(),
-            open_files(),
-            memory_files(),
-            memory_folder(),
-            ucx(),
-            ucx_cuda(),
-            rdma(),
-            direct_rdma(),
-            tls()};
+    return {driver(),     devices(),    second_device(), virtual_memory(), descriptors(),
+            checkpoint(), change_gpu(), import(),        root(),           pid_namespaces(),
+            criu(),       soft_dirty(), open_files(),    memory_files(),   memory_folder(),
+            ucx(),        ucx_cuda(),   rdma(),          direct_rdma(),    tls()};
   }
 
  private:
@@ -152,6 +139,7 @@ class Findings {
   [[nodiscard]] Finding direct_rdma() const;
   [[nodiscard]] Finding checkpoint() const;
   [[nodiscard]] Finding change_gpu() const;
+  [[nodiscard]] Finding import() const;
   [[nodiscard]] Finding root() const;
   [[nodiscard]] Finding pid_namespaces() const;
   [[nodiscard]] Finding criu() const;
@@ -171,6 +159,7 @@ class Findings {
   const Json& ucx_;
   const Json& node_;
   const Json& rdma_;
+  const Json& remap_;
 };
 
 std::string Findings::no_driver_advice() const {
@@ -265,6 +254,23 @@ Finding Findings::change_gpu() const {
                   kUnmodified,
                   "Driver 580 or newer (gpuPairs of cuCheckpointProcessRestore)"};
   if (finding.answer == Answer::kUnknown) finding.to_do = kSeeDriver;
+  return finding;
+}
+
+// Of the two ways to have memory again; what could not be tried on a second GPU does not count.
+Finding Findings::import() const {
+  const auto works = [this](const char* here, const char* moved) {
+    const auto first = fact(remap_, here);
+    const auto second = fact(remap_, moved);
+    return first == true && second.has_value() ? second : first;
+  };
+  Finding finding{kImport, answer_of(works("import", "import_moved")), text(remap_, "problem"),
+                  "switches of unmodified programs without a copy on the GPU at their end",
+                  "Nothing: the process makes memory of its own, which is filled at the switch"};
+  if (finding.answer == Answer::kYes) finding.value.clear();
+  if (finding.answer == Answer::kUnknown) finding.to_do = kSeeDriver;
+  if (finding.answer == Answer::kNo && works("own", "own_moved") != true)
+    finding.to_do = "Another driver: with this one unmodified programs cannot be moved";
   return finding;
 }
 

@@ -121,7 +121,7 @@ Json to_json(const Diagnosis& diagnosis) {
   return {{"node", diagnosis.node}, {"can", abilities}, {"findings", findings}};
 }
 
-int doctor(Context& context) {
+int doctor(Context& context, const std::string& agent_config) {
   const Result<std::string> programs = program_folder();
   if (!programs) return report(context, programs.assume_error());
   std::vector<std::string> additions;
@@ -134,8 +134,9 @@ int doctor(Context& context) {
       if (entry.starts_with("LD_LIBRARY_PATH=")) additions.push_back(std::move(entry));
     }
   }
-  const Result<Json> facts =
-      ask_for_facts({programs.assume_value() + "/gpumigrate-agent", "--probe"}, additions, kPatience);
+  std::vector<std::string> command = {programs.assume_value() + "/gpumigrate-agent", "--probe"};
+  if (!agent_config.empty()) command.insert(command.end(), {"--config", agent_config});
+  const Result<Json> facts = ask_for_facts(command, additions, kPatience);
   if (!facts) {
     context.note(facts.assume_error().to_string());
     return kFailed;

@@ -5,7 +5,9 @@
 #include <array>
 #include <charconv>
 #include <filesystem>
+#include <sstream>
 
+#include "libckpt/base/fd.h"
 #include "tools/common/units.h"
 #include "tools/gpumigrate/commands.h"
 #include "tools/gpumigrate/views.h"
@@ -162,6 +164,10 @@ Result<Json> wait_until_ended(Context& context, const std::string& id, Clock::ti
 constexpr Clock::time_point kNever = Clock::time_point::max() - std::chrono::hours(1);
 
 int job_exit_code(Context& context, const Json& job) {
+  if (text_of(job, "state") == "exited" && !has_value(job, "exit_code")) {
+    context.note("job " + text_of(job, "id") + ": " + text_of(job, "reason"));
+    return kUnknown;
+  }
   if (has_value(job, "reason") && text_of(job, "state") != "exited") {
     context.note("job " + text_of(job, "id") + " " + text_of(job, "state") + ": " + text_of(job, "reason"));
   }
@@ -199,6 +205,20 @@ int print_job(Context& context, const Json& job) {
   return kDone;
 }
 
+// Field 22 of /proc/PID/stat; 0 if there is no such process.
+std::uint64_t start_ticks_of(int pid) {
+  constexpr int kField = 22;
+  auto stat = read_file("/proc/" + std::to_string(pid) + "/stat", 4096);
+  const std::size_t name_end = stat ? stat.assume_value().rfind(')') : std::string::npos;
+  if (name_end == std::string::npos) return 0;
+  std::istringstream fields(stat.assume_value().substr(name_end + 1));
+  std::string field;
+  for (int number = 3; number < kField; ++number) fields >> field;
+  std::uint64_t ticks = 0;
+  fields >> ticks;
+  return ticks;
+}
+
 Result<std::chrono::nanoseconds> duration_option(const char* option, const std::string& text) {
   auto value = tools::parse_duration_ns(text);
   if (!value)
@@ -229,6 +249,28 @@ int run_job(Context& context, const RunOptions& options) {
   if (code) return code.assume_value();
   report(context, code.assume_error());
   return kRunFailed;
+}
+
+int adopt_process(Context& context, const AdoptOptions& options) {
+  Json body = {{"pid", options.pid}};
+  if (!options.name.empty()) body["name"] = options.name;
+  if (!options.node.empty()) {
+    body["node"] = options.node;
+  } else {
+    // The process of this machine that has the id now, and no other.
+    const std::uint64_t ticks = start_ticks_of(options.pid);
+    if (ticks == 0)
+      return report(context, Error(ErrorCode::kRefused, "There is no process " + std::to_string(options.pid) +
+                                                            " on this machine; --node says where else"));
+    auto boot = read_file("/proc/sys/kernel/random/boot_id", 64);
+    if (!boot) return report(context, boot.assume_error());
+    std::string machine = std::move(boot).assume_value();
+    machine.resize(machine.find_last_not_of('\n') + 1);
+    body["machine"] = machine;
+    body["start_ticks"] = ticks;
+  }
+  auto job = context.coordinator.post("/v1/adopt", body);
+  return job ? print_job(context, job.assume_value()) : report(context, job.assume_error());
 }
 
 int list_jobs(Context& context) {

@@ -22,9 +22,11 @@ struct Options {
   std::string form = "table";
   LocalOptions local;
   RunOptions run;
+  AdoptOptions adopt;
   MigrateOptions migrate;
   bool live = false;
   int priority = 0;
+  std::string agent_config;
   std::string id;
   std::string reason;
   std::string what;
@@ -85,6 +87,7 @@ class Parser {
   void add_local();
   void add_jobs();
   void add_run();
+  void add_adopt();
   void add_migrate();
   void add_migrations();
   void add_cluster();
@@ -131,8 +134,22 @@ void Parser::add_run() {
       "CUDA_VISIBLE_DEVICES, ...): these are its node's.");
 }
 
+void Parser::add_adopt() {
+  CLI::App* adopt = command(app_, "adopt", "Take in a CUDA process that was not started by gpumigrate",
+                            [this](Context& c) { return adopt_process(c, options_.adopt); });
+  adopt->add_option("pid", options_.adopt.pid, "Its process id")->required()->check(CLI::Range(2, 1 << 30));
+  adopt->add_option("--name", options_.adopt.name, "Name of the job");
+  adopt->add_option("--node", options_.adopt.node,
+                    "Where it runs; otherwise it is looked for on this machine");
+  adopt->footer(
+      "It runs on as before. It has none of our libraries in it, so `migrate` stops it for the whole copy: "
+      "the driver saves its "
+      "device memory, CRIU the rest (needs root). What `gpumigrate run` starts is copied while it runs.");
+}
+
 void Parser::add_jobs() {
   add_run();
+  add_adopt();
   command(app_, "jobs", "List jobs", list_jobs);
   command(app_, "describe", "All about a job", [this](Context& c) { return describe_job(c, options_.id); })
       ->add_option("job", options_.id, "Name or id")
@@ -215,7 +232,10 @@ void Parser::add_cluster() {
   command(app_, "events", "What has happened", [this](Context& c) {
     return show_events(c, options_.follow);
   })->add_flag("-f,--follow", options_.follow, "Go on as it happens");
-  command(app_, "doctor", "What this machine can do, and what is missing for the rest", doctor);
+  command(app_, "doctor", "What this machine can do, and what is missing for the rest",
+          [this](Context& c) { return doctor(c, options_.agent_config); })
+      ->add_option("--agent-config", options_.agent_config,
+                   "The settings (agent.toml) of a node's agent, which goes by what is found");
   command(app_, "version", "Versions of this program and of the coordinator", show_version);
 }
 

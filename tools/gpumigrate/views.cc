@@ -181,7 +181,8 @@ namespace {
 // The pieces in the order in which they follow one another; those that took no time are left out.
 std::string view_breakdown(const Json& pieces) {
   std::string out;
-  for (const char* name : {"quiesce", "final", "verify", "commit", "context", "host", "restore", "resume"}) {
+  for (const char* name :
+       {"quiesce", "final", "verify", "commit", "context", "host", "fill", "restore", "resume"}) {
     const double piece = number_of(pieces, name);
     if (piece != 0) out += (out.empty() ? "" : ", ") + std::string(name) + " " + format_milliseconds(piece);
   }
@@ -194,6 +195,13 @@ std::string view_report(const Json& report) {
       line("downtime", span_of(report, "downtime_ms") + "   bound " + span_of(report, "bound_ms") + " (" +
                            text_of(report, "bound_by") + ")   estimated " + span_of(report, "estimate_ms"));
   out += line("breakdown", view_breakdown(member(report, "downtime_breakdown_ms")));
+  if (has_value(report, "under_run")) {
+    const Json& saved = member(report, "under_run");
+    out += line("under run", "without at most " + span_of(saved, "device_ms") + " for " +
+                                 bytes_of(saved, "device_bytes") +
+                                 " of device memory; a live move is bound by " + span_of(saved, "bound_ms") +
+                                 ", with all of it dirty by " + span_of(saved, "bound_all_dirty_ms"));
+  }
   out += line("total", span_of(report, "total_ms") + "   rounds " + text_of(report, "rounds") +
                            "   incarnation " + text_of(report, "incarnation"));
   out += line("sent", bytes_of(report, "sent_bytes") + "   on the wire " + bytes_of(report, "wire_bytes") +

@@ -87,7 +87,7 @@ CUresult current_owner(const RealDriver& driver, Owner* owner) {
 
 void add_block(MemoryState& state, std::uint64_t address, std::uint64_t bytes, std::uint64_t region,
                const Owner& owner) {
-  state.blocks[address] = Block{bytes, region, ++state.blocks_made, owner};
+  state.blocks[address] = Block{bytes, region, ++state.blocks_made, owner, nullptr};
 }
 
 CUresult ask_context(MemoryState& state, const Owner& owner) {
@@ -200,6 +200,12 @@ void free_context(MemoryState& state, CUcontext context) {
 void note_primary_context(MemoryState& state, int device, CUcontext context) {
   const std::unique_lock lock(state.mutex);
   state.primaries[device] = context;
+}
+
+CUcontext primary_context(MemoryState& state, int device) {
+  const std::unique_lock lock(state.mutex);
+  const auto found = state.primaries.find(device);
+  return found == state.primaries.end() ? nullptr : found->second;
 }
 
 void free_primary_context(MemoryState& state, int device) {

@@ -40,6 +40,8 @@ std::optional<CUresult> free_block(MemoryState& state, CUdeviceptr address);
 // The context is gone, and all its blocks with it.
 void free_context(MemoryState& state, CUcontext context);
 void note_primary_context(MemoryState& state, int device, CUcontext context);
+// As last retained; null if never.
+CUcontext primary_context(MemoryState& state, int device);
 void free_primary_context(MemoryState& state, int device);
 
 }  // namespace ckpt::shim

@@ -30,11 +30,13 @@ bool is_movable(MemoryState& state, int device) {
 // After a release of the device's primary context: if that was the last one, its memory is gone.
 template <class Call>
 CUresult end_primary_context(CUdevice device, Call call) {
+  EndingCaptures captures(primary_context(shim_memory().state(), device));
   const CUresult result = call_real(call, device);
   if (result != CUDA_SUCCESS) return result;
   unsigned flags = 0;
   int active = 0;
   if (call_real(real().cuDevicePrimaryCtxGetState, device, &flags, &active) == CUDA_SUCCESS && active == 0) {
+    captures.ended();
     free_primary_context(shim_memory().state(), device);
   }
   return result;
@@ -42,8 +44,10 @@ CUresult end_primary_context(CUdevice device, Call call) {
 
 template <class Call>
 CUresult destroy_context(CUcontext context, Call call) {
+  EndingCaptures captures(context);
   const CUresult result = call_real(call, context);
   if (result != CUDA_SUCCESS) return result;
+  captures.ended();
   forget_context(context);
   free_context(shim_memory().state(), context);
   return result;

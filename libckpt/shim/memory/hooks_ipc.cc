@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <tuple>
 
@@ -25,6 +26,7 @@ struct Opened {
   CUcontext context = nullptr;
   std::uint64_t offset = 0;
   unsigned times = 0;
+  std::unique_ptr<NotMovable> while_open;
 };
 
 using OpenedKey = std::tuple<std::string, std::uint64_t, std::uint64_t, CUcontext>;  // socket, region, offset
@@ -39,11 +41,14 @@ OpenedTable& opened_table() {
   return *table;
 }
 
-// The block that starts a shared allocation; false: not one that can be shared.
-bool describe(MemoryState& state, CUdeviceptr pointer, IpcName* name) {
-  const std::shared_lock lock(state.mutex);
-  const auto block = state.block_at(pointer);
-  if (block == state.blocks.end() || block->second.owner.pool != nullptr) return false;
+// The block around `pointer`, which others may open from now on; false: not one that can be shared.
+bool hand_out(MemoryState& state, CUdeviceptr pointer, IpcName* name) {
+  const std::unique_lock lock(state.mutex);
+  const auto found = state.block_at(pointer);
+  if (found == state.blocks.end() || found->second.owner.pool != nullptr) return false;
+  const auto block = state.blocks.find(found->first);
+  if (block->second.handed_out == nullptr)
+    block->second.handed_out = std::make_shared<const NotMovable>("cuIpcGetMemHandle");
   const Region* region = state.regions.find(block->second.region);
   name->region = region->id;
   name->offset = block->first - region->mappings.begin()->first;
@@ -85,8 +90,8 @@ CUresult open_memory(const IpcName& name, CUdeviceptr* pointer) {
     if (result != CUDA_SUCCESS) return result;
     opened.context = owner.context;
     opened.offset = name.offset;
+    opened.while_open = std::make_unique<NotMovable>("cuIpcOpenMemHandle");
     found = table.all.emplace(key, std::move(opened)).first;
-    not_movable("cuIpcOpenMemHandle");
   }
   ++found->second.times;
   *pointer = found->second.mapping.address + name.offset;
@@ -111,7 +116,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) {
   Owner owner;
   IpcName name;
   if (handle == nullptr || current_owner(state.driver, &owner) != CUDA_SUCCESS ||
-      !describe(state, pointer, &name)) {
+      !hand_out(state, pointer, &name)) {
     const CUresult result = call_real(real().cuIpcGetMemHandle, handle, pointer);
     if (result == CUDA_SUCCESS) not_movable("cuIpcGetMemHandle");
     return result;
@@ -123,7 +128,6 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) {
   std::memcpy(name.socket, socket.assume_value().data(), socket.assume_value().size());
   name.pid = ::getpid();
   std::memcpy(handle, &name, sizeof name);
-  not_movable("cuIpcGetMemHandle");
   return CUDA_SUCCESS;
 }
 

@@ -12,12 +12,14 @@
 #include <cstddef>
 #include <cstring>
 #include <mutex>
+#include <shared_mutex>
 #include <thread>
+#include <utility>
 
 #include "libckpt/base/random.h"
 #include "libckpt/shim/gate.h"
 #include "libckpt/shim/job_state.h"
-#include "libckpt/shim/memory/memory.h"
+#include "libckpt/shim/memory/state.h"
 
 namespace ckpt::shim {
 namespace {
@@ -53,6 +55,21 @@ bool is_same_user(int fd) {
   return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == ::geteuid();
 }
 
+struct Question {
+  std::uint64_t region = 0;
+  std::uint64_t offset = 0;  // of the allocation in it
+};
+
+// Whether the allocation is still the one that a handle was made of.
+bool is_handed_out(const Question& question) {
+  MemoryState& state = shim_memory().state();
+  const std::shared_lock lock(state.mutex);
+  const Region* region = state.regions.find(question.region);
+  if (region == nullptr || region->mappings.empty()) return false;
+  const auto block = state.blocks.find(region->mappings.begin()->first + question.offset);
+  return block != state.blocks.end() && block->second.handed_out != nullptr;
+}
+
 std::uint64_t bytes_of(std::uint64_t id) {
   for (const RegionInfo& info : shim_memory().regions()) {
     if (info.id == id) return info.bytes;
@@ -80,15 +97,22 @@ bool send_answer(int connection, const Answer& answer, int fd) {
 
 void serve_one(int connection) {
   set_patience(connection);
-  std::uint64_t region = 0;
+  Question question;
   if (!is_same_user(connection) ||
-      ::recv(connection, &region, sizeof region, 0) != static_cast<ssize_t>(sizeof region)) {
+      ::recv(connection, &question, sizeof question, 0) != static_cast<ssize_t>(sizeof question)) {
     return;
   }
   const GateScope inside("cuIpcOpenMemHandle of another process");
-  Result<UniqueFd> fd = shim_memory().export_region(region);
-  const Answer answer{fd.has_value() ? bytes_of(region) : 0};
-  send_answer(connection, answer, answer.bytes != 0 ? fd.assume_value().get() : -1);
+  Answer answer;
+  UniqueFd fd;
+  if (is_handed_out(question)) {
+    Result<UniqueFd> exported = shim_memory().export_region(question.region);
+    if (exported.has_value()) {
+      fd = std::move(exported).assume_value();
+      answer.bytes = bytes_of(question.region);
+    }
+  }
+  send_answer(connection, answer, answer.bytes != 0 ? fd.get() : -1);
 }
 
 void serve(int listener) {
@@ -159,9 +183,10 @@ Result<IpcMemory> fetch_ipc_memory(const IpcName& name) {
   set_patience(connection.get());
   socklen_t length = 0;
   const sockaddr_un address = address_of({name.socket, ::strnlen(name.socket, sizeof name.socket)}, &length);
+  const Question question{name.region, name.offset};
   if (::connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
       !is_same_user(connection.get()) ||
-      ::send(connection.get(), &name.region, sizeof name.region, MSG_NOSIGNAL) < 0) {
+      ::send(connection.get(), &question, sizeof question, MSG_NOSIGNAL) < 0) {
     return Error::from_errno("Cannot reach the process that shares its device memory");
   }
   Answer answer;

@@ -12,6 +12,7 @@
 #include <shared_mutex>
 #include <vector>
 
+#include "libckpt/shim/job_state.h"
 #include "libckpt/shim/memory/memory.h"
 #include "libckpt/shim/memory/peers.h"
 #include "libckpt/shim/memory/physical.h"
@@ -37,6 +38,8 @@ struct Block {
   std::uint64_t region = 0;
   std::uint64_t number = 0;  // counts the blocks of the process: CU_POINTER_ATTRIBUTE_BUFFER_ID
   Owner owner;
+  std::shared_ptr<const NotMovable>
+      handed_out;  // by cuIpcGetMemHandle: other processes may open it while it is there
 };
 
 // A block that cuMemFreeAsync has freed on a stream whose earlier work may still use it.

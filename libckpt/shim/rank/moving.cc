@@ -31,7 +31,8 @@ Result<void> RankSession::release(std::uint64_t request, const local::Release& h
   std::uint64_t digest = 0;
   const std::vector<RegionInfo> regions = shim_memory().regions();
   for (const RegionInfo& region : regions) digest += local::region_digest(region.id, region.generation);
-  if (held.regions != regions.size() || held.digest != digest) {
+  const bool exact = held.regions == regions.size() && held.digest == digest;
+  if (held.discard == 0 && !exact) {
     return refuse(
         request, MessageType::kRelease,
         Error(ErrorCode::kRefused, "The keeper holds " + std::to_string(held.regions) +
@@ -95,9 +96,10 @@ Result<void> RankSession::make(std::uint64_t request, const local::Make& order) 
   local::Made made{order.sequence, {}};
   std::vector<UniqueFd> owned;
   std::vector<int> descriptors;
+  // By id alone, as in map_batch().
   for (const local::RegionKey& key : order.records) {
     const auto found = regions.find(key.id);
-    if (found == regions.end() || found->second.generation != key.generation) {
+    if (found == regions.end()) {
       return refuse(request, MessageType::kMake,
                     Error(ErrorCode::kInvalidArgument, "There is no region " + std::to_string(key.id)));
     }

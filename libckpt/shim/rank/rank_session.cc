@@ -43,6 +43,13 @@ std::vector<std::array<std::uint8_t, 16>> ask_uuids() {
   return uuids;
 }
 
+// While the program captures a stream, other threads may not make some of the driver's calls (and would end the capture by them), unless they
+// say that theirs do not concern it.
+void stand_beside_captures() {
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  if (real().cuThreadExchangeStreamCaptureMode != nullptr) real().cuThreadExchangeStreamCaptureMode(&mode);
+}
+
 }  // namespace
 
 RankSession::RankSession(std::unique_ptr<local::KeeperLink> link)
@@ -62,6 +69,7 @@ Result<void> RankSession::start() {
   ::pthread_sigmask(SIG_SETMASK, &all, &former);
   std::thread service([this] {
     ::pthread_setname_np(::pthread_self(), local::kServiceThreadName);
+    stand_beside_captures();
     serve();
   });
   ::pthread_sigmask(SIG_SETMASK, &former, nullptr);

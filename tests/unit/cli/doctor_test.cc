@@ -33,6 +33,8 @@ Json full() {
             {"change_gpu", true},
             {"devices", {device, device}},
             {"module", "580.95.05"}}},
+          {"remap",
+           {{"import", true}, {"own", true}, {"import_moved", true}, {"own_moved", true}, {"problem", ""}}},
           {"ucx",
            {{"version", "1.13.1"},
             {"components", {"cuda_cpy", "ib", "tcp"}},
@@ -70,6 +72,22 @@ Ability ability(const Diagnosis& diagnosis, const std::string& words) {
   }
   ADD_FAILURE() << "no ability " << words;
   return {};
+}
+
+TEST(Doctor, AProcessThatCannotImportMakesItsOwnMemory) {
+  Json facts = full();
+  facts["remap"]["import_moved"] = false;
+  facts["remap"]["problem"] = "CUDA_ERROR_NOT_SUPPORTED";
+  const Finding own = found(diagnose(facts), "import after a restore");
+  EXPECT_EQ(own.answer, Answer::kNo);
+  EXPECT_EQ(own.value, "CUDA_ERROR_NOT_SUPPORTED");
+  EXPECT_THAT(own.to_do, HasSubstr("makes memory of its own"));
+  facts["remap"]["own_moved"] = false;
+  EXPECT_THAT(found(diagnose(facts), "import after a restore").to_do, HasSubstr("cannot be moved"));
+  facts["remap"]["import_moved"] = nullptr;  // no second GPU
+  EXPECT_EQ(found(diagnose(facts), "import after a restore").answer, Answer::kYes);
+  facts.erase("remap");
+  EXPECT_EQ(found(diagnose(facts), "import after a restore").answer, Answer::kUnknown);
 }
 
 TEST(Doctor, ANodeThatHasEverything) {

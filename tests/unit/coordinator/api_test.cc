@@ -352,6 +352,7 @@ TEST_F(ApiTest, TheReportsFieldsStandInTheirOrder) {
                                           "link_bytes_per_second",
                                           "scan_bytes_per_second",
                                           "downtime_breakdown_ms",
+                                          "under_run",
                                           "scan_ms",
                                           "copy_ms",
                                           "estimate_ms",

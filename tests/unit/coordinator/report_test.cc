@@ -43,6 +43,20 @@ TEST(Downtime, IsSplitOnTheSourcesClock) {
   EXPECT_DOUBLE_EQ(d->total(), 19);
 }
 
+TEST(Downtime, MemoryThatIsFilledAtTheTargetIsATermOfItsOwn) {
+  wire::TargetReport t = target();
+  t.context_restored_ns = 1516 * kMs + kMs / 4;
+  t.memory_filled_ns = 1516 * kMs + 3 * kMs / 4;
+  const auto d = compute_downtime(source(), t);
+  ASSERT_TRUE(d);
+  EXPECT_DOUBLE_EQ(d->context, 0.25);
+  EXPECT_DOUBLE_EQ(d->fill, 0.5);
+  EXPECT_DOUBLE_EQ(d->restore, 0.25);
+  EXPECT_DOUBLE_EQ(d->total(), 19);
+  t.memory_filled_ns = 0;
+  EXPECT_DOUBLE_EQ(compute_downtime(source(), t)->fill, 0);
+}
+
 TEST(Downtime, NeedsEveryPoint) {
   for (int missing = 0; missing < 7; ++missing) {
     wire::SourceReport s = source();

@@ -83,6 +83,54 @@ TEST(Engine, zero_chunks_cost_no_payload) {
   EXPECT_EQ(pair.differences(), 0u);
 }
 
+TEST(Engine, a_first_round_without_a_scan_leaves_out_zero_chunks) {
+  for (const codec::CodecMode codec : {codec::CodecMode::kRaw, codec::CodecMode::kAuto}) {
+    EnginePair pair({.sizes = {6 * kMiB + 4096, 4 * kMiB, 100'000}, .codec = codec, .least_unscanned = 1});
+    pair.announce();
+    pair.source(1).write(0, test::random_bytes(pair.source(1).bytes(), 4));
+    // One alone, some in a row, a whole message, and the short last one.
+    pair.source(1).fill(5 * 64 * kKiB, 64 * kKiB, 0);
+    pair.source(1).fill(20 * 64 * kKiB, 7 * 64 * kKiB, 0);
+    pair.source(1).fill(32 * 64 * kKiB, 32 * 64 * kKiB, 0);
+    pair.source(1).fill(6 * kMiB, 4096, 0);
+    pair.source(2).fill(0, 4 * kMiB, 0);
+    pair.source(3).write(0, test::random_bytes(100'000, 5));
+    const std::uint64_t state = 10 * kMiB + 4096 + 100'000;
+    const RoundReport first = must(pair.sender().run_round());
+    EXPECT_EQ(first.dirty_bytes, state);
+    EXPECT_EQ(first.sent_bytes, state);
+    const std::uint64_t random = (96 - 40) * 64 * kKiB + 100'000;
+    EXPECT_GE(first.wire_bytes, random);
+    EXPECT_LT(first.wire_bytes, random + 64 * kKiB);
+    EXPECT_EQ(first.scan_ns, 0);
+    EXPECT_EQ(must(pair.sender().run_round()).dirty_bytes, 0u);
+    pair.source(1).fill(100'000, 1, 0x77);
+    EXPECT_EQ(must(pair.sender().run_round()).dirty_bytes, 64 * kKiB);
+    pair.switch_over();
+    EXPECT_EQ(pair.differences(), 0u);
+    EXPECT_EQ(pair.mismatches(), 0u);
+  }
+}
+
+TEST(Engine, rounds_without_a_first_scan_end_equal_under_random_writers) {
+  for (unsigned seed = 1; seed <= 3; ++seed) {
+    EnginePair pair({.sizes = {3 * kMiB + 48, 2 * kMiB}, .lanes = 1 + seed % 3, .least_unscanned = 1});
+    pair.announce();
+    Writer writer(pair, {1, 2}, seed);
+    for (int round = 0; round < 3; ++round) {
+      (void)must(pair.sender().run_round());
+      writer.wait_for_writes(20);
+      if (round > 0) continue;
+      pair.add_buffers(3, 1, kMiB + 16);  // the job allocates: sent without a scan, too
+      pair.announce();
+    }
+    writer.stop();
+    pair.switch_over();
+    EXPECT_EQ(pair.differences(), 0u);
+    EXPECT_EQ(pair.mismatches(), 0u);
+  }
+}
+
 // Changes chunks that have been sent while the first round still runs.
 class ChangeDuringRound : public FaultHooks {
  public:

@@ -48,10 +48,13 @@ class ImagePackTest : public ::testing::Test {
   }
   ErrorCode unpack(const std::string& bytes) { return unpack(bytes, bytes.size()); }
 
-  static constexpr std::size_t kCount = 12;   // of the header
-  static constexpr std::size_t kFirst = 16;   // bytes of the first file
-  static constexpr std::size_t kName = 24;    // its name
-  static constexpr std::size_t kSecond = 80;  // bytes of the second
+  // From the end of a pack of two files.
+  static constexpr std::size_t kCount = 4;
+  static constexpr std::size_t kMagic = 16;
+  static constexpr std::size_t kSecond = 80;  // bytes of the second file
+  static constexpr std::size_t kSecondName = 72;
+  static constexpr std::size_t kFirst = 144;
+  static constexpr std::size_t kFirstName = 136;
   TemporaryFolder from_;
 };
 
@@ -67,8 +70,40 @@ TEST_F(ImagePackTest, WhatGoesInComesOut) {
       unpack_folder(packed.assume_value().file.get(), packed.assume_value().bytes, to.path()).has_value());
   EXPECT_EQ(read(to / "core-1.img"), "first");
   EXPECT_EQ(read(to / "empty.img"), "");
-  EXPECT_EQ(read(to / "pages-1.img"), pages);
+  // The first file may be the pack itself.
+  EXPECT_EQ(read(to / "pages-1.img").substr(0, pages.size()), pages);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(to.path()), {}), 3);
+}
+
+// What CRIU writes through the link is not copied, on neither side.
+TEST_F(ImagePackTest, PlacedPagesAreThePackItself) {
+  auto pages = place_pages(from_.path(), 1);
+  ASSERT_TRUE(pages.has_value());
+  const std::string content(3 << 20, 'p');
+  write(from_ / "pages-2.img", content);
+  write(from_ / "core-1.img", "first");
+  const int file = pages.assume_value().get();
+  auto packed = pack_folder(from_.path(), std::move(pages).assume_value());
+  ASSERT_TRUE(packed.has_value());
+  EXPECT_EQ(packed.assume_value().file.get(), file);
+  TemporaryFolder to;
+  ASSERT_TRUE(
+      unpack_folder(packed.assume_value().file.get(), packed.assume_value().bytes, to.path()).has_value());
+  EXPECT_TRUE(std::filesystem::is_symlink(to / "pages-2.img"));
+  EXPECT_EQ(read(to / "pages-2.img").substr(0, content.size()), content);
+  EXPECT_EQ(read(to / "core-1.img"), "first");
+}
+
+TEST_F(ImagePackTest, PagesThatCriuDidNotWriteAreEmpty) {
+  auto pages = place_pages(from_.path(), 4);
+  write(from_ / "pages-2.img", std::string(2 << 20, 'p'));
+  auto packed = pack_folder(from_.path(), std::move(pages).assume_value());
+  ASSERT_TRUE(packed.has_value());
+  TemporaryFolder to;
+  ASSERT_TRUE(
+      unpack_folder(packed.assume_value().file.get(), packed.assume_value().bytes, to.path()).has_value());
+  EXPECT_EQ(std::filesystem::file_size(to / "pages-2.img"), 2u << 20);
+  EXPECT_EQ(std::filesystem::file_size(to / "pages-5.img"), 0u);
 }
 
 TEST_F(ImagePackTest, OnlyPlainFilesArePacked) {
@@ -90,9 +125,9 @@ TEST_F(ImagePackTest, EveryShorterFileIsRefused) {
 
 TEST_F(ImagePackTest, CountsAndSizesThatDoNotFitAreRefused) {
   const std::string bytes = packed_bytes();
-  const auto with = [&bytes](std::size_t at, const void* value, std::size_t size) {
+  const auto with = [&bytes](std::size_t from_end, const void* value, std::size_t size) {
     std::string changed = bytes;
-    std::memcpy(changed.data() + at, value, size);
+    std::memcpy(changed.data() + changed.size() - from_end, value, size);
     return changed;
   };
   for (const std::uint32_t count : {0u, 1u, 3u, 65537u, ~0u})
@@ -103,15 +138,16 @@ TEST_F(ImagePackTest, CountsAndSizesThatDoNotFitAreRefused) {
     EXPECT_EQ(unpack(with(kSecond, &size, sizeof size)), ErrorCode::kCorrupt) << size;
   }
   const std::uint64_t magic = 0;
-  EXPECT_EQ(unpack(with(0, &magic, sizeof magic)), ErrorCode::kCorrupt);
+  EXPECT_EQ(unpack(with(kMagic, &magic, sizeof magic)), ErrorCode::kCorrupt);
 }
 
 TEST_F(ImagePackTest, NamesThatLeadElsewhereAreRefused) {
   const std::string bytes = packed_bytes();
   const auto named = [&bytes](const std::string& name) {
     std::string changed = bytes;
-    std::memset(changed.data() + kName, 0, 56);
-    std::memcpy(changed.data() + kName, name.data(), std::min<std::size_t>(name.size(), 56));
+    char* at = changed.data() + changed.size() - kFirstName;
+    std::memset(at, 0, 56);
+    std::memcpy(at, name.data(), std::min<std::size_t>(name.size(), 56));
     return changed;
   };
   EXPECT_EQ(unpack(named("other.img")), ErrorCode{});
@@ -119,7 +155,7 @@ TEST_F(ImagePackTest, NamesThatLeadElsewhereAreRefused) {
     EXPECT_EQ(unpack(named(name)), ErrorCode::kCorrupt) << name;
   EXPECT_EQ(unpack(named(std::string(56, 'n'))), ErrorCode::kCorrupt);
   // The folder is listed in no order: whichever name the second has, the first takes it, too.
-  const std::string second = bytes.substr(kName + 64, 56);
+  const std::string second = bytes.substr(bytes.size() - kSecondName, 56);
   EXPECT_EQ(unpack(named(second)), ErrorCode::kCorrupt);
 }
 

@@ -110,6 +110,16 @@ class Agent {
     return answer;
   }
 
+  // The next message, which is a refusal.
+  local::Failed next_failure() {
+    if (!wait_readable(socket_.fd())) return {};
+    Result<local::Received> received = socket_.receive();
+    if (!received.has_value()) return {};
+    const auto* failed = std::get_if<local::Failed>(&received.assume_value().message.body);
+    EXPECT_NE(failed, nullptr);
+    return failed != nullptr ? *failed : local::Failed{};
+  }
+
   void wait_for_phase(Phase phase) {
     while (status_.phase != phase && !::testing::Test::HasFailure()) {
       if (phase == Phase::kRunning) next<local::Ready>();

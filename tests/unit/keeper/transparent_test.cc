@@ -174,6 +174,61 @@ TEST_F(TransparentTest, RankMakesMemoryForAMoverToFill) {
   EXPECT_NE(text_of(folder + "/out.log").find("mapped: filled filled filled\n"), std::string::npos);
 }
 
+TEST_F(TransparentTest, MemoryThatTheRankMakesTakesThePlaceOfWhatArrived) {
+  const std::string folder = start_transparent();
+  {
+    Agent agent(folder);
+    pause_and_release(agent);
+    deposit(agent, 7, "new");
+    EXPECT_NE(refusal_of(agent, local::Fetch{MemorySet::kArrived, 0, 6, 0}).text.view().find("no such set"),
+              std::string_view::npos);
+    std::uint64_t from = 0;
+    for (std::uint64_t id = 1; id <= 2; ++id) {  // of the three
+      const auto held = agent.ask<local::Held>(local::Fetch{MemorySet::kArrived, 0, 7, from});
+      ASSERT_EQ(held.records.size(), 1u) << "never more than the largest region has";
+      EXPECT_EQ(held.records[0].id, id);
+      from = held.sequence;
+      const UniqueFd old = agent.take_descriptor();
+      const auto made = agent.ask<local::Made>(local::Make{id, {{id, 1}}});
+      EXPECT_EQ(made.records[0].id, id);
+      const UniqueFd own = agent.take_descriptor();
+      EXPECT_EQ(::pwrite(own.get(), "own", 3, 0), 3);
+      const auto wrong = local::Replace{1, 7, {{id, 1, 2 * kBytes, {}}}};
+      agent.send(wrong, own.get());
+      EXPECT_NE(agent.next_failure().text.view().find("not of 8192 bytes"), std::string_view::npos);
+      agent.ask<local::Done>(local::Replace{1, 7, {{id, 1, kBytes, {}}}}, own.get());
+    }
+  }
+  Agent agent(folder);
+  EXPECT_EQ(agent.status().memory, MemoryState::kMapping);
+  refusal_of(agent, local::Resume{2, 0, 0});
+  agent.ask<local::Released>(local::Release{});  // though not all of it is exported
+  const auto owned = local::Replace{1, 7, {{1, 1, kBytes, {}}}};
+  agent.send(owned, file_with("late").get());
+  EXPECT_NE(agent.next_failure().text.view().find("memory that the rank has made"), std::string_view::npos);
+  agent.ask<local::Mapped>(local::Map{.set = MemorySet::kArrived, .migration = 7});
+  EXPECT_NE(text_of(folder + "/out.log").find("mapped: own own new 3\n"), std::string::npos);
+}
+
+TEST_F(TransparentTest, FetchEndsWithTheSet) {
+  Agent agent(start_transparent({"5"}));
+  pause_and_release(agent);
+  std::uint64_t from = 0;
+  for (int i = 0; i < 5; ++i)
+    from = agent.ask<local::Held>(local::Fetch{MemorySet::kExported, 0, 0, from}).sequence;
+  agent.ask<local::Done>(local::Fetch{MemorySet::kExported, 0, 0, from});
+}
+
+TEST_F(TransparentTest, WhatTheJobHasFreedIsWithdrawn) {
+  Agent agent(start_transparent());
+  pause_and_release(agent);
+  deposit(agent, 7, "new");
+  agent.ask<local::Done>(local::WithdrawRegions{1, 6, {{1, 1}}});
+  EXPECT_EQ(status(agent).arrived_regions, 3u) << "of another migration";
+  agent.ask<local::Done>(local::WithdrawRegions{1, 7, {{1, 1}, {3, 2}}});
+  EXPECT_EQ(status(agent).arrived_regions, 2u) << "of another generation";
+}
+
 TEST_F(TransparentTest, NothingIsReleasedThatTheKeeperDoesNotHold) {
   Agent agent(start_transparent());
   agent.wait_for_phase(Phase::kRunning);

@@ -83,7 +83,11 @@ std::vector<Body> samples() {
           Made{5, {sample_region(1), sample_region(2)}},
           PrepareDump{},
           DumpReady{},
-          Reattach{}};
+          Reattach{},
+          Fetch{MemorySet::kArrived, 0, 12, 3},
+          Held{3, {sample_region(1)}},
+          Replace{6, 12, {sample_region(1), sample_region(2)}},
+          WithdrawRegions{7, 12, {{1, 6}, {2, 7}}}};
 }
 
 std::size_t descriptors_of(const Body& body) {
@@ -91,6 +95,8 @@ std::size_t descriptors_of(const Body& body) {
   if (const auto* batch = std::get_if<Deposit>(&body)) return batch->records.size();
   if (const auto* batch = std::get_if<MapBatch>(&body)) return batch->records.size();
   if (const auto* batch = std::get_if<Made>(&body)) return batch->records.size();
+  if (const auto* batch = std::get_if<Held>(&body)) return batch->records.size();
+  if (const auto* batch = std::get_if<Replace>(&body)) return batch->records.size();
   return std::holds_alternative<Welcome>(body) || std::holds_alternative<Paused>(body) ||
                  std::holds_alternative<Resume>(body)
              ? 1
@@ -225,6 +231,10 @@ TEST(LocalMessages, MapsAreChecked) {
   EXPECT_FALSE(passes({.set = MemorySet::kExported, .migration = 3}));
   EXPECT_FALSE(parse(bytes_of(Make{1, {{0, 1}}}), 0).has_value());
   EXPECT_FALSE(parse(bytes_of(Deposit{1, 2, {RegionRecord{}}}), 1).has_value());
+  EXPECT_FALSE(parse(bytes_of(Fetch{MemorySet::kMade, 0, 0, 0}), 0).has_value());
+  EXPECT_FALSE(parse(bytes_of(Fetch{MemorySet::kExported, 0, 2, 0}), 0).has_value());
+  EXPECT_FALSE(parse(bytes_of(Release{1, 2, 2, 0}), 0).has_value());
+  EXPECT_FALSE(parse(bytes_of(Replace{1, 2, {sample_region(1)}}), 0).has_value());
 }
 
 TEST(LocalMessages, DigestsOfSetsDoNotDependOnTheOrder) {

@@ -43,7 +43,8 @@ int be_peer() {
   if (hook::cuIpcCloseMemHandle(pointer) == CUDA_SUCCESS) return 11;
   CUipcMemHandle gone = handle;
   gone.reserved[12] = static_cast<char>(gone.reserved[12] ^ 1);  // in the socket's name
-  return hook::cuIpcOpenMemHandle_v2(&pointer, gone, 1) == CUDA_ERROR_INVALID_HANDLE ? 0 : 12;
+  if (hook::cuIpcOpenMemHandle_v2(&pointer, gone, 1) != CUDA_ERROR_INVALID_HANDLE) return 12;
+  return reason() ? 13 : 0;  // all is closed: movable again
 }
 
 int run_peer(const CUipcMemHandle& handle) {
@@ -82,9 +83,40 @@ TEST_F(IpcTest, AnotherProcessReadsAndWritesSharedMemory) {
     EXPECT_EQ(std::vector<char>(kBytes, 'b'), seen);
     CUdeviceptr own = 0;
     EXPECT_EQ(CUDA_ERROR_INVALID_CONTEXT, hook::cuIpcOpenMemHandle_v2(&own, handle, 1));
+    EXPECT_STREQ("cuIpcGetMemHandle", reason().value_or(""));  // somebody else may have it
     EXPECT_OK(hook::cuMemFree_v2(pointer));
+    EXPECT_FALSE(reason());
   }
+}
+
+TEST_F(IpcTest, AProcessIsMovableAgainOnceNoHandleCanBeOpened) {
+  const CUdeviceptr first = allocate(700);
+  const CUdeviceptr second = allocate(3 * kMiB);
+  CUipcMemHandle handle{};
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_OK(hook::cuIpcGetMemHandle(&handle, second));
+    ASSERT_OK(hook::cuIpcGetMemHandle(&handle, first));
+  }
+  EXPECT_OK(hook::cuMemFree_v2(second));
   EXPECT_STREQ("cuIpcGetMemHandle", reason().value_or(""));
+  EXPECT_OK(hook::cuMemFree_v2(first));
+  EXPECT_FALSE(reason());
+  // The same place of the same slab, but nobody has a handle of it.
+  EXPECT_EQ(first, allocate(700));
+  EXPECT_EQ(4, run_peer(handle));
+  EXPECT_FALSE(reason());
+}
+
+TEST_F(IpcTest, AContextThatEndsTakesItsHandlesAlong) {
+  CUcontext made = nullptr;
+  ASSERT_OK(real().cuCtxCreate_v2(&made, 0, 0));
+  CUdeviceptr pointer = 0;
+  CUipcMemHandle handle{};
+  ASSERT_OK(hook::cuMemAlloc_v2(&pointer, 4096));
+  ASSERT_OK(hook::cuIpcGetMemHandle(&handle, pointer));
+  EXPECT_TRUE(reason());
+  ASSERT_OK(hook::cuCtxDestroy_v2(made));
+  EXPECT_FALSE(reason());
 }
 
 TEST_F(IpcTest, WhatIsGoneCannotBeOpened) {

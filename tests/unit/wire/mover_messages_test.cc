@@ -76,6 +76,25 @@ TEST(MoverMessages, wrong_numbers_of_descriptors_are_refused_and_closed) {
   EXPECT_EQ(open_descriptors(), before);
 }
 
+TEST(MoverMessages, memory_to_be_filled_has_two_descriptors_each) {
+  Ends ends;
+  FillRegions m;
+  m.session = SessionKey(7, kFillRank);
+  m.regions = regions(kMostFillRegions).regions;
+  const std::vector<int> fds(2 * kMostFillRegions, ends.a.get());
+  ASSERT_TRUE(send_message(ends.a.get(), m, fds).has_value());
+  auto packet = receive_message(ends.b.get());
+  ASSERT_TRUE(packet.has_value()) << packet.assume_error().to_string();
+  EXPECT_EQ(packet.assume_value().fds.size(), 2 * kMostFillRegions);
+  EXPECT_FALSE(send_message(ends.a.get(), m, std::span(fds).first(kMostFillRegions)).has_value());
+  m.regions = regions(kMostFillRegions + 1).regions;
+  const std::vector<int> more(2 * kMostFillRegions + 2, ends.a.get());
+  ASSERT_TRUE(send_message(ends.a.get(), m, more).has_value());
+  const std::size_t before = open_descriptors();
+  EXPECT_FALSE(receive_message(ends.b.get()).has_value());
+  EXPECT_EQ(open_descriptors(), before);
+}
+
 TEST(MoverMessages, a_closed_socket_is_unavailable) {
   Ends ends;
   ends.a.reset();
@@ -90,7 +109,11 @@ TEST(MoverMessages, a_closed_socket_is_unavailable) {
 TEST(MoverMessages, random_damage_is_a_message_or_an_error) {
   StartSource start;
   start.addresses = {"ucx:1", "ucx:2"};
-  const std::vector<Message> messages{regions(3), start, Progress(), Verified()};
+  FillRegions fill;
+  fill.regions = regions(3).regions;
+  DroppedRegions dropped;
+  dropped.regions = {1, 2, 3};
+  const std::vector<Message> messages{regions(3), start, Progress(), Verified(), fill, dropped};
   std::mt19937 random(3);
   for (const Message& message : messages) {
     const auto good = encode_message(message);

@@ -33,6 +33,9 @@ Settings read_settings() {
   out.memory = parse_size(memory != nullptr ? memory : "8GiB").value_or(std::uint64_t{8} << 30);
   const char* huge_pages = variable("CUDASIM_HUGE_PAGES");
   out.huge_pages = huge_pages != nullptr && std::strcmp(huge_pages, "0") != 0;
+  const char* imports = variable("CUDASIM_IMPORT_AFTER_RESTORE");
+  if (imports != nullptr && std::strcmp(imports, "never") == 0) out.imports = Imports::kNever;
+  if (imports != nullptr && std::strcmp(imports, "same") == 0) out.imports = Imports::kSameDevice;
   return out;
 }
 

@@ -2,7 +2,7 @@
 // What the environment says about the software devices of this machine ("node"). Read at first use.
 // CUDASIM_DIR (state folder, default /dev/shm/cudasim-UID), CUDASIM_DEVICES (count, default 1), CUDASIM_MEMORY (bytes
 // per device with an optional unit, default 8GiB), CUDASIM_NAME, CUDASIM_VISIBLE or CUDA_VISIBLE_DEVICES,
-// CUDASIM_HUGE_PAGES (1: device memory in huge pages).
+// CUDASIM_HUGE_PAGES (1: device memory in huge pages), CUDASIM_IMPORT_AFTER_RESTORE (never, same, always: the default).
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,17 @@
 
 namespace cudasim {
 
+// Whether a program that has been restored may import memory: always, not once it was restored on another device, or never again. A real driver may
+// be like any of them.
+enum class Imports : std::uint32_t { kAlways, kSameDevice, kNever };
+
 struct Settings {
   std::string dir;
   std::string name;
   int devices = 1;
   std::uint64_t memory = 0;
   bool huge_pages = false;
+  Imports imports = Imports::kAlways;
 };
 
 inline constexpr int kMaxDevices = 64;

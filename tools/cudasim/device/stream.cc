@@ -5,9 +5,11 @@
 #include <sys/uio.h>
 #include <time.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 
 #include "tools/cudasim/device/fault.h"
 
@@ -81,6 +83,25 @@ void fill(std::uint64_t to, T value, std::uint64_t count) {
   for (std::uint64_t i = 0; i < count; i++) out[i] = value;
 }
 
+template <typename T>
+std::atomic_ref<T> word(const ValueCommand* command) {
+  return std::atomic_ref<T>(*reinterpret_cast<T*>(command->address));
+}
+
+template <typename T>
+bool is_awaited(T found, T value, std::uint32_t flags) {
+  switch (flags & 3) {
+    case CU_STREAM_WAIT_VALUE_EQ:
+      return found == value;
+    case CU_STREAM_WAIT_VALUE_AND:
+      return (found & value) != 0;
+    case CU_STREAM_WAIT_VALUE_NOR:
+      return static_cast<T>(~(found | value)) != 0;
+    default:  // greater or equal, around the end of the numbers
+      return static_cast<std::make_signed_t<T>>(found - value) >= 0;
+  }
+}
+
 unsigned char* shared_memory(std::uint32_t bytes) {
   constexpr std::uint32_t kMost = 228 * 1024;
   static thread_local unsigned char* const memory =
@@ -151,6 +172,12 @@ void Stream::execute(const CommandHeader* command) {
     case Command::kHost:
       call_host(reinterpret_cast<const HostCommand*>(command));
       break;
+    case Command::kWriteValue:
+      write_value(reinterpret_cast<const ValueCommand*>(command));
+      break;
+    case Command::kWaitValue:
+      wait_for_value(reinterpret_cast<const ValueCommand*>(command));
+      break;
   }
 }
 
@@ -211,6 +238,34 @@ void Stream::call_host(const HostCommand* command) {
   while (own_.host_done.load() < command->ticket && healthy()) {
     const std::uint32_t signal = own_.host_signal.load();
     if (own_.host_done.load() < command->ticket) futex_wait(own_.host_signal, signal, kLookAround);
+  }
+}
+
+void Stream::write_value(const ValueCommand* command) {
+  const int signal = run_guarded([&] {
+    if (command->width == 4) {
+      word<std::uint32_t>(command).store(static_cast<std::uint32_t>(command->value));
+    } else {
+      word<std::uint64_t>(command).store(command->value);
+    }
+  });
+  if (signal != 0) fail(CUDA_ERROR_ILLEGAL_ADDRESS, kXidPageFault);
+}
+
+// Looks again and again, as a device does: whoever writes the word says so to nobody.
+void Stream::wait_for_value(const ValueCommand* command) {
+  constexpr timespec kBetweenLooks{0, 20000};
+  bool there = false;
+  while (healthy()) {
+    const int signal = run_guarded([&] {
+      there = command->width == 4
+                  ? is_awaited(word<std::uint32_t>(command).load(),
+                               static_cast<std::uint32_t>(command->value), command->flags)
+                  : is_awaited(word<std::uint64_t>(command).load(), command->value, command->flags);
+    });
+    if (signal != 0) return fail(CUDA_ERROR_ILLEGAL_ADDRESS, kXidPageFault);
+    if (there) return;
+    ::nanosleep(&kBetweenLooks, nullptr);
   }
 }
 

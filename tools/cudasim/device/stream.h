@@ -26,6 +26,8 @@ class Stream {
   void copy(const CopyCommand* command, const unsigned char* inline_bytes);
   void set(const SetCommand* command);
   void call_host(const HostCommand* command);
+  void write_value(const ValueCommand* command);
+  void wait_for_value(const ValueCommand* command);
   void delay();
   bool copy_fails();
   bool healthy() { return shared_.error.load(std::memory_order_relaxed) == 0; }

@@ -38,9 +38,14 @@ inline CUstream to_handle(Stream* stream) {
 inline Event* from_handle(CUevent event) {
   return reinterpret_cast<Event*>(event);
 }
+// Of a kernel of a library (api_library.cc): its function in the current context, or null.
+Function* function_of_kernel(CUfunction handle);
 inline Function* from_handle(CUfunction function) {
+  if ((reinterpret_cast<std::uintptr_t>(function) & 1) != 0) return function_of_kernel(function);
   return reinterpret_cast<Function*>(function);
 }
+// How long an image in memory is, which an ELF object says itself. CUDA_ERROR_INVALID_IMAGE: it is none.
+CUresult image_bytes(const void* image, std::uint64_t* bytes);
 inline Module* from_handle(CUmodule module) {
   return reinterpret_cast<Module*>(module);
 }

@@ -36,6 +36,7 @@ CUresult fill_machine(Order* order) {
   order->devices = machine.devices;
   order->memory = machine.memory;
   order->huge_pages = machine.huge_pages ? 1 : 0;
+  order->imports = static_cast<std::uint32_t>(machine.imports);
   return CUDA_SUCCESS;
 }
 

@@ -31,6 +31,14 @@ CUresult primary_of(CUdevice device, Device** out) {
   return CUDA_SUCCESS;
 }
 
+// Before the process's lock, so that it ends after it: captures end with the contexts of their streams.
+struct EndsCaptures {
+  EndsCaptures() = default;
+  ~EndsCaptures() { end_dead_captures(); }
+  EndsCaptures(const EndsCaptures&) = delete;
+  EndsCaptures& operator=(const EndsCaptures&) = delete;
+};
+
 // A handle from the program: null is a valid "none" for some calls, anything else must be alive.
 CUresult check_context(CUcontext handle) {
   Shared lock(Process::get().lock);
@@ -55,6 +63,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice device) {
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+  const EndsCaptures ends;
   Exclusive lock(Process::get().lock);
   Device* entry = nullptr;
   CUDASIM_TRY(primary_of(device, &entry));
@@ -66,6 +75,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
+  const EndsCaptures ends;
   Exclusive lock(Process::get().lock);
   Device* entry = nullptr;
   CUDASIM_TRY(primary_of(device, &entry));
@@ -104,6 +114,7 @@ CUresult cuCtxCreate_v4(CUcontext* out, CUctxCreateParams* parameters, unsigned 
 
 CUresult cuCtxDestroy_v2(CUcontext handle) {
   CUDASIM_TRY(Process::get().ready());
+  const EndsCaptures ends;
   Exclusive lock(Process::get().lock);
   Context* context = from_handle(handle);
   CUDASIM_CHECK(Process::get().valid_context(context), CUDA_ERROR_INVALID_CONTEXT);

@@ -56,6 +56,11 @@ CUresult load_file(Context* context, const char* path, Module** module) {
   return result;
 }
 
+bool is_live(CUfunction handle) {
+  const Function* function = from_handle(handle);
+  return function != nullptr && function->module->alive;
+}
+
 CUresult enter_module(CUmodule handle, Context** context, Module** module) {
   CUDASIM_TRY(enter(context));
   *module = from_handle(handle);
@@ -134,6 +139,17 @@ CUresult launch(Function* function, const CUlaunchConfig& config, void** paramet
 
 }  // namespace
 
+// Its section table stands last.
+CUresult image_bytes(const void* image, std::uint64_t* bytes) {
+  CUDASIM_CHECK(std::memcmp(image, ELFMAG, SELFMAG) == 0, CUDA_ERROR_INVALID_IMAGE);
+  Elf64_Ehdr header;
+  std::memcpy(&header, image, sizeof header);
+  CUDASIM_CHECK(is_elf_object(header), CUDA_ERROR_INVALID_IMAGE);
+  *bytes = header.e_shoff + static_cast<std::uint64_t>(header.e_shnum) * header.e_shentsize;
+  CUDASIM_CHECK(header.e_shoff < kMaxImageBytes && *bytes >= sizeof header, CUDA_ERROR_INVALID_IMAGE);
+  return CUDA_SUCCESS;
+}
+
 CUresult make_launch(Function* function, const CUlaunchConfig& config, void** parameters, void** extra,
                      LaunchWork* out) {
   alignas(16) unsigned char data[kMaxArgumentBytes];
@@ -162,14 +178,8 @@ CUresult cuModuleLoadData(CUmodule* out, const void* image) {
   Context* context = nullptr;
   CUDASIM_TRY(enter(&context));
   CUDASIM_CHECK(out != nullptr && image != nullptr, CUDA_ERROR_INVALID_VALUE);
-  // The length is not given; an ELF object says it itself, its section table stands last.
-  CUDASIM_CHECK(std::memcmp(image, ELFMAG, SELFMAG) == 0, CUDA_ERROR_INVALID_IMAGE);
-  Elf64_Ehdr header;
-  std::memcpy(&header, image, sizeof header);
-  CUDASIM_CHECK(is_elf_object(header), CUDA_ERROR_INVALID_IMAGE);
-  const std::uint64_t bytes =
-      header.e_shoff + static_cast<std::uint64_t>(header.e_shnum) * header.e_shentsize;
-  CUDASIM_CHECK(header.e_shoff < kMaxImageBytes && bytes >= sizeof header, CUDA_ERROR_INVALID_IMAGE);
+  std::uint64_t bytes = 0;
+  CUDASIM_TRY(image_bytes(image, &bytes));
   Module* module = nullptr;
   CUDASIM_TRY(load_image(context, image, bytes, &module));
   *out = reinterpret_cast<CUmodule>(module);
@@ -242,7 +252,7 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr* address, std::size_t* bytes, CUmodule
 CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction handle) {
   CUDASIM_TRY(Process::get().ready());
   CUDASIM_CHECK(value != nullptr, CUDA_ERROR_INVALID_VALUE);
-  CUDASIM_CHECK(handle != nullptr && from_handle(handle)->module->alive, CUDA_ERROR_INVALID_HANDLE);
+  CUDASIM_CHECK(is_live(handle), CUDA_ERROR_INVALID_HANDLE);
   *value = 0;
   if (attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) *value = kMaxThreads;
   if (attribute == CU_FUNC_ATTRIBUTE_NUM_REGS) *value = kRegisters;
@@ -254,7 +264,7 @@ CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfuncti
 
 CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value) {
   CUDASIM_TRY(Process::get().ready());
-  CUDASIM_CHECK(handle != nullptr && from_handle(handle)->module->alive, CUDA_ERROR_INVALID_HANDLE);
+  CUDASIM_CHECK(is_live(handle), CUDA_ERROR_INVALID_HANDLE);
   const bool fits = attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                         ? value >= 0 && value <= static_cast<int>(kMaxSharedBytes)
                         : attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
@@ -285,7 +295,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
 CUresult cuFuncGetName(const char** name, CUfunction handle) {
   CUDASIM_TRY(Process::get().ready());
   CUDASIM_CHECK(name != nullptr, CUDA_ERROR_INVALID_VALUE);
-  CUDASIM_CHECK(handle != nullptr && from_handle(handle)->module->alive, CUDA_ERROR_INVALID_HANDLE);
+  CUDASIM_CHECK(is_live(handle), CUDA_ERROR_INVALID_HANDLE);
   *name = from_handle(handle)->name.c_str();
   return CUDA_SUCCESS;
 }
@@ -293,14 +303,14 @@ CUresult cuFuncGetName(const char** name, CUfunction handle) {
 CUresult cuFuncGetModule(CUmodule* module, CUfunction handle) {
   CUDASIM_TRY(Process::get().ready());
   CUDASIM_CHECK(module != nullptr, CUDA_ERROR_INVALID_VALUE);
-  CUDASIM_CHECK(handle != nullptr && from_handle(handle)->module->alive, CUDA_ERROR_INVALID_HANDLE);
+  CUDASIM_CHECK(is_live(handle), CUDA_ERROR_INVALID_HANDLE);
   *module = reinterpret_cast<CUmodule>(from_handle(handle)->module);
   return CUDA_SUCCESS;
 }
 
 CUresult cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config) {
   CUDASIM_TRY(Process::get().ready());
-  CUDASIM_CHECK(handle != nullptr && from_handle(handle)->module->alive, CUDA_ERROR_INVALID_HANDLE);
+  CUDASIM_CHECK(is_live(handle), CUDA_ERROR_INVALID_HANDLE);
   return config >= CU_FUNC_CACHE_PREFER_NONE && config <= CU_FUNC_CACHE_PREFER_EQUAL
              ? CUDA_SUCCESS
              : CUDA_ERROR_INVALID_VALUE;
@@ -312,7 +322,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfun
   CUDASIM_TRY(enter(&context));
   CUDASIM_CHECK(blocks != nullptr && threads > 0 && flags <= CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE,
                 CUDA_ERROR_INVALID_VALUE);
-  CUDASIM_CHECK(handle != nullptr && from_handle(handle)->module->alive, CUDA_ERROR_INVALID_HANDLE);
+  CUDASIM_CHECK(is_live(handle), CUDA_ERROR_INVALID_HANDLE);
   const int warps = (threads + 31) / 32;
   *blocks = std::min(kBlocksPerMultiprocessor, kThreadsPerMultiprocessor / (warps * 32));
   if (threads > static_cast<int>(kMaxThreads) || shared_bytes > kMaxSharedBytes) *blocks = 0;

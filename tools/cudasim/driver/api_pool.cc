@@ -128,8 +128,9 @@ CUresult check_properties(const CUmemPoolProps* properties) {
 }  // namespace
 
 std::recursive_mutex& pools_lock() {
-  static auto* lock = new std::recursive_mutex;
-  return *lock;
+  // Ready before any thread: how threads agree on who makes one is not to be seen from outside (ThreadSanitizer).
+  static constinit std::recursive_mutex lock;
+  return lock;
 }
 
 void sweep_pools() {

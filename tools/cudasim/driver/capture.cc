@@ -122,6 +122,15 @@ void leave_capture(Stream* stream) {
   stream->capture_tail.clear();
 }
 
+void end_dead_captures() {
+  if (active.load() == 0) return;
+  std::lock_guard<std::mutex> lock(graphs_lock());
+  const std::set<Capture*> all = captures();
+  for (Capture* capture : all) {
+    if (!capture->origin->alive) end(capture);
+  }
+}
+
 CUresult allow_wait(Stream* stream) {
   if (stream->capture == nullptr) return CUDA_SUCCESS;
   invalidate(stream);

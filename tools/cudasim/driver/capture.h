@@ -32,6 +32,7 @@ CUresult begin_capture(Stream* stream, CUstreamCaptureMode mode, const std::shar
 CUresult end_capture(Stream* stream, CUgraph* out);
 void invalidate(Stream* stream);
 void leave_capture(Stream* stream);  // it is destroyed
+void end_dead_captures();            // those whose stream ended with its context; without Process::lock
 
 // The work becomes the stream's next node.
 CUresult capture_work(Stream* stream, Work work);

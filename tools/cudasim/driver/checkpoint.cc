@@ -37,6 +37,8 @@ Settings machine_of(const Order& order) {
   machine.devices = std::clamp(order.devices, 0, kMaxDevices);
   machine.memory = order.memory;
   machine.huge_pages = order.huge_pages != 0;
+  machine.imports =
+      static_cast<Imports>(std::min(order.imports, static_cast<std::uint32_t>(Imports::kNever)));
   return machine;
 }
 
@@ -66,6 +68,15 @@ CUresult assign_devices(const Order& order, const Settings& machine, std::vector
     out->push_back(index);
   }
   return CUDA_SUCCESS;
+}
+
+bool same_devices(const Settings& machine, const std::vector<int>& physical) {
+  const auto& devices = Process::get().devices;
+  for (std::size_t i = 0; i < physical.size(); i++) {
+    if (device_uuid(machine.dir, physical[i]) != device_uuid(settings().dir, devices[i].physical))
+      return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -150,6 +161,9 @@ CUresult Checkpoint::restore(const Order& order) {
     if (cards.back() == nullptr) return CUDA_ERROR_OPERATING_SYSTEM;
     if (cards.back()->state().lost.load() != 0) return CUDA_ERROR_DEVICE_UNAVAILABLE;
   }
+  const bool moved = !same_devices(machine, physical);
+  if (machine.imports == Imports::kNever || (machine.imports == Imports::kSameDevice && moved))
+    Memory::get().refuse_imports();
   change_settings(machine);
   for (std::size_t i = 0; i < cards.size(); i++) {
     process.devices[i].physical = physical[i];

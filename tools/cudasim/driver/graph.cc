@@ -15,8 +15,8 @@ std::set<std::uint64_t>& graph_memory() {
 }
 
 std::mutex& memory_lock() {
-  static auto* lock = new std::mutex;
-  return *lock;
+  static constinit std::mutex lock;
+  return lock;
 }
 
 void delete_body(GraphBody* body) {
@@ -53,8 +53,8 @@ std::shared_ptr<GraphMemory> make_graph_memory(std::uint64_t address, std::uint6
 }
 
 std::mutex& graphs_lock() {
-  static auto* lock = new std::mutex;
-  return *lock;
+  static constinit std::mutex lock;
+  return lock;
 }
 
 Graphs& graphs() {

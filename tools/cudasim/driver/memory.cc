@@ -80,6 +80,7 @@ CUresult Memory::share(const std::shared_ptr<Physical>& physical, int* fd) {
 }
 
 CUresult Memory::import(Context* owner, int fd, std::shared_ptr<Physical>* out) {
+  if (imports_refused_) return CUDA_ERROR_NOT_SUPPORTED;
   return take(Request::kMemoryImport, owner, fd, out);
 }
 

@@ -76,6 +76,7 @@ class Memory {
   CUresult retain(std::uint64_t address, CUmemGenericAllocationHandle* handle);
   CUresult share(const std::shared_ptr<Physical>& physical, int* fd);
   CUresult import(Context* owner, int fd, std::shared_ptr<Physical>* out);
+  void refuse_imports() { imports_refused_ = true; }  // from now on
   // The same of memory that is not exportable (legacy IPC).
   CUresult attach(Context* owner, int fd, std::shared_ptr<Physical>* out);
 
@@ -137,6 +138,7 @@ class Memory {
     std::uint64_t bytes;
   };
   [[nodiscard]] std::vector<std::shared_ptr<Physical>> all() const;
+  bool imports_refused_ = false;
   CUresult share_host();
   CUresult make_live(Mapping* mapping, Context* context, bool writable);
   void end_live(Mapping* mapping, Context* context);

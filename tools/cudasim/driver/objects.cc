@@ -7,6 +7,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "tools/cudasim/driver/capture.h"
 #include "tools/cudasim/driver/context.h"
 
 namespace cudasim {
@@ -21,7 +22,9 @@ struct ThreadStreams {
   std::unordered_map<Context*, Stream*> streams;
   ~ThreadStreams() {
     for (const auto& [context, stream] : streams) {
-      if (stream != nullptr && stream->alive) context->destroy_stream(stream);
+      if (stream == nullptr || !stream->alive) continue;
+      leave_capture(stream);
+      context->destroy_stream(stream);
     }
   }
 };

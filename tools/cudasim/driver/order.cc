@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <semaphore>
 #include <string>
 
 #include "tools/cudasim/driver/checkpoint.h"
@@ -77,8 +78,12 @@ void take_order(std::uint64_t number) {
   send_message(socket.get(), &reply, sizeof reply, -1);
 }
 
+// Whoever has heard that cuInit is done may look for the thread.
+std::binary_semaphore named(0);
+
 void* take_orders(void*) {
   ::prctl(PR_SET_NAME, kOrderThread);  // by itself: from outside it takes a /proc of the same PID namespace
+  named.release();
   sigset_t orders;
   sigemptyset(&orders);
   sigaddset(&orders, kOrderSignal);
@@ -127,6 +132,7 @@ void start_taking_orders() {
   pthread_t thread;
   if (pthread_create(&thread, nullptr, take_orders, nullptr) == 0) {
     pthread_detach(thread);
+    named.acquire();
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }

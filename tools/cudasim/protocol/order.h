@@ -25,6 +25,7 @@ struct Order {
   char name[256];
   std::int32_t devices;
   std::uint32_t huge_pages;
+  std::uint32_t imports;  // Imports
   std::uint64_t memory;
   std::uint32_t pair_count;
   struct {

@@ -40,6 +40,8 @@ enum class Command : std::uint32_t {
   kWait,        // WaitCommand
   kRecord,      // RecordCommand
   kHost,        // HostCommand
+  kWriteValue,  // ValueCommand
+  kWaitValue,   // ValueCommand
 };
 
 struct CommandHeader {
@@ -100,6 +102,15 @@ struct RecordCommand {
 struct HostCommand {
   CommandHeader header;
   std::uint64_t ticket;
+};
+
+// One word of `width` bytes; `flags` as cuda.h numbers them.
+struct ValueCommand {
+  CommandHeader header;
+  std::uint64_t address;
+  std::uint64_t value;
+  std::uint32_t width;
+  std::uint32_t flags;
 };
 
 struct StreamShared {

@@ -95,6 +95,7 @@ class Worker {
   void check_by_copy(const Buffer& buffer);
   void check_by_callback(const Buffer& buffer);
   void copy();
+  void use_variable();
   void use_module();
   void use_graph();
   void check_codes();
@@ -115,6 +116,7 @@ class Worker {
   std::vector<Buffer> buffers_;
   std::uint64_t used_ = 0;
   std::deque<std::unique_ptr<Callback>> callbacks_;  // under way
+  std::uint64_t variable_ = 0;                       // what the module's variable must hold
   Tally tally_;
 };
 

@@ -86,8 +86,23 @@ void Worker::copy() {
   buffers_.push_back(made);
 }
 
+// The variable of the module that the thread has had from its beginning: all that was ever added to it.
+void Worker::use_variable() {
+  CUstream stream = streams_[0];
+  const LocalMemory count(sizeof(std::uint64_t));
+  variable_ += tally_.steps;
+  launch_on(stream, kernels_["count_launch"], 1, 1, tally_.steps);
+  launch_on(stream, kernels_["read_launches"], 1, 1, count.get());
+  check(cuStreamSynchronize(stream), "cuStreamSynchronize");
+  std::uint64_t found = 0;
+  download(&found, count.get(), sizeof found);
+  tally_.count(Finder::kModule, found == variable_ ? 0 : 1);
+  ++tally_.checks;
+}
+
 // Loads the device code once more, uses its own variable and a buffer, and unloads it.
 void Worker::use_module() {
+  use_variable();
   const Kernels module(kModule);
   Buffer& buffer = any();
   CUstream stream = streams_[buffer.stream];

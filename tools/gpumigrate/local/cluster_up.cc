@@ -148,7 +148,8 @@ Result<void> ClusterStarter::write_agent_config(const std::string& folder, const
   const std::string text = "node = " + toml_text(name) + "\nhome = " + toml_text(folder) +
                            "\ncoordinator = " + toml_text(state_.agent_address) +
                            "\ntoken_file = " + toml_text(home() + "/coordinator/agent-token") +
-                           "\njob_environment = [" + list + "]\n";
+                           "\njob_environment = [" + list + "]\n" +
+                           (!gpu_.software ? "" : "driver_processes = [\"cudasim-device\"]\n");
   return write_file_durably(folder + "/agent.toml", text);
 }
 

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// CRIU asks the kernel dozens of questions whenever it is started, some 40 ms of every dump and restore, and remembers the answers in /run/criu.kdat,
+// but only where /run is a tmpfs. Where it is not (containers), they are asked once, with a tmpfs on /run that nobody else sees, and kept in a
+// folder in memory, which CRIU reads in its mode for users who cannot write to /run; as root that mode lacks nothing else that jobs need.
+// Threads: the event loop. Ownership: the folder stays until the machine is started anew; each version of CRIU has its own.
+// Errors: none; without the folder CRIU asks each time.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "agent/async.h"
+
+namespace ckpt::agent::host {
+
+// The folder; empty: CRIU needs none, or there can be none. `work` is for what CRIU says.
+Task<std::string> folder_of_answers(std::string criu, std::string version, std::string work);
+
+// What CRIU must be started with for it, each empty for an empty folder.
+[[nodiscard]] std::vector<std::string> environment_for(const std::string& answers);
+[[nodiscard]] std::vector<std::string> options_for(const std::string& answers);
+
+}  // namespace ckpt::agent::host

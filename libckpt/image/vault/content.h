@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// What names content in a vault: the first 16 bytes of HMAC-SHA256 over the kind of record and its plain bytes, under a key of the
+// job. Equal content of one job (its versions, its ranks) has one name and is stored once; nobody without the key can tell from
+// names, or from what is stored, whether two jobs hold the same, or find two contents of one name.
+//
+// Two different contents of n stored ones share a name with a chance below n^2 * 2^-129 (n = 2^30: 2^-69).
+// Threads: ContentHasher belongs to one thread at a time; the rest are values. Sizes are bytes.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "libckpt/base/result.h"
+
+namespace ckpt::vault {
+
+inline constexpr std::size_t kContentKeyBytes = 32;
+using ContentKey = std::array<std::byte, kContentKeyBytes>;
+
+struct ContentId {
+  std::array<std::byte, 16> bytes{};
+  auto operator<=>(const ContentId&) const = default;
+  [[nodiscard]] bool is_zero() const { return *this == ContentId{}; }
+  [[nodiscard]] std::uint64_t prefix() const {
+    std::uint64_t value = 0;
+    std::memcpy(&value, bytes.data(), sizeof value);
+    return value;
+  }
+};
+static_assert(sizeof(ContentId) == 16);
+[[nodiscard]] std::string to_hex(const ContentId& id);
+
+// A chunk of zeroes: nothing is stored for it. HMAC gives this value to nothing that anybody will ever store.
+inline constexpr ContentId kZeroContent{};
+
+// Values are on the disk: stable, never reused.
+enum class RecordKind : std::uint8_t { kInvalid = 0, kChunk = 1, kList = 2 };
+[[nodiscard]] constexpr bool is_known(RecordKind kind) {
+  return kind == RecordKind::kChunk || kind == RecordKind::kList;
+}
+
+class ContentHasher {
+ public:
+  static Result<std::unique_ptr<ContentHasher>> create(const ContentKey& key);
+  ~ContentHasher();
+  ContentHasher(const ContentHasher&) = delete;
+  ContentHasher& operator=(const ContentHasher&) = delete;
+
+  Result<ContentId> id_of(RecordKind kind, std::span<const std::byte> plain);
+
+ private:
+  struct State;
+  explicit ContentHasher(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// A fresh one.
+Result<ContentKey> make_content_key();
+
+}  // namespace ckpt::vault

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a process has open at the source, as the target takes it: {length of a program u16, the program, the list}. The list survives being
+// encoded again; a malformed one is refused as such; one of the files below is taken if it says what they are, and refused if it says
+// something else. The program is an ELF file of someone's making.
+#include "agent/host_process/file_list.h"
+
+#include <sys/stat.h>
+
+#include "agent/host_process/build_id.h"
+#include "libckpt/wire/codec.h"
+#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/scratch_folder.h"
+
+namespace ckpt::fuzz {
+namespace {
+
+using agent::host::build_id_of;
+using agent::host::check_files;
+using agent::host::FileFact;
+using agent::host::FileList;
+using agent::host::FileUse;
+
+constexpr std::size_t kMostIdDigits = 128;
+constexpr std::size_t kTextBytes = 100;
+
+struct Places {
+  std::string program = scratch_folder() + "/program";
+  std::string text = scratch_folder() + "/text";
+  std::string pipe = scratch_folder() + "/pipe";
+};
+
+const Places& places() {
+  static const Places made = [] {
+    Places here;
+    write_whole_file(here.text, std::string(kTextBytes, 't'));
+    FUZZ_CHECK(::mkfifo(here.pipe.c_str(), 0600) == 0);
+    return here;
+  }();
+  return made;
+}
+
+FileFact fact_of(FileUse use, const std::string& path) {
+  FileFact fact;
+  fact.use = use;
+  fact.path = path;
+  struct stat facts {};
+  FUZZ_CHECK(::stat(path.c_str(), &facts) == 0);
+  fact.bytes = static_cast<std::uint64_t>(facts.st_size);
+  fact.device = facts.st_rdev;
+  if (use == FileUse::kProgram) fact.build_id = build_id_of(path);
+  return fact;
+}
+
+// Of a real place, what use and path a fact has is true; the rest is as the fuzzer says.
+FileFact relocated(FileFact fact) {
+  switch (fact.use) {
+    case FileUse::kProgram:
+      fact.path = places().program;
+      break;
+    case FileUse::kFolder:
+      fact.path = scratch_folder();
+      break;
+    case FileUse::kDevice:
+      fact.path = "/dev/null";
+      break;
+    case FileUse::kOther:
+      fact.path = places().pipe;
+      break;
+    default:
+      fact.path = places().text;
+  }
+  return fact;
+}
+
+bool is_true(const FileFact& fact) {
+  const FileFact here = fact_of(fact.use, fact.path);
+  switch (fact.use) {
+    case FileUse::kRead:
+      return fact.bytes == here.bytes;
+    case FileUse::kWritten:
+      return fact.bytes <= here.bytes;
+    case FileUse::kProgram:
+      return fact.bytes == here.bytes && fact.build_id == here.build_id;
+    case FileUse::kDevice:
+      return fact.device == here.device;
+    default:
+      return true;
+  }
+}
+
+bool is_malformed(const FileFact& fact) {
+  return !fact.path.starts_with('/') || fact.path.find('\0') != std::string::npos;
+}
+
+void check_program() {
+  const std::string id = build_id_of(places().program);
+  FUZZ_CHECK(id.size() <= kMostIdDigits && id.size() % 2 == 0);
+  FUZZ_CHECK(id.find_first_not_of("0123456789abcdef") == std::string::npos);
+}
+
+void check_list(FileList list) {
+  const bool malformed = std::any_of(list.files.begin(), list.files.end(), is_malformed);
+  if (malformed) {
+    const auto refused = check_files(list);
+    FUZZ_CHECK(!refused && refused.assume_error().code() == ErrorCode::kProtocol);
+  }
+  bool all_true = true;
+  for (FileFact& fact : list.files) {
+    fact = relocated(fact);
+    all_true = all_true && is_true(fact);
+  }
+  const auto checked = check_files(list);
+  FUZZ_CHECK(checked.has_value() == all_true);
+  FUZZ_CHECK(checked.has_value() || checked.assume_error().code() == ErrorCode::kRefused);
+}
+
+}  // namespace
+}  // namespace ckpt::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace ckpt;
+  fuzz::Input input(data, size);
+  const auto program = input.bytes(input.number<std::uint16_t>());
+  fuzz::write_whole_file(fuzz::places().program,
+                         {reinterpret_cast<const char*>(program.data()), program.size()});
+  fuzz::check_program();
+  const auto decoded = wire::decode<agent::host::FileList>(input.rest());
+  if (!decoded) return 0;
+  const auto& list = decoded.assume_value();
+  const auto again = wire::decode<agent::host::FileList>(wire::encode(list));
+  FUZZ_CHECK(again.has_value() && again.assume_value().files == list.files);
+  fuzz::check_list(list);
+  return 0;
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/host_process/pid_namespace_image.h"
+
+#include <gtest/gtest.h>
+
+namespace ckpt::agent::host {
+namespace {
+
+std::string from_hex(const std::string& text) {
+  std::string bytes;
+  for (std::size_t at = 0; at + 1 < text.size(); at += 2)
+    bytes.push_back(static_cast<char>(std::stoi(text.substr(at, 2), nullptr, 16)));
+  return bytes;
+}
+
+std::string to_hex(const std::string& bytes) {
+  std::string text;
+  for (const char byte : bytes) {
+    constexpr const char* kDigits = "0123456789abcdef";
+    text.push_back(kDigits[static_cast<unsigned char>(byte) >> 4]);
+    text.push_back(kDigits[static_cast<unsigned char>(byte) & 15]);
+  }
+  return text;
+}
+
+// As CRIU 4.1.1 wrote them of process 22219 with thread 22224, of session 31010 and group 21972.
+const std::string kTree =
+    "1943565430302750"
+    "16000000"
+    "08cbad01100018d4ab0120a2f20128cbad0128d0ad01";
+const std::string kInventory =
+    "16313158"
+    "50000000"
+    "080210011a180801100118012001280130023803400448065007580860052001280130005001580062006a246163633434643235"
+    "2d373066302d343239662d383034332d303838393864626664373133";
+
+TEST(PidNamespaceImage, TheRootLeadsASessionAndAGroup) {
+  auto changed = with_own_session(from_hex(kTree));
+  ASSERT_TRUE(changed.has_value()) << changed.assume_error().to_string();
+  EXPECT_EQ(to_hex(changed.assume_value()),
+            "1943565430302750"
+            "16000000"
+            "08cbad01100018cbad0120cbad0128cbad0128d0ad01");
+}
+
+TEST(PidNamespaceImage, ALeaderStaysAsItIs) {
+  const auto once = with_own_session(from_hex(kTree));
+  ASSERT_TRUE(once.has_value());
+  const auto twice = with_own_session(once.assume_value());
+  ASSERT_TRUE(twice.has_value());
+  EXPECT_EQ(to_hex(once.assume_value()), to_hex(twice.assume_value()));
+}
+
+TEST(PidNamespaceImage, TheInventoryHasAnotherNamespaceThanTheProcess) {
+  auto changed = with_other_namespace(from_hex(kInventory));
+  ASSERT_TRUE(changed.has_value()) << changed.assume_error().to_string();
+  EXPECT_EQ(changed.assume_value().pid_namespace_id, 1u);
+  const std::string bytes = to_hex(changed.assume_value().bytes);
+  EXPECT_EQ(bytes.substr(0, 16), "1631315854000000");  // four bytes more
+  EXPECT_NE(bytes.find("28ffffffff07300238"), std::string::npos) << bytes;
+  EXPECT_FALSE(with_other_namespace(changed.assume_value().bytes).has_value()) << "it is done once";
+}
+
+TEST(PidNamespaceImage, WhatIsNoImageIsRefused) {
+  const std::string tree = from_hex(kTree);
+  const std::string inventory = from_hex(kInventory);
+  for (std::size_t bytes = 0; bytes < tree.size(); ++bytes)
+    EXPECT_FALSE(with_own_session(tree.substr(0, bytes)).has_value()) << bytes;
+  for (std::size_t bytes = 0; bytes < inventory.size(); ++bytes)
+    EXPECT_FALSE(with_other_namespace(inventory.substr(0, bytes)).has_value()) << bytes;
+  EXPECT_FALSE(with_own_session(inventory).has_value());
+  EXPECT_FALSE(with_other_namespace(tree).has_value());
+}
+
+}  // namespace
+}  // namespace ckpt::agent::host

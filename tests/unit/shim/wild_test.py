@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""However a program comes by the driver, it comes by the shim; where it cannot (a static program, secure execution, a namespace of the
+loader's own) it runs as without one."""
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+OPTIONS = None
+QUOTA = str(4 << 20)  # bytes: less than the programs ask for
+CTYPES = """
+import ctypes
+driver = ctypes.CDLL("libcuda.so.1")
+context, memory = ctypes.c_void_p(), ctypes.c_uint64()
+print("init", driver.cuInit(0), "retain", driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), "set",
+      driver.cuCtxSetCurrent(context), "allocate", driver.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(16 << 20)))
+"""
+
+
+def run(command, shim):
+    environment = dict(os.environ, GPUMIGRATE_GPU_MEMORY=QUOTA, GPUMIGRATE_REAL_CUDA=OPTIONS.driver)
+    if shim:
+        environment["LD_PRELOAD"] = OPTIONS.shim
+    done = subprocess.run([str(word) for word in command], env=environment, capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+class Wild(unittest.TestCase):
+    maxDiff = None
+
+    def assert_passes_the_shim(self, command):
+        status, text, errors = run(command, shim=False)
+        self.assertEqual((status, errors), (0, ""), text)
+        self.assertIn("allocate 0", text)
+        status, under, errors = run(command, shim=True)
+        self.assertEqual((status, errors), (0, ""), under)
+        self.assertEqual(under, text.replace("allocate 0", "allocate 2"))
+
+    def test_by_name(self):
+        self.assert_passes_the_shim([OPTIONS.wild, "name"])
+
+    def test_by_the_path_of_the_drivers_own_file(self):
+        self.assert_passes_the_shim([OPTIONS.wild, "path", OPTIONS.driver])
+
+    def test_by_a_library_that_binds_to_its_own_libraries_first(self):
+        self.assert_passes_the_shim([OPTIONS.wild, "deepbind", OPTIONS.plugin])
+
+    def test_before_and_after_vfork_and_exec(self):
+        self.assert_passes_the_shim([OPTIONS.wild, "vfork"])
+
+    def test_by_ctypes(self):
+        self.assert_passes_the_shim([sys.executable, "-c", CTYPES])
+
+    def test_in_a_namespace_of_its_own_it_is_the_drivers(self):
+        self.assertEqual(run([OPTIONS.wild, "namespace", OPTIONS.driver], shim=False),
+                         run([OPTIONS.wild, "namespace", OPTIONS.driver], shim=True))
+
+    def test_a_static_program_notices_nothing(self):
+        self.assertEqual(run([OPTIONS.static, "look"], shim=True), (0, "secure 0 shim 0\n", ""))
+        self.assertEqual(run([OPTIONS.wild, "look"], shim=True), (0, "secure 0 shim 1\n", ""))
+
+    def test_secure_execution_runs_without(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can give a program to another user")
+        with tempfile.TemporaryDirectory(dir=pathlib.Path(OPTIONS.wild).parent) as folder:
+            os.chmod(folder, 0o755)
+            program = pathlib.Path(folder, "other_users")
+            shutil.copy(OPTIONS.wild, program)
+            os.chown(program, 65534, 65534)
+            os.chmod(program, 0o6755)
+            status, text, _ = run([program, "look"], shim=True)  # the loader may say that it does not preload
+            if text.startswith("secure 0"):
+                self.skipTest("the file system does not know set-user-ID")
+            self.assertEqual((status, text), (0, "secure 1 shim 0\n"))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    for option in ("--wild", "--static", "--plugin", "--shim", "--driver"):
+        parser.add_argument(option, required=True)
+    OPTIONS, rest = parser.parse_known_args()
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)

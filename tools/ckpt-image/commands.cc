@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/ckpt-image/commands.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <optional>
+
+#include "libckpt/image/vault/vault.h"
+#include "tools/ckpt-image/views.h"
+#include "tools/gpumigrate/table.h"
+
+namespace ckpt::image_tool {
+namespace {
+
+struct Options {
+  std::string folder, job;
+  std::uint64_t version = 0, from = 0, to = 0;
+  bool json = false;
+  std::string format = "table";
+};
+
+class Program {
+ public:
+  Program(const Options& options, std::ostream& out) : options_(options), out_(out) {}
+
+  Result<int> list() {
+    CKPT_TRYV(open());
+    if (options_.job.empty()) {
+      CKPT_TRY(jobs, vault_->jobs());
+      return show(jobs, kDone);
+    }
+    CKPT_TRY(whole, vault_->versions(options_.job));
+    CKPT_TRY(damaged, vault_->damaged_versions(options_.job));
+    return show(VersionList{whole, damaged}, kDone);
+  }
+
+  Result<int> inspect() {
+    CKPT_TRYV(open());
+    CKPT_TRY(reader, vault_->open_version(options_.job, number()));
+    return show(reader->version(), kDone);
+  }
+
+  Result<int> verify() {
+    CKPT_TRYV(open());
+    if (number()) return verify_version();
+    vault::ScrubReport all;
+    for (const std::string& what : vault_->damage()) all.findings.push_back({"vault", what});
+    CKPT_TRY(jobs, vault_->jobs());
+    if (!options_.job.empty() &&
+        std::none_of(jobs.begin(), jobs.end(), [&](const auto& job) { return job.job == options_.job; }))
+      return Error(ErrorCode::kNotFound, "The vault " + options_.folder + " has no job " + options_.job);
+    nlohmann::json by_job = nlohmann::json::object();
+    bool clean = all.is_clean();
+    for (const auto& job : jobs) {
+      if (!options_.job.empty() && job.job != options_.job) continue;
+      CKPT_TRY(report, vault_->verify(job.job));
+      clean = clean && report.is_clean();
+      by_job[job.job] = to_json(report);
+      if (!as_json()) out_ << "job " << job.job << "\n" << to_table(report);
+    }
+    for (const auto& finding : all.findings)
+      if (!as_json()) out_ << cli::printable(finding.what) << "\n";
+    if (as_json())
+      out_ << nlohmann::json{{"clean", clean}, {"damage", vault_->damage()}, {"jobs", by_job}}.dump(2)
+           << "\n";
+    return clean ? kDone : kDamaged;
+  }
+
+  Result<int> diff() {
+    CKPT_TRYV(open());
+    CKPT_TRY(difference, vault_->diff(options_.job, options_.from, options_.to));
+    return show(difference, kDone);
+  }
+
+ private:
+  class Nowhere : public vault::ChunkSink {
+   public:
+    Result<void> chunk(std::uint32_t, std::uint64_t, std::span<const std::byte>) override { return ok(); }
+    Result<void> zero_chunk(std::uint32_t, std::uint64_t, std::uint64_t) override { return ok(); }
+  };
+
+  Result<void> open() {
+    vault::VaultOptions options;
+    options.writable = false;
+    CKPT_TRY(opened, vault::Vault::open(options_.folder, options));
+    vault_ = std::move(opened);
+    return ok();
+  }
+
+  // An error is damage, or that it could not be read.
+  Result<int> verify_version() {
+    CKPT_TRY(reader, vault_->open_version(options_.job, number()));
+    Nowhere nowhere;
+    CKPT_TRYV(reader->read_regions(nowhere, {}));
+    for (const auto& blob : reader->version().blobs) {
+      CKPT_TRYV(
+          reader->read_blob(blob.name, [](std::span<const std::byte>) -> Result<void> { return ok(); }));
+    }
+    if (as_json()) {
+      out_ << nlohmann::json{{"clean", true}, {"job", options_.job}, {"version", *number()}}.dump(2) << "\n";
+    } else {
+      out_ << "Version " << *number() << " of job " << options_.job << " restores: nothing is damaged\n";
+    }
+    return kDone;
+  }
+
+  [[nodiscard]] std::optional<std::uint64_t> number() const {
+    return options_.version == 0 ? std::nullopt : std::optional(options_.version);
+  }
+  [[nodiscard]] bool as_json() const { return options_.json || options_.format == "json"; }
+  template <class T>
+  int show(const T& what, int code) {
+    if (as_json()) {
+      out_ << to_json(what).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+    } else {
+      out_ << to_table(what);
+    }
+    return code;
+  }
+
+  const Options& options_;
+  std::ostream& out_;
+  std::unique_ptr<vault::Vault> vault_;
+};
+
+int exit_code_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kCorrupt:
+      return kDamaged;
+    case ErrorCode::kInvalidArgument:
+      return kUsage;
+    default:
+      return kRefused;
+  }
+}
+
+CLI::App* add_command(CLI::App& app, Options& options, const char* name, const char* what, bool needs_job) {
+  CLI::App* command = app.add_subcommand(name, what);
+  command->add_option("DIR", options.folder, "The vault's folder")->required();
+  auto* job = command->add_option("JOB", options.job, "A job");
+  if (needs_job) job->required();
+  command->add_flag("--json", options.json, "Print JSON");
+  command->add_option("-o", options.format, "table or json")->check(CLI::IsMember({"table", "json"}));
+  return command;
+}
+
+}  // namespace
+
+int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
+  Options options;
+  CLI::App app("Looks into a vault: images of jobs at rest.", "ckpt-image");
+  app.require_subcommand(1);
+  const auto* list = add_command(app, options, "list", "Jobs, or a job's versions", false);
+  auto* inspect = add_command(app, options, "inspect", "Regions, host state and labels of a version", true);
+  auto* verify = add_command(app, options, "verify", "Read every byte, or what one version needs", false);
+  auto* diff = add_command(app, options, "diff", "What changed between two versions", true);
+  inspect->add_option("VERSION", options.version, "The newest if left out")->check(CLI::PositiveNumber);
+  verify->add_option("VERSION", options.version, "All if left out")->check(CLI::PositiveNumber);
+  diff->add_option("FROM", options.from, "A version")->required()->check(CLI::PositiveNumber);
+  diff->add_option("TO", options.to, "A version")->required()->check(CLI::PositiveNumber);
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e, out, err) == 0 ? kDone : kUsage;
+  }
+  Program program(options, out);
+  const auto result = list->parsed()      ? program.list()
+                      : inspect->parsed() ? program.inspect()
+                      : verify->parsed()  ? program.verify()
+                                          : program.diff();
+  if (result) return result.assume_value();
+  err << "ckpt-image: " << cli::printable(result.assume_error().to_string()) << "\n";
+  return exit_code_of(result.assume_error().code());
+}
+
+}  // namespace ckpt::image_tool
