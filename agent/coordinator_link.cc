@@ -67,6 +67,7 @@ void CoordinatorLink::start() {
     if (auto sent = connection.send(hello); !sent) {
       spdlog::error("inventory not sent: reason {}", sent.assume_error().to_string());
     }
+    for (const auto& say_again : at_connection_) say_again();
   };
   handlers.on_frame = [this](const wire::FrameHeader& header, std::span<const std::byte> body) {
     return on_frame(header, body);
@@ -139,9 +140,12 @@ Result<void> CoordinatorLink::on_frame(const wire::FrameHeader& header, std::spa
       reply(limits.request_id, commands_.set_limits(limits));
       return ok();
     }
-    default:
+    default: {
+      const auto handler = handlers_.find(header.type);
+      if (handler != handlers_.end()) return handler->second(body);
       return Error(ErrorCode::kProtocol,
                    "A coordinator does not send " + std::string(wire::to_string(header.type)));
+    }
   }
 }
 

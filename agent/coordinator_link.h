@@ -6,7 +6,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <vector>
 
 #include "agent/config.h"
 #include "agent/migrations.h"
@@ -36,6 +38,19 @@ class CoordinatorLink : public CoordinatorPort {
 
   void start();
   [[nodiscard]] bool connected() const { return dialer_ && dialer_->connected(); }
+  // Frames that a part of the agent of its own takes (health, images). Set before start(); an error ends the connection.
+  using FrameHandler = std::function<Result<void>(std::span<const std::byte>)>;
+  void take(wire::FrameType type, FrameHandler handler) { handlers_[type] = std::move(handler); }
+  // Called behind the agent's hello at every new connection, for what is to be said again then. Set before start().
+  void at_each_connection(std::function<void()> say_again) { at_connection_.push_back(std::move(say_again)); }
+  // Best effort: false if the coordinator is away.
+  template <class M>
+  bool tell(const M& message) {
+    return say(message);
+  }
+  // The answer to a request that take() got.
+  void reply(std::uint64_t request, const Result<void>& outcome);
+
   void send_inventory();
   void send_change(const wire::JobInstance& instance);
 
@@ -53,12 +68,13 @@ class CoordinatorLink : public CoordinatorPort {
   Task<> answer(std::uint64_t request, Task<Result<void>> work);
   Task<> answer_log(wire::ReadLog request);
   Task<> answer_facts(wire::InspectProcess request);
-  void reply(std::uint64_t request, const Result<void>& outcome);
 
   asio::any_io_executor executor_;
   const Config& config_;
   AgentCommands& commands_;
   std::shared_ptr<control::Dialer> dialer_;
+  std::map<wire::FrameType, FrameHandler> handlers_;
+  std::vector<std::function<void()>> at_connection_;
 };
 
 }  // namespace ckpt::agent

@@ -2,9 +2,9 @@
 #include "coordinator/api.h"
 
 #include <array>
-#include <charconv>
 #include <cmath>
 
+#include "coordinator/api_answers.h"
 #include "coordinator/body_reader.h"
 #include "libckpt/base/clock.h"
 
@@ -25,66 +25,6 @@ constexpr double kDefaultMaxDowntimeMs = 200;
 constexpr std::int64_t kDefaultTimeoutMs = 600'000;
 constexpr std::int64_t kMostShadowBytes = std::int64_t{1} << 40;
 constexpr std::int64_t kMostEvents = 10'000;
-
-HttpResponse to_response(unsigned status, const json& body) {
-  return {status, body.dump(-1, ' ', false, json::error_handler_t::replace)};
-}
-
-HttpResponse error_response(unsigned status, const char* code, const std::string& message, int exit_code) {
-  return to_response(status, {{"error", {{"code", code}, {"message", message}, {"exit_code", exit_code}}}});
-}
-
-HttpResponse error_response(const Error& error) {
-  const std::string text = error.to_string();
-  switch (error.code()) {
-    case ErrorCode::kInvalidArgument:
-      return error_response(400, "usage", text, 64);
-    case ErrorCode::kNotFound:
-      return error_response(404, "not_found", text, 5);
-    case ErrorCode::kRefused:
-    case ErrorCode::kOutOfMemory:
-    case ErrorCode::kAborted:
-      return error_response(409, "refused", text, 5);
-    case ErrorCode::kNotSupported:
-      return error_response(501, "refused", text, 5);
-    case ErrorCode::kUnavailable:
-    case ErrorCode::kTimedOut:
-      return error_response(503, "unavailable", text, 5);
-    case ErrorCode::kCorrupt:
-    case ErrorCode::kProtocol:
-    case ErrorCode::kDevice:
-    case ErrorCode::kIo:
-    case ErrorCode::kInternal:
-      return error_response(500, "internal", text, 6);
-  }
-  return error_response(500, "internal", text, 6);
-}
-
-Result<std::int64_t> query_number(const HttpRequest& request, const char* key, std::int64_t fallback,
-                                  std::int64_t most) {
-  const auto at = request.query.find(key);
-  if (at == request.query.end()) return fallback;
-  std::int64_t value = 0;
-  const char* end = at->second.data() + at->second.size();
-  const auto [stop, failure] = std::from_chars(at->second.data(), end, value);
-  if (failure != std::errc{} || stop != end || value < 0 || value > most)
-    return Error(ErrorCode::kInvalidArgument,
-                 std::string(key) + " must be a number from 0 to " + std::to_string(most));
-  return value;
-}
-
-Error no_such_call(const HttpRequest& request) {
-  std::string path;
-  for (const std::string& piece : request.path) path += "/" + piece;
-  return {ErrorCode::kInvalidArgument, "There is no call " + request.method + " " + path};
-}
-
-bool is_get(const HttpRequest& request) {
-  return request.method == "GET";
-}
-bool is_post(const HttpRequest& request) {
-  return request.method == "POST";
-}
 
 // How chunks are encoded and how much of the GPU the copying may take.
 Result<void> read_copying(BodyReader& body, wire::MigrateOptions& options) {
@@ -195,6 +135,9 @@ control::Task<HttpResponse> Api::handle(HttpRequest request) {
 }
 
 control::Task<Api::Answer> Api::route(HttpRequest request) {
+  for (ApiSection* section : parts_.sections) {
+    if (section->takes(request)) co_return co_await section->handle(std::move(request));
+  }
   const std::string& what = request.path[1];
   if (what == "jobs") co_return co_await route_jobs(std::move(request));
   if (what == "migrations") co_return co_await route_migrations(std::move(request));

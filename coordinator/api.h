@@ -3,7 +3,10 @@
 // Threads: one io_context on one thread. Ownership: borrows everything, which outlives the server. Errors become JSON.
 #pragma once
 
+#include <vector>
+
 #include "coordinator/api_json.h"
+#include "coordinator/api_section.h"
 #include "coordinator/http.h"
 #include "coordinator/service.h"
 
@@ -20,6 +23,7 @@ class Api {
     std::string token;
     std::string agent_address;
     std::int64_t started_ms = 0;
+    std::vector<ApiSection*> sections = {};
   };
   explicit Api(Parts parts) : parts_(std::move(parts)) {}
 

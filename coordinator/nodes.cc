@@ -196,9 +196,12 @@ Result<void> NodeTable::on_migration_frame(Node& node, const wire::FrameHeader& 
       listener_.on_target_report(node, message);
       return ok();
     }
-    default:
+    default: {
+      const auto handler = handlers_.find(header.type);
+      if (handler != handlers_.end()) return handler->second(node, body);
       return Error(ErrorCode::kProtocol,
                    "Frame " + std::string(to_string(header.type)) + " is not for a coordinator");
+    }
   }
 }
 

@@ -48,6 +48,11 @@ class NodeTable {
 
   NodeTable(Store& store, control::asio::any_io_executor executor, wire::Welcome welcome, Listener listener);
 
+  // Frames that a part of the coordinator of its own takes (health, images). Set before agents may connect; an error ends the node's
+  // connection, so it is for what no agent sends.
+  using FrameHandler = std::function<Result<void>(const Node&, std::span<const std::byte>)>;
+  void take(wire::FrameType type, FrameHandler handler) { handlers_[type] = std::move(handler); }
+
   // Names of nodes seen in earlier lives.
   Result<void> load();
   // A connection that knew the token; its first frame must be AgentHello.
@@ -126,6 +131,7 @@ class NodeTable {
   control::asio::any_io_executor executor_;
   wire::Welcome welcome_;
   Listener listener_;
+  std::map<wire::FrameType, FrameHandler> handlers_;
   std::map<std::string, Node> nodes_;
   std::map<const control::Connection*, std::shared_ptr<control::Connection>> unregistered_;
   std::map<std::uint64_t, std::shared_ptr<Pending>> pending_;

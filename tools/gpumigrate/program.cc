@@ -5,17 +5,14 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <functional>
 
+#include "tools/gpumigrate/command_tree.h"
 #include "tools/gpumigrate/commands.h"
 #include "tools/gpumigrate/doctor.h"
 #include "tools/gpumigrate/local/cluster.h"
 
 namespace ckpt::cli {
 namespace {
-
-// The command that was chosen, to be run after parsing.
-using Action = std::function<int(Context&)>;
 
 // Options of all commands live as long as the parser.
 struct Options {
@@ -39,8 +36,9 @@ struct Options {
 class Parser {
  public:
   Parser()
-      : app_("Moves running GPU jobs from one GPU to another. `gpumigrate COMMAND --help` tells more.",
-             "gpumigrate") {
+      : tree_("Moves running GPU jobs from one GPU to another. `gpumigrate COMMAND --help` tells more.",
+              "gpumigrate"),
+        app_(tree_.app()) {
     app_.require_subcommand(1);
     app_.fallthrough();
     app_.add_option("-o,--output", options_.form, "table or json")->check(CLI::IsMember({"table", "json"}));
@@ -75,14 +73,12 @@ class Parser {
     }
     return kDone;
   }
-  [[nodiscard]] const Action& action() const { return action_; }
+  [[nodiscard]] const Action& action() const { return tree_.chosen(); }
   [[nodiscard]] bool json() const { return options_.form == "json"; }
 
  private:
   CLI::App* command(CLI::App& parent, const char* name, const char* help, Action action) {
-    CLI::App* added = parent.add_subcommand(name, help);
-    added->callback([this, action = std::move(action)] { action_ = action; });
-    return added;
+    return tree_.add(parent, name, help, std::move(action));
   }
   void add_local();
   void add_jobs();
@@ -92,9 +88,9 @@ class Parser {
   void add_migrations();
   void add_cluster();
 
-  CLI::App app_;
+  CommandTree tree_;
+  CLI::App& app_;
   Options options_;
-  Action action_;
 };
 
 void Parser::add_local() {
