@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Images of jobs in vaults (libckpt/image/vault): taking them, starting a job from one, what a vault holds.
+//
+//   agent                          coordinator
+//     | <------------- TakeSnapshot     |   to the node where the job runs
+//     | SnapshotReport  ------------->  |   while it is taken, and once it is durable (or has failed); then Reply
+//     | <------------- RestoreImage     |   to the node where it shall run; answered with Reply once it runs (then JobChange as ever)
+//     | <------------- VaultOrder       |   list, remove, keep the newest; answered with Reply
+//     | VaultContents   ------------->  |   behind the agent's hello and at every change: what this node's vault has
+//
+// A vault is a folder. The path is the node's own word for it: `folder` empty is the node's own vault (agent.toml `vault_dir`, by default
+// HOME/vault); a shared folder has the same path on every node. Fields are only ever appended. Times are Unix milliseconds, spans
+// nanoseconds, sizes bytes. Decoding bounds sizes and enums; everything else is checked by whoever uses it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "libckpt/wire/control_messages.h"
+
+namespace ckpt::wire {
+
+struct TakeSnapshot {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kTakeSnapshot;
+  TakeSnapshot() = default;
+  std::uint64_t request_id = 0;
+  JobId job = 0;
+  Incarnation incarnation = 0;
+  std::string folder;      // of the vault; empty: the node's own
+  std::string vault_job;   // the job's name in the vault: letters, digits, '.', '_', '-'
+  std::uint32_t keep = 2;  // versions that stay
+  JobSpec spec;            // goes into the image: how to start the job again
+  bool end_after =
+      false;  // `suspend`: the job does not go on after the barrier once the image is durable; it goes on if it fails
+  template <class A>
+  void fields(A& a) {
+    a(request_id, job, incarnation, folder, vault_job, keep, spec, end_after);
+  }
+};
+
+enum class SnapshotPhase : std::uint8_t { kInvalid = 0, kCopying = 1, kWriting = 2, kDone = 3, kFailed = 4 };
+[[nodiscard]] constexpr bool is_known(SnapshotPhase p) {
+  return p >= SnapshotPhase::kCopying && p <= SnapshotPhase::kFailed;
+}
+
+struct SnapshotReport {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kSnapshotReport;
+  SnapshotReport() = default;
+  JobId job = 0;
+  Incarnation incarnation = 0;
+  SnapshotPhase phase = SnapshotPhase::kCopying;
+  std::string folder;
+  std::string vault_job;
+  std::uint64_t version = 0;    // once durable
+  std::uint64_t parent = 0;     // 0: a full one
+  std::int64_t barrier_ms = 0;  // Unix time of the barrier: the state is of that moment
+  std::int64_t pause_ns = 0;    // the job stood still
+  std::int64_t total_ns = 0;
+  std::uint64_t state_bytes = 0;
+  std::uint64_t dirty_bytes = 0;    // of chunks that differ from the parent
+  std::uint64_t written_bytes = 0;  // to the vault
+  std::uint64_t host_bytes = 0;
+  std::uint64_t waited_bytes = 0;  // that staging could not hold: the job waited for them
+  std::string error;
+  template <class A>
+  void fields(A& a) {
+    a(job, incarnation, phase, folder, vault_job, version, parent, barrier_ms, pause_ns, total_ns,
+      state_bytes, dirty_bytes, written_bytes, host_bytes, waited_bytes, error);
+  }
+};
+
+struct RestoreImage {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kRestoreImage;
+  RestoreImage() = default;
+  std::uint64_t request_id = 0;
+  JobSpec spec;  // id, the new incarnation, ranks with their GPUs; command and environment as submitted
+  std::string folder;
+  std::string vault_job;
+  std::uint64_t version =
+      0;  // 0: the newest that is whole. A damaged one falls back to an older one, saying so
+  template <class A>
+  void fields(A& a) {
+    a(request_id, spec, folder, vault_job, version);
+  }
+};
+
+struct ImageRow {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  ImageRow() = default;
+  std::string vault_job;
+  JobId job = 0;
+  std::uint64_t version = 0;
+  std::uint64_t parent = 0;
+  std::int64_t created_ms = 0;  // of its barrier
+  Incarnation incarnation = 0;
+  std::uint64_t state_bytes = 0;
+  std::uint64_t written_bytes = 0;
+  bool damaged = false;
+  std::string gpu_model;  // where it was taken; a transparent job's image needs the same
+  template <class A>
+  void fields(A& a) {
+    a(vault_job, job, version, parent, created_ms, incarnation, state_bytes, written_bytes, damaged,
+      gpu_model);
+  }
+};
+
+struct VaultContents {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kVaultContents;
+  VaultContents() = default;
+  std::string folder;  // as in TakeSnapshot
+  std::uint64_t used_bytes = 0;
+  std::uint64_t limit_bytes = 0;  // 0: none
+  std::vector<ImageRow> images;   // all of the folder
+  template <class A>
+  void fields(A& a) {
+    a(folder, used_bytes, limit_bytes, images);
+  }
+};
+
+enum class VaultAct : std::uint8_t { kInvalid = 0, kList = 1, kRemoveVersion = 2, kRemoveJob = 3 };
+[[nodiscard]] constexpr bool is_known(VaultAct a) {
+  return a >= VaultAct::kList && a <= VaultAct::kRemoveJob;
+}
+
+// Answered with Reply; what is there then is said in VaultContents before it.
+struct VaultOrder {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kVaultOrder;
+  VaultOrder() = default;
+  std::uint64_t request_id = 0;
+  VaultAct act = VaultAct::kList;
+  std::string folder;
+  std::string vault_job;
+  std::uint64_t version = 0;
+  template <class A>
+  void fields(A& a) {
+    a(request_id, act, folder, vault_job, version);
+  }
+};
+
+}  // namespace ckpt::wire
