@@ -87,6 +87,8 @@ Task<Result<void>> AdoptedSource::check_process(std::shared_ptr<Job> job, pid_t 
   criu_ = std::move(criu);
   const wire::JobSpec& spec = job->record().spec;
   CKPT_CO_TRYV(host::check_credentials(root, spec.uid, spec.gid));
+  CKPT_CO_TRY(processes, host::processes_of(root));
+  CKPT_CO_TRYV(host::check_sessions(processes));
   host::FileRules rules;
   rules.driver_processes = context_.config.driver_processes;
   const auto collect = [root, &rules] { return host::collect_files(root, rules); };

@@ -58,6 +58,11 @@ void Migrations::send(const SwitchKey& key, const SwitchInfo& info, const wire::
   keep_peer(key, info);
   if (message.to != Party::kCoordinator) return send_to_agent(key, message);
   send_report_before(message);
+  if (const auto* failed = std::get_if<wire::Failed>(&message.body);
+      failed != nullptr && message.from == Party::kSource) {
+    if (auto it = sources_.find(message.migration); it != sources_.end())
+      it->second->say_why(failed->reason.text);
+  }
   coordinator_.send(message);
 }
 

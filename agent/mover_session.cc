@@ -159,10 +159,12 @@ Task<Result<std::vector<std::string>>> MoverSession::listen() {
   co_return failure_or_timeout("listen");
 }
 
-Task<void> MoverSession::end() {
+Task<void> MoverSession::end(std::string reason) {
   auto self = shared_from_this();
   if (dead_ || over_) co_return;
-  if (!send(mover::EndSession{})) co_return;
+  mover::EndSession order;
+  order.reason = std::move(reason);
+  if (!send(order)) co_return;
   const auto until = after(timeout_);
   while (!dead_ && !over_) {
     if (!co_await ended_.wait(until)) break;

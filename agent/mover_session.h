@@ -41,7 +41,8 @@ class MoverSession : public std::enable_shared_from_this<MoverSession> {
     return process_->send(message, std::move(descriptors));
   }
   // Ends the session and waits until the mover holds nothing of the job any more. Idempotent.
-  Task<void> end();
+  // `reason`: for the other side, where the migration is not over.
+  Task<void> end(std::string reason = {});
 
   [[nodiscard]] const std::optional<Error>& failure() const noexcept { return failure_; }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/saved_context.h"
 
+#include "libckpt/base/fault.h"
+
 namespace ckpt::agent {
 namespace {
 
@@ -10,13 +12,23 @@ constexpr int kAttempts = 20;
 
 }  // namespace
 
+Result<GpuUuid> gpu_of_context(const MigrationContext& context, Job& job, context::ProcessState state) {
+  const std::string goes_to = job.record().context_goes_to;
+  if (!goes_to.empty() && state != context::ProcessState::kCheckpointed) {
+    CKPT_TRYV(job.context_is(goes_to, ""));
+  }
+  if (!job.record().context_gpu.empty()) return parse_gpu_uuid(job.record().context_gpu);
+  CKPT_TRY(identity, context.identity_of(job.gpu()));
+  return identity.uuid;
+}
+
 Task<Result<void>> SavedContext::look(std::shared_ptr<KeeperLink> keeper) {
   CKPT_CO_TRY(status, co_await keeper->attach());
   if (status.session_pid == 0) co_return Error(ErrorCode::kRefused, "No process of the job uses a GPU");
   pid_ = static_cast<pid_t>(status.session_pid);
   CKPT_CO_TRY(state, co_await context_.contexts.state(pid_));
   state_ = state;
-  CKPT_CO_TRY(own, own_gpu());
+  CKPT_CO_TRY(own, gpu_of_context(context_, *job_, state_));
   on_ = own;
   co_return ok();
 }
@@ -47,6 +59,7 @@ Task<Result<void>> SavedContext::restore(GpuUuid gpu) {
     std::vector<context::GpuPair> pairs;
     if (on_ != gpu) pairs.push_back(context::GpuPair{on_, gpu});
     CKPT_CO_TRYV(co_await restore_on(std::move(pairs)));
+    fault_point(FaultPoint::kTargetContextRestored);
     CKPT_CO_TRYV(job_->context_is(to_text(gpu), ""));
     state_ = context::ProcessState::kLocked;
     on_ = gpu;
@@ -84,16 +97,6 @@ Task<Result<void>> SavedContext::unlock() {
   if (!unlocked) co_return std::move(unlocked).assume_error();
   state_ = context::ProcessState::kRunning;
   co_return ok();
-}
-
-// Where the context is, or was when it was saved (job_record.h).
-Result<GpuUuid> SavedContext::own_gpu() {
-  const JobRecord& record = job_->record();
-  if (!record.context_goes_to.empty() && state_ != context::ProcessState::kCheckpointed)
-    return parse_gpu_uuid(record.context_goes_to);
-  if (!record.context_gpu.empty()) return parse_gpu_uuid(record.context_gpu);
-  CKPT_TRY(identity, context_.identity_of(job_->gpu()));
-  return identity.uuid;
 }
 
 }  // namespace ckpt::agent

@@ -11,6 +11,10 @@
 
 namespace ckpt::agent {
 
+// Where the job's context is, or, `state` being kCheckpointed, was when it was saved. The record (job_record.h) is brought up to date
+// where an earlier agent ended between the driver's restore and writing so down.
+Result<GpuUuid> gpu_of_context(const MigrationContext& context, Job& job, context::ProcessState state);
+
 class SavedContext {
  public:
   SavedContext(MigrationContext& context, std::shared_ptr<Job> job)
@@ -28,7 +32,6 @@ class SavedContext {
 
  private:
   Task<Result<void>> restore_on(std::vector<context::GpuPair> pairs);
-  Result<GpuUuid> own_gpu();
 
   MigrationContext& context_;
   std::shared_ptr<Job> job_;

@@ -345,7 +345,7 @@ Task<> SourceSession::release_memory() {
   auto memory = std::exchange(export_, nullptr);
   auto session = std::exchange(session_, nullptr);
   if (memory) co_await memory->stop();
-  if (session) co_await session->end();
+  if (session) co_await session->end(why_);
   if (memory) memory->close_descriptors();
 }
 

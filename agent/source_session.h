@@ -22,6 +22,8 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
 
   void perform(const migration::Action& action);
   void set_limits(std::int64_t max_downtime_ns, std::int64_t bandwidth);
+  // Why the source ends the migration: said to the target as well, whose word may reach the coordinator first.
+  void say_why(std::string reason) { why_ = std::move(reason); }
   // What was measured; only once the rank has paused.
   [[nodiscard]] const std::optional<wire::SourceReport>& report() const noexcept { return report_; }
   [[nodiscard]] const migration::SwitchInfo& info() const noexcept { return info_; }
@@ -60,6 +62,7 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   std::unique_ptr<KeeperLink::Exchange> pausing_;
   std::optional<PausedState> paused_;
   std::optional<wire::SourceReport> report_;
+  std::string why_;
   wire::MigrateOptions options_;
   // Of `set`, which may come before the copy starts.
   std::optional<std::int64_t> set_max_downtime_ns_;

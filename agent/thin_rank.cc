@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include "agent/memory_fill.h"
+#include "agent/saved_context.h"
 #include "libckpt/base/fault.h"
 
 namespace ckpt::agent {
@@ -25,7 +26,7 @@ class Placing {
     CKPT_CO_TRY(state, co_await context_.contexts.state(pid_));
     memory_ = status.memory;
     state_ = state;
-    CKPT_CO_TRY(own, own_gpu());
+    CKPT_CO_TRY(own, gpu_of_context(context_, *job_, state_));
     on_ = own;
     co_return ok();
   }
@@ -69,6 +70,7 @@ class Placing {
       std::vector<context::GpuPair> pairs;
       if (on_ != gpu) pairs.push_back(context::GpuPair{on_, gpu});
       CKPT_CO_TRYV(co_await context_.contexts.restore(pid_, std::move(pairs), kDriverTime));
+      fault_point(FaultPoint::kTargetContextRestored);
       CKPT_CO_TRYV(job_->context_is(to_text(gpu), ""));
       state_ = context::ProcessState::kLocked;
       on_ = gpu;
@@ -106,16 +108,6 @@ class Placing {
       CKPT_TRY(identity, context_.identity_of(index));
       if (identity.uuid == gpu) return context_.mover_of(index);
     }
-  }
-
-  // Where the context is, or was when it was saved (job_record.h).
-  Result<GpuUuid> own_gpu() {
-    const JobRecord& record = job_->record();
-    if (!record.context_goes_to.empty() && state_ != context::ProcessState::kCheckpointed)
-      return parse_gpu_uuid(record.context_goes_to);
-    if (!record.context_gpu.empty()) return parse_gpu_uuid(record.context_gpu);
-    CKPT_TRY(identity, context_.identity_of(job_->gpu()));
-    return identity.uuid;
   }
 
   MigrationContext& context_;

@@ -128,6 +128,18 @@ Result<void> check_credentials(pid_t root, uid_t uid, gid_t gid) {
   return ok();
 }
 
+Result<void> check_sessions(const std::vector<pid_t>& processes) {
+  for (const pid_t pid : processes) {
+    if (::getsid(pid) == 0 || ::getpgid(pid) == 0)
+      return Error(
+          ErrorCode::kRefused,
+          "The session of process " + std::to_string(pid) +
+              " is led by a process outside this PID namespace (it was started by a command from outside "
+              "the container): start it with setsid, or as the container's own");
+  }
+  return ok();
+}
+
 Result<DumpEstimate> estimate_dump(pid_t root) {
   if (root <= 1 || ::kill(root, 0) != 0)
     return Error(ErrorCode::kNotFound, "Process " + std::to_string(root) + " has ended");

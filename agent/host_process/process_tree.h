@@ -34,6 +34,10 @@ void kill_source(pid_t root);
 // since CRIU gives processes whatever rights the image says.
 Result<void> check_credentials(pid_t root, uid_t uid, gid_t gid);
 
+// A process whose session or process group is led from outside the PID namespace in which we are (the kernel then calls it 0) cannot be
+// dumped: kRefused, naming it. Happens to what was started in a container by a command from outside (docker exec, kubectl exec).
+Result<void> check_sessions(const std::vector<pid_t>& processes);
+
 struct DumpEstimate {
   DumpEstimate() = default;
   std::uint64_t bytes =

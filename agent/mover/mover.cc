@@ -51,7 +51,7 @@ Result<void> Mover::dispatch(messages::Packet packet) {
   if (const auto* open = std::get_if<messages::OpenSession>(&packet.message)) {
     open_session(*open);
   } else if (const auto* end = std::get_if<messages::EndSession>(&packet.message)) {
-    end_session(end->session);
+    end_session(*end);
   } else if (const auto* fill = std::get_if<messages::FillRegions>(&packet.message)) {
     fill_regions(*fill, std::move(packet.fds));
   } else {
@@ -105,8 +105,12 @@ void Mover::open_session(const messages::OpenSession& request) {
                wire::to_string(request.side));
 }
 
-void Mover::end_session(const messages::SessionKey& key) {
-  sessions_.erase(key);
+void Mover::end_session(const messages::EndSession& order) {
+  const messages::SessionKey& key = order.session;
+  if (const auto it = sessions_.find(key); it != sessions_.end()) {
+    it->second->ends_because(order.reason);
+    sessions_.erase(it);
+  }
   spdlog::info("session ended: id m{} rank {}", key.migration, key.rank);
   messages::SessionEnded ended;
   ended.session = key;

@@ -23,7 +23,7 @@ class Mover {
   Result<void> dispatch(messages::Packet packet);
   Result<void> configure(const messages::Configure& request);
   void open_session(const messages::OpenSession& request);
-  void end_session(const messages::SessionKey& key);
+  void end_session(const messages::EndSession& order);
   void to_session(messages::Packet& packet);
   void fill_regions(const messages::FillRegions& request, std::vector<UniqueFd> descriptors);
 

@@ -52,6 +52,8 @@ class Session {
   virtual void drop_tensors(const messages::DropTensors& request);
   // A message that only one of the sides knows. False: not this one.
   virtual bool handle(messages::Packet& packet) = 0;
+  // Before it is destroyed: why it ends, if the migration is not over.
+  void ends_because(std::string reason) { end_reason_ = std::move(reason); }
   // A few times a second.
   virtual void tick() {}
   // Reports once; later calls do nothing.
@@ -61,6 +63,7 @@ class Session {
   // Called after the region has left regions_, without the lock: let go of everything that uses it.
   virtual void let_go(std::uint64_t region) = 0;
   virtual void attached() = 0;  // crash point
+  [[nodiscard]] const std::string& end_reason() const noexcept { return end_reason_; }
 
   Gpu& gpu_;
   AgentLink& agent_;
@@ -74,6 +77,7 @@ class Session {
  private:
   Result<void> import_all(const messages::AttachRegions& request, std::vector<UniqueFd>& descriptors);
   bool failed_ = false;
+  std::string end_reason_;
 };
 
 }  // namespace ckpt::mover

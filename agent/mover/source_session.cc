@@ -31,7 +31,9 @@ SourceSession::~SourceSession() {
   {
     const std::lock_guard lock(order_mutex_);
     ending_ = true;
-    if (sender_ && !finished_) sender_->cancel(Error(ErrorCode::kAborted, "The source ended the migration"));
+    const std::string why = end_reason().empty() ? "" : ": " + end_reason();
+    if (sender_ && !finished_)
+      sender_->cancel(Error(ErrorCode::kAborted, "The source ended the migration" + why));
   }
   ordered_.notify_all();
   if (thread_.joinable()) thread_.join();

@@ -235,9 +235,10 @@ struct ReleaseManifest {
 struct EndSession {
   CKPT_MOVER_MESSAGE(EndSession);
   SessionKey session;
+  std::string reason;  // why, if not because the migration is over; the other side's mover is told
   template <class A>
   void fields(A& a) {
-    a(session);
+    a(session, reason);
   }
 };
 

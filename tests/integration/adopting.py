@@ -40,7 +40,10 @@ class HandStarted:
         command = [EXAMPLES / "charlm-plain", *TRAINING, "--steps", str(steps), "--step-ms", str(step_ms)]
         with open(self.output, "wb") as output:
             self.process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                                            env=environment, cwd=cluster.home, pass_fds=pass_fds)
+                                            env=environment, cwd=cluster.home, pass_fds=pass_fds,
+                                            # As a shell would start it; where that shell is outside our PID namespace, which CRIU
+                                            # refuses, with a session of its own.
+                                            start_new_session=os.getsid(0) == 0)
         self.pid = self.process.pid
 
     def wait_for_step(self, step):

@@ -74,7 +74,7 @@ class BetweenGpus(AdoptedCrashes):
         # Both sides are one agent's.
         self.crash([("agent.source", number, ends_on) for number, ends_on in [
             (101, EITHER), (103, SOURCE), (109, SOURCE), (104, EITHER), (105, EITHER), (203, SOURCE), (204, EITHER), (208, EITHER),
-            (205, TARGET), (206, TARGET), (106, TARGET), (107, TARGET)]], 6000)
+            (213, TARGET), (109, SOURCE), (205, TARGET), (206, TARGET), (106, TARGET), (107, TARGET)]], 6000)
 
     def test_context_helper(self):
         self.crash(HELPER, 4000)

@@ -11,7 +11,9 @@ from crashing import EITHER, SOURCE, TARGET, TransparentCrashes
 AGENT_BEFORE = [("agent.source", number, ends_on) for number, ends_on in [
     (101, EITHER), (102, SOURCE), (103, SOURCE), (104, SOURCE), (105, EITHER), (201, EITHER), (202, SOURCE), (203, SOURCE)]]
 AGENT_SAVING = [("agent.source", number, SOURCE) for number in (108, 109)]
-AGENT_AFTER = [("agent.source", number, TARGET) for number in (204, 205, 206, 208, 209, 106, 107)]
+# 109 behind 213: the next move's agent must know where the context was when it was saved.
+AGENT_AFTER = [("agent.source", number, SOURCE if number == 109 else TARGET)
+               for number in (204, 213, 109, 205, 206, 208, 209, 106, 107)]
 MOVERS = [("mover.source", 301, SOURCE), ("mover.source", 302, SOURCE), ("mover.source", 303, SOURCE),
           ("mover.source", 304, EITHER), ("mover.target", 401, SOURCE), ("mover.target", 402, SOURCE),
           ("mover.target", 403, SOURCE), ("mover.target", 404, SOURCE)]
