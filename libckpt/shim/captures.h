@@ -41,7 +41,7 @@ class EndingCaptures {
 
   struct Known {
     CaptureOrigin origin;
-    unsigned long thread;  // of a thread's default stream; else 0
+    unsigned long thread = 0;  // of a thread's default stream; else 0
   };
 
  private:

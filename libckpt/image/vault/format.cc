@@ -27,7 +27,7 @@ std::uint64_t hash_of(const Head& head) {
 template <class Head>
 Result<Head> read_head(std::span<const std::byte> bytes, const char* what) {
   if (bytes.size() < sizeof(Head)) return corrupt(std::string(what) + " is cut off");
-  Head head;
+  Head head{};
   std::memcpy(&head, bytes.data(), sizeof head);
   return head;
 }

@@ -39,43 +39,43 @@ enum class Packing : std::uint8_t { kInvalid = 0, kRaw = 1, kZstd = 2, kPlanes2 
 [[nodiscard]] std::uint64_t checksum(std::span<const std::byte> bytes) noexcept;
 
 struct PackHead {
-  std::uint64_t magic;
-  std::uint32_t format;
-  std::uint32_t zero;
-  std::uint64_t number;
-  std::uint64_t head_hash;  // of the fields before it
+  std::uint64_t magic = 0;
+  std::uint32_t format = 0;
+  std::uint32_t zero = 0;
+  std::uint64_t number = 0;
+  std::uint64_t head_hash = 0;  // of the fields before it
 };
 static_assert(sizeof(PackHead) == 32);
 
 struct RecordHead {
-  std::uint32_t magic;
-  RecordKind kind;
-  Packing packing;
-  std::uint16_t zero;
-  std::uint32_t stored_bytes;  // of the payload
-  std::uint32_t plain_bytes;   // what it unpacks to
+  std::uint32_t magic = 0;
+  RecordKind kind{};
+  Packing packing{};
+  std::uint16_t zero = 0;
+  std::uint32_t stored_bytes = 0;  // of the payload
+  std::uint32_t plain_bytes = 0;   // what it unpacks to
   ContentId id;
-  std::uint64_t payload_hash;
-  std::uint64_t head_hash;  // of the fields before it
+  std::uint64_t payload_hash = 0;
+  std::uint64_t head_hash = 0;  // of the fields before it
 };
 static_assert(sizeof(RecordHead) == 48);
 
 struct IndexEntry {
   ContentId id;
-  std::uint64_t offset;  // of the record in its pack
-  std::uint32_t stored_bytes;
-  RecordKind kind;
-  Packing packing;
-  std::uint16_t zero;
+  std::uint64_t offset = 0;  // of the record in its pack
+  std::uint32_t stored_bytes = 0;
+  RecordKind kind{};
+  Packing packing{};
+  std::uint16_t zero = 0;
 };
 static_assert(sizeof(IndexEntry) == 32);
 
 struct PackTail {
-  std::uint64_t magic;
-  std::uint64_t index_offset;
-  std::uint64_t count;
-  std::uint64_t index_hash;
-  std::uint64_t tail_hash;  // of the fields before it
+  std::uint64_t magic = 0;
+  std::uint64_t index_offset = 0;
+  std::uint64_t count = 0;
+  std::uint64_t index_hash = 0;
+  std::uint64_t tail_hash = 0;  // of the fields before it
 };
 static_assert(sizeof(PackTail) == 40);
 

@@ -90,10 +90,10 @@ Result<void> JobStore::load_versions(bool writable) {
       continue;
     }
     damaged_sizes_[number] = entry.bytes;
+    const Error& why = version.assume_error();
     damaged_versions_.push_back(
-        {number, Error(version.assume_error().code(),
-                       "Version " + std::to_string(number) + in_job(job_) + " cannot be read")
-                     .caused_by(std::move(version).assume_error())});
+        {number, Error(why.code(), "Version " + std::to_string(number) + in_job(job_) + " cannot be read")
+                     .caused_by(why)});
   }
   return ok();
 }
@@ -240,7 +240,7 @@ Result<void> JobStore::read_record(RecordCoder& coder, const ContentId& id, Reco
     if (!moved) break;
   }
   if (last.code() == ErrorCode::kCorrupt) note_damaged(id);
-  return Error(last.code(), "Record " + to_hex(id) + in_job(job_) + " is damaged").caused_by(std::move(last));
+  return Error(last.code(), "Record " + to_hex(id) + in_job(job_) + " is damaged").caused_by(last);
 }
 
 Result<std::vector<ContentId>> JobStore::read_list(RecordCoder& coder, const ChunkList& list,
