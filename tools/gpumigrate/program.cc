@@ -10,6 +10,7 @@
 #include "tools/gpumigrate/commands.h"
 #include "tools/gpumigrate/doctor.h"
 #include "tools/gpumigrate/local/cluster.h"
+#include "tools/gpumigrate/policy_test.h"
 
 namespace ckpt::cli {
 namespace {
@@ -47,6 +48,7 @@ class Parser {
     add_migrate();
     add_migrations();
     add_cluster();
+    add_policy_test(tree_);
   }
 
   // 0 and an action, or the exit code after having said why.

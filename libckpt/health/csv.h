@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Comma separated values as the health tables have them: one record a line, fields may be quoted ("" is a quote inside), no line breaks
+// within a field, lines of '#' and empty lines are left out. Bounded: kMostCsvBytes, kMostCsvRows, kMostCsvFields.
+// Threads: pure. Errors: kInvalidArgument naming source, line and column (both from 1; the column of the field's first character).
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libckpt/base/result.h"
+
+namespace ckpt::health {
+
+inline constexpr std::size_t kMostCsvBytes = std::size_t{1} << 20;
+inline constexpr std::size_t kMostCsvRows = 4096;
+inline constexpr std::size_t kMostCsvFields = 32;
+
+struct CsvField {
+  CsvField() = default;
+  std::string text;
+  std::size_t column = 0;
+};
+
+struct CsvRow {
+  CsvRow() = default;
+  std::size_t line = 0;
+  std::vector<CsvField> fields;
+};
+
+// "source:line:column: what".
+[[nodiscard]] Error csv_error(std::string_view source, std::size_t line, std::size_t column,
+                              const std::string& what);
+
+// The rows, the header's first.
+[[nodiscard]] Result<std::vector<CsvRow>> read_csv(std::string_view text, std::string_view source);
+
+}  // namespace ckpt::health

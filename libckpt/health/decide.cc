@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/health/decide.h"
+
+#include <algorithm>
+#include <array>
+
+namespace ckpt::health {
+namespace {
+
+constexpr std::uint32_t kRecoveryNone = 0;
+constexpr std::uint32_t kRecoveryReset = 1;
+constexpr std::uint32_t kRecoveryDrainAndReset = 4;
+constexpr std::uint32_t kXidRowRemap = 63;
+constexpr std::uint32_t kXidRowRemapFailure = 64;
+constexpr std::uint32_t kXidRecoveryChanged = 154;
+
+// Of everything that speaks: the strongest counts, for a process as for the GPU.
+struct Opinion {
+  Opinion() = default;
+  Outcome outcome = Outcome::kNone;
+  std::string reason;
+  void add(Outcome other, const std::string& why) {
+    if (other <= outcome && !reason.empty()) return;
+    outcome = other;
+    reason = why;
+  }
+};
+
+// The driver's own order (gpu.c): reboot, reset, drain and reset, drain peer to peer, IMEX, none.
+int strength(std::uint32_t recovery) {
+  constexpr std::array<std::uint32_t, 8> kWeakestFirst{0, 5, 3, 4, 6, 1, 7, 2};
+  const auto found = std::find(kWeakestFirst.begin(), kWeakestFirst.end(), recovery);
+  // One that is not known here is stronger than none at all and weaker than all that are.
+  return found == kWeakestFirst.end() ? 1 : 2 * static_cast<int>(found - kWeakestFirst.begin());
+}
+
+std::uint32_t recovery_of(const Evidence& evidence) {
+  std::uint32_t recovery = evidence.gpu.recovery.value_or(kRecoveryNone);
+  const auto stronger = [&recovery](std::uint32_t other) {
+    if (strength(other) > strength(recovery)) recovery = other;
+  };
+  // Xid 154 says each change, also the one back to none: the last one counts.
+  std::optional<std::uint32_t> changed;
+  for (const SeenXid& seen : evidence.xids) {
+    if (!seen.recovery) continue;
+    if (seen.xid == kXidRecoveryChanged) {
+      changed = seen.recovery;
+    } else {
+      stronger(*seen.recovery);
+    }
+  }
+  if (changed) stronger(*changed);
+  return recovery;
+}
+
+class Decider {
+ public:
+  Decider(const PolicyTable& table, const Evidence& evidence)
+      : table_(table), evidence_(evidence), opinions_(evidence.processes.size()) {}
+
+  Decision decide() {
+    decision_.recovery = recovery_of(evidence_);
+    if (!by_state() && !by_recovery()) by_table();
+    return finish();
+  }
+
+ private:
+  static std::string name(const XidRow& row) {
+    return "Xid " + std::to_string(row.xid) + " (" + row.name + ")";
+  }
+
+  // A GPU that is gone, or that does not even answer a question after a fault.
+  bool by_state() {
+    const bool fault = std::any_of(evidence_.xids.begin(), evidence_.xids.end(), [this](const SeenXid& seen) {
+      const XidRow* row = table_.xid(seen.xid);
+      return row != nullptr && row->evacuation != Outcome::kNone;
+    });
+    if (evidence_.gpu.lost || (evidence_.gpu.silent && fault)) {
+      take_first_xid();
+      everybody(Outcome::kRestore, evidence_.gpu.lost
+                                       ? "the driver has lost the GPU"
+                                       : "the driver does not answer after a fault: the GPU counts as lost");
+      leave_if_a_row_says();
+      return grave(true);
+    }
+    if (!evidence_.gpu.silent) return false;
+    decision_.cordon = true;
+    everybody(Outcome::kNone, "the driver's management library does not answer; no fault was seen");
+    restore_dead("its context is lost, and the driver does not answer");
+    return false;  // the rows, which ask for nothing, are still said
+  }
+
+  bool by_recovery() {
+    if (decision_.recovery == kRecoveryNone) return false;
+    const RecoveryRow* row = table_.recovery(decision_.recovery);
+    if (row == nullptr) {
+      decision_.cordon = true;
+      everybody(Outcome::kNone,
+                "recovery action " + std::to_string(decision_.recovery) + ", which is not known here");
+      return false;
+    }
+    const std::string says = "recovery action " + std::to_string(row->value) + " (" + row->name + ")";
+    if (row->evacuation == Outcome::kNone) {
+      everybody(Outcome::kNone, says + ": no fault of the GPU's memory");
+      return false;
+    }
+    take_first_xid();
+    if (row->evacuation == Outcome::kRestore) {
+      everybody(Outcome::kRestore, says + ": its memory must not be read");
+    } else {
+      drain(row->memory_readable, says);
+    }
+    decision_.leave_node = row->name.find("REBOOT") != std::string::npos;
+    return grave(true);
+  }
+
+  void drain(Readable readable, const std::string& says) {
+    const bool unless_p2p = readable == Readable::kUnlessP2p;
+    unnamed_.add(Outcome::kLive, says + (unless_p2p ? ": memory can be read unless it uses peer to peer"
+                                                    : ": memory can be read"));
+    for (std::size_t i = 0; i < opinions_.size(); ++i) {
+      if (context_lost(i)) {
+        opinions_[i].add(Outcome::kRestore, says + ", and its context is lost");
+      } else if (unless_p2p && evidence_.processes[i].uses_p2p.value_or(false)) {
+        opinions_[i].add(Outcome::kRestore, says + ", and it uses peer to peer");
+      } else {
+        opinions_[i].add(Outcome::kLive, unnamed_.reason);
+      }
+    }
+  }
+
+  void by_table() {
+    for (const SeenXid& seen : evidence_.xids) {
+      const XidRow* row = table_.xid(seen.xid);
+      if (row == nullptr) {
+        everybody(Outcome::kNone,
+                  "Xid " + std::to_string(seen.xid) + " is not known here: nothing is done on it alone");
+      } else {
+        by_row(*row, &seen);
+      }
+    }
+    for (const auto& [flag, xid] : {std::pair(evidence_.gpu.remap_pending, kXidRowRemap),
+                                    std::pair(evidence_.gpu.remap_failed, kXidRowRemapFailure)}) {
+      const XidRow* row = table_.xid(xid);
+      if (flag && row != nullptr) by_row(*row, nullptr);
+    }
+  }
+
+  // `seen`: null for what the GPU's state says in place of an Xid.
+  void by_row(const XidRow& row, const SeenXid* seen) {
+    if (row.xid == kXidRecoveryChanged)
+      return everybody(Outcome::kNone, name(row) + ": no recovery action is asked for");
+    if (seen != nullptr && row.action == Remedy::kDecodeNvlink5 && seen->link)
+      return by_link(row, seen->link->severity, *seen);
+    if (seen != nullptr && seen->link && row.evacuation != Outcome::kNone)
+      return by_link(row, seen->link->severity, *seen);
+    if (row.evacuation == Outcome::kNone) return left_to_the_job(row, seen);
+    took(row);
+    if (row.evacuation == Outcome::kLive) {
+      live(row);
+    } else {
+      restore(row, seen);
+    }
+  }
+
+  void left_to_the_job(const XidRow& row, const SeenXid* seen) {
+    if (seen == nullptr || seen->suspicion.empty())
+      return everybody(Outcome::kNone, name(row) + ": the job's own matter");
+    took(row);
+    decision_.urgent = true;
+    unnamed_.add(Outcome::kLive, seen->suspicion + ": the GPU is suspect");
+    for (std::size_t i = 0; i < opinions_.size(); ++i)
+      opinions_[i].add(is_victim(i, *seen) ? Outcome::kRestore : Outcome::kLive, unnamed_.reason);
+  }
+
+  void by_link(const XidRow& row, LinkSeverity severity, const SeenXid& seen) {
+    const std::string why = name(row) + ": " + seen.link->reason;
+    if (severity == LinkSeverity::kNonFatal) return everybody(Outcome::kNone, why);
+    took(row);
+    decision_.urgent = true;
+    if (severity == LinkSeverity::kFatal) return everybody(Outcome::kRestore, why);
+    drain(Readable::kUnlessP2p, why);
+  }
+
+  void live(const XidRow& row) {
+    const bool asks_for_reset = row.action == Remedy::kResetGpu || row.action == Remedy::kDrainThenReset ||
+                                row.action == Remedy::kRebootNode;
+    decision_.urgent = decision_.urgent || asks_for_reset;
+    const bool unless_p2p = row.memory_readable == Readable::kUnlessP2p;
+    const std::string says =
+        name(row) + (asks_for_reset ? ": the GPU must be reset" : ": the GPU may fail later");
+    unnamed_.add(Outcome::kLive, says + "; memory can be read");
+    for (std::size_t i = 0; i < opinions_.size(); ++i) {
+      const ProcessFacts& process = evidence_.processes[i];
+      if (process.probe == Probe::kDead) {
+        // Nothing can be moved live of a lost context; only a GPU that must be drained takes a restore.
+        if (row.action == Remedy::kDrainThenReset)
+          opinions_[i].add(Outcome::kRestore, says + ", and its context is lost");
+        else
+          opinions_[i].add(Outcome::kNone,
+                           says + "; its context is lost for another reason: the job's own matter");
+      } else if (unless_p2p && process.uses_p2p.value_or(false)) {
+        opinions_[i].add(Outcome::kRestore, says + ", and it uses peer to peer");
+      } else {
+        opinions_[i].add(Outcome::kLive, unnamed_.reason);
+      }
+    }
+  }
+
+  void restore(const XidRow& row, const SeenXid* seen) {
+    decision_.urgent = true;
+    decision_.leave_node =
+        decision_.leave_node || row.action == Remedy::kRebootNode || row.action == Remedy::kRestartVm;
+    // An error of memory that asks for a reset stays with its reader only where the GPU contains errors.
+    const bool by_containment = row.cause == "memory" && row.action == Remedy::kResetGpu;
+    const bool contained = !by_containment || evidence_.gpu.contains_errors.value_or(false);
+    if (row.memory_readable != Readable::kOthers || !contained) {
+      const std::string why = row.memory_readable == Readable::kUnknown ? ": reading its memory may hang"
+                              : row.memory_readable == Readable::kOthers
+                                  ? ": this GPU does not keep memory errors to one process"
+                                  : ": its memory must not be read";
+      return everybody(Outcome::kRestore, name(row) + why);
+    }
+    unnamed_.add(Outcome::kLive, name(row) + ": another process's context is lost; memory can be read");
+    for (std::size_t i = 0; i < opinions_.size(); ++i) {
+      if (seen != nullptr && is_victim(i, *seen)) {
+        opinions_[i].add(Outcome::kRestore, name(row) + ": its context is lost");
+      } else {
+        opinions_[i].add(Outcome::kLive, unnamed_.reason);
+      }
+    }
+  }
+
+  // Whom a context-killing Xid has hit: the process it names; if it names none, those that are known to be dead, or the only one.
+  bool is_victim(std::size_t i, const SeenXid& seen) const {
+    const ProcessFacts& process = evidence_.processes[i];
+    if (process.probe == Probe::kDead) return true;
+    if (seen.victim != 0) return seen.victim == process.pid;
+    return process.probe == Probe::kUnknown && evidence_.processes.size() == 1;
+  }
+
+  bool context_lost(std::size_t i) const {
+    if (evidence_.processes[i].probe == Probe::kDead) return true;
+    return std::any_of(evidence_.xids.begin(), evidence_.xids.end(), [&](const SeenXid& seen) {
+      const XidRow* row = table_.xid(seen.xid);
+      const bool kills = row != nullptr && row->memory_readable != Readable::kYes;
+      return kills && seen.victim != 0 && seen.victim == evidence_.processes[i].pid;
+    });
+  }
+
+  void everybody(Outcome outcome, const std::string& why) {
+    unnamed_.add(outcome, why);
+    for (Opinion& opinion : opinions_) opinion.add(outcome, why);
+  }
+
+  void restore_dead(const std::string& why) {
+    for (std::size_t i = 0; i < opinions_.size(); ++i) {
+      if (evidence_.processes[i].probe == Probe::kDead) opinions_[i].add(Outcome::kRestore, why);
+    }
+  }
+
+  bool grave(bool urgent) {
+    decision_.cordon = true;
+    decision_.urgent = urgent;
+    return true;
+  }
+
+  void took(const XidRow& row) {
+    decision_.cordon = true;
+    if (decision_.xid == 0) decision_.xid = row.xid;
+    const XidRow* before = table_.xid(decision_.xid);
+    if (before != nullptr && row.evacuation > before->evacuation) decision_.xid = row.xid;
+  }
+
+  void take_first_xid() {
+    for (const SeenXid& seen : evidence_.xids) {
+      const XidRow* row = table_.xid(seen.xid);
+      if (row != nullptr && row->evacuation != Outcome::kNone) took(*row);
+    }
+  }
+
+  void leave_if_a_row_says() {
+    for (const SeenXid& seen : evidence_.xids) {
+      const XidRow* row = table_.xid(seen.xid);
+      if (row == nullptr || row->evacuation != Outcome::kRestore) continue;
+      const bool says = row->action == Remedy::kRebootNode || row->action == Remedy::kRestartVm;
+      decision_.leave_node = decision_.leave_node || says;
+    }
+  }
+
+  Decision finish() {
+    decision_.outcome = unnamed_.outcome;
+    everybody(Outcome::kNone, "nothing is wrong");  // where nothing else was said
+    decision_.reason = unnamed_.reason;
+    if (decision_.xid == 0 && !evidence_.xids.empty()) decision_.xid = evidence_.xids.front().xid;
+    for (std::size_t i = 0; i < opinions_.size(); ++i) {
+      ProcessVerdict verdict;
+      verdict.pid = evidence_.processes[i].pid;
+      verdict.outcome = opinions_[i].outcome;
+      verdict.reason = opinions_[i].reason;
+      decision_.processes.push_back(std::move(verdict));
+    }
+    return std::move(decision_);
+  }
+
+  const PolicyTable& table_;
+  const Evidence& evidence_;
+  Decision decision_;
+  Opinion unnamed_;
+  std::vector<Opinion> opinions_;  // as evidence_.processes
+};
+
+}  // namespace
+
+Decision decide(const PolicyTable& table, const Evidence& evidence) {
+  return Decider(table, evidence).decide();
+}
+
+SeenXid seen_of(const PolicyTable& table, const XidLine& line) {
+  SeenXid seen;
+  seen.xid = line.xid;
+  seen.recovery = line.recovery_to;
+  if (line.drain_required.value_or(false)) seen.recovery = kRecoveryDrainAndReset;
+  if (line.reset_required.value_or(false)) seen.recovery = kRecoveryReset;
+  if (line.link) seen.link = decode_link(table, line.xid, *line.link);
+  return seen;
+}
+
+std::optional<bool> contains_memory_errors(const std::string& model) {
+  static constexpr std::array<std::string_view, 14> kContain{"A100", "A30",   "A800",  "H100", "H200",
+                                                             "H800", "H20",   "GH200", "B100", "B200",
+                                                             "B300", "GB200", "GB300", "GH100"};
+  static constexpr std::array<std::string_view, 13> kDoNot{
+      "A10", "A16", "A2", "A40", "L4", "L40", "L40S", "T4", "V100", "P100", "GeForce", "Quadro", "RTX"};
+  std::optional<bool> contains;
+  for (std::string_view rest = model; !rest.empty();) {
+    const std::size_t end = std::min(rest.find_first_of(" -_"), rest.size());
+    const std::string_view word = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (std::find(kDoNot.begin(), kDoNot.end(), word) != kDoNot.end()) return false;
+    if (std::find(kContain.begin(), kContain.end(), word) != kContain.end()) contains = true;
+  }
+  return contains;
+}
+
+}  // namespace ckpt::health

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// What to do about a GPU in trouble, for each of its processes (operations.md 1.3, docs/adr/0008): the driver's recovery action first, then
+// the table's rows of the Xids that were seen together, then what is known of the process. Pure: the same evidence gives the same decision.
+//
+//   lost, silent with an Xid, reset, reboot   restore everything; reboot: on another node
+//   drain and reset                           live, restore where the context is lost
+//   drain peer to peer                        the same, restore also what uses peer to peer
+//   none, not known                           the rows of the table, the strongest for each process
+//
+// Threads: pure. Errors: none: what is not known is said in the reason and decided carefully.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libckpt/health/nvlink5.h"
+#include "libckpt/health/table.h"
+
+namespace ckpt::health {
+
+// Whether a process's context works, as the job says.
+enum class Probe : std::uint8_t { kUnknown, kAlive, kDead };
+
+struct ProcessFacts {
+  ProcessFacts() = default;
+  std::int32_t pid = 0;
+  Probe probe = Probe::kUnknown;
+  std::optional<bool> uses_p2p;
+};
+
+struct SeenXid {
+  SeenXid() = default;
+  std::uint32_t xid = 0;
+  std::int32_t victim = 0;  // a pid of `processes`; 0: the driver did not say, or it is none of them
+  std::optional<std::uint32_t> recovery;  // what it says of the recovery action: Xid 154, RST, D-RST
+  std::optional<LinkVerdict> link;        // 144-150
+  std::string suspicion;                  // History::suspicion
+};
+
+struct GpuFacts {
+  GpuFacts() = default;
+  bool lost = false;                      // the driver says so, or the kernel log
+  bool silent = false;                    // NVML does not answer
+  std::optional<std::uint32_t> recovery;  // field 230
+  bool remap_pending = false;             // newly: rows of memory will be replaced at the next reset
+  bool remap_failed = false;
+  std::optional<bool> contains_errors;  // contains_memory_errors() of its model
+};
+
+struct Evidence {
+  Evidence() = default;
+  GpuFacts gpu;
+  std::vector<SeenXid> xids;
+  std::vector<ProcessFacts> processes;
+};
+
+struct ProcessVerdict {
+  ProcessVerdict() = default;
+  std::int32_t pid = 0;
+  Outcome outcome = Outcome::kNone;
+  std::string reason;
+};
+
+struct Decision {
+  Decision() = default;
+  Outcome outcome = Outcome::kNone;  // for a process that is not named
+  bool cordon = false;               // nothing new on this GPU
+  bool urgent = false;               // false: when there is room and time
+  bool leave_node = false;           // the host is suspect, or must be restarted
+  std::uint32_t xid = 0;             // the one that decided; 0: none did
+  std::uint32_t recovery = 0;        // the recovery action it went by
+  std::string reason;                // one line
+  std::vector<ProcessVerdict> processes;
+};
+
+[[nodiscard]] Decision decide(const PolicyTable& table, const Evidence& evidence);
+
+// What a line of the kernel log says; victim and suspicion are the caller's to fill in.
+[[nodiscard]] SeenXid seen_of(const PolicyTable& table, const XidLine& line);
+
+// Whether GPUs of this model keep an uncorrectable memory error to the process that read it: GA100, GH100 and GB10x do, others known here do
+// not; nullopt: not known.
+[[nodiscard]] std::optional<bool> contains_memory_errors(const std::string& model);
+
+}  // namespace ckpt::health

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// What NVIDIA's kernel driver writes into the kernel log about its GPUs (operations.md 1.4):
+//
+//   NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
+//   NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: No
+//   NVRM: Xid (PCI:0000:01:00 GPU-I:02 GPU-CI:00): 45, pid=.., name=.., Ch 00000008 caused by previous Xid 31
+//   NVRM: Xid (PCI:0008:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)
+//   NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x004505c6 0x00000000 ...)
+//   NVRM: GPU 0000:18:00.0: GPU has fallen off the bus.
+//   NVRM: The NVIDIA GPU 0000:18:00.0 / NVRM: (PCI ID: ...) installed in this system has / NVRM: fallen off the bus and is not ...
+//   NVRM: GPU at PCI:0000:01:00: GPU-12345678-...
+//
+// Other subsystems print text that users control (names of USB devices, say): a line counts only if NVRM: begins it, and a record only if
+// the kernel wrote it (facility 0; the kernel gives that to nobody else).
+// Threads: values. Errors: none; what is none of these lines is nothing. All texts are bounded and printable.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace ckpt::health {
+
+inline constexpr std::size_t kMostRecordBytes = 8192;  // of /dev/kmsg: CONSOLE_EXT_LOG_MAX
+inline constexpr std::size_t kMostDetailBytes = 200;
+
+struct PciAddress {
+  std::uint32_t domain = 0;
+  std::uint32_t bus = 0;
+  std::uint32_t device = 0;
+  bool operator==(const PciAddress&) const = default;
+  [[nodiscard]] std::string to_string() const;  // 0000:01:00
+};
+// "0000:01:00", "PCI:0000:01:00", "00000000:01:00.0".
+[[nodiscard]] std::optional<PciAddress> parse_pci(std::string_view text);
+
+// The unit of an NVLink 5 error, as a line of Xid 144-150 names it.
+struct LinkEvent {
+  LinkEvent() = default;
+  std::string unit;      // NETIR_LINK_EVT
+  std::string severity;  // Fatal, Nonfatal
+  std::uint32_t link = 0;
+  std::uint32_t info = 0;  // IntrInfo
+  std::uint32_t error_status = 0;
+};
+
+struct XidLine {
+  XidLine() = default;
+  PciAddress gpu;
+  std::optional<std::uint32_t> gpu_instance;
+  std::optional<std::uint32_t> compute_instance;
+  std::uint32_t xid = 0;
+  std::int32_t pid = 0;                        // 0: not said
+  std::optional<std::uint32_t> recovery_from;  // Xid 154
+  std::optional<std::uint32_t> recovery_to;
+  std::optional<std::uint32_t> caused_by;  // "previous Xid"
+  std::optional<bool> reset_required;      // RST:
+  std::optional<bool> drain_required;      // D-RST:
+  std::optional<LinkEvent> link;
+  std::string detail;  // what stands behind number, pid and name
+};
+
+struct LostLine {
+  LostLine() = default;
+  PciAddress gpu;
+};
+
+struct IdentityLine {
+  IdentityLine() = default;
+  PciAddress gpu;
+  std::string uuid;
+};
+
+using LogEvent = std::variant<XidLine, LostLine, IdentityLine>;
+
+// A record as reading /dev/kmsg gives it: "6,4711,123456789,-;text\n KEY=value\n".
+struct KernelRecord {
+  KernelRecord() = default;
+  std::uint32_t facility = 0;
+  std::uint64_t sequence = 0;
+  std::int64_t time_us = 0;  // since the kernel started
+  std::string text;          // \xNN undone; may have more than one line
+};
+[[nodiscard]] std::optional<KernelRecord> parse_record(std::string_view bytes);
+
+// Lines in their order: some of what the driver says takes more than one.
+class KernelLogParser {
+ public:
+  // The events of one record's text (or of one line of dmesg: "[  12.345] NVRM: ...").
+  std::vector<LogEvent> take(std::string_view text);
+
+ private:
+  std::optional<LogEvent> take_line(std::string_view line);
+  std::optional<PciAddress> announced_;  // "The NVIDIA GPU ..." was the last of its lines
+  int lines_since_ = 0;
+};
+
+// The one line of an Xid, for tests and tools; nullopt for every other line.
+[[nodiscard]] std::optional<XidLine> parse_xid_line(std::string_view line);
+
+}  // namespace ckpt::health

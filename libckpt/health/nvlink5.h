@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// How bad an NVLink 5 error (Xid 144-150, Blackwell) is, as far as NVIDIA's table says. Fatal: the channels are gone; link fatal: what
+// runs goes on until it is drained; non-fatal: nothing is to be done. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "libckpt/health/kernel_log.h"
+#include "libckpt/health/table.h"
+
+namespace ckpt::health {
+
+struct LinkVerdict {
+  LinkVerdict() = default;
+  LinkSeverity severity = LinkSeverity::kNonFatal;
+  bool from_table = false;  // false: only the line's own word was understood
+  std::string reason;
+};
+
+// nullopt: neither the table nor the line's own words say it.
+[[nodiscard]] std::optional<LinkVerdict> decode_link(const PolicyTable& table, std::uint32_t xid,
+                                                     const LinkEvent& event);
+
+}  // namespace ckpt::health

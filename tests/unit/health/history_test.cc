@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/health/history.h"
+
+#include <gtest/gtest.h>
+
+namespace ckpt::health {
+namespace {
+
+constexpr std::int64_t kNow = 1'000'000'000;
+
+const PolicyTable& table() {
+  static const PolicyTable built = PolicyTable::built_in();
+  return built;
+}
+
+void add(History& history, const std::string& gpu, std::uint32_t xid, std::uint64_t job,
+         std::int64_t time_ms = kNow) {
+  Occurrence occurrence;
+  occurrence.gpu = gpu;
+  occurrence.xid = xid;
+  occurrence.job = job;
+  occurrence.time_ms = time_ms;
+  history.add(std::move(occurrence));
+}
+
+bool suspect(const History& history, const std::string& gpu, std::uint32_t xid, std::int64_t now = kNow) {
+  return !history.suspicion(gpu, *table().xid(xid), now, RepeatRule{}).empty();
+}
+
+TEST(History, ThreeDifferentJobsOnOneGpuMakeItSuspect) {
+  History history;
+  add(history, "a", 13, 1);
+  add(history, "a", 13, 2);
+  EXPECT_FALSE(suspect(history, "a", 13));
+  add(history, "a", 13, 2);  // the same job again
+  EXPECT_FALSE(suspect(history, "a", 13));
+  add(history, "a", 13, 3);
+  EXPECT_TRUE(suspect(history, "a", 13));
+  EXPECT_FALSE(suspect(history, "b", 13));
+  EXPECT_FALSE(suspect(history, "a", 31));
+}
+
+TEST(History, AFaultThatGoesWithItsJobIsTheJobs) {
+  History history;
+  for (const std::uint64_t job : {1, 2, 3}) add(history, "a", 31, job);
+  EXPECT_TRUE(suspect(history, "a", 31));
+  add(history, "b", 31, 3);
+  EXPECT_FALSE(suspect(history, "a", 31));
+}
+
+TEST(History, JobsThatAreNotKnownCountAsOne) {
+  History history;
+  for (int i = 0; i < 10; ++i) add(history, "a", 13, 0);
+  EXPECT_FALSE(suspect(history, "a", 13));
+}
+
+TEST(History, OfFirmwareFaultsEveryOneCounts) {
+  History history;
+  for (int i = 0; i < 3; ++i) add(history, "a", 38, 1);
+  EXPECT_TRUE(suspect(history, "a", 38));
+}
+
+TEST(History, WhatIsOldDoesNotCount) {
+  History history;
+  for (const std::uint64_t job : {1, 2, 3}) add(history, "a", 13, job);
+  EXPECT_TRUE(suspect(history, "a", 13, kNow + 24LL * 3600 * 1000 - 1));
+  EXPECT_FALSE(suspect(history, "a", 13, kNow + 24LL * 3600 * 1000));
+}
+
+TEST(History, SecondaryAndGpuWideXidsAreNeverCounted) {
+  History history;
+  for (const std::uint64_t job : {1, 2, 3, 4}) {
+    add(history, "a", 45, job);
+    add(history, "a", 95, job);
+    add(history, "a", 14, job);
+  }
+  EXPECT_FALSE(suspect(history, "a", 45));  // follows another
+  EXPECT_FALSE(suspect(history, "a", 95));  // acted on anyway
+  EXPECT_FALSE(suspect(history, "a", 14));  // nobody's context was lost
+}
+
+TEST(History, IsBounded) {
+  History history;
+  for (std::size_t i = 0; i < kMostOccurrences + 5; ++i) add(history, "a", 13, i);
+  EXPECT_EQ(history.all().size(), kMostOccurrences);
+  EXPECT_EQ(history.all().front().job, 5U);
+}
+
+}  // namespace
+}  // namespace ckpt::health

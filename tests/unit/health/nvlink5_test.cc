@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/health/nvlink5.h"
+
+#include <gtest/gtest.h>
+
+namespace ckpt::health {
+namespace {
+
+const PolicyTable& table() {
+  static const PolicyTable built = PolicyTable::built_in();
+  return built;
+}
+
+std::optional<LinkVerdict> decode(std::uint32_t xid, const std::string& unit, std::uint32_t info,
+                                  std::uint32_t status, const std::string& severity = "") {
+  LinkEvent event;
+  event.unit = unit;
+  event.info = info;
+  event.error_status = status;
+  event.severity = severity;
+  return decode_link(table(), xid, event);
+}
+
+TEST(Nvlink5, TheExampleOfTheManual) {
+  const auto verdict = decode(149, "NETIR_LINK_EVT", 0x004505c6, 0);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_TRUE(verdict->from_table);
+  EXPECT_EQ(verdict->severity, LinkSeverity::kLinkFatal);
+}
+
+// Each row is found by a word made of its own pattern, in both versions, and no lesser one is taken for it.
+TEST(Nvlink5, EveryRowIsFound) {
+  for (const Nvlink5Row& row : table().nvlink5()) {
+    for (const BitPattern& info : {row.info_v1, row.info_v2}) {
+      const std::string unit = row.unit.substr(0, row.unit.find('/'));
+      const auto verdict = decode(row.xid, unit, info.value | (0x5a5a5a5a & ~info.mask), row.error_status);
+      ASSERT_TRUE(verdict.has_value() && verdict->from_table) << row.xid << " " << row.unit;
+      EXPECT_EQ(verdict->severity, row.severity) << row.xid << " " << row.unit << " " << row.error_status;
+    }
+  }
+}
+
+TEST(Nvlink5, OfSeveralErrorsAtOnceTheWorstCounts) {
+  EXPECT_EQ(decode(144, "SAW_MVB", 0x21, 0x4)->severity, LinkSeverity::kNonFatal);
+  EXPECT_EQ(decode(144, "SAW_MVB", 0x21, 0x6)->severity, LinkSeverity::kFatal);
+}
+
+TEST(Nvlink5, WhatTheTableDoesNotHaveIsTakenByItsWords) {
+  EXPECT_EQ(decode(145, "RLW_NEW", 0, 0x40000000, "Nonfatal")->severity, LinkSeverity::kNonFatal);
+  EXPECT_EQ(decode(145, "RLW_NEW", 0, 0x40000000, "Fatal")->severity, LinkSeverity::kFatal);
+  EXPECT_EQ(decode(149, "NETIR_NEW", 0, 0x40000000, "Fatal")->severity, LinkSeverity::kLinkFatal);
+  EXPECT_FALSE(decode(145, "RLW_NEW", 0, 0x40000000, "Odd").has_value());
+}
+
+}  // namespace
+}  // namespace ckpt::health
