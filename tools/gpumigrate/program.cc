@@ -46,6 +46,7 @@ class Parser {
     add_jobs();
     add_migrate();
     add_migrations();
+    add_image_commands(tree_);
     add_cluster();
   }
 
