@@ -59,7 +59,8 @@ Result<Json> follow_task(Context& context, const Json& begun) {
                                                   " ends is not known; `gpumigrate describe " + job +
                                                   "` shows the job");
   context.coordinator.http().catch_interrupts();
-  std::optional<Clock::time_point> away;
+  bool away = false;
+  Clock::time_point since;
   Json task = begun;
   while (flag_of(task, "open")) {
     if (context.coordinator.http().take_interrupts() > 0)
@@ -68,7 +69,7 @@ Result<Json> follow_task(Context& context, const Json& begun) {
     auto answer = context.coordinator.get("/v1/tasks/" + path_part(id) + "?timeout_ms=30000");
     if (answer) {
       task = std::move(answer).assume_value();
-      away.reset();
+      away = false;
       continue;
     }
     const Error& error = answer.assume_error();
@@ -77,12 +78,13 @@ Result<Json> follow_task(Context& context, const Json& begun) {
     if (!is_contact_lost(error)) return error;
     if (!away) {
       context.note(error.message() + "; what has begun does not depend on it, asking again");
-      away = Clock::now();
+      away = true;
+      since = Clock::now();
     }
-    if (Clock::now() - *away >= context.patience) return not_known;
+    if (Clock::now() - since >= context.patience) return not_known;
     context.coordinator.http().pause(kDialAgain);
   }
-  return std::move(task);
+  return task;
 }
 
 std::string outcome_of(const Json& task) {
