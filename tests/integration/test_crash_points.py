@@ -8,6 +8,7 @@ import re
 import unittest
 
 from cluster import run_unmoved
+import test_images
 import test_process_crashes
 import test_remap
 import test_swap_crashes
@@ -102,6 +103,7 @@ class EveryPointIsTested(unittest.TestCase):
         for table in (test_swap_crashes.POINTS, test_process_crashes.POINTS):
             tested |= {number for _, number, _ in table}
         tested |= {number for _, number, _ in test_remap.WHILE_FILLING}
+        tested |= {number for _, number in [*test_images.POINTS, test_images.PARKED]}
         self.assertEqual(numbers - never, tested)
 
 
