@@ -123,7 +123,21 @@ Result<void> Agent::open() {
   driver_ =
       std::make_unique<SwitchDriver>(io_, disk_, std::move(journal), timing_of(config_), *migrations_, fatal);
   migrations_->set_driver(driver_.get());
+  protect();
   return ok();
+}
+
+void Agent::protect() {
+  const auto model_of = [this](std::uint32_t gpu) -> Result<std::string> {
+    const GpuFacts* facts = inventory_.gpu(gpu);
+    if (facts != nullptr) return facts->name;
+    return Error(ErrorCode::kNotFound, "Node " + config_.node + " has no GPU " + std::to_string(gpu));
+  };
+  protection_ = std::make_unique<protect::Protection>(protect::Protection::Parts{
+      *context_, *coordinator_, model_of, [this](wire::JobId job) { return migrations_->busy(job); },
+      [this](const wire::JobSpec& spec) { return check_spec(spec); }});
+  context_->let_have = [this](wire::JobId job) { return protection_->give_way(job); };
+  context_->put_back = [this](std::shared_ptr<Job> job) { return protection_->put_back(std::move(job)); };
 }
 
 Result<void> Agent::run() {
@@ -190,6 +204,7 @@ Task<> Agent::refresh_loop() {
     co_await inventory_.refresh();
     for (const auto& job : jobs_->all()) {
       if (job->phase() != local::Phase::kRunning || migrations_->busy(job->id())) continue;
+      if (protection_->is_stored(job->id())) continue;
       if (job->record().spec.way == wire::Way::kAdopted && job->record().migration == 0)
         job->device_bytes_are(device_bytes_of(inventory_.last(), job->record().spec.adopt_pid));
       co_await job->refresh_summary();
@@ -317,6 +332,10 @@ Task<Result<void>> Agent::stop_job(wire::StopJob stop) {
 Task<Result<void>> Agent::forget_job(wire::ForgetJob forget) {
   if (migrations_->busy(forget.job)) {
     co_return Error(ErrorCode::kRefused, "A migration of job j" + std::to_string(forget.job) + " is open");
+  }
+  if (protection_->is_stored(forget.job)) {
+    co_return Error(ErrorCode::kRefused,
+                    "A snapshot of job j" + std::to_string(forget.job) + " is being taken");
   }
   co_await jobs_->forget(forget.job);
   driver_->forget(forget.job);

@@ -15,6 +15,7 @@
 #include "agent/job_table.h"
 #include "agent/migrations.h"
 #include "agent/peer_links.h"
+#include "agent/protect/protection.h"
 
 namespace ckpt::agent {
 
@@ -47,6 +48,7 @@ class Agent : public AgentCommands {
   Result<local::GpuIdentity> identity_of(std::uint32_t gpu) const;
   Task<Result<void>> check_adopted(const wire::JobSpec& spec);
   Result<void> check_spec(const wire::JobSpec& spec) const;
+  void protect();
   void stop();
 
   Config config_;
@@ -66,6 +68,7 @@ class Agent : public AgentCommands {
   std::optional<RemapChoice> remap_;
   std::unique_ptr<Migrations> migrations_;
   std::unique_ptr<SwitchDriver> driver_;
+  std::unique_ptr<protect::Protection> protection_;
   std::string programs_;  // the folder of this program and its helpers
   std::string mover_program_;
   bool moves_processes_ = false;

@@ -16,6 +16,7 @@
 namespace ckpt::agent {
 namespace {
 
+constexpr std::int64_t kMostMib = std::int64_t{1} << 32;
 constexpr std::size_t kMaxConfigBytes = 64 << 10;
 
 Error bad(const std::string& source, const std::string& what) {
@@ -123,6 +124,11 @@ Result<void> read_top(Reader& r, Config& c) {
   CKPT_TRYV(r.text("shim_library", &c.shim_library, false));
   CKPT_TRYV(r.text("criu", &c.criu, false));
   CKPT_TRYV(r.text("remap", &c.remap, false));
+  CKPT_TRYV(r.text("vault_dir", &c.vault_dir, false));
+  CKPT_TRYV(r.number("vault_limit_mib", 0, kMostMib,
+                     [&c](std::int64_t v) { c.vault_limit_mib = static_cast<std::uint64_t>(v); }));
+  CKPT_TRYV(r.number("snapshot_staging_mib", 0, kMostMib,
+                     [&c](std::int64_t v) { c.snapshot_staging_mib = static_cast<std::uint64_t>(v); }));
   CKPT_TRYV(r.text("nvml", &c.nvml, false));
   CKPT_TRYV(r.texts("job_environment", &c.job_environment));
   CKPT_TRYV(r.texts("driver_processes", &c.driver_processes));
@@ -173,6 +179,8 @@ Result<void> check(const Config& c, const std::string& source) {
   if (c.remap != "auto" && c.remap != "import" && c.remap != "own")
     return bad(source, "\"remap\" must be auto, import or own");
   if (!c.home.starts_with('/')) return bad(source, "\"home\" must be an absolute path");
+  if (!c.vault_dir.empty() && !c.vault_dir.starts_with('/'))
+    return bad(source, "\"vault_dir\" must be an absolute path");
   if (!c.insecure && !is_loopback(c.peer_listen)) {
     return bad(source, "\"peer_listen\" = \"" + c.peer_listen +
                            "\" is beyond loopback, and the peer link is not encrypted yet: set insecure = "

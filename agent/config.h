@@ -17,6 +17,9 @@
 //   shim_library = ""                    preloaded into transparent jobs; empty: ../lib/libckpt_shim.so from this program's folder
 //   driver_processes = []                names of processes that belong to the GPU driver: its checkpoint closes a program's sockets to them
 //   remap = "auto"                        memory after a restore on another GPU: import | own | auto (remap.h)
+//   vault_dir     = ""                   where images of jobs are kept; empty: HOME/vault
+//   vault_limit_mib = 0                  of all files there; 0: none
+//   snapshot_staging_mib = 0             host memory for what changed, until it is in the vault; 0: half of what the node has left
 //   nvml          = "libnvidia-ml.so.1"  the library that lists the GPUs
 //   job_environment = ["KEY=VALUE", ...]  what every job on this node gets besides, or in place of, its own environment
 //   [lease]       term_ms = 5000         lease of the running instance inside a switch
@@ -58,6 +61,9 @@ struct Config {
   std::vector<std::string> driver_processes;
   // Not a key: what puts transparent jobs into PID namespaces of their own; empty while this node cannot move processes.
   std::string init_program;
+  std::string vault_dir;
+  std::uint64_t vault_limit_mib = 0;
+  std::uint64_t snapshot_staging_mib = 0;
   std::string nvml = "libnvidia-ml.so.1";
   std::vector<std::string> job_environment;
 
@@ -80,6 +86,7 @@ struct Config {
 
   [[nodiscard]] std::string jobs_folder() const { return home + "/jobs"; }
   [[nodiscard]] std::string journal_path() const { return home + "/journal"; }
+  [[nodiscard]] std::string vault_folder() const { return vault_dir.empty() ? home + "/vault" : vault_dir; }
 };
 
 // Reads and checks the file; kInvalidArgument names file, line or key, and what is expected there.

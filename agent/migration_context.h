@@ -34,6 +34,10 @@ struct MigrationContext {
   std::function<void(migration::SwitchKey, migration::TargetEvent)> target_event;
   // Best effort, to the coordinator.
   std::function<void(const wire::MigrationProgress&)> progress;
+  // Returns once nothing else has the job (a snapshot ends). Set before anything is performed; may be empty.
+  std::function<Task<>(wire::JobId)> let_have = {};
+  // For a transparent job that is paused without a migration: it has its context and memory again. Set with let_have.
+  std::function<Task<Result<void>>(std::shared_ptr<Job>)> put_back = {};
 };
 
 // The payload of the target's Prepared: where its mover listens.

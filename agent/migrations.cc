@@ -156,16 +156,22 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
     }
     co_return;
   }
-  const bool adopted_and_dumped =
-      record.spec.way == wire::Way::kAdopted && job->phase() == local::Phase::kDumped;
+  const bool dumped = record.spec.way != wire::Way::kCooperative && job->phase() == local::Phase::kDumped;
   const bool paused =
-      job->phase() == local::Phase::kPaused || job->phase() == local::Phase::kPausing || adopted_and_dumped;
+      job->phase() == local::Phase::kPaused || job->phase() == local::Phase::kPausing || dumped;
   if (job->ended() || !paused || !job->keeper() || !switches.may_run_freely(job->id())) co_return;
   if (record.spec.way == wire::Way::kAdopted) {
     auto back = co_await put_adopted_back(context_, job, job->gpu());
     if (!back)
       spdlog::error("paused process not let go: job j{} reason {}", job->id(),
                     back.assume_error().to_string());
+  }
+  if (record.spec.way == wire::Way::kTransparent && context_.put_back) {
+    auto back = co_await context_.put_back(job);
+    if (!back)
+      spdlog::error("paused process not put back: job j{} reason {}", job->id(),
+                    back.assume_error().to_string());
+    if (!job->keeper()) co_return;
   }
   local::Resume resume;
   resume.incarnation = job->incarnation();

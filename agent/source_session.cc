@@ -85,6 +85,7 @@ void SourceSession::perform(const migration::Action& action) {
 Task<> SourceSession::prepare() {
   auto self = shared_from_this();
   preparing_ = true;
+  if (context_.let_have) co_await context_.let_have(info_.job);
   auto prepared = co_await prepare_memory();
   if (!prepared) {
     fail(prepared.assume_error());

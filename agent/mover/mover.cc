@@ -4,6 +4,8 @@
 #include <poll.h>
 #include <spdlog/spdlog.h>
 
+#include "agent/mover/restore_session.h"
+#include "agent/mover/snapshot_session.h"
 #include "agent/mover/source_session.h"
 #include "agent/mover/target_session.h"
 #include "libckpt/base/fault.h"
@@ -38,8 +40,9 @@ Result<void> Mover::run() {
 Result<void> Mover::wait_for_packet() {
   while (true) {
     pollfd socket{agent_.socket(), POLLIN, 0};
-    const int ready = ::poll(&socket, 1, sessions_.empty() ? -1 : kTickMs);
+    const int ready = ::poll(&socket, 1, sessions_.empty() && ending_.empty() ? -1 : kTickMs);
     if (ready < 0 && errno != EINTR) return Error::from_errno("Waiting for the agent");
+    bury();
     if (ready > 0) return ok();
     for (const auto& [key, session] : sessions_) session->tick();
   }
@@ -91,30 +94,52 @@ void Mover::open_session(const messages::OpenSession& request) {
     failed.failure = messages::Failure(secrets.assume_error());
     return agent_.send(failed);
   }
-  if (sessions_.count(request.session) != 0) {
+  if (sessions_.count(request.session) != 0 || ending_.count(request.session) != 0) {
     failed.failure = messages::Failure(Error(ErrorCode::kInvalidArgument, "The session is open already"));
     return agent_.send(failed);
   }
-  std::unique_ptr<Session> session;
-  if (request.side == wire::Side::kSource)
-    session = std::make_unique<SourceSession>(*gpu_, agent_, request, secrets.assume_value());
-  else
-    session = std::make_unique<TargetSession>(*gpu_, agent_, request, secrets.assume_value());
-  sessions_[request.session] = std::move(session);
+  sessions_[request.session] = make_session(request, secrets.assume_value());
   spdlog::info("session opened: id m{} rank {} side {}", request.session.migration, request.session.rank,
                wire::to_string(request.side));
 }
 
+std::unique_ptr<Session> Mover::make_session(const messages::OpenSession& request,
+                                             const SessionSecrets& secrets) {
+  if (request.purpose == messages::Purpose::kSnapshot)
+    return std::make_unique<SnapshotSession>(*gpu_, agent_, request, secrets, last_snapshots_);
+  if (request.purpose == messages::Purpose::kRestore)
+    return std::make_unique<RestoreSession>(*gpu_, agent_, request, secrets);
+  if (request.side == wire::Side::kSource)
+    return std::make_unique<SourceSession>(*gpu_, agent_, request, secrets);
+  return std::make_unique<TargetSession>(*gpu_, agent_, request, secrets);
+}
+
 void Mover::end_session(const messages::EndSession& order) {
   const messages::SessionKey& key = order.session;
-  if (const auto it = sessions_.find(key); it != sessions_.end()) {
-    it->second->ends_because(order.reason);
-    sessions_.erase(it);
+  if (auto session = sessions_.extract(key); !session.empty()) {
+    session.mapped()->ends_because(order.reason);
+    session.mapped()->wind_up();
+    ending_.insert(std::move(session));
+    return bury();
   }
-  spdlog::info("session ended: id m{} rank {}", key.migration, key.rank);
   messages::SessionEnded ended;
   ended.session = key;
   agent_.send(ended);
+}
+
+// Other sessions must not wait for a disk.
+void Mover::bury() {
+  for (auto it = ending_.begin(); it != ending_.end();) {
+    if (!it->second->is_over()) {
+      ++it;
+      continue;
+    }
+    messages::SessionEnded ended;
+    ended.session = it->first;
+    it = ending_.erase(it);
+    spdlog::info("session ended: id m{} rank {}", ended.session.migration, ended.session.rank);
+    agent_.send(ended);
+  }
 }
 
 void Mover::fill_regions(const messages::FillRegions& request, std::vector<UniqueFd> descriptors) {

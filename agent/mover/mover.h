@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 
+#include "agent/mover/last_snapshots.h"
 #include "agent/mover/region_filler.h"
 #include "agent/mover/session.h"
 
@@ -23,14 +24,18 @@ class Mover {
   Result<void> dispatch(messages::Packet packet);
   Result<void> configure(const messages::Configure& request);
   void open_session(const messages::OpenSession& request);
+  std::unique_ptr<Session> make_session(const messages::OpenSession& request, const SessionSecrets& secrets);
   void end_session(const messages::EndSession& order);
+  void bury();
   void to_session(messages::Packet& packet);
   void fill_regions(const messages::FillRegions& request, std::vector<UniqueFd> descriptors);
 
   AgentLink agent_;
   std::unique_ptr<Gpu> gpu_;
   std::unique_ptr<RegionFiller> filler_;  // from the first FillRegions on
+  LastSnapshots last_snapshots_;
   std::map<messages::SessionKey, std::unique_ptr<Session>> sessions_;
+  std::map<messages::SessionKey, std::unique_ptr<Session>> ending_;  // that still write to a disk
 };
 
 }  // namespace ckpt::mover

@@ -56,6 +56,9 @@ class Session {
   void ends_because(std::string reason) { end_reason_ = std::move(reason); }
   // A few times a second.
   virtual void tick() {}
+  // The agent has no more use for it: to be destroyed as soon as is_over() says that this takes no time.
+  virtual void wind_up() {}
+  [[nodiscard]] virtual bool is_over() const { return true; }
   // Reports once; later calls do nothing.
   void fail(const Error& error);
 

@@ -23,6 +23,13 @@
 //         T>A DroppedRegions, in a target that makes the memory: the job freed what MadeRegions told of. A>T RegionsLetGo once no process of the agent's has
 //         them any more: a region that finds no memory waits for that.
 //   A>S,T FillRegions +fds             no session's: a process has made memory of its own, each region is copied into it and compared. S,T>A Filled, FillFailed
+//
+// A snapshot is a source without a target, a restore a target without a source; what would be sent lies in a vault (libckpt/image/vault).
+//   A>S   StartSnapshot +record fd         S>A SnapshotReady: what has changed since the last one is staged, while the job runs
+//   A>S   FinalRound (no host state)       the rank is paused. S>A SnapshotStaged: it may go on; S holds nothing of its memory any more
+//   A>S   SnapshotHost +host state fd      before or behind SnapshotStaged. S>A SnapshotDone: durable
+//   A>T   StartRestore                     T>A MadeRegions +fds (and DroppedRegions, where a damaged version was begun), as above
+//                                          T>A RestoreDone +host state fd: memory has its content, by fingerprints of what was written
 //   A>S,T EndSession, at any time          S,T>A SessionEnded: nothing of the job is held any more. Also after SessionFailed
 //   S,T>A SessionFailed                    the session does nothing more; EndSession must still follow. S lets go of nothing before it
 //
@@ -57,6 +64,8 @@ inline constexpr std::size_t kMostRegions = 64;  // of one AttachRegions or Made
 inline constexpr std::size_t kMostFillRegions = 32;  // of one FillRegions: two descriptors each
 // FillRegions and its answers belong to no session: their key has this in place of a rank, and a number of the agent's own.
 inline constexpr std::uint32_t kFillRank = 0xffff'ffff;
+// The key of a snapshot's or restore's session has this in place of a rank, and a number of the agent's own.
+inline constexpr std::uint32_t kVaultRank = 0xffff'fffe;
 inline constexpr std::size_t kMostTensors = 96;  // of one AttachTensors
 inline constexpr std::size_t kMostLanes = 8;
 
@@ -107,6 +116,11 @@ struct Configure {
   }
 };
 
+enum class Purpose : std::uint8_t { kInvalid = 0, kMove = 1, kSnapshot = 2, kRestore = 3 };
+[[nodiscard]] constexpr bool is_known(Purpose p) {
+  return p >= Purpose::kMove && p <= Purpose::kRestore;
+}
+
 struct OpenSession {
   CKPT_MOVER_MESSAGE(OpenSession);
   SessionKey session;
@@ -117,9 +131,10 @@ struct OpenSession {
   // Target: there is no standby whose memory would be attached. The mover makes a region for each of the source's plan, with the same id, and
   // exports it (MadeRegions).
   bool makes_memory = false;
+  Purpose purpose = Purpose::kMove;  // a snapshot is a source, a restore a target
   template <class A>
   void fields(A& a) {
-    a(session, side, incarnation, fingerprint_key, session_token, makes_memory);
+    a(session, side, incarnation, fingerprint_key, session_token, makes_memory, purpose);
   }
 };
 
@@ -260,6 +275,46 @@ struct FillRegions {  // two descriptors per region, in order: what has its cont
   template <class A>
   void fields(A& a) {
     a(session, batch, regions);
+  }
+};
+
+struct StartSnapshot {  // one descriptor: an encoded image::StoredJob, whose plan the mover adds
+  CKPT_MOVER_MESSAGE(StartSnapshot);
+  SessionKey session;
+  std::string folder;  // of the vault
+  std::string vault_job;
+  std::uint32_t keep = 1;
+  std::uint64_t staging_bytes = 0;      // host memory for what has changed; 0: half of what the node has left
+  std::uint64_t vault_limit_bytes = 0;  // 0: none
+  std::uint32_t slowdown_permille = 0;  // as MigrateOptions
+  bool full = false;                    // nothing is kept of the version before
+  std::uint64_t record_bytes = 0;
+  template <class A>
+  void fields(A& a) {
+    a(session, folder, vault_job, keep, staging_bytes, vault_limit_bytes, slowdown_permille, full,
+      record_bytes);
+  }
+};
+
+struct SnapshotHost {  // one descriptor: host state (none if host_state_bytes is 0)
+  CKPT_MOVER_MESSAGE(SnapshotHost);
+  SessionKey session;
+  std::uint64_t host_state_bytes = 0;
+  template <class A>
+  void fields(A& a) {
+    a(session, host_state_bytes);
+  }
+};
+
+struct StartRestore {
+  CKPT_MOVER_MESSAGE(StartRestore);
+  SessionKey session;
+  std::string folder;
+  std::string vault_job;
+  std::uint64_t version = 0;  // 0: the newest that is whole
+  template <class A>
+  void fields(A& a) {
+    a(session, folder, vault_job, version);
   }
 };
 
@@ -534,6 +589,57 @@ struct FillFailed {
     a(session, batch, failure);
   }
 };
+struct SnapshotReady {
+  CKPT_MOVER_MESSAGE(SnapshotReady);
+  SessionKey session;
+  std::uint64_t state_bytes = 0;
+  std::uint64_t dirty_bytes = 0;   // that differ from the version before, so far
+  std::uint64_t staged_bytes = 0;  // of them
+  template <class A>
+  void fields(A& a) {
+    a(session, state_bytes, dirty_bytes, staged_bytes);
+  }
+};
+
+struct SnapshotStaged {
+  CKPT_MOVER_MESSAGE(SnapshotStaged);
+  SessionKey session;
+  std::uint64_t state_bytes = 0;
+  std::uint64_t dirty_bytes = 0;
+  std::uint64_t waited_bytes = 0;  // that staging could not hold: they are in the vault
+  std::int64_t scan_ns = 0;
+  std::int64_t copy_ns = 0;
+  template <class A>
+  void fields(A& a) {
+    a(session, state_bytes, dirty_bytes, waited_bytes, scan_ns, copy_ns);
+  }
+};
+
+struct SnapshotDone {
+  CKPT_MOVER_MESSAGE(SnapshotDone);
+  SessionKey session;
+  std::uint64_t version = 0;
+  std::uint64_t parent = 0;  // 0: a full one
+  std::uint64_t written_bytes = 0;
+  std::uint64_t host_bytes = 0;
+  template <class A>
+  void fields(A& a) {
+    a(session, version, parent, written_bytes, host_bytes);
+  }
+};
+
+struct RestoreDone {  // one descriptor: host state (none if host_state_bytes is 0)
+  CKPT_MOVER_MESSAGE(RestoreDone);
+  SessionKey session;
+  std::uint64_t version = 0;
+  std::uint64_t state_bytes = 0;
+  std::uint64_t host_state_bytes = 0;
+  std::vector<std::string> skipped;  // newer versions that are damaged, and how
+  template <class A>
+  void fields(A& a) {
+    a(session, version, state_bytes, host_state_bytes, skipped);
+  }
+};
 #undef CKPT_MOVER_MESSAGE
 
 // The order is the wire's numbering (index + 1); append only.
@@ -542,7 +648,8 @@ using Message =
                  StartSource, MoverLimits, FinalRound, ReleaseManifest, EndSession, MoverReady, MoverFailed,
                  Attached, Listening, PlanAccepted, Progress, FirstRoundDone, Converged, DidNotConverge,
                  FinalSent, FinalDone, Verified, Mismatch, Dropped, SessionFailed, SessionEnded, MadeRegions,
-                 RegionsLetGo, FillRegions, DroppedRegions, Filled, FillFailed>;
+                 RegionsLetGo, FillRegions, DroppedRegions, Filled, FillFailed, StartSnapshot, SnapshotHost,
+                 StartRestore, SnapshotReady, SnapshotStaged, SnapshotDone, RestoreDone>;
 [[nodiscard]] std::string_view name_of(const Message& message) noexcept;
 
 // One packet. kInvalidArgument if it would be longer than kMostPacketBytes.

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pinned host memory for the chunks of a snapshot, until they are in the vault. It grows by segments up to its limit, since nobody knows before
+// how much has changed, and goes with the snapshot.
+// Threads: one at a time; memory() of different slots from any. Ownership: the Device outlives it. Errors: none; no memory left is the limit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "libckpt/cuda/driver.h"
+
+namespace ckpt::mover {
+
+class StagingArena {
+ public:
+  StagingArena(const Device& device, std::uint64_t chunk_bytes, std::uint64_t limit_bytes);
+  ~StagingArena();
+  StagingArena(const StagingArena&) = delete;
+  StagingArena& operator=(const StagingArena&) = delete;
+
+  // A place for one chunk; neighbours in time are neighbours in memory, mostly. nullopt: the limit is reached.
+  std::optional<std::uint32_t> take();
+  void give_back(std::uint32_t slot) { free_.push_back(slot); }
+  // All places are free again.
+  void clear();
+  [[nodiscard]] std::byte* memory(std::uint32_t slot) const noexcept {
+    return segments_[slot / slots_per_segment_] + (slot % slots_per_segment_) * chunk_bytes_;
+  }
+  // Whether the second follows the first in memory.
+  [[nodiscard]] bool adjoin(std::uint32_t first, std::uint32_t second) const noexcept {
+    return second == first + 1 && second % slots_per_segment_ != 0;
+  }
+
+ private:
+  const Device& device_;
+  const std::uint64_t chunk_bytes_;
+  const std::uint64_t slots_per_segment_;
+  const std::uint64_t most_segments_;
+  std::vector<std::byte*> segments_;
+  std::vector<std::uint32_t> free_;
+  std::uint32_t next_ = 0;  // slots from here on have never been taken
+};
+
+}  // namespace ckpt::mover

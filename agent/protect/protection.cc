@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/protect/protection.h"
+
+#include <spdlog/spdlog.h>
+
+#include "libckpt/image/vault/version.h"
+
+namespace ckpt::agent::protect {
+namespace {
+
+constexpr std::size_t kMostFolders = 64;
+
+}  // namespace
+
+Protection::Protection(Parts parts)
+    : parts_(std::move(parts)),
+      context_{parts_.context, pool_, parts_.model_of,
+               [this](const wire::SnapshotReport& report) { parts_.coordinator.tell(report); }},
+      folders_{""} {
+  CoordinatorLink& link = parts_.coordinator;
+  const auto executor = parts_.context.executor;
+  link.take(wire::FrameType::kTakeSnapshot,
+            [this, executor](std::span<const std::byte> body) -> Result<void> {
+              CKPT_TRY(request, wire::decode<wire::TakeSnapshot>(body));
+              control::spawn(executor, "take snapshot", take_snapshot(std::move(request)));
+              return ok();
+            });
+  link.take(wire::FrameType::kRestoreImage,
+            [this, executor](std::span<const std::byte> body) -> Result<void> {
+              CKPT_TRY(request, wire::decode<wire::RestoreImage>(body));
+              control::spawn(executor, "restore image", restore_image(std::move(request)));
+              return ok();
+            });
+  link.take(wire::FrameType::kVaultOrder, [this, executor](std::span<const std::byte> body) -> Result<void> {
+    CKPT_TRY(order, wire::decode<wire::VaultOrder>(body));
+    control::spawn(executor, "vault order", obey(std::move(order)));
+    return ok();
+  });
+  link.at_each_connection([this] { tell_all(); });
+}
+
+Protection::~Protection() {
+  pool_.join();
+}
+
+Result<VaultPlace> Protection::place_of(const std::string& folder) const {
+  VaultPlace place;
+  place.word = folder;
+  place.path = folder.empty() ? parts_.context.config.vault_folder() : folder;
+  place.limit_bytes = folder.empty() ? std::uint64_t{parts_.context.config.vault_limit_mib} << 20 : 0;
+  if (!place.path.starts_with('/'))
+    return Error(ErrorCode::kInvalidArgument, "A vault's folder must be an absolute path, not " + folder);
+  return place;
+}
+
+Task<> Protection::take_snapshot(wire::TakeSnapshot request) {
+  const std::uint64_t id = request.request_id;
+  const std::string folder = request.folder;
+  auto outcome = co_await snapshot(std::move(request));
+  co_await tell(folder);
+  parts_.coordinator.reply(id, outcome);
+}
+
+Task<Result<void>> Protection::snapshot(wire::TakeSnapshot request) {
+  CKPT_CO_TRY(place, place_of(request.folder));
+  CKPT_CO_TRYV(vault::check_job_name(request.vault_job));
+  const std::string name = "Job j" + std::to_string(request.job);
+  auto job = parts_.context.jobs.running_as(request.job, request.incarnation);
+  if (!job || !job->keeper()) co_return Error(ErrorCode::kNotFound, name + " does not run on this node");
+  if (parts_.moves(request.job)) co_return Error(ErrorCode::kRefused, name + " is being moved");
+  if (is_stored(request.job))
+    co_return Error(ErrorCode::kRefused, "A snapshot of " + name + " is being taken");
+  if (job->record().spec.ranks.size() != 1)
+    co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be stored yet");
+  if (job->record().spec.way == wire::Way::kAdopted)
+    co_return Error(ErrorCode::kNotSupported, name + " was adopted: start it under gpumigrate to store it");
+  if (folders_.size() < kMostFolders) folders_.insert(request.folder);
+  const wire::JobId id = request.job;
+  auto session = std::make_shared<SnapshotSession>(context_, std::move(request), place, job);
+  snapshots_[id] = session;
+  auto taken = co_await session->run();
+  snapshots_.erase(id);
+  co_return taken;
+}
+
+Task<> Protection::give_way(wire::JobId job) {
+  const auto found = snapshots_.find(job);
+  if (found == snapshots_.end()) co_return;
+  const auto session = found->second;
+  co_await session->give_way();
+}
+
+Task<Result<void>> Protection::put_back(std::shared_ptr<Job> job) {
+  CKPT_CO_TRY(plan, plan_for(job->record().spec, parts_.context.config.node, ""));
+  const migration::SwitchInfo info(kSnapshotNumber, job->id(), job->incarnation(), {}, wire::encode(plan));
+  auto way = make_source_way(parts_.context, info);
+  co_return co_await way->go_back(job);
+}
+
+Task<> Protection::restore_image(wire::RestoreImage request) {
+  const std::uint64_t id = request.request_id;
+  auto outcome = co_await restore(std::move(request));
+  parts_.coordinator.reply(id, outcome);
+}
+
+Task<Result<void>> Protection::restore(wire::RestoreImage request) {
+  CKPT_CO_TRY(place, place_of(request.folder));
+  CKPT_CO_TRYV(vault::check_job_name(request.vault_job));
+  CKPT_CO_TRYV(parts_.check_spec(request.spec));
+  if (request.spec.way == wire::Way::kAdopted)
+    co_return Error(ErrorCode::kNotSupported, "An adopted process cannot be restored from an image");
+  const Instance instance(request.spec.job, request.spec.incarnation);
+  if (restores_.contains(instance))
+    co_return Error(ErrorCode::kRefused, "Job j" + std::to_string(request.spec.job) + " is being restored");
+  // Asked again by a coordinator that has not heard the answer.
+  const auto there = parts_.context.jobs.running_as(instance.first, instance.second);
+  if (there && there->phase() == local::Phase::kRunning) co_return ok();
+  if (folders_.size() < kMostFolders) folders_.insert(request.folder);
+  restores_.insert(instance);
+  auto session = std::make_shared<RestoreSession>(context_, std::move(request), place);
+  auto restored = co_await session->run();
+  restores_.erase(instance);
+  co_return restored;
+}
+
+Task<> Protection::obey(wire::VaultOrder order) {
+  const std::uint64_t id = order.request_id;
+  const std::string folder = order.folder;
+  auto place = place_of(folder);
+  if (!place) co_return parts_.coordinator.reply(id, std::move(place).assume_error());
+  if (folders_.size() < kMostFolders) folders_.insert(folder);
+  const VaultPlace where = std::move(place).assume_value();
+  const auto act = [&where, &order] { return perform(where, order); };
+  auto outcome = co_await offload(pool_, act);
+  co_await tell(folder);
+  parts_.coordinator.reply(id, outcome);
+}
+
+Task<> Protection::tell(std::string folder) {
+  auto place = place_of(folder);
+  if (!place) co_return;
+  const VaultPlace where = std::move(place).assume_value();
+  const auto look = [&where] { return list_vault(where); };
+  auto contents = co_await offload(pool_, look);
+  if (contents) {
+    parts_.coordinator.tell(contents.assume_value());
+  } else {
+    spdlog::warn("vault not listed: folder {} reason {}", where.path, contents.assume_error().to_string());
+  }
+}
+
+void Protection::tell_all() {
+  for (const std::string& folder : folders_)
+    control::spawn(parts_.context.executor, "vault contents", tell(folder));
+}
+
+}  // namespace ckpt::agent::protect

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The agent's part of images: takes TakeSnapshot, RestoreImage and VaultOrder of the coordinator, tells it what the node's vaults have, and lets
+// migrations have their jobs. A job has one snapshot at a time. A migration is never held up by one: the snapshot ends, as failed.
+// Threads: the event loop, and a thread of its own for looking at vaults. Ownership: sessions live until they are over. Errors: go to the coordinator, as Reply.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "agent/coordinator_link.h"
+#include "agent/protect/restore_session.h"
+#include "agent/protect/snapshot_session.h"
+
+namespace ckpt::agent::protect {
+
+class Protection {
+ public:
+  struct Parts {
+    MigrationContext& context;
+    CoordinatorLink& coordinator;
+    std::function<Result<std::string>(std::uint32_t gpu)> model_of;
+    std::function<bool(wire::JobId)> moves;  // a migration of the job is open
+    std::function<Result<void>(const wire::JobSpec&)> check_spec;
+  };
+  // Before the coordinator is dialled.
+  explicit Protection(Parts parts);
+  ~Protection();
+
+  // A migration needs the job: no snapshot has it after this.
+  Task<> give_way(wire::JobId job);
+  [[nodiscard]] bool is_stored(wire::JobId job) const { return snapshots_.contains(job); }
+  // A transparent job whose agent ended while it was saved: its context and memory are put back, so that it can be resumed.
+  Task<Result<void>> put_back(std::shared_ptr<Job> job);
+
+ private:
+  using Instance = std::pair<wire::JobId, wire::Incarnation>;
+
+  Task<> take_snapshot(wire::TakeSnapshot request);
+  Task<Result<void>> snapshot(wire::TakeSnapshot request);
+  Task<> restore_image(wire::RestoreImage request);
+  Task<Result<void>> restore(wire::RestoreImage request);
+  Task<> obey(wire::VaultOrder order);
+  // The vault's contents, to the coordinator.
+  Task<> tell(std::string folder);
+  void tell_all();
+  Result<VaultPlace> place_of(const std::string& folder) const;
+
+  Parts parts_;
+  asio::thread_pool pool_{1};
+  ProtectContext context_;
+  std::set<std::string> folders_;  // that the coordinator has named
+  std::map<wire::JobId, std::shared_ptr<SnapshotSession>> snapshots_;
+  std::set<Instance> restores_;
+};
+
+}  // namespace ckpt::agent::protect

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// One snapshot of a running job: the source half of a migration without a target. The mover copies what has changed while the job runs; at the barrier it copies
+// the rest and what goes beside device memory is saved (way.h); the job goes on, and the mover writes the version behind its back.
+// A migration of the job is not held up: give_way() ends a snapshot that needs the job still.
+//
+//   export -> StartSnapshot -> SnapshotReady -> Pause -> FinalRound, beside it save() -> SnapshotStaged -> go_back(), Resume -> SnapshotDone
+//
+// Threads: the event loop. Ownership: shared with its coroutines. Errors: run()'s; whatever happens, a job that lives runs again after it, unless it
+// was to end and its image is durable.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "agent/memory_export.h"
+#include "agent/protect/protect_context.h"
+#include "agent/way.h"
+
+namespace ckpt::agent::protect {
+
+class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
+ public:
+  SnapshotSession(ProtectContext& context, wire::TakeSnapshot request, VaultPlace place,
+                  std::shared_ptr<Job> job);
+
+  // Once. It says to the coordinator how far it is, and how it ended.
+  Task<Result<void>> run();
+  // Returns when the job is neither paused nor exported for this any more.
+  Task<> give_way();
+
+ private:
+  Task<Result<void>> take_twice();
+  Task<Result<void>> take(bool full);
+  Task<Result<void>> prepare(bool full);
+  Task<Result<void>> open_session(bool full);
+  Task<Result<void>> export_memory();
+  Result<void> start_copy(bool full);
+  Task<Result<void>> pass_barrier();
+  Task<Result<void>> pause();
+  Task<Result<void>> save();
+  Task<Result<void>> go_on();
+  Task<> release_memory();
+  Task<> release_session();
+  void on_mover(mover::Packet packet);
+  template <class T>
+  Task<Result<void>> wait_for(const std::optional<T>& what, std::chrono::steady_clock::time_point until);
+  void say(wire::SnapshotPhase phase);
+
+  ProtectContext& context_;
+  const wire::TakeSnapshot request_;
+  const VaultPlace place_;
+  std::shared_ptr<Job> job_;
+  std::unique_ptr<SourceWay> way_;
+  std::shared_ptr<MoverSession> session_;
+  std::shared_ptr<MemoryExport> export_;
+  std::unique_ptr<KeeperLink::Exchange> pausing_;
+  std::optional<PausedState> paused_;
+  std::optional<mover::SnapshotReady> ready_;
+  std::optional<mover::SnapshotStaged> staged_;
+  std::optional<mover::SnapshotDone> done_;
+  wire::SnapshotReport report_;
+  Nanos began_ns_ = 0;
+  Nanos barrier_ns_ = 0;
+  Signal arrived_;
+  Turn job_turn_;                       // held while the job is needed
+  std::optional<Turn::Held> job_held_;  // until then
+  std::optional<Error> failure_;
+  bool giving_way_ = false;
+};
+
+}  // namespace ckpt::agent::protect

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/protect/vault_access.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "libckpt/image/vault/vault.h"
+
+namespace ckpt::agent::protect {
+namespace {
+
+// As many rows as surely fit into one message; the newest stay.
+constexpr std::size_t kMostRows = 2000;
+
+Result<std::unique_ptr<vault::Vault>> open(const VaultPlace& place, bool writable) {
+  vault::VaultOptions options;
+  options.writable = writable;
+  options.limit_bytes = place.limit_bytes;
+  return vault::Vault::open(place.path, options);
+}
+
+std::int64_t barrier_of(const vault::Version& version) {
+  for (const vault::Label& label : version.labels) {
+    std::int64_t value = 0;
+    if (label.name != "barrier_ms") continue;
+    std::from_chars(label.value.data(), label.value.data() + label.value.size(), value);
+    if (value > 0) return value;
+  }
+  return version.created_ms;
+}
+
+wire::ImageRow row_of(const vault::Version& version) {
+  wire::ImageRow row;
+  row.vault_job = version.job;
+  row.version = version.number;
+  row.parent = version.parent;
+  row.created_ms = barrier_of(version);
+  row.incarnation = version.incarnation;
+  row.state_bytes = version.state_bytes();
+  row.written_bytes = version.written_bytes;
+  const auto stored = image::decode_stored_job(version.job_record);
+  row.damaged = !stored;
+  if (stored) {
+    row.job = stored.assume_value().spec.job;
+    row.gpu_model = stored.assume_value().gpu_model;
+  }
+  return row;
+}
+
+Result<void> list_job(vault::Vault& vault, const std::string& job, std::vector<wire::ImageRow>& rows) {
+  CKPT_TRY(versions, vault.versions(job));
+  for (const auto& version : versions) rows.push_back(row_of(*version));
+  CKPT_TRY(damaged, vault.damaged_versions(job));
+  for (const vault::DamagedVersion& version : damaged) {
+    wire::ImageRow& row = rows.emplace_back();
+    row.vault_job = job;
+    row.version = version.number;
+    row.damaged = true;
+  }
+  return ok();
+}
+
+}  // namespace
+
+Result<wire::VaultContents> list_vault(const VaultPlace& place) {
+  wire::VaultContents contents;
+  contents.folder = place.word;
+  contents.limit_bytes = place.limit_bytes;
+  auto opened = open(place, false);
+  if (!opened && opened.assume_error().code() == ErrorCode::kNotFound) return contents;
+  if (!opened) return std::move(opened).assume_error();
+  vault::Vault& vault = *opened.assume_value();
+  contents.used_bytes = vault.used_bytes();
+  CKPT_TRY(jobs, vault.jobs());
+  for (const vault::JobSummary& job : jobs) {
+    // One that is removed meanwhile is not there; the others are.
+    if (auto listed = list_job(vault, job.job, contents.images); !listed)
+      spdlog::warn("vault {}: job {} not listed: reason {}", place.path, job.job,
+                   listed.assume_error().to_string());
+  }
+  if (contents.images.size() > kMostRows) {
+    std::stable_sort(contents.images.begin(), contents.images.end(),
+                     [](const auto& a, const auto& b) { return a.created_ms > b.created_ms; });
+    contents.images.resize(kMostRows);
+  }
+  return contents;
+}
+
+Result<void> perform(const VaultPlace& place, const wire::VaultOrder& order) {
+  if (order.act == wire::VaultAct::kList) return ok();
+  CKPT_TRY(vault, open(place, true));
+  if (order.act == wire::VaultAct::kRemoveJob) return vault->remove_job(order.vault_job);
+  CKPT_TRYV(vault->remove_version(order.vault_job, order.version));
+  CKPT_TRYV(vault->collect(order.vault_job));
+  return ok();
+}
+
+Result<StoredVersion> read_version(const VaultPlace& place, const std::string& vault_job,
+                                   std::uint64_t version) {
+  CKPT_TRY(vault, open(place, false));
+  std::optional<std::uint64_t> number;
+  if (version != 0) number = version;
+  auto reader = vault->open_version(vault_job, number);
+  // A damaged one: what the newest whole one says is good enough until it is known which is restored.
+  if (!reader && reader.assume_error().code() == ErrorCode::kCorrupt) reader = vault->open_version(vault_job);
+  if (!reader) return std::move(reader).assume_error();
+  const vault::Version& found = reader.assume_value()->version();
+  CKPT_TRY(job, image::decode_stored_job(found.job_record));
+  StoredVersion stored;
+  stored.number = found.number;
+  stored.job = std::move(job);
+  return stored;
+}
+
+}  // namespace ckpt::agent::protect

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the agent itself does with a vault: it looks what is there, reads what a version says of its job, and removes versions. Memory goes through movers.
+// Threads: none inside; all of it blocks on a disk, so it runs on a pool of its own. Errors: of vault.h; kRefused while somebody writes there.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "libckpt/image/stored_job.h"
+#include "libckpt/wire/image_messages.h"
+
+namespace ckpt::agent::protect {
+
+struct VaultPlace {
+  VaultPlace() = default;
+  std::string path;
+  std::string word;  // as the coordinator calls it: empty is the node's own
+  std::uint64_t limit_bytes = 0;
+};
+
+// A folder that is no vault (yet) is an empty one.
+Result<wire::VaultContents> list_vault(const VaultPlace& place);
+Result<void> perform(const VaultPlace& place, const wire::VaultOrder& order);
+
+struct StoredVersion {
+  StoredVersion() = default;
+  std::uint64_t number = 0;
+  image::StoredJob job;
+};
+// `version` 0: the newest whose file is whole.
+Result<StoredVersion> read_version(const VaultPlace& place, const std::string& vault_job,
+                                   std::uint64_t version);
+
+}  // namespace ckpt::agent::protect
