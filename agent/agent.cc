@@ -113,7 +113,8 @@ Result<void> Agent::open() {
                                     {},
                                     {},
                                     {}});
-  migrations_ = std::make_unique<Migrations>(*context_, *coordinator_, *peers_);
+  CKPT_TRYV(open_metrics());
+  migrations_ = std::make_unique<Migrations>(*context_, *metrics_, *peers_);
   const auto fatal = [](const Error& error) {
     // The restart reads what is in the journal; going on would be guessing.
     spdlog::critical("agent ends: {}", error.to_string());
@@ -138,6 +139,24 @@ void Agent::protect() {
       [this](const wire::JobSpec& spec) { return check_spec(spec); }});
   context_->let_have = [this](wire::JobId job) { return protection_->give_way(job); };
   context_->put_back = [this](std::shared_ptr<Job> job) { return protection_->put_back(std::move(job)); };
+}
+
+Result<void> Agent::open_metrics() {
+  metrics_ = std::make_unique<Metrics>(
+      config_.node, *coordinator_,
+      Metrics::Sources{[this] { return coordinator_->connected(); }, inventory_, *jobs_, movers_,
+                       [this](wire::MigrationId id) { return sends(id); }});
+  if (config_.metrics_address.empty()) return ok();
+  CKPT_TRY(server, MetricsServer::create(io_.get_executor(), config_, metrics_->registry()));
+  metrics_server_ = std::move(server);
+  spdlog::info("metrics are shown at http://{}/metrics", metrics_server_->address());
+  return ok();
+}
+
+// Of an open migration, this node is the source.
+bool Agent::sends(wire::MigrationId migration) const {
+  const auto* state = driver_->switches().source(migration);
+  return state != nullptr && !migration::is_closed(*state);
 }
 
 Result<void> Agent::run() {

@@ -13,6 +13,8 @@
 #include "agent/file_watch.h"
 #include "agent/inventory.h"
 #include "agent/job_table.h"
+#include "agent/metrics.h"
+#include "agent/metrics_server.h"
 #include "agent/migrations.h"
 #include "agent/peer_links.h"
 #include "agent/protect/protection.h"
@@ -27,6 +29,8 @@ class Agent : public AgentCommands {
   // Until SIGTERM or SIGINT.
   Result<void> run();
 
+  [[nodiscard]] const metrics::Registry& metrics() const { return metrics_->registry(); }
+
   [[nodiscard]] wire::NodeInventory inventory() const override;
   Task<Result<void>> start_job(wire::JobSpec spec) override;
   Task<Result<void>> stop_job(wire::StopJob stop) override;
@@ -40,6 +44,8 @@ class Agent : public AgentCommands {
  private:
   explicit Agent(Config config);
   Result<void> open();
+  Result<void> open_metrics();
+  [[nodiscard]] bool sends(wire::MigrationId migration) const;
   Task<> start();
   Task<> look_for_criu();
   Task<> refresh_loop();
@@ -66,6 +72,8 @@ class Agent : public AgentCommands {
   std::unique_ptr<CoordinatorLink> coordinator_;
   std::shared_ptr<ContextHelper> contexts_;
   std::optional<RemapChoice> remap_;
+  std::unique_ptr<Metrics> metrics_;
+  std::unique_ptr<MetricsServer> metrics_server_;
   std::unique_ptr<Migrations> migrations_;
   std::unique_ptr<SwitchDriver> driver_;
   std::unique_ptr<protect::Protection> protection_;

@@ -117,6 +117,8 @@ Result<void> read_top(Reader& r, Config& c) {
   CKPT_TRYV(r.text("coordinator_file", &c.coordinator_file, false));
   CKPT_TRYV(r.text("peer_listen", &c.peer_listen, false));
   CKPT_TRYV(r.flag("insecure", &c.insecure));
+  CKPT_TRYV(r.text("metrics_address", &c.metrics_address, false));
+  CKPT_TRYV(r.text("metrics_token_file", &c.metrics_token_file, false));
   CKPT_TRYV(r.text("log_file", &c.log_file, false));
   CKPT_TRYV(r.text("log_level", &c.log_level, false));
   CKPT_TRYV(r.text("keeper_program", &c.keeper_program, false));
@@ -185,6 +187,11 @@ Result<void> check(const Config& c, const std::string& source) {
     return bad(source, "\"peer_listen\" = \"" + c.peer_listen +
                            "\" is beyond loopback, and the peer link is not encrypted yet: set insecure = "
                            "true to accept that");
+  }
+  if (!c.insecure && !c.metrics_address.empty() && !is_loopback(c.metrics_address)) {
+    return bad(source, "\"metrics_address\" = \"" + c.metrics_address +
+                           "\" is beyond loopback, and nothing is encrypted there: set insecure = true to "
+                           "accept that");
   }
   static constexpr std::array<std::string_view, 5> kLevels{"trace", "debug", "info", "warn", "error"};
   for (std::string_view level : kLevels) {

@@ -8,7 +8,9 @@
 //   token_file    = "/path"              mode 0600, the token that agents show to the coordinator
 //   coordinator_file = "/.../api.json"   in place of both: the file in which the coordinator writes them at each start
 //   peer_listen   = "127.0.0.1:0"        where other agents reach this one; port 0: any
-//   insecure      = false                allows peer_listen beyond loopback (there is no TLS yet)
+//   insecure      = false                allows peer_listen and metrics_address beyond loopback (there is no TLS yet)
+//   metrics_address = ""                 where Prometheus reads this node's metrics, e.g. "127.0.0.1:9402"; empty: nowhere
+//   metrics_token_file = ""              what Prometheus must show (docs/metrics.md); empty: nothing
 //   log_file      = ""                   empty: standard error
 //   log_level     = "info"               trace | debug | info | warn | error
 //   keeper_program = ""                  empty: gpumigrate-keeper beside this program
@@ -51,6 +53,8 @@ struct Config {
   std::string coordinator_file;
   std::string peer_listen = "127.0.0.1:0";
   bool insecure = false;
+  std::string metrics_address;
+  std::string metrics_token_file;
   std::string log_file;
   std::string log_level = "info";
   std::string keeper_program;

@@ -47,6 +47,7 @@ void MoverProcess::start() {
 
 Result<void> MoverProcess::launch() {
   const std::uint64_t run = ++run_;
+  ++starts_;
   state_ = State::kStarting;
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {

@@ -46,6 +46,7 @@ class MoverProcess : public std::enable_shared_from_this<MoverProcess> {
   void stop();
 
   [[nodiscard]] bool serving() const noexcept { return state_ == State::kServing; }
+  [[nodiscard]] std::uint64_t starts() const noexcept { return starts_; }
   [[nodiscard]] pid_t pid() const noexcept { return process_ ? process_->pid() : 0; }
 
  private:
@@ -63,6 +64,7 @@ class MoverProcess : public std::enable_shared_from_this<MoverProcess> {
   std::shared_ptr<ChildProcess> process_;
   std::shared_ptr<MoverLink> link_;
   std::uint64_t run_ = 0;  // tells messages and ends of an earlier process apart
+  std::uint64_t starts_ = 0;
   std::map<mover::SessionKey, Subscriber> subscribers_;
   std::list<Signal*> waiting_;
   asio::steady_timer restart_;

@@ -15,6 +15,7 @@ struct Config {
   std::string api_address = "127.0.0.1:0";
   std::string agent_address = "127.0.0.1:0";
   bool insecure = false;
+  bool metrics_without_token = false;
   std::string log_level = "info";
   std::string log_file;  // empty: standard error
   std::int64_t lease_term_ms = 10000;

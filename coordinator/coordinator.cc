@@ -11,6 +11,7 @@
 #include "libckpt/base/fd.h"
 #include "libckpt/base/random.h"
 #include "libckpt/control/spawn.h"
+#include "libckpt/metrics/page.h"
 
 namespace ckpt::coordinator {
 namespace {
@@ -75,7 +76,9 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
                   std::move(fatal)),
       service_({config_, nodes_, jobs_, migrations_, std::move(peer_token)}),
       images_({store_, events_, nodes_, jobs_, migrations_, service_, executor_}),
-      image_api_(images_, jobs_) {
+      image_api_(images_, jobs_),
+      metrics_({nodes_, jobs_, migrations_, service_}) {
+  events_.watch([this](const Event& event) { metrics_.take(event); });
   jobs_.set_migration_query([this](JobId id) { return migrations_.open_of(id) != nullptr; });
 }
 
@@ -89,10 +92,12 @@ Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_conte
   CKPT_TRY(peer_token, token_of(folder + "/peer-token"));
   CKPT_TRY(token, token_of(folder + "/token"));
   CKPT_TRY(agent_token, token_of(folder + "/agent-token"));
+  CKPT_TRY(metrics_token, token_of(folder + "/metrics-token"));
   std::unique_ptr<Coordinator> coordinator(new Coordinator(
       io, std::move(config), std::move(store), std::move(journal), std::move(fatal), std::move(peer_token)));
   coordinator->token_ = std::move(token);
   coordinator->agent_token_ = std::move(agent_token);
+  coordinator->metrics_token_ = std::move(metrics_token);
   CKPT_TRYV(coordinator->load());
   CKPT_TRYV(coordinator->listen());
   CKPT_TRYV(coordinator->announce());
@@ -179,9 +184,21 @@ Result<void> Coordinator::listen() {
                                           {&image_api_}});
   CKPT_TRY(http, HttpServer::create(
                      executor_, config_.api_address, config_.insecure,
-                     [this](HttpRequest request) { return api_->handle(std::move(request)); }, Api::refuse));
+                     [this](HttpRequest request) { return answer(std::move(request)); }, Api::refuse));
   http_ = http;
   return ok();
+}
+
+control::Task<HttpResponse> Coordinator::answer(HttpRequest request) {
+  if (metrics::is_page(request)) co_return metrics::answer(metrics_.registry(), request, metrics_tokens());
+  HttpResponse response = co_await api_->handle(std::move(request));
+  metrics_.answered(response.status);
+  co_return response;
+}
+
+std::vector<std::string> Coordinator::metrics_tokens() const {
+  if (config_.metrics_without_token) return {};
+  return {metrics_token_, token_};
 }
 
 Result<void> Coordinator::announce() {
@@ -190,6 +207,7 @@ Result<void> Coordinator::announce() {
                   {"token_file", folder + "/token"},
                   {"agent_address", listener_->address()},
                   {"agent_token_file", folder + "/agent-token"},
+                  {"metrics_token_file", folder + "/metrics-token"},
                   {"pid", ::getpid()}};
   CKPT_TRYV(write_file_durably(folder + "/api.json", j.dump(2) + "\n", 0600));
   spdlog::info("the API is at {}, agents dial {}", api_url(), listener_->address());

@@ -11,6 +11,7 @@
 
 #include "coordinator/api.h"
 #include "coordinator/image_api.h"
+#include "coordinator/metrics.h"
 #include "libckpt/control/listener.h"
 
 namespace ckpt::coordinator {
@@ -28,6 +29,8 @@ class Coordinator {
   [[nodiscard]] const std::string& agent_token() const { return agent_token_; }
   [[nodiscard]] Images& images() { return images_; }
 
+  [[nodiscard]] const metrics::Registry& metrics() const { return metrics_.registry(); }
+
   // Closes ports and connections; the jobs run on.
   void stop();
 
@@ -38,6 +41,8 @@ class Coordinator {
   Result<void> load();
   Result<void> listen();
   Result<void> announce();
+  control::Task<HttpResponse> answer(HttpRequest request);
+  [[nodiscard]] std::vector<std::string> metrics_tokens() const;
   control::Task<> start_again(JobId id);
   void forget_at(const Node& node);
 
@@ -51,9 +56,11 @@ class Coordinator {
   Service service_;
   ImageTable images_;
   ImageApi image_api_;
+  Metrics metrics_;
   std::set<JobId> starting_;  // being started again after their node came back
   std::string token_;
   std::string agent_token_;
+  std::string metrics_token_;  // reads /metrics and nothing else
   std::unique_ptr<Api> api_;
   std::shared_ptr<HttpServer> http_;
   std::shared_ptr<control::Listener> listener_;

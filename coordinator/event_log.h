@@ -3,6 +3,8 @@
 // Threads: one. Errors: an event that cannot be stored is logged and dropped; nothing waits for events.
 #pragma once
 
+#include <functional>
+
 #include "coordinator/signal.h"
 #include "coordinator/store.h"
 
@@ -18,11 +20,14 @@ class EventLog {
   void add(std::string kind, std::string text, std::string node = {}, JobId job = 0,
            MigrationId migration = 0);
   Result<std::vector<Event>> since(std::uint64_t id, std::size_t limit) { return store_.events(id, limit); }
+  // Hears every event as it is added.
+  void watch(std::function<void(const Event&)> watcher) { watcher_ = std::move(watcher); }
   [[nodiscard]] Signal& changed() { return changed_; }
 
  private:
   Store& store_;
   Signal changed_;
+  std::function<void(const Event&)> watcher_;
 };
 
 }  // namespace ckpt::coordinator

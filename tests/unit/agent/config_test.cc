@@ -46,6 +46,8 @@ TEST(AgentConfig, NamesTheKeyThatIsWrong) {
 TEST(AgentConfig, ListensBeyondLoopbackOnlyWhenTold) {
   EXPECT_NE(error_of(kLeast + "peer_listen = '0.0.0.0:0'\n").find("insecure"), std::string::npos);
   EXPECT_EQ(error_of(kLeast + "peer_listen = '0.0.0.0:0'\ninsecure = true\n"), "");
+  EXPECT_NE(error_of(kLeast + "metrics_address = '0.0.0.0:9402'\n").find("insecure"), std::string::npos);
+  EXPECT_EQ(error_of(kLeast + "metrics_address = '0.0.0.0:9402'\ninsecure = true\n"), "");
   EXPECT_NE(error_of(kLeast + "remap = 'copy'\n").find("import or own"), std::string::npos);
   EXPECT_EQ(error_of(kLeast + "remap = 'own'\n"), "");
 }

@@ -37,6 +37,8 @@ class Cluster {
   [[nodiscard]] const std::string& token() const { return token_; }
   [[nodiscard]] const std::string& agent_token() const { return agent_token_; }
   [[nodiscard]] std::string agent_address() const { return "127.0.0.1:" + std::to_string(agent_port_); }
+  // For the next start().
+  [[nodiscard]] Config& settings() { return config_; }
   [[nodiscard]] const std::string& folder() const { return config_.home; }
 
  private:

@@ -63,13 +63,18 @@ Result<int> down(Context& context) {
   return static_cast<int>(kDone);
 }
 
-Json status_of(const LocalState& state) {
+// `metrics`: where Prometheus finds the process's, null where it shows none.
+Json status_of(const std::string& home, const LocalState& state) {
   Json list = Json::array();
-  const auto add = [&](const std::string& name, const ProcessId& process) {
-    list.push_back({{"name", name}, {"pid", process.pid}, {"runs", is_alive(process)}});
+  const auto add = [&](const std::string& name, const ProcessId& process, const std::string& address) {
+    const Json metrics = address.empty() ? Json() : Json("http://" + address + "/metrics");
+    list.push_back({{"name", name}, {"pid", process.pid}, {"runs", is_alive(process)}, {"metrics", metrics}});
   };
-  add("coordinator", state.coordinator);
-  for (const LocalNode& node : state.nodes) add(node.name, node.process);
+  add("coordinator", state.coordinator, state.api_address);
+  for (const LocalNode& node : state.nodes) {
+    const auto address = read_file(home + "/nodes/" + node.name + "/metrics.address", 256);
+    add(node.name, node.process, address ? address.assume_value() : "");
+  }
   return list;
 }
 
@@ -88,7 +93,7 @@ int local_status(Context& context) {
     context.note("no local cluster at " + context.home() + "; `gpumigrate local up` starts one");
     return kRefused;
   }
-  const Json list = status_of(*state);
+  const Json list = status_of(context.home(), *state);
   bool all = true;
   for (const Json& process : list) all = all && flag_of(process, "runs");
   if (context.json) {
@@ -96,13 +101,14 @@ int local_status(Context& context) {
                    {"software_gpu", state->software},
                    {"gpus", state->gpus},
                    {"gpu_memory", state->gpu_memory},
+                   {"metrics_token_file", context.home() + "/coordinator/metrics-token"},
                    {"processes", list}});
     return all ? kDone : kRefused;
   }
-  Table table({"PROCESS", "PID", "STATE"});
+  Table table({"PROCESS", "PID", "STATE", "METRICS"});
   for (const Json& process : list) {
-    table.add(
-        {text_of(process, "name"), text_of(process, "pid"), flag_of(process, "runs") ? "runs" : "ended"});
+    table.add({text_of(process, "name"), text_of(process, "pid"), flag_of(process, "runs") ? "runs" : "ended",
+               text_of(process, "metrics")});
   }
   context.out << table.text() << std::flush;
   if (!all) context.note("`gpumigrate local up` starts what has ended");

@@ -148,8 +148,9 @@ Result<void> ClusterStarter::write_agent_config(const std::string& folder, const
   const std::string text = "node = " + toml_text(name) + "\nhome = " + toml_text(folder) +
                            "\ncoordinator = " + toml_text(state_.agent_address) +
                            "\ntoken_file = " + toml_text(home() + "/coordinator/agent-token") +
-                           "\njob_environment = [" + list + "]\n" +
-                           (!gpu_.software ? "" : "driver_processes = [\"cudasim-device\"]\n");
+                           "\nmetrics_address = \"127.0.0.1:0\"\nmetrics_token_file = " +
+                           toml_text(home() + "/coordinator/metrics-token") + "\njob_environment = [" + list +
+                           "]\n" + (!gpu_.software ? "" : "driver_processes = [\"cudasim-device\"]\n");
   return write_file_durably(folder + "/agent.toml", text);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/http.h"
+#include "libckpt/control/http_server.h"
 
 #include <spdlog/spdlog.h>
 
@@ -9,13 +9,11 @@
 #include "libckpt/control/address.h"
 #include "libckpt/control/spawn.h"
 
-namespace ckpt::coordinator {
+namespace ckpt::control {
 namespace {
 
-namespace asio = control::asio;
 namespace beast = boost::beast;
 namespace http = beast::http;
-using control::kTuple;
 
 constexpr std::size_t kMostBodyBytes = 512 << 10;
 constexpr std::size_t kMostHeaderBytes = 16 << 10;
@@ -100,12 +98,12 @@ HttpServer::HttpServer(Tcp::acceptor acceptor, std::string address, Handler hand
 Result<std::shared_ptr<HttpServer>> HttpServer::create(asio::any_io_executor executor,
                                                        const std::string& address, bool insecure,
                                                        Handler handler, Refuse refuse) {
-  CKPT_TRY(parsed, control::parse_address(address));
+  CKPT_TRY(parsed, parse_address(address));
   if (parsed.endpoint.protocol().family() == AF_UNIX)
-    return Error(ErrorCode::kInvalidArgument, "The API listens on host:port, not on " + address);
+    return Error(ErrorCode::kInvalidArgument, "HTTP is served on host:port, not on " + address);
   if (!parsed.loopback_only && !insecure)
     return Error(ErrorCode::kRefused,
-                 "Refusing to serve the API on " + address +
+                 "Refusing to serve HTTP on " + address +
                      ": it can be reached from other machines without encryption; say insecure = "
                      "true if that network is trusted");
   Tcp::endpoint endpoint;
@@ -118,10 +116,10 @@ Result<std::shared_ptr<HttpServer>> HttpServer::create(asio::any_io_executor exe
   if (!code) acceptor.bind(endpoint, code);
   if (!code) acceptor.listen(asio::socket_base::max_listen_connections, code);
   if (code) return Error::from_errno(code.value(), "Listening on " + address);
-  std::string text = control::to_text(acceptor.local_endpoint());
+  std::string text = to_text(acceptor.local_endpoint());
   std::shared_ptr<HttpServer> server(
       new HttpServer(std::move(acceptor), std::move(text), std::move(handler), std::move(refuse)));
-  control::spawn(executor, "HTTP server", accept_loop(server));
+  spawn(executor, "HTTP server", accept_loop(server));
   return server;
 }
 
@@ -130,7 +128,7 @@ void HttpServer::close() {
   acceptor_.close(ignored);
 }
 
-control::Task<> HttpServer::accept_loop(std::shared_ptr<HttpServer> self) {
+Task<> HttpServer::accept_loop(std::shared_ptr<HttpServer> self) {
   asio::steady_timer pause(self->acceptor_.get_executor());
   while (self->acceptor_.is_open()) {
     auto [code, socket] = co_await self->acceptor_.async_accept(kTuple);
@@ -143,12 +141,11 @@ control::Task<> HttpServer::accept_loop(std::shared_ptr<HttpServer> self) {
     }
     ++self->connections_;
     auto finished = [self](Error) { --self->connections_; };
-    control::spawn(self->acceptor_.get_executor(), "HTTP connection", serve(self, std::move(socket)),
-                   finished);
+    spawn(self->acceptor_.get_executor(), "HTTP connection", serve(self, std::move(socket)), finished);
   }
 }
 
-control::Task<HttpResponse> HttpServer::answer(HttpRequest request) {
+Task<HttpResponse> HttpServer::answer(HttpRequest request) {
   HttpResponse response;
   try {
     response = co_await handler_(std::move(request));
@@ -159,7 +156,7 @@ control::Task<HttpResponse> HttpServer::answer(HttpRequest request) {
   co_return response;
 }
 
-control::Task<> HttpServer::serve(std::shared_ptr<HttpServer> self, Tcp::socket socket) {
+Task<> HttpServer::serve(std::shared_ptr<HttpServer> self, Tcp::socket socket) {
   boost::system::error_code ignored;
   socket.set_option(Tcp::no_delay(true), ignored);
   beast::tcp_stream stream(std::move(socket));
@@ -200,4 +197,4 @@ control::Task<> HttpServer::serve(std::shared_ptr<HttpServer> self, Tcp::socket 
   --self->connections_;
 }
 
-}  // namespace ckpt::coordinator
+}  // namespace ckpt::control
