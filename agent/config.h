@@ -18,6 +18,8 @@
 //   driver_processes = []                names of processes that belong to the GPU driver: its checkpoint closes a program's sockets to them
 //   remap = "auto"                        memory after a restore on another GPU: import | own | auto (remap.h)
 //   nvml          = "libnvidia-ml.so.1"  the library that lists the GPUs
+//   rack          = ""                   where the machine stands; placement prefers the source's
+//   labels        = ["KEY=VALUE", ...]   for people and scripts (nodes -o json); letters, digits and _.-/ in KEY, at most 64 of 128 bytes each
 //   job_environment = ["KEY=VALUE", ...]  what every job on this node gets besides, or in place of, its own environment
 //   [lease]       term_ms = 5000         lease of the running instance inside a switch
 //   [timeouts]    pause_ms = 60000       a job that has reached no barrier by then is left alone, the migration fails
@@ -60,6 +62,8 @@ struct Config {
   std::string init_program;
   std::string nvml = "libnvidia-ml.so.1";
   std::vector<std::string> job_environment;
+  std::string rack;
+  std::vector<std::string> labels;
 
   std::chrono::milliseconds lease_term{5000};
   std::chrono::milliseconds pause_timeout{60000};
