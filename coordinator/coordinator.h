@@ -10,6 +10,7 @@
 #include <string>
 
 #include "coordinator/api.h"
+#include "coordinator/rebalance.h"
 #include "libckpt/control/listener.h"
 
 namespace ckpt::coordinator {
@@ -47,6 +48,7 @@ class Coordinator {
   JobTable jobs_;
   MigrationTable migrations_;
   Service service_;
+  Rebalancer rebalancer_;
   std::set<JobId> starting_;  // being started again after their node came back
   std::string token_;
   std::string agent_token_;

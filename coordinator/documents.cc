@@ -24,6 +24,20 @@ E enum_from(const json& j) {
   return static_cast<E>(j.get<unsigned>());
 }
 
+json memory_document(const MemoryHistory& memory) {
+  json minutes = json::array();
+  for (const MemoryMinute& entry : memory.minutes()) minutes.push_back({entry.minute, entry.bytes});
+  return {{"peak", memory.peak()}, {"peak_ms", memory.peak_ms()}, {"minutes", minutes}};
+}
+
+MemoryHistory memory_from(const json& j) {
+  std::deque<MemoryMinute> minutes;
+  for (const json& entry : j.at("minutes"))
+    minutes.emplace_back(entry.at(0).get<std::int64_t>(), entry.at(1).get<std::uint64_t>());
+  return MemoryHistory::restore(j.at("peak").get<std::uint64_t>(), j.at("peak_ms").get<std::int64_t>(),
+                                minutes);
+}
+
 }  // namespace
 
 std::string job_document(const Job& job) {
@@ -47,6 +61,7 @@ std::string job_document(const Job& job) {
             {"started_ms", job.started_ms},
             {"ended_ms", job.ended_ms}};
   if (job.last_downtime_ms) j["last_downtime_ms"] = *job.last_downtime_ms;
+  j["memory"] = memory_document(job.memory);
   return j.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -74,6 +89,7 @@ Job job_from_document(const std::string& text) {
   job.started_ms = j.at("started_ms").get<std::int64_t>();
   job.ended_ms = j.at("ended_ms").get<std::int64_t>();
   if (j.contains("last_downtime_ms")) job.last_downtime_ms = j.at("last_downtime_ms").get<double>();
+  if (j.contains("memory")) job.memory = memory_from(j.at("memory"));
   return job;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/memory_history.h"
 #include "libckpt/wire/control_messages.h"
 
 namespace ckpt::coordinator {
@@ -68,9 +69,14 @@ struct Job {
   std::int64_t started_ms = 0;
   std::int64_t ended_ms = 0;
   std::optional<double> last_downtime_ms;
+  MemoryHistory memory;  // that it holds on its GPU, as the driver counts
 
   [[nodiscard]] const std::string& node() const { return segments.back().node; }
   [[nodiscard]] std::uint64_t state_bytes() const;
+  // Of its GPU's memory, as far as anybody knows.
+  [[nodiscard]] std::uint64_t held_bytes() const;
+  // What it is expected to need wherever it runs: its quota, else the most that it ever held.
+  [[nodiscard]] std::uint64_t expected_bytes() const;
 };
 
 enum class MigrationPhase : std::uint8_t {
