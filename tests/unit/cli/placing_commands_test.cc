@@ -34,19 +34,20 @@ bool has(const std::string& text, const std::string& what) {
 
 TEST(PlacingCommands, RunDryRunShowsEveryGpu) {
   FakeCoordinator coordinator([](const FakeRequest&) {
-    return json(R"({"dry_run":true,"name":null,"to":"node-a:1","gpu_memory_bytes":0,"possible":true,"reason":null,"candidates":[
+    return json(
+        R"json({"dry_run":true,"name":null,"to":"node-a:1","gpu_memory_bytes":0,"possible":true,"reason":null,"candidates":[
       {"node":"node-a","gpu":1,"suitable":true,"score":0.5,"reasons":["1.00 GiB free of 1.00 GiB (+0.50)"]},
-      {"node":"node-b","gpu":0,"suitable":false,"score":null,"reasons":["MIG mode is on","node is not connected"]}]})");
-});
-const Ended ended = run(coordinator.home(), {"run", "--dry-run", "--priority", "7", "--", "/bin/true"});
-EXPECT_EQ(ended.code, 0) << ended.err;
-EXPECT_TRUE(has(ended.out, "would start at node-a:1")) << ended.out;
-EXPECT_TRUE(has(ended.out, "node-a:1  yes       +0.50")) << ended.out;
-EXPECT_TRUE(has(ended.out, "MIG mode is on; node is not connected")) << ended.out;
-ASSERT_EQ(coordinator.requests().size(), 1U);
-const Json asked = Json::parse(coordinator.requests().at(0).body);
-EXPECT_EQ(asked["dry_run"], true);
-EXPECT_EQ(asked["priority"], 7);
+      {"node":"node-b","gpu":0,"suitable":false,"score":null,"reasons":["MIG mode is on","node is not connected"]}]})json");
+  });
+  const Ended ended = run(coordinator.home(), {"run", "--dry-run", "--priority", "7", "--", "/bin/true"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_TRUE(has(ended.out, "would start at node-a:1")) << ended.out;
+  EXPECT_TRUE(has(ended.out, "node-a:1  yes       +0.50")) << ended.out;
+  EXPECT_TRUE(has(ended.out, "MIG mode is on; node is not connected")) << ended.out;
+  ASSERT_EQ(coordinator.requests().size(), 1U);
+  const Json asked = Json::parse(coordinator.requests().at(0).body);
+  EXPECT_EQ(asked["dry_run"], true);
+  EXPECT_EQ(asked["priority"], 7);
 }
 
 TEST(PlacingCommands, RunDryRunThatFindsNoneExitsFive) {
