@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where jobs go: topology and memory of two nodes decide, dry runs say why for every GPU, rebalance makes whole GPUs free."""
+import json
 import subprocess
 import unittest
 
@@ -37,7 +38,7 @@ class Choosing(PlacementTest):
         self.describe_gpus({"node-a": "nvlink 0 2 4\nancestor 0 2 10\nnuma 1 1\nmig 1\n"},
                            [("node-b", 0, "limit", "256MiB"), ("node-b", 1, "remap", "pending")])
 
-        plan = cluster.json("run", "--dry-run", "--gpu-memory", "300MiB", "--", "/bin/true")
+        plan = json.loads(cluster.call("-o", "json", "run", "--dry-run", "--gpu-memory", "300MiB", "--", "/bin/true").stdout)
         why = self.reasons(plan)
         self.assertEqual(len(why), 6, plan)
         self.assertIn(plan["to"], [gpu for gpu, (suitable, _) in why.items() if suitable])
@@ -47,7 +48,7 @@ class Choosing(PlacementTest):
         self.assertEqual(cluster.json("jobs"), [])
         self.assertEqual(cluster.run("run", "--dry-run", "--gpu-memory", "2GiB", "--", "/bin/true").returncode, 5)
 
-        cluster.start("job", "hotset", *HOTSET, "--step-ms", "5", "--steps", "1500", node="node-a:0")
+        cluster.start("job", "hotset", *HOTSET, "--step-ms", "5", "--steps", "1000", node="node-a:0")
         cluster.wait_for_line("job", r"^step 1\b")
         plan = cluster.json("migrate", "job", "--dry-run")
         why = self.reasons(plan)
@@ -58,7 +59,7 @@ class Choosing(PlacementTest):
         self.assertTrue(why["node-b:0"][0], why)  # 64 MiB fit there
         report = cluster.json("migrate", "job", "--to", "auto")
         self.assertEqual((report["result"], report["to"]), ("done", "node-a:2"), report)
-        self.assertEqual(cluster.finish("job")["digest"], run_unmoved("hotset", *HOTSET, "--steps", "1500")["digest"])
+        self.assertEqual(cluster.finish("job")["digest"], run_unmoved("hotset", *HOTSET, "--steps", "1000")["digest"])
 
     def test_what_was_asked_for_counts_more_than_what_is_held(self):
         cluster = self.cluster
@@ -79,7 +80,7 @@ class Packing(PlacementTest):
 
     def test_rebalance_frees_gpus_and_harms_no_job(self):
         cluster = self.cluster
-        arguments = [*HOTSET, "--steps", "4000"]
+        arguments = [*HOTSET, "--steps", "2500"]
         expected = run_unmoved("hotset", *arguments)["digest"]
         places = {"one": "node-a:0", "two": "node-a:1", "three": "node-b:0"}
         for name, place in places.items():
