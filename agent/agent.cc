@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "agent/adoption.h"
@@ -45,7 +46,26 @@ wire::GpuInfo to_wire(const GpuFacts& gpu) {
   out.free_bytes = gpu.free_bytes;
   out.healthy = gpu.complaint.empty() && !gpu.lost;
   out.health_reason = gpu.complaint;
+  out.bus_id = gpu.bus_id;
+  out.recovery_action = gpu.recovery_action;
+  out.numa_node = gpu.topology.numa_node;
+  out.fabric = gpu.topology.fabric;
+  out.mig = gpu.topology.mig;
+  out.remap_pending = gpu.topology.remap_pending;
+  out.remap_failed = gpu.topology.remap_failed;
+  for (const GpuPeerFacts& facts : gpu.topology.peers) {
+    wire::GpuPeer& peer = out.peers.emplace_back();
+    peer.index = facts.index;
+    peer.nvlinks = facts.nvlinks;
+    peer.common_ancestor = facts.common_ancestor;
+  }
   return out;
+}
+
+// What the driver counts for each rank, which is more than what it would move: contexts, and what nobody named.
+void add_device_bytes(const InventorySnapshot& snapshot, wire::JobInstance& instance) {
+  for (wire::RankState& rank : instance.ranks)
+    rank.device_bytes = std::max(rank.state_bytes, rank.pid > 0 ? device_bytes_of(snapshot, rank.pid) : 0);
 }
 
 }  // namespace
@@ -243,7 +263,8 @@ void Agent::stop() {
 
 void Agent::on_job_changed(const std::shared_ptr<Job>& job) {
   if (jobs_->superseded(*job)) return;
-  const wire::JobInstance instance = job->instance();
+  wire::JobInstance instance = job->instance();
+  add_device_bytes(inventory_.last(), instance);
   coordinator_->send_change(instance);
   // What starts or ends changes the free memory that placement goes by: look now.
   auto& known = known_phases_[job->folder()];
@@ -284,8 +305,12 @@ wire::NodeInventory Agent::inventory() const {
   out.moves_processes = moves_processes_;
   out.process_reason = process_reason_;
   for (const GpuFacts& gpu : inventory_.last().gpus) out.gpus.push_back(to_wire(gpu));
+  out.driver_version = inventory_.last().driver_version;
+  out.rack = config_.rack;
+  out.labels = config_.labels;
   for (const auto& job : jobs_->all()) {
-    if (!jobs_->superseded(*job)) out.jobs.push_back(job->instance());
+    if (jobs_->superseded(*job)) continue;
+    add_device_bytes(inventory_.last(), out.jobs.emplace_back(job->instance()));
   }
   return out;
 }

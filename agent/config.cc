@@ -4,7 +4,9 @@
 #include <sys/stat.h>
 
 #include <toml++/toml.h>
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <functional>
 #include <map>
@@ -134,6 +136,8 @@ Result<void> read_top(Reader& r, Config& c) {
   CKPT_TRYV(r.text("nvml", &c.nvml, false));
   CKPT_TRYV(r.texts("job_environment", &c.job_environment));
   CKPT_TRYV(r.texts("driver_processes", &c.driver_processes));
+  CKPT_TRYV(r.text("rack", &c.rack, false));
+  CKPT_TRYV(r.texts("labels", &c.labels));
   return ok();
 }
 
@@ -161,6 +165,31 @@ Result<void> read_sections(Reader& top, Config& c, const std::string& source) {
   return mover.refuse_unknown();
 }
 
+bool is_label(std::string_view text) {
+  constexpr std::size_t kLongest = 128;
+  const std::size_t equals = text.find('=');
+  return text.size() <= kLongest && equals != std::string_view::npos && equals > 0 &&
+         std::all_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(equals), [](char c) {
+           return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+                  std::string_view("_.-/").find(c) != std::string_view::npos;
+         });
+}
+
+Result<void> check_where(const Config& c, const std::string& source) {
+  constexpr std::size_t kMostLabels = 64;
+  constexpr std::size_t kLongestRack = 64;
+  if (c.rack.size() > kLongestRack) return bad(source, "\"rack\" must be at most 64 bytes long");
+  if (c.labels.size() > kMostLabels) return bad(source, "\"labels\" must be at most 64");
+  for (const std::string& label : c.labels) {
+    if (!is_label(label))
+      return bad(source,
+                 "\"labels\" must hold KEY=VALUE of at most 128 bytes, with letters, digits and _.-/ in KEY, "
+                 "not \"" +
+                     label + "\"");
+  }
+  return ok();
+}
+
 bool is_loopback(std::string_view address) {
   return address.starts_with("127.") || address.starts_with("localhost:") || address.starts_with("[::1]:");
 }
@@ -180,6 +209,7 @@ Result<void> check(const Config& c, const std::string& source) {
   }
   if (c.remap != "auto" && c.remap != "import" && c.remap != "own")
     return bad(source, "\"remap\" must be auto, import or own");
+  CKPT_TRYV(check_where(c, source));
   if (!c.home.starts_with('/')) return bad(source, "\"home\" must be an absolute path");
   if (!c.vault_dir.empty() && !c.vault_dir.starts_with('/'))
     return bad(source, "\"vault_dir\" must be an absolute path");

@@ -23,6 +23,8 @@
 //   vault_limit_mib = 0                  of all files there; 0: none
 //   snapshot_staging_mib = 0             host memory for what changed, until it is in the vault; 0: half of what the node has left
 //   nvml          = "libnvidia-ml.so.1"  the library that lists the GPUs
+//   rack          = ""                   where the machine stands; placement prefers the source's
+//   labels        = ["KEY=VALUE", ...]   for people and scripts (nodes -o json); letters, digits and _.-/ in KEY, at most 64 of 128 bytes each
 //   job_environment = ["KEY=VALUE", ...]  what every job on this node gets besides, or in place of, its own environment
 //   [lease]       term_ms = 5000         lease of the running instance inside a switch
 //   [timeouts]    pause_ms = 60000       a job that has reached no barrier by then is left alone, the migration fails
@@ -70,6 +72,8 @@ struct Config {
   std::uint64_t snapshot_staging_mib = 0;
   std::string nvml = "libnvidia-ml.so.1";
   std::vector<std::string> job_environment;
+  std::string rack;
+  std::vector<std::string> labels;
 
   std::chrono::milliseconds lease_term{5000};
   std::chrono::milliseconds pause_timeout{60000};

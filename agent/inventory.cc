@@ -2,6 +2,7 @@
 #include "agent/inventory.h"
 
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -39,16 +40,32 @@ InventorySnapshot ask(std::shared_ptr<Nvml>& nvml, const std::string& library) {
   return snapshot;
 }
 
+// Those of the machine's that are this node's, by its numbers.
+std::vector<GpuPeerFacts> peers_of_this_node(const std::vector<GpuPeerFacts>& peers,
+                                             const std::map<std::uint32_t, std::uint32_t>& ours) {
+  std::vector<GpuPeerFacts> out;
+  for (GpuPeerFacts peer : peers) {
+    const auto at = ours.find(peer.index);
+    if (at == ours.end()) continue;
+    peer.index = at->second;
+    out.push_back(peer);
+  }
+  return out;
+}
+
 std::vector<GpuFacts> of_this_node(std::vector<GpuFacts> gpus, const std::vector<std::uint32_t>& visible) {
   if (visible.empty()) return gpus;
   std::vector<GpuFacts> ours;
+  std::map<std::uint32_t, std::uint32_t> numbers;  // the machine's: this node's
   for (std::uint32_t machine_index : visible) {
     for (const GpuFacts& gpu : gpus) {
       if (gpu.index != machine_index) continue;
       ours.push_back(gpu);
       ours.back().index = static_cast<std::uint32_t>(ours.size() - 1);
+      numbers.emplace(machine_index, ours.back().index);
     }
   }
+  for (GpuFacts& gpu : ours) gpu.topology.peers = peers_of_this_node(gpu.topology.peers, numbers);
   return ours;
 }
 

@@ -46,7 +46,8 @@ void resolve_optional(void* library, const char* symbol, Function* out) {
 
 }  // namespace
 
-Nvml::Nvml(void* library, std::unique_ptr<Table> table) : library_(library), table_(std::move(table)) {}
+Nvml::Nvml(void* library, std::unique_ptr<Table> table)
+    : library_(library), table_(std::move(table)), topology_(library) {}
 
 Nvml::~Nvml() {
   if (table_) table_->shutdown();
@@ -164,7 +165,21 @@ Result<std::vector<GpuFacts>> Nvml::read_gpus() const {
     silent.complaint = gpu.assume_error().to_string();
     gpus.push_back(std::move(silent));
   }
+  add_topology(gpus);
   return gpus;
+}
+
+void Nvml::add_topology(std::vector<GpuFacts>& gpus) const {
+  std::vector<GpuHandle> answering;
+  std::vector<GpuFacts*> facts;
+  for (GpuFacts& gpu : gpus) {
+    nvml::Device device = nullptr;
+    if (gpu.lost || table_->by_index(gpu.index, &device) != nvml::kSuccess) continue;
+    answering.emplace_back(gpu.index, device, gpu.bus_id);
+    facts.push_back(&gpu);
+  }
+  std::vector<GpuTopology> found = topology_.read(answering);
+  for (std::size_t i = 0; i < facts.size(); ++i) facts[i]->topology = std::move(found[i]);
 }
 
 Result<std::string> Nvml::driver_version() const {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/nvml_topology.h"
 #include "libckpt/base/result.h"
 
 namespace ckpt::agent {
@@ -95,6 +96,7 @@ struct GpuFacts {
   bool lost = false;                  // the driver no longer reaches it
   std::string complaint;              // why it is not healthy; empty if it is
   std::vector<GpuProcess> processes;  // with a compute context
+  GpuTopology topology;               // of one that is lost: nothing
 };
 
 class Nvml {
@@ -112,12 +114,14 @@ class Nvml {
  private:
   struct Table;
   Nvml(void* library, std::unique_ptr<Table> table);
+  void add_topology(std::vector<GpuFacts>& gpus) const;
   [[nodiscard]] Error error(const char* call, nvml::Return code) const;
   [[nodiscard]] Result<GpuFacts> read_gpu(std::uint32_t index) const;
   [[nodiscard]] std::vector<GpuProcess> read_processes(nvml::Device device) const;
 
   void* library_;
   std::unique_ptr<Table> table_;
+  NvmlTopology topology_;
 };
 
 }  // namespace ckpt::agent

@@ -25,6 +25,7 @@ constexpr double kDefaultMaxDowntimeMs = 200;
 constexpr std::int64_t kDefaultTimeoutMs = 600'000;
 constexpr std::int64_t kMostShadowBytes = std::int64_t{1} << 40;
 constexpr std::int64_t kMostEvents = 10'000;
+constexpr std::int64_t kMostPriority = 1'000;
 
 // How chunks are encoded and how much of the GPU the copying may take.
 Result<void> read_copying(BodyReader& body, wire::MigrateOptions& options) {
@@ -68,7 +69,7 @@ Result<MigrateRequest> read_migrate(BodyReader& body, bool& dry_run) {
   return migrate;
 }
 
-Result<SubmitRequest> read_submit(const HttpRequest& request) {
+Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run) {
   CKPT_TRY(body, BodyReader::parse(request.body));
   SubmitRequest submit;
   submit.spec.argv = body.texts("argv").value_or(std::vector<std::string>());
@@ -80,6 +81,9 @@ Result<SubmitRequest> read_submit(const HttpRequest& request) {
   submit.gpus = static_cast<std::uint32_t>(body.integer("gpus", 1, 1024).value_or(1));
   submit.spec.gpu_memory_bytes =
       static_cast<std::uint64_t>(body.integer("gpu_memory_bytes", 0, kMostBytes).value_or(0));
+  submit.spec.priority =
+      static_cast<std::int32_t>(body.integer("priority", -kMostPriority, kMostPriority).value_or(0));
+  dry_run = body.boolean("dry_run").value_or(false);
   const std::string way = body.text("way").value_or("cooperative");
   CKPT_TRYV(body.finish());
   const auto usage = [](const std::string& why) { return Error(ErrorCode::kInvalidArgument, why); };
@@ -227,7 +231,12 @@ control::Task<Api::Answer> Api::route_jobs(HttpRequest request) {
 }
 
 control::Task<Api::Answer> Api::submit(HttpRequest request) {
-  CKPT_CO_TRY(wanted, read_submit(request));
+  bool dry_run = false;
+  CKPT_CO_TRY(wanted, read_submit(request, dry_run));
+  if (dry_run) {
+    CKPT_CO_TRY(plan, parts_.service.plan(wanted));
+    co_return to_response(200, run_plan_json(wanted, plan));
+  }
   CKPT_CO_TRY(job, co_await parts_.service.submit(std::move(wanted)));
   co_return to_response(201, job_json(*job, parts_.service));
 }

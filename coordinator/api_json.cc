@@ -95,6 +95,43 @@ std::string time_text(std::int64_t unix_ms) {
   return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(seconds), unix_ms % 1000);
 }
 
+json topology_json(const wire::GpuInfo& gpu) {
+  json peers = json::array();
+  for (const wire::GpuPeer& peer : gpu.peers)
+    peers.push_back(
+        {{"index", peer.index}, {"nvlinks", peer.nvlinks}, {"common_ancestor", peer.common_ancestor}});
+  return {{"bus_id", text_or_null(gpu.bus_id)},
+          {"numa_node", gpu.numa_node < 0 ? json() : json(gpu.numa_node)},
+          {"fabric", text_or_null(gpu.fabric)},
+          {"peers", peers},
+          {"mig", gpu.mig},
+          {"remap_pending", gpu.remap_pending},
+          {"remap_failed", gpu.remap_failed},
+          {"recovery_action", gpu.recovery_action}};
+}
+
+// The last hour's minutes one after the other; null: nothing was heard in that one.
+json memory_json(const MemoryHistory& memory) {
+  constexpr std::int64_t kMinuteMs = 60'000;
+  json minutes = json::array();
+  const auto& known = memory.minutes();
+  const std::int64_t last = known.empty() ? 0 : known.back().minute;
+  const std::int64_t earliest = last - static_cast<std::int64_t>(MemoryHistory::kMinutes) + 1;
+  std::int64_t next = 0;
+  for (const MemoryMinute& entry : known) {
+    if (entry.minute < earliest) continue;
+    for (next = minutes.empty() ? entry.minute : next; next < entry.minute; ++next)
+      minutes.push_back(nullptr);
+    minutes.push_back(entry.bytes);
+    ++next;
+  }
+  return {{"now_bytes", memory.now()},
+          {"peak_bytes", memory.peak()},
+          {"peak_time", time_or_null(memory.peak_ms())},
+          {"minutes_until", known.empty() ? json() : json(time_text(last * kMinuteMs))},
+          {"minutes", minutes}};
+}
+
 json node_json(const Node& node, const JobTable& jobs) {
   return {{"name", node.row.name},
           {"state", node.connected() ? "ready" : "unreachable"},
@@ -102,15 +139,21 @@ json node_json(const Node& node, const JobTable& jobs) {
           {"gpus", node.gpus.size()},
           {"jobs", jobs.live_on(node.row.name)},
           {"peer_address", node.row.peer_address},
-          {"last_seen", time_or_null(node.row.last_seen_ms)}};
+          {"last_seen", time_or_null(node.row.last_seen_ms)},
+          {"driver", text_or_null(node.driver_version)},
+          {"rack", text_or_null(node.rack)},
+          {"labels", node.labels}};
 }
 
 json gpu_json(const Node& node, const wire::GpuInfo& gpu, JobTable& jobs) {
   json ids = json::array();
+  std::uint64_t expected = 0;
   for (const auto& [id, job] : jobs.all()) {
-    if (holds_gpu(job.state) && job.ranks.front().place == Place(node.row.name, gpu.index))
-      ids.push_back(job_text(id));
+    if (!holds_gpu(job.state) || job.ranks.front().place != Place(node.row.name, gpu.index)) continue;
+    ids.push_back(job_text(id));
+    expected += job.expected_bytes();
   }
+  const auto memory = node.gpu_memory.find(gpu.index);
   return {{"node", node.row.name},
           {"index", gpu.index},
           {"uuid", gpu.uuid},
@@ -120,7 +163,10 @@ json gpu_json(const Node& node, const wire::GpuInfo& gpu, JobTable& jobs) {
           {"free_bytes", gpu.free_bytes},
           {"healthy", gpu.healthy},
           {"reason", text_or_null(gpu.health_reason)},
-          {"jobs", ids}};
+          {"jobs", ids},
+          {"expected_bytes", expected},
+          {"memory", memory_json(memory == node.gpu_memory.end() ? MemoryHistory() : memory->second)},
+          {"topology", topology_json(gpu)}};
 }
 
 json job_json(const Job& job, const Service& service) {
@@ -145,6 +191,9 @@ json job_json(const Job& job, const Service& service) {
           {"movable", !ended && !parked && obstacle.empty()},
           {"reason", text_or_null(obstacle)},
           {"state_bytes", job.state_bytes()},
+          {"priority", job.spec.priority},
+          {"memory", memory_json(job.memory)},
+          {"expected_bytes", job.expected_bytes()},
           {"started", time_or_null(job.started_ms)},
           {"last_downtime_ms", job.last_downtime_ms ? json(*job.last_downtime_ms) : json()},
           {"exit_code", ended && job.exit_code >= 0 ? json(job.exit_code) : json()},
@@ -252,14 +301,28 @@ json migration_json(const Migration& m) {
           {"report", open ? json() : report_json(m)}};
 }
 
-json plan_json(const Job& job, const MigratePlan& plan, const wire::MigrateOptions& options) {
+json candidates_json(const std::vector<Candidate>& list) {
   json candidates = json::array();
-  for (const Candidate& candidate : plan.candidates)
+  for (const Candidate& candidate : list)
     candidates.push_back({{"node", candidate.place.node},
                           {"gpu", candidate.place.gpu},
                           {"suitable", candidate.suitable},
                           {"score", candidate.suitable ? json(candidate.score) : json()},
                           {"reasons", candidate.reasons}});
+  return candidates;
+}
+
+json run_plan_json(const SubmitRequest& request, const MigratePlan& plan) {
+  return {{"dry_run", true},
+          {"name", text_or_null(request.spec.name)},
+          {"to", plan.to ? json(to_text(*plan.to)) : json()},
+          {"gpu_memory_bytes", request.spec.gpu_memory_bytes},
+          {"possible", plan.to.has_value()},
+          {"reason", text_or_null(plan.reason)},
+          {"candidates", candidates_json(plan.candidates)}};
+}
+
+json plan_json(const Job& job, const MigratePlan& plan, const wire::MigrateOptions& options) {
   return {{"dry_run", true},
           {"job", job_text(job.id)},
           {"from", to_text(job.ranks.front().place)},
@@ -269,7 +332,7 @@ json plan_json(const Job& job, const MigratePlan& plan, const wire::MigrateOptio
           {"state_bytes", job.state_bytes()},
           {"possible", plan.to.has_value()},
           {"reason", text_or_null(plan.reason)},
-          {"candidates", candidates}};
+          {"candidates", candidates_json(plan.candidates)}};
 }
 
 json event_json(const Event& event) {

@@ -21,6 +21,9 @@ using json = nlohmann::ordered_json;  // fields stand as docs/api.md lists them
                                    const MigrationTable& migrations);
 [[nodiscard]] json migration_json(const Migration& migration);
 [[nodiscard]] json report_json(const Migration& migration);
+[[nodiscard]] json memory_json(const MemoryHistory& memory);
+[[nodiscard]] json candidates_json(const std::vector<Candidate>& candidates);
+[[nodiscard]] json run_plan_json(const SubmitRequest& request, const MigratePlan& plan);
 [[nodiscard]] json plan_json(const Job& job, const MigratePlan& plan, const wire::MigrateOptions& options);
 [[nodiscard]] json event_json(const Event& event);
 

@@ -77,7 +77,8 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       service_({config_, nodes_, jobs_, migrations_, std::move(peer_token)}),
       images_({store_, events_, nodes_, jobs_, migrations_, service_, executor_}),
       image_api_(images_, jobs_),
-      metrics_({nodes_, jobs_, migrations_, service_}) {
+      metrics_({nodes_, jobs_, migrations_, service_}),
+      rebalancer_({service_, jobs_, migrations_, events_, config_.placement_margin_bytes, executor_}) {
   events_.watch([this](const Event& event) { metrics_.take(event); });
   jobs_.set_migration_query([this](JobId id) { return migrations_.open_of(id) != nullptr; });
 }
@@ -181,7 +182,7 @@ Result<void> Coordinator::listen() {
                                           token_,
                                           listener_->address(),
                                           wall_clock_ms(),
-                                          {&image_api_}});
+                                          {&image_api_, &rebalancer_}});
   CKPT_TRY(http, HttpServer::create(
                      executor_, config_.api_address, config_.insecure,
                      [this](HttpRequest request) { return answer(std::move(request)); }, Api::refuse));

@@ -12,6 +12,7 @@
 #include "coordinator/api.h"
 #include "coordinator/image_api.h"
 #include "coordinator/metrics.h"
+#include "coordinator/rebalance.h"
 #include "libckpt/control/listener.h"
 
 namespace ckpt::coordinator {
@@ -57,6 +58,7 @@ class Coordinator {
   ImageTable images_;
   ImageApi image_api_;
   Metrics metrics_;
+  Rebalancer rebalancer_;
   std::set<JobId> starting_;  // being started again after their node came back
   std::string token_;
   std::string agent_token_;

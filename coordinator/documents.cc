@@ -26,6 +26,20 @@ E enum_from(const json& j) {
   return static_cast<E>(j.get<unsigned>());
 }
 
+json memory_document(const MemoryHistory& memory) {
+  json minutes = json::array();
+  for (const MemoryMinute& entry : memory.minutes()) minutes.push_back({entry.minute, entry.bytes});
+  return {{"peak", memory.peak()}, {"peak_ms", memory.peak_ms()}, {"minutes", minutes}};
+}
+
+MemoryHistory memory_from(const json& j) {
+  std::deque<MemoryMinute> minutes;
+  for (const json& entry : j.at("minutes"))
+    minutes.emplace_back(entry.at(0).get<std::int64_t>(), entry.at(1).get<std::uint64_t>());
+  return MemoryHistory::restore(j.at("peak").get<std::uint64_t>(), j.at("peak_ms").get<std::int64_t>(),
+                                minutes);
+}
+
 }  // namespace
 
 std::string job_document(const Job& job) {
@@ -55,6 +69,7 @@ std::string job_document(const Job& job) {
   if (job.protection) j["protection"] = protection_document(*job.protection);
   if (job.snapshot) j["snapshot"] = snapshot_document(*job.snapshot);
   if (job.operation) j["operation"] = operation_document(*job.operation);
+  j["memory"] = memory_document(job.memory);
   return j.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -89,6 +104,7 @@ Job job_from_document(const std::string& text) {
   if (j.contains("protection")) job.protection = protection_from(j.at("protection"));
   if (j.contains("snapshot")) job.snapshot = snapshot_from(j.at("snapshot"));
   if (j.contains("operation")) job.operation = operation_from(j.at("operation"));
+  if (j.contains("memory")) job.memory = memory_from(j.at("memory"));
   return job;
 }
 

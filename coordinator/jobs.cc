@@ -18,6 +18,14 @@ std::string label(const Job& job) {
   return job.spec.name + " (" + job_text(job.id) + ")";
 }
 
+// What the instance holds goes into the job's history; true if that is worth storing.
+bool take_memory(Job& job, const wire::JobInstance& instance) {
+  std::uint64_t bytes = 0;
+  for (const wire::RankState& rank : instance.ranks) bytes += std::max(rank.state_bytes, rank.device_bytes);
+  const bool gone = instance.phase == wire::JobPhase::kExited || instance.phase == wire::JobPhase::kMoved;
+  return bytes != 0 && !gone && job.memory.add(wall_clock_ms(), bytes);
+}
+
 std::string made_up_name(const wire::JobSpec& spec, JobId id) {
   std::string stem = spec.argv.front().substr(spec.argv.front().rfind('/') + 1);
   constexpr std::size_t kLongestStem = 40;
@@ -147,6 +155,7 @@ void JobTable::take_instance(const Node& node, const wire::JobInstance& instance
 void JobTable::judge(Job& job, const wire::JobInstance& instance) {
   const bool open = judged_elsewhere(job);
   const auto phase_before = job.phase;
+  const bool memory_is_news = take_memory(job, instance);
   job.phase = instance.phase;
   // An instance that has not been described yet says nothing: what is known of the job still holds.
   if (instance.movable || !instance.reason.empty()) job.movable = instance.movable;
@@ -162,7 +171,7 @@ void JobTable::judge(Job& job, const wire::JobInstance& instance) {
   if (job.state == JobState::kStarting && instance.phase != wire::JobPhase::kExited) started(job);
   if (instance.phase == wire::JobPhase::kExited && !open) {
     end(job, JobState::kExited, instance.exit_code, instance.exit_code < 0 ? instance.reason : "");
-  } else if (phase_before != job.phase) {
+  } else if (phase_before != job.phase || memory_is_news) {
     save(job);
   } else {
     changed_.notify();

@@ -114,6 +114,14 @@ std::uint64_t Job::state_bytes() const {
   return sum;
 }
 
+std::uint64_t Job::held_bytes() const {
+  return std::max(state_bytes(), memory.now());
+}
+
+std::uint64_t Job::expected_bytes() const {
+  return std::max(held_bytes(), spec.gpu_memory_bytes != 0 ? spec.gpu_memory_bytes : memory.peak());
+}
+
 std::string job_text(JobId id) {
   return "j" + std::to_string(id);
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "coordinator/image_records.h"
+#include "coordinator/memory_history.h"
 #include "libckpt/wire/control_messages.h"
 
 namespace ckpt::coordinator {
@@ -80,9 +81,14 @@ struct Job {
   std::optional<Protection> protection;
   std::optional<SnapshotFacts> snapshot;    // the last good one
   std::optional<ImageOperation> operation;  // open: it judges what the instances do
+  MemoryHistory memory;                     // that it holds on its GPU, as the driver counts
 
   [[nodiscard]] const std::string& node() const { return segments.back().node; }
   [[nodiscard]] std::uint64_t state_bytes() const;
+  // Of its GPU's memory, as far as anybody knows.
+  [[nodiscard]] std::uint64_t held_bytes() const;
+  // What it is expected to need wherever it runs: its quota, else the most that it ever held.
+  [[nodiscard]] std::uint64_t expected_bytes() const;
 };
 
 enum class MigrationPhase : std::uint8_t {

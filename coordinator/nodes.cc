@@ -13,6 +13,7 @@ namespace {
 using wire::FrameType;
 
 constexpr std::size_t kMostGpus = 64;
+constexpr std::uint32_t kMostGpuIndex = 1024;  // what the API takes
 constexpr std::size_t kMostRanks = 1024;
 constexpr std::size_t kMostUnregistered = 64;
 constexpr std::chrono::milliseconds kLogGrace{10000};
@@ -24,6 +25,10 @@ Result<void> check_inventory(const std::string& name, const wire::NodeInventory&
   if (inventory.gpus.size() > kMostGpus)
     return Error(ErrorCode::kProtocol,
                  "Node " + name + " says it has " + std::to_string(inventory.gpus.size()) + " GPUs");
+  for (const wire::GpuInfo& gpu : inventory.gpus) {
+    if (gpu.index >= kMostGpuIndex || gpu.peers.size() > kMostGpus)
+      return Error(ErrorCode::kProtocol, "Node " + name + " sent a malformed GPU");
+  }
   for (const wire::JobInstance& instance : inventory.jobs) {
     if (instance.job == 0 || instance.incarnation == 0 || instance.ranks.size() > kMostRanks)
       return Error(ErrorCode::kProtocol, "Node " + name + " sent a malformed job instance");
@@ -33,11 +38,16 @@ Result<void> check_inventory(const std::string& name, const wire::NodeInventory&
 
 }  // namespace
 
-void Node::keep(const wire::NodeInventory& inventory) {
+void Node::keep(const wire::NodeInventory& inventory, std::int64_t now_ms) {
   gpus = inventory.gpus;
   instances = inventory.jobs;
   moves_processes = inventory.moves_processes;
   process_reason = inventory.process_reason;
+  driver_version = inventory.driver_version;
+  rack = inventory.rack;
+  labels = inventory.labels;
+  for (const wire::GpuInfo& gpu : gpus)
+    gpu_memory[gpu.index].add(now_ms, gpu.total_bytes - std::min(gpu.total_bytes, gpu.free_bytes));
 }
 
 const wire::JobInstance* Node::find(JobId job, Incarnation incarnation) const {
@@ -135,7 +145,7 @@ Result<void> NodeTable::welcome(const std::string& name, const wire::AgentHello&
   if (auto stored = store_.put(node.row); !stored)
     spdlog::error("node {} was not stored: {}", name, stored.assume_error().to_string());
   CKPT_TRYV(node.connection->send(welcome_));
-  node.keep(hello.inventory);
+  node.keep(hello.inventory, node.row.last_seen_ms);
   listener_.on_ready(node);
   listener_.on_inventory(node);
   return ok();
@@ -208,7 +218,7 @@ Result<void> NodeTable::on_migration_frame(Node& node, const wire::FrameHeader& 
 Result<void> NodeTable::take_inventory(Node& node, const wire::NodeInventory& inventory) {
   CKPT_TRYV(check_inventory(node.row.name, inventory));
   node.row.peer_address = inventory.peer_address;
-  node.keep(inventory);
+  node.keep(inventory, node.row.last_seen_ms);
   listener_.on_inventory(node);
   return ok();
 }

@@ -26,8 +26,13 @@ struct Node {
   std::vector<wire::JobInstance> instances;  // as last heard
   bool moves_processes = false;              // as last heard: host processes can be dumped and restored there
   std::string process_reason = "it has not said so";
+  std::string driver_version;
+  std::string rack;
+  std::vector<std::string> labels;
+  std::map<std::uint32_t, MemoryHistory>
+      gpu_memory;  // in use, by GPU, as far as heard since the coordinator started
   std::shared_ptr<control::Connection> connection;
-  void keep(const wire::NodeInventory& inventory);
+  void keep(const wire::NodeInventory& inventory, std::int64_t now_ms);
   [[nodiscard]] bool connected() const { return connection != nullptr && connection->is_open(); }
   [[nodiscard]] const wire::JobInstance* find(JobId job, Incarnation incarnation) const;
 };

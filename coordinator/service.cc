@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "coordinator/gpu_views.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/base/random.h"
 
@@ -34,7 +35,7 @@ Result<std::pair<std::string, std::optional<std::uint32_t>>> parse_place(const s
 }
 
 std::uint64_t needed_bytes(const Job& job) {
-  return std::max(job.state_bytes(), job.spec.gpu_memory_bytes);
+  return job.expected_bytes();
 }
 
 Result<wire::Bytes> random_bytes(std::size_t count) {
@@ -54,7 +55,7 @@ std::vector<GpuView> Service::gpu_views() const {
       view.connected = node.connected();
       view.healthy = gpu.healthy;
       view.health_reason = gpu.health_reason;
-      view.model = gpu.model;
+      describe_gpu(view, node, gpu);
       view.total_bytes = gpu.total_bytes;
       view.free_bytes = gpu.free_bytes;
       view.promised_bytes = promised_on(view.place);
@@ -62,20 +63,33 @@ std::vector<GpuView> Service::gpu_views() const {
       view.node_jobs = parts_.jobs.live_on(name);
       view.moves_processes = node.moves_processes;
       view.process_reason = node.process_reason;
+      count_migrations(view);
     }
   }
   return views;
 }
 
-// What jobs asked for there and do not hold yet, and what open migrations are about to bring.
+// Whatever is on its way counts as there.
+void Service::count_migrations(GpuView& view) const {
+  for (const auto& [id, migration] : parts_.migrations.all()) {
+    if (!migration.open()) continue;
+    const std::string& node = view.place.node;
+    if (migration.from.node == node || migration.to.node == node) ++view.node_migrations;
+    const bool to_node = migration.to.node == node && migration.runs_at == Side::kSource;
+    if (to_node && migration.from.node != node) ++view.node_jobs;
+    if (to_node && migration.to == view.place) ++view.jobs;
+  }
+}
+
+// What jobs are expected to take there and do not hold, and what open migrations are about to bring.
 std::uint64_t Service::promised_on(const Place& place) const {
   std::uint64_t promised = 0;
   for (const auto& [id, job] : parts_.jobs.all()) {
     if (!holds_gpu(job.state) && !job.operation) continue;
     if (job.operation && Place(job.operation->to_node, job.operation->to_gpu) == place)
       promised += needed_bytes(job);
-    else if (job.ranks.front().place == place && job.spec.gpu_memory_bytes > job.state_bytes())
-      promised += job.spec.gpu_memory_bytes - job.state_bytes();
+    else if (job.ranks.front().place == place)
+      promised += job.expected_bytes() - job.held_bytes();
     const Migration* open = parts_.migrations.open_of(id);
     if (open != nullptr && open->phase == MigrationPhase::kPreparing && open->to == place)
       promised += needed_bytes(job);
@@ -93,21 +107,29 @@ Result<void> Service::check_exists(const std::string& node_name, std::optional<s
   return ok();
 }
 
-control::Task<Result<Job*>> Service::submit(SubmitRequest request) {
+Result<MigratePlan> Service::plan(const SubmitRequest& request) const {
   if (request.gpus != 1)
-    co_return Error(ErrorCode::kNotSupported,
-                    "Jobs with more than one GPU are not supported yet: use --gpus 1");
+    return Error(ErrorCode::kNotSupported, "Jobs with more than one GPU are not supported yet: use --gpus 1");
   if (request.node) {
-    CKPT_CO_TRYV(check_exists(*request.node, request.gpu));
+    CKPT_TRYV(check_exists(*request.node, request.gpu));
   }
   PlacementRequest wanted;
   wanted.memory_bytes = request.spec.gpu_memory_bytes;
   wanted.node = request.node;
   wanted.gpu = request.gpu;
-  const std::vector<Candidate> candidates = rank_candidates(gpu_views(), wanted);
-  if (candidates.empty() || !candidates.front().suitable)
-    co_return Error(ErrorCode::kRefused, "No GPU can take the job: " + why_none(candidates, wanted));
-  const Candidate& best = candidates.front();
+  MigratePlan plan;
+  plan.candidates = rank_candidates(gpu_views(), wanted);
+  if (plan.candidates.empty() || !plan.candidates.front().suitable)
+    plan.reason = "No GPU can take the job: " + why_none(plan.candidates, wanted);
+  else
+    plan.to = plan.candidates.front().place;
+  return plan;
+}
+
+control::Task<Result<Job*>> Service::submit(SubmitRequest request) {
+  CKPT_CO_TRY(found, plan(request));
+  if (!found.to) co_return Error(ErrorCode::kRefused, found.reason);
+  const Candidate& best = found.candidates.front();
   wire::RankSpec rank;
   rank.gpu_index = best.place.gpu;
   request.spec.ranks = {rank};
@@ -194,24 +216,37 @@ std::string Service::why_not_movable(const Job& job) const {
   return {};
 }
 
-Result<MigratePlan> Service::plan(const Job& job, const std::string& to) {
+PlacementRequest Service::request_for(const Job& job, const std::vector<GpuView>& views) const {
   PlacementRequest wanted;
+  const Place from = job.ranks.front().place;
+  wanted.not_here = from;
+  wanted.near = {from};
+  wanted.memory_bytes = needed_bytes(job);
+  wanted.memory_why = why_expected(job);
+  wanted.margin_bytes = static_cast<std::uint64_t>(parts_.config.placement_margin_bytes);
+  for (const GpuView& view : views) {
+    if (view.place != from) continue;
+    wanted.preferred_model = view.model;
+    wanted.driver = view.driver;
+  }
+  // The driver restores a context only on the same chip, and the source's node must be able to dump, too.
+  wanted.same_model = wanted.host_process = job.spec.way != wire::Way::kCooperative;
+  return wanted;
+}
+
+Result<MigratePlan> Service::plan(const Job& job, const std::string& to) {
+  std::vector<GpuView> views = gpu_views();
+  PlacementRequest wanted = request_for(job, views);
+  // It does not stand in its own way.
+  for (GpuView& view : views) {
+    if (view.place.node == job.node() && view.node_jobs > 0) --view.node_jobs;
+  }
   if (to != "auto" && !to.empty()) {
     CKPT_TRY(place, parse_place(to));
     CKPT_TRYV(check_exists(place.first, place.second));
     wanted.node = place.first;
     wanted.gpu = place.second;
   }
-  const Place from = job.ranks.front().place;
-  wanted.not_here = from;
-  wanted.memory_bytes = needed_bytes(job);
-  wanted.margin_bytes = static_cast<std::uint64_t>(parts_.config.placement_margin_bytes);
-  const std::vector<GpuView> views = gpu_views();
-  for (const GpuView& view : views) {
-    if (view.place == from) wanted.preferred_model = view.model;
-  }
-  // The driver restores a context only on the same chip, and the source's node must be able to dump, too.
-  wanted.same_model = wanted.host_process = job.spec.way != wire::Way::kCooperative;
   MigratePlan plan;
   plan.candidates = rank_candidates(views, wanted);
   plan.reason = why_not_movable(job);

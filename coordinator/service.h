@@ -81,6 +81,7 @@ class Service {
   Result<MigratePlan> plan(const Job& job, const std::string& to);
   // Where the job may go on from an image. An image in a node's own vault is for that node's GPUs; a job that runs gives its memory back first.
   Result<MigratePlan> plan_restore(const Job& job, const Image& image, const std::string& to);
+  Result<MigratePlan> plan(const SubmitRequest& request) const;  // `to`: where it would be started
   // Waits a while for what is about to be possible: a job that is still starting, and memory that is being freed while the nodes
   // have not said so yet.
   control::Task<Result<Migration*>> migrate(JobId id, MigrateRequest request);
@@ -88,9 +89,12 @@ class Service {
   [[nodiscard]] std::string job_state(const Job& job) const;
   // Empty, or why it cannot be moved now.
   [[nodiscard]] std::string why_not_movable(const Job& job) const;
+  // Of all GPUs, and what moving that job asks of them.
+  [[nodiscard]] std::vector<GpuView> gpu_views() const;
+  [[nodiscard]] PlacementRequest request_for(const Job& job, const std::vector<GpuView>& views) const;
 
  private:
-  [[nodiscard]] std::vector<GpuView> gpu_views() const;
+  void count_migrations(GpuView& view) const;
   [[nodiscard]] bool may_be_possible_soon(const Job& job) const;
   [[nodiscard]] std::uint64_t promised_on(const Place& place) const;
   Result<void> check_exists(const std::string& node, std::optional<std::uint32_t> gpu) const;

@@ -166,8 +166,9 @@ InputArchive::Envelope InputArchive::open_envelope(std::uint8_t known_version) {
     throw DecodeError(ErrorCode::kNotSupported, "a struct of version " + std::to_string(version) +
                                                     ", this build speaks " + std::to_string(known_version));
   if (size > left()) throw DecodeError(ErrorCode::kProtocol, "a struct longer than its message");
-  const Envelope envelope{bytes_, position_ + size, version > known_version};
+  const Envelope envelope{bytes_, position_ + size, version > known_version, older_};
   bytes_ = bytes_.first(position_ + size);
+  older_ = version < known_version;
   return envelope;
 }
 
@@ -177,6 +178,7 @@ void InputArchive::close_envelope(const Envelope& envelope) {
                       std::to_string(envelope.end - position_) + " bytes left over in a struct");
   position_ = envelope.end;
   bytes_ = envelope.outer;
+  older_ = envelope.outer_older;
   --depth_;
 }
 

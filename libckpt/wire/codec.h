@@ -8,8 +8,8 @@
 // A body is cereal portable binary (little-endian, first byte 1) of one *enveloped* struct:
 //   struct M { static constexpr std::uint8_t kVersion = 1, kCompat = 1; ... template <class A> void fields(A& a) { a(x, y); } };
 // Each enveloped struct, nested ones too, is written as {version u8, compat u8, size u32, fields}. A reader refuses a
-// struct whose compat is above its own kVersion, skips fields that a newer version appended, and refuses anything else
-// left over. Fields: integers, bool (0 or 1), double, std::string, std::vector, std::optional, enums, enveloped structs.
+// struct whose compat is above its own kVersion, skips fields that a newer version appended, leaves those at their defaults that an
+// older one ends before, and refuses anything else left over. Fields: integers, bool (0 or 1), double, std::string, std::vector, std::optional, enums, enveloped structs.
 // An enum on the wire needs `constexpr bool is_known(E)` beside it; 0 and unknown values are refused.
 // Every count is compared with the bytes that are left before anything grows, so a peer's number allocates nothing.
 //
@@ -26,6 +26,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "libckpt/base/result.h"
@@ -100,6 +101,8 @@ class InputArchive : public cereal::InputArchive<InputArchive, cereal::AllowEmpt
   void read(void* out, std::size_t bytes);
   // A container's element count: every element takes at least one byte.
   std::size_t read_count();
+  // The struct is of an older version and ends here: this field and those behind it keep their defaults.
+  [[nodiscard]] bool ended_early() const noexcept { return older_ && left() == 0; }
 
   template <class Fields>
   void enter(std::uint8_t known_version, Fields&& fields) {
@@ -107,12 +110,20 @@ class InputArchive : public cereal::InputArchive<InputArchive, cereal::AllowEmpt
     fields();
     close_envelope(envelope);
   }
+  // What belongs to one field: an older struct does not end inside of it.
+  template <class Parts>
+  void whole(Parts&& parts) {
+    const bool older = std::exchange(older_, false);
+    parts();
+    older_ = older;
+  }
 
  private:
   struct Envelope {
     std::span<const std::byte> outer;
     std::size_t end;
     bool newer;
+    bool outer_older;
   };
   Envelope open_envelope(std::uint8_t known_version);
   void close_envelope(const Envelope& envelope);
@@ -120,6 +131,7 @@ class InputArchive : public cereal::InputArchive<InputArchive, cereal::AllowEmpt
   std::span<const std::byte> bytes_;
   std::size_t position_ = 0;
   unsigned depth_ = 0;
+  bool older_ = false;  // the struct being read was written by an older version
 };
 
 class OutputArchive : public cereal::OutputArchive<OutputArchive, cereal::AllowEmptyClassElision> {
@@ -147,6 +159,7 @@ class OutputArchive : public cereal::OutputArchive<OutputArchive, cereal::AllowE
 
 template <WireNumber T>
 void CEREAL_LOAD_FUNCTION_NAME(InputArchive& archive, T& value) {
+  if (archive.ended_early()) return;
   archive.read(&value, sizeof value);
 }
 template <WireNumber T>
@@ -157,6 +170,7 @@ void CEREAL_SAVE_FUNCTION_NAME(OutputArchive& archive, const T& value) {
 template <class T>
 requires std::same_as<T, bool>
 void CEREAL_LOAD_FUNCTION_NAME(InputArchive& archive, T& value) {
+  if (archive.ended_early()) return;
   std::uint8_t byte = 0;
   archive.read(&byte, 1);
   if (byte > 1) throw DecodeError(ErrorCode::kProtocol, "a bool that is neither 0 nor 1");
@@ -171,6 +185,7 @@ void CEREAL_SAVE_FUNCTION_NAME(OutputArchive& archive, const T& value) {
 
 template <WireEnum T>
 void CEREAL_LOAD_FUNCTION_NAME(InputArchive& archive, T& value) {
+  if (archive.ended_early()) return;
   std::underlying_type_t<T> number{};
   archive.read(&number, sizeof number);
   if (number == 0 || !is_known(static_cast<T>(number)))
@@ -185,6 +200,7 @@ void CEREAL_SAVE_FUNCTION_NAME(OutputArchive& archive, const T& value) {
 template <class C, class Tr, class Al>
 void CEREAL_LOAD_FUNCTION_NAME(InputArchive& archive, std::basic_string<C, Tr, Al>& value) {
   static_assert(sizeof(C) == 1);
+  if (archive.ended_early()) return;
   const std::size_t count = archive.read_count();
   value.resize(count);
   archive.read(value.data(), count);
@@ -198,6 +214,7 @@ void CEREAL_SAVE_FUNCTION_NAME(OutputArchive& archive, const std::basic_string<C
 
 template <class T, class Al>
 void CEREAL_LOAD_FUNCTION_NAME(InputArchive& archive, std::vector<T, Al>& value) {
+  if (archive.ended_early()) return;
   const std::size_t count = archive.read_count();
   value.clear();
   if constexpr (sizeof(T) == 1 &&
@@ -205,7 +222,9 @@ void CEREAL_LOAD_FUNCTION_NAME(InputArchive& archive, std::vector<T, Al>& value)
     value.resize(count);
     archive.read(value.data(), count);
   } else {
-    for (std::size_t i = 0; i < count; ++i) archive(value.emplace_back());
+    archive.whole([&] {
+      for (std::size_t i = 0; i < count; ++i) archive(value.emplace_back());
+    });
   }
 }
 template <class T, class Al>
@@ -222,10 +241,11 @@ void CEREAL_SAVE_FUNCTION_NAME(OutputArchive& archive, const std::vector<T, Al>&
 
 template <class T>
 void CEREAL_LOAD_FUNCTION_NAME(InputArchive& archive, std::optional<T>& value) {
+  if (archive.ended_early()) return;
   bool present = false;
   archive(present);
   value.reset();
-  if (present) archive(value.emplace());
+  if (present) archive.whole([&] { archive(value.emplace()); });
 }
 template <class T>
 void CEREAL_SAVE_FUNCTION_NAME(OutputArchive& archive, const std::optional<T>& value) {
@@ -235,6 +255,7 @@ void CEREAL_SAVE_FUNCTION_NAME(OutputArchive& archive, const std::optional<T>& v
 
 template <Enveloped T>
 void CEREAL_LOAD_FUNCTION_NAME(InputArchive& archive, T& value) {
+  if (archive.ended_early()) return;
   archive.enter(T::kVersion, [&] { value.fields(archive); });
 }
 template <Enveloped T>

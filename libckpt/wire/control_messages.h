@@ -92,8 +92,22 @@ struct Pong {
 
 // ---- What a node has --------------------------------------------------------------------------------------------
 
-struct GpuInfo {
+// How near another GPU of the same node is.
+struct GpuPeer {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  GpuPeer() = default;
+  std::uint32_t index = 0;
+  std::uint32_t nvlinks = 0;  // that are up, to it or to a switch that both hang off
+  // As NVML counts: 0 one board, 10 one PCI switch, 20 several, 30 one host bridge, 40 one NUMA node, 50 across the machine.
+  std::uint32_t common_ancestor = 50;
+  template <class A>
+  void fields(A& a) {
+    a(index, nvlinks, common_ancestor);
+  }
+};
+
+struct GpuInfo {
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   GpuInfo() = default;
   std::uint32_t index = 0;
   std::string uuid;
@@ -103,9 +117,18 @@ struct GpuInfo {
   std::uint64_t free_bytes = 0;
   bool healthy = true;
   std::string health_reason;
+  std::string bus_id;                 // "DOMAIN:BUS:DEVICE.FUNCTION"
+  std::int32_t numa_node = -1;        // whose memory is nearest; -1: not known
+  std::string fabric;                 // NVLink domain beyond the node ("CLUSTER/CLIQUE"); empty: none
+  std::vector<GpuPeer> peers;         // the node's other GPUs, as far as the driver says
+  bool mig = false;                   // divided: the GPU as a whole takes no work
+  bool remap_pending = false;         // rows are remapped at the next reset
+  bool remap_failed = false;          // a row could not be remapped
+  std::uint32_t recovery_action = 0;  // NVML field 230; 0: none
   template <class A>
   void fields(A& a) {
-    a(index, uuid, name, model, total_bytes, free_bytes, healthy, health_reason);
+    a(index, uuid, name, model, total_bytes, free_bytes, healthy, health_reason, bus_id, numa_node, fabric,
+      peers, mig, remap_pending, remap_failed, recovery_action);
   }
 };
 
@@ -129,15 +152,17 @@ enum class JobPhase : std::uint8_t {
 [[nodiscard]] std::string_view to_string(JobPhase phase) noexcept;
 
 struct RankState {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   RankState() = default;
   std::uint32_t rank = 0;
   std::int32_t pid = 0;
   std::uint32_t gpu_index = 0;
   std::uint64_t state_bytes = 0;  // what a migration of this rank would move; 0 while unknown
+  std::uint64_t device_bytes =
+      0;  // what it holds as the driver counts, or state_bytes where the driver does not say
   template <class A>
   void fields(A& a) {
-    a(rank, pid, gpu_index, state_bytes);
+    a(rank, pid, gpu_index, state_bytes, device_bytes);
   }
 };
 
@@ -164,7 +189,7 @@ struct JobInstance {
 };
 
 struct NodeInventory {
-  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
   NodeInventory() = default;
   std::string node;
   std::string peer_address;  // host:port where other agents reach this one
@@ -172,9 +197,12 @@ struct NodeInventory {
   std::vector<JobInstance> jobs;
   bool moves_processes = false;  // it can dump and restore host processes: transparent jobs may come and go
   std::string process_reason;    // why not
+  std::string driver_version;    // of the GPU driver; empty: not known
+  std::string rack;              // as its agent.toml says; empty: not said
+  std::vector<std::string> labels;  // KEY=VALUE, likewise
   template <class A>
   void fields(A& a) {
-    a(node, peer_address, gpus, jobs, moves_processes, process_reason);
+    a(node, peer_address, gpus, jobs, moves_processes, process_reason, driver_version, rack, labels);
   }
 };
 
@@ -255,7 +283,7 @@ enum class Way : std::uint8_t {
 }
 
 struct JobSpec {
-  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 4, kCompat = 1;
   JobSpec() = default;
   JobId job = 0;
   std::string name;
@@ -271,10 +299,11 @@ struct JobSpec {
   // kAdopted: the process as its first node counts, and when it was started (field 22 of /proc/PID/stat), which names it for ever.
   std::int32_t adopt_pid = 0;
   std::uint64_t adopt_start_ticks = 0;
+  std::int32_t priority = 0;  // the higher, the later it is disturbed
   template <class A>
   void fields(A& a) {
     a(job, name, argv, env, cwd, uid, gid, incarnation, gpu_memory_bytes, ranks, way, adopt_pid,
-      adopt_start_ticks);
+      adopt_start_ticks, priority);
   }
 };
 

@@ -133,6 +133,61 @@ TEST_F(NvmlTest, AHealthyDeviceNeedsNoRecovery) {
   EXPECT_EQ(0U, static_cast<unsigned>(fields[1].value));
 }
 
+// What a driver does not support it says; what it says fits together.
+TEST_F(NvmlTest, TheTopologyFitsTogether) {
+  constexpr int kNotSupported = 3;
+  unsigned count = 0;
+  ASSERT_EQ(kNvmlSuccess, call("nvmlDeviceGetCount_v2", &count));
+  for (unsigned i = 0; i < count; i++) {
+    void* other = nullptr;
+    ASSERT_EQ(kNvmlSuccess, call("nvmlDeviceGetHandleByIndex_v2", i, &other));
+    int there = -1;
+    int back = -1;
+    ASSERT_EQ(kNvmlSuccess, call("nvmlDeviceGetTopologyCommonAncestor", gpu_, other, &there));
+    ASSERT_EQ(kNvmlSuccess, call("nvmlDeviceGetTopologyCommonAncestor", other, gpu_, &back));
+    EXPECT_EQ(there, back);
+    EXPECT_EQ(there == 0, other == gpu_);
+  }
+  unsigned long nodes[4] = {};
+  const int affinity = call("nvmlDeviceGetMemoryAffinity", gpu_, 4U, static_cast<unsigned long*>(nodes), 0);
+  EXPECT_TRUE(affinity == kNvmlSuccess || affinity == kNotSupported) << affinity;
+  if (affinity == kNvmlSuccess) {
+    EXPECT_NE(0UL, nodes[0] | nodes[1] | nodes[2] | nodes[3]);
+  }
+  unsigned mig = 7;
+  unsigned pending = 7;
+  const int mode = call("nvmlDeviceGetMigMode", gpu_, &mig, &pending);
+  EXPECT_TRUE(mode == kNotSupported || (mode == kNvmlSuccess && mig <= 1 && pending <= 1)) << mode;
+  int active = 7;
+  const int link = call("nvmlDeviceGetNvLinkState", gpu_, 0U, &active);
+  EXPECT_TRUE(link != kNvmlSuccess || (active >= 0 && active <= 1)) << link;
+  const int beyond = call("nvmlDeviceGetNvLinkState", gpu_, 1000U, &active);
+  EXPECT_NE(kNvmlSuccess, beyond);
+}
+
+// nvmlGpuFabricInfoV_t, versions 2 and 3: the agent relies on the layout.
+TEST_F(NvmlTest, TheFabricKnowsItsVersion) {
+  struct {
+    unsigned version;
+    unsigned char cluster[16];
+    int status;
+    unsigned clique;
+    unsigned char state;
+    unsigned health_mask;
+    unsigned char summary;
+  } info = {};
+  static_assert(sizeof info == 40);
+  constexpr int kVersionMismatch = 25;
+  info.version = 77;
+  EXPECT_NE(kNvmlSuccess, call("nvmlDeviceGetGpuFabricInfoV", gpu_, static_cast<void*>(&info)));
+  info.version = 40 | 3U << 24;
+  const int answer = call("nvmlDeviceGetGpuFabricInfoV", gpu_, static_cast<void*>(&info));
+  EXPECT_TRUE(answer == kNvmlSuccess || answer == kVersionMismatch || answer == 3) << answer;
+  if (answer == kNvmlSuccess) {
+    EXPECT_LE(info.state, 3);
+  }
+}
+
 TEST_F(NvmlTest, NoEventIsATimeout) {
   void* set = nullptr;
   ASSERT_EQ(kNvmlSuccess, call("nvmlEventSetCreate", &set));

@@ -19,6 +19,8 @@ struct RunOptions {
   bool cooperative = false;
   std::vector<std::string> env;
   std::string cwd;
+  int priority = 0;
+  bool dry_run = false;
   bool detach = false;
 };
 

@@ -93,6 +93,8 @@ Result<Json> request_of(const RunOptions& options) {
   }
   body["gpus"] = options.gpus;
   body["way"] = options.cooperative ? "cooperative" : "transparent";
+  if (options.priority != 0) body["priority"] = options.priority;
+  if (options.dry_run) body["dry_run"] = true;
   if (!options.gpu_memory.empty()) {
     auto bytes = tools::parse_size(options.gpu_memory);
     if (!bytes) return Error(ErrorCode::kInvalidArgument, "--gpu-memory: " + bytes.assume_error().message());
@@ -205,6 +207,17 @@ int print_job(Context& context, const Json& job) {
   return kDone;
 }
 
+int print_run_plan(Context& context, const Json& body) {
+  auto plan = context.coordinator.post("/v1/jobs", body);
+  if (!plan) return report(context, plan.assume_error());
+  if (context.json) {
+    context.print(plan.assume_value());
+  } else {
+    context.out << view_run_plan(plan.assume_value()) << std::flush;
+  }
+  return flag_of(plan.assume_value(), "possible") ? kDone : kRefused;
+}
+
 // Field 22 of /proc/PID/stat; 0 if there is no such process.
 std::uint64_t start_ticks_of(int pid) {
   constexpr int kField = 22;
@@ -235,6 +248,7 @@ int run_job(Context& context, const RunOptions& options) {
   }
   auto body = request_of(options);
   if (!body) return report(context, body.assume_error());
+  if (options.dry_run) return print_run_plan(context, body.assume_value());
   if (!options.detach) context.coordinator.http().catch_interrupts();
   auto job = context.coordinator.post("/v1/jobs", body.assume_value());
   if (!job) {

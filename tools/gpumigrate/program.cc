@@ -11,6 +11,7 @@
 #include "tools/gpumigrate/doctor.h"
 #include "tools/gpumigrate/local/cluster.h"
 #include "tools/gpumigrate/policy_test.h"
+#include "tools/gpumigrate/rebalance_commands.h"
 
 namespace ckpt::cli {
 namespace {
@@ -23,7 +24,6 @@ struct Options {
   AdoptOptions adopt;
   MigrateOptions migrate;
   bool live = false;
-  int priority = 0;
   std::string agent_config;
   std::string id;
   std::string reason;
@@ -50,6 +50,7 @@ class Parser {
     add_image_commands(tree_);
     add_cluster();
     add_policy_test(tree_);
+    add_rebalance_commands(tree_);
   }
 
   // 0 and an action, or the exit code after having said why.
@@ -110,22 +111,20 @@ void Parser::add_local() {
 
 void Parser::add_run() {
   CLI::App* run = command(app_, "run", "Start a job: gpumigrate run [OPTIONS] -- PROGRAM ARGUMENTS...",
-                          [this](Context& c) {
-                            if (options_.priority != 0)
-                              return report(c, Error(ErrorCode::kRefused, "--priority: not yet"));
-                            return run_job(c, options_.run);
-                          });
+                          [this](Context& c) { return run_job(c, options_.run); });
   run->add_option("--name", options_.run.name, "Name of the job");
   run->add_option("--node", options_.run.node, "NODE or NODE:GPU; otherwise it is chosen");
   run->add_option("--gpus", options_.run.gpus, "GPUs (1; more: not yet)")->check(CLI::Range(1, 1024));
   run->add_option("--gpu-memory", options_.run.gpu_memory, "GPU memory to keep free for it, like 12GiB");
   run->add_option("--env", options_.run.env, "NAME=VALUE, may be repeated")->allow_extra_args(false);
   run->add_option("--cwd", options_.run.cwd, "Folder to start in (this one)");
-  run->add_option("--priority", options_.priority, "Not yet");
+  run->add_option("--priority", options_.run.priority, "The higher, the later it is disturbed (0)")
+      ->check(CLI::Range(-1000, 1000));
   run->add_flag(
       "--cooperative", options_.run.cooperative,
       "The program uses ckpt.h; without it any CUDA program is made movable by a library that is preloaded");
   run->add_flag("--detach", options_.run.detach, "Do not follow its output");
+  run->add_flag("--dry-run", options_.run.dry_run, "Say where it would start and why; start nothing");
   run->footer(
       "Without --detach the job's output is shown and its exit code returned (125 if gpumigrate failed); "
       "Ctrl-C stops the job.\n"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/gpumigrate/views.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "tools/common/units.h"
@@ -82,14 +83,28 @@ std::string options_of(const Json& options) {
   return out;
 }
 
+// "now 1.00 GiB, at most 3.00 GiB at TIME; the last minutes: 1.00 GiB 3.00 GiB - 1.00 GiB"
+std::string memory_of(const Json& memory) {
+  constexpr std::size_t kShown = 10;
+  std::string out = "now " + bytes_of(memory, "now_bytes") + ", at most " + bytes_of(memory, "peak_bytes") +
+                    " at " + time_of(memory, "peak_time");
+  const Json& minutes = member(memory, "minutes");
+  if (!minutes.is_array() || minutes.empty()) return out;
+  out += "; by the minute:";
+  for (std::size_t i = minutes.size() - std::min(kShown, minutes.size()); i < minutes.size(); ++i)
+    out += " " + (minutes[i].is_number() ? format_bytes(minutes[i].get<double>()) : std::string("-"));
+  return out;
+}
+
 }  // namespace
 
 std::string view_jobs(const Json& jobs) {
-  Table table({"ID", "NAME", "STATE", "GPU", "INCARNATION", "MOVABLE", "STATE SIZE", "STARTED",
-               "LAST DOWNTIME", "EXIT", "PROTECTED"});
+  Table table({"ID", "NAME", "STATE", "GPU", "INCARNATION", "MOVABLE", "STATE SIZE", "PEAK", "PRIORITY",
+               "STARTED", "LAST DOWNTIME", "EXIT", "PROTECTED"});
   for (const Json& job : jobs) {
     table.add({text_of(job, "id"), text_of(job, "name"), text_of(job, "state"), place_of(job),
                text_of(job, "incarnation"), movable_of(job), bytes_of(job, "state_bytes"),
+               bytes_of(member(job, "memory"), "peak_bytes"), text_of(job, "priority"),
                time_of(job, "started"), span_of(job, "last_downtime_ms"), text_of(job, "exit_code"),
                protection_of(member(job, "protection"))});
   }
@@ -107,6 +122,8 @@ std::string view_job(const Json& job) {
   out += line("movable", movable_of(job));
   if (has_value(job, "reason")) out += line("reason", text_of(job, "reason"));
   out += line("state size", bytes_of(job, "state_bytes"));
+  out += line("GPU memory", memory_of(member(job, "memory")));
+  out += line("priority", text_of(job, "priority"));
   out += line("started", time_of(job, "started"));
   out += line("last downtime", span_of(job, "last_downtime_ms"));
   if (const Json& protection = member(job, "protection"); protection.is_object()) {
@@ -150,10 +167,11 @@ std::string view_nodes(const Json& nodes) {
 }
 
 std::string view_gpus(const Json& gpus) {
-  Table table({"GPU", "MODEL", "FREE", "TOTAL", "HEALTH", "JOBS", "UUID"});
+  Table table({"GPU", "MODEL", "FREE", "TOTAL", "EXPECTED", "PEAK", "HEALTH", "JOBS", "UUID"});
   for (const Json& gpu : gpus) {
     table.add({text_of(gpu, "node") + ":" + text_of(gpu, "index"), text_of(gpu, "model"),
-               bytes_of(gpu, "free_bytes"), bytes_of(gpu, "total_bytes"),
+               bytes_of(gpu, "free_bytes"), bytes_of(gpu, "total_bytes"), bytes_of(gpu, "expected_bytes"),
+               bytes_of(member(gpu, "memory"), "peak_bytes"),
                flag_of(gpu, "healthy") ? "ok" : text_of(gpu, "reason"), joined(member(gpu, "jobs"), " "),
                text_of(gpu, "uuid")});
   }
@@ -171,6 +189,22 @@ std::string view_migrations(const Json& migrations) {
   return table.text();
 }
 
+namespace {
+
+std::string view_candidates(const Json& plan) {
+  Table table({"GPU", "SUITABLE", "SCORE", "REASONS"});
+  for (const Json& candidate : member(plan, "candidates")) {
+    char score[32] = "-";
+    if (has_value(candidate, "score"))
+      std::snprintf(score, sizeof score, "%+.2f", number_of(candidate, "score"));
+    table.add({place_of(candidate), flag_of(candidate, "suitable") ? "yes" : "no", score,
+               joined(member(candidate, "reasons"), "; ")});
+  }
+  return table.text();
+}
+
+}  // namespace
+
 std::string view_plan(const Json& plan) {
   std::string out =
       "dry run: job " + printable(text_of(plan, "job")) + " at " + printable(text_of(plan, "from"));
@@ -181,12 +215,15 @@ std::string view_plan(const Json& plan) {
   } else {
     out += " cannot move: " + printable(text_of(plan, "reason")) + "\n";
   }
-  Table table({"GPU", "SUITABLE", "SCORE", "REASONS"});
-  for (const Json& candidate : member(plan, "candidates")) {
-    table.add({place_of(candidate), flag_of(candidate, "suitable") ? "yes" : "no",
-               text_of(candidate, "score"), joined(member(candidate, "reasons"), "; ")});
-  }
-  return out + table.text();
+  return out + view_candidates(plan);
+}
+
+std::string view_run_plan(const Json& plan) {
+  const bool possible = has_value(plan, "to");
+  return "dry run: the job would " +
+         (possible ? "start at " + printable(text_of(plan, "to"))
+                   : "not start: " + printable(text_of(plan, "reason"))) +
+         "\n" + view_candidates(plan);
 }
 
 std::string view_event(const Json& event) {

@@ -14,7 +14,8 @@ std::string view_nodes(const Json& nodes);
 std::string view_gpus(const Json& gpus);
 std::string view_migrations(const Json& migrations);
 std::string view_plan(const Json& plan);
-std::string view_event(const Json& event);  // one line
+std::string view_run_plan(const Json& plan);  // `run --dry-run`
+std::string view_event(const Json& event);    // one line
 
 // The end of a migration: its report, or why there is none, and where the job runs.
 std::string view_outcome(const Json& migration);

@@ -52,6 +52,17 @@ TEST(AgentConfig, ListensBeyondLoopbackOnlyWhenTold) {
   EXPECT_EQ(error_of(kLeast + "remap = 'own'\n"), "");
 }
 
+TEST(AgentConfig, WhereTheMachineStands) {
+  const Result<Config> config = parse_config(kLeast + "rack = 'r7'\nlabels = ['zone=west', 'a/b.c=']\n", "x");
+  ASSERT_TRUE(config) << config.assume_error().to_string();
+  EXPECT_EQ(config.assume_value().rack, "r7");
+  EXPECT_EQ(config.assume_value().labels, (std::vector<std::string>{"zone=west", "a/b.c="}));
+  for (const char* wrong : {"zone", "=west", "zo ne=west"})
+    EXPECT_NE(error_of(kLeast + "labels = ['" + wrong + "']\n").find("KEY=VALUE"), std::string::npos)
+        << wrong;
+  EXPECT_NE(error_of(kLeast + "rack = '" + std::string(65, 'r') + "'\n").find("64 bytes"), std::string::npos);
+}
+
 TEST(AgentConfig, CoordinatorByAddressOrByFileButNotBoth) {
   EXPECT_NE(error_of(kLeast + "coordinator_file = '/f'\n"), "");
   EXPECT_EQ(error_of("node = 'a'\nhome = '/h'\ncoordinator_file = '/f'\n"), "");

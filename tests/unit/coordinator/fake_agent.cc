@@ -83,6 +83,17 @@ void FakeAgent::set_free(std::uint64_t bytes) {
   });
 }
 
+void FakeAgent::hold(std::uint64_t job, std::uint64_t bytes) {
+  control::asio::post(io_, [this, job, bytes] {
+    for (wire::JobInstance& instance : inventory.jobs) {
+      if (instance.job == job) instance.ranks[0].device_bytes = bytes;
+    }
+    wire::Inventory message;
+    message.inventory = inventory;
+    (void)dialer_->send(message);
+  });
+}
+
 void FakeAgent::set_progress(wire::MigrationProgress progress) {
   control::asio::post(io_, [this, progress]() mutable {
     progress.migration = 1;

@@ -44,6 +44,8 @@ class FakeAgent {
   void run_jobs();
   // Says so in an inventory.
   void set_free(std::uint64_t bytes);
+  // All instances of the job hold so much as the driver counts.
+  void hold(std::uint64_t job, std::uint64_t bytes);
   // As the source of migration 1.
   void set_progress(wire::MigrationProgress progress);
   // On its thread.

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 namespace ckpt::coordinator {
 namespace {
 
@@ -94,6 +96,161 @@ TEST(Placement, SpreadsOverGpusThenNodes) {
   EXPECT_EQ(candidates.at(0).place, Place("b", 0));
   EXPECT_EQ(candidates.at(1).place, Place("a", 1));
   EXPECT_EQ(candidates.at(2).place, Place("a", 0));
+}
+
+// One filter each: the GPU would do but for what `spoil` does, and the reason says what that is.
+void expect_filtered(const std::function<void(GpuView&, PlacementRequest&)>& spoil,
+                     const std::string& reason) {
+  GpuView view = gpu("b", 0);
+  view.moves_processes = true;
+  view.driver = "580.65.06";
+  PlacementRequest request;
+  request.not_here = Place("a", 0);
+  request.preferred_model = view.model;
+  request.driver = "580.1";
+  request.same_model = request.host_process = true;
+  request.memory_bytes = kGiB;
+  EXPECT_TRUE(rank_candidates({view}, request).at(0).suitable);
+  spoil(view, request);
+  const Candidate candidate = rank_candidates({view}, request).at(0);
+  EXPECT_FALSE(candidate.suitable) << reason;
+  EXPECT_THAT(candidate.reasons, ::testing::ElementsAre(HasSubstr(reason)));
+}
+
+TEST(PlacementFilter, EachSaysWhy) {
+  using View = GpuView;
+  using Request = PlacementRequest;
+  expect_filtered([](View&, Request& r) { r.node = "c"; }, "not asked for");
+  expect_filtered([](View& v, Request&) { v.connected = false; }, "not connected");
+  expect_filtered([](View& v, Request& r) { r.not_here = v.place; }, "there already");
+  expect_filtered([](View& v, Request&) { v.healthy = false; }, "unhealthy");
+  expect_filtered([](View& v, Request&) { v.closed = "cordoned: fan"; }, "cordoned: fan");
+  expect_filtered([](View& v, Request&) { v.recovery_action = 4; }, "recovery action 4");
+  expect_filtered([](View& v, Request&) { v.remap_pending = true; }, "wait for a reset");
+  expect_filtered([](View& v, Request&) { v.remap_failed = true; }, "could not be remapped");
+  expect_filtered([](View& v, Request&) { v.mig = true; }, "MIG");
+  expect_filtered([](View& v, Request&) { v.model = "model-2"; }, "model model-2");
+  expect_filtered([](View& v, Request&) { v.driver = "575.57.08"; }, "needed is branch 580");
+  expect_filtered([](View& v, Request&) { v.moves_processes = false; }, "host processes");
+  expect_filtered([](View&, Request& r) { r.memory_bytes = 9 * kGiB; }, "needed are 9.00 GiB");
+}
+
+TEST(PlacementFilter, OneReasonForOneTrouble) {
+  GpuView sick = gpu("a", 0);
+  sick.healthy = false;
+  sick.recovery_action = 1;
+  sick.health_reason = "The driver asks for recovery action 1";
+  EXPECT_EQ(objections(sick, PlacementRequest()).size(), 1U);
+}
+
+TEST(PlacementFilter, ADriverThatIsNotKnownIsNoReason) {
+  GpuView view = gpu("b", 0);
+  PlacementRequest request;
+  request.preferred_model = view.model;
+  request.same_model = true;
+  request.driver = "580.1";
+  EXPECT_TRUE(objections(view, request).empty());
+  view.driver = "575.2";
+  request.driver.clear();
+  EXPECT_TRUE(objections(view, request).empty());
+  EXPECT_EQ(driver_branch("580.65.06"), "580");
+  EXPECT_EQ(driver_branch("580"), "580");
+}
+
+TEST(PlacementFilter, TheNeedSaysWhereItIsFrom) {
+  PlacementRequest request;
+  request.memory_bytes = 9 * kGiB;
+  request.memory_why = "it held 9.00 GiB at noon";
+  EXPECT_THAT(objections(gpu("a", 0), request), Contains(HasSubstr("(it held 9.00 GiB at noon)")));
+}
+
+TEST(PlacementFilter, WhatPassesByItselfIsTold) {
+  GpuView full = gpu("a", 0);
+  full.free_bytes = 0;
+  GpuView away = gpu("a", 1);
+  away.connected = false;
+  GpuView closed = gpu("a", 2);
+  closed.closed = "cordoned";
+  PlacementRequest request;
+  request.memory_bytes = kGiB;
+  for (const Candidate& candidate : rank_candidates({full, away, closed}, request))
+    EXPECT_EQ(candidate.passing, candidate.place.gpu != 2) << to_text(candidate.place);
+}
+
+// One term each: `better` makes the second GPU win over its equal, which else would come first.
+void expect_preferred(const std::function<void(std::vector<GpuView>&, PlacementRequest&)>& better,
+                      const std::string& reason) {
+  std::vector<GpuView> gpus{gpu("a", 0), gpu("a", 1), gpu("a", 2)};
+  PlacementRequest request;
+  request.not_here = Place("a", 0);
+  request.near = {Place("a", 0)};
+  EXPECT_EQ(rank_candidates(gpus, request).at(0).place, Place("a", 1));
+  better(gpus, request);
+  const Candidate best = rank_candidates(gpus, request).at(0);
+  EXPECT_EQ(best.place, Place("a", 2)) << reason;
+  EXPECT_THAT(best.reasons, Contains(HasSubstr(reason)));
+}
+
+PeerView peer(std::uint32_t index, unsigned nvlinks, unsigned ancestor) {
+  PeerView view;
+  view.gpu = index;
+  view.nvlinks = nvlinks;
+  view.common_ancestor = ancestor;
+  return view;
+}
+
+TEST(PlacementScore, EachPrefersWhatItShould) {
+  using Views = std::vector<GpuView>;
+  using Request = PlacementRequest;
+  expect_preferred([](Views& v, Request&) { v[2].peers = {peer(0, 4, 50)}; }, "4 NVLink(s) to a:0");
+  expect_preferred([](Views& v, Request&) { v[0].fabric = v[2].fabric = "f/1"; },
+                   "in the NVLink domain of a:0");
+  expect_preferred([](Views& v, Request&) { v[0].numa_node = v[2].numa_node = 1; }, "at NUMA node 1 as a:0");
+  expect_preferred([](Views& v, Request&) { v[2].peers = {peer(0, 0, 10)}; }, "one PCI switch with a:0");
+  expect_preferred([](Views& v, Request&) { v[0].rack = v[2].rack = "r7"; }, "in rack r7 as a:0");
+  expect_preferred([](Views& v, Request&) { v[1].jobs = 1; }, "0 job(s) on the GPU");
+  expect_preferred([](Views& v, Request&) { v[1].node_jobs = 1; }, "0 on the node");
+  expect_preferred([](Views& v, Request&) { v[1].free_bytes /= 2; }, "8.00 GiB free of 8.00 GiB");
+  expect_preferred([](Views& v, Request&) { v[1].promised_bytes = kGiB; }, "8.00 GiB free of 8.00 GiB");
+  expect_preferred([](Views& v, Request&) { v[1].node_migrations = 1; }, "0 job(s)");
+  expect_preferred(
+      [](Views& v, Request& r) {
+        r.preferred_model = "model-2";
+        v[2].model = "model-2";
+      },
+      "same model");
+}
+
+TEST(PlacementScore, UnknownIsNotEqual) {
+  std::vector<GpuView> gpus{gpu("a", 0), gpu("a", 1), gpu("b", 0)};
+  PlacementRequest request;
+  request.near = {Place("a", 0)};
+  for (const ScoreTerm& term : score_terms(gpus[1], request, gpus))
+    EXPECT_THAT(term.reason, ::testing::Not(HasSubstr("as a:0")));
+  // And what one node's GPUs are to each other says nothing of another's.
+  gpus[2].peers = {peer(0, 4, 10)};
+  gpus[0].numa_node = gpus[2].numa_node = 0;
+  for (const ScoreTerm& term : score_terms(gpus[2], request, gpus))
+    EXPECT_THAT(term.reason, ::testing::Not(HasSubstr("a:0")));
+}
+
+// Everything else together does not make up for a job on the GPU.
+TEST(PlacementScore, SpreadOutweighsNearness) {
+  std::vector<GpuView> gpus{gpu("a", 0), gpu("a", 1), gpu("b", 0)};
+  gpus[0].numa_node = gpus[1].numa_node = 0;
+  gpus[0].rack = gpus[1].rack = "r1";
+  gpus[1].peers = {peer(0, 18, 0)};
+  gpus[1].jobs = 1;
+  gpus[1].model = "model-2";
+  gpus[2].free_bytes = kGiB;
+  PlacementRequest request;
+  request.not_here = Place("a", 0);
+  request.near = {Place("a", 0)};
+  request.preferred_model = "model-2";
+  request.memory_bytes = kGiB;
+  EXPECT_EQ(rank_candidates(gpus, request).at(0).place, Place("b", 0));
+  gpus[1].jobs = 0;
+  EXPECT_EQ(rank_candidates(gpus, request).at(0).place, Place("a", 1));
 }
 
 TEST(Placement, ExplainsOnlyWhatWasAskedFor) {

@@ -146,6 +146,60 @@ TEST(Codec, NewerVersionsAreReadIfTheySaySo) {
   EXPECT_EQ(refused.assume_error().code(), ErrorCode::kNotSupported);
 }
 
+struct Outer {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  template <class A>
+  void fields(A& a) {
+    a(inner, behind);
+  }
+  std::vector<Newer> inner;
+  std::string behind;
+};
+struct OuterOfStrings {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  template <class A>
+  void fields(A& a) {
+    a(inner, behind);
+  }
+  std::vector<Strings> inner;
+  std::string behind;
+};
+
+TEST(Codec, OlderVersionsLeaveWhatTheyDidNotKnowAtItsDefault) {
+  Strings old;
+  old.text = "kept";
+  auto read = decode<Newer>(encode(old));
+  ASSERT_TRUE(read.has_value()) << read.assume_error().to_string();
+  EXPECT_EQ(read.assume_value().text, "kept");
+  EXPECT_FALSE(read.assume_value().maybe.has_value());
+  EXPECT_EQ(read.assume_value().extra, "appended by version 2");
+  OuterOfStrings nested;
+  nested.inner.resize(2);
+  nested.inner[1].text = "second";
+  nested.behind = "behind";
+  auto whole = decode<Outer>(encode(nested));
+  ASSERT_TRUE(whole.has_value()) << whole.assume_error().to_string();
+  EXPECT_EQ(whole.assume_value().inner.at(1).text, "second");
+  EXPECT_EQ(whole.assume_value().behind, "behind");
+}
+
+TEST(Codec, AnOlderVersionDoesNotEndInsideAField) {
+  Strings old;
+  old.list = {"a"};
+  std::vector<std::byte> bytes = encode(old);
+  // Two elements are announced and the struct ends after the first.
+  const std::uint64_t two = 2;
+  const std::size_t list_at = 1 + 6;
+  const std::size_t first_ends = list_at + 8 + 8 + 1;
+  std::memcpy(bytes.data() + list_at, &two, sizeof two);
+  bytes.resize(first_ends);
+  const auto size = static_cast<std::uint32_t>(first_ends - list_at);
+  std::memcpy(bytes.data() + 3, &size, sizeof size);
+  EXPECT_FALSE(decode<Newer>(bytes).has_value());
+  // And one of this version ends nowhere early.
+  EXPECT_FALSE(decode<Strings>(bytes).has_value());
+}
+
 TEST(Codec, ImpossibleSwitchMessagesAreRefused) {
   const auto refused = [](const SwitchMessage& m) { return !decode_switch(encode_switch(m)).has_value(); };
   const auto c = Party::kCoordinator;

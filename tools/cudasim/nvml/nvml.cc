@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tools/cudasim/card/card.h"
+#include "tools/cudasim/nvml/topology.h"
 #include "tools/cudasim/protocol/futex.h"
 
 namespace {
@@ -157,6 +158,29 @@ bool next_event(Registration* registration, EventData* out) {
   return false;
 }
 
+}  // namespace
+
+namespace cudasim::nvml {
+
+Return find_device(void* handle, int* index) {
+  Gpu* gpu = nullptr;
+  const Return state = check(handle, &gpu);
+  if (gpu != nullptr) *index = gpu->index;
+  return state;
+}
+
+void describe_pci(int index, PciInfo* info) {
+  *info = {};
+  const std::string full = bus_id(Gpu{index, nullptr});
+  std::memcpy(info->bus_id, full.c_str(), full.size() + 1);
+  std::memcpy(info->bus_id_legacy, full.c_str() + 4, full.size() - 3);
+  info->bus = kPciBusBase + static_cast<unsigned>(index);
+}
+
+}  // namespace cudasim::nvml
+
+namespace {
+
 struct ReturnName {
   Return result;
   const char* text;
@@ -275,11 +299,7 @@ Return nvmlDeviceGetPciInfo_v3(void* device, PciInfo* info) {
   const Return state = check(device, &gpu);
   if (state != kSuccess) return state;
   if (info == nullptr) return kInvalidArgument;
-  *info = {};
-  const std::string full = bus_id(*gpu);
-  std::memcpy(info->bus_id, full.c_str(), full.size() + 1);
-  std::memcpy(info->bus_id_legacy, full.c_str() + 4, full.size() - 3);
-  info->bus = kPciBusBase + static_cast<unsigned>(gpu->index);
+  describe_pci(gpu->index, info);
   return kSuccess;
 }
 
@@ -331,20 +351,6 @@ Return nvmlDeviceGetRemappedRows(void* device, unsigned* correctable, unsigned* 
   *uncorrectable = 0;
   *pending = gpu->card->state().remap_pending.load();
   *failed = gpu->card->state().remap_failed.load();
-  return kSuccess;
-}
-
-// All devices hang off one host bridge here.
-Return nvmlDeviceGetTopologyCommonAncestor(void* one, void* other, int* level) {
-  constexpr int kInternal = 0;
-  constexpr int kHostBridge = 30;
-  Gpu* first = nullptr;
-  Gpu* second = nullptr;
-  Return state = check(one, &first);
-  if (state == kSuccess) state = check(other, &second);
-  if (state != kSuccess) return state;
-  if (level == nullptr) return kInvalidArgument;
-  *level = first == second ? kInternal : kHostBridge;
   return kSuccess;
 }
 
