@@ -13,6 +13,7 @@
 #include "libckpt/codec/planes.h"
 #include "libckpt/codec/seven_bits.h"
 #include "libckpt/codec/sparse_plane.h"
+#include "libckpt/codec/upcoming.h"
 
 namespace ckpt::codec {
 namespace {
@@ -26,6 +27,8 @@ constexpr double kLeastSevenBits = 6.75;
 // How a plane is stored, in the top bits of its length.
 constexpr std::uint32_t kPackedFlag = 1U << 31, kSevenFlag = 1U << 30, kSparseFlag = kPackedFlag | kSevenFlag;
 constexpr std::uint32_t kLengthMask = kSevenFlag - 1;
+// What is brought into the cache ahead, of each range of memory: no more than stays in the second level beside the scratch.
+constexpr std::size_t kMostAhead = std::size_t{64} << 10;
 // A gain below it does not pay for the header and the work.
 constexpr double kLeastRatio = 1.02;
 // Pairs of half floats look as good as words: their exponents fill two planes of four instead of one of two. Only the plain
@@ -109,7 +112,7 @@ struct Coder::State {
   std::optional<std::uint32_t> pack(std::span<const std::byte> plane, double entropy, bool noise,
                                     std::span<std::byte> room) noexcept;
   [[nodiscard]] bool unpack(std::uint32_t length, std::span<const std::byte> packed,
-                            std::span<std::byte> plane) noexcept;
+                            std::span<std::byte> plane, Upcoming& upcoming) noexcept;
   std::optional<std::size_t> encode(std::size_t width, std::span<const std::byte> chunk,
                                     std::span<const std::byte> previous, std::span<std::byte> out) noexcept;
 };
@@ -177,11 +180,11 @@ std::optional<std::uint32_t> Coder::State::pack(std::span<const std::byte> plane
   return static_cast<std::uint32_t>(*size) | kPackedFlag;
 }
 
-bool Coder::State::unpack(std::uint32_t length, std::span<const std::byte> packed,
-                          std::span<std::byte> plane) noexcept {
+bool Coder::State::unpack(std::uint32_t length, std::span<const std::byte> packed, std::span<std::byte> plane,
+                          Upcoming& upcoming) noexcept {
   switch (length & ~kLengthMask) {
     case kPackedFlag:
-      return packer.unpack(packed, plane);
+      return packer.unpack(packed, plane, upcoming);
     case kSevenFlag:
       return unpack_seven_bits(packed, plane);
     case kSparseFlag:
@@ -268,13 +271,23 @@ Result<void> Coder::decode(Encoding encoding, std::span<const std::byte> encoded
     planes[p] = encoded.data() + used;
     used += elements;
   }
+  // What the planes are merged from and to is not in the cache, and unpacking them does not wait for memory.
+  Upcoming upcoming;
+  const auto add = [&](std::span<const std::byte> range) {
+    upcoming.add(range.first(std::min(range.size(), kMostAhead)));
+  };
+  if (needs_previous(encoding)) add(previous);
+  add(out);
+  add(encoded.subspan(width * 4, used - width * 4));
   std::size_t scratched = 0;
   for (std::size_t p = 0; p < width; ++p) {
     if ((lengths[p] & ~kLengthMask) == 0) continue;
     const std::size_t length = lengths[p] & kLengthMask;
     if (length > end - used) return refuse("a packed plane longer than the message");
+    // At once: the lengths of its codes are read from its front before its streams are from their ends.
+    for (std::size_t i = 0; i < length; i += Upcoming::kLineBytes) prefetch(encoded.data() + used + i);
     std::byte* const plane = state_->scratch.get() + scratched;
-    if (!state_->unpack(lengths[p], encoded.subspan(used, length), {plane, elements})) {
+    if (!state_->unpack(lengths[p], encoded.subspan(used, length), {plane, elements}, upcoming)) {
       return refuse("a plane does not unpack");
     }
     planes[p] = plane;

@@ -15,7 +15,10 @@
 #include <span>
 
 #include "libckpt/base/result.h"
+#include "libckpt/codec/huffman_pairs.h"
+#include "libckpt/codec/huffman_streams.h"
 #include "libckpt/codec/huffman_table.h"
+#include "libckpt/codec/upcoming.h"
 
 namespace ckpt::codec {
 
@@ -26,17 +29,29 @@ class HuffmanFrames {
   static Result<std::unique_ptr<HuffmanFrames>> create();
 
   // Only where supported(). True: `frame` decodes to exactly this plane.
-  [[nodiscard]] bool decode(std::span<const std::byte> frame, std::span<std::byte> plane) noexcept;
+  [[nodiscard]] bool decode(std::span<const std::byte> frame, std::span<std::byte> plane) noexcept {
+    Upcoming nothing;
+    return decode(frame, plane, nothing);
+  }
+  // Brings `upcoming` into the cache meanwhile.
+  [[nodiscard]] bool decode(std::span<const std::byte> frame, std::span<std::byte> plane,
+                            Upcoming& upcoming) noexcept;
 
  private:
   HuffmanFrames() = default;
   // The literals of one block; what they take of `in` and give of `out` is cut off the two.
-  [[nodiscard]] bool decode_literals(std::span<const std::byte>& in, std::span<std::byte>& out) noexcept;
-  [[nodiscard]] bool decode_streams(std::span<const std::byte> in, std::span<std::byte> out) noexcept;
+  [[nodiscard]] bool decode_literals(std::span<const std::byte>& in, std::span<std::byte>& out,
+                                     Upcoming& upcoming) noexcept;
+  [[nodiscard]] bool decode_streams(std::span<const std::byte> in, std::span<std::byte> out,
+                                    Upcoming& upcoming) noexcept;
 
+  void build(const CodeLengths& lengths) noexcept;
+
+  // Which of the two is that of a block of the same frame.
+  enum class Built { kNone, kTable, kPairs } built_ = Built::kNone;
   HuffmanTable table_;
-  std::array<std::byte, 1024> spare_;  // written, never read
-  bool has_table_ = false;             // from a block of the same frame
+  HuffmanPairs pairs_;
+  std::array<std::byte, kSpareBytes> spare_;
 };
 
 }  // namespace ckpt::codec

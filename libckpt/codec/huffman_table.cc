@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libckpt/codec/huffman_table.h"
 
-#include <algorithm>
-#include <bit>
-#include <cstring>
-
 #include <immintrin.h>
+
+#include <algorithm>
 
 namespace ckpt::codec {
 namespace {
@@ -57,36 +55,7 @@ std::uint64_t HuffmanTable::without_last(std::uint64_t entry) const noexcept {
          (std::uint64_t{bits_of(symbol)} << 56);
 }
 
-[[gnu::target("avx2,popcnt")]] void HuffmanTable::sort(const CodeLengths& lengths, Order& order) noexcept {
-  __m256i all[kSymbols / 32];
-  std::memcpy(all, lengths.bits.data(), sizeof all);
-  std::uint16_t symbols = 0, entries = 0;
-  order.shortest = kMostCodeBits;
-  std::array<std::uint16_t, kMostCodeBits + 1> next{};
-  for (unsigned bits = kMostCodeBits; bits > 0; --bits) {
-    const __m256i wanted = _mm256_set1_epi8(static_cast<char>(bits));
-    unsigned count = 0;
-    for (const __m256i some : all)
-      count += static_cast<unsigned>(
-          std::popcount(static_cast<unsigned>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(some, wanted)))));
-    order.first_symbol[bits] = next[bits] = symbols;
-    order.first_entry[bits] = entries;
-    symbols = static_cast<std::uint16_t>(symbols + count);
-    entries = static_cast<std::uint16_t>(entries + (count << (kMostCodeBits - bits)));
-    if (count > 0) order.shortest = bits;
-  }
-  order.first_symbol[0] = symbols;
-  for (std::size_t eight = 0; eight < kSymbols; eight += 8) {
-    std::uint64_t some;
-    std::memcpy(&some, lengths.bits.data() + eight, sizeof some);
-    if (some == 0) continue;
-    for (std::size_t symbol = eight; symbol < eight + 8; ++symbol)
-      if (const unsigned bits = lengths.bits[symbol]; bits > 0)
-        order.symbols[next[bits]++] = static_cast<std::uint8_t>(symbol);
-  }
-}
-
-[[gnu::target("avx2")]] void HuffmanTable::build_tails(const Order& order, unsigned most_bits) noexcept {
+[[gnu::target("avx2")]] void HuffmanTable::build_tails(const CodeOrder& order, unsigned most_bits) noexcept {
   for (unsigned b = order.shortest; b <= most_bits; ++b) {
     std::uint64_t* const out = tails_.data() + (std::size_t{1} << b);
     std::uint64_t* at = out + (order.first_entry[b] >> (kMostCodeBits - b));
@@ -109,7 +78,7 @@ std::uint64_t HuffmanTable::without_last(std::uint64_t entry) const noexcept {
   }
 }
 
-[[gnu::target("avx2")]] void HuffmanTable::build_entries(const Order& order,
+[[gnu::target("avx2")]] void HuffmanTable::build_entries(const CodeOrder& order,
                                                          unsigned most_tail_bits) noexcept {
   std::uint64_t* at = entries_.data();
   for (unsigned bits = kMostCodeBits; bits >= order.shortest; --bits) {
@@ -130,10 +99,8 @@ std::uint64_t HuffmanTable::without_last(std::uint64_t entry) const noexcept {
   }
 }
 
-void HuffmanTable::build(const CodeLengths& lengths) noexcept {
+void HuffmanTable::build(const CodeLengths& lengths, const CodeOrder& order) noexcept {
   lengths_ = lengths;
-  Order order;
-  sort(lengths, order);
   const unsigned tail = order.shortest == 1 ? kTailBitsOfOne : kMostCodeBits - order.shortest;
   build_tails(order, tail);
   build_entries(order, tail);

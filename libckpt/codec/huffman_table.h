@@ -3,7 +3,6 @@
 // planes of floats that shrink take two to four bits a symbol, so one look-up gives about three symbols; looking up is what
 // decoding waits for.
 //
-// Symbols follow each other as zstd's codes do: longest codes first, those of a length by their value (RFC 8878 §4.2.1.3).
 // Threads: an object belongs to one thread at a time. build() needs AVX2. No function fails.
 #pragma once
 
@@ -12,15 +11,18 @@
 #include <cstdint>
 
 #include "libckpt/codec/huffman_lengths.h"
+#include "libckpt/codec/huffman_order.h"
 
 namespace ckpt::codec {
 
 class HuffmanTable {
  public:
+  static constexpr unsigned kIndexBits = kMostCodeBits;
   // So many symbols come of one look-up at most, and one at least.
   static constexpr unsigned kMostSymbols = 6;
 
-  void build(const CodeLengths& lengths) noexcept;
+  // `order` is that of `lengths`.
+  void build(const CodeLengths& lengths, const CodeOrder& order) noexcept;
 
   // Of 2^kMostCodeBits entries: the symbols from the lowest byte on, in byte 6 how many there are, in byte 7 the bits that they take.
   [[nodiscard]] const std::uint64_t* entries() const noexcept { return entries_.data(); }
@@ -32,16 +34,9 @@ class HuffmanTable {
   // come of it than an entry holds, and cutting them off costs more than it gains.
   static constexpr unsigned kMostTailBits = kMostCodeBits - 2, kTailBitsOfOne = 8;
 
-  // Symbols by their codes' length, and where the first code of each length starts among kEntries.
-  struct Order {
-    std::array<std::uint8_t, kSymbols> symbols;
-    std::array<std::uint16_t, kMostCodeBits + 1> first_symbol, first_entry;
-    unsigned shortest;
-  };
   [[nodiscard]] std::uint64_t without_last(std::uint64_t entry) const noexcept;  // of kMostSymbols
-  static void sort(const CodeLengths& lengths, Order& order) noexcept;
-  void build_tails(const Order& order, unsigned most_bits) noexcept;
-  void build_entries(const Order& order, unsigned most_tail_bits) noexcept;
+  void build_tails(const CodeOrder& order, unsigned most_bits) noexcept;
+  void build_entries(const CodeOrder& order, unsigned most_tail_bits) noexcept;
 
   CodeLengths lengths_{};
   alignas(64) std::array<std::uint64_t, kEntries> entries_{};

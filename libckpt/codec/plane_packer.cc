@@ -108,8 +108,14 @@ std::optional<std::size_t> PlanePacker::pack(std::span<const std::byte> plane, b
   return size;
 }
 
+bool PlanePacker::unpack(std::span<const std::byte> packed, std::span<std::byte> plane,
+                         Upcoming& upcoming) noexcept {
+  return (frames_ && frames_->decode(packed, plane, upcoming)) || unpack_by_zstd(packed, plane);
+}
+
 bool PlanePacker::unpack(std::span<const std::byte> packed, std::span<std::byte> plane) noexcept {
-  return (frames_ && frames_->decode(packed, plane)) || unpack_by_zstd(packed, plane);
+  Upcoming nothing;
+  return unpack(packed, plane, nothing);
 }
 
 bool PlanePacker::unpack_by_zstd(std::span<const std::byte> packed, std::span<std::byte> plane) noexcept {

@@ -28,7 +28,9 @@ class PlanePacker {
   // Bytes written to `out`.
   [[nodiscard]] std::optional<std::size_t> pack(std::span<const std::byte> plane, bool nearly_constant,
                                                 std::span<std::byte> out) noexcept;
-  // `packed` is untrusted.
+  // `packed` is untrusted. Brings `upcoming` into the cache meanwhile, where huffman_frame.h decodes.
+  [[nodiscard]] bool unpack(std::span<const std::byte> packed, std::span<std::byte> plane,
+                            Upcoming& upcoming) noexcept;
   [[nodiscard]] bool unpack(std::span<const std::byte> packed, std::span<std::byte> plane) noexcept;
   // By zstd alone, with which unpack() must agree.
   [[nodiscard]] bool unpack_by_zstd(std::span<const std::byte> packed, std::span<std::byte> plane) noexcept;

@@ -12,6 +12,8 @@
 
 #include "libckpt/codec/huffman_frame.h"
 #include "libckpt/codec/huffman_lengths.h"
+#include "libckpt/codec/huffman_order.h"
+#include "libckpt/codec/huffman_pairs.h"
 #include "libckpt/codec/huffman_table.h"
 #include "libckpt/codec/plane_packer.h"
 
@@ -196,54 +198,92 @@ TEST(HuffmanLengthsTest, WhatIsNoTreeIsRefused) {
     EXPECT_EQ(read_code_lengths(description, lengths), 0U);
 }
 
+// A tree of its own for each turn, of no shorter codes than that: leaves are split, the deeper ones more often the higher the turn.
+CodeLengths make_lengths(int turn, unsigned least_bits, std::mt19937_64& random) {
+  std::vector<unsigned> leaves(std::size_t{1} << least_bits, least_bits);
+  const std::size_t room = kSymbols - leaves.size();
+  const std::size_t wanted =
+      leaves.size() + random() % (1 + (turn % 2 == 0 ? room : std::min<std::size_t>(room, 11)));
+  for (int tries = 0; leaves.size() < wanted && tries < 5000; ++tries) {
+    unsigned& leaf = leaves[turn % 3 == 0 ? leaves.size() - 1 : random() % leaves.size()];
+    if (leaf == kMostCodeBits) continue;
+    leaves.push_back(++leaf);
+  }
+  CodeLengths lengths{};
+  std::vector<std::size_t> symbols(kSymbols);
+  std::iota(symbols.begin(), symbols.end(), 0);
+  std::shuffle(symbols.begin(), symbols.end(), random);
+  for (std::size_t i = 0; i < leaves.size(); ++i)
+    lengths.bits[symbols[i]] = static_cast<std::uint8_t>(leaves[i]);
+  return lengths;
+}
+
+CodeOrder order_of(const CodeLengths& lengths) {
+  CodeOrder order;
+  sort_codes(lengths, order);
+  return order;
+}
+
+// The first symbol of so many bits, plainly: the longest codes first, those of a length by their value.
+std::vector<std::uint8_t> first_symbols(const CodeLengths& lengths, unsigned index_bits) {
+  std::vector<std::uint8_t> first;
+  for (unsigned bits = kMostCodeBits; bits > 0; --bits)
+    for (std::size_t s = 0; s < kSymbols; ++s)
+      if (lengths.bits[s] == bits)
+        first.insert(first.end(), std::size_t{1} << (index_bits - bits), static_cast<std::uint8_t>(s));
+  return first;
+}
+
+// Every entry holds the symbols that come of its index, and no more bits than that has; as many symbols as fit, if `whole`.
+template <class Table>
+void check_entries(const Table& table, const CodeLengths& lengths, bool whole) {
+  const auto first = first_symbols(lengths, Table::kIndexBits);
+  ASSERT_EQ(first.size(), std::size_t{1} << Table::kIndexBits);
+  for (std::size_t index = 0; index < first.size(); ++index) {
+    const std::uint64_t entry = table.entries()[index];
+    const unsigned count = entry >> (8 * Table::kMostSymbols) & 0xff;
+    const auto bits = static_cast<unsigned>(entry >> (8 * Table::kMostSymbols + 8));
+    ASSERT_GE(count, 1U);
+    ASSERT_LE(count, Table::kMostSymbols);
+    std::size_t left = index;
+    unsigned used = 0;
+    for (unsigned i = 0; i < count; ++i) {
+      const std::uint8_t symbol = first[left];
+      ASSERT_EQ(entry >> (8 * i) & 0xff, symbol) << "symbol " << i << " of entry " << index;
+      used += table.bits_of(symbol);
+      left = left << table.bits_of(symbol) & (first.size() - 1);
+    }
+    ASSERT_EQ(used, bits);
+    ASSERT_LE(used, Table::kIndexBits);
+    if (!whole || count == Table::kMostSymbols) continue;
+    ASSERT_GT(used + table.bits_of(first[left]), Table::kIndexBits) << index;
+  }
+}
+
 TEST(HuffmanTableTest, EveryEntryHoldsTheSymbolsThatAreWholeInIt) {
   if (!HuffmanFrames::supported()) GTEST_SKIP() << "this processor has no AVX2 and BMI2";
   std::mt19937_64 random(13);
   const auto table = std::make_unique<HuffmanTable>();
   for (int turn = 0; turn < 60; ++turn) {
-    // A tree of its own: leaves are split, the deeper ones more often the higher the turn.
-    std::vector<unsigned> leaves{1, 1};
-    const std::size_t wanted = 2 + random() % (turn % 2 == 0 ? 255 : 12);
-    for (int tries = 0; leaves.size() < wanted && tries < 5000; ++tries) {
-      unsigned& leaf = leaves[turn % 3 == 0 ? leaves.size() - 1 : random() % leaves.size()];
-      if (leaf == kMostCodeBits) continue;
-      leaves.push_back(++leaf);
-    }
-    CodeLengths lengths{};
-    std::vector<std::size_t> symbols(kSymbols);
-    std::iota(symbols.begin(), symbols.end(), 0);
-    std::shuffle(symbols.begin(), symbols.end(), random);
-    for (std::size_t i = 0; i < leaves.size(); ++i)
-      lengths.bits[symbols[i]] = static_cast<std::uint8_t>(leaves[i]);
-    table->build(lengths);
+    const CodeLengths lengths = make_lengths(turn, 1, random);
+    const CodeOrder order = order_of(lengths);
+    table->build(lengths, order);
+    // Codes of one bit make them too many.
+    check_entries(*table, lengths, order.shortest > 1);
+    if (HasFatalFailure()) return;
+  }
+}
 
-    // One symbol for each index, plainly: the longest codes first, those of a length by their value.
-    std::vector<std::uint8_t> first;
-    for (unsigned bits = kMostCodeBits; bits > 0; --bits)
-      for (std::size_t s = 0; s < kSymbols; ++s)
-        if (lengths.bits[s] == bits)
-          first.insert(first.end(), std::size_t{1} << (kMostCodeBits - bits), static_cast<std::uint8_t>(s));
-    ASSERT_EQ(first.size(), std::size_t{1} << kMostCodeBits);
-    const bool one_bit = std::find(leaves.begin(), leaves.end(), 1U) != leaves.end();
-    for (std::size_t index = 0; index < first.size(); ++index) {
-      const std::uint64_t entry = table->entries()[index];
-      const unsigned count = entry >> 48 & 0xff, bits = static_cast<unsigned>(entry >> 56);
-      ASSERT_GE(count, 1U);
-      ASSERT_LE(count, HuffmanTable::kMostSymbols);
-      std::size_t left = index;
-      unsigned used = 0;
-      for (unsigned i = 0; i < count; ++i) {
-        const std::uint8_t symbol = first[left];
-        ASSERT_EQ(entry >> (8 * i) & 0xff, symbol) << "symbol " << i << " of entry " << index;
-        used += table->bits_of(symbol);
-        left = left << table->bits_of(symbol) & (first.size() - 1);
-      }
-      ASSERT_EQ(used, bits);
-      ASSERT_LE(used, kMostCodeBits);
-      // As many as fit, where codes of one bit do not make them too many.
-      if (one_bit) continue;
-      ASSERT_GT(used + table->bits_of(first[left]), kMostCodeBits) << index;
-    }
+TEST(HuffmanPairsTest, EveryEntryHoldsTheSymbolsThatAreWholeInIt) {
+  if (!HuffmanFrames::supported()) GTEST_SKIP() << "this processor has no AVX2 and BMI2";
+  std::mt19937_64 random(14);
+  const auto pairs = std::make_unique<HuffmanPairs>();
+  for (int turn = 0; turn < 60; ++turn) {
+    const CodeLengths lengths =
+        make_lengths(turn, HuffmanPairs::kLeastBits + static_cast<unsigned>(turn) % 5, random);
+    pairs->build(lengths, order_of(lengths));
+    check_entries(*pairs, lengths, true);
+    if (HasFatalFailure()) return;
   }
 }
 
