@@ -158,12 +158,14 @@ Api::Answer Api::list(const HttpRequest& request) {
   if (what == "status") return to_response(200, status());
   json out = json::array();
   if (what == "nodes") {
-    for (const auto& [name, node] : parts_.nodes.all()) out.push_back(node_json(node, parts_.jobs));
+    for (const auto& [name, node] : parts_.nodes.all())
+      out.push_back(node_json(node, parts_.jobs, parts_.cordons, parts_.policy));
     return to_response(200, out);
   }
   if (what == "gpus") {
     for (const auto& [name, node] : parts_.nodes.all()) {
-      for (const wire::GpuInfo& gpu : node.gpus) out.push_back(gpu_json(node, gpu, parts_.jobs));
+      for (const wire::GpuInfo& gpu : node.gpus)
+        out.push_back(gpu_json(node, gpu, parts_.jobs, parts_.cordons));
     }
     return to_response(200, out);
   }
@@ -184,6 +186,7 @@ json Api::status() const {
           {"nodes_ready", ready},
           {"jobs_live", live},
           {"migrations_open", open},
+          {"breaker_open", parts_.policy.breaker().open},
           {"agent_address", parts_.agent_address}};
 }
 

@@ -20,6 +20,8 @@ class Api {
     JobTable& jobs;
     MigrationTable& migrations;
     EventLog& events;
+    const CordonTable& cordons;
+    const PolicyTable& policy;
     std::string token;
     std::string agent_address;
     std::int64_t started_ms = 0;

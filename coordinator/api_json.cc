@@ -132,7 +132,20 @@ json memory_json(const MemoryHistory& memory) {
           {"minutes", minutes}};
 }
 
-json node_json(const Node& node, const JobTable& jobs) {
+// Of the node as a whole, or all that lie over a GPU: null if there is none.
+json cordons_or_null(const std::vector<Cordon>& cordons) {
+  if (cordons.empty()) return json();
+  json list = json::array();
+  for (const Cordon& cordon : cordons)
+    list.push_back({{"place", to_text(cordon.scope)},
+                    {"owner", to_string(cordon.owner)},
+                    {"reason", text_or_null(cordon.reason)},
+                    {"since", time_text(cordon.since_ms)}});
+  return list;
+}
+
+json node_json(const Node& node, const JobTable& jobs, const CordonTable& cordons,
+               const PolicyTable& policy) {
   return {{"name", node.row.name},
           {"state", node.connected() ? "ready" : "unreachable"},
           {"version", node.row.version},
@@ -142,10 +155,12 @@ json node_json(const Node& node, const JobTable& jobs) {
           {"last_seen", time_or_null(node.row.last_seen_ms)},
           {"driver", text_or_null(node.driver_version)},
           {"rack", text_or_null(node.rack)},
-          {"labels", node.labels}};
+          {"labels", node.labels},
+          {"cordons", cordons_or_null(cordons.of_node(node.row.name))},
+          {"evacuation", policy.evacuation_of(node.row.name)}};
 }
 
-json gpu_json(const Node& node, const wire::GpuInfo& gpu, JobTable& jobs) {
+json gpu_json(const Node& node, const wire::GpuInfo& gpu, JobTable& jobs, const CordonTable& cordons) {
   json ids = json::array();
   std::uint64_t expected = 0;
   for (const auto& [id, job] : jobs.all()) {
@@ -166,7 +181,8 @@ json gpu_json(const Node& node, const wire::GpuInfo& gpu, JobTable& jobs) {
           {"jobs", ids},
           {"expected_bytes", expected},
           {"memory", memory_json(memory == node.gpu_memory.end() ? MemoryHistory() : memory->second)},
-          {"topology", topology_json(gpu)}};
+          {"topology", topology_json(gpu)},
+          {"cordons", cordons_or_null(cordons.over(Place(node.row.name, gpu.index)))}};
 }
 
 json job_json(const Job& job, const Service& service) {

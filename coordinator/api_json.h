@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "coordinator/policy.h"
 #include "coordinator/service.h"
 
 namespace ckpt::coordinator {
@@ -14,8 +15,10 @@ using json = nlohmann::ordered_json;  // fields stand as docs/api.md lists them
 
 [[nodiscard]] const char* codec_text(wire::CodecMode mode);
 
-[[nodiscard]] json node_json(const Node& node, const JobTable& jobs);
-[[nodiscard]] json gpu_json(const Node& node, const wire::GpuInfo& gpu, JobTable& jobs);
+[[nodiscard]] json node_json(const Node& node, const JobTable& jobs, const CordonTable& cordons,
+                             const PolicyTable& policy);
+[[nodiscard]] json gpu_json(const Node& node, const wire::GpuInfo& gpu, JobTable& jobs,
+                            const CordonTable& cordons);
 [[nodiscard]] json job_json(const Job& job, const Service& service);
 [[nodiscard]] json job_detail_json(const Job& job, const Service& service, const NodeTable& nodes,
                                    const MigrationTable& migrations);

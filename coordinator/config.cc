@@ -51,6 +51,11 @@ Result<void> take_key(Config& config, std::string_view key, const toml::node& no
   if (key == "switch_timeout_ms") return take(node, key, config.switch_timeout_ms);
   if (key == "agent_idle_timeout_ms") return take(node, key, config.agent_idle_timeout_ms);
   if (key == "placement_margin_bytes") return take(node, key, config.placement_margin_bytes);
+  if (key == "evacuation_live_deadline_ms") return take(node, key, config.evacuation_live_deadline_ms);
+  if (key == "evacuation_parallel") return take(node, key, config.evacuation_parallel);
+  if (key == "evacuation_breaker_count") return take(node, key, config.evacuation_breaker_count);
+  if (key == "evacuation_breaker_window_ms") return take(node, key, config.evacuation_breaker_window_ms);
+  if (key == "evacuation_attempts_per_job") return take(node, key, config.evacuation_attempts_per_job);
   return bad_key(key, "is not known");
 }
 
@@ -66,11 +71,22 @@ Result<void> check_time(std::string_view key, std::int64_t milliseconds) {
                  "must be from " + std::to_string(kShortestTimeMs) + " to " + std::to_string(kLongestTimeMs));
 }
 
+Result<void> check_count(std::string_view key, std::int64_t count) {
+  constexpr std::int64_t kMostCount = 10'000;
+  if (count >= 1 && count <= kMostCount) return ok();
+  return bad_key(key, "must be from 1 to " + std::to_string(kMostCount));
+}
+
 // Also bounded above: they become nanoseconds, and are added to other sizes.
 Result<void> check(const Config& config) {
   CKPT_TRYV(check_time("lease_term_ms", config.lease_term_ms));
   CKPT_TRYV(check_time("switch_timeout_ms", config.switch_timeout_ms));
   CKPT_TRYV(check_time("agent_idle_timeout_ms", config.agent_idle_timeout_ms));
+  CKPT_TRYV(check_time("evacuation_live_deadline_ms", config.evacuation_live_deadline_ms));
+  CKPT_TRYV(check_time("evacuation_breaker_window_ms", config.evacuation_breaker_window_ms));
+  CKPT_TRYV(check_count("evacuation_parallel", config.evacuation_parallel));
+  CKPT_TRYV(check_count("evacuation_breaker_count", config.evacuation_breaker_count));
+  CKPT_TRYV(check_count("evacuation_attempts_per_job", config.evacuation_attempts_per_job));
   if (config.placement_margin_bytes > kMostMarginBytes)
     return bad_key("placement_margin_bytes", "must be at most " + std::to_string(kMostMarginBytes));
   if (config.log_level != "off" && spdlog::level::from_str(config.log_level) == spdlog::level::off)

@@ -22,6 +22,11 @@ struct Config {
   std::int64_t switch_timeout_ms = 10000;
   std::int64_t agent_idle_timeout_ms = 10000;
   std::int64_t placement_margin_bytes = std::int64_t{64} << 20;
+  std::int64_t evacuation_live_deadline_ms = 30000;
+  std::int64_t evacuation_parallel = 4;
+  std::int64_t evacuation_breaker_count = 20;
+  std::int64_t evacuation_breaker_window_ms = 600000;
+  std::int64_t evacuation_attempts_per_job = 3;  // within an hour
 
   [[nodiscard]] std::string folder() const { return home + "/coordinator"; }
 };

@@ -70,16 +70,25 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       config_(std::move(config)),
       store_(std::move(store)),
       events_(store_, executor_),
+      cordons_(store_, events_, executor_),
+      policy_(store_, events_, executor_),
       nodes_(store_, executor_, welcome_of(config_, peer_token), node_listener()),
       jobs_(store_, events_, executor_),
       migrations_({store_, events_, nodes_, jobs_, executor_}, std::move(journal), timing_of(config_),
                   std::move(fatal)),
-      service_({config_, nodes_, jobs_, migrations_, std::move(peer_token)}),
+      service_({config_, nodes_, jobs_, migrations_, cordons_, std::move(peer_token)}),
       images_({store_, events_, nodes_, jobs_, migrations_, service_, executor_}),
       image_api_(images_, jobs_),
+      drains_({store_, events_, nodes_, jobs_, migrations_, cordons_, service_, executor_}),
+      health_({store_, events_, nodes_, policy_, executor_}),
+      evacuations_(
+          {config_, store_, events_, jobs_, migrations_, cordons_, health_, policy_, service_, executor_}),
+      maintenance_({nodes_, cordons_, drains_}),
+      health_section_({nodes_, policy_, health_, evacuations_}),
       metrics_({nodes_, jobs_, migrations_, service_}),
       rebalancer_({service_, jobs_, migrations_, events_, config_.placement_margin_bytes, executor_}) {
   events_.watch([this](const Event& event) { metrics_.take(event); });
+  use_images(&images_);
   jobs_.set_migration_query([this](JobId id) { return migrations_.open_of(id) != nullptr; });
 }
 
@@ -111,6 +120,7 @@ NodeTable::Listener Coordinator::node_listener() {
     events_.add("node-ready", "node " + node.row.name + " is ready", node.row.name);
     migrations_.on_node_ready(node);
     jobs_.node_changed();
+    health_.on_node_ready(node);
   };
   l.on_lost = [this](const Node& node) {
     events_.add("node-lost", "node " + node.row.name + " is not connected any more", node.row.name);
@@ -124,6 +134,8 @@ NodeTable::Listener Coordinator::node_listener() {
     for (const JobId id : jobs_.take_inventory(node)) {
       if (starting_.insert(id).second) control::spawn(executor_, "starting " + job_text(id), start_again(id));
     }
+    drains_.on_inventory();
+    evacuations_.on_inventory();
   };
   l.on_change = [this](const Node& node, const wire::JobInstance& instance) {
     jobs_.take_instance(node, instance);
@@ -156,10 +168,19 @@ void Coordinator::forget_at(const Node& node) {
 }
 
 Result<void> Coordinator::load() {
+  CKPT_TRYV(cordons_.load());
+  CKPT_TRYV(policy_.load());
   CKPT_TRYV(nodes_.load());
   CKPT_TRYV(jobs_.load());
+  CKPT_TRYV(drains_.load());
+  CKPT_TRYV(health_.load());
+  CKPT_TRYV(evacuations_.load());
   CKPT_TRYV(migrations_.restore());
-  return images_.load();
+  CKPT_TRYV(images_.load());
+  health_.attach();
+  drains_.resume();
+  evacuations_.start();
+  return ok();
 }
 
 Result<void> Coordinator::listen() {
@@ -174,15 +195,10 @@ Result<void> Coordinator::listen() {
                                      [this](std::shared_ptr<control::Connection> connection,
                                             wire::Hello hello) { nodes_.adopt(connection, hello); }));
   listener_ = listener;
-  api_ = std::make_unique<Api>(Api::Parts{service_,
-                                          nodes_,
-                                          jobs_,
-                                          migrations_,
-                                          events_,
-                                          token_,
-                                          listener_->address(),
-                                          wall_clock_ms(),
-                                          {&image_api_, &rebalancer_}});
+  Api::Parts parts{service_, nodes_,  jobs_,  migrations_,          events_,
+                   cordons_, policy_, token_, listener_->address(), wall_clock_ms()};
+  parts.sections = {&image_api_, &rebalancer_, &maintenance_, &health_section_};
+  api_ = std::make_unique<Api>(std::move(parts));
   CKPT_TRY(http, HttpServer::create(
                      executor_, config_.api_address, config_.insecure,
                      [this](HttpRequest request) { return answer(std::move(request)); }, Api::refuse));
@@ -218,6 +234,11 @@ Result<void> Coordinator::announce() {
 control::Task<> Coordinator::start_again(JobId id) {
   co_await service_.start(id);
   starting_.erase(id);
+}
+
+void Coordinator::use_images(Images* images) {
+  drains_.set_images(images);
+  evacuations_.set_images(images);
 }
 
 void Coordinator::stop() {

@@ -10,7 +10,9 @@
 #include <string>
 
 #include "coordinator/api.h"
+#include "coordinator/health_section.h"
 #include "coordinator/image_api.h"
+#include "coordinator/maintenance_section.h"
 #include "coordinator/metrics.h"
 #include "coordinator/rebalance.h"
 #include "libckpt/control/listener.h"
@@ -32,6 +34,9 @@ class Coordinator {
 
   [[nodiscard]] const metrics::Registry& metrics() const { return metrics_.registry(); }
 
+  // What drains and evacuations fall back on; once, before `io` runs. It must outlive the coordinator.
+  void use_images(Images* images);
+
   // Closes ports and connections; the jobs run on.
   void stop();
 
@@ -51,12 +56,19 @@ class Coordinator {
   Config config_;
   Store store_;
   EventLog events_;
+  CordonTable cordons_;
+  PolicyTable policy_;
   NodeTable nodes_;
   JobTable jobs_;
   MigrationTable migrations_;
   Service service_;
   ImageTable images_;
   ImageApi image_api_;
+  DrainTable drains_;
+  HealthTable health_;
+  Evacuations evacuations_;
+  MaintenanceSection maintenance_;
+  HealthSection health_section_;
   Metrics metrics_;
   Rebalancer rebalancer_;
   std::set<JobId> starting_;  // being started again after their node came back

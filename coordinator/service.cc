@@ -38,6 +38,15 @@ std::uint64_t needed_bytes(const Job& job) {
   return job.expected_bytes();
 }
 
+void count_promises(const PlanHints& hints, GpuView& view) {
+  for (const auto& [where, bytes] : hints.promised) {
+    view.node_jobs += where.node == view.place.node ? 1 : 0;
+    if (where != view.place) continue;
+    ++view.jobs;
+    view.promised_bytes += bytes;
+  }
+}
+
 Result<wire::Bytes> random_bytes(std::size_t count) {
   wire::Bytes bytes(count);
   CKPT_TRYV(fill_random(bytes));
@@ -46,7 +55,7 @@ Result<wire::Bytes> random_bytes(std::size_t count) {
 
 }  // namespace
 
-std::vector<GpuView> Service::gpu_views() const {
+std::vector<GpuView> Service::gpu_views(const PlanHints& hints) const {
   std::vector<GpuView> views;
   for (const auto& [name, node] : parts_.nodes.all()) {
     for (const wire::GpuInfo& gpu : node.gpus) {
@@ -55,6 +64,7 @@ std::vector<GpuView> Service::gpu_views() const {
       view.connected = node.connected();
       view.healthy = gpu.healthy;
       view.health_reason = gpu.health_reason;
+      view.closed = why_closed(view.place, hints);
       describe_gpu(view, node, gpu);
       view.total_bytes = gpu.total_bytes;
       view.free_bytes = gpu.free_bytes;
@@ -64,6 +74,7 @@ std::vector<GpuView> Service::gpu_views() const {
       view.moves_processes = node.moves_processes;
       view.process_reason = node.process_reason;
       count_migrations(view);
+      count_promises(hints, view);
     }
   }
   return views;
@@ -79,6 +90,14 @@ void Service::count_migrations(GpuView& view) const {
     if (to_node && migration.from.node != node) ++view.node_jobs;
     if (to_node && migration.to == view.place) ++view.jobs;
   }
+}
+
+std::string Service::why_closed(const Place& place, const PlanHints& hints) const {
+  std::string why = parts_.cordons.why_closed(place);
+  for (const auto& [scope, reason] : hints.closed) {
+    if (scope.covers(place)) why += (why.empty() ? "" : "; ") + reason;
+  }
+  return why;
 }
 
 // What jobs are expected to take there and do not hold, and what open migrations are about to bring.
@@ -234,8 +253,24 @@ PlacementRequest Service::request_for(const Job& job, const std::vector<GpuView>
   return wanted;
 }
 
-Result<MigratePlan> Service::plan(const Job& job, const std::string& to) {
-  std::vector<GpuView> views = gpu_views();
+bool Service::nodes_may_come_back() const {
+  const auto& nodes = parts_.nodes.all();
+  return std::chrono::steady_clock::now() < started_ + kReturnTime &&
+         std::any_of(nodes.begin(), nodes.end(),
+                     [](const auto& at) { return !at.second.connected() && at.second.gpus.empty(); });
+}
+
+bool Service::nodes_are_away() const {
+  const auto& nodes = parts_.nodes.all();
+  return std::any_of(nodes.begin(), nodes.end(), [](const auto& at) { return !at.second.connected(); });
+}
+
+bool Service::is_lasting(const Job& job) const {
+  return job_state(job) == "running" && !job.movable && !job.reason.empty();
+}
+
+Result<MigratePlan> Service::plan(const Job& job, const std::string& to, const PlanHints& hints) {
+  std::vector<GpuView> views = gpu_views(hints);
   PlacementRequest wanted = request_for(job, views);
   // It does not stand in its own way.
   for (GpuView& view : views) {
@@ -250,16 +285,22 @@ Result<MigratePlan> Service::plan(const Job& job, const std::string& to) {
   MigratePlan plan;
   plan.candidates = rank_candidates(views, wanted);
   plan.reason = why_not_movable(job);
-  if (!plan.reason.empty())
+  if (!plan.reason.empty()) {
     plan.reason = "Job " + job.spec.name + " cannot be moved: " + plan.reason;
-  else if (!plan.candidates.empty() && plan.candidates.front().suitable)
+    plan.passing = !is_lasting(job);
+  } else if (!plan.candidates.empty() && plan.candidates.front().suitable) {
     plan.to = plan.candidates.front().place;
-  else
+  } else {
     plan.reason = "No GPU can take " + job.spec.name + ": " + why_none(plan.candidates, wanted);
+    plan.passing =
+        nodes_may_come_back() || std::any_of(plan.candidates.begin(), plan.candidates.end(),
+                                             [](const Candidate& candidate) { return candidate.passing; });
+  }
   return plan;
 }
 
-Result<MigratePlan> Service::plan_restore(const Job& job, const Image& image, const std::string& to) {
+Result<MigratePlan> Service::plan_restore(const Job& job, const Image& image, const std::string& to,
+                                          const PlanHints& hints) {
   PlacementRequest wanted;
   if (to != "auto" && !to.empty()) {
     CKPT_TRY(place, parse_place(to));
@@ -277,7 +318,7 @@ Result<MigratePlan> Service::plan_restore(const Job& job, const Image& image, co
   wanted.margin_bytes = static_cast<std::uint64_t>(parts_.config.placement_margin_bytes);
   wanted.preferred_model = image.gpu_model;
   wanted.same_model = wanted.host_process = job.spec.way != wire::Way::kCooperative;
-  std::vector<GpuView> views = gpu_views();
+  std::vector<GpuView> views = gpu_views(hints);
   for (GpuView& view : views) {
     if (!holds_gpu(job.state) || view.place != job.ranks.front().place) continue;
     view.free_bytes = std::min(view.total_bytes, view.free_bytes + job.state_bytes());
@@ -322,6 +363,17 @@ Result<wire::MigrationPlan> Service::make_plan(const Job& job, const Place& to,
   return plan;
 }
 
+Result<Migration*> Service::begin(const Job& job, const MigrateRequest& request, const MigratePlan& plan) {
+  if (!plan.to) return Error(ErrorCode::kRefused, plan.reason);
+  CKPT_TRY(full, make_plan(job, *plan.to, request.options));
+  MigrationTable::Request begun;
+  begun.to = *plan.to;
+  begun.options = request.options;
+  begun.timeout_ms = request.timeout_ms;
+  begun.why = request.why;
+  return parts_.migrations.begin(job, begun, std::move(full));
+}
+
 bool Service::may_be_possible_soon(const Job& job) const {
   const std::string state = job_state(job);
   const bool not_described_yet = state == "running" && !job.movable && job.reason.empty();
@@ -343,15 +395,7 @@ control::Task<Result<Migration*>> Service::migrate(JobId id, MigrateRequest requ
     const Job* job = parts_.jobs.find(id);
     if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
     CKPT_CO_TRY(found, plan(*job, request.to));
-    if (found.to) {
-      CKPT_CO_TRY(full, make_plan(*job, *found.to, request.options));
-      MigrationTable::Request begun;
-      begun.to = *found.to;
-      begun.options = request.options;
-      begun.timeout_ms = request.timeout_ms;
-      begun.why = request.why;
-      co_return parts_.migrations.begin(*job, begun, std::move(full));
-    }
+    if (found.to) co_return begin(*job, request, found);
     if (std::chrono::steady_clock::now() >= deadline || !may_be_possible_soon(*job))
       co_return Error(ErrorCode::kRefused, found.reason);
     co_await parts_.jobs.changed().wait_until(

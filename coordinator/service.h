@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "coordinator/config.h"
+#include "coordinator/cordons.h"
 #include "coordinator/migrations.h"
 #include "coordinator/placement.h"
 
@@ -41,10 +42,18 @@ struct MigrateRequest {
   std::string why;
 };
 
+// What the tables do not know: places that shall take nothing, and memory that is spoken for.
+struct PlanHints {
+  PlanHints() = default;
+  std::vector<std::pair<Scope, std::string>> closed;      // with the reason
+  std::vector<std::pair<Place, std::uint64_t>> promised;  // a job each
+};
+
 struct MigratePlan {
   MigratePlan() = default;
   std::optional<Place> to;
-  std::string reason;  // why it is not possible
+  std::string reason;    // why it is not possible
+  bool passing = false;  // not possible, but it may be once something ends, starts or comes back
   std::vector<Candidate> candidates;
 };
 
@@ -57,12 +66,15 @@ struct LogChunk {
 
 class Service {
  public:
+  // For so long a new coordinator expects nodes that it has not heard of yet.
+  static constexpr std::chrono::seconds kReturnTime{60};
   using Deadline = std::chrono::steady_clock::time_point;
   struct Parts {
     const Config& config;
     NodeTable& nodes;
     JobTable& jobs;
     MigrationTable& migrations;
+    const CordonTable& cordons;
     std::string peer_token;
   };
   explicit Service(Parts parts) : parts_(std::move(parts)) {}
@@ -78,24 +90,33 @@ class Service {
                                            Deadline deadline);
 
   // kNotFound for a node or GPU that does not exist; otherwise a plan, possible or not.
-  Result<MigratePlan> plan(const Job& job, const std::string& to);
+  Result<MigratePlan> plan(const Job& job, const std::string& to, const PlanHints& hints = {});
   // Where the job may go on from an image. An image in a node's own vault is for that node's GPUs; a job that runs gives its memory back first.
-  Result<MigratePlan> plan_restore(const Job& job, const Image& image, const std::string& to);
+  Result<MigratePlan> plan_restore(const Job& job, const Image& image, const std::string& to,
+                                   const PlanHints& hints = {});
   Result<MigratePlan> plan(const SubmitRequest& request) const;  // `to`: where it would be started
+  // Begins what plan() found possible. At once: without the waiting of migrate().
+  Result<Migration*> begin(const Job& job, const MigrateRequest& request, const MigratePlan& plan);
   // Waits a while for what is about to be possible: a job that is still starting, and memory that is being freed while the nodes
   // have not said so yet.
   control::Task<Result<Migration*>> migrate(JobId id, MigrateRequest request);
 
+  // This coordinator has just been started, and does not know yet what some nodes have.
+  [[nodiscard]] bool nodes_may_come_back() const;
+  [[nodiscard]] bool nodes_are_away() const;
   [[nodiscard]] std::string job_state(const Job& job) const;
   // Empty, or why it cannot be moved now.
   [[nodiscard]] std::string why_not_movable(const Job& job) const;
   // Of all GPUs, and what moving that job asks of them.
-  [[nodiscard]] std::vector<GpuView> gpu_views() const;
+  [[nodiscard]] std::vector<GpuView> gpu_views(const PlanHints& hints = {}) const;
   [[nodiscard]] PlacementRequest request_for(const Job& job, const std::vector<GpuView>& views) const;
 
  private:
   void count_migrations(GpuView& view) const;
+  // Of a job that is not movable now: whether that is of its own making and will stay.
+  [[nodiscard]] bool is_lasting(const Job& job) const;
   [[nodiscard]] bool may_be_possible_soon(const Job& job) const;
+  [[nodiscard]] std::string why_closed(const Place& place, const PlanHints& hints) const;
   [[nodiscard]] std::uint64_t promised_on(const Place& place) const;
   Result<void> check_exists(const std::string& node, std::optional<std::uint32_t> gpu) const;
   control::Task<Result<Job*>> start_or_say_why(JobId id);
@@ -103,6 +124,7 @@ class Service {
                                         const wire::MigrateOptions& options) const;
 
   Parts parts_;
+  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace ckpt::coordinator

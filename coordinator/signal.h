@@ -5,8 +5,10 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <list>
 #include <memory>
+#include <vector>
 
 #include "libckpt/control/asio.h"
 
@@ -18,7 +20,11 @@ class Signal {
 
   void notify() {
     for (auto* timer : *waiters_) timer->cancel();
+    for (const auto& listener : *listeners_) listener();
   }
+
+  // Runs within each notify(), in the midst of a change: to wake somebody else, and nothing more. For as long as the signal lives.
+  void subscribe(std::function<void()> listener) { listeners_->push_back(std::move(listener)); }
 
   // Returns after the next notify(), or at `deadline`.
   control::Task<> wait_until(std::chrono::steady_clock::time_point deadline) {
@@ -45,6 +51,8 @@ class Signal {
 
   control::asio::any_io_executor executor_;
   std::shared_ptr<Waiters> waiters_ = std::make_shared<Waiters>();
+  std::shared_ptr<std::vector<std::function<void()>>> listeners_ =
+      std::make_shared<std::vector<std::function<void()>>>();
 };
 
 }  // namespace ckpt::coordinator

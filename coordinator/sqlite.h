@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "libckpt/base/handle.h"
 #include "libckpt/base/result.h"
@@ -58,6 +59,32 @@ class Database {
  private:
   explicit Database(UniqueHandle<DatabaseTraits> db) : db_(std::move(db)) {}
   UniqueHandle<DatabaseTraits> db_;
+};
+
+// All or nothing of what is written between begin() and commit(); undone if it goes out of scope before. Not nested.
+class Transaction {
+ public:
+  static Result<Transaction> begin(Database& db) {
+    CKPT_TRYV(db.execute("BEGIN IMMEDIATE"));
+    return Transaction(db);
+  }
+  ~Transaction() {
+    if (db_ != nullptr) (void)db_->execute("ROLLBACK");
+  }
+  Transaction(Transaction&& other) noexcept : db_(std::exchange(other.db_, nullptr)) {}
+  Transaction& operator=(Transaction&&) = delete;
+  Transaction(const Transaction&) = delete;
+  Transaction& operator=(const Transaction&) = delete;
+
+  Result<void> commit() {
+    CKPT_TRYV(db_->execute("COMMIT"));
+    db_ = nullptr;
+    return ok();
+  }
+
+ private:
+  explicit Transaction(Database& db) : db_(&db) {}
+  Database* db_;
 };
 
 }  // namespace ckpt::coordinator

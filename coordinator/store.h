@@ -54,6 +54,9 @@ class Store {
   Result<std::vector<Event>> events(std::uint64_t since, std::size_t limit);
   Result<void> prune_events(std::uint64_t keep);
 
+  // For parts of the coordinator with tables of their own in the same file (cordons.h, drains.h, health.h).
+  [[nodiscard]] Database& database() { return db_; }
+
  private:
   explicit Store(Database db) : db_(std::move(db)) {}
   Result<std::uint64_t> next_id(std::string_view counter);

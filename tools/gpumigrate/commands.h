@@ -10,6 +10,8 @@
 
 namespace ckpt::cli {
 
+class CommandTree;
+
 struct RunOptions {
   std::vector<std::string> command;
   std::string name;
@@ -72,5 +74,9 @@ int list_nodes(Context& context);
 int list_gpus(Context& context);
 int show_events(Context& context, bool follow);
 int show_version(Context& context);
+
+// Families with files of their own.
+void add_drain_commands(CommandTree& tree);   // cordon, uncordon, drain, drains
+void add_policy_commands(CommandTree& tree);  // health, policy pause, resume, reset-breaker
 
 }  // namespace ckpt::cli

@@ -51,6 +51,8 @@ class Parser {
     add_cluster();
     add_policy_test(tree_);
     add_rebalance_commands(tree_);
+    add_drain_commands(tree_);
+    add_policy_commands(tree_);
   }
 
   // 0 and an action, or the exit code after having said why.

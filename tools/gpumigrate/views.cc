@@ -41,6 +41,23 @@ std::string joined(const Json& list, const char* separator) {
   return out.empty() ? "-" : out;
 }
 
+// ",cordoned" if the whole place is, and not only a GPU of it.
+std::string cordoned_of(const Json& object, const std::string& place) {
+  for (const Json& cordon : member(object, "cordons"))
+    if (text_of(cordon, "place") == place) return ",cordoned";
+  return "";
+}
+
+// "node-a by operator: new driver; node-a:1 by health: Xid 79".
+std::string cordons_of(const Json& object) {
+  std::string out;
+  for (const Json& cordon : member(object, "cordons")) {
+    out += (out.empty() ? "" : "; ") + text_of(cordon, "place") + " by " + text_of(cordon, "owner");
+    if (has_value(cordon, "reason")) out += ": " + text_of(cordon, "reason");
+  }
+  return out.empty() ? "-" : out;
+}
+
 std::string movable_of(const Json& job) {
   return flag_of(job, "movable") ? "yes" : "no";
 }
@@ -158,22 +175,24 @@ std::string view_job(const Json& job) {
 }
 
 std::string view_nodes(const Json& nodes) {
-  Table table({"NODE", "STATE", "GPUS", "JOBS", "VERSION", "LAST SEEN"});
+  Table table({"NODE", "STATE", "GPUS", "JOBS", "EVACUATION", "VERSION", "LAST SEEN", "CORDONS"});
   for (const Json& node : nodes) {
-    table.add({text_of(node, "name"), text_of(node, "state"), joined(member(node, "gpus"), " "),
-               joined(member(node, "jobs"), " "), text_of(node, "version"), time_of(node, "last_seen")});
+    table.add({text_of(node, "name"), text_of(node, "state") + cordoned_of(node, text_of(node, "name")),
+               joined(member(node, "gpus"), " "), joined(member(node, "jobs"), " "),
+               text_of(node, "evacuation"), text_of(node, "version"), time_of(node, "last_seen"),
+               cordons_of(node)});
   }
   return table.text();
 }
 
 std::string view_gpus(const Json& gpus) {
-  Table table({"GPU", "MODEL", "FREE", "TOTAL", "EXPECTED", "PEAK", "HEALTH", "JOBS", "UUID"});
+  Table table({"GPU", "MODEL", "FREE", "TOTAL", "EXPECTED", "PEAK", "HEALTH", "JOBS", "UUID", "CORDONS"});
   for (const Json& gpu : gpus) {
     table.add({text_of(gpu, "node") + ":" + text_of(gpu, "index"), text_of(gpu, "model"),
                bytes_of(gpu, "free_bytes"), bytes_of(gpu, "total_bytes"), bytes_of(gpu, "expected_bytes"),
                bytes_of(member(gpu, "memory"), "peak_bytes"),
                flag_of(gpu, "healthy") ? "ok" : text_of(gpu, "reason"), joined(member(gpu, "jobs"), " "),
-               text_of(gpu, "uuid")});
+               text_of(gpu, "uuid"), cordons_of(gpu)});
   }
   return table.text();
 }

@@ -33,6 +33,7 @@ void Cluster::start() {
   auto created = Coordinator::create(*io_, config, [](const Error& error) { FAIL() << error.to_string(); });
   ASSERT_TRUE(created) << created.error().to_string();
   coordinator_ = std::move(created).value();
+  if (images_ != nullptr) coordinator_->use_images(images_);
   api_port_ = port_of(coordinator_->api_url());
   agent_port_ = port_of(coordinator_->agent_address());
   token_ = coordinator_->token();

@@ -32,6 +32,10 @@ class Cluster {
   // Events are never missed: waits until one of `kind` has been seen since the cluster began.
   void wait_for_event(const std::string& kind, unsigned count = 1);
 
+  // Before start().
+  [[nodiscard]] Config& config() { return config_; }
+  void use_images(Images* images) { images_ = images; }
+
   [[nodiscard]] std::uint16_t api_port() const { return api_port_; }
   [[nodiscard]] std::uint16_t agent_port() const { return agent_port_; }
   [[nodiscard]] const std::string& token() const { return token_; }
@@ -43,6 +47,7 @@ class Cluster {
 
  private:
   Config config_;
+  Images* images_ = nullptr;
   std::unique_ptr<control::asio::io_context> io_;
   std::unique_ptr<Coordinator> coordinator_;
   std::thread thread_;

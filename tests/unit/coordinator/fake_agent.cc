@@ -101,10 +101,25 @@ void FakeAgent::set_progress(wire::MigrationProgress progress) {
   });
 }
 
+void FakeAgent::report_health(wire::HealthReport report) {
+  control::asio::post(io_, [this, report] { (void)dialer_->send(report); });
+}
+
+void FakeAgent::wait_for_settings(std::uint64_t known_number, bool paused) {
+  std::unique_lock lock(settings_mutex_);
+  settings_changed_.wait(
+      lock, [&] { return settings_.known_number == known_number && settings_.paused == paused; });
+}
+
 Result<void> FakeAgent::on_frame(const wire::FrameHeader& header, std::span<const std::byte> body) {
   if (header.type == FrameType::kStartJob) start_job(wire::decode<wire::StartJob>(body).value());
   if (header.type == FrameType::kReadLog) read_log(wire::decode<wire::ReadLog>(body).value());
   if (header.type == FrameType::kSwitch) on_switch(wire::decode_switch(body).value());
+  if (header.type == FrameType::kHealthSettings) {
+    const std::lock_guard lock(settings_mutex_);
+    settings_ = wire::decode<wire::HealthSettings>(body).value();
+    settings_changed_.notify_all();
+  }
   if (header.type == FrameType::kStopJob) stop_job(wire::decode<wire::StopJob>(body).value());
   if (header.type == FrameType::kSetLimits) {
     wire::Reply reply;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <future>
 #include <memory>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "libckpt/control/dialer.h"
+#include "libckpt/wire/health_messages.h"
 
 namespace ckpt::coordinator::test {
 
@@ -56,6 +58,9 @@ class FakeAgent {
   void change(std::uint64_t job, std::uint64_t incarnation, wire::JobPhase phase,
               std::int32_t exit_code = -1);
   void post(std::function<void()> what) { control::asio::post(io_, std::move(what)); }
+  void report_health(wire::HealthReport report);
+  // Waits until the coordinator's newest settings are so.
+  void wait_for_settings(std::uint64_t known_number, bool paused);
   [[nodiscard]] unsigned starts() const { return starts_; }
   // Of the first migration it was asked to be the source of; waits for it. Once.
   [[nodiscard]] wire::MigrationPlan wait_for_plan() { return plan_.get_future().get(); }
@@ -76,6 +81,9 @@ class FakeAgent {
   std::atomic<unsigned> starts_{0};
   bool has_plan_ = false;
   std::promise<wire::MigrationPlan> plan_;
+  std::mutex settings_mutex_;
+  std::condition_variable settings_changed_;
+  wire::HealthSettings settings_;
 };
 
 }  // namespace ckpt::coordinator::test

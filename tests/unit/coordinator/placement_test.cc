@@ -74,6 +74,31 @@ TEST(Placement, RefusesSickAndAbsent) {
   EXPECT_THAT(why, HasSubstr("b:0: node is not connected"));
 }
 
+TEST(Placement, RefusesWhatIsClosedAndSaysWhy) {
+  GpuView cordoned = gpu("a", 0);
+  cordoned.closed = "cordoned by operator: new driver";
+  const auto candidates = rank_candidates({cordoned, gpu("b", 0)}, PlacementRequest());
+  EXPECT_EQ(candidates.at(0).place, Place("b", 0));
+  EXPECT_FALSE(candidates.at(1).suitable);
+  EXPECT_FALSE(candidates.at(1).passing);
+  EXPECT_THAT(candidates.at(1).reasons, Contains("cordoned by operator: new driver"));
+}
+
+TEST(Placement, KnowsWhatMayPass) {
+  PlacementRequest request;
+  request.memory_bytes = 3 * kGiB;
+  GpuView away = gpu("a", 0);
+  away.connected = false;
+  GpuView full = gpu("b", 0);
+  full.free_bytes = 0;
+  GpuView small = gpu("c", 0);
+  small.free_bytes = small.total_bytes = 2 * kGiB;
+  for (const Candidate& candidate : rank_candidates({away, full, small}, request)) {
+    EXPECT_FALSE(candidate.suitable);
+    EXPECT_EQ(candidate.passing, candidate.place.node != "c") << candidate.place.node;
+  }
+}
+
 TEST(Placement, SameModelOnlyWhereItMatters) {
   GpuView other = gpu("a", 0);
   other.model = "model-2";

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/health.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr std::size_t kMostVerdicts = 1024;
+constexpr std::size_t kLongestReason = 1000;
+constexpr const char* kSchema =
+    "CREATE TABLE IF NOT EXISTS findings (id INTEGER PRIMARY KEY AUTOINCREMENT, node TEXT NOT NULL, number "
+    "INTEGER "
+    "NOT NULL, time_ms INTEGER NOT NULL, finding BLOB NOT NULL, acted INTEGER NOT NULL, UNIQUE (node, "
+    "number, time_ms))";
+
+std::string text_of(const std::string& node, const wire::HealthFinding& f) {
+  std::string text = node + ":" + std::to_string(f.gpu) + " " + f.reason;
+  if (f.xid != 0) text += fmt::format(" (Xid {}, {})", f.xid, f.source);
+  if (f.cordon) text += "; cordon";
+  for (const wire::JobVerdict& verdict : f.jobs)
+    if (verdict.outcome != wire::HealthOutcome::kNone)
+      text += "; " + job_text(verdict.job) + ": " + verdict.reason;
+  return text;
+}
+
+void bound(std::string& text) {
+  if (text.size() > kLongestReason) text.resize(kLongestReason);
+}
+
+}  // namespace
+
+bool Finding::is_suspicion() const {
+  const auto concerns = [](wire::HealthOutcome outcome) { return outcome != wire::HealthOutcome::kNone; };
+  return said.cordon || concerns(said.outcome) ||
+         std::any_of(said.jobs.begin(), said.jobs.end(),
+                     [&](const wire::JobVerdict& verdict) { return concerns(verdict.outcome); });
+}
+
+HealthTable::HealthTable(Parts parts) : parts_(std::move(parts)), changed_(parts_.executor) {
+  parts_.policy.changed().subscribe([this] {
+    for (const auto& [name, paused] : parts_.policy.nodes()) tell_settings(name, known_number(name));
+  });
+}
+
+Result<void> HealthTable::load() {
+  CKPT_TRYV(parts_.store.database().execute(kSchema));
+  CKPT_TRY(statement,
+           parts_.store.database().prepare("SELECT id, node, finding, acted FROM findings ORDER BY id"));
+  while (true) {
+    CKPT_TRY(row, statement.next());
+    if (!row) return ok();
+    Finding& finding = findings_.emplace_back();
+    finding.row = statement.integer(0);
+    finding.node = statement.text(1);
+    CKPT_TRY(said, wire::decode<wire::HealthFinding>(statement.blob(2)));
+    finding.said = std::move(said);
+    finding.acted = statement.integer(3) != 0;
+  }
+}
+
+void HealthTable::attach() {
+  parts_.nodes.take(
+      wire::FrameType::kHealthReport,
+      [this](const Node& node, std::span<const std::byte> body) { return on_report(node, body); });
+}
+
+// An agent that has never reported and was never paused goes by the defaults: an older one knows no such message.
+void HealthTable::on_node_ready(const Node& node) {
+  const std::uint64_t known = known_number(node.row.name);
+  if (known != 0 || parts_.policy.was_named(node.row.name)) tell_settings(node.row.name, known);
+}
+
+Result<void> HealthTable::on_report(const Node& node, std::span<const std::byte> body) {
+  CKPT_TRY(report, wire::decode<wire::HealthReport>(body));
+  const std::string name = node.row.name;
+  std::uint64_t known = 0;
+  bool news = false;
+  for (wire::HealthFinding& finding : report.findings) {
+    const std::uint64_t number = finding.number;
+    auto kept = keep(name, std::move(finding));
+    if (!kept) {
+      spdlog::error("finding {} of {} was not stored: {}", number, name, kept.assume_error().to_string());
+      break;
+    }
+    known = number;
+    news = news || kept.assume_value();
+  }
+  if (known != 0) tell_settings(name, known);
+  if (!news) return ok();
+  prune();
+  changed_.notify();
+  return ok();
+}
+
+// False: it was known.
+Result<bool> HealthTable::keep(const std::string& node, wire::HealthFinding finding) {
+  if (is_known(node, finding)) return false;
+  bound(finding.reason);
+  if (finding.jobs.size() > kMostVerdicts) finding.jobs.resize(kMostVerdicts);
+  for (wire::JobVerdict& verdict : finding.jobs) bound(verdict.reason);
+  CKPT_TRY(statement,
+           parts_.store.database().prepare(
+               "INSERT INTO findings (node, number, time_ms, finding, acted) VALUES (?1, ?2, ?3, ?4, 0)"));
+  statement.bind(1, node).bind(2, static_cast<std::int64_t>(finding.number)).bind(3, finding.time_ms);
+  statement.bind_blob(4, wire::encode(finding));
+  CKPT_TRYV(statement.run());
+  Finding& kept = findings_.emplace_back();
+  kept.row = parts_.store.database().last_row_id();
+  kept.node = node;
+  kept.said = std::move(finding);
+  parts_.events.add("gpu-health", text_of(node, kept.said), node);
+  return true;
+}
+
+bool HealthTable::is_known(const std::string& node, const wire::HealthFinding& finding) const {
+  return std::any_of(findings_.begin(), findings_.end(), [&](const Finding& known) {
+    return known.node == node && known.said.number == finding.number && known.said.time_ms == finding.time_ms;
+  });
+}
+
+// Of the newest finding, not the largest: the node may count anew.
+std::uint64_t HealthTable::known_number(const std::string& node) const {
+  const auto newest = std::find_if(findings_.rbegin(), findings_.rend(),
+                                   [&](const Finding& finding) { return finding.node == node; });
+  return newest == findings_.rend() ? 0 : newest->said.number;
+}
+
+void HealthTable::tell_settings(const std::string& node, std::uint64_t known_number) {
+  wire::HealthSettings settings;
+  settings.known_number = known_number;
+  settings.paused = parts_.policy.is_paused(node);
+  parts_.nodes.tell(node, settings);
+}
+
+Result<void> HealthTable::store_acted(const Finding& finding) {
+  CKPT_TRY(statement, parts_.store.database().prepare("UPDATE findings SET acted = 1 WHERE id = ?1"));
+  return statement.bind(1, finding.row).run();
+}
+
+void HealthTable::acted(std::int64_t row) {
+  for (Finding& finding : findings_)
+    if (finding.row == row) finding.acted = true;
+}
+
+// The newest of every node stays: its number says what the node need not say again.
+void HealthTable::prune() {
+  if (findings_.size() <= kKept) return;
+  const std::size_t surplus = findings_.size() - kKept;
+  const std::int64_t last = findings_[surplus - 1].row;
+  auto statement = parts_.store.database().prepare(
+      "DELETE FROM findings WHERE id <= ?1 AND acted = 1 AND id NOT IN (SELECT MAX(id) FROM findings GROUP "
+      "BY node)");
+  if (!statement || !statement.assume_value().bind(1, last).run()) return;
+  std::map<std::string, std::int64_t> newest;
+  for (const Finding& finding : findings_) newest[finding.node] = finding.row;
+  std::erase_if(findings_, [&](const Finding& finding) {
+    return finding.row <= last && finding.acted && newest[finding.node] != finding.row;
+  });
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// cordon, uncordon, drain, drains.
+#include <map>
+#include <memory>
+
+#include "tools/common/units.h"
+#include "tools/gpumigrate/command_tree.h"
+#include "tools/gpumigrate/commands.h"
+#include "tools/gpumigrate/drain_views.h"
+#include "tools/gpumigrate/table.h"
+
+namespace ckpt::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kDialAgain{250};
+
+struct DrainOptions {
+  std::string place;
+  std::string deadline;
+  int parallel = 0;
+  std::string fallback;
+  std::string reason;
+  std::string id;
+  bool dry_run = false;
+  bool detach = false;
+  bool watch = false;
+  bool cancel = false;
+};
+
+std::string drain_path(const std::string& id) {
+  return "/v1/drains/" + path_part(id);
+}
+
+// Follows a drain to its end: a line whenever a job's state changes. Ctrl-C leaves it running.
+class DrainFollower {
+ public:
+  DrainFollower(Context& context, std::string id) : context_(context), id_(std::move(id)) {}
+
+  Result<Json> follow() {
+    context_.coordinator.http().catch_interrupts();
+    std::uint64_t revision = 0;
+    while (true) {
+      if (context_.coordinator.http().take_interrupts() > 0) return left_alone();
+      auto answer = context_.coordinator.get(drain_path(id_) + "/watch?since=" + std::to_string(revision) +
+                                             "&timeout_ms=30000");
+      if (!answer) {
+        CKPT_TRYV(survive(answer.assume_error()));
+        continue;
+      }
+      lost_since_.reset();
+      Json& drain = answer.assume_value();
+      show(drain);
+      if (!flag_of(drain, "open")) return std::move(drain);
+      revision = static_cast<std::uint64_t>(number_of(drain, "revision"));
+    }
+  }
+
+ private:
+  void show(const Json& drain) {
+    if (context_.json) return;
+    for (const Json& job : member(drain, "jobs")) {
+      const std::string state = text_of(job, "state");
+      // While it moves its reason is the migration's phase, for which there is `watch`.
+      const std::string key =
+          state == "moving" ? state + text_of(job, "migration") : state + text_of(job, "reason");
+      std::string& shown = shown_[text_of(job, "job")];
+      if (std::exchange(shown, key) == key) continue;
+      context_.err << printable(id_) << " " << view_drain_job(job) << "\n" << std::flush;
+    }
+  }
+
+  [[nodiscard]] Error left_alone() const {
+    return {ErrorCode::kAborted, "drain " + id_ + " goes on; `gpumigrate drains " + id_ +
+                                     " --watch` shows it, `gpumigrate drains " + id_ + " --cancel` ends it"};
+  }
+
+  Result<void> survive(const Error& error) {
+    if (error.code() == ErrorCode::kAborted) return ok();
+    if (error.code() != ErrorCode::kUnavailable && error.code() != ErrorCode::kTimedOut) return error;
+    if (!lost_since_) {
+      context_.note(error.message() + "; the drain goes on when it is back, asking again");
+      lost_since_ = Clock::now();
+    }
+    if (Clock::now() - *lost_since_ >= context_.patience)
+      return Error(ErrorCode::kTimedOut, "The outcome of " + id_ + " is not known; `gpumigrate drains " +
+                                             id_ + " --watch` asks again");
+    context_.coordinator.http().pause(kDialAgain);
+    return ok();
+  }
+
+  Context& context_;
+  std::string id_;
+  std::map<std::string, std::string> shown_;
+  std::optional<Clock::time_point> lost_since_;
+};
+
+int print(Context& context, const Json& value, std::string (*view)(const Json&)) {
+  if (context.json)
+    context.print(value);
+  else
+    context.out << view(value) << std::flush;
+  return kDone;
+}
+
+int ask_and_print(Context& context, Result<Json> answer, std::string (*view)(const Json&)) {
+  return answer ? print(context, answer.assume_value(), view) : report(context, answer.assume_error());
+}
+
+int follow_drain(Context& context, const std::string& id) {
+  auto drain = DrainFollower(context, id).follow();
+  if (!drain) {
+    context.note(drain.assume_error().to_string());
+    return drain.assume_error().code() == ErrorCode::kAborted ? kUnknown
+                                                              : exit_code_of(drain.assume_error().code());
+  }
+  print(context, drain.assume_value(), view_drain);
+  return static_cast<int>(number_of(drain.assume_value(), "exit_code", kUnknown));
+}
+
+Result<Json> request_of(const DrainOptions& options) {
+  Json body = {{"place", options.place}};
+  if (!options.deadline.empty()) {
+    auto time = tools::parse_duration_ns(options.deadline);
+    if (!time) return Error(ErrorCode::kInvalidArgument, "--deadline: " + time.assume_error().message());
+    body["deadline_ms"] = (time.assume_value() + 999'999) / 1'000'000;
+  }
+  if (options.parallel != 0) body["parallel"] = options.parallel;
+  if (!options.fallback.empty()) body["fallback"] = options.fallback;
+  if (!options.reason.empty()) body["reason"] = options.reason;
+  if (options.dry_run) body["dry_run"] = true;
+  return body;
+}
+
+int drain(Context& context, const DrainOptions& options) {
+  auto body = request_of(options);
+  if (!body) return report(context, body.assume_error());
+  auto answer = context.coordinator.post("/v1/drains", body.assume_value());
+  if (!answer) return report(context, answer.assume_error());
+  const Json& begun = answer.assume_value();
+  if (options.dry_run) {
+    print(context, begun, view_drain_plan);
+    return flag_of(begun, "possible") ? kDone : kFailed;
+  }
+  const std::string id = text_of(begun, "id");
+  if (flag_of(begun, "joined"))
+    context.note(options.place + " is being drained already: following " + id + " with its own settings");
+  if (options.detach) return print(context, begun, view_drain);
+  return follow_drain(context, id);
+}
+
+int cordon(Context& context, const DrainOptions& options) {
+  Json body = {{"place", options.place}};
+  if (!options.reason.empty()) body["reason"] = options.reason;
+  return ask_and_print(context, context.coordinator.post("/v1/cordon", body),
+                       [](const Json& cordon) { return view_cordon(cordon) + "\n"; });
+}
+
+int uncordon(Context& context, const DrainOptions& options) {
+  return ask_and_print(context, context.coordinator.post("/v1/uncordon", {{"place", options.place}}),
+                       view_uncordon);
+}
+
+int cancel(Context& context, const DrainOptions& options) {
+  Json body = Json::object();
+  if (!options.reason.empty()) body["reason"] = options.reason;
+  return ask_and_print(context, context.coordinator.post(drain_path(options.id) + "/cancel", body),
+                       view_drain);
+}
+
+int drains_command(Context& context, const DrainOptions& options) {
+  if (options.id.empty()) return ask_and_print(context, context.coordinator.get("/v1/drains"), view_drains);
+  if (options.cancel) return cancel(context, options);
+  // Refused at once if there is no such drain; only contact that is lost later is sat out.
+  auto known = context.coordinator.get(drain_path(options.id));
+  if (known && options.watch) return follow_drain(context, options.id);
+  return ask_and_print(context, std::move(known), view_drain);
+}
+
+using Shared = std::shared_ptr<DrainOptions>;
+
+void add_drain(CommandTree& tree, const Shared& options) {
+  CLI::App* added = tree.add(tree.app(), "drain", "Cordon a node or a GPU and move every job away",
+                             [options](Context& c) { return drain(c, *options); });
+  added->add_option("place", options->place, "NODE or NODE:GPU")->required();
+  added->add_option("--deadline", options->deadline,
+                    "Begin nothing after this time, and end what has not verified (10m)");
+  added->add_option("--parallel", options->parallel, "Moves out of the node at a time (2)")
+      ->check(CLI::Range(1, 64));
+  added
+      ->add_option("--fallback", options->fallback,
+                   "What becomes of a job that cannot be moved: leave it, or restore its newest image "
+                   "elsewhere (leave)")
+      ->check(CLI::IsMember({"leave", "restore"}));
+  added->add_option("--reason", options->reason, "For the records");
+  added->add_flag("--dry-run", options->dry_run,
+                  "Say what would go where, and what could not; touch nothing");
+  added->add_flag("--detach", options->detach,
+                  "Do not wait; Ctrl-C of a drain in the foreground leaves it running, too");
+  added->footer(
+      "Higher priorities go first, then smaller jobs. Run again it joins the one that runs, and does nothing "
+      "on an "
+      "empty node.\n"
+      "Exit codes: 0 empty; 1 something could not be moved (the table says what and why); 2 deadline or "
+      "cancelled; 3 empty,\n"
+      "but work was lost by a restore; 4 a job was lost; 5 refused, nothing touched; 6 outcome not known; 64 "
+      "usage.");
+}
+
+}  // namespace
+
+void add_drain_commands(CommandTree& tree) {
+  const auto options = std::make_shared<DrainOptions>();
+  CLI::App* close = tree.add(tree.app(), "cordon", "Let no new job come to a node or a GPU",
+                             [options](Context& c) { return cordon(c, *options); });
+  close->add_option("place", options->place, "NODE or NODE:GPU")->required();
+  close->add_option("--reason", options->reason, "For the records");
+  tree.add(tree.app(), "uncordon", "Let jobs come again; says whose cordons it removed",
+           [options](Context& c) { return uncordon(c, *options); })
+      ->add_option("place", options->place, "NODE or NODE:GPU")
+      ->required();
+  add_drain(tree, options);
+  CLI::App* drains = tree.add(tree.app(), "drains", "List drains; with an id show, follow or cancel one",
+                              [options](Context& c) { return drains_command(c, *options); });
+  CLI::Option* id = drains->add_option("id", options->id, "Id of a drain");
+  CLI::Option* follow = drains->add_flag("--watch", options->watch, "Follow it to its end")->needs(id);
+  drains->add_flag("--cancel", options->cancel, "Move nothing further; what moves goes on, the cordon stays")
+      ->needs(id)
+      ->excludes(follow);
+  drains->add_option("--reason", options->reason, "Why it is cancelled, for the records")->needs(id);
+}
+
+}  // namespace ckpt::cli
