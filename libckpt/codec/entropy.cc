@@ -8,6 +8,8 @@
 #include <cstring>
 #include <numbers>
 
+#include "libckpt/codec/upcoming.h"
+
 namespace ckpt::codec {
 namespace {
 
@@ -19,6 +21,14 @@ Word word_at(std::span<const std::byte> bytes, std::size_t index) noexcept {
   Word value;
   std::memcpy(&value, bytes.data() + index * sizeof(Word), sizeof value);
   return value;
+}
+
+// A share of what whoever encodes the chunk next will read; no more of all of it than stays in the second level.
+void prefetch_share(std::span<const std::byte> bytes, std::size_t share, std::size_t shares) noexcept {
+  constexpr std::size_t kMostAhead = std::size_t{64} << 10;
+  const std::size_t length = std::min(bytes.size(), kMostAhead) / shares;
+  for (std::size_t at = share * length; at < (share + 1) * length; at += Upcoming::kLineBytes)
+    prefetch(bytes.data() + at);
 }
 
 }  // namespace
@@ -66,6 +76,7 @@ std::size_t EntropySampler::count(std::span<const std::byte> chunk,
   }
   for (std::size_t r = 0; r < runs; ++r) {
     const std::size_t first = first_of(r);
+    prefetch_share(kDifference ? previous : chunk, r, runs);
     std::size_t i = first;
     for (; i + 2 <= first + run; i += 2) {
       add(counts_, i);

@@ -3,7 +3,8 @@
 // not in the cache costs few misses. That tells a plane of noise from one that shrinks; the estimate is corrected for its own
 // smallness (Miller and Madow), else 512 samples of noise would look like 7.6 bits.
 //
-// Cost: about a microsecond for one width, two for both, whatever the chunk's length.
+// Cost: about a microsecond for one width, two for both, whatever the chunk's length. Counting does not wait for memory once the
+// samples are there: meanwhile the chunk (with `previous`: that) is on its way into the cache, for encoding.
 // Threads: an object belongs to one thread at a time. No function fails. Entropy is in bits per byte.
 #pragma once
 
