@@ -48,7 +48,7 @@ json image_json(const ListedImage& listed, const Job* job, bool readable) {
           {"incarnation", listed.incarnation},
           {"state_bytes", image.state_bytes},
           {"new_bytes", listed.written_bytes},
-          {"pause_ms", ms(listed.pause_ns)},
+          {"pause_ms", listed.pause_ns == 0 ? json() : ms(listed.pause_ns)},  // it did not go on
           {"gpu_model", text_or_null(image.gpu_model)},
           {"damaged", listed.damaged},
           {"readable", readable}};

@@ -41,6 +41,7 @@ Result<ImageTable::Destination> ImageTable::destination_of(const Job& job, const
   if (to.empty()) return destination;
   if (to.starts_with('/')) {
     destination.folder = to;
+    while (destination.folder.size() > 1 && destination.folder.back() == '/') destination.folder.pop_back();
     return destination;
   }
   if (parts_.nodes.find(to) == nullptr)

@@ -68,8 +68,9 @@ Task<Result<void>> Protection::snapshot(wire::TakeSnapshot request) {
   auto job = parts_.context.jobs.running_as(request.job, request.incarnation);
   if (!job || !job->keeper()) co_return Error(ErrorCode::kNotFound, name + " does not run on this node");
   if (parts_.moves(request.job)) co_return Error(ErrorCode::kRefused, name + " is being moved");
+  // Also what a coordinator hears that was started again and asks again: it waits, then.
   if (is_stored(request.job))
-    co_return Error(ErrorCode::kRefused, "A snapshot of " + name + " is being taken");
+    co_return Error(ErrorCode::kUnavailable, "A snapshot of " + name + " is being taken");
   if (job->record().spec.ranks.size() != 1)
     co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be stored yet");
   if (job->record().spec.way == wire::Way::kAdopted)
@@ -111,7 +112,7 @@ Task<Result<void>> Protection::restore(wire::RestoreImage request) {
     co_return Error(ErrorCode::kNotSupported, "An adopted process cannot be restored from an image");
   const Instance instance(request.spec.job, request.spec.incarnation);
   if (restores_.contains(instance))
-    co_return Error(ErrorCode::kRefused, "Job j" + std::to_string(request.spec.job) + " is being restored");
+    co_return Error(ErrorCode::kUnavailable, "Job j" + std::to_string(request.spec.job) + " is being restored");
   // Asked again by a coordinator that has not heard the answer.
   const auto there = parts_.context.jobs.running_as(instance.first, instance.second);
   if (there && there->phase() == local::Phase::kRunning) co_return ok();

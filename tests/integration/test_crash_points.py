@@ -8,7 +8,7 @@ import re
 import unittest
 
 from cluster import run_unmoved
-import test_images
+import test_image_crashes
 import test_process_crashes
 import test_remap
 import test_swap_crashes
@@ -103,7 +103,7 @@ class EveryPointIsTested(unittest.TestCase):
         for table in (test_swap_crashes.POINTS, test_process_crashes.POINTS):
             tested |= {number for _, number, _ in table}
         tested |= {number for _, number, _ in test_remap.WHILE_FILLING}
-        tested |= {number for _, number in [*test_images.POINTS, test_images.PARKED]}
+        tested |= {number for _, number in [*test_image_crashes.POINTS, test_image_crashes.PARKED]}
         # Of images: tests/fault/protect_test.cc and vault_mover_test.cc.
         tested |= {111, 112, 113, 114, 221, 222, 305, 306, 307, 308, 406}
         self.assertEqual(numbers - never, tested)
