@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "coordinator/image_json.h"
 #include "coordinator/report.h"
 #include "coordinator/under_run.h"
 
@@ -107,7 +108,7 @@ json node_json(const Node& node, const JobTable& jobs) {
 json gpu_json(const Node& node, const wire::GpuInfo& gpu, JobTable& jobs) {
   json ids = json::array();
   for (const auto& [id, job] : jobs.all()) {
-    if (!is_ended(job.state) && job.ranks.front().place == Place(node.row.name, gpu.index))
+    if (holds_gpu(job.state) && job.ranks.front().place == Place(node.row.name, gpu.index))
       ids.push_back(job_text(id));
   }
   return {{"node", node.row.name},
@@ -131,21 +132,23 @@ json job_json(const Job& job, const Service& service) {
                      {"pid", rank.pid == 0 ? json() : json(rank.pid)},
                      {"state_bytes", rank.state_bytes}});
   const bool ended = is_ended(job.state);
-  const std::string obstacle = ended ? job.reason : service.why_not_movable(job);
+  const bool parked = job.state == JobState::kParked;
+  const std::string obstacle = ended || parked ? job.reason : service.why_not_movable(job);
   return {{"id", job_text(job.id)},
           {"name", job.spec.name},
           {"state", service.job_state(job)},
-          {"node", job.node()},
-          {"gpu", job.ranks.front().place.gpu},
-          {"ranks", ranks},
+          {"node", parked ? json() : json(job.node())},
+          {"gpu", parked ? json() : json(job.ranks.front().place.gpu)},
+          {"ranks", parked ? json::array() : ranks},
           {"incarnation", job.incarnation},
           {"way", to_string(job.spec.way)},
-          {"movable", !ended && obstacle.empty()},
+          {"movable", !ended && !parked && obstacle.empty()},
           {"reason", text_or_null(obstacle)},
           {"state_bytes", job.state_bytes()},
           {"started", time_or_null(job.started_ms)},
           {"last_downtime_ms", job.last_downtime_ms ? json(*job.last_downtime_ms) : json()},
-          {"exit_code", ended && job.exit_code >= 0 ? json(job.exit_code) : json()}};
+          {"exit_code", ended && job.exit_code >= 0 ? json(job.exit_code) : json()},
+          {"protection", protection_json(job)}};
 }
 
 json job_detail_json(const Job& job, const Service& service, const NodeTable& nodes,
@@ -154,6 +157,7 @@ json job_detail_json(const Job& job, const Service& service, const NodeTable& no
   out["argv"] = job.spec.argv;
   out["cwd"] = job.spec.cwd;
   out["placed"] = text_or_null(job.placed);
+  out["last_snapshot"] = snapshot_json(job);
   json instances = json::array();
   for (const auto& [name, node] : nodes.all()) {
     for (const wire::JobInstance& instance : node.instances) {

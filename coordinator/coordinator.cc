@@ -73,7 +73,9 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       jobs_(store_, events_, executor_),
       migrations_({store_, events_, nodes_, jobs_, executor_}, std::move(journal), timing_of(config_),
                   std::move(fatal)),
-      service_({config_, nodes_, jobs_, migrations_, std::move(peer_token)}) {
+      service_({config_, nodes_, jobs_, migrations_, std::move(peer_token)}),
+      images_({store_, events_, nodes_, jobs_, migrations_, service_, executor_}),
+      image_api_(images_, jobs_) {
   jobs_.set_migration_query([this](JobId id) { return migrations_.open_of(id) != nullptr; });
 }
 
@@ -150,7 +152,8 @@ void Coordinator::forget_at(const Node& node) {
 Result<void> Coordinator::load() {
   CKPT_TRYV(nodes_.load());
   CKPT_TRYV(jobs_.load());
-  return migrations_.restore();
+  CKPT_TRYV(migrations_.restore());
+  return images_.load();
 }
 
 Result<void> Coordinator::listen() {
@@ -165,8 +168,15 @@ Result<void> Coordinator::listen() {
                                      [this](std::shared_ptr<control::Connection> connection,
                                             wire::Hello hello) { nodes_.adopt(connection, hello); }));
   listener_ = listener;
-  api_ = std::make_unique<Api>(Api::Parts{service_, nodes_, jobs_, migrations_, events_, token_,
-                                          listener_->address(), wall_clock_ms()});
+  api_ = std::make_unique<Api>(Api::Parts{service_,
+                                          nodes_,
+                                          jobs_,
+                                          migrations_,
+                                          events_,
+                                          token_,
+                                          listener_->address(),
+                                          wall_clock_ms(),
+                                          {&image_api_}});
   CKPT_TRY(http, HttpServer::create(
                      executor_, config_.api_address, config_.insecure,
                      [this](HttpRequest request) { return api_->handle(std::move(request)); }, Api::refuse));

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "coordinator/api.h"
+#include "coordinator/image_api.h"
 #include "libckpt/control/listener.h"
 
 namespace ckpt::coordinator {
@@ -25,6 +26,7 @@ class Coordinator {
   [[nodiscard]] const std::string& agent_address() const { return listener_->address(); }
   [[nodiscard]] const std::string& token() const { return token_; }
   [[nodiscard]] const std::string& agent_token() const { return agent_token_; }
+  [[nodiscard]] Images& images() { return images_; }
 
   // Closes ports and connections; the jobs run on.
   void stop();
@@ -47,6 +49,8 @@ class Coordinator {
   JobTable jobs_;
   MigrationTable migrations_;
   Service service_;
+  ImageTable images_;
+  ImageApi image_api_;
   std::set<JobId> starting_;  // being started again after their node came back
   std::string token_;
   std::string agent_token_;

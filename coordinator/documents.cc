@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "coordinator/image_documents.h"
+
 namespace ckpt::coordinator {
 namespace {
 
@@ -47,6 +49,12 @@ std::string job_document(const Job& job) {
             {"started_ms", job.started_ms},
             {"ended_ms", job.ended_ms}};
   if (job.last_downtime_ms) j["last_downtime_ms"] = *job.last_downtime_ms;
+  j["fenced"] = job.fenced;
+  j["resumes_itself"] = job.resumes_itself;
+  j["parked_ms"] = job.parked_ms;
+  if (job.protection) j["protection"] = protection_document(*job.protection);
+  if (job.snapshot) j["snapshot"] = snapshot_document(*job.snapshot);
+  if (job.operation) j["operation"] = operation_document(*job.operation);
   return j.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -74,6 +82,13 @@ Job job_from_document(const std::string& text) {
   job.started_ms = j.at("started_ms").get<std::int64_t>();
   job.ended_ms = j.at("ended_ms").get<std::int64_t>();
   if (j.contains("last_downtime_ms")) job.last_downtime_ms = j.at("last_downtime_ms").get<double>();
+  // A store that was written before there were images has none of them.
+  job.fenced = j.value("fenced", Incarnation{0});
+  job.resumes_itself = j.value("resumes_itself", false);
+  job.parked_ms = j.value("parked_ms", std::int64_t{0});
+  if (j.contains("protection")) job.protection = protection_from(j.at("protection"));
+  if (j.contains("snapshot")) job.snapshot = snapshot_from(j.at("snapshot"));
+  if (j.contains("operation")) job.operation = operation_from(j.at("operation"));
   return job;
 }
 

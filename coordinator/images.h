@@ -13,24 +13,13 @@
 
 namespace ckpt::coordinator {
 
-struct Image {
-  Image() = default;
-  std::string node;    // whose vault; for a shared folder the node that wrote it
-  std::string folder;  // empty: the node's own
-  std::string vault_job;
-  JobId job = 0;
-  std::uint64_t version = 0;
-  std::int64_t barrier_ms = 0;  // Unix time: what the job did since is not in it
-  std::uint64_t state_bytes = 0;
-  std::string gpu_model;
-};
-
 struct Restored {
   Restored() = default;
   Image image;
   Place place;
   Incarnation incarnation = 0;
   std::int64_t lost_ms = 0;  // between the image's barrier and the end of the instance before
+  std::string note;  // what the user should know beside it: an older image than the newest was used, and why
 };
 
 class Images {

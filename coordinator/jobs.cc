@@ -12,6 +12,7 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr int kExitOfFailed = 125;
+constexpr int kExitOfStopped = 143;
 
 std::string label(const Job& job) {
   return job.spec.name + " (" + job_text(job.id) + ")";
@@ -99,14 +100,14 @@ Job* JobTable::find(std::string_view id_or_name) {
 
 unsigned JobTable::live_on(const std::string& node) const {
   return static_cast<unsigned>(std::count_if(jobs_.begin(), jobs_.end(), [&](const auto& entry) {
-    return !is_ended(entry.second.state) && entry.second.node() == node;
+    return holds_gpu(entry.second.state) && entry.second.node() == node;
   }));
 }
 
 unsigned JobTable::live_on(const Place& place) const {
   return static_cast<unsigned>(std::count_if(jobs_.begin(), jobs_.end(), [&](const auto& entry) {
     const Job& job = entry.second;
-    return !is_ended(job.state) && std::any_of(job.ranks.begin(), job.ranks.end(),
+    return holds_gpu(job.state) && std::any_of(job.ranks.begin(), job.ranks.end(),
                                                [&](const JobRank& rank) { return rank.place == place; });
   }));
 }
@@ -116,11 +117,12 @@ std::vector<JobId> JobTable::take_inventory(const Node& node) {
   for (const wire::JobInstance& instance : node.instances) take_instance(node, instance);
   for (auto& [id, job] : jobs_) {
     const Segment& current = job.segments.back();
-    if (is_ended(job.state) || current.node != node.row.name || node.find(id, current.incarnation) != nullptr)
+    if (!holds_gpu(job.state) || current.node != node.row.name ||
+        node.find(id, current.incarnation) != nullptr)
       continue;
     if (job.state == JobState::kStarting)
       missing_starts.push_back(id);
-    else if (!has_open_migration_(id))
+    else if (!judged_elsewhere(job))
       end(job, JobState::kLost, kExitOfFailed, "node " + node.row.name + " does not have it any more");
   }
   changed_.notify();  // also the free memory is news
@@ -134,14 +136,16 @@ void JobTable::take_instance(const Node& node, const wire::JobInstance& instance
       spdlog::warn("node {} has an instance of the unknown job {}", node.row.name, job_text(instance.job));
     return;
   }
+  const bool over = instance.phase == wire::JobPhase::kExited || instance.phase == wire::JobPhase::kMoved;
+  if (!over && instance.incarnation <= job->fenced && fence_) fence_(node, job->id, job->fenced);
   const Segment& current = job->segments.back();
-  if (is_ended(job->state) || current.node != node.row.name || current.incarnation != instance.incarnation)
+  if (!holds_gpu(job->state) || current.node != node.row.name || current.incarnation != instance.incarnation)
     return;
   judge(*job, instance);
 }
 
 void JobTable::judge(Job& job, const wire::JobInstance& instance) {
-  const bool migrating = has_open_migration_(job.id);
+  const bool open = judged_elsewhere(job);
   const auto phase_before = job.phase;
   job.phase = instance.phase;
   // An instance that has not been described yet says nothing: what is known of the job still holds.
@@ -156,7 +160,7 @@ void JobTable::judge(Job& job, const wire::JobInstance& instance) {
     if (state.state_bytes != 0) rank->state_bytes = state.state_bytes;
   }
   if (job.state == JobState::kStarting && instance.phase != wire::JobPhase::kExited) started(job);
-  if (instance.phase == wire::JobPhase::kExited && !migrating) {
+  if (instance.phase == wire::JobPhase::kExited && !open) {
     end(job, JobState::kExited, instance.exit_code, instance.exit_code < 0 ? instance.reason : "");
   } else if (phase_before != job.phase) {
     save(job);
@@ -185,7 +189,7 @@ void JobTable::runs_at(JobId id, Incarnation k, const Segment& segment, const st
 
 void JobTable::reconsider(JobId id, const Node* node) {
   Job* job = find(id);
-  if (job == nullptr || node == nullptr || is_ended(job->state)) return;
+  if (job == nullptr || node == nullptr || !holds_gpu(job->state)) return;
   const Segment& current = job->segments.back();
   if (current.node != node->row.name) return;
   if (const wire::JobInstance* instance = node->find(id, current.incarnation)) judge(*job, *instance);
@@ -196,6 +200,19 @@ void JobTable::set_downtime(JobId id, double downtime_ms) {
   if (job == nullptr) return;
   job->last_downtime_ms = downtime_ms;
   save(*job);
+}
+
+Result<void> JobTable::replace(Job changed) {
+  CKPT_TRYV(store_.put(changed));
+  const JobId id = changed.id;
+  jobs_.at(id) = std::move(changed);
+  changed_.notify();
+  return ok();
+}
+
+void JobTable::stop_parked(Job& job) {
+  if (job.state != JobState::kParked || job.operation) return;
+  end(job, JobState::kExited, kExitOfStopped, "stopped while it was parked");
 }
 
 void JobTable::end(Job& job, JobState state, int exit_code, std::string reason) {
@@ -217,7 +234,7 @@ void JobTable::end(Job& job, JobState state, int exit_code, std::string reason) 
 std::vector<JobId> JobTable::forget_oldest(std::size_t keep) {
   std::vector<JobId> ended;
   for (const auto& [id, job] : jobs_) {
-    if (is_ended(job.state) && !has_open_migration_(id)) ended.push_back(id);
+    if (is_ended(job.state) && !judged_elsewhere(job)) ended.push_back(id);
   }
   ended.resize(ended.size() - std::min(ended.size(), keep));
   for (const JobId id : ended) {

@@ -2,8 +2,8 @@
 // The job table: what was submitted, which instance of it runs, how it ended. Fed by agents' inventories and by the
 // outcome of migrations; survives a restart through the store.
 //
-// While a migration of a job is open, what its instances do is judged by that migration alone: the end of an instance ends
-// the job only once the migration is closed.
+// While a migration of a job, or an operation on its images, is open, what its instances do is judged by that alone: the end of an
+// instance ends the job only once it is closed.
 // Threads: one io_context on one thread. Ownership: jobs live here; pointers are valid until forget_oldest().
 // Errors: create() refuses what cannot be stored; later failures of the store are logged (memory is what counts).
 #pragma once
@@ -27,6 +27,11 @@ class JobTable {
   // Asked for every instance that ended; set before the first inventory.
   void set_migration_query(std::function<bool(JobId)> has_open_migration) {
     has_open_migration_ = std::move(has_open_migration);
+  }
+
+  // Told of an instance that lives although the job goes on from an image (Job::fenced): it must be ended there.
+  void set_fence(std::function<void(const Node&, JobId, Incarnation up_to)> fence) {
+    fence_ = std::move(fence);
   }
 
   // A new job on `place`, stored as starting. An empty name is made up. kRefused if a live job has the name.
@@ -54,6 +59,10 @@ class JobTable {
   // Looks again at the current instance, after a migration has been closed.
   void reconsider(JobId id, const Node* node);
   void set_downtime(JobId id, double downtime_ms);
+  // A job as an operation on its images changes it: durable before it counts, or an error and nothing has changed.
+  Result<void> replace(Job changed);
+  // `stop` of a parked job: nothing of it runs.
+  void stop_parked(Job& job);
 
   // Removes the oldest ended jobs beyond `keep`; their ids, for their nodes to forget, too.
   std::vector<JobId> forget_oldest(std::size_t keep);
@@ -63,6 +72,9 @@ class JobTable {
   [[nodiscard]] Signal& changed() { return changed_; }
 
  private:
+  [[nodiscard]] bool judged_elsewhere(const Job& job) const {
+    return job.operation.has_value() || has_open_migration_(job.id);
+  }
   void judge(Job& job, const wire::JobInstance& instance);
   void end(Job& job, JobState state, int exit_code, std::string reason);
   void save(const Job& job);
@@ -71,6 +83,7 @@ class JobTable {
   EventLog& events_;
   Signal changed_;
   std::function<bool(JobId)> has_open_migration_;
+  std::function<void(const Node&, JobId, Incarnation)> fence_;
   std::map<JobId, Job> jobs_;
   JobId last_id_ = 0;
 };

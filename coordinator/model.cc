@@ -36,6 +36,10 @@ std::string_view to_string(JobState state) noexcept {
       return "failed";
     case JobState::kLost:
       return "lost";
+    case JobState::kParked:
+      return "parked";
+    case JobState::kRestoring:
+      return "restoring";
   }
   return "unknown";
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/image_records.h"
 #include "libckpt/wire/control_messages.h"
 
 namespace ckpt::coordinator {
@@ -37,10 +38,15 @@ struct Segment {
   Incarnation incarnation = 0;
 };
 
-enum class JobState : std::uint8_t { kStarting = 1, kRunning, kExited, kFailed, kLost };
+// kParked: it rests in an image, no instance runs; kRestoring: an instance is about to run from an image.
+enum class JobState : std::uint8_t { kStarting = 1, kRunning, kExited, kFailed, kLost, kParked, kRestoring };
 [[nodiscard]] std::string_view to_string(JobState state) noexcept;
 [[nodiscard]] constexpr bool is_ended(JobState state) {
-  return state >= JobState::kExited;
+  return state == JobState::kExited || state == JobState::kFailed || state == JobState::kLost;
+}
+// It has, or is about to have, memory of the GPU it is placed on.
+[[nodiscard]] constexpr bool holds_gpu(JobState state) {
+  return !is_ended(state) && state != JobState::kParked;
 }
 
 struct JobRank {
@@ -68,6 +74,12 @@ struct Job {
   std::int64_t started_ms = 0;
   std::int64_t ended_ms = 0;
   std::optional<double> last_downtime_ms;
+  Incarnation fenced = 0;  // an instance up to this one that turns up is ended: the job goes on from an image
+  bool resumes_itself = false;  // kParked: as soon as there is room
+  std::int64_t parked_ms = 0;   // kParked: since when
+  std::optional<Protection> protection;
+  std::optional<SnapshotFacts> snapshot;    // the last good one
+  std::optional<ImageOperation> operation;  // open: it judges what the instances do
 
   [[nodiscard]] const std::string& node() const { return segments.back().node; }
   [[nodiscard]] std::uint64_t state_bytes() const;

@@ -71,8 +71,10 @@ std::vector<GpuView> Service::gpu_views() const {
 std::uint64_t Service::promised_on(const Place& place) const {
   std::uint64_t promised = 0;
   for (const auto& [id, job] : parts_.jobs.all()) {
-    if (is_ended(job.state)) continue;
-    if (job.ranks.front().place == place && job.spec.gpu_memory_bytes > job.state_bytes())
+    if (!holds_gpu(job.state) && !job.operation) continue;
+    if (job.operation && Place(job.operation->to_node, job.operation->to_gpu) == place)
+      promised += needed_bytes(job);
+    else if (job.ranks.front().place == place && job.spec.gpu_memory_bytes > job.state_bytes())
       promised += job.spec.gpu_memory_bytes - job.state_bytes();
     const Migration* open = parts_.migrations.open_of(id);
     if (open != nullptr && open->phase == MigrationPhase::kPreparing && open->to == place)
@@ -145,6 +147,13 @@ control::Task<> Service::start(JobId id) {
 
 Result<void> Service::stop(Job& job, std::int64_t grace_ms) {
   if (is_ended(job.state)) return ok();
+  if (job.operation)
+    return Error(ErrorCode::kRefused,
+                 "Job " + job.spec.name + " is " + job_state(job) + ": try again when that is done");
+  if (job.state == JobState::kParked) {
+    parts_.jobs.stop_parked(job);
+    return ok();
+  }
   wire::StopJob message;
   message.job = job.id;
   message.incarnation = job.incarnation;
@@ -165,7 +174,9 @@ control::Task<> Service::wait_for_end(JobId id, Deadline deadline) {
 }
 
 std::string Service::job_state(const Job& job) const {
-  if (is_ended(job.state)) return std::string(to_string(job.state));
+  if (job.operation && job.operation->goal == OperationGoal::kParked) return "suspending";
+  const bool no_instance = job.state == JobState::kParked || job.state == JobState::kRestoring;
+  if (is_ended(job.state) || no_instance) return std::string(to_string(job.state));
   if (!parts_.nodes.connected(job.node())) return "unreachable";
   if (job.stop_requested) return "stopping";
   if (parts_.migrations.open_of(job.id) != nullptr) return "migrating";
@@ -207,6 +218,39 @@ Result<MigratePlan> Service::plan(const Job& job, const std::string& to) {
   if (!plan.reason.empty())
     plan.reason = "Job " + job.spec.name + " cannot be moved: " + plan.reason;
   else if (!plan.candidates.empty() && plan.candidates.front().suitable)
+    plan.to = plan.candidates.front().place;
+  else
+    plan.reason = "No GPU can take " + job.spec.name + ": " + why_none(plan.candidates, wanted);
+  return plan;
+}
+
+Result<MigratePlan> Service::plan_restore(const Job& job, const Image& image, const std::string& to) {
+  PlacementRequest wanted;
+  if (to != "auto" && !to.empty()) {
+    CKPT_TRY(place, parse_place(to));
+    CKPT_TRYV(check_exists(place.first, place.second));
+    wanted.node = place.first;
+    wanted.gpu = place.second;
+  }
+  if (image.folder.empty() && wanted.node.value_or(image.node) != image.node)
+    return Error(ErrorCode::kRefused,
+                 "The image of " + job.spec.name + " is in the own vault of " + image.node +
+                     ", which no other node reads: it can go on there, or from a folder that both "
+                     "nodes have");
+  if (image.folder.empty()) wanted.node = image.node;
+  wanted.memory_bytes = std::max(needed_bytes(job), image.state_bytes);
+  wanted.margin_bytes = static_cast<std::uint64_t>(parts_.config.placement_margin_bytes);
+  wanted.preferred_model = image.gpu_model;
+  wanted.same_model = wanted.host_process = job.spec.way != wire::Way::kCooperative;
+  std::vector<GpuView> views = gpu_views();
+  for (GpuView& view : views) {
+    if (!holds_gpu(job.state) || view.place != job.ranks.front().place) continue;
+    view.free_bytes = std::min(view.total_bytes, view.free_bytes + job.state_bytes());
+    view.jobs -= std::min(view.jobs, 1U);
+  }
+  MigratePlan plan;
+  plan.candidates = rank_candidates(views, wanted);
+  if (!plan.candidates.empty() && plan.candidates.front().suitable)
     plan.to = plan.candidates.front().place;
   else
     plan.reason = "No GPU can take " + job.spec.name + ": " + why_none(plan.candidates, wanted);

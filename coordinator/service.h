@@ -79,6 +79,8 @@ class Service {
 
   // kNotFound for a node or GPU that does not exist; otherwise a plan, possible or not.
   Result<MigratePlan> plan(const Job& job, const std::string& to);
+  // Where the job may go on from an image. An image in a node's own vault is for that node's GPUs; a job that runs gives its memory back first.
+  Result<MigratePlan> plan_restore(const Job& job, const Image& image, const std::string& to);
   // Waits a while for what is about to be possible: a job that is still starting, and memory that is being freed while the nodes
   // have not said so yet.
   control::Task<Result<Migration*>> migrate(JobId id, MigrateRequest request);

@@ -7,11 +7,12 @@
 
 #include "coordinator/documents.h"
 #include "libckpt/base/fd.h"
+#include "libckpt/base/random.h"
 
 namespace ckpt::coordinator {
 namespace {
 
-constexpr std::int64_t kSchemaVersion = 1;
+constexpr std::int64_t kSchemaVersion = 2;  // 2: jobs may be parked; vaults
 
 constexpr const char* kPragmas = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;";
 
@@ -26,6 +27,9 @@ CREATE TABLE IF NOT EXISTS migrations (id INTEGER PRIMARY KEY, document TEXT NOT
 CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY AUTOINCREMENT, time_ms INTEGER NOT NULL, kind TEXT NOT NULL,
                                    job INTEGER NOT NULL, migration INTEGER NOT NULL, node TEXT NOT NULL,
                                    text TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS vaults (node TEXT NOT NULL, folder TEXT NOT NULL, document TEXT NOT NULL,
+                                   PRIMARY KEY (node, folder));
+CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 )sql";
 
 template <class M>
@@ -176,6 +180,35 @@ Result<std::vector<NodeRow>> Store::nodes() {
 Result<void> Store::remove_job(JobId id) {
   CKPT_TRY(statement, db_.prepare("DELETE FROM jobs WHERE id = ?1"));
   return statement.bind(1, static_cast<std::int64_t>(id)).run();
+}
+
+Result<void> Store::put(const VaultRow& vault) {
+  CKPT_TRY(statement, db_.prepare("INSERT OR REPLACE INTO vaults VALUES (?1, ?2, ?3)"));
+  return statement.bind(1, vault.node).bind(2, vault.folder).bind(3, vault.document).run();
+}
+
+Result<std::vector<VaultRow>> Store::vaults() {
+  std::vector<VaultRow> vaults;
+  CKPT_TRY(statement, db_.prepare("SELECT node, folder, document FROM vaults ORDER BY node, folder"));
+  while (true) {
+    CKPT_TRY(row, statement.next());
+    if (!row) return vaults;
+    VaultRow& vault = vaults.emplace_back();
+    vault.node = statement.text(0);
+    vault.folder = statement.text(1);
+    vault.document = statement.text(2);
+  }
+}
+
+Result<std::string> Store::cluster_id() {
+  constexpr std::size_t kBytes = 4;
+  CKPT_TRY(fresh, random_hex(kBytes));
+  CKPT_TRY(insert, db_.prepare("INSERT OR IGNORE INTO settings VALUES ('cluster', ?1)"));
+  CKPT_TRYV(insert.bind(1, fresh).run());
+  CKPT_TRY(statement, db_.prepare("SELECT value FROM settings WHERE name = 'cluster'"));
+  CKPT_TRY(row, statement.next());
+  if (!row) return Error(ErrorCode::kInternal, "The store has no id of the cluster");
+  return statement.text(0);
 }
 
 Result<std::uint64_t> Store::add(const Event& event) {

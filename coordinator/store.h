@@ -21,6 +21,14 @@ struct NodeRow {
   std::int64_t last_seen_ms = 0;
 };
 
+// What a node says that a vault holds, as JSON (image_catalog.h).
+struct VaultRow {
+  VaultRow() = default;
+  std::string node;
+  std::string folder;
+  std::string document;
+};
+
 class Store {
  public:
   static Result<Store> open(const std::string& path);
@@ -37,6 +45,10 @@ class Store {
   Result<std::vector<Migration>> migrations();
   Result<std::vector<NodeRow>> nodes();
   Result<void> remove_job(JobId id);
+  Result<void> put(const VaultRow& vault);
+  Result<std::vector<VaultRow>> vaults();
+  // Random, made with the file: tells this cluster's jobs from others' in a folder that they share.
+  Result<std::string> cluster_id();
 
   Result<std::uint64_t> add(const Event& event);  // its id
   Result<std::vector<Event>> events(std::uint64_t since, std::size_t limit);

@@ -8,6 +8,7 @@ import re
 import unittest
 
 from cluster import run_unmoved
+import test_images
 import test_process_crashes
 import test_remap
 import test_swap_crashes
@@ -104,6 +105,7 @@ class EveryPointIsTested(unittest.TestCase):
         tested |= {number for _, number, _ in test_remap.WHILE_FILLING}
         # Of images: tests/fault/protect_test.cc and vault_mover_test.cc.
         tested |= {111, 112, 113, 114, 221, 222, 305, 306, 307, 308, 406}
+        tested |= {number for _, number in [*test_images.POINTS, test_images.PARKED]}
         self.assertEqual(numbers - never, tested)
 
 

@@ -45,6 +45,9 @@ struct MigrateOptions {
   bool detach = false;
 };
 
+class CommandTree;
+void add_image_commands(CommandTree& tree);  // image_commands.cc
+
 // Jobs.
 int run_job(Context& context, const RunOptions& options);
 int adopt_process(Context& context, const AdoptOptions& options);

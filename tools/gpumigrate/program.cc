@@ -47,6 +47,7 @@ class Parser {
     add_jobs();
     add_migrate();
     add_migrations();
+    add_image_commands(tree_);
     add_cluster();
     add_policy_test(tree_);
   }

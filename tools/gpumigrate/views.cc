@@ -58,6 +58,16 @@ std::string line(const char* name, const std::string& value) {
   return head + printable(value) + "\n";
 }
 
+// "every 30.0 s, image 12.3 s old", or what is wrong.
+std::string protection_of(const Json& protection) {
+  if (!protection.is_object()) return "-";
+  std::string out = "every " + span_of(protection, "every_ms");
+  out += has_value(protection, "last_image") ? ", image " + span_of(protection, "last_image_age_ms") + " old"
+                                             : ", no image yet";
+  if (has_value(protection, "last_error")) out += ", FAILS";
+  return out;
+}
+
 // What differs from a migration's usual options, like "codec planes, slowdown 3%, bandwidth 1.00 GiB/s".
 std::string options_of(const Json& options) {
   std::string out;
@@ -76,11 +86,12 @@ std::string options_of(const Json& options) {
 
 std::string view_jobs(const Json& jobs) {
   Table table({"ID", "NAME", "STATE", "GPU", "INCARNATION", "MOVABLE", "STATE SIZE", "STARTED",
-               "LAST DOWNTIME", "EXIT"});
+               "LAST DOWNTIME", "EXIT", "PROTECTED"});
   for (const Json& job : jobs) {
     table.add({text_of(job, "id"), text_of(job, "name"), text_of(job, "state"), place_of(job),
                text_of(job, "incarnation"), movable_of(job), bytes_of(job, "state_bytes"),
-               time_of(job, "started"), span_of(job, "last_downtime_ms"), text_of(job, "exit_code")});
+               time_of(job, "started"), span_of(job, "last_downtime_ms"), text_of(job, "exit_code"),
+               protection_of(member(job, "protection"))});
   }
   return table.text();
 }
@@ -98,6 +109,16 @@ std::string view_job(const Json& job) {
   out += line("state size", bytes_of(job, "state_bytes"));
   out += line("started", time_of(job, "started"));
   out += line("last downtime", span_of(job, "last_downtime_ms"));
+  if (const Json& protection = member(job, "protection"); protection.is_object()) {
+    out += line("protected", protection_of(protection) + " (" + text_of(protection, "last_image") +
+                                 "), pause " + span_of(protection, "last_pause_ms") + ", keeps " +
+                                 text_of(protection, "keep"));
+    if (has_value(protection, "last_error"))
+      out += line("", "last failure: " + text_of(protection, "last_error"));
+  }
+  if (const Json& last = member(job, "last_snapshot"); last.is_object())
+    out += line("last image", text_of(last, "image") + " of " + time_of(last, "created") + ", " +
+                                  bytes_of(last, "new_bytes") + " new, pause " + span_of(last, "pause_ms"));
   out += line("command", joined(member(job, "argv"), " "));
   out += line("folder", text_of(job, "cwd"));
   for (const Json& instance : member(job, "instances")) {

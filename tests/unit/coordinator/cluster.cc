@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include <filesystem>
+#include <future>
 
 namespace ckpt::coordinator::test {
 namespace {
@@ -48,6 +49,15 @@ void Cluster::stop() {
   thread_.join();
   coordinator_.reset();
   io_.reset();
+}
+
+void Cluster::on_io(const std::function<void(Coordinator&, control::asio::any_io_executor)>& what) {
+  std::promise<void> done;
+  control::asio::post(*io_, [&] {
+    what(*coordinator_, io_->get_executor());
+    done.set_value();
+  });
+  done.get_future().wait();
 }
 
 void Cluster::wait_for_event(const std::string& kind, unsigned count) {

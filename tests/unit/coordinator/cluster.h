@@ -2,6 +2,7 @@
 // A coordinator on a thread of its own, in a folder that is removed at the end.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -26,6 +27,8 @@ class Cluster {
   HttpAnswer post(const std::string& target, const std::string& body = "{}") {
     return request(api_port_, token_, "POST", target, body);
   }
+  // Runs it on the coordinator's thread and waits for it.
+  void on_io(const std::function<void(Coordinator&, control::asio::any_io_executor)>& what);
   // Events are never missed: waits until one of `kind` has been seen since the cluster began.
   void wait_for_event(const std::string& kind, unsigned count = 1);
 

@@ -31,6 +31,7 @@ FakeAgent::FakeAgent(std::string node, std::string address, std::string token) {
     hello.software_version = "test";
     hello.inventory = inventory;
     (void)connection.send(hello);
+    if (on_hello) on_hello();
   };
   handlers.on_frame = [this](const wire::FrameHeader& header, std::span<const std::byte> body) {
     return on_frame(header, body);
@@ -93,16 +94,26 @@ Result<void> FakeAgent::on_frame(const wire::FrameHeader& header, std::span<cons
   if (header.type == FrameType::kStartJob) start_job(wire::decode<wire::StartJob>(body).value());
   if (header.type == FrameType::kReadLog) read_log(wire::decode<wire::ReadLog>(body).value());
   if (header.type == FrameType::kSwitch) on_switch(wire::decode_switch(body).value());
-  if (header.type == FrameType::kStopJob) {
-    const auto message = wire::decode<wire::StopJob>(body).value();
-    change(message.job, message.incarnation, wire::JobPhase::kExited, 143);
-  }
+  if (header.type == FrameType::kStopJob) stop_job(wire::decode<wire::StopJob>(body).value());
   if (header.type == FrameType::kSetLimits) {
     wire::Reply reply;
     reply.request_id = wire::decode<wire::SetLimits>(body).value().request_id;
     (void)dialer_->send(reply);
   }
+  if (on_other) on_other(header, body);
   return ok();
+}
+
+void FakeAgent::stop_job(const wire::StopJob& message) {
+  const auto instances = inventory.jobs;
+  for (const wire::JobInstance& instance : instances) {
+    const bool over = instance.phase == wire::JobPhase::kExited || instance.phase == wire::JobPhase::kMoved;
+    if (instance.job == message.job && instance.incarnation <= message.incarnation && !over && !ignore_stops)
+      change(message.job, instance.incarnation, wire::JobPhase::kExited, 143);
+  }
+  wire::Reply reply;
+  reply.request_id = message.request_id;
+  (void)dialer_->send(reply);
 }
 
 void FakeAgent::start_job(const wire::StartJob& message) {

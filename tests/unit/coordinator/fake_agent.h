@@ -33,6 +33,10 @@ class FakeAgent {
   bool refuse_prepare = false;  // as a target
   bool silent_prepare = false;  // never answers Prepare, at either side
   std::string log = "one\ntwo\n";
+  bool ignore_stops = false;  // but for the answer
+  // For what stands in for another part of an agent: after the hello, and frames that this one does not know. On its thread.
+  std::function<void()> on_hello;
+  std::function<void(const wire::FrameHeader&, std::span<const std::byte>)> on_other;
 
   // Ends an instance with that code.
   void end_job(std::uint64_t job, std::int32_t exit_code);
@@ -42,6 +46,14 @@ class FakeAgent {
   void set_free(std::uint64_t bytes);
   // As the source of migration 1.
   void set_progress(wire::MigrationProgress progress);
+  // On its thread.
+  template <class M>
+  void send(const M& message) {
+    (void)dialer_->send(message);
+  }
+  void change(std::uint64_t job, std::uint64_t incarnation, wire::JobPhase phase,
+              std::int32_t exit_code = -1);
+  void post(std::function<void()> what) { control::asio::post(io_, std::move(what)); }
   [[nodiscard]] unsigned starts() const { return starts_; }
   // Of the first migration it was asked to be the source of; waits for it. Once.
   [[nodiscard]] wire::MigrationPlan wait_for_plan() { return plan_.get_future().get(); }
@@ -53,9 +65,8 @@ class FakeAgent {
   void on_switch(const wire::SwitchMessage& message);
   void as_source(const wire::SwitchMessage& message);
   void as_target(const wire::SwitchMessage& message);
+  void stop_job(const wire::StopJob& message);
   void say(const wire::SwitchMessage& to_answer, wire::Party from, wire::Party to, wire::SwitchBody body);
-  void change(std::uint64_t job, std::uint64_t incarnation, wire::JobPhase phase,
-              std::int32_t exit_code = -1);
 
   control::asio::io_context io_{1};
   std::shared_ptr<control::Dialer> dialer_;

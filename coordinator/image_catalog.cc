@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/image_catalog.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "libckpt/base/clock.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMostMeasured = 1000;
+
+Image image_of(const std::string& node, const std::string& folder, const wire::ImageRow& row) {
+  Image image;
+  image.node = node;
+  image.folder = folder;
+  image.vault_job = row.vault_job;
+  image.job = row.job;
+  image.version = row.version;
+  image.barrier_ms = row.created_ms;
+  image.state_bytes = row.state_bytes;
+  image.gpu_model = row.gpu_model;
+  return image;
+}
+
+bool is_older(const Image& a, const Image& b) {
+  return std::pair(a.barrier_ms, a.version) < std::pair(b.barrier_ms, b.version);
+}
+
+std::optional<std::uint64_t> number_of(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool good = failure == std::errc{} && end == text.data() + text.size() && value != 0;
+  return good ? std::optional(value) : std::nullopt;
+}
+
+}  // namespace
+
+std::string image_text(const Image& image) {
+  return job_text(image.job) + ".v" + std::to_string(image.version) + "@" +
+         (image.folder.empty() ? image.node : image.folder);
+}
+
+std::optional<ImageId> parse_image_id(std::string_view text) {
+  const auto at = text.find('@');
+  const std::string_view head = text.substr(0, at);
+  const auto point = head.find(".v");
+  if (point == std::string_view::npos) return std::nullopt;
+  const auto job = parse_job_id(head.substr(0, point));
+  const auto version = number_of(head.substr(point + 2));
+  if (!job || !version || (at != std::string_view::npos && at + 1 == text.size())) return std::nullopt;
+  ImageId id;
+  id.job = *job;
+  id.version = *version;
+  if (at != std::string_view::npos) id.where = text.substr(at + 1);
+  return id;
+}
+
+Result<void> ImageCatalog::load() {
+  CKPT_TRY(cluster, store_.cluster_id());
+  cluster_ = std::move(cluster);
+  CKPT_TRY(rows, store_.vaults());
+  for (const VaultRow& stored : rows) {
+    const json document = json::parse(stored.document, nullptr, false);
+    if (!document.is_object())
+      return Error(ErrorCode::kCorrupt, "What is stored of the vault of " + stored.node + " does not decode");
+    Vault& vault = vaults_[Key(stored.node, stored.folder)];
+    try {
+      vault.seen_ms = document.at("seen_ms").get<std::int64_t>();
+      for (const json& j : document.at("images")) {
+        Row& row = vault.rows.emplace_back();
+        row.row.vault_job = j.at("vault_job").get<std::string>();
+        row.row.job = j.at("job").get<JobId>();
+        row.row.version = j.at("version").get<std::uint64_t>();
+        row.row.parent = j.at("parent").get<std::uint64_t>();
+        row.row.created_ms = j.at("created_ms").get<std::int64_t>();
+        row.row.incarnation = j.at("incarnation").get<Incarnation>();
+        row.row.state_bytes = j.at("state_bytes").get<std::uint64_t>();
+        row.row.written_bytes = j.at("written_bytes").get<std::uint64_t>();
+        row.row.damaged = j.at("damaged").get<bool>();
+        row.row.gpu_model = j.at("gpu_model").get<std::string>();
+        row.pause_ns = j.at("pause_ns").get<std::int64_t>();
+      }
+    } catch (const json::exception& e) {
+      return Error(ErrorCode::kCorrupt,
+                   "What is stored of the vault of " + stored.node + " does not decode: " + e.what());
+    }
+  }
+  return ok();
+}
+
+void ImageCatalog::save(const Key& key, const Vault& vault) {
+  json images = json::array();
+  for (const Row& row : vault.rows)
+    images.push_back({{"vault_job", row.row.vault_job},
+                      {"job", row.row.job},
+                      {"version", row.row.version},
+                      {"parent", row.row.parent},
+                      {"created_ms", row.row.created_ms},
+                      {"incarnation", row.row.incarnation},
+                      {"state_bytes", row.row.state_bytes},
+                      {"written_bytes", row.row.written_bytes},
+                      {"damaged", row.row.damaged},
+                      {"gpu_model", row.row.gpu_model},
+                      {"pause_ns", row.pause_ns}});
+  VaultRow stored;
+  stored.node = key.first;
+  stored.folder = key.second;
+  stored.document = json{{"seen_ms", vault.seen_ms}, {"images", images}}.dump(-1, ' ', false,
+                                                                              json::error_handler_t::replace);
+  if (auto put = store_.put(stored); !put)
+    spdlog::error("what the vault of {} holds was not stored: {}", key.first, put.assume_error().to_string());
+}
+
+std::string ImageCatalog::vault_job_of(const Job& job) const {
+  return job.spec.name + "." + job_text(job.id) + "." + cluster_;
+}
+
+bool ImageCatalog::is_ours(const wire::ImageRow& row) const {
+  return row.job != 0 && row.version != 0 &&
+         row.vault_job.ends_with("." + job_text(row.job) + "." + cluster_);
+}
+
+const ImageCatalog::Row* ImageCatalog::find_row(const Key& key, const std::string& vault_job,
+                                                std::uint64_t version) const {
+  const auto vault = vaults_.find(key);
+  if (vault == vaults_.end()) return nullptr;
+  const auto row = std::find_if(vault->second.rows.begin(), vault->second.rows.end(), [&](const Row& known) {
+    return known.row.vault_job == vault_job && known.row.version == version;
+  });
+  return row == vault->second.rows.end() ? nullptr : &*row;
+}
+
+std::vector<Image> ImageCatalog::take(const std::string& node, const wire::VaultContents& contents) {
+  const Key key(node, contents.folder);
+  std::vector<Image> damaged;
+  Vault vault;
+  vault.seen_ms = wall_clock_ms();
+  for (const wire::ImageRow& said : contents.images) {
+    if (!is_ours(said)) continue;
+    Row& row = vault.rows.emplace_back();
+    row.row = said;
+    const Row* known = find_row(key, said.vault_job, said.version);
+    if (known != nullptr) row.pause_ns = known->pause_ns;
+    const auto pause = measured_.find({said.vault_job, said.version});
+    if (pause != measured_.end()) {
+      row.pause_ns = pause->second;
+      measured_.erase(pause);
+    }
+    if (said.damaged && (known == nullptr || !known->row.damaged))
+      damaged.push_back(image_of(node, contents.folder, said));
+  }
+  vaults_[key] = std::move(vault);
+  save(key, vaults_[key]);
+  return damaged;
+}
+
+void ImageCatalog::measured(const std::string& node, const wire::SnapshotReport& report) {
+  const Key key(node, report.folder);
+  if (find_row(key, report.vault_job, report.version) == nullptr) {
+    if (measured_.size() >= kMostMeasured) measured_.erase(measured_.begin());
+    measured_[{report.vault_job, report.version}] = report.pause_ns;
+    return;
+  }
+  Vault& vault = vaults_[key];
+  for (Row& row : vault.rows) {
+    if (row.row.vault_job == report.vault_job && row.row.version == report.version)
+      row.pause_ns = report.pause_ns;
+  }
+  save(key, vault);
+}
+
+void ImageCatalog::removed(const std::string& node, const std::string& folder, const std::string& vault_job) {
+  if (folder.empty()) return;
+  for (auto& [key, vault] : vaults_) {
+    if (key.second != folder || key.first == node) continue;
+    if (std::erase_if(vault.rows, [&](const Row& row) { return row.row.vault_job == vault_job; }) != 0)
+      save(key, vault);
+  }
+}
+
+std::vector<ListedImage> ImageCatalog::list() const {
+  // Of a folder, by job: the newest list.
+  std::map<std::pair<std::string, std::string>, std::pair<std::int64_t, std::string>> newest;
+  for (const auto& [key, vault] : vaults_) {
+    for (const Row& row : vault.rows) {
+      auto& best = newest[{key.second, row.row.vault_job}];
+      best = std::max(best, std::pair(vault.seen_ms, key.first));
+    }
+  }
+  std::vector<ListedImage> listed;
+  for (const auto& [key, vault] : vaults_) {
+    for (const Row& row : vault.rows) {
+      if (!key.second.empty() && newest.at({key.second, row.row.vault_job}).second != key.first) continue;
+      ListedImage& entry = listed.emplace_back();
+      entry.image = image_of(key.first, key.second, row.row);
+      entry.parent = row.row.parent;
+      entry.incarnation = row.row.incarnation;
+      entry.written_bytes = row.row.written_bytes;
+      entry.damaged = row.row.damaged;
+      entry.pause_ns = row.pause_ns;
+    }
+  }
+  std::stable_sort(listed.begin(), listed.end(), [](const ListedImage& a, const ListedImage& b) {
+    return a.image.job != b.image.job ? a.image.job < b.image.job : is_older(a.image, b.image);
+  });
+  return listed;
+}
+
+std::optional<Image> ImageCatalog::newest(JobId job, const Predicate& fits) const {
+  std::optional<Image> found;
+  for (const ListedImage& listed : list()) {
+    if (listed.image.job == job && !listed.damaged && fits(listed.image)) found = listed.image;
+  }
+  return found;
+}
+
+std::optional<Image> ImageCatalog::before(const Image& than) const {
+  return newest(than.job, [&](const Image& image) {
+    return image.folder == than.folder && image.vault_job == than.vault_job && image.version < than.version &&
+           (!image.folder.empty() || image.node == than.node);
+  });
+}
+
+Result<ListedImage> ImageCatalog::find(const ImageId& id) const {
+  std::vector<ListedImage> found;
+  for (const ListedImage& listed : list()) {
+    const Image& image = listed.image;
+    const bool there = id.where.empty() || id.where == (image.folder.empty() ? image.node : image.folder);
+    if (image.job == id.job && image.version == id.version && there) found.push_back(listed);
+  }
+  const std::string name = job_text(id.job) + ".v" + std::to_string(id.version);
+  if (found.empty())
+    return Error(ErrorCode::kNotFound,
+                 "There is no image " + name + (id.where.empty() ? "" : "@" + id.where) + ": see `images`");
+  if (found.size() > 1)
+    return Error(ErrorCode::kRefused,
+                 "There are several images " + name + ": say which, like " + image_text(found.front().image));
+  return found.front();
+}
+
+bool ImageCatalog::is_whole_at(const std::string& node, const Image& image) const {
+  const Row* row = find_row(Key(node, image.folder), image.vault_job, image.version);
+  return row != nullptr && !row->row.damaged;
+}
+
+std::uint64_t ImageCatalog::last_version(const std::string& node, const std::string& folder,
+                                         const std::string& vault_job) const {
+  const auto vault = vaults_.find(Key(node, folder));
+  if (vault == vaults_.end()) return 0;
+  std::uint64_t last = 0;
+  for (const Row& row : vault->second.rows) {
+    if (row.row.vault_job == vault_job) last = std::max(last, row.row.version);
+  }
+  return last;
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the vaults hold, as their nodes last said; kept in the store, so that the images of a node that is away are still known.
+// A vault is (node, ""), the node's own, or (node, folder): a folder that is meant to be the same on every node. Of a folder that several
+// nodes have listed, the newest list that has the job counts.
+// Threads: one. Ownership: the ImageTable's. Errors: what cannot be stored is logged; memory is what counts.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/store.h"
+
+namespace ckpt::coordinator {
+
+// An image as people see it.
+struct ListedImage {
+  ListedImage() = default;
+  Image image;
+  std::uint64_t parent = 0;
+  Incarnation incarnation = 0;
+  std::uint64_t written_bytes = 0;
+  bool damaged = false;
+  std::int64_t pause_ns = -1;  // negative: not known
+};
+
+// "j3.v12@node-a", "j3.v12@/mnt/vault".
+[[nodiscard]] std::string image_text(const Image& image);
+struct ImageId {
+  ImageId() = default;
+  JobId job = 0;
+  std::uint64_t version = 0;
+  std::string where;  // a node, or a folder; empty: not said
+};
+[[nodiscard]] std::optional<ImageId> parse_image_id(std::string_view text);
+
+class ImageCatalog {
+ public:
+  explicit ImageCatalog(Store& store) : store_(store) {}
+
+  Result<void> load();
+  // The job's name in a vault: no other cluster's job has it.
+  [[nodiscard]] std::string vault_job_of(const Job& job) const;
+
+  // Returns what is damaged and was not known to be.
+  std::vector<Image> take(const std::string& node, const wire::VaultContents& contents);
+  // What a snapshot was like; before or behind the list that has it.
+  void measured(const std::string& node, const wire::SnapshotReport& report);
+  // The job's images have been removed there: older lists of other nodes are wrong.
+  void removed(const std::string& node, const std::string& folder, const std::string& vault_job);
+
+  // This cluster's images, by job, oldest first.
+  [[nodiscard]] std::vector<ListedImage> list() const;
+  using Predicate = std::function<bool(const Image&)>;
+  // The newest whole image of the job that fits.
+  [[nodiscard]] std::optional<Image> newest(JobId job, const Predicate& fits) const;
+  // The newest whole one that is older than `than`, in the same vault.
+  [[nodiscard]] std::optional<Image> before(const Image& than) const;
+  // kNotFound; kRefused if the id leaves open which.
+  [[nodiscard]] Result<ListedImage> find(const ImageId& id) const;
+  // The node has listed it, whole.
+  [[nodiscard]] bool is_whole_at(const std::string& node, const Image& image) const;
+  // Its newest version there, 0 if there is none.
+  [[nodiscard]] std::uint64_t last_version(const std::string& node, const std::string& folder,
+                                           const std::string& vault_job) const;
+
+ private:
+  struct Row {
+    wire::ImageRow row;
+    std::int64_t pause_ns = -1;
+  };
+  struct Vault {
+    std::int64_t seen_ms = 0;
+    std::vector<Row> rows;
+  };
+  using Key = std::pair<std::string, std::string>;  // node, folder
+
+  [[nodiscard]] bool is_ours(const wire::ImageRow& row) const;
+  [[nodiscard]] const Row* find_row(const Key& key, const std::string& vault_job,
+                                    std::uint64_t version) const;
+  void save(const Key& key, const Vault& vault);
+
+  Store& store_;
+  std::string cluster_;
+  std::map<Key, Vault> vaults_;
+  std::map<std::pair<std::string, std::uint64_t>, std::int64_t> measured_;  // pauses no list has yet
+};
+
+}  // namespace ckpt::coordinator

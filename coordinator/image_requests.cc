@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+// What begins an operation on a job's images, by order or by itself: which image, where, and whether it may be. How it goes on:
+// image_operations.cc.
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include "coordinator/image_table.h"
+#include "libckpt/base/clock.h"
+#include "libckpt/base/fault.h"
+#include "libckpt/control/spawn.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kListing{30};
+constexpr std::chrono::hours kForAnOperation{24};
+// Who parked a job to have its room gets a moment to take it.
+constexpr std::int64_t kRestMs = 3'000;
+constexpr unsigned kMostResumeFailures = 5;
+constexpr std::size_t kMostTargetsAsked = 4;
+
+}  // namespace
+
+// Of everything that was ever started of it, as far as anyone knows.
+Incarnation ImageTable::highest_known(const Job& job) const {
+  Incarnation highest = std::max(job.incarnation, job.fenced);
+  for (const Segment& segment : job.segments) highest = std::max(highest, segment.incarnation);
+  for (const auto& [name, node] : parts_.nodes.all()) {
+    for (const wire::JobInstance& instance : node.instances) {
+      if (instance.job == job.id) highest = std::max(highest, instance.incarnation);
+    }
+  }
+  return highest;
+}
+
+Result<void> ImageTable::may_restore(JobId id, const RestoreWish& wish) const {
+  const Job* job = parts_.jobs.find(id);
+  if (job == nullptr) return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
+  const auto refused = [&](const std::string& why) {
+    return Error(ErrorCode::kRefused, "Job " + job->spec.name + " cannot go on from an image: " + why);
+  };
+  if (const Migration* open = parts_.migrations.open_of(id))
+    return refused("migration " + migration_text(open->id) +
+                   " of it is open (`abort` or `resolve` it first)");
+  if (wish.verb == "resume" && (job->state != JobState::kParked || job->operation))
+    return refused("it is " + parts_.service.job_state(*job) + ", not parked");
+  const Job* same = parts_.jobs.find(job->spec.name);
+  if (is_ended(job->state) && same != nullptr && same != job && !is_ended(same->state))
+    return refused("a live job has its name by now (" + job_text(same->id) + ")");
+  if (job->operation) {
+    const std::string& node = job->node();
+    if (parts_.nodes.connected(node) || !wish.force)
+      return refused("it is " + parts_.service.job_state(*job) + " already" +
+                     (parts_.nodes.connected(node) ? ""
+                                                   : ", and node " + node +
+                                                         " is not connected (--force is your word "
+                                                         "that it is dead for good)"));
+    return ok();
+  }
+  if (job->state == JobState::kStarting) return refused("it is starting");
+  if (holds_gpu(job->state) && !parts_.nodes.connected(job->node()) && !wish.force)
+    return refused("node " + job->node() +
+                   ", where it runs as far as anyone knows, is not connected. --force is your word "
+                   "that this instance is dead for good; should it turn up, it is ended");
+  return ok();
+}
+
+Result<Image> ImageTable::image_for(const Job& job, const RestoreWish& wish) const {
+  if (wish.image) {
+    if (is_readable(*wish.image)) return *wish.image;
+    return Error(ErrorCode::kUnavailable, "Image " + image_text(*wish.image) + " is in the vault of " +
+                                              wish.image->node + ", which is not connected");
+  }
+  const auto found = newest(job.id);
+  const auto best = catalog_.newest(job.id, [](const Image&) { return true; });
+  if (!found && best)
+    return Error(ErrorCode::kUnavailable, "The images of job " + job.spec.name + " are in the vault of " +
+                                              best->node + ", which is not connected");
+  if (!found)
+    return Error(ErrorCode::kNotFound,
+                 "There is no image of job " + job.spec.name + ": `snapshot` takes one");
+  // Only an order may go back further than it must.
+  if (wish.verb != "restore" && best->barrier_ms > found->barrier_ms)
+    return Error(
+        ErrorCode::kUnavailable,
+        fmt::format("Job {} rests in {}, and {} is not connected; `restore {}` starts it from an older image",
+                    job.spec.name, image_text(*best), best->node, image_text(*found)));
+  return *found;
+}
+
+// A GPU whose node can read the image: asked before anything ends for it.
+control::Task<Result<Place>> ImageTable::choose_place(JobId id, Image image, std::string to) {
+  const Job* job = parts_.jobs.find(id);
+  if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
+  CKPT_CO_TRY(plan, parts_.service.plan_restore(*job, image, to));
+  if (!plan.to) co_return Error(ErrorCode::kUnavailable, plan.reason);
+  std::string obstacle;
+  std::set<std::string> asked;
+  for (const Candidate& candidate : plan.candidates) {
+    const std::string& node = candidate.place.node;
+    if (!candidate.suitable || asked.size() >= kMostTargetsAsked) break;
+    if (!asked.insert(node).second) continue;
+    wire::VaultOrder order;
+    order.act = wire::VaultAct::kList;
+    order.folder = image.folder;
+    order.vault_job = image.vault_job;
+    const auto listed = co_await parts_.nodes.call(node, order, kListing);
+    if (listed && catalog_.is_whole_at(node, image)) co_return candidate.place;
+    obstacle += (obstacle.empty() ? "" : "; ") + node + ": " +
+                (listed ? "it has no whole image " + image_text(image) : listed.assume_error().to_string());
+  }
+  co_return Error(ErrorCode::kUnavailable,
+                  "No node with room can read " + image_text(image) + ": " + obstacle);
+}
+
+Result<TaskId> ImageTable::begin_operation(JobId id, ImageOperation operation) {
+  const Job* job = parts_.jobs.find(id);
+  if (job->operation) close_task(id, Error(ErrorCode::kAborted, "Another order took its place"), 1);
+  operation.fenced = highest_known(*job);
+  Job changed = *job;
+  if (operation.stage == OperationStage::kEnding) {
+    changed.fenced = operation.fenced;
+    if (operation.goal == OperationGoal::kRunning) changed.state = JobState::kRestoring;
+    changed.stop_requested = false;
+    changed.exit_code = -1;
+  }
+  const std::string verb = operation.verb;
+  const bool taking = operation.stage == OperationStage::kTaking;
+  changed.operation = std::move(operation);
+  CKPT_TRYV(parts_.jobs.replace(std::move(changed)));
+  fault_point(FaultPoint::kCoordinatorOperationDurable);
+  vault_known_.erase(id);
+  const TaskId task = tasks_.begin(verb, *job, taking ? "copying" : "ending").id;
+  operation_tasks_[id] = task;
+  drive(id);
+  return task;
+}
+
+control::Task<Result<TaskId>> ImageTable::begin_restore(JobId id, RestoreWish wish) {
+  CKPT_CO_TRYV(may_restore(id, wish));
+  CKPT_CO_TRY(image, image_for(*parts_.jobs.find(id), wish));
+  CKPT_CO_TRY(place, co_await choose_place(id, image, wish.to));
+  CKPT_CO_TRYV(may_restore(id, wish));  // much may have happened meanwhile
+  const Job* job = parts_.jobs.find(id);
+  ImageOperation operation;
+  operation.goal = OperationGoal::kRunning;
+  operation.stage = OperationStage::kEnding;
+  operation.verb = wish.verb;
+  operation.why = wish.why;
+  operation.by_user = wish.by_user;
+  operation.image = image;
+  operation.to_node = place.node;
+  operation.to_gpu = place.gpu;
+  const bool rests = !holds_gpu(job->state);
+  operation.by_word = !rests && wish.force && !parts_.nodes.connected(job->node());
+  operation.gone = rests || operation.by_word;
+  if (rests) operation.ended_ms = job->ended_ms;
+  if (const Node* node = parts_.nodes.find(job->node()); operation.by_word && node != nullptr)
+    operation.ended_ms = node->row.last_seen_ms;
+  co_return begin_operation(id, std::move(operation));
+}
+
+control::Task<Result<TaskId>> ImageTable::begin_parking(JobId id, Destination to, ImageOperation operation) {
+  CKPT_CO_TRYV(co_await wait_until_free(id));
+  const Job* job = parts_.jobs.find(id);
+  operation.goal = OperationGoal::kParked;
+  operation.stage = OperationStage::kTaking;
+  operation.image.node = job->node();
+  operation.image.folder = to.folder;
+  operation.image.vault_job = catalog_.vault_job_of(*job);
+  operation.image.job = id;
+  operation.image.version = catalog_.last_version(job->node(), to.folder, operation.image.vault_job);
+  co_return begin_operation(id, std::move(operation));
+}
+
+control::Task<Result<TaskId>> ImageTable::begin_suspend(JobId id, std::string to) {
+  const Job* job = parts_.jobs.find(id);
+  if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
+  if (to.empty() && job->protection) to = job->protection->folder;
+  CKPT_CO_TRY(destination, destination_of(*job, to));
+  if (job->state == JobState::kParked && !job->operation) {
+    // Already; but now it stays until somebody resumes it.
+    Job changed = *job;
+    changed.resumes_itself = false;
+    CKPT_CO_TRYV(parts_.jobs.replace(std::move(changed)));
+    const TaskId done = tasks_.begin("suspend", *parts_.jobs.find(id), "").id;
+    tasks_.finish(done);
+    co_return done;
+  }
+  ImageOperation operation;
+  operation.verb = "suspend";
+  operation.why = "suspended";
+  operation.by_user = true;
+  co_return co_await begin_parking(id, std::move(destination), std::move(operation));
+}
+
+// ---- the port for other parts of the coordinator ----
+
+control::Task<Result<void>> ImageTable::park(JobId id, bool snapshot, std::string why) {
+  const Job* job = parts_.jobs.find(id);
+  if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
+  if (job->state == JobState::kParked && !job->operation) co_return ok();
+  ImageOperation operation;
+  operation.verb = "park";
+  operation.why = std::move(why);
+  TaskId task = 0;
+  if (snapshot) {
+    Destination to;
+    if (job->protection) to.folder = job->protection->folder;
+    CKPT_CO_TRY(begun, co_await begin_parking(id, std::move(to), std::move(operation)));
+    task = begun;
+  } else {
+    RestoreWish wish;
+    wish.verb = "park";
+    wish.by_user = false;
+    CKPT_CO_TRYV(may_restore(id, wish));
+    const auto image = catalog_.newest(id, [](const Image&) { return true; });
+    if (!image) co_return Error(ErrorCode::kNotFound, "There is no image of job " + job->spec.name);
+    operation.goal = OperationGoal::kParked;
+    operation.image = *image;
+    operation.gone = !holds_gpu(job->state);
+    if (operation.gone) operation.ended_ms = job->ended_ms;
+    CKPT_CO_TRY(begun, begin_operation(id, std::move(operation)));
+    task = begun;
+  }
+  co_await tasks_.wait(task, steady_clock::now() + kForAnOperation);
+  const ImageTask* done = tasks_.find(task);
+  if (done != nullptr && done->error) co_return *done->error;
+  co_return ok();
+}
+
+control::Task<Result<Restored>> ImageTable::restore(JobId id, std::optional<Place> to, std::string why) {
+  RestoreWish wish;
+  wish.why = std::move(why);
+  wish.by_user = false;
+  if (to) wish.to = to_text(*to);
+  CKPT_CO_TRY(task, co_await begin_restore(id, std::move(wish)));
+  co_await tasks_.wait(task, steady_clock::now() + kForAnOperation);
+  const ImageTask* done = tasks_.find(task);
+  if (done == nullptr || done->open)
+    co_return Error(ErrorCode::kTimedOut, "Restoring " + job_text(id) + " has not ended");
+  if (done->error) co_return *done->error;
+  co_return *done->restored;
+}
+
+// ---- parked jobs come back ----
+
+// One after the other, the one that has rested the longest first.
+void ImageTable::resume_parked() {
+  const Job* next = nullptr;
+  std::vector<const Job*> resting;
+  for (const auto& [id, job] : parts_.jobs.all()) {
+    if (job.operation && job.operation->verb == "resume") return;
+    if (job.state == JobState::kParked && job.resumes_itself && !job.operation) resting.push_back(&job);
+  }
+  std::sort(resting.begin(), resting.end(),
+            [](const Job* a, const Job* b) { return a->parked_ms < b->parked_ms; });
+  for (const Job* job : resting) {
+    const auto backoff = backoffs_.find(job->id);
+    const bool waits = backoff != backoffs_.end() && steady_clock::now() < backoff->second.until;
+    if (waits || wall_clock_ms() - job->parked_ms < kRestMs) continue;
+    RestoreWish wish;
+    wish.verb = "resume";
+    const auto image = image_for(*job, wish);
+    if (!image) continue;
+    const auto plan = parts_.service.plan_restore(*job, image.assume_value(), "auto");
+    if (!plan || !plan.assume_value().to) continue;
+    next = job;
+    break;
+  }
+  if (next == nullptr || !resuming_.insert(next->id).second) return;
+  control::spawn(parts_.executor, "resuming " + job_text(next->id), resume_one(next->id));
+}
+
+control::Task<> ImageTable::resume_one(JobId id) {
+  RestoreWish wish;
+  wish.verb = "resume";
+  wish.why = "there is room";
+  wish.by_user = false;
+  const auto begun = co_await begin_restore(id, std::move(wish));
+  if (begun) co_await tasks_.wait(begun.assume_value(), steady_clock::now() + kForAnOperation);
+  resuming_.erase(id);
+  const ImageTask* task = begun ? tasks_.find(begun.assume_value()) : nullptr;
+  if (task != nullptr && !task->error) {
+    backoffs_.erase(id);
+    co_return;
+  }
+  Backoff& backoff = backoffs_[id];
+  ++backoff.failures;
+  backoff.until = steady_clock::now() + std::chrono::seconds(1U << std::min(backoff.failures, 6U));
+  const Job* job = parts_.jobs.find(id);
+  if (job == nullptr || job->state != JobState::kParked || backoff.failures < kMostResumeFailures) co_return;
+  backoffs_.erase(id);
+  Job changed = *job;
+  changed.resumes_itself = false;
+  parts_.events.add("job-parked",
+                    fmt::format("job {} ({}) could not be resumed {} times: it stays parked until `resume`",
+                                job->spec.name, job_text(id), kMostResumeFailures),
+                    {}, id);
+  if (auto stored = parts_.jobs.replace(std::move(changed)); !stored)
+    spdlog::error("job {} was not stored: {}", job_text(id), stored.assume_error().to_string());
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Images of jobs: takes them by order and by protection's schedule, knows what the vaults hold, and carries a job into an image and out of
+// it again (suspend, park, restore, resume).
+//
+// Never two instances: a job goes on from an image only once every instance before is known to have ended, by its node's word, or by the
+// operator's (`--force`). What turns up later with an incarnation of then is ended (Job::fenced, JobTable::set_fence). An operation
+// is a part of the job's record and durable before each order; after a restart it goes on (image_operation.h).
+// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: those of Images; kInvalidArgument.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <set>
+
+#include "coordinator/image_catalog.h"
+#include "coordinator/image_operation.h"
+#include "coordinator/image_tasks.h"
+#include "coordinator/protection_schedule.h"
+#include "coordinator/service.h"
+
+namespace ckpt::coordinator {
+
+struct ProtectWish {
+  ProtectWish() = default;
+  std::int64_t every_ms = 0;
+  std::string to;  // NODE, or an absolute folder; empty: the job's own node
+  std::uint32_t keep = 2;
+  bool force = false;  // a transparent job more often than every 5 minutes
+  bool dry_run = false;
+};
+
+struct Protected {
+  Protected() = default;
+  Protection protection;
+  std::optional<double> expected_pause_ms;  // of each snapshot, as far as one can tell
+  std::string note;
+};
+
+struct RestoreWish {
+  RestoreWish() = default;
+  std::string verb = "restore";
+  std::string why;
+  std::string to = "auto";
+  std::optional<Image> image;  // else the newest
+  bool force = false;          // the operator's word: what cannot be reached is dead
+  bool by_user = true;
+};
+
+class ImageTable : public Images {
+ public:
+  struct Parts {
+    Store& store;
+    EventLog& events;
+    NodeTable& nodes;
+    JobTable& jobs;
+    MigrationTable& migrations;
+    Service& service;
+    control::asio::any_io_executor executor;
+  };
+  explicit ImageTable(Parts parts);
+
+  // Once, after the jobs and before agents may connect: takes up what was open.
+  Result<void> load();
+
+  // The port for other parts of the coordinator.
+  [[nodiscard]] std::optional<Image> newest(JobId job) const override;
+  control::Task<Result<Restored>> restore(JobId job, std::optional<Place> to, std::string why) override;
+  control::Task<Result<void>> park(JobId job, bool snapshot, std::string why) override;
+
+  // What people ask for. Those that return a task have begun it: it goes on by itself.
+  Result<Protected> protect(JobId id, const ProtectWish& wish);
+  Result<void> unprotect(JobId id);
+  control::Task<Result<TaskId>> begin_snapshot(JobId id, std::string to);
+  control::Task<Result<TaskId>> begin_suspend(JobId id, std::string to);
+  control::Task<Result<TaskId>> begin_restore(JobId id, RestoreWish wish);
+  control::Task<Result<void>> remove(ImageId id, bool force);
+
+  [[nodiscard]] const ImageCatalog& catalog() const { return catalog_; }
+  [[nodiscard]] ImageTasks& tasks() { return tasks_; }
+  [[nodiscard]] bool is_readable(const Image& image) const;
+
+ private:
+  // Where a snapshot goes.
+  struct Destination {
+    Destination() = default;
+    std::string folder;
+    std::string node;
+  };
+  struct Backoff {
+    unsigned failures = 0;
+    std::chrono::steady_clock::time_point until;
+  };
+  using StepTaken = Result<void>;
+
+  // image_table.cc
+  void take_frames();
+  void on_report(const Node& node, const wire::SnapshotReport& report);
+  void on_contents(const Node& node, const wire::VaultContents& contents);
+  control::Task<> wait_for_news() const;
+
+  // image_snapshots.cc
+  Result<Destination> destination_of(const Job& job, const std::string& to) const;
+  [[nodiscard]] std::string why_no_snapshot(const Job& job) const;
+  control::Task<Result<void>> wait_until_free(JobId id);
+  [[nodiscard]] wire::TakeSnapshot order_of(const Job& job, const Destination& to, bool end_after) const;
+  [[nodiscard]] SnapshotFacts facts_of(const Job& job, const Destination& to) const;
+  control::Task<Result<void>> take_snapshot(JobId id, Destination to, TaskId task);
+  control::Task<> snapshot_task(JobId id, Destination to, TaskId task);
+  control::Task<> protect_once(JobId id);
+  void note_protected(JobId id, const Result<void>& taken);
+  control::Task<> run_schedule();
+  [[nodiscard]] std::optional<std::string> where_now(JobId id) const;
+
+  // image_requests.cc
+  Result<void> may_restore(JobId id, const RestoreWish& wish) const;
+  Result<Image> image_for(const Job& job, const RestoreWish& wish) const;
+  control::Task<Result<Place>> choose_place(JobId id, Image image, std::string to);
+  [[nodiscard]] Incarnation highest_known(const Job& job) const;
+  Result<TaskId> begin_operation(JobId id, ImageOperation operation);
+  control::Task<Result<TaskId>> begin_parking(JobId id, Destination to, ImageOperation operation);
+  void resume_parked();
+  control::Task<> resume_one(JobId id);
+
+  // image_operations.cc
+  void drive(JobId id);
+  control::Task<> carry_on(JobId id);
+  [[nodiscard]] OperationView view_of(const Job& job) const;
+  control::Task<> perform(JobId id, OperationStep step);
+  control::Task<> take_last_snapshot(JobId id);
+  control::Task<> ask_vault(JobId id);
+  control::Task<> end_instances(JobId id);
+  control::Task<> start_restored(JobId id);
+  Result<void> ended(JobId id);
+  Result<void> parked(Job job, const std::string& why);
+  Result<void> to_starting(Job job);
+  Result<void> runs(JobId id);
+  Result<void> abandon(JobId id, const Error& why);
+  Result<void> not_started(JobId id, const Error& why);
+  void close_task(JobId id, const std::optional<Error>& error, int exit_code);
+
+  Parts parts_;
+  ImageCatalog catalog_;
+  ImageTasks tasks_;
+  ProtectionSchedule schedule_;
+  std::map<JobId, TaskId> snapshots_;              // being taken
+  std::map<JobId, wire::SnapshotReport> reports_;  // the last good one
+  std::map<JobId, TaskId> operation_tasks_;        // of open operations
+  std::set<JobId> driven_;                         // operations with a coroutine
+  std::set<JobId> vault_known_;                    // OperationView::vault_known
+  std::map<JobId, Backoff> backoffs_;              // of resuming
+  std::set<JobId> resuming_;                       // by itself, now
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/unit/coordinator/fake_vault.h"
+
+#include <algorithm>
+
+#include "libckpt/base/clock.h"
+
+namespace ckpt::coordinator::test {
+namespace {
+
+using wire::FrameType;
+
+constexpr std::uint64_t kStateBytes = 1 << 20;
+
+}  // namespace
+
+FakeVault::FakeVault(FakeAgent& agent, std::string node, std::shared_ptr<SharedFolders> shared)
+    : agent_(agent), node_(std::move(node)), shared_(std::move(shared)) {
+  agent_.on_hello = [this] { say_contents(""); };
+  agent_.on_other = [this](const wire::FrameHeader& header, std::span<const std::byte> body) {
+    on_frame(header, body);
+  };
+}
+
+void FakeVault::on_frame(const wire::FrameHeader& header, std::span<const std::byte> body) {
+  if (header.type == FrameType::kTakeSnapshot) take(wire::decode<wire::TakeSnapshot>(body).value());
+  if (header.type == FrameType::kRestoreImage) restore(wire::decode<wire::RestoreImage>(body).value());
+  if (header.type == FrameType::kVaultOrder) perform(wire::decode<wire::VaultOrder>(body).value());
+}
+
+// A node's own vault is a folder of its name that no other one asks for.
+std::vector<wire::ImageRow>& FakeVault::rows_of(const std::string& folder) {
+  return shared_->rows[folder.empty() ? node_ : folder];
+}
+
+void FakeVault::reply(std::uint64_t request, ErrorCode code, const std::string& error) {
+  wire::Reply answer;
+  answer.request_id = request;
+  answer.ok = error.empty();
+  answer.error_code = static_cast<std::uint8_t>(code);
+  answer.message = error;
+  agent_.send(answer);
+}
+
+void FakeVault::say_contents(const std::string& folder) {
+  wire::VaultContents contents;
+  contents.folder = folder;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    contents.images = rows_of(folder);
+  }
+  agent_.send(contents);
+}
+
+void FakeVault::take(const wire::TakeSnapshot& order) {
+  ++snapshots;
+  if (hold_snapshots) return;
+  if (refuse_snapshots) return reply(order.request_id, ErrorCode::kOutOfMemory, "The disk is full");
+  wire::SnapshotReport report;
+  report.job = order.job;
+  report.incarnation = order.incarnation;
+  report.folder = order.folder;
+  report.vault_job = order.vault_job;
+  if (!lose_answers) agent_.send(report);
+  wire::ImageRow row;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    auto& rows = rows_of(order.folder);
+    for (const wire::ImageRow& known : rows) row.version = std::max(row.version, known.version);
+    row.parent = row.version++;
+    row.vault_job = order.vault_job;
+    row.job = order.job;
+    row.created_ms = wall_clock_ms() - age_ms;
+    row.incarnation = order.incarnation;
+    row.state_bytes = kStateBytes;
+    row.written_bytes = kStateBytes / 4;
+    row.gpu_model = "model-1";
+    rows.push_back(row);
+  }
+  report.phase = wire::SnapshotPhase::kDone;
+  report.version = row.version;
+  report.parent = row.parent;
+  report.barrier_ms = row.created_ms;
+  report.pause_ns = 3'000'000;
+  report.state_bytes = row.state_bytes;
+  report.written_bytes = row.written_bytes;
+  if (order.end_after) agent_.change(order.job, order.incarnation, wire::JobPhase::kExited, 137);
+  if (lose_answers) return;
+  agent_.send(report);
+  say_contents(order.folder);
+  reply(order.request_id);
+}
+
+void FakeVault::restore(const wire::RestoreImage& order) {
+  ++restores;
+  if (hold_restores) return;
+  if (refuse_restores) return reply(order.request_id, ErrorCode::kRefused, "The image lacks tensor w1");
+  if (finds_damage) {
+    {
+      const std::lock_guard lock(shared_->mutex);
+      for (wire::ImageRow& row : rows_of(order.folder)) row.damaged |= row.version == order.version;
+    }
+    say_contents(order.folder);
+  }
+  agent_.change(order.spec.job, order.spec.incarnation, wire::JobPhase::kRunning);
+  reply(order.request_id);
+}
+
+void FakeVault::perform(const wire::VaultOrder& order) {
+  if (order.act == wire::VaultAct::kRemoveVersion) {
+    const std::lock_guard lock(shared_->mutex);
+    std::erase_if(rows_of(order.folder), [&](const wire::ImageRow& row) {
+      return row.vault_job == order.vault_job && row.version == order.version;
+    });
+  }
+  say_contents(order.folder);
+  reply(order.request_id);
+}
+
+}  // namespace ckpt::coordinator::test

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The vault of a fake agent: snapshots are entries of a list, a job that goes on from one "runs" at once. Folders are shared between the
+// vaults of a test. Set it up before the agent starts.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <mutex>
+
+#include "libckpt/wire/image_messages.h"
+#include "tests/unit/coordinator/fake_agent.h"
+
+namespace ckpt::coordinator::test {
+
+struct SharedFolders {
+  std::mutex mutex;
+  std::map<std::string, std::vector<wire::ImageRow>> rows;
+};
+
+class FakeVault {
+ public:
+  FakeVault(FakeAgent& agent, std::string node, std::shared_ptr<SharedFolders> shared);
+
+  std::atomic<bool> refuse_snapshots{false};
+  std::atomic<bool> hold_snapshots{false};  // no answer, nothing is taken
+  std::atomic<bool> lose_answers{false};    // it is done, and nobody hears of it but from inventories
+  std::atomic<bool> refuse_restores{false};
+  std::atomic<bool> hold_restores{false};  // no answer, nothing is started
+  std::atomic<bool> finds_damage{false};   // of the image that a restore names; the one before is used
+  std::atomic<unsigned> snapshots{0};      // ordered
+  std::atomic<unsigned> restores{0};
+  std::atomic<std::int64_t> age_ms{0};  // of a snapshot's barrier when it is taken
+
+ private:
+  void on_frame(const wire::FrameHeader& header, std::span<const std::byte> body);
+  void take(const wire::TakeSnapshot& order);
+  void restore(const wire::RestoreImage& order);
+  void perform(const wire::VaultOrder& order);
+  void say_contents(const std::string& folder);
+  void reply(std::uint64_t request, ErrorCode code = ErrorCode::kInternal, const std::string& error = {});
+  [[nodiscard]] std::vector<wire::ImageRow>& rows_of(const std::string& folder);
+
+  FakeAgent& agent_;
+  std::string node_;
+  std::shared_ptr<SharedFolders> shared_;
+};
+
+}  // namespace ckpt::coordinator::test

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/image_catalog.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+
+namespace ckpt::coordinator {
+namespace {
+
+class CatalogTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "/catalogXXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+    reopen();
+    job_.id = 3;
+    job_.spec.name = "train";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void reopen() {
+    catalog_.reset();
+    store_.reset();
+    store_.emplace(Store::open(folder_ + "/state.db").value());
+    catalog_.emplace(*store_);
+    ASSERT_TRUE(catalog_->load());
+  }
+  wire::ImageRow row(std::uint64_t version, std::int64_t created_ms, bool damaged = false) {
+    wire::ImageRow r;
+    r.vault_job = catalog_->vault_job_of(job_);
+    r.job = job_.id;
+    r.version = version;
+    r.created_ms = created_ms;
+    r.damaged = damaged;
+    return r;
+  }
+  static wire::VaultContents contents(const std::string& folder, std::vector<wire::ImageRow> rows) {
+    wire::VaultContents c;
+    c.folder = folder;
+    c.images = std::move(rows);
+    return c;
+  }
+  std::string newest(const ImageCatalog::Predicate& fits = [](const Image&) { return true; }) {
+    const auto found = catalog_->newest(job_.id, fits);
+    return found ? image_text(*found) : "";
+  }
+
+  std::string folder_;
+  Job job_;
+  std::optional<Store> store_;
+  std::optional<ImageCatalog> catalog_;
+};
+
+TEST_F(CatalogTest, TheNewestByItsBarrierOverAllVaults) {
+  catalog_->take("a", contents("", {row(1, 100), row(2, 200)}));
+  catalog_->take("b", contents("", {row(1, 300)}));
+  EXPECT_EQ(newest(), "j3.v1@b");
+  EXPECT_EQ(newest([](const Image& image) { return image.node == "a"; }), "j3.v2@a");
+}
+
+TEST_F(CatalogTest, DamagedOnesDoNotCountAndAreToldOnce) {
+  catalog_->take("a", contents("", {row(1, 100), row(2, 200)}));
+  const auto damaged = catalog_->take("a", contents("", {row(1, 100), row(2, 200, true)}));
+  ASSERT_EQ(damaged.size(), 1U);
+  EXPECT_EQ(image_text(damaged[0]), "j3.v2@a");
+  EXPECT_TRUE(catalog_->take("a", contents("", {row(1, 100), row(2, 200, true)})).empty());
+  EXPECT_EQ(newest(), "j3.v1@a");
+}
+
+TEST_F(CatalogTest, SurvivesARestartWithItsPauses) {
+  wire::SnapshotReport report;
+  report.vault_job = catalog_->vault_job_of(job_);
+  report.version = 1;
+  report.pause_ns = 77;
+  catalog_->measured("a", report);  // before the list that has it
+  catalog_->take("a", contents("", {row(1, 100)}));
+  reopen();
+  ASSERT_EQ(catalog_->list().size(), 1U);
+  EXPECT_EQ(catalog_->list()[0].pause_ns, 77);
+  EXPECT_EQ(catalog_->last_version("a", "", catalog_->vault_job_of(job_)), 1U);
+}
+
+TEST_F(CatalogTest, OtherClustersJobsInASharedFolderAreNotOurs) {
+  wire::ImageRow foreign = row(9, 900);
+  foreign.vault_job = "train.j3.00000000";
+  catalog_->take("a", contents("/vault", {foreign, row(1, 100)}));
+  EXPECT_EQ(newest(), "j3.v1@/vault");
+}
+
+TEST_F(CatalogTest, OfASharedFolderTheNewestListCounts) {
+  catalog_->take("a", contents("/vault", {row(1, 100)}));
+  catalog_->take("b", contents("/vault", {row(1, 100), row(2, 200)}));
+  ASSERT_EQ(catalog_->list().size(), 2U);
+  EXPECT_TRUE(catalog_->is_whole_at("b", catalog_->list()[1].image));
+  EXPECT_FALSE(catalog_->is_whole_at("a", catalog_->list()[1].image));
+}
+
+TEST_F(CatalogTest, AnIdNamesOneImage) {
+  catalog_->take("a", contents("", {row(1, 100)}));
+  catalog_->take("b", contents("", {row(1, 200), row(2, 300)}));
+  const auto find = [&](const char* text) { return catalog_->find(*parse_image_id(text)); };
+  EXPECT_EQ(find("j3.v1@b").value().image.node, "b");
+  EXPECT_EQ(find("j3.v2").value().image.node, "b");
+  EXPECT_EQ(find("j3.v1").error().code(), ErrorCode::kRefused);
+  EXPECT_EQ(find("j3.v7").error().code(), ErrorCode::kNotFound);
+  for (const char* wrong : {"", "j3", "j3.v", "j3.v0", "j3.v1@", "3.v1", "j3.v1x", "j.v1"})
+    EXPECT_FALSE(parse_image_id(wrong)) << wrong;
+}
+
+TEST_F(CatalogTest, TheOneBeforeIsOfTheSameVault) {
+  catalog_->take("a", contents("", {row(1, 100), row(2, 200)}));
+  catalog_->take("b", contents("", {row(1, 150)}));
+  const auto newest = catalog_->find(*parse_image_id("j3.v2@a")).value().image;
+  EXPECT_EQ(image_text(*catalog_->before(newest)), "j3.v1@a");
+}
+
+}  // namespace
+}  // namespace ckpt::coordinator
