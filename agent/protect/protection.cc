@@ -112,7 +112,8 @@ Task<Result<void>> Protection::restore(wire::RestoreImage request) {
     co_return Error(ErrorCode::kNotSupported, "An adopted process cannot be restored from an image");
   const Instance instance(request.spec.job, request.spec.incarnation);
   if (restores_.contains(instance))
-    co_return Error(ErrorCode::kUnavailable, "Job j" + std::to_string(request.spec.job) + " is being restored");
+    co_return Error(ErrorCode::kUnavailable,
+                    "Job j" + std::to_string(request.spec.job) + " is being restored");
   // Asked again by a coordinator that has not heard the answer.
   const auto there = parts_.context.jobs.running_as(instance.first, instance.second);
   if (there && there->phase() == local::Phase::kRunning) co_return ok();

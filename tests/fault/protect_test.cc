@@ -300,7 +300,7 @@ TEST_P(RestoreCrash, TheSecondTimeItRuns) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Points, RestoreCrash,
-                         testing::Values(std::pair("agent.b", 213), std::pair("agent.b", 214),
+                         testing::Values(std::pair("agent.b", 221), std::pair("agent.b", 222),
                                          std::pair("mover.b.0", 406)),
                          [](const auto& info) {
                            return std::string(info.param.first).substr(0, 5) +

@@ -53,8 +53,7 @@ Result<double> number_of(const Json& object, const char* name) {
   const auto at = object.is_object() ? object.find(name) : object.end();
   const double value = object.is_object() && at != object.end() && at->is_number() ? at->get<double>() : -1;
   if (!std::isfinite(value) || value < 0)
-    return Error(ErrorCode::kCorrupt,
-                 std::string("The report of a migration has no number \"") + name + "\"");
+    return Error(ErrorCode::kCorrupt, std::string("The report has no number \"") + name + "\"");
   return value;
 }
 
@@ -238,6 +237,21 @@ Result<Move> Cluster::migrate_done(const std::string& job, const Arguments& opti
 Result<Move> Cluster::swap_done(const std::string& job, bool to_second, const Arguments& options) {
   CKPT_TRY(move, migrate_to(job, to_second ? "node-a:1" : "node-a:0", options));
   return must_be_done(std::move(move), job);
+}
+
+Result<Snapshot> Cluster::snapshot(const std::string& job) {
+  CKPT_TRY(task, ask({"snapshot", job, "--to", home_ + "/vault"}));
+  const auto at = task.is_object() ? task.find("report") : task.end();
+  if (!task.is_object() || at == task.end())
+    return Error(ErrorCode::kCorrupt, "The snapshot of " + job + " has no report");
+  Snapshot snapshot;
+  CKPT_TRY(pause, number_of(*at, "pause_ms"));
+  CKPT_TRY(dirty, number_of(*at, "dirty_bytes"));
+  CKPT_TRY(written, number_of(*at, "written_bytes"));
+  snapshot.pause_ms = pause;
+  snapshot.dirty_bytes = dirty;
+  snapshot.written_bytes = written;
+  return snapshot;
 }
 
 Result<void> Cluster::stop(const std::string& job) {

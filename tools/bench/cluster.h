@@ -64,6 +64,13 @@ struct Phases {
   double ended = 0;
 };
 
+// One image, as the report of its snapshot says.
+struct Snapshot {
+  double pause_ms = 0;
+  double dirty_bytes = 0;
+  double written_bytes = 0;
+};
+
 class Cluster {
  public:
   // Two nodes; software GPUs, if there is no other, are `software_gpus` of each, with room for two jobs of `state_bytes`.
@@ -90,6 +97,8 @@ class Cluster {
   // Whether the node where jobs start has two GPUs, and a move of such a job to the second, or back to the first.
   [[nodiscard]] bool has_second_gpu() const noexcept { return second_gpu_; }
   Result<Move> swap_done(const std::string& job, bool to_second, const Arguments& options);
+  // Into a folder of this cluster's; anything but "done" is an error.
+  Result<Snapshot> snapshot(const std::string& job);
   // SIGTERM, and until it has ended.
   Result<void> stop(const std::string& job);
   // Until it has ended by itself, with exit code 0.
