@@ -6,6 +6,7 @@ import json
 import pathlib
 import re
 import subprocess
+import threading
 import unittest
 
 import cluster
@@ -53,12 +54,17 @@ class Findings:
         self.seen = []
 
     def next(self):
-        for line in self.follower.stdout:
-            event = json.loads(line)
-            if event["kind"] == "gpu-health":
-                self.seen.append(event["text"])
-                return event["text"]
-        raise AssertionError("the events ended: " + self.follower.stderr.read())
+        limit = threading.Timer(cluster.COMMAND_LIMIT_S, self.follower.kill)
+        limit.start()
+        try:
+            for line in self.follower.stdout:
+                event = json.loads(line)
+                if event["kind"] == "gpu-health":
+                    self.seen.append(event["text"])
+                    return event["text"]
+        finally:
+            limit.cancel()
+        raise AssertionError("no finding; before: " + "; ".join(self.seen[-3:]))
 
     def close(self):
         self.follower.kill()
