@@ -11,6 +11,7 @@
 #include "agent/config.h"
 #include "agent/coordinator_link.h"
 #include "agent/file_watch.h"
+#include "agent/health/monitor.h"
 #include "agent/inventory.h"
 #include "agent/job_table.h"
 #include "agent/metrics.h"
@@ -70,6 +71,7 @@ class Agent : public AgentCommands {
   std::optional<MigrationContext> context_;
   std::unique_ptr<PeerLinks> peers_;
   std::unique_ptr<CoordinatorLink> coordinator_;
+  std::unique_ptr<HealthMonitor> health_;
   std::shared_ptr<ContextHelper> contexts_;
   std::optional<RemapChoice> remap_;
   std::unique_ptr<Metrics> metrics_;

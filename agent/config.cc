@@ -135,6 +135,12 @@ Result<void> read_top(Reader& r, Config& c) {
                      [&c](std::int64_t v) { c.snapshot_staging_mib = static_cast<std::uint64_t>(v); }));
   CKPT_TRYV(r.text("nvml", &c.nvml, false));
   CKPT_TRYV(r.texts("job_environment", &c.job_environment));
+  CKPT_TRYV(r.text("kernel_log", &c.kernel_log, false));
+  CKPT_TRYV(r.texts("health_tables", &c.health_tables));
+  CKPT_TRYV(r.milliseconds("health_window_ms", &c.health_window));
+  CKPT_TRYV(r.milliseconds("health_silence_ms", &c.health_silence));
+  CKPT_TRYV(r.number("health_repeats", 0, 1000,
+                     [&c](std::int64_t v) { c.health_repeats = static_cast<std::uint32_t>(v); }));
   CKPT_TRYV(r.texts("driver_processes", &c.driver_processes));
   CKPT_TRYV(r.text("rack", &c.rack, false));
   CKPT_TRYV(r.texts("labels", &c.labels));

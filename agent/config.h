@@ -25,6 +25,11 @@
 //   nvml          = "libnvidia-ml.so.1"  the library that lists the GPUs
 //   rack          = ""                   where the machine stands; placement prefers the source's
 //   labels        = ["KEY=VALUE", ...]   for people and scripts (nodes -o json); letters, digits and _.-/ in KEY, at most 64 of 128 bytes each
+//   kernel_log    = "auto"               the kernel's log, second source of news about the GPUs; empty: not read; auto: /dev/kmsg if it can be read
+//   health_window_ms = 3000              after the first news of a GPU, how long more is waited for before it is decided (health/monitor.h)
+//   health_silence_ms = 5000             without a heartbeat of the process that asks NVML; then the driver counts as not answering
+//   health_repeats = 3                   different jobs with the same Xid on a GPU within a day that make it suspect; 0: never
+//   health_tables = []                   CSV files whose rows replace those of libckpt/health/data
 //   job_environment = ["KEY=VALUE", ...]  what every job on this node gets besides, or in place of, its own environment
 //   [lease]       term_ms = 5000         lease of the running instance inside a switch
 //   [timeouts]    pause_ms = 60000       a job that has reached no barrier by then is left alone, the migration fails
@@ -74,6 +79,11 @@ struct Config {
   std::vector<std::string> job_environment;
   std::string rack;
   std::vector<std::string> labels;
+  std::string kernel_log = "auto";
+  std::vector<std::string> health_tables;
+  std::chrono::milliseconds health_window{3000};
+  std::chrono::milliseconds health_silence{5000};
+  std::uint32_t health_repeats = 3;
 
   std::chrono::milliseconds lease_term{5000};
   std::chrono::milliseconds pause_timeout{60000};

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Faults injected into the software driver from outside, through cudasim-ctl as an operator or a test script does.
 #include <dlfcn.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/conformance/support.h"
@@ -327,6 +331,51 @@ TEST_F(NvmlFaultTest, AKernelThatFaultsRaisesXid31) {
   ASSERT_EQ(0, call("nvmlEventSetWait_v2", set_, &event, 10000U));
   EXPECT_EQ(31ULL, event.data);
   EXPECT_OK(api().cuMemAddressFree(reserved, 2 * kMiB));
+}
+
+// A thread in a call that hangs sleeps on a word of the device; what it asked for is answered after the reset.
+TEST_F(NvmlFaultTest, CallsHangUntilTheReset) {
+  ASSERT_EQ(0, control({"hang-nvml"}));
+  std::atomic<pid_t> thread{0};
+  std::atomic<bool> returned{false};
+  unsigned long long answer[3] = {};
+  std::thread asker([&] {
+    thread = ::gettid();
+    EXPECT_EQ(0, call("nvmlDeviceGetMemoryInfo", gpu_, static_cast<void*>(answer)));
+    returned = true;
+  });
+  const auto sleeps = [&] {
+    std::ifstream file("/proc/self/task/" + std::to_string(thread.load()) + "/syscall");
+    std::string number;
+    return static_cast<bool>(file >> number) && number == std::to_string(SYS_futex);
+  };
+  while (!sleeps()) ::sched_yield();
+  EXPECT_FALSE(returned);
+  EXPECT_EQ(0, control({"reset"}));
+  asker.join();
+  EXPECT_NE(0ULL, answer[0]);
+}
+
+TEST_F(NvmlFaultTest, AQuietXidLeavesItsProcessAlone) {
+  ASSERT_EQ(0, control({"xid", "94", "--pid", std::to_string(::getpid()), "--quiet"}));
+  NvmlEvent event{};
+  ASSERT_EQ(0, call("nvmlEventSetWait_v2", set_, &event, 10000U));
+  EXPECT_EQ(94ULL, event.data);
+  EXPECT_OK(api().cuCtxSynchronize());
+}
+
+TEST_F(NvmlFaultTest, RemappedRowsAreTold) {
+  unsigned rows[4] = {};
+  const auto ask = [&] {
+    return call("nvmlDeviceGetRemappedRows", gpu_, &rows[0], &rows[1], &rows[2], &rows[3]);
+  };
+  ASSERT_EQ(0, ask());
+  EXPECT_EQ(0U, rows[2] + rows[3]);
+  ASSERT_EQ(0, control({"remap", "pending"}));
+  ASSERT_EQ(0, control({"remap", "failed"}));
+  ASSERT_EQ(0, ask());
+  EXPECT_EQ(1U, rows[2]);
+  EXPECT_EQ(1U, rows[3]);
 }
 
 TEST_F(NvmlFaultTest, TheRecoveryActionIsAnEventAndAField) {

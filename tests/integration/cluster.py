@@ -54,8 +54,10 @@ def final_object(text):
 
 
 class Cluster:
-    def __init__(self, nodes=2, gpus=1, memory="2GiB"):
+    def __init__(self, nodes=2, gpus=1, memory="2GiB", agent_settings=""):
         self.home = pathlib.Path(tempfile.mkdtemp(prefix="gm-"))
+        if agent_settings:
+            (self.home / "agent-extra.toml").write_text(agent_settings)
         self.faults = self.home / "faults"
         self.faults.mkdir()
         self.environment = dict(os.environ, GPUMIGRATE_HOME=str(self.home), CKPT_FAULT_DIR=str(self.faults),
@@ -159,9 +161,10 @@ class ClusterTest(unittest.TestCase):
     """A test case with its own cluster; the logs are printed when a test fails."""
 
     nodes, gpus, memory = 2, 1, "2GiB"
+    agent_settings = ""  # lines for every agent.toml
 
     def setUp(self):
-        self.cluster = Cluster(self.nodes, self.gpus, self.memory)
+        self.cluster = Cluster(self.nodes, self.gpus, self.memory, self.agent_settings)
         self.addCleanup(self.cluster.down)
         self.addCleanup(self.show_logs_of_a_failure)
 

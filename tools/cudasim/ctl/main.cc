@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // cudasim-ctl: shows the software devices of a state folder and injects faults into them from outside.
 #include <cuda.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,7 +29,9 @@ int usage() {
       "  latency US         delay before each kernel, copy and memory set\n"
       "  fail-copy N        the Nth next copy fails (CUDA_ERROR_ECC_UNCORRECTABLE, sticky)\n"
       "  lose-device        every context fails with CUDA_ERROR_DEVICE_UNAVAILABLE, NVML with GPU_IS_LOST\n"
-      "  xid CODE [PID]     an Xid event; with PID the contexts of that process get a sticky error\n"
+      "  xid CODE [--pid PID] [--quiet]   an Xid event; the contexts of PID get a sticky error, unless "
+      "--quiet\n"
+      "  hang-nvml          calls of NVML about devices do not return until reset\n"
       "  recovery N         the recovery action (NVML field 230)\n"
       "  remap pending|failed   row remapping (NVML fields 144, 145)\n"
       "  reset              takes back every injected fault\n"
@@ -82,11 +86,15 @@ void print_status(Card& card, const std::string& dir) {
   }
 }
 
-int inject_xid(Card& card, const std::vector<std::string>& words) {
-  const auto code = number(words[1]);
+// "xid CODE [--pid PID] [--quiet]"; PID alone means the same.
+int inject_xid(Card& card, std::vector<std::string> words) {
+  const auto take = [&words](const char* word) { return std::erase(words, word) > 0; };
+  const bool quiet = take("--quiet");
+  take("--pid");
+  const auto code = words.size() > 1 ? number(words[1]) : std::nullopt;
   const auto pid = words.size() > 2 ? number(words[2]) : std::optional<std::uint32_t>(0);
-  if (!code || !pid) return usage();
-  if (*pid != 0 && card.inject_error(static_cast<pid_t>(*pid), error_of_xid(*code)) == 0) {
+  if (!code || !pid || words.size() > 3) return usage();
+  if (*pid != 0 && !quiet && card.inject_error(static_cast<pid_t>(*pid), error_of_xid(*code)) == 0) {
     std::fprintf(stderr, "cudasim-ctl: process %u has no context on device %d\n", *pid, card.index());
     return 1;
   }
@@ -94,10 +102,11 @@ int inject_xid(Card& card, const std::vector<std::string>& words) {
   return 0;
 }
 
-int set_number(std::atomic<std::uint32_t>& field, const std::string& text) {
+int set_number(Card& card, std::atomic<std::uint32_t>& field, const std::string& text) {
   const auto value = number(text);
   if (!value) return usage();
   field = *value;
+  card.notify();
   return 0;
 }
 
@@ -107,18 +116,23 @@ int run(Card& card, const std::string& dir, const std::vector<std::string>& word
   if (words.size() == 1) {
     if (command == "status") print_status(card, dir);
     if (command == "lose-device") state.lost = 1;
-    if (command == "reset") card.reset_faults();
-    if (command != "status" && command != "lose-device" && command != "reset") return usage();
+    if (command == "hang-nvml") std::ofstream(dir + "/nvml-hangs").flush();
+    if (command == "reset") {
+      ::unlink((dir + "/nvml-hangs").c_str());
+      card.reset_faults();
+    }
+    if (command != "status" && command != "lose-device" && command != "hang-nvml" && command != "reset")
+      return usage();
     card.notify();
     return 0;
   }
-  if (command == "xid" && words.size() <= 3) return inject_xid(card, words);
+  if (command == "xid") return inject_xid(card, words);
   if (words.size() != 2) return usage();
-  if (command == "latency") return set_number(state.latency_us, words[1]);
-  if (command == "fail-copy") return set_number(state.fail_copy, words[1]);
-  if (command == "recovery") return set_number(state.recovery_action, words[1]);
-  if (command == "remap" && words[1] == "pending") return set_number(state.remap_pending, "1");
-  if (command == "remap" && words[1] == "failed") return set_number(state.remap_failed, "1");
+  if (command == "latency") return set_number(card, state.latency_us, words[1]);
+  if (command == "fail-copy") return set_number(card, state.fail_copy, words[1]);
+  if (command == "recovery") return set_number(card, state.recovery_action, words[1]);
+  if (command == "remap" && words[1] == "pending") return set_number(card, state.remap_pending, "1");
+  if (command == "remap" && words[1] == "failed") return set_number(card, state.remap_failed, "1");
   const auto bytes = parse_size(words[1]);
   if (command != "limit" || !bytes) return usage();
   card.set_limit(*bytes);

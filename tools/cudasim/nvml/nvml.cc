@@ -4,6 +4,7 @@
 #include "tools/cudasim/nvml/nvml.h"
 
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -26,6 +27,7 @@ constexpr unsigned kPciBusBase = 0x10;
 constexpr std::uint32_t kNoInstance = 0xFFFFFFFF;
 constexpr std::uint64_t kSupportedEvents = kEventXidCritical | kEventRecoveryAction;
 constexpr int kPollMilliseconds = 100;
+constexpr int kHangLookMilliseconds = 1000;
 
 struct Gpu {
   int index;
@@ -61,15 +63,32 @@ Return ready() {
   return library().users > 0 ? kSuccess : kUninitialized;
 }
 
-Return check(void* handle, Gpu** gpu) {
-  std::lock_guard<std::mutex> lock(library().mutex);
-  if (library().users == 0) return kUninitialized;
-  for (const std::unique_ptr<Gpu>& known : library().gpus) {
-    if (known.get() != handle) continue;
-    *gpu = known.get();
-    return known->card->state().lost.load() != 0 ? kGpuIsLost : kSuccess;
+// An injected hang, of the whole library as with a wedged driver: the caller is held until it is taken back.
+void hang_if_told(Gpu& gpu) {
+  static const std::string told = settings().dir + "/nvml-hangs";
+  for (;;) {
+    const std::uint32_t change = gpu.card->state().change.load();
+    if (::access(told.c_str(), F_OK) != 0) return;
+    futex_wait(gpu.card->state().change, change, kHangLookMilliseconds);
   }
-  return kInvalidArgument;
+}
+
+Gpu* gpu_of(void* handle) {
+  for (const std::unique_ptr<Gpu>& known : library().gpus) {
+    if (known.get() == handle) return known.get();
+  }
+  return nullptr;
+}
+
+Return check(void* handle, Gpu** gpu) {
+  {
+    std::lock_guard<std::mutex> lock(library().mutex);
+    if (library().users == 0) return kUninitialized;
+    *gpu = gpu_of(handle);
+  }
+  if (*gpu == nullptr) return kInvalidArgument;
+  hang_if_told(**gpu);
+  return (*gpu)->card->state().lost.load() != 0 ? kGpuIsLost : kSuccess;
 }
 
 template <typename Matches>
@@ -412,6 +431,7 @@ Return nvmlEventSetWait_v2(void* handle, EventData* out, unsigned timeout_ms) {
         seen = word->load();
       }
       for (Registration& registration : set->registrations) {
+        hang_if_told(*registration.gpu);
         if (registration.gpu->card->state().lost.load() != 0) return kGpuIsLost;
         if (next_event(&registration, out)) return kSuccess;
       }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/inotify.h>
 #include <unistd.h>
@@ -35,6 +36,13 @@ Result<void> make_folder(const std::string& path) {
   std::filesystem::create_directories(path, error);
   if (error) return Error(ErrorCode::kIo, "Cannot make the folder " + path + ": " + error.message());
   return ok();
+}
+
+// What this machine's nodes get besides; empty if there is nothing.
+Result<std::string> extra_settings(const std::string& home) {
+  const std::string path = home + "/agent-extra.toml";
+  if (::access(path.c_str(), F_OK) != 0) return std::string();
+  return read_file(path, 64 << 10);
 }
 
 class ClusterStarter {
@@ -143,6 +151,13 @@ Result<bool> ClusterStarter::take_addresses() {
 
 Result<void> ClusterStarter::write_agent_config(const std::string& folder, const std::string& name,
                                                 const std::vector<std::string>& environment) {
+  CKPT_TRY(extra, extra_settings(home()));
+  // The machine's kernel log says nothing of a software GPU: each node has a file in its place.
+  const std::string kernel_log = folder + "/gpu/kernel.log";
+  if (gpu_.software && !UniqueFd(::open(kernel_log.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)))
+    return Error::from_errno("Making " + kernel_log);
+  const std::string software =
+      "driver_processes = [\"cudasim-device\"]\nkernel_log = " + toml_text(kernel_log) + "\n";
   std::string list;
   for (const std::string& entry : environment) list += (list.empty() ? "" : ", ") + toml_text(entry);
   const std::string text = "node = " + toml_text(name) + "\nhome = " + toml_text(folder) +
@@ -150,7 +165,7 @@ Result<void> ClusterStarter::write_agent_config(const std::string& folder, const
                            "\ntoken_file = " + toml_text(home() + "/coordinator/agent-token") +
                            "\nmetrics_address = \"127.0.0.1:0\"\nmetrics_token_file = " +
                            toml_text(home() + "/coordinator/metrics-token") + "\njob_environment = [" + list +
-                           "]\n" + (!gpu_.software ? "" : "driver_processes = [\"cudasim-device\"]\n");
+                           "]\n" + (gpu_.software ? software : "") + extra;
   return write_file_durably(folder + "/agent.toml", text);
 }
 

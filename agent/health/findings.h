@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// A decision as the coordinator is told it. Pure.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "agent/health/health_record.h"
+#include "agent/job.h"
+#include "libckpt/health/decide.h"
+
+namespace ckpt::agent {
+
+// Without number and time. `decision.processes` are `jobs`, in that order.
+[[nodiscard]] wire::HealthFinding finding_of(const KnownGpu& gpu, const std::vector<SeenEvent>& seen,
+                                             const std::vector<std::shared_ptr<Job>>& jobs,
+                                             const health::Decision& decision);
+
+// Findings up to `most_number` in reports that fit their frames.
+[[nodiscard]] std::vector<wire::HealthReport> reports_of(const std::vector<wire::HealthFinding>& findings,
+                                                         std::uint64_t most_number);
+
+// Removes the oldest that asks for nothing, or else the oldest.
+void drop_least(std::vector<wire::HealthFinding>& findings);
+
+}  // namespace ckpt::agent

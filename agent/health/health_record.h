@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the agent must know of its GPUs' health after a restart: the file "health" in its home. One write is one step: a finding, the kernel
+// log's place it was read up to, and what led to it are durable together, so nothing is acted on twice and nothing is missed.
+// Threads: values. Errors: kIo, kCorrupt.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "libckpt/base/result.h"
+#include "libckpt/wire/health_messages.h"
+
+namespace ckpt::agent {
+
+// The last that was known of a GPU; a change for the worse is a reason to look, the state itself is not.
+struct KnownGpu {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  KnownGpu() = default;
+  std::string uuid;
+  std::string bus_id;  // for lines of the kernel log, also while NVML is silent
+  std::string model;
+  std::uint32_t index = 0;  // as this node counts
+  bool recovery_known = false;
+  std::uint32_t recovery = 0;
+  bool lost = false;
+  bool silent = false;
+  bool remap_pending = false;
+  bool remap_failed = false;
+  template <class A>
+  void fields(A& a) {
+    a(uuid, bus_id, model, index, recovery_known, recovery, lost, silent, remap_pending, remap_failed);
+  }
+};
+
+// Something that was seen and not yet decided on.
+struct SeenEvent {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  SeenEvent() = default;
+  std::string gpu;  // UUID
+  std::string source;
+  std::uint32_t xid = 0;  // 0: a state, or a line without a number
+  std::int32_t pid = 0;
+  wire::JobId job = 0;  // whose process it is; 0: nobody's, or not said
+  wire::Incarnation incarnation = 0;
+  bool has_recovery = false;
+  std::uint32_t recovery = 0;
+  bool lost = false;
+  std::string line;  // of the kernel log, with an Xid
+  template <class A>
+  void fields(A& a) {
+    a(gpu, source, xid, pid, job, incarnation, has_recovery, recovery, lost, line);
+  }
+};
+
+// A job on a GPU when the first of its events came: one that ends badly before the decision counts as dead.
+struct Bystander {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  Bystander() = default;
+  std::string gpu;
+  wire::JobId job = 0;
+  wire::Incarnation incarnation = 0;
+  template <class A>
+  void fields(A& a) {
+    a(gpu, job, incarnation);
+  }
+};
+
+struct PastXid {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  PastXid() = default;
+  std::int64_t time_ms = 0;
+  std::string gpu;
+  std::uint32_t xid = 0;
+  std::uint64_t job = 0;
+  template <class A>
+  void fields(A& a) {
+    a(time_ms, gpu, xid, job);
+  }
+};
+
+struct HealthRecord {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  HealthRecord() = default;
+  std::string boot_id;  // empty: no kernel log has been read yet
+  std::uint64_t sequence = 0;
+  std::uint64_t next_number = 1;
+  std::vector<wire::HealthFinding> findings;  // not acknowledged
+  std::vector<KnownGpu> gpus;
+  std::vector<SeenEvent> seen;
+  std::vector<Bystander> bystanders;
+  std::vector<PastXid> past;
+  template <class A>
+  void fields(A& a) {
+    a(boot_id, sequence, next_number, findings, gpus, seen, bystanders, past);
+  }
+};
+
+[[nodiscard]] std::vector<std::byte> encode_health(const HealthRecord& record);
+[[nodiscard]] Result<HealthRecord> decode_health(std::span<const std::byte> bytes);
+
+// A file that is not there is an empty record. A damaged one is set aside as "health.damaged"; the numbers then go on far above any that
+// was given before.
+[[nodiscard]] Result<HealthRecord> load_health(const std::string& path);
+[[nodiscard]] Result<void> save_health(const std::string& path, std::span<const std::byte> bytes);
+
+}  // namespace ckpt::agent

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpumigrate-health --nvml LIBRARY [--poll-ms N]: tells its agent what NVML says of the GPUs (messages.h). A call into the driver may never
+// return, so the agent takes missing heartbeats for an answer and this process may be abandoned. Started by the agent with its end of a
+// socketpair as descriptor 3; ends with it. Logs to stderr.
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <charconv>
+#include <cstring>
+#include <optional>
+
+#include "agent/health_helper/nvml_watch.h"
+#include "libckpt/base/fd.h"
+
+namespace ckpt::health_helper {
+namespace {
+
+using messages::Kind;
+using messages::Report;
+
+constexpr int kErrorPauseMs = 1000;
+
+struct Settings {
+  std::string library;
+  std::uint32_t poll_ms = 1000;
+};
+
+class Watcher {
+ public:
+  Watcher(int socket, Settings settings, std::unique_ptr<NvmlWatch> watch)
+      : socket_(socket),
+        settings_(std::move(settings)),
+        watch_(std::move(watch)),
+        last_(watch_->gpus().size()) {}
+
+  // Until the agent is gone. Events are registered before states are read: what happens between is in one of them.
+  void run() {
+    for (const Report& gpu : watch_->gpus()) say(gpu);
+    register_events();
+    read_states();
+    Report ready;
+    ready.kind = Kind::kReady;
+    say(ready);
+    while (!gone_) step();
+  }
+
+ private:
+  void register_events() {
+    if (auto registered = watch_->register_events(); !registered)
+      spdlog::warn("{}", registered.assume_error().to_string());
+  }
+
+  void step() {
+    Report report;
+    if (!watch_->has_events()) {
+      // What answers here is that states can be read.
+      pause(static_cast<int>(settings_.poll_ms));
+      read_states();
+      return heartbeat();
+    }
+    switch (watch_->wait(settings_.poll_ms, &report)) {
+      case NvmlWatch::Woken::kEvent:
+        if (report.kind == Kind::kXid) say(report);
+        read_states();
+        return heartbeat();
+      case NvmlWatch::Woken::kTimeout:
+        read_states();
+        return heartbeat();
+      case NvmlWatch::Woken::kBroken:
+        read_states();
+        pause(kErrorPauseMs);  // an error that stays would return at once
+        return register_events();
+    }
+  }
+
+  void read_states() {
+    for (std::size_t i = 0; i < last_.size(); ++i) {
+      const Report state = watch_->state(static_cast<std::uint32_t>(i));
+      const bool same = last_[i] && last_[i]->flags == state.flags && last_[i]->recovery == state.recovery;
+      if (!same) say(state);
+      last_[i] = state;
+    }
+  }
+
+  void heartbeat() {
+    say(Report{});
+    pause(0);
+  }
+
+  void say(const Report& report) {
+    ssize_t sent;
+    do {
+      sent = ::send(socket_, &report, sizeof report, MSG_NOSIGNAL);
+    } while (sent < 0 && errno == EINTR);
+    if (sent != static_cast<ssize_t>(sizeof report)) gone_ = true;
+  }
+
+  // Also looks whether the agent is still there.
+  void pause(int milliseconds) {
+    pollfd item{socket_, POLLIN, 0};
+    if (::poll(&item, 1, milliseconds) > 0) gone_ = true;
+  }
+
+  int socket_;
+  Settings settings_;
+  std::unique_ptr<NvmlWatch> watch_;
+  std::vector<std::optional<Report>> last_;
+  bool gone_ = false;
+};
+
+std::optional<Settings> read_arguments(int argc, char** argv) {
+  Settings settings;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string_view name = argv[i];
+    const std::string_view value = argv[i + 1];
+    if (name == "--nvml") {
+      settings.library = value;
+      continue;
+    }
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), settings.poll_ms);
+    const bool number = error == std::errc{} && end == value.data() + value.size();
+    if (name != "--poll-ms" || !number || settings.poll_ms < 10 || settings.poll_ms > 60000)
+      return std::nullopt;
+  }
+  if (argc % 2 == 0 || settings.library.empty()) return std::nullopt;
+  return settings;
+}
+
+int run(int socket, Settings settings) {
+  auto watch = NvmlWatch::create(settings.library);
+  if (!watch) {
+    spdlog::error("{}", watch.assume_error().to_string());
+    Report failed;
+    failed.kind = Kind::kFailed;
+    messages::set_text(failed, watch.assume_error().to_string());
+    ::send(socket, &failed, sizeof failed, MSG_NOSIGNAL);
+    return 1;
+  }
+  spdlog::info("watching: gpus {}", watch.assume_value()->gpus().size());
+  Watcher(socket, std::move(settings), std::move(watch).assume_value()).run();
+  spdlog::info("the agent is gone: ending");
+  return 0;
+}
+
+}  // namespace
+}  // namespace ckpt::health_helper
+
+int main(int argc, char** argv) {
+  ::signal(SIGPIPE, SIG_IGN);
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("health"));
+  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+  constexpr int kSocket = ckpt::agent::nvml_watch::kSocketFd;
+  const auto settings = ckpt::health_helper::read_arguments(argc, argv);
+  struct stat status {};
+  if (!settings || ::fstat(kSocket, &status) != 0 || !S_ISSOCK(status.st_mode)) {
+    spdlog::error(
+        "gpumigrate-health --nvml LIBRARY [--poll-ms 10..60000], started by an agent with a socket as "
+        "descriptor {}",
+        kSocket);
+    return 64;
+  }
+  ::fcntl(kSocket, F_SETFD, FD_CLOEXEC);
+  const ckpt::UniqueFd socket(kSocket);
+  return ckpt::health_helper::run(socket.get(), *settings);
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVML's events and states of every GPU. Calls may never return: this is for a process that may be abandoned.
+// Threads: one. Ownership: the library stays loaded. Errors: kNotSupported when library or entry point is missing, kUnavailable otherwise;
+// the native code is nvmlReturn_t. A GPU that reports no events is polled only.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/health_helper/messages.h"
+#include "agent/nvml.h"
+
+namespace ckpt::health_helper {
+
+namespace messages = agent::nvml_watch;
+namespace nvml = agent::nvml;
+
+class NvmlWatch {
+ public:
+  static Result<std::unique_ptr<NvmlWatch>> create(const std::string& library);
+  ~NvmlWatch();
+  NvmlWatch(const NvmlWatch&) = delete;
+  NvmlWatch& operator=(const NvmlWatch&) = delete;
+
+  [[nodiscard]] const std::vector<messages::Report>& gpus() const noexcept { return gpus_; }
+  // Registers the events of all GPUs that are not lost in a fresh set, in place of the one before.
+  Result<void> register_events();
+  [[nodiscard]] bool has_events() const noexcept { return registered_ > 0; }
+  [[nodiscard]] messages::Report state(std::uint32_t gpu) const;
+
+  enum class Woken { kEvent, kTimeout, kBroken };
+  // An event (in `report` if it is an Xid, otherwise kind kState: look), the end of the time, or a set that is to be made anew.
+  Woken wait(std::uint32_t timeout_ms, messages::Report* report);
+
+ private:
+  struct Table;
+  NvmlWatch(void* library, std::unique_ptr<Table> table);
+  Result<void> find_gpus();
+  Error error(const char* call, nvml::Return code) const;
+
+  void* library_;
+  std::unique_ptr<Table> table_;
+  std::vector<nvml::Device> devices_;
+  std::vector<messages::Report> gpus_;
+  void* set_ = nullptr;
+  std::size_t registered_ = 0;
+};
+
+}  // namespace ckpt::health_helper
