@@ -22,8 +22,8 @@ constexpr std::array kPieces = {
     std::pair{"context", &Downtime::context}, std::pair{"host", &Downtime::host},
     std::pair{"fill", &Downtime::fill},       std::pair{"restore", &Downtime::restore},
     std::pair{"resume", &Downtime::resume}};
-constexpr std::array kJobStates = {"starting", "running", "migrating", "paused",     "stopping",
-                                   "exited",   "failed",  "lost",      "unreachable"};
+constexpr std::array kJobStates = {"starting", "running", "migrating", "paused", "stopping",
+                                   "parked",   "exited",  "failed",    "lost",   "unreachable"};
 constexpr std::array kResults = {MigrationResult::kDone,     MigrationResult::kFailed,
                                  MigrationResult::kTimedOut, MigrationResult::kInterrupted,
                                  MigrationResult::kRestored, MigrationResult::kLost,
@@ -120,7 +120,9 @@ void Metrics::prepare_series() {
   for (const wire::Way way : kWays) setup_seconds.prepare({std::string(to_string(way))});
   for (const auto& [piece, field] : kPieces) downtime_pieces.prepare({piece});
   for (const char* kind : {"chunks", "host", "context"}) sent_bytes.add({kind}, 0);
-  for (const char* kind : {"node-ready", "node-lost", "job-started", "job-ended", "job-failed", "job-lost"})
+  for (const char* kind :
+       {"node-ready", "node-lost", "job-started", "job-ended", "job-failed", "job-lost", "job-parked",
+        "snapshot-taken", "snapshot-failed", "image-damaged", "restore-failed"})
     events.add({kind}, 0);
   final_bytes.add({}, 0);
   wire_bytes.add({}, 0);
