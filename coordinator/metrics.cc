@@ -22,8 +22,8 @@ constexpr std::array kPieces = {
     std::pair{"context", &Downtime::context}, std::pair{"host", &Downtime::host},
     std::pair{"fill", &Downtime::fill},       std::pair{"restore", &Downtime::restore},
     std::pair{"resume", &Downtime::resume}};
-constexpr std::array kJobStates = {"starting", "running", "migrating", "paused", "stopping",
-                                   "parked",   "exited",  "failed",    "lost",   "unreachable"};
+constexpr std::array kJobStates = {"starting", "running",   "migrating", "paused", "stopping", "suspending",
+                                   "parked",   "restoring", "exited",    "failed", "lost",     "unreachable"};
 constexpr std::array kResults = {MigrationResult::kDone,     MigrationResult::kFailed,
                                  MigrationResult::kTimedOut, MigrationResult::kInterrupted,
                                  MigrationResult::kRestored, MigrationResult::kLost,
@@ -166,7 +166,7 @@ void Metrics::observe_gpus() {
        [this](const Node& node, const wire::GpuInfo& gpu) {
          std::uint64_t bytes = 0;
          for (const auto& [id, job] : tables_.jobs.all()) {
-           if (!is_ended(job.state) && job.ranks.front().place == Place(node.row.name, gpu.index))
+           if (holds_gpu(job.state) && job.ranks.front().place == Place(node.row.name, gpu.index))
              bytes += job.state_bytes();
          }
          return bytes;

@@ -34,7 +34,7 @@ PackProblem Rebalancer::problem() const {
     gpu.counts = objections_but_memory(view, PlacementRequest()).empty();
   }
   for (const auto& [id, job] : parts_.jobs.all()) {
-    if (is_ended(job.state)) continue;
+    if (!holds_gpu(job.state)) continue;
     const Migration* open = parts_.migrations.open_of(id);
     const auto target = open == nullptr ? std::nullopt : index_of(problem, open->to);
     if (target) problem.gpus[*target].pinned = true;

@@ -321,7 +321,8 @@ Result<MigratePlan> Service::plan_restore(const Job& job, const Image& image, co
   std::vector<GpuView> views = gpu_views(hints);
   for (GpuView& view : views) {
     if (!holds_gpu(job.state) || view.place != job.ranks.front().place) continue;
-    view.free_bytes = std::min(view.total_bytes, view.free_bytes + job.state_bytes());
+    view.free_bytes = std::min(view.total_bytes, view.free_bytes + job.held_bytes());
+    view.promised_bytes -= std::min(view.promised_bytes, job.expected_bytes() - job.held_bytes());
     view.jobs -= std::min(view.jobs, 1U);
   }
   MigratePlan plan;
