@@ -83,6 +83,7 @@ Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run) {
       static_cast<std::uint64_t>(body.integer("gpu_memory_bytes", 0, kMostBytes).value_or(0));
   submit.spec.priority =
       static_cast<std::int32_t>(body.integer("priority", -kMostPriority, kMostPriority).value_or(0));
+  submit.preempt = body.boolean("preempt").value_or(false);
   dry_run = body.boolean("dry_run").value_or(false);
   const std::string way = body.text("way").value_or("cooperative");
   CKPT_TRYV(body.finish());

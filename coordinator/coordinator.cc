@@ -79,6 +79,7 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       service_({config_, nodes_, jobs_, migrations_, cordons_, std::move(peer_token)}),
       images_({store_, events_, nodes_, jobs_, migrations_, service_, executor_}),
       image_api_(images_, jobs_),
+      overcommit_({service_, jobs_, images_, events_, executor_}),
       drains_({store_, events_, nodes_, jobs_, migrations_, cordons_, service_, executor_}),
       health_({store_, events_, nodes_, policy_, executor_}),
       evacuations_(
@@ -89,6 +90,8 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       rebalancer_({service_, jobs_, migrations_, events_, config_.placement_margin_bytes, executor_}) {
   events_.watch([this](const Event& event) { metrics_.take(event); });
   use_images(&images_);
+  service_.set_room_maker(
+      [this](SubmitRequest request) { return overcommit_.make_room(std::move(request)); });
   jobs_.set_migration_query([this](JobId id) { return migrations_.open_of(id) != nullptr; });
 }
 

@@ -14,6 +14,7 @@
 #include "coordinator/image_api.h"
 #include "coordinator/maintenance_section.h"
 #include "coordinator/metrics.h"
+#include "coordinator/overcommit.h"
 #include "coordinator/rebalance.h"
 #include "libckpt/control/listener.h"
 
@@ -64,6 +65,7 @@ class Coordinator {
   Service service_;
   ImageTable images_;
   ImageApi image_api_;
+  Overcommit overcommit_;
   DrainTable drains_;
   HealthTable health_;
   Evacuations evacuations_;

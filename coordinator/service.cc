@@ -126,16 +126,21 @@ Result<void> Service::check_exists(const std::string& node_name, std::optional<s
   return ok();
 }
 
+PlacementRequest Service::request_for(const SubmitRequest& request) {
+  PlacementRequest wanted;
+  wanted.memory_bytes = request.spec.gpu_memory_bytes;
+  wanted.node = request.node;
+  wanted.gpu = request.gpu;
+  return wanted;
+}
+
 Result<MigratePlan> Service::plan(const SubmitRequest& request) const {
   if (request.gpus != 1)
     return Error(ErrorCode::kNotSupported, "Jobs with more than one GPU are not supported yet: use --gpus 1");
   if (request.node) {
     CKPT_TRYV(check_exists(*request.node, request.gpu));
   }
-  PlacementRequest wanted;
-  wanted.memory_bytes = request.spec.gpu_memory_bytes;
-  wanted.node = request.node;
-  wanted.gpu = request.gpu;
+  const PlacementRequest wanted = request_for(request);
   MigratePlan plan;
   plan.candidates = rank_candidates(gpu_views(), wanted);
   if (plan.candidates.empty() || !plan.candidates.front().suitable)
@@ -146,6 +151,9 @@ Result<MigratePlan> Service::plan(const SubmitRequest& request) const {
 }
 
 control::Task<Result<Job*>> Service::submit(SubmitRequest request) {
+  if (request.preempt && make_room_) {
+    CKPT_CO_TRYV(co_await make_room_(request));
+  }
   CKPT_CO_TRY(found, plan(request));
   if (!found.to) co_return Error(ErrorCode::kRefused, found.reason);
   const Candidate& best = found.candidates.front();

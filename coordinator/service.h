@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ struct SubmitRequest {
   std::optional<std::string> node;
   std::optional<std::uint32_t> gpu;
   std::uint32_t gpus = 1;
+  bool preempt = false;  // jobs of lower priority may be parked for it
 };
 
 // A process that runs already becomes a job.
@@ -79,6 +81,11 @@ class Service {
   };
   explicit Service(Parts parts) : parts_(std::move(parts)) {}
 
+  // Asked before a job is placed that may have others parked for it; set before the API listens.
+  void set_room_maker(std::function<control::Task<Result<void>>(SubmitRequest)> make_room) {
+    make_room_ = std::move(make_room);
+  }
+
   control::Task<Result<Job*>> submit(SubmitRequest request);
   // adopt.cc. Without a node every connected one is asked whose machine it is.
   control::Task<Result<Job*>> adopt(AdoptRequest request);
@@ -110,6 +117,7 @@ class Service {
   // Of all GPUs, and what moving that job asks of them.
   [[nodiscard]] std::vector<GpuView> gpu_views(const PlanHints& hints = {}) const;
   [[nodiscard]] PlacementRequest request_for(const Job& job, const std::vector<GpuView>& views) const;
+  [[nodiscard]] static PlacementRequest request_for(const SubmitRequest& request);
 
  private:
   void count_migrations(GpuView& view) const;
@@ -124,6 +132,7 @@ class Service {
                                         const wire::MigrateOptions& options) const;
 
   Parts parts_;
+  std::function<control::Task<Result<void>>(SubmitRequest)> make_room_;
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 };
 

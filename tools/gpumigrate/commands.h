@@ -22,6 +22,7 @@ struct RunOptions {
   std::vector<std::string> env;
   std::string cwd;
   int priority = 0;
+  bool preempt = false;
   bool dry_run = false;
   bool detach = false;
 };

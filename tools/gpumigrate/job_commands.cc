@@ -94,6 +94,7 @@ Result<Json> request_of(const RunOptions& options) {
   body["gpus"] = options.gpus;
   body["way"] = options.cooperative ? "cooperative" : "transparent";
   if (options.priority != 0) body["priority"] = options.priority;
+  if (options.preempt) body["preempt"] = true;
   if (options.dry_run) body["dry_run"] = true;
   if (!options.gpu_memory.empty()) {
     auto bytes = tools::parse_size(options.gpu_memory);

@@ -125,6 +125,8 @@ void Parser::add_run() {
   run->add_flag(
       "--cooperative", options_.run.cooperative,
       "The program uses ckpt.h; without it any CUDA program is made movable by a library that is preloaded");
+  run->add_flag("--preempt", options_.run.preempt,
+                "Jobs of lower priority may be parked for it; they come back when there is room");
   run->add_flag("--detach", options_.run.detach, "Do not follow its output");
   run->add_flag("--dry-run", options_.run.dry_run, "Say where it would start and why; start nothing");
   run->footer(
