@@ -38,7 +38,7 @@
 //                 mover_ms = 30000       an answer of a mover (not: rounds, which report progress)
 //                 switch_ms = 5000       how long a paused source asks the coordinator only, before it asks the target, too
 //                 nvml_ms = 5000         a call into the GPU library; later the GPUs count as not answering
-//   [mover]       staging_mib = 64       staging memory of one mover, 16..256
+//   [mover]       staging_mib = 128      staging memory of one mover, 16..256
 //                 restart_ms = 200       pause before a mover is started again; doubles up to 30 s
 #pragma once
 
@@ -92,7 +92,7 @@ struct Config {
   std::chrono::milliseconds mover_timeout{30000};
   std::chrono::milliseconds switch_timeout{5000};
   std::chrono::milliseconds nvml_timeout{5000};
-  std::uint32_t staging_mib = 64;
+  std::uint32_t staging_mib = 128;
   std::chrono::milliseconds mover_restart{200};
 
   // From the environment, not from the file: the GPUs of the machine that CUDA_VISIBLE_DEVICES leaves to this node, in its order;

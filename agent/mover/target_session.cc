@@ -12,8 +12,6 @@
 namespace ckpt::mover {
 namespace {
 
-constexpr std::uint32_t kDefaultLanes = 2;
-
 // A memory file of this process, mapped for reading.
 class FileView {
  public:
@@ -63,8 +61,7 @@ Result<void> TargetSession::start(const messages::StartTarget& request) {
   options.id = identity_;
   options.key = secrets_.key;
   options.token = secrets_.token;
-  options.lanes =
-      request.lanes == 0 ? kDefaultLanes : std::min<std::uint32_t>(request.lanes, messages::kMostLanes);
+  options.lanes = std::min<std::uint32_t>(request.lanes, messages::kMostLanes);
   CKPT_TRY(receiver, engine::Receiver::create(gpu_.device, *gpu_.staging, *gpu_.transport, *this, options));
   receiver_ = std::move(receiver);
   messages::Listening reply;

@@ -4,6 +4,23 @@
 #include <algorithm>
 
 namespace ckpt::engine {
+namespace {
+
+constexpr std::uint32_t kManyLanes = 4;
+
+// `wanted`, or as many as there are cores and slots for; the rest of the staging memory is for other migrations.
+std::uint32_t lane_count(const ReceiverOptions& options, const StagingPool& staging, std::size_t coders) {
+  if (options.lanes != 0) return options.lanes;
+  const std::size_t slots = staging.free_slots();
+  const bool fit = coders + std::size_t{default_lanes()} * options.window <= slots;
+  return fit ? default_lanes() : kLeastLanes;
+}
+
+}  // namespace
+
+std::uint32_t default_lanes() noexcept {
+  return std::thread::hardware_concurrency() >= kManyLanes ? kManyLanes : kLeastLanes;
+}
 
 Result<std::unique_ptr<Receiver>> Receiver::create(const Device& device, StagingPool& staging,
                                                    transport::Transport& transport,
@@ -21,13 +38,14 @@ Result<std::unique_ptr<Receiver>> Receiver::create(const Device& device, Staging
   CKPT_TRY(scanner, track::Scanner::create(kernels, scan));
   receiver->scanner_ = std::move(scanner);
   const std::size_t threads = worker_count(options.coders);
+  const std::uint32_t lanes = lane_count(options, staging, threads);
   for (std::size_t i = 0; i < threads; ++i) {
     CKPT_TRY(decoder, Decoder::create(device, staging));
     receiver->decoders_.push_back(std::move(decoder));
   }
-  CKPT_TRY(workers, WorkPool::create(device, threads, std::size_t{options.lanes} * options.window));
+  CKPT_TRY(workers, WorkPool::create(device, threads, std::size_t{lanes} * options.window));
   receiver->workers_ = std::move(workers);
-  for (std::uint32_t i = 0; i < options.lanes; ++i) {
+  for (std::uint32_t i = 0; i < lanes; ++i) {
     CKPT_TRY(slots, staging.acquire(options.window));
     CKPT_TRY(lane, ReceiveLane::create(
                        *receiver->core_, *receiver->workers_, transport, options.token, kernels,

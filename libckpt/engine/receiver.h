@@ -21,11 +21,16 @@
 
 namespace ckpt::engine {
 
+// Two, or four where there are four cores. A lane often waits for its peer to wake up, and there another lane uses the core; on two
+// cores more lanes only push each other off them.
+inline constexpr std::uint32_t kLeastLanes = 2;
+[[nodiscard]] std::uint32_t default_lanes() noexcept;
+
 struct ReceiverOptions {
   SessionIdentity id;
   track::FingerprintKey key{};
   transport::SessionToken token{};
-  std::uint32_t lanes = 2;
+  std::uint32_t lanes = 0;  // 0 = default_lanes(), fewer if the staging memory has no room for them
   std::uint32_t window = kDefaultWindow;  // at least the sender's
   std::uint32_t coders = 0;  // threads that wait for the device and decode; 0 = chosen by the cores
   std::uint64_t scan_slice_bytes = std::uint64_t{256} << 20;

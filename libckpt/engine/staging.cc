@@ -55,4 +55,9 @@ Result<std::vector<StagingSlot>> StagingPool::acquire(std::size_t slots) {
   return lent;
 }
 
+std::size_t StagingPool::free_slots() const {
+  const std::lock_guard lock(mutex_);
+  return free_.size();
+}
+
 }  // namespace ckpt::engine

@@ -41,13 +41,14 @@ class StagingPool {
   StagingPool& operator=(const StagingPool&) = delete;
 
   Result<std::vector<StagingSlot>> acquire(std::size_t slots);
+  [[nodiscard]] std::size_t free_slots() const;  // a moment's truth
 
  private:
   friend class StagingSlot;
   StagingPool(const Device& device, void* memory, std::size_t slots);
   const Device& device_;
   void* memory_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;  // free_
   std::vector<std::byte*> free_;
 };
 

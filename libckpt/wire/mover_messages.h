@@ -107,7 +107,7 @@ struct Configure {
   std::string listen_ip = "127.0.0.1";
   std::string net_device;          // UCX_NET_DEVICES; empty: the device that has listen_ip
   std::string transports = "tcp";  // UCX_TLS
-  std::uint64_t staging_bytes = std::uint64_t{64} << 20;  // pinned, made now; at most 256 MiB
+  std::uint64_t staging_bytes = std::uint64_t{128} << 20;  // pinned, made now; at most 256 MiB
   std::uint64_t chunk_bytes =
       0;  // of new sessions at the source, a power of two, 64 KiB-2 MiB; 0 = the default
   template <class A>

@@ -18,7 +18,7 @@ TEST(AgentConfig, DefaultsAreThoseOfTheHeader) {
   ASSERT_TRUE(config) << config.assume_error().to_string();
   EXPECT_EQ(config.assume_value().peer_listen, "127.0.0.1:0");
   EXPECT_EQ(config.assume_value().pause_timeout.count(), 60000);
-  EXPECT_EQ(config.assume_value().staging_mib, 64u);
+  EXPECT_EQ(config.assume_value().staging_mib, 128u);
   EXPECT_EQ(config.assume_value().jobs_folder(), "/h/jobs");
 }
 

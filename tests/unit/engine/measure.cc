@@ -29,7 +29,7 @@ namespace {
 
 struct Wanted {
   std::uint64_t bytes = std::uint64_t{1} << 30;
-  std::uint32_t lanes = 2;
+  std::uint32_t lanes = default_lanes();
   std::uint32_t window = SenderOptions{}.window;
   std::uint64_t message = SenderOptions{}.message_bytes;
   std::uint64_t chunk = kDefaultChunkBytes;
