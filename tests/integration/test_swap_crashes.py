@@ -70,6 +70,7 @@ class SwapCrashes(TransparentCrashes):
     def test_target_gpu_that_fails(self):
         """Held where it hurts, the GPU loses its memory or all of itself; then it is as before, and the next move works."""
         self.start_training(1800)
+        self.cluster.call("policy", "pause", "node-a")  # else the lost GPU is cordoned
         for role, number, order in GPU_FAULTS:
             with self.subTest(held_at=number, order=order):
                 print(f"  {role} {number}, GPU 1 {' '.join(order)}:", end="", flush=True)
