@@ -29,7 +29,7 @@ Result<std::unique_ptr<HuffmanFrames>> HuffmanFrames::create() {
 }
 
 void HuffmanFrames::build(const CodeLengths& lengths) noexcept {
-  CodeOrder order;
+  CodeOrder order{};
   sort_codes(lengths, order);
   if (order.shortest >= HuffmanPairs::kLeastBits) {
     pairs_.build(lengths, order);
@@ -69,7 +69,7 @@ bool HuffmanFrames::decode_literals(std::span<const std::byte>& in, std::span<st
   if (plain > std::min(out.size(), kMostBlockBytes) || packed > in.size() - header_bytes) return false;
   auto body = in.subspan(header_bytes, packed);
   if (kind == kPacked) {
-    CodeLengths lengths;
+    CodeLengths lengths{};
     const std::size_t used = read_code_lengths(body, lengths);
     if (used == 0) return false;
     build(lengths);

@@ -51,7 +51,7 @@ class HuffmanFrames {
   enum class Built { kNone, kTable, kPairs } built_ = Built::kNone;
   HuffmanTable table_;
   HuffmanPairs pairs_;
-  std::array<std::byte, kSpareBytes> spare_;
+  std::array<std::byte, kSpareBytes> spare_{};
 };
 
 }  // namespace ckpt::codec

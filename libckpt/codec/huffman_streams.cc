@@ -141,7 +141,7 @@ template <class Table, std::size_t kLookups>
 void run_all(std::array<Stream, kStreams>& streams, const Entry<Table>* entries, const Stream& spare,
              Upcoming& upcoming) noexcept {
   for (;;) {
-    std::array<Stream, kStreams> running;
+    std::array<Stream, kStreams> running{};
     std::array<bool, kStreams> runs{};
     std::size_t turns = SIZE_MAX;
     for (std::size_t i = 0; i < kStreams; ++i) {
@@ -214,7 +214,7 @@ bool decode_streams(const Table& table, std::span<const std::byte> in, std::span
   constexpr std::size_t kLengths = (kStreams - 1) * 2;
   const std::size_t part = (out.size() + kStreams - 1) / kStreams;
   if (in.size() < kLengths || out.size() < part * (kStreams - 1)) return false;
-  std::array<Stream, kStreams> streams;
+  std::array<Stream, kStreams> streams{};
   std::span<const std::byte> rest = in.subspan(kLengths);
   for (std::size_t i = 0; i < kStreams; ++i) {
     const bool last = i + 1 == kStreams;
