@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "libckpt/base/random.h"
-#include "libckpt/engine/receiver.h"
 #include "libckpt/engine/sender.h"
 #include "libckpt/engine/staging.h"
 #include "libckpt/track/scanner.h"
@@ -96,7 +95,7 @@ class StageBench {
     }
     return ok();
   }
-  Result<StreamRun> transfer() { return streams_->run(engine::default_lanes(), memory_->bytes()); }
+  Result<StreamRun> transfer() { return streams_->run(1, memory_->bytes()); }
   Result<void> finish() { return streams_->finish(); }
 
  private:

@@ -18,7 +18,7 @@
 namespace ckpt::bench {
 
 inline constexpr std::size_t kTcpMessageBytes = std::size_t{1} << 20;
-// UCX lanes carry what the engine's messages carry, out of as many slots as a lane has.
+// UCX lanes carry what the engine's messages carry.
 [[nodiscard]] std::size_t lane_message_bytes();
 inline constexpr std::size_t kRingMessages = 8;
 

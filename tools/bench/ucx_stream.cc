@@ -21,7 +21,7 @@ constexpr Nanos kWait = 1'000'000'000;
 // Both halves: a ring of buffers to send from or to receive into, and counters.
 class LaneEnd final : public transport::LaneHandler {
  public:
-  LaneEnd() : message_bytes_(lane_message_bytes()), ring_(engine::kDefaultWindow * message_bytes_) {
+  LaneEnd() : message_bytes_(lane_message_bytes()), ring_(kRingMessages * message_bytes_) {
     fill_random(std::span(ring_), 7);
   }
 
@@ -63,7 +63,7 @@ class LaneEnd final : public transport::LaneHandler {
   void on_closed(const Error& error) override { error_ = error; }
 
   std::span<std::byte> next_slot(std::size_t bytes) {
-    return std::span(ring_).subspan(next_++ % engine::kDefaultWindow * message_bytes_, bytes);
+    return std::span(ring_).subspan(next_++ % kRingMessages * message_bytes_, bytes);
   }
   void drive() {
     if (!lane_->progress()) lane_->wait(kWait);
