@@ -17,7 +17,7 @@ void check_message(Bytes body) {
   const auto decoded = wire::decode<M>(body);
   if (!decoded) return;
   const auto once = wire::encode(decoded.assume_value());
-  FUZZ_CHECK(once.size() <= body.size());
+  // May be longer than `body`: what an older version left out is there now.
   const auto again = wire::decode<M>(once);
   FUZZ_CHECK(again.has_value());
   FUZZ_CHECK(wire::encode(again.assume_value()) == once);

@@ -11,6 +11,7 @@ std::optional<Image> FakeImages::newest(JobId job) const {
   image.job = job;
   image.version = 7;
   image.node = "vault";
+  image.folder = "/shared/vault";
   return image;
 }
 
