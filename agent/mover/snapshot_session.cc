@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "agent/mover/copy_options.h"
+#include "libckpt/base/cores.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/base/fd.h"
 
@@ -342,7 +343,7 @@ Result<void> SnapshotSession::put(const std::vector<SnapshotMemory::Chunk>& chun
       if (ending_) return stop(Error(ErrorCode::kAborted, "The snapshot was given up"));
     }
   };
-  const unsigned writers = std::clamp(std::thread::hardware_concurrency() / 2, 1u, kMostWriters);
+  const unsigned writers = std::clamp(usable_cores() / 2, 1u, kMostWriters);
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < writers && i < chunks.size(); ++i) threads.emplace_back(work);
   for (std::thread& thread : threads) thread.join();

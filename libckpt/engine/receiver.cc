@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "libckpt/base/cores.h"
+
 namespace ckpt::engine {
 namespace {
 
@@ -19,7 +21,7 @@ std::uint32_t lane_count(const ReceiverOptions& options, const StagingPool& stag
 }  // namespace
 
 std::uint32_t default_lanes() noexcept {
-  return std::thread::hardware_concurrency() >= kManyLanes ? kManyLanes : kLeastLanes;
+  return usable_cores() >= kManyLanes ? kManyLanes : kLeastLanes;
 }
 
 Result<std::unique_ptr<Receiver>> Receiver::create(const Device& device, StagingPool& staging,

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "libckpt/base/cores.h"
+
 namespace ckpt::engine {
 namespace {
 
@@ -107,7 +109,7 @@ void prefer_throughput() noexcept {
 }
 
 std::size_t worker_count(std::uint32_t wanted) noexcept {
-  const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
+  const std::size_t cores = usable_cores();
   return std::clamp<std::size_t>(wanted != 0 ? wanted : std::max<std::size_t>(cores / 2, 2), 1, kMostWorkers);
 }
 

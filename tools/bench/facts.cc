@@ -8,9 +8,9 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
 #include "libckpt/base/clock.h"
+#include "libckpt/base/cores.h"
 #include "libckpt/cuda/driver.h"
 #include "tools/bench/report.h"
 
@@ -68,7 +68,7 @@ Facts collect_facts(std::span<char* const> command_line) {
   facts.version = GPUMIGRATE_VERSION;
   facts.date = date_now();
   facts.cpu = cpu_model();
-  facts.cores = std::thread::hardware_concurrency();
+  facts.cores = usable_cores();
   facts.memory_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
                        static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
   utsname names{};

@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <thread>
 
 #include "agent/nvml.h"
+#include "libckpt/base/cores.h"
 #include "libckpt/cuda/driver.h"
 #include "libckpt/cuda/module.h"
 #include "tools/gpu_check/item.h"
@@ -50,7 +50,7 @@ Json host_facts() {
   ::uname(&system);
   return {{"kernel", std::string(system.sysname) + " " + system.release},
           {"processor", processor()},
-          {"cores", std::thread::hardware_concurrency()},
+          {"cores", usable_cores()},
           {"memory_bytes", static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
                                static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE))}};
 }

@@ -8,6 +8,8 @@
 #include <thread>
 #include <tuple>
 
+#include "libckpt/base/cores.h"
+
 namespace ckpt::vault {
 namespace {
 
@@ -194,9 +196,8 @@ Result<void> VersionReader::read_chunk(std::uint32_t region, std::uint64_t chunk
 }
 
 Result<void> VersionReader::read_regions(ChunkSink& sink, const ReadOptions& options) {
-  const unsigned threads = options.threads != 0
-                               ? options.threads
-                               : std::clamp(std::thread::hardware_concurrency(), 1U, kMostThreads);
+  const unsigned threads =
+      options.threads != 0 ? options.threads : std::clamp(usable_cores(), 1U, kMostThreads);
   return RegionReading(*store_, *version_, sink).run(threads);
 }
 

@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "libckpt/base/cores.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/base/random.h"
 #include "libckpt/engine/receiver.h"
@@ -372,7 +373,7 @@ int measure(int argc, char** argv) {
   const CUdeviceptr to = allocate(target, wanted.bytes);
   fill(source, from, wanted.bytes, wanted.floats);
   fill(target, to, wanted.bytes, false);
-  const double cores = std::thread::hardware_concurrency();
+  const double cores = usable_cores();
   for (int run = 0; run < wanted.runs; ++run) {
     double limit = 0;
     if (wanted.stages) {
