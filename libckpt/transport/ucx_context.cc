@@ -12,6 +12,9 @@ namespace ckpt::transport {
 namespace {
 
 constexpr std::string_view kScheme = "ucx:";
+// Of a connection within this machine, which has no delay to cover: what waits in a larger socket buffer has left the caches when it
+// is read (engine/README.md). Beyond this machine the kernel's own sizing knows the path better.
+constexpr const char* kLocalSocketBuffer = "256k";
 
 struct ConfigTraits {
   using Value = ucp_config_t*;
@@ -27,21 +30,27 @@ Result<sockaddr_in> parse_ip(const std::string& ip) {
   return address;
 }
 
-// The name of the network device that has the address.
-Result<std::string> device_of(const sockaddr_in& address, const std::string& ip) {
+struct NetDevice {
+  std::string name;
+  bool loopback = false;
+};
+
+// The network device that has the address.
+Result<NetDevice> device_of(const sockaddr_in& address, const std::string& ip) {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) return Error::from_errno("Listing the network devices");
-  std::string name;
-  for (const ifaddrs* entry = list; entry != nullptr && name.empty(); entry = entry->ifa_next) {
+  NetDevice device;
+  for (const ifaddrs* entry = list; entry != nullptr && device.name.empty(); entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
     sockaddr_in candidate{};
     std::memcpy(&candidate, entry->ifa_addr, sizeof candidate);
-    if (candidate.sin_addr.s_addr == address.sin_addr.s_addr) name = entry->ifa_name;
+    if (candidate.sin_addr.s_addr == address.sin_addr.s_addr)
+      device = {entry->ifa_name, (entry->ifa_flags & IFF_LOOPBACK) != 0};
   }
   ::freeifaddrs(list);
-  if (name.empty())
+  if (device.name.empty())
     return Error(ErrorCode::kInvalidArgument, "No network device of this machine has the address " + ip);
-  return name;
+  return device;
 }
 
 Result<void> set(ucp_config_t* config, const std::string& name, const std::string& value) {
@@ -81,8 +90,8 @@ Error ucx_error(ucs_status_t status, std::string what) {
 
 Result<std::shared_ptr<const UcxContext>> UcxContext::create(const UcxOptions& options) {
   CKPT_TRY(local, parse_ip(options.ip));
-  std::string device = options.net_device;
-  if (device.empty()) {
+  NetDevice device{options.net_device};
+  if (device.name.empty()) {
     CKPT_TRY(found, device_of(local, options.ip));
     device = found;
   }
@@ -91,7 +100,11 @@ Result<std::shared_ptr<const UcxContext>> UcxContext::create(const UcxOptions& o
   if (status != UCS_OK) return ucx_error(status, "Reading UCX's configuration");
   const UniqueHandle<ConfigTraits> config(read);
   CKPT_TRYV(set(config.get(), "TLS", options.tls));
-  CKPT_TRYV(set(config.get(), "NET_DEVICES", device));
+  CKPT_TRYV(set(config.get(), "NET_DEVICES", device.name));
+  if (device.loopback) {
+    CKPT_TRYV(set(config.get(), "SNDBUF", kLocalSocketBuffer));
+    CKPT_TRYV(set(config.get(), "RCVBUF", kLocalSocketBuffer));
+  }
   for (const auto& [name, value] : options.settings) {
     CKPT_TRYV(set(config.get(), name, value));
   }
@@ -104,7 +117,7 @@ Result<std::shared_ptr<const UcxContext>> UcxContext::create(const UcxOptions& o
   ucp_context_h context = nullptr;
   status = ucp_init(&params, config.get(), &context);
   if (status != UCS_OK)
-    return ucx_error(status, "Starting UCX with transports " + options.tls + " on device " + device);
+    return ucx_error(status, "Starting UCX with transports " + options.tls + " on device " + device.name);
   return std::shared_ptr<const UcxContext>(new UcxContext(UniqueUcpContext(context), local));
 }
 
