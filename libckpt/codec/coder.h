@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lossless encodings of one chunk that need working memory (DESIGN §5 "Codecs"): byte planes with zstd's Huffman stage, and the
+// Lossless encodings of one chunk that need working memory (DESIGN §5 "Codecs"): byte planes packed by Huffman codes, and the
 // difference to the version that the other side holds, in byte planes.
 //
 //   CKPT_TRY(coder, Coder::create(chunk_bytes));                      // one per thread; nothing is allocated after it
@@ -10,8 +10,8 @@
 // Elements of 2 bytes (bf16, fp16) and of 4 (fp32) have encodings of their own; a chunk of anything else, or of odd length, is
 // encoded all the same if it pays. `previous` is the chunk as the other side holds it, of the same length.
 //
-// On the wire (little endian): one u32 per plane, least significant plane first: its length here, with bit 31 if it is packed by
-// zstd (plane_packer.h), bit 30 if by seven_bits.h, both if by sparse_plane.h; then the planes that are stored as they are, then the packed ones, each in
+// On the wire (little endian): one u32 per plane, least significant plane first: its length here, with bit 31 if it is a frame of
+// zstd's format (plane_packer.h), bit 30 if by seven_bits.h, both if by sparse_plane.h; then the planes that are stored as they are, then the packed ones, each in
 // plane order; then the bytes that are left over when the length is no multiple of the element. What a plane holds: planes.h.
 //
 // Threads: a Coder belongs to one thread at a time. Errors: decode gives kCorrupt for anything that does not decode to exactly

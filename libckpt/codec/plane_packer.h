@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// zstd for one byte plane, as a Huffman coder: match finding is all but switched off, since matches between the bytes of floats
-// are chance and cost more than they save. Planes that are nearly constant are the exception: Huffman needs at least a bit a
-// byte, and there matches pay, so those get zstd's fast level. A plane is a bare frame: no magic number, size or checksum
-// (fingerprints check the chunk). What Huffman packed, huffman_frame.h unpacks, faster than zstd; the rest is zstd's.
+// One byte plane as a frame of zstd's format, as Huffman codes alone: matches between the bytes of floats are chance and cost more
+// than they save. Planes that are nearly constant are the exception: Huffman needs at least a bit a byte, and there matches pay,
+// so those get zstd's fast level. A plane is a bare frame: no magic number, size or checksum (fingerprints check the chunk).
+// huffman_writer.h packs and huffman_frame.h unpacks, faster than zstd, which can do both; the rest is zstd's.
 //
 // All memory is laid out at create(); packing and unpacking allocate nothing. Threads: an object belongs to one thread at a time.
 // Errors: pack gives nullopt for what does not fit; unpack gives false for anything that is not exactly the plane.
@@ -15,6 +15,7 @@
 
 #include "libckpt/base/result.h"
 #include "libckpt/codec/huffman_frame.h"
+#include "libckpt/codec/huffman_writer.h"
 
 struct ZSTD_CCtx_s;
 struct ZSTD_DCtx_s;
@@ -32,7 +33,10 @@ class PlanePacker {
   [[nodiscard]] bool unpack(std::span<const std::byte> packed, std::span<std::byte> plane,
                             Upcoming& upcoming) noexcept;
   [[nodiscard]] bool unpack(std::span<const std::byte> packed, std::span<std::byte> plane) noexcept;
-  // By zstd alone, with which unpack() must agree.
+  // By zstd alone: unpack() must take what it packs, and agree with what it unpacks.
+  [[nodiscard]] std::optional<std::size_t> pack_by_zstd(std::span<const std::byte> plane,
+                                                        bool nearly_constant,
+                                                        std::span<std::byte> out) noexcept;
   [[nodiscard]] bool unpack_by_zstd(std::span<const std::byte> packed, std::span<std::byte> plane) noexcept;
 
  private:
@@ -44,6 +48,7 @@ class PlanePacker {
   ZSTD_CCtx_s* huffman_ = nullptr;
   ZSTD_CCtx_s* match_ = nullptr;
   ZSTD_DCtx_s* unpack_ = nullptr;
+  std::unique_ptr<HuffmanWriter> writer_;
   std::unique_ptr<HuffmanFrames> frames_;  // none where the processor lacks what it needs
 };
 

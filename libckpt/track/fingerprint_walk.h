@@ -9,8 +9,8 @@
 
 #include <cstring>
 
+#include "libckpt/base/intrinsics.h"
 #include "libckpt/track/fingerprint_core.h"
-#include "libckpt/track/intrinsics.h"
 
 namespace ckpt::track {
 

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "libckpt/track/intrinsics.h"
+#include "libckpt/base/intrinsics.h"
 
 namespace ckpt::track {
 
