@@ -124,7 +124,7 @@ Result<void> Agent::open() {
   contexts.program = programs + "/gpumigrate-context";
   contexts.log_path = config_.home + "/context.log";
   contexts_ = ContextHelper::create(io_.get_executor(), std::move(contexts));
-  remap_.emplace(config_, *contexts_, programs + "/gpumigrate-context");
+  remap_.emplace(io_.get_executor(), config_, *contexts_, programs + "/gpumigrate-context");
   context_.emplace(MigrationContext{config_,
                                     io_.get_executor(),
                                     disk_,

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/async.h"
 #include "agent/config.h"
 #include "agent/context_helper/context_helper.h"
 
@@ -48,8 +49,9 @@ Task<Result<RemapFacts>> probe_remap(RemapProbe probe);
 
 class RemapChoice {
  public:
-  RemapChoice(const Config& config, ContextHelper& contexts, std::string program)
-      : config_(config), contexts_(contexts), program_(std::move(program)) {}
+  RemapChoice(const asio::any_io_executor& executor, const Config& config, ContextHelper& contexts,
+              std::string program)
+      : config_(config), contexts_(contexts), program_(std::move(program)), asking_(executor) {}
 
   // While a migration prepares: nothing is asked in a downtime.
   Task<Result<void>> prepare();
@@ -66,6 +68,7 @@ class RemapChoice {
   ContextHelper& contexts_;
   std::string program_;
   std::optional<RemapFacts> facts_;
+  Turn asking_;  // what one migration finds out, those that began with it need not ask
 };
 
 }  // namespace ckpt::agent

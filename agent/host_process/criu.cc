@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <ctime>
@@ -70,11 +71,13 @@ std::vector<std::string> command(Words... words) {
   return {std::string(words)...};
 }
 
-// Runs it and gives what it said; kIo with its status if it failed.
+// Runs it and gives what it said; kIo with its status if it failed. Moves that begin together ask together: each in a file
+// of its own.
 Task<Result<std::string>> output_of(std::vector<std::string> argv, std::string work, std::string name) {
+  static std::atomic<std::uint64_t> asked{0};
   ProcessSpec spec;
   spec.argv = std::move(argv);
-  spec.output_path = work + "/" + name;
+  spec.output_path = work + "/" + name + "." + std::to_string(asked.fetch_add(1));
   spec.own_session = true;
   ::unlink(spec.output_path.c_str());
   const std::string path = spec.output_path;

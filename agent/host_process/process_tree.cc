@@ -53,6 +53,12 @@ Result<std::string> status_of(pid_t pid) {
   return Error(ErrorCode::kNotFound, "Process " + std::to_string(pid) + " has ended");
 }
 
+// A job's children come and go while its tree is looked at; one that is gone is none of it. Its root is a keeper's child and
+// stays for the keeper to reap.
+bool left_meanwhile(pid_t pid, pid_t root) {
+  return pid != root && ::kill(pid, 0) != 0 && errno == ESRCH;
+}
+
 // What a dump of it writes at most.
 Result<std::uint64_t> memory_of(pid_t pid) {
   CKPT_TRY(status, status_of(pid));
@@ -116,7 +122,9 @@ void kill_source(pid_t root) {
 Result<void> check_credentials(pid_t root, uid_t uid, gid_t gid) {
   CKPT_TRY(list, processes_of(root));
   for (const pid_t pid : list) {
-    CKPT_TRY(status, status_of(pid));
+    const Result<std::string> read = status_of(pid);
+    if (!read && left_meanwhile(pid, root)) continue;
+    CKPT_TRY(status, read);
     const std::vector<std::uint64_t> capabilities = status_numbers(status, "CapPrm", 16);
     const bool powerless = capabilities.size() == 1 && capabilities[0] == 0;
     if (!all_are(status_numbers(status, "Uid", 10), uid) ||
@@ -145,7 +153,7 @@ Result<DumpEstimate> estimate_dump(pid_t root) {
     return Error(ErrorCode::kNotFound, "Process " + std::to_string(root) + " has ended");
   DumpEstimate estimate;
   std::vector<pid_t> waiting{root};
-  for (std::size_t position = 0; !waiting.empty(); ++position) {
+  for (std::size_t position = 0; !waiting.empty();) {
     const pid_t pid = waiting.back();
     waiting.pop_back();
     std::vector<pid_t> children;
@@ -154,11 +162,15 @@ Result<DumpEstimate> estimate_dump(pid_t root) {
     if (position + waiting.size() > kMostProcesses)
       return Error(ErrorCode::kRefused,
                    "The job has more than " + std::to_string(kMostProcesses) + " processes");
-    CKPT_TRY(own, memory_of(pid));
+    const Result<std::uint64_t> read = memory_of(pid);
+    if (!read && left_meanwhile(pid, root)) continue;
+    CKPT_TRY(own, read);
     estimate.bytes += own;
-    if (own < estimate.largest_bytes) continue;
-    estimate.largest_bytes = own;
-    estimate.largest_position = position;
+    if (own >= estimate.largest_bytes) {
+      estimate.largest_bytes = own;
+      estimate.largest_position = position;
+    }
+    ++position;
   }
   return estimate;
 }

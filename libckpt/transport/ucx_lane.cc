@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kMaxStrangers = 4;
 // Rounds of UCX's progress in one call: enough to empty sockets, bounded so that the caller is heard.
 constexpr int kProgressRounds = 64;
-// UCX completes what is outstanding at a forced close at once; beyond this the worker's end does it.
+// UCX completes what is outstanding at a forced close soon; beyond this the worker's end does it.
 constexpr Nanos kShutDownNanos = 200'000'000;
 
 }  // namespace
@@ -99,7 +99,7 @@ Result<std::unique_ptr<UcxLane::Connection>> UcxLane::make_connection(ucp_ep_par
   return connection;
 }
 
-// HELLO, WELCOME or CREDIT: one at a time, so the frame has a place of its own.
+// HELLO, WELCOME, CREDIT or BYE: one at a time, so the frame has a place of its own.
 Result<void> UcxLane::send_control(ucp_ep_h endpoint, FrameKind kind) {
   Frame frame;
   frame.kind = kind;
@@ -162,6 +162,10 @@ void UcxLane::take_frame(const FrameView& view, void* data, const ucp_am_recv_pa
   if (view.frame.kind == FrameKind::kWelcome && !listening_ && !greeted_) {
     greeted_ = true;
     return open();  // here, as the peer's first messages may follow in the same round
+  }
+  if (view.frame.kind == FrameKind::kBye && open_) {
+    peer_left_ = true;
+    return fail(Error(ErrorCode::kUnavailable, "The peer has closed the lane"));
   }
   if ((view.frame.kind != FrameKind::kMessage && view.frame.kind != FrameKind::kCredit) || !open_)
     return fail(Error(ErrorCode::kProtocol, "The peer sent a frame that has no place now"));
@@ -244,7 +248,8 @@ bool UcxLane::progress() {
   if (closed_reason_ || in_callback_) return false;
   bool any = false;
   in_callback_ = true;
-  for (int i = 0; i < kProgressRounds && ucp_worker_progress(worker_.get()) != 0; ++i) any = true;
+  for (int i = 0; i < kProgressRounds && !peer_left_ && ucp_worker_progress(worker_.get()) != 0; ++i)
+    any = true;
   if (!requests_.empty()) admit_requests();
   if (!strangers_.empty()) drop_strangers();
   if (greeted_ && !open_ && !failure()) {
@@ -332,6 +337,12 @@ void UcxLane::close() {
   finish(Error(ErrorCode::kAborted, "The lane was closed here"));
 }
 
+// If it cannot leave at once, the peer sees the connection end.
+void UcxLane::say_goodbye() {
+  if (open_ && !peer_left_ && !peer_->failed && !control_busy_)
+    (void)send_control(peer_->endpoint, FrameKind::kBye);
+}
+
 // Without waiting for the peer, which may be dead.
 void UcxLane::disconnect(Connection& connection) {
   ucp_request_param_t param{};
@@ -347,17 +358,16 @@ void UcxLane::disconnect(Connection& connection) {
   connection.endpoint = nullptr;
 }
 
-// Afterwards UCX touches no memory of the caller's.
+// Afterwards UCX touches no memory of the caller's. Where nothing is outstanding the worker is not driven any more (ucx_lane.h).
 void UcxLane::shut_down() {
   if (!worker_) return;
+  say_goodbye();
   for (ucp_conn_request_h request : requests_) ucp_listener_reject(listener_.get(), request);
   requests_.clear();
   for (const auto& stranger : strangers_) disconnect(*stranger);
   if (peer_ != nullptr) disconnect(*peer_);
   const Nanos deadline = now_ns() + kShutDownNanos;
-  do {
-    ucp_worker_progress(worker_.get());
-  } while (outstanding_ > 0 && now_ns() < deadline);
+  while (outstanding_ > 0 && now_ns() < deadline) ucp_worker_progress(worker_.get());
   listener_.reset();
   worker_.reset();
   strangers_.clear();

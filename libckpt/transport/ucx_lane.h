@@ -2,6 +2,10 @@
 // A lane over one UCX worker. The target's worker listens on a socket address; a peer that connects is a stranger
 // until its first frame (HELLO) shows the session token. Then the listener ends, strangers are dropped, and WELCOME
 // opens the lane at both ends. UCX's callbacks note things down; most else happens after them in progress().
+//
+// A lane ends with BYE, after which neither end drives its worker again. UCX 1.13 keeps events that its own thread could not handle
+// by the number of their descriptor, until the worker is driven: where that closes the descriptor first, another lane may have
+// the number by then, and the process is aborted or the other lane fails.
 // Threads, ownership and errors: transport.h.
 #pragma once
 
@@ -68,6 +72,7 @@ class UcxLane final : public Lane {
   void give_credit();
   std::optional<Error> failure() const;
   void fail(Error error);
+  void say_goodbye();
   void disconnect(Connection& connection);
   void shut_down();
   void finish(Error reason);
@@ -93,6 +98,7 @@ class UcxLane final : public Lane {
   std::unique_ptr<Connection> peer_;
   bool greeted_ = false;  // the peer proved itself, the handler has not been told
   bool open_ = false;
+  bool peer_left_ = false;  // it said BYE
   bool in_callback_ = false;
   bool close_requested_ = false;
   std::optional<Error> failed_;

@@ -14,7 +14,7 @@
 
 namespace ckpt::transport {
 
-enum class FrameKind : std::uint16_t { kHello = 1, kWelcome = 2, kMessage = 3, kCredit = 4 };
+enum class FrameKind : std::uint16_t { kHello = 1, kWelcome = 2, kMessage = 3, kCredit = 4, kBye = 5 };
 
 // Before each header on the wire, little-endian as both ends are x86-64 or AArch64 hosts of GPUs.
 struct Frame {

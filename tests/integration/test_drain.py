@@ -65,14 +65,14 @@ class Drains(DrainTest):
         self.assertEqual(done["result"], "empty", done)
         self.assertEqual({job["name"]: job["state"] for job in done["jobs"]}, {name: "moved" for name in names})
         self.assertEqual({job["node"] for job in cluster.json("jobs")}, {"node-b"})
-        # More than one for a job where a mover's link to the other broke meanwhile: that move failed and was made again.
-        moves = len(self.migrations())
-        self.assertEqual([m["result"] for m in cluster.json("migrations")].count("done"), 8)
+        # One move for each job: two at a time between the same two movers do not disturb each other.
+        moves = cluster.json("migrations")
+        self.assertEqual([m["result"] for m in moves], ["done"] * 8, [m["error"] for m in moves])
         self.assertEqual(self.most_at_a_time(), 2)
 
         again = cluster.call("drain", "node-a")
         self.assertIn("nothing to do", again.stdout)
-        self.assertEqual(len(self.migrations()), moves)
+        self.assertEqual(len(self.migrations()), 8)
         refused = cluster.call("run", "--cooperative", "--detach", "--node", "node-a", "--", "/bin/true", exits=(5,))
         self.assertIn("cordoned by operator: maintenance", refused.stderr)
         self.assertIn("cordoned", cluster.call("nodes").stdout)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A GPU in trouble under a running job, from the software NVML to the digest: memory that is gone (the job goes on from its newest image),
-memory that can be read (it moves live and loses nothing), for both ways of running."""
+memory that can be read (it moves live and loses nothing), an NVML that answers nobody (which is said, and stops nothing), for both ways of
+running."""
 import subprocess
 import threading
 import unittest
@@ -13,7 +14,7 @@ TRAINING = ["--params", "60000", "--seed", "5", "--print-every", "1", "--steps",
 INTERVAL_MS = 1000
 
 
-class Evacuation(cluster.ClusterTest):
+class TroubledGpu(cluster.ClusterTest):
     agent_settings = "health_window_ms = 200\n"
 
     def begin(self, program, way):
@@ -34,14 +35,22 @@ class Evacuation(cluster.ClusterTest):
             follower.kill()
         self.assertTrue(found, f"no {kind}")
 
-    def images(self):
-        return self.cluster.json("images")
+    def protect(self):
+        self.cluster.call("protect", "job", "--every", f"{INTERVAL_MS}ms", "--force", "--to", str(self.cluster.home / "vault") + "/")
 
+    def newest_version(self):
+        return max((image["version"] for image in self.cluster.json("images")), default=0)
+
+    def wait_for_version(self, version):
+        while self.newest_version() < version:
+            pass  # each question is a command of its own
+
+
+class Evacuation(TroubledGpu):
     def lost_gpu(self, program, way):
         self.begin(program, way)
-        self.cluster.call("protect", "job", "--every", f"{INTERVAL_MS}ms", "--force", "--to", str(self.cluster.home / "vault") + "/")
-        while not any(image["version"] >= 2 for image in self.images()):
-            pass  # each question is a command of its own
+        self.protect()
+        self.wait_for_version(2)
         self.gpu("lose-device")
         self.gpu("xid", "79")
         self.wait_for_event("job-restored")
@@ -89,6 +98,37 @@ class Evacuation(cluster.ClusterTest):
         self.cluster.call("uncordon", "node-a:0")
         self.wait_for_event("job-resumed")
         self.assertEqual(self.cluster.finish("job")["digest"], self.expected)
+
+
+class HangingNvml(TroubledGpu):
+    """The driver's management library answers nobody any more under a protected job."""
+
+    agent_settings = TroubledGpu.agent_settings + "health_silence_ms = 1500\n"
+
+    def hanging_nvml(self, program, way):
+        self.begin(program, way)
+        self.protect()
+        self.wait_for_version(1)
+        self.gpu("hang-nvml")
+        self.wait_for_event("gpu-health")
+        finding = self.cluster.json("health")["findings"][0]  # the newest
+        self.assertEqual((finding["node"], finding["gpu"]), ("node-a", 0), finding)
+        self.assertIn("does not answer", finding["reason"])
+        gpu = next(gpu for gpu in self.cluster.json("gpus") if gpu["node"] == "node-a")
+        self.assertIn("health", [cordon["owner"] for cordon in gpu["cordons"]], gpu)
+
+        # What hangs holds nobody up: further images are made, and the job can be moved and goes on.
+        self.wait_for_version(self.newest_version() + 1)
+        report = self.cluster.migrate("job", "node-b", "--live")
+        self.assertEqual((report["result"], report["verified"]), ("done", True), report)
+        self.assertEqual(self.cluster.finish("job")["digest"], self.expected)
+        self.assert_steps_in_order(self.cluster.log("job"))
+
+    def test_under_a_cooperative_job(self):
+        self.hanging_nvml(*COOPERATIVE)
+
+    def test_under_a_transparent_job(self):
+        self.hanging_nvml(*TRANSPARENT)
 
 
 if __name__ == "__main__":

@@ -4,10 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "tests/unit/agent/loop.h"
 #include "tests/unit/agent/temporary_folder.h"
+#include "tests/unit/agent/together.h"
 
 namespace ckpt::agent {
 namespace {
@@ -115,7 +117,7 @@ class ChoiceTest : public RemapTest {
 };
 
 TEST_F(ChoiceTest, IsMadeOnceForADriverAndAGpu) {
-  RemapChoice choice(config_, *contexts_, CONTEXT_PROGRAM);
+  RemapChoice choice(io_.get_executor(), config_, *contexts_, CONTEXT_PROGRAM);
   EXPECT_TRUE(choice.imports()) << "nobody has found out";
   ASSERT_TRUE(prepare(choice).has_value());
   EXPECT_TRUE(choice.imports());
@@ -125,7 +127,8 @@ TEST_F(ChoiceTest, IsMadeOnceForADriverAndAGpu) {
   ASSERT_TRUE(save_remap_facts(folder_.path(), facts).has_value());
   ASSERT_TRUE(prepare(choice).has_value());
   EXPECT_FALSE(choice.imports()) << "what is kept counts";
-  EXPECT_FALSE(RemapChoice(config_, *contexts_, CONTEXT_PROGRAM).imports()) << "also for the next agent";
+  EXPECT_FALSE(RemapChoice(io_.get_executor(), config_, *contexts_, CONTEXT_PROGRAM).imports())
+      << "also for the next agent";
   facts.driver = "11000";
   ASSERT_TRUE(save_remap_facts(folder_.path(), facts).has_value());
   ASSERT_TRUE(prepare(choice).has_value());
@@ -136,9 +139,25 @@ TEST_F(ChoiceTest, IsMadeOnceForADriverAndAGpu) {
   EXPECT_TRUE(choice.imports()) << "and of another GPU";
 }
 
+TEST_F(ChoiceTest, MigrationsThatBeginTogetherAskOnce) {
+  // A probe that tells how often it is started, and takes until all have asked.
+  const std::string counted = folder_.path() + "/asked";
+  const std::string probe = folder_.path() + "/probe";
+  std::ofstream(probe) << "#!/bin/sh\necho x >> " << counted << "\n"
+                       << R"(echo '{"remap":{"import":true,"own":true}}')"
+                       << "\n";
+  std::filesystem::permissions(probe, std::filesystem::perms::owner_all);
+  RemapChoice choice(io_.get_executor(), config_, *contexts_, probe);
+  std::vector<Task<Result<void>>> all;
+  for (int i = 0; i < 4; ++i) all.push_back(choice.prepare());
+  for (const auto& prepared : run_all_until_done(io_, std::move(all))) EXPECT_TRUE(prepared.has_value());
+  EXPECT_EQ(read_file(counted, 100).assume_value(), "x\n");
+  EXPECT_TRUE(load_remap_facts(folder_.path()).has_value());
+}
+
 TEST_F(ChoiceTest, IsTheSettingsFirst) {
   config_.remap = "own";
-  RemapChoice own(config_, *contexts_, "/no/such/program");
+  RemapChoice own(io_.get_executor(), config_, *contexts_, "/no/such/program");
   EXPECT_TRUE(prepare(own).has_value());
   EXPECT_FALSE(own.imports());
   EXPECT_FALSE(own.is_free());
@@ -147,14 +166,14 @@ TEST_F(ChoiceTest, IsTheSettingsFirst) {
 }
 
 TEST_F(ChoiceTest, ProbeThatFailsRefusesNothing) {
-  RemapChoice choice(config_, *contexts_, "/bin/false");
+  RemapChoice choice(io_.get_executor(), config_, *contexts_, "/bin/false");
   EXPECT_TRUE(prepare(choice).has_value());
   EXPECT_TRUE(choice.imports());
   EXPECT_TRUE(choice.is_free());
 }
 
 TEST_F(ChoiceTest, DriverThatCanDoNeitherIsRefused) {
-  RemapChoice choice(config_, *contexts_, CONTEXT_PROGRAM);
+  RemapChoice choice(io_.get_executor(), config_, *contexts_, CONTEXT_PROGRAM);
   ASSERT_TRUE(prepare(choice).has_value());
   auto facts = load_remap_facts(folder_.path()).assume_value();
   facts.import = facts.own = false;

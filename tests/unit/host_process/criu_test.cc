@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "agent/host_process/file_list.h"
 #include "agent/host_process/image_pack.h"
@@ -23,6 +24,7 @@
 #include "keeper/init/restored.h"
 #include "tests/unit/agent/loop.h"
 #include "tests/unit/agent/temporary_folder.h"
+#include "tests/unit/agent/together.h"
 #include "tests/unit/host_process/program.h"
 
 namespace ckpt::agent::host {
@@ -236,6 +238,18 @@ TEST_F(CriuTest, AProgramThatDoesNotExistIsReported) {
   const auto init = start_program({"/nonexistent/program"}, folder_.path(), old_log());
   ASSERT_FALSE(init.has_value());
   EXPECT_EQ(init.assume_error().native(), ENOENT);
+}
+
+TEST(CriuSearch, MovesThatBeginTogetherAllFindIt) {
+  asio::io_context io;
+  const TemporaryFolder folder;
+  const std::string program = folder.path() + "/criu";
+  std::ofstream(program) << "#!/bin/sh\necho 'Version: 4.1.1'\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  std::vector<Task<Result<Criu>>> all;
+  for (int i = 0; i < 8; ++i) all.push_back(Criu::find(program, folder.path()));
+  for (const auto& found : run_all_until_done(io, std::move(all)))
+    EXPECT_TRUE(found.has_value()) << found.assume_error().to_string();
 }
 
 TEST(CriuFind, WhatIsNoCriuIsSaidSo) {

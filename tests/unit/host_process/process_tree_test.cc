@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes whose session is led from outside a PID namespace: this test's own grandchild in a new one.
+// Trees of processes: of a job whose children come and go while it is looked at, and those whose session is led from outside a
+// PID namespace (this test's own grandchild in a new one).
 #include "agent/host_process/process_tree.h"
 
 #include <gtest/gtest.h>
@@ -47,6 +48,51 @@ int look_in_new_namespace(bool own_session) {
     ::_exit(exit_of(first));
   }
   return exit_of(outer);
+}
+
+// A process that has children all the time, none of them for long.
+class ChildrenThatComeAndGo : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = ::fork();
+    if (root_ != 0) return;
+    for (;;) {
+      const pid_t child = ::fork();
+      if (child == 0) ::_exit(0);
+      ::waitpid(child, nullptr, 0);
+    }
+  }
+  void TearDown() override {
+    ::kill(root_, SIGKILL);
+    ::waitpid(root_, nullptr, 0);
+  }
+  pid_t root_ = 0;
+};
+
+constexpr int kLooks = 5000;
+
+TEST_F(ChildrenThatComeAndGo, DoNotSpoilTheEstimateOfADump) {
+  for (int i = 0; i < kLooks; ++i) {
+    const auto estimate = estimate_dump(root_);
+    ASSERT_TRUE(estimate.has_value()) << estimate.assume_error().to_string();
+    ASSERT_GT(estimate.assume_value().bytes, 0u);
+  }
+}
+
+TEST_F(ChildrenThatComeAndGo, DoNotSpoilTheCheckOfRights) {
+  for (int i = 0; i < kLooks; ++i) {
+    const auto checked = check_credentials(root_, ::getuid(), ::getgid());
+    ASSERT_TRUE(checked.has_value()) << checked.assume_error().to_string();
+  }
+}
+
+TEST_F(ChildrenThatComeAndGo, AnEndedRootIsAnError) {
+  ::kill(root_, SIGKILL);
+  ::waitpid(root_, nullptr, 0);
+  EXPECT_EQ(estimate_dump(root_).assume_error().code(), ErrorCode::kNotFound);
+  EXPECT_EQ(check_credentials(root_, ::getuid(), ::getgid()).assume_error().code(), ErrorCode::kNotFound);
+  root_ = ::fork();  // for TearDown
+  if (root_ == 0) ::_exit(0);
 }
 
 TEST(Sessions, OneThatIsLedFromOutsideThePidNamespaceIsRefused) {

@@ -33,6 +33,25 @@ TEST_F(ScannerTest, EqualsTheVectors) {
   EXPECT_EQ(std::vector<Fingerprint>(batch->results().begin(), batch->results().end()), expected);
 }
 
+// As migrations of one mover have it: each loads its own, and whoever was first to run them may be the first to be over.
+TEST_F(ScannerTest, KernelsLoadedSeveralTimesAreIndependent) {
+  const std::vector<std::byte> data = random_bytes(65536);
+  const std::vector<ChunkRange> chunk = {{upload(data), data.size()}};
+  const auto check = [&](std::shared_ptr<const TrackKernels> kernels) {
+    auto batch = FingerprintBatch::create(std::move(kernels), 1).assume_value();
+    ASSERT_TRUE(batch->launch(nullptr, chunk).has_value());
+    const auto done = batch->wait();
+    ASSERT_TRUE(done.has_value()) << done.assume_error().to_string();
+    EXPECT_EQ(batch->results()[0], fingerprint(*params_, data));
+  };
+  auto first = TrackKernels::create(*device_, params_).assume_value();
+  const auto second = TrackKernels::create(*device_, params_).assume_value();
+  check(first);
+  first.reset();
+  check(second);
+  check(kernels_);
+}
+
 TEST_F(ScannerTest, ScansInSlicesWhatTheHostComputes) {
   constexpr std::uint64_t kChunk = 65536;
   std::vector<std::byte> data = random_bytes(40 * kChunk + 1234);
