@@ -11,7 +11,9 @@ function(device_module name)
   add_library(${name}_sim MODULE ${source})
   unsanitized_target(${name}_sim)  # it runs in the driver's process
   set_source_files_properties(${source} PROPERTIES LANGUAGE CXX)
-  target_compile_options(${name}_sim PRIVATE -x c++ -O3 ${A_HOST_FLAGS})
+  # A module that is loaded twice is two modules (and one that is unloaded takes nothing of the other's with it): statics of inline functions
+  # would be shared by the loader if they were unique symbols.
+  target_compile_options(${name}_sim PRIVATE -x c++ -O3 $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique> ${A_HOST_FLAGS})
   target_include_directories(${name}_sim PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/tools
                              ${CMAKE_SOURCE_DIR}/tools/cudasim/include ${A_INCLUDES})
   set_target_properties(${name}_sim PROPERTIES PREFIX "" OUTPUT_NAME ${name} LIBRARY_OUTPUT_DIRECTORY ${KERNEL_DIR})
