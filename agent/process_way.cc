@@ -16,6 +16,9 @@ namespace {
 
 constexpr Milliseconds kProcessTime{60000};
 constexpr Milliseconds kDumpCheck{500};  // the journal waits meanwhile
+constexpr std::uint64_t kRoomBesides = std::uint64_t{64}
+                                       << 20;  // for what a process gains meanwhile, and its other images
+constexpr std::uint64_t kMostRoom = std::uint64_t{4} << 30;  // as much as a mover takes
 
 double ms(Nanos span) {
   return static_cast<double>(span) / 1e6;
@@ -50,7 +53,39 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
     co_return Error(ErrorCode::kRefused, "The job's process cannot be moved")
         .caused_by(std::move(files).assume_error());
   files_ = wire::encode(files.assume_value());
+  co_return co_await make_room(root);
+}
+
+// Before the pause, so that nobody waits for the kernel to find and clear so much memory.
+Task<Result<void>> ProcessSource::make_room(pid_t root) {
+  CKPT_CO_TRY(estimate, host::estimate_dump(root));
+  const std::uint64_t expected = estimate.largest_bytes;
+  const std::uint64_t most = std::min(expected + expected / 4 + kRoomBesides, kMostRoom);
+  if (expected + kRoomBesides > most || !host::check_memory_left(2 * expected)) co_return ok();
+  const auto make = [most, expected] { return host::PageStream::create(most, expected); };
+  CKPT_CO_TRY(stream, co_await offload(context_.disk, make));
+  stream_ = std::move(stream);
   co_return ok();
+}
+
+std::optional<HostRoom> ProcessSource::host_room(HostGrowth grew) {
+  if (!stream_) return std::nullopt;
+  auto file = stream_->duplicate_file();
+  if (!file) return std::nullopt;
+  grew_ = std::move(grew);
+  HostRoom room;
+  room.file = std::move(file).assume_value();
+  room.most = stream_->most();
+  room.expected = stream_->expected();
+  return room;
+}
+
+// The mover hears on the loop how far the stream's thread is.
+Result<void> ProcessSource::begin_pages(const std::string& folder, std::size_t position) {
+  const auto grew = [executor = context_.executor, tell = grew_](std::uint64_t filled) {
+    boost::asio::post(executor, [tell, filled] { tell(filled, false); });
+  };
+  return stream_->begin(folder, position, grew);
 }
 
 Task<Result<HostState>> ProcessSource::save(std::shared_ptr<Job> job, PausedState,
@@ -74,8 +109,15 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   CKPT_CO_TRY(place, host::find_memory_place());
   CKPT_CO_TRY(folder, host::MemoryFolder::create(place, image_folder_name(context_, info_, "source"),
                                                  estimate.bytes - estimate.largest_bytes));
-  CKPT_CO_TRY(pages, host::place_pages(folder.path(), estimate.largest_position));
+  host::PlacedPages pages;
   host::DumpOptions options;
+  if (grew_) {
+    CKPT_CO_TRYV(begin_pages(folder.path(), estimate.largest_position));
+    options.may_repeat = [this] { return !stream_->has_any(); };
+  } else {
+    CKPT_CO_TRY(placed, host::place_pages(folder.path(), estimate.largest_position));
+    pages = std::move(placed);
+  }
   options.images = folder.path();
   options.work = folder.path();  // of root alone
   const Nanos prepared = now_ns();
@@ -88,12 +130,22 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   notes.log = job->log_path();
   CKPT_CO_TRYV(write_image_notes(folder.path(), notes));
   // Named, and by reference: g++ 12 destroys what a lambda inside of co_await has captured twice.
-  const auto pack = [&folder, &pages] { return host::pack_folder(folder.path(), std::move(pages)); };
+  const auto pack = [this, &folder, &pages]() -> Result<host::PackedImage> {
+    if (grew_) {
+      CKPT_TRY(streamed, stream_->finish());
+      pages = std::move(streamed);
+    }
+    return host::pack_folder(folder.path(), std::move(pages));
+  };
   CKPT_CO_TRY(packed, co_await offload(context_.disk, pack));
+  if (grew_ && packed.bytes > stream_->most())
+    co_return Error(ErrorCode::kOutOfMemory, "The process has grown too much since its move began");
   spdlog::info("process dumped: id m{} bytes {} packed {} prepare_ms {:.1f} criu_ms {:.1f} pack_ms {:.1f}",
                info_.migration, dumped.bytes, packed.bytes, ms(prepared - began), ms(dumped.took_ns),
                ms(now_ns() - prepared - dumped.took_ns));
-  co_return HostState(std::move(packed.file), packed.bytes);
+  if (!grew_) co_return HostState(std::move(packed.file), packed.bytes);
+  grew_(packed.bytes, true);
+  co_return HostState();
 }
 
 Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "agent/host_process/criu.h"
+#include "agent/host_process/page_stream.h"
 #include "agent/way.h"
 
 namespace ckpt::agent {
@@ -21,6 +22,7 @@ class ProcessSource final : public SourceWay {
   [[nodiscard]] bool sends_host_state() const override { return true; }
   [[nodiscard]] wire::Bytes payload() const override { return files_; }
   Task<Result<void>> check(std::shared_ptr<Job> job) override;
+  std::optional<HostRoom> host_room(HostGrowth grew) override;
   Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,
                                wire::SourceReport& report) override;
   Task<Result<void>> go_back(std::shared_ptr<Job> job) override;
@@ -28,11 +30,16 @@ class ProcessSource final : public SourceWay {
 
  private:
   Task<Result<HostState>> dump(std::shared_ptr<Job> job);
+  Task<Result<void>> make_room(pid_t root);
+  Result<void> begin_pages(const std::string& folder, std::size_t position);
 
   MigrationContext& context_;
   const migration::SwitchInfo info_;
   std::optional<host::Criu> criu_;  // found while preparing, not in the downtime
   wire::Bytes files_;               // what the process has open, encoded
+  std::unique_ptr<host::PageStream>
+      stream_;  // with its memory before the pause; none: the pages are sent once all are there
+  HostGrowth grew_;
 };
 
 class ProcessTarget final : public TargetWay {

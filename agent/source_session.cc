@@ -68,7 +68,7 @@ void SourceSession::perform(const migration::Action& action) {
   } else if (std::holds_alternative<migration::PauseJob>(action)) {
     control::spawn(executor, "source pause", self->pause());
   } else if (std::holds_alternative<migration::RunFinalRound>(action)) {
-    if (!way_->sends_host_state()) run_final_round(HostState());
+    if (!way_->sends_host_state() || has_room_) run_final_round(HostState());
     control::spawn(executor, "source save", self->save());
   } else if (std::holds_alternative<migration::ReleaseManifest>(action)) {
     manifest_ordered_ = true;
@@ -165,7 +165,31 @@ void SourceSession::start_precopy(const wire::Bytes& payload) {
   start.options.max_downtime_ns = set_max_downtime_ns_.value_or(options_.max_downtime_ns);
   start.options.bandwidth_bytes_per_second = set_bandwidth_.value_or(options_.bandwidth_bytes_per_second);
   start.fixed_cost_ns = kFixedCostNs;
-  if (auto sent = session_->send(std::move(start)); !sent) fail(sent.assume_error());
+  if (auto sent = session_->send(std::move(start)); !sent) return fail(sent.assume_error());
+  if (auto given = give_host_room(); !given) fail(given.assume_error());
+}
+
+Result<void> SourceSession::give_host_room() {
+  auto room = way_->host_room([weak = weak_from_this()](std::uint64_t filled, bool whole) {
+    if (auto self = weak.lock()) self->host_grew(filled, whole);
+  });
+  if (!room) return ok();
+  mover::HostRoom message;
+  message.most = room->most;
+  message.expected = room->expected;
+  std::vector<UniqueFd> descriptors;
+  descriptors.push_back(std::move(room->file));
+  CKPT_TRYV(session_->send(message, std::move(descriptors)));
+  has_room_ = true;
+  return ok();
+}
+
+void SourceSession::host_grew(std::uint64_t filled, bool whole) {
+  if (!session_ || stopped_) return;
+  mover::HostGrew message;
+  message.filled = filled;
+  message.whole = whole;
+  if (auto sent = session_->send(message); !sent) fail(sent.assume_error());
 }
 
 void SourceSession::on_mover(mover::Packet packet) {
@@ -259,7 +283,7 @@ Task<> SourceSession::save() {
     co_return fail(Error(ErrorCode::kAborted, "The job cannot be saved at the source")
                        .caused_by(std::move(saved).assume_error()));
   }
-  if (way_->sends_host_state()) run_final_round(std::move(saved).assume_value());
+  if (way_->sends_host_state() && !has_room_) run_final_round(std::move(saved).assume_value());
   saved_ = true;
   release_manifest();
 }
@@ -270,6 +294,7 @@ void SourceSession::run_final_round(HostState state) {
   round.barrier_entered_ns = report_->barrier_entered_ns;
   round.paused_ns = now_ns();
   round.host_state_bytes = state.bytes;
+  round.host_state_grows = has_room_;
   std::vector<UniqueFd> descriptors;
   if (state.bytes > 0) descriptors.push_back(std::move(state.file));
   if (auto sent = session_->send(std::move(round), std::move(descriptors)); !sent) fail(sent.assume_error());

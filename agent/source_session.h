@@ -40,6 +40,8 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   Task<> pause();
   Task<> save();
   void run_final_round(HostState state);
+  Result<void> give_host_room();
+  void host_grew(std::uint64_t filled, bool whole);
   void release_manifest();
   void on_mover(mover::Packet packet);
   void on_counters(const mover::SourceCounters& counters, Nanos final_received_ns, Nanos last_ack_ns);
@@ -72,6 +74,7 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   bool preparing_ = false;
   bool manifest_ordered_ = false;  // BARRIER is durable
   bool saved_ = false;             // way.h
+  bool has_room_ = false;          // HostRoom
   bool stopped_ = false;           // StopCopy or FreeSource: nothing more is sent
   bool freeing_ = false;
 };

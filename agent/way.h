@@ -7,7 +7,9 @@
 // passed in, since an agent that was restarted finds it again. Errors: why the step did not happen; each may be repeated.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "agent/job.h"
@@ -23,9 +25,21 @@ struct HostState {
   std::uint64_t bytes = 0;
 };
 
+// A memory file that host state is written into while it is sent.
+struct HostRoom {
+  HostRoom() = default;
+  UniqueFd file;
+  std::uint64_t most = 0;
+  std::uint64_t expected = 0;
+};
+// How much of it is there; whole: that is all. On the loop.
+using HostGrowth = std::function<void(std::uint64_t filled, bool whole)>;
+
 class SourceWay {
  public:
   virtual ~SourceWay() = default;
+  // After check(). With one the final round begins beside save(), which gives nothing: what it makes is told to `grew`.
+  virtual std::optional<HostRoom> host_room(HostGrowth) { return std::nullopt; }
   // The final round carries what save() gives, so it waits for it. Otherwise both run at once, and the manifest waits.
   [[nodiscard]] virtual bool sends_host_state() const = 0;
   // Whether the job can be moved so, before anything is touched. kRefused otherwise.

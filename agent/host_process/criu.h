@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,7 @@ struct DumpOptions {
   std::string work;                       // a folder for criu-dump.log; nobody but root may write there
   Milliseconds timeout = criu_timeout();  // later CRIU is killed
   std::vector<std::string> more;          // further words for CRIU (pid_namespace_image.h)
+  std::function<bool()> may_repeat;  // whether a dump that met another's may be begun again; none: it may
 };
 
 struct DumpFacts {

@@ -63,13 +63,6 @@ Result<void> copy(int to, int from, std::uint64_t at, std::uint64_t count, const
   return ok();
 }
 
-bool is_same_file(const std::string& path, int file) {
-  struct stat linked {};
-  struct stat own {};
-  return file >= 0 && ::stat(path.c_str(), &linked) == 0 && ::fstat(file, &own) == 0 &&
-         linked.st_dev == own.st_dev && linked.st_ino == own.st_ino;
-}
-
 PackEntry make_entry(const std::string& name, std::uint64_t bytes) {
   PackEntry entry;
   entry.bytes = bytes;
@@ -77,21 +70,20 @@ PackEntry make_entry(const std::string& name, std::uint64_t bytes) {
   return entry;
 }
 
-// The one that is linked to `pages` comes first.
-Result<std::vector<PackEntry>> list_folder(const std::string& folder, int pages) {
+// Those of `pages` come first.
+Result<std::vector<PackEntry>> list_folder(const std::string& folder, const PlacedPages& pages) {
   std::vector<PackEntry> entries;
+  if (pages.file) entries.push_back(make_entry(pages.name, *pages.bytes));
   std::error_code error;
   for (const auto& item : std::filesystem::directory_iterator(folder, error)) {
     const std::string name = item.path().filename().string();
     struct stat facts {};
     if (::lstat(item.path().c_str(), &facts) != 0)
       return Error::from_errno("Reading " + item.path().string());
-    const bool linked = S_ISLNK(facts.st_mode) && is_same_file(item.path().string(), pages);
-    if ((!S_ISREG(facts.st_mode) && !linked) || !is_good_name(name))
+    if (S_ISLNK(facts.st_mode) && pages.file && name == pages.name) continue;
+    if (!S_ISREG(facts.st_mode) || !is_good_name(name))
       return Error(ErrorCode::kRefused, "A process's image must not hold " + item.path().string());
-    if (linked && ::fstat(pages, &facts) != 0) return Error::from_errno("Reading " + item.path().string());
-    entries.insert(linked ? entries.begin() : entries.end(),
-                   make_entry(name, static_cast<std::uint64_t>(facts.st_size)));
+    entries.push_back(make_entry(name, static_cast<std::uint64_t>(facts.st_size)));
   }
   if (error) return Error::from_errno(error.value(), "Reading " + folder);
   if (entries.size() > kMostPackedFiles)
@@ -133,13 +125,6 @@ Result<std::vector<PackEntry>> read_table(int file, std::uint64_t bytes) {
   return entries;
 }
 
-// CRIU reads pages by their places in the file: it may go on behind them.
-Result<void> link_to(int file, const std::string& path) {
-  const std::string target = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(file);
-  if (::symlink(target.c_str(), path.c_str()) == 0) return ok();
-  return Error::from_errno("Making " + path);
-}
-
 Result<void> take_out(int file, std::uint64_t at, const PackEntry& entry, const std::string& path) {
   const UniqueFd target(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!target && errno == EEXIST) return corrupt(std::string(entry.name.data()) + " is in it twice");
@@ -155,26 +140,44 @@ Result<UniqueFd> growing_memory_file() {
 
 }  // namespace
 
-Result<UniqueFd> place_pages(const std::string& folder, std::size_t position) {
-  CKPT_TRY(file, growing_memory_file());
-  CKPT_TRYV(link_to(file.get(), folder + "/pages-" + std::to_string(position + 1) + ".img"));
-  return std::move(file);
+std::string pages_name(std::size_t position) {
+  return "pages-" + std::to_string(position + 1) + ".img";
 }
 
-Result<PackedImage> pack_folder(const std::string& folder, UniqueFd pages) {
-  CKPT_TRY(entries, list_folder(folder, pages.get()));
-  if (!pages) {
+Result<void> link_to_descriptor(int file, const std::string& path) {
+  const std::string target = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(file);
+  if (::symlink(target.c_str(), path.c_str()) == 0) return ok();
+  return Error::from_errno("Making " + path);
+}
+
+Result<PlacedPages> place_pages(const std::string& folder, std::size_t position) {
+  CKPT_TRY(file, growing_memory_file());
+  PlacedPages pages;
+  pages.name = pages_name(position);
+  CKPT_TRYV(link_to_descriptor(file.get(), folder + "/" + pages.name));
+  pages.file = std::move(file);
+  return pages;
+}
+
+Result<PackedImage> pack_folder(const std::string& folder, PlacedPages pages) {
+  if (pages.file && !pages.bytes) {
+    struct stat facts {};
+    if (::fstat(pages.file.get(), &facts) != 0) return Error::from_errno("Reading a process's pages");
+    pages.bytes = static_cast<std::uint64_t>(facts.st_size);
+  }
+  CKPT_TRY(entries, list_folder(folder, pages));
+  const std::size_t placed = pages.file ? 1 : 0;
+  if (!pages.file) {
     CKPT_TRY(file, growing_memory_file());
-    pages = std::move(file);
+    pages.file = std::move(file);
   }
   PackedImage packed;
-  packed.file = std::move(pages);
-  const off_t begun = ::lseek(packed.file.get(), 0, SEEK_END);
-  if (begun < 0) return Error::from_errno("Packing a process's image");
-  packed.bytes = static_cast<std::uint64_t>(begun);
-  for (const PackEntry& entry : entries) {
+  packed.file = std::move(pages.file);
+  packed.bytes = pages.bytes.value_or(0);
+  if (::lseek(packed.file.get(), static_cast<off_t>(packed.bytes), SEEK_SET) < 0)
+    return Error::from_errno("Packing a process's image");
+  for (const PackEntry& entry : std::span(entries).subspan(placed)) {
     const std::string path = folder + "/" + entry.name.data();
-    if (is_same_file(path, packed.file.get())) continue;
     const UniqueFd source(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
     if (!source) return Error::from_errno("Opening " + path);
     CKPT_TRYV(copy(packed.file.get(), source.get(), 0, entry.bytes, path));
@@ -200,9 +203,10 @@ Result<void> unpack_folder(int file, std::uint64_t bytes, const std::string& fol
   std::uint64_t at = 0;
   for (const PackEntry& entry : entries) {
     const std::string path = folder + "/" + entry.name.data();
+    // CRIU reads pages by their places in the file: it may go on behind them.
     const bool linked =
         &entry == entries.data() && entry.bytes >= kLinkedBytes && is_pages(entry.name.data());
-    CKPT_TRYV(linked ? link_to(file, path) : take_out(file, at, entry, path));
+    CKPT_TRYV(linked ? link_to_descriptor(file, path) : take_out(file, at, entry, path));
     at += entry.bytes;
   }
   return ok();

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "libckpt/base/fd.h"
@@ -27,12 +28,24 @@ struct PackedImage {
   std::uint64_t bytes = 0;
 };
 
-// Before the dump: a memory file, and a link to it in the folder under the name that CRIU gives the pages of the `position`th process (from 0; see
-// estimate_dump). It must stay open until pack_folder has it.
-Result<UniqueFd> place_pages(const std::string& folder, std::size_t position);
+// Pages that are where they belong in the pack before it is made.
+struct PlacedPages {
+  PlacedPages() = default;
+  UniqueFd file;                       // the pack to be; none: there are no such pages
+  std::string name;                    // the link in the folder that they were written to
+  std::optional<std::uint64_t> bytes;  // none: all of the file
+};
 
-// `pages`: of place_pages, or none.
-Result<PackedImage> pack_folder(const std::string& folder, UniqueFd pages = UniqueFd());
+// The name that CRIU gives the pages of the `position`th process (from 0; see estimate_dump).
+[[nodiscard]] std::string pages_name(std::size_t position);
+// A link to a descriptor of this process, which must stay open for as long as it is used.
+Result<void> link_to_descriptor(int file, const std::string& path);
+
+// Before the dump: a memory file, and a link to it in the folder. It must stay open until pack_folder has it. page_stream.h is the other way.
+Result<PlacedPages> place_pages(const std::string& folder, std::size_t position);
+
+// `pages`: of place_pages or a PageStream, or none. The file may be longer than the pack.
+Result<PackedImage> pack_folder(const std::string& folder, PlacedPages pages = {});
 
 // `folder` exists and is empty. `bytes` is the size the peer stated; the file must have it, and the contents must fill it. The first file may
 // become a link to `file` itself (/proc/PID/fd/N), which must stay open, by this number, for as long as the folder is used.

@@ -111,6 +111,7 @@ std::unique_ptr<Session> Mover::make_session(const messages::OpenSession& reques
     return std::make_unique<RestoreSession>(*gpu_, agent_, request, secrets);
   if (request.side == wire::Side::kSource)
     return std::make_unique<SourceSession>(*gpu_, agent_, request, secrets);
+  if (request.makes_memory) prepare_filler();
   return std::make_unique<TargetSession>(*gpu_, agent_, request, secrets);
 }
 
@@ -139,6 +140,17 @@ void Mover::bury() {
     it = ending_.erase(it);
     spdlog::info("session ended: id m{} rank {}", ended.session.migration, ended.session.rank);
     agent_.send(ended);
+  }
+}
+
+// Where the memory that is made here may have to be copied once more, while the job waits, its kernels are loaded before.
+void Mover::prepare_filler() {
+  if (filler_) return;
+  auto filler = RegionFiller::create(gpu_->device);
+  if (filler) {
+    filler_ = std::move(filler).assume_value();
+  } else {
+    spdlog::warn("no kernels for filling memory yet: reason {}", filler.assume_error().to_string());
   }
 }
 

@@ -28,11 +28,12 @@ class Mover {
   void end_session(const messages::EndSession& order);
   void bury();
   void to_session(messages::Packet& packet);
+  void prepare_filler();
   void fill_regions(const messages::FillRegions& request, std::vector<UniqueFd> descriptors);
 
   AgentLink agent_;
   std::unique_ptr<Gpu> gpu_;
-  std::unique_ptr<RegionFiller> filler_;  // from the first FillRegions on
+  std::unique_ptr<RegionFiller> filler_;  // from the first session that makes memory, or FillRegions, on
   LastSnapshots last_snapshots_;
   std::map<messages::SessionKey, std::unique_ptr<Session>> sessions_;
   std::map<messages::SessionKey, std::unique_ptr<Session>> ending_;  // that still write to a disk

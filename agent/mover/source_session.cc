@@ -49,6 +49,10 @@ bool SourceSession::handle(messages::Packet& packet) {
     set_limits(*limits);
   } else if (const auto* order = std::get_if<messages::FinalRound>(&packet.message)) {
     final_round(*order, packet.fds.empty() ? UniqueFd() : std::move(packet.fds.front()));
+  } else if (const auto* room = std::get_if<messages::HostRoom>(&packet.message)) {
+    if (auto made = host_room(*room, std::move(packet.fds.front())); !made) fail(made.assume_error());
+  } else if (const auto* grown = std::get_if<messages::HostGrew>(&packet.message)) {
+    if (auto good = host_grew(*grown); !good) fail(good.assume_error());
   } else if (std::holds_alternative<messages::ReleaseManifest>(packet.message)) {
     {
       const std::lock_guard lock(order_mutex_);
@@ -94,6 +98,24 @@ void SourceSession::final_round(const messages::FinalRound& request, UniqueFd ho
     if (sender_) sender_->cut_round();
   }
   ordered_.notify_all();
+}
+
+Result<void> SourceSession::host_room(const messages::HostRoom& request, UniqueFd file) {
+  CKPT_TRY(stream, HostStream::open(
+                       std::move(file), request.most, request.expected,
+                       track::FingerprintParams::expand(secrets_.key, track::FingerprintPurpose::kChunks)));
+  const std::lock_guard lock(order_mutex_);
+  if (host_stream_) return Error(ErrorCode::kInvalidArgument, "The host state has a file already");
+  host_stream_ = std::move(stream);
+  return ok();
+}
+
+Result<void> SourceSession::host_grew(const messages::HostGrew& request) {
+  const std::lock_guard lock(order_mutex_);
+  if (!host_stream_) return Error(ErrorCode::kInvalidArgument, "Host state that has no file grows");
+  CKPT_TRYV(host_stream_->grew(request.filled, request.whole));
+  if (sender_) sender_->host_state_grew(request.filled, request.whole);
+  return ok();
 }
 
 void SourceSession::attach_tensors(const messages::AttachTensors& request) {
@@ -215,6 +237,7 @@ Result<void> SourceSession::move() {
   link_rate_ = link;
   CKPT_TRYV(measure_memory());
   measure_clock();
+  announce_host_state();
   engine::ConvergenceOptions options;
   {
     const std::lock_guard lock(order_mutex_);
@@ -262,8 +285,17 @@ Result<void> SourceSession::open_sender() {
     sender_ = std::move(sender);
     sender_->set_bandwidth(bandwidth_);
     if (final_order_) sender_->cut_round();
+    if (host_stream_) sender_->host_state_grew(host_stream_->extent().filled, host_stream_->extent().whole);
   }
   return sender_->connect();
+}
+
+// Once; the target gives it memory beside the rounds.
+void SourceSession::announce_host_state() {
+  const std::lock_guard lock(order_mutex_);
+  if (!host_stream_ || host_announced_) return;
+  sender_->announce_host_state(host_stream_->room().size(), host_stream_->expected());
+  host_announced_ = true;
 }
 
 std::uint64_t SourceSession::allowed_shadow_memory() const {
@@ -407,6 +439,7 @@ Result<void> SourceSession::verify_ahead() {
     const std::lock_guard lock(order_mutex_);
     most_rounds = convergence_->options().max_rounds;
   }
+  announce_host_state();
   sender_->begin_verify();
   if (rounds_ < most_rounds) {
     CKPT_TRYV(run_round());
@@ -471,11 +504,8 @@ Result<void> SourceSession::finish() {
   }
   fault_point(FaultPoint::kSourceMoverFinal);
   CKPT_TRYV(send_new_tensors());
-  CKPT_TRY(host_state, HostStateView::open(std::move(file), order.host_state_bytes,
-                                           track::FingerprintParams::expand(
-                                               secrets_.key, track::FingerprintPurpose::kChunks)));
-  host_bytes_ = order.host_state_bytes;
-  CKPT_TRY(report, sender_->run_final(host_state.bytes()));
+  std::optional<HostStateView> host_state;
+  CKPT_TRY(report, run_final(order, std::move(file), host_state));
   ++rounds_;
   final_report_ = report;
   count(report);
@@ -490,7 +520,7 @@ Result<void> SourceSession::finish() {
   fill(sent.counters);
   agent_.send(sent);
 
-  CKPT_TRY(bytes, manifest(host_state));
+  CKPT_TRY(bytes, manifest(host_state ? host_state->fingerprint() : host_stream_->fingerprint()));
   {
     std::unique_lock lock(order_mutex_);
     ordered_.wait(lock, [this] { return manifest_released_ || ending_; });
@@ -515,9 +545,24 @@ Result<void> SourceSession::finish() {
   return ok();
 }
 
-Result<std::vector<std::byte>> SourceSession::manifest(HostStateView& host_state) {
+Result<engine::RoundReport> SourceSession::run_final(const messages::FinalRound& order, UniqueFd file,
+                                                     std::optional<HostStateView>& host_state) {
+  if (order.host_state_grows) {
+    if (!host_stream_) return Error(ErrorCode::kInvalidArgument, "Host state that grows has no file");
+    CKPT_TRY(report, sender_->run_final_while_it_grows(host_stream_->room()));
+    host_bytes_ = host_stream_->extent().filled;
+    return report;
+  }
+  CKPT_TRY(view, HostStateView::open(
+                     std::move(file), order.host_state_bytes,
+                     track::FingerprintParams::expand(secrets_.key, track::FingerprintPurpose::kChunks)));
+  host_state.emplace(std::move(view));
+  host_bytes_ = order.host_state_bytes;
+  return sender_->run_final(host_state->bytes());
+}
+
+Result<std::vector<std::byte>> SourceSession::manifest(const track::Fingerprint& host) {
   CKPT_TRY(root, sender_->root());
-  const track::Fingerprint host = host_state.fingerprint();
   image::Manifest manifest;
   manifest.migration = identity_.migration;
   manifest.incarnation = identity_.incarnation;
@@ -525,7 +570,7 @@ Result<std::vector<std::byte>> SourceSession::manifest(HostStateView& host_state
   manifest.chunk_bytes = gpu_.chunk_bytes;
   manifest.root_lo = root.lo;
   manifest.root_hi = root.hi;
-  manifest.host_state_bytes = host_state.bytes().size();
+  manifest.host_state_bytes = host_bytes_;
   manifest.host_state_lo = host.lo;
   manifest.host_state_hi = host.hi;
   const std::lock_guard lock(mutex_);

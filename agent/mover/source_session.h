@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "agent/mover/host_state.h"
+#include "agent/mover/host_stream.h"
 #include "agent/mover/session.h"
 #include "libckpt/engine/convergence.h"
 #include "libckpt/engine/sender.h"
@@ -39,6 +40,8 @@ class SourceSession final : public Session, private engine::SenderObserver {
   void start(const messages::StartSource& request);
   void set_limits(const messages::MoverLimits& limits);
   void final_round(const messages::FinalRound& request, UniqueFd host_state);
+  Result<void> host_room(const messages::HostRoom& request, UniqueFd file);
+  Result<void> host_grew(const messages::HostGrew& request);
   void send_progress();
   // The session's thread.
   void run();
@@ -54,7 +57,11 @@ class SourceSession final : public Session, private engine::SenderObserver {
   void report_advice(engine::Advice advice);
   Result<void> keep_fresh();
   Result<void> finish();
-  Result<std::vector<std::byte>> manifest(HostStateView& host_state);
+  void announce_host_state();
+  // `host_state`: what the order gives, unless it is host_stream_.
+  Result<engine::RoundReport> run_final(const messages::FinalRound& order, UniqueFd file,
+                                        std::optional<HostStateView>& host_state);
+  Result<std::vector<std::byte>> manifest(const track::Fingerprint& host);
   void measure_clock();
   Result<void> measure_memory();
   bool wait_for_order(Nanos timeout);  // a final round or the end; false: the time is over
@@ -67,6 +74,7 @@ class SourceSession final : public Session, private engine::SenderObserver {
   std::condition_variable ordered_;
   std::optional<messages::FinalRound> final_order_;
   UniqueFd final_file_;
+  std::shared_ptr<HostStream> host_stream_;  // outlives the sender, which reads it
   Nanos final_received_ns_ = 0;
   bool manifest_released_ = false;
   bool ending_ = false;
@@ -88,6 +96,7 @@ class SourceSession final : public Session, private engine::SenderObserver {
   std::uint64_t host_bytes_ = 0;
   std::uint64_t link_rate_ = 0;
   std::uint64_t scan_rate_ = 0;  // a plain read, or the fastest scan
+  bool host_announced_ = false;
   engine::ClockOffset clock_;
   bool has_clock_ = false;
   engine::RoundReport final_report_;

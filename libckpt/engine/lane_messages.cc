@@ -24,6 +24,8 @@ std::size_t body_bytes(LaneMessage type, std::size_t count) {
       return count == 1 ? sizeof(ClockRecord) : kBadCount;
     case LaneMessage::kDrop:
       return count == 1 ? sizeof(DropRecord) : kBadCount;
+    case LaneMessage::kHostRoom:
+      return count == 1 ? sizeof(RoomRecord) : kBadCount;
     case LaneMessage::kPlanAnswer:
     case LaneMessage::kVerdict:
       return count <= kMostTextBytes ? sizeof(VerdictRecord) + count : kBadCount;

@@ -6,7 +6,7 @@
 // Source S, target T:   S>T kPlan (blob), T>S kPlanAnswer;  S>T kCalibrate, T>S kCalibrateAck;  S>T kPing, T>S kPong
 //   S>T kChunks +payload, T>S kAck: one per kChunks, the same slot, sequence and records, with the target's fingerprints
 //   S>T kDrop: the region has gone;  S>T kVerify(round): scan all you hold; T>S kStale (a chunk is not what was acknowledged), then
-//   T>S kScanDone;  S>T kFinal(round), after a kVerify: the job is paused;  S>T kHostState (blob), kManifest (blob, root in the
+//   T>S kScanDone;  S>T kFinal(round), after a kVerify: the job is paused;  S>T kHostRoom: host state will come, of so many bytes at most; kHostState (blob), kManifest (blob, root in the
 //   header), T>S kVerdict;  both: kAbort +text (ErrorCode in `slot`)
 // Blobs and control travel on lane 0 in order; chunks on every lane.
 //
@@ -50,7 +50,8 @@ enum class LaneMessage : std::uint8_t {
   kVerdict,
   kAbort,
   kVerify,
-  kLast = kVerify,
+  kHostRoom,
+  kLast = kHostRoom,
 };
 
 // Which move this is about; in every message.
@@ -94,8 +95,9 @@ struct AckRecord {  // kAck, kStale
 };
 static_assert(sizeof(AckRecord) == 40);
 
-struct
-    BlobRecord {  // kPlan, kHostState, kManifest: the payload is bytes [offset, offset + payload) of `total`
+// kPlan, kHostState, kManifest: the payload is bytes [offset, offset + payload) of `total`. Host state that is still being made says how long it may
+// become; its last pieces, one at least, say how long it is.
+struct BlobRecord {
   std::uint64_t total = 0;
   std::uint64_t offset = 0;
   track::Fingerprint root;  // kManifest
@@ -104,6 +106,11 @@ static_assert(sizeof(BlobRecord) == 32);
 
 struct ClockRecord {  // kPing, kPong, kVerdict, kScanDone: the sender's clock
   std::int64_t time_ns = 0;
+};
+
+struct RoomRecord {  // kHostRoom
+  std::uint64_t most = 0;
+  std::uint64_t expected = 0;  // of them: worth having memory for beforehand
 };
 
 struct DropRecord {

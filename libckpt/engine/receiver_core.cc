@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libckpt/engine/receiver_core.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include "libckpt/engine/target_codec.h"
 
 namespace ckpt::engine {
 
 ReceiverCore::~ReceiverCore() {
-  if (host_mapping_ != nullptr) ::munmap(host_mapping_, host_state_.bytes);
+  if (host_room_.joinable()) host_room_.join();
+  if (host_mapping_ != nullptr) ::munmap(host_mapping_, host_mapped_bytes_);
 }
 
 std::shared_ptr<TargetRegion> ReceiverCore::find(std::uint64_t id, std::uint64_t generation) const {
@@ -108,19 +112,58 @@ Result<std::byte*> ReceiverCore::begin_blob(LaneMessage type, IncomingBlob& blob
     blob = {};
     blob.bytes.resize(total);
   } else {
-    if (total > most_host_bytes_ || host_mapping_ != nullptr || total == 0)
-      return Error(ErrorCode::kProtocol,
-                   "Host state of " + std::to_string(total) + " bytes: too long, or sent twice");
-    CKPT_TRY(file, make_memory_file("ckpt-host-state", total));
-    void* mapping = ::mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-    if (mapping == MAP_FAILED) return Error::from_errno("Mapping the memory file of the host state");
-    host_mapping_ = static_cast<std::byte*>(mapping);
-    host_state_.file = std::move(file);
-    host_state_.bytes = total;
+    const bool has_room = host_mapping_ != nullptr;
+    if (total > most_host_bytes_ || host_begun_ || total == 0 || (has_room && total > host_mapped_bytes_))
+      return Error(ErrorCode::kProtocol, "Host state of " + std::to_string(total) +
+                                             " bytes: too long, sent twice, or more than was announced");
+    if (!has_room) {
+      CKPT_TRYV(map_host_file(total));
+    }
+    host_begun_ = true;
     blob = {};
   }
   blob.total = total;
   return type == LaneMessage::kHostState ? host_mapping_ : blob.bytes.data();
+}
+
+// Sealed once its length is known.
+Result<void> ReceiverCore::map_host_file(std::uint64_t bytes) {
+  UniqueFd file(::memfd_create("ckpt-host-state", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file || ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
+    return Error::from_errno("Making a memory file for the host state");
+  void* mapping = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (mapping == MAP_FAILED) return Error::from_errno("Mapping the memory file of the host state");
+  host_mapping_ = static_cast<std::byte*>(mapping);
+  host_mapped_bytes_ = bytes;
+  host_state_.file = std::move(file);
+  return ok();
+}
+
+Result<void> ReceiverCore::cut_host_file(std::uint64_t bytes) {
+  host_state_.bytes = bytes;
+  const int file = host_state_.file.get();
+  if (::ftruncate(file, static_cast<off_t>(bytes)) == 0 &&
+      ::fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
+    return ok();
+  return Error::from_errno("Sealing the memory file of the host state");
+}
+
+Result<void> ReceiverCore::make_host_room(const RoomRecord& room) {
+  const std::lock_guard lock(mutex_);
+  if (room.most == 0 || room.most > most_host_bytes_ || room.expected > room.most || host_mapping_ != nullptr)
+    return Error(ErrorCode::kProtocol,
+                 "Host state of up to " + std::to_string(room.most) + " bytes: too long, or announced twice");
+  CKPT_TRYV(map_host_file(room.most));
+  if (room.expected == 0) return ok();
+  // Only ahead of what a piece would do anyway: where it fails, or no thread is to be had, that does it.
+  const auto fill = [memory = host_mapping_, bytes = room.expected] {
+    (void)::madvise(memory, bytes, MADV_POPULATE_WRITE);
+  };
+  try {
+    host_room_ = std::thread(fill);
+  } catch (const std::system_error&) {
+  }
+  return ok();
 }
 
 std::span<std::byte> ReceiverCore::blob_destination(const LaneHeader& header, const BlobRecord& record,
@@ -131,6 +174,9 @@ std::span<std::byte> ReceiverCore::blob_destination(const LaneHeader& header, co
     auto begun = begin_blob(header.type, blob, record.total);
     if (!begun) return {};
   }
+  // It has become whole.
+  if (header.type == LaneMessage::kHostState && record.total < blob.total && blob.begun < record.total)
+    blob.total = record.total;
   if (record.total != blob.total || record.offset != blob.begun || bytes > blob.total - blob.begun) return {};
   blob.begun += bytes;
   std::byte* base = header.type == LaneMessage::kHostState ? host_mapping_ : blob.bytes.data();
@@ -148,6 +194,9 @@ Result<bool> ReceiverCore::blob_received(const LaneHeader& header, const BlobRec
   }
   blob.received += bytes;
   blob.complete = blob.received == blob.total;
+  if (blob.complete && header.type == LaneMessage::kHostState) {
+    CKPT_TRYV(cut_host_file(blob.total));
+  }
   return blob.complete;
 }
 
@@ -262,7 +311,7 @@ Result<void> ReceiverCore::check_root(const track::Fingerprint& root) {
   report_.manifest_heard_ns = now_ns();
   if (!final_ || !table_ || !scan_ended_ || verified_.load())
     return Error(ErrorCode::kProtocol, "A manifest before the final round has ended, or a second one");
-  if (host_state_.bytes != 0 && !host_.complete)
+  if (host_begun_ && !host_.complete)
     return Error(ErrorCode::kProtocol, "A manifest before all of the host state");
   CKPT_TRY(own, table_->root());
   if (own != root)
@@ -292,7 +341,8 @@ ReceiverCore::Answer ReceiverCore::verify(const track::Fingerprint& root) {
 
 void ReceiverCore::verified() {
   if (!verified_.load()) return;
-  if (host_mapping_ != nullptr) ::munmap(std::exchange(host_mapping_, nullptr), host_state_.bytes);
+  if (host_room_.joinable()) host_room_.join();
+  if (host_mapping_ != nullptr) ::munmap(std::exchange(host_mapping_, nullptr), host_mapped_bytes_);
   delegate.on_verified(report_, std::move(host_state_));
 }
 

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "libckpt/base/clock.h"
@@ -109,6 +110,8 @@ class ReceiverCore {
   void drop(const DropRecord& record);
 
   // ---- blobs
+  // Host state will come: a thread gives the expected part of its file memory.
+  Result<void> make_host_room(const RoomRecord& room);
   std::span<std::byte> blob_destination(const LaneHeader& header, const BlobRecord& record,
                                         std::size_t bytes);
   // Whether the blob is complete now.
@@ -152,6 +155,8 @@ class ReceiverCore {
   };
   std::shared_ptr<TargetRegion> find(std::uint64_t id, std::uint64_t generation) const;
   Result<std::byte*> begin_blob(LaneMessage type, IncomingBlob& blob, std::uint64_t total);
+  Result<void> map_host_file(std::uint64_t bytes);
+  Result<void> cut_host_file(std::uint64_t bytes);
   IncomingBlob& blob_of(LaneMessage type);
   Result<void> check_root(const track::Fingerprint& root);
 
@@ -173,6 +178,9 @@ class ReceiverCore {
   IncomingBlob plan_, manifest_, host_;
   HostState host_state_;
   std::byte* host_mapping_ = nullptr;
+  std::uint64_t host_mapped_bytes_ = 0;
+  bool host_begun_ = false;
+  std::thread host_room_;  // joined before the mapping goes
   std::optional<Error> error_;
 };
 

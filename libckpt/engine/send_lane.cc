@@ -92,6 +92,15 @@ void SendLane::send_blob(const Blob& blob) {
   lane_->wake();
 }
 
+void SendLane::blob_grew(std::span<const std::byte> bytes, bool is_whole) {
+  {
+    const std::lock_guard lock(post_mutex_);
+    blob_.bytes = bytes;
+    if (is_whole) blob_.most = 0;
+  }
+  lane_->wake();
+}
+
 void SendLane::measure_clock() {
   pings_.store(kPings);
   lane_->wake();
@@ -371,15 +380,18 @@ bool SendLane::send_pieces() {
   const std::lock_guard lock(post_mutex_);
   if (!posted_.empty()) return false;  // a manifest comes after the drops that it stands on
   if (blob_.type == LaneMessage::kInvalid || pieces_in_flight_ >= kPiecesInFlight ||
-      blob_offset_ >= std::max<std::uint64_t>(blob_.bytes.size(), 1))
+      (blob_.most == 0 && blob_offset_ >= std::max<std::uint64_t>(blob_.bytes.size(), 1)))
     return false;
   const std::uint64_t most = core_.limiter.message_bytes(core_.chunk_bytes, core_.message_bytes);
+  const bool grows = blob_.most != 0;
+  if (grows && blob_.bytes.size() - blob_offset_ <= most)
+    return false;  // the last piece must know that it is
   const std::span<const std::byte> piece =
       blob_.bytes.subspan(blob_offset_, std::min<std::size_t>(most, blob_.bytes.size() - blob_offset_));
   if (!admit(piece.size() + sizeof(LaneHeader) + sizeof(BlobRecord))) return false;
   LaneBuffer header(blob_.type, core_.id, core_.round.load());
   BlobRecord record;
-  record.total = blob_.bytes.size();
+  record.total = grows ? blob_.most : blob_.bytes.size();
   record.offset = blob_offset_;
   record.root = blob_.root;
   header.append(record);
@@ -542,7 +554,8 @@ void SendLane::on_sent(std::uint64_t token) {
     --control_in_flight_;
   } else if (token == kPieceToken) {
     const std::lock_guard lock(post_mutex_);
-    if (--pieces_in_flight_ == 0 && blob_offset_ >= std::max<std::uint64_t>(blob_.bytes.size(), 1)) {
+    if (--pieces_in_flight_ == 0 && blob_.most == 0 &&
+        blob_offset_ >= std::max<std::uint64_t>(blob_.bytes.size(), 1)) {
       blob_ = {};
       has_blob_.store(false);
       blob_offset_ = 0;

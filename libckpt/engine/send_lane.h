@@ -28,6 +28,7 @@ struct Blob {
   LaneMessage type = LaneMessage::kInvalid;
   std::span<const std::byte> bytes;  // valid until SenderCore's blob_sent event
   track::Fingerprint root;
+  std::uint64_t most = 0;  // more of it follows by blob_grew(), to so many bytes at most; 0: that is all
 };
 
 class SendLane final : private transport::LaneHandler, private WorkHandler {
@@ -43,7 +44,9 @@ class SendLane final : private transport::LaneHandler, private WorkHandler {
   [[nodiscard]] ChunkQueue<DirtyChunk>& queue() noexcept { return queue_; }
   void wake() noexcept { lane_->wake(); }
   void post(const LaneBuffer& message);
-  void send_blob(const Blob& blob);        // one at a time
+  void send_blob(const Blob& blob);  // one at a time
+  // Of the blob that grows: all that is there by now, at the same place; at the end it is longer than it was before.
+  void blob_grew(std::span<const std::byte> bytes, bool is_whole);
   void measure_clock();                    // answers by clock_measured
   void calibrate(std::uint32_t messages);  // answers by calibrated, once
 

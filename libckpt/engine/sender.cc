@@ -99,7 +99,7 @@ void Sender::wake_lanes() {
 
 Result<void> Sender::send_plan(std::span<const std::byte> plan) {
   core_->update([](SenderCore::Events& e) { e.plan_answer.reset(); });
-  lanes_[0]->send_blob({LaneMessage::kPlan, plan, {}});
+  lanes_[0]->send_blob({LaneMessage::kPlan, plan, {}, 0});
   CKPT_TRYV(core_->until([](const SenderCore::Events& e) { return e.plan_answer.has_value() && e.blob_sent; },
                          options_.answer_timeout, "The plan"));
   const auto answer = *core_->events().plan_answer;
@@ -468,14 +468,40 @@ Result<void> Sender::wait_verified() {
 }
 
 Result<RoundReport> Sender::run_final(std::span<const std::byte> host_state) {
+  return final_round(!host_state.empty(), [&] {
+    lanes_[0]->send_blob({LaneMessage::kHostState, host_state, {}, 0});
+  });
+}
+
+Result<RoundReport> Sender::run_final_while_it_grows(std::span<const std::byte> room) {
+  return final_round(true, [&] {
+    const std::lock_guard lock(growing_mutex_);
+    growing_room_ = room;
+    lanes_[0]->send_blob({LaneMessage::kHostState, room.first(grown_), {}, grown_whole_ ? 0 : room.size()});
+  });
+}
+
+void Sender::host_state_grew(std::uint64_t filled, bool is_whole) {
+  const std::lock_guard lock(growing_mutex_);
+  grown_ = filled;
+  grown_whole_ = is_whole;
+  if (!growing_room_.empty()) lanes_[0]->blob_grew(growing_room_.first(filled), is_whole);
+}
+
+void Sender::announce_host_state(std::uint64_t most, std::uint64_t expected) {
+  LaneBuffer message(LaneMessage::kHostRoom, core_->id, core_->round.load());
+  message.append(RoomRecord{most, expected});
+  lanes_[0]->post(message);
+}
+
+Result<RoundReport> Sender::final_round(bool with_host_state, const std::function<void()>& send_host_state) {
   core_->cut.store(false);
   core_->update([](SenderCore::Events& e) { e.blob_sent = false; });
   if (verify_begun_ns_ == 0 || now_ns() - verify_begun_ns_ > kVerifyHolds) begin_verify();
   LaneBuffer message(LaneMessage::kFinal, core_->id, core_->round.load() + 1);
   lanes_[0]->post(message);
-  if (!host_state.empty()) lanes_[0]->send_blob({LaneMessage::kHostState, host_state, {}});
+  if (with_host_state) send_host_state();
   CKPT_TRY(report, scan_and_send(true));
-  const bool with_host_state = !host_state.empty();
   CKPT_TRYV(core_->until(
       [with_host_state](const SenderCore::Events& e) {
         return e.scan_done && (e.blob_sent || !with_host_state);
@@ -513,7 +539,7 @@ Result<Verdict> Sender::commit(std::span<const std::byte> manifest, const std::f
   });
   Verdict verdict;
   verdict.sent_ns = now_ns();
-  lanes_[0]->send_blob({LaneMessage::kManifest, manifest, root});
+  lanes_[0]->send_blob({LaneMessage::kManifest, manifest, root, 0});
   CKPT_TRYV(core_->until([](const SenderCore::Events& e) { return e.blob_sent; }, options_.answer_timeout,
                          "The manifest"));
   if (on_left) on_left();

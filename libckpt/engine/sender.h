@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -136,6 +137,13 @@ class Sender {
   void begin_verify();
   Result<void> wait_verified();
   Result<RoundReport> run_final(std::span<const std::byte> host_state);
+  // The same with host state that is still being made: `room` (at a fixed place, until this returns) fills from its front as
+  // host_state_grew() says. Returns when all of it has been sent.
+  Result<RoundReport> run_final_while_it_grows(std::span<const std::byte> room);
+  // Before or in the call above: so much is there. `is_whole`: that is all, and more than at the call before. Any thread.
+  void host_state_grew(std::uint64_t filled, bool is_whole);
+  // Once, any time before the final round: host state will come, so the target has memory ready for it.
+  void announce_host_state(std::uint64_t most, std::uint64_t expected);
   Result<track::Fingerprint> root() const { return core_->root(); }
   // `on_left` is called when the manifest has left and the answer has not come.
   Result<Verdict> commit(std::span<const std::byte> manifest, const std::function<void()>& on_left = {});
@@ -157,6 +165,7 @@ class Sender {
   explicit Sender(SenderOptions options) : options_(std::move(options)) {}
   Result<void> make_lanes(StagingPool& staging, transport::Transport& transport);
   Result<RoundReport> scan_and_send(bool is_final);
+  Result<RoundReport> final_round(bool with_host_state, const std::function<void()>& send_host_state);
   Result<void> scan_all(std::span<SourceRegion* const> regions);
   // Of a round that is not the final one; true: the region needs no scan.
   [[nodiscard]] bool may_leave_out_scan(std::span<SourceRegion* const> regions) const;
@@ -185,6 +194,10 @@ class Sender {
   void observe_encoding(const Drained& since);
 
   SenderOptions options_;
+  std::mutex growing_mutex_;  // the three below
+  std::span<const std::byte> growing_room_;
+  std::uint64_t grown_ = 0;
+  bool grown_whole_ = false;
   std::unique_ptr<SenderCore> core_;
   std::unique_ptr<track::Scanner> scanner_;  // of all rounds but the final one
   std::unique_ptr<FinalScan> final_scan_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libckpt/image/manifest.h"
 
+#include "libckpt/track/fingerprint_stream.h"
+
 namespace ckpt::image {
 
 Result<Manifest> decode_manifest(std::span<const std::byte> bytes) {
@@ -26,7 +28,7 @@ Result<void> check_manifest(const Manifest& manifest, const track::Fingerprint& 
                                           " bytes arrived, the "
                                           "manifest says " +
                                           std::to_string(manifest.host_state_bytes));
-  const track::Fingerprint own = track::fingerprint(params, host_state);
+  const track::Fingerprint own = track::fingerprint_of_much(params, host_state);
   if (manifest.host_state_lo != own.lo || manifest.host_state_hi != own.hi)
     return Error(ErrorCode::kCorrupt, "The host state that arrived is not what was sent");
   return ok();

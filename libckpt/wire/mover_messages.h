@@ -14,7 +14,9 @@
 //                                          S>A Progress (<= 10 a second), FirstRoundDone (stop-copy: at once),
 //                                              Converged or DidNotConverge (abort wanted: the session waits for EndSession)
 //         S keeps the target fresh after Converged until FinalRound comes.
+//   A>S   HostRoom +memory file fd         behind StartSource, where host state is sent while it is made: the file it will fill from its front
 //   A>S   FinalRound +host state fd        the rank is paused. S>A FinalSent: every chunk is acknowledged
+//   A>S   HostGrew                         after HostRoom and a FinalRound that says so: how far; the last one says that it is whole
 //   A>S   ReleaseManifest                  BARRIER is durable. May come before FinalSent; the manifest leaves after both
 //                                          T>A Verified +host state fd;  S>A FinalDone
 //   A>S   MoverLimits, at any time
@@ -232,9 +234,32 @@ struct FinalRound {  // one descriptor: host state (none if host_state_bytes is 
   Nanos barrier_entered_ns = 0;  // the rank's
   Nanos paused_ns = 0;
   std::uint64_t host_state_bytes = 0;
+  bool host_state_grows = false;  // it is what HostRoom gave, as far as HostGrew says
   template <class A>
   void fields(A& a) {
-    a(session, barrier_entered_ns, paused_ns, host_state_bytes);
+    a(session, barrier_entered_ns, paused_ns, host_state_bytes, host_state_grows);
+  }
+};
+
+struct HostRoom {  // one descriptor: a memory file of `most` bytes that cannot shrink
+  CKPT_MOVER_MESSAGE(HostRoom);
+  SessionKey session;
+  std::uint64_t most = 0;
+  std::uint64_t expected = 0;
+  template <class A>
+  void fields(A& a) {
+    a(session, most, expected);
+  }
+};
+
+struct HostGrew {
+  CKPT_MOVER_MESSAGE(HostGrew);
+  SessionKey session;
+  std::uint64_t filled = 0;
+  bool whole = false;
+  template <class A>
+  void fields(A& a) {
+    a(session, filled, whole);
   }
 };
 
@@ -649,7 +674,7 @@ using Message =
                  Attached, Listening, PlanAccepted, Progress, FirstRoundDone, Converged, DidNotConverge,
                  FinalSent, FinalDone, Verified, Mismatch, Dropped, SessionFailed, SessionEnded, MadeRegions,
                  RegionsLetGo, FillRegions, DroppedRegions, Filled, FillFailed, StartSnapshot, SnapshotHost,
-                 StartRestore, SnapshotReady, SnapshotStaged, SnapshotDone, RestoreDone>;
+                 StartRestore, SnapshotReady, SnapshotStaged, SnapshotDone, RestoreDone, HostRoom, HostGrew>;
 [[nodiscard]] std::string_view name_of(const Message& message) noexcept;
 
 // One packet. kInvalidArgument if it would be longer than kMostPacketBytes.

@@ -10,6 +10,7 @@ import unittest
 from cluster import run_unmoved
 import test_image_crashes
 import test_process_crashes
+import test_process_losses
 import test_remap
 import test_swap_crashes
 from crashing import CrashingTest
@@ -100,7 +101,7 @@ class EveryPointIsTested(unittest.TestCase):
         # 608 is reached by an abort (test_abort.py). The others end the keeper or the rank that runs: the job dies, not a switch.
         never = {608, 504, 506, 507, 508}
         tested = {number for _, _, number, _ in POINTS}
-        for table in (test_swap_crashes.POINTS, test_process_crashes.POINTS):
+        for table in (test_swap_crashes.POINTS, test_process_crashes.POINTS, test_process_losses.POINTS):
             tested |= {number for _, number, _ in table}
         tested |= {number for _, number, _ in test_remap.WHILE_FILLING}
         tested |= {number for _, number in [*test_image_crashes.POINTS, test_image_crashes.PARKED]}

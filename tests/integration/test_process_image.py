@@ -11,7 +11,7 @@ import unittest
 import unittest.mock
 
 from cluster import EXAMPLES, ClusterTest
-from test_process_crashes import find_criu
+from crashing_processes import find_criu
 
 PARAMETERS = 4_000_000  # each is 16 bytes in device memory: value, gradient, two moments
 OWN_FILE = "/etc/hostname"

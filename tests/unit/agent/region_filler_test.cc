@@ -5,6 +5,7 @@
 
 #include <list>
 #include <optional>
+#include <thread>
 
 #include "libckpt/memory/device_memory.h"
 
@@ -70,6 +71,35 @@ TEST_F(RegionFillerTest, EachRegionIsWhatItWasCopiedFrom) {
   EXPECT_EQ(bytes.assume_value(), 8 * kMiB);
   EXPECT_EQ(words(own_large), words(large));
   EXPECT_EQ(words(own_small), words(small));
+}
+
+// As a mover has it: the filler is ready before a session whose own kernels come and go.
+TEST_F(RegionFillerTest, FillsAfterOtherKernelsHaveComeAndGone) {
+  auto filler = RegionFiller::create(*device_).assume_value();
+  DeviceMemory& from = make(6 * kMiB, 7);
+  DeviceMemory& own = make(6 * kMiB, 0);
+  for (int session = 0; session < 3; ++session) {
+    const auto work = [this, &from] {
+      const ContextScope scope(*device_);
+      track::FingerprintKey key{};
+      key[0] = std::byte{1};
+      auto kernels = track::TrackKernels::create(
+                         *device_, track::FingerprintParams::expand(key, track::FingerprintPurpose::kChunks))
+                         .assume_value();
+      auto scanner = track::Scanner::create(kernels, track::ScannerOptions{}).assume_value();
+      std::vector<track::ChunkRange> ranges;
+      track::append_chunks(from.pointer(), from.bytes(), kMiB, ranges);
+      std::vector<track::Fingerprint> found(ranges.size());
+      EXPECT_TRUE(scanner->scan(ranges, found));
+    };
+    std::thread(work).join();
+    add(1, 6 * kMiB, from, own);
+    const auto bytes = filler->fill(regions_, std::move(descriptors_));
+    ASSERT_TRUE(bytes.has_value()) << bytes.assume_error().to_string();
+    EXPECT_EQ(words(own), words(from));
+    regions_.clear();
+    descriptors_.clear();
+  }
 }
 
 TEST_F(RegionFillerTest, WrongCopyIsNoticed) {

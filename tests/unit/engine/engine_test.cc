@@ -225,6 +225,51 @@ TEST(Engine, a_cut_round_leaves_the_rest_to_the_final_one) {
   EXPECT_EQ(pair.differences(), 0u);
 }
 
+// Host state that is sent while it is made: pieces leave as it grows, the last one says how long it is.
+TEST(Engine, host_state_arrives_while_it_grows) {
+  constexpr std::uint64_t kAll = 13 * kMiB + 4711;
+  for (const bool announced : {false, true}) {
+    EnginePair pair({});
+    pair.announce();
+    must(pair.sender().run_round());
+    const std::vector<std::byte> content = test::random_bytes(kAll, 5);
+    std::vector<std::byte> room(32 * kMiB);
+    if (announced) pair.sender().announce_host_state(room.size(), 8 * kMiB);
+    const auto grow_to = [&](std::uint64_t from, std::uint64_t to) {
+      std::copy_n(content.begin() + static_cast<std::ptrdiff_t>(from), to - from,
+                  room.begin() + static_cast<std::ptrdiff_t>(from));
+      pair.sender().host_state_grew(to, to == kAll);
+    };
+    grow_to(0, kMiB);  // before the final round
+    std::thread maker([&] {
+      for (std::uint64_t at = kMiB; at < kAll; at += kMiB) grow_to(at, std::min(at + kMiB, kAll));
+    });
+    pair.final_report = must(pair.sender().run_final_while_it_grows(room));
+    maker.join();
+    pair.verdict = must(pair.commit());
+    pair.wait_verified();
+    ASSERT_TRUE(pair.verified);
+    EXPECT_EQ(pair.differences(), 0u);
+    ASSERT_EQ(pair.host_state.bytes, kAll);
+    std::vector<std::byte> arrived(kAll + 1);
+    EXPECT_EQ(::pread(pair.host_state.file.get(), arrived.data(), arrived.size(), 0),
+              static_cast<ssize_t>(kAll))
+        << "the file is as long as what arrived";
+    arrived.resize(kAll);
+    EXPECT_TRUE(arrived == content);
+  }
+}
+
+TEST(Engine, host_state_that_outgrows_what_was_announced_is_refused) {
+  EnginePair pair({});
+  pair.announce();
+  must(pair.sender().run_round());
+  pair.sender().announce_host_state(kMiB, 0);
+  const std::vector<std::byte> content = test::random_bytes(kMiB + 1, 5);
+  EXPECT_FALSE(pair.sender().run_final(content).has_value());
+  EXPECT_TRUE(pair.wait_failed().code() == ErrorCode::kProtocol || !pair.verified);
+}
+
 TEST(Engine, a_refused_plan_names_the_reason_and_ends_both_sides) {
   EnginePair pair({});
   pair.refuse_plan = true;

@@ -82,7 +82,7 @@ TEST_F(ImagePackTest, PlacedPagesAreThePackItself) {
   const std::string content(3 << 20, 'p');
   write(from_ / "pages-2.img", content);
   write(from_ / "core-1.img", "first");
-  const int file = pages.assume_value().get();
+  const int file = pages.assume_value().file.get();
   auto packed = pack_folder(from_.path(), std::move(pages).assume_value());
   ASSERT_TRUE(packed.has_value());
   EXPECT_EQ(packed.assume_value().file.get(), file);

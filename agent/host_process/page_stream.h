@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pages of the largest process on their way out of CRIU: CRIU writes them into a pipe instead of a file (it moves pages from pipe to pipe
+// without copying them), a thread here reads them into a memory file that was given its memory before the pause, and says how far it is, so that they
+// can be sent while the dump goes on.
+// Threads: one caller; the stream's own thread calls `grew`. Ownership: the memory file is the caller's after finish(). Errors: kOutOfMemory where the
+// pages do not fit, kIo. A stream that goes away closes its end: the dump fails, and CRIU cures the process.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "agent/host_process/image_pack.h"
+#include "libckpt/base/fd.h"
+#include "libckpt/base/result.h"
+
+namespace ckpt::agent::host {
+
+class PageStream {
+ public:
+  // `most`: how long the file can become; `expected`: so much of it gets memory now, which takes milliseconds (offload()).
+  static Result<std::unique_ptr<PageStream>> create(std::uint64_t most, std::uint64_t expected);
+  ~PageStream();
+  PageStream(const PageStream&) = delete;
+  PageStream& operator=(const PageStream&) = delete;
+
+  [[nodiscard]] std::uint64_t most() const noexcept { return most_; }
+  [[nodiscard]] std::uint64_t expected() const noexcept { return expected_; }
+  // Of `most` bytes, cannot shrink.
+  [[nodiscard]] Result<UniqueFd> duplicate_file() const;
+
+  // Links the pipe into `folder` under the name that CRIU gives the pages of the `position`th process. `grew`: bytes by now.
+  Result<void> begin(const std::string& folder, std::size_t position,
+                     std::function<void(std::uint64_t)> grew);
+  [[nodiscard]] bool has_any() const noexcept { return filled_.load() > 0; }
+  // CRIU has ended: waits for what is left in the pipe. Once.
+  Result<PlacedPages> finish();
+
+ private:
+  PageStream(UniqueFd file, std::byte* memory, std::uint64_t most, std::uint64_t expected)
+      : file_(std::move(file)), memory_(memory), most_(most), expected_(expected) {}
+  void read_all();
+  [[nodiscard]] bool wait_for_pages() const;
+
+  UniqueFd file_;
+  std::byte* memory_;
+  std::uint64_t most_;
+  std::uint64_t expected_;
+  std::string name_;
+  UniqueFd read_end_;
+  UniqueFd write_end_;  // so that the reader sees no end before CRIU has begun
+  UniqueFd cancel_;     // an eventfd
+  std::function<void(std::uint64_t)> grew_;
+  std::atomic<std::uint64_t> filled_{0};
+  std::optional<Error> error_;  // of the thread until it is joined
+  std::thread thread_;
+};
+
+}  // namespace ckpt::agent::host

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CRIU that fails, hangs, is killed or finds no room on either side of a move of a whole process between two nodes: the job goes on at the
+source from the very step it stopped at. Needs root and CRIU."""
+import errno
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import unittest
+import unittest.mock
+
+from cluster import BIN, Cluster, CommandError
+from crashing import SOURCE, TARGET
+from crashing_processes import CrashesWithCriu
+
+# criu/include/fault-injection.h: with the first process infected; with the first process restored.
+KILLED_IN_A_DUMP, KILLED_IN_A_RESTORE = 1, 2
+
+
+class FailingCriu(CrashesWithCriu):
+    def test_criu_that_fails(self):
+        self.start_training(2500)
+        for order, when in (("dump", "early"), ("dump", "late"), ("restore", "early"), ("restore", "late")):
+            with self.subTest(order=order, when=when):
+                self.move_fails(order, when, "restored" if order == "restore" else "CRIU")
+        self.move_and_finish()
+
+    def test_criu_that_is_killed(self):
+        self.start_training(2500)
+        for order, point in (("dump", KILLED_IN_A_DUMP), ("restore", KILLED_IN_A_RESTORE)):
+            with self.subTest(order=order):
+                self.move_fails(order, f"fault {point}", "restored" if order == "restore" else "CRIU")
+        self.move_and_finish()
+
+    def test_agent_while_criu_works(self):
+        """CRIU goes on without its agent, whose successor must not let the process go on before CRIU has stopped it, nor run it
+        twice."""
+        self.start_training(2000)
+        for order, node in (("dump", "node-a"), ("restore", "node-b")):
+            with self.subTest(order=order):
+                print(f"  agent at {node}, CRIU's {order}:", end="", flush=True)
+                moved = self.move_with(order, "hold")
+                self.wait_until_reached()
+                self.kill_agent(node)
+                self.cluster.up()
+                os.write(self.ends["go"], b"\n")
+                self.check_outcome(moved, "node-a", "node-b", SOURCE)
+        self.move_and_finish()
+
+    def test_dumps_that_meet_in_a_working_folder(self):
+        """For a moment CRIU makes a folder in the working folder of the job, which is this cluster's home."""
+        self.start_training(2500)
+        other = self.cluster.home / "proc.crtools"
+        other.mkdir()
+        self.move_fails("dump", "tell", "proc.crtools")
+        os.read(self.ends["reached"], 1)
+        moved = self.move_with("dump", "tell")
+        self.wait_until_reached()
+        other.rmdir()
+        self.check_outcome(moved, "node-a", "node-b", TARGET)
+        self.finish_training()
+
+
+class HangingCriu(CrashesWithCriu):
+    surroundings = {"GPUMIGRATE_CRIU_TIMEOUT": "5"}
+
+    def test_criu_that_hangs(self):
+        self.start_training(4000)
+        for order in ("dump", "restore"):
+            with self.subTest(order=order):
+                self.move_fails(order, "hold", "killed")
+                os.read(self.ends["reached"], 1)
+        self.move_and_finish()
+
+    def test_criu_that_hangs_while_its_agent_dies(self):
+        self.start_training(4000)
+        print("  agent at node-a, CRIU hangs:", end="", flush=True)
+        moved = self.move_with("dump", "hold")
+        self.wait_until_reached()
+        agent = self.daemons_of("agent.node-a")
+        signal.pidfd_send_signal(agent[0], signal.SIGKILL)
+        self.wait_until_dead(agent)
+        self.cluster.up()
+        self.check_outcome(moved, "node-a", "node-b", SOURCE)
+        self.move_and_finish()
+
+
+class SmallCluster(Cluster):
+    """Its daemons have a /dev/shm of their own that holds little."""
+
+    def up(self):
+        small = "mount -t tmpfs -o size=2m,mode=1777 gpumigrate-test /dev/shm && exec \"$@\""
+        command = ["unshare", "--mount", "sh", "-c", small, "sh", BIN / "gpumigrate", "local", "up", *self.up_arguments]
+        result = subprocess.run(command, env=self.environment, capture_output=True, text=True, cwd=self.home)
+        if result.returncode != 0:
+            raise CommandError(result)
+
+
+class FullMemoryFolder(CrashesWithCriu):
+    def setUp(self):
+        with unittest.mock.patch("cluster.Cluster", SmallCluster):
+            super().setUp()
+
+    def fill_memory_folder(self, node):
+        """Returns what must be removed for it to have room again."""
+        agent = self.cluster.pids(f"nodes/{node}/agent.toml")[0]
+        filler = pathlib.Path(f"/proc/{agent}/root/dev/shm/filler")
+        with filler.open("wb", buffering=0) as file:
+            try:
+                while file.write(b"x" * 4096):
+                    pass
+            except OSError as error:
+                self.assertEqual(error.errno, errno.ENOSPC)
+        return filler
+
+    def test_at_the_source(self):
+        self.start_training(2500)
+        filler = self.fill_memory_folder("node-a")
+        print("  full at the source:", end="", flush=True)
+        moved = self.cluster.popen("migrate", "job", "--to", "node-b", "-o", "json", "--timeout", "60s")
+        migration = self.check_outcome(moved, "node-a", "node-b", SOURCE)
+        self.assertIn("/dev/shm", json.dumps(migration["error"]))
+        filler.unlink()
+        self.move_and_finish()
+
+    def test_at_the_target(self):
+        self.start_training(2500)
+        print("  full at the target:", end="", flush=True)
+        self.cluster.arm("agent.node-b", 204, "stop")
+        held = self.daemons_of("agent.node-b")
+        moved = self.cluster.popen("migrate", "job", "--to", "node-b", "-o", "json", "--timeout", "60s")
+        self.wait_until_fired("agent.node-b", 204, moved)
+        filler = self.fill_memory_folder("node-b")
+        signal.pidfd_send_signal(held[0], signal.SIGCONT)
+        os.close(held[0])
+        migration = self.check_outcome(moved, "node-a", "node-b", SOURCE)
+        self.assertIn("No space left", json.dumps(migration["error"]))
+        filler.unlink()
+        self.move_and_finish()
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
