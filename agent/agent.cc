@@ -157,9 +157,17 @@ void Agent::protect() {
     if (facts != nullptr) return facts->name;
     return Error(ErrorCode::kNotFound, "Node " + config_.node + " has no GPU " + std::to_string(gpu));
   };
+  VaultServerSettings vault;
+  vault.program = programs_ + "/gpumigrate-vault";
+  vault.log_path = config_.home + "/vault.log";
+  vault.folder = config_.vault_folder();
+  vault.memory = config_.vault_memory_folder();
+  vault.memory_limit_bytes = config_.vault_memory_limit_mib << 20;
+  vault.host = [this] { return peers_->address().substr(0, peers_->address().rfind(':')); };
   protection_ = std::make_unique<protect::Protection>(protect::Protection::Parts{
       *context_, *coordinator_, model_of, [this](wire::JobId job) { return migrations_->busy(job); },
-      [this](const wire::JobSpec& spec) { return check_spec(spec); }});
+      [this](const wire::JobSpec& spec) { return check_spec(spec); },
+      VaultServer::create(io_.get_executor(), std::move(vault))});
   context_->let_have = [this](wire::JobId job) { return protection_->give_way(job); };
   context_->put_back = [this](std::shared_ptr<Job> job) { return protection_->put_back(std::move(job)); };
 }

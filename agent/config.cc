@@ -131,6 +131,9 @@ Result<void> read_top(Reader& r, Config& c) {
   CKPT_TRYV(r.text("vault_dir", &c.vault_dir, false));
   CKPT_TRYV(r.number("vault_limit_mib", 0, kMostMib,
                      [&c](std::int64_t v) { c.vault_limit_mib = static_cast<std::uint64_t>(v); }));
+  CKPT_TRYV(r.text("vault_memory", &c.vault_memory, false));
+  CKPT_TRYV(r.number("vault_memory_limit_mib", 0, kMostMib,
+                     [&c](std::int64_t v) { c.vault_memory_limit_mib = static_cast<std::uint64_t>(v); }));
   CKPT_TRYV(r.number("snapshot_staging_mib", 0, kMostMib,
                      [&c](std::int64_t v) { c.snapshot_staging_mib = static_cast<std::uint64_t>(v); }));
   CKPT_TRYV(r.text("nvml", &c.nvml, false));
@@ -219,6 +222,8 @@ Result<void> check(const Config& c, const std::string& source) {
   if (!c.home.starts_with('/')) return bad(source, "\"home\" must be an absolute path");
   if (!c.vault_dir.empty() && !c.vault_dir.starts_with('/'))
     return bad(source, "\"vault_dir\" must be an absolute path");
+  if (!c.vault_memory.empty() && !c.vault_memory.starts_with('/'))
+    return bad(source, "\"vault_memory\" must be an absolute path");
   if (!c.insecure && !is_loopback(c.peer_listen)) {
     return bad(source, "\"peer_listen\" = \"" + c.peer_listen +
                            "\" is beyond loopback, and the peer link is not encrypted yet: set insecure = "

@@ -21,6 +21,8 @@
 //   remap = "auto"                        memory after a restore on another GPU: import | own | auto (remap.h)
 //   vault_dir     = ""                   where images of jobs are kept; empty: HOME/vault
 //   vault_limit_mib = 0                  of all files there; 0: none
+//   vault_memory  = ""                   a folder of a tmpfs, like "/dev/shm/gpumigrate": images that other nodes send here lie in memory, in its folder NODE
+//   vault_memory_limit_mib = 0           of those; beyond it, and with 0, they lie in vault_dir
 //   snapshot_staging_mib = 0             host memory for what changed, until it is in the vault; 0: half of what the node has left
 //   nvml          = "libnvidia-ml.so.1"  the library that lists the GPUs
 //   rack          = ""                   where the machine stands; placement prefers the source's
@@ -74,6 +76,8 @@ struct Config {
   std::string init_program;
   std::string vault_dir;
   std::uint64_t vault_limit_mib = 0;
+  std::string vault_memory;
+  std::uint64_t vault_memory_limit_mib = 0;
   std::uint64_t snapshot_staging_mib = 0;
   std::string nvml = "libnvidia-ml.so.1";
   std::vector<std::string> job_environment;
@@ -105,6 +109,10 @@ struct Config {
   [[nodiscard]] std::string jobs_folder() const { return home + "/jobs"; }
   [[nodiscard]] std::string journal_path() const { return home + "/journal"; }
   [[nodiscard]] std::string vault_folder() const { return vault_dir.empty() ? home + "/vault" : vault_dir; }
+  // Empty: there is no tier in memory.
+  [[nodiscard]] std::string vault_memory_folder() const {
+    return vault_memory.empty() ? "" : vault_memory + "/" + node;
+  }
 };
 
 // Reads and checks the file; kInvalidArgument names file, line or key, and what is expected there.

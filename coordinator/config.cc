@@ -50,6 +50,7 @@ Result<void> take_key(Config& config, std::string_view key, const toml::node& no
   if (key == "lease_term_ms") return take(node, key, config.lease_term_ms);
   if (key == "switch_timeout_ms") return take(node, key, config.switch_timeout_ms);
   if (key == "agent_idle_timeout_ms") return take(node, key, config.agent_idle_timeout_ms);
+  if (key == "ended_jobs_kept") return take(node, key, config.ended_jobs_kept);
   if (key == "placement_margin_bytes") return take(node, key, config.placement_margin_bytes);
   if (key == "evacuation_live_deadline_ms") return take(node, key, config.evacuation_live_deadline_ms);
   if (key == "evacuation_parallel") return take(node, key, config.evacuation_parallel);
@@ -87,6 +88,9 @@ Result<void> check(const Config& config) {
   CKPT_TRYV(check_count("evacuation_parallel", config.evacuation_parallel));
   CKPT_TRYV(check_count("evacuation_breaker_count", config.evacuation_breaker_count));
   CKPT_TRYV(check_count("evacuation_attempts_per_job", config.evacuation_attempts_per_job));
+  constexpr std::int64_t kMostEndedJobs = 1'000'000;
+  if (config.ended_jobs_kept > kMostEndedJobs)
+    return bad_key("ended_jobs_kept", "must be at most " + std::to_string(kMostEndedJobs));
   if (config.placement_margin_bytes > kMostMarginBytes)
     return bad_key("placement_margin_bytes", "must be at most " + std::to_string(kMostMarginBytes));
   if (config.log_level != "off" && spdlog::level::from_str(config.log_level) == spdlog::level::off)

@@ -27,6 +27,7 @@ struct Config {
   std::int64_t evacuation_breaker_count = 20;
   std::int64_t evacuation_breaker_window_ms = 600000;
   std::int64_t evacuation_attempts_per_job = 3;  // within an hour
+  std::int64_t ended_jobs_kept = 1000;           // older ones are forgotten, their images are not
 
   [[nodiscard]] std::string folder() const { return home + "/coordinator"; }
 };

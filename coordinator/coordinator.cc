@@ -18,7 +18,6 @@ namespace {
 
 constexpr std::size_t kTokenBytes = 32;
 constexpr std::size_t kLargestTokenFile = 4096;
-constexpr std::size_t kEndedJobsKept = 1000;
 constexpr std::int64_t kNanosPerMs = 1'000'000;
 
 Result<void> make_folder(const std::string& path) {
@@ -131,7 +130,7 @@ NodeTable::Listener Coordinator::node_listener() {
     jobs_.node_changed();
   };
   l.on_inventory = [this](const Node& node) {
-    for (const JobId id : jobs_.forget_oldest(kEndedJobsKept))
+    for (const JobId id : jobs_.forget_oldest(static_cast<std::size_t>(config_.ended_jobs_kept)))
       spdlog::info("job {} is forgotten", job_text(id));
     forget_at(node);
     for (const JobId id : jobs_.take_inventory(node)) {

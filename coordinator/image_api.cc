@@ -88,6 +88,8 @@ control::Task<ImageApi::Answer> ImageApi::task(HttpRequest request) {
 
 control::Task<ImageApi::Answer> ImageApi::of_job(HttpRequest request) {
   const Job* job = jobs_.find(request.path[2]);
+  if (const auto id = parse_job_id(request.path[2]); job == nullptr && id && request.path[3] == "restore")
+    co_return co_await restore(std::move(request), *id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "There is no job \"" + request.path[2] + "\"");
   const JobId id = job->id;
   const std::string verb = request.path[3];
@@ -162,6 +164,14 @@ control::Task<ImageApi::Answer> ImageApi::restore(HttpRequest request, JobId id)
     CKPT_CO_TRY(listed, images_.catalog().find(*wanted));
     if (listed.damaged) co_return Error(ErrorCode::kRefused, "Image " + *image + " is damaged");
     wish.image = listed.image;
+  }
+  const bool known = jobs_.find(id) != nullptr;
+  if (!known && !wish.image)
+    co_return Error(ErrorCode::kNotFound, "There is no job " + job_text(id) +
+                                              " (any more): `restore IMAGE` brings it back if there is one");
+  if (!known) {
+    CKPT_CO_TRY(revival, co_await images_.begin_revival(std::move(wish)));
+    co_return show(revival, 202);
   }
   CKPT_CO_TRY(task, co_await images_.begin_restore(id, std::move(wish)));
   co_return show(task, 202);

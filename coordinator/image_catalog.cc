@@ -86,6 +86,8 @@ Result<void> ImageCatalog::load() {
         row.row.damaged = j.at("damaged").get<bool>();
         row.row.gpu_model = j.at("gpu_model").get<std::string>();
         row.pause_ns = j.at("pause_ns").get<std::int64_t>();
+        row.row.memory_bytes = j.value("memory_bytes", std::uint64_t{0});
+        row.row.disk_bytes = j.value("disk_bytes", std::uint64_t{0});
       }
     } catch (const json::exception& e) {
       return Error(ErrorCode::kCorrupt,
@@ -108,6 +110,8 @@ void ImageCatalog::save(const Key& key, const Vault& vault) {
                       {"written_bytes", row.row.written_bytes},
                       {"damaged", row.row.damaged},
                       {"gpu_model", row.row.gpu_model},
+                      {"memory_bytes", row.row.memory_bytes},
+                      {"disk_bytes", row.row.disk_bytes},
                       {"pause_ns", row.pause_ns}});
   VaultRow stored;
   stored.node = key.first;
@@ -205,6 +209,8 @@ std::vector<ListedImage> ImageCatalog::list() const {
       entry.written_bytes = row.row.written_bytes;
       entry.damaged = row.row.damaged;
       entry.pause_ns = row.pause_ns;
+      entry.memory_bytes = row.row.memory_bytes;
+      entry.disk_bytes = row.row.disk_bytes;
     }
   }
   std::stable_sort(listed.begin(), listed.end(), [](const ListedImage& a, const ListedImage& b) {

@@ -24,6 +24,9 @@ struct ListedImage {
   std::uint64_t written_bytes = 0;
   bool damaged = false;
   std::int64_t pause_ns = -1;  // negative: not known
+  // Where the vault has a tier in memory: what of it lies where.
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t disk_bytes = 0;
 };
 
 // "j3.v12@node-a", "j3.v12@/mnt/vault".

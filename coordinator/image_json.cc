@@ -34,6 +34,12 @@ json report_of(const wire::SnapshotReport& r) {
 
 }  // namespace
 
+// Where it lies.
+std::string tier_of(const ListedImage& listed) {
+  if (listed.memory_bytes == 0) return "disk";
+  return listed.disk_bytes == 0 ? "memory" : "memory+disk";
+}
+
 json image_json(const ListedImage& listed, const Job* job, bool readable) {
   const Image& image = listed.image;
   return {{"id", image_text(image)},
@@ -49,6 +55,9 @@ json image_json(const ListedImage& listed, const Job* job, bool readable) {
           {"state_bytes", image.state_bytes},
           {"new_bytes", listed.written_bytes},
           {"pause_ms", listed.pause_ns == 0 ? json() : ms(listed.pause_ns)},  // it did not go on
+          {"tier", tier_of(listed)},
+          {"memory_bytes", listed.memory_bytes},
+          {"disk_bytes", listed.disk_bytes + listed.memory_bytes == 0 ? json() : json(listed.disk_bytes)},
           {"gpu_model", text_or_null(image.gpu_model)},
           {"damaged", listed.damaged},
           {"readable", readable}};

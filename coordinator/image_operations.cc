@@ -124,11 +124,13 @@ control::Task<> ImageTable::take_last_snapshot(JobId id) {
   const Job* job = parts_.jobs.find(id);
   Destination to;
   to.folder = job->operation->image.folder;
-  const wire::TakeSnapshot order = order_of(*job, to, true);
+  if (to.folder.empty()) to.node = job->operation->image.node;
+  wire::TakeSnapshot order = order_of(*job, to, true);
   const std::string node = job->node();
+  const std::string owner = vault_node(*job, to);
   const auto task = operation_tasks_.find(id);
   snapshots_[id] = task == operation_tasks_.end() ? 0 : task->second;
-  const auto answer = co_await parts_.nodes.call(node, order, kLongestSnapshot);
+  const auto answer = co_await order_snapshot(node, owner, std::move(order), kLongestSnapshot);
   snapshots_.erase(id);
   job = parts_.jobs.find(id);
   if (job == nullptr || !job->operation || job->operation->stage != OperationStage::kTaking) co_return;
@@ -177,13 +179,14 @@ Result<void> ImageTable::ended(JobId id) {
     const Image before = operation.image;
     const auto taken = catalog_.newest(id, [&](const Image& image) {
       return image.folder == before.folder && image.vault_job == before.vault_job &&
-             image.version > before.version;
+             image.version > before.version && (!image.folder.empty() || image.node == before.node);
     });
     if (!taken)
       return abandon(id, Error(ErrorCode::kCorrupt, "The job ended, and its last image is damaged"));
     operation.image = *taken;
     Destination to;
     to.folder = before.folder;
+    if (to.folder.empty()) to.node = before.node;
     changed.snapshot = facts_of(changed, to);
     operation.ended_ms = taken->barrier_ms;
     changed.fenced = operation.fenced;
@@ -245,6 +248,8 @@ Result<void> ImageTable::to_starting(Job job) {
   // By somebody's word that node is dead, and the log with it.
   if (operation.by_word)
     std::erase_if(job.segments, [&](const Segment& s) { return !parts_.nodes.connected(s.node); });
+  // One that was forgotten, and comes back, has none before.
+  std::erase_if(job.segments, [](const Segment& s) { return s.incarnation == 0; });
   job.segments.emplace_back(operation.to_node, job.incarnation);
   for (JobRank& rank : job.ranks) {
     rank.place = Place(operation.to_node, operation.to_gpu);
@@ -261,6 +266,23 @@ Result<void> ImageTable::to_starting(Job job) {
   return ok();
 }
 
+control::Task<Result<void>> ImageTable::order_start(ImageOperation operation, wire::RestoreImage order) {
+  if (order.folder.empty()) {
+    wire::GrantVault request;
+    request.vault_job = order.vault_job;
+    auto granted = co_await ask_for_vault(operation.image.node, operation.to_node, std::move(request));
+    // Its node is not there any more: the job rests in it until that is back.
+    if (!granted)
+      co_return Error(ErrorCode::kRefused, "The vault of " + operation.image.node + " cannot be read")
+          .caused_by(std::move(granted).assume_error());
+    order.peer = std::move(granted).assume_value();
+  }
+  const wire::VaultPeer peer = order.peer;
+  const auto started = co_await parts_.nodes.call(operation.to_node, std::move(order), kLongestStart);
+  co_await give_vault_back(peer);
+  co_return started;
+}
+
 control::Task<> ImageTable::start_restored(JobId id) {
   const Job* job = parts_.jobs.find(id);
   const ImageOperation operation = *job->operation;
@@ -271,7 +293,7 @@ control::Task<> ImageTable::start_restored(JobId id) {
   order.folder = operation.image.folder;
   order.vault_job = operation.image.vault_job;
   order.version = operation.image.version;
-  const auto started = co_await parts_.nodes.call(operation.to_node, order, kLongestStart);
+  const auto started = co_await order_start(operation, std::move(order));
   job = parts_.jobs.find(id);
   const bool mine = job != nullptr && job->operation && job->operation->stage == OperationStage::kStarting &&
                     job->operation->fenced == operation.fenced;
@@ -294,7 +316,8 @@ Result<void> ImageTable::runs(JobId id) {
   restored.lost_ms = operation.lost_ms;
   // A node that finds an image damaged says so before it answers, and has used the one before.
   for (auto older = catalog_.before(restored.image);
-       older && !catalog_.is_whole_at(operation.to_node, restored.image);
+       older && !catalog_.is_whole_at(restored.image.folder.empty() ? restored.image.node : operation.to_node,
+                                      restored.image);
        older = catalog_.before(restored.image)) {
     restored.note = image_text(operation.image) + " is damaged: an older image was used";
     restored.lost_ms = std::max<std::int64_t>(0, operation.ended_ms - older->barrier_ms);
@@ -333,7 +356,8 @@ Result<void> ImageTable::not_started(JobId id, const Error& why) {
   Job changed = *parts_.jobs.find(id);
   const ImageOperation operation = *changed.operation;
   changed.operation.reset();
-  changed.state = JobState::kParked;
+  // One that was forgotten has no image of its own to rest in.
+  changed.state = operation.image.job == id ? JobState::kParked : JobState::kFailed;
   changed.phase = wire::JobPhase::kExited;
   changed.resumes_itself = !operation.by_user;
   changed.reason = "it could not be started from " + image_text(operation.image) + ": " + why.to_string();

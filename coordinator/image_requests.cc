@@ -99,7 +99,8 @@ control::Task<Result<Place>> ImageTable::choose_place(JobId id, Image image, std
   std::string obstacle;
   std::set<std::string> asked;
   for (const Candidate& candidate : plan.candidates) {
-    const std::string& node = candidate.place.node;
+    // A node's own vault is that node's, whoever reads it.
+    const std::string node = image.folder.empty() ? image.node : candidate.place.node;
     if (!candidate.suitable || asked.size() >= kMostTargetsAsked) break;
     if (!asked.insert(node).second) continue;
     wire::VaultOrder order;
@@ -167,19 +168,19 @@ control::Task<Result<TaskId>> ImageTable::begin_parking(JobId id, Destination to
   const Job* job = parts_.jobs.find(id);
   operation.goal = OperationGoal::kParked;
   operation.stage = OperationStage::kTaking;
-  operation.image.node = job->node();
+  operation.image.node = vault_node(*job, to);
   operation.image.folder = to.folder;
   operation.image.vault_job = catalog_.vault_job_of(*job);
   operation.image.job = id;
-  operation.image.version = catalog_.last_version(job->node(), to.folder, operation.image.vault_job);
+  operation.image.version = catalog_.last_version(operation.image.node, to.folder, operation.image.vault_job);
   co_return begin_operation(id, std::move(operation));
 }
 
 control::Task<Result<TaskId>> ImageTable::begin_suspend(JobId id, std::string to) {
   const Job* job = parts_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
-  if (to.empty() && job->protection) to = job->protection->folder;
-  CKPT_CO_TRY(destination, destination_of(*job, to));
+  CKPT_CO_TRY(destination, destination_of(to));
+  if (to.empty() && job->protection) destination = kept_at(*job->protection);
   if (job->state == JobState::kParked && !job->operation) {
     // Already; but now it stays until somebody resumes it.
     Job changed = *job;
@@ -208,7 +209,9 @@ control::Task<Result<void>> ImageTable::park(JobId id, bool snapshot, std::strin
   TaskId task = 0;
   if (snapshot) {
     Destination to;
-    if (job->protection) to.folder = job->protection->folder;
+    if (job->protection) to = kept_at(*job->protection);
+    // Better with its own node than not at all.
+    if (to.folder.empty() && !parts_.nodes.connected(vault_node(*job, to))) to.node.clear();
     CKPT_CO_TRY(begun, co_await begin_parking(id, std::move(to), std::move(operation)));
     task = begun;
   } else {

@@ -36,7 +36,7 @@ std::string pause_text(const std::optional<double>& pause) {
 
 }  // namespace
 
-Result<ImageTable::Destination> ImageTable::destination_of(const Job& job, const std::string& to) const {
+Result<ImageTable::Destination> ImageTable::destination_of(const std::string& to) const {
   Destination destination;
   if (to.empty()) return destination;
   if (to.starts_with('/')) {
@@ -46,12 +46,6 @@ Result<ImageTable::Destination> ImageTable::destination_of(const Job& job, const
   }
   if (parts_.nodes.find(to) == nullptr)
     return Error(ErrorCode::kNotFound, "There is no node \"" + to + "\"; a folder begins with '/'");
-  if (to != job.node())
-    return Error(
-        ErrorCode::kNotSupported,
-        "Job " + job.spec.name + " runs on " + job.node() +
-            ", and writing into the vault of another node is not supported yet: give a folder that both "
-            "nodes have, like --to /mnt/vault");
   destination.node = to;
   return destination;
 }
@@ -102,7 +96,7 @@ SnapshotFacts ImageTable::facts_of(const Job& job, const Destination& to) const 
   const std::string vault_job = catalog_.vault_job_of(job);
   const auto listed = catalog_.newest(job.id, [&](const Image& image) {
     return image.folder == to.folder && image.vault_job == vault_job &&
-           (!to.folder.empty() || image.node == job.node());
+           (!to.folder.empty() || image.node == vault_node(job, to));
   });
   if (listed) facts.image = *listed;
   const auto report = reports_.find(job.id);
@@ -110,7 +104,7 @@ SnapshotFacts ImageTable::facts_of(const Job& job, const Destination& to) const 
       report->second.version < facts.image.version)
     return facts;
   const wire::SnapshotReport& r = report->second;
-  facts.image.node = job.node();
+  facts.image.node = vault_node(job, to);
   facts.image.folder = r.folder;
   facts.image.vault_job = r.vault_job;
   facts.image.job = job.id;
@@ -128,14 +122,10 @@ control::Task<Result<void>> ImageTable::take_snapshot(JobId id, Destination to, 
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   if (const std::string obstacle = why_no_snapshot(*job); !obstacle.empty())
     co_return Error(ErrorCode::kRefused, "No image of job " + job->spec.name + " can be taken: " + obstacle);
-  if (!to.node.empty() && to.node != job->node())
-    co_return Error(ErrorCode::kNotSupported, "Job " + job->spec.name + " runs on " + job->node() +
-                                                  ", and writing into the vault of " + to.node +
-                                                  " from there is not supported yet");
   snapshots_[id] = task;
   const std::string node = job->node();
-  const wire::TakeSnapshot order = order_of(*job, to, false);
-  const auto answer = co_await parts_.nodes.call(node, order, kLongestSnapshot);
+  const auto answer = co_await order_snapshot(node, vault_node(*job, to), order_of(*job, to, false),
+                                              std::chrono::milliseconds(kLongestSnapshot));
   snapshots_.erase(id);
   job = parts_.jobs.find(id);
   parts_.jobs.node_changed();
@@ -154,8 +144,8 @@ control::Task<Result<TaskId>> ImageTable::begin_snapshot(JobId id, std::string t
   const Job* job = parts_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   // Without a word it goes where its other images are.
-  if (to.empty() && job->protection) to = job->protection->folder;
-  CKPT_CO_TRY(destination, destination_of(*job, to));
+  CKPT_CO_TRY(destination, destination_of(to));
+  if (to.empty() && job->protection) destination = kept_at(*job->protection);
   CKPT_CO_TRYV(co_await wait_until_free(id));
   job = parts_.jobs.find(id);
   const TaskId task = tasks_.begin("snapshot", *job, "copying").id;
@@ -190,7 +180,7 @@ Result<Protected> ImageTable::protect(JobId id, const ProtectWish& wish) {
   if (job == nullptr) return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   if (is_ended(job->state))
     return Error(ErrorCode::kRefused, "Job " + job->spec.name + " is " + std::string(to_string(job->state)));
-  CKPT_TRY(destination, destination_of(*job, wish.to));
+  CKPT_TRY(destination, destination_of(wish.to));
   Protected answer;
   answer.expected_pause_ms = expected_pause(*job);
   if (pays_for_host_state(*job)) answer.note = pause_text(answer.expected_pause_ms);
@@ -201,10 +191,10 @@ Result<Protected> ImageTable::protect(JobId id, const ProtectWish& wish) {
             "Job {} is {}: a snapshot saves and restores its context and its process, and {}. Every 5m "
             "at most, or --force",
             job->spec.name, to_string(job->spec.way), answer.note));
-  if (destination.folder.empty())
+  if (destination.folder.empty() && vault_node(*job, destination) == job->node())
     answer.note += fmt::format(
         "{}its images are in the vault of {}, where it runs: they are of no use when that node is "
-        "lost (--to a folder that several nodes have)",
+        "lost (--to another node, or a folder that several nodes have)",
         answer.note.empty() ? "" : "; ", job->node());
   answer.protection = job->protection.value_or(Protection());
   answer.protection.every_ms = wish.every_ms;
@@ -253,9 +243,7 @@ control::Task<> ImageTable::protect_once(JobId id) {
   }
   const std::int64_t begun = wall_clock_ms();
   job->protection->begun_ms = begun;  // durable with how it went
-  Destination to;
-  to.folder = job->protection->folder;
-  to.node = job->protection->node;
+  const Destination to = kept_at(*job->protection);
   const auto taken = co_await take_snapshot(id, to, 0);
   // What a migration, or an end, went before has not failed.
   schedule_.ended(id, wall_clock_ms(), taken.has_value() || !where_now(id));

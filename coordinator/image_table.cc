@@ -79,7 +79,8 @@ void ImageTable::on_report(const Node& node, const wire::SnapshotReport& report)
     return;
   }
   if (report.phase == wire::SnapshotPhase::kDone) {
-    catalog_.measured(node.row.name, report);
+    const auto owner = owners_.find(report.job);
+    catalog_.measured(owner == owners_.end() ? node.row.name : owner->second, report);
     reports_[report.job] = report;
   }
   const auto running = snapshots_.find(report.job);

@@ -73,6 +73,8 @@ class ImageTable : public Images {
   control::Task<Result<TaskId>> begin_snapshot(JobId id, std::string to);
   control::Task<Result<TaskId>> begin_suspend(JobId id, std::string to);
   control::Task<Result<TaskId>> begin_restore(JobId id, RestoreWish wish);
+  // Of a job that is not known any more: it comes back as a new one, which takes its name. With `wish.image`.
+  control::Task<Result<TaskId>> begin_revival(RestoreWish wish);
   control::Task<Result<void>> remove(ImageId id, bool force);
 
   [[nodiscard]] const ImageCatalog& catalog() const { return catalog_; }
@@ -84,7 +86,7 @@ class ImageTable : public Images {
   struct Destination {
     Destination() = default;
     std::string folder;
-    std::string node;
+    std::string node;  // with an empty folder: in its own vault; empty: where the job runs
   };
   struct Backoff {
     unsigned failures = 0;
@@ -99,7 +101,7 @@ class ImageTable : public Images {
   control::Task<> wait_for_news() const;
 
   // image_snapshots.cc
-  Result<Destination> destination_of(const Job& job, const std::string& to) const;
+  Result<Destination> destination_of(const std::string& to) const;
   [[nodiscard]] std::string why_no_snapshot(const Job& job) const;
   control::Task<Result<void>> wait_until_free(JobId id);
   [[nodiscard]] wire::TakeSnapshot order_of(const Job& job, const Destination& to, bool end_after) const;
@@ -110,6 +112,15 @@ class ImageTable : public Images {
   void note_protected(JobId id, const Result<void>& taken);
   control::Task<> run_schedule();
   [[nodiscard]] std::optional<std::string> where_now(JobId id) const;
+
+  // image_peers.cc
+  [[nodiscard]] static std::string vault_node(const Job& job, const Destination& to);
+  [[nodiscard]] static Destination kept_at(const Protection& protection);
+  control::Task<Result<wire::VaultPeer>> ask_for_vault(std::string owner, std::string user,
+                                                       wire::GrantVault request);
+  control::Task<> give_vault_back(wire::VaultPeer peer);
+  control::Task<Result<void>> order_snapshot(std::string node, std::string owner, wire::TakeSnapshot order,
+                                             std::chrono::milliseconds limit);
 
   // image_requests.cc
   Result<void> may_restore(JobId id, const RestoreWish& wish) const;
@@ -129,6 +140,7 @@ class ImageTable : public Images {
   control::Task<> take_last_snapshot(JobId id);
   control::Task<> ask_vault(JobId id);
   control::Task<> end_instances(JobId id);
+  control::Task<Result<void>> order_start(ImageOperation operation, wire::RestoreImage order);
   control::Task<> start_restored(JobId id);
   Result<void> ended(JobId id);
   Result<void> parked(Job job, const std::string& why);
@@ -143,6 +155,7 @@ class ImageTable : public Images {
   ImageTasks tasks_;
   ProtectionSchedule schedule_;
   std::map<JobId, TaskId> snapshots_;              // being taken
+  std::map<JobId, std::string> owners_;            // of snapshots that are being taken: whose vault
   std::map<JobId, wire::SnapshotReport> reports_;  // the last good one
   std::map<JobId, TaskId> operation_tasks_;        // of open operations
   std::set<JobId> driven_;                         // operations with a coroutine

@@ -73,6 +73,31 @@ Result<Job*> JobTable::create(wire::JobSpec spec, const Place& place, std::strin
   return &kept;
 }
 
+Result<Job*> JobTable::revive(wire::JobSpec spec, const Place& place, const std::string& image,
+                              std::int64_t as_of_ms) {
+  CKPT_TRY(job, create(std::move(spec), place, "from " + image));
+  Job changed = *job;
+  changed.state = JobState::kParked;
+  changed.phase = wire::JobPhase::kExited;
+  changed.incarnation = 0;
+  changed.spec.incarnation = 0;
+  changed.segments.front().incarnation = 0;
+  changed.parked_ms = changed.ended_ms = as_of_ms;
+  const JobId id = changed.id;
+  if (auto stored = replace(std::move(changed)); !stored) {
+    drop(id);
+    return std::move(stored).assume_error();
+  }
+  return find(id);
+}
+
+void JobTable::drop(JobId id) {
+  if (auto removed = store_.remove_job(id); !removed)
+    spdlog::error("job {} was not removed: {}", job_text(id), removed.assume_error().to_string());
+  jobs_.erase(id);
+  changed_.notify();
+}
+
 void JobTable::started(Job& job) {
   if (job.state != JobState::kStarting) return;
   job.state = JobState::kRunning;

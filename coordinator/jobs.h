@@ -36,6 +36,11 @@ class JobTable {
 
   // A new job on `place`, stored as starting. An empty name is made up. kRefused if a live job has the name.
   Result<Job*> create(wire::JobSpec spec, const Place& place, std::string placed);
+  // A job that was forgotten, from what an image says of it: a new one, parked as of then, without anything that ever ran. kRefused as create().
+  Result<Job*> revive(wire::JobSpec spec, const Place& place, const std::string& image,
+                      std::int64_t as_of_ms);
+  // A job of which nothing ever ran is not there any more.
+  void drop(JobId id);
   void started(Job& job);
   void failed_to_start(Job& job, const Error& reason);
   void stop_requested(Job& job);

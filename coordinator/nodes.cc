@@ -163,21 +163,16 @@ Result<void> NodeTable::on_node_frame(Node& node, const wire::FrameHeader& heade
       take_change(node, message.instance);
       return ok();
     }
-    case FrameType::kReply: {
-      CKPT_TRY(message, wire::decode<wire::Reply>(body));
-      finish(message.request_id, node.row.name, std::move(message));
-      return ok();
-    }
-    case FrameType::kLogData: {
-      CKPT_TRY(message, wire::decode<wire::LogData>(body));
-      finish(message.request_id, node.row.name, std::move(message));
-      return ok();
-    }
-    case FrameType::kProcessFacts: {
-      CKPT_TRY(message, wire::decode<wire::ProcessFacts>(body));
-      finish(message.request_id, node.row.name, std::move(message));
-      return ok();
-    }
+    case FrameType::kReply:
+      return take_answer<wire::Reply>(node, body);
+    case FrameType::kLogData:
+      return take_answer<wire::LogData>(node, body);
+    case FrameType::kProcessFacts:
+      return take_answer<wire::ProcessFacts>(node, body);
+    case FrameType::kVaultGrant:
+      return take_answer<wire::VaultGrant>(node, body);
+    case FrameType::kImageFacts:
+      return take_answer<wire::ImageFacts>(node, body);
     default:
       return on_migration_frame(node, header, body);
   }
@@ -264,14 +259,17 @@ void NodeTable::finish(std::uint64_t request, const std::string& node, Answer an
 }
 
 control::Task<Result<wire::ProcessFacts>> NodeTable::inspect(std::string node, wire::InspectProcess request) {
-  request.request_id = next_request_++;
-  auto answer = co_await exchange(node, request, request.request_id, kInspection);
-  if (!answer) co_return answer.assume_error();
-  if (const auto* reply = std::get_if<wire::Reply>(&answer.assume_value()); reply != nullptr && !reply->ok)
-    co_return reply->to_error();
-  if (!std::holds_alternative<wire::ProcessFacts>(answer.assume_value()))
-    co_return Error(ErrorCode::kProtocol, "Node " + node + " says nothing of the process");
-  co_return std::get<wire::ProcessFacts>(std::move(answer).assume_value());
+  co_return co_await ask<wire::ProcessFacts>(std::move(node), std::move(request), kInspection);
+}
+
+control::Task<Result<wire::VaultGrant>> NodeTable::grant_vault(std::string node, wire::GrantVault request,
+                                                               std::chrono::milliseconds timeout) {
+  co_return co_await ask<wire::VaultGrant>(std::move(node), std::move(request), timeout);
+}
+
+control::Task<Result<wire::ImageFacts>> NodeTable::read_image(std::string node, wire::ReadImage request,
+                                                              std::chrono::milliseconds timeout) {
+  co_return co_await ask<wire::ImageFacts>(std::move(node), std::move(request), timeout);
 }
 
 control::Task<Result<wire::LogData>> NodeTable::read_log(std::string node, wire::ReadLog request) {

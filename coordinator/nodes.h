@@ -87,9 +87,14 @@ class NodeTable {
   }
   control::Task<Result<wire::LogData>> read_log(std::string node, wire::ReadLog request);
   control::Task<Result<wire::ProcessFacts>> inspect(std::string node, wire::InspectProcess request);
+  control::Task<Result<wire::VaultGrant>> grant_vault(std::string node, wire::GrantVault request,
+                                                      std::chrono::milliseconds timeout);
+  control::Task<Result<wire::ImageFacts>> read_image(std::string node, wire::ReadImage request,
+                                                     std::chrono::milliseconds timeout);
 
  private:
-  using Answer = std::variant<wire::Reply, wire::LogData, wire::ProcessFacts>;
+  using Answer =
+      std::variant<wire::Reply, wire::LogData, wire::ProcessFacts, wire::VaultGrant, wire::ImageFacts>;
   struct Pending {
     Pending(std::string node_name, control::asio::any_io_executor executor)
         : node(std::move(node_name)), wake(std::move(executor)) {}
@@ -97,6 +102,26 @@ class NodeTable {
     control::asio::steady_timer wake;
     std::optional<Result<Answer>> answer;
   };
+
+  // A request that is answered with a `Wanted`, or with a Reply that says why not.
+  template <class Wanted, class M>
+  control::Task<Result<Wanted>> ask(std::string node, M request, std::chrono::milliseconds timeout) {
+    request.request_id = next_request_++;
+    auto answer = co_await exchange(node, request, request.request_id, timeout);
+    if (!answer) co_return answer.assume_error();
+    if (const auto* reply = std::get_if<wire::Reply>(&answer.assume_value()); reply != nullptr && !reply->ok)
+      co_return reply->to_error();
+    auto* wanted = std::get_if<Wanted>(&answer.assume_value());
+    if (wanted == nullptr)
+      co_return Error(ErrorCode::kProtocol, "Node " + node + " answered with something else than was asked");
+    co_return std::move(*wanted);
+  }
+  template <class M>
+  Result<void> take_answer(const Node& node, std::span<const std::byte> body) {
+    CKPT_TRY(message, wire::decode<M>(body));
+    finish(message.request_id, node.row.name, std::move(message));
+    return ok();
+  }
 
   template <class M>
   control::Task<Result<Answer>> exchange(std::string node, M request, std::uint64_t id,

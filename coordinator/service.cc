@@ -316,12 +316,6 @@ Result<MigratePlan> Service::plan_restore(const Job& job, const Image& image, co
     wanted.node = place.first;
     wanted.gpu = place.second;
   }
-  if (image.folder.empty() && wanted.node.value_or(image.node) != image.node)
-    return Error(ErrorCode::kRefused,
-                 "The image of " + job.spec.name + " is in the own vault of " + image.node +
-                     ", which no other node reads: it can go on there, or from a folder that both "
-                     "nodes have");
-  if (image.folder.empty()) wanted.node = image.node;
   wanted.memory_bytes = std::max(needed_bytes(job), image.state_bytes);
   wanted.margin_bytes = static_cast<std::uint64_t>(parts_.config.placement_margin_bytes);
   wanted.preferred_model = image.gpu_model;
@@ -334,7 +328,14 @@ Result<MigratePlan> Service::plan_restore(const Job& job, const Image& image, co
     view.jobs -= std::min(view.jobs, 1U);
   }
   MigratePlan plan;
-  plan.candidates = rank_candidates(views, wanted);
+  // Where it lies it is read without the link.
+  if (image.folder.empty() && !wanted.node) {
+    PlacementRequest at_home = wanted;
+    at_home.node = image.node;
+    plan.candidates = rank_candidates(views, at_home);
+  }
+  if (plan.candidates.empty() || !plan.candidates.front().suitable)
+    plan.candidates = rank_candidates(views, wanted);
   if (!plan.candidates.empty() && plan.candidates.front().suitable)
     plan.to = plan.candidates.front().place;
   else

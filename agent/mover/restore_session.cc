@@ -7,6 +7,7 @@
 
 #include "libckpt/base/fault.h"
 #include "libckpt/base/fd.h"
+#include "libckpt/image/peer/route.h"
 
 namespace ckpt::mover {
 namespace {
@@ -63,12 +64,15 @@ void RestoreSession::run() {
 
 Result<void> RestoreSession::restore() {
   params_ = track::FingerprintParams::expand(secrets_.key, track::FingerprintPurpose::kChunks);
-  vault::VaultOptions options;
-  options.writable = false;
-  CKPT_TRY(opened, vault::Vault::open(request_.folder, options));
+  vault::Route route;
+  route.folder = request_.folder;
+  route.memory = request_.way.memory;
+  route.peer_address = request_.way.peer_address;
+  route.peer_token = request_.way.peer_token;
+  CKPT_TRY(opened, vault::open_vault(route, false));
   std::optional<std::uint64_t> version;
   if (request_.version != 0) version = request_.version;
-  CKPT_TRY(report, opened->restore(request_.vault_job, version, *this, {}));
+  CKPT_TRY(report, opened.vault->restore(request_.vault_job, version, *this, {}));
   fault_point(FaultPoint::kRestoreMoverFilled);
   tell_done(report);
   return ok();

@@ -41,6 +41,17 @@ Result<std::vector<std::byte>> read_memory_file(const UniqueFd& file, std::uint6
   return out;
 }
 
+vault::Route route_of(const messages::StartSnapshot& request) {
+  vault::Route route;
+  route.folder = request.folder;
+  route.limit_bytes = request.vault_limit_bytes;
+  route.memory = request.way.memory;
+  route.memory_limit_bytes = request.way.memory_limit_bytes;
+  route.peer_address = request.way.peer_address;
+  route.peer_token = request.way.peer_token;
+  return route;
+}
+
 }  // namespace
 
 SnapshotSession::~SnapshotSession() {
@@ -114,6 +125,7 @@ void SnapshotSession::run() {
   if (!taken) {
     writer_.reset();
     vault_.reset();
+    files_.reset();
     bool wanted = false;
     {
       const std::lock_guard lock(order_mutex_);
@@ -168,10 +180,8 @@ Result<void> SnapshotSession::find_last() {
   if (request_.full || last_->incarnation != stored_.spec.incarnation) last_->forget();
   last_->incarnation = stored_.spec.incarnation;
   if (last_->version == 0) return ok();
-  vault::VaultOptions reading;
-  reading.writable = false;
-  auto opened = vault::Vault::open(request_.folder, reading);
-  auto newest = opened ? opened.assume_value()->open_version(request_.vault_job)
+  auto opened = vault::open_vault(route_of(request_), false);
+  auto newest = opened ? opened.assume_value().vault->open_version(request_.vault_job)
                        : Result<std::unique_ptr<vault::VersionReader>>(opened.assume_error());
   if (newest && newest.assume_value()->version().number == last_->version) return ok();
   spdlog::info("snapshot copies everything: the vault's newest version of {} is not {}", request_.vault_job,
@@ -250,7 +260,8 @@ void SnapshotSession::tell_staged() {
 
 Result<void> SnapshotSession::write() {
   CKPT_TRY(opened, open_vault());
-  vault_ = std::move(opened);
+  files_ = std::move(opened.files);
+  vault_ = std::move(opened.vault);
   CKPT_TRYV(begin_version());
   CKPT_TRYV(put(memory_->staged()));
   while (memory_->waits()) {
@@ -282,12 +293,11 @@ Result<void> SnapshotSession::write() {
 }
 
 // One writer per vault; another GPU's mover, or a node that shares the folder, may be at work.
-Result<std::unique_ptr<vault::Vault>> SnapshotSession::open_vault() {
-  vault::VaultOptions options;
-  options.limit_bytes = request_.vault_limit_bytes;
+Result<vault::OpenVault> SnapshotSession::open_vault() {
   const auto until = std::chrono::steady_clock::now() + kLongestLock;
   while (true) {
-    auto opened = vault::Vault::open(request_.folder, options);
+    // A job's own node keeps its images on the disk.
+    auto opened = vault::open_vault(route_of(request_), true, request_.vault_job);
     if (opened || opened.assume_error().code() != ErrorCode::kRefused ||
         std::chrono::steady_clock::now() >= until)
       return opened;
@@ -397,6 +407,7 @@ void SnapshotSession::collect() {
     spdlog::warn("space of removed versions stays: job {} reason {}", request_.vault_job,
                  collected.assume_error().to_string());
   vault_.reset();
+  files_.reset();
 }
 
 }  // namespace ckpt::mover

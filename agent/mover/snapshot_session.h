@@ -14,8 +14,8 @@
 #include "agent/mover/host_state.h"
 #include "agent/mover/session.h"
 #include "agent/mover/snapshot_memory.h"
+#include "libckpt/image/peer/route.h"
 #include "libckpt/image/stored_job.h"
-#include "libckpt/image/vault/vault.h"
 
 namespace ckpt::mover {
 
@@ -44,7 +44,7 @@ class SnapshotSession final : public Session, private MemorySource {
   Result<void> run_ahead();
   Result<void> run_final();
   Result<void> write();
-  Result<std::unique_ptr<vault::Vault>> open_vault();
+  Result<vault::OpenVault> open_vault();
   Result<void> begin_version();
   Result<void> put(const std::vector<SnapshotMemory::Chunk>& chunks);
   Result<void> keep_unchanged();
@@ -78,6 +78,7 @@ class SnapshotSession final : public Session, private MemorySource {
   image::Plan final_plan_;
   std::unique_ptr<LastSnapshot> last_;
   std::unique_ptr<SnapshotMemory> memory_;
+  std::unique_ptr<vault::Files> files_;  // of vault_, which goes before
   std::unique_ptr<vault::Vault> vault_;
   std::unique_ptr<vault::VersionWriter> writer_;
   std::map<const SnapshotMemory::Extent*, std::uint32_t> regions_in_version_;

@@ -3,6 +3,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
 #include "libckpt/image/vault/version.h"
 
 namespace ckpt::agent::protect {
@@ -36,6 +38,16 @@ Protection::Protection(Parts parts)
     control::spawn(executor, "vault order", obey(std::move(order)));
     return ok();
   });
+  link.take(wire::FrameType::kGrantVault, [this, executor](std::span<const std::byte> body) -> Result<void> {
+    CKPT_TRY(request, wire::decode<wire::GrantVault>(body));
+    control::spawn(executor, "grant vault", grant(std::move(request)));
+    return ok();
+  });
+  link.take(wire::FrameType::kReadImage, [this, executor](std::span<const std::byte> body) -> Result<void> {
+    CKPT_TRY(request, wire::decode<wire::ReadImage>(body));
+    control::spawn(executor, "read image", read_image(std::move(request)));
+    return ok();
+  });
   link.at_each_connection([this] { tell_all(); });
 }
 
@@ -50,19 +62,36 @@ Result<VaultPlace> Protection::place_of(const std::string& folder) const {
   place.limit_bytes = folder.empty() ? std::uint64_t{parts_.context.config.vault_limit_mib} << 20 : 0;
   if (!place.path.starts_with('/'))
     return Error(ErrorCode::kInvalidArgument, "A vault's folder must be an absolute path, not " + folder);
+  if (folder.empty()) {
+    place.way.memory = parts_.context.config.vault_memory_folder();
+    place.way.memory_limit_bytes = parts_.context.config.vault_memory_limit_mib << 20;
+  }
+  return place;
+}
+
+Result<VaultPlace> Protection::place_of(const std::string& folder, const wire::VaultPeer& peer) const {
+  if (peer.address.empty()) return place_of(folder);
+  if (!folder.empty() || !is_safe_name(peer.node))
+    return Error(ErrorCode::kInvalidArgument, "A vault of another node has its name, and no folder");
+  VaultPlace place;
+  place.path = peer.node;
+  place.limit_bytes = peer.limit_bytes;
+  place.way.peer_address = peer.address;
+  place.way.peer_token = peer.token;
   return place;
 }
 
 Task<> Protection::take_snapshot(wire::TakeSnapshot request) {
   const std::uint64_t id = request.request_id;
   const std::string folder = request.folder;
+  const bool here = request.peer.address.empty();
   auto outcome = co_await snapshot(std::move(request));
-  co_await tell(folder);
+  if (here) co_await tell(folder);
   parts_.coordinator.reply(id, outcome);
 }
 
 Task<Result<void>> Protection::snapshot(wire::TakeSnapshot request) {
-  CKPT_CO_TRY(place, place_of(request.folder));
+  CKPT_CO_TRY(place, place_of(request.folder, request.peer));
   CKPT_CO_TRYV(vault::check_job_name(request.vault_job));
   const std::string name = "Job j" + std::to_string(request.job);
   auto job = parts_.context.jobs.running_as(request.job, request.incarnation);
@@ -75,7 +104,7 @@ Task<Result<void>> Protection::snapshot(wire::TakeSnapshot request) {
     co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be stored yet");
   if (job->record().spec.way == wire::Way::kAdopted)
     co_return Error(ErrorCode::kNotSupported, name + " was adopted: start it under gpumigrate to store it");
-  if (folders_.size() < kMostFolders) folders_.insert(request.folder);
+  if (folders_.size() < kMostFolders && request.peer.address.empty()) folders_.insert(request.folder);
   const wire::JobId id = request.job;
   auto session = std::make_shared<SnapshotSession>(context_, std::move(request), place, job);
   snapshots_[id] = session;
@@ -105,7 +134,7 @@ Task<> Protection::restore_image(wire::RestoreImage request) {
 }
 
 Task<Result<void>> Protection::restore(wire::RestoreImage request) {
-  CKPT_CO_TRY(place, place_of(request.folder));
+  CKPT_CO_TRY(place, place_of(request.folder, request.peer));
   CKPT_CO_TRYV(vault::check_job_name(request.vault_job));
   CKPT_CO_TRYV(parts_.check_spec(request.spec));
   if (request.spec.way == wire::Way::kAdopted)
@@ -117,7 +146,7 @@ Task<Result<void>> Protection::restore(wire::RestoreImage request) {
   // Asked again by a coordinator that has not heard the answer.
   const auto there = parts_.context.jobs.running_as(instance.first, instance.second);
   if (there && there->phase() == local::Phase::kRunning) co_return ok();
-  if (folders_.size() < kMostFolders) folders_.insert(request.folder);
+  if (folders_.size() < kMostFolders && request.peer.address.empty()) folders_.insert(request.folder);
   restores_.insert(instance);
   auto session = std::make_shared<RestoreSession>(context_, std::move(request), place);
   auto restored = co_await session->run();
@@ -136,6 +165,53 @@ Task<> Protection::obey(wire::VaultOrder order) {
   auto outcome = co_await offload(pool_, act);
   co_await tell(folder);
   parts_.coordinator.reply(id, outcome);
+}
+
+Task<> Protection::grant(wire::GrantVault request) {
+  const std::uint64_t id = request.request_id;
+  if (!request.revoke.empty()) {
+    const auto revoked = co_await parts_.server->revoke(std::move(request.revoke));
+    co_return parts_.coordinator.reply(id, revoked);
+  }
+  auto outcome = co_await granted(std::move(request));
+  if (!outcome) co_return parts_.coordinator.reply(id, std::move(outcome).assume_error());
+  wire::VaultGrant grant = std::move(outcome).assume_value();
+  grant.request_id = id;
+  parts_.coordinator.tell(grant);
+}
+
+Task<Result<wire::VaultGrant>> Protection::granted(wire::GrantVault request) {
+  CKPT_CO_TRYV(vault::check_job_name(request.vault_job));
+  CKPT_CO_TRY(place, place_of(""));
+  wire::VaultGrant grant;
+  if (place.limit_bytes != 0) {
+    const auto look = [&place, &request] { return bytes_of_others(place, request.vault_job); };
+    CKPT_CO_TRY(others, co_await offload(pool_, look));
+    grant.limit_bytes = std::max<std::uint64_t>(1, place.limit_bytes - std::min(place.limit_bytes, others));
+  }
+  vault_server::VaultOrder order;
+  order.job = request.vault_job;
+  order.writes = request.writes;
+  order.into_memory = request.writes && !request.durable && place.way.memory_limit_bytes > 0;
+  order.lasts_ms = request.lasts_ms;
+  CKPT_CO_TRY(made, co_await parts_.server->grant(std::move(order)));
+  grant.address = made.address;
+  grant.token = std::move(made.token);
+  co_return grant;
+}
+
+Task<> Protection::read_image(wire::ReadImage request) {
+  const std::uint64_t id = request.request_id;
+  auto place = place_of(request.folder);
+  if (!place) co_return parts_.coordinator.reply(id, std::move(place).assume_error());
+  const VaultPlace where = std::move(place).assume_value();
+  const auto look = [&where, &request] { return read_version(where, request.vault_job, request.version); };
+  auto stored = co_await offload(pool_, look);
+  if (!stored) co_return parts_.coordinator.reply(id, std::move(stored).assume_error());
+  wire::ImageFacts facts;
+  facts.request_id = id;
+  facts.spec = std::move(stored.assume_value().job.spec);
+  parts_.coordinator.tell(facts);
 }
 
 Task<> Protection::tell(std::string folder) {

@@ -13,6 +13,7 @@
 #include "agent/coordinator_link.h"
 #include "agent/protect/restore_session.h"
 #include "agent/protect/snapshot_session.h"
+#include "agent/vault_server/vault_server.h"
 
 namespace ckpt::agent::protect {
 
@@ -24,6 +25,7 @@ class Protection {
     std::function<Result<std::string>(std::uint32_t gpu)> model_of;
     std::function<bool(wire::JobId)> moves;  // a migration of the job is open
     std::function<Result<void>(const wire::JobSpec&)> check_spec;
+    std::shared_ptr<VaultServer> server;  // for other nodes
   };
   // Before the coordinator is dialled.
   explicit Protection(Parts parts);
@@ -43,10 +45,15 @@ class Protection {
   Task<> restore_image(wire::RestoreImage request);
   Task<Result<void>> restore(wire::RestoreImage request);
   Task<> obey(wire::VaultOrder order);
+  // Another node is about to use this one's vault.
+  Task<> grant(wire::GrantVault request);
+  Task<Result<wire::VaultGrant>> granted(wire::GrantVault request);
+  Task<> read_image(wire::ReadImage request);
   // The vault's contents, to the coordinator.
   Task<> tell(std::string folder);
   void tell_all();
   Result<VaultPlace> place_of(const std::string& folder) const;
+  Result<VaultPlace> place_of(const std::string& folder, const wire::VaultPeer& peer) const;
 
   Parts parts_;
   asio::thread_pool pool_{1};

@@ -129,6 +129,7 @@ Task<Result<void>> RestoreSession::fill() {
   start.folder = place_.path;
   start.vault_job = request_.vault_job;
   start.version = request_.version;
+  start.way = place_.way;
   CKPT_CO_TRYV(session_->send(std::move(start)));
   while (!done_) {
     if (failure_) co_return *failure_;

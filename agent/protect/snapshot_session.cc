@@ -178,6 +178,7 @@ Result<void> SnapshotSession::start_copy(bool full) {
   start.keep = request_.keep;
   start.staging_bytes = std::uint64_t{context_.base.config.snapshot_staging_mib} << 20;
   start.vault_limit_bytes = place_.limit_bytes;
+  start.way = place_.way;
   start.full = full;
   start.record_bytes = record.size();
   std::vector<UniqueFd> descriptors;

@@ -6,20 +6,14 @@
 #include <algorithm>
 #include <charconv>
 
-#include "libckpt/image/vault/vault.h"
+#include "libckpt/image/peer/tiered_files.h"
+#include "libckpt/image/vault/pack.h"
 
 namespace ckpt::agent::protect {
 namespace {
 
 // As many rows as surely fit into one message; the newest stay.
 constexpr std::size_t kMostRows = 2000;
-
-Result<std::unique_ptr<vault::Vault>> open(const VaultPlace& place, bool writable) {
-  vault::VaultOptions options;
-  options.writable = writable;
-  options.limit_bytes = place.limit_bytes;
-  return vault::Vault::open(place.path, options);
-}
 
 std::int64_t barrier_of(const vault::Version& version) {
   for (const vault::Label& label : version.labels) {
@@ -49,9 +43,33 @@ wire::ImageRow row_of(const vault::Version& version) {
   return row;
 }
 
-Result<void> list_job(vault::Vault& vault, const std::string& job, std::vector<wire::ImageRow>& rows) {
+// What of a version lies where. What was in memory when the machine went down is in neither: the version is damaged.
+Result<void> add_tiers(const VaultPlace& place, vault::Vault& vault, const std::string& job,
+                       std::span<wire::ImageRow> rows) {
+  vault::Tiers tiers;
+  tiers.disk = place.path;
+  tiers.memory = place.way.memory;
+  CKPT_TRY(resident, vault::TieredFiles(std::move(tiers)).packs_in_memory(job));
+  CKPT_TRY(uses, vault.uses(job));
+  for (wire::ImageRow& row : rows) {
+    const auto use = std::find_if(uses.begin(), uses.end(),
+                                  [&](const vault::VersionUse& u) { return u.number == row.version; });
+    if (use == uses.end()) continue;
+    row.damaged = row.damaged || !use->whole;
+    for (const auto& [pack, bytes] : use->packs)
+      (resident.contains(vault::pack_name(pack)) ? row.memory_bytes : row.disk_bytes) += bytes;
+  }
+  return ok();
+}
+
+Result<void> list_job(const VaultPlace& place, vault::Vault& vault, const std::string& job,
+                      std::vector<wire::ImageRow>& rows) {
   CKPT_TRY(versions, vault.versions(job));
+  const std::size_t before = rows.size();
   for (const auto& version : versions) rows.push_back(row_of(*version));
+  if (!place.way.memory.empty()) {
+    CKPT_TRYV(add_tiers(place, vault, job, std::span(rows).subspan(before)));
+  }
   CKPT_TRY(damaged, vault.damaged_versions(job));
   for (const vault::DamagedVersion& version : damaged) {
     wire::ImageRow& row = rows.emplace_back();
@@ -64,19 +82,50 @@ Result<void> list_job(vault::Vault& vault, const std::string& job, std::vector<w
 
 }  // namespace
 
+vault::Route VaultPlace::route() const {
+  vault::Route route;
+  route.folder = path;
+  route.limit_bytes = limit_bytes;
+  route.memory = way.memory;
+  route.memory_limit_bytes = way.memory_limit_bytes;
+  route.peer_address = way.peer_address;
+  route.peer_token = way.peer_token;
+  return route;
+}
+
+Result<std::uint64_t> bytes_of_others(const VaultPlace& place, const std::string& vault_job) {
+  vault::Tiers tiers;
+  tiers.disk = place.path;
+  tiers.memory = place.way.memory;
+  vault::TieredFiles files(std::move(tiers));
+  std::uint64_t bytes = 0;
+  auto jobs = files.list(place.path + "/jobs");
+  if (!jobs && jobs.assume_error().code() == ErrorCode::kNotFound) return bytes;
+  if (!jobs) return std::move(jobs).assume_error();
+  for (const vault::FolderEntry& job : jobs.assume_value()) {
+    if (!job.is_folder || job.name == vault_job) continue;
+    for (const char* part : {"/packs", "/versions"}) {
+      auto entries = files.list(place.path + "/jobs/" + job.name + part);
+      if (!entries) continue;  // removed meanwhile
+      for (const vault::FolderEntry& entry : entries.assume_value()) bytes += entry.bytes;
+    }
+  }
+  return bytes;
+}
+
 Result<wire::VaultContents> list_vault(const VaultPlace& place) {
   wire::VaultContents contents;
   contents.folder = place.word;
   contents.limit_bytes = place.limit_bytes;
-  auto opened = open(place, false);
+  auto opened = vault::open_vault(place.route(), false);
   if (!opened && opened.assume_error().code() == ErrorCode::kNotFound) return contents;
   if (!opened) return std::move(opened).assume_error();
-  vault::Vault& vault = *opened.assume_value();
+  vault::Vault& vault = *opened.assume_value().vault;
   contents.used_bytes = vault.used_bytes();
   CKPT_TRY(jobs, vault.jobs());
   for (const vault::JobSummary& job : jobs) {
     // One that is removed meanwhile is not there; the others are.
-    if (auto listed = list_job(vault, job.job, contents.images); !listed)
+    if (auto listed = list_job(place, vault, job.job, contents.images); !listed)
       spdlog::warn("vault {}: job {} not listed: reason {}", place.path, job.job,
                    listed.assume_error().to_string());
   }
@@ -90,7 +139,8 @@ Result<wire::VaultContents> list_vault(const VaultPlace& place) {
 
 Result<void> perform(const VaultPlace& place, const wire::VaultOrder& order) {
   if (order.act == wire::VaultAct::kList) return ok();
-  CKPT_TRY(vault, open(place, true));
+  CKPT_TRY(opened, vault::open_vault(place.route(), true));
+  const auto& vault = opened.vault;
   if (order.act == wire::VaultAct::kRemoveJob) return vault->remove_job(order.vault_job);
   CKPT_TRYV(vault->remove_version(order.vault_job, order.version));
   CKPT_TRYV(vault->collect(order.vault_job));
@@ -99,7 +149,8 @@ Result<void> perform(const VaultPlace& place, const wire::VaultOrder& order) {
 
 Result<StoredVersion> read_version(const VaultPlace& place, const std::string& vault_job,
                                    std::uint64_t version) {
-  CKPT_TRY(vault, open(place, false));
+  CKPT_TRY(opened, vault::open_vault(place.route(), false));
+  const auto& vault = opened.vault;
   std::optional<std::uint64_t> number;
   if (version != 0) number = version;
   auto reader = vault->open_version(vault_job, number);

@@ -6,20 +6,27 @@
 #include <cstdint>
 #include <string>
 
+#include "libckpt/image/peer/route.h"
 #include "libckpt/image/stored_job.h"
 #include "libckpt/wire/image_messages.h"
+#include "libckpt/wire/mover_messages.h"
 
 namespace ckpt::agent::protect {
 
 struct VaultPlace {
   VaultPlace() = default;
-  std::string path;
+  std::string path;  // of another node: its name
   std::string word;  // as the coordinator calls it: empty is the node's own
   std::uint64_t limit_bytes = 0;
+  wire::mover::VaultWay way;
+
+  [[nodiscard]] vault::Route route() const;
 };
 
 // A folder that is no vault (yet) is an empty one.
 Result<wire::VaultContents> list_vault(const VaultPlace& place);
+// What the vault's files take, without those of this job.
+Result<std::uint64_t> bytes_of_others(const VaultPlace& place, const std::string& vault_job);
 Result<void> perform(const VaultPlace& place, const wire::VaultOrder& order);
 
 struct StoredVersion {

@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "libckpt/base/cores.h"
+
 namespace ckpt::track {
 namespace {
 
@@ -80,7 +82,7 @@ Fingerprint FingerprintStream::value() const noexcept {
 }
 
 Fingerprint fingerprint_of_much(const FingerprintParams& params, std::span<const std::byte> bytes) {
-  const unsigned threads = std::min(std::max(std::thread::hardware_concurrency(), 1u), kMostThreads);
+  const unsigned threads = std::min(usable_cores(), kMostThreads);
   if (threads == 1 || bytes.size() < kMuch) return fingerprint(params, bytes);
   const std::uint64_t share = (bytes.size() / threads + kMaxChunkBytes) / kMaxChunkBytes * kMaxChunkBytes;
   std::vector<std::future<Link>> links;

@@ -6,6 +6,8 @@
 //     | SnapshotReport  ------------->  |   while it is taken, and once it is durable (or has failed); then Reply
 //     | <------------- RestoreImage     |   to the node where it shall run; answered with Reply once it runs (then JobChange as ever)
 //     | <------------- VaultOrder       |   list, remove, keep the newest; answered with Reply
+//     | <------------- GrantVault       |   to the node whose vault another one is about to read or write; answered with VaultGrant
+//     | <------------- ReadImage        |   what an image says of its job; answered with ImageFacts
 //     | VaultContents   ------------->  |   behind the agent's hello and at every change: what this node's vault has
 //
 // A vault is a folder. The path is the node's own word for it: `folder` empty is the node's own vault (agent.toml `vault_dir`, by default
@@ -21,8 +23,22 @@
 
 namespace ckpt::wire {
 
-struct TakeSnapshot {
+// Another node's vault, by what it has granted. An empty address: the vault is here.
+struct VaultPeer {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  VaultPeer() = default;
+  std::string node;
+  std::string address;
+  std::vector<std::byte> token;
+  std::uint64_t limit_bytes = 0;  // of what is written; 0: none
+  template <class A>
+  void fields(A& a) {
+    a(node, address, token, limit_bytes);
+  }
+};
+
+struct TakeSnapshot {
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kTakeSnapshot;
   TakeSnapshot() = default;
   std::uint64_t request_id = 0;
@@ -34,9 +50,10 @@ struct TakeSnapshot {
   JobSpec spec;            // goes into the image: how to start the job again
   bool end_after =
       false;  // `suspend`: the job does not go on after the barrier once the image is durable; it goes on if it fails
+  VaultPeer peer;  // with an empty folder: in that node's own vault
   template <class A>
   void fields(A& a) {
-    a(request_id, job, incarnation, folder, vault_job, keep, spec, end_after);
+    a(request_id, job, incarnation, folder, vault_job, keep, spec, end_after, peer);
   }
 };
 
@@ -73,7 +90,7 @@ struct SnapshotReport {
 };
 
 struct RestoreImage {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kRestoreImage;
   RestoreImage() = default;
   std::uint64_t request_id = 0;
@@ -81,15 +98,16 @@ struct RestoreImage {
   std::string folder;
   std::string vault_job;
   std::uint64_t version =
-      0;  // 0: the newest that is whole. A damaged one falls back to an older one, saying so
+      0;           // 0: the newest that is whole. A damaged one falls back to an older one, saying so
+  VaultPeer peer;  // as in TakeSnapshot
   template <class A>
   void fields(A& a) {
-    a(request_id, spec, folder, vault_job, version);
+    a(request_id, spec, folder, vault_job, version, peer);
   }
 };
 
 struct ImageRow {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   ImageRow() = default;
   std::string vault_job;
   JobId job = 0;
@@ -101,10 +119,13 @@ struct ImageRow {
   std::uint64_t written_bytes = 0;
   bool damaged = false;
   std::string gpu_model;  // where it was taken; a transparent job's image needs the same
+  // Of what it consists of, where the vault has a tier in memory; both 0: on the disk. What versions share counts for each.
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t disk_bytes = 0;
   template <class A>
   void fields(A& a) {
     a(vault_job, job, version, parent, created_ms, incarnation, state_bytes, written_bytes, damaged,
-      gpu_model);
+      gpu_model, memory_bytes, disk_bytes);
   }
 };
 
@@ -140,6 +161,65 @@ struct VaultOrder {
   template <class A>
   void fields(A& a) {
     a(request_id, act, folder, vault_job, version);
+  }
+};
+
+// Lets who shows the token use the node's own vault, for one job. Answered with VaultGrant, or with a Reply that says why not. With a token to
+// revoke nothing is granted, and a Reply is the answer.
+struct GrantVault {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kGrantVault;
+  GrantVault() = default;
+  std::uint64_t request_id = 0;
+  std::string vault_job;
+  bool writes = false;
+  bool durable = false;  // what is written outlives the node's power: not in its memory
+  std::uint64_t lasts_ms = 0;
+  std::vector<std::byte> revoke;
+  template <class A>
+  void fields(A& a) {
+    a(request_id, vault_job, writes, durable, lasts_ms, revoke);
+  }
+};
+
+struct VaultGrant {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kVaultGrant;
+  VaultGrant() = default;
+  std::uint64_t request_id = 0;
+  std::string address;
+  std::vector<std::byte> token;
+  std::uint64_t limit_bytes = 0;  // what the job may take there; 0: no limit
+  template <class A>
+  void fields(A& a) {
+    a(request_id, address, token, limit_bytes);
+  }
+};
+
+// How the job of an image was started. Answered with ImageFacts, or with a Reply that says why not.
+struct ReadImage {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kReadImage;
+  ReadImage() = default;
+  std::uint64_t request_id = 0;
+  std::string folder;
+  std::string vault_job;
+  std::uint64_t version = 0;
+  template <class A>
+  void fields(A& a) {
+    a(request_id, folder, vault_job, version);
+  }
+};
+
+struct ImageFacts {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kImageFacts;
+  ImageFacts() = default;
+  std::uint64_t request_id = 0;
+  JobSpec spec;
+  template <class A>
+  void fields(A& a) {
+    a(request_id, spec);
   }
 };
 

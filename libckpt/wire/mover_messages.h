@@ -303,6 +303,20 @@ struct FillRegions {  // two descriptors per region, in order: what has its cont
   }
 };
 
+// The way to a vault beside its folder: a tier in memory before it, or the node that has it (libckpt/image/peer).
+struct VaultWay {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  VaultWay() = default;
+  std::string memory;  // a folder; empty: none
+  std::uint64_t memory_limit_bytes = 0;
+  std::string peer_address;  // empty: the folder is here
+  std::vector<std::byte> peer_token;
+  template <class A>
+  void fields(A& a) {
+    a(memory, memory_limit_bytes, peer_address, peer_token);
+  }
+};
+
 struct StartSnapshot {  // one descriptor: an encoded image::StoredJob, whose plan the mover adds
   CKPT_MOVER_MESSAGE(StartSnapshot);
   SessionKey session;
@@ -314,10 +328,11 @@ struct StartSnapshot {  // one descriptor: an encoded image::StoredJob, whose pl
   std::uint32_t slowdown_permille = 0;  // as MigrateOptions
   bool full = false;                    // nothing is kept of the version before
   std::uint64_t record_bytes = 0;
+  VaultWay way;
   template <class A>
   void fields(A& a) {
     a(session, folder, vault_job, keep, staging_bytes, vault_limit_bytes, slowdown_permille, full,
-      record_bytes);
+      record_bytes, way);
   }
 };
 
@@ -337,9 +352,10 @@ struct StartRestore {
   std::string folder;
   std::string vault_job;
   std::uint64_t version = 0;  // 0: the newest that is whole
+  VaultWay way;
   template <class A>
   void fields(A& a) {
-    a(session, folder, vault_job, version);
+    a(session, folder, vault_job, version, way);
   }
 };
 

@@ -6,7 +6,7 @@
 #include <iostream>
 #include <optional>
 
-#include "libckpt/image/vault/vault.h"
+#include "libckpt/image/peer/route.h"
 #include "tools/ckpt-image/views.h"
 #include "tools/gpumigrate/table.h"
 
@@ -14,7 +14,7 @@ namespace ckpt::image_tool {
 namespace {
 
 struct Options {
-  std::string folder, job;
+  std::string folder, memory, job;
   std::uint64_t version = 0, from = 0, to = 0;
   bool json = false;
   std::string format = "table";
@@ -81,10 +81,12 @@ class Program {
   };
 
   Result<void> open() {
-    vault::VaultOptions options;
-    options.writable = false;
-    CKPT_TRY(opened, vault::Vault::open(options_.folder, options));
-    vault_ = std::move(opened);
+    vault::Route route;
+    route.folder = options_.folder;
+    route.memory = options_.memory;
+    CKPT_TRY(opened, vault::open_vault(route, false));
+    files_ = std::move(opened.files);
+    vault_ = std::move(opened.vault);
     return ok();
   }
 
@@ -121,6 +123,7 @@ class Program {
 
   const Options& options_;
   std::ostream& out_;
+  std::unique_ptr<vault::Files> files_;  // of vault_, which goes before
   std::unique_ptr<vault::Vault> vault_;
 };
 
@@ -140,6 +143,7 @@ CLI::App* add_command(CLI::App& app, Options& options, const char* name, const c
   command->add_option("DIR", options.folder, "The vault's folder")->required();
   auto* job = command->add_option("JOB", options.job, "A job");
   if (needs_job) job->required();
+  command->add_option("--memory", options.memory, "The vault's tier in memory");
   command->add_flag("--json", options.json, "Print JSON");
   command->add_option("-o", options.format, "table or json")->check(CLI::IsMember({"table", "json"}));
   return command;

@@ -206,14 +206,14 @@ int list_images(Context& context) {
     context.print(images.assume_value());
     return kDone;
   }
-  Table table({"IMAGE", "JOB", "AGE", "SIZE", "NEW", "PAUSE", "STATE"});
+  Table table({"IMAGE", "JOB", "AGE", "SIZE", "NEW", "PAUSE", "IN", "STATE"});
   for (const Json& image : images.assume_value()) {
     const char* state = flag_of(image, "damaged")    ? "damaged"
                         : flag_of(image, "readable") ? "whole"
                                                      : "out of reach";
     table.add({text_of(image, "id"), text_of(image, "job_name"), span_of(image, "age_ms"),
                bytes_of(image, "state_bytes"), bytes_of(image, "new_bytes"), span_of(image, "pause_ms"),
-               state});
+               text_of(image, "tier"), state});
   }
   context.out << table.text() << std::flush;
   return kDone;
@@ -249,7 +249,8 @@ void add_images(CommandTree& tree, const Shared& o) {
   CLI::App* take = tree.add(app, "snapshot", "Take an image of a job; it goes on",
                             [o](Context& c) { return snapshot(c, "snapshot", *o); });
   take->add_option("job", o->job, "Name or id")->required();
-  take->add_option("--to", o->to, "A folder that several nodes have (it has a '/'), or a node");
+  take->add_option("--to", o->to,
+                   "A folder that several nodes have (it has a '/'), or a node, into its vault");
   take->add_flag("--detach", o->detach, "Do not wait");
   CLI::App* images = tree.add(app, "images", "List images", [o](Context& c) {
     return o->remove.empty() ? list_images(c) : remove_image(c, *o);
@@ -264,7 +265,8 @@ void add_rest(CommandTree& tree, const Shared& o) {
   CLI::App* suspend = tree.add(app, "suspend", "Put a job into an image and free its GPU",
                                [o](Context& c) { return snapshot(c, "suspend", *o); });
   suspend->add_option("job", o->job, "Name or id")->required();
-  suspend->add_option("--to", o->to, "A folder that several nodes have (it has a '/'), or a node");
+  suspend->add_option("--to", o->to,
+                      "A folder that several nodes have (it has a '/'), or a node, into its vault");
   suspend->add_flag("--detach", o->detach, "Do not wait");
   CLI::App* resume =
       tree.add(app, "resume", "Let a parked job go on", [o](Context& c) { return restore(c, "resume", *o); });

@@ -258,6 +258,11 @@ Result<void> Vault::remove_job(const std::string& job) {
   return files_.sync_folder(folder_ + "/jobs");
 }
 
+Result<std::vector<VersionUse>> Vault::uses(const std::string& job) {
+  CKPT_TRY(store, find_job(job, false));
+  return uses_of(*store);
+}
+
 Result<ScrubReport> Vault::verify(const std::string& job) {
   CKPT_TRY(store, find_job(job, false));
   return scrub(*store);

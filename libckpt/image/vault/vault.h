@@ -34,6 +34,7 @@
 #include "libckpt/image/vault/files.h"
 #include "libckpt/image/vault/job_store.h"
 #include "libckpt/image/vault/scrub.h"
+#include "libckpt/image/vault/usage.h"
 #include "libckpt/image/vault/version_reader.h"
 #include "libckpt/image/vault/version_writer.h"
 
@@ -101,6 +102,8 @@ class Vault {
   Result<CollectReport> collect(const std::string& job);
   Result<void> remove_job(const std::string& job);
 
+  // Which packs the job's versions need.
+  Result<std::vector<VersionUse>> uses(const std::string& job);
   Result<ScrubReport> verify(const std::string& job);
   Result<VersionDiff> diff(const std::string& job, std::uint64_t from, std::uint64_t to);
 

@@ -52,6 +52,15 @@ TEST(AgentConfig, ListensBeyondLoopbackOnlyWhenTold) {
   EXPECT_EQ(error_of(kLeast + "remap = 'own'\n"), "");
 }
 
+TEST(AgentConfig, ImagesFromOtherNodesMayLieInMemory) {
+  EXPECT_EQ(parse_config(kLeast, "x").value().vault_memory_folder(), "");
+  const auto config = parse_config(kLeast + "vault_memory = '/dev/shm/g'\nvault_memory_limit_mib = 7\n", "x");
+  ASSERT_TRUE(config) << config.assume_error().to_string();
+  EXPECT_EQ(config.assume_value().vault_memory_folder(), "/dev/shm/g/a");  // nodes may share it
+  EXPECT_EQ(config.assume_value().vault_memory_limit_mib, 7U);
+  EXPECT_NE(error_of(kLeast + "vault_memory = 'shm'\n").find("absolute path"), std::string::npos);
+}
+
 TEST(AgentConfig, WhereTheMachineStands) {
   const Result<Config> config = parse_config(kLeast + "rack = 'r7'\nlabels = ['zone=west', 'a/b.c=']\n", "x");
   ASSERT_TRUE(config) << config.assume_error().to_string();

@@ -26,11 +26,39 @@ void FakeVault::on_frame(const wire::FrameHeader& header, std::span<const std::b
   if (header.type == FrameType::kTakeSnapshot) take(wire::decode<wire::TakeSnapshot>(body).value());
   if (header.type == FrameType::kRestoreImage) restore(wire::decode<wire::RestoreImage>(body).value());
   if (header.type == FrameType::kVaultOrder) perform(wire::decode<wire::VaultOrder>(body).value());
+  if (header.type == FrameType::kGrantVault) grant(wire::decode<wire::GrantVault>(body).value());
+  if (header.type == FrameType::kReadImage) read(wire::decode<wire::ReadImage>(body).value());
 }
 
-// A node's own vault is a folder of its name that no other one asks for.
-std::vector<wire::ImageRow>& FakeVault::rows_of(const std::string& folder) {
-  return shared_->rows[folder.empty() ? node_ : folder];
+// A node's own vault is a folder of its name that no other one gets at without a grant.
+std::vector<wire::ImageRow>& FakeVault::rows_of(const std::string& folder, const wire::VaultPeer& peer) {
+  const std::string own = peer.token == shared_->token && !peer.node.empty() ? peer.node : node_;
+  return shared_->rows[folder.empty() ? own : folder];
+}
+
+void FakeVault::grant(const wire::GrantVault& request) {
+  if (!request.revoke.empty()) {
+    revoked += request.revoke == shared_->token ? 1 : 0;
+    return reply(request.request_id);
+  }
+  if (refuse_grants) return reply(request.request_id, ErrorCode::kUnavailable, "The vault is not served");
+  ++grants;
+  durable = request.durable;
+  wire::VaultGrant granted;
+  granted.request_id = request.request_id;
+  granted.address = "127.0.0.1:1";
+  granted.token = shared_->token;
+  agent_.send(granted);
+}
+
+void FakeVault::read(const wire::ReadImage& request) {
+  wire::ImageFacts facts;
+  facts.request_id = request.request_id;
+  facts.spec.name = "train";
+  facts.spec.argv = {"./train"};
+  facts.spec.cwd = "/tmp";
+  facts.spec.ranks.emplace_back();
+  agent_.send(facts);
 }
 
 void FakeVault::reply(std::uint64_t request, ErrorCode code, const std::string& error) {
@@ -65,7 +93,7 @@ void FakeVault::take(const wire::TakeSnapshot& order) {
   wire::ImageRow row;
   {
     const std::lock_guard lock(shared_->mutex);
-    auto& rows = rows_of(order.folder);
+    auto& rows = rows_of(order.folder, order.peer);
     for (const wire::ImageRow& known : rows) row.version = std::max(row.version, known.version);
     row.parent = row.version++;
     row.vault_job = order.vault_job;
@@ -98,7 +126,8 @@ void FakeVault::restore(const wire::RestoreImage& order) {
   if (finds_damage) {
     {
       const std::lock_guard lock(shared_->mutex);
-      for (wire::ImageRow& row : rows_of(order.folder)) row.damaged |= row.version == order.version;
+      for (wire::ImageRow& row : rows_of(order.folder, order.peer))
+        row.damaged |= row.version == order.version;
     }
     say_contents(order.folder);
   }

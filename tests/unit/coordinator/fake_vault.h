@@ -15,6 +15,7 @@ namespace ckpt::coordinator::test {
 struct SharedFolders {
   std::mutex mutex;
   std::map<std::string, std::vector<wire::ImageRow>> rows;
+  const std::vector<std::byte> token{32, std::byte{7}};  // that opens any node's vault
 };
 
 class FakeVault {
@@ -29,6 +30,10 @@ class FakeVault {
   std::atomic<bool> finds_damage{false};   // of the image that a restore names; the one before is used
   std::atomic<unsigned> snapshots{0};      // ordered
   std::atomic<unsigned> restores{0};
+  std::atomic<bool> refuse_grants{false};
+  std::atomic<unsigned> grants{0};      // of this node's own vault to others
+  std::atomic<unsigned> revoked{0};     // that were taken back
+  std::atomic<bool> durable{false};     // the last one
   std::atomic<std::int64_t> age_ms{0};  // of a snapshot's barrier when it is taken
 
  private:
@@ -36,9 +41,12 @@ class FakeVault {
   void take(const wire::TakeSnapshot& order);
   void restore(const wire::RestoreImage& order);
   void perform(const wire::VaultOrder& order);
+  void grant(const wire::GrantVault& request);
+  void read(const wire::ReadImage& request);
   void say_contents(const std::string& folder);
   void reply(std::uint64_t request, ErrorCode code = ErrorCode::kInternal, const std::string& error = {});
-  [[nodiscard]] std::vector<wire::ImageRow>& rows_of(const std::string& folder);
+  [[nodiscard]] std::vector<wire::ImageRow>& rows_of(const std::string& folder,
+                                                     const wire::VaultPeer& peer = {});
 
   FakeAgent& agent_;
   std::string node_;

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpumigrate-vault: lets the movers of other nodes read and write this node's vault, one job each, by grants of the agent (libckpt/image/peer). A process
+// of its own: what it moves is too much for the agent's event loop, and what comes over the link is none of the agent's business.
+// Started by the agent with its end of a socketpair as descriptor 3; ends with it. Logs to stderr.
+#include <fcntl.h>
+#include <signal.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <CLI/CLI.hpp>
+
+#include "agent/vault_server/messages.h"
+#include "libckpt/base/fd.h"
+#include "libckpt/image/peer/file_server.h"
+
+namespace ckpt::agent::vault_server {
+namespace {
+
+Result<void> say(int socket, const VaultAnswer& answer) {
+  const auto bytes = wire::encode(answer);
+  ssize_t sent;
+  do {
+    sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  if (sent == static_cast<ssize_t>(bytes.size())) return ok();
+  return Error(ErrorCode::kUnavailable, "The agent is gone");
+}
+
+VaultAnswer failed(const Error& error) {
+  constexpr std::size_t kMostText = 2000;
+  VaultAnswer answer;
+  answer.error_code = static_cast<std::uint8_t>(error.code());
+  answer.text = error.to_string().substr(0, kMostText);
+  return answer;
+}
+
+VaultAnswer obey(vault::FileServer& server, const VaultOrder& order) {
+  VaultAnswer answer;
+  if (!order.revoke.empty()) {
+    server.revoke(order.revoke);
+  } else {
+    vault::FileGrant grant;
+    grant.job = order.job;
+    grant.writes = order.writes;
+    grant.into_memory = order.into_memory;
+    grant.lasts = std::chrono::milliseconds(order.lasts_ms);
+    auto token = server.grant(grant);
+    if (!token) answer = failed(token.assume_error());
+    if (token) {
+      answer.token = std::move(token).assume_value();
+      spdlog::info("granted: job {} writes {} into_memory {}", order.job, order.writes, order.into_memory);
+    }
+  }
+  answer.id = order.id;
+  return answer;
+}
+
+Result<void> serve(int socket, vault::FileServer::Settings settings) {
+  auto created = vault::FileServer::create(std::move(settings));
+  if (!created) {
+    CKPT_TRYV(say(socket, failed(created.assume_error())));
+    return std::move(created).assume_error();
+  }
+  vault::FileServer& server = *created.assume_value();
+  VaultAnswer ready;
+  ready.text = server.address();
+  CKPT_TRYV(say(socket, ready));
+  spdlog::info("serving: address {}", server.address());
+  std::vector<std::byte> room(kMostPacketBytes);
+  while (true) {
+    ssize_t got;
+    do {
+      got = ::recv(socket, room.data(), room.size(), 0);
+    } while (got < 0 && errno == EINTR);
+    if (got < 0) return Error::from_errno("Receiving an order");
+    if (got == 0) return Error(ErrorCode::kUnavailable, "The agent is gone");
+    CKPT_TRY(order, wire::decode<VaultOrder>(std::span(room).first(static_cast<std::size_t>(got))));
+    CKPT_TRYV(say(socket, obey(server, order)));
+  }
+}
+
+}  // namespace
+}  // namespace ckpt::agent::vault_server
+
+int main(int argc, char** argv) {
+  ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);
+  CLI::App app("Serves a node's vault to other nodes; started by gpumigrate-agent");
+  ckpt::vault::FileServer::Settings settings;
+  app.add_option("--folder", settings.folder, "The vault")->required();
+  app.add_option("--memory", settings.memory, "Its tier in memory");
+  app.add_option("--memory-limit", settings.memory_limit_bytes, "Bytes there at most");
+  app.add_option("--listen", settings.listen, "IP:PORT")->required();
+  CLI11_PARSE(app, argc, argv);
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("vault"));
+  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+  constexpr int kSocket = ckpt::agent::vault_server::kSocketFd;
+  struct stat status {};
+  if (::fstat(kSocket, &status) != 0 || !S_ISSOCK(status.st_mode)) {
+    spdlog::error("not started by an agent: descriptor {} is no socket", kSocket);
+    return 64;
+  }
+  ::fcntl(kSocket, F_SETFD, FD_CLOEXEC);
+  const ckpt::UniqueFd socket(kSocket);
+  const auto ended = ckpt::agent::vault_server::serve(socket.get(), std::move(settings));
+  if (ended.assume_error().code() == ckpt::ErrorCode::kUnavailable) {
+    spdlog::info("the agent is gone: ending");
+    return 0;
+  }
+  spdlog::error("ending: {}", ended.assume_error().to_string());
+  return 1;
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Agent <-> gpumigrate-vault: one message per packet of an inherited AF_UNIX SOCK_SEQPACKET socketpair (descriptor 3 in the program). It says
+// one VaultAnswer with id 0 when it listens, then answers each VaultOrder, in order. Both ends are of one build; what arrives is checked all the same.
+// Threads: values. Errors: kProtocol from decoding.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "libckpt/wire/codec.h"
+
+namespace ckpt::agent::vault_server {
+
+inline constexpr int kSocketFd = 3;
+inline constexpr std::size_t kMostPacketBytes = 16384;
+
+struct VaultOrder {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  VaultOrder() = default;
+  std::uint64_t id = 0;
+  std::string job;
+  bool writes = false;
+  bool into_memory = false;
+  std::uint64_t lasts_ms = 0;
+  std::vector<std::byte> revoke;  // not empty: this token is not to be taken any more, and nothing is granted
+  template <class A>
+  void fields(A& a) {
+    a(id, job, writes, into_memory, lasts_ms, revoke);
+  }
+};
+
+struct VaultAnswer {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  VaultAnswer() = default;
+  std::uint64_t id = 0;
+  std::uint8_t error_code = 0;  // 0: done
+  std::string text;             // id 0: the address; else why not
+  std::vector<std::byte> token;
+  template <class A>
+  void fields(A& a) {
+    a(id, error_code, text, token);
+  }
+};
+
+}  // namespace ckpt::agent::vault_server

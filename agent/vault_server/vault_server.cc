@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/vault_server/vault_server.h"
+
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+
+namespace ckpt::agent {
+
+using vault_server::VaultOrder;
+
+VaultServer::VaultServer(const asio::any_io_executor& executor, VaultServerSettings settings)
+    : executor_(executor), settings_(std::move(settings)), starting_(executor) {}
+
+std::shared_ptr<VaultServer> VaultServer::create(const asio::any_io_executor& executor,
+                                                 VaultServerSettings settings) {
+  return std::shared_ptr<VaultServer>(new VaultServer(executor, std::move(settings)));
+}
+
+VaultServer::~VaultServer() {
+  if (link_) link_->close();
+}
+
+Result<void> VaultServer::launch() {
+  const std::uint64_t run = ++run_;
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+    return Error::from_errno("Cannot make the vault server's socket");
+  UniqueFd mine(ends[0]);
+  UniqueFd theirs(ends[1]);
+  ProcessSpec spec;
+  spec.argv = {settings_.program, "--folder", settings_.folder, "--listen", settings_.host() + ":0"};
+  if (!settings_.memory.empty()) {
+    for (const std::string& word : {std::string("--memory"), settings_.memory, std::string("--memory-limit"),
+                                    std::to_string(settings_.memory_limit_bytes)})
+      spec.argv.push_back(word);
+  }
+  spec.output_path = settings_.log_path;
+  spec.inherited = theirs.get();
+  spec.own_session = true;
+  auto ended = [weak = weak_from_this(), run, log = settings_.log_path](int status) {
+    auto self = weak.lock();
+    if (!self || self->run_ != run) return;
+    self->on_gone(Error(ErrorCode::kUnavailable,
+                        "The vault server ended with " + describe_wait_status(status) + "; see " + log));
+  };
+  CKPT_TRY(process, ChildProcess::start(executor_, spec, std::move(ended)));
+  process_ = process;
+  CKPT_TRY(link, PacketLink::create(executor_, std::move(mine), vault_server::kMostPacketBytes));
+  link_ = link;
+  PacketLink::Handlers handlers;
+  handlers.packet = [weak = weak_from_this(), run](const Packet& packet) {
+    if (auto self = weak.lock(); self && self->run_ == run) self->on_packet(packet);
+  };
+  handlers.closed = [weak = weak_from_this(), run](const Error& error) {
+    if (auto self = weak.lock(); self && self->run_ == run) self->on_gone(error);
+  };
+  link_->start(std::move(handlers));
+  return ok();
+}
+
+void VaultServer::on_packet(const Packet& packet) {
+  auto answer = wire::decode<Answer>(packet.bytes);
+  if (!answer) return on_gone(answer.assume_error());
+  const auto found = pending_.find(answer.assume_value().id);
+  if (found == pending_.end())
+    return on_gone(Error(ErrorCode::kProtocol, "The vault server answered what nobody had asked"));
+  const Answer& said = answer.assume_value();
+  const auto code = static_cast<ErrorCode>(said.error_code);
+  if (said.error_code == 0)
+    found->second->outcome.emplace(said);
+  else
+    found->second->outcome.emplace(Error(is_known(code) ? code : ErrorCode::kProtocol, said.text));
+  found->second->changed.notify();
+}
+
+void VaultServer::on_gone(const Error& why) {
+  ++run_;
+  spdlog::warn("vault server gone: reason {}", why.to_string());
+  if (link_) link_->close();
+  link_.reset();
+  if (process_) process_->signal(SIGKILL);
+  process_.reset();
+  address_.clear();
+  for (const auto& [id, pending] : pending_) {
+    if (!pending->outcome)
+      pending->outcome.emplace(
+          Error(ErrorCode::kUnavailable, "This node's vault is not served").caused_by(why));
+    pending->changed.notify();
+  }
+}
+
+Task<Result<VaultServer::Answer>> VaultServer::wait(std::uint64_t id) {
+  const auto pending = pending_.at(id);
+  const auto until = std::chrono::steady_clock::now() + settings_.timeout;
+  while (!pending->outcome) {
+    const bool woken = co_await pending->changed.wait(until);
+    if (!woken && !pending->outcome) on_gone(Error(ErrorCode::kTimedOut, "The vault server does not answer"));
+  }
+  pending_.erase(id);
+  co_return std::move(*pending->outcome);
+}
+
+Task<Result<void>> VaultServer::ready() {
+  const Turn::Held alone = co_await starting_.take();
+  if (!address_.empty()) co_return ok();
+  pending_[0] = std::make_shared<Pending>(executor_);
+  if (auto launched = launch(); !launched) on_gone(launched.assume_error());
+  CKPT_CO_TRY(listening, co_await wait(0));
+  address_ = listening.text;
+  spdlog::info("vault served: pid {} address {}", process_ ? process_->pid() : 0, address_);
+  co_return ok();
+}
+
+Task<Result<VaultServer::Answer>> VaultServer::ask(VaultOrder order) {
+  order.id = next_++;
+  pending_[order.id] = std::make_shared<Pending>(executor_);
+  Packet packet;
+  packet.bytes = wire::encode(order);
+  link_->send(std::move(packet));
+  co_return co_await wait(order.id);
+}
+
+Task<Result<GrantedVault>> VaultServer::grant(VaultOrder order) {
+  auto self = shared_from_this();
+  CKPT_CO_TRYV(co_await ready());
+  if (!link_) co_return Error(ErrorCode::kUnavailable, "The vault server ended; see " + settings_.log_path);
+  const std::string address = address_;
+  CKPT_CO_TRY(answer, co_await ask(std::move(order)));
+  GrantedVault granted;
+  granted.address = address;
+  granted.token = std::move(answer.token);
+  co_return granted;
+}
+
+Task<Result<void>> VaultServer::revoke(std::vector<std::byte> token) {
+  auto self = shared_from_this();
+  if (!link_ || token.empty()) co_return ok();
+  VaultOrder order;
+  order.revoke = std::move(token);
+  CKPT_CO_TRYV(co_await ask(std::move(order)));
+  co_return ok();
+}
+
+}  // namespace ckpt::agent

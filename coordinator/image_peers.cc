@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Images in the own vault of another node than the one that writes or reads them: that node grants it, and the two move the content between
+// themselves (libckpt/image/peer). And jobs that come back from an image after they were forgotten.
+#include <spdlog/spdlog.h>
+
+#include "coordinator/image_table.h"
+#include "libckpt/control/spawn.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr std::chrono::seconds kGranting{30};
+constexpr std::chrono::seconds kListing{30};
+// Longer than whatever goes by it; it is taken back as soon as that is over.
+constexpr std::chrono::hours kLongestGrant{2};
+
+}  // namespace
+
+// Whose vault it is.
+std::string ImageTable::vault_node(const Job& job, const Destination& to) {
+  return to.folder.empty() && !to.node.empty() ? to.node : job.node();
+}
+
+ImageTable::Destination ImageTable::kept_at(const Protection& protection) {
+  Destination to;
+  to.folder = protection.folder;
+  to.node = protection.node;
+  return to;
+}
+
+control::Task<Result<wire::VaultPeer>> ImageTable::ask_for_vault(std::string owner, std::string user,
+                                                                 wire::GrantVault request) {
+  wire::VaultPeer peer;
+  if (owner == user) co_return peer;
+  request.lasts_ms = static_cast<std::uint64_t>(std::chrono::milliseconds(kLongestGrant).count());
+  CKPT_CO_TRY(granted, co_await parts_.nodes.grant_vault(owner, std::move(request), kGranting));
+  peer.node = owner;
+  peer.address = granted.address;
+  peer.token = std::move(granted.token);
+  peer.limit_bytes = granted.limit_bytes;
+  co_return peer;
+}
+
+// Best effort: it ends by itself.
+control::Task<> ImageTable::give_vault_back(wire::VaultPeer peer) {
+  if (peer.address.empty()) co_return;
+  wire::GrantVault request;
+  request.revoke = peer.token;
+  (void)co_await parts_.nodes.call(peer.node, std::move(request), kGranting);
+}
+
+// A snapshot of a job that runs on `node`, into the own vault of `owner` or the order's folder.
+control::Task<Result<void>> ImageTable::order_snapshot(std::string node, std::string owner,
+                                                       wire::TakeSnapshot order,
+                                                       std::chrono::milliseconds limit) {
+  const JobId id = order.job;
+  if (order.folder.empty()) {
+    wire::GrantVault request;
+    request.vault_job = order.vault_job;
+    request.writes = true;
+    request.durable = order.end_after;  // nothing else is left of the job then
+    CKPT_CO_TRY(peer, co_await ask_for_vault(owner, node, std::move(request)));
+    order.peer = std::move(peer);
+  }
+  const wire::VaultPeer peer = order.peer;
+  owners_[id] = owner;
+  const auto taken = co_await parts_.nodes.call(node, std::move(order), limit);
+  owners_.erase(id);
+  co_await give_vault_back(peer);
+  if (!taken || peer.address.empty()) co_return taken;
+  wire::VaultOrder look;
+  look.act = wire::VaultAct::kList;
+  // Only the node where they lie says what images there are.
+  if (auto listed = co_await parts_.nodes.call(peer.node, std::move(look), kListing); !listed)
+    spdlog::warn("the images of {} are not known yet: {}", peer.node, listed.assume_error().to_string());
+  co_return taken;
+}
+
+// ---- jobs that were forgotten ----
+
+control::Task<Result<TaskId>> ImageTable::begin_revival(RestoreWish wish) {
+  const Image image = *wish.image;
+  if (!is_readable(image))
+    co_return Error(ErrorCode::kUnavailable,
+                    "Image " + image_text(image) + " is on " + image.node + ", which is not connected");
+  wire::ReadImage request;
+  request.folder = image.folder;
+  request.vault_job = image.vault_job;
+  request.version = image.version;
+  CKPT_CO_TRY(facts, co_await parts_.nodes.read_image(image.node, std::move(request), kListing));
+  if (facts.spec.argv.empty() || facts.spec.ranks.size() != 1)
+    co_return Error(ErrorCode::kCorrupt,
+                    "Image " + image_text(image) + " does not say how its job is started");
+  // What it did after its image nobody knows.
+  CKPT_CO_TRY(revived, parts_.jobs.revive(std::move(facts.spec), Place(image.node, 0), image_text(image),
+                                          image.barrier_ms));
+  const JobId id = revived->id;
+  auto begun = co_await begin_restore(id, std::move(wish));
+  if (!begun) parts_.jobs.drop(id);
+  co_return begun;
+}
+
+}  // namespace ckpt::coordinator
