@@ -224,6 +224,11 @@ void FakeAgent::as_source(const wire::SwitchMessage& m) {
     report.last_ack_ns = 1'003'000'000;
     report.rounds = 2;
     report.state_bytes = kStateBytes;
+    report.sent_bytes = 3'000'000;
+    report.wire_bytes = 2'000'000;
+    report.host_bytes = 4000;
+    report.context_bytes = 5000;
+    report.resent_chunks = 3;
     report.dirty_bytes = kStateBytes / 2;
     report.final_bytes = kStateBytes / 4;
     report.link_bytes_per_second = 1 << 30;

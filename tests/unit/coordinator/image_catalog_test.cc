@@ -81,6 +81,60 @@ TEST_F(CatalogTest, SurvivesARestartWithItsPauses) {
   EXPECT_EQ(catalog_->last_version("a", "", catalog_->vault_job_of(job_)), 1U);
 }
 
+TEST_F(CatalogTest, ThePauseOutlastsTheNextList) {
+  wire::SnapshotReport report;
+  report.vault_job = catalog_->vault_job_of(job_);
+  report.version = 1;
+  report.pause_ns = 77;
+  catalog_->take("a", contents("", {row(1, 100)}));
+  catalog_->measured("a", report);  // behind the list that has it
+  catalog_->take("a", contents("", {row(1, 100), row(2, 200)}));
+  EXPECT_EQ(catalog_->list().at(0).pause_ns, 77);
+  EXPECT_LT(catalog_->list().at(1).pause_ns, 0);
+}
+
+TEST_F(CatalogTest, DamageAndModelLastOverARestart) {
+  auto of_model = row(1, 100);
+  of_model.gpu_model = "H200";
+  catalog_->take("a", contents("", {of_model, row(2, 200, true)}));
+  reopen();
+  EXPECT_EQ(newest(), "j3.v1@a");
+  EXPECT_EQ(catalog_->list().at(0).image.gpu_model, "H200");
+  EXPECT_TRUE(catalog_->list().at(1).damaged);
+  EXPECT_FALSE(catalog_->is_whole_at("a", catalog_->list().at(1).image));
+}
+
+TEST_F(CatalogTest, TheLastVersionIsTheHighestInWhateverOrder) {
+  catalog_->take("a", contents("", {row(7, 700), row(2, 200)}));
+  EXPECT_EQ(catalog_->last_version("a", "", catalog_->vault_job_of(job_)), 7U);
+  EXPECT_EQ(catalog_->last_version("a", "", "another"), 0U);
+  EXPECT_EQ(catalog_->last_version("b", "", catalog_->vault_job_of(job_)), 0U);
+}
+
+// Also where the newer list is of the node whose name comes first.
+TEST_F(CatalogTest, WhatWasRemovedFromASharedFolderIsGoneFromEveryNodesList) {
+  const std::string name = catalog_->vault_job_of(job_);
+  catalog_->take("a", contents("/vault", {row(1, 100)}));
+  catalog_->take("b", contents("/vault", {row(1, 100)}));
+  catalog_->take("b", contents("/vault", {}));
+  catalog_->removed("b", "/vault", name);
+  EXPECT_TRUE(catalog_->list().empty());
+  reopen();
+  EXPECT_TRUE(catalog_->list().empty());
+}
+
+TEST_F(CatalogTest, WhatWasRemovedFromANodesOwnVaultIsStillInTheOthers) {
+  catalog_->take("a", contents("", {row(1, 100)}));
+  catalog_->take("b", contents("", {row(1, 200)}));
+  catalog_->removed("b", "", catalog_->vault_job_of(job_));
+  EXPECT_EQ(newest([](const Image& image) { return image.node == "a"; }), "j3.v1@a");
+}
+
+TEST_F(CatalogTest, WithoutJobOrVersionARowIsNobodys) {
+  catalog_->take("a", contents("", {row(0, 100)}));
+  EXPECT_TRUE(catalog_->list().empty());
+}
+
 TEST_F(CatalogTest, OtherClustersJobsInASharedFolderAreNotOurs) {
   wire::ImageRow foreign = row(9, 900);
   foreign.vault_job = "train.j3.00000000";
@@ -102,6 +156,7 @@ TEST_F(CatalogTest, AnIdNamesOneImage) {
   const auto find = [&](const char* text) { return catalog_->find(*parse_image_id(text)); };
   EXPECT_EQ(find("j3.v1@b").value().image.node, "b");
   EXPECT_EQ(find("j3.v2").value().image.node, "b");
+  ASSERT_FALSE(find("j3.v1"));
   EXPECT_EQ(find("j3.v1").error().code(), ErrorCode::kRefused);
   EXPECT_EQ(find("j3.v7").error().code(), ErrorCode::kNotFound);
   for (const char* wrong : {"", "j3", "j3.v", "j3.v0", "j3.v1@", "3.v1", "j3.v1x", "j.v1"})

@@ -45,6 +45,15 @@ class MetricsTest : public ::testing::Test {
   unsigned status_with(const std::string& token) {
     return request(cluster_.api_port(), token, "GET", "/metrics").status;
   }
+  // Of the series with this name and these labels.
+  double value(const std::string& series) {
+    const std::string text = page();
+    const auto at = text.find("\n" + series + " ");
+    EXPECT_NE(at, std::string::npos) << series;
+    return at == std::string::npos ? 0 : std::stod(text.substr(at + series.size() + 2));
+  }
+  // Seconds since 1970, and neither milliseconds nor the time since the machine started.
+  static bool is_unix_time(double seconds) { return seconds > 1e9 && seconds < 1e10; }
   Cluster cluster_;
   std::unique_ptr<FakeAgent> a_;
   std::unique_ptr<FakeAgent> b_;
@@ -74,10 +83,14 @@ TEST_F(MetricsTest, WithoutATokenIfTheConfigurationSaysSo) {
 TEST_F(MetricsTest, NodesAndGpus) {
   b_->inventory.gpus[0].healthy = false;
   b_->inventory.gpus[0].model = "model \xff";
+  b_->inventory.gpus[0].free_bytes = 77;
   start_nodes();
   EXPECT_THAT(page(), HasSubstr("gpumigrate_node_ready{node=\"node-b\"} 1\n"));
   EXPECT_THAT(page(), HasSubstr("gpumigrate_gpu_memory_total_bytes{node=\"node-a\",gpu=\"0\"} 8589934592\n"));
+  EXPECT_THAT(page(), HasSubstr("gpumigrate_gpu_memory_free_bytes{node=\"node-b\",gpu=\"0\"} 77\n"));
   EXPECT_THAT(page(), HasSubstr("gpumigrate_gpu_healthy{node=\"node-a\",gpu=\"0\"} 1\n"));
+  EXPECT_TRUE(is_unix_time(value("gpumigrate_agent_heartbeat_timestamp_seconds{node=\"node-a\"}")));
+  EXPECT_TRUE(is_unix_time(value("process_start_time_seconds")));
   EXPECT_THAT(page(), HasSubstr("gpumigrate_gpu_healthy{node=\"node-b\",gpu=\"0\"} 0\n"));
   EXPECT_THAT(page(), HasSubstr("UUID=\"GPU-node-b\",modelName=\"model ?\"} 1\n"));
   b_->stop();
@@ -120,7 +133,13 @@ TEST_F(MetricsTest, AMigrationIsMeasured) {
            "gpumigrate_downtime_piece_seconds_sum{piece=\"commit\"} 0.002",
            "gpumigrate_downtime_piece_seconds_count{piece=\"host\"} 1",
            "gpumigrate_migration_duration_seconds_count{mode=\"live\",way=\"cooperative\"} 1",
+           "gpumigrate_migration_duration_seconds_bucket{mode=\"live\",way=\"cooperative\",le=\"3600\"} 1",
            "gpumigrate_setup_seconds_count{way=\"cooperative\"} 1",
+           "gpumigrate_sent_bytes_total{kind=\"chunks\"} 3000000",
+           "gpumigrate_sent_bytes_total{kind=\"host\"} 4000",
+           "gpumigrate_sent_bytes_total{kind=\"context\"} 5000",
+           "gpumigrate_wire_bytes_total 2000000",
+           "gpumigrate_resent_chunks_total 3",
            "gpumigrate_rounds_sum 2",
            "gpumigrate_dirty_bytes_total 524288",
            "gpumigrate_final_bytes_total 262144",
@@ -136,7 +155,7 @@ TEST_F(MetricsTest, AnOpenMigrationIsShownAndOneThatFailsIsCounted) {
   const json begun = cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b","mode":"stop-copy"})").json();
   const std::string open = page();
   EXPECT_THAT(open, HasSubstr("gpumigrate_migrations_in_progress{state=\"preparing\"} 1\n"));
-  EXPECT_THAT(open, HasSubstr("gpumigrate_oldest_open_migration_timestamp_seconds "));
+  EXPECT_TRUE(is_unix_time(value("gpumigrate_oldest_open_migration_timestamp_seconds")));
   EXPECT_THAT(open, HasSubstr("gpumigrate_jobs{state=\"migrating\"} 1\n"));
   cluster_.post("/v1/migrations/" + begun["id"].get<std::string>() + "/abort");
   cluster_.wait_for_event("migration-ended");
@@ -146,7 +165,37 @@ TEST_F(MetricsTest, AnOpenMigrationIsShownAndOneThatFailsIsCounted) {
   EXPECT_THAT(closed,
               HasSubstr("gpumigrate_downtime_seconds_count{mode=\"stop_copy\",way=\"cooperative\"} 0\n"));
   EXPECT_THAT(closed, HasSubstr("gpumigrate_setup_seconds_count{way=\"cooperative\"} 0\n"));
+  EXPECT_THAT(
+      closed,
+      HasSubstr("gpumigrate_migration_duration_seconds_count{mode=\"stop_copy\",way=\"cooperative\"} 0\n"));
   EXPECT_THAT(closed, Not(HasSubstr("gpumigrate_oldest_open_migration_timestamp_seconds")));
+}
+
+TEST_F(MetricsTest, WhatIsLeftToCopyIsShownWhileItIsCopied) {
+  b_->silent_prepare = true;
+  start_nodes();
+  run_job();
+  const std::string id =
+      cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})").json()["id"].get<std::string>();
+  wire::MigrationProgress progress;
+  progress.remaining_bytes = 500;
+  progress.dirty_bytes_per_second = 60;
+  progress.throughput_bytes_per_second = 7;
+  (void)a_->wait_for_plan();
+  a_->set_progress(progress);
+  json migration;
+  do {
+    migration = cluster_
+                    .get("/v1/migrations/" + id + "/watch?timeout_ms=30000&since=" +
+                         (migration.is_null() ? "0" : std::to_string(migration["revision"].get<int>())))
+                    .json();
+  } while (migration["progress"].is_null());
+  EXPECT_EQ(value("gpumigrate_remaining_bytes"), 500);
+  EXPECT_EQ(value("gpumigrate_dirty_bytes_per_second"), 60);
+  EXPECT_EQ(value("gpumigrate_throughput_bytes_per_second"), 7);
+  cluster_.post("/v1/migrations/" + id + "/abort");
+  cluster_.wait_for_event("migration-ended");
+  EXPECT_EQ(value("gpumigrate_remaining_bytes"), 0);
 }
 
 TEST_F(MetricsTest, AnswersAreCountedByClass) {

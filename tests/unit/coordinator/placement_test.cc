@@ -93,7 +93,9 @@ TEST(Placement, KnowsWhatMayPass) {
   full.free_bytes = 0;
   GpuView small = gpu("c", 0);
   small.free_bytes = small.total_bytes = 2 * kGiB;
-  for (const Candidate& candidate : rank_candidates({away, full, small}, request)) {
+  GpuView promised = gpu("d", 0);
+  promised.promised_bytes = 8 * kGiB;
+  for (const Candidate& candidate : rank_candidates({away, full, small, promised}, request)) {
     EXPECT_FALSE(candidate.suitable);
     EXPECT_EQ(candidate.passing, candidate.place.node != "c") << candidate.place.node;
   }
@@ -107,6 +109,21 @@ TEST(Placement, SameModelOnlyWhereItMatters) {
   EXPECT_TRUE(rank_candidates({other}, request).at(0).suitable);
   request.same_model = true;
   EXPECT_FALSE(rank_candidates({other}, request).at(0).suitable);
+}
+
+TEST(Placement, OfEqualsTheFirstByNodeAndNumber) {
+  std::vector<Place> places;
+  for (const Candidate& candidate :
+       rank_candidates({gpu("b", 0), gpu("a", 1), gpu("b", 1), gpu("a", 0)}, PlacementRequest()))
+    places.push_back(candidate.place);
+  EXPECT_EQ(places, (std::vector<Place>{{"a", 0}, {"a", 1}, {"b", 0}, {"b", 1}}));
+}
+
+TEST(Placement, BytesAreToldInPowersOf1024) {
+  EXPECT_EQ(bytes_text(1023), "1023 B");
+  EXPECT_EQ(bytes_text(1024), "1.00 KiB");
+  EXPECT_EQ(bytes_text(3 * kGiB / 2), "1.50 GiB");
+  EXPECT_EQ(bytes_text(std::uint64_t{5000} << 40), "5000.00 TiB");
 }
 
 TEST(Placement, SpreadsOverGpusThenNodes) {
@@ -158,6 +175,34 @@ TEST(PlacementFilter, EachSaysWhy) {
   expect_filtered([](View& v, Request&) { v.driver = "575.57.08"; }, "needed is branch 580");
   expect_filtered([](View& v, Request&) { v.moves_processes = false; }, "host processes");
   expect_filtered([](View&, Request& r) { r.memory_bytes = 9 * kGiB; }, "needed are 9.00 GiB");
+}
+
+TEST(PlacementFilter, AJobThatStaysOnItsNodeNeedsNobodyToTakeOverItsProcess) {
+  GpuView view = gpu("a", 1);
+  view.moves_processes = false;
+  PlacementRequest request;
+  request.host_process = true;
+  request.not_here = Place("a", 0);
+  EXPECT_TRUE(objections(view, request).empty());
+  request.not_here.reset();  // it comes out of an image
+  EXPECT_THAT(objections(view, request), Contains(HasSubstr("host processes")));
+}
+
+TEST(PlacementFilter, OfTheNodeThatIsAskedForOnlyTheGpuThatIs) {
+  PlacementRequest request;
+  request.node = "a";
+  request.gpu = 1;
+  EXPECT_TRUE(objections(gpu("a", 1), request).empty());
+  EXPECT_EQ(objections(gpu("a", 0), request), std::vector<std::string>{"not asked for"});
+  EXPECT_EQ(objections(gpu("b", 1), request), std::vector<std::string>{"not asked for"});
+}
+
+TEST(PlacementFilter, ACooperativeJobGoesToAnyDriver) {
+  GpuView view = gpu("b", 0);
+  view.driver = "575.2";
+  PlacementRequest request;
+  request.driver = "580.1";
+  EXPECT_TRUE(objections(view, request).empty());
 }
 
 TEST(PlacementFilter, OneReasonForOneTrouble) {
@@ -257,6 +302,34 @@ TEST(PlacementScore, UnknownIsNotEqual) {
   gpus[0].numa_node = gpus[2].numa_node = 0;
   for (const ScoreTerm& term : score_terms(gpus[2], request, gpus))
     EXPECT_THAT(term.reason, ::testing::Not(HasSubstr("a:0")));
+}
+
+TEST(PlacementScore, OfSeveralItIsNearTheNearestCounts) {
+  std::vector<GpuView> gpus{gpu("a", 0), gpu("a", 1), gpu("a", 2), gpu("b", 0)};
+  gpus[2].peers = {peer(0, 0, 40), peer(1, 0, 10)};
+  PlacementRequest request;
+  request.near = {Place("a", 0), Place("a", 1)};
+  const auto terms = score_terms(gpus[2], request, gpus);
+  EXPECT_THAT(terms.at(0).reason, HasSubstr("one PCI switch with a:1"));
+  gpus[3].peers = {peer(1, 0, 10)};
+  for (const ScoreTerm& term : score_terms(gpus[3], request, gpus))
+    EXPECT_THAT(term.reason, ::testing::Not(HasSubstr("with a:")));  // its own b:1 is meant
+}
+
+TEST(PlacementScore, AcrossTheMachineIsNoNearness) {
+  std::vector<GpuView> gpus{gpu("a", 0), gpu("a", 1)};
+  gpus[1].peers = {peer(0, 0, 50)};
+  PlacementRequest request;
+  request.near = {Place("a", 0)};
+  for (const ScoreTerm& term : score_terms(gpus[1], request, gpus))
+    EXPECT_THAT(term.reason, ::testing::Not(HasSubstr("a:0")));
+}
+
+TEST(PlacementScore, NoModelIsPreferredWithoutAWish) {
+  GpuView view = gpu("a", 0);
+  view.model.clear();  // nor is one that has no name
+  for (const ScoreTerm& term : score_terms(view, PlacementRequest(), {view}))
+    EXPECT_NE(term.reason, "same model");
 }
 
 // Everything else together does not make up for a job on the GPU.

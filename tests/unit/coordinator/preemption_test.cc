@@ -73,6 +73,28 @@ TEST(Preemption, TheGpuWithTheLeastHarm) {
   EXPECT_EQ(found->place, Place("a", 2));
 }
 
+TEST(Preemption, OfTheSameHarmFewerThenSmallerThenTheFirst) {
+  const auto place_of = [](const std::vector<Occupant>& jobs) {
+    return plan_preemption({gpu(0, 0), gpu(1, 0)}, needs(15), 5, jobs)->place;
+  };
+  EXPECT_EQ(place_of({occupant(1, 0, 1, 8), occupant(2, 0, 1, 8), occupant(3, 1, 1, 30)}), Place("a", 1));
+  EXPECT_EQ(place_of({occupant(1, 0, 1, 20), occupant(2, 1, 1, 16)}), Place("a", 1));
+  EXPECT_EQ(place_of({occupant(1, 1, 1, 16), occupant(2, 0, 1, 16)}), Place("a", 0));
+  // The highest victim decides, however low the other is.
+  EXPECT_EQ(place_of({occupant(1, 0, 0, 8), occupant(2, 0, 3, 8), occupant(3, 1, 2, 30)}), Place("a", 1));
+  EXPECT_EQ(
+      plan_preemption({gpu(1, 0), gpu(0, 0)}, needs(15), 5, {occupant(1, 1, 1, 16), occupant(2, 0, 1, 16)})
+          ->place,
+      Place("a", 0));
+}
+
+TEST(Preemption, TheMarginCounts) {
+  PlacementRequest request = needs(15);
+  request.margin_bytes = 3;
+  EXPECT_FALSE(plan_preemption({gpu(0, 5)}, request, 5, {occupant(1, 0, 0, 12)}));
+  EXPECT_TRUE(plan_preemption({gpu(0, 5)}, request, 5, {occupant(1, 0, 0, 13)}));
+}
+
 TEST(Preemption, FiltersAndPromisesHold) {
   std::vector<Occupant> jobs{occupant(1, 0, 0, 50)};
   GpuView closed = gpu(0, 0);

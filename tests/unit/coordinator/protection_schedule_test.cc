@@ -39,6 +39,7 @@ TEST_F(ScheduleTest, NeverTwoOfAJobAtOnce) {
   EXPECT_TRUE(due(2'000'000).empty());
   schedule_.ended(1, 2'000'000, true);
   EXPECT_EQ(due(2'000'000), Jobs{1});  // it took longer than the interval
+  EXPECT_EQ(schedule_.due_of(1), 2'000'000);
 }
 
 TEST_F(ScheduleTest, JobsOfANodeFollowOneAnother) {
@@ -95,6 +96,20 @@ TEST_F(ScheduleTest, ARestartKnowsWhenTheLastOneBegan) {
 TEST_F(ScheduleTest, AClockThatWasSetBackDelaysNothing) {
   schedule_.protect(1, 30'000, 5'000'000, 0);
   EXPECT_EQ(due(1'000'000), Jobs{1});
+}
+
+TEST_F(ScheduleTest, ARestartKnowsTheFailures) {
+  schedule_.protect(1, 30'000, 1'000'000, 2);
+  EXPECT_EQ(schedule_.due_of(1), 1'120'000);
+}
+
+TEST_F(ScheduleTest, TheNextIsTheFirstOfThoseThatWaitForTheirTime) {
+  schedule_.protect(1, 30'000, 1'000'000, 0);
+  schedule_.protect(2, 60'000, 1'000'000, 0);
+  schedule_.protect(3, 10'000, 1'000'000, 0);
+  schedule_.began(3, "b", 1'000'000);  // it waits for its end, not for a time
+  EXPECT_EQ(schedule_.next_due(1'005'000), 1'030'000);
+  EXPECT_EQ(schedule_.next_due(1'030'000), 1'060'000);
 }
 
 TEST_F(ScheduleTest, WhatIsDroppedIsNotDue) {

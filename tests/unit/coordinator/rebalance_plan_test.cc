@@ -116,6 +116,37 @@ PackProblem random_problem(std::mt19937_64& random) {
   return problem;
 }
 
+// The plan without one of its moves, where the others still fit in their order: how many GPUs are free then.
+std::optional<std::size_t> free_without(const PackProblem& problem, const PackPlan& plan,
+                                        std::size_t left_out) {
+  std::vector<std::size_t> places;
+  std::vector<std::uint64_t> room;
+  for (const PackJob& j : problem.jobs) places.push_back(j.gpu);
+  for (const PackGpu& g : problem.gpus) room.push_back(g.room);
+  for (std::size_t m = 0; m < plan.moves.size(); ++m) {
+    if (m == left_out) continue;
+    const PackJob& j = problem.jobs.at(plan.moves[m].job);
+    if (room.at(plan.moves[m].to) < j.bytes) return std::nullopt;
+    room[plan.moves[m].to] -= j.bytes;
+    room[j.gpu] += j.bytes;
+    places[plan.moves[m].job] = plan.moves[m].to;
+  }
+  return free_gpus(problem, places);
+}
+
+// Also where the search is cut off and has found something, but not the best.
+TEST(Rebalance, NoMoveIsNeedless) {
+  std::mt19937_64 random(11);
+  for (int round = 0; round < 3000; ++round) {
+    const PackProblem problem = random_problem(random);
+    const PackPlan plan = plan_packing(problem, 1 + random() % 60);
+    for (std::size_t m = 0; m < plan.moves.size(); ++m) {
+      const auto free = free_without(problem, plan, m);
+      ASSERT_TRUE(!free || *free < plan.free_after) << "round " << round << " move " << m;
+    }
+  }
+}
+
 TEST(Rebalance, JoinsTwoHalfFullGpus) {
   PackProblem problem;
   problem.gpus = {gpu("a", 0, 5), gpu("b", 0, 5)};
@@ -128,6 +159,43 @@ TEST(Rebalance, JoinsTwoHalfFullGpus) {
   EXPECT_EQ(plan.free_after, 1U);
   EXPECT_TRUE(plan.exhaustive);
   EXPECT_EQ(why_move(problem, plan, 0), "frees a:0");
+}
+
+TEST(Rebalance, OnlyWhatAMoveFreesIsTold) {
+  PackProblem problem;
+  problem.gpus = {gpu("a", 0, 5), gpu("b", 0, 5), gpu("c", 0, 5)};
+  problem.jobs = {job(1, 0, 3, 3), job(2, 1, 4, 3)};
+  problem.jobs[0].may_go[2] = problem.jobs[1].may_go[2] = false;
+  const PackPlan plan = plan_packing(problem);
+  EXPECT_EQ(plan.freed, std::vector<std::size_t>{0});
+  EXPECT_EQ(plan.free_before, 1U);
+  EXPECT_EQ(plan.free_after, 2U);
+}
+
+TEST(Rebalance, EveryMoveCostsSomethingAndTwiceAsMuchToAnotherNode) {
+  PackProblem problem;
+  problem.gpus = {gpu("a", 0, 5), gpu("a", 1, 5), gpu("b", 0, 5)};
+  problem.jobs = {job(1, 0, 3, 3)};
+  EXPECT_EQ(move_cost(problem, 0, 1), 3U);
+  EXPECT_EQ(move_cost(problem, 0, 2), 6U);
+  problem.jobs[0].state_bytes = 0;
+  EXPECT_EQ(move_cost(problem, 0, 1), 1U);
+  EXPECT_EQ(move_cost(problem, 0, 2), 2U);
+}
+
+TEST(Rebalance, RoomIsMadeForThoseThatComeThere) {
+  PackProblem problem;
+  problem.gpus = {gpu("a", 0, 5), gpu("b", 0, 5), gpu("c", 0, 5), gpu("d", 0, 5)};
+  problem.jobs = {job(1, 1, 1, 4), job(2, 3, 1, 4), job(3, 3, 1, 4), job(4, 3, 1, 4)};
+  PackPlan plan;
+  plan.freed = {3};
+  for (const auto& [who, where] : {std::pair(0, 0), std::pair(1, 1), std::pair(2, 2), std::pair(3, 1)}) {
+    PackMove& move = plan.moves.emplace_back();
+    move.job = static_cast<std::size_t>(who);
+    move.to = static_cast<std::size_t>(where);
+  }
+  EXPECT_EQ(why_move(problem, plan, 0), "makes room at b:0 for job2, job4");
+  EXPECT_EQ(why_move(problem, plan, 2), "frees d:0");
 }
 
 TEST(Rebalance, MovesNothingThatFreesNothing) {

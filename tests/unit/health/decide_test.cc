@@ -76,6 +76,10 @@ TEST(Decide, TheLastRecoveryActionThatXid154SaysCounts) {
   EXPECT_EQ(decide(table(), with({none, reset}, {process(1)})).outcome, Outcome::kRestore);
 }
 
+TEST(Decide, AnXid154ThatAsksForNothingSaysSo) {
+  EXPECT_THAT(decide(table(), with({seen(154)}, {process(1)})).reason, HasSubstr("no recovery action"));
+}
+
 TEST(Decide, TheStrongerOfFieldAndLogCounts) {
   SeenXid reset = seen(154);
   reset.recovery = 1;
@@ -165,6 +169,7 @@ TEST(Decide, ASuspectGpuRestoresTheVictimElsewhere) {
   EXPECT_EQ(decision.processes[0].outcome, Outcome::kRestore);
   EXPECT_EQ(decision.processes[1].outcome, Outcome::kLive);
   EXPECT_TRUE(decision.cordon);
+  EXPECT_TRUE(decision.urgent);
   EXPECT_THAT(decision.reason, HasSubstr("came back"));
 }
 
@@ -177,6 +182,7 @@ TEST(Decide, ResetFlagsOfTheLineAreTheDriversWord) {
   EXPECT_EQ(line("RST: No, D-RST: No").recovery, std::nullopt);
   EXPECT_EQ(line("RST: Yes, D-RST: No").recovery, 1U);
   EXPECT_EQ(line("RST: No, D-RST: Yes").recovery, 4U);
+  EXPECT_EQ(line("RST: Yes, D-RST: Yes").recovery, 1U);  // memory that must not be read outweighs
 }
 
 TEST(Decide, NvLinkLinesDecideByTheirSeverity) {
@@ -189,6 +195,8 @@ TEST(Decide, NvLinkLinesDecideByTheirSeverity) {
   EXPECT_EQ(of("149, NETIR_BER_EVENT Nonfatal XC0 i0 Link 08 (0x00000226 0x00000001)").outcome,
             Outcome::kNone);
   EXPECT_EQ(of("144, SAW_MVB Fatal XC0 i0 Link 08 (0x00000021 0x00000002)").outcome, Outcome::kRestore);
+  EXPECT_TRUE(of("144, SAW_MVB Fatal XC0 i0 Link 08 (0x00000021 0x00000002)").urgent);
+  EXPECT_TRUE(of("149, NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x004505c6 0x00000000)").urgent);
   EXPECT_EQ(of("144, SAW_MVB Nonfatal XC0 i0 Link 08 (0x00000021 0x00000004)").outcome, Outcome::kNone);
 }
 
@@ -196,8 +204,8 @@ TEST(Decide, ModelsThatContainErrors) {
   for (const char* model :
        {"NVIDIA H200", "NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", "NVIDIA GB200", "NVIDIA A30"})
     EXPECT_EQ(contains_memory_errors(model), true) << model;
-  for (const char* model :
-       {"NVIDIA A10", "NVIDIA RTX A1000", "NVIDIA L40S", "Tesla T4", "NVIDIA GeForce RTX 4090"})
+  for (const char* model : {"NVIDIA A10", "NVIDIA RTX A1000", "A100 in a GeForce box", "NVIDIA L40S",
+                            "Tesla T4", "NVIDIA GeForce RTX 4090"})
     EXPECT_EQ(contains_memory_errors(model), false) << model;
   for (const char* model : {"", "software", "NVIDIA A1000X"})
     EXPECT_EQ(contains_memory_errors(model), std::nullopt) << model;

@@ -54,10 +54,25 @@ TEST(History, JobsThatAreNotKnownCountAsOne) {
   EXPECT_FALSE(suspect(history, "a", 13));
 }
 
+TEST(History, AnUnknownJobElsewhereIsNotTheOneThatWasHere) {
+  History history;
+  for (const std::uint64_t job : {0, 1, 2}) add(history, "a", 13, job);
+  add(history, "b", 13, 0);
+  EXPECT_TRUE(suspect(history, "a", 13));
+}
+
+TEST(History, ARuleOfNoJobsIsOff) {
+  History history;
+  RepeatRule off;
+  off.jobs = 0;
+  EXPECT_EQ(history.suspicion("a", *table().xid(13), kNow, off), "");
+}
+
 TEST(History, OfFirmwareFaultsEveryOneCounts) {
   History history;
-  for (int i = 0; i < 3; ++i) add(history, "a", 38, 1);
+  for (int i = 0; i < 3; ++i) add(history, "a", 38, 0);
   EXPECT_TRUE(suspect(history, "a", 38));
+  EXPECT_FALSE(suspect(history, "b", 38));
 }
 
 TEST(History, WhatIsOldDoesNotCount) {

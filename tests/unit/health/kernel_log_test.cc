@@ -85,6 +85,13 @@ TEST(KernelLog, FallenOffTheBusInOneLineAndInThree) {
       "NVRM: fallen off the bus and is not responding to commands.");
   ASSERT_EQ(events.size(), 1U);
   EXPECT_EQ(std::get<LostLine>(events[0]).gpu, pci(0, 0x1a));
+  // Up to two lines of others may stand between.
+  for (const int between : {2, 3}) {
+    EXPECT_TRUE(parser.take("NVRM: The NVIDIA GPU 0000:1b:00.0").empty());
+    for (int i = 0; i < between; ++i) EXPECT_TRUE(parser.take("something else").empty());
+    EXPECT_EQ(parser.take("NVRM: fallen off the bus and is not responding to commands.").size(),
+              between == 2 ? 1U : 0U);
+  }
   // Without its first line it says nothing of which GPU; a first line long before does not count.
   EXPECT_TRUE(parser.take("NVRM: fallen off the bus and is not responding to commands.").empty());
   EXPECT_TRUE(parser.take("NVRM: The NVIDIA GPU 0000:19:00.0").empty());
@@ -97,6 +104,7 @@ TEST(KernelLog, Identity) {
   const auto events = parser.take("NVRM: GPU at PCI:0000:01:00: GPU-0f57a3cd-0f02-4f2c-a1d3-112233445566");
   ASSERT_EQ(events.size(), 1U);
   EXPECT_EQ(std::get<IdentityLine>(events[0]).uuid, "GPU-0f57a3cd-0f02-4f2c-a1d3-112233445566");
+  EXPECT_TRUE(parser.take("NVRM: GPU at PCI:0000:01:00: GPU-0f57a3cd-0f02").empty());
   EXPECT_TRUE(parser.take("NVRM: GPU at PCI:0000:01:00: GPU-<script>02-4f2c-a1d3-112233445566abc").empty());
 }
 
@@ -152,6 +160,8 @@ TEST(KernelLog, Records) {
   EXPECT_EQ(record->time_us, 123456789);
   EXPECT_EQ(record->text, "NVRM: a\nNVRM: b\\xzz");
   EXPECT_EQ(parse_record("12,1,1,-;written by a program")->facility, 1U);
+  EXPECT_EQ(parse_record("4,1,1,-;" + std::string(2 * kMostRecordBytes, 'x'))->text.size(),
+            kMostRecordBytes - 8);
   for (const char* text : {"", "6", "6,", "6,1", "6,1,2", "6,1,2,-", "x,1,2,-;a", "6,-1,2,-;a", "6,1,2;a",
                            "6,99999999999999999999999,2,-;a", "-6,1,2,-;a"})
     EXPECT_FALSE(parse_record(text).has_value()) << text;

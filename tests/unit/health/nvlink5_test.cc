@@ -45,6 +45,31 @@ TEST(Nvlink5, OfSeveralErrorsAtOnceTheWorstCounts) {
   EXPECT_EQ(decode(144, "SAW_MVB", 0x21, 0x6)->severity, LinkSeverity::kFatal);
 }
 
+// A unit that the table knows is not judged by the rows of another, whose patterns would match.
+TEST(Nvlink5, RowsOfAnotherUnitDoNotCount) {
+  const auto first_of = [](const Nvlink5Row& row) { return row.unit.substr(0, row.unit.find('/')); };
+  unsigned tried = 0;
+  for (const Nvlink5Row& row : table().nvlink5()) {
+    for (const Nvlink5Row& other : table().nvlink5()) {
+      if (row.xid != other.xid || row.unit == other.unit || row.error_status == 0) continue;
+      const auto verdict = decode(row.xid, first_of(other), row.info_v1.value, row.error_status, "Nonfatal");
+      ASSERT_TRUE(verdict) << row.unit << " as " << other.unit;
+      const std::string units = "/" + verdict->reason.substr(0, verdict->reason.find(':')) + "/";
+      if (verdict->from_table) {
+        EXPECT_NE(units.find("/" + first_of(other) + "/"), std::string::npos) << verdict->reason;
+      } else {
+        EXPECT_EQ(verdict->severity, LinkSeverity::kNonFatal);
+      }
+      ++tried;
+    }
+  }
+  EXPECT_GT(tried, 0U);
+}
+
+TEST(Nvlink5, AFatalEventOfTheMachineIsMoreThanALinks) {
+  EXPECT_EQ(decode(149, "NETIR_MFDE_EVENT", 0xffffffff, 0x40000000, "Fatal")->severity, LinkSeverity::kFatal);
+}
+
 TEST(Nvlink5, WhatTheTableDoesNotHaveIsTakenByItsWords) {
   EXPECT_EQ(decode(145, "RLW_NEW", 0, 0x40000000, "Nonfatal")->severity, LinkSeverity::kNonFatal);
   EXPECT_EQ(decode(145, "RLW_NEW", 0, 0x40000000, "Fatal")->severity, LinkSeverity::kFatal);

@@ -34,6 +34,17 @@ TEST_F(PageTest, WantsOneOfTheTokens) {
   EXPECT_EQ(answer(registry_, get(""), {"one"}).body.find("a_total"), std::string::npos);
 }
 
+TEST_F(PageTest, IsOnePath) {
+  control::HttpRequest request = get("");
+  EXPECT_TRUE(is_page(request));
+  request.path = {"metrics", "x"};
+  EXPECT_FALSE(is_page(request));
+  request.path = {"v1"};
+  EXPECT_FALSE(is_page(request));
+  request.path = {};
+  EXPECT_FALSE(is_page(request));
+}
+
 TEST_F(PageTest, IsReadOnly) {
   EXPECT_EQ(answer(registry_, get("", "POST"), {}).status, 405U);
 }

@@ -3,6 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
 
 #include "libckpt/metrics/label_text.h"
 #include "libckpt/metrics/process.h"
@@ -75,7 +80,9 @@ TEST(RegistryTest, LabelsAreAlwaysValid) {
   EXPECT_EQ(label_text("\xed\xa0\x80"), "???");       // a surrogate
   EXPECT_EQ(label_text("\xf4\x90\x80\x80"), "????");  // beyond Unicode
   EXPECT_EQ(label_text("\xe2\x82"), "??");            // cut off
+  EXPECT_EQ(label_text("\xf0\x80\x80\x80"), "????");  // overlong
   EXPECT_EQ(label_text(std::string(500, 'x')).size(), 128U);
+  EXPECT_EQ(label_text(std::string(127, 'x') + "\xc3\xbc"), std::string(127, 'x'));  // no half of a character
   Registry registry;
   registry.gauge("named", "Named.", {"name"}, [](Series& out) { out.add({"a\"\\\n\xff"}, 1); });
   EXPECT_THAT(registry.page(), HasSubstr("named{name=\"a\\\"\\\\\\n?\"} 1\n"));
@@ -91,8 +98,44 @@ TEST(RegistryTest, TheProcessIsDescribed) {
   }
   EXPECT_THAT(page,
               HasSubstr("gpumigrate_build_info{component=\"agent\",version=\"" GPUMIGRATE_VERSION "\"} 1\n"));
-  EXPECT_THAT(page, Not(HasSubstr("process_resident_memory_bytes 0\n")));
-  EXPECT_THAT(page, Not(HasSubstr("process_open_fds 0\n")));
+  EXPECT_LT(page.find("gpumigrate_build_info"), page.find("process_cpu_seconds_total"));
+  EXPECT_LT(page.find("process_cpu_seconds_total"), page.find("process_open_fds"));
+}
+
+double value_of(const Registry& registry, const std::string& name) {
+  const std::string page = registry.page();
+  const auto at = page.find("\n" + name + " ");
+  EXPECT_NE(at, std::string::npos) << name;
+  return at == std::string::npos ? 0 : std::stod(page.substr(at + name.size() + 2));
+}
+
+TEST(RegistryTest, TheProcessIsMeasuredInBytesAndSeconds) {
+  Registry registry;
+  add_process_metrics(registry, "agent");
+  // Memory that is touched counts, and what is only reserved does not; both in bytes.
+  constexpr double kMost = std::size_t{1} << 30;
+  constexpr std::size_t kTouched = std::size_t{64} << 20;
+  const double before = value_of(registry, "process_resident_memory_bytes");
+  void* reserved = ::mmap(nullptr, 8 * static_cast<std::size_t>(kMost), PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(reserved, MAP_FAILED);
+  std::memset(reserved, 1, kTouched);
+  const double after = value_of(registry, "process_resident_memory_bytes");
+  EXPECT_GT(after - before, kTouched / 2);
+  EXPECT_LT(after - before, kMost);
+  ::munmap(reserved, 8 * static_cast<std::size_t>(kMost));
+  const double files = value_of(registry, "process_open_fds");
+  const int more = ::dup(0);
+  EXPECT_EQ(value_of(registry, "process_open_fds"), files + 1);
+  ::close(more);
+  EXPECT_EQ(files,
+            static_cast<double>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {})) - 1);
+  // Microseconds taken for seconds would be more than any test runs.
+  EXPECT_GT(value_of(registry, "process_cpu_seconds_total"), 0);
+  EXPECT_LT(value_of(registry, "process_cpu_seconds_total"), 600);
+  const double start = value_of(registry, "process_start_time_seconds");
+  EXPECT_GT(start, 1e9);  // seconds since 1970, not milliseconds
+  EXPECT_LT(start, 1e10);
 }
 
 }  // namespace
