@@ -127,18 +127,6 @@ class Best {
     worth_ = worth;
     order_ = std::move(*order);
   }
-  // Takes back single moves without which as many GPUs become free.
-  void drop_needless() {
-    for (bool dropped = true; dropped;) {
-      const Worth before = worth_;
-      for (const PackMove& move : std::vector<PackMove>(order_)) {
-        Places places = places_;
-        places[move.job] = problem_.jobs[move.job].gpu;
-        consider(places);
-      }
-      dropped = worth_.better_than(before);
-    }
-  }
   [[nodiscard]] const Worth& worth() const { return worth_; }
   [[nodiscard]] const Places& places() const { return places_; }
   [[nodiscard]] const std::vector<PackMove>& order() const { return order_; }
@@ -337,7 +325,6 @@ PackPlan plan_packing(const PackProblem& problem, std::size_t budget) {
   plan.free_before = best.worth().free;
   best.consider(Greedy(problem).run());
   plan.exhaustive = Search(problem, best, budget).run();
-  best.drop_needless();
   plan.moves = best.order();
   plan.free_after = best.worth().free;
   plan.cost = best.worth().cost;

@@ -3,8 +3,7 @@
 //
 // A plan moves each job at most once, and each move fits when its turn comes. Of all such plans it is the one that leaves most GPUs without
 // a job, of these the one that moves least (a move within a node counts half), as long as the search ends within its budget; else the best
-// that was found by then, from which single moves that help nobody have been taken out, and `exhaustive` is false. A plan that frees
-// nothing has no moves.
+// that was found by then, and `exhaustive` is false. No single move of a plan could be left out. A plan that frees nothing has no moves.
 #pragma once
 
 #include <cstddef>
