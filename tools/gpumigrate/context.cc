@@ -18,4 +18,9 @@ int report(Context& context, const Error& error) {
   return exit_code_of(error.code());
 }
 
+int report_unfollowed(Context& context, const Error& error) {
+  const int code = report(context, error);
+  return error.code() == ErrorCode::kAborted ? kUnknown : code;
+}
+
 }  // namespace ckpt::cli

@@ -109,11 +109,7 @@ int ask_and_print(Context& context, Result<Json> answer, std::string (*view)(con
 
 int follow_drain(Context& context, const std::string& id) {
   auto drain = DrainFollower(context, id).follow();
-  if (!drain) {
-    context.note(drain.assume_error().to_string());
-    return drain.assume_error().code() == ErrorCode::kAborted ? kUnknown
-                                                              : exit_code_of(drain.assume_error().code());
-  }
+  if (!drain) return report_unfollowed(context, drain.assume_error());
   print(context, drain.assume_value(), view_drain);
   return static_cast<int>(number_of(drain.assume_value(), "exit_code", kUnknown));
 }
@@ -135,8 +131,14 @@ Result<Json> request_of(const DrainOptions& options) {
 int drain(Context& context, const DrainOptions& options) {
   auto body = request_of(options);
   if (!body) return report(context, body.assume_error());
+  if (!options.detach && !options.dry_run) context.coordinator.http().catch_interrupts();
   auto answer = context.coordinator.post("/v1/drains", body.assume_value());
-  if (!answer) return report(context, answer.assume_error());
+  if (!answer) {
+    const int code = report(context, answer.assume_error());
+    if (code == kUnknown)
+      context.note("`gpumigrate drains` says whether " + options.place + " is being drained");
+    return code;
+  }
   const Json& begun = answer.assume_value();
   if (options.dry_run) {
     print(context, begun, view_drain_plan);
@@ -224,10 +226,10 @@ void add_drain_commands(CommandTree& tree) {
                               [options](Context& c) { return drains_command(c, *options); });
   CLI::Option* id = drains->add_option("id", options->id, "Id of a drain");
   CLI::Option* follow = drains->add_flag("--watch", options->watch, "Follow it to its end")->needs(id);
-  drains->add_flag("--cancel", options->cancel, "Move nothing further; what moves goes on, the cordon stays")
-      ->needs(id)
-      ->excludes(follow);
-  drains->add_option("--reason", options->reason, "Why it is cancelled, for the records")->needs(id);
+  CLI::Option* cancel = drains->add_flag("--cancel", options->cancel,
+                                         "Move nothing further; what moves goes on, the cordon stays");
+  cancel->needs(id)->excludes(follow);
+  drains->add_option("--reason", options->reason, "Why it is cancelled, for the records")->needs(cancel);
 }
 
 }  // namespace ckpt::cli

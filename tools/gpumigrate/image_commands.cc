@@ -58,7 +58,6 @@ Result<Json> follow_task(Context& context, const Json& begun) {
   const Error not_known(ErrorCode::kTimedOut, "How " + text_of(begun, "verb") + " of " + job +
                                                   " ends is not known; `gpumigrate describe " + job +
                                                   "` shows the job");
-  context.coordinator.http().catch_interrupts();
   bool away = false;
   Clock::time_point since;
   Json task = begun;
@@ -123,8 +122,13 @@ int print_task(Context& context, const Json& task) {
 
 // Orders something that takes its time, and follows it.
 int order(Context& context, const std::string& path, const Json& body, bool detach) {
+  if (!detach) context.coordinator.http().catch_interrupts();
   auto begun = context.coordinator.post(path, body, 2, std::chrono::minutes(15));
-  if (!begun) return report(context, begun.assume_error());
+  if (!begun) {
+    const int code = report(context, begun.assume_error());
+    if (code == kUnknown) context.note("`gpumigrate jobs` and `gpumigrate images` say whether it has begun");
+    return code;
+  }
   if (detach) {
     if (context.json)
       context.print(begun.assume_value());

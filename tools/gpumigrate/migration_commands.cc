@@ -91,11 +91,7 @@ int print_migration(Context& context, const Json& migration) {
 int follow_and_print(Context& context, const std::string& id, OnInterrupt on_interrupt) {
   auto migration = follow_migration(context, id, on_interrupt);
   if (migration) return print_outcome(context, migration.assume_value());
-  context.note(migration.assume_error().to_string());
-  // Left alone at the user's wish: how it ends is not known.
-  return migration.assume_error().code() == ErrorCode::kAborted
-             ? kUnknown
-             : exit_code_of(migration.assume_error().code());
+  return report_unfollowed(context, migration.assume_error());
 }
 
 }  // namespace
@@ -149,7 +145,7 @@ int abort_migration(Context& context, const std::string& id, const std::string& 
   auto answer = context.coordinator.post(migration_path(id) + "/abort", body);
   if (!answer) return report(context, answer.assume_error());
   auto migration = follow_migration(context, id, OnInterrupt::kLeave);
-  if (!migration) return report(context, migration.assume_error());
+  if (!migration) return report_unfollowed(context, migration.assume_error());
   const int outcome = print_outcome(context, migration.assume_value());
   // It had been asked for in time and came too late: the job was moved.
   if (outcome == kDone) return kRefused;

@@ -2,6 +2,7 @@
 #include "tools/gpumigrate/rebalance_commands.h"
 
 #include <memory>
+#include <optional>
 
 #include "tools/common/units.h"
 #include "tools/gpumigrate/table.h"
@@ -16,6 +17,7 @@ struct RebalanceOptions {
   int parallel = 1;
 };
 
+using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kDialAgain{250};
 
 std::string list_of(const Json& texts) {
@@ -62,48 +64,88 @@ int print_rebalance(Context& context, const Json& plan) {
   return state == "failed" ? kFailed : state == "stopped" ? kInterrupted : kDone;
 }
 
-void show_news(Context& context, const Json& run, std::string& shown) {
-  std::string line;
-  for (const Json& move : member(run, "moves")) {
-    if (text_of(move, "state") == "moving")
-      line += "  " + text_of(move, "name") + " " + text_of(move, "from") + " -> " + text_of(move, "to");
-  }
-  if (!line.empty() && line != shown && !context.json)
-    context.err << "moving" << printable(line) << "\n" << std::flush;
-  shown = line;
-}
+// Follows a run to its end. Ctrl-C: no further move begins; once more: leave it alone.
+class RebalanceFollower {
+ public:
+  explicit RebalanceFollower(Context& context) : context_(context) {}
 
-// To the end of the run. Ctrl-C: no further move begins; once more: leave it alone.
-Result<Json> follow_rebalance(Context& context, Json run) {
-  int interrupts = 0;
-  std::string shown;
-  while (text_of(run, "state") == "running") {
-    show_news(context, run, shown);
-    if (context.coordinator.http().take_interrupts() > 0) {
-      if (++interrupts > 1)
-        return Error(ErrorCode::kAborted, "left the rebalance alone; it ends after its open moves");
-      context.note("interrupted: no further move begins (once more: do not wait for the open ones)");
-      CKPT_TRYV(context.coordinator.post("/v1/rebalance/stop", Json::object()));
+  Result<Json> follow(Json run) {
+    while (text_of(run, "state") == "running") {
+      show_news(run);
+      if (context_.coordinator.http().take_interrupts() > 0) {
+        CKPT_TRYV(interrupted());
+      }
+      auto answer = context_.coordinator.get("/v1/rebalance/watch?since=" + text_of(run, "revision") +
+                                             "&timeout_ms=30000");
+      if (answer) {
+        run = std::move(answer).assume_value();
+        lost_since_.reset();
+        continue;
+      }
+      CKPT_TRYV(survive(answer.assume_error()));
     }
-    auto answer = context.coordinator.get("/v1/rebalance/watch?since=" + text_of(run, "revision") +
-                                          "&timeout_ms=30000");
-    if (answer) {
-      run = std::move(answer).assume_value();
-      continue;
+    return run;
+  }
+
+ private:
+  void show_news(const Json& run) {
+    std::string line;
+    for (const Json& move : member(run, "moves")) {
+      if (text_of(move, "state") == "moving")
+        line += "  " + text_of(move, "name") + " " + text_of(move, "from") + " -> " + text_of(move, "to");
     }
-    const ErrorCode code = answer.assume_error().code();
-    if (code == ErrorCode::kAborted) continue;
-    if (code == ErrorCode::kNotFound)
+    if (!line.empty() && line != shown_ && !context_.json)
+      context_.err << "moving" << printable(line) << "\n" << std::flush;
+    shown_ = line;
+  }
+
+  Result<void> interrupted() {
+    if (lost_since_) return not_known();  // nobody there to be told
+    if (++interrupts_ > 1)
+      return Error(
+          ErrorCode::kAborted,
+          "left the rebalance alone: it ends after its open moves, which `gpumigrate migrations` shows");
+    context_.note("interrupted: no further move begins (once more: do not wait for the open ones)");
+    auto stopped = context_.coordinator.post("/v1/rebalance/stop", Json::object());
+    if (stopped) return ok();
+    const Error& error = stopped.assume_error();
+    if (is_contact_lost(error)) return not_known().caused_by(error);
+    context_.note(error.message());
+    return ok();
+  }
+
+  // Whether to go on after a failed call: an interrupt is handled by the loop, a coordinator that is away is dialled again.
+  Result<void> survive(const Error& error) {
+    if (error.code() == ErrorCode::kAborted) return ok();
+    if (error.code() == ErrorCode::kNotFound)
       return Error(
           ErrorCode::kTimedOut,
           "The coordinator has restarted and forgotten the rebalance; its open moves go on (`gpumigrate "
           "migrations`), asking again plans anew");
-    if (code != ErrorCode::kUnavailable && code != ErrorCode::kTimedOut)
-      return std::move(answer).assume_error();
-    context.coordinator.http().pause(kDialAgain);
+    if (!is_contact_lost(error)) return error;
+    if (!lost_since_) {
+      context_.note(error.message() + "; the open moves do not depend on it, asking again");
+      lost_since_ = Clock::now();
+    }
+    if (Clock::now() - *lost_since_ >= context_.patience) return not_known().caused_by(error);
+    context_.coordinator.http().pause(kDialAgain);
+    return ok();
   }
-  return run;
-}
+
+  static bool is_contact_lost(const Error& error) {
+    return error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kTimedOut;
+  }
+  static Error not_known() {
+    return {ErrorCode::kTimedOut,
+            "How the rebalance ends is not known; `gpumigrate migrations` shows its open moves, asking again "
+            "plans anew"};
+  }
+
+  Context& context_;
+  int interrupts_ = 0;
+  std::string shown_;
+  std::optional<Clock::time_point> lost_since_;
+};
 
 int rebalance(Context& context, const RebalanceOptions& options) {
   if (options.stop) {
@@ -115,10 +157,16 @@ int rebalance(Context& context, const RebalanceOptions& options) {
   if (options.apply) context.coordinator.http().catch_interrupts();
   auto plan =
       context.coordinator.post("/v1/rebalance", {{"apply", options.apply}, {"parallel", options.parallel}});
-  if (!plan) return report(context, plan.assume_error());
+  if (!plan) {
+    const int code = report(context, plan.assume_error());
+    if (options.apply && code == kUnknown)
+      context.note("`gpumigrate migrations` says whether jobs are being moved");
+    return code;
+  }
   if (!options.apply) return print_rebalance(context, plan.assume_value());
-  auto done = follow_rebalance(context, std::move(plan).assume_value());
-  return done ? print_rebalance(context, done.assume_value()) : report(context, done.assume_error());
+  auto done = RebalanceFollower(context).follow(std::move(plan).assume_value());
+  return done ? print_rebalance(context, done.assume_value())
+              : report_unfollowed(context, done.assume_error());
 }
 
 }  // namespace
@@ -137,7 +185,7 @@ void add_rebalance_commands(CommandTree& tree) {
   command->add_option("--parallel", options->parallel, "Moves at a time (1)")->check(CLI::Range(1, 64));
   command->footer(
       "Exit codes of --apply: 0 done; 1 a move failed, 2 stopped: every job runs, the table says where; 5 "
-      "refused.");
+      "refused; 6 outcome not known.");
 }
 
 }  // namespace ckpt::cli

@@ -15,9 +15,14 @@ std::size_t width_of(const std::string& text) {
 }  // namespace
 
 std::string printable(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); i++) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
+    // U+0080 to U+009F: to some terminals they are control characters, too.
+    const bool wide_control = byte == 0xC2 && next >= 0x80 && next < 0xA0;
+    if (wide_control) i++;
+    out += byte < 0x20 || byte == 0x7F || wide_control ? '?' : text[i];
   }
   return out;
 }
