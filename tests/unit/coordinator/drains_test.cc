@@ -45,6 +45,14 @@ TEST_F(DrainsTest, CordonsAreShownAndRespected) {
   EXPECT_EQ(cluster_.post("/v1/jobs/job-a/migrate", R"({"to":"node-b"})").status, 202U);
 }
 
+TEST_F(DrainsTest, OfANodeThatIsAwayAnyGpuWillDo) {
+  two_nodes(0);
+  cluster_.stop();
+  node("node-b").stop();
+  cluster_.start();  // it knows the node by name; its GPUs it would hear from its agent
+  EXPECT_EQ(cluster_.post("/v1/cordon", R"({"place":"node-b:5"})").status, 200U);
+}
+
 TEST_F(DrainsTest, RefusesWhatIsNotThere) {
   two_nodes(0);
   EXPECT_EQ(cluster_.post("/v1/cordon", R"({"place":"node-z"})").status, 404U);
