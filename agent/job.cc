@@ -81,8 +81,10 @@ Task<Result<std::shared_ptr<Job>>> Job::start(const JobEnvironment& environment,
                                              record.spec.incarnation, record.migration);
   std::shared_ptr<Job> job(new Job(environment, folder, std::move(record)));
   CKPT_CO_TRYV(job->prepare_folder(restore ? &*restore : nullptr));
+  // Not within the co_await: g++ 12 computes both sides there.
+  const Milliseconds restored_within = restore ? restore->timeout : Milliseconds{0};
   auto started = job->launch_keeper();
-  if (started) started = co_await job->attach_when_ready(restore ? restore->timeout : Milliseconds{0});
+  if (started) started = co_await job->attach_when_ready(restored_within);
   if (!started) {
     co_await job->destroy();
     co_return Error(ErrorCode::kRefused, "Cannot start the job").caused_by(std::move(started).assume_error());

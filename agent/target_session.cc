@@ -257,7 +257,8 @@ Task<Result<void>> TargetSession::run_instance(RunOrder order) {
   }
   // Memory that is to be copied here once more is with the instance's keeper; beside it there is room for one region.
   if (!way_->has_memory() && !context_.remap.imports()) co_await release_memory();
-  CKPT_CO_TRYV(co_await way_->run(job_, order, report_ ? &*report_ : nullptr));
+  auto* report = report_ ? &*report_ : nullptr;  // not within the co_await: g++ 12 computes both sides there
+  CKPT_CO_TRYV(co_await way_->run(job_, order, report));
   // The memory is the instance's own from here on; nothing may hold what it frees.
   control::spawn(context_.executor, "target release", release_memory());
   co_return ok();

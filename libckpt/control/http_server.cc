@@ -7,6 +7,7 @@
 #include <boost/beast/http.hpp>
 
 #include "libckpt/control/address.h"
+#include "libckpt/control/http_target.h"
 #include "libckpt/control/spawn.h"
 
 namespace ckpt::control {
@@ -19,41 +20,6 @@ constexpr std::size_t kMostBodyBytes = 512 << 10;
 constexpr std::size_t kMostHeaderBytes = 16 << 10;
 constexpr unsigned kMostConnections = 256;
 constexpr std::chrono::seconds kIdleTimeout{60};
-
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-bool unescape(std::string_view text, std::string& out) {
-  out.clear();
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      out.push_back(text[i]);
-      continue;
-    }
-    if (i + 2 >= text.size()) return false;
-    const int high = hex_digit(text[i + 1]);
-    const int low = hex_digit(text[i + 2]);
-    if (high < 0 || low < 0) return false;
-    out.push_back(static_cast<char>(high * 16 + low));
-    i += 2;
-  }
-  return true;
-}
-
-// The pieces of `text` between `separator`s.
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> pieces;
-  while (!text.empty()) {
-    const auto end = text.find(separator);
-    pieces.push_back(text.substr(0, end));
-    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
-  }
-  return pieces;
-}
 
 using Message = http::response<http::string_body>;
 
@@ -69,25 +35,6 @@ Message to_message(HttpResponse response, unsigned version, bool keep_alive) {
 }
 
 }  // namespace
-
-bool parse_target(std::string_view target, HttpRequest& request) {
-  const auto question = target.find('?');
-  const std::string_view path = target.substr(0, question);
-  if (path.empty() || path.front() != '/') return false;
-  for (std::string_view piece : split(path.substr(1), '/')) {
-    if (!unescape(piece, request.path.emplace_back())) return false;
-  }
-  if (question == std::string_view::npos) return true;
-  for (std::string_view piece : split(target.substr(question + 1), '&')) {
-    const auto equals = piece.find('=');
-    std::string key;
-    std::string value;
-    if (!unescape(piece.substr(0, equals), key)) return false;
-    if (equals != std::string_view::npos && !unescape(piece.substr(equals + 1), value)) return false;
-    request.query[key] = value;
-  }
-  return true;
-}
 
 HttpServer::HttpServer(Tcp::acceptor acceptor, std::string address, Handler handler, Refuse refuse)
     : acceptor_(std::move(acceptor)),
@@ -180,13 +127,16 @@ Task<> HttpServer::serve(std::shared_ptr<HttpServer> self, Tcp::socket socket) {
       keep_alive = message.keep_alive();
       request.method = std::string(message.method_string());
       request.authorization = std::string(message[http::field::authorization]);
-      const bool well_formed = parse_target({message.target().data(), message.target().size()}, request);
+      auto target = parse_http_target({message.target().data(), message.target().size()});
       request.body = message.body();
       stream.expires_never();
-      if (well_formed)
+      if (target) {
+        request.path = std::move(target->path);
+        request.query = std::move(target->query);
         response = co_await self->answer(std::move(request));
-      else
+      } else {
         response = self->refuse_(400, "Malformed request target");
+      }
     }
     Message message = to_message(std::move(response), 11, keep_alive);
     stream.expires_after(kIdleTimeout);

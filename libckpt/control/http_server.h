@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -62,8 +61,5 @@ class HttpServer : public std::enable_shared_from_this<HttpServer> {
   Refuse refuse_;
   unsigned connections_ = 0;
 };
-
-// "/a%20b/c?x=1&y" -> path and query; false for malformed escapes.
-bool parse_target(std::string_view target, HttpRequest& request);
 
 }  // namespace ckpt::control

@@ -95,6 +95,9 @@ std::size_t descriptors_of(const Message& message) noexcept {
 }
 
 Result<std::vector<std::byte>> encode_message(const Message& message) {
+  if (auto counted = check_counts(message); !counted)
+    return Error(ErrorCode::kInvalidArgument, "More than a packet may hold")
+        .caused_by(std::move(counted).assume_error());
   const std::vector<std::byte> body = std::visit([](const auto& m) { return encode(m); }, message);
   PacketHeader header;
   header.type = static_cast<std::uint16_t>(message.index() + 1);
@@ -132,6 +135,8 @@ Result<void> send_message(int socket, const Message& message, std::span<const in
   msghdr header{};
   header.msg_iov = &part;
   header.msg_iovlen = 1;
+  // encode_message() has refused what has more descriptors than this.
+  static_assert(2 * kMostFillRegions <= kMostRegions);
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostRegions * sizeof(int))> control{};
   if (!fds.empty()) {
     header.msg_control = control.data();

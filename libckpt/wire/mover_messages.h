@@ -693,7 +693,7 @@ using Message =
                  StartRestore, SnapshotReady, SnapshotStaged, SnapshotDone, RestoreDone, HostRoom, HostGrew>;
 [[nodiscard]] std::string_view name_of(const Message& message) noexcept;
 
-// One packet. kInvalidArgument if it would be longer than kMostPacketBytes.
+// One packet. kInvalidArgument if it would be longer than kMostPacketBytes, or has more regions or tensors than one may have.
 Result<std::vector<std::byte>> encode_message(const Message& message);
 Result<Message> decode_message(std::span<const std::byte> packet);
 // How many descriptors belong to it.

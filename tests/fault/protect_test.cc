@@ -166,6 +166,9 @@ TEST_F(Protect, AJobThatIsGoneGoesOnFromItsImage) {
 class ProtectTransparent : public Protect {
  protected:
   void SetUp() override {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "a sanitizer's memory is not for dumps, nor for a shim that comes first";
+#endif
     if (::geteuid() != 0) GTEST_SKIP() << "a process is stored as root only";
     way_ = wire::Way::kTransparent;
     steps_ = 500;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Frames of the control connections: {type u16, body}. What decodes must survive being encoded and decoded again, and must
 // not have grown on the way: a message cannot be larger than its bytes.
-#include <array>
+#include <vector>
 
-#include "libckpt/wire/control_messages.h"
 #include "libckpt/wire/switch_messages.h"
+#include "tests/fuzz/control_frame_list.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ckpt::fuzz {
@@ -46,32 +46,12 @@ struct Kind {
   wire::FrameType type;
   void (*check)(Bytes);
 };
-template <class M>
-constexpr Kind kind_of() {
-  return {M::kFrame, check_message<M>};
+// What the first two bytes choose: the switch, then the list.
+std::vector<Kind> all_kinds() {
+  std::vector<Kind> kinds{{wire::FrameType::kSwitch, check_switch}};
+  ControlMessages::for_each([&]<class M>() { kinds.push_back({M::kFrame, check_message<M>}); });
+  return kinds;
 }
-// By index in the first two bytes: append only, the corpus relies on it.
-constexpr std::array kKinds{
-    Kind{wire::FrameType::kSwitch, check_switch},
-    kind_of<wire::Hello>(),
-    kind_of<wire::HelloReply>(),
-    kind_of<wire::Ping>(),
-    kind_of<wire::Pong>(),
-    kind_of<wire::AgentHello>(),
-    kind_of<wire::Welcome>(),
-    kind_of<wire::Inventory>(),
-    kind_of<wire::JobChange>(),
-    kind_of<wire::LogData>(),
-    kind_of<wire::MigrationProgress>(),
-    kind_of<wire::SourceReport>(),
-    kind_of<wire::TargetReport>(),
-    kind_of<wire::Reply>(),
-    kind_of<wire::StartJob>(),
-    kind_of<wire::StopJob>(),
-    kind_of<wire::ReadLog>(),
-    kind_of<wire::SetLimits>(),
-    kind_of<wire::ForgetJob>(),
-};
 
 void check_frame(const Kind& kind, Bytes body) {
   const auto frame = wire::make_frame(kind.type, 1, body);
@@ -100,7 +80,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   }
   fuzz::Input input(data, size);
-  const fuzz::Kind& kind = fuzz::kKinds[input.number<std::uint16_t>() % fuzz::kKinds.size()];
+  static const auto kinds = fuzz::all_kinds();
+  const fuzz::Kind& kind = kinds[input.number<std::uint16_t>() % kinds.size()];
   const auto body = input.rest();
   fuzz::check_frame(kind, body);
   kind.check(body);

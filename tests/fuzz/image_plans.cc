@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans and final manifests of an image: {kind u8, bytes}. What decodes survives being encoded and decoded again; a plan that
+// Plans and final manifests of an image, and what a stored one says of its job: {kind u8, bytes}. What decodes survives being encoded and decoded again; a plan that
 // matches its own tensors gives every extent a place inside of them.
 #include <map>
 
 #include "libckpt/image/manifest.h"
 #include "libckpt/image/plan.h"
+#include "libckpt/image/stored_job.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ckpt::fuzz {
@@ -53,12 +54,23 @@ void check_manifest(std::span<const std::byte> bytes) {
   FUZZ_CHECK(!image::check_manifest(manifest, {root.lo ^ 1, root.hi}, {}, *params));
 }
 
+void check_stored_job(std::span<const std::byte> bytes) {
+  const auto decoded = image::decode_stored_job(bytes);
+  if (!decoded) return;
+  const auto once = wire::encode(decoded.assume_value());
+  const auto again = image::decode_stored_job(once);
+  FUZZ_CHECK(again.has_value() && wire::encode(again.assume_value()) == once);
+}
+
 }  // namespace
 }  // namespace ckpt::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   ckpt::fuzz::Input input(data, size);
-  const bool plan = input.number<std::uint8_t>() % 2 == 0;
-  plan ? ckpt::fuzz::check_plan(input.rest()) : ckpt::fuzz::check_manifest(input.rest());
+  const auto kind = input.number<std::uint8_t>();
+  if (kind == 2)
+    ckpt::fuzz::check_stored_job(input.rest());
+  else
+    kind % 2 == 0 ? ckpt::fuzz::check_plan(input.rest()) : ckpt::fuzz::check_manifest(input.rest());
   return 0;
 }

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "agent/context_helper/messages.h"
+#include "agent/health/health_record.h"
+#include "agent/health_helper/messages.h"
 #include "agent/host_process/file_list.h"
 #include "agent/job_record.h"
 #include "libckpt/codec/blocks.h"
@@ -17,11 +19,13 @@
 #include "libckpt/engine/lane_messages.h"
 #include "libckpt/image/manifest.h"
 #include "libckpt/image/plan.h"
+#include "libckpt/image/stored_job.h"
 #include "libckpt/include/ckpt/ckpt.h"
 #include "libckpt/local/messages.h"
 #include "libckpt/migration/records.h"
-#include "libckpt/wire/control_messages.h"
+#include "libckpt/transport/ucx_windows.h"
 #include "libckpt/wire/mover_messages.h"
+#include "tests/fuzz/control_frame_list.h"
 
 namespace ckpt::fuzz {
 namespace {
@@ -129,13 +133,13 @@ std::vector<wire::SwitchMessage> switch_messages() {
           {1, 2, 3, s, t, Query(true)}};
 }
 
-// In the order of control_frames.cc.
-template <class... M>
 void add_control_frames(Corpus& corpus) {
   std::uint16_t index = 0;
   for (const auto& message : switch_messages())
     corpus.add_numbered("control_frames", raw(index) + bytes_text(wire::encode_switch(message)));
-  (corpus.add_numbered("control_frames", raw(++index) + bytes_text(wire::encode(filled<M>()))), ...);
+  ControlMessages::for_each([&]<class M>() {
+    corpus.add_numbered("control_frames", raw(++index) + bytes_text(wire::encode(filled<M>())));
+  });
   const auto frame = wire::make_frame(wire::FrameType::kPing, 5, wire::encode(wire::Ping()));
   corpus.add_numbered("control_frames", bytes_text(frame.value()));
 }
@@ -283,6 +287,10 @@ void add_images(Corpus& corpus) {
   }
   manifest.host_state_bytes = 100;
   corpus.add_numbered("image_plans", "\1" + bytes_text(wire::encode(manifest)));
+  auto job = filled<image::StoredJob>();
+  job.format = image::kStoredJobFormat;
+  job.plan = image::build_plan(choices[1], 1 << 16, 1, 1).value();
+  corpus.add_numbered("image_plans", "\2" + bytes_text(wire::encode(job)));
 }
 
 void add_lane_headers(Corpus& corpus) {
@@ -528,11 +536,47 @@ void add_instance_files(Corpus& corpus) {
   corpus.add("instance_files", "folder_with_a_sign", "\2j-1.2.m+3");
 }
 
+void add_health_reports(Corpus& corpus) {
+  using namespace agent::nvml_watch;
+  Report report;
+  const auto add = [&](Kind kind) {
+    report.kind = kind;
+    corpus.add_numbered("health_reports", std::string(1, '\0') + raw(report));
+  };
+  set_text(report, "GPU-00112233-4455-6677-8899-aabbccddeeff 00000000:3B:00.0 NVIDIA H100 80GB HBM3");
+  add(Kind::kGpu);
+  set_text(report, "The driver does not answer");
+  add(Kind::kFailed);
+  report.xid = 79;
+  report.flags = kRecoveryKnown | kRemapPending;
+  add(Kind::kState);
+  add(Kind::kXid);
+  corpus.add_numbered("health_reports", "\1" + bytes_text(wire::encode(filled<agent::HealthRecord>())));
+}
+
+void add_http_targets(Corpus& corpus) {
+  corpus.add("http_targets", "job", "/v1/jobs/j-1/log?from=0&follow");
+  corpus.add("http_targets", "escaped", "/v1/%6aobs/%2F%00?a%3Db=c%26d&a%3db=");
+  corpus.add("http_targets", "cut_escape", "/v1/jobs%2");
+  corpus.add("http_targets", "empty_pieces", "//a//?&&=&x");
+}
+
+void add_ucx_frames(Corpus& corpus) {
+  using transport::FrameKind;
+  const std::string header = "header";
+  for (const FrameKind kind :
+       {FrameKind::kHello, FrameKind::kWelcome, FrameKind::kMessage, FrameKind::kCredit}) {
+    transport::Frame frame;
+    frame.kind = kind;
+    frame.header_bytes = static_cast<std::uint16_t>(header.size());
+    frame.payload_bytes = 4096;
+    corpus.add_numbered("ucx_frames", raw(std::uint32_t{4096}) + raw(frame) + header);
+  }
+  corpus.add("ucx_frames", "address", "ucx:127.0.0.1:4000");
+}
+
 void make(Corpus& corpus) {
-  add_control_frames<wire::Hello, wire::HelloReply, wire::Ping, wire::Pong, wire::AgentHello, wire::Welcome,
-                     wire::Inventory, wire::JobChange, wire::LogData, wire::MigrationProgress,
-                     wire::SourceReport, wire::TargetReport, wire::Reply, wire::StartJob, wire::StopJob,
-                     wire::ReadLog, wire::SetLimits, wire::ForgetJob>(corpus);
+  add_control_frames(corpus);
   add_mover_packets(corpus, std::make_index_sequence<std::variant_size_v<wire::mover::Message>>());
   for (const auto& [descriptors, body] : job_messages())
     corpus.add_numbered("job_packets", raw(descriptors) + bytes_text(local::encode({0, 42, body}).value()));
@@ -547,6 +591,9 @@ void make(Corpus& corpus) {
   add_file_lists(corpus);
   add_context_packets(corpus);
   add_instance_files(corpus);
+  add_health_reports(corpus);
+  add_http_targets(corpus);
+  add_ucx_frames(corpus);
 }
 
 }  // namespace

@@ -16,11 +16,12 @@ std::optional<Image> FakeImages::newest(JobId job) const {
 }
 
 control::Task<Result<Restored>> FakeImages::restore(JobId job, std::optional<Place> to, std::string why) {
-  hold_ = std::make_shared<control::asio::steady_timer>(co_await control::asio::this_coro::executor,
-                                                        std::chrono::hours(1));
+  const auto executor = co_await control::asio::this_coro::executor;
+  const auto hold = std::make_shared<control::asio::steady_timer>(executor, std::chrono::hours(1));
+  keep(hold);
   note("restore", job, to, std::move(why));
   if (restore_fails) co_return *restore_fails;
-  if (held) co_await hold_->async_wait(control::kTuple);
+  if (held) co_await hold->async_wait(control::kTuple);
   Restored restored;
   restored.image = *newest(job);
   restored.place = to.value_or(Place("somewhere", 0));
@@ -44,7 +45,13 @@ void FakeImages::wait_for_calls(std::size_t count) {
 }
 
 void FakeImages::release() {
-  control::asio::post(hold_->get_executor(), [hold = hold_] { hold->cancel(); });
+  const std::lock_guard lock(mutex_);
+  if (const auto hold = hold_.lock()) control::asio::post(hold->get_executor(), [hold] { hold->cancel(); });
+}
+
+void FakeImages::keep(const std::shared_ptr<control::asio::steady_timer>& hold) {
+  const std::lock_guard lock(mutex_);
+  hold_ = hold;
 }
 
 void FakeImages::note(std::string what, JobId job, std::optional<Place> to, std::string why) {

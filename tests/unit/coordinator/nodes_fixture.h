@@ -39,11 +39,13 @@ class FakeImages : public Images {
   std::optional<Error> restore_fails;
 
  private:
+  void keep(const std::shared_ptr<control::asio::steady_timer>& hold);
   void note(std::string what, JobId job, std::optional<Place> to, std::string why);
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Call> calls_;
-  std::shared_ptr<control::asio::steady_timer> hold_;
+  // Of the coroutine: a coordinator that is replaced takes it along.
+  std::weak_ptr<control::asio::steady_timer> hold_;
 };
 
 class NodesTest : public ::testing::Test {

@@ -87,11 +87,48 @@ TEST(MoverMessages, memory_to_be_filled_has_two_descriptors_each) {
   ASSERT_TRUE(packet.has_value()) << packet.assume_error().to_string();
   EXPECT_EQ(packet.assume_value().fds.size(), 2 * kMostFillRegions);
   EXPECT_FALSE(send_message(ends.a.get(), m, std::span(fds).first(kMostFillRegions)).has_value());
+}
+
+// A packet with descriptors, whatever they are worth.
+void send_anyway(int socket, std::span<const std::byte> bytes, std::size_t descriptors) {
+  std::vector<std::byte> control(CMSG_SPACE(descriptors * sizeof(int)));
+  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = control.data();
+  header.msg_controllen = control.size();
+  cmsghdr* rights = CMSG_FIRSTHDR(&header);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(descriptors * sizeof(int));
+  const std::vector<int> fds(descriptors, socket);
+  std::memcpy(CMSG_DATA(rights), fds.data(), descriptors * sizeof(int));
+  ASSERT_EQ(::sendmsg(socket, &header, 0), static_cast<ssize_t>(bytes.size()));
+}
+
+TEST(MoverMessages, more_than_a_packet_may_hold_is_neither_sent_nor_taken) {
+  Ends ends;
+  FillRegions m;
+  m.session = SessionKey(7, kFillRank);
+  m.regions = regions(kMostFillRegions).regions;
+  auto packet = encode_message(m);
+  ASSERT_TRUE(packet.has_value());
   m.regions = regions(kMostFillRegions + 1).regions;
-  const std::vector<int> more(2 * kMostFillRegions + 2, ends.a.get());
-  ASSERT_TRUE(send_message(ends.a.get(), m, more).has_value());
+  const std::vector<int> fds(2 * m.regions.size(), ends.a.get());
+  EXPECT_EQ(send_message(ends.a.get(), m, fds).assume_error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_FALSE(
+      send_message(ends.a.get(), regions(kMostRegions + 1), std::vector<int>(kMostRegions + 1)).has_value());
+  // A peer that does it anyway.
   const std::size_t before = open_descriptors();
-  EXPECT_FALSE(receive_message(ends.b.get()).has_value());
+  send_anyway(ends.a.get(), packet.assume_value(), kMostRegions + 2);
+  EXPECT_EQ(receive_message(ends.b.get()).assume_error().code(), ErrorCode::kProtocol);
+  std::vector<std::byte> longer(packet.assume_value().begin(),
+                                packet.assume_value().begin() + 8);  // its header
+  const auto body = encode(m);
+  longer.insert(longer.end(), body.begin(), body.end());
+  send_anyway(ends.a.get(), longer, kMostRegions);
+  EXPECT_EQ(receive_message(ends.b.get()).assume_error().code(), ErrorCode::kProtocol);
   EXPECT_EQ(open_descriptors(), before);
 }
 

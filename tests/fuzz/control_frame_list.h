@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every message that is a body of a control connection's frame, but those of the switch: the target control_frames takes them, the
+// corpus has a seed of each. A frame type that nobody has put in here does not compile.
+#pragma once
+
+#include "libckpt/wire/control_messages.h"
+#include "libckpt/wire/health_messages.h"
+#include "libckpt/wire/image_messages.h"
+
+namespace ckpt::fuzz {
+
+template <class... M>
+struct MessageList {
+  static constexpr bool has(wire::FrameType type) { return ((M::kFrame == type) || ...); }
+  template <class Visitor>
+  static void for_each(Visitor visit) {
+    (visit.template operator()<M>(), ...);
+  }
+};
+
+// Append only: the corpus knows each by its place.
+using ControlMessages =
+    MessageList<wire::Hello, wire::HelloReply, wire::Ping, wire::Pong, wire::AgentHello, wire::Welcome,
+                wire::Inventory, wire::JobChange, wire::LogData, wire::MigrationProgress, wire::SourceReport,
+                wire::TargetReport, wire::Reply, wire::StartJob, wire::StopJob, wire::ReadLog,
+                wire::SetLimits, wire::ForgetJob, wire::ProcessFacts, wire::InspectProcess,
+                wire::HealthReport, wire::HealthSettings, wire::TakeSnapshot, wire::SnapshotReport,
+                wire::RestoreImage, wire::VaultContents, wire::VaultOrder>;
+
+#define CKPT_FRAME_TYPE(number, name, most)                                                             \
+  static_assert(                                                                                        \
+      wire::FrameType::name == wire::FrameType::kSwitch || ControlMessages::has(wire::FrameType::name), \
+      "append this frame's message to ControlMessages: it would never be fuzzed");
+#include "libckpt/wire/frame_types.def"
+#undef CKPT_FRAME_TYPE
+
+}  // namespace ckpt::fuzz

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an agent is told of its GPUs' health: {which u8, bytes}: a packet of gpumigrate-health, which has the driver in it, and the record that
+// the agent finds after a restart, under a right checksum. What is taken is in range and is the same when it is written again.
+#include "agent/gpu_identity.h"
+#include "agent/health/health_record.h"
+#include "agent/health_helper/messages.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace ckpt::fuzz {
+namespace {
+
+using Bytes = std::span<const std::byte>;
+
+void check_report(Bytes packet) {
+  using namespace agent::nvml_watch;
+  const auto parsed = parse_report(packet);
+  if (!parsed) return;
+  const Report& report = parsed.assume_value();
+  FUZZ_CHECK(report.gpu < kMostGpus);
+  const std::string text = text_of(report);
+  FUZZ_CHECK(text.size() == report.text_bytes);
+  const GpuName name = gpu_name(report);
+  FUZZ_CHECK(name.uuid.size() + name.bus_id.size() + name.model.size() <= text.size());
+  const auto identity = agent::gpu_identity(name.uuid, name.bus_id);
+  if (!identity) return;
+  const auto again = agent::parse_gpu_uuid(agent::to_text(identity.assume_value().uuid));
+  FUZZ_CHECK(again.has_value() && again.assume_value() == identity.assume_value().uuid);
+}
+
+void check_record(Bytes body) {
+  std::vector<std::byte> file(body.begin(), body.end());
+  const std::uint32_t crc = wire::crc32(body);
+  for (unsigned shift = 0; shift < 32; shift += 8)
+    file.push_back(static_cast<std::byte>(crc >> shift & 0xff));
+  const auto record = agent::decode_health(file);
+  if (!record) return;
+  const auto once = agent::encode_health(record.assume_value());
+  const auto again = agent::decode_health(once);
+  FUZZ_CHECK(again.has_value() && agent::encode_health(again.assume_value()) == once);
+}
+
+}  // namespace
+}  // namespace ckpt::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace ckpt;
+  fuzz::Input input(data, size);
+  const bool report = input.number<std::uint8_t>() % 2 == 0;
+  report ? fuzz::check_report(input.rest()) : fuzz::check_record(input.rest());
+  (void)agent::decode_health(std::as_bytes(std::span(data, size)));  // as it lies on the disk
+  return 0;
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a UCX lane looks at before anything else: {bytes of the payload u32, header}, and addresses of lanes, which come from the other
+// node's agent. A frame that is taken lies inside of its bytes; an address that is taken is written the same way.
+#include "libckpt/transport/ucx_context.h"
+#include "libckpt/transport/ucx_windows.h"
+#include "tests/fuzz/fuzz.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace ckpt;
+  fuzz::Input input(data, size);
+  const auto payload_bytes = input.number<std::uint32_t>();
+  const auto header = input.rest();
+  const auto frame = transport::parse_frame(header.data(), header.size(), payload_bytes);
+  if (frame) {
+    const transport::FrameView& view = frame.assume_value();
+    FUZZ_CHECK(view.header.size() == header.size() - sizeof(transport::Frame));
+    FUZZ_CHECK(view.header.empty() || &view.header.back() == &header.back());
+    FUZZ_CHECK(view.frame.payload_bytes == payload_bytes);
+  }
+  const std::string text = fuzz::Input(data, size).text();
+  const auto address = transport::parse_ucx_address(text);
+  if (!address) return 0;
+  const auto again = transport::parse_ucx_address(transport::format_ucx_address(address.assume_value()));
+  FUZZ_CHECK(again.has_value() &&
+             again.assume_value().sin_addr.s_addr == address.assume_value().sin_addr.s_addr &&
+             again.assume_value().sin_port == address.assume_value().sin_port);
+  return 0;
+}
