@@ -227,13 +227,6 @@ std::optional<Image> ImageCatalog::newest(JobId job, const Predicate& fits) cons
   return found;
 }
 
-std::optional<Image> ImageCatalog::before(const Image& than) const {
-  return newest(than.job, [&](const Image& image) {
-    return image.folder == than.folder && image.vault_job == than.vault_job && image.version < than.version &&
-           (!image.folder.empty() || image.node == than.node);
-  });
-}
-
 Result<ListedImage> ImageCatalog::find(const ImageId& id) const {
   std::vector<ListedImage> found;
   for (const ListedImage& listed : list()) {

@@ -59,8 +59,6 @@ class ImageCatalog {
   using Predicate = std::function<bool(const Image&)>;
   // The newest whole image of the job that fits.
   [[nodiscard]] std::optional<Image> newest(JobId job, const Predicate& fits) const;
-  // The newest whole one that is older than `than`, in the same vault.
-  [[nodiscard]] std::optional<Image> before(const Image& than) const;
   // kNotFound; kRefused if the id leaves open which.
   [[nodiscard]] Result<ListedImage> find(const ImageId& id) const;
   // The node has listed it, whole.

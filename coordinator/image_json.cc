@@ -23,6 +23,7 @@ json text_or_null(const std::string& text) {
 json report_of(const wire::SnapshotReport& r) {
   return {{"version", r.version == 0 ? json() : json(r.version)},
           {"parent", r.parent == 0 ? json() : json(r.parent)},
+          {"barrier_ms", r.barrier_ms == 0 ? json() : json(r.barrier_ms)},
           {"pause_ms", ms(r.pause_ns)},
           {"total_ms", ms(r.total_ns)},
           {"state_bytes", r.state_bytes},
@@ -80,6 +81,7 @@ json task_json(const ImageTask& task) {
                        {"at", to_text(task.restored->place)},
                        {"incarnation", task.restored->incarnation},
                        {"lost_ms", task.restored->lost_ms},
+                       {"fill_ms", ms(task.fill_ns)},
                        {"note", text_or_null(task.restored->note)}};
   return out;
 }

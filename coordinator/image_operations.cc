@@ -20,6 +20,14 @@ constexpr std::chrono::seconds kEnding{10};
 constexpr int kExitFailed = 1;
 constexpr int kExitRestored = 3;
 
+ImageId id_of(const Image& image) {
+  ImageId id;
+  id.job = image.job;
+  id.version = image.version;
+  id.where = image.folder.empty() ? image.node : image.folder;
+  return id;
+}
+
 std::string label(const Job& job) {
   return job.spec.name + " (" + job_text(job.id) + ")";
 }
@@ -79,7 +87,9 @@ OperationView ImageTable::view_of(const Job& job) const {
   view.target_connected = target != nullptr && target->connected();
   if (operation.stage == OperationStage::kStarting && view.target_connected) {
     const wire::JobInstance* instance = target->find(job.id, last.incarnation);
-    view.target_runs = instance != nullptr && instance->phase == wire::JobPhase::kRunning;
+    // Until it is said what it runs from it is ordered again, which starts nothing twice and is answered with that.
+    view.target_runs = instance != nullptr && instance->phase == wire::JobPhase::kRunning &&
+                       restore_report_of(job) != nullptr;
   }
   return view;
 }
@@ -307,24 +317,32 @@ control::Task<> ImageTable::start_restored(JobId id) {
   if (!recorded) co_await wait_for_news();
 }
 
+// As its node says: an image that proved damaged while it was read was not used, but an older one.
+Restored ImageTable::restored_of(const Job& job) const {
+  const ImageOperation& operation = *job.operation;
+  Restored restored;
+  restored.image = operation.image;
+  restored.lost_ms = operation.lost_ms;
+  restored.place = Place(operation.to_node, operation.to_gpu);
+  restored.incarnation = job.incarnation;
+  const wire::RestoreReport* used = restore_report_of(job);
+  const bool same = used == nullptr || used->folder != operation.image.folder ||
+                    used->vault_job != operation.image.vault_job || used->version >= operation.image.version;
+  if (same) return restored;
+  restored.image.version = used->version;
+  restored.image.barrier_ms = used->barrier_ms;
+  if (const auto listed = catalog_.find(id_of(restored.image))) restored.image = listed.assume_value().image;
+  restored.lost_ms = std::max<std::int64_t>(0, operation.ended_ms - used->barrier_ms);
+  restored.note = fmt::format("{} is damaged, an older image was used: {}", image_text(operation.image),
+                              used->skipped.empty() ? "its node does not say how" : used->skipped);
+  return restored;
+}
+
 Result<void> ImageTable::runs(JobId id) {
   fault_point(FaultPoint::kCoordinatorStarted);
   Job changed = *parts_.jobs.find(id);
   const ImageOperation operation = *changed.operation;
-  Restored restored;
-  restored.image = operation.image;
-  restored.lost_ms = operation.lost_ms;
-  // A node that finds an image damaged says so before it answers, and has used the one before.
-  for (auto older = catalog_.before(restored.image);
-       older && !catalog_.is_whole_at(restored.image.folder.empty() ? restored.image.node : operation.to_node,
-                                      restored.image);
-       older = catalog_.before(restored.image)) {
-    restored.note = image_text(operation.image) + " is damaged: an older image was used";
-    restored.lost_ms = std::max<std::int64_t>(0, operation.ended_ms - older->barrier_ms);
-    restored.image = *older;
-  }
-  restored.place = Place(operation.to_node, operation.to_gpu);
-  restored.incarnation = changed.incarnation;
+  const Restored restored = restored_of(changed);
   changed.operation.reset();
   changed.state = JobState::kRunning;
   changed.phase = wire::JobPhase::kRunning;
@@ -333,6 +351,7 @@ Result<void> ImageTable::runs(JobId id) {
   changed.parked_ms = 0;
   CKPT_TRYV(parts_.jobs.replace(std::move(changed)));
   const Job* job = parts_.jobs.find(id);
+  if (!restored.note.empty()) parts_.events.add("image-damaged", restored.note, operation.to_node, id);
   parts_.events.add(
       operation.verb == "resume" ? "job-resumed" : "job-restored",
       fmt::format("job {} goes on at {} from {} as incarnation {}, {} ms of work are lost{}{}", label(*job),
@@ -340,12 +359,16 @@ Result<void> ImageTable::runs(JobId id) {
                   operation.why.empty() ? "" : ": " + operation.why,
                   restored.note.empty() ? "" : " (" + restored.note + ")"),
       operation.to_node, id);
-  const bool lost = operation.verb == "restore" && restored.lost_ms > 0;
+  // What is lost since the image that a job rests in was said when it was parked; not so what an older one lacks.
+  const bool is_news = operation.verb == "restore" || !restored.note.empty();
+  const bool lost = is_news && restored.lost_ms > 0;
   if (ImageTask* task = operation_tasks_.contains(id) ? tasks_.find(operation_tasks_[id]) : nullptr) {
     task->exit_code = lost ? kExitRestored : 0;
     task->image = restored.image;
     task->restored = restored;
+    if (const wire::RestoreReport* used = restore_report_of(*job)) task->fill_ns = used->fill_ns;
   }
+  restored_.erase(id);
   close_task(id, std::nullopt, 0);
   parts_.jobs.reconsider(id, parts_.nodes.find(operation.to_node));
   return ok();

@@ -30,6 +30,12 @@ void ImageTable::take_frames() {
                       on_report(node, report);
                       return ok();
                     });
+  parts_.nodes.take(wire::FrameType::kRestoreReport,
+                    [this](const Node& node, std::span<const std::byte> body) -> Result<void> {
+                      CKPT_TRY(report, wire::decode<wire::RestoreReport>(body));
+                      on_restored(node, report);
+                      return ok();
+                    });
   parts_.nodes.take(wire::FrameType::kVaultContents,
                     [this](const Node& node, std::span<const std::byte> body) -> Result<void> {
                       CKPT_TRY(contents, wire::decode<wire::VaultContents>(body));
@@ -89,6 +95,20 @@ void ImageTable::on_report(const Node& node, const wire::SnapshotReport& report)
   task->report = report;
   if (report.phase == wire::SnapshotPhase::kCopying) tasks_.enter(task->id, "copying");
   if (report.phase == wire::SnapshotPhase::kWriting) tasks_.enter(task->id, "writing");
+}
+
+void ImageTable::on_restored(const Node& node, const wire::RestoreReport& report) {
+  const Job* job = parts_.jobs.find(report.job);
+  const bool wanted = job != nullptr && job->operation && job->operation->stage == OperationStage::kStarting;
+  if (!wanted || job->node() != node.row.name || job->incarnation != report.incarnation) return;
+  restored_[report.job] = report;
+  parts_.jobs.node_changed();
+}
+
+// Of the instance that the job has now.
+const wire::RestoreReport* ImageTable::restore_report_of(const Job& job) const {
+  const auto found = restored_.find(job.id);
+  return found == restored_.end() || found->second.incarnation != job.incarnation ? nullptr : &found->second;
 }
 
 void ImageTable::on_contents(const Node& node, const wire::VaultContents& contents) {

@@ -97,6 +97,8 @@ class ImageTable : public Images {
   // image_table.cc
   void take_frames();
   void on_report(const Node& node, const wire::SnapshotReport& report);
+  void on_restored(const Node& node, const wire::RestoreReport& report);
+  [[nodiscard]] const wire::RestoreReport* restore_report_of(const Job& job) const;
   void on_contents(const Node& node, const wire::VaultContents& contents);
   control::Task<> wait_for_news() const;
 
@@ -145,6 +147,7 @@ class ImageTable : public Images {
   Result<void> ended(JobId id);
   Result<void> parked(Job job, const std::string& why);
   Result<void> to_starting(Job job);
+  [[nodiscard]] Restored restored_of(const Job& job) const;
   Result<void> runs(JobId id);
   Result<void> abandon(JobId id, const Error& why);
   Result<void> not_started(JobId id, const Error& why);
@@ -157,11 +160,13 @@ class ImageTable : public Images {
   std::map<JobId, TaskId> snapshots_;              // being taken
   std::map<JobId, std::string> owners_;            // of snapshots that are being taken: whose vault
   std::map<JobId, wire::SnapshotReport> reports_;  // the last good one
-  std::map<JobId, TaskId> operation_tasks_;        // of open operations
-  std::set<JobId> driven_;                         // operations with a coroutine
-  std::set<JobId> vault_known_;                    // OperationView::vault_known
-  std::map<JobId, Backoff> backoffs_;              // of resuming
-  std::set<JobId> resuming_;                       // by itself, now
+  std::map<JobId, wire::RestoreReport>
+      restored_;                             // what the newest instance was started from, as its node says
+  std::map<JobId, TaskId> operation_tasks_;  // of open operations
+  std::set<JobId> driven_;                   // operations with a coroutine
+  std::set<JobId> vault_known_;              // OperationView::vault_known
+  std::map<JobId, Backoff> backoffs_;        // of resuming
+  std::set<JobId> resuming_;                 // by itself, now
 };
 
 }  // namespace ckpt::coordinator

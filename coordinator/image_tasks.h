@@ -29,6 +29,7 @@ struct ImageTask {
   std::optional<Image> image;
   std::optional<wire::SnapshotReport> report;
   std::optional<Restored> restored;
+  std::int64_t fill_ns = -1;  // reading the image into memory; negative: not known
 };
 
 // "t12"; nullopt for anything else.

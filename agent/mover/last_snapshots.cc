@@ -17,8 +17,8 @@ Result<std::unique_ptr<LastSnapshot>> LastSnapshot::create(const Device& device)
   CKPT_TRYV(fill_random(key));
   last->params = track::FingerprintParams::expand(key, track::FingerprintPurpose::kChunks);
   CKPT_TRY(kernels, track::TrackKernels::create(device, last->params));
-  CKPT_TRY(scanner, track::Scanner::create(kernels, track::ScannerOptions{}));
-  last->scanner = std::move(scanner);
+  CKPT_TRY(scan, WideScan::create(kernels));
+  last->scan = std::move(scan);
   return last;
 }
 

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "libckpt/track/scanner.h"
+#include "agent/mover/wide_scan.h"
 
 namespace ckpt::mover {
 
@@ -38,7 +38,7 @@ struct LastSnapshot {
   std::uint64_t next_id = 1;
   std::map<MemoryPlace, KnownExtent> extents;
   std::shared_ptr<const track::FingerprintParams> params;
-  std::unique_ptr<track::Scanner> scanner;
+  std::unique_ptr<WideScan> scan;
 
   // Nothing is known, under a new key.
   static Result<std::unique_ptr<LastSnapshot>> create(const Device& device);

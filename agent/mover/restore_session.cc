@@ -217,17 +217,15 @@ Result<void> RestoreSession::compare() {
     CKPT_CUDA_TRY(gpu_.device.api(), cuCtxSynchronize());
   }
   CKPT_TRY(kernels, track::TrackKernels::create(gpu_.device, params_));
-  CKPT_TRY(scanner, track::Scanner::create(kernels, track::ScannerOptions{}));
+  CKPT_TRY(scan, WideScan::create(kernels));
   std::vector<track::ChunkRange> ranges;
-  std::vector<track::Fingerprint> found;
+  for (const Place& place : places_) track::append_chunks(place.address, place.bytes, chunk_bytes_, ranges);
+  std::vector<track::Fingerprint> found(ranges.size());
+  CKPT_TRYV(scan->scan(ranges, found));
+  auto now = found.begin();
   for (std::size_t i = 0; i < places_.size(); ++i) {
-    const Place& place = places_[i];
-    ranges.clear();
-    track::append_chunks(place.address, place.bytes, chunk_bytes_, ranges);
-    found.resize(ranges.size());
-    CKPT_TRYV(scanner->scan(ranges, found));
-    for (std::size_t chunk = 0; chunk < found.size(); ++chunk) {
-      if (found[chunk] == place.written[chunk]) continue;
+    for (std::size_t chunk = 0; chunk < places_[i].written.size(); ++chunk, ++now) {
+      if (*now == places_[i].written[chunk]) continue;
       // Not kCorrupt: an older version would fare no better.
       return Error(ErrorCode::kIo, "The GPU's memory does not hold what was written to it: region " +
                                        std::to_string(i) + ", chunk " + std::to_string(chunk) +

@@ -11,9 +11,9 @@
 
 #include "agent/mover/made_memory.h"
 #include "agent/mover/session.h"
+#include "agent/mover/wide_scan.h"
 #include "libckpt/image/stored_job.h"
 #include "libckpt/image/vault/vault.h"
-#include "libckpt/track/scanner.h"
 
 namespace ckpt::mover {
 

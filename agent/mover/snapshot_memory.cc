@@ -11,6 +11,7 @@ constexpr std::uint32_t kZeroSlot = 0xffff'fffe;  // nothing is staged for zeroe
 // Scanned and copied at once: a job that frees memory waits for the end of a piece.
 constexpr std::uint64_t kPieceBytes = std::uint64_t{256} << 20;
 constexpr std::size_t kPieceChunks = 8192;
+constexpr std::uint32_t kSampledOf = 16;  // chunks
 
 bool has_memory(std::uint32_t slot) {
   return slot != kNoSlot && slot != kZeroSlot;
@@ -34,7 +35,7 @@ Result<std::unique_ptr<SnapshotMemory>> SnapshotMemory::create(const Device& dev
   std::unique_ptr<SnapshotMemory> memory(new SnapshotMemory(device, last, source, options));
   const ContextScope scope(device);
   CKPT_CUDA_TRY(device.api(), cuStreamCreate(&memory->stream_, CU_STREAM_NON_BLOCKING));
-  last.scanner->resume();
+  last.scan->resume();
   return memory;
 }
 
@@ -46,16 +47,39 @@ SnapshotMemory::~SnapshotMemory() {
 
 void SnapshotMemory::cancel() {
   cancelled_.store(true);
-  last_.scanner->cancel();
+  last_.scan->cancel();
+}
+
+Result<std::uint64_t> SnapshotMemory::estimate_dirty(const image::Plan& plan) {
+  last_.scan->narrow().set_duty(options_.duty);
+  CKPT_TRYV(line_up(plan));
+  std::vector<Chunk> sample;
+  std::uint64_t dirty = 0;
+  for (Extent* extent : order_) {
+    if (extent->known == nullptr) dirty += extent->place.bytes;
+    for (std::uint32_t i = 0; extent->known != nullptr && i < extent->chunks; i += kSampledOf)
+      sample.push_back({extent, i});
+  }
+  for (std::span<const Chunk> left(sample); !left.empty();) {
+    const auto piece = left.first(std::min(left.size(), kPieceChunks));
+    left = left.subspan(piece.size());
+    if (cancelled_.load()) return Error(ErrorCode::kAborted, "The snapshot was given up");
+    const auto held = source_.hold();
+    CKPT_TRYV(find_ranges(piece));
+    CKPT_TRYV(last_.scan->narrow().scan(ranges_, fingerprints_));
+    for (std::size_t i = 0; i < piece.size(); ++i)
+      if (piece[i].extent->known->fingerprints[piece[i].index] != fingerprints_[i])
+        dirty += kSampledOf * options_.chunk_bytes;
+  }
+  return dirty;
 }
 
 Result<void> SnapshotMemory::run_ahead(const image::Plan& plan) {
-  last_.scanner->set_duty(options_.duty);
+  last_.scan->narrow().set_duty(options_.duty);
   return run_round(plan, false);
 }
 
 Result<void> SnapshotMemory::run_final(const image::Plan& plan) {
-  last_.scanner->set_duty(1.0);
   return run_round(plan, true);
 }
 
@@ -79,7 +103,8 @@ Result<void> SnapshotMemory::run_round(const image::Plan& plan, bool final) {
     for (std::uint32_t i = 0; i < extent->chunks; ++i) {
       piece.push_back({extent, i});
       bytes += options_.chunk_bytes;
-      if (bytes < kPieceBytes && piece.size() < kPieceChunks) continue;
+      // While it stands still a job frees nothing, and each gap costs it time.
+      if (final || (bytes < kPieceBytes && piece.size() < kPieceChunks)) continue;
       CKPT_TRYV(run());
     }
   }
@@ -128,20 +153,30 @@ SnapshotMemory::Extent& SnapshotMemory::enter(const MemoryPlace& place, const st
   return *extent;
 }
 
-Result<void> SnapshotMemory::run_piece(std::span<const Chunk> piece, bool final) {
-  if (cancelled_.load()) return Error(ErrorCode::kAborted, "The snapshot was given up");
-  const auto held = source_.hold();
+// Under source_.hold().
+Result<void> SnapshotMemory::find_ranges(std::span<const Chunk> piece) {
   ranges_.clear();
+  const Extent* extent = nullptr;
+  std::optional<FoundRegion> found;  // of it
   for (const Chunk& chunk : piece) {
-    const auto found = source_.find(chunk.extent->place.region);
+    if (chunk.extent != extent) found = source_.find(chunk.extent->place.region);
+    extent = chunk.extent;
     if (!found || found->generation != chunk.extent->place.generation)
       return Error(ErrorCode::kAborted, "Tensor \"" + chunk.extent->name + "\" went while it was copied");
     ranges_.push_back(
         {found->address + chunk.extent->place.offset + chunk.index * options_.chunk_bytes, bytes_of(chunk)});
   }
   fingerprints_.resize(ranges_.size());
+  return ok();
+}
+
+Result<void> SnapshotMemory::run_piece(std::span<const Chunk> piece, bool final) {
+  if (cancelled_.load()) return Error(ErrorCode::kAborted, "The snapshot was given up");
+  const auto held = source_.hold();
+  CKPT_TRYV(find_ranges(piece));
   const Nanos began = now_ns();
-  CKPT_TRYV(last_.scanner->scan(ranges_, fingerprints_));
+  CKPT_TRYV(final ? last_.scan->scan(ranges_, fingerprints_)
+                  : last_.scan->narrow().scan(ranges_, fingerprints_));
   const Nanos scanned = now_ns();
   scan_ns_ += scanned - began;
   std::vector<Chunk> wanted;

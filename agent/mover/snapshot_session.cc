@@ -19,12 +19,14 @@ namespace {
 // A round ahead that copied no more is the last: the barrier does not take long over so much.
 constexpr std::uint64_t kLittleBytes = std::uint64_t{16} << 20;
 constexpr int kMostRoundsAhead = 3;
+constexpr std::uint64_t kLittleDirtyBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kMostRecordBytes = std::uint64_t{64} << 20;
 constexpr std::size_t kLargestMeminfo = std::size_t{64} << 10;
 constexpr std::chrono::milliseconds kLockPause{20};
 constexpr std::chrono::minutes kLongestLock{5};
 constexpr unsigned kMostWriters = 4;
 constexpr int kWriterNice = 10;
+constexpr Nanos kNanosPerMs = 1'000'000;
 
 Result<std::vector<std::byte>> read_memory_file(const UniqueFd& file, std::uint64_t bytes) {
   struct stat status {};
@@ -195,9 +197,22 @@ Result<image::Plan> SnapshotSession::plan() {
   return image::build_plan(tensors_, gpu_.chunk_bytes, 1, 1);
 }
 
+// A round ahead reads all memory beside the job: that costs it more than the barrier's copy of so little.
+Result<bool> SnapshotSession::is_little_dirty() {
+  if (last_->version == 0) return false;
+  CKPT_TRY(now, plan());
+  const auto dirty = memory_->estimate_dirty(now);
+  if (!dirty && dirty.assume_error().code() == ErrorCode::kAborted) return false;  // freed meanwhile
+  if (!dirty) return dirty.assume_error();
+  if (dirty.assume_value() > kLittleDirtyBytes) return false;
+  memory_->reserve(2 * dirty.assume_value());
+  return true;
+}
+
 Result<void> SnapshotSession::run_ahead() {
   std::uint64_t before = ~std::uint64_t{0};
-  for (int round = 0; round < kMostRoundsAhead; ++round) {
+  CKPT_TRY(little, is_little_dirty());
+  for (int round = 0; !little && round < kMostRoundsAhead; ++round) {
     CKPT_TRY(now, plan());
     const auto ran = memory_->run_ahead(now);
     {
@@ -229,6 +244,8 @@ Result<void> SnapshotSession::wait_until(Ready ready) {
 
 Result<void> SnapshotSession::run_final() {
   barrier_ms_ = wall_clock_ms();
+  if (const Nanos entered = final_->barrier_entered_ns; entered > 0)
+    barrier_ms_ -= (now_ns() - entered) / kNanosPerMs;
   CKPT_TRY(final_plan, plan());
   final_plan_ = std::move(final_plan);
   CKPT_TRYV(memory_->run_final(final_plan_));
@@ -239,15 +256,8 @@ Result<void> SnapshotSession::run_final() {
   return ok();
 }
 
-// From here on nothing of the job is read: it goes on, and frees what it likes.
+// From here on nothing of the job is read: it goes on. Unmapping takes as long as the scan did, so that is behind its back as well.
 void SnapshotSession::tell_staged() {
-  std::map<std::uint64_t, AttachedRegion> mine;
-  {
-    const std::lock_guard lock(mutex_);
-    mine = std::move(regions_);
-    regions_.clear();
-  }
-  mine.clear();
   messages::SnapshotStaged staged;
   staged.session = key_;
   staged.state_bytes = memory_->state_bytes();
@@ -256,6 +266,25 @@ void SnapshotSession::tell_staged() {
   staged.scan_ns = memory_->scan_ns();
   staged.copy_ns = memory_->copy_ns();
   agent_.send(staged);
+  let_go_of_all();
+}
+
+// What the job frees meanwhile is said to be dropped once it is (let_go()).
+void SnapshotSession::let_go_of_all() {
+  {
+    const std::lock_guard held(held_);
+    std::vector<std::shared_ptr<const void>> mine;
+    {
+      const std::lock_guard lock(mutex_);
+      for (auto& [id, region] : regions_) mine.push_back(std::move(region.mapping));
+    }
+    mine.clear();
+    const std::lock_guard lock(mutex_);
+    regions_.clear();
+  }
+  messages::DroppedRegions told;
+  told.session = key_;
+  agent_.send(told);
 }
 
 Result<void> SnapshotSession::write() {
@@ -286,9 +315,12 @@ Result<void> SnapshotSession::write() {
   done.written_bytes = version->written_bytes;
   done.host_bytes = host_bytes_;
   agent_.send(done);
-  spdlog::info("snapshot: job {} version {} parent {} dirty_bytes {} written_bytes {} waited_bytes {}",
-               request_.vault_job, version->number, version->parent, dirty_bytes_, version->written_bytes,
-               waited_bytes_);
+  spdlog::info(
+      "snapshot: job {} version {} parent {} dirty_bytes {} written_bytes {} waited_bytes {} scan_ms {:.1f} "
+      "copy_ms {:.1f}",
+      request_.vault_job, version->number, version->parent, dirty_bytes_, version->written_bytes,
+      waited_bytes_, static_cast<double>(memory_->scan_ns()) / 1e6,
+      static_cast<double>(memory_->copy_ns()) / 1e6);
   return ok();
 }
 

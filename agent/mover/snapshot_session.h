@@ -41,6 +41,7 @@ class SnapshotSession final : public Session, private MemorySource {
   Result<void> take();
   Result<void> read_record();
   Result<void> find_last();
+  Result<bool> is_little_dirty();
   Result<void> run_ahead();
   Result<void> run_final();
   Result<void> write();
@@ -52,6 +53,7 @@ class SnapshotSession final : public Session, private MemorySource {
   Result<std::shared_ptr<const vault::Version>> commit();
   void remember(const vault::Version& version);
   void tell_staged();
+  void let_go_of_all();
   void collect();
   Result<image::Plan> plan();
   // Until `ready` or the end of the session, which is kAborted.

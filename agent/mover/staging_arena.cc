@@ -9,6 +9,7 @@ namespace ckpt::mover {
 namespace {
 
 constexpr std::uint64_t kSegmentBytes = std::uint64_t{16} << 20;
+constexpr std::uint64_t kPageBytes = 4096;
 
 }  // namespace
 
@@ -29,18 +30,30 @@ std::optional<std::uint32_t> StagingArena::take() {
     free_.pop_back();
     return slot;
   }
-  if (next_ == segments_.size() * slots_per_segment_) {
-    if (segments_.size() >= most_segments_) return std::nullopt;
-    const ContextScope scope(device_);
-    void* memory = nullptr;
-    if (device_.api().cuMemHostAlloc(&memory, slots_per_segment_ * chunk_bytes_, 0) != CUDA_SUCCESS) {
-      spdlog::warn("staging memory ends at {} bytes: the driver has no more",
-                   segments_.size() * slots_per_segment_ * chunk_bytes_);
-      return std::nullopt;
-    }
-    segments_.push_back(static_cast<std::byte*>(memory));
-  }
+  if (next_ == segments_.size() * slots_per_segment_ && !grow()) return std::nullopt;
   return next_++;
+}
+
+bool StagingArena::grow() {
+  if (segments_.size() >= most_segments_) return false;
+  const ContextScope scope(device_);
+  void* memory = nullptr;
+  if (device_.api().cuMemHostAlloc(&memory, slots_per_segment_ * chunk_bytes_, 0) != CUDA_SUCCESS) {
+    spdlog::warn("staging memory ends at {} bytes: the driver has no more",
+                 segments_.size() * slots_per_segment_ * chunk_bytes_);
+    return false;
+  }
+  segments_.push_back(static_cast<std::byte*>(memory));
+  return true;
+}
+
+void StagingArena::reserve(std::uint64_t bytes) {
+  const std::uint64_t wanted = free_.size() < bytes / chunk_bytes_ ? bytes / chunk_bytes_ - free_.size() : 0;
+  while (segments_.size() * slots_per_segment_ - next_ < wanted && grow()) {
+    std::byte* const segment = segments_.back();
+    for (std::uint64_t at = 0; at < slots_per_segment_ * chunk_bytes_; at += kPageBytes)
+      segment[at] = std::byte{0};
+  }
 }
 
 void StagingArena::clear() {

@@ -23,6 +23,8 @@ class StagingArena {
 
   // A place for one chunk; neighbours in time are neighbours in memory, mostly. nullopt: the limit is reached.
   std::optional<std::uint32_t> take();
+  // Memory for so many more bytes, made and touched now rather than while the job stands still; as far as the limit allows.
+  void reserve(std::uint64_t bytes);
   void give_back(std::uint32_t slot) { free_.push_back(slot); }
   // All places are free again.
   void clear();
@@ -35,6 +37,7 @@ class StagingArena {
   }
 
  private:
+  bool grow();
   const Device& device_;
   const std::uint64_t chunk_bytes_;
   const std::uint64_t slots_per_segment_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "agent/protect/restore_report.h"
 #include "libckpt/image/vault/version.h"
 
 namespace ckpt::agent::protect {
@@ -145,12 +146,17 @@ Task<Result<void>> Protection::restore(wire::RestoreImage request) {
                     "Job j" + std::to_string(request.spec.job) + " is being restored");
   // Asked again by a coordinator that has not heard the answer.
   const auto there = parts_.context.jobs.running_as(instance.first, instance.second);
-  if (there && there->phase() == local::Phase::kRunning) co_return ok();
+  if (there && there->phase() == local::Phase::kRunning) {
+    tell_restored(*there);
+    co_return ok();
+  }
   if (folders_.size() < kMostFolders && request.peer.address.empty()) folders_.insert(request.folder);
   restores_.insert(instance);
   auto session = std::make_shared<RestoreSession>(context_, std::move(request), place);
   auto restored = co_await session->run();
   restores_.erase(instance);
+  if (const auto runs = parts_.context.jobs.running_as(instance.first, instance.second); restored && runs)
+    tell_restored(*runs);
   co_return restored;
 }
 
@@ -227,7 +233,13 @@ Task<> Protection::tell(std::string folder) {
   }
 }
 
+void Protection::tell_restored(const Job& job) {
+  if (const auto report = read_restore_report(job.folder())) parts_.coordinator.tell(report.assume_value());
+}
+
 void Protection::tell_all() {
+  for (const auto& job : parts_.context.jobs.all())
+    if (!job->ended()) tell_restored(*job);
   for (const std::string& folder : folders_)
     control::spawn(parts_.context.executor, "vault contents", tell(folder));
 }

@@ -52,6 +52,8 @@ class Protection {
   // The vault's contents, to the coordinator.
   Task<> tell(std::string folder);
   void tell_all();
+  // What an instance runs from, if it was started from an image.
+  void tell_restored(const Job& job);
   Result<VaultPlace> place_of(const std::string& folder) const;
   Result<VaultPlace> place_of(const std::string& folder, const wire::VaultPeer& peer) const;
 

@@ -3,9 +3,17 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
+#include "agent/protect/restore_report.h"
 #include "libckpt/base/fault.h"
 
 namespace ckpt::agent::protect {
+namespace {
+
+constexpr std::size_t kMostSkippedText = 2000;
+
+}  // namespace
 
 RestoreSession::RestoreSession(ProtectContext& context, wire::RestoreImage request, VaultPlace place)
     : context_(context),
@@ -130,6 +138,7 @@ Task<Result<void>> RestoreSession::fill() {
   start.vault_job = request_.vault_job;
   start.version = request_.version;
   start.way = place_.way;
+  const Nanos began = now_ns();
   CKPT_CO_TRYV(session_->send(std::move(start)));
   while (!done_) {
     if (failure_) co_return *failure_;
@@ -141,6 +150,7 @@ Task<Result<void>> RestoreSession::fill() {
     packets_.pop_front();
     CKPT_CO_TRYV(co_await take(std::move(packet)));
   }
+  fill_ns_ = now_ns() - began;
   if (done_->version != stored_.number) {
     CKPT_CO_TRY(older, co_await read(done_->version));
     stored_ = std::move(older);
@@ -175,6 +185,21 @@ Task<Result<void>> RestoreSession::take(mover::Packet packet) {
   co_return ok();
 }
 
+Result<void> RestoreSession::write_report() const {
+  wire::RestoreReport report;
+  report.job = request_.spec.job;
+  report.incarnation = request_.spec.incarnation;
+  report.folder = request_.folder;
+  report.vault_job = request_.vault_job;
+  report.version = stored_.number;
+  report.barrier_ms = stored_.barrier_ms;
+  report.fill_ns = fill_ns_;
+  for (const std::string& skipped : done_->skipped)
+    report.skipped += (report.skipped.empty() ? "" : "; ") + skipped;
+  report.skipped.resize(std::min(report.skipped.size(), kMostSkippedText));
+  return write_restore_report(job_->folder(), report);
+}
+
 Task<Result<void>> RestoreSession::run_instance() {
   fault_point(FaultPoint::kRestoreFilled);
   // Memory that is to be copied here once more is with the instance's keeper; beside it there is room for one region.
@@ -183,6 +208,8 @@ Task<Result<void>> RestoreSession::run_instance() {
     CKPT_CO_TRY(brought, co_await way_->bring());
     job_ = std::move(brought);
   }
+  // Before it runs: whoever hears that it does, hears what it runs from.
+  CKPT_CO_TRYV(write_report());
   RunOrder order;
   order.k = request_.spec.incarnation;
   CKPT_CO_TRYV(co_await way_->run(job_, order, nullptr));

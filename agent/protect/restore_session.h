@@ -31,6 +31,7 @@ class RestoreSession : public std::enable_shared_from_this<RestoreSession> {
   Task<Result<void>> export_memory();
   Task<Result<void>> fill();
   Task<Result<void>> take(mover::Packet packet);
+  Result<void> write_report() const;
   Task<Result<void>> run_instance();
   Task<> release_memory();
   Task<> clean_up();
@@ -49,6 +50,7 @@ class RestoreSession : public std::enable_shared_from_this<RestoreSession> {
   std::optional<mover::RestoreDone> done_;
   HostState host_state_;
   std::uint64_t let_go_ = 0;
+  Nanos fill_ns_ = 0;
   Signal arrived_;
   std::optional<Error> failure_;
 };

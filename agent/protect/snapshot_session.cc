@@ -12,6 +12,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr Milliseconds kFirstBackoff{100};
 constexpr Milliseconds kMostBackoff{5000};
+// Of the device's time, for rounds ahead of a job that goes on; it also keeps each launch short.
+constexpr std::uint32_t kSlowdownPermille = 250;
 
 // As make_source_way() reads it: the process goes, too.
 migration::SwitchInfo info_of(const Job& job, const wire::MigrationPlan& plan) {
@@ -82,6 +84,7 @@ Task<Result<void>> SnapshotSession::take(bool full) {
   ready_.reset();
   staged_.reset();
   done_.reset();
+  let_go_ = false;
   if (!job_held_) job_held_.emplace(co_await job_turn_.take());
   CKPT_CO_TRYV(co_await prepare(full));
   CKPT_CO_TRYV(co_await pass_barrier());
@@ -179,6 +182,7 @@ Result<void> SnapshotSession::start_copy(bool full) {
   start.staging_bytes = std::uint64_t{context_.base.config.snapshot_staging_mib} << 20;
   start.vault_limit_bytes = place_.limit_bytes;
   start.way = place_.way;
+  start.slowdown_permille = request_.end_after ? 0 : kSlowdownPermille;
   start.full = full;
   start.record_bytes = record.size();
   std::vector<UniqueFd> descriptors;
@@ -193,6 +197,8 @@ void SnapshotSession::on_mover(mover::Packet packet) {
     staged_ = std::move(*staged);
   } else if (auto* done = std::get_if<mover::SnapshotDone>(&packet.message)) {
     done_ = std::move(*done);
+  } else if (std::holds_alternative<mover::DroppedRegions>(packet.message)) {
+    let_go_ = true;
   } else {
     return;
   }
@@ -219,10 +225,14 @@ Task<Result<void>> SnapshotSession::pass_barrier() {
   auto saved = co_await save();
   if (saved && request_.end_after) co_return ok();
   // Where memory is filled anew on the way back it must not be held twice.
-  if (!saved && !context_.base.remap.imports()) co_await release_memory();
+  if (!context_.base.remap.imports()) {
+    if (saved) co_await mover_lets_go();
+    if (!saved) co_await release_memory();
+  }
   CKPT_CO_TRYV(co_await go_on());
   if (!saved) co_return saved;
   fault_point(FaultPoint::kSnapshotResumed);
+  co_await mover_lets_go();
   co_await release_memory();
   job_held_.reset();
   co_return ok();
@@ -306,6 +316,11 @@ Task<Result<void>> SnapshotSession::go_on() {
     Signal nobody(context_.base.executor);
     co_await nobody.wait(Clock::now() + pause);
   }
+}
+
+Task<> SnapshotSession::mover_lets_go() {
+  auto self = shared_from_this();
+  while (!let_go_ && !failure_) co_await arrived_.wait(Clock::time_point::max());
 }
 
 Task<> SnapshotSession::release_memory() {

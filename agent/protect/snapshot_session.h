@@ -3,7 +3,8 @@
 // the rest and what goes beside device memory is saved (way.h); the job goes on, and the mover writes the version behind its back.
 // A migration of the job is not held up: give_way() ends a snapshot that needs the job still.
 //
-//   export -> StartSnapshot -> SnapshotReady -> Pause -> FinalRound, beside it save() -> SnapshotStaged -> go_back(), Resume -> SnapshotDone
+//   export -> StartSnapshot -> SnapshotReady -> Pause -> FinalRound, beside it save() -> SnapshotStaged -> go_back(), Resume -> DroppedRegions
+//   -> export ends -> SnapshotDone
 //
 // Threads: the event loop. Ownership: shared with its coroutines. Errors: run()'s; whatever happens, a job that lives runs again after it, unless it
 // was to end and its image is durable.
@@ -39,6 +40,8 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   Task<Result<void>> pause();
   Task<Result<void>> save();
   Task<Result<void>> go_on();
+  // Until the mover holds nothing of the job's memory any more; or has failed.
+  Task<> mover_lets_go();
   Task<> release_memory();
   Task<> release_session();
   void on_mover(mover::Packet packet);
@@ -58,6 +61,7 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   std::optional<mover::SnapshotReady> ready_;
   std::optional<mover::SnapshotStaged> staged_;
   std::optional<mover::SnapshotDone> done_;
+  bool let_go_ = false;
   wire::SnapshotReport report_;
   Nanos began_ns_ = 0;
   Nanos barrier_ns_ = 0;

@@ -161,6 +161,7 @@ Result<StoredVersion> read_version(const VaultPlace& place, const std::string& v
   CKPT_TRY(job, image::decode_stored_job(found.job_record));
   StoredVersion stored;
   stored.number = found.number;
+  stored.barrier_ms = barrier_of(found);
   stored.job = std::move(job);
   return stored;
 }

@@ -32,6 +32,7 @@ Result<void> perform(const VaultPlace& place, const wire::VaultOrder& order);
 struct StoredVersion {
   StoredVersion() = default;
   std::uint64_t number = 0;
+  std::int64_t barrier_ms = 0;
   image::StoredJob job;
 };
 // `version` 0: the newest whose file is whole.

@@ -5,6 +5,7 @@
 //     | <------------- TakeSnapshot     |   to the node where the job runs
 //     | SnapshotReport  ------------->  |   while it is taken, and once it is durable (or has failed); then Reply
 //     | <------------- RestoreImage     |   to the node where it shall run; answered with Reply once it runs (then JobChange as ever)
+//     | RestoreReport   ------------->  |   before that Reply, and behind the agent's hello of every instance that lives: what it runs from
 //     | <------------- VaultOrder       |   list, remove, keep the newest; answered with Reply
 //     | <------------- GrantVault       |   to the node whose vault another one is about to read or write; answered with VaultGrant
 //     | <------------- ReadImage        |   what an image says of its job; answered with ImageFacts
@@ -103,6 +104,25 @@ struct RestoreImage {
   template <class A>
   void fields(A& a) {
     a(request_id, spec, folder, vault_job, version, peer);
+  }
+};
+
+// The image that an instance was started from: not always the one that the order named, which may have been damaged.
+struct RestoreReport {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kRestoreReport;
+  RestoreReport() = default;
+  JobId job = 0;
+  Incarnation incarnation = 0;
+  std::string folder;
+  std::string vault_job;
+  std::uint64_t version = 0;
+  std::int64_t barrier_ms = 0;  // Unix time: what the job did since is lost
+  std::string skipped;          // newer versions, and why each was not used; empty: none was
+  std::int64_t fill_ns = 0;     // reading it into memory took so long
+  template <class A>
+  void fields(A& a) {
+    a(job, incarnation, folder, vault_job, version, barrier_ms, skipped, fill_ns);
   }
 };
 

@@ -28,7 +28,8 @@
 //
 // A snapshot is a source without a target, a restore a target without a source; what would be sent lies in a vault (libckpt/image/vault).
 //   A>S   StartSnapshot +record fd         S>A SnapshotReady: what has changed since the last one is staged, while the job runs
-//   A>S   FinalRound (no host state)       the rank is paused. S>A SnapshotStaged: it may go on; S holds nothing of its memory any more
+//   A>S   FinalRound (no host state)       the rank is paused. S>A SnapshotStaged: it may go on
+//                                          S>A DroppedRegions (none named): S holds nothing of its memory any more
 //   A>S   SnapshotHost +host state fd      before or behind SnapshotStaged. S>A SnapshotDone: durable
 //   A>T   StartRestore                     T>A MadeRegions +fds (and DroppedRegions, where a damaged version was begun), as above
 //                                          T>A RestoreDone +host state fd: memory has its content, by fingerprints of what was written

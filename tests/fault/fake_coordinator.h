@@ -70,7 +70,8 @@ class FakeCoordinator {
   std::map<std::uint64_t, wire::Reply> replies;
   std::map<std::pair<std::string, std::pair<wire::JobId, wire::Incarnation>>, wire::JobInstance> instances;
   std::vector<wire::SnapshotReport> reports;
-  std::map<std::string, wire::VaultContents> vaults;  // by node
+  std::map<std::string, wire::VaultContents> vaults;    // by node
+  std::map<std::string, wire::RestoreReport> restored;  // likewise, the last
 
  private:
   static constexpr const char* kToken = "0123456789abcdef0123456789abcdef";
@@ -105,6 +106,9 @@ class FakeCoordinator {
     } else if (type == wire::FrameType::kSnapshotReport) {
       CKPT_TRY(report, wire::decode<wire::SnapshotReport>(body));
       reports.push_back(report);
+    } else if (type == wire::FrameType::kRestoreReport) {
+      CKPT_TRY(report, wire::decode<wire::RestoreReport>(body));
+      restored[node] = report;
     } else if (type == wire::FrameType::kVaultContents) {
       CKPT_TRY(contents, wire::decode<wire::VaultContents>(body));
       vaults[node] = contents;

@@ -239,9 +239,10 @@ TEST_F(Protect, TheJobItselfEndsAsEver) {
   EXPECT_EQ(coordinator_->vaults.at("a").images.size(), 3u);
 }
 
-TEST_F(Protect, ADamagedNewestImageFallsBack) {
+TEST_F(Protect, ADamagedNewestImageFallsBackAndTheInstanceSaysSo) {
   run_job();
   take();
+  const wire::ImageRow first_listed = coordinator_->vaults.at("a").images.at(0);
   take();
   stop();
   std::filesystem::path newest;
@@ -250,7 +251,19 @@ TEST_F(Protect, ADamagedNewestImageFallsBack) {
   std::filesystem::resize_file(newest, std::filesystem::file_size(newest) / 2);
   const auto reply = restore();
   ASSERT_TRUE(reply.ok) << reply.message;
-  EXPECT_NE(b_->log("agent.log").find("damaged image skipped"), std::string::npos);
+  const wire::RestoreReport used = coordinator_->restored.at("b");
+  EXPECT_EQ(used.incarnation, 2u);
+  EXPECT_EQ(used.version, 1u);
+  EXPECT_EQ(used.barrier_ms, first_listed.created_ms);
+  EXPECT_GT(used.fill_ns, 0);
+  EXPECT_NE(used.skipped.find("version 2"), std::string::npos) << used.skipped;
+  // A later agent says it as well.
+  coordinator_->restored.clear();
+  b_->kill();
+  coordinator_->wait("the agent's end", [this] { return !at("b"); });
+  b_->start();
+  coordinator_->wait("what the instance runs from", [this] { return coordinator_->restored.contains("b"); });
+  EXPECT_EQ(coordinator_->restored.at("b").version, 1u);
   expect_same_end();
 }
 

@@ -240,7 +240,7 @@ Result<Move> Cluster::swap_done(const std::string& job, bool to_second, const Ar
 }
 
 Result<Snapshot> Cluster::snapshot(const std::string& job) {
-  CKPT_TRY(task, ask({"snapshot", job, "--to", home_ + "/vault"}));
+  CKPT_TRY(task, ask({"snapshot", job, "--to", vault()}));
   const auto at = task.is_object() ? task.find("report") : task.end();
   if (!task.is_object() || at == task.end())
     return Error(ErrorCode::kCorrupt, "The snapshot of " + job + " has no report");
@@ -250,8 +250,43 @@ Result<Snapshot> Cluster::snapshot(const std::string& job) {
   CKPT_TRY(written, number_of(*at, "written_bytes"));
   snapshot.pause_ms = pause;
   snapshot.dirty_bytes = dirty;
+  CKPT_TRY(state, number_of(*at, "state_bytes"));
   snapshot.written_bytes = written;
+  snapshot.state_bytes = state;
   return snapshot;
+}
+
+Result<void> Cluster::protect(const std::string& job, const std::string& every) {
+  CKPT_TRYV(run({"protect", job, "--every", every, "--to", vault()}, true));
+  return ok();
+}
+
+Result<void> Cluster::unprotect(const std::string& job) {
+  CKPT_TRYV(run({"unprotect", job}, true));
+  return ok();
+}
+
+Result<std::uint64_t> Cluster::newest_version(const std::string& job) {
+  CKPT_TRY(images, ask({"images"}));
+  double newest = 0;
+  for (const Json& image : images) {
+    if (text_of(image, "job_name") != job) continue;
+    CKPT_TRY(version, number_of(image, "version"));
+    newest = std::max(newest, version);
+  }
+  return static_cast<std::uint64_t>(newest);
+}
+
+Result<double> Cluster::restore(const std::string& job) {
+  constexpr int kRestored = 3;  // the work since the image is lost, as it must be here
+  int& place = runs_at_[job];
+  const Arguments call = {"restore", job, "--to", places_[1 - place], "-o", "json"};
+  CKPT_TRY(output, run(call, false));
+  const Json task = Json::parse(output.out, nullptr, false);
+  if (output.exit_code != kRestored || !task.is_object() || !task.contains("restored"))
+    return wrong(command(call), output);
+  place = 1 - place;
+  return number_of(task["restored"], "fill_ms");
 }
 
 Result<void> Cluster::stop(const std::string& job) {

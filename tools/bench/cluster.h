@@ -69,6 +69,7 @@ struct Snapshot {
   double pause_ms = 0;
   double dirty_bytes = 0;
   double written_bytes = 0;
+  double state_bytes = 0;
 };
 
 class Cluster {
@@ -99,6 +100,14 @@ class Cluster {
   Result<Move> swap_done(const std::string& job, bool to_second, const Arguments& options);
   // Into a folder of this cluster's; anything but "done" is an error.
   Result<Snapshot> snapshot(const std::string& job);
+  // Into the same folder, `every` as the command takes it, until unprotect().
+  Result<void> protect(const std::string& job, const std::string& every);
+  Result<void> unprotect(const std::string& job);
+  // Of its images; 0: there is none.
+  Result<std::uint64_t> newest_version(const std::string& job);
+  // Ends it and starts it from its newest image at the other place; milliseconds that its memory took out of the image.
+  Result<double> restore(const std::string& job);
+  [[nodiscard]] std::string vault() const { return home_ + "/vault"; }
   // SIGTERM, and until it has ended.
   Result<void> stop(const std::string& job);
   // Until it has ended by itself, with exit code 0.

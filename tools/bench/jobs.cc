@@ -32,6 +32,16 @@ Arguments charlm_arguments() {
   return {"--params", kParameters, "--steps", kForEver, "--print-every", "1"};
 }
 
+Arguments timed_hotset_arguments(std::uint64_t bytes) {
+  return {"--bytes",       std::to_string(bytes),
+          "--hot",         "2%",
+          "--pattern",     "random",
+          "--step-ms",     "5",
+          "--steps",       kForEver,
+          "--print-every", "1",
+          "--print-times"};
+}
+
 Result<MovePair> move_pair(Cluster& cluster, const std::string& job, const Arguments& options,
                            unsigned turn) {
   MovePair pair;

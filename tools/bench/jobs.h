@@ -18,6 +18,8 @@ Arguments hotset_arguments(std::uint64_t bytes, const std::string& hot_percent);
 // A quarter of the state is the cache, which each request appends to.
 Arguments serve_arguments(std::uint64_t bytes);
 Arguments charlm_arguments();
+// 2 % by each step of 5 ms; its lines have times.
+Arguments timed_hotset_arguments(std::uint64_t bytes);
 
 // A live move and one by stop-and-copy of the same job, one after the other.
 struct MovePair {

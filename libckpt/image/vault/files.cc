@@ -68,6 +68,10 @@ class PosixFile : public File {
     return done;
   }
 
+  void expect(std::uint64_t at, std::uint64_t bytes) const override {
+    (void)::posix_fadvise(fd_.get(), static_cast<off_t>(at), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+  }
+
   Result<std::uint64_t> size() const override {
     struct stat info {};
     if (::fstat(fd_.get(), &info) != 0) return failed("look at", path_);

@@ -5,7 +5,7 @@
 //   * a name (made, renamed, removed) is on the disk once sync_folder() of its folder has returned, before that perhaps;
 //   * a rename takes place or does not: no reader ever sees half of it.
 //
-// Threads: Files is shared and thread-safe; read_at() of one File may be called by many threads at a time, the rest by one.
+// Threads: Files is shared and thread-safe; read_at() and expect() of one File may be called by many threads at a time, the rest by one.
 // Errors: kNotFound where a name is missing, kRefused where there is no space (ENOSPC, EDQUOT, EFBIG), kIo and others.
 #pragma once
 
@@ -26,6 +26,8 @@ class File {
   virtual Result<void> write_at(std::uint64_t at, std::span<const std::byte> bytes) = 0;
   // Bytes read: fewer than asked for only where the file ends.
   virtual Result<std::size_t> read_at(std::uint64_t at, std::span<std::byte> out) const = 0;
+  // It will be read soon: the disk may begin with it. A hint, and no more.
+  virtual void expect(std::uint64_t, std::uint64_t) const {}
   [[nodiscard]] virtual Result<std::uint64_t> size() const = 0;
   virtual Result<void> sync() = 0;
 };

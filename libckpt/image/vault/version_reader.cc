@@ -17,6 +17,8 @@ constexpr std::uint64_t kMostRunBytes = 4 << 20;
 // What lies between two wanted records is read along, rather than begin anew.
 constexpr std::uint64_t kMostGapBytes = 64 << 10;
 constexpr unsigned kMostThreads = 8;
+// The disk is told of a run so many before it is read, and works while others are unpacked and compared.
+constexpr std::size_t kRunsAhead = 8;
 
 struct Wanted {
   ContentId id;
@@ -51,6 +53,7 @@ class RegionReading {
   Result<void> run(unsigned threads) {
     CKPT_TRYV(plan());
     cut_into_runs();
+    for (std::size_t i = 0; i < kRunsAhead; ++i) expect(i);
     std::vector<std::thread> others;
     for (unsigned i = 1; i < std::min<std::size_t>(threads, runs_.size()); ++i)
       others.emplace_back([this] { work(); });
@@ -108,6 +111,12 @@ class RegionReading {
     }
   }
 
+  void expect(std::size_t run) {
+    if (run >= runs_.size()) return;
+    if (auto file = store_.open_pack(wanted_[runs_[run].first].place.pack))
+      file.assume_value()->expect(runs_[run].offset, runs_[run].bytes);
+  }
+
   void work() {
     auto coder = store_.coders().borrow(version_.chunk_bytes);
     if (!coder) return fail(std::move(coder).assume_error());
@@ -115,6 +124,7 @@ class RegionReading {
     while (!stopped_) {
       const std::size_t next = next_run_++;
       if (next >= runs_.size()) return;
+      expect(next + kRunsAhead);
       if (auto done = read_run(*coder.assume_value(), runs_[next], bytes, plain); !done)
         return fail(std::move(done).assume_error());
     }

@@ -119,19 +119,38 @@ void FakeVault::take(const wire::TakeSnapshot& order) {
   reply(order.request_id);
 }
 
-void FakeVault::restore(const wire::RestoreImage& order) {
-  ++restores;
-  if (hold_restores) return;
-  if (refuse_restores) return reply(order.request_id, ErrorCode::kRefused, "The image lacks tensor w1");
-  if (finds_damage) {
-    {
-      const std::lock_guard lock(shared_->mutex);
-      for (wire::ImageRow& row : rows_of(order.folder, order.peer))
-        row.damaged |= row.version == order.version;
+void FakeVault::report_restore(const wire::RestoreImage& order) {
+  wire::RestoreReport report;
+  report.job = order.spec.job;
+  report.incarnation = order.spec.incarnation;
+  report.folder = order.folder;
+  report.vault_job = order.vault_job;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    for (const wire::ImageRow& row : rows_of(order.folder, order.peer)) {
+      if (row.version > order.version || (finds_damage && row.version == order.version)) continue;
+      report.version = row.version;
+      report.barrier_ms = row.created_ms;
     }
-    say_contents(order.folder);
   }
-  agent_.change(order.spec.job, order.spec.incarnation, wire::JobPhase::kRunning);
+  if (finds_damage) report.skipped = "version " + std::to_string(order.version) + ": half of a pack is gone";
+  agent_.send(report);
+}
+
+void FakeVault::restore(const wire::RestoreImage& order) {
+  const auto& known = agent_.inventory.jobs;
+  const bool runs = std::any_of(known.begin(), known.end(), [&](const wire::JobInstance& instance) {
+    return instance.job == order.spec.job && instance.incarnation == order.spec.incarnation &&
+           instance.phase == wire::JobPhase::kRunning;
+  });
+  if (!runs) {
+    ++restores;
+    if (hold_restores) return;
+    if (refuse_restores) return reply(order.request_id, ErrorCode::kRefused, "The image lacks tensor w1");
+  }
+  if (!lose_restored) report_restore(order);
+  if (!runs) agent_.change(order.spec.job, order.spec.incarnation, wire::JobPhase::kRunning);
+  if (lose_restored) return;
   reply(order.request_id);
 }
 

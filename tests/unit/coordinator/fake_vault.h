@@ -25,6 +25,7 @@ class FakeVault {
   std::atomic<bool> refuse_snapshots{false};
   std::atomic<bool> hold_snapshots{false};  // no answer, nothing is taken
   std::atomic<bool> lose_answers{false};    // it is done, and nobody hears of it but from inventories
+  std::atomic<bool> lose_restored{false};   // likewise of a job that was started
   std::atomic<bool> refuse_restores{false};
   std::atomic<bool> hold_restores{false};  // no answer, nothing is started
   std::atomic<bool> finds_damage{false};   // of the image that a restore names; the one before is used
@@ -40,6 +41,7 @@ class FakeVault {
   void on_frame(const wire::FrameHeader& header, std::span<const std::byte> body);
   void take(const wire::TakeSnapshot& order);
   void restore(const wire::RestoreImage& order);
+  void report_restore(const wire::RestoreImage& order);
   void perform(const wire::VaultOrder& order);
   void grant(const wire::GrantVault& request);
   void read(const wire::ReadImage& request);

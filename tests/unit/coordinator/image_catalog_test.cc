@@ -163,12 +163,5 @@ TEST_F(CatalogTest, AnIdNamesOneImage) {
     EXPECT_FALSE(parse_image_id(wrong)) << wrong;
 }
 
-TEST_F(CatalogTest, TheOneBeforeIsOfTheSameVault) {
-  catalog_->take("a", contents("", {row(1, 100), row(2, 200)}));
-  catalog_->take("b", contents("", {row(1, 150)}));
-  const auto newest = catalog_->find(*parse_image_id("j3.v2@a")).value().image;
-  EXPECT_EQ(image_text(*catalog_->before(newest)), "j3.v1@a");
-}
-
 }  // namespace
 }  // namespace ckpt::coordinator

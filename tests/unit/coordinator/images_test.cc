@@ -94,6 +94,14 @@ class ImagesTest : public ::testing::Test {
     }
     return list;
   }
+  // Of the last event of the kind.
+  std::string text_of(const std::string& kind) {
+    std::string text;
+    const json answer = cluster_.get("/v1/events?since=0").json();
+    for (const json& event : answer["events"])
+      if (event["kind"] == kind) text = event["text"].get<std::string>();
+    return text;
+  }
   // Until what happens elsewhere has happened: asks again at every answer of the coordinator.
   void wait_until(const std::function<bool()>& holds) {
     while (!holds()) {
@@ -232,14 +240,58 @@ TEST_F(ImagesTest, ALostJobComesBack) {
   EXPECT_EQ(job()["state"], "running");
 }
 
+// The image that was used, not the one that was asked for, and the work that is lost since that one.
+void expect_the_older(const json& restored) {
+  EXPECT_EQ(restored["image"], "j1.v1@node-a") << restored;
+  EXPECT_GE(restored["lost_ms"].get<std::int64_t>(), 60'000);
+  const auto note = restored["note"].get<std::string>();
+  EXPECT_NE(note.find("j1.v2@node-a is damaged"), std::string::npos) << note;
+  EXPECT_NE(note.find("half of a pack is gone"), std::string::npos) << note;
+}
+
 TEST_F(ImagesTest, ADamagedImageFallsBackAndSaysSo) {
+  a_.vault->age_ms = 60'000;
   order("snapshot");
+  a_.vault->age_ms = 0;
   order("snapshot");
   a_.vault->finds_damage = true;
   const json task = order("restore");
-  EXPECT_EQ(task["restored"]["image"], "j1.v1@node-a") << task;
-  EXPECT_NE(task["restored"]["note"].get<std::string>().find("j1.v2@node-a is damaged"), std::string::npos);
+  EXPECT_EQ(task["exit_code"], 3);
+  expect_the_older(task["restored"]);
   cluster_.wait_for_event("image-damaged");
+  const std::string event = text_of("job-restored");
+  EXPECT_NE(event.find("from j1.v1@node-a"), std::string::npos) << event;
+}
+
+// A parked job has lost nothing, until its last image turns out to be damaged.
+TEST_F(ImagesTest, AJobThatRestsInADamagedImageSaysWhatIsLost) {
+  a_.vault->age_ms = 60'000;
+  order("snapshot");
+  a_.vault->age_ms = 0;
+  order("suspend");
+  a_.vault->finds_damage = true;
+  const json task = order("resume");
+  EXPECT_EQ(task["exit_code"], 3);
+  expect_the_older(task["restored"]);
+}
+
+// Neither the answer nor the report was heard: asked again, the node says what the instance runs from and starts nothing.
+TEST_F(ImagesTest, TheOlderImageIsKnownToACoordinatorThatWasStartedAgain) {
+  a_.vault->age_ms = 60'000;
+  order("snapshot");
+  a_.vault->age_ms = 0;
+  order("snapshot");
+  a_.vault->finds_damage = true;
+  a_.vault->lose_restored = true;
+  ASSERT_EQ(cluster_.post("/v1/jobs/train/restore").status, 202U);
+  wait_for_restores(a_, 1);
+  cluster_.stop();
+  a_.vault->lose_restored = false;
+  cluster_.start();
+  cluster_.wait_for_event("job-restored");
+  EXPECT_EQ(a_.vault->restores, 1U);
+  const std::string event = text_of("job-restored");
+  EXPECT_NE(event.find("from j1.v1@node-a"), std::string::npos) << event;
 }
 
 TEST_F(ImagesTest, WhatDoesNotStartRestsInItsImage) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 namespace ckpt::coordinator {
 namespace {
 
@@ -110,6 +112,68 @@ TEST_F(ScheduleTest, TheNextIsTheFirstOfThoseThatWaitForTheirTime) {
   schedule_.began(3, "b", 1'000'000);  // it waits for its end, not for a time
   EXPECT_EQ(schedule_.next_due(1'005'000), 1'030'000);
   EXPECT_EQ(schedule_.next_due(1'030'000), 1'060'000);
+}
+
+// Jobs of one node under protection for a while, by a clock that stands until the schedule says when to look again. Each snapshot takes a time of
+// its own, its barrier lies somewhere in it, and it counts once it has ended.
+class ProtectedFor : public ScheduleTest {
+ protected:
+  struct Taken {
+    std::int64_t begin = 0, barrier = 0, end = 0;
+  };
+  static constexpr std::int64_t kEvery = 30'000;
+  void run(const Jobs& jobs, std::int64_t longest, std::size_t snapshots) {
+    for (const wire::JobId job : jobs) {
+      nodes_[job] = "a";
+      schedule_.protect(job, kEvery, 0, 0);
+    }
+    std::int64_t now = 1'000'000;
+    for (std::size_t i = 0; i < snapshots; ++i) {
+      while (due(now).empty()) {
+        const auto next = schedule_.next_due(now);
+        ASSERT_TRUE(next && *next > now);
+        now = *next;
+      }
+      const wire::JobId job = due(now).front();
+      Taken one;
+      one.begin = now;
+      one.end = now + 1 + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(longest));
+      one.barrier = now + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(one.end - now));
+      schedule_.began(job, "a", now);
+      now = one.end;
+      schedule_.ended(job, now, true);
+      taken_[job].push_back(one);
+    }
+  }
+  // The most that is lost between two durable images of the job, and what it may be, `others` being the snapshots it may have to wait for.
+  void expect_bounded(wire::JobId job, std::int64_t others) {
+    const auto& all = taken_[job];
+    ASSERT_GT(all.size(), 20u);
+    for (std::size_t i = 1; i < all.size(); ++i) {
+      const std::int64_t lost = all[i].end - 1 - all[i - 1].barrier;  // a moment before the newer one counts
+      const std::int64_t interval = std::max(kEvery, all[i - 1].end - all[i - 1].begin);
+      EXPECT_LE(lost, interval + others + (all[i].end - all[i].begin))
+          << "between images " << i - 1 << " and " << i;
+    }
+  }
+  std::mt19937_64 random_{7};
+  std::map<wire::JobId, std::vector<Taken>> taken_;
+};
+
+TEST_F(ProtectedFor, AnIntervalAndOneSnapshotAreLostAtMost) {
+  run({1}, kEvery, 200);
+  expect_bounded(1, 0);
+}
+
+TEST_F(ProtectedFor, SnapshotsThatTakeLongerThanTheIntervalFollowAtOnce) {
+  run({1}, 3 * kEvery, 200);
+  expect_bounded(1, 0);
+}
+
+TEST_F(ProtectedFor, JobsOfANodeWaitForEachOtherOnceAtMost) {
+  constexpr std::int64_t kLongest = 8'000;
+  run({1, 2, 3, 4}, kLongest, 400);
+  for (const wire::JobId job : {1, 2, 3, 4}) expect_bounded(job, 3 * kLongest);
 }
 
 TEST_F(ScheduleTest, WhatIsDroppedIsNotDue) {
