@@ -85,6 +85,16 @@ TEST_F(ImagePeers, ASnapshotGoesIntoTheVaultThatWasGranted) {
   EXPECT_EQ(job()["last_snapshot"]["image"], "j1.v1@node-b");
 }
 
+TEST_F(ImagePeers, EveryVaultCountsItsOwnVersions) {
+  order("snapshot");
+  order("snapshot", R"({"to":"node-b"})");
+  const json images = cluster_.get("/v1/images").json();
+  ASSERT_EQ(images.size(), 2U);
+  EXPECT_EQ(images[0]["id"], "j1.v1@node-a");
+  EXPECT_EQ(images[1]["id"], "j1.v1@node-b");
+  EXPECT_EQ(images[1]["pause_ms"], 3.0) << "its report was taken for one of another vault";
+}
+
 TEST_F(ImagePeers, AGrantThatIsRefusedFailsTheSnapshotAndLeavesTheJobAlone) {
   b_.vault->refuse_grants = true;
   const json task = order("snapshot", R"({"to":"node-b"})");
@@ -113,11 +123,11 @@ TEST_F(ImagePeers, ProtectionKeepsGoingThereAndSnapshotsFollowIt) {
 }
 
 TEST_F(ImagePeers, TheJobGoesOnAtTheNodeThatHasItsImage) {
-  order("snapshot", R"({"to":"node-b"})");
+  order("snapshot", R"({"to":"node-c"})");
   go_away(a_);
   const json task = order("restore", R"({"force":true})");
-  EXPECT_EQ(task["restored"]["at"], "node-b:0") << task;
-  EXPECT_EQ(b_.vault->grants, 1U) << "what is there needs no grant";
+  EXPECT_EQ(task["restored"]["at"], "node-c:0") << task;
+  EXPECT_EQ(c_.vault->grants, 1U) << "what is there needs no grant";
   EXPECT_EQ(job()["state"], "running");
 }
 
