@@ -25,8 +25,8 @@ using ControlMessages =
                 wire::TargetReport, wire::Reply, wire::StartJob, wire::StopJob, wire::ReadLog,
                 wire::SetLimits, wire::ForgetJob, wire::ProcessFacts, wire::InspectProcess,
                 wire::HealthReport, wire::HealthSettings, wire::TakeSnapshot, wire::SnapshotReport,
-                wire::RestoreImage, wire::VaultContents, wire::VaultOrder, wire::RestoreReport,
-                wire::GrantVault, wire::VaultGrant, wire::ReadImage, wire::ImageFacts>;
+                wire::RestoreImage, wire::VaultContents, wire::VaultOrder, wire::GrantVault, wire::VaultGrant,
+                wire::ReadImage, wire::ImageFacts, wire::RestoreReport>;
 
 #define CKPT_FRAME_TYPE(number, name, most)                                                             \
   static_assert(                                                                                        \
