@@ -50,7 +50,7 @@ bool is_header(const CsvRow& row, const std::array<std::string_view, N>& header)
   return true;
 }
 
-// The fields of one row, from the front.
+// The fields of one row, from the front, each read into what the row keeps it in.
 class RowReader {
  public:
   RowReader(const CsvRow& row, std::string_view source) : row_(row), source_(source) {}
@@ -63,28 +63,32 @@ class RowReader {
                      std::to_string(row_.fields.size()) + " fields instead of " + std::to_string(N));
   }
 
-  Result<std::uint32_t> number(std::uint32_t most) {
+  Result<void> number(std::uint32_t most, std::uint32_t& into) {
     const CsvField& field = next();
     const char* end = field.text.data() + field.text.size();
     std::uint32_t value = 0;
     const auto [stopped, error] = std::from_chars(field.text.data(), end, value);
     if (error != std::errc{} || stopped != end || value > most)
       return bad(field, "must be a whole number up to " + std::to_string(most));
-    return value;
+    into = value;
+    return ok();
   }
 
-  Result<std::uint32_t> hexadecimal() {
+  Result<void> hexadecimal(std::uint32_t& into) {
     const CsvField& field = next();
     const char* end = field.text.data() + field.text.size();
     std::uint32_t value = 0;
     if (field.text.starts_with("0x")) {
       const auto [stopped, error] = std::from_chars(field.text.data() + 2, end, value, 16);
-      if (error == std::errc{} && stopped == end) return value;
+      if (error == std::errc{} && stopped == end) {
+        into = value;
+        return ok();
+      }
     }
     return bad(field, "must be a hexadecimal number of 32 bits like 0x00000001");
   }
 
-  Result<std::string> text(bool required) {
+  Result<void> text(bool required, std::string& into) {
     const CsvField& field = next();
     if (required && field.text.empty()) return bad(field, "must not be empty");
     if (field.text.size() > kMostText)
@@ -93,21 +97,25 @@ class RowReader {
       if (static_cast<unsigned char>(c) < ' ' || c == 0x7f)
         return bad(field, "must have no control character");
     }
-    return field.text;
+    into = field.text;
+    return ok();
   }
 
   template <class Enum, std::size_t N>
-  Result<Enum> word(const std::array<std::string_view, N>& words) {
+  Result<void> word(const std::array<std::string_view, N>& words, Enum& into) {
     const CsvField& field = next();
     std::string expected;
     for (std::size_t i = 0; i < N; ++i) {
-      if (field.text == words[i]) return static_cast<Enum>(i);
+      if (field.text == words[i]) {
+        into = static_cast<Enum>(i);
+        return ok();
+      }
       expected += (i == 0 ? "" : ", ") + std::string(words[i]);
     }
     return bad(field, "must be one of " + expected);
   }
 
-  Result<BitPattern> bits() {
+  Result<void> bits(BitPattern& into) {
     const CsvField& field = next();
     if (field.text.size() != 32 || field.text.find_first_not_of("01-") != std::string::npos)
       return bad(field, "must be 32 of 0, 1 and -");
@@ -116,15 +124,21 @@ class RowReader {
       pattern.mask = pattern.mask << 1 | (c == '-' ? 0U : 1U);
       pattern.value = pattern.value << 1 | (c == '1' ? 1U : 0U);
     }
-    return pattern;
+    into = pattern;
+    return ok();
   }
 
-  Result<LinkSeverity> severity() {
+  Result<void> severity(LinkSeverity& into) {
     const CsvField& field = next();
     // NVIDIA's footnote marks stand behind the word.
-    if (field.text.starts_with("Non-fatal")) return LinkSeverity::kNonFatal;
-    if (field.text.starts_with("Link Fatal")) return LinkSeverity::kLinkFatal;
-    if (field.text.starts_with("Fatal")) return LinkSeverity::kFatal;
+    for (const auto& [word, severity] :
+         {std::pair("Non-fatal", LinkSeverity::kNonFatal), std::pair("Link Fatal", LinkSeverity::kLinkFatal),
+          std::pair("Fatal", LinkSeverity::kFatal)}) {
+      if (field.text.starts_with(word)) {
+        into = severity;
+        return ok();
+      }
+    }
     return bad(field, "must be Non-fatal, Link Fatal or Fatal");
   }
 
@@ -143,64 +157,44 @@ class RowReader {
 
 Result<XidRow> read_xid(const CsvRow& csv, std::string_view source) {
   RowReader reader(csv, source);
-  CKPT_TRYV(reader.has(kXidHeader));
   XidRow row;
-  CKPT_TRY(xid, reader.number(kMostXid));
-  CKPT_TRY(name, reader.text(true));
-  CKPT_TRY(cause, reader.text(true));
-  CKPT_TRY(readable, reader.word<Readable>(kReadables));
-  CKPT_TRY(action, reader.word<Remedy>(kRemedies));
-  CKPT_TRY(evacuation, reader.word<Outcome>(kOutcomes));
-  CKPT_TRY(where_from, reader.text(false));
-  row.xid = xid;
-  row.name = name;
-  row.cause = cause;
-  row.memory_readable = readable;
-  row.action = action;
-  row.evacuation = evacuation;
-  row.source = where_from;
+  CKPT_TRYV(reader.has(kXidHeader));
+  CKPT_TRYV(reader.number(kMostXid, row.xid));
+  CKPT_TRYV(reader.text(true, row.name));
+  CKPT_TRYV(reader.text(true, row.cause));
+  CKPT_TRYV(reader.word(kReadables, row.memory_readable));
+  CKPT_TRYV(reader.word(kRemedies, row.action));
+  CKPT_TRYV(reader.word(kOutcomes, row.evacuation));
+  CKPT_TRYV(reader.text(false, row.source));
   return row;
 }
 
 Result<RecoveryRow> read_recovery(const CsvRow& csv, std::string_view source) {
   RowReader reader(csv, source);
-  CKPT_TRYV(reader.has(kRecoveryHeader));
   RecoveryRow row;
-  CKPT_TRY(value, reader.number(kMostRecovery));
-  CKPT_TRY(name, reader.text(true));
-  CKPT_TRY(texts, reader.text(false));
-  CKPT_TRY(evacuation, reader.word<Outcome>(kOutcomes));
-  CKPT_TRY(readable, reader.word<Readable>(kReadables));
-  CKPT_TRY(meaning, reader.text(false));
-  row.value = value;
-  row.name = name;
-  row.texts = texts;
-  row.evacuation = evacuation;
-  row.memory_readable = readable;
-  row.meaning = meaning;
+  CKPT_TRYV(reader.has(kRecoveryHeader));
+  CKPT_TRYV(reader.number(kMostRecovery, row.value));
+  CKPT_TRYV(reader.text(true, row.name));
+  CKPT_TRYV(reader.text(false, row.texts));
+  CKPT_TRYV(reader.word(kOutcomes, row.evacuation));
+  CKPT_TRYV(reader.word(kReadables, row.memory_readable));
+  CKPT_TRYV(reader.text(false, row.meaning));
   return row;
 }
 
 Result<Nvlink5Row> read_nvlink5(const CsvRow& csv, std::string_view source) {
   RowReader reader(csv, source);
-  CKPT_TRYV(reader.has(kNvlink5Header));
   Nvlink5Row row;
-  CKPT_TRY(xid, reader.number(kMostXid));
-  CKPT_TRY(unit, reader.text(true));
-  CKPT_TRY(v1, reader.bits());
-  CKPT_TRY(v2, reader.bits());
-  CKPT_TRY(status, reader.hexadecimal());
-  CKPT_TRY(immediate, reader.text(true));
+  CKPT_TRYV(reader.has(kNvlink5Header));
+  CKPT_TRYV(reader.number(kMostXid, row.xid));
+  CKPT_TRYV(reader.text(true, row.unit));
+  CKPT_TRYV(reader.bits(row.info_v1));
+  CKPT_TRYV(reader.bits(row.info_v2));
+  CKPT_TRYV(reader.hexadecimal(row.error_status));
+  CKPT_TRYV(reader.text(true, row.immediate));
   reader.skip();  // action2
   reader.skip();  // investigatory
-  CKPT_TRY(severity, reader.severity());
-  row.xid = xid;
-  row.unit = unit;
-  row.info_v1 = v1;
-  row.info_v2 = v2;
-  row.error_status = status;
-  row.immediate = immediate;
-  row.severity = severity;
+  CKPT_TRYV(reader.severity(row.severity));
   return row;
 }
 
