@@ -157,7 +157,7 @@ Result<std::vector<FolderEntry>> PowerCutFiles::list(const std::string& path) {
   std::vector<FolderEntry> entries;
   for (const auto& [name, node] : seen_)
     if (name != path && folder_of(name) == path)
-      entries.push_back({name.substr(path.size() + 1), node->is_folder, node->seen.size()});
+      entries.push_back({name.substr(path == "." ? 0 : path.size() + 1), node->is_folder, node->seen.size()});
   return entries;
 }
 

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a program wrote below one folder, in its order: kept by record_writes.cc, which is loaded into it (LD_PRELOAD), so that it is the program itself that
+// writes, unchanged; and replayed onto a disk whose power is cut (tests/unit/image/vault/power_cut_files.h).
+//
+//   auto entries = read_journal("journal");
+//   PowerCutFiles disk;
+//   load(disk, "before");                                   // durable: what was there
+//   replay(disk, std::span(entries).first(n), "/root");     // the power goes after n
+//   disk.restart(seed);
+//   store(disk, "after");
+//
+// A write, a name is recorded before it is ordered, a sync once it has returned: what the journal calls durable is.
+// Threads: one. Errors: std::runtime_error, of a test.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tests/fault/write_journal_format.h"
+#include "tests/unit/image/vault/power_cut_files.h"
+
+namespace ckpt::test {
+
+struct JournalEntry {
+  JournalKind kind = JournalKind::kWrite;
+  std::string path;   // absolute
+  std::string other;  // of a rename: to
+  std::uint64_t offset = 0;
+  std::vector<std::byte> bytes;
+  std::uint64_t end = 0;  // of the entry, in the journal
+};
+
+// Entries that are there in full; a journal's writer may have been killed.
+std::vector<JournalEntry> read_journal(const std::string& path);
+void replay(vault::test::PowerCutFiles& disk, std::span<const JournalEntry> entries, const std::string& root);
+void load(vault::test::PowerCutFiles& disk, const std::string& folder);
+// Replaces the folder's content.
+void store(vault::test::PowerCutFiles& disk, const std::string& folder);
+
+}  // namespace ckpt::test
