@@ -17,8 +17,8 @@ constexpr std::size_t kStreams = 4;
 // Bits that there are after loading, at least, and the bytes that it loads at most.
 constexpr std::uint64_t kLoaded = 56;
 constexpr std::size_t kMostLoaded = 7;
-// About as fast as they come from memory.
-constexpr std::size_t kLinesATurn = 8;
+// What one turn of all streams takes of their bytes, about: for guessing how many turns there will be.
+constexpr std::size_t kUsualTurnBytes = 22;
 
 std::uint64_t load64(const std::byte* at) noexcept {
   std::uint64_t value;
@@ -138,8 +138,27 @@ template <class Table, std::size_t kLookups, std::size_t kLines>
 // As far as it is safe. Streams do not come to their ends together: in place of one that has, `spare` runs, so that the others
 // still go in step.
 template <class Table, std::size_t kLookups>
+void run_some(std::array<Stream, kStreams>& streams, const Entry<Table>* entries, std::size_t turns,
+              std::size_t lines_a_turn, Upcoming& upcoming) noexcept {
+  const Upcoming::Piece piece = upcoming.take(turns, lines_a_turn);
+  if (piece.turns == 0) return run<Table, kLookups, 0>(streams, entries, turns, nullptr);
+  switch (lines_a_turn) {
+    case 2:
+      return run<Table, kLookups, 2>(streams, entries, piece.turns, piece.at);
+    case 4:
+      return run<Table, kLookups, 4>(streams, entries, piece.turns, piece.at);
+    case 5:
+      return run<Table, kLookups, 5>(streams, entries, piece.turns, piece.at);
+    case 6:
+      return run<Table, kLookups, 6>(streams, entries, piece.turns, piece.at);
+    default:
+      return run<Table, kLookups, 8>(streams, entries, piece.turns, piece.at);
+  }
+}
+
+template <class Table, std::size_t kLookups>
 void run_all(std::array<Stream, kStreams>& streams, const Entry<Table>* entries, const Stream& spare,
-             Upcoming& upcoming) noexcept {
+             std::size_t lines_a_turn, Upcoming& upcoming) noexcept {
   for (;;) {
     std::array<Stream, kStreams> running{};
     std::array<bool, kStreams> runs{};
@@ -151,11 +170,7 @@ void run_all(std::array<Stream, kStreams>& streams, const Entry<Table>* entries,
       turns = std::min(turns, runs[i] ? safe : safe_turns<Table, kLookups>(spare));
     }
     if (std::none_of(runs.begin(), runs.end(), [](bool one) { return one; })) return;
-    if (const Upcoming::Piece piece = upcoming.take(turns, kLinesATurn); piece.turns > 0) {
-      run<Table, kLookups, kLinesATurn>(running, entries, piece.turns, piece.at);
-    } else {
-      run<Table, kLookups, 0>(running, entries, turns, nullptr);
-    }
+    run_some<Table, kLookups>(running, entries, turns, lines_a_turn, upcoming);
     for (std::size_t i = 0; i < kStreams; ++i)
       if (runs[i]) streams[i] = running[i];
   }
@@ -202,6 +217,14 @@ bool finish(const Stream& stream, const Table& table) noexcept {
   return left == 0;
 }
 
+// Lines spread over all turns: more at once than memory gives would be waited for, and then none come while the rest is decoded.
+std::size_t lines_a_turn(std::size_t bytes, const Upcoming& upcoming) noexcept {
+  const std::size_t lines = upcoming.lines() * kUsualTurnBytes;
+  for (const std::size_t some : {2, 4, 5, 6})
+    if (lines <= bytes * some) return some;
+  return 8;
+}
+
 unsigned number_at(std::span<const std::byte> in, std::size_t at) noexcept {
   return std::to_integer<unsigned>(in[at]) | std::to_integer<unsigned>(in[at + 1]) << 8;
 }
@@ -229,8 +252,9 @@ bool decode_streams(const Table& table, std::span<const std::byte> in, std::span
   const Stream spare{anything, anything + kSpareBytes, 0,
                      kLoaded,  spare_room.data(),      spare_room.data() + kSpareBytes};
   // As many look-ups as one loading of bits is good for; at the end one by one.
-  run_all<Table, kLoaded / Table::kIndexBits>(streams, entries_of(table), spare, upcoming);
-  run_all<Table, 1>(streams, entries_of(table), spare, upcoming);
+  const std::size_t lines = lines_a_turn(in.size(), upcoming);
+  run_all<Table, kLoaded / Table::kIndexBits>(streams, entries_of(table), spare, lines, upcoming);
+  run_all<Table, 1>(streams, entries_of(table), spare, lines, upcoming);
   return std::all_of(streams.begin(), streams.end(),
                      [&](const Stream& stream) { return finish(stream, table); });
 }

@@ -25,6 +25,13 @@ class Upcoming {
   // In the order in which they are taken; no more than kMostRanges.
   void add(std::span<const std::byte> range) noexcept { ranges_[count_++] = range; }
 
+  // What is left of it, in lines.
+  [[nodiscard]] std::size_t lines() const noexcept {
+    std::size_t bytes = 0;
+    for (const std::span<const std::byte>& range : ranges_) bytes += range.size();
+    return bytes / kLineBytes;
+  }
+
   struct Piece {
     const std::byte* at;
     std::size_t turns;

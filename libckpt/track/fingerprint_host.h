@@ -27,6 +27,34 @@ inline void join(const FingerprintTables& tables, const Walk& walk, Chain& chain
   }
 }
 
+// What is left behind whole blocks, and the end.
+template <BlockFunction kBlock>
+Fingerprint finish_chain(const FingerprintTables& tables, const unsigned char* start, std::uint64_t bytes,
+                         std::uint64_t block, std::uint32_t* marks, Chain& chain) noexcept {
+  for (; block * kBlockBytes < bytes; ++block) {
+    const unsigned char* at = start + block * kBlockBytes;
+    alignas(64) unsigned char filled_up[kBlockBytes];
+    if (const std::uint64_t rest = bytes - block * kBlockBytes; rest < kBlockBytes) {
+      std::memcpy(filled_up, at, rest);
+      std::memset(filled_up + rest, 0, kBlockBytes - rest);
+      at = filled_up;
+    }
+    const BlockSums sums = kBlock(tables, at);
+    const std::uint64_t z0 = compress(tables, 0, sums);
+    chain.add(tables, z0, compress(tables, 1, sums));
+    if (marks != nullptr) marks[block] = mark_of(z0);
+  }
+  return chain.finish(tables, bytes);
+}
+
+inline Fingerprint fingerprint_avx2(const FingerprintTables& tables, const void* data, std::uint64_t bytes,
+                                    std::uint32_t* marks, const void* next) noexcept {
+  const auto* const start = static_cast<const unsigned char*>(data);
+  Chain chain;
+  chain_avx2(tables, start, bytes / kBlockBytes, marks, static_cast<const unsigned char*>(next), chain);
+  return finish_chain<&nh_block_avx2>(tables, start, bytes, bytes / kBlockBytes, marks, chain);
+}
+
 template <WalkFunction kWalk, BlockFunction kBlock>
 Fingerprint fingerprint_with(const FingerprintTables& tables, const void* data, std::uint64_t bytes,
                              std::uint32_t* marks, const void* next) noexcept {
@@ -47,30 +75,16 @@ Fingerprint fingerprint_with(const FingerprintTables& tables, const void* data, 
     join(tables, walk, chain);
     block += stretch * kStretches;
   }
-  for (; block * kBlockBytes < bytes; ++block) {
-    const unsigned char* at = start + block * kBlockBytes;
-    alignas(64) unsigned char filled_up[kBlockBytes];
-    if (block == whole) {
-      const std::uint64_t rest = bytes - whole * kBlockBytes;
-      std::memcpy(filled_up, at, rest);
-      std::memset(filled_up + rest, 0, kBlockBytes - rest);
-      at = filled_up;
-    }
-    const BlockSums sums = kBlock(tables, at);
-    const std::uint64_t z0 = compress(tables, 0, sums);
-    chain.add(tables, z0, compress(tables, 1, sums));
-    if (marks != nullptr) marks[block] = mark_of(z0);
-  }
-  return chain.finish(tables, bytes);
+  return finish_chain<kBlock>(tables, start, bytes, block, marks, chain);
 }
 
 inline constexpr FingerprintFunction kFingerprintScalar = &fingerprint_with<&walk_scalar, &nh_block_scalar>;
-inline constexpr FingerprintFunction kFingerprintAvx2 = &fingerprint_with<&walk_avx2, &nh_block_avx2>;
+inline constexpr FingerprintFunction kFingerprintAvx2 = &fingerprint_avx2;
 inline constexpr FingerprintFunction kFingerprintAvx512 = &fingerprint_with<&walk_avx512, &nh_block_avx2>;
 
-// The fastest one here.
+// The fastest one here. AMD's Zen 4 takes two turns for 512 bits, and there reading in order is faster than four streams.
 inline FingerprintFunction pick_fingerprint() noexcept {
-  if (has_avx512()) return kFingerprintAvx512;
+  if (has_avx512() && !__builtin_cpu_is("amd")) return kFingerprintAvx512;
   return __builtin_cpu_supports("avx2") ? kFingerprintAvx2 : kFingerprintScalar;
 }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a processor reads a message for its fingerprint: four stretches side by side, each with a chain of its own that
-// fingerprint_host.h joins by powers of the points. Four streams, because hardware prefetchers end at each page (4 KiB)
-// and one stream leaves the memory idle at each of its ends; and software prefetches half a block ahead into the first
-// cache and a whole one into the second, which can wait for more lines at once, because even so the arithmetic would wait. The key words are read once for four blocks. Three ways, equal in every bit: scalar,
-// AVX2, and AVX-512 with IFMA, which also does the chains of all four stretches in one register.
+// How a processor reads a message for its fingerprint. Three ways, equal in every bit.
+//
+// AVX2: block after block, each line prefetched a page and a half ahead: one stream is what hardware prefetchers follow best, and
+// software's bring the lines behind the page's end (4 KiB), where they stop.
+// Scalar, and AVX-512 with IFMA: four stretches side by side, each with a chain of its own that fingerprint_host.h joins by powers of
+// the points. AVX-512 does the chains of all four in one register; the key words are read once for four blocks, and prefetches go
+// half a block ahead into the first cache and a whole one into the second, which can wait for more lines at once.
 // Threads: pure functions. No function fails. Definition of the values: fingerprint_core.h.
 #pragma once
 
@@ -16,6 +18,7 @@ namespace ckpt::track {
 
 inline constexpr std::uint32_t kStretches = 4;
 inline constexpr std::uint32_t kHalfBytes = kBlockBytes / 2;
+inline constexpr std::uint64_t kAheadBytes = 3 * kHalfBytes;
 
 // Four stretches of `blocks` blocks each, one behind the other at `at`. h[s] is the chain of stretch s. Where `marks`
 // is not null, marks[block] becomes the mark of each block. `next`: memory of the same layout that will be walked
@@ -98,56 +101,52 @@ inline void walk_scalar(const FingerprintTables& tables, Walk& walk) noexcept {
 }
 
 // Adds half a block: its words from `at`, its keys from `keys`.
-template <std::uint32_t kBlocks>
-[[gnu::target("avx2")]] inline void add_half_avx2(const std::uint32_t* keys,
-                                                  const unsigned char* const (&at)[kBlocks],
-                                                  const char* const (&ahead)[kBlocks],
-                                                  __m256i (&y)[kBlocks][kPasses]) noexcept {
-#pragma GCC unroll 2
+[[gnu::target("avx2")]] inline void add_half_avx2(const std::uint32_t* keys, const unsigned char* at,
+                                                  const char* ahead, __m256i (&y)[kPasses]) noexcept {
+#pragma GCC unroll 4
   for (std::uint32_t v = 0; v < kHalfBytes / 32; ++v) {
     const auto* key = reinterpret_cast<const __m256i*>(keys) + v;
-#pragma GCC unroll 4
-    for (std::uint32_t b = 0; b < kBlocks; ++b) {
-      if (v % 2 == 0) prefetch_lines(ahead[b] + v * 32);
-      __m256i m = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at[b]) + v);
-      asm("" : "+x"(m));  // memory that may change is read once, not once for each pass
-      y[b][0] = _mm256_add_epi64(y[b][0], products_avx2(m, _mm256_load_si256(key)));
-      y[b][1] = _mm256_add_epi64(y[b][1], products_avx2(m, _mm256_load_si256(key + 1)));
-      y[b][2] = _mm256_add_epi64(y[b][2], products_avx2(m, _mm256_load_si256(key + 2)));
-    }
+    if (v % 2 == 0) _mm_prefetch(ahead + v * 32, _MM_HINT_T0);
+    __m256i m = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at) + v);
+    asm("" : "+x"(m));  // memory that may change is read once, not once for each pass
+    y[0] = _mm256_add_epi64(y[0], products_avx2(m, _mm256_load_si256(key)));
+    y[1] = _mm256_add_epi64(y[1], products_avx2(m, _mm256_load_si256(key + 1)));
+    y[2] = _mm256_add_epi64(y[2], products_avx2(m, _mm256_load_si256(key + 2)));
   }
+}
+
+[[gnu::target("avx2")]] inline BlockSums sums_ahead_avx2(const FingerprintTables& tables,
+                                                         const unsigned char* block,
+                                                         const unsigned char* const (&ahead)[2]) noexcept {
+  const __m256i zero = _mm256_setzero_si256();
+  __m256i y[kPasses] = {zero, zero, zero};
+  for (int half = 0; half < 2; ++half)
+    add_half_avx2(tables.nh + half * (kHalfBytes / 4), block + half * kHalfBytes,
+                  reinterpret_cast<const char*>(ahead[half]), y);
+  return BlockSums{{add_lanes_avx2(y[0]), add_lanes_avx2(y[1]), add_lanes_avx2(y[2])}};
 }
 
 [[gnu::target("avx2")]] inline BlockSums nh_block_avx2(const FingerprintTables& tables,
                                                        const unsigned char* block) noexcept {
-  const __m256i zero = _mm256_setzero_si256();
-  __m256i y[1][kPasses] = {{zero, zero, zero}};
-  for (int half = 0; half < 2; ++half) {
-    const unsigned char* at[1] = {block + half * kHalfBytes};
-    add_half_avx2<1>(tables.nh + half * (kHalfBytes / 4), at, {reinterpret_cast<const char*>(at[0])}, y);
-  }
-  return BlockSums{{add_lanes_avx2(y[0][0]), add_lanes_avx2(y[0][1]), add_lanes_avx2(y[0][2])}};
+  return sums_ahead_avx2(tables, block, {block, block + kHalfBytes});
 }
 
-[[gnu::target("avx2")]] inline void walk_avx2(const FingerprintTables& tables, Walk& walk) noexcept {
-  for (std::uint64_t i = 0; i < walk.blocks; ++i) {
-    __m256i y[kStretches][kPasses];
-    for (auto& stretch : y) {
-      for (__m256i& pass : stretch) pass = _mm256_setzero_si256();
-    }
-    for (int half = 0; half < 2; ++half) {
-      const unsigned char* at[kStretches];
-      const char* ahead[kStretches];
-      for (std::uint32_t s = 0; s < kStretches; ++s) {
-        at[s] = walk.block(s, i) + half * kHalfBytes;
-        ahead[s] = walk.ahead(s, i, half);
-      }
-      add_half_avx2<kStretches>(tables.nh + half * (kHalfBytes / 4), at, ahead, y);
-    }
-    for (std::uint32_t s = 0; s < kStretches; ++s) {
-      chain_block(tables, walk, s, i,
-                  BlockSums{{add_lanes_avx2(y[s][0]), add_lanes_avx2(y[s][1]), add_lanes_avx2(y[s][2])}});
-    }
+// `blocks` blocks, one behind the other at `at`, behind what `chain` has already; `marks` and `next` as in Walk.
+[[gnu::target("avx2")]] inline void chain_avx2(const FingerprintTables& tables, const unsigned char* at,
+                                               std::uint64_t blocks, std::uint32_t* marks,
+                                               const unsigned char* next, Chain& chain) noexcept {
+  const std::uint64_t bytes = blocks * kBlockBytes;
+  // What to prefetch while the half block at `here` is read: as much, kAheadBytes behind it.
+  const auto ahead = [&](std::uint64_t here) {
+    const std::uint64_t wanted = here + kAheadBytes;
+    return wanted < bytes ? at + wanted : next != nullptr ? next + (wanted - bytes) : at + here;
+  };
+  for (std::uint64_t i = 0; i < blocks; ++i) {
+    const std::uint64_t here = i * kBlockBytes;
+    const BlockSums sums = sums_ahead_avx2(tables, at + here, {ahead(here), ahead(here + kHalfBytes)});
+    const std::uint64_t z0 = compress(tables, 0, sums);
+    chain.add(tables, z0, compress(tables, 1, sums));
+    if (marks != nullptr) marks[i] = mark_of(z0);
   }
 }
 
