@@ -47,6 +47,19 @@ void count_promises(const PlanHints& hints, GpuView& view) {
   }
 }
 
+// What is known of a node may be a moment old: one that is away may be dialing, and a driver that did not answer may answer the
+// next time it is asked.
+bool may_answer_soon(const std::vector<GpuView>& views, const std::string& to) {
+  const auto asked = parse_place(to);
+  return std::any_of(views.begin(), views.end(), [&](const GpuView& view) {
+    if (to != "auto" && asked) {
+      const auto& [node, gpu] = asked.assume_value();
+      if (view.place.node != node || (gpu && view.place.gpu != *gpu)) return false;
+    }
+    return !view.connected || (!view.healthy && !view.health_reason.empty());
+  });
+}
+
 Result<wire::Bytes> random_bytes(std::size_t count) {
   wire::Bytes bytes(count);
   CKPT_TRYV(fill_random(bytes));
@@ -399,15 +412,21 @@ bool Service::may_be_possible_soon(const Job& job) const {
 }
 
 control::Task<Result<Migration*>> Service::migrate(JobId id, MigrateRequest request) {
-  const auto deadline = std::chrono::steady_clock::now() +
-                        std::chrono::milliseconds(std::min(request.timeout_ms, kAdmissionWaitMs));
-  while (true) {
+  const std::int64_t most_ms = std::min(request.timeout_ms, kAdmissionWaitMs);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(most_ms);
+  for (bool waited = false;; waited = true) {
     const Job* job = parts_.jobs.find(id);
     if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
-    CKPT_CO_TRY(found, plan(*job, request.to));
-    if (found.to) co_return begin(*job, request, found);
-    if (std::chrono::steady_clock::now() >= deadline || !may_be_possible_soon(*job))
-      co_return Error(ErrorCode::kRefused, found.reason);
+    const auto planned = plan(*job, request.to);
+    if (planned && planned.assume_value().to) co_return begin(*job, request, planned.assume_value());
+    if (!planned && planned.assume_error().code() != ErrorCode::kRefused) co_return planned.assume_error();
+    const std::string reason = planned ? planned.assume_value().reason : planned.assume_error().message();
+    if (std::chrono::steady_clock::now() >= deadline)
+      co_return Error(ErrorCode::kRefused,
+                      reason + fmt::format(" (for {} ms: that long it was waited for)", most_ms));
+    if (!may_be_possible_soon(*job) && !may_answer_soon(gpu_views(), request.to))
+      co_return Error(ErrorCode::kRefused, reason);
+    if (!waited) spdlog::info("job {} waits to be moved: {}", job_text(id), reason);
     co_await parts_.jobs.changed().wait_until(
         std::min(deadline, std::chrono::steady_clock::now() + kLookAgain));
   }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <future>
 
 #include "tests/unit/coordinator/cluster.h"
 #include "tests/unit/coordinator/fake_agent.h"
@@ -135,6 +136,52 @@ TEST_F(PlacingTest, PrioritiesAreKept) {
   cluster_.stop();
   cluster_.start();
   EXPECT_EQ(cluster_.get("/v1/jobs/urgent").json()["priority"], 7);
+}
+
+// The move is asked for while the target's agent is away, or while its driver has not answered; then that is over.
+class MoveThatWaits : public PlacingTest {
+ protected:
+  std::future<HttpAnswer> move(const std::string& job, const std::string& to) {
+    return std::async(std::launch::async, [this, job, to] {
+      return cluster_.post("/v1/jobs/" + job + "/migrate", json({{"to", to}}).dump());
+    });
+  }
+};
+
+TEST_F(MoveThatWaits, ForAnAgentThatIsAway) {
+  start_nodes();
+  run("one", "node-a");
+  b_.reset();
+  cluster_.wait_for_event("node-lost");
+  auto moved = move("one", "node-b");
+  b_ = std::make_unique<FakeAgent>("node-b", cluster_.agent_address(), cluster_.agent_token());
+  b_->start();
+  const HttpAnswer answer = moved.get();
+  EXPECT_EQ(answer.status, 202U) << answer.body;
+}
+
+TEST_F(MoveThatWaits, ForADriverThatDidNotAnswer) {
+  b_->inventory.gpus[0].healthy = false;
+  b_->inventory.gpus[0].health_reason = "The GPU driver did not answer within 2000 ms";
+  start_nodes();
+  run("one", "node-a");
+  auto moved = move("one", "node-b");
+  wire::Inventory answered;
+  answered.inventory = b_->inventory;
+  answered.inventory.gpus[0].healthy = true;
+  answered.inventory.gpus[0].health_reason.clear();
+  b_->post([this, answered] { b_->send(answered); });
+  const HttpAnswer answer = moved.get();
+  EXPECT_EQ(answer.status, 202U) << answer.body;
+}
+
+TEST_F(MoveThatWaits, NotForAGpuThatIsLost) {
+  b_->inventory.gpus[0].healthy = false;
+  start_nodes();
+  run("one", "node-a");
+  const HttpAnswer answer = move("one", "node-b").get();
+  EXPECT_EQ(answer.status, 409U) << answer.body;
+  EXPECT_EQ(answer.body.find("waited for"), std::string::npos) << answer.body;
 }
 
 TEST_F(PlacingTest, RebalancePacksTwoGpusIntoOne) {
