@@ -91,6 +91,7 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
   use_images(&images_);
   service_.set_room_maker(
       [this](SubmitRequest request) { return overcommit_.make_room(std::move(request)); });
+  images_.hold_resumes_while([this] { return overcommit_.busy(); });
   jobs_.set_migration_query([this](JobId id) { return migrations_.open_of(id) != nullptr; });
 }
 

@@ -252,6 +252,7 @@ control::Task<Result<Restored>> ImageTable::restore(JobId id, std::optional<Plac
 
 // One after the other, the one that has rested the longest first.
 void ImageTable::resume_parked() {
+  if (room_is_made_ && room_is_made_()) return;
   const Job* next = nullptr;
   std::vector<const Job*> resting;
   for (const auto& [id, job] : parts_.jobs.all()) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -61,6 +62,9 @@ class ImageTable : public Images {
 
   // Once, after the jobs and before agents may connect: takes up what was open.
   Result<void> load();
+
+  // While it says so, parked jobs do not come back by themselves: the room is being made for somebody.
+  void hold_resumes_while(std::function<bool()> room_is_made) { room_is_made_ = std::move(room_is_made); }
 
   // The port for other parts of the coordinator.
   [[nodiscard]] std::optional<Image> newest(JobId job) const override;
@@ -167,6 +171,7 @@ class ImageTable : public Images {
   std::set<JobId> vault_known_;              // OperationView::vault_known
   std::map<JobId, Backoff> backoffs_;        // of resuming
   std::set<JobId> resuming_;                 // by itself, now
+  std::function<bool()> room_is_made_;       // may be empty
 };
 
 }  // namespace ckpt::coordinator

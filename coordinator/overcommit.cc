@@ -8,6 +8,8 @@ namespace {
 
 // What has been parked gives its memory back a moment later, and its node says so with its next inventory.
 constexpr std::chrono::seconds kForTheMemory{20};
+// One that ends by itself while it is parked cannot be parked, and needs not: its node says a moment later that it is gone.
+constexpr std::chrono::seconds kForAnEnd{3};
 constexpr std::chrono::seconds kLookAgain{1};
 
 std::string name_of(const SubmitRequest& request) {
@@ -53,13 +55,16 @@ control::Task<Result<void>> Overcommit::make_room_alone(SubmitRequest request) {
   const std::string why =
       fmt::format("makes room for {} (priority {})", name_of(request), request.spec.priority);
   for (const Occupant& victim : preemption->victims) {
-    CKPT_CO_TRYV(co_await parts_.images.park(victim.id, true, why));
+    auto parked = co_await parts_.images.park(victim.id, true, why);
+    if (parked) continue;
+    if (co_await wait_for_room(request, kForAnEnd)) co_return ok();
+    co_return std::move(parked);
   }
-  co_return co_await wait_for_room(std::move(request));
+  co_return co_await wait_for_room(std::move(request), kForTheMemory);
 }
 
-control::Task<Result<void>> Overcommit::wait_for_room(SubmitRequest request) {
-  const auto deadline = std::chrono::steady_clock::now() + kForTheMemory;
+control::Task<Result<void>> Overcommit::wait_for_room(SubmitRequest request, std::chrono::seconds most) {
+  const auto deadline = std::chrono::steady_clock::now() + most;
   while (true) {
     CKPT_CO_TRY(plan, parts_.service.plan(request));
     if (plan.to) co_return ok();

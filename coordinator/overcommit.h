@@ -24,11 +24,13 @@ class Overcommit {
 
   // Returns once the job fits, for who submits it at once.
   control::Task<Result<void>> make_room(SubmitRequest request);
+  // Room is being made: nobody else may take it (ImageTable::hold_resumes_while).
+  [[nodiscard]] bool busy() const noexcept { return busy_; }
 
  private:
   [[nodiscard]] std::vector<Occupant> occupants() const;
   control::Task<Result<void>> make_room_alone(SubmitRequest request);
-  control::Task<Result<void>> wait_for_room(SubmitRequest request);
+  control::Task<Result<void>> wait_for_room(SubmitRequest request, std::chrono::seconds most);
 
   Parts parts_;
   Signal changed_;

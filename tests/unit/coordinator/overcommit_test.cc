@@ -64,5 +64,18 @@ TEST_F(OvercommitTest, WhoCannotBeParkedRunsOn) {
   EXPECT_EQ(state("low"), "running");
 }
 
+TEST_F(OvercommitTest, WhoEndsWhileItIsParkedLeavesItsRoom) {
+  vault_->refuse_snapshots = true;  // as a job's that ends under it
+  const HttpAnswer low = run("low", 0, 6 * kGiB, false);
+  ASSERT_EQ(low.status, 201U);
+  auto high = std::async(std::launch::async, [this] { return run("high", 5, 6 * kGiB, true); });
+  cluster_.wait_for_event("snapshot-failed");
+  agent_->end_job(1, 0);
+  const HttpAnswer started = high.get();
+  EXPECT_EQ(started.status, 201U) << started.body;
+  EXPECT_EQ(state("low"), "exited");
+  EXPECT_EQ(state("high"), "running");
+}
+
 }  // namespace
 }  // namespace ckpt::coordinator::test
