@@ -126,6 +126,15 @@ std::string ImageCatalog::vault_job_of(const Job& job) const {
   return job.spec.name + "." + job_text(job.id) + "." + cluster_;
 }
 
+// The job in a vault's name for it ("train.j3.CLUSTER"); 0: it is not one of ours.
+JobId ImageCatalog::job_in(std::string_view vault_job) const {
+  const std::string end = "." + cluster_;
+  if (!vault_job.ends_with(end)) return 0;
+  vault_job.remove_suffix(end.size());
+  const auto dot = vault_job.rfind('.');
+  return dot == std::string_view::npos ? 0 : parse_job_id(vault_job.substr(dot + 1)).value_or(0);
+}
+
 bool ImageCatalog::is_ours(const wire::ImageRow& row) const {
   return row.job != 0 && row.version != 0 &&
          row.vault_job.ends_with("." + job_text(row.job) + "." + cluster_);
@@ -146,13 +155,15 @@ std::vector<Image> ImageCatalog::take(const std::string& node, const wire::Vault
   std::vector<Image> damaged;
   Vault vault;
   vault.seen_ms = wall_clock_ms();
-  for (const wire::ImageRow& said : contents.images) {
+  for (wire::ImageRow said : contents.images) {
+    // Of a version that cannot be read its node knows no more than its name.
+    if (said.damaged && said.job == 0) said.job = job_in(said.vault_job);
     if (!is_ours(said)) continue;
     Row& row = vault.rows.emplace_back();
     row.row = said;
     const Row* known = find_row(key, said.vault_job, said.version);
     if (known != nullptr) row.pause_ns = known->pause_ns;
-    const auto pause = measured_.find({said.vault_job, said.version});
+    const auto pause = measured_.find({key, said.vault_job, said.version});
     if (pause != measured_.end()) {
       row.pause_ns = pause->second;
       measured_.erase(pause);
@@ -169,7 +180,7 @@ void ImageCatalog::measured(const std::string& node, const wire::SnapshotReport&
   const Key key(node, report.folder);
   if (find_row(key, report.vault_job, report.version) == nullptr) {
     if (measured_.size() >= kMostMeasured) measured_.erase(measured_.begin());
-    measured_[{report.vault_job, report.version}] = report.pause_ns;
+    measured_[{key, report.vault_job, report.version}] = report.pause_ns;
     return;
   }
   Vault& vault = vaults_[key];

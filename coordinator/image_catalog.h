@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "coordinator/store.h"
@@ -78,6 +79,7 @@ class ImageCatalog {
   };
   using Key = std::pair<std::string, std::string>;  // node, folder
 
+  [[nodiscard]] JobId job_in(std::string_view vault_job) const;
   [[nodiscard]] bool is_ours(const wire::ImageRow& row) const;
   [[nodiscard]] const Row* find_row(const Key& key, const std::string& vault_job,
                                     std::uint64_t version) const;
@@ -86,7 +88,7 @@ class ImageCatalog {
   Store& store_;
   std::string cluster_;
   std::map<Key, Vault> vaults_;
-  std::map<std::pair<std::string, std::uint64_t>, std::int64_t> measured_;  // pauses no list has yet
+  std::map<std::tuple<Key, std::string, std::uint64_t>, std::int64_t> measured_;  // pauses no list has yet
 };
 
 }  // namespace ckpt::coordinator

@@ -14,7 +14,7 @@ static_assert(kFew * kMostCodeBits + 7 <= 64);
 
 // Bits on their way out, the first lowest.
 struct BitQueue {
-  std::byte* out;
+  std::byte* out = nullptr;
   std::uint64_t bits = 0;
   std::uint64_t count = 0;  // below 8 after flush()
 
@@ -172,7 +172,8 @@ CKPT_VBMI std::size_t write_vbmi(const CodeTable& table, std::span<const std::by
   std::size_t left = run.size();
   if (left >= kMany) {
     // One is put while the next is joined.
-    std::array<Joined, 2> some;
+    std::array<Joined, 2>
+        some;  // NOLINT(cppcoreguidelines-pro-type-member-init): join() writes all of what is read
     std::size_t turn = 0;
     bool as_eights = join(low, high, _mm512_loadu_si512(run.data() + (left -= kMany)), some[0]);
     for (; left >= kMany; turn ^= 1) {

@@ -46,9 +46,9 @@ using Depths = std::array<unsigned, kSymbols>;
 // Huffman's tree over sorted counts: always the two rarest, be they symbols or what two became, which come in order as well.
 void make_tree(const Sorted& sorted, std::size_t symbols, Depths& depths) noexcept {
   constexpr std::uint32_t kNone = UINT32_MAX;
-  std::array<std::uint32_t, kSymbols + 1> leaves, nodes;
-  std::array<std::uint8_t, kSymbols> parents,
-      own_leaves;  // of each node: which other one, how many of its two
+  std::array<std::uint32_t, kSymbols + 1> leaves{}, nodes{};
+  std::array<std::uint8_t, kSymbols> parents{},
+      own_leaves{};  // of each node: which other one, how many of its two
   std::uint32_t all = 0;
   for (std::size_t i = 0; i < symbols; ++i) all += sorted[i] >> kSymbolBits;
   // What is rarer than the longest code is good for counts as so much: then hardly any code is too long. The eighth more: it is
@@ -73,7 +73,7 @@ void make_tree(const Sorted& sorted, std::size_t symbols, Depths& depths) noexce
     own_leaves[made] = static_cast<std::uint8_t>(of_leaves);
   }
   // From the root, which was made last, to those that were made before it.
-  std::array<std::uint8_t, kSymbols> depth;
+  std::array<std::uint8_t, kSymbols> depth{};
   for (std::size_t i = symbols - 1; i-- > 0;) {
     depth[i] = i + 2 == symbols ? 0 : static_cast<std::uint8_t>(depth[parents[i]] + 1);
     depths[std::size_t{depth[i]} + 1] += own_leaves[i];

@@ -91,6 +91,7 @@ void put_shares(const Shares& shares, BitWriter& out) noexcept {
   for (std::size_t value = 0; left > 0; ++value) {
     // Numbers from 0 to left + 1: those that are left over in the last power of two take one bit less.
     const auto width = static_cast<unsigned>(std::bit_width(left + 1));
+    // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): `left` is positive, so `width` is at least 2
     const unsigned half = 1U << (width - 1), short_ones = 2 * half - 2 - left;
     const unsigned number = shares[value] + 1;
     if (number < short_ones) {
@@ -151,7 +152,7 @@ class StateTable {
 
  private:
   [[nodiscard]] unsigned follow(unsigned pick, const Coding& coding) const noexcept {
-    return states_[static_cast<std::size_t>(static_cast<int>(pick) + coding.first)];
+    return states_[static_cast<unsigned>(static_cast<int>(pick) + coding.first)];
   }
   std::array<Coding, kWeightValues> codings_{};
   std::array<std::uint8_t, kStates> states_{};

@@ -61,7 +61,7 @@ std::size_t HuffmanWriter::packed_size(const SymbolCounts& counts, const CodeLen
 
 std::size_t HuffmanWriter::pack_literals(std::span<const std::byte> block,
                                          std::span<std::byte> out) noexcept {
-  CodeLengths lengths;
+  CodeLengths lengths{};
   make_code_lengths(counts_, lengths);
   const std::size_t described = describe_code_lengths(lengths, description_);
   const std::size_t fresh = described == 0 ? SIZE_MAX : packed_size(counts_, lengths) + described;

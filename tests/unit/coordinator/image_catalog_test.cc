@@ -52,6 +52,22 @@ class CatalogTest : public ::testing::Test {
   std::optional<ImageCatalog> catalog_;
 };
 
+// As an agent lists what it cannot read: by its name and number.
+TEST_F(CatalogTest, AVersionThatCannotBeReadBelongsToTheJobInItsName) {
+  wire::ImageRow unreadable;
+  unreadable.vault_job = catalog_->vault_job_of(job_);
+  unreadable.version = 2;
+  unreadable.damaged = true;
+  wire::ImageRow of_others = unreadable;
+  of_others.vault_job = "train.j3.another-cluster";
+  const auto damaged = catalog_->take("a", contents("", {row(1, 100), unreadable, of_others}));
+  ASSERT_EQ(damaged.size(), 1U);
+  EXPECT_EQ(image_text(damaged[0]), "j3.v2@a");
+  ASSERT_EQ(catalog_->list().size(), 2U);
+  EXPECT_TRUE(catalog_->list().front().damaged) << "its barrier is not known";
+  EXPECT_EQ(newest(), "j3.v1@a");
+}
+
 TEST_F(CatalogTest, TheNewestByItsBarrierOverAllVaults) {
   catalog_->take("a", contents("", {row(1, 100), row(2, 200)}));
   catalog_->take("b", contents("", {row(1, 300)}));
