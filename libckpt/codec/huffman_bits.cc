@@ -172,8 +172,8 @@ CKPT_VBMI std::size_t write_vbmi(const CodeTable& table, std::span<const std::by
   std::size_t left = run.size();
   if (left >= kMany) {
     // One is put while the next is joined.
-    std::array<Joined, 2>
-        some;  // NOLINT(cppcoreguidelines-pro-type-member-init): join() writes all of what is read
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): join() writes all of what is read
+    std::array<Joined, 2> some;
     std::size_t turn = 0;
     bool as_eights = join(low, high, _mm512_loadu_si512(run.data() + (left -= kMany)), some[0]);
     for (; left >= kMany; turn ^= 1) {
