@@ -255,9 +255,8 @@ Result<void> ImageTable::to_starting(Job job) {
   ImageOperation& operation = *job.operation;
   operation.stage = OperationStage::kStarting;
   job.incarnation = operation.fenced + 1;
-  // By somebody's word that node is dead, and the log with it.
-  if (operation.by_word)
-    std::erase_if(job.segments, [&](const Segment& s) { return !parts_.nodes.connected(s.node); });
+  // What was written on a node that is away cannot be read, and would keep what is written from now on from being read.
+  std::erase_if(job.segments, [&](const Segment& s) { return !parts_.nodes.connected(s.node); });
   // One that was forgotten, and comes back, has none before.
   std::erase_if(job.segments, [](const Segment& s) { return s.incarnation == 0; });
   job.segments.emplace_back(operation.to_node, job.incarnation);
