@@ -8,7 +8,7 @@
 namespace ckpt::mover {
 namespace {
 
-constexpr std::size_t kScanners = 2;
+constexpr std::size_t kScanners = 4;
 
 }  // namespace
 
