@@ -64,8 +64,6 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
     void send(local::Body body, std::vector<UniqueFd> descriptors = {});
     // The next answer; a Failed becomes an error.
     Task<Result<KeeperMessage>> next(Milliseconds timeout);
-    // Nothing has come that next() has not given.
-    [[nodiscard]] bool empty() const noexcept { return answers_.empty(); }
     // Ends a next() that waits (and every later one) with kAborted.
     void cancel();
     // The next answer, which must be a T.

@@ -44,7 +44,6 @@ Task<Result<local::StateSummary>> MemoryExport::run(asio::any_io_executor execut
     auto taken = co_await take(std::move(message).assume_value());
     if (!taken) co_return std::move(taken).assume_error();
   }
-  settled_.emplace(executor);
   control::spawn(executor, "memory export", follow());
   co_return summary_;
 }
@@ -54,31 +53,17 @@ Task<> MemoryExport::follow() {
   while (!stopped_) {
     auto message = co_await exchange_->next(kNoHurry);
     if (stopped_) break;
-    taking_ = true;
     Result<void> taken = ok();
     if (message) {
       taken = co_await take(std::move(message).assume_value());
     } else {
       taken = std::move(message).assume_error();
     }
-    taking_ = false;
-    settled_->notify();
     if (taken || stopped_) continue;
     stopped_ = true;
     if (settings_.failed) settings_.failed(std::move(taken).assume_error());
   }
   exchange_.reset();
-}
-
-Task<Result<void>> MemoryExport::settle() {
-  auto self = shared_from_this();
-  const auto until = std::chrono::steady_clock::now() + settings_.timeout;
-  while (!stopped_ && settled_ && (taking_ || !exchange_->empty())) {
-    if (!co_await settled_->wait(until))
-      co_return Error(ErrorCode::kTimedOut, "The mover did not take the job's newest memory within " +
-                                                std::to_string(settings_.timeout.count()) + " ms");
-  }
-  co_return ok();
 }
 
 Task<> MemoryExport::stop() {

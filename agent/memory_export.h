@@ -9,9 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 
-#include "agent/async.h"
 #include "agent/keeper_link.h"
 #include "agent/mover_session.h"
 
@@ -29,9 +27,6 @@ class MemoryExport : public std::enable_shared_from_this<MemoryExport> {
 
   // All that is there now; then changes are followed until stop() or the end of the keeper's link.
   Task<Result<local::StateSummary>> run(asio::any_io_executor executor);
-  // Returns when the mover has all that the keeper has said by now. Between a pause and the final round: what the rank exported just before
-  // it paused may still wait for its turn here. One caller at a time. kTimedOut.
-  Task<Result<void>> settle();
   // Follows no more and tells the rank so.
   Task<> stop();
   void close_descriptors() { kept_.clear(); }
@@ -52,8 +47,6 @@ class MemoryExport : public std::enable_shared_from_this<MemoryExport> {
   std::vector<wire::TensorInfo> early_tensors_;  // named before their regions have come
   std::map<std::uint64_t, UniqueFd> kept_;       // by region
   local::StateSummary summary_;
-  std::optional<Signal> settled_;  // raised after each change that was followed
-  bool taking_ = false;
   bool complete_ = false;
   bool stopped_ = false;
 };

@@ -268,11 +268,6 @@ Task<> SourceSession::pause() {
   report_->migration = info_.migration;
   report_->barrier_entered_ns = paused_->paused.barrier_entry_ns;
   report_->paused_ns = now_ns();
-  if (const auto memory = export_) {
-    auto settled = co_await memory->settle();
-    if (stopped_) co_return;
-    if (!settled) co_return fail(settled.assume_error());
-  }
   emit(migration::JobPaused{});
 }
 

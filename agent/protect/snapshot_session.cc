@@ -269,7 +269,6 @@ Task<Result<void>> SnapshotSession::pause() {
 }
 
 Task<Result<void>> SnapshotSession::save() {
-  CKPT_CO_TRYV(co_await export_->settle());
   mover::FinalRound round;
   round.barrier_entered_ns = barrier_ns_;
   round.paused_ns = now_ns();
