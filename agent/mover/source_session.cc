@@ -309,17 +309,23 @@ std::uint64_t SourceSession::allowed_shadow_memory() const {
 }
 
 // A plan of what was named since the last one. The first plan is sent even if it is empty: it carries the chunk size.
-Result<void> SourceSession::send_new_tensors() {
+// A running job names memory before it exports it: what has no region yet waits for the next time, but not `at_last`: a rank is paused only when its
+// exports are acknowledged, so what has none then was freed, or was never exported.
+Result<void> SourceSession::send_new_tensors(bool at_last) {
   image::Plan plan;
   {
     const std::lock_guard lock(mutex_);
-    if (new_tensors_.empty() && tensors_sent_ > 0) return ok();
-    CKPT_TRY(built, image::build_plan(new_tensors_, gpu_.chunk_bytes, 1, next_extent_));
+    const auto waiting = std::stable_partition(
+        new_tensors_.begin(), new_tensors_.end(),
+        [&](const wire::TensorInfo& tensor) { return at_last || regions_.contains(tensor.region); });
+    const std::vector<wire::TensorInfo> ready(new_tensors_.begin(), waiting);
+    if (ready.empty() && tensors_sent_ > 0) return ok();
+    CKPT_TRY(built, image::build_plan(ready, gpu_.chunk_bytes, 1, next_extent_));
     plan = std::move(built);
     next_extent_ += plan.extents.size();
-    tensors_.insert(tensors_.end(), new_tensors_.begin(), new_tensors_.end());
-    tensors_sent_ += std::max<std::size_t>(new_tensors_.size(), 1);
-    new_tensors_.clear();
+    tensors_.insert(tensors_.end(), ready.begin(), ready.end());
+    tensors_sent_ += std::max<std::size_t>(ready.size(), 1);
+    new_tensors_.erase(new_tensors_.begin(), waiting);
   }
   CKPT_TRYV(sender_->send_plan(wire::encode(plan)));
   CKPT_TRYV(add_extents(plan));
@@ -503,7 +509,7 @@ Result<void> SourceSession::finish() {
     file = std::move(final_file_);
   }
   fault_point(FaultPoint::kSourceMoverFinal);
-  CKPT_TRYV(send_new_tensors());
+  CKPT_TRYV(send_new_tensors(true));
   std::optional<HostStateView> host_state;
   CKPT_TRY(report, run_final(order, std::move(file), host_state));
   ++rounds_;

@@ -48,7 +48,7 @@ class SourceSession final : public Session, private engine::SenderObserver {
   Result<void> move();
   Result<void> open_sender();
   [[nodiscard]] std::uint64_t allowed_shadow_memory() const;
-  Result<void> send_new_tensors();
+  Result<void> send_new_tensors(bool at_last = false);
   Result<void> add_extents(const image::Plan& plan);
   Result<void> precopy();
   Result<engine::RoundReport> run_round();

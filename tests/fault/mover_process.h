@@ -178,18 +178,20 @@ class JobMemory {
       throw std::runtime_error("cuMemGetInfo");
     return free;
   }
+  void attach_region(MoverProcess& mover, const messages::SessionKey& key, std::uint64_t id) const {
+    const ContextScope scope(device_);
+    const DeviceMemory& memory = regions_.at(id);
+    messages::AttachRegions request;
+    request.session = key;
+    request.batch = id;
+    request.regions.emplace_back(id, 1, memory.bytes());
+    const UniqueFd fd = must(memory.export_fd());
+    mover.send(request, {fd.get()});
+    EXPECT_EQ(mover.expect<messages::Attached>().batch, id);
+  }
   // What an agent does with a rank's export.
   void attach(MoverProcess& mover, const messages::SessionKey& key) const {
-    const ContextScope scope(device_);
-    for (const auto& [id, memory] : regions_) {
-      messages::AttachRegions request;
-      request.session = key;
-      request.batch = id;
-      request.regions.emplace_back(id, 1, memory.bytes());
-      const UniqueFd fd = must(memory.export_fd());
-      mover.send(request, {fd.get()});
-      EXPECT_EQ(mover.expect<messages::Attached>().batch, id);
-    }
+    for (const auto& [id, memory] : regions_) attach_region(mover, key, id);
     messages::AttachTensors request;
     request.session = key;
     request.tensors = tensors;

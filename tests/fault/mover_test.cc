@@ -281,6 +281,33 @@ TEST_F(MoverTest, a_region_freed_in_a_round_is_free_when_the_mover_says_so) {
   move.end();
 }
 
+// As a rank does that allocates in a round: the name first, the descriptor when it can be exported.
+TEST_F(MoverTest, memory_that_was_named_before_it_was_exported_arrives) {
+  MoverProcess source(0, "a");
+  MoverProcess target(1, "b");
+  Move move(source, target, 7);
+  move.attach(*source_memory, *target_memory);
+  const std::uint64_t region = source_memory->add_region(2 * kMiB);
+  source_memory->add_tensor("late", region, 0, 1000);
+  source_memory->write("late", 0, test::random_bytes(4000, 8));
+  messages::AttachTensors named;
+  named.session = move.key();
+  named.tensors = {source_memory->tensor("late")};
+  source.send(named);
+  move.start(wire::MigrateMode::kLive);
+  source.expect<messages::PlanAccepted>();
+  const std::uint64_t there = target_memory->add_region(2 * kMiB);
+  target_memory->add_tensor("late", there, 0, 1000);
+  target_memory->attach_region(target, move.key(), there);
+  named.tensors = {target_memory->tensor("late")};
+  target.send(named);
+  source_memory->attach_region(source, move.key(), region);
+  if (source.count_seen<messages::Converged>() == 0) source.expect<messages::Converged>();
+  move.finish({});
+  expect_equal(*source_memory, *target_memory);
+  move.end();
+}
+
 TEST_F(MoverTest, a_tensor_named_in_a_round_that_the_standby_lacks_is_refused_by_name) {
   MoverProcess source(0, "a");
   MoverProcess target(1, "b");
