@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Section "pipeline": whole rounds between two processes beside what a plain tool does with the same bytes, and beside what the
-// cores allow. Random bytes, so that no codec helps.
+// cores allow: the stages of a round, each alone, in the same turns. Random bytes, so that no codec helps.
 #include <algorithm>
 #include <random>
 
@@ -51,14 +51,15 @@ Result<std::uint64_t> heat(DeviceBuffer& memory, std::uint64_t seed) {
 
 class PipelineBench {
  public:
-  PipelineBench(const BenchOptions& options, Report& report, Section& section)
-      : options_(options), report_(report), section_(section) {}
+  PipelineBench(const BenchOptions& options, Report& report, Section& stages, Section& section)
+      : options_(options), report_(report), stages_section_(stages), section_(section) {}
 
   Result<void> run() {
-    CKPT_TRY(bound, bound_of_cores(options_, report_));
+    CKPT_TRY(stages, Stages::create(options_, report_.facts().cores));
     CKPT_TRY(pair, EnginePair::create(options_.program, options_.bytes));
     CKPT_TRYV(pair->memory().fill_random(11));
-    CKPT_TRYV(first_rounds(*pair, bound));
+    CKPT_TRYV(first_rounds(*pair, *stages));
+    CKPT_TRYV(stages->finish());
     CKPT_TRYV(limited(*pair));
     return pair->finish();
   }
@@ -80,7 +81,7 @@ class PipelineBench {
     return session->end();
   }
 
-  Result<void> first_rounds(EnginePair& pair, double bound) {
+  Result<void> first_rounds(EnginePair& pair, Stages& stages) {
     CKPT_TRY(tcp, ByteStreams::start(options_.program, ByteStreams::Kind::kTcp));
     Kept first, second;
     Runs scan_share;
@@ -94,46 +95,47 @@ class PipelineBench {
       CKPT_TRYV(rounds(pair, first, second, scan_share));
       return first.rate.back();
     };
-    CKPT_TRY(runs, interleave(options_.pairs, {plain(1), plain(2), ours}));
+    CKPT_TRY(runs, interleave(options_.pairs, {plain(1), plain(2), [&] { return stages.turn(); }, ours}));
     CKPT_TRYV(tcp->finish());
+    stages.drop_first();
+    stages.fill(stages_section_);
     first.drop_first();
     second.drop_first();
     scan_share.erase(scan_share.begin());
-    report_first(runs, first, bound);
+    report_first(runs, first, stages);
     section_.add_row(
         "second round, 2 % of the chunks changed (state bytes)",
         {spread_of(second.rate), {}, {}, spread_of(second.seconds_per_gb), spread_of(scan_share)});
     return ok();
   }
 
-  void report_first(const std::vector<Runs>& runs, const Kept& first, double bound) {
+  void report_first(const std::vector<Runs>& runs, const Kept& first, const Stages& stages) {
     const std::size_t best = spread_of(runs[0]).median >= spread_of(runs[1]).median ? 0 : 1;
+    const Runs& bound = runs[2];
     Runs least = runs[best];
-    for (double& rate : least) rate = std::min(rate, bound);
-    const Spread of_plain = spread_of(ratios_of(first.rate, runs[best]));
-    const Spread of_bound = spread_of(ratios_of(first.rate, Runs(first.rate.size(), bound)));
+    for (std::size_t i = 0; i < least.size(); ++i) least[i] = std::min(least[i], bound[i]);
     section_.add_row("plain TCP stream, 1 connection", {spread_of(runs[0])});
     section_.add_row("plain TCP stream, 2 connections", {spread_of(runs[1])});
-    // The bound is cores / seconds: what the stages cost together stands beside what the round cost.
-    const Cell seconds = single(static_cast<double>(report_.facts().cores) / bound);
-    section_.add_row("bound of the cores (section stages)", {single(bound), {}, {}, seconds});
-    report_without_scan(first, bound);
+    section_.add_row("bound of the cores, of the same turn",
+                     {spread_of(bound), {}, {}, single(stages.seconds())});
+    report_without_scan(first, bound, stages);
     section_.add_row("first round, unlimited",
-                     {spread_of(first.rate), of_plain, of_bound, spread_of(first.seconds_per_gb)});
+                     {spread_of(first.rate), spread_of(ratios_of(first.rate, runs[best])),
+                      spread_of(ratios_of(first.rate, bound)), spread_of(first.seconds_per_gb)});
     section_.add_goal("first round, unlimited / the least of plain tool and bound",
                       spread_of(ratios_of(first.rate, least)).median, Relation::kAtLeast, kUnlimitedGoal);
   }
 
   // A first round leaves the scan out, for the target holds nothing. The goal's bound counts it all the same.
-  void report_without_scan(const Kept& first, double bound) {
-    const Cell scan = report_.find_section("stages")->find(kScanRow, "rate per core");
-    if (!scan) return;
-    const double cores = report_.facts().cores;
-    const double seconds = cores / bound - 1 / scan->median;
-    const Runs without(first.rate.size(), cores / seconds);
-    section_.add_row(
-        "bound of the cores without the scan; first round of it",
-        {single(without.front()), {}, spread_of(ratios_of(first.rate, without)), single(seconds)});
+  void report_without_scan(const Kept& first, const Runs& bound, const Stages& stages) {
+    const double share = 1 - stages.scan_seconds() / stages.seconds();
+    Runs without = bound;
+    for (double& rate : without) rate /= share;
+    section_.add_row("bound of the cores without the scan; first round of it",
+                     {spread_of(without),
+                      {},
+                      spread_of(ratios_of(first.rate, without)),
+                      single(stages.seconds() * share)});
   }
 
   Result<void> limited(EnginePair& pair) {
@@ -158,6 +160,7 @@ class PipelineBench {
 
   const BenchOptions& options_;
   Report& report_;
+  Section& stages_section_;
   Section& section_;
   std::uint64_t seed_ = 100;
 };
@@ -165,18 +168,17 @@ class PipelineBench {
 }  // namespace
 
 Result<void> bench_pipeline(const BenchOptions& options, Report& report) {
-  // The stages first: a section that is begun earlier is printed earlier.
-  CKPT_TRYV(bound_of_cores(options, report));
+  Section& stages = add_stages_section(report);
   Section& section = report.add_section("pipeline",
                                         "Rounds from one process to another over UCX on loopback (random "
                                         "bytes, no codec), interleaved with a plain TCP "
-                                        "stream of the same bytes");
+                                        "stream of the same bytes and with the stages");
   section.set_columns({{"rate", "GB/s"},
                        {"of the plain tool or limit", ""},
                        {"of the cores' bound", ""},
                        {"processor time", "s/GB"},
                        {"share of the scan", ""}});
-  PipelineBench bench(options, report, section);
+  PipelineBench bench(options, report, stages, section);
   return bench.run();
 }
 

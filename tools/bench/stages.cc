@@ -24,27 +24,13 @@ constexpr std::size_t kChunkBytes = engine::kDefaultChunkBytes;
 constexpr std::size_t kRunBytes = std::size_t{1} << 20;  // neighbours that are copied in one piece
 constexpr std::size_t kStagingBytes = std::size_t{16} << 20;
 
-// Wall clock and processor time of every run of one stage.
-struct StageRuns {
-  Runs rate;      // GB/s
-  Runs cpu_rate;  // GB/s of one core
-  std::uint64_t bytes = 0;
+}  // namespace
 
-  void add(Nanos wall, Nanos cpu) {
-    rate.push_back(rate_of(bytes, wall));
-    cpu_rate.push_back(rate_of(bytes, std::max<Nanos>(cpu, 1)));
-  }
-  void drop_first() {
-    rate.erase(rate.begin());
-    cpu_rate.erase(cpu_rate.begin());
-  }
-};
-
-class StageBench {
+class StageWork {
  public:
-  static Result<std::unique_ptr<StageBench>> create(const BenchOptions& options) {
+  static Result<std::unique_ptr<StageWork>> create(const BenchOptions& options) {
     CKPT_TRY(device, Device::open(0));
-    auto bench = std::make_unique<StageBench>(std::move(device));
+    auto bench = std::make_unique<StageWork>(std::move(device));
     CKPT_TRY(memory, DeviceBuffer::create(bench->device_, options.bytes));
     bench->memory_ = std::move(memory);
     CKPT_TRYV(bench->memory_->fill_random(3));
@@ -69,7 +55,7 @@ class StageBench {
     bench->streams_ = std::move(streams);
     return bench;
   }
-  explicit StageBench(Device device) : device_(std::move(device)) {}
+  explicit StageWork(Device device) : device_(std::move(device)) {}
 
   Result<void> scan() { return scanner_->scan(chunks_, fingerprints_); }
   Result<void> download(std::size_t piece) { return copy(piece, false); }
@@ -139,12 +125,9 @@ class StageBench {
   volatile std::uint64_t sink_ = 0;
 };
 
-struct Stage {
-  const char* name;
-  bool in_pipeline;  // counted in the sum; the other rows are for comparison
-  std::function<Result<StreamRun>()> run;
-};
+namespace {
 
+// With the processor time of all processes in it.
 std::function<Result<StreamRun>()> timed(std::function<Result<void>()> work) {
   return [work = std::move(work), meter = CpuMeter()]() mutable -> Result<StreamRun> {
     meter.restart();
@@ -155,59 +138,93 @@ std::function<Result<StreamRun>()> timed(std::function<Result<void>()> work) {
   };
 }
 
-std::vector<Stage> stages_of(StageBench& bench) {
-  return {{kScanRow, true, timed([&] { return bench.scan(); })},
-          {"copy to host, runs of 1 MiB", true, timed([&] { return bench.download(kRunBytes); })},
-          {"copy to host, scattered 64 KiB", false, timed([&] { return bench.download(kChunkBytes); })},
-          {"fingerprint of the staged copy", true, timed([&] { return bench.fingerprint_staged(); })},
-          {"UCX send and receive", true, [&] { return bench.transfer(); }},
-          {"copy to device, runs of 1 MiB", true, timed([&] { return bench.upload(kRunBytes); })},
-          {"copy to device, scattered 64 KiB", false, timed([&] { return bench.upload(kChunkBytes); })},
-          {"fingerprint at the target", true, timed([&] { return bench.fingerprint_target(); })}};
-}
-
 }  // namespace
 
-Result<double> bound_of_cores(const BenchOptions& options, Report& report) {
-  if (report.find_section("stages") == nullptr) {
-    CKPT_TRYV(bench_stages(options, report));
-  }
-  const Cell bound = report.find_section("stages")->find(kBoundRow, "rate");
-  if (!bound) return Error(ErrorCode::kNotFound, "The stages were not measured");
-  return bound->median;
+Result<std::unique_ptr<Stages>> Stages::create(const BenchOptions& options, unsigned cores) {
+  CKPT_TRY(work, StageWork::create(options));
+  return std::unique_ptr<Stages>(new Stages(std::move(work), options.bytes, cores));
 }
 
-Result<void> bench_stages(const BenchOptions& options, Report& report) {
+Stages::Stages(std::unique_ptr<StageWork> work, std::uint64_t bytes, unsigned cores)
+    : work_(std::move(work)), bytes_(bytes), cores_(cores) {
+  StageWork& w = *work_;
+  stages_ = {{"scan", true, timed([&w] { return w.scan(); })},
+             {"copy to host, runs of 1 MiB", true, timed([&w] { return w.download(kRunBytes); })},
+             {"copy to host, scattered 64 KiB", false, timed([&w] { return w.download(kChunkBytes); })},
+             {"fingerprint of the staged copy", true, timed([&w] { return w.fingerprint_staged(); })},
+             {"UCX send and receive", true, [&w] { return w.transfer(); }},
+             {"copy to device, runs of 1 MiB", true, timed([&w] { return w.upload(kRunBytes); })},
+             {"copy to device, scattered 64 KiB", false, timed([&w] { return w.upload(kChunkBytes); })},
+             {"fingerprint at the target", true, timed([&w] { return w.fingerprint_target(); })}};
+}
+
+Stages::~Stages() = default;
+
+Result<double> Stages::turn() {
+  double seconds = 0;  // of a core, for one GB
+  for (Stage& stage : stages_) {
+    CKPT_TRY(run, stage.run());
+    stage.rate.push_back(rate_of(bytes_, run.wall));
+    stage.cpu_rate.push_back(rate_of(bytes_, std::max<Nanos>(run.cpu, 1)));
+    if (stage.in_pipeline) seconds += 1 / stage.cpu_rate.back();
+  }
+  return cores_ / seconds;
+}
+
+void Stages::drop_first() {
+  for (Stage& stage : stages_) {
+    stage.rate.erase(stage.rate.begin());
+    stage.cpu_rate.erase(stage.cpu_rate.begin());
+  }
+}
+
+Result<void> Stages::finish() {
+  return work_->finish();
+}
+
+double Stages::seconds() const {
+  double sum = 0;
+  for (const Stage& stage : stages_)
+    if (stage.in_pipeline) sum += 1 / spread_of(stage.cpu_rate).median;
+  return sum;
+}
+
+double Stages::scan_seconds() const {
+  return 1 / spread_of(stages_.front().cpu_rate).median;
+}
+
+void Stages::fill(Section& section) const {
+  section.set_columns({{"rate", "GB/s"}, {"rate per core", "GB/s"}, {"processor time", "s/GB"}});
+  for (const Stage& stage : stages_) {
+    const Spread per_core = spread_of(stage.cpu_rate);
+    section.add_row(stage.name, {spread_of(stage.rate), per_core, single(1 / per_core.median)});
+  }
+  section.add_row("bound: cores / sum of 1 / rate per core",
+                  {single(cores_ / seconds()), single(1 / seconds()), single(seconds())});
+}
+
+Section& add_stages_section(Report& report) {
   Section& section = report.add_section("stages",
                                         "Each stage of a round alone, over the same bytes: its rate, and its "
                                         "rate per core by processor time of all processes in it");
-  section.set_columns({{"rate", "GB/s"}, {"rate per core", "GB/s"}, {"processor time", "s/GB"}});
-  CKPT_TRY(bench, StageBench::create(options));
-  const std::vector<Stage> stages = stages_of(*bench);
-  std::vector<StageRuns> runs(stages.size());
-  for (unsigned pair = 0; pair <= options.pairs; ++pair) {
-    for (std::size_t i = 0; i < stages.size(); ++i) {
-      runs[i].bytes = options.bytes;
-      CKPT_TRY(run, stages[i].run());
-      runs[i].add(run.wall, run.cpu);
-    }
-  }
-  CKPT_TRYV(bench->finish());
-  double seconds = 0;  // of a core, for one GB through all stages
-  for (std::size_t i = 0; i < stages.size(); ++i) {
-    runs[i].drop_first();
-    const Spread per_core = spread_of(runs[i].cpu_rate);
-    section.add_row(stages[i].name, {spread_of(runs[i].rate), per_core, single(1 / per_core.median)});
-    if (stages[i].in_pipeline) seconds += 1 / per_core.median;
-  }
-  const double cores = report.facts().cores;
-  section.add_row(kBoundRow, {single(cores / seconds), single(1 / seconds), single(seconds)});
   section.add_note(
       "no encoding takes no stage; the scattered copies stand beside the runs that a first round copies");
   if (!report.facts().software_driver)
     section.add_note(
         "copies and device fingerprints cost a real GPU no processor time but the waiting of the host");
-  return ok();
+  return section;
+}
+
+Result<void> bench_stages(const BenchOptions& options, Report& report) {
+  if (report.find_section("stages") != nullptr) return ok();  // with the pipeline, in turns
+  Section& section = add_stages_section(report);
+  CKPT_TRY(stages, Stages::create(options, report.facts().cores));
+  for (unsigned turn = 0; turn <= options.pairs; ++turn) {
+    CKPT_TRYV(stages->turn());
+  }
+  stages->drop_first();
+  stages->fill(section);
+  return stages->finish();
 }
 
 }  // namespace ckpt::bench
