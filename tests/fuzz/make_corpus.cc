@@ -18,6 +18,7 @@
 #include "libckpt/codec/coder.h"
 #include "libckpt/engine/lane_messages.h"
 #include "libckpt/image/manifest.h"
+#include "libckpt/image/peer/file_messages.h"
 #include "libckpt/image/plan.h"
 #include "libckpt/image/stored_job.h"
 #include "libckpt/include/ckpt/ckpt.h"
@@ -575,6 +576,20 @@ void add_ucx_frames(Corpus& corpus) {
   corpus.add("ucx_frames", "address", "ucx:127.0.0.1:4000");
 }
 
+void add_vault_requests(Corpus& corpus) {
+  using namespace vault;
+  const auto add = [&corpus](const auto& message) {
+    corpus.add_numbered("vault_requests", "m" + bytes_text(wire::encode(message)));
+  };
+  add(filled<FileHello>());
+  for (std::uint8_t op = 1; is_known(static_cast<FileOp>(op)); ++op) {
+    auto request = filled<FileRequest>();
+    request.op = static_cast<FileOp>(op);
+    add(request);
+  }
+  add(filled<FileReply>());
+}
+
 void make(Corpus& corpus) {
   add_control_frames(corpus);
   add_mover_packets(corpus, std::make_index_sequence<std::variant_size_v<wire::mover::Message>>());
@@ -594,6 +609,7 @@ void make(Corpus& corpus) {
   add_health_reports(corpus);
   add_http_targets(corpus);
   add_ucx_frames(corpus);
+  add_vault_requests(corpus);
 }
 
 }  // namespace
