@@ -114,6 +114,11 @@ void SendLane::calibrate(std::uint32_t messages) {
 
 // ---- the lane's thread
 
+std::span<std::byte> SendLane::near_memory() {
+  if (!core_.near) return {};
+  return slots_.front().staging.memory();
+}
+
 void SendLane::run() {
   const ContextScope scope(core_.device);
   prefer_throughput();

@@ -53,7 +53,8 @@ struct SenderOptions {
   std::vector<std::string> addresses;  // one lane each
   std::uint64_t chunk_bytes = kDefaultChunkBytes;
   std::uint64_t message_bytes = kSlotBytes;
-  std::uint32_t coders = 0;               // threads that fingerprint and encode; 0 = chosen by the cores
+  bool near = false;         // the target's process is on this machine: it may read this one's memory
+  std::uint32_t coders = 0;  // threads that fingerprint and encode; 0 = chosen by the cores
   std::uint32_t window = kDefaultWindow;  // messages per lane that wait for an acknowledgement
   std::uint64_t bandwidth = 0;
   codec::CodecMode codec = codec::CodecMode::kAuto;

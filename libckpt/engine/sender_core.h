@@ -112,6 +112,7 @@ class SenderCore {
   const std::shared_ptr<const track::TrackKernels> kernels;
   FaultHooks* const hooks;
   const track::Fingerprint zero_chunk;
+  bool near = false;                   // set before the lanes: SenderOptions::near
   std::unique_ptr<SourceCodec> codec;  // set before the first region; none: everything raw
   RateLimiter limiter;
   SenderCounters counters;

@@ -19,7 +19,8 @@
 // on_sent, nothing from on_payload_begin, and must not destroy the lane from a callback. A Transport outlives its
 // lanes and may be shared.
 // Ownership: payload memory stays the caller's. A payload being sent must stay valid and unchanged until its
-// on_sent, a span given by on_payload_begin until its on_message; after on_closed the lane touches neither.
+// on_sent, a span given by on_payload_begin until its on_message; after on_closed the lane touches neither. (A near peer
+// may still be reading: of a message whose on_sent has not come when its sender closes, it may be handed other bytes.)
 // Destroying an open lane closes it without a callback.
 // Errors: after on_closed (exactly once per lane, also for a listening lane that is closed) send() returns its
 // error. Liveness: a killed peer process closes the lane; a silent network does not, that is for the control
@@ -52,6 +53,9 @@ using SessionToken = std::array<std::byte, 16>;
 class LaneHandler {
  public:
   virtual ~LaneHandler() = default;
+  // Memory of the kind that payloads are sent from. A peer on this machine may then read them out of it (near_memory.h), where the
+  // transport knows how. Asked once, when the lane connects; its first bytes are the lane's until on_open. Empty: never.
+  virtual std::span<std::byte> near_memory() { return {}; }
   // The peer is there and knows the token: from now on send() works. Called before any other callback but on_closed.
   virtual void on_open() {}
   // Where to receive a payload (payload_bytes > 0): a span of exactly that size. Any other size refuses the
@@ -77,6 +81,8 @@ class Lane {
   // peer yet.
   virtual Result<void> send(std::span<const std::byte> header, std::span<const std::byte> payload,
                             std::uint64_t token) = 0;
+  // Whether the peer reads payloads out of this process's memory, of an open lane.
+  [[nodiscard]] virtual bool near() const noexcept { return false; }
   // Drives the lane and its callbacks; true if anything happened.
   virtual bool progress() = 0;
   // Sleeps until progress() may have something to do, wake() was called, or the time is over. May return

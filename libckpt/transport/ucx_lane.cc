@@ -43,6 +43,7 @@ Result<std::unique_ptr<UcxLane>> UcxLane::connect(std::shared_ptr<const UcxConte
   params.local_sockaddr = {reinterpret_cast<const sockaddr*>(&lane->context_->local()), sizeof(sockaddr_in)};
   CKPT_TRY(connection, lane->make_connection(params));
   lane->peer_ = std::move(connection);
+  lane->offer_ = offer_near(handler.near_memory(), token);
   CKPT_TRYV(lane->send_control(lane->peer_->endpoint, FrameKind::kHello));
   return lane;
 }
@@ -106,10 +107,12 @@ Result<void> UcxLane::send_control(ucp_ep_h endpoint, FrameKind kind) {
   frame.delivered = told_delivered_ = receives_.delivered();
   std::size_t bytes = sizeof frame;
   if (kind == FrameKind::kHello) {
-    frame.header_bytes = sizeof token_;
+    frame.header_bytes = sizeof token_ + sizeof offer_;
     std::memcpy(control_frame_.data() + bytes, token_.data(), sizeof token_);
-    bytes += sizeof token_;
+    std::memcpy(control_frame_.data() + bytes + sizeof token_, &offer_, sizeof offer_);
+    bytes += frame.header_bytes;
   }
+  if (kind == FrameKind::kWelcome) frame.sequence = reader_ ? 1 : 0;
   std::memcpy(control_frame_.data(), &frame, sizeof frame);
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
@@ -161,27 +164,35 @@ void UcxLane::take_frame(const FrameView& view, void* data, const ucp_am_recv_pa
   }
   if (view.frame.kind == FrameKind::kWelcome && !listening_ && !greeted_) {
     greeted_ = true;
+    sends_near_ = view.frame.sequence == 1 && offer_.pid != 0;
     return open();  // here, as the peer's first messages may follow in the same round
   }
   if (view.frame.kind == FrameKind::kBye && open_) {
     peer_left_ = true;
     return fail(Error(ErrorCode::kUnavailable, "The peer has closed the lane"));
   }
-  if ((view.frame.kind != FrameKind::kMessage && view.frame.kind != FrameKind::kCredit) || !open_)
+  const bool has_message = view.frame.kind == FrameKind::kMessage || view.frame.kind == FrameKind::kNear;
+  if ((!has_message && view.frame.kind != FrameKind::kCredit) || !open_)
     return fail(Error(ErrorCode::kProtocol, "The peer sent a frame that has no place now"));
   const auto credited = sends_.take_credit(view.frame.delivered);
   if (!credited.has_value()) return fail(credited.assume_error());
-  if (view.frame.kind == FrameKind::kCredit) return;
+  if (!has_message) return;
   const bool rendezvous = (param.recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
-  auto taken = receives_.accept(worker_.get(), view, data, rendezvous, handler_, outstanding_);
+  auto taken = receives_.accept(worker_.get(), view, data, rendezvous, reader_ ? &*reader_ : nullptr,
+                                handler_, outstanding_);
   if (!taken.has_value()) fail(std::move(taken).assume_error());
 }
 
 void UcxLane::take_hello(const FrameView& view, Connection& stranger) {
   SessionToken token{};
-  if (view.header.size() == token.size()) std::memcpy(token.data(), view.header.data(), token.size());
-  const bool right = view.frame.kind == FrameKind::kHello && view.frame.payload_bytes == 0 &&
-                     view.header.size() == token.size() && tokens_equal(token, token_);
+  NearOffer offer;
+  const bool whole = view.header.size() == sizeof token + sizeof offer;
+  if (whole) {
+    std::memcpy(token.data(), view.header.data(), sizeof token);
+    std::memcpy(&offer, view.header.data() + sizeof token, sizeof offer);
+  }
+  const bool right = whole && view.frame.kind == FrameKind::kHello && view.frame.payload_bytes == 0 &&
+                     tokens_equal(token, token_);
   if (!right || peer_ != nullptr) {
     stranger.unwanted = true;
     return;
@@ -190,6 +201,7 @@ void UcxLane::take_hello(const FrameView& view, Connection& stranger) {
                                   [&stranger](const auto& entry) { return entry.get() == &stranger; });
   peer_ = std::move(*found);
   strangers_.erase(found);
+  reader_ = NearReader::open(offer, token_);
   greeted_ = true;
 }
 
@@ -241,7 +253,7 @@ Result<void> UcxLane::send(std::span<const std::byte> header, std::span<const st
   if (!open_) return Error(ErrorCode::kRefused, "The lane is not open yet");
   if (sends_.full()) return Error(ErrorCode::kRefused, "The lane has no room for another message");
   told_delivered_ = receives_.delivered();
-  return sends_.send(peer_->endpoint, header, payload, token, told_delivered_, outstanding_);
+  return sends_.send(peer_->endpoint, header, payload, token, told_delivered_, sends_near_, outstanding_);
 }
 
 bool UcxLane::progress() {
@@ -288,9 +300,11 @@ bool UcxLane::deliver() {
   return any;
 }
 
-// Where nothing goes back that would carry it, the peer learns now and then what has been handed over.
+// Where nothing goes back that would carry it, the peer learns what has been handed over: now and then, of near messages at once.
 void UcxLane::give_credit() {
-  if (!open_ || failed_ || receives_.delivered() - told_delivered_ < kMaxInFlight || control_busy_) return;
+  const bool due =
+      receives_.delivered() - told_delivered_ >= kMaxInFlight || told_delivered_ < receives_.awaited();
+  if (!open_ || failed_ || !due || control_busy_) return;
   auto sent = send_control(peer_->endpoint, FrameKind::kCredit);
   if (!sent.has_value()) fail(std::move(sent).assume_error());
 }

@@ -35,6 +35,7 @@ class UcxLane final : public Lane {
   [[nodiscard]] std::string address() const override { return address_; }
   Result<void> send(std::span<const std::byte> header, std::span<const std::byte> payload,
                     std::uint64_t token) override;
+  [[nodiscard]] bool near() const noexcept override { return sends_near_; }
   bool progress() override;
   void wait(Nanos timeout) override;
   void wake() noexcept override;
@@ -86,7 +87,10 @@ class UcxLane final : public Lane {
   std::uint64_t told_delivered_ = 0;  // what the peer was told last
   SendWindow sends_;
   ReceiveWindow receives_;
-  std::array<std::byte, sizeof(Frame) + sizeof(SessionToken)> control_frame_{};
+  NearOffer offer_;                   // connecting lanes: this process's memory
+  bool sends_near_ = false;           // the peer took the offer
+  std::optional<NearReader> reader_;  // listening lanes: of the peer's memory
+  std::array<std::byte, sizeof(Frame) + sizeof(SessionToken) + sizeof(NearOffer)> control_frame_{};
   bool control_busy_ = false;  // UCX still reads control_frame_
   UniqueFd wake_fd_;
   std::atomic<bool> woken_{false};  // wake_fd_ has been written and not read: no need to write again

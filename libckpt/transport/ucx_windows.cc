@@ -16,8 +16,10 @@ Result<FrameView> parse_frame(const void* header, std::size_t header_bytes, std:
     return Error(ErrorCode::kProtocol,
                  "The peer sent a message whose header has " + std::to_string(header_bytes) + " bytes");
   std::memcpy(&view.frame, header, sizeof(Frame));
+  const bool near = view.frame.kind == FrameKind::kNear;
   if (view.frame.magic != Frame::kMagic || view.frame.header_bytes != header_bytes - sizeof(Frame) ||
-      view.frame.payload_bytes != payload_bytes || payload_bytes > kMaxPayloadBytes)
+      payload_bytes != (near ? sizeof(std::uint64_t) : view.frame.payload_bytes) ||
+      view.frame.payload_bytes > kMaxPayloadBytes)
     return Error(ErrorCode::kProtocol, "The peer sent a message that is no frame of this protocol");
   view.header = {static_cast<const std::byte*>(header) + sizeof(Frame), view.frame.header_bytes};
   return view;
@@ -25,9 +27,13 @@ Result<FrameView> parse_frame(const void* header, std::size_t header_bytes, std:
 
 Result<void> SendWindow::send(ucp_ep_h endpoint, std::span<const std::byte> header,
                               std::span<const std::byte> payload, std::uint64_t token,
-                              std::uint64_t delivered, std::size_t& outstanding) {
+                              std::uint64_t delivered, bool near, std::size_t& outstanding) {
   Slot& slot = (*slots_)[end_ % kMaxInFlight];
+  const bool large = payload.size() >= kRendezvousBytes;
+  slot.near = near && large;
+  slot.address = reinterpret_cast<std::uint64_t>(payload.data());
   Frame frame;
+  if (slot.near) frame.kind = FrameKind::kNear;
   frame.header_bytes = static_cast<std::uint16_t>(header.size());
   frame.sequence = end_;
   frame.payload_bytes = payload.size();
@@ -42,11 +48,12 @@ Result<void> SendWindow::send(ucp_ep_h endpoint, std::span<const std::byte> head
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
   param.cb.send = &SendWindow::on_done;
   param.user_data = &slot;
-  param.flags = UCP_AM_SEND_FLAG_REPLY |
-                (payload.size() >= kRendezvousBytes ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER);
+  param.flags =
+      UCP_AM_SEND_FLAG_REPLY | (large && !slot.near ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER);
+  const std::span<const std::byte> sent = slot.near ? std::as_bytes(std::span(&slot.address, 1)) : payload;
   const ucs_status_ptr_t request =
       ucp_am_send_nbx(endpoint, kActiveMessageId, slot.header.data(), sizeof frame + header.size(),
-                      payload.data(), payload.size(), &param);
+                      sent.data(), sent.size(), &param);
   if (UCS_PTR_IS_ERR(request)) return ucx_error(UCS_PTR_STATUS(request), "Sending a message");
   ++end_;
   if (request == nullptr) {
@@ -75,25 +82,34 @@ Result<void> SendWindow::take_credit(std::uint64_t delivered) {
 std::optional<std::uint64_t> SendWindow::pop_sent() noexcept {
   if (first_ == end_ || first_ >= credited_ + kMaxAhead) return std::nullopt;
   const Slot& slot = (*slots_)[first_ % kMaxInFlight];
-  if (!slot.done) return std::nullopt;
+  if (!slot.done || (slot.near && first_ >= credited_)) return std::nullopt;
   ++first_;
   return slot.token;
 }
 
 Result<void> ReceiveWindow::accept(ucp_worker_h worker, const FrameView& view, void* data, bool rendezvous,
-                                   LaneHandler& handler, std::size_t& outstanding) {
+                                   const NearReader* near, LaneHandler& handler, std::size_t& outstanding) {
   Slot& slot = (*slots_)[view.frame.sequence % kSlots];
   if (view.frame.sequence - next_ >= kSlots || slot.state != State::kEmpty)
     return Error(ErrorCode::kProtocol, "The peer sent a message out of order");
   slot.header_bytes = view.header.size();
   if (!view.header.empty()) std::memcpy(slot.header.data(), view.header.data(), view.header.size());
   slot.payload = {};
+  slot.near = view.frame.kind == FrameKind::kNear;
+  if (slot.near && near == nullptr)
+    return Error(ErrorCode::kProtocol, "The peer wants its memory to be read, which was not agreed on");
   const std::size_t bytes = view.frame.payload_bytes;
   if (bytes > 0) {
     slot.payload = handler.on_payload_begin({slot.header.data(), slot.header_bytes}, bytes);
     if (slot.payload.size() != bytes) return refused_payload(bytes);
     if (rendezvous) return start_rendezvous(worker, slot, data, outstanding);
-    std::memcpy(slot.payload.data(), data, bytes);
+    if (slot.near) {
+      std::uint64_t address = 0;
+      std::memcpy(&address, data, sizeof address);
+      CKPT_TRYV(near->read(address, slot.payload));
+    } else {
+      std::memcpy(slot.payload.data(), data, bytes);
+    }
   }
   slot.state = State::kReady;
   return ok();
@@ -137,8 +153,10 @@ std::optional<ReceiveWindow::Delivery> ReceiveWindow::front() const noexcept {
 }
 
 void ReceiveWindow::pop() noexcept {
-  (*slots_)[next_ % kSlots].state = State::kEmpty;
+  Slot& slot = (*slots_)[next_ % kSlots];
+  slot.state = State::kEmpty;
   ++next_;
+  if (slot.near) awaited_ = next_;
 }
 
 }  // namespace ckpt::transport

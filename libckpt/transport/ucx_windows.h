@@ -10,11 +10,19 @@
 #include <memory>
 #include <optional>
 
+#include "libckpt/transport/near_memory.h"
 #include "libckpt/transport/transport.h"
 
 namespace ckpt::transport {
 
-enum class FrameKind : std::uint16_t { kHello = 1, kWelcome = 2, kMessage = 3, kCredit = 4, kBye = 5 };
+enum class FrameKind : std::uint16_t {
+  kHello = 1,
+  kWelcome = 2,
+  kMessage = 3,
+  kCredit = 4,
+  kBye = 5,
+  kNear = 6
+};
 
 // Before each header on the wire, little-endian as both ends are x86-64 or AArch64 hosts of GPUs.
 struct Frame {
@@ -23,7 +31,8 @@ struct Frame {
   FrameKind kind = FrameKind::kMessage;
   std::uint16_t header_bytes = 0;
   std::uint64_t sequence = 0;
-  std::uint64_t payload_bytes = 0;
+  std::uint64_t payload_bytes =
+      0;  // kNear: of what lies in the sender's memory; the address follows instead of it
   std::uint64_t delivered = 0;  // how many messages of the other side this side has handed over
 };
 static_assert(sizeof(Frame) == 32);
@@ -48,20 +57,22 @@ class SendWindow {
 
   [[nodiscard]] bool full() const noexcept { return end_ - first_ == kMaxInFlight; }
   // `outstanding` counts requests that UCX still holds; both stay valid until they are done.
-  // `delivered` travels in the frame.
+  // `delivered` travels in the frame. `near`: the peer reads large payloads itself.
   Result<void> send(ucp_ep_h endpoint, std::span<const std::byte> header, std::span<const std::byte> payload,
-                    std::uint64_t token, std::uint64_t delivered, std::size_t& outstanding);
+                    std::uint64_t token, std::uint64_t delivered, bool near, std::size_t& outstanding);
   // The peer says how many messages it has handed over.
   Result<void> take_credit(std::uint64_t delivered);
-  // The token of the oldest message, once UCX is done with it and the peer keeps up.
+  // The token of the oldest message, once UCX is done with it, the peer has read it and keeps up.
   std::optional<std::uint64_t> pop_sent() noexcept;
 
  private:
   struct Slot {
     std::array<std::byte, sizeof(Frame) + kMaxHeaderBytes> header{};
     std::uint64_t token = 0;
+    std::uint64_t address = 0;  // of a near payload
     std::size_t* outstanding = nullptr;
     bool done = false;
+    bool near = false;
   };
   static void on_done(void* request, ucs_status_t status, void* slot);
 
@@ -77,9 +88,9 @@ class ReceiveWindow {
 
   ReceiveWindow() : slots_(std::make_unique<std::array<Slot, kSlots>>()) {}
 
-  // Takes the message in; payloads by rendezvous go on by themselves.
+  // Takes the message in; payloads by rendezvous go on by themselves. `near`: null if the peer may not send near ones.
   Result<void> accept(ucp_worker_h worker, const FrameView& view, void* data, bool rendezvous,
-                      LaneHandler& handler, std::size_t& outstanding);
+                      const NearReader* near, LaneHandler& handler, std::size_t& outstanding);
   struct Delivery {
     std::span<const std::byte> header;
     std::span<const std::byte> payload;
@@ -88,6 +99,8 @@ class ReceiveWindow {
   [[nodiscard]] std::optional<Delivery> front() const noexcept;
   void pop() noexcept;
   [[nodiscard]] std::uint64_t delivered() const noexcept { return next_; }
+  // What delivered() was behind the last near message: its sender waits to hear of so many.
+  [[nodiscard]] std::uint64_t awaited() const noexcept { return awaited_; }
   // A rendezvous failed: the lane is of no more use.
   [[nodiscard]] std::optional<ucs_status_t> failure() const noexcept { return failure_; }
 
@@ -98,6 +111,7 @@ class ReceiveWindow {
     std::size_t header_bytes = 0;
     std::span<std::byte> payload;
     State state = State::kEmpty;
+    bool near = false;
     ReceiveWindow* window = nullptr;
     std::size_t* outstanding = nullptr;
   };
@@ -106,6 +120,7 @@ class ReceiveWindow {
 
   std::unique_ptr<std::array<Slot, kSlots>> slots_;
   std::uint64_t next_ = 0;
+  std::uint64_t awaited_ = 0;
   std::optional<ucs_status_t> failure_;
 };
 

@@ -25,6 +25,7 @@
 namespace ckpt::bench {
 
 struct SessionSetup {
+  bool near = true;  // as between GPUs of one node; else as between nodes, over TCP
   std::uint64_t bandwidth = 0;
   codec::CodecMode codec = codec::CodecMode::kRaw;
   std::uint64_t shadow_memory_bytes = 0;

@@ -29,7 +29,8 @@ struct StreamRun {
 
 class ByteStreams {
  public:
-  enum class Kind : std::uint8_t { kTcp, kUcx };
+  // kNear: lanes whose payloads the sink reads out of the source's memory.
+  enum class Kind : std::uint8_t { kTcp, kUcx, kNear };
   static Result<std::unique_ptr<ByteStreams>> start(const std::string& program, Kind kind);
   // `bytes` over so many connections at once.
   Result<StreamRun> run(unsigned connections, std::uint64_t bytes);
@@ -48,6 +49,6 @@ class ByteSource {
   virtual Result<void> send(std::uint64_t messages) = 0;
 };
 Result<std::unique_ptr<ByteSource>> connect_tcp(const std::string& address);
-Result<std::unique_ptr<ByteSource>> connect_ucx(const std::string& address);
+Result<std::unique_ptr<ByteSource>> connect_ucx(const std::string& address, bool near);
 
 }  // namespace ckpt::bench

@@ -50,10 +50,12 @@ class LaneEnd final : public transport::LaneHandler {
     while (!error_) drive();
     return received_ >= messages ? ok() : state();
   }
+  void set_near() { near_ = true; }
   void set_lane(std::unique_ptr<transport::Lane> lane) { lane_ = std::move(lane); }
   [[nodiscard]] transport::Lane& lane() { return *lane_; }
 
  private:
+  std::span<std::byte> near_memory() override { return near_ ? std::span(ring_) : std::span<std::byte>{}; }
   void on_open() override { open_ = true; }
   std::span<std::byte> on_payload_begin(std::span<const std::byte>, std::size_t bytes) override {
     return bytes <= message_bytes_ ? next_slot(bytes) : std::span<std::byte>{};
@@ -80,18 +82,22 @@ class LaneEnd final : public transport::LaneHandler {
   std::uint64_t received_ = 0;
   std::size_t in_flight_ = 0;
   bool open_ = false;
+  bool near_ = false;
   std::optional<Error> error_;
 };
 
 class UcxSource final : public ByteSource {
  public:
-  static Result<std::unique_ptr<ByteSource>> connect(const std::string& address) {
+  static Result<std::unique_ptr<ByteSource>> connect(const std::string& address, bool near) {
     auto source = std::make_unique<UcxSource>();
+    if (near) source->end_.set_near();
     CKPT_TRY(transport, transport::make_ucx_transport({}));
     source->transport_ = std::move(transport);
     CKPT_TRY(lane, source->transport_->connect(address, kToken, source->end_));
     source->end_.set_lane(std::move(lane));
     CKPT_TRYV(source->end_.wait_open());
+    if (source->end_.lane().near() != near)
+      return Error(ErrorCode::kNotSupported, "Processes of this machine cannot read each other's memory");
     return source;
   }
   Result<void> send(std::uint64_t messages) override { return end_.send(messages); }
@@ -137,8 +143,8 @@ std::size_t lane_message_bytes() {
   return engine::SenderOptions{}.message_bytes;
 }
 
-Result<std::unique_ptr<ByteSource>> connect_ucx(const std::string& address) {
-  return UcxSource::connect(address);
+Result<std::unique_ptr<ByteSource>> connect_ucx(const std::string& address, bool near) {
+  return UcxSource::connect(address, near);
 }
 
 Result<void> run_ucx_sink(Link& link) {

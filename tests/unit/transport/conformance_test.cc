@@ -2,6 +2,7 @@
 // What every transport must do, run on each of them.
 #include <gtest/gtest.h>
 
+#include <future>
 #include <random>
 
 #include "libckpt/transport/transport.h"
@@ -36,9 +37,14 @@ class TransportTest : public ::testing::TestWithParam<const char*> {
     EXPECT_TRUE(made.has_value()) << made.assume_error().to_string();
     return std::move(made).assume_value();
   }
+  // Of "near", the source's.
+  static void offer_memory(Peer& source) {
+    if (std::string(GetParam()) == "near") source.near_room.resize(64);
+  }
   // Starts both; the address goes the way the control plane would take it.
   void connect(Peer& target, Peer& source) {
     const std::string address = listen(target);
+    offer_memory(source);
     auto lane = transport_->connect(address, kToken, source);
     ASSERT_TRUE(lane.has_value()) << lane.assume_error().to_string();
     source.start(std::move(lane).assume_value());
@@ -74,6 +80,16 @@ TEST_P(TransportTest, CarriesAMessageEachWay) {
   EXPECT_EQ(target.read([](const Peer::State& s) { return s.opened; }), 1);
 }
 
+TEST_P(TransportTest, PayloadsAreReadByThePeerWhereTheSourceOffersItsMemory) {
+  Peer target, source;
+  connect_and_open(target, source);
+  std::promise<bool> of_source, of_target;
+  source.run([&](Lane& lane) { of_source.set_value(lane.near()); });
+  target.run([&](Lane& lane) { of_target.set_value(lane.near()); });
+  EXPECT_EQ(of_source.get_future().get(), std::string(GetParam()) == "near");
+  EXPECT_FALSE(of_target.get_future().get());
+}
+
 TEST_P(TransportTest, TheTargetMaySpeakFirst) {
   for (unsigned round = 0; round < 20; ++round) {
     Peer target, source;
@@ -81,6 +97,7 @@ TEST_P(TransportTest, TheTargetMaySpeakFirst) {
     const std::string address = lane->address();
     target.start(std::move(lane));
     for (unsigned i = 0; i < 5; ++i) target.send(make_message(8, i * 20'000, i));
+    offer_memory(source);
     source.start(transport_->connect(address, kToken, source).assume_value());
     ASSERT_TRUE(source.wait_received(5));
     EXPECT_EQ(source.read([](const Peer::State& s) { return s.closed_times; }), 0);
@@ -159,6 +176,7 @@ TEST_P(TransportTest, LanesDoNotMix) {
 TEST_P(TransportTest, LimitsAreKept) {
   Peer target, source;
   const std::string address = listen(target);
+  offer_memory(source);
   auto lane = transport_->connect(address, kToken, source);
   ASSERT_TRUE(lane.has_value());
   const Bytes header(kMaxHeaderBytes + 1), payload(kMaxPayloadBytes + 1);
@@ -242,6 +260,7 @@ TEST_P(TransportTest, AWrongTokenIsDroppedAndTheRightOneStillComesIn) {
   }
   EXPECT_EQ(target.read([](const Peer::State& s) { return s.opened + s.closed_times; }), 0);
   Peer source;
+  offer_memory(source);
   source.start(transport_->connect(address, kToken, source).assume_value());
   ASSERT_TRUE(source.wait_open());
   ASSERT_TRUE(target.wait_open());
@@ -263,6 +282,7 @@ TEST_P(TransportTest, NobodyListens) {
     address = listen(target);
   }
   Peer source;
+  offer_memory(source);
   source.start(transport_->connect(address, kToken, source).assume_value());
   ASSERT_TRUE(source.wait_closed());
   EXPECT_EQ(source.read([](const Peer::State& s) { return s.closed->code(); }), ErrorCode::kUnavailable);
@@ -372,7 +392,7 @@ TEST_P(TransportTest, WakeEndsAWait) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, TransportTest, ::testing::Values("loopback", "ucx"),
+INSTANTIATE_TEST_SUITE_P(Transports, TransportTest, ::testing::Values("loopback", "ucx", "near"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

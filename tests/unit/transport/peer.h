@@ -47,6 +47,7 @@ class Peer final : public LaneHandler {
 
   // What to do with payloads; set before start().
   bool refuse_payloads = false;
+  Bytes near_room;  // not empty: the other side may read payloads out of this process's memory
   std::function<void(Peer&)> on_each_message;  // on the lane's thread
   std::size_t window = 8;
   bool keep_sent_messages = true;  // false if on_each_message sends by itself
@@ -108,6 +109,7 @@ class Peer final : public LaneHandler {
   void on_open() override {
     update([](State& s) { ++s.opened; });
   }
+  std::span<std::byte> near_memory() override { return near_room; }
   std::span<std::byte> on_payload_begin(std::span<const std::byte>, std::size_t payload_bytes) override {
     if (refuse_payloads) return {};
     return arriving_.emplace_back(payload_bytes);

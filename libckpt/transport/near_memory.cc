@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/transport/near_memory.h"
+
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "libckpt/transport/session.h"
+
+namespace ckpt::transport {
+namespace {
+
+bool runs_this_program(int pid) {
+  struct stat own {};
+  struct stat theirs {};
+  return ::stat("/proc/self/exe", &own) == 0 &&
+         ::stat(("/proc/" + std::to_string(pid) + "/exe").c_str(), &theirs) == 0 &&
+         own.st_dev == theirs.st_dev && own.st_ino == theirs.st_ino;
+}
+
+}  // namespace
+
+NearOffer offer_near(std::span<std::byte> memory, const SessionToken& token) noexcept {
+  if (memory.size() < token.size()) return {};
+  std::memcpy(memory.data(), token.data(), token.size());
+  return {static_cast<std::uint64_t>(::getpid()), reinterpret_cast<std::uint64_t>(memory.data())};
+}
+
+std::optional<NearReader> NearReader::open(const NearOffer& offer, const SessionToken& token) {
+  if (offer.pid == 0 || offer.pid > static_cast<std::uint64_t>(std::numeric_limits<int>::max()))
+    return std::nullopt;
+  const int pid = static_cast<int>(offer.pid);
+  UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!process || !runs_this_program(pid)) return std::nullopt;
+  NearReader reader(pid, std::move(process));
+  SessionToken shown{};
+  if (!reader.read(offer.address, shown) || !tokens_equal(shown, token)) return std::nullopt;
+  return reader;
+}
+
+Result<void> NearReader::read(std::uint64_t address, std::span<std::byte> to) const {
+  while (!to.empty()) {
+    const iovec local{to.data(), to.size()};
+    const iovec remote{reinterpret_cast<void*>(address), to.size()};  // NOLINT(performance-no-int-to-ptr)
+    const ssize_t got = ::process_vm_readv(pid_, &local, 1, &remote, 1, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return Error::from_errno("Reading a payload out of the peer's memory");
+    address += static_cast<std::uint64_t>(got);
+    to = to.subspan(static_cast<std::size_t>(got));
+  }
+  pollfd ended{process_.get(), POLLIN, 0};
+  if (::poll(&ended, 1, 0) != 0) return Error(ErrorCode::kUnavailable, "The peer's process has ended");
+  return ok();
+}
+
+}  // namespace ckpt::transport
