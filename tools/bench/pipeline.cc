@@ -65,77 +65,96 @@ class PipelineBench {
   }
 
  private:
+  struct Rounds {
+    Path path;
+    Kept first{}, second{};
+    Runs scan_share{};
+  };
+
   // A first round, then a second one with a hot set; both verified at the end.
-  Result<void> rounds(EnginePair& pair, Kept& first, Kept& second, Runs& scan_share) {
-    CKPT_TRY(session, pair.begin({}));
+  Result<void> run_rounds(EnginePair& pair, Rounds& rounds) {
+    CKPT_TRY(session, pair.begin({.near = rounds.path == Path::kNear}));
     CKPT_TRY(whole, session->round());
-    first.add(whole, whole.report.state_bytes);
+    rounds.first.add(whole, whole.report.state_bytes);
     CKPT_TRY(hot, heat(pair.memory(), ++seed_));
     CKPT_TRY(rest, session->round());
     if (rest.report.sent_bytes < hot)
       return Error(ErrorCode::kInternal, "A round missed chunks that had changed");
-    second.add(rest, rest.report.state_bytes);
-    scan_share.push_back(static_cast<double>(rest.report.scan_end_ns - rest.report.begin_ns) /
-                         static_cast<double>(std::max<Nanos>(rest.wall, 1)));
+    rounds.second.add(rest, rest.report.state_bytes);
+    rounds.scan_share.push_back(static_cast<double>(rest.report.scan_end_ns - rest.report.begin_ns) /
+                                static_cast<double>(std::max<Nanos>(rest.wall, 1)));
     CKPT_TRYV(session->verify());
     return session->end();
   }
 
   Result<void> first_rounds(EnginePair& pair, Stages& stages) {
     CKPT_TRY(tcp, ByteStreams::start(options_.program, ByteStreams::Kind::kTcp));
-    Kept first, second;
-    Runs scan_share;
+    Rounds near{Path::kNear};
+    Rounds far{Path::kTcp};
     const auto plain = [&, raw = tcp.get()](unsigned connections) -> Side {
       return [this, raw, connections]() -> Result<double> {
         CKPT_TRY(run, raw->run(connections, options_.bytes));
         return rate_of(options_.bytes, run.wall);
       };
     };
-    const Side ours = [&]() -> Result<double> {
-      CKPT_TRYV(rounds(pair, first, second, scan_share));
-      return first.rate.back();
+    const auto ours = [&](Rounds& rounds) -> Side {
+      return [this, &pair, &rounds]() -> Result<double> {
+        CKPT_TRYV(run_rounds(pair, rounds));
+        return rounds.first.rate.back();
+      };
     };
-    CKPT_TRY(runs, interleave(options_.pairs, {plain(1), plain(2), [&] { return stages.turn(); }, ours}));
+    const Side alone = [&]() -> Result<double> {
+      CKPT_TRYV(stages.turn());
+      return 0.0;
+    };
+    CKPT_TRY(runs, interleave(options_.pairs, {plain(1), plain(2), alone, ours(near), ours(far)}));
     CKPT_TRYV(tcp->finish());
     stages.drop_first();
     stages.fill(stages_section_);
-    first.drop_first();
-    second.drop_first();
-    scan_share.erase(scan_share.begin());
-    report_first(runs, first, stages);
-    section_.add_row(
-        "second round, 2 % of the chunks changed (state bytes)",
-        {spread_of(second.rate), {}, {}, spread_of(second.seconds_per_gb), spread_of(scan_share)});
+    section_.add_row("plain TCP stream, 1 connection", {spread_of(runs[0])});
+    section_.add_row("plain TCP stream, 2 connections", {spread_of(runs[1])});
+    const Runs& best = spread_of(runs[0]).median >= spread_of(runs[1]).median ? runs[0] : runs[1];
+    for (Rounds* rounds : {&near, &far}) {
+      rounds->first.drop_first();
+      rounds->second.drop_first();
+      rounds->scan_share.erase(rounds->scan_share.begin());
+      report_rounds(*rounds, best, stages);
+    }
     return ok();
   }
 
-  void report_first(const std::vector<Runs>& runs, const Kept& first, const Stages& stages) {
-    const std::size_t best = spread_of(runs[0]).median >= spread_of(runs[1]).median ? 0 : 1;
-    const Runs& bound = runs[2];
-    Runs least = runs[best];
+  void report_rounds(const Rounds& rounds, const Runs& plain, const Stages& stages) {
+    const std::string where = rounds.path == Path::kNear ? "within a machine" : "over TCP";
+    const Runs bound = stages.bounds(rounds.path);
+    Runs least = plain;
     for (std::size_t i = 0; i < least.size(); ++i) least[i] = std::min(least[i], bound[i]);
-    section_.add_row("plain TCP stream, 1 connection", {spread_of(runs[0])});
-    section_.add_row("plain TCP stream, 2 connections", {spread_of(runs[1])});
-    section_.add_row("bound of the cores, of the same turn",
-                     {spread_of(bound), {}, {}, single(stages.seconds())});
-    report_without_scan(first, bound, stages);
-    section_.add_row("first round, unlimited",
-                     {spread_of(first.rate), spread_of(ratios_of(first.rate, runs[best])),
-                      spread_of(ratios_of(first.rate, bound)), spread_of(first.seconds_per_gb)});
-    section_.add_goal("first round, unlimited / the least of plain tool and bound",
-                      spread_of(ratios_of(first.rate, least)).median, Relation::kAtLeast, kUnlimitedGoal);
+    section_.add_row("bound of the cores " + where + ", of the same turn",
+                     {spread_of(bound), {}, {}, single(stages.seconds(rounds.path))});
+    report_without_scan(rounds, bound, stages);
+    section_.add_row(
+        "first round " + where + ", unlimited",
+        {spread_of(rounds.first.rate), spread_of(ratios_of(rounds.first.rate, plain)),
+         spread_of(ratios_of(rounds.first.rate, bound)), spread_of(rounds.first.seconds_per_gb)});
+    section_.add_row("second round " + where + ", 2 % of the chunks changed (state bytes)",
+                     {spread_of(rounds.second.rate),
+                      {},
+                      {},
+                      spread_of(rounds.second.seconds_per_gb),
+                      spread_of(rounds.scan_share)});
+    section_.add_goal("first round " + where + " / the least of plain tool and bound",
+                      spread_of(ratios_of(rounds.first.rate, least)).median, Relation::kAtLeast,
+                      kUnlimitedGoal);
   }
 
   // A first round leaves the scan out, for the target holds nothing. The goal's bound counts it all the same.
-  void report_without_scan(const Kept& first, const Runs& bound, const Stages& stages) {
-    const double share = 1 - stages.scan_seconds() / stages.seconds();
+  void report_without_scan(const Rounds& rounds, const Runs& bound, const Stages& stages) {
+    const double seconds = stages.seconds(rounds.path);
+    const double share = 1 - stages.scan_seconds() / seconds;
     Runs without = bound;
     for (double& rate : without) rate /= share;
-    section_.add_row("bound of the cores without the scan; first round of it",
-                     {spread_of(without),
-                      {},
-                      spread_of(ratios_of(first.rate, without)),
-                      single(stages.seconds() * share)});
+    section_.add_row(
+        "the same without the scan; first round of it",
+        {spread_of(without), {}, spread_of(ratios_of(rounds.first.rate, without)), single(seconds * share)});
   }
 
   Result<void> limited(EnginePair& pair) {
@@ -169,10 +188,11 @@ class PipelineBench {
 
 Result<void> bench_pipeline(const BenchOptions& options, Report& report) {
   Section& stages = add_stages_section(report);
-  Section& section = report.add_section("pipeline",
-                                        "Rounds from one process to another over UCX on loopback (random "
-                                        "bytes, no codec), interleaved with a plain TCP "
-                                        "stream of the same bytes and with the stages");
+  Section& section =
+      report.add_section("pipeline",
+                         "Rounds from one process to another (random bytes, no codec), as between "
+                         "GPUs of one node and as between nodes, interleaved with a plain TCP "
+                         "stream of the same bytes and with the stages");
   section.set_columns({{"rate", "GB/s"},
                        {"of the plain tool or limit", ""},
                        {"of the cores' bound", ""},

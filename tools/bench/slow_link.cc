@@ -45,7 +45,7 @@ struct CodecRuns {
 
 Result<double> run_codec(EnginePair& pair, const CodecCase& what, const TrainingData& data, CodecRuns& kept) {
   CKPT_TRYV(write_state(pair.memory(), what.second_round ? data.before : data.now));
-  SessionSetup setup{kSlowLink, what.mode, what.second_round ? pair.memory().bytes() : 0};
+  SessionSetup setup{false, kSlowLink, what.mode, what.second_round ? pair.memory().bytes() : 0};
   CKPT_TRY(session, pair.begin(setup));
   CKPT_TRY(run, session->round());
   if (what.second_round) {

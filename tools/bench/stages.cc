@@ -53,6 +53,8 @@ class StageWork {
     bench->make_orders(options.bytes);
     CKPT_TRY(streams, ByteStreams::start(options.program, ByteStreams::Kind::kUcx));
     bench->streams_ = std::move(streams);
+    CKPT_TRY(near_streams, ByteStreams::start(options.program, ByteStreams::Kind::kNear));
+    bench->near_streams_ = std::move(near_streams);
     return bench;
   }
   explicit StageWork(Device device) : device_(std::move(device)) {}
@@ -81,8 +83,13 @@ class StageWork {
     }
     return ok();
   }
-  Result<StreamRun> transfer() { return streams_->run(1, memory_->bytes()); }
-  Result<void> finish() { return streams_->finish(); }
+  Result<StreamRun> transfer(Path path) {
+    return (path == Path::kNear ? near_streams_ : streams_)->run(1, memory_->bytes());
+  }
+  Result<void> finish() {
+    CKPT_TRYV(near_streams_->finish());
+    return streams_->finish();
+  }
 
  private:
   // Where pieces lie, in an order that no prefetcher guesses.
@@ -119,6 +126,7 @@ class StageWork {
   std::unique_ptr<track::Scanner> scanner_;
   std::unique_ptr<track::FingerprintBatch> batch_;
   std::unique_ptr<ByteStreams> streams_;
+  std::unique_ptr<ByteStreams> near_streams_;
   std::vector<track::ChunkRange> chunks_;
   std::vector<track::Fingerprint> fingerprints_;
   std::vector<std::uint64_t> chunk_order_, run_order_;
@@ -148,27 +156,42 @@ Result<std::unique_ptr<Stages>> Stages::create(const BenchOptions& options, unsi
 Stages::Stages(std::unique_ptr<StageWork> work, std::uint64_t bytes, unsigned cores)
     : work_(std::move(work)), bytes_(bytes), cores_(cores) {
   StageWork& w = *work_;
-  stages_ = {{"scan", true, timed([&w] { return w.scan(); })},
-             {"copy to host, runs of 1 MiB", true, timed([&w] { return w.download(kRunBytes); })},
-             {"copy to host, scattered 64 KiB", false, timed([&w] { return w.download(kChunkBytes); })},
-             {"fingerprint of the staged copy", true, timed([&w] { return w.fingerprint_staged(); })},
-             {"UCX send and receive", true, [&w] { return w.transfer(); }},
-             {"copy to device, runs of 1 MiB", true, timed([&w] { return w.upload(kRunBytes); })},
-             {"copy to device, scattered 64 KiB", false, timed([&w] { return w.upload(kChunkBytes); })},
-             {"fingerprint at the target", true, timed([&w] { return w.fingerprint_target(); })}};
+  const std::vector<Path> both = {Path::kNear, Path::kTcp};
+  stages_ = {{"scan", both, timed([&w] { return w.scan(); })},
+             {"copy to host, runs of 1 MiB", both, timed([&w] { return w.download(kRunBytes); })},
+             {"copy to host, scattered 64 KiB", {}, timed([&w] { return w.download(kChunkBytes); })},
+             {"fingerprint of the staged copy", both, timed([&w] { return w.fingerprint_staged(); })},
+             {"read by the peer, one machine", {Path::kNear}, [&w] { return w.transfer(Path::kNear); }},
+             {"UCX over TCP, send and receive", {Path::kTcp}, [&w] { return w.transfer(Path::kTcp); }},
+             {"copy to device, runs of 1 MiB", both, timed([&w] { return w.upload(kRunBytes); })},
+             {"copy to device, scattered 64 KiB", {}, timed([&w] { return w.upload(kChunkBytes); })},
+             {"fingerprint at the target", both, timed([&w] { return w.fingerprint_target(); })}};
 }
 
 Stages::~Stages() = default;
 
-Result<double> Stages::turn() {
-  double seconds = 0;  // of a core, for one GB
+Result<void> Stages::turn() {
   for (Stage& stage : stages_) {
     CKPT_TRY(run, stage.run());
     stage.rate.push_back(rate_of(bytes_, run.wall));
     stage.cpu_rate.push_back(rate_of(bytes_, std::max<Nanos>(run.cpu, 1)));
-    if (stage.in_pipeline) seconds += 1 / stage.cpu_rate.back();
   }
-  return cores_ / seconds;
+  return ok();
+}
+
+bool Stages::Stage::counts(Path path) const {
+  return std::find(of.begin(), of.end(), path) != of.end();
+}
+
+Runs Stages::bounds(Path path) const {
+  Runs bounds(stages_.front().rate.size());
+  for (std::size_t turn = 0; turn < bounds.size(); ++turn) {
+    double seconds = 0;  // of a core, for one GB
+    for (const Stage& stage : stages_)
+      if (stage.counts(path)) seconds += 1 / stage.cpu_rate[turn];
+    bounds[turn] = cores_ / seconds;
+  }
+  return bounds;
 }
 
 void Stages::drop_first() {
@@ -182,10 +205,10 @@ Result<void> Stages::finish() {
   return work_->finish();
 }
 
-double Stages::seconds() const {
+double Stages::seconds(Path path) const {
   double sum = 0;
   for (const Stage& stage : stages_)
-    if (stage.in_pipeline) sum += 1 / spread_of(stage.cpu_rate).median;
+    if (stage.counts(path)) sum += 1 / spread_of(stage.cpu_rate).median;
   return sum;
 }
 
@@ -199,8 +222,10 @@ void Stages::fill(Section& section) const {
     const Spread per_core = spread_of(stage.cpu_rate);
     section.add_row(stage.name, {spread_of(stage.rate), per_core, single(1 / per_core.median)});
   }
-  section.add_row("bound: cores / sum of 1 / rate per core",
-                  {single(cores_ / seconds()), single(1 / seconds()), single(seconds())});
+  for (const auto& [path, name] :
+       {std::pair(Path::kNear, "bound within a machine: cores / sum of 1 / rate per core"),
+        std::pair(Path::kTcp, "bound over TCP")})
+    section.add_row(name, {spread_of(bounds(path)), single(1 / seconds(path)), single(seconds(path))});
 }
 
 Section& add_stages_section(Report& report) {

@@ -3,8 +3,8 @@
 // memory then slows both.
 //
 //   CKPT_TRY(stages, Stages::create(options, cores));
-//   loop: CKPT_TRY(bound, stages->turn());   // GB/s of this turn
-//   stages->drop_first(); stages->fill(section);
+//   loop: CKPT_TRYV(stages->turn());
+//   stages->drop_first(); stages->fill(section); stages->bounds(Path::kNear)
 //
 // Threads: one. Errors: the driver's, UCX's, of the child process.
 #pragma once
@@ -20,29 +20,35 @@ namespace ckpt::bench {
 
 class StageWork;
 
+// How payloads go from one process to the other: kNear as between GPUs of one node, kTcp as between nodes.
+enum class Path : std::uint8_t { kNear, kTcp };
+
 class Stages {
  public:
   static Result<std::unique_ptr<Stages>> create(const BenchOptions& options, unsigned cores);
   ~Stages();
-  // Each stage once over all bytes. Returns cores / sum(1 / rate per core), which no pipeline of these stages can surpass.
-  Result<double> turn();
+  // Each stage once over all bytes.
+  Result<void> turn();
   // The turn that only warmed up.
   void drop_first();
   // Ends the stages' child process; no turn after this.
   Result<void> finish();
   // Columns, a row for each stage and the bound's.
   void fill(Section& section) const;
+  // GB/s, one for each turn: cores / sum(1 / rate per core), which no pipeline of these stages can surpass.
+  [[nodiscard]] Runs bounds(Path path) const;
   // Of the medians: seconds of a core for one GB through all stages, and through the scan.
-  [[nodiscard]] double seconds() const;
+  [[nodiscard]] double seconds(Path path) const;
   [[nodiscard]] double scan_seconds() const;
 
  private:
   struct Stage {
     const char* name;
-    bool in_pipeline;  // counted in the sum; the other rows are for comparison
+    std::vector<Path> of;  // whose sum it counts in; none: for comparison
     std::function<Result<StreamRun>()> run;
     Runs rate{};      // GB/s
     Runs cpu_rate{};  // GB/s of one core
+    [[nodiscard]] bool counts(Path path) const;
   };
   Stages(std::unique_ptr<StageWork> work, std::uint64_t bytes, unsigned cores);
 
