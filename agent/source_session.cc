@@ -134,6 +134,7 @@ Task<Result<void>> SourceSession::prepare_memory() {
 
 Task<Result<void>> SourceSession::open_session(std::shared_ptr<Job> job, wire::MigrationPlan plan) {
   options_ = plan.options;
+  within_node_ = plan.source_node == plan.target_node;
   CKPT_CO_TRY(process, context_.mover_of(job->gpu()));
   CKPT_CO_TRYV(co_await process->ready(context_.config.mover_timeout));
   mover::OpenSession request;
@@ -165,6 +166,7 @@ void SourceSession::start_precopy(const wire::Bytes& payload) {
   start.options.max_downtime_ns = set_max_downtime_ns_.value_or(options_.max_downtime_ns);
   start.options.bandwidth_bytes_per_second = set_bandwidth_.value_or(options_.bandwidth_bytes_per_second);
   start.fixed_cost_ns = kFixedCostNs;
+  start.near = within_node_;
   if (auto sent = session_->send(std::move(start)); !sent) return fail(sent.assume_error());
   if (auto given = give_host_room(); !given) fail(given.assume_error());
 }

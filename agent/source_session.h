@@ -66,6 +66,7 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   std::optional<wire::SourceReport> report_;
   std::string why_;
   wire::MigrateOptions options_;
+  bool within_node_ = false;
   // Of `set`, which may come before the copy starts.
   std::optional<std::int64_t> set_max_downtime_ns_;
   std::optional<std::uint64_t> set_bandwidth_;

@@ -273,6 +273,7 @@ Result<void> SourceSession::open_sender() {
   options.key = secrets_.key;
   options.token = secrets_.token;
   options.addresses = request_.addresses;
+  options.near = request_.near;
   options.chunk_bytes = gpu_.chunk_bytes;
   options.codec = codec_mode(request_.options.codec);
   options.shadow_memory_bytes = allowed_shadow_memory();
@@ -287,7 +288,10 @@ Result<void> SourceSession::open_sender() {
     if (final_order_) sender_->cut_round();
     if (host_stream_) sender_->host_state_grew(host_stream_->extent().filled, host_stream_->extent().whole);
   }
-  return sender_->connect();
+  CKPT_TRYV(sender_->connect());
+  spdlog::info("lanes: id m{} open {} within_this_machine {}", key_.migration, request_.addresses.size(),
+               sender_->near_lanes());
+  return ok();
 }
 
 // Once; the target gives it memory beside the rounds.

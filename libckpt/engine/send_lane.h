@@ -69,7 +69,7 @@ class SendLane final : private transport::LaneHandler, private WorkHandler {
 
   // transport::LaneHandler
   std::span<std::byte> near_memory() override;  // in create(): all slots are free
-  void on_open() override { core_.lane_opened(); }
+  void on_open() override { core_.lane_opened(lane_->near()); }
   std::span<std::byte> on_payload_begin(std::span<const std::byte>, std::size_t) override { return {}; }
   void on_message(std::span<const std::byte> header, std::span<const std::byte> payload) override;
   void on_sent(std::uint64_t token) override;

@@ -88,6 +88,10 @@ Result<void> Sender::connect() {
                       options_.answer_timeout, "Connecting");
 }
 
+std::size_t Sender::near_lanes() const {
+  return core_->near_lanes();
+}
+
 Sender::~Sender() {
   for (const auto& lane : lanes_) lane->stop();
   workers_.reset();  // works on the lanes' slots

@@ -144,10 +144,11 @@ void SenderCore::notify() {
   event_.notify_all();
 }
 
-void SenderCore::lane_opened() {
+void SenderCore::lane_opened(bool near) {
   {
     const std::lock_guard lock(event_mutex_);
     ++events_.open_lanes;
+    if (near) ++events_.near_lanes;
   }
   event_.notify_all();
 }
@@ -177,6 +178,11 @@ void SenderCore::stale(const AckRecord& record) {
 std::vector<AckRecord> SenderCore::take_stale() {
   const std::lock_guard lock(event_mutex_);
   return std::exchange(stale_, {});
+}
+
+std::size_t SenderCore::near_lanes() const {
+  const std::lock_guard lock(event_mutex_);
+  return events_.near_lanes;
 }
 
 void SenderCore::blob_sent() {

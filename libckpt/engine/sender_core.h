@@ -152,11 +152,12 @@ class SenderCore {
   [[nodiscard]] std::uint64_t outstanding() const noexcept { return outstanding_.load(); }
 
   // ---- events: state changes that a blocked caller waits for
-  void lane_opened();
+  void lane_opened(bool near);
   void answer(LaneMessage kind, const VerdictRecord& record, std::string text);
   void scan_done();
   void stale(const AckRecord& record);
   std::vector<AckRecord> take_stale();
+  [[nodiscard]] std::size_t near_lanes() const;
   void blob_sent();
   void clock_measured(const ClockOffset& offset);
   void calibrated();
@@ -167,6 +168,7 @@ class SenderCore {
 
   struct Events {
     std::uint32_t open_lanes = 0;
+    std::uint32_t near_lanes = 0;  // of those
     bool scan_done = false;
     bool blob_sent = false;
     std::uint32_t calibrated = 0;

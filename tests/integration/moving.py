@@ -6,13 +6,15 @@ HOTSET = ["--bytes", "64MiB", "--hot", "2%", "--step-ms", "5", "--seed", "7", "-
 
 
 class MovingTest(ClusterTest):
+    targets = ("node-b", "node-a")  # in turn; jobs start on node-a's first GPU
+
     def move_and_compare(self, program, arguments, moves, mode, first_line=r"^(step|request) \d+"):
         expected = run_unmoved(program, *arguments)
         self.cluster.start("job", program, *arguments)
         self.cluster.wait_for_line("job", first_line)
         reports = []
         for turn in range(moves):
-            target = "node-b" if turn % 2 == 0 else "node-a"
+            target = self.targets[turn % 2]
             report = self.cluster.migrate("job", target, mode, "--reason", f"move {turn + 1}")
             self.assertEqual(report["result"], "done", report)
             self.assertTrue(report["verified"], report)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job moved live 20 times there and back ends with exactly the unmoved digest: every example and pattern."""
+import re
 import unittest
 
 from moving import MovingTest
@@ -26,6 +27,22 @@ class MovesLive(MovingTest):
     def test_serve(self):
         self.move_and_compare("serve", ["--weights", "48MiB", "--cache", "16MiB", "--seed", "5", "--requests", "3000",
                                         "--request-ms", "5"], 20, MODE)
+        logs = "".join(path.read_text() for path in self.cluster.home.rglob("*.log"))
+        self.assertEqual(len(re.findall(r"lanes: id m\d+ open \d+ within_this_machine 0\b", logs)), 20, logs[-2000:])
+
+
+class MovesBetweenGpusOfANode(MovingTest):
+    nodes, gpus = 1, 2
+    targets = ("node-a:1", "node-a:0")
+
+    def test_hotset(self):
+        self.hotset("random", 6, MODE, steps=1500)
+        # Within a node the target reads what the source has staged; between nodes all goes through the network.
+        logs = "".join(path.read_text() for path in self.cluster.home.rglob("*.log"))
+        lanes = re.findall(r"lanes: id m\d+ open (\d+) within_this_machine (\d+)", logs)
+        self.assertEqual(len(lanes), 6, logs[-2000:])
+        for opened, near in lanes:
+            self.assertEqual(near, opened)
 
 
 if __name__ == "__main__":
