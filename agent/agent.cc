@@ -228,7 +228,7 @@ Task<> Agent::start() {
   }
   spdlog::info("agent serves: node {} gpus {} driver \"{}\" peer_address {}", config_.node,
                inventory_.last().gpus.size(), inventory_.last().driver_version, peers_->address());
-  health_->gpus_are(inventory_.last().gpus);
+  health_->inventory_is(inventory_.last());
   health_->start();
   coordinator_->start();
   co_await refresh_loop();
@@ -254,7 +254,7 @@ Task<> Agent::refresh_loop() {
     co_await refresh_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
     if (stopping_) co_return;
     co_await inventory_.refresh();
-    health_->gpus_are(inventory_.last().gpus);
+    health_->inventory_is(inventory_.last());
     for (const auto& job : jobs_->all()) {
       if (job->phase() != local::Phase::kRunning || migrations_->busy(job->id())) continue;
       if (protection_->is_stored(job->id())) continue;

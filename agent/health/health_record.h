@@ -15,7 +15,7 @@ namespace ckpt::agent {
 
 // The last that was known of a GPU; a change for the worse is a reason to look, the state itself is not.
 struct KnownGpu {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   KnownGpu() = default;
   std::string uuid;
   std::string bus_id;  // for lines of the kernel log, also while NVML is silent
@@ -27,9 +27,12 @@ struct KnownGpu {
   bool silent = false;
   bool remap_pending = false;
   bool remap_failed = false;
+  bool gone = false;      // the inventory does not list it any more
+  bool replaced = false;  // and another card has its address or its number
   template <class A>
   void fields(A& a) {
-    a(uuid, bus_id, model, index, recovery_known, recovery, lost, silent, remap_pending, remap_failed);
+    a(uuid, bus_id, model, index, recovery_known, recovery, lost, silent, remap_pending, remap_failed, gone,
+      replaced);
   }
 };
 

@@ -75,11 +75,12 @@ class Decider {
       const XidRow* row = table_.xid(seen.xid);
       return row != nullptr && row->evacuation != Outcome::kNone;
     });
-    if (evidence_.gpu.lost || (evidence_.gpu.silent && fault)) {
+    if (evidence_.gpu.gone || evidence_.gpu.lost || (evidence_.gpu.silent && fault)) {
       take_first_xid();
-      everybody(Outcome::kRestore, evidence_.gpu.lost
-                                       ? "the driver has lost the GPU"
-                                       : "the driver does not answer after a fault: the GPU counts as lost");
+      everybody(Outcome::kRestore, evidence_.gpu.gone   ? "the GPU is lost: it is not in the node any more"
+                                   : evidence_.gpu.lost ? "the driver has lost the GPU"
+                                                        : "the driver does not answer after a fault: the "
+                                                          "GPU counts as lost");
       leave_if_a_row_says();
       return grave(true);
     }

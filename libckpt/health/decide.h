@@ -2,7 +2,7 @@
 // What to do about a GPU in trouble, for each of its processes (operations.md 1.3, docs/adr/0008): the driver's recovery action first, then
 // the table's rows of the Xids that were seen together, then what is known of the process. Pure: the same evidence gives the same decision.
 //
-//   lost, silent with an Xid, reset, reboot   restore everything; reboot: on another node
+//   gone, lost, silent with an Xid, reset, reboot   restore everything; reboot: on another node
 //   drain and reset                           live, restore where the context is lost
 //   drain peer to peer                        the same, restore also what uses peer to peer
 //   none, not known                           the rows of the table, the strongest for each process
@@ -42,6 +42,7 @@ struct SeenXid {
 struct GpuFacts {
   GpuFacts() = default;
   bool lost = false;                      // the driver says so, or the kernel log
+  bool gone = false;                      // the driver does not list it any more
   bool silent = false;                    // NVML does not answer
   std::optional<std::uint32_t> recovery;  // field 230
   bool remap_pending = false;             // newly: rows of memory will be replaced at the next reset
