@@ -117,8 +117,9 @@ Result<void> Agent::open() {
     spdlog::warn("journal: a record that was never finished was cut off, bytes {}", journal.torn_bytes());
   }
   coordinator_ = std::make_unique<CoordinatorLink>(io_.get_executor(), config_, *this);
-  CKPT_TRY(health, HealthMonitor::create({config_, io_.get_executor(), disk_, *jobs_, *files_, *coordinator_,
-                                          programs + "/gpumigrate-health"}));
+  CKPT_TRY(health,
+           HealthMonitor::create({config_, io_.get_executor(), disk_, *jobs_, *files_, *coordinator_,
+                                  programs + "/gpumigrate-health", programs + "/gpumigrate-context"}));
   health_ = std::move(health);
   ContextSettings contexts;
   contexts.program = programs + "/gpumigrate-context";

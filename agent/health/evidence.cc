@@ -23,6 +23,11 @@ bool told_better(const SeenEvent& event, const std::vector<SeenEvent>& seen) {
          });
 }
 
+health::GpuProbe probe_of(const SeenEvent& event) {
+  constexpr auto kLast = static_cast<std::uint8_t>(health::GpuProbe::kHung);
+  return event.probe <= kLast ? static_cast<health::GpuProbe>(event.probe) : health::GpuProbe::kNotTried;
+}
+
 health::SeenXid xid_of(const SeenEvent& event, const std::string& gpu,
                        const std::vector<std::shared_ptr<Job>>& jobs, const EvidenceRules& rules) {
   health::SeenXid xid;
@@ -98,6 +103,10 @@ health::Evidence evidence_of(const KnownGpu& gpu, const std::vector<SeenEvent>& 
   }
   for (const SeenEvent& event : seen) {
     evidence.gpu.lost = evidence.gpu.lost || event.lost;
+    if (event.source == kProbeSource) {
+      evidence.gpu.probe = probe_of(event);
+      evidence.gpu.probe_detail = event.line;
+    }
     if (event.xid == 0 || told_better(event, seen)) continue;
     evidence.xids.push_back(xid_of(event, gpu.uuid, jobs, rules));
   }

@@ -14,6 +14,9 @@
 
 namespace ckpt::agent {
 
+// SeenEvent::source of a probe's answer.
+inline constexpr char kProbeSource[] = "probe";
+
 // The instance whose process that is, or null.
 [[nodiscard]] std::shared_ptr<Job> job_of_pid(const JobTable& jobs, std::int32_t pid);
 

@@ -28,6 +28,7 @@ HealthMonitor::HealthMonitor(const HealthParts& parts, HealthRecord record, heal
       gpus_(record_.gpus),
       nvml_(gpus_, {[this](SeenEvent event) { saw(std::move(event)); }, [this] { save(); }}),
       kernel_(record_, gpus_, {[this](SeenEvent event) { saw(std::move(event)); }, [this] { save(); }}),
+      next_probe_(parts.executor),
       to_save_(parts.executor) {
   for (const PastXid& past : record_.past) {
     health::Occurrence occurrence;
@@ -67,6 +68,7 @@ void HealthMonitor::start() {
   auto reads = kernel_.start(parts_.executor, parts_.files, parts_.config.kernel_log);
   if (!reads) spdlog::error("no kernel log: reason {}", reads.assume_error().to_string());
   start_helper();
+  start_probes();
 }
 
 void HealthMonitor::stop() {
@@ -74,6 +76,8 @@ void HealthMonitor::stop() {
   windows_.clear();
   nvml_.stop();
   kernel_.stop();
+  if (probes_) probes_->stop();
+  next_probe_.cancel();
   to_save_.notify();
 }
 
@@ -85,6 +89,51 @@ void HealthMonitor::start_helper() {
   settings.silence = parts_.config.health_silence;
   settings.poll = std::min(settings.poll, std::max(Milliseconds(10), settings.silence / 4));
   nvml_.start(parts_.executor, std::move(settings));
+}
+
+void HealthMonitor::start_probes() {
+  if (parts_.config.health_probe_deadline.count() == 0) return;
+  GpuProbeSettings settings;
+  settings.program = parts_.probe_program;
+  settings.folder = parts_.config.home;
+  settings.deadline = parts_.config.health_probe_deadline;
+  probes_ = GpuProbes::create(
+      parts_.executor, std::move(settings),
+      [this](const std::string& uuid, const GpuProbeAnswer& answer) { on_probe(uuid, answer); });
+  if (parts_.config.health_probe_interval.count() > 0)
+    control::spawn(parts_.executor, "gpu probes", probe_loop());
+}
+
+Task<> HealthMonitor::probe_loop() {
+  while (!stopped_) {
+    next_probe_.expires_after(parts_.config.health_probe_interval);
+    boost::system::error_code ignored;
+    co_await next_probe_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    if (stopped_) co_return;
+    for (const KnownGpu& gpu : record_.gpus) {
+      if (!gpu.gone && !gpu.lost) probes_->ask(gpu.uuid);
+    }
+  }
+}
+
+// What a decision waits for, or a change for the worse. A GPU that works again is for people to uncordon.
+void HealthMonitor::on_probe(const std::string& uuid, const GpuProbeAnswer& answer) {
+  KnownGpu* gpu = gpus_.of_uuid(uuid);
+  if (gpu == nullptr || stopped_) return;
+  const auto result = static_cast<std::uint8_t>(answer.result);
+  const bool changed = std::exchange(gpu->probe, result) != result;
+  const bool bad = answer.result == health::GpuProbe::kFailed || answer.result == health::GpuProbe::kHung;
+  const bool awaited = std::any_of(record_.seen.begin(), record_.seen.end(),
+                                   [&](const SeenEvent& seen) { return seen.gpu == uuid; });
+  if (awaited || (bad && changed)) {
+    SeenEvent event;
+    event.gpu = uuid;
+    event.source = kProbeSource;
+    event.probe = result;
+    event.line = answer.detail;
+    return saw(std::move(event));
+  }
+  if (changed) save();
 }
 
 void HealthMonitor::inventory_is(const InventorySnapshot& newest) {
@@ -130,9 +179,9 @@ void HealthMonitor::open_window(const std::string& uuid) {
   });
 }
 
-void HealthMonitor::remember_xids(const std::vector<SeenEvent>& seen) {
-  for (const SeenEvent& event : seen) {
-    if (event.xid == 0) continue;
+void HealthMonitor::remember_xids(const std::string& uuid) {
+  for (SeenEvent& event : record_.seen) {
+    if (event.gpu != uuid || event.xid == 0 || std::exchange(event.remembered, true)) continue;
     health::Occurrence occurrence;
     occurrence.time_ms = wall_clock_ms();
     occurrence.gpu = event.gpu;
@@ -151,17 +200,29 @@ void HealthMonitor::remember_xids(const std::vector<SeenEvent>& seen) {
   }
 }
 
+// Asks for it where it was not asked yet. The answer is an event, and opens the window anew.
+bool HealthMonitor::waits_for_probe(const std::vector<SeenEvent>& seen, const health::Evidence& evidence,
+                                    const health::Decision& decision) {
+  const bool answered = std::any_of(seen.begin(), seen.end(),
+                                    [](const SeenEvent& event) { return event.source == kProbeSource; });
+  if (!probes_ || answered || !health::wants_probe(table_, evidence, decision)) return false;
+  probes_->ask(seen.front().gpu);
+  return true;
+}
+
 void HealthMonitor::decide(const std::string& uuid) {
   const KnownGpu* gpu = gpus_.of_uuid(uuid);
+  remember_xids(uuid);
   std::vector<SeenEvent> seen;
   for (const SeenEvent& event : record_.seen) {
     if (event.gpu == uuid) seen.push_back(event);
   }
   if (gpu == nullptr || seen.empty()) return;
-  remember_xids(seen);
   const auto jobs = jobs_concerned(parts_.jobs, *gpu, seen, record_.bystanders);
   const EvidenceRules rules{table_, history_, parts_.config.health_repeats, wall_clock_ms()};
-  const health::Decision decision = health::decide(table_, evidence_of(*gpu, seen, jobs, rules));
+  const health::Evidence evidence = evidence_of(*gpu, seen, jobs, rules);
+  const health::Decision decision = health::decide(table_, evidence);
+  if (waits_for_probe(seen, evidence, decision)) return save();
   wire::HealthFinding finding = finding_of(*gpu, seen, jobs, decision);
   finding.number = record_.next_number++;
   finding.time_ms = wall_clock_ms();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The health of this node's GPUs: hears NVML (nvml_channel.h) and the kernel's log (kernel_channel.h), holds what it hears for a moment, since an Xid
-// seldom comes alone, decides by libckpt/health for each job (evidence.h), and tells the coordinator until that has it (wire::HealthReport). It acts on
+// seldom comes alone, decides by libckpt/health for each job (evidence.h), asks the GPU itself where nothing else decides (gpu_probes.h), and tells the coordinator until that has it (wire::HealthReport). It acts on
 // nothing itself. What is seen is durable before it counts and decided on once (health_record.h).
 // Threads: the event loop; writing on the pool. Ownership: the agent's. Errors: create() when the record cannot be read or a table is
 // wrong; afterwards nothing ends it.
@@ -14,6 +14,7 @@
 #include "agent/config.h"
 #include "agent/coordinator_link.h"
 #include "agent/health/evidence.h"
+#include "agent/health/gpu_probes.h"
 #include "agent/health/health_record.h"
 #include "agent/health/kernel_channel.h"
 #include "agent/health/known_gpus.h"
@@ -29,7 +30,8 @@ struct HealthParts {
   const JobTable& jobs;
   FileWatch& files;
   CoordinatorLink& coordinator;
-  std::string helper_program;
+  std::string helper_program;  // gpumigrate-health
+  std::string probe_program;   // gpumigrate-context
 };
 
 class HealthMonitor {
@@ -54,7 +56,12 @@ class HealthMonitor {
   void saw(SeenEvent event);
   void open_window(const std::string& uuid);
   void decide(const std::string& uuid);
-  void remember_xids(const std::vector<SeenEvent>& seen);
+  void remember_xids(const std::string& uuid);
+  bool waits_for_probe(const std::vector<SeenEvent>& seen, const health::Evidence& evidence,
+                       const health::Decision& decision);
+  void start_probes();
+  Task<> probe_loop();
+  void on_probe(const std::string& uuid, const GpuProbeAnswer& answer);
 
   void save();
   Task<> save_loop();
@@ -68,6 +75,8 @@ class HealthMonitor {
   KnownGpus gpus_;  // the record's
   NvmlChannel nvml_;
   KernelChannel kernel_;
+  std::shared_ptr<GpuProbes> probes_;  // null: there are none
+  asio::steady_timer next_probe_;
   std::map<std::string, std::unique_ptr<asio::steady_timer>> windows_;  // by UUID
   Signal to_save_;
   bool dirty_ = false;

@@ -174,6 +174,7 @@ class Watchdog(HealthTest):
         self.gpu.control("hang-nvml")
         text = self.findings.next()
         self.assertIn("does not answer", text)
+        self.assertIn("a probe of the GPU passes", text)
         self.assertIn("; cordon", text)
         self.assertEqual(self.cluster.migrate("moved", "node-b")["result"], "done")
         # The second channel goes on: what comes now counts as a lost GPU.
