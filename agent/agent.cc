@@ -117,8 +117,9 @@ Result<void> Agent::open() {
     spdlog::warn("journal: a record that was never finished was cut off, bytes {}", journal.torn_bytes());
   }
   coordinator_ = std::make_unique<CoordinatorLink>(io_.get_executor(), config_, *this);
-  CKPT_TRY(health, HealthMonitor::create({config_, io_.get_executor(), disk_, *jobs_, *files_, *coordinator_,
-                                          programs + "/gpumigrate-health"}));
+  CKPT_TRY(health,
+           HealthMonitor::create({config_, io_.get_executor(), disk_, *jobs_, *files_, *coordinator_,
+                                  programs + "/gpumigrate-health", programs + "/gpumigrate-context"}));
   health_ = std::move(health);
   ContextSettings contexts;
   contexts.program = programs + "/gpumigrate-context";
@@ -228,7 +229,7 @@ Task<> Agent::start() {
   }
   spdlog::info("agent serves: node {} gpus {} driver \"{}\" peer_address {}", config_.node,
                inventory_.last().gpus.size(), inventory_.last().driver_version, peers_->address());
-  health_->gpus_are(inventory_.last().gpus);
+  health_->inventory_is(inventory_.last());
   health_->start();
   coordinator_->start();
   co_await refresh_loop();
@@ -254,7 +255,7 @@ Task<> Agent::refresh_loop() {
     co_await refresh_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
     if (stopping_) co_return;
     co_await inventory_.refresh();
-    health_->gpus_are(inventory_.last().gpus);
+    health_->inventory_is(inventory_.last());
     for (const auto& job : jobs_->all()) {
       if (job->phase() != local::Phase::kRunning || migrations_->busy(job->id())) continue;
       if (protection_->is_stored(job->id())) continue;

@@ -80,8 +80,9 @@ class Reader {
     return ok();
   }
 
-  Result<void> milliseconds(const char* key, std::chrono::milliseconds* out) {
-    return number(key, 1, 24 * 3600 * 1000, [out](std::int64_t v) { *out = std::chrono::milliseconds(v); });
+  Result<void> milliseconds(const char* key, std::chrono::milliseconds* out, std::int64_t least = 1) {
+    return number(key, least, 24 * 3600 * 1000,
+                  [out](std::int64_t v) { *out = std::chrono::milliseconds(v); });
   }
 
   // A table of its own inside this one; an empty one if it is absent.
@@ -142,6 +143,8 @@ Result<void> read_top(Reader& r, Config& c) {
   CKPT_TRYV(r.texts("health_tables", &c.health_tables));
   CKPT_TRYV(r.milliseconds("health_window_ms", &c.health_window));
   CKPT_TRYV(r.milliseconds("health_silence_ms", &c.health_silence));
+  CKPT_TRYV(r.milliseconds("health_probe_deadline_ms", &c.health_probe_deadline, 0));
+  CKPT_TRYV(r.milliseconds("health_probe_interval_ms", &c.health_probe_interval, 0));
   CKPT_TRYV(r.number("health_repeats", 0, 1000,
                      [&c](std::int64_t v) { c.health_repeats = static_cast<std::uint32_t>(v); }));
   CKPT_TRYV(r.texts("driver_processes", &c.driver_processes));

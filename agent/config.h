@@ -31,6 +31,8 @@
 //   health_window_ms = 3000              after the first news of a GPU, how long more is waited for before it is decided (health/monitor.h)
 //   health_silence_ms = 5000             without a heartbeat of the process that asks NVML; then the driver counts as not answering
 //   health_repeats = 3                   different jobs with the same Xid on a GPU within a day that make it suspect; 0: never
+//   health_probe_deadline_ms = 20000     a probe of a GPU that is not done by then hangs (health/gpu_probes.h); 0: there are no probes
+//   health_probe_interval_ms = 0         GPUs are probed this often; 0: only when there is a reason to
 //   health_tables = []                   CSV files whose rows replace those of libckpt/health/data
 //   job_environment = ["KEY=VALUE", ...]  what every job on this node gets besides, or in place of, its own environment
 //   [lease]       term_ms = 5000         lease of the running instance inside a switch
@@ -88,6 +90,8 @@ struct Config {
   std::chrono::milliseconds health_window{3000};
   std::chrono::milliseconds health_silence{5000};
   std::uint32_t health_repeats = 3;
+  std::chrono::milliseconds health_probe_deadline{20000};
+  std::chrono::milliseconds health_probe_interval{0};
 
   std::chrono::milliseconds lease_term{5000};
   std::chrono::milliseconds pause_timeout{60000};

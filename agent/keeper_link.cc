@@ -19,6 +19,14 @@ std::chrono::steady_clock::time_point after(Milliseconds timeout) {
   return std::chrono::steady_clock::now() + timeout;
 }
 
+Error cannot_send(const local::Body& body, std::size_t descriptors) {
+  return Error(ErrorCode::kInvalidArgument,
+               std::string(local::to_string(local::type_of(body))) + " with " + std::to_string(descriptors) +
+                   " descriptors was not sent to the keeper: one message holds 1 to " +
+                   std::to_string(local::kMaxRecords) + " records and at most " +
+                   std::to_string(local::kMaxDescriptors) + " descriptors; send it in several");
+}
+
 Error gone() {
   return Error(ErrorCode::kUnavailable, "The keeper of this job is gone");
 }
@@ -39,7 +47,10 @@ void KeeperLink::Exchange::send(local::Body body, std::vector<UniqueFd> descript
   message.request = request_;
   message.body = std::move(body);
   auto bytes = local::encode(message);
-  if (!bytes) return;  // only batches can be too long, and this side sends none
+  if (!bytes || descriptors.size() > local::kMaxDescriptors) {
+    unsent_ = cannot_send(message.body, descriptors.size());
+    return arrived_.notify();
+  }
   Packet packet;
   packet.bytes = std::move(bytes).assume_value();
   packet.descriptors = std::move(descriptors);
@@ -49,6 +60,7 @@ void KeeperLink::Exchange::send(local::Body body, std::vector<UniqueFd> descript
 Task<Result<KeeperMessage>> KeeperLink::Exchange::next(Milliseconds timeout) {
   const auto until = after(timeout);
   while (answers_.empty()) {
+    if (unsent_) co_return *unsent_;
     if (cancelled_) co_return Error(ErrorCode::kAborted, "The request to the keeper was given up");
     if (!link_->is_open()) co_return gone();
     if (!co_await arrived_.wait(until) && answers_.empty()) {
@@ -226,10 +238,15 @@ Task<Result<void>> KeeperLink::withdraw(std::uint64_t migration) {
 
 Task<Result<void>> KeeperLink::withdraw_regions(std::uint64_t migration,
                                                 std::vector<local::RegionKey> regions) {
-  local::WithdrawRegions body;
-  body.migration = migration;
-  body.records = std::move(regions);
-  co_return co_await simple(local::Body(std::move(body)));
+  for (std::size_t at = 0; at < regions.size(); at += local::kMaxRecords) {
+    const auto begin = regions.begin() + static_cast<std::ptrdiff_t>(at);
+    const std::size_t count = std::min(regions.size() - at, local::kMaxRecords);
+    local::WithdrawRegions body;
+    body.migration = migration;
+    body.records.assign(begin, begin + static_cast<std::ptrdiff_t>(count));
+    CKPT_CO_TRYV(co_await simple(local::Body(std::move(body))));
+  }
+  co_return ok();
 }
 
 Task<Result<HeldRegions>> KeeperLink::fetch(local::MemorySet set, std::uint64_t migration,

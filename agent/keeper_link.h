@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "agent/packet_link.h"
@@ -61,6 +62,7 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
     Exchange& operator=(const Exchange&) = delete;
 
     [[nodiscard]] std::uint64_t request() const noexcept { return request_; }
+    // What does not fit one message is not sent: next() then says so (kInvalidArgument).
     void send(local::Body body, std::vector<UniqueFd> descriptors = {});
     // The next answer; a Failed becomes an error.
     Task<Result<KeeperMessage>> next(Milliseconds timeout);
@@ -77,6 +79,7 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
     std::deque<KeeperMessage> answers_;
     Signal arrived_;
     bool cancelled_ = false;
+    std::optional<Error> unsent_;
   };
 
   // Connects to `socket_path` without waiting: kUnavailable if no keeper listens there.
@@ -101,7 +104,6 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
   Task<Result<void>> deposit(std::uint64_t migration, std::vector<local::RegionRecord> records,
                              std::vector<UniqueFd> descriptors);
   Task<Result<void>> withdraw(std::uint64_t migration);
-  // At most local::kMaxRecords.
   Task<Result<void>> withdraw_regions(std::uint64_t migration, std::vector<local::RegionKey> regions);
   // Of the set kArrived of `migration`, or of kExported (migration 0), what comes from `from` on.
   Task<Result<HeldRegions>> fetch(local::MemorySet set, std::uint64_t migration, std::uint64_t from);

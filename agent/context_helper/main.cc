@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpumigrate-context: holds an initialised CUDA driver and gives its checkpoint orders for other processes. Started by the agent
 // with its end of a socketpair as descriptor 3; ends with its agent, after the order it is at. Logs to stderr. With --probe-remap it only tries how
-// memory comes back after a restore (remap_probe.h).
+// memory comes back after a restore (remap_probe.h), with --probe-gpu only whether a GPU computes (gpu_probe.h).
 #include <fcntl.h>
 #include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "agent/context_helper/gpu_probe.h"
 #include "agent/context_helper/orders.h"
 #include "agent/context_helper/remap_probe.h"
 #include "libckpt/base/fault.h"
@@ -72,6 +73,7 @@ Result<void> serve(int socket) {
 int main(int argc, char** argv) {
   const std::string_view flag = argc > 1 ? argv[1] : "";
   if (argc == 2 && flag == "--probe-remap") return ckpt::context_helper::probe_remap();
+  if (argc == 2 && flag == ckpt::context_helper::kProbeGpuFlag) return ckpt::context_helper::probe_gpu();
   if (argc == 3 && flag == ckpt::context_helper::kRankFlag)
     return ckpt::context_helper::probe_remap_rank(std::atoi(argv[2]));
   ::signal(SIGPIPE, SIG_IGN);

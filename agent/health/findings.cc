@@ -46,11 +46,13 @@ wire::HealthFinding finding_of(const KnownGpu& gpu, const std::vector<SeenEvent>
   finding.source = source_of(seen, decision);
   finding.xid = decision.xid;
   finding.recovery = decision.recovery;
-  finding.cordon = decision.cordon;
+  // Where another card has taken its place, nothing is said against that one: neither a cordon nor a word for jobs that are not named.
+  finding.cordon = decision.cordon && !gpu.replaced;
   finding.urgent = decision.urgent;
   finding.leave_node = decision.leave_node;
-  finding.outcome = to_wire(decision.outcome);
+  finding.outcome = gpu.replaced ? wire::HealthOutcome::kNone : to_wire(decision.outcome);
   finding.reason = decision.reason.substr(0, kMostReasonBytes);
+  if (gpu.gone) finding.reason += " (" + gpu.uuid + (gpu.replaced ? "; another card has its place)" : ")");
   for (std::size_t i = 0; i < jobs.size() && i < kMostJobs; ++i) {
     wire::JobVerdict verdict;
     verdict.job = jobs[i]->id();

@@ -139,6 +139,12 @@ void HealthHelper::restart_later() {
   });
 }
 
+void HealthHelper::renew() {
+  if (stopped_ || !process_) return;
+  drop_process();
+  start();
+}
+
 void HealthHelper::stop() {
   stopped_ = true;
   ++run_;

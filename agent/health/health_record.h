@@ -15,7 +15,7 @@ namespace ckpt::agent {
 
 // The last that was known of a GPU; a change for the worse is a reason to look, the state itself is not.
 struct KnownGpu {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   KnownGpu() = default;
   std::string uuid;
   std::string bus_id;  // for lines of the kernel log, also while NVML is silent
@@ -27,15 +27,19 @@ struct KnownGpu {
   bool silent = false;
   bool remap_pending = false;
   bool remap_failed = false;
+  bool gone = false;       // the inventory does not list it any more
+  bool replaced = false;   // and another card has its address or its number
+  std::uint8_t probe = 0;  // health::GpuProbe: how the last one went
   template <class A>
   void fields(A& a) {
-    a(uuid, bus_id, model, index, recovery_known, recovery, lost, silent, remap_pending, remap_failed);
+    a(uuid, bus_id, model, index, recovery_known, recovery, lost, silent, remap_pending, remap_failed, gone,
+      replaced, probe);
   }
 };
 
 // Something that was seen and not yet decided on.
 struct SeenEvent {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   SeenEvent() = default;
   std::string gpu;  // UUID
   std::string source;
@@ -46,10 +50,12 @@ struct SeenEvent {
   bool has_recovery = false;
   std::uint32_t recovery = 0;
   bool lost = false;
-  std::string line;  // of the kernel log, with an Xid
+  std::string line;         // of the kernel log, with an Xid; what a probe said
+  std::uint8_t probe = 0;   // health::GpuProbe, of source "probe"
+  bool remembered = false;  // in `past`
   template <class A>
   void fields(A& a) {
-    a(gpu, source, xid, pid, job, incarnation, has_recovery, recovery, lost, line);
+    a(gpu, source, xid, pid, job, incarnation, has_recovery, recovery, lost, line, probe, remembered);
   }
 };
 

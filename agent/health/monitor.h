@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The health of this node's GPUs: hears NVML (by a process that may hang) and the kernel's log, holds what it hears for a moment, since an
-// Xid seldom comes alone, decides by libckpt/health for each job, and tells the coordinator until that has it (wire::HealthReport). It acts on
+// The health of this node's GPUs: hears NVML (nvml_channel.h) and the kernel's log (kernel_channel.h), holds what it hears for a moment, since an Xid
+// seldom comes alone, decides by libckpt/health for each job (evidence.h), asks the GPU itself where nothing else decides (gpu_probes.h), and tells the coordinator until that has it (wire::HealthReport). It acts on
 // nothing itself. What is seen is durable before it counts and decided on once (health_record.h).
 // Threads: the event loop; writing on the pool. Ownership: the agent's. Errors: create() when the record cannot be read or a table is
 // wrong; afterwards nothing ends it.
@@ -13,13 +13,13 @@
 
 #include "agent/config.h"
 #include "agent/coordinator_link.h"
-#include "agent/health/health_helper.h"
+#include "agent/health/evidence.h"
+#include "agent/health/gpu_probes.h"
 #include "agent/health/health_record.h"
-#include "agent/health/kernel_log_reader.h"
-#include "agent/inventory.h"
+#include "agent/health/kernel_channel.h"
+#include "agent/health/known_gpus.h"
+#include "agent/health/nvml_channel.h"
 #include "agent/job_table.h"
-#include "libckpt/health/decide.h"
-#include "libckpt/health/history.h"
 
 namespace ckpt::agent {
 
@@ -30,7 +30,8 @@ struct HealthParts {
   const JobTable& jobs;
   FileWatch& files;
   CoordinatorLink& coordinator;
-  std::string helper_program;
+  std::string helper_program;  // gpumigrate-health
+  std::string probe_program;   // gpumigrate-context
 };
 
 class HealthMonitor {
@@ -40,8 +41,8 @@ class HealthMonitor {
   HealthMonitor(const HealthMonitor&) = delete;
   HealthMonitor& operator=(const HealthMonitor&) = delete;
 
-  // The node's GPUs as the inventory found them: once before start(), then at every refresh.
-  void gpus_are(const std::vector<GpuFacts>& gpus);
+  // What the inventory found: once before start(), then at every refresh.
+  void inventory_is(const InventorySnapshot& newest);
   void start();
   void stop();
   // `policy pause`, as the coordinator said last.
@@ -49,28 +50,18 @@ class HealthMonitor {
 
  private:
   HealthMonitor(const HealthParts& parts, HealthRecord record, health::PolicyTable table);
-  Result<void> listen_to_coordinator();
-  void start_kernel_log();
+  void listen_to_coordinator();
   void start_helper();
 
-  void on_report(const nvml_watch::Report& report);
-  void on_state(KnownGpu& gpu, const nvml_watch::Report& report);
-  void on_silence();
-  void on_answers();
-  void on_record(const health::KernelRecord& record);
-  void on_xid(KnownGpu& gpu, const health::XidLine& line, const std::string& text);
-
-  KnownGpu* gpu_of_uuid(const std::string& uuid);
-  KnownGpu* gpu_at(const health::PciAddress& address);
   void saw(SeenEvent event);
   void open_window(const std::string& uuid);
   void decide(const std::string& uuid);
-  health::Evidence evidence_of(const KnownGpu& gpu, const std::vector<SeenEvent>& seen,
-                               const std::vector<std::shared_ptr<Job>>& jobs) const;
-  std::vector<std::shared_ptr<Job>> jobs_concerned(const KnownGpu& gpu,
-                                                   const std::vector<SeenEvent>& seen) const;
-  [[nodiscard]] std::shared_ptr<Job> job_of_pid(std::int32_t pid) const;
-  void remember_xids(const std::vector<SeenEvent>& seen);
+  void remember_xids(const std::string& uuid);
+  bool waits_for_probe(const std::vector<SeenEvent>& seen, const health::Evidence& evidence,
+                       const health::Decision& decision);
+  void start_probes();
+  Task<> probe_loop();
+  void on_probe(const std::string& uuid, const GpuProbeAnswer& answer);
 
   void save();
   Task<> save_loop();
@@ -81,14 +72,12 @@ class HealthMonitor {
   HealthRecord record_;
   health::PolicyTable table_;
   health::History history_;
-  health::KernelLogParser parser_;
-  std::shared_ptr<HealthHelper> helper_;
-  std::shared_ptr<KernelLogReader> log_;
-  std::map<std::uint32_t, std::string> helper_gpus_;                    // UUIDs by NVML's numbers
+  KnownGpus gpus_;  // the record's
+  NvmlChannel nvml_;
+  KernelChannel kernel_;
+  std::shared_ptr<GpuProbes> probes_;  // null: there are none
+  asio::steady_timer next_probe_;
   std::map<std::string, std::unique_ptr<asio::steady_timer>> windows_;  // by UUID
-  std::string boot_id_;
-  bool first_reading_ = false;  // the log is read for the first time ever: what is in it is old
-  bool caught_up_ = false;
   Signal to_save_;
   bool dirty_ = false;
   std::uint64_t durable_number_ = 0;  // findings up to it are on disk and may be told

@@ -60,7 +60,10 @@ class Decider {
 
   Decision decide() {
     decision_.recovery = recovery_of(evidence_);
-    if (!by_state() && !by_recovery()) by_table();
+    if (!by_state() && !by_recovery()) {
+      by_table();
+      if (unnamed_.outcome == Outcome::kNone) by_probe();
+    }
     return finish();
   }
 
@@ -75,11 +78,12 @@ class Decider {
       const XidRow* row = table_.xid(seen.xid);
       return row != nullptr && row->evacuation != Outcome::kNone;
     });
-    if (evidence_.gpu.lost || (evidence_.gpu.silent && fault)) {
+    if (evidence_.gpu.gone || evidence_.gpu.lost || (evidence_.gpu.silent && fault)) {
       take_first_xid();
-      everybody(Outcome::kRestore, evidence_.gpu.lost
-                                       ? "the driver has lost the GPU"
-                                       : "the driver does not answer after a fault: the GPU counts as lost");
+      everybody(Outcome::kRestore, evidence_.gpu.gone   ? "the GPU is lost: it is not in the node any more"
+                                   : evidence_.gpu.lost ? "the driver has lost the GPU"
+                                                        : "the driver does not answer after a fault: the "
+                                                          "GPU counts as lost");
       leave_if_a_row_says();
       return grave(true);
     }
@@ -143,6 +147,21 @@ class Decider {
                                     std::pair(evidence_.gpu.remap_failed, kXidRowRemapFailure)}) {
       const XidRow* row = table_.xid(xid);
       if (flag && row != nullptr) by_row(*row, nullptr);
+    }
+  }
+
+  void by_probe() {
+    const GpuFacts& gpu = evidence_.gpu;
+    const std::string detail = gpu.probe_detail.empty() ? "" : " (" + gpu.probe_detail + ")";
+    if (gpu.probe == GpuProbe::kHung) {
+      everybody(Outcome::kRestore,
+                "a probe of the GPU hangs" + detail + ": reading its memory may hang, too");
+      grave(true);
+    } else if (gpu.probe == GpuProbe::kFailed) {
+      drain(Readable::kYes, "a probe of the GPU fails" + detail);
+      grave(true);
+    } else if (gpu.probe == GpuProbe::kPassed) {
+      passed_ = "; a probe of the GPU passes";
     }
   }
 
@@ -291,7 +310,7 @@ class Decider {
   Decision finish() {
     decision_.outcome = unnamed_.outcome;
     everybody(Outcome::kNone, "nothing is wrong");  // where nothing else was said
-    decision_.reason = unnamed_.reason;
+    decision_.reason = unnamed_.reason + passed_;
     if (decision_.xid == 0 && !evidence_.xids.empty()) decision_.xid = evidence_.xids.front().xid;
     for (std::size_t i = 0; i < opinions_.size(); ++i) {
       ProcessVerdict verdict;
@@ -307,6 +326,7 @@ class Decider {
   const Evidence& evidence_;
   Decision decision_;
   Opinion unnamed_;
+  std::string passed_;             // what a probe that passes adds
   std::vector<Opinion> opinions_;  // as evidence_.processes
 };
 
@@ -314,6 +334,30 @@ class Decider {
 
 Decision decide(const PolicyTable& table, const Evidence& evidence) {
   return Decider(table, evidence).decide();
+}
+
+std::string_view to_string(GpuProbe probe) noexcept {
+  switch (probe) {
+    case GpuProbe::kPassed:
+      return "passed";
+    case GpuProbe::kFailed:
+      return "failed";
+    case GpuProbe::kHung:
+      return "hung";
+    case GpuProbe::kNotTried:
+      break;
+  }
+  return "none";
+}
+
+bool wants_probe(const PolicyTable& table, const Evidence& evidence, const Decision& decision) {
+  const bool decided = decision.outcome != Outcome::kNone || evidence.gpu.probe != GpuProbe::kNotTried;
+  const bool unknown_xid =
+      std::any_of(evidence.xids.begin(), evidence.xids.end(),
+                  [&table](const SeenXid& seen) { return table.xid(seen.xid) == nullptr; });
+  const bool unknown_action =
+      decision.recovery != kRecoveryNone && table.recovery(decision.recovery) == nullptr;
+  return !decided && (evidence.gpu.silent || unknown_xid || unknown_action);
 }
 
 SeenXid seen_of(const PolicyTable& table, const XidLine& line) {

@@ -2,10 +2,11 @@
 // What to do about a GPU in trouble, for each of its processes (operations.md 1.3, docs/adr/0008): the driver's recovery action first, then
 // the table's rows of the Xids that were seen together, then what is known of the process. Pure: the same evidence gives the same decision.
 //
-//   lost, silent with an Xid, reset, reboot   restore everything; reboot: on another node
+//   gone, lost, silent with an Xid, reset, reboot   restore everything; reboot: on another node
 //   drain and reset                           live, restore where the context is lost
 //   drain peer to peer                        the same, restore also what uses peer to peer
 //   none, not known                           the rows of the table, the strongest for each process
+//   and no row asks for anything              the probe of the GPU: hung: restore; failed: live, restore where the context is lost
 //
 // Threads: pure. Errors: none: what is not known is said in the reason and decided carefully.
 #pragma once
@@ -22,6 +23,10 @@ namespace ckpt::health {
 
 // Whether a process's context works, as the job says.
 enum class Probe : std::uint8_t { kUnknown, kAlive, kDead };
+
+// Of the GPU: whether a context of its own, made to find out, could work on it.
+enum class GpuProbe : std::uint8_t { kNotTried, kPassed, kFailed, kHung };
+[[nodiscard]] std::string_view to_string(GpuProbe probe) noexcept;
 
 struct ProcessFacts {
   ProcessFacts() = default;
@@ -42,10 +47,13 @@ struct SeenXid {
 struct GpuFacts {
   GpuFacts() = default;
   bool lost = false;                      // the driver says so, or the kernel log
+  bool gone = false;                      // the driver does not list it any more
   bool silent = false;                    // NVML does not answer
   std::optional<std::uint32_t> recovery;  // field 230
   bool remap_pending = false;             // newly: rows of memory will be replaced at the next reset
   bool remap_failed = false;
+  GpuProbe probe = GpuProbe::kNotTried;
+  std::string probe_detail;             // what it said
   std::optional<bool> contains_errors;  // contains_memory_errors() of its model
 };
 
@@ -76,6 +84,9 @@ struct Decision {
 };
 
 [[nodiscard]] Decision decide(const PolicyTable& table, const Evidence& evidence);
+
+// Something speaks against the GPU and nothing decides: whether it still works is worth a context on it. Not for what is a program's own matter.
+[[nodiscard]] bool wants_probe(const PolicyTable& table, const Evidence& evidence, const Decision& decision);
 
 // What a line of the kernel log says; victim and suspicion are the caller's to fill in.
 [[nodiscard]] SeenXid seen_of(const PolicyTable& table, const XidLine& line);

@@ -149,12 +149,32 @@ class WhatCounts(HealthTest):
         self.assertIn("lost the GPU", self.findings.next())
 
 
+class Swap(HealthTest):
+    def test_a_card_in_anothers_place_is_not_taken_for_it(self):
+        self.gpu.log(self.gpu.xid(63))
+        self.assertIn("(Xid 63,", self.findings.next())
+        self.gpu.control("swap")
+        text = self.findings.next()
+        self.assertIn("not in the node any more", text)
+        self.assertIn("another card has its place", text)
+        self.assertNotIn("; cordon", text)
+        self.gpu.log(self.gpu.xid(63))
+        self.assertIn("(Xid 63, kernel-log)", self.findings.next())
+        self.gpu.control("remap", "pending")  # the process that asks NVML is another one, and knows the new card
+        self.assertIn("(Xid 63, nvml)", self.findings.next())
+        old, gone, log, nvml = sorted(self.cluster.json("health")["findings"], key=lambda finding: finding["number"])
+        self.assertEqual(old["gpu_uuid"], gone["gpu_uuid"])
+        self.assertEqual(log["gpu_uuid"], nvml["gpu_uuid"])
+        self.assertNotEqual(old["gpu_uuid"], log["gpu_uuid"])
+
+
 class Watchdog(HealthTest):
     def test_a_hanging_nvml_is_noticed_and_stops_nothing(self):
         self.start_job("moved")
         self.gpu.control("hang-nvml")
         text = self.findings.next()
         self.assertIn("does not answer", text)
+        self.assertIn("a probe of the GPU passes", text)
         self.assertIn("; cordon", text)
         self.assertEqual(self.cluster.migrate("moved", "node-b")["result"], "done")
         # The second channel goes on: what comes now counts as a lost GPU.

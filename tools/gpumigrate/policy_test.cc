@@ -20,6 +20,9 @@ health::Evidence evidence_of(const health::PolicyTable& table, const PolicyTestO
   evidence.gpu.lost = options.lost;
   evidence.gpu.silent = options.silent;
   evidence.gpu.recovery = options.recovery;
+  if (options.probe == "ok") evidence.gpu.probe = health::GpuProbe::kPassed;
+  if (options.probe == "failed") evidence.gpu.probe = health::GpuProbe::kFailed;
+  if (options.probe == "hung") evidence.gpu.probe = health::GpuProbe::kHung;
   evidence.gpu.contains_errors = health::contains_memory_errors(options.model);
   const std::int32_t victim = options.victim ? kThisProcess : 0;
   for (const std::uint32_t xid : options.xids) {
@@ -73,6 +76,7 @@ Json to_json(const health::PolicyTable& table, const health::Evidence& evidence,
           {"leave_node", decision.leave_node},
           {"xid", decision.xid},
           {"recovery", decision.recovery},
+          {"wants_probe", health::wants_probe(table, evidence, decision)},
           {"this_process", process(decision.processes[0])},
           {"another_process", process(decision.processes[1])},
           {"rows", std::move(rows)}};
@@ -119,10 +123,12 @@ int test_policy(Context& context, const PolicyTestOptions& options) {
                     Error(ErrorCode::kInvalidArgument,
                           "--line: this is no line \"NVRM: Xid (PCI:...): N, ...\" of the kernel log"));
   }
-  if (options.xids.empty() && !line && !options.recovery && !options.lost && !options.silent)
-    return report(context,
-                  Error(ErrorCode::kInvalidArgument,
-                        "policy test: say what happens: --xid, --recovery, --line, --lost or --silent"));
+  if (options.xids.empty() && !line && !options.recovery && !options.lost && !options.silent &&
+      options.probe.empty())
+    return report(
+        context,
+        Error(ErrorCode::kInvalidArgument,
+              "policy test: say what happens: --xid, --recovery, --line, --lost, --silent or --probe"));
   const health::Evidence evidence = evidence_of(table, options, line);
   const Json answer = to_json(table, evidence, health::decide(table, evidence));
   if (context.json) {
@@ -155,6 +161,8 @@ void add_policy_test(CommandTree& tree) {
   test->add_flag("--p2p", options->p2p, "This process uses peer to peer");
   test->add_flag("--lost", options->lost, "The driver has lost the GPU");
   test->add_flag("--silent", options->silent, "NVML does not answer");
+  test->add_option("--probe", options->probe, "How a probe of the GPU went")
+      ->check(CLI::IsMember({"ok", "failed", "hung"}));
   test->add_option("--gpu-model", options->model,
                    "Like \"NVIDIA H200\": some keep memory errors to one process");
   test->add_option("--table", options->tables,

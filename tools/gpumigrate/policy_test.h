@@ -21,6 +21,7 @@ struct PolicyTestOptions {
   bool p2p = false;
   bool lost = false;
   bool silent = false;
+  std::string probe;  // ok, failed, hung; empty: there was none
   std::string model;
   std::vector<std::string> tables;
 };

@@ -51,6 +51,16 @@ TEST(PolicyTest, AsJson) {
   EXPECT_EQ(answer["rows"][0]["table"], "built in");
 }
 
+TEST(PolicyTest, AProbeCountsWhereNothingBeforeItDecides) {
+  const Json alone = run({"--probe", "hung", "-o", "json"}).json();
+  EXPECT_EQ(alone["outcome"], "restore");
+  EXPECT_EQ(alone["cordon"], true);
+  EXPECT_EQ(run({"--probe", "hung", "--xid", "64", "-o", "json"}).json()["outcome"], "live");
+  EXPECT_EQ(run({"--probe", "ok", "--recovery", "1", "-o", "json"}).json()["outcome"], "restore");
+  EXPECT_EQ(run({"--silent", "-o", "json"}).json()["wants_probe"], true);
+  EXPECT_EQ(run({"--probe", "maybe"}).code, kUsage);
+}
+
 TEST(PolicyTest, ALineOfTheKernelLog) {
   const Json answer =
       run({"--line",

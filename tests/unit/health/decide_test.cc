@@ -211,5 +211,77 @@ TEST(Decide, ModelsThatContainErrors) {
     EXPECT_EQ(contains_memory_errors(model), std::nullopt) << model;
 }
 
+Evidence probed(Evidence evidence, GpuProbe result) {
+  evidence.gpu.probe = result;
+  evidence.gpu.probe_detail = "detail";
+  return evidence;
+}
+
+TEST(Probe, AHungOneRestoresEverybodyWhereNothingElseDecides) {
+  const Decision decision = decide(table(), probed(with({}, {process(1), process(2)}), GpuProbe::kHung));
+  EXPECT_EQ(decision.outcome, Outcome::kRestore);
+  EXPECT_TRUE(decision.cordon && decision.urgent);
+  EXPECT_FALSE(decision.leave_node);
+  EXPECT_EQ(decision.processes[1].outcome, Outcome::kRestore);
+  EXPECT_THAT(decision.reason, HasSubstr("probe of the GPU hangs (detail)"));
+}
+
+TEST(Probe, AFailedOneMovesWhoLives) {
+  const auto evidence = probed(with({}, {process(1), process(2, Probe::kDead)}), GpuProbe::kFailed);
+  const Decision decision = decide(table(), evidence);
+  EXPECT_TRUE(decision.cordon && decision.urgent);
+  EXPECT_EQ(decision.processes[0].outcome, Outcome::kLive);
+  EXPECT_EQ(decision.processes[1].outcome, Outcome::kRestore);
+}
+
+TEST(Probe, AnApplicationsFaultDoesNotDecideBeforeIt) {
+  EXPECT_EQ(decide(table(), probed(with({seen(13, 1)}, {process(1)}), GpuProbe::kHung)).outcome,
+            Outcome::kRestore);
+}
+
+TEST(Probe, TheRecoveryActionComesBeforeIt) {
+  Evidence evidence = probed(with({}, {process(1)}), GpuProbe::kHung);
+  evidence.gpu.recovery = 4;
+  const Decision decision = decide(table(), evidence);
+  EXPECT_EQ(decision.processes[0].outcome, Outcome::kLive);
+  EXPECT_THAT(decision.reason, HasSubstr("DRAIN_AND_RESET"));
+}
+
+TEST(Probe, TheXidComesBeforeIt) {
+  const Decision decision = decide(table(), probed(with({seen(64)}, {process(1)}), GpuProbe::kHung));
+  EXPECT_EQ(decision.processes[0].outcome, Outcome::kLive);
+  EXPECT_EQ(decision.xid, 64U);
+  const Decision restored = decide(table(), probed(with({seen(79)}, {process(1)}), GpuProbe::kPassed));
+  EXPECT_EQ(restored.outcome, Outcome::kRestore);
+}
+
+TEST(Probe, SilenceWithAHungOneIsMoreThanSilence) {
+  Evidence evidence = with({}, {process(1)});
+  evidence.gpu.silent = true;
+  EXPECT_EQ(decide(table(), probed(evidence, GpuProbe::kHung)).outcome, Outcome::kRestore);
+  const Decision passed = decide(table(), probed(evidence, GpuProbe::kPassed));
+  EXPECT_EQ(passed.outcome, Outcome::kNone);
+  EXPECT_TRUE(passed.cordon);
+  EXPECT_THAT(passed.reason, HasSubstr("does not answer"));
+  EXPECT_THAT(passed.reason, HasSubstr("a probe of the GPU passes"));
+}
+
+TEST(Probe, IsWantedWhereSomethingSpeaksAgainstTheGpuAndNothingDecides) {
+  const auto wanted = [](const Evidence& evidence) {
+    return wants_probe(table(), evidence, decide(table(), evidence));
+  };
+  Evidence silent = with({}, {process(1)});
+  silent.gpu.silent = true;
+  EXPECT_TRUE(wanted(silent));
+  EXPECT_TRUE(wanted(with({seen(9999)}, {process(1)})));
+  Evidence unknown_action = with({}, {process(1)});
+  unknown_action.gpu.recovery = 99;
+  EXPECT_TRUE(wanted(unknown_action));
+  EXPECT_FALSE(wanted(with({seen(79)}, {process(1)})));
+  EXPECT_FALSE(wanted(with({seen(13, 1)}, {process(1)})));
+  EXPECT_FALSE(wanted(with({}, {process(1)})));
+  EXPECT_FALSE(wanted(probed(silent, GpuProbe::kPassed)));
+}
+
 }  // namespace
 }  // namespace ckpt::health

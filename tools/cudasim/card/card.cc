@@ -369,6 +369,13 @@ void Card::reset_faults() {
   state_->recovery_action = 0;
   state_->remap_pending = 0;
   state_->remap_failed = 0;
+  state_->hung = 0;
+  state_->remapped_corrected = 0;
+  state_->remapped_uncorrected = 0;
+  for (EccCounters* counters : {&state_->ecc_volatile, &state_->ecc_aggregate}) {
+    counters->corrected = 0;
+    counters->uncorrected = 0;
+  }
   notify();
 }
 

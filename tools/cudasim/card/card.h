@@ -55,6 +55,11 @@ struct ContextEntry {
   std::uint32_t generation;     // tells contexts in the same slot apart
 };
 
+struct EccCounters {
+  std::atomic<std::uint64_t> corrected;
+  std::atomic<std::uint64_t> uncorrected;
+};
+
 struct CardState {
   std::uint64_t magic;
   std::int32_t index;
@@ -69,6 +74,11 @@ struct CardState {
   std::atomic<std::uint32_t> recovery_action;
   std::atomic<std::uint32_t> remap_pending;
   std::atomic<std::uint32_t> remap_failed;
+  std::atomic<std::uint32_t> hung;                // kernels, copies and memory sets do not end
+  std::atomic<std::uint32_t> remapped_corrected;  // rows
+  std::atomic<std::uint32_t> remapped_uncorrected;
+  EccCounters ecc_volatile;   // since the driver was loaded
+  EccCounters ecc_aggregate;  // of the card's life
   std::uint64_t xid_count;
   XidEvent xids[kXidRing];
   ContextEntry contexts[kMaxContexts];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cudasim/card/settings.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 namespace cudasim {
 namespace {
@@ -111,6 +113,24 @@ std::vector<int> visible_devices() {
   return out;
 }
 
+namespace {
+
+std::string swaps_path(const std::string& dir, int index) {
+  return dir + "/swaps" + std::to_string(index);
+}
+
+// How often the card has been swapped: the size of a file.
+std::uint64_t swaps_of(const std::string& dir, int index) {
+  struct stat info {};
+  return ::stat(swaps_path(dir, index).c_str(), &info) == 0 ? static_cast<std::uint64_t>(info.st_size) : 0;
+}
+
+}  // namespace
+
+void swap_card(const std::string& dir, int index) {
+  std::ofstream(swaps_path(dir, index), std::ios::app) << '.';
+}
+
 Uuid device_uuid(const std::string& dir, int index) {
   char resolved[PATH_MAX];
   const std::string path = ::realpath(dir.c_str(), resolved) != nullptr ? resolved : dir;
@@ -118,6 +138,7 @@ Uuid device_uuid(const std::string& dir, int index) {
   for (int i = 0; i < 2; i++) {
     for (const char c : path) halves[i] = mix(halves[i], static_cast<unsigned char>(c));
     halves[i] = mix(halves[i], static_cast<std::uint64_t>(index) + 1);
+    if (const std::uint64_t swaps = swaps_of(dir, index); swaps > 0) halves[i] = mix(halves[i], swaps);
   }
   Uuid out;
   std::memcpy(out.bytes, halves, sizeof out.bytes);

@@ -38,12 +38,13 @@ std::optional<std::uint64_t> parse_size(const std::string& text);
 // driver the list ends at the first entry that names no device.
 std::vector<int> visible_devices();
 
-// The same for every process on the same state folder, different for each folder.
+// The same for every process on the same state folder, different for each folder, until the card is swapped for another one.
 struct Uuid {
   unsigned char bytes[16];
   bool operator==(const Uuid&) const = default;
 };
 Uuid device_uuid(const std::string& dir, int index);
+void swap_card(const std::string& dir, int index);
 std::string uuid_text(const Uuid& uuid);  // GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx
 
 }  // namespace cudasim

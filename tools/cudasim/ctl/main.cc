@@ -3,12 +3,14 @@
 #include <cuda.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,6 +36,13 @@ int usage() {
       "  hang-nvml          calls of NVML about devices do not return until reset\n"
       "  recovery N         the recovery action (NVML field 230)\n"
       "  remap pending|failed   row remapping (NVML fields 144, 145)\n"
+      "  ecc KIND N         an error counter: volatile-corrected, volatile-uncorrected, "
+      "aggregate-corrected,\n"
+      "                     aggregate-uncorrected, rows-corrected, rows-uncorrected (NVML fields 3-6, 142, "
+      "143)\n"
+      "  hang               kernels, copies and memory sets do not end until reset; no Xid, and NVML "
+      "answers\n"
+      "  swap               another card (UUID) in this one's place, for good\n"
       "  reset              takes back every injected fault\n"
       "DIR: $CUDASIM_DIR, or /dev/shm/cudasim-UID\n",
       stderr);
@@ -73,10 +82,11 @@ void print_status(Card& card, const std::string& dir) {
   std::printf("  memory %llu used %llu limit %llu\n",
               static_cast<unsigned long long>(state.configured_memory),
               static_cast<unsigned long long>(memory.used), static_cast<unsigned long long>(memory.total));
-  std::printf("  lost %u latency_us %u fail_copy %u recovery %u remap_pending %u remap_failed %u xids %llu\n",
-              state.lost.load(), state.latency_us.load(), state.fail_copy.load(),
-              state.recovery_action.load(), state.remap_pending.load(), state.remap_failed.load(),
-              static_cast<unsigned long long>(card.xid_count()));
+  std::printf(
+      "  lost %u hung %u latency_us %u fail_copy %u recovery %u remap_pending %u remap_failed %u xids %llu\n",
+      state.lost.load(), state.hung.load(), state.latency_us.load(), state.fail_copy.load(),
+      state.recovery_action.load(), state.remap_pending.load(), state.remap_failed.load(),
+      static_cast<unsigned long long>(card.xid_count()));
   for (const ProcessUse& use : card.processes()) {
     std::printf("  process %d used %llu\n", static_cast<int>(use.pid),
                 static_cast<unsigned long long>(use.bytes));
@@ -110,23 +120,42 @@ int set_number(Card& card, std::atomic<std::uint32_t>& field, const std::string&
   return 0;
 }
 
+// "ecc KIND N".
+int set_counter(Card& card, const std::string& kind, const std::string& text) {
+  CardState& state = card.state();
+  if (kind == "rows-corrected") return set_number(card, state.remapped_corrected, text);
+  if (kind == "rows-uncorrected") return set_number(card, state.remapped_uncorrected, text);
+  const auto value = number(text);
+  EccCounters& counters = kind.starts_with("aggregate-") ? state.ecc_aggregate : state.ecc_volatile;
+  const std::string what = kind.substr(std::min(kind.size(), kind.find('-') + 1));
+  const bool known = kind == "volatile-" + what || kind == "aggregate-" + what;
+  if (!value || !known || (what != "corrected" && what != "uncorrected")) return usage();
+  (what == "corrected" ? counters.corrected : counters.uncorrected) = *value;
+  card.notify();
+  return 0;
+}
+
 int run(Card& card, const std::string& dir, const std::vector<std::string>& words) {
   const std::string& command = words[0];
   CardState& state = card.state();
   if (words.size() == 1) {
     if (command == "status") print_status(card, dir);
     if (command == "lose-device") state.lost = 1;
+    if (command == "hang") state.hung = 1;
+    if (command == "swap") swap_card(dir, card.index());
     if (command == "hang-nvml") std::ofstream(dir + "/nvml-hangs").flush();
     if (command == "reset") {
       ::unlink((dir + "/nvml-hangs").c_str());
       card.reset_faults();
     }
-    if (command != "status" && command != "lose-device" && command != "hang-nvml" && command != "reset")
-      return usage();
+    static const std::set<std::string> kCommands{"status", "lose-device", "hang",
+                                                 "swap",   "hang-nvml",   "reset"};
+    if (!kCommands.contains(command)) return usage();
     card.notify();
     return 0;
   }
   if (command == "xid") return inject_xid(card, words);
+  if (command == "ecc" && words.size() == 3) return set_counter(card, words[1], words[2]);
   if (words.size() != 2) return usage();
   if (command == "latency") return set_number(card, state.latency_us, words[1]);
   if (command == "fail-copy") return set_number(card, state.fail_copy, words[1]);

@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "tools/cudasim/device/fault.h"
+#include "tools/cudasim/protocol/futex.h"
 
 namespace cudasim {
 namespace {
@@ -270,6 +271,12 @@ void Stream::wait_for_value(const ValueCommand* command) {
 }
 
 void Stream::delay() {
+  constexpr int kLookMilliseconds = 1000;
+  for (;;) {
+    const std::uint32_t change = card_.state().change.load();
+    if (card_.state().hung.load() == 0 || !healthy()) break;
+    futex_wait(card_.state().change, change, kLookMilliseconds);
+  }
   const std::uint32_t latency = card_.state().latency_us.load(std::memory_order_relaxed);
   if (latency == 0) return;
   const timespec duration{latency / 1000000, static_cast<long>(latency % 1000000) * 1000};

@@ -124,21 +124,41 @@ std::int64_t now_us() {
 }
 
 void read_field(Gpu& gpu, FieldValue* value) {
+  constexpr std::uint32_t kVolatileCorrected = 3;
+  constexpr std::uint32_t kVolatileUncorrected = 4;
+  constexpr std::uint32_t kAggregateCorrected = 5;
+  constexpr std::uint32_t kAggregateUncorrected = 6;
   constexpr std::uint32_t kRemappedCorrectable = 142;
   constexpr std::uint32_t kRemappedUncorrectable = 143;
   constexpr std::uint32_t kRemapPending = 144;
   constexpr std::uint32_t kRemapFailure = 145;
   constexpr std::uint32_t kRecoveryAction = 230;
   constexpr std::uint32_t kUnsigned = 1;
+  constexpr std::uint32_t kUnsigned64 = 3;
   const CardState& state = gpu.card->state();
   value->timestamp = now_us();
   value->latency_us = 0;
   value->value_type = kUnsigned;
   value->result = kSuccess;
   value->value.as_u64 = 0;
+  const auto is_u64 = [value](std::uint64_t number) {
+    value->value_type = kUnsigned64;
+    value->value.as_u64 = number;
+  };
   switch (value->field) {
+    case kVolatileCorrected:
+      return is_u64(state.ecc_volatile.corrected.load());
+    case kVolatileUncorrected:
+      return is_u64(state.ecc_volatile.uncorrected.load());
+    case kAggregateCorrected:
+      return is_u64(state.ecc_aggregate.corrected.load());
+    case kAggregateUncorrected:
+      return is_u64(state.ecc_aggregate.uncorrected.load());
     case kRemappedCorrectable:
+      value->value.as_u32 = state.remapped_corrected.load();
+      break;
     case kRemappedUncorrectable:
+      value->value.as_u32 = state.remapped_uncorrected.load();
       break;
     case kRemapPending:
       value->value.as_u32 = state.remap_pending.load();
@@ -366,8 +386,8 @@ Return nvmlDeviceGetRemappedRows(void* device, unsigned* correctable, unsigned* 
   if (correctable == nullptr || uncorrectable == nullptr || pending == nullptr || failed == nullptr) {
     return kInvalidArgument;
   }
-  *correctable = 0;
-  *uncorrectable = 0;
+  *correctable = gpu->card->state().remapped_corrected.load();
+  *uncorrectable = gpu->card->state().remapped_uncorrected.load();
   *pending = gpu->card->state().remap_pending.load();
   *failed = gpu->card->state().remap_failed.load();
   return kSuccess;

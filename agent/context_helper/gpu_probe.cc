@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/context_helper/gpu_probe.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "libckpt/cuda/driver.h"
+
+namespace ckpt::context_helper {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kBytes = std::size_t{2} << 20;
+constexpr unsigned char kPattern = 0x5c;
+
+struct Memory {
+  explicit Memory(const DriverApi& its_api) : api(its_api) {}
+  ~Memory() {
+    if (address != 0) api.cuMemFree_v2(address);
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  const DriverApi& api;
+  CUdeviceptr address = 0;
+};
+
+// The first half is set, the second copied from it, and what is read is the second: memory, a kernel or an engine that sets, and one that copies.
+Result<void> compute(const Device& device) {
+  const ContextScope scope(device);
+  const DriverApi& api = device.api();
+  Memory memory(api);  // given back before the context goes
+  CKPT_CUDA_TRY(api, cuMemAlloc_v2(&memory.address, kBytes));
+  constexpr std::size_t kHalf = kBytes / 2;
+  CKPT_CUDA_TRY(api, cuMemsetD8_v2(memory.address, kPattern, kHalf));
+  CKPT_CUDA_TRY(api, cuMemcpyDtoD_v2(memory.address + kHalf, memory.address, kHalf));
+  CKPT_CUDA_TRY(api, cuCtxSynchronize());
+  std::vector<unsigned char> read(kHalf);
+  CKPT_CUDA_TRY(api, cuMemcpyDtoH_v2(read.data(), memory.address + kHalf, kHalf));
+  if (std::all_of(read.begin(), read.end(), [](unsigned char byte) { return byte == kPattern; })) return ok();
+  return Error(ErrorCode::kCorrupt, "Memory of the GPU does not read as it was written");
+}
+
+// A context that cannot be had says nothing against the GPU (it may be another's alone), unless the driver names a fault.
+bool speaks_against_the_gpu(const Error& error, bool had_context) {
+  if (error.code() == ErrorCode::kCorrupt) return true;
+  if (error.domain() != ErrorDomain::kCuda) return false;
+  const auto result = static_cast<CUresult>(error.native());
+  return is_sticky(result) && (had_context || result != CUDA_ERROR_DEVICE_UNAVAILABLE);
+}
+
+}  // namespace
+
+int probe_gpu() {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  auto device = Device::open(0);
+  Result<void> outcome = device ? compute(device.assume_value()) : Result<void>(device.assume_error());
+  const char* result = "passed";
+  if (!outcome)
+    result = speaks_against_the_gpu(outcome.assume_error(), device.has_value()) ? "failed" : "none";
+  const std::string detail = outcome ? std::string() : outcome.assume_error().to_string();
+  const Json line = {{"gpu_probe", {{"result", result}, {"detail", detail}}}};
+  std::printf("%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  return outcome ? 0 : 1;
+}
+
+}  // namespace ckpt::context_helper

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether a GPU still computes: a process of its own (gpumigrate-context --probe-gpu) makes a context on it and does a little work, within a deadline. One that
+// does not end by then hangs in the driver; it is told to end and, since that may have no effect, left alone, and as long as it is there no other is started on
+// that GPU. At most one at a time on each.
+// Threads: the event loop. Ownership: the agent's; answers() is dropped at stop(). Errors: a probe that cannot be started, or says nothing that can be
+// read, is one that was not tried.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "agent/process.h"
+#include "libckpt/health/decide.h"
+
+namespace ckpt::agent {
+
+struct GpuProbeAnswer {
+  GpuProbeAnswer() = default;
+  GpuProbeAnswer(health::GpuProbe its_result, std::string its_detail)
+      : result(its_result), detail(std::move(its_detail)) {}
+  health::GpuProbe result = health::GpuProbe::kNotTried;
+  std::string detail;  // one line
+};
+// What the process has written; anything else is kNotTried.
+[[nodiscard]] GpuProbeAnswer parse_gpu_probe(std::string_view output);
+
+struct GpuProbeSettings {
+  GpuProbeSettings() = default;
+  std::string program;  // gpumigrate-context
+  std::string folder;   // for what it writes
+  Milliseconds deadline{20000};
+};
+
+class GpuProbes : public std::enable_shared_from_this<GpuProbes> {
+ public:
+  using Answers = std::function<void(const std::string& uuid, const GpuProbeAnswer&)>;
+  static std::shared_ptr<GpuProbes> create(const asio::any_io_executor& executor, GpuProbeSettings settings,
+                                           Answers answers);
+  GpuProbes(const GpuProbes&) = delete;
+  GpuProbes& operator=(const GpuProbes&) = delete;
+
+  // The answer comes later, once; nothing while one is under way.
+  void ask(const std::string& uuid);
+  void stop();
+
+ private:
+  struct Probe;
+  GpuProbes(const asio::any_io_executor& executor, GpuProbeSettings settings, Answers answers)
+      : executor_(executor), settings_(std::move(settings)), answers_(std::move(answers)) {}
+  Task<> run(std::shared_ptr<Probe> probe);
+  Task<GpuProbeAnswer> outcome(std::shared_ptr<Probe> probe);
+  Result<void> launch(const std::shared_ptr<Probe>& probe);
+
+  asio::any_io_executor executor_;
+  GpuProbeSettings settings_;
+  Answers answers_;
+  std::map<std::string, std::shared_ptr<Probe>> probes_;  // by UUID: the last of each
+};
+
+}  // namespace ckpt::agent

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/health/nvml_channel.h"
+
+#include <algorithm>
+
+namespace ckpt::agent {
+namespace {
+
+constexpr std::uint32_t kXidRowRemap = 63;
+constexpr std::uint32_t kXidRowRemapFailure = 64;
+
+}  // namespace
+
+void NvmlChannel::start(const asio::any_io_executor& executor, HealthHelperSettings settings) {
+  HealthHelper::Handlers handlers;
+  handlers.report = [this](const nvml_watch::Report& report) { take(report); };
+  handlers.silent = [this] { on_silence(); };
+  handlers.answers = [this] { on_answers(); };
+  helper_ = HealthHelper::create(executor, std::move(settings), std::move(handlers));
+  helper_->start();
+}
+
+void NvmlChannel::stop() {
+  if (helper_) helper_->stop();
+}
+
+void NvmlChannel::cards_changed() {
+  const bool all_named = std::all_of(gpus_.all().begin(), gpus_.all().end(), [this](const KnownGpu& gpu) {
+    return gpu.gone || std::any_of(uuids_.begin(), uuids_.end(),
+                                   [&](const auto& named) { return named.second == gpu.uuid; });
+  });
+  if (helper_ && !uuids_.empty() && !all_named) helper_->renew();
+}
+
+void NvmlChannel::take(const nvml_watch::Report& report) {
+  if (report.kind == nvml_watch::Kind::kGpu) {
+    uuids_[report.gpu] = nvml_watch::gpu_name(report).uuid;
+    return;
+  }
+  if (report.kind != nvml_watch::Kind::kState && report.kind != nvml_watch::Kind::kXid) return;
+  KnownGpu* gpu = gpus_.of_uuid(uuids_[report.gpu]);
+  if (gpu == nullptr || gpu->gone) return;  // of another node on this machine, or of before
+  if (report.kind == nvml_watch::Kind::kState) return on_state(*gpu, report);
+  SeenEvent event;
+  event.gpu = gpu->uuid;
+  event.source = "nvml";
+  event.xid = report.xid;
+  handlers_.saw(std::move(event));
+}
+
+// Only a change for the worse is an event; the state is kept, so that a restarted agent does not take it for new.
+void NvmlChannel::on_state(KnownGpu& gpu, const nvml_watch::Report& report) {
+  const KnownGpu before = gpu;
+  gpu.lost = (report.flags & nvml_watch::kLost) != 0;
+  if (!gpu.lost) {
+    gpu.recovery_known = (report.flags & nvml_watch::kRecoveryKnown) != 0;
+    gpu.recovery = report.recovery;
+    gpu.remap_pending = (report.flags & nvml_watch::kRemapPending) != 0;
+    gpu.remap_failed = (report.flags & nvml_watch::kRemapFailed) != 0;
+  }
+  SeenEvent event;
+  event.gpu = gpu.uuid;
+  if (gpu.lost && !before.lost) {
+    event.source = "nvml";
+    event.lost = true;
+    return handlers_.saw(std::move(event));
+  }
+  if (gpu.recovery != before.recovery && gpu.recovery != 0) {
+    event.source = "recovery-action";
+    return handlers_.saw(std::move(event));
+  }
+  const bool rows =
+      (gpu.remap_pending && !before.remap_pending) || (gpu.remap_failed && !before.remap_failed);
+  if (rows) {
+    event.source = "nvml";
+    event.xid = gpu.remap_failed && !before.remap_failed ? kXidRowRemapFailure : kXidRowRemap;
+    return handlers_.saw(std::move(event));
+  }
+  handlers_.changed();
+}
+
+void NvmlChannel::on_silence() {
+  for (KnownGpu& gpu : gpus_.all()) {
+    if (gpu.gone || std::exchange(gpu.silent, true)) continue;
+    SeenEvent event;
+    event.gpu = gpu.uuid;
+    event.source = "watchdog";
+    handlers_.saw(std::move(event));
+  }
+}
+
+void NvmlChannel::on_answers() {
+  for (KnownGpu& gpu : gpus_.all()) gpu.silent = false;
+  handlers_.changed();
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVML as one of the two channels: its events, its states and its silence, told by gpumigrate-health (health_helper.h), as news of this node's GPUs.
+// Threads: the event loop. Ownership: the known GPUs outlive it. Errors: none: a library that is not there is no news.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "agent/health/health_helper.h"
+#include "agent/health/known_gpus.h"
+
+namespace ckpt::agent {
+
+class NvmlChannel {
+ public:
+  struct Handlers {
+    std::function<void(SeenEvent)> saw;
+    std::function<void()> changed;  // what is known of a GPU, without an event
+  };
+  NvmlChannel(KnownGpus& gpus, Handlers handlers) : gpus_(gpus), handlers_(std::move(handlers)) {}
+  NvmlChannel(const NvmlChannel&) = delete;
+  NvmlChannel& operator=(const NvmlChannel&) = delete;
+
+  void start(const asio::any_io_executor& executor, HealthHelperSettings settings);
+  void stop();
+  // A card has come that the library, which looks for cards when it starts, may not have seen.
+  void cards_changed();
+  // As the helper says it.
+  void take(const nvml_watch::Report& report);
+
+ private:
+  void on_state(KnownGpu& gpu, const nvml_watch::Report& report);
+  void on_silence();
+  void on_answers();
+
+  KnownGpus& gpus_;
+  Handlers handlers_;
+  std::shared_ptr<HealthHelper> helper_;
+  std::map<std::uint32_t, std::string> uuids_;  // by NVML's numbers
+};
+
+}  // namespace ckpt::agent
