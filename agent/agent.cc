@@ -159,6 +159,7 @@ void Agent::protect() {
   };
   VaultServerSettings vault;
   vault.program = programs_ + "/gpumigrate-vault";
+  vault.node = config_.node;
   vault.log_path = config_.home + "/vault.log";
   vault.folder = config_.vault_folder();
   vault.memory = config_.vault_memory_folder();
