@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "agent/adoption.h"
+#include "agent/device_bytes.h"
 #include "agent/host_process/criu.h"
 #include "agent/log_reader.h"
 #include "agent/process_image.h"
@@ -60,12 +61,6 @@ wire::GpuInfo to_wire(const GpuFacts& gpu) {
     peer.common_ancestor = facts.common_ancestor;
   }
   return out;
-}
-
-// What the driver counts for each rank, which is more than what it would move: contexts, and what nobody named.
-void add_device_bytes(const InventorySnapshot& snapshot, wire::JobInstance& instance) {
-  for (wire::RankState& rank : instance.ranks)
-    rank.device_bytes = std::max(rank.state_bytes, rank.pid > 0 ? device_bytes_of(snapshot, rank.pid) : 0);
 }
 
 }  // namespace
@@ -160,6 +155,7 @@ void Agent::protect() {
   };
   VaultServerSettings vault;
   vault.program = programs_ + "/gpumigrate-vault";
+  vault.node = config_.node;
   vault.log_path = config_.home + "/vault.log";
   vault.folder = config_.vault_folder();
   vault.memory = config_.vault_memory_folder();
@@ -248,13 +244,24 @@ Task<> Agent::look_for_criu() {
   spdlog::info("processes can be moved between nodes: criu {} version {}", facts.program, facts.version);
 }
 
+Task<> Agent::ask_driver() {
+  std::map<std::string, std::vector<wire::RankState>> ranks;
+  for (const auto& job : jobs_->all()) {
+    wire::JobInstance instance = job->instance();
+    const bool gone = instance.phase == wire::JobPhase::kExited || instance.phase == wire::JobPhase::kMoved;
+    if (!gone) ranks.emplace(job->folder(), std::move(instance.ranks));
+  }
+  co_await inventory_.refresh();
+  asked_with_ = std::move(ranks);
+}
+
 Task<> Agent::refresh_loop() {
   while (!stopping_) {
     refresh_.expires_after(kRefreshInterval);
     boost::system::error_code ignored;
     co_await refresh_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
     if (stopping_) co_return;
-    co_await inventory_.refresh();
+    co_await ask_driver();
     health_->inventory_is(inventory_.last());
     for (const auto& job : jobs_->all()) {
       if (job->phase() != local::Phase::kRunning || migrations_->busy(job->id())) continue;
@@ -324,9 +331,12 @@ wire::NodeInventory Agent::inventory() const {
   out.driver_version = inventory_.last().driver_version;
   out.rack = config_.rack;
   out.labels = config_.labels;
+  const std::vector<wire::RankState> no_ranks;
   for (const auto& job : jobs_->all()) {
     if (jobs_->superseded(*job)) continue;
-    add_device_bytes(inventory_.last(), out.jobs.emplace_back(job->instance()));
+    wire::JobInstance& instance = out.jobs.emplace_back(job->instance());
+    const auto then = asked_with_.find(job->folder());
+    count_device_bytes(inventory_.last(), then == asked_with_.end() ? no_ranks : then->second, instance);
   }
   return out;
 }

@@ -53,6 +53,7 @@ class Agent : public AgentCommands {
   void on_job_changed(const std::shared_ptr<Job>& job);
   Result<std::shared_ptr<MoverProcess>> mover_of(std::uint32_t gpu);
   Result<local::GpuIdentity> identity_of(std::uint32_t gpu) const;
+  Task<> ask_driver();
   Task<Result<void>> check_adopted(const wire::JobSpec& spec);
   Result<void> check_spec(const wire::JobSpec& spec) const;
   void protect();
@@ -84,7 +85,9 @@ class Agent : public AgentCommands {
   bool moves_processes_ = false;
   std::string process_reason_ = "it has not been looked for CRIU yet";
   std::map<std::string, wire::JobPhase> known_phases_;  // by folder
-  std::optional<Error> failure_;                        // why run() ends
+  std::map<std::string, std::vector<wire::RankState>>
+      asked_with_;                // by folder: ranks, when the driver was asked last
+  std::optional<Error> failure_;  // why run() ends
   bool stopping_ = false;
 };
 

@@ -108,6 +108,8 @@ Result<GpuFacts> Nvml::read_gpu(std::uint32_t index) const {
     return error("nvmlDeviceGetName", rc);
   }
   gpu.name.assign(name.data(), ::strnlen(name.data(), name.size()));
+  // Before the memory: what is counted of a process that grows is not free any more.
+  gpu.processes = read_processes(device);
   nvml::Memory memory{};
   if (auto rc = table_->memory(device, &memory); rc != nvml::kSuccess) {
     return error("nvmlDeviceGetMemoryInfo", rc);
@@ -128,7 +130,6 @@ Result<GpuFacts> Nvml::read_gpu(std::uint32_t index) const {
       gpu.recovery_action = field.value.as_u32;
     }
   }
-  gpu.processes = read_processes(device);
   if (gpu.recovery_action != 0) {
     gpu.complaint = "The driver asks for recovery action " + std::to_string(gpu.recovery_action);
   }

@@ -385,7 +385,8 @@ Result<void> ImageTable::not_started(JobId id, const Error& why) {
   changed.reason = "it could not be started from " + image_text(operation.image) + ": " + why.to_string();
   changed.fenced = changed.incarnation;
   changed.ended_ms = operation.ended_ms;
-  changed.parked_ms = wall_clock_ms();
+  // An attempt that fails costs it its turn to nobody.
+  if (changed.parked_ms == 0) changed.parked_ms = wall_clock_ms();
   if (changed.segments.size() > 1) changed.segments.pop_back();  // there is no log of it
   const std::string text =
       "job " + label(changed) + " rests in " + image_text(operation.image) + ": " + changed.reason;

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include "coordinator/image_table.h"
+#include "libckpt/base/fault.h"
 #include "libckpt/control/spawn.h"
 
 namespace ckpt::coordinator {
@@ -61,11 +62,13 @@ control::Task<Result<void>> ImageTable::order_snapshot(std::string node, std::st
     request.durable = order.end_after;  // nothing else is left of the job then
     CKPT_CO_TRY(peer, co_await ask_for_vault(owner, node, std::move(request)));
     order.peer = std::move(peer);
+    if (!order.peer.address.empty()) fault_point(FaultPoint::kCoordinatorVaultGranted);
   }
   const wire::VaultPeer peer = order.peer;
   owners_[id] = owner;
   const auto taken = co_await parts_.nodes.call(node, std::move(order), limit);
   owners_.erase(id);
+  if (taken && !peer.address.empty()) fault_point(FaultPoint::kCoordinatorSnapshotTaken);
   co_await give_vault_back(peer);
   if (!taken || peer.address.empty()) co_return taken;
   wire::VaultOrder look;

@@ -91,10 +91,10 @@ Result<Image> ImageTable::image_for(const Job& job, const RestoreWish& wish) con
 }
 
 // A GPU whose node can read the image: asked before anything ends for it.
-control::Task<Result<Place>> ImageTable::choose_place(JobId id, Image image, std::string to) {
+control::Task<Result<Place>> ImageTable::choose_place(JobId id, Image image, RestoreWish wish) {
   const Job* job = parts_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
-  CKPT_CO_TRY(plan, parts_.service.plan_restore(*job, image, to));
+  CKPT_CO_TRY(plan, parts_.service.plan_restore(*job, image, wish.to, wish.hints));
   if (!plan.to) co_return Error(ErrorCode::kUnavailable, plan.reason);
   std::string obstacle;
   std::set<std::string> asked;
@@ -142,9 +142,11 @@ Result<TaskId> ImageTable::begin_operation(JobId id, ImageOperation operation) {
 control::Task<Result<TaskId>> ImageTable::begin_restore(JobId id, RestoreWish wish) {
   CKPT_CO_TRYV(may_restore(id, wish));
   CKPT_CO_TRY(image, image_for(*parts_.jobs.find(id), wish));
-  CKPT_CO_TRY(place, co_await choose_place(id, image, wish.to));
+  CKPT_CO_TRY(place, co_await choose_place(id, image, wish));
   CKPT_CO_TRYV(may_restore(id, wish));  // much may have happened meanwhile
   const Job* job = parts_.jobs.find(id);
+  CKPT_CO_TRY(still, parts_.service.plan_restore(*job, image, to_text(place), wish.hints));
+  if (!still.to) co_return Error(ErrorCode::kUnavailable, still.reason);
   ImageOperation operation;
   operation.goal = OperationGoal::kRunning;
   operation.stage = OperationStage::kEnding;
@@ -250,36 +252,44 @@ control::Task<Result<Restored>> ImageTable::restore(JobId id, std::optional<Plac
 
 // ---- parked jobs come back ----
 
-// One after the other, the one that has rested the longest first.
-void ImageTable::resume_parked() {
-  if (room_is_made_ && room_is_made_()) return;
-  const Job* next = nullptr;
-  std::vector<const Job*> resting;
+std::vector<RestingJob> ImageTable::resting() const {
+  std::vector<RestingJob> found;
   for (const auto& [id, job] : parts_.jobs.all()) {
-    if (job.operation && job.operation->verb == "resume") return;
-    if (job.state == JobState::kParked && job.resumes_itself && !job.operation) resting.push_back(&job);
-  }
-  std::sort(resting.begin(), resting.end(),
-            [](const Job* a, const Job* b) { return a->parked_ms < b->parked_ms; });
-  for (const Job* job : resting) {
-    const auto backoff = backoffs_.find(job->id);
-    const bool waits = backoff != backoffs_.end() && steady_clock::now() < backoff->second.until;
-    if (waits || wall_clock_ms() - job->parked_ms < kRestMs) continue;
+    if (job.state != JobState::kParked || !job.resumes_itself || job.operation) continue;
     RestoreWish wish;
     wish.verb = "resume";
-    const auto image = image_for(*job, wish);
+    const auto image = image_for(job, wish);
     if (!image) continue;
-    const auto plan = parts_.service.plan_restore(*job, image.assume_value(), "auto");
-    if (!plan || !plan.assume_value().to) continue;
-    next = job;
-    break;
+    const auto backoff = backoffs_.find(id);
+    const bool waits = backoff != backoffs_.end() && steady_clock::now() < backoff->second.until;
+    RestingJob& entry = found.emplace_back();
+    entry.id = id;
+    entry.parked_ms = job.parked_ms;
+    entry.ready = !waits && wall_clock_ms() - job.parked_ms >= kRestMs;
+    entry.request = parts_.service.request_for(job, image.assume_value());
   }
-  if (next == nullptr || !resuming_.insert(next->id).second) return;
-  control::spawn(parts_.executor, "resuming " + job_text(next->id), resume_one(next->id));
+  return found;
 }
 
-control::Task<> ImageTable::resume_one(JobId id) {
+// One after the other: what one takes is known before the next is looked at.
+void ImageTable::resume_parked() {
+  if (!resuming_.empty() || (room_is_made_ && room_is_made_())) return;
+  for (const auto& [id, job] : parts_.jobs.all()) {
+    if (job.operation && job.operation->verb == "resume") return;
+  }
+  std::vector<RestingJob> waiting = resting();
+  if (waiting.empty()) return;
+  auto next = next_to_resume(std::move(waiting), parts_.service.gpu_views());
+  if (!next) return;
+  PlanHints claims;
+  claims.promised = std::move(next->claims);
+  resuming_.insert(next->id);
+  control::spawn(parts_.executor, "resuming " + job_text(next->id), resume_one(next->id, std::move(claims)));
+}
+
+control::Task<> ImageTable::resume_one(JobId id, PlanHints claims) {
   RestoreWish wish;
+  wish.hints = std::move(claims);
   wish.verb = "resume";
   wish.why = "there is room";
   wish.by_user = false;

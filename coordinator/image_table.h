@@ -17,6 +17,7 @@
 #include "coordinator/image_operation.h"
 #include "coordinator/image_tasks.h"
 #include "coordinator/protection_schedule.h"
+#include "coordinator/resume_order.h"
 #include "coordinator/service.h"
 
 namespace ckpt::coordinator {
@@ -45,6 +46,7 @@ struct RestoreWish {
   std::optional<Image> image;  // else the newest
   bool force = false;          // the operator's word: what cannot be reached is dead
   bool by_user = true;
+  PlanHints hints;  // what others have a claim on
 };
 
 class ImageTable : public Images {
@@ -131,12 +133,13 @@ class ImageTable : public Images {
   // image_requests.cc
   Result<void> may_restore(JobId id, const RestoreWish& wish) const;
   Result<Image> image_for(const Job& job, const RestoreWish& wish) const;
-  control::Task<Result<Place>> choose_place(JobId id, Image image, std::string to);
+  control::Task<Result<Place>> choose_place(JobId id, Image image, RestoreWish wish);
   [[nodiscard]] Incarnation highest_known(const Job& job) const;
   Result<TaskId> begin_operation(JobId id, ImageOperation operation);
   control::Task<Result<TaskId>> begin_parking(JobId id, Destination to, ImageOperation operation);
+  [[nodiscard]] std::vector<RestingJob> resting() const;
   void resume_parked();
-  control::Task<> resume_one(JobId id);
+  control::Task<> resume_one(JobId id, PlanHints claims);
 
   // image_operations.cc
   void drive(JobId id);

@@ -48,6 +48,29 @@ void Node::keep(const wire::NodeInventory& inventory, std::int64_t now_ms) {
   labels = inventory.labels;
   for (const wire::GpuInfo& gpu : gpus)
     gpu_memory[gpu.index].add(now_ms, gpu.total_bytes - std::min(gpu.total_bytes, gpu.free_bytes));
+  shown.clear();
+  for (const wire::JobInstance& instance : instances) {
+    for (const wire::RankState& rank : instance.ranks) {
+      ShownMemory& entry = shown.emplace_back();
+      entry.job = instance.job;
+      entry.incarnation = instance.incarnation;
+      entry.gpu = rank.gpu_index;
+      entry.bytes = rank.device_bytes;
+    }
+  }
+}
+
+std::uint64_t Node::shown_bytes(JobId job, Incarnation incarnation) const {
+  std::uint64_t sum = 0;
+  for (const ShownMemory& entry : shown)
+    sum += entry.job == job && entry.incarnation == incarnation ? entry.bytes : 0;
+  return sum;
+}
+
+std::uint64_t Node::shown_bytes(std::uint32_t gpu) const {
+  std::uint64_t sum = 0;
+  for (const ShownMemory& entry : shown) sum += entry.gpu == gpu ? entry.bytes : 0;
+  return sum;
 }
 
 const wire::JobInstance* Node::find(JobId job, Incarnation incarnation) const {

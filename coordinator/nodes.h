@@ -20,6 +20,15 @@
 
 namespace ckpt::coordinator {
 
+// What an instance holds, as of the look at the driver that said how much is free.
+struct ShownMemory {
+  ShownMemory() = default;
+  JobId job = 0;
+  Incarnation incarnation = 0;
+  std::uint32_t gpu = 0;
+  std::uint64_t bytes = 0;
+};
+
 struct Node {
   NodeRow row;
   std::vector<wire::GpuInfo> gpus;           // as last heard
@@ -30,11 +39,14 @@ struct Node {
   std::string rack;
   std::vector<std::string> labels;
   std::map<std::uint32_t, MemoryHistory>
-      gpu_memory;  // in use, by GPU, as far as heard since the coordinator started
+      gpu_memory;                  // in use, by GPU, as far as heard since the coordinator started
+  std::vector<ShownMemory> shown;  // free_bytes of `gpus` is without this
   std::shared_ptr<control::Connection> connection;
   void keep(const wire::NodeInventory& inventory, std::int64_t now_ms);
   [[nodiscard]] bool connected() const { return connection != nullptr && connection->is_open(); }
   [[nodiscard]] const wire::JobInstance* find(JobId job, Incarnation incarnation) const;
+  [[nodiscard]] std::uint64_t shown_bytes(JobId job, Incarnation incarnation) const;
+  [[nodiscard]] std::uint64_t shown_bytes(std::uint32_t gpu) const;  // of all instances on it
 };
 
 class NodeTable {

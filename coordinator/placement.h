@@ -34,12 +34,13 @@ struct GpuView {
   std::uint64_t total_bytes = 0;
   std::uint64_t free_bytes = 0;
   std::uint64_t promised_bytes =
-      0;                   // that jobs on it are expected to take and do not hold, or that are on their way
-  unsigned jobs = 0;       // live jobs on it, and those on their way
-  unsigned node_jobs = 0;  // the same of its node
-  unsigned node_migrations = 0;  // open ones that its node is a side of
-  bool moves_processes = false;  // its node can dump and restore host processes
-  std::string process_reason;    // why not
+      0;  // that jobs on it are expected to take and free_bytes does not lack yet, or that are on their way
+  std::uint64_t shown_bytes = 0;  // that jobs on it hold, as of when free_bytes was read
+  unsigned jobs = 0;              // live jobs on it, and those on their way
+  unsigned node_jobs = 0;         // the same of its node
+  unsigned node_migrations = 0;   // open ones that its node is a side of
+  bool moves_processes = false;   // its node can dump and restore host processes
+  std::string process_reason;     // why not
   bool mig = false;
   bool remap_pending = false;
   bool remap_failed = false;

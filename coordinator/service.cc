@@ -82,6 +82,7 @@ std::vector<GpuView> Service::gpu_views(const PlanHints& hints) const {
       view.total_bytes = gpu.total_bytes;
       view.free_bytes = gpu.free_bytes;
       view.promised_bytes = promised_on(view.place);
+      view.shown_bytes = node.shown_bytes(gpu.index);
       view.jobs = parts_.jobs.live_on(view.place);
       view.node_jobs = parts_.jobs.live_on(name);
       view.moves_processes = node.moves_processes;
@@ -113,15 +114,23 @@ std::string Service::why_closed(const Place& place, const PlanHints& hints) cons
   return why;
 }
 
-// What jobs are expected to take there and do not hold, and what open migrations are about to bring.
+// Of what is free at the job's node as far as we know, so much is gone for it: its node's last list has it with so much.
+std::uint64_t Service::shown_bytes(const Job& job) const {
+  const Node* node = parts_.nodes.find(job.node());
+  const std::uint64_t shown =
+      node == nullptr ? 0 : node->shown_bytes(job.id, job.segments.back().incarnation);
+  return std::min(shown, job.expected_bytes());
+}
+
+// What jobs are expected to take there and free memory does not lack yet, and what open migrations are about to bring.
 std::uint64_t Service::promised_on(const Place& place) const {
   std::uint64_t promised = 0;
   for (const auto& [id, job] : parts_.jobs.all()) {
     if (!holds_gpu(job.state) && !job.operation) continue;
-    if (job.operation && Place(job.operation->to_node, job.operation->to_gpu) == place)
-      promised += needed_bytes(job);
-    else if (job.ranks.front().place == place)
-      promised += job.expected_bytes() - job.held_bytes();
+    const bool comes = job.operation && Place(job.operation->to_node, job.operation->to_gpu) == place;
+    const bool started = !comes || job.operation->stage == OperationStage::kStarting;
+    if (comes || job.ranks.front().place == place)
+      promised += needed_bytes(job) - (started ? shown_bytes(job) : 0);
     const Migration* open = parts_.migrations.open_of(id);
     if (open != nullptr && open->phase == MigrationPhase::kPreparing && open->to == place)
       promised += needed_bytes(job);
@@ -320,24 +329,29 @@ Result<MigratePlan> Service::plan(const Job& job, const std::string& to, const P
   return plan;
 }
 
+PlacementRequest Service::request_for(const Job& job, const Image& image) const {
+  PlacementRequest wanted;
+  wanted.memory_bytes = std::max(needed_bytes(job), image.state_bytes);
+  wanted.margin_bytes = static_cast<std::uint64_t>(parts_.config.placement_margin_bytes);
+  wanted.preferred_model = image.gpu_model;
+  wanted.same_model = wanted.host_process = job.spec.way != wire::Way::kCooperative;
+  return wanted;
+}
+
 Result<MigratePlan> Service::plan_restore(const Job& job, const Image& image, const std::string& to,
                                           const PlanHints& hints) {
-  PlacementRequest wanted;
+  PlacementRequest wanted = request_for(job, image);
   if (to != "auto" && !to.empty()) {
     CKPT_TRY(place, parse_place(to));
     CKPT_TRYV(check_exists(place.first, place.second));
     wanted.node = place.first;
     wanted.gpu = place.second;
   }
-  wanted.memory_bytes = std::max(needed_bytes(job), image.state_bytes);
-  wanted.margin_bytes = static_cast<std::uint64_t>(parts_.config.placement_margin_bytes);
-  wanted.preferred_model = image.gpu_model;
-  wanted.same_model = wanted.host_process = job.spec.way != wire::Way::kCooperative;
   std::vector<GpuView> views = gpu_views(hints);
   for (GpuView& view : views) {
     if (!holds_gpu(job.state) || view.place != job.ranks.front().place) continue;
-    view.free_bytes = std::min(view.total_bytes, view.free_bytes + job.held_bytes());
-    view.promised_bytes -= std::min(view.promised_bytes, job.expected_bytes() - job.held_bytes());
+    view.free_bytes = std::min(view.total_bytes, view.free_bytes + shown_bytes(job));
+    view.promised_bytes -= std::min(view.promised_bytes, job.expected_bytes() - shown_bytes(job));
     view.jobs -= std::min(view.jobs, 1U);
   }
   MigratePlan plan;

@@ -118,6 +118,8 @@ class Service {
   [[nodiscard]] std::vector<GpuView> gpu_views(const PlanHints& hints = {}) const;
   [[nodiscard]] PlacementRequest request_for(const Job& job, const std::vector<GpuView>& views) const;
   [[nodiscard]] static PlacementRequest request_for(const SubmitRequest& request);
+  // Of a job that goes on from that image.
+  [[nodiscard]] PlacementRequest request_for(const Job& job, const Image& image) const;
 
  private:
   void count_migrations(GpuView& view) const;
@@ -126,6 +128,7 @@ class Service {
   [[nodiscard]] bool may_be_possible_soon(const Job& job) const;
   [[nodiscard]] std::string why_closed(const Place& place, const PlanHints& hints) const;
   [[nodiscard]] std::uint64_t promised_on(const Place& place) const;
+  [[nodiscard]] std::uint64_t shown_bytes(const Job& job) const;
   Result<void> check_exists(const std::string& node, std::optional<std::uint32_t> gpu) const;
   control::Task<Result<Job*>> start_or_say_why(JobId id);
   Result<wire::MigrationPlan> make_plan(const Job& job, const Place& to,

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "agent/protect/restore_report.h"
+#include "libckpt/base/fault.h"
 #include "libckpt/image/vault/version.h"
 
 namespace ckpt::agent::protect {
@@ -179,10 +180,12 @@ Task<> Protection::grant(wire::GrantVault request) {
     const auto revoked = co_await parts_.server->revoke(std::move(request.revoke));
     co_return parts_.coordinator.reply(id, revoked);
   }
+  fault_point(FaultPoint::kVaultAsked);
   auto outcome = co_await granted(std::move(request));
   if (!outcome) co_return parts_.coordinator.reply(id, std::move(outcome).assume_error());
   wire::VaultGrant grant = std::move(outcome).assume_value();
   grant.request_id = id;
+  fault_point(FaultPoint::kVaultGranted);
   parts_.coordinator.tell(grant);
 }
 

@@ -12,6 +12,7 @@
 #include <CLI/CLI.hpp>
 
 #include "agent/vault_server/messages.h"
+#include "libckpt/base/fault.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/image/peer/file_server.h"
 
@@ -50,6 +51,7 @@ VaultAnswer obey(vault::FileServer& server, const VaultOrder& order) {
     if (!token) answer = failed(token.assume_error());
     if (token) {
       answer.token = std::move(token).assume_value();
+      fault_point(FaultPoint::kVaultServerGranted);
       spdlog::info("granted: job {} writes {} into_memory {}", order.job, order.writes, order.into_memory);
     }
   }
@@ -93,7 +95,10 @@ int main(int argc, char** argv) {
   app.add_option("--memory", settings.memory, "Its tier in memory");
   app.add_option("--memory-limit", settings.memory_limit_bytes, "Bytes there at most");
   app.add_option("--listen", settings.listen, "IP:PORT")->required();
+  std::string node;
+  app.add_option("--node", node, "Whose vault it is")->required();
   CLI11_PARSE(app, argc, argv);
+  ckpt::set_fault_role("vault." + node);
   spdlog::set_default_logger(spdlog::stderr_logger_mt("vault"));
   spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
   constexpr int kSocket = ckpt::agent::vault_server::kSocketFd;

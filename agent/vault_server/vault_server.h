@@ -20,6 +20,7 @@ namespace ckpt::agent {
 struct VaultServerSettings {
   VaultServerSettings() = default;
   std::string program;  // gpumigrate-vault
+  std::string node;     // this one
   std::string log_path;
   std::string folder;  // the vault
   std::string memory;  // its tier in memory; empty: none

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "libckpt/base/fault.h"
+
 namespace ckpt::vault {
 namespace {
 
@@ -106,6 +108,7 @@ Result<FileReply> FileServer::Session::perform_on_file(const FileRequest& reques
     case FileOp::kWrite: {
       if (!open.writes) return Error(ErrorCode::kInvalidArgument, "The file is open to be read");
       CKPT_TRYV(open.file->write_at(request.offset, payload));
+      fault_point(FaultPoint::kVaultServerWritten);
       return FileReply();
     }
     case FileOp::kRead: {
@@ -120,6 +123,7 @@ Result<FileReply> FileServer::Session::perform_on_file(const FileRequest& reques
     }
     default: {
       CKPT_TRYV(open.file->sync());
+      fault_point(FaultPoint::kVaultServerSynced);
       return FileReply();
     }
   }
@@ -138,6 +142,8 @@ Result<FileReply> FileServer::Session::perform_on_path(const FileRequest& reques
       return lock(request.path);
     default: {
       CKPT_TRYV(change(request));
+      if (request.op == FileOp::kRename) fault_point(FaultPoint::kVaultServerRenamed);
+      if (request.op == FileOp::kSyncFolder) fault_point(FaultPoint::kVaultServerSettled);
       return FileReply();
     }
   }

@@ -154,7 +154,19 @@ void FakeVault::restore(const wire::RestoreImage& order) {
   reply(order.request_id);
 }
 
+void FakeVault::release_lists() {
+  hold_lists = false;
+  agent_.post([this] {
+    for (const wire::VaultOrder& order : std::exchange(held_, {})) perform(order);
+  });
+}
+
 void FakeVault::perform(const wire::VaultOrder& order) {
+  if (order.act == wire::VaultAct::kList && hold_lists) {
+    held_.push_back(order);
+    ++lists;
+    return;
+  }
   if (order.act == wire::VaultAct::kRemoveVersion) {
     const std::lock_guard lock(shared_->mutex);
     std::erase_if(rows_of(order.folder), [&](const wire::ImageRow& row) {

@@ -31,11 +31,15 @@ class FakeVault {
   std::atomic<bool> finds_damage{false};   // of the image that a restore names; the one before is used
   std::atomic<unsigned> snapshots{0};      // ordered
   std::atomic<unsigned> restores{0};
+  std::atomic<bool> hold_lists{false};  // asked what it has, it answers with release_lists()
+  std::atomic<unsigned> lists{0};       // asked
   std::atomic<bool> refuse_grants{false};
   std::atomic<unsigned> grants{0};      // of this node's own vault to others
   std::atomic<unsigned> revoked{0};     // that were taken back
   std::atomic<bool> durable{false};     // the last one
   std::atomic<std::int64_t> age_ms{0};  // of a snapshot's barrier when it is taken
+
+  void release_lists();
 
  private:
   void on_frame(const wire::FrameHeader& header, std::span<const std::byte> body);
@@ -52,6 +56,7 @@ class FakeVault {
 
   FakeAgent& agent_;
   std::string node_;
+  std::vector<wire::VaultOrder> held_;  // on the agent's thread
   std::shared_ptr<SharedFolders> shared_;
 };
 

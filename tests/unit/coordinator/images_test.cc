@@ -230,6 +230,24 @@ TEST_F(ImagesTest, AJobOfANodeThatIsAwayNeedsSomebodysWordAndIsFenced) {
   EXPECT_EQ(job()["state"], "running");
 }
 
+TEST_F(ImagesTest, TheLogOfALostNodeKeepsNobodyFromReadingTheNext) {
+  a_.agent->post([this] { a_.agent->log = "at a\n"; });
+  b_.agent->post([this] { b_.agent->log = "at b\n"; });
+  order("snapshot", R"({"to":"/vault"})");
+  go_away(a_);
+  order("restore", R"({"force":true})");
+  EXPECT_EQ(cluster_.get("/v1/jobs/train/logs").body, "at b\n");
+}
+
+TEST_F(ImagesTest, TheLogOfANodeThatIsThereGoesBeforeTheNext) {
+  a_.agent->post([this] { a_.agent->log = "at a\n"; });
+  b_.agent->post([this] { b_.agent->log = "at b\n"; });
+  order("snapshot", R"({"to":"/vault"})");
+  order("restore", R"({"to":"node-b"})");
+  EXPECT_EQ(cluster_.get("/v1/jobs/train/logs").body, "at a\n");
+  EXPECT_EQ(cluster_.get("/v1/jobs/train/logs?offset=5").body, "at b\n");
+}
+
 TEST_F(ImagesTest, ALostJobComesBack) {
   order("snapshot", R"({"to":"/vault"})");
   go_away(a_);

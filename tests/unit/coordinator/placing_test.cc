@@ -166,6 +166,9 @@ TEST_F(MoveThatWaits, ForADriverThatDidNotAnswer) {
   start_nodes();
   run("one", "node-a");
   auto moved = move("one", "node-b");
+  // So that it is asked before: nobody but who asks can tell that a request waits.
+  for (int i = 0; i < 200; ++i) ASSERT_EQ(cluster_.get("/v1/status").status, 200U);
+  EXPECT_NE(moved.wait_for(std::chrono::seconds(0)), std::future_status::ready);
   wire::Inventory answered;
   answered.inventory = b_->inventory;
   answered.inventory.gpus[0].healthy = true;

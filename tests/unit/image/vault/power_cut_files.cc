@@ -210,10 +210,27 @@ void PowerCutFiles::restart(std::uint64_t seed) {
                 [&](const auto& folder) { return folder.first != "." && !names.contains(folder.first); });
   for (auto& [path, folder] : folders_)
     std::erase_if(folder.durable, [&](const auto& entry) { return !names.contains(entry.first); });
+  restart_program();
+}
+
+void PowerCutFiles::restart_program() {
   locks_.clear();
   left_.reset();
   dead_ = false;
   life_++;
+}
+
+void PowerCutFiles::forget(const std::string& folder) {
+  const auto below = [&](const std::string& path) {
+    return path == folder || path.starts_with(folder + "/");
+  };
+  std::erase_if(seen_, [&](const auto& entry) { return below(entry.first); });
+  std::erase_if(folders_, [&](const auto& entry) { return below(entry.first); });
+  for (auto& [path, names] : folders_) {
+    std::erase_if(names.durable, [&](const auto& entry) { return below(entry.first); });
+    std::erase_if(names.unsynced,
+                  [&](const NameChange& change) { return below(change.added) || below(change.removed); });
+  }
 }
 
 std::vector<std::string> PowerCutFiles::all_files() const {

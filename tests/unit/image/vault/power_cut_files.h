@@ -36,6 +36,10 @@ class PowerCutFiles : public Files {
   [[nodiscard]] std::uint64_t operations() const { return operations_; }
   // What is on the disk when the power comes back. Files and locks that are still open are dead.
   void restart(std::uint64_t seed);
+  // Only the program was killed: all it wrote is there. Files and locks that are still open are dead.
+  void restart_program();
+  // A folder of a tmpfs, when the power was off.
+  void forget(const std::string& folder);
   // Syncs of paths that end in `text` do nothing from here on.
   void leave_out_syncs_of(const std::string& text) { left_out_.insert(text); }
   // Writes fail with kRefused beyond so many bytes.
