@@ -573,6 +573,11 @@ void add_ucx_frames(Corpus& corpus) {
     frame.payload_bytes = 4096;
     corpus.add_numbered("ucx_frames", raw(std::uint32_t{4096}) + raw(frame) + header);
   }
+  transport::Frame near;  // only the payload's address travels
+  near.kind = FrameKind::kNear;
+  near.header_bytes = static_cast<std::uint16_t>(header.size());
+  near.payload_bytes = transport::kRendezvousBytes;
+  corpus.add_numbered("ucx_frames", raw(std::uint32_t{sizeof(std::uint64_t)}) + raw(near) + header);
   corpus.add("ucx_frames", "address", "ucx:127.0.0.1:4000");
 }
 

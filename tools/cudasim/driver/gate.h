@@ -18,16 +18,8 @@ int milliseconds_left(Deadline deadline, int most);
 
 class Gate {
  public:
-  void enter() {
-    inside_.fetch_add(1);
-    if (closed_.load() != 0) [[unlikely]]
-      wait_open();
-  }
-  void leave() {
-    inside_.fetch_sub(1);
-    if (closed_.load() != 0) [[unlikely]]
-      wake_closer();
-  }
+  void enter();
+  void leave();
   // Returns when nobody is inside; false at the deadline, and the gate is open again.
   bool close(Deadline deadline);
   void open();

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // hotset: memory with a known content, of which a known share changes every step (--help). It finds by itself whether a
 // move lost or changed a byte, and how long it stood still.
+#include <unistd.h>
+
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -16,6 +19,7 @@ namespace {
 constexpr std::uint32_t kThreads = 256;
 constexpr std::uint64_t kMostBlocks = 1024;
 constexpr std::uint64_t kSlices = 64;  // of the memory, one is checked each step
+constexpr std::int64_t kLookAgainNs = 1'000'000;
 
 volatile std::sig_atomic_t stop_requested = 0;
 
@@ -49,6 +53,11 @@ class Hotset {
   [[nodiscard]] std::uint64_t pages() const { return options_.hot_set.pages; }
   [[nodiscard]] bool done() const {
     return options_.steps == 0 ? stop_requested != 0 : host_.step >= options_.steps;
+  }
+  // The last step waits for the file, and barriers go on: nobody is too slow to move a job that would end.
+  [[nodiscard]] bool held() const {
+    return !options_.hold.empty() && host_.step + 1 == options_.steps &&
+           ::access(options_.hold.c_str(), F_OK) != 0;
   }
   void fill();
   void take_over();
@@ -173,6 +182,12 @@ void Hotset::run() {
     }
   }
   while (!done()) {
+    if (held()) {
+      host_.pace.begin_step();
+      host_.pace.end_step(host_.step, std::max(options_.step_ns, kLookAgainNs));
+      session_.barrier();
+      continue;
+    }
     if (!moved) host_.pace.begin_step();
     step();
     if (moved) {

@@ -72,6 +72,7 @@ Options parse_options(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("--print-every", options.print_every, "Prints a line every so many steps (50); 0: never")
       ->check(CLI::NonNegativeNumber);
+  app.add_option("--hold", options.hold, "The last step waits until this file is there");
   add_common_options(app, options.common);
   parse_or_exit(app, argc, argv);
   check_and_take(texts, step_ms, options);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "tools/examples/common/command_line.h"
 #include "tools/examples/hotset/hot_set.h"
@@ -14,6 +15,7 @@ struct Options {
   std::uint64_t steps = 0;  // 0: until SIGINT or SIGTERM
   std::int64_t step_ns = 0;
   std::uint64_t print_every = 0;
+  std::string hold;
   HotSetOptions hot_set;
   CommonOptions common;
 };
