@@ -37,7 +37,7 @@ migration::Timing timing_of(const Config& config) {
   return timing;
 }
 
-wire::GpuInfo to_wire(const GpuFacts& gpu) {
+wire::GpuInfo to_wire(const GpuFacts& gpu, const HealthMonitor& health) {
   wire::GpuInfo out;
   out.index = gpu.index;
   out.uuid = gpu.uuid;
@@ -54,6 +54,7 @@ wire::GpuInfo to_wire(const GpuFacts& gpu) {
   out.mig = gpu.topology.mig;
   out.remap_pending = gpu.topology.remap_pending;
   out.remap_failed = gpu.topology.remap_failed;
+  if (const KnownGpu* known = health.gpu(gpu.uuid)) out.errors = known->errors;
   for (const GpuPeerFacts& facts : gpu.topology.peers) {
     wire::GpuPeer& peer = out.peers.emplace_back();
     peer.index = facts.index;
@@ -327,7 +328,7 @@ wire::NodeInventory Agent::inventory() const {
   out.peer_address = peers_->address();
   out.moves_processes = moves_processes_;
   out.process_reason = process_reason_;
-  for (const GpuFacts& gpu : inventory_.last().gpus) out.gpus.push_back(to_wire(gpu));
+  for (const GpuFacts& gpu : inventory_.last().gpus) out.gpus.push_back(to_wire(gpu, *health_));
   out.driver_version = inventory_.last().driver_version;
   out.rack = config_.rack;
   out.labels = config_.labels;

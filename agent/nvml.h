@@ -28,7 +28,14 @@ inline constexpr Return kResetRequired = 16;
 inline constexpr unsigned kUuidBufferBytes = 96;
 inline constexpr unsigned kNameBufferBytes = 96;
 inline constexpr unsigned kVersionBufferBytes = 80;
+inline constexpr std::uint32_t kFieldVolatileCorrected = 3;  // single-bit errors of memory
+inline constexpr std::uint32_t kFieldVolatileUncorrected = 4;
+inline constexpr std::uint32_t kFieldAggregateCorrected = 5;
+inline constexpr std::uint32_t kFieldAggregateUncorrected = 6;
 inline constexpr std::uint32_t kFieldRecoveryAction = 230;
+inline constexpr std::uint32_t kValueU32 = 1;  // of FieldValue::value_type
+inline constexpr std::uint32_t kValueUlong = 2;
+inline constexpr std::uint32_t kValueU64 = 3;
 
 struct Memory {
   std::uint64_t total;

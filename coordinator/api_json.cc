@@ -110,6 +110,16 @@ json topology_json(const wire::GpuInfo& gpu) {
           {"recovery_action", gpu.recovery_action}};
 }
 
+json errors_json(const wire::GpuErrors& errors) {
+  const auto pair = [](bool known, std::uint64_t corrected, std::uint64_t uncorrected) {
+    return known ? json{{"corrected", corrected}, {"uncorrected", uncorrected}} : json();
+  };
+  return {
+      {"volatile", pair(errors.volatile_known, errors.volatile_corrected, errors.volatile_uncorrected)},
+      {"aggregate", pair(errors.aggregate_known, errors.aggregate_corrected, errors.aggregate_uncorrected)},
+      {"remapped_rows", pair(errors.rows_known, errors.rows_corrected, errors.rows_uncorrected)}};
+}
+
 // The last hour's minutes one after the other; null: nothing was heard in that one.
 json memory_json(const MemoryHistory& memory) {
   constexpr std::int64_t kMinuteMs = 60'000;
@@ -182,6 +192,7 @@ json gpu_json(const Node& node, const wire::GpuInfo& gpu, JobTable& jobs, const 
           {"expected_bytes", expected},
           {"memory", memory_json(memory == node.gpu_memory.end() ? MemoryHistory() : memory->second)},
           {"topology", topology_json(gpu)},
+          {"errors", errors_json(gpu.errors)},
           {"cordons", cordons_or_null(cordons.over(Place(node.row.name, gpu.index)))}};
 }
 

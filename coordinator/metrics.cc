@@ -171,6 +171,13 @@ void Metrics::observe_gpus() {
          }
          return bytes;
        });
+  each("gpumigrate_gpu_recovery_action", "What the driver asks for (NVML field 230); 0: nothing.",
+       [](const Node&, const wire::GpuInfo& gpu) { return gpu.recovery_action; });
+  each("gpumigrate_gpu_remap_pending", "1 while rows of the GPU's memory wait for a reset to be remapped.",
+       [](const Node&, const wire::GpuInfo& gpu) { return gpu.remap_pending ? 1 : 0; });
+  each("gpumigrate_gpu_remap_failed", "1 if a row of the GPU's memory could not be remapped.",
+       [](const Node&, const wire::GpuInfo& gpu) { return gpu.remap_failed ? 1 : 0; });
+  observe_gpu_errors();
   // UUID and modelName are spelt as NVIDIA's exporter does, for joins with its series.
   registry_.gauge("gpumigrate_gpu_info", "1; which GPU it is.", {"node", "gpu", "UUID", "modelName"},
                   [this](Series& out) {
@@ -179,6 +186,43 @@ void Metrics::observe_gpus() {
                         out.add({name, gpu_text(gpu.index), gpu.uuid, gpu.model}, 1);
                     }
                   });
+}
+
+// Gauges, though they count: NVML's numbers begin anew where the driver or the GPU does.
+void Metrics::observe_gpu_errors() {
+  registry_.gauge("gpumigrate_gpu_ecc_errors",
+                  "Errors of the GPU's memory, as NVML counts; absent where it does not say.",
+                  {"node", "gpu", "counter", "severity"}, [this](Series& out) {
+                    for (const auto& [name, node] : tables_.nodes.all()) {
+                      for (const wire::GpuInfo& gpu : node.gpus) {
+                        const wire::GpuErrors& errors = gpu.errors;
+                        const auto add = [&](const char* counter, bool known, std::uint64_t corrected,
+                                             std::uint64_t uncorrected) {
+                          if (!known) return;
+                          const std::string index = gpu_text(gpu.index);
+                          out.add({name, index, counter, "corrected"}, static_cast<double>(corrected));
+                          out.add({name, index, counter, "uncorrected"}, static_cast<double>(uncorrected));
+                        };
+                        add("volatile", errors.volatile_known, errors.volatile_corrected,
+                            errors.volatile_uncorrected);
+                        add("aggregate", errors.aggregate_known, errors.aggregate_corrected,
+                            errors.aggregate_uncorrected);
+                      }
+                    }
+                  });
+  registry_.gauge(
+      "gpumigrate_gpu_remapped_rows",
+      "Rows of the GPU's memory that were replaced; absent where NVML does not say.",
+      {"node", "gpu", "severity"}, [this](Series& out) {
+        for (const auto& [name, node] : tables_.nodes.all()) {
+          for (const wire::GpuInfo& gpu : node.gpus) {
+            if (!gpu.errors.rows_known) continue;
+            const std::string index = gpu_text(gpu.index);
+            out.add({name, index, "corrected"}, static_cast<double>(gpu.errors.rows_corrected));
+            out.add({name, index, "uncorrected"}, static_cast<double>(gpu.errors.rows_uncorrected));
+          }
+        }
+      });
 }
 
 void Metrics::observe_jobs() {

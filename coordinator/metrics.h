@@ -56,6 +56,7 @@ class Metrics {
  private:
   void observe_nodes();
   void observe_gpus();
+  void observe_gpu_errors();
   void observe_jobs();
   void observe_migrations();
   void observe_transfer(const char* name, const char* help, std::uint64_t wire::MigrationProgress::*field);

@@ -103,6 +103,7 @@ health::Evidence evidence_of(const KnownGpu& gpu, const std::vector<SeenEvent>& 
   }
   for (const SeenEvent& event : seen) {
     evidence.gpu.lost = evidence.gpu.lost || event.lost;
+    evidence.gpu.uncorrected += event.uncorrected;
     if (event.source == kProbeSource) {
       evidence.gpu.probe = probe_of(event);
       evidence.gpu.probe_detail = event.line;

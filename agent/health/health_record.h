@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "libckpt/base/result.h"
+#include "libckpt/wire/control_messages.h"
 #include "libckpt/wire/health_messages.h"
 
 namespace ckpt::agent {
@@ -30,10 +31,11 @@ struct KnownGpu {
   bool gone = false;       // the inventory does not list it any more
   bool replaced = false;   // and another card has its address or its number
   std::uint8_t probe = 0;  // health::GpuProbe: how the last one went
+  wire::GpuErrors errors;
   template <class A>
   void fields(A& a) {
     a(uuid, bus_id, model, index, recovery_known, recovery, lost, silent, remap_pending, remap_failed, gone,
-      replaced, probe);
+      replaced, probe, errors);
   }
 };
 
@@ -50,12 +52,14 @@ struct SeenEvent {
   bool has_recovery = false;
   std::uint32_t recovery = 0;
   bool lost = false;
-  std::string line;         // of the kernel log, with an Xid; what a probe said
-  std::uint8_t probe = 0;   // health::GpuProbe, of source "probe"
-  bool remembered = false;  // in `past`
+  std::string line;               // of the kernel log, with an Xid; what a probe said
+  std::uint8_t probe = 0;         // health::GpuProbe, of source "probe"
+  bool remembered = false;        // in `past`
+  std::uint64_t uncorrected = 0;  // new errors of memory that were not corrected
   template <class A>
   void fields(A& a) {
-    a(gpu, source, xid, pid, job, incarnation, has_recovery, recovery, lost, line, probe, remembered);
+    a(gpu, source, xid, pid, job, incarnation, has_recovery, recovery, lost, line, probe, remembered,
+      uncorrected);
   }
 };
 

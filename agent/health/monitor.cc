@@ -154,7 +154,8 @@ void HealthMonitor::saw(SeenEvent event) {
   spdlog::warn("gpu event: uuid {} source {} xid {} pid {}", uuid, event.source, event.xid, event.pid);
   const auto count = std::count_if(record_.seen.begin(), record_.seen.end(),
                                    [&](const SeenEvent& other) { return other.gpu == uuid; });
-  if (static_cast<std::size_t>(count) >= kMostSeen) return;  // a flood says nothing that is new
+  // A flood says nothing that is new, but for what its decision waits for.
+  if (static_cast<std::size_t>(count) >= kMostSeen && event.source != kProbeSource) return;
   if (const auto job = event.pid == 0 ? nullptr : job_of_pid(parts_.jobs, event.pid)) {
     event.job = job->id();
     event.incarnation = job->incarnation();

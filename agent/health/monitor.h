@@ -45,6 +45,8 @@ class HealthMonitor {
   void inventory_is(const InventorySnapshot& newest);
   void start();
   void stop();
+  // Null: not known by now.
+  [[nodiscard]] const KnownGpu* gpu(const std::string& uuid) const { return gpus_.of_uuid(uuid); }
   // `policy pause`, as the coordinator said last.
   [[nodiscard]] bool paused() const noexcept { return paused_; }
 

@@ -9,6 +9,32 @@ namespace {
 constexpr std::uint32_t kXidRowRemap = 63;
 constexpr std::uint32_t kXidRowRemapFailure = 64;
 
+wire::GpuErrors errors_of(const nvml_watch::Report& report) {
+  const nvml_watch::Counters& counters = report.counters;
+  wire::GpuErrors errors;
+  errors.volatile_known = (report.flags & nvml_watch::kVolatileKnown) != 0;
+  errors.volatile_corrected = counters.volatile_corrected;
+  errors.volatile_uncorrected = counters.volatile_uncorrected;
+  errors.aggregate_known = (report.flags & nvml_watch::kAggregateKnown) != 0;
+  errors.aggregate_corrected = counters.aggregate_corrected;
+  errors.aggregate_uncorrected = counters.aggregate_uncorrected;
+  errors.rows_known = (report.flags & nvml_watch::kRowsKnown) != 0;
+  errors.rows_corrected = counters.rows_corrected;
+  errors.rows_uncorrected = counters.rows_uncorrected;
+  return errors;
+}
+
+// Of what was known before; the volatile counter begins anew with the driver.
+std::uint64_t new_uncorrected(const wire::GpuErrors& before, const wire::GpuErrors& now) {
+  const auto rise = [](bool known, std::uint64_t from, std::uint64_t to) {
+    return known && to > from ? to - from : 0;
+  };
+  return std::max(rise(before.volatile_known && now.volatile_known, before.volatile_uncorrected,
+                       now.volatile_uncorrected),
+                  rise(before.aggregate_known && now.aggregate_known, before.aggregate_uncorrected,
+                       now.aggregate_uncorrected));
+}
+
 }  // namespace
 
 void NvmlChannel::start(const asio::any_io_executor& executor, HealthHelperSettings settings) {
@@ -57,6 +83,7 @@ void NvmlChannel::on_state(KnownGpu& gpu, const nvml_watch::Report& report) {
     gpu.recovery = report.recovery;
     gpu.remap_pending = (report.flags & nvml_watch::kRemapPending) != 0;
     gpu.remap_failed = (report.flags & nvml_watch::kRemapFailed) != 0;
+    gpu.errors = errors_of(report);
   }
   SeenEvent event;
   event.gpu = gpu.uuid;
@@ -76,7 +103,18 @@ void NvmlChannel::on_state(KnownGpu& gpu, const nvml_watch::Report& report) {
     event.xid = gpu.remap_failed && !before.remap_failed ? kXidRowRemapFailure : kXidRowRemap;
     return handlers_.saw(std::move(event));
   }
-  handlers_.changed();
+  if (const std::uint64_t errors = new_uncorrected(before.errors, gpu.errors); errors > 0) {
+    event.source = "nvml";
+    event.uncorrected = errors;
+    return handlers_.saw(std::move(event));
+  }
+  // Corrected errors may come every second: they are kept with whatever comes next.
+  const bool same = gpu.lost == before.lost && gpu.recovery_known == before.recovery_known &&
+                    gpu.recovery == before.recovery && gpu.remap_pending == before.remap_pending &&
+                    gpu.remap_failed == before.remap_failed &&
+                    gpu.errors.volatile_known == before.errors.volatile_known &&
+                    gpu.errors.aggregate_known == before.errors.aggregate_known;
+  if (!same) handlers_.changed();
 }
 
 void NvmlChannel::on_silence() {

@@ -81,7 +81,8 @@ class Watcher {
   void read_states() {
     for (std::size_t i = 0; i < last_.size(); ++i) {
       const Report state = watch_->state(static_cast<std::uint32_t>(i));
-      const bool same = last_[i] && last_[i]->flags == state.flags && last_[i]->recovery == state.recovery;
+      const bool same = last_[i] && last_[i]->flags == state.flags && last_[i]->recovery == state.recovery &&
+                        last_[i]->counters == state.counters;
       if (!same) say(state);
       last_[i] = state;
     }

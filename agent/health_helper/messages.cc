@@ -10,7 +10,8 @@ namespace {
 
 static_assert(std::has_unique_object_representations_v<Report>, "no padding: it would carry our memory");
 constexpr std::uint32_t kMostXid = 99999;
-constexpr std::uint32_t kAllFlags = kLost | kRecoveryKnown | kRemapPending | kRemapFailed;
+constexpr std::uint32_t kAllFlags =
+    kLost | kRecoveryKnown | kRemapPending | kRemapFailed | kVolatileKnown | kAggregateKnown | kRowsKnown;
 
 }  // namespace
 

@@ -18,7 +18,7 @@ namespace ckpt::agent::nvml_watch {
 
 inline constexpr int kSocketFd = 3;
 inline constexpr std::uint32_t kMagic = 0x544c4847;  // "GHLT"
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 inline constexpr std::size_t kMostText = 256;
 inline constexpr std::uint32_t kMostGpus = 64;
 
@@ -30,6 +30,20 @@ enum Flag : std::uint32_t {
   kRecoveryKnown = 2,
   kRemapPending = 4,
   kRemapFailed = 8,
+  kVolatileKnown = 16,
+  kAggregateKnown = 32,
+  kRowsKnown = 64,
+};
+
+// Errors of memory, and rows of it that were remapped, as far as the flags say that they are known.
+struct Counters {
+  std::uint64_t volatile_corrected = 0;  // since the driver was loaded
+  std::uint64_t volatile_uncorrected = 0;
+  std::uint64_t aggregate_corrected = 0;  // of the GPU's life
+  std::uint64_t aggregate_uncorrected = 0;
+  std::uint64_t rows_corrected = 0;
+  std::uint64_t rows_uncorrected = 0;
+  bool operator==(const Counters&) const = default;
 };
 
 struct Report {
@@ -41,6 +55,7 @@ struct Report {
   std::uint32_t recovery = 0;  // field 230
   std::uint32_t flags = 0;
   std::uint32_t text_bytes = 0;
+  Counters counters;                   // of kState
   std::array<char, kMostText> text{};  // kGpu: "UUID BUS-ID NAME"; kFailed: why. Without an end mark
 };
 

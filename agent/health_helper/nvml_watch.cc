@@ -53,6 +53,17 @@ bool resolve(void* library, const char* symbol, Function* out) {
   return *out != nullptr;
 }
 
+// False: the driver does not say.
+bool read_count(const nvml::FieldValue& field, std::uint64_t& out) {
+  if (field.nvml_return != nvml::kSuccess) return false;
+  if (field.value_type == nvml::kValueU32) {
+    out = field.value.as_u32;
+    return true;
+  }
+  out = field.value.as_u64;
+  return field.value_type == nvml::kValueU64 || field.value_type == nvml::kValueUlong;
+}
+
 Error missing(const char* symbol) {
   return Error(ErrorCode::kNotSupported, std::string("The NVML library lacks ") + symbol);
 }
@@ -170,27 +181,50 @@ messages::Report NvmlWatch::state(std::uint32_t gpu) const {
     report.flags = messages::kLost;
     return report;
   }
-  nvml::FieldValue field{};
-  field.field_id = nvml::kFieldRecoveryAction;
-  nvml::Return code = nvml::kNotSupported;
-  if (table_->field_values) code = table_->field_values(devices_[gpu], 1, &field);
-  if (code == nvml::kSuccess && field.nvml_return == nvml::kSuccess) {
+  const nvml::Return fields = read_fields(devices_[gpu], report);
+  const nvml::Return rows = read_rows(devices_[gpu], report);
+  if (fields == nvml::kGpuIsLost || rows == nvml::kGpuIsLost) report.flags |= messages::kLost;
+  return report;
+}
+
+// One call for all: what a GPU does not have (memory without ECC, an older driver) says so for itself.
+nvml::Return NvmlWatch::read_fields(nvml::Device device, messages::Report& report) const {
+  constexpr std::array kFields = {nvml::kFieldRecoveryAction, nvml::kFieldVolatileCorrected,
+                                  nvml::kFieldVolatileUncorrected, nvml::kFieldAggregateCorrected,
+                                  nvml::kFieldAggregateUncorrected};
+  if (!table_->field_values) return nvml::kNotSupported;
+  std::array<nvml::FieldValue, kFields.size()> values{};
+  for (std::size_t i = 0; i < kFields.size(); ++i) values[i].field_id = kFields[i];
+  const nvml::Return code = table_->field_values(device, static_cast<int>(values.size()), values.data());
+  if (code != nvml::kSuccess) return code;
+  if (values[0].nvml_return == nvml::kSuccess) {
     report.flags |= messages::kRecoveryKnown;
-    report.recovery = field.value.as_u32;
+    report.recovery = values[0].value.as_u32;
   }
+  messages::Counters& counters = report.counters;
+  if (read_count(values[1], counters.volatile_corrected) &&
+      read_count(values[2], counters.volatile_uncorrected))
+    report.flags |= messages::kVolatileKnown;
+  if (read_count(values[3], counters.aggregate_corrected) &&
+      read_count(values[4], counters.aggregate_uncorrected))
+    report.flags |= messages::kAggregateKnown;
+  return code;
+}
+
+nvml::Return NvmlWatch::read_rows(nvml::Device device, messages::Report& report) const {
+  if (!table_->remapped_rows) return nvml::kNotSupported;
   unsigned corrected = 0;
   unsigned uncorrected = 0;
   unsigned pending = 0;
   unsigned failed = 0;
-  nvml::Return rows = nvml::kNotSupported;
-  if (table_->remapped_rows)
-    rows = table_->remapped_rows(devices_[gpu], &corrected, &uncorrected, &pending, &failed);
-  if (rows == nvml::kSuccess) {
-    if (pending != 0) report.flags |= messages::kRemapPending;
-    if (failed != 0) report.flags |= messages::kRemapFailed;
-  }
-  if (code == nvml::kGpuIsLost || rows == nvml::kGpuIsLost) report.flags |= messages::kLost;
-  return report;
+  const nvml::Return code = table_->remapped_rows(device, &corrected, &uncorrected, &pending, &failed);
+  if (code != nvml::kSuccess) return code;
+  report.flags |= messages::kRowsKnown;
+  if (pending != 0) report.flags |= messages::kRemapPending;
+  if (failed != 0) report.flags |= messages::kRemapFailed;
+  report.counters.rows_corrected = corrected;
+  report.counters.rows_uncorrected = uncorrected;
+  return code;
 }
 
 NvmlWatch::Woken NvmlWatch::wait(std::uint32_t timeout_ms, messages::Report* report) {

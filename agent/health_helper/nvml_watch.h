@@ -38,6 +38,8 @@ class NvmlWatch {
   NvmlWatch(void* library, std::unique_ptr<Table> table);
   Result<void> find_gpus();
   Error error(const char* call, nvml::Return code) const;
+  nvml::Return read_fields(nvml::Device device, messages::Report& report) const;
+  nvml::Return read_rows(nvml::Device device, messages::Report& report) const;
 
   void* library_;
   std::unique_ptr<Table> table_;

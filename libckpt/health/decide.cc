@@ -62,6 +62,7 @@ class Decider {
     decision_.recovery = recovery_of(evidence_);
     if (!by_state() && !by_recovery()) {
       by_table();
+      if (unnamed_.outcome == Outcome::kNone) by_counters();
       if (unnamed_.outcome == Outcome::kNone) by_probe();
     }
     return finish();
@@ -148,6 +149,15 @@ class Decider {
       const XidRow* row = table_.xid(xid);
       if (flag && row != nullptr) by_row(*row, nullptr);
     }
+  }
+
+  // Whoever met them has an Xid of its own; what is left is that the memory goes bad.
+  void by_counters() {
+    const std::uint64_t count = evidence_.gpu.uncorrected;
+    if (count == 0) return;
+    drain(Readable::kYes, std::to_string(count) + " new uncorrected error" + (count == 1 ? "" : "s") +
+                              " of its memory without an Xid: the GPU may fail later");
+    decision_.cordon = true;
   }
 
   void by_probe() {

@@ -6,7 +6,8 @@
 //   drain and reset                           live, restore where the context is lost
 //   drain peer to peer                        the same, restore also what uses peer to peer
 //   none, not known                           the rows of the table, the strongest for each process
-//   and no row asks for anything              the probe of the GPU: hung: restore; failed: live, restore where the context is lost
+//   and no row asks for anything              new uncorrected errors of memory: live, when there is room; restore where the context is lost
+//   and there are none                        the probe of the GPU: hung: restore; failed: live, restore where the context is lost
 //
 // Threads: pure. Errors: none: what is not known is said in the reason and decided carefully.
 #pragma once
@@ -52,6 +53,7 @@ struct GpuFacts {
   std::optional<std::uint32_t> recovery;  // field 230
   bool remap_pending = false;             // newly: rows of memory will be replaced at the next reset
   bool remap_failed = false;
+  std::uint64_t uncorrected = 0;  // new errors of memory that were not corrected
   GpuProbe probe = GpuProbe::kNotTried;
   std::string probe_detail;             // what it said
   std::optional<bool> contains_errors;  // contains_memory_errors() of its model

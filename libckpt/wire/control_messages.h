@@ -92,6 +92,26 @@ struct Pong {
 
 // ---- What a node has --------------------------------------------------------------------------------------------
 
+// Errors of a GPU's memory that were found, and rows of it that were replaced, as NVML counts.
+struct GpuErrors {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  GpuErrors() = default;
+  bool volatile_known = false;  // since the driver was loaded
+  std::uint64_t volatile_corrected = 0;
+  std::uint64_t volatile_uncorrected = 0;
+  bool aggregate_known = false;  // of the GPU's life
+  std::uint64_t aggregate_corrected = 0;
+  std::uint64_t aggregate_uncorrected = 0;
+  bool rows_known = false;  // remapped for errors of either kind
+  std::uint64_t rows_corrected = 0;
+  std::uint64_t rows_uncorrected = 0;
+  template <class A>
+  void fields(A& a) {
+    a(volatile_known, volatile_corrected, volatile_uncorrected, aggregate_known, aggregate_corrected,
+      aggregate_uncorrected, rows_known, rows_corrected, rows_uncorrected);
+  }
+};
+
 // How near another GPU of the same node is.
 struct GpuPeer {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
@@ -107,7 +127,7 @@ struct GpuPeer {
 };
 
 struct GpuInfo {
-  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
   GpuInfo() = default;
   std::uint32_t index = 0;
   std::string uuid;
@@ -125,10 +145,11 @@ struct GpuInfo {
   bool remap_pending = false;         // rows are remapped at the next reset
   bool remap_failed = false;          // a row could not be remapped
   std::uint32_t recovery_action = 0;  // NVML field 230; 0: none
+  GpuErrors errors;
   template <class A>
   void fields(A& a) {
     a(index, uuid, name, model, total_bytes, free_bytes, healthy, health_reason, bus_id, numa_node, fabric,
-      peers, mig, remap_pending, remap_failed, recovery_action);
+      peers, mig, remap_pending, remap_failed, recovery_action, errors);
   }
 };
 

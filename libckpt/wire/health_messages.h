@@ -49,12 +49,12 @@ struct HealthFinding {
   std::int64_t time_ms = 0;
   std::uint32_t gpu = 0;
   std::string gpu_uuid;
-  std::string source;                            // nvml, kernel-log, recovery-action, watchdog, probe
-  std::uint32_t xid = 0;                         // 0: none
-  std::uint32_t recovery = 0;                    // NVML field 230
-  bool cordon = false;                           // nothing new on this GPU
-  bool urgent = true;                            // false: when there is room and time (a predictive Xid)
-  bool leave_node = false;                       // the host is suspect, too: to another node
+  std::string source;          // nvml, kernel-log, recovery-action, watchdog, probe, inventory
+  std::uint32_t xid = 0;       // 0: none
+  std::uint32_t recovery = 0;  // NVML field 230
+  bool cordon = false;         // nothing new on this GPU
+  bool urgent = true;          // false: when there is room and time (a predictive Xid)
+  bool leave_node = false;     // the host is suspect, too: to another node
   HealthOutcome outcome = HealthOutcome::kNone;  // for processes that `jobs` does not name
   std::string reason;                            // one line for people: what, from where, which rule
   std::vector<JobVerdict> jobs;                  // of this GPU

@@ -100,27 +100,6 @@ class Evacuation(TroubledGpu):
         self.assertEqual(self.cluster.finish("job")["digest"], self.expected)
 
 
-class HangingGpu(TroubledGpu):
-    """A GPU that computes nothing any more, without an Xid and with an NVML that answers: only a probe finds it."""
-
-    agent_settings = TroubledGpu.agent_settings + "health_probe_interval_ms = 500\nhealth_probe_deadline_ms = 10000\n"
-
-    def test_under_a_cooperative_job(self):
-        self.begin(*COOPERATIVE)
-        self.protect()
-        self.wait_for_version(2)
-        self.gpu("hang")
-        self.wait_for_event("job-restored")
-        job = self.cluster.job("job")
-        self.assertEqual((job["node"], job["incarnation"]), ("node-b", 2), job)
-        finding = self.cluster.json("health")["findings"][0]  # the newest
-        self.assertEqual((finding["node"], finding["gpu"], finding["source"], finding["xid"]), ("node-a", 0, "probe", None), finding)
-        self.assertIn("a probe of the GPU hangs", finding["reason"])
-        self.assertEqual(self.cluster.finish("job")["digest"], self.expected)
-        gpu = next(gpu for gpu in self.cluster.json("gpus") if gpu["node"] == "node-a")
-        self.assertIn("health", [cordon["owner"] for cordon in gpu["cordons"]], gpu)
-
-
 class HangingNvml(TroubledGpu):
     """The driver's management library answers nobody any more under a protected job."""
 

@@ -8,6 +8,7 @@ import re
 import subprocess
 import threading
 import unittest
+import urllib.request
 
 import cluster
 
@@ -147,6 +148,37 @@ class WhatCounts(HealthTest):
         self.assertIn("(Xid 63, nvml)", self.findings.next())
         self.gpu.log(f"NVRM: GPU {BUS}.0: GPU has fallen off the bus.")
         self.assertIn("lost the GPU", self.findings.next())
+
+
+class Counters(HealthTest):
+    def test_they_are_shown_and_uncorrected_errors_count(self):
+        self.wait_for_errors(lambda errors: errors["aggregate"])  # what is counted from here on is new
+        for kind, number in (("volatile-corrected", 7), ("aggregate-corrected", 70), ("rows-corrected", 2)):
+            self.gpu.control("ecc", kind, number)
+        self.gpu.control("ecc", "aggregate-uncorrected", 1)
+        text = self.findings.next()
+        self.assertIn("1 new uncorrected error of its memory", text)
+        self.assertIn("; cordon", text)
+        self.assertEqual(self.wait_for_errors(lambda errors: errors["aggregate"] and errors["aggregate"]["uncorrected"] == 1),
+                         {"volatile": {"corrected": 7, "uncorrected": 0}, "aggregate": {"corrected": 70, "uncorrected": 1},
+                          "remapped_rows": {"corrected": 2, "uncorrected": 0}})
+        page = self.metrics_page()
+        self.assertIn('gpumigrate_gpu_ecc_errors{node="node-a",gpu="0",counter="volatile",severity="corrected"} 7', page)
+        self.assertIn('gpumigrate_gpu_remapped_rows{node="node-a",gpu="0",severity="corrected"} 2', page)
+
+    def metrics_page(self):
+        status = self.cluster.json("local", "status")
+        address = next(process["metrics"] for process in status["processes"] if process["name"] == "coordinator")
+        token = pathlib.Path(status["metrics_token_file"]).read_text().strip()
+        request = urllib.request.Request(address, headers={"Authorization": "Bearer " + token})
+        with urllib.request.urlopen(request, timeout=cluster.COMMAND_LIMIT_S) as answer:
+            return answer.read().decode()
+
+    def wait_for_errors(self, enough):
+        while True:  # each question is a command of its own; the whole test has a limit
+            errors = next(gpu for gpu in self.cluster.json("gpus") if gpu["node"] == "node-a")["errors"]
+            if enough(errors):
+                return errors
 
 
 class Swap(HealthTest):

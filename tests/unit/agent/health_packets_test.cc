@@ -36,12 +36,12 @@ TEST(HealthPackets, WhatIsOutOfRangeIsRefused) {
   };
   EXPECT_FALSE(refused([](Report&) {}));
   EXPECT_TRUE(refused([](Report& r) { r.magic = 0; }));
-  EXPECT_TRUE(refused([](Report& r) { r.version = 2; }));
+  EXPECT_TRUE(refused([](Report& r) { r.version = 1; }));
   EXPECT_TRUE(refused([](Report& r) { r.kind = static_cast<Kind>(0); }));
   EXPECT_TRUE(refused([](Report& r) { r.kind = static_cast<Kind>(7); }));
   EXPECT_TRUE(refused([](Report& r) { r.gpu = 64; }));
   EXPECT_TRUE(refused([](Report& r) { r.xid = 100000; }));
-  EXPECT_TRUE(refused([](Report& r) { r.flags = 16; }));
+  EXPECT_TRUE(refused([](Report& r) { r.flags = 128; }));
   EXPECT_TRUE(refused([](Report& r) { r.text_bytes = 257; }));
   const auto bytes = bytes_of(Report{});
   EXPECT_FALSE(parse_report(std::span(bytes).first(bytes.size() - 1)).has_value());

@@ -180,5 +180,44 @@ TEST_F(SwappedCardTest, BothChannelsSpeakOfTheCardThatIsThereNow) {
   EXPECT_TRUE(seen_[1].lost);
 }
 
+class CountersTest : public SwappedCardTest {
+ protected:
+  void state(nvml_watch::Counters counters, std::uint32_t flags = kAll) {
+    nvml_watch::Report report;
+    report.kind = nvml_watch::Kind::kState;
+    report.flags = flags;
+    report.counters = counters;
+    channel_.take(report);
+  }
+  void SetUp() override {
+    SwappedCardTest::SetUp();
+    nvml_says(nvml_watch::Kind::kGpu, 0, record_.gpus.at(0).uuid + " 0000:10:00.0 name");
+  }
+  static constexpr std::uint32_t kAll =
+      nvml_watch::kVolatileKnown | nvml_watch::kAggregateKnown | nvml_watch::kRowsKnown;
+};
+
+TEST_F(CountersTest, OnlyNewUncorrectedErrorsAreAnEvent) {
+  nvml_watch::Counters counters;
+  counters.volatile_uncorrected = 3;
+  counters.aggregate_uncorrected = 9;
+  state(counters);  // what was there when it was first asked
+  counters.volatile_corrected = 100;
+  counters.rows_uncorrected = 1;
+  state(counters);
+  EXPECT_TRUE(seen_.empty());
+  EXPECT_EQ(record_.gpus[0].errors.volatile_corrected, 100U);
+  counters.volatile_uncorrected = 5;
+  counters.aggregate_uncorrected = 11;
+  state(counters);
+  ASSERT_EQ(seen_.size(), 1U);
+  EXPECT_EQ(seen_[0].uncorrected, 2U);
+  counters.volatile_uncorrected = 0;  // the driver was loaded anew
+  state(counters);
+  counters.aggregate_uncorrected = 50;  // not said
+  state(counters, nvml_watch::kVolatileKnown);
+  EXPECT_EQ(seen_.size(), 1U);
+}
+
 }  // namespace
 }  // namespace ckpt::agent

@@ -283,5 +283,26 @@ TEST(Probe, IsWantedWhereSomethingSpeaksAgainstTheGpuAndNothingDecides) {
   EXPECT_FALSE(wanted(probed(silent, GpuProbe::kPassed)));
 }
 
+TEST(Counters, NewUncorrectedErrorsMoveWhenThereIsTimeUnlessAnXidDecides) {
+  Evidence evidence = with({}, {process(1), process(2, Probe::kDead)});
+  evidence.gpu.uncorrected = 2;
+  const Decision decision = decide(table(), evidence);
+  EXPECT_TRUE(decision.cordon);
+  EXPECT_FALSE(decision.urgent);
+  EXPECT_EQ(decision.processes[0].outcome, Outcome::kLive);
+  EXPECT_EQ(decision.processes[1].outcome, Outcome::kRestore);
+  EXPECT_THAT(decision.reason, HasSubstr("2 new uncorrected errors"));
+  evidence.xids.push_back(seen(95));
+  EXPECT_EQ(decide(table(), evidence).outcome, Outcome::kRestore);
+  evidence.xids = {seen(13, -1)};  // another program's own fault
+  EXPECT_EQ(decide(table(), evidence).processes[0].outcome, Outcome::kLive);
+}
+
+TEST(Counters, ComeBeforeTheProbe) {
+  Evidence evidence = probed(with({}, {process(1)}), GpuProbe::kHung);
+  evidence.gpu.uncorrected = 1;
+  EXPECT_EQ(decide(table(), evidence).processes[0].outcome, Outcome::kLive);
+}
+
 }  // namespace
 }  // namespace ckpt::health
