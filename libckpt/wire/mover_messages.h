@@ -211,7 +211,7 @@ struct StartSource {
   std::vector<std::string> addresses;  // of Listening
   MigrateOptions options;
   std::int64_t fixed_cost_ns =
-      0;  // quiesce + commit + resume as the agent expects them, part of the estimate
+      0;              // quiesce + commit + resume as the agent expects them, part of the estimate
   bool near = false;  // the target's mover is on this node: it may read this one's memory
   template <class A>
   void fields(A& a) {
