@@ -102,6 +102,7 @@ class Protect(ClusterTest):
         self.assertEqual(cluster.pids("examples/hotset"), [])
         cluster.json("resume", "job", "--to", "node-b")
         self.assertEqual(cluster.finish("job")["digest"], expected)
+        self.assert_steps_in_order(cluster.log("job"))
 
     def test_a_job_under_protection_can_be_moved(self):
         cluster = self.cluster
