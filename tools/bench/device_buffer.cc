@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/bench/device_buffer.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -9,6 +12,7 @@ namespace ckpt::bench {
 namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{16} << 20;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 // splitmix64: fast enough that filling memory is not what a bench waits for.
 std::uint64_t next_random(std::uint64_t& state) {
@@ -71,6 +75,17 @@ Result<std::unique_ptr<PinnedBuffer>> PinnedBuffer::create(const Device& device,
 PinnedBuffer::~PinnedBuffer() {
   const ContextScope scope(device_);
   device_.api().cuMemFreeHost(bytes_.data());
+}
+
+HostMemory::HostMemory(std::size_t bytes)
+    : data_(static_cast<std::byte*>(
+          std::aligned_alloc(kHugePage, (bytes + kHugePage - 1) / kHugePage * kHugePage))),
+      bytes_(data_ == nullptr ? 0 : bytes) {
+  if (data_ != nullptr) (void)::madvise(data_.get(), bytes, MADV_HUGEPAGE);
+}
+
+void HostMemory::Free::operator()(std::byte* data) const noexcept {
+  std::free(data);  // NOLINT: it came of aligned_alloc
 }
 
 Result<std::unique_ptr<BenchStream>> BenchStream::create(const Device& device) {

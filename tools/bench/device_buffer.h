@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory, pinned memory and streams for benches. Device memory is populated (written) when it is made: a software
+// Device memory, pinned and plain host memory, and streams for benches. Device memory is populated (written) when it is made: a software
 // device's first touch costs what no GPU's does. Threads: one. Ownership: the Device outlives them. Errors: the driver's.
 #pragma once
 
@@ -47,6 +47,20 @@ class PinnedBuffer {
   PinnedBuffer(const Device& device, std::span<std::byte> bytes) : device_(device), bytes_(bytes) {}
   const Device& device_;
   std::span<std::byte> bytes_;
+};
+
+// Plain host memory, in huge pages where there are any: what is measured does not pay for page tables. Empty if there is none left.
+class HostMemory {
+ public:
+  explicit HostMemory(std::size_t bytes);
+  [[nodiscard]] std::span<std::byte> bytes() const { return {data_.get(), bytes_}; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* data) const noexcept;
+  };
+  std::unique_ptr<std::byte, Free> data_;
+  std::size_t bytes_;
 };
 
 class BenchStream {

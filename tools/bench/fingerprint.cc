@@ -140,26 +140,6 @@ Result<void> measure_host(const HostBench& bench, const HostCase& what, unsigned
   return ok();
 }
 
-// In huge pages where there are any: none of the two pays for page tables.
-class HostMemory {
- public:
-  explicit HostMemory(std::size_t bytes)
-      : data_(static_cast<std::byte*>(
-            std::aligned_alloc(kHugePage, (bytes + kHugePage - 1) / kHugePage * kHugePage))),
-        bytes_(data_ == nullptr ? 0 : bytes) {
-    if (data_ != nullptr) (void)::madvise(data_.get(), bytes, MADV_HUGEPAGE);
-  }
-  [[nodiscard]] std::span<std::byte> bytes() const { return {data_.get(), bytes_}; }
-
- private:
-  static constexpr std::size_t kHugePage = std::size_t{2} << 20;
-  struct Free {
-    void operator()(std::byte* data) const { std::free(data); }  // NOLINT: it came of aligned_alloc
-  };
-  std::unique_ptr<std::byte, Free> data_;
-  std::size_t bytes_;
-};
-
 Result<void> measure_host_memory(const BenchOptions& options, Section& section) {
   if (host_reads().empty()) {
     section.add_note("host memory not measured: this processor has no AVX2");

@@ -22,7 +22,7 @@ constexpr Nanos kWait = 1'000'000'000;
 class LaneEnd final : public transport::LaneHandler {
  public:
   LaneEnd() : message_bytes_(lane_message_bytes()), ring_(kRingMessages * message_bytes_) {
-    fill_random(std::span(ring_), 7);
+    fill_random(ring_.bytes(), 7);
   }
 
   Result<void> wait_open() {
@@ -55,7 +55,7 @@ class LaneEnd final : public transport::LaneHandler {
   [[nodiscard]] transport::Lane& lane() { return *lane_; }
 
  private:
-  std::span<std::byte> near_memory() override { return near_ ? std::span(ring_) : std::span<std::byte>{}; }
+  std::span<std::byte> near_memory() override { return near_ ? ring_.bytes() : std::span<std::byte>{}; }
   void on_open() override { open_ = true; }
   std::span<std::byte> on_payload_begin(std::span<const std::byte>, std::size_t bytes) override {
     return bytes <= message_bytes_ ? next_slot(bytes) : std::span<std::byte>{};
@@ -65,7 +65,7 @@ class LaneEnd final : public transport::LaneHandler {
   void on_closed(const Error& error) override { error_ = error; }
 
   std::span<std::byte> next_slot(std::size_t bytes) {
-    return std::span(ring_).subspan(next_++ % kRingMessages * message_bytes_, bytes);
+    return ring_.bytes().subspan(next_++ % kRingMessages * message_bytes_, bytes);
   }
   void drive() {
     if (!lane_->progress()) lane_->wait(kWait);
@@ -76,7 +76,7 @@ class LaneEnd final : public transport::LaneHandler {
   }
 
   std::size_t message_bytes_;
-  std::vector<std::byte> ring_;
+  HostMemory ring_;
   std::unique_ptr<transport::Lane> lane_;
   std::size_t next_ = 0;
   std::uint64_t received_ = 0;

@@ -5,8 +5,13 @@
 
 #include <algorithm>
 
+#include "tools/cudasim/card/settings.h"
 #include "tools/cudasim/driver/memory.h"
 #include "tools/cudasim/driver/process.h"
+
+#ifndef MADV_COLLAPSE  // Linux 6.1; older headers lack it
+#define MADV_COLLAPSE 25
+#endif
 
 namespace cudasim {
 namespace {
@@ -163,6 +168,8 @@ CUresult Memory::allocate_host(std::uint64_t bytes, unsigned flags, std::uint64_
       ::mmap(where, bytes, PROT_READ | PROT_WRITE, sharing, fd, 0) != MAP_FAILED) {
     ::madvise(where, bytes, MADV_HUGEPAGE);
     ::madvise(where, bytes, MADV_POPULATE_WRITE);
+    if (settings().huge_pages)
+      ::madvise(where, bytes, MADV_COLLAPSE);  // whatever the machine's setting for shared memory
     result = CUDA_SUCCESS;
   }
   for (Context* context : Process::get().contexts) {
