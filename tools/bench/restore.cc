@@ -6,7 +6,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <filesystem>
+#include <optional>
+#include <string>
 #include <thread>
 
 #include "libckpt/base/fd.h"
@@ -22,6 +25,22 @@ constexpr std::size_t kReadBytes = std::size_t{4} << 20;  // as a restore reads
 constexpr unsigned kMostThreads = 8;                      // likewise
 constexpr double kLeastOfPlain = 0.8;
 constexpr double kNanosPerMs = 1e6;
+
+// A restore makes its memory. A software device takes up to seconds to find huge pages for it, a GPU no time for either: small ones.
+class SmallPages {
+ public:
+  SmallPages() {
+    if (const char* before = std::getenv(kName)) before_ = before;
+    ::setenv(kName, "0", 1);
+  }
+  ~SmallPages() { before_ ? ::setenv(kName, before_->c_str(), 1) : ::unsetenv(kName); }
+  SmallPages(const SmallPages&) = delete;
+  SmallPages& operator=(const SmallPages&) = delete;
+
+ private:
+  static constexpr const char* kName = "CUDASIM_HUGE_PAGES";
+  std::optional<std::string> before_;
+};
 
 struct Piece {
   const UniqueFd* file = nullptr;
@@ -84,6 +103,7 @@ Result<double> read_plainly(const Files& files) {
 }  // namespace
 
 Result<void> bench_restore(const BenchOptions& options, Report& report) {
+  const SmallPages small_pages;
   CKPT_TRY(cluster, Cluster::start(options.program_folder, options.bytes));
   CKPT_TRY(job, cluster->run_job("hotset", timed_hotset_arguments(options.bytes)));
   CKPT_TRYV(cluster->wait_for_steps(job, kSteps));
