@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "libckpt/transport/ucx_windows.h"
 
@@ -114,11 +115,15 @@ TEST_F(NearMemoryTest, ReadingFailsWhereNothingIsAndWhenTheProcessHasEnded) {
   EXPECT_FALSE(reader->read(offer_.address, read));
 }
 
-class NoRoom final : public LaneHandler {
-  std::span<std::byte> on_payload_begin(std::span<const std::byte>, std::size_t) override { return {}; }
+class Room final : public LaneHandler {
+  std::span<std::byte> on_payload_begin(std::span<const std::byte>, std::size_t bytes) override {
+    room_.resize(bytes);
+    return room_;
+  }
   void on_message(std::span<const std::byte>, std::span<const std::byte>) override {}
   void on_sent(std::uint64_t) override {}
   void on_closed(const Error&) override {}
+  std::vector<std::byte> room_;
 };
 
 TEST_F(NearMemoryTest, AFrameThatWantsItUnaskedIsRefused) {
@@ -131,7 +136,7 @@ TEST_F(NearMemoryTest, AFrameThatWantsItUnaskedIsRefused) {
   const auto view = parse_frame(&frame, sizeof frame, sizeof address);
   ASSERT_TRUE(view.has_value());
   ReceiveWindow window;
-  NoRoom handler;
+  Room handler;
   std::size_t outstanding = 0;
   const auto taken =
       window.accept(nullptr, view.assume_value(), &address, false, nullptr, handler, outstanding);
