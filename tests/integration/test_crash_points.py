@@ -9,6 +9,8 @@ import unittest
 
 from cluster import run_unmoved
 import test_image_crashes
+import test_peer_vault_crashes
+import test_peer_vault_losses
 import test_process_crashes
 import test_process_losses
 import test_remap
@@ -105,6 +107,8 @@ class EveryPointIsTested(unittest.TestCase):
             tested |= {number for _, number, _ in table}
         tested |= {number for _, number, _ in test_remap.WHILE_FILLING}
         tested |= {number for _, number in [*test_image_crashes.POINTS, test_image_crashes.PARKED]}
+        for table in (test_peer_vault_crashes.COORDINATOR, test_peer_vault_losses.AGENT, test_peer_vault_losses.SERVER):
+            tested |= {number for _, number in table}
         # Of images: tests/fault/protect_test.cc and vault_mover_test.cc.
         tested |= {111, 112, 113, 114, 221, 222, 305, 306, 307, 308, 406}
         self.assertEqual(numbers - never, tested)
