@@ -112,9 +112,12 @@ Result<void> GpuProbes::launch(const std::shared_ptr<Probe>& probe) {
   spec.environment = {"CUDA_VISIBLE_DEVICES=" + probe->uuid};
   spec.output_path = probe->output;
   spec.own_session = true;
-  CKPT_TRY(process, ChildProcess::start(executor_, spec, [probe](int status) {
-             probe->status = status;
-             probe->ended.notify();
+  // The probe holds its process, which may hang for ever.
+  CKPT_TRY(process, ChildProcess::start(executor_, spec, [of = std::weak_ptr<Probe>(probe)](int status) {
+             const auto ended = of.lock();
+             if (!ended) return;
+             ended->status = status;
+             ended->ended.notify();
            }));
   probe->process = process;
   return ok();
