@@ -59,6 +59,7 @@ class Cluster:
         if agent_settings:
             (self.home / "agent-extra.toml").write_text(agent_settings)
         self.faults = self.home / "faults"
+        self.stopping = set()  # armed points that stop
         self.faults.mkdir()
         self.environment = dict(os.environ, GPUMIGRATE_HOME=str(self.home), CKPT_FAULT_DIR=str(self.faults),
                                 GPUMIGRATE_SOFTWARE_GPU="1")
@@ -125,9 +126,24 @@ class Cluster:
 
     def arm(self, role, point, what="kill"):
         (self.faults / f"{role}.{point}").write_text(what)
+        (self.stopping.add if what == "stop" else self.stopping.discard)((role, point))
 
     def fired(self, role, point):
         return not (self.faults / f"{role}.{point}").exists()
+
+    def wait_until_it_stands(self, role, point):
+        """The armed file goes a moment before the process stops: what lets it go on in between would be lost."""
+        if (role, point) not in self.stopping:
+            return
+        self.stopping.discard((role, point))
+        while "T" not in map(self.state_of, self.processes()):
+            os.sched_yield()
+
+    @staticmethod
+    def state_of(pid):
+        with contextlib.suppress(OSError):
+            return re.search(r"^State:\s+(\S)", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M).group(1)
+        return ""
 
     def processes(self):
         """Living processes that belong to this home: {pid: command line}, zombies left out."""

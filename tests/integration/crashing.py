@@ -46,6 +46,7 @@ class CrashingTest(ClusterTest):
         finally:
             os.close(watch)
             os.close(ended)
+        self.cluster.wait_until_it_stands(role, number)
 
 
 class TransparentCrashes(CrashingTest):
