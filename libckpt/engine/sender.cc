@@ -43,11 +43,7 @@ Result<std::unique_ptr<Sender>> Sender::create(const Device& device, StagingPool
                                                   " bytes in messages of " +
                                                   std::to_string(options.message_bytes) + ": not possible");
   std::unique_ptr<Sender> sender(new Sender(options));
-  if (options.near) {
-    sender->options_.message_bytes = std::min(options.message_bytes, kNearMessageBytes);
-    sender->options_.window = std::min(options.window, kNearWindow);
-  }
-  const std::uint64_t message_bytes = std::max(sender->options_.message_bytes, options.chunk_bytes);
+  const std::uint64_t message_bytes = std::max(options.message_bytes, options.chunk_bytes);
   sender->options_.message_bytes = message_bytes;
   CKPT_TRY(kernels,
            track::TrackKernels::create(

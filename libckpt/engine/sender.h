@@ -46,10 +46,6 @@ inline constexpr std::uint64_t kDefaultChunkBytes = std::uint64_t{64} << 10;
 // From so many chunks on a sample says how long a scan takes.
 inline constexpr std::uint64_t kLeastUnscannedChunks = 2048;
 
-// Within a machine: what is under way at both ends stays in its caches (README).
-inline constexpr std::uint64_t kNearMessageBytes = std::uint64_t{1} << 20;
-inline constexpr std::uint32_t kNearWindow = 2;
-
 struct SenderOptions {
   SessionIdentity id;
   track::FingerprintKey key{};
