@@ -107,7 +107,7 @@ Result<void> UcxLane::send_control(ucp_ep_h endpoint, FrameKind kind) {
   frame.delivered = told_delivered_ = receives_.delivered();
   std::size_t bytes = sizeof frame;
   if (kind == FrameKind::kHello) {
-    frame.header_bytes = sizeof token_ + sizeof offer_;
+    frame.header_bytes = sizeof token_ + (offer_.pid != 0 ? sizeof offer_ : 0);
     std::memcpy(control_frame_.data() + bytes, token_.data(), sizeof token_);
     std::memcpy(control_frame_.data() + bytes + sizeof token_, &offer_, sizeof offer_);
     bytes += frame.header_bytes;
@@ -186,11 +186,10 @@ void UcxLane::take_frame(const FrameView& view, void* data, const ucp_am_recv_pa
 void UcxLane::take_hello(const FrameView& view, Connection& stranger) {
   SessionToken token{};
   NearOffer offer;
-  const bool whole = view.header.size() == sizeof token + sizeof offer;
-  if (whole) {
-    std::memcpy(token.data(), view.header.data(), sizeof token);
-    std::memcpy(&offer, view.header.data() + sizeof token, sizeof offer);
-  }
+  const bool offers = view.header.size() == sizeof token + sizeof offer;
+  const bool whole = offers || view.header.size() == sizeof token;
+  if (whole) std::memcpy(token.data(), view.header.data(), sizeof token);
+  if (offers) std::memcpy(&offer, view.header.data() + sizeof token, sizeof offer);
   const bool right = whole && view.frame.kind == FrameKind::kHello && view.frame.payload_bytes == 0 &&
                      tokens_equal(token, token_);
   if (!right || peer_ != nullptr) {

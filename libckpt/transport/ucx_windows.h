@@ -31,8 +31,8 @@ struct Frame {
   FrameKind kind = FrameKind::kMessage;
   std::uint16_t header_bytes = 0;
   std::uint64_t sequence = 0;
-  std::uint64_t payload_bytes =
-      0;  // kNear: of what lies in the sender's memory; the address follows instead of it
+  // Of kNear what lies in the sender's memory: its address follows instead of it.
+  std::uint64_t payload_bytes = 0;
   std::uint64_t delivered = 0;  // how many messages of the other side this side has handed over
 };
 static_assert(sizeof(Frame) == 32);
