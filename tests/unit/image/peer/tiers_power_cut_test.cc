@@ -157,6 +157,25 @@ void power_cut(PowerCutFiles& files, std::uint64_t seed) {
   files.forget(kTmpfs);
 }
 
+// Cuts the power before each step of a life, three ways each. `life` arms the cut itself, and says which versions must restore after it.
+using CutLife = std::function<std::set<std::uint64_t>(PowerCutFiles& files, Told& told, std::uint64_t cut)>;
+std::string cut_everywhere(std::uint64_t steps, const std::set<std::string>& left_out, const CutLife& life) {
+  for (std::uint64_t cut = 0; cut < steps; ++cut) {
+    for (std::uint64_t seed = 0; seed < 3; ++seed) {
+      PowerCutFiles files;
+      for (const std::string& text : left_out) files.leave_out_syncs_of(text);
+      must(files.make_folder("."));
+      Told told;
+      const std::set<std::uint64_t> must_restore = life(files, told, cut);
+      power_cut(files, cut * 10 + seed);
+      const std::string wrong = check(files, told, must_restore);
+      if (!wrong.empty())
+        return wrong + " (cut before step " + std::to_string(cut) + ", seed " + std::to_string(seed) + ")";
+    }
+  }
+  return {};
+}
+
 // Of versions that go into memory and leave it at the limit.
 std::string cut_while_they_spill(const std::set<std::string>& left_out) {
   const std::uint64_t steps = steps_of([](PowerCutFiles& files) {
@@ -165,21 +184,11 @@ std::string cut_while_they_spill(const std::set<std::string>& left_out) {
     EXPECT_GE(told.on_disk.size(), 2u) << "nothing leaves memory";
     EXPECT_LT(told.on_disk.size(), told.committed.size());
   });
-  for (std::uint64_t cut = 0; cut < steps; ++cut) {
-    for (std::uint64_t seed = 0; seed < 3; ++seed) {
-      PowerCutFiles files;
-      for (const std::string& text : left_out) files.leave_out_syncs_of(text);
-      must(files.make_folder("."));
-      Told told;
-      files.cut_after(cut);
-      (void)Writer(files, told, in_memory(kFewPacks)).run(kVersions, false);
-      power_cut(files, cut * 10 + seed);
-      const std::string wrong = check(files, told, told.on_disk);
-      if (!wrong.empty())
-        return wrong + " (cut before step " + std::to_string(cut) + ", seed " + std::to_string(seed) + ")";
-    }
-  }
-  return {};
+  return cut_everywhere(steps, left_out, [](PowerCutFiles& files, Told& told, std::uint64_t cut) {
+    files.cut_after(cut);
+    (void)Writer(files, told, in_memory(kFewPacks)).run(kVersions, false);
+    return told.on_disk;
+  });
 }
 
 // Of a version that is to last, of a job whose other versions are in memory.
@@ -193,24 +202,12 @@ std::string cut_while_it_settles(const std::set<std::string>& left_out) {
     in_memory_first(files, told);
     must(Writer(files, told, to_last()).run(1, false));
   });
-  for (std::uint64_t cut = 0; cut < steps; ++cut) {
-    for (std::uint64_t seed = 0; seed < 3; ++seed) {
-      PowerCutFiles files;
-      for (const std::string& text : left_out) files.leave_out_syncs_of(text);
-      must(files.make_folder("."));
-      Told told;
-      in_memory_first(files, told);
-      files.cut_after(cut);
-      const bool told_of = Writer(files, told, to_last()).run(1, false).has_value();
-      power_cut(files, cut * 10 + seed);
-      std::set<std::uint64_t> must_restore = told.on_disk;
-      if (told_of) must_restore = numbers_of(told.committed);
-      const std::string wrong = check(files, told, must_restore);
-      if (!wrong.empty())
-        return wrong + " (cut before step " + std::to_string(cut) + ", seed " + std::to_string(seed) + ")";
-    }
-  }
-  return {};
+  return cut_everywhere(steps, left_out, [&](PowerCutFiles& files, Told& told, std::uint64_t cut) {
+    in_memory_first(files, told);
+    files.cut_after(cut);
+    const bool told_of = Writer(files, told, to_last()).run(1, false).has_value();
+    return told_of ? numbers_of(told.committed) : told.on_disk;
+  });
 }
 
 TEST(TierPowerCut, WhatHasLeftMemoryIsOnTheDisk) {
