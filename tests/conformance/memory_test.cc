@@ -3,9 +3,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <memory>
+#include <random>
+#include <span>
 #include <thread>
 
 #include "tests/conformance/support.h"
@@ -104,6 +107,38 @@ TEST_F(MemoryTest, CopiesFromPinnedMemoryAreAsynchronous) {
   ASSERT_OK(api().cuStreamSynchronize(stream));
   EXPECT_EQ(std::vector<std::uint8_t>(16, 2), read_bytes(memory + 4 * kMiB - 16, 16));
   EXPECT_OK(api().cuStreamDestroy_v2(stream));
+  EXPECT_OK(api().cuMemFree_v2(memory));
+  EXPECT_OK(api().cuMemFreeHost(pinned));
+}
+
+// Whole lines or not, long or short, from and to any place within a line: nothing is left out, and nothing beside it is touched.
+TEST_F(MemoryTest, CopiesOfAnyLengthAndPlaceArriveWhole) {
+  constexpr std::size_t kBytes = kMiB + 4096;
+  void* pinned = nullptr;
+  ASSERT_OK(api().cuMemHostAlloc(&pinned, kBytes, CU_MEMHOSTALLOC_PORTABLE));
+  const std::span<std::uint8_t> host(static_cast<std::uint8_t*>(pinned), kBytes);
+  CUdeviceptr memory = 0;
+  ASSERT_OK(api().cuMemAlloc_v2(&memory, kBytes));
+  std::mt19937 random(7);  // NOLINT(cert-msc51-cpp): the same bytes each time
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{63}, 256 * std::size_t{1024} - 1,
+                                  256 * std::size_t{1024}, 256 * std::size_t{1024} + 65, kMiB + 1}) {
+    for (const auto& [from, to] : {std::pair(0, 0), std::pair(1, 0), std::pair(0, 1), std::pair(63, 130)}) {
+      std::generate(host.begin(), host.end(), [&random] { return static_cast<std::uint8_t>(random()); });
+      std::vector<std::uint8_t> expected(kBytes, 0xee);
+      std::copy_n(host.begin() + from, bytes, expected.begin() + to);
+      ASSERT_OK(api().cuMemsetD8_v2(memory, 0xee, kBytes));
+      ASSERT_OK(api().cuMemcpyHtoD_v2(memory + to, host.data() + from, bytes));
+      ASSERT_OK(api().cuMemcpyDtoH_v2(host.data(), memory, kBytes));
+      ASSERT_TRUE(std::equal(host.begin(), host.end(), expected.begin()))
+          << bytes << " bytes from " << from << " to " << to << " of the device's memory";
+      const std::vector<std::uint8_t> part(expected.begin() + to, expected.begin() + to + bytes);
+      std::fill(host.begin(), host.end(), 0x11);
+      ASSERT_OK(api().cuMemcpyDtoH_v2(host.data() + from, memory + to, bytes));
+      ASSERT_TRUE(std::equal(part.begin(), part.end(), host.begin() + from));
+      ASSERT_EQ(kBytes - bytes, std::count(host.begin(), host.begin() + from, 0x11) +
+                                    std::count(host.begin() + from + bytes, host.end(), 0x11));
+    }
+  }
   EXPECT_OK(api().cuMemFree_v2(memory));
   EXPECT_OK(api().cuMemFreeHost(pinned));
 }

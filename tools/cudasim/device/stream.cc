@@ -11,6 +11,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "tools/cudasim/device/bulk_copy.h"
 #include "tools/cudasim/device/fault.h"
 #include "tools/cudasim/protocol/futex.h"
 
@@ -61,7 +62,7 @@ int copy_row(const CopyCommand& command) {
   if (command.from_pid != 0)
     return remote_copy(command.from_pid, command.to, command.from, command.bytes, false);
   if (command.to_pid != 0) return remote_copy(command.to_pid, command.from, command.to, command.bytes, true);
-  std::memmove(reinterpret_cast<void*>(command.to), reinterpret_cast<void*>(command.from), command.bytes);
+  bulk_copy(command.to, command.from, command.bytes);
   return 0;
 }
 
