@@ -21,7 +21,6 @@ namespace ckpt::bench {
 namespace {
 
 constexpr std::size_t kChunkBytes = engine::kDefaultChunkBytes;
-constexpr std::size_t kRunBytes = std::size_t{1} << 20;  // neighbours that are copied in one piece
 constexpr std::size_t kStagingBytes = std::size_t{16} << 20;
 
 }  // namespace
@@ -46,7 +45,7 @@ class StageWork {
     scan.slice_bytes = engine::SenderOptions{}.scan_slice_bytes;
     CKPT_TRY(scanner, track::Scanner::create(kernels, scan));
     bench->scanner_ = std::move(scanner);
-    CKPT_TRY(batch, track::FingerprintBatch::create(kernels, kRunBytes / kChunkBytes));
+    CKPT_TRY(batch, track::FingerprintBatch::create(kernels, lane_message_bytes() / kChunkBytes));
     bench->batch_ = std::move(batch);
     track::append_chunks(bench->memory_->pointer(), options.bytes, kChunkBytes, bench->chunks_);
     bench->fingerprints_.resize(bench->chunks_.size());
@@ -76,9 +75,9 @@ class StageWork {
   // A message's chunks where they were written, one launch each.
   Result<void> fingerprint_target() {
     const ContextScope scope(device_);
-    constexpr std::size_t kEach = kRunBytes / kChunkBytes;
-    for (std::size_t at = 0; at + kEach <= chunks_.size(); at += kEach) {
-      CKPT_TRYV(batch_->launch(stream_->get(), std::span(chunks_).subspan(at, kEach)));
+    const std::size_t each = lane_message_bytes() / kChunkBytes;
+    for (std::size_t at = 0; at + each <= chunks_.size(); at += each) {
+      CKPT_TRYV(batch_->launch(stream_->get(), std::span(chunks_).subspan(at, each)));
       CKPT_TRYV(batch_->wait());
     }
     return ok();
@@ -94,7 +93,8 @@ class StageWork {
  private:
   // Where pieces lie, in an order that no prefetcher guesses.
   void make_orders(std::uint64_t bytes) {
-    for (auto [order, piece] : {std::pair(&chunk_order_, kChunkBytes), std::pair(&run_order_, kRunBytes)}) {
+    for (auto [order, piece] :
+         {std::pair(&chunk_order_, kChunkBytes), std::pair(&run_order_, lane_message_bytes())}) {
       for (std::uint64_t at = 0; at + piece <= bytes; at += piece) order->push_back(at);
       std::shuffle(order->begin(), order->end(), std::mt19937_64(5));
     }
@@ -157,15 +157,16 @@ Stages::Stages(std::unique_ptr<StageWork> work, std::uint64_t bytes, unsigned co
     : work_(std::move(work)), bytes_(bytes), cores_(cores) {
   StageWork& w = *work_;
   const std::vector<Path> both = {Path::kNear, Path::kTcp};
-  stages_ = {{"scan", both, timed([&w] { return w.scan(); })},
-             {"copy to host, runs of 1 MiB", both, timed([&w] { return w.download(kRunBytes); })},
-             {"copy to host, scattered 64 KiB", {}, timed([&w] { return w.download(kChunkBytes); })},
-             {"fingerprint of the staged copy", both, timed([&w] { return w.fingerprint_staged(); })},
-             {"read by the peer, one machine", {Path::kNear}, [&w] { return w.transfer(Path::kNear); }},
-             {"UCX over TCP, send and receive", {Path::kTcp}, [&w] { return w.transfer(Path::kTcp); }},
-             {"copy to device, runs of 1 MiB", both, timed([&w] { return w.upload(kRunBytes); })},
-             {"copy to device, scattered 64 KiB", {}, timed([&w] { return w.upload(kChunkBytes); })},
-             {"fingerprint at the target", both, timed([&w] { return w.fingerprint_target(); })}};
+  stages_ = {
+      {"scan", both, timed([&w] { return w.scan(); })},
+      {"copy to host, a message at a time", both, timed([&w] { return w.download(lane_message_bytes()); })},
+      {"copy to host, scattered 64 KiB", {}, timed([&w] { return w.download(kChunkBytes); })},
+      {"fingerprint of the staged copy", both, timed([&w] { return w.fingerprint_staged(); })},
+      {"read by the peer, one machine", {Path::kNear}, [&w] { return w.transfer(Path::kNear); }},
+      {"UCX over TCP, send and receive", {Path::kTcp}, [&w] { return w.transfer(Path::kTcp); }},
+      {"copy to device, a message at a time", both, timed([&w] { return w.upload(lane_message_bytes()); })},
+      {"copy to device, scattered 64 KiB", {}, timed([&w] { return w.upload(kChunkBytes); })},
+      {"fingerprint at the target", both, timed([&w] { return w.fingerprint_target(); })}};
 }
 
 Stages::~Stages() = default;
