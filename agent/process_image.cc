@@ -3,14 +3,8 @@
 
 #include <sys/stat.h>
 
-#include <nlohmann/json.hpp>
-
 namespace ckpt::agent {
 namespace {
-
-// Beside CRIU's own files.
-constexpr const char* kNotesFile = "/gpumigrate.json";
-constexpr std::size_t kMostNotesBytes = 16 << 10;
 
 // Other agents of this machine have jobs and migrations of the same numbers, but not the same home.
 std::string folder_prefix(const Config& config) {
@@ -20,26 +14,6 @@ std::string folder_prefix(const Config& config) {
 }
 
 }  // namespace
-
-Result<void> write_image_notes(const std::string& folder, const ImageNotes& notes) {
-  const nlohmann::json json = {{"gpu", notes.gpu}, {"log", notes.log}, {"device_bytes", notes.device_bytes}};
-  return write_file_durably(folder + kNotesFile, json.dump());
-}
-
-Result<ImageNotes> read_image_notes(const std::string& folder) {
-  CKPT_TRY(text, read_file(folder + kNotesFile, kMostNotesBytes));
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  const auto text_of = [&json](const char* field) -> std::string {
-    const auto at = json.is_object() ? json.find(field) : json.end();
-    return json.is_object() && at != json.end() && at->is_string() ? at->get<std::string>() : std::string();
-  };
-  ImageNotes notes{text_of("gpu"), text_of("log"), 0};
-  if (json.is_object() && json.contains("device_bytes") && json["device_bytes"].is_number_unsigned())
-    notes.device_bytes = json["device_bytes"].get<std::uint64_t>();
-  const bool good = parse_gpu_uuid(notes.gpu).has_value() && (notes.log.empty() || notes.log.front() == '/');
-  if (good) return notes;
-  return Error(ErrorCode::kCorrupt, "The image of the process does not say where it comes from");
-}
 
 std::string image_folder_name(const MigrationContext& context, const migration::SwitchInfo& info,
                               const char* side) {

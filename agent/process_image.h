@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The image of a process as it travels between two agents: CRIU's files and what the target must know beside them, in a folder in memory, then
+// The image of a process as it travels between two agents: CRIU's files and what the target must know beside them (image_notes.h), in a folder in memory, then
 // packed into one memory file (host_process/image_pack.h). Threads: the event loop. Ownership: the folder is the caller's. Errors: kCorrupt for what
 // another node sent; kIo.
 #pragma once
@@ -8,19 +8,11 @@
 
 #include "agent/host_process/criu.h"
 #include "agent/host_process/memory_folder.h"
+#include "agent/image_notes.h"
 #include "agent/migration_context.h"
 #include "agent/way.h"
 
 namespace ckpt::agent {
-
-struct ImageNotes {
-  std::string gpu;                 // UUID of the one its context was on
-  std::string log;                 // path of its output at the source; empty: it is not ours
-  std::uint64_t device_bytes = 0;  // that the driver has saved in it
-};
-
-Result<void> write_image_notes(const std::string& folder, const ImageNotes& notes);
-Result<ImageNotes> read_image_notes(const std::string& folder);
 
 // `side`: "source" or "target". Other agents of this machine have migrations of the same numbers, but not the same home.
 [[nodiscard]] std::string image_folder_name(const MigrationContext& context,

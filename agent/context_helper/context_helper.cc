@@ -155,10 +155,10 @@ void ContextHelper::on_gone(Error error, bool start_again) {
   }
   last_error_ = std::move(error);
   state_ = start_again ? State::kWaiting : State::kIdle;
+  if (process_) process_->signal(SIGKILL);  // before it sees its socket end and does so itself
+  process_.reset();
   if (link_) link_->close();
   link_.reset();
-  if (process_) process_->signal(SIGKILL);
-  process_.reset();
   fail_pending(last_error_);
   wake();
   if (!start_again) return;

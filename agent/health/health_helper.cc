@@ -99,10 +99,16 @@ void HealthHelper::on_packet(const Packet& packet) {
 }
 
 void HealthHelper::watch_heartbeat() {
-  heartbeat_.expires_after(ready_ ? settings_.silence : std::max(settings_.silence, settings_.start_silence));
-  heartbeat_.async_wait([weak = weak_from_this(), run = run_](boost::system::error_code cancelled) {
+  const Milliseconds silence =
+      ready_ ? settings_.silence : std::max(settings_.silence, settings_.start_silence);
+  heartbeat_.expires_after(silence);
+  heartbeat_.async_wait([weak = weak_from_this(), run = run_, silence](boost::system::error_code cancelled) {
     auto self = weak.lock();
     if (cancelled || !self || self->run_ != run || self->stopped_) return;
+    const auto late = std::chrono::steady_clock::now() - self->heartbeat_.expiry();
+    if (late < Milliseconds(0)) return;  // something was heard while this was on its way here
+    // Who was held up himself has not listened, and perhaps the helper was, too.
+    if (late > silence / 2) return self->watch_heartbeat();
     self->on_silence();
   });
 }
@@ -124,11 +130,11 @@ void HealthHelper::on_gone(const Error& error) {
 void HealthHelper::drop_process() {
   ++run_;
   heartbeat_.cancel();
+  if (process_)
+    process_->signal(SIGKILL);  // may have no effect; before it sees its socket end and does so itself
   if (link_) link_->close();
   link_.reset();
-  if (!process_) return;
-  process_->signal(SIGKILL);  // may have no effect
-  abandoned_.push_back(std::exchange(process_, nullptr));
+  if (process_) abandoned_.push_back(std::exchange(process_, nullptr));
 }
 
 void HealthHelper::restart_later() {

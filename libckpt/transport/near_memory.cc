@@ -25,6 +25,15 @@ bool runs_this_program(int pid) {
          own.st_dev == theirs.st_dev && own.st_ino == theirs.st_ino;
 }
 
+bool has_ended(int pidfd) {
+  pollfd ended{pidfd, POLLIN, 0};
+  int ready;
+  do {
+    ready = ::poll(&ended, 1, 0);
+  } while (ready < 0 && errno == EINTR);  // also where it need not wait
+  return ready != 0;
+}
+
 }  // namespace
 
 NearOffer offer_near(std::span<std::byte> memory, const SessionToken& token) noexcept {
@@ -56,8 +65,7 @@ Result<void> NearReader::read(std::uint64_t address, std::span<std::byte> to) co
     address += static_cast<std::uint64_t>(got);
     to = to.subspan(static_cast<std::size_t>(got));
   }
-  pollfd ended{process_.get(), POLLIN, 0};
-  if (::poll(&ended, 1, 0) != 0) return Error(ErrorCode::kUnavailable, "The peer's process has ended");
+  if (has_ended(process_.get())) return Error(ErrorCode::kUnavailable, "The peer's process has ended");
   return ok();
 }
 

@@ -162,21 +162,32 @@ TEST_F(KernelLogTest, WhatIsNotThereIsAnError) {
 // A program in the helper's place: a shell script.
 class WatchdogTest : public ::testing::Test {
  protected:
-  void start(const std::string& script) {
+  static constexpr Milliseconds kSoon{50};
+  static constexpr Milliseconds kLate{400};  // no machine is as busy
+  void start(const std::string& script, Milliseconds silence) {
     HealthHelperSettings settings;
     settings.program = folder_.path() + "/helper";
     std::ofstream(settings.program) << "#!/bin/sh\n" << script << "\n";
     ASSERT_EQ(::chmod(settings.program.c_str(), 0700), 0);
     settings.library = "none";
     settings.log_path = folder_.path() + "/log";
-    settings.silence = settings.start_silence = Milliseconds(50);
+    settings.silence = settings.start_silence = silence;
     settings.first_backoff = settings.most_backoff = Milliseconds(10);
     HealthHelper::Handlers handlers;
-    handlers.report = [](const nvml_watch::Report&) {};
+    handlers.report = [this](const nvml_watch::Report&) { ++reports_; };
     handlers.silent = [this] { ++silent_; };
     handlers.answers = [this] { ++answers_; };
     helper_ = HealthHelper::create(io_.get_executor(), std::move(settings), std::move(handlers));
     helper_->start();
+  }
+  // The agent does nothing until the helper has done `script`, which takes longer than a helper may be silent.
+  void hold_up_during(const std::string& script) {
+    const std::string fifo = folder_.path() + "/fifo";
+    ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+    start("sleep 1; " + script + " echo done > " + fifo + "; exec sleep 1000", kLate);
+    std::string word;
+    std::ifstream(fifo) >> word;
+    ASSERT_EQ(word, "done");
   }
   void TearDown() override {
     if (helper_) helper_->stop();
@@ -190,21 +201,41 @@ class WatchdogTest : public ::testing::Test {
   TemporaryFolder folder_;
   asio::io_context io_;
   std::shared_ptr<HealthHelper> helper_;
+  int reports_ = 0;
   int silent_ = 0;
   int answers_ = 0;
 };
 
 TEST_F(WatchdogTest, AHelperThatSaysNothingIsAbandonedAndToldOnce) {
-  start("echo started; exec sleep 1000");
+  start("echo started; exec sleep 1000", kSoon);
   run_until(io_, [&] { return starts() >= 3; });
   EXPECT_EQ(silent_, 1);
   EXPECT_EQ(answers_, 0);
 }
 
 TEST_F(WatchdogTest, AHelperThatEndsIsStartedAgainAndIsNotSilence) {
-  start("echo started");
+  start("echo started", kLate);
   run_until(io_, [&] { return starts() >= 3; });
   EXPECT_EQ(silent_, 0);
+}
+
+TEST_F(WatchdogTest, WhoIsHeldUpHearsBeforeItJudges) {
+  nvml_watch::Report ready;
+  ready.kind = nvml_watch::Kind::kReady;
+  std::ofstream(folder_.path() + "/ready", std::ios::binary)
+      .write(reinterpret_cast<const char*>(&ready), sizeof ready);
+  hold_up_during("cat " + folder_.path() + "/ready >&3;");
+  run_until(io_, [&] { return reports_ > 0 || silent_ > 0; });
+  io_.poll();
+  EXPECT_EQ(reports_, 1);
+  EXPECT_EQ(silent_, 0);
+}
+
+TEST_F(WatchdogTest, WhoIsHeldUpListensOnceMore) {
+  hold_up_during("");
+  io_.poll();
+  EXPECT_EQ(silent_, 0);
+  run_until(io_, [&] { return silent_ > 0; });
 }
 
 }  // namespace

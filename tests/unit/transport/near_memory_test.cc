@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -113,6 +114,33 @@ TEST_F(NearMemoryTest, ReadingFailsWhereNothingIsAndWhenTheProcessHasEnded) {
   EXPECT_TRUE(reader->read(offer_.address, read));
   child.end();
   EXPECT_FALSE(reader->read(offer_.address, read));
+}
+
+// A timer whose signal has a handler, while a test lives.
+class Interruptions {
+ public:
+  Interruptions() : before_(std::signal(SIGALRM, [](int) {})) { set(kMicroseconds); }
+  ~Interruptions() {
+    set(0);
+    std::signal(SIGALRM, before_);
+  }
+
+ private:
+  static constexpr int kMicroseconds = 20;
+  static void set(int microseconds) {
+    const itimerval every{{0, microseconds}, {0, microseconds}};
+    ::setitimer(ITIMER_REAL, &every, nullptr);
+  }
+  void (*before_)(int);
+};
+
+TEST_F(NearMemoryTest, ASignalIsNotTheEndOfTheProcess) {
+  const Child child;
+  const auto reader = NearReader::open({child.pid(), offer_.address}, kToken);
+  ASSERT_TRUE(reader);
+  const Interruptions interruptions;
+  std::array<std::byte, 16> read{};
+  for (int i = 0; i < 5'000; ++i) ASSERT_TRUE(reader->read(offer_.address, read)) << i;
 }
 
 class Room final : public LaneHandler {

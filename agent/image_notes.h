@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the image of a process says of itself beside CRIU's files: JSON in its folder. Threads: any. Errors: kCorrupt for what another node
+// sent; kIo.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "libckpt/base/result.h"
+
+namespace ckpt::agent {
+
+struct ImageNotes {
+  std::string gpu;                 // UUID of the one its context was on
+  std::string log;                 // path of its output at the source; empty: it is not ours
+  std::uint64_t device_bytes = 0;  // that the driver has saved in it
+  friend bool operator==(const ImageNotes&, const ImageNotes&) = default;
+};
+
+[[nodiscard]] std::string to_text(const ImageNotes& notes);
+Result<ImageNotes> parse_image_notes(std::string_view text);
+
+Result<void> write_image_notes(const std::string& folder, const ImageNotes& notes);
+Result<ImageNotes> read_image_notes(const std::string& folder);
+
+}  // namespace ckpt::agent

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the image of a process says of itself: {which u8, text or bytes}. Notes that are taken name a GPU and a log that has a name, and are
+// the same written again; of CRIU's records the changed ones can be read again, are changed once only, and grow by no more than numbers do.
+#include "agent/gpu_identity.h"
+#include "agent/host_process/pid_namespace_image.h"
+#include "agent/image_notes.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace ckpt::fuzz {
+namespace {
+
+// A session and a group of one byte each become those of the longest.
+constexpr std::size_t kMostGrowth = 2 * 9;
+// The shortest record that has the fields: its size, three keys and three numbers.
+constexpr std::size_t kLeastRecord = 4 + 3 * 2;
+
+void check_notes(const std::string& text) {
+  const auto taken = agent::parse_image_notes(text);
+  if (!taken) return;
+  const agent::ImageNotes& notes = taken.assume_value();
+  FUZZ_CHECK(agent::parse_gpu_uuid(notes.gpu).has_value());
+  FUZZ_CHECK(notes.log.find('\0') == std::string::npos);
+  FUZZ_CHECK(notes.log.empty() ||
+             (notes.log.front() == '/' && notes.log.find_first_not_of('/') < notes.log.size()));
+  const auto again = agent::parse_image_notes(agent::to_text(notes));
+  FUZZ_CHECK(again.has_value() && again.assume_value() == notes);
+}
+
+void check_tree(const std::string& bytes) {
+  const auto once = agent::host::with_own_session(bytes);
+  if (!once) return;
+  FUZZ_CHECK(once.assume_value().size() <= bytes.size() + bytes.size() / kLeastRecord * kMostGrowth);
+  const auto twice = agent::host::with_own_session(once.assume_value());
+  FUZZ_CHECK(twice.has_value() && twice.assume_value() == once.assume_value());
+}
+
+void check_inventory(const std::string& bytes) {
+  const auto changed = agent::host::with_other_namespace(bytes);
+  if (!changed) return;
+  FUZZ_CHECK(changed.assume_value().pid_namespace_id != 0);
+  FUZZ_CHECK(changed.assume_value().bytes.size() <= bytes.size() + kMostGrowth);
+  FUZZ_CHECK(!agent::host::with_other_namespace(changed.assume_value().bytes).has_value());
+}
+
+}  // namespace
+}  // namespace ckpt::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace ckpt::fuzz;
+  Input input(data, size);
+  const auto which = input.number<std::uint8_t>();
+  constexpr void (*kChecks[])(const std::string&) = {check_notes, check_tree, check_inventory};
+  kChecks[which % std::size(kChecks)](input.text());
+  return 0;
+}
