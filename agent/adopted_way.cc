@@ -11,6 +11,7 @@
 #include "agent/process_image.h"
 #include "agent/saved_context.h"
 #include "libckpt/base/fault.h"
+#include "libckpt/wire/job_messages.h"
 
 namespace ckpt::agent {
 namespace {

@@ -12,6 +12,8 @@
 
 #include "agent/host_process/criu.h"
 #include "agent/way.h"
+#include "libckpt/wire/migration_messages.h"
+#include "libckpt/wire/mover_values.h"
 
 namespace ckpt::agent {
 

@@ -6,6 +6,7 @@
 #include "agent/context_helper/context_helper.h"
 #include "agent/inventory.h"
 #include "agent/job_table.h"
+#include "libckpt/wire/job_messages.h"
 
 namespace ckpt::agent {
 

@@ -19,6 +19,9 @@
 #include "agent/migrations.h"
 #include "agent/peer_links.h"
 #include "agent/protect/protection.h"
+#include "libckpt/wire/job_messages.h"
+#include "libckpt/wire/migration_messages.h"
+#include "libckpt/wire/node_messages.h"
 
 namespace ckpt::agent {
 

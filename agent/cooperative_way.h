@@ -8,6 +8,8 @@
 #include <string>
 
 #include "agent/way.h"
+#include "libckpt/wire/migration_messages.h"
+#include "libckpt/wire/mover_values.h"
 
 namespace ckpt::agent {
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "libckpt/base/fd.h"
+#include "libckpt/wire/control_messages.h"
 
 namespace ckpt::agent {
 namespace {

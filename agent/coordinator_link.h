@@ -13,6 +13,9 @@
 #include "agent/config.h"
 #include "agent/migrations.h"
 #include "libckpt/control/dialer.h"
+#include "libckpt/wire/job_messages.h"
+#include "libckpt/wire/migration_messages.h"
+#include "libckpt/wire/node_messages.h"
 
 namespace ckpt::agent {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "agent/inventory.h"
-#include "libckpt/wire/control_messages.h"
+#include "libckpt/wire/node_messages.h"
 
 namespace ckpt::agent {
 

@@ -11,6 +11,7 @@
 
 #include "agent/host_process/process_tree.h"
 #include "agent/keeper_files.h"
+#include "libckpt/wire/job_messages.h"
 
 namespace ckpt::agent {
 namespace {

@@ -16,6 +16,7 @@
 #include "agent/keeper_files.h"
 #include "agent/keeper_link.h"
 #include "agent/process.h"
+#include "libckpt/wire/node_messages.h"
 
 namespace ckpt::agent {
 

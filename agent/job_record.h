@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "libckpt/base/result.h"
-#include "libckpt/wire/control_messages.h"
+#include "libckpt/wire/job_messages.h"
+#include "libckpt/wire/node_messages.h"
 
 namespace ckpt::agent {
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "libckpt/base/fd.h"
+#include "libckpt/wire/job_messages.h"
 
 namespace ckpt::agent {
 namespace {

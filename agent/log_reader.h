@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "agent/job.h"
+#include "libckpt/wire/job_messages.h"
 
 namespace ckpt::agent {
 

@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
 
+#include "libckpt/wire/mover_values.h"
+
 namespace ckpt::agent {
 namespace {
 

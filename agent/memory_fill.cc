@@ -8,6 +8,7 @@
 
 #include "libckpt/base/clock.h"
 #include "libckpt/base/fault.h"
+#include "libckpt/wire/mover_messages.h"
 
 namespace ckpt::agent {
 namespace {

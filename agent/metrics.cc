@@ -4,6 +4,7 @@
 #include <array>
 
 #include "libckpt/metrics/process.h"
+#include "libckpt/wire/node_messages.h"
 
 namespace ckpt::agent {
 namespace {

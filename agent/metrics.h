@@ -12,6 +12,7 @@
 #include "agent/inventory.h"
 #include "agent/migrations.h"
 #include "libckpt/metrics/registry.h"
+#include "libckpt/wire/migration_messages.h"
 
 namespace ckpt::agent {
 

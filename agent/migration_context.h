@@ -15,7 +15,7 @@
 #include "agent/mover_process.h"
 #include "agent/remap.h"
 #include "libckpt/migration/agent_switches.h"
-#include "libckpt/wire/control_messages.h"
+#include "libckpt/wire/migration_messages.h"
 
 namespace ckpt::agent {
 

@@ -12,6 +12,7 @@
 #include "agent/source_session.h"
 #include "agent/switch_driver.h"
 #include "agent/target_session.h"
+#include "libckpt/wire/migration_messages.h"
 
 namespace ckpt::agent {
 

@@ -13,6 +13,7 @@
 
 #include "agent/mover_link.h"
 #include "agent/process.h"
+#include "libckpt/wire/mover_messages.h"
 
 namespace ckpt::agent {
 

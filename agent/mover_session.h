@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "agent/mover_process.h"
+#include "libckpt/wire/mover_messages.h"
 
 namespace ckpt::agent {
 

@@ -8,6 +8,7 @@
 
 #include "libckpt/base/fd.h"
 #include "libckpt/base/random.h"
+#include "libckpt/wire/control_messages.h"
 
 namespace ckpt::agent {
 namespace {

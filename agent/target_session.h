@@ -11,6 +11,8 @@
 #include "agent/memory_export.h"
 #include "agent/migration_context.h"
 #include "agent/way.h"
+#include "libckpt/wire/migration_messages.h"
+#include "libckpt/wire/mover_messages.h"
 
 namespace ckpt::agent {
 

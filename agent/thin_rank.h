@@ -13,6 +13,7 @@
 
 #include "agent/job.h"
 #include "agent/migration_context.h"
+#include "libckpt/wire/migration_messages.h"
 
 namespace ckpt::agent {
 

@@ -14,6 +14,8 @@
 
 #include "agent/job.h"
 #include "agent/migration_context.h"
+#include "libckpt/wire/migration_messages.h"
+#include "libckpt/wire/mover_values.h"
 
 namespace ckpt::agent {
 

@@ -7,6 +7,9 @@
 #include "coordinator/api_answers.h"
 #include "coordinator/body_reader.h"
 #include "libckpt/base/clock.h"
+#include "libckpt/wire/job_messages.h"
+#include "libckpt/wire/migration_messages.h"
+#include "libckpt/wire/node_messages.h"
 
 namespace ckpt::coordinator {
 namespace {

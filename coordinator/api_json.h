@@ -6,6 +6,8 @@
 
 #include "coordinator/policy.h"
 #include "coordinator/service.h"
+#include "libckpt/wire/migration_messages.h"
+#include "libckpt/wire/node_messages.h"
 
 namespace ckpt::coordinator {
 

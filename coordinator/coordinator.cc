@@ -12,6 +12,10 @@
 #include "libckpt/base/random.h"
 #include "libckpt/control/spawn.h"
 #include "libckpt/metrics/page.h"
+#include "libckpt/wire/control_messages.h"
+#include "libckpt/wire/job_messages.h"
+#include "libckpt/wire/migration_messages.h"
+#include "libckpt/wire/node_messages.h"
 
 namespace ckpt::coordinator {
 namespace {

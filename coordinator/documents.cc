@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "coordinator/image_documents.h"
+#include "libckpt/wire/migration_messages.h"
+#include "libckpt/wire/node_messages.h"
 
 namespace ckpt::coordinator {
 namespace {

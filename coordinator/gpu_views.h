@@ -6,6 +6,7 @@
 
 #include "coordinator/nodes.h"
 #include "coordinator/placement.h"
+#include "libckpt/wire/node_messages.h"
 
 namespace ckpt::coordinator {
 

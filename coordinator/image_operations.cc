@@ -7,6 +7,8 @@
 #include "libckpt/base/clock.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/control/spawn.h"
+#include "libckpt/wire/job_messages.h"
+#include "libckpt/wire/node_messages.h"
 
 namespace ckpt::coordinator {
 namespace {

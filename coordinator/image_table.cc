@@ -7,6 +7,7 @@
 
 #include "libckpt/base/clock.h"
 #include "libckpt/control/spawn.h"
+#include "libckpt/wire/job_messages.h"
 
 namespace ckpt::coordinator {
 namespace {

@@ -15,6 +15,8 @@
 
 #include "coordinator/event_log.h"
 #include "coordinator/nodes.h"
+#include "libckpt/wire/job_messages.h"
+#include "libckpt/wire/node_messages.h"
 
 namespace ckpt::coordinator {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job's log over all its moves: the logs of the instances that ran, one after the other (Service::read_log).
 #include "coordinator/service.h"
+#include "libckpt/wire/node_messages.h"
 
 namespace ckpt::coordinator {
 namespace {

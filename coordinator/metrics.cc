@@ -8,6 +8,8 @@
 #include "coordinator/report.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/metrics/process.h"
+#include "libckpt/wire/job_messages.h"
+#include "libckpt/wire/node_messages.h"
 
 namespace ckpt::coordinator {
 namespace {

@@ -15,6 +15,7 @@
 
 #include "coordinator/service.h"
 #include "libckpt/metrics/registry.h"
+#include "libckpt/wire/migration_messages.h"
 
 namespace ckpt::coordinator {
 

@@ -7,6 +7,7 @@
 
 #include "coordinator/report.h"
 #include "libckpt/base/clock.h"
+#include "libckpt/wire/job_messages.h"
 
 namespace ckpt::coordinator {
 namespace {

@@ -15,6 +15,7 @@
 #include "coordinator/jobs.h"
 #include "libckpt/migration/coordinator_switches.h"
 #include "libckpt/migration/journal.h"
+#include "libckpt/wire/migration_messages.h"
 
 namespace ckpt::coordinator {
 

@@ -10,7 +10,9 @@
 
 #include "coordinator/image_records.h"
 #include "coordinator/memory_history.h"
-#include "libckpt/wire/control_messages.h"
+#include "libckpt/wire/job_messages.h"
+#include "libckpt/wire/migration_messages.h"
+#include "libckpt/wire/node_messages.h"
 
 namespace ckpt::coordinator {
 

@@ -17,6 +17,10 @@
 
 #include "coordinator/store.h"
 #include "libckpt/control/connection.h"
+#include "libckpt/wire/control_messages.h"
+#include "libckpt/wire/job_messages.h"
+#include "libckpt/wire/migration_messages.h"
+#include "libckpt/wire/node_messages.h"
 
 namespace ckpt::coordinator {
 

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "coordinator/model.h"
+#include "libckpt/wire/migration_messages.h"
 
 namespace ckpt::coordinator {
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "libckpt/wire/node_messages.h"
+
 namespace ckpt::coordinator {
 
 std::string to_text(const Scope& scope) {

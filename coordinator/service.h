@@ -14,6 +14,8 @@
 #include "coordinator/cordons.h"
 #include "coordinator/migrations.h"
 #include "coordinator/placement.h"
+#include "libckpt/wire/job_messages.h"
+#include "libckpt/wire/migration_messages.h"
 
 namespace ckpt::coordinator {
 

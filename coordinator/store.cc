@@ -8,6 +8,8 @@
 #include "coordinator/documents.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/base/random.h"
+#include "libckpt/wire/job_messages.h"
+#include "libckpt/wire/migration_messages.h"
 
 namespace ckpt::coordinator {
 namespace {

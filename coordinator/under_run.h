@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "coordinator/report.h"
+#include "libckpt/wire/migration_messages.h"
 
 namespace ckpt::coordinator {
 

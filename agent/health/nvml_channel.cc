@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "libckpt/wire/node_messages.h"
+
 namespace ckpt::agent {
 namespace {
 

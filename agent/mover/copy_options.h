@@ -7,7 +7,7 @@
 
 #include "libckpt/base/clock.h"
 #include "libckpt/codec/chooser.h"
-#include "libckpt/wire/control_messages.h"
+#include "libckpt/wire/migration_messages.h"
 
 namespace ckpt::mover {
 

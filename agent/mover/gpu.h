@@ -8,7 +8,7 @@
 #include "libckpt/cuda/driver.h"
 #include "libckpt/engine/staging.h"
 #include "libckpt/transport/transport.h"
-#include "libckpt/wire/mover_messages.h"
+#include "libckpt/wire/mover_session_messages.h"
 
 namespace ckpt::mover {
 

@@ -12,6 +12,7 @@
 
 #include "agent/mover/session.h"
 #include "libckpt/image/plan.h"
+#include "libckpt/wire/mover_values.h"
 
 namespace ckpt::mover {
 

@@ -11,6 +11,7 @@
 
 #include "agent/mover/mover.h"
 #include "agent/mover/probe.h"
+#include "libckpt/wire/mover_values.h"
 
 int main(int argc, char** argv) {
   ::signal(SIGPIPE, SIG_IGN);

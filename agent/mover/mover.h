@@ -10,6 +10,7 @@
 #include "agent/mover/last_snapshots.h"
 #include "agent/mover/region_filler.h"
 #include "agent/mover/session.h"
+#include "libckpt/wire/mover_messages.h"
 
 namespace ckpt::mover {
 

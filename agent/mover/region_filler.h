@@ -11,7 +11,7 @@
 
 #include "libckpt/base/fd.h"
 #include "libckpt/track/scanner.h"
-#include "libckpt/wire/mover_messages.h"
+#include "libckpt/wire/mover_values.h"
 
 namespace ckpt::mover {
 

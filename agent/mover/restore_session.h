@@ -14,6 +14,7 @@
 #include "agent/mover/wide_scan.h"
 #include "libckpt/image/stored_job.h"
 #include "libckpt/image/vault/vault.h"
+#include "libckpt/wire/mover_messages.h"
 
 namespace ckpt::mover {
 

@@ -8,6 +8,8 @@
 #include <cstring>
 
 #include "libckpt/memory/device_memory.h"
+#include "libckpt/wire/mover_session_messages.h"
+#include "libckpt/wire/mover_values.h"
 
 namespace ckpt::mover {
 

@@ -16,6 +16,7 @@
 #include "agent/mover/snapshot_memory.h"
 #include "libckpt/image/peer/route.h"
 #include "libckpt/image/stored_job.h"
+#include "libckpt/wire/mover_messages.h"
 
 namespace ckpt::mover {
 

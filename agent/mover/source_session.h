@@ -14,6 +14,7 @@
 #include "libckpt/engine/convergence.h"
 #include "libckpt/engine/sender.h"
 #include "libckpt/image/plan.h"
+#include "libckpt/wire/mover_messages.h"
 
 namespace ckpt::mover {
 

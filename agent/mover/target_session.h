@@ -11,6 +11,7 @@
 #include "libckpt/engine/receiver.h"
 #include "libckpt/image/manifest.h"
 #include "libckpt/image/plan.h"
+#include "libckpt/wire/mover_messages.h"
 
 namespace ckpt::mover {
 

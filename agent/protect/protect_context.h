@@ -7,6 +7,9 @@
 
 #include "agent/migration_context.h"
 #include "agent/protect/vault_access.h"
+#include "libckpt/wire/job_messages.h"
+#include "libckpt/wire/migration_messages.h"
+#include "libckpt/wire/mover_values.h"
 
 namespace ckpt::agent::protect {
 

@@ -14,6 +14,7 @@
 #include "agent/protect/restore_session.h"
 #include "agent/protect/snapshot_session.h"
 #include "agent/vault_server/vault_server.h"
+#include "libckpt/wire/job_messages.h"
 
 namespace ckpt::agent::protect {
 

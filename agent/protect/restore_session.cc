@@ -7,6 +7,7 @@
 
 #include "agent/protect/restore_report.h"
 #include "libckpt/base/fault.h"
+#include "libckpt/wire/job_messages.h"
 
 namespace ckpt::agent::protect {
 namespace {

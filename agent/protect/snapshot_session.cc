@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include "libckpt/base/fault.h"
+#include "libckpt/wire/migration_messages.h"
 
 namespace ckpt::agent::protect {
 namespace {

@@ -16,6 +16,7 @@
 #include "agent/memory_export.h"
 #include "agent/protect/protect_context.h"
 #include "agent/way.h"
+#include "libckpt/wire/mover_messages.h"
 
 namespace ckpt::agent::protect {
 

@@ -9,7 +9,7 @@
 #include "libckpt/image/peer/route.h"
 #include "libckpt/image/stored_job.h"
 #include "libckpt/wire/image_messages.h"
-#include "libckpt/wire/mover_messages.h"
+#include "libckpt/wire/mover_vault_messages.h"
 
 namespace ckpt::agent::protect {
 

@@ -27,6 +27,7 @@
 #include "libckpt/base/result.h"
 #include "libckpt/control/asio.h"
 #include "libckpt/wire/control_messages.h"
+#include "libckpt/wire/switch_messages.h"
 
 namespace ckpt::control {
 

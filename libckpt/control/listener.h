@@ -12,6 +12,7 @@
 #include "libckpt/base/result.h"
 #include "libckpt/control/address.h"
 #include "libckpt/control/connection.h"
+#include "libckpt/wire/control_messages.h"
 
 namespace ckpt::control {
 

@@ -11,7 +11,7 @@
 
 #include "libckpt/base/result.h"
 #include "libckpt/image/plan.h"
-#include "libckpt/wire/control_messages.h"
+#include "libckpt/wire/job_messages.h"
 
 namespace ckpt::image {
 

@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "libckpt/wire/control_messages.h"
+#include "libckpt/wire/job_messages.h"
 
 namespace ckpt::wire {
 

@@ -16,7 +16,9 @@
 
 #include "libckpt/base/clock.h"
 #include "libckpt/control/listener.h"
+#include "libckpt/wire/control_messages.h"
 #include "libckpt/wire/image_messages.h"
+#include "libckpt/wire/node_messages.h"
 
 namespace ckpt::test {
 

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "libckpt/wire/job_messages.h"
 #include "tests/fault/fake_coordinator.h"
 
 namespace ckpt {

@@ -6,6 +6,9 @@
 #include "libckpt/wire/control_messages.h"
 #include "libckpt/wire/health_messages.h"
 #include "libckpt/wire/image_messages.h"
+#include "libckpt/wire/job_messages.h"
+#include "libckpt/wire/migration_messages.h"
+#include "libckpt/wire/node_messages.h"
 
 namespace ckpt::fuzz {
 

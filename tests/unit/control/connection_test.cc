@@ -8,6 +8,9 @@
 #include "libckpt/control/dialer.h"
 #include "libckpt/control/listener.h"
 #include "libckpt/control/spawn.h"
+#include "libckpt/wire/control_messages.h"
+#include "libckpt/wire/job_messages.h"
+#include "libckpt/wire/node_messages.h"
 
 namespace ckpt::control {
 namespace {

@@ -5,6 +5,7 @@
 #include <future>
 
 #include "libckpt/base/fd.h"
+#include "libckpt/wire/control_messages.h"
 #include "tests/unit/coordinator/cluster.h"
 #include "tests/unit/coordinator/fake_agent.h"
 

@@ -2,6 +2,7 @@
 #include "tests/unit/coordinator/fake_agent.h"
 
 #include "libckpt/base/clock.h"
+#include "libckpt/wire/control_messages.h"
 
 namespace ckpt::coordinator::test {
 namespace {

@@ -15,6 +15,9 @@
 
 #include "libckpt/control/dialer.h"
 #include "libckpt/wire/health_messages.h"
+#include "libckpt/wire/job_messages.h"
+#include "libckpt/wire/migration_messages.h"
+#include "libckpt/wire/node_messages.h"
 
 namespace ckpt::coordinator::test {
 

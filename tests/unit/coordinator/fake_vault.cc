@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "libckpt/base/clock.h"
+#include "libckpt/wire/control_messages.h"
+#include "libckpt/wire/node_messages.h"
 
 namespace ckpt::coordinator::test {
 namespace {

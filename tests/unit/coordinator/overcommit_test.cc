@@ -5,6 +5,7 @@
 #include <future>
 
 #include "libckpt/control/spawn.h"
+#include "libckpt/wire/node_messages.h"
 #include "tests/unit/coordinator/cluster.h"
 #include "tests/unit/coordinator/fake_vault.h"
 
