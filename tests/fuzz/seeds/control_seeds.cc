@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/include/ckpt/ckpt.h"
+#include "libckpt/local/messages.h"
+#include "libckpt/migration/records.h"
+#include "libckpt/wire/migration_messages.h"
+#include "libckpt/wire/mover_messages.h"
+#include "tests/fuzz/control_frame_list.h"
+#include "tests/fuzz/seeds/filler.h"
+#include "tests/fuzz/seeds/seeds.h"
+
+namespace ckpt::fuzz {
+namespace {
+
+wire::MigrationPlan migration_plan() {
+  auto plan = filled<wire::MigrationPlan>();
+  plan.fingerprint_key.assign(wire::kFingerprintKeyBytes, std::byte{1});
+  plan.session_token.assign(wire::kSessionTokenBytes, std::byte{2});
+  return plan;
+}
+
+std::vector<wire::SwitchMessage> switch_messages() {
+  using namespace wire;
+  const Reason reason(ErrorCode::kTimedOut, "late");
+  const auto c = Party::kCoordinator;
+  const auto s = Party::kSource;
+  const auto t = Party::kTarget;
+  const std::vector<RankPlace> ranks{RankPlace(0, "a", "0", "b", "1")};
+  return {{1, 2, 3, c, s, Prepare(ranks, encode(migration_plan()))},
+          {1, 2, 3, s, c, Prepared(Bytes(5))},
+          {1, 2, 3, t, c, Refused(reason)},
+          {1, 2, 3, c, t, Start(Bytes(5))},
+          {1, 2, 3, s, c, Precopied{}},
+          {1, 2, 3, c, s, Granted(4)},
+          {1, 2, 3, s, c, Failed(reason)},
+          {1, 2, 3, t, c, Verified{}},
+          {1, 2, 3, c, t, Commit(4)},
+          {1, 2, 3, t, c, LeaseRequest(4, 123)},
+          {1, 2, 3, c, t, Lease(4, 123, 10'000)},
+          {1, 2, 3, t, s, Committed(4)},
+          {1, 2, 3, t, s, Runs(4)},
+          {1, 2, 3, s, t, Released{}},
+          {1, 2, 3, t, s, Relinquished(reason)},
+          {1, 2, 3, c, t, AbortRequest(reason)},
+          {1, 2, 3, c, t, Aborted(reason)},
+          {1, 2, 3, s, c, Resumed(3, true, true)},
+          {1, 2, 3, c, s, Closed(Side::kTarget)},
+          {1, 2, 3, s, t, Query(true)}};
+}
+
+template <std::size_t... I>
+void add_each_packet(Corpus& corpus, std::index_sequence<I...>) {
+  using wire::mover::Message;
+  (corpus.add_numbered(
+       "mover_packets",
+       bytes_text(
+           wire::mover::encode_message(Message(filled<std::variant_alternative_t<I, Message>>())).value())),
+   ...);
+}
+
+std::vector<std::pair<std::uint8_t, local::Body>> job_messages() {
+  using namespace local;
+  TensorRecord tensor;
+  tensor.name.assign("layer.0.weight");
+  tensor.region = 3;
+  tensor.offset = 4096;
+  tensor.bytes = 6 * 4;
+  tensor.dtype = CKPT_F32;
+  tensor.kind = CKPT_PARAMETER;
+  tensor.dims = 2;
+  tensor.shape = {2, 3};
+  const RegionRecord region{1, 6, 2 << 20, {1, 2, 3}};
+  Welcome welcome;
+  welcome.job.assign("j-1");
+  Status status;
+  status.phase = Phase::kPaused;
+  local::Failed failed;
+  failed.code = static_cast<std::uint32_t>(ErrorCode::kRefused);
+  failed.text.assign("no");
+  return {{0, local::Hello{7, 1, local::Way::kTransparent, 1}},
+          {1, welcome},
+          {0, Attach{}},
+          {0, status},
+          {0, Done{}},
+          {0, failed},
+          {0, Describe{}},
+          {0, Tensors{{tensor}}},
+          {0, Regions{{region}}},
+          {0, DescribeEnd{}},
+          {0, Export{}},
+          {1, ExportBatch{9, {region}}},
+          {0, ExportAck{9}},
+          {0, ExportEnd{}},
+          {0, RegionFreed{1, 2}},
+          {0, RegionFreedAck{1, 2}},
+          {0, TensorDropped{}},
+          {0, StopExport{}},
+          {0, Ready{}},
+          {0, StandbyReady{}},
+          {0, Pause{}},
+          {1, Paused{10, 20, 64}},
+          {1, Resume{2, 0, 64}},
+          {0, Running{2, 30, 1, 0}},
+          {0, Moved{}},
+          {0, SetDeadline{5}},
+          {0, Stop{100}},
+          {0, Kill{}},
+          {0, Shutdown{}},
+          {0, RankStopped{1}},
+          {0, RankContinued{2}},
+          {0, RankExited{0, 1}},
+          {0, Release{2, 77}},
+          {0, Released{40}},
+          {1, Deposit{3, 12, {region}}},
+          {0, Withdraw{12}},
+          {0, local::Map{.set = MemorySet::kArrived, .gpu_count = 1, .migration = 12}},
+          {1, MapBatch{4, {region}}},
+          {0, MapAck{4}},
+          {0, Mapped{50}},
+          {0, Make{5, {{1, 6}}}},
+          {1, Made{5, {region}}},
+          {0, PrepareDump{}},
+          {0, DumpReady{}},
+          {0, Reattach{}},
+          {0, Fetch{MemorySet::kArrived, 0, 12, 3}},
+          {1, Held{3, {region}}},
+          {1, Replace{6, 12, {region}}},
+          {0, WithdrawRegions{7, 12, {{1, 6}}}}};
+}
+
+}  // namespace
+
+void add_control_frames(Corpus& corpus) {
+  std::uint16_t index = 0;
+  for (const auto& message : switch_messages())
+    corpus.add_numbered("control_frames", raw(index) + bytes_text(wire::encode_switch(message)));
+  ControlMessages::for_each([&]<class M>() {
+    corpus.add_numbered("control_frames", raw(++index) + bytes_text(wire::encode(filled<M>())));
+  });
+  const auto frame = wire::make_frame(wire::FrameType::kPing, 5, wire::encode(wire::Ping()));
+  corpus.add_numbered("control_frames", bytes_text(frame.value()));
+}
+
+void add_mover_packets(Corpus& corpus) {
+  add_each_packet(corpus, std::make_index_sequence<std::variant_size_v<wire::mover::Message>>());
+}
+
+void add_job_packets(Corpus& corpus) {
+  for (const auto& [descriptors, body] : job_messages())
+    corpus.add_numbered("job_packets", raw(descriptors) + bytes_text(local::encode({0, 42, body}).value()));
+}
+
+void add_journals(Corpus& corpus) {
+  using namespace migration;
+  const SwitchInfo info(1, 2, 1, {RankPlace(0, "a", "0", "b", "1")}, wire::encode(migration_plan()));
+  const std::pair<Party, RecordKind> kinds[] = {
+      {Party::kCoordinator, RecordKind::kBegun},   {Party::kCoordinator, RecordKind::kGranted},
+      {Party::kCoordinator, RecordKind::kAborted}, {Party::kCoordinator, RecordKind::kClosed},
+      {Party::kSource, RecordKind::kBarrier},      {Party::kSource, RecordKind::kResumed},
+      {Party::kSource, RecordKind::kReleased},     {Party::kTarget, RecordKind::kCommitted},
+      {Party::kTarget, RecordKind::kRelinquished}};
+  for (const auto& [party, kind] : kinds) {
+    Record record(info, party, kind, 2);
+    record.side = 1;
+    corpus.add_numbered("journal_records", bytes_text(encode_record(record)));
+  }
+  // {cut u16, no magic u8, {order u8, choice u8, ...}...}: journal_files.cc
+  corpus.add("journal_files", "empty", std::string(3, '\0'));
+  corpus.add("journal_files", "intact", std::string(3, '\0') + std::string({0, 1, 0, 2, 0, 3}));
+  corpus.add("journal_files", "compacted", std::string({0, 0, 7}) + std::string({0, 1, 0, 2, 0, 3}));
+  corpus.add("journal_files", "torn", std::string({9, 0, 0}) + std::string({0, 1, 0, 2, 0, 3}));
+  corpus.add("journal_files", "damaged_between",
+             std::string(3, '\0') + std::string({0, 1, 5, 2, 20, 0, 0, 3}));
+  corpus.add("journal_files", "forged", std::string(3, '\0') + std::string({0, 1, 1, 4, 'b', 'o', 'd', 'y'}));
+  corpus.add("journal_files", "wrong_index", std::string(3, '\0') + std::string({0, 1, 2, 2, 7, 0, 0, 0}));
+  corpus.add("journal_files", "old_record",
+             std::string(3, '\0') + std::string({0, 1, 0, 2, 2, 2, 1, 0, 0, 0}));
+  corpus.add("journal_files", "garbage", std::string({0, 0, 1}) + std::string({3, 8}) + "NOTAJRNL");
+  corpus.add("journal_files", "zeroes", std::string(3, '\0') + std::string({0, 1, 4, 100, 3, 2, 'x', 'y'}));
+}
+
+}  // namespace ckpt::fuzz
