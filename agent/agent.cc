@@ -83,45 +83,24 @@ Result<std::unique_ptr<Agent>> Agent::create(Config config) {
 }
 
 Result<void> Agent::open() {
-  CKPT_TRY(programs, program_folder());
-  programs_ = programs;
-  mover_program_ = config_.mover_program.empty() ? programs + "/gpumigrate-mover" : config_.mover_program;
-  const std::string keeper =
-      config_.keeper_program.empty() ? programs + "/gpumigrate-keeper" : config_.keeper_program;
-  if (config_.shim_library.empty())
-    config_.shim_library =
-        std::filesystem::path(programs + "/../lib/libckpt_shim.so").lexically_normal().string();
+  CKPT_TRYV(find_programs());
   CKPT_TRYV(make_private_folder(config_.home));
-  CKPT_TRYV(make_private_folder(config_.jobs_folder()));
-  CKPT_TRY(files, FileWatch::create(io_.get_executor()));
-  files_ = std::move(files);
-  environment_.emplace(JobEnvironment{config_, io_.get_executor(), *files_, keeper,
-                                      [this](const std::shared_ptr<Job>& job) { on_job_changed(job); }});
-  jobs_.emplace(*environment_);
-
-  PeerLinks::Settings peer;
-  peer.node = config_.node;
-  peer.listen = config_.peer_listen;
-  peer.insecure = config_.insecure;
-  peer.port_file = config_.home + "/peer.port";
-  CKPT_TRY(peers, PeerLinks::create(io_.get_executor(), std::move(peer), [this](wire::SwitchMessage message) {
-             switch_message(std::move(message));
-           }));
-  peers_ = std::move(peers);
+  CKPT_TRYV(open_jobs());
+  CKPT_TRYV(open_peers());
   CKPT_TRY(journal, migration::Journal::open(config_.journal_path()));
   if (journal.torn_bytes() > 0) {
     spdlog::warn("journal: a record that was never finished was cut off, bytes {}", journal.torn_bytes());
   }
   coordinator_ = std::make_unique<CoordinatorLink>(io_.get_executor(), config_, *this);
-  CKPT_TRY(health,
-           HealthMonitor::create({config_, io_.get_executor(), disk_, *jobs_, *files_, *coordinator_,
-                                  programs + "/gpumigrate-health", programs + "/gpumigrate-context"}));
+  const std::string context_program = programs_ + "/gpumigrate-context";
+  CKPT_TRY(health, HealthMonitor::create({config_, io_.get_executor(), disk_, *jobs_, *files_, *coordinator_,
+                                          programs_ + "/gpumigrate-health", context_program}));
   health_ = std::move(health);
   ContextSettings contexts;
-  contexts.program = programs + "/gpumigrate-context";
+  contexts.program = context_program;
   contexts.log_path = config_.home + "/context.log";
   contexts_ = ContextHelper::create(io_.get_executor(), std::move(contexts));
-  remap_.emplace(io_.get_executor(), config_, *contexts_, programs + "/gpumigrate-context");
+  remap_.emplace(io_.get_executor(), config_, *contexts_, context_program);
   context_.emplace(MigrationContext{config_,
                                     io_.get_executor(),
                                     disk_,
@@ -145,6 +124,41 @@ Result<void> Agent::open() {
       std::make_unique<SwitchDriver>(io_, disk_, std::move(journal), timing_of(config_), *migrations_, fatal);
   migrations_->set_driver(driver_.get());
   protect();
+  return ok();
+}
+
+Result<void> Agent::find_programs() {
+  CKPT_TRY(programs, program_folder());
+  programs_ = programs;
+  mover_program_ = config_.mover_program.empty() ? programs + "/gpumigrate-mover" : config_.mover_program;
+  if (config_.shim_library.empty())
+    config_.shim_library =
+        std::filesystem::path(programs + "/../lib/libckpt_shim.so").lexically_normal().string();
+  return ok();
+}
+
+Result<void> Agent::open_jobs() {
+  const std::string keeper =
+      config_.keeper_program.empty() ? programs_ + "/gpumigrate-keeper" : config_.keeper_program;
+  CKPT_TRYV(make_private_folder(config_.jobs_folder()));
+  CKPT_TRY(files, FileWatch::create(io_.get_executor()));
+  files_ = std::move(files);
+  environment_.emplace(JobEnvironment{config_, io_.get_executor(), *files_, keeper,
+                                      [this](const std::shared_ptr<Job>& job) { on_job_changed(job); }});
+  jobs_.emplace(*environment_);
+  return ok();
+}
+
+Result<void> Agent::open_peers() {
+  PeerLinks::Settings peer;
+  peer.node = config_.node;
+  peer.listen = config_.peer_listen;
+  peer.insecure = config_.insecure;
+  peer.port_file = config_.home + "/peer.port";
+  CKPT_TRY(peers, PeerLinks::create(io_.get_executor(), std::move(peer), [this](wire::SwitchMessage message) {
+             switch_message(std::move(message));
+           }));
+  peers_ = std::move(peers);
   return ok();
 }
 

@@ -48,6 +48,9 @@ class Agent : public AgentCommands {
  private:
   explicit Agent(Config config);
   Result<void> open();
+  Result<void> find_programs();
+  Result<void> open_jobs();
+  Result<void> open_peers();
   Result<void> open_metrics();
   [[nodiscard]] bool sends(wire::MigrationId migration) const;
   Task<> start();

@@ -31,6 +31,28 @@ std::string_view waited_for(const Migration& m) {
   return "the switch had not ended";
 }
 
+MigrationResult aborted_as(AbortCause cause, ErrorCode reason) {
+  switch (cause) {
+    case AbortCause::kUser:
+      return MigrationResult::kInterrupted;
+    case AbortCause::kTimeout:
+      return MigrationResult::kTimedOut;
+    case AbortCause::kNone:
+      break;
+  }
+  // A side may find only while it copies that it must refuse (tensors that do not match), or that the job never pauses.
+  switch (reason) {
+    case ErrorCode::kInvalidArgument:
+    case ErrorCode::kRefused:
+    case ErrorCode::kNotSupported:
+      return MigrationResult::kRefused;
+    case ErrorCode::kTimedOut:
+      return MigrationResult::kTimedOut;
+    default:
+      return MigrationResult::kFailed;
+  }
+}
+
 using wire::Party;
 
 // How long a decided migration waits for measurements that a side still owes.
@@ -201,27 +223,6 @@ void MigrationTable::on_target_report(const Node& node, const wire::TargetReport
 void MigrationTable::on_report(Migration& m, const migration::Report& report) {
   using migration::ReportKind;
   if (m.phase >= MigrationPhase::kClosing) return;  // said again after a restart
-  const auto aborted_as = [&m, &report] {
-    switch (m.abort_cause) {
-      case AbortCause::kUser:
-        return MigrationResult::kInterrupted;
-      case AbortCause::kTimeout:
-        return MigrationResult::kTimedOut;
-      case AbortCause::kNone:
-        break;
-    }
-    // A side may find only while it copies that it must refuse (tensors that do not match), or that the job never pauses.
-    switch (report.reason.code) {
-      case ErrorCode::kInvalidArgument:
-      case ErrorCode::kRefused:
-      case ErrorCode::kNotSupported:
-        return MigrationResult::kRefused;
-      case ErrorCode::kTimedOut:
-        return MigrationResult::kTimedOut;
-      default:
-        return MigrationResult::kFailed;
-    }
-  };
   switch (report.kind) {
     case ReportKind::kPrepared:
       return enter(m, MigrationPhase::kPrecopy);
@@ -243,7 +244,7 @@ void MigrationTable::on_report(Migration& m, const migration::Report& report) {
       if (m.abort_cause == AbortCause::kTimeout)
         return decide(m, MigrationResult::kTimedOut,
                       fmt::format("Not done within {} ms: {}", m.timeout_ms, waited_for(m)));
-      return decide(m, aborted_as(), report.reason.text);
+      return decide(m, aborted_as(m.abort_cause, report.reason.code), report.reason.text);
     case ReportKind::kRestored:
       return decide(m, MigrationResult::kRestored, report.reason.text);
     case ReportKind::kClosedTarget:
