@@ -39,5 +39,22 @@ TEST(DeviceBytes, OfALookAtTheDriverLackWhatWasTakenSince) {
   EXPECT_EQ(now.ranks[0].device_bytes, 0U);
 }
 
+TEST(DeviceBytes, AreOfEachRankItsOwn) {
+  wire::JobInstance then = holding(7, 20);
+  then.ranks.push_back(holding(8, 50).ranks[0]);
+  then.ranks[1].rank = 1;
+  wire::JobInstance now = then;
+  count_device_bytes(counted(7, 30), then.ranks, now);
+  EXPECT_EQ(now.ranks[0].device_bytes, 30U);
+  EXPECT_EQ(now.ranks[1].device_bytes, 50U);
+}
+
+// What the driver counts under no process that it knows is nobody's.
+TEST(DeviceBytes, ARankWithoutAProcessHasNothingCounted) {
+  wire::JobInstance ended = holding(0, 0);
+  add_device_bytes(counted(0, 500), ended);
+  EXPECT_EQ(ended.ranks[0].device_bytes, 0U);
+}
+
 }  // namespace
 }  // namespace ckpt::agent

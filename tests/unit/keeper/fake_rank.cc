@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank of the transparent way without a GPU: its regions are memory files, and "mapped" means that it holds one for each. The keeper's
-// tests let a keeper start it. Arguments: the number of regions (default 3), "second" (a child process wants a session, too).
+// tests let a keeper start it. Arguments: the number of regions (default 3), "second" (a child process wants a session, too), "rude" (it says what
+// nobody has asked for, before it answers), "strange" (when it is described, it says what only a keeper says), "intrudes" (it tries sessions
+// that are not its own first), "twice" (a cooperative program that wants a second session).
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -28,7 +30,8 @@ constexpr std::size_t kBytes = 4096;
 
 class FakeRank {
  public:
-  FakeRank(std::unique_ptr<KeeperLink> link, std::uint64_t regions) : link_(std::move(link)) {
+  FakeRank(std::unique_ptr<KeeperLink> link, std::uint64_t regions, const std::string& manners)
+      : link_(std::move(link)), rude_(manners == "rude"), strange_(manners == "strange") {
     for (std::uint64_t id = 1; id <= regions; ++id) {
       regions_[id] = make();
       const std::string text = "region " + std::to_string(id);
@@ -58,6 +61,8 @@ class FakeRank {
   void handle(Received received) {
     const std::uint64_t request = received.message.request;
     Body& body = received.message.body;
+    if (rude_) be_rude(request, body);
+    if (strange_ && std::holds_alternative<Describe>(body)) return send(request, Attach{});
     if (std::holds_alternative<Describe>(body)) send(request, DescribeEnd{{.movable = 1}});
     if (std::holds_alternative<Export>(body)) {
       export_request_ = request;
@@ -77,6 +82,28 @@ class FakeRank {
     if (std::holds_alternative<Map>(body)) map_end(request);
     if (auto* order = std::get_if<Make>(&body)) make_regions(request, *order);
     if (std::holds_alternative<PrepareDump>(body)) leave(request);
+  }
+
+  void be_rude(std::uint64_t request, const Body& asked) {
+    if (std::holds_alternative<Describe>(asked)) {  // when nobody waits
+      send(0, Paused{1, 1, 0});
+      send(request, Running{9, 1, 1, 0});
+      send(request, Released{1});
+      send(request, DumpReady{});
+    }
+    if (std::holds_alternative<Export>(asked)) {
+      const UniqueFd other = make();
+      const int number = other.get();
+      ExportBatch batch{1, {}};
+      batch.records.push_back(record(99));
+      send(request + 70, std::move(batch), std::span(&number, 1));
+    }
+    if (std::holds_alternative<Pause>(asked)) send(request + 1, Paused{1, 1, 0});
+    if (std::holds_alternative<Resume>(asked)) send(0, Running{9, 1, 1, 0});
+    if (std::holds_alternative<Release>(asked)) {
+      send(request + 1, Released{1});
+      send(request, Mapped{1});
+    }
   }
 
   void send_batch() {
@@ -143,6 +170,8 @@ class FakeRank {
   }
 
   std::unique_ptr<KeeperLink> link_;
+  const bool rude_;
+  const bool strange_;
   std::map<std::uint64_t, UniqueFd> regions_;
   std::uint64_t export_request_ = 0;
   std::uint64_t next_ = 1;
@@ -161,7 +190,21 @@ int main(int argc, char** argv) {
       "preload %s quota %s\n", std::getenv("LD_PRELOAD") != nullptr ? std::getenv("LD_PRELOAD") : "none",
       std::getenv("GPUMIGRATE_GPU_MEMORY") != nullptr ? std::getenv("GPUMIGRATE_GPU_MEMORY") : "none");
   std::fflush(stdout);
-  const bool second = argc > 1 && std::strcmp(argv[1], "second") == 0;
+  const std::string manners = argc > 1 ? argv[1] : "";
+  const bool second = manners == "second";
+  if (manners == "intrudes") {
+    const bool other_way = KeeperLink::connect(std::getenv("CKPT_SOCKET"), Way::kCooperative).has_value();
+    const bool uncalled =
+        KeeperLink::connect(std::getenv("CKPT_SOCKET"), Way::kTransparent, true).has_value();
+    std::printf("other way %d uncalled %d\n", other_way ? 1 : 0, uncalled ? 1 : 0);
+    std::fflush(stdout);
+  }
+  if (manners == "twice") {
+    const auto first = KeeperLink::connect(std::getenv("CKPT_SOCKET"), Way::kCooperative);
+    const auto again = KeeperLink::connect(std::getenv("CKPT_SOCKET"), Way::kCooperative);
+    std::printf("first %d again %d\n", first.has_value() ? 1 : 0, again.has_value() ? 1 : 0);
+    return 0;
+  }
   Result<std::unique_ptr<KeeperLink>> link =
       KeeperLink::connect(std::getenv("CKPT_SOCKET"), Way::kTransparent);
   if (!link.has_value()) return 5;
@@ -172,7 +215,9 @@ int main(int argc, char** argv) {
     if (!own.has_value()) return 5;
     for (;;) ::pause();
   }
-  FakeRank rank(std::move(link).assume_value(),
-                argc > 1 && !second ? std::strtoull(argv[1], nullptr, 10) : 3);
+  FakeRank rank(
+      std::move(link).assume_value(),
+      std::strtoull(manners.c_str(), nullptr, 10) > 0 ? std::strtoull(manners.c_str(), nullptr, 10) : 3,
+      manners);
   rank.run();
 }
