@@ -186,6 +186,19 @@ class AgentNode {
     return !std::filesystem::exists(folder_ + "/faults/" + role + "." + std::to_string(point));
   }
   [[nodiscard]] const std::string& home() const { return home_; }
+  // Of the instances here, those that have not ended.
+  [[nodiscard]] int living_keepers() const {
+    int living = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(home_)) {
+      if (entry.path().filename() != "keeper.pid") continue;
+      pid_t pid = 0;
+      std::ifstream(entry.path()) >> pid;
+      std::error_code gone;  // also of one that has only not been waited for
+      const auto program = std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/exe", gone);
+      living += program.filename() == "gpumigrate-keeper" ? 1 : 0;
+    }
+    return living;
+  }
   [[nodiscard]] std::string log(const std::string& file) const {
     std::ifstream in(home_ + "/" + file);
     return "--- " + name_ + "/" + file + "\n" + std::string(std::istreambuf_iterator<char>(in), {});

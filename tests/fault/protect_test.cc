@@ -63,7 +63,9 @@ class Protect : public testing::Test {
             "--steps",
             std::to_string(steps),
             "--hold",
-            folder_ + "/end"};
+            folder_ + "/end",
+            "--print-every",
+            "1"};
   }
   // Jobs of hotset do not end before.
   void let_end() const { std::ofstream(folder_ + "/end").put('\n'); }
@@ -274,6 +276,15 @@ TEST_F(Protect, ADamagedNewestImageFallsBackAndTheInstanceSaysSo) {
   expect_same_end();
 }
 
+// The numbers of the steps that a program has printed.
+std::vector<int> steps_of(const std::string& output) {
+  std::vector<int> steps;
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("step ")) steps.push_back(std::atoi(line.c_str() + 5));
+  return steps;
+}
+
 TEST_F(Protect, SuspendEndsTheJobOnceItsImageIsDurable) {
   run_job();
   auto suspend = order();
@@ -283,6 +294,10 @@ TEST_F(Protect, SuspendEndsTheJobOnceItsImageIsDurable) {
   wait_for("a", 1, [](const auto& job) { return job.phase == wire::JobPhase::kMoved; });
   ASSERT_TRUE(restore().ok);
   expect_same_end();
+  const std::vector<int> before = steps_of(a_->output(kJob, 1));
+  const std::vector<int> after = steps_of(b_->output(kJob, 2));
+  ASSERT_FALSE(before.empty() || after.empty());
+  EXPECT_EQ(before.back() + 1, after.front()) << "it went on behind its image";
 }
 
 TEST_F(Protect, ImagesAreRemovedByOrder) {
@@ -374,6 +389,7 @@ TEST_P(RestoreCrash, TheSecondTimeItRuns) {
     EXPECT_FALSE(restore().ok);
   }
   EXPECT_TRUE(b_->fired(role, point));
+  EXPECT_EQ(b_->living_keepers(), 0) << "the instance is left over";
   const auto reply = restore();
   ASSERT_TRUE(reply.ok) << reply.message;
   expect_same_end();
