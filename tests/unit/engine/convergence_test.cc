@@ -145,5 +145,25 @@ TEST(Convergence, no_eta_when_the_job_writes_faster_than_the_link) {
   EXPECT_FALSE(c.eta().has_value());
 }
 
+TEST(Convergence, an_estimate_at_the_limit_is_within_it) {
+  Convergence c({.max_downtime = 45 * kMs, .fixed_cost = 5 * kMs}, 1e9);
+  c.observe(round(2 * kGiB, 50 * kMs, 2200 * kMs));
+  EXPECT_EQ(c.observe(round(40'000'000, 30 * kMs, 90 * kMs)), Advice::kSwitch);
+}
+
+TEST(Convergence, no_more_can_become_dirty_than_there_is) {
+  Convergence c({.max_downtime = 1}, 1e9);
+  c.observe(round(2 * kGiB, 10 * kMs, 100 * kMs));
+  c.observe(round(1 * kGiB, 10 * kMs, 900 * kMs));
+  EXPECT_EQ(c.remaining_bytes(), 2 * kGiB);
+}
+
+TEST(Convergence, the_eta_counts_what_is_written_meanwhile_and_the_last_scan) {
+  Convergence c({.max_downtime = 1}, 1e9);
+  c.observe(round(2 * kGiB, 50 * kMs, 1000 * kMs));
+  c.observe(round(500'000'000, 50 * kMs, 1000 * kMs));  // half as fast as they are sent
+  EXPECT_EQ(c.eta(), 1000 * kMs + 50 * kMs);
+}
+
 }  // namespace
 }  // namespace ckpt::engine

@@ -100,6 +100,8 @@ TEST(RateLimiter, messages_are_short_where_the_line_is_slow) {
   EXPECT_EQ(limiter.message_bytes(64, 1024), 64u);
   limiter.set_rate(500'000);
   EXPECT_EQ(limiter.message_bytes(64, 1024), 500u);
+  limiter.set_rate(5'000'000);
+  EXPECT_EQ(limiter.message_bytes(64, 1024), 1024u);
 }
 
 // A simulated move: `with` and `without` are what arrives per second; gives how many of its bytes were sent in the better way.
