@@ -5,38 +5,11 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <sstream>
 
-#include "tests/unit/cli/fake_coordinator.h"
-#include "tools/gpumigrate/program.h"
+#include "tests/unit/cli/run_command.h"
 
 namespace ckpt::cli {
 namespace {
-
-struct Ended {
-  int code = 0;
-  std::string out;
-  std::string err;
-};
-
-Ended run(const std::string& home, const std::vector<std::string>& arguments, bool terminal = false,
-          std::chrono::milliseconds patience = {}) {
-  std::ostringstream out;
-  std::ostringstream err;
-  Context context{.out = out, .err = err, .terminal = terminal, .coordinator = CoordinatorClient(home)};
-  context.patience = patience;
-  const int code = run_program(arguments, context);
-  return {code, out.str(), err.str()};
-}
-
-FakeAnswer json(const char* text, unsigned status = 200) {
-  return {status, text, {}};
-}
-
-FakeAnswer refusal(unsigned status, const std::string& code, const std::string& message, int exit_code) {
-  const Json body = {{"error", {{"code", code}, {"message", message}, {"exit_code", exit_code}}}};
-  return {status, body.dump(), {}};
-}
 
 constexpr const char* kJob =
     R"({"id":"j3","name":"train","state":"running","node":"node-a","gpu":0,"ranks":[],"incarnation":1,"way":"cooperative",
@@ -162,7 +135,7 @@ TEST(Commands, BadValuesAskNobody) {
 TEST(Commands, MigrateSendsWhatWasAskedForAndPrintsTheReport) {
   std::atomic<int> watched{0};
   FakeCoordinator coordinator([&](const FakeRequest& request) {
-    if (request.method == "POST") return json(kOpen.c_str(), 202);
+    if (request.method == "POST") return json(kOpen, 202);
     return json(watched++ == 0 ? kOpen.c_str() : kDoneMigration.c_str());
   });
   const Ended ended =
@@ -187,7 +160,7 @@ TEST(Commands, MigrateSendsWhatWasAskedForAndPrintsTheReport) {
 }
 
 TEST(Commands, MigrateAsJsonIsTheReportAlone) {
-  FakeCoordinator coordinator([](const FakeRequest&) { return json(kDoneMigration.c_str()); });
+  FakeCoordinator coordinator([](const FakeRequest&) { return json(kDoneMigration); });
   const Ended ended = run(coordinator.home(), {"migrate", "train", "-o", "json"});
   EXPECT_EQ(Json::parse(ended.out).at("downtime_ms"), 12.5);
   EXPECT_EQ(ended.err, "");
@@ -207,7 +180,7 @@ TEST(Commands, ExitCodesOfResults) {
 
 TEST(Commands, AMigrationOutOfContactIsUnknownAndSaysWhoAsksAgain) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
-    return request.method == "POST" ? json(kOpen.c_str()) : FakeAnswer{.hang_up = true};
+    return request.method == "POST" ? json(kOpen) : FakeAnswer{.hang_up = true};
   });
   const Ended ended = run(coordinator.home(), {"migrate", "train"});
   EXPECT_EQ(ended.code, 6);
@@ -219,7 +192,7 @@ TEST(Commands, ProgressIsShownWhileItIsCopied) {
   const std::string committed = kOpen.substr(0, kOpen.find("precopy")) + "committed" +
                                 kOpen.substr(kOpen.find("precopy") + std::string("precopy").size());
   FakeCoordinator coordinator([&](const FakeRequest& request) {
-    if (request.method == "POST") return json(kOpen.c_str());
+    if (request.method == "POST") return json(kOpen);
     const int turn = watched++;
     return json(turn == 0 ? kOpen.c_str() : turn == 1 ? committed.c_str() : kDoneMigration.c_str());
   });
@@ -235,7 +208,7 @@ TEST(Commands, TheTerminalGetsOneLineThatIsRewritten) {
   FakeCoordinator coordinator([&](const FakeRequest& request) {
     return json(request.method == "POST" || watched++ < 2 ? kOpen.c_str() : kDoneMigration.c_str());
   });
-  const Ended ended = run(coordinator.home(), {"migrate", "train"}, true);
+  const Ended ended = run(coordinator.home(), {"migrate", "train"}, {.terminal = true});
   EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 0);
   EXPECT_NE(ended.err.find("\rm7 precopy"), std::string::npos);
   EXPECT_TRUE(ended.err.ends_with("\r\x1b[K"));
@@ -245,10 +218,10 @@ TEST(Commands, ControlCAbortsTheMigration) {
   std::atomic<bool> aborted{false};
   FakeCoordinator coordinator([&](const FakeRequest& request) {
     if (request.target.ends_with("/abort")) aborted = true;
-    if (request.target.find("/watch") == std::string::npos) return json(kOpen.c_str());
+    if (request.target.find("/watch") == std::string::npos) return json(kOpen);
     if (aborted) return json(closed("interrupted", 2).c_str());
     ::kill(::getpid(), SIGINT);
-    return json(kOpen.c_str());
+    return json(kOpen);
   });
   const Ended ended = run(coordinator.home(), {"migrate", "train"});
   EXPECT_TRUE(aborted);
@@ -261,11 +234,11 @@ TEST(Commands, AnInterruptWithoutACoordinatorEndsAtOnceAndSaysWhoAsksAgain) {
   for (const char* command : {"migrate", "watch"}) {
     std::atomic<int> lost{0};
     FakeCoordinator coordinator([&](const FakeRequest& request) {
-      if (request.target.find("/watch") == std::string::npos) return json(kOpen.c_str());
+      if (request.target.find("/watch") == std::string::npos) return json(kOpen);
       if (lost++ == 1) ::kill(::getpid(), SIGTERM);
       return FakeAnswer{.hang_up = true};
     });
-    const Ended ended = run(coordinator.home(), {command, "m7"}, false, std::chrono::hours(1));
+    const Ended ended = run(coordinator.home(), {command, "m7"}, {.patience = std::chrono::hours(1)});
     EXPECT_EQ(ended.code, 6) << command;
     EXPECT_NE(ended.err.find("`gpumigrate watch m7` asks again"), std::string::npos) << ended.err;
     EXPECT_EQ(ended.err.find("aborting"), std::string::npos) << ended.err;
@@ -276,9 +249,9 @@ TEST(Commands, AnAbortThatReachesNobodyIsAnUnknownOutcome) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     if (request.target.ends_with("/abort")) return FakeAnswer{.hang_up = true};
     if (request.target.find("/watch") != std::string::npos) ::kill(::getpid(), SIGTERM);
-    return json(kOpen.c_str());
+    return json(kOpen);
   });
-  const Ended ended = run(coordinator.home(), {"migrate", "train"}, false, std::chrono::hours(1));
+  const Ended ended = run(coordinator.home(), {"migrate", "train"}, {.patience = std::chrono::hours(1)});
   EXPECT_EQ(ended.code, 6);
   EXPECT_NE(ended.err.find("`gpumigrate watch m7` asks again"), std::string::npos) << ended.err;
 }
@@ -298,7 +271,7 @@ TEST(Commands, ControlCTwiceEndsACommandThatGetsNoAnswer) {
 TEST(Commands, ControlCTwiceLeavesTheMigrationAlone) {
   FakeCoordinator coordinator([&](const FakeRequest& request) {
     if (request.target.find("/watch") != std::string::npos) ::kill(::getpid(), SIGINT);
-    return json(kOpen.c_str());
+    return json(kOpen);
   });
   const Ended ended = run(coordinator.home(), {"migrate", "train"});
   EXPECT_EQ(ended.code, 6);
@@ -353,7 +326,7 @@ TEST(Commands, OptionsOfCopyingAreShown) {
 }
 
 TEST(Commands, SetSendsOneLimit) {
-  FakeCoordinator coordinator([](const FakeRequest&) { return json(kOpen.c_str()); });
+  FakeCoordinator coordinator([](const FakeRequest&) { return json(kOpen); });
   EXPECT_EQ(run(coordinator.home(), {"set", "m7", "max-downtime", "50ms"}).code, 0);
   EXPECT_EQ(run(coordinator.home(), {"set", "m7", "bandwidth", "1KiB/s"}).code, 0);
   EXPECT_EQ(Json::parse(coordinator.requests().at(0).body), Json::parse(R"({"max_downtime_ms":50.0})"));

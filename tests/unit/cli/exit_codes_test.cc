@@ -6,41 +6,11 @@
 
 #include <atomic>
 #include <filesystem>
-#include <sstream>
 
-#include "tests/unit/cli/fake_coordinator.h"
-#include "tools/gpumigrate/program.h"
+#include "tests/unit/cli/run_command.h"
 
 namespace ckpt::cli {
 namespace {
-
-struct Ended {
-  int code = 0;
-  std::string out;
-  std::string err;
-};
-
-Ended run(const std::string& home, const std::vector<std::string>& arguments) {
-  std::ostringstream out;
-  std::ostringstream err;
-  Context context{.out = out, .err = err, .terminal = false, .coordinator = CoordinatorClient(home)};
-  context.patience = {};
-  const int code = run_program(arguments, context);
-  return {code, out.str(), err.str()};
-}
-
-FakeAnswer json(const std::string& text, unsigned status = 200) {
-  return {status, text, {}};
-}
-
-FakeAnswer refusal(unsigned status, const std::string& code, int exit_code) {
-  const Json body = {{"error", {{"code", code}, {"message", "because"}, {"exit_code", exit_code}}}};
-  return json(body.dump(), status);
-}
-
-bool has(const std::string& text, const std::string& what) {
-  return text.find(what) != std::string::npos;
-}
 
 std::string migration(const std::string& fields) {
   return R"({"id":"m7","job":"j3","job_name":"train","from":"node-a:0","to":"node-b:0","mode":"live",)" +
@@ -74,7 +44,8 @@ TEST(ExitCodes, AnEndWithoutAnExitCodeIsUnknown) {
 
 TEST(ExitCodes, ACodeThatIsNotKnownCountsByItsExitCode) {
   for (const int code : {5, 6}) {
-    FakeCoordinator newer([code](const FakeRequest&) { return refusal(409, "of_a_later_version", code); });
+    FakeCoordinator newer(
+        [code](const FakeRequest&) { return refusal(409, "of_a_later_version", "because", code); });
     EXPECT_EQ(run(newer.home(), {"jobs"}).code, code);
   }
 }
@@ -94,7 +65,7 @@ TEST(ExitCodes, ControlCOnAWatchLeavesTheMigrationAlone) {
 }
 
 TEST(ExitCodes, AWatchOfNothingAndOfNobodyIsRefusedAtOnce) {
-  FakeCoordinator coordinator([](const FakeRequest&) { return refusal(404, "not_found", 5); });
+  FakeCoordinator coordinator([](const FakeRequest&) { return refusal(404, "not_found", "because", 5); });
   EXPECT_EQ(run(coordinator.home(), {"watch", "m7"}).code, 5);
   EXPECT_EQ(coordinator.requests().size(), 1u);
   const Ended nobody = run("/nonexistent", {"watch", "m7"});
@@ -107,7 +78,7 @@ TEST(ExitCodes, ACoordinatorThatIsNotReadyIsAskedAgain) {
   FakeCoordinator coordinator([&](const FakeRequest& request) {
     if (has(request.target, "/logs"))
       return asked++ == 0 ? FakeAnswer{200, "x", {{"X-Next-Offset", "1"}, {"X-Ended", "false"}}}
-             : asked == 2 ? refusal(503, "unavailable", 5)
+             : asked == 2 ? refusal(503, "unavailable", "because", 5)
                           : FakeAnswer{200, "y", {{"X-Next-Offset", "2"}, {"X-Ended", "true"}}};
     return json(kRunning);
   });
@@ -161,11 +132,11 @@ TEST(ExitCodes, ARunThatIsRefusedIsNoFailureOfTheJob) {
   const std::pair<const char*, int> refusals[] = {{"usage", 64}, {"refused", 5}};
   for (const auto& [code, exit_code] : refusals) {
     FakeCoordinator coordinator([&, code = code, exit_code = exit_code](const FakeRequest&) {
-      return refusal(400, code, exit_code);
+      return refusal(400, code, "because", exit_code);
     });
     EXPECT_EQ(run(coordinator.home(), {"run", "--", "train"}).code, exit_code) << code;
   }
-  FakeCoordinator broken([](const FakeRequest&) { return refusal(500, "internal", 6); });
+  FakeCoordinator broken([](const FakeRequest&) { return refusal(500, "internal", "because", 6); });
   EXPECT_EQ(run(broken.home(), {"run", "--", "train"}).code, 125);
   EXPECT_EQ(run(broken.home(), {"run", "--detach", "--", "train"}).code, 6);
 }

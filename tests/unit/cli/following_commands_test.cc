@@ -6,40 +6,14 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <sstream>
 
-#include "tests/unit/cli/fake_coordinator.h"
-#include "tools/gpumigrate/program.h"
+#include "tests/unit/cli/run_command.h"
 
 namespace ckpt::cli {
 namespace {
 
-struct Ended {
-  int code = 0;
-  std::string out;
-  std::string err;
-};
-
-Ended run(const std::string& home, const std::vector<std::string>& arguments,
-          std::chrono::milliseconds patience = {}) {
-  std::ostringstream out;
-  std::ostringstream err;
-  Context context{.out = out, .err = err, .terminal = false, .coordinator = CoordinatorClient(home)};
-  context.patience = patience;
-  const int code = run_program(arguments, context);
-  return {code, out.str(), err.str()};
-}
-
-FakeAnswer json(const std::string& text, unsigned status = 200) {
-  return {status, text, {}};
-}
-
 FakeAnswer forgotten() {
   return json(R"({"error":{"code":"not_found","message":"there is none","exit_code":5}})", 404);
-}
-
-bool has(const std::string& text, const std::string& what) {
-  return text.find(what) != std::string::npos;
 }
 
 bool asked(const FakeCoordinator& coordinator, const std::string& target) {
@@ -229,7 +203,7 @@ TEST(RebalanceCommands, AStopThatReachesNobodyIsNotARefusal) {
     if (has(request.target, "/watch")) ::kill(::getpid(), SIGINT);
     return json(rebalance("running"));
   });
-  EXPECT_EQ(run(coordinator.home(), {"rebalance", "--apply"}, std::chrono::hours(1)).code, 6);
+  EXPECT_EQ(run(coordinator.home(), {"rebalance", "--apply"}, {.patience = std::chrono::hours(1)}).code, 6);
 }
 
 TEST(RebalanceCommands, ACoordinatorThatForgotItIsNoRefusal) {

@@ -2,35 +2,10 @@
 // `run --dry-run`, priorities, memory and `rebalance` against a coordinator that answers as docs/api.md says.
 #include <gtest/gtest.h>
 
-#include <sstream>
-
-#include "tests/unit/cli/fake_coordinator.h"
-#include "tools/gpumigrate/program.h"
+#include "tests/unit/cli/run_command.h"
 
 namespace ckpt::cli {
 namespace {
-
-struct Ended {
-  int code = 0;
-  std::string out;
-  std::string err;
-};
-
-Ended run(const std::string& home, const std::vector<std::string>& arguments) {
-  std::ostringstream out;
-  std::ostringstream err;
-  Context context{.out = out, .err = err, .terminal = false, .coordinator = CoordinatorClient(home)};
-  const int code = run_program(arguments, context);
-  return {code, out.str(), err.str()};
-}
-
-FakeAnswer json(const std::string& text, unsigned status = 200) {
-  return {status, text, {}};
-}
-
-bool has(const std::string& text, const std::string& what) {
-  return text.find(what) != std::string::npos;
-}
 
 TEST(PlacingCommands, RunDryRunShowsEveryGpu) {
   FakeCoordinator coordinator([](const FakeRequest&) {
