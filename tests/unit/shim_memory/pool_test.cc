@@ -2,6 +2,7 @@
 // What stands on pools: memory in the order of streams. Pools are entered by hand, as if the driver had made them.
 #include <future>
 #include <mutex>
+#include <utility>
 
 #include "libckpt/shim/memory/blocks.h"
 #include "libckpt/shim/memory/pools.h"
@@ -49,17 +50,27 @@ class PoolTest : public ShimMemoryTest {
     const std::shared_lock lock(state_->mutex);
     return state_->regions.block_bytes(pool_);
   }
-  // Keeps a stream busy until it is opened.
+  // Keeps a stream busy until it is opened, or goes.
   class Hold {
    public:
-    explicit Hold(CUstream stream) {
+    explicit Hold(CUstream stream) : stream_(stream) {
       const auto wait = [](void* data) { static_cast<std::promise<void>*>(data)->get_future().wait(); };
       EXPECT_OK(real().cuLaunchHostFunc(stream, wait, &promise_));
     }
-    void open() { promise_.set_value(); }
+    ~Hold() {
+      open();
+      EXPECT_OK(real().cuStreamSynchronize(stream_));  // until then the driver's thread has the promise
+    }
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+    void open() {
+      if (!std::exchange(opened_, true)) promise_.set_value();
+    }
 
    private:
+    CUstream stream_;
     std::promise<void> promise_;
+    bool opened_ = false;
   };
 
   MemoryState* state_ = nullptr;
