@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "libckpt/base/random.h"
+#include "libckpt/engine/receiver.h"
 #include "libckpt/engine/sender.h"
 #include "libckpt/engine/staging.h"
 #include "libckpt/track/scanner.h"
@@ -21,7 +22,7 @@ namespace ckpt::bench {
 namespace {
 
 constexpr std::size_t kChunkBytes = engine::kDefaultChunkBytes;
-constexpr std::size_t kStagingBytes = std::size_t{16} << 20;
+constexpr std::size_t kStagingBytes = std::size_t{128} << 20;  // more than the caches hold, as in a round
 
 }  // namespace
 
@@ -83,7 +84,7 @@ class StageWork {
     return ok();
   }
   Result<StreamRun> transfer(Path path) {
-    return (path == Path::kNear ? near_streams_ : streams_)->run(1, memory_->bytes());
+    return (path == Path::kNear ? near_streams_ : streams_)->run(engine::default_lanes(), memory_->bytes());
   }
   Result<void> finish() {
     CKPT_TRYV(near_streams_->finish());

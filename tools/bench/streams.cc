@@ -14,6 +14,13 @@ Result<std::unique_ptr<ByteStreams>> ByteStreams::start(const std::string& progr
   return std::unique_ptr<ByteStreams>(new ByteStreams(std::move(child), kind));
 }
 
+Result<HostMemory> make_ring() {
+  HostMemory ring(kRingBytes);
+  if (ring.bytes().empty()) return Error(ErrorCode::kOutOfMemory, "No memory for a stream's buffers");
+  fill_random(ring.bytes(), 7);
+  return ring;
+}
+
 Result<StreamRun> ByteStreams::run(unsigned connections, std::uint64_t bytes) {
   const std::size_t message = kind_ == Kind::kTcp ? kTcpMessageBytes : lane_message_bytes();
   const std::uint64_t messages = std::max<std::uint64_t>(bytes / message / connections, 1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bytes from this process to a second one over loopback: a plain TCP stream (what a plain tool would do) and UCX lanes (what the
-// engine uses), with messages of the same size out of a ring of buffers that stays the same.
+// engine uses), with messages of the same size out of a ring of buffers that stays the same. The rings are larger than a processor's
+// caches: a round's bytes come out of memory, and so must those of what it is compared with.
 //
 // A run's time is from the first byte until the second process has said that the last one is there. Connections are made before.
 // Threads: one thread per connection inside a run; one run at a time. Ownership: a stream owns its second process.
@@ -14,13 +15,16 @@
 #include "libckpt/base/clock.h"
 #include "libckpt/base/result.h"
 #include "tools/bench/child.h"
+#include "tools/bench/device_buffer.h"
 
 namespace ckpt::bench {
 
 inline constexpr std::size_t kTcpMessageBytes = std::size_t{1} << 20;
 // UCX lanes carry what the engine's messages carry.
 [[nodiscard]] std::size_t lane_message_bytes();
-inline constexpr std::size_t kRingMessages = 8;
+// Of each connection, at each end. Random bytes.
+inline constexpr std::size_t kRingBytes = std::size_t{64} << 20;
+Result<HostMemory> make_ring();
 
 struct StreamRun {
   Nanos wall = 0;

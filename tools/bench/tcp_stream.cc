@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain TCP over loopback: writes of 1 MiB into reads of 1 MiB, out of and into a ring of eight buffers.
+// Plain TCP over loopback: writes of 1 MiB into reads of 1 MiB, out of and into a ring of buffers.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -10,17 +10,10 @@
 #include <vector>
 
 #include "tools/bench/child_roles.h"
-#include "tools/bench/device_buffer.h"
 #include "tools/bench/streams.h"
 
 namespace ckpt::bench {
 namespace {
-
-std::vector<std::byte> make_ring() {
-  std::vector<std::byte> ring(kRingMessages * kTcpMessageBytes);
-  fill_random(std::span(ring), 7);
-  return ring;
-}
 
 sockaddr_in loopback(std::uint16_t port) {
   return {.sin_family = AF_INET,
@@ -37,18 +30,18 @@ Result<UniqueFd> tcp_socket() {
 
 class TcpSource final : public ByteSource {
  public:
-  explicit TcpSource(UniqueFd socket) : socket_(std::move(socket)), ring_(make_ring()) {}
+  TcpSource(UniqueFd socket, HostMemory ring) : socket_(std::move(socket)), ring_(std::move(ring)) {}
   Result<void> send(std::uint64_t messages) override {
     for (std::uint64_t i = 0; i < messages; ++i) {
-      CKPT_TRYV(write_all(socket_.get(),
-                          std::span(ring_).subspan(i % kRingMessages * kTcpMessageBytes, kTcpMessageBytes)));
+      const std::size_t at = i * kTcpMessageBytes % kRingBytes;
+      CKPT_TRYV(write_all(socket_.get(), ring_.bytes().subspan(at, kTcpMessageBytes)));
     }
     return ok();
   }
 
  private:
   UniqueFd socket_;
-  std::vector<std::byte> ring_;
+  HostMemory ring_;
 };
 
 // Reads until `bytes` have come.
@@ -67,7 +60,7 @@ Result<void> drain(int socket, std::span<std::byte> ring, std::uint64_t bytes) {
 struct Sink {
   UniqueFd listener;
   UniqueFd socket;
-  std::vector<std::byte> ring = make_ring();
+  HostMemory ring;
 };
 
 Result<std::string> listen_on_loopback(Sink& sink) {
@@ -83,9 +76,11 @@ Result<std::string> listen_on_loopback(Sink& sink) {
 }
 
 Result<void> serve_run(Link& link, std::uint64_t connections, std::uint64_t messages) {
-  std::vector<Sink> sinks(connections);
+  std::vector<Sink> sinks;
   nlohmann::json addresses = nlohmann::json::array();
-  for (Sink& sink : sinks) {
+  for (std::uint64_t i = 0; i < connections; ++i) {
+    CKPT_TRY(ring, make_ring());
+    Sink& sink = sinks.emplace_back(Sink{{}, {}, std::move(ring)});
     CKPT_TRY(address, listen_on_loopback(sink));
     addresses.push_back(address);
   }
@@ -98,8 +93,9 @@ Result<void> serve_run(Link& link, std::uint64_t connections, std::uint64_t mess
   std::vector<Result<void>> results(connections, ok());
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < connections; ++i)
-    threads.emplace_back(
-        [&, i] { results[i] = drain(sinks[i].socket.get(), sinks[i].ring, messages * kTcpMessageBytes); });
+    threads.emplace_back([&, i] {
+      results[i] = drain(sinks[i].socket.get(), sinks[i].ring.bytes(), messages * kTcpMessageBytes);
+    });
   for (std::thread& thread : threads) thread.join();
   for (Result<void>& result : results) {
     CKPT_TRYV(std::move(result));
@@ -117,7 +113,8 @@ Result<std::unique_ptr<ByteSource>> connect_tcp(const std::string& address) {
   const sockaddr_in target = loopback(port);
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&target), sizeof target) != 0)
     return Error::from_errno("Connecting to port " + address);
-  return std::make_unique<TcpSource>(std::move(socket));
+  CKPT_TRY(ring, make_ring());
+  return std::make_unique<TcpSource>(std::move(socket), std::move(ring));
 }
 
 Result<void> run_tcp_sink(Link& link) {

@@ -8,7 +8,6 @@
 #include "libckpt/engine/sender.h"
 #include "libckpt/transport/transport.h"
 #include "tools/bench/child_roles.h"
-#include "tools/bench/device_buffer.h"
 #include "tools/bench/streams.h"
 
 namespace ckpt::bench {
@@ -21,9 +20,7 @@ constexpr Nanos kWait = 1'000'000'000;
 // Both halves: a ring of buffers to send from or to receive into, and counters.
 class LaneEnd final : public transport::LaneHandler {
  public:
-  LaneEnd() : message_bytes_(lane_message_bytes()), ring_(kRingMessages * message_bytes_) {
-    fill_random(ring_.bytes(), 7);
-  }
+  explicit LaneEnd(HostMemory ring) : message_bytes_(lane_message_bytes()), ring_(std::move(ring)) {}
 
   Result<void> wait_open() {
     while (!open_ && !error_) drive();
@@ -65,7 +62,7 @@ class LaneEnd final : public transport::LaneHandler {
   void on_closed(const Error& error) override { error_ = error; }
 
   std::span<std::byte> next_slot(std::size_t bytes) {
-    return ring_.bytes().subspan(next_++ % kRingMessages * message_bytes_, bytes);
+    return ring_.bytes().subspan(next_++ * message_bytes_ % kRingBytes, bytes);
   }
   void drive() {
     if (!lane_->progress()) lane_->wait(kWait);
@@ -89,7 +86,8 @@ class LaneEnd final : public transport::LaneHandler {
 class UcxSource final : public ByteSource {
  public:
   static Result<std::unique_ptr<ByteSource>> connect(const std::string& address, bool near) {
-    auto source = std::make_unique<UcxSource>();
+    CKPT_TRY(ring, make_ring());
+    auto source = std::make_unique<UcxSource>(std::move(ring));
     if (near) source->end_.set_near();
     CKPT_TRY(transport, transport::make_ucx_transport({}));
     source->transport_ = std::move(transport);
@@ -100,6 +98,7 @@ class UcxSource final : public ByteSource {
       return Error(ErrorCode::kNotSupported, "Processes of this machine cannot read each other's memory");
     return source;
   }
+  explicit UcxSource(HostMemory ring) : end_(std::move(ring)) {}
   Result<void> send(std::uint64_t messages) override { return end_.send(messages); }
 
  private:
@@ -112,24 +111,31 @@ Result<void> serve_run(Link& link, transport::Transport& transport, std::uint64_
   std::vector<std::unique_ptr<LaneEnd>> ends;
   nlohmann::json addresses = nlohmann::json::array();
   for (std::uint64_t i = 0; i < connections; ++i) {
-    ends.push_back(std::make_unique<LaneEnd>());
+    CKPT_TRY(ring, make_ring());
+    ends.push_back(std::make_unique<LaneEnd>(std::move(ring)));
     CKPT_TRY(lane, transport.listen(kToken, *ends.back()));
     addresses.push_back(lane->address());
     ends.back()->set_lane(std::move(lane));
   }
   CKPT_TRYV(link.send({{"addresses", addresses}}));
-  // In the order in which the source connects; each waits until it is welcomed.
-  for (const auto& end : ends) {
-    CKPT_TRYV(end->wait_open());
-  }
-  CKPT_TRYV(link.send({{"connected", connections}}));
+  // A thread drives each lane from the start: what greets one peer may still be on its way while the next one says hello.
   std::vector<Result<void>> results(connections, ok());
+  std::latch connected(static_cast<std::ptrdiff_t>(connections));
   std::latch received(static_cast<std::ptrdiff_t>(connections));
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < connections; ++i)
-    threads.emplace_back([&, i] { results[i] = ends[i]->receive(messages, received); });
+    threads.emplace_back([&, i] {
+      results[i] = ends[i]->wait_open();
+      connected.count_down();
+      if (results[i])
+        results[i] = ends[i]->receive(messages, received);
+      else
+        received.count_down();
+    });
+  connected.wait();
+  Result<void> told = link.send({{"connected", connections}});
   received.wait();
-  const Result<void> told = link.send({{"received", connections}});
+  if (told) told = link.send({{"received", connections}});
   for (std::thread& thread : threads) thread.join();
   for (Result<void>& result : results) {
     CKPT_TRYV(std::move(result));
