@@ -17,11 +17,11 @@ constexpr std::size_t kPostedInFlight = transport::kMaxInFlight / 4;
 }  // namespace
 
 Result<std::unique_ptr<ReceiveLane>> ReceiveLane::create(
-    ReceiverCore& core, WorkPool& workers, transport::Transport& transport,
+    Place place, ReceiverCore& core, WorkPool& workers, transport::Transport& transport,
     const transport::SessionToken& token, std::shared_ptr<const track::TrackKernels> kernels,
     std::vector<StagingSlot> slots, std::span<const std::unique_ptr<Decoder>> decoders,
     std::function<Result<void>(std::uint32_t)> on_verify) {
-  std::unique_ptr<ReceiveLane> lane(new ReceiveLane(core, workers, decoders, std::move(on_verify)));
+  std::unique_ptr<ReceiveLane> lane(new ReceiveLane(place, core, workers, decoders, std::move(on_verify)));
   for (StagingSlot& slot : slots) {
     CKPT_TRY(batch, track::FingerprintBatch::create(kernels, kMostChunks));
     lane->free_.push_back(lane->slots_.size());
@@ -110,7 +110,7 @@ void ReceiveLane::on_sent(std::uint64_t token) {
 
 std::span<std::byte> ReceiveLane::on_payload_begin(std::span<const std::byte> bytes,
                                                    std::size_t payload_bytes) {
-  auto header = parse_lane_header(bytes, core_.id);
+  auto header = parse(bytes);
   if (!header) return {};
   switch (header.assume_value().type) {
     case LaneMessage::kChunks:
@@ -139,8 +139,17 @@ void ReceiveLane::on_closed(const Error& error) {
   core_.fail(Error(ErrorCode::kUnavailable, "The connection to the source's mover is gone").caused_by(error));
 }
 
-Result<void> ReceiveLane::handle(std::span<const std::byte> bytes, std::span<const std::byte> payload) {
+Result<LaneHeader> ReceiveLane::parse(std::span<const std::byte> bytes) const {
   CKPT_TRY(header, parse_lane_header(bytes, core_.id));
+  const bool any_lane = header.type == LaneMessage::kChunks || header.type == LaneMessage::kCalibrate ||
+                        header.type == LaneMessage::kAbort;
+  if (place_ != Place::kFirst && !any_lane)
+    return Error(ErrorCode::kProtocol, "The source's mover sent on another lane what belongs on the first");
+  return header;
+}
+
+Result<void> ReceiveLane::handle(std::span<const std::byte> bytes, std::span<const std::byte> payload) {
+  CKPT_TRY(header, parse(bytes));
   switch (header.type) {
     case LaneMessage::kChunks:
       return handle_chunks(header, bytes, payload);

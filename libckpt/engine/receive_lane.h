@@ -24,8 +24,10 @@ namespace ckpt::engine {
 
 class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
  public:
+  // What is not chunks comes on the first lane only, so that one thread works on it.
+  enum class Place : std::uint8_t { kFirst, kOther };
   // on_verify(round) is called on this thread and must not block.
-  static Result<std::unique_ptr<ReceiveLane>> create(ReceiverCore& core, WorkPool& workers,
+  static Result<std::unique_ptr<ReceiveLane>> create(Place place, ReceiverCore& core, WorkPool& workers,
                                                      transport::Transport& transport,
                                                      const transport::SessionToken& token,
                                                      std::shared_ptr<const track::TrackKernels> kernels,
@@ -54,9 +56,10 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
     std::atomic<bool> done{false};
   };
 
-  ReceiveLane(ReceiverCore& core, WorkPool& workers, std::span<const std::unique_ptr<Decoder>> decoders,
+  ReceiveLane(Place place, ReceiverCore& core, WorkPool& workers,
+              std::span<const std::unique_ptr<Decoder>> decoders,
               std::function<Result<void>(std::uint32_t)> on_verify)
-      : core_(core), workers_(workers), decoders_(decoders), on_verify_(std::move(on_verify)) {}
+      : place_(place), core_(core), workers_(workers), decoders_(decoders), on_verify_(std::move(on_verify)) {}
 
   // transport::LaneHandler
   std::span<std::byte> on_payload_begin(std::span<const std::byte> header,
@@ -70,6 +73,8 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
   void run();
   bool step();
   bool send_posted();
+  // The header of a message that may come on this lane.
+  [[nodiscard]] Result<LaneHeader> parse(std::span<const std::byte> bytes) const;
   Result<void> handle(std::span<const std::byte> bytes, std::span<const std::byte> payload);
   Result<void> handle_chunks(const LaneHeader& header, std::span<const std::byte> bytes,
                              std::span<const std::byte> payload);
@@ -84,6 +89,7 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
   Result<void> answer(LaneMessage type, const VerdictRecord& record, std::string_view text);
   Result<std::size_t> slot_of(std::span<const std::byte> payload);
 
+  const Place place_;
   ReceiverCore& core_;
   WorkPool& workers_;
   std::span<const std::unique_ptr<Decoder>> decoders_;  // one for each coding thread

@@ -171,6 +171,7 @@ std::span<std::byte> ReceiverCore::blob_destination(const LaneHeader& header, co
   const std::lock_guard lock(mutex_);
   IncomingBlob& blob = blob_of(header.type);
   if (record.offset == 0) {
+    if (blob.begun != blob.received) return {};  // a piece is still being received where this one would begin
     auto begun = begin_blob(header.type, blob, record.total);
     if (!begun) return {};
   }

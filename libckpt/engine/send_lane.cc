@@ -462,7 +462,9 @@ Result<void> SendLane::handle(std::span<const std::byte> bytes) {
       core_.answer(header.type, record_at<VerdictRecord>(bytes), text_of(bytes, header));
       return ok();
     case LaneMessage::kStale:
-      for (std::uint32_t i = 0; i < header.count; ++i) core_.stale(record_at<AckRecord>(bytes, i));
+      for (std::uint32_t i = 0; i < header.count; ++i) {
+        CKPT_TRYV(core_.stale(record_at<AckRecord>(bytes, i)));
+      }
       return ok();
     case LaneMessage::kScanDone:
       core_.scan_done();

@@ -519,15 +519,13 @@ Result<RoundReport> Sender::final_round(bool with_host_state, const std::functio
 
 // Chunks that changed at the target after they were acknowledged: its memory is not sound, but one more time is allowed.
 Result<void> Sender::resend_stale() {
-  for (const AckRecord& record : core_->take_stale()) {
-    SourceRegion* region = core_->find_region(record.region);
-    if (region == nullptr || region->get().generation != record.generation) continue;
-    if (record.chunk >= region->chunks())
-      return Error(ErrorCode::kProtocol, "The target named a chunk that does not exist");
-    core_->mismatch({record.region, record.generation, record.chunk});
+  for (const ChunkId& stale : core_->take_stale()) {
+    SourceRegion* region = core_->find_region(stale.region);
+    if (region == nullptr || region->get().generation != stale.generation) continue;  // gone since
+    core_->mismatch(stale);
     DirtyChunk dirty;
     dirty.region = region;
-    dirty.chunk = record.chunk;
+    dirty.chunk = stale.chunk;
     dirty.raw = true;
     SourceCodec::wrong(dirty);
     CKPT_TRYV(push(dirty));

@@ -170,12 +170,17 @@ void SenderCore::scan_done() {
   event_.notify_all();
 }
 
-void SenderCore::stale(const AckRecord& record) {
+Result<void> SenderCore::stale(const AckRecord& record) {
+  const SourceRegion* region = find_region(record.region);
+  if (region == nullptr || region->get().generation != record.generation) return ok();
+  if (record.chunk >= region->chunks())
+    return Error(ErrorCode::kProtocol, "The target named a chunk that does not exist");
   const std::lock_guard lock(event_mutex_);
-  stale_.push_back(record);
+  stale_.insert({record.region, record.generation, record.chunk});
+  return ok();
 }
 
-std::vector<AckRecord> SenderCore::take_stale() {
+std::set<ChunkId> SenderCore::take_stale() {
   const std::lock_guard lock(event_mutex_);
   return std::exchange(stale_, {});
 }

@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "libckpt/base/clock.h"
@@ -155,8 +156,9 @@ class SenderCore {
   void lane_opened(bool near);
   void answer(LaneMessage kind, const VerdictRecord& record, std::string text);
   void scan_done();
-  void stale(const AckRecord& record);
-  std::vector<AckRecord> take_stale();
+  // kProtocol: there is no such chunk. Those of regions that have gone are passed over.
+  Result<void> stale(const AckRecord& record);
+  std::set<ChunkId> take_stale();
   [[nodiscard]] std::size_t near_lanes() const;
   void blob_sent();
   void clock_measured(const ClockOffset& offset);
@@ -202,7 +204,7 @@ class SenderCore {
   std::condition_variable event_;
   Events events_;
   std::optional<Error> error_;
-  std::vector<AckRecord> stale_;
+  std::set<ChunkId> stale_;  // no more than there are chunks
   std::map<ChunkId, std::uint32_t> mismatches_;
 };
 

@@ -102,12 +102,14 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
     codec::CodecMode codec = codec::CodecMode::kAuto;
     std::uint64_t shadow_memory = 0;
     std::uint64_t least_unscanned = kLeastUnscannedChunks;
+    transport::Transport* transport = nullptr;  // of the test; else loopback
   };
 
   explicit EnginePair(const Setup& setup) : setup_(setup) {
     source_staging_ = must(StagingPool::create(device(0), 32 * kMiB));
     target_staging_ = must(StagingPool::create(device(1), 32 * kMiB));
-    transport_ = transport::make_loopback_transport();
+    if (setup.transport == nullptr) own_transport_ = transport::make_loopback_transport();
+    transport::Transport& transport = setup.transport != nullptr ? *setup.transport : *own_transport_;
     for (const std::uint64_t bytes : setup.sizes) add_buffers(next_id_++, 1, bytes);
 
     ReceiverOptions receive;
@@ -117,7 +119,7 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
     receive.lanes = setup.lanes;
     receive.scan_slice_bytes = 1 * kMiB;
     receive.hooks = setup.target_hooks;
-    receiver_ = must(Receiver::create(device(1), *target_staging_, *transport_, *this, receive));
+    receiver_ = must(Receiver::create(device(1), *target_staging_, transport, *this, receive));
 
     SenderOptions send;
     send.id = receive.id;
@@ -133,7 +135,7 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
     send.scan_slice_bytes = 1 * kMiB;
     send.hooks = setup.source_hooks;
     send.observer = this;
-    sender_ = must(Sender::create(device(0), *source_staging_, *transport_, send));
+    sender_ = must(Sender::create(device(0), *source_staging_, transport, send));
     must(sender_->connect());
   }
   ~EnginePair() override {
@@ -142,16 +144,18 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
   }
 
   // Plan and regions for everything that was not announced yet.
-  void announce() {
+  void announce() { must(try_announce()); }
+  Result<void> try_announce() {
     std::vector<PlanEntry> plan;
     for (const auto& [id, generation] : unannounced_) plan.push_back({id, generation, source(id).bytes()});
-    must(sender_->send_plan(std::as_bytes(std::span(plan))));
+    CKPT_TRYV(sender_->send_plan(std::as_bytes(std::span(plan))));
     for (const auto& [id, generation] : unannounced_) {
       Region region{id, generation, source(id).pointer(), source(id).bytes(), backing_[id]};
-      must(sender_->add_region(std::move(region)));
+      CKPT_TRYV(sender_->add_region(std::move(region)));
       backing_[id].reset();  // only the engine holds it now
     }
     unannounced_.clear();
+    return ok();
   }
   void add_buffers(std::uint64_t id, std::uint64_t generation, std::uint64_t bytes) {
     source_[id] = std::make_unique<Buffer>(device(0), bytes);
@@ -251,7 +255,7 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
   Setup setup_;
   std::uint64_t next_id_ = 1;
   std::unique_ptr<StagingPool> source_staging_, target_staging_;
-  std::unique_ptr<transport::Transport> transport_;
+  std::unique_ptr<transport::Transport> own_transport_;
   std::map<std::uint64_t, std::unique_ptr<Buffer>> source_, target_;
   std::map<std::uint64_t, std::shared_ptr<const void>> backing_;
   std::map<std::uint64_t, std::weak_ptr<const void>> watch_;

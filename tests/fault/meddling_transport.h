@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a confused or hostile peer would send: the loopback transport, whose messages a test may change, swallow or multiply before
+// they are handed to whom they are for.
+//
+//   MeddlingTransport transport([](const Arrival& arrival) { return Headers{arrival.bytes()}; });   // changes nothing
+//
+// Threads: the test's function runs on the receiving lane's thread, of several lanes at once. Ownership: outlives its lanes.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libckpt/engine/lane_messages.h"
+#include "libckpt/transport/transport.h"
+
+namespace ckpt::engine::test {
+
+using Bytes = std::vector<std::byte>;
+using Headers = std::vector<Bytes>;
+
+struct Arrival {
+  enum class At : std::uint8_t { kSource, kTarget };
+  At at;
+  std::size_t lane;  // in the order in which the target listens, and the source connects
+  std::span<const std::byte> header;
+  [[nodiscard]] Bytes bytes() const { return {header.begin(), header.end()}; }
+};
+
+// The headers that are handed on instead, in order; a payload goes with the first. A message with a payload cannot be swallowed.
+using Meddle = std::function<Headers(const Arrival&)>;
+
+class MeddlingTransport final : public transport::Transport {
+ public:
+  explicit MeddlingTransport(Meddle meddle)
+      : meddle_(std::move(meddle)), inner_(transport::make_loopback_transport()) {}
+
+  Result<std::unique_ptr<transport::Lane>> listen(const transport::SessionToken& token,
+                                                  transport::LaneHandler& handler) override {
+    return inner_->listen(token, wrap(Arrival::At::kTarget, handler));
+  }
+  Result<std::unique_ptr<transport::Lane>> connect(const std::string& address,
+                                                   const transport::SessionToken& token,
+                                                   transport::LaneHandler& handler) override {
+    return inner_->connect(address, token, wrap(Arrival::At::kSource, handler));
+  }
+
+ private:
+  class Handler final : public transport::LaneHandler {
+   public:
+    Handler(const Meddle& meddle, Arrival::At at, std::size_t lane, transport::LaneHandler& inner)
+        : meddle_(meddle), at_(at), lane_(lane), inner_(inner) {}
+    std::span<std::byte> near_memory() override { return inner_.near_memory(); }
+    void on_open() override { inner_.on_open(); }
+    std::span<std::byte> on_payload_begin(std::span<const std::byte> header, std::size_t bytes) override {
+      with_payload_ = meddle_({at_, lane_, header});
+      return inner_.on_payload_begin(with_payload_.front(), bytes);
+    }
+    void on_message(std::span<const std::byte> header, std::span<const std::byte> payload) override {
+      const Headers headers =
+          payload.empty() ? meddle_({at_, lane_, header}) : std::exchange(with_payload_, {});
+      for (const Bytes& each : headers) {
+        inner_.on_message(each, payload);
+        payload = {};
+      }
+    }
+    void on_sent(std::uint64_t token) override { inner_.on_sent(token); }
+    void on_closed(const Error& error) override { inner_.on_closed(error); }
+
+   private:
+    const Meddle& meddle_;
+    const Arrival::At at_;
+    const std::size_t lane_;
+    transport::LaneHandler& inner_;
+    Headers with_payload_;  // of the message whose payload is being received
+  };
+
+  transport::LaneHandler& wrap(Arrival::At at, transport::LaneHandler& handler) {
+    const std::lock_guard lock(mutex_);
+    std::size_t& lanes = at == Arrival::At::kTarget ? listening_ : connected_;
+    return handlers_.emplace_back(meddle_, at, lanes++, handler);
+  }
+
+  const Meddle meddle_;
+  std::unique_ptr<transport::Transport> inner_;
+  std::mutex mutex_;  // all below
+  std::deque<Handler> handlers_;
+  std::size_t listening_ = 0;
+  std::size_t connected_ = 0;
+};
+
+}  // namespace ckpt::engine::test

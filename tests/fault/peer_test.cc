@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+// A peer that is confused or hostile: each message that no right peer sends ends the session with its reason, on both sides, and
+// nothing counts as arrived or verified; what may be an old word of a right peer is passed over.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <random>
+
+#include "tests/fault/engine_pair.h"
+#include "tests/fault/meddling_transport.h"
+
+namespace ckpt::engine {
+namespace {
+
+using test::Arrival;
+using test::Bytes;
+using test::EnginePair;
+using test::Headers;
+using test::kKiB;
+using test::kMiB;
+using test::MeddlingTransport;
+using testing::HasSubstr;
+
+constexpr auto kSource = Arrival::At::kSource;
+constexpr auto kTarget = Arrival::At::kTarget;
+constexpr std::uint32_t kFarChunk = 1U << 20;
+
+LaneHeader header_of(std::span<const std::byte> bytes) {
+  LaneHeader header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  return header;
+}
+
+// A changed copy.
+template <class Change>
+Bytes with_header(Bytes bytes, Change change) {
+  LaneHeader header = header_of(bytes);
+  change(header);
+  std::memcpy(bytes.data(), &header, sizeof header);
+  return bytes;
+}
+template <class Record, class Change>
+Bytes with_record(Bytes bytes, Change change) {
+  auto record = record_at<Record>(bytes);
+  change(record);
+  std::memcpy(bytes.data() + sizeof(LaneHeader), &record, sizeof record);
+  return bytes;
+}
+// A message of the same session and round.
+template <class... Records>
+Bytes made(const Bytes& like, LaneMessage type, const Records&... records) {
+  const LaneHeader header = header_of(like);
+  LaneBuffer message(type, {header.migration, header.incarnation, header.rank}, header.round);
+  (message.append(records), ...);
+  const auto bytes = message.bytes();
+  return {bytes.begin(), bytes.end()};
+}
+
+struct Wrong {
+  const char* name;
+  Arrival::At at;
+  LaneMessage type;  // the first of these that arrives there ...
+  std::function<Headers(const Bytes&)> becomes;
+  const char* text;  // ... ends the session with this
+};
+void PrintTo(const Wrong& wrong, std::ostream* out) {
+  *out << wrong.name;
+}
+
+// Plan, a round, the final one with host state, and the verdict; the first error.
+Result<void> move(EnginePair& pair) {
+  CKPT_TRYV(pair.try_announce());
+  CKPT_TRYV(pair.sender().run_round());
+  pair.source().fill(64 * kKiB, 100, 0x7E);  // something for the final round
+  CKPT_TRYV(pair.sender().run_final(test::random_bytes(300 * kKiB, 3)));
+  CKPT_TRYV(pair.commit());
+  return ok();
+}
+
+// Only the first message of this kind, of all lanes.
+test::Meddle first_of(Arrival::At at, LaneMessage type, std::function<Headers(const Bytes&)> becomes) {
+  return [=, seen = std::make_shared<std::atomic<bool>>(false)](const Arrival& arrival) {
+    if (arrival.at == at && header_of(arrival.header).type == type && !seen->exchange(true))
+      return becomes(arrival.bytes());
+    return Headers{arrival.bytes()};
+  };
+}
+
+class WrongPeer : public testing::TestWithParam<Wrong> {};
+
+TEST_P(WrongPeer, ends_the_session_with_its_reason) {
+  const Wrong& wrong = GetParam();
+  MeddlingTransport transport(first_of(wrong.at, wrong.type, wrong.becomes));
+  EnginePair pair({.lanes = 1, .codec = codec::CodecMode::kRaw, .transport = &transport});
+  pair.source().write(0, test::random_bytes(4 * kMiB, 1));
+  const auto moved = move(pair);
+  ASSERT_FALSE(moved.has_value());
+  EXPECT_THAT(moved.assume_error().to_string(), HasSubstr(wrong.text));
+  if (wrong.at != kTarget) return;
+  EXPECT_NE(pair.wait_failed().code(), ErrorCode::kInternal);
+  EXPECT_FALSE(pair.verified);
+}
+
+Wrong acknowledgement(const char* name, std::function<void(AckRecord&)> change, const char* text) {
+  return {name, kSource, LaneMessage::kAck,
+          [change](const Bytes& ack) { return Headers{with_record<AckRecord>(ack, change)}; }, text};
+}
+Wrong chunk(const char* name, std::function<void(ChunkRecord&)> change, const char* text) {
+  return {name, kTarget, LaneMessage::kChunks,
+          [change](const Bytes& chunks) { return Headers{with_record<ChunkRecord>(chunks, change)}; }, text};
+}
+Wrong header(const char* name, Arrival::At at, LaneMessage type, std::function<void(LaneHeader&)> change,
+             const char* text) {
+  return {name, at, type, [change](const Bytes& bytes) { return Headers{with_header(bytes, change)}; }, text};
+}
+
+constexpr const char* kNotSent = "An acknowledgement for a message that was not sent";
+
+INSTANTIATE_TEST_SUITE_P(
+    Target, WrongPeer,
+    testing::Values(
+        header(
+            "sequence", kSource, LaneMessage::kAck, [](LaneHeader& h) { ++h.sequence; }, kNotSent),
+        header(
+            "slot", kSource, LaneMessage::kAck, [](LaneHeader& h) { h.slot = 1000; },
+            "a slot that does not exist"),
+        Wrong{"twice", kSource, LaneMessage::kAck,
+              [](const Bytes& ack) {
+                return Headers{ack, ack};
+              },
+              kNotSent},
+        Wrong{"count", kSource, LaneMessage::kAck,
+              [](const Bytes& ack) {
+                const auto one = record_at<AckRecord>(ack);
+                Bytes other = header_of(ack).count == 1 ? made(ack, LaneMessage::kAck, one, one)
+                                                        : made(ack, LaneMessage::kAck, one);
+                return Headers{with_header(other, [&](LaneHeader& h) {
+                  h.slot = header_of(ack).slot;
+                  h.sequence = header_of(ack).sequence;
+                })};
+              },
+              kNotSent},
+        Wrong{"calibration", kSource, LaneMessage::kAck,
+              [](const Bytes& ack) {
+                return Headers{with_header(made(ack, LaneMessage::kCalibrateAck), [&](LaneHeader& h) {
+                  h.slot = header_of(ack).slot;
+                  h.sequence = header_of(ack).sequence;
+                })};
+              },
+              kNotSent},
+        acknowledgement(
+            "chunk", [](AckRecord& r) { r.chunk ^= 1; }, "of other chunks than were sent"),
+        acknowledgement(
+            "region", [](AckRecord& r) { ++r.region; }, "of other chunks than were sent"),
+        acknowledgement(
+            "generation", [](AckRecord& r) { ++r.generation; }, "of other chunks than were sent"),
+        acknowledgement(
+            "gone", [](AckRecord& r) { r.gone = 1; }, "does not know extent 1 any more"),
+        Wrong{"pong", kSource, LaneMessage::kAck,
+              [](const Bytes& ack) {
+                return Headers{made(ack, LaneMessage::kPong, ClockRecord{1}), ack};
+              },
+              "A pong without a ping"},
+        Wrong{"role", kSource, LaneMessage::kAck,
+              [](const Bytes& ack) { return Headers{made(ack, LaneMessage::kFinal)}; },
+              "that only a source sends"},
+        header(
+            "migration", kSource, LaneMessage::kAck, [](LaneHeader& h) { ++h.migration; },
+            "of another migration"),
+        header(
+            "incarnation", kSource, LaneMessage::kAck, [](LaneHeader& h) { --h.incarnation; },
+            "of another migration"),
+        header(
+            "rank", kSource, LaneMessage::kAck, [](LaneHeader& h) { ++h.rank; }, "of another migration"),
+        header(
+            "magic", kSource, LaneMessage::kAck, [](LaneHeader& h) { h.magic ^= 1; }, "different builds"),
+        Wrong{"cut", kSource, LaneMessage::kAck,
+              [](const Bytes& ack) { return Headers{Bytes(ack.begin(), ack.end() - 1)}; },
+              "length does not fit"},
+        Wrong{"stale", kSource, LaneMessage::kScanDone,
+              [](const Bytes& done) {
+                AckRecord far;
+                far.region = far.generation = 1;
+                far.chunk = kFarChunk;
+                return Headers{made(done, LaneMessage::kStale, far), done};
+              },
+              "a chunk that does not exist"},
+        Wrong{"root", kSource, LaneMessage::kVerdict,
+              [](const Bytes& verdict) {
+                return Headers{with_record<VerdictRecord>(verdict, [](VerdictRecord& r) { ++r.root.lo; })};
+              },
+              "verified another root than was sent"},
+        Wrong{"no", kSource, LaneMessage::kVerdict,
+              [](const Bytes& verdict) {
+                return Headers{with_record<VerdictRecord>(verdict, [](VerdictRecord& r) { r.code = 1; })};
+              },
+              "The target did not verify"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(
+    Source, WrongPeer,
+    testing::Values(
+        chunk(
+            "chunk", [](ChunkRecord& r) { r.chunk = kFarChunk; }, "A chunk beyond its extent"),
+        chunk(
+            "encoding", [](ChunkRecord& r) { r.encoding = 200; }, "A chunk in encoding 200"),
+        chunk(
+            "longer", [](ChunkRecord& r) { r.bytes = 1U << 30; }, "does not fit its message"),
+        chunk(
+            "shorter", [](ChunkRecord& r) { --r.bytes; }, "not as long as its place"),
+        chunk(
+            "zero", [](ChunkRecord& r) { r.encoding = static_cast<std::uint8_t>(codec::Encoding::kZero); },
+            "does not fit its message"),
+        chunk(
+            "region", [](ChunkRecord& r) { ++r.region; }, "An acknowledgement of other chunks"),
+        Wrong{"early", kTarget, LaneMessage::kPlan,
+              [](const Bytes& plan) {
+                ChunkRecord record;
+                record.encoding = static_cast<std::uint8_t>(codec::Encoding::kRaw);
+                record.bytes = static_cast<std::uint32_t>(record_at<BlobRecord>(plan).total);
+                return Headers{made(plan, LaneMessage::kChunks, record)};
+              },
+              "Chunks before a plan"},
+        Wrong{"role", kTarget, LaneMessage::kChunks,
+              [](const Bytes& chunks) {
+                return Headers{chunks, made(chunks, LaneMessage::kScanDone, ClockRecord{})};
+              },
+              "that only a target sends"},
+        Wrong{"offset", kTarget, LaneMessage::kPlan,
+              [](const Bytes& plan) {
+                return Headers{with_record<BlobRecord>(plan, [](BlobRecord& r) { r.offset = 8; })};
+              },
+              "The connection to the target's mover is gone"},
+        Wrong{"finals", kTarget, LaneMessage::kFinal,
+              [](const Bytes& last) {
+                return Headers{last, last};
+              },
+              "or a second one"},
+        Wrong{"unverified", kTarget, LaneMessage::kVerify, [](const Bytes&) { return Headers{}; },
+              "A final round before a verification"},
+        Wrong{"verify", kTarget, LaneMessage::kVerify,
+              [](const Bytes& verify) {
+                return Headers{verify, with_header(verify, [](LaneHeader& h) { h.round = 0; })};
+              },
+              "or inside of another one"},
+        Wrong{"manifest", kTarget, LaneMessage::kVerify,
+              [](const Bytes& verify) {
+                return Headers{made(verify, LaneMessage::kManifest, BlobRecord{}), verify};
+              },
+              "A manifest before the final round has ended"},
+        Wrong{"root", kTarget, LaneMessage::kManifest,
+              [](const Bytes& manifest) {
+                return Headers{with_record<BlobRecord>(manifest, [](BlobRecord& r) { ++r.root.hi; })};
+              },
+              "the roots over all chunks differ"},
+        Wrong{"plan", kTarget, LaneMessage::kFinal,
+              [](const Bytes& last) {
+                return Headers{last, made(last, LaneMessage::kPlan, BlobRecord{})};
+              },
+              "A plan after the final round began"},
+        Wrong{"room", kTarget, LaneMessage::kVerify,
+              [](const Bytes& verify) {
+                return Headers{made(verify, LaneMessage::kHostRoom, RoomRecord{std::uint64_t{1} << 60, 0}),
+                               verify};
+              },
+              "too long, or announced twice"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(WrongPeer, that_never_acknowledges_what_was_sent_is_given_up_at_the_third_time) {
+  MeddlingTransport transport([](const Arrival& arrival) {
+    Bytes bytes = arrival.bytes();
+    if (arrival.at == kSource && header_of(bytes).type == LaneMessage::kAck)
+      bytes = with_record<AckRecord>(bytes, [](AckRecord& r) { ++r.fingerprint.lo; });
+    return Headers{bytes};
+  });
+  EnginePair pair({.transport = &transport});
+  const auto moved = move(pair);
+  ASSERT_FALSE(moved.has_value());
+  EXPECT_EQ(moved.assume_error().code(), ErrorCode::kCorrupt);
+  EXPECT_THAT(moved.assume_error().to_string(), HasSubstr("arrived wrong 3 times"));
+}
+
+TEST(WrongPeer, that_gives_orders_on_another_lane_ends_the_session) {
+  std::atomic<bool> seen = false;
+  MeddlingTransport transport([&seen](const Arrival& arrival) {
+    Headers headers{arrival.bytes()};
+    if (arrival.at == kTarget && arrival.lane == 1 && !seen.exchange(true))
+      headers.push_back(made(headers.front(), LaneMessage::kVerify));
+    return headers;
+  });
+  EnginePair pair({.sizes = {16 * kMiB}, .lanes = 2, .transport = &transport});
+  pair.source().write(0, test::random_bytes(16 * kMiB, 1));
+  const auto moved = move(pair);
+  ASSERT_FALSE(moved.has_value());
+  EXPECT_THAT(moved.assume_error().to_string(), HasSubstr("sent on another lane what belongs on the first"));
+}
+
+// Stale chunks of an extent that has gone, of its earlier generation, and one chunk named over and over.
+TEST(RightPeer, whose_word_is_old_or_repeated_is_heard_once) {
+  const auto stale = [](const Bytes& done) {
+    AckRecord real;
+    real.region = real.generation = 1;
+    real.chunk = 5;
+    AckRecord gone = real;
+    gone.region = 99;
+    AckRecord earlier = real;
+    earlier.generation = 0;
+    Headers headers(1000, made(done, LaneMessage::kStale, real));
+    headers.push_back(made(done, LaneMessage::kStale, gone, earlier));
+    headers.push_back(done);
+    return headers;
+  };
+  MeddlingTransport transport(first_of(kSource, LaneMessage::kScanDone, stale));
+  EnginePair pair({.transport = &transport});
+  pair.source().write(0, test::random_bytes(4 * kMiB, 1));
+  test::must(move(pair));
+  pair.wait_verified();
+  EXPECT_EQ(pair.mismatches(), 1U);
+  EXPECT_EQ(pair.differences(), 0U);
+}
+
+TEST(RightPeer, that_drops_an_earlier_generation_loses_nothing) {
+  MeddlingTransport transport(first_of(kTarget, LaneMessage::kVerify, [](const Bytes& verify) {
+    return Headers{made(verify, LaneMessage::kDrop, DropRecord{1, 0}), verify};
+  }));
+  EnginePair pair({.transport = &transport});
+  pair.source().write(0, test::random_bytes(4 * kMiB, 1));
+  test::must(move(pair));
+  pair.wait_verified();
+  EXPECT_EQ(pair.differences(), 0U);
+}
+
+// One bit of one message's header, anywhere: it ends the session, or it means nothing.
+TEST(WrongPeer, whose_header_has_one_wrong_bit_is_refused_or_right) {
+  constexpr unsigned kSeeds = 60;
+  constexpr unsigned kMessages = 24;  // of a move of this size
+  unsigned refused = 0;
+  for (unsigned seed = 0; seed < kSeeds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    const unsigned which = random() % kMessages;
+    const unsigned bit = random();
+    std::atomic<unsigned> count = 0;
+    MeddlingTransport transport([&](const Arrival& arrival) {
+      Bytes bytes = arrival.bytes();
+      if (count.fetch_add(1) == which) bytes[bit / 8 % bytes.size()] ^= static_cast<std::byte>(1U << bit % 8);
+      return Headers{bytes};
+    });
+    EnginePair pair({.sizes = {1 * kMiB}, .transport = &transport});
+    pair.source().write(0, test::random_bytes(1 * kMiB, seed));
+    if (const auto moved = move(pair); moved.has_value()) {
+      pair.wait_verified();
+      ASSERT_TRUE(pair.verified);
+      ASSERT_EQ(pair.differences(), 0U);
+    } else {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, kSeeds / 4);
+}
+
+}  // namespace
+}  // namespace ckpt::engine
