@@ -59,7 +59,11 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
   ReceiveLane(Place place, ReceiverCore& core, WorkPool& workers,
               std::span<const std::unique_ptr<Decoder>> decoders,
               std::function<Result<void>(std::uint32_t)> on_verify)
-      : place_(place), core_(core), workers_(workers), decoders_(decoders), on_verify_(std::move(on_verify)) {}
+      : place_(place),
+        core_(core),
+        workers_(workers),
+        decoders_(decoders),
+        on_verify_(std::move(on_verify)) {}
 
   // transport::LaneHandler
   std::span<std::byte> on_payload_begin(std::span<const std::byte> header,

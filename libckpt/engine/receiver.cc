@@ -50,8 +50,9 @@ Result<std::unique_ptr<Receiver>> Receiver::create(const Device& device, Staging
   for (std::uint32_t i = 0; i < lanes; ++i) {
     CKPT_TRY(slots, staging.acquire(options.window));
     CKPT_TRY(lane, ReceiveLane::create(
-                       i == 0 ? ReceiveLane::Place::kFirst : ReceiveLane::Place::kOther, *receiver->core_, *receiver->workers_, transport, options.token, kernels,
-                       std::move(slots), receiver->decoders_,
+                       i == 0 ? ReceiveLane::Place::kFirst : ReceiveLane::Place::kOther, *receiver->core_,
+                       *receiver->workers_, transport, options.token, kernels, std::move(slots),
+                       receiver->decoders_,
                        [raw = receiver.get()](std::uint32_t round) { return raw->begin_scan(round); }));
     receiver->lanes_.push_back(std::move(lane));
   }
