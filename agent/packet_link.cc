@@ -62,12 +62,11 @@ Result<std::size_t> PacketLink::read_one(Packet& packet) {
   header.msg_controllen = control.size();
   ssize_t got;
   do {
+    // ECONNRESET: the peer closed, or died, before it had read all that was sent to it. Told once, ahead of its own last messages.
     got = ::recvmsg(stream_.native_handle(), &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  } while (got < 0 && errno == EINTR);
+  } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
   if (got < 0) {
     if (errno == EAGAIN || errno == EWOULDBLOCK) return std::size_t{0};
-    if (errno == ECONNRESET)
-      return Error(ErrorCode::kUnavailable, "The peer has closed the local connection");
     return Error::from_errno("Cannot receive from a local socket");
   }
   for (cmsghdr* c = CMSG_FIRSTHDR(&header); c; c = CMSG_NXTHDR(&header, c)) {

@@ -171,12 +171,12 @@ Result<Received> Socket::receive() {
   header.msg_controllen = control.size();
   ssize_t got = 0;
   do {
+    // ECONNRESET: the peer closed before it had read all that was sent to it. Told once, ahead of the peer's own last messages.
     got = ::recvmsg(fd_.get(), &header, MSG_CMSG_CLOEXEC);
-  } while (got < 0 && errno == EINTR);
+  } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
   Received received;
   if (got < 0 && errno == EAGAIN) return received;
-  if (got < 0 && errno != ECONNRESET) return Error::from_errno("Receiving a local message");
-  if (got < 0) got = 0;
+  if (got < 0) return Error::from_errno("Receiving a local message");
   const bool clean = collect_descriptors(header, received.descriptors);
   if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || !clean) {
     return Error(ErrorCode::kProtocol, "A local message was too long or had foreign control data");

@@ -168,8 +168,9 @@ Result<Packet> receive_message(int socket) {
   header.msg_controllen = control.size();
   ssize_t got = 0;
   do {
+    // ECONNRESET: the other side closed before it had read all. Told once, ahead of its own last messages.
     got = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
-  } while (got < 0 && errno == EINTR);
+  } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
   if (got < 0 && errno == EAGAIN) return Error(ErrorCode::kTimedOut, "No message on the mover's socket");
   if (got < 0) return socket_error(errno, "Receiving from the mover's socket");
   if (got == 0) return Error(ErrorCode::kUnavailable, "The other side of the mover's socket is gone");

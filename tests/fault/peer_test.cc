@@ -7,6 +7,7 @@
 #include <atomic>
 #include <random>
 
+#include "libckpt/engine/receiver_core.h"
 #include "tests/fault/engine_pair.h"
 #include "tests/fault/meddling_transport.h"
 
@@ -25,6 +26,7 @@ using testing::HasSubstr;
 constexpr auto kSource = Arrival::At::kSource;
 constexpr auto kTarget = Arrival::At::kTarget;
 constexpr std::uint32_t kFarChunk = 1U << 20;
+constexpr auto kZero = static_cast<std::uint8_t>(codec::Encoding::kZero);
 
 LaneHeader header_of(std::span<const std::byte> bytes) {
   LaneHeader header;
@@ -211,8 +213,10 @@ INSTANTIATE_TEST_SUITE_P(
         chunk(
             "shorter", [](ChunkRecord& r) { --r.bytes; }, "not as long as its place"),
         chunk(
-            "zero", [](ChunkRecord& r) { r.encoding = static_cast<std::uint8_t>(codec::Encoding::kZero); },
-            "does not fit its message"),
+            "zero", [](ChunkRecord& r) { r.encoding = kZero; }, "does not fit its message"),
+        chunk(
+            "nothing", [](ChunkRecord& r) { r = {r.region, r.generation, r.chunk, 0, kZero, {}}; },
+            "that belong to no chunk"),
         chunk(
             "region", [](ChunkRecord& r) { ++r.region; }, "An acknowledgement of other chunks"),
         Wrong{"early", kTarget, LaneMessage::kPlan,
@@ -294,6 +298,48 @@ TEST(WrongPeer, that_gives_orders_on_another_lane_ends_the_session) {
   const auto moved = move(pair);
   ASSERT_FALSE(moved.has_value());
   EXPECT_THAT(moved.assume_error().to_string(), HasSubstr("sent on another lane what belongs on the first"));
+}
+
+TEST(WrongPeer, that_leaves_out_a_piece_of_the_host_state_is_refused) {
+  MeddlingTransport transport([](const Arrival& arrival) {
+    Bytes bytes = arrival.bytes();
+    if (arrival.at == kTarget && header_of(bytes).type == LaneMessage::kHostState)
+      bytes = with_record<BlobRecord>(bytes, [](BlobRecord& r) { r.offset += r.offset > 0 ? 4 * kKiB : 0; });
+    return Headers{bytes};
+  });
+  EnginePair pair({.transport = &transport});
+  pair.announce();
+  EXPECT_FALSE(pair.sender().run_final(test::random_bytes(5 * kMiB, 3)).has_value() &&
+               pair.commit().has_value());
+  EXPECT_EQ(pair.wait_failed().code(), ErrorCode::kUnavailable) << "the lane is closed";
+  EXPECT_FALSE(pair.verified);
+}
+
+class Nobody final : public ReceiverDelegate {
+  Result<PlanPlaces> on_plan(std::span<const std::byte>) override { return PlanPlaces{}; }
+  Result<void> on_manifest(std::span<const std::byte>, const track::Fingerprint&, const HostState&) override {
+    return ok();
+  }
+  void on_verified(const VerifiedReport&, HostState) override {}
+  void on_failed(const Error&) override {}
+};
+
+// The loopback receives one payload after the other; a network may be writing the first where the second would begin.
+TEST(WrongPeer, that_begins_a_blob_anew_while_a_piece_of_it_arrives_gets_no_place) {
+  Nobody nobody;
+  ReceiverCore core(test::device(1), {42, 2, 0},
+                    track::FingerprintParams::expand({}, track::FingerprintPurpose::kRoot), nobody, nullptr,
+                    kMiB, kMiB);
+  LaneHeader header;
+  header.type = LaneMessage::kPlan;
+  BlobRecord piece;
+  piece.total = 100;
+  EXPECT_EQ(core.blob_destination(header, piece, 60).size(), 60U);
+  EXPECT_EQ(core.blob_destination(header, piece, 60).size(), 0U);
+  EXPECT_FALSE(test::must(core.blob_received(header, piece, 60)));
+  piece.offset = 60;
+  EXPECT_EQ(core.blob_destination(header, piece, 40).size(), 40U);
+  EXPECT_TRUE(test::must(core.blob_received(header, piece, 40)));
 }
 
 // Stale chunks of an extent that has gone, of its earlier generation, and one chunk named over and over.

@@ -85,6 +85,19 @@ TEST_F(PacketLinkTest, WhatWasSaidBeforeTheEndIsHeard) {
   EXPECT_TRUE(a_.closed.empty());
 }
 
+TEST_F(PacketLinkTest, LastWordsAreHeardOfAPeerThatHasNotReadAll) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  ASSERT_EQ(::send(ends[0], "order", 5, 0), 5);
+  ASSERT_EQ(::send(ends[1], "bye", 3, 0), 3);
+  ::close(ends[1]);  // with the order unread: Linux tells the other side ECONNRESET, then what was sent
+  End end;
+  open(end, ends[0]);
+  run_until(io_, [&] { return !end.closed.empty(); });
+  EXPECT_EQ(end.got.size(), 1u);
+  EXPECT_EQ(end.closed[0].code(), ErrorCode::kUnavailable);
+}
+
 class ChildProcessTest : public ::testing::Test {
  protected:
   // Runs a shell script and gives its wait status.

@@ -141,6 +141,18 @@ TEST(LocalSocket, NonBlockingSaysNothingWhenEmptyOrFull) {
   EXPECT_EQ(left.send({0, 1, Attach{}}).assume_value(), Transfer::kDone);
 }
 
+TEST(LocalSocket, LastWordsAreHeardOfAPeerThatHasNotReadAll) {
+  auto [left, right] = std::move(Socket::pair().assume_value());
+  ASSERT_EQ(right.send({0, 1, Attach{}}).assume_value(), Transfer::kDone);
+  ASSERT_EQ(left.send({0, 7, DumpReady{}}).assume_value(), Transfer::kDone);
+  left.close();  // with a message unread: Linux tells the other side ECONNRESET, then what was sent
+  const Result<Received> words = right.receive();
+  ASSERT_TRUE(words.has_value()) << words.assume_error().to_string();
+  ASSERT_EQ(words.assume_value().transfer, Transfer::kDone);
+  EXPECT_EQ(words.assume_value().message.request, 7U);
+  EXPECT_EQ(right.receive().assume_value().transfer, Transfer::kClosed);
+}
+
 TEST(LocalSocket, EndIsSeenAndSendingToItIsUnavailable) {
   auto [left, right] = std::move(Socket::pair().assume_value());
   left.close();

@@ -143,6 +143,17 @@ TEST(MoverMessages, a_closed_socket_is_unavailable) {
   EXPECT_EQ(sent.assume_error().code(), ErrorCode::kUnavailable);
 }
 
+TEST(MoverMessages, last_words_are_heard_of_a_peer_that_has_not_read_all) {
+  Ends ends;
+  ASSERT_TRUE(send_message(ends.b.get(), EndSession()).has_value());
+  ASSERT_TRUE(send_message(ends.a.get(), EndSession()).has_value());
+  ends.a.reset();  // with a message unread: Linux tells the other side ECONNRESET, then what was sent
+  EXPECT_TRUE(receive_message(ends.b.get()).has_value());
+  const auto end = receive_message(ends.b.get());
+  ASSERT_FALSE(end.has_value());
+  EXPECT_EQ(end.assume_error().code(), ErrorCode::kUnavailable);
+}
+
 TEST(MoverMessages, random_damage_is_a_message_or_an_error) {
   StartSource start;
   start.addresses = {"ucx:1", "ucx:2"};
