@@ -2,6 +2,8 @@
 // The keeper of a transparent job, with a rank whose device memory is memory files.
 #include <sys/mman.h>
 
+#include <thread>
+
 #include "tests/unit/keeper/harness.h"
 
 namespace ckpt::keeper {
@@ -295,6 +297,22 @@ TEST_F(TransparentTest, DumpedRankComesBackWhenItIsCalled) {
   EXPECT_EQ(status(agent).phase, Phase::kPaused);
   agent.ask<local::Mapped>(local::Map{.set = MemorySet::kExported});
   agent.ask<local::Running>(local::Resume{2, 0, 0});
+}
+
+// Its last word must not be lost with the connection: the keeper would take it for gone, and nobody would call it back.
+TEST_F(TransparentTest, RankThatLeavesWithAWordUnreadHasBeenDumped) {
+  Agent agent(start_transparent());
+  pause_and_release(agent);
+  const auto rank = static_cast<pid_t>(status(agent).rank_pid);
+  ::kill(rank, SIGSTOP);
+  while (state_of(rank) != 'T') std::this_thread::yield();
+  agent.send(local::PrepareDump{});
+  agent.ask<local::Done>(local::StopExport{});  // it lies behind the order to leave
+  ::kill(rank, SIGCONT);
+  agent.next<local::DumpReady>();
+  EXPECT_EQ(status(agent).phase, Phase::kDumped);
+  agent.ask<local::Done>(local::Reattach{});
+  EXPECT_EQ(status(agent).phase, Phase::kPaused);
 }
 
 TEST_F(TransparentTest, DumpedProcessStaysStoppedWhenALeaseComes) {
