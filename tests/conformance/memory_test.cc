@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plain device memory, copies, pinned host memory, contexts and what the host may not touch.
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -168,6 +169,85 @@ TEST_F(MemoryTest, RegisteredMemoryIsPinnedOnce) {
   EXPECT_CUDA(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, api().cuMemHostUnregister(host.get()));
   EXPECT_OK(api().cuMemFree_v2(memory));
   EXPECT_OK(api().cuStreamDestroy_v2(stream));
+}
+
+// A mapping of a memory file.
+class MappedFile {
+ public:
+  MappedFile(int fd, std::size_t bytes)
+      : bytes_(bytes), at_(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) {}
+  ~MappedFile() { ::munmap(at_, bytes_); }
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  [[nodiscard]] std::uint8_t* get() const { return static_cast<std::uint8_t*>(at_); }
+
+ private:
+  std::size_t bytes_;
+  void* at_;
+};
+
+// As a source and a target on one machine pin the same pages, each where it has mapped them.
+TEST_F(MemoryTest, RegisteredMemoryOfAFileIsTheSameForAllWhoMapIt) {
+  const int fd = ::memfd_create("conformance", MFD_CLOEXEC);
+  ASSERT_EQ(0, ::ftruncate(fd, 4 * kMiB));
+  const MappedFile one(fd, 4 * kMiB);
+  const MappedFile other(fd, 4 * kMiB);
+  CUdeviceptr memory = 0;
+  CUstream stream = nullptr;
+  ASSERT_OK(api().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  ASSERT_OK(api().cuMemAlloc_v2(&memory, 4 * kMiB));
+  ASSERT_OK(api().cuMemHostRegister_v2(one.get(), 4 * kMiB, 0));
+  ASSERT_OK(api().cuMemHostRegister_v2(other.get(), 4 * kMiB, 0));
+  ::close(fd);
+  for (std::size_t i = 0; i < 4 * kMiB; ++i) one.get()[i] = static_cast<std::uint8_t>(i * 7 + (i >> 12));
+  {
+    Gate gate(stream);
+    ASSERT_OK(api().cuMemcpyHtoDAsync_v2(memory, other.get(), 4 * kMiB, stream));
+    one.get()[3 * kMiB + 5] = 0xEE;  // the copy has not begun, so it takes this
+    ASSERT_OK(api().cuMemcpyDtoHAsync_v2(other.get() + 17, memory + 3 * kMiB + 5, 1, stream));
+  }
+  ASSERT_OK(api().cuStreamSynchronize(stream));
+  EXPECT_EQ(0xEE, one.get()[17]);
+  EXPECT_EQ(std::vector<std::uint8_t>(one.get() + 18, one.get() + 3 * kMiB),
+            read_bytes(memory + 18, 3 * kMiB - 18));
+  {
+    CUcontext later = nullptr;
+    CUdeviceptr there = 0;
+    ASSERT_OK(api().cuCtxCreate_v2(&later, 0, 0));
+    ASSERT_OK(api().cuMemAlloc_v2(&there, kMiB));
+    ASSERT_OK(api().cuMemcpyHtoD_v2(there, one.get() + 3, kMiB));
+    EXPECT_EQ(std::vector<std::uint8_t>(other.get() + 3, other.get() + 3 + kMiB), read_bytes(there, kMiB));
+    EXPECT_OK(api().cuMemFree_v2(there));
+    EXPECT_OK(api().cuCtxDestroy_v2(later));
+  }
+  ASSERT_OK(api().cuMemHostUnregister(one.get()));
+  ASSERT_OK(api().cuMemcpyHtoD_v2(memory + 1, other.get() + 3 * kMiB, kMiB)) << "still registered";
+  ASSERT_OK(api().cuMemHostUnregister(other.get()));
+  EXPECT_EQ(std::vector<std::uint8_t>(one.get() + 3 * kMiB, one.get() + 4 * kMiB),
+            read_bytes(memory + 1, kMiB));
+  ASSERT_OK(api().cuMemcpyDtoH_v2(one.get() + 100, memory, kMiB)) << "no longer, as any memory";
+  EXPECT_EQ(std::vector<std::uint8_t>(other.get() + 100, other.get() + 100 + kMiB), read_bytes(memory, kMiB));
+  EXPECT_OK(api().cuMemFree_v2(memory));
+  EXPECT_OK(api().cuStreamDestroy_v2(stream));
+}
+
+TEST_F(MemoryTest, APartOfAFilesMappingCanBeRegistered) {
+  const int fd = ::memfd_create("conformance", MFD_CLOEXEC);
+  ASSERT_EQ(0, ::ftruncate(fd, 2 * kMiB));
+  const MappedFile file(fd, 2 * kMiB);
+  CUdeviceptr memory = 0;
+  ASSERT_OK(api().cuMemAlloc_v2(&memory, kMiB));
+  std::memset(file.get(), 1, kMiB);
+  std::memset(file.get() + kMiB, 2, kMiB);
+  for (const auto& [begin, bytes] : {std::pair{std::size_t{0}, kMiB}, {kMiB, kMiB}}) {
+    ASSERT_OK(api().cuMemHostRegister_v2(file.get() + begin, bytes, 0));
+    ASSERT_OK(api().cuMemcpyHtoD_v2(memory, file.get() + begin, bytes));
+    EXPECT_EQ(std::vector<std::uint8_t>(bytes, begin == 0 ? 1 : 2), read_bytes(memory, bytes));
+    ASSERT_OK(api().cuMemcpyDtoH_v2(file.get() + begin, memory, bytes));
+    EXPECT_OK(api().cuMemHostUnregister(file.get() + begin));
+  }
+  EXPECT_OK(api().cuMemFree_v2(memory));
+  ::close(fd);
 }
 
 TEST_F(MemoryTest, PointersSayWhatTheyAre) {

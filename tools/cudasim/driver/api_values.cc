@@ -17,7 +17,7 @@ CUresult queue_value(Context* context, Stream* stream, const ValueCommand& comma
   }
   // Pageable memory is none that a device could look at, and another one's is not reached from here.
   CUDASIM_CHECK(!side.pageable, CUDA_ERROR_INVALID_VALUE);
-  CUDASIM_CHECK(side.pid == 0, CUDA_ERROR_NOT_SUPPORTED);
+  CUDASIM_CHECK(side.pid == 0 && side.shift == 0, CUDA_ERROR_NOT_SUPPORTED);
   ValueCommand sent = command;
   return context->submit(stream, &sent, sizeof sent, nullptr, 0, nullptr);
 }

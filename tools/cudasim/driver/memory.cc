@@ -256,9 +256,11 @@ CUresult Memory::join(Context* context) {
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE) return result;
   }
   for (const auto& [address, block] : host_) {
-    if (block.fd < 0) continue;
+    const bool registered = block.mapped_at != 0;
+    if (block.fd < 0 && !registered) continue;
     const CUresult result =
-        context->call({Request::kHostMap, {address, block.bytes}}, block.fd, nullptr, nullptr);
+        context->call({Request::kHostMap, {registered ? block.mapped_at : address, block.bytes}},
+                      registered ? block.file : block.fd, nullptr, nullptr);
     if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;

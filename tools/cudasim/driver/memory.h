@@ -55,12 +55,16 @@ struct HostBlock {
   std::uint64_t bytes;
   unsigned flags;
   int fd;  // kRegistered: memory of the program
+  // Registered memory of a file: executors have it mapped, at this address, from this descriptor.
+  std::uint64_t mapped_at = 0;
+  int file = -1;
 };
 
 // How an executor reaches the bytes of a copy.
 struct Side {
-  pid_t pid = 0;          // 0: in its own address space
-  bool pageable = false;  // neither pinned nor registered
+  pid_t pid = 0;           // 0: in its own address space
+  std::int64_t shift = 0;  // there it lies at so many bytes more than here
+  bool pageable = false;   // neither pinned nor registered
 };
 
 class Memory {
@@ -140,6 +144,8 @@ class Memory {
   [[nodiscard]] std::vector<std::shared_ptr<Physical>> all() const;
   bool imports_refused_ = false;
   CUresult share_host();
+  void map_registered(std::uint64_t address, HostBlock* block);
+  void unmap_registered(HostBlock* block);
   CUresult make_live(Mapping* mapping, Context* context, bool writable);
   void end_live(Mapping* mapping, Context* context);
   CUresult take(Request request, Context* owner, int fd, std::shared_ptr<Physical>* out);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "tools/cudasim/card/settings.h"
+#include "tools/cudasim/driver/file_behind.h"
 #include "tools/cudasim/driver/memory.h"
 #include "tools/cudasim/driver/process.h"
 
@@ -201,13 +202,41 @@ CUresult Memory::register_host(std::uint64_t address, std::uint64_t bytes, unsig
   if (next != host_.end() && next->first < address + bytes) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   std::uint64_t base = 0;
   if (find_host(address, &base) != nullptr) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-  host_[address] = {bytes, flags, kRegistered};
+  HostBlock& block = host_[address] = {bytes, flags, kRegistered};
+  map_registered(address, &block);
   return CUDA_SUCCESS;
+}
+
+// Where that is not possible executors reach the memory through the program's process.
+void Memory::map_registered(std::uint64_t address, HostBlock* block) {
+  const int file = file_behind(address, block->bytes);
+  if (file < 0) return;
+  const std::uint64_t at = host_addresses_.take(round_up(block->bytes, kPage), kGranularity);
+  bool mapped = at != 0;
+  for (Context* context : Process::get().contexts)
+    mapped = mapped &&
+             context->call({Request::kHostMap, {at, block->bytes}}, file, nullptr, nullptr) == CUDA_SUCCESS;
+  block->mapped_at = at;
+  block->file = file;
+  if (!mapped) unmap_registered(block);
+}
+
+void Memory::unmap_registered(HostBlock* block) {
+  if (block->file < 0) return;
+  if (block->mapped_at != 0) {
+    for (Context* context : Process::get().contexts)
+      context->call({Request::kUnmap, {block->mapped_at, block->bytes}});
+    host_addresses_.give(block->mapped_at, round_up(block->bytes, kPage));
+  }
+  ::close(block->file);
+  block->mapped_at = 0;
+  block->file = -1;
 }
 
 CUresult Memory::unregister_host(std::uint64_t address) {
   const auto found = host_.find(address);
   if (found == host_.end() || found->second.fd >= 0) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  unmap_registered(&found->second);
   host_.erase(found);
   return CUDA_SUCCESS;
 }
@@ -273,7 +302,10 @@ CUresult Memory::resolve(Context* context, std::uint64_t address, std::uint64_t 
   std::uint64_t base = 0;
   const HostBlock* block = find_host(address, &base);
   if (block != nullptr && address + bytes <= base + block->bytes) {
-    if (block->fd < 0) side->pid = ::getpid();
+    if (block->mapped_at != 0)
+      side->shift = static_cast<std::int64_t>(block->mapped_at - base);
+    else if (block->fd < 0)
+      side->pid = ::getpid();
     return CUDA_SUCCESS;
   }
   if (address >= kHostBase && address < kHostBase + kHostBytes) return CUDA_ERROR_INVALID_VALUE;

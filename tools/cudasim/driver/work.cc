@@ -47,9 +47,18 @@ CUresult queue_copy(Context* context, Stream* stream, const CopyWork& work, Wait
   Side target;
   Side source;
   CUDASIM_TRY(resolve(context, work, &target, &source));
-  CopyCommand command{
-      {0, Command::kCopy, 0}, work.to,       work.from,       work.bytes, work.rows, work.slices, work.to_row,
-      work.from_row,          work.to_slice, work.from_slice, target.pid, source.pid};
+  CopyCommand command{{0, Command::kCopy, 0},
+                      work.to + static_cast<std::uint64_t>(target.shift),
+                      work.from + static_cast<std::uint64_t>(source.shift),
+                      work.bytes,
+                      work.rows,
+                      work.slices,
+                      work.to_row,
+                      work.from_row,
+                      work.to_slice,
+                      work.from_slice,
+                      target.pid,
+                      source.pid};
   std::uint64_t sequence = 0;
   const bool one_row = work.rows == 1 && work.slices == 1;
   // Little pageable memory travels with the command, so the program may change it at once, as with the real driver.
@@ -78,7 +87,7 @@ CUresult check_set(Context* context, const SetWork& work) {
   Shared lock(Process::get().lock);
   CUDASIM_TRY(Memory::get().resolve(
       context, work.to, span(work.count * work.width, work.rows, work.row_step, 1, 0), true, &target));
-  return target.pid == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return target.pid == 0 && target.shift == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult queue_set(Context* context, Stream* stream, const SetWork& work, Waits waits) {
