@@ -264,8 +264,9 @@ Result<void> SourceSession::open_sender() {
     host_state_.tell(*sender_);
   }
   CKPT_TRYV(sender_->connect());
-  spdlog::info("lanes: id m{} open {} within_this_machine {}", key_.migration, request_.addresses.size(),
-               sender_->near_lanes());
+  spdlog::info("lanes: id m{} open {} within_this_machine {} in_place {}", key_.migration,
+               request_.addresses.size(), sender_->near_lanes(transport::Nearness::kReads),
+               sender_->near_lanes(transport::Nearness::kMaps));
   return ok();
 }
 

@@ -2,6 +2,7 @@
 #include "libckpt/engine/receive_lane.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "libckpt/codec/blocks.h"
 
@@ -108,6 +109,19 @@ void ReceiveLane::on_sent(std::uint64_t token) {
   if (token == kPostedToken) --posted_in_flight_;
 }
 
+// Without that memory payloads are read into the slots.
+std::span<const std::byte> ReceiveLane::map_near(UniqueFd file, std::size_t bytes) {
+  if (auto pinned = core_.pin_source_memory(std::move(file), bytes)) source_memory_ = pinned.assume_value();
+  return source_memory_;
+}
+
+std::span<std::byte> ReceiveLane::staged_by_source(std::span<const std::byte> payload) const noexcept {
+  const auto offset = reinterpret_cast<std::uintptr_t>(payload.data()) -
+                      reinterpret_cast<std::uintptr_t>(source_memory_.data());
+  if (payload.empty() || offset >= source_memory_.size()) return {};
+  return source_memory_.subspan(offset, payload.size());
+}
+
 std::span<std::byte> ReceiveLane::on_payload_begin(std::span<const std::byte> bytes,
                                                    std::size_t payload_bytes) {
   auto header = parse(bytes);
@@ -150,11 +164,18 @@ Result<LaneHeader> ReceiveLane::parse(std::span<const std::byte> bytes) const {
 
 Result<void> ReceiveLane::handle(std::span<const std::byte> bytes, std::span<const std::byte> payload) {
   CKPT_TRY(header, parse(bytes));
+  // Only a message of chunks has a slot; what the others carry is wanted elsewhere, which on_payload_begin would have said.
+  if (!staged_by_source(payload).empty() && header.type != LaneMessage::kChunks &&
+      header.type != LaneMessage::kCalibrate)
+    return Error(ErrorCode::kProtocol, "The source's mover sent in its staging memory what are no chunks");
   switch (header.type) {
     case LaneMessage::kChunks:
       return handle_chunks(header, bytes, payload);
     case LaneMessage::kCalibrate: {
       CKPT_TRY(index, slot_of(payload));
+      // The rate of the link is what bytes need to get here; where they stay, it is the rate at which they are read.
+      if (!staged_by_source(payload).empty() && payload.size() <= kSlotBytes)
+        std::memcpy(slots_[index].staging.memory().data(), payload.data(), payload.size());
       free_.push_back(index);
       LaneBuffer reply(LaneMessage::kCalibrateAck, core_.id, 0);
       reply.set_slot(header.slot, header.sequence);
@@ -189,9 +210,9 @@ Result<void> ReceiveLane::handle(std::span<const std::byte> bytes, std::span<con
   }
 }
 
-// The slot a payload lies in; a message without payload (zero orders only) takes a free one.
+// The slot a payload lies in; a message with none here (zero orders only, or staged by the source) takes a free one.
 Result<std::size_t> ReceiveLane::slot_of(std::span<const std::byte> payload) {
-  if (payload.empty()) {
+  if (payload.empty() || !staged_by_source(payload).empty()) {
     if (free_.empty()) return Error(ErrorCode::kProtocol, "More messages than the window allows");
     const std::size_t index = free_.back();
     free_.pop_back();
@@ -211,10 +232,20 @@ Result<void> ReceiveLane::handle_chunks(const LaneHeader& header, std::span<cons
   for (std::uint32_t i = 0; i < header.count; ++i) slot.records[i] = record_at<ChunkRecord>(bytes, i);
   slot.done.store(false, std::memory_order_relaxed);
   slot.has_batch = false;
-  slot.payload_bytes = payload.size();
+  slot.payload = staged_by_source(payload);
+  const bool in_place = !slot.payload.empty();
+  if (!in_place) slot.payload = slot.staging.memory().first(payload.size());
   slot.decode = std::any_of(slot.places.begin(), slot.places.begin() + header.count, [](const auto& placed) {
     return placed.region && needs_decoder(placed.encoding);
   });
+  const bool plain = std::all_of(slot.places.begin(), slot.places.begin() + header.count,
+                                 [](const ReceiverCore::Placed& placed) {
+                                   return !placed.region || placed.encoding == codec::Encoding::kRaw ||
+                                          placed.encoding == codec::Encoding::kZero;
+                                 });
+  if (in_place && !plain)
+    return Error(ErrorCode::kProtocol,
+                 "The source's mover encoded chunks in memory that it may change while they are decoded");
   if (!slot.decode) {
     CKPT_TRYV(scatter(slot, stream_, nullptr));
   }
@@ -270,7 +301,7 @@ Result<void> add_changed(Writes& writes, const ReceiverCore::Placed& placed,
 Result<void> ReceiveLane::scatter(Slot& slot, CUstream stream, Decoder* decoder) {
   std::array<track::ChunkRange, kMostChunks> ranges;
   std::uint32_t written = 0;
-  std::span<std::byte> rest = slot.staging.memory().first(slot.payload_bytes);
+  std::span<std::byte> rest = slot.payload;
   Writes writes(core_.device.api(), stream);
   const TargetRegion* within = nullptr;
   for (std::uint32_t i = 0; i < slot.header.count; ++i) {

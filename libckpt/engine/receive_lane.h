@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One lane of the receiver with its thread: payloads land in pinned slots, are written to the device on the lane's stream,
-// fingerprinted there, and acknowledged. Internal to the engine.
+// One lane of the receiver with its thread: payloads land in pinned slots, or stay where a source on this machine has staged them, are
+// written to the device on the lane's stream, fingerprinted there, and acknowledged. Internal to the engine. The source leaves what
+// it has staged unchanged until the acknowledgement, so a slot here is taken for each message under way even if it stays empty.
 // Threads: everything on the lane's own thread but post() and what is marked "coding thread": one of those waits for the device, so
 // that the link never does. A slot in busy_ is its until `done`. Errors go to ReceiverCore::fail().
 #pragma once
@@ -50,9 +51,9 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
     std::array<ChunkRecord, kMostChunks> records;
     std::array<ReceiverCore::Placed, kMostChunks> places;
     std::array<track::Fingerprint, kMostChunks> fingerprints;
-    bool has_batch = false;  // something was written
-    bool decode = false;     // by the coding thread, which writes it, too
-    std::size_t payload_bytes = 0;
+    bool has_batch = false;        // something was written
+    bool decode = false;           // by the coding thread, which writes it, too
+    std::span<std::byte> payload;  // in the slot, or where the source has staged it
     std::atomic<bool> done{false};
   };
 
@@ -66,6 +67,7 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
         on_verify_(std::move(on_verify)) {}
 
   // transport::LaneHandler
+  std::span<const std::byte> map_near(UniqueFd file, std::size_t bytes) override;
   std::span<std::byte> on_payload_begin(std::span<const std::byte> header,
                                         std::size_t payload_bytes) override;
   void on_message(std::span<const std::byte> header, std::span<const std::byte> payload) override;
@@ -92,6 +94,8 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
                            std::size_t payload_bytes);
   Result<void> answer(LaneMessage type, const VerdictRecord& record, std::string_view text);
   Result<std::size_t> slot_of(std::span<const std::byte> payload);
+  // Those bytes, if they lie in the source's staging memory; else empty.
+  [[nodiscard]] std::span<std::byte> staged_by_source(std::span<const std::byte> payload) const noexcept;
 
   const Place place_;
   ReceiverCore& core_;
@@ -100,9 +104,10 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
   std::function<Result<void>(std::uint32_t)> on_verify_;
   std::unique_ptr<transport::Lane> lane_;
   CUstream stream_ = nullptr;
-  std::deque<Slot> slots_;         // at fixed places
-  std::vector<std::size_t> free_;  // slots
-  std::vector<std::size_t> busy_;  // a coding thread has them
+  std::span<std::byte> source_memory_;  // ReceiverCore's
+  std::deque<Slot> slots_;              // at fixed places
+  std::vector<std::size_t> free_;       // slots
+  std::vector<std::size_t> busy_;       // a coding thread has them
   std::mutex post_mutex_;
   std::deque<LaneBuffer> posted_;
   std::atomic<bool> has_posted_{false};

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +21,23 @@ ReceiverCore::~ReceiverCore() {
 std::shared_ptr<TargetRegion> ReceiverCore::find(std::uint64_t id, std::uint64_t generation) const {
   const auto it = regions_.find(id);
   return it != regions_.end() && it->second->region.generation == generation ? it->second : nullptr;
+}
+
+Result<std::span<std::byte>> ReceiverCore::pin_source_memory(UniqueFd file, std::size_t bytes) {
+  struct stat facts {};
+  if (::fstat(file.get(), &facts) != 0) return Error::from_errno("Looking at the source's staging memory");
+  const std::lock_guard lock(mutex_);
+  if (!source_memory_) {
+    if (bytes > kMostSourceBytes)
+      return Error(ErrorCode::kRefused,
+                   "The source stages in " + std::to_string(bytes) + " bytes, more than are pinned for it");
+    CKPT_TRY(memory, PinnedMemory::open(device, std::move(file), bytes));
+    source_memory_.emplace(std::move(memory));
+    source_file_ = facts.st_ino;
+  }
+  if (facts.st_ino != source_file_ || bytes != source_memory_->bytes().size())
+    return Error(ErrorCode::kRefused, "The source stages in more than one file");
+  return source_memory_->bytes();
 }
 
 Result<void> ReceiverCore::place(const LaneHeader& header, std::span<const std::byte> bytes,

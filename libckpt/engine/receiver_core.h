@@ -22,6 +22,7 @@
 #include "libckpt/codec/codec.h"
 #include "libckpt/engine/fault_hooks.h"
 #include "libckpt/engine/lane_messages.h"
+#include "libckpt/engine/pinned_memory.h"
 #include "libckpt/engine/region.h"
 #include "libckpt/track/scanner.h"
 #include "libckpt/track/sent_map.h"
@@ -74,6 +75,9 @@ struct TargetRegion {
   std::vector<std::uint32_t> arrived_round;  // of the last message for the chunk
 };
 
+// A source stages in less (agent: staging_bytes); pinning takes time and, of a file that is not there yet, memory.
+inline constexpr std::size_t kMostSourceBytes = std::size_t{1} << 30;
+
 class ReceiverCore {
  public:
   ReceiverCore(const Device& device, const SessionIdentity& id,
@@ -92,6 +96,9 @@ class ReceiverCore {
   const SessionIdentity id;
   FaultHooks* const hooks;
   ReceiverDelegate& delegate;
+
+  // The memory that the source stages in, if it is on this machine: pinned once, whichever lane brings the file. Stays as long as this does.
+  Result<std::span<std::byte>> pin_source_memory(UniqueFd file, std::size_t bytes);
 
   // ---- chunks
   struct Placed {                          // one record of a message
@@ -180,7 +187,9 @@ class ReceiverCore {
   std::byte* host_mapping_ = nullptr;
   std::uint64_t host_mapped_bytes_ = 0;
   bool host_begun_ = false;
-  std::thread host_room_;  // joined before the mapping goes
+  std::optional<PinnedMemory> source_memory_;
+  std::uint64_t source_file_ = 0;  // its inode
+  std::thread host_room_;          // joined before the mapping goes
   std::optional<Error> error_;
 };
 

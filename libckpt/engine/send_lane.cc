@@ -114,9 +114,11 @@ void SendLane::calibrate(std::uint32_t messages) {
 
 // ---- the lane's thread
 
-std::span<std::byte> SendLane::near_memory() {
+transport::NearMemory SendLane::near_memory() {
   if (!core_.near) return {};
-  return slots_.front().staging.memory();
+  const StagingSlot& slot = slots_.front().staging;
+  const PinnedMemory& memory = slot.pool().memory();
+  return {slot.memory(), memory.file(), memory.bytes()};
 }
 
 void SendLane::run() {

@@ -68,8 +68,8 @@ class SendLane final : private transport::LaneHandler, private WorkHandler {
   Result<void> create_device_objects();
 
   // transport::LaneHandler
-  std::span<std::byte> near_memory() override;  // in create(): all slots are free
-  void on_open() override { core_.lane_opened(lane_->near()); }
+  transport::NearMemory near_memory() override;  // in create(): all slots are free
+  void on_open() override { core_.lane_opened(lane_->nearness()); }
   std::span<std::byte> on_payload_begin(std::span<const std::byte>, std::size_t) override { return {}; }
   void on_message(std::span<const std::byte> header, std::span<const std::byte> payload) override;
   void on_sent(std::uint64_t token) override;

@@ -88,8 +88,8 @@ Result<void> Sender::connect() {
                       options_.answer_timeout, "Connecting");
 }
 
-std::size_t Sender::near_lanes() const {
-  return core_->near_lanes();
+std::size_t Sender::near_lanes(transport::Nearness least) const {
+  return core_->near_lanes(least);
 }
 
 Sender::~Sender() {

@@ -117,8 +117,8 @@ class Sender {
   Sender& operator=(const Sender&) = delete;
 
   Result<void> connect();
-  // After connect(): of the lanes, those whose payloads the target reads out of this process's memory.
-  [[nodiscard]] std::size_t near_lanes() const;
+  // After connect(): of the lanes, those whose payloads the target takes out of this process's memory in this way, or a better one.
+  [[nodiscard]] std::size_t near_lanes(transport::Nearness least) const;
   // Again with what was added since, before add_region() of it.
   Result<void> send_plan(std::span<const std::byte> plan);
   Result<void> add_region(Region region);

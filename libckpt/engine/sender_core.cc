@@ -2,6 +2,7 @@
 #include "libckpt/engine/sender_core.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "libckpt/engine/source_codec.h"
 
@@ -144,11 +145,11 @@ void SenderCore::notify() {
   event_.notify_all();
 }
 
-void SenderCore::lane_opened(bool near) {
+void SenderCore::lane_opened(transport::Nearness nearness) {
   {
     const std::lock_guard lock(event_mutex_);
     ++events_.open_lanes;
-    if (near) ++events_.near_lanes;
+    ++events_.by_nearness.at(static_cast<std::size_t>(nearness));
   }
   event_.notify_all();
 }
@@ -185,9 +186,10 @@ std::set<ChunkId> SenderCore::take_stale() {
   return std::exchange(stale_, {});
 }
 
-std::size_t SenderCore::near_lanes() const {
+std::size_t SenderCore::near_lanes(transport::Nearness least) const {
   const std::lock_guard lock(event_mutex_);
-  return events_.near_lanes;
+  return std::accumulate(events_.by_nearness.begin() + static_cast<std::ptrdiff_t>(least),
+                         events_.by_nearness.end(), std::size_t{0});
 }
 
 void SenderCore::blob_sent() {

@@ -6,6 +6,7 @@
 // Ownership: SourceRegions live as long as the core; only their backing goes when they are dropped.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -26,6 +27,7 @@
 #include "libckpt/engine/region.h"
 #include "libckpt/track/scanner.h"
 #include "libckpt/track/sent_map.h"
+#include "libckpt/transport/transport.h"
 
 namespace ckpt::engine {
 
@@ -153,13 +155,14 @@ class SenderCore {
   [[nodiscard]] std::uint64_t outstanding() const noexcept { return outstanding_.load(); }
 
   // ---- events: state changes that a blocked caller waits for
-  void lane_opened(bool near);
+  void lane_opened(transport::Nearness nearness);
   void answer(LaneMessage kind, const VerdictRecord& record, std::string text);
   void scan_done();
   // kProtocol: there is no such chunk. Those of regions that have gone are passed over.
   Result<void> stale(const AckRecord& record);
   std::set<ChunkId> take_stale();
-  [[nodiscard]] std::size_t near_lanes() const;
+  // Open ones that are as near as that.
+  [[nodiscard]] std::size_t near_lanes(transport::Nearness least) const;
   void blob_sent();
   void clock_measured(const ClockOffset& offset);
   void calibrated();
@@ -170,7 +173,7 @@ class SenderCore {
 
   struct Events {
     std::uint32_t open_lanes = 0;
-    std::uint32_t near_lanes = 0;  // of those
+    std::array<std::uint32_t, 3> by_nearness{};  // of those
     bool scan_done = false;
     bool blob_sent = false;
     std::uint32_t calibrated = 0;

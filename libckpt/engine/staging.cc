@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libckpt/engine/staging.h"
 
-#include <cstring>
 #include <utility>
 
 namespace ckpt::engine {
@@ -21,23 +20,14 @@ Result<std::unique_ptr<StagingPool>> StagingPool::create(const Device& device, s
     return Error(ErrorCode::kInvalidArgument, "Staging memory of " + std::to_string(bytes) +
                                                   " bytes: at least " + std::to_string(kSlotBytes) +
                                                   " are needed");
-  const ContextScope scope(device);
-  void* memory = nullptr;
-  CKPT_CUDA_TRY(device.api(), cuMemHostAlloc(&memory, slots * kSlotBytes, 0));
-  // Pinned memory is there, on pages whose size the driver chooses; this process's page tables may not be.
-  std::memset(memory, 0, slots * kSlotBytes);
-  return std::unique_ptr<StagingPool>(new StagingPool(device, memory, slots));
+  CKPT_TRY(memory, PinnedMemory::create(device, slots * kSlotBytes));
+  return std::unique_ptr<StagingPool>(new StagingPool(std::move(memory)));
 }
 
-StagingPool::StagingPool(const Device& device, void* memory, std::size_t slots)
-    : device_(device), memory_(memory) {
+StagingPool::StagingPool(PinnedMemory memory) : memory_(std::move(memory)) {
+  const std::size_t slots = memory_.bytes().size() / kSlotBytes;
   free_.reserve(slots);
-  for (std::size_t i = 0; i < slots; ++i) free_.push_back(static_cast<std::byte*>(memory) + i * kSlotBytes);
-}
-
-StagingPool::~StagingPool() {
-  const ContextScope scope(device_);
-  device_.api().cuMemFreeHost(memory_);
+  for (std::size_t i = 0; i < slots; ++i) free_.push_back(memory_.bytes().data() + i * kSlotBytes);
 }
 
 Result<std::vector<StagingSlot>> StagingPool::acquire(std::size_t slots) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mover's pinned memory, made once (a full or faulty GPU gives none later) and lent out in slots.
+// It lies in a file where the driver pins that (pinned_memory.h): a target on this machine then copies to its device straight out of it.
 // Threads: any. Ownership: a pool outlives its slots, a slot returns itself; the Device outlives the pool.
 // Errors: the driver's; kOutOfMemory when the pool has too few free slots.
 #pragma once
@@ -12,6 +13,7 @@
 
 #include "libckpt/base/result.h"
 #include "libckpt/cuda/driver.h"
+#include "libckpt/engine/pinned_memory.h"
 
 namespace ckpt::engine {
 
@@ -27,6 +29,7 @@ class StagingSlot {
   StagingSlot& operator=(StagingSlot&&) = delete;
   ~StagingSlot();
   [[nodiscard]] std::span<std::byte> memory() const noexcept { return {memory_, kSlotBytes}; }
+  [[nodiscard]] const StagingPool& pool() const noexcept { return *pool_; }
 
  private:
   StagingPool* pool_;
@@ -36,18 +39,18 @@ class StagingSlot {
 class StagingPool {
  public:
   static Result<std::unique_ptr<StagingPool>> create(const Device& device, std::size_t bytes);
-  ~StagingPool();
+  ~StagingPool() = default;
   StagingPool(const StagingPool&) = delete;
   StagingPool& operator=(const StagingPool&) = delete;
 
   Result<std::vector<StagingSlot>> acquire(std::size_t slots);
   [[nodiscard]] std::size_t free_slots() const;  // a moment's truth
+  [[nodiscard]] const PinnedMemory& memory() const noexcept { return memory_; }
 
  private:
   friend class StagingSlot;
-  StagingPool(const Device& device, void* memory, std::size_t slots);
-  const Device& device_;
-  void* memory_;
+  explicit StagingPool(PinnedMemory memory);
+  const PinnedMemory memory_;
   mutable std::mutex mutex_;  // free_
   std::vector<std::byte*> free_;
 };

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lanes within one process. The receiver copies straight from the sender's payload, as a rendezvous would, so that
-// lifetimes are used as strictly as on a network: a payload that is reused too early is seen by the tests.
+// lifetimes are used as strictly as on a network: a payload that is reused too early is seen by the tests. What lies in a memory file that
+// the sender offers stays there, as between processes of one machine.
+#include <fcntl.h>
+
 #include <algorithm>
 #include <array>
 #include <condition_variable>
@@ -10,6 +13,7 @@
 #include <optional>
 #include <vector>
 
+#include "libckpt/transport/near_memory.h"
 #include "libckpt/transport/session.h"
 #include "libckpt/transport/transport.h"
 
@@ -45,6 +49,8 @@ struct Link {
   std::condition_variable changed;
   Inbox inbox[2];  // 0: listening end, 1: connecting end
   bool connected = false;
+  UniqueFd offered;  // the connecting end's file, until the listening end takes it
+  std::span<const std::byte> offered_bytes;
 };
 
 // Listening ends by address.
@@ -75,6 +81,7 @@ class LoopbackLane final : public Lane {
   Inbox& mine() { return link_->inbox[end_]; }
   Inbox& theirs() { return link_->inbox[1 - end_]; }
   bool take_opened();
+  void take_offered();
   bool take_sent();
   bool take_message();
   bool take_closed();
@@ -87,6 +94,7 @@ class LoopbackLane final : public Lane {
   const std::string address_;
   LaneHandler& handler_;
   std::array<std::byte, kMaxHeaderBytes> header_{};  // of the message being delivered
+  NearMapping mapping_;                              // listening end: of the other's file
   std::size_t in_flight_ = 0;
   bool open_ = false;
   bool in_callback_ = false;
@@ -136,8 +144,21 @@ bool LoopbackLane::take_opened() {
     if (!mine().opened) return false;
   }
   open_ = true;
+  take_offered();
   handler_.on_open();
   return true;
+}
+
+void LoopbackLane::take_offered() {
+  UniqueFd file;
+  std::span<const std::byte> there;
+  {
+    const std::lock_guard lock(link_->mutex);
+    if (end_ != 0 || !link_->offered) return;
+    file = std::move(link_->offered);
+    there = link_->offered_bytes;
+  }
+  mapping_ = map_near(handler_, std::move(file), reinterpret_cast<std::uint64_t>(there.data()), there.size());
 }
 
 bool LoopbackLane::take_sent() {
@@ -175,10 +196,15 @@ bool LoopbackLane::take_message() {
 void LoopbackLane::receive(std::size_t header_bytes, std::span<const std::byte> payload,
                            std::uint64_t token) {
   const auto header = std::span<const std::byte>(header_).first(header_bytes);
-  std::span<std::byte> target;
-  if (!payload.empty()) target = handler_.on_payload_begin(header, payload.size());
-  const bool refused = target.size() != payload.size();
-  if (!refused && !payload.empty()) std::memcpy(target.data(), payload.data(), payload.size());
+  std::span<const std::byte> arrived;
+  if (!payload.empty())
+    arrived = mapping_.find(reinterpret_cast<std::uint64_t>(payload.data()), payload.size());
+  if (!payload.empty() && arrived.empty()) {
+    const std::span<std::byte> target = handler_.on_payload_begin(header, payload.size());
+    if (target.size() == payload.size()) std::memcpy(target.data(), payload.data(), payload.size());
+    arrived = target;
+  }
+  const bool refused = arrived.size() != payload.size();
   {
     const std::lock_guard lock(link_->mutex);
     mine().copying = false;
@@ -190,7 +216,7 @@ void LoopbackLane::receive(std::size_t header_bytes, std::span<const std::byte> 
     const std::lock_guard lock(link_->mutex);
     mine().closed = refused_payload(payload.size());
   } else {
-    handler_.on_message(header, target);
+    handler_.on_message(header, arrived);
   }
 }
 
@@ -271,6 +297,10 @@ class LoopbackTransport final : public Transport {
         link.reset();
       } else {
         link->connected = true;
+        if (const NearMemory near = handler.near_memory(); near.file >= 0) {
+          link->offered.reset(::fcntl(near.file, F_DUPFD_CLOEXEC, 0));
+          link->offered_bytes = near.mapped;
+        }
         link->inbox[0].opened = link->inbox[1].opened = true;
       }
     }

@@ -36,10 +36,16 @@ bool has_ended(int pidfd) {
 
 }  // namespace
 
-NearOffer offer_near(std::span<std::byte> memory, const SessionToken& token) noexcept {
-  if (memory.size() < token.size()) return {};
-  std::memcpy(memory.data(), token.data(), token.size());
-  return {static_cast<std::uint64_t>(::getpid()), reinterpret_cast<std::uint64_t>(memory.data())};
+NearOffer offer_near(const NearMemory& memory, const SessionToken& token) noexcept {
+  if (memory.room.size() < token.size()) return {};
+  std::memcpy(memory.room.data(), token.data(), token.size());
+  NearOffer offer{.pid = static_cast<std::uint64_t>(::getpid()),
+                  .address = reinterpret_cast<std::uint64_t>(memory.room.data())};
+  if (memory.file < 0) return offer;
+  offer.file = static_cast<std::uint64_t>(memory.file);
+  offer.mapped_at = reinterpret_cast<std::uint64_t>(memory.mapped.data());
+  offer.bytes = memory.mapped.size();
+  return offer;
 }
 
 std::optional<NearReader> NearReader::open(const NearOffer& offer, const SessionToken& token) {
@@ -67,6 +73,24 @@ Result<void> NearReader::read(std::uint64_t address, std::span<std::byte> to) co
   }
   if (has_ended(process_.get())) return Error(ErrorCode::kUnavailable, "The peer's process has ended");
   return ok();
+}
+
+NearMapping NearReader::map(const NearOffer& offer, LaneHandler& handler) const {
+  if (offer.bytes == 0 || offer.file > static_cast<std::uint64_t>(std::numeric_limits<int>::max())) return {};
+  UniqueFd file(
+      static_cast<int>(::syscall(SYS_pidfd_getfd, process_.get(), static_cast<int>(offer.file), 0)));
+  return file ? map_near(handler, std::move(file), offer.mapped_at, offer.bytes) : NearMapping{};
+}
+
+NearMapping map_near(LaneHandler& handler, UniqueFd file, std::uint64_t there, std::size_t bytes) {
+  const std::span<const std::byte> here = handler.map_near(std::move(file), bytes);
+  return here.size() == bytes ? NearMapping{here, there} : NearMapping{};
+}
+
+std::span<const std::byte> NearMapping::find(std::uint64_t address, std::size_t bytes) const noexcept {
+  const std::uint64_t offset = address - there;
+  if (address < there || offset > here.size() || bytes > here.size() - offset) return {};
+  return here.subspan(offset, bytes);
 }
 
 }  // namespace ckpt::transport

@@ -112,7 +112,7 @@ Result<void> UcxLane::send_control(ucp_ep_h endpoint, FrameKind kind) {
     std::memcpy(control_frame_.data() + bytes + sizeof token_, &offer_, sizeof offer_);
     bytes += frame.header_bytes;
   }
-  if (kind == FrameKind::kWelcome) frame.sequence = reader_ ? 1 : 0;
+  if (kind == FrameKind::kWelcome) frame.sequence = static_cast<std::uint64_t>(taken_offer());
   std::memcpy(control_frame_.data(), &frame, sizeof frame);
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
@@ -164,7 +164,8 @@ void UcxLane::take_frame(const FrameView& view, void* data, const ucp_am_recv_pa
   }
   if (view.frame.kind == FrameKind::kWelcome && !listening_ && !greeted_) {
     greeted_ = true;
-    sends_near_ = view.frame.sequence == 1 && offer_.pid != 0;
+    if (offer_.pid != 0 && view.frame.sequence <= static_cast<std::uint64_t>(Nearness::kMaps))
+      nearness_ = static_cast<Nearness>(view.frame.sequence);
     return open();  // here, as the peer's first messages may follow in the same round
   }
   if (view.frame.kind == FrameKind::kBye && open_) {
@@ -179,7 +180,7 @@ void UcxLane::take_frame(const FrameView& view, void* data, const ucp_am_recv_pa
   if (!has_message) return;
   const bool rendezvous = (param.recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
   auto taken = receives_.accept(worker_.get(), view, data, rendezvous, reader_ ? &*reader_ : nullptr,
-                                handler_, outstanding_);
+                                mapping_, handler_, outstanding_);
   if (!taken.has_value()) fail(std::move(taken).assume_error());
 }
 
@@ -201,7 +202,13 @@ void UcxLane::take_hello(const FrameView& view, Connection& stranger) {
   peer_ = std::move(*found);
   strangers_.erase(found);
   reader_ = NearReader::open(offer, token_);
+  if (reader_) mapping_ = reader_->map(offer, handler_);
   greeted_ = true;
+}
+
+Nearness UcxLane::taken_offer() const noexcept {
+  if (!reader_) return Nearness::kFar;
+  return mapping_.here.empty() ? Nearness::kReads : Nearness::kMaps;
 }
 
 UcxLane::Connection* UcxLane::find_stranger(ucp_ep_h endpoint) {
@@ -252,7 +259,8 @@ Result<void> UcxLane::send(std::span<const std::byte> header, std::span<const st
   if (!open_) return Error(ErrorCode::kRefused, "The lane is not open yet");
   if (sends_.full()) return Error(ErrorCode::kRefused, "The lane has no room for another message");
   told_delivered_ = receives_.delivered();
-  return sends_.send(peer_->endpoint, header, payload, token, told_delivered_, sends_near_, outstanding_);
+  return sends_.send(peer_->endpoint, header, payload, token, told_delivered_, nearness_ != Nearness::kFar,
+                     outstanding_);
 }
 
 bool UcxLane::progress() {

@@ -88,7 +88,8 @@ std::optional<std::uint64_t> SendWindow::pop_sent() noexcept {
 }
 
 Result<void> ReceiveWindow::accept(ucp_worker_h worker, const FrameView& view, void* data, bool rendezvous,
-                                   const NearReader* near, LaneHandler& handler, std::size_t& outstanding) {
+                                   const NearReader* near, const NearMapping& mapping, LaneHandler& handler,
+                                   std::size_t& outstanding) {
   Slot& slot = (*slots_)[view.frame.sequence % kSlots];
   if (view.frame.sequence - next_ >= kSlots || slot.state != State::kEmpty)
     return Error(ErrorCode::kProtocol, "The peer sent a message out of order");
@@ -99,24 +100,34 @@ Result<void> ReceiveWindow::accept(ucp_worker_h worker, const FrameView& view, v
   if (slot.near && near == nullptr)
     return Error(ErrorCode::kProtocol, "The peer wants its memory to be read, which was not agreed on");
   const std::size_t bytes = view.frame.payload_bytes;
-  if (bytes > 0) {
-    slot.payload = handler.on_payload_begin({slot.header.data(), slot.header_bytes}, bytes);
-    if (slot.payload.size() != bytes) return refused_payload(bytes);
-    if (rendezvous) return start_rendezvous(worker, slot, data, outstanding);
-    if (slot.near) {
-      std::uint64_t address = 0;
-      std::memcpy(&address, data, sizeof address);
-      CKPT_TRYV(near->read(address, slot.payload));
-    } else {
-      std::memcpy(slot.payload.data(), data, bytes);
-    }
+  if (slot.near) {
+    CKPT_TRYV(read_near(*near, mapping, data, bytes, slot, handler));
+  } else if (bytes > 0) {
+    const std::span<std::byte> to = handler.on_payload_begin({slot.header.data(), slot.header_bytes}, bytes);
+    if (to.size() != bytes) return refused_payload(bytes);
+    slot.payload = to;
+    if (rendezvous) return start_rendezvous(worker, slot, to, data, outstanding);
+    std::memcpy(to.data(), data, bytes);
   }
   slot.state = State::kReady;
   return ok();
 }
 
-Result<void> ReceiveWindow::start_rendezvous(ucp_worker_h worker, Slot& slot, void* data,
-                                             std::size_t& outstanding) {
+Result<void> ReceiveWindow::read_near(const NearReader& near, const NearMapping& mapping, const void* data,
+                                      std::size_t bytes, Slot& slot, LaneHandler& handler) {
+  if (bytes == 0) return ok();
+  std::uint64_t address = 0;
+  std::memcpy(&address, data, sizeof address);
+  slot.payload = mapping.find(address, bytes);
+  if (!slot.payload.empty()) return ok();
+  const std::span<std::byte> to = handler.on_payload_begin({slot.header.data(), slot.header_bytes}, bytes);
+  if (to.size() != bytes) return refused_payload(bytes);
+  slot.payload = to;
+  return near.read(address, to);
+}
+
+Result<void> ReceiveWindow::start_rendezvous(ucp_worker_h worker, Slot& slot, std::span<std::byte> to,
+                                             void* data, std::size_t& outstanding) {
   slot.state = State::kReceiving;
   slot.window = this;
   slot.outstanding = &outstanding;
@@ -124,8 +135,7 @@ Result<void> ReceiveWindow::start_rendezvous(ucp_worker_h worker, Slot& slot, vo
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.cb.recv_am = &ReceiveWindow::on_done;
   param.user_data = &slot;
-  const ucs_status_ptr_t request =
-      ucp_am_recv_data_nbx(worker, data, slot.payload.data(), slot.payload.size(), &param);
+  const ucs_status_ptr_t request = ucp_am_recv_data_nbx(worker, data, to.data(), to.size(), &param);
   if (UCS_PTR_IS_ERR(request)) return ucx_error(UCS_PTR_STATUS(request), "Receiving a payload");
   if (request == nullptr) {
     slot.state = State::kReady;

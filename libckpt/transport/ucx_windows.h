@@ -90,7 +90,8 @@ class ReceiveWindow {
 
   // Takes the message in; payloads by rendezvous go on by themselves. `near`: null if the peer may not send near ones.
   Result<void> accept(ucp_worker_h worker, const FrameView& view, void* data, bool rendezvous,
-                      const NearReader* near, LaneHandler& handler, std::size_t& outstanding);
+                      const NearReader* near, const NearMapping& mapping, LaneHandler& handler,
+                      std::size_t& outstanding);
   struct Delivery {
     std::span<const std::byte> header;
     std::span<const std::byte> payload;
@@ -109,14 +110,17 @@ class ReceiveWindow {
   struct Slot {
     std::array<std::byte, kMaxHeaderBytes> header{};
     std::size_t header_bytes = 0;
-    std::span<std::byte> payload;
+    std::span<const std::byte> payload;
     State state = State::kEmpty;
     bool near = false;
     ReceiveWindow* window = nullptr;
     std::size_t* outstanding = nullptr;
   };
   static void on_done(void* request, ucs_status_t status, std::size_t length, void* slot);
-  Result<void> start_rendezvous(ucp_worker_h worker, Slot& slot, void* data, std::size_t& outstanding);
+  static Result<void> read_near(const NearReader& near, const NearMapping& mapping, const void* data,
+                                std::size_t bytes, Slot& slot, LaneHandler& handler);
+  Result<void> start_rendezvous(ucp_worker_h worker, Slot& slot, std::span<std::byte> to, void* data,
+                                std::size_t& outstanding);
 
   std::unique_ptr<std::array<Slot, kSlots>> slots_;
   std::uint64_t next_ = 0;

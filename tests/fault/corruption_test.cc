@@ -40,19 +40,21 @@ class Flip : public FaultHooks {
   std::atomic<int> left_;
 };
 
-class Corruption : public testing::TestWithParam<Place> {
+class Corruption : public testing::TestWithParam<std::tuple<Place, bool>> {
  protected:
+  static Place place() { return std::get<Place>(GetParam()); }
   static EnginePair::Setup setup(Flip& flip) {
     EnginePair::Setup setup;
     setup.sizes = {4 * kMiB};
-    (GetParam() == Place::kStaging ? setup.source_hooks : setup.target_hooks) = &flip;
+    setup.near = std::get<bool>(GetParam());
+    (place() == Place::kStaging ? setup.source_hooks : setup.target_hooks) = &flip;
     return setup;
   }
 };
 
 TEST_P(Corruption, once_or_twice_is_repaired_and_reported) {
   for (int times = 1; times <= 2; ++times) {
-    Flip flip(GetParam(), times);
+    Flip flip(place(), times);
     EnginePair pair(setup(flip));
     pair.announce();
     pair.source().write(0, test::random_bytes(4 * kMiB, 1));
@@ -66,7 +68,7 @@ TEST_P(Corruption, once_or_twice_is_repaired_and_reported) {
 }
 
 TEST_P(Corruption, in_the_final_round_it_is_repaired_too) {
-  Flip flip(GetParam(), 1);
+  Flip flip(place(), 1);
   EnginePair pair(setup(flip));
   pair.announce();
   pair.source().write(0, test::random_bytes(4 * kMiB, 1));
@@ -76,7 +78,7 @@ TEST_P(Corruption, in_the_final_round_it_is_repaired_too) {
 }
 
 TEST_P(Corruption, the_third_time_aborts_on_both_sides) {
-  Flip flip(GetParam(), 3);
+  Flip flip(place(), 3);
   EnginePair pair(setup(flip));
   pair.announce();
   pair.source().write(0, test::random_bytes(4 * kMiB, 1));
@@ -87,18 +89,23 @@ TEST_P(Corruption, the_third_time_aborts_on_both_sides) {
   EXPECT_NE(pair.wait_failed().to_string().find("arrived wrong 3 times"), std::string::npos);
 }
 
-INSTANTIATE_TEST_SUITE_P(Places, Corruption,
-                         testing::Values(Place::kStaging, Place::kLink, Place::kTargetMemory),
-                         [](const auto& info) {
-                           switch (info.param) {
-                             case Place::kStaging:
-                               return "staging";
-                             case Place::kLink:
-                               return "link";
-                             default:
-                               return "target_memory";
-                           }
-                         });
+const char* name_of(Place place) {
+  switch (place) {
+    case Place::kStaging:
+      return "staging";
+    case Place::kLink:
+      return "link";
+    default:
+      return "target_memory";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Places, Corruption,
+    testing::Combine(testing::Values(Place::kStaging, Place::kLink, Place::kTargetMemory), testing::Bool()),
+    [](const auto& info) {
+      return std::string(name_of(std::get<Place>(info.param))) + (std::get<bool>(info.param) ? "_near" : "");
+    });
 
 // What is encoded against the version that the target holds, where it holds something else: found, sent raw.
 struct Stale {
@@ -144,7 +151,11 @@ class FlipEncoded : public FaultHooks {
 TEST(CorruptEncoding, is_repaired_wherever_it_is) {
   for (const codec::CodecMode mode : {codec::CodecMode::kPlanes, codec::CodecMode::kDifference}) {
     FlipEncoded flip;
-    EnginePair pair({.sizes = {2 * kMiB}, .target_hooks = &flip, .codec = mode, .shadow_memory = 2 * kMiB});
+    EnginePair pair({.sizes = {2 * kMiB},
+                     .target_hooks = &flip,
+                     .codec = mode,
+                     .shadow_memory = 2 * kMiB,
+                     .near = mode == codec::CodecMode::kPlanes});
     pair.announce();
     pair.source().write(0, test::random_floats(2 * kMiB, 1));
     must(pair.sender().run_round());

@@ -103,6 +103,7 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
     std::uint64_t shadow_memory = 0;
     std::uint64_t least_unscanned = kLeastUnscannedChunks;
     transport::Transport* transport = nullptr;  // of the test; else loopback
+    bool near = false;                          // the target takes chunks out of the source's staging memory
   };
 
   explicit EnginePair(const Setup& setup) : setup_(setup) {
@@ -133,6 +134,7 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
     send.least_unscanned_chunks = setup.least_unscanned;
     send.scan_piece_bytes = 2 * kMiB;
     send.scan_slice_bytes = 1 * kMiB;
+    send.near = setup.near;
     send.hooks = setup.source_hooks;
     send.observer = this;
     sender_ = must(Sender::create(device(0), *source_staging_, transport, send));

@@ -55,15 +55,19 @@ class MeddlingTransport final : public transport::Transport {
    public:
     Handler(const Meddle& meddle, Arrival::At at, std::size_t lane, transport::LaneHandler& inner)
         : meddle_(meddle), at_(at), lane_(lane), inner_(inner) {}
-    std::span<std::byte> near_memory() override { return inner_.near_memory(); }
+    transport::NearMemory near_memory() override { return inner_.near_memory(); }
+    std::span<const std::byte> map_near(UniqueFd file, std::size_t bytes) override {
+      return inner_.map_near(std::move(file), bytes);
+    }
     void on_open() override { inner_.on_open(); }
     std::span<std::byte> on_payload_begin(std::span<const std::byte> header, std::size_t bytes) override {
       with_payload_ = meddle_({at_, lane_, header});
       return inner_.on_payload_begin(with_payload_.front(), bytes);
     }
     void on_message(std::span<const std::byte> header, std::span<const std::byte> payload) override {
+      // Of a payload that lies in the source's memory there was no begin.
       const Headers headers =
-          payload.empty() ? meddle_({at_, lane_, header}) : std::exchange(with_payload_, {});
+          with_payload_.empty() ? meddle_({at_, lane_, header}) : std::exchange(with_payload_, {});
       for (const Bytes& each : headers) {
         inner_.on_message(each, payload);
         payload = {};

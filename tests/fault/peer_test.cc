@@ -3,6 +3,7 @@
 // nothing counts as arrived or verified; what may be an old word of a right peer is passed over.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <random>
@@ -59,6 +60,15 @@ Bytes made(const Bytes& like, LaneMessage type, const Records&... records) {
   return {bytes.begin(), bytes.end()};
 }
 
+class Nobody final : public ReceiverDelegate {
+  Result<PlanPlaces> on_plan(std::span<const std::byte>) override { return PlanPlaces{}; }
+  Result<void> on_manifest(std::span<const std::byte>, const track::Fingerprint&, const HostState&) override {
+    return ok();
+  }
+  void on_verified(const VerifiedReport&, HostState) override {}
+  void on_failed(const Error&) override {}
+};
+
 struct Wrong {
   const char* name;
   Arrival::At at;
@@ -94,15 +104,18 @@ class WrongPeer : public testing::TestWithParam<Wrong> {};
 
 TEST_P(WrongPeer, ends_the_session_with_its_reason) {
   const Wrong& wrong = GetParam();
-  MeddlingTransport transport(first_of(wrong.at, wrong.type, wrong.becomes));
-  EnginePair pair({.lanes = 1, .codec = codec::CodecMode::kRaw, .transport = &transport});
-  pair.source().write(0, test::random_bytes(4 * kMiB, 1));
-  const auto moved = move(pair);
-  ASSERT_FALSE(moved.has_value());
-  EXPECT_THAT(moved.assume_error().to_string(), HasSubstr(wrong.text));
-  if (wrong.at != kTarget) return;
-  EXPECT_NE(pair.wait_failed().code(), ErrorCode::kInternal);
-  EXPECT_FALSE(pair.verified);
+  for (const bool near : {false, true}) {
+    SCOPED_TRACE(near ? "near" : "far");
+    MeddlingTransport transport(first_of(wrong.at, wrong.type, wrong.becomes));
+    EnginePair pair({.lanes = 1, .codec = codec::CodecMode::kRaw, .transport = &transport, .near = near});
+    pair.source().write(0, test::random_bytes(4 * kMiB, 1));
+    const auto moved = move(pair);
+    ASSERT_FALSE(moved.has_value());
+    EXPECT_THAT(moved.assume_error().to_string(), HasSubstr(wrong.text));
+    if (wrong.at != kTarget) continue;
+    EXPECT_NE(pair.wait_failed().code(), ErrorCode::kInternal);
+    EXPECT_FALSE(pair.verified);
+  }
 }
 
 Wrong acknowledgement(const char* name, std::function<void(AckRecord&)> change, const char* text) {
@@ -272,6 +285,71 @@ INSTANTIATE_TEST_SUITE_P(
               "too long, or announced twice"}),
     [](const auto& info) { return std::string(info.param.name); });
 
+// A decoder looks at its input more than once, and the source may change what it has staged at any time.
+TEST(WrongPeer, that_encodes_in_the_memory_it_stages_in_is_refused) {
+  for (const auto encoding :
+       {codec::Encoding::kBlocks, codec::Encoding::kPlanes4, codec::Encoding::kDifference4}) {
+    // Of three chunks, the last of them short, the second one and the last change places.
+    MeddlingTransport transport(first_of(kTarget, LaneMessage::kChunks, [encoding](const Bytes& chunks) {
+      auto second = record_at<ChunkRecord>(chunks, 1);
+      auto last = record_at<ChunkRecord>(chunks, 2);
+      std::swap(second.bytes, last.bytes);
+      second.encoding = static_cast<std::uint8_t>(encoding);
+      last.chunk = 0;
+      Bytes changed = made(chunks, LaneMessage::kChunks, record_at<ChunkRecord>(chunks), second, last);
+      return Headers{with_header(changed, [&](LaneHeader& h) {
+        h.slot = header_of(chunks).slot;
+        h.sequence = header_of(chunks).sequence;
+      })};
+    }));
+    EnginePair pair({.sizes = {164 * kKiB},
+                     .lanes = 1,
+                     .codec = codec::CodecMode::kRaw,
+                     .transport = &transport,
+                     .near = true});
+    pair.source().write(0, test::random_bytes(164 * kKiB, 1));
+    const auto moved = move(pair);
+    ASSERT_FALSE(moved.has_value());
+    EXPECT_THAT(moved.assume_error().to_string(), HasSubstr("in memory that it may change while"));
+  }
+}
+
+TEST(WrongPeer, that_sends_what_are_no_chunks_in_the_memory_it_stages_in_is_refused) {
+  for (const auto type : {LaneMessage::kPlan, LaneMessage::kHostState, LaneMessage::kManifest}) {
+    MeddlingTransport transport(first_of(kTarget, LaneMessage::kChunks, [type](const Bytes& chunks) {
+      BlobRecord record;
+      record.total = 164 * kKiB;
+      return Headers{made(chunks, type, record)};
+    }));
+    EnginePair pair({.sizes = {164 * kKiB},
+                     .lanes = 1,
+                     .codec = codec::CodecMode::kRaw,
+                     .transport = &transport,
+                     .near = true});
+    pair.source().write(0, test::random_bytes(164 * kKiB, 1));
+    const auto moved = move(pair);
+    ASSERT_FALSE(moved.has_value());
+    EXPECT_THAT(moved.assume_error().to_string(), HasSubstr("what are no chunks"));
+  }
+}
+
+TEST(WrongPeer, that_stages_in_more_than_one_file_or_in_too_much_is_not_followed) {
+  Nobody nobody;
+  ReceiverCore core(test::device(1), {42, 2, 0},
+                    track::FingerprintParams::expand({}, track::FingerprintPurpose::kRoot), nobody, nullptr,
+                    kMiB, kMiB);
+  EXPECT_FALSE(core.pin_source_memory(test::must(make_memory_file("large", 2 * kMostSourceBytes)),
+                                      2 * kMostSourceBytes));
+  UniqueFd file = test::must(make_memory_file("source", kMiB));
+  UniqueFd again(::dup(file.get()));
+  UniqueFd longer(::dup(file.get()));
+  const auto pinned = test::must(core.pin_source_memory(std::move(file), kMiB));
+  EXPECT_EQ(pinned.size(), kMiB);
+  EXPECT_EQ(test::must(core.pin_source_memory(std::move(again), kMiB)).data(), pinned.data());
+  EXPECT_FALSE(core.pin_source_memory(std::move(longer), kMiB / 2));
+  EXPECT_FALSE(core.pin_source_memory(test::must(make_memory_file("another", kMiB)), kMiB));
+}
+
 TEST(WrongPeer, that_never_acknowledges_what_was_sent_is_given_up_at_the_third_time) {
   MeddlingTransport transport([](const Arrival& arrival) {
     Bytes bytes = arrival.bytes();
@@ -314,15 +392,6 @@ TEST(WrongPeer, that_leaves_out_a_piece_of_the_host_state_is_refused) {
   EXPECT_EQ(pair.wait_failed().code(), ErrorCode::kUnavailable) << "the lane is closed";
   EXPECT_FALSE(pair.verified);
 }
-
-class Nobody final : public ReceiverDelegate {
-  Result<PlanPlaces> on_plan(std::span<const std::byte>) override { return PlanPlaces{}; }
-  Result<void> on_manifest(std::span<const std::byte>, const track::Fingerprint&, const HostState&) override {
-    return ok();
-  }
-  void on_verified(const VerifiedReport&, HostState) override {}
-  void on_failed(const Error&) override {}
-};
 
 // The loopback receives one payload after the other; a network may be writing the first where the second would begin.
 TEST(WrongPeer, that_begins_a_blob_anew_while_a_piece_of_it_arrives_gets_no_place) {

@@ -37,12 +37,13 @@ class MovesBetweenGpusOfANode(MovingTest):
 
     def test_hotset(self):
         self.hotset("random", 6, MODE, steps=1500)
-        # Within a node the target reads what the source has staged; between nodes all goes through the network.
+        # Within a node the target copies to its device what the source has staged; between nodes all goes through the network.
         logs = "".join(path.read_text() for path in self.cluster.home.rglob("*.log"))
-        lanes = re.findall(r"lanes: id m\d+ open (\d+) within_this_machine (\d+)", logs)
+        lanes = re.findall(r"lanes: id m\d+ open (\d+) within_this_machine (\d+) in_place (\d+)", logs)
         self.assertEqual(len(lanes), 6, logs[-2000:])
-        for opened, near in lanes:
+        for opened, near, in_place in lanes:
             self.assertEqual(near, opened)
+            self.assertEqual(in_place, opened)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ class EngineSession {
   EngineSession& operator=(const EngineSession&) = delete;
   Result<RoundRun> round();
   // Payloads are read out of this process's memory, as within a machine; else they go over UCX.
-  [[nodiscard]] bool near() const { return sender_->near_lanes() > 0; }
+  [[nodiscard]] bool near() const { return sender_->near_lanes(transport::Nearness::kReads) > 0; }
   Result<void> verify();
   Result<void> end();
 

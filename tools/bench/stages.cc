@@ -163,7 +163,7 @@ Stages::Stages(std::unique_ptr<StageWork> work, std::uint64_t bytes, unsigned co
       {"copy to host, a message at a time", both, timed([&w] { return w.download(lane_message_bytes()); })},
       {"copy to host, scattered 64 KiB", {}, timed([&w] { return w.download(kChunkBytes); })},
       {"fingerprint of the staged copy", both, timed([&w] { return w.fingerprint_staged(); })},
-      {"read by the peer, one machine", {Path::kNear}, [&w] { return w.transfer(Path::kNear); }},
+      {"told to the peer, one machine", {Path::kNear}, [&w] { return w.transfer(Path::kNear); }},
       {"UCX over TCP, send and receive", {Path::kTcp}, [&w] { return w.transfer(Path::kTcp); }},
       {"copy to device, a message at a time", both, timed([&w] { return w.upload(lane_message_bytes()); })},
       {"copy to device, scattered 64 KiB", {}, timed([&w] { return w.upload(kChunkBytes); })},

@@ -33,7 +33,7 @@ struct StreamRun {
 
 class ByteStreams {
  public:
-  // kNear: lanes whose payloads the sink reads out of the source's memory.
+  // kNear: lanes whose payloads the sink finds in the source's memory.
   enum class Kind : std::uint8_t { kTcp, kUcx, kNear };
   static Result<std::unique_ptr<ByteStreams>> start(const std::string& program, Kind kind);
   // `bytes` over so many connections at once.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every transport must do, run on each of them.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <future>
 #include <random>
 
@@ -83,11 +85,77 @@ TEST_P(TransportTest, CarriesAMessageEachWay) {
 TEST_P(TransportTest, PayloadsAreReadByThePeerWhereTheSourceOffersItsMemory) {
   Peer target, source;
   connect_and_open(target, source);
-  std::promise<bool> of_source, of_target;
-  source.run([&](Lane& lane) { of_source.set_value(lane.near()); });
-  target.run([&](Lane& lane) { of_target.set_value(lane.near()); });
-  EXPECT_EQ(of_source.get_future().get(), std::string(GetParam()) == "near");
-  EXPECT_FALSE(of_target.get_future().get());
+  std::promise<Nearness> of_source, of_target;
+  source.run([&](Lane& lane) { of_source.set_value(lane.nearness()); });
+  target.run([&](Lane& lane) { of_target.set_value(lane.nearness()); });
+  EXPECT_EQ(of_source.get_future().get(),
+            std::string(GetParam()) == "near" ? Nearness::kReads : Nearness::kFar);
+  EXPECT_EQ(of_target.get_future().get(), Nearness::kFar);
+}
+
+// A memory file, and where this process has it.
+struct MappedFile {
+  explicit MappedFile(std::size_t bytes) : file(make_memory_file("transport-test", bytes).assume_value()) {
+    this->bytes = map(file.get(), bytes);
+  }
+  static std::span<std::byte> map(int file, std::size_t bytes) {
+    void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    return {static_cast<std::byte*>(at), bytes};
+  }
+  ~MappedFile() { ::munmap(bytes.data(), bytes.size()); }
+  UniqueFd file;
+  std::span<std::byte> bytes;
+};
+
+TEST_P(TransportTest, WhatLiesInAnOfferedFileIsHandedOverThere) {
+  const std::string transport = GetParam();
+  const bool offered = transport != "ucx";  // as between machines
+  constexpr std::size_t kLargest = kMaxPayloadBytes;
+  for (const bool taken : {true, false}) {
+    MappedFile file(2 * kLargest);
+    fill(file.bytes.data(), file.bytes.size(), 5);
+    Peer target, source;
+    source.keep_sent_messages = false;
+    source.near_file = file.file.get();
+    source.near_mapped = file.bytes;
+    UniqueFd theirs;
+    std::span<std::byte> mapped;
+    target.on_near_file = [&](UniqueFd came, std::size_t bytes) {
+      theirs = std::move(came);
+      mapped = MappedFile::map(theirs.get(), bytes);
+      return std::span<const std::byte>(mapped).first(taken ? bytes : 0);
+    };
+    connect_and_open(target, source);
+    ASSERT_EQ(mapped.size(), offered ? file.bytes.size() : 0);
+    const Bytes elsewhere(70'000, std::byte{3});
+    const std::vector<std::span<const std::byte>> payloads = {
+        file.bytes.first(kLargest),
+        std::span<const std::byte>(file.bytes).last(kLargest),
+        elsewhere,
+        file.bytes.subspan(12'345, 100'001),
+        {},
+        file.bytes.first(1000)};
+    source.run([&](Lane& lane) {
+      for (std::size_t i = 0; i < payloads.size(); ++i)
+        EXPECT_TRUE(lane.send(Bytes(3), payloads[i], i).has_value());
+    });
+    ASSERT_TRUE(target.wait_received(payloads.size()));
+    ASSERT_TRUE(source.wait_sent(payloads.size()));
+    const auto state = target.read([](const Peer::State& s) { return s; });
+    for (std::size_t i = 0; i < payloads.size(); ++i)
+      EXPECT_TRUE(std::equal(payloads[i].begin(), payloads[i].end(), state.received[i].payload.begin(),
+                             state.received[i].payload.end()))
+          << i;
+    // A thousand bytes travel in the message with UCX.
+    const std::size_t there = transport == "loopback" ? 4 : 3;
+    EXPECT_EQ(state.in_place, taken && offered ? there : 0);
+    std::promise<Nearness> nearness;
+    source.run([&](Lane& lane) { nearness.set_value(lane.nearness()); });
+    const Nearness expected = taken ? Nearness::kMaps : Nearness::kReads;
+    EXPECT_EQ(nearness.get_future().get(), transport == "near" ? expected : Nearness::kFar);
+    target.stop();
+    if (!mapped.empty()) ::munmap(mapped.data(), mapped.size());
+  }
 }
 
 TEST_P(TransportTest, TheTargetMaySpeakFirst) {

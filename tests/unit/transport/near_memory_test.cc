@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdio>
@@ -49,7 +50,7 @@ class Child {
 class NearMemoryTest : public ::testing::Test {
  protected:
   std::array<std::byte, 64> memory_{};
-  NearOffer offer_ = offer_near(memory_, kToken);
+  NearOffer offer_ = offer_near({.room = memory_}, kToken);
 };
 
 TEST_F(NearMemoryTest, TheProcessThatShowsTheTokenIsRead) {
@@ -69,7 +70,8 @@ TEST_F(NearMemoryTest, NobodyElseIs) {
   EXPECT_FALSE(NearReader::open({~std::uint64_t{0}, offer_.address}, kToken));
   EXPECT_FALSE(NearReader::open(offer_, kOther));
   EXPECT_FALSE(NearReader::open({offer_.pid, 8}, kToken)) << "nothing is mapped there";
-  EXPECT_FALSE(offer_near(std::span(memory_).first(8), kToken).pid) << "too little room for the token";
+  EXPECT_FALSE(offer_near({.room = std::span(memory_).first(8)}, kToken).pid)
+      << "too little room for the token";
   Child child;
   const NearOffer gone{child.pid(), offer_.address};
   EXPECT_TRUE(NearReader::open(gone, kToken));
@@ -143,6 +145,75 @@ TEST_F(NearMemoryTest, ASignalIsNotTheEndOfTheProcess) {
   for (int i = 0; i < 5'000; ++i) ASSERT_TRUE(reader->read(offer_.address, read)) << i;
 }
 
+class Taker final : public LaneHandler {
+ public:
+  std::size_t takes = 64;
+  UniqueFd file;
+  std::size_t asked = 0;
+
+ private:
+  std::span<const std::byte> map_near(UniqueFd came, std::size_t bytes) override {
+    ++asked;
+    file = std::move(came);
+    return std::span<const std::byte>(room_).first(std::min(takes, bytes));
+  }
+  std::span<std::byte> on_payload_begin(std::span<const std::byte>, std::size_t) override { return {}; }
+  void on_message(std::span<const std::byte>, std::span<const std::byte>) override {}
+  void on_sent(std::uint64_t) override {}
+  void on_closed(const Error&) override {}
+  std::array<std::byte, 64> room_{};
+};
+
+TEST_F(NearMemoryTest, TheFileOfTheProcessIsTaken) {
+  const UniqueFd file = make_memory_file("offered", 64).assume_value();
+  ASSERT_EQ(::pwrite(file.get(), "theirs", 7, 0), 7);
+  offer_ = offer_near({.room = memory_, .file = file.get(), .mapped = memory_}, kToken);
+  EXPECT_EQ(offer_.bytes, memory_.size());
+  EXPECT_EQ(offer_.mapped_at, offer_.address);
+  const Child child;
+  offer_.pid = child.pid();
+  const UniqueFd other(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(::dup3(other.get(), file.get(), O_CLOEXEC), file.get()) << "the child's is as it was";
+  const auto reader = NearReader::open(offer_, kToken);
+  ASSERT_TRUE(reader);
+  Taker taker;
+  const NearMapping mapping = reader->map(offer_, taker);
+  std::array<char, 7> read{};
+  ASSERT_EQ(::pread(taker.file.get(), read.data(), read.size(), 0), 7);
+  EXPECT_STREQ(read.data(), "theirs");
+  EXPECT_EQ(mapping.find(offer_.mapped_at + 60, 4).data(), mapping.here.data() + 60);
+
+  Taker nobody;
+  NearOffer wrong = offer_;
+  wrong.bytes = 0;
+  EXPECT_TRUE(reader->map(wrong, nobody).here.empty());
+  wrong = offer_;
+  wrong.file = 1'000'000;
+  EXPECT_TRUE(reader->map(wrong, nobody).here.empty()) << "no such descriptor";
+  wrong.file = ~std::uint64_t{0};
+  EXPECT_TRUE(reader->map(wrong, nobody).here.empty());
+  EXPECT_EQ(nobody.asked, 0U);
+  Taker refuses;
+  refuses.takes = 63;
+  EXPECT_TRUE(reader->map(offer_, refuses).here.empty());
+  EXPECT_EQ(refuses.asked, 1U);
+}
+
+TEST(NearMapping, FindsOnlyWhatIsAllInIt) {
+  const std::array<std::byte, 100> here{};
+  const NearMapping mapping{here, 1000};
+  EXPECT_EQ(mapping.find(1000, 100).data(), here.data());
+  EXPECT_EQ(mapping.find(1099, 1).data(), here.data() + 99);
+  EXPECT_TRUE(mapping.find(999, 2).empty());
+  EXPECT_TRUE(mapping.find(1001, 100).empty());
+  EXPECT_TRUE(mapping.find(1100, 1).empty());
+  EXPECT_TRUE(mapping.find(5000, 1).empty());
+  EXPECT_TRUE(mapping.find(~std::uint64_t{0}, 8).empty());
+  EXPECT_TRUE(mapping.find(1050, ~std::size_t{0}).empty());
+  EXPECT_TRUE(mapping.find(~std::uint64_t{0} - 4, ~std::size_t{0}).empty());
+  EXPECT_TRUE(NearMapping{}.find(0, 1).empty());
+}
+
 class Room final : public LaneHandler {
   std::span<std::byte> on_payload_begin(std::span<const std::byte>, std::size_t bytes) override {
     room_.resize(bytes);
@@ -167,7 +238,7 @@ TEST_F(NearMemoryTest, AFrameThatWantsItUnaskedIsRefused) {
   Room handler;
   std::size_t outstanding = 0;
   const auto taken =
-      window.accept(nullptr, view.assume_value(), &address, false, nullptr, handler, outstanding);
+      window.accept(nullptr, view.assume_value(), &address, false, nullptr, {}, handler, outstanding);
   ASSERT_FALSE(taken);
   EXPECT_EQ(taken.assume_error().code(), ErrorCode::kProtocol);
 }

@@ -36,6 +36,7 @@ class Peer final : public LaneHandler {
  public:
   struct State {
     std::vector<TestMessage> received;
+    std::size_t in_place = 0;  // of those
     std::vector<std::uint64_t> sent;
     std::optional<Error> closed;
     int opened = 0;
@@ -47,7 +48,11 @@ class Peer final : public LaneHandler {
 
   // What to do with payloads; set before start().
   bool refuse_payloads = false;
-  Bytes near_room;  // not empty: the other side may read payloads out of this process's memory
+  Bytes near_room;     // not empty: the other side may read payloads out of this process's memory
+  int near_file = -1;  // besides, it may map this one
+  std::span<const std::byte> near_mapped;
+  std::function<std::span<const std::byte>(UniqueFd, std::size_t)>
+      on_near_file;                            // of the other side; else it is left
   std::function<void(Peer&)> on_each_message;  // on the lane's thread
   std::size_t window = 8;
   bool keep_sent_messages = true;  // false if on_each_message sends by itself
@@ -109,18 +114,28 @@ class Peer final : public LaneHandler {
   void on_open() override {
     update([](State& s) { ++s.opened; });
   }
-  std::span<std::byte> near_memory() override { return near_room; }
+  NearMemory near_memory() override { return {near_room, near_file, near_mapped}; }
+  std::span<const std::byte> map_near(UniqueFd file, std::size_t bytes) override {
+    return on_near_file ? on_near_file(std::move(file), bytes) : std::span<const std::byte>{};
+  }
   std::span<std::byte> on_payload_begin(std::span<const std::byte>, std::size_t payload_bytes) override {
     if (refuse_payloads) return {};
     return arriving_.emplace_back(payload_bytes);
   }
   void on_message(std::span<const std::byte> header, std::span<const std::byte> payload) override {
     TestMessage message{Bytes(header.begin(), header.end()), {}};
-    if (!payload.empty()) {
+    const bool in_place =
+        !payload.empty() && (arriving_.empty() || arriving_.front().data() != payload.data());
+    if (in_place) {
+      message.payload.assign(payload.begin(), payload.end());
+    } else if (!payload.empty()) {
       message.payload = std::move(arriving_.front());
       arriving_.pop_front();
     }
-    update([&message](State& s) { s.received.push_back(std::move(message)); });
+    update([&message, in_place](State& s) {
+      s.received.push_back(std::move(message));
+      s.in_place += in_place ? 1 : 0;
+    });
     if (on_each_message) on_each_message(*this);
   }
   void on_sent(std::uint64_t token) override {
