@@ -40,6 +40,7 @@ class Job {
                      std::uint64_t{kPlain / 4}));
     EXPECT_OK(api().cuMemHostAlloc(reinterpret_cast<void**>(&pinned_), kMiB, 0));
     std::memset(pinned_, 0x44, kMiB);
+    register_file();
     EXPECT_OK(api().cuMemAllocAsync(&pooled_, 8192, stream_));
     EXPECT_OK(api().cuMemsetD8Async(pooled_, 0x2d, 8192, stream_));
     make_graph();
@@ -57,6 +58,16 @@ class Job {
     }
     EXPECT_OK(api().cuLibraryGetKernel(&library_count_, library_, "count_launch"));
     EXPECT_OK(api().cuLibraryGetGlobal(&library_launches_, nullptr, library_, "launches"));
+  }
+
+  void register_file() {
+    const int file = ::memfd_create("conformance", MFD_CLOEXEC);
+    EXPECT_EQ(0, ::ftruncate(file, kMiB));
+    void* at = ::mmap(nullptr, kMiB, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    registered_ = static_cast<std::uint8_t*>(at);
+    EXPECT_OK(api().cuMemHostRegister_v2(registered_, kMiB, 0));
+    ::close(file);
+    std::memset(registered_, 0x77, kMiB);
   }
 
   // A launch that is counted.
@@ -98,6 +109,11 @@ class Job {
     std::uint32_t written = 0;
     std::memcpy(&written, pinned_ + 64, sizeof written);
     EXPECT_EQ(expected_launches_, written);
+    EXPECT_EQ(0x77, registered_[kMiB - 1]);
+    EXPECT_OK(api().cuMemcpyDtoHAsync_v2(registered_, small_, 256, stream_));
+    EXPECT_OK(api().cuStreamSynchronize(stream_));
+    EXPECT_EQ(0x3c, registered_[255]);
+    registered_[255] = 0;
     if (mapped_) {
       EXPECT_EQ(50U + kWords - 1, read_words(region_ + 4 * (kWords - 1), 1)[0]);
     }
@@ -242,6 +258,7 @@ class Job {
   bool mapped_ = false;
   int exported_ = -1;
   unsigned char* pinned_ = nullptr;
+  std::uint8_t* registered_ = nullptr;  // of a memory file
   std::uint32_t expected_launches_ = 0;
   std::unique_ptr<Gate> gate_;
   std::unique_ptr<Workers> workers_;

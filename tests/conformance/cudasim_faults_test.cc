@@ -263,6 +263,22 @@ TEST_F(HugePagesTest, NewMemoryIsInSmallPagesWhereTheKernelRefuses) {
   ASSERT_EQ(0, ::prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0));
 }
 
+// Hardware reaches it with kernels, too; here nothing else may be fooled into taking its address for one in an executor.
+TEST_F(FaultTest, RegisteredMemoryIsReachedByCopiesOnly) {
+  const int fd = ::memfd_create("conformance", MFD_CLOEXEC);
+  ASSERT_EQ(0, ::ftruncate(fd, kMiB));
+  void* host = ::mmap(nullptr, kMiB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  ASSERT_OK(api().cuMemHostRegister_v2(host, kMiB, 0));
+  const auto address = reinterpret_cast<CUdeviceptr>(host);
+  EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuMemsetD8_v2(address, 1, 16));
+  EXPECT_CUDA(CUDA_ERROR_NOT_SUPPORTED, api().cuStreamWriteValue32_v2(nullptr, address, 1, 0));
+  CUdeviceptr device = 0;
+  EXPECT_CUDA(CUDA_ERROR_NOT_SUPPORTED, api().cuMemHostGetDevicePointer_v2(&device, host, 0));
+  EXPECT_OK(api().cuMemHostUnregister(host));
+  ::munmap(host, kMiB);
+  ::close(fd);
+}
+
 TEST_F(FaultTest, WritingToReadOnlyMemoryIsRefused) {
   Mapped memory(2 * kMiB);
   const CUmodule module = load_kernels();

@@ -231,6 +231,36 @@ TEST_F(MemoryTest, RegisteredMemoryOfAFileIsTheSameForAllWhoMapIt) {
   EXPECT_OK(api().cuStreamDestroy_v2(stream));
 }
 
+// What the program sees is what counts, whatever lies in a file with the same bytes, or at another place of it.
+TEST_F(MemoryTest, RegisteredMemoryIsWhatTheProgramSees) {
+  const int fd = ::memfd_create("conformance", MFD_CLOEXEC);
+  ASSERT_EQ(0, ::ftruncate(fd, 2 * kMiB));
+  const int other = ::memfd_create("conformance", MFD_CLOEXEC);
+  ASSERT_EQ(0, ::ftruncate(other, 2 * kMiB));
+  const MappedFile file(fd, 2 * kMiB);
+  std::memset(file.get(), 1, kMiB);
+  std::memset(file.get() + kMiB, 2, kMiB);
+  CUdeviceptr memory = 0;
+  ASSERT_OK(api().cuMemAlloc_v2(&memory, kMiB));
+  const auto copied = [memory](void* at) {
+    EXPECT_OK(api().cuMemHostRegister_v2(at, kMiB, 0));
+    EXPECT_OK(api().cuMemcpyHtoD_v2(memory, at, kMiB));
+    EXPECT_OK(api().cuMemHostUnregister(at));
+    return read_bytes(memory + kMiB - 1, 1)[0];
+  };
+  void* second_half = ::mmap(nullptr, kMiB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, kMiB);
+  EXPECT_EQ(2, copied(second_half));
+  void* own = ::mmap(nullptr, kMiB, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+  std::memset(own, 3, kMiB);
+  EXPECT_EQ(3, copied(own));
+  ::close(fd);
+  EXPECT_EQ(1, copied(file.get())) << "its file is not open any more";
+  ::munmap(second_half, kMiB);
+  ::munmap(own, kMiB);
+  ::close(other);
+  EXPECT_OK(api().cuMemFree_v2(memory));
+}
+
 TEST_F(MemoryTest, APartOfAFilesMappingCanBeRegistered) {
   const int fd = ::memfd_create("conformance", MFD_CLOEXEC);
   ASSERT_EQ(0, ::ftruncate(fd, 2 * kMiB));

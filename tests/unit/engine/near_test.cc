@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "libckpt/engine/pinned_memory.h"
@@ -87,8 +88,15 @@ unsigned mappings_of_staging_memory() {
   return count;
 }
 
-TEST(Near, nothing_stays_mapped_after_the_session) {
+std::size_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+TEST(Near, nothing_stays_mapped_or_open_after_the_session) {
+  { const EnginePair first({.near = true}); }  // what a process opens once
   const unsigned before = mappings_of_staging_memory();
+  const std::size_t descriptors = open_descriptors();
   {
     EnginePair pair({.near = true});
     pair.announce();
@@ -97,6 +105,7 @@ TEST(Near, nothing_stays_mapped_after_the_session) {
         << "two pools, and the target's view of the source's, for all lanes";
   }
   EXPECT_EQ(mappings_of_staging_memory(), before);
+  EXPECT_EQ(open_descriptors(), descriptors);
 }
 
 TEST(PinnedMemory, is_zero_and_the_same_for_whoever_opens_its_file) {
