@@ -63,8 +63,8 @@ CUresult Memory::save() {
     if (result != CUDA_SUCCESS) return result;
   }
   for (auto& [address, block] : host_) {
-    unmap_registered(
-        &block);  // the descriptor would be in an image; a restored executor goes through the process
+    // The descriptor would be in an image. A restored executor reaches the memory through the process.
+    unmap_registered(&block);
     if (block.fd < 0) continue;
     if (!make_private(reinterpret_cast<void*>(address), block.bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     ::close(block.fd);
