@@ -59,7 +59,7 @@ Result<PinnedMemory> PinnedMemory::open(const Device& device, UniqueFd file, std
   if (::fstat(file.get(), &facts) != 0) return Error::from_errno("Looking at the peer's memory file");
   constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
   const int seals = ::fcntl(file.get(), F_GET_SEALS);
-  if (!S_ISREG(facts.st_mode) || seals < 0 || (seals & kSeals) != kSeals || bytes == 0 ||
+  if (!S_ISREG(facts.st_mode) || seals < 0 || (seals & kSeals) != kSeals ||
       facts.st_size != static_cast<off_t>(bytes))
     return Error(ErrorCode::kProtocol,
                  "The peer's memory is no sealed memory file of the size that it named");

@@ -241,18 +241,24 @@ TEST_F(MemoryTest, RegisteredMemoryIsWhatTheProgramSees) {
   std::memset(file.get(), 1, kMiB);
   std::memset(file.get() + kMiB, 2, kMiB);
   CUdeviceptr memory = 0;
-  ASSERT_OK(api().cuMemAlloc_v2(&memory, kMiB));
-  const auto copied = [memory](void* at) {
-    EXPECT_OK(api().cuMemHostRegister_v2(at, kMiB, 0));
-    EXPECT_OK(api().cuMemcpyHtoD_v2(memory, at, kMiB));
+  ASSERT_OK(api().cuMemAlloc_v2(&memory, 2 * kMiB));
+  const auto copied = [memory](void* at, std::size_t bytes = kMiB) {
+    EXPECT_OK(api().cuMemHostRegister_v2(at, bytes, 0));
+    EXPECT_OK(api().cuMemcpyHtoD_v2(memory, at, bytes));
     EXPECT_OK(api().cuMemHostUnregister(at));
-    return read_bytes(memory + kMiB - 1, 1)[0];
+    return read_bytes(memory + bytes - 1, 1)[0];
   };
   void* second_half = ::mmap(nullptr, kMiB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, kMiB);
   EXPECT_EQ(2, copied(second_half));
   void* own = ::mmap(nullptr, kMiB, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
   std::memset(own, 3, kMiB);
   EXPECT_EQ(3, copied(own));
+  auto* more = static_cast<std::uint8_t*>(
+      ::mmap(nullptr, 2 * kMiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_EQ(more, ::mmap(more, kMiB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0));
+  more[2 * kMiB - 1] = 4;
+  EXPECT_EQ(4, copied(more, 2 * kMiB)) << "other memory behind the file's";
+  ::munmap(more, 2 * kMiB);
   ::close(fd);
   EXPECT_EQ(1, copied(file.get())) << "its file is not open any more";
   ::munmap(second_half, kMiB);
