@@ -88,8 +88,8 @@ NearMapping map_near(LaneHandler& handler, UniqueFd file, std::uint64_t there, s
 }
 
 std::span<const std::byte> NearMapping::find(std::uint64_t address, std::size_t bytes) const noexcept {
-  const std::uint64_t offset = address - there;
-  if (address < there || offset > here.size() || bytes > here.size() - offset) return {};
+  const std::uint64_t offset = address - there;  // what lies before wraps around
+  if (offset > here.size() || bytes > here.size() - offset) return {};
   return here.subspan(offset, bytes);
 }
 

@@ -190,7 +190,7 @@ TEST_F(NearMemoryTest, TheFileOfTheProcessIsTaken) {
   wrong = offer_;
   wrong.file = 1'000'000;
   EXPECT_TRUE(reader->map(wrong, nobody).here.empty()) << "no such descriptor";
-  wrong.file = ~std::uint64_t{0};
+  wrong.file = (std::uint64_t{1} << 32) + offer_.file;
   EXPECT_TRUE(reader->map(wrong, nobody).here.empty());
   EXPECT_EQ(nobody.asked, 0U);
   Taker refuses;
