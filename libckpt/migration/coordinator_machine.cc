@@ -64,8 +64,8 @@ class Stepper {
     const Begun& b = std::get<Begun>(s_.phase);
     const wire::Prepare prepare(s_.info.ranks, s_.info.plan);
     // A prepared side is asked instead: one that restarted says that it knows nothing any more.
-    tell(Party::kSource, b.source_payload ? wire::SwitchBody(wire::Query(false)) : wire::SwitchBody(prepare));
-    tell(Party::kTarget, b.target_payload ? wire::SwitchBody(wire::Query(false)) : wire::SwitchBody(prepare));
+    tell(Party::kSource, b.source_payload ? wire::SwitchBody(wire::Query{}) : wire::SwitchBody(prepare));
+    tell(Party::kTarget, b.target_payload ? wire::SwitchBody(wire::Query{}) : wire::SwitchBody(prepare));
   }
   void abort(ReportKind kind) {
     Record r = record(RecordKind::kAborted);
@@ -146,7 +146,7 @@ class Stepper {
     Granted& g = std::get<Granted>(s_.phase);
     if (s_.abort_wanted && g.committed == 0) tell_both(wire::AbortRequest(s_.reason));
     if (!withheld(g) && g.committed < g.k && g.ran_source < g.k) tell(holder(g.k), wire::Commit(g.k));
-    tell_both(wire::Query(false));
+    tell_both(wire::Query{});
     act(ArmTimer(Timer::kPoll, timing_.poll_ms));
     advance_if_due();
   }
@@ -197,7 +197,7 @@ class Stepper {
     if (in<Begun>())
       ask_to_prepare();
     else if (in<Granted>())
-      tell(party, wire::Query(false));
+      tell(party, wire::Query{});
     else
       tell_outcome(party);
     return true;
@@ -261,7 +261,7 @@ class Stepper {
       // Rule 9: every lease it may have given lasts one full term from now.
       g->lease_until = now_ + (std::int64_t{timing_.lease_term_ms} + timing_.lease_drift_ms) * kNanosPerMs;
       tell(holder(g->k), wire::Commit(g->k));
-      tell_both(wire::Query(false));
+      tell_both(wire::Query{});
       act(ArmTimer(Timer::kMigration, timing_.migration_timeout_ms));
     } else {
       tell_outcome(Party::kSource);

@@ -117,7 +117,7 @@ class Stepper {
                         [&](const Pausing&) { tell(to, wire::Prepared(s_.payload)); },
                         [&](const Barrier&) {
                           // A question is how the coordinator learns that this side waits with BARRIER.
-                          if (to == Party::kCoordinator) tell(to, wire::Query(false));
+                          if (to == Party::kCoordinator) tell(to, wire::Query{});
                         },
                         [&](const Leased& p) {
                           tell(to, wire::Resumed(p.k, false, false));
@@ -196,9 +196,8 @@ class Stepper {
       leave(e.reason, true);
     } else if (auto* p = in<Barrier>()) {
       // Only the target can say now whether it has everything; it is asked to give up if not.
-      p->timed_out = true;
       tell(Party::kCoordinator, wire::Failed(e.reason));
-      tell(Party::kTarget, wire::Query(!p->dead));
+      give_up(*p, e.reason);
       act(Report(ReportKind::kWaits, 0, e.reason));
     }
     return true;
@@ -244,8 +243,7 @@ class Stepper {
         return true;
       case Timer::kSwitch:
         if (auto* p = in<Barrier>()) {
-          p->timed_out = true;
-          tell(Party::kTarget, wire::Query(!p->dead));
+          give_up(*p, Reason(ErrorCode::kTimedOut, "The source waited too long for the switch"));
           act(Report(ReportKind::kWaits));
         }
         return true;
@@ -265,13 +263,21 @@ class Stepper {
     }
     return false;
   }
+  // The first reason is the one that counts.
+  void give_up(Barrier& p, const Reason& why) {
+    if (!p.gives_up) p.gives_up = why;
+    ask_target(p);
+  }
+  void ask_target(const Barrier& p) {
+    tell(Party::kTarget, p.dead ? wire::Query{} : wire::Query(*p.gives_up));
+  }
   void poll() {
     if (const auto* precopy = in<Precopy>()) {
       if (precopy->granted) return;
       tell(Party::kCoordinator, wire::Precopied{});
     } else if (auto* p = in<Barrier>()) {
-      tell(Party::kCoordinator, wire::Query(false));
-      if (p->timed_out) tell(Party::kTarget, wire::Query(!p->dead));
+      tell(Party::kCoordinator, wire::Query{});
+      if (p->gives_up) ask_target(*p);
       if (p->offered != 0) ask_for(p->lease, p->offered);
     } else {
       retry_unrecorded();
@@ -299,12 +305,12 @@ class Stepper {
     if (before_barrier())
       leave(Reason(ErrorCode::kAborted, "A later migration of the job has begun"), false);
     else if (in<Barrier>() || in<Leased>())
-      tell(Party::kCoordinator, wire::Query(false));
+      tell(Party::kCoordinator, wire::Query{});
     return true;
   }
   bool on(const Restarted&) {
     if (in<Barrier>()) {
-      tell_both(wire::Query(false));
+      tell_both(wire::Query{});
       act(ArmTimer(Timer::kPoll, timing_.poll_ms));
       act(ArmTimer(Timer::kSwitch, timing_.switch_timeout_ms));
     } else if (auto* p = in<Leased>()) {

@@ -10,6 +10,8 @@
 // close for the source without hearing the target.
 #pragma once
 
+#include <optional>
+
 #include "libckpt/migration/switch_types.h"
 
 namespace ckpt::migration {
@@ -32,8 +34,8 @@ struct Pausing {
 };
 // BARRIER is durable: may not run by itself any more.
 struct Barrier {
-  bool timed_out = false;  // asks the target, too
-  bool dead = false;       // the paused process is gone: only the target can go on
+  std::optional<Reason> gives_up;  // why it asks the target, too
+  bool dead = false;               // the paused process is gone: only the target can go on
   Incarnation offered = 0;
   HeldLease lease;
   friend bool operator==(const Barrier&, const Barrier&) = default;

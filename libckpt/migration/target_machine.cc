@@ -155,7 +155,7 @@ class Stepper {
     if (!p || p->k != e.k) return true;
     p->running = false;
     ask_for(std::max(p->k, s_.offered));
-    tell(Party::kSource, wire::Query(false));
+    tell(Party::kSource, wire::Query{});
     act(Report(ReportKind::kWaits, e.k));
     return true;
   }
@@ -203,7 +203,7 @@ class Stepper {
       tell(Party::kCoordinator, wire::Verified{});
       if (s_.offered != 0) ask_for(s_.offered);
     } else if (const auto* r = in<Relinquished>(); r && r->image) {
-      tell_both(wire::Query(false));
+      tell_both(wire::Query{});
     } else {
       return;
     }
@@ -221,7 +221,7 @@ class Stepper {
     if (uncommitted())
       relinquish(Reason(ErrorCode::kAborted, "A later migration of the job has begun"), true);
     else if (window())
-      tell(Party::kCoordinator, wire::Query(false));
+      tell(Party::kCoordinator, wire::Query{});
     return true;
   }
   bool on(const Restarted&) {
@@ -236,7 +236,7 @@ class Stepper {
       restate(Party::kCoordinator);
       restate(Party::kSource);
       ask_for(p->k);
-      tell_both(wire::Query(false));
+      tell_both(wire::Query{});
       act(ArmTimer(Timer::kLease, timing_.lease_renew_ms));
     } else if (in<Relinquished>()) {
       act(FreeTarget{});
@@ -266,7 +266,7 @@ class Stepper {
   }
   bool hear(Party from, const wire::Query& body) {
     if (body.give_up && from == Party::kSource && uncommitted())
-      relinquish(Reason(ErrorCode::kTimedOut, "The source waited too long for the switch"), true);
+      relinquish(body.reason, true);
     else
       restate(from);
     return true;

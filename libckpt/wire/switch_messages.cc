@@ -79,7 +79,7 @@ void Closed::fields(A& a) {
 }
 template <class A>
 void Query::fields(A& a) {
-  a(give_up);
+  a(give_up, reason);
 }
 
 namespace {

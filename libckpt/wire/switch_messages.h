@@ -240,13 +240,18 @@ struct Closed {
   explicit Closed(Side owner) : side(owner) {}
   Side side = Side::kInvalid;
 };
-// Anybody to anybody: state your record. With `give_up` (S to T, after the switch timeout): relinquish if you have not
-// committed.
+// Anybody to anybody: state your record. With `give_up` (S to T, when the source waits no longer, for `reason`): relinquish if you
+// have not committed.
 struct Query {
-  CKPT_SWITCH_BODY(Query);
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;  // 2: the reason; an older source sends none
+  static constexpr std::string_view kName = "Query";
+  template <class A>
+  void fields(A& a);
+  friend bool operator==(const Query&, const Query&) = default;
   Query() = default;
-  explicit Query(bool and_give_up) : give_up(and_give_up) {}
+  explicit Query(Reason why) : give_up(true), reason(std::move(why)) {}
   bool give_up = false;
+  Reason reason;
 };
 #undef CKPT_SWITCH_BODY
 

@@ -51,8 +51,8 @@ std::optional<wire::SwitchBody> body_of(const std::string& name, Incarnation k) 
   if (name == "AbortRequest") return wire::AbortRequest{};
   if (name == "ClosedSource") return wire::Closed(Side::kSource);
   if (name == "ClosedTarget") return wire::Closed(Side::kTarget);
-  if (name == "Query") return wire::Query(false);
-  if (name == "GiveUp") return wire::Query(true);
+  if (name == "Query") return wire::Query{};
+  if (name == "GiveUp") return wire::Query(wire::Reason(ErrorCode::kTimedOut, "it takes too long"));
   return std::nullopt;
 }
 

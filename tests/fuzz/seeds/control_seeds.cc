@@ -44,7 +44,7 @@ std::vector<wire::SwitchMessage> switch_messages() {
           {1, 2, 3, c, t, Aborted(reason)},
           {1, 2, 3, s, c, Resumed(3, true, true)},
           {1, 2, 3, c, s, Closed(Side::kTarget)},
-          {1, 2, 3, s, t, Query(true)}};
+          {1, 2, 3, s, t, Query(reason)}};
 }
 
 template <std::size_t... I>

@@ -195,7 +195,7 @@ TEST_F(SwitchDriverTest, ATargetRestartedBeforeCommittedRefusesForEver) {
   EXPECT_THAT(recorded(), Contains(migration::RecordKind::kRelinquished));
   Life agent(folder_ / "journal");
   agent.hear_prepare(Party::kTarget);
-  agent.hear(Party::kTarget, wire::SwitchBody(wire::Query(false)));
+  agent.hear(Party::kTarget, wire::SwitchBody(wire::Query{}));
   run_until(agent.io, [&] { return agent.notes.count("send Relinquished to coordinator") >= 2; });
   EXPECT_FALSE(agent.notes.has("do prepare-standby"));
 }

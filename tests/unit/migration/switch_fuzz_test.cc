@@ -5,6 +5,7 @@
 // CKPT_FUZZ_RUNS=n sets how many are played.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 
@@ -144,7 +145,7 @@ std::string late_prepare(Mutant mutant) {
   world.hold("Resumed");
   world.crash(1);
   world.restart(1);
-  world.inject(wire::SwitchMessage(id, kJob, 1, Party::kSource, Party::kTarget, wire::Query(true)));
+  world.inject(wire::SwitchMessage(id, kJob, 1, Party::kSource, Party::kTarget, wire::Query(wire::Reason{})));
   world.hold("Relinquished");
   world.run_for(5);
   world.inject(wire::SwitchMessage(id, kJob, 1, Party::kCoordinator, Party::kTarget, wire::Prepare{}));
@@ -159,6 +160,33 @@ std::string late_prepare(Mutant mutant) {
 TEST(SwitchMutants, LatePrepareAfterRelinquished) {
   EXPECT_EQ(late_prepare(Mutant::kNone), "");
   EXPECT_NE(late_prepare(Mutant::kNoTombstone).find("two instances run"), std::string::npos);
+}
+
+// The source asks the target itself, which may answer the coordinator first: what operators read is the source's reason, not its haste.
+TEST(SwitchReasons, WhyTheSourceGivesUpIsWhatTheTargetRecords) {
+  const wire::Reason reason(ErrorCode::kRefused, "/dev/shm has no room");
+  World world({.seed = 1, .chance = false, .timing = fast()});
+  world.set_auto(false);
+  const MigrationId id = world.migrate(0, 1);
+  world.run_for(10);
+  world.feed(id, Party::kSource, SourceEvent(SourceReady(Bytes{})));
+  world.feed(id, Party::kTarget, TargetEvent(StandbyReady(Bytes{})));
+  world.run_for(10);
+  world.feed(id, Party::kSource, SourceEvent(FirstRoundDone{}));
+  world.run_for(10);
+  world.feed(id, Party::kSource, SourceEvent(PrecopyConverged{}));
+  world.pause_job(0);
+  world.feed(id, Party::kSource, SourceEvent(JobPaused{}));
+  world.run_for(10);
+  world.hold("Failed");
+  world.feed(id, Party::kSource, SourceEvent(EngineFailed(reason)));
+  world.run_for(1'000);
+  EXPECT_EQ(world.first_violation(), "");
+  const auto& journal = world.journal(1);
+  const auto record = std::find_if(journal.begin(), journal.end(),
+                                   [](const Record& r) { return r.kind == RecordKind::kRelinquished; });
+  ASSERT_NE(record, journal.end());
+  EXPECT_EQ(record->reason, reason);
 }
 
 // The target's agent is killed behind COMMITTED, comes back, says so, and its node is lost before it has run.

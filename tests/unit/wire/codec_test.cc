@@ -38,7 +38,7 @@ std::vector<SwitchMessage> examples() {
       {1, 2, 3, c, t, Aborted(reason)},
       {1, 2, 3, s, c, Resumed(3, true, true)},
       {1, 2, 3, c, s, Closed(Side::kTarget)},
-      {1, 2, 3, s, t, Query(true)},
+      {1, 2, 3, s, t, Query(reason)},
   };
 }
 
