@@ -127,10 +127,8 @@ TEST(SwitchFuzz, HoldsWhateverHappens) {
   std::cout << runs << " lives, " << migrations << " migrations, " << moves << " incarnations\n";
 }
 
-// Too rare for chance: a target agent restarts, is asked, says RELINQUISHED, and then a late PREPARE, Start and COMMIT of
-// the same migration arrive while the coordinator has not heard of it.
-std::string late_prepare(Mutant mutant) {
-  World world({.seed = 1, .chance = false, .mutant = mutant, .timing = fast()});
+// A migration whose source has paused the job; nothing happens by itself from here on.
+MigrationId bring_to_barrier(World& world) {
   world.set_auto(false);
   const MigrationId id = world.migrate(0, 1);
   world.run_for(10);
@@ -142,6 +140,14 @@ std::string late_prepare(Mutant mutant) {
   world.feed(id, Party::kSource, SourceEvent(PrecopyConverged{}));
   world.pause_job(0);
   world.feed(id, Party::kSource, SourceEvent(JobPaused{}));
+  return id;
+}
+
+// Too rare for chance: a target agent restarts, is asked, says RELINQUISHED, and then a late PREPARE, Start and COMMIT of
+// the same migration arrive while the coordinator has not heard of it.
+std::string late_prepare(Mutant mutant) {
+  World world({.seed = 1, .chance = false, .mutant = mutant, .timing = fast()});
+  const MigrationId id = bring_to_barrier(world);
   world.hold("Resumed");
   world.crash(1);
   world.restart(1);
@@ -166,17 +172,7 @@ TEST(SwitchMutants, LatePrepareAfterRelinquished) {
 TEST(SwitchReasons, WhyTheSourceGivesUpIsWhatTheTargetRecords) {
   const wire::Reason reason(ErrorCode::kRefused, "/dev/shm has no room");
   World world({.seed = 1, .chance = false, .timing = fast()});
-  world.set_auto(false);
-  const MigrationId id = world.migrate(0, 1);
-  world.run_for(10);
-  world.feed(id, Party::kSource, SourceEvent(SourceReady(Bytes{})));
-  world.feed(id, Party::kTarget, TargetEvent(StandbyReady(Bytes{})));
-  world.run_for(10);
-  world.feed(id, Party::kSource, SourceEvent(FirstRoundDone{}));
-  world.run_for(10);
-  world.feed(id, Party::kSource, SourceEvent(PrecopyConverged{}));
-  world.pause_job(0);
-  world.feed(id, Party::kSource, SourceEvent(JobPaused{}));
+  const MigrationId id = bring_to_barrier(world);
   world.run_for(10);
   world.hold("Failed");
   world.feed(id, Party::kSource, SourceEvent(EngineFailed(reason)));
