@@ -87,6 +87,10 @@ void SendLane::send_blob(const Blob& blob) {
   {
     const std::lock_guard lock(post_mutex_);
     blob_ = blob;
+    if (blob.type != LaneMessage::kHostState) {
+      blob_copy_.assign(blob.bytes.begin(), blob.bytes.end());
+      blob_.bytes = blob_copy_;
+    }
     has_blob_.store(true);
   }
   lane_->wake();

@@ -26,7 +26,8 @@ namespace ckpt::engine {
 
 struct Blob {
   LaneMessage type = LaneMessage::kInvalid;
-  std::span<const std::byte> bytes;  // valid until SenderCore's blob_sent event
+  // Of host state valid until SenderCore's blob_sent event, after an error as long as the lane; others are copied.
+  std::span<const std::byte> bytes;
   track::Fingerprint root;
   std::uint64_t most = 0;  // more of it follows by blob_grew(), to so many bytes at most; 0: that is all
 };
@@ -115,9 +116,10 @@ class SendLane final : private transport::LaneHandler, private WorkHandler {
   std::vector<DirtyChunk> resend_;
   Nanos wake_at_ = 0;
 
-  std::mutex post_mutex_;  // posted_, blob_ when set
+  std::mutex post_mutex_;  // posted_, blob_ and its copy when set
   std::deque<LaneBuffer> posted_;
   Blob blob_;
+  std::vector<std::byte> blob_copy_;  // whose sender may be gone while a piece is under way, after an error
   std::atomic<bool> has_control_{false};
   std::size_t control_in_flight_ = 0;
   std::atomic<bool> has_blob_{false};

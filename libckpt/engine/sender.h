@@ -139,8 +139,9 @@ class Sender {
   // target unless there was one within kVerifyHolds.
   void begin_verify();
   Result<void> wait_verified();
+  // After an error `host_state` may still be read, until this sender has gone.
   Result<RoundReport> run_final(std::span<const std::byte> host_state);
-  // The same with host state that is still being made: `room` (at a fixed place, until this returns) fills from its front as
+  // The same with host state that is still being made: `room` (at a fixed place, as long) fills from its front as
   // host_state_grew() says. Returns when all of it has been sent.
   Result<RoundReport> run_final_while_it_grows(std::span<const std::byte> room);
   // Before or in the call above: so much is there. `is_whole`: that is all, and more than at the call before. Any thread.

@@ -94,7 +94,8 @@ Result<void> move(EnginePair& pair) {
   CKPT_TRYV(pair.sender().measure_link());
   CKPT_TRYV(pair.sender().run_round());
   pair.source().fill(64 * kKiB, 100, 0x7E);  // something for the final round
-  CKPT_TRYV(pair.sender().run_final(test::random_bytes(300 * kKiB, 3)));
+  static const Bytes host_state = test::random_bytes(300 * kKiB, 3);
+  CKPT_TRYV(pair.sender().run_final(host_state));
   CKPT_TRYV(pair.commit());
   return ok();
 }
@@ -378,10 +379,10 @@ TEST(WrongPeer, that_leaves_out_a_piece_of_the_host_state_is_refused) {
       bytes = with_record<BlobRecord>(bytes, [](BlobRecord& r) { r.offset += r.offset > 0 ? 4 * kKiB : 0; });
     return Headers{bytes};
   });
+  const Bytes host_state = test::random_bytes(5 * kMiB, 3);
   EnginePair pair({.transport = &transport});
   pair.announce();
-  EXPECT_FALSE(pair.sender().run_final(test::random_bytes(5 * kMiB, 3)).has_value() &&
-               pair.commit().has_value());
+  EXPECT_FALSE(pair.sender().run_final(host_state).has_value() && pair.commit().has_value());
   EXPECT_EQ(pair.wait_failed().code(), ErrorCode::kUnavailable) << "the lane is closed";
   EXPECT_FALSE(pair.verified);
 }

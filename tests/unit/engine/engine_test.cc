@@ -261,11 +261,11 @@ TEST(Engine, host_state_arrives_while_it_grows) {
 }
 
 TEST(Engine, host_state_that_outgrows_what_was_announced_is_refused) {
+  const std::vector<std::byte> content = test::random_bytes(kMiB + 1, 5);
   EnginePair pair({});
   pair.announce();
   must(pair.sender().run_round());
   pair.sender().announce_host_state(kMiB, 0);
-  const std::vector<std::byte> content = test::random_bytes(kMiB + 1, 5);
   EXPECT_FALSE(pair.sender().run_final(content).has_value());
   EXPECT_TRUE(pair.wait_failed().code() == ErrorCode::kProtocol || !pair.verified);
 }
