@@ -8,9 +8,6 @@
 namespace ckpt::agent {
 namespace {
 
-// The machine of the switch has the timer for a job that reaches no barrier.
-constexpr Milliseconds kNoHurry = std::chrono::hours(24 * 365);
-constexpr std::size_t kMostTensors = 1u << 16;
 constexpr std::size_t kMostRegions = 1u << 16;
 constexpr std::size_t kMostHeld =
     local::kMaxDescriptors / 2;  // each goes on to a mover with a second descriptor

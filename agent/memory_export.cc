@@ -9,10 +9,6 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr std::size_t kMostTensors = 1u << 16;
-// Between two changes of a running job any time may pass.
-constexpr Milliseconds kNoHurry = std::chrono::hours(24 * 365);
-
 wire::TensorInfo to_wire(const local::TensorRecord& record) {
   wire::TensorInfo tensor;
   tensor.name = record.name.str();

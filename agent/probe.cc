@@ -136,8 +136,8 @@ ProcessSpec mover_spec(const std::string& program, const std::string& output) {
   return spec;
 }
 
-struct Ending {
-  explicit Ending(const asio::any_io_executor& executor) : heard(executor) {}
+struct ProbeEnd {
+  explicit ProbeEnd(const asio::any_io_executor& executor) : heard(executor) {}
   Signal heard;
   std::optional<int> status;
 };
@@ -145,7 +145,7 @@ struct Ending {
 // The name of what went wrong; empty: it ended well. A mover that hangs in the driver is killed and not waited for.
 Task<std::string> run_mover(ProbeSettings settings, std::string output) {
   const auto executor = co_await asio::this_coro::executor;
-  auto ending = std::make_shared<Ending>(executor);
+  auto ending = std::make_shared<ProbeEnd>(executor);
   const std::string command = settings.mover_program + " --probe";
   const auto process =
       ChildProcess::start(executor, mover_spec(settings.mover_program, output), [ending](int status) {

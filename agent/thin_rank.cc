@@ -11,7 +11,7 @@ namespace ckpt::agent {
 namespace {
 
 // The driver unmaps, saves and restores meanwhile; a thin context takes a second at most.
-constexpr Milliseconds kDriverTime{60000};
+constexpr Milliseconds kStepTime{60000};
 
 // One rank in one stretch of save or place.
 class Placing {
@@ -37,7 +37,7 @@ class Placing {
 
   Task<Result<void>> release() {
     if (memory_ == local::MemoryState::kReleased) co_return ok();
-    CKPT_CO_TRYV(co_await keeper_->release(kDriverTime));
+    CKPT_CO_TRYV(co_await keeper_->release(kStepTime));
     memory_ = local::MemoryState::kReleased;
     co_return ok();
   }
@@ -47,11 +47,11 @@ class Placing {
 
   Task<Result<void>> save() {
     if (state_ == context::ProcessState::kRunning) {
-      CKPT_CO_TRYV(co_await context_.contexts.lock(pid_, kDriverTime));
+      CKPT_CO_TRYV(co_await context_.contexts.lock(pid_, kStepTime));
       state_ = context::ProcessState::kLocked;
     }
     if (state_ == context::ProcessState::kLocked) {
-      CKPT_CO_TRYV(co_await context_.contexts.checkpoint(pid_, kDriverTime));
+      CKPT_CO_TRYV(co_await context_.contexts.checkpoint(pid_, kStepTime));
       state_ = context::ProcessState::kCheckpointed;
     }
     if (state_ != context::ProcessState::kCheckpointed)
@@ -69,14 +69,14 @@ class Placing {
       CKPT_CO_TRYV(job_->context_is(to_text(on_), to_text(gpu)));
       std::vector<context::GpuPair> pairs;
       if (on_ != gpu) pairs.push_back(context::GpuPair{on_, gpu});
-      CKPT_CO_TRYV(co_await context_.contexts.restore(pid_, std::move(pairs), kDriverTime));
+      CKPT_CO_TRYV(co_await context_.contexts.restore(pid_, std::move(pairs), kStepTime));
       fault_point(FaultPoint::kTargetContextRestored);
       CKPT_CO_TRYV(job_->context_is(to_text(gpu), ""));
       state_ = context::ProcessState::kLocked;
       on_ = gpu;
     }
     if (state_ == context::ProcessState::kLocked) {
-      CKPT_CO_TRYV(co_await context_.contexts.unlock(pid_, kDriverTime));
+      CKPT_CO_TRYV(co_await context_.contexts.unlock(pid_, kStepTime));
       state_ = context::ProcessState::kRunning;
     }
     co_return ok();
@@ -88,7 +88,7 @@ class Placing {
     order.migration = memory.migration;
     order.gpu_count = 1;
     order.gpus[0] = gpu;
-    CKPT_CO_TRYV(co_await keeper_->map(order, kDriverTime));
+    CKPT_CO_TRYV(co_await keeper_->map(order, kStepTime));
     co_return ok();
   }
 
@@ -98,7 +98,7 @@ class Placing {
     FillOrder order(keeper_, mover);
     order.set = memory.set;
     order.migration = memory.migration;
-    order.timeout = kDriverTime;
+    order.timeout = kStepTime;
     co_return co_await fill_memory(context_.executor, std::move(order));
   }
 

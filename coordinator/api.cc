@@ -19,7 +19,6 @@ using std::chrono::steady_clock;
 
 constexpr std::int64_t kMostWaitMs = 60'000;
 constexpr std::int64_t kDefaultWaitMs = 30'000;
-constexpr std::int64_t kNanosPerMs = 1'000'000;
 constexpr std::int64_t kMostTimeMs = std::int64_t{1000} * 3600 * 24 * 30;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
 constexpr std::int64_t kMostOffset = std::int64_t{1} << 60;

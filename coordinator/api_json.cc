@@ -8,11 +8,11 @@
 #include "coordinator/image_json.h"
 #include "coordinator/report.h"
 #include "coordinator/under_run.h"
+#include "libckpt/base/clock.h"
 
 namespace ckpt::coordinator {
 namespace {
 
-constexpr double kNanosPerMs = 1e6;
 
 json text_or_null(const std::string& text) {
   return text.empty() ? json() : json(text);

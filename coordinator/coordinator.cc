@@ -22,7 +22,6 @@ namespace {
 
 constexpr std::size_t kTokenBytes = 32;
 constexpr std::size_t kLargestTokenFile = 4096;
-constexpr std::int64_t kNanosPerMs = 1'000'000;
 
 Result<void> make_folder(const std::string& path) {
   std::error_code code;

@@ -6,7 +6,6 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr double kNanosPerMs = 1e6;
 
 json age_ms(std::int64_t unix_ms) {
   return std::max<std::int64_t>(0, wall_clock_ms() - unix_ms);

@@ -16,7 +16,6 @@ using std::chrono::steady_clock;
 constexpr std::chrono::minutes kLongestSnapshot{60};
 constexpr std::chrono::minutes kLongestTurn{10};  // of what occupies a job: a migration, another snapshot
 constexpr std::int64_t kLeastTransparentMs = 300'000;
-constexpr double kNanosPerMs = 1e6;
 constexpr std::uint32_t kKeptWithoutProtection = 2;
 
 // A snapshot costs it a thin checkpoint and restore in place.

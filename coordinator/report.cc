@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/report.h"
+#include "libckpt/base/clock.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +8,6 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr double kNanosPerMs = 1e6;
 
 double span_ms(std::int64_t from, std::int64_t to) {
   return static_cast<double>(to - from) / kNanosPerMs;

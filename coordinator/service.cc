@@ -16,7 +16,6 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::chrono::seconds kStartAnswer{30};
-constexpr std::int64_t kNanosPerMs = 1'000'000;
 // Nodes send an inventory every five seconds, and at changes.
 constexpr std::int64_t kInventoryMs = 7'000;
 constexpr std::int64_t kAdmissionWaitMs = 10'000;

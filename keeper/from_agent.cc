@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "keeper/keeper.h"
+#include "libckpt/base/clock.h"
 #include "libckpt/base/fault.h"
 
 namespace ckpt::keeper {
@@ -14,7 +15,6 @@ namespace {
 using local::MessageType;
 using local::Phase;
 
-constexpr Nanos kNanosPerMs = 1'000'000;
 constexpr std::uint64_t kMovedGraceMs = 5000;
 constexpr std::uint64_t kMaxGraceMs = 24ull * 3600 * 1000;
 

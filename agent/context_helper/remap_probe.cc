@@ -24,7 +24,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::uint32_t kPattern = 0x5ca1ab1e;
+constexpr std::uint32_t kWord = 0x5ca1ab1e;
 constexpr unsigned kLockMs = 10'000;
 
 // ---- between the two: one byte of order or answer, at most one descriptor, and text with an answer
@@ -88,14 +88,14 @@ Result<Packet> receive_packet(int socket) {
 }
 
 Result<void> write_pattern(const Device& device, CUdeviceptr address) {
-  CKPT_CUDA_TRY(device.api(), cuMemcpyHtoD_v2(address, &kPattern, sizeof kPattern));
+  CKPT_CUDA_TRY(device.api(), cuMemcpyHtoD_v2(address, &kWord, sizeof kWord));
   return ok();
 }
 
 Result<void> check_pattern(const Device& device, CUdeviceptr address) {
   std::uint32_t found = 0;
   CKPT_CUDA_TRY(device.api(), cuMemcpyDtoH_v2(&found, address, sizeof found));
-  if (found == kPattern) return ok();
+  if (found == kWord) return ok();
   return Error(ErrorCode::kCorrupt, "Memory that one process has written reads otherwise in the other");
 }
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "agent/mover/copy_options.h"
+#include "libckpt/base/clock.h"
 #include "libckpt/base/cores.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/base/fd.h"
@@ -26,7 +27,6 @@ constexpr std::chrono::milliseconds kLockPause{20};
 constexpr std::chrono::minutes kLongestLock{5};
 constexpr unsigned kMostWriters = 4;
 constexpr int kWriterNice = 10;
-constexpr Nanos kNanosPerMs = 1'000'000;
 
 Result<std::vector<std::byte>> read_memory_file(const UniqueFd& file, std::uint64_t bytes) {
   struct stat status {};

@@ -15,11 +15,11 @@ namespace {
 
 constexpr std::uint32_t kDefaultMaxRounds = 30;
 constexpr Nanos kForEver = 0;
-constexpr std::size_t kLargestMeminfo = std::size_t{64} << 10;
+constexpr std::size_t kMaxMeminfoBytes = std::size_t{64} << 10;
 
 std::uint64_t allowed_shadow_memory(std::uint64_t asked) {
   if (asked == 0) return 0;
-  const auto meminfo = read_file("/proc/meminfo", kLargestMeminfo);
+  const auto meminfo = read_file("/proc/meminfo", kMaxMeminfoBytes);
   const std::uint64_t given = shadow_memory(asked, meminfo ? meminfo.assume_value() : std::string());
   if (given < asked)
     spdlog::warn("shadow memory: {} bytes asked for, {} given: half of what the node has left", asked, given);

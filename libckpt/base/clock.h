@@ -9,6 +9,8 @@ namespace ckpt {
 
 using Nanos = std::int64_t;  // a point on CLOCK_BOOTTIME, or a span, as the name says
 
+inline constexpr Nanos kNanosPerMs = 1'000'000;
+
 [[nodiscard]] Nanos now_ns() noexcept;
 [[nodiscard]] std::int64_t wall_clock_ms() noexcept;  // Unix time, for people and logs only
 

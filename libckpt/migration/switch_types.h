@@ -38,7 +38,6 @@ struct Timing {
   std::uint32_t switch_timeout_ms = 10'000;  // a paused source asks the target to give up after this
   std::uint32_t migration_timeout_ms = 600'000;
 };
-inline constexpr Nanos kNanosPerMs = 1'000'000;
 
 enum class Timer : std::uint8_t {
   kPoll = 1,       // say again what is unanswered

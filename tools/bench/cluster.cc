@@ -15,11 +15,11 @@ namespace {
 
 constexpr Nanos kPatience = 180'000'000'000;  // a hang is a failure, not a measurement
 constexpr std::uint64_t kSpareMemory = std::uint64_t{1} << 30;
-constexpr std::size_t kShownBytes = 2000;
+constexpr std::size_t kShownLogBytes = 2000;
 
 Error wrong(const Command& command, const CommandOutput& output) {
   std::string said = output.err + output.out;
-  if (said.size() > kShownBytes) said = said.substr(said.size() - kShownBytes);
+  if (said.size() > kShownLogBytes) said = said.substr(said.size() - kShownLogBytes);
   return Error(ErrorCode::kAborted,
                command.text() + " ended with " + std::to_string(output.exit_code) + ": " + said);
 }

@@ -13,7 +13,6 @@ namespace ckpt::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kDialAgain{250};
 
 struct DrainOptions {
   std::string place;
@@ -85,7 +84,7 @@ class DrainFollower {
     if (Clock::now() - *lost_since_ >= context_.patience)
       return Error(ErrorCode::kTimedOut, "The outcome of " + id_ + " is not known; `gpumigrate drains " +
                                              id_ + " --watch` asks again");
-    context_.coordinator.http().pause(kDialAgain);
+    context_.coordinator.http().pause(HttpClient::kRedialInterval);
     return ok();
   }
 

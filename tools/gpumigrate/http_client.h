@@ -46,6 +46,7 @@ class HttpClient {
   // Interrupts since the last time this was asked.
   int take_interrupts();
 
+  static constexpr std::chrono::milliseconds kRedialInterval{250};
   // Lets time pass before a lost coordinator is dialled again; ends early at an interrupt.
   void pause(std::chrono::milliseconds time);
 

@@ -15,7 +15,6 @@ using Clock = std::chrono::steady_clock;
 using tools::format_bytes;
 using tools::format_milliseconds;
 
-constexpr std::chrono::milliseconds kDialAgain{250};
 
 struct ImageOptions {
   std::string job;  // or image
@@ -81,7 +80,7 @@ Result<Json> follow_task(Context& context, const Json& begun) {
       since = Clock::now();
     }
     if (Clock::now() - since >= context.patience) return not_known;
-    context.coordinator.http().pause(kDialAgain);
+    context.coordinator.http().pause(HttpClient::kRedialInterval);
   }
   return task;
 }

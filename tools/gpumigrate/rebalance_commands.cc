@@ -18,7 +18,6 @@ struct RebalanceOptions {
 };
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kDialAgain{250};
 
 std::string list_of(const Json& texts) {
   std::string out;
@@ -128,7 +127,7 @@ class RebalanceFollower {
       lost_since_ = Clock::now();
     }
     if (Clock::now() - *lost_since_ >= context_.patience) return not_known().caused_by(error);
-    context_.coordinator.http().pause(kDialAgain);
+    context_.coordinator.http().pause(HttpClient::kRedialInterval);
     return ok();
   }
 

@@ -10,7 +10,6 @@ namespace ckpt::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kDialAgain{250};
 constexpr std::chrono::seconds kPlainLineEvery{1};
 constexpr std::chrono::seconds kAbortAnswer{10};  // a coordinator that is slower is as good as away
 constexpr std::size_t kUsualColumns = 200;        // of a terminal that does not say
@@ -109,7 +108,7 @@ class Follower {
       lost_since_ = Clock::now();
     }
     if (Clock::now() - lost_since_ >= context_.patience) return not_known().caused_by(std::move(error));
-    context_.coordinator.http().pause(kDialAgain);
+    context_.coordinator.http().pause(HttpClient::kRedialInterval);
     return ok();
   }
 

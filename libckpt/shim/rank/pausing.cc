@@ -11,13 +11,13 @@
 #include <utility>
 
 #include "libckpt/shim/contexts.h"
+#include "libckpt/base/clock.h"
 #include "libckpt/shim/gate.h"
 #include "libckpt/shim/rank/rank_session.h"
 
 namespace ckpt::shim {
 namespace {
 
-constexpr Nanos kNanosPerMs = 1'000'000;
 constexpr std::int64_t kDefaultPauseMs = 10'000;
 constexpr Nanos kLeaseCloseNs = 60'000 * kNanosPerMs;
 
