@@ -79,12 +79,17 @@ case $group in
     run safe1_writeoff ok -DWRITEOFF -DPROP_ONE
     run as_built ok -DV_NO_PROMISE
     run live1 ok -DLIVE
-    run d1 ok -DLIVE -DPROP_D ;;
+    run d1 ok -DLIVE -DPROP_D
+    run forget ok -DFORGET
+    run forget_lost2 ok -DFORGET -DMAXLOST=2 -DPROP_ONE
+    run forget_live ok -DFORGET -DLIVE ;;
   broken)
     for v in FENCE_AGENT CHECK_THEN_START LEASE_ENDED C_ABORTS_ALONE C_FORGETS C_NO_WAIT FINAL_FIRST NO_TOMBSTONE GONE_NOT_DURABLE \
              COMMIT_RUNS PROM_IGNORED T_RUNS_FIRST RECLAIM_OWN; do run "a_$v" error -DV_$v -DPROP_ONE; done
     for v in LATE_RUNS FREE_AT_COMMIT FREE_FIRST S_RUNS_FIRST; do run "b_$v" error -DV_$v; done
-    for v in ALWAYS_LEASE NO_PROMISE NORECORD_WAITS; do run "c_$v" error -DV_$v -DLIVE; done ;;
+    for v in ALWAYS_LEASE NO_PROMISE NORECORD_WAITS; do run "c_$v" error -DV_$v -DLIVE; done
+    for v in NO_WAIT ONE_SIDE; do run "f_$v" error -DFORGET -DV_FORGET_$v -DPROP_ONE; done
+    run f_EARLY_ANSWER error -DFORGET -DV_FORGET_EARLY_ANSWER ;;
   reached)
     while read -r name state; do REACH_STATE=$state run "reach_$name" error; done <<'EOT'
 T_runs_k3 (tr[1]==3&&on[1])
@@ -92,6 +97,11 @@ S_runs_k2_T_lost (sr[1]==2&&on[0]&&tr[1]==1&&lost[1])
 S_lost_T3 (lost[0]&&on[1]&&tr[1]==3&&sr[1]==2)
 closedT (c[1]==4&&on[1]&&tsole[1]&&memS[1]==0)
 left_before_barrier (c[1]==3&&s[1]==4&&ck[1]==1&&on[0]&&t[1]==1)
+EOT
+    while read -r name state; do REACH_STATE=$state run "reach_$name" error -DFORGET; done <<'EOT'
+forgot_then_granted (forgot&&termOver&&c[1]==2&&t[1]==3&&on[1])
+forgot_then_back (forgot&&termOver&&c[1]==3&&s[1]==2&&on[0])
+forgot_then_closed (forgot&&termOver&&c[1]==4&&on[1])
 EOT
     ;;
   edges) edges ;;

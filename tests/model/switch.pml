@@ -40,6 +40,7 @@
 #define CG 2  /* granted incarnation ck: odd = target's, even = source's */
 #define CA 3  /* closed: the source owns the job */
 #define CF 4  /* closed: the target owns the job */
+#define CU 5  /* the store was lost: what was begun, granted or closed is not known (FORGET only) */
 /* source */
 #define S0 0  /* no record */
 #define SB 1  /* BARRIER record: may not run by itself any more */
@@ -65,6 +66,9 @@ bit stable, lC0, lC1, lAB;
 bit upd[2];                        /* agent process down (matters only to V_FENCE_AGENT) */
 bit forgot, chk;
 bit fl[2], cV, onV;                /* VAULT only */
+bit termOver;                      /* FORGET only: a full lease term has passed since the store was lost */
+bit heardS, heardT;                /* FORGET only: a side has answered since, with these records */
+byte ans_s, ans_sk, ans_t, ans_tk;
 
 #if defined(LIVE) || defined(PROP_ONE) || defined(REACH)
 #define AST(e) skip
@@ -224,7 +228,7 @@ NOTOMB(m) \
 :: atomic { alive(Y(m)) && c[m]!=C0 && prepT[m] && t[m]==T0 && closedAt(m,Y(m)) -> t[m]=TP } \
 :: atomic { alive(Y(m)) && t[m]==TP && fin[m] -> t[m]=TV; memT[m]=1 } \
 :: atomic { alive(Y(m)) && (t[m]==TV || (t[m]==TC && !tsole[m])) && memT[m] && COMMITOK(m) && PROMOK(promT[m]) -> tk[m]=COMMITK(m); t[m]=TC }             /* the commit point */ \
-:: atomic { alive(Y(m)) && c[m]!=C0 && TOMB(m) && closedAt(m,Y(m)) && (!stable || ((s[m]==SB||s[m]==SR||s[m]==SN) && reachST) || ((uab[m]||c[m]==CA||t[m]!=TV) && reachC(Y(m))) || (m==1 && c[2]!=C0)) -> t[m]=TQ } \
+:: atomic { alive(Y(m)) && c[m]!=C0 && TOMB(m) && closedAt(m,Y(m)) && (!stable || ((s[m]==SB||s[m]==SR||s[m]==SN) && reachST) || ((uab[m]||c[m]==CA||ASKS_BACK(m)||t[m]!=TV) && reachC(Y(m))) || (m==1 && c[2]!=C0)) -> t[m]=TQ } \
 :: atomic { !stable && alive(Y(m)) && memT[m] && (t[m]==TP||t[m]==TV||t[m]==TQ) && !(t[m]==TV) -> memT[m]=0 }                                          /* restart may lose the image */ \
 :: atomic { alive(Y(m)) && t[m]==TC && !tsole[m] && sr[m]>tk[m] && reachST -> AST(!on[Y(m)]); t[m]=TQ; on[Y(m)]=0 }                                           /* the other side runs a later incarnation */ \
 :: atomic { alive(Y(m)) && t[m]==TQ && memT[m] && (s[m]==SR||s[m]==SN) && reachST -> memT[m]=0 } \
@@ -297,6 +301,48 @@ BRK1(m) BRK2(m) BRK3(m) BRK4(m) BRK5(m) BRK6(m) BRK7(m) BRK8(m) BRK9(m) BRK10(m)
 #else
 #define EXT1(m)
 #endif
+/* FORGET: the coordinator's store is lost at any moment, or an older copy of it comes back; once. What agents report of a migration
+ * that the store does not know (or knows less of) is decided by nobody until a full lease term has passed, so that no lease that
+ * was given lasts, and until both sides have answered after that. Then the records alone decide. A record that ends the migration
+ * decides by itself. A source that has BARRIER beside a target without COMMITTED: the target is asked to give up, since ABORTED may have
+ * been reported to a user. A target that has committed: the later incarnation is granted again. */
+#ifdef FORGET
+#define ASKS_BACK(m) (c[m]==CU && termOver)
+#ifdef V_FORGET_NO_WAIT        /* decides at once: leases that it gave and forgot may last */
+#define TERM_PASSED 1
+#define LEND_ANEW(m) :: atomic { c[m]==CG && forgot && gl && gl!=(m)*8+ck[m] -> gl=(m)*8+ck[m] }
+#else
+#define TERM_PASSED (gl==0)
+#define LEND_ANEW(m)
+#endif
+#ifdef V_FORGET_EARLY_ANSWER   /* what was reported before the term was over counts */
+#define MAYHEAR 1
+#else
+#define MAYHEAR termOver
+#endif
+#ifdef V_FORGET_ONE_SIDE       /* a target that reports VERIFIED or COMMITTED is granted without its source's answer */
+#define ONE_SIDE(m) :: atomic { c[m]==CU && termOver && heardT && (ans_t==TV || ans_t==TC) -> c[m]=CG; ck[m]=((ans_tk>0) -> ans_tk : 1) }
+#else
+#define ONE_SIDE(m)
+#endif
+#define BOTH_ANSWERED (termOver && heardS && heardT)
+#define LATER_OF (((ans_sk > ans_tk) -> ans_sk : ans_tk))
+#define FORGETTING(m) \
+:: atomic { !stable && !forgot && c[m]!=C0 -> c[m]=CU; forgot=1 } \
+:: atomic { c[m]==CU && !termOver && TERM_PASSED -> termOver=1 } \
+:: atomic { c[m]==CU && MAYHEAR && !heardS && reachC(X(m)) && s[m]!=S0 -> heardS=1; ans_s=s[m]; ans_sk=sk[m] } \
+:: atomic { c[m]==CU && MAYHEAR && !heardT && reachC(Y(m)) && t[m]!=T0 && t[m]!=TP -> heardT=1; ans_t=t[m]; ans_tk=tk[m] } \
+:: atomic { c[m]==CU && termOver && reachC(X(m)) && s[m]==SX -> c[m]=CF } \
+:: atomic { c[m]==CU && termOver && reachC(X(m)) && (s[m]==SN || (s[m]==SR && ssole[m])) -> c[m]=CA } \
+:: atomic { c[m]==CU && termOver && reachC(Y(m)) && t[m]==TQ -> c[m]=CA } \
+:: atomic { c[m]==CU && termOver && reachC(Y(m)) && t[m]==TC && tsole[m] -> c[m]=CF } \
+:: atomic { c[m]==CU && BOTH_ANSWERED && ans_t==TC && (ans_s==SB || ans_s==SR) -> c[m]=CG; ck[m]=LATER_OF } \
+LEND_ANEW(m) ONE_SIDE(m)
+#else
+#define FORGETTING(m)
+#define ASKS_BACK(m) 0
+#endif
+
 #ifdef VAULT     /* a job with automatic fail-over: nobody runs without the coordinator's node lease; restore elsewhere when both are over */
 #define EXT2(m) :: atomic { m==1 && !cV && c[1]!=C0 && !fl[0] -> fl[0]=1 } \
 :: atomic { m==1 && !cV && c[1]!=C0 && !fl[1] -> fl[1]=1 } \
@@ -315,7 +361,7 @@ BRK1(m) BRK2(m) BRK3(m) BRK4(m) BRK5(m) BRK6(m) BRK7(m) BRK8(m) BRK9(m) BRK10(m)
 #define FL(x) 1
 #endif
 
-#define CLOSED(m) (c[m]>=CA)
+#define CLOSED(m) (c[m]==CA || c[m]==CF)
 #if NM>1
 #ifdef V_NOCLOSE
 #define PREV2 (c[1]>=CG)
@@ -354,7 +400,9 @@ BRK1(m) BRK2(m) BRK3(m) BRK4(m) BRK5(m) BRK6(m) BRK7(m) BRK8(m) BRK9(m) BRK10(m)
 #else
 #define stale(m) (c[m]==CA && !conn(X(m)))   /* aborted, and the source has not heard or is lost: see report */
 #endif
-#define goal(m) (on[0]+on[1]==1 || !usable(m) || stale(m) || jobdead || diedthere(m))
+/* after the store was lost an open switch waits for both sides, or for the operator's word */
+#define undecided(m) (c[m]==CU && !(conn(X(m)) && LC(X(m)) && conn(Y(m)) && LC(Y(m))))
+#define goal(m) (on[0]+on[1]==1 || !usable(m) || stale(m) || undecided(m) || jobdead || diedthere(m))
 #if NM>1
 #define okgoal ((c[2]==C0 && goal(1)) || (c[2]!=C0 && (goal(2) || diedthere(1))))
 #else
@@ -369,6 +417,7 @@ active proctype P() {
   SOURCE(1)
   TARGET(1)
   BROKEN(1)
+  FORGETTING(1)
 #if NM>1
   COORD(2,PREV2,NEW2)
   SOURCE(2)
