@@ -10,7 +10,7 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::int64_t kWholeNode = -1;
-constexpr const char* kSchema =
+constexpr const char* kCordonSchema =
     "CREATE TABLE IF NOT EXISTS cordons (node TEXT NOT NULL, gpu INTEGER NOT NULL, owner INTEGER NOT NULL, "
     "reason TEXT NOT NULL, since_ms INTEGER NOT NULL, PRIMARY KEY (node, gpu, owner))";
 
@@ -30,7 +30,7 @@ std::string to_text(const Cordon& cordon) {
 }
 
 Result<void> CordonTable::load() {
-  CKPT_TRYV(store_.database().execute(kSchema));
+  CKPT_TRYV(store_.database().execute(kCordonSchema));
   CKPT_TRY(statement,
            store_.database().prepare(
                "SELECT node, gpu, owner, reason, since_ms FROM cordons ORDER BY node, gpu, owner"));

@@ -16,7 +16,7 @@ constexpr std::int64_t kShortestMoveMs = 1'000;
 constexpr std::int64_t kLongestMoveMs = 600'000;
 constexpr std::int64_t kMaxDowntimeNs = 200'000'000;  // as `migrate` has it
 constexpr std::chrono::hours kLong{24};
-constexpr const char* kSchema =
+constexpr const char* kDrainSchema =
     "CREATE TABLE IF NOT EXISTS drains (id INTEGER PRIMARY KEY AUTOINCREMENT, document TEXT NOT NULL)";
 
 bool is_on(const Scope& scope, const Job& job) {
@@ -66,7 +66,7 @@ DrainTable::DrainTable(Parts parts)
 }
 
 Result<void> DrainTable::load() {
-  CKPT_TRYV(parts_.store.database().execute(kSchema));
+  CKPT_TRYV(parts_.store.database().execute(kDrainSchema));
   CKPT_TRY(statement, parts_.store.database().prepare("SELECT id, document FROM drains ORDER BY id"));
   while (true) {
     CKPT_TRY(row, statement.next());

@@ -13,7 +13,7 @@ namespace {
 using wire::HealthOutcome;
 
 constexpr std::int64_t kPatientMoveMs = 600'000;
-constexpr std::int64_t kMaxDowntimeNs = 200'000'000;  // as `migrate` has it
+constexpr std::int64_t kEvacuationDowntimeNs = 200'000'000;  // as `migrate` has it
 // A GPU with a finding of its own takes no refugees for so long, even if it was not cordoned.
 constexpr std::int64_t kSuspicionMs = 600'000;
 
@@ -105,7 +105,7 @@ void Evacuations::attempt_live(Evacuation& e, const Job& job) {
   e.started_ms.push_back(wall_clock_ms());
   save(e);
   MigrateRequest request;
-  request.options.max_downtime_ns = kMaxDowntimeNs;
+  request.options.max_downtime_ns = kEvacuationDowntimeNs;
   request.timeout_ms = e.urgent ? parts_.config.evacuation_live_deadline_ms : kPatientMoveMs;
   request.why = why_of(e);
   auto begun = parts_.service.begin(job, request, plan);

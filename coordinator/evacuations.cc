@@ -15,10 +15,10 @@ namespace {
 
 using wire::HealthOutcome;
 
-constexpr std::chrono::hours kLong{24};
+constexpr std::chrono::hours kDay{24};
 // A fault's victims end while the agent still waits for what belongs together.
 constexpr std::int64_t kDeathBeforeFindingMs = 60'000;
-constexpr const char* kSchema =
+constexpr const char* kEvacuationSchema =
     "CREATE TABLE IF NOT EXISTS evacuations (id INTEGER PRIMARY KEY AUTOINCREMENT, document TEXT NOT NULL)";
 
 EvacuationLimits limits_of(const Config& config) {
@@ -51,7 +51,7 @@ Evacuations::Evacuations(Parts parts)
 }
 
 Result<void> Evacuations::load() {
-  CKPT_TRYV(parts_.store.database().execute(kSchema));
+  CKPT_TRYV(parts_.store.database().execute(kEvacuationSchema));
   CKPT_TRY(statement, parts_.store.database().prepare("SELECT id, document FROM evacuations ORDER BY id"));
   while (true) {
     CKPT_TRY(row, statement.next());
@@ -98,7 +98,7 @@ control::Task<> Evacuations::run() {
   while (true) {
     const std::uint64_t wakes = wakes_;
     step();
-    if (wakes == wakes_) co_await wake_.wait_until(std::chrono::steady_clock::now() + kLong);
+    if (wakes == wakes_) co_await wake_.wait_until(std::chrono::steady_clock::now() + kDay);
   }
 }
 

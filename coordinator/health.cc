@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kMostVerdicts = 1024;
 constexpr std::size_t kLongestReason = 1000;
-constexpr const char* kSchema =
+constexpr const char* kHealthSchema =
     "CREATE TABLE IF NOT EXISTS findings (id INTEGER PRIMARY KEY AUTOINCREMENT, node TEXT NOT NULL, number "
     "INTEGER "
     "NOT NULL, time_ms INTEGER NOT NULL, finding BLOB NOT NULL, acted INTEGER NOT NULL, UNIQUE (node, "
@@ -47,7 +47,7 @@ HealthTable::HealthTable(Parts parts) : parts_(std::move(parts)), changed_(parts
 }
 
 Result<void> HealthTable::load() {
-  CKPT_TRYV(parts_.store.database().execute(kSchema));
+  CKPT_TRYV(parts_.store.database().execute(kHealthSchema));
   CKPT_TRY(statement,
            parts_.store.database().prepare("SELECT id, node, finding, acted FROM findings ORDER BY id"));
   while (true) {

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kMostShown = 5'000;
 
-json text_or_null(const std::string& text) {
+json nullable_text(const std::string& text) {
   return text.empty() ? json() : json(text);
 }
 json time_or_null(std::int64_t unix_ms) {
@@ -27,12 +27,12 @@ json finding_json(const Finding& finding) {
   for (const wire::JobVerdict& verdict : said.jobs)
     jobs.push_back({{"job", job_text(verdict.job)},
                     {"outcome", outcome_text(verdict.outcome)},
-                    {"reason", text_or_null(verdict.reason)}});
+                    {"reason", nullable_text(verdict.reason)}});
   return {{"node", finding.node},
           {"number", said.number},
           {"time", time_text(said.time_ms)},
           {"gpu", said.gpu},
-          {"gpu_uuid", text_or_null(said.gpu_uuid)},
+          {"gpu_uuid", nullable_text(said.gpu_uuid)},
           {"source", said.source},
           {"xid", said.xid == 0 ? json() : json(said.xid)},
           {"recovery", said.recovery},
@@ -40,7 +40,7 @@ json finding_json(const Finding& finding) {
           {"urgent", said.urgent},
           {"leave_node", said.leave_node},
           {"outcome", outcome_text(said.outcome)},
-          {"reason", text_or_null(said.reason)},
+          {"reason", nullable_text(said.reason)},
           {"jobs", jobs}};
 }
 
@@ -59,8 +59,8 @@ json evacuation_json(const Evacuation& e) {
           {"lost_ms", e.lost_ms ? json(*e.lost_ms) : json()},
           {"created", time_text(e.created_ms)},
           {"ended", time_or_null(e.ended_ms)},
-          {"reason", text_or_null(e.reason)},
-          {"note", text_or_null(e.note)}};
+          {"reason", nullable_text(e.reason)},
+          {"note", nullable_text(e.note)}};
 }
 
 }  // namespace
@@ -90,7 +90,7 @@ json HealthSection::policy_json() const {
           {"breaker",
            {{"open", breaker.open},
             {"since", time_or_null(breaker.since_ms)},
-            {"reason", text_or_null(breaker.reason)},
+            {"reason", nullable_text(breaker.reason)},
             {"recent", parts_.evacuations.recent()},
             {"limit", limits.breaker_count},
             {"window_ms", limits.breaker_window_ms}}},

@@ -15,7 +15,7 @@ json ms(std::int64_t nanos) {
   return nanos < 0 ? json() : json(static_cast<double>(nanos) / kNanosPerMs);
 }
 
-json text_or_null(const std::string& text) {
+json text_or_nothing(const std::string& text) {
   return text.empty() ? json() : json(text);
 }
 
@@ -48,7 +48,7 @@ json image_json(const ListedImage& listed, const Job* job, bool readable) {
           {"version", image.version},
           {"parent", listed.parent == 0 ? json() : json(listed.parent)},
           {"node", image.node},
-          {"folder", text_or_null(image.folder)},
+          {"folder", text_or_nothing(image.folder)},
           {"created", time_text(image.barrier_ms)},
           {"age_ms", age_ms(image.barrier_ms)},
           {"incarnation", listed.incarnation},
@@ -58,7 +58,7 @@ json image_json(const ListedImage& listed, const Job* job, bool readable) {
           {"tier", tier_of(listed)},
           {"memory_bytes", listed.memory_bytes},
           {"disk_bytes", listed.disk_bytes + listed.memory_bytes == 0 ? json() : json(listed.disk_bytes)},
-          {"gpu_model", text_or_null(image.gpu_model)},
+          {"gpu_model", text_or_nothing(image.gpu_model)},
           {"damaged", listed.damaged},
           {"readable", readable}};
 }
@@ -81,7 +81,7 @@ json task_json(const ImageTask& task) {
                        {"incarnation", task.restored->incarnation},
                        {"lost_ms", task.restored->lost_ms},
                        {"fill_ms", ms(task.fill_ns)},
-                       {"note", text_or_null(task.restored->note)}};
+                       {"note", text_or_nothing(task.restored->note)}};
   return out;
 }
 
@@ -89,13 +89,13 @@ json protection_json(const Job& job) {
   if (!job.protection) return json();
   const Protection& p = *job.protection;
   return {{"every_ms", p.every_ms},
-          {"to", text_or_null(p.folder.empty() ? p.node : p.folder)},
+          {"to", text_or_nothing(p.folder.empty() ? p.node : p.folder)},
           {"keep", p.keep},
           {"last_image", job.snapshot ? json(image_text(job.snapshot->image)) : json()},
           {"last_image_age_ms", job.snapshot ? age_ms(job.snapshot->image.barrier_ms) : json()},
           {"last_pause_ms", job.snapshot ? ms(job.snapshot->pause_ns) : json()},
           {"failures", p.failures},
-          {"last_error", text_or_null(p.error)}};
+          {"last_error", text_or_nothing(p.error)}};
 }
 
 json snapshot_json(const Job& job) {

@@ -11,7 +11,7 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::chrono::seconds kGranting{30};
-constexpr std::chrono::seconds kListing{30};
+constexpr std::chrono::seconds kPeerListing{30};
 // Longer than whatever goes by it; it is taken back as soon as that is over.
 constexpr std::chrono::hours kLongestGrant{2};
 
@@ -74,7 +74,7 @@ control::Task<Result<void>> ImageTable::order_snapshot(std::string node, std::st
   wire::VaultOrder look;
   look.act = wire::VaultAct::kList;
   // Only the node where they lie says what images there are.
-  if (auto listed = co_await parts_.nodes.call(peer.node, std::move(look), kListing); !listed)
+  if (auto listed = co_await parts_.nodes.call(peer.node, std::move(look), kPeerListing); !listed)
     spdlog::warn("the images of {} are not known yet: {}", peer.node, listed.assume_error().to_string());
   co_return taken;
 }
@@ -90,7 +90,7 @@ control::Task<Result<TaskId>> ImageTable::begin_revival(RestoreWish wish) {
   request.folder = image.folder;
   request.vault_job = image.vault_job;
   request.version = image.version;
-  CKPT_CO_TRY(facts, co_await parts_.nodes.read_image(image.node, std::move(request), kListing));
+  CKPT_CO_TRY(facts, co_await parts_.nodes.read_image(image.node, std::move(request), kPeerListing));
   if (facts.spec.argv.empty() || facts.spec.ranks.size() != 1)
     co_return Error(ErrorCode::kCorrupt,
                     "Image " + image_text(image) + " does not say how its job is started");

@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kListing{30};
+constexpr std::chrono::seconds kRequestListing{30};
 constexpr std::chrono::hours kForAnOperation{24};
 // Who parked a job to have its room gets a moment to take it.
 constexpr std::int64_t kRestMs = 3'000;
@@ -108,7 +108,7 @@ control::Task<Result<Place>> ImageTable::choose_place(JobId id, Image image, Res
     order.act = wire::VaultAct::kList;
     order.folder = image.folder;
     order.vault_job = image.vault_job;
-    const auto listed = co_await parts_.nodes.call(node, order, kListing);
+    const auto listed = co_await parts_.nodes.call(node, order, kRequestListing);
     if (listed && catalog_.is_whole_at(node, image)) co_return candidate.place;
     obstacle += (obstacle.empty() ? "" : "; ") + node + ": " +
                 (listed ? "it has no whole image " + image_text(image) : listed.assume_error().to_string());

@@ -8,7 +8,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr const char* kSchema =
+constexpr const char* kPolicySchema =
     "CREATE TABLE IF NOT EXISTS health_policy (key TEXT PRIMARY KEY, value TEXT NOT NULL)";
 constexpr const char* kBreakerKey = "breaker";
 constexpr std::string_view kNodePrefix = "paused/";
@@ -16,7 +16,7 @@ constexpr std::string_view kNodePrefix = "paused/";
 }  // namespace
 
 Result<void> PolicyTable::load() {
-  CKPT_TRYV(store_.database().execute(kSchema));
+  CKPT_TRYV(store_.database().execute(kPolicySchema));
   CKPT_TRY(statement, store_.database().prepare("SELECT key, value FROM health_policy"));
   while (true) {
     CKPT_TRY(row, statement.next());

@@ -9,7 +9,6 @@ namespace ckpt::agent::nvml_watch {
 namespace {
 
 static_assert(std::has_unique_object_representations_v<Report>, "no padding: it would carry our memory");
-constexpr std::uint32_t kMostXid = 99999;
 constexpr std::uint32_t kAllFlags =
     kLost | kRecoveryKnown | kRemapPending | kRemapFailed | kVolatileKnown | kAggregateKnown | kRowsKnown;
 
@@ -24,7 +23,7 @@ Result<Report> parse_report(std::span<const std::byte> bytes) {
   if (report.magic != kMagic || report.version != kVersion)
     return Error(ErrorCode::kProtocol, "A packet of gpumigrate-health is of another version");
   const bool known = report.kind >= Kind::kGpu && report.kind <= Kind::kFailed;
-  if (!known || report.gpu >= kMostGpus || report.xid > kMostXid || (report.flags & ~kAllFlags) != 0 ||
+  if (!known || report.gpu >= kMostGpus || report.xid > kMaxXid || (report.flags & ~kAllFlags) != 0 ||
       report.text_bytes > kMostText)
     return Error(ErrorCode::kProtocol, "A packet of gpumigrate-health is out of range");
   return report;

@@ -21,6 +21,7 @@ inline constexpr std::uint32_t kMagic = 0x544c4847;  // "GHLT"
 inline constexpr std::uint32_t kVersion = 2;
 inline constexpr std::size_t kMostText = 256;
 inline constexpr std::uint32_t kMostGpus = 64;
+inline constexpr std::uint32_t kMaxXid = 99999;
 
 enum class Kind : std::uint32_t { kGpu = 1, kState, kReady, kXid, kHeartbeat, kFailed };
 

@@ -13,7 +13,6 @@ namespace {
 constexpr nvml::Return kTimeout = 10;
 constexpr std::uint64_t kXidCritical = 0x8;
 constexpr std::uint64_t kWanted = 0x2 | kXidCritical | 0x400 | 0x800 | 0x1000 | 0x2000 | 0x4000 | 0x8000;
-constexpr std::uint32_t kMostXid = 99999;
 
 // nvmlEventData_t.
 struct EventData {
@@ -242,7 +241,7 @@ NvmlWatch::Woken NvmlWatch::wait(std::uint32_t timeout_ms, messages::Report* rep
   }
   if (event.type == kXidCritical && event.data != 0) {
     report->kind = messages::Kind::kXid;
-    report->xid = static_cast<std::uint32_t>(event.data <= kMostXid ? event.data : kMostXid);
+    report->xid = static_cast<std::uint32_t>(event.data <= kMaxXid ? event.data : kMaxXid);
   }
   return Woken::kEvent;
 }
