@@ -13,7 +13,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr std::chrono::minutes kLongestSnapshot{60};
+constexpr std::chrono::minutes kOrderedSnapshotLimit{60};
 constexpr std::chrono::minutes kLongestStart{30};
 constexpr std::chrono::seconds kListing{30};
 constexpr std::chrono::seconds kEnding{10};
@@ -30,7 +30,7 @@ ImageId id_of(const Image& image) {
   return id;
 }
 
-std::string label(const Job& job) {
+std::string label_of(const Job& job) {
   return job.spec.name + " (" + job_text(job.id) + ")";
 }
 
@@ -142,7 +142,7 @@ control::Task<> ImageTable::take_last_snapshot(JobId id) {
   const std::string owner = vault_node(*job, to);
   const auto task = operation_tasks_.find(id);
   snapshots_[id] = task == operation_tasks_.end() ? 0 : task->second;
-  const auto answer = co_await order_snapshot(node, owner, std::move(order), kLongestSnapshot);
+  const auto answer = co_await order_snapshot(node, owner, std::move(order), kOrderedSnapshotLimit);
   snapshots_.erase(id);
   job = parts_.jobs.find(id);
   if (job == nullptr || !job->operation || job->operation->stage != OperationStage::kTaking) co_return;
@@ -176,7 +176,7 @@ Result<void> ImageTable::abandon(JobId id, const Error& why) {
   changed.operation.reset();
   CKPT_TRYV(parts_.jobs.replace(std::move(changed)));
   const Job* job = parts_.jobs.find(id);
-  parts_.events.add("snapshot-failed", "job " + label(*job) + " is not parked: " + why.to_string(),
+  parts_.events.add("snapshot-failed", "job " + label_of(*job) + " is not parked: " + why.to_string(),
                     job->node(), id);
   close_task(id, why, kExitFailed);
   parts_.jobs.reconsider(id, parts_.nodes.find(job->node()));
@@ -222,7 +222,7 @@ Result<void> ImageTable::parked(Job job, const std::string& why) {
   job.parked_ms = wall_clock_ms();
   const std::string node = job.node();
   const std::string text = fmt::format(
-      "job {} rests in {}{}: {}", label(job), image_text(operation.image),
+      "job {} rests in {}{}: {}", label_of(job), image_text(operation.image),
       operation.lost_ms > 0 ? fmt::format(", {} ms of work are lost", operation.lost_ms) : "", why);
   CKPT_TRYV(parts_.jobs.replace(std::move(job)));
   fault_point(FaultPoint::kCoordinatorParkedDurable);
@@ -355,7 +355,7 @@ Result<void> ImageTable::runs(JobId id) {
   if (!restored.note.empty()) parts_.events.add("image-damaged", restored.note, operation.to_node, id);
   parts_.events.add(
       operation.verb == "resume" ? "job-resumed" : "job-restored",
-      fmt::format("job {} goes on at {} from {} as incarnation {}, {} ms of work are lost{}{}", label(*job),
+      fmt::format("job {} goes on at {} from {} as incarnation {}, {} ms of work are lost{}{}", label_of(*job),
                   to_text(restored.place), image_text(restored.image), restored.incarnation, restored.lost_ms,
                   operation.why.empty() ? "" : ": " + operation.why,
                   restored.note.empty() ? "" : " (" + restored.note + ")"),
@@ -391,7 +391,7 @@ Result<void> ImageTable::not_started(JobId id, const Error& why) {
   if (changed.parked_ms == 0) changed.parked_ms = wall_clock_ms();
   if (changed.segments.size() > 1) changed.segments.pop_back();  // there is no log of it
   const std::string text =
-      "job " + label(changed) + " rests in " + image_text(operation.image) + ": " + changed.reason;
+      "job " + label_of(changed) + " rests in " + image_text(operation.image) + ": " + changed.reason;
   CKPT_TRYV(parts_.jobs.replace(std::move(changed)));
   parts_.events.add("restore-failed", text, operation.to_node, id);
   close_task(id, why, kExitFailed);
