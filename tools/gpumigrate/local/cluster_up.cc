@@ -4,6 +4,7 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "tools/common/units.h"
@@ -16,7 +17,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kStartPatience{30};
-constexpr int kMostNodes = 26;
+constexpr int kMaxNodes = 26;
+constexpr int kDefaultNodes = 2;
 
 std::string node_name(int index) {
   return std::string("node-") + static_cast<char>('a' + index);
@@ -47,18 +49,16 @@ Result<std::string> extra_settings(const std::string& home) {
 
 class ClusterStarter {
  public:
-  ClusterStarter(Context& context, int nodes, std::string programs, GpuChoice gpu, LocalState state)
-      : context_(context),
-        nodes_(nodes),
-        programs_(std::move(programs)),
-        gpu_(std::move(gpu)),
-        state_(std::move(state)) {}
+  ClusterStarter(Context& context, std::string programs, GpuChoice gpu, LocalState state)
+      : context_(context), programs_(std::move(programs)), gpu_(std::move(gpu)), state_(std::move(state)) {}
 
   Result<void> start() {
     if (!is_alive(state_.coordinator)) {
       CKPT_TRYV(start_coordinator());
     }
-    for (int i = 0; i < nodes_; i++) {
+    // Also of one that an interrupted `up` has started: nodes need its addresses.
+    CKPT_TRYV(wait_for_address(home() + "/coordinator"));
+    for (int i = 0; i < static_cast<int>(state_.nodes.size()); i++) {
       CKPT_TRYV(start_node(i));
     }
     return wait_until_ready();
@@ -75,10 +75,10 @@ class ClusterStarter {
   Result<void> write_agent_config(const std::string& folder, const std::string& name,
                                   const std::vector<std::string>& environment);
   Result<void> wait_until_ready();
+  Result<void> check_coordinator();
   Result<void> check_alive();
 
   Context& context_;
-  int nodes_;
   std::string programs_;
   GpuChoice gpu_;
   LocalState state_;
@@ -103,8 +103,7 @@ Result<void> ClusterStarter::start_coordinator() {
   CKPT_TRY(process, start_daemon(spec));
   state_.coordinator = process;
   started_++;
-  CKPT_TRYV(save_local(home(), state_));
-  return wait_for_address(folder);
+  return save_local(home(), state_);
 }
 
 // The coordinator replaces api.json once it listens.
@@ -117,11 +116,8 @@ Result<void> ClusterStarter::wait_for_address(const std::string& folder) {
   const Clock::time_point deadline = Clock::now() + kStartPatience;
   for (;;) {
     CKPT_TRY(ready, take_addresses());
-    if (ready) {
-      CKPT_TRYV(write_coordinator_config(home(), state_));
-      return save_local(home(), state_);
-    }
-    CKPT_TRYV(check_alive());
+    if (ready) return ok();
+    CKPT_TRYV(check_coordinator());
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     if (left <= 0)
       return Error(ErrorCode::kTimedOut,
@@ -144,8 +140,13 @@ Result<bool> ClusterStarter::take_addresses() {
   constexpr std::string_view kScheme = "http://";
   if (!url.starts_with(kScheme))
     return Error(ErrorCode::kProtocol, "api.json names no usable address: " + url);
-  state_.api_address = url.substr(kScheme.size());
-  state_.agent_address = text_of(api, "agent_address");
+  const std::string api_address = url.substr(kScheme.size());
+  const std::string agent_address = text_of(api, "agent_address");
+  if (api_address == state_.api_address && agent_address == state_.agent_address) return true;
+  state_.api_address = api_address;
+  state_.agent_address = agent_address;
+  CKPT_TRYV(write_coordinator_config(home(), state_));
+  CKPT_TRYV(save_local(home(), state_));
   return true;
 }
 
@@ -170,9 +171,8 @@ Result<void> ClusterStarter::write_agent_config(const std::string& folder, const
 }
 
 Result<void> ClusterStarter::start_node(int index) {
-  const std::string name = node_name(index);
-  if (state_.nodes.size() <= static_cast<std::size_t>(index)) state_.nodes.push_back({name, {}});
   LocalNode& node = state_.nodes[static_cast<std::size_t>(index)];
+  const std::string name = node.name;
   if (is_alive(node.process)) return ok();
   const std::string folder = home() + "/nodes/" + name;
   CKPT_TRYV(make_folder(folder + "/gpu"));
@@ -190,11 +190,14 @@ Result<void> ClusterStarter::start_node(int index) {
   return save_local(home(), state_);
 }
 
+Result<void> ClusterStarter::check_coordinator() {
+  if (is_alive(state_.coordinator)) return ok();
+  return Error(ErrorCode::kUnavailable,
+               "The coordinator ended at once; see " + home() + "/coordinator/coordinator.log");
+}
+
 Result<void> ClusterStarter::check_alive() {
-  if (!is_alive(state_.coordinator)) {
-    return Error(ErrorCode::kUnavailable,
-                 "The coordinator ended at once; see " + home() + "/coordinator/coordinator.log");
-  }
+  CKPT_TRYV(check_coordinator());
   for (const LocalNode& node : state_.nodes) {
     if (node.process.pid != 0 && !is_alive(node.process)) {
       return Error(ErrorCode::kUnavailable, "The agent of " + node.name + " ended; see " + home() +
@@ -229,8 +232,8 @@ Result<void> ClusterStarter::wait_until_ready() {
 }
 
 Result<void> check_options(const LocalOptions& options) {
-  if (options.nodes && (*options.nodes < 1 || *options.nodes > kMostNodes)) {
-    return Error(ErrorCode::kInvalidArgument, "--nodes: from 1 to " + std::to_string(kMostNodes));
+  if (options.nodes && (*options.nodes < 1 || *options.nodes > kMaxNodes)) {
+    return Error(ErrorCode::kInvalidArgument, "--nodes: from 1 to " + std::to_string(kMaxNodes));
   }
   if (options.gpus && (*options.gpus < 1 || *options.gpus > 16)) {
     return Error(ErrorCode::kInvalidArgument, "--gpus: from 1 to 16");
@@ -240,23 +243,33 @@ Result<void> check_options(const LocalOptions& options) {
   return ok();
 }
 
-// The state to start from: the running cluster's, which keeps its GPUs, or a new one.
+// The state to start from: the known cluster's, also if all of it has ended without `local down`, or a new one. While any of it
+// runs its GPUs stay, and so do its nodes.
 Result<LocalState> wanted_state(const std::string& home, const LocalOptions& options, const GpuChoice& gpu) {
   CKPT_TRY(known, load_local(home));
   LocalState state = known.value_or(LocalState{});
+  const bool is_new = state.nodes.empty();
   bool running = is_alive(state.coordinator);
   for (const LocalNode& node : state.nodes) running = running || is_alive(node.process);
-  if (!running) {
-    state.nodes.clear();
-    state.software = gpu.software;
-    state.gpus = options.gpus.value_or(1);
-    state.gpu_memory = options.gpu_memory.value_or("8GiB");
-  } else if (options.gpus.value_or(state.gpus) != state.gpus ||
-             options.gpu_memory.value_or(state.gpu_memory) != state.gpu_memory) {
+  const bool same = options.gpus.value_or(state.gpus) == state.gpus &&
+                    options.gpu_memory.value_or(state.gpu_memory) == state.gpu_memory;
+  if (running && !is_new && !same) {
     return Error(ErrorCode::kRefused, "A cluster with " + std::to_string(state.gpus) + " GPUs of " +
                                           state.gpu_memory + " on each node runs at " + home +
                                           "; `gpumigrate local down` ends it");
   }
+  const auto known_nodes = static_cast<int>(state.nodes.size());
+  const int asked = options.nodes.value_or(is_new ? kDefaultNodes : known_nodes);
+  state.nodes.resize(static_cast<std::size_t>(running ? std::max(asked, known_nodes) : asked));
+  for (int i = known_nodes; i < static_cast<int>(state.nodes.size()); i++)
+    state.nodes[static_cast<std::size_t>(i)].name = node_name(i);
+  if (!running) state.software = gpu.software;
+  if (is_new) {
+    state.gpus = 1;
+    state.gpu_memory = "8GiB";
+  }
+  state.gpus = options.gpus.value_or(state.gpus);
+  state.gpu_memory = options.gpu_memory.value_or(state.gpu_memory);
   return state;
 }
 
@@ -291,8 +304,7 @@ Result<int> up(Context& context, const LocalOptions& options) {
   CKPT_TRY(programs, program_folder());
   CKPT_TRY(gpu, choose_gpu(programs));
   CKPT_TRY(state, wanted_state(context.home(), options, gpu));
-  const int nodes = options.nodes.value_or(state.nodes.empty() ? 2 : static_cast<int>(state.nodes.size()));
-  ClusterStarter starter(context, nodes, programs, gpu, std::move(state));
+  ClusterStarter starter(context, programs, gpu, std::move(state));
   CKPT_TRYV(starter.start());
   say_what_runs(context, starter, gpu);
   return static_cast<int>(kDone);
