@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/conformance/support.h"
+#include "tests/conformance/checkpoint_support.h"
 
 namespace conformance {
 namespace {
@@ -416,6 +416,67 @@ TEST_F(NvmlFaultTest, ALostDeviceIsLostHereToo) {
   char name[96];
   EXPECT_EQ(15, call("nvmlDeviceGetName", gpu_, static_cast<char*>(name), unsigned{sizeof name}));
   EXPECT_CUDA(CUDA_ERROR_DEVICE_UNAVAILABLE, error_comes());
+}
+
+// A program whose context has come back by a restore, on a card that its kill wedges.
+class WedgeTest : public CheckpointTest {
+ protected:
+  void SetUp() override {
+    CheckpointTest::SetUp();
+    ASSERT_EQ(0, control({"reset"}));
+    ASSERT_EQ(0, control({"wedge-on-kill"}));
+  }
+  void TearDown() override {
+    EXPECT_EQ(0, control({"reset"}));
+    CheckpointTest::TearDown();
+  }
+  void save() const {
+    ASSERT_OK(lock());
+    ASSERT_OK(checkpoint());
+  }
+  void bring_back() const {
+    ASSERT_OK(restore());
+    ASSERT_OK(unlock());
+  }
+  void kill_job() const {
+    job_->child.kill();
+    EXPECT_EQ(-SIGKILL, job_->child.wait());
+  }
+  static std::string status() {
+    std::FILE* pipe = ::popen(CUDASIM_CTL " --device 0 status", "r");
+    char text[4096] = {};
+    const std::size_t length = std::fread(text, 1, sizeof text - 1, pipe);
+    ::pclose(pipe);
+    return {text, length};
+  }
+  [[nodiscard]] bool has_executor() const {
+    return status().find("context of " + std::to_string(pid()) + " ") != std::string::npos;
+  }
+  static bool is_wedged() { return status().find("hung 1") != std::string::npos; }
+};
+
+TEST_F(WedgeTest, RestoredProgramThatIsKilledHangsTheCard) {
+  save();
+  bring_back();
+  EXPECT_FALSE(is_wedged());
+  kill_job();
+  while (has_executor()) ::sched_yield();
+  EXPECT_TRUE(is_wedged());
+}
+
+TEST_F(WedgeTest, CheckpointedProgramThatIsKilledLeavesTheCardUsable) {
+  save();
+  bring_back();
+  save();
+  EXPECT_FALSE(has_executor());
+  kill_job();
+  EXPECT_FALSE(is_wedged());
+}
+
+TEST_F(WedgeTest, ProgramThatWasNeverRestoredLeavesTheCardUsableWhenItIsKilled) {
+  kill_job();
+  while (has_executor()) ::sched_yield();
+  EXPECT_FALSE(is_wedged());
 }
 
 }  // namespace

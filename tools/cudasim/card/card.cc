@@ -370,6 +370,7 @@ void Card::reset_faults() {
   state_->remap_pending = 0;
   state_->remap_failed = 0;
   state_->hung = 0;
+  state_->wedge_on_kill = 0;
   state_->remapped_corrected = 0;
   state_->remapped_uncorrected = 0;
   for (EccCounters* counters : {&state_->ecc_volatile, &state_->ecc_aggregate}) {

@@ -74,7 +74,9 @@ struct CardState {
   std::atomic<std::uint32_t> recovery_action;
   std::atomic<std::uint32_t> remap_pending;
   std::atomic<std::uint32_t> remap_failed;
-  std::atomic<std::uint32_t> hung;                // kernels, copies and memory sets do not end
+  std::atomic<std::uint32_t> hung;  // kernels, copies and memory sets do not end
+  std::atomic<std::uint32_t>
+      wedge_on_kill;  // the card hangs when a program with a restored context is killed
   std::atomic<std::uint32_t> remapped_corrected;  // rows
   std::atomic<std::uint32_t> remapped_uncorrected;
   EccCounters ecc_volatile;   // since the driver was loaded

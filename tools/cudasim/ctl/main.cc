@@ -42,6 +42,8 @@ int usage() {
       "143)\n"
       "  hang               kernels, copies and memory sets do not end until reset; no Xid, and NVML "
       "answers\n"
+      "  wedge-on-kill      killing a program whose context has come back by a restore hangs the card, as "
+      "`hang`\n"
       "  swap               another card (UUID) in this one's place, for good\n"
       "  reset              takes back every injected fault\n"
       "DIR: $CUDASIM_DIR, or /dev/shm/cudasim-UID\n",
@@ -142,13 +144,14 @@ int run(Card& card, const std::string& dir, const std::vector<std::string>& word
     if (command == "status") print_status(card, dir);
     if (command == "lose-device") state.lost = 1;
     if (command == "hang") state.hung = 1;
+    if (command == "wedge-on-kill") state.wedge_on_kill = 1;
     if (command == "swap") swap_card(dir, card.index());
     if (command == "hang-nvml") std::ofstream(dir + "/nvml-hangs").flush();
     if (command == "reset") {
       ::unlink((dir + "/nvml-hangs").c_str());
       card.reset_faults();
     }
-    static const std::set<std::string> kCommands{"status", "lose-device", "hang",
+    static const std::set<std::string> kCommands{"status", "lose-device", "hang", "wedge-on-kill",
                                                  "swap",   "hang-nvml",   "reset"};
     if (!kCommands.contains(command)) return usage();
     card.notify();

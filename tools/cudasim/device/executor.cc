@@ -40,6 +40,7 @@ void Executor::serve(int socket) {
   reply.a[0] = static_cast<std::uint64_t>(::getpid());
   if (!send_message(socket, &reply, sizeof reply, -1) || !started) return;
   executor.serve_requests();
+  executor.wedge_if_killed();
   executor.card_->remove_context(executor.context_slot_);
 }
 
@@ -167,6 +168,14 @@ CUresult Executor::open_stream(std::uint64_t slot) {
   if (slot >= kMaxStreams) return CUDA_ERROR_INVALID_VALUE;
   std::thread([this, slot] { Stream(shared_, static_cast<int>(slot), card_, program_).run(); }).detach();
   return CUDA_SUCCESS;
+}
+
+void Executor::wedge_if_killed() {
+  CardState& card = card_->state();
+  if (card.wedge_on_kill.load() == 0 || shared_->restored_in.load() == 0 || shared_->leaving.load() != 0)
+    return;
+  card.hung = 1;
+  card_->notify();
 }
 
 void Executor::watch_card() {

@@ -28,6 +28,7 @@ class Executor {
   CUresult handle_module(const RequestMessage& request, int fd, ReplyMessage* reply, int* reply_fd);
   CUresult open_stream(std::uint64_t slot);
   void watch_card();
+  void wedge_if_killed();
 
   int socket_;
   int program_fd_;

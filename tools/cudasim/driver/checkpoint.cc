@@ -79,6 +79,11 @@ bool same_devices(const Settings& machine, const std::vector<int>& physical) {
   return true;
 }
 
+// At exit(), as the real driver's library lets go.
+__attribute__((destructor)) void leave_contexts() {
+  for (Context* context : Process::get().contexts) context->mark_leaving();
+}
+
 }  // namespace
 
 Checkpoint& Checkpoint::get() {
@@ -178,6 +183,7 @@ CUresult Checkpoint::restore(const Order& order) {
     give_up();
     return result;
   }
+  for (Context* context : process.contexts) context->mark_restored();
   state_ = CU_PROCESS_STATE_LOCKED;
   return CUDA_SUCCESS;
 }

@@ -85,8 +85,18 @@ CUresult Context::save() {
   return CUDA_SUCCESS;
 }
 
+void Context::mark_restored() {
+  shared_->restored_in = static_cast<std::uint32_t>(::getpid());
+}
+
+void Context::mark_leaving() {
+  // A forked child shares this state and says nothing.
+  if (shared_->restored_in == static_cast<std::uint32_t>(::getpid())) shared_->leaving = 1;
+}
+
 void Context::close_executor() {
   if (socket_ < 0) return;
+  shared_->leaving = 1;
   const int process = static_cast<int>(::syscall(SYS_pidfd_open, executor_, 0));
   {
     std::lock_guard<std::mutex> lock(control_);

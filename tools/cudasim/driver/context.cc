@@ -97,6 +97,7 @@ void Context::destroy() {
   {
     // Never together with objects_: create_stream takes the two the other way round.
     std::lock_guard<std::mutex> lock(control_);
+    shared_->leaving = 1;
     ::close(socket_);  // ends the executor
     socket_ = -1;
   }

@@ -128,6 +128,9 @@ class Context {
   CUresult save();
   void close_executor();
   CUresult open_executor(int physical);
+  void mark_restored();
+  // The program ends in good order.
+  void mark_leaving();
 
  private:
   struct Slot {

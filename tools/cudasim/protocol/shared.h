@@ -127,7 +127,10 @@ struct StreamShared {
 };
 
 struct ContextShared {
-  std::atomic<std::uint32_t> error;         // sticky CUresult
+  std::atomic<std::uint32_t> error;  // sticky CUresult
+  std::atomic<std::uint32_t>
+      restored_in;  // the program that a restore has brought the context to; 0: it was made
+  std::atomic<std::uint32_t> leaving;       // the program itself lets go of the context
   std::atomic<std::uint32_t> host_request;  // futex: some stream waits for a host function
   std::atomic<std::uint64_t> event_ns[kMaxEvents];
   StreamShared streams[kMaxStreams];
