@@ -16,7 +16,6 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr Milliseconds kProcessTime{60000};
 constexpr Milliseconds kDumpCheck{500};  // the journal waits meanwhile
 // As the keeper passes it on (keeper/init/restored.h).
 constexpr int kNamespaceFd = 11;
@@ -92,6 +91,7 @@ Task<Result<void>> AdoptedSource::check_process(std::shared_ptr<Job> job, pid_t 
   CKPT_CO_TRYV(host::check_sessions(processes));
   host::FileRules rules;
   rules.driver_processes = context_.config.driver_processes;
+  rules.no_internet = criu_->why_no_internet();
   const auto collect = [root, &rules] { return host::collect_files(root, rules); };
   auto files = co_await offload(context_.disk, collect);
   if (!files)
@@ -116,9 +116,9 @@ Task<Result<HostState>> AdoptedSource::save(std::shared_ptr<Job> job, PausedStat
 Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint64_t device_bytes) {
   CKPT_CO_TRY(keeper, keeper_of(*job));
   if (!criu_) co_return Error(ErrorCode::kUnavailable, "There is no CRIU to dump the process with");
-  CKPT_CO_TRYV(co_await keeper->prepare_dump(kProcessTime));
   CKPT_CO_TRY(status, co_await keeper->attach());
   const auto root = static_cast<pid_t>(status.rank_pid);
+  CKPT_CO_TRYV(co_await keeper->prepare_dump(host::time_limit_of(root)));
   CKPT_CO_TRY(estimate, host::estimate_dump(root));
   CKPT_CO_TRYV(host::check_memory_left(estimate.bytes));
   CKPT_CO_TRY(place, host::find_memory_place());
@@ -127,6 +127,7 @@ Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint6
   CKPT_CO_TRY(pages, host::place_pages(folder.path(), estimate.largest_position));
   host::DumpOptions options;
   options.images = options.work = folder.path();
+  options.timeout = host::criu_timeout(estimate.bytes);
   CKPT_CO_TRY(words, host::namespace_dump_options(root));
   options.more = std::move(words);
   CKPT_CO_TRY(dumped, co_await criu_->dump(root, options));
@@ -170,7 +171,7 @@ Task<Result<void>> put_adopted_back(MigrationContext& context, std::shared_ptr<J
     const auto wait = [root] { return host::wait_for_dump(root, kDumpCheck); };
     CKPT_CO_TRYV(co_await offload(context.disk, wait));
     CKPT_CO_TRYV(host::resume_source(root));
-    CKPT_CO_TRYV(co_await keeper->reattach(kProcessTime));
+    CKPT_CO_TRYV(co_await keeper->reattach(host::time_limit_of(root)));
   } else if (status.phase != local::Phase::kPaused) {
     co_return ok();
   }
@@ -265,7 +266,7 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
   record.context_gpu = notes.gpu;
   record.device_bytes = notes.device_bytes;
   HostRestore order{criu_->restore_command(options), host::Criu::pid_file(options),
-                    host::Criu::restore_log(options), host::criu_timeout()};
+                    host::Criu::restore_log(options), host::criu_timeout(image_.bytes)};
   if (auto old = context_.jobs.started_as(info_.job, info_.base + 1)) co_await context_.jobs.remove(old);
   CKPT_CO_TRY(job, co_await context_.jobs.start(std::move(record), std::move(order)));
   auto accepted = Result<void>(Error(ErrorCode::kUnavailable, "The restored process has ended"));
@@ -316,8 +317,9 @@ Task<Result<AdoptedPlace>> AdoptedTarget::place(std::shared_ptr<Job> job, RunOrd
   CKPT_CO_TRYV(co_await keeper->set_deadline(order.deadline));
   CKPT_CO_TRY(status, co_await keeper->attach());
   if (status.phase == local::Phase::kDumped) {
-    CKPT_CO_TRYV(host::resume_source(static_cast<pid_t>(status.rank_pid)));
-    CKPT_CO_TRYV(co_await keeper->reattach(kProcessTime));
+    const auto root = static_cast<pid_t>(status.rank_pid);
+    CKPT_CO_TRYV(host::resume_source(root));
+    CKPT_CO_TRYV(co_await keeper->reattach(host::time_limit_of(root)));
     remove_image_folder(context_, info_, "target");
     if (report != nullptr && report->resume_sent_ns == 0) report->host_restored_ns = now_ns();
   }

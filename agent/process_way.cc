@@ -14,7 +14,6 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr Milliseconds kProcessTime{60000};
 constexpr Milliseconds kDumpCheck{500};  // the journal waits meanwhile
 constexpr std::uint64_t kRoomBesides = std::uint64_t{64}
                                        << 20;  // for what a process gains meanwhile, and its other images
@@ -46,6 +45,7 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
   host::FileRules rules;
   rules.own_log = job->log_path();
   rules.keeper = static_cast<pid_t>(status.keeper_pid);
+  rules.no_internet = criu_->why_no_internet();
   const auto root = static_cast<pid_t>(status.rank_pid);
   const auto collect = [root, &rules] { return host::collect_files(root, rules); };
   auto files = co_await offload(context_.disk, collect);
@@ -101,9 +101,9 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   const Nanos began = now_ns();
   const auto keeper = job->keeper();
   if (!keeper || !criu_) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
-  CKPT_CO_TRYV(co_await keeper->prepare_dump(kProcessTime));
   CKPT_CO_TRY(status, co_await keeper->attach());
   const auto root = static_cast<pid_t>(status.rank_pid);
+  CKPT_CO_TRYV(co_await keeper->prepare_dump(host::time_limit_of(root)));
   CKPT_CO_TRY(estimate, host::estimate_dump(root));
   CKPT_CO_TRYV(host::check_memory_left(estimate.bytes));
   CKPT_CO_TRY(place, host::find_memory_place());
@@ -120,6 +120,7 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   }
   options.images = folder.path();
   options.work = folder.path();  // of root alone
+  options.timeout = host::criu_timeout(estimate.bytes);
   const Nanos prepared = now_ns();
   CKPT_CO_TRY(dumped, co_await criu_->dump(root, options));
   fault_point(FaultPoint::kSourceDumped);
@@ -158,7 +159,7 @@ Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
     CKPT_CO_TRYV(co_await offload(context_.disk, wait));
     remove_image_folder(context_, info_, "source");
     CKPT_CO_TRYV(host::resume_source(root));
-    CKPT_CO_TRYV(co_await keeper->reattach(kProcessTime));
+    CKPT_CO_TRYV(co_await keeper->reattach(host::time_limit_of(root)));
   } else if (status.phase != local::Phase::kPaused) {
     co_return ok();
   }
@@ -264,7 +265,7 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
   record.started_unix_ms = wall_clock_ms();
   record.context_gpu = notes.gpu;
   HostRestore order{criu_->restore_command(options), host::Criu::pid_file(options),
-                    host::Criu::restore_log(options), host::criu_timeout()};
+                    host::Criu::restore_log(options), host::criu_timeout(image_.bytes)};
   if (auto old = context_.jobs.started_as(info_.job, info_.base + 1)) co_await context_.jobs.remove(old);
   CKPT_CO_TRY(job, co_await context_.jobs.start(std::move(record), std::move(order)));
   const Nanos restored = now_ns();
@@ -337,8 +338,9 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
   CKPT_CO_TRYV(co_await keeper->set_deadline(order.deadline));
   CKPT_CO_TRY(status, co_await keeper->attach());
   if (status.phase == local::Phase::kDumped) {
-    CKPT_CO_TRYV(host::resume_source(static_cast<pid_t>(status.rank_pid)));
-    CKPT_CO_TRYV(co_await keeper->reattach(kProcessTime));
+    const auto root = static_cast<pid_t>(status.rank_pid);
+    CKPT_CO_TRYV(host::resume_source(root));
+    CKPT_CO_TRYV(co_await keeper->reattach(host::time_limit_of(root)));
   }
   remove_image_folder(context_, info_, "target");
   if (report != nullptr && report->resume_sent_ns == 0) report->host_restored_ns = now_ns();

@@ -3,15 +3,14 @@
 
 #include <spdlog/spdlog.h>
 
+#include "agent/host_process/process_tree.h"
+#include "agent/host_process/time_limit.h"
 #include "agent/memory_fill.h"
 #include "agent/saved_context.h"
 #include "libckpt/base/fault.h"
 
 namespace ckpt::agent {
 namespace {
-
-// The driver unmaps, saves and restores meanwhile; a thin context takes a second at most.
-constexpr Milliseconds kStepTime{60000};
 
 // One rank in one stretch of save or place.
 class Placing {
@@ -23,6 +22,7 @@ class Placing {
     CKPT_CO_TRY(status, co_await keeper_->attach());
     if (status.session_pid == 0) co_return Error(ErrorCode::kRefused, "No process of the job uses a GPU");
     pid_ = static_cast<pid_t>(status.session_pid);
+    step_time_ = host::time_limit_of(pid_) + host::time_limit(job_->summary().state_bytes, Milliseconds(0));
     CKPT_CO_TRY(state, co_await context_.contexts.state(pid_));
     memory_ = status.memory;
     state_ = state;
@@ -37,7 +37,7 @@ class Placing {
 
   Task<Result<void>> release() {
     if (memory_ == local::MemoryState::kReleased) co_return ok();
-    CKPT_CO_TRYV(co_await keeper_->release(kStepTime));
+    CKPT_CO_TRYV(co_await keeper_->release(step_time_));
     memory_ = local::MemoryState::kReleased;
     co_return ok();
   }
@@ -47,11 +47,11 @@ class Placing {
 
   Task<Result<void>> save() {
     if (state_ == context::ProcessState::kRunning) {
-      CKPT_CO_TRYV(co_await context_.contexts.lock(pid_, kStepTime));
+      CKPT_CO_TRYV(co_await context_.contexts.lock(pid_, step_time_));
       state_ = context::ProcessState::kLocked;
     }
     if (state_ == context::ProcessState::kLocked) {
-      CKPT_CO_TRYV(co_await context_.contexts.checkpoint(pid_, kStepTime));
+      CKPT_CO_TRYV(co_await context_.contexts.checkpoint(pid_, step_time_));
       state_ = context::ProcessState::kCheckpointed;
     }
     if (state_ != context::ProcessState::kCheckpointed)
@@ -69,14 +69,14 @@ class Placing {
       CKPT_CO_TRYV(job_->context_is(to_text(on_), to_text(gpu)));
       std::vector<context::GpuPair> pairs;
       if (on_ != gpu) pairs.push_back(context::GpuPair{on_, gpu});
-      CKPT_CO_TRYV(co_await context_.contexts.restore(pid_, std::move(pairs), kStepTime));
+      CKPT_CO_TRYV(co_await context_.contexts.restore(pid_, std::move(pairs), step_time_));
       fault_point(FaultPoint::kTargetContextRestored);
       CKPT_CO_TRYV(job_->context_is(to_text(gpu), ""));
       state_ = context::ProcessState::kLocked;
       on_ = gpu;
     }
     if (state_ == context::ProcessState::kLocked) {
-      CKPT_CO_TRYV(co_await context_.contexts.unlock(pid_, kStepTime));
+      CKPT_CO_TRYV(co_await context_.contexts.unlock(pid_, step_time_));
       state_ = context::ProcessState::kRunning;
     }
     co_return ok();
@@ -88,7 +88,7 @@ class Placing {
     order.migration = memory.migration;
     order.gpu_count = 1;
     order.gpus[0] = gpu;
-    CKPT_CO_TRYV(co_await keeper_->map(order, kStepTime));
+    CKPT_CO_TRYV(co_await keeper_->map(order, step_time_));
     co_return ok();
   }
 
@@ -98,7 +98,7 @@ class Placing {
     FillOrder order(keeper_, mover);
     order.set = memory.set;
     order.migration = memory.migration;
-    order.timeout = kStepTime;
+    order.timeout = step_time_;
     co_return co_await fill_memory(context_.executor, std::move(order));
   }
 
@@ -114,6 +114,8 @@ class Placing {
   std::shared_ptr<Job> job_;
   std::shared_ptr<KeeperLink> keeper_;
   pid_t pid_ = 0;
+  // The driver unmaps, saves and restores meanwhile, and works on pages of the process; a thin context takes a second at most.
+  Milliseconds step_time_ = host::kStuckAfter;
   local::MemoryState memory_ = local::MemoryState::kMapped;
   context::ProcessState state_ = context::ProcessState::kRunning;
   GpuUuid on_{};

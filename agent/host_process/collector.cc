@@ -138,6 +138,8 @@ void Collector::read_descriptor(pid_t pid, int number, const std::string& link) 
   const std::string where = descriptor_of(pid, number);
   if (const Inode socket = inode_of(link, "socket")) {
     sockets_.emplace(socket, where);
+    const std::string protocol = protocol_of(proc(pid, "/fd/") + std::to_string(number));
+    if (is_internet(protocol)) internet_.emplace(socket, protocol);
   } else if (const Inode pipe = inode_of(link, "pipe")) {
     const int access = access_of(pid, number);
     Pipe& found = pipes_[pipe];
@@ -209,8 +211,23 @@ void Collector::judge_pipes() {
   }
 }
 
+Result<void> Collector::judge_internet_sockets(pid_t root) {
+  if (rules_.no_internet.empty() || internet_.empty()) return ok();
+  CKPT_TRY(connections, tcp_connections(root));
+  CKPT_TRY(addresses, bound_addresses(root));
+  for (const auto& [inode, protocol] : internet_) {
+    if (connections.contains(inode)) continue;  // told as that
+    const auto address = addresses.find(inode);
+    const bool listens = address != addresses.end() && protocol.starts_with("TCP");
+    problem(sockets_[inode] + (listens ? " listens" : " is a " + protocol + " socket") +
+            (address != addresses.end() ? " at " + address->second : "") + ", which " + rules_.no_internet);
+  }
+  return ok();
+}
+
 Result<void> Collector::judge_sockets(pid_t root) {
   if (sockets_.empty()) return ok();
+  CKPT_TRYV(judge_internet_sockets(root));
   CKPT_TRY(connections, tcp_connections(root));
   CKPT_TRY(peers, unix_peers());
   std::set<Inode> outside;

@@ -32,13 +32,15 @@ class Collector {
                   bool mapped);
   void judge_device(const std::string& path, std::uint64_t device, const std::string& where);
   Result<void> judge_sockets(pid_t root);
+  Result<void> judge_internet_sockets(pid_t root);
   void judge_pipes();
   void add(FileFact fact);
   void problem(std::string text) { problems_.push_back(std::move(text)); }
 
   const FileRules& rules_;
   std::map<std::string, FileFact> files_;
-  std::map<Inode, std::string> sockets_;  // where each is open
+  std::map<Inode, std::string> sockets_;   // where each is open
+  std::map<Inode, std::string> internet_;  // those of TCP, UDP, ...: the protocol
   struct Pipe {
     bool read = false;
     bool written = false;

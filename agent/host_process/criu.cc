@@ -20,7 +20,10 @@
 #include <sstream>
 
 #include "agent/host_process/criu_answers.h"
+#include "agent/host_process/process_tree.h"
 #include "agent/host_process/run_program.h"
+#include "agent/host_process/sockets.h"
+#include "agent/host_process/time_limit.h"
 #include "agent/process.h"
 #include "libckpt/base/fd.h"
 
@@ -193,11 +196,12 @@ void remove_images(const std::string& folder) {
 
 }  // namespace
 
-Milliseconds criu_timeout() {
-  constexpr long kDefault = 60;
-  constexpr long kMost = 3600;
+Milliseconds criu_timeout(std::uint64_t bytes) {
+  constexpr long kMax = 3600;
   const long wanted = std::atol(text_of("GPUMIGRATE_CRIU_TIMEOUT").c_str());
-  return std::chrono::seconds(wanted > 0 && wanted <= kMost ? wanted : kDefault);
+  const Milliseconds least = wanted > 0 && wanted <= kMax ? std::chrono::seconds(wanted) : kStuckAfter;
+  return std::min<Milliseconds>(time_limit(bytes, least),
+                                std::chrono::seconds(kMax));  // a keeper takes no more
 }
 
 Task<Result<Criu>> Criu::find(std::string configured, std::string work) {
@@ -302,6 +306,22 @@ std::vector<std::string> Criu::restore_command(const RestoreOptions& options) co
   return argv;
 }
 
+std::string Criu::why_no_internet() const {
+  return host::why_no_internet(version_, kernel_tells_credentials_of_all());
+}
+
+std::string why_no_internet(const std::string& version, bool kernel_tells_all) {
+  constexpr int kMajor = 4;
+  constexpr int kMinor = 2;  // the first that leaves the question out
+  const int major = std::atoi(version.c_str());
+  const std::size_t dot = version.find('.');
+  const int minor = dot == std::string::npos ? 0 : std::atoi(version.c_str() + dot + 1);
+  if (kernel_tells_all || major > kMajor || (major == kMajor && minor >= kMinor)) return "";
+  return "CRIU " + version +
+         " cannot save on this kernel (Linux 6.16 or newer): install CRIU 4.2 or newer on this "
+         "node, or let the program close it";
+}
+
 std::string Criu::pid_file(const RestoreOptions& options) {
   return log_of(options.work, kPidFile);
 }
@@ -329,7 +349,9 @@ std::string Criu::first_error(const std::string& log_path) {
   return (message == std::string::npos ? line : line.substr(message + 3)) + " (" + log_path + ")";
 }
 
-Result<void> wait_for_dump(pid_t root, Milliseconds timeout, Milliseconds most) {
+Result<void> wait_for_dump(pid_t root, Milliseconds timeout) {
+  const Result<std::uint64_t> bytes = dump_bytes(root);
+  const Milliseconds most = criu_timeout(bytes.has_value() ? bytes.assume_value() : 0);
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
     const pid_t pid = std::atoi(entry.path().filename().c_str());

@@ -28,15 +28,15 @@ struct CriuFacts {
   std::string problem;          // why it does not work, and what to do; empty: it does
 };
 
-// How long a dump or a restore may take: 60 s, or $GPUMIGRATE_CRIU_TIMEOUT seconds.
-[[nodiscard]] Milliseconds criu_timeout();
+// How long a dump or a restore of so many bytes may take (time_limit.h): from 60 s, or $GPUMIGRATE_CRIU_TIMEOUT seconds, on.
+[[nodiscard]] Milliseconds criu_timeout(std::uint64_t bytes);
 
 struct DumpOptions {
   DumpOptions() = default;
-  std::string images;                     // an empty folder in memory
-  std::string work;                       // a folder for criu-dump.log; nobody but root may write there
-  Milliseconds timeout = criu_timeout();  // later CRIU is killed
-  std::vector<std::string> more;          // further words for CRIU (pid_namespace_image.h)
+  std::string images;                      // an empty folder in memory
+  std::string work;                        // a folder for criu-dump.log; nobody but root may write there
+  Milliseconds timeout = criu_timeout(0);  // later CRIU is killed
+  std::vector<std::string> more;           // further words for CRIU (pid_namespace_image.h)
   std::function<bool()> may_repeat;  // whether a dump that met another's may be begun again; none: it may
 };
 
@@ -84,6 +84,9 @@ class Criu {
   // What went wrong by a log of CRIU: its first error line, and the path.
   [[nodiscard]] static std::string first_error(const std::string& log_path);
 
+  // For FileRules.
+  [[nodiscard]] std::string why_no_internet() const;
+
   [[nodiscard]] const std::string& program() const noexcept { return program_; }
   [[nodiscard]] const std::string& version() const noexcept { return version_; }
 
@@ -97,8 +100,11 @@ class Criu {
   std::string answers_;  // criu_answers.h
 };
 
+// CRIU before 4.2 asks each socket for an option that kernels since 6.16 have for few (sockets.h): the dump would fail. Empty: it does not.
+[[nodiscard]] std::string why_no_internet(const std::string& version, bool kernel_tells_all);
+
 // Blocks until no CRIU dumps that tree, of which one may have been started by an agent that is gone: a process that is let go on before
-// would be stopped by it later. kTimedOut: ask again. One that has been at work for longer than `most` is killed.
-Result<void> wait_for_dump(pid_t root, Milliseconds timeout, Milliseconds most = criu_timeout());
+// would be stopped by it later. kTimedOut: ask again. One that has been at work for longer than criu_timeout() of the tree is killed.
+Result<void> wait_for_dump(pid_t root, Milliseconds timeout);
 
 }  // namespace ckpt::agent::host

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 
 #include "agent/host_process/build_id.h"
 #include "agent/host_process/collector.h"
+#include "agent/host_process/process_tree.h"
 
 namespace ckpt::agent::host {
 namespace {
@@ -63,6 +65,17 @@ Result<void> check_form(const FileList& list) {
   return Error(ErrorCode::kProtocol, "A list of files from the source is malformed");
 }
 
+// The image and what is restored of it are there at once.
+Result<void> check_room_for_restore(std::uint64_t bytes) {
+  if (bytes > std::numeric_limits<std::uint64_t>::max() / 2)
+    return Error(ErrorCode::kProtocol, "A list of files from the source is malformed");
+  auto room = check_memory_left(2 * bytes);
+  if (room) return ok();
+  return Error(ErrorCode::kRefused,
+               "The target has no room for the program's memory, which is needed twice while it is restored")
+      .caused_by(std::move(room).assume_error());
+}
+
 }  // namespace
 
 Result<FileList> collect_files(pid_t root, const FileRules& rules) {
@@ -70,7 +83,10 @@ Result<FileList> collect_files(pid_t root, const FileRules& rules) {
   CKPT_TRYV(collector.collect(root));
   if (!collector.problems().empty())
     return refusal("The program cannot be moved to another node", collector.problems());
-  return collector.take_list();
+  FileList list = collector.take_list();
+  CKPT_TRY(bytes, dump_bytes(root));
+  list.memory_bytes = bytes;
+  return list;
 }
 
 Result<void> check_files(const FileList& list) {
@@ -79,7 +95,7 @@ Result<void> check_files(const FileList& list) {
   for (const FileFact& fact : list.files) {
     if (std::string text = difference(fact); !text.empty()) problems.push_back(std::move(text));
   }
-  if (problems.empty()) return ok();
+  if (problems.empty()) return check_room_for_restore(list.memory_bytes);
   return refusal("The target does not have the program's files", problems);
 }
 

@@ -48,13 +48,14 @@ struct FileFact {
 };
 
 struct FileList {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;  // 2: the memory; an older source sends none
   static constexpr std::string_view kName = "FileList";
   FileList() = default;
-  std::vector<FileFact> files;  // by path, each once
+  std::vector<FileFact> files;     // by path, each once
+  std::uint64_t memory_bytes = 0;  // of the processes, as a dump would have it
   template <class A>
   void fields(A& a) {
-    a(files);
+    a(files, memory_bytes);
   }
 };
 
@@ -65,11 +66,13 @@ struct FileRules {
   pid_t keeper = 0;     // sockets to it are closed before the dump
   // Names (as in /proc/PID/comm) of the driver's processes: sockets to them are closed by the driver's checkpoint.
   std::vector<std::string> driver_processes;
+  // "CRIU 4.1 cannot save …": why a TCP or UDP socket, also one that only listens, cannot be moved from here. Empty: it can.
+  std::string no_internet;
 };
 
 Result<FileList> collect_files(pid_t root, const FileRules& rules);
 
-// At the target: everything of the list is here as it is there.
+// At the target: everything of the list is here as it is there, and the image and the restored processes have room.
 Result<void> check_files(const FileList& list);
 
 }  // namespace ckpt::agent::host

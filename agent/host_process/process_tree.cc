@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "agent/host_process/time_limit.h"
 #include "libckpt/base/fd.h"
 
 namespace ckpt::agent::host {
@@ -103,6 +104,16 @@ std::uint64_t start_ticks_of(pid_t pid) {
   return ticks;
 }
 
+bool withstands(pid_t pid, int signal) {
+  const Result<std::string> status = status_of(pid);
+  if (!status.has_value()) return false;
+  for (const char* set : {"SigCgt", "SigIgn", "SigBlk"}) {
+    const std::vector<std::uint64_t> signals = status_numbers(status.assume_value(), set, 16);
+    if (signals.size() == 1 && (signals[0] >> (signal - 1) & 1) != 0) return true;
+  }
+  return false;
+}
+
 Result<void> resume_source(pid_t root) {
   CKPT_TRY(list, processes_of(root));
   // Children first: none of them is to meet a parent that saw them stopped.
@@ -178,6 +189,11 @@ Result<DumpEstimate> estimate_dump(pid_t root) {
 Result<std::uint64_t> dump_bytes(pid_t root) {
   CKPT_TRY(estimate, estimate_dump(root));
   return estimate.bytes;
+}
+
+std::chrono::milliseconds time_limit_of(pid_t root) {
+  const Result<std::uint64_t> bytes = dump_bytes(root);
+  return time_limit(bytes.has_value() ? bytes.assume_value() : 0);
 }
 
 Result<void> check_memory_left(std::uint64_t bytes) {

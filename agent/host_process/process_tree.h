@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,6 +24,9 @@ Result<std::vector<pid_t>> processes_of(pid_t root);
 [[nodiscard]] inline bool is_process(pid_t pid, std::uint64_t start_ticks) {
   return pid > 1 && start_ticks != 0 && start_ticks_of(pid) == start_ticks;
 }
+
+// Whether the signal does not end the process by itself: it has a handler for it, ignores it, or waits for it.
+[[nodiscard]] bool withstands(pid_t pid, int signal);
 
 // Lets all of them go on (SIGCONT); what CRIU left stopped at the source runs again.
 Result<void> resume_source(pid_t root);
@@ -50,6 +54,9 @@ Result<DumpEstimate> estimate_dump(pid_t root);
 
 // Only the bytes.
 Result<std::uint64_t> dump_bytes(pid_t root);
+
+// What work on the whole tree may take (time_limit.h).
+[[nodiscard]] std::chrono::milliseconds time_limit_of(pid_t root);
 
 // kOutOfMemory where the node has less than that left for an image in memory.
 Result<void> check_memory_left(std::uint64_t bytes);

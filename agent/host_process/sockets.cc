@@ -8,12 +8,16 @@
 #include <linux/unix_diag.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <functional>
+#include <initializer_list>
 #include <sstream>
 #include <vector>
 
@@ -22,7 +26,7 @@
 namespace ckpt::agent::host {
 namespace {
 
-constexpr std::size_t kMostTableBytes = 64u << 20;
+constexpr std::size_t kMaxTableBytes = 64u << 20;
 constexpr unsigned kListen = 0x0A;
 constexpr unsigned kClosed = 0x07;
 
@@ -42,7 +46,10 @@ std::string address_text(const std::string& field) {
                     : "[" + std::string(text) + "]:" + std::to_string(port);
 }
 
-void read_table(const std::string& text, std::map<Inode, std::string>& connections) {
+using TakeSocket = std::function<void(Inode inode, unsigned long state, const std::string& local,
+                                      const std::string& remote)>;
+
+void read_table(const std::string& text, const TakeSocket& take) {
   std::istringstream lines(text);
   std::string line;
   std::getline(lines, line);  // the heading
@@ -53,10 +60,19 @@ void read_table(const std::string& text, std::map<Inode, std::string>& connectio
     if (!(words >> number >> local >> remote >> state >> queues >> timer >> retransmits >> user >> timeout >>
           inode))
       continue;
-    const unsigned long code = std::strtoul(state.c_str(), nullptr, 16);
-    if (inode != 0 && code != kListen && code != kClosed)
-      connections[inode] = address_text(local) + " -> " + address_text(remote);
+    if (inode != 0)
+      take(inode, std::strtoul(state.c_str(), nullptr, 16), address_text(local), address_text(remote));
   }
+}
+
+Result<void> read_tables(pid_t pid, std::initializer_list<const char*> tables, const TakeSocket& take) {
+  for (const char* table : tables) {
+    const std::string path = "/proc/" + std::to_string(pid) + "/net/" + table;
+    if (::access(path.c_str(), R_OK) != 0) continue;  // a kernel without IPv6
+    CKPT_TRY(text, read_file(path, kMaxTableBytes));
+    read_table(text, take);
+  }
+  return ok();
 }
 
 Result<UniqueFd> ask_for_unix_sockets() {
@@ -114,13 +130,39 @@ Inode inode_of(const std::string& link, const char* kind) {
 
 Result<std::map<Inode, std::string>> tcp_connections(pid_t pid) {
   std::map<Inode, std::string> connections;
-  for (const char* table : {"tcp", "tcp6"}) {
-    const std::string path = "/proc/" + std::to_string(pid) + "/net/" + table;
-    if (::access(path.c_str(), R_OK) != 0) continue;  // a kernel without IPv6
-    CKPT_TRY(text, read_file(path, kMostTableBytes));
-    read_table(text, connections);
-  }
+  const auto take = [&](Inode inode, unsigned long state, const std::string& local,
+                        const std::string& remote) {
+    if (state != kListen && state != kClosed) connections[inode] = local + " -> " + remote;
+  };
+  CKPT_TRYV(read_tables(pid, {"tcp", "tcp6"}, take));
   return connections;
+}
+
+Result<std::map<Inode, std::string>> bound_addresses(pid_t pid) {
+  std::map<Inode, std::string> addresses;
+  const auto take = [&](Inode inode, unsigned long, const std::string& local, const std::string&) {
+    addresses[inode] = local;
+  };
+  CKPT_TRYV(read_tables(pid, {"tcp", "tcp6", "udp", "udp6"}, take));
+  return addresses;
+}
+
+std::string protocol_of(const std::string& descriptor) {
+  char name[64] = {};
+  const ssize_t got = ::getxattr(descriptor.c_str(), "system.sockprotoname", name, sizeof name - 1);
+  return got > 0 ? name : "";
+}
+
+bool is_internet(const std::string& protocol) {
+  return !protocol.empty() && !protocol.starts_with("UNIX") && protocol != "NETLINK";
+}
+
+bool kernel_tells_credentials_of_all() {
+  const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  int value = 0;
+  socklen_t size = sizeof value;
+  return !socket || ::getsockopt(socket.get(), SOL_SOCKET, SO_PASSCRED, &value, &size) == 0 ||
+         errno != EOPNOTSUPP;
 }
 
 Result<std::map<Inode, Inode>> unix_peers() {

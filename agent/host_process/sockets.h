@@ -19,6 +19,16 @@ using Inode = std::uint64_t;
 // Connected (or connecting, or half closed) TCP sockets of process `pid`'s network: inode -> "10.0.0.1:22 -> 10.0.0.2:4711".
 Result<std::map<Inode, std::string>> tcp_connections(pid_t pid);
 
+// Where TCP and UDP sockets of process `pid`'s network listen or are bound: inode -> "127.0.0.1:8080".
+Result<std::map<Inode, std::string>> bound_addresses(pid_t pid);
+
+// "TCP", "UDPv6", "UNIX", ... of an open socket (/proc/PID/fd/N); empty if the kernel does not say.
+[[nodiscard]] std::string protocol_of(const std::string& descriptor);
+[[nodiscard]] bool is_internet(const std::string& protocol);
+
+// Since 6.16 the kernel answers for SO_PASSCRED with an error unless the socket is of Unix or netlink.
+[[nodiscard]] bool kernel_tells_credentials_of_all();
+
 // Connected Unix sockets of this process's network: inode -> the other end's.
 Result<std::map<Inode, Inode>> unix_peers();
 

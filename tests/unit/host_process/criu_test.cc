@@ -20,6 +20,7 @@
 #include "agent/host_process/image_pack.h"
 #include "agent/host_process/memory_folder.h"
 #include "agent/host_process/process_tree.h"
+#include "agent/host_process/time_limit.h"
 #include "keeper/init/pid_namespace.h"
 #include "keeper/init/restored.h"
 #include "tests/unit/agent/loop.h"
@@ -180,6 +181,35 @@ TEST_F(CriuTest, AProgramWithAConnectionOutsideIsRefusedAndGoesOn) {
   EXPECT_NE(dumped.assume_error().message().find("unix"), std::string::npos)
       << dumped.assume_error().message();
   EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
+}
+
+TEST_F(CriuTest, ListenerIsRefusedByNameBeforeTheDumpWhereverItsDumpFails) {
+  const pid_t source = start({"listening"});
+  FileRules rules;
+  rules.own_log = old_log();
+  rules.no_internet = criu_->why_no_internet();
+  const auto files = collect_files(source, rules);
+  const MemoryFolder images = make_memory_folder("l");
+  const auto dumped = dump(source, images.path());
+  EXPECT_EQ(files.has_value(), dumped.has_value());
+  if (files.has_value()) return;
+  const std::string& why = files.assume_error().message();
+  EXPECT_NE(why.find(" listens at 127.0.0.1:"), std::string::npos) << why;
+  EXPECT_NE(why.find("install CRIU 4.2"), std::string::npos) << why;
+}
+
+TEST(CriuVersions, ListenersCannotBeSavedBefore42OnNewKernels) {
+  for (const char* old : {"4.0", "4.1", "4.1.1"}) EXPECT_NE(why_no_internet(old, false), "") << old;
+  for (const char* fixed : {"4.2", "4.2.1", "4.10", "5.0"})
+    EXPECT_EQ(why_no_internet(fixed, false), "") << fixed;
+  EXPECT_EQ(why_no_internet("4.1", true), "");
+}
+
+TEST(TimeLimits, ProcessOfGigabytesHasMinutes) {
+  EXPECT_EQ(time_limit(0), std::chrono::seconds(60));
+  EXPECT_GT(time_limit(std::uint64_t{3} << 30), std::chrono::seconds(200));
+  EXPECT_EQ(criu_timeout(0), std::chrono::seconds(60));
+  EXPECT_GT(criu_timeout(std::uint64_t{3} << 30), std::chrono::seconds(200));
 }
 
 TEST_F(CriuTest, ACopyEndsWithItsKeeper) {

@@ -207,6 +207,32 @@ TEST(FileList, AnOpenTcpConnectionIsNamedAndAListenerIsNot) {
             "");
 }
 
+TEST(FileList, ListenerThatCriuCannotSaveIsNamedWithItsPort) {
+  FileRules rules;
+  rules.no_internet = "CRIU 4.1 cannot save";
+  const std::string why = why_not(
+      [] {
+        const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        (void)!::bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof address);
+        (void)!::listen(socket, 1);
+        (void)!::socket(AF_INET6, SOCK_DGRAM, 0);
+      },
+      rules);
+  EXPECT_NE(why.find("listens at 127.0.0.1:"), std::string::npos) << why;
+  EXPECT_NE(why.find("descriptor 4 of process "), std::string::npos) << why;
+  EXPECT_NE(why.find("is a UDPv6 socket, which CRIU 4.1 cannot save"), std::string::npos) << why;
+  EXPECT_EQ(why_not(
+                [] {
+                  int both[2];
+                  (void)!::socketpair(AF_UNIX, SOCK_STREAM, 0, both);
+                },
+                rules),
+            "");
+}
+
 TEST(FileList, ASocketOutsideIsNamedByItsOwner) {
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
@@ -244,6 +270,21 @@ TEST(FileList, ASocketOutsideIsNamedByItsOwner) {
   EXPECT_TRUE(collect_files(child, rules).has_value());
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
+}
+
+TEST(FileList, ProcessThatTheTargetHasNoMemoryForIsRefusedBeforeItsPause) {
+  FileList list = files_of([] {});
+  EXPECT_GT(list.memory_bytes, 0u);
+  EXPECT_TRUE(check_files(list).has_value());
+  for (const std::uint64_t bytes : {std::uint64_t{1} << 50, ~std::uint64_t{0}}) {
+    list.memory_bytes = bytes;
+    const auto room = check_files(list);
+    ASSERT_FALSE(room.has_value());
+    if (bytes == std::uint64_t{1} << 50) {
+      EXPECT_EQ(room.assume_error().code(), ErrorCode::kRefused);
+      EXPECT_NE(room.assume_error().message().find("no room"), std::string::npos);
+    }
+  }
 }
 
 TEST(FileList, PipesAndSocketsWithinTheTreeAreFine) {

@@ -2,8 +2,10 @@
 // A program that is moved while it runs: memory, threads, a timer, signals, an open file, a working directory, a child. It checks itself and says so:
 //   SIGUSR1: "state N pid P child C folder F offset O memory good|damaged", after every thread and the timer have gone on
 //   SIGUSR2: dies of a segmentation fault;  SIGTERM: ends with code 7
-// argv[1]: "plain", or "connected PATH": with a connection to the Unix socket PATH.
+// argv[1]: "plain", or "connected PATH": with a connection to the Unix socket PATH, or "listening": on a TCP port of 127.0.0.1.
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -61,6 +63,15 @@ int connect_to(const char* path) {
   return ::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 ? socket : -1;
 }
 
+int listen_somewhere() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const bool bound = ::bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+  return bound && ::listen(socket, 1) == 0 ? socket : -1;
+}
+
 pid_t start_child() {
   const pid_t child = ::fork();
   if (child != 0) return child;
@@ -93,6 +104,7 @@ int main(int argc, char** argv) {
   ::setitimer(ITIMER_REAL, &interval, nullptr);
   const int file = ::open("data.txt", O_RDWR | O_CREAT, 0600);
   if (argc > 2 && std::strcmp(argv[1], "connected") == 0 && connect_to(argv[2]) < 0) return 2;
+  if (argc > 1 && std::strcmp(argv[1], "listening") == 0 && listen_somewhere() < 0) return 2;
   std::vector<std::uint64_t> memory(kWords);
   for (std::size_t i = 0; i < kWords; ++i) memory[i] = word(i);
   for (auto& step : steps) std::thread(go_on, std::ref(step)).detach();
