@@ -12,6 +12,7 @@
 #include "agent/adoption.h"
 #include "agent/device_bytes.h"
 #include "agent/host_process/criu.h"
+#include "agent/last_save.h"
 #include "agent/log_reader.h"
 #include "agent/process_image.h"
 
@@ -143,8 +144,10 @@ Result<void> Agent::open_jobs() {
   CKPT_TRYV(make_private_folder(config_.jobs_folder()));
   CKPT_TRY(files, FileWatch::create(io_.get_executor()));
   files_ = std::move(files);
-  environment_.emplace(JobEnvironment{config_, io_.get_executor(), *files_, keeper,
-                                      [this](const std::shared_ptr<Job>& job) { on_job_changed(job); }});
+  environment_.emplace(JobEnvironment{
+      config_, io_.get_executor(), *files_, keeper,
+      [this](const std::shared_ptr<Job>& job) { on_job_changed(job); },
+      [this](std::shared_ptr<Job> job) { return save_before_kill(*context_, std::move(job)); }});
   jobs_.emplace(*environment_);
   return ok();
 }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "agent/host_process/process_tree.h"
 #include "agent/keeper_files.h"
@@ -17,6 +18,7 @@ namespace ckpt::agent {
 namespace {
 
 constexpr Milliseconds kKeeperStart{10000};
+constexpr Milliseconds kForLastSave{10000};  // after the grace: then the keeper kills, if this agent has not
 constexpr std::size_t kQuotedOutput = 400;
 
 std::int32_t exit_code_of(std::int32_t wait_status) {
@@ -229,7 +231,7 @@ void Job::on_exited(std::int32_t wait_status, bool ended_by_keeper) {
       (wait_status == kUnknownStatus
            ? std::string(", how is known to its own parent only (it was adopted and had not been moved)")
            : " with " + describe_wait_status(wait_status)) +
-      (ended_by_keeper ? ", as it was told to" : "");
+      (ended_by_keeper ? ", as it was told to" : "") + last_save_;
   spdlog::info("job instance ended: job j{} incarnation {} exit_code {} moved {}", id(), record_.incarnation,
                record_.exit_code, record_.moved);
   if (auto written = write_job_record(folder_, record_); !written) {
@@ -373,7 +375,42 @@ Task<Result<void>> Job::standby_ready(Milliseconds timeout) {
 Task<Result<void>> Job::stop(Milliseconds grace) {
   auto self = shared_from_this();
   if (ended() || !keeper_) co_return ok();
-  co_return co_await keeper_->stop(grace);
+  if (!was_restored()) co_return co_await keeper_->stop(grace);
+  control::spawn(environment_.executor, "stop of a restored job", stop_restored(grace));
+  co_return ok();
+}
+
+Task<> Job::stop_restored(Milliseconds grace) {
+  auto self = shared_from_this();
+  auto status = co_await keeper_->attach();
+  if (ended() || !keeper_) co_return;
+  const pid_t rank = status ? static_cast<pid_t>(status.assume_value().session_pid) : 0;
+  if (grace > Milliseconds(0) && rank > 0 && host::withstands(rank, SIGTERM)) {
+    (void)co_await keeper_->stop(grace + kForLastSave);
+    if (co_await wait_for_end(grace)) co_return;
+  }
+  co_await let_go_of_gpu();
+  if (keeper_ && !ended()) (void)co_await keeper_->kill();
+}
+
+Task<> Job::let_go_of_gpu() {
+  auto self = shared_from_this();
+  if (!was_restored() || !environment_.save_before_kill || ended() || !keeper_) co_return;
+  if (std::exchange(letting_go_, true)) {  // who is at it kills then
+    co_await wait_for_end(environment_.config.keeper_timeout);
+    co_return;
+  }
+  auto saved = co_await environment_.save_before_kill(self);
+  letting_go_ = false;
+  if (ended()) co_return;
+  last_save_ =
+      saved ? "; its context was saved before"
+            : "; its context was not saved before, so look at its GPU: " + saved.assume_error().to_string();
+  if (saved)
+    spdlog::info("context saved before a kill: job j{}", id());
+  else
+    spdlog::warn("context not saved before a kill: job j{} reason {}", id(),
+                 saved.assume_error().to_string());
 }
 
 Task<bool> Job::wait_for_end(Milliseconds timeout) {
@@ -395,6 +432,7 @@ Task<> Job::leave() {
     auto told = co_await keeper_->moved();
     if (!told && !ended()) {
       spdlog::warn("rank does not leave: job j{} reason {}", id(), told.assume_error().to_string());
+      co_await let_go_of_gpu();
       if (keeper_) (void)co_await keeper_->kill();
     }
   }
@@ -403,6 +441,7 @@ Task<> Job::leave() {
 
 Task<> Job::destroy() {
   auto self = shared_from_this();
+  co_await let_go_of_gpu();
   if (!ended() && keeper_) {
     (void)co_await keeper_->kill();
     co_await wait_for_end(environment_.config.keeper_timeout);

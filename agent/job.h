@@ -28,6 +28,8 @@ struct JobEnvironment {
   FileWatch& files;
   std::string keeper_program;
   std::function<void(const std::shared_ptr<Job>&)> changed;
+  // For a restored job that is about to be killed (last_save.h); may be empty.
+  std::function<control::Task<Result<void>>(std::shared_ptr<Job>)> save_before_kill = {};
 };
 
 class Job : public std::enable_shared_from_this<Job> {
@@ -70,7 +72,7 @@ class Job : public std::enable_shared_from_this<Job> {
   // One ThinRank call at a time.
   [[nodiscard]] Turn& thin_turn() noexcept { return thin_turn_; }
   void set_phase(local::Phase phase);
-  // SIGTERM, after the grace SIGKILL.
+  // SIGTERM, after the grace SIGKILL. A job that was restored is told so once its context is saved, unless it handles SIGTERM.
   Task<Result<void>> stop(Milliseconds grace);
   // Ends a rank whose job runs elsewhere, then its keeper. Idempotent.
   Task<> leave();
@@ -104,6 +106,10 @@ class Job : public std::enable_shared_from_this<Job> {
   void on_exited(std::int32_t wait_status, bool ended_by_keeper);
   void take_status(const local::Status& status);
   Task<> shut_down_keeper();
+  // Its context has come back by a restore: see last_save.h.
+  [[nodiscard]] bool was_restored() const { return !record_.context_gpu.empty(); }
+  Task<> let_go_of_gpu();
+  Task<> stop_restored(Milliseconds grace);
   void changed();
   Error keeper_error(const std::string& what) const;
 
@@ -122,6 +128,8 @@ class Job : public std::enable_shared_from_this<Job> {
   bool leaving_ = false;
   bool refreshing_ = false;
   bool refresh_again_ = false;  // something changed while the keeper was being asked
+  bool letting_go_ = false;
+  std::string last_save_;  // how it went; part of the end's reason
   std::string end_reason_;
   std::map<std::uint64_t, Listener> listeners_;
   std::uint64_t next_listener_ = 1;

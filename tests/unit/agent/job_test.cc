@@ -3,81 +3,19 @@
 #include "agent/job.h"
 
 #include <gtest/gtest.h>
-#include <poll.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
 #include "agent/job_table.h"
 #include "agent/log_reader.h"
-#include "libckpt/local/socket.h"
+#include "tests/unit/agent/fake_keeper.h"
 #include "tests/unit/agent/loop.h"
 #include "tests/unit/agent/temporary_folder.h"
 
 namespace ckpt::agent {
 namespace {
-
-// A keeper on a thread of its own: answers Attach with `status`, then says what it is told to.
-class FakeKeeper {
- public:
-  FakeKeeper(const std::string& folder, local::Phase phase) : phase_(phase) {
-    auto listener = local::Listener::create(folder + "/keeper.sock");
-    EXPECT_TRUE(listener);
-    listener_.emplace(std::move(listener).assume_value());
-    thread_ = std::thread([this] { serve(); });
-  }
-  ~FakeKeeper() { thread_.join(); }
-
- private:
-  void serve() {
-    std::optional<local::Socket> agent;
-    while (!agent) {
-      pollfd waiting{listener_->fd(), POLLIN, 0};
-      ::poll(&waiting, 1, -1);
-      auto accepted = listener_->accept();
-      if (!accepted) return;
-      agent = std::move(accepted).assume_value();
-    }
-    EXPECT_TRUE(agent->set_blocking(true));
-    for (;;) {
-      auto received = agent->receive();
-      if (!received || received.assume_value().transfer != local::Transfer::kDone) return;
-      answer(*agent, received.assume_value().message);
-      if (std::holds_alternative<local::Shutdown>(received.assume_value().message.body)) return;
-    }
-  }
-  void answer(local::Socket& agent, const local::Message& asked) {
-    local::Message out;
-    out.request = asked.request;
-    if (std::holds_alternative<local::Attach>(asked.body)) {
-      local::Status status;
-      status.phase = phase_;
-      status.rank_pid = 4711;
-      out.body = status;
-    } else if (std::holds_alternative<local::Describe>(asked.body)) {
-      local::DescribeEnd end;
-      end.summary.state_bytes = 12345;
-      end.summary.movable = 1;
-      out.body = end;
-    } else if (std::holds_alternative<local::Kill>(asked.body) ||
-               std::holds_alternative<local::Stop>(asked.body)) {
-      out.body = local::Done{};
-      EXPECT_TRUE(agent.send(out));
-      out.request = 0;
-      local::RankExited exited;
-      exited.wait_status = 3 << 8;
-      out.body = exited;
-    } else {
-      out.body = local::Done{};
-    }
-    EXPECT_TRUE(agent.send(out));
-  }
-
-  local::Phase phase_;
-  std::optional<local::Listener> listener_;
-  std::thread thread_;
-};
 
 class JobTest : public ::testing::Test {
  protected:
@@ -88,8 +26,10 @@ class JobTest : public ::testing::Test {
     environment_.emplace(JobEnvironment{config_, io_.get_executor(), *files_, "/nonexistent/keeper",
                                         [this](const std::shared_ptr<Job>&) { ++changes_; }});
   }
-  std::string leave_instance(wire::JobId job, wire::Incarnation incarnation) {
+  std::string leave_instance(wire::JobId job, wire::Incarnation incarnation,
+                             const std::string& context_gpu = "") {
     JobRecord record;
+    record.context_gpu = context_gpu;
     record.spec.job = job;
     record.spec.incarnation = record.incarnation = incarnation;
     record.spec.ranks.emplace_back();
@@ -113,6 +53,37 @@ class JobTest : public ::testing::Test {
   std::optional<JobEnvironment> environment_;
   int changes_ = 0;
 };
+
+TEST_F(JobTest, RestoredJobThatIsStoppedHasItsContextSavedBeforeItIsKilled) {
+  std::atomic<bool> saved = false;
+  environment_->save_before_kill = [&](std::shared_ptr<Job>) -> Task<Result<void>> {
+    saved = true;
+    co_return ok();
+  };
+  for (const bool stopped : {true, false}) {
+    saved = false;
+    bool saved_first = false;
+    const wire::JobId id = stopped ? 1 : 2;
+    FakeKeeper keeper(leave_instance(id, 1, "GPU-1"), local::Phase::kRunning, [&] { saved_first = saved; });
+    JobTable table(*environment_);
+    ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+    const auto job = table.started_as(id, 1);
+    ASSERT_TRUE(job);
+    if (stopped) {
+      ASSERT_TRUE(run_until_done(io_, job->stop(Milliseconds(1000))));
+    } else {
+      const auto destroy = [](std::shared_ptr<Job> instance) -> Task<bool> {
+        co_await instance->destroy();
+        co_return true;
+      };
+      run_until_done(io_, destroy(job));
+    }
+    run_until(io_, [&] { return job->ended() && !job->keeper(); });
+    EXPECT_TRUE(saved_first) << stopped;
+    EXPECT_NE(job->end_reason().find("its context was saved before"), std::string::npos) << job->end_reason();
+    std::filesystem::remove_all(job->folder());
+  }
+}
 
 TEST_F(JobTest, ALivingKeeperIsFoundByItsSocket) {
   FakeKeeper keeper(leave_instance(1, 1), local::Phase::kRunning);

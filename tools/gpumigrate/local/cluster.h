@@ -10,7 +10,7 @@
 
 namespace ckpt::cli {
 
-// What is not given is as the running cluster has it, or the default.
+// What is not given is as the known cluster has it (all of it that has ended is started again), or the default.
 struct LocalOptions {
   std::optional<int> nodes;               // 2
   std::optional<int> gpus;                // of each node: 1
