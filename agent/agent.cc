@@ -286,6 +286,7 @@ Task<> Agent::refresh_loop() {
       co_await job->refresh_summary();
     }
     migrations_->tidy();
+    protection_->forget_jobs_that_left();
     coordinator_->send_inventory();
   }
 }
@@ -300,6 +301,7 @@ void Agent::stop() {
 }
 
 void Agent::on_job_changed(const std::shared_ptr<Job>& job) {
+  if (protection_) protection_->forget_jobs_that_left();
   if (jobs_->superseded(*job)) return;
   wire::JobInstance instance = job->instance();
   add_device_bytes(inventory_.last(), instance);
