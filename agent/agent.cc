@@ -74,6 +74,8 @@ Agent::Agent(Config config)
 
 Agent::~Agent() {
   disk_.join();
+  records_.join();
+  images_.join();
 }
 
 Result<std::unique_ptr<Agent>> Agent::create(Config config) {
@@ -103,7 +105,7 @@ Result<void> Agent::open() {
   remap_.emplace(io_.get_executor(), config_, *contexts_, context_program);
   context_.emplace(MigrationContext{config_,
                                     io_.get_executor(),
-                                    disk_,
+                                    images_,
                                     *jobs_,
                                     [this](std::uint32_t gpu) { return identity_of(gpu); },
                                     *contexts_,
@@ -144,7 +146,8 @@ Result<void> Agent::open_jobs() {
   CKPT_TRY(files, FileWatch::create(io_.get_executor()));
   files_ = std::move(files);
   environment_.emplace(JobEnvironment{config_, io_.get_executor(), *files_, keeper,
-                                      [this](const std::shared_ptr<Job>& job) { on_job_changed(job); }});
+                                      [this](const std::shared_ptr<Job>& job) { on_job_changed(job); },
+                                      records_});
   jobs_.emplace(*environment_);
   return ok();
 }
