@@ -167,6 +167,18 @@ Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
   co_return ok();
 }
 
+// So many pages take milliseconds.
+Task<> ProcessSource::let_go() {
+  grew_ = {};
+  auto stream = std::exchange(stream_, nullptr);
+  if (!stream) co_return;
+  const auto close = [&stream] {
+    stream.reset();
+    return true;
+  };
+  co_await offload(context_.images, close);
+}
+
 Task<> ProcessSource::leave(std::shared_ptr<Job> job) {
   remove_image_folder(context_, info_, "source");
   co_await job->leave();
@@ -366,7 +378,7 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
 
 Task<> ProcessTarget::end(std::shared_ptr<Job> job) {
   memory_.clear();
-  image_ = HostState();
+  control::spawn(context_.executor, "image release", release_image(context_, std::exchange(image_, {})));
   if (job) co_await job->destroy();
   remove_image_folder(context_, info_, "target");
 }
