@@ -19,6 +19,8 @@ namespace ckpt::agent {
 namespace {
 
 constexpr std::chrono::seconds kRefreshInterval{5};
+constexpr std::int64_t kMinLeaseTermMs = 10;
+constexpr std::int64_t kMaxLeaseTermMs = 24 * 3600 * 1000;
 
 Result<void> make_private_folder(const std::string& path) {
   std::error_code error;
@@ -449,6 +451,9 @@ Result<void> Agent::set_limits(const wire::SetLimits& limits) {
 
 void Agent::welcome(const wire::Welcome& welcome) {
   if (!welcome.peer_token.empty()) peers_->set_token(welcome.peer_token);
+  // Its term counts, whatever this node's own setting says.
+  const std::int64_t term_ms = std::min(welcome.lease_term_ns / kNanosPerMs, kMaxLeaseTermMs);
+  if (term_ms >= kMinLeaseTermMs) driver_->set_lease_term(static_cast<std::uint32_t>(term_ms));
   migrations_->restate();
   driver_->ask_again();
 }
