@@ -16,7 +16,7 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr Milliseconds kDumpCheck{500};  // the journal waits meanwhile
+constexpr Milliseconds kDumpCheck{500};
 // As the keeper passes it on (keeper/init/restored.h).
 constexpr int kNamespaceFd = 11;
 
@@ -93,7 +93,7 @@ Task<Result<void>> AdoptedSource::check_process(std::shared_ptr<Job> job, pid_t 
   rules.driver_processes = context_.config.driver_processes;
   rules.no_internet = criu_->why_no_internet();
   const auto collect = [root, &rules] { return host::collect_files(root, rules); };
-  auto files = co_await offload(context_.disk, collect);
+  auto files = co_await offload(context_.images, collect);
   if (!files)
     co_return Error(ErrorCode::kRefused, "The job's process cannot be moved")
         .caused_by(std::move(files).assume_error());
@@ -140,7 +140,7 @@ Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint6
   notes.device_bytes = device_bytes;
   CKPT_CO_TRYV(write_image_notes(folder.path(), notes));
   const auto pack = [&folder, &pages] { return host::pack_folder(folder.path(), std::move(pages)); };
-  CKPT_CO_TRY(packed, co_await offload(context_.disk, pack));
+  CKPT_CO_TRY(packed, co_await offload(context_.images, pack));
   spdlog::info("adopted process dumped: id m{} bytes {} device_bytes {} took_ms {}", info_.migration,
                dumped.bytes, device_bytes, dumped.took_ns / 1'000'000);
   co_return HostState(std::move(packed.file), packed.bytes);
@@ -169,7 +169,7 @@ Task<Result<void>> put_adopted_back(MigrationContext& context, std::shared_ptr<J
   if (status.phase == local::Phase::kDumped) {
     const auto root = static_cast<pid_t>(status.rank_pid);
     const auto wait = [root] { return host::wait_for_dump(root, kDumpCheck); };
-    CKPT_CO_TRYV(co_await offload(context.disk, wait));
+    CKPT_CO_TRYV(co_await offload(context.images, wait));
     CKPT_CO_TRYV(host::resume_source(root));
     CKPT_CO_TRYV(co_await keeper->reattach(host::time_limit_of(root)));
   } else if (status.phase != local::Phase::kPaused) {
@@ -178,7 +178,7 @@ Task<Result<void>> put_adopted_back(MigrationContext& context, std::shared_ptr<J
   CKPT_CO_TRY(identity, context.identity_of(gpu));
   CKPT_CO_TRY(placed, co_await place_adopted(context, job, identity.uuid));
   if (!placed.runs) co_return std::move(placed.runs).assume_error();
-  co_return job->moved_to(gpu);
+  co_return co_await job->moved_to(gpu);
 }
 
 // ---- target
@@ -212,7 +212,7 @@ Task<Result<void>> AdoptedTarget::compare(wire::Bytes payload) {
   auto files = wire::decode<host::FileList>(payload);
   if (!files) co_return std::move(files).assume_error();
   const auto check = [&files] { return host::check_files(files.assume_value()); };
-  auto same = co_await offload(context_.disk, check);
+  auto same = co_await offload(context_.images, check);
   if (same) co_return ok();
   co_return Error(ErrorCode::kRefused,
                   "Node " + context_.config.node + " lacks what the job's process has open")
@@ -250,7 +250,7 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
   const auto unpack = [file, bytes = image_.bytes, &folder] {
     return host::unpack_folder(file, bytes, folder.path());
   };
-  CKPT_CO_TRYV(co_await offload(context_.disk, unpack));
+  CKPT_CO_TRYV(co_await offload(context_.images, unpack));
   CKPT_CO_TRY(notes, read_image_notes(folder.path()));
   host::RestoreOptions options;
   options.images = options.work = folder.path();
@@ -327,14 +327,14 @@ Task<Result<AdoptedPlace>> AdoptedTarget::place(std::shared_ptr<Job> job, RunOrd
   CKPT_CO_TRY(gpu, context_.identity_of(index));
   CKPT_CO_TRY(placed, co_await place_adopted(context_, job, gpu.uuid));
   if (placed.runs) {
-    if (auto moved = job->moved_to(index); !moved)
+    if (auto moved = co_await job->moved_to(index); !moved)
       spdlog::error("job record not written: job j{} reason {}", info_.job, moved.assume_error().to_string());
   }
   co_return placed;
 }
 
 Task<> AdoptedTarget::end(std::shared_ptr<Job> job) {
-  image_ = HostState();
+  control::spawn(context_.executor, "image release", release_image(context_, std::exchange(image_, {})));
   if (stays_) co_return;
   if (job) co_await job->destroy();
   remove_image_folder(context_, info_, "target");

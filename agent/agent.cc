@@ -20,6 +20,8 @@ namespace ckpt::agent {
 namespace {
 
 constexpr std::chrono::seconds kRefreshInterval{5};
+constexpr std::int64_t kMinLeaseTermMs = 10;
+constexpr std::int64_t kMaxLeaseTermMs = 24 * 3600 * 1000;
 
 Result<void> make_private_folder(const std::string& path) {
   std::error_code error;
@@ -75,6 +77,8 @@ Agent::Agent(Config config)
 
 Agent::~Agent() {
   disk_.join();
+  records_.join();
+  images_.join();
 }
 
 Result<std::unique_ptr<Agent>> Agent::create(Config config) {
@@ -104,7 +108,7 @@ Result<void> Agent::open() {
   remap_.emplace(io_.get_executor(), config_, *contexts_, context_program);
   context_.emplace(MigrationContext{config_,
                                     io_.get_executor(),
-                                    disk_,
+                                    images_,
                                     *jobs_,
                                     [this](std::uint32_t gpu) { return identity_of(gpu); },
                                     *contexts_,
@@ -146,7 +150,7 @@ Result<void> Agent::open_jobs() {
   files_ = std::move(files);
   environment_.emplace(JobEnvironment{
       config_, io_.get_executor(), *files_, keeper,
-      [this](const std::shared_ptr<Job>& job) { on_job_changed(job); },
+      [this](const std::shared_ptr<Job>& job) { on_job_changed(job); }, records_,
       [this](std::shared_ptr<Job> job) { return save_before_kill(*context_, std::move(job)); }});
   jobs_.emplace(*environment_);
   return ok();
@@ -289,6 +293,7 @@ Task<> Agent::refresh_loop() {
       co_await job->refresh_summary();
     }
     migrations_->tidy();
+    protection_->forget_jobs_that_left();
     coordinator_->send_inventory();
   }
 }
@@ -303,6 +308,7 @@ void Agent::stop() {
 }
 
 void Agent::on_job_changed(const std::shared_ptr<Job>& job) {
+  if (protection_) protection_->forget_jobs_that_left();
   if (jobs_->superseded(*job)) return;
   wire::JobInstance instance = job->instance();
   add_device_bytes(inventory_.last(), instance);
@@ -447,6 +453,9 @@ Result<void> Agent::set_limits(const wire::SetLimits& limits) {
 
 void Agent::welcome(const wire::Welcome& welcome) {
   if (!welcome.peer_token.empty()) peers_->set_token(welcome.peer_token);
+  // Its term counts, whatever this node's own setting says.
+  const std::int64_t term_ms = std::min(welcome.lease_term_ns / kNanosPerMs, kMaxLeaseTermMs);
+  if (term_ms >= kMinLeaseTermMs) driver_->set_lease_term(static_cast<std::uint32_t>(term_ms));
   migrations_->restate();
   driver_->ask_again();
 }

@@ -65,9 +65,13 @@ class Agent : public AgentCommands {
   void protect();
   void stop();
 
+  static constexpr std::size_t kImageThreads = 8;  // so many processes are packed and unpacked at once
+
   Config config_;
   asio::io_context io_{1};
-  asio::thread_pool disk_{1};
+  asio::thread_pool disk_{1};     // the journal's: a switch waits for it
+  asio::thread_pool records_{2};  // jobs' records
+  asio::thread_pool images_{kImageThreads};
   asio::signal_set signals_;
   asio::steady_timer refresh_;
   Inventory inventory_;

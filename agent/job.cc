@@ -76,6 +76,7 @@ Job::Job(const JobEnvironment& environment, std::string folder, JobRecord record
     : environment_(environment),
       folder_(std::move(folder)),
       record_(std::move(record)),
+      writer_(folder_),
       thin_turn_(environment.executor) {}
 
 Task<Result<std::shared_ptr<Job>>> Job::start(const JobEnvironment& environment, JobRecord record,
@@ -234,9 +235,7 @@ void Job::on_exited(std::int32_t wait_status, bool ended_by_keeper) {
       (ended_by_keeper ? ", as it was told to" : "") + last_save_;
   spdlog::info("job instance ended: job j{} incarnation {} exit_code {} moved {}", id(), record_.incarnation,
                record_.exit_code, record_.moved);
-  if (auto written = write_job_record(folder_, record_); !written) {
-    spdlog::error("job record not written: job j{} reason {}", id(), written.assume_error().to_string());
-  }
+  save_now();
   changed();
   control::spawn(environment_.executor, "keeper shutdown", shut_down_keeper());
 }
@@ -251,8 +250,7 @@ void Job::end_orphan() {
 void Job::device_bytes_are(std::uint64_t bytes) {
   if (bytes == 0 || bytes == record_.device_bytes) return;
   record_.device_bytes = bytes;
-  if (auto written = write_job_record(folder_, record_); !written)
-    spdlog::error("job record not written: job j{} reason {}", id(), written.assume_error().to_string());
+  save_now();
   changed();
 }
 
@@ -279,9 +277,7 @@ void Job::on_keeper_gone(const Error& error) {
   local::RankExited exited;
   exited.wait_status = SIGKILL;
   for (const auto& [listener_id, listener] : std::map(listeners_)) listener(local::Body(exited));
-  if (auto written = write_job_record(folder_, record_); !written) {
-    spdlog::error("job record not written: job j{} reason {}", id(), written.assume_error().to_string());
-  }
+  save_now();
   changed();
 }
 
@@ -321,26 +317,37 @@ void Job::runs_as(wire::Incarnation incarnation) {
   if (record_.incarnation != incarnation || !record_.ran) {
     record_.incarnation = incarnation;
     record_.ran = true;
-    if (auto written = write_job_record(folder_, record_); !written) {
-      spdlog::error("job record not written: job j{} reason {}", id(), written.assume_error().to_string());
-    }
+    save_now();
   }
   changed();
   control::spawn(environment_.executor, "job summary", refresh_summary());
 }
 
-Result<void> Job::moved_to(std::uint32_t gpu_index) {
-  if (gpu() == gpu_index) return ok();
+Task<Result<void>> Job::moved_to(std::uint32_t gpu_index) {
+  if (gpu() == gpu_index) co_return ok();
   record_.spec.ranks.front().gpu_index = gpu_index;
-  CKPT_TRYV(write_job_record(folder_, record_));
+  CKPT_CO_TRYV(co_await save());
   changed();
-  return ok();
+  co_return ok();
 }
 
-Result<void> Job::context_is(std::string on, std::string goes_to) {
+Task<Result<void>> Job::context_is(std::string on, std::string goes_to) {
   record_.context_gpu = std::move(on);
   record_.context_goes_to = std::move(goes_to);
-  return write_job_record(folder_, record_);
+  co_return co_await save();
+}
+
+Task<Result<void>> Job::save() {
+  auto self = shared_from_this();
+  const JobRecord record = record_;
+  const std::uint64_t number = ++saves_;
+  const auto write = [this, &record, number] { return writer_.write(record, number); };
+  co_return co_await offload(environment_.records, write);
+}
+
+void Job::save_now() {
+  if (auto written = writer_.write(record_, ++saves_); !written)
+    spdlog::error("job record not written: job j{} reason {}", id(), written.assume_error().to_string());
 }
 
 void Job::set_phase(local::Phase phase) {
@@ -450,9 +457,7 @@ Task<> Job::destroy() {
   if (!ended()) {
     record_.ended = true;
     phase_ = local::Phase::kExited;
-    if (auto written = write_job_record(folder_, record_); !written) {
-      spdlog::error("job record not written: job j{} reason {}", id(), written.assume_error().to_string());
-    }
+    save_now();
     changed();
   }
 }

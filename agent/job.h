@@ -28,6 +28,7 @@ struct JobEnvironment {
   FileWatch& files;
   std::string keeper_program;
   std::function<void(const std::shared_ptr<Job>&)> changed;
+  asio::thread_pool& records;  // where records are written that a paused job waits for
   // For a restored job that is about to be killed (last_save.h); may be empty.
   std::function<control::Task<Result<void>>(std::shared_ptr<Job>)> save_before_kill = {};
 };
@@ -64,8 +65,8 @@ class Job : public std::enable_shared_from_this<Job> {
   // The rank runs as that incarnation from now on.
   void runs_as(wire::Incarnation incarnation);
   // Which GPU the job is on, and where its context is (job_record.h); durable when it returns.
-  Result<void> moved_to(std::uint32_t gpu_index);
-  Result<void> context_is(std::string on, std::string goes_to);
+  Task<Result<void>> moved_to(std::uint32_t gpu_index);
+  Task<Result<void>> context_is(std::string on, std::string goes_to);
   // What the driver says that the process has on its GPU; of an adopted one.
   void device_bytes_are(std::uint64_t bytes);
   [[nodiscard]] std::uint32_t rank_pid() const noexcept { return rank_pid_; }
@@ -112,10 +113,16 @@ class Job : public std::enable_shared_from_this<Job> {
   Task<> stop_restored(Milliseconds grace);
   void changed();
   Error keeper_error(const std::string& what) const;
+  // The record as it is now, beside the loop.
+  Task<Result<void>> save();
+  // The same at once, for what is rare or said to others next; an error is logged.
+  void save_now();
 
   const JobEnvironment& environment_;
   std::string folder_;
   JobRecord record_;
+  JobRecordWriter writer_;
+  std::uint64_t saves_ = 0;
   std::shared_ptr<KeeperLink> keeper_;
   std::shared_ptr<ChildProcess> process_;
   std::optional<int> keeper_status_;  // it ended, with this

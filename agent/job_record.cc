@@ -70,6 +70,14 @@ Result<void> write_job_record(const std::string& folder, const JobRecord& record
                             std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
 
+Result<void> JobRecordWriter::write(const JobRecord& record, std::uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  if (number < written_) return ok();
+  CKPT_TRYV(write_job_record(folder_, record));
+  written_ = number;
+  return ok();
+}
+
 Result<JobRecord> read_job_record(const std::string& folder) {
   CKPT_TRY(text, read_file(folder + "/record", kMostRecordBytes));
   auto record = wire::decode<JobRecord>(std::as_bytes(std::span(text.data(), text.size())));

@@ -5,6 +5,7 @@
 // Threads: values. Errors: kIo, kCorrupt; a folder without a readable record is no instance.
 #pragma once
 
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,19 @@ struct JobRecord {
 Result<std::vector<std::string>> list_instance_folders(const std::string& jobs_folder);
 
 Result<void> write_job_record(const std::string& folder, const JobRecord& record);
+
+// Writes one instance's record from several threads: a record never replaces a later one.
+class JobRecordWriter {
+ public:
+  explicit JobRecordWriter(std::string folder) : folder_(std::move(folder)) {}
+  // `number` grows with each record. Durable when it returns: this record, or a later one.
+  Result<void> write(const JobRecord& record, std::uint64_t number);
+
+ private:
+  const std::string folder_;
+  std::mutex mutex_;
+  std::uint64_t written_ = 0;
+};
 Result<JobRecord> read_job_record(const std::string& folder);
 
 }  // namespace ckpt::agent

@@ -22,7 +22,8 @@ namespace ckpt::agent {
 struct MigrationContext {
   const Config& config;
   asio::any_io_executor executor;
-  asio::thread_pool& disk;
+  asio::thread_pool&
+      images;  // for host images and what is read of processes: gigabytes, so the journal has a thread of its own
   JobTable& jobs;
   // Of a GPU of this node; kNotFound if there is none.
   std::function<Result<local::GpuIdentity>(std::uint32_t gpu)> identity_of;

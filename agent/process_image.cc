@@ -37,7 +37,7 @@ Task<> release_image(MigrationContext& context, HostState image) {
     image.file.reset();
     return true;
   };
-  co_await offload(context.disk, close);
+  co_await offload(context.images, close);
 }
 
 Task<Result<host::Criu>> find_criu(MigrationContext& context) {

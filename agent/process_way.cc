@@ -14,7 +14,7 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr Milliseconds kDumpCheck{500};  // the journal waits meanwhile
+constexpr Milliseconds kDumpCheck{500};
 constexpr std::uint64_t kRoomBesides = std::uint64_t{64}
                                        << 20;  // for what a process gains meanwhile, and its other images
 constexpr std::uint64_t kMostRoom = std::uint64_t{4} << 30;  // as much as a mover takes
@@ -48,7 +48,7 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
   rules.no_internet = criu_->why_no_internet();
   const auto root = static_cast<pid_t>(status.rank_pid);
   const auto collect = [root, &rules] { return host::collect_files(root, rules); };
-  auto files = co_await offload(context_.disk, collect);
+  auto files = co_await offload(context_.images, collect);
   if (!files)
     co_return Error(ErrorCode::kRefused, "The job's process cannot be moved")
         .caused_by(std::move(files).assume_error());
@@ -63,7 +63,7 @@ Task<Result<void>> ProcessSource::make_room(pid_t root) {
   const std::uint64_t most = std::min(expected + expected / 4 + kRoomBesides, kMostRoom);
   if (expected + kRoomBesides > most || !host::check_memory_left(2 * expected)) co_return ok();
   const auto make = [most, expected] { return host::PageStream::create(most, expected); };
-  CKPT_CO_TRY(stream, co_await offload(context_.disk, make));
+  CKPT_CO_TRY(stream, co_await offload(context_.images, make));
   stream_ = std::move(stream);
   co_return ok();
 }
@@ -138,7 +138,7 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
     }
     return host::pack_folder(folder.path(), std::move(pages));
   };
-  CKPT_CO_TRY(packed, co_await offload(context_.disk, pack));
+  CKPT_CO_TRY(packed, co_await offload(context_.images, pack));
   if (grew_ && packed.bytes > stream_->most())
     co_return Error(ErrorCode::kOutOfMemory, "The process has grown too much since its move began");
   spdlog::info("process dumped: id m{} bytes {} packed {} prepare_ms {:.1f} criu_ms {:.1f} pack_ms {:.1f}",
@@ -156,7 +156,7 @@ Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
   if (status.phase == local::Phase::kDumped) {
     const auto root = static_cast<pid_t>(status.rank_pid);
     const auto wait = [root] { return host::wait_for_dump(root, kDumpCheck); };
-    CKPT_CO_TRYV(co_await offload(context_.disk, wait));
+    CKPT_CO_TRYV(co_await offload(context_.images, wait));
     remove_image_folder(context_, info_, "source");
     CKPT_CO_TRYV(host::resume_source(root));
     CKPT_CO_TRYV(co_await keeper->reattach(host::time_limit_of(root)));
@@ -166,6 +166,18 @@ Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
   CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
   CKPT_CO_TRYV(co_await place_context(context_, job, gpu, MemoryChoice(local::MemorySet::kExported, 0)));
   co_return ok();
+}
+
+// So many pages take milliseconds.
+Task<> ProcessSource::let_go() {
+  grew_ = {};
+  auto stream = std::exchange(stream_, nullptr);
+  if (!stream) co_return;
+  const auto close = [&stream] {
+    stream.reset();
+    return true;
+  };
+  co_await offload(context_.images, close);
 }
 
 Task<> ProcessSource::leave(std::shared_ptr<Job> job) {
@@ -216,7 +228,7 @@ Task<Result<void>> ProcessTarget::compare(wire::Bytes payload) {
   auto files = wire::decode<host::FileList>(payload);
   if (!files) co_return std::move(files).assume_error();
   const auto check = [&files] { return host::check_files(files.assume_value()); };
-  auto same = co_await offload(context_.disk, check);
+  auto same = co_await offload(context_.images, check);
   if (same) co_return ok();
   co_return Error(ErrorCode::kRefused,
                   "Node " + context_.config.node + " lacks what the job's process has open")
@@ -247,7 +259,7 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
     return host::unpack_folder(file, bytes, folder.path());
   };
   const Nanos began = now_ns();
-  CKPT_CO_TRYV(co_await offload(context_.disk, unpack));
+  CKPT_CO_TRYV(co_await offload(context_.images, unpack));
   const Nanos unpacked = now_ns();
   CKPT_CO_TRY(notes, read_image_notes(folder.path()));
   if (notes.log.empty())
@@ -368,7 +380,7 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
 
 Task<> ProcessTarget::end(std::shared_ptr<Job> job) {
   memory_.clear();
-  image_ = HostState();
+  control::spawn(context_.executor, "image release", release_image(context_, std::exchange(image_, {})));
   if (job) co_await job->destroy();
   remove_image_folder(context_, info_, "target");
 }

@@ -29,6 +29,7 @@ class ProcessSource final : public SourceWay {
   Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,
                                wire::SourceReport& report) override;
   Task<Result<void>> go_back(std::shared_ptr<Job> job) override;
+  Task<> let_go() override;
   Task<> leave(std::shared_ptr<Job> job) override;
 
  private:

@@ -12,14 +12,15 @@ constexpr int kAttempts = 20;
 
 }  // namespace
 
-Result<GpuUuid> gpu_of_context(const MigrationContext& context, Job& job, context::ProcessState state) {
-  const std::string goes_to = job.record().context_goes_to;
+Task<Result<GpuUuid>> gpu_of_context(const MigrationContext& context, std::shared_ptr<Job> job,
+                                     context::ProcessState state) {
+  const std::string goes_to = job->record().context_goes_to;
   if (!goes_to.empty() && state != context::ProcessState::kCheckpointed) {
-    CKPT_TRYV(job.context_is(goes_to, ""));
+    CKPT_CO_TRYV(co_await job->context_is(goes_to, ""));
   }
-  if (!job.record().context_gpu.empty()) return parse_gpu_uuid(job.record().context_gpu);
-  CKPT_TRY(identity, context.identity_of(job.gpu()));
-  return identity.uuid;
+  if (!job->record().context_gpu.empty()) co_return parse_gpu_uuid(job->record().context_gpu);
+  CKPT_CO_TRY(identity, context.identity_of(job->gpu()));
+  co_return identity.uuid;
 }
 
 Task<Result<void>> SavedContext::look(std::shared_ptr<KeeperLink> keeper) {
@@ -28,7 +29,7 @@ Task<Result<void>> SavedContext::look(std::shared_ptr<KeeperLink> keeper) {
   pid_ = static_cast<pid_t>(status.session_pid);
   CKPT_CO_TRY(state, co_await context_.contexts.state(pid_));
   state_ = state;
-  CKPT_CO_TRY(own, gpu_of_context(context_, *job_, state_));
+  CKPT_CO_TRY(own, co_await gpu_of_context(context_, job_, state_));
   on_ = own;
   co_return ok();
 }
@@ -55,12 +56,12 @@ Task<Result<void>> SavedContext::restore(GpuUuid gpu) {
     CKPT_CO_TRYV(co_await save());
   }
   if (state_ == context::ProcessState::kCheckpointed) {
-    CKPT_CO_TRYV(job_->context_is(to_text(on_), to_text(gpu)));
+    CKPT_CO_TRYV(co_await job_->context_is(to_text(on_), to_text(gpu)));
     std::vector<context::GpuPair> pairs;
     if (on_ != gpu) pairs.push_back(context::GpuPair{on_, gpu});
     CKPT_CO_TRYV(co_await restore_on(std::move(pairs)));
     fault_point(FaultPoint::kTargetContextRestored);
-    CKPT_CO_TRYV(job_->context_is(to_text(gpu), ""));
+    CKPT_CO_TRYV(co_await job_->context_is(to_text(gpu), ""));
     state_ = context::ProcessState::kLocked;
     on_ = gpu;
   }

@@ -13,7 +13,8 @@ namespace ckpt::agent {
 
 // Where the job's context is, or, `state` being kCheckpointed, was when it was saved. The record (job_record.h) is brought up to date
 // where an earlier agent ended between the driver's restore and writing so down.
-Result<GpuUuid> gpu_of_context(const MigrationContext& context, Job& job, context::ProcessState state);
+Task<Result<GpuUuid>> gpu_of_context(const MigrationContext& context, std::shared_ptr<Job> job,
+                                     context::ProcessState state);
 
 class SavedContext {
  public:

@@ -375,6 +375,9 @@ Task<> SourceSession::release_memory() {
   if (memory) co_await memory->stop();
   if (session) co_await session->end(why_);
   if (memory) memory->close_descriptors();
+  // What is being saved still is written there.
+  const Turn::Held turn = co_await saving_.take();
+  co_await way_->let_go();
 }
 
 Task<> SourceSession::free() {

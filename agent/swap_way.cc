@@ -40,7 +40,7 @@ Task<Result<void>> SwapSource::go_back(std::shared_ptr<Job> job) {
   CKPT_CO_TRY(index, gpu_of(info_, false));
   CKPT_CO_TRY(gpu, context_.identity_of(index));
   CKPT_CO_TRYV(co_await place_context(context_, job, gpu, MemoryChoice(local::MemorySet::kExported, 0)));
-  co_return job->moved_to(index);
+  co_return co_await job->moved_to(index);
 }
 
 // The process is the target's now. Its old memory goes with the end of the export.
@@ -115,7 +115,7 @@ Task<Result<void>> SwapTarget::resume(std::shared_ptr<Job> job, RunOrder order, 
   CKPT_CO_TRY(placed, co_await place_context(context_, job, gpu,
                                              MemoryChoice(local::MemorySet::kArrived, info_.migration)));
   const Nanos placed_ns = now_ns();
-  CKPT_CO_TRYV(job->moved_to(index));
+  CKPT_CO_TRYV(co_await job->moved_to(index));
   const auto keeper = job->keeper();
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The process ended before it was told to go on");
   local::Resume resume;

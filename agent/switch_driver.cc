@@ -152,7 +152,10 @@ Task<> SwitchDriver::take(Item item) {
 }
 
 Task<bool> SwitchDriver::has_room_for(const wire::SwitchMessage& message) {
-  auto reserved = co_await offload(disk_, [this] { return journal_.reserve(); });
+  const auto* prepare = std::get_if<wire::Prepare>(&message.body);
+  const std::uint64_t bytes = migration::Journal::reserve_for(prepare == nullptr ? 0 : prepare->plan.size());
+  const auto reserve = [this, bytes] { return journal_.reserve(bytes); };
+  auto reserved = co_await offload(disk_, reserve);
   if (reserved) co_return true;
   const Error& error = reserved.assume_error();
   spdlog::error("migration refused: id {} reason {}", message.migration, error.to_string());

@@ -46,6 +46,8 @@ class SwitchDriver {
   void on_event(migration::SwitchKey key, migration::SourceEvent event);
   void on_event(migration::SwitchKey key, migration::TargetEvent event);
 
+  // What the coordinator lends for, as it said last. Leases are asked for at that pace from the next request on (ask_again()).
+  void set_lease_term(std::uint32_t term_ms) { switches_.set_lease_term(term_ms); }
   // Whom the machines ask can be reached again: what is unanswered is said now instead of at the next timer.
   void ask_again();
   // The job will not be asked about any more: its machines and records go.

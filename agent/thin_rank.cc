@@ -26,7 +26,7 @@ class Placing {
     CKPT_CO_TRY(state, co_await context_.contexts.state(pid_));
     memory_ = status.memory;
     state_ = state;
-    CKPT_CO_TRY(own, gpu_of_context(context_, *job_, state_));
+    CKPT_CO_TRY(own, co_await gpu_of_context(context_, job_, state_));
     on_ = own;
     co_return ok();
   }
@@ -66,12 +66,12 @@ class Placing {
       CKPT_CO_TRYV(co_await save());
     }
     if (state_ == context::ProcessState::kCheckpointed) {
-      CKPT_CO_TRYV(job_->context_is(to_text(on_), to_text(gpu)));
+      CKPT_CO_TRYV(co_await job_->context_is(to_text(on_), to_text(gpu)));
       std::vector<context::GpuPair> pairs;
       if (on_ != gpu) pairs.push_back(context::GpuPair{on_, gpu});
       CKPT_CO_TRYV(co_await context_.contexts.restore(pid_, std::move(pairs), step_time_));
       fault_point(FaultPoint::kTargetContextRestored);
-      CKPT_CO_TRYV(job_->context_is(to_text(gpu), ""));
+      CKPT_CO_TRYV(co_await job_->context_is(to_text(gpu), ""));
       state_ = context::ProcessState::kLocked;
       on_ = gpu;
     }

@@ -53,6 +53,8 @@ class SourceWay {
                                        wire::SourceReport& report) = 0;
   // The rank can be resumed here: also where save() failed half way, was never called, or was called by an earlier agent.
   virtual Task<Result<void>> go_back(std::shared_ptr<Job> job) = 0;
+  // The migration sends nothing more, and no call of save() is under way: what was kept for sending goes. Idempotent.
+  virtual Task<> let_go() { co_return; }
   // The job runs at the target: what is left of it here ends. Idempotent.
   virtual Task<> leave(std::shared_ptr<Job> job) = 0;
 };

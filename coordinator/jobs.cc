@@ -26,6 +26,16 @@ bool take_memory(Job& job, const wire::JobInstance& instance) {
   return bytes != 0 && !gone && job.memory.add(wall_clock_ms(), bytes);
 }
 
+// Checked when the job begins, since every later message about it carries the same.
+Result<void> check_spec_size(const wire::JobSpec& spec) {
+  const std::size_t bytes = wire::encode(spec).size();
+  if (bytes <= wire::kMaxJobSpecBytes) return ok();
+  return Error(ErrorCode::kInvalidArgument,
+               fmt::format("The job's command and environment have {} bytes, at most {} are possible: put "
+                           "what it needs into a file",
+                           bytes, wire::kMaxJobSpecBytes));
+}
+
 std::string made_up_name(const wire::JobSpec& spec, JobId id) {
   std::string stem = spec.argv.front().substr(spec.argv.front().rfind('/') + 1);
   constexpr std::size_t kLongestStem = 40;
@@ -48,6 +58,7 @@ Result<void> JobTable::load() {
 }
 
 Result<Job*> JobTable::create(wire::JobSpec spec, const Place& place, std::string placed) {
+  CKPT_TRYV(check_spec_size(spec));
   if (const Job* same = spec.name.empty() ? nullptr : find(spec.name);
       same != nullptr && !is_ended(same->state))
     return Error(ErrorCode::kRefused,

@@ -57,6 +57,9 @@ Result<void> Mover::dispatch(messages::Packet packet) {
     end_session(*end);
   } else if (const auto* fill = std::get_if<messages::FillRegions>(&packet.message)) {
     fill_regions(*fill, std::move(packet.fds));
+  } else if (const auto* left = std::get_if<messages::JobLeft>(&packet.message)) {
+    if (const std::size_t count = last_snapshots_.forget(left->job); count > 0)
+      spdlog::info("snapshots forgotten: job j{} count {}", left->job, count);
   } else {
     to_session(packet);
   }

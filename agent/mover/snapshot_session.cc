@@ -179,6 +179,8 @@ Result<void> SnapshotSession::find_last() {
     CKPT_TRY(fresh, LastSnapshot::create(gpu_.device));
     last_ = std::move(fresh);
   }
+  last_->job = stored_.spec.job;
+  CKPT_TRYV(last_->prepare_scan(gpu_.device));
   if (request_.full || last_->incarnation != stored_.spec.incarnation) last_->forget();
   last_->incarnation = stored_.spec.incarnation;
   if (last_->version == 0) return ok();

@@ -110,9 +110,27 @@ Task<Result<void>> Protection::snapshot(wire::TakeSnapshot request) {
   const wire::JobId id = request.job;
   auto session = std::make_shared<SnapshotSession>(context_, std::move(request), place, job);
   snapshots_[id] = session;
+  remembered_.emplace(id, job->gpu());
   auto taken = co_await session->run();
   snapshots_.erase(id);
+  forget_jobs_that_left();  // it may have ended meanwhile
   co_return taken;
+}
+
+// A snapshot that is open puts what it knows aside at its end, so its mover is told after that.
+void Protection::forget_jobs_that_left() {
+  if (remembered_.empty()) return;
+  std::set<JobOnGpu> here;
+  for (const auto& job : parts_.context.jobs.all())
+    if (!job->ended()) here.emplace(job->id(), job->gpu());
+  std::erase_if(remembered_, [&](const JobOnGpu& place) {
+    if (here.contains(place) || is_stored(place.first)) return false;
+    mover::JobLeft left;
+    left.job = place.first;
+    // A mover that does not serve remembers nothing.
+    if (auto mover = parts_.context.mover_of(place.second)) (void)mover.assume_value()->send(left);
+    return true;
+  });
 }
 
 Task<> Protection::give_way(wire::JobId job) {

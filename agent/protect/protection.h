@@ -35,11 +35,14 @@ class Protection {
   // A migration needs the job: no snapshot has it after this.
   Task<> give_way(wire::JobId job);
   [[nodiscard]] bool is_stored(wire::JobId job) const { return snapshots_.contains(job); }
+  // At every change of a job: movers forget the snapshots of those that have left their GPU.
+  void forget_jobs_that_left();
   // A transparent job whose agent ended while it was saved: its context and memory are put back, so that it can be resumed.
   Task<Result<void>> put_back(std::shared_ptr<Job> job);
 
  private:
   using Instance = std::pair<wire::JobId, wire::Incarnation>;
+  using JobOnGpu = std::pair<wire::JobId, std::uint32_t>;
 
   Task<> take_snapshot(wire::TakeSnapshot request);
   Task<Result<void>> snapshot(wire::TakeSnapshot request);
@@ -64,6 +67,7 @@ class Protection {
   std::set<std::string> folders_;  // that the coordinator has named
   std::map<wire::JobId, std::shared_ptr<SnapshotSession>> snapshots_;
   std::set<Instance> restores_;
+  std::set<JobOnGpu> remembered_;  // by movers: whose snapshots were begun there
 };
 
 }  // namespace ckpt::agent::protect

@@ -115,6 +115,7 @@ Task<Result<void>> SnapshotSession::prepare(bool full) {
   CKPT_CO_TRY(plan, plan_for(job_->record().spec, context_.base.config.node, ""));
   way_ = make_source_way(context_.base, info_of(*job_, plan));
   CKPT_CO_TRYV(co_await way_->check(job_));
+  co_await way_->let_go();  // its mover reads host state once all of it is there
   CKPT_CO_TRYV(co_await open_session(full));
   CKPT_CO_TRYV(co_await export_memory());
   CKPT_CO_TRYV(start_copy(full));

@@ -7,6 +7,8 @@
 namespace ckpt::migration {
 namespace {
 
+constexpr std::uint32_t kRenewalsInATerm = 3;
+
 constexpr Party role_of(const SourceState& /*state*/) {
   return Party::kSource;
 }
@@ -51,6 +53,11 @@ bool AgentSwitches::taken_by_later(JobId job, MigrationId migration) const {
       return true;
   }
   return false;
+}
+
+void AgentSwitches::set_lease_term(std::uint32_t term_ms) {
+  timing_.lease_term_ms = term_ms;
+  timing_.lease_renew_ms = term_ms / kRenewalsInATerm;
 }
 
 Result<Batches> AgentSwitches::restore(std::span<const Record> records, Nanos now) {

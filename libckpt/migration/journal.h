@@ -32,8 +32,12 @@ class Journal {
   [[nodiscard]] std::uint64_t size_bytes() const noexcept { return end_; }
 
   Result<void> append(const Record& record);
-  // Space for `bytes` more is on the disk. Call before a migration begins (kReserveBytes is enough for one).
+  // Space for `bytes` more is on the disk. Call before a migration begins: reserve_for() is enough for one.
   static constexpr std::uint64_t kReserveBytes = 256 << 10;
+  // Each record of a migration has its plan.
+  static constexpr std::uint64_t reserve_for(std::uint64_t plan_bytes) {
+    return kReserveBytes + 8 * plan_bytes;
+  }
   Result<void> reserve(std::uint64_t bytes = kReserveBytes);
   // Rewrites the file with only the newest record of each (migration, party), without those for which `forget` says yes,
   // and renames it into place. A newest record stays for as long as its job may be asked about (rule 3).

@@ -39,6 +39,9 @@ enum class Way : std::uint8_t {
   return way == Way::kTransparent ? "transparent" : "cooperative";
 }
 
+// Of an encoded JobSpec. What is started within it fits into every message and record that carries it later.
+inline constexpr std::size_t kMaxJobSpecBytes = std::size_t{512} << 10;
+
 struct JobSpec {
   static constexpr std::uint8_t kVersion = 4, kCompat = 1;
   JobSpec() = default;

@@ -31,6 +31,7 @@
 //   A>S   FinalRound (no host state)       the rank is paused. S>A SnapshotStaged: it may go on
 //                                          S>A DroppedRegions (none named): S holds nothing of its memory any more
 //   A>S   SnapshotHost +host state fd      before or behind SnapshotStaged. S>A SnapshotDone: durable
+//   A>S   JobLeft                          no session's: the job has left this GPU, what is remembered of its snapshots goes
 //   A>T   StartRestore                     T>A MadeRegions +fds (and DroppedRegions, where a damaged version was begun), as above
 //                                          T>A RestoreDone +host state fd: memory has its content, by fingerprints of what was written
 //   A>S,T EndSession, at any time          S,T>A SessionEnded: nothing of the job is held any more. Also after SessionFailed
@@ -66,7 +67,8 @@ using Message =
                  Attached, Listening, PlanAccepted, Progress, FirstRoundDone, Converged, DidNotConverge,
                  FinalSent, FinalDone, Verified, Mismatch, Dropped, SessionFailed, SessionEnded, MadeRegions,
                  RegionsLetGo, FillRegions, DroppedRegions, Filled, FillFailed, StartSnapshot, SnapshotHost,
-                 StartRestore, SnapshotReady, SnapshotStaged, SnapshotDone, RestoreDone, HostRoom, HostGrew>;
+                 StartRestore, SnapshotReady, SnapshotStaged, SnapshotDone, RestoreDone, HostRoom, HostGrew,
+                 JobLeft>;
 [[nodiscard]] std::string_view name_of(const Message& message) noexcept;
 
 // One packet. kInvalidArgument if it would be longer than kMostPacketBytes, or has more regions or tensors than one may have.

@@ -44,6 +44,15 @@ struct StartSnapshot {  // one descriptor: an encoded image::StoredJob, whose pl
   }
 };
 
+struct JobLeft {  // no session's: no session of the job is open, and none will be before it comes back
+  CKPT_MOVER_MESSAGE(JobLeft);
+  JobId job = 0;
+  template <class A>
+  void fields(A& a) {
+    a(job);
+  }
+};
+
 struct SnapshotReady {
   CKPT_MOVER_MESSAGE(SnapshotReady);
   SessionKey session;

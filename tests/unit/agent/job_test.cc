@@ -7,6 +7,8 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <thread>
 
 #include "agent/job_table.h"
 #include "agent/log_reader.h"
@@ -24,7 +26,7 @@ class JobTest : public ::testing::Test {
     config_.keeper_timeout = Milliseconds(10000);
     files_ = FileWatch::create(io_.get_executor()).assume_value();
     environment_.emplace(JobEnvironment{config_, io_.get_executor(), *files_, "/nonexistent/keeper",
-                                        [this](const std::shared_ptr<Job>&) { ++changes_; }});
+                                        [this](const std::shared_ptr<Job>&) { ++changes_; }, records_});
   }
   std::string leave_instance(wire::JobId job, wire::Incarnation incarnation,
                              const std::string& context_gpu = "") {
@@ -49,6 +51,7 @@ class JobTest : public ::testing::Test {
   TemporaryFolder home_;
   Config config_;
   asio::io_context io_;
+  asio::thread_pool records_{1};
   std::shared_ptr<FileWatch> files_;
   std::optional<JobEnvironment> environment_;
   int changes_ = 0;
@@ -101,6 +104,44 @@ TEST_F(JobTest, ALivingKeeperIsFoundByItsSocket) {
   EXPECT_EQ(job->instance().exit_code, 3);
   EXPECT_EQ(job->instance().phase, wire::JobPhase::kExited);
   run_until(io_, [&] { return !job->keeper(); });
+}
+
+TEST_F(JobTest, LoopGoesOnWhileAContextsRecordIsWritten) {
+  const std::string folder = leave_instance(1, 1);
+  FakeKeeper keeper(folder, local::Phase::kRunning);
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  const auto job = table.running_as(1, 1);
+  ASSERT_TRUE(job);
+  std::promise<void> disk;  // that takes its time
+  asio::post(records_, [wait = disk.get_future().share()] { wait.wait(); });
+  std::optional<Result<void>> written;
+  const auto write = [](std::shared_ptr<Job> of, std::optional<Result<void>>* out) -> Task<> {
+    out->emplace(co_await of->context_is("GPU-a", "GPU-b"));
+  };
+  control::spawn(io_.get_executor(), "write", write(job, &written));
+  bool went_on = false;
+  asio::post(io_, [&] { went_on = true; });
+  run_until(io_, [&] { return went_on; });
+  EXPECT_FALSE(written);
+  EXPECT_EQ(read_job_record(folder).assume_value().context_gpu, "");
+  disk.set_value();
+  run_until(io_, [&] { return written.has_value(); });
+  EXPECT_TRUE(written->has_value());
+  EXPECT_EQ(read_job_record(folder).assume_value().context_gpu, "GPU-a");
+  EXPECT_EQ(read_job_record(folder).assume_value().context_goes_to, "GPU-b");
+  EXPECT_TRUE(run_until_done(io_, job->stop(Milliseconds(0))));
+}
+
+TEST_F(JobTest, RecordNeverReplacesALaterOne) {
+  const std::string folder = leave_instance(1, 1);
+  JobRecord record = read_job_record(folder).assume_value();
+  JobRecordWriter writer(folder);
+  record.context_gpu = "later";
+  EXPECT_TRUE(writer.write(record, 2));
+  record.context_gpu = "earlier";
+  EXPECT_TRUE(writer.write(record, 1));
+  EXPECT_EQ(read_job_record(folder).assume_value().context_gpu, "later");
 }
 
 TEST_F(JobTest, AKeeperThatEndedWhileNobodyLookedLeftItsReport) {

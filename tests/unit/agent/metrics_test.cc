@@ -31,7 +31,8 @@ class AgentMetricsTest : public ::testing::Test {
  protected:
   AgentMetricsTest()
       : files_(FileWatch::create(io_.get_executor()).value()),
-        environment_{config_, io_.get_executor(), *files_, "keeper", [](const std::shared_ptr<Job>&) {}},
+        environment_{config_, io_.get_executor(), *files_, "keeper", [](const std::shared_ptr<Job>&) {},
+                     records_},
         jobs_(environment_),
         inventory_(io_, "libnone.so", std::chrono::milliseconds(1000)),
         metrics_("node-a", coordinator_,
@@ -53,6 +54,7 @@ class AgentMetricsTest : public ::testing::Test {
   TemporaryFolder folder_;
   Config config_;
   std::shared_ptr<FileWatch> files_;
+  asio::thread_pool records_{1};
   JobEnvironment environment_;
   JobTable jobs_;
   Inventory inventory_;

@@ -131,6 +131,22 @@ TEST_F(SwitchDriverTest, TheSourceGoesThroughToReleased) {
               ::testing::ElementsAre(migration::RecordKind::kBarrier, migration::RecordKind::kReleased));
 }
 
+TEST(AgentSwitches, LeaseIsRenewedThriceInTheCoordinatorsTerm) {
+  migration::AgentSwitches switches{migration::Timing{}};
+  switches.set_lease_term(900);
+  const migration::Record committed(SwitchInfo(kMigration, kJob, kBase, {}, {}), Party::kTarget,
+                                    migration::RecordKind::kCommitted, kBase + 1);
+  auto batches = switches.restore(std::span(&committed, 1), now_ns());
+  ASSERT_TRUE(batches);
+  std::vector<std::uint32_t> renewals;
+  for (const migration::Batch& batch : batches.assume_value())
+    for (const migration::Action& action : batch.actions)
+      if (const auto* timer = std::get_if<migration::ArmTimer>(&action);
+          timer != nullptr && timer->timer == migration::Timer::kLease)
+        renewals.push_back(timer->ms);
+  EXPECT_THAT(renewals, ::testing::ElementsAre(300U));
+}
+
 TEST_F(SwitchDriverTest, TheTargetRunsOnlyWhatIsRecorded) {
   {
     Life agent(folder_ / "journal");

@@ -66,6 +66,19 @@ TEST_F(JobTableTest, MakesUpANameFromTheCommand) {
   EXPECT_EQ(create("").spec.name, "train-2");
 }
 
+TEST_F(JobTableTest, JobWhoseSpecNoMessageTakesIsRefusedAtItsStart) {
+  wire::JobSpec spec;
+  spec.argv = {"/bin/train"};
+  spec.ranks.resize(1);
+  spec.env = {"PAD=" + std::string(wire::kMaxJobSpecBytes, 'x')};
+  const auto refused = jobs_->create(spec, Place("a", 0), "");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.assume_error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_NE(refused.assume_error().to_string().find("environment"), std::string::npos);
+  spec.env = {"PAD=" + std::string(wire::kMaxJobSpecBytes - 4096, 'x')};
+  EXPECT_TRUE(jobs_->create(spec, Place("a", 0), ""));
+}
+
 TEST_F(JobTableTest, AnInstancesEndWaitsForTheMigration) {
   Job& job = create("x");
   jobs_->started(job);

@@ -7,6 +7,8 @@
 
 #include <random>
 
+#include "libckpt/wire/image_messages.h"
+#include "libckpt/wire/migration_messages.h"
 #include "libckpt/wire/switch_messages.h"
 
 namespace ckpt::wire {
@@ -241,6 +243,49 @@ TEST(Frames, HeadersAreJudgedWithoutTheBody) {
   EXPECT_FALSE(parse_header(std::span(bytes).first(23)).has_value());
   const std::vector<std::byte> too_long(most_body_bytes(FrameType::kSwitch) + 1);
   EXPECT_FALSE(make_frame(FrameType::kSwitch, 1, too_long).has_value());
+}
+
+// A spec of exactly the largest size.
+JobSpec largest_spec() {
+  JobSpec spec;
+  spec.argv = {"/bin/train"};
+  spec.ranks.resize(1);
+  const auto fill = [&](std::size_t bytes) { spec.env = {"PAD=" + std::string(bytes, 'x')}; };
+  fill(kMaxJobSpecBytes / 2);
+  fill(kMaxJobSpecBytes / 2 + kMaxJobSpecBytes - encode(spec).size());
+  return spec;
+}
+
+template <class Message>
+void expect_fits(const Message& message) {
+  const auto body = encode(message);
+  EXPECT_TRUE(make_frame(Message::kFrame, 1, body).has_value())
+      << body.size() << " bytes, frame type " << static_cast<int>(Message::kFrame);
+}
+
+TEST(Frames, EveryMessageAboutAJobTakesTheLargestSpec) {
+  const JobSpec spec = largest_spec();
+  ASSERT_EQ(encode(spec).size(), kMaxJobSpecBytes);
+  const std::string path(4096, 'p');
+  StartJob start;
+  start.spec = spec;
+  expect_fits(start);
+  TakeSnapshot snapshot;
+  snapshot.spec = spec;
+  snapshot.folder = path;
+  expect_fits(snapshot);
+  RestoreImage restore;
+  restore.spec = spec;
+  restore.folder = path;
+  expect_fits(restore);
+  ImageFacts facts;
+  facts.spec = spec;
+  expect_fits(facts);
+  MigrationPlan plan;
+  plan.spec = spec;
+  const auto encoded = encode(
+      SwitchMessage(1, 2, 3, Party::kCoordinator, Party::kSource, SwitchBody(Prepare({}, encode(plan)))));
+  EXPECT_TRUE(make_frame(FrameType::kSwitch, 1, encoded).has_value());
 }
 
 TEST(Frames, CrcIsTheCommonOne) {

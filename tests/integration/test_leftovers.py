@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the daemons keep for a job leaves with it: a mover's knowledge of the snapshots of jobs that ended, and, where CRIU works, the memory files of
+processes that moved away."""
+import os
+import pathlib
+import re
+import time
+import unittest
+
+from cluster import ClusterTest
+
+HOTSET = ["--bytes", "4MiB", "--step-ms", "5", "--seed", "4", "--steps", "100000", "--print-every", "1"]
+TRAINING = ["--params", "200000", "--seed", "3", "--print-every", "1", "--step-ms", "5", "--steps", "100000"]
+DEADLINE_S = 60
+
+
+class Leftovers(ClusterTest):
+    def wait_for(self, what, condition):
+        deadline = time.monotonic() + DEADLINE_S
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, what)
+            time.sleep(0.05)
+
+    def forgotten(self):
+        logs = self.cluster.home.rglob("mover-*.log")
+        return sum(len(re.findall(r"snapshots forgotten: job", path.read_text(errors="replace"))) for path in logs)
+
+    def test_a_mover_forgets_the_snapshots_of_jobs_that_ended(self):
+        cluster = self.cluster
+        for turn in range(3):
+            name = f"job{turn}"
+            cluster.start(name, "hotset", *HOTSET)
+            cluster.wait_for_line(name, r"^step 2\b")
+            cluster.call("snapshot", name)
+            self.assertEqual(self.forgotten(), turn)
+            cluster.call("stop", name, "--grace", "0s")
+            self.wait_for(f"the mover remembers {name}", lambda: self.forgotten() == turn + 1)
+
+    def memory_files(self):
+        """Of the agents, by the names the kernel shows."""
+        found = []
+        for agent in self.cluster.pids("agent.toml"):
+            for descriptor in pathlib.Path(f"/proc/{agent}/fd").iterdir():
+                try:
+                    found.append(os.readlink(descriptor))
+                except FileNotFoundError:
+                    pass
+        return [name for name in found if name.startswith("/memfd:")]
+
+    def test_agents_keep_no_image_of_a_process_that_moved(self):
+        cluster = self.cluster
+        cluster.start("job", "charlm-plain", *TRAINING, way=())
+        cluster.wait_for_line("job", r"^step \d+")
+        plan = cluster.run("migrate", "job", "--to", "node-b", "--dry-run")
+        if plan.returncode != 0 and "host processes" in plan.stdout + plan.stderr:
+            self.skipTest((plan.stdout + plan.stderr).strip())
+        before = sorted(self.memory_files())
+        for node in ("node-b", "node-a"):
+            self.assertEqual(cluster.migrate("job", node)["result"], "done")
+        self.wait_for("the agents keep memory files", lambda: sorted(self.memory_files()) == before)
+        cluster.call("stop", "job", "--grace", "0s")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
