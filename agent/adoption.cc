@@ -47,6 +47,9 @@ Result<void> find_process(const Config& config, const wire::InspectProcess& requ
 // Of one that is a job's the job says more than the library it runs with.
 Result<void> check_is_free(const JobTable& jobs, pid_t pid) {
   for (const auto& job : jobs.all()) {
+    if (job->unknown() && job->record().spec.adopt_pid == pid)
+      return refused(label(pid) + " may belong to job j" + std::to_string(job->id()) +
+                     " already: " + job->instance().reason);
     if (job->ended() || job->rank_pid() <= 1) continue;
     const auto tree = host::processes_of(static_cast<pid_t>(job->rank_pid()));
     const bool its = tree.has_value() && std::find(tree.assume_value().begin(), tree.assume_value().end(),

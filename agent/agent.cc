@@ -151,7 +151,10 @@ Result<void> Agent::open_jobs() {
   environment_.emplace(JobEnvironment{
       config_, io_.get_executor(), *files_, keeper,
       [this](const std::shared_ptr<Job>& job) { on_job_changed(job); }, records_,
-      [this](std::shared_ptr<Job> job) { return save_before_kill(*context_, std::move(job)); }});
+      [this](std::shared_ptr<Job> job) { return save_before_kill(*context_, std::move(job)); },
+      [this](const std::shared_ptr<Job>& job) {
+        if (!protection_->is_stored(job->id())) migrations_->known_again(job);
+      }});
   jobs_.emplace(*environment_);
   return ok();
 }

@@ -12,6 +12,7 @@
 
 #include "agent/host_process/process_tree.h"
 #include "agent/keeper_files.h"
+#include "agent/keeper_process.h"
 #include "libckpt/wire/job_messages.h"
 
 namespace ckpt::agent {
@@ -91,6 +92,9 @@ Task<Result<std::shared_ptr<Job>>> Job::start(const JobEnvironment& environment,
   if (started) started = co_await job->attach_when_ready(restored_within);
   if (!started) {
     co_await job->destroy();
+    job->announced_ = job->unknown_;
+    // What may run is the table's to keep.
+    if (job->unknown_) co_return job;
     co_return Error(ErrorCode::kRefused, "Cannot start the job").caused_by(std::move(started).assume_error());
   }
   job->announced_ = true;
@@ -107,9 +111,13 @@ Task<Result<std::shared_ptr<Job>>> Job::rediscover(const JobEnvironment& environ
     job->phase_ = local::Phase::kExited;
     co_return job;
   }
-  auto attached = job->connect();
-  if (attached) attached = co_await job->attach();
-  if (!attached) job->on_keeper_gone(attached.assume_error());
+  job->unknown_ = true;
+  job->phase_ = job->record_.role == wire::JobRole::kStandby && !job->record_.ran
+                    ? local::Phase::kStandbyReady
+                    : local::Phase::kRunning;
+  auto attached = co_await job->ask_once(environment.config.keeper_timeout);
+  if (!attached && !job->take_proven_end(attached.assume_error()))
+    job->become_unknown(attached.assume_error());
   co_return job;
 }
 
@@ -176,10 +184,12 @@ Result<void> Job::connect() {
   return ok();
 }
 
-Task<Result<void>> Job::attach() {
+Task<Result<void>> Job::attach(std::optional<Milliseconds> timeout) {
   const std::uint64_t heard = phases_heard_;
-  auto status = co_await keeper_->attach();
+  const auto keeper = keeper_;
+  auto status = co_await keeper->attach(timeout);
   if (!status) co_return std::move(status).assume_error();
+  unknown_ = false;
   // An event that came right behind the answer is handled before this coroutine goes on, and is the newer word.
   if (phases_heard_ == heard)
     take_status(status.assume_value());
@@ -223,6 +233,7 @@ void Job::on_event(const local::Message& message) {
 
 void Job::on_exited(std::int32_t wait_status, bool ended_by_keeper) {
   if (record_.ended) return;
+  unknown_ = false;
   phase_ = local::Phase::kExited;
   record_.ended = true;
   record_.moved = leaving_;
@@ -265,8 +276,23 @@ void Job::on_keeper_gone(const Error& error) {
   keeper_.reset();
   if (!announced_) return;  // start() finds out why
   if (record_.ended) return changed();
-  if (take_written_end()) return;
+  if (unknown_) return;  // ask_until_known() finds out
+  // A closed connection is no proof: a keeper may drop one that it does not understand.
+  if (!take_proven_end(error)) become_unknown(error);
+}
+
+bool Job::take_proven_end(const Error& error) {
+  if (take_written_end()) return true;
+  // Who holds the other end of a connection lives.
+  if ((keeper_ && keeper_->is_open()) || keeper_may_live(folder_)) return false;
+  // It may have written between the two looks.
+  if (!take_written_end()) end_without_word(error);
+  return true;
+}
+
+void Job::end_without_word(const Error& error) {
   end_orphan();
+  unknown_ = false;
   phase_ = local::Phase::kExited;
   record_.ended = true;
   record_.moved = leaving_;
@@ -381,7 +407,14 @@ Task<Result<void>> Job::standby_ready(Milliseconds timeout) {
 
 Task<Result<void>> Job::stop(Milliseconds grace) {
   auto self = shared_from_this();
-  if (ended() || !keeper_) co_return ok();
+  if (ended()) co_return ok();
+  if (unknown_) {
+    if (!stopping_unknown_) control::spawn(environment_.executor, "stop unknown", stop_unknown(grace));
+    co_return Error(ErrorCode::kUnavailable,
+                    "The keeper of job j" + std::to_string(id()) + " does not answer (" + why_unknown_ +
+                        "): it is stopped as soon as it answers, and killed after the grace");
+  }
+  if (!keeper_) co_return ok();
   if (!was_restored()) co_return co_await keeper_->stop(grace);
   control::spawn(environment_.executor, "stop of a restored job", stop_restored(grace));
   co_return ok();
@@ -402,7 +435,7 @@ Task<> Job::stop_restored(Milliseconds grace) {
 
 Task<> Job::let_go_of_gpu() {
   auto self = shared_from_this();
-  if (!was_restored() || !environment_.save_before_kill || ended() || !keeper_) co_return;
+  if (!was_restored() || !environment_.save_before_kill || ended() || unknown_ || !keeper_) co_return;
   if (std::exchange(letting_go_, true)) {  // who is at it kills then
     co_await wait_for_end(environment_.config.keeper_timeout);
     co_return;
@@ -435,7 +468,8 @@ Task<> Job::leave() {
   auto self = shared_from_this();
   if (ended()) co_return;
   leaving_ = true;
-  if (keeper_) {
+  co_await known();
+  if (keeper_ && !ended()) {
     auto told = co_await keeper_->moved();
     if (!told && !ended()) {
       spdlog::warn("rank does not leave: job j{} reason {}", id(), told.assume_error().to_string());
@@ -449,12 +483,13 @@ Task<> Job::leave() {
 Task<> Job::destroy() {
   auto self = shared_from_this();
   co_await let_go_of_gpu();
-  if (!ended() && keeper_) {
+  if (!ended() && !unknown_ && keeper_) {
     (void)co_await keeper_->kill();
     co_await wait_for_end(environment_.config.keeper_timeout);
   }
   if (!ended() && process_) process_->signal(SIGKILL);
-  if (!ended()) {
+  if (!ended()) co_await kill_until_proven();
+  if (!ended() && !unknown_) {
     record_.ended = true;
     phase_ = local::Phase::kExited;
     save_now();
@@ -470,8 +505,12 @@ wire::JobInstance Job::instance() const {
   out.role = record_.role;
   out.phase = record_.moved ? wire::JobPhase::kMoved : to_wire(phase_);
   out.exit_code = record_.ended ? record_.exit_code : -1;
-  out.movable = summary_.movable != 0;
+  out.movable = summary_.movable != 0 && !unknown_;
   out.reason = record_.ended ? end_reason_ : summary_.reason.str();
+  out.unknown = unknown_;
+  if (unknown_)
+    out.reason = "its keeper does not answer (" + why_unknown_ +
+                 "): it is asked until it answers or is proven to have ended";
   out.started_unix_ms = record_.started_unix_ms;
   out.log_bytes = log_bytes();
   for (const wire::RankSpec& rank : record_.spec.ranks) {

@@ -2,7 +2,8 @@
 // One instance of a job on this node: its folder, its keeper, and what the coordinator is told of it. The keeper is started
 // detached (a session of its own) and outlives the agent; a restarted agent finds it by its socket. Threads: the event loop.
 // Ownership: shared by the job table and the migrations that involve it; nothing here ends a job unless asked to.
-// Errors: start() and rediscover() say why; a keeper that disappears ends the instance (`died`).
+// Errors: start() and rediscover() say why. A keeper that is proven to have ended ends the instance; one that only does not answer makes it
+// unknown: nothing may take its place, and it is asked until it answers or is proven to have ended.
 #pragma once
 
 #include <functional>
@@ -31,6 +32,8 @@ struct JobEnvironment {
   asio::thread_pool& records;  // where records are written that a paused job waits for
   // For a restored job that is about to be killed (last_save.h); may be empty.
   std::function<control::Task<Result<void>>(std::shared_ptr<Job>)> save_before_kill = {};
+  // An unknown instance has answered.
+  std::function<void(const std::shared_ptr<Job>&)> known_again = [](const std::shared_ptr<Job>&) {};
 };
 
 class Job : public std::enable_shared_from_this<Job> {
@@ -48,9 +51,14 @@ class Job : public std::enable_shared_from_this<Job> {
   [[nodiscard]] const std::string& folder() const noexcept { return folder_; }
   [[nodiscard]] std::string log_path() const { return folder_ + "/out.log"; }
   [[nodiscard]] std::uint32_t gpu() const noexcept { return record_.spec.ranks.front().gpu_index; }
-  [[nodiscard]] const std::shared_ptr<KeeperLink>& keeper() const noexcept { return keeper_; }
+  // Null while the instance is unknown, and after its end.
+  [[nodiscard]] std::shared_ptr<KeeperLink> keeper() const noexcept { return unknown_ ? nullptr : keeper_; }
   [[nodiscard]] local::Phase phase() const noexcept { return phase_; }
   [[nodiscard]] bool ended() const noexcept { return record_.ended; }
+  // Its keeper does not answer and is not proven to have ended: it may run.
+  [[nodiscard]] bool unknown() const noexcept { return unknown_; }
+  // Until it answers or is proven to have ended.
+  Task<> known();
   // It was told to end because the job runs elsewhere.
   [[nodiscard]] bool leaving() const noexcept { return leaving_; }
   [[nodiscard]] const local::StateSummary& summary() const noexcept { return summary_; }
@@ -74,10 +82,11 @@ class Job : public std::enable_shared_from_this<Job> {
   [[nodiscard]] Turn& thin_turn() noexcept { return thin_turn_; }
   void set_phase(local::Phase phase);
   // SIGTERM, after the grace SIGKILL. A job that was restored is told so once its context is saved, unless it handles SIGTERM.
+  // kUnavailable for an unknown one: it is stopped if it answers within the grace, else its keeper is killed.
   Task<Result<void>> stop(Milliseconds grace);
   // Ends a rank whose job runs elsewhere, then its keeper. Idempotent.
   Task<> leave();
-  // Kills the rank and ends the keeper, whatever they do. Idempotent.
+  // Kills the rank and ends the keeper, whatever they do; has ended afterwards, unless not even a kill can be proven. Idempotent.
   Task<> destroy();
   // Until the rank has ended, or the time is over.
   Task<bool> wait_for_end(Milliseconds timeout);
@@ -97,13 +106,23 @@ class Job : public std::enable_shared_from_this<Job> {
   // `restore`: what restoring its process may take besides.
   Task<Result<void>> attach_when_ready(Milliseconds restore);
   Result<void> connect();
-  Task<Result<void>> attach();
+  Task<Result<void>> attach(std::optional<Milliseconds> timeout = {});
   void on_event(const local::Message& message);
   void on_keeper_gone(const Error& error);
   // A process that is nobody's child ends with its keeper only if it is stopped for a move.
   void end_orphan();
   // The end that a keeper which is gone has written down; false if there is none.
   bool take_written_end();
+  // Has its keeper ended? False: that is not known.
+  bool take_proven_end(const Error& error);
+  void end_without_word(const Error& error);
+  // job_unknown.cc.
+  void become_unknown(const Error& error);
+  Task<> ask_until_known();
+  Task<Result<void>> ask_once(Milliseconds timeout);
+  Task<> stop_unknown(Milliseconds grace);
+  Task<> kill_until_proven();
+  Task<> rest(Milliseconds time);
   void on_exited(std::int32_t wait_status, bool ended_by_keeper);
   void take_status(const local::Status& status);
   Task<> shut_down_keeper();
@@ -133,6 +152,9 @@ class Job : public std::enable_shared_from_this<Job> {
   Turn thin_turn_;
   bool announced_ = false;  // it has started: others hear of its changes
   bool leaving_ = false;
+  bool unknown_ = false;
+  std::string why_unknown_;
+  bool stopping_unknown_ = false;  // somebody waits to stop it
   bool refreshing_ = false;
   bool refresh_again_ = false;  // something changed while the keeper was being asked
   bool letting_go_ = false;

@@ -38,6 +38,7 @@ Task<Result<std::shared_ptr<Job>>> JobTable::start(JobRecord record, std::option
     co_await signal.wait(std::chrono::steady_clock::now() + std::chrono::hours(1));
   }
   if (auto it = jobs_.find(key); it != jobs_.end()) co_return it->second;
+  CKPT_CO_TRYV(check_none_unknown(record.spec.job));
   starting_[key];
   auto job = co_await Job::start(environment_, std::move(record), std::move(restore));
   if (job) jobs_[key] = job.assume_value();
@@ -45,6 +46,17 @@ Task<Result<std::shared_ptr<Job>>> JobTable::start(JobRecord record, std::option
   starting_.erase(key);
   for (Signal* signal : waiting) signal->notify();
   co_return job;
+}
+
+Result<void> JobTable::check_none_unknown(wire::JobId job) const {
+  for (const auto& [key, instance] : jobs_) {
+    if (instance->id() == job && instance->unknown())
+      return Error(ErrorCode::kUnavailable,
+                   "Job j" + std::to_string(job) + " may run on this node as incarnation " +
+                       std::to_string(instance->incarnation()) + ": " + instance->instance().reason +
+                       ". Nothing is started in its place; `stop` ends it");
+  }
+  return ok();
 }
 
 std::shared_ptr<Job> JobTable::running_as(wire::JobId job, wire::Incarnation incarnation) const {
@@ -82,12 +94,14 @@ std::vector<std::shared_ptr<Job>> JobTable::all() const {
 
 Task<Result<void>> JobTable::stop(wire::JobId job, wire::Incarnation incarnation, Milliseconds grace) {
   bool found = false;
+  std::optional<Error> failure;
   for (const auto& instance : all()) {
     if (instance->id() != job || instance->incarnation() > incarnation) continue;
     found = true;
     auto stopped = co_await instance->stop(grace);
-    if (!stopped && !instance->ended()) co_return std::move(stopped).assume_error();
+    if (!stopped && !instance->ended() && !failure) failure = std::move(stopped).assume_error();
   }
+  if (failure) co_return *failure;
   if (!found)
     co_return Error(ErrorCode::kNotFound, "Job j" + std::to_string(job) + " has no instance on this node");
   co_return ok();
@@ -96,6 +110,7 @@ Task<Result<void>> JobTable::stop(wire::JobId job, wire::Incarnation incarnation
 Task<> JobTable::remove(std::shared_ptr<Job> job) {
   const Key key = key_of(*job);
   co_await job->destroy();
+  if (!job->ended()) co_return;  // it may run
   // Removed meanwhile by somebody else: the folder may be a successor's already.
   const auto it = jobs_.find(key);
   if (it == jobs_.end() || it->second != job) co_return;

@@ -18,7 +18,8 @@ class JobTable {
 
   // At start: every instance that an earlier agent left.
   Task<Result<void>> rediscover();
-  // Starts an instance; one that is there already is returned as it is (a repeated request starts nothing).
+  // Starts an instance; one that is there already is returned as it is (a repeated request starts nothing). kUnavailable while another one of the
+  // job is unknown.
   Task<Result<std::shared_ptr<Job>>> start(JobRecord record, std::optional<HostRestore> restore = {});
 
   // The living instance that runs as that incarnation, or null.
@@ -42,6 +43,7 @@ class JobTable {
  private:
   using Key = std::tuple<wire::JobId, wire::Incarnation, wire::MigrationId>;
   static Key key_of(const Job& job);
+  [[nodiscard]] Result<void> check_none_unknown(wire::JobId job) const;
   const JobEnvironment& environment_;
   std::map<Key, std::shared_ptr<Job>> jobs_;
   std::map<Key, std::list<Signal*>> starting_;  // requests that wait for the first one of the same instance

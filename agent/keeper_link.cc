@@ -84,7 +84,7 @@ KeeperLink::KeeperLink(const asio::any_io_executor& executor, std::shared_ptr<Pa
 Result<std::shared_ptr<KeeperLink>> KeeperLink::connect(const asio::any_io_executor& executor,
                                                         const std::string& socket_path, Milliseconds timeout,
                                                         Handlers handlers) {
-  CKPT_TRY(socket, local::Socket::connect(socket_path));
+  CKPT_TRY(socket, local::Socket::connect_at_once(socket_path));
   CKPT_TRY(packets, PacketLink::create(executor, socket.release(), local::kMaxMessageBytes));
   std::shared_ptr<KeeperLink> link(
       new KeeperLink(executor, std::move(packets), timeout, std::move(handlers)));
@@ -135,10 +135,10 @@ void KeeperLink::close() {
   for (auto& [request, exchange] : exchanges_) exchange->arrived_.notify();
 }
 
-Task<Result<local::Status>> KeeperLink::attach() {
+Task<Result<local::Status>> KeeperLink::attach(std::optional<Milliseconds> timeout) {
   Exchange exchange(shared_from_this());
   exchange.send(local::Attach{});
-  co_return co_await exchange.expect<local::Status>(timeout_);
+  co_return co_await exchange.expect<local::Status>(timeout.value_or(timeout_));
 }
 
 Task<Result<JobDescription>> KeeperLink::describe() {

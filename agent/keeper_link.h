@@ -92,7 +92,8 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
                                                      const std::string& socket_path, Milliseconds timeout,
                                                      Handlers handlers);
 
-  Task<Result<local::Status>> attach();
+  // `timeout`: longer than the link's own where a keeper may be stopped.
+  Task<Result<local::Status>> attach(std::optional<Milliseconds> timeout = {});
   Task<Result<JobDescription>> describe();
   // Starts the stream of tensors, regions and descriptors; the caller reads it from the exchange and acknowledges batches.
   [[nodiscard]] std::unique_ptr<Exchange> begin_export();

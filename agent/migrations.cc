@@ -117,10 +117,19 @@ Result<void> Migrations::set_limits(const wire::SetLimits& limits) {
 }
 
 Task<> Migrations::settle_after_restart() {
-  for (const auto& job : context_.jobs.all()) {
-    co_await settle(job);
-    co_await withdraw_leftovers(job);
-  }
+  settled_ = true;
+  for (const auto& job : context_.jobs.all()) co_await settle_known(job);
+}
+
+Task<> Migrations::settle_known(std::shared_ptr<Job> job) {
+  if (job->unknown()) co_return;  // known_again() comes back to it
+  co_await settle(job);
+  co_await withdraw_leftovers(job);
+}
+
+// Before the journal has been read nobody may go on; what an open migration waits for is that migration's.
+void Migrations::known_again(const std::shared_ptr<Job>& job) {
+  if (settled_ && !busy(job->id())) control::spawn(context_.executor, "settle", settle_known(job));
 }
 
 // A job that runs with all its memory needs nothing that has arrived for it: an agent that ended between its resume and the withdrawal has left

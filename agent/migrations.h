@@ -43,6 +43,8 @@ class Migrations : public SwitchEffects {
   // After the machines were rebuilt: lets jobs go on that nothing holds, ends standbys that no record knows, and tells
   // machines whose instance is gone (rule 4, rule 5, rule 14).
   Task<> settle_after_restart();
+  // An instance that was unknown has answered.
+  void known_again(const std::shared_ptr<Job>& job);
   // The coordinator is back: measurements are said again (everything else the machines repeat by themselves).
   void restate();
   // A migration of the job is open on this node.
@@ -58,6 +60,7 @@ class Migrations : public SwitchEffects {
   void keep_peer(const migration::SwitchKey& key, const migration::SwitchInfo& info);
   void send_to_agent(const migration::SwitchKey& key, const wire::SwitchMessage& message);
   void send_report_before(const wire::SwitchMessage& message);
+  Task<> settle_known(std::shared_ptr<Job> job);
   Task<> settle(std::shared_ptr<Job> job);
   Task<> withdraw_leftovers(std::shared_ptr<Job> job);
 
@@ -65,6 +68,7 @@ class Migrations : public SwitchEffects {
   CoordinatorPort& coordinator_;
   PeerLinks& peers_;
   SwitchDriver* driver_ = nullptr;
+  bool settled_ = false;
   std::map<wire::MigrationId, SourcePtr> sources_;
   std::map<wire::MigrationId, TargetPtr> targets_;
   std::map<migration::SwitchKey, std::string> peer_nodes_;

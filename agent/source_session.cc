@@ -104,6 +104,9 @@ Task<Result<void>> SourceSession::prepare_memory() {
   if (!job_) {
     if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
   }
+  if (job_ && job_->unknown())
+    co_return Error(ErrorCode::kRefused, "It is not known whether job j" + std::to_string(info_.job) +
+                                             " runs on this node: " + job_->instance().reason);
   if (!job_ || job_->ended() || !job_->keeper()) {
     co_return Error(ErrorCode::kNotFound, "Job j" + std::to_string(info_.job) + " does not run on this node");
   }
@@ -312,6 +315,9 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
   if (!job_) {
     if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
   }
+  // Whether it lives is not ours to guess.
+  if (job_) co_await job_->known();
+  if (freeing_) co_return;
   if (!job_ || job_->ended() || !job_->keeper()) {
     co_return emit(migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The job's process has ended")));
   }

@@ -252,6 +252,8 @@ Task<Result<void>> TargetSession::run_instance(RunOrder order) {
     attach_to(brought);
     if (report_ && report_->host_restored_ns == 0) report_->host_restored_ns = now_ns();
   }
+  // One that may have run before this agent was started must not be given up for lost.
+  co_await job_->known();
   if (job_->ended() || !job_->keeper()) {
     co_return Error(ErrorCode::kNotFound, "The instance at the target has ended");
   }

@@ -165,6 +165,7 @@ Task<Result<void>> Protection::restore(wire::RestoreImage request) {
                     "Job j" + std::to_string(request.spec.job) + " is being restored");
   // Asked again by a coordinator that has not heard the answer.
   const auto there = parts_.context.jobs.running_as(instance.first, instance.second);
+  if (there && there->unknown()) co_return Error(ErrorCode::kUnavailable, there->instance().reason);
   if (there && there->phase() == local::Phase::kRunning) {
     tell_restored(*there);
     co_return ok();

@@ -97,10 +97,22 @@ bool collect_descriptors(msghdr& header, std::vector<UniqueFd>& out) {
 }  // namespace
 
 Result<Socket> Socket::connect(const std::string& path) {
+  return connect_with(path, 0);
+}
+
+Result<Socket> Socket::connect_at_once(const std::string& path) {
+  CKPT_TRY(socket, connect_with(path, SOCK_NONBLOCK));
+  CKPT_TRYV(socket.set_blocking(true));
+  return std::move(socket);
+}
+
+Result<Socket> Socket::connect_with(const std::string& path, int flags) {
   CKPT_TRY(address, make_address(path));
-  CKPT_TRY(fd, make_socket(0));
+  CKPT_TRY(fd, make_socket(flags));
   const auto* generic = reinterpret_cast<const sockaddr*>(&address.bytes);
   while (::connect(fd.get(), generic, address.length) != 0) {
+    if (errno == EAGAIN)
+      return Error(ErrorCode::kUnavailable, "Too many connections to " + path + " wait to be accepted");
     if (errno != EINTR) return Error::from_errno("Connecting to " + path);
   }
   Socket socket(std::move(fd));

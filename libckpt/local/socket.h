@@ -39,6 +39,8 @@ class Socket {
 
   // Connects and checks that the peer runs as the same user, or either side is root. Paths may be longer than sun_path allows. Blocking mode.
   static Result<Socket> connect(const std::string& path);
+  // The same, but where the listener has no room kUnavailable at once: one that is stopped would be waited for without end.
+  static Result<Socket> connect_at_once(const std::string& path);
   static Result<std::pair<Socket, Socket>> pair();
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
@@ -59,6 +61,8 @@ class Socket {
   Result<Peer> peer() const;
 
  private:
+  static Result<Socket> connect_with(const std::string& path, int flags);
+
   UniqueFd fd_;
   // Of one message, made when the first one is received. Not thread_local: this code is in other people's processes, where thread-local
   // storage comes off the stack of each of their threads.

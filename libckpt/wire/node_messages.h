@@ -110,7 +110,7 @@ struct RankState {
 
 // One running (or ended, until ForgetJob) instance of a job on one node.
 struct JobInstance {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   JobInstance() = default;
   JobId job = 0;
   std::string name;
@@ -124,9 +124,11 @@ struct JobInstance {
   std::int64_t started_unix_ms = 0;
   std::uint64_t log_bytes = 0;
   std::vector<RankState> ranks;
+  bool unknown = false;  // its keeper does not answer: it may run, and `phase` is a guess
   template <class A>
   void fields(A& a) {
-    a(job, name, incarnation, role, phase, exit_code, movable, reason, started_unix_ms, log_bytes, ranks);
+    a(job, name, incarnation, role, phase, exit_code, movable, reason, started_unix_ms, log_bytes, ranks,
+      unknown);
   }
 };
 

@@ -6,6 +6,7 @@
 #include <poll.h>
 
 #include <functional>
+#include <future>
 #include <optional>
 #include <string>
 #include <thread>
@@ -18,18 +19,23 @@ namespace ckpt::agent {
 // A keeper on a thread of its own: answers Attach with `status`, then says what it is told to.
 class FakeKeeper {
  public:
+  // `silent`: it listens and does nothing until answer_now().
   FakeKeeper(
-      const std::string& folder, local::Phase phase, std::function<void()> on_kill = [] {})
+      const std::string& folder, local::Phase phase, std::function<void()> on_kill = [] {},
+      bool silent = false)
       : phase_(phase), on_kill_(std::move(on_kill)) {
+    if (!silent) go_on_.set_value();
     auto listener = local::Listener::create(folder + "/keeper.sock");
     EXPECT_TRUE(listener);
     listener_.emplace(std::move(listener).assume_value());
     thread_ = std::thread([this] { serve(); });
   }
   ~FakeKeeper() { thread_.join(); }
+  void answer_now() { go_on_.set_value(); }
 
  private:
   void serve() {
+    go_on_.get_future().wait();
     std::optional<local::Socket> agent;
     while (!agent) {
       pollfd waiting{listener_->fd(), POLLIN, 0};
@@ -76,6 +82,7 @@ class FakeKeeper {
 
   local::Phase phase_;
   std::function<void()> on_kill_;
+  std::promise<void> go_on_;
   std::optional<local::Listener> listener_;
   std::thread thread_;
 };

@@ -2,13 +2,19 @@
 // Instances that an agent finds at its start, with a keeper played by the test.
 #include "agent/job.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <future>
 #include <thread>
+
+#include "agent/host_process/process_tree.h"
 
 #include "agent/job_table.h"
 #include "agent/log_reader.h"
@@ -162,6 +168,89 @@ TEST_F(JobTest, AKeeperThatWasKilledTookItsRankAlong) {
   JobTable table(*environment_);
   ASSERT_TRUE(run_until_done(io_, table.rediscover()));
   EXPECT_EQ(table.started_as(1, 1)->instance().exit_code, 137);
+}
+
+// A process that keeper.pid of `folder` names as the keeper; it says nothing.
+class MuteProcess {
+ public:
+  explicit MuteProcess(const std::string& folder) : pid_(::fork()) {
+    if (pid_ == 0) {
+      for (;;) ::pause();
+    }
+    std::ofstream(folder + "/keeper.pid") << pid_ << " " << host::start_ticks_of(pid_) << "\n";
+  }
+  ~MuteProcess() {
+    kill();
+    ::waitpid(pid_, nullptr, 0);
+  }
+  MuteProcess(const MuteProcess&) = delete;
+  MuteProcess& operator=(const MuteProcess&) = delete;
+  void kill() const { ::kill(pid_, SIGKILL); }
+
+ private:
+  pid_t pid_;
+};
+
+TEST_F(JobTest, KeeperThatIsSilentAtStartIsUnknownAndNothingTakesItsPlace) {
+  config_.keeper_timeout = Milliseconds(20);
+  FakeKeeper keeper(leave_instance(1, 1), local::Phase::kRunning, [] {}, true);
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  auto job = table.running_as(1, 1);
+  ASSERT_TRUE(job) << "it is recorded as ended, and may run";
+  EXPECT_TRUE(job->unknown());
+  EXPECT_FALSE(job->keeper());
+  EXPECT_TRUE(job->instance().unknown);
+  EXPECT_THAT(job->instance().reason, testing::HasSubstr("does not answer"));
+  EXPECT_FALSE(read_job_record(job->folder()).assume_value().ended);
+
+  JobRecord other = new_record();
+  other.incarnation = other.spec.incarnation = 2;
+  auto second = run_until_done(io_, table.start(other));
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.assume_error().code(), ErrorCode::kUnavailable);
+
+  keeper.answer_now();
+  run_until(io_, [&] { return !job->unknown(); });
+  EXPECT_FALSE(job->ended());
+  EXPECT_EQ(job->phase(), local::Phase::kRunning);
+  ASSERT_TRUE(run_until_done(io_, table.stop(1, 1, Milliseconds(0))));
+  run_until(io_, [&] { return job->ended() && !job->keeper(); });
+  EXPECT_EQ(job->instance().exit_code, 3);
+}
+
+TEST_F(JobTest, KeeperWithoutSocketIsUnknownUntilItsProcessHasEnded) {
+  const MuteProcess keeper(leave_instance(1, 1));
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  auto job = table.running_as(1, 1);
+  ASSERT_TRUE(job);
+  EXPECT_TRUE(job->unknown());
+  keeper.kill();
+  run_until(io_, [&] { return !job->unknown(); });
+  EXPECT_TRUE(job->ended());
+  EXPECT_EQ(job->instance().exit_code, 137);
+}
+
+TEST_F(JobTest, StopOfUnknownInstanceKillsItsKeeperAfterTheGrace) {
+  const MuteProcess keeper(leave_instance(1, 1));
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  auto job = table.running_as(1, 1);
+  ASSERT_TRUE(job);
+  auto stopped = run_until_done(io_, table.stop(1, 1, Milliseconds(0)));
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.assume_error().code(), ErrorCode::kUnavailable);
+  run_until(io_, [&] { return job->ended(); });
+  EXPECT_EQ(job->instance().exit_code, 137);
+}
+
+TEST_F(JobTest, PidFileThatNamesAnotherStartTimeProvesThatTheKeeperHasEnded) {
+  const std::string folder = leave_instance(1, 1);
+  std::ofstream(folder + "/keeper.pid") << ::getpid() << " 1\n";
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  EXPECT_TRUE(table.started_as(1, 1)->ended());
 }
 
 TEST_F(JobTest, AKeeperThatDoesNotStartLeavesNothingRunningAndSaysWhy) {
