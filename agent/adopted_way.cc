@@ -98,7 +98,20 @@ Task<Result<void>> AdoptedSource::check_process(std::shared_ptr<Job> job, pid_t 
     co_return Error(ErrorCode::kRefused, "The job's process cannot be moved")
         .caused_by(std::move(files).assume_error());
   files_ = wire::encode(files.assume_value());
+  const auto measure = [root] { return host::size_of_tree(root); };
+  size_ = co_await offload(context_.disk, measure);
   co_return ok();
+}
+
+// The driver puts device memory into the process's own, and the process goes with it.
+PauseWork AdoptedSource::pause_work(const Job& job, const local::StateSummary&) const {
+  const std::uint64_t device = job.record().device_bytes;
+  PauseWork work = common_work(stays_ ? PauseKind::kAdoptedSwap : PauseKind::kAdoptedProcess);
+  work.add(PauseTerm::kContextSave, device).add(PauseTerm::kContextRestore, device).add(PauseTerm::kFinal);
+  if (stays_) return work;
+  const std::uint64_t bytes = size_.without_shared(device) + device;
+  work.add(PauseTerm::kDump, bytes).add(PauseTerm::kFinal, bytes, static_cast<Nanos>(bytes));
+  return work.add(PauseTerm::kVerify, bytes).add(PauseTerm::kHostRestore, bytes);
 }
 
 Task<Result<HostState>> AdoptedSource::save(std::shared_ptr<Job> job, PausedState,
@@ -225,6 +238,7 @@ Task<Result<void>> AdoptedTarget::take_memory(std::shared_ptr<Job>, std::vector<
 }
 
 Result<void> AdoptedTarget::keep(std::shared_ptr<Job>, HostState state) {
+  image_bytes_ = state.bytes;
   image_ = std::move(state);
   return ok();
 }
@@ -331,6 +345,13 @@ Task<Result<AdoptedPlace>> AdoptedTarget::place(std::shared_ptr<Job> job, RunOrd
       spdlog::error("job record not written: job j{} reason {}", info_.job, moved.assume_error().to_string());
   }
   co_return placed;
+}
+
+PauseWork AdoptedTarget::pause_work(const Job& job) const {
+  PauseWork work = common_work(stays_ ? PauseKind::kAdoptedSwap : PauseKind::kAdoptedProcess);
+  work.add(PauseTerm::kContextRestore, job.record().device_bytes);
+  if (!stays_) work.add(PauseTerm::kHostRestore, image_bytes_);
+  return work;
 }
 
 Task<> AdoptedTarget::end(std::shared_ptr<Job> job) {

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "agent/host_process/criu.h"
+#include "agent/host_process/process_tree.h"
 #include "agent/way.h"
 #include "libckpt/wire/migration_messages.h"
 #include "libckpt/wire/mover_values.h"
@@ -30,6 +31,7 @@ class AdoptedSource final : public SourceWay {
       : context_(context), info_(std::move(info)), stays_(stays) {}
   // Also where the process stays: what is saved is all there is to send.
   [[nodiscard]] bool sends_host_state() const override { return true; }
+  [[nodiscard]] PauseWork pause_work(const Job& job, const local::StateSummary& summary) const override;
   Task<Result<void>> check(std::shared_ptr<Job> job) override;
   [[nodiscard]] wire::Bytes payload() const override { return files_; }
   Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,
@@ -46,6 +48,7 @@ class AdoptedSource final : public SourceWay {
   const bool stays_;  // on this node
   std::optional<host::Criu> criu_;
   wire::Bytes files_;
+  host::TreeSize size_;
 };
 
 class AdoptedTarget final : public TargetWay {
@@ -62,6 +65,7 @@ class AdoptedTarget final : public TargetWay {
                                  std::vector<UniqueFd> descriptors) override;
   Result<void> keep(std::shared_ptr<Job> job, HostState state) override;
   Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) override;
+  [[nodiscard]] PauseWork pause_work(const Job& job) const override;
   Task<> end(std::shared_ptr<Job> job) override;
   Task<> free(std::shared_ptr<Job> job) override;
 
@@ -74,6 +78,7 @@ class AdoptedTarget final : public TargetWay {
   const bool stays_;
   std::optional<host::Criu> criu_;
   HostState image_;
+  std::uint64_t image_bytes_ = 0;
 };
 
 // Whatever an earlier agent has begun with this job, if it is held: its context is on that GPU of this node, and the process goes on.

@@ -117,6 +117,7 @@ Result<void> Agent::open() {
                                     {},
                                     {},
                                     {}});
+  context_->pauses = std::make_shared<PauseMemory>(disk_, config_.home);
   CKPT_TRYV(open_metrics());
   migrations_ = std::make_unique<Migrations>(*context_, *metrics_, *peers_);
   const auto fatal = [](const Error& error) {

@@ -16,6 +16,10 @@ Task<Result<void>> CooperativeSource::check(std::shared_ptr<Job>) {
   co_return ok();
 }
 
+PauseWork CooperativeSource::pause_work(const Job&, const local::StateSummary&) const {
+  return common_work(PauseKind::kCooperative);
+}
+
 Task<Result<HostState>> CooperativeSource::save(std::shared_ptr<Job>, PausedState paused,
                                                 wire::SourceReport&) {
   const std::uint64_t bytes = paused.paused.host_state_bytes;
@@ -95,6 +99,10 @@ Task<Result<void>> CooperativeTarget::resume_standby(std::shared_ptr<Job> job, R
     report->resumed_ns = running.resumed_ns;
   }
   co_return ok();
+}
+
+PauseWork CooperativeTarget::pause_work(const Job&) const {
+  return common_work(PauseKind::kCooperative);
 }
 
 Task<> CooperativeTarget::end(std::shared_ptr<Job> job) {

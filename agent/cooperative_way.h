@@ -16,6 +16,7 @@ namespace ckpt::agent {
 class CooperativeSource final : public SourceWay {
  public:
   [[nodiscard]] bool sends_host_state() const override { return true; }
+  [[nodiscard]] PauseWork pause_work(const Job& job, const local::StateSummary& summary) const override;
   Task<Result<void>> check(std::shared_ptr<Job> job) override;
   Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,
                                wire::SourceReport& report) override;
@@ -35,6 +36,7 @@ class CooperativeTarget final : public TargetWay {
                                  std::vector<UniqueFd> descriptors) override;
   Result<void> keep(std::shared_ptr<Job> job, HostState state) override;
   Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) override;
+  [[nodiscard]] PauseWork pause_work(const Job& job) const override;
   Task<> end(std::shared_ptr<Job> job) override;
   Task<> free(std::shared_ptr<Job> job) override;
 

@@ -13,6 +13,7 @@
 #include "agent/gpu_identity.h"
 #include "agent/job_table.h"
 #include "agent/mover_process.h"
+#include "agent/pause_memory.h"
 #include "agent/remap.h"
 #include "libckpt/migration/agent_switches.h"
 #include "libckpt/wire/migration_messages.h"
@@ -39,16 +40,19 @@ struct MigrationContext {
   std::function<Task<>(wire::JobId)> let_have = {};
   // For a transparent job that is paused without a migration: it has its context and memory again. Set with let_have.
   std::function<Task<Result<void>>(std::shared_ptr<Job>)> put_back = {};
+  // Set before anything is performed.
+  std::shared_ptr<PauseMemory> pauses = {};
 };
 
-// The payload of the target's Prepared: where its mover listens.
+// The payload of the target's Prepared: where its mover listens, and what the terms of a pause take at its node (none: it does not know).
 struct EndpointPayload {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   EndpointPayload() = default;
   std::vector<std::string> addresses;
+  std::vector<wire::CostLine> costs;  // by PauseTerm
   template <class A>
   void fields(A& a) {
-    a(addresses);
+    a(addresses, costs);
   }
 };
 

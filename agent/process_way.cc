@@ -19,6 +19,16 @@ constexpr std::uint64_t kRoomBesides = std::uint64_t{64}
                                        << 20;  // for what a process gains meanwhile, and its other images
 constexpr std::uint64_t kMostRoom = std::uint64_t{4} << 30;  // as much as a mover takes
 
+// CRIU stops, asks and starts each thread and opens each file by itself.
+Nanos dump_cost(const host::TreeSize& size) {
+  return static_cast<Nanos>(size.threads + size.descriptors / 4) * (kNanosPerMs / 2) +
+         static_cast<Nanos>(size.processes) * 10 * kNanosPerMs;
+}
+Nanos restore_cost(const host::TreeSize& size) {
+  return static_cast<Nanos>(size.threads + size.descriptors / 4) * (kNanosPerMs / 4) +
+         static_cast<Nanos>(size.processes) * 10 * kNanosPerMs;
+}
+
 double ms(Nanos span) {
   return static_cast<double>(span) / 1e6;
 }
@@ -53,6 +63,8 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
     co_return Error(ErrorCode::kRefused, "The job's process cannot be moved")
         .caused_by(std::move(files).assume_error());
   files_ = wire::encode(files.assume_value());
+  const auto measure = [root] { return host::size_of_tree(root); };
+  size_ = co_await offload(context_.disk, measure);
   co_return co_await make_room(root);
 }
 
@@ -66,6 +78,23 @@ Task<Result<void>> ProcessSource::make_room(pid_t root) {
   CKPT_CO_TRY(stream, co_await offload(context_.images, make));
   stream_ = std::move(stream);
   co_return ok();
+}
+
+PauseWork ProcessSource::pause_work(const Job&, const local::StateSummary& summary) const {
+  PauseWork work = common_work(PauseKind::kProcess);
+  // What a mover copies on its own counts as memory of the process where the driver keeps it there.
+  const std::uint64_t bytes = size_.without_shared(summary.region_bytes);
+  work.add(PauseTerm::kContextSave).add(PauseTerm::kContextRestore);
+  work.add(PauseTerm::kDump, bytes, dump_cost(size_))
+      .add(PauseTerm::kHostRestore, bytes, restore_cost(size_));
+  work.add(PauseTerm::kVerify, bytes);
+  if (stream_) {
+    work.add(PauseTerm::kFinal, bytes).save_beside_copy();
+  } else {
+    work.add(PauseTerm::kFinal, bytes, static_cast<Nanos>(bytes));  // 1 ns a byte: all of it, after the dump
+  }
+  if (!context_.remap.imports()) work.add(PauseTerm::kFill, summary.region_bytes);
+  return work;
 }
 
 std::optional<HostRoom> ProcessSource::host_room(HostGrowth grew) {
@@ -236,6 +265,7 @@ Task<Result<void>> ProcessTarget::compare(wire::Bytes payload) {
 }
 
 Result<void> ProcessTarget::keep(std::shared_ptr<Job>, HostState state) {
+  image_bytes_ = state.bytes;
   image_ = std::move(state);
   return ok();
 }
@@ -376,6 +406,14 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
     spdlog::warn("memory not withdrawn: id m{} reason {}", info_.migration,
                  withdrawn.assume_error().to_string());
   co_return ok();
+}
+
+PauseWork ProcessTarget::pause_work(const Job& job) const {
+  PauseWork work = common_work(PauseKind::kProcess);
+  const host::TreeSize size = host::size_of_tree(static_cast<pid_t>(job.rank_pid()));
+  work.add(PauseTerm::kContextRestore).add(PauseTerm::kHostRestore, image_bytes_, restore_cost(size));
+  if (!context_.remap.imports()) work.add(PauseTerm::kFill, job.summary().region_bytes);
+  return work;
 }
 
 Task<> ProcessTarget::end(std::shared_ptr<Job> job) {

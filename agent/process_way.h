@@ -11,6 +11,7 @@
 
 #include "agent/host_process/criu.h"
 #include "agent/host_process/page_stream.h"
+#include "agent/host_process/process_tree.h"
 #include "agent/way.h"
 #include "libckpt/wire/job_messages.h"
 #include "libckpt/wire/migration_messages.h"
@@ -24,6 +25,7 @@ class ProcessSource final : public SourceWay {
       : context_(context), info_(std::move(info)) {}
   [[nodiscard]] bool sends_host_state() const override { return true; }
   [[nodiscard]] wire::Bytes payload() const override { return files_; }
+  [[nodiscard]] PauseWork pause_work(const Job& job, const local::StateSummary& summary) const override;
   Task<Result<void>> check(std::shared_ptr<Job> job) override;
   std::optional<HostRoom> host_room(HostGrowth grew) override;
   Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,
@@ -40,7 +42,8 @@ class ProcessSource final : public SourceWay {
   MigrationContext& context_;
   const migration::SwitchInfo info_;
   std::optional<host::Criu> criu_;  // found while preparing, not in the downtime
-  wire::Bytes files_;               // what the process has open, encoded
+  host::TreeSize size_;
+  wire::Bytes files_;  // what the process has open, encoded
   std::unique_ptr<host::PageStream>
       stream_;  // with its memory before the pause; none: the pages are sent once all are there
   HostGrowth grew_;
@@ -61,6 +64,7 @@ class ProcessTarget final : public TargetWay {
   Task<Result<void>> drop_memory(std::shared_ptr<Job> job, std::vector<std::uint64_t> regions) override;
   Result<void> keep(std::shared_ptr<Job> job, HostState state) override;
   Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) override;
+  [[nodiscard]] PauseWork pause_work(const Job& job) const override;
   Task<> end(std::shared_ptr<Job> job) override;
   Task<> free(std::shared_ptr<Job> job) override;
 
@@ -75,6 +79,7 @@ class ProcessTarget final : public TargetWay {
   const migration::SwitchInfo info_;
   std::optional<host::Criu> criu_;
   HostState image_;
+  std::uint64_t image_bytes_ = 0;
   std::map<std::uint64_t, std::pair<local::RegionRecord, UniqueFd>>
       memory_;  // by region, until it is the keeper's
 };

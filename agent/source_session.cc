@@ -3,11 +3,12 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
 namespace ckpt::agent {
 namespace {
 
-// Quiesce, commit and resume as the source's estimate of the downtime counts them before any has been measured.
-constexpr std::int64_t kFixedCostNs = 5'000'000;
+constexpr Milliseconds kLimitLook{50};  // `set` may have moved it, or the migration has ended
 constexpr Milliseconds kFirstBackoff{100};
 constexpr Milliseconds kMostBackoff{5000};
 
@@ -119,6 +120,9 @@ Task<Result<void>> SourceSession::prepare_memory() {
   if (!summary.movable)
     co_return Error(ErrorCode::kRefused, "The job cannot be moved: " + summary.reason.str());
   CKPT_CO_TRYV(co_await way_->check(job_));
+  if (job_->ended()) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  work_ = way_->pause_work(*job_, summary);
+  last_pause_ = plan.assume_value().last_pause;
   auto opened = co_await open_session(job_, std::move(plan).assume_value());
   if (!opened) co_return std::move(opened).assume_error();
   MemoryExport::Settings settings;
@@ -164,14 +168,34 @@ void SourceSession::start_precopy(const wire::Bytes& payload) {
   if (!endpoint) return fail(endpoint.assume_error());
   if (!session_) return fail(Error(ErrorCode::kInternal, "There is no mover's session to start"));
   mover::StartSource start;
+  expect_pause(endpoint.assume_value().costs);
+  if (gives_up() && estimate_.total() > limit())
+    return fail(Error(ErrorCode::kAborted, "The limit cannot be met: " + too_long(estimate_.facts, limit())));
   start.addresses = std::move(endpoint.assume_value().addresses);
   start.options = options_;
-  start.options.max_downtime_ns = set_max_downtime_ns_.value_or(options_.max_downtime_ns);
+  start.options.max_downtime_ns = limit();
   start.options.bandwidth_bytes_per_second = set_bandwidth_.value_or(options_.bandwidth_bytes_per_second);
-  start.fixed_cost_ns = kFixedCostNs;
+  start.fixed_cost_ns = estimate_.fixed();
+  start.beside_copy_ns = estimate_.beside;
   start.near = within_node_;
   if (auto sent = session_->send(std::move(start)); !sent) return fail(sent.assume_error());
   if (auto given = give_host_room(); !given) fail(given.assume_error());
+}
+
+void SourceSession::expect_pause(const std::vector<wire::CostLine>& target) {
+  if (!work_) return;  // this agent did not prepare it
+  const PauseLines own = context_.pauses->costs().lines(work_->kind());
+  PauseLines there = own;
+  if (target.size() == there.size()) std::copy(target.begin(), target.end(), there.begin());
+  estimate_ = estimate_pause(*work_, own, there, last_pause_);
+}
+
+Nanos SourceSession::limit() const {
+  return set_max_downtime_ns_.value_or(options_.max_downtime_ns);
+}
+
+bool SourceSession::gives_up() const {
+  return options_.if_not_converged == wire::NotConverged::kAbort;
 }
 
 Result<void> SourceSession::give_host_room() {
@@ -218,11 +242,17 @@ void SourceSession::on_mover(mover::Packet packet) {
   } else if (std::holds_alternative<mover::Converged>(packet.message)) {
     emit(migration::PrecopyConverged{});
   } else if (const auto* lost = std::get_if<mover::DidNotConverge>(&packet.message)) {
-    fail(Error(ErrorCode::kAborted, "The copy does not converge: " + lost->reason));
+    const auto pause = estimate_.with_copy(lost->estimate_ns);
+    const std::string why = lost->estimate_ns > limit() && work_
+                                ? "The limit cannot be met: after " + std::to_string(lost->rounds) +
+                                      " rounds " + too_long(pause, limit())
+                                : "The copy does not converge: " + lost->reason;
+    fail(Error(ErrorCode::kAborted, why));
   } else if (const auto* sent = std::get_if<mover::FinalSent>(&packet.message)) {
     on_counters(sent->counters, sent->final_received_ns, sent->last_ack_ns);
   } else if (const auto* done = std::get_if<mover::FinalDone>(&packet.message)) {
     on_counters(done->counters, done->final_received_ns, done->last_ack_ns);
+    verified_heard_ns_ = done->verified_heard_ns;
     emit(migration::FinalDataAcknowledged{});
   } else if (const auto* mismatch = std::get_if<mover::Mismatch>(&packet.message)) {
     spdlog::warn("fingerprint mismatch: id m{} tensor {} chunk {} times {}", info_.migration,
@@ -252,6 +282,7 @@ void SourceSession::on_counters(const mover::SourceCounters& counters, Nanos fin
   report.copy_ns = counters.copy_ns;
   report.estimate_ns = counters.estimate_ns;
   report.converged = true;
+  if (work_ && counters.estimate_ns > 0) report.estimate = estimate_.with_copy(counters.estimate_ns);
 }
 
 Task<> SourceSession::pause() {
@@ -274,6 +305,23 @@ Task<> SourceSession::pause() {
   report_->barrier_entered_ns = paused_->paused.barrier_entry_ns;
   report_->paused_ns = now_ns();
   emit(migration::JobPaused{});
+  if (gives_up()) control::spawn(context_.executor, "source limit", keep_limit());
+}
+
+// The machine decides: what the target has committed goes on there.
+Task<> SourceSession::keep_limit() {
+  auto self = shared_from_this();
+  while (!stopped_ && verified_heard_ns_ == 0) {
+    const Nanos left = report_->barrier_entered_ns + limit() - now_ns();
+    if (left <= 0) {
+      co_return fail(Error(ErrorCode::kAborted, "The pause has passed its limit of " +
+                                                    std::to_string(limit() / kNanosPerMs) +
+                                                    " ms before the target had all: the job goes back"));
+    }
+    Signal nobody(context_.executor);
+    co_await nobody.wait(std::chrono::steady_clock::now() +
+                         std::min<std::chrono::nanoseconds>(std::chrono::nanoseconds(left), kLimitLook));
+  }
 }
 
 // What the target needs beside device memory. The manifest, which lets the target commit, waits for it.
@@ -395,8 +443,24 @@ Task<> SourceSession::free() {
     // After a restart the record alone says which instance it was.
     if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
   }
+  learn();
   if (job_) co_await way_->leave(job_);
   co_await release_memory();
+}
+
+void SourceSession::learn() {
+  if (!report_ || !work_ || verified_heard_ns_ == 0) return;
+  const wire::SourceReport& r = *report_;
+  wire::PauseNumbers took;
+  const auto span = [](Nanos from, Nanos to) { return std::max<Nanos>(0, to - from); };
+  took[PauseTerm::kQuiesce] = span(r.barrier_entered_ns, r.paused_ns);
+  if (r.context_saved_ns != 0) took[PauseTerm::kContextSave] = span(r.paused_ns, r.context_saved_ns);
+  if (r.host_saved_ns != 0) {
+    took[PauseTerm::kDump] = span(r.context_saved_ns, r.host_saved_ns);
+    took[PauseTerm::kFinal] = span(r.host_saved_ns, r.last_ack_ns);
+  }
+  took[PauseTerm::kVerify] = span(std::max(r.last_ack_ns, r.context_saved_ns), verified_heard_ns_);
+  context_.pauses->learn(*work_, took, false);
 }
 
 void SourceSession::set_limits(std::int64_t max_downtime_ns, std::int64_t bandwidth) {

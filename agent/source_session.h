@@ -39,8 +39,13 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   Task<Result<void>> prepare_memory();
   Task<Result<void>> open_session(std::shared_ptr<Job> job, wire::MigrationPlan plan);
   void start_precopy(const wire::Bytes& payload);
+  void expect_pause(const std::vector<wire::CostLine>& target);
+  void learn();
+  [[nodiscard]] Nanos limit() const;    // of the pause
+  [[nodiscard]] bool gives_up() const;  // rather than pass it
   Task<> pause();
   Task<> save();
+  Task<> keep_limit();
   void run_final_round(HostState state);
   Result<void> give_host_room();
   void host_grew(std::uint64_t filled, bool whole);
@@ -67,6 +72,11 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   std::optional<PausedState> paused_;
   std::optional<wire::SourceReport> report_;
   std::string why_;
+  // Only where this agent prepared the migration.
+  std::optional<PauseWork> work_;
+  std::optional<wire::PauseFacts> last_pause_;
+  PauseEstimate estimate_;
+  Nanos verified_heard_ns_ = 0;
   wire::MigrateOptions options_;
   bool within_node_ = false;
   // Of `set`, which may come before the copy starts.

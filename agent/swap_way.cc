@@ -29,6 +29,13 @@ Task<Result<void>> SwapSource::check(std::shared_ptr<Job>) {
   co_return co_await context_.remap.prepare();
 }
 
+PauseWork SwapSource::pause_work(const Job&, const local::StateSummary& summary) const {
+  PauseWork work = common_work(PauseKind::kSwap);
+  work.add(PauseTerm::kContextSave).add(PauseTerm::kContextRestore).save_beside_copy();
+  if (!context_.remap.imports()) work.add(PauseTerm::kFill, summary.region_bytes);
+  return work;
+}
+
 Task<Result<HostState>> SwapSource::save(std::shared_ptr<Job> job, PausedState, wire::SourceReport& report) {
   CKPT_CO_TRYV(co_await save_context(context_, job));
   report.context_saved_ns = now_ns();
@@ -132,6 +139,13 @@ Task<Result<void>> SwapTarget::resume(std::shared_ptr<Job> job, RunOrder order, 
     spdlog::warn("memory not withdrawn: id m{} reason {}", info_.migration,
                  withdrawn.assume_error().to_string());
   co_return ok();
+}
+
+PauseWork SwapTarget::pause_work(const Job& job) const {
+  PauseWork work = common_work(PauseKind::kSwap);
+  work.add(PauseTerm::kContextRestore);
+  if (!context_.remap.imports()) work.add(PauseTerm::kFill, job.summary().region_bytes);
+  return work;
 }
 
 Task<> SwapTarget::end(std::shared_ptr<Job>) {

@@ -18,6 +18,7 @@ class SwapSource final : public SourceWay {
   explicit SwapSource(MigrationContext& context, migration::SwitchInfo info)
       : context_(context), info_(std::move(info)) {}
   [[nodiscard]] bool sends_host_state() const override { return false; }
+  [[nodiscard]] PauseWork pause_work(const Job& job, const local::StateSummary& summary) const override;
   Task<Result<void>> check(std::shared_ptr<Job> job) override;
   Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,
                                wire::SourceReport& report) override;
@@ -42,6 +43,7 @@ class SwapTarget final : public TargetWay {
   Task<Result<void>> drop_memory(std::shared_ptr<Job> job, std::vector<std::uint64_t> regions) override;
   Result<void> keep(std::shared_ptr<Job> job, HostState state) override;
   Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) override;
+  [[nodiscard]] PauseWork pause_work(const Job& job) const override;
   Task<> end(std::shared_ptr<Job> job) override;
   Task<> free(std::shared_ptr<Job> job) override;
 

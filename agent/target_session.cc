@@ -102,6 +102,8 @@ Task<Result<wire::Bytes>> TargetSession::prepare_standby() {
   CKPT_CO_TRY(addresses, co_await session_->listen());
   EndpointPayload payload;
   payload.addresses = std::move(addresses);
+  const PauseLines lines = context_.pauses->costs().lines(pause_kind(info_));
+  payload.costs.assign(lines.begin(), lines.end());
   co_return wire::encode(payload);
 }
 
@@ -261,9 +263,31 @@ Task<Result<void>> TargetSession::run_instance(RunOrder order) {
   if (!way_->has_memory() && !context_.remap.imports()) co_await release_memory();
   auto* report = report_ ? &*report_ : nullptr;  // not within the co_await: g++ 12 computes both sides there
   CKPT_CO_TRYV(co_await way_->run(job_, order, report));
+  learn();
   // The memory is the instance's own from here on; nothing may hold what it frees.
   control::spawn(context_.executor, "target release", release_memory());
   co_return ok();
+}
+
+// A later agent's report lacks what came before it.
+void TargetSession::learn() {
+  if (learnt_ || !report_ || report_->resumed_ns == 0) return;
+  learnt_ = true;
+  const wire::TargetReport& r = *report_;
+  wire::PauseNumbers took;
+  Nanos before = r.verified_ns;
+  const auto reach = [&took, &before](PauseTerm term, Nanos at) {
+    if (at == 0) return;
+    took[term] = std::max<Nanos>(0, at - before);
+    before = std::max(before, at);
+  };
+  reach(PauseTerm::kCommit, r.committed_ns);
+  reach(PauseTerm::kHostRestore, r.host_restored_ns);
+  reach(PauseTerm::kContextRestore, r.context_restored_ns);
+  reach(PauseTerm::kFill, r.memory_filled_ns);
+  reach(PauseTerm::kMap, r.resume_sent_ns);
+  reach(PauseTerm::kResume, r.resumed_ns);
+  context_.pauses->learn(way_->pause_work(*job_), took, true);
 }
 
 Task<> TargetSession::release_memory() {

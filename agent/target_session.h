@@ -43,6 +43,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   Task<> run_orders();
   Task<Result<void>> run_instance(RunOrder order);
   Task<> release_memory();
+  void learn();
   Task<> free();
   void attach_to(const std::shared_ptr<Job>& job);
   void on_local(const local::Body& body);
@@ -64,6 +65,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   bool ordering_ = false;
   bool preparing_ = false;
   bool stopped_ = false;
+  bool learnt_ = false;
 };
 
 }  // namespace ckpt::agent

@@ -7,20 +7,22 @@
 #include "agent/swap_way.h"
 
 namespace ckpt::agent {
-namespace {
-
-enum class Kind { kCooperative, kSwap, kProcess, kAdoptedSwap, kAdoptedProcess };
-
-Kind kind_of(const migration::SwitchInfo& info) {
+PauseKind pause_kind(const migration::SwitchInfo& info) {
   const auto plan = wire::decode_plan(info.plan);
-  if (!plan || plan.assume_value().spec.way == wire::Way::kCooperative) return Kind::kCooperative;
+  if (!plan || plan.assume_value().spec.way == wire::Way::kCooperative) return PauseKind::kCooperative;
   const bool swap = wire::is_swap(plan.assume_value());
   if (plan.assume_value().spec.way == wire::Way::kAdopted)
-    return swap ? Kind::kAdoptedSwap : Kind::kAdoptedProcess;
-  return swap ? Kind::kSwap : Kind::kProcess;
+    return swap ? PauseKind::kAdoptedSwap : PauseKind::kAdoptedProcess;
+  return swap ? PauseKind::kSwap : PauseKind::kProcess;
 }
 
-}  // namespace
+PauseWork common_work(PauseKind kind) {
+  PauseWork work(kind);
+  for (const PauseTerm term :
+       {PauseTerm::kQuiesce, PauseTerm::kVerify, PauseTerm::kCommit, PauseTerm::kMap, PauseTerm::kResume})
+    work.add(term);
+  return work;
+}
 
 Task<Result<void>> TargetWay::compare(wire::Bytes) {
   co_return ok();
@@ -35,32 +37,34 @@ Task<Result<std::shared_ptr<Job>>> TargetWay::bring() {
 }
 
 std::unique_ptr<SourceWay> make_source_way(MigrationContext& context, const migration::SwitchInfo& info) {
-  switch (kind_of(info)) {
-    case Kind::kSwap:
+  switch (pause_kind(info)) {
+    case PauseKind::kSwap:
       return std::make_unique<SwapSource>(context, info);
-    case Kind::kProcess:
+    case PauseKind::kProcess:
       return std::make_unique<ProcessSource>(context, info);
-    case Kind::kAdoptedSwap:
+    case PauseKind::kAdoptedSwap:
       return std::make_unique<AdoptedSource>(context, info, true);
-    case Kind::kAdoptedProcess:
+    case PauseKind::kAdoptedProcess:
       return std::make_unique<AdoptedSource>(context, info, false);
-    case Kind::kCooperative:
+    case PauseKind::kInvalid:
+    case PauseKind::kCooperative:
       break;
   }
   return std::make_unique<CooperativeSource>();
 }
 
 std::unique_ptr<TargetWay> make_target_way(MigrationContext& context, const migration::SwitchInfo& info) {
-  switch (kind_of(info)) {
-    case Kind::kSwap:
+  switch (pause_kind(info)) {
+    case PauseKind::kSwap:
       return std::make_unique<SwapTarget>(context, info);
-    case Kind::kProcess:
+    case PauseKind::kProcess:
       return std::make_unique<ProcessTarget>(context, info);
-    case Kind::kAdoptedSwap:
+    case PauseKind::kAdoptedSwap:
       return std::make_unique<AdoptedTarget>(context, info, true);
-    case Kind::kAdoptedProcess:
+    case PauseKind::kAdoptedProcess:
       return std::make_unique<AdoptedTarget>(context, info, false);
-    case Kind::kCooperative:
+    case PauseKind::kInvalid:
+    case PauseKind::kCooperative:
       break;
   }
   return std::make_unique<CooperativeTarget>(context, info);

@@ -14,6 +14,7 @@
 
 #include "agent/job.h"
 #include "agent/migration_context.h"
+#include "agent/pause_estimate.h"
 #include "libckpt/wire/migration_messages.h"
 #include "libckpt/wire/mover_values.h"
 
@@ -46,6 +47,8 @@ class SourceWay {
   [[nodiscard]] virtual bool sends_host_state() const = 0;
   // Whether the job can be moved so, before anything is touched. kRefused otherwise.
   virtual Task<Result<void>> check(std::shared_ptr<Job> job) = 0;
+  // After check(): what a pause has to do here and at the target beside the copy of device memory.
+  [[nodiscard]] virtual PauseWork pause_work(const Job& job, const local::StateSummary& summary) const = 0;
   // After check(): for compare() at the target.
   [[nodiscard]] virtual wire::Bytes payload() const { return {}; }
   // The rank is paused. After this the target has all it needs but device memory; what was measured goes into `report`.
@@ -87,11 +90,16 @@ class TargetWay {
   virtual Result<void> keep(std::shared_ptr<Job> job, HostState state) = 0;
   // It runs as `order.k`. kAborted: it never will here. The report's points are set where they are reached for the first time (`report` may be null).
   virtual Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) = 0;
+  // After run(): what it had to do here.
+  [[nodiscard]] virtual PauseWork pause_work(const Job& job) const = 0;
   // The migration was given up, or ended: first the instance, if it is this migration's own, then what else is left of it here. Idempotent.
   virtual Task<> end(std::shared_ptr<Job> job) = 0;
   virtual Task<> free(std::shared_ptr<Job> job) = 0;
 };
 
+[[nodiscard]] PauseKind pause_kind(const migration::SwitchInfo& info);
+// Of every way.
+[[nodiscard]] PauseWork common_work(PauseKind kind);
 // `info`'s plan decides; one that cannot be read (a migration that only its outcome is known of) counts as cooperative.
 std::unique_ptr<SourceWay> make_source_way(MigrationContext& context, const migration::SwitchInfo& info);
 std::unique_ptr<TargetWay> make_target_way(MigrationContext& context, const migration::SwitchInfo& info);

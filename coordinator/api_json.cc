@@ -13,7 +13,6 @@
 namespace ckpt::coordinator {
 namespace {
 
-
 json text_or_null(const std::string& text) {
   return text.empty() ? json() : json(text);
 }
@@ -227,12 +226,24 @@ json job_json(const Job& job, const Service& service) {
           {"protection", protection_json(job)}};
 }
 
+// As its last move in the same way paused it; null if there was none.
+json expected_move_pause(const Job& job, bool within_node) {
+  using wire::PauseKind;
+  if (!job.last_pause || !job.last_downtime_ms) return json();
+  const PauseKind kind = job.last_pause->kind;
+  const bool swap = kind == PauseKind::kSwap || kind == PauseKind::kAdoptedSwap;
+  const bool same = kind == PauseKind::kCooperative || swap == within_node;
+  return same ? json(*job.last_downtime_ms) : json();
+}
+
 json job_detail_json(const Job& job, const Service& service, const NodeTable& nodes,
                      const MigrationTable& migrations) {
   json out = job_json(job, service);
   out["argv"] = job.spec.argv;
   out["cwd"] = job.spec.cwd;
   out["placed"] = text_or_null(job.placed);
+  out["expected_pause_ms"] = {{"within_node", expected_move_pause(job, true)},
+                              {"between_nodes", expected_move_pause(job, false)}};
   out["last_snapshot"] = snapshot_json(job);
   json instances = json::array();
   for (const auto& [name, node] : nodes.all()) {
@@ -301,6 +312,10 @@ json report_json(const Migration& m) {
           // The final round may find nothing to copy: that took no time, and is known.
           {"copy_ms", measured([](const Source& r) { return r.last_ack_ns == 0 ? json() : ms(r.copy_ns); })},
           {"estimate_ms", measured([](const Source& r) { return ms_or_null(r.estimate_ns); })},
+          {"estimate_breakdown_ms",
+           s != nullptr && s->estimate ? breakdown_json(breakdown_of(*s->estimate)) : json()},
+          // The driver's own checkpoint and restore of the context: no bound is made of these.
+          {"driver_ms", downtime ? json(downtime->context) : json()},
           {"incarnation", m.incarnation}};
 }
 
@@ -357,6 +372,7 @@ json plan_json(const Job& job, const MigratePlan& plan, const wire::MigrateOptio
           {"mode", mode_text(options.mode)},
           {"options", options_json(options)},
           {"state_bytes", job.state_bytes()},
+          {"expected_pause_ms", plan.to ? expected_move_pause(job, plan.to->node == job.node()) : json()},
           {"possible", plan.to.has_value()},
           {"reason", text_or_null(plan.reason)},
           {"candidates", candidates_json(plan.candidates)}};

@@ -42,6 +42,18 @@ MemoryHistory memory_from(const json& j) {
                                 minutes);
 }
 
+json pause_document(const wire::PauseFacts& pause) {
+  return {{"kind", number(pause.kind)}, {"ns", pause.ns.all}, {"bytes", pause.bytes.all}};
+}
+
+wire::PauseFacts pause_from(const json& j) {
+  wire::PauseFacts pause;
+  pause.kind = enum_from<wire::PauseKind>(j.at("kind"));
+  j.at("ns").get_to(pause.ns.all);
+  j.at("bytes").get_to(pause.bytes.all);
+  return pause;
+}
+
 }  // namespace
 
 std::string job_document(const Job& job) {
@@ -65,6 +77,7 @@ std::string job_document(const Job& job) {
             {"started_ms", job.started_ms},
             {"ended_ms", job.ended_ms}};
   if (job.last_downtime_ms) j["last_downtime_ms"] = *job.last_downtime_ms;
+  if (job.last_pause) j["last_pause"] = pause_document(*job.last_pause);
   j["fenced"] = job.fenced;
   j["resumes_itself"] = job.resumes_itself;
   j["parked_ms"] = job.parked_ms;
@@ -99,6 +112,7 @@ Job job_from_document(const std::string& text) {
   job.started_ms = j.at("started_ms").get<std::int64_t>();
   job.ended_ms = j.at("ended_ms").get<std::int64_t>();
   if (j.contains("last_downtime_ms")) job.last_downtime_ms = j.at("last_downtime_ms").get<double>();
+  if (j.contains("last_pause")) job.last_pause = pause_from(j.at("last_pause"));
   // A store that was written before there were images has none of them.
   job.fenced = j.value("fenced", Incarnation{0});
   job.resumes_itself = j.value("resumes_itself", false);

@@ -240,10 +240,11 @@ void JobTable::reconsider(JobId id, const Node* node) {
   if (const wire::JobInstance* instance = node->find(id, current.incarnation)) judge(*job, *instance);
 }
 
-void JobTable::set_downtime(JobId id, double downtime_ms) {
+void JobTable::set_downtime(JobId id, double downtime_ms, std::optional<wire::PauseFacts> pause) {
   Job* job = find(id);
   if (job == nullptr) return;
   job->last_downtime_ms = downtime_ms;
+  job->last_pause = std::move(pause);
   save(*job);
 }
 

@@ -65,7 +65,7 @@ class JobTable {
                const Node* node);
   // Looks again at the current instance, after a migration has been closed.
   void reconsider(JobId id, const Node* node);
-  void set_downtime(JobId id, double downtime_ms);
+  void set_downtime(JobId id, double downtime_ms, std::optional<wire::PauseFacts> pause);
   // A job as an operation on its images changes it: durable before it counts, or an error and nothing has changed.
   Result<void> replace(Job changed);
   // `stop` of a parked job: nothing of it runs.

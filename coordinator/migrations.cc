@@ -323,7 +323,7 @@ void MigrationTable::close(Migration& m) {
   if (job != nullptr && job->state == JobState::kLost) m.result = MigrationResult::kLost;
   if (m.result == MigrationResult::kDone && m.source_report && m.target_report) {
     if (const auto downtime = compute_downtime(*m.source_report, *m.target_report))
-      parts_.jobs.set_downtime(m.job, downtime->total());
+      parts_.jobs.set_downtime(m.job, downtime->total(), pause_of(*m.source_report, *downtime));
   }
   save(m);
   parts_.events.add("migration-ended",

@@ -8,7 +8,6 @@
 namespace ckpt::coordinator {
 namespace {
 
-
 double span_ms(std::int64_t from, std::int64_t to) {
   return static_cast<double>(to - from) / kNanosPerMs;
 }
@@ -53,12 +52,60 @@ std::optional<Downtime> compute_downtime(const wire::SourceReport& source, const
   return downtime;
 }
 
+std::optional<wire::PauseFacts> pause_of(const wire::SourceReport& source, const Downtime& downtime) {
+  using wire::PauseTerm;
+  if (!source.estimate) return std::nullopt;
+  const auto ns = [](double ms) { return static_cast<std::int64_t>(ms * kNanosPerMs); };
+  const auto span = [](std::int64_t from, std::int64_t to) { return std::max<std::int64_t>(0, to - from); };
+  wire::PauseFacts pause;
+  pause.kind = source.estimate->kind;
+  pause.bytes = source.estimate->bytes;
+  pause.ns[PauseTerm::kQuiesce] = ns(downtime.quiesce);
+  pause.ns[PauseTerm::kVerify] = ns(downtime.verify);
+  pause.ns[PauseTerm::kCommit] = ns(downtime.commit);
+  pause.ns[PauseTerm::kFill] = ns(downtime.fill);
+  pause.ns[PauseTerm::kMap] = ns(downtime.restore);
+  pause.ns[PauseTerm::kResume] = ns(downtime.resume);
+  std::int64_t restored = ns(downtime.context);
+  if (source.context_saved_ns != 0) {
+    // All of it, also what the breakdown calls final because the copy ran meanwhile.
+    const std::int64_t saved = span(source.paused_ns, source.context_saved_ns);
+    pause.ns[PauseTerm::kContextSave] = saved;
+    restored -= source.host_saved_ns != 0 ? saved : span(source.last_ack_ns, source.context_saved_ns);
+  }
+  pause.ns[PauseTerm::kContextRestore] = std::max<std::int64_t>(0, restored);
+  if (source.host_saved_ns != 0) {
+    const std::int64_t dumped = span(source.context_saved_ns, source.host_saved_ns);
+    pause.ns[PauseTerm::kDump] = dumped;
+    pause.ns[PauseTerm::kHostRestore] = std::max<std::int64_t>(0, ns(downtime.host) - dumped);
+    pause.ns[PauseTerm::kFinal] = ns(downtime.final_copy);
+  }
+  return pause;
+}
+
+Downtime breakdown_of(const wire::PauseFacts& pause) {
+  using wire::PauseTerm;
+  const auto ms = [&pause](PauseTerm term) { return static_cast<double>(pause.ns[term]) / kNanosPerMs; };
+  Downtime out;
+  out.quiesce = ms(PauseTerm::kQuiesce);
+  out.final_copy = ms(PauseTerm::kFinal);
+  out.verify = ms(PauseTerm::kVerify);
+  out.commit = ms(PauseTerm::kCommit);
+  out.context = ms(PauseTerm::kContextSave) + ms(PauseTerm::kContextRestore);
+  out.host = ms(PauseTerm::kDump) + ms(PauseTerm::kHostRestore);
+  out.fill = ms(PauseTerm::kFill);
+  out.restore = ms(PauseTerm::kMap);
+  out.resume = ms(PauseTerm::kResume);
+  return out;
+}
+
 std::optional<Bound> compute_bound(const wire::SourceReport& source, const Downtime& downtime) {
   const std::uint64_t scan_rate = source.scan_bytes_per_second;
   if (scan_rate == 0 || source.link_bytes_per_second == 0) return std::nullopt;
   const double scan_ms = 1e3 * static_cast<double>(source.state_bytes) / static_cast<double>(scan_rate);
-  const double link_ms =
-      1e3 * static_cast<double>(source.final_bytes) / static_cast<double>(source.link_bytes_per_second);
+  const double link_ms = 1e3 *
+                         (static_cast<double>(source.final_bytes) + static_cast<double>(source.host_bytes)) /
+                         static_cast<double>(source.link_bytes_per_second);
   const double resume = downtime.restore + downtime.resume;
   struct Term {
     std::string_view name;

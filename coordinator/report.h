@@ -34,12 +34,18 @@ struct Downtime {
 [[nodiscard]] std::optional<Downtime> compute_downtime(const wire::SourceReport& source,
                                                        const wire::TargetReport& target);
 
+// The same pause by the estimate's terms, for the job's next one. nullopt where the source did not say what its terms grew with.
+[[nodiscard]] std::optional<wire::PauseFacts> pause_of(const wire::SourceReport& source,
+                                                       const Downtime& downtime);
+// The estimate's terms under the names of the breakdown.
+[[nodiscard]] Downtime breakdown_of(const wire::PauseFacts& pause);
+
 struct Bound {
   Bound() = default;
   double ms = 0;
   std::string_view by;  // the largest term: quiesce, scan, link, commit, resume
 };
-// DESIGN §5: quiesce + max(S/H, d*S/L) + commit + resume, with the rates that the source's mover measured beside the move. The
+// quiesce + max(state / scan rate, bytes of the final round and host memory / link rate) + commit + resume, with the rates that the source's mover measured beside the move. The
 // target's rate is that of the very scan the pause waited for: a bound from it would call any slowness of it necessary.
 [[nodiscard]] std::optional<Bound> compute_bound(const wire::SourceReport& source, const Downtime& downtime);
 

@@ -396,6 +396,7 @@ Result<wire::MigrationPlan> Service::make_plan(const Job& job, const Place& to,
   plan.lease_term_ns = parts_.config.lease_term_ms * kNanosPerMs;
   plan.switch_timeout_ns = parts_.config.switch_timeout_ms * kNanosPerMs;
   plan.options = options;
+  plan.last_pause = job.last_pause;
   return plan;
 }
 

@@ -186,6 +186,28 @@ Result<DumpEstimate> estimate_dump(pid_t root) {
   return estimate;
 }
 
+TreeSize size_of_tree(pid_t root) {
+  TreeSize size;
+  const auto list = processes_of(root);
+  if (!list) return size;
+  for (const pid_t pid : list.assume_value()) {
+    const Result<std::string> status = status_of(pid);
+    if (!status) continue;
+    const auto number = [&status](const char* name) {
+      const auto numbers = status_numbers(status.assume_value(), name, 10);
+      return numbers.size() == 1 ? numbers[0] : 0;
+    };
+    ++size.processes;
+    size.threads += number("Threads");
+    size.private_bytes += (number("RssAnon") + number("VmSwap")) << 10;
+    size.shared_bytes += number("RssShmem") << 10;
+    std::error_code gone;
+    std::filesystem::directory_iterator file(proc(pid, "/fd"), gone);
+    for (; !gone && file != std::filesystem::directory_iterator(); file.increment(gone)) ++size.descriptors;
+  }
+  return size;
+}
+
 Result<std::uint64_t> dump_bytes(pid_t root) {
   CKPT_TRY(estimate, estimate_dump(root));
   return estimate.bytes;

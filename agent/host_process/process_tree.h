@@ -52,6 +52,21 @@ struct DumpEstimate {
 };
 Result<DumpEstimate> estimate_dump(pid_t root);
 
+// What makes a dump and a restore longer. What ends meanwhile is not counted.
+struct TreeSize {
+  TreeSize() = default;
+  std::uint64_t private_bytes = 0;
+  std::uint64_t shared_bytes = 0;  // that are not a file's
+  std::uint64_t processes = 0;
+  std::uint64_t threads = 0;
+  std::uint64_t descriptors = 0;
+  // Of the shared ones `bytes` go another way.
+  [[nodiscard]] std::uint64_t without_shared(std::uint64_t bytes) const {
+    return private_bytes + (shared_bytes > bytes ? shared_bytes - bytes : 0);
+  }
+};
+[[nodiscard]] TreeSize size_of_tree(pid_t root);
+
 // Only the bytes.
 Result<std::uint64_t> dump_bytes(pid_t root);
 

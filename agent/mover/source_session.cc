@@ -173,7 +173,8 @@ void SourceSession::send_progress() {
   const auto rest = static_cast<Nanos>(static_cast<double>(progress.remaining_bytes) * 1e9 /
                                        std::max(convergence_->throughput(), 1.0));
   const auto estimate = convergence_->estimate();
-  progress.estimate_ns = estimate.value_or(now.round <= 1 && rest > 0 ? rest + request_.fixed_cost_ns : 0);
+  const Nanos first = std::max(rest, request_.beside_copy_ns) + request_.fixed_cost_ns;
+  progress.estimate_ns = estimate.value_or(now.round <= 1 && rest > 0 ? first : 0);
   progress.eta_ns = estimate ? convergence_->eta().value_or(-1) : rest;
   agent_.send(progress);
 }
@@ -220,26 +221,29 @@ Result<void> SourceSession::move() {
     options.max_rounds = wanted.max_rounds == 0 ? kDefaultMaxRounds : wanted.max_rounds;
     options.switch_anyway = wanted.if_not_converged != wire::NotConverged::kAbort;
     options.fixed_cost = request_.fixed_cost_ns;
+    options.beside = request_.beside_copy_ns;
     convergence_.emplace(options, static_cast<double>(measures_.link_rate()));
   }
   if (request_.options.mode == wire::MigrateMode::kStopCopy) {
-    messages::FirstRoundDone first;
-    first.session = key_;
-    agent_.send(first);
-    messages::Converged converged;
-    converged.session = key_;
-    converged.estimate_ns =
-        static_cast<Nanos>(static_cast<double>(sender_->state_bytes()) * 1e9 /
-                           static_cast<double>(std::max<std::uint64_t>(measures_.link_rate(), 1))) +
-        request_.fixed_cost_ns;
-    converged.within_limit = converged.estimate_ns <= options.max_downtime;
-    agent_.send(converged);
-    wait_for_order(kForEver);
+    stop_copy();
   } else {
     CKPT_TRYV(precopy());
     CKPT_TRYV(keep_fresh());
   }
   return finish();
+}
+
+void SourceSession::stop_copy() {
+  messages::FirstRoundDone first;
+  first.session = key_;
+  agent_.send(first);
+  engine::Advice advice = engine::Advice::kContinue;
+  {
+    const std::lock_guard lock(order_mutex_);
+    advice = convergence_->judge_stop_copy(sender_->state_bytes());
+  }
+  report_advice(advice);
+  if (advice != engine::Advice::kGiveUp) wait_for_order(kForEver);
 }
 
 Result<void> SourceSession::open_sender() {

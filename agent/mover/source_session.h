@@ -56,7 +56,8 @@ class SourceSession final : public Session, private engine::SenderObserver {
   [[nodiscard]] std::shared_ptr<const track::FingerprintParams> chunk_params() const;
   Result<void> measure_memory();
   bool wait_for_order(Nanos timeout);  // a final round or the end; false: the time is over
-  Nanos estimate();                    // of the pause; 0: none yet
+  void stop_copy();
+  Nanos estimate();  // of the pause; 0: none yet
   messages::SourceCounters counters();
 
   messages::StartSource request_;

@@ -33,19 +33,35 @@ Nanos Convergence::send_time(std::uint64_t bytes) const noexcept {
   return throughput_ > 0 ? static_cast<Nanos>(static_cast<double>(bytes) * 1e9 / throughput_) : 0;
 }
 
+Nanos Convergence::whole(Nanos copy) const noexcept {
+  return std::max(copy, options_.beside) + options_.fixed_cost;
+}
+
+Advice Convergence::judge_stop_copy(std::uint64_t bytes) {
+  remaining_ = bytes;
+  estimate_ = best_ = whole(send_time(bytes));
+  if (*estimate_ <= options_.max_downtime) return Advice::kSwitch;
+  return give_up_or_switch();
+}
+
 // Everything was dirty because nothing had been sent.
 Advice Convergence::observe_first(const RoundObservation& round) {
   remaining_ = round.dirty_bytes;
   if (options_.max_rounds <= 1) return give_up_or_switch();
-  if (!round.sampled_dirty_bytes || send_time(*round.sampled_dirty_bytes) > round.scan_time)
-    return Advice::kContinue;
-  const Nanos estimate = round.scan_time + options_.fixed_cost;
-  if (estimate > options_.max_downtime) return Advice::kContinue;
+  if (!fits_without_copy() && !options_.switch_anyway) {
+    estimate_ = best_ = whole(round.scan_time);
+    return Advice::kGiveUp;
+  }
+  const Nanos hides = std::max(round.scan_time, options_.beside);
+  if (!round.sampled_dirty_bytes || send_time(*round.sampled_dirty_bytes) > hides) return Advice::kContinue;
+  const Nanos estimate = whole(round.scan_time);
+  // A faster scan may still bring it within the limit, unless the other terms are too long for that.
+  if (estimate > options_.max_downtime && fits_without_copy()) return Advice::kContinue;
   remaining_ = *round.sampled_dirty_bytes;
   if (round.round_time > 0)
     dirty_rate_ = static_cast<double>(remaining_) * 1e9 / static_cast<double>(round.round_time);
   estimate_ = best_ = estimate;
-  return Advice::kSwitch;
+  return estimate <= options_.max_downtime ? Advice::kSwitch : Advice::kSwitchAnyway;
 }
 
 Advice Convergence::observe(const RoundObservation& round) {
@@ -64,11 +80,13 @@ Advice Convergence::observe(const RoundObservation& round) {
   if (before->round_time > 0)
     dirty_rate_ = static_cast<double>(round.dirty_bytes) * 1e9 / static_cast<double>(before->round_time);
   const Nanos send = send_time(remaining_);
-  estimate_ = std::max(round.scan_time, send) + options_.fixed_cost;
+  estimate_ = whole(std::max(round.scan_time, send));
   const bool first_estimate = !best_.has_value();
   best_ = first_estimate ? *estimate_ : std::min(*best_, *estimate_);
   if (*estimate_ <= options_.max_downtime) return Advice::kSwitch;
-  if (send <= round.scan_time && options_.switch_anyway) return Advice::kSwitchAnyway;
+  if (send <= std::max(round.scan_time, options_.beside) && options_.switch_anyway)
+    return Advice::kSwitchAnyway;
+  if (!fits_without_copy() && !options_.switch_anyway) return Advice::kGiveUp;
 
   const bool shrinks =
       static_cast<double>(round.dirty_bytes) < kShrinks * static_cast<double>(before->dirty_bytes);

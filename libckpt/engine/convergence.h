@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // When to switch (DESIGN §5 "Convergence"). After each round the downtime of a switch now is estimated as
-//   max(scan, remaining / throughput) + fixed
+//   max(scan, remaining / throughput, beside) + fixed
 // where `remaining` is what the barrier's scan will find: what this round's scan found, grown with the time this round took
 // against the last one's (never shrunk: hot data is rewritten whole), and `throughput` the drain rate while only sending.
 // The first round finds everything dirty and says nothing of the job's rate; a decision needs two, or max_rounds, or a sample taken
 // at the end of the first that says that so little has changed meanwhile that the scan binds. Where the scan binds, no further
-// round can shorten the downtime.
+// round can shorten the downtime. `beside` and `fixed` are all other terms of the pause: where they alone are over the limit, no round makes it.
 //
 // Threads: one owner. A pure object: no clock, no I/O; no function fails. Times are spans in nanoseconds, sizes bytes.
 #pragma once
@@ -22,7 +22,8 @@ struct ConvergenceOptions {
   Nanos max_downtime = 200'000'000;
   std::uint32_t max_rounds = 30;
   bool switch_anyway = true;  // --if-not-converged switch; false: abort
-  Nanos fixed_cost = 0;       // quiesce + commit + resume, as known
+  Nanos fixed_cost = 0;       // of the pause beside the copy, as known
+  Nanos beside = 0;           // what else runs while the last copy does
 };
 
 struct RoundObservation {
@@ -46,6 +47,8 @@ class Convergence {
       : options_(options), throughput_(link_rate) {}
 
   Advice observe(const RoundObservation& round);
+  // No round comes: all of `bytes` is copied in the pause.
+  Advice judge_stop_copy(std::uint64_t bytes);
   // Of the downtime if the switch came now; nothing before the second round, or a sample that decided.
   [[nodiscard]] std::optional<Nanos> estimate() const noexcept { return estimate_; }
   [[nodiscard]] std::uint64_t remaining_bytes() const noexcept { return remaining_; }
@@ -60,6 +63,8 @@ class Convergence {
 
  private:
   [[nodiscard]] Nanos send_time(std::uint64_t bytes) const noexcept;
+  [[nodiscard]] Nanos whole(Nanos copy) const noexcept;
+  [[nodiscard]] bool fits_without_copy() const noexcept { return whole(0) <= options_.max_downtime; }
   Advice observe_first(const RoundObservation& round);
   [[nodiscard]] Advice give_up_or_switch() const noexcept {
     return options_.switch_anyway ? Advice::kSwitchAnyway : Advice::kGiveUp;

@@ -5,12 +5,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "libckpt/wire/codec.h"
 #include "libckpt/wire/job_messages.h"
+#include "libckpt/wire/pause_terms.h"
 #include "libckpt/wire/switch_messages.h"
 
 namespace ckpt::wire {
@@ -54,7 +56,7 @@ struct MigrateOptions {
 // its folder) and its GPU indices. The standby is the same command with the incarnation base + 1 (base: SwitchMessage) and
 // the GPU indices of target_ranks.
 struct MigrationPlan {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   MigrationPlan() = default;
   JobSpec spec;
   std::vector<RankSpec> target_ranks;
@@ -69,10 +71,11 @@ struct MigrationPlan {
   std::int64_t lease_term_ns = 0;
   std::int64_t switch_timeout_ns = 0;
   MigrateOptions options;
+  std::optional<PauseFacts> last_pause;  // of the job, as both sides measured it
   template <class A>
   void fields(A& a) {
     a(spec, target_ranks, source_node, target_node, source_peer_address, target_peer_address, peer_token,
-      fingerprint_key, session_token, lease_term_ns, switch_timeout_ns, options);
+      fingerprint_key, session_token, lease_term_ns, switch_timeout_ns, options, last_pause);
   }
 };
 // The same process goes on, with another GPU (DESIGN §3, hot card swap).
@@ -123,7 +126,7 @@ struct SetLimits {
 
 // What the source measured. Points in time are 0 when they were not reached.
 struct SourceReport {
-  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kSourceReport;
   SourceReport() = default;
   MigrationId migration = 0;
@@ -147,13 +150,15 @@ struct SourceReport {
   std::int64_t estimate_ns = 0;             // the last estimate before the barrier
   bool converged = false;
   // The transparent way; 0 in the other.
-  std::int64_t context_saved_ns = 0;  // the thin context is checkpointed (from paused on)
-  std::int64_t host_saved_ns = 0;     // the host process is dumped; 0 in a swap
+  std::int64_t context_saved_ns = 0;   // the thin context is checkpointed (from paused on)
+  std::int64_t host_saved_ns = 0;      // the host process is dumped; 0 in a swap
+  std::optional<PauseFacts> estimate;  // estimate_ns by term
   template <class A>
   void fields(A& a) {
     a(migration, barrier_entered_ns, paused_ns, last_ack_ns, clock_offset_ns, rounds, state_bytes, sent_bytes,
       wire_bytes, dirty_bytes, final_bytes, context_bytes, host_bytes, resent_chunks, link_bytes_per_second,
-      scan_bytes_per_second, scan_ns, copy_ns, estimate_ns, converged, context_saved_ns, host_saved_ns);
+      scan_bytes_per_second, scan_ns, copy_ns, estimate_ns, converged, context_saved_ns, host_saved_ns,
+      estimate);
   }
 };
 

@@ -35,16 +35,19 @@ struct Listening {
 };
 
 struct StartSource {
-  CKPT_MOVER_MESSAGE(StartSource);
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr std::string_view kName = "StartSource";
+  StartSource() = default;
   SessionKey session;
   std::vector<std::string> addresses;  // of Listening
   MigrateOptions options;
-  std::int64_t fixed_cost_ns =
-      0;              // quiesce + commit + resume as the agent expects them, part of the estimate
+  // As the agent expects them: all terms of the pause but the copy, and what of the pause runs beside the copy.
+  std::int64_t fixed_cost_ns = 0;
   bool near = false;  // the target's mover is on this node: it may read this one's memory
+  std::int64_t beside_copy_ns = 0;
   template <class A>
   void fields(A& a) {
-    a(session, addresses, options, fixed_cost_ns, near);
+    a(session, addresses, options, fixed_cost_ns, near, beside_copy_ns);
   }
 };
 

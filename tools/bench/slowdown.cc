@@ -60,18 +60,12 @@ std::uint64_t steps_for(const Program& program, double seconds) {
   return std::max<std::uint64_t>(kTrialSteps, static_cast<std::uint64_t>(program.steps_per_second * seconds));
 }
 
-// Steps per second while a live move stays in pre-copy: no downtime is good enough for it, so it gives up in the end and the
-// job runs on at the source.
+// Steps per second while a live move stays in pre-copy: one long round, beside which the pause at its end counts little.
 Result<double> run_copied(Cluster& cluster, const Program& program, const Arguments& more) {
   CKPT_TRY(job, cluster.run_job(program.name, arguments_of(program, kForEver, true)));
   CKPT_TRYV(cluster.wait_for_steps(job, steps_for(program, kRunSeconds * kWarmUpShare)));
   const double bandwidth = static_cast<double>(program.state_bytes) / kCopySeconds;
-  Arguments options = {"--live",
-                       "--max-downtime",
-                       "0",
-                       "--if-not-converged",
-                       "abort",
-                       "--bandwidth",
+  Arguments options = {"--live", "--max-rounds", "1", "--bandwidth",
                        std::to_string(static_cast<std::uint64_t>(bandwidth)) + "B/s"};
   options.insert(options.end(), more.begin(), more.end());
   CKPT_TRY(move, cluster.migrate(job, options));

@@ -143,6 +143,11 @@ std::string view_job(const Json& job) {
   out += line("priority", text_of(job, "priority"));
   out += line("started", time_of(job, "started"));
   out += line("last downtime", span_of(job, "last_downtime_ms"));
+  const Json& pause = member(job, "expected_pause_ms");
+  if (has_value(pause, "within_node"))
+    out += line("a move", "on its node would pause it for " + span_of(pause, "within_node"));
+  if (has_value(pause, "between_nodes"))
+    out += line("a move", "to another node would pause it for " + span_of(pause, "between_nodes"));
   if (const Json& protection = member(job, "protection"); protection.is_object()) {
     out += line("protected", protection_of(protection) + " (" + text_of(protection, "last_image") +
                                  "), pause " + span_of(protection, "last_pause_ms") + ", keeps " +
@@ -231,6 +236,8 @@ std::string view_plan(const Json& plan) {
     out += " would move to " + printable(text_of(plan, "to")) + " (" + printable(text_of(plan, "mode")) +
            ", state " + bytes_of(plan, "state_bytes") + ", " +
            printable(options_of(member(plan, "options"))) + ")\n";
+    if (has_value(plan, "expected_pause_ms"))
+      out += "as its last move tells, it would pause for " + span_of(plan, "expected_pause_ms") + "\n";
   } else {
     out += " cannot move: " + printable(text_of(plan, "reason")) + "\n";
   }

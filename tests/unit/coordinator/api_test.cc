@@ -357,6 +357,8 @@ TEST_F(ApiTest, TheReportsFieldsStandInTheirOrder) {
                                           "scan_ms",
                                           "copy_ms",
                                           "estimate_ms",
+                                          "estimate_breakdown_ms",
+                                          "driver_ms",
                                           "incarnation"};
   EXPECT_EQ(keys, expected);
 }

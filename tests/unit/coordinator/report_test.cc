@@ -82,6 +82,53 @@ TEST(Downtime, ClockErrorMakesNoNegativePiece) {
   EXPECT_DOUBLE_EQ(compute_downtime(s, target())->total(), 0);
 }
 
+TEST(Pause, OfAProcessIsSplitByTheEstimatesTerms) {
+  using wire::PauseTerm;
+  wire::SourceReport s = source();
+  wire::TargetReport t = target();
+  s.context_saved_ns = 1003 * kMs;
+  s.host_saved_ns = 1008 * kMs;
+  t.host_restored_ns = 1516 * kMs + kMs / 4;
+  t.context_restored_ns = 1516 * kMs + kMs / 2;
+  EXPECT_FALSE(pause_of(s, *compute_downtime(s, t))) << "its source does not say what it grew with";
+  s.estimate.emplace();
+  s.estimate->kind = wire::PauseKind::kProcess;
+  s.estimate->bytes[PauseTerm::kDump] = 77;
+  const auto d = compute_downtime(s, t);
+  const auto pause = pause_of(s, *d);
+  ASSERT_TRUE(pause);
+  EXPECT_EQ(pause->kind, wire::PauseKind::kProcess);
+  EXPECT_EQ(pause->bytes[PauseTerm::kDump], 77);
+  EXPECT_EQ(pause->ns[PauseTerm::kContextSave], 2 * kMs);
+  EXPECT_EQ(pause->ns[PauseTerm::kDump], 5 * kMs);
+  EXPECT_EQ(pause->ns[PauseTerm::kFinal], 3 * kMs);
+  EXPECT_EQ(pause->ns[PauseTerm::kHostRestore], kMs / 4);
+  EXPECT_EQ(pause->ns[PauseTerm::kContextRestore], kMs / 4);
+  EXPECT_NEAR(static_cast<double>(pause->ns.total()), d->total() * kMs, 1000);
+  EXPECT_NEAR(breakdown_of(*pause).host, d->host, 1e-3);
+}
+
+TEST(Pause, OfASwapHasAllOfTheSaveThoughTheCopyHidIt) {
+  using wire::PauseTerm;
+  wire::SourceReport s = source();
+  s.context_saved_ns = 1008 * kMs;  // before the last acknowledgement
+  s.estimate.emplace();
+  wire::TargetReport t = target();
+  t.context_restored_ns = 1516 * kMs + kMs / 2;
+  const auto pause = pause_of(s, *compute_downtime(s, t));
+  ASSERT_TRUE(pause);
+  EXPECT_EQ(pause->ns[PauseTerm::kContextSave], 7 * kMs);
+  EXPECT_EQ(pause->ns[PauseTerm::kContextRestore], kMs / 2);
+  EXPECT_EQ(pause->ns[PauseTerm::kFinal], 0) << "of the copy";
+}
+
+TEST(Bound, CountsHostMemoryThatHadToMove) {
+  wire::SourceReport s = source();
+  s.host_bytes = 10'000'000;
+  const auto d = compute_downtime(s, target());
+  EXPECT_DOUBLE_EQ(compute_bound(s, *d)->ms, 1 + 20 + 3 + 3);
+}
+
 TEST(Bound, TakesTheLargerOfScanAndLink) {
   const auto d = compute_downtime(source(), target());
   auto bound = compute_bound(source(), *d);  // scan 5 ms, link 10 ms

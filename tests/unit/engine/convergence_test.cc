@@ -64,6 +64,46 @@ TEST(Convergence, a_sample_that_shows_little_makes_a_second_round_needless) {
   EXPECT_EQ(much.observe(first), Advice::kContinue) << "sending binds: another round shortens it";
 }
 
+TEST(Convergence, OtherTermsOverTheLimitGiveUpAfterTheFirstRound) {
+  Convergence c(
+      {.max_downtime = 30 * kMs, .switch_anyway = false, .fixed_cost = 90 * kMs, .beside = 70 * kMs}, 1e9);
+  EXPECT_EQ(c.observe(round(2 * kGiB, 5 * kMs, 2200 * kMs)), Advice::kGiveUp);
+  EXPECT_EQ(c.estimate(), 160 * kMs);
+}
+
+TEST(Convergence, LimitThatWasLoweredMeanwhileGivesUp) {
+  Convergence c(
+      {.max_downtime = 200 * kMs, .switch_anyway = false, .fixed_cost = 90 * kMs, .beside = 70 * kMs}, 1e9);
+  EXPECT_EQ(c.observe(round(2 * kGiB, 5 * kMs, 2200 * kMs)), Advice::kContinue);
+  c.set_max_downtime(30 * kMs);
+  EXPECT_EQ(c.observe(round(200'000'000, 5 * kMs, 200 * kMs)), Advice::kGiveUp);
+}
+
+TEST(Convergence, CopyHidesBehindWhatRunsBesideIt) {
+  Convergence c({.max_downtime = 100 * kMs, .fixed_cost = 5 * kMs, .beside = 60 * kMs}, 1e9);
+  c.observe(round(2 * kGiB, 50 * kMs, 2200 * kMs));
+  EXPECT_EQ(c.observe(round(40'000'000, 30 * kMs, 90 * kMs)), Advice::kSwitch);
+  EXPECT_EQ(c.estimate(), 65 * kMs);
+}
+
+TEST(Convergence, OtherTermsOverTheLimitAskForNoFurtherRoundWhereItMaySwitch) {
+  RoundObservation first = round(2 * kGiB, 5 * kMs, 2200 * kMs);
+  first.sampled_dirty_bytes = 40'000'000;
+  Convergence c({.max_downtime = 30 * kMs, .fixed_cost = 90 * kMs, .beside = 70 * kMs}, 1e9);
+  EXPECT_EQ(c.observe(first), Advice::kSwitchAnyway);
+  EXPECT_EQ(c.estimate(), 160 * kMs);
+}
+
+TEST(Convergence, StopCopyOverTheLimitGivesUpWhereItMust) {
+  for (const bool anyway : {true, false}) {
+    Convergence c({.max_downtime = 1000 * kMs, .switch_anyway = anyway, .fixed_cost = 90 * kMs}, 1e9);
+    EXPECT_EQ(c.judge_stop_copy(2'000'000'000), anyway ? Advice::kSwitchAnyway : Advice::kGiveUp);
+    EXPECT_EQ(c.estimate(), 2090 * kMs);
+  }
+  Convergence c({.max_downtime = 1000 * kMs, .switch_anyway = false}, 1e9);
+  EXPECT_EQ(c.judge_stop_copy(500'000'000), Advice::kSwitch);
+}
+
 TEST(Convergence, a_longer_round_lets_more_become_dirty) {
   Convergence c({.max_downtime = 1}, 1e9);
   c.observe(round(2 * kGiB, 10 * kMs, 100 * kMs));
