@@ -11,6 +11,7 @@
 #include "agent/process_image.h"
 #include "agent/saved_context.h"
 #include "libckpt/base/fault.h"
+#include "libckpt/wire/ids.h"
 #include "libckpt/wire/job_messages.h"
 
 namespace ckpt::agent {
@@ -154,7 +155,7 @@ Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint6
   CKPT_CO_TRYV(write_image_notes(folder.path(), notes));
   const auto pack = [&folder, &pages] { return host::pack_folder(folder.path(), std::move(pages)); };
   CKPT_CO_TRY(packed, co_await offload(context_.images, pack));
-  spdlog::info("adopted process dumped: id m{} bytes {} device_bytes {} took_ms {}", info_.migration,
+  spdlog::info("adopted process dumped: id {} bytes {} device_bytes {} took_ms {}", wire::migration_text(info_.migration),
                dumped.bytes, device_bytes, dumped.took_ns / 1'000'000);
   co_return HostState(std::move(packed.file), packed.bytes);
 }
@@ -206,7 +207,7 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::start(const wire::MigrationPla
   if (!stays_) co_return std::shared_ptr<Job>();
   auto job = find();
   if (!job || !job->keeper())
-    co_return Error(ErrorCode::kNotFound, "Job j" + std::to_string(info_.job) + " does not run on this node");
+    co_return Error(ErrorCode::kNotFound, "Job " + wire::job_text(info_.job) + " does not run on this node");
   co_return job;
 }
 
@@ -342,7 +343,7 @@ Task<Result<AdoptedPlace>> AdoptedTarget::place(std::shared_ptr<Job> job, RunOrd
   CKPT_CO_TRY(placed, co_await place_adopted(context_, job, gpu.uuid));
   if (placed.runs) {
     if (auto moved = co_await job->moved_to(index); !moved)
-      spdlog::error("job record not written: job j{} reason {}", info_.job, moved.assume_error().to_string());
+      spdlog::error("job record not written: job {} reason {}", wire::job_text(info_.job), moved.assume_error().to_string());
   }
   co_return placed;
 }

@@ -10,6 +10,7 @@
 #include "agent/host_process/pid_namespace_image.h"
 #include "agent/host_process/process_tree.h"
 #include "libckpt/base/fd.h"
+#include "libckpt/wire/ids.h"
 
 namespace ckpt::agent {
 namespace {
@@ -48,15 +49,15 @@ Result<void> find_process(const Config& config, const wire::InspectProcess& requ
 Result<void> check_is_free(const JobTable& jobs, pid_t pid) {
   for (const auto& job : jobs.all()) {
     if (job->unknown() && job->record().spec.adopt_pid == pid)
-      return refused(label(pid) + " may belong to job j" + std::to_string(job->id()) +
+      return refused(label(pid) + " may belong to job " + wire::job_text(job->id()) +
                      " already: " + job->instance().reason);
     if (job->ended() || job->rank_pid() <= 1) continue;
     const auto tree = host::processes_of(static_cast<pid_t>(job->rank_pid()));
     const bool its = tree.has_value() && std::find(tree.assume_value().begin(), tree.assume_value().end(),
                                                    pid) != tree.assume_value().end();
     if (its)
-      return refused(label(pid) + " belongs to job " + job->record().spec.name + " (j" +
-                     std::to_string(job->id()) + ") already");
+      return refused(label(pid) + " belongs to job " + job->record().spec.name + " (" +
+                     wire::job_text(job->id()) + ") already");
   }
   const Result<std::string> maps = read_file(proc(pid, "/maps"), kMostProcText);
   if (!maps.has_value())

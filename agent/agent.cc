@@ -15,6 +15,7 @@
 #include "agent/last_save.h"
 #include "agent/log_reader.h"
 #include "agent/process_image.h"
+#include "libckpt/wire/ids.h"
 
 namespace ckpt::agent {
 namespace {
@@ -401,7 +402,7 @@ Task<Result<void>> Agent::start_job(wire::JobSpec spec) {
   if (adopts) record.device_bytes = device_bytes_of(inventory_.last(), record.spec.adopt_pid);
   auto job = co_await jobs_->start(std::move(record));
   if (!job) co_return std::move(job).assume_error();
-  spdlog::info("job started: job j{} incarnation {} gpu {}", job.assume_value()->id(),
+  spdlog::info("job started: job {} incarnation {} gpu {}", wire::job_text(job.assume_value()->id()),
                job.assume_value()->incarnation(), job.assume_value()->gpu());
   co_return ok();
 }
@@ -429,11 +430,11 @@ Task<Result<void>> Agent::stop_job(wire::StopJob stop) {
 
 Task<Result<void>> Agent::forget_job(wire::ForgetJob forget) {
   if (migrations_->busy(forget.job)) {
-    co_return Error(ErrorCode::kRefused, "A migration of job j" + std::to_string(forget.job) + " is open");
+    co_return Error(ErrorCode::kRefused, "A migration of job " + wire::job_text(forget.job) + " is open");
   }
   if (protection_->is_stored(forget.job)) {
     co_return Error(ErrorCode::kRefused,
-                    "A snapshot of job j" + std::to_string(forget.job) + " is being taken");
+                    "A snapshot of job " + wire::job_text(forget.job) + " is being taken");
   }
   co_await jobs_->forget(forget.job);
   driver_->forget(forget.job);
@@ -444,7 +445,7 @@ Task<Result<wire::LogData>> Agent::read_job_log(wire::ReadLog request) {
   auto job = jobs_->started_as(request.job, request.incarnation);
   if (!job) job = jobs_->running_as(request.job, request.incarnation);
   if (!job) {
-    co_return Error(ErrorCode::kNotFound, "There is no log of job j" + std::to_string(request.job) +
+    co_return Error(ErrorCode::kNotFound, "There is no log of job " + wire::job_text(request.job) +
                                               ", incarnation " + std::to_string(request.incarnation) +
                                               ", on this node");
   }

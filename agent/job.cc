@@ -13,6 +13,7 @@
 #include "agent/host_process/process_tree.h"
 #include "agent/keeper_files.h"
 #include "agent/keeper_process.h"
+#include "libckpt/wire/ids.h"
 #include "libckpt/wire/job_messages.h"
 
 namespace ckpt::agent {
@@ -244,7 +245,7 @@ void Job::on_exited(std::int32_t wait_status, bool ended_by_keeper) {
            ? std::string(", how is known to its own parent only (it was adopted and had not been moved)")
            : " with " + describe_wait_status(wait_status)) +
       (ended_by_keeper ? ", as it was told to" : "") + last_save_;
-  spdlog::info("job instance ended: job j{} incarnation {} exit_code {} moved {}", id(), record_.incarnation,
+  spdlog::info("job instance ended: job {} incarnation {} exit_code {} moved {}", wire::job_text(id()), record_.incarnation,
                record_.exit_code, record_.moved);
   save_now();
   changed();
@@ -298,7 +299,7 @@ void Job::end_without_word(const Error& error) {
   record_.moved = leaving_;
   record_.exit_code = 128 + SIGKILL;  // a keeper takes its ranks with it
   end_reason_ = "its keeper is gone (" + error.to_string() + ")";
-  spdlog::error("keeper gone: job j{} incarnation {} reason {}", id(), record_.incarnation,
+  spdlog::error("keeper gone: job {} incarnation {} reason {}", wire::job_text(id()), record_.incarnation,
                 error.to_string());
   local::RankExited exited;
   exited.wait_status = SIGKILL;
@@ -312,7 +313,8 @@ Task<> Job::shut_down_keeper() {
   if (!keeper_) co_return;
   auto keeper = std::exchange(keeper_, nullptr);
   auto done = co_await keeper->shut_down();
-  if (!done) spdlog::debug("keeper shutdown: job j{} reason {}", id(), done.assume_error().to_string());
+  if (!done)
+    spdlog::debug("keeper shutdown: job {} reason {}", wire::job_text(id()), done.assume_error().to_string());
   keeper->close();
 }
 
@@ -329,7 +331,8 @@ Task<> Job::refresh_summary() {
     if (!keeper_ || ended()) break;
     auto description = co_await keeper_->describe();
     if (!description) {
-      spdlog::debug("job not described: job j{} reason {}", id(), description.assume_error().to_string());
+      spdlog::debug("job not described: job {} reason {}", wire::job_text(id()),
+                    description.assume_error().to_string());
       break;
     }
     summary_ = description.assume_value().summary;
@@ -373,7 +376,7 @@ Task<Result<void>> Job::save() {
 
 void Job::save_now() {
   if (auto written = writer_.write(record_, ++saves_); !written)
-    spdlog::error("job record not written: job j{} reason {}", id(), written.assume_error().to_string());
+    spdlog::error("job record not written: job {} reason {}", wire::job_text(id()), written.assume_error().to_string());
 }
 
 void Job::set_phase(local::Phase phase) {
@@ -411,7 +414,7 @@ Task<Result<void>> Job::stop(Milliseconds grace) {
   if (unknown_) {
     if (!stopping_unknown_) control::spawn(environment_.executor, "stop unknown", stop_unknown(grace));
     co_return Error(ErrorCode::kUnavailable,
-                    "The keeper of job j" + std::to_string(id()) + " does not answer (" + why_unknown_ +
+                    "The keeper of job " + wire::job_text(id()) + " does not answer (" + why_unknown_ +
                         "): it is stopped as soon as it answers, and killed after the grace");
   }
   if (!keeper_) co_return ok();
@@ -447,9 +450,9 @@ Task<> Job::let_go_of_gpu() {
       saved ? "; its context was saved before"
             : "; its context was not saved before, so look at its GPU: " + saved.assume_error().to_string();
   if (saved)
-    spdlog::info("context saved before a kill: job j{}", id());
+    spdlog::info("context saved before a kill: job {}", wire::job_text(id()));
   else
-    spdlog::warn("context not saved before a kill: job j{} reason {}", id(),
+    spdlog::warn("context not saved before a kill: job {} reason {}", wire::job_text(id()),
                  saved.assume_error().to_string());
 }
 
@@ -472,7 +475,7 @@ Task<> Job::leave() {
   if (keeper_ && !ended()) {
     auto told = co_await keeper_->moved();
     if (!told && !ended()) {
-      spdlog::warn("rank does not leave: job j{} reason {}", id(), told.assume_error().to_string());
+      spdlog::warn("rank does not leave: job {} reason {}", wire::job_text(id()), told.assume_error().to_string());
       co_await let_go_of_gpu();
       if (keeper_) (void)co_await keeper_->kill();
     }

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "libckpt/base/fd.h"
+#include "libckpt/wire/ids.h"
 
 namespace ckpt::agent {
 namespace {
@@ -28,15 +29,14 @@ struct FolderName {
 };
 
 std::optional<FolderName> parse_folder_name(std::string_view name) {
-  if (!name.starts_with('j')) return std::nullopt;
   const auto dot = name.find('.');
   if (dot == std::string_view::npos) return std::nullopt;
   const auto second = name.find(".m", dot + 1);
-  const auto job = number(name.substr(1, dot - 1));
+  const auto job = wire::parse_id('j', name.substr(0, dot));
   const auto incarnation =
       number(name.substr(dot + 1, second == std::string_view::npos ? second : second - dot - 1));
-  const auto migration =
-      second == std::string_view::npos ? std::optional<std::uint64_t>(0) : number(name.substr(second + 2));
+  const auto migration = second == std::string_view::npos ? std::optional<std::uint64_t>(0)
+                                                          : wire::parse_id('m', name.substr(second + 1));
   if (!job || !incarnation || !migration) return std::nullopt;
   return FolderName{*job, *incarnation, *migration};
 }
@@ -45,8 +45,8 @@ std::optional<FolderName> parse_folder_name(std::string_view name) {
 
 std::string instance_folder(const std::string& jobs_folder, wire::JobId job, wire::Incarnation started_as,
                             wire::MigrationId migration) {
-  const std::string folder = jobs_folder + "/j" + std::to_string(job) + "." + std::to_string(started_as);
-  return migration == 0 ? folder : folder + ".m" + std::to_string(migration);
+  const std::string folder = jobs_folder + "/" + wire::job_text(job) + "." + std::to_string(started_as);
+  return migration == 0 ? folder : folder + "." + wire::migration_text(migration);
 }
 
 Result<std::vector<std::string>> list_instance_folders(const std::string& jobs_folder) {

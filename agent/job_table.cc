@@ -7,7 +7,22 @@
 #include <iterator>
 #include <limits>
 
+#include "libckpt/wire/ids.h"
+
 namespace ckpt::agent {
+
+namespace {
+
+// What runs under an id may be another job's instance: a coordinator that lost its store may give ids again.
+Result<void> check_is_same(const Job& there, const wire::JobSpec& asked) {
+  if (wire::encode(there.record().spec) == wire::encode(asked)) return ok();
+  return Error(ErrorCode::kRefused, "This node has an instance of another job, \"" +
+                                        there.record().spec.name + "\", as " + wire::job_text(asked.job) +
+                                        "." + std::to_string(asked.incarnation) +
+                                        ": nothing was started for \"" + asked.name + "\"");
+}
+
+}  // namespace
 
 JobTable::Key JobTable::key_of(const Job& job) {
   return {job.id(), job.started_as(), job.record().migration};
@@ -24,7 +39,7 @@ Task<Result<void>> JobTable::rediscover() {
     }
     const auto& found = job.assume_value();
     jobs_[key_of(*found)] = found;
-    spdlog::info("instance found: job j{} started_as {} incarnation {} phase {}", found->id(),
+    spdlog::info("instance found: job {} started_as {} incarnation {} phase {}", wire::job_text(found->id()),
                  found->started_as(), found->incarnation(), local::to_string(found->phase()));
   }
   co_return ok();
@@ -37,7 +52,10 @@ Task<Result<std::shared_ptr<Job>>> JobTable::start(JobRecord record, std::option
     starting_[key].push_back(&signal);
     co_await signal.wait(std::chrono::steady_clock::now() + std::chrono::hours(1));
   }
-  if (auto it = jobs_.find(key); it != jobs_.end()) co_return it->second;
+  if (auto it = jobs_.find(key); it != jobs_.end()) {
+    CKPT_CO_TRYV(check_is_same(*it->second, record.spec));
+    co_return it->second;
+  }
   CKPT_CO_TRYV(check_none_unknown(record.spec.job));
   starting_[key];
   auto job = co_await Job::start(environment_, std::move(record), std::move(restore));
@@ -52,7 +70,7 @@ Result<void> JobTable::check_none_unknown(wire::JobId job) const {
   for (const auto& [key, instance] : jobs_) {
     if (instance->id() == job && instance->unknown())
       return Error(ErrorCode::kUnavailable,
-                   "Job j" + std::to_string(job) + " may run on this node as incarnation " +
+                   "Job " + wire::job_text(job) + " may run on this node as incarnation " +
                        std::to_string(instance->incarnation()) + ": " + instance->instance().reason +
                        ". Nothing is started in its place; `stop` ends it");
   }
@@ -103,7 +121,7 @@ Task<Result<void>> JobTable::stop(wire::JobId job, wire::Incarnation incarnation
   }
   if (failure) co_return *failure;
   if (!found)
-    co_return Error(ErrorCode::kNotFound, "Job j" + std::to_string(job) + " has no instance on this node");
+    co_return Error(ErrorCode::kNotFound, "Job " + wire::job_text(job) + " has no instance on this node");
   co_return ok();
 }
 

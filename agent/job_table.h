@@ -18,8 +18,8 @@ class JobTable {
 
   // At start: every instance that an earlier agent left.
   Task<Result<void>> rediscover();
-  // Starts an instance; one that is there already is returned as it is (a repeated request starts nothing). kUnavailable while another one of the
-  // job is unknown.
+  // Starts an instance; one that is there already and was started by the same specification is returned as it is (a repeated request
+  // starts nothing). kRefused if another job's instance has that id, kUnavailable while another one of the job is unknown.
   Task<Result<std::shared_ptr<Job>>> start(JobRecord record, std::optional<HostRestore> restore = {});
 
   // The living instance that runs as that incarnation, or null.

@@ -8,6 +8,7 @@
 #include "agent/host_process/process_tree.h"
 #include "agent/job.h"
 #include "agent/keeper_process.h"
+#include "libckpt/wire/ids.h"
 
 namespace ckpt::agent {
 namespace {
@@ -62,7 +63,7 @@ Task<> Job::ask_until_known() {
     if (!unknown_) break;
     if (take_proven_end(Error(ErrorCode::kUnavailable, why_unknown_))) break;
     if (!std::exchange(told, true)) {
-      spdlog::error("keeper does not answer: job j{} incarnation {} folder {} reason {}", id(),
+      spdlog::error("keeper does not answer: job {} incarnation {} folder {} reason {}", wire::job_text(id()),
                     record_.incarnation, folder_, why_unknown_);
       changed();
     }
@@ -73,7 +74,7 @@ Task<> Job::ask_until_known() {
       question = std::min(question * 2, kMaxQuestion);
   }
   if (ended()) co_return;
-  spdlog::info("keeper answers again: job j{} incarnation {} phase {}", id(), record_.incarnation,
+  spdlog::info("keeper answers again: job {} incarnation {} phase {}", wire::job_text(id()), record_.incarnation,
                local::to_string(phase_));
   changed();
   environment_.known_again(self);
@@ -92,10 +93,10 @@ Task<> Job::stop_unknown(Milliseconds grace) {
   if (ended()) co_return;
   if (!unknown_) {
     if (auto stopped = co_await stop(grace); !stopped)
-      spdlog::error("job not stopped: job j{} reason {}", id(), stopped.assume_error().to_string());
+      spdlog::error("job not stopped: job {} reason {}", wire::job_text(id()), stopped.assume_error().to_string());
     co_return;
   }
-  spdlog::warn("silent keeper is killed, since the job is to end: job j{} incarnation {}", id(),
+  spdlog::warn("silent keeper is killed, since the job is to end: job {} incarnation {}", wire::job_text(id()),
                record_.incarnation);
   kill_keeper(folder_);
   // What was taken in where it ran is nobody's child.

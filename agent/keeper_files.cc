@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "libckpt/base/fd.h"
+#include "libckpt/wire/ids.h"
 #include "libckpt/wire/job_messages.h"
 
 namespace ckpt::agent {
@@ -60,7 +61,7 @@ std::string keeper_config(const JobRecord& record, const Config& config, const H
   environment["CUDA_VISIBLE_DEVICES"] = gpus;
 
   nlohmann::json out;
-  out["job"] = "j" + std::to_string(record.spec.job);
+  out["job"] = wire::job_text(record.spec.job);
   out["name"] = record.spec.name;
   out["incarnation"] = record.spec.incarnation;
   out["role"] = record.role == wire::JobRole::kStandby ? "standby" : "fresh";

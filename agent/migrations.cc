@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include "agent/adopted_way.h"
+#include "libckpt/wire/ids.h"
 
 namespace ckpt::agent {
 using migration::SwitchInfo;
@@ -93,8 +94,9 @@ void Migrations::send_report_before(const wire::SwitchMessage& message) {
 
 void Migrations::report(const SwitchKey& key, const SwitchInfo& info, const migration::Report& report) {
   const std::string reason = report.reason.text.empty() ? "" : " reason " + report.reason.text;
-  spdlog::info("switch {}: id m{} role {} job j{} incarnation {}{}", migration::to_string(report.kind),
-               key.migration, wire::to_string(key.role), info.job, report.k, reason);
+  spdlog::info("switch {}: id {} role {} job {} incarnation {}{}", migration::to_string(report.kind),
+               wire::migration_text(key.migration), wire::to_string(key.role), wire::job_text(info.job),
+               report.k, reason);
 }
 
 void Migrations::perform(const SwitchKey& key, const SwitchInfo& info, const migration::Action& action) {
@@ -110,7 +112,7 @@ Result<void> Migrations::set_limits(const wire::SetLimits& limits) {
   const auto it = sources_.find(limits.migration);
   if (it == sources_.end()) {
     return Error(ErrorCode::kNotFound,
-                 "Migration m" + std::to_string(limits.migration) + " has no source on this node");
+                 "Migration " + wire::migration_text(limits.migration) + " has no source on this node");
   }
   it->second->set_limits(limits.max_downtime_ns, limits.bandwidth_bytes_per_second);
   return ok();
@@ -143,8 +145,9 @@ Task<> Migrations::withdraw_leftovers(std::shared_ptr<Job> job) {
       now.arrived_regions == 0)
     co_return;
   const auto withdrawn = co_await job->keeper()->withdraw(now.arrived_migration);
-  spdlog::info("memory of a former agent withdrawn: job j{} id m{} regions {} done {}", job->id(),
-               now.arrived_migration, now.arrived_regions, withdrawn.has_value());
+  spdlog::info("memory of a former agent withdrawn: job {} id {} regions {} done {}",
+               wire::job_text(job->id()), wire::migration_text(now.arrived_migration), now.arrived_regions,
+               withdrawn.has_value());
 }
 
 Task<> Migrations::settle(std::shared_ptr<Job> job) {
@@ -154,7 +157,8 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
     const auto* state = switches.target(record.migration);
     const bool committed = state && std::holds_alternative<migration::target::Committed>(state->phase);
     if (!committed) {
-      spdlog::info("standby without a record ended: job j{} id m{}", job->id(), record.migration);
+      spdlog::info("standby without a record ended: job {} id {}", wire::job_text(job->id()),
+                   wire::migration_text(record.migration));
       co_await context_.jobs.remove(job);
       co_return;
     }
@@ -172,13 +176,13 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
   if (record.spec.way == wire::Way::kAdopted) {
     auto back = co_await put_adopted_back(context_, job, job->gpu());
     if (!back)
-      spdlog::error("paused process not let go: job j{} reason {}", job->id(),
+      spdlog::error("paused process not let go: job {} reason {}", wire::job_text(job->id()),
                     back.assume_error().to_string());
   }
   if (record.spec.way == wire::Way::kTransparent && context_.put_back) {
     auto back = co_await context_.put_back(job);
     if (!back)
-      spdlog::error("paused process not put back: job j{} reason {}", job->id(),
+      spdlog::error("paused process not put back: job {} reason {}", wire::job_text(job->id()),
                     back.assume_error().to_string());
     if (!job->keeper()) co_return;
   }
@@ -186,10 +190,10 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
   resume.incarnation = job->incarnation();
   auto running = co_await job->keeper()->resume(resume, UniqueFd{});
   if (running) {
-    spdlog::info("paused job goes on: job j{} incarnation {}", job->id(), job->incarnation());
+    spdlog::info("paused job goes on: job {} incarnation {}", wire::job_text(job->id()), job->incarnation());
     job->runs_as(job->incarnation());
   } else {
-    spdlog::error("paused job does not go on: job j{} reason {}", job->id(),
+    spdlog::error("paused job does not go on: job {} reason {}", wire::job_text(job->id()),
                   running.assume_error().to_string());
   }
 }

@@ -3,6 +3,8 @@
 
 #include <sys/stat.h>
 
+#include "libckpt/wire/ids.h"
+
 namespace ckpt::agent {
 namespace {
 
@@ -10,15 +12,15 @@ namespace {
 std::string folder_prefix(const Config& config) {
   struct stat home {};
   ::stat(config.home.c_str(), &home);
-  return std::to_string(home.st_dev) + "." + std::to_string(home.st_ino) + "-j";
+  return std::to_string(home.st_dev) + "." + std::to_string(home.st_ino) + "-";
 }
 
 }  // namespace
 
 std::string image_folder_name(const MigrationContext& context, const migration::SwitchInfo& info,
                               const char* side) {
-  return folder_prefix(context.config) + std::to_string(info.job) + ".m" + std::to_string(info.migration) +
-         "-" + side;
+  return folder_prefix(context.config) + wire::job_text(info.job) + "." +
+         wire::migration_text(info.migration) + "-" + side;
 }
 
 void remove_image_folder(const MigrationContext& context, const migration::SwitchInfo& info,

@@ -10,6 +10,7 @@
 #include "agent/process_image.h"
 #include "agent/thin_rank.h"
 #include "libckpt/base/fault.h"
+#include "libckpt/wire/ids.h"
 
 namespace ckpt::agent {
 namespace {
@@ -170,9 +171,9 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   CKPT_CO_TRY(packed, co_await offload(context_.images, pack));
   if (grew_ && packed.bytes > stream_->most())
     co_return Error(ErrorCode::kOutOfMemory, "The process has grown too much since its move began");
-  spdlog::info("process dumped: id m{} bytes {} packed {} prepare_ms {:.1f} criu_ms {:.1f} pack_ms {:.1f}",
-               info_.migration, dumped.bytes, packed.bytes, ms(prepared - began), ms(dumped.took_ns),
-               ms(now_ns() - prepared - dumped.took_ns));
+  spdlog::info("process dumped: id {} bytes {} packed {} prepare_ms {:.1f} criu_ms {:.1f} pack_ms {:.1f}",
+               wire::migration_text(info_.migration), dumped.bytes, packed.bytes, ms(prepared - began),
+               ms(dumped.took_ns), ms(now_ns() - prepared - dumped.took_ns));
   if (!grew_) co_return HostState(std::move(packed.file), packed.bytes);
   grew_(packed.bytes, true);
   co_return HostState();
@@ -316,8 +317,9 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
     co_await context_.jobs.remove(job);
     co_return std::move(accepted).assume_error();
   }
-  spdlog::info("process restored: id m{} unpack_ms {:.1f} keeper_and_criu_ms {:.1f} accept_ms {:.1f}",
-               info_.migration, ms(unpacked - began), ms(restored - unpacked), ms(now_ns() - restored));
+  spdlog::info("process restored: id {} unpack_ms {:.1f} keeper_and_criu_ms {:.1f} accept_ms {:.1f}",
+               wire::migration_text(info_.migration), ms(unpacked - began), ms(restored - unpacked),
+               ms(now_ns() - restored));
   fault_point(FaultPoint::kTargetRestored);
   co_return job;
 }
@@ -403,7 +405,7 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
   }
   // The process has the memory: a second hold of it would keep what it frees.
   if (auto withdrawn = co_await keeper->withdraw(info_.migration); !withdrawn)
-    spdlog::warn("memory not withdrawn: id m{} reason {}", info_.migration,
+    spdlog::warn("memory not withdrawn: id {} reason {}", wire::migration_text(info_.migration),
                  withdrawn.assume_error().to_string());
   co_return ok();
 }

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "libckpt/wire/ids.h"
+
 namespace ckpt::agent {
 namespace {
 
@@ -37,7 +39,8 @@ void SourceSession::emit(migration::SourceEvent event) {
 
 void SourceSession::fail(const Error& error) {
   if (stopped_) return;
-  spdlog::warn("migration fails at the source: id m{} reason {}", info_.migration, error.to_string());
+  spdlog::warn("migration fails at the source: id {} reason {}", wire::migration_text(info_.migration),
+               error.to_string());
   if (preparing_) {
     emit(migration::SourceRefused(wire::Reason(error)));
   } else {
@@ -106,10 +109,10 @@ Task<Result<void>> SourceSession::prepare_memory() {
     if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
   }
   if (job_ && job_->unknown())
-    co_return Error(ErrorCode::kRefused, "It is not known whether job j" + std::to_string(info_.job) +
+    co_return Error(ErrorCode::kRefused, "It is not known whether job " + wire::job_text(info_.job) +
                                              " runs on this node: " + job_->instance().reason);
   if (!job_ || job_->ended() || !job_->keeper()) {
-    co_return Error(ErrorCode::kNotFound, "Job j" + std::to_string(info_.job) + " does not run on this node");
+    co_return Error(ErrorCode::kNotFound, "Job " + wire::job_text(info_.job) + " does not run on this node");
   }
   if (plan.assume_value().spec.ranks.size() != 1) {
     co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be moved yet");
@@ -255,8 +258,8 @@ void SourceSession::on_mover(mover::Packet packet) {
     verified_heard_ns_ = done->verified_heard_ns;
     emit(migration::FinalDataAcknowledged{});
   } else if (const auto* mismatch = std::get_if<mover::Mismatch>(&packet.message)) {
-    spdlog::warn("fingerprint mismatch: id m{} tensor {} chunk {} times {}", info_.migration,
-                 mismatch->tensor, mismatch->chunk, mismatch->times);
+    spdlog::warn("fingerprint mismatch: id {} tensor {} chunk {} times {}",
+                 wire::migration_text(info_.migration), mismatch->tensor, mismatch->chunk, mismatch->times);
   }
 }
 
@@ -379,7 +382,8 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
   // The keeper takes this also for a rank that runs already, and for one that has not reached its barrier yet.
   auto running = co_await job_->keeper()->resume(resume, UniqueFd{});
   if (!running) {
-    spdlog::error("job does not go on: job j{} reason {}", info_.job, running.assume_error().to_string());
+    spdlog::error("job does not go on: job {} reason {}", wire::job_text(info_.job),
+                  running.assume_error().to_string());
     co_return;
   }
   paused_.reset();
@@ -397,8 +401,8 @@ Task<bool> SourceSession::go_back(std::uint64_t order) {
     auto back = co_await way_->go_back(job_);
     if (back) co_return order == orders_;
     if (job_->ended() || !job_->keeper()) co_return false;  // its listener said so
-    spdlog::error("job does not go on yet: job j{} again_in_ms {} reason {}", info_.job, pause.count(),
-                  back.assume_error().to_string());
+    spdlog::error("job does not go on yet: job {} again_in_ms {} reason {}", wire::job_text(info_.job),
+                  pause.count(), back.assume_error().to_string());
     Signal nobody(context_.executor);
     co_await nobody.wait(std::chrono::steady_clock::now() + pause);
     if (order != orders_ || freeing_ || job_->ended() || !job_->keeper()) co_return false;

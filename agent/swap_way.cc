@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include "agent/thin_rank.h"
+#include "libckpt/wire/ids.h"
 
 namespace ckpt::agent {
 namespace {
@@ -65,7 +66,7 @@ std::shared_ptr<Job> SwapTarget::find() {
 Task<Result<std::shared_ptr<Job>>> SwapTarget::start(const wire::MigrationPlan&) {
   auto job = find();
   if (!job || !job->keeper())
-    co_return Error(ErrorCode::kNotFound, "Job j" + std::to_string(info_.job) + " does not run on this node");
+    co_return Error(ErrorCode::kNotFound, "Job " + wire::job_text(info_.job) + " does not run on this node");
   co_return job;
 }
 
@@ -136,7 +137,7 @@ Task<Result<void>> SwapTarget::resume(std::shared_ptr<Job> job, RunOrder order, 
   }
   // The process has the memory: a second hold of it would keep what it frees.
   if (auto withdrawn = co_await keeper->withdraw(info_.migration); !withdrawn)
-    spdlog::warn("memory not withdrawn: id m{} reason {}", info_.migration,
+    spdlog::warn("memory not withdrawn: id {} reason {}", wire::migration_text(info_.migration),
                  withdrawn.assume_error().to_string());
   co_return ok();
 }
@@ -156,7 +157,7 @@ Task<> SwapTarget::free(std::shared_ptr<Job> job) {
   if (!job || !job->keeper()) co_return;
   auto withdrawn = co_await job->keeper()->withdraw(info_.migration);
   if (!withdrawn)
-    spdlog::warn("memory not withdrawn: id m{} reason {}", info_.migration,
+    spdlog::warn("memory not withdrawn: id {} reason {}", wire::migration_text(info_.migration),
                  withdrawn.assume_error().to_string());
 }
 

@@ -3,6 +3,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include "libckpt/wire/ids.h"
+
 namespace ckpt::agent {
 namespace {
 
@@ -13,7 +15,7 @@ using migration::RecordKind;
 using wire::Party;
 
 std::string name_of_key(const migration::SwitchKey& key) {
-  return std::to_string(key.migration) + "/" + std::string(wire::to_string(key.role));
+  return wire::migration_text(key.migration) + "/" + std::string(wire::to_string(key.role));
 }
 
 // Crash points between taking an event and handing it to its machine.

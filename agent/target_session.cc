@@ -3,6 +3,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include "libckpt/wire/ids.h"
+
 namespace ckpt::agent {
 
 TargetSession::TargetSession(MigrationContext& context, migration::SwitchInfo info)
@@ -23,7 +25,8 @@ void TargetSession::emit(migration::TargetEvent event) {
 
 void TargetSession::fail(const Error& error) {
   if (stopped_) return;
-  spdlog::warn("migration fails at the target: id m{} reason {}", info_.migration, error.to_string());
+  spdlog::warn("migration fails at the target: id {} reason {}", wire::migration_text(info_.migration),
+               error.to_string());
   if (preparing_) {
     emit(migration::StandbyRefused(wire::Reason(error)));
   } else {
@@ -128,8 +131,8 @@ Task<Result<void>> TargetSession::export_memory() {
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The standby ended before its memory was exported");
   export_ = MemoryExport::create(keeper, session_, std::move(settings));
   CKPT_CO_TRY(summary, co_await export_->run(context_.executor));
-  spdlog::info("standby ready: id m{} tensors {} regions {}", info_.migration, summary.tensors,
-               summary.regions);
+  spdlog::info("standby ready: id {} tensors {} regions {}", wire::migration_text(info_.migration),
+               summary.tensors, summary.regions);
   co_return ok();
 }
 
@@ -158,8 +161,8 @@ Task<Result<void>> TargetSession::open_session(std::shared_ptr<MoverProcess> pro
 void TargetSession::on_mover(mover::Packet packet) {
   if (stopped_) return;
   if (const auto* mismatch = std::get_if<mover::Mismatch>(&packet.message)) {
-    spdlog::warn("fingerprint mismatch: id m{} tensor {} chunk {} times {}", info_.migration,
-                 mismatch->tensor, mismatch->chunk, mismatch->times);
+    spdlog::warn("fingerprint mismatch: id {} tensor {} chunk {} times {}",
+                 wire::migration_text(info_.migration), mismatch->tensor, mismatch->chunk, mismatch->times);
     return;
   }
   const auto* verified = std::get_if<mover::Verified>(&packet.message);
@@ -239,8 +242,8 @@ Task<> TargetSession::run_orders() {
       job_->runs_as(order.k);
       continue;
     }
-    spdlog::error("instance does not run: job j{} incarnation {} reason {}", info_.job, order.k,
-                  ran.assume_error().to_string());
+    spdlog::error("instance does not run: job {} incarnation {} reason {}", wire::job_text(info_.job),
+                  order.k, ran.assume_error().to_string());
     const bool gone =
         !job_ || job_->ended() || !job_->keeper() || ran.assume_error().code() == ErrorCode::kAborted;
     if (gone) emit(migration::InstanceDied(wire::Reason(ran.assume_error())));

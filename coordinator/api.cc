@@ -223,7 +223,7 @@ control::Task<Api::Answer> Api::route_jobs(HttpRequest request) {
   }
   if (request.path.size() == 2) co_return no_such_call(request);
   Job* job = parts_.jobs.find(request.path[2]);
-  if (job == nullptr) co_return Error(ErrorCode::kNotFound, "There is no job \"" + request.path[2] + "\"");
+  if (job == nullptr) co_return parts_.jobs.not_found(request.path[2]);
   if (request.path.size() == 3 && is_get(request))
     co_return to_response(200, job_detail_json(*job, parts_.service, parts_.nodes, parts_.migrations));
   if (request.path.size() == 4) {
@@ -306,9 +306,8 @@ control::Task<Api::Answer> Api::route_migrations(HttpRequest request) {
     co_return to_response(200, out);
   }
   if (request.path.size() == 2) co_return no_such_call(request);
-  const auto id = parse_migration_id(request.path[2]);
-  if (!id || parts_.migrations.find(*id) == nullptr)
-    co_return Error(ErrorCode::kNotFound, "There is no migration \"" + request.path[2] + "\"");
+  const std::optional<MigrationId> id = meant(parts_.migrations.all(), parse_migration_id(request.path[2]));
+  if (!id) co_return Error(ErrorCode::kNotFound, "There is no migration \"" + request.path[2] + "\"");
   if (request.path.size() == 3 && is_get(request)) co_return show(*id, 200);
   if (request.path.size() == 4) {
     const std::string verb = request.path[3];

@@ -9,6 +9,7 @@
 #include "coordinator/api_json.h"
 #include "coordinator/http.h"
 #include "libckpt/base/result.h"
+#include "libckpt/wire/ids.h"
 
 namespace ckpt::coordinator {
 
@@ -26,6 +27,14 @@ Result<std::int64_t> query_number(const HttpRequest& request, const char* key, s
 }
 [[nodiscard]] inline bool is_post(const HttpRequest& request) {
   return request.method == "POST";
+}
+
+// The id of the entry that is meant (find_meant() of libckpt/wire/ids.h).
+template <class Map>
+[[nodiscard]] std::optional<std::uint64_t> meant(const Map& entries, std::optional<std::uint64_t> said) {
+  if (!said) return std::nullopt;
+  const auto at = wire::find_meant(entries, *said);
+  return at == entries.end() ? std::nullopt : std::optional(at->first);
 }
 
 }  // namespace ckpt::coordinator

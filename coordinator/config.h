@@ -29,6 +29,8 @@ struct Config {
   std::int64_t evacuation_attempts_per_job = 3;  // within an hour
   std::int64_t ended_jobs_kept = 1000;           // older ones are forgotten, their images are not
 
+  bool tagged_ids = true;  // no key: tests that say ids by heart have none
+
   [[nodiscard]] std::string folder() const { return home + "/coordinator"; }
 };
 

@@ -105,6 +105,9 @@ Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_conte
   // First: its lock is what keeps two coordinators out of one folder.
   CKPT_TRY(journal, migration::Journal::open(folder + "/journal"));
   CKPT_TRY(store, Store::open(folder + "/state.db"));
+  if (config.tagged_ids) {
+    CKPT_TRYV(store.draw_id_tag());
+  }
   CKPT_TRY(peer_token, token_of(folder + "/peer-token"));
   CKPT_TRY(token, token_of(folder + "/token"));
   CKPT_TRY(agent_token, token_of(folder + "/agent-token"));

@@ -2,7 +2,6 @@
 #include "coordinator/drain.h"
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
@@ -59,15 +58,11 @@ bool has(const Drain& drain, DrainJobState state) {
 }  // namespace
 
 std::string drain_text(DrainId id) {
-  return "d" + std::to_string(id);
+  return wire::id_text('d', id);
 }
 
 std::optional<DrainId> parse_drain_id(std::string_view text) {
-  if (text.size() < 2 || text.front() != 'd') return std::nullopt;
-  DrainId id = 0;
-  const auto [end, failure] = std::from_chars(text.data() + 1, text.data() + text.size(), id);
-  if (failure != std::errc{} || end != text.data() + text.size() || id == 0) return std::nullopt;
-  return id;
+  return wire::parse_id('d', text);
 }
 
 std::string_view to_string(Fallback fallback) noexcept {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "coordinator/scope.h"
+#include "libckpt/wire/ids.h"
 
 namespace ckpt::coordinator {
 

@@ -122,16 +122,17 @@ Result<DrainTable::Begun> DrainTable::begin(const DrainRequest& request) {
   const bool cordoned = parts_.cordons.find(request.scope, CordonOwner::kOperator) != nullptr;
   const std::string why = request.reason.empty() && !cordoned ? "drain" : request.reason;
   CKPT_TRYV(parts_.cordons.set(request.scope, CordonOwner::kOperator, why));
-  CKPT_TRY(statement, parts_.store.database().prepare("INSERT INTO drains (document) VALUES (?1)"));
+  CKPT_TRY(statement, parts_.store.database().prepare("INSERT INTO drains VALUES (?1, ?2)"));
   Drain drain;
+  CKPT_TRY(id, parts_.store.next_id_of("drain", drains_.empty() ? 0 : drains_.rbegin()->first));
+  drain.id = begun.id = id;
   drain.scope = request.scope;
   drain.parallel = request.parallel;
   drain.fallback = request.fallback;
   drain.reason = request.reason;
   drain.started_ms = wall_clock_ms();
   drain.deadline_ms = drain.started_ms + request.deadline_ms;
-  CKPT_TRYV(statement.bind(1, drain_document(drain)).run());
-  drain.id = begun.id = static_cast<DrainId>(parts_.store.database().last_row_id());
+  CKPT_TRYV(statement.bind(1, static_cast<std::int64_t>(id)).bind(2, drain_document(drain)).run());
   parts_.events.add("drain-begun",
                     fmt::format("drain {}, {} at a time{}", label(drain), drain.parallel,
                                 drain.reason.empty() ? "" : ": " + drain.reason),

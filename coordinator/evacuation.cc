@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "libckpt/wire/ids.h"
+
 namespace ckpt::coordinator {
 namespace {
 
@@ -20,7 +22,7 @@ Place place_from(const json& j) {
 }  // namespace
 
 std::string evacuation_text(EvacuationId id) {
-  return "e" + std::to_string(id);
+  return wire::id_text('e', id);
 }
 
 std::string_view to_string(EvacuationState state) noexcept {

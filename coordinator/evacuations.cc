@@ -176,9 +176,11 @@ Result<void> Evacuations::keep(const Finding& finding, std::vector<Evacuation> d
       CKPT_TRY(update, parts_.store.database().prepare("UPDATE evacuations SET document = ?2 WHERE id = ?1"));
       CKPT_TRYV(update.bind(1, static_cast<std::int64_t>(e.id)).bind(2, evacuation_document(e)).run());
     } else {
-      CKPT_TRY(insert, parts_.store.database().prepare("INSERT INTO evacuations (document) VALUES (?1)"));
-      CKPT_TRYV(insert.bind(1, evacuation_document(e)).run());
-      e.id = static_cast<EvacuationId>(parts_.store.database().last_row_id());
+      CKPT_TRY(insert, parts_.store.database().prepare("INSERT INTO evacuations VALUES (?1, ?2)"));
+      CKPT_TRY(
+          id, parts_.store.next_id_of("evacuation", evacuations_.empty() ? 0 : evacuations_.rbegin()->first));
+      e.id = id;
+      CKPT_TRYV(insert.bind(1, static_cast<std::int64_t>(id)).bind(2, evacuation_document(e)).run());
     }
   }
   CKPT_TRYV(parts_.health.store_acted(finding));

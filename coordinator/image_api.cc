@@ -90,7 +90,7 @@ control::Task<ImageApi::Answer> ImageApi::of_job(HttpRequest request) {
   const Job* job = jobs_.find(request.path[2]);
   if (const auto id = parse_job_id(request.path[2]); job == nullptr && id && request.path[3] == "restore")
     co_return co_await restore(std::move(request), *id);
-  if (job == nullptr) co_return Error(ErrorCode::kNotFound, "There is no job \"" + request.path[2] + "\"");
+  if (job == nullptr) co_return jobs_.not_found(request.path[2]);
   const JobId id = job->id;
   const std::string verb = request.path[3];
   if (verb == "protect") co_return protect(request, id);
@@ -159,7 +159,7 @@ control::Task<ImageApi::Answer> ImageApi::restore(HttpRequest request, JobId id)
     const auto wanted = parse_image_id(*image);
     if (!wanted)
       co_return Error(ErrorCode::kInvalidArgument, "\"" + *image + "\" is no image: like j3.v12@node-a");
-    if (wanted->job != id)
+    if (!wire::may_mean(wanted->job, id) && !wire::may_mean(id, wanted->job))
       co_return Error(ErrorCode::kInvalidArgument, "Image " + *image + " is not of job " + job_text(id));
     CKPT_CO_TRY(listed, images_.catalog().find(*wanted));
     if (listed.damaged) co_return Error(ErrorCode::kRefused, "Image " + *image + " is damaged");

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "libckpt/base/clock.h"
+#include "libckpt/wire/ids.h"
 
 namespace ckpt::coordinator {
 namespace {
@@ -243,7 +244,7 @@ Result<ListedImage> ImageCatalog::find(const ImageId& id) const {
   for (const ListedImage& listed : list()) {
     const Image& image = listed.image;
     const bool there = id.where.empty() || id.where == (image.folder.empty() ? image.node : image.folder);
-    if (image.job == id.job && image.version == id.version && there) found.push_back(listed);
+    if (wire::may_mean(id.job, image.job) && image.version == id.version && there) found.push_back(listed);
   }
   const std::string name = job_text(id.job) + ".v" + std::to_string(id.version);
   if (found.empty())

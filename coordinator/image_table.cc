@@ -18,9 +18,7 @@ constexpr std::chrono::seconds kRemoval{120};
 }  // namespace
 
 ImageTable::ImageTable(Parts parts)
-    : parts_(std::move(parts)),
-      catalog_(parts_.store),
-      tasks_(parts_.executor, static_cast<TaskId>(wall_clock_ms())) {
+    : parts_(std::move(parts)), catalog_(parts_.store), tasks_(parts_.executor, parts_.store.id_tag()) {
   take_frames();
 }
 

@@ -2,7 +2,6 @@
 #include "coordinator/image_tasks.h"
 
 #include <algorithm>
-#include <charconv>
 
 namespace ckpt::coordinator {
 namespace {
@@ -12,22 +11,19 @@ constexpr std::size_t kKept = 500;
 }  // namespace
 
 std::string task_text(TaskId id) {
-  return "t" + std::to_string(id);
+  return wire::id_text('t', id);
 }
 
 std::optional<TaskId> parse_task_id(std::string_view text) {
-  if (text.size() < 2 || text.front() != 't') return std::nullopt;
-  TaskId id = 0;
-  const auto [end, failure] = std::from_chars(text.data() + 1, text.data() + text.size(), id);
-  if (failure != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return id;
+  return wire::parse_id('t', text);
 }
 
 ImageTask& ImageTasks::begin(std::string verb, const Job& job, std::string state) {
   for (auto at = tasks_.begin(); tasks_.size() >= kKept && at != tasks_.end();)
     at = at->second.open ? std::next(at) : tasks_.erase(at);
-  ImageTask& task = tasks_[next_];
-  task.id = next_++;
+  const TaskId id = wire::make_id(next_++, tag_);
+  ImageTask& task = tasks_[id];
+  task.id = id;
   task.verb = std::move(verb);
   task.job = job.id;
   task.job_name = job.spec.name;
@@ -36,7 +32,7 @@ ImageTask& ImageTasks::begin(std::string verb, const Job& job, std::string state
 }
 
 ImageTask* ImageTasks::find(TaskId id) {
-  const auto at = tasks_.find(id);
+  const auto at = wire::find_meant(tasks_, id);
   return at == tasks_.end() ? nullptr : &at->second;
 }
 

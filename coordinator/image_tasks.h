@@ -11,6 +11,7 @@
 
 #include "coordinator/images.h"
 #include "coordinator/signal.h"
+#include "libckpt/wire/ids.h"
 
 namespace ckpt::coordinator {
 
@@ -38,9 +39,8 @@ struct ImageTask {
 
 class ImageTasks {
  public:
-  // `first`: ids of an earlier life are not given again.
-  ImageTasks(control::asio::any_io_executor executor, TaskId first)
-      : changed_(std::move(executor)), next_(first) {}
+  ImageTasks(control::asio::any_io_executor executor, wire::IdTag tag)
+      : changed_(std::move(executor)), tag_(tag) {}
 
   ImageTask& begin(std::string verb, const Job& job, std::string state);
   [[nodiscard]] ImageTask* find(TaskId id);
@@ -53,7 +53,8 @@ class ImageTasks {
 
  private:
   Signal changed_;
-  TaskId next_;
+  wire::IdTag tag_;
+  std::uint64_t next_ = 1;
   std::map<TaskId, ImageTask> tasks_;
 };
 

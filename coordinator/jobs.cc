@@ -36,12 +36,16 @@ Result<void> check_spec_size(const wire::JobSpec& spec) {
                            bytes, wire::kMaxJobSpecBytes));
 }
 
-std::string made_up_name(const wire::JobSpec& spec, JobId id) {
+// With the whole id where another job has the short name.
+std::string made_up_name(const wire::JobSpec& spec, JobId id,
+                         const std::function<bool(const std::string&)>& taken) {
+  const std::string number = std::to_string(wire::id_number(id));
   std::string stem = spec.argv.front().substr(spec.argv.front().rfind('/') + 1);
   constexpr std::size_t kLongestStem = 40;
   stem = stem.substr(0, kLongestStem);
-  const std::string name = stem + "-" + std::to_string(id);
-  return valid_job_name(name) ? name : "job-" + std::to_string(id);
+  if (!valid_job_name(stem + "-" + number)) stem = "job";
+  const std::string name = stem + "-" + number;
+  return taken(name) ? name + job_text(id).substr(1 + number.size()) : name;
 }
 
 }  // namespace
@@ -52,8 +56,6 @@ Result<void> JobTable::load() {
     const JobId id = job.id;
     jobs_.emplace(id, std::move(job));
   }
-  CKPT_TRY(last, store_.last_job_id());
-  last_id_ = last;
   return ok();
 }
 
@@ -65,8 +67,12 @@ Result<Job*> JobTable::create(wire::JobSpec spec, const Place& place, std::strin
                  "A live job is called \"" + spec.name + "\" already (" + job_text(same->id) + ")");
   Job job;
   CKPT_TRY(id, store_.next_job_id());
-  job.id = last_id_ = id;
-  if (spec.name.empty()) spec.name = made_up_name(spec, id);
+  job.id = id;
+  if (spec.name.empty())
+    spec.name = made_up_name(spec, id, [this](const std::string& name) {
+      const Job* same = find(name);
+      return same != nullptr && !is_ended(same->state);
+    });
   spec.job = id;
   spec.incarnation = job.incarnation;
   job.spec = std::move(spec);
@@ -133,13 +139,25 @@ Job* JobTable::find(JobId id) {
 }
 
 Job* JobTable::find(std::string_view id_or_name) {
-  if (const auto id = parse_job_id(id_or_name)) return find(*id);
+  if (const auto id = parse_job_id(id_or_name)) {
+    if (const auto at = wire::find_meant(jobs_, *id); at != jobs_.end()) return &at->second;
+  }
   Job* found = nullptr;
   for (auto& [id, job] : jobs_) {
     if (job.spec.name != id_or_name) continue;
     if (found == nullptr || is_ended(found->state)) found = &job;
   }
   return found;
+}
+
+Error JobTable::not_found(std::string_view id_or_name) const {
+  std::string same;
+  const JobId said = parse_job_id(id_or_name).value_or(0);
+  for (const auto& [id, job] : jobs_) {
+    if (said != 0 && wire::may_mean(said, id)) same += (same.empty() ? "" : ", ") + job_text(id);
+  }
+  if (same.empty()) return {ErrorCode::kNotFound, fmt::format("There is no job \"{}\"", id_or_name)};
+  return {ErrorCode::kNotFound, fmt::format("Several jobs are called {}: say which of {}", id_or_name, same)};
 }
 
 unsigned JobTable::live_on(const std::string& node) const {

@@ -47,8 +47,10 @@ class JobTable {
   void failed_to_start(Job& job, const Error& reason);
   void stop_requested(Job& job);
 
-  // Id or name; of several ended jobs with the name the newest.
+  // Id or name; of several ended jobs with the name the newest. Of an id the tag may be left out where one job has the number.
   [[nodiscard]] Job* find(std::string_view id_or_name);
+  // What find() says where it finds none.
+  [[nodiscard]] Error not_found(std::string_view id_or_name) const;
   [[nodiscard]] Job* find(JobId id);
   [[nodiscard]] std::map<JobId, Job>& all() { return jobs_; }
   [[nodiscard]] unsigned live_on(const std::string& node) const;
@@ -74,7 +76,7 @@ class JobTable {
   // Removes the oldest ended jobs beyond `keep`; their ids, for their nodes to forget, too.
   std::vector<JobId> forget_oldest(std::size_t keep);
   // Of this cluster, and removed.
-  [[nodiscard]] bool was_forgotten(JobId id) const { return id <= last_id_ && !jobs_.contains(id); }
+  [[nodiscard]] bool was_forgotten(JobId id) const { return store_.gave(id) && !jobs_.contains(id); }
 
   [[nodiscard]] Signal& changed() { return changed_; }
 
@@ -92,7 +94,6 @@ class JobTable {
   std::function<bool(JobId)> has_open_migration_;
   std::function<void(const Node&, JobId, Incarnation)> fence_;
   std::map<JobId, Job> jobs_;
-  JobId last_id_ = 0;
 };
 
 }  // namespace ckpt::coordinator

@@ -110,9 +110,8 @@ control::Task<Result<HttpResponse>> MaintenanceSection::handle(HttpRequest reque
     if (what == "drains" && is_post(request)) co_return begin(request);
   }
   if (what != "drains" || request.path.size() < 3) co_return no_such_call(request);
-  const auto id = parse_drain_id(request.path[2]);
-  if (!id || parts_.drains.find(*id) == nullptr)
-    co_return Error(ErrorCode::kNotFound, "There is no drain \"" + request.path[2] + "\"");
+  const std::optional<DrainId> id = meant(parts_.drains.all(), parse_drain_id(request.path[2]));
+  if (!id) co_return Error(ErrorCode::kNotFound, "There is no drain \"" + request.path[2] + "\"");
   if (request.path.size() == 3 && is_get(request)) co_return show(*id, 200);
   if (request.path.size() == 4 && request.path[3] == "watch" && is_get(request))
     co_return co_await watch(std::move(request), *id);

@@ -3,20 +3,13 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
+
+#include "libckpt/wire/ids.h"
 
 namespace ckpt::coordinator {
 namespace {
 
 constexpr std::size_t kLongestName = 63;
-
-std::optional<std::uint64_t> parse_id(char prefix, std::string_view text) {
-  if (text.size() < 2 || text.front() != prefix) return std::nullopt;
-  std::uint64_t id = 0;
-  const auto [end, failure] = std::from_chars(text.data() + 1, text.data() + text.size(), id);
-  if (failure != std::errc{} || end != text.data() + text.size() || id == 0) return std::nullopt;
-  return id;
-}
 
 }  // namespace
 
@@ -123,16 +116,16 @@ std::uint64_t Job::expected_bytes() const {
 }
 
 std::string job_text(JobId id) {
-  return "j" + std::to_string(id);
+  return wire::job_text(id);
 }
 std::string migration_text(MigrationId id) {
-  return "m" + std::to_string(id);
+  return wire::migration_text(id);
 }
 std::optional<JobId> parse_job_id(std::string_view text) {
-  return parse_id('j', text);
+  return wire::parse_id('j', text);
 }
 std::optional<MigrationId> parse_migration_id(std::string_view text) {
-  return parse_id('m', text);
+  return wire::parse_id('m', text);
 }
 
 bool valid_job_name(std::string_view name) {

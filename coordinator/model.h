@@ -158,7 +158,7 @@ struct Event {
   std::string text;
 };
 
-// "j12" / "m7"; nullopt for anything else.
+// "j12-k3fa" / "m7-k3fa", or without a tag (libckpt/wire/ids.h); nullopt for anything else.
 [[nodiscard]] std::string job_text(JobId id);
 [[nodiscard]] std::string migration_text(MigrationId id);
 [[nodiscard]] std::optional<JobId> parse_job_id(std::string_view text);

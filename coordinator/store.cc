@@ -5,6 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
+#include <span>
+
 #include "coordinator/documents.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/base/random.h"
@@ -21,6 +25,7 @@ constexpr const char* kPragmas = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FU
 // Only what is searched for or never decoded is a column; the rest is one document per row.
 constexpr const char* kSchema = R"sql(
 CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS job_tags (first INTEGER PRIMARY KEY, tag INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS jobs (id INTEGER PRIMARY KEY, spec BLOB NOT NULL, document TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS nodes (name TEXT PRIMARY KEY, version TEXT NOT NULL, peer_address TEXT NOT NULL,
                                   last_seen_ms INTEGER NOT NULL);
@@ -74,7 +79,47 @@ Result<Store> Store::open(const std::string& path) {
   CKPT_TRYV(check_version(db));
   CKPT_TRYV(db.execute(kSchema));
   CKPT_TRYV(db.execute(("PRAGMA user_version=" + std::to_string(kSchemaVersion)).c_str()));
-  return Store(std::move(db));
+  Store store(std::move(db));
+  CKPT_TRYV(store.load_job_numbers());
+  return std::move(store);
+}
+
+Result<void> Store::load_job_numbers() {
+  CKPT_TRY(counter, db_.prepare("SELECT value FROM counters WHERE name = 'job'"));
+  CKPT_TRY(counted, counter.next());
+  if (counted) last_job_ = static_cast<std::uint64_t>(counter.integer(0));
+  job_tags_.emplace(0, 0);  // before tags were drawn
+  CKPT_TRY(statement, db_.prepare("SELECT first, tag FROM job_tags"));
+  while (true) {
+    CKPT_TRY(row, statement.next());
+    if (!row) return ok();
+    job_tags_[static_cast<std::uint64_t>(statement.integer(0))] =
+        static_cast<wire::IdTag>(statement.integer(1));
+  }
+}
+
+Result<void> Store::draw_id_tag() {
+  const auto known = [this](wire::IdTag tag) {
+    return std::any_of(job_tags_.begin(), job_tags_.end(), [&](const auto& at) { return at.second == tag; });
+  };
+  constexpr int kMaxDraws = 100;
+  wire::IdTag tag = 0;
+  for (int draw = 0; known(tag); ++draw) {  // 0 is always known
+    if (draw == kMaxDraws) return Error(ErrorCode::kInternal, "No tag for new ids was found");
+    CKPT_TRYV(fill_random(std::as_writable_bytes(std::span(&tag, 1))));
+    tag &= wire::kMaxIdTag;
+  }
+  // One under which no job was numbered leaves no trace.
+  CKPT_TRY(statement, db_.prepare("INSERT OR REPLACE INTO job_tags VALUES (?1, ?2)"));
+  statement.bind(1, static_cast<std::int64_t>(last_job_ + 1)).bind(2, static_cast<std::int64_t>(tag));
+  CKPT_TRYV(statement.run());
+  job_tags_[last_job_ + 1] = tag_ = tag;
+  return ok();
+}
+
+bool Store::gave(JobId id) const {
+  const std::uint64_t number = wire::id_number(id);
+  return number <= last_job_ && std::prev(job_tags_.upper_bound(number))->second == wire::id_tag(id);
 }
 
 Result<std::uint64_t> Store::next_id(std::string_view counter) {
@@ -87,20 +132,32 @@ Result<std::uint64_t> Store::next_id(std::string_view counter) {
   if (!row) return Error(ErrorCode::kInternal, "Counter " + std::string(counter) + " returned nothing");
   const auto id = static_cast<std::uint64_t>(statement.integer(0));
   CKPT_TRYV(statement.run());
+  if (id > wire::kMaxTaggedNumber)
+    return Error(ErrorCode::kInternal, "Counter " + std::string(counter) + " has reached its end");
   return id;
 }
 
 Result<JobId> Store::next_job_id() {
-  return next_id("job");
+  CKPT_TRY(number, next_id("job"));
+  last_job_ = number;
+  return wire::make_id(number, tag_);
 }
 Result<MigrationId> Store::next_migration_id() {
-  return next_id("migration");
+  CKPT_TRY(number, next_id("migration"));
+  return wire::make_id(number, tag_);
 }
 
-Result<JobId> Store::last_job_id() {
-  CKPT_TRY(statement, db_.prepare("SELECT value FROM counters WHERE name = 'job'"));
-  CKPT_TRY(row, statement.next());
-  return row ? static_cast<JobId>(statement.integer(0)) : JobId{0};
+Result<std::uint64_t> Store::next_id_of(std::string_view part, std::uint64_t known) {
+  CKPT_TRYV(count_from(part, wire::id_number(known)));
+  CKPT_TRY(number, next_id(part));
+  return wire::make_id(number, tag_);
+}
+
+Result<void> Store::count_from(std::string_view counter, std::uint64_t number) {
+  CKPT_TRY(statement,
+           db_.prepare("INSERT INTO counters VALUES (?1, ?2) ON CONFLICT(name) DO UPDATE SET value = "
+                       "MAX(value, ?2)"));
+  return statement.bind(1, counter).bind(2, static_cast<std::int64_t>(number)).run();
 }
 
 Result<void> Store::put(const Job& job) {

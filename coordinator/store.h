@@ -5,11 +5,13 @@
 // of a newer version.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include "coordinator/model.h"
 #include "coordinator/sqlite.h"
+#include "libckpt/wire/ids.h"
 
 namespace ckpt::coordinator {
 
@@ -33,10 +35,16 @@ class Store {
  public:
   static Result<Store> open(const std::string& path);
 
-  // Never given twice, whatever is deleted.
+  // Draws the tag of all ids from now on; without it they have none.
+  Result<void> draw_id_tag();
+  // Never given twice, whatever is deleted, and with a tag whatever becomes of the file.
   Result<JobId> next_job_id();
   Result<MigrationId> next_migration_id();
-  Result<JobId> last_job_id();
+  // Of a part with a table of its own; `known` is the newest that it has.
+  Result<std::uint64_t> next_id_of(std::string_view part, std::uint64_t known);
+  [[nodiscard]] wire::IdTag id_tag() const { return tag_; }
+  // This file, or what it is a later state of, gave the id; not: a coordinator did whose file was lost.
+  [[nodiscard]] bool gave(JobId id) const;
 
   Result<void> put(const Job& job);
   Result<void> put(const Migration& migration);
@@ -59,8 +67,15 @@ class Store {
 
  private:
   explicit Store(Database db) : db_(std::move(db)) {}
+  Result<void> load_job_numbers();
   Result<std::uint64_t> next_id(std::string_view counter);
+  // The next id of it has a higher number.
+  Result<void> count_from(std::string_view counter, std::uint64_t number);
   Database db_;
+  wire::IdTag tag_ = 0;
+  std::uint64_t last_job_ = 0;  // number
+  std::map<std::uint64_t, wire::IdTag>
+      job_tags_;  // by the first number that was given, or kept free, under each
 };
 
 }  // namespace ckpt::coordinator

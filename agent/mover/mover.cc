@@ -9,6 +9,7 @@
 #include "agent/mover/source_session.h"
 #include "agent/mover/target_session.h"
 #include "libckpt/base/fault.h"
+#include "libckpt/wire/ids.h"
 
 namespace ckpt::mover {
 namespace {
@@ -59,7 +60,7 @@ Result<void> Mover::dispatch(messages::Packet packet) {
     fill_regions(*fill, std::move(packet.fds));
   } else if (const auto* left = std::get_if<messages::JobLeft>(&packet.message)) {
     if (const std::size_t count = last_snapshots_.forget(left->job); count > 0)
-      spdlog::info("snapshots forgotten: job j{} count {}", left->job, count);
+      spdlog::info("snapshots forgotten: job {} count {}", wire::job_text(left->job), count);
   } else {
     to_session(packet);
   }
@@ -102,8 +103,8 @@ void Mover::open_session(const messages::OpenSession& request) {
     return agent_.send(failed);
   }
   sessions_[request.session] = make_session(request, secrets.assume_value());
-  spdlog::info("session opened: id m{} rank {} side {}", request.session.migration, request.session.rank,
-               wire::to_string(request.side));
+  spdlog::info("session opened: id {} rank {} side {}", wire::migration_text(request.session.migration),
+               request.session.rank, wire::to_string(request.side));
 }
 
 std::unique_ptr<Session> Mover::make_session(const messages::OpenSession& request,
@@ -141,7 +142,8 @@ void Mover::bury() {
     messages::SessionEnded ended;
     ended.session = it->first;
     it = ending_.erase(it);
-    spdlog::info("session ended: id m{} rank {}", ended.session.migration, ended.session.rank);
+    spdlog::info("session ended: id {} rank {}", wire::migration_text(ended.session.migration),
+                 ended.session.rank);
     agent_.send(ended);
   }
 }
@@ -174,7 +176,7 @@ void Mover::fill_regions(const messages::FillRegions& request, std::vector<Uniqu
     filled.bytes = bytes.assume_value();
     return agent_.send(filled);
   }
-  spdlog::warn("memory not filled: id m{} reason {}", request.session.migration,
+  spdlog::warn("memory not filled: id {} reason {}", wire::migration_text(request.session.migration),
                bytes.assume_error().to_string());
   messages::FillFailed failed;
   failed.session = request.session;

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "libckpt/memory/device_memory.h"
+#include "libckpt/wire/ids.h"
 #include "libckpt/wire/mover_session_messages.h"
 #include "libckpt/wire/mover_values.h"
 
@@ -92,7 +93,8 @@ void Session::fail(const Error& error) {
     const std::lock_guard lock(mutex_);
     if (std::exchange(failed_, true)) return;
   }
-  spdlog::warn("session failed: id m{} rank {} reason {}", key_.migration, key_.rank, error.to_string());
+  spdlog::warn("session failed: id {} rank {} reason {}", wire::migration_text(key_.migration), key_.rank,
+               error.to_string());
   messages::SessionFailed failed;
   failed.session = key_;
   failed.failure = messages::Failure(error);

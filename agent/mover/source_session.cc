@@ -9,6 +9,7 @@
 #include "libckpt/base/fault.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/image/manifest.h"
+#include "libckpt/wire/ids.h"
 
 namespace ckpt::mover {
 namespace {
@@ -268,8 +269,9 @@ Result<void> SourceSession::open_sender() {
     host_state_.tell(*sender_);
   }
   CKPT_TRYV(sender_->connect());
-  spdlog::info("lanes: id m{} open {} within_this_machine {} in_place {}", key_.migration,
-               request_.addresses.size(), sender_->near_lanes(transport::Nearness::kReads),
+  spdlog::info("lanes: id {} open {} within_this_machine {} in_place {}",
+               wire::migration_text(key_.migration), request_.addresses.size(),
+               sender_->near_lanes(transport::Nearness::kReads),
                sender_->near_lanes(transport::Nearness::kMaps));
   return ok();
 }
@@ -315,8 +317,8 @@ Result<engine::RoundReport> SourceSession::run_round() {
   CKPT_TRY(report, sender_->run_round());
   measures_.count_round(report);
   if (report.cut) return report;
-  spdlog::info("round: id m{} round {} dirty_bytes {} sent_bytes {} scan_ms {:.1f} total_ms {:.1f}",
-               key_.migration, report.round, report.dirty_bytes, report.sent_bytes,
+  spdlog::info("round: id {} round {} dirty_bytes {} sent_bytes {} scan_ms {:.1f} total_ms {:.1f}",
+               wire::migration_text(key_.migration), report.round, report.dirty_bytes, report.sent_bytes,
                static_cast<double>(report.scan_ns) / 1e6,
                static_cast<double>(measures_.last_round_time()) / 1e6);
   return report;
@@ -373,8 +375,9 @@ void SourceSession::report_advice(engine::Advice advice) {
     const std::lock_guard lock(order_mutex_);
     limit = request_.options.max_downtime_ns;
   }
-  spdlog::info("precopy ends: id m{} advice {} rounds {} estimate_ms {:.1f}", key_.migration,
-               engine::to_string(advice), measures_.rounds(), static_cast<double>(estimated) / 1e6);
+  spdlog::info("precopy ends: id {} advice {} rounds {} estimate_ms {:.1f}",
+               wire::migration_text(key_.migration), engine::to_string(advice), measures_.rounds(),
+               static_cast<double>(estimated) / 1e6);
   if (advice == engine::Advice::kGiveUp) {
     messages::DidNotConverge lost;
     lost.session = key_;

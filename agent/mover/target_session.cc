@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "libckpt/base/fault.h"
+#include "libckpt/wire/ids.h"
 
 namespace ckpt::mover {
 namespace {
@@ -205,8 +206,8 @@ void TargetSession::on_verified(const engine::VerifiedReport& report, engine::Ho
   if (report.scanned_bytes > 0 && scan_time > 0)
     verified.scan_bytes_per_second = static_cast<std::uint64_t>(static_cast<double>(report.scanned_bytes) *
                                                                 1e9 / static_cast<double>(scan_time));
-  spdlog::info("verified: id m{} root {} host_state_bytes {}", key_.migration, verified.root,
-               host_state.bytes);
+  spdlog::info("verified: id {} root {} host_state_bytes {}", wire::migration_text(key_.migration),
+               verified.root, host_state.bytes);
   const int file = host_state.file.get();
   agent_.send(verified, host_state.bytes > 0 ? std::span(&file, 1) : std::span<const int>());
 }

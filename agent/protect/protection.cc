@@ -8,6 +8,7 @@
 #include "agent/protect/restore_report.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/image/vault/version.h"
+#include "libckpt/wire/ids.h"
 
 namespace ckpt::agent::protect {
 namespace {
@@ -95,7 +96,7 @@ Task<> Protection::take_snapshot(wire::TakeSnapshot request) {
 Task<Result<void>> Protection::snapshot(wire::TakeSnapshot request) {
   CKPT_CO_TRY(place, place_of(request.folder, request.peer));
   CKPT_CO_TRYV(vault::check_job_name(request.vault_job));
-  const std::string name = "Job j" + std::to_string(request.job);
+  const std::string name = "Job " + wire::job_text(request.job);
   auto job = parts_.context.jobs.running_as(request.job, request.incarnation);
   if (!job || !job->keeper()) co_return Error(ErrorCode::kNotFound, name + " does not run on this node");
   if (parts_.moves(request.job)) co_return Error(ErrorCode::kRefused, name + " is being moved");
@@ -162,7 +163,7 @@ Task<Result<void>> Protection::restore(wire::RestoreImage request) {
   const Instance instance(request.spec.job, request.spec.incarnation);
   if (restores_.contains(instance))
     co_return Error(ErrorCode::kUnavailable,
-                    "Job j" + std::to_string(request.spec.job) + " is being restored");
+                    "Job " + wire::job_text(request.spec.job) + " is being restored");
   // Asked again by a coordinator that has not heard the answer.
   const auto there = parts_.context.jobs.running_as(instance.first, instance.second);
   if (there && there->unknown()) co_return Error(ErrorCode::kUnavailable, there->instance().reason);

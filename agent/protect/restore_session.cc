@@ -7,6 +7,7 @@
 
 #include "agent/protect/restore_report.h"
 #include "libckpt/base/fault.h"
+#include "libckpt/wire/ids.h"
 #include "libckpt/wire/job_messages.h"
 
 namespace ckpt::agent::protect {
@@ -27,12 +28,13 @@ Task<Result<void>> RestoreSession::run() {
   auto restored = co_await restore();
   co_await release_memory();
   if (restored) {
-    spdlog::info("restored: job j{} incarnation {} version {} state_bytes {}", request_.spec.job,
-                 request_.spec.incarnation, done_->version, done_->state_bytes);
+    spdlog::info("restored: job {} incarnation {} version {} state_bytes {}",
+                 wire::job_text(request_.spec.job), request_.spec.incarnation, done_->version,
+                 done_->state_bytes);
     co_return ok();
   }
-  spdlog::warn("not restored: job j{} incarnation {} reason {}", request_.spec.job, request_.spec.incarnation,
-               restored.assume_error().to_string());
+  spdlog::warn("not restored: job {} incarnation {} reason {}", wire::job_text(request_.spec.job),
+               request_.spec.incarnation, restored.assume_error().to_string());
   co_await clean_up();
   co_return restored;
 }
@@ -158,7 +160,7 @@ Task<Result<void>> RestoreSession::fill() {
     CKPT_CO_TRYV(co_await check(stored_));
   }
   for (const std::string& skipped : done_->skipped)
-    spdlog::warn("damaged image skipped: job j{} {}", request_.spec.job, skipped);
+    spdlog::warn("damaged image skipped: job {} {}", wire::job_text(request_.spec.job), skipped);
   if (request_.spec.way != wire::Way::kCooperative) {
     CKPT_CO_TRYV(co_await way_->compare(stored_.job.payload));
   }

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include "libckpt/base/fault.h"
+#include "libckpt/wire/ids.h"
 #include "libckpt/wire/migration_messages.h"
 
 namespace ckpt::agent::protect {
@@ -56,13 +57,14 @@ Task<Result<void>> SnapshotSession::run() {
   co_await release_session();
   job_held_.reset();
   if (taken) {
-    spdlog::info("snapshot taken: job j{} version {} pause_ms {:.1f} dirty_bytes {} written_bytes {}",
-                 request_.job, report_.version, static_cast<double>(report_.pause_ns) / 1e6,
+    spdlog::info("snapshot taken: job {} version {} pause_ms {:.1f} dirty_bytes {} written_bytes {}",
+                 wire::job_text(request_.job), report_.version, static_cast<double>(report_.pause_ns) / 1e6,
                  report_.dirty_bytes, report_.written_bytes);
     say(wire::SnapshotPhase::kDone);
     co_return ok();
   }
-  spdlog::warn("snapshot failed: job j{} reason {}", request_.job, taken.assume_error().to_string());
+  spdlog::warn("snapshot failed: job {} reason {}", wire::job_text(request_.job),
+               taken.assume_error().to_string());
   report_.error = taken.assume_error().to_string();
   say(wire::SnapshotPhase::kFailed);
   co_return taken;
@@ -74,7 +76,7 @@ Task<Result<void>> SnapshotSession::take_twice() {
   if (taken || giving_way_ || job_->ended()) co_return taken;
   const ErrorCode code = taken.assume_error().code();
   if (code != ErrorCode::kCorrupt && code != ErrorCode::kAborted) co_return taken;
-  spdlog::warn("snapshot taken again, with all memory: job j{} reason {}", request_.job,
+  spdlog::warn("snapshot taken again, with all memory: job {} reason {}", wire::job_text(request_.job),
                taken.assume_error().to_string());
   co_await release_session();
   co_return co_await take(true);
@@ -313,8 +315,8 @@ Task<Result<void>> SnapshotSession::go_on() {
       }
       back = std::move(running).assume_error();
     }
-    spdlog::error("job does not go on yet: job j{} again_in_ms {} reason {}", job_->id(), pause.count(),
-                  back.assume_error().to_string());
+    spdlog::error("job does not go on yet: job {} again_in_ms {} reason {}", wire::job_text(job_->id()),
+                  pause.count(), back.assume_error().to_string());
     Signal nobody(context_.base.executor);
     co_await nobody.wait(Clock::now() + pause);
   }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "libckpt/wire/ids.h"
+
 namespace ckpt::migration {
 namespace {
 
@@ -18,7 +20,7 @@ constexpr Party role_of(const TargetState& /*state*/) {
 
 Error not_here(SwitchKey key) {
   return {ErrorCode::kNotFound, "No " + std::string(to_string(key.role)) + " of migration " +
-                                    std::to_string(key.migration) + " on this node"};
+                                    wire::migration_text(key.migration) + " on this node"};
 }
 
 }  // namespace
@@ -97,8 +99,8 @@ Result<Batches> AgentSwitches::on_message(const wire::SwitchMessage& message, Na
     const auto it = machines.find(message.migration);
     if (it == machines.end()) return std::optional<Batches>();
     if (it->second.state.info.job != message.job || it->second.state.info.base != message.base)
-      return Error(ErrorCode::kProtocol, "Migration " + std::to_string(message.migration) +
-                                             " is not of job " + std::to_string(message.job));
+      return Error(ErrorCode::kProtocol, "Migration " + wire::migration_text(message.migration) +
+                                             " is not of job " + wire::job_text(message.job));
     Batches out;
     it->second.fresh = false;
     CKPT_TRYV(apply(it->second, event, now, out));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libckpt/migration/coordinator_switches.h"
 
+#include "libckpt/wire/ids.h"
+
 namespace ckpt::migration {
 
 Result<void> CoordinatorSwitches::apply(Held& held, const CoordinatorEvent& event, Nanos now, Batches& out) {
@@ -33,12 +35,12 @@ Result<Batches> CoordinatorSwitches::restore(std::span<const Record> records, Na
 Result<Batches> CoordinatorSwitches::begin(SwitchInfo info, bool source_connected, bool target_connected,
                                            Nanos now) {
   if (const auto* open = open_of(info.job))
-    return Error(ErrorCode::kRefused, "Job " + std::to_string(info.job) + " is in migration " +
-                                          std::to_string(open->info.migration) +
+    return Error(ErrorCode::kRefused, "Job " + wire::job_text(info.job) + " is in migration " +
+                                          wire::migration_text(open->info.migration) +
                                           " already; wait for it or abort it");
   if (!switches_.empty() && switches_.rbegin()->first >= info.migration)
     return Error(ErrorCode::kInternal,
-                 "Migration id " + std::to_string(info.migration) + " is not a new one");
+                 "Migration id " + wire::migration_text(info.migration) + " is not a new one");
   Held& held = switches_[info.migration];
   held.state.info = std::move(info);
   held.state.connected = {source_connected, target_connected};
@@ -52,10 +54,10 @@ Result<Batches> CoordinatorSwitches::on_message(const wire::SwitchMessage& messa
   const auto it = switches_.find(message.migration);
   if (it == switches_.end())
     return Error(ErrorCode::kNotFound,
-                 "Migration " + std::to_string(message.migration) + " is not known here");
+                 "Migration " + wire::migration_text(message.migration) + " is not known here");
   if (it->second.state.info.job != message.job || it->second.state.info.base != message.base)
-    return Error(ErrorCode::kProtocol, "Migration " + std::to_string(message.migration) + " is not of job " +
-                                           std::to_string(message.job));
+    return Error(ErrorCode::kProtocol, "Migration " + wire::migration_text(message.migration) +
+                                           " is not of job " + wire::job_text(message.job));
   if (message.to != Party::kCoordinator)
     return Error(ErrorCode::kProtocol, "A message for an agent is to be relayed, not handled");
   Batches out;
@@ -68,7 +70,7 @@ Result<Batches> CoordinatorSwitches::on_event(MigrationId migration, const Coord
                                               Nanos now) {
   const auto it = switches_.find(migration);
   if (it == switches_.end())
-    return Error(ErrorCode::kNotFound, "Migration " + std::to_string(migration) + " is not known here");
+    return Error(ErrorCode::kNotFound, "Migration " + wire::migration_text(migration) + " is not known here");
   Batches out;
   it->second.fresh = false;
   CKPT_TRYV(apply(it->second, event, now, out));

@@ -24,7 +24,7 @@ class Resolve(ClusterTest):
         moving = cluster.popen("migrate", "job", "--to", "node-b", "--live", "--timeout", "60s")
         self.wait_until_fired("agent.node-b", 204, moving)
         self.wait_until_dead(agent)
-        cluster.kill("jobs/j1.2")  # the keeper there, and with it the standby: the whole node is gone
+        cluster.kill(f"jobs/{cluster.job('job')['id']}.2")  # the keeper there, and with it the standby: the whole node is gone
         self.assertTrue(cluster.json("migrations")[0]["open"])
         resolved = cluster.call("resolve", "m1", "--at", "source", exits=(1,))  # the migration's result: failed, at the source
         self.assertIn("by an operator", resolved.stdout)

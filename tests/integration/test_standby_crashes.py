@@ -25,7 +25,7 @@ class StandbyCrashes(ClusterTest):
         self.wait_until_fired(role, number, moving)
         standby = [pid for pid in cluster.pids("examples/hotset") if pid not in before and "keeper" not in
                    cluster.processes()[pid]]
-        keeper = cluster.pids("jobs/j1.2")
+        keeper = cluster.pids(f"jobs/{cluster.job('job')['id']}.2")
         self.assertEqual((len(standby), len(keeper)), (1, 1))
         os.kill(standby[0] if victim == "standby" else keeper[0], signal.SIGKILL)
         cluster.kill("gpumigrate-" + role.split(".")[0], signal.SIGCONT)

@@ -251,6 +251,25 @@ TEST_F(JobTest, PidFileThatNamesAnotherStartTimeProvesThatTheKeeperHasEnded) {
   JobTable table(*environment_);
   ASSERT_TRUE(run_until_done(io_, table.rediscover()));
   EXPECT_TRUE(table.started_as(1, 1)->ended());
+
+TEST_F(JobTest, AnInstanceOfAnotherJobUnderTheSameIdIsNotAdopted) {
+  const std::string folder = leave_instance(1, 1);
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  const auto there = table.started_as(1, 1);
+  JobRecord same = new_record();
+  same.spec = read_job_record(folder).assume_value().spec;
+  auto repeated = run_until_done(io_, table.start(same));
+  ASSERT_TRUE(repeated) << repeated.assume_error().to_string();
+  EXPECT_EQ(repeated.assume_value(), there);
+
+  JobRecord other = new_record();
+  other.spec.name = "other";
+  auto refused = run_until_done(io_, table.start(other));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.assume_error().code(), ErrorCode::kRefused);
+  EXPECT_NE(refused.assume_error().to_string().find("another job"), std::string::npos);
+  EXPECT_EQ(table.all(), std::vector{there});
 }
 
 TEST_F(JobTest, AKeeperThatDoesNotStartLeavesNothingRunningAndSaysWhy) {

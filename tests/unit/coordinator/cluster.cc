@@ -19,6 +19,7 @@ std::uint16_t port_of(const std::string& address) {
 Cluster::Cluster() {
   std::string pattern = ::testing::TempDir() + "/clusterXXXXXX";
   config_.home = ::mkdtemp(pattern.data());
+  config_.tagged_ids = false;  // the tests know that the first job is j1
 }
 
 Cluster::~Cluster() {

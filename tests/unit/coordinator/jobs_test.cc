@@ -128,6 +128,25 @@ TEST_F(JobTableTest, FollowsAMoveAndBack) {
   EXPECT_EQ(job.incarnation, 3U);
 }
 
+TEST_F(JobTableTest, AShortIdMeansTheOnlyJobOfThatNumber) {
+  ASSERT_TRUE(store_->draw_id_tag());
+  const JobId id = create("").id;
+  const std::string text = job_text(id);
+  EXPECT_TRUE(text.starts_with("j1-")) << text;
+  EXPECT_EQ(jobs_->find(text)->spec.name, "train-1");
+  ASSERT_NE(jobs_->find("j1"), nullptr);
+  EXPECT_EQ(jobs_->find("j1")->id, id);
+  EXPECT_EQ(jobs_->find("j1-0001"), nullptr);
+  EXPECT_EQ(jobs_->not_found("j2").message(), "There is no job \"j2\"");
+}
+
+TEST_F(JobTableTest, AMadeUpNameThatIsTakenGetsTheWholeId) {
+  ASSERT_TRUE(store_->draw_id_tag());
+  create("train-2");
+  const Job& job = create("");
+  EXPECT_EQ(job.spec.name, "train-" + job_text(job.id).substr(1));
+}
+
 TEST_F(JobTableTest, ForgetsTheOldestEndedJobs) {
   for (int i = 0; i < 4; ++i)
     jobs_->failed_to_start(create("x"), Error(ErrorCode::kNotFound, "no such file"));

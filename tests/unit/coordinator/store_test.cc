@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <set>
 
 #include "libckpt/base/fd.h"
 
@@ -121,6 +122,47 @@ TEST_F(StoreTest, IdsAreNeverGivenTwice) {
   Store store = Store::open(path_).value();
   EXPECT_EQ(store.next_job_id().value(), last + 1);
   EXPECT_EQ(store.next_migration_id().value(), 1U);
+}
+
+TEST_F(StoreTest, AStoreThatWasLostGivesNoIdOfTheOldOneAgain) {
+  std::set<JobId> jobs;
+  std::set<MigrationId> migrations;
+  constexpr std::size_t kLives = 4;
+  constexpr std::size_t kIds = 3;
+  for (std::size_t life = 0; life < kLives; ++life) {
+    Store store = Store::open(path_).value();
+    ASSERT_TRUE(store.draw_id_tag());
+    for (std::size_t i = 0; i < kIds; ++i) {
+      jobs.insert(store.next_job_id().value());
+      migrations.insert(store.next_migration_id().value());
+    }
+    for (const char* end : {"", "-wal", "-shm"}) std::filesystem::remove(path_ + end);
+  }
+  EXPECT_EQ(jobs.size(), kLives * kIds);
+  EXPECT_EQ(migrations.size(), kLives * kIds);
+}
+
+TEST_F(StoreTest, KnowsTheIdsThatItGaveAndNoOthers) {
+  std::vector<JobId> given;
+  const auto start = [&](bool tagged, std::size_t ids) {
+    Store store = Store::open(path_).value();
+    if (tagged) {
+      EXPECT_TRUE(store.draw_id_tag());
+    }
+    for (std::size_t i = 0; i < ids; ++i) given.push_back(store.next_job_id().value());
+    return store.id_tag();
+  };
+  start(false, 2);  // of a version without tags
+  start(true, 2);
+  const wire::IdTag idle = start(true, 0);
+  const wire::IdTag last = start(true, 1);
+  Store store = Store::open(path_).value();
+  ASSERT_TRUE(store.draw_id_tag());
+  for (const JobId id : given) EXPECT_TRUE(store.gave(id)) << job_text(id);
+  EXPECT_EQ(wire::id_number(given.back()), 5U);  // numbers go on
+  for (const JobId id : {wire::make_id(1, last), wire::make_id(5, idle), wire::make_id(6, last), JobId{3},
+                         wire::make_id(6, store.id_tag())})
+    EXPECT_FALSE(store.gave(id)) << job_text(id);
 }
 
 TEST_F(StoreTest, EventsKeepTheNewest) {
