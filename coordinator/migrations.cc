@@ -57,6 +57,8 @@ using wire::Party;
 
 // How long a decided migration waits for measurements that a side still owes.
 constexpr std::chrono::seconds kMeasurementsWait{3};
+// How long one that was given up waits until the job runs at its source again: a process of several GiB may have to be put back.
+constexpr std::chrono::seconds kResumeWait{60};
 
 std::string label(const Migration& m) {
   return migration_text(m.id) + " of " + m.job_name;
@@ -285,7 +287,9 @@ void MigrationTable::runs_at(Migration& m, Side side, Incarnation k) {
 
 void MigrationTable::decide(Migration& m, MigrationResult result, const std::string& error) {
   m.result = result;
-  m.error = error;
+  m.error = error.empty() && result != MigrationResult::kDone
+                ? "The job was left at the source; no side said why"
+                : error;
   if (result == MigrationResult::kDone) {
     if (m.runs_at != Side::kTarget) runs_at(m, Side::kTarget, m.base + 1);
   } else if (m.runs_at != Side::kSource) {
@@ -298,16 +302,34 @@ void MigrationTable::decide(Migration& m, MigrationResult result, const std::str
 
 void MigrationTable::settle_when_measured(Migration& m) {
   if (m.phase != MigrationPhase::kClosing) return;
+  const bool moved = m.result == MigrationResult::kDone;
   const bool measured = m.source_report.has_value() && m.target_report.has_value();
-  if (m.result != MigrationResult::kDone || measured) return close(m);
+  if (moved ? measured : !stands_still(m)) return close(m);
   auto& timer = settle_timers_[m.id];
   if (timer) return;
-  timer = std::make_shared<control::asio::steady_timer>(parts_.executor, kMeasurementsWait);
-  timer->async_wait([this, id = m.id, timer](boost::system::error_code code) {
+  timer =
+      std::make_shared<control::asio::steady_timer>(parts_.executor, moved ? kMeasurementsWait : kResumeWait);
+  timer->async_wait([this, id = m.id, moved, timer](boost::system::error_code code) {
     if (code) return;
-    spdlog::warn("migration {} is closed without all measurements", migration_text(id));
-    close(migrations_.at(id));
+    Migration& late = migrations_.at(id);
+    if (!moved) late.error += " (the job has not gone on at the source yet)";
+    spdlog::warn("migration {} is closed {}", migration_text(id),
+                 moved ? "without all measurements" : "before the job goes on");
+    close(late);
   });
+}
+
+// The job is its source's again, but its process does not go on yet.
+bool MigrationTable::stands_still(const Migration& m) const {
+  const Job* job = parts_.jobs.find(m.job);
+  return job != nullptr && holds_gpu(job->state) && job->node() == m.from.node &&
+         job->phase == wire::JobPhase::kPaused && parts_.nodes.connected(m.from.node);
+}
+
+void MigrationTable::settle_again() {
+  std::vector<MigrationId> waiting;
+  for (const auto& [id, timer] : settle_timers_) waiting.push_back(id);
+  for (const MigrationId id : waiting) settle_when_measured(migrations_.at(id));
 }
 
 void MigrationTable::close(Migration& m) {

@@ -78,6 +78,8 @@ class MigrationTable {
   void runs_at(Migration& migration, Side side, Incarnation k);
   void decide(Migration& migration, MigrationResult result, const std::string& error);
   void settle_when_measured(Migration& migration);
+  [[nodiscard]] bool stands_still(const Migration& migration) const;
+  void settle_again();
   void close(Migration& migration);
   void adopt_outcome(Migration& migration);
   void save(Migration& migration);

@@ -34,7 +34,11 @@ MigrationTable::MigrationTable(Parts parts, migration::Journal journal, migratio
       journal_(std::move(journal)),
       switches_(timing),
       fatal_(std::move(fatal)),
-      changed_(parts.executor) {}
+      changed_(parts.executor) {
+  parts_.jobs.changed().subscribe([this] {
+    if (!settle_timers_.empty()) control::asio::post(parts_.executor, [this] { settle_again(); });
+  });
+}
 
 Result<void> MigrationTable::restore() {
   CKPT_TRY(stored, parts_.store.migrations());

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "libckpt/wire/ids.h"
+
 namespace ckpt::migration {
 namespace {
 
@@ -29,9 +31,10 @@ class Stepper {
                                             : "Nothing to resolve: the migration is not between GRANTED and "
                                               "CLOSED (abort it, or it is over)");
     if (!possible)
-      return Error(ErrorCode::kInvalidArgument,
-                   "Event " + std::to_string(event.index()) + " is impossible at the coordinator in " +
-                       std::string(phase_name(s_)) + " of migration " + std::to_string(s_.info.migration));
+      return Error(ErrorCode::kInvalidArgument, "Event " + std::to_string(event.index()) +
+                                                    " is impossible at the coordinator in " +
+                                                    std::string(phase_name(s_)) + " of migration " +
+                                                    wire::migration_text(s_.info.migration));
     return Step<CoordinatorState>{std::move(s_), std::move(out_)};
   }
 
@@ -306,7 +309,8 @@ class Stepper {
   bool hear_begun(Party from, const wire::Resumed& body) {
     if (from != Party::kSource || !body.owner) return false;
     s_.resumed = body;
-    want_abort(Reason(ErrorCode::kAborted, "The source left the migration"));
+    const Reason unsaid(ErrorCode::kAborted, "The source left the migration");
+    want_abort(body.reason.text.empty() ? unsaid : body.reason);
     return true;
   }
   bool hear_begun(Party from, const wire::Precopied&) {
@@ -385,6 +389,7 @@ class Stepper {
     g.source_waits = g.source_waits || !body.owner;
     if (!body.owner) return true;
     s_.resumed = body;
+    remember(body.reason);
     close_for_source();
     return true;
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libckpt/migration/source_machine.h"
 
+#include "libckpt/wire/ids.h"
+
 namespace ckpt::migration {
 namespace {
 
@@ -22,9 +24,10 @@ class Stepper {
   Result<Step<SourceState>> run(const SourceEvent& event) {
     const bool possible = std::visit([this](const auto& e) { return on(e); }, event);
     if (!possible)
-      return Error(ErrorCode::kInvalidArgument,
-                   "Event " + std::to_string(event.index()) + " is impossible at a source in " +
-                       std::string(phase_name(s_)) + " of migration " + std::to_string(s_.info.migration));
+      return Error(ErrorCode::kInvalidArgument, "Event " + std::to_string(event.index()) +
+                                                    " is impossible at a source in " +
+                                                    std::string(phase_name(s_)) + " of migration " +
+                                                    wire::migration_text(s_.info.migration));
     return Step<SourceState>{std::move(s_), std::move(out_)};
   }
 
@@ -47,7 +50,7 @@ class Stepper {
     r.owner = r.never_barrier = true;
     r.reason = owner.reason;
     act(WriteRecord(r));
-    tell_both(wire::Resumed(owner.k, true, true));
+    tell_both(wire::Resumed(owner.k, true, true, owner.reason));
   }
 
   // Leaves before BARRIER. The record makes it final: no manifest of this migration will ever leave.
@@ -75,16 +78,17 @@ class Stepper {
   }
 
   // BARRIER or Leased: the job belongs to the source for good again.
-  void become_owner(Incarnation k, bool dead) {
+  void become_owner(Incarnation k, bool dead, const Reason& reason) {
     Record r = record(RecordKind::kResumed, k);
     r.owner = true;
+    r.reason = reason;
     act(WriteRecord(r));
     if (!dead) act(RunInstance(k, std::nullopt));
-    tell_both(wire::Resumed(k, true, false));
+    tell_both(wire::Resumed(k, true, false, reason));
     act(StopCopy{});
     disarm_waiting();
     act(Report(dead ? ReportKind::kJobDied : ReportKind::kRunsAtSource, k));
-    s_.phase = Owner{k, false, true, dead, {}};
+    s_.phase = Owner{k, false, true, dead, reason};
   }
 
   void release() {
@@ -124,7 +128,7 @@ class Stepper {
                           if (p.running) tell(to, wire::Runs(p.k));
                         },
                         [&](const Owner& p) {
-                          if (p.recorded) tell(to, wire::Resumed(p.k, true, p.never_barrier));
+                          if (p.recorded) tell(to, wire::Resumed(p.k, true, p.never_barrier, p.reason));
                         },
                         [&](const Released&) { tell(to, wire::Released{}); }},
                s_.phase);
@@ -385,9 +389,9 @@ class Stepper {
     if (before_barrier()) {
       leave(reason, false);
     } else if (const auto* b = in<Barrier>()) {
-      become_owner(s_.info.base, b->dead);
+      become_owner(s_.info.base, b->dead, b->gives_up ? *b->gives_up : reason);
     } else if (const auto* l = in<Leased>()) {
-      become_owner(l->k, l->dead);
+      become_owner(l->k, l->dead, reason);
     } else if (from == Party::kCoordinator) {
       restate(from);
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libckpt/migration/target_machine.h"
 
+#include "libckpt/wire/ids.h"
+
 namespace ckpt::migration {
 namespace {
 
@@ -14,9 +16,10 @@ class Stepper {
   Result<Step<TargetState>> run(const TargetEvent& event) {
     const bool possible = std::visit([this](const auto& e) { return on(e); }, event);
     if (!possible)
-      return Error(ErrorCode::kInvalidArgument,
-                   "Event " + std::to_string(event.index()) + " is impossible at a target in " +
-                       std::string(phase_name(s_)) + " of migration " + std::to_string(s_.info.migration));
+      return Error(ErrorCode::kInvalidArgument, "Event " + std::to_string(event.index()) +
+                                                    " is impossible at a target in " +
+                                                    std::string(phase_name(s_)) + " of migration " +
+                                                    wire::migration_text(s_.info.migration));
     return Step<TargetState>{std::move(s_), std::move(out_)};
   }
 
@@ -320,14 +323,14 @@ class Stepper {
     // Under a lease the source may run k; only an owner, or RUNS of a later k, ends a committed target.
     if (window()) return !body.owner || source_goes_on();
     if (const auto* p = in<Committed>()) return !body.owner && body.k < p->k;
-    return source_goes_on();
+    return source_goes_on(body.reason);
   }
   bool hear(Party from, const wire::Runs& body) {
     if (from != Party::kSource) return false;
     if (const auto* p = in<Committed>(); p && (p->owner || body.k < p->k)) return body.k < p->k;
     return source_goes_on();
   }
-  bool source_goes_on() {
+  bool source_goes_on(const Reason& why = {}) {
     if (auto* r = in<Relinquished>()) {
       if (r->image) {
         r->image = false;
@@ -335,7 +338,8 @@ class Stepper {
         act(DisarmTimer(Timer::kPoll));
       }
     } else {
-      relinquish(Reason(ErrorCode::kAborted, "The job goes on at the source"), false);
+      const Reason unsaid(ErrorCode::kAborted, "The job goes on at the source");
+      relinquish(why.text.empty() ? unsaid : why, false);
     }
     return true;
   }

@@ -71,7 +71,7 @@ void Aborted::fields(A& a) {
 }
 template <class A>
 void Resumed::fields(A& a) {
-  a(k, owner, never_barrier);
+  a(k, owner, never_barrier, reason);
 }
 template <class A>
 void Closed::fields(A& a) {

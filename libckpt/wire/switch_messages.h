@@ -226,13 +226,18 @@ struct Aborted {
 // S: the source owns the job again (owner), or runs k under a lease. `never_barrier`: no BARRIER was or will ever be
 // recorded for this migration, so no final manifest exists and the target can never have verified.
 struct Resumed {
-  CKPT_SWITCH_BODY(Resumed);
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;  // 2: the reason; an older source sends none
+  static constexpr std::string_view kName = "Resumed";
+  template <class A>
+  void fields(A& a);
+  friend bool operator==(const Resumed&, const Resumed&) = default;
   Resumed() = default;
-  Resumed(Incarnation incarnation, bool is_owner, bool without_barrier)
-      : k(incarnation), owner(is_owner), never_barrier(without_barrier) {}
+  Resumed(Incarnation incarnation, bool is_owner, bool without_barrier, Reason why = {})
+      : k(incarnation), owner(is_owner), never_barrier(without_barrier), reason(std::move(why)) {}
   Incarnation k = 0;
   bool owner = false;
   bool never_barrier = false;
+  Reason reason;  // of an owner: why the migration ended; empty: not known to the source
 };
 struct Closed {
   CKPT_SWITCH_BODY(Closed);

@@ -184,6 +184,47 @@ TEST_F(ApiTest, MovesAJob) {
   expect_error(cluster_.post("/v1/migrations/" + m["id"].get<std::string>() + "/abort"), 409, "refused", 5);
 }
 
+TEST_F(ApiTest, AMigrationThatFailedIsOverOnceItsJobRunsAgain) {
+  two_nodes();
+  a_->pauses = true;
+  b_->relinquishes = wire::Reason(ErrorCode::kIo, "the disk is full");
+  start_nodes();
+  run_job();
+  const std::string id = cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})").json()["id"];
+  a_->wait_for_closed();
+  const json decided = cluster_.get("/v1/migrations/" + id).json();
+  EXPECT_TRUE(decided["open"].get<bool>()) << decided;
+  EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["state"], "paused");
+  a_->run_jobs();
+  const json m = finished(id);
+  EXPECT_EQ(m["result"], "failed") << m;
+  EXPECT_EQ(m["error"], "the disk is full") << m;
+  EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["state"], "running");
+}
+
+TEST_F(ApiTest, AMigrationWhoseSourceEndsBeforeItsJobRunsAgainIsOver) {
+  two_nodes();
+  a_->pauses = true;
+  b_->relinquishes = wire::Reason(ErrorCode::kIo, "the disk is full");
+  start_nodes();
+  run_job();
+  const std::string id = cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})").json()["id"];
+  a_->wait_for_closed();
+  a_->stop();
+  EXPECT_EQ(finished(id)["result"], "failed");
+}
+
+TEST_F(ApiTest, AMigrationThatItsSourceLeftSaysWhy) {
+  two_nodes();
+  a_->leaves = wire::Reason(ErrorCode::kAborted, "the job's process has ended");
+  start_nodes();
+  run_job();
+  const std::string id = cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})").json()["id"];
+  const json m = finished(id);
+  EXPECT_EQ(m["result"], "failed") << m;
+  EXPECT_EQ(m["error"], "the job's process has ended") << m;
+}
+
 TEST_F(ApiTest, DryRunTouchesNothing) {
   two_nodes();
   b_->inventory.gpus[0].free_bytes = 1024;

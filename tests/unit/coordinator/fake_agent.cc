@@ -69,7 +69,7 @@ void FakeAgent::run_jobs() {
   control::asio::post(io_, [this] {
     const auto instances = inventory.jobs;
     for (const wire::JobInstance& instance : instances) {
-      if (instance.phase == wire::JobPhase::kStarting)
+      if (instance.phase == wire::JobPhase::kStarting || instance.phase == wire::JobPhase::kPaused)
         change(instance.job, instance.incarnation, wire::JobPhase::kRunning);
     }
   });
@@ -214,8 +214,19 @@ void FakeAgent::as_source(const wire::SwitchMessage& m) {
     plan_.set_value(wire::decode_plan(prepare->plan).value());
   }
   if (prepare != nullptr && !silent_prepare) answer(wire::Prepared());
-  if (std::holds_alternative<wire::Start>(m.body)) answer(wire::Precopied());
+  if (std::holds_alternative<wire::Start>(m.body) && !leaves.text.empty())
+    return answer(wire::Resumed(m.base, true, true, leaves));
+  if (std::holds_alternative<wire::Start>(m.body)) {
+    if (pauses) change(m.job, m.base, wire::JobPhase::kPaused);
+    answer(wire::Precopied());
+  }
   if (std::holds_alternative<wire::Aborted>(m.body)) answer(wire::Resumed(m.base, true, true));
+  const auto* closed = std::get_if<wire::Closed>(&m.body);
+  if (closed != nullptr && closed->side == wire::Side::kSource && !is_closed_) {
+    is_closed_ = true;
+    answer(wire::Resumed(m.base, true, false));
+    closed_.set_value();
+  }
   if (std::holds_alternative<wire::Runs>(m.body)) {
     change(m.job, m.base, wire::JobPhase::kMoved);
     wire::SourceReport report;
@@ -249,7 +260,10 @@ void FakeAgent::as_target(const wire::SwitchMessage& m) {
     change(m.job, m.base + 1, wire::JobPhase::kStandby);
     answer(wire::Prepared());
   }
-  if (const auto* commit = std::get_if<wire::Commit>(&m.body))
+  if (const auto* commit = std::get_if<wire::Commit>(&m.body);
+      commit != nullptr && !relinquishes.text.empty())
+    answer(wire::Relinquished(relinquishes));
+  else if (commit != nullptr)
     answer(wire::LeaseRequest(commit->k, now_ns()));
   if (const auto* lease = std::get_if<wire::Lease>(&m.body)) {
     answer(wire::Verified());

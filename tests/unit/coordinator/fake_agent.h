@@ -37,6 +37,9 @@ class FakeAgent {
   bool slow_start = false;      // a started job is kStarting until run_jobs()
   bool refuse_prepare = false;  // as a target
   bool silent_prepare = false;  // never answers Prepare, at either side
+  bool pauses = false;  // as a source: it stands at its barrier from the start of the copy until run_jobs()
+  wire::Reason leaves;  // as a source: why it leaves instead of copying, which only Resumed says
+  wire::Reason relinquishes;  // as a target: instead of committing
   std::string log = "one\ntwo\n";
   bool ignore_stops = false;  // but for the answer
   // For what stands in for another part of an agent: after the hello, and frames that this one does not know. On its thread.
@@ -45,7 +48,7 @@ class FakeAgent {
 
   // Ends an instance with that code.
   void end_job(std::uint64_t job, std::int32_t exit_code);
-  // All that is starting runs.
+  // All that is starting or paused runs.
   void run_jobs();
   // Says so in an inventory.
   void set_free(std::uint64_t bytes);
@@ -65,6 +68,8 @@ class FakeAgent {
   // Waits until the coordinator's newest settings are so.
   void wait_for_settings(std::uint64_t known_number, bool paused);
   [[nodiscard]] unsigned starts() const { return starts_; }
+  // The coordinator has told it, as a source, how a migration ended. Waits; once.
+  void wait_for_closed() { closed_.get_future().wait(); }
   // Of the first migration it was asked to be the source of; waits for it. Once.
   [[nodiscard]] wire::MigrationPlan wait_for_plan() { return plan_.get_future().get(); }
 
@@ -84,6 +89,8 @@ class FakeAgent {
   std::atomic<unsigned> starts_{0};
   bool has_plan_ = false;
   std::promise<wire::MigrationPlan> plan_;
+  bool is_closed_ = false;
+  std::promise<void> closed_;
   std::mutex settings_mutex_;
   std::condition_variable settings_changed_;
   wire::HealthSettings settings_;
