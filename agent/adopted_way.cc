@@ -100,7 +100,7 @@ Task<Result<void>> AdoptedSource::check_process(std::shared_ptr<Job> job, pid_t 
         .caused_by(std::move(files).assume_error());
   files_ = wire::encode(files.assume_value());
   const auto measure = [root] { return host::size_of_tree(root); };
-  size_ = co_await offload(context_.disk, measure);
+  size_ = co_await offload(context_.images, measure);
   co_return ok();
 }
 

@@ -65,7 +65,7 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
         .caused_by(std::move(files).assume_error());
   files_ = wire::encode(files.assume_value());
   const auto measure = [root] { return host::size_of_tree(root); };
-  size_ = co_await offload(context_.disk, measure);
+  size_ = co_await offload(context_.images, measure);
   co_return co_await make_room(root);
 }
 
