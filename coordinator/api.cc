@@ -124,8 +124,19 @@ Result<AdoptRequest> read_adopt(const HttpRequest& request) {
 }  // namespace
 
 HttpResponse Api::refuse(unsigned status, const std::string& why) {
+  if (status == 503) return error_response(status, "unavailable", why, 5);
   return status >= 500 ? error_response(status, "internal", why, 6)
                        : error_response(status, "usage", why, 64);
+}
+
+bool Api::waits(const HttpRequest& request) {
+  if (!is_get(request) || request.path.empty()) return false;
+  const auto asks = [&](const char* field) {
+    const auto at = request.query.find(field);
+    return at != request.query.end() && at->second != "0";
+  };
+  const std::string& verb = request.path.back();
+  return verb == "watch" || verb == "wait" || asks("follow_ms") || asks("timeout_ms");
 }
 
 control::Task<HttpResponse> Api::handle(HttpRequest request) {
@@ -332,7 +343,9 @@ control::Task<Api::Answer> Api::watch(HttpRequest request, MigrationId id) {
   const auto deadline = steady_clock::now() + milliseconds(timeout);
   while (true) {
     const Migration* migration = parts_.migrations.find(id);
-    const bool news = migration == nullptr || migration->revision > static_cast<std::uint64_t>(since);
+    // A revision that the caller has, and this coordinator has not reached, is of the time before its restart.
+    const bool news = migration == nullptr || !migration->open() ||
+                      migration->revision != static_cast<std::uint64_t>(since);
     if (news || steady_clock::now() >= deadline) co_return show(id, 200);
     co_await parts_.migrations.changed().wait_until(deadline);
   }

@@ -31,6 +31,8 @@ class Api {
 
   control::Task<HttpResponse> handle(HttpRequest request);
   static HttpResponse refuse(unsigned status, const std::string& why);
+  // Whether the call may be answered only after news: a long poll.
+  static bool waits(const HttpRequest& request);
 
  private:
   using Answer = Result<HttpResponse>;

@@ -205,9 +205,10 @@ Result<void> Coordinator::listen() {
                    cordons_, policy_, token_, listener_->address(), wall_clock_ms()};
   parts.sections = {&image_api_, &rebalancer_, &maintenance_, &health_section_};
   api_ = std::make_unique<Api>(std::move(parts));
-  CKPT_TRY(http, HttpServer::create(
-                     executor_, config_.api_address, config_.insecure,
-                     [this](HttpRequest request) { return answer(std::move(request)); }, Api::refuse));
+  CKPT_TRY(http,
+           HttpServer::create(
+               executor_, config_.api_address, config_.insecure,
+               [this](HttpRequest request) { return answer(std::move(request)); }, Api::refuse, Api::waits));
   http_ = http;
   return ok();
 }

@@ -32,6 +32,7 @@ class Coordinator {
   [[nodiscard]] const std::string& token() const { return token_; }
   [[nodiscard]] const std::string& agent_token() const { return agent_token_; }
   [[nodiscard]] Images& images() { return images_; }
+  [[nodiscard]] const HttpServer& http() const { return *http_; }
 
   [[nodiscard]] const metrics::Registry& metrics() const { return metrics_.registry(); }
 
