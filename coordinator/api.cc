@@ -190,22 +190,21 @@ json Api::status() const {
   unsigned ready = 0;
   for (const auto& [name, node] : parts_.nodes.all()) ready += node.connected() ? 1 : 0;
   unsigned live = 0;
-  for (const auto& [id, job] : parts_.jobs.all()) live += is_ended(job.state) ? 0 : 1;
-  unsigned open = 0;
-  for (const auto& [id, migration] : parts_.migrations.all()) open += migration.open() ? 1 : 0;
+  for (const Job& job : parts_.jobs.live()) live += is_ended(job.state) ? 0 : 1;
   return {{"version", GPUMIGRATE_VERSION},
           {"api", 1},
           {"started", time_text(parts_.started_ms)},
           {"nodes", parts_.nodes.all().size()},
           {"nodes_ready", ready},
           {"jobs_live", live},
-          {"migrations_open", open},
+          {"migrations_open", parts_.migrations.open().size()},
           {"breaker_open", parts_.policy.breaker().open},
           {"agent_address", parts_.agent_address}};
 }
 
 control::Task<Api::Answer> Api::events(HttpRequest request) {
-  CKPT_CO_TRY(since, query_number(request, "since", 0, kMostOffset));
+  CKPT_CO_TRY(after, query_number(request, "after", 0, kMostOffset));  // as lists have it
+  CKPT_CO_TRY(since, query_number(request, "since", after, kMostOffset));
   CKPT_CO_TRY(follow, query_number(request, "follow_ms", 0, kMostWaitMs));
   CKPT_CO_TRY(limit, query_number(request, "limit", 1000, kMostEvents));
   const auto deadline = steady_clock::now() + milliseconds(follow);
@@ -227,11 +226,7 @@ control::Task<Api::Answer> Api::events(HttpRequest request) {
 
 control::Task<Api::Answer> Api::route_jobs(HttpRequest request) {
   if (request.path.size() == 2 && is_post(request)) co_return co_await submit(std::move(request));
-  if (request.path.size() == 2 && is_get(request)) {
-    json out = json::array();
-    for (const auto& [id, job] : parts_.jobs.all()) out.push_back(job_json(job, parts_.service));
-    co_return to_response(200, out);
-  }
+  if (request.path.size() == 2 && is_get(request)) co_return list_jobs(request);
   if (request.path.size() == 2) co_return no_such_call(request);
   Job* job = parts_.jobs.find(request.path[2]);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "There is no job \"" + request.path[2] + "\"");
@@ -245,6 +240,19 @@ control::Task<Api::Answer> Api::route_jobs(HttpRequest request) {
     if (verb == "migrate" && is_post(request)) co_return co_await migrate(std::move(request), job->id);
   }
   co_return no_such_call(request);
+}
+
+Api::Answer Api::list_jobs(const HttpRequest& request) {
+  CKPT_TRY(page, page_of(request));
+  const auto after = parse_job_id(page.after);
+  if (!page.after.empty() && !after)
+    return Error(ErrorCode::kInvalidArgument, "after must be the id of a job");
+  const auto& all = parts_.jobs.all();
+  json out = json::array();
+  auto at = all.upper_bound(after.value_or(0));
+  for (; at != all.end() && (page.limit == 0 || out.size() < page.limit); ++at)
+    out.push_back(job_json(at->second, parts_.service));
+  return page_response(page, "jobs", std::move(out), at != all.end());
 }
 
 control::Task<Api::Answer> Api::submit(HttpRequest request) {
@@ -310,12 +318,7 @@ control::Task<Api::Answer> Api::migrate(HttpRequest request, JobId id) {
 // ---- migrations ----
 
 control::Task<Api::Answer> Api::route_migrations(HttpRequest request) {
-  if (request.path.size() == 2 && is_get(request)) {
-    json out = json::array();
-    const auto& all = parts_.migrations.all();
-    for (auto at = all.rbegin(); at != all.rend(); ++at) out.push_back(migration_json(at->second));
-    co_return to_response(200, out);
-  }
+  if (request.path.size() == 2 && is_get(request)) co_return list_migrations(request);
   if (request.path.size() == 2) co_return no_such_call(request);
   const auto id = parse_migration_id(request.path[2]);
   if (!id || parts_.migrations.find(*id) == nullptr)
@@ -329,6 +332,19 @@ control::Task<Api::Answer> Api::route_migrations(HttpRequest request) {
     if (verb == "resolve" && is_post(request)) co_return resolve(request, *id);
   }
   co_return no_such_call(request);
+}
+
+Api::Answer Api::list_migrations(const HttpRequest& request) const {
+  CKPT_TRY(page, page_of(request));
+  const auto after = parse_migration_id(page.after);
+  if (!page.after.empty() && !after)
+    return Error(ErrorCode::kInvalidArgument, "after must be the id of a migration");
+  const auto& all = parts_.migrations.all();
+  json out = json::array();
+  auto at = after ? std::make_reverse_iterator(all.lower_bound(*after)) : all.rbegin();
+  for (; at != all.rend() && (page.limit == 0 || out.size() < page.limit); ++at)
+    out.push_back(migration_json(at->second));
+  return page_response(page, "migrations", std::move(out), at != all.rend());
 }
 
 Api::Answer Api::show(MigrationId id, unsigned status) const {

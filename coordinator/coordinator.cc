@@ -89,7 +89,8 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       maintenance_({nodes_, cordons_, drains_}),
       health_section_({nodes_, policy_, health_, evacuations_}),
       metrics_({nodes_, jobs_, migrations_, service_}),
-      rebalancer_({service_, jobs_, migrations_, events_, config_.placement_margin_bytes, executor_}) {
+      rebalancer_({service_, jobs_, migrations_, events_, config_.placement_margin_bytes, executor_}),
+      housekeeping_({config_, events_, jobs_, migrations_, drains_, health_, evacuations_, executor_}) {
   events_.watch([this](const Event& event) { metrics_.take(event); });
   use_images(&images_);
   service_.set_room_maker(
@@ -134,7 +135,7 @@ NodeTable::Listener Coordinator::node_listener() {
     jobs_.node_changed();
   };
   l.on_inventory = [this](const Node& node) {
-    for (const JobId id : jobs_.forget_oldest(static_cast<std::size_t>(config_.ended_jobs_kept)))
+    for (const JobId id : jobs_.forget_old(Retention(static_cast<std::size_t>(config_.ended_jobs_kept))))
       spdlog::info("job {} is forgotten", job_text(id));
     forget_at(node);
     for (const JobId id : jobs_.take_inventory(node)) {
@@ -186,6 +187,7 @@ Result<void> Coordinator::load() {
   health_.attach();
   drains_.resume();
   evacuations_.start();
+  housekeeping_.start();
   return ok();
 }
 
@@ -250,6 +252,9 @@ void Coordinator::use_images(Images* images) {
 
 void Coordinator::stop() {
   spdlog::info("stopping; jobs and agents run on");
+  if (auto stored = jobs_.store_memory(); !stored)
+    spdlog::error("what jobs hold was not stored: {}", stored.assume_error().to_string());
+  migrations_.store_settled();
   http_->close();
   listener_->close();
   nodes_.close_all();
