@@ -124,8 +124,19 @@ Result<AdoptRequest> read_adopt(const HttpRequest& request) {
 }  // namespace
 
 HttpResponse Api::refuse(unsigned status, const std::string& why) {
+  if (status == 503) return error_response(status, "unavailable", why, 5);
   return status >= 500 ? error_response(status, "internal", why, 6)
                        : error_response(status, "usage", why, 64);
+}
+
+bool Api::waits(const HttpRequest& request) {
+  if (!is_get(request) || request.path.empty()) return false;
+  const auto asks = [&](const char* field) {
+    const auto at = request.query.find(field);
+    return at != request.query.end() && at->second != "0";
+  };
+  const std::string& verb = request.path.back();
+  return verb == "watch" || verb == "wait" || asks("follow_ms") || asks("timeout_ms");
 }
 
 control::Task<HttpResponse> Api::handle(HttpRequest request) {
@@ -179,22 +190,21 @@ json Api::status() const {
   unsigned ready = 0;
   for (const auto& [name, node] : parts_.nodes.all()) ready += node.connected() ? 1 : 0;
   unsigned live = 0;
-  for (const auto& [id, job] : parts_.jobs.all()) live += is_ended(job.state) ? 0 : 1;
-  unsigned open = 0;
-  for (const auto& [id, migration] : parts_.migrations.all()) open += migration.open() ? 1 : 0;
+  for (const Job& job : parts_.jobs.live()) live += is_ended(job.state) ? 0 : 1;
   return {{"version", GPUMIGRATE_VERSION},
           {"api", 1},
           {"started", time_text(parts_.started_ms)},
           {"nodes", parts_.nodes.all().size()},
           {"nodes_ready", ready},
           {"jobs_live", live},
-          {"migrations_open", open},
+          {"migrations_open", parts_.migrations.open().size()},
           {"breaker_open", parts_.policy.breaker().open},
           {"agent_address", parts_.agent_address}};
 }
 
 control::Task<Api::Answer> Api::events(HttpRequest request) {
-  CKPT_CO_TRY(since, query_number(request, "since", 0, kMostOffset));
+  CKPT_CO_TRY(after, query_number(request, "after", 0, kMostOffset));  // as lists have it
+  CKPT_CO_TRY(since, query_number(request, "since", after, kMostOffset));
   CKPT_CO_TRY(follow, query_number(request, "follow_ms", 0, kMostWaitMs));
   CKPT_CO_TRY(limit, query_number(request, "limit", 1000, kMostEvents));
   const auto deadline = steady_clock::now() + milliseconds(follow);
@@ -216,11 +226,7 @@ control::Task<Api::Answer> Api::events(HttpRequest request) {
 
 control::Task<Api::Answer> Api::route_jobs(HttpRequest request) {
   if (request.path.size() == 2 && is_post(request)) co_return co_await submit(std::move(request));
-  if (request.path.size() == 2 && is_get(request)) {
-    json out = json::array();
-    for (const auto& [id, job] : parts_.jobs.all()) out.push_back(job_json(job, parts_.service));
-    co_return to_response(200, out);
-  }
+  if (request.path.size() == 2 && is_get(request)) co_return list_jobs(request);
   if (request.path.size() == 2) co_return no_such_call(request);
   Job* job = parts_.jobs.find(request.path[2]);
   if (job == nullptr) co_return parts_.jobs.not_found(request.path[2]);
@@ -234,6 +240,19 @@ control::Task<Api::Answer> Api::route_jobs(HttpRequest request) {
     if (verb == "migrate" && is_post(request)) co_return co_await migrate(std::move(request), job->id);
   }
   co_return no_such_call(request);
+}
+
+Api::Answer Api::list_jobs(const HttpRequest& request) {
+  CKPT_TRY(page, page_of(request));
+  const auto after = parse_job_id(page.after);
+  if (!page.after.empty() && !after)
+    return Error(ErrorCode::kInvalidArgument, "after must be the id of a job");
+  const auto& all = parts_.jobs.all();
+  json out = json::array();
+  auto at = all.upper_bound(after.value_or(0));
+  for (; at != all.end() && (page.limit == 0 || out.size() < page.limit); ++at)
+    out.push_back(job_json(at->second, parts_.service));
+  return page_response(page, "jobs", std::move(out), at != all.end());
 }
 
 control::Task<Api::Answer> Api::submit(HttpRequest request) {
@@ -299,12 +318,7 @@ control::Task<Api::Answer> Api::migrate(HttpRequest request, JobId id) {
 // ---- migrations ----
 
 control::Task<Api::Answer> Api::route_migrations(HttpRequest request) {
-  if (request.path.size() == 2 && is_get(request)) {
-    json out = json::array();
-    const auto& all = parts_.migrations.all();
-    for (auto at = all.rbegin(); at != all.rend(); ++at) out.push_back(migration_json(at->second));
-    co_return to_response(200, out);
-  }
+  if (request.path.size() == 2 && is_get(request)) co_return list_migrations(request);
   if (request.path.size() == 2) co_return no_such_call(request);
   const std::optional<MigrationId> id = meant(parts_.migrations.all(), parse_migration_id(request.path[2]));
   if (!id) co_return Error(ErrorCode::kNotFound, "There is no migration \"" + request.path[2] + "\"");
@@ -319,6 +333,19 @@ control::Task<Api::Answer> Api::route_migrations(HttpRequest request) {
   co_return no_such_call(request);
 }
 
+Api::Answer Api::list_migrations(const HttpRequest& request) const {
+  CKPT_TRY(page, page_of(request));
+  const auto after = parse_migration_id(page.after);
+  if (!page.after.empty() && !after)
+    return Error(ErrorCode::kInvalidArgument, "after must be the id of a migration");
+  const auto& all = parts_.migrations.all();
+  json out = json::array();
+  auto at = after ? std::make_reverse_iterator(all.lower_bound(*after)) : all.rbegin();
+  for (; at != all.rend() && (page.limit == 0 || out.size() < page.limit); ++at)
+    out.push_back(migration_json(at->second));
+  return page_response(page, "migrations", std::move(out), at != all.rend());
+}
+
 Api::Answer Api::show(MigrationId id, unsigned status) const {
   const Migration* migration = parts_.migrations.find(id);
   if (migration == nullptr) return Error(ErrorCode::kNotFound, "There is no migration " + migration_text(id));
@@ -331,7 +358,9 @@ control::Task<Api::Answer> Api::watch(HttpRequest request, MigrationId id) {
   const auto deadline = steady_clock::now() + milliseconds(timeout);
   while (true) {
     const Migration* migration = parts_.migrations.find(id);
-    const bool news = migration == nullptr || migration->revision > static_cast<std::uint64_t>(since);
+    // A revision that the caller has, and this coordinator has not reached, is of the time before its restart.
+    const bool news = migration == nullptr || !migration->open() ||
+                      migration->revision != static_cast<std::uint64_t>(since);
     if (news || steady_clock::now() >= deadline) co_return show(id, 200);
     co_await parts_.migrations.changed().wait_until(deadline);
   }

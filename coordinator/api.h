@@ -31,6 +31,8 @@ class Api {
 
   control::Task<HttpResponse> handle(HttpRequest request);
   static HttpResponse refuse(unsigned status, const std::string& why);
+  // Whether the call may be answered only after news: a long poll.
+  static bool waits(const HttpRequest& request);
 
  private:
   using Answer = Result<HttpResponse>;
@@ -39,6 +41,8 @@ class Api {
   control::Task<Answer> route_jobs(HttpRequest request);
   control::Task<Answer> route_migrations(HttpRequest request);
   Answer list(const HttpRequest& request);
+  Answer list_jobs(const HttpRequest& request);
+  [[nodiscard]] Answer list_migrations(const HttpRequest& request) const;
   json status() const;
 
   control::Task<Answer> submit(HttpRequest request);

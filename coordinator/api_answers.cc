@@ -52,6 +52,22 @@ Result<std::int64_t> query_number(const HttpRequest& request, const char* key, s
   return value;
 }
 
+Result<Page> page_of(const HttpRequest& request) {
+  Page page;
+  CKPT_TRY(limit, query_number(request, "limit", 0, Page::kMaxLimit));
+  page.limit = static_cast<std::size_t>(limit);
+  if (const auto at = request.query.find("after"); at != request.query.end()) page.after = at->second;
+  if (page.limit == 0 && !page.after.empty())
+    return Error(ErrorCode::kInvalidArgument, "after needs a limit of at least 1");
+  return page;
+}
+
+HttpResponse page_response(const Page& page, const char* name, json items, bool more) {
+  if (page.limit == 0) return to_response(200, items);
+  const json next = more && !items.empty() ? items.back().at("id") : json();
+  return to_response(200, {{name, std::move(items)}, {"next", next}});
+}
+
 Error no_such_call(const HttpRequest& request) {
   std::string path;
   for (const std::string& piece : request.path) path += "/" + piece;

@@ -20,6 +20,17 @@ namespace ckpt::coordinator {
 // A number from 0 to `most` of the query; kInvalidArgument for anything else there.
 Result<std::int64_t> query_number(const HttpRequest& request, const char* key, std::int64_t fallback,
                                   std::int64_t most);
+// Which part of a list is asked for (`limit`, `after`); without a limit it is the whole list.
+struct Page {
+  Page() = default;
+  static constexpr std::int64_t kMaxLimit = 1'000;
+  std::size_t limit = 0;  // 0: none was given
+  std::string after;      // the id of the last one that the caller has
+};
+Result<Page> page_of(const HttpRequest& request);
+// The whole list as it is; a page as an object, with what to ask for next: `next` is null behind the last one.
+[[nodiscard]] HttpResponse page_response(const Page& page, const char* name, json items, bool more);
+
 [[nodiscard]] Error no_such_call(const HttpRequest& request);
 
 [[nodiscard]] inline bool is_get(const HttpRequest& request) {

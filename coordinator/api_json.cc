@@ -172,9 +172,9 @@ json node_json(const Node& node, const JobTable& jobs, const CordonTable& cordon
 json gpu_json(const Node& node, const wire::GpuInfo& gpu, JobTable& jobs, const CordonTable& cordons) {
   json ids = json::array();
   std::uint64_t expected = 0;
-  for (const auto& [id, job] : jobs.all()) {
+  for (const Job& job : jobs.live()) {
     if (!holds_gpu(job.state) || job.ranks.front().place != Place(node.row.name, gpu.index)) continue;
-    ids.push_back(job_text(id));
+    ids.push_back(job_text(job.id));
     expected += job.expected_bytes();
   }
   const auto memory = node.gpu_memory.find(gpu.index);
@@ -261,8 +261,8 @@ json job_detail_json(const Job& job, const Service& service, const NodeTable& no
   out["instances"] = std::move(instances);
   json ids = json::array();
   json open;
-  for (const auto& [id, migration] : migrations.all()) {
-    if (migration.job != job.id) continue;
+  for (const MigrationId id : migrations.of(job.id)) {
+    const Migration& migration = *migrations.find(id);
     ids.push_back(migration_text(id));
     if (migration.open())
       open = {{"id", migration_text(id)},

@@ -51,6 +51,12 @@ Result<void> take_key(Config& config, std::string_view key, const toml::node& no
   if (key == "switch_timeout_ms") return take(node, key, config.switch_timeout_ms);
   if (key == "agent_idle_timeout_ms") return take(node, key, config.agent_idle_timeout_ms);
   if (key == "ended_jobs_kept") return take(node, key, config.ended_jobs_kept);
+  if (key == "closed_migrations_kept") return take(node, key, config.closed_migrations_kept);
+  if (key == "events_kept") return take(node, key, config.events_kept);
+  if (key == "findings_kept") return take(node, key, config.findings_kept);
+  if (key == "ended_evacuations_kept") return take(node, key, config.ended_evacuations_kept);
+  if (key == "ended_drains_kept") return take(node, key, config.ended_drains_kept);
+  if (key == "history_kept_days") return take(node, key, config.history_kept_days);
   if (key == "placement_margin_bytes") return take(node, key, config.placement_margin_bytes);
   if (key == "evacuation_live_deadline_ms") return take(node, key, config.evacuation_live_deadline_ms);
   if (key == "evacuation_parallel") return take(node, key, config.evacuation_parallel);
@@ -78,6 +84,12 @@ Result<void> check_count(std::string_view key, std::int64_t count) {
   return bad_key(key, "must be from 1 to " + std::to_string(kMostCount));
 }
 
+Result<void> check_kept(std::string_view key, std::int64_t count) {
+  constexpr std::int64_t kMaxKept = 1'000'000;
+  if (count <= kMaxKept) return ok();
+  return bad_key(key, "must be at most " + std::to_string(kMaxKept));
+}
+
 // Also bounded above: they become nanoseconds, and are added to other sizes.
 Result<void> check(const Config& config) {
   CKPT_TRYV(check_time("lease_term_ms", config.lease_term_ms));
@@ -88,9 +100,13 @@ Result<void> check(const Config& config) {
   CKPT_TRYV(check_count("evacuation_parallel", config.evacuation_parallel));
   CKPT_TRYV(check_count("evacuation_breaker_count", config.evacuation_breaker_count));
   CKPT_TRYV(check_count("evacuation_attempts_per_job", config.evacuation_attempts_per_job));
-  constexpr std::int64_t kMostEndedJobs = 1'000'000;
-  if (config.ended_jobs_kept > kMostEndedJobs)
-    return bad_key("ended_jobs_kept", "must be at most " + std::to_string(kMostEndedJobs));
+  CKPT_TRYV(check_kept("ended_jobs_kept", config.ended_jobs_kept));
+  CKPT_TRYV(check_kept("closed_migrations_kept", config.closed_migrations_kept));
+  CKPT_TRYV(check_kept("events_kept", config.events_kept));
+  CKPT_TRYV(check_kept("findings_kept", config.findings_kept));
+  CKPT_TRYV(check_kept("ended_evacuations_kept", config.ended_evacuations_kept));
+  CKPT_TRYV(check_kept("ended_drains_kept", config.ended_drains_kept));
+  CKPT_TRYV(check_kept("history_kept_days", config.history_kept_days));
   if (config.placement_margin_bytes > kMostMarginBytes)
     return bad_key("placement_margin_bytes", "must be at most " + std::to_string(kMostMarginBytes));
   if (config.log_level != "off" && spdlog::level::from_str(config.log_level) == spdlog::level::off)

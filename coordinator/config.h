@@ -28,6 +28,12 @@ struct Config {
   std::int64_t evacuation_breaker_window_ms = 600000;
   std::int64_t evacuation_attempts_per_job = 3;  // within an hour
   std::int64_t ended_jobs_kept = 1000;           // older ones are forgotten, their images are not
+  std::int64_t closed_migrations_kept = 2000;
+  std::int64_t events_kept = 10000;
+  std::int64_t findings_kept = 5000;
+  std::int64_t ended_evacuations_kept = 1000;
+  std::int64_t ended_drains_kept = 200;
+  std::int64_t history_kept_days = 30;  // of all these; 0: their numbers alone count
 
   bool tagged_ids = true;  // no key: tests that say ids by heart have none
 

@@ -89,7 +89,8 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       maintenance_({nodes_, cordons_, drains_}),
       health_section_({nodes_, policy_, health_, evacuations_}),
       metrics_({nodes_, jobs_, migrations_, service_}),
-      rebalancer_({service_, jobs_, migrations_, events_, config_.placement_margin_bytes, executor_}) {
+      rebalancer_({service_, jobs_, migrations_, events_, config_.placement_margin_bytes, executor_}),
+      housekeeping_({config_, events_, jobs_, migrations_, drains_, health_, evacuations_, executor_}) {
   events_.watch([this](const Event& event) { metrics_.take(event); });
   use_images(&images_);
   service_.set_room_maker(
@@ -137,7 +138,7 @@ NodeTable::Listener Coordinator::node_listener() {
     jobs_.node_changed();
   };
   l.on_inventory = [this](const Node& node) {
-    for (const JobId id : jobs_.forget_oldest(static_cast<std::size_t>(config_.ended_jobs_kept)))
+    for (const JobId id : jobs_.forget_old(Retention(static_cast<std::size_t>(config_.ended_jobs_kept))))
       spdlog::info("job {} is forgotten", job_text(id));
     forget_at(node);
     for (const JobId id : jobs_.take_inventory(node)) {
@@ -189,6 +190,7 @@ Result<void> Coordinator::load() {
   health_.attach();
   drains_.resume();
   evacuations_.start();
+  housekeeping_.start();
   return ok();
 }
 
@@ -208,9 +210,10 @@ Result<void> Coordinator::listen() {
                    cordons_, policy_, token_, listener_->address(), wall_clock_ms()};
   parts.sections = {&image_api_, &rebalancer_, &maintenance_, &health_section_};
   api_ = std::make_unique<Api>(std::move(parts));
-  CKPT_TRY(http, HttpServer::create(
-                     executor_, config_.api_address, config_.insecure,
-                     [this](HttpRequest request) { return answer(std::move(request)); }, Api::refuse));
+  CKPT_TRY(http,
+           HttpServer::create(
+               executor_, config_.api_address, config_.insecure,
+               [this](HttpRequest request) { return answer(std::move(request)); }, Api::refuse, Api::waits));
   http_ = http;
   return ok();
 }
@@ -252,6 +255,9 @@ void Coordinator::use_images(Images* images) {
 
 void Coordinator::stop() {
   spdlog::info("stopping; jobs and agents run on");
+  if (auto stored = jobs_.store_memory(); !stored)
+    spdlog::error("what jobs hold was not stored: {}", stored.assume_error().to_string());
+  migrations_.store_settled();
   http_->close();
   listener_->close();
   nodes_.close_all();

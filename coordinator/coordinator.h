@@ -11,6 +11,7 @@
 
 #include "coordinator/api.h"
 #include "coordinator/health_section.h"
+#include "coordinator/housekeeping.h"
 #include "coordinator/image_api.h"
 #include "coordinator/maintenance_section.h"
 #include "coordinator/metrics.h"
@@ -32,6 +33,10 @@ class Coordinator {
   [[nodiscard]] const std::string& token() const { return token_; }
   [[nodiscard]] const std::string& agent_token() const { return agent_token_; }
   [[nodiscard]] Images& images() { return images_; }
+  [[nodiscard]] const HttpServer& http() const { return *http_; }
+  [[nodiscard]] JobTable& jobs() { return jobs_; }
+  [[nodiscard]] MigrationTable& migrations() { return migrations_; }
+  [[nodiscard]] Store& store() { return store_; }
 
   [[nodiscard]] const metrics::Registry& metrics() const { return metrics_.registry(); }
 
@@ -73,6 +78,7 @@ class Coordinator {
   HealthSection health_section_;
   Metrics metrics_;
   Rebalancer rebalancer_;
+  Housekeeping housekeeping_;
   std::set<JobId> starting_;  // being started again after their node came back
   std::string token_;
   std::string agent_token_;

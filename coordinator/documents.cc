@@ -148,7 +148,8 @@ std::string migration_document(const Migration& m) {
                   {"runs_at", number(m.runs_at)},
                   {"started_ms", m.started_ms},
                   {"ended_ms", m.ended_ms},
-                  {"revision", m.revision}};
+                  {"revision", m.revision},
+                  {"settled", m.settled}};
   return j.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -180,6 +181,7 @@ Migration migration_from_document(const std::string& text) {
   m.started_ms = j.at("started_ms").get<std::int64_t>();
   m.ended_ms = j.at("ended_ms").get<std::int64_t>();
   m.revision = j.at("revision").get<std::uint64_t>();
+  m.settled = j.value("settled", false);
   return m;
 }
 

@@ -138,7 +138,6 @@ Result<DrainTable::Begun> DrainTable::begin(const DrainRequest& request) {
                                 drain.reason.empty() ? "" : ": " + drain.reason),
                     drain.scope.node);
   drains_.emplace(begun.id, std::move(drain));
-  prune();
   if (step(begun.id)) control::spawn(parts_.executor, "drain " + drain_text(begun.id), run(begun.id));
   return begun;
 }
@@ -167,7 +166,7 @@ void DrainTable::cancel_of(const Scope& scope, const std::string& why) {
 Result<std::vector<DrainTable::Prospect>> DrainTable::dry_run(const DrainRequest& request) {
   CKPT_TRYV(check_known(request.scope, parts_.nodes));
   std::vector<DrainJob> entries;
-  for (const auto& [id, job] : parts_.jobs.all()) {
+  for (const Job& job : parts_.jobs.live()) {
     if (!is_ended(job.state) && is_on(request.scope, job)) entries.push_back(entry_of(job));
   }
   std::sort(entries.begin(), entries.end(), goes_before);
@@ -241,11 +240,11 @@ std::optional<DrainTable::Clock::time_point> DrainTable::step(DrainId id) {
 
 bool DrainTable::look(Drain& drain) {
   bool coming = false;
-  for (const auto& [id, job] : parts_.jobs.all()) {
+  for (const Job& job : parts_.jobs.live()) {
     if (is_ended(job.state)) continue;
     const bool here = is_on(drain.scope, job);
-    if (here && drain.find(id) == nullptr) add(drain, job);
-    const Migration* open = here ? nullptr : parts_.migrations.open_of(id);
+    if (here && drain.find(job.id) == nullptr) add(drain, job);
+    const Migration* open = here ? nullptr : parts_.migrations.open_of(job.id);
     coming = coming || (open != nullptr && drain.scope.covers(open->to));
   }
   for (DrainJob& entry : drain.jobs) {
@@ -428,8 +427,7 @@ control::Task<> DrainTable::restore(DrainId id, JobId job) {
 
 unsigned DrainTable::leaving(const std::string& node) const {
   unsigned count = 0;
-  for (const auto& [id, migration] : parts_.migrations.all())
-    count += migration.open() && migration.from.node == node ? 1 : 0;
+  for (const Migration& migration : parts_.migrations.open()) count += migration.from.node == node ? 1 : 0;
   for (const auto& [id, drain] : drains_) {
     if (!drain.open() || drain.scope.node != node) continue;
     for (const DrainJob& entry : drain.jobs) count += entry.state == DrainJobState::kRestoring ? 1 : 0;
@@ -457,19 +455,35 @@ Result<void> DrainTable::save(Drain& drain) {
   return statement.run();
 }
 
-void DrainTable::prune() {
-  std::size_t ended = 0;
-  for (const auto& [id, drain] : drains_) ended += drain.open() ? 0 : 1;
-  for (auto at = drains_.begin(); at != drains_.end() && ended > kKept;) {
-    if (at->second.open()) {
-      ++at;
-      continue;
-    }
-    auto statement = parts_.store.database().prepare("DELETE FROM drains WHERE id = ?1");
-    if (statement) (void)statement.assume_value().bind(1, static_cast<std::int64_t>(at->first)).run();
-    at = drains_.erase(at);
-    --ended;
+void DrainTable::forget_old(const Retention& keep) {
+  std::size_t surplus = 0;
+  for (const auto& [id, drain] : drains_) surplus += drain.open() ? 0 : 1;
+  surplus -= std::min(surplus, keep.count);
+  std::vector<DrainId> over;
+  for (const auto& [id, drain] : drains_) {
+    if (over.size() >= Retention::kBatch) break;
+    if (drain.open()) continue;
+    if (surplus == 0 && drain.ended_ms >= keep.since_ms) break;
+    if (surplus > 0) --surplus;
+    // What a restore still waits for finds its drain.
+    const bool restoring = std::any_of(drain.jobs.begin(), drain.jobs.end(), [](const DrainJob& entry) {
+      return entry.state == DrainJobState::kRestoring;
+    });
+    if (!restoring && drain.ended_ms <= keep.fresh_ms) over.push_back(id);
   }
+  if (over.empty()) return;
+  if (auto removed = remove(over); !removed)
+    return spdlog::error("{} drains were not removed: {}", over.size(), removed.assume_error().to_string());
+  for (const DrainId id : over) drains_.erase(id);
+}
+
+Result<void> DrainTable::remove(const std::vector<DrainId>& ids) {
+  CKPT_TRY(transaction, Transaction::begin(parts_.store.database()));
+  for (const DrainId id : ids) {
+    CKPT_TRY(statement, parts_.store.database().prepare("DELETE FROM drains WHERE id = ?1"));
+    CKPT_TRYV(statement.bind(1, static_cast<std::int64_t>(id)).run());
+  }
+  return transaction.commit();
 }
 
 }  // namespace ckpt::coordinator

@@ -5,7 +5,7 @@
 //
 // A job that cannot be moved now is looked at again whenever jobs, nodes or migrations have changed; nothing here waits for time but the
 // deadline. The limit counts every open migration out of the node, whoever began it.
-// Threads: one io_context on one thread. Ownership: drains live here, the newest kKept ended ones; ids stay theirs for ever. Borrows its
+// Threads: one io_context on one thread. Ownership: drains live here, those that are over until forget_old(); ids stay theirs for ever. Borrows its
 // parts, which outlive it. Errors: kNotFound, kRefused, kNotSupported: nothing was touched; those of the store.
 #pragma once
 
@@ -28,8 +28,6 @@ struct DrainRequest {
 
 class DrainTable {
  public:
-  static constexpr std::size_t kKept = 200;
-
   struct Parts {
     Store& store;
     EventLog& events;
@@ -69,6 +67,8 @@ class DrainTable {
   [[nodiscard]] const Drain* find(DrainId id) const;
   [[nodiscard]] const std::map<DrainId, Drain>& all() const { return drains_; }
   [[nodiscard]] const Drain* open_of(const Scope& scope) const;
+  // Removes those that are over and need not stay.
+  void forget_old(const Retention& keep);
   [[nodiscard]] Signal& changed() { return changed_; }
 
  private:
@@ -97,7 +97,7 @@ class DrainTable {
   void add(Drain& drain, const Job& job);
   void tell(const Drain& drain, const DrainJob& entry);
   Result<void> save(Drain& drain);
-  void prune();
+  Result<void> remove(const std::vector<DrainId>& ids);
 
   Parts parts_;
   Images* images_ = nullptr;

@@ -60,6 +60,7 @@ Result<void> Evacuations::load() {
     try {
       Evacuation evacuation = evacuation_from_document(statement.text(1));
       evacuation.id = id;
+      if (evacuation.open()) open_.insert(id);
       evacuations_.emplace(id, std::move(evacuation));
     } catch (const std::exception& e) {
       return Error(ErrorCode::kCorrupt,
@@ -103,14 +104,10 @@ control::Task<> Evacuations::run() {
 }
 
 void Evacuations::step() {
-  std::vector<Finding> fresh;
-  for (const Finding& finding : parts_.health.all()) {
-    if (!finding.acted) fresh.push_back(finding);
-  }
-  for (const Finding& finding : fresh) decide(finding);
-  for (auto& [id, evacuation] : evacuations_) look(evacuation);
+  for (const Finding& finding : parts_.health.fresh()) decide(finding);
+  const std::set<EvacuationId> open = open_;
+  for (const EvacuationId id : open) look(evacuations_.at(id));
   start_next();
-  prune();
 }
 
 void Evacuations::decide(const Finding& finding) {
@@ -166,11 +163,12 @@ bool Evacuations::died_of(const Job& job, const Finding& finding) const {
 Result<void> Evacuations::keep(const Finding& finding, std::vector<Evacuation> decided) {
   CKPT_TRY(transaction, Transaction::begin(parts_.store.database()));
   for (Evacuation& e : decided) {
-    const auto known = std::find_if(evacuations_.begin(), evacuations_.end(), [&](const auto& at) {
-      return at.second.open() && at.second.job == e.job && at.second.from == e.from;
+    const auto known = std::find_if(open_.begin(), open_.end(), [&](EvacuationId id) {
+      const Evacuation& other = evacuations_.at(id);
+      return other.job == e.job && other.from == e.from;
     });
-    if (known != evacuations_.end()) {
-      Evacuation graver = known->second;
+    if (known != open_.end()) {
+      Evacuation graver = evacuations_.at(*known);
       escalate(graver, e);
       e = std::move(graver);
       CKPT_TRY(update, parts_.store.database().prepare("UPDATE evacuations SET document = ?2 WHERE id = ?1"));
@@ -186,7 +184,10 @@ Result<void> Evacuations::keep(const Finding& finding, std::vector<Evacuation> d
   CKPT_TRYV(parts_.health.store_acted(finding));
   CKPT_TRYV(transaction.commit());
   parts_.health.acted(finding.row);
-  for (Evacuation& e : decided) evacuations_[e.id] = std::move(e);
+  for (Evacuation& e : decided) {
+    open_.insert(e.id);
+    evacuations_[e.id] = std::move(e);
+  }
   return ok();
 }
 
@@ -200,9 +201,8 @@ void Evacuations::look(Evacuation& evacuation) {
 void Evacuations::start_next() {
   std::vector<const Evacuation*> open;
   std::set<EvacuationId> waiting;
-  for (const auto& [id, e] : evacuations_) {
-    if (!e.open()) continue;
-    open.push_back(&e);
+  for (const EvacuationId id : open_) {
+    open.push_back(&evacuations_.at(id));
     if (const auto tried = tried_at_.find(id); tried != tried_at_.end() && tried->second == news_)
       waiting.insert(id);
   }
@@ -233,6 +233,7 @@ void Evacuations::enter(Evacuation& e, EvacuationState state, const std::string&
   if (!e.open()) {
     e.ended_ms = wall_clock_ms();
     tried_at_.erase(e.id);
+    open_.erase(e.id);
   }
   save(e);
   std::string text = fmt::format("[gpumigrate] evacuation {}: {} ({}) at {} is {}", evacuation_text(e.id),
@@ -255,19 +256,31 @@ void Evacuations::save(const Evacuation& e) {
                   stored.assume_error().to_string());
 }
 
-void Evacuations::prune() {
-  std::size_t over = 0;
-  for (const auto& [id, e] : evacuations_) over += e.open() ? 0 : 1;
-  for (auto at = evacuations_.begin(); at != evacuations_.end() && over > kKept;) {
-    if (at->second.open()) {
-      ++at;
-      continue;
-    }
-    auto statement = parts_.store.database().prepare("DELETE FROM evacuations WHERE id = ?1");
-    if (statement) (void)statement.assume_value().bind(1, static_cast<std::int64_t>(at->first)).run();
-    at = evacuations_.erase(at);
-    --over;
+void Evacuations::forget_old(const Retention& keep) {
+  const std::size_t ended = evacuations_.size() - open_.size();
+  std::size_t surplus = ended - std::min(ended, keep.count);
+  std::vector<EvacuationId> over;
+  for (const auto& [id, e] : evacuations_) {
+    if (over.size() >= Retention::kBatch) break;
+    if (e.open()) continue;
+    if (surplus == 0 && e.ended_ms >= keep.since_ms) break;
+    if (surplus > 0) --surplus;
+    if (e.ended_ms <= keep.fresh_ms) over.push_back(id);
   }
+  if (over.empty()) return;
+  if (auto removed = remove(over); !removed)
+    return spdlog::error("{} evacuations were not removed: {}", over.size(),
+                         removed.assume_error().to_string());
+  for (const EvacuationId id : over) evacuations_.erase(id);
+}
+
+Result<void> Evacuations::remove(const std::vector<EvacuationId>& ids) {
+  CKPT_TRY(transaction, Transaction::begin(parts_.store.database()));
+  for (const EvacuationId id : ids) {
+    CKPT_TRY(statement, parts_.store.database().prepare("DELETE FROM evacuations WHERE id = ?1"));
+    CKPT_TRYV(statement.bind(1, static_cast<std::int64_t>(id)).run());
+  }
+  return transaction.commit();
 }
 
 void Evacuations::wake() {

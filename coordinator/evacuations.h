@@ -4,11 +4,12 @@
 //
 // A finding and what follows from it are stored in one transaction, and each step of an evacuation before it is taken: a coordinator that was
 // killed neither repeats nor forgets a decision. The breaker and the cap per job (evacuation.h) are counted from what is stored.
-// Threads: one io_context on one thread. Ownership: evacuations live here, the newest kKept of those that are over. Borrows its parts, which
+// Threads: one io_context on one thread. Ownership: evacuations live here, and of those that are over as many as forget_old() leaves. Borrows its parts, which
 // outlive it. Errors: what fails is an evacuation's note and an event.
 #pragma once
 
 #include <map>
+#include <set>
 
 #include "coordinator/evacuation.h"
 #include "coordinator/health.h"
@@ -19,8 +20,6 @@ namespace ckpt::coordinator {
 
 class Evacuations {
  public:
-  static constexpr std::size_t kKept = 1'000;
-
   struct Parts {
     const Config& config;
     Store& store;
@@ -44,6 +43,8 @@ class Evacuations {
   void on_inventory();
 
   [[nodiscard]] const std::map<EvacuationId, Evacuation>& all() const { return evacuations_; }
+  // Removes those that are over and need not stay.
+  void forget_old(const Retention& keep);
   [[nodiscard]] std::uint32_t recent() const;
   [[nodiscard]] const EvacuationLimits& limits() const { return limits_; }
 
@@ -73,13 +74,14 @@ class Evacuations {
   void wait(Evacuation& evacuation, const std::string& note);
   void enter(Evacuation& evacuation, EvacuationState state, const std::string& note);
   void save(const Evacuation& evacuation);
-  void prune();
+  Result<void> remove(const std::vector<EvacuationId>& ids);
   void wake();
 
   Parts parts_;
   EvacuationLimits limits_;
   Images* images_ = nullptr;
   std::map<EvacuationId, Evacuation> evacuations_;
+  std::set<EvacuationId> open_;
   std::map<EvacuationId, std::uint64_t> tried_at_;  // news_ of the last attempt that came to nothing
   std::uint64_t news_ = 1;
   std::uint64_t wakes_ = 0;

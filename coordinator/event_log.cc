@@ -8,7 +8,6 @@
 namespace ckpt::coordinator {
 
 void EventLog::add(std::string kind, std::string text, std::string node, JobId job, MigrationId migration) {
-  constexpr std::uint64_t kPruneEvery = 256;
   Event event;
   event.time_ms = wall_clock_ms();
   event.kind = std::move(kind);
@@ -23,11 +22,14 @@ void EventLog::add(std::string kind, std::string text, std::string node, JobId j
     spdlog::error("event {} was not stored: {}", event.kind, id.assume_error().to_string());
     return;
   }
-  if (id.assume_value() % kPruneEvery == 0) {
-    if (auto pruned = store_.prune_events(kKept); !pruned)
-      spdlog::error("old events were not removed: {}", pruned.assume_error().to_string());
-  }
   changed_.notify();
+}
+
+bool EventLog::forget_old(const Retention& keep) {
+  auto pruned = store_.prune_events(keep.count, keep.since_ms);
+  if (pruned) return pruned.assume_value();
+  spdlog::error("old events were not removed: {}", pruned.assume_error().to_string());
+  return false;
 }
 
 }  // namespace ckpt::coordinator

@@ -59,6 +59,7 @@ Result<void> HealthTable::load() {
     CKPT_TRY(said, wire::decode<wire::HealthFinding>(statement.blob(2)));
     finding.said = std::move(said);
     finding.acted = statement.integer(3) != 0;
+    index(finding);
   }
 }
 
@@ -91,7 +92,6 @@ Result<void> HealthTable::on_report(const Node& node, std::span<const std::byte>
   }
   if (known != 0) tell_settings(name, known);
   if (!news) return ok();
-  prune();
   changed_.notify();
   return ok();
 }
@@ -112,21 +112,25 @@ Result<bool> HealthTable::keep(const std::string& node, wire::HealthFinding find
   kept.row = parts_.store.database().last_row_id();
   kept.node = node;
   kept.said = std::move(finding);
+  index(kept);
   parts_.events.add("gpu-health", text_of(node, kept.said), node);
   return true;
 }
 
+void HealthTable::index(const Finding& finding) {
+  known_.emplace(finding.node, finding.said.number, finding.said.time_ms);
+  newest_[finding.node] = {finding.row, finding.said.number};
+  if (!finding.acted) fresh_.insert(finding.row);
+}
+
 bool HealthTable::is_known(const std::string& node, const wire::HealthFinding& finding) const {
-  return std::any_of(findings_.begin(), findings_.end(), [&](const Finding& known) {
-    return known.node == node && known.said.number == finding.number && known.said.time_ms == finding.time_ms;
-  });
+  return known_.contains({node, finding.number, finding.time_ms});
 }
 
 // Of the newest finding, not the largest: the node may count anew.
 std::uint64_t HealthTable::known_number(const std::string& node) const {
-  const auto newest = std::find_if(findings_.rbegin(), findings_.rend(),
-                                   [&](const Finding& finding) { return finding.node == node; });
-  return newest == findings_.rend() ? 0 : newest->said.number;
+  const auto newest = newest_.find(node);
+  return newest == newest_.end() ? 0 : newest->second.second;
 }
 
 void HealthTable::tell_settings(const std::string& node, std::uint64_t known_number) {
@@ -141,25 +145,44 @@ Result<void> HealthTable::store_acted(const Finding& finding) {
   return statement.bind(1, finding.row).run();
 }
 
+std::vector<Finding> HealthTable::fresh() const {
+  std::vector<Finding> found;
+  for (const std::int64_t row : fresh_)
+    found.push_back(*std::ranges::lower_bound(findings_, row, {}, &Finding::row));
+  return found;
+}
+
 void HealthTable::acted(std::int64_t row) {
-  for (Finding& finding : findings_)
-    if (finding.row == row) finding.acted = true;
+  const auto at = std::ranges::lower_bound(findings_, row, {}, &Finding::row);
+  if (at == findings_.end() || at->row != row) return;
+  at->acted = true;
+  fresh_.erase(row);
 }
 
 // The newest of every node stays: its number says what the node need not say again.
-void HealthTable::prune() {
-  if (findings_.size() <= kKept) return;
-  const std::size_t surplus = findings_.size() - kKept;
-  const std::int64_t last = findings_[surplus - 1].row;
-  auto statement = parts_.store.database().prepare(
-      "DELETE FROM findings WHERE id <= ?1 AND acted = 1 AND id NOT IN (SELECT MAX(id) FROM findings GROUP "
-      "BY node)");
-  if (!statement || !statement.assume_value().bind(1, last).run()) return;
-  std::map<std::string, std::int64_t> newest;
-  for (const Finding& finding : findings_) newest[finding.node] = finding.row;
-  std::erase_if(findings_, [&](const Finding& finding) {
-    return finding.row <= last && finding.acted && newest[finding.node] != finding.row;
-  });
+void HealthTable::forget_old(const Retention& keep) {
+  const std::size_t surplus = findings_.size() - std::min(findings_.size(), keep.count);
+  std::set<std::int64_t> over;
+  for (std::size_t i = 0; i < findings_.size() && over.size() < Retention::kBatch; ++i) {
+    const Finding& finding = findings_[i];
+    const bool old = i < surplus || finding.said.time_ms < keep.since_ms;
+    if (old && finding.acted && newest_[finding.node].first != finding.row) over.insert(finding.row);
+  }
+  if (over.empty()) return;
+  if (auto removed = remove(over); !removed)
+    return spdlog::error("{} findings were not removed: {}", over.size(), removed.assume_error().to_string());
+  for (const Finding& finding : findings_)
+    if (over.contains(finding.row)) known_.erase({finding.node, finding.said.number, finding.said.time_ms});
+  std::erase_if(findings_, [&](const Finding& finding) { return over.contains(finding.row); });
+}
+
+Result<void> HealthTable::remove(const std::set<std::int64_t>& rows) {
+  CKPT_TRY(transaction, Transaction::begin(parts_.store.database()));
+  for (const std::int64_t row : rows) {
+    CKPT_TRY(statement, parts_.store.database().prepare("DELETE FROM findings WHERE id = ?1"));
+    CKPT_TRYV(statement.bind(1, row).run());
+  }
+  return transaction.commit();
 }
 
 }  // namespace ckpt::coordinator

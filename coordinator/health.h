@@ -8,11 +8,15 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "coordinator/nodes.h"
 #include "coordinator/policy.h"
+#include "coordinator/retention.h"
 #include "libckpt/wire/health_messages.h"
 
 namespace ckpt::coordinator {
@@ -30,8 +34,6 @@ struct Finding {
 
 class HealthTable {
  public:
-  static constexpr std::size_t kKept = 5'000;
-
   struct Parts {
     Store& store;
     EventLog& events;
@@ -47,6 +49,10 @@ class HealthTable {
   void on_node_ready(const Node& node);
 
   [[nodiscard]] const std::vector<Finding>& all() const { return findings_; }
+  // Those that are not decided on, the oldest first.
+  [[nodiscard]] std::vector<Finding> fresh() const;
+  // Removes those that were acted on and need not stay; the newest of every node does.
+  void forget_old(const Retention& keep);
   // Within the caller's transaction; acted() once that is committed.
   Result<void> store_acted(const Finding& finding);
   void acted(std::int64_t row);
@@ -58,11 +64,16 @@ class HealthTable {
   [[nodiscard]] bool is_known(const std::string& node, const wire::HealthFinding& finding) const;
   [[nodiscard]] std::uint64_t known_number(const std::string& node) const;
   void tell_settings(const std::string& node, std::uint64_t known_number);
-  void prune();
+  void index(const Finding& finding);
+  Result<void> remove(const std::set<std::int64_t>& rows);
 
   Parts parts_;
   Signal changed_;
-  std::vector<Finding> findings_;  // by row
+  using Key = std::tuple<std::string, std::uint64_t, std::int64_t>;  // node, number, time
+  std::vector<Finding> findings_;                                    // by row
+  std::set<Key> known_;
+  std::map<std::string, std::pair<std::int64_t, std::uint64_t>> newest_;  // of a node: row, number
+  std::set<std::int64_t> fresh_;                                          // rows
 };
 
 }  // namespace ckpt::coordinator

@@ -9,10 +9,10 @@ namespace {
 
 constexpr std::int64_t kMostShown = 5'000;
 
-json nullable_text(const std::string& text) {
+json shown_text(const std::string& text) {
   return text.empty() ? json() : json(text);
 }
-json time_or_null(std::int64_t unix_ms) {
+json shown_time(std::int64_t unix_ms) {
   return unix_ms == 0 ? json() : json(time_text(unix_ms));
 }
 
@@ -27,12 +27,12 @@ json finding_json(const Finding& finding) {
   for (const wire::JobVerdict& verdict : said.jobs)
     jobs.push_back({{"job", job_text(verdict.job)},
                     {"outcome", outcome_text(verdict.outcome)},
-                    {"reason", nullable_text(verdict.reason)}});
+                    {"reason", shown_text(verdict.reason)}});
   return {{"node", finding.node},
           {"number", said.number},
           {"time", time_text(said.time_ms)},
           {"gpu", said.gpu},
-          {"gpu_uuid", nullable_text(said.gpu_uuid)},
+          {"gpu_uuid", shown_text(said.gpu_uuid)},
           {"source", said.source},
           {"xid", said.xid == 0 ? json() : json(said.xid)},
           {"recovery", said.recovery},
@@ -40,7 +40,7 @@ json finding_json(const Finding& finding) {
           {"urgent", said.urgent},
           {"leave_node", said.leave_node},
           {"outcome", outcome_text(said.outcome)},
-          {"reason", nullable_text(said.reason)},
+          {"reason", shown_text(said.reason)},
           {"jobs", jobs}};
 }
 
@@ -58,9 +58,9 @@ json evacuation_json(const Evacuation& e) {
           {"attempts", e.started_ms.size()},
           {"lost_ms", e.lost_ms ? json(*e.lost_ms) : json()},
           {"created", time_text(e.created_ms)},
-          {"ended", time_or_null(e.ended_ms)},
-          {"reason", nullable_text(e.reason)},
-          {"note", nullable_text(e.note)}};
+          {"ended", shown_time(e.ended_ms)},
+          {"reason", shown_text(e.reason)},
+          {"note", shown_text(e.note)}};
 }
 
 }  // namespace
@@ -89,8 +89,8 @@ json HealthSection::policy_json() const {
   return {{"paused", paused},
           {"breaker",
            {{"open", breaker.open},
-            {"since", time_or_null(breaker.since_ms)},
-            {"reason", nullable_text(breaker.reason)},
+            {"since", shown_time(breaker.since_ms)},
+            {"reason", shown_text(breaker.reason)},
             {"recent", parts_.evacuations.recent()},
             {"limit", limits.breaker_count},
             {"window_ms", limits.breaker_window_ms}}},

@@ -255,7 +255,8 @@ control::Task<Result<Restored>> ImageTable::restore(JobId id, std::optional<Plac
 
 std::vector<RestingJob> ImageTable::resting() const {
   std::vector<RestingJob> found;
-  for (const auto& [id, job] : parts_.jobs.all()) {
+  for (const Job& job : parts_.jobs.live()) {
+    const JobId id = job.id;
     if (job.state != JobState::kParked || !job.resumes_itself || job.operation) continue;
     RestoreWish wish;
     wish.verb = "resume";
@@ -275,7 +276,7 @@ std::vector<RestingJob> ImageTable::resting() const {
 // One after the other: what one takes is known before the next is looked at.
 void ImageTable::resume_parked() {
   if (!resuming_.empty() || (room_is_made_ && room_is_made_())) return;
-  for (const auto& [id, job] : parts_.jobs.all()) {
+  for (const Job& job : parts_.jobs.live()) {
     if (job.operation && job.operation->verb == "resume") return;
   }
   std::vector<RestingJob> waiting = resting();

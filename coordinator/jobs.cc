@@ -54,7 +54,7 @@ Result<void> JobTable::load() {
   CKPT_TRY(jobs, store_.jobs());
   for (Job& job : jobs) {
     const JobId id = job.id;
-    jobs_.emplace(id, std::move(job));
+    index(jobs_.emplace(id, std::move(job)).first->second);
   }
   return ok();
 }
@@ -86,6 +86,7 @@ Result<Job*> JobTable::create(wire::JobSpec spec, const Place& place, std::strin
   job.started_ms = wall_clock_ms();
   CKPT_TRYV(store_.put(job));
   Job& kept = jobs_.emplace(id, std::move(job)).first->second;
+  index(kept);
   changed_.notify();
   return &kept;
 }
@@ -111,8 +112,54 @@ Result<Job*> JobTable::revive(wire::JobSpec spec, const Place& place, const std:
 void JobTable::drop(JobId id) {
   if (auto removed = store_.remove_job(id); !removed)
     spdlog::error("job {} was not removed: {}", job_text(id), removed.assume_error().to_string());
-  jobs_.erase(id);
+  erase(id);
   changed_.notify();
+}
+
+void JobTable::index(Job& job) {
+  const bool ended = is_ended(job.state);
+  if (ended && !job.operation)
+    live_.erase(job.id);
+  else
+    live_[job.id] = &job;
+  const auto name = live_names_.find(job.spec.name);
+  if (!ended) {
+    live_names_[job.spec.name] = job.id;
+    ended_.erase(job.id);
+    if (const auto before = ended_names_.find(job.spec.name); before != ended_names_.end()) {
+      before->second.erase(job.id);
+      if (before->second.empty()) ended_names_.erase(before);
+    }
+  } else {
+    if (name != live_names_.end() && name->second == job.id) live_names_.erase(name);
+    ended_.insert(job.id);
+    ended_names_[job.spec.name].insert(job.id);
+  }
+  newest_end_ms_ = std::max(newest_end_ms_, job.ended_ms);
+}
+
+void JobTable::erase(JobId id) {
+  const auto at = jobs_.find(id);
+  if (at == jobs_.end()) return;
+  const std::string& name = at->second.spec.name;
+  if (const auto live = live_names_.find(name); live != live_names_.end() && live->second == id)
+    live_names_.erase(live);
+  if (const auto ended = ended_names_.find(name); ended != ended_names_.end()) {
+    ended->second.erase(id);
+    if (ended->second.empty()) ended_names_.erase(ended);
+  }
+  live_.erase(id);
+  ended_.erase(id);
+  unsaved_memory_.erase(id);
+  jobs_.erase(at);
+}
+
+std::vector<std::reference_wrapper<Job>> JobTable::live() const {
+  std::vector<std::reference_wrapper<Job>> found;
+  found.reserve(live_.size());
+  for (const auto& [id, job] : live_) found.emplace_back(*job);
+  visited_ += found.size();
+  return found;
 }
 
 void JobTable::started(Job& job) {
@@ -142,12 +189,10 @@ Job* JobTable::find(std::string_view id_or_name) {
   if (const auto id = parse_job_id(id_or_name)) {
     if (const auto at = wire::find_meant(jobs_, *id); at != jobs_.end()) return &at->second;
   }
-  Job* found = nullptr;
-  for (auto& [id, job] : jobs_) {
-    if (job.spec.name != id_or_name) continue;
-    if (found == nullptr || is_ended(found->state)) found = &job;
-  }
-  return found;
+  if (const auto live = live_names_.find(id_or_name); live != live_names_.end()) return find(live->second);
+  const auto ended = ended_names_.find(id_or_name);
+  if (ended == ended_names_.end()) return nullptr;
+  return find(*ended->second.rbegin());
 }
 
 Error JobTable::not_found(std::string_view id_or_name) const {
@@ -161,14 +206,14 @@ Error JobTable::not_found(std::string_view id_or_name) const {
 }
 
 unsigned JobTable::live_on(const std::string& node) const {
-  return static_cast<unsigned>(std::count_if(jobs_.begin(), jobs_.end(), [&](const auto& entry) {
-    return holds_gpu(entry.second.state) && entry.second.node() == node;
+  return static_cast<unsigned>(std::count_if(live_.begin(), live_.end(), [&](const auto& entry) {
+    return holds_gpu(entry.second->state) && entry.second->node() == node;
   }));
 }
 
 unsigned JobTable::live_on(const Place& place) const {
-  return static_cast<unsigned>(std::count_if(jobs_.begin(), jobs_.end(), [&](const auto& entry) {
-    const Job& job = entry.second;
+  return static_cast<unsigned>(std::count_if(live_.begin(), live_.end(), [&](const auto& entry) {
+    const Job& job = *entry.second;
     return holds_gpu(job.state) && std::any_of(job.ranks.begin(), job.ranks.end(),
                                                [&](const JobRank& rank) { return rank.place == place; });
   }));
@@ -177,13 +222,13 @@ unsigned JobTable::live_on(const Place& place) const {
 std::vector<JobId> JobTable::take_inventory(const Node& node) {
   std::vector<JobId> missing_starts;
   for (const wire::JobInstance& instance : node.instances) take_instance(node, instance);
-  for (auto& [id, job] : jobs_) {
+  for (Job& job : live()) {
     const Segment& current = job.segments.back();
     if (!holds_gpu(job.state) || current.node != node.row.name ||
-        node.find(id, current.incarnation) != nullptr)
+        node.find(job.id, current.incarnation) != nullptr)
       continue;
     if (job.state == JobState::kStarting)
-      missing_starts.push_back(id);
+      missing_starts.push_back(job.id);
     else if (!judged_elsewhere(job))
       end(job, JobState::kLost, kExitOfFailed, "node " + node.row.name + " does not have it any more");
   }
@@ -209,7 +254,7 @@ void JobTable::take_instance(const Node& node, const wire::JobInstance& instance
 void JobTable::judge(Job& job, const wire::JobInstance& instance) {
   const bool open = judged_elsewhere(job);
   const auto phase_before = job.phase;
-  const bool memory_is_news = take_memory(job, instance);
+  if (take_memory(job, instance)) unsaved_memory_.insert(job.id);
   job.phase = instance.phase;
   // An instance that has not been described yet says nothing: what is known of the job still holds.
   if (instance.movable || !instance.reason.empty()) job.movable = instance.movable;
@@ -225,7 +270,7 @@ void JobTable::judge(Job& job, const wire::JobInstance& instance) {
   if (job.state == JobState::kStarting && instance.phase != wire::JobPhase::kExited) started(job);
   if (instance.phase == wire::JobPhase::kExited && !open) {
     end(job, JobState::kExited, instance.exit_code, instance.exit_code < 0 ? instance.reason : "");
-  } else if (phase_before != job.phase || memory_is_news) {
+  } else if (phase_before != job.phase) {
     save(job);
   } else {
     changed_.notify();
@@ -269,7 +314,10 @@ void JobTable::set_downtime(JobId id, double downtime_ms, std::optional<wire::Pa
 Result<void> JobTable::replace(Job changed) {
   CKPT_TRYV(store_.put(changed));
   const JobId id = changed.id;
-  jobs_.at(id) = std::move(changed);
+  Job& job = jobs_.at(id);
+  job = std::move(changed);
+  unsaved_memory_.erase(id);
+  index(job);
   changed_.notify();
   return ok();
 }
@@ -295,23 +343,40 @@ void JobTable::end(Job& job, JobState state, int exit_code, std::string reason) 
                 fmt::format("job {} {}: {}", label(job), to_string(state), job.reason), job.node(), job.id);
 }
 
-std::vector<JobId> JobTable::forget_oldest(std::size_t keep) {
-  std::vector<JobId> ended;
-  for (const auto& [id, job] : jobs_) {
-    if (is_ended(job.state) && !judged_elsewhere(job)) ended.push_back(id);
+std::vector<JobId> JobTable::forget_old(const Retention& keep) {
+  std::vector<JobId> over;
+  std::size_t surplus = ended_.size() - std::min(ended_.size(), keep.count);
+  for (const JobId id : ended_) {
+    if (over.size() >= Retention::kBatch) break;
+    const Job& job = jobs_.at(id);
+    if (surplus == 0 && job.ended_ms >= keep.since_ms) break;
+    if (surplus > 0) --surplus;
+    if (!judged_elsewhere(job)) over.push_back(id);
   }
-  ended.resize(ended.size() - std::min(ended.size(), keep));
-  for (const JobId id : ended) {
-    if (auto removed = store_.remove_job(id); !removed)
-      spdlog::error("job {} was not removed: {}", job_text(id), removed.assume_error().to_string());
-    jobs_.erase(id);
+  if (over.empty()) return over;
+  if (auto removed = store_.remove_jobs(over); !removed) {
+    spdlog::error("{} ended jobs were not removed: {}", over.size(), removed.assume_error().to_string());
+    return {};
   }
-  return ended;
+  for (const JobId id : over) erase(id);
+  return over;
 }
 
-void JobTable::save(const Job& job) {
+Result<void> JobTable::store_memory() {
+  if (unsaved_memory_.empty()) return ok();
+  std::vector<const Job*> learnt;
+  for (const JobId id : unsaved_memory_) learnt.push_back(&jobs_.at(id));
+  CKPT_TRYV(store_.put_jobs(learnt));
+  unsaved_memory_.clear();
+  return ok();
+}
+
+void JobTable::save(Job& job) {
+  index(job);
   if (auto stored = store_.put(job); !stored)
     spdlog::error("job {} was not stored: {}", label(job), stored.assume_error().to_string());
+  else
+    unsaved_memory_.erase(job.id);
   changed_.notify();
 }
 

@@ -4,17 +4,22 @@
 //
 // While a migration of a job, or an operation on its images, is open, what its instances do is judged by that alone: the end of an
 // instance ends the job only once it is closed.
-// Threads: one io_context on one thread. Ownership: jobs live here; pointers are valid until forget_oldest().
+//
+// What is asked about all jobs goes over those that are not over (live()); names and what has ended have an index of their own, so that
+// no operation costs more the more jobs there once were. What jobs hold by the minute is stored by store_memory(), for all at once.
+// Threads: one io_context on one thread. Ownership: jobs live here; pointers are valid until forget_old().
 // Errors: create() refuses what cannot be stored; later failures of the store are logged (memory is what counts).
 #pragma once
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "coordinator/event_log.h"
 #include "coordinator/nodes.h"
+#include "coordinator/retention.h"
 #include "libckpt/wire/job_messages.h"
 #include "libckpt/wire/node_messages.h"
 
@@ -52,7 +57,16 @@ class JobTable {
   // What find() says where it finds none.
   [[nodiscard]] Error not_found(std::string_view id_or_name) const;
   [[nodiscard]] Job* find(JobId id);
-  [[nodiscard]] std::map<JobId, Job>& all() { return jobs_; }
+  // For listings; what it and live() hand out is counted.
+  [[nodiscard]] std::map<JobId, Job>& all() {
+    visited_ += jobs_.size();
+    return jobs_;
+  }
+  // Those that have not ended, or are about to come back from an image; by id, as of now.
+  [[nodiscard]] std::vector<std::reference_wrapper<Job>> live() const;
+  [[nodiscard]] std::size_t ended_count() const { return ended_.size(); }
+  [[nodiscard]] std::int64_t newest_end_ms() const { return newest_end_ms_; }  // 0: none has ended yet
+  [[nodiscard]] std::uint64_t visited() const { return visited_; }
   [[nodiscard]] unsigned live_on(const std::string& node) const;
   [[nodiscard]] unsigned live_on(const Place& place) const;
 
@@ -73,8 +87,10 @@ class JobTable {
   // `stop` of a parked job: nothing of it runs.
   void stop_parked(Job& job);
 
-  // Removes the oldest ended jobs beyond `keep`; their ids, for their nodes to forget, too.
-  std::vector<JobId> forget_oldest(std::size_t keep);
+  // Removes some of the ended jobs that need not stay, the oldest first; their ids, for their nodes to forget, too.
+  std::vector<JobId> forget_old(const Retention& keep);
+  // What was learnt of jobs' memory since the last call, in one transaction.
+  Result<void> store_memory();
   // Of this cluster, and removed.
   [[nodiscard]] bool was_forgotten(JobId id) const { return store_.gave(id) && !jobs_.contains(id); }
 
@@ -86,7 +102,9 @@ class JobTable {
   }
   void judge(Job& job, const wire::JobInstance& instance);
   void end(Job& job, JobState state, int exit_code, std::string reason);
-  void save(const Job& job);
+  void save(Job& job);
+  void index(Job& job);
+  void erase(JobId id);
 
   Store& store_;
   EventLog& events_;
@@ -94,6 +112,13 @@ class JobTable {
   std::function<bool(JobId)> has_open_migration_;
   std::function<void(const Node&, JobId, Incarnation)> fence_;
   std::map<JobId, Job> jobs_;
+  std::map<JobId, Job*> live_;
+  std::map<std::string, JobId, std::less<>> live_names_;
+  std::set<JobId> ended_;
+  std::map<std::string, std::set<JobId>, std::less<>> ended_names_;
+  std::set<JobId> unsaved_memory_;
+  std::int64_t newest_end_ms_ = 0;
+  mutable std::uint64_t visited_ = 0;
 };
 
 }  // namespace ckpt::coordinator

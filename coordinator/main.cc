@@ -5,9 +5,11 @@
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 
 #include "coordinator/coordinator.h"
@@ -27,6 +29,15 @@ void set_up_logging(const Config& config) {
   logger->set_level(spdlog::level::from_str(config.log_level));
   logger->flush_on(spdlog::level::info);
   spdlog::set_default_logger(std::move(logger));
+}
+
+// Every call that waits for news holds a descriptor.
+void raise_descriptor_limit() {
+  constexpr rlim_t kWanted = 16'384;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kWanted) return;
+  limit.rlim_cur = std::min(limit.rlim_max, kWanted);
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) spdlog::warn("the limit of open files was not raised");
 }
 
 int serve(Config config) {
@@ -82,6 +93,7 @@ int main(int argc, char** argv) {
   ckpt::set_fault_role("coordinator");
   try {
     set_up_logging(settings);
+    raise_descriptor_limit();
     return serve(std::move(settings));
   } catch (const std::exception& e) {
     std::fprintf(stderr, "gpumigrate-coordinator: %s\n", e.what());

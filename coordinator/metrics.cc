@@ -167,7 +167,7 @@ void Metrics::observe_gpus() {
   each("gpumigrate_gpu_job_bytes", "Device memory that moving the GPU's live jobs would move.",
        [this](const Node& node, const wire::GpuInfo& gpu) {
          std::uint64_t bytes = 0;
-         for (const auto& [id, job] : tables_.jobs.all()) {
+         for (const Job& job : tables_.jobs.live()) {
            if (holds_gpu(job.state) && job.ranks.front().place == Place(node.row.name, gpu.index))
              bytes += job.state_bytes();
          }
@@ -228,30 +228,30 @@ void Metrics::observe_gpu_errors() {
 }
 
 void Metrics::observe_jobs() {
-  registry_.gauge("gpumigrate_jobs",
-                  "Jobs that the coordinator knows, by state; of those that have ended the newest 1000.",
-                  {"state"}, [this](Series& out) {
-                    std::map<std::string, double> count;
-                    for (const char* state : kJobStates) count[state] = 0;
-                    for (const auto& [id, job] : tables_.jobs.all()) ++count[tables_.service.job_state(job)];
-                    for (const auto& [state, jobs] : count) out.add({state}, jobs);
-                  });
+  registry_.gauge(
+      "gpumigrate_jobs",
+      "Jobs that the coordinator knows, by state; of those that have ended the newest ended_jobs_kept.",
+      {"state"}, [this](Series& out) {
+        std::map<std::string, double> count;
+        for (const char* state : kJobStates) count[state] = 0;
+        for (const auto& [id, job] : tables_.jobs.all()) ++count[tables_.service.job_state(job)];
+        for (const auto& [state, jobs] : count) out.add({state}, jobs);
+      });
 }
 
 void Metrics::observe_migrations() {
   registry_.gauge("gpumigrate_migrations_in_progress", "Open migrations, by state.", {"state"},
                   [this](Series& out) {
                     std::map<MigrationPhase, double> count;
-                    for (const auto& [id, m] : tables_.migrations.all()) ++count[m.phase];
+                    for (const Migration& m : tables_.migrations.open()) ++count[m.phase];
                     for (const MigrationPhase phase : kOpenPhases)
                       out.add({std::string(to_string(phase))}, count[phase]);
                   });
   registry_.gauge("gpumigrate_oldest_open_migration_timestamp_seconds",
                   "When the oldest open migration was asked for, in Unix time; absent without one.", {},
                   [this](Series& out) {
-                    for (const auto& [id, m] : tables_.migrations.all()) {
-                      if (m.open()) return out.add(seconds(m.started_ms));  // ids grow with time
-                    }
+                    const auto open = tables_.migrations.open();  // ids grow with time
+                    if (!open.empty()) out.add(seconds(open.front().get().started_ms));
                   });
   observe_transfer("gpumigrate_remaining_bytes",
                    "Bytes that open migrations still have to copy, as last reported.",
@@ -267,7 +267,7 @@ void Metrics::observe_transfer(const char* name, const char* help,
                                std::uint64_t wire::MigrationProgress::*field) {
   registry_.gauge(name, help, {}, [this, field](Series& out) {
     double sum = 0;
-    for (const auto& [id, m] : tables_.migrations.all()) {
+    for (const Migration& m : tables_.migrations.open()) {
       if (m.phase < MigrationPhase::kClosing && m.progress) sum += static_cast<double>((*m.progress).*field);
     }
     out.add(sum);

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
 #include "coordinator/report.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/wire/job_messages.h"
@@ -104,8 +106,10 @@ Result<Migration*> MigrationTable::begin(const Job& job, const Request& request,
   m.started_ms = wall_clock_ms();
   CKPT_TRYV(parts_.store.put(m));
   Migration& kept = migrations_.emplace(id, std::move(m)).first->second;
+  index(kept);
   migration::SwitchInfo info(id, job.id, kept.base, rank_places(plan), wire::encode(plan));
   plans_[id] = std::move(plan);
+  unsettled_.insert(id);
   parts_.events.add("migration-begun",
                     fmt::format("migration {} from {} to {}{}", label(kept), to_text(kept.from),
                                 to_text(kept.to), kept.why.empty() ? "" : ": " + kept.why),
@@ -117,6 +121,7 @@ Result<Migration*> MigrationTable::begin(const Job& job, const Request& request,
     return batches.assume_error();
   }
   execute(batches.assume_value());
+  look_whether_settled(id);
   return &kept;
 }
 
@@ -151,6 +156,7 @@ Result<void> MigrationTable::resolve(MigrationId id, Side side) {
       fmt::format("migration {} resolved by hand: keeps the {}", label(at->second), to_string(side)), {},
       at->second.job, id);
   execute(batches.assume_value());
+  look_whether_settled(id);
   return ok();
 }
 
@@ -182,11 +188,25 @@ const Migration* MigrationTable::find(MigrationId id) const {
   return at == migrations_.end() ? nullptr : &at->second;
 }
 
+// Only the newest may be: the next one begins when it is decided.
 const Migration* MigrationTable::open_of(JobId job) const {
-  for (auto at = migrations_.rbegin(); at != migrations_.rend(); ++at) {
-    if (at->second.job == job && at->second.phase < MigrationPhase::kClosing) return &at->second;
-  }
-  return nullptr;
+  const auto of = of_job_.find(job);
+  if (of == of_job_.end()) return nullptr;
+  const Migration& newest = migrations_.at(*of->second.rbegin());
+  return newest.phase < MigrationPhase::kClosing ? &newest : nullptr;
+}
+
+std::vector<std::reference_wrapper<const Migration>> MigrationTable::open() const {
+  std::vector<std::reference_wrapper<const Migration>> found;
+  found.reserve(open_.size());
+  for (const MigrationId id : open_) found.emplace_back(migrations_.at(id));
+  visited_ += found.size();
+  return found;
+}
+
+std::set<MigrationId> MigrationTable::of(JobId job) const {
+  const auto found = of_job_.find(job);
+  return found == of_job_.end() ? std::set<MigrationId>() : found->second;
 }
 
 Migration* MigrationTable::checked(MigrationId id, const Node& node, Side side) {
@@ -336,6 +356,9 @@ void MigrationTable::close(Migration& m) {
   if (!m.open()) return;
   m.phase = MigrationPhase::kClosed;
   m.ended_ms = wall_clock_ms();
+  newest_end_ms_ = std::max(newest_end_ms_, m.ended_ms);
+  open_.erase(m.id);
+  plans_.erase(m.id);
   if (const auto timer = settle_timers_.find(m.id); timer != settle_timers_.end()) {
     timer->second->cancel();
     settle_timers_.erase(timer);

@@ -5,14 +5,19 @@
 // The journal decides; the table is what can be shown. A record is durable before the next action of its batch. A journal
 // that refuses cleanly (full disk) fails the migration at hand; one with a record of unknown fate ends the process through
 // `fatal`, and the restart reads what is there.
-// Threads: one io_context on one thread. Ownership: migrations live here for ever; pointers stay valid.
+// What is asked about all migrations goes over the open ones (open()), what is asked of a job by its index.
+// Threads: one io_context on one thread. Ownership: migrations live here until forget_old(); pointers are valid until then, and those to
+// open ones for as long as they are open.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
+#include <vector>
 
 #include "coordinator/jobs.h"
+#include "coordinator/retention.h"
 #include "libckpt/migration/coordinator_switches.h"
 #include "libckpt/migration/journal.h"
 #include "libckpt/wire/migration_messages.h"
@@ -55,8 +60,22 @@ class MigrationTable {
   void on_target_report(const Node& node, const wire::TargetReport& report);
 
   [[nodiscard]] const Migration* find(MigrationId id) const;
-  [[nodiscard]] const std::map<MigrationId, Migration>& all() const { return migrations_; }
+  // For listings; what it and open() hand out is counted.
+  [[nodiscard]] const std::map<MigrationId, Migration>& all() const {
+    visited_ += migrations_.size();
+    return migrations_;
+  }
+  [[nodiscard]] std::vector<std::reference_wrapper<const Migration>> open() const;  // by id
   [[nodiscard]] const Migration* open_of(JobId job) const;
+  [[nodiscard]] std::set<MigrationId> of(JobId job) const;
+  [[nodiscard]] std::int64_t newest_end_ms() const { return newest_end_ms_; }
+  [[nodiscard]] std::uint64_t visited() const { return visited_; }
+
+  // Removes some of the closed ones that need not stay, the oldest first. One stays of which an agent may ask still, and the newest of a
+  // job that has not ended. True: it removed as many as it may at a time.
+  bool forget_old(const Retention& keep);
+  // Which ended ones nobody will ask about any more, as far as was learnt since the last call; in one transaction.
+  void store_settled();
   [[nodiscard]] Signal& changed() { return changed_; }
 
  private:
@@ -85,6 +104,11 @@ class MigrationTable {
   void save(Migration& migration);
   void touch(Migration& migration);
   Migration& entry(const migration::SwitchInfo& info);
+  void index(const Migration& migration);
+  void erase(MigrationId id);
+  void look_whether_settled(MigrationId id);
+  [[nodiscard]] bool may_leave(const Migration& migration) const;
+  [[nodiscard]] bool was_removed(MigrationId id) const;
   Migration* checked(MigrationId id, const Node& node, Side side);
   void compact_if_large();
   [[nodiscard]] const std::string& node_of(const Migration& migration, wire::Party party) const;
@@ -94,7 +118,14 @@ class MigrationTable {
   migration::CoordinatorSwitches switches_;
   std::function<void(const Error&)> fatal_;
   std::map<MigrationId, Migration> migrations_;
-  std::map<MigrationId, wire::MigrationPlan> plans_;
+  std::map<MigrationId, wire::MigrationPlan> plans_;  // of open ones
+  std::set<MigrationId> open_;
+  std::map<JobId, std::set<MigrationId>> of_job_;
+  std::set<MigrationId> unsettled_;  // sides may not know yet how they ended
+  std::set<MigrationId> unsaved_settled_;
+  MigrationId removed_up_to_ = 0;  // of these, those that the table does not know were removed
+  std::int64_t newest_end_ms_ = 0;
+  mutable std::uint64_t visited_ = 0;
   std::map<TimerKey, std::shared_ptr<control::asio::steady_timer>> timers_;
   std::map<MigrationId, std::shared_ptr<control::asio::steady_timer>> settle_timers_;
   Signal changed_;

@@ -143,6 +143,7 @@ struct Migration {
   std::optional<wire::SourceReport> source_report;
   std::optional<wire::TargetReport> target_report;
   std::uint64_t revision = 1;
+  bool settled = false;  // both sides know how it ended: nobody will ask
 
   [[nodiscard]] bool open() const { return phase != MigrationPhase::kClosed; }
 };

@@ -119,6 +119,23 @@ class NodeTable {
     std::optional<Result<Answer>> answer;
   };
 
+  using PendingAnswers = std::map<std::uint64_t, std::shared_ptr<Pending>>;
+  // The answer is expected for as long as this lives.
+  class Expecting {
+   public:
+    Expecting(PendingAnswers& answers, std::uint64_t id, std::shared_ptr<Pending> pending)
+        : answers_(answers), id_(id) {
+      answers_.emplace(id, std::move(pending));
+    }
+    ~Expecting() { answers_.erase(id_); }
+    Expecting(const Expecting&) = delete;
+    Expecting& operator=(const Expecting&) = delete;
+
+   private:
+    PendingAnswers& answers_;
+    std::uint64_t id_;
+  };
+
   // A request that is answered with a `Wanted`, or with a Reply that says why not.
   template <class Wanted, class M>
   control::Task<Result<Wanted>> ask(std::string node, M request, std::chrono::milliseconds timeout) {
@@ -146,18 +163,14 @@ class NodeTable {
     if (entry == nullptr || !entry->connected())
       co_return Error(ErrorCode::kUnavailable, "Node " + node + " is not connected");
     auto pending = std::make_shared<Pending>(node, executor_);
-    pending_.emplace(id, pending);
-    if (auto sent = entry->connection->send(request); !sent) {
-      pending_.erase(id);
-      co_return sent.assume_error();
-    }
+    const Expecting expecting(pending_, id, pending);  // also when who asked is cancelled meanwhile
+    if (auto sent = entry->connection->send(request); !sent) co_return sent.assume_error();
     pending->wake.expires_after(timeout);
     while (!pending->answer) {
       const auto [code] = co_await pending->wake.async_wait(control::kTuple);
       if (!code && !pending->answer)
         pending->answer = Error(ErrorCode::kTimedOut, "Node " + node + " did not answer in time");
     }
-    pending_.erase(id);
     co_return std::move(*pending->answer);
   }
 
@@ -180,7 +193,7 @@ class NodeTable {
   std::map<wire::FrameType, FrameHandler> handlers_;
   std::map<std::string, Node> nodes_;
   std::map<const control::Connection*, std::shared_ptr<control::Connection>> unregistered_;
-  std::map<std::uint64_t, std::shared_ptr<Pending>> pending_;
+  PendingAnswers pending_;
   std::uint64_t next_request_ = 1;
 };
 

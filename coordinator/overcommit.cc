@@ -20,10 +20,10 @@ std::string name_of(const SubmitRequest& request) {
 
 std::vector<Occupant> Overcommit::occupants() const {
   std::vector<Occupant> found;
-  for (const auto& [id, job] : parts_.jobs.all()) {
+  for (const Job& job : parts_.jobs.live()) {
     if (!holds_gpu(job.state)) continue;
     Occupant& occupant = found.emplace_back();
-    occupant.id = id;
+    occupant.id = job.id;
     occupant.name = job.spec.name;
     occupant.place = job.ranks.front().place;
     occupant.priority = job.spec.priority;

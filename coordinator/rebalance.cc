@@ -33,15 +33,15 @@ PackProblem Rebalancer::problem() const {
     gpu.room = view.room_bytes() - std::min(view.room_bytes(), margin);
     gpu.counts = objections_but_memory(view, PlacementRequest()).empty();
   }
-  for (const auto& [id, job] : parts_.jobs.all()) {
+  for (const Job& job : parts_.jobs.live()) {
     if (!holds_gpu(job.state)) continue;
-    const Migration* open = parts_.migrations.open_of(id);
+    const Migration* open = parts_.migrations.open_of(job.id);
     const auto target = open == nullptr ? std::nullopt : index_of(problem, open->to);
     if (target) problem.gpus[*target].pinned = true;
     const auto at = index_of(problem, job.ranks.front().place);
     if (!at) continue;  // its node has not been heard of since the coordinator started
     PackJob& pack = problem.jobs.emplace_back();
-    pack.id = id;
+    pack.id = job.id;
     pack.name = job.spec.name;
     pack.gpu = *at;
     pack.bytes = job.expected_bytes();

@@ -95,8 +95,7 @@ std::vector<GpuView> Service::gpu_views(const PlanHints& hints) const {
 
 // Whatever is on its way counts as there.
 void Service::count_migrations(GpuView& view) const {
-  for (const auto& [id, migration] : parts_.migrations.all()) {
-    if (!migration.open()) continue;
+  for (const Migration& migration : parts_.migrations.open()) {
     const std::string& node = view.place.node;
     if (migration.from.node == node || migration.to.node == node) ++view.node_migrations;
     const bool to_node = migration.to.node == node && migration.runs_at == Side::kSource;
@@ -124,13 +123,13 @@ std::uint64_t Service::shown_bytes(const Job& job) const {
 // What jobs are expected to take there and free memory does not lack yet, and what open migrations are about to bring.
 std::uint64_t Service::promised_on(const Place& place) const {
   std::uint64_t promised = 0;
-  for (const auto& [id, job] : parts_.jobs.all()) {
+  for (const Job& job : parts_.jobs.live()) {
     if (!holds_gpu(job.state) && !job.operation) continue;
     const bool comes = job.operation && Place(job.operation->to_node, job.operation->to_gpu) == place;
     const bool started = !comes || job.operation->stage == OperationStage::kStarting;
     if (comes || job.ranks.front().place == place)
       promised += needed_bytes(job) - (started ? shown_bytes(job) : 0);
-    const Migration* open = parts_.migrations.open_of(id);
+    const Migration* open = parts_.migrations.open_of(job.id);
     if (open != nullptr && open->phase == MigrationPhase::kPreparing && open->to == place)
       promised += needed_bytes(job);
   }
@@ -418,11 +417,7 @@ bool Service::may_be_possible_soon(const Job& job) const {
   if (!why_not_movable(job).empty()) return false;
   // What ended gives its memory back a moment later, and its node says so with its next inventory.
   const std::int64_t since = wall_clock_ms() - kInventoryMs;
-  const auto& jobs = parts_.jobs.all();
-  const auto& migrations = parts_.migrations.all();
-  return std::any_of(jobs.begin(), jobs.end(), [&](const auto& at) { return at.second.ended_ms > since; }) ||
-         std::any_of(migrations.begin(), migrations.end(),
-                     [&](const auto& at) { return at.second.ended_ms > since; });
+  return parts_.jobs.newest_end_ms() > since || parts_.migrations.newest_end_ms() > since;
 }
 
 control::Task<Result<Migration*>> Service::migrate(JobId id, MigrateRequest request) {

@@ -73,6 +73,11 @@ Result<Database> Database::open(const std::string& path) {
   if (code != SQLITE_OK) return sqlite_error(raw, "Opening " + path);
   sqlite3_extended_result_codes(raw, 1);
   sqlite3_busy_timeout(raw, kBusyTimeoutMs);
+  const auto count = [](void* counts) {
+    ++static_cast<Counts*>(counts)->commits;
+    return 0;
+  };
+  sqlite3_commit_hook(raw, count, db.counts_.get());
   return db;
 }
 
@@ -84,6 +89,7 @@ Result<void> Database::execute(const char* sql) {
 
 Result<Statement> Database::prepare(std::string_view sql) {
   sqlite3_stmt* raw = nullptr;
+  ++counts_->statements;
   if (sqlite3_prepare_v2(db_.get(), sql.data(), static_cast<int>(sql.size()), &raw, nullptr) != SQLITE_OK)
     return sqlite_error(db_.get(), "Preparing \"" + std::string(sql) + "\"");
   return Statement(db_.get(), UniqueHandle<StatementTraits>(raw));

@@ -6,6 +6,7 @@
 #include <sqlite3.h>
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -55,9 +56,17 @@ class Database {
   Result<void> execute(const char* sql);
   Result<Statement> prepare(std::string_view sql);
   [[nodiscard]] std::int64_t last_row_id() const { return sqlite3_last_insert_rowid(db_.get()); }
+  // What its use costs: each commit is one fsync.
+  [[nodiscard]] std::uint64_t commits() const { return counts_->commits; }
+  [[nodiscard]] std::uint64_t statements() const { return counts_->statements; }
 
  private:
+  struct Counts {
+    std::uint64_t commits = 0;
+    std::uint64_t statements = 0;
+  };
   explicit Database(UniqueHandle<DatabaseTraits> db) : db_(std::move(db)) {}
+  std::unique_ptr<Counts> counts_ = std::make_unique<Counts>();  // SQLite keeps its address
   UniqueHandle<DatabaseTraits> db_;
 };
 

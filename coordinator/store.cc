@@ -20,6 +20,8 @@ namespace {
 
 constexpr std::int64_t kSchemaVersion = 2;  // 2: jobs may be parked; vaults
 
+constexpr std::string_view kRemovedMigration = "migration-removed";
+
 constexpr const char* kPragmas = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;";
 
 // Only what is searched for or never decoded is a column; the rest is one document per row.
@@ -241,6 +243,52 @@ Result<void> Store::remove_job(JobId id) {
   return statement.bind(1, static_cast<std::int64_t>(id)).run();
 }
 
+Result<void> Store::put_jobs(std::span<const Job* const> jobs) {
+  CKPT_TRY(transaction, Transaction::begin(db_));
+  for (const Job* job : jobs) {
+    CKPT_TRYV(put(*job));
+  }
+  return transaction.commit();
+}
+
+Result<void> Store::remove_jobs(std::span<const JobId> ids) {
+  CKPT_TRY(transaction, Transaction::begin(db_));
+  for (const JobId id : ids) {
+    CKPT_TRYV(remove_job(id));
+  }
+  return transaction.commit();
+}
+
+Result<void> Store::put_migrations(std::span<const Migration* const> migrations) {
+  CKPT_TRY(transaction, Transaction::begin(db_));
+  for (const Migration* migration : migrations) {
+    CKPT_TRYV(put(*migration));
+  }
+  return transaction.commit();
+}
+
+Result<void> Store::remove_migrations(std::span<const MigrationId> ids) {
+  if (ids.empty()) return ok();
+  CKPT_TRY(transaction, Transaction::begin(db_));
+  for (const MigrationId id : ids) {
+    CKPT_TRY(statement, db_.prepare("DELETE FROM migrations WHERE id = ?1"));
+    CKPT_TRYV(statement.bind(1, static_cast<std::int64_t>(id)).run());
+  }
+  CKPT_TRY(
+      marker,
+      db_.prepare("INSERT INTO counters VALUES (?1, ?2) ON CONFLICT(name) DO UPDATE SET value = MAX(value, "
+                  "excluded.value)"));
+  marker.bind(1, kRemovedMigration).bind(2, static_cast<std::int64_t>(std::ranges::max(ids)));
+  CKPT_TRYV(marker.run());
+  return transaction.commit();
+}
+
+Result<MigrationId> Store::highest_removed_migration() {
+  CKPT_TRY(statement, db_.prepare("SELECT value FROM counters WHERE name = ?1"));
+  CKPT_TRY(row, statement.bind(1, kRemovedMigration).next());
+  return row ? static_cast<MigrationId>(statement.integer(0)) : MigrationId{0};
+}
+
 Result<void> Store::put(const VaultRow& vault) {
   CKPT_TRY(statement, db_.prepare("INSERT OR REPLACE INTO vaults VALUES (?1, ?2, ?3)"));
   return statement.bind(1, vault.node).bind(2, vault.folder).bind(3, vault.document).run();
@@ -300,9 +348,24 @@ Result<std::vector<Event>> Store::events(std::uint64_t since, std::size_t limit)
   }
 }
 
-Result<void> Store::prune_events(std::uint64_t keep) {
-  CKPT_TRY(statement, db_.prepare("DELETE FROM events WHERE id <= (SELECT MAX(id) FROM events) - ?1"));
-  return statement.bind(1, static_cast<std::int64_t>(keep)).run();
+Result<bool> Store::prune_events(std::uint64_t keep, std::int64_t since_ms) {
+  // All three go by the key, or stop at the first row that stays.
+  CKPT_TRY(bounds,
+           db_.prepare("SELECT (SELECT MIN(id) FROM events), (SELECT MAX(id) FROM events), (SELECT id FROM "
+                       "events WHERE time_ms >= ?1 ORDER BY id LIMIT 1)"));
+  CKPT_TRYV(bounds.bind(1, since_ms).next());
+  const std::int64_t first = bounds.integer(0);
+  const std::int64_t end = bounds.integer(1) + 1;
+  const std::int64_t young = bounds.integer(2);
+  const auto kept = static_cast<std::int64_t>(std::min(static_cast<std::uint64_t>(end), keep));
+  const std::int64_t by_count = end - kept;
+  const std::int64_t wanted = std::max(by_count, young == 0 ? end : young);
+  const std::int64_t before = std::min(wanted, first + static_cast<std::int64_t>(kMaxPruned));
+  CKPT_TRYV(bounds.run());
+  if (before <= first) return false;
+  CKPT_TRY(statement, db_.prepare("DELETE FROM events WHERE id < ?1"));
+  CKPT_TRYV(statement.bind(1, before).run());
+  return before < wanted;
 }
 
 }  // namespace ckpt::coordinator

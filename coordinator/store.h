@@ -6,6 +6,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,13 @@ class Store {
   Result<std::vector<Migration>> migrations();
   Result<std::vector<NodeRow>> nodes();
   Result<void> remove_job(JobId id);
+  // Each of these is one transaction.
+  Result<void> put_jobs(std::span<const Job* const> jobs);
+  Result<void> remove_jobs(std::span<const JobId> ids);
+  Result<void> put_migrations(std::span<const Migration* const> migrations);
+  // The highest of them is remembered: the journal may know them for longer than the store.
+  Result<void> remove_migrations(std::span<const MigrationId> ids);
+  Result<MigrationId> highest_removed_migration();
   Result<void> put(const VaultRow& vault);
   Result<std::vector<VaultRow>> vaults();
   // Random, made with the file: tells this cluster's jobs from others' in a folder that they share.
@@ -60,7 +68,9 @@ class Store {
 
   Result<std::uint64_t> add(const Event& event);  // its id
   Result<std::vector<Event>> events(std::uint64_t since, std::size_t limit);
-  Result<void> prune_events(std::uint64_t keep);
+  // Removes all but the newest `keep`, and what is older than `since_ms`; at most kMaxPruned of them. True: there are more.
+  static constexpr std::uint64_t kMaxPruned = 5'000;
+  Result<bool> prune_events(std::uint64_t keep, std::int64_t since_ms = 0);
 
   // For parts of the coordinator with tables of their own in the same file (cordons.h, drains.h, health.h).
   [[nodiscard]] Database& database() { return db_; }

@@ -44,15 +44,20 @@ Result<void> MigrationTable::restore() {
   CKPT_TRY(stored, parts_.store.migrations());
   for (Migration& m : stored) {
     const MigrationId id = m.id;
-    migrations_.emplace(id, std::move(m));
+    index(migrations_.emplace(id, std::move(m)).first->second);
   }
-  const std::vector<migration::Record> records = journal_.records();
-  for (const migration::Record& record : records) entry(record.info);
+  CKPT_TRY(removed, parts_.store.highest_removed_migration());
+  removed_up_to_ = removed;
+  std::vector<migration::Record> records = journal_.records();
+  std::erase_if(records,
+                [this](const migration::Record& record) { return was_removed(record.info.migration); });
+  for (const migration::Record& record : records) {
+    if (!entry(record.info).settled) unsettled_.insert(record.info.migration);
+  }
   CKPT_TRY(batches, switches_.restore(records, now_ns()));
   execute(batches);
-  for (auto& [id, m] : migrations_) {
-    if (m.open()) adopt_outcome(m);
-  }
+  const std::set<MigrationId> open = open_;
+  for (const MigrationId id : open) adopt_outcome(migrations_.at(id));
   return ok();
 }
 
@@ -60,6 +65,7 @@ Result<void> MigrationTable::restore() {
 Migration& MigrationTable::entry(const migration::SwitchInfo& info) {
   const auto [at, added] = migrations_.try_emplace(info.migration);
   Migration& m = at->second;
+  if (!added && (!m.open() || plans_.contains(m.id))) return m;
   auto plan = wire::decode_plan(info.plan);
   if (plan) plans_[info.migration] = plan.assume_value();
   if (!added) return m;
@@ -75,6 +81,7 @@ Migration& MigrationTable::entry(const migration::SwitchInfo& info) {
     m.from = Place(p.source_node, p.spec.ranks.front().gpu_index);
     m.to = Place(p.target_node, p.target_ranks.front().gpu_index);
   }
+  index(m);
   return m;
 }
 
@@ -196,6 +203,7 @@ void MigrationTable::feed(MigrationId id, const migration::CoordinatorEvent& eve
     return;
   }
   execute(batches.assume_value());
+  look_whether_settled(id);
   compact_if_large();
 }
 
@@ -221,6 +229,7 @@ void MigrationTable::on_switch(const Node& node, const wire::SwitchMessage& mess
     return;
   }
   execute(batches.assume_value());
+  look_whether_settled(message.migration);
   compact_if_large();
 }
 
@@ -232,11 +241,13 @@ void MigrationTable::on_node_lost(const Node& node) {
 }
 
 void MigrationTable::tell_presence(const Node& node, bool connected) {
-  for (const auto& [id, m] : migrations_) {
+  const std::set<MigrationId> unsettled = unsettled_;
+  for (const MigrationId id : unsettled) {
+    const Migration* m = find(id);
     const migration::CoordinatorState* state = switches_.find(id);
-    if (state == nullptr || migration::is_settled(*state)) continue;
+    if (m == nullptr || state == nullptr || migration::is_settled(*state)) continue;
     for (const Side side : {Side::kSource, Side::kTarget}) {
-      if (node.row.name != (side == Side::kSource ? m.from.node : m.to.node)) continue;
+      if (node.row.name != (side == Side::kSource ? m->from.node : m->to.node)) continue;
       if (connected)
         feed(id, migration::AgentConnected(side));
       else
@@ -248,9 +259,10 @@ void MigrationTable::tell_presence(const Node& node, bool connected) {
 void MigrationTable::compact_if_large() {
   if (journal_.size_bytes() < kCompactAboveBytes) return;
   const auto forget = [this](const migration::Record& record) {
-    const migration::CoordinatorState* state = switches_.find(record.info.migration);
+    if (was_removed(record.info.migration)) return true;
+    const Migration* m = find(record.info.migration);
     const Job* job = parts_.jobs.find(record.info.job);
-    return state != nullptr && migration::is_settled(*state) && (job == nullptr || is_ended(job->state));
+    return m != nullptr && m->settled && (job == nullptr || is_ended(job->state));
   };
   if (auto compacted = journal_.compact(forget); !compacted)
     spdlog::warn("the journal was not compacted: {}", compacted.assume_error().to_string());

@@ -3,6 +3,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
 #include "libckpt/control/spawn.h"
 
 namespace ckpt::control {
@@ -29,8 +31,7 @@ Connection::Connection(Socket socket, std::string peer, ConnectionSettings setti
       peer_(std::move(peer)),
       settings_(settings),
       queue_filled_(socket_.get_executor(), steady_clock::time_point::max()),
-      watch_timer_(socket_.get_executor()),
-      last_received_(steady_clock::now()) {}
+      watch_timer_(socket_.get_executor()) {}
 
 Task<Result<void>> Connection::write_frame(std::vector<std::byte> frame) {
   const auto [code, written] = co_await asio::async_write(socket_, asio::buffer(frame), kTuple);
@@ -42,6 +43,7 @@ Task<Result<Connection::Frame>> Connection::read_frame(std::optional<wire::Frame
   std::array<std::byte, wire::kFrameHeaderBytes> head{};
   const auto [head_code, head_read] = co_await asio::async_read(socket_, asio::buffer(head), kTuple);
   if (head_code) co_return socket_error("Reading from", peer_, head_code);
+  ++received_;
   Frame frame;
   CKPT_CO_TRY(header, wire::parse_header(head));
   frame.header = header;
@@ -53,7 +55,7 @@ Task<Result<Connection::Frame>> Connection::read_frame(std::optional<wire::Frame
   const auto [body_code, body_read] = co_await asio::async_read(socket_, asio::buffer(frame.body), kTuple);
   if (body_code) co_return socket_error("Reading from", peer_, body_code);
   CKPT_CO_TRYV(wire::check_body(frame.header, frame.body));
-  last_received_ = steady_clock::now();
+  ++received_;
   co_return frame;
 }
 
@@ -101,7 +103,6 @@ void Connection::limit_handshake() {
 void Connection::start(Handlers handlers) {
   handlers_ = std::move(handlers);
   started_ = true;
-  last_received_ = steady_clock::now();
   const auto executor = socket_.get_executor();
   spawn(executor, "reading from " + peer_, read_loop(shared_from_this()), closer());
   spawn(executor, "writing to " + peer_, write_loop(shared_from_this()), closer());
@@ -199,12 +200,21 @@ Task<> Connection::write_loop(std::shared_ptr<Connection> self) {
   }
 }
 
+// Counts time that it was there to listen in, by intervals: while this process stood still, or its loop was busy, the peer may have said
+// much that is not read yet.
 Task<> Connection::watch_loop(std::shared_ptr<Connection> self) {
+  steady_clock::duration silent{0};
   while (self->open_) {
+    const auto began = steady_clock::now();
+    const std::uint64_t heard = self->received_;
     self->watch_timer_.expires_after(self->settings_.ping_interval);
     co_await self->watch_timer_.async_wait(kTuple);
     if (!self->open_) co_return;
-    if (steady_clock::now() - self->last_received_ > self->settings_.idle_timeout) {
+    const steady_clock::duration listened = steady_clock::now() - began;
+    silent += std::min<steady_clock::duration>(listened, self->settings_.ping_interval);
+    boost::system::error_code ignored;
+    if (self->received_ != heard || self->socket_.available(ignored) > 0) silent = {};
+    if (silent >= self->settings_.idle_timeout) {
       self->close(Error(ErrorCode::kTimedOut, "Nothing came from " + self->peer_ + " for " +
                                                   std::to_string(self->settings_.idle_timeout.count()) +
                                                   " ms"));

@@ -33,7 +33,7 @@ namespace ckpt::control {
 
 struct ConnectionSettings {
   std::chrono::milliseconds ping_interval{2000};
-  std::chrono::milliseconds idle_timeout{10000};  // nothing received for so long: the peer is gone
+  std::chrono::milliseconds idle_timeout{10000};  // listened for so long, and heard nothing: the peer is gone
   std::chrono::milliseconds handshake_timeout{5000};
   std::size_t most_queued_bytes = std::size_t{32} << 20;
 };
@@ -94,7 +94,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::size_t queued_bytes_ = 0;
   asio::steady_timer queue_filled_;
   asio::steady_timer watch_timer_;
-  std::chrono::steady_clock::time_point last_received_;
+  std::uint64_t received_ = 0;  // headers and bodies
   std::uint64_t next_sequence_ = 1;
   bool open_ = true;
   bool started_ = false;

@@ -3,6 +3,9 @@
 
 #include <spdlog/spdlog.h>
 
+#include <array>
+
+#include "libckpt/base/random.h"
 #include "libckpt/control/address.h"
 #include "libckpt/control/spawn.h"
 
@@ -11,7 +14,17 @@ namespace {
 
 constexpr std::chrono::milliseconds kLeastBackoff{50};
 
+std::uint8_t chance() {
+  std::array<std::byte, 1> drawn{};
+  if (!fill_random(drawn)) return UINT8_MAX;  // the whole backoff does no harm
+  return std::to_integer<std::uint8_t>(drawn.front());
+}
+
 }  // namespace
+
+std::chrono::milliseconds with_jitter(std::chrono::milliseconds backoff, std::uint8_t chance) noexcept {
+  return backoff - backoff / 2 * (UINT8_MAX - chance) / UINT8_MAX;
+}
 
 Dialer::Dialer(asio::any_io_executor executor, Settings settings, Handlers handlers)
     : executor_(executor), settings_(std::move(settings)), handlers_(std::move(handlers)), wake_(executor) {}
@@ -77,6 +90,12 @@ void Dialer::serve(std::shared_ptr<Connection> connection) {
   if (handlers_.on_connected) handlers_.on_connected(*connection);
 }
 
+Task<> Dialer::pause(std::chrono::milliseconds backoff) {
+  if (stopped_) co_return;
+  wake_.expires_after(with_jitter(backoff, chance()));
+  co_await wake_.async_wait(kTuple);
+}
+
 Task<> Dialer::run(std::shared_ptr<Dialer> self) {
   auto backoff = kLeastBackoff;
   bool first_failure = true;
@@ -91,13 +110,13 @@ Task<> Dialer::run(std::shared_ptr<Dialer> self) {
       }
       backoff = kLeastBackoff;
       first_failure = true;
+      co_await self->pause(backoff);
       continue;
     }
     const auto level = first_failure ? spdlog::level::warn : spdlog::level::debug;
     spdlog::log(level, "{}; trying again until it answers", connection.assume_error().to_string());
     first_failure = false;
-    self->wake_.expires_after(backoff);
-    co_await self->wake_.async_wait(kTuple);
+    co_await self->pause(backoff);
     backoff = std::min(backoff * 2, self->settings_.most_backoff);
   }
   // The handlers' captures usually own what owns this dialer.

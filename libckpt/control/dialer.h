@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps one control connection to an address up: connects, greets, and after a loss tries again with a backoff of
-// 50 ms doubling to `most_backoff`. What was queued on a lost connection is gone: whoever needs an answer asks again
+// 50 ms doubling to `most_backoff`, of which half is left to chance: who lost the same peer does not come back at the same
+// moment. What was queued on a lost connection is gone: whoever needs an answer asks again
 // from on_connected.
 // Threads: as Connection. Ownership: shared; stop() ends it. Errors: failed attempts are logged, the first of a row as a
 // warning, the rest at debug level.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,6 +17,10 @@
 #include "libckpt/control/connection.h"
 
 namespace ckpt::control {
+
+// From half of `backoff` up to all of it, as `chance` (0 up to 255) says.
+[[nodiscard]] std::chrono::milliseconds with_jitter(std::chrono::milliseconds backoff,
+                                                    std::uint8_t chance) noexcept;
 
 class Dialer : public std::enable_shared_from_this<Dialer> {
  public:
@@ -51,6 +57,7 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
   static Task<> run(std::shared_ptr<Dialer> self);
   static Task<Result<std::shared_ptr<Connection>>> connect(std::shared_ptr<Dialer> self);
   void serve(std::shared_ptr<Connection> connection);
+  Task<> pause(std::chrono::milliseconds backoff);
 
   asio::any_io_executor executor_;
   Settings settings_;

@@ -22,11 +22,10 @@ Result<Batches> CoordinatorSwitches::restore(std::span<const Record> records, Na
     switches_[record.info.migration] = {state, state, false};
   }
   // An agent that missed the end of an older migration asks by itself.
-  std::map<JobId, MigrationId> newest;
-  for (const auto& [id, held] : switches_) newest[held.state.info.job] = id;
+  for (const auto& [id, held] : switches_) newest_[held.state.info.job] = id;
   Batches out;
   for (auto& [id, held] : switches_) {
-    if (is_closed(held.state) && newest[held.state.info.job] != id) continue;
+    if (is_closed(held.state) && newest_[held.state.info.job] != id) continue;
     CKPT_TRYV(apply(held, Restarted{}, now, out));
   }
   return out;
@@ -41,6 +40,7 @@ Result<Batches> CoordinatorSwitches::begin(SwitchInfo info, bool source_connecte
   if (!switches_.empty() && switches_.rbegin()->first >= info.migration)
     return Error(ErrorCode::kInternal,
                  "Migration id " + wire::migration_text(info.migration) + " is not a new one");
+  newest_[info.job] = info.migration;
   Held& held = switches_[info.migration];
   held.state.info = std::move(info);
   held.state.connected = {source_connected, target_connected};
@@ -96,13 +96,22 @@ const CoordinatorState* CoordinatorSwitches::find(MigrationId migration) const {
 }
 
 const CoordinatorState* CoordinatorSwitches::open_of(JobId job) const {
-  for (const auto& [id, held] : switches_)
-    if (held.state.info.job == job && !is_closed(held.state)) return &held.state;
-  return nullptr;
+  const auto newest = newest_.find(job);
+  const CoordinatorState* state = newest == newest_.end() ? nullptr : find(newest->second);
+  return state == nullptr || is_closed(*state) ? nullptr : state;
 }
 
 void CoordinatorSwitches::forget(JobId job) {
   std::erase_if(switches_, [&](const auto& entry) { return entry.second.state.info.job == job; });
+  newest_.erase(job);
+}
+
+void CoordinatorSwitches::forget_migration(MigrationId migration) {
+  const auto it = switches_.find(migration);
+  if (it == switches_.end()) return;
+  const auto newest = newest_.find(it->second.state.info.job);
+  if (newest != newest_.end() && newest->second == migration) newest_.erase(newest);
+  switches_.erase(it);
 }
 
 }  // namespace ckpt::migration

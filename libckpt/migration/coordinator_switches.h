@@ -26,6 +26,7 @@ class CoordinatorSwitches {
   [[nodiscard]] const CoordinatorState* find(MigrationId migration) const;
   [[nodiscard]] const CoordinatorState* open_of(JobId job) const;  // not closed yet
   void forget(JobId job);
+  void forget_migration(MigrationId migration);
 
  private:
   struct Held {
@@ -37,6 +38,7 @@ class CoordinatorSwitches {
 
   Timing timing_;
   std::map<MigrationId, Held> switches_;
+  std::map<JobId, MigrationId> newest_;  // the only one of a job that may be open
 };
 
 }  // namespace ckpt::migration

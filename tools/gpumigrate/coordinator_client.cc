@@ -83,6 +83,22 @@ Result<Json> CoordinatorClient::get(const std::string& path) {
   return json_of(call(std::move(request)));
 }
 
+Result<Json> CoordinatorClient::get_all(const std::string& path, const char* name) {
+  constexpr const char* kLimit = "?limit=500";
+  Json all = Json::array();
+  std::string after;
+  while (true) {
+    CKPT_TRY(page, get(path + kLimit + (after.empty() ? "" : "&after=" + path_part(after))));
+    if (page.is_array()) return std::move(page);
+    for (const Json& item : member(page, name)) all.push_back(item);
+    if (!has_value(page, "next")) return all;
+    std::string next = text_of(page, "next");
+    if (next == after)
+      return Error(ErrorCode::kProtocol, "The coordinator gives the same page of " + path + " twice");
+    after = std::move(next);
+  }
+}
+
 Result<Json> CoordinatorClient::post(const std::string& path, const Json& body, int interrupts,
                                      std::chrono::milliseconds timeout) {
   HttpRequest request;

@@ -25,6 +25,8 @@ class CoordinatorClient {
   explicit CoordinatorClient(std::string home) : home_(std::move(home)) {}
 
   Result<Json> get(const std::string& path);
+  // All of a list, page by page; `name` is its field in the answers. A coordinator that knows no pages answers with the whole list.
+  Result<Json> get_all(const std::string& path, const char* name);
   // One interrupt does not end it, since what was asked for should be known before anything else is decided; so many do, and
   // then, as after `timeout`, it is kTimedOut: the effect is not known.
   Result<Json> post(const std::string& path, const Json& body, int interrupts = 2,

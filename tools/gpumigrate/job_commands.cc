@@ -289,7 +289,7 @@ int adopt_process(Context& context, const AdoptOptions& options) {
 }
 
 int list_jobs(Context& context) {
-  auto jobs = context.coordinator.get("/v1/jobs");
+  auto jobs = context.coordinator.get_all("/v1/jobs", "jobs");
   if (!jobs) return report(context, jobs.assume_error());
   if (context.json) {
     context.print(jobs.assume_value());

@@ -122,7 +122,7 @@ int migrate_job(Context& context, const MigrateOptions& options) {
 }
 
 int list_migrations(Context& context) {
-  auto migrations = context.coordinator.get("/v1/migrations");
+  auto migrations = context.coordinator.get_all("/v1/migrations", "migrations");
   if (!migrations) return report(context, migrations.assume_error());
   if (context.json) {
     context.print(migrations.assume_value());

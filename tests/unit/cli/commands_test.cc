@@ -45,7 +45,24 @@ TEST(Commands, JobsAsTableAndAsJson) {
   const Ended as_json = run(coordinator.home(), {"jobs", "-o", "json"});
   EXPECT_EQ(Json::parse(as_json.out), Json::parse(std::string("[") + kJob + "]"));
   EXPECT_EQ(coordinator.requests().at(0).token, "Bearer s3cret");
-  EXPECT_EQ(coordinator.requests().at(0).target, "/v1/jobs");
+  EXPECT_EQ(coordinator.requests().at(0).target, "/v1/jobs?limit=500");
+}
+
+TEST(Commands, ListsAreReadPageByPage) {
+  FakeCoordinator coordinator([](const FakeRequest& request) {
+    if (request.target == "/v1/jobs?limit=500")
+      return json(R"({"jobs":[{"id":"j1"},{"id":"j2"}],"next":"j2"})");
+    if (request.target == "/v1/jobs?limit=500&after=j2") return json(R"({"jobs":[{"id":"j9"}],"next":null})");
+    return refusal(404, "not_found", "no such page", 5);
+  });
+  const Ended all = run(coordinator.home(), {"jobs", "-o", "json"});
+  EXPECT_EQ(Json::parse(all.out), Json::parse(R"([{"id":"j1"},{"id":"j2"},{"id":"j9"}])")) << all.err;
+}
+
+TEST(Commands, APageThatNeverEndsIsRefused) {
+  FakeCoordinator coordinator([](const FakeRequest&) { return json(R"({"migrations":[],"next":"m2"})"); });
+  EXPECT_NE(run(coordinator.home(), {"migrations"}).code, 0);
+  EXPECT_EQ(coordinator.requests().size(), 2U);
 }
 
 TEST(Commands, ControlCharactersOfANameDoNotReachTheTerminal) {

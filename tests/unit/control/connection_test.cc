@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "libckpt/control/dialer.h"
 #include "libckpt/control/listener.h"
 #include "libckpt/control/spawn.h"
@@ -186,6 +188,33 @@ TEST_F(ControlTest, ASilentPeerIsDropped) {
   poke(wire::to_frame(hello, 1).value());  // answers no ping; ends when the listener's side closes
   run_until([&] { return closed_.has_value(); });
   EXPECT_EQ(closed_->code(), ErrorCode::kTimedOut);
+}
+
+TEST_F(ControlTest, ALoopThatStoodStillKeepsItsLiveConnections) {
+  ConnectionSettings settings;
+  settings.ping_interval = std::chrono::milliseconds(20);
+  settings.idle_timeout = std::chrono::milliseconds(200);
+  listen("127.0.0.1:0", settings);
+  dial();
+  run_until([&] { return connected_ == 1 && accepted_; });
+  ASSERT_TRUE(dialer_->send(wire::Inventory()));
+  std::this_thread::sleep_for(2 * settings.idle_timeout);  // the loop does not run: this is what stands still
+  run_until([&] { return types_.size() == 1 || closed_; });
+  ASSERT_FALSE(closed_) << closed_->to_string();
+  EXPECT_EQ(lost_, 0U);
+}
+
+TEST(Dialer, WaitsForHalfOfItsBackoffToAllOfIt) {
+  using std::chrono::milliseconds;
+  EXPECT_EQ(with_jitter(milliseconds(1000), 0), milliseconds(500));
+  EXPECT_EQ(with_jitter(milliseconds(1000), 255), milliseconds(1000));
+  milliseconds before{0};
+  for (unsigned chance = 0; chance <= 255; ++chance) {
+    const milliseconds waits = with_jitter(milliseconds(50), static_cast<std::uint8_t>(chance));
+    EXPECT_GE(waits, std::max(before, milliseconds(25)));
+    EXPECT_LE(waits, milliseconds(50));
+    before = waits;
+  }
 }
 
 TEST_F(ControlTest, ListensOnLoopbackOnly) {

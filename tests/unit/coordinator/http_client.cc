@@ -6,12 +6,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "libckpt/base/fd.h"
-
 namespace ckpt::coordinator::test {
 
-std::string talk(std::uint16_t port, const std::string& bytes) {
-  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+namespace {
+
+// Nothing if nobody listens there.
+UniqueFd say(std::uint16_t port, const std::string& bytes) {
+  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
@@ -23,6 +24,17 @@ std::string talk(std::uint16_t port, const std::string& bytes) {
     if (n <= 0) break;
     sent += static_cast<std::size_t>(n);
   }
+  return fd;
+}
+
+}  // namespace
+
+UniqueFd begin_request(std::uint16_t port, const std::string& token, const std::string& target) {
+  return say(port, "GET " + target + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\n\r\n");
+}
+
+std::string talk(std::uint16_t port, const std::string& bytes) {
+  const UniqueFd fd = say(port, bytes);
   std::string text;
   char buffer[4096];
   ssize_t n = 0;

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "libckpt/base/fd.h"
+
 namespace ckpt::coordinator::test {
 
 struct HttpAnswer {
@@ -18,6 +20,9 @@ struct HttpAnswer {
 
 // Sends `bytes` to 127.0.0.1:port and returns what comes back until the peer closes.
 std::string talk(std::uint16_t port, const std::string& bytes);
+
+// Asks and does not wait for the answer: whoever holds the connection may wait, or go.
+UniqueFd begin_request(std::uint16_t port, const std::string& token, const std::string& target);
 
 HttpAnswer request(std::uint16_t port, const std::string& token, const std::string& method,
                    const std::string& target, const std::string& body = {});

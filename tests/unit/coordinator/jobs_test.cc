@@ -151,7 +151,7 @@ TEST_F(JobTableTest, ForgetsTheOldestEndedJobs) {
   for (int i = 0; i < 4; ++i)
     jobs_->failed_to_start(create("x"), Error(ErrorCode::kNotFound, "no such file"));
   const Job& live = create("live");
-  EXPECT_EQ(jobs_->forget_oldest(2), (std::vector<JobId>{1, 2}));
+  EXPECT_EQ(jobs_->forget_old(Retention(2)), (std::vector<JobId>{1, 2}));
   EXPECT_TRUE(jobs_->was_forgotten(1));
   EXPECT_FALSE(jobs_->was_forgotten(3));
   EXPECT_FALSE(jobs_->was_forgotten(live.id));
@@ -160,6 +160,65 @@ TEST_F(JobTableTest, ForgetsTheOldestEndedJobs) {
   EXPECT_TRUE(jobs_->was_forgotten(1));
   EXPECT_EQ(jobs_->find("x")->id, 4U);
   EXPECT_EQ(create("new").id, 6U);
+}
+
+TEST_F(JobTableTest, WhatManyJobsHoldIsStoredInOneTransaction) {
+  std::vector<wire::JobInstance> instances;
+  for (int i = 0; i < 200; ++i) {
+    Job& job = create("");
+    jobs_->started(job);
+    instances.push_back(instance(job.id, 1, wire::JobPhase::kRunning));
+  }
+  jobs_->take_inventory(node("a", instances));
+  for (wire::JobInstance& i : instances) i.ranks[0].device_bytes = 1 << 20;
+  const std::uint64_t before = store_->database().commits();
+  jobs_->take_inventory(node("a", instances));
+  EXPECT_EQ(store_->database().commits(), before) << "an inventory that brings nothing but memory";
+  ASSERT_TRUE(jobs_->store_memory());
+  EXPECT_EQ(store_->database().commits(), before + 1);
+  ASSERT_TRUE(jobs_->store_memory());
+  EXPECT_EQ(store_->database().commits(), before + 1) << "nothing is left to store";
+  const JobId last = instances.back().job;
+  reopen();
+  EXPECT_EQ(jobs_->find(last)->memory.peak(), 1U << 20);
+}
+
+TEST_F(JobTableTest, ANameIsThatOfTheLiveJobElseOfTheNewestEnded) {
+  const auto end = [&](Job& job) {
+    jobs_->started(job);
+    jobs_->take_inventory(node("a", {instance(job.id, 1, wire::JobPhase::kExited, 0)}));
+  };
+  Job& first = create("train");
+  const JobId oldest = first.id;
+  EXPECT_EQ(jobs_->find("train")->id, oldest);
+  end(first);
+  end(create("train"));
+  EXPECT_EQ(jobs_->find("train")->id, oldest + 1);
+  Job back = *jobs_->find(oldest);
+  back.state = JobState::kRunning;  // it goes on from an image
+  ASSERT_TRUE(jobs_->replace(std::move(back)));
+  EXPECT_EQ(jobs_->find("train")->id, oldest);
+  EXPECT_EQ(jobs_->live().size(), 1U);
+  jobs_->forget_old(Retention(0));
+  EXPECT_EQ(jobs_->all().size(), 1U);
+  reopen();
+  EXPECT_EQ(jobs_->find("train")->id, oldest);
+  EXPECT_GT(create("train2").id, oldest + 1);
+}
+
+TEST_F(JobTableTest, EndedJobsLeaveByTheirNumberOrTheirAge) {
+  for (int i = 0; i < 5; ++i) {
+    Job& job = create("");
+    jobs_->started(job);
+    jobs_->take_inventory(node("a", {instance(job.id, 1, wire::JobPhase::kExited, 0)}));
+  }
+  Job& running = create("");
+  EXPECT_EQ(jobs_->forget_old(Retention(3)), (std::vector<JobId>{1, 2}));
+  EXPECT_TRUE(jobs_->forget_old(Retention(3)).empty());
+  const std::int64_t after_all = jobs_->newest_end_ms() + 1;
+  EXPECT_EQ(jobs_->forget_old(Retention(3, after_all)), (std::vector<JobId>{3, 4, 5}));
+  EXPECT_EQ(jobs_->all().size(), 1U);
+  EXPECT_NE(jobs_->find(running.id), nullptr);
 }
 
 }  // namespace

@@ -183,6 +183,46 @@ TEST_F(StoreTest, EventsKeepTheNewest) {
   EXPECT_GT(store.add(Event()).value(), events.back().id);
 }
 
+TEST_F(StoreTest, OldEventsLeaveInBatches) {
+  Store store = Store::open(path_).value();
+  {
+    auto transaction = Transaction::begin(store.database()).value();
+    for (std::int64_t i = 1; i <= 12'000; ++i) {
+      Event event;
+      event.time_ms = i;
+      ASSERT_TRUE(store.add(event));
+    }
+    ASSERT_TRUE(transaction.commit());
+  }
+  const auto first = [&] { return store.events(0, 1).value().front().id; };
+  EXPECT_TRUE(store.prune_events(1'000'000, 11'001).value());
+  EXPECT_EQ(first(), Store::kMaxPruned + 1);
+  EXPECT_TRUE(store.prune_events(1'000'000, 11'001).value());
+  EXPECT_FALSE(store.prune_events(1'000'000, 11'001).value());
+  EXPECT_EQ(first(), 11'001U) << "what is older has left";
+  EXPECT_FALSE(store.prune_events(10).value());
+  EXPECT_EQ(first(), 11'991U);
+  EXPECT_FALSE(store.prune_events(10).value());
+  EXPECT_FALSE(store.prune_events(10, 20'000).value());
+  EXPECT_TRUE(store.events(0, 1).value().empty());
+  EXPECT_EQ(store.add(Event()).value(), 12'001U);
+}
+
+TEST_F(StoreTest, RemovedMigrationsAreRememberedByTheirHighest) {
+  Store store = Store::open(path_).value();
+  EXPECT_EQ(store.highest_removed_migration().value(), 0U);
+  for (int i = 0; i < 3; ++i) {
+    Migration m;
+    m.id = store.next_migration_id().value();
+    ASSERT_TRUE(store.put(m));
+  }
+  ASSERT_TRUE(store.remove_migrations(std::vector<MigrationId>{1, 3}));
+  ASSERT_TRUE(store.remove_migrations(std::vector<MigrationId>{2}));
+  EXPECT_TRUE(store.migrations().value().empty());
+  EXPECT_EQ(store.highest_removed_migration().value(), 3U);
+  EXPECT_EQ(store.next_migration_id().value(), 4U);
+}
+
 TEST_F(StoreTest, IsNotReadableByOthers) {
   Store store = Store::open(path_).value();
   struct stat info {};

@@ -17,7 +17,7 @@ bool is_live(const Json& job) {
 
 // Asks all jobs to stop, then waits for each. What does not stop this way is ended with its keeper below.
 int stop_jobs(Context& context) {
-  auto jobs = context.coordinator.get("/v1/jobs");
+  auto jobs = context.coordinator.get_all("/v1/jobs", "jobs");
   if (!jobs) return 0;
   std::vector<std::string> stopping;
   for (const Json& job : jobs.assume_value()) {

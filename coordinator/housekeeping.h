@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Once a minute: what need not stay leaves the tables and the store (settings *_kept), and what was learnt of jobs' memory is stored.
+// Whatever there is to remove goes in batches, one transaction each, with other work of the event loop between them.
+// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: what the store refuses is logged, and
+// tried again the next time.
+#pragma once
+
+#include "coordinator/config.h"
+#include "coordinator/drains.h"
+#include "coordinator/evacuations.h"
+
+namespace ckpt::coordinator {
+
+class Housekeeping {
+ public:
+  struct Parts {
+    const Config& config;
+    EventLog& events;
+    JobTable& jobs;
+    MigrationTable& migrations;
+    DrainTable& drains;
+    HealthTable& health;
+    Evacuations& evacuations;
+    control::asio::any_io_executor executor;
+  };
+  explicit Housekeeping(Parts parts) : parts_(std::move(parts)) {}
+
+  // Once, after load() of everything.
+  void start();
+  // One batch of each. True: there is more to remove.
+  bool pass();
+
+ private:
+  control::Task<> run();
+  [[nodiscard]] Retention keep(std::int64_t count) const;
+
+  Parts parts_;
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much of what is over stays. A value type; times are Unix milliseconds.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+namespace ckpt::coordinator {
+
+struct Retention {
+  static constexpr std::size_t kBatch = 500;  // rows that one transaction removes at most
+
+  Retention() = default;
+  explicit Retention(std::size_t most) : count(most) {}
+  Retention(std::size_t most, std::int64_t older_than_ms) : count(most), since_ms(older_than_ms) {}
+
+  std::size_t count = std::numeric_limits<std::size_t>::max();  // the newest so many stay
+  std::int64_t since_ms = 0;                                    // what ended before leaves
+  std::int64_t fresh_ms =
+      std::numeric_limits<std::int64_t>::max();  // what ended after stays: somebody may watch it
+};
+
+}  // namespace ckpt::coordinator

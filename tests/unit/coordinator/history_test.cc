@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// A coordinator with much behind it: what an operation costs does not grow with it, and what need not stay leaves.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "libckpt/base/clock.h"
+#include "tests/unit/coordinator/cluster.h"
+#include "tests/unit/coordinator/fake_agent.h"
+
+namespace ckpt::coordinator::test {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::uint64_t kMigrations = 20'000;
+constexpr std::uint64_t kJobs = 1'000;
+constexpr std::uint64_t kEvents = 100'000;
+
+struct Cost {
+  std::uint64_t visited = 0;     // entries of the tables
+  std::uint64_t statements = 0;  // of SQL
+};
+
+class HistoryTest : public ::testing::Test {
+ protected:
+  void start() {
+    cluster_.start();
+    agents_.clear();
+    for (const char* name : {"node-a", "node-b"}) {
+      agents_.push_back(std::make_unique<FakeAgent>(name, cluster_.agent_address(), cluster_.agent_token()));
+      agents_.back()->start();
+    }
+    for (const char* name : {"node-a", "node-b"}) wait_for_node(name);
+  }
+  void stop() {
+    agents_.clear();
+    cluster_.stop();
+  }
+  void wait_for_node(const std::string& name) {
+    wait_until([&] {
+      for (const json& node : cluster_.get("/v1/nodes").json())
+        if (node["name"] == name && node["state"] == "ready") return true;
+      return false;
+    });
+  }
+  template <class Condition>
+  void wait_until(Condition condition) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!condition()) ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+  }
+  void write_history() {
+    std::filesystem::create_directories(cluster_.config().folder());
+    Store store = Store::open(cluster_.config().folder() + "/state.db").value();
+    auto transaction = Transaction::begin(store.database()).value();
+    for (std::uint64_t i = 1; i <= kJobs; ++i) ASSERT_TRUE(store.put(ended_job(store.next_job_id().value())));
+    for (std::uint64_t i = 1; i <= kMigrations; ++i)
+      ASSERT_TRUE(store.put(closed_migration(store.next_migration_id().value())));
+    for (std::uint64_t i = 1; i <= kEvents; ++i) {
+      Event event;
+      event.time_ms = wall_clock_ms();
+      event.kind = "migration-ended";
+      ASSERT_TRUE(store.add(event));
+    }
+    ASSERT_TRUE(transaction.commit());
+  }
+  static Job ended_job(JobId id) {
+    Job job;
+    job.id = id;
+    job.spec.name = "old";
+    job.spec.argv = {"./train"};
+    job.spec.ranks.resize(1);
+    job.segments.emplace_back("node-a", 1);
+    job.ranks.resize(1);
+    job.ranks.front().place = Place("node-a", 0);
+    job.state = JobState::kExited;
+    job.ended_ms = kEndedMs;
+    return job;
+  }
+  static Migration closed_migration(MigrationId id) {
+    Migration m;
+    m.id = id;
+    m.job = 1 + id % kJobs;
+    m.from = Place("node-a", 0);
+    m.to = Place("node-b", 0);
+    m.phase = MigrationPhase::kClosed;
+    m.result = MigrationResult::kDone;
+    m.ended_ms = kEndedMs;
+    return m;
+  }
+  std::string run_job() {
+    const auto answer = cluster_.post("/v1/jobs", R"({"argv":["x"],"cwd":"/tmp","node":"node-a"})");
+    EXPECT_EQ(answer.status, 201U) << answer.body;
+    return answer.json()["id"];
+  }
+  // Begun at once, and closed.
+  std::string migrate(const std::string& job) {
+    const auto answer = cluster_.post("/v1/jobs/" + job + "/migrate");
+    EXPECT_EQ(answer.status, 202U) << answer.body;
+    const std::string id = answer.json().value("id", "");
+    wait_until([&] { return !cluster_.get("/v1/migrations/" + id).json().value("open", true); });
+    return id;
+  }
+  Cost cost() {
+    Cost now;
+    cluster_.on_io([&](Coordinator& c, const auto&) {
+      now.visited = c.jobs().visited() + c.migrations().visited();
+      now.statements = c.store().database().statements();
+    });
+    return now;
+  }
+  std::int64_t rows(const char* table) {
+    std::int64_t count = 0;
+    cluster_.on_io([&](Coordinator& c, const auto&) {
+      auto statement = c.store().database().prepare(std::string("SELECT COUNT(*) FROM ") + table).value();
+      if (statement.next()) count = statement.integer(0);
+    });
+    return count;
+  }
+
+  static constexpr std::int64_t kEndedMs = 1'000;
+  Cluster cluster_;
+  std::vector<std::unique_ptr<FakeAgent>> agents_;
+};
+
+TEST_F(HistoryTest, AnOperationCostsTheSameHoweverMuchIsBehind) {
+  Config& config = cluster_.config();
+  config.ended_jobs_kept = config.closed_migrations_kept = config.events_kept = 1'000'000;
+  config.history_kept_days = 0;
+  write_history();
+  start();
+  const std::string job = run_job();
+  const Cost before = cost();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(cluster_.post("/v1/jobs", R"({"argv":["x"],"cwd":"/tmp","dry_run":true})").status, 200U);
+    EXPECT_EQ(cluster_.post("/v1/jobs/" + job + "/migrate", R"({"dry_run":true})").status, 200U);
+    EXPECT_EQ(cluster_.get("/v1/jobs/" + job).status, 200U);
+    EXPECT_EQ(cluster_.get("/v1/jobs/old").json()["id"], "j1000");
+    EXPECT_EQ(cluster_.get("/v1/gpus").status, 200U);
+    EXPECT_EQ(cluster_.get("/v1/status").json()["jobs_live"], 1);
+    for (const auto& agent : agents_) agent->set_free((std::uint64_t{1} << 30) + static_cast<unsigned>(i));
+    migrate(job);
+  }
+  const Cost after = cost();
+  // One live job, one open migration at most: a few entries each time that somebody looks.
+  EXPECT_LT(after.visited - before.visited, kJobs);
+  EXPECT_LT(after.statements - before.statements, kJobs);
+  EXPECT_EQ(rows("migrations"), static_cast<std::int64_t>(kMigrations) + 3);
+  EXPECT_EQ(rows("jobs"), static_cast<std::int64_t>(kJobs) + 1);
+}
+
+TEST_F(HistoryTest, WhatNeedNotStayLeavesAndItsIdsAreNotGivenAgain) {
+  write_history();
+  start();
+  wait_until([&] { return rows("jobs") == 0 && rows("migrations") == 0 && rows("events") <= 10'100; });
+  EXPECT_TRUE(cluster_.get("/v1/jobs").json().empty());
+  EXPECT_TRUE(cluster_.get("/v1/migrations").json().empty());
+  stop();
+  start();
+  const std::string job = run_job();
+  EXPECT_EQ(job, "j1001");
+  EXPECT_EQ(migrate(job), "m20001");
+}
+
+TEST_F(HistoryTest, AMigrationThatLeftDoesNotComeBackFromTheJournal) {
+  start();
+  const std::string job = run_job();
+  for (int i = 0; i < 3; ++i) migrate(job);
+  const auto settled = [&] {
+    bool all = true;
+    cluster_.on_io([&](Coordinator& c, const auto&) {
+      for (const auto& [id, m] : c.migrations().all()) all = all && m.settled;
+    });
+    return all;
+  };
+  wait_until(settled);
+  cluster_.on_io([](Coordinator& c, const auto&) { c.migrations().forget_old(Retention(0)); });
+  const auto ids = [&] {
+    std::vector<std::string> found;
+    for (const json& m : cluster_.get("/v1/migrations").json()) found.push_back(m["id"]);
+    return found;
+  };
+  // The newest of a job that has not ended stays.
+  EXPECT_EQ(ids(), std::vector<std::string>{"m3"});
+  stop();
+  start();
+  EXPECT_EQ(ids(), std::vector<std::string>{"m3"});
+  EXPECT_EQ(cluster_.get("/v1/migrations/m1").status, 404U);
+  EXPECT_EQ(cluster_.get("/v1/jobs/" + job).json()["migrations"], json::array({"m3"}));
+}
+
+TEST_F(HistoryTest, ListsAreReadByPages) {
+  start();
+  std::vector<std::string> jobs;
+  for (int i = 0; i < 3; ++i) jobs.push_back(run_job());
+  for (int i = 0; i < 3; ++i) migrate(jobs[0]);
+  const json first = cluster_.get("/v1/jobs?limit=2").json();
+  ASSERT_EQ(first["jobs"].size(), 2U);
+  EXPECT_EQ(first["next"], "j2");
+  const json second = cluster_.get("/v1/jobs?limit=2&after=j2").json();
+  ASSERT_EQ(second["jobs"].size(), 1U);
+  EXPECT_EQ(second["jobs"][0]["id"], "j3");
+  EXPECT_EQ(second["next"], nullptr);
+  const json moved = cluster_.get("/v1/migrations?limit=2").json();
+  ASSERT_EQ(moved["migrations"].size(), 2U);
+  EXPECT_EQ(moved["migrations"][0]["id"], "m3");
+  EXPECT_EQ(moved["next"], "m2");
+  const json last = cluster_.get("/v1/migrations?limit=2&after=m2").json();
+  ASSERT_EQ(last["migrations"].size(), 1U);
+  EXPECT_EQ(last["migrations"][0]["id"], "m1");
+  EXPECT_EQ(last["next"], nullptr);
+  EXPECT_EQ(cluster_.get("/v1/jobs").json().size(), 3U) << "without a limit it is the whole list";
+  const json event = cluster_.get("/v1/events?limit=1&after=1").json();
+  EXPECT_EQ(event["events"][0]["id"], 2);
+  EXPECT_EQ(event["next"], 2);
+  EXPECT_EQ(cluster_.get("/v1/jobs?after=j2").status, 400U);
+  EXPECT_EQ(cluster_.get("/v1/jobs?limit=2&after=x").status, 400U);
+  EXPECT_EQ(cluster_.get("/v1/migrations?limit=1001").status, 400U);
+}
+
+}  // namespace
+}  // namespace ckpt::coordinator::test
