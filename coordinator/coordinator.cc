@@ -78,7 +78,9 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       jobs_(store_, events_, executor_),
       migrations_({store_, events_, nodes_, jobs_, executor_}, std::move(journal), timing_of(config_),
                   std::move(fatal)),
-      service_({config_, nodes_, jobs_, migrations_, cordons_, std::move(peer_token)}),
+      stops_({nodes_, jobs_, migrations_, executor_}),
+      removals_({store_, events_, nodes_, jobs_, migrations_}),
+      service_({config_, nodes_, jobs_, migrations_, cordons_, std::move(peer_token), stops_}),
       images_({store_, events_, nodes_, jobs_, migrations_, service_, executor_}),
       image_api_(images_, jobs_),
       overcommit_({service_, jobs_, images_, events_, executor_}),
@@ -96,6 +98,10 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
   service_.set_room_maker(
       [this](SubmitRequest request) { return overcommit_.make_room(std::move(request)); });
   images_.hold_resumes_while([this] { return overcommit_.busy(); });
+  nodes_.set_gate([this](const std::string& node, const wire::NodeInventory& has) {
+    return removals_.refusal(node, has);
+  });
+  migrations_.watch([this](JobId id) { stops_.look_again(id); });
   jobs_.set_migration_query([this](JobId id) { return migrations_.open_of(id) != nullptr; });
 }
 
@@ -135,6 +141,7 @@ NodeTable::Listener Coordinator::node_listener() {
   l.on_lost = [this](const Node& node) {
     events_.add("node-lost", "node " + node.row.name + " is not connected any more", node.row.name);
     migrations_.on_node_lost(node);
+    stops_.on_lost(node);
     jobs_.node_changed();
   };
   l.on_inventory = [this](const Node& node) {
@@ -144,11 +151,13 @@ NodeTable::Listener Coordinator::node_listener() {
     for (const JobId id : jobs_.take_inventory(node)) {
       if (starting_.insert(id).second) control::spawn(executor_, "starting " + job_text(id), start_again(id));
     }
+    stops_.on_inventory(node);
     drains_.on_inventory();
     evacuations_.on_inventory();
   };
   l.on_change = [this](const Node& node, const wire::JobInstance& instance) {
     jobs_.take_instance(node, instance);
+    stops_.on_instance(instance);
   };
   l.on_switch = [this](const Node& node, const wire::SwitchMessage& m) { migrations_.on_switch(node, m); };
   l.on_progress = [this](const Node& node, const wire::MigrationProgress& m) {
@@ -182,6 +191,7 @@ Result<void> Coordinator::load() {
   CKPT_TRYV(policy_.load());
   CKPT_TRYV(nodes_.load());
   CKPT_TRYV(jobs_.load());
+  CKPT_TRYV(removals_.load());
   CKPT_TRYV(drains_.load());
   CKPT_TRYV(health_.load());
   CKPT_TRYV(evacuations_.load());
@@ -208,7 +218,7 @@ Result<void> Coordinator::listen() {
   listener_ = listener;
   Api::Parts parts{service_, nodes_,  jobs_,  migrations_,          events_,
                    cordons_, policy_, token_, listener_->address(), wall_clock_ms()};
-  parts.sections = {&image_api_, &rebalancer_, &maintenance_, &health_section_};
+  parts.sections = {&image_api_, &rebalancer_, &maintenance_, &health_section_, &removals_};
   api_ = std::make_unique<Api>(std::move(parts));
   CKPT_TRY(http,
            HttpServer::create(

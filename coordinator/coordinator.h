@@ -15,6 +15,7 @@
 #include "coordinator/image_api.h"
 #include "coordinator/maintenance_section.h"
 #include "coordinator/metrics.h"
+#include "coordinator/node_removals.h"
 #include "coordinator/overcommit.h"
 #include "coordinator/rebalance.h"
 #include "libckpt/control/listener.h"
@@ -67,6 +68,8 @@ class Coordinator {
   NodeTable nodes_;
   JobTable jobs_;
   MigrationTable migrations_;
+  Stops stops_;
+  NodeRemovals removals_;
   Service service_;
   ImageTable images_;
   ImageApi image_api_;

@@ -80,6 +80,9 @@ std::string job_document(const Job& job) {
   if (job.last_pause) j["last_pause"] = pause_document(*job.last_pause);
   j["fenced"] = job.fenced;
   j["resumes_itself"] = job.resumes_itself;
+  j["stop_grace_ms"] = job.stop_grace_ms;
+  j["stop_owed"] = job.stop_owed;
+  j["unfenced"] = job.unfenced;
   j["parked_ms"] = job.parked_ms;
   if (job.protection) j["protection"] = protection_document(*job.protection);
   if (job.snapshot) j["snapshot"] = snapshot_document(*job.snapshot);
@@ -116,6 +119,9 @@ Job job_from_document(const std::string& text) {
   // A store that was written before there were images has none of them.
   job.fenced = j.value("fenced", Incarnation{0});
   job.resumes_itself = j.value("resumes_itself", false);
+  job.stop_grace_ms = j.value("stop_grace_ms", std::int64_t{0});
+  job.stop_owed = j.value("stop_owed", false);
+  job.unfenced = j.value("unfenced", false);
   job.parked_ms = j.value("parked_ms", std::int64_t{0});
   if (j.contains("protection")) job.protection = protection_from(j.at("protection"));
   if (j.contains("snapshot")) job.snapshot = snapshot_from(j.at("snapshot"));
@@ -146,6 +152,7 @@ std::string migration_document(const Migration& m) {
                   {"base", m.base},
                   {"incarnation", m.incarnation},
                   {"runs_at", number(m.runs_at)},
+                  {"ran_at_target", m.ran_at_target},
                   {"started_ms", m.started_ms},
                   {"ended_ms", m.ended_ms},
                   {"revision", m.revision},
@@ -178,6 +185,7 @@ Migration migration_from_document(const std::string& text) {
   m.base = j.at("base").get<Incarnation>();
   m.incarnation = j.at("incarnation").get<Incarnation>();
   m.runs_at = enum_from<Side>(j.at("runs_at"));
+  m.ran_at_target = j.value("ran_at_target", false);
   m.started_ms = j.at("started_ms").get<std::int64_t>();
   m.ended_ms = j.at("ended_ms").get<std::int64_t>();
   m.revision = j.at("revision").get<std::uint64_t>();

@@ -47,6 +47,9 @@ Result<void> ImageTable::may_restore(JobId id, const RestoreWish& wish) const {
                    " of it is open (`abort` or `resolve` it first)");
   if (wish.verb == "resume" && (job->state != JobState::kParked || job->operation))
     return refused("it is " + parts_.service.job_state(*job) + ", not parked");
+  if (job->unfenced)
+    return refused("node " + job->node() + " was removed, and may still run it: `node rm " + job->node() +
+                   " --force --fenced` is your word that it does not");
   const Job* same = parts_.jobs.find(job->spec.name);
   if (is_ended(job->state) && same != nullptr && same != job && !is_ended(same->state))
     return refused("a live job has its name by now (" + job_text(same->id) + ")");
@@ -125,7 +128,7 @@ Result<TaskId> ImageTable::begin_operation(JobId id, ImageOperation operation) {
   if (operation.stage == OperationStage::kEnding) {
     changed.fenced = operation.fenced;
     if (operation.goal == OperationGoal::kRunning) changed.state = JobState::kRestoring;
-    changed.stop_requested = false;
+    changed.stop_requested = changed.stop_owed = false;
     changed.exit_code = -1;
   }
   const std::string verb = operation.verb;

@@ -175,9 +175,36 @@ void JobTable::failed_to_start(Job& job, const Error& reason) {
   end(job, JobState::kFailed, kExitOfFailed, reason.to_string());
 }
 
-void JobTable::stop_requested(Job& job) {
-  job.stop_requested = true;
-  save(job);
+Result<void> JobTable::stop_requested(Job& job, std::int64_t grace_ms) {
+  Job changed = job;
+  changed.stop_requested = true;
+  changed.stop_grace_ms = grace_ms;
+  return replace(std::move(changed));
+}
+
+void JobTable::stop_away(Job& job) {
+  job.stop_owed = true;
+  end(job, JobState::kExited, kExitOfStopped,
+      "stopped while node " + job.node() + " was away: what runs of it there ends when the node comes back");
+}
+
+void JobTable::lose(JobId id, bool unfenced) {
+  Job* job = find(id);
+  if (job == nullptr || is_ended(job->state)) return;
+  job->unfenced = unfenced;
+  end(*job, JobState::kLost, kExitOfFailed, "node " + job->node() + " was removed");
+}
+
+void JobTable::settle_stop(JobId id, const Node* node) {
+  Job* job = find(id);
+  if (job == nullptr || !job->stop_owed || node == nullptr || !node->connected()) return;
+  const bool lives = std::any_of(node->instances.begin(), node->instances.end(), [&](const auto& instance) {
+    return instance.job == id && instance.phase != wire::JobPhase::kExited &&
+           instance.phase != wire::JobPhase::kMoved;
+  });
+  if (lives) return;
+  job->stop_owed = false;
+  save(*job);
 }
 
 Job* JobTable::find(JobId id) {
@@ -227,7 +254,9 @@ std::vector<JobId> JobTable::take_inventory(const Node& node) {
     if (!holds_gpu(job.state) || current.node != node.row.name ||
         node.find(job.id, current.incarnation) != nullptr)
       continue;
-    if (job.state == JobState::kStarting)
+    if (job.state == JobState::kStarting && job.stop_requested)
+      end(job, JobState::kExited, kExitOfStopped, "stopped before it had started");
+    else if (job.state == JobState::kStarting)
       missing_starts.push_back(job.id);
     else if (!judged_elsewhere(job))
       end(job, JobState::kLost, kExitOfFailed, "node " + node.row.name + " does not have it any more");
@@ -351,7 +380,7 @@ std::vector<JobId> JobTable::forget_old(const Retention& keep) {
     const Job& job = jobs_.at(id);
     if (surplus == 0 && job.ended_ms >= keep.since_ms) break;
     if (surplus > 0) --surplus;
-    if (!judged_elsewhere(job)) over.push_back(id);
+    if (!judged_elsewhere(job) && !job.stop_owed) over.push_back(id);
   }
   if (over.empty()) return over;
   if (auto removed = store_.remove_jobs(over); !removed) {

@@ -50,7 +50,14 @@ class JobTable {
   void drop(JobId id);
   void started(Job& job);
   void failed_to_start(Job& job, const Error& reason);
-  void stop_requested(Job& job);
+  // Durable before it counts.
+  Result<void> stop_requested(Job& job, std::int64_t grace_ms);
+  // Its node is away: it ends here, and its name is free. What lives of it is ended when the node comes back.
+  void stop_away(Job& job);
+  // Its node was taken out. `unfenced`: nobody has said that nothing of it runs there.
+  void lose(JobId id, bool unfenced);
+  // Nothing is open any more: whether its node, which said what it has, has nothing left of a job that was stopped while it was away.
+  void settle_stop(JobId id, const Node* node);
 
   // Id or name; of several ended jobs with the name the newest. Of an id the tag may be left out where one job has the number.
   [[nodiscard]] Job* find(std::string_view id_or_name);

@@ -24,8 +24,9 @@ constexpr std::array kPieces = {
     std::pair{"context", &Downtime::context}, std::pair{"host", &Downtime::host},
     std::pair{"fill", &Downtime::fill},       std::pair{"restore", &Downtime::restore},
     std::pair{"resume", &Downtime::resume}};
-constexpr std::array kJobStates = {"starting", "running",   "migrating", "paused", "stopping", "suspending",
-                                   "parked",   "restoring", "exited",    "failed", "lost",     "unreachable"};
+constexpr std::array kJobStates = {"starting",   "running",     "migrating", "paused", "stopping",
+                                   "suspending", "parked",      "restoring", "exited", "failed",
+                                   "lost",       "unreachable", "unknown"};
 constexpr std::array kResults = {MigrationResult::kDone,     MigrationResult::kFailed,
                                  MigrationResult::kTimedOut, MigrationResult::kInterrupted,
                                  MigrationResult::kRestored, MigrationResult::kLost,

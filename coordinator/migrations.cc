@@ -262,6 +262,8 @@ void MigrationTable::on_report(Migration& m, const migration::Report& report) {
       return decide(m, MigrationResult::kRefused, report.reason.text);
     case ReportKind::kAborted:
     case ReportKind::kClosedSource:
+      // A machine that was restarted does not know any more what had run.
+      if (m.ran_at_target) return decide(m, MigrationResult::kRestored, report.reason.text);
       // The machine knows the cluster's timeout only, not this migration's.
       if (m.abort_cause == AbortCause::kTimeout)
         return decide(m, MigrationResult::kTimedOut,
@@ -294,7 +296,9 @@ void MigrationTable::enter(Migration& m, MigrationPhase phase) {
 void MigrationTable::runs_at(Migration& m, Side side, Incarnation k) {
   m.runs_at = side;
   m.incarnation = k;
+  m.ran_at_target = m.ran_at_target || side == Side::kTarget;
   save(m);
+  moved_(m.job);
   const auto plan = plans_.find(m.id);
   if (plan == plans_.end()) return;
   const wire::MigrationPlan& p = plan->second;
@@ -313,11 +317,29 @@ void MigrationTable::decide(Migration& m, MigrationResult result, const std::str
   if (result == MigrationResult::kDone) {
     if (m.runs_at != Side::kTarget) runs_at(m, Side::kTarget, m.base + 1);
   } else if (m.runs_at != Side::kSource) {
-    runs_at(m, Side::kSource, m.incarnation + 1);
+    // From its barrier it goes on as what it was, unless it had been lent a higher one: it says so itself.
+    const migration::CoordinatorState* state = switches_.find(m.id);
+    const Incarnation said = state == nullptr ? 0 : migration::owner_incarnation(*state);
+    runs_at(m, Side::kSource, said == 0 ? m.base : said);
   }
   m.phase = MigrationPhase::kClosing;
   save(m);
+  moved_(m.job);
   settle_when_measured(m);
+}
+
+// A job that a later migration or an image took on is not this one's to say.
+void MigrationTable::take_owners_word(MigrationId id) {
+  const auto at = migrations_.find(id);
+  const migration::CoordinatorState* state = switches_.find(id);
+  if (at == migrations_.end() || state == nullptr || at->second.phase < MigrationPhase::kClosing) return;
+  Migration& m = at->second;
+  const Incarnation k = migration::owner_incarnation(*state);
+  const Job* job = parts_.jobs.find(m.job);
+  if (k == 0 || k == m.incarnation || job == nullptr || job->incarnation != m.incarnation) return;
+  const bool newest = std::none_of(std::next(at), migrations_.end(),
+                                   [&](const auto& later) { return later.second.job == m.job; });
+  if (newest) runs_at(m, m.runs_at, k);
 }
 
 void MigrationTable::settle_when_measured(Migration& m) {

@@ -52,6 +52,9 @@ class MigrationTable {
   control::Task<Result<void>> set_limits(MigrationId id, std::optional<std::int64_t> max_downtime_ns,
                                          std::optional<std::uint64_t> bandwidth);
 
+  // Told of each job whose migration has been decided, or has let it run somewhere. Set before agents may connect.
+  void watch(std::function<void(JobId)> moved) { moved_ = std::move(moved); }
+
   void on_node_ready(const Node& node);
   void on_node_lost(const Node& node);
   void on_switch(const Node& node, const wire::SwitchMessage& message);
@@ -95,6 +98,8 @@ class MigrationTable {
   void on_report(Migration& migration, const migration::Report& report);
   void enter(Migration& migration, MigrationPhase phase);
   void runs_at(Migration& migration, Side side, Incarnation k);
+  // What the owner of a decided migration's job says it runs as.
+  void take_owners_word(MigrationId id);
   void decide(Migration& migration, MigrationResult result, const std::string& error);
   void settle_when_measured(Migration& migration);
   [[nodiscard]] bool stands_still(const Migration& migration) const;
@@ -117,6 +122,7 @@ class MigrationTable {
   migration::Journal journal_;
   migration::CoordinatorSwitches switches_;
   std::function<void(const Error&)> fatal_;
+  std::function<void(JobId)> moved_ = [](JobId) {};
   std::map<MigrationId, Migration> migrations_;
   std::map<MigrationId, wire::MigrationPlan> plans_;  // of open ones
   std::set<MigrationId> open_;

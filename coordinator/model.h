@@ -71,8 +71,11 @@ struct Job {
   wire::JobPhase phase = wire::JobPhase::kStarting;
   bool movable = false;
   std::string reason;
-  std::string placed;  // why this GPU was chosen
-  bool stop_requested = false;
+  std::string placed;              // why this GPU was chosen
+  bool stop_requested = false;     // lasts until nothing of it lives, also after it has ended here
+  std::int64_t stop_grace_ms = 0;  // from SIGTERM to SIGKILL
+  bool unfenced = false;           // lost with its node, where it may still run: no image of it may
+  bool stop_owed = false;          // it has ended here while its node was away: an instance may live
   std::int32_t exit_code = -1;
   std::int64_t started_ms = 0;
   std::int64_t ended_ms = 0;
@@ -137,6 +140,7 @@ struct Migration {
   Incarnation base = 0;         // n
   Incarnation incarnation = 0;  // of the running instance, as far as known
   Side runs_at = Side::kSource;
+  bool ran_at_target = false;  // RUNS was heard: what was computed there is lost if the source goes on
   std::int64_t started_ms = 0;
   std::int64_t ended_ms = 0;
   std::optional<wire::MigrationProgress> progress;

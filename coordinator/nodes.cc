@@ -16,6 +16,7 @@ constexpr std::size_t kMostGpus = 64;
 constexpr std::uint32_t kMostGpuIndex = 1024;  // what the API takes
 constexpr std::size_t kMostRanks = 1024;
 constexpr std::size_t kMostUnregistered = 64;
+constexpr std::chrono::seconds kLastWords{5};
 constexpr std::chrono::milliseconds kLogGrace{10000};
 constexpr std::chrono::milliseconds kInspection{30000};
 
@@ -144,6 +145,10 @@ Result<void> NodeTable::on_frame(const std::string& name, const control::Connect
     CKPT_TRYV(check_inventory(name, hello.inventory));
     std::shared_ptr<control::Connection> registered = waiting->second;
     unregistered_.erase(waiting);
+    if (const auto orders = gate_(name, hello.inventory)) {
+      refuse(name, registered, *orders);
+      return ok();
+    }
     Node& node = nodes_[name];
     if (const auto replaced = node.connection) {
       const Error reason(ErrorCode::kAborted, "The node connected anew");
@@ -153,10 +158,44 @@ Result<void> NodeTable::on_frame(const std::string& name, const control::Connect
     node.connection = registered;
     return welcome(name, hello);
   }
-  Node& node = nodes_[name];
+  const auto at = nodes_.find(name);
+  if (at == nodes_.end()) return ok();  // refused, or removed meanwhile
+  Node& node = at->second;
   if (node.connection.get() != connection) return ok();  // replaced meanwhile
   node.row.last_seen_ms = wall_clock_ms();
   return on_node_frame(node, header, body);
+}
+
+void NodeTable::refuse(const std::string& name, const std::shared_ptr<control::Connection>& connection,
+                       const std::vector<wire::StopJob>& orders) {
+  const Error reason(
+      ErrorCode::kRefused,
+      "Node " + name + " was removed from this cluster: give it another name and a new folder");
+  spdlog::warn("{}; it is told to end {} instances", reason.message(), orders.size());
+  if (refused_.size() >= kMostUnregistered) return connection->close(reason);
+  for (const wire::StopJob& order : orders) {
+    if (!connection->send(order)) return;
+  }
+  // What is queued goes with the connection when that is closed.
+  auto timer = std::make_shared<control::asio::steady_timer>(executor_, kLastWords);
+  refused_[connection.get()] = timer;
+  timer->async_wait([this, connection, timer, reason](boost::system::error_code) {
+    refused_.erase(connection.get());
+    connection->close(reason);
+  });
+}
+
+Result<void> NodeTable::remove(const std::string& name) {
+  CKPT_TRYV(store_.remove_node(name));
+  const auto at = nodes_.find(name);
+  if (at == nodes_.end()) return ok();
+  if (const auto connection = at->second.connection) {
+    const Error reason(ErrorCode::kAborted, "The node was removed");
+    detach(at->second, reason);
+    connection->close(reason);
+  }
+  nodes_.erase(name);
+  return ok();
 }
 
 Result<void> NodeTable::welcome(const std::string& name, const wire::AgentHello& hello) {

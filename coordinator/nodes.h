@@ -74,11 +74,18 @@ class NodeTable {
   using FrameHandler = std::function<Result<void>(const Node&, std::span<const std::byte>)>;
   void take(wire::FrameType type, FrameHandler handler) { handlers_[type] = std::move(handler); }
 
+  // Asked of each node that dials: nothing lets it in; else it is told that, and its connection ends.
+  using Gate = std::function<std::optional<std::vector<wire::StopJob>>(const std::string&,
+                                                                       const wire::NodeInventory&)>;
+  void set_gate(Gate gate) { gate_ = std::move(gate); }
+
   // Names of nodes seen in earlier lives.
   Result<void> load();
   // A connection that knew the token; its first frame must be AgentHello.
   void adopt(std::shared_ptr<control::Connection> connection, const wire::Hello& hello);
   void close_all();
+  // It is not there any more: its connection ends, and nothing of it is kept.
+  Result<void> remove(const std::string& name);
 
   [[nodiscard]] const Node* find(const std::string& name) const;
   [[nodiscard]] const std::map<std::string, Node>& all() const { return nodes_; }
@@ -180,6 +187,8 @@ class NodeTable {
   Result<void> on_migration_frame(Node& node, const wire::FrameHeader& header,
                                   std::span<const std::byte> body);
   Result<void> welcome(const std::string& name, const wire::AgentHello& hello);
+  void refuse(const std::string& name, const std::shared_ptr<control::Connection>& connection,
+              const std::vector<wire::StopJob>& orders);
   Result<void> take_inventory(Node& node, const wire::NodeInventory& inventory);
   void take_change(Node& node, const wire::JobInstance& instance);
   void on_closed(const std::string& name, const control::Connection* connection, const Error& reason);
@@ -193,6 +202,9 @@ class NodeTable {
   std::map<wire::FrameType, FrameHandler> handlers_;
   std::map<std::string, Node> nodes_;
   std::map<const control::Connection*, std::shared_ptr<control::Connection>> unregistered_;
+  // Of nodes that are refused, until what they were told has left.
+  std::map<const control::Connection*, std::shared_ptr<control::asio::steady_timer>> refused_;
+  Gate gate_ = [](const std::string&, const wire::NodeInventory&) { return std::nullopt; };
   PendingAnswers pending_;
   std::uint64_t next_request_ = 1;
 };

@@ -223,14 +223,10 @@ Result<void> Service::stop(Job& job, std::int64_t grace_ms) {
     parts_.jobs.stop_parked(job);
     return ok();
   }
-  wire::StopJob message;
-  message.job = job.id;
-  message.incarnation = job.incarnation;
-  message.grace_ns = grace_ms * kNanosPerMs;
-  if (!parts_.nodes.tell(job.node(), message))
-    return Error(ErrorCode::kUnavailable, "Node " + job.node() + ", where " + job.spec.name +
-                                              " runs, is not connected: nothing was stopped");
-  parts_.jobs.stop_requested(job);
+  CKPT_TRYV(parts_.jobs.stop_requested(job, grace_ms));
+  parts_.stops.order(job.id);
+  // An aborted migration has told by now where the job is.
+  if (!is_ended(job.state) && !parts_.nodes.connected(job.node())) parts_.jobs.stop_away(job);
   return ok();
 }
 
@@ -248,6 +244,9 @@ std::string Service::job_state(const Job& job) const {
   if (is_ended(job.state) || no_instance) return std::string(to_string(job.state));
   if (!parts_.nodes.connected(job.node())) return "unreachable";
   if (job.stop_requested) return "stopping";
+  const Node* node = parts_.nodes.find(job.node());
+  const wire::JobInstance* instance = node->find(job.id, job.segments.back().incarnation);
+  if (instance != nullptr && instance->unknown) return "unknown";
   if (parts_.migrations.open_of(job.id) != nullptr) return "migrating";
   if (job.phase == wire::JobPhase::kPaused) return "paused";
   if (job.state == JobState::kStarting || job.phase == wire::JobPhase::kStarting) return "starting";
@@ -258,6 +257,7 @@ std::string Service::why_not_movable(const Job& job) const {
   const std::string state = job_state(job);
   if (const Migration* open = parts_.migrations.open_of(job.id))
     return "migration " + migration_text(open->id) + " of it is open";
+  if (state == "unknown") return job.reason;
   if (state != "running") return "it is " + state;
   if (!job.movable) return job.reason.empty() ? "it has not said that it can be moved" : job.reason;
   return {};

@@ -14,6 +14,7 @@
 #include "coordinator/cordons.h"
 #include "coordinator/migrations.h"
 #include "coordinator/placement.h"
+#include "coordinator/stops.h"
 #include "libckpt/wire/job_messages.h"
 #include "libckpt/wire/migration_messages.h"
 
@@ -80,6 +81,7 @@ class Service {
     MigrationTable& migrations;
     const CordonTable& cordons;
     std::string peer_token;
+    Stops& stops;
   };
   explicit Service(Parts parts) : parts_(std::move(parts)) {}
 
@@ -93,6 +95,7 @@ class Service {
   control::Task<Result<Job*>> adopt(AdoptRequest request);
   // Sends StartJob for a job that is stored as starting (at first, or again after the node came back).
   control::Task<> start(JobId id);
+  // Recorded, then carried out until nothing of the job lives; a job whose node is away ends here at once.
   Result<void> stop(Job& job, std::int64_t grace_ms);
   control::Task<> wait_for_end(JobId id, Deadline deadline);
   control::Task<Result<LogChunk>> read_log(JobId id, std::uint64_t offset, std::uint32_t limit,

@@ -289,6 +289,11 @@ Result<MigrationId> Store::highest_removed_migration() {
   return row ? static_cast<MigrationId>(statement.integer(0)) : MigrationId{0};
 }
 
+Result<void> Store::remove_node(const std::string& name) {
+  CKPT_TRY(statement, db_.prepare("DELETE FROM nodes WHERE name = ?1"));
+  return statement.bind(1, name).run();
+}
+
 Result<void> Store::put(const VaultRow& vault) {
   CKPT_TRY(statement, db_.prepare("INSERT OR REPLACE INTO vaults VALUES (?1, ?2, ?3)"));
   return statement.bind(1, vault.node).bind(2, vault.folder).bind(3, vault.document).run();

@@ -61,6 +61,7 @@ class Store {
   // The highest of them is remembered: the journal may know them for longer than the store.
   Result<void> remove_migrations(std::span<const MigrationId> ids);
   Result<MigrationId> highest_removed_migration();
+  Result<void> remove_node(const std::string& name);
   Result<void> put(const VaultRow& vault);
   Result<std::vector<VaultRow>> vaults();
   // Random, made with the file: tells this cluster's jobs from others' in a folder that they share.

@@ -203,6 +203,7 @@ void MigrationTable::feed(MigrationId id, const migration::CoordinatorEvent& eve
     return;
   }
   execute(batches.assume_value());
+  take_owners_word(id);
   look_whether_settled(id);
   compact_if_large();
 }
@@ -229,6 +230,7 @@ void MigrationTable::on_switch(const Node& node, const wire::SwitchMessage& mess
     return;
   }
   execute(batches.assume_value());
+  take_owners_word(message.migration);
   look_whether_settled(message.migration);
   compact_if_large();
 }

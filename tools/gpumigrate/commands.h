@@ -77,7 +77,7 @@ int show_events(Context& context, bool follow);
 int show_version(Context& context);
 
 // Families with files of their own.
-void add_drain_commands(CommandTree& tree);   // cordon, uncordon, drain, drains
+void add_drain_commands(CommandTree& tree);   // cordon, uncordon, drain, drains, node rm
 void add_policy_commands(CommandTree& tree);  // health, policy pause, resume, reset-breaker
 
 }  // namespace ckpt::cli

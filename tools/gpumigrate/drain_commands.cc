@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cordon, uncordon, drain, drains.
+// cordon, uncordon, drain, drains, node rm.
 #include <map>
 #include <memory>
 
@@ -113,6 +113,30 @@ int follow_drain(Context& context, const std::string& id) {
   return static_cast<int>(number_of(drain.assume_value(), "exit_code", kUnknown));
 }
 
+struct RemovalOptions {
+  std::string node;
+  bool force = false;
+  bool fenced = false;
+};
+
+std::string view_removal(const Json& removal) {
+  std::string out = "Node " + text_of(removal, "node") + " is removed";
+  std::string lost;
+  for (const Json& job : member(removal, "lost"))
+    lost += (lost.empty() ? "" : ", ") + (job.is_string() ? job.get<std::string>() : std::string("?"));
+  if (!lost.empty()) out += "; lost with it: " + lost;
+  if (!lost.empty() && !flag_of(removal, "fenced"))
+    out += " (`restore` of them wants your word that nothing runs there: node rm --force --fenced)";
+  return printable(out) + "\n";
+}
+
+int remove_node(Context& context, const RemovalOptions& options) {
+  return ask_and_print(context,
+                       context.coordinator.post("/v1/nodes/" + path_part(options.node) + "/remove",
+                                                {{"force", options.force}, {"fenced", options.fenced}}),
+                       view_removal);
+}
+
 Result<Json> request_of(const DrainOptions& options) {
   Json body = {{"place", options.place}};
   if (!options.deadline.empty()) {
@@ -208,9 +232,23 @@ void add_drain(CommandTree& tree, const Shared& options) {
       "usage.");
 }
 
+void add_removal(CommandTree& tree) {
+  const auto options = std::make_shared<RemovalOptions>();
+  CLI::App* node = tree.app().add_subcommand("node", "Nodes of the cluster");
+  node->require_subcommand(1);
+  CLI::App* rm = tree.add(*node, "rm", "Take a node out of the cluster for good",
+                          [options](Context& c) { return remove_node(c, *options); });
+  rm->add_option("node", options->node, "Its name")->required();
+  CLI::Option* force = rm->add_flag("--force", options->force, "It is lost for good, and its jobs with it");
+  rm->add_flag("--fenced", options->fenced,
+               "Nothing runs there any more: its jobs may go on from their images")
+      ->needs(force);
+}
+
 }  // namespace
 
 void add_drain_commands(CommandTree& tree) {
+  add_removal(tree);
   const auto options = std::make_shared<DrainOptions>();
   CLI::App* close = tree.add(tree.app(), "cordon", "Let no new job come to a node or a GPU",
                              [options](Context& c) { return cordon(c, *options); });

@@ -200,6 +200,7 @@ void FakeAgent::say(const wire::SwitchMessage& m, Party from, Party to, wire::Sw
 }
 
 void FakeAgent::on_switch(const wire::SwitchMessage& message) {
+  if (instead && instead(message)) return;
   if (message.to == Party::kSource) as_source(message);
   if (message.to == Party::kTarget) as_target(message);
 }

@@ -45,6 +45,8 @@ class FakeAgent {
   // For what stands in for another part of an agent: after the hello, and frames that this one does not know. On its thread.
   std::function<void()> on_hello;
   std::function<void(const wire::FrameHeader&, std::span<const std::byte>)> on_other;
+  // Plays a side of a migration otherwise: true if it has dealt with the message. On its thread.
+  std::function<bool(const wire::SwitchMessage&)> instead;
 
   // Ends an instance with that code.
   void end_job(std::uint64_t job, std::int32_t exit_code);
@@ -63,6 +65,8 @@ class FakeAgent {
   }
   void change(std::uint64_t job, std::uint64_t incarnation, wire::JobPhase phase,
               std::int32_t exit_code = -1);
+  // What the side `from` says in answer to that message. On its thread.
+  void say(const wire::SwitchMessage& to_answer, wire::Party from, wire::Party to, wire::SwitchBody body);
   void post(std::function<void()> what) { control::asio::post(io_, std::move(what)); }
   void report_health(wire::HealthReport report);
   // Waits until the coordinator's newest settings are so.
@@ -81,7 +85,6 @@ class FakeAgent {
   void as_source(const wire::SwitchMessage& message);
   void as_target(const wire::SwitchMessage& message);
   void stop_job(const wire::StopJob& message);
-  void say(const wire::SwitchMessage& to_answer, wire::Party from, wire::Party to, wire::SwitchBody body);
 
   control::asio::io_context io_{1};
   std::shared_ptr<control::Dialer> dialer_;

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// `node rm`: nodes that were taken out of the cluster for good. An empty one goes at once; a lost one goes by the operator's word (`--force`) and
+// its jobs are lost. That they may go on from images takes a second word (`--fenced`): that nothing runs there any more.
+// A removed node that dials is refused, and told which of its instances were stopped, or go on elsewhere from an image.
+// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: kNotFound, kRefused naming what is in the way.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/api_json.h"
+#include "coordinator/api_section.h"
+#include "coordinator/jobs.h"
+#include "coordinator/migrations.h"
+
+namespace ckpt::coordinator {
+
+class NodeRemovals : public ApiSection {
+ public:
+  struct Parts {
+    Store& store;
+    EventLog& events;
+    NodeTable& nodes;
+    JobTable& jobs;
+    MigrationTable& migrations;
+  };
+  explicit NodeRemovals(Parts parts) : parts_(parts) {}
+
+  Result<void> load();
+  // The jobs that are lost with it.
+  Result<std::vector<JobId>> remove(const std::string& node, bool force, bool fenced);
+  // Nothing: it is let in. Else what a removed node is told before it is refused.
+  [[nodiscard]] std::optional<std::vector<wire::StopJob>> refusal(const std::string& node,
+                                                                  const wire::NodeInventory& has) const;
+
+  // POST /v1/nodes/NODE/remove.
+  [[nodiscard]] bool takes(const HttpRequest& request) const override;
+  control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
+
+ private:
+  Result<void> check(const std::string& node, bool force, bool fenced) const;
+  Result<void> keep(const std::string& node, bool fenced);
+  [[nodiscard]] std::vector<JobId> jobs_on(const std::string& node) const;
+  Result<void> allow_restores(const std::string& node);
+
+  Parts parts_;
+  std::map<std::string, bool> removed_;  // fenced?
+};
+
+}  // namespace ckpt::coordinator
