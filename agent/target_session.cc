@@ -8,10 +8,14 @@
 namespace ckpt::agent {
 
 TargetSession::TargetSession(MigrationContext& context, migration::SwitchInfo info)
+    : TargetSession(context, info, make_target_way(context, info)) {}
+
+TargetSession::TargetSession(MigrationContext& context, migration::SwitchInfo info,
+                             std::unique_ptr<TargetWay> way)
     : context_(context),
       info_(std::move(info)),
       key_{info_.migration, wire::Party::kTarget},
-      way_(make_target_way(context, info_)) {
+      way_(std::move(way)) {
   if (auto job = way_->find()) attach_to(job);
 }
 
@@ -57,12 +61,7 @@ void TargetSession::perform(const migration::Action& action) {
   if (std::holds_alternative<migration::PrepareStandby>(action)) {
     control::spawn(executor, "target prepare", self->prepare());
   } else if (const auto* run = std::get_if<migration::RunInstance>(&action)) {
-    if (report_ && report_->committed_ns == 0) report_->committed_ns = now_ns();
-    RunOrder order;
-    order.k = run->k;
-    order.deadline = run->deadline.value_or(local::kNoDeadline);
-    order_ = order;
-    if (!ordering_) control::spawn(executor, "target run", self->run_orders());
+    order_run(*run);
   } else if (const auto* start = std::get_if<migration::StartReceiving>(&action)) {
     comparing_ = true;
     control::spawn(executor, "target compare", self->compare(start->peer_payload));
@@ -231,12 +230,35 @@ Task<> TargetSession::compare(wire::Bytes payload) {
   if (!arrived_.empty() && !taking_) control::spawn(context_.executor, "target memory", take_arrived());
 }
 
+void TargetSession::order_run(const migration::RunInstance& run) {
+  if (report_ && report_->committed_ns == 0) report_->committed_ns = now_ns();
+  RunOrder order;
+  order.k = run.k;
+  order.deadline = run.deadline.value_or(local::kNoDeadline);
+  order_ = order;
+  if (!std::exchange(ordering_, true)) return control::spawn(context_.executor, "target run", run_orders());
+  if (!running_ || running_->k != order.k) return;
+  // Restoring gigabytes takes longer than a lease: with the first deadline the keeper would stop what is to come back.
+  running_->deadline.renew(order.deadline);
+  const bool is_own = job_ && !job_->ended() && job_->record().migration == info_.migration;
+  if (is_own && job_->keeper())
+    control::spawn(context_.executor, "target lease", renew_lease(job_->keeper(), order.deadline));
+}
+
+Task<> TargetSession::renew_lease(std::shared_ptr<KeeperLink> keeper, Nanos deadline) {
+  auto self = shared_from_this();
+  auto renewed = co_await keeper->set_deadline(deadline);
+  if (!renewed)
+    spdlog::warn("lease not renewed: id m{} reason {}", info_.migration, renewed.assume_error().to_string());
+}
+
 Task<> TargetSession::run_orders() {
   auto self = shared_from_this();
-  ordering_ = true;
   while (order_) {
     const RunOrder order = *std::exchange(order_, std::nullopt);
+    running_ = order;
     auto ran = co_await run_instance(order);
+    running_.reset();
     if (ran) {
       emit(migration::InstanceRuns(order.k));
       job_->runs_as(order.k);

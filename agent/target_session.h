@@ -19,6 +19,7 @@ namespace ckpt::agent {
 class TargetSession : public std::enable_shared_from_this<TargetSession> {
  public:
   TargetSession(MigrationContext& context, migration::SwitchInfo info);
+  TargetSession(MigrationContext& context, migration::SwitchInfo info, std::unique_ptr<TargetWay> way);
   ~TargetSession();
 
   void perform(const migration::Action& action);
@@ -40,6 +41,8 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   Task<Result<void>> take(mover::Packet packet);
   void on_verified(const mover::Verified& verified, std::vector<UniqueFd> descriptors);
   Task<> compare(wire::Bytes payload);
+  void order_run(const migration::RunInstance& run);
+  Task<> renew_lease(std::shared_ptr<KeeperLink> keeper, Nanos deadline);
   Task<> run_orders();
   Task<Result<void>> run_instance(RunOrder order);
   Task<> release_memory();
@@ -61,7 +64,8 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   bool taking_ = false;
   bool comparing_ = false;  // way_->compare() has not said yes yet
   std::optional<wire::TargetReport> report_;
-  std::optional<RunOrder> order_;  // the newest one not yet begun
+  std::optional<RunOrder> order_;    // the newest one not yet begun
+  std::optional<RunOrder> running_;  // the one that is under way
   bool ordering_ = false;
   bool preparing_ = false;
   bool stopped_ = false;

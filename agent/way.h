@@ -62,9 +62,20 @@ class SourceWay {
   virtual Task<> leave(std::shared_ptr<Job> job) = 0;
 };
 
+// When the lease ends under which an order stands. All copies hear of a renewal, since an order may take longer than its lease.
+class LeaseEnd {
+ public:
+  LeaseEnd(Nanos end = local::kNoDeadline) : end_(std::make_shared<Nanos>(end)) {}
+  operator Nanos() const { return *end_; }
+  void renew(Nanos end) { *end_ = end; }
+
+ private:
+  std::shared_ptr<Nanos> end_;
+};
+
 struct RunOrder {
   wire::Incarnation k = 0;
-  Nanos deadline = local::kNoDeadline;
+  LeaseEnd deadline;
 };
 
 class TargetWay {
