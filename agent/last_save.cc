@@ -20,6 +20,27 @@ Task<> pause_rank(const std::shared_ptr<KeeperLink>& keeper) {
   (void)co_await keeper->finish_pause(*exchange);
 }
 
+// A rank lets go only of memory that its keeper holds: all of it is exported, for as long as `exchange` lives. One that is under way already
+// is somebody else's, and serves as well.
+Task<Result<void>> export_all(KeeperLink::Exchange& exchange) {
+  for (;;) {
+    CKPT_CO_TRY(answer, co_await exchange.next(kMaxLastSave));
+    const local::Body& body = answer.message.body;
+    if (std::holds_alternative<local::ExportEnd>(body)) co_return ok();
+    if (const auto* batch = std::get_if<local::ExportBatch>(&body)) {
+      local::ExportAck ack;
+      ack.sequence = batch->sequence;
+      answer.descriptors.clear();
+      exchange.send(local::Body(ack));
+    } else if (const auto* freed = std::get_if<local::RegionFreed>(&body)) {
+      local::RegionFreedAck ack;
+      ack.id = freed->id;
+      ack.generation = freed->generation;
+      exchange.send(local::Body(ack));
+    }
+  }
+}
+
 Task<Result<void>> save_plain(ContextHelper& contexts, pid_t pid, context::ProcessState state) {
   if (state == context::ProcessState::kRunning) {
     CKPT_CO_TRYV(co_await contexts.lock(pid, kMaxLastSave));
@@ -40,7 +61,12 @@ Task<Result<void>> save_now(MigrationContext& context, std::shared_ptr<Job> job)
   if (state == context::ProcessState::kCheckpointed) co_return ok();
   if (job->record().spec.way != wire::Way::kTransparent)
     co_return co_await save_plain(context.contexts, pid, state);
-  if (status.phase == local::Phase::kRunning) co_await pause_rank(keeper);
+  std::unique_ptr<KeeperLink::Exchange> exported;
+  if (status.phase == local::Phase::kRunning) {
+    exported = keeper->begin_export();
+    (void)co_await export_all(*exported);
+    co_await pause_rank(keeper);
+  }
   if (job->ended()) co_return ok();
   co_return co_await save_context(context, job);
 }

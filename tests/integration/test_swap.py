@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """An unmodified program whose process stays and whose GPU changes (hot card swap): the transparent way on one node."""
+import subprocess
 import unittest
 
-from cluster import ClusterTest, run_unmoved
+from cluster import BIN, ClusterTest, run_unmoved
 
 TRAINING = ["--params", "200000", "--seed", "3", "--print-every", "1", "--step-ms", "5"]
 FIRST_STEP = r"^step \d+"
@@ -39,6 +40,21 @@ class Swap(ClusterTest):
             job = self.cluster.job("job")
             self.assertEqual((job["gpu"], job["ranks"][0]["pid"]), (gpu, process), job)
         self.assertEqual(self.cluster.finish("job")["digest"], expected["digest"])
+
+    def test_stop_of_a_job_that_was_swapped_leaves_the_gpu_usable(self):
+        """As on drivers where killing a process with a restored context hangs its GPU."""
+        self.cluster.start("job", "charlm-plain", *TRAINING, "--steps", "100000", node="node-a:0", way=())
+        self.cluster.wait_for_line("job", FIRST_STEP)
+        self.cluster.migrate("job", "node-a:1")
+        subprocess.run([BIN / "cudasim-ctl", "--dir", self.cluster.home / "nodes/node-a/gpu", "--device", "1", "wedge-on-kill"],
+                       check=True)
+        self.cluster.call("stop", "job")
+        self.cluster.call("wait", "job", exits=range(256))
+        arguments = [*TRAINING, "--steps", "50"]
+        expected = run_unmoved("charlm-plain", *arguments)
+        self.cluster.start("next", "charlm-plain", *arguments, node="node-a:1", way=())
+        self.assertEqual(self.cluster.finish("next")["digest"], expected["digest"])
+        self.assertIn("context saved before a kill: job", (self.cluster.home / "nodes/node-a/agent.log").read_text())
 
 
 if __name__ == "__main__":
