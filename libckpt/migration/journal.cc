@@ -209,13 +209,16 @@ Result<void> Journal::compact(const std::function<bool(const Record&)>& forget) 
   ::unlink(next_path.c_str());
   {
     CKPT_TRY(next, open(next_path));
+    // As one piece: nobody reads this file before it has its name, so it needs one sync.
+    std::vector<std::byte> frames;
     for (const Record& r : kept) {
       const auto frame = make_frame(r, static_cast<std::uint32_t>(next.records_.size()));
-      CKPT_TRYV(next.extend(next.end_ + frame.size()));
-      CKPT_TRYV(write_at(next.fd_.get(), frame, next.end_, next_path));
-      next.end_ += frame.size();
+      frames.insert(frames.end(), frame.begin(), frame.end());
       next.records_.push_back(r);
     }
+    CKPT_TRYV(next.extend(next.end_ + frames.size()));
+    CKPT_TRYV(write_at(next.fd_.get(), frames, next.end_, next_path));
+    next.end_ += frames.size();
     CKPT_TRYV(sync(next.fd_.get(), next_path));
     if (::rename(next_path.c_str(), path_.c_str()) != 0)
       return Error::from_errno("Cannot replace the journal " + path_);

@@ -6,10 +6,21 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
+
+namespace {
+int syncs = 0;
+}  // namespace
+
+// In place of the C library's: counts.
+extern "C" int fdatasync(int fd) {
+  ++syncs;
+  return static_cast<int>(::syscall(SYS_fdatasync, fd));
+}
 
 namespace ckpt::migration {
 namespace {
@@ -109,6 +120,31 @@ TEST_F(JournalTest, NeverGuessesAboutDamageInTheMiddle) {
   auto again = Journal::open(path_);
   ASSERT_FALSE(again.has_value());
   EXPECT_EQ(again.assume_error().code(), ErrorCode::kCorrupt);
+}
+
+TEST_F(JournalTest, CompactionNeedsNoMoreSyncsForMoreRecords) {
+  const auto syncs_for = [this](std::size_t count) {
+    std::filesystem::remove(path_);
+    auto opened = Journal::open(path_);
+    EXPECT_TRUE(opened.has_value());
+    Journal journal = std::move(opened).assume_value();
+    for (std::size_t id = 1; id <= count; ++id) {
+      Record record = make(id, RecordKind::kBarrier);
+      record.info.plan.resize(std::size_t{20} << 10);
+      EXPECT_TRUE(journal.append(record).has_value());
+    }
+    const int before = syncs;
+    EXPECT_TRUE(journal.compact([](const Record&) { return false; }).has_value());
+    EXPECT_EQ(journal.records().size(), count);
+    const int needed = syncs - before;
+    EXPECT_TRUE(journal.append(make(count + 1, RecordKind::kBarrier)).has_value());
+    return needed;
+  };
+  const int few = syncs_for(10);  // more than the first step of the file
+  EXPECT_EQ(syncs_for(100), few);
+  auto again = Journal::open(path_);
+  ASSERT_TRUE(again.has_value()) << again.assume_error().to_string();
+  EXPECT_EQ(again.assume_value().records().size(), 101U);
 }
 
 TEST_F(JournalTest, RefusesAForeignFile) {
