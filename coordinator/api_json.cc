@@ -234,6 +234,7 @@ json job_detail_json(const Job& job, const Service& service, const NodeTable& no
   out["cwd"] = job.spec.cwd;
   out["placed"] = text_or_null(job.placed);
   out["last_snapshot"] = snapshot_json(job);
+  out["operation"] = operation_json(job);
   json instances = json::array();
   for (const auto& [name, node] : nodes.all()) {
     for (const wire::JobInstance& instance : node.instances) {

@@ -79,7 +79,7 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       migrations_({store_, events_, nodes_, jobs_, executor_}, std::move(journal), timing_of(config_),
                   std::move(fatal)),
       service_({config_, nodes_, jobs_, migrations_, cordons_, std::move(peer_token)}),
-      images_({store_, events_, nodes_, jobs_, migrations_, service_, executor_}),
+      images_({store_, events_, nodes_, jobs_, migrations_, service_, config_, executor_}),
       image_api_(images_, jobs_),
       overcommit_({service_, jobs_, images_, events_, executor_}),
       drains_({store_, events_, nodes_, jobs_, migrations_, cordons_, service_, executor_}),
@@ -94,6 +94,10 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
   use_images(&images_);
   service_.set_room_maker(
       [this](SubmitRequest request) { return overcommit_.make_room(std::move(request)); });
+  service_.set_image_work(
+      {[this](JobId id) { return images_.is_stored(id); },
+       [this](JobId id, const std::string& why) { return images_.give_up_parking(id, why); },
+       [this](JobId id, std::int64_t grace_ms) { return images_.stop_operation(id, grace_ms); }});
   images_.hold_resumes_while([this] { return overcommit_.busy(); });
   jobs_.set_migration_query([this](JobId id) { return migrations_.open_of(id) != nullptr; });
 }

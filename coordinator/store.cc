@@ -97,6 +97,18 @@ Result<MigrationId> Store::next_migration_id() {
   return next_id("migration");
 }
 
+Result<std::uint64_t> Store::reserve_image_numbers(std::uint64_t above, std::uint64_t count) {
+  CKPT_TRY(statement,
+           db_.prepare("INSERT INTO counters VALUES ('image', ?1 + ?2) ON CONFLICT(name) DO UPDATE SET value "
+                       "= max(value, ?1) + ?2 RETURNING value"));
+  statement.bind(1, static_cast<std::int64_t>(above)).bind(2, static_cast<std::int64_t>(count));
+  CKPT_TRY(row, statement.next());
+  if (!row) return Error(ErrorCode::kInternal, "The counter of images returned nothing");
+  const auto last = static_cast<std::uint64_t>(statement.integer(0));
+  CKPT_TRYV(statement.run());
+  return last;
+}
+
 Result<JobId> Store::last_job_id() {
   CKPT_TRY(statement, db_.prepare("SELECT value FROM counters WHERE name = 'job'"));
   CKPT_TRY(row, statement.next());

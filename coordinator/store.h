@@ -37,6 +37,8 @@ class Store {
   Result<JobId> next_job_id();
   Result<MigrationId> next_migration_id();
   Result<JobId> last_job_id();
+  // `count` numbers for images (image_numbers.h), above `above` and all that were reserved before. Returns the last of them.
+  Result<std::uint64_t> reserve_image_numbers(std::uint64_t above, std::uint64_t count);
 
   Result<void> put(const Job& job);
   Result<void> put(const Migration& migration);
