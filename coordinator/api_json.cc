@@ -245,6 +245,7 @@ json job_detail_json(const Job& job, const Service& service, const NodeTable& no
   out["expected_pause_ms"] = {{"within_node", expected_move_pause(job, true)},
                               {"between_nodes", expected_move_pause(job, false)}};
   out["last_snapshot"] = snapshot_json(job);
+  out["operation"] = operation_json(job);
   json instances = json::array();
   for (const auto& [name, node] : nodes.all()) {
     for (const wire::JobInstance& instance : node.instances) {

@@ -50,6 +50,10 @@ Result<void> take_key(Config& config, std::string_view key, const toml::node& no
   if (key == "lease_term_ms") return take(node, key, config.lease_term_ms);
   if (key == "switch_timeout_ms") return take(node, key, config.switch_timeout_ms);
   if (key == "agent_idle_timeout_ms") return take(node, key, config.agent_idle_timeout_ms);
+  if (key == "image_timeout_ms") return take(node, key, config.image_timeout_ms);
+  if (key == "vault_timeout_ms") return take(node, key, config.vault_timeout_ms);
+  if (key == "ended_images_max_age_ms") return take(node, key, config.ended_images_max_age_ms);
+  if (key == "ended_images_kept") return take(node, key, config.ended_images_kept);
   if (key == "ended_jobs_kept") return take(node, key, config.ended_jobs_kept);
   if (key == "closed_migrations_kept") return take(node, key, config.closed_migrations_kept);
   if (key == "events_kept") return take(node, key, config.events_kept);
@@ -95,6 +99,8 @@ Result<void> check(const Config& config) {
   CKPT_TRYV(check_time("lease_term_ms", config.lease_term_ms));
   CKPT_TRYV(check_time("switch_timeout_ms", config.switch_timeout_ms));
   CKPT_TRYV(check_time("agent_idle_timeout_ms", config.agent_idle_timeout_ms));
+  CKPT_TRYV(check_time("image_timeout_ms", config.image_timeout_ms));
+  CKPT_TRYV(check_time("vault_timeout_ms", config.vault_timeout_ms));
   CKPT_TRYV(check_time("evacuation_live_deadline_ms", config.evacuation_live_deadline_ms));
   CKPT_TRYV(check_time("evacuation_breaker_window_ms", config.evacuation_breaker_window_ms));
   CKPT_TRYV(check_count("evacuation_parallel", config.evacuation_parallel));
@@ -107,6 +113,13 @@ Result<void> check(const Config& config) {
   CKPT_TRYV(check_kept("ended_evacuations_kept", config.ended_evacuations_kept));
   CKPT_TRYV(check_kept("ended_drains_kept", config.ended_drains_kept));
   CKPT_TRYV(check_kept("history_kept_days", config.history_kept_days));
+  constexpr std::int64_t kMostEndedImages = 1'000'000;
+  if (config.ended_images_kept > kMostEndedImages)
+    return bad_key("ended_images_kept", "must be at most " + std::to_string(kMostEndedImages));
+  constexpr std::int64_t kMaxImageAgeMs = std::int64_t{10} * 365 * 24 * 3600 * 1000;
+  if (config.ended_images_max_age_ms < kShortestTimeMs || config.ended_images_max_age_ms > kMaxImageAgeMs)
+    return bad_key("ended_images_max_age_ms", "must be from " + std::to_string(kShortestTimeMs) + " to " +
+                                                  std::to_string(kMaxImageAgeMs));
   if (config.placement_margin_bytes > kMostMarginBytes)
     return bad_key("placement_margin_bytes", "must be at most " + std::to_string(kMostMarginBytes));
   if (config.log_level != "off" && spdlog::level::from_str(config.log_level) == spdlog::level::off)

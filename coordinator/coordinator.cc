@@ -81,7 +81,7 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       stops_({nodes_, jobs_, migrations_, executor_}),
       removals_({store_, events_, nodes_, jobs_, migrations_}),
       service_({config_, nodes_, jobs_, migrations_, cordons_, std::move(peer_token), stops_}),
-      images_({store_, events_, nodes_, jobs_, migrations_, service_, executor_}),
+      images_({store_, events_, nodes_, jobs_, migrations_, service_, config_, executor_}),
       image_api_(images_, jobs_),
       overcommit_({service_, jobs_, images_, events_, executor_}),
       drains_({store_, events_, nodes_, jobs_, migrations_, cordons_, service_, executor_}),
@@ -97,6 +97,10 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
   use_images(&images_);
   service_.set_room_maker(
       [this](SubmitRequest request) { return overcommit_.make_room(std::move(request)); });
+  service_.set_image_work(
+      {[this](JobId id) { return images_.is_stored(id); },
+       [this](JobId id, const std::string& why) { return images_.give_up_parking(id, why); },
+       [this](JobId id, std::int64_t grace_ms) { return images_.stop_operation(id, grace_ms); }});
   images_.hold_resumes_while([this] { return overcommit_.busy(); });
   nodes_.set_gate([this](const std::string& node, const wire::NodeInventory& has) {
     return removals_.refusal(node, has);

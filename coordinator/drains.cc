@@ -353,6 +353,7 @@ void DrainTable::move(Drain& drain, DrainJob& entry, const Job& job) {
   } else if (const MigratePlan& found = plan.assume_value(); !found.to) {
     entry.state = found.passing ? DrainJobState::kWaiting : DrainJobState::kBlocked;
     entry.reason = found.reason;
+    parts_.service.give_up_parking(job, found, why_of(drain));
   } else if (!begin_move(drain, entry, job, found)) {
     memory.retry_after[entry.job] = inventories_;
     if (++entry.attempts >= kMostDrainAttempts) entry.state = DrainJobState::kFailed;

@@ -97,6 +97,7 @@ void Evacuations::attempt_live(Evacuation& e, const Job& job) {
   if (!plan.to) {
     const std::string obstacle = parts_.service.why_not_movable(job);
     if (obstacle.empty()) return no_target(e, plan.reason, true);
+    parts_.service.give_up_parking(job, plan, why_of(e));
     if (plan.passing) return wait(e, plan.reason);
     if (!e.urgent) return enter(e, EvacuationState::kLeft, plan.reason);
     e.outcome = HealthOutcome::kRestore;
@@ -143,6 +144,7 @@ void Evacuations::after_live(Evacuation& e, const Migration& migration) {
 }
 
 void Evacuations::attempt_restore(Evacuation& e, const Job& job) {
+  if (parts_.service.give_up_parking(job, why_of(e))) return wait(e, "a suspend of it is being given up");
   if (images_ == nullptr)
     return enter(e, EvacuationState::kLeft,
                  "its memory cannot be moved, and there are no images: it is left as it is");

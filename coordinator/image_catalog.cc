@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "coordinator/image_numbers.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/wire/ids.h"
 
@@ -24,14 +26,16 @@ Image image_of(const std::string& node, const std::string& folder, const wire::I
   image.vault_job = row.vault_job;
   image.job = row.job;
   image.version = row.version;
+  image.sequence = row.sequence;
   image.barrier_ms = row.created_ms;
   image.state_bytes = row.state_bytes;
   image.gpu_model = row.gpu_model;
   return image;
 }
 
-bool is_older(const Image& a, const Image& b) {
-  return std::pair(a.barrier_ms, a.version) < std::pair(b.barrier_ms, b.version);
+bool is_older(const ListedImage& a, const ListedImage& b) {
+  return std::tie(a.image.job, a.image.sequence, a.incarnation, a.order_ms, a.image.version) <
+         std::tie(b.image.job, b.image.sequence, b.incarnation, b.order_ms, b.image.version);
 }
 
 std::optional<std::uint64_t> number_of(std::string_view text) {
@@ -73,7 +77,7 @@ Result<void> ImageCatalog::load() {
       return Error(ErrorCode::kCorrupt, "What is stored of the vault of " + stored.node + " does not decode");
     Vault& vault = vaults_[Key(stored.node, stored.folder)];
     try {
-      vault.seen_ms = document.at("seen_ms").get<std::int64_t>();
+      const auto seen_ms = document.at("seen_ms").get<std::int64_t>();
       for (const json& j : document.at("images")) {
         Row& row = vault.rows.emplace_back();
         row.row.vault_job = j.at("vault_job").get<std::string>();
@@ -89,11 +93,16 @@ Result<void> ImageCatalog::load() {
         row.pause_ns = j.at("pause_ns").get<std::int64_t>();
         row.row.memory_bytes = j.value("memory_bytes", std::uint64_t{0});
         row.row.disk_bytes = j.value("disk_bytes", std::uint64_t{0});
+        row.row.sequence = j.value("sequence", std::uint64_t{0});
+        row.job_ended_ms = j.value("job_ended_ms", std::int64_t{0});
+        row.seen_ms = j.value("seen_ms", seen_ms);
+        last_seen_ms_ = std::max(last_seen_ms_, row.seen_ms);
       }
     } catch (const json::exception& e) {
       return Error(ErrorCode::kCorrupt,
                    "What is stored of the vault of " + stored.node + " does not decode: " + e.what());
     }
+    put_in_order(vault);
   }
   return ok();
 }
@@ -113,11 +122,14 @@ void ImageCatalog::save(const Key& key, const Vault& vault) {
                       {"gpu_model", row.row.gpu_model},
                       {"memory_bytes", row.row.memory_bytes},
                       {"disk_bytes", row.row.disk_bytes},
+                      {"sequence", row.row.sequence},
+                      {"job_ended_ms", row.job_ended_ms},
+                      {"seen_ms", row.seen_ms},
                       {"pause_ns", row.pause_ns}});
   VaultRow stored;
   stored.node = key.first;
   stored.folder = key.second;
-  stored.document = json{{"seen_ms", vault.seen_ms}, {"images", images}}.dump(-1, ' ', false,
+  stored.document = json{{"seen_ms", last_seen_ms_}, {"images", images}}.dump(-1, ' ', false,
                                                                               json::error_handler_t::replace);
   if (auto put = store_.put(stored); !put)
     spdlog::error("what the vault of {} holds was not stored: {}", key.first, put.assume_error().to_string());
@@ -141,39 +153,78 @@ bool ImageCatalog::is_ours(const wire::ImageRow& row) const {
          row.vault_job.ends_with("." + job_text(row.job) + "." + cluster_);
 }
 
+ImageCatalog::Rows ImageCatalog::rows_of(const Vault& vault, JobId job) {
+  const auto begin = std::lower_bound(vault.rows.begin(), vault.rows.end(), job,
+                                      [](const Row& row, JobId id) { return row.row.job < id; });
+  const auto end = std::upper_bound(begin, vault.rows.end(), job,
+                                    [](JobId id, const Row& row) { return id < row.row.job; });
+  return {begin, end};
+}
+
 const ImageCatalog::Row* ImageCatalog::find_row(const Key& key, const std::string& vault_job,
                                                 std::uint64_t version) const {
   const auto vault = vaults_.find(key);
   if (vault == vaults_.end()) return nullptr;
-  const auto row = std::find_if(vault->second.rows.begin(), vault->second.rows.end(), [&](const Row& known) {
+  const Rows rows = rows_of(vault->second, job_in(vault_job));
+  const auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& known) {
     return known.row.vault_job == vault_job && known.row.version == version;
   });
-  return row == vault->second.rows.end() ? nullptr : &*row;
+  return row == rows.end() ? nullptr : &*row;
+}
+
+// In a vault the versions say what came after what; a clock that went back between two does not.
+void ImageCatalog::put_in_order(Vault& vault) {
+  std::sort(vault.rows.begin(), vault.rows.end(), [](const Row& a, const Row& b) {
+    return std::tie(a.row.job, a.row.vault_job, a.row.version) <
+           std::tie(b.row.job, b.row.vault_job, b.row.version);
+  });
+  const Row* before = nullptr;
+  for (Row& row : vault.rows) {
+    row.order_ms = row.row.created_ms;
+    if (before != nullptr && before->row.vault_job == row.row.vault_job && row.order_ms != 0)
+      row.order_ms = std::max(row.order_ms, before->order_ms);
+    if (row.order_ms != 0) before = &row;
+  }
+}
+
+ImageCatalog::Row ImageCatalog::row_of(const Key& key, const wire::ImageRow& said) {
+  Row row;
+  row.row = said;
+  row.seen_ms = last_seen_ms_;
+  if (row.row.sequence > kMaxImageNumber) row.row.sequence = 0;
+  if (const Row* known = find_row(key, said.vault_job, said.version)) {
+    row.pause_ns = known->pause_ns;
+    row.job_ended_ms = known->job_ended_ms;
+  }
+  const auto pause = measured_.find({key, said.vault_job, said.version});
+  if (pause == measured_.end()) return row;
+  row.pause_ns = pause->second;
+  measured_.erase(pause);
+  return row;
 }
 
 std::vector<Image> ImageCatalog::take(const std::string& node, const wire::VaultContents& contents) {
   const Key key(node, contents.folder);
+  last_seen_ms_ = std::max(last_seen_ms_ + 1, wall_clock_ms());
   std::vector<Image> damaged;
-  Vault vault;
-  vault.seen_ms = wall_clock_ms();
+  std::vector<Row> rows;
   for (wire::ImageRow said : contents.images) {
     // Of a version that cannot be read its node knows no more than its name.
     if (said.damaged && said.job == 0) said.job = job_in(said.vault_job);
-    if (!is_ours(said)) continue;
-    Row& row = vault.rows.emplace_back();
-    row.row = said;
+    const bool asked = contents.vault_job.empty() || said.vault_job == contents.vault_job;
+    if (!is_ours(said) || !asked) continue;
     const Row* known = find_row(key, said.vault_job, said.version);
-    if (known != nullptr) row.pause_ns = known->pause_ns;
-    const auto pause = measured_.find({key, said.vault_job, said.version});
-    if (pause != measured_.end()) {
-      row.pause_ns = pause->second;
-      measured_.erase(pause);
-    }
     if (said.damaged && (known == nullptr || !known->row.damaged))
       damaged.push_back(image_of(node, contents.folder, said));
+    rows.push_back(row_of(key, said));
   }
-  vaults_[key] = std::move(vault);
-  save(key, vaults_[key]);
+  Vault& vault = vaults_[key];
+  std::erase_if(vault.rows, [&](const Row& row) {
+    return contents.vault_job.empty() || row.row.vault_job == contents.vault_job;
+  });
+  std::move(rows.begin(), rows.end(), std::back_inserter(vault.rows));
+  put_in_order(vault);
+  save(key, vault);
   return damaged;
 }
 
@@ -201,21 +252,23 @@ void ImageCatalog::removed(const std::string& node, const std::string& folder, c
   }
 }
 
-std::vector<ListedImage> ImageCatalog::list() const {
+void ImageCatalog::add(std::vector<ListedImage>& listed, std::optional<JobId> job) const {
   // Of a folder, by job: the newest list.
   std::map<std::pair<std::string, std::string>, std::pair<std::int64_t, std::string>> newest;
   for (const auto& [key, vault] : vaults_) {
-    for (const Row& row : vault.rows) {
+    if (key.second.empty()) continue;
+    for (const Row& row : job ? rows_of(vault, *job) : Rows(vault.rows)) {
       auto& best = newest[{key.second, row.row.vault_job}];
-      best = std::max(best, std::pair(vault.seen_ms, key.first));
+      best = std::max(best, std::pair(row.seen_ms, key.first));
     }
   }
-  std::vector<ListedImage> listed;
   for (const auto& [key, vault] : vaults_) {
-    for (const Row& row : vault.rows) {
+    for (const Row& row : job ? rows_of(vault, *job) : Rows(vault.rows)) {
       if (!key.second.empty() && newest.at({key.second, row.row.vault_job}).second != key.first) continue;
       ListedImage& entry = listed.emplace_back();
       entry.image = image_of(key.first, key.second, row.row);
+      entry.job_ended_ms = row.job_ended_ms;
+      entry.order_ms = row.order_ms;
       entry.parent = row.row.parent;
       entry.incarnation = row.row.incarnation;
       entry.written_bytes = row.row.written_bytes;
@@ -225,23 +278,63 @@ std::vector<ListedImage> ImageCatalog::list() const {
       entry.disk_bytes = row.row.disk_bytes;
     }
   }
-  std::stable_sort(listed.begin(), listed.end(), [](const ListedImage& a, const ListedImage& b) {
-    return a.image.job != b.image.job ? a.image.job < b.image.job : is_older(a.image, b.image);
-  });
+  std::stable_sort(listed.begin(), listed.end(), is_older);
+}
+
+std::vector<ListedImage> ImageCatalog::list() const {
+  std::vector<ListedImage> listed;
+  add(listed, std::nullopt);
+  return listed;
+}
+
+std::vector<ListedImage> ImageCatalog::list(JobId job) const {
+  std::vector<ListedImage> listed;
+  add(listed, job);
   return listed;
 }
 
 std::optional<Image> ImageCatalog::newest(JobId job, const Predicate& fits) const {
   std::optional<Image> found;
-  for (const ListedImage& listed : list()) {
-    if (listed.image.job == job && !listed.damaged && fits(listed.image)) found = listed.image;
+  for (const ListedImage& listed : list(job)) {
+    if (!listed.damaged && fits(listed.image)) found = listed.image;
   }
   return found;
 }
 
+std::size_t ImageCatalog::count(const Image& image) const {
+  const auto vault = vaults_.find(Key(image.node, image.folder));
+  if (vault == vaults_.end()) return 0;
+  const Rows rows = rows_of(vault->second, image.job);
+  return static_cast<std::size_t>(std::count_if(
+      rows.begin(), rows.end(), [&](const Row& row) { return row.row.vault_job == image.vault_job; }));
+}
+
+void ImageCatalog::note_ends(const EndOf& end_of) {
+  for (auto& [key, vault] : vaults_) {
+    bool news = false;
+    JobId job = 0;
+    std::optional<std::int64_t> ended_ms;
+    for (Row& row : vault.rows) {
+      if (row.row.job != job) ended_ms = end_of(job = row.row.job);
+      if (!ended_ms || row.job_ended_ms == *ended_ms) continue;
+      row.job_ended_ms = *ended_ms;
+      news = true;
+    }
+    if (news) save(key, vault);
+  }
+}
+
+std::uint64_t ImageCatalog::last_sequence() const {
+  std::uint64_t last = 0;
+  for (const auto& [key, vault] : vaults_) {
+    for (const Row& row : vault.rows) last = std::max(last, row.row.sequence);
+  }
+  return last;
+}
+
 Result<ListedImage> ImageCatalog::find(const ImageId& id) const {
   std::vector<ListedImage> found;
-  for (const ListedImage& listed : list()) {
+  for (const ListedImage& listed : wire::id_tag(id.job) == 0 ? list() : list(id.job)) {
     const Image& image = listed.image;
     const bool there = id.where.empty() || id.where == (image.folder.empty() ? image.node : image.folder);
     if (wire::may_mean(id.job, image.job) && image.version == id.version && there) found.push_back(listed);
@@ -266,7 +359,7 @@ std::uint64_t ImageCatalog::last_version(const std::string& node, const std::str
   const auto vault = vaults_.find(Key(node, folder));
   if (vault == vaults_.end()) return 0;
   std::uint64_t last = 0;
-  for (const Row& row : vault->second.rows) {
+  for (const Row& row : rows_of(vault->second, job_in(vault_job))) {
     if (row.row.vault_job == vault_job) last = std::max(last, row.row.version);
   }
   return last;

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -20,6 +21,8 @@ namespace ckpt::coordinator {
 struct ListedImage {
   ListedImage() = default;
   Image image;
+  std::int64_t job_ended_ms = 0;  // 0: it lives, or nobody knows
+  std::int64_t order_ms = 0;      // where two images have no number: the later one's is higher
   std::uint64_t parent = 0;
   Incarnation incarnation = 0;
   std::uint64_t written_bytes = 0;
@@ -48,15 +51,17 @@ class ImageCatalog {
   // The job's name in a vault: no other cluster's job has it.
   [[nodiscard]] std::string vault_job_of(const Job& job) const;
 
-  // Returns what is damaged and was not known to be.
+  // Of a whole list: of the vault, or of one job in it. Returns what is damaged and was not known to be.
   std::vector<Image> take(const std::string& node, const wire::VaultContents& contents);
   // What a snapshot was like; before or behind the list that has it.
   void measured(const std::string& node, const wire::SnapshotReport& report);
   // The job's images have been removed there: older lists of other nodes are wrong.
   void removed(const std::string& node, const std::string& folder, const std::string& vault_job);
 
-  // This cluster's images, by job, oldest first.
+  // This cluster's images, by job, oldest first: by the coordinator's own count, then, for those without, by incarnation and barrier, but
+  // in a vault always by version.
   [[nodiscard]] std::vector<ListedImage> list() const;
+  [[nodiscard]] std::vector<ListedImage> list(JobId job) const;
   using Predicate = std::function<bool(const Image&)>;
   // The newest whole image of the job that fits.
   [[nodiscard]] std::optional<Image> newest(JobId job, const Predicate& fits) const;
@@ -67,27 +72,42 @@ class ImageCatalog {
   // Its newest version there, 0 if there is none.
   [[nodiscard]] std::uint64_t last_version(const std::string& node, const std::string& folder,
                                            const std::string& vault_job) const;
+  // How many versions the job of this one has in its vault.
+  [[nodiscard]] std::size_t count(const Image& image) const;
+  // When a job ended, 0 if it has not; nullopt: it is not known any more, and what was said of it before holds.
+  using EndOf = std::function<std::optional<std::int64_t>(JobId)>;
+  void note_ends(const EndOf& end_of);
+  // The highest that any image has (image_numbers.h).
+  [[nodiscard]] std::uint64_t last_sequence() const;
 
  private:
   struct Row {
     wire::ImageRow row;
     std::int64_t pause_ns = -1;
+    std::int64_t seen_ms = 0;  // when it was listed; later lists have higher ones
+    std::int64_t job_ended_ms = 0;
+    std::int64_t order_ms = 0;  // its barrier, but not before one of an older version in the same vault
   };
   struct Vault {
-    std::int64_t seen_ms = 0;
-    std::vector<Row> rows;
+    std::vector<Row> rows;  // by job, its name there, version
   };
+  using Rows = std::span<const Row>;
   using Key = std::pair<std::string, std::string>;  // node, folder
 
   [[nodiscard]] JobId job_in(std::string_view vault_job) const;
   [[nodiscard]] bool is_ours(const wire::ImageRow& row) const;
   [[nodiscard]] const Row* find_row(const Key& key, const std::string& vault_job,
                                     std::uint64_t version) const;
+  [[nodiscard]] static Rows rows_of(const Vault& vault, JobId job);
+  [[nodiscard]] Row row_of(const Key& key, const wire::ImageRow& said);
+  static void put_in_order(Vault& vault);
+  void add(std::vector<ListedImage>& listed, std::optional<JobId> job) const;
   void save(const Key& key, const Vault& vault);
 
   Store& store_;
   std::string cluster_;
   std::map<Key, Vault> vaults_;
+  std::int64_t last_seen_ms_ = 0;
   std::map<std::tuple<Key, std::string, std::uint64_t>, std::int64_t> measured_;  // pauses no list has yet
 };
 

@@ -11,6 +11,7 @@ json image_document(const Image& image) {
           {"vault_job", image.vault_job},
           {"job", image.job},
           {"version", image.version},
+          {"sequence", image.sequence},
           {"barrier_ms", image.barrier_ms},
           {"state_bytes", image.state_bytes},
           {"gpu_model", image.gpu_model}};
@@ -23,6 +24,7 @@ Image image_from(const json& j) {
   image.vault_job = j.at("vault_job").get<std::string>();
   image.job = j.at("job").get<wire::JobId>();
   image.version = j.at("version").get<std::uint64_t>();
+  image.sequence = j.value("sequence", std::uint64_t{0});
   image.barrier_ms = j.at("barrier_ms").get<std::int64_t>();
   image.state_bytes = j.at("state_bytes").get<std::uint64_t>();
   image.gpu_model = j.at("gpu_model").get<std::string>();
@@ -75,7 +77,11 @@ json operation_document(const ImageOperation& o) {
           {"fenced", o.fenced},
           {"to_node", o.to_node},
           {"to_gpu", o.to_gpu},
-          {"lost_ms", o.lost_ms}};
+          {"lost_ms", o.lost_ms},
+          {"deadline_ms", o.deadline_ms},
+          {"cancelled", o.cancelled},
+          {"stops", o.stops},
+          {"stop_grace_ms", o.stop_grace_ms}};
 }
 
 ImageOperation operation_from(const json& j) {
@@ -93,6 +99,10 @@ ImageOperation operation_from(const json& j) {
   o.to_node = j.at("to_node").get<std::string>();
   o.to_gpu = j.at("to_gpu").get<std::uint32_t>();
   o.lost_ms = j.at("lost_ms").get<std::int64_t>();
+  o.deadline_ms = j.value("deadline_ms", std::int64_t{0});
+  o.cancelled = j.value("cancelled", std::string());
+  o.stops = j.value("stops", false);
+  o.stop_grace_ms = j.value("stop_grace_ms", std::int64_t{0});
   return o;
 }
 

@@ -6,7 +6,6 @@
 namespace ckpt::coordinator {
 namespace {
 
-
 json age_ms(std::int64_t unix_ms) {
   return std::max<std::int64_t>(0, wall_clock_ms() - unix_ms);
 }
@@ -46,6 +45,7 @@ json image_json(const ListedImage& listed, const Job* job, bool readable) {
           {"job", job_text(image.job)},
           {"job_name", job == nullptr ? json() : json(job->spec.name)},
           {"version", image.version},
+          {"sequence", image.sequence == 0 ? json() : json(image.sequence)},
           {"parent", listed.parent == 0 ? json() : json(listed.parent)},
           {"node", image.node},
           {"folder", text_or_nothing(image.folder)},
@@ -106,6 +106,21 @@ json snapshot_json(const Job& job) {
           {"pause_ms", ms(s.pause_ns)},
           {"new_bytes", s.written_bytes},
           {"waited_bytes", s.waited_bytes}};
+}
+
+json operation_json(const Job& job) {
+  if (!job.operation) return json();
+  const ImageOperation& o = *job.operation;
+  const bool taking = o.stage == OperationStage::kTaking;
+  return {{"verb", o.verb},
+          {"stage", taking                               ? "taking"
+                    : o.stage == OperationStage::kEnding ? "ending"
+                                                         : "starting"},
+          {"why", text_or_null(o.why)},
+          {"image", taking ? json() : json(image_text(o.image))},
+          {"deadline", o.deadline_ms == 0 ? json() : json(time_text(o.deadline_ms))},
+          {"cancelled", text_or_null(o.cancelled)},
+          {"cancel", taking ? "stop, migrate, drain or restore --force" : "stop or restore --force"}};
 }
 
 }  // namespace ckpt::coordinator

@@ -14,4 +14,7 @@ namespace ckpt::coordinator {
 // Its last good snapshot: null without one.
 [[nodiscard]] json snapshot_json(const Job& job);
 
+// What carries it into an image or out of one, until when, and what gives that up: null without such a thing.
+[[nodiscard]] json operation_json(const Job& job);
+
 }  // namespace ckpt::coordinator

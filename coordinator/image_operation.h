@@ -19,17 +19,20 @@ struct OperationView {
   bool image_newer = false;       // and has a version that is newer than the operation's image
   bool target_connected = false;
   bool target_runs = false;  // the next instance
+  bool expired = false;      // its time is over, or that of the vault to answer
 };
 
 enum class OperationStep : std::uint8_t {
   kWait = 1,      // for a node
   kTakeSnapshot,  // order it (again)
+  kCancel,        // have the snapshot given up: the job runs on
   kAskVault,      // the job has ended: with its image, or by itself
   kAbandon,       // it has ended by itself
   kEnd,           // order its end
   kEnded,         // it has ended: to the next stage
   kStart,         // order the start (again)
   kRuns,          // done
+  kGiveUp,        // it does not start: the job is to be stopped
 };
 [[nodiscard]] std::string_view to_string(OperationStep step) noexcept;
 

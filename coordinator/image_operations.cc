@@ -20,6 +20,7 @@ constexpr std::chrono::seconds kEnding{10};
 
 // Exit codes of the command that asked (DESIGN §10).
 constexpr int kExitFailed = 1;
+constexpr int kExitInterrupted = 2;
 constexpr int kExitRestored = 3;
 
 ImageId id_of(const Image& image) {
@@ -52,6 +53,8 @@ bool has_instance(const Node& node, JobId job, Incarnation up_to) {
 }  // namespace
 
 void ImageTable::drive(JobId id) {
+  deadlines_[id] = operation_deadline();
+  vault_away_.erase(id);
   if (driven_.insert(id).second)
     control::spawn(parts_.executor, "an operation on the images of " + job_text(id), carry_on(id));
 }
@@ -62,9 +65,12 @@ control::Task<> ImageTable::carry_on(JobId id) {
     if (job == nullptr || !job->operation) break;
     const OperationStep step = next_step(*job->operation, view_of(*job));
     spdlog::debug("{} of {}: {}", job->operation->verb, job_text(id), to_string(step));
+    if (step == OperationStep::kWait || step == OperationStep::kAskVault) close_expired_task(id);
     co_await perform(id, step);
   }
   driven_.erase(id);
+  deadlines_.erase(id);
+  vault_away_.erase(id);
   vault_known_.erase(id);
 }
 
@@ -82,6 +88,7 @@ OperationView ImageTable::view_of(const Job& job) const {
     for (const auto& [name, node] : parts_.nodes.all())
       view.instance_alive |= node.connected() && has_instance(node, job.id, operation.fenced);
   }
+  view.expired = is_expired(job.id);
   view.vault_known = vault_known_.contains(job.id);
   const Image& image = operation.image;
   view.image_newer = catalog_.last_version(image.node, image.folder, image.vault_job) > image.version;
@@ -105,6 +112,9 @@ control::Task<> ImageTable::perform(JobId id, OperationStep step) {
     case OperationStep::kTakeSnapshot:
       co_await take_last_snapshot(id);
       co_return;
+    case OperationStep::kCancel:
+      co_await cancel_last_snapshot(id);
+      co_return;
     case OperationStep::kAskVault:
       co_await ask_vault(id);
       co_return;
@@ -123,6 +133,9 @@ control::Task<> ImageTable::perform(JobId id, OperationStep step) {
     case OperationStep::kRuns:
       recorded = runs(id);
       break;
+    case OperationStep::kGiveUp:
+      recorded = not_started(id, why_given_up(*parts_.jobs.find(id)));
+      break;
   }
   if (recorded) co_return;
   spdlog::error("an operation on the images of {} waits, since it cannot be recorded: {}", job_text(id),
@@ -132,17 +145,30 @@ control::Task<> ImageTable::perform(JobId id, OperationStep step) {
 
 // ---- into an image ----
 
+std::chrono::milliseconds ImageTable::time_left(JobId id) const {
+  const auto deadline = deadlines_.find(id);
+  if (deadline == deadlines_.end()) return kLongestSnapshot;
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline->second - std::chrono::steady_clock::now());
+  return std::clamp<std::chrono::milliseconds>(left, std::chrono::milliseconds(1), kLongestSnapshot);
+}
+
 control::Task<> ImageTable::take_last_snapshot(JobId id) {
   const Job* job = parts_.jobs.find(id);
   Destination to;
   to.folder = job->operation->image.folder;
   if (to.folder.empty()) to.node = job->operation->image.node;
-  wire::TakeSnapshot order = order_of(*job, to, true);
+  auto order = order_of(*job, to, true);
+  if (!order) {
+    spdlog::error("no image of {} is ordered: {}", job_text(id), order.assume_error().to_string());
+    co_return co_await wait_for_news();
+  }
   const std::string node = job->node();
   const std::string owner = vault_node(*job, to);
   const auto task = operation_tasks_.find(id);
-  snapshots_[id] = task == operation_tasks_.end() ? 0 : task->second;
-  const auto answer = co_await order_snapshot(node, owner, std::move(order), kOrderedSnapshotLimit);
+  snapshots_[id] = Taking(task == operation_tasks_.end() ? 0 : task->second, node, owner);
+  const auto answer = co_await order_snapshot(node, owner, std::move(order).assume_value(), time_left(id));
+  const bool failed = snapshots_[id].failed;
   snapshots_.erase(id);
   job = parts_.jobs.find(id);
   if (job == nullptr || !job->operation || job->operation->stage != OperationStage::kTaking) co_return;
@@ -152,8 +178,12 @@ control::Task<> ImageTable::take_last_snapshot(JobId id) {
     co_return;
   }
   const Error& error = answer.assume_error();
-  if (is_unknown(error)) co_return co_await wait_for_news();
-  if (auto recorded = abandon(id, error); !recorded) co_await wait_for_news();
+  const bool given_up = !job->operation->cancelled.empty();
+  if (is_unknown(error) && !failed) {
+    if (!given_up) co_await wait_for_news();
+    co_return;
+  }
+  if (auto recorded = abandon(id, given_up ? why_given_up(*job) : error); !recorded) co_await wait_for_news();
 }
 
 control::Task<> ImageTable::ask_vault(JobId id) {
@@ -162,6 +192,7 @@ control::Task<> ImageTable::ask_vault(JobId id) {
   order.act = wire::VaultAct::kList;
   order.folder = image.folder;
   order.vault_job = image.vault_job;
+  order.of_job = true;
   const auto listed = co_await parts_.nodes.call(image.node, order, kListing);
   if (listed) {
     vault_known_.insert(id);
@@ -173,13 +204,16 @@ control::Task<> ImageTable::ask_vault(JobId id) {
 // The job goes on where it is, or has ended by itself.
 Result<void> ImageTable::abandon(JobId id, const Error& why) {
   Job changed = *parts_.jobs.find(id);
+  const ImageOperation operation = *changed.operation;
   changed.operation.reset();
   CKPT_TRYV(parts_.jobs.replace(std::move(changed)));
   const Job* job = parts_.jobs.find(id);
   parts_.events.add("snapshot-failed", "job " + label_of(*job) + " is not parked: " + why.to_string(),
                     job->node(), id);
-  close_task(id, why, kExitFailed);
+  const bool interrupted = !operation.cancelled.empty() || why.code() == ErrorCode::kTimedOut;
+  close_task(id, why, interrupted ? kExitInterrupted : kExitFailed);
   parts_.jobs.reconsider(id, parts_.nodes.find(job->node()));
+  stop_after(id, operation);
   return ok();
 }
 
@@ -196,10 +230,7 @@ Result<void> ImageTable::ended(JobId id) {
     if (!taken)
       return abandon(id, Error(ErrorCode::kCorrupt, "The job ended, and its last image is damaged"));
     operation.image = *taken;
-    Destination to;
-    to.folder = before.folder;
-    if (to.folder.empty()) to.node = before.node;
-    changed.snapshot = facts_of(changed, to);
+    changed.snapshot = facts_of(changed, before.node, before.folder);
     operation.ended_ms = taken->barrier_ms;
     changed.fenced = operation.fenced;
   }
@@ -230,6 +261,7 @@ Result<void> ImageTable::parked(Job job, const std::string& why) {
   if (ImageTask* task = operation_tasks_.contains(id) ? tasks_.find(operation_tasks_[id]) : nullptr)
     task->image = operation.image;
   close_task(id, std::nullopt, 0);
+  stop_after(id, operation);
   return ok();
 }
 
@@ -394,7 +426,8 @@ Result<void> ImageTable::not_started(JobId id, const Error& why) {
       "job " + label_of(changed) + " rests in " + image_text(operation.image) + ": " + changed.reason;
   CKPT_TRYV(parts_.jobs.replace(std::move(changed)));
   parts_.events.add("restore-failed", text, operation.to_node, id);
-  close_task(id, why, kExitFailed);
+  close_task(id, why, operation.stops ? kExitInterrupted : kExitFailed);
+  stop_after(id, operation);
   return ok();
 }
 

@@ -60,19 +60,33 @@ control::Task<Result<void>> ImageTable::order_snapshot(std::string node, std::st
     request.vault_job = order.vault_job;
     request.writes = true;
     request.durable = order.end_after;  // nothing else is left of the job then
-    CKPT_CO_TRY(peer, co_await ask_for_vault(owner, node, std::move(request)));
-    order.peer = std::move(peer);
+    auto peer = co_await ask_for_vault(owner, node, std::move(request));
+    if (!peer) {
+      if (order.end_after) vault_away_.try_emplace(id, std::chrono::steady_clock::now());
+      snapshots_[id].failed = !order.end_after;  // it was not ordered
+      co_return std::move(peer).assume_error();
+    }
+    vault_away_.erase(id);
+    order.peer = std::move(peer).assume_value();
     if (!order.peer.address.empty()) fault_point(FaultPoint::kCoordinatorVaultGranted);
   }
   const wire::VaultPeer peer = order.peer;
-  owners_[id] = owner;
+  const Job* job = parts_.jobs.find(id);
+  const bool given_up =
+      order.end_after && (job == nullptr || !job->operation || !job->operation->cancelled.empty());
+  if (given_up) {
+    co_await give_vault_back(peer);
+    co_return Error(ErrorCode::kUnavailable, "The snapshot was given up before it was ordered");
+  }
+  const std::string vault_job = order.vault_job;
   const auto taken = co_await parts_.nodes.call(node, std::move(order), limit);
-  owners_.erase(id);
   if (taken && !peer.address.empty()) fault_point(FaultPoint::kCoordinatorSnapshotTaken);
   co_await give_vault_back(peer);
   if (!taken || peer.address.empty()) co_return taken;
   wire::VaultOrder look;
   look.act = wire::VaultAct::kList;
+  look.vault_job = vault_job;
+  look.of_job = true;
   // Only the node where they lie says what images there are.
   if (auto listed = co_await parts_.nodes.call(peer.node, std::move(look), kPeerListing); !listed)
     spdlog::warn("the images of {} are not known yet: {}", peer.node, listed.assume_error().to_string());

@@ -18,6 +18,7 @@ struct Image {
   std::string vault_job;
   wire::JobId job = 0;
   std::uint64_t version = 0;
+  std::uint64_t sequence = 0;   // the coordinator's own count (image_numbers.h); 0: of an older build
   std::int64_t barrier_ms = 0;  // Unix time: what the job did since is not in it
   std::uint64_t state_bytes = 0;
   std::string gpu_model;
@@ -67,7 +68,11 @@ struct ImageOperation {
   wire::Incarnation fenced = 0;  // instances up to this one must end
   std::string to_node;           // kRunning
   std::uint32_t to_gpu = 0;
-  std::int64_t lost_ms = 0;  // kStarting: of work
+  std::int64_t lost_ms = 0;      // kStarting: of work
+  std::int64_t deadline_ms = 0;  // for people: Unix time at which it is given up
+  std::string cancelled;         // why it is given up; empty: it is not
+  bool stops = false;            // for the job's stop: however it ends, the job is stopped then
+  std::int64_t stop_grace_ms = 0;
 };
 
 }  // namespace ckpt::coordinator

@@ -16,7 +16,8 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kRequestListing{30};
-constexpr std::chrono::hours kForAnOperation{24};
+// Beyond an operation's own deadline, at which it says how it went.
+constexpr std::chrono::minutes kForItsEnd{2};
 // Who parked a job to have its room gets a moment to take it.
 constexpr std::int64_t kRestMs = 3'000;
 constexpr unsigned kMostResumeFailures = 5;
@@ -55,7 +56,7 @@ Result<void> ImageTable::may_restore(JobId id, const RestoreWish& wish) const {
     return refused("a live job has its name by now (" + job_text(same->id) + ")");
   if (job->operation) {
     const std::string& node = job->node();
-    if (parts_.nodes.connected(node) || !wish.force)
+    if (!wish.force)
       return refused("it is " + parts_.service.job_state(*job) + " already" +
                      (parts_.nodes.connected(node) ? ""
                                                    : ", and node " + node +
@@ -86,7 +87,7 @@ Result<Image> ImageTable::image_for(const Job& job, const RestoreWish& wish) con
     return Error(ErrorCode::kNotFound,
                  "There is no image of job " + job.spec.name + ": `snapshot` takes one");
   // Only an order may go back further than it must.
-  if (wish.verb != "restore" && best->barrier_ms > found->barrier_ms)
+  if (wish.verb != "restore" && image_text(*best) != image_text(*found))
     return Error(
         ErrorCode::kUnavailable,
         fmt::format("Job {} rests in {}, and {} is not connected; `restore {}` starts it from an older image",
@@ -111,6 +112,7 @@ control::Task<Result<Place>> ImageTable::choose_place(JobId id, Image image, Res
     order.act = wire::VaultAct::kList;
     order.folder = image.folder;
     order.vault_job = image.vault_job;
+    order.of_job = true;
     const auto listed = co_await parts_.nodes.call(node, order, kRequestListing);
     if (listed && catalog_.is_whole_at(node, image)) co_return candidate.place;
     obstacle += (obstacle.empty() ? "" : "; ") + node + ": " +
@@ -124,6 +126,7 @@ Result<TaskId> ImageTable::begin_operation(JobId id, ImageOperation operation) {
   const Job* job = parts_.jobs.find(id);
   if (job->operation) close_task(id, Error(ErrorCode::kAborted, "Another order took its place"), 1);
   operation.fenced = highest_known(*job);
+  operation.deadline_ms = wall_clock_ms() + parts_.config.image_timeout_ms;
   Job changed = *job;
   if (operation.stage == OperationStage::kEnding) {
     changed.fenced = operation.fenced;
@@ -147,6 +150,11 @@ control::Task<Result<TaskId>> ImageTable::begin_restore(JobId id, RestoreWish wi
   CKPT_CO_TRYV(may_restore(id, wish));
   CKPT_CO_TRY(image, image_for(*parts_.jobs.find(id), wish));
   CKPT_CO_TRY(place, co_await choose_place(id, image, wish));
+  if (const Job* now = parts_.jobs.find(id); wish.force && now != nullptr && now->operation &&
+                                             now->operation->stage == OperationStage::kTaking &&
+                                             parts_.nodes.connected(now->node())) {
+    CKPT_CO_TRYV(co_await cancel_parking(id, "An image of the job is restored by force"));
+  }
   CKPT_CO_TRYV(may_restore(id, wish));  // much may have happened meanwhile
   const Job* job = parts_.jobs.find(id);
   CKPT_CO_TRY(still, parts_.service.plan_restore(*job, image, to_text(place), wish.hints));
@@ -234,9 +242,11 @@ control::Task<Result<void>> ImageTable::park(JobId id, bool snapshot, std::strin
     CKPT_CO_TRY(begun, begin_operation(id, std::move(operation)));
     task = begun;
   }
-  co_await tasks_.wait(task, steady_clock::now() + kForAnOperation);
+  co_await tasks_.wait(task, operation_deadline() + kForItsEnd);
   const ImageTask* done = tasks_.find(task);
-  if (done != nullptr && done->error) co_return *done->error;
+  if (done == nullptr || done->open)
+    co_return Error(ErrorCode::kTimedOut, "Parking " + job_text(id) + " has not ended");
+  if (done->error) co_return *done->error;
   co_return ok();
 }
 
@@ -246,7 +256,7 @@ control::Task<Result<Restored>> ImageTable::restore(JobId id, std::optional<Plac
   wish.by_user = false;
   if (to) wish.to = to_text(*to);
   CKPT_CO_TRY(task, co_await begin_restore(id, std::move(wish)));
-  co_await tasks_.wait(task, steady_clock::now() + kForAnOperation);
+  co_await tasks_.wait(task, operation_deadline() + kForItsEnd);
   const ImageTask* done = tasks_.find(task);
   if (done == nullptr || done->open)
     co_return Error(ErrorCode::kTimedOut, "Restoring " + job_text(id) + " has not ended");
@@ -299,7 +309,7 @@ control::Task<> ImageTable::resume_one(JobId id, PlanHints claims) {
   wish.why = "there is room";
   wish.by_user = false;
   const auto begun = co_await begin_restore(id, std::move(wish));
-  if (begun) co_await tasks_.wait(begun.assume_value(), steady_clock::now() + kForAnOperation);
+  if (begun) co_await tasks_.wait(begun.assume_value(), operation_deadline() + kForItsEnd);
   resuming_.erase(id);
   const ImageTask* task = begun ? tasks_.find(begun.assume_value()) : nullptr;
   if (task != nullptr && !task->error) {

@@ -28,6 +28,11 @@ std::optional<double> expected_pause(const Job& job) {
   return job.last_downtime_ms;
 }
 
+// Its node has said that there is no image: that is no outcome that nobody knows.
+Error known_failure(const Error& said) {
+  return {ErrorCode::kAborted, said.to_string()};
+}
+
 std::string pause_text(const std::optional<double>& pause) {
   return pause ? fmt::format("each snapshot is expected to stop it for {:.1f} ms", *pause)
                : "how long each snapshot stops it is not known yet: one `snapshot` tells";
@@ -74,8 +79,10 @@ control::Task<Result<void>> ImageTable::wait_until_free(JobId id) {
   }
 }
 
-wire::TakeSnapshot ImageTable::order_of(const Job& job, const Destination& to, bool end_after) const {
+Result<wire::TakeSnapshot> ImageTable::order_of(const Job& job, const Destination& to, bool end_after) {
+  CKPT_TRY(sequence, numbers_.next());
   wire::TakeSnapshot order;
+  order.sequence = sequence;
   order.job = job.id;
   order.incarnation = job.incarnation;
   order.folder = to.folder;
@@ -89,21 +96,21 @@ wire::TakeSnapshot ImageTable::order_of(const Job& job, const Destination& to, b
   return order;
 }
 
-// The newest image there, with what its report said.
-SnapshotFacts ImageTable::facts_of(const Job& job, const Destination& to) const {
+// The newest image there, with what its report said. `owner`: whose vault, wherever the job is by now.
+SnapshotFacts ImageTable::facts_of(const Job& job, const std::string& owner,
+                                   const std::string& folder) const {
   SnapshotFacts facts;
   const std::string vault_job = catalog_.vault_job_of(job);
   const auto listed = catalog_.newest(job.id, [&](const Image& image) {
-    return image.folder == to.folder && image.vault_job == vault_job &&
-           (!to.folder.empty() || image.node == vault_node(job, to));
+    return image.folder == folder && image.vault_job == vault_job && (!folder.empty() || image.node == owner);
   });
   if (listed) facts.image = *listed;
   const auto report = reports_.find(job.id);
-  if (report == reports_.end() || report->second.folder != to.folder ||
+  if (report == reports_.end() || report->second.folder != folder ||
       report->second.version < facts.image.version)
     return facts;
   const wire::SnapshotReport& r = report->second;
-  facts.image.node = vault_node(job, to);
+  facts.image.node = owner;
   facts.image.folder = r.folder;
   facts.image.vault_job = r.vault_job;
   facts.image.job = job.id;
@@ -121,17 +128,24 @@ control::Task<Result<void>> ImageTable::take_snapshot(JobId id, Destination to, 
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   if (const std::string obstacle = why_no_snapshot(*job); !obstacle.empty())
     co_return Error(ErrorCode::kRefused, "No image of job " + job->spec.name + " can be taken: " + obstacle);
-  snapshots_[id] = task;
+  CKPT_CO_TRY(order, order_of(*job, to, false));
   const std::string node = job->node();
-  const auto answer = co_await order_snapshot(node, vault_node(*job, to), order_of(*job, to, false),
-                                              std::chrono::milliseconds(kLongestSnapshot));
+  const std::string owner = vault_node(*job, to);
+  const Incarnation incarnation = order.incarnation;
+  snapshots_[id] = Taking(task, node, owner);
+  const auto answer =
+      co_await order_snapshot(node, owner, std::move(order), std::chrono::milliseconds(kLongestSnapshot));
+  const bool failed = snapshots_[id].failed;
   snapshots_.erase(id);
   job = parts_.jobs.find(id);
   parts_.jobs.node_changed();
-  if (!answer) co_return answer.assume_error();
+  if (!answer && answer.assume_error().code() == ErrorCode::kTimedOut)
+    control::spawn(parts_.executor, "giving up a snapshot of " + job_text(id),
+                   give_up_snapshot(id, node, incarnation));
+  if (!answer) co_return failed ? known_failure(answer.assume_error()) : answer.assume_error();
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   Job changed = *job;
-  changed.snapshot = facts_of(*job, to);
+  changed.snapshot = facts_of(*job, owner, to.folder);
   if (changed.snapshot->image.version == 0)
     co_return Error(ErrorCode::kProtocol,
                     "Node " + node + " says that the snapshot is taken, and names no image");

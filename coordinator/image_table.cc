@@ -18,7 +18,10 @@ constexpr std::chrono::seconds kRemoval{120};
 }  // namespace
 
 ImageTable::ImageTable(Parts parts)
-    : parts_(std::move(parts)), catalog_(parts_.store), tasks_(parts_.executor, parts_.store.id_tag()) {
+    : parts_(std::move(parts)),
+      catalog_(parts_.store),
+      numbers_(parts_.store),
+      tasks_(parts_.executor, parts_.store.id_tag()) {
   take_frames();
 }
 
@@ -53,12 +56,14 @@ void ImageTable::take_frames() {
 
 Result<void> ImageTable::load() {
   CKPT_TRYV(catalog_.load());
+  numbers_.seen(catalog_.last_sequence());
   for (const auto& [id, job] : parts_.jobs.all()) {
     if (job.operation) drive(id);
     if (job.protection)
       schedule_.protect(id, job.protection->every_ms, job.protection->begun_ms, job.protection->failures);
   }
   control::spawn(parts_.executor, "the schedule of snapshots", run_schedule());
+  control::spawn(parts_.executor, "images of ended jobs", collect_images());
   return ok();
 }
 
@@ -78,18 +83,21 @@ control::Task<> ImageTable::wait_for_news() const {
 
 void ImageTable::on_report(const Node& node, const wire::SnapshotReport& report) {
   const Job* job = parts_.jobs.find(report.job);
-  if (job == nullptr || job->node() != node.row.name || report.vault_job != catalog_.vault_job_of(*job)) {
+  const auto running = snapshots_.find(report.job);
+  const bool taken_there = running != snapshots_.end() && running->second.node == node.row.name;
+  const bool its_business = taken_there || (job != nullptr && job->node() == node.row.name);
+  if (job == nullptr || !its_business || report.vault_job != catalog_.vault_job_of(*job)) {
     spdlog::warn("node {} reports on a snapshot of {}, which is not its business", node.row.name,
                  job_text(report.job));
     return;
   }
   if (report.phase == wire::SnapshotPhase::kDone) {
-    const auto owner = owners_.find(report.job);
-    catalog_.measured(owner == owners_.end() ? node.row.name : owner->second, report);
+    catalog_.measured(taken_there ? running->second.owner : node.row.name, report);
     reports_[report.job] = report;
   }
-  const auto running = snapshots_.find(report.job);
-  ImageTask* task = running == snapshots_.end() ? nullptr : tasks_.find(running->second);
+  if (!taken_there) return;
+  running->second.failed = report.phase == wire::SnapshotPhase::kFailed;
+  ImageTask* task = tasks_.find(running->second.task);
   if (task == nullptr || !task->open) return;
   task->report = report;
   if (report.phase == wire::SnapshotPhase::kCopying) tasks_.enter(task->id, "copying");
@@ -111,7 +119,10 @@ const wire::RestoreReport* ImageTable::restore_report_of(const Job& job) const {
 }
 
 void ImageTable::on_contents(const Node& node, const wire::VaultContents& contents) {
-  for (const Image& image : catalog_.take(node.row.name, contents))
+  for (const wire::ImageRow& row : contents.images) numbers_.seen(row.sequence);
+  const auto whole = lists_.add(node.row.name, contents);
+  if (!whole) return;
+  for (const Image& image : catalog_.take(node.row.name, *whole))
     parts_.events.add("image-damaged",
                       "image " + image_text(image) + " is damaged: an older one is used instead",
                       node.row.name, image.job);
@@ -135,6 +146,7 @@ control::Task<Result<void>> ImageTable::remove(ImageId id, bool force) {
   order.folder = image.folder;
   order.vault_job = image.vault_job;
   order.version = image.version;
+  order.of_job = true;
   CKPT_CO_TRYV(co_await parts_.nodes.call(image.node, order, kRemoval));
   parts_.events.add("image-removed", "image " + image_text(image) + " was removed", image.node, image.job);
   co_return ok();

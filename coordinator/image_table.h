@@ -13,7 +13,9 @@
 #include <map>
 #include <set>
 
+#include "coordinator/contents_parts.h"
 #include "coordinator/image_catalog.h"
+#include "coordinator/image_numbers.h"
 #include "coordinator/image_operation.h"
 #include "coordinator/image_tasks.h"
 #include "coordinator/protection_schedule.h"
@@ -58,6 +60,7 @@ class ImageTable : public Images {
     JobTable& jobs;
     MigrationTable& migrations;
     Service& service;
+    const Config& config;
     control::asio::any_io_executor executor;
   };
   explicit ImageTable(Parts parts);
@@ -83,6 +86,13 @@ class ImageTable : public Images {
   control::Task<Result<TaskId>> begin_revival(RestoreWish wish);
   control::Task<Result<void>> remove(ImageId id, bool force);
 
+  // What goes before an operation (image_cancel.cc). A snapshot is being taken that gives way to a migration.
+  [[nodiscard]] bool is_stored(JobId id) const { return snapshots_.contains(id); }
+  // Has a job's last snapshot given up, so that it runs on; false: it cannot be, or not any more. The operation ends a moment later.
+  bool give_up_parking(JobId id, const std::string& why);
+  // Stops a job in whatever stage its operation is; false: it has none.
+  Result<bool> stop_operation(JobId id, std::int64_t grace_ms);
+
   [[nodiscard]] const ImageCatalog& catalog() const { return catalog_; }
   [[nodiscard]] ImageTasks& tasks() { return tasks_; }
   [[nodiscard]] bool is_readable(const Image& image) const;
@@ -93,6 +103,16 @@ class ImageTable : public Images {
     Destination() = default;
     std::string folder;
     std::string node;  // with an empty folder: in its own vault; empty: where the job runs
+  };
+  // A snapshot. Its job may leave the node meanwhile.
+  struct Taking {
+    Taking() = default;
+    Taking(TaskId shown, std::string at, std::string vault)
+        : task(shown), node(std::move(at)), owner(std::move(vault)) {}
+    TaskId task = 0;
+    std::string node;     // that takes it
+    std::string owner;    // whose vault it goes to
+    bool failed = false;  // as its node says, whatever becomes of its answer
   };
   struct Backoff {
     unsigned failures = 0;
@@ -112,8 +132,9 @@ class ImageTable : public Images {
   Result<Destination> destination_of(const std::string& to) const;
   [[nodiscard]] std::string why_no_snapshot(const Job& job) const;
   control::Task<Result<void>> wait_until_free(JobId id);
-  [[nodiscard]] wire::TakeSnapshot order_of(const Job& job, const Destination& to, bool end_after) const;
-  [[nodiscard]] SnapshotFacts facts_of(const Job& job, const Destination& to) const;
+  Result<wire::TakeSnapshot> order_of(const Job& job, const Destination& to, bool end_after);
+  [[nodiscard]] SnapshotFacts facts_of(const Job& job, const std::string& owner,
+                                       const std::string& folder) const;
   control::Task<Result<void>> take_snapshot(JobId id, Destination to, TaskId task);
   control::Task<> snapshot_task(JobId id, Destination to, TaskId task);
   control::Task<> protect_once(JobId id);
@@ -141,11 +162,28 @@ class ImageTable : public Images {
   void resume_parked();
   control::Task<> resume_one(JobId id, PlanHints claims);
 
+  // image_collection.cc
+  void note_ends();
+  control::Task<> collect_images();
+  control::Task<> sweep_images();
+
+  // image_cancel.cc
+  control::Task<Result<void>> cancel_parking(JobId id, std::string why);
+  void tell_given_up(JobId id);
+  control::Task<> give_up_snapshot(JobId id, std::string node, Incarnation incarnation);
+  control::Task<> cancel_last_snapshot(JobId id);
+  void stop_after(JobId id, const ImageOperation& operation);
+  [[nodiscard]] bool is_expired(JobId id) const;
+  [[nodiscard]] Error why_given_up(const Job& job) const;
+  void close_expired_task(JobId id);
+  [[nodiscard]] std::chrono::steady_clock::time_point operation_deadline() const;
+
   // image_operations.cc
   void drive(JobId id);
   control::Task<> carry_on(JobId id);
   [[nodiscard]] OperationView view_of(const Job& job) const;
   control::Task<> perform(JobId id, OperationStep step);
+  [[nodiscard]] std::chrono::milliseconds time_left(JobId id) const;
   control::Task<> take_last_snapshot(JobId id);
   control::Task<> ask_vault(JobId id);
   control::Task<> end_instances(JobId id);
@@ -161,20 +199,24 @@ class ImageTable : public Images {
   void close_task(JobId id, const std::optional<Error>& error, int exit_code);
 
   Parts parts_;
+  ContentsParts lists_;
   ImageCatalog catalog_;
+  ImageNumbers numbers_;
   ImageTasks tasks_;
   ProtectionSchedule schedule_;
-  std::map<JobId, TaskId> snapshots_;              // being taken
-  std::map<JobId, std::string> owners_;            // of snapshots that are being taken: whose vault
+  std::map<JobId, Taking> snapshots_;              // being taken
   std::map<JobId, wire::SnapshotReport> reports_;  // the last good one
   std::map<JobId, wire::RestoreReport>
       restored_;                             // what the newest instance was started from, as its node says
   std::map<JobId, TaskId> operation_tasks_;  // of open operations
   std::set<JobId> driven_;                   // operations with a coroutine
-  std::set<JobId> vault_known_;              // OperationView::vault_known
-  std::map<JobId, Backoff> backoffs_;        // of resuming
-  std::set<JobId> resuming_;                 // by itself, now
-  std::function<bool()> room_is_made_;       // may be empty
+  std::map<JobId, std::chrono::steady_clock::time_point>
+      deadlines_;  // of open operations, since here or the restart
+  std::map<JobId, std::chrono::steady_clock::time_point> vault_away_;  // since when theirs does not answer
+  std::set<JobId> vault_known_;                                        // OperationView::vault_known
+  std::map<JobId, Backoff> backoffs_;                                  // of resuming
+  std::set<JobId> resuming_;                                           // by itself, now
+  std::function<bool()> room_is_made_;                                 // may be empty
 };
 
 }  // namespace ckpt::coordinator

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kMoveTimeoutMs = 600'000;
 constexpr std::int64_t kMaxDowntimeNs = 200'000'000;  // what `migrate` aims at, too
-constexpr std::chrono::seconds kLookAgain{30};
+constexpr std::chrono::seconds kRebalanceLook{30};
 
 std::optional<std::size_t> index_of(const PackProblem& problem, const Place& place) {
   for (std::size_t g = 0; g < problem.gpus.size(); ++g) {
@@ -108,7 +108,7 @@ control::Task<> Rebalancer::carry_out() {
       ++next;
       continue;
     }
-    co_await changed_.wait_until(std::chrono::steady_clock::now() + kLookAgain);
+    co_await changed_.wait_until(std::chrono::steady_clock::now() + kRebalanceLook);
   }
   finish();
 }
@@ -147,7 +147,7 @@ control::Task<Result<void>> Rebalancer::migrate(std::size_t index) {
       co_return Error(ErrorCode::kAborted, fmt::format("{} {}: {}", migration_text(id),
                                                        to_string(migration->result), migration->error));
     }
-    co_await parts_.migrations.changed().wait_until(std::chrono::steady_clock::now() + kLookAgain);
+    co_await parts_.migrations.changed().wait_until(std::chrono::steady_clock::now() + kRebalanceLook);
   }
 }
 

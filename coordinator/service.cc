@@ -216,9 +216,10 @@ control::Task<> Service::start(JobId id) {
 
 Result<void> Service::stop(Job& job, std::int64_t grace_ms) {
   if (is_ended(job.state)) return ok();
-  if (job.operation)
-    return Error(ErrorCode::kRefused,
-                 "Job " + job.spec.name + " is " + job_state(job) + ": try again when that is done");
+  if (job.operation && image_work_.stop) {
+    CKPT_TRY(stops, image_work_.stop(job.id, grace_ms));
+    if (stops) return ok();
+  }
   if (job.state == JobState::kParked) {
     parts_.jobs.stop_parked(job);
     return ok();
@@ -239,6 +240,7 @@ control::Task<> Service::wait_for_end(JobId id, Deadline deadline) {
 }
 
 std::string Service::job_state(const Job& job) const {
+  if (job.operation && job.operation->stops) return "stopping";
   if (job.operation && job.operation->goal == OperationGoal::kParked) return "suspending";
   const bool no_instance = job.state == JobState::kParked || job.state == JobState::kRestoring;
   if (is_ended(job.state) || no_instance) return std::string(to_string(job.state));
@@ -258,7 +260,9 @@ std::string Service::why_not_movable(const Job& job) const {
   if (const Migration* open = parts_.migrations.open_of(job.id))
     return "migration " + migration_text(open->id) + " of it is open";
   if (state == "unknown") return job.reason;
-  if (state != "running") return "it is " + state;
+  // A snapshot gives way: its node has the job go on first.
+  const bool passes = state == "paused" && image_work_.is_stored && image_work_.is_stored(job.id);
+  if (state != "running" && !passes) return "it is " + state;
   if (!job.movable) return job.reason.empty() ? "it has not said that it can be moved" : job.reason;
   return {};
 }
@@ -410,8 +414,20 @@ Result<Migration*> Service::begin(const Job& job, const MigrateRequest& request,
   return parts_.migrations.begin(job, begun, std::move(full));
 }
 
+bool Service::give_up_parking(const Job& job, const MigratePlan& plan, const std::string& why) {
+  const bool has_place = !plan.candidates.empty() && plan.candidates.front().suitable;
+  return has_place && give_up_parking(job, why);
+}
+
+bool Service::give_up_parking(const Job& job, const std::string& why) {
+  return job.operation && image_work_.give_up && image_work_.give_up(job.id, why);
+}
+
 bool Service::may_be_possible_soon(const Job& job) const {
   const std::string state = job_state(job);
+  // Whatever has paused it lets it go on.
+  if (state == "paused") return true;
+  if (job.operation && !job.operation->cancelled.empty() && !job.operation->stops) return true;
   const bool not_described_yet = state == "running" && !job.movable && job.reason.empty();
   if (state == "starting" || not_described_yet) return true;
   if (!why_not_movable(job).empty()) return false;
@@ -429,6 +445,9 @@ control::Task<Result<Migration*>> Service::migrate(JobId id, MigrateRequest requ
     const auto planned = plan(*job, request.to);
     if (planned && planned.assume_value().to) co_return begin(*job, request, planned.assume_value());
     if (!planned && planned.assume_error().code() != ErrorCode::kRefused) co_return planned.assume_error();
+    if (planned)
+      give_up_parking(*job, planned.assume_value(),
+                      "The job is to be moved" + (request.why.empty() ? "" : ": " + request.why));
     const std::string reason = planned ? planned.assume_value().reason : planned.assume_error().message();
     if (std::chrono::steady_clock::now() >= deadline)
       co_return Error(ErrorCode::kRefused,

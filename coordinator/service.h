@@ -90,6 +90,17 @@ class Service {
     make_room_ = std::move(make_room);
   }
 
+  // What is under way with a job's images, and gives way to other orders; set before the API listens.
+  struct ImageWork {
+    std::function<bool(JobId)> is_stored;
+    std::function<bool(JobId, const std::string& why)> give_up;
+    std::function<Result<bool>(JobId, std::int64_t grace_ms)> stop;
+  };
+  void set_image_work(ImageWork work) { image_work_ = std::move(work); }
+  // Of a job that is on its way into an image although `plan` has a place for it: true if that is being given up.
+  bool give_up_parking(const Job& job, const MigratePlan& plan, const std::string& why);
+  bool give_up_parking(const Job& job, const std::string& why);
+
   control::Task<Result<Job*>> submit(SubmitRequest request);
   // adopt.cc. Without a node every connected one is asked whose machine it is.
   control::Task<Result<Job*>> adopt(AdoptRequest request);
@@ -141,6 +152,7 @@ class Service {
 
   Parts parts_;
   std::function<control::Task<Result<void>>(SubmitRequest)> make_room_;
+  ImageWork image_work_;
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 };
 

@@ -162,6 +162,18 @@ Result<void> Store::count_from(std::string_view counter, std::uint64_t number) {
   return statement.bind(1, counter).bind(2, static_cast<std::int64_t>(number)).run();
 }
 
+Result<std::uint64_t> Store::reserve_image_numbers(std::uint64_t above, std::uint64_t count) {
+  CKPT_TRY(statement,
+           db_.prepare("INSERT INTO counters VALUES ('image', ?1 + ?2) ON CONFLICT(name) DO UPDATE SET value "
+                       "= max(value, ?1) + ?2 RETURNING value"));
+  statement.bind(1, static_cast<std::int64_t>(above)).bind(2, static_cast<std::int64_t>(count));
+  CKPT_TRY(row, statement.next());
+  if (!row) return Error(ErrorCode::kInternal, "The counter of images returned nothing");
+  const auto last = static_cast<std::uint64_t>(statement.integer(0));
+  CKPT_TRYV(statement.run());
+  return last;
+}
+
 Result<void> Store::put(const Job& job) {
   CKPT_TRY(statement, db_.prepare("INSERT OR REPLACE INTO jobs VALUES (?1, ?2, ?3)"));
   statement.bind(1, static_cast<std::int64_t>(job.id));

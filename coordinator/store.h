@@ -46,6 +46,8 @@ class Store {
   [[nodiscard]] wire::IdTag id_tag() const { return tag_; }
   // This file, or what it is a later state of, gave the id; not: a coordinator did whose file was lost.
   [[nodiscard]] bool gave(JobId id) const;
+  // `count` numbers for images (image_numbers.h), above `above` and all that were reserved before. Returns the last of them.
+  Result<std::uint64_t> reserve_image_numbers(std::uint64_t above, std::uint64_t count);
 
   Result<void> put(const Job& job);
   Result<void> put(const Migration& migration);

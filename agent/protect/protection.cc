@@ -86,10 +86,15 @@ Result<VaultPlace> Protection::place_of(const std::string& folder, const wire::V
 
 Task<> Protection::take_snapshot(wire::TakeSnapshot request) {
   const std::uint64_t id = request.request_id;
+  if (request.cancel) {
+    const auto given_up = co_await give_up(request.job, request.incarnation);
+    co_return parts_.coordinator.reply(id, given_up);
+  }
   const std::string folder = request.folder;
+  const std::string vault_job = request.sequence == 0 ? "" : request.vault_job;
   const bool here = request.peer.address.empty();
   auto outcome = co_await snapshot(std::move(request));
-  if (here) co_await tell(folder);
+  if (here) co_await tell(folder, vault_job);
   parts_.coordinator.reply(id, outcome);
 }
 
@@ -132,6 +137,15 @@ void Protection::forget_jobs_that_left() {
     if (auto mover = parts_.context.mover_of(place.second)) (void)mover.assume_value()->send(left);
     return true;
   });
+}
+
+Task<Result<void>> Protection::give_up(wire::JobId job, wire::Incarnation incarnation) {
+  const auto found = snapshots_.find(job);
+  if (found == snapshots_.end() || found->second->incarnation() != incarnation)
+    co_return Error(ErrorCode::kNotFound,
+                    "No snapshot of job " + wire::job_text(job) + " is being taken on this node");
+  const auto session = found->second;
+  co_return co_await session->cancel();
 }
 
 Task<> Protection::give_way(wire::JobId job) {
@@ -184,13 +198,14 @@ Task<Result<void>> Protection::restore(wire::RestoreImage request) {
 Task<> Protection::obey(wire::VaultOrder order) {
   const std::uint64_t id = order.request_id;
   const std::string folder = order.folder;
+  const std::string vault_job = order.of_job ? order.vault_job : "";
   auto place = place_of(folder);
   if (!place) co_return parts_.coordinator.reply(id, std::move(place).assume_error());
   if (folders_.size() < kMostFolders) folders_.insert(folder);
   const VaultPlace where = std::move(place).assume_value();
   const auto act = [&where, &order] { return perform(where, order); };
   auto outcome = co_await offload(pool_, act);
-  co_await tell(folder);
+  co_await tell(folder, vault_job);
   parts_.coordinator.reply(id, outcome);
 }
 
@@ -243,14 +258,14 @@ Task<> Protection::read_image(wire::ReadImage request) {
   parts_.coordinator.tell(facts);
 }
 
-Task<> Protection::tell(std::string folder) {
+Task<> Protection::tell(std::string folder, std::string vault_job) {
   auto place = place_of(folder);
   if (!place) co_return;
   const VaultPlace where = std::move(place).assume_value();
-  const auto look = [&where] { return list_vault(where); };
+  const auto look = [&where, &vault_job] { return list_vault(where, vault_job); };
   auto contents = co_await offload(pool_, look);
   if (contents) {
-    parts_.coordinator.tell(contents.assume_value());
+    for (const wire::VaultContents& part : contents.assume_value()) parts_.coordinator.tell(part);
   } else {
     spdlog::warn("vault not listed: folder {} reason {}", where.path, contents.assume_error().to_string());
   }

@@ -46,6 +46,7 @@ class Protection {
 
   Task<> take_snapshot(wire::TakeSnapshot request);
   Task<Result<void>> snapshot(wire::TakeSnapshot request);
+  Task<Result<void>> give_up(wire::JobId job, wire::Incarnation incarnation);
   Task<> restore_image(wire::RestoreImage request);
   Task<Result<void>> restore(wire::RestoreImage request);
   Task<> obey(wire::VaultOrder order);
@@ -53,8 +54,8 @@ class Protection {
   Task<> grant(wire::GrantVault request);
   Task<Result<wire::VaultGrant>> granted(wire::GrantVault request);
   Task<> read_image(wire::ReadImage request);
-  // The vault's contents, to the coordinator.
-  Task<> tell(std::string folder);
+  // The vault's contents, or the job's in it, to the coordinator.
+  Task<> tell(std::string folder, std::string vault_job = {});
   void tell_all();
   // What an instance runs from, if it was started from an image.
   void tell_restored(const Job& job);

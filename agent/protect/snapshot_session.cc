@@ -23,7 +23,11 @@ migration::SwitchInfo info_of(const Job& job, const wire::MigrationPlan& plan) {
 }
 
 Error gave_way() {
-  return {ErrorCode::kUnavailable, "The snapshot gave way to a migration of the job: take it again after it"};
+  return {ErrorCode::kAborted, "The snapshot gave way to a migration of the job: take it again after it"};
+}
+
+Error given_up() {
+  return {ErrorCode::kAborted, "The snapshot was given up by order: the job runs on"};
 }
 
 }  // namespace
@@ -35,7 +39,8 @@ SnapshotSession::SnapshotSession(ProtectContext& context, wire::TakeSnapshot req
       place_(std::move(place)),
       job_(std::move(job)),
       arrived_(context.base.executor),
-      job_turn_(context.base.executor) {
+      job_turn_(context.base.executor),
+      whole_turn_(context.base.executor) {
   report_.job = request_.job;
   report_.incarnation = request_.incarnation;
   report_.folder = request_.folder;
@@ -50,6 +55,7 @@ void SnapshotSession::say(wire::SnapshotPhase phase) {
 
 Task<Result<void>> SnapshotSession::run() {
   auto self = shared_from_this();
+  const Turn::Held whole = co_await whole_turn_.take();
   began_ns_ = now_ns();
   job_held_.emplace(co_await job_turn_.take());
   say(wire::SnapshotPhase::kCopying);
@@ -94,6 +100,7 @@ Task<Result<void>> SnapshotSession::take(bool full) {
   say(wire::SnapshotPhase::kWriting);
   auto written = co_await wait_for(done_, Clock::time_point::max());
   if (!written) {
+    if (cancelled_) co_await mover_lets_go();
     if (request_.end_after) (void)co_await go_on();
     co_return written;
   }
@@ -102,7 +109,10 @@ Task<Result<void>> SnapshotSession::take(bool full) {
   report_.parent = done_->parent;
   report_.written_bytes = done_->written_bytes;
   report_.host_bytes = done_->host_bytes;
-  if (request_.end_after) co_await way_->leave(job_);
+  if (request_.end_after) {
+    left_ = true;
+    co_await way_->leave(job_);
+  }
   co_return ok();
 }
 
@@ -174,6 +184,7 @@ Result<void> SnapshotSession::start_copy(bool full) {
   stored.spec.ranks = job_->record().spec.ranks;
   stored.node = context_.base.config.node;
   stored.payload = way_->payload();
+  stored.sequence = request_.sequence;
   CKPT_TRY(model, context_.model_of(job_->gpu()));
   stored.gpu_model = model;
   const std::vector<std::byte> record = wire::encode(stored);
@@ -213,7 +224,9 @@ template <class T>
 Task<Result<void>> SnapshotSession::wait_for(const std::optional<T>& what, Clock::time_point until) {
   while (!what) {
     if (failure_) co_return *failure_;
-    if (giving_way_ && job_held_ && !paused_) co_return gave_way();
+    if (giving_way_ && job_held_ && !paused_) co_return cancelled_ ? given_up() : gave_way();
+    // Not before all is staged: until then the mover reads the job's memory, which must stand still.
+    if (cancelled_ && staged_) co_return given_up();
     const bool woken = co_await arrived_.wait(until);
     if (!woken && !what)
       co_return Error(ErrorCode::kTimedOut,
@@ -243,7 +256,7 @@ Task<Result<void>> SnapshotSession::pass_barrier() {
 }
 
 Task<Result<void>> SnapshotSession::pause() {
-  if (giving_way_) co_return gave_way();
+  if (giving_way_) co_return cancelled_ ? given_up() : gave_way();
   auto keeper = job_->keeper();
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job has ended");
   pausing_ = keeper->begin_pause();
@@ -266,7 +279,7 @@ Task<Result<void>> SnapshotSession::pause() {
   if (state.assume_error().code() != ErrorCode::kAborted) co_return std::move(state).assume_error();
   // Taken back before the barrier: the rank never notices. One that reached it in the same moment goes on.
   (void)co_await go_on();
-  if (giving_way_) co_return gave_way();
+  if (giving_way_) co_return cancelled_ ? given_up() : gave_way();
   co_return Error(ErrorCode::kTimedOut, "The job reached no barrier within " +
                                             std::to_string(context_.base.config.pause_timeout.count()) +
                                             " ms");
@@ -345,6 +358,16 @@ Task<> SnapshotSession::give_way() {
   if (pausing_) pausing_->cancel();
   arrived_.notify();
   const Turn::Held free = co_await job_turn_.take();
+}
+
+Task<Result<void>> SnapshotSession::cancel() {
+  auto self = shared_from_this();
+  giving_way_ = cancelled_ = true;
+  if (pausing_) pausing_->cancel();
+  arrived_.notify();
+  const Turn::Held over = co_await whole_turn_.take();
+  if (left_) co_return Error(ErrorCode::kRefused, "The job has left for its image already");
+  co_return ok();
 }
 
 }  // namespace ckpt::agent::protect

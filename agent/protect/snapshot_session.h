@@ -25,10 +25,13 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   SnapshotSession(ProtectContext& context, wire::TakeSnapshot request, VaultPlace place,
                   std::shared_ptr<Job> job);
 
+  [[nodiscard]] wire::Incarnation incarnation() const { return request_.incarnation; }
   // Once. It says to the coordinator how far it is, and how it ended.
   Task<Result<void>> run();
   // Returns when the job is neither paused nor exported for this any more.
   Task<> give_way();
+  // Ends it, also while it writes, and returns once the job runs on. kRefused: the job has left for its image already.
+  Task<Result<void>> cancel();
 
  private:
   Task<Result<void>> take_twice();
@@ -69,8 +72,11 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   Signal arrived_;
   Turn job_turn_;                       // held while the job is needed
   std::optional<Turn::Held> job_held_;  // until then
+  Turn whole_turn_;                     // held until all is over
   std::optional<Error> failure_;
   bool giving_way_ = false;
+  bool cancelled_ = false;
+  bool left_ = false;  // the job, for its image
 };
 
 }  // namespace ckpt::agent::protect

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 
 #include "libckpt/image/peer/tiered_files.h"
 #include "libckpt/image/vault/pack.h"
@@ -12,8 +13,10 @@
 namespace ckpt::agent::protect {
 namespace {
 
-// As many rows as surely fit into one message; the newest stay.
-constexpr std::size_t kMostRows = 2000;
+// As many rows as surely fit into one message.
+constexpr std::size_t kMaxRowsAPart = 2000;
+// More than the coordinator takes of one vault; of each job the newest stay, since it may rest there.
+constexpr std::size_t kMaxRows = 100'000;
 
 std::int64_t barrier_of(const vault::Version& version) {
   for (const vault::Label& label : version.labels) {
@@ -38,6 +41,7 @@ wire::ImageRow row_of(const vault::Version& version) {
   row.damaged = !stored;
   if (stored) {
     row.job = stored.assume_value().spec.job;
+    row.sequence = stored.assume_value().sequence;
     row.gpu_model = stored.assume_value().gpu_model;
   }
   return row;
@@ -64,20 +68,51 @@ Result<void> add_tiers(const VaultPlace& place, vault::Vault& vault, const std::
 
 Result<void> list_job(const VaultPlace& place, vault::Vault& vault, const std::string& job,
                       std::vector<wire::ImageRow>& rows) {
-  CKPT_TRY(versions, vault.versions(job));
+  CKPT_TRY(list, vault.list_versions(job));
   const std::size_t before = rows.size();
-  for (const auto& version : versions) rows.push_back(row_of(*version));
+  for (const auto& version : list.versions) rows.push_back(row_of(*version));
   if (!place.way.memory.empty()) {
     CKPT_TRYV(add_tiers(place, vault, job, std::span(rows).subspan(before)));
   }
-  CKPT_TRY(damaged, vault.damaged_versions(job));
-  for (const vault::DamagedVersion& version : damaged) {
+  for (const vault::DamagedVersion& version : list.damaged) {
     wire::ImageRow& row = rows.emplace_back();
     row.vault_job = job;
     row.version = version.number;
     row.damaged = true;
   }
   return ok();
+}
+
+// Rows of a job stand behind each other.
+void keep_newest_of_each(std::vector<wire::ImageRow>& rows) {
+  if (rows.size() <= kMaxRows) return;
+  spdlog::warn("a vault has {} images: the oldest of each job are not listed", rows.size());
+  std::sort(rows.begin(), rows.end(), [](const wire::ImageRow& a, const wire::ImageRow& b) {
+    return a.vault_job != b.vault_job ? a.vault_job < b.vault_job : a.version > b.version;
+  });
+  std::vector<std::pair<std::size_t, std::size_t>> by_age;  // how many of its job are newer
+  for (std::size_t i = 0, newer = 0; i < rows.size(); ++i) {
+    newer = i > 0 && rows[i].vault_job == rows[i - 1].vault_job ? newer + 1 : 0;
+    by_age.emplace_back(newer, i);
+  }
+  std::sort(by_age.begin(), by_age.end());
+  by_age.resize(kMaxRows);
+  std::vector<wire::ImageRow> kept;
+  for (const auto& [newer, at] : by_age) kept.push_back(std::move(rows[at]));
+  rows = std::move(kept);
+}
+
+std::vector<wire::VaultContents> parts_of(wire::VaultContents head, std::vector<wire::ImageRow> rows) {
+  std::vector<wire::VaultContents> parts;
+  for (std::size_t at = 0; at == 0 || at < rows.size(); at += kMaxRowsAPart) {
+    const std::size_t end = std::min(rows.size(), at + kMaxRowsAPart);
+    wire::VaultContents& part = parts.emplace_back(head);
+    part.part = static_cast<std::uint32_t>(parts.size() - 1);
+    part.more = end < rows.size();
+    part.images.assign(std::make_move_iterator(rows.begin() + static_cast<std::ptrdiff_t>(at)),
+                       std::make_move_iterator(rows.begin() + static_cast<std::ptrdiff_t>(end)));
+  }
+  return parts;
 }
 
 }  // namespace
@@ -113,28 +148,27 @@ Result<std::uint64_t> bytes_of_others(const VaultPlace& place, const std::string
   return bytes;
 }
 
-Result<wire::VaultContents> list_vault(const VaultPlace& place) {
-  wire::VaultContents contents;
-  contents.folder = place.word;
-  contents.limit_bytes = place.limit_bytes;
+Result<std::vector<wire::VaultContents>> list_vault(const VaultPlace& place, const std::string& vault_job) {
+  wire::VaultContents head;
+  head.folder = place.word;
+  head.limit_bytes = place.limit_bytes;
+  head.vault_job = vault_job;
   auto opened = vault::open_vault(place.route(), false);
-  if (!opened && opened.assume_error().code() == ErrorCode::kNotFound) return contents;
+  if (!opened && opened.assume_error().code() == ErrorCode::kNotFound) return parts_of(std::move(head), {});
   if (!opened) return std::move(opened).assume_error();
   vault::Vault& vault = *opened.assume_value().vault;
-  contents.used_bytes = vault.used_bytes();
-  CKPT_TRY(jobs, vault.jobs());
-  for (const vault::JobSummary& job : jobs) {
+  head.used_bytes = vault.used_bytes();
+  CKPT_TRY(jobs, vault.job_names());
+  std::vector<wire::ImageRow> rows;
+  for (const std::string& job : jobs) {
+    if (!vault_job.empty() && job != vault_job) continue;
     // One that is removed meanwhile is not there; the others are.
-    if (auto listed = list_job(place, vault, job.job, contents.images); !listed)
-      spdlog::warn("vault {}: job {} not listed: reason {}", place.path, job.job,
+    if (auto listed = list_job(place, vault, job, rows); !listed)
+      spdlog::warn("vault {}: job {} not listed: reason {}", place.path, job,
                    listed.assume_error().to_string());
   }
-  if (contents.images.size() > kMostRows) {
-    std::stable_sort(contents.images.begin(), contents.images.end(),
-                     [](const auto& a, const auto& b) { return a.created_ms > b.created_ms; });
-    contents.images.resize(kMostRows);
-  }
-  return contents;
+  keep_newest_of_each(rows);
+  return parts_of(std::move(head), std::move(rows));
 }
 
 Result<void> perform(const VaultPlace& place, const wire::VaultOrder& order) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "libckpt/image/peer/route.h"
 #include "libckpt/image/stored_job.h"
@@ -23,8 +24,9 @@ struct VaultPlace {
   [[nodiscard]] vault::Route route() const;
 };
 
-// A folder that is no vault (yet) is an empty one.
-Result<wire::VaultContents> list_vault(const VaultPlace& place);
+// All of a vault, or of one job in it, in as many parts as frames need. A folder that is no vault (yet) is an empty one.
+Result<std::vector<wire::VaultContents>> list_vault(const VaultPlace& place,
+                                                    const std::string& vault_job = {});
 // What the vault's files take, without those of this job.
 Result<std::uint64_t> bytes_of_others(const VaultPlace& place, const std::string& vault_job);
 Result<void> perform(const VaultPlace& place, const wire::VaultOrder& order);

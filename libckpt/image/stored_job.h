@@ -20,7 +20,7 @@ inline constexpr std::uint32_t kStoredJobFormat = 1;
 inline constexpr const char* kHostBlob = "rank.0.host";
 
 struct StoredJob {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   StoredJob() = default;
   std::uint32_t format = kStoredJobFormat;
   wire::JobSpec spec;
@@ -28,9 +28,10 @@ struct StoredJob {
   std::string gpu_model;  // as NVML names it
   wire::Bytes payload;    // of the way: what the process had open, if its process is in the image
   Plan plan;
+  std::uint64_t sequence = 0;  // the coordinator's count of images (wire::TakeSnapshot); 0: of an older build
   template <class A>
   void fields(A& a) {
-    a(format, spec, node, gpu_model, payload, plan);
+    a(format, spec, node, gpu_model, payload, plan, sequence);
   }
 };
 

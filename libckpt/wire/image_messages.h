@@ -39,7 +39,7 @@ struct VaultPeer {
 };
 
 struct TakeSnapshot {
-  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kTakeSnapshot;
   TakeSnapshot() = default;
   std::uint64_t request_id = 0;
@@ -52,9 +52,15 @@ struct TakeSnapshot {
   bool end_after =
       false;  // `suspend`: the job does not go on after the barrier once the image is durable; it goes on if it fails
   VaultPeer peer;  // with an empty folder: in that node's own vault
+  // The coordinator's own count of images: a later one has a higher number, whatever the nodes' clocks say. 0: from a coordinator without
+  // one, which also does not know VaultContents::vault_job.
+  std::uint64_t sequence = 0;
+  // Gives up a snapshot that is under way (job and incarnation count, and nothing else); answered once the job runs on without it. kNotFound: there
+  // is none. kRefused: too late, the job has left for its image.
+  bool cancel = false;
   template <class A>
   void fields(A& a) {
-    a(request_id, job, incarnation, folder, vault_job, keep, spec, end_after, peer);
+    a(request_id, job, incarnation, folder, vault_job, keep, spec, end_after, peer, sequence, cancel);
   }
 };
 
@@ -127,7 +133,7 @@ struct RestoreReport {
 };
 
 struct ImageRow {
-  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
   ImageRow() = default;
   std::string vault_job;
   JobId job = 0;
@@ -142,24 +148,29 @@ struct ImageRow {
   // Of what it consists of, where the vault has a tier in memory; both 0: on the disk. What versions share counts for each.
   std::uint64_t memory_bytes = 0;
   std::uint64_t disk_bytes = 0;
+  std::uint64_t sequence = 0;  // of the order that it was taken by; 0: of an older build
   template <class A>
   void fields(A& a) {
     a(vault_job, job, version, parent, created_ms, incarnation, state_bytes, written_bytes, damaged,
-      gpu_model, memory_bytes, disk_bytes);
+      gpu_model, memory_bytes, disk_bytes, sequence);
   }
 };
 
 struct VaultContents {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kVaultContents;
   VaultContents() = default;
   std::string folder;  // as in TakeSnapshot
   std::uint64_t used_bytes = 0;
   std::uint64_t limit_bytes = 0;  // 0: none
-  std::vector<ImageRow> images;   // all of the folder
+  std::vector<ImageRow> images;   // all of the folder, or of vault_job
+  std::string vault_job;          // not empty: only of this job; what is known of others stays
+  // A list that one frame does not hold comes in parts, one behind the other: the first has part 0, all but the last have `more`.
+  std::uint32_t part = 0;
+  bool more = false;
   template <class A>
   void fields(A& a) {
-    a(folder, used_bytes, limit_bytes, images);
+    a(folder, used_bytes, limit_bytes, images, vault_job, part, more);
   }
 };
 
@@ -170,7 +181,7 @@ enum class VaultAct : std::uint8_t { kInvalid = 0, kList = 1, kRemoveVersion = 2
 
 // Answered with Reply; what is there then is said in VaultContents before it.
 struct VaultOrder {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kVaultOrder;
   VaultOrder() = default;
   std::uint64_t request_id = 0;
@@ -178,9 +189,10 @@ struct VaultOrder {
   std::string folder;
   std::string vault_job;
   std::uint64_t version = 0;
+  bool of_job = false;  // what is said then is of vault_job alone
   template <class A>
   void fields(A& a) {
-    a(request_id, act, folder, vault_job, version);
+    a(request_id, act, folder, vault_job, version, of_job);
   }
 };
 

@@ -171,6 +171,12 @@ std::string view_job(const Json& job) {
                                        text_of(migration, "to") + " " + text_of(migration, "result")
                                  : joined(Json::array({migration}), " "));
   }
+  if (const Json& operation = member(job, "operation"); operation.is_object())
+    out += line("images",
+                text_of(operation, "verb") + " is " + text_of(operation, "stage") + ", until " +
+                    time_of(operation, "deadline") +
+                    (has_value(operation, "cancelled") ? ", given up: " + text_of(operation, "cancelled")
+                                                       : "; given up by " + text_of(operation, "cancel")));
   if (const Json& open = member(job, "open_migration"); open.is_object()) {
     out += line("moves", text_of(open, "from") + " -> " + text_of(open, "to") + " (" + text_of(open, "id") +
                              " " + text_of(open, "state") + ", " + text_of(open, "mode") + ", " +

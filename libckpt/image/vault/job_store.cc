@@ -45,6 +45,13 @@ Result<std::shared_ptr<JobStore>> JobStore::open(Files& files, Budget& budget, c
   return store;
 }
 
+Result<std::shared_ptr<JobStore>> JobStore::open_versions(Files& files, Budget& budget,
+                                                          const std::string& folder, const std::string& job) {
+  std::shared_ptr<JobStore> store(new JobStore(files, budget, folder, job));
+  CKPT_TRYV(store->load_versions(false));
+  return store;
+}
+
 Result<void> JobStore::prepare() {
   CKPT_TRYV(files_.make_folder(folder_));
   CKPT_TRYV(files_.make_folder(pack_folder()));

@@ -34,6 +34,10 @@ class JobStore {
   static Result<std::shared_ptr<JobStore>> open(Files& files, Budget& budget, const std::string& folder,
                                                 const std::string& job, bool writable);
 
+  // Without packs and key: versions() and damaged_versions() are all that it knows.
+  static Result<std::shared_ptr<JobStore>> open_versions(Files& files, Budget& budget,
+                                                         const std::string& folder, const std::string& job);
+
   [[nodiscard]] const std::string& job() const noexcept { return job_; }
   [[nodiscard]] const ContentKey& key() const noexcept { return key_; }
   [[nodiscard]] Files& files() const noexcept { return files_; }

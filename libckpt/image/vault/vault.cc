@@ -103,13 +103,43 @@ Result<std::shared_ptr<JobStore>> Vault::find_job(const std::string& job, bool m
   const std::lock_guard lock(mutex_);
   if (const auto found = jobs_.find(job); found != jobs_.end()) return found->second;
   if (!make) {
-    CKPT_TRY(entries, files_.list(folder_ + "/jobs"));
-    if (std::none_of(entries.begin(), entries.end(), [&](const FolderEntry& e) { return e.name == job; }))
-      return Error(ErrorCode::kNotFound, "The vault " + folder_ + " has no job " + job);
+    CKPT_TRYV(check_exists(job));
   }
   CKPT_TRY(store, JobStore::open(files_, budget_, job_folder(job), job, options_.writable));
   jobs_[job] = store;
   return store;
+}
+
+Result<void> Vault::check_exists(const std::string& job) {
+  CKPT_TRY(names, job_names());
+  if (std::find(names.begin(), names.end(), job) != names.end()) return ok();
+  return Error(ErrorCode::kNotFound, "The vault " + folder_ + " has no job " + job);
+}
+
+Result<std::vector<std::string>> Vault::job_names() {
+  CKPT_TRY(entries, files_.list(folder_ + "/jobs"));
+  std::vector<std::string> names;
+  for (const FolderEntry& entry : entries)
+    if (entry.is_folder && check_job_name(entry.name)) names.push_back(entry.name);
+  return names;
+}
+
+Result<VersionList> Vault::list_versions(const std::string& job) {
+  CKPT_TRYV(check_job_name(job));
+  std::shared_ptr<JobStore> store;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = jobs_.find(job); found != jobs_.end()) store = found->second;
+  }
+  if (!store) {
+    CKPT_TRYV(check_exists(job));
+    CKPT_TRY(opened, JobStore::open_versions(files_, budget_, job_folder(job), job));
+    store = std::move(opened);
+  }
+  VersionList list;
+  list.versions = store->versions();
+  list.damaged = store->damaged_versions();
+  return list;
 }
 
 Result<std::vector<JobSummary>> Vault::jobs() {

@@ -58,6 +58,11 @@ struct JobSummary {
   std::uint64_t stored_bytes = 0;  // of packs
 };
 
+struct VersionList {
+  std::vector<std::shared_ptr<const Version>> versions;  // oldest first
+  std::vector<DamagedVersion> damaged;
+};
+
 // Where a version is restored to.
 class RestoreTarget : public ChunkSink {
  public:
@@ -82,6 +87,9 @@ class Vault {
   static Result<std::unique_ptr<Vault>> open(const std::string& folder, VaultOptions options);
 
   Result<std::vector<JobSummary>> jobs();
+  // For lists, which need no pack: the jobs' names, and what versions() and damaged_versions() say, from the versions' files alone.
+  Result<std::vector<std::string>> job_names();
+  Result<VersionList> list_versions(const std::string& job);
   // Oldest first.
   Result<std::vector<std::shared_ptr<const Version>>> versions(const std::string& job);
   Result<std::vector<DamagedVersion>> damaged_versions(const std::string& job);
@@ -120,6 +128,7 @@ class Vault {
   Result<std::uint64_t> measure(const std::string& job);
   [[nodiscard]] std::string job_folder(const std::string& job) const { return folder_ + "/jobs/" + job; }
   Result<std::shared_ptr<JobStore>> find_job(const std::string& job, bool make);
+  Result<void> check_exists(const std::string& job);
   Result<void> check_writable() const;
   static Result<std::shared_ptr<const Version>> restore_one(const std::shared_ptr<JobStore>& store,
                                                             std::uint64_t number, RestoreTarget& target,

@@ -72,19 +72,33 @@ void FakeVault::reply(std::uint64_t request, ErrorCode code, const std::string& 
   agent_.send(answer);
 }
 
-void FakeVault::say_contents(const std::string& folder) {
+void FakeVault::say_contents(const std::string& folder, const std::string& vault_job) {
   wire::VaultContents contents;
   contents.folder = folder;
+  contents.vault_job = vault_job;
   {
     const std::lock_guard lock(shared_->mutex);
-    contents.images = rows_of(folder);
+    for (const wire::ImageRow& row : rows_of(folder))
+      if (vault_job.empty() || row.vault_job == vault_job) contents.images.push_back(row);
   }
   agent_.send(contents);
 }
 
+void FakeVault::give_up(const wire::TakeSnapshot& order) {
+  const auto held = std::exchange(held_snapshots_, {});
+  for (const wire::TakeSnapshot& taking : held)
+    reply(taking.request_id, ErrorCode::kAborted, "The snapshot was given up by order");
+  if (held.empty()) return reply(order.request_id, ErrorCode::kNotFound, "No snapshot is being taken");
+  reply(order.request_id);
+}
+
 void FakeVault::take(const wire::TakeSnapshot& order) {
+  if (order.cancel) return give_up(order);
   ++snapshots;
-  if (hold_snapshots) return;
+  if (hold_snapshots) {
+    held_snapshots_.push_back(order);
+    return;
+  }
   if (refuse_snapshots) return reply(order.request_id, ErrorCode::kOutOfMemory, "The disk is full");
   wire::SnapshotReport report;
   report.job = order.job;
@@ -92,6 +106,12 @@ void FakeVault::take(const wire::TakeSnapshot& order) {
   report.folder = order.folder;
   report.vault_job = order.vault_job;
   if (!lose_answers) agent_.send(report);
+  if (gives_way) {
+    report.phase = wire::SnapshotPhase::kFailed;
+    report.error = "The snapshot gave way to a migration of the job";
+    agent_.send(report);
+    return reply(order.request_id, ErrorCode::kUnavailable, report.error);
+  }
   wire::ImageRow row;
   {
     const std::lock_guard lock(shared_->mutex);
@@ -100,6 +120,7 @@ void FakeVault::take(const wire::TakeSnapshot& order) {
     row.parent = row.version++;
     row.vault_job = order.vault_job;
     row.job = order.job;
+    row.sequence = order.sequence;
     row.created_ms = wall_clock_ms() - age_ms;
     row.incarnation = order.incarnation;
     row.state_bytes = kStateBytes;
@@ -117,7 +138,7 @@ void FakeVault::take(const wire::TakeSnapshot& order) {
   if (order.end_after) agent_.change(order.job, order.incarnation, wire::JobPhase::kExited, 137);
   if (lose_answers) return;
   agent_.send(report);
-  say_contents(order.folder);
+  say_contents(order.folder, order.vault_job);
   reply(order.request_id);
 }
 
@@ -163,6 +184,13 @@ void FakeVault::release_lists() {
   });
 }
 
+void FakeVault::release_snapshots() {
+  hold_snapshots = false;
+  agent_.post([this] {
+    for (const wire::TakeSnapshot& order : std::exchange(held_snapshots_, {})) take(order);
+  });
+}
+
 void FakeVault::perform(const wire::VaultOrder& order) {
   if (order.act == wire::VaultAct::kList && hold_lists) {
     held_.push_back(order);
@@ -175,7 +203,12 @@ void FakeVault::perform(const wire::VaultOrder& order) {
       return row.vault_job == order.vault_job && row.version == order.version;
     });
   }
-  say_contents(order.folder);
+  if (order.act == wire::VaultAct::kRemoveJob) {
+    const std::lock_guard lock(shared_->mutex);
+    std::erase_if(rows_of(order.folder),
+                  [&](const wire::ImageRow& row) { return row.vault_job == order.vault_job; });
+  }
+  say_contents(order.folder, order.of_job ? order.vault_job : "");
   reply(order.request_id);
 }
 

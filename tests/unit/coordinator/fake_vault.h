@@ -23,6 +23,7 @@ class FakeVault {
   FakeVault(FakeAgent& agent, std::string node, std::shared_ptr<SharedFolders> shared);
 
   std::atomic<bool> refuse_snapshots{false};
+  std::atomic<bool> gives_way{false};       // each snapshot, to a migration
   std::atomic<bool> hold_snapshots{false};  // no answer, nothing is taken
   std::atomic<bool> lose_answers{false};    // it is done, and nobody hears of it but from inventories
   std::atomic<bool> lose_restored{false};   // likewise of a job that was started
@@ -40,23 +41,26 @@ class FakeVault {
   std::atomic<std::int64_t> age_ms{0};  // of a snapshot's barrier when it is taken
 
   void release_lists();
+  void release_snapshots();  // those that are held are taken
 
  private:
   void on_frame(const wire::FrameHeader& header, std::span<const std::byte> body);
   void take(const wire::TakeSnapshot& order);
+  void give_up(const wire::TakeSnapshot& order);
   void restore(const wire::RestoreImage& order);
   void report_restore(const wire::RestoreImage& order);
   void perform(const wire::VaultOrder& order);
   void grant(const wire::GrantVault& request);
   void read(const wire::ReadImage& request);
-  void say_contents(const std::string& folder);
+  void say_contents(const std::string& folder, const std::string& vault_job = {});
   void reply(std::uint64_t request, ErrorCode code = ErrorCode::kInternal, const std::string& error = {});
   [[nodiscard]] std::vector<wire::ImageRow>& rows_of(const std::string& folder,
                                                      const wire::VaultPeer& peer = {});
 
   FakeAgent& agent_;
   std::string node_;
-  std::vector<wire::VaultOrder> held_;  // on the agent's thread
+  std::vector<wire::VaultOrder> held_;  // on the agent's thread, as these
+  std::vector<wire::TakeSnapshot> held_snapshots_;
   std::shared_ptr<SharedFolders> shared_;
 };
 

@@ -6,6 +6,10 @@
 
 #include <filesystem>
 
+#include "coordinator/contents_parts.h"
+#include "coordinator/image_numbers.h"
+#include "coordinator/image_retention.h"
+
 namespace ckpt::coordinator {
 namespace {
 
@@ -73,6 +77,140 @@ TEST_F(CatalogTest, TheNewestByItsBarrierOverAllVaults) {
   catalog_->take("b", contents("", {row(1, 300)}));
   EXPECT_EQ(newest(), "j3.v1@b");
   EXPECT_EQ(newest([](const Image& image) { return image.node == "a"; }), "j3.v2@a");
+}
+
+TEST_F(CatalogTest, LaterVersionOfAVaultIsNewerAlthoughItsClockWentBack) {
+  catalog_->take("a", contents("", {row(2, 1000), row(1, 2000)}));
+  EXPECT_EQ(newest(), "j3.v2@a");
+}
+
+TEST_F(CatalogTest, HigherSequenceIsNewerWhateverItsVaultAndTime) {
+  auto first = row(1, 9000);
+  first.sequence = 4;
+  auto second = row(1, 100);
+  second.sequence = 5;
+  catalog_->take("a", contents("", {first}));
+  catalog_->take("b", contents("", {second}));
+  catalog_->take("c", contents("", {row(1, 99'999)}));
+  EXPECT_EQ(newest(), "j3.v1@b");
+  reopen();
+  EXPECT_EQ(newest(), "j3.v1@b");
+  EXPECT_EQ(catalog_->last_sequence(), 5U);
+}
+
+TEST_F(CatalogTest, ImpossibleSequenceCountsAsNone) {
+  auto wrong = row(1, 100);
+  wrong.sequence = ~std::uint64_t{0};
+  catalog_->take("a", contents("", {wrong}));
+  catalog_->take("b", contents("", {row(1, 200)}));
+  EXPECT_EQ(newest(), "j3.v1@b");
+}
+
+TEST_F(CatalogTest, NumbersGrowOverARestartAndBeyondWhatVaultsHave) {
+  ImageNumbers numbers(*store_);
+  const std::uint64_t first = numbers.next().value();
+  EXPECT_GT(numbers.next().value(), first);
+  ImageNumbers after(*store_);
+  const std::uint64_t second = after.next().value();
+  EXPECT_GT(second, first + 1);
+  after.seen(second + 100'000);
+  EXPECT_GT(after.next().value(), second + 100'000);
+}
+
+TEST_F(CatalogTest, ListOfOneJobLeavesOthersAlone) {
+  Job other;
+  other.id = 4;
+  other.spec.name = "other";
+  auto its = row(1, 100);
+  its.vault_job = catalog_->vault_job_of(other);
+  its.job = 4;
+  catalog_->take("a", contents("", {row(1, 100), row(2, 200), its}));
+  auto list = contents("", {row(2, 200), row(3, 300)});
+  list.vault_job = catalog_->vault_job_of(job_);
+  catalog_->take("a", list);
+  ASSERT_EQ(catalog_->list().size(), 3U);
+  EXPECT_EQ(newest(), "j3.v3@a");
+  EXPECT_EQ(catalog_->list(4).size(), 1U);
+}
+
+// A folder's newest list counts job by job.
+TEST_F(CatalogTest, ListOfOneJobIsNoNewerListOfOthers) {
+  Job other;
+  other.id = 4;
+  other.spec.name = "other";
+  auto its = row(1, 100);
+  its.vault_job = catalog_->vault_job_of(other);
+  its.job = 4;
+  catalog_->take("a", contents("/vault", {row(1, 100), its}));
+  catalog_->take("b", contents("/vault", {row(1, 100), row(2, 200), its}));
+  auto list = contents("/vault", {its});
+  list.vault_job = its.vault_job;
+  catalog_->take("a", list);
+  EXPECT_EQ(newest(), "j3.v2@/vault");
+}
+
+TEST(ContentsPartsTest, ListInPartsCountsWithItsLast) {
+  ContentsParts lists;
+  wire::VaultContents part;
+  part.images.resize(2);
+  part.more = true;
+  EXPECT_FALSE(lists.add("a", part));
+  EXPECT_FALSE(lists.add("b", part));
+  part.part = 1;
+  part.more = false;
+  const auto whole = lists.add("a", part);
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(whole->images.size(), 4U);
+  EXPECT_FALSE(lists.add("a", part)) << "its beginning is used up";
+  part.part = 2;
+  EXPECT_FALSE(lists.add("b", part)) << "one is missing";
+  part.part = 0;
+  EXPECT_TRUE(lists.add("b", part));
+}
+
+class RetentionTest : public ::testing::Test {
+ protected:
+  static ListedImage image(JobId job, std::uint64_t version, std::int64_t ended_ms) {
+    ListedImage listed;
+    listed.image.job = job;
+    listed.image.version = version;
+    listed.job_ended_ms = ended_ms;
+    return listed;
+  }
+  std::string collected() {
+    std::string text;
+    for (const ListedImage& listed : images_to_collect(listed_, limits_, 10'000))
+      text += job_text(listed.image.job) + ".v" + std::to_string(listed.image.version) + " ";
+    return text;
+  }
+  std::vector<ListedImage> listed_ = {image(1, 1, 0), image(2, 1, 7000), image(2, 2, 7000),
+                                      image(3, 1, 2000)};
+  RetentionLimits limits_;
+};
+
+TEST_F(RetentionTest, OldOnesOfEndedJobsGo) {
+  limits_.max_images = 100;
+  limits_.max_age_ms = 5000;
+  EXPECT_EQ(collected(), "j3.v1 ");
+  limits_.max_age_ms = 3000;
+  EXPECT_EQ(collected(), "j3.v1 j2.v1 j2.v2 ");
+}
+
+TEST_F(RetentionTest, BeyondTheCountThoseWhoseJobEndedFirstGo) {
+  limits_.max_age_ms = 100'000;
+  limits_.max_images = 1;
+  EXPECT_EQ(collected(), "j3.v1 j2.v1 ");
+}
+
+TEST_F(CatalogTest, EndOfAJobThatIsForgottenHolds) {
+  catalog_->take("a", contents("", {row(1, 100)}));
+  catalog_->note_ends([](JobId) { return 500; });
+  reopen();
+  catalog_->note_ends([](JobId) { return std::nullopt; });
+  catalog_->take("a", contents("", {row(1, 100)}));
+  EXPECT_EQ(catalog_->list().at(0).job_ended_ms, 500);
+  catalog_->note_ends([](JobId) { return 0; });
+  EXPECT_EQ(catalog_->list().at(0).job_ended_ms, 0);
 }
 
 TEST_F(CatalogTest, DamagedOnesDoNotCountAndAreToldOnce) {

@@ -29,6 +29,31 @@ TEST(ImageOperation, AnImageIsTakenUntilItIsThere) {
   EXPECT_EQ(next_step(taking, view), OperationStep::kAbandon);
 }
 
+TEST(ImageOperation, SnapshotIsGivenUpWhereItIsCancelledOrItsTimeIsOver) {
+  ImageOperation taking = at(OperationStage::kTaking);
+  OperationView view;
+  view.expired = true;
+  EXPECT_EQ(next_step(taking, view), OperationStep::kWait);  // whether it lives is not known
+  view.source_connected = view.instance_alive = true;
+  EXPECT_EQ(next_step(taking, view), OperationStep::kCancel);
+  view.expired = false;
+  taking.cancelled = "a migration";
+  EXPECT_EQ(next_step(taking, view), OperationStep::kCancel);
+  view.instance_alive = false;
+  EXPECT_EQ(next_step(taking, view), OperationStep::kAskVault);  // it was too late
+}
+
+TEST(ImageOperation, StopWaitsForNobody) {
+  OperationView view;
+  for (const auto& [stage, step] : {std::pair(OperationStage::kTaking, OperationStep::kAbandon),
+                                    std::pair(OperationStage::kEnding, OperationStep::kEnded),
+                                    std::pair(OperationStage::kStarting, OperationStep::kGiveUp)}) {
+    ImageOperation operation = at(stage);
+    operation.stops = true;
+    EXPECT_EQ(next_step(operation, view), step) << to_string(step);
+  }
+}
+
 TEST(ImageOperation, NothingStartsBeforeTheInstanceHasEnded) {
   const ImageOperation ending = at(OperationStage::kEnding);
   OperationView view;

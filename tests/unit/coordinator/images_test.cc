@@ -366,6 +366,198 @@ TEST_F(ImagesTest, TheImageAParkedJobRestsInIsNotRemovedByChance) {
   expect_refused(cluster_.post("/v1/jobs/train/resume"), 404, "no image");
 }
 
+// ---- a snapshot beside a move ----
+
+TEST_F(ImagesTest, SnapshotThatGaveWayEndsWithFailed) {
+  a_.vault->gives_way = true;
+  const json task = order("snapshot");
+  EXPECT_EQ(task["exit_code"], 1) << task;
+  EXPECT_NE(task["error"].get<std::string>().find("gave way"), std::string::npos) << task;
+  EXPECT_EQ(job()["state"], "running");
+}
+
+TEST_F(ImagesTest, MigrateBeginsAlthoughASnapshotPausesTheJob) {
+  a_.vault->hold_snapshots = true;
+  ASSERT_EQ(cluster_.post("/v1/jobs/train/snapshot").status, 202U);
+  wait_for_snapshots(a_, 1);
+  a_.agent->post([this] { a_.agent->change(1, 1, JobPhase::kPaused); });
+  wait_until([this] { return job()["state"] == "paused"; });
+  const auto begun = cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})");
+  EXPECT_EQ(begun.status, 202U) << begun.body;
+}
+
+TEST_F(ImagesTest, SnapshotOfAJobThatLeftItsNodeMeanwhileNamesItsImage) {
+  a_.vault->hold_snapshots = true;
+  const auto begun = cluster_.post("/v1/jobs/train/snapshot");
+  wait_for_snapshots(a_, 1);
+  ASSERT_EQ(cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})").status, 202U);
+  wait_until([this] { return job()["node"] == "node-b" && job()["state"] == "running"; });
+  a_.vault->release_snapshots();
+  const json task = finished(begun.json());
+  EXPECT_EQ(task["exit_code"], 0) << task;
+  EXPECT_EQ(task["image"], "j1.v1@node-a");
+}
+
+// ---- giving up what is on its way into an image ----
+
+class SuspendedFarAway : public ImagesTest {
+ protected:
+  // Into the vault of a node that does not serve it.
+  void SetUp() override {
+    ImagesTest::SetUp();
+    b_.vault->refuse_grants = true;
+    const auto begun = cluster_.post("/v1/jobs/train/suspend", R"({"to":"node-b"})");
+    ASSERT_EQ(begun.status, 202U) << begun.body;
+    suspend_ = begun.json();
+  }
+  json suspend_;
+};
+
+TEST_F(SuspendedFarAway, StopCancelsTheSuspend) {
+  const auto stopped = cluster_.post("/v1/jobs/train/stop");
+  ASSERT_EQ(stopped.status, 202U) << stopped.body;
+  cluster_.wait_for_event("job-ended");
+  EXPECT_EQ(job()["state"], "exited");
+  EXPECT_TRUE(alive(a_).empty());
+  EXPECT_EQ(finished(suspend_)["exit_code"], 2);
+}
+
+TEST_F(SuspendedFarAway, MigrateCancelsTheSuspend) {
+  const auto begun = cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})");
+  EXPECT_EQ(begun.status, 202U) << begun.body;
+  EXPECT_EQ(finished(suspend_)["exit_code"], 2);
+  wait_until([this] { return job()["node"] == "node-b" && job()["state"] == "running"; });
+}
+
+TEST_F(SuspendedFarAway, DrainCancelsTheSuspend) {
+  const auto begun = cluster_.post("/v1/drains", R"({"place":"node-a"})");
+  EXPECT_EQ(begun.status / 100, 2U) << begun.body;
+  cluster_.wait_for_event("drain-ended");
+  EXPECT_EQ(job()["node"], "node-b");
+  EXPECT_EQ(finished(suspend_)["exit_code"], 2);
+}
+
+TEST_F(ImagesTest, MigrateHasASnapshotGivenUpThatASuspendWaitsFor) {
+  a_.vault->hold_snapshots = true;
+  const json suspend = cluster_.post("/v1/jobs/train/suspend").json();
+  wait_for_snapshots(a_, 1);
+  const json operation = job()["operation"];
+  EXPECT_EQ(operation["verb"], "suspend");
+  EXPECT_EQ(operation["stage"], "taking");
+  EXPECT_FALSE(operation["deadline"].is_null());
+  const auto begun = cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})");
+  EXPECT_EQ(begun.status, 202U) << begun.body;
+  EXPECT_EQ(finished(suspend)["exit_code"], 2);
+}
+
+TEST_F(ImagesTest, StopOfAJobThatIsBeingSuspendedGoesOnAfterARestart) {
+  a_.vault->hold_snapshots = true;
+  ASSERT_EQ(cluster_.post("/v1/jobs/train/suspend").status, 202U);
+  wait_for_snapshots(a_, 1);
+  a_.agent->post([this] { a_.agent->ignore_stops = true; });
+  ASSERT_EQ(cluster_.post("/v1/jobs/train/stop").status, 202U);
+  a_.vault->hold_snapshots = false;
+  restart_coordinator();
+  cluster_.wait_for_event("snapshot-failed");
+  wait_until([this] { return job()["state"] == "stopping"; });
+  EXPECT_EQ(cluster_.get("/v1/images").json().size(), 0U);
+}
+
+TEST_F(ImagesTest, RestoreByForceCancelsASuspend) {
+  order("snapshot", R"({"to":"/vault"})");
+  a_.vault->hold_snapshots = true;
+  const json suspend = cluster_.post("/v1/jobs/train/suspend").json();
+  wait_for_snapshots(a_, 2);
+  expect_refused(cluster_.post("/v1/jobs/train/restore"), 409, "suspending");
+  const json task = order("restore", R"({"force":true,"to":"node-b"})");
+  EXPECT_EQ(task["restored"]["at"], "node-b:0") << task;
+  EXPECT_EQ(finished(suspend)["exit_code"], 2);
+  EXPECT_TRUE(alive(a_).empty());
+}
+
+TEST_F(ImagesTest, StopOfAJobThatIsBeingResumedEndsItAlthoughItsNodeDoesNotAnswer) {
+  order("suspend", R"({"to":"/vault"})");
+  b_.vault->hold_restores = true;
+  const json resume = cluster_.post("/v1/jobs/train/resume", R"({"to":"node-b"})").json();
+  wait_for_restores(b_, 1);
+  ASSERT_EQ(cluster_.post("/v1/jobs/train/stop").status, 202U);
+  cluster_.wait_for_event("job-ended");
+  EXPECT_EQ(job()["state"], "exited");
+  EXPECT_EQ(finished(resume)["exit_code"], 2);
+}
+
+class VaultAwayForLong : public SuspendedFarAway {
+ protected:
+  void SetUp() override {
+    cluster_.config().vault_timeout_ms = 100;
+    SuspendedFarAway::SetUp();
+  }
+};
+
+TEST_F(VaultAwayForLong, SuspendFailsAndTheJobRunsOn) {
+  const json task = finished(suspend_);
+  EXPECT_EQ(task["exit_code"], 2) << task;
+  EXPECT_NE(task["error"].get<std::string>().find("did not answer"), std::string::npos) << task;
+  EXPECT_EQ(job()["state"], "running");
+  EXPECT_EQ(alive(a_), Incarnations{1});
+}
+
+class ShortOfTime : public ImagesTest {
+ protected:
+  void SetUp() override {
+    cluster_.config().image_timeout_ms = 200;
+    ImagesTest::SetUp();
+  }
+};
+
+TEST_F(ShortOfTime, SuspendThatTakesTooLongIsGivenUpAndTheJobRunsOn) {
+  a_.vault->hold_snapshots = true;
+  EXPECT_EQ(order("suspend")["exit_code"], 2);
+  EXPECT_EQ(job()["state"], "running");
+  EXPECT_EQ(alive(a_), Incarnations{1});
+}
+
+TEST_F(ShortOfTime, WhoHasAJobParkedDoesNotWaitForANodeThatIsAway) {
+  a_.vault->lose_answers = true;
+  a_.vault->hold_lists = true;
+  const json suspend = cluster_.post("/v1/jobs/train/suspend").json();
+  EXPECT_EQ(finished(suspend)["exit_code"], 6);
+  EXPECT_EQ(job()["state"], "suspending");
+}
+
+// ---- which is the newest, and which go ----
+
+TEST_F(ImagesTest, NewestImageIsTheLastOneOrderedAlthoughAClockWasAhead) {
+  a_.vault->age_ms = -60'000;
+  order("snapshot");
+  a_.vault->age_ms = 0;
+  order("snapshot", R"({"to":"node-b"})");
+  EXPECT_EQ(ask_newest(), "node-b");
+  const json images = cluster_.get("/v1/images").json();
+  EXPECT_LT(images[0]["sequence"], images[1]["sequence"]) << images;
+  restart_coordinator();
+  a_.vault->age_ms = 60'000;
+  cluster_.wait_for_event("node-ready", 4);
+  order("snapshot");
+  EXPECT_EQ(ask_newest(), "node-a");
+}
+
+class ImagesForAMoment : public ImagesTest {
+ protected:
+  void SetUp() override {
+    cluster_.config().ended_images_max_age_ms = 100;
+    ImagesTest::SetUp();
+  }
+};
+
+TEST_F(ImagesForAMoment, ImagesOfAJobThatEndedAreCollected) {
+  order("snapshot");
+  order("snapshot", R"({"to":"node-b"})");
+  a_.agent->end_job(1, 0);
+  cluster_.wait_for_event("images-collected");
+  wait_until([this] { return cluster_.get("/v1/images").json().empty(); });
+}
+
 // ---- what the rest of the coordinator asks for ----
 
 TEST_F(ImagesTest, WhatTheSystemHasParkedComesBackWhenThereIsRoom) {

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::chrono::seconds kDeadline{60};
+constexpr std::chrono::seconds kPollDeadline{60};
 
 class LongPollTest : public ::testing::Test {
  protected:
@@ -33,7 +33,7 @@ class LongPollTest : public ::testing::Test {
       polls_.push_back(begin_request(cluster_.api_port(), cluster_.token(), target));
   }
   void wait_until_waiting(unsigned wanted) {
-    const auto deadline = std::chrono::steady_clock::now() + kDeadline;
+    const auto deadline = std::chrono::steady_clock::now() + kPollDeadline;
     unsigned waiting = wanted + 1;
     while (waiting != wanted) {
       cluster_.on_io([&](Coordinator& c, const auto&) { waiting = c.http().waiting(); });

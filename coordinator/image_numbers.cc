@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/image_numbers.h"
+
+#include <algorithm>
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr std::uint64_t kBlock = 256;
+
+}  // namespace
+
+void ImageNumbers::seen(std::uint64_t number) {
+  if (number <= kMaxImageNumber) last_ = std::max(last_, number);
+}
+
+Result<std::uint64_t> ImageNumbers::next() {
+  if (last_ >= reserved_) {
+    CKPT_TRY(reserved, store_.reserve_image_numbers(last_, kBlock));
+    reserved_ = reserved;
+    last_ = reserved_ - kBlock;
+  }
+  return ++last_;
+}
+
+}  // namespace ckpt::coordinator
