@@ -241,7 +241,8 @@ NvmlWatch::Woken NvmlWatch::wait(std::uint32_t timeout_ms, messages::Report* rep
   }
   if (event.type == kXidCritical && event.data != 0) {
     report->kind = messages::Kind::kXid;
-    report->xid = static_cast<std::uint32_t>(event.data <= kMaxXid ? event.data : kMaxXid);
+    report->xid =
+        static_cast<std::uint32_t>(event.data <= messages::kMaxXid ? event.data : messages::kMaxXid);
   }
   return Woken::kEvent;
 }
