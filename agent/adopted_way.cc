@@ -155,8 +155,8 @@ Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint6
   CKPT_CO_TRYV(write_image_notes(folder.path(), notes));
   const auto pack = [&folder, &pages] { return host::pack_folder(folder.path(), std::move(pages)); };
   CKPT_CO_TRY(packed, co_await offload(context_.images, pack));
-  spdlog::info("adopted process dumped: id {} bytes {} device_bytes {} took_ms {}", wire::migration_text(info_.migration),
-               dumped.bytes, device_bytes, dumped.took_ns / 1'000'000);
+  spdlog::info("adopted process dumped: id {} bytes {} device_bytes {} took_ms {}",
+               wire::migration_text(info_.migration), dumped.bytes, device_bytes, dumped.took_ns / 1'000'000);
   co_return HostState(std::move(packed.file), packed.bytes);
 }
 
@@ -343,7 +343,8 @@ Task<Result<AdoptedPlace>> AdoptedTarget::place(std::shared_ptr<Job> job, RunOrd
   CKPT_CO_TRY(placed, co_await place_adopted(context_, job, gpu.uuid));
   if (placed.runs) {
     if (auto moved = co_await job->moved_to(index); !moved)
-      spdlog::error("job record not written: job {} reason {}", wire::job_text(info_.job), moved.assume_error().to_string());
+      spdlog::error("job record not written: job {} reason {}", wire::job_text(info_.job),
+                    moved.assume_error().to_string());
   }
   co_return placed;
 }

@@ -150,13 +150,13 @@ Result<void> Agent::open_jobs() {
   CKPT_TRYV(make_private_folder(config_.jobs_folder()));
   CKPT_TRY(files, FileWatch::create(io_.get_executor()));
   files_ = std::move(files);
-  environment_.emplace(JobEnvironment{
-      config_, io_.get_executor(), *files_, keeper,
-      [this](const std::shared_ptr<Job>& job) { on_job_changed(job); }, records_,
-      [this](std::shared_ptr<Job> job) { return save_before_kill(*context_, std::move(job)); },
-      [this](const std::shared_ptr<Job>& job) {
-        if (!protection_->is_stored(job->id())) migrations_->known_again(job);
-      }});
+  environment_.emplace(
+      JobEnvironment{config_, io_.get_executor(), *files_, keeper,
+                     [this](const std::shared_ptr<Job>& job) { on_job_changed(job); }, records_,
+                     [this](std::shared_ptr<Job> job) { return save_before_kill(*context_, std::move(job)); },
+                     [this](const std::shared_ptr<Job>& job) {
+                       if (!protection_->is_stored(job->id())) migrations_->known_again(job);
+                     }});
   jobs_.emplace(*environment_);
   return ok();
 }

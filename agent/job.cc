@@ -245,8 +245,8 @@ void Job::on_exited(std::int32_t wait_status, bool ended_by_keeper) {
            ? std::string(", how is known to its own parent only (it was adopted and had not been moved)")
            : " with " + describe_wait_status(wait_status)) +
       (ended_by_keeper ? ", as it was told to" : "") + last_save_;
-  spdlog::info("job instance ended: job {} incarnation {} exit_code {} moved {}", wire::job_text(id()), record_.incarnation,
-               record_.exit_code, record_.moved);
+  spdlog::info("job instance ended: job {} incarnation {} exit_code {} moved {}", wire::job_text(id()),
+               record_.incarnation, record_.exit_code, record_.moved);
   save_now();
   changed();
   control::spawn(environment_.executor, "keeper shutdown", shut_down_keeper());
@@ -376,7 +376,8 @@ Task<Result<void>> Job::save() {
 
 void Job::save_now() {
   if (auto written = writer_.write(record_, ++saves_); !written)
-    spdlog::error("job record not written: job {} reason {}", wire::job_text(id()), written.assume_error().to_string());
+    spdlog::error("job record not written: job {} reason {}", wire::job_text(id()),
+                  written.assume_error().to_string());
 }
 
 void Job::set_phase(local::Phase phase) {
@@ -475,7 +476,8 @@ Task<> Job::leave() {
   if (keeper_ && !ended()) {
     auto told = co_await keeper_->moved();
     if (!told && !ended()) {
-      spdlog::warn("rank does not leave: job {} reason {}", wire::job_text(id()), told.assume_error().to_string());
+      spdlog::warn("rank does not leave: job {} reason {}", wire::job_text(id()),
+                   told.assume_error().to_string());
       co_await let_go_of_gpu();
       if (keeper_) (void)co_await keeper_->kill();
     }

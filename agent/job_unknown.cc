@@ -74,8 +74,8 @@ Task<> Job::ask_until_known() {
       question = std::min(question * 2, kMaxQuestion);
   }
   if (ended()) co_return;
-  spdlog::info("keeper answers again: job {} incarnation {} phase {}", wire::job_text(id()), record_.incarnation,
-               local::to_string(phase_));
+  spdlog::info("keeper answers again: job {} incarnation {} phase {}", wire::job_text(id()),
+               record_.incarnation, local::to_string(phase_));
   changed();
   environment_.known_again(self);
 }
@@ -93,11 +93,12 @@ Task<> Job::stop_unknown(Milliseconds grace) {
   if (ended()) co_return;
   if (!unknown_) {
     if (auto stopped = co_await stop(grace); !stopped)
-      spdlog::error("job not stopped: job {} reason {}", wire::job_text(id()), stopped.assume_error().to_string());
+      spdlog::error("job not stopped: job {} reason {}", wire::job_text(id()),
+                    stopped.assume_error().to_string());
     co_return;
   }
-  spdlog::warn("silent keeper is killed, since the job is to end: job {} incarnation {}", wire::job_text(id()),
-               record_.incarnation);
+  spdlog::warn("silent keeper is killed, since the job is to end: job {} incarnation {}",
+               wire::job_text(id()), record_.incarnation);
   kill_keeper(folder_);
   // What was taken in where it ran is nobody's child.
   const wire::JobSpec& spec = record_.spec;

@@ -26,12 +26,12 @@ struct Config {
   std::int64_t evacuation_parallel = 4;
   std::int64_t evacuation_breaker_count = 20;
   std::int64_t evacuation_breaker_window_ms = 600000;
-  std::int64_t evacuation_attempts_per_job = 3;  // within an hour
+  std::int64_t evacuation_attempts_per_job = 3;        // within an hour
   std::int64_t image_timeout_ms = 3'600'000;           // for a suspend, restore or resume
   std::int64_t vault_timeout_ms = 60'000;              // a suspend does not wait longer for the vault's node
   std::int64_t ended_images_max_age_ms = 604'800'000;  // images go so long after their job's end
   std::int64_t ended_images_kept = 1000;  // more images of ended jobs go: those whose job ended first
-  std::int64_t ended_jobs_kept = 1000;           // older ones are forgotten, their images are not
+  std::int64_t ended_jobs_kept = 1000;    // older ones are forgotten, their images are not
   std::int64_t closed_migrations_kept = 2000;
   std::int64_t events_kept = 10000;
   std::int64_t findings_kept = 5000;

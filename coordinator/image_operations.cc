@@ -387,9 +387,9 @@ Result<void> ImageTable::runs(JobId id) {
   if (!restored.note.empty()) parts_.events.add("image-damaged", restored.note, operation.to_node, id);
   parts_.events.add(
       operation.verb == "resume" ? "job-resumed" : "job-restored",
-      fmt::format("job {} goes on at {} from {} as incarnation {}, {} ms of work are lost{}{}", label_of(*job),
-                  to_text(restored.place), image_text(restored.image), restored.incarnation, restored.lost_ms,
-                  operation.why.empty() ? "" : ": " + operation.why,
+      fmt::format("job {} goes on at {} from {} as incarnation {}, {} ms of work are lost{}{}",
+                  label_of(*job), to_text(restored.place), image_text(restored.image), restored.incarnation,
+                  restored.lost_ms, operation.why.empty() ? "" : ": " + operation.why,
                   restored.note.empty() ? "" : " (" + restored.note + ")"),
       operation.to_node, id);
   // What is lost since the image that a job rests in was said when it was parked; not so what an older one lacks.

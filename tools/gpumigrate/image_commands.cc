@@ -15,7 +15,6 @@ using Clock = std::chrono::steady_clock;
 using tools::format_bytes;
 using tools::format_milliseconds;
 
-
 struct ImageOptions {
   std::string job;  // or image
   std::string every;

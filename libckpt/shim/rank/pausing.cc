@@ -10,8 +10,8 @@
 #include <system_error>
 #include <utility>
 
-#include "libckpt/shim/contexts.h"
 #include "libckpt/base/clock.h"
+#include "libckpt/shim/contexts.h"
 #include "libckpt/shim/gate.h"
 #include "libckpt/shim/rank/rank_session.h"
 
