@@ -320,7 +320,8 @@ control::Task<Api::Answer> Api::migrate(HttpRequest request, JobId id) {
 control::Task<Api::Answer> Api::route_migrations(HttpRequest request) {
   if (request.path.size() == 2 && is_get(request)) co_return list_migrations(request);
   if (request.path.size() == 2) co_return no_such_call(request);
-  const std::optional<MigrationId> id = meant(parts_.migrations.all(), parse_migration_id(request.path[2]));
+  const std::optional<MigrationId> id =
+      parts_.migrations.find_meant(parse_migration_id(request.path[2]).value_or(0));
   if (!id) co_return Error(ErrorCode::kNotFound, "There is no migration \"" + request.path[2] + "\"");
   if (request.path.size() == 3 && is_get(request)) co_return show(*id, 200);
   if (request.path.size() == 4) {

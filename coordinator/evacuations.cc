@@ -131,7 +131,7 @@ void Evacuations::decide(const Finding& finding) {
 
 std::vector<Evacuation> Evacuations::concerned(const Finding& finding) const {
   std::vector<Evacuation> found;
-  for (const auto& [id, job] : parts_.jobs.all()) {
+  for (const auto& [id, job] : parts_.jobs.all()) {  // the ended ones, too: what died of it
     if (job.state == JobState::kParked || !is_on(finding.place(), job)) continue;
     const auto verdict = std::find_if(finding.said.jobs.begin(), finding.said.jobs.end(),
                                       [&](const wire::JobVerdict& v) { return v.job == id; });

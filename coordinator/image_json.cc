@@ -116,10 +116,10 @@ json operation_json(const Job& job) {
           {"stage", taking                               ? "taking"
                     : o.stage == OperationStage::kEnding ? "ending"
                                                          : "starting"},
-          {"why", text_or_null(o.why)},
+          {"why", text_or_nothing(o.why)},
           {"image", taking ? json() : json(image_text(o.image))},
           {"deadline", o.deadline_ms == 0 ? json() : json(time_text(o.deadline_ms))},
-          {"cancelled", text_or_null(o.cancelled)},
+          {"cancelled", text_or_nothing(o.cancelled)},
           {"cancel", taking ? "stop, migrate, drain or restore --force" : "stop or restore --force"}};
 }
 

@@ -147,10 +147,10 @@ control::Task<> ImageTable::perform(JobId id, OperationStep step) {
 
 std::chrono::milliseconds ImageTable::time_left(JobId id) const {
   const auto deadline = deadlines_.find(id);
-  if (deadline == deadlines_.end()) return kLongestSnapshot;
+  if (deadline == deadlines_.end()) return kOrderedSnapshotLimit;
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(deadline->second - std::chrono::steady_clock::now());
-  return std::clamp<std::chrono::milliseconds>(left, std::chrono::milliseconds(1), kLongestSnapshot);
+  return std::clamp<std::chrono::milliseconds>(left, std::chrono::milliseconds(1), kOrderedSnapshotLimit);
 }
 
 control::Task<> ImageTable::take_last_snapshot(JobId id) {

@@ -118,6 +118,10 @@ void JobTable::drop(JobId id) {
 
 void JobTable::index(Job& job) {
   const bool ended = is_ended(job.state);
+  if (job.stop_owed)
+    owed_stops_.insert(job.id);
+  else
+    owed_stops_.erase(job.id);
   if (ended && !job.operation)
     live_.erase(job.id);
   else
@@ -138,6 +142,15 @@ void JobTable::index(Job& job) {
   newest_end_ms_ = std::max(newest_end_ms_, job.ended_ms);
 }
 
+std::vector<JobId> JobTable::to_be_stopped() const {
+  std::set<JobId> found = owed_stops_;
+  for (const auto& [id, job] : live_) {
+    if (job->stop_requested) found.insert(id);
+  }
+  visited_ += live_.size() + owed_stops_.size();
+  return {found.begin(), found.end()};
+}
+
 void JobTable::erase(JobId id) {
   const auto at = jobs_.find(id);
   if (at == jobs_.end()) return;
@@ -150,6 +163,7 @@ void JobTable::erase(JobId id) {
   }
   live_.erase(id);
   ended_.erase(id);
+  owed_stops_.erase(id);
   unsaved_memory_.erase(id);
   jobs_.erase(at);
 }

@@ -71,6 +71,8 @@ class JobTable {
   }
   // Those that have not ended, or are about to come back from an image; by id, as of now.
   [[nodiscard]] std::vector<std::reference_wrapper<Job>> live() const;
+  // Those that are to end and have not, or may live on a node that is away; by id, as of now.
+  [[nodiscard]] std::vector<JobId> to_be_stopped() const;
   [[nodiscard]] std::size_t ended_count() const { return ended_.size(); }
   [[nodiscard]] std::int64_t newest_end_ms() const { return newest_end_ms_; }  // 0: none has ended yet
   [[nodiscard]] std::uint64_t visited() const { return visited_; }
@@ -123,6 +125,7 @@ class JobTable {
   std::map<std::string, JobId, std::less<>> live_names_;
   std::set<JobId> ended_;
   std::map<std::string, std::set<JobId>, std::less<>> ended_names_;
+  std::set<JobId> owed_stops_;
   std::set<JobId> unsaved_memory_;
   std::int64_t newest_end_ms_ = 0;
   mutable std::uint64_t visited_ = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "coordinator/migrations.h"
+#include "libckpt/wire/ids.h"
 
 namespace ckpt::coordinator {
 
@@ -12,6 +13,11 @@ void MigrationTable::index(const Migration& m) {
   of_job_[m.job].insert(m.id);
   if (m.open()) open_.insert(m.id);
   newest_end_ms_ = std::max(newest_end_ms_, m.ended_ms);
+}
+
+std::optional<MigrationId> MigrationTable::find_meant(MigrationId said) const {
+  const auto at = wire::find_meant(migrations_, said);
+  return at == migrations_.end() ? std::nullopt : std::optional(at->first);
 }
 
 void MigrationTable::erase(MigrationId id) {

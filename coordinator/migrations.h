@@ -64,6 +64,8 @@ class MigrationTable {
 
   [[nodiscard]] const Migration* find(MigrationId id) const;
   // For listings; what it and open() hand out is counted.
+  // What a person means by an id without its tag.
+  [[nodiscard]] std::optional<MigrationId> find_meant(MigrationId said) const;
   [[nodiscard]] const std::map<MigrationId, Migration>& all() const {
     visited_ += migrations_.size();
     return migrations_;

@@ -304,7 +304,7 @@ void NodeTable::detach(Node& node, const Error& reason) {
   const std::string& name = node.row.name;
   node.connection.reset();
   spdlog::warn("lost the agent of {}: {}", name, reason.to_string());
-  for (auto& [id, pending] : pending_) {
+  for (auto& [id, pending] : *pending_) {
     if (pending->node != name || pending->answer) continue;
     pending->answer = Error(ErrorCode::kUnavailable, "Node " + name + " went away: " + reason.to_string());
     pending->wake.cancel();
@@ -313,8 +313,8 @@ void NodeTable::detach(Node& node, const Error& reason) {
 }
 
 void NodeTable::finish(std::uint64_t request, const std::string& node, Answer answer) {
-  const auto at = pending_.find(request);
-  if (at == pending_.end() || at->second->node != node || at->second->answer)
+  const auto at = pending_->find(request);
+  if (at == pending_->end() || at->second->node != node || at->second->answer)
     return;  // late, or not its business
   at->second->answer = std::move(answer);
   at->second->wake.cancel();

@@ -127,19 +127,19 @@ class NodeTable {
   };
 
   using PendingAnswers = std::map<std::uint64_t, std::shared_ptr<Pending>>;
-  // The answer is expected for as long as this lives.
+  // The answer is expected for as long as this lives. A coroutine that nobody resumes any more may outlive the table.
   class Expecting {
    public:
-    Expecting(PendingAnswers& answers, std::uint64_t id, std::shared_ptr<Pending> pending)
-        : answers_(answers), id_(id) {
-      answers_.emplace(id, std::move(pending));
+    Expecting(std::shared_ptr<PendingAnswers> answers, std::uint64_t id, std::shared_ptr<Pending> pending)
+        : answers_(std::move(answers)), id_(id) {
+      answers_->emplace(id, std::move(pending));
     }
-    ~Expecting() { answers_.erase(id_); }
+    ~Expecting() { answers_->erase(id_); }
     Expecting(const Expecting&) = delete;
     Expecting& operator=(const Expecting&) = delete;
 
    private:
-    PendingAnswers& answers_;
+    std::shared_ptr<PendingAnswers> answers_;
     std::uint64_t id_;
   };
 
@@ -205,7 +205,7 @@ class NodeTable {
   // Of nodes that are refused, until what they were told has left.
   std::map<const control::Connection*, std::shared_ptr<control::asio::steady_timer>> refused_;
   Gate gate_ = [](const std::string&, const wire::NodeInventory&) { return std::nullopt; };
-  PendingAnswers pending_;
+  std::shared_ptr<PendingAnswers> pending_ = std::make_shared<PendingAnswers>();
   std::uint64_t next_request_ = 1;
 };
 

@@ -30,9 +30,13 @@ void Stops::look_again(JobId id) {
 void Stops::on_inventory(const Node& node) {
   std::set<JobId> concerned;
   for (const wire::JobInstance& instance : node.instances) concerned.insert(instance.job);
-  for (const auto& [id, job] : parts_.jobs.all()) {
-    if (job.stop_requested && (concerned.contains(id) || job.node() == node.row.name)) concerned.insert(id);
+  for (const JobId id : parts_.jobs.to_be_stopped()) {
+    if (const Job* job = parts_.jobs.find(id); job != nullptr && job->node() == node.row.name)
+      concerned.insert(id);
   }
+  std::erase_if(told_, [&](const Told& told) {
+    return std::get<0>(told) == node.row.name && !concerned.contains(std::get<1>(told));
+  });
   for (const JobId id : concerned) carry_out(id);
 }
 
@@ -42,9 +46,8 @@ void Stops::on_instance(const wire::JobInstance& instance) {
 
 void Stops::on_lost(const Node& node) {
   std::erase_if(told_, [&](const Told& told) { return std::get<0>(told) == node.row.name; });
-  for (const auto& [id, migration] : parts_.migrations.all()) {
-    if (migration.open() && (migration.from.node == node.row.name || migration.to.node == node.row.name))
-      look_again(migration.job);
+  for (const Migration& migration : parts_.migrations.open()) {
+    if (migration.from.node == node.row.name || migration.to.node == node.row.name) look_again(migration.job);
   }
 }
 
@@ -61,6 +64,10 @@ void Stops::carry_out(JobId id) {
     if (const Node* node = alone.empty() ? nullptr : parts_.nodes.find(alone)) tell(*node, *job);
     return;
   }
+  std::erase_if(aborted_, [&](MigrationId aborted) {
+    const Migration* migration = parts_.migrations.find(aborted);
+    return migration == nullptr || !migration->open();
+  });
   for (const auto& [name, node] : parts_.nodes.all()) tell(node, *job);
   parts_.jobs.settle_stop(id, parts_.nodes.find(job->node()));
 }

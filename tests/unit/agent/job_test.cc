@@ -252,150 +252,151 @@ TEST_F(JobTest, PidFileThatNamesAnotherStartTimeProvesThatTheKeeperHasEnded) {
   JobTable table(*environment_);
   ASSERT_TRUE(run_until_done(io_, table.rediscover()));
   EXPECT_TRUE(table.started_as(1, 1)->ended());
+}
 
-  TEST_F(JobTest, AnInstanceOfAnotherJobUnderTheSameIdIsNotAdopted) {
-    const std::string folder = leave_instance(1, 1);
-    JobTable table(*environment_);
-    ASSERT_TRUE(run_until_done(io_, table.rediscover()));
-    const auto there = table.started_as(1, 1);
-    JobRecord same = new_record();
-    same.spec = read_job_record(folder).assume_value().spec;
-    auto repeated = run_until_done(io_, table.start(same));
-    ASSERT_TRUE(repeated) << repeated.assume_error().to_string();
-    EXPECT_EQ(repeated.assume_value(), there);
+TEST_F(JobTest, AnInstanceOfAnotherJobUnderTheSameIdIsNotAdopted) {
+  const std::string folder = leave_instance(1, 1);
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  const auto there = table.started_as(1, 1);
+  JobRecord same = new_record();
+  same.spec = read_job_record(folder).assume_value().spec;
+  auto repeated = run_until_done(io_, table.start(same));
+  ASSERT_TRUE(repeated) << repeated.assume_error().to_string();
+  EXPECT_EQ(repeated.assume_value(), there);
 
-    JobRecord other = new_record();
-    other.spec.name = "other";
-    auto refused = run_until_done(io_, table.start(other));
-    ASSERT_FALSE(refused);
-    EXPECT_EQ(refused.assume_error().code(), ErrorCode::kRefused);
-    EXPECT_NE(refused.assume_error().to_string().find("another job"), std::string::npos);
-    EXPECT_EQ(table.all(), std::vector{there});
-  }
+  JobRecord other = new_record();
+  other.spec.name = "other";
+  auto refused = run_until_done(io_, table.start(other));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.assume_error().code(), ErrorCode::kRefused);
+  EXPECT_NE(refused.assume_error().to_string().find("another job"), std::string::npos);
+  EXPECT_EQ(table.all(), std::vector{there});
+}
 
-  TEST_F(JobTest, AKeeperThatDoesNotStartLeavesNothingRunningAndSaysWhy) {
-    JobTable table(*environment_);
-    auto job = run_until_done(io_, table.start(new_record()));
-    ASSERT_FALSE(job);
-    EXPECT_NE(job.assume_error().to_string().find("/nonexistent/keeper"), std::string::npos);
-    EXPECT_TRUE(table.all().empty());
-  }
+TEST_F(JobTest, AKeeperThatDoesNotStartLeavesNothingRunningAndSaysWhy) {
+  JobTable table(*environment_);
+  auto job = run_until_done(io_, table.start(new_record()));
+  ASSERT_FALSE(job);
+  EXPECT_NE(job.assume_error().to_string().find("/nonexistent/keeper"), std::string::npos);
+  EXPECT_TRUE(table.all().empty());
+}
 
-  TEST_F(JobTest, AProgramThatEndedBeforeItsKeeperWasHeardHasRun) {
-    const std::string keeper = home_ / "keeper";
-    std::ofstream(keeper) << "#!/bin/sh\necho '{\"state\":\"exited\",\"exit_code\":4}' > $2/status.json\n";
-    std::filesystem::permissions(keeper, std::filesystem::perms::owner_all);
-    environment_->keeper_program = keeper;
-    JobTable table(*environment_);
-    auto job = run_until_done(io_, table.start(new_record()));
-    ASSERT_TRUE(job) << job.assume_error().to_string();
-    EXPECT_TRUE(job.assume_value()->ended());
-    EXPECT_EQ(job.assume_value()->instance().exit_code, 4);
-    EXPECT_GT(changes_, 0);
-  }
+TEST_F(JobTest, AProgramThatEndedBeforeItsKeeperWasHeardHasRun) {
+  const std::string keeper = home_ / "keeper";
+  std::ofstream(keeper) << "#!/bin/sh\necho '{\"state\":\"exited\",\"exit_code\":4}' > $2/status.json\n";
+  std::filesystem::permissions(keeper, std::filesystem::perms::owner_all);
+  environment_->keeper_program = keeper;
+  JobTable table(*environment_);
+  auto job = run_until_done(io_, table.start(new_record()));
+  ASSERT_TRUE(job) << job.assume_error().to_string();
+  EXPECT_TRUE(job.assume_value()->ended());
+  EXPECT_EQ(job.assume_value()->instance().exit_code, 4);
+  EXPECT_GT(changes_, 0);
+}
 
-  TEST_F(JobTest, AKeeperThatGivesUpIsQuotedAndNothingIsAnnounced) {
-    const std::string keeper = home_ / "keeper";
-    std::ofstream(keeper) << "#!/bin/sh\necho 'no such program'\nexit 1\n";
-    std::filesystem::permissions(keeper, std::filesystem::perms::owner_all);
-    environment_->keeper_program = keeper;
-    JobTable table(*environment_);
-    auto job = run_until_done(io_, table.start(new_record()));
-    ASSERT_FALSE(job);
-    EXPECT_NE(job.assume_error().to_string().find("no such program"), std::string::npos);
-    EXPECT_EQ(changes_, 0);
-  }
+TEST_F(JobTest, AKeeperThatGivesUpIsQuotedAndNothingIsAnnounced) {
+  const std::string keeper = home_ / "keeper";
+  std::ofstream(keeper) << "#!/bin/sh\necho 'no such program'\nexit 1\n";
+  std::filesystem::permissions(keeper, std::filesystem::perms::owner_all);
+  environment_->keeper_program = keeper;
+  JobTable table(*environment_);
+  auto job = run_until_done(io_, table.start(new_record()));
+  ASSERT_FALSE(job);
+  EXPECT_NE(job.assume_error().to_string().find("no such program"), std::string::npos);
+  EXPECT_EQ(changes_, 0);
+}
 
-  TEST_F(JobTest, AnInstanceThatIsForgottenLeavesNoFolder) {
-    const std::string folder = leave_instance(1, 1);
-    JobTable table(*environment_);
-    ASSERT_TRUE(run_until_done(io_, table.rediscover()));
-    const auto forget = [](JobTable& of) -> Task<bool> {
-      co_await of.forget(1);
-      co_return true;
-    };
-    EXPECT_TRUE(run_until_done(io_, forget(table)));
-    EXPECT_FALSE(std::filesystem::exists(folder));
-  }
-
-  // The standby of a migration that was given up may still be ending while the next migration starts its own as the same incarnation.
-  TEST_F(JobTest, StandbysOfTwoMigrationsAreToldApart) {
-    for (const wire::MigrationId migration : {9u, 10u}) {
-      JobRecord record = new_record();
-      record.role = wire::JobRole::kStandby;
-      record.incarnation = record.spec.incarnation = 2;
-      record.migration = migration;
-      record.ended = migration == 9;
-      record.exit_code = 137;
-      const std::string folder = instance_folder(config_.jobs_folder(), 1, 2, migration);
-      std::filesystem::create_directories(folder);
-      ASSERT_TRUE(write_job_record(folder, record));
-    }
-    JobTable table(*environment_);
-    ASSERT_TRUE(run_until_done(io_, table.rediscover()));
-    const auto old_one = table.started_by(9, 1, 2);
-    const auto new_one = table.started_by(10, 1, 2);
-    ASSERT_TRUE(old_one && new_one);
-    EXPECT_NE(old_one, new_one);
-    EXPECT_EQ(table.started_as(1, 2), new_one);
-    EXPECT_TRUE(table.superseded(*old_one));
-    EXPECT_FALSE(table.superseded(*new_one));
-    EXPECT_EQ(table.started_by(11, 1, 2), nullptr);
-  }
-
-  class LogTest : public JobTest {
-   protected:
-    LogTest() : keeper_(leave_instance(1, 1), local::Phase::kStandbyReady), table_(*environment_) {
-      std::ofstream(instance_folder(config_.jobs_folder(), 1, 1) + "/out.log") << "hello";
-      EXPECT_TRUE(run_until_done(io_, table_.rediscover()));
-      job_ = table_.started_as(1, 1);
-    }
-    ~LogTest() override {
-      const auto end = [](JobTable& table) -> Task<bool> {
-        co_return (co_await table.stop(1, 1, Milliseconds(0))).has_value();
-      };
-      run_until_done(io_, end(table_));
-      run_until(io_, [&] { return job_->ended() && !job_->keeper(); });
-    }
-    wire::ReadLog request(std::uint64_t offset, std::int64_t follow_ns) {
-      wire::ReadLog out;
-      out.job = out.incarnation = 1;
-      out.offset = offset;
-      out.limit = 100;
-      out.follow_ns = follow_ns;
-      return out;
-    }
-    FakeKeeper keeper_;
-    JobTable table_;
-    std::shared_ptr<Job> job_;
+TEST_F(JobTest, AnInstanceThatIsForgottenLeavesNoFolder) {
+  const std::string folder = leave_instance(1, 1);
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  const auto forget = [](JobTable& of) -> Task<bool> {
+    co_await of.forget(1);
+    co_return true;
   };
+  EXPECT_TRUE(run_until_done(io_, forget(table)));
+  EXPECT_FALSE(std::filesystem::exists(folder));
+}
 
-  TEST_F(LogTest, GivesWhatIsThere) {
-    auto data = run_until_done(io_, read_log(*environment_, job_, request(2, 0)));
-    ASSERT_TRUE(data);
-    EXPECT_EQ(data.assume_value().bytes, "llo");
-    EXPECT_FALSE(data.assume_value().ended);
-    data = run_until_done(io_, read_log(*environment_, job_, request(5, 0)));
-    ASSERT_TRUE(data);
-    EXPECT_EQ(data.assume_value().bytes, "");
+// The standby of a migration that was given up may still be ending while the next migration starts its own as the same incarnation.
+TEST_F(JobTest, StandbysOfTwoMigrationsAreToldApart) {
+  for (const wire::MigrationId migration : {9u, 10u}) {
+    JobRecord record = new_record();
+    record.role = wire::JobRole::kStandby;
+    record.incarnation = record.spec.incarnation = 2;
+    record.migration = migration;
+    record.ended = migration == 9;
+    record.exit_code = 137;
+    const std::string folder = instance_folder(config_.jobs_folder(), 1, 2, migration);
+    std::filesystem::create_directories(folder);
+    ASSERT_TRUE(write_job_record(folder, record));
   }
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  const auto old_one = table.started_by(9, 1, 2);
+  const auto new_one = table.started_by(10, 1, 2);
+  ASSERT_TRUE(old_one && new_one);
+  EXPECT_NE(old_one, new_one);
+  EXPECT_EQ(table.started_as(1, 2), new_one);
+  EXPECT_TRUE(table.superseded(*old_one));
+  EXPECT_FALSE(table.superseded(*new_one));
+  EXPECT_EQ(table.started_by(11, 1, 2), nullptr);
+}
 
-  TEST_F(LogTest, FollowingAnswersWhenTheFileGrows) {
-    asio::post(io_, [this] { std::ofstream(job_->log_path(), std::ios::app) << " world"; });
-    auto data =
-        run_until_done(io_, read_log(*environment_, job_, request(5, std::int64_t{60} * 1'000'000'000)));
-    ASSERT_TRUE(data);
-    EXPECT_EQ(data.assume_value().bytes, " world");
+class LogTest : public JobTest {
+ protected:
+  LogTest() : keeper_(leave_instance(1, 1), local::Phase::kStandbyReady), table_(*environment_) {
+    std::ofstream(instance_folder(config_.jobs_folder(), 1, 1) + "/out.log") << "hello";
+    EXPECT_TRUE(run_until_done(io_, table_.rediscover()));
+    job_ = table_.started_as(1, 1);
   }
+  ~LogTest() override {
+    const auto end = [](JobTable& table) -> Task<bool> {
+      co_return (co_await table.stop(1, 1, Milliseconds(0))).has_value();
+    };
+    run_until_done(io_, end(table_));
+    run_until(io_, [&] { return job_->ended() && !job_->keeper(); });
+  }
+  wire::ReadLog request(std::uint64_t offset, std::int64_t follow_ns) {
+    wire::ReadLog out;
+    out.job = out.incarnation = 1;
+    out.offset = offset;
+    out.limit = 100;
+    out.follow_ns = follow_ns;
+    return out;
+  }
+  FakeKeeper keeper_;
+  JobTable table_;
+  std::shared_ptr<Job> job_;
+};
 
-  TEST_F(LogTest, FollowingAnswersAtTheEndOfTheInstance) {
-    const auto stop = [](JobTable& table) -> Task<> { (void)co_await table.stop(1, 1, Milliseconds(0)); };
-    control::spawn(io_.get_executor(), "stop", stop(table_));
-    auto data =
-        run_until_done(io_, read_log(*environment_, job_, request(5, std::int64_t{60} * 1'000'000'000)));
-    ASSERT_TRUE(data);
-    EXPECT_TRUE(data.assume_value().ended);
-  }
+TEST_F(LogTest, GivesWhatIsThere) {
+  auto data = run_until_done(io_, read_log(*environment_, job_, request(2, 0)));
+  ASSERT_TRUE(data);
+  EXPECT_EQ(data.assume_value().bytes, "llo");
+  EXPECT_FALSE(data.assume_value().ended);
+  data = run_until_done(io_, read_log(*environment_, job_, request(5, 0)));
+  ASSERT_TRUE(data);
+  EXPECT_EQ(data.assume_value().bytes, "");
+}
+
+TEST_F(LogTest, FollowingAnswersWhenTheFileGrows) {
+  asio::post(io_, [this] { std::ofstream(job_->log_path(), std::ios::app) << " world"; });
+  auto data =
+      run_until_done(io_, read_log(*environment_, job_, request(5, std::int64_t{60} * 1'000'000'000)));
+  ASSERT_TRUE(data);
+  EXPECT_EQ(data.assume_value().bytes, " world");
+}
+
+TEST_F(LogTest, FollowingAnswersAtTheEndOfTheInstance) {
+  const auto stop = [](JobTable& table) -> Task<> { (void)co_await table.stop(1, 1, Milliseconds(0)); };
+  control::spawn(io_.get_executor(), "stop", stop(table_));
+  auto data =
+      run_until_done(io_, read_log(*environment_, job_, request(5, std::int64_t{60} * 1'000'000'000)));
+  ASSERT_TRUE(data);
+  EXPECT_TRUE(data.assume_value().ended);
+}
 
 }  // namespace
 }  // namespace ckpt::agent

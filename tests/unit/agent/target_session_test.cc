@@ -39,6 +39,7 @@ class SlowWay : public TargetWay {
     deadlines_.push_back(order.deadline);
     co_return ok();
   }
+  [[nodiscard]] PauseWork pause_work(const Job&) const override { return PauseWork(PauseKind::kCooperative); }
   Task<> end(std::shared_ptr<Job>) override { co_return; }
   Task<> free(std::shared_ptr<Job>) override { co_return; }
 
@@ -55,7 +56,7 @@ class TargetSessionTest : public ::testing::Test {
     config_.keeper_timeout = Milliseconds(10000);
     files_ = FileWatch::create(io_.get_executor()).assume_value();
     environment_.emplace(JobEnvironment{config_, io_.get_executor(), *files_, "/nonexistent/keeper",
-                                        [](const std::shared_ptr<Job>&) {}});
+                                        [](const std::shared_ptr<Job>&) {}, records_});
     contexts_ = ContextHelper::create(io_.get_executor(), {});
     remap_.emplace(io_.get_executor(), config_, *contexts_, "/nonexistent/context");
     info_.migration = 9;
@@ -76,6 +77,7 @@ class TargetSessionTest : public ::testing::Test {
   TemporaryFolder home_;
   Config config_;
   asio::io_context io_;
+  asio::thread_pool records_{1};
   asio::thread_pool disk_{1};
   std::shared_ptr<FileWatch> files_;
   std::optional<JobEnvironment> environment_;
