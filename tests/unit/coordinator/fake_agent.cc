@@ -228,6 +228,7 @@ void FakeAgent::as_source(const wire::SwitchMessage& m) {
     answer(wire::Resumed(m.base, true, false));
     closed_.set_value();
   }
+  if (closed != nullptr && closed->side == wire::Side::kTarget) answer(wire::Released());
   if (std::holds_alternative<wire::Runs>(m.body)) {
     change(m.job, m.base, wire::JobPhase::kMoved);
     wire::SourceReport report;
