@@ -137,6 +137,7 @@ TEST_F(JobTest, LoopGoesOnWhileAContextsRecordIsWritten) {
   EXPECT_EQ(read_job_record(folder).assume_value().context_gpu, "GPU-a");
   EXPECT_EQ(read_job_record(folder).assume_value().context_goes_to, "GPU-b");
   EXPECT_TRUE(run_until_done(io_, job->stop(Milliseconds(0))));
+  run_until(io_, [&] { return job->ended() && !job->keeper(); });
 }
 
 TEST_F(JobTest, RecordNeverReplacesALaterOne) {

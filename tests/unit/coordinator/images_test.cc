@@ -105,7 +105,9 @@ class ImagesTest : public ::testing::Test {
   }
   // Until what happens elsewhere has happened: asks again at every answer of the coordinator.
   void wait_until(const std::function<bool()>& holds) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (!holds()) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "job: " << job();
       ASSERT_EQ(cluster_.get("/v1/status").status, 200U);
       std::this_thread::yield();
     }
@@ -459,7 +461,8 @@ TEST_F(ImagesTest, StopOfAJobThatIsBeingSuspendedGoesOnAfterARestart) {
   a_.vault->hold_snapshots = false;
   restart_coordinator();
   cluster_.wait_for_event("snapshot-failed");
-  wait_until([this] { return job()["state"] == "stopping"; });
+  // Its node is not back yet: the stop is owed to it.
+  wait_until([this] { return job()["state"] == "exited"; });
   EXPECT_EQ(cluster_.get("/v1/images").json().size(), 0U);
 }
 
