@@ -57,8 +57,8 @@ class Job : public std::enable_shared_from_this<Job> {
   [[nodiscard]] bool ended() const noexcept { return record_.ended; }
   // Its keeper does not answer and is not proven to have ended: it may run.
   [[nodiscard]] bool unknown() const noexcept { return unknown_; }
-  // Until it answers or is proven to have ended.
-  Task<> known();
+  // Until it answers or is proven to have ended, or the time is over.
+  Task<> known(std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max());
   // It was told to end because the job runs elsewhere.
   [[nodiscard]] bool leaving() const noexcept { return leaving_; }
   [[nodiscard]] const local::StateSummary& summary() const noexcept { return summary_; }

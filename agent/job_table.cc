@@ -47,6 +47,7 @@ Task<Result<void>> JobTable::rediscover() {
 
 Task<Result<std::shared_ptr<Job>>> JobTable::start(JobRecord record, std::optional<HostRestore> restore) {
   const Key key(record.spec.job, record.spec.incarnation, record.migration);
+  if (!jobs_.contains(key)) co_await wait_for_unknown(record.spec.job);
   while (starting_.contains(key)) {
     Signal signal(environment_.executor);
     starting_[key].push_back(&signal);
@@ -64,6 +65,14 @@ Task<Result<std::shared_ptr<Job>>> JobTable::start(JobRecord record, std::option
   starting_.erase(key);
   for (Signal* signal : waiting) signal->notify();
   co_return job;
+}
+
+// One that leaves is unknown for a moment: its keeper closes its socket before it has ended.
+Task<> JobTable::wait_for_unknown(wire::JobId job) {
+  const auto deadline = std::chrono::steady_clock::now() + environment_.config.keeper_timeout;
+  for (const auto& instance : all()) {
+    if (instance->id() == job && instance->unknown()) co_await instance->known(deadline);
+  }
 }
 
 Result<void> JobTable::check_none_unknown(wire::JobId job) const {

@@ -19,7 +19,7 @@ class JobTable {
   // At start: every instance that an earlier agent left.
   Task<Result<void>> rediscover();
   // Starts an instance; one that is there already and was started by the same specification is returned as it is (a repeated request
-  // starts nothing). kRefused if another job's instance has that id, kUnavailable while another one of the job is unknown.
+  // starts nothing). kRefused if another job's instance has that id, kUnavailable if another one of the job stays unknown.
   Task<Result<std::shared_ptr<Job>>> start(JobRecord record, std::optional<HostRestore> restore = {});
 
   // The living instance that runs as that incarnation, or null.
@@ -43,6 +43,7 @@ class JobTable {
  private:
   using Key = std::tuple<wire::JobId, wire::Incarnation, wire::MigrationId>;
   static Key key_of(const Job& job);
+  Task<> wait_for_unknown(wire::JobId job);
   [[nodiscard]] Result<void> check_none_unknown(wire::JobId job) const;
   const JobEnvironment& environment_;
   std::map<Key, std::shared_ptr<Job>> jobs_;

@@ -29,12 +29,12 @@ Task<> Job::rest(Milliseconds time) {
   co_await nobody.wait(steady_clock::now() + time);
 }
 
-Task<> Job::known() {
+Task<> Job::known(steady_clock::time_point deadline) {
   auto self = shared_from_this();
   if (!unknown_) co_return;
   Signal signal(environment_.executor);
   add_waiter(&signal);
-  while (unknown_) co_await signal.wait(steady_clock::time_point::max());
+  while (unknown_ && steady_clock::now() < deadline) co_await signal.wait(deadline);
   remove_waiter(&signal);
 }
 
