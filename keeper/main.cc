@@ -112,7 +112,8 @@ Result<Prepared> become_keeper(const Config& config, const std::string& folder,
                                std::optional<Keeper::Restored> restored) {
   CKPT_TRYV(become_user(config, folder));
   CKPT_TRY(pid_file, write_pid_file(folder));
-  set_fault_role("keeper." + config.job + "." + role_name(config.role));
+  // Without the id's tag: a test names its points before the tag is drawn.
+  set_fault_role("keeper." + config.job.substr(0, config.job.find('-')) + "." + role_name(config.role));
   return Prepared{std::move(pid_file), Keeper::create(config, folder, std::move(restored))};
 }
 

@@ -28,7 +28,7 @@ class MovesLive(MovingTest):
         self.move_and_compare("serve", ["--weights", "48MiB", "--cache", "16MiB", "--seed", "5", "--requests", "3000",
                                         "--request-ms", "5"], 20, MODE)
         logs = "".join(path.read_text() for path in self.cluster.home.rglob("*.log"))
-        self.assertEqual(len(re.findall(r"lanes: id m\d+ open \d+ within_this_machine 0\b", logs)), 20, logs[-2000:])
+        self.assertEqual(len(re.findall(r"lanes: id m\d+-\w+ open \d+ within_this_machine 0\b", logs)), 20, logs[-2000:])
 
 
 class MovesBetweenGpusOfANode(MovingTest):
@@ -39,7 +39,7 @@ class MovesBetweenGpusOfANode(MovingTest):
         self.hotset("random", 6, MODE, steps=1500)
         # Within a node the target copies to its device what the source has staged; between nodes all goes through the network.
         logs = "".join(path.read_text() for path in self.cluster.home.rglob("*.log"))
-        lanes = re.findall(r"lanes: id m\d+ open (\d+) within_this_machine (\d+) in_place (\d+)", logs)
+        lanes = re.findall(r"lanes: id m\d+-\w+ open (\d+) within_this_machine (\d+) in_place (\d+)", logs)
         self.assertEqual(len(lanes), 6, logs[-2000:])
         for opened, near, in_place in lanes:
             self.assertEqual(near, opened)
