@@ -45,7 +45,7 @@ class Losses(ClusterTest):
             # Without the signal it would ask for a minute and then say the same.
             rest = moving.communicate(timeout=30)[1]
         self.assertEqual(moving.returncode, 6)
-        self.assertRegex(rest, r"gpumigrate watch m\d+. asks again")
+        self.assertRegex(rest, r"gpumigrate watch m\d+\S* asks again")
         cluster.up()
         cluster.call("abort", cluster.json("migrations")[0]["id"])
         self.assertEqual(cluster.job("job")["node"], "node-a")
