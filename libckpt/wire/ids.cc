@@ -11,6 +11,11 @@ constexpr std::size_t kTagLength = 4;
 constexpr unsigned kTagBits = 5;  // a character
 constexpr std::uint64_t kMaxPlainId = 0xffffffff;
 
+// What an agent numbers by itself (a snapshot, a restore) has this bit and no tag.
+constexpr bool is_local(std::uint64_t id) {
+  return id >> 63 != 0;
+}
+
 std::optional<IdTag> parse_tag(std::string_view text) {
   if (text.size() != kTagLength) return std::nullopt;
   IdTag tag = 0;
@@ -32,6 +37,7 @@ std::string tag_text(IdTag tag) {
 }
 
 std::string id_text(char kind, std::uint64_t id) {
+  if (is_local(id)) return kind + std::to_string(id);
   std::string text = kind + std::to_string(id_number(id));
   return id_tag(id) == 0 ? text : text + "-" + tag_text(id_tag(id));
 }
@@ -42,7 +48,7 @@ std::optional<std::uint64_t> parse_id(char kind, std::string_view text) {
   const char* end = text.data() + text.size();
   const auto [at, failure] = std::from_chars(text.data() + 1, end, number);
   if (failure != std::errc{} || number == 0) return std::nullopt;
-  if (at == end) return number <= kMaxPlainId ? std::optional(number) : std::nullopt;
+  if (at == end) return number <= kMaxPlainId || is_local(number) ? std::optional(number) : std::nullopt;
   if (*at != '-' || number > kMaxTaggedNumber) return std::nullopt;
   const auto tag = parse_tag(std::string_view(at + 1, end));
   return tag ? std::optional(make_id(number, *tag)) : std::nullopt;

@@ -49,5 +49,11 @@ TEST(Ids, AShortFormMeansTheOnlyOneOfThatNumber) {
   EXPECT_EQ(meant("j4294967295"), "");
 }
 
+TEST(Ids, NumberOfAnAgentsOwnSnapshotReadsBackWhole) {
+  const std::uint64_t id = (std::uint64_t{1} << 63) + 0x1a2'8000'4711;
+  EXPECT_EQ(parse_id('m', migration_text(id)), id);
+  EXPECT_EQ(migration_text(id), "m" + std::to_string(id));
+}
+
 }  // namespace
 }  // namespace ckpt::wire
