@@ -113,7 +113,7 @@ Result<Prepared> become_keeper(const Config& config, const std::string& folder,
   CKPT_TRYV(become_user(config, folder));
   CKPT_TRY(pid_file, write_pid_file(folder));
   // Without the id's tag: a test names its points before the tag is drawn.
-  set_fault_role("keeper." + config.job.substr(0, config.job.find('-')) + "." + role_name(config.role));
+  set_fault_role("keeper." + config.job.substr(0, config.job.find('-', 2)) + "." + role_name(config.role));
   return Prepared{std::move(pid_file), Keeper::create(config, folder, std::move(restored))};
 }
 

@@ -31,7 +31,7 @@ Result<std::unique_ptr<Session>> Session::create(const std::string& socket_path,
     const local::Welcome& welcome = link->welcome();
     // Without the id's tag: a test names its points before the tag is drawn.
     const std::string job = welcome.job.str();
-    set_fault_role("rank." + job.substr(0, job.find('-')) +
+    set_fault_role("rank." + job.substr(0, job.find('-', 2)) +
                    (welcome.role == local::Role::kStandby ? ".standby" : ".fresh"));
   }
   std::unique_ptr<Session> session(new Session(std::move(link), return_moved));

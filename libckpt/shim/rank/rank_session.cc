@@ -59,7 +59,7 @@ Result<std::unique_ptr<RankSession>> RankSession::create(const std::string& sock
   CKPT_TRY(link, local::KeeperLink::connect(socket_path, local::Way::kTransparent));
   // Without the id's tag: a test names its points before the tag is drawn.
   const std::string job = link->welcome().job.str();
-  set_fault_role("rank." + job.substr(0, job.find('-')) + ".fresh");
+  set_fault_role("rank." + job.substr(0, job.find('-', 2)) + ".fresh");
   return std::unique_ptr<RankSession>(new RankSession(std::move(link)));
 }
 
