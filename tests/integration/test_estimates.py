@@ -5,16 +5,17 @@ import unittest
 
 from cluster import ClusterTest, run_unmoved
 
-TRAINING = ["--params", "200000", "--seed", "3", "--print-every", "1", "--step-ms", "5"]
+TRAINING = ["--params", "200000", "--seed", "3", "--print-every", "1", "--step-ms", "15"]
 TERMS = {"quiesce", "final", "verify", "commit", "context", "host", "fill", "restore", "resume"}
 
 
 class Estimates(ClusterTest):
     def start_training(self, steps, node):
         arguments = [*TRAINING, "--steps", str(steps)]
+        expected = run_unmoved("charlm-plain", *arguments[:-4], *arguments[-2:])
         self.cluster.start("job", "charlm-plain", *arguments, node=node, way=())
         self.cluster.wait_for_line("job", r"^step \d+")
-        return run_unmoved("charlm-plain", *arguments[:-4], *arguments[-2:])
+        return expected
 
     def check_stays(self, to, limit, term, place):
         for mode in ("--live", "--stop-copy"):
