@@ -54,7 +54,8 @@ Result<void> NodeRemovals::check(const std::string& name, bool force, bool fence
     return refused("it is connected; --force is for one that is lost: `drain` it");
   for (const Migration& migration : parts_.migrations.open()) {
     if (migration.from.node == name || migration.to.node == name)
-      return refused("migration " + migration_text(migration.id) + " is open (`abort` or `resolve` it first)");
+      return refused("migration " + migration_text(migration.id) +
+                     " is open (`abort` or `resolve` it first)");
   }
   for (const auto& [id, job] : parts_.jobs.all()) {
     const bool concerned = job.node() == name || (job.operation && job.operation->to_node == name);
