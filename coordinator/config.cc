@@ -113,9 +113,9 @@ Result<void> check(const Config& config) {
   CKPT_TRYV(check_kept("ended_evacuations_kept", config.ended_evacuations_kept));
   CKPT_TRYV(check_kept("ended_drains_kept", config.ended_drains_kept));
   CKPT_TRYV(check_kept("history_kept_days", config.history_kept_days));
-  constexpr std::int64_t kMostEndedImages = 1'000'000;
-  if (config.ended_images_kept > kMostEndedImages)
-    return bad_key("ended_images_kept", "must be at most " + std::to_string(kMostEndedImages));
+  constexpr std::int64_t kMaxEndedImages = 1'000'000;
+  if (config.ended_images_kept > kMaxEndedImages)
+    return bad_key("ended_images_kept", "must be at most " + std::to_string(kMaxEndedImages));
   constexpr std::int64_t kMaxImageAgeMs = std::int64_t{10} * 365 * 24 * 3600 * 1000;
   if (config.ended_images_max_age_ms < kShortestTimeMs || config.ended_images_max_age_ms > kMaxImageAgeMs)
     return bad_key("ended_images_max_age_ms", "must be from " + std::to_string(kShortestTimeMs) + " to " +
