@@ -25,7 +25,7 @@ class Stepper {
   Result<Step<CoordinatorState>> run(const CoordinatorEvent& event) {
     const bool possible = std::visit([this](const auto& e) { return on(e); }, event);
     if (!possible && std::holds_alternative<ResolveRequested>(event))
-      return Error(ErrorCode::kRefused, in<Granted>()
+      return Error(ErrorCode::kRefused, in<Granted>() || in<Forgotten>()
                                             ? "The target's image is not known to be whole: it can only be "
                                               "resolved at the source"
                                             : "Nothing to resolve: the migration is not between GRANTED and "
@@ -61,6 +61,11 @@ class Stepper {
   void remember(const Reason& reason) {
     if (s_.reason.text.empty()) s_.reason = reason;
   }
+  // The records here may be an older copy of what was decided.
+  [[nodiscard]] bool unsure() const { return s_.unsure_until != 0; }
+  [[nodiscard]] Nanos term_from_now() const {
+    return now_ + (std::int64_t{timing_.lease_term_ms} + timing_.lease_drift_ms) * kNanosPerMs;
+  }
 
   // ---- BEGUN ----
   void ask_to_prepare() {
@@ -87,7 +92,7 @@ class Stepper {
     if (const auto* g = in<Granted>()) next = *g;
     next.k = k;
     next.lease_until = 0;
-    next.lent = false;
+    next.lent = next.withheld = false;
     act(WriteRecord(record(RecordKind::kGranted, k)));
     tell(holder(k), wire::Commit(k));
     act(ArmTimer(Timer::kPoll, timing_.poll_ms));
@@ -97,7 +102,8 @@ class Stepper {
 
   // ---- GRANTED ----
   void close(Side side, ReportKind kind) {
-    if (side == Side::kTarget) s_.owner_k = std::get<Granted>(s_.phase).committed;
+    if (side == Side::kTarget)
+      s_.owner_k = in<Forgotten>() ? in<Forgotten>()->target_k : std::get<Granted>(s_.phase).committed;
     if (side == Side::kSource && s_.resumed) s_.owner_k = s_.resumed->k;
     Record r = record(RecordKind::kClosed, s_.owner_k);
     r.side = static_cast<std::uint8_t>(side);
@@ -110,13 +116,14 @@ class Stepper {
     s_.phase = Closed{side};
   }
   void close_for_source() {
-    const bool ran = std::get<Granted>(s_.phase).ran_target != 0;
+    const bool ran =
+        in<Forgotten>() ? in<Forgotten>()->target_k != 0 : std::get<Granted>(s_.phase).ran_target != 0;
     close(Side::kSource, ran ? ReportKind::kRestored : ReportKind::kClosedSource);
   }
   void want_abort(const Reason& reason) {
     remember(reason);
     s_.abort_wanted = true;
-    if (in<Begun>())
+    if (in<Begun>() && !unsure())
       abort(ReportKind::kAborted);
     else
       tell_both(wire::AbortRequest(s_.reason));
@@ -145,6 +152,10 @@ class Stepper {
   [[nodiscard]] bool withheld(const Granted& g) const {
     return s_.abort_wanted && g.committed == 0 && holder(g.k) == Party::kTarget;
   }
+  // A restarted coordinator that knows too little would lend to one side while the other has a lease.
+  [[nodiscard]] bool may_lend_to(Party party) const {
+    return now_ >= s_.unsure_until || s_.answered[1 - index_of(party)];
+  }
   void poll_granted() {
     Granted& g = std::get<Granted>(s_.phase);
     if (s_.abort_wanted && g.committed == 0) tell_both(wire::AbortRequest(s_.reason));
@@ -152,6 +163,86 @@ class Stepper {
     tell_both(wire::Query{});
     act(ArmTimer(Timer::kPoll, timing_.poll_ms));
     advance_if_due();
+  }
+
+  void note_answer(Party from) {
+    s_.answered[index_of(from)] = true;
+    auto* g = in<Granted>();
+    if (g == nullptr || !g->withheld || holder(g->k) == from) return;
+    g->withheld = false;
+    tell(holder(g->k), wire::Commit(g->k));
+  }
+
+  // ---- FORGOTTEN ----
+  // What follows from more than the records here say.
+  [[nodiscard]] bool knows_more(const Message& m) const {
+    if (!unsure() || is_closed(s_) || std::holds_alternative<Forgotten>(s_.phase)) return false;
+    const bool source = m.from == Party::kSource;
+    const auto* g = std::get_if<Granted>(&s_.phase);
+    const Incarnation known = g != nullptr ? g->k : s_.info.base;
+    if (const auto* r = std::get_if<wire::Resumed>(&m.body))
+      return r->k > known || (g == nullptr && !r->never_barrier);
+    if (const auto* c = std::get_if<wire::Committed>(&m.body)) return c->k > known;
+    if (const auto* r = std::get_if<wire::Runs>(&m.body)) return r->k > known;
+    if (const auto* l = std::get_if<wire::LeaseRequest>(&m.body)) return l->k > known;
+    if (g != nullptr) return false;
+    return std::holds_alternative<wire::Verified>(m.body) || std::holds_alternative<wire::Released>(m.body) ||
+           (source && std::holds_alternative<wire::Query>(m.body));
+  }
+  void forget() {
+    const Nanos lent_until = in<Granted>() ? in<Granted>()->lease_until : 0;
+    s_.phase = Forgotten{std::max(s_.unsure_until, lent_until)};
+    s_.abort_wanted = false;
+    act(DisarmTimer(Timer::kMigration));
+    ask_what_was_decided();
+  }
+  void ask_what_was_decided() {
+    remember(Reason(ErrorCode::kAborted, "The coordinator lost its record of this migration"));
+    act(Report(ReportKind::kForgotten, s_.info.base, s_.reason));
+    poll_forgotten();
+  }
+  // Whoever has not gone past its barrier, or committed, leaves. The others say what they recorded.
+  void poll_forgotten() {
+    tell_both(wire::AbortRequest(s_.reason));
+    act(ArmTimer(Timer::kPoll, timing_.poll_ms));
+  }
+  bool hear_forgotten(const Message& m) {
+    auto& f = std::get<Forgotten>(s_.phase);
+    if (now_ < f.undecided_until) return true;
+    if (std::holds_alternative<wire::Released>(m.body)) {
+      close(Side::kTarget, ReportKind::kClosedTarget);
+    } else if (std::holds_alternative<wire::Relinquished>(m.body)) {
+      close_for_source();
+    } else if (m.from == Party::kSource) {
+      hear_forgotten_source(f, m);
+    } else if (const auto* c = std::get_if<wire::Committed>(&m.body)) {
+      f.target_k = std::max(f.target_k, c->k);
+    } else if (const auto* r = std::get_if<wire::Runs>(&m.body)) {
+      f.target_k = std::max(f.target_k, r->k);
+    }
+    grant_again_if_due();
+    return true;
+  }
+  void hear_forgotten_source(Forgotten& f, const Message& m) {
+    if (const auto* r = std::get_if<wire::Resumed>(&m.body)) {
+      if (r->owner) {
+        s_.resumed = *r;
+        return close_for_source();
+      }
+      f.source_waits = true;
+      f.source_k = std::max(f.source_k, r->k);
+    } else if (std::holds_alternative<wire::Query>(m.body)) {
+      f.source_waits = true;
+    }
+  }
+  // Both have answered, and the job may go on on either side: the later incarnation is the one that ran last.
+  void grant_again_if_due() {
+    const auto* f = in<Forgotten>();
+    if (f == nullptr || !f->source_waits || f->target_k == 0) return;
+    grant(std::max(f->source_k, f->target_k));
+    auto& g = std::get<Granted>(s_.phase);
+    g.verified = g.source_waits = true;
+    s_.answered = {true, true};
   }
 
   // ---- ABORTED, CLOSED ----
@@ -182,7 +273,7 @@ class Stepper {
     return true;
   }
   bool on(const AbortRequested& e) {
-    if (is_closed(s_)) return true;
+    if (is_closed(s_) || in<Forgotten>()) return true;  // Forgotten asks for nothing else
     if (const auto* g = in<Granted>()) {
       if (g->committed != 0) {
         act(Report(ReportKind::kAbortTooLate, g->committed, e.reason));
@@ -201,6 +292,8 @@ class Stepper {
       ask_to_prepare();
     else if (in<Granted>())
       tell(party, wire::Query{});
+    else if (in<Forgotten>())
+      tell(party, wire::AbortRequest(s_.reason));
     else
       tell_outcome(party);
     return true;
@@ -211,10 +304,16 @@ class Stepper {
   }
   bool on(const ResolveRequested& e) {
     const auto* g = in<Granted>();
-    if (!g) return false;
+    const auto* f = in<Forgotten>();
+    if (in<Begun>() && unsure() && e.side == Side::kSource) {
+      remember(Reason(ErrorCode::kAborted, "Resolved at the source by an operator"));
+      abort(ReportKind::kAborted);
+      return true;
+    }
+    if (!g && !f) return false;
     if (e.side == Side::kTarget) {
       // Nobody may throw the source's image away for one that is not known to be whole.
-      if (!g->verified && g->committed == 0) return false;
+      if (g ? !g->verified && g->committed == 0 : f->target_k == 0) return false;
       remember(Reason(ErrorCode::kAborted, "Resolved at the target by an operator"));
       close(Side::kTarget, ReportKind::kClosedTarget);
     } else {
@@ -225,7 +324,7 @@ class Stepper {
   }
   bool on(const TimerFired& e) {
     if (e.timer == Timer::kMigration) {
-      if (is_closed(s_)) return true;
+      if (is_closed(s_) || in<Forgotten>()) return true;
       const Reason late(ErrorCode::kTimedOut,
                         "Not done within " + std::to_string(timing_.migration_timeout_ms) + " ms");
       on(AbortRequested(true, late));
@@ -234,14 +333,19 @@ class Stepper {
     }
     if (e.timer != Timer::kPoll) return false;
     if (in<Begun>()) {
-      if (s_.abort_wanted) {
+      if (s_.abort_wanted && !unsure()) {
         abort(ReportKind::kAborted);
         return true;
       }
-      ask_to_prepare();
+      if (s_.abort_wanted)
+        tell_both(wire::AbortRequest(s_.reason));
+      else
+        ask_to_prepare();
       act(ArmTimer(Timer::kPoll, timing_.poll_ms));
     } else if (in<Granted>()) {
       poll_granted();
+    } else if (in<Forgotten>()) {
+      poll_forgotten();
     } else if (!is_settled(s_)) {
       const auto [source_knows, target_knows] = known();
       if (!*source_knows) tell_outcome(Party::kSource);
@@ -257,12 +361,17 @@ class Stepper {
     return true;
   }
   bool on(const Restarted&) {
+    if (in<Forgotten>()) {
+      ask_what_was_decided();
+      return true;
+    }
+    if (!is_closed(s_)) s_.unsure_until = term_from_now();
     if (in<Begun>()) {
       ask_to_prepare();
       act(ArmTimer(Timer::kMigration, timing_.migration_timeout_ms));
     } else if (auto* g = in<Granted>()) {
       // Rule 9: every lease it may have given lasts one full term from now.
-      g->lease_until = now_ + (std::int64_t{timing_.lease_term_ms} + timing_.lease_drift_ms) * kNanosPerMs;
+      g->lease_until = s_.unsure_until;
       tell(holder(g->k), wire::Commit(g->k));
       tell_both(wire::Query{});
       act(ArmTimer(Timer::kMigration, timing_.migration_timeout_ms));
@@ -278,6 +387,9 @@ class Stepper {
     if (m.from == Party::kCoordinator || m.from == Party::kInvalid) return false;
     s_.last_heard[index_of(m.from)] = now_;
     s_.connected[index_of(m.from)] = true;
+    if (knows_more(m)) forget();
+    if (in<Forgotten>()) return hear_forgotten(m);
+    note_answer(m.from);
     if (in<Begun>()) return std::visit([&](const auto& body) { return hear_begun(m.from, body); }, m.body);
     if (in<Granted>())
       return std::visit(
@@ -304,13 +416,17 @@ class Stepper {
   }
   bool hear_begun(Party /*from*/, const wire::Failed& body) { return want_abort(body.reason), true; }
   bool hear_begun(Party from, const wire::Relinquished& body) {
-    return from == Party::kTarget && (want_abort(body.reason), true);
+    if (from != Party::kTarget) return false;
+    remember(body.reason);
+    abort(ReportKind::kAborted);
+    return true;
   }
   bool hear_begun(Party from, const wire::Resumed& body) {
     if (from != Party::kSource || !body.owner) return false;
     s_.resumed = body;
     const Reason unsaid(ErrorCode::kAborted, "The source left the migration");
-    want_abort(body.reason.text.empty() ? unsaid : body.reason);
+    remember(body.reason.text.empty() ? unsaid : body.reason);
+    abort(ReportKind::kAborted);
     return true;
   }
   bool hear_begun(Party from, const wire::Precopied&) {
@@ -340,7 +456,12 @@ class Stepper {
       tell(from, wire::AbortRequest(s_.reason));
       return true;
     }
-    g.lease_until = now_ + (std::int64_t{timing_.lease_term_ms} + timing_.lease_drift_ms) * kNanosPerMs;
+    g.withheld = !may_lend_to(from);
+    if (g.withheld) {
+      tell(from == Party::kTarget ? Party::kSource : Party::kTarget, wire::Query{});
+      return true;
+    }
+    g.lease_until = term_from_now();
     tell(from, wire::Lease(body.k, body.sent_at_ns, timing_.lease_term_ms));
     if (from == Party::kTarget && !g.lent && body.k == s_.info.base + 1)
       tell(Party::kSource, wire::Granted(body.k));
@@ -481,6 +602,10 @@ Result<CoordinatorState> restore_coordinator(const Record& newest) {
                "Record " + std::string(to_string(newest.kind)) + " in a coordinator's journal");
 }
 
+CoordinatorState forgotten_coordinator(SwitchInfo info, Nanos undecided_until) {
+  return {std::move(info), Forgotten{undecided_until}};
+}
+
 bool is_closed(const CoordinatorState& state) noexcept {
   return std::holds_alternative<Aborted>(state.phase) || std::holds_alternative<Closed>(state.phase);
 }
@@ -492,7 +617,7 @@ bool is_settled(const CoordinatorState& state) noexcept {
 }
 
 std::string_view phase_name(const CoordinatorState& state) noexcept {
-  static constexpr std::string_view kNames[] = {"BEGUN", "GRANTED", "ABORTED", "CLOSED"};
+  static constexpr std::string_view kNames[] = {"BEGUN", "GRANTED", "ABORTED", "CLOSED", "FORGOTTEN"};
   return kNames[state.phase.index()];
 }
 

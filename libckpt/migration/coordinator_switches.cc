@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libckpt/migration/coordinator_switches.h"
 
+#include <algorithm>
+
 #include "libckpt/wire/ids.h"
 
 namespace ckpt::migration {
@@ -15,6 +17,7 @@ Result<void> CoordinatorSwitches::apply(Held& held, const CoordinatorEvent& even
 }
 
 Result<Batches> CoordinatorSwitches::restore(std::span<const Record> records, Nanos now) {
+  leases_over_ = now + (std::int64_t{timing_.lease_term_ms} + timing_.lease_drift_ms) * kNanosPerMs;
   for (const Record& record : records) {
     if (record.party != Party::kCoordinator)
       return Error(ErrorCode::kCorrupt, "A record of an agent in the coordinator's journal");
@@ -47,6 +50,20 @@ Result<Batches> CoordinatorSwitches::begin(SwitchInfo info, bool source_connecte
   held.state.last_heard = {now, now};
   Batches out;
   CKPT_TRYV(apply(held, MigrateRequested{}, now, out));
+  return out;
+}
+
+Result<Batches> CoordinatorSwitches::recover(SwitchInfo info, Nanos now) {
+  if (switches_.contains(info.migration))
+    return Error(ErrorCode::kInvalidArgument,
+                 "Migration " + wire::migration_text(info.migration) + " is known here");
+  MigrationId& newest = newest_[info.job];
+  newest = std::max(newest, info.migration);
+  const MigrationId id = info.migration;
+  CoordinatorState state = forgotten_coordinator(std::move(info), leases_over_);
+  Held& held = switches_[id] = {state, state, false};
+  Batches out;
+  CKPT_TRYV(apply(held, Restarted{}, now, out));
   return out;
 }
 

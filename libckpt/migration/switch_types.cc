@@ -110,6 +110,8 @@ std::string_view to_string(ReportKind kind) noexcept {
       return "gave-up";
     case ReportKind::kJobDied:
       return "job-died";
+    case ReportKind::kForgotten:
+      return "forgotten";
   }
   return "invalid";
 }

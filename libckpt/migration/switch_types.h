@@ -96,6 +96,7 @@ enum class ReportKind : std::uint8_t {
   kReleased = 14,      // S: memory may go
   kGaveUp = 15,        // T: relinquished; S: left this migration before its barrier
   kJobDied = 16,       // S, T: the owner's job itself died
+  kForgotten = 17,     // C: the sides know more than the records here: they are asked, nothing is decided yet
 };
 [[nodiscard]] std::string_view to_string(ReportKind kind) noexcept;
 struct Report {

@@ -37,7 +37,7 @@ edges() {
   mkdir -p "$out"
   # A name for each state, and a check in front of each assignment to a record.
   declare -A id=([coordinator.-]=C0 [coordinator.BEGUN]=CP [coordinator.GRANTED]=CG [coordinator.ABORTED]=CA
-    [coordinator.CLOSED-source]=CA [coordinator.CLOSED-target]=CF [source.-]=S0 [source.BARRIER]=SB [source.RESUMED]=SR
+    [coordinator.CLOSED-source]=CA [coordinator.CLOSED-target]=CF [coordinator.FORGOTTEN]=CU [source.-]=S0 [source.BARRIER]=SB [source.RESUMED]=SR
     [source.RELEASED]=SX [source.NEVER]=SN [target.-]=T0 [target.COMMITTED]=TC [target.RELINQUISHED]=TQ)
   local -A allowed=([coordinator]=0 [source]=0 [target]=0)
   local list=()
@@ -55,6 +55,7 @@ edges() {
         local good=${allowed[${party%:*}]} test="0"
         [ "$1" = "${party%:*}" ] && test=$2
         [ "${party%:*}" = target ] && good="$good || new==TP || new==TV"
+        [ "${party%:*}" = coordinator ] && good="$good || new==CU"
         if [ -n "$1" ]; then echo "#define ${party#*:}(old,new) assert(!($test))"
         else echo "#define ${party#*:}(old,new) assert(($good))"; fi
       done
@@ -64,11 +65,14 @@ edges() {
   }
   write_model "" ""
   MODEL=$model run edges_all ok -DPROP_ONE -DV_NO_PROMISE -DKPRE=5
+  MODEL=$model run edges_all_forget ok -DPROP_ONE -DFORGET
   local line party from to edge
   for line in "${list[@]}"; do
     read -r party from to edge <<< "$line"
     write_model "$party" "$edge"
-    MODEL=$model run "edge_${party}_${from}_${to}" error -DPROP_ONE -DV_NO_PROMISE -DKPRE=5
+    local options=(-DV_NO_PROMISE -DKPRE=5)
+    [ "$from" = FORGOTTEN ] && options=(-DFORGET)
+    MODEL=$model run "edge_${party}_${from}_${to}" error -DPROP_ONE "${options[@]}"
   done
 }
 

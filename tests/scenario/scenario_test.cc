@@ -6,7 +6,7 @@
 // A file is blocks of commands, "----", what they caused, and an empty line; # starts a comment line before commands.
 // Nodes: A and B (agents), C (coordinator). Every step takes 1 ms, nothing happens by chance. Commands:
 //   migrate A B · run MS · until TEXT (a line that contains it, at most 60 s) · state
-//   crash N · crash-after N ACTION · restart N · lose N · kill N (its instance) · cut N N · heal N N · full N COUNT
+//   crash N · crash-after N ACTION · restart N · lose N · lose-store all|RECORDS · kill N (its instance) · cut N N · heal N N · full N COUNT
 //   refuse N (its next preparation) · abort · timeout · resolve source|target · hold MESSAGE · release · quiet (no trace for the rest of this block)
 //   say FROM TO MESSAGE [K] [MIGRATION]   a late message: coordinator|source|target, of the newest migration by default
 #include <algorithm>
@@ -114,6 +114,8 @@ class Player {
       world_.crash(node(a));
     } else if (verb == "restart") {
       world_.restart(node(a));
+    } else if (verb == "lose-store") {
+      world_.lose_store(a == "all" ? SIZE_MAX : std::stoul(a));
     } else if (verb == "lose") {
       world_.lose(node(a));
     } else if (verb == "kill") {

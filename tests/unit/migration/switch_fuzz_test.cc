@@ -75,7 +75,17 @@ void one_fault(World& world, bool& node_lost, bool may_lose) {
   }
 }
 
-Outcome play(std::uint64_t seed, Mutant mutant, bool trace) {
+// Store and node lost: nobody but an operator can say that the other side is dead.
+void resolve_at_the_survivor(World& world) {
+  for (MigrationId id = 1; id <= world.last_migration(); ++id) {
+    const auto* state = world.coordinator()->find(id);
+    if (state == nullptr || !std::holds_alternative<coordinator::Forgotten>(state->phase)) continue;
+    world.resolve(id, world.lost(world.node_of(id, Party::kSource)) ? Side::kTarget : Side::kSource);
+  }
+}
+
+// `loses_store`: the coordinator's store is lost, or an older copy of it comes back, once or twice.
+Outcome play(std::uint64_t seed, Mutant mutant, bool trace, bool loses_store = false) {
   World world({.seed = seed, .chance = true, .mutant = mutant, .timing = fast()});
   world.trace_on(trace);
   Outcome outcome;
@@ -85,10 +95,14 @@ Outcome play(std::uint64_t seed, Mutant mutant, bool trace) {
     const int from = world.job_node();
     if (!node_lost && world.random()() % 16 == 0 && world.migrate(from, 1 - from) != 0) ++outcome.migrations;
     if (world.random()() % 24 == 0) one_fault(world, node_lost, may_lose);
+    if (loses_store && world.random()() % 500 == 0)
+      world.lose_store(world.random()() % 2 == 0 ? SIZE_MAX : 1 + world.random()() % 4);
     if (!world.step()) world.run_for(100);
   }
   world.faults_end();
-  world.run_for(120'000);
+  world.run_for(60'000);
+  if (node_lost) resolve_at_the_survivor(world);
+  world.run_for(60'000);
   outcome.violation = world.first_violation();
   if (outcome.violation.empty() && !world.goal())
     outcome.violation = "the job does not run in the end: " + world.summary();
@@ -106,17 +120,17 @@ std::uint64_t number_from(const char* name, std::uint64_t otherwise) {
   return text ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
-TEST(SwitchFuzz, HoldsWhateverHappens) {
+void play_many(bool loses_store) {
   if (const std::uint64_t seed = number_from("CKPT_FUZZ_SEED", 0); seed != 0) {
     const auto mutant = static_cast<Mutant>(number_from("CKPT_FUZZ_MUTANT", 0));
-    EXPECT_EQ(play(seed, mutant, true).violation, "") << "seed " << seed;
+    EXPECT_EQ(play(seed, mutant, true, loses_store).violation, "") << "seed " << seed;
     return;
   }
   const std::uint64_t runs = number_from("CKPT_FUZZ_RUNS", 3000);
   int moves = 0;
   int migrations = 0;
   for (std::uint64_t seed = 1; seed <= runs; ++seed) {
-    const Outcome outcome = play(seed, Mutant::kNone, false);
+    const Outcome outcome = play(seed, Mutant::kNone, false, loses_store);
     moves += outcome.moves;
     migrations += outcome.migrations;
     ASSERT_EQ(outcome.violation, "") << "replay with CKPT_FUZZ_SEED=" << seed;
@@ -125,6 +139,14 @@ TEST(SwitchFuzz, HoldsWhateverHappens) {
   EXPECT_GT(moves, static_cast<int>(runs) / 2);
   EXPECT_GT(migrations, static_cast<int>(runs));
   std::cout << runs << " lives, " << migrations << " migrations, " << moves << " incarnations\n";
+}
+
+TEST(SwitchFuzz, HoldsWhateverHappens) {
+  play_many(false);
+}
+
+TEST(SwitchFuzz, HoldsAlthoughTheCoordinatorLosesItsStore) {
+  play_many(true);
 }
 
 // A migration whose source has paused the job; nothing happens by itself from here on.
@@ -239,7 +261,8 @@ class RandomMutants : public testing::TestWithParam<MutantCase> {};
 
 TEST_P(RandomMutants, IsFound) {
   for (std::uint64_t seed = 1; seed <= 20'000; ++seed) {
-    const Outcome outcome = play(seed, GetParam().mutant, false);
+    const Outcome outcome =
+        play(seed, GetParam().mutant, false, GetParam().mutant == Mutant::kTrustsOldStore);
     if (outcome.violation.find(GetParam().expected) == std::string::npos) continue;
     std::cout << GetParam().name << " found with seed " << seed << ": " << outcome.violation << "\n";
     return;
@@ -254,7 +277,8 @@ INSTANTIATE_TEST_SUITE_P(All, RandomMutants,
                                          MutantCase{Mutant::kCAbortsAlone, "CAbortsAlone", kTwo},
                                          MutantCase{Mutant::kRunsBeforeRecord, "RunsBeforeRecord", kTwo},
                                          MutantCase{Mutant::kNoFence, "NoFence", kTwo},
-                                         MutantCase{Mutant::kCForgetsLease, "CForgetsLease", kTwo}),
+                                         MutantCase{Mutant::kCForgetsLease, "CForgetsLease", kTwo},
+                                         MutantCase{Mutant::kTrustsOldStore, "TrustsOldStore", kTwo}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -70,18 +70,28 @@ int World::node_of(MigrationId id, Party role) const {
 
 MigrationId World::migrate(int from, int to) {
   if (!up(kCoordinatorNode) || coordinator_->open_of(kJob) != nullptr) return 0;
-  Incarnation base = 1;
-  if (next_id_ > 1) {
-    const auto* previous = coordinator_->find(next_id_ - 1);
-    base = previous != nullptr ? owner_incarnation(*previous) : 0;
-    if (base == 0) return 0;
-  }
+  const Incarnation base = base_of_next();
+  if (base == 0) return 0;
   const MigrationId id = next_id_++;
   places_[id] = {from, to};
   note(kCoordinatorNode, "migrate " + std::to_string(id));
   SwitchInfo info(id, kJob, base, {RankPlace(0, kNodeNames[from], "0", kNodeNames[to], "0")}, Bytes{});
   execute(kCoordinatorNode, coordinator_->begin(std::move(info), up(from), up(to), now_));
   return id;
+}
+
+// What the job runs as, by the coordinator's record, else by what its owner reports; 0: not known.
+Incarnation World::base_of_next() const {
+  if (next_id_ == 1) return 1;
+  const MigrationId last = next_id_ - 1;
+  if (const auto* previous = coordinator_->find(last)) return owner_incarnation(*previous);
+  if (!store_lost_) return 0;
+  const Place& place = places_.at(last);
+  const auto* s = up(place.source) ? agents_[place.source]->source(last) : nullptr;
+  const auto* t = up(place.target) ? agents_[place.target]->target(last) : nullptr;
+  if (const auto* owner = s != nullptr ? std::get_if<source::Owner>(&s->phase) : nullptr) return owner->k;
+  const auto* committed = t != nullptr ? std::get_if<target::Committed>(&t->phase) : nullptr;
+  return committed != nullptr && committed->owner ? committed->k : 0;
 }
 
 void World::abort_migration(MigrationId id, bool timeout) {
@@ -123,14 +133,58 @@ void World::crash_after(int node, std::string action) {
   crash_after_[node] = std::move(action);
 }
 
+void World::lose_store(std::size_t records) {
+  crash(kCoordinatorNode);
+  auto& journal = journals_[kCoordinatorNode];
+  journal.resize(journal.size() - std::min(records, journal.size()));
+  std::erase_if(forgotten_, [&](const auto& entry) { return entry.second > journal.size(); });
+  store_lost_ = true;
+  note(kCoordinatorNode, "store lost, " + std::to_string(journal.size()) + " records left");
+}
+
+// An agent that connects says which switches it has that are not over.
+void World::report_switches(int node) {
+  if (!store_lost_ || !up(node) || !up(kCoordinatorNode) || cut_[node][kCoordinatorNode]) return;
+  for (const auto& [id, place] : places_) {
+    const auto* s = place.source == node ? agents_[node]->source(id) : nullptr;
+    const auto* t = place.target == node ? agents_[node]->target(id) : nullptr;
+    if (s != nullptr && !is_closed(*s)) recover(id, Party::kSource);
+    if (t != nullptr && !is_closed(*t)) recover(id, Party::kTarget);
+  }
+}
+
+void World::recover(MigrationId id, Party role) {
+  const int node = node_of(id, role);
+  if (!up(kCoordinatorNode) || !up(node) || coordinator_->find(id) != nullptr) return;
+  const auto* s = role == Party::kSource ? agents_[node]->source(id) : nullptr;
+  const auto* t = role == Party::kTarget ? agents_[node]->target(id) : nullptr;
+  if (s == nullptr && t == nullptr) return;
+  const SwitchInfo& info = s != nullptr ? s->info : t->info;
+  if (info.ranks.empty()) return;  // a tombstone
+  note(kCoordinatorNode, "recovers " + std::to_string(id));
+  execute(kCoordinatorNode, coordinator_->recover(info, now_));
+}
+
 void World::restart(int node) {
   if (lost_[node] || up_[node]) return;
   note(node, "restart");
   up_[node] = true;
   if (node == kCoordinatorNode) {
     coordinator_ = std::make_unique<CoordinatorSwitches>(options_.timing);
-    const Nanos then = options_.mutant == Mutant::kCForgetsLease ? now_ - 3600 * 1000 * kNanosPerMs : now_;
+    const bool hasty = options_.mutant == Mutant::kCForgetsLease ||
+                       (store_lost_ && options_.mutant == Mutant::kTrustsOldStore);
+    const Nanos then = hasty ? now_ - 3600 * 1000 * kNanosPerMs : now_;
+    // What was found, but not decided, is found anew, or not.
+    std::erase_if(forgotten_, [this](const auto& entry) {
+      const auto& journal = journals_[kCoordinatorNode];
+      return std::none_of(journal.begin() + static_cast<std::ptrdiff_t>(entry.second), journal.end(),
+                          [&](const Record& r) { return r.info.migration == entry.first; });
+    });
     execute(node, coordinator_->restore(journals_[node], then));
+    for (const int agent : {0, 1})
+      after_ms(delay_ms(5), [this, agent, life = life_[node]] {
+        if (life_[kCoordinatorNode] == life) report_switches(agent);
+      });
     return;
   }
   agents_[node] = std::make_unique<AgentSwitches>(options_.timing);
@@ -156,6 +210,7 @@ void World::restart(int node) {
             TargetEvent(InstanceDied(Reason(ErrorCode::kAborted, "gone at start"))), 1);
   }
   tell_coordinator(node, true);
+  report_switches(node);
 }
 
 void World::tell_coordinator(int node, bool connected) {
@@ -205,6 +260,8 @@ void World::kill_instance(int node) {
 void World::cut(int a, int b, bool is_cut) {
   cut_[a][b] = cut_[b][a] = is_cut;
   if (is_cut && a != kCoordinatorNode && b != kCoordinatorNode) link_lost(a);
+  if (!is_cut && (a == kCoordinatorNode || b == kCoordinatorNode))
+    report_switches(a == kCoordinatorNode ? b : a);
 }
 
 void World::fail_records(int node, int count) {
@@ -232,6 +289,7 @@ void World::faults_end() {
     for (bool& is_cut : row) is_cut = false;
   for (int& count : failing_records_) count = 0;
   for (const int node : {kCoordinatorNode, 0, 1}) restart(node);
+  for (const int node : {0, 1}) report_switches(node);
   release_held();
 }
 
@@ -293,6 +351,8 @@ bool World::execute_one(int node, const Batch& batch, const Action& action) {
   } else if (const auto* report = std::get_if<Report>(&action)) {
     if (node == kCoordinatorNode && report->kind == ReportKind::kClosedTarget)
       job_node_ = places_[batch.key.migration].target;
+    if (report->kind == ReportKind::kForgotten)
+      forgotten_[batch.key.migration] = journals_[kCoordinatorNode].size();
   } else {
     engine(node, batch, action);
   }
@@ -346,12 +406,20 @@ void World::transmit(int from_node, int to_node, const wire::SwitchMessage& mess
   if (chance(0.06)) return;
   const int copies = chance(0.15) ? 2 : 1;
   for (int i = 0; i < copies; ++i) {
-    auto arrive = [this, from_node, to_node, message] { deliver(from_node, to_node, message); };
+    auto arrive = [this, from_node, to_node, message, life = life_[kCoordinatorNode]] {
+      if (!of_a_lost_connection(from_node, to_node, life)) deliver(from_node, to_node, message);
+    };
     if (held_names_.contains(std::string(wire::name_of(message.body))))
       held_.push_back(arrive);
     else
       after_ms(delay_ms(1), arrive);
   }
+}
+
+// Connections end with the coordinator. Where its store survives, the protocol does not need that.
+bool World::of_a_lost_connection(int from_node, int to_node, std::uint64_t coordinator_life) const {
+  return store_lost_ && (from_node == kCoordinatorNode || to_node == kCoordinatorNode) &&
+         life_[kCoordinatorNode] != coordinator_life;
 }
 
 void World::deliver(int from_node, int to_node, const wire::SwitchMessage& original) {
@@ -363,6 +431,8 @@ void World::deliver(int from_node, int to_node, const wire::SwitchMessage& origi
   }
   wire::SwitchMessage message = std::move(decoded).assume_value();
   if (to_node == kCoordinatorNode) {
+    if (store_lost_) recover(message.migration, message.from);
+    if (!up(kCoordinatorNode)) return;
     execute(to_node, coordinator_->on_message(message, now_));
     return;
   }

@@ -32,6 +32,7 @@ enum class Mutant {
   kRunsBeforeRecord,  // the target runs before COMMITTED is durable
   kNoFence,           // the keeper does not stop the job at the deadline
   kCForgetsLease,     // a restarted coordinator does not wait for leases it had given
+  kTrustsOldStore,    // a coordinator with an older copy of its store takes it for the whole
 };
 
 inline constexpr int kCoordinatorNode = 2;
@@ -62,6 +63,8 @@ class World {
   void crash(int node);  // the process (agent or coordinator) ends; what it had not yet executed is gone
   void crash_after(int node, std::string action);  // once, right behind the next action described so
   void restart(int node);
+  // The coordinator ends; when it is back, its journal is as it was `records` records ago (all: it is empty).
+  void lose_store(std::size_t records);
   void lose(int node);  // the node, its journal and its instances are gone for good
   void kill_instance(int node);
   void cut(int a, int b, bool is_cut);
@@ -102,6 +105,8 @@ class World {
   [[nodiscard]] int job_node() const { return job_node_; }  // where the last closed migration left it
   [[nodiscard]] const std::vector<Record>& journal(int node) const { return journals_[node]; }
   [[nodiscard]] Incarnation highest_run() const { return highest_run_; }
+  // How long the coordinator's journal was when it found that it had forgotten a migration.
+  [[nodiscard]] const std::map<MigrationId, std::size_t>& forgotten() const { return forgotten_; }
 
  private:
   struct Place {
@@ -127,6 +132,10 @@ class World {
   void engine(int node, const Batch& batch, const Action& action);
   void link_lost(int node);
   void tell_coordinator(int node, bool connected);
+  void report_switches(int node);
+  void recover(MigrationId id, Party role);
+  [[nodiscard]] Incarnation base_of_next() const;
+  [[nodiscard]] bool of_a_lost_connection(int from_node, int to_node, std::uint64_t coordinator_life) const;
   void later(int node, SwitchKey key, SourceEvent event, std::int64_t ms);
   void later(int node, SwitchKey key, TargetEvent event, std::int64_t ms);
   void on_source(int node, SwitchKey key, const SourceEvent& event);
@@ -164,6 +173,7 @@ class World {
   std::set<std::string> held_names_;
   std::vector<std::function<void()>> held_;
   std::set<MigrationId> ran_target_;
+  std::map<MigrationId, std::size_t> forgotten_;
   MigrationId next_id_ = 1;
   int job_node_ = 0;
   Incarnation highest_run_ = 1;
@@ -172,6 +182,7 @@ class World {
   bool auto_engine_ = true;
   bool chance_ = false;
   bool tracing_ = false;
+  bool store_lost_ = false;
   std::string violation_;
   std::vector<std::string> trace_;
 };
