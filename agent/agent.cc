@@ -131,6 +131,7 @@ Result<void> Agent::open() {
       std::make_unique<SwitchDriver>(io_, disk_, std::move(journal), timing_of(config_), *migrations_, fatal);
   migrations_->set_driver(driver_.get());
   protect();
+  descriptions_.emplace(*coordinator_, *jobs_, *driver_);
   return ok();
 }
 

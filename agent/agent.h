@@ -10,6 +10,7 @@
 
 #include "agent/config.h"
 #include "agent/coordinator_link.h"
+#include "agent/descriptions.h"
 #include "agent/file_watch.h"
 #include "agent/health/monitor.h"
 #include "agent/inventory.h"
@@ -36,6 +37,7 @@ class Agent : public AgentCommands {
   [[nodiscard]] const metrics::Registry& metrics() const { return metrics_->registry(); }
 
   [[nodiscard]] wire::NodeInventory inventory() const override;
+  void introduce(wire::AgentHello& hello) const override { descriptions_->introduce(hello); }
   Task<Result<void>> start_job(wire::JobSpec spec) override;
   Task<Result<void>> stop_job(wire::StopJob stop) override;
   Task<Result<void>> forget_job(wire::ForgetJob forget) override;
@@ -90,6 +92,7 @@ class Agent : public AgentCommands {
   std::unique_ptr<Migrations> migrations_;
   std::unique_ptr<SwitchDriver> driver_;
   std::unique_ptr<protect::Protection> protection_;
+  std::optional<Descriptions> descriptions_;
   std::string programs_;  // the folder of this program and its helpers
   std::string mover_program_;
   bool moves_processes_ = false;

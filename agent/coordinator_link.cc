@@ -65,6 +65,7 @@ void CoordinatorLink::start() {
     wire::AgentHello hello;
     hello.software_version = GPUMIGRATE_VERSION;
     hello.inventory = commands_.inventory();
+    commands_.introduce(hello);
     if (auto sent = connection.send(hello); !sent) {
       spdlog::error("inventory not sent: reason {}", sent.assume_error().to_string());
     }

@@ -24,6 +24,8 @@ class AgentCommands {
  public:
   virtual ~AgentCommands() = default;
   [[nodiscard]] virtual wire::NodeInventory inventory() const = 0;
+  // What the hello says beside the inventory.
+  virtual void introduce(wire::AgentHello& hello) const = 0;
   virtual Task<Result<void>> start_job(wire::JobSpec spec) = 0;
   virtual Task<Result<void>> stop_job(wire::StopJob stop) = 0;
   virtual Task<Result<void>> forget_job(wire::ForgetJob forget) = 0;

@@ -507,6 +507,7 @@ wire::JobInstance Job::instance() const {
   out.job = id();
   out.name = record_.spec.name;
   out.incarnation = started_as();
+  out.runs_as = incarnation();
   out.role = record_.role;
   out.phase = record_.moved ? wire::JobPhase::kMoved : to_wire(phase_);
   out.exit_code = record_.ended ? record_.exit_code : -1;

@@ -267,7 +267,7 @@ json job_detail_json(const Job& job, const Service& service, const NodeTable& no
     ids.push_back(migration_text(id));
     if (migration.open())
       open = {{"id", migration_text(id)},
-              {"state", to_string(migration.phase)},
+              {"state", state_text(migration)},
               {"from", to_text(migration.from)},
               {"to", to_text(migration.to)},
               {"mode", mode_text(migration.options.mode)},
@@ -326,7 +326,7 @@ json migration_json(const Migration& m) {
           {"revision", m.revision},
           {"job", job_text(m.job)},
           {"job_name", m.job_name},
-          {"state", to_string(m.phase)},
+          {"state", state_text(m)},
           {"open", open},
           {"from", to_text(m.from)},
           {"to", to_text(m.to)},

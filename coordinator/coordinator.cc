@@ -82,6 +82,7 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       removals_({store_, events_, nodes_, jobs_, migrations_}),
       service_({config_, nodes_, jobs_, migrations_, cordons_, std::move(peer_token), stops_}),
       images_({store_, events_, nodes_, jobs_, migrations_, service_, config_, executor_}),
+      recovery_({store_, events_, nodes_, jobs_, migrations_, images_, executor_}),
       image_api_(images_, jobs_),
       overcommit_({service_, jobs_, images_, events_, executor_}),
       drains_({store_, events_, nodes_, jobs_, migrations_, cordons_, service_, executor_}),
@@ -101,6 +102,9 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       {[this](JobId id) { return images_.is_stored(id); },
        [this](JobId id, const std::string& why) { return images_.give_up_parking(id, why); },
        [this](JobId id, std::int64_t grace_ms) { return images_.stop_operation(id, grace_ms); }});
+  images_.watch_cluster([this](const std::string& node, const std::string& cluster) {
+    recovery_.cluster_recognised(node, cluster);
+  });
   images_.hold_resumes_while([this] { return overcommit_.busy(); });
   nodes_.set_gate([this](const std::string& node, const wire::NodeInventory& has) {
     return removals_.refusal(node, has);
@@ -138,6 +142,7 @@ NodeTable::Listener Coordinator::node_listener() {
   NodeTable::Listener l;
   l.on_ready = [this](const Node& node) {
     events_.add("node-ready", "node " + node.row.name + " is ready", node.row.name);
+    recovery_.on_ready(node);
     migrations_.on_node_ready(node);
     jobs_.node_changed();
     health_.on_node_ready(node);
@@ -152,6 +157,7 @@ NodeTable::Listener Coordinator::node_listener() {
     for (const JobId id : jobs_.forget_old(Retention(static_cast<std::size_t>(config_.ended_jobs_kept))))
       spdlog::info("job {} is forgotten", job_text(id));
     forget_at(node);
+    recovery_.on_inventory(node);
     for (const JobId id : jobs_.take_inventory(node)) {
       if (starting_.insert(id).second) control::spawn(executor_, "starting " + job_text(id), start_again(id));
     }
@@ -160,6 +166,7 @@ NodeTable::Listener Coordinator::node_listener() {
     evacuations_.on_inventory();
   };
   l.on_change = [this](const Node& node, const wire::JobInstance& instance) {
+    recovery_.on_instance(node, instance);
     jobs_.take_instance(node, instance);
     stops_.on_instance(instance);
   };
@@ -180,7 +187,7 @@ NodeTable::Listener Coordinator::node_listener() {
 void Coordinator::forget_at(const Node& node) {
   std::set<JobId> forgotten;
   for (const wire::JobInstance& instance : node.instances) {
-    const bool over = instance.phase == wire::JobPhase::kExited || instance.phase == wire::JobPhase::kMoved;
+    const bool over = is_over(instance.phase);
     if (over && jobs_.was_forgotten(instance.job)) forgotten.insert(instance.job);
   }
   for (const JobId id : forgotten) {
@@ -222,7 +229,7 @@ Result<void> Coordinator::listen() {
   listener_ = listener;
   Api::Parts parts{service_, nodes_,  jobs_,  migrations_,          events_,
                    cordons_, policy_, token_, listener_->address(), wall_clock_ms()};
-  parts.sections = {&image_api_, &rebalancer_, &maintenance_, &health_section_, &removals_};
+  parts.sections = {&image_api_, &rebalancer_, &maintenance_, &health_section_, &removals_, &recovery_};
   api_ = std::make_unique<Api>(std::move(parts));
   CKPT_TRY(http,
            HttpServer::create(

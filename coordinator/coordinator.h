@@ -18,6 +18,7 @@
 #include "coordinator/node_removals.h"
 #include "coordinator/overcommit.h"
 #include "coordinator/rebalance.h"
+#include "coordinator/recovery.h"
 #include "libckpt/control/listener.h"
 
 namespace ckpt::coordinator {
@@ -72,6 +73,7 @@ class Coordinator {
   NodeRemovals removals_;
   Service service_;
   ImageTable images_;
+  Recovery recovery_;
   ImageApi image_api_;
   Overcommit overcommit_;
   DrainTable drains_;

@@ -88,8 +88,8 @@ control::Task<ImageApi::Answer> ImageApi::task(HttpRequest request) {
 
 control::Task<ImageApi::Answer> ImageApi::of_job(HttpRequest request) {
   const Job* job = jobs_.find(request.path[2]);
-  if (const auto id = parse_job_id(request.path[2]); job == nullptr && id && request.path[3] == "restore")
-    co_return co_await restore(std::move(request), *id);
+  const bool comes_back = request.path[3] == "restore" || request.path[3] == "resume";
+  if (job == nullptr && comes_back) co_return co_await restore(std::move(request), 0);
   if (job == nullptr) co_return jobs_.not_found(request.path[2]);
   const JobId id = job->id;
   const std::string verb = request.path[3];
@@ -159,16 +159,18 @@ control::Task<ImageApi::Answer> ImageApi::restore(HttpRequest request, JobId id)
     const auto wanted = parse_image_id(*image);
     if (!wanted)
       co_return Error(ErrorCode::kInvalidArgument, "\"" + *image + "\" is no image: like j3.v12@node-a");
-    if (!wire::may_mean(wanted->job, id) && !wire::may_mean(id, wanted->job))
-      co_return Error(ErrorCode::kInvalidArgument, "Image " + *image + " is not of job " + job_text(id));
+    const JobId said = id != 0 ? id : parse_job_id(request.path[2]).value_or(0);
+    if (!wire::may_mean(wanted->job, said) && !wire::may_mean(said, wanted->job))
+      co_return Error(ErrorCode::kInvalidArgument, "Image " + *image + " is not of job " + request.path[2]);
     CKPT_CO_TRY(listed, images_.catalog().find(*wanted));
     if (listed.damaged) co_return Error(ErrorCode::kRefused, "Image " + *image + " is damaged");
     wish.image = listed.image;
   }
   const bool known = jobs_.find(id) != nullptr;
-  if (!known && !wish.image)
-    co_return Error(ErrorCode::kNotFound, "There is no job " + job_text(id) +
-                                              " (any more): `restore IMAGE` brings it back if there is one");
+  if (!known && !wish.image) {
+    CKPT_CO_TRY(resting, images_.image_of_unknown(request.path[2]));
+    wish.image = resting;
+  }
   if (!known) {
     CKPT_CO_TRY(revival, co_await images_.begin_revival(std::move(wish)));
     co_return show(revival, 202);

@@ -52,6 +52,10 @@ std::string image_text(const Image& image) {
          (image.folder.empty() ? image.node : image.folder);
 }
 
+std::string name_in(const Image& image) {
+  return image.vault_job.substr(0, image.vault_job.rfind("." + job_text(image.job) + "."));
+}
+
 std::optional<ImageId> parse_image_id(std::string_view text) {
   const auto at = text.find('@');
   const std::string_view head = text.substr(0, at);
@@ -203,7 +207,36 @@ ImageCatalog::Row ImageCatalog::row_of(const Key& key, const wire::ImageRow& sai
   return row;
 }
 
+// A node's own vault has images of its cluster alone. A store that has ordered none is new, or was lost.
+void ImageCatalog::recognise_cluster(const std::string& node, const wire::VaultContents& contents) {
+  if (cluster_settled_ || !contents.folder.empty()) return;
+  std::string found;
+  for (const wire::ImageRow& row : contents.images) {
+    if (is_ours(row)) {
+      cluster_settled_ = true;
+      return;
+    }
+    const std::string middle = "." + job_text(row.job) + ".";
+    const auto at = row.vault_job.rfind(middle);
+    if (row.job == 0 || at == std::string::npos) continue;
+    const std::string cluster = row.vault_job.substr(at + middle.size());
+    const bool plain = cluster.size() == cluster_.size() &&
+                       cluster.find_first_not_of("0123456789abcdef") == std::string::npos;
+    if (!plain || (!found.empty() && found != cluster)) return;  // of nobody, or of several
+    found = cluster;
+  }
+  if (found.empty()) return;
+  auto adopted = store_.adopt_cluster_id(found);
+  if (!adopted)
+    return spdlog::error("the cluster's id {} was not stored: {}", found, adopted.assume_error().to_string());
+  cluster_settled_ = true;
+  if (!adopted.assume_value()) return;
+  cluster_ = found;
+  recognised_(node, found);
+}
+
 std::vector<Image> ImageCatalog::take(const std::string& node, const wire::VaultContents& contents) {
+  recognise_cluster(node, contents);
   const Key key(node, contents.folder);
   last_seen_ms_ = std::max(last_seen_ms_ + 1, wall_clock_ms());
   std::vector<Image> damaged;

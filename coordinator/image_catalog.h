@@ -35,6 +35,8 @@ struct ListedImage {
 
 // "j3.v12@node-a", "j3.v12@/mnt/vault".
 [[nodiscard]] std::string image_text(const Image& image);
+// Of the job, as the image's name in its vault says.
+[[nodiscard]] std::string name_in(const Image& image);
 struct ImageId {
   ImageId() = default;
   JobId job = 0;
@@ -48,6 +50,9 @@ class ImageCatalog {
   explicit ImageCatalog(Store& store) : store_(store) {}
 
   Result<void> load();
+  // Told of the node whose vault says that this cluster had another id before its store was lost. Set before the first list.
+  using Recognised = std::function<void(const std::string& node, const std::string& cluster)>;
+  void watch_cluster(Recognised recognised) { recognised_ = std::move(recognised); }
   // The job's name in a vault: no other cluster's job has it.
   [[nodiscard]] std::string vault_job_of(const Job& job) const;
 
@@ -94,6 +99,7 @@ class ImageCatalog {
   using Rows = std::span<const Row>;
   using Key = std::pair<std::string, std::string>;  // node, folder
 
+  void recognise_cluster(const std::string& node, const wire::VaultContents& contents);
   [[nodiscard]] JobId job_in(std::string_view vault_job) const;
   [[nodiscard]] bool is_ours(const wire::ImageRow& row) const;
   [[nodiscard]] const Row* find_row(const Key& key, const std::string& vault_job,
@@ -106,6 +112,8 @@ class ImageCatalog {
 
   Store& store_;
   std::string cluster_;
+  bool cluster_settled_ = false;  // images of it are known
+  Recognised recognised_ = [](const std::string&, const std::string&) {};
   std::map<Key, Vault> vaults_;
   std::int64_t last_seen_ms_ = 0;
   std::map<std::tuple<Key, std::string, std::uint64_t>, std::int64_t> measured_;  // pauses no list has yet

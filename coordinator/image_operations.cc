@@ -35,10 +35,6 @@ std::string label_of(const Job& job) {
   return job.spec.name + " (" + job_text(job.id) + ")";
 }
 
-bool is_over(const wire::JobInstance& instance) {
-  return instance.phase == wire::JobPhase::kExited || instance.phase == wire::JobPhase::kMoved;
-}
-
 // Its effect is not known, or the node is still at the same order of before a restart: it is ordered again.
 bool is_unknown(const Error& error) {
   return error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kTimedOut;
@@ -46,7 +42,7 @@ bool is_unknown(const Error& error) {
 
 bool has_instance(const Node& node, JobId job, Incarnation up_to) {
   return std::any_of(node.instances.begin(), node.instances.end(), [&](const wire::JobInstance& instance) {
-    return instance.job == job && instance.incarnation <= up_to && !is_over(instance);
+    return instance.job == job && instance.incarnation <= up_to && !is_over(instance.phase);
   });
 }
 
@@ -82,7 +78,7 @@ OperationView ImageTable::view_of(const Job& job) const {
   view.source_connected = source != nullptr && source->connected();
   if (operation.stage == OperationStage::kTaking && source != nullptr) {
     const wire::JobInstance* instance = source->find(job.id, last.incarnation);
-    view.instance_alive = instance != nullptr && !is_over(*instance);
+    view.instance_alive = instance != nullptr && !is_over(instance->phase);
   }
   if (operation.stage == OperationStage::kEnding) {
     for (const auto& [name, node] : parts_.nodes.all())

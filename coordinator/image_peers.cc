@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Images in the own vault of another node than the one that writes or reads them: that node grants it, and the two move the content between
 // themselves (libckpt/image/peer). And jobs that come back from an image after they were forgotten.
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
+
+#include <algorithm>
 
 #include "coordinator/image_table.h"
 #include "libckpt/base/fault.h"
@@ -94,6 +97,52 @@ control::Task<Result<void>> ImageTable::order_snapshot(std::string node, std::st
 }
 
 // ---- jobs that were forgotten ----
+
+std::vector<Image> ImageTable::of_unknown_jobs() const {
+  std::vector<Image> found;
+  for (const ListedImage& listed : catalog_.list()) {
+    const Image& image = listed.image;
+    if (listed.damaged || parts_.jobs.find(image.job) != nullptr) continue;
+    if (!found.empty() && found.back().job == image.job)
+      found.back() = image;
+    else
+      found.push_back(image);
+  }
+  return found;
+}
+
+Result<Image> ImageTable::image_of_unknown(const std::string& id_or_name) const {
+  const JobId said = parse_job_id(id_or_name).value_or(0);
+  std::optional<ListedImage> newest;
+  for (const ListedImage& listed : catalog_.list()) {
+    const Image& image = listed.image;
+    const bool meant = said != 0 ? wire::may_mean(said, image.job) : name_in(image) == id_or_name;
+    if (!meant || listed.damaged || parts_.jobs.find(image.job) != nullptr) continue;
+    if (newest && newest->image.job != image.job)
+      return Error(ErrorCode::kRefused,
+                   fmt::format("Images of several jobs are called {}: say which, like `restore {}`",
+                               id_or_name, image_text(image)));
+    newest = listed;
+  }
+  if (!newest)
+    return Error(ErrorCode::kNotFound,
+                 fmt::format("There is no job \"{}\", and no image of one: see `images`", id_or_name));
+  const auto left_there = [&](const Node& node) {
+    return node.connected() &&
+           std::any_of(node.instances.begin(), node.instances.end(), [&](const auto& instance) {
+             return instance.job == newest->image.job && is_over(instance.phase) &&
+                    std::max(instance.runs_as, instance.incarnation) >= newest->incarnation;
+           });
+  };
+  const auto& nodes = parts_.nodes.all();
+  if (std::any_of(nodes.begin(), nodes.end(), [&](const auto& entry) { return left_there(entry.second); }))
+    return newest->image;
+  return Error(
+      ErrorCode::kRefused,
+      fmt::format("Job {} is not known here, and may run on a node that is not connected: `restore {}` is "
+                  "your word that it does not",
+                  id_or_name, image_text(newest->image)));
+}
 
 control::Task<Result<TaskId>> ImageTable::begin_revival(RestoreWish wish) {
   const Image image = *wish.image;

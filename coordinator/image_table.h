@@ -94,6 +94,12 @@ class ImageTable : public Images {
   Result<bool> stop_operation(JobId id, std::int64_t grace_ms);
 
   [[nodiscard]] const ImageCatalog& catalog() const { return catalog_; }
+  void watch_cluster(ImageCatalog::Recognised recognised) { catalog_.watch_cluster(std::move(recognised)); }
+  // The newest whole image of each job that this coordinator does not know.
+  [[nodiscard]] std::vector<Image> of_unknown_jobs() const;
+  // The newest whole image of a job that this coordinator does not know, by its id or name, where a node says that the job left it.
+  // kNotFound; kRefused where it may still run on a node that is not connected, or where several jobs are meant.
+  [[nodiscard]] Result<Image> image_of_unknown(const std::string& id_or_name) const;
   [[nodiscard]] ImageTasks& tasks() { return tasks_; }
   [[nodiscard]] bool is_readable(const Image& image) const;
 

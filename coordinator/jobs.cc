@@ -22,7 +22,7 @@ std::string label(const Job& job) {
 bool take_memory(Job& job, const wire::JobInstance& instance) {
   std::uint64_t bytes = 0;
   for (const wire::RankState& rank : instance.ranks) bytes += std::max(rank.state_bytes, rank.device_bytes);
-  const bool gone = instance.phase == wire::JobPhase::kExited || instance.phase == wire::JobPhase::kMoved;
+  const bool gone = is_over(instance.phase);
   return bytes != 0 && !gone && job.memory.add(wall_clock_ms(), bytes);
 }
 
@@ -107,6 +107,87 @@ Result<Job*> JobTable::revive(wire::JobSpec spec, const Place& place, const std:
     return std::move(stored).assume_error();
   }
   return find(id);
+}
+
+namespace {
+
+// Of ranks as an instance says that they are; 0 of what it does not say.
+std::vector<JobRank> ranks_of(const wire::JobSpec& spec, const Node& node,
+                              const wire::JobInstance& instance) {
+  std::vector<JobRank> ranks;
+  for (const wire::RankSpec& rank_spec : spec.ranks) {
+    JobRank& rank = ranks.emplace_back();
+    rank.rank = rank_spec.rank;
+    rank.place = Place(node.row.name, rank_spec.gpu_index);
+    for (const wire::RankState& state : instance.ranks) {
+      if (state.rank == rank.rank) rank.place.gpu = state.gpu_index;
+    }
+  }
+  return ranks;
+}
+
+Incarnation right_of(const wire::JobInstance& instance) {
+  return std::max(instance.runs_as, instance.incarnation);
+}
+
+}  // namespace
+
+Result<Job*> JobTable::take_in(wire::JobSpec spec, const Node& node, const wire::JobInstance& instance) {
+  CKPT_TRYV(check_spec_size(spec));
+  if (instance.job == 0 || jobs_.contains(instance.job) || spec.argv.empty() || spec.ranks.size() != 1)
+    return Error(ErrorCode::kInvalidArgument, "Node " + node.row.name + " does not say how job " +
+                                                  job_text(instance.job) + " was started");
+  const auto taken = [this](const std::string& name) { return live_names_.contains(name); };
+  if (!valid_job_name(spec.name)) spec.name.clear();
+  if (spec.name.empty() || taken(spec.name)) {
+    const std::string longer = spec.name + "-" + job_text(instance.job);
+    spec.name = valid_job_name(longer) && !taken(longer) ? longer : made_up_name(spec, instance.job, taken);
+  }
+  Job job;
+  job.id = instance.job;
+  job.incarnation = right_of(instance);
+  spec.job = job.id;
+  spec.incarnation = job.incarnation;
+  job.ranks = ranks_of(spec, node, instance);
+  job.spec = std::move(spec);
+  job.segments.emplace_back(node.row.name, instance.incarnation);
+  job.placed = "found running on " + node.row.name + " by a coordinator whose store did not know it";
+  job.state = instance.phase == wire::JobPhase::kStarting ? JobState::kStarting : JobState::kRunning;
+  job.started_ms = instance.started_unix_ms;
+  CKPT_TRYV(store_.put(job));
+  Job& kept = jobs_.emplace(job.id, std::move(job)).first->second;
+  index(kept);
+  events_.add("job-taken-in",
+              fmt::format("job {} was found on {}: this coordinator's store did not know it", label(kept),
+                          to_text(kept.ranks.front().place)),
+              node.row.name, kept.id);
+  judge(kept, instance);
+  return &kept;
+}
+
+void JobTable::go_on_at(JobId id, const Node& node, const wire::JobInstance& instance) {
+  Job* job = find(id);
+  if (job == nullptr) return;
+  events_.add(
+      "job-taken-in",
+      fmt::format("job {} was found on {} as incarnation {}: this coordinator's store knew it {} on {} as {}",
+                  label(*job), node.row.name, right_of(instance), to_string(job->state), job->node(),
+                  job->incarnation),
+      node.row.name, id);
+  job->state = JobState::kRunning;
+  job->exit_code = -1;
+  job->ended_ms = job->parked_ms = 0;
+  job->resumes_itself = job->unfenced = false;
+  job->reason.clear();
+  runs_at(id, right_of(instance), Segment(node.row.name, instance.incarnation),
+          ranks_of(job->spec, node, instance), &node);
+}
+
+void JobTable::lose_left(JobId id) {
+  Job* job = find(id);
+  if (job == nullptr || !holds_gpu(job->state) || judged_elsewhere(*job)) return;
+  end(*job, JobState::kLost, kExitOfFailed,
+      "node " + job->node() + " says that it went on elsewhere, and no node has it: look at its images");
 }
 
 void JobTable::drop(JobId id) {
@@ -213,8 +294,7 @@ void JobTable::settle_stop(JobId id, const Node* node) {
   Job* job = find(id);
   if (job == nullptr || !job->stop_owed || node == nullptr || !node->connected()) return;
   const bool lives = std::any_of(node->instances.begin(), node->instances.end(), [&](const auto& instance) {
-    return instance.job == id && instance.phase != wire::JobPhase::kExited &&
-           instance.phase != wire::JobPhase::kMoved;
+    return instance.job == id && !is_over(instance.phase);
   });
   if (lives) return;
   job->stop_owed = false;
@@ -282,11 +362,9 @@ std::vector<JobId> JobTable::take_inventory(const Node& node) {
 void JobTable::take_instance(const Node& node, const wire::JobInstance& instance) {
   Job* job = find(instance.job);
   if (job == nullptr) {
-    if (!was_forgotten(instance.job))
-      spdlog::warn("node {} has an instance of the unknown job {}", node.row.name, job_text(instance.job));
-    return;
+    return;  // forgotten, or recovery.h takes it in
   }
-  const bool over = instance.phase == wire::JobPhase::kExited || instance.phase == wire::JobPhase::kMoved;
+  const bool over = is_over(instance.phase);
   if (!over && instance.incarnation <= job->fenced && fence_) fence_(node, job->id, job->fenced);
   const Segment& current = job->segments.back();
   if (!holds_gpu(job->state) || current.node != node.row.name || current.incarnation != instance.incarnation)

@@ -46,6 +46,13 @@ class JobTable {
   // A job that was forgotten, from what an image says of it: a new one, parked as of then, without anything that ever ran. kRefused as create().
   Result<Job*> revive(wire::JobSpec spec, const Place& place, const std::string& image,
                       std::int64_t as_of_ms);
+  // A job that an agent runs (or has ended) and this store does not know: as `spec` says and `instance` is. A name that a live job has is
+  // made longer. kInvalidArgument for a spec that no job has.
+  Result<Job*> take_in(wire::JobSpec spec, const Node& node, const wire::JobInstance& instance);
+  // The store is an older copy: the job runs as a later incarnation than is known here.
+  void go_on_at(JobId id, const Node& node, const wire::JobInstance& instance);
+  // Its node says that it went on elsewhere, and no node has it.
+  void lose_left(JobId id);
   // A job of which nothing ever ran is not there any more.
   void drop(JobId id);
   void started(Job& job);

@@ -125,6 +125,32 @@ Result<Migration*> MigrationTable::begin(const Job& job, const Request& request,
   return &kept;
 }
 
+Result<void> MigrationTable::recover(const std::string& node, migration::SwitchInfo info) {
+  const MigrationId id = info.migration;
+  if (knows(id)) return ok();
+  CKPT_TRY(plan, wire::decode_plan(info.plan));
+  const bool takes_part = plan.source_node == node || plan.target_node == node;
+  if (id == 0 || info.job == 0 || info.base == 0 || plan.spec.ranks.empty() || plan.target_ranks.empty() ||
+      !takes_part)
+    return Error(ErrorCode::kInvalidArgument, "Node " + node + " describes no migration of its own");
+  CKPT_TRYV(parts_.store.count_above(0, id));
+  entry(info);
+  unsettled_.insert(id);
+  CKPT_TRY(batches, switches_.recover(std::move(info), now_ns()));
+  execute(batches);
+  for (const std::string& side : {plan.source_node, plan.target_node}) {
+    if (const Node* known = parts_.nodes.find(side); known != nullptr && known->connected())
+      tell_presence(*known, true);
+  }
+  return ok();
+}
+
+bool MigrationTable::unsettled_of(JobId job) const {
+  const auto of = of_job_.find(job);
+  return of != of_job_.end() && std::any_of(of->second.begin(), of->second.end(),
+                                            [this](MigrationId id) { return unsettled_.contains(id); });
+}
+
 Result<void> MigrationTable::abort(MigrationId id, const std::string& why) {
   const auto at = migrations_.find(id);
   if (at == migrations_.end())
@@ -277,6 +303,14 @@ void MigrationTable::on_report(Migration& m, const migration::Report& report) {
       m.abort_cause = AbortCause::kNone;
       return parts_.events.add("migration-phase", "too late to abort migration " + label(m), m.to.node, m.job,
                                m.id);
+    case ReportKind::kForgotten:
+      m.forgotten = true;
+      save(m);
+      return parts_.events.add("migration-found",
+                               fmt::format("migration {} is open, and this coordinator's store does not know "
+                                           "how far it is: {} and {} are asked",
+                                           label(m), m.from.node, m.to.node),
+                               {}, m.job, m.id);
     case ReportKind::kWaits:
     case ReportKind::kReleased:
     case ReportKind::kGaveUp:
@@ -402,6 +436,8 @@ void MigrationTable::close(Migration& m) {
 
 void MigrationTable::save(Migration& m) {
   ++m.revision;
+  // What is not recorded in the journal is found anew after a restart.
+  if (m.forgotten && m.phase < MigrationPhase::kClosing) return changed_.notify();
   if (auto stored = parts_.store.put(m); !stored)
     spdlog::error("migration {} was not stored: {}", label(m), stored.assume_error().to_string());
   changed_.notify();

@@ -47,6 +47,13 @@ class MigrationTable {
   };
   // Begins; everything that can be refused without asking the nodes has been checked by the caller, but the journal.
   Result<Migration*> begin(const Job& job, const Request& request, wire::MigrationPlan plan);
+  // A switch that `node` has open and no record here speaks of: its sides are asked, and their records decide. kInvalidArgument for what is
+  // no switch of that node.
+  Result<void> recover(const std::string& node, migration::SwitchInfo info);
+  // It is in the table, or was.
+  [[nodiscard]] bool knows(MigrationId id) const { return migrations_.contains(id) || was_removed(id); }
+  // One of its migrations is open, or a side may not know yet how it ended.
+  [[nodiscard]] bool unsettled_of(JobId job) const;
   Result<void> abort(MigrationId id, const std::string& why);
   Result<void> resolve(MigrationId id, Side side);
   control::Task<Result<void>> set_limits(MigrationId id, std::optional<std::int64_t> max_downtime_ns,

@@ -57,6 +57,11 @@ std::string_view to_string(MigrationPhase phase) noexcept {
   return "unknown";
 }
 
+std::string_view state_text(const Migration& migration) noexcept {
+  const bool asked = migration.forgotten && migration.phase < MigrationPhase::kGranted;
+  return asked ? "forgotten" : to_string(migration.phase);
+}
+
 std::string_view to_string(MigrationResult result) noexcept {
   switch (result) {
     case MigrationResult::kNone:

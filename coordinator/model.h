@@ -147,10 +147,13 @@ struct Migration {
   std::optional<wire::SourceReport> source_report;
   std::optional<wire::TargetReport> target_report;
   std::uint64_t revision = 1;
-  bool settled = false;  // both sides know how it ended: nobody will ask
+  bool settled = false;    // both sides know how it ended: nobody will ask
+  bool forgotten = false;  // no record speaks of it: its sides are asked what they know, and decide it
 
   [[nodiscard]] bool open() const { return phase != MigrationPhase::kClosed; }
 };
+// Of the phase, or "forgotten" while its sides are asked.
+[[nodiscard]] std::string_view state_text(const Migration& migration) noexcept;
 
 struct Event {
   Event() = default;

@@ -119,7 +119,7 @@ std::optional<std::vector<wire::StopJob>> NodeRemovals::refusal(const std::strin
   if (!removed_.contains(node)) return std::nullopt;
   std::vector<wire::StopJob> told;
   for (const wire::JobInstance& instance : has.jobs) {
-    const bool over = instance.phase == wire::JobPhase::kExited || instance.phase == wire::JobPhase::kMoved;
+    const bool over = is_over(instance.phase);
     const Job* job = over ? nullptr : parts_.jobs.find(instance.job);
     if (job == nullptr) continue;
     const bool stopped = is_ended(job->state) && job->stop_requested;

@@ -15,6 +15,7 @@ using wire::FrameType;
 constexpr std::size_t kMostGpus = 64;
 constexpr std::uint32_t kMostGpuIndex = 1024;  // what the API takes
 constexpr std::size_t kMostRanks = 1024;
+constexpr std::size_t kMaxOpenSwitches = 4096;
 constexpr std::size_t kMostUnregistered = 64;
 constexpr std::chrono::seconds kLastWords{5};
 constexpr std::chrono::milliseconds kLogGrace{10000};
@@ -143,6 +144,9 @@ Result<void> NodeTable::on_frame(const std::string& name, const control::Connect
                    "Frame " + std::string(to_string(header.type)) + " before the agent's hello");
     CKPT_TRY(hello, wire::decode<wire::AgentHello>(body));
     CKPT_TRYV(check_inventory(name, hello.inventory));
+    if (hello.switches.size() > kMaxOpenSwitches)
+      return Error(ErrorCode::kProtocol, "Node " + name + " says it takes part in " +
+                                             std::to_string(hello.switches.size()) + " switches");
     std::shared_ptr<control::Connection> registered = waiting->second;
     unregistered_.erase(waiting);
     if (const auto orders = gate_(name, hello.inventory)) {
@@ -208,6 +212,10 @@ Result<void> NodeTable::welcome(const std::string& name, const wire::AgentHello&
     spdlog::error("node {} was not stored: {}", name, stored.assume_error().to_string());
   CKPT_TRYV(node.connection->send(welcome_));
   node.keep(hello.inventory, node.row.last_seen_ms);
+  node.switches = hello.switches;
+  node.newest_migration = hello.newest_migration;
+  node.newest_job = hello.newest_job;
+  node.describes = hello.describes;
   listener_.on_ready(node);
   listener_.on_inventory(node);
   return ok();
@@ -235,6 +243,10 @@ Result<void> NodeTable::on_node_frame(Node& node, const wire::FrameHeader& heade
       return take_answer<wire::VaultGrant>(node, body);
     case FrameType::kImageFacts:
       return take_answer<wire::ImageFacts>(node, body);
+    case FrameType::kJobFacts:
+      return take_answer<wire::JobFacts>(node, body);
+    case FrameType::kSwitchFacts:
+      return take_answer<wire::SwitchFacts>(node, body);
     default:
       return on_migration_frame(node, header, body);
   }
@@ -322,6 +334,14 @@ void NodeTable::finish(std::uint64_t request, const std::string& node, Answer an
 
 control::Task<Result<wire::ProcessFacts>> NodeTable::inspect(std::string node, wire::InspectProcess request) {
   co_return co_await ask<wire::ProcessFacts>(std::move(node), std::move(request), kInspection);
+}
+
+control::Task<Result<wire::JobFacts>> NodeTable::describe(std::string node, wire::DescribeJob request) {
+  co_return co_await ask<wire::JobFacts>(std::move(node), std::move(request), kInspection);
+}
+
+control::Task<Result<wire::SwitchFacts>> NodeTable::describe(std::string node, wire::DescribeSwitch request) {
+  co_return co_await ask<wire::SwitchFacts>(std::move(node), std::move(request), kInspection);
 }
 
 control::Task<Result<wire::VaultGrant>> NodeTable::grant_vault(std::string node, wire::GrantVault request,

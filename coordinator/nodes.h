@@ -45,6 +45,11 @@ struct Node {
   std::map<std::uint32_t, MemoryHistory>
       gpu_memory;                  // in use, by GPU, as far as heard since the coordinator started
   std::vector<ShownMemory> shown;  // free_bytes of `gpus` is without this
+  // As its hello said (node_messages.h): for a coordinator that has forgotten something.
+  std::vector<wire::OpenSwitch> switches;
+  MigrationId newest_migration = 0;
+  JobId newest_job = 0;
+  bool describes = false;
   std::shared_ptr<control::Connection> connection;
   void keep(const wire::NodeInventory& inventory, std::int64_t now_ms);
   [[nodiscard]] bool connected() const { return connection != nullptr && connection->is_open(); }
@@ -110,14 +115,16 @@ class NodeTable {
   }
   control::Task<Result<wire::LogData>> read_log(std::string node, wire::ReadLog request);
   control::Task<Result<wire::ProcessFacts>> inspect(std::string node, wire::InspectProcess request);
+  control::Task<Result<wire::JobFacts>> describe(std::string node, wire::DescribeJob request);
+  control::Task<Result<wire::SwitchFacts>> describe(std::string node, wire::DescribeSwitch request);
   control::Task<Result<wire::VaultGrant>> grant_vault(std::string node, wire::GrantVault request,
                                                       std::chrono::milliseconds timeout);
   control::Task<Result<wire::ImageFacts>> read_image(std::string node, wire::ReadImage request,
                                                      std::chrono::milliseconds timeout);
 
  private:
-  using Answer =
-      std::variant<wire::Reply, wire::LogData, wire::ProcessFacts, wire::VaultGrant, wire::ImageFacts>;
+  using Answer = std::variant<wire::Reply, wire::LogData, wire::ProcessFacts, wire::VaultGrant,
+                              wire::ImageFacts, wire::JobFacts, wire::SwitchFacts>;
   struct Pending {
     Pending(std::string node_name, control::asio::any_io_executor executor)
         : node(std::move(node_name)), wake(std::move(executor)) {}

@@ -11,7 +11,7 @@ namespace ckpt::coordinator {
 namespace {
 
 bool lives(const wire::JobInstance& instance) {
-  return instance.phase != wire::JobPhase::kExited && instance.phase != wire::JobPhase::kMoved;
+  return !is_over(instance.phase);
 }
 
 }  // namespace

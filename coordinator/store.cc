@@ -149,6 +149,17 @@ Result<MigrationId> Store::next_migration_id() {
   return wire::make_id(number, tag_);
 }
 
+Result<void> Store::count_above(JobId job, MigrationId migration) {
+  const std::uint64_t number = wire::id_number(job);
+  if (number > last_job_ && number < wire::kMaxTaggedNumber) {
+    CKPT_TRYV(count_from("job", number));
+    last_job_ = number;
+  }
+  if (wire::id_number(migration) < wire::kMaxTaggedNumber)
+    return count_from("migration", wire::id_number(migration));
+  return ok();
+}
+
 Result<std::uint64_t> Store::next_id_of(std::string_view part, std::uint64_t known) {
   CKPT_TRYV(count_from(part, wire::id_number(known)));
   CKPT_TRY(number, next_id(part));
@@ -333,6 +344,17 @@ Result<std::string> Store::cluster_id() {
   CKPT_TRY(row, statement.next());
   if (!row) return Error(ErrorCode::kInternal, "The store has no id of the cluster");
   return statement.text(0);
+}
+
+Result<bool> Store::adopt_cluster_id(const std::string& id) {
+  CKPT_TRY(ordered, db_.prepare("SELECT value FROM counters WHERE name = 'image'"));
+  CKPT_TRY(row, ordered.next());
+  if (row) return false;
+  CKPT_TRY(statement,
+           db_.prepare("INSERT INTO settings VALUES ('cluster', ?1) ON CONFLICT(name) DO UPDATE SET value "
+                       "= excluded.value"));
+  CKPT_TRYV(statement.bind(1, id).run());
+  return true;
 }
 
 Result<std::uint64_t> Store::add(const Event& event) {

@@ -46,6 +46,8 @@ class Store {
   [[nodiscard]] wire::IdTag id_tag() const { return tag_; }
   // This file, or what it is a later state of, gave the id; not: a coordinator did whose file was lost.
   [[nodiscard]] bool gave(JobId id) const;
+  // Others gave ids up to these, which this file does not know: the next ones are higher.
+  Result<void> count_above(JobId job, MigrationId migration);
   // `count` numbers for images (image_numbers.h), above `above` and all that were reserved before. Returns the last of them.
   Result<std::uint64_t> reserve_image_numbers(std::uint64_t above, std::uint64_t count);
 
@@ -68,6 +70,9 @@ class Store {
   Result<std::vector<VaultRow>> vaults();
   // Random, made with the file: tells this cluster's jobs from others' in a folder that they share.
   Result<std::string> cluster_id();
+  // The nodes' vaults say that this is what the cluster was called before its store was lost. False: images were ordered under the id that
+  // this file has, which stays.
+  Result<bool> adopt_cluster_id(const std::string& id);
 
   Result<std::uint64_t> add(const Event& event);  // its id
   Result<std::vector<Event>> events(std::uint64_t since, std::size_t limit);

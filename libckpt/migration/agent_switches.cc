@@ -249,6 +249,24 @@ const TargetState* AgentSwitches::target(MigrationId migration) const {
   return it == targets_.end() ? nullptr : &it->second.state;
 }
 
+std::vector<std::pair<SwitchKey, JobId>> AgentSwitches::open() const {
+  std::vector<std::pair<SwitchKey, JobId>> found;
+  const auto collect = [&](const auto& machines, Party role) {
+    for (const auto& [id, held] : machines) {
+      if (!is_closed(held.state)) found.emplace_back(SwitchKey{id, role}, held.state.info.job);
+    }
+  };
+  collect(sources_, Party::kSource);
+  collect(targets_, Party::kTarget);
+  return found;
+}
+
+MigrationId AgentSwitches::newest() const {
+  const MigrationId source = sources_.empty() ? 0 : sources_.rbegin()->first;
+  const MigrationId target = targets_.empty() ? 0 : targets_.rbegin()->first;
+  return std::max(source, target);
+}
+
 bool AgentSwitches::idle() const {
   const auto closed = [](const auto& entry) { return is_closed(entry.second.state); };
   return std::all_of(sources_.begin(), sources_.end(), closed) &&

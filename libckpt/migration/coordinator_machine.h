@@ -47,10 +47,10 @@ struct Closed {
 };
 // No record says this: what the agents say is all that is known. The fields are what they said after `undecided_until`.
 struct Forgotten {
-  Nanos undecided_until = 0;     // until then a lease may last that was given before
-  bool source_waits = false;     // with BARRIER, or with RESUMED(source_k) under a lease
-  Incarnation source_k = 0;      // 0: it has not run since its barrier
-  Incarnation target_k = 0;      // COMMITTED heard; 0: not heard
+  Nanos undecided_until = 0;  // until then a lease may last that was given before
+  bool source_waits = false;  // with BARRIER, or with RESUMED(source_k) under a lease
+  Incarnation source_k = 0;   // 0: it has not run since its barrier
+  Incarnation target_k = 0;   // COMMITTED heard; 0: not heard
   friend bool operator==(const Forgotten&, const Forgotten&) = default;
 };
 }  // namespace coordinator

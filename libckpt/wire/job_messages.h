@@ -114,6 +114,32 @@ struct ProcessFacts {
   }
 };
 
+// How an instance was started, for a coordinator that does not know its job. Answered with JobFacts, or with a Reply that says why not.
+struct DescribeJob {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kDescribeJob;
+  DescribeJob() = default;
+  std::uint64_t request_id = 0;
+  JobId job = 0;
+  Incarnation incarnation = 0;  // as which it was started
+  template <class A>
+  void fields(A& a) {
+    a(request_id, job, incarnation);
+  }
+};
+
+struct JobFacts {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kJobFacts;
+  JobFacts() = default;
+  std::uint64_t request_id = 0;
+  JobSpec spec;
+  template <class A>
+  void fields(A& a) {
+    a(request_id, spec);
+  }
+};
+
 // SIGTERM, after the grace SIGKILL, to every instance of the job with this incarnation or a lower one.
 struct StopJob {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;

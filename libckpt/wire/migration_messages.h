@@ -186,4 +186,34 @@ struct TargetReport {
   }
 };
 
+// What a node knows of a switch, for a coordinator that does not. Answered with SwitchFacts, or with a Reply that says why not.
+struct DescribeSwitch {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kDescribeSwitch;
+  DescribeSwitch() = default;
+  std::uint64_t request_id = 0;
+  MigrationId migration = 0;
+  Side side = Side::kSource;  // as which the node takes part
+  template <class A>
+  void fields(A& a) {
+    a(request_id, migration, side);
+  }
+};
+
+struct SwitchFacts {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kSwitchFacts;
+  SwitchFacts() = default;
+  std::uint64_t request_id = 0;
+  MigrationId migration = 0;
+  JobId job = 0;
+  Incarnation base = 0;
+  std::vector<RankPlace> ranks;
+  Bytes plan;  // an encoded MigrationPlan
+  template <class A>
+  void fields(A& a) {
+    a(request_id, migration, job, base, ranks, plan);
+  }
+};
+
 }  // namespace ckpt::wire

@@ -91,6 +91,9 @@ enum class JobPhase : std::uint8_t {
 [[nodiscard]] constexpr bool is_known(JobPhase p) {
   return p >= JobPhase::kStarting && p <= JobPhase::kMoved;
 }
+[[nodiscard]] constexpr bool is_over(JobPhase p) {
+  return p == JobPhase::kExited || p == JobPhase::kMoved;
+}
 [[nodiscard]] std::string_view to_string(JobPhase phase) noexcept;
 
 struct RankState {
@@ -110,7 +113,7 @@ struct RankState {
 
 // One running (or ended, until ForgetJob) instance of a job on one node.
 struct JobInstance {
-  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
   JobInstance() = default;
   JobId job = 0;
   std::string name;
@@ -124,11 +127,12 @@ struct JobInstance {
   std::int64_t started_unix_ms = 0;
   std::uint64_t log_bytes = 0;
   std::vector<RankState> ranks;
-  bool unknown = false;  // its keeper does not answer: it may run, and `phase` is a guess
+  bool unknown = false;     // its keeper does not answer: it may run, and `phase` is a guess
+  Incarnation runs_as = 0;  // the right to run that its node recorded last; 0: an older agent does not say
   template <class A>
   void fields(A& a) {
     a(job, name, incarnation, role, phase, exit_code, movable, reason, started_unix_ms, log_bytes, ranks,
-      unknown);
+      unknown, runs_as);
   }
 };
 
@@ -150,15 +154,34 @@ struct NodeInventory {
   }
 };
 
-struct AgentHello {
+// A switch that is not over at this node.
+struct OpenSwitch {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  OpenSwitch() = default;
+  OpenSwitch(MigrationId m, JobId j, Side which) : migration(m), job(j), side(which) {}
+  MigrationId migration = 0;
+  JobId job = 0;
+  Side side = Side::kSource;
+  template <class A>
+  void fields(A& a) {
+    a(migration, job, side);
+  }
+};
+
+struct AgentHello {
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kAgentHello;
   AgentHello() = default;
   std::string software_version;
   NodeInventory inventory;
+  // For a coordinator whose store was lost, or is an older copy: what it may not know.
+  std::vector<OpenSwitch> switches;
+  MigrationId newest_migration = 0;  // that this node took part in and remembers
+  JobId newest_job = 0;
+  bool describes = false;  // answers DescribeJob and DescribeSwitch
   template <class A>
   void fields(A& a) {
-    a(software_version, inventory);
+    a(software_version, inventory, switches, newest_migration, newest_job, describes);
   }
 };
 

@@ -29,7 +29,8 @@ using ControlMessages =
                 wire::SetLimits, wire::ForgetJob, wire::ProcessFacts, wire::InspectProcess,
                 wire::HealthReport, wire::HealthSettings, wire::TakeSnapshot, wire::SnapshotReport,
                 wire::RestoreImage, wire::VaultContents, wire::VaultOrder, wire::GrantVault, wire::VaultGrant,
-                wire::ReadImage, wire::ImageFacts, wire::RestoreReport>;
+                wire::ReadImage, wire::ImageFacts, wire::RestoreReport, wire::DescribeJob, wire::JobFacts,
+                wire::DescribeSwitch, wire::SwitchFacts>;
 
 #define CKPT_FRAME_TYPE(number, name, most)                                                             \
   static_assert(                                                                                        \

@@ -95,7 +95,8 @@ TEST(SwitchTransitions, AreThoseOfTheTable) {
       if (random() % 20 == 0) world.restart(node);
       if (random() % 100 == 0) world.abort_migration(world.last_migration());
       if (random() % 200 == 0) world.kill_instance(node % 2);
-      if (seed % 4 == 0 && random() % 300 == 0) world.lose_store(random() % 2 == 0 ? SIZE_MAX : 1 + random() % 4);
+      if (seed % 4 == 0 && random() % 300 == 0)
+        world.lose_store(random() % 2 == 0 ? SIZE_MAX : 1 + random() % 4);
       if (!world.step()) world.run_for(100);
     }
     ASSERT_EQ(world.first_violation(), "") << "seed " << seed;

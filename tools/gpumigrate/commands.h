@@ -77,7 +77,8 @@ int show_events(Context& context, bool follow);
 int show_version(Context& context);
 
 // Families with files of their own.
-void add_drain_commands(CommandTree& tree);   // cordon, uncordon, drain, drains, node rm
-void add_policy_commands(CommandTree& tree);  // health, policy pause, resume, reset-breaker
+void add_recovery_commands(CommandTree& tree);  // cluster recover
+void add_drain_commands(CommandTree& tree);     // cordon, uncordon, drain, drains, node rm
+void add_policy_commands(CommandTree& tree);    // health, policy pause, resume, reset-breaker
 
 }  // namespace ckpt::cli

@@ -28,7 +28,7 @@ FakeAgent::FakeAgent(std::string node, std::string address, std::string token) {
   settings.token = [token]() -> Result<std::string> { return token; };
   control::Dialer::Handlers handlers;
   handlers.on_connected = [this](control::Connection& connection) {
-    wire::AgentHello hello;
+    wire::AgentHello hello = introduction;
     hello.software_version = "test";
     hello.inventory = inventory;
     (void)connection.send(hello);

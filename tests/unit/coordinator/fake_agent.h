@@ -33,6 +33,8 @@ class FakeAgent {
 
   // What it has; change it from the test's thread only before start().
   wire::NodeInventory inventory;
+  // What its hello says beside that; software_version and inventory are set then. `describes`: on_other answers DescribeJob and DescribeSwitch.
+  wire::AgentHello introduction;
   bool refuse_starts = false;
   bool slow_start = false;      // a started job is kStarting until run_jobs()
   bool refuse_prepare = false;  // as a target
