@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The store is lost, or an older copy of it comes back, at each state of a move, together with whoever stood there: one instance goes on,
-with its digest, and moves again. Without GPUMIGRATE_LONG two of the states."""
-import os
+with its digest, and moves again."""
 import unittest
 
 from cluster import run_unmoved
@@ -10,7 +9,6 @@ from test_crash_points import POINTS
 
 ARGUMENTS = ["--bytes", "32MiB", "--hot", "4%", "--step-ms", "5", "--seed", "11", "--pattern", "random", "--steps", "4000",
              "--print-every", "1"]
-SHORT = {"target_committed_durable": "removed", "coordinator_granted_durable": "older"}
 
 
 class StoreLostDuringAMove(StoreLosingTest):
@@ -53,9 +51,6 @@ class StoreLostDuringAMove(StoreLosingTest):
 def add_tests():
     for name, role, number, _ in POINTS:
         for how in ("removed", "older"):
-            if not os.environ.get("GPUMIGRATE_LONG") and SHORT.get(name) != how:
-                continue
-
             def test(self, role=role, number=number, how=how):
                 self.lose_at(role, number, how)
             setattr(StoreLostDuringAMove, f"test_{name}_{how}", test)
