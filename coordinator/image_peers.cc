@@ -98,11 +98,15 @@ control::Task<Result<void>> ImageTable::order_snapshot(std::string node, std::st
 
 // ---- jobs that were forgotten ----
 
+bool ImageTable::is_unknown_job(JobId id) const {
+  return parts_.jobs.find(id) == nullptr && !parts_.store.gave(id);
+}
+
 std::vector<Image> ImageTable::of_unknown_jobs() const {
   std::vector<Image> found;
   for (const ListedImage& listed : catalog_.list()) {
     const Image& image = listed.image;
-    if (listed.damaged || parts_.jobs.find(image.job) != nullptr) continue;
+    if (listed.damaged || !is_unknown_job(image.job)) continue;
     if (!found.empty() && found.back().job == image.job)
       found.back() = image;
     else
@@ -117,7 +121,7 @@ Result<Image> ImageTable::image_of_unknown(const std::string& id_or_name) const 
   for (const ListedImage& listed : catalog_.list()) {
     const Image& image = listed.image;
     const bool meant = said != 0 ? wire::may_mean(said, image.job) : name_in(image) == id_or_name;
-    if (!meant || listed.damaged || parts_.jobs.find(image.job) != nullptr) continue;
+    if (!meant || listed.damaged || !is_unknown_job(image.job)) continue;
     if (newest && newest->image.job != image.job)
       return Error(ErrorCode::kRefused,
                    fmt::format("Images of several jobs are called {}: say which, like `restore {}`",

@@ -104,6 +104,8 @@ class ImageTable : public Images {
   [[nodiscard]] bool is_readable(const Image& image) const;
 
  private:
+  // Another store gave its id: that of before this one.
+  [[nodiscard]] bool is_unknown_job(JobId id) const;
   // Where a snapshot goes.
   struct Destination {
     Destination() = default;
