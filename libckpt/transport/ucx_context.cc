@@ -8,6 +8,8 @@
 #include <charconv>
 #include <cstring>
 
+#include "libckpt/transport/ucx_guard.h"
+
 namespace ckpt::transport {
 namespace {
 
@@ -89,6 +91,7 @@ Error ucx_error(ucs_status_t status, std::string what) {
 }
 
 Result<std::shared_ptr<const UcxContext>> UcxContext::create(const UcxOptions& options) {
+  CKPT_TRYV(check_ucx_guard());
   CKPT_TRY(local, parse_ip(options.ip));
   NetDevice device{options.net_device};
   if (device.name.empty()) {

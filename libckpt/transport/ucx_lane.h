@@ -3,9 +3,8 @@
 // until its first frame (HELLO) shows the session token. Then the listener ends, strangers are dropped, and WELCOME
 // opens the lane at both ends. UCX's callbacks note things down; most else happens after them in progress().
 //
-// A lane ends with BYE, after which neither end drives its worker again. UCX 1.13 keeps events that its own thread could not handle
-// by the number of their descriptor, until the worker is driven: where that closes the descriptor first, another lane may have
-// the number by then, and the process is aborted or the other lane fails.
+// A lane ends with BYE, after which neither end drives its worker again: what else is under way is of no use. What UCX must be kept from when
+// a connection is lost: ucx_guard.h.
 // Threads, ownership and errors: transport.h.
 #pragma once
 

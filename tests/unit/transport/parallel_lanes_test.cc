@@ -2,22 +2,13 @@
 // Several moves between the same two movers at a time: lanes open while others close. The movers are two processes,
 // as they are in life; the child is this program again, as `transport_parallel_test --peer`. No lane may notice the
 // others.
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
 
-#include "libckpt/base/fd.h"
 #include "tests/unit/transport/peer.h"
-
-extern char** environ;
+#include "tests/unit/transport/processes.h"
 
 namespace ckpt::transport {
 namespace {
@@ -27,21 +18,6 @@ constexpr int kMoves = 6;    // at a time
 constexpr int kLanes = 2;    // of each
 constexpr int kRounds = 40;  // one after another
 constexpr int kMessages = 4;
-
-// One move's addresses go over a socket of its own, as a line each.
-bool write_line(int fd, const std::string& text) {
-  const std::string line = text + "\n";
-  return ::send(fd, line.data(), line.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(line.size());
-}
-
-std::optional<std::string> read_line(int fd) {
-  std::string line;
-  for (char c = 0; ::read(fd, &c, 1) == 1;) {
-    if (c == '\n') return line;
-    line += c;
-  }
-  return std::nullopt;
-}
 
 // The target's side of one move: its lanes take what comes, and close when the source's do.
 void be_the_target(Transport& transport, int fd) {
@@ -75,27 +51,19 @@ int be_the_peer(const std::vector<int>& sockets) {
 class ParallelLanesTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::vector<std::string> words = {"/proc/self/exe", "--peer"};
     std::vector<UniqueFd> theirs;
-    for (int i = 0; i < kMoves; ++i) {
-      int pair[2];
-      ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-      ours_.emplace_back(pair[0]);
-      theirs.emplace_back(pair[1]);
-      ASSERT_EQ(::fcntl(pair[0], F_SETFD, FD_CLOEXEC), 0);
-      words.push_back(std::to_string(pair[1]));
+    for (int i = 0; i < kMoves; ++i) {  // one move's addresses go over a line of its own
+      auto [one, other] = make_line();
+      ours_.push_back(std::move(one));
+      theirs.push_back(std::move(other));
     }
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    ASSERT_EQ(::posix_spawn(&child_, "/proc/self/exe", nullptr, nullptr, arguments.data(), environ), 0);
+    child_ = spawn_again({"--peer"}, theirs);
+    ASSERT_GT(child_, 0);
     transport_ = make_ucx_transport({}).assume_value();
   }
   void TearDown() override {
     ours_.clear();
-    int status = 0;
-    if (child_ > 0) ::waitpid(child_, &status, 0);
-    EXPECT_EQ(status, 0);
+    EXPECT_EQ(end_of(child_), "");
   }
 
   // The source's side of one move, again and again. What went wrong, or nothing.
@@ -128,7 +96,7 @@ class ParallelLanesTest : public ::testing::Test {
 
   std::unique_ptr<Transport> transport_;
   std::vector<UniqueFd> ours_;
-  pid_t child_ = 0;
+  pid_t child_ = -1;
 };
 
 TEST_F(ParallelLanesTest, OpenWhileOthersClose) {
