@@ -1,40 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small helpers of the agent's event loop: work on the thread pool, and wake-ups between coroutines. Threads: the loop, but for
-// the function given to offload(), which runs on the pool. Nothing here fails.
+// Small helpers of the agent's event loop: wake-ups between coroutines, and work on a thread pool (offload.h). Threads: the loop. Nothing here
+// fails.
 #pragma once
 
 #include <chrono>
 #include <list>
-#include <optional>
-#include <type_traits>
 #include <utility>
 
 #include "libckpt/control/asio.h"
+#include "libckpt/control/offload.h"
 #include "libckpt/control/spawn.h"
 
 namespace ckpt::agent {
 
 namespace asio = boost::asio;
+using control::offload;
 using control::Task;
 using Milliseconds = std::chrono::milliseconds;
-
-// Runs `function` (which must not throw) on the pool and comes back to the loop with its value.
-template <class Function>
-Task<std::invoke_result_t<Function>> offload(asio::thread_pool& pool, Function function) {
-  std::optional<std::invoke_result_t<Function>> value;
-  auto executor = co_await asio::this_coro::executor;
-  co_await asio::async_initiate<const asio::use_awaitable_t<>, void()>(
-      [&](auto handler) {
-        // The guard: the loop must not run out of work while the pool has some of it.
-        asio::post(pool, [&value, executor, guard = asio::make_work_guard(executor),
-                          function = std::move(function), handler = std::move(handler)]() mutable {
-          value.emplace(function());
-          asio::post(executor, std::move(handler));
-        });
-      },
-      asio::use_awaitable);
-  co_return std::move(*value);
-}
 
 // A one-shot or repeated wake-up between coroutines of the loop.
 class Signal {
