@@ -178,6 +178,13 @@ Result<void> Journal::reserve(std::uint64_t bytes) {
   return extend(end_ + bytes);
 }
 
+Result<Journal::Copy> Journal::copy() const {
+  if (broken_) return Error(ErrorCode::kIo, "The journal holds a record of unknown fate");
+  UniqueFd fd(::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0));
+  if (!fd) return Error::from_errno("Copying the journal's descriptor");
+  return Copy{std::move(fd), end_};
+}
+
 Result<void> Journal::append(const Record& record) {
   if (broken_) return Error(ErrorCode::kIo, "Journal " + path_ + " failed before: restart the process");
   const auto frame = make_frame(record, static_cast<std::uint32_t>(records_.size()));

@@ -31,6 +31,13 @@ class Journal {
   [[nodiscard]] std::uint64_t torn_bytes() const noexcept { return torn_bytes_; }  // cut off at open
   [[nodiscard]] std::uint64_t size_bytes() const noexcept { return end_; }
 
+  // The file as it is now: its first `bytes` bytes are whole records, whatever is appended or compacted later.
+  struct Copy {
+    UniqueFd fd;
+    std::uint64_t bytes = 0;
+  };
+  [[nodiscard]] Result<Copy> copy() const;
+
   Result<void> append(const Record& record);
   // Space for `bytes` more is on the disk. Call before a migration begins: reserve_for() is enough for one.
   static constexpr std::uint64_t kReserveBytes = 256 << 10;

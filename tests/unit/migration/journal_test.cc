@@ -74,6 +74,23 @@ TEST_F(JournalTest, KeepsWhatWasAppended) {
   EXPECT_EQ(status.st_mode & 0777U, 0600U);
 }
 
+TEST_F(JournalTest, ACopyIsWhatItWasWhateverIsAppendedOrCompactedLater) {
+  auto journal = Journal::open(path_).assume_value();
+  const Record first = make(1, RecordKind::kBarrier);
+  ASSERT_TRUE(journal.append(first).has_value());
+  auto copy = journal.copy().assume_value();
+  ASSERT_TRUE(journal.append(make(1, RecordKind::kReleased)).has_value());
+  ASSERT_TRUE(journal.compact([](const Record&) { return true; }).has_value());
+  std::string bytes(copy.bytes, '\0');
+  ASSERT_EQ(::pread(copy.fd.get(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+  const std::string other = folder_ + "/other";
+  ASSERT_TRUE(write_file_durably(other, bytes).has_value());
+  const auto read = Journal::open(other);
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read.assume_value().records(), std::vector<Record>{first});
+  EXPECT_EQ(read.assume_value().torn_bytes(), 0U);
+}
+
 TEST_F(JournalTest, IsOpenOnce) {
   auto first = Journal::open(path_);
   ASSERT_TRUE(first.has_value());
