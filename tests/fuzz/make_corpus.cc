@@ -27,6 +27,7 @@ void make(Corpus& corpus) {
   add_http_targets(corpus);
   add_ucx_frames(corpus);
   add_vault_requests(corpus);
+  add_backup_files(corpus);
 }
 
 }  // namespace

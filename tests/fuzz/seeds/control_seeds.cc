@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "libckpt/backup/backup_file.h"
 #include "libckpt/include/ckpt/ckpt.h"
 #include "libckpt/local/messages.h"
 #include "libckpt/migration/records.h"
@@ -176,6 +177,26 @@ void add_journals(Corpus& corpus) {
              std::string(3, '\0') + std::string({0, 1, 0, 2, 2, 2, 1, 0, 0, 0}));
   corpus.add("journal_files", "garbage", std::string({0, 0, 1}) + std::string({3, 8}) + "NOTAJRNL");
   corpus.add("journal_files", "zeroes", std::string(3, '\0') + std::string({0, 1, 4, 100, 3, 2, 'x', 'y'}));
+}
+
+// The header alone with its checksum to be made, and all of a file whose parts are empty.
+void add_backup_files(Corpus& corpus) {
+  backup::Contents contents;
+  contents.cluster = "c0ffee";
+  contents.software = "1.2";
+  contents.jobs = 3;
+  contents.sizes.assign(backup::kParts.size(), 0);
+  const Bytes header = wire::encode(contents);
+  const std::uint64_t file_bytes = backup::kPrefixBytes + header.size();
+  corpus.add_numbered("backup_files", raw(file_bytes) + '\1' + bytes_text(header));
+  corpus.add_numbered("backup_files", raw(file_bytes) + '\0' + std::string(backup::kMagic) +
+                                          raw(static_cast<std::uint32_t>(header.size())) +
+                                          raw(wire::crc32(header)) + bytes_text(header));
+  contents.sizes = {5 * backup::kBlockBytes, 0, 1, 2, 3, backup::kBlockBytes + 1};
+  const Bytes large = wire::encode(contents);
+  const std::uint64_t large_bytes =
+      backup::kPrefixBytes + large.size() + 6 * backup::kBlockBytes + 7 + 10 * sizeof(std::uint32_t);
+  corpus.add_numbered("backup_files", raw(large_bytes) + '\1' + bytes_text(large));
 }
 
 }  // namespace ckpt::fuzz

@@ -15,6 +15,7 @@ void add_journals(Corpus& corpus);
 
 // engine_seeds.cc: what a move sends.
 void add_lane_headers(Corpus& corpus);
+void add_backup_files(Corpus& corpus);
 void add_chunk_messages(Corpus& corpus);
 void add_chunks(Corpus& corpus);
 void add_ucx_frames(Corpus& corpus);

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// A backup: the files of a coordinator's folder in one file, with a checksum after each mebibyte.
+//
+//   "GPMBACK1" | header bytes u32 | crc32 of the header u32 | header: Contents (wire/codec.h)
+//   then each part, in the header's order, in blocks of kBlockBytes (the last one shorter): bytes | crc32 u32
+//
+// The journal is copied after the store, so it may be newer than the store but is never older. A coordinator accepts journal records of migrations that
+// its table does not know. The other way about, a migration that the store calls open would have no record of how it was decided.
+//
+// Threads: any, one at a time for an object. Errors: kCorrupt for a file that is no whole backup; kNotSupported for one of a newer version; kIo.
+// The file may come from anywhere: all sizes are compared with the file's before anything is read by them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libckpt/base/fd.h"
+#include "libckpt/base/result.h"
+
+namespace ckpt::backup {
+
+inline constexpr std::string_view kMagic = "GPMBACK1";
+inline constexpr std::size_t kPrefixBytes = 16;  // magic, and the header's size and checksum
+inline constexpr std::size_t kMaxHeaderBytes = 64 * 1024;
+inline constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
+inline constexpr std::uint64_t kMaxPartBytes = std::uint64_t{1} << 40;
+
+inline constexpr std::string_view kStore = "state.db";
+inline constexpr std::string_view kJournal = "journal";
+// What a backup has, each once and in this order: files of the coordinator's folder.
+inline constexpr std::array<std::string_view, 6> kParts = {kStore,        kJournal,     "token",
+                                                           "agent-token", "peer-token", "metrics-token"};
+
+struct Contents {
+  static constexpr std::uint8_t kVersion = 1;
+  static constexpr std::uint8_t kCompat = 1;
+  std::string cluster;   // its id
+  std::string software;  // version of the coordinator
+  std::int64_t made_ms = 0;
+  std::uint64_t jobs = 0;
+  std::uint64_t migrations = 0;
+  std::vector<std::uint64_t> sizes;  // of kParts
+
+  template <class Archive>
+  void fields(Archive& archive) {
+    archive(cluster, software, made_ms, jobs, migrations, sizes);
+  }
+};
+
+// Of a file of `file_bytes` that begins with `bytes`, which is all of the header if the file has that much.
+struct Beginning {
+  Contents contents;
+  std::uint64_t header_end = 0;
+};
+Result<Beginning> parse_beginning(std::span<const std::byte> bytes, std::uint64_t file_bytes);
+
+// Writes the file, 0600 and synced, and then gives it its name, which may exist. `parts`: descriptors of kParts, read from their beginning to
+// contents.sizes.
+Result<void> write_backup(const std::string& path, Contents contents, std::span<const UniqueFd> parts);
+
+class BackupFile {
+ public:
+  static Result<BackupFile> open(const std::string& path);
+
+  [[nodiscard]] const Contents& contents() const noexcept { return beginning_.contents; }
+  // Reads all of it.
+  Result<void> verify() const;
+  // Writes what the part of kParts holds to `to`.
+  Result<void> extract(std::size_t part, int to) const;
+  // The file as it is, 0600 and synced, under another name.
+  Result<void> copy_to(const std::string& path) const;
+
+ private:
+  BackupFile(UniqueFd fd, Beginning beginning) : fd_(std::move(fd)), beginning_(std::move(beginning)) {}
+  template <class Take>
+  Result<void> read_part(std::size_t part, Take take) const;
+  UniqueFd fd_;
+  Beginning beginning_;
+};
+
+}  // namespace ckpt::backup
