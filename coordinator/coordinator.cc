@@ -80,6 +80,7 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
                   std::move(fatal)),
       stops_({nodes_, jobs_, migrations_, executor_}),
       removals_({store_, events_, nodes_, jobs_, migrations_}),
+      backups_(store_, migrations_, config_.folder()),
       service_({config_, nodes_, jobs_, migrations_, cordons_, std::move(peer_token), stops_}),
       images_({store_, events_, nodes_, jobs_, migrations_, service_, config_, executor_}),
       recovery_({store_, events_, nodes_, jobs_, migrations_, images_, executor_}),
@@ -229,7 +230,8 @@ Result<void> Coordinator::listen() {
   listener_ = listener;
   Api::Parts parts{service_, nodes_,  jobs_,  migrations_,          events_,
                    cordons_, policy_, token_, listener_->address(), wall_clock_ms()};
-  parts.sections = {&image_api_, &rebalancer_, &maintenance_, &health_section_, &removals_, &recovery_};
+  parts.sections = {&image_api_, &rebalancer_, &maintenance_, &health_section_,
+                    &removals_,  &recovery_,   &backups_};
   api_ = std::make_unique<Api>(std::move(parts));
   CKPT_TRY(http,
            HttpServer::create(

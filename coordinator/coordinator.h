@@ -10,6 +10,7 @@
 #include <string>
 
 #include "coordinator/api.h"
+#include "coordinator/backups.h"
 #include "coordinator/health_section.h"
 #include "coordinator/housekeeping.h"
 #include "coordinator/image_api.h"
@@ -71,6 +72,7 @@ class Coordinator {
   MigrationTable migrations_;
   Stops stops_;
   NodeRemovals removals_;
+  Backups backups_;
   Service service_;
   ImageTable images_;
   Recovery recovery_;

@@ -55,6 +55,7 @@ class MigrationTable {
   // One of its migrations is open, or a side may not know yet how it ended.
   [[nodiscard]] bool unsettled_of(JobId job) const;
   Result<void> abort(MigrationId id, const std::string& why);
+  [[nodiscard]] Result<migration::Journal::Copy> copy_journal() const { return journal_.copy(); }
   Result<void> resolve(MigrationId id, Side side);
   control::Task<Result<void>> set_limits(MigrationId id, std::optional<std::int64_t> max_downtime_ns,
                                          std::optional<std::uint64_t> bandwidth);

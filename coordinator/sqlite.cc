@@ -81,6 +81,16 @@ Result<Database> Database::open(const std::string& path) {
   return db;
 }
 
+Result<Database> Database::open_read_only(const std::string& path) {
+  sqlite3* raw = nullptr;
+  const int code = sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READONLY, nullptr);
+  Database db{UniqueHandle<DatabaseTraits>(raw)};
+  if (code != SQLITE_OK) return sqlite_error(raw, "Opening " + path);
+  sqlite3_extended_result_codes(raw, 1);
+  sqlite3_busy_timeout(raw, kBusyTimeoutMs);
+  return db;
+}
+
 Result<void> Database::execute(const char* sql) {
   if (sqlite3_exec(db_.get(), sql, nullptr, nullptr, nullptr) != SQLITE_OK)
     return sqlite_error(db_.get(), std::string("Running \"") + sql + "\"");

@@ -52,6 +52,8 @@ class Statement {
 class Database {
  public:
   static Result<Database> open(const std::string& path);
+  // Of a file that others may write: each statement sees it as it is at one moment.
+  static Result<Database> open_read_only(const std::string& path);
 
   Result<void> execute(const char* sql);
   Result<Statement> prepare(std::string_view sql);
