@@ -77,9 +77,10 @@ Result<HttpResponse> CoordinatorClient::call(HttpRequest request) {
   return std::move(response);
 }
 
-Result<Json> CoordinatorClient::get(const std::string& path) {
+Result<Json> CoordinatorClient::get(const std::string& path, std::chrono::milliseconds timeout) {
   HttpRequest request;
   request.target = path;
+  request.timeout = timeout;
   return json_of(call(std::move(request)));
 }
 

@@ -24,7 +24,8 @@ class CoordinatorClient {
  public:
   explicit CoordinatorClient(std::string home) : home_(std::move(home)) {}
 
-  Result<Json> get(const std::string& path);
+  Result<Json> get(const std::string& path,
+                   std::chrono::milliseconds timeout = std::chrono::milliseconds(90'000));
   // All of a list, page by page; `name` is its field in the answers. A coordinator that knows no pages answers with the whole list.
   Result<Json> get_all(const std::string& path, const char* name);
   // One interrupt does not end it, since what was asked for should be known before anything else is decided; so many do, and

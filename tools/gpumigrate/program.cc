@@ -54,6 +54,7 @@ class Parser {
     add_drain_commands(tree_);
     add_recovery_commands(tree_);
     add_policy_commands(tree_);
+    add_backup_commands(tree_);
   }
 
   // 0 and an action, or the exit code after having said why.
