@@ -11,7 +11,11 @@ namespace ckpt::coordinator {
 
 void MigrationTable::index(const Migration& m) {
   of_job_[m.job].insert(m.id);
-  if (m.open()) open_.insert(m.id);
+  if (m.open()) {
+    open_.insert(m.id);
+    MigrationId& newest = open_of_job_[m.job];
+    newest = std::max(newest, m.id);
+  }
   newest_end_ms_ = std::max(newest_end_ms_, m.ended_ms);
 }
 

@@ -216,9 +216,9 @@ const Migration* MigrationTable::find(MigrationId id) const {
 
 // Only the newest may be: the next one begins when it is decided.
 const Migration* MigrationTable::open_of(JobId job) const {
-  const auto of = of_job_.find(job);
-  if (of == of_job_.end()) return nullptr;
-  const Migration& newest = migrations_.at(*of->second.rbegin());
+  const auto open = open_of_job_.find(job);
+  if (open == open_of_job_.end()) return nullptr;
+  const Migration& newest = migrations_.at(open->second);
   return newest.phase < MigrationPhase::kClosing ? &newest : nullptr;
 }
 
@@ -414,6 +414,8 @@ void MigrationTable::close(Migration& m) {
   m.ended_ms = wall_clock_ms();
   newest_end_ms_ = std::max(newest_end_ms_, m.ended_ms);
   open_.erase(m.id);
+  if (const auto of = open_of_job_.find(m.job); of != open_of_job_.end() && of->second == m.id)
+    open_of_job_.erase(of);
   plans_.erase(m.id);
   if (const auto timer = settle_timers_.find(m.id); timer != settle_timers_.end()) {
     timer->second->cancel();

@@ -136,6 +136,7 @@ class MigrationTable {
   std::map<MigrationId, Migration> migrations_;
   std::map<MigrationId, wire::MigrationPlan> plans_;  // of open ones
   std::set<MigrationId> open_;
+  std::map<JobId, MigrationId> open_of_job_;  // the newest; few, whatever is behind
   std::map<JobId, std::set<MigrationId>> of_job_;
   std::set<MigrationId> unsettled_;  // sides may not know yet how they ended
   std::set<MigrationId> unsaved_settled_;

@@ -152,8 +152,9 @@ void FakeAgent::start_job(const wire::StartJob& message) {
     reply.error_code = static_cast<std::uint8_t>(ErrorCode::kNotFound);
     reply.message = "No such file: " + message.spec.argv.front();
   } else {
+    const std::uint32_t gpu = message.spec.ranks.empty() ? 0 : message.spec.ranks.front().gpu_index;
     change(message.spec.job, message.spec.incarnation,
-           slow_start ? wire::JobPhase::kStarting : wire::JobPhase::kRunning);
+           slow_start ? wire::JobPhase::kStarting : wire::JobPhase::kRunning, -1, gpu);
   }
   (void)dialer_->send(reply);
 }
@@ -172,7 +173,7 @@ void FakeAgent::read_log(const wire::ReadLog& message) {
 }
 
 void FakeAgent::change(std::uint64_t job, std::uint64_t incarnation, wire::JobPhase phase,
-                       std::int32_t exit_code) {
+                       std::int32_t exit_code, std::uint32_t gpu_of_a_new_one) {
   wire::JobInstance* found = nullptr;
   for (wire::JobInstance& instance : inventory.jobs) {
     if (instance.job == job && instance.incarnation == incarnation) found = &instance;
@@ -184,6 +185,7 @@ void FakeAgent::change(std::uint64_t job, std::uint64_t incarnation, wire::JobPh
     found->movable = true;
     wire::RankState& rank = found->ranks.emplace_back();
     rank.pid = 4711;
+    rank.gpu_index = gpu_of_a_new_one;
     rank.state_bytes = kStateBytes;
   }
   found->phase = phase;

@@ -65,8 +65,8 @@ class FakeAgent {
   void send(const M& message) {
     (void)dialer_->send(message);
   }
-  void change(std::uint64_t job, std::uint64_t incarnation, wire::JobPhase phase,
-              std::int32_t exit_code = -1);
+  void change(std::uint64_t job, std::uint64_t incarnation, wire::JobPhase phase, std::int32_t exit_code = -1,
+              std::uint32_t gpu_of_a_new_one = 0);
   // What the side `from` says in answer to that message. On its thread.
   void say(const wire::SwitchMessage& to_answer, wire::Party from, wire::Party to, wire::SwitchBody body);
   void post(std::function<void()> what) { control::asio::post(io_, std::move(what)); }

@@ -2,11 +2,10 @@
 // A coordinator with much behind it: what an operation costs does not grow with it, and what need not stay leaves.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "libckpt/base/clock.h"
 #include "tests/unit/coordinator/cluster.h"
 #include "tests/unit/coordinator/fake_agent.h"
+#include "tests/unit/coordinator/past.h"
 
 namespace ckpt::coordinator::test {
 namespace {
@@ -49,44 +48,12 @@ class HistoryTest : public ::testing::Test {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (!condition()) ASSERT_LT(std::chrono::steady_clock::now(), deadline);
   }
-  void write_history() {
-    std::filesystem::create_directories(cluster_.config().folder());
-    Store store = Store::open(cluster_.config().folder() + "/state.db").value();
-    auto transaction = Transaction::begin(store.database()).value();
-    for (std::uint64_t i = 1; i <= kJobs; ++i) ASSERT_TRUE(store.put(ended_job(store.next_job_id().value())));
-    for (std::uint64_t i = 1; i <= kMigrations; ++i)
-      ASSERT_TRUE(store.put(closed_migration(store.next_migration_id().value())));
-    for (std::uint64_t i = 1; i <= kEvents; ++i) {
-      Event event;
-      event.time_ms = wall_clock_ms();
-      event.kind = "migration-ended";
-      ASSERT_TRUE(store.add(event));
-    }
-    ASSERT_TRUE(transaction.commit());
-  }
-  static Job ended_job(JobId id) {
-    Job job;
-    job.id = id;
-    job.spec.name = "old";
-    job.spec.argv = {"./train"};
-    job.spec.ranks.resize(1);
-    job.segments.emplace_back("node-a", 1);
-    job.ranks.resize(1);
-    job.ranks.front().place = Place("node-a", 0);
-    job.state = JobState::kExited;
-    job.ended_ms = kEndedMs;
-    return job;
-  }
-  static Migration closed_migration(MigrationId id) {
-    Migration m;
-    m.id = id;
-    m.job = 1 + id % kJobs;
-    m.from = Place("node-a", 0);
-    m.to = Place("node-b", 0);
-    m.phase = MigrationPhase::kClosed;
-    m.result = MigrationResult::kDone;
-    m.ended_ms = kEndedMs;
-    return m;
+  void write_history(std::uint64_t jobs = kJobs, std::uint64_t migrations = kMigrations,
+                     std::uint64_t events = kEvents) {
+    Past past(jobs, migrations, events);
+    past.first_event_ms = past.last_event_ms = wall_clock_ms();
+    const auto written = write_past(cluster_.config().folder(), past);
+    ASSERT_TRUE(written) << written.error().to_string();
   }
   std::string run_job() {
     const auto answer = cluster_.post("/v1/jobs", R"({"argv":["x"],"cwd":"/tmp","node":"node-a"})");
@@ -118,7 +85,6 @@ class HistoryTest : public ::testing::Test {
     return count;
   }
 
-  static constexpr std::int64_t kEndedMs = 1'000;
   Cluster cluster_;
   std::vector<std::unique_ptr<FakeAgent>> agents_;
 };
@@ -147,6 +113,30 @@ TEST_F(HistoryTest, AnOperationCostsTheSameHoweverMuchIsBehind) {
   EXPECT_LT(after.statements - before.statements, kJobs);
   EXPECT_EQ(rows("migrations"), static_cast<std::int64_t>(kMigrations) + 3);
   EXPECT_EQ(rows("jobs"), static_cast<std::int64_t>(kJobs) + 1);
+}
+
+// tools/measure-scale says what that is in processor time.
+TEST_F(HistoryTest, AnInventoryVisitsWhatLivesAndAsksTheStoreNothing) {
+  Config& config = cluster_.config();
+  config.ended_jobs_kept = config.closed_migrations_kept = config.events_kept = 1'000'000;
+  config.history_kept_days = 0;
+  write_history(kJobs, 2'000, 10'000);
+  start();
+  constexpr unsigned kRunning = 4;
+  for (unsigned i = 0; i < kRunning; ++i) run_job();
+  constexpr unsigned kRounds = 50;
+  const Cost before = cost();
+  for (unsigned round = 1; round <= kRounds; ++round) {
+    for (const auto& agent : agents_) agent->set_free(std::uint64_t{round} << 20);
+  }
+  wait_until([&] {
+    for (const json& gpu : cluster_.get("/v1/gpus").json())
+      if (gpu["free_bytes"] != std::uint64_t{kRounds} << 20) return false;
+    return true;
+  });
+  const Cost after = cost();
+  EXPECT_LT(after.visited - before.visited, kRounds * agents_.size() * kRunning * 20);
+  EXPECT_LT(after.statements - before.statements, kRounds) << "some for the memory of jobs, once a minute";
 }
 
 TEST_F(HistoryTest, WhatNeedNotStayLeavesAndItsIdsAreNotGivenAgain) {

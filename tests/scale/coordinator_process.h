@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpumigrate-coordinator as a process of its own, and what the kernel says that it costs.
+// Threads: any, once it has started. Ownership: the process, which ends with this. Errors: kUnavailable if it does not start.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+
+#include "libckpt/base/result.h"
+#include "tests/unit/coordinator/http_client.h"
+
+namespace ckpt::scale {
+
+class CoordinatorProcess {
+ public:
+  // `settings`: lines of its configuration file.
+  static Result<std::unique_ptr<CoordinatorProcess>> start(const std::string& program,
+                                                           const std::string& home,
+                                                           const std::string& settings);
+  ~CoordinatorProcess();
+  CoordinatorProcess(const CoordinatorProcess&) = delete;
+  CoordinatorProcess& operator=(const CoordinatorProcess&) = delete;
+
+  [[nodiscard]] coordinator::test::HttpAnswer get(const std::string& target) const {
+    return coordinator::test::request(api_port_, token_, "GET", target);
+  }
+  [[nodiscard]] coordinator::test::HttpAnswer post(const std::string& target, const std::string& body) const {
+    return coordinator::test::request(api_port_, token_, "POST", target, body);
+  }
+  // Processor time that it has used.
+  [[nodiscard]] double cpu_seconds() const;
+  [[nodiscard]] double resident_mib() const;
+  // Calls of write(2) and its like, on files and sockets.
+  [[nodiscard]] std::uint64_t writes() const;
+
+  [[nodiscard]] std::uint16_t api_port() const { return api_port_; }
+  [[nodiscard]] const std::string& token() const { return token_; }
+  [[nodiscard]] const std::string& agent_address() const { return agent_address_; }
+  [[nodiscard]] const std::string& agent_token() const { return agent_token_; }
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  // From its start to the file that says where it listens.
+  [[nodiscard]] double start_seconds() const { return start_seconds_; }
+
+ private:
+  explicit CoordinatorProcess(pid_t pid) : pid_(pid) {}
+  Result<void> wait_until_it_listens(const std::string& home);
+
+  pid_t pid_;
+  std::uint16_t api_port_ = 0;
+  std::string token_;
+  std::string agent_address_;
+  std::string agent_token_;
+  double start_seconds_ = 0;
+};
+
+}  // namespace ckpt::scale

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is measured of a coordinator with much behind it, beside one with nothing behind it and the same nodes and jobs.
+// Threads: one. Errors: what cannot be measured is an error; what is too slow is a figure.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/scale/simulated_nodes.h"
+
+namespace ckpt::scale {
+
+struct Programs {
+  std::string coordinator;
+  std::string command;  // gpumigrate
+};
+
+// One coordinator, its nodes, its folder.
+struct Site {
+  std::string home;
+  std::unique_ptr<CoordinatorProcess> coordinator;
+  std::unique_ptr<SimulatedNodes> nodes;
+};
+
+// Percent of a core, and writes in a minute, while nobody asks anything.
+nlohmann::json measure_idling(const CoordinatorProcess& coordinator, std::chrono::seconds span);
+
+struct DryRuns {
+  unsigned calls = 400;    // of the API, for each site
+  unsigned commands = 41;  // of `gpumigrate run --dry-run`, for each site
+};
+// In turns at both sites: medians of milliseconds, and the coordinators' own processor time of a call.
+Result<nlohmann::json> measure_dry_runs(const Programs& programs, const Site& much, const Site& nothing,
+                                        const DryRuns& counts);
+
+// With `polls` calls that wait: `jobs`, `abort` of an open migration and `drain` are answered, and the polls wait on.
+Result<nlohmann::json> measure_long_polls(const Site& site, unsigned polls);
+
+// Which rows leave the store by the default settings, how long that takes, and how long another call waits meanwhile at most.
+Result<nlohmann::json> measure_leaving(const CoordinatorProcess& coordinator, const std::string& home);
+
+}  // namespace ckpt::scale

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nodes with GPUs and running jobs, as a coordinator sees them: agents that say what they have once in a period.
+// Threads: one that made it; each agent has its own. Ownership: the agents, which leave with this. Errors: kTimedOut for nodes that do
+// not come, kInternal for a job that does not start.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "tests/scale/coordinator_process.h"
+#include "tests/unit/coordinator/fake_agent.h"
+
+namespace ckpt::scale {
+
+struct NodesShape {
+  unsigned nodes = 30;
+  unsigned gpus = 4;
+  unsigned jobs_per_gpu = 2;
+  std::chrono::milliseconds period{1000};
+};
+
+class SimulatedNodes {
+ public:
+  SimulatedNodes(const CoordinatorProcess& coordinator, const NodesShape& shape);
+  ~SimulatedNodes();
+  SimulatedNodes(const SimulatedNodes&) = delete;
+  SimulatedNodes& operator=(const SimulatedNodes&) = delete;
+
+  // Connects them all, starts their jobs, and has them speak.
+  Result<void> start();
+  // Speak no more, but stay.
+  void fall_silent();
+
+  [[nodiscard]] static std::string name_of(unsigned node) { return "node-" + std::to_string(node); }
+  [[nodiscard]] static std::string job_of(unsigned node, unsigned gpu, unsigned job);
+
+ private:
+  Result<void> wait_until_ready() const;
+  Result<void> start_jobs() const;
+  void speak();
+  void tell(coordinator::test::FakeAgent& agent, unsigned turn) const;
+
+  const CoordinatorProcess& coordinator_;
+  NodesShape shape_;
+  std::vector<std::unique_ptr<coordinator::test::FakeAgent>> agents_;
+  std::mutex mutex_;
+  std::condition_variable silence_;
+  bool silent_ = false;
+  std::thread speaker_;
+};
+
+}  // namespace ckpt::scale
