@@ -3,6 +3,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <array>
+
 #include "libckpt/base/clock.h"
 #include "libckpt/control/spawn.h"
 
@@ -29,26 +31,50 @@ void Housekeeping::start() {
 }
 
 control::Task<> Housekeeping::run() {
+  constexpr std::array kSteps = {&Housekeeping::store_what_was_learnt, &Housekeeping::forget_jobs,
+                                 &Housekeeping::forget_migrations, &Housekeeping::forget_events,
+                                 &Housekeeping::forget_the_rest};
   control::asio::steady_timer timer(parts_.executor);
   while (true) {
-    while (pass()) co_await control::asio::post(parts_.executor, control::asio::use_awaitable);
+    bool more = true;
+    while (more) {
+      more = false;
+      for (const auto step : kSteps) {
+        more = (this->*step)() || more;
+        co_await control::asio::post(parts_.executor, control::asio::use_awaitable);
+      }
+    }
     timer.expires_after(kEvery);
     co_await timer.async_wait(control::kTuple);
   }
 }
 
-bool Housekeeping::pass() {
+bool Housekeeping::store_what_was_learnt() {
   if (auto stored = parts_.jobs.store_memory(); !stored)
     spdlog::error("what jobs hold was not stored: {}", stored.assume_error().to_string());
-  const Config& config = parts_.config;
-  const std::size_t forgotten = parts_.jobs.forget_old(keep(config.ended_jobs_kept)).size();
+  return false;
+}
+
+bool Housekeeping::forget_jobs() {
+  const std::size_t forgotten = parts_.jobs.forget_old(keep(parts_.config.ended_jobs_kept)).size();
   if (forgotten != 0) spdlog::info("{} ended jobs are forgotten", forgotten);
-  const bool more_migrations = parts_.migrations.forget_old(keep(config.closed_migrations_kept));
-  const bool more_events = parts_.events.forget_old(keep(config.events_kept));
+  return forgotten >= Retention::kBatch;
+}
+
+bool Housekeeping::forget_migrations() {
+  return parts_.migrations.forget_old(keep(parts_.config.closed_migrations_kept));
+}
+
+bool Housekeeping::forget_events() {
+  return parts_.events.forget_old(keep(parts_.config.events_kept));
+}
+
+bool Housekeeping::forget_the_rest() {
+  const Config& config = parts_.config;
   parts_.health.forget_old(keep(config.findings_kept));
   parts_.evacuations.forget_old(keep(config.ended_evacuations_kept));
   parts_.drains.forget_old(keep(config.ended_drains_kept));
-  return forgotten >= Retention::kBatch || more_migrations || more_events;
+  return false;
 }
 
 }  // namespace ckpt::coordinator

@@ -27,11 +27,15 @@ class Housekeeping {
 
   // Once, after load() of everything.
   void start();
-  // One batch of each. True: there is more to remove.
-  bool pass();
 
  private:
   control::Task<> run();
+  // One batch of each, with other work of the event loop between two of them. True: there is more to remove.
+  bool store_what_was_learnt();
+  bool forget_jobs();
+  bool forget_migrations();
+  bool forget_events();
+  bool forget_the_rest();
   [[nodiscard]] Retention keep(std::int64_t count) const;
 
   Parts parts_;
