@@ -44,18 +44,31 @@ control::Task<ImageApi::Answer> ImageApi::handle(HttpRequest request) {
   const std::string& what = request.path[1];
   const std::size_t pieces = request.path.size();
   if (what == "jobs") co_return co_await of_job(std::move(request));
-  if (what == "images" && pieces == 2 && is_get(request)) co_return list();
+  if (what == "images" && pieces == 2 && is_get(request)) co_return list(request);
   if (what == "images" && pieces == 4 && request.path[3] == "remove" && is_post(request))
     co_return co_await remove(std::move(request));
   if (what == "tasks" && pieces == 3 && is_get(request)) co_return co_await task(std::move(request));
   co_return no_such_call(request);
 }
 
-ImageApi::Answer ImageApi::list() const {
+ImageApi::Answer ImageApi::list(const HttpRequest& request) const {
+  CKPT_TRY(page, page_of(request));
+  const auto after = parse_image_cursor(page.after);
+  if (!page.after.empty() && !after)
+    return Error(ErrorCode::kInvalidArgument, "after must be what the page before gave as next");
   json out = json::array();
-  for (const ListedImage& listed : images_.catalog().list())
-    out.push_back(image_json(listed, jobs_.find(listed.image.job), images_.is_readable(listed.image)));
-  return to_response(200, out);
+  const auto add = [&](const std::vector<ListedImage>& images) {
+    for (const ListedImage& listed : images)
+      out.push_back(image_json(listed, jobs_.find(listed.image.job), images_.is_readable(listed.image)));
+  };
+  if (page.limit == 0) {
+    add(images_.catalog().list());
+    return to_response(200, out);
+  }
+  const ImageCatalog::Page found = images_.catalog().page(after, page.limit);
+  add(found.images);
+  const json next = found.more ? json(cursor_text(found.images.back())) : json();
+  return to_response(200, {{"images", std::move(out)}, {"next", next}});
 }
 
 control::Task<ImageApi::Answer> ImageApi::remove(HttpRequest request) {

@@ -19,7 +19,7 @@ class ImageApi : public ApiSection {
   using Answer = Result<HttpResponse>;
 
   control::Task<Answer> of_job(HttpRequest request);
-  Answer list() const;
+  Answer list(const HttpRequest& request) const;
   control::Task<Answer> remove(HttpRequest request);
   control::Task<Answer> task(HttpRequest request);
   Answer protect(const HttpRequest& request, JobId id);

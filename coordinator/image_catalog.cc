@@ -33,11 +33,6 @@ Image image_of(const std::string& node, const std::string& folder, const wire::I
   return image;
 }
 
-bool is_older(const ListedImage& a, const ListedImage& b) {
-  return std::tie(a.image.job, a.image.sequence, a.incarnation, a.order_ms, a.image.version) <
-         std::tie(b.image.job, b.image.sequence, b.incarnation, b.order_ms, b.image.version);
-}
-
 std::optional<std::uint64_t> number_of(std::string_view text) {
   std::uint64_t value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -106,12 +101,13 @@ Result<void> ImageCatalog::load() {
       return Error(ErrorCode::kCorrupt,
                    "What is stored of the vault of " + stored.node + " does not decode: " + e.what());
     }
-    put_in_order(vault);
+    put_in_order(vault.rows);
+    vault.stored = true;
   }
   return ok();
 }
 
-void ImageCatalog::save(const Key& key, const Vault& vault) {
+void ImageCatalog::save(const Key& key, Vault& vault) {
   json images = json::array();
   for (const Row& row : vault.rows)
     images.push_back({{"vault_job", row.row.vault_job},
@@ -135,7 +131,9 @@ void ImageCatalog::save(const Key& key, const Vault& vault) {
   stored.folder = key.second;
   stored.document = json{{"seen_ms", last_seen_ms_}, {"images", images}}.dump(-1, ' ', false,
                                                                               json::error_handler_t::replace);
-  if (auto put = store_.put(stored); !put)
+  const auto put = store_.put(stored);
+  vault.stored = put.has_value();
+  if (!put)
     spdlog::error("what the vault of {} holds was not stored: {}", key.first, put.assume_error().to_string());
 }
 
@@ -177,13 +175,13 @@ const ImageCatalog::Row* ImageCatalog::find_row(const Key& key, const std::strin
 }
 
 // In a vault the versions say what came after what; a clock that went back between two does not.
-void ImageCatalog::put_in_order(Vault& vault) {
-  std::sort(vault.rows.begin(), vault.rows.end(), [](const Row& a, const Row& b) {
+void ImageCatalog::put_in_order(std::vector<Row>& rows) {
+  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
     return std::tie(a.row.job, a.row.vault_job, a.row.version) <
            std::tie(b.row.job, b.row.vault_job, b.row.version);
   });
   const Row* before = nullptr;
-  for (Row& row : vault.rows) {
+  for (Row& row : rows) {
     row.order_ms = row.row.created_ms;
     if (before != nullptr && before->row.vault_job == row.row.vault_job && row.order_ms != 0)
       row.order_ms = std::max(row.order_ms, before->order_ms);
@@ -251,14 +249,48 @@ std::vector<Image> ImageCatalog::take(const std::string& node, const wire::Vault
       damaged.push_back(image_of(node, contents.folder, said));
     rows.push_back(row_of(key, said));
   }
+  put_in_order(rows);
   Vault& vault = vaults_[key];
-  std::erase_if(vault.rows, [&](const Row& row) {
-    return contents.vault_job.empty() || row.row.vault_job == contents.vault_job;
+  const auto listed = std::stable_partition(vault.rows.begin(), vault.rows.end(), [&](const Row& row) {
+    return !contents.vault_job.empty() && row.row.vault_job != contents.vault_job;
   });
+  const std::vector<Row> before(std::make_move_iterator(listed), std::make_move_iterator(vault.rows.end()));
+  vault.rows.erase(listed, vault.rows.end());
+  const bool news = !vault.stored || !say_the_same(before, rows) || is_contradicted(key, before);
   std::move(rows.begin(), rows.end(), std::back_inserter(vault.rows));
-  put_in_order(vault);
-  save(key, vault);
+  put_in_order(vault.rows);
+  if (news) save(key, vault);
   return damaged;
+}
+
+// But for when that was.
+bool ImageCatalog::say_the_same(Rows a, Rows b) {
+  const auto said = [](const Row& r) {
+    return std::tie(r.row.vault_job, r.row.job, r.row.version, r.row.parent, r.row.created_ms,
+                    r.row.incarnation, r.row.state_bytes, r.row.written_bytes, r.row.damaged, r.row.gpu_model,
+                    r.row.memory_bytes, r.row.disk_bytes, r.row.sequence, r.pause_ns, r.job_ended_ms);
+  };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](const Row& x, const Row& y) { return said(x) == said(y); });
+}
+
+// Another node's later list of that folder says something else of a job in it: which came last matters after a restart, too.
+bool ImageCatalog::is_contradicted(const Key& key, Rows rows) const {
+  if (key.second.empty()) return false;
+  for (auto begin = rows.begin(); begin != rows.end();) {
+    const auto end = std::find_if(begin, rows.end(),
+                                  [&](const Row& row) { return row.row.vault_job != begin->row.vault_job; });
+    for (const auto& [other, vault] : vaults_) {
+      if (other.second != key.second || other.first == key.first) continue;
+      std::vector<Row> its;
+      for (const Row& row : rows_of(vault, begin->row.job))
+        if (row.row.vault_job == begin->row.vault_job) its.push_back(row);
+      const bool later = !its.empty() && its.front().seen_ms > begin->seen_ms;
+      if (later && !say_the_same({begin, end}, its)) return true;
+    }
+    begin = end;
+  }
+  return false;
 }
 
 void ImageCatalog::measured(const std::string& node, const wire::SnapshotReport& report) {
@@ -269,11 +301,13 @@ void ImageCatalog::measured(const std::string& node, const wire::SnapshotReport&
     return;
   }
   Vault& vault = vaults_[key];
+  bool news = false;
   for (Row& row : vault.rows) {
-    if (row.row.vault_job == report.vault_job && row.row.version == report.version)
-      row.pause_ns = report.pause_ns;
+    if (row.row.vault_job != report.vault_job || row.row.version != report.version) continue;
+    news = news || row.pause_ns != report.pause_ns;
+    row.pause_ns = report.pause_ns;
   }
-  save(key, vault);
+  if (news) save(key, vault);
 }
 
 void ImageCatalog::removed(const std::string& node, const std::string& folder, const std::string& vault_job) {
@@ -324,6 +358,32 @@ std::vector<ListedImage> ImageCatalog::list(JobId job) const {
   std::vector<ListedImage> listed;
   add(listed, job);
   return listed;
+}
+
+// The lowest id, from this one on, of a job with images.
+std::optional<JobId> ImageCatalog::first_job_from(JobId job) const {
+  std::optional<JobId> first;
+  for (const auto& [key, vault] : vaults_) {
+    const auto row = std::lower_bound(vault.rows.begin(), vault.rows.end(), job,
+                                      [](const Row& known, JobId id) { return known.row.job < id; });
+    if (row != vault.rows.end()) first = std::min(first.value_or(row->row.job), row->row.job);
+  }
+  return first;
+}
+
+ImageCatalog::Page ImageCatalog::page(const std::optional<ImageCursor>& after, std::size_t limit) const {
+  Page page;
+  auto job = first_job_from(after ? after->job : 0);
+  while (job) {
+    for (ListedImage& listed : list(*job)) {
+      if (after && !is_behind(listed, *after)) continue;
+      page.more = page.images.size() == limit;
+      if (page.more) return page;
+      page.images.push_back(std::move(listed));
+    }
+    job = first_job_from(*job + 1);
+  }
+  return page;
 }
 
 std::optional<Image> ImageCatalog::newest(JobId job, const Predicate& fits) const {

@@ -2,7 +2,9 @@
 // What the vaults hold, as their nodes last said; kept in the store, so that the images of a node that is away are still known.
 // A vault is (node, ""), the node's own, or (node, folder): a folder that is meant to be the same on every node. Of a folder that several
 // nodes have listed, the newest list that has the job counts.
-// Threads: one. Ownership: the ImageTable's. Errors: what cannot be stored is logged; memory is what counts.
+// A list that says nothing new is not stored again.
+// Threads: one. Ownership: the ImageTable's. Errors: what cannot be stored is logged, and tried again with the next list of that vault;
+// memory is what counts.
 #pragma once
 
 #include <functional>
@@ -13,25 +15,10 @@
 #include <tuple>
 #include <vector>
 
+#include "coordinator/image_cursor.h"
 #include "coordinator/store.h"
 
 namespace ckpt::coordinator {
-
-// An image as people see it.
-struct ListedImage {
-  ListedImage() = default;
-  Image image;
-  std::int64_t job_ended_ms = 0;  // 0: it lives, or nobody knows
-  std::int64_t order_ms = 0;      // where two images have no number: the later one's is higher
-  std::uint64_t parent = 0;
-  Incarnation incarnation = 0;
-  std::uint64_t written_bytes = 0;
-  bool damaged = false;
-  std::int64_t pause_ns = -1;  // negative: not known
-  // Where the vault has a tier in memory: what of it lies where.
-  std::uint64_t memory_bytes = 0;
-  std::uint64_t disk_bytes = 0;
-};
 
 // "j3.v12@node-a", "j3.v12@/mnt/vault".
 [[nodiscard]] std::string image_text(const Image& image);
@@ -67,6 +54,13 @@ class ImageCatalog {
   // in a vault always by version.
   [[nodiscard]] std::vector<ListedImage> list() const;
   [[nodiscard]] std::vector<ListedImage> list(JobId job) const;
+  // The next `limit` of list() behind `after`, and whether there are more. Costs what the page holds, and its jobs' other images.
+  struct Page {
+    Page() = default;
+    std::vector<ListedImage> images;
+    bool more = false;
+  };
+  [[nodiscard]] Page page(const std::optional<ImageCursor>& after, std::size_t limit) const;
   using Predicate = std::function<bool(const Image&)>;
   // The newest whole image of the job that fits.
   [[nodiscard]] std::optional<Image> newest(JobId job, const Predicate& fits) const;
@@ -95,6 +89,7 @@ class ImageCatalog {
   };
   struct Vault {
     std::vector<Row> rows;  // by job, its name there, version
+    bool stored = false;    // as it was when it last said something new
   };
   using Rows = std::span<const Row>;
   using Key = std::pair<std::string, std::string>;  // node, folder
@@ -106,9 +101,12 @@ class ImageCatalog {
                                     std::uint64_t version) const;
   [[nodiscard]] static Rows rows_of(const Vault& vault, JobId job);
   [[nodiscard]] Row row_of(const Key& key, const wire::ImageRow& said);
-  static void put_in_order(Vault& vault);
+  static void put_in_order(std::vector<Row>& rows);
+  static bool say_the_same(Rows a, Rows b);
+  [[nodiscard]] bool is_contradicted(const Key& key, Rows rows) const;
+  [[nodiscard]] std::optional<JobId> first_job_from(JobId job) const;
   void add(std::vector<ListedImage>& listed, std::optional<JobId> job) const;
-  void save(const Key& key, const Vault& vault);
+  void save(const Key& key, Vault& vault);
 
   Store& store_;
   std::string cluster_;

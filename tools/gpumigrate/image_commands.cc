@@ -202,7 +202,7 @@ int restore(Context& context, const char* verb, const ImageOptions& options) {
 }
 
 int list_images(Context& context) {
-  auto images = context.coordinator.get("/v1/images");
+  auto images = context.coordinator.get_all("/v1/images", "images");
   if (!images) return report(context, images.assume_error());
   if (context.json) {
     context.print(images.assume_value());

@@ -59,6 +59,18 @@ TEST(Commands, ListsAreReadPageByPage) {
   EXPECT_EQ(Json::parse(all.out), Json::parse(R"([{"id":"j1"},{"id":"j2"},{"id":"j9"}])")) << all.err;
 }
 
+TEST(Commands, ImagesAreReadPageByPage) {
+  FakeCoordinator coordinator([](const FakeRequest& request) {
+    if (request.target == "/v1/images?limit=500")
+      return json(R"({"images":[{"id":"j1.v1@a"}],"next":"j1.1.1.5.1@/x"})");
+    if (request.target == "/v1/images?limit=500&after=j1.1.1.5.1%40%2Fx")
+      return json(R"({"images":[{"id":"j2.v1@a"}],"next":null})");
+    return refusal(404, "not_found", "no such page", 5);
+  });
+  const Ended all = run(coordinator.home(), {"images", "-o", "json"});
+  EXPECT_EQ(Json::parse(all.out), Json::parse(R"([{"id":"j1.v1@a"},{"id":"j2.v1@a"}])")) << all.err;
+}
+
 TEST(Commands, APageThatNeverEndsIsRefused) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(R"({"migrations":[],"next":"m2"})"); });
   EXPECT_NE(run(coordinator.home(), {"migrations"}).code, 0);

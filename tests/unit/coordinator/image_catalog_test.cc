@@ -149,6 +149,103 @@ TEST_F(CatalogTest, ListOfOneJobIsNoNewerListOfOthers) {
   EXPECT_EQ(newest(), "j3.v2@/vault");
 }
 
+TEST_F(CatalogTest, ListThatSaysNothingNewIsNotStored) {
+  const auto commits = [this] { return store_->database().commits(); };
+  catalog_->take("a", contents("", {row(1, 100), row(2, 200)}));
+  catalog_->take("a", contents("/vault", {row(1, 100)}));
+  auto of_job = contents("", {row(2, 200), row(1, 100)});
+  of_job.vault_job = catalog_->vault_job_of(job_);
+  const auto before = commits();
+  for (int i = 0; i < 5; ++i) {
+    catalog_->take("a", contents("", {row(2, 200), row(1, 100)}));
+    catalog_->take("a", contents("/vault", {row(1, 100)}));
+    catalog_->take("a", of_job);
+  }
+  EXPECT_EQ(commits(), before);
+  auto grown = row(2, 200);
+  grown.disk_bytes = 4096;
+  catalog_->take("a", contents("", {row(1, 100), grown}));
+  EXPECT_EQ(commits(), before + 1);
+  catalog_->take("a", contents("", {row(1, 100)}));
+  EXPECT_EQ(commits(), before + 2);
+  reopen();
+  EXPECT_EQ(catalog_->list().size(), 2U);
+  const auto again = commits();
+  catalog_->take("a", contents("", {row(1, 100)}));
+  EXPECT_EQ(commits(), again) << "it is as it was stored";
+}
+
+TEST_F(CatalogTest, ListOfASharedFolderIsStoredAgainIfALaterOneContradictsIt) {
+  catalog_->take("a", contents("/vault", {row(1, 100)}));
+  catalog_->take("b", contents("/vault", {row(1, 100)}));
+  const auto before = store_->database().commits();
+  catalog_->take("a", contents("/vault", {row(1, 100)}));
+  EXPECT_EQ(store_->database().commits(), before) << "both say the same";
+  catalog_->take("b", contents("/vault", {row(1, 100), row(2, 200)}));
+  catalog_->take("a", contents("/vault", {row(1, 100)}));
+  EXPECT_EQ(newest(), "j3.v1@/vault");
+  reopen();
+  EXPECT_EQ(newest(), "j3.v1@/vault");
+}
+
+TEST_F(CatalogTest, ListThatCouldNotBeStoredIsStoredWithTheNext) {
+  ASSERT_TRUE(store_->database().execute("PRAGMA query_only=ON"));
+  catalog_->take("a", contents("", {row(1, 100)}));
+  ASSERT_TRUE(store_->database().execute("PRAGMA query_only=OFF"));
+  catalog_->take("a", contents("", {row(1, 100)}));
+  reopen();
+  EXPECT_EQ(newest(), "j3.v1@a");
+}
+
+TEST_F(CatalogTest, PagesHaveEveryImageOnceInTheListsOrder) {
+  Job other;
+  other.id = 4;
+  other.spec.name = "other";
+  auto its = row(1, 50);
+  its.vault_job = catalog_->vault_job_of(other);
+  its.job = 4;
+  auto numbered = row(1, 10);
+  numbered.sequence = 9;
+  catalog_->take("a", contents("", {row(1, 100), row(2, 200), its}));
+  catalog_->take("b", contents("", {numbered, its}));
+  catalog_->take("b", contents("/vault", {row(1, 100)}));
+  std::vector<std::string> whole;
+  for (const ListedImage& listed : catalog_->list()) whole.push_back(image_text(listed.image));
+  ASSERT_EQ(whole.size(), 6U);
+  for (const std::size_t limit : {1U, 2U, 4U, 6U, 7U}) {
+    std::vector<std::string> read;
+    std::optional<ImageCursor> after;
+    for (bool more = true; more;) {
+      const auto page = catalog_->page(after, limit);
+      ASSERT_FALSE(page.images.empty());
+      ASSERT_LE(page.images.size(), limit);
+      for (const ListedImage& listed : page.images) read.push_back(image_text(listed.image));
+      ASSERT_LE(read.size(), whole.size());
+      more = page.more;
+      after = parse_image_cursor(cursor_text(page.images.back()));
+      ASSERT_TRUE(after);
+    }
+    EXPECT_EQ(read, whole) << limit;
+  }
+}
+
+TEST_F(CatalogTest, PageGoesOnBehindAnImageThatHasGone) {
+  catalog_->take("a", contents("", {row(1, 100), row(2, 200), row(3, 300)}));
+  const auto first = catalog_->page(std::nullopt, 2);
+  catalog_->take("a", contents("", {row(1, 100), row(3, 300)}));
+  const auto rest = catalog_->page(parse_image_cursor(cursor_text(first.images.back())), 2);
+  ASSERT_EQ(rest.images.size(), 1U);
+  EXPECT_EQ(image_text(rest.images[0].image), "j3.v3@a");
+  EXPECT_FALSE(rest.more);
+}
+
+TEST(ImageCursorTest, OtherTextIsNone) {
+  for (const char* text : {"", "j3", "j3.v1@a", "j3.1.1.1.1@", "j3.1.1.1@a", "j3.1.1.1.1.1@a", "j3.1.1.x.1@a",
+                           "j3.-1.1.1.1@a", "x.1.1.1.1@a", "@a.b", "j3.1.1.1.1"})
+    EXPECT_FALSE(parse_image_cursor(text)) << text;
+  EXPECT_TRUE(parse_image_cursor("j3.1.1.-5.1@/vault/a@b.c"));
+}
+
 TEST(ContentsPartsTest, ListInPartsCountsWithItsLast) {
   ContentsParts lists;
   wire::VaultContents part;

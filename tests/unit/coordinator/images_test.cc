@@ -166,6 +166,21 @@ TEST_F(ImagesTest, ASnapshotIsListedAsItWas) {
   EXPECT_EQ(cluster_.get("/v1/images").json()[0]["pause_ms"], 3.0);
 }
 
+TEST_F(ImagesTest, ImagesAreReadByPages) {
+  for (int i = 0; i < 3; ++i) order("snapshot");
+  const json first = cluster_.get("/v1/images?limit=2").json();
+  ASSERT_EQ(first["images"].size(), 2U);
+  EXPECT_EQ(first["images"][1]["id"], "j1.v2@node-a");
+  EXPECT_EQ(cluster_.post("/v1/images/j1.v2@node-a/remove").status, 200U);
+  const json rest = cluster_.get("/v1/images?limit=2&after=" + first["next"].get<std::string>()).json();
+  ASSERT_EQ(rest["images"].size(), 1U);
+  EXPECT_EQ(rest["images"][0]["id"], "j1.v3@node-a");
+  EXPECT_EQ(rest["next"], nullptr);
+  EXPECT_EQ(cluster_.get("/v1/images").json().size(), 2U) << "without a limit it is the whole list";
+  EXPECT_EQ(cluster_.get("/v1/images?limit=2&after=j1.v2@node-a").status, 400U);
+  EXPECT_EQ(cluster_.get("/v1/images?limit=1001").status, 400U);
+}
+
 TEST_F(ImagesTest, AFailedSnapshotLeavesTheJobAlone) {
   a_.vault->refuse_snapshots = true;
   const json task = order("snapshot");
