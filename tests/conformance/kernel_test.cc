@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules, launches, arguments, faults.
+#include <malloc.h>
+
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -117,6 +119,21 @@ TEST_F(KernelTest, ModuleVariablesAreDeviceMemory) {
   ASSERT_OK(api().cuMemcpyDtoH_v2(&value, other, sizeof value));
   EXPECT_EQ(0U, value) << "two modules of one image have variables of their own";
   EXPECT_OK(api().cuModuleUnload(second));
+}
+
+TEST_F(KernelTest, AModuleThatWasUnloadedHoldsNoMemory) {
+  const auto in_use = [] {
+    const struct mallinfo2 info = ::mallinfo2();
+    return info.uordblks + info.hblkhd;
+  };
+  constexpr int kTimes = 100;
+  constexpr std::size_t kMaxOfEach = 4 << 10;  // less than any image
+  std::size_t before = 0;
+  for (int i = -kTimes; i < kTimes; i++) {
+    if (i == 0) before = in_use();  // the first ones fill pools
+    ASSERT_OK(api().cuModuleUnload(load_kernels()));
+  }
+  EXPECT_LT(in_use(), before + kTimes * kMaxOfEach);
 }
 
 TEST_F(KernelTest, ImpossibleLaunchesAreRefused) {

@@ -147,7 +147,7 @@ CUresult cuLibraryUnload(CUlibrary handle) {
   Library* library = nullptr;
   CUDASIM_TRY(enter_library(handle, &library));
   library->alive = false;
-  library->image = {};
+  library->image = std::vector<unsigned char>();  // `= {}` would keep its memory
   for (const auto& [context, module] : library->modules) {
     if (module == nullptr || !context->alive()) continue;
     context_stack().push_back(context);

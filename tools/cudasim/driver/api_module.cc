@@ -197,7 +197,7 @@ CUresult cuModuleUnload(CUmodule handle) {
   CUDASIM_TRY(context->synchronize());
   Exclusive lock(Process::get().lock);
   module->alive = false;
-  module->image = {};
+  module->image = std::vector<unsigned char>();  // `= {}` would keep its memory
   for (const auto& [name, global] : module->globals) Memory::get().remove_global(global.first);
   return context->call({Request::kModuleUnload, {module->id}});
 }

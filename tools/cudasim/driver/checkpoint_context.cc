@@ -133,7 +133,7 @@ CUresult Context::reload(Module* module) {
     if (fd < 0) return CUDA_ERROR_OUT_OF_MEMORY;
     result = call({Request::kModuleRestore, {module->id}}, fd, nullptr, nullptr);
     ::close(fd);
-    module->saved = {};
+    module->saved = std::vector<unsigned char>();  // `= {}` would keep its memory
   }
   for (auto& [name, function] : module->functions) {
     RequestMessage request{Request::kFunction, {module->id}};
