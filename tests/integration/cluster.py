@@ -54,10 +54,12 @@ def final_object(text):
 
 
 class Cluster:
-    def __init__(self, nodes=2, gpus=1, memory="2GiB", agent_settings=""):
+    def __init__(self, nodes=2, gpus=1, memory="2GiB", agent_settings="", coordinator_settings=""):
         self.home = pathlib.Path(tempfile.mkdtemp(prefix="gm-"))
         if agent_settings:
             (self.home / "agent-extra.toml").write_text(agent_settings)
+        if coordinator_settings:
+            (self.home / "coordinator-extra.toml").write_text(coordinator_settings)
         self.faults = self.home / "faults"
         self.stopping = set()  # armed points that stop
         self.faults.mkdir()
@@ -178,9 +180,10 @@ class ClusterTest(unittest.TestCase):
 
     nodes, gpus, memory = 2, 1, "2GiB"
     agent_settings = ""  # lines for every agent.toml
+    coordinator_settings = ""  # lines for coordinator.toml
 
     def setUp(self):
-        self.cluster = Cluster(self.nodes, self.gpus, self.memory, self.agent_settings)
+        self.cluster = Cluster(self.nodes, self.gpus, self.memory, self.agent_settings, self.coordinator_settings)
         self.addCleanup(self.cluster.down)
         self.addCleanup(self.show_logs_of_a_failure)
 

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the daemons keep for a job leaves with it: a mover's knowledge of the snapshots of jobs that ended, and, where CRIU works, the memory files of
 processes that moved away."""
-import os
-import pathlib
 import re
 import time
 import unittest
 
 from cluster import ClusterTest
+from usage import SETTINGS, jobs_one_after_the_other, memory_files
 
 HOTSET = ["--bytes", "4MiB", "--step-ms", "5", "--seed", "4", "--steps", "100000", "--print-every", "1"]
 TRAINING = ["--params", "200000", "--seed", "3", "--print-every", "1", "--step-ms", "5", "--steps", "100000"]
@@ -15,6 +14,8 @@ DEADLINE_S = 60
 
 
 class Leftovers(ClusterTest):
+    coordinator_settings = SETTINGS
+
     def wait_for(self, what, condition):
         deadline = time.monotonic() + DEADLINE_S
         while not condition():
@@ -37,15 +38,11 @@ class Leftovers(ClusterTest):
             self.wait_for(f"the mover remembers {name}", lambda: self.forgotten() == turn + 1)
 
     def memory_files(self):
-        """Of the agents, by the names the kernel shows."""
-        found = []
-        for agent in self.cluster.pids("agent.toml"):
-            for descriptor in pathlib.Path(f"/proc/{agent}/fd").iterdir():
-                try:
-                    found.append(os.readlink(descriptor))
-                except FileNotFoundError:
-                    pass
-        return [name for name in found if name.startswith("/memfd:")]
+        """Of the agents."""
+        return [name for agent in self.cluster.pids("agent.toml") for name in memory_files(agent)]
+
+    def test_daemons_hold_no_more_after_eight_jobs_than_after_three(self):
+        jobs_one_after_the_other(self, self.cluster, 8, warm=3)
 
     def test_agents_keep_no_image_of_a_process_that_moved(self):
         cluster = self.cluster

@@ -40,9 +40,9 @@ Result<void> make_folder(const std::string& path) {
   return ok();
 }
 
-// What this machine's nodes get besides; empty if there is nothing.
-Result<std::string> extra_settings(const std::string& home) {
-  const std::string path = home + "/agent-extra.toml";
+// What the operator has written for each agent, or for the coordinator; empty if there is nothing.
+Result<std::string> extra_settings(const std::string& home, const char* file) {
+  const std::string path = home + "/" + file;
   if (::access(path.c_str(), F_OK) != 0) return std::string();
   return read_file(path, 64 << 10);
 }
@@ -86,9 +86,10 @@ class ClusterStarter {
 };
 
 Result<void> write_coordinator_config(const std::string& home, const LocalState& state) {
+  CKPT_TRY(extra, extra_settings(home, "coordinator-extra.toml"));
   return write_file_durably(home + "/coordinator/coordinator.toml",
                             "home = " + toml_text(home) + "\napi_address = " + toml_text(state.api_address) +
-                                "\nagent_address = " + toml_text(state.agent_address) + "\n");
+                                "\nagent_address = " + toml_text(state.agent_address) + "\n" + extra);
 }
 
 Result<void> ClusterStarter::start_coordinator() {
@@ -152,7 +153,7 @@ Result<bool> ClusterStarter::take_addresses() {
 
 Result<void> ClusterStarter::write_agent_config(const std::string& folder, const std::string& name,
                                                 const std::vector<std::string>& environment) {
-  CKPT_TRY(extra, extra_settings(home()));
+  CKPT_TRY(extra, extra_settings(home(), "agent-extra.toml"));
   // The machine's kernel log says nothing of a software GPU: each node has a file in its place.
   const std::string kernel_log = folder + "/gpu/kernel.log";
   if (gpu_.software && !UniqueFd(::open(kernel_log.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)))

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the daemons of a local cluster hold: memory, descriptors, threads, memory files, shared memory. And work after which they must hold no
+more than before: test_leftovers.py does some of it, test_many_jobs.py much."""
+import collections
+import contextlib
+import json
+import os
+import pathlib
+import re
+import statistics
+import time
+import urllib.error
+import urllib.request
+
+DEADLINE_S = 60
+SETTINGS = "ended_jobs_kept = 10\nclosed_migrations_kept = 10\nevents_kept = 200\nended_images_max_age_ms = 5000\n"
+HOTSET = ["--bytes", "4MiB", "--step-ms", "5", "--seed", "4", "--steps", "1000000", "--print-every", "1"]
+Held = collections.namedtuple("Held", "descriptors threads memory_files shared_files")
+# A page cache, an arena or a pool that is used for the first time is no leak; something that stays of each job is.
+GROWTH_SHARE, GROWTH_KIB = 0.05, 2048
+
+
+def links(pid):
+    """What its descriptors are."""
+    found = []
+    with contextlib.suppress(OSError):
+        for descriptor in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                found.append(os.readlink(descriptor))
+    return found
+
+
+def memory_files(pid):
+    """By the names the kernel shows."""
+    return [name for name in links(pid) if name.startswith("/memfd:")]
+
+
+def number(pid, field):
+    text = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(rf"^{field}:\s+(\d+)", text, re.M).group(1))
+
+
+def held_by(pid):
+    maps = pathlib.Path(f"/proc/{pid}/maps").read_text()
+    shared = set(re.findall(r"/dev/shm/\S+", maps)) | {name for name in links(pid) if name.startswith("/dev/shm/")}
+    # The software driver's device has a thread for each stream: those of movers are seen there.
+    return Held(len(links(pid)), number(pid, "Threads"), len(memory_files(pid)), len(shared))
+
+
+class Usage:
+    """Samples of all daemons, taken when nothing is under way."""
+
+    def __init__(self, test, cluster):
+        self.test, self.cluster = test, cluster
+        self.resident = collections.defaultdict(list)  # KiB, by process
+        self.most = {}  # Held, by process
+        self.daemons = set()
+        self.most_of_jobs = 0
+        self.samples = 0
+
+    def processes(self):
+        """Names of daemons, and of what serves one instance of a job: that comes and goes with it."""
+        daemons, of_jobs = {}, {}
+        for pid, command in self.cluster.processes().items():
+            with contextlib.suppress(OSError):
+                words = command.split()
+                name = pathlib.Path(words[0]).name if words else ""
+                environment = pathlib.Path(f"/proc/{pid}/environ").read_text(errors="replace")
+                node = re.search(r"/nodes/([^/]+)/", command + environment)
+                serves = name == "gpumigrate-keeper" or "CKPT_SOCKET=" in environment
+                (of_jobs if serves else daemons)[pid] = f"{name} {node.group(1) + ' ' if node else ''}{pid}"
+        return daemons, of_jobs
+
+    def files(self):
+        """Of jobs, and of the software GPUs, in the cluster's folder."""
+        nodes = self.cluster.home / "nodes"
+        return {kind: len(list(nodes.glob(f"*/{kind}/*"))) for kind in ("jobs", "gpu")}
+
+    def sample(self, remember):
+        """Remembers what is held now as what may be held, or waits until no more is held than was remembered."""
+        if not remember:
+            self.wait_until_no_more_is_held()
+        daemons, of_jobs = self.processes()
+        for pid, name in (daemons | of_jobs).items():
+            with contextlib.suppress(OSError, AttributeError):  # one of a job that just ends
+                self.resident[name].append(number(pid, "VmRSS"))
+                held = held_by(pid)
+                if remember:
+                    self.most[name] = Held(*map(max, held, self.most.get(name, held)))
+        if remember:
+            self.daemons = set(daemons.values())
+            self.most_of_jobs = max(self.most_of_jobs, len(of_jobs))
+        self.samples += 1
+        return self.files()
+
+    def excess(self):
+        daemons, of_jobs = self.processes()
+        found = [f"{name} is new" for name in daemons.values() if name not in self.daemons]
+        if len(of_jobs) > self.most_of_jobs:
+            found.append(f"{sorted(of_jobs.values())} serve jobs, at most {self.most_of_jobs} before")
+        for pid, name in (daemons | of_jobs).items():
+            with contextlib.suppress(OSError, AttributeError):
+                held = held_by(pid)
+                if name in self.most and any(now > most for now, most in zip(held, self.most[name])):
+                    found.append(f"{name} holds {held}, at most {self.most[name]} before")
+        return found
+
+    def wait_until_no_more_is_held(self):
+        deadline = time.monotonic() + DEADLINE_S
+        while excess := self.excess():
+            self.test.assertLess(time.monotonic(), deadline, excess)
+            time.sleep(0.05)
+        self.test.assertEqual(self.daemons - set(self.processes()[0].values()), set(), "a daemon has ended")
+
+    def check_memory(self):
+        """Of those that were there all the time, the last quarter of the samples against the second: before it they warm up."""
+        grown = []
+        for name, sizes in sorted(self.resident.items()):
+            if len(sizes) < self.samples:
+                continue
+            quarter = len(sizes) // 4
+            before, after = statistics.median(sizes[quarter:2 * quarter]), statistics.median(sizes[-quarter:])
+            print(f"{name}: {before:.0f} KiB after a quarter, {after:.0f} KiB at the end; {self.most[name]}", flush=True)
+            if after > before * (1 + GROWTH_SHARE) + GROWTH_KIB:
+                grown.append(f"{name}: {sizes}")
+        self.test.assertEqual(grown, [])
+
+
+def one_job(cluster, name):
+    """Runs it, takes an image, moves it and stops it."""
+    cluster.start(name, "hotset", *HOTSET)
+    cluster.wait_for_line(name, r"^step 2\b")
+    cluster.call("snapshot", name)
+    report = cluster.migrate(name, "node-b")
+    if report["result"] != "done":
+        raise AssertionError(report)
+    cluster.call("stop", name, "--grace", "0s")
+    cluster.call("wait", name, exits=(137, 143))
+
+
+def jobs_one_after_the_other(test, cluster, count, warm):
+    """The first `warm` show what the daemons hold; the others must not make it more."""
+    usage = Usage(test, cluster)
+    files = []
+    for turn in range(count):
+        one_job(cluster, f"job{turn}")
+        files.append(usage.sample(remember=turn < warm))
+    print(f"{count} jobs were run, snapshot, moved and stopped; files {files[warm - 1]} after {warm}, {files[-1]} at the end", flush=True)
+    return usage
+
+
+class Api:
+    """The coordinator's, for calls that are too many for a command each."""
+
+    def __init__(self, cluster):
+        where = json.loads((cluster.home / "coordinator/api.json").read_text())
+        self.url, self.token = where["url"], pathlib.Path(where["token_file"]).read_text().strip()
+
+    def call(self, path, body=None):
+        """The status and the answer, refusals included."""
+        request = urllib.request.Request(self.url + path, data=None if body is None else json.dumps(body).encode(),
+                                         headers={"Authorization": "Bearer " + self.token})
+        try:
+            with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
+                return answer.status, json.loads(answer.read() or "null")
+        except urllib.error.HTTPError as refusal:
+            return refusal.code, json.loads(refusal.read() or "null")
