@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <filesystem>
+#include <optional>
 #include <sstream>
 
 #include "libckpt/base/fd.h"
@@ -152,17 +153,49 @@ class LogStream {
   bool copied_ = false;
 };
 
-Result<Json> wait_until_ended(Context& context, const std::string& id, Clock::time_point deadline) {
-  for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
-    const auto ask = std::clamp<std::int64_t>(left.count(), 0, 30'000);
-    CKPT_TRY(job, context.coordinator.get(job_path(id) + "/wait?timeout_ms=" + std::to_string(ask)));
-    if (has_ended(job)) return std::move(job);
-    if (Clock::now() >= deadline) {
-      return Error(ErrorCode::kAborted, "job " + id + " has not ended yet (" + text_of(job, "state") + ")");
+// Asks for a job's end. A coordinator that goes away meanwhile is dialled again for a while: the job ends without it.
+class EndFollower {
+ public:
+  EndFollower(Context& context, std::string id) : context_(context), id_(std::move(id)) {}
+
+  // `known`: the coordinator has answered for the job before; otherwise the first call's failure is told at once.
+  Result<Json> follow(Clock::time_point deadline, bool known) {
+    for (;; known = true) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+      const auto ask = std::clamp<std::int64_t>(left.count(), 0, 30'000);
+      auto job = context_.coordinator.get(job_path(id_) + "/wait?timeout_ms=" + std::to_string(ask));
+      if (!job) {
+        if (!known) return std::move(job).assume_error();
+        CKPT_TRYV(survive(std::move(job).assume_error(), deadline));
+        continue;
+      }
+      lost_since_.reset();
+      if (has_ended(job.assume_value())) return std::move(job).assume_value();
+      if (Clock::now() >= deadline)
+        return Error(ErrorCode::kAborted,
+                     "job " + id_ + " has not ended yet (" + text_of(job.assume_value(), "state") + ")");
     }
   }
-}
+
+ private:
+  Result<void> survive(Error error, Clock::time_point deadline) {
+    if (error.code() != ErrorCode::kUnavailable && error.code() != ErrorCode::kTimedOut) return error;
+    if (!lost_since_) {
+      context_.note(error.message() + "; the job does not depend on it, asking again");
+      lost_since_ = Clock::now();
+    }
+    if (Clock::now() - *lost_since_ >= context_.patience || Clock::now() >= deadline)
+      return Error(ErrorCode::kTimedOut,
+                   "How job " + id_ + " ends is not known; `gpumigrate wait " + id_ + "` asks again")
+          .caused_by(std::move(error));
+    context_.coordinator.http().pause(HttpClient::kRedialInterval);
+    return ok();
+  }
+
+  Context& context_;
+  std::string id_;
+  std::optional<Clock::time_point> lost_since_;
+};
 
 constexpr Clock::time_point kNever = Clock::time_point::max() - std::chrono::hours(1);
 
@@ -195,7 +228,7 @@ Result<int> attend(Context& context, const std::string& id) {
     // Its output is out of reach; how it ends still counts.
     context.note(followed.assume_error().message());
   }
-  CKPT_TRY(job, wait_until_ended(context, id, kNever));
+  CKPT_TRY(job, EndFollower(context, id).follow(kNever, true));
   return job_exit_code(context, job);
 }
 
@@ -336,7 +369,7 @@ int stop_job(Context& context, const std::string& name, const std::string& grace
   }
   auto job = context.coordinator.post(job_path(name) + "/stop", body);
   if (!job) return report(context, job.assume_error());
-  auto ended = wait_until_ended(context, text_of(job.assume_value(), "id"), kNever);
+  auto ended = EndFollower(context, text_of(job.assume_value(), "id")).follow(kNever, true);
   if (!ended) return report(context, ended.assume_error());
   return print_job(context, ended.assume_value());
 }
@@ -349,7 +382,7 @@ int wait_for_job(Context& context, const std::string& name, const std::string& t
     deadline =
         Clock::now() + std::min<std::chrono::nanoseconds>(time.assume_value(), std::chrono::hours(10'000));
   }
-  auto job = wait_until_ended(context, name, deadline);
+  auto job = EndFollower(context, name).follow(deadline, false);
   if (!job) return report(context, job.assume_error());
   print_job(context, job.assume_value());
   return job_exit_code(context, job.assume_value());

@@ -453,6 +453,36 @@ TEST(Commands, WaitReturnsTheJobsExitCode) {
   EXPECT_EQ(run(running.home(), {"wait", "train", "--timeout", "0"}).code, 2);
 }
 
+// Answers orders, and is away for the first so many questions about how the job ends.
+FakeAnswer away_at_first(const FakeRequest& request, std::atomic<int>& away) {
+  if (request.method == "POST") return json(kJob);
+  return away-- > 0 ? FakeAnswer{.hang_up = true} : json(kEndedJob);
+}
+
+TEST(Commands, StopAndWaitSurviveACoordinatorThatIsRestarted) {
+  for (const char* verb : {"stop", "wait"}) {
+    std::atomic<int> away{2};
+    std::atomic<bool> first{true};
+    FakeCoordinator coordinator([&](const FakeRequest& request) {
+      if (request.method == "GET" && first.exchange(false)) return json(kJob);
+      return away_at_first(request, away);
+    });
+    const Ended ended = run(coordinator.home(), {verb, "train"}, {.patience = std::chrono::hours(1)});
+    EXPECT_EQ(ended.code, std::string(verb) == "stop" ? 0 : 7) << verb << ": " << ended.err;
+    EXPECT_TRUE(has(ended.err, "asking again")) << ended.err;
+  }
+}
+
+TEST(Commands, StopThatLosesContactAfterItWasTakenIsNoRefusal) {
+  std::atomic<int> away{1000};
+  FakeCoordinator coordinator([&](const FakeRequest& request) { return away_at_first(request, away); });
+  const Ended ended = run(coordinator.home(), {"stop", "train"});
+  EXPECT_EQ(ended.code, 6) << ended.err;
+  EXPECT_TRUE(has(ended.err, "`gpumigrate wait j3` asks again")) << ended.err;
+  FakeCoordinator never([](const FakeRequest&) { return FakeAnswer{.hang_up = true}; });
+  EXPECT_FALSE(has(run(never.home(), {"wait", "train"}).err, "asking again"));
+}
+
 TEST(Commands, EventsAreOneLineEach) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     return json(
