@@ -179,6 +179,8 @@ control::Task<> ImageTable::take_last_snapshot(JobId id) {
     if (!given_up) co_await wait_for_news();
     co_return;
   }
+  // It has ended meanwhile, maybe for an order of before a restart: whether its image is there the vault knows.
+  if (!view_of(*job).instance_alive) co_return;
   if (auto recorded = abandon(id, given_up ? why_given_up(*job) : error); !recorded) co_await wait_for_news();
 }
 

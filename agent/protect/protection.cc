@@ -102,12 +102,12 @@ Task<Result<void>> Protection::snapshot(wire::TakeSnapshot request) {
   CKPT_CO_TRY(place, place_of(request.folder, request.peer));
   CKPT_CO_TRYV(vault::check_job_name(request.vault_job));
   const std::string name = "Job " + wire::job_text(request.job);
+  // Also what a coordinator hears that was started again and asks again, whether or not the job has left for its image by now: it waits, then.
+  if (is_stored(request.job))
+    co_return Error(ErrorCode::kUnavailable, "A snapshot of " + name + " is being taken");
   auto job = parts_.context.jobs.running_as(request.job, request.incarnation);
   if (!job || !job->keeper()) co_return Error(ErrorCode::kNotFound, name + " does not run on this node");
   if (parts_.moves(request.job)) co_return Error(ErrorCode::kRefused, name + " is being moved");
-  // Also what a coordinator hears that was started again and asks again: it waits, then.
-  if (is_stored(request.job))
-    co_return Error(ErrorCode::kUnavailable, "A snapshot of " + name + " is being taken");
   if (job->record().spec.ranks.size() != 1)
     co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be stored yet");
   if (job->record().spec.way == wire::Way::kAdopted)

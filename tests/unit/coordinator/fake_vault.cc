@@ -105,7 +105,7 @@ void FakeVault::take(const wire::TakeSnapshot& order) {
   report.incarnation = order.incarnation;
   report.folder = order.folder;
   report.vault_job = order.vault_job;
-  if (!lose_answers) agent_.send(report);
+  if (!lose_answers && !ended_before) agent_.send(report);
   if (gives_way) {
     report.phase = wire::SnapshotPhase::kFailed;
     report.error = "The snapshot gave way to a migration of the job";
@@ -136,6 +136,7 @@ void FakeVault::take(const wire::TakeSnapshot& order) {
   report.state_bytes = row.state_bytes;
   report.written_bytes = row.written_bytes;
   if (order.end_after) agent_.change(order.job, order.incarnation, wire::JobPhase::kExited, 137);
+  if (ended_before) return reply(order.request_id, ErrorCode::kNotFound, "The job does not run on this node");
   if (lose_answers) return;
   agent_.send(report);
   say_contents(order.folder, order.vault_job);

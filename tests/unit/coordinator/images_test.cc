@@ -367,6 +367,27 @@ TEST_F(ImagesTest, ASuspendThatFailsLeavesTheJobRunning) {
   EXPECT_EQ(alive(a_), Incarnations{1});
 }
 
+// A coordinator that was restarted orders the snapshot again while the job leaves for the image that was ordered before.
+TEST_F(ImagesTest, SuspendWhoseImageWasTakenForAnEarlierOrderParksTheJob) {
+  a_.vault->ended_before = true;
+  const json task = order("suspend");
+  EXPECT_EQ(task["exit_code"], 0) << task;
+  EXPECT_EQ(job()["state"], "parked");
+  a_.vault->ended_before = false;
+  EXPECT_EQ(order("resume")["restored"]["lost_ms"], 0);
+}
+
+TEST_F(ImagesTest, SuspendOfAJobThatEndedBeforeItEndsWithTheJob) {
+  a_.vault->hold_snapshots = true;
+  const json suspend = cluster_.post("/v1/jobs/train/suspend").json();
+  wait_for_snapshots(a_, 1);
+  a_.agent->end_job(1, 0);
+  a_.vault->refuse_snapshots = true;
+  a_.vault->release_snapshots();
+  EXPECT_EQ(finished(suspend)["exit_code"], 1);
+  wait_until([this] { return job()["state"] == "exited"; });
+}
+
 TEST_F(ImagesTest, AParkedJobCanBeStopped) {
   order("suspend");
   EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").json()["state"], "exited");
