@@ -14,7 +14,8 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::minutes kLongestSnapshot{60};
-constexpr std::chrono::minutes kLongestTurn{10};  // of what occupies a job: a migration, another snapshot
+constexpr std::chrono::minutes kLongestTurn{10};   // of what occupies a job: a migration, another snapshot
+constexpr std::chrono::seconds kLongestPause{10};  // of a job that nothing holds any more
 constexpr std::int64_t kLeastTransparentMs = 300'000;
 constexpr std::uint32_t kKeptWithoutProtection = 2;
 
@@ -62,14 +63,18 @@ std::string ImageTable::why_no_snapshot(const Job& job) const {
   return state == "running" ? "" : "it is " + state;
 }
 
-// Until no migration of it is open and no snapshot is being taken.
+// Until no migration of it is open and no snapshot is being taken. Whatever has paused it lets it go on a moment after it is over.
 control::Task<Result<void>> ImageTable::wait_until_free(JobId id) {
   const auto deadline = steady_clock::now() + kLongestTurn;
+  auto paused_until = steady_clock::now() + kLongestPause;
   while (true) {
     const Job* job = parts_.jobs.find(id);
     if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
-    const bool passes = snapshots_.contains(id) || parts_.migrations.open_of(id) != nullptr ||
-                        parts_.service.job_state(*job) == "starting";
+    const std::string state = parts_.service.job_state(*job);
+    const bool held = snapshots_.contains(id) || parts_.migrations.open_of(id) != nullptr;
+    if (held || state != "paused") paused_until = steady_clock::now() + kLongestPause;
+    const bool passes =
+        held || state == "starting" || (state == "paused" && steady_clock::now() < paused_until);
     const std::string obstacle = why_no_snapshot(*job);
     if (obstacle.empty()) co_return ok();
     if (!passes || steady_clock::now() >= deadline)

@@ -424,6 +424,17 @@ TEST_F(ImagesTest, MigrateBeginsAlthoughASnapshotPausesTheJob) {
   EXPECT_EQ(begun.status, 202U) << begun.body;
 }
 
+// Its migration is closed, and its node says a moment later that it goes on.
+TEST_F(ImagesTest, SnapshotWaitsForAJobThatIsAboutToGoOn) {
+  a_.agent->post([this] { a_.agent->change(1, 1, JobPhase::kPaused); });
+  wait_until([this] { return job()["state"] == "paused"; });
+  auto ordered = std::async(std::launch::async, [this] { return order("snapshot"); });
+  for (int looks = 0; looks < 100; ++looks) EXPECT_EQ(job()["state"], "paused");
+  a_.agent->run_jobs();
+  const json task = ordered.get();
+  EXPECT_EQ(task["exit_code"], 0) << task;
+}
+
 TEST_F(ImagesTest, SnapshotOfAJobThatLeftItsNodeMeanwhileNamesItsImage) {
   a_.vault->hold_snapshots = true;
   const auto begun = cluster_.post("/v1/jobs/train/snapshot");
