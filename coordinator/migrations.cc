@@ -85,6 +85,12 @@ std::vector<wire::RankPlace> rank_places(const wire::MigrationPlan& plan) {
   return places;
 }
 
+// A crash may have come between the migration's record and the job's.
+bool is_followed(const Migration& m, const Job* job) {
+  const std::string& node = m.runs_at == Side::kTarget ? m.to.node : m.from.node;
+  return job == nullptr || (job->incarnation == m.incarnation && job->segments.back().node == node);
+}
+
 }  // namespace
 
 Result<Migration*> MigrationTable::begin(const Job& job, const Request& request, wire::MigrationPlan plan) {
@@ -348,13 +354,16 @@ void MigrationTable::decide(Migration& m, MigrationResult result, const std::str
   m.error = error.empty() && result != MigrationResult::kDone
                 ? "The job was left at the source; no side said why"
                 : error;
-  if (result == MigrationResult::kDone) {
-    if (m.runs_at != Side::kTarget) runs_at(m, Side::kTarget, m.base + 1);
-  } else if (m.runs_at != Side::kSource) {
+  const Side side = result == MigrationResult::kDone ? Side::kTarget : Side::kSource;
+  if (m.runs_at == side) {
+    if (!is_followed(m, parts_.jobs.find(m.job))) runs_at(m, side, m.incarnation);
+  } else if (side == Side::kTarget) {
+    runs_at(m, side, m.base + 1);
+  } else {
     // From its barrier it goes on as what it was, unless it had been lent a higher one: it says so itself.
     const migration::CoordinatorState* state = switches_.find(m.id);
     const Incarnation said = state == nullptr ? 0 : migration::owner_incarnation(*state);
-    runs_at(m, Side::kSource, said == 0 ? m.base : said);
+    runs_at(m, side, said == 0 ? m.base : said);
   }
   m.phase = MigrationPhase::kClosing;
   save(m);

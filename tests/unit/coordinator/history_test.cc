@@ -152,6 +152,33 @@ TEST_F(HistoryTest, WhatNeedNotStayLeavesAndItsIdsAreNotGivenAgain) {
   EXPECT_EQ(migrate(job), "m20001");
 }
 
+// The migration says that the job runs at the target, its journal that it is over, and the job's own record nothing of it yet.
+TEST_F(HistoryTest, JobFollowsItsMigrationAlthoughACrashCameBetweenTheirRecords) {
+  start();
+  const std::string job = run_job();
+  migrate(job);
+  const json moved = cluster_.get("/v1/jobs/" + job).json();
+  EXPECT_EQ(moved["incarnation"], 2) << moved;
+  stop();
+  {
+    Store store = Store::open(cluster_.config().folder() + "/state.db").value();
+    Migration m = store.migrations().value().front();
+    Job before = store.jobs().value().front();
+    before.incarnation = m.base;
+    before.segments.resize(1);
+    before.ranks.front().place = m.from;
+    m.phase = MigrationPhase::kCommitted;
+    m.result = MigrationResult::kNone;
+    m.settled = false;
+    ASSERT_TRUE(store.put(before));
+    ASSERT_TRUE(store.put(m));
+  }
+  cluster_.start();
+  const json after = cluster_.get("/v1/jobs/" + job).json();
+  EXPECT_EQ(after["incarnation"], 2) << after;
+  EXPECT_EQ(after["node"], moved["node"]) << after;
+}
+
 TEST_F(HistoryTest, AMigrationThatLeftDoesNotComeBackFromTheJournal) {
   start();
   const std::string job = run_job();
