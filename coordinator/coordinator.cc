@@ -112,6 +112,7 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
   });
   migrations_.watch([this](JobId id) { stops_.look_again(id); });
   jobs_.set_migration_query([this](JobId id) { return migrations_.open_of(id) != nullptr; });
+  jobs_.set_arrival_query([this](JobId id) { return migrations_.is_closing(id); });
 }
 
 Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_context& io, Config config,

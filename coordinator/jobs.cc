@@ -352,7 +352,7 @@ std::vector<JobId> JobTable::take_inventory(const Node& node) {
       end(job, JobState::kExited, kExitOfStopped, "stopped before it had started");
     else if (job.state == JobState::kStarting)
       missing_starts.push_back(job.id);
-    else if (!judged_elsewhere(job))
+    else if (!judged_elsewhere(job) && !may_be_arriving_(job.id))
       end(job, JobState::kLost, kExitOfFailed, "node " + node.row.name + " does not have it any more");
   }
   changed_.notify();  // also the free memory is news

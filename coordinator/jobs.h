@@ -36,6 +36,11 @@ class JobTable {
     has_open_migration_ = std::move(has_open_migration);
   }
 
+  // Asked for every instance that a node does not have: whether what the node says may be older than the migration that brought it there.
+  void set_arrival_query(std::function<bool(JobId)> may_be_arriving) {
+    may_be_arriving_ = std::move(may_be_arriving);
+  }
+
   // Told of an instance that lives although the job goes on from an image (Job::fenced): it must be ended there.
   void set_fence(std::function<void(const Node&, JobId, Incarnation up_to)> fence) {
     fence_ = std::move(fence);
@@ -126,6 +131,7 @@ class JobTable {
   EventLog& events_;
   Signal changed_;
   std::function<bool(JobId)> has_open_migration_;
+  std::function<bool(JobId)> may_be_arriving_ = [](JobId) { return false; };
   std::function<void(const Node&, JobId, Incarnation)> fence_;
   std::map<JobId, Job> jobs_;
   std::map<JobId, Job*> live_;

@@ -228,6 +228,11 @@ const Migration* MigrationTable::open_of(JobId job) const {
   return newest.phase < MigrationPhase::kClosing ? &newest : nullptr;
 }
 
+bool MigrationTable::is_closing(JobId job) const {
+  const auto of = of_job_.find(job);
+  return of != of_job_.end() && migrations_.at(*of->second.rbegin()).phase == MigrationPhase::kClosing;
+}
+
 std::vector<std::reference_wrapper<const Migration>> MigrationTable::open() const {
   std::vector<std::reference_wrapper<const Migration>> found;
   found.reserve(open_.size());

@@ -80,6 +80,8 @@ class MigrationTable {
   }
   [[nodiscard]] std::vector<std::reference_wrapper<const Migration>> open() const;  // by id
   [[nodiscard]] const Migration* open_of(JobId job) const;
+  // Its newest is decided, and not all is heard yet: the source's word may have come before what the target said earlier.
+  [[nodiscard]] bool is_closing(JobId job) const;
   [[nodiscard]] std::set<MigrationId> of(JobId job) const;
   [[nodiscard]] std::int64_t newest_end_ms() const { return newest_end_ms_; }
   [[nodiscard]] std::uint64_t visited() const { return visited_; }

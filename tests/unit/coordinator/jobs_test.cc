@@ -25,6 +25,7 @@ class JobTableTest : public ::testing::Test {
     events_.emplace(*store_, io_.get_executor());
     jobs_.emplace(*store_, *events_, io_.get_executor());
     jobs_->set_migration_query([this](JobId) { return migrating_; });
+    jobs_->set_arrival_query([this](JobId) { return closing_; });
     ASSERT_TRUE(jobs_->load());
   }
   Job& create(const std::string& name) {
@@ -56,10 +57,27 @@ class JobTableTest : public ::testing::Test {
   control::asio::io_context io_{1};
   std::string folder_;
   bool migrating_ = false;
+  bool closing_ = false;
   std::optional<Store> store_;
   std::optional<EventLog> events_;
   std::optional<JobTable> jobs_;
 };
+
+// The source's word that the job has moved may come before the list that the target sent while the instance was on its way.
+TEST_F(JobTableTest, JobIsNotLostByAListThatIsOlderThanItsMove) {
+  Job& job = create("train");
+  jobs_->started(job);
+  const Node source = node("a", {instance(job.id, 1, wire::JobPhase::kRunning)});
+  jobs_->take_inventory(source);
+  const Node without = node("b", {});
+  jobs_->runs_at(job.id, 2, Segment("b", 2), {JobRank(job.ranks.front())}, &without);
+  closing_ = true;
+  jobs_->take_inventory(without);
+  EXPECT_EQ(job.state, JobState::kRunning);
+  closing_ = false;
+  jobs_->take_inventory(without);
+  EXPECT_EQ(job.state, JobState::kLost);
+}
 
 TEST_F(JobTableTest, MakesUpANameFromTheCommand) {
   EXPECT_EQ(create("").spec.name, "train-1");
