@@ -503,12 +503,13 @@ TEST_F(ImagesTest, StopOfAJobThatIsBeingSuspendedGoesOnAfterARestart) {
   a_.vault->hold_snapshots = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/suspend").status, 202U);
   wait_for_snapshots(a_, 1);
-  a_.agent->post([this] { a_.agent->ignore_stops = true; });
+  a_.vault->ignore_cancels = true;
   ASSERT_EQ(cluster_.post("/v1/jobs/train/stop").status, 202U);
-  a_.vault->hold_snapshots = false;
-  restart_coordinator();
+  cluster_.stop();
+  a_.agent->stop();
+  cluster_.start();
   cluster_.wait_for_event("snapshot-failed");
-  // Its node is not back yet: the stop is owed to it.
+  // Its node is not back: the stop is owed to it.
   wait_until([this] { return job()["state"] == "exited"; });
   EXPECT_EQ(cluster_.get("/v1/images").json().size(), 0U);
 }
