@@ -210,7 +210,9 @@ Result<void> ImageTable::abandon(JobId id, const Error& why) {
                     job->node(), id);
   const bool interrupted = !operation.cancelled.empty() || why.code() == ErrorCode::kTimedOut;
   close_task(id, why, interrupted ? kExitInterrupted : kExitFailed);
-  parts_.jobs.reconsider(id, parts_.nodes.find(job->node()));
+  const Node* node = parts_.nodes.find(job->node());
+  parts_.jobs.reconsider(id, node);
+  parts_.jobs.not_parked(id, node, operation.stops);
   stop_after(id, operation);
   return ok();
 }

@@ -290,6 +290,17 @@ void JobTable::lose(JobId id, bool unfenced) {
   end(*job, JobState::kLost, kExitOfFailed, "node " + job->node() + " was removed");
 }
 
+void JobTable::not_parked(JobId id, const Node* node, bool stopped) {
+  Job* job = find(id);
+  if (job == nullptr || node == nullptr || !holds_gpu(job->state)) return;
+  const Segment& current = job->segments.back();
+  const wire::JobInstance* instance = node->find(id, current.incarnation);
+  if (current.node != node->row.name || instance == nullptr || instance->phase != wire::JobPhase::kMoved)
+    return;
+  if (stopped) return end(*job, JobState::kExited, kExitOfStopped, "stopped while it was being suspended");
+  end(*job, JobState::kLost, kExitOfFailed, "it left for an image that is not there");
+}
+
 void JobTable::settle_stop(JobId id, const Node* node) {
   Job* job = find(id);
   if (job == nullptr || !job->stop_owed || node == nullptr || !node->connected()) return;

@@ -68,6 +68,8 @@ class JobTable {
   void stop_away(Job& job);
   // Its node was taken out. `unfenced`: nobody has said that nothing of it runs there.
   void lose(JobId id, bool unfenced);
+  // It is not parked. Where its instance has left for its image all the same, it ends here: as `stopped`, else it is lost.
+  void not_parked(JobId id, const Node* node, bool stopped);
   // Nothing is open any more: whether its node, which said what it has, has nothing left of a job that was stopped while it was away.
   void settle_stop(JobId id, const Node* node);
 

@@ -136,7 +136,7 @@ void FakeVault::take(const wire::TakeSnapshot& order) {
   report.pause_ns = 3'000'000;
   report.state_bytes = row.state_bytes;
   report.written_bytes = row.written_bytes;
-  if (order.end_after) agent_.change(order.job, order.incarnation, wire::JobPhase::kExited, 137);
+  if (order.end_after) agent_.change(order.job, order.incarnation, wire::JobPhase::kMoved, 0);
   if (ended_before) return reply(order.request_id, ErrorCode::kNotFound, "The job does not run on this node");
   if (lose_answers) return;
   agent_.send(report);

@@ -91,7 +91,8 @@ class ImagesTest : public ::testing::Test {
   static std::vector<std::uint64_t> alive_of(const TestNode& n) {
     std::vector<std::uint64_t> list;
     for (const wire::JobInstance& instance : n.agent->inventory.jobs) {
-      if (instance.phase != JobPhase::kExited) list.push_back(instance.incarnation);
+      if (instance.phase != JobPhase::kExited && instance.phase != JobPhase::kMoved)
+        list.push_back(instance.incarnation);
     }
     return list;
   }
@@ -375,6 +376,29 @@ TEST_F(ImagesTest, SuspendWhoseImageWasTakenForAnEarlierOrderParksTheJob) {
   EXPECT_EQ(job()["state"], "parked");
   a_.vault->ended_before = false;
   EXPECT_EQ(order("resume")["restored"]["lost_ms"], 0);
+}
+
+TEST_F(ImagesTest, StopOfAJobThatLeavesForItsImageEndsIt) {
+  a_.vault->hold_snapshots = true;
+  a_.vault->ignore_cancels = true;
+  const json suspend = cluster_.post("/v1/jobs/train/suspend").json();
+  wait_for_snapshots(a_, 1);
+  ASSERT_EQ(cluster_.post("/v1/jobs/train/stop").status, 202U);
+  a_.vault->release_snapshots();
+  EXPECT_EQ(finished(suspend)["exit_code"], 2);
+  wait_until([this] { return job()["state"] == "exited"; });
+  EXPECT_EQ(job()["exit_code"], 143);
+}
+
+TEST_F(ImagesTest, JobThatLeftForAnImageThatIsNotThereIsLost) {
+  a_.vault->hold_snapshots = true;
+  const json suspend = cluster_.post("/v1/jobs/train/suspend").json();
+  wait_for_snapshots(a_, 1);
+  a_.agent->post([this] { a_.agent->change(1, 1, JobPhase::kMoved); });
+  a_.vault->refuse_snapshots = true;
+  a_.vault->release_snapshots();
+  EXPECT_EQ(finished(suspend)["exit_code"], 1);
+  wait_until([this] { return job()["state"] == "lost"; });
 }
 
 TEST_F(ImagesTest, SuspendOfAJobThatEndedBeforeItEndsWithTheJob) {
