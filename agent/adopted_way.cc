@@ -104,13 +104,15 @@ Task<Result<void>> AdoptedSource::check_process(std::shared_ptr<Job> job, pid_t 
   co_return ok();
 }
 
-// The driver puts device memory into the process's own, and the process goes with it.
 PauseWork AdoptedSource::pause_work(const Job& job, const local::StateSummary&) const {
-  const std::uint64_t device = job.record().device_bytes;
-  PauseWork work = common_work(stays_ ? PauseKind::kAdoptedSwap : PauseKind::kAdoptedProcess);
+  return adopted_work(size_, job.record().device_bytes, stays_);
+}
+
+PauseWork adopted_work(const host::TreeSize& size, std::uint64_t device, bool stays) {
+  PauseWork work = common_work(stays ? PauseKind::kAdoptedSwap : PauseKind::kAdoptedProcess);
   work.add(PauseTerm::kContextSave, device).add(PauseTerm::kContextRestore, device).add(PauseTerm::kFinal);
-  if (stays_) return work;
-  const std::uint64_t bytes = size_.without_shared(device) + device;
+  if (stays) return work;
+  const std::uint64_t bytes = size.without_shared(device) + device;
   work.add(PauseTerm::kDump, bytes).add(PauseTerm::kFinal, bytes, static_cast<Nanos>(bytes));
   return work.add(PauseTerm::kVerify, bytes).add(PauseTerm::kHostRestore, bytes);
 }

@@ -25,6 +25,9 @@ struct AdoptedPlace {
   Result<void> runs = ok();
 };
 
+// The driver puts device memory into the process's own, and the process goes with it unless it `stays` on this node.
+[[nodiscard]] PauseWork adopted_work(const host::TreeSize& size, std::uint64_t device_bytes, bool stays);
+
 class AdoptedSource final : public SourceWay {
  public:
   AdoptedSource(MigrationContext& context, migration::SwitchInfo info, bool stays)

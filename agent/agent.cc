@@ -120,6 +120,7 @@ Result<void> Agent::open() {
                                     {}});
   context_->pauses = std::make_shared<PauseMemory>(disk_, config_.home);
   CKPT_TRYV(open_metrics());
+  forecast_ = std::make_unique<PauseForecast>(*context_);
   migrations_ = std::make_unique<Migrations>(*context_, *metrics_, *peers_);
   const auto fatal = [](const Error& error) {
     // The restart reads what is in the journal; going on would be guessing.
@@ -270,6 +271,26 @@ Task<> Agent::look_for_criu() {
   }
   config_.init_program = programs_ + "/gpumigrate-init";
   spdlog::info("processes can be moved between nodes: criu {} version {}", facts.program, facts.version);
+  if (config_.rehearsal) control::spawn(io_.get_executor(), "rehearsal", rehearse(facts.version));
+}
+
+// Beside all else; jobs may move meanwhile. What failed is tried again when something of it is another version.
+Task<> Agent::rehearse(std::string criu_version) {
+  const std::string of = std::string(GPUMIGRATE_VERSION) + ", CRIU " + criu_version + ", driver " +
+                         inventory_.last().driver_version;
+  if (context_->pauses->costs().rehearsed() == of) co_return;
+  RehearsalOrder order;
+  order.program = programs_ + "/gpumigrate-agent";
+  order.home = config_.home;
+  order.criu = config_.criu;
+  const auto facts = co_await ask_rehearsal(std::move(order));
+  context_->pauses->keep(facts, of);
+  if (facts) {
+    spdlog::info("moves of processes rehearsed: {}", to_json(facts.assume_value()).dump());
+  } else {
+    spdlog::warn("moves of processes not rehearsed, first estimates are guesses: reason {}",
+                 facts.assume_error().to_string());
+  }
 }
 
 Task<> Agent::ask_driver() {
@@ -298,6 +319,7 @@ Task<> Agent::refresh_loop() {
         job->device_bytes_are(device_bytes_of(inventory_.last(), job->record().spec.adopt_pid));
       co_await job->refresh_summary();
     }
+    co_await forecast_->look(moves_processes_);
     migrations_->tidy();
     protection_->forget_jobs_that_left();
     coordinator_->send_inventory();

@@ -18,6 +18,7 @@
 #include "agent/metrics.h"
 #include "agent/metrics_server.h"
 #include "agent/migrations.h"
+#include "agent/pause_forecast.h"
 #include "agent/peer_links.h"
 #include "agent/protect/protection.h"
 #include "libckpt/wire/job_messages.h"
@@ -57,6 +58,7 @@ class Agent : public AgentCommands {
   [[nodiscard]] bool sends(wire::MigrationId migration) const;
   Task<> start();
   Task<> look_for_criu();
+  Task<> rehearse(std::string criu_version);
   Task<> refresh_loop();
   void on_job_changed(const std::shared_ptr<Job>& job);
   Result<std::shared_ptr<MoverProcess>> mover_of(std::uint32_t gpu);
@@ -90,6 +92,7 @@ class Agent : public AgentCommands {
   std::unique_ptr<Metrics> metrics_;
   std::unique_ptr<MetricsServer> metrics_server_;
   std::unique_ptr<Migrations> migrations_;
+  std::unique_ptr<PauseForecast> forecast_;
   std::unique_ptr<SwitchDriver> driver_;
   std::unique_ptr<protect::Protection> protection_;
   std::optional<Descriptions> descriptions_;

@@ -128,6 +128,7 @@ Result<void> read_top(Reader& r, Config& c) {
   CKPT_TRYV(r.text("mover_program", &c.mover_program, false));
   CKPT_TRYV(r.text("shim_library", &c.shim_library, false));
   CKPT_TRYV(r.text("criu", &c.criu, false));
+  CKPT_TRYV(r.flag("rehearsal", &c.rehearsal));
   CKPT_TRYV(r.text("remap", &c.remap, false));
   CKPT_TRYV(r.text("vault_dir", &c.vault_dir, false));
   CKPT_TRYV(r.number("vault_limit_mib", 0, kMostMib,

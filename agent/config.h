@@ -18,6 +18,7 @@
 //   criu = ""                            CRIU >= 4; empty: it is looked for (host_process/criu.h)
 //   shim_library = ""                    preloaded into transparent jobs; empty: ../lib/libckpt_shim.so from this program's folder
 //   driver_processes = []                names of processes that belong to the GPU driver: its checkpoint closes a program's sockets to them
+//   rehearsal = true                     tries once for each version what dumping and restoring a process takes here (rehearsal.h)
 //   remap = "auto"                        memory after a restore on another GPU: import | own | auto (remap.h)
 //   vault_dir     = ""                   where images of jobs are kept; empty: HOME/vault
 //   vault_limit_mib = 0                  of all files there; 0: none
@@ -72,6 +73,7 @@ struct Config {
   std::string mover_program;
   std::string shim_library;
   std::string criu;
+  bool rehearsal = true;
   std::string remap = "auto";
   std::vector<std::string> driver_processes;
   // Not a key: what puts transparent jobs into PID namespaces of their own; empty while this node cannot move processes.

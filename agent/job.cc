@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <tuple>
 #include <utility>
 
 #include "agent/host_process/process_tree.h"
@@ -519,6 +520,7 @@ wire::JobInstance Job::instance() const {
                  "): it is asked until it answers or is proven to have ended";
   out.started_unix_ms = record_.started_unix_ms;
   out.log_bytes = log_bytes();
+  if (!record_.ended) std::tie(out.pause_within_node_ns, out.pause_between_nodes_ns) = expected_pauses_;
   for (const wire::RankSpec& rank : record_.spec.ranks) {
     wire::RankState state;
     state.rank = rank.rank;

@@ -77,6 +77,10 @@ class Job : public std::enable_shared_from_this<Job> {
   Task<Result<void>> context_is(std::string on, std::string goes_to);
   // What the driver says that the process has on its GPU; of an adopted one.
   void device_bytes_are(std::uint64_t bytes);
+  // How long a move on this node, or to another one, would pause it (pause_forecast.h); 0: not known.
+  void expect_pauses(Nanos within_node, Nanos between_nodes) {
+    expected_pauses_ = {within_node, between_nodes};
+  }
   [[nodiscard]] std::uint32_t rank_pid() const noexcept { return rank_pid_; }
   // One ThinRank call at a time.
   [[nodiscard]] Turn& thin_turn() noexcept { return thin_turn_; }
@@ -148,6 +152,7 @@ class Job : public std::enable_shared_from_this<Job> {
   local::Phase phase_ = local::Phase::kStarting;
   std::uint64_t phases_heard_ = 0;  // events that told a phase
   local::StateSummary summary_;
+  std::pair<Nanos, Nanos> expected_pauses_{};
   std::uint32_t rank_pid_ = 0;
   Turn thin_turn_;
   bool announced_ = false;  // it has started: others hear of its changes

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-agent --config agent.toml, or --probe: says what this node has of what moves need (probe.h), and ends
+// gpumigrate-agent --config agent.toml, or --probe: says what this node has of what moves need (probe.h), and ends, or --rehearse HOME: an agent's
+// own question (rehearsal.h)
 #include <signal.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -11,6 +12,7 @@
 
 #include "agent/agent.h"
 #include "agent/probe.h"
+#include "agent/rehearsed_process.h"
 #include "libckpt/base/fault.h"
 
 namespace {
@@ -57,8 +59,15 @@ int main(int argc, char** argv) {
   app.add_option("--config", path, "Its settings (agent.toml)");
   bool only_probe = false;
   app.add_flag("--probe", only_probe, "Print as JSON what this node has of what moves need, and end");
+  std::string home, criu;
+  app.add_option("--rehearse", home)->group("");
+  app.add_option("--criu", criu)->group("");
+  std::uint64_t rehearsed_bytes = 0;
+  app.add_option(ckpt::agent::kRehearsedFlag, rehearsed_bytes)->group("");
   app.set_version_flag("--version", GPUMIGRATE_VERSION);
   CLI11_PARSE(app, argc, argv);
+  if (rehearsed_bytes > 0) return ckpt::agent::be_rehearsed(rehearsed_bytes);
+  if (!home.empty()) return ckpt::agent::run_rehearsal(home, criu);
   if (only_probe) return probe(path);
   if (path.empty()) return complain({ckpt::ErrorCode::kInvalidArgument, "--config is required"});
 

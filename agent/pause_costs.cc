@@ -30,20 +30,38 @@ struct SeenOnFile {
   }
 };
 
-struct CostsOnFile {
+struct AssumedOnFile {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  CostsOnFile() = default;
-  std::vector<SeenOnFile> seen;  // of each size the oldest first
+  AssumedOnFile() = default;
+  PauseKind kind = PauseKind::kCooperative;
+  std::uint8_t term = 0;
+  wire::CostLine line;
   template <class A>
   void fields(A& a) {
-    a(seen);
+    a(kind, term, line);
+  }
+};
+
+struct CostsOnFile {
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  CostsOnFile() = default;
+  std::vector<SeenOnFile> seen;  // of each size the oldest first
+  std::vector<AssumedOnFile> assumed;
+  std::uint64_t memory_read = 0;
+  std::uint64_t memory_write = 0;
+  std::string rehearsed;
+  std::string problem;
+  template <class A>
+  void fields(A& a) {
+    a(seen, assumed, memory_read, memory_write, rehearsed, problem);
   }
 };
 
 wire::CostLine prior(PauseKind kind, PauseTerm term) {
   const bool process = kind == PauseKind::kProcess || kind == PauseKind::kAdoptedProcess;
   const bool adopted = kind == PauseKind::kAdoptedSwap || kind == PauseKind::kAdoptedProcess;
-  const Nanos device = adopted ? kMs / 4 : 0;  // the driver copies all of it
+  const bool cooperative = kind == PauseKind::kCooperative;  // and the copy of device memory in any way
+  const Nanos device = adopted ? kMs / 4 : 0;                // the driver copies all of it
   switch (term) {
     case PauseTerm::kQuiesce:
       return {2 * kMs, 0};
@@ -53,7 +71,7 @@ wire::CostLine prior(PauseKind kind, PauseTerm term) {
     case PauseTerm::kDump:
       return {60 * kMs, kMs};
     case PauseTerm::kFinal:
-      return {4 * kMs, process ? kMs / 5 : 0};
+      return {4 * kMs, process ? kMs / 5 : cooperative ? kMs / 10 : 0};
     case PauseTerm::kVerify:
       return {2 * kMs, process ? kMs / 20 : 0};
     case PauseTerm::kCommit:
@@ -122,6 +140,12 @@ Seen median_of(std::vector<Seen> seen) {
 
 }  // namespace
 
+std::uint64_t faster(std::uint64_t kept, std::uint64_t bytes, Nanos took) {
+  if (kept == 0 || took <= 0) return kept;
+  return std::max(kept,
+                  static_cast<std::uint64_t>(static_cast<double>(bytes) * 1e9 / static_cast<double>(took)));
+}
+
 void PauseCosts::learn(PauseKind kind, PauseTerm term, std::uint64_t bytes, Nanos took) {
   if (took < 0 || took > kMaxTook) return;
   auto& kept = seen_[{kind, term, size_class(bytes)}];
@@ -129,16 +153,21 @@ void PauseCosts::learn(PauseKind kind, PauseTerm term, std::uint64_t bytes, Nano
   if (kept.size() > kKeptOfASize) kept.pop_front();
 }
 
+wire::CostLine PauseCosts::before(PauseKind kind, PauseTerm term) const {
+  const auto at = assumed_.find({kind, term});
+  return at == assumed_.end() ? prior(kind, term) : at->second;
+}
+
 wire::CostLine PauseCosts::line(PauseKind kind, PauseTerm term) const {
-  const wire::CostLine before = prior(kind, term);
-  const auto weight = [&before](double mib) {
+  const wire::CostLine line = before(kind, term);
+  const auto weight = [&line](double mib) {
     const double scale =
-        static_cast<double>(before.base_ns) + mib * static_cast<double>(before.ns_per_mib) + kFloorNs;
+        static_cast<double>(line.base_ns) + mib * static_cast<double>(line.ns_per_mib) + kFloorNs;
     return 1 / (scale * scale);
   };
   std::vector<Point> points;
   for (const double mib : {0.0, kPriorEndMib}) {
-    const double ns = static_cast<double>(before.base_ns) + mib * static_cast<double>(before.ns_per_mib);
+    const double ns = static_cast<double>(line.base_ns) + mib * static_cast<double>(line.ns_per_mib);
     points.push_back({mib, ns, kPriorWeight * weight(mib)});
   }
   for (auto at = seen_.lower_bound({kind, term, 0});
@@ -149,7 +178,7 @@ wire::CostLine PauseCosts::line(PauseKind kind, PauseTerm term) const {
         {mib, static_cast<double>(middle.took), static_cast<double>(at->second.size()) * weight(mib)});
   }
   // One size says nothing of base and rate apart: the node is as much slower or faster in both.
-  if (points.size() <= 3) return scaled(before, points);
+  if (points.size() <= 3) return scaled(line, points);
   return fit(points);
 }
 
@@ -171,12 +200,22 @@ std::vector<std::byte> PauseCosts::encode() const {
       entry.took = one.took;
     }
   }
+  for (const auto& [key, line] : assumed_) {
+    AssumedOnFile& entry = file.assumed.emplace_back();
+    entry.kind = key.first;
+    entry.term = static_cast<std::uint8_t>(key.second);
+    entry.line = line;
+  }
+  file.memory_read = memory_.read;
+  file.memory_write = memory_.write;
+  file.rehearsed = rehearsed_;
+  file.problem = problem_;
   return wire::encode(file);
 }
 
 Result<PauseCosts> PauseCosts::decode(std::span<const std::byte> bytes) {
   CKPT_TRY(file, wire::decode<CostsOnFile>(bytes));
-  if (file.seen.size() > kMaxSeen)
+  if (file.seen.size() > kMaxSeen || file.assumed.size() > kMaxSeen)
     return Error(ErrorCode::kCorrupt, "It has " + std::to_string(file.seen.size()) + " measurements");
   PauseCosts costs;
   for (const SeenOnFile& entry : file.seen) {
@@ -184,6 +223,15 @@ Result<PauseCosts> PauseCosts::decode(std::span<const std::byte> bytes) {
       return Error(ErrorCode::kCorrupt, "It has a measurement of an unknown term");
     costs.learn(entry.kind, static_cast<PauseTerm>(entry.term), entry.bytes, entry.took);
   }
+  for (const AssumedOnFile& entry : file.assumed) {
+    const auto& [kind, term, line] = std::tie(entry.kind, entry.term, entry.line);
+    if (term >= wire::kPauseTerms || line.base_ns < 0 || line.base_ns > kMaxTook || line.ns_per_mib < 0 ||
+        line.ns_per_mib > kMaxTook)
+      return Error(ErrorCode::kCorrupt, "It has a line that cannot be");
+    costs.assume(kind, static_cast<PauseTerm>(term), line);
+  }
+  costs.set_memory({file.memory_read, file.memory_write});
+  costs.set_rehearsal(std::move(file.rehearsed), std::move(file.problem));
   return costs;
 }
 

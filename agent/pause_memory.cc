@@ -43,6 +43,27 @@ PauseMemory::PauseMemory(asio::thread_pool& pool, const std::string& home)
 
 void PauseMemory::learn(const PauseWork& work, const wire::PauseNumbers& took, bool at_target) {
   learn_pause(costs_, work, took, at_target);
+  write();
+}
+
+void PauseMemory::learn_copy(std::uint64_t state_bytes, Nanos took) {
+  costs_.learn_copy(state_bytes, took);
+}
+
+void PauseMemory::keep(const Result<RehearsalFacts>& facts, const std::string& of) {
+  if (facts) keep_rehearsal(costs_, facts.assume_value());
+  costs_.set_rehearsal(of, facts ? "" : facts.assume_error().to_string());
+  write();
+}
+
+void PauseMemory::keep_context(Nanos save, Nanos restore) {
+  for (const PauseKind kind : {PauseKind::kSwap, PauseKind::kProcess}) {
+    costs_.assume(kind, PauseTerm::kContextSave, {save, 0});
+    costs_.assume(kind, PauseTerm::kContextRestore, {restore, 0});
+  }
+}
+
+void PauseMemory::write() {
   asio::post(pool_, [path = path_, bytes = costs_.encode()] { write_costs(path, bytes); });
 }
 

@@ -9,6 +9,7 @@
 
 #include "agent/async.h"
 #include "agent/pause_estimate.h"
+#include "agent/rehearsal.h"
 
 namespace ckpt::agent {
 
@@ -16,9 +17,16 @@ class PauseMemory {
  public:
   PauseMemory(asio::thread_pool& pool, const std::string& home);
   void learn(const PauseWork& work, const wire::PauseNumbers& took, bool at_target);
+  // The last round of a copy of device memory.
+  void learn_copy(std::uint64_t state_bytes, Nanos took);
+  // A rehearsal by what took part in it.
+  void keep(const Result<RehearsalFacts>& facts, const std::string& of);
+  // What the driver takes for a context, as it was tried.
+  void keep_context(Nanos save, Nanos restore);
   [[nodiscard]] const PauseCosts& costs() const noexcept { return costs_; }
 
  private:
+  void write();
   asio::thread_pool& pool_;
   std::string path_;
   PauseCosts costs_;

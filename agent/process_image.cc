@@ -6,20 +6,15 @@
 #include "libckpt/wire/ids.h"
 
 namespace ckpt::agent {
-namespace {
-
-// Other agents of this machine have jobs and migrations of the same numbers, but not the same home.
-std::string folder_prefix(const Config& config) {
-  struct stat home {};
-  ::stat(config.home.c_str(), &home);
-  return std::to_string(home.st_dev) + "." + std::to_string(home.st_ino) + "-";
+std::string folder_prefix(const std::string& home) {
+  struct stat facts {};
+  ::stat(home.c_str(), &facts);
+  return std::to_string(facts.st_dev) + "." + std::to_string(facts.st_ino) + "-";
 }
-
-}  // namespace
 
 std::string image_folder_name(const MigrationContext& context, const migration::SwitchInfo& info,
                               const char* side) {
-  return folder_prefix(context.config) + wire::job_text(info.job) + "." +
+  return folder_prefix(context.config.home) + wire::job_text(info.job) + "." +
          wire::migration_text(info.migration) + "-" + side;
 }
 
@@ -31,7 +26,7 @@ void remove_image_folder(const MigrationContext& context, const migration::Switc
 
 void remove_images_of_targets(const Config& config) {
   const auto place = host::find_memory_place();
-  if (place) host::remove_memory_folders(place.assume_value(), folder_prefix(config), "-target");
+  if (place) host::remove_memory_folders(place.assume_value(), folder_prefix(config.home), "-target");
 }
 
 Task<> release_image(MigrationContext& context, HostState image) {

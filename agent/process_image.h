@@ -14,6 +14,9 @@
 
 namespace ckpt::agent {
 
+// Of the names of all folders in memory that belong to the agent of that home: others of this machine have jobs and migrations of the same numbers.
+[[nodiscard]] std::string folder_prefix(const std::string& home);
+
 // `side`: "source" or "target". Other agents of this machine have migrations of the same numbers, but not the same home.
 [[nodiscard]] std::string image_folder_name(const MigrationContext& context,
                                             const migration::SwitchInfo& info, const char* side);

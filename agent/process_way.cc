@@ -20,21 +20,40 @@ constexpr std::uint64_t kRoomBesides = std::uint64_t{64}
                                        << 20;  // for what a process gains meanwhile, and its other images
 constexpr std::uint64_t kMostRoom = std::uint64_t{4} << 30;  // as much as a mover takes
 
-// CRIU stops, asks and starts each thread and opens each file by itself.
-Nanos dump_cost(const host::TreeSize& size) {
-  return static_cast<Nanos>(size.threads + size.descriptors / 4) * (kNanosPerMs / 2) +
-         static_cast<Nanos>(size.processes) * 10 * kNanosPerMs;
-}
-Nanos restore_cost(const host::TreeSize& size) {
-  return static_cast<Nanos>(size.threads + size.descriptors / 4) * (kNanosPerMs / 4) +
-         static_cast<Nanos>(size.processes) * 10 * kNanosPerMs;
-}
-
 double ms(Nanos span) {
   return static_cast<double>(span) / 1e6;
 }
 
 }  // namespace
+
+Nanos dump_cost(const host::TreeSize& size) {
+  return static_cast<Nanos>(size.threads + size.descriptors / 4) * (kNanosPerMs / 2) +
+         static_cast<Nanos>(size.processes) * 10 * kNanosPerMs;
+}
+
+Nanos restore_cost(const host::TreeSize& size) {
+  return static_cast<Nanos>(size.threads + size.descriptors / 4) * (kNanosPerMs / 4) +
+         static_cast<Nanos>(size.processes) * 10 * kNanosPerMs;
+}
+
+PauseWork process_work(const host::TreeSize& size, std::uint64_t region_bytes, bool streams, bool imports) {
+  PauseWork work = common_work(PauseKind::kProcess);
+  const std::uint64_t bytes = size.without_shared(region_bytes);
+  work.add(PauseTerm::kContextSave).add(PauseTerm::kContextRestore);
+  work.add(PauseTerm::kDump, bytes, dump_cost(size)).add(PauseTerm::kHostRestore, bytes, restore_cost(size));
+  work.add(PauseTerm::kVerify, bytes);
+  if (streams) {
+    work.add(PauseTerm::kFinal, bytes).save_beside_copy();
+  } else {
+    work.add(PauseTerm::kFinal, bytes, static_cast<Nanos>(bytes));  // 1 ns a byte: all of it, after the dump
+  }
+  if (!imports) work.add(PauseTerm::kFill, region_bytes);
+  return work;
+}
+
+bool can_stream(std::uint64_t largest_bytes) {
+  return largest_bytes + kRoomBesides <= kMostRoom && host::check_memory_left(2 * largest_bytes).has_value();
+}
 
 // ---- source
 
@@ -74,7 +93,7 @@ Task<Result<void>> ProcessSource::make_room(pid_t root) {
   CKPT_CO_TRY(estimate, host::estimate_dump(root));
   const std::uint64_t expected = estimate.largest_bytes;
   const std::uint64_t most = std::min(expected + expected / 4 + kRoomBesides, kMostRoom);
-  if (expected + kRoomBesides > most || !host::check_memory_left(2 * expected)) co_return ok();
+  if (!can_stream(expected)) co_return ok();
   const auto make = [most, expected] { return host::PageStream::create(most, expected); };
   CKPT_CO_TRY(stream, co_await offload(context_.images, make));
   stream_ = std::move(stream);
@@ -82,20 +101,7 @@ Task<Result<void>> ProcessSource::make_room(pid_t root) {
 }
 
 PauseWork ProcessSource::pause_work(const Job&, const local::StateSummary& summary) const {
-  PauseWork work = common_work(PauseKind::kProcess);
-  // What a mover copies on its own counts as memory of the process where the driver keeps it there.
-  const std::uint64_t bytes = size_.without_shared(summary.region_bytes);
-  work.add(PauseTerm::kContextSave).add(PauseTerm::kContextRestore);
-  work.add(PauseTerm::kDump, bytes, dump_cost(size_))
-      .add(PauseTerm::kHostRestore, bytes, restore_cost(size_));
-  work.add(PauseTerm::kVerify, bytes);
-  if (stream_) {
-    work.add(PauseTerm::kFinal, bytes).save_beside_copy();
-  } else {
-    work.add(PauseTerm::kFinal, bytes, static_cast<Nanos>(bytes));  // 1 ns a byte: all of it, after the dump
-  }
-  if (!context_.remap.imports()) work.add(PauseTerm::kFill, summary.region_bytes);
-  return work;
+  return process_work(size_, summary.region_bytes, stream_ != nullptr, context_.remap.imports());
 }
 
 std::optional<HostRoom> ProcessSource::host_room(HostGrowth grew) {

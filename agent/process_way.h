@@ -19,6 +19,16 @@
 
 namespace ckpt::agent {
 
+// CRIU stops, asks and starts each thread and opens each file by itself.
+[[nodiscard]] Nanos dump_cost(const host::TreeSize& size);
+[[nodiscard]] Nanos restore_cost(const host::TreeSize& size);
+
+// What a mover copies on its own counts as memory of the process where the driver keeps it there. `streams`: pages are sent while they are dumped.
+[[nodiscard]] PauseWork process_work(const host::TreeSize& size, std::uint64_t region_bytes, bool streams,
+                                     bool imports);
+// There is room to stream so much, and its share for the target of this very node.
+[[nodiscard]] bool can_stream(std::uint64_t largest_bytes);
+
 class ProcessSource final : public SourceWay {
  public:
   ProcessSource(MigrationContext& context, migration::SwitchInfo info)

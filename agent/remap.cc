@@ -14,6 +14,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostBytes = 64 << 10;
+constexpr std::uint64_t kMaxContextNs = 600'000'000'000;
 
 std::string path_in(const std::string& home) {
   return home + "/remap.json";
@@ -31,6 +32,12 @@ Result<std::optional<bool>> flag_of(const Json& json, const char* key) {
 std::string text_of(const Json& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+Nanos span_of(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  const bool sane = found != json.end() && found->is_number_unsigned() && *found < kMaxContextNs;
+  return sane ? found->get<Nanos>() : 0;
 }
 
 Json to_json(const std::optional<bool>& flag) {
@@ -77,6 +84,8 @@ Result<RemapFacts> parse_remap_facts(const Json& json) {
   facts.own = own;
   facts.import_moved = import_moved;
   facts.own_moved = own_moved;
+  facts.save_ns = span_of(json, "save_ns");
+  facts.restore_ns = span_of(json, "restore_ns");
   facts.problem = text_of(json, "problem");
   facts.driver = text_of(json, "driver");
   facts.gpu = text_of(json, "gpu");
@@ -90,6 +99,8 @@ Json to_json(const RemapFacts& facts) {
           {"own", to_json(facts.own)},
           {"import_moved", to_json(facts.import_moved)},
           {"own_moved", to_json(facts.own_moved)},
+          {"save_ns", facts.save_ns},
+          {"restore_ns", facts.restore_ns},
           {"problem", facts.problem}};
 }
 

@@ -13,6 +13,7 @@
 #include "agent/async.h"
 #include "agent/config.h"
 #include "agent/context_helper/context_helper.h"
+#include "libckpt/base/clock.h"
 
 namespace ckpt::agent {
 
@@ -21,6 +22,8 @@ struct RemapFacts {
   RemapFacts() = default;
   std::optional<bool> import, own;              // on the same GPU
   std::optional<bool> import_moved, own_moved;  // after a restore on another one
+  Nanos save_ns = 0;  // of a context that has next to nothing, and its restore; 0: not measured
+  Nanos restore_ns = 0;
   std::string problem;
   std::string driver;  // of which it holds
   std::string gpu;
@@ -57,6 +60,10 @@ class RemapChoice {
   Task<Result<void>> prepare();
   // Import, or own memory. Where nobody could find out: import.
   [[nodiscard]] bool imports();
+  // Of a context, as the probe took it; null where it did not.
+  [[nodiscard]] const RemapFacts* context_times() const {
+    return facts_ && facts_->save_ns > 0 && facts_->restore_ns > 0 ? &*facts_ : nullptr;
+  }
   // An import that fails may be followed by own memory.
   [[nodiscard]] bool is_free() const { return config_.remap == "auto"; }
 

@@ -187,7 +187,7 @@ void SourceSession::start_precopy(const wire::Bytes& payload) {
 
 void SourceSession::expect_pause(const std::vector<wire::CostLine>& target) {
   if (!work_) return;  // this agent did not prepare it
-  const PauseLines own = context_.pauses->costs().lines(work_->kind());
+  const PauseLines own = pause_lines(context_, work_->kind());
   PauseLines there = own;
   if (target.size() == there.size()) std::copy(target.begin(), target.end(), there.begin());
   estimate_ = estimate_pause(*work_, own, there, last_pause_);
@@ -278,6 +278,9 @@ void SourceSession::on_counters(const mover::SourceCounters& counters, Nanos fin
   report.dirty_bytes = counters.dirty_bytes;
   report.final_bytes = counters.final_bytes;
   report.host_bytes = counters.host_bytes;
+  if (report.host_saved_ns != 0)
+    report.host_read_bytes_per_second = faster(context_.pauses->costs().memory().read, report.host_bytes,
+                                               report.host_saved_ns - report.context_saved_ns);
   report.resent_chunks = counters.resent_chunks;
   report.link_bytes_per_second = counters.link_bytes_per_second;
   report.scan_bytes_per_second = counters.scan_bytes_per_second;
@@ -464,6 +467,7 @@ void SourceSession::learn() {
     took[PauseTerm::kFinal] = span(r.host_saved_ns, r.last_ack_ns);
   }
   took[PauseTerm::kVerify] = span(std::max(r.last_ack_ns, r.context_saved_ns), verified_heard_ns_);
+  context_.pauses->learn_copy(r.state_bytes, std::max(r.scan_ns, r.copy_ns));
   context_.pauses->learn(*work_, took, false);
 }
 

@@ -21,6 +21,13 @@ bool is_held(const Job& job) {
 
 }  // namespace
 
+PauseWork swap_work(std::uint64_t region_bytes, bool imports) {
+  PauseWork work = common_work(PauseKind::kSwap);
+  work.add(PauseTerm::kContextSave).add(PauseTerm::kContextRestore).save_beside_copy();
+  if (!imports) work.add(PauseTerm::kFill, region_bytes);
+  return work;
+}
+
 // ---- source
 
 Task<Result<void>> SwapSource::check(std::shared_ptr<Job>) {
@@ -31,10 +38,7 @@ Task<Result<void>> SwapSource::check(std::shared_ptr<Job>) {
 }
 
 PauseWork SwapSource::pause_work(const Job&, const local::StateSummary& summary) const {
-  PauseWork work = common_work(PauseKind::kSwap);
-  work.add(PauseTerm::kContextSave).add(PauseTerm::kContextRestore).save_beside_copy();
-  if (!context_.remap.imports()) work.add(PauseTerm::kFill, summary.region_bytes);
-  return work;
+  return swap_work(summary.region_bytes, context_.remap.imports());
 }
 
 Task<Result<HostState>> SwapSource::save(std::shared_ptr<Job> job, PausedState, wire::SourceReport& report) {

@@ -13,6 +13,9 @@
 
 namespace ckpt::agent {
 
+// `imports`: memory comes back for nothing (remap.h).
+[[nodiscard]] PauseWork swap_work(std::uint64_t region_bytes, bool imports);
+
 class SwapSource final : public SourceWay {
  public:
   explicit SwapSource(MigrationContext& context, migration::SwitchInfo info)

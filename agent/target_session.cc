@@ -104,7 +104,7 @@ Task<Result<wire::Bytes>> TargetSession::prepare_standby() {
   CKPT_CO_TRY(addresses, co_await session_->listen());
   EndpointPayload payload;
   payload.addresses = std::move(addresses);
-  const PauseLines lines = context_.pauses->costs().lines(pause_kind(info_));
+  const PauseLines lines = pause_lines(context_, pause_kind(info_));
   payload.costs.assign(lines.begin(), lines.end());
   co_return wire::encode(payload);
 }
@@ -312,7 +312,11 @@ void TargetSession::learn() {
   reach(PauseTerm::kFill, r.memory_filled_ns);
   reach(PauseTerm::kMap, r.resume_sent_ns);
   reach(PauseTerm::kResume, r.resumed_ns);
-  context_.pauses->learn(way_->pause_work(*job_), took, true);
+  const PauseWork work = way_->pause_work(*job_);
+  if (const PauseWork::Part& host = work[PauseTerm::kHostRestore]; host.on)
+    report_->host_write_bytes_per_second =
+        faster(context_.pauses->costs().memory().write, host.bytes, took[PauseTerm::kHostRestore]);
+  context_.pauses->learn(work, took, true);
 }
 
 Task<> TargetSession::release_memory() {

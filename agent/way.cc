@@ -24,6 +24,12 @@ PauseWork common_work(PauseKind kind) {
   return work;
 }
 
+PauseLines pause_lines(MigrationContext& context, PauseKind kind) {
+  if (const RemapFacts* tried = context.remap.context_times())
+    context.pauses->keep_context(tried->save_ns, tried->restore_ns);
+  return context.pauses->costs().lines(kind);
+}
+
 Task<Result<void>> TargetWay::compare(wire::Bytes) {
   co_return ok();
 }

@@ -111,6 +111,8 @@ class TargetWay {
 [[nodiscard]] PauseKind pause_kind(const migration::SwitchInfo& info);
 // Of every way.
 [[nodiscard]] PauseWork common_work(PauseKind kind);
+// As this node knows them now.
+[[nodiscard]] PauseLines pause_lines(MigrationContext& context, PauseKind kind);
 // `info`'s plan decides; one that cannot be read (a migration that only its outcome is known of) counts as cooperative.
 std::unique_ptr<SourceWay> make_source_way(MigrationContext& context, const migration::SwitchInfo& info);
 std::unique_ptr<TargetWay> make_target_way(MigrationContext& context, const migration::SwitchInfo& info);

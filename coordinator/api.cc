@@ -309,7 +309,7 @@ control::Task<Api::Answer> Api::migrate(HttpRequest request, JobId id) {
   if (dry_run) {
     const Job* job = parts_.jobs.find(id);
     CKPT_CO_TRY(plan, parts_.service.plan(*job, wanted.to));
-    co_return to_response(200, plan_json(*job, plan, wanted.options));
+    co_return to_response(200, plan_json(*job, plan, wanted.options, parts_.nodes));
   }
   CKPT_CO_TRY(migration, co_await parts_.service.migrate(id, std::move(wanted)));
   co_return to_response(202, migration_json(*migration));

@@ -226,14 +226,12 @@ json job_json(const Job& job, const Service& service) {
           {"protection", protection_json(job)}};
 }
 
-// As its last move in the same way paused it; null if there was none.
-json expected_move_pause(const Job& job, bool within_node) {
-  using wire::PauseKind;
-  if (!job.last_pause || !job.last_downtime_ms) return json();
-  const PauseKind kind = job.last_pause->kind;
-  const bool swap = kind == PauseKind::kSwap || kind == PauseKind::kAdoptedSwap;
-  const bool same = kind == PauseKind::kCooperative || swap == within_node;
-  return same ? json(*job.last_downtime_ms) : json();
+json pause_ms_json(const std::optional<ExpectedPause>& pause) {
+  return pause ? json(pause->ms) : json();
+}
+
+json pause_from_json(const std::optional<ExpectedPause>& pause) {
+  return pause ? json(pause->is_estimate ? "estimate" : "last_move") : json();
 }
 
 json job_detail_json(const Job& job, const Service& service, const NodeTable& nodes,
@@ -242,8 +240,11 @@ json job_detail_json(const Job& job, const Service& service, const NodeTable& no
   out["argv"] = job.spec.argv;
   out["cwd"] = job.spec.cwd;
   out["placed"] = text_or_null(job.placed);
-  out["expected_pause_ms"] = {{"within_node", expected_move_pause(job, true)},
-                              {"between_nodes", expected_move_pause(job, false)}};
+  const auto here = expected_pause(job, nodes, true);
+  const auto away = expected_pause(job, nodes, false);
+  out["expected_pause_ms"] = {{"within_node", pause_ms_json(here)}, {"between_nodes", pause_ms_json(away)}};
+  out["expected_pause_from"] = {{"within_node", pause_from_json(here)},
+                                {"between_nodes", pause_from_json(away)}};
   out["last_snapshot"] = snapshot_json(job);
   out["operation"] = operation_json(job);
   json instances = json::array();
@@ -282,7 +283,7 @@ json report_json(const Migration& m) {
   const wire::SourceReport* s = m.source_report ? &*m.source_report : nullptr;
   const bool moved = m.result == MigrationResult::kDone && s != nullptr && m.target_report;
   const auto downtime = moved ? compute_downtime(*s, *m.target_report) : std::nullopt;
-  const auto bound = downtime ? compute_bound(*s, *downtime) : std::nullopt;
+  const auto bound = downtime ? compute_bound(*s, *m.target_report, *downtime) : std::nullopt;
   const auto measured = [s](auto value) { return s == nullptr ? json() : json(value(*s)); };
   using Source = wire::SourceReport;
   return {{"id", migration_text(m.id)},
@@ -365,7 +366,10 @@ json run_plan_json(const SubmitRequest& request, const MigratePlan& plan) {
           {"candidates", candidates_json(plan.candidates)}};
 }
 
-json plan_json(const Job& job, const MigratePlan& plan, const wire::MigrateOptions& options) {
+json plan_json(const Job& job, const MigratePlan& plan, const wire::MigrateOptions& options,
+               const NodeTable& nodes) {
+  std::optional<ExpectedPause> pause;
+  if (plan.to) pause = expected_pause(job, nodes, plan.to->node == job.node());
   return {{"dry_run", true},
           {"job", job_text(job.id)},
           {"from", to_text(job.ranks.front().place)},
@@ -373,7 +377,8 @@ json plan_json(const Job& job, const MigratePlan& plan, const wire::MigrateOptio
           {"mode", mode_text(options.mode)},
           {"options", options_json(options)},
           {"state_bytes", job.state_bytes()},
-          {"expected_pause_ms", plan.to ? expected_move_pause(job, plan.to->node == job.node()) : json()},
+          {"expected_pause_ms", pause_ms_json(pause)},
+          {"expected_pause_from", pause_from_json(pause)},
           {"possible", plan.to.has_value()},
           {"reason", text_or_null(plan.reason)},
           {"candidates", candidates_json(plan.candidates)}};

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "coordinator/expected_pause.h"
 #include "coordinator/policy.h"
 #include "coordinator/service.h"
 #include "libckpt/wire/migration_messages.h"
@@ -29,7 +30,10 @@ using json = nlohmann::ordered_json;  // fields stand as docs/api.md lists them
 [[nodiscard]] json memory_json(const MemoryHistory& memory);
 [[nodiscard]] json candidates_json(const std::vector<Candidate>& candidates);
 [[nodiscard]] json run_plan_json(const SubmitRequest& request, const MigratePlan& plan);
-[[nodiscard]] json plan_json(const Job& job, const MigratePlan& plan, const wire::MigrateOptions& options);
+[[nodiscard]] json pause_ms_json(const std::optional<ExpectedPause>& pause);
+[[nodiscard]] json pause_from_json(const std::optional<ExpectedPause>& pause);  // "last_move" or "estimate"
+[[nodiscard]] json plan_json(const Job& job, const MigratePlan& plan, const wire::MigrateOptions& options,
+                             const NodeTable& nodes);
 [[nodiscard]] json event_json(const Event& event);
 
 }  // namespace ckpt::coordinator

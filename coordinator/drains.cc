@@ -176,12 +176,14 @@ Result<std::vector<DrainTable::Prospect>> DrainTable::dry_run(const DrainRequest
   for (const DrainJob& entry : entries) {
     Prospect& prospect = prospects.emplace_back();
     prospect.job = entry;
-    CKPT_TRY(plan, parts_.service.plan(*parts_.jobs.find(entry.job), "auto", hints));
+    const Job& job = *parts_.jobs.find(entry.job);
+    CKPT_TRY(plan, parts_.service.plan(job, "auto", hints));
+    if (plan.to) prospect.pause = expected_pause(job, parts_.nodes, plan.to->node == job.node());
     prospect.job.to = plan.to;
     prospect.job.reason = plan.reason;
     prospect.job.state = plan.to ? DrainJobState::kWaiting : DrainJobState::kBlocked;
     prospect.passing = plan.passing;
-    const std::uint64_t asked = parts_.jobs.find(entry.job)->spec.gpu_memory_bytes;
+    const std::uint64_t asked = job.spec.gpu_memory_bytes;
     if (plan.to) hints.promised.emplace_back(*plan.to, std::max(entry.state_bytes, asked));
   }
   return prospects;

@@ -12,6 +12,7 @@
 #include <map>
 
 #include "coordinator/drain.h"
+#include "coordinator/expected_pause.h"
 #include "coordinator/images.h"
 #include "coordinator/service.h"
 
@@ -60,6 +61,7 @@ class DrainTable {
   struct Prospect {
     DrainJob job;  // state kWaiting: it would be moved to `to`; kBlocked: it could not, for `reason`
     bool passing = false;
+    std::optional<ExpectedPause> pause;  // that the move would be
   };
   // What begin() would do, in its order. Touches nothing.
   Result<std::vector<Prospect>> dry_run(const DrainRequest& request);

@@ -182,6 +182,8 @@ MaintenanceSection::Answer MaintenanceSection::plan(const DrainRequest& request)
     const bool possible = prospect.job.to.has_value();
     job["possible"] = possible;
     job["passing"] = prospect.passing;
+    job["expected_pause_ms"] = pause_ms_json(prospect.pause);
+    job["expected_pause_from"] = pause_from_json(prospect.pause);
     jobs.push_back(std::move(job));
     all = all && possible;
   }

@@ -12,6 +12,10 @@ double span_ms(std::int64_t from, std::int64_t to) {
   return static_cast<double>(to - from) / kNanosPerMs;
 }
 
+double time_ms(double bytes, std::uint64_t rate) {
+  return rate == 0 ? 0 : 1e3 * bytes / static_cast<double>(rate);
+}
+
 }  // namespace
 
 std::optional<Downtime> compute_downtime(const wire::SourceReport& source, const wire::TargetReport& target) {
@@ -99,22 +103,27 @@ Downtime breakdown_of(const wire::PauseFacts& pause) {
   return out;
 }
 
-std::optional<Bound> compute_bound(const wire::SourceReport& source, const Downtime& downtime) {
+std::optional<Bound> compute_bound(const wire::SourceReport& source, const wire::TargetReport& target,
+                                   const Downtime& downtime) {
   const std::uint64_t scan_rate = source.scan_bytes_per_second;
   if (scan_rate == 0 || source.link_bytes_per_second == 0) return std::nullopt;
-  const double scan_ms = 1e3 * static_cast<double>(source.state_bytes) / static_cast<double>(scan_rate);
-  const double link_ms = 1e3 *
-                         (static_cast<double>(source.final_bytes) + static_cast<double>(source.host_bytes)) /
-                         static_cast<double>(source.link_bytes_per_second);
-  const double resume = downtime.restore + downtime.resume;
   struct Term {
     std::string_view name;
     double ms;
   };
-  const std::array<Term, 4> terms{{{"quiesce", downtime.quiesce},
-                                   scan_ms >= link_ms ? Term{"scan", scan_ms} : Term{"link", link_ms},
+  const double host = downtime.host > 0 ? static_cast<double>(source.host_bytes) : 0;
+  const std::array<Term, 3> beside{
+      {{"scan", time_ms(static_cast<double>(source.state_bytes), scan_rate)},
+       {"link", time_ms(static_cast<double>(source.final_bytes) + static_cast<double>(source.host_bytes),
+                        source.link_bytes_per_second)},
+       {"host_read", time_ms(host, source.host_read_bytes_per_second)}}};
+  const Term& copy = *std::max_element(beside.begin(), beside.end(),
+                                       [](const Term& one, const Term& other) { return one.ms < other.ms; });
+  const std::array<Term, 5> terms{{{"quiesce", downtime.quiesce},
+                                   copy,
                                    {"commit", downtime.commit},
-                                   {"resume", resume}}};
+                                   {"host_write", time_ms(host, target.host_write_bytes_per_second)},
+                                   {"resume", downtime.restore + downtime.resume}}};
   Bound bound;
   double largest = -1;
   for (const Term& term : terms) {

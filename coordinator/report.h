@@ -43,10 +43,12 @@ struct Downtime {
 struct Bound {
   Bound() = default;
   double ms = 0;
-  std::string_view by;  // the largest term: quiesce, scan, link, commit, resume
+  std::string_view by;  // the largest term: quiesce, scan, link, host_read, commit, host_write, resume
 };
-// quiesce + max(state / scan rate, bytes of the final round and host memory / link rate) + commit + resume, with the rates that the source's mover measured beside the move. The
-// target's rate is that of the very scan the pause waited for: a bound from it would call any slowness of it necessary.
-[[nodiscard]] std::optional<Bound> compute_bound(const wire::SourceReport& source, const Downtime& downtime);
+// quiesce + max(state / scan rate, bytes of the final round and host memory / link rate, host memory / read rate) + commit + host memory / write rate
+// + resume, with rates that were measured beside the move: the source's mover's, and those of host memory that each node found. One that is not
+// known asks for no time. The target's scan rate is that of the very scan the pause waited for: a bound from it would call any slowness of it necessary.
+[[nodiscard]] std::optional<Bound> compute_bound(const wire::SourceReport& source,
+                                                 const wire::TargetReport& target, const Downtime& downtime);
 
 }  // namespace ckpt::coordinator

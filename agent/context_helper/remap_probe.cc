@@ -16,6 +16,7 @@
 #include <string>
 
 #include "agent/context_helper/orders.h"
+#include "libckpt/base/clock.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/memory/device_memory.h"
 
@@ -228,10 +229,14 @@ class Prober {
   Result<void> save_and_restore(const DriverApi& api, CUcheckpointRestoreArgs* arguments) {
     CUcheckpointLockArgs lock{};
     lock.timeoutMs = kLockMs;
+    const Nanos began = now_ns();
     CKPT_CUDA_TRY(api, cuCheckpointProcessLock(rank_, &lock));
     CKPT_CUDA_TRY(api, cuCheckpointProcessCheckpoint(rank_, nullptr));
+    const Nanos saved = now_ns();
     CKPT_CUDA_TRY(api, cuCheckpointProcessRestore(rank_, arguments));
     CKPT_CUDA_TRY(api, cuCheckpointProcessUnlock(rank_, nullptr));
+    facts_["save_ns"] = saved - began;
+    facts_["restore_ns"] = now_ns() - saved;
     return ok();
   }
 

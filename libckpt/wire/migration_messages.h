@@ -126,7 +126,7 @@ struct SetLimits {
 
 // What the source measured. Points in time are 0 when they were not reached.
 struct SourceReport {
-  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 4, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kSourceReport;
   SourceReport() = default;
   MigrationId migration = 0;
@@ -153,18 +153,20 @@ struct SourceReport {
   std::int64_t context_saved_ns = 0;   // the thin context is checkpointed (from paused on)
   std::int64_t host_saved_ns = 0;      // the host process is dumped; 0 in a swap
   std::optional<PauseFacts> estimate;  // estimate_ns by term
+  std::uint64_t host_read_bytes_per_second =
+      0;  // of host memory, measured beside moves, or a faster dump; 0: not known
   template <class A>
   void fields(A& a) {
     a(migration, barrier_entered_ns, paused_ns, last_ack_ns, clock_offset_ns, rounds, state_bytes, sent_bytes,
       wire_bytes, dirty_bytes, final_bytes, context_bytes, host_bytes, resent_chunks, link_bytes_per_second,
       scan_bytes_per_second, scan_ns, copy_ns, estimate_ns, converged, context_saved_ns, host_saved_ns,
-      estimate);
+      estimate, host_read_bytes_per_second);
   }
 };
 
 // What the target measured, on its own clock.
 struct TargetReport {
-  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 4, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kTargetReport;
   TargetReport() = default;
   MigrationId migration = 0;
@@ -179,10 +181,11 @@ struct TargetReport {
   std::int64_t host_restored_ns = 0;     // the process is there again; 0 in a swap
   std::int64_t context_restored_ns = 0;  // its context is on this GPU
   std::int64_t memory_filled_ns = 0;     // what it made itself has its content; 0: it took what had arrived
+  std::uint64_t host_write_bytes_per_second = 0;  // of fresh host memory, likewise
   template <class A>
   void fields(A& a) {
     a(migration, verified, verified_ns, committed_ns, resume_sent_ns, resumed_ns, scan_bytes_per_second,
-      scan_ns, host_restored_ns, context_restored_ns, memory_filled_ns);
+      scan_ns, host_restored_ns, context_restored_ns, memory_filled_ns, host_write_bytes_per_second);
   }
 };
 

@@ -129,10 +129,13 @@ struct JobInstance {
   std::vector<RankState> ranks;
   bool unknown = false;     // its keeper does not answer: it may run, and `phase` is a guess
   Incarnation runs_as = 0;  // the right to run that its node recorded last; 0: an older agent does not say
+  // How long a move would pause it, by its node's own rates; 0: not known.
+  std::int64_t pause_within_node_ns = 0;
+  std::int64_t pause_between_nodes_ns = 0;
   template <class A>
   void fields(A& a) {
     a(job, name, incarnation, role, phase, exit_code, movable, reason, started_unix_ms, log_bytes, ranks,
-      unknown, runs_as);
+      unknown, runs_as, pause_within_node_ns, pause_between_nodes_ns);
   }
 };
 

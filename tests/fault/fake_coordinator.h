@@ -139,9 +139,9 @@ class AgentNode {
     for (const char* inherited : {"LD_LIBRARY_PATH", "CKPT_KERNEL_DIR"})
       list += "\"" + std::string(inherited) + "=" + std::getenv(inherited) + "\", ";
     std::ofstream(home_ + "/agent.toml")
-        << settings << "\nnode = \"" << name_ << "\"\nhome = \"" << home_ << "\"\ncoordinator = \""
-        << coordinator.address() << "\"\ntoken_file = \"" << coordinator.token_file << "\"\nlog_file = \""
-        << home_ << "/agent.log\"\njob_environment = [" << list << "]\n";
+        << settings << "\nrehearsal = false\nnode = \"" << name_ << "\"\nhome = \"" << home_
+        << "\"\ncoordinator = \"" << coordinator.address() << "\"\ntoken_file = \"" << coordinator.token_file
+        << "\"\nlog_file = \"" << home_ << "/agent.log\"\njob_environment = [" << list << "]\n";
     start();
   }
   ~AgentNode() {

@@ -56,8 +56,9 @@ def final_object(text):
 class Cluster:
     def __init__(self, nodes=2, gpus=1, memory="2GiB", agent_settings="", coordinator_settings=""):
         self.home = pathlib.Path(tempfile.mkdtemp(prefix="gm-"))
-        if agent_settings:
-            (self.home / "agent-extra.toml").write_text(agent_settings)
+        # A rehearsal of each agent of each cluster would take the processor from the tests.
+        rehearsal = "" if "rehearsal" in agent_settings else "rehearsal = false\n"
+        (self.home / "agent-extra.toml").write_text(rehearsal + agent_settings)
         if coordinator_settings:
             (self.home / "coordinator-extra.toml").write_text(coordinator_settings)
         self.faults = self.home / "faults"

@@ -92,16 +92,18 @@ std::string view_drain_plan(const Json& plan) {
   const Json& jobs = member(plan, "jobs");
   if (jobs.empty())
     return printable("dry run: " + text_of(plan, "place") + " is empty: nothing to do") + "\n";
-  Table table({"ID", "JOB", "PRIORITY", "SIZE", "FROM", "TO", "REASON"});
+  Table table({"ID", "JOB", "PRIORITY", "SIZE", "FROM", "TO", "PAUSE", "REASON"});
   for (const Json& job : jobs) {
+    const bool estimated = text_of(job, "expected_pause_from") == "estimate";
     table.add({text_of(job, "job"), text_of(job, "name"), text_of(job, "priority"),
                bytes_of(job, "state_bytes"), text_of(job, "from"), text_of(job, "to"),
+               (estimated ? "~" : "") + span_of(job, "expected_pause_ms"),
                (flag_of(job, "passing") ? "for now: " : "") + text_of(job, "reason")});
   }
   return table.text() +
          printable("dry run: " + text_of(plan, "place") + ", " + text_of(plan, "parallel") +
-                   " at a time, in this order" +
-                   (flag_of(plan, "possible") ? "" : "; not all can be moved")) +
+                   " at a time, in this order" + (flag_of(plan, "possible") ? "" : "; not all can be moved") +
+                   "; ~: estimated, the job has not moved so yet") +
          "\n";
 }
 

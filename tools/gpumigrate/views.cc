@@ -113,6 +113,11 @@ std::string memory_of(const Json& memory) {
   return out;
 }
 
+// Behind a pause that no move of the job has shown.
+std::string estimate_note(const Json& from, const char* field) {
+  return text_of(from, field) == "estimate" ? " (estimated, it has not moved so yet)" : "";
+}
+
 }  // namespace
 
 std::string view_jobs(const Json& jobs) {
@@ -144,10 +149,13 @@ std::string view_job(const Json& job) {
   out += line("started", time_of(job, "started"));
   out += line("last downtime", span_of(job, "last_downtime_ms"));
   const Json& pause = member(job, "expected_pause_ms");
+  const Json& from = member(job, "expected_pause_from");
   if (has_value(pause, "within_node"))
-    out += line("a move", "on its node would pause it for " + span_of(pause, "within_node"));
+    out += line("a move", "on its node would pause it for " + span_of(pause, "within_node") +
+                              estimate_note(from, "within_node"));
   if (has_value(pause, "between_nodes"))
-    out += line("a move", "to another node would pause it for " + span_of(pause, "between_nodes"));
+    out += line("a move", "to another node would pause it for " + span_of(pause, "between_nodes") +
+                              estimate_note(from, "between_nodes"));
   if (const Json& protection = member(job, "protection"); protection.is_object()) {
     out += line("protected", protection_of(protection) + " (" + text_of(protection, "last_image") +
                                  "), pause " + span_of(protection, "last_pause_ms") + ", keeps " +
@@ -243,7 +251,10 @@ std::string view_plan(const Json& plan) {
            ", state " + bytes_of(plan, "state_bytes") + ", " +
            printable(options_of(member(plan, "options"))) + ")\n";
     if (has_value(plan, "expected_pause_ms"))
-      out += "as its last move tells, it would pause for " + span_of(plan, "expected_pause_ms") + "\n";
+      out += (text_of(plan, "expected_pause_from") == "estimate"
+                  ? "estimated, as it has not moved so yet, it would pause for "
+                  : "as its last move tells, it would pause for ") +
+             span_of(plan, "expected_pause_ms") + "\n";
   } else {
     out += " cannot move: " + printable(text_of(plan, "reason")) + "\n";
   }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "agent/rehearsal.h"
+
 namespace ckpt::agent {
 namespace {
 
@@ -64,6 +66,75 @@ TEST(PauseCosts, AreReadBackAsTheyWereWritten) {
   auto cut = costs.encode();
   cut.pop_back();
   EXPECT_FALSE(PauseCosts::decode(cut));
+}
+
+RehearsalFacts rehearsal() {
+  RehearsalFacts facts;
+  for (const std::uint64_t mib : {16, 128}) {
+    RehearsedProcess& process = facts.processes.emplace_back();
+    process.bytes = mib * kMiB;
+    process.dump_ns = static_cast<Nanos>(100 + 2 * mib) * kMs;
+    process.restore_ns = static_cast<Nanos>(50 + 3 * mib) * kMs;
+  }
+  facts.record_ns = 5 * kMs;
+  facts.memory = {4'000'000'000, 1'000'000'000};
+  return facts;
+}
+
+TEST(PauseCosts, RehearsedLineStandsUntilAMoveHasShownMore) {
+  PauseCosts costs;
+  keep_rehearsal(costs, rehearsal());
+  const auto dump = costs.line(PauseKind::kProcess, PauseTerm::kDump);
+  EXPECT_NEAR(static_cast<double>(dump.at(1024 * kMiB)), (100.0 + 2048.0) * kMs, 1.0 * kMs);
+  const auto restore = costs.line(PauseKind::kProcess, PauseTerm::kHostRestore);
+  EXPECT_NEAR(static_cast<double>(restore.at(20 * kMiB)), 110.0 * kMs, 1.0 * kMs);
+  EXPECT_GE(costs.line(PauseKind::kSwap, PauseTerm::kCommit).base_ns, 5 * kMs);
+  costs.learn(PauseKind::kProcess, PauseTerm::kDump, 200 * kMiB, 1000 * kMs);  // twice as long as rehearsed
+  EXPECT_NEAR(static_cast<double>(costs.line(PauseKind::kProcess, PauseTerm::kDump).at(200 * kMiB)),
+              1000.0 * kMs, 60.0 * kMs);
+}
+
+TEST(PauseCosts, WhatWasRehearsedIsReadBack) {
+  PauseCosts costs;
+  keep_rehearsal(costs, rehearsal());
+  costs.set_rehearsal("1.0, CRIU 4", "none");
+  const auto again = PauseCosts::decode(costs.encode());
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again.assume_value().line(PauseKind::kProcess, PauseTerm::kDump).ns_per_mib,
+            costs.line(PauseKind::kProcess, PauseTerm::kDump).ns_per_mib);
+  EXPECT_EQ(again.assume_value().memory().write, 1'000'000'000U);
+  EXPECT_EQ(again.assume_value().rehearsed(), "1.0, CRIU 4");
+  EXPECT_EQ(again.assume_value().problem(), "none");
+}
+
+TEST(Rehearsal, WhatTheHelperSaysIsCheckedAndTaken) {
+  const auto json = to_json(rehearsal());
+  const auto same = parse_rehearsal(json);
+  ASSERT_TRUE(same);
+  EXPECT_EQ(to_json(same.assume_value()), json);
+  auto bad = json;
+  bad["processes"][0]["dump_ns"] = -1;
+  EXPECT_FALSE(parse_rehearsal(bad));
+  bad = json;
+  bad.erase("record_ns");
+  EXPECT_FALSE(parse_rehearsal(bad));
+  bad["processes"] = 7;
+  EXPECT_FALSE(parse_rehearsal(bad));
+}
+
+TEST(Rehearsal, SmallAndLargeOfOneSizeSayNothing) {
+  RehearsalFacts facts = rehearsal();
+  facts.processes.back() = facts.processes.front();
+  PauseCosts costs;
+  keep_rehearsal(costs, facts);
+  EXPECT_EQ(costs.line(PauseKind::kProcess, PauseTerm::kDump).base_ns,
+            PauseCosts().line(PauseKind::kProcess, PauseTerm::kDump).base_ns);
+}
+
+TEST(PauseCosts, NoBoundRestsOnARateThatTheMoveHasSurpassed) {
+  EXPECT_EQ(faster(1000, 5000, 1'000'000'000), 5000U);
+  EXPECT_EQ(faster(9000, 5000, 1'000'000'000), 9000U);
+  EXPECT_EQ(faster(0, 5000, 1'000'000'000), 0U) << "nothing to compare with";
 }
 
 TEST(PauseEstimate, HostMemoryAndContextOfAFirstMoveArePartOfIt) {

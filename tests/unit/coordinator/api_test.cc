@@ -238,6 +238,33 @@ TEST_F(ApiTest, DryRunTouchesNothing) {
   EXPECT_TRUE(cluster_.get("/v1/migrations").json().empty());
 }
 
+TEST_F(ApiTest, AJobThatHasNotMovedShowsItsNodesEstimate) {
+  two_nodes();
+  a_->pause_within_node_ns = 7'000'000;
+  a_->pause_between_nodes_ns = 9'500'000;
+  start_nodes();
+  run_job();
+  json job = cluster_.get("/v1/jobs/train").json();
+  EXPECT_EQ(job["expected_pause_ms"]["within_node"], 7.0) << job;
+  EXPECT_EQ(job["expected_pause_ms"]["between_nodes"], 9.5) << job;
+  EXPECT_EQ(job["expected_pause_from"]["between_nodes"], "estimate") << job;
+  const json plan = cluster_.post("/v1/jobs/train/migrate", R"({"dry_run":true,"to":"node-b"})").json();
+  EXPECT_EQ(plan["expected_pause_ms"], 9.5) << plan;
+  EXPECT_EQ(plan["expected_pause_from"], "estimate") << plan;
+  const json drain = cluster_.post("/v1/drains", R"({"place":"node-a","dry_run":true})").json();
+  EXPECT_EQ(drain["jobs"][0]["expected_pause_ms"], 9.5) << drain;
+  EXPECT_EQ(drain["jobs"][0]["expected_pause_from"], "estimate") << drain;
+}
+
+TEST_F(ApiTest, AnAgentThatDoesNotKnowAPauseShowsNone) {
+  two_nodes();
+  start_nodes();
+  run_job();
+  const json job = cluster_.get("/v1/jobs/train").json();
+  EXPECT_EQ(job["expected_pause_ms"]["between_nodes"], nullptr) << job;
+  EXPECT_EQ(job["expected_pause_from"]["between_nodes"], nullptr) << job;
+}
+
 TEST_F(ApiTest, OptionsOfCopyingReachTheSourceAndAreShown) {
   two_nodes();
   a_->silent_prepare = true;

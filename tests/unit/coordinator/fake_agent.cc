@@ -191,6 +191,8 @@ void FakeAgent::change(std::uint64_t job, std::uint64_t incarnation, wire::JobPh
   found->phase = phase;
   found->exit_code = exit_code;
   found->log_bytes = log.size();
+  found->pause_within_node_ns = pause_within_node_ns;
+  found->pause_between_nodes_ns = pause_between_nodes_ns;
   wire::JobChange message;
   message.instance = *found;
   (void)dialer_->send(message);

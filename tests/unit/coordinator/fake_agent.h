@@ -43,6 +43,9 @@ class FakeAgent {
   wire::Reason leaves;  // as a source: why it leaves instead of copying, which only Resumed says
   wire::Reason relinquishes;  // as a target: instead of committing
   std::string log = "one\ntwo\n";
+  // Of the instances that change from now on.
+  std::int64_t pause_within_node_ns = 0;
+  std::int64_t pause_between_nodes_ns = 0;
   bool ignore_stops = false;  // but for the answer
   // For what stands in for another part of an agent: after the hello, and frames that this one does not know. On its thread.
   std::function<void()> on_hello;

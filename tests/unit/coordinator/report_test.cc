@@ -126,18 +126,41 @@ TEST(Bound, CountsHostMemoryThatHadToMove) {
   wire::SourceReport s = source();
   s.host_bytes = 10'000'000;
   const auto d = compute_downtime(s, target());
-  EXPECT_DOUBLE_EQ(compute_bound(s, *d)->ms, 1 + 20 + 3 + 3);
+  EXPECT_DOUBLE_EQ(compute_bound(s, target(), *d)->ms, 1 + 20 + 3 + 3);
+}
+
+TEST(Bound, CountsReadingAndWritingHostMemoryOfADumpedProcess) {
+  wire::SourceReport s = source();
+  s.host_bytes = 10'000'000;  // with the final round's 20 ms on the link
+  s.context_saved_ns = 1002 * kMs;
+  s.host_saved_ns = 1004 * kMs;
+  s.host_read_bytes_per_second = 400'000'000;
+  wire::TargetReport t = target();
+  t.host_restored_ns = 1516 * kMs + kMs / 2;
+  t.host_write_bytes_per_second = 250'000'000;
+  const auto d = compute_downtime(s, t);
+  ASSERT_TRUE(d);
+  auto bound = compute_bound(s, t, *d);
+  ASSERT_TRUE(bound);
+  EXPECT_DOUBLE_EQ(bound->ms, d->quiesce + 25 + d->commit + 40 + d->restore + d->resume);
+  EXPECT_EQ(bound->by, "host_write");
+  s.host_read_bytes_per_second = 1'000'000'000;  // read while it is sent: the link is slower
+  bound = compute_bound(s, t, *d);
+  EXPECT_DOUBLE_EQ(bound->ms, d->quiesce + 20 + d->commit + 40 + d->restore + d->resume);
+  s.host_read_bytes_per_second = t.host_write_bytes_per_second = 0;
+  EXPECT_DOUBLE_EQ(compute_bound(s, t, *d)->ms, d->quiesce + 20 + d->commit + d->restore + d->resume)
+      << "not known";
 }
 
 TEST(Bound, TakesTheLargerOfScanAndLink) {
   const auto d = compute_downtime(source(), target());
-  auto bound = compute_bound(source(), *d);  // scan 5 ms, link 10 ms
+  auto bound = compute_bound(source(), target(), *d);  // scan 5 ms, link 10 ms
   ASSERT_TRUE(bound);
   EXPECT_DOUBLE_EQ(bound->ms, 1 + 10 + 3 + 3);
   EXPECT_EQ(bound->by, "link");
   wire::SourceReport s = source();
   s.final_bytes = 0;
-  bound = compute_bound(s, *d);
+  bound = compute_bound(s, target(), *d);
   EXPECT_DOUBLE_EQ(bound->ms, 1 + 5 + 3 + 3);
   EXPECT_EQ(bound->by, "scan");
 }
@@ -145,7 +168,7 @@ TEST(Bound, TakesTheLargerOfScanAndLink) {
 TEST(Bound, UnknownWithoutRates) {
   wire::SourceReport s = source();
   s.link_bytes_per_second = 0;
-  EXPECT_FALSE(compute_bound(s, Downtime()));
+  EXPECT_FALSE(compute_bound(s, target(), Downtime()));
 }
 
 }  // namespace

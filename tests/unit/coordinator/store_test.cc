@@ -73,6 +73,29 @@ TEST_F(StoreTest, JobsSurviveAReopening) {
   EXPECT_EQ(job.last_downtime_ms, 1.5);
 }
 
+TEST_F(StoreTest, AJobsLastPauseSurvivesAReopening) {
+  wire::PauseFacts pause;
+  pause.kind = wire::PauseKind::kProcess;
+  for (std::size_t i = 0; i < wire::kPauseTerms; ++i) {
+    pause.ns.all[i] = static_cast<std::int64_t>(1'000'001 * (i + 1));
+    pause.bytes.all[i] = static_cast<std::int64_t>((std::uint64_t{3} << 32) + i);
+  }
+  {
+    Store store = Store::open(path_).value();
+    Job job = some_job();
+    job.last_pause = pause;
+    ASSERT_TRUE(store.put(job));
+  }
+  Store store = Store::open(path_).value();
+  const auto jobs = store.jobs();
+  ASSERT_TRUE(jobs);
+  const auto& last = jobs.value().at(0).last_pause;
+  ASSERT_TRUE(last);
+  EXPECT_EQ(last->kind, pause.kind);
+  EXPECT_EQ(last->ns.all, pause.ns.all);
+  EXPECT_EQ(last->bytes.all, pause.bytes.all);
+}
+
 TEST_F(StoreTest, MigrationsKeepTheirReports) {
   Migration m;
   m.id = 9;

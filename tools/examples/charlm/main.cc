@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // charlm: trains a character-level language model on real text (--help). Equal seeds give equal weights, bit for bit.
+#include <condition_variable>
 #include <cstdio>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <stop_token>
+#include <thread>
 
 #include "tools/examples/charlm/model.h"
 #include "tools/examples/charlm/text.h"
@@ -19,7 +23,48 @@ struct Options {
   std::uint64_t seed = 1;
   std::uint64_t print_every = 50;
   std::int64_t step_ns = 0;
+  unsigned threads = 1;
+  std::uint64_t host_mib = 0;
   CommonOptions common;
+};
+
+constexpr unsigned kMaxThreads = 1024;
+constexpr std::uint64_t kMaxHostMib = 1 << 20;
+
+// Host memory with known content, as a program's cache of its data.
+class HostMemory {
+ public:
+  explicit HostMemory(std::uint64_t mib) : words_((mib << 20) / sizeof(std::uint64_t)) {
+    for (std::uint64_t i = 0; i < words_.size(); i++) words_[i] = word_at(i);
+  }
+  [[nodiscard]] bool is_whole() const {
+    for (std::uint64_t i = 0; i < words_.size(); i++) {
+      if (words_[i] != word_at(i)) return false;
+    }
+    return true;
+  }
+
+ private:
+  static std::uint64_t word_at(std::uint64_t i) { return (i + 1) * 0x9e3779b97f4a7c15U; }
+  std::vector<std::uint64_t> words_;
+};
+
+// Threads beside the one that trains, as a data loader has them; these only wait.
+class WaitingThreads {
+ public:
+  explicit WaitingThreads(unsigned count) {
+    for (unsigned i = 0; i < count; i++) {
+      threads_.emplace_back([this](std::stop_token stop) {
+        std::unique_lock lock(mutex_);
+        asked_.wait(lock, stop, [] { return false; });
+      });
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable_any asked_;
+  std::vector<std::jthread> threads_;
 };
 
 // Host state that moves with the job.
@@ -44,6 +89,10 @@ Options parse_options(int argc, char** argv) {
   app.add_option("--steps", options.steps, "Steps to train (1000)")->check(CLI::NonNegativeNumber);
   app.add_option("--seed", options.seed, "Seed of weights and batches (1)")->check(CLI::NonNegativeNumber);
   app.add_option("--step-ms", step_ms, "A step lasts at least so many milliseconds (0)");
+  app.add_option("--threads", options.threads, "Threads; those beside the first one only wait (1)")
+      ->check(CLI::Range(1U, kMaxThreads));
+  app.add_option("--host-mib", options.host_mib, "MiB of host memory to hold besides, checked at the end (0)")
+      ->check(CLI::Range(std::uint64_t{0}, kMaxHostMib));
   app.add_option("--print-every", options.print_every,
                  "Prints step and loss every so many steps (50); 0: never")
       ->check(CLI::NonNegativeNumber);
@@ -92,6 +141,8 @@ void run(const Options& options) {
   if (text.tokens.size() < 2 * kContext) fail("the text is too short");
   const Shape shape = Shape::choose(options.parameters, text.alphabet.size());
   Gpu gpu;
+  const WaitingThreads waiting(options.threads - 1);
+  const HostMemory memory(options.host_mib);
   HostState host;
   Session session(!options.common.without_ckpt);
   Model model(session, shape, text.tokens.size());
@@ -112,6 +163,7 @@ void run(const Options& options) {
     print_step(host, options);
     session.barrier();
   }
+  if (!memory.is_whole()) fail("host memory has other content than was written");
   print_result(host, shape, model.digest());
   session.shutdown();
 }
