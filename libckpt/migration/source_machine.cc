@@ -106,6 +106,11 @@ class Stepper {
     act(DisarmTimer(Timer::kLease));
   }
 
+  // When a lease that this side gives, or gave, at this moment is over for certain (rule 9).
+  Nanos end_of_lending() const {
+    return now_ + static_cast<Nanos>(timing_.lend_term_ms + timing_.lease_drift_ms) * kNanosPerMs;
+  }
+
   void ask_for(HeldLease& lease, Incarnation k) {
     ask_lease(lease, k, now_);
     tell(Party::kCoordinator, wire::LeaseRequest(k, now_));
@@ -313,7 +318,8 @@ class Stepper {
     return true;
   }
   bool on(const Restarted&) {
-    if (in<Barrier>()) {
+    if (auto* b = in<Barrier>()) {
+      b->lent_until = end_of_lending();
       tell_both(wire::Query{});
       act(ArmTimer(Timer::kPoll, timing_.poll_ms));
       act(ArmTimer(Timer::kSwitch, timing_.switch_timeout_ms));
@@ -429,10 +435,22 @@ class Stepper {
     }
     return true;
   }
+  // Rule 10. Only a target that has committed asks, and only one whose lease is over.
+  bool hear(Party from, const wire::LeaseRequest& body) {
+    if (from != Party::kTarget || before_barrier()) return false;
+    if (auto* b = in<Barrier>(); b && body.k > s_.info.base) {
+      b->lent_until = end_of_lending();
+      tell(from, wire::Lease(body.k, body.sent_at_ns, timing_.lend_term_ms));
+    } else {
+      restate(from);
+    }
+    return true;
+  }
   bool hear(Party from, const wire::Lease& body) {
     if (from != Party::kCoordinator) return false;
     if (auto* b = in<Barrier>()) {
-      if (take_lease(b->lease, body, now_, timing_) && body.k == b->offered && !b->dead)
+      const bool may_run = now_ >= b->lent_until && !b->dead;
+      if (take_lease(b->lease, body, now_, timing_) && body.k == b->offered && may_run)
         resume_leased(HeldLease(b->lease));
     } else if (auto* l = in<Leased>()) {
       if (!take_lease(l->lease, body, now_, timing_) || l->dead) return true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The source agent's side of a switch (DESIGN §6 rules 2-5, 8, 9, 11-13). See switch_types.h for the form of a machine.
+// The source agent's side of a switch (DESIGN §6 rules 2-5, 8-13). See switch_types.h for the form of a machine.
 //
 //   Preparing -> Ready -> Precopy -> Pausing -> Barrier -> Released            (the target keeps the job)
 //        \________\__________\_________\           \--> Leased(k) -> Owner      (rule 12, first half)
@@ -8,6 +8,8 @@
 // The job is paused only after the coordinator said Granted: without it a pause would be in vain. Leaving before BARRIER
 // is recorded as RESUMED(n, owner, never_barrier): this migration's final manifest will never exist, so the coordinator may
 // close for the source without hearing the target.
+// A source with BARRIER lends to a target that has committed and that the coordinator does not answer (rule 10). Until that
+// is over it takes no grant itself. A restarted one cannot know whether it has lent, so it waits for a whole term.
 #pragma once
 
 #include <optional>
@@ -38,6 +40,7 @@ struct Barrier {
   bool dead = false;               // the paused process is gone: only the target can go on
   Incarnation offered = 0;
   HeldLease lease;
+  Nanos lent_until = 0;  // the target may run under this side's lease until then
   friend bool operator==(const Barrier&, const Barrier&) = default;
 };
 // RESUMED(k) under the coordinator's lease.

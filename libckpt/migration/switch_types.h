@@ -28,11 +28,14 @@
 namespace ckpt::migration {
 
 struct Timing {
-  std::uint32_t lease_term_ms = 10'000;      // how long a lease lasts at its holder, from the request on
-  std::uint32_t lease_drift_ms = 500;        // the grantor waits this much longer (rule 9)
-  std::uint32_t lease_renew_ms = 3'000;      // the holder asks again
-  std::uint32_t lease_margin_ms = 20;        // a lease with less than this left is not used
-  std::uint32_t poll_ms = 500;               // unanswered things are said again
+  std::uint32_t lease_term_ms = 10'000;  // how long a lease lasts at its holder, from the request on
+  std::uint32_t lease_drift_ms = 500;    // the grantor waits this much longer (rule 9)
+  std::uint32_t lease_renew_ms = 3'000;  // the holder asks again
+  std::uint32_t lease_margin_ms = 20;    // a lease with less than this left is not used
+  std::uint32_t lend_term_ms =
+      10'000;                   // for what a waiting source lends (rule 10); of no coordinator's setting,
+                                // so that it is the same after a restart
+  std::uint32_t poll_ms = 500;  // unanswered things are said again
   std::uint32_t silence_ms = 3'000;          // a side not heard of for this long is silent
   std::uint32_t pause_timeout_ms = 60'000;   // a job that reaches no barrier within this is left alone
   std::uint32_t switch_timeout_ms = 10'000;  // a paused source asks the target to give up after this

@@ -95,6 +95,9 @@ class Stepper {
   void ask_for(Incarnation k) {
     ask_lease(s_.lease, k, now_);
     tell(Party::kCoordinator, wire::LeaseRequest(k, now_));
+    // The coordinator may be away: a source that waits can lend, too (rule 10).
+    if (const auto* p = window(); p && p->k == k && !lasts(s_.lease, now_, timing_))
+      tell(Party::kSource, wire::LeaseRequest(k, now_));
   }
 
   void restate(Party to) {
@@ -360,14 +363,16 @@ class Stepper {
     return true;
   }
   bool hear(Party from, const wire::Lease& body) {
-    if (from != Party::kCoordinator) return false;
+    // The source lends for what has been committed; a grant is the coordinator's (rule 6).
+    const bool grants = from == Party::kCoordinator;
+    if (!grants && !window()) return true;
     if (in<Relinquished>() || !take_lease(s_.lease, body, now_, timing_)) return true;
     if (in<Verified>()) {
       commit_if_due();
     } else if (const auto* p = window()) {
       if (body.k == p->k)
         act(RunInstance(p->k, s_.lease.deadline));
-      else if (body.k == s_.offered && body.k > p->k)
+      else if (grants && body.k == s_.offered && body.k > p->k)
         commit();
     }
     return true;

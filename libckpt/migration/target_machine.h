@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The target agent's side of a switch (DESIGN §6 rules 2, 3, 5-9, 11-14). See switch_types.h for the form of a machine.
+// The target agent's side of a switch (DESIGN §6 rules 2, 3, 5-14). See switch_types.h for the form of a machine.
 //
 //   Preparing -> Ready -> Receiving -> Verified -> Committed(k) -> Committed(k, owner)
 //        \________\___________\__________\____________\--> Relinquished

@@ -24,6 +24,7 @@ Timing plain() {
   t.lease_term_ms = 2'000;
   t.lease_drift_ms = 100;
   t.lease_renew_ms = 600;
+  t.lend_term_ms = 2'000;
   t.poll_ms = 200;
   t.silence_ms = 1'000;
   t.pause_timeout_ms = 3'000;

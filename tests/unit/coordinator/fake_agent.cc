@@ -226,7 +226,8 @@ void FakeAgent::as_source(const wire::SwitchMessage& m) {
     answer(wire::Precopied());
   }
   if (std::holds_alternative<wire::Aborted>(m.body)) answer(wire::Resumed(m.base, true, true));
-  if (std::holds_alternative<wire::AbortRequest>(m.body) && !pauses) answer(wire::Resumed(m.base, true, true));
+  if (std::holds_alternative<wire::AbortRequest>(m.body) && !pauses)
+    answer(wire::Resumed(m.base, true, true));
   const auto* closed = std::get_if<wire::Closed>(&m.body);
   if (closed != nullptr && closed->side == wire::Side::kSource && !is_closed_) {
     is_closed_ = true;

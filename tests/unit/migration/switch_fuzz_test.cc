@@ -19,6 +19,7 @@ Timing fast() {
   t.lease_term_ms = 2'000;
   t.lease_drift_ms = 100;
   t.lease_renew_ms = 600;
+  t.lend_term_ms = 2'000;
   t.poll_ms = 200;
   t.silence_ms = 1'000;
   t.pause_timeout_ms = 3'000;
@@ -249,6 +250,55 @@ std::string runs_is_late(Mutant mutant) {
 TEST(SwitchMutants, LateRuns) {
   EXPECT_EQ(runs_is_late(Mutant::kNone), "");
   EXPECT_NE(runs_is_late(Mutant::kLateRuns).find("freed"), std::string::npos);
+}
+
+// The target has committed, its lease ends, and only the source is there. Rule 10: it lends.
+TEST(SwitchLending, SourceLendsToACommittedTargetWhileTheCoordinatorIsAway) {
+  World world({.seed = 1, .chance = false, .timing = fast()});
+  world.crash_after(1, "record COMMITTED");
+  world.migrate(0, 1);
+  world.run_for(300);
+  world.crash(kCoordinatorNode);
+  world.run_for(5'000);
+  EXPECT_EQ(world.running(), 0);
+  world.restart(1);
+  world.run_for(1'000);
+  EXPECT_TRUE(world.runs_on(1));
+  EXPECT_EQ(world.journal(0).back().kind, RecordKind::kReleased);
+  // The owner needs no lease.
+  world.run_for(60'000);
+  EXPECT_TRUE(world.runs_on(1));
+  world.restart(kCoordinatorNode);
+  world.run_for(5'000);
+  EXPECT_EQ(world.journal(kCoordinatorNode).back().kind, RecordKind::kClosed);
+  EXPECT_EQ(world.first_violation(), "");
+}
+
+// The target runs again under the source's lease, and says so too late; meanwhile the coordinator grants n+2 to the source.
+std::string granted_while_lent(Mutant mutant, bool restarted) {
+  World world({.seed = 1, .chance = false, .mutant = mutant, .timing = fast()});
+  world.hold("Runs");
+  world.migrate(0, 1);
+  world.run_for(100);
+  world.cut(1, kCoordinatorNode, true);
+  world.run_for(2'500);
+  EXPECT_TRUE(world.runs_on(1));
+  world.cut(0, 1, true);
+  if (restarted) {
+    world.crash(0);
+    world.restart(0);
+  }
+  for (int i = 0; i < 10'000 && !world.runs_on(0) && world.first_violation().empty(); ++i) world.run_for(1);
+  if (world.first_violation().empty() && !world.runs_on(0)) return "the job does not run";
+  return world.first_violation();
+}
+
+TEST(SwitchMutants, GrantedWhileLent) {
+  EXPECT_EQ(granted_while_lent(Mutant::kNone, false), "");
+  EXPECT_EQ(granted_while_lent(Mutant::kNone, true), "");
+  EXPECT_NE(granted_while_lent(Mutant::kLendsUnremembered, false).find("two instances run"),
+            std::string::npos);
+  EXPECT_NE(granted_while_lent(Mutant::kForgetsItsLoan, true).find("two instances run"), std::string::npos);
 }
 
 struct MutantCase {

@@ -187,7 +187,9 @@ void World::restart(int node) {
       });
     return;
   }
-  agents_[node] = std::make_unique<AgentSwitches>(options_.timing);
+  Timing timing = options_.timing;
+  if (options_.mutant == Mutant::kForgetsItsLoan) timing.lend_term_ms = timing.lease_drift_ms = 0;
+  agents_[node] = std::make_unique<AgentSwitches>(timing);
   // Standbys that no record speaks of go with the agent that started them.
   std::erase_if(instances_, [&](const auto& entry) {
     const auto& [where, instance] = entry;
@@ -443,6 +445,16 @@ void World::deliver(int from_node, int to_node, const wire::SwitchMessage& origi
                 SwitchInfo(message.migration, message.job, message.base, {}, {}),
                 {}};
     send(to_node, batch, Send(Party::kTarget, Party::kSource, wire::Relinquished{}));
+    return;
+  }
+  const auto* asks = std::get_if<wire::LeaseRequest>(&message.body);
+  if (options_.mutant == Mutant::kLendsUnremembered && asks != nullptr) {
+    const Batch batch{{message.migration, Party::kSource},
+                      SwitchInfo(message.migration, message.job, message.base, {}, {}),
+                      {}};
+    send(to_node, batch,
+         Send(Party::kSource, Party::kTarget,
+              wire::Lease(asks->k, asks->sent_at_ns, options_.timing.lend_term_ms)));
     return;
   }
   if (message.to == Party::kSource) {

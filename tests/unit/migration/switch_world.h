@@ -24,15 +24,17 @@ namespace ckpt::migration::test {
 
 enum class Mutant {
   kNone,
-  kFinalFirst,        // the final manifest leaves before BARRIER is durable
-  kNoTombstone,       // RELINQUISHED for an unknown migration is said, not recorded
-  kCAbortsAlone,      // the coordinator aborts after GRANTED without asking the target
-  kFreeAtCommit,      // the source frees when it hears COMMITTED
-  kLateRuns,          // the source frees on any RUNS of the migration
-  kRunsBeforeRecord,  // the target runs before COMMITTED is durable
-  kNoFence,           // the keeper does not stop the job at the deadline
-  kCForgetsLease,     // a restarted coordinator does not wait for leases it had given
-  kTrustsOldStore,    // a coordinator with an older copy of its store takes it for the whole
+  kFinalFirst,         // the final manifest leaves before BARRIER is durable
+  kNoTombstone,        // RELINQUISHED for an unknown migration is said, not recorded
+  kCAbortsAlone,       // the coordinator aborts after GRANTED without asking the target
+  kFreeAtCommit,       // the source frees when it hears COMMITTED
+  kLateRuns,           // the source frees on any RUNS of the migration
+  kRunsBeforeRecord,   // the target runs before COMMITTED is durable
+  kNoFence,            // the keeper does not stop the job at the deadline
+  kCForgetsLease,      // a restarted coordinator does not wait for leases it had given
+  kTrustsOldStore,     // a coordinator with an older copy of its store takes it for the whole
+  kLendsUnremembered,  // a source that waits lends, and may take a grant all the same
+  kForgetsItsLoan,     // a restarted source does not wait for what it may have lent
 };
 
 inline constexpr int kCoordinatorNode = 2;
