@@ -78,7 +78,7 @@ class Estimates(ClusterTest):
 
 class BetweenNodes(Estimates):
     def test_job_whose_pause_would_pass_the_limit_stays_and_is_told_the_term(self):
-        expected = self.start_training(3000, "node-a")
+        expected = self.start_training(1500, "node-a")
         plan = self.cluster.run("migrate", "job", "--to", "node-b", "--dry-run")
         if plan.returncode != 0 and "host processes" in plan.stdout + plan.stderr:
             self.skipTest((plan.stdout + plan.stderr).strip())
@@ -91,7 +91,7 @@ class BetweenNodes(Estimates):
 
 
     def test_pause_that_passes_its_limit_under_abort_goes_back_to_a_dumped_process(self):
-        expected = self.start_training(3000, "node-a")
+        expected = self.start_training(1500, "node-a")
         plan = self.cluster.run("migrate", "job", "--to", "node-b", "--dry-run")
         if plan.returncode != 0 and "host processes" in plan.stdout + plan.stderr:
             self.skipTest((plan.stdout + plan.stderr).strip())
@@ -133,7 +133,7 @@ class Rehearsed(Estimates):
         self.cluster.kill("gpumigrate-agent")
         self.cluster.up()
         self.assertEqual(len(self.cluster.pids("gpumigrate-agent")), agents)
-        expected = self.start_training(2000, "node-a")
+        expected = self.start_training(1200, "node-a")
         self.check_told("between_nodes", "node-b")
         self.check_moves("node-b", ("context", "host", "commit", "resume"))
         self.assertEqual(self.cluster.finish("job")["digest"], expected["digest"])
@@ -144,21 +144,21 @@ class OnANode(Estimates):
     nodes, gpus = 1, 2
 
     def test_pause_that_passes_its_limit_under_abort_goes_back(self):
-        expected = self.start_training(2000, "node-a:0")
+        expected = self.start_training(800, "node-a:0")
         self.check_goes_back("node-a:1", "mover.node-a.1", "node-a:0")
         self.check_moves("node-a:1", ("context", "commit", "resume"))
         self.assertEqual(self.cluster.finish("job")["digest"], expected["digest"])
         self.assert_steps_in_order(self.cluster.log("job"))
 
     def test_job_that_has_not_moved_yet_is_told_its_pause(self):
-        expected = self.start_training(2000, "node-a:0")
+        expected = self.start_training(800, "node-a:0")
         self.check_told("within_node", "node-a:1")
         self.check_moves("node-a:1", ("context", "commit", "resume"))
         self.check_told_of_last("within_node")
         self.assertEqual(self.cluster.finish("job")["digest"], expected["digest"])
 
     def test_swap_that_would_pass_the_limit_is_not_begun(self):
-        expected = self.start_training(2000, "node-a:0")
+        expected = self.start_training(800, "node-a:0")
         self.check_stays("node-a:1", "1ms", r"\w+", "node-a:0")
         self.check_moves("node-a:1", ("context", "commit", "resume"))
         self.assertEqual(self.cluster.finish("job")["digest"], expected["digest"])
