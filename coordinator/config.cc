@@ -47,6 +47,7 @@ Result<void> take_key(Config& config, std::string_view key, const toml::node& no
   if (key == "metrics_without_token") return take(node, key, config.metrics_without_token);
   if (key == "log_level") return take(node, key, config.log_level);
   if (key == "log_file") return take(node, key, config.log_file);
+  if (key == "fence_command") return take(node, key, config.fence_command);
   if (key == "lease_term_ms") return take(node, key, config.lease_term_ms);
   if (key == "switch_timeout_ms") return take(node, key, config.switch_timeout_ms);
   if (key == "agent_idle_timeout_ms") return take(node, key, config.agent_idle_timeout_ms);

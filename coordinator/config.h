@@ -17,7 +17,8 @@ struct Config {
   bool insecure = false;
   bool metrics_without_token = false;
   std::string log_level = "info";
-  std::string log_file;  // empty: standard error
+  std::string log_file;       // empty: standard error
+  std::string fence_command;  // empty: --fenced is the operator's word alone (fence_command.h)
   std::int64_t lease_term_ms = 10000;
   std::int64_t switch_timeout_ms = 10000;
   std::int64_t agent_idle_timeout_ms = 10000;

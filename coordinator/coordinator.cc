@@ -79,7 +79,7 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       migrations_({store_, events_, nodes_, jobs_, executor_}, std::move(journal), timing_of(config_),
                   std::move(fatal)),
       stops_({nodes_, jobs_, migrations_, executor_}),
-      removals_({store_, events_, nodes_, jobs_, migrations_}),
+      removals_({store_, events_, nodes_, jobs_, migrations_, config_.fence_command}),
       backups_(store_, migrations_, config_.folder()),
       service_({config_, nodes_, jobs_, migrations_, cordons_, std::move(peer_token), stops_}),
       images_({store_, events_, nodes_, jobs_, migrations_, service_, config_, executor_}),

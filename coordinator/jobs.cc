@@ -132,17 +132,23 @@ Incarnation right_of(const wire::JobInstance& instance) {
 
 }  // namespace
 
+void JobTable::make_name_free(wire::JobSpec& spec, JobId id) const {
+  const auto taken = [&](const std::string& name) {
+    const auto live = live_names_.find(name);
+    return live != live_names_.end() && live->second != id;
+  };
+  if (!valid_job_name(spec.name)) spec.name.clear();
+  if (!spec.name.empty() && !taken(spec.name)) return;
+  const std::string longer = spec.name + "-" + job_text(id);
+  spec.name = valid_job_name(longer) && !taken(longer) ? longer : made_up_name(spec, id, taken);
+}
+
 Result<Job*> JobTable::take_in(wire::JobSpec spec, const Node& node, const wire::JobInstance& instance) {
   CKPT_TRYV(check_spec_size(spec));
   if (instance.job == 0 || jobs_.contains(instance.job) || spec.argv.empty() || spec.ranks.size() != 1)
     return Error(ErrorCode::kInvalidArgument, "Node " + node.row.name + " does not say how job " +
                                                   job_text(instance.job) + " was started");
-  const auto taken = [this](const std::string& name) { return live_names_.contains(name); };
-  if (!valid_job_name(spec.name)) spec.name.clear();
-  if (spec.name.empty() || taken(spec.name)) {
-    const std::string longer = spec.name + "-" + job_text(instance.job);
-    spec.name = valid_job_name(longer) && !taken(longer) ? longer : made_up_name(spec, instance.job, taken);
-  }
+  make_name_free(spec, instance.job);
   Job job;
   job.id = instance.job;
   job.incarnation = right_of(instance);
@@ -174,13 +180,28 @@ void JobTable::go_on_at(JobId id, const Node& node, const wire::JobInstance& ins
                   label(*job), node.row.name, right_of(instance), to_string(job->state), job->node(),
                   job->incarnation),
       node.row.name, id);
+  forget_ended_name(*job);
+  make_name_free(job->spec, id);
   job->state = JobState::kRunning;
   job->exit_code = -1;
   job->ended_ms = job->parked_ms = 0;
   job->resumes_itself = job->unfenced = false;
   job->reason.clear();
+  save(*job);
   runs_at(id, right_of(instance), Segment(node.row.name, instance.incarnation),
           ranks_of(job->spec, node, instance), &node);
+  reconsider(id, &node);
+}
+
+void JobTable::runs_unmanaged(JobId id, const std::string& node, Incarnation incarnation) {
+  Job* job = find(id);
+  if (job == nullptr || job->state != JobState::kLost || job->segments.back() != Segment(node, incarnation))
+    return;
+  const std::string reason = fmt::format(
+      "runs on {} unmanaged: that node was removed; `gpumigrate node add {}` takes it back", node, node);
+  if (job->reason == reason) return;
+  job->reason = reason;
+  save(*job);
 }
 
 void JobTable::lose_left(JobId id) {
@@ -197,6 +218,13 @@ void JobTable::drop(JobId id) {
   changed_.notify();
 }
 
+void JobTable::forget_ended_name(const Job& job) {
+  const auto at = ended_names_.find(job.spec.name);
+  if (at == ended_names_.end()) return;
+  at->second.erase(job.id);
+  if (at->second.empty()) ended_names_.erase(at);
+}
+
 void JobTable::index(Job& job) {
   const bool ended = is_ended(job.state);
   if (job.stop_owed)
@@ -211,10 +239,7 @@ void JobTable::index(Job& job) {
   if (!ended) {
     live_names_[job.spec.name] = job.id;
     ended_.erase(job.id);
-    if (const auto before = ended_names_.find(job.spec.name); before != ended_names_.end()) {
-      before->second.erase(job.id);
-      if (before->second.empty()) ended_names_.erase(before);
-    }
+    forget_ended_name(job);
   } else {
     if (name != live_names_.end() && name->second == job.id) live_names_.erase(name);
     ended_.insert(job.id);

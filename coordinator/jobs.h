@@ -54,8 +54,11 @@ class JobTable {
   // A job that an agent runs (or has ended) and this store does not know: as `spec` says and `instance` is. A name that a live job has is
   // made longer. kInvalidArgument for a spec that no job has.
   Result<Job*> take_in(wire::JobSpec spec, const Node& node, const wire::JobInstance& instance);
-  // The store is an older copy: the job runs as a later incarnation than is known here.
+  // The store is an older copy: the job runs as a later incarnation than is known here. Or it was given up, and runs all the same. A name that a
+  // live job has is made longer.
   void go_on_at(JobId id, const Node& node, const wire::JobInstance& instance);
+  // A lost job runs on at a node that was taken out of the cluster.
+  void runs_unmanaged(JobId id, const std::string& node, Incarnation incarnation);
   // Its node says that it went on elsewhere, and no node has it.
   void lose_left(JobId id);
   // A job of which nothing ever ran is not there any more.
@@ -128,6 +131,8 @@ class JobTable {
   void save(Job& job);
   void index(Job& job);
   void erase(JobId id);
+  void forget_ended_name(const Job& job);
+  void make_name_free(wire::JobSpec& spec, JobId id) const;
 
   Store& store_;
   EventLog& events_;

@@ -6,6 +6,7 @@
 
 #include "coordinator/api_answers.h"
 #include "coordinator/body_reader.h"
+#include "coordinator/fence_command.h"
 #include "libckpt/base/clock.h"
 
 namespace ckpt::coordinator {
@@ -114,8 +115,19 @@ Result<std::vector<JobId>> NodeRemovals::remove(const std::string& node, bool fo
   return lost;
 }
 
+Result<void> NodeRemovals::add(const std::string& node) {
+  if (!removed_.contains(node))
+    return Error(ErrorCode::kNotFound, "No node \"" + node + "\" was removed from this cluster");
+  CKPT_TRY(statement, parts_.store.database().prepare("DELETE FROM removed_nodes WHERE name = ?1"));
+  statement.bind(1, node);
+  CKPT_TRYV(statement.run());
+  removed_.erase(node);
+  parts_.events.add("node-added", fmt::format("node {} may come back under its name", node), node);
+  return ok();
+}
+
 std::optional<std::vector<wire::StopJob>> NodeRemovals::refusal(const std::string& node,
-                                                                const wire::NodeInventory& has) const {
+                                                                const wire::NodeInventory& has) {
   if (!removed_.contains(node)) return std::nullopt;
   std::vector<wire::StopJob> told;
   for (const wire::JobInstance& instance : has.jobs) {
@@ -123,7 +135,10 @@ std::optional<std::vector<wire::StopJob>> NodeRemovals::refusal(const std::strin
     const Job* job = over ? nullptr : parts_.jobs.find(instance.job);
     if (job == nullptr) continue;
     const bool stopped = is_ended(job->state) && job->stop_requested;
-    if (!stopped && instance.incarnation > job->fenced) continue;
+    if (!stopped && instance.incarnation > job->fenced) {
+      parts_.jobs.runs_unmanaged(instance.job, node, instance.incarnation);
+      continue;
+    }
     wire::StopJob& order = told.emplace_back();
     order.job = instance.job;
     order.incarnation = instance.incarnation;
@@ -133,18 +148,37 @@ std::optional<std::vector<wire::StopJob>> NodeRemovals::refusal(const std::strin
 }
 
 bool NodeRemovals::takes(const HttpRequest& request) const {
-  return request.path[1] == "nodes" && request.path.size() == 4 && request.path[3] == "remove";
+  return request.path[1] == "nodes" && request.path.size() == 4 &&
+         (request.path[3] == "remove" || request.path[3] == "add");
 }
 
 control::Task<Result<HttpResponse>> NodeRemovals::handle(HttpRequest request) {
   if (!is_post(request)) co_return no_such_call(request);
-  CKPT_CO_TRY(body, BodyReader::parse(request.body));
-  const bool force = body.boolean("force").value_or(false);
-  const bool fenced = body.boolean("fenced").value_or(false);
-  CKPT_CO_TRYV(body.finish());
   const std::string& node = request.path[2];
+  if (request.path[3] == "remove") co_return co_await handle_removal(node, request.body);
+  CKPT_CO_TRY(body, BodyReader::parse(request.body));
+  CKPT_CO_TRYV(body.finish());
+  CKPT_CO_TRYV(add(node));
+  co_return to_response(200, {{"node", node}});
+}
+
+// A fence that fails does not keep a lost node in the cluster: its jobs are lost, and no image of them may run.
+control::Task<Result<HttpResponse>> NodeRemovals::handle_removal(std::string node, std::string text) {
+  CKPT_CO_TRY(body, BodyReader::parse(text));
+  const bool force = body.boolean("force").value_or(false);
+  bool fenced = body.boolean("fenced").value_or(false);
+  CKPT_CO_TRYV(body.finish());
+  std::string problem;
+  if (force && !fenced && !parts_.fence_command.empty()) {
+    CKPT_CO_TRYV(check(node, force, fenced));
+    const auto proof = co_await run_fence_command(parts_.fence_command, node);
+    fenced = proof.has_value();
+    if (!fenced) problem = proof.assume_error().to_string();
+  }
   CKPT_CO_TRY(lost, remove(node, force, fenced));
-  co_return to_response(200, {{"node", node}, {"fenced", fenced}, {"lost", texts_of(lost)}});
+  nlohmann::ordered_json answer = {{"node", node}, {"fenced", fenced}, {"lost", texts_of(lost)}};
+  if (!problem.empty()) answer["fence_problem"] = problem;
+  co_return to_response(200, answer);
 }
 
 }  // namespace ckpt::coordinator

@@ -174,7 +174,7 @@ void NodeTable::refuse(const std::string& name, const std::shared_ptr<control::C
                        const std::vector<wire::StopJob>& orders) {
   const Error reason(
       ErrorCode::kRefused,
-      "Node " + name + " was removed from this cluster: give it another name and a new folder");
+      "Node " + name + " was removed from this cluster: `gpumigrate node add " + name + "` lets it in again");
   spdlog::warn("{}; it is told to end {} instances", reason.message(), orders.size());
   if (refused_.size() >= kMostUnregistered) return connection->close(reason);
   for (const wire::StopJob& order : orders) {

@@ -164,14 +164,17 @@ void Recovery::find_later(const Node& node, const wire::JobInstance& instance) {
   const Job* job = parts_.jobs.find(instance.job);
   if (job == nullptr || is_over(instance.phase) || !is_the_job(instance) || instance.unknown) return;
   const Incarnation right = std::max(instance.runs_as, instance.incarnation);
-  if (right <= job->incarnation || instance.incarnation <= job->fenced || job->operation) return;
+  const bool given_up = job->state == JobState::kLost && right == job->incarnation;
+  if ((right <= job->incarnation && !given_up) || instance.incarnation <= job->fenced || job->operation)
+    return;
   if (parts_.migrations.unsettled_of(job->id) || has_unknown_switch(node, job->id)) return;
   Found found;
-  found.kind = "later-incarnation";
+  found.kind = given_up ? "lost-job" : "later-incarnation";
   found.node = node.row.name;
   found.job = job->id;
-  found.text = fmt::format("{} runs on {} as incarnation {}; this store knew {} on {}", job->spec.name,
-                           node.row.name, right, job->incarnation, job->node());
+  found.text = given_up ? fmt::format("{} was lost with {}, and runs there", job->spec.name, node.row.name)
+                        : fmt::format("{} runs on {} as incarnation {}; this store knew {} on {}",
+                                      job->spec.name, node.row.name, right, job->incarnation, job->node());
   parts_.jobs.go_on_at(job->id, node, instance);
   note(std::move(found));
 }

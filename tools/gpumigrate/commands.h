@@ -78,7 +78,7 @@ int show_version(Context& context);
 
 // Families with files of their own.
 void add_recovery_commands(CommandTree& tree);  // cluster recover
-void add_drain_commands(CommandTree& tree);     // cordon, uncordon, drain, drains, node rm
+void add_drain_commands(CommandTree& tree);     // cordon, uncordon, drain, drains, node rm, node add
 void add_backup_commands(CommandTree& tree);    // backup, backup show, restore
 void add_policy_commands(CommandTree& tree);    // health, policy pause, resume, reset-breaker
 

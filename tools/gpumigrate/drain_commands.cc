@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cordon, uncordon, drain, drains, node rm.
+// cordon, uncordon, drain, drains, node rm, node add.
 #include <map>
 #include <memory>
 
@@ -125,6 +125,7 @@ std::string view_removal(const Json& removal) {
   for (const Json& job : member(removal, "lost"))
     lost += (lost.empty() ? "" : ", ") + (job.is_string() ? job.get<std::string>() : std::string("?"));
   if (!lost.empty()) out += "; lost with it: " + lost;
+  if (has_value(removal, "fence_problem")) out += "; it is not fenced: " + text_of(removal, "fence_problem");
   if (!lost.empty() && !flag_of(removal, "fenced"))
     out += " (`restore` of them wants your word that nothing runs there: node rm --force --fenced)";
   return printable(out) + "\n";
@@ -135,6 +136,18 @@ int remove_node(Context& context, const RemovalOptions& options) {
                        context.coordinator.post("/v1/nodes/" + path_part(options.node) + "/remove",
                                                 {{"force", options.force}, {"fenced", options.fenced}}),
                        view_removal);
+}
+
+std::string view_addition(const Json& added) {
+  return printable("Node " + text_of(added, "node") +
+                   " may come back under its name; what runs there is taken in when it does") +
+         "\n";
+}
+
+int add_node(Context& context, const RemovalOptions& options) {
+  return ask_and_print(
+      context, context.coordinator.post("/v1/nodes/" + path_part(options.node) + "/add", Json::object()),
+      view_addition);
 }
 
 Result<Json> request_of(const DrainOptions& options) {
@@ -243,6 +256,10 @@ void add_removal(CommandTree& tree) {
   rm->add_flag("--fenced", options->fenced,
                "Nothing runs there any more: its jobs may go on from their images")
       ->needs(force);
+  tree.add(*node, "add", "Let a node that was removed come back under its name",
+           [options](Context& c) { return add_node(c, *options); })
+      ->add_option("node", options->node, "Its name")
+      ->required();
 }
 
 }  // namespace

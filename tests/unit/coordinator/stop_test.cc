@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <optional>
 
@@ -259,6 +261,61 @@ TEST_F(StopTest, RemovedNodeThatComesBackIsRefusedAndToldWhatWasStopped) {
   a_->start();
   EXPECT_TRUE(told_a_.comes());
   for (const json& node : cluster_.get("/v1/nodes").json()) EXPECT_NE(node["name"], "node-a");
+}
+
+TEST_F(StopTest, NodeThatIsAddedAgainBringsBackTheJobThatRanOnUnmanaged) {
+  start_nodes();
+  run_job();
+  EXPECT_EQ(cluster_.post("/v1/nodes/node-a/add").status, 404U) << "it was not removed";
+  a_->stop();
+  cluster_.wait_for_event("node-lost");
+  ASSERT_EQ(cluster_.post("/v1/nodes/node-a/remove", R"({"force":true})").status, 200U);
+  run_job("node-b");  // the name is free
+  a_ = returning("node-a");
+  a_->start();
+  const auto until = std::chrono::steady_clock::now() + kDeadline;
+  const auto reason = [this] { return job("j1")["reason"].dump(); };
+  while (reason().find("unmanaged") == std::string::npos && std::chrono::steady_clock::now() < until) {
+  }
+  EXPECT_NE(reason().find("node add node-a"), std::string::npos) << reason();
+  EXPECT_EQ(job("j1")["state"], "lost");
+  a_->stop();
+  ASSERT_EQ(cluster_.post("/v1/nodes/node-a/add").status, 200U);
+  a_ = returning("node-a");
+  a_->start();
+  cluster_.wait_for_event("job-taken-in");
+  EXPECT_EQ(job("j1")["state"], "running");
+  EXPECT_EQ(job("j1")["name"], "train-j1");
+  EXPECT_EQ(job("train")["id"], "j2");
+}
+
+TEST_F(StopTest, FenceCommandProvesANodeDeadOrSaysWhyNot) {
+  const std::string program = cluster_.folder() + "/fence";
+  const auto fences = [&](const std::string& text) {
+    std::ofstream(program) << "#!/bin/sh\n" << text << "\n";
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  };
+  fences("exit 3");
+  cluster_.stop();
+  cluster_.settings().fence_command = program;
+  cluster_.start();
+  start_nodes();
+  run_job();
+  a_->stop();
+  cluster_.wait_for_event("node-lost", 1);
+  const auto failed = cluster_.post("/v1/nodes/node-a/remove", R"({"force":true})");
+  ASSERT_EQ(failed.status, 200U) << failed.body;
+  EXPECT_EQ(failed.json()["fenced"], false);
+  EXPECT_NE(failed.json()["fence_problem"].dump().find("exit status 3"), std::string::npos) << failed.body;
+  EXPECT_NE(cluster_.post("/v1/jobs/train/restore").body.find("--fenced"), std::string::npos);
+  fences("echo $1 > " + program + ".said");
+  b_->stop();
+  cluster_.wait_for_event("node-lost", 2);
+  const auto fenced = cluster_.post("/v1/nodes/node-b/remove", R"({"force":true})");
+  EXPECT_EQ(fenced.json()["fenced"], true) << fenced.body;
+  std::string said;
+  std::ifstream(program + ".said") >> said;
+  EXPECT_EQ(said, "node-b");
 }
 
 TEST_F(StopTest, JobWhoseKeeperDoesNotAnswerIsUnknownAndNotMoved) {
