@@ -73,6 +73,15 @@ std::string last_output(const std::string& path) {
   return "\"" + text + "\"";
 }
 
+// A job's first instance whose agent ended before it had launched the keeper. Of later ones others know more than this folder does.
+bool was_never_started(const std::string& folder, const JobRecord& record) {
+  const bool first = record.role == wire::JobRole::kFresh && record.migration == 0 &&
+                     record.spec.incarnation == wire::Incarnation{1} && !record.ended;
+  std::error_code error;
+  return first && !std::filesystem::exists(folder + "/keeper.pid", error) && !error &&
+         !read_keeper_status(folder) && !keeper_may_live(folder);
+}
+
 }  // namespace
 
 Job::Job(const JobEnvironment& environment, std::string folder, JobRecord record)
@@ -107,6 +116,11 @@ Task<Result<std::shared_ptr<Job>>> Job::start(const JobEnvironment& environment,
 Task<Result<std::shared_ptr<Job>>> Job::rediscover(const JobEnvironment& environment, std::string folder) {
   auto record = read_job_record(folder);
   if (!record) co_return std::move(record).assume_error();
+  if (was_never_started(folder, record.assume_value())) {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+    co_return Error(ErrorCode::kAborted, "The agent ended before it had started it: it may be started again");
+  }
   std::shared_ptr<Job> job(new Job(environment, folder, std::move(record).assume_value()));
   job->announced_ = true;
   if (job->record_.ended) {

@@ -11,6 +11,7 @@
 
 #include "agent/mover/mover.h"
 #include "agent/mover/probe.h"
+#include "libckpt/transport/ucx_guard.h"
 #include "libckpt/wire/mover_values.h"
 
 int main(int argc, char** argv) {
@@ -28,6 +29,9 @@ int main(int argc, char** argv) {
     return 64;
   }
   ::fcntl(ckpt::wire::mover::kSocketFd, F_SETFD, FD_CLOEXEC);
+  if (const auto guarded = ckpt::transport::check_ucx_guard(); !guarded)
+    spdlog::warn("{}: a lost connection may end this mover, and the migrations in it",
+                 guarded.assume_error().to_string());
   ckpt::mover::Mover mover{ckpt::UniqueFd(ckpt::wire::mover::kSocketFd)};
   const ckpt::Result<void> ended = mover.run();
   if (ended.assume_error().code() == ckpt::ErrorCode::kUnavailable) {

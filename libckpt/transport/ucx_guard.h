@@ -22,7 +22,7 @@ namespace ckpt::transport {
 
 inline constexpr std::size_t kKeptNumbers = 128;
 
-// To be asked before UCX opens connections.
+// Moves work without; a connection that is lost may end the process, which its owner is to say.
 Result<void> check_ucx_guard();
 
 }  // namespace ckpt::transport

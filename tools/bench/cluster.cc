@@ -72,7 +72,8 @@ Result<void> take(const Json& object, std::span<const Field> fields, Move& move)
 
 Result<Move> must_be_done(Move move, const std::string& job) {
   if (move.result == "done") return move;
-  return Error(ErrorCode::kAborted, "The migration " + move.id + " of " + job + " ended as " + move.result);
+  return Error(ErrorCode::kAborted, "The migration " + move.id + " of " + job + " ended as " + move.result +
+                                          (move.error.empty() ? "" : ": " + move.error));
 }
 
 }  // namespace
@@ -98,6 +99,7 @@ Result<Move> parse_move(const Json& report) {
   move.id = text_of(report, "id");
   move.result = text_of(report, "result");
   move.bound_by = text_of(report, "bound_by");
+  move.error = text_of(report, "error");
   if (move.id.empty() || move.result.empty())
     return Error(ErrorCode::kCorrupt, "What gpumigrate migrate printed is no report of a migration");
   if (move.result != "done") return move;

@@ -32,6 +32,7 @@ struct Move {
   std::string id;
   std::string result;  // "done", "failed", ...
   std::string bound_by;
+  std::string error;  // of one that is not done
   double downtime_ms = 0;
   double bound_ms = 0;
   double total_ms = 0;

@@ -154,7 +154,7 @@ Result<Outcome> check_move_hotset(const Setting& setting) {
   return check_move(setting, {"hotset",
                               bytes,
                               {"--bytes", std::to_string(bytes), "--hot", "2%", "--pattern", "random",
-                               "--steps", setting.quick ? "150" : "500", "--seed", "3"},
+                               "--steps", setting.quick ? "400" : "500", "--seed", "3"},
                               {"--step-ms", "20", "--print-every", "1"}});
 }
 

@@ -44,6 +44,7 @@ class JobTest : public ::testing::Test {
     const std::string folder = instance_folder(config_.jobs_folder(), job, incarnation);
     std::filesystem::create_directories(folder);
     EXPECT_TRUE(write_job_record(folder, record));
+    std::ofstream(folder + "/keeper.pid") << "4194303 1\n";  // of a keeper that has ended
     return folder;
   }
   static JobRecord new_record() {
@@ -169,6 +170,15 @@ TEST_F(JobTest, AKeeperThatWasKilledTookItsRankAlong) {
   JobTable table(*environment_);
   ASSERT_TRUE(run_until_done(io_, table.rediscover()));
   EXPECT_EQ(table.started_as(1, 1)->instance().exit_code, 137);
+}
+
+TEST_F(JobTest, InstanceThatWasNeverStartedIsGoneAfterARestartOfTheAgent) {
+  const std::string folder = leave_instance(1, 1);
+  std::filesystem::remove(folder + "/keeper.pid");
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  EXPECT_EQ(table.started_as(1, 1), nullptr) << "it is reported as ended, and was never run";
+  EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
 // A process that keeper.pid of `folder` names as the keeper; it says nothing.
