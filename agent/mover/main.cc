@@ -9,12 +9,14 @@
 
 #include <string_view>
 
+#include "agent/mover/heap.h"
 #include "agent/mover/mover.h"
 #include "agent/mover/probe.h"
 #include "libckpt/transport/ucx_guard.h"
 #include "libckpt/wire/mover_values.h"
 
 int main(int argc, char** argv) {
+  ckpt::mover::bound_heap();
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, like a full disk
   spdlog::set_default_logger(spdlog::stderr_logger_mt("mover"));

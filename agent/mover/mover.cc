@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <spdlog/spdlog.h>
 
+#include "agent/mover/heap.h"
 #include "agent/mover/restore_session.h"
 #include "agent/mover/snapshot_session.h"
 #include "agent/mover/source_session.h"
@@ -132,8 +133,9 @@ void Mover::end_session(const messages::EndSession& order) {
   agent_.send(ended);
 }
 
-// Other sessions must not wait for a disk.
+// Other sessions must not wait for a disk, nor, in a pause, for what free memory takes to go.
 void Mover::bury() {
+  bool any_ended = false;
   for (auto it = ending_.begin(); it != ending_.end();) {
     if (!it->second->is_over()) {
       ++it;
@@ -145,7 +147,9 @@ void Mover::bury() {
     spdlog::info("session ended: id {} rank {}", wire::migration_text(ended.session.migration),
                  ended.session.rank);
     agent_.send(ended);
+    any_ended = true;
   }
+  if (any_ended && sessions_.empty() && ending_.empty()) give_back_free_heap();
 }
 
 // Where the memory that is made here may have to be copied once more, while the job waits, its kernels are loaded before.

@@ -42,7 +42,7 @@ class Leftovers(ClusterTest):
         return [name for agent in self.cluster.pids("agent.toml") for name in memory_files(agent)]
 
     def test_daemons_hold_no_more_after_eight_jobs_than_after_three(self):
-        jobs_one_after_the_other(self, self.cluster, 8, warm=3)
+        jobs_one_after_the_other(self, self.cluster, 8, warm=3).check_memory()
 
     def test_agents_keep_no_image_of_a_process_that_moved(self):
         cluster = self.cluster
