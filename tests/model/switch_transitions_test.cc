@@ -70,11 +70,31 @@ void there_and_back(std::set<std::string>& seen) {
   for (const int node : {0, 1, kCoordinatorNode}) collect(world.journal(node), seen);
 }
 
+// The store is lost while the target runs and the sides do not reach each other: where they do, the source lends, and no grant is needed.
+void granted_anew(std::set<std::string>& seen) {
+  World world({.seed = 1});
+  world.hold("Runs");
+  world.migrate(0, 1);
+  world.run_for(1'000);
+  world.cut(0, 1, true);
+  world.lose_store(SIZE_MAX);
+  world.restart(kCoordinatorNode);
+  world.run_for(30'000);
+  world.cut(0, 1, false);
+  world.release_held();
+  world.run_for(30'000);
+  EXPECT_EQ(world.first_violation(), "");
+  EXPECT_TRUE(world.runs_on(1));
+  for (const int node : {0, 1}) collect(world.journal(node), seen);
+  collect(world.journal(kCoordinatorNode), seen, world.forgotten());
+}
+
 TEST(SwitchTransitions, AreThoseOfTheTable) {
   const auto table = read_table();
   ASSERT_FALSE(table.empty());
   std::set<std::string> seen;
   there_and_back(seen);
+  granted_anew(seen);
   for (std::uint64_t seed = 1; seed <= 4000; ++seed) {
     Timing timing;
     timing.lease_term_ms = 1'000;

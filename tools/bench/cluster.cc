@@ -73,7 +73,7 @@ Result<void> take(const Json& object, std::span<const Field> fields, Move& move)
 Result<Move> must_be_done(Move move, const std::string& job) {
   if (move.result == "done") return move;
   return Error(ErrorCode::kAborted, "The migration " + move.id + " of " + job + " ended as " + move.result +
-                                          (move.error.empty() ? "" : ": " + move.error));
+                                        (move.error.empty() ? "" : ": " + move.error));
 }
 
 }  // namespace
