@@ -13,6 +13,7 @@
 
 #include "agent/host_process/process_tree.h"
 #include "agent/keeper_files.h"
+#include "agent/keeper_last_save.h"
 #include "agent/keeper_process.h"
 #include "libckpt/wire/ids.h"
 #include "libckpt/wire/job_messages.h"
@@ -254,6 +255,13 @@ void Job::on_exited(std::int32_t wait_status, bool ended_by_keeper) {
   record_.ended = true;
   record_.moved = leaving_;
   record_.exit_code = exit_code_of(wait_status);
+  if (last_save_.empty() && ended_by_keeper && was_restored()) {
+    const std::string said = read_keeper_last_save(folder_);
+    if (!said.empty()) {
+      last_save_ = "; " + said;
+      spdlog::info("killed by its keeper: job {}; {}", wire::job_text(id()), said);
+    }
+  }
   end_reason_ =
       "the process ended" +
       (wait_status == kUnknownStatus

@@ -64,7 +64,10 @@ void Keeper::pause_adopted(std::uint64_t request) {
 void Keeper::resume_adopted(std::uint64_t request, const local::Resume& resume) {
   if (phase_ != Phase::kRunning && phase_ != Phase::kPaused)
     return refuse_adopted(request, MessageType::kResume);
-  if (phase_ == Phase::kPaused) resumed_ns_ = now_ns();
+  if (phase_ == Phase::kPaused) {
+    resumed_ns_ = now_ns();
+    restored_ = true;
+  }
   phase_ = Phase::kRunning;
   incarnation_ = resume.incarnation;
   set_deadline(resume.deadline_ns);

@@ -93,10 +93,12 @@ Result<void> read_transparent(const Json& document, Config& config) {
   config.way = way == "cooperative" ? local::Way::kCooperative : local::Way::kTransparent;
   CKPT_TRY(preload, optional_path(document, "preload"));
   CKPT_TRY(init, optional_path(document, "init"));
+  CKPT_TRY(context_program, optional_path(document, "context_program"));
   if (preload.find_first_of(": ") != std::string::npos)
     return bad("'preload' must not hold ':' or a space: the loader would take it for several files");
   config.preload = preload;
   config.init = init;
+  config.context_program = context_program;
   const Json quota = document.value("gpu_memory_quota", Json(0u));
   if (!quota.is_number_unsigned()) return bad("'gpu_memory_quota' must be a number of bytes");
   config.gpu_memory_quota = quota.get<std::uint64_t>();

@@ -8,6 +8,7 @@
 // Also what belongs to the transparent way (`way` says cooperative if it is left out): `preload` comes first in the program's LD_PRELOAD,
 // `gpu_memory_quota` (bytes, 0: none) is told to it, `init` puts it into a PID namespace of its own (needs root), and `restore` brings the
 // program back from an image instead of starting it (init/restored.h): it is then in phase kDumped until Reattach.
+// `context_program` saves a context before a kill (saver.h); if it is left out, gpumigrate-context beside the keeper's own program.
 // `way` "adopted": a process without any of our libraries. `adopt` names one that runs already (then `argv` and `env` are what is known of it);
 // with `restore` it comes back into a PID namespace that the keeper makes, whose first process is `init`.
 #pragma once
@@ -40,6 +41,7 @@ struct Config {
   std::string preload;
   std::uint64_t gpu_memory_quota = 0;
   std::string init;
+  std::string context_program;
   struct Restore {
     std::vector<std::string> command;
     std::string pid_file;

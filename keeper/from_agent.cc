@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "keeper/keeper.h"
+#include "keeper/saver.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/base/fault.h"
 
@@ -37,6 +38,10 @@ void Keeper::handle_agent(local::Received received) {
   local::Body& body = received.message.body;
   const MessageType type = type_of(body);
   if (request == 0) return refuse(0, type, ErrorCode::kProtocol, "A request needs a number that is not 0");
+  if (is_saving() && type != MessageType::kAttach && type != MessageType::kStop &&
+      type != MessageType::kKill && type != MessageType::kSetDeadline)
+    return refuse(request, type, ErrorCode::kRefused,
+                  "The job is about to be killed: its context is being saved");
   if (parts_.config.adopted && handle_adopted(received)) return;
   switch (type) {
     case MessageType::kAttach:
@@ -67,7 +72,7 @@ void Keeper::handle_agent(local::Received received) {
     case MessageType::kStop:
       return on_stop(request, std::get<local::Stop>(body).grace_ms);
     case MessageType::kKill:
-      return on_stop(request, 0);
+      return on_kill(request);
     case MessageType::kShutdown:
       return on_shutdown(request);
     case MessageType::kRelease:
@@ -197,18 +202,27 @@ void Keeper::on_moved(std::uint64_t request) {
 }
 
 void Keeper::on_stop(std::uint64_t request, std::uint64_t grace_ms) {
-  if (phase_ != Phase::kExited) {
+  if (phase_ != Phase::kExited && !is_saving()) {
     ended_by_keeper_ = true;
-    const bool at_once =
-        grace_ms == 0 || lease_over_;  // a rank without a lease must not run, not even to clean up
+    // A rank without a lease must not run, not even to clean up. A signal that kills is a kill.
+    const bool at_once = grace_ms == 0 || lease_over_ || (restored_ && !withstands(session_pid_, SIGTERM));
     if (at_once) {
-      parts_.process.signal_group(SIGKILL);
+      kill_rank();
     } else {
       parts_.process.signal_group(SIGTERM);
       parts_.grace.set(now_ns() + static_cast<Nanos>(std::min(grace_ms, kMaxGraceMs)) * kNanosPerMs);
     }
   }
   if (request != 0) answer(request, local::Done{});
+}
+
+// An agent that orders this has saved what there is to save.
+void Keeper::on_kill(std::uint64_t request) {
+  if (phase_ != Phase::kExited && !is_saving()) {
+    ended_by_keeper_ = true;
+    parts_.process.signal_group(SIGKILL);
+  }
+  answer(request, local::Done{});
 }
 
 void Keeper::on_shutdown(std::uint64_t request) {
@@ -224,12 +238,14 @@ void Keeper::on_shutdown(std::uint64_t request) {
 void Keeper::detach_agent() {
   if (!agent_) return;
   agent_ = Peer();
+  if (is_saving()) return;  // what is under way is this keeper's own
   stop_export();
   pending_.asker = 0;
   if (phase_ == Phase::kPausing) withdraw_pause();
 }
 
 void Keeper::send_agent(const local::Message& message, std::vector<UniqueFd> descriptors) {
+  if (is_own(message.request)) return on_own_answer(message.body);
   if (!agent_) return;
   if (!agent_.send(message, std::move(descriptors)).has_value()) detach_agent();
 }

@@ -76,6 +76,7 @@ Result<Keeper> Keeper::create(Config config, const std::string& folder, std::opt
   if (restored) {
     keeper.phase_ = local::Phase::kDumped;
     keeper.memory_ = local::MemoryState::kReleased;
+    keeper.restored_ = true;
   }
   if (standby) fault_point(FaultPoint::kKeeperStandbyStarted);
   return keeper;
@@ -189,6 +190,7 @@ void Keeper::on_children() {
     int status = 0;
     const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
     if (pid <= 0) return;
+    if (pid == saver_) on_saver_ended(status);
     if (pid == parts_.process.pid())
       rank_changed(rank_ended && !WIFSTOPPED(status) && !WIFCONTINUED(status) ? program : status);
   }
@@ -221,6 +223,7 @@ Result<void> Keeper::rank_exited(int status) {
   parts_.namespace_alive.reset();
   parts_.deadline.clear();
   parts_.grace.clear();
+  if (is_saving()) last_save_ = LastSave::kOver;
   wait_status_ = status;
   phase_ = local::Phase::kExited;
   nlohmann::json report{{"job", parts_.config.job},
@@ -237,6 +240,7 @@ Result<void> Keeper::rank_exited(int status) {
     report["exit_code"] = WEXITSTATUS(status);
   else if (WIFSIGNALED(status))
     report["signal"] = WTERMSIG(status);
+  if (!last_save_said_.empty()) report["last_save"] = last_save_said_;
   Result<void> written = write_file_durably(parts_.folder + "/status.json", report.dump() + "\n");
   rank_ = Peer();
   others_.clear();
@@ -282,7 +286,8 @@ void Keeper::on_deadline() {
 }
 
 void Keeper::on_grace_over() {
-  if (phase_ != local::Phase::kExited) parts_.process.signal_group(SIGKILL);
+  if (is_saving()) return on_last_save_late();
+  kill_rank();
 }
 
 }  // namespace ckpt::keeper

@@ -63,6 +63,7 @@ class Keeper {
   void on_resume(local::Received received);
   void on_moved(std::uint64_t request);
   void on_stop(std::uint64_t request, std::uint64_t grace_ms);
+  void on_kill(std::uint64_t request);
   void on_shutdown(std::uint64_t request);
   void relay_to_rank(local::Received received);
   void stop_export();
@@ -90,6 +91,17 @@ class Keeper {
   void promote_other();
   [[nodiscard]] std::string why_not_movable() const;
   void mark_not_movable(local::StateSummary& summary) const;
+
+  // last_save.cc: the kill of a rank whose context has come back by a restore
+  void kill_rank();
+  bool begin_last_save();
+  void on_own_answer(const local::Body& body);
+  void save_context();
+  void on_saver_ended(int status);
+  void on_last_save_late();
+  void end_last_save(const std::string& why_not);
+  [[nodiscard]] bool is_saving() const { return last_save_ == LastSave::kUnderWay; }
+  [[nodiscard]] static bool is_own(std::uint64_t request);
 
   // adopted.cc: a process that was not started by us
   bool handle_adopted(const local::Received& received);
@@ -182,6 +194,11 @@ class Keeper {
   Mapping mapping_;
   bool dump_ready_ = false;
   std::optional<local::Listener> reattach_;
+  enum class LastSave { kNone, kUnderWay, kOver };
+  LastSave last_save_ = LastSave::kNone;
+  std::string last_save_said_;  // how it went
+  pid_t saver_ = 0;
+  bool restored_ = false;  // the rank's context may have come back by a restore
   Nanos released_ns_ = 0;
   Nanos mapped_ns_ = 0;
 };

@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -158,6 +159,13 @@ int wait_for_start(pid_t child, const UniqueFd& started) {
   return EXIT_FAILURE;
 }
 
+// Found before the user changes: then /proc says it no more.
+std::string beside_this_program(const std::string& name) {
+  std::error_code unknown;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", unknown);
+  return unknown ? name : (self.parent_path() / name).string();
+}
+
 int run_in_background(const Config& config, const std::string& folder) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return EXIT_FAILURE;
@@ -198,11 +206,13 @@ int main_with(int argc, char** argv) {
   }
   const std::string folder = resolved;
   const Result<std::string> text = read_file(folder + "/keeper.json", kMaxConfigBytes);
-  const Result<Config> config = text.has_value() ? parse_config(text.assume_value()) : text.assume_error();
+  Result<Config> config = text.has_value() ? parse_config(text.assume_value()) : text.assume_error();
   if (!config.has_value()) {
     std::fprintf(stderr, "gpumigrate-keeper: %s\n", config.assume_error().to_string().c_str());
     return EXIT_FAILURE;
   }
+  if (config.assume_value().context_program.empty())
+    config.assume_value().context_program = beside_this_program("gpumigrate-context");
   return run_in_background(config.assume_value(), folder);
 }
 

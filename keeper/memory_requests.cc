@@ -268,6 +268,7 @@ void Keeper::handle_memory_answer(local::Received received) {
   } else if (answers(MessageType::kMap, MessageType::kMapped)) {
     memory_ = MemoryState::kMapped;
     mapped_ns_ = std::get<local::Mapped>(message.body).at_ns;
+    restored_ = true;
     finish(message.body);
   } else if (answers(MessageType::kMake, MessageType::kMade)) {
     finish(message.body, std::move(received.descriptors));

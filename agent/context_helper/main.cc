@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpumigrate-context: holds an initialised CUDA driver and gives its checkpoint orders for other processes. Started by the agent
 // with its end of a socketpair as descriptor 3; ends with its agent, after the order it is at. Logs to stderr. With --probe-remap it only tries how
-// memory comes back after a restore (remap_probe.h), with --probe-gpu only whether a GPU computes (gpu_probe.h).
+// memory comes back after a restore (remap_probe.h), with --probe-gpu only whether a GPU computes (gpu_probe.h), with --save PID it only saves a context.
 #include <fcntl.h>
 #include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -20,6 +20,8 @@
 
 namespace ckpt::context_helper {
 namespace {
+
+constexpr std::uint32_t kMaxLockMs = 5000;
 
 bool send_answer(int socket, const context::Answer& answer) {
   ssize_t sent;
@@ -67,6 +69,39 @@ Result<void> serve(int socket) {
   }
 }
 
+Result<void> perform_one(const DriverApi& api, context::Kind kind, pid_t pid, std::int32_t& value) {
+  context::Order order;
+  order.kind = kind;
+  order.pid = pid;
+  order.timeout_ms = kMaxLockMs;
+  const context::Answer answer = perform(api, order);
+  value = answer.value;
+  if (answer.code != 0) return context::error_of(answer);
+  return ok();
+}
+
+// For a keeper that is about to kill the process (keeper/last_save.cc).
+Result<void> save(pid_t pid) {
+  const DriverApi* api = nullptr;
+  const context::Answer ready = start_driver(api);
+  if (api == nullptr) return context::error_of(ready);
+  std::int32_t state = 0;
+  std::int32_t unused = 0;
+  CKPT_TRYV(perform_one(*api, context::Kind::kState, pid, state));
+  if (state == static_cast<std::int32_t>(context::ProcessState::kCheckpointed)) return ok();
+  if (state == static_cast<std::int32_t>(context::ProcessState::kRunning)) {
+    CKPT_TRYV(perform_one(*api, context::Kind::kLock, pid, unused));
+  }
+  return perform_one(*api, context::Kind::kCheckpoint, pid, unused);
+}
+
+int save_and_tell(pid_t pid) {
+  const Result<void> saved = save(pid);
+  if (saved) return 0;
+  spdlog::error("the context of process {} is not saved: {}", pid, saved.assume_error().to_string());
+  return 1;
+}
+
 }  // namespace
 }  // namespace ckpt::context_helper
 
@@ -76,6 +111,10 @@ int main(int argc, char** argv) {
   if (argc == 2 && flag == ckpt::context_helper::kProbeGpuFlag) return ckpt::context_helper::probe_gpu();
   if (argc == 3 && flag == ckpt::context_helper::kRankFlag)
     return ckpt::context_helper::probe_remap_rank(std::atoi(argv[2]));
+  if (argc == 3 && flag == "--save") {
+    spdlog::set_default_logger(spdlog::stderr_logger_mt("context"));
+    return ckpt::context_helper::save_and_tell(std::atoi(argv[2]));
+  }
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
   spdlog::set_default_logger(spdlog::stderr_logger_mt("context"));

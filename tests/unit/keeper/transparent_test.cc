@@ -373,6 +373,105 @@ TEST_F(TransparentTest, KeeperDiesWhenTheRankHasLeftForADump) {
 }
 
 // Needs root, as does the PID namespace itself.
+// A rank whose context has come back, and a keeper that has to end it alone. The saver writes down which process it was started for.
+class LastSaveTest : public TransparentTest {
+ protected:
+  std::string saver(const std::string& then) {
+    const std::string path = root_ + "/saver";
+    std::ofstream(path) << "#!/bin/sh\necho \"$1 $2 $(ps -o stat= -p $2)\" > " << root_ << "/saved\n"
+                        << then << "\n";
+    fs::permissions(path, fs::perms::owner_all);
+    return path;
+  }
+  std::string start_restored(const std::string& then) {
+    const std::string folder = root_ + "/job";
+    Json config = transparent();
+    config["context_program"] = saver(then);
+    EXPECT_EQ(launch(folder, config), 0) << text_of(folder + "/said");
+    keepers_.push_back(keeper_pid(folder));
+    Agent agent(folder);
+    pause_and_release(agent);
+    agent.ask<local::Mapped>(local::Map{MemorySet::kExported, 0});
+    agent.ask<local::Running>(local::Resume{1, local::kNoDeadline, 0});
+    rank_ = static_cast<pid_t>(status(agent).session_pid);
+    return folder;
+  }
+  void end_keeper(const std::string& folder) {
+    const Watch keeper(keeper_pid(folder));
+    ::kill(keeper_pid(folder), SIGTERM);
+    EXPECT_TRUE(keeper.ended());
+  }
+  [[nodiscard]] std::string saved() const { return text_of(root_ + "/saved"); }
+  [[nodiscard]] std::string asked() const { return "--save " + std::to_string(rank_) + " "; }
+
+  pid_t rank_ = 0;
+};
+
+TEST_F(LastSaveTest, RestoredRankIsKilledOnceItsContextIsSaved) {
+  const std::string folder = start_restored("exit 0");
+  end_keeper(folder);
+  EXPECT_EQ(saved().find(asked() + "S"), 0u) << saved();
+  EXPECT_EQ(status_of(folder)["signal"], SIGKILL);
+  EXPECT_EQ(status_of(folder)["last_save"], "its context was saved before");
+}
+
+TEST_F(LastSaveTest, RankWhoseContextCannotBeSavedIsKilledAndTheEndSaysSo) {
+  const std::string folder = start_restored("exit 1");
+  end_keeper(folder);
+  EXPECT_EQ(status_of(folder)["signal"], SIGKILL);
+  EXPECT_NE(status_of(folder)["last_save"].get<std::string>().find("was not saved before"),
+            std::string::npos);
+}
+
+TEST_F(LastSaveTest, RankIsKilledWhenItsSaveTakesTooLong) {
+  const std::string folder = start_restored("exec tail -f /dev/null");
+  end_keeper(folder);
+  EXPECT_EQ(saved().find(asked()), 0u) << saved();
+  EXPECT_EQ(status_of(folder)["signal"], SIGKILL);
+  EXPECT_NE(status_of(folder)["last_save"].get<std::string>().find("over 5000 ms"), std::string::npos);
+}
+
+TEST_F(LastSaveTest, AnAgentThatComesMeanwhileDoesNotEndTheSave) {
+  ASSERT_EQ(::mkfifo((root_ + "/go").c_str(), 0600), 0);
+  const std::string folder = start_restored("cat " + root_ + "/go");
+  const Watch keeper(keeper_pid(folder));
+  ::kill(keeper_pid(folder), SIGTERM);
+  UniqueFd go(::open((root_ + "/go").c_str(), O_WRONLY | O_CLOEXEC));  // waits for the saver
+  {
+    Agent agent(folder);
+    agent.ask<local::Done>(local::Kill{});
+    agent.send(local::Export{});
+    EXPECT_NE(agent.next_failure().text.view().find("about to be killed"), std::string_view::npos);
+  }
+  ASSERT_EQ(::write(go.get(), "x", 1), 1);
+  go.reset();
+  EXPECT_TRUE(keeper.ended());
+  EXPECT_EQ(status_of(folder)["last_save"], "its context was saved before");
+}
+
+TEST_F(LastSaveTest, RankWithoutALeaseIsKilledUnsaved) {
+  const std::string folder = start_restored("exit 0");
+  {
+    Agent agent(folder);
+    agent.ask<local::Done>(local::SetDeadline{1});
+  }
+  end_keeper(folder);
+  EXPECT_EQ(saved().find("(no "), 0u) << saved();
+  EXPECT_NE(status_of(folder)["last_save"].get<std::string>().find("it has no lease"), std::string::npos);
+}
+
+TEST_F(LastSaveTest, RankThatWasNeverRestoredIsNotSaved) {
+  Json config = transparent();
+  config["context_program"] = saver("exit 0");
+  const std::string folder = root_ + "/job";
+  ASSERT_EQ(launch(folder, config), 0) << text_of(folder + "/said");
+  keepers_.push_back(keeper_pid(folder));
+  Agent(folder).wait_for_phase(Phase::kRunning);
+  end_keeper(folder);
+  EXPECT_EQ(saved().find("(no "), 0u) << saved();
+  EXPECT_FALSE(status_of(folder).contains("last_save"));
+}
+
 class PidNamespaceTest : public TransparentTest {
  protected:
   // LeakSanitizer's tracer would be a child in the keeper's new namespace, from which it does not see the keeper.
@@ -413,8 +512,10 @@ TEST_F(PidNamespaceTest, RankMovesLikeAnyOther) {
   agent.ask<local::Done>(local::Reattach{});
   agent.ask<local::Mapped>(local::Map{.set = MemorySet::kExported});
   agent.ask<local::Running>(local::Resume{2, 0, 0});
+  // SIGTERM would kill it with its context, so that is saved first. This rank has none.
   agent.ask<local::Done>(local::Stop{60'000});
-  EXPECT_EQ(WTERMSIG(agent.next<local::RankExited>().wait_status), SIGTERM);
+  EXPECT_EQ(WTERMSIG(agent.next<local::RankExited>().wait_status), SIGKILL);
+  EXPECT_TRUE(status_of(root_ + "/job").contains("last_save"));
 }
 
 }  // namespace
