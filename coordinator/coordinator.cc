@@ -135,6 +135,9 @@ Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_conte
   coordinator->agent_token_ = std::move(agent_token);
   coordinator->metrics_token_ = std::move(metrics_token);
   CKPT_TRYV(coordinator->load());
+  // Till here each write was synced, the tag of new ids among them.
+  CKPT_TRY(sync, StoreSync::create(coordinator->store_, folder + "/state.db", coordinator->executor_));
+  coordinator->store_sync_ = std::move(sync);
   CKPT_TRYV(coordinator->listen());
   CKPT_TRYV(coordinator->announce());
   return coordinator;
@@ -244,9 +247,17 @@ Result<void> Coordinator::listen() {
 
 control::Task<HttpResponse> Coordinator::answer(HttpRequest request) {
   if (metrics::is_page(request)) co_return metrics::answer(metrics_.registry(), request, metrics_tokens());
+  const bool changes = request.method != "GET";
   HttpResponse response = co_await api_->handle(std::move(request));
+  if (changes) response = co_await once_durable(std::move(response));
   metrics_.answered(response.status);
   co_return response;
+}
+
+control::Task<HttpResponse> Coordinator::once_durable(HttpResponse response) {
+  const auto stays = co_await durable(store_);
+  if (stays || response.status >= 400) co_return response;
+  co_return Api::refuse(500, stays.assume_error().to_string());
 }
 
 std::vector<std::string> Coordinator::metrics_tokens() const {

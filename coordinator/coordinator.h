@@ -20,6 +20,7 @@
 #include "coordinator/overcommit.h"
 #include "coordinator/rebalance.h"
 #include "coordinator/recovery.h"
+#include "coordinator/store_sync.h"
 #include "libckpt/control/listener.h"
 
 namespace ckpt::coordinator {
@@ -57,6 +58,8 @@ class Coordinator {
   Result<void> listen();
   Result<void> announce();
   control::Task<HttpResponse> answer(HttpRequest request);
+  // What a client is told of a change stays.
+  control::Task<HttpResponse> once_durable(HttpResponse response);
   [[nodiscard]] std::vector<std::string> metrics_tokens() const;
   control::Task<> start_again(JobId id);
   void forget_at(const Node& node);
@@ -93,6 +96,7 @@ class Coordinator {
   std::unique_ptr<Api> api_;
   std::shared_ptr<HttpServer> http_;
   std::shared_ptr<control::Listener> listener_;
+  std::unique_ptr<StoreSync> store_sync_;  // of store_, once all else is loaded
 };
 
 }  // namespace ckpt::coordinator

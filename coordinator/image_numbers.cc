@@ -7,6 +7,8 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::uint64_t kBlock = 256;
+// More than are given between two syncs of the store: those of blocks that power took with it are not given again.
+constexpr std::uint64_t kMayBeLost = 1 << 16;
 
 }  // namespace
 
@@ -16,7 +18,8 @@ void ImageNumbers::seen(std::uint64_t number) {
 
 Result<std::uint64_t> ImageNumbers::next() {
   if (last_ >= reserved_) {
-    CKPT_TRY(reserved, store_.reserve_image_numbers(last_, kBlock));
+    const std::uint64_t skipped = reserved_ == 0 ? kMayBeLost : 0;
+    CKPT_TRY(reserved, store_.reserve_image_numbers(last_, skipped + kBlock));
     reserved_ = reserved;
     last_ = reserved_ - kBlock;
   }

@@ -4,6 +4,8 @@
 // Threads: one io_context on one thread. Ownership: a node's connection belongs to its entry; a newer connection of the
 // same node replaces the older (the agent was restarted). Errors: calls return kUnavailable when the node is not connected
 // or goes away meanwhile, kTimedOut when it does not answer (then the effect is unknown), else what the agent said.
+// What a node is told or ordered leaves once the store is durable up to then: a coordinator that lost it with its power could order the same
+// elsewhere. Messages of a switch leave at once: the journal decides them. So do questions.
 #pragma once
 
 #include <chrono>
@@ -15,7 +17,7 @@
 #include <variant>
 #include <vector>
 
-#include "coordinator/store.h"
+#include "coordinator/store_sync.h"
 #include "libckpt/control/connection.h"
 #include "libckpt/wire/control_messages.h"
 #include "libckpt/wire/job_messages.h"
@@ -97,15 +99,19 @@ class NodeTable {
   [[nodiscard]] bool connected(const std::string& name) const;
 
   // Best effort: false if not connected.
+  bool tell(const std::string& node, const wire::SwitchMessage& message) { return send(node, message); }
+  // Not at all if the store does not become durable.
   template <class M>
-  bool tell(const std::string& node, const M& message) {
-    const Node* entry = find(node);
-    return entry != nullptr && entry->connected() && entry->connection->send(message).has_value();
+  void tell(const std::string& node, const M& message) {
+    store_.when_durable([this, node, message](const Result<void>& stays) {
+      if (stays.has_value()) send(node, message);
+    });
   }
 
   // Sends a request and waits for its Reply.
   template <class M>
   control::Task<Result<void>> call(std::string node, M request, std::chrono::milliseconds timeout) {
+    CKPT_CO_TRYV(co_await durable(store_));
     request.request_id = next_request_++;
     auto answer = co_await exchange(node, request, request.request_id, timeout);
     if (!answer) co_return answer.assume_error();
@@ -123,6 +129,12 @@ class NodeTable {
                                                      std::chrono::milliseconds timeout);
 
  private:
+  template <class M>
+  bool send(const std::string& node, const M& message) {
+    const Node* entry = find(node);
+    return entry != nullptr && entry->connected() && entry->connection->send(message).has_value();
+  }
+
   using Answer = std::variant<wire::Reply, wire::LogData, wire::ProcessFacts, wire::VaultGrant,
                               wire::ImageFacts, wire::JobFacts, wire::SwitchFacts>;
   struct Pending {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/sqlite.h"
 
+#include <cerrno>
+
+#include "coordinator/wal_vfs.h"
+
 namespace ckpt::coordinator {
 namespace {
 
@@ -8,7 +12,9 @@ constexpr int kBusyTimeoutMs = 2000;
 
 Error sqlite_error(sqlite3* db, std::string what) {
   const int code = sqlite3_extended_errcode(db);
-  const bool full = (code & 0xff) == SQLITE_FULL;
+  // A limit on the file's size is to SQLite an error like any other.
+  const bool full = (code & 0xff) == SQLITE_FULL ||
+                    (code == SQLITE_IOERR_WRITE && db != nullptr && sqlite3_system_errno(db) == EFBIG);
   return {full ? ErrorCode::kRefused : ErrorCode::kIo, ErrorDomain::kSqlite, code,
           what + " failed: " + sqlite3_errmsg(db)};
 }
@@ -67,14 +73,18 @@ std::span<const std::byte> Statement::blob(int column) const {
 }
 
 Result<Database> Database::open(const std::string& path) {
+  const char* vfs = emptied_wal_vfs();
+  if (vfs == nullptr) return Error(ErrorCode::kInternal, "SQLite has no access to files");
   sqlite3* raw = nullptr;
-  const int code = sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
+  const int code = sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, vfs);
   Database db{UniqueHandle<DatabaseTraits>(raw)};
   if (code != SQLITE_OK) return sqlite_error(raw, "Opening " + path);
   sqlite3_extended_result_codes(raw, 1);
   sqlite3_busy_timeout(raw, kBusyTimeoutMs);
-  const auto count = [](void* counts) {
-    ++static_cast<Counts*>(counts)->commits;
+  const auto count = [](void* raw_counts) {
+    auto* counts = static_cast<Counts*>(raw_counts);
+    ++counts->commits;
+    if (counts->on_commit) counts->on_commit();
     return 0;
   };
   sqlite3_commit_hook(raw, count, db.counts_.get());

@@ -6,6 +6,7 @@
 #include <sqlite3.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -51,6 +52,7 @@ class Statement {
 
 class Database {
  public:
+  // A log that begins anew is emptied first (wal_vfs.h), so with synchronous=OFF whoever copies it must sync, and nobody else.
   static Result<Database> open(const std::string& path);
   // Of a file that others may write: each statement sees it as it is at one moment.
   static Result<Database> open_read_only(const std::string& path);
@@ -58,7 +60,9 @@ class Database {
   Result<void> execute(const char* sql);
   Result<Statement> prepare(std::string_view sql);
   [[nodiscard]] std::int64_t last_row_id() const { return sqlite3_last_insert_rowid(db_.get()); }
-  // What its use costs: each commit is one fsync.
+  // Called in the midst of each commit, which it must not touch.
+  void on_commit(std::function<void()> listener) { counts_->on_commit = std::move(listener); }
+  // What its use costs. A commit is one fsync, unless somebody else syncs (store_sync.h).
   [[nodiscard]] std::uint64_t commits() const { return counts_->commits; }
   [[nodiscard]] std::uint64_t statements() const { return counts_->statements; }
 
@@ -66,6 +70,7 @@ class Database {
   struct Counts {
     std::uint64_t commits = 0;
     std::uint64_t statements = 0;
+    std::function<void()> on_commit;
   };
   explicit Database(UniqueHandle<DatabaseTraits> db) : db_(std::move(db)) {}
   std::unique_ptr<Counts> counts_ = std::make_unique<Counts>();  // SQLite keeps its address

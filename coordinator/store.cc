@@ -22,6 +22,7 @@ constexpr std::int64_t kSchemaVersion = 2;  // 2: jobs may be parked; vaults
 
 constexpr std::string_view kRemovedMigration = "migration-removed";
 
+// FULL: until a StoreSync syncs.
 constexpr const char* kPragmas = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;";
 
 // Only what is searched for or never decoded is a column; the rest is one document per row.

@@ -53,6 +53,8 @@ Result<void> MigrationTable::restore() {
                 [this](const migration::Record& record) { return was_removed(record.info.migration); });
   for (const migration::Record& record : records) {
     if (!entry(record.info).settled) unsettled_.insert(record.info.migration);
+    // The journal is durable before the store is: the store may not know any more that it gave the id.
+    CKPT_TRYV(parts_.store.count_above(0, record.info.migration));
   }
   CKPT_TRY(batches, switches_.restore(records, now_ns()));
   execute(batches);

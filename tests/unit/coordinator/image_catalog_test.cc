@@ -117,6 +117,17 @@ TEST_F(CatalogTest, NumbersGrowOverARestartAndBeyondWhatVaultsHave) {
   EXPECT_GT(after.next().value(), second + 100'000);
 }
 
+TEST_F(CatalogTest, NumbersThatPowerTookWithItAreNotGivenAgain) {
+  ImageNumbers numbers(*store_);
+  std::uint64_t given = numbers.next().value();
+  constexpr const char* kDurable = "CREATE TABLE kept AS SELECT * FROM counters";
+  ASSERT_TRUE(store_->database().execute(kDurable));
+  for (int i = 0; i < 1'000; ++i) given = numbers.next().value();
+  ASSERT_TRUE(store_->database().execute("DELETE FROM counters; INSERT INTO counters SELECT * FROM kept"));
+  ImageNumbers after(*store_);
+  EXPECT_GT(after.next().value(), given);
+}
+
 TEST_F(CatalogTest, ListOfOneJobLeavesOthersAlone) {
   Job other;
   other.id = 4;
