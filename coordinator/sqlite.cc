@@ -3,8 +3,6 @@
 
 #include <cerrno>
 
-#include "coordinator/wal_vfs.h"
-
 namespace ckpt::coordinator {
 namespace {
 
@@ -73,10 +71,8 @@ std::span<const std::byte> Statement::blob(int column) const {
 }
 
 Result<Database> Database::open(const std::string& path) {
-  const char* vfs = emptied_wal_vfs();
-  if (vfs == nullptr) return Error(ErrorCode::kInternal, "SQLite has no access to files");
   sqlite3* raw = nullptr;
-  const int code = sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, vfs);
+  const int code = sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
   Database db{UniqueHandle<DatabaseTraits>(raw)};
   if (code != SQLITE_OK) return sqlite_error(raw, "Opening " + path);
   sqlite3_extended_result_codes(raw, 1);

@@ -52,7 +52,6 @@ class Statement {
 
 class Database {
  public:
-  // A log that begins anew is emptied first (wal_vfs.h), so with synchronous=OFF whoever copies it must sync, and nobody else.
   static Result<Database> open(const std::string& path);
   // Of a file that others may write: each statement sees it as it is at one moment.
   static Result<Database> open_read_only(const std::string& path);

@@ -41,7 +41,7 @@ Result<std::unique_ptr<StoreSync>> StoreSync::create(Store& store, const std::st
   UniqueFd log(::open((path + "-wal").c_str(), O_RDWR | O_CLOEXEC));
   if (!log) return Error::from_errno("Opening the log of " + path);
   // All before this was synced by the store itself.
-  CKPT_TRYV(store.database().execute("PRAGMA wal_autocheckpoint=0; PRAGMA synchronous=OFF;"));
+  CKPT_TRYV(store.database().execute("PRAGMA wal_autocheckpoint=0; PRAGMA synchronous=NORMAL;"));
   std::unique_ptr<StoreSync> sync(
       new StoreSync(store, std::move(copier), std::move(log), std::move(executor)));
   sync->durable_ = store.database().commits();

@@ -53,6 +53,13 @@ def final_object(text):
     raise AssertionError("no JSON object in: " + text[-2000:])
 
 
+def wait_for_end(process, limit_s):
+    """Of a process's descriptor, whatever its number: select() takes those below 1,024 only."""
+    poll = select.poll()
+    poll.register(process, select.POLLIN)
+    poll.poll(limit_s * 1000)
+
+
 class Cluster:
     def __init__(self, nodes=2, gpus=1, memory="2GiB", agent_settings="", coordinator_settings=""):
         self.home = pathlib.Path(tempfile.mkdtemp(prefix="gm-"))
@@ -172,7 +179,7 @@ class Cluster:
                 process = os.pidfd_open(pid)
                 os.kill(pid, how)
                 if how == signal.SIGKILL:
-                    select.select([process], [], [], COMMAND_LIMIT_S)
+                    wait_for_end(process, COMMAND_LIMIT_S)
                 os.close(process)
 
 

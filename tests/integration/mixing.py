@@ -8,13 +8,12 @@ import os
 import pathlib
 import random
 import re
-import select
 import signal
 import subprocess
 import threading
 import time
 
-from cluster import COMMAND_LIMIT_S, EXAMPLES, CommandError
+from cluster import COMMAND_LIMIT_S, EXAMPLES, CommandError, wait_for_end
 
 COMMAND_ENDS_WITHIN_S = 240  # the longest of them waits for its turn, then moves, then waits for a coordinator that was killed
 NODES = ("node-a", "node-b", "node-c")
@@ -260,7 +259,7 @@ class Mix:
         with contextlib.suppress(ProcessLookupError):
             process = os.pidfd_open(pid)
             os.kill(pid, signal.SIGKILL)
-            select.select([process], [], [], COMMAND_LIMIT_S)
+            wait_for_end(process, COMMAND_LIMIT_S)
             os.close(process)
             with self.lock:
                 self.killed[kind] += 1
