@@ -13,7 +13,6 @@
 namespace ckpt::keeper {
 namespace {
 
-using local::MemoryState;
 using local::MessageType;
 using local::Phase;
 
