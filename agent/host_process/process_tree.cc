@@ -11,6 +11,7 @@
 
 #include "agent/host_process/time_limit.h"
 #include "libckpt/base/fd.h"
+#include "libckpt/base/memory_left.h"
 
 namespace ckpt::agent::host {
 namespace {
@@ -219,11 +220,9 @@ std::chrono::milliseconds time_limit_of(pid_t root) {
 }
 
 Result<void> check_memory_left(std::uint64_t bytes) {
-  const Result<std::string> text = read_file("/proc/meminfo", kMostProcText);
-  if (!text.has_value()) return ok();
-  const std::vector<std::uint64_t> kib = status_numbers("\n" + text.assume_value(), "MemAvailable", 10);
-  if (kib.size() != 1 || bytes <= kib[0] << 10) return ok();
-  return Error(ErrorCode::kOutOfMemory, "This node has " + std::to_string(kib[0] >> 10) +
+  const std::uint64_t left = memory_left();
+  if (bytes <= left) return ok();
+  return Error(ErrorCode::kOutOfMemory, "This node has " + std::to_string(left >> 20) +
                                             " MiB of memory left, and the image of the process takes up to " +
                                             std::to_string(bytes >> 20) + " MiB");
 }
