@@ -29,6 +29,7 @@ class SourceHostState {
   void tell(engine::Sender& sender) const;
   // Once, if there is a room; the target gives it memory beside the rounds.
   void announce(engine::Sender& sender);
+  [[nodiscard]] bool is_announced() const noexcept { return announced_; }
 
   // The final round. `file`: what the order gives, unless there is a room.
   Result<engine::RoundReport> run_final(const wire::mover::FinalRound& order, UniqueFd file, Params params,

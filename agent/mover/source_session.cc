@@ -226,7 +226,7 @@ Result<void> SourceSession::move() {
     convergence_.emplace(options, static_cast<double>(measures_.link_rate()));
   }
   if (request_.options.mode == wire::MigrateMode::kStopCopy) {
-    stop_copy();
+    CKPT_TRYV(stop_copy());
   } else {
     CKPT_TRYV(precopy());
     CKPT_TRYV(keep_fresh());
@@ -234,7 +234,7 @@ Result<void> SourceSession::move() {
   return finish();
 }
 
-void SourceSession::stop_copy() {
+Result<void> SourceSession::stop_copy() {
   messages::FirstRoundDone first;
   first.session = key_;
   agent_.send(first);
@@ -243,8 +243,23 @@ void SourceSession::stop_copy() {
     const std::lock_guard lock(order_mutex_);
     advice = convergence_->judge_stop_copy(sender_->state_bytes());
   }
+  if (advice != engine::Advice::kGiveUp) {
+    CKPT_TRYV(wait_for_host_room());
+  }
   report_advice(advice);
   if (advice != engine::Advice::kGiveUp) wait_for_order(kForEver);
+  return ok();
+}
+
+// What host state needs of memory at the target is got before the pause, however long that takes. False: the final round was ordered meanwhile.
+Result<bool> SourceSession::wait_for_host_room() {
+  announce_host_state();
+  {
+    const std::lock_guard lock(order_mutex_);
+    if (!host_state_.is_announced()) return true;
+  }
+  sender_->begin_verify();
+  return sender_->wait_verified();
 }
 
 Result<void> SourceSession::open_sender() {
@@ -360,12 +375,14 @@ Result<void> SourceSession::verify_ahead() {
     const std::lock_guard lock(order_mutex_);
     most_rounds = convergence_->options().max_rounds;
   }
-  announce_host_state();
+  CKPT_TRY(is_there, wait_for_host_room());
+  if (!is_there) return ok();
   sender_->begin_verify();
   if (measures_.rounds() < most_rounds) {
     CKPT_TRYV(run_round());
   }
-  return sender_->wait_verified();
+  CKPT_TRYV(sender_->wait_verified());
+  return ok();
 }
 
 void SourceSession::report_advice(engine::Advice advice) {

@@ -52,11 +52,12 @@ class SourceSession final : public Session, private engine::SenderObserver {
   Result<void> keep_fresh();
   Result<void> finish();
   void announce_host_state();
+  Result<bool> wait_for_host_room();
   Result<std::vector<std::byte>> manifest();
   [[nodiscard]] std::shared_ptr<const track::FingerprintParams> chunk_params() const;
   Result<void> measure_memory();
   bool wait_for_order(Nanos timeout);  // a final round or the end; false: the time is over
-  void stop_copy();
+  Result<void> stop_copy();
   Nanos estimate();  // of the pause; 0: none yet
   messages::SourceCounters counters();
 

@@ -61,6 +61,7 @@ Result<std::unique_ptr<Receiver>> Receiver::create(const Device& device, Staging
 
 Receiver::~Receiver() {
   if (scanner_) scanner_->cancel();
+  core_->hurry();
   for (const auto& lane : lanes_) lane->stop();  // a lane's thread starts the scan, which posts to a lane
   if (scan_thread_.joinable()) scan_thread_.join();
   workers_.reset();  // works on the lanes' slots
@@ -106,6 +107,7 @@ Result<void> Receiver::scan(std::uint32_t round) {
   items_.clear();  // they keep regions that have been dropped
   core_->end_scan(begin, now_ns(), bytes);
   post_stale(round, stale);
+  core_->wait_for_host_room();
   LaneBuffer done(LaneMessage::kScanDone, core_->id, round);
   done.append(ClockRecord{now_ns()});
   lanes_[0]->post(done);

@@ -13,11 +13,6 @@
 
 namespace ckpt::engine {
 
-ReceiverCore::~ReceiverCore() {
-  if (host_room_.joinable()) host_room_.join();
-  if (host_mapping_ != nullptr) ::munmap(host_mapping_, host_mapped_bytes_);
-}
-
 std::shared_ptr<TargetRegion> ReceiverCore::find(std::uint64_t id, std::uint64_t generation) const {
   const auto it = regions_.find(id);
   return it != regions_.end() && it->second->region.generation == generation ? it->second : nullptr;
@@ -130,58 +125,43 @@ Result<std::byte*> ReceiverCore::begin_blob(LaneMessage type, IncomingBlob& blob
     blob = {};
     blob.bytes.resize(total);
   } else {
-    const bool has_room = host_mapping_ != nullptr;
-    if (total > most_host_bytes_ || host_begun_ || total == 0 || (has_room && total > host_mapped_bytes_))
+    if (total > most_host_bytes_ || host_begun_ || total == 0 || (host_room_ && total > host_room_->most()))
       return Error(ErrorCode::kProtocol, "Host state of " + std::to_string(total) +
                                              " bytes: too long, sent twice, or more than was announced");
-    if (!has_room) {
-      CKPT_TRYV(map_host_file(total));
+    if (!host_room_) {
+      CKPT_TRY(room, HostRoom::create(total, 0));
+      host_room_ = std::move(room);
     }
     host_begun_ = true;
     blob = {};
   }
   blob.total = total;
-  return type == LaneMessage::kHostState ? host_mapping_ : blob.bytes.data();
-}
-
-// Sealed once its length is known.
-Result<void> ReceiverCore::map_host_file(std::uint64_t bytes) {
-  UniqueFd file(::memfd_create("ckpt-host-state", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file || ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
-    return Error::from_errno("Making a memory file for the host state");
-  void* mapping = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  if (mapping == MAP_FAILED) return Error::from_errno("Mapping the memory file of the host state");
-  host_mapping_ = static_cast<std::byte*>(mapping);
-  host_mapped_bytes_ = bytes;
-  host_state_.file = std::move(file);
-  return ok();
-}
-
-Result<void> ReceiverCore::cut_host_file(std::uint64_t bytes) {
-  host_state_.bytes = bytes;
-  const int file = host_state_.file.get();
-  if (::ftruncate(file, static_cast<off_t>(bytes)) == 0 &&
-      ::fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
-    return ok();
-  return Error::from_errno("Sealing the memory file of the host state");
+  return type == LaneMessage::kHostState ? host_room_->memory() : blob.bytes.data();
 }
 
 Result<void> ReceiverCore::make_host_room(const RoomRecord& room) {
   const std::lock_guard lock(mutex_);
-  if (room.most == 0 || room.most > most_host_bytes_ || room.expected > room.most || host_mapping_ != nullptr)
+  if (room.most == 0 || room.most > most_host_bytes_ || room.expected > room.most || host_room_)
     return Error(ErrorCode::kProtocol,
                  "Host state of up to " + std::to_string(room.most) + " bytes: too long, or announced twice");
-  CKPT_TRYV(map_host_file(room.most));
-  if (room.expected == 0) return ok();
-  // Only ahead of what a piece would do anyway: where it fails, or no thread is to be had, that does it.
-  const auto fill = [memory = host_mapping_, bytes = room.expected] {
-    (void)::madvise(memory, bytes, MADV_POPULATE_WRITE);
-  };
-  try {
-    host_room_ = std::thread(fill);
-  } catch (const std::system_error&) {
-  }
+  CKPT_TRY(made, HostRoom::create(room.most, room.expected));
+  host_room_ = std::move(made);
   return ok();
+}
+
+void ReceiverCore::wait_for_host_room() {
+  std::shared_ptr<HostRoom> room;
+  {
+    const std::lock_guard lock(mutex_);
+    if (final_ || failed_.load()) return;
+    room = host_room_;
+  }
+  if (room) room->wait_until_filled();
+}
+
+void ReceiverCore::hurry() {
+  const std::lock_guard lock(mutex_);
+  if (host_room_) host_room_->hurry();
 }
 
 std::span<std::byte> ReceiverCore::blob_destination(const LaneHeader& header, const BlobRecord& record,
@@ -197,8 +177,9 @@ std::span<std::byte> ReceiverCore::blob_destination(const LaneHeader& header, co
   if (header.type == LaneMessage::kHostState && record.total < blob.total && blob.begun < record.total)
     blob.total = record.total;
   if (record.total != blob.total || record.offset != blob.begun || bytes > blob.total - blob.begun) return {};
+  if (header.type == LaneMessage::kHostState && !host_room_) return {};  // verified already
   blob.begun += bytes;
-  std::byte* base = header.type == LaneMessage::kHostState ? host_mapping_ : blob.bytes.data();
+  std::byte* base = header.type == LaneMessage::kHostState ? host_room_->memory() : blob.bytes.data();
   return {base + record.offset, bytes};
 }
 
@@ -214,7 +195,9 @@ Result<bool> ReceiverCore::blob_received(const LaneHeader& header, const BlobRec
   blob.received += bytes;
   blob.complete = blob.received == blob.total;
   if (blob.complete && header.type == LaneMessage::kHostState) {
-    CKPT_TRYV(cut_host_file(blob.total));
+    if (!host_room_) return Error(ErrorCode::kProtocol, "Host state of no bytes");
+    CKPT_TRY(state, host_room_->take(blob.total));
+    host_state_ = std::move(state);
   }
   return blob.complete;
 }
@@ -290,6 +273,7 @@ Result<void> ReceiverCore::begin_final(std::uint32_t round) {
   if (final_ || verify_round_ == 0 || round < verify_round_)
     return Error(ErrorCode::kProtocol, "A final round before a verification, or a second one");
   final_ = true;
+  if (host_room_) host_room_->hurry();
   report_.final_heard_ns = now_ns();
   for (const auto& [id, target] : regions_) report_.state_bytes += target->region.bytes;
   return ok();
@@ -360,9 +344,9 @@ ReceiverCore::Answer ReceiverCore::verify(const track::Fingerprint& root) {
 
 void ReceiverCore::verified() {
   if (!verified_.load()) return;
-  if (host_room_.joinable()) host_room_.join();
-  if (host_mapping_ != nullptr) ::munmap(std::exchange(host_mapping_, nullptr), host_mapped_bytes_);
   delegate.on_verified(report_, std::move(host_state_));
+  const std::lock_guard lock(mutex_);
+  host_room_.reset();
 }
 
 void ReceiverCore::fail(const Error& error) {
@@ -371,6 +355,7 @@ void ReceiverCore::fail(const Error& error) {
     if (error_) return;
     error_ = error;
     failed_.store(true);
+    if (host_room_) host_room_->hurry();
   }
   delegate.on_failed(error);
 }

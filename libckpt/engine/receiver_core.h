@@ -21,6 +21,7 @@
 #include "libckpt/base/result.h"
 #include "libckpt/codec/codec.h"
 #include "libckpt/engine/fault_hooks.h"
+#include "libckpt/engine/host_room.h"
 #include "libckpt/engine/lane_messages.h"
 #include "libckpt/engine/pinned_memory.h"
 #include "libckpt/engine/region.h"
@@ -33,11 +34,6 @@ namespace ckpt::engine {
 struct PlanPlaces {
   std::uint64_t chunk_bytes = 0;
   std::vector<Region> regions;  // of this plan; earlier ones stay
-};
-
-struct HostState {
-  UniqueFd file;  // a memory file; none if bytes is 0
-  std::uint64_t bytes = 0;
 };
 
 struct VerifiedReport {
@@ -90,7 +86,6 @@ class ReceiverCore {
         root_params_(std::move(root_params)),
         most_plan_bytes_(most_plan_bytes),
         most_host_bytes_(most_host_bytes) {}
-  ~ReceiverCore();
 
   const Device& device;
   const SessionIdentity id;
@@ -117,8 +112,11 @@ class ReceiverCore {
   void drop(const DropRecord& record);
 
   // ---- blobs
-  // Host state will come: a thread gives the expected part of its file memory.
+  // Host state will come: what it needs of memory is got now.
   Result<void> make_host_room(const RoomRecord& room);
+  // After a scan: until that memory is there, the job is paused, or it takes too long (host_room.h).
+  void wait_for_host_room();
+  void hurry();  // nobody waits for it any more
   std::span<std::byte> blob_destination(const LaneHeader& header, const BlobRecord& record,
                                         std::size_t bytes);
   // Whether the blob is complete now.
@@ -162,8 +160,6 @@ class ReceiverCore {
   };
   std::shared_ptr<TargetRegion> find(std::uint64_t id, std::uint64_t generation) const;
   Result<std::byte*> begin_blob(LaneMessage type, IncomingBlob& blob, std::uint64_t total);
-  Result<void> map_host_file(std::uint64_t bytes);
-  Result<void> cut_host_file(std::uint64_t bytes);
   IncomingBlob& blob_of(LaneMessage type);
   Result<void> check_root(const track::Fingerprint& root);
 
@@ -184,12 +180,10 @@ class ReceiverCore {
   VerifiedReport report_;
   IncomingBlob plan_, manifest_, host_;
   HostState host_state_;
-  std::byte* host_mapping_ = nullptr;
-  std::uint64_t host_mapped_bytes_ = 0;
+  std::shared_ptr<HostRoom> host_room_;  // until it is verified
   bool host_begun_ = false;
   std::optional<PinnedMemory> source_memory_;
   std::uint64_t source_file_ = 0;  // its inode
-  std::thread host_room_;          // joined before the mapping goes
   std::optional<Error> error_;
 };
 

@@ -22,7 +22,7 @@ constexpr std::size_t kControlInFlight = transport::kMaxInFlight / 4;
 static_assert(kDefaultWindow + kPiecesInFlight + kControlInFlight + 2 <= transport::kMaxInFlight);
 constexpr std::uint32_t kPings = 16;
 constexpr Nanos kCalibrationTime = 50'000'000;  // a slow link needs no more bytes to be known
-constexpr Nanos kIdleWait = 1'000'000'000;      // nothing is due: only an event ends the wait
+constexpr Nanos kSendIdleWait = 1'000'000'000;  // nothing is due: only an event ends the wait
 
 }  // namespace
 
@@ -136,7 +136,7 @@ void SendLane::run() {
     LaneBuffer message = abort_message(core_.id, *error);
     (void)lane_->send(message.bytes(), {}, kAbortToken);
     while (!stopping_.load() && !lane_->closed())
-      if (!lane_->progress()) lane_->wait(kIdleWait);
+      if (!lane_->progress()) lane_->wait(kSendIdleWait);
   }
   lane_->close();
 }
@@ -154,8 +154,8 @@ bool SendLane::step() {
 }
 
 void SendLane::sleep() {
-  Nanos timeout = kIdleWait;
-  if (wake_at_ != 0) timeout = std::clamp<Nanos>(wake_at_ - now_ns(), 0, kIdleWait);
+  Nanos timeout = kSendIdleWait;
+  if (wake_at_ != 0) timeout = std::clamp<Nanos>(wake_at_ - now_ns(), 0, kSendIdleWait);
   wake_at_ = 0;
   lane_->wait(timeout);
 }

@@ -467,9 +467,14 @@ void Sender::begin_verify() {
   verify_begun_ns_ = now_ns();
 }
 
-Result<void> Sender::wait_verified() {
-  return core_->until([](const SenderCore::Events& e) { return e.scan_done; }, options_.answer_timeout,
-                      "The target's scan");
+Result<bool> Sender::wait_verified() {
+  bool done = false;
+  const auto over = [this, &done](const SenderCore::Events& e) {
+    done = e.scan_done;
+    return done || core_->cut.load();
+  };
+  CKPT_TRYV(core_->until(over, options_.answer_timeout, "The target's scan"));
+  return done;
 }
 
 Result<RoundReport> Sender::run_final(std::span<const std::byte> host_state) {
@@ -501,8 +506,12 @@ void Sender::announce_host_state(std::uint64_t most, std::uint64_t expected) {
 
 Result<RoundReport> Sender::final_round(bool with_host_state, const std::function<void()>& send_host_state) {
   core_->cut.store(false);
-  core_->update([](SenderCore::Events& e) { e.blob_sent = false; });
-  if (verify_begun_ns_ == 0 || now_ns() - verify_begun_ns_ > kVerifyHolds) begin_verify();
+  bool verifies = false;  // wait_verified() was cut short
+  core_->update([&verifies, begun = verify_begun_ns_ != 0](SenderCore::Events& e) {
+    e.blob_sent = false;
+    verifies = begun && !e.scan_done;
+  });
+  if (!verifies && (verify_begun_ns_ == 0 || now_ns() - verify_begun_ns_ > kVerifyHolds)) begin_verify();
   LaneBuffer message(LaneMessage::kFinal, core_->id, core_->round.load() + 1);
   lanes_[0]->post(message);
   if (with_host_state) send_host_state();

@@ -135,10 +135,12 @@ class Sender {
   // The running round (and every later run_round()) ends as soon as what is in flight has arrived: the final one comes.
   void cut_round();
   // Rule 4, ahead of the pause (docs/adr/0005): the target scans all it holds now, and what arrives in later rounds as it arrives.
-  // Between rounds; wait_verified() must have returned before the next round but one. The final round begins with a scan of the
-  // target unless there was one within kVerifyHolds.
+  // Between rounds; wait_verified() must have returned before the next round but one, and before the next begin_verify(). The final round begins
+  // with a scan of the target unless there was one within kVerifyHolds. Where host state was announced, the target answers once it has memory for it,
+  // or after some seconds.
   void begin_verify();
-  Result<void> wait_verified();
+  // False: it was cut_round() that ended it.
+  Result<bool> wait_verified();
   // After an error `host_state` may still be read, until this sender has gone.
   Result<RoundReport> run_final(std::span<const std::byte> host_state);
   // The same with host state that is still being made: `room` (at a fixed place, as long) fills from its front as

@@ -260,6 +260,22 @@ TEST(Engine, host_state_arrives_while_it_grows) {
   }
 }
 
+// The final round is ordered while the source waits for the target's memory: nobody waits any longer, and the scan under way counts.
+TEST(Engine, a_wait_for_the_targets_memory_is_cut_short) {
+  const std::vector<std::byte> content = test::random_bytes(kMiB, 5);
+  EnginePair pair({});
+  pair.announce();
+  must(pair.sender().run_round());
+  pair.sender().announce_host_state(512 * kMiB, 512 * kMiB);
+  pair.sender().begin_verify();
+  pair.sender().cut_round();
+  must(pair.sender().wait_verified());
+  pair.switch_over(content);
+  ASSERT_TRUE(pair.verified);
+  EXPECT_EQ(pair.host_state.bytes, kMiB);
+  EXPECT_EQ(pair.differences(), 0u);
+}
+
 TEST(Engine, host_state_that_outgrows_what_was_announced_is_refused) {
   const std::vector<std::byte> content = test::random_bytes(kMiB + 1, 5);
   EnginePair pair({});

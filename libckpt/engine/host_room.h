@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the host state of a paused rank arrives at the target: a memory file that is mapped here, with its memory before the pause. As much again is
+// held until the state is whole: the process that is made of it takes that memory. So no pause waits while the kernel reclaims and clears pages, or
+// while a hypervisor finds them.
+//
+// Threads: any; one of its own fills and gives back. Ownership: the file is the caller's after take(), the mapping stays until this object goes.
+// Errors: errno of the memory file. Memory that cannot be had ahead is none: what arrives then takes it page by page.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "libckpt/base/fd.h"
+#include "libckpt/base/result.h"
+
+namespace ckpt::engine {
+
+struct HostState {
+  UniqueFd file;  // a memory file; none if bytes is 0
+  std::uint64_t bytes = 0;
+};
+
+class HostRoom {
+ public:
+  static constexpr std::chrono::seconds kMaxFill{20};  // less than a source waits for an answer
+
+  // `most`: the length of the file until take(); `expected` bytes of it, and as many for the process, get memory from now on.
+  static Result<std::shared_ptr<HostRoom>> create(std::uint64_t most, std::uint64_t expected);
+  ~HostRoom();
+  HostRoom(const HostRoom&) = delete;
+  HostRoom& operator=(const HostRoom&) = delete;
+
+  [[nodiscard]] std::byte* memory() const noexcept { return memory_; }
+  [[nodiscard]] std::uint64_t most() const noexcept { return most_; }
+
+  // Until the memory is there, hurry() was called, or kMaxFill is over since create().
+  void wait_until_filled();
+  // The job is paused: nobody waits any more, now or later.
+  void hurry();
+  // `bytes` have arrived, which is all: the file gets that length for good, and what was held for the process is given back. Once.
+  Result<HostState> take(std::uint64_t bytes);
+
+ private:
+  HostRoom(UniqueFd file, std::byte* memory, std::uint64_t most)
+      : file_(std::move(file)), memory_(memory), most_(most) {}
+  void fill(std::uint64_t expected);
+  void hold(std::uint64_t bytes);
+  bool populate(std::byte* at, std::uint64_t bytes);
+  [[nodiscard]] bool is_over();
+
+  UniqueFd file_;
+  std::byte* memory_;
+  const std::uint64_t most_;
+  const std::chrono::steady_clock::time_point latest_ = std::chrono::steady_clock::now() + kMaxFill;
+  std::mutex mutex_;  // the three below
+  std::condition_variable changed_;
+  bool filled_ = false;
+  bool hurries_ = false;
+  bool over_ = false;  // taken, or nobody wants it any more
+  std::thread thread_;
+};
+
+}  // namespace ckpt::engine
