@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "coordinator/image_documents.h"
+#include "coordinator/usual_pause.h"
 #include "libckpt/wire/migration_messages.h"
 #include "libckpt/wire/node_messages.h"
 
@@ -77,7 +78,9 @@ std::string job_document(const Job& job) {
             {"started_ms", job.started_ms},
             {"ended_ms", job.ended_ms}};
   if (job.last_downtime_ms) j["last_downtime_ms"] = *job.last_downtime_ms;
-  if (job.last_pause) j["last_pause"] = pause_document(*job.last_pause);
+  json pauses = json::array();
+  for (const wire::PauseFacts& pause : job.pauses) pauses.push_back(pause_document(pause));
+  j["pauses"] = pauses;
   j["fenced"] = job.fenced;
   j["resumes_itself"] = job.resumes_itself;
   j["stop_grace_ms"] = job.stop_grace_ms;
@@ -115,7 +118,8 @@ Job job_from_document(const std::string& text) {
   job.started_ms = j.at("started_ms").get<std::int64_t>();
   job.ended_ms = j.at("ended_ms").get<std::int64_t>();
   if (j.contains("last_downtime_ms")) job.last_downtime_ms = j.at("last_downtime_ms").get<double>();
-  if (j.contains("last_pause")) job.last_pause = pause_from(j.at("last_pause"));
+  if (j.contains("pauses"))
+    for (const json& pause : j.at("pauses")) add_pause(job.pauses, pause_from(pause));
   // A store that was written before there were images has none of them.
   job.fenced = j.value("fenced", Incarnation{0});
   job.resumes_itself = j.value("resumes_itself", false);

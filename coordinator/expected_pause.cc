@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/expected_pause.h"
 
+#include "coordinator/usual_pause.h"
 #include "libckpt/base/clock.h"
 
 namespace ckpt::coordinator {
@@ -8,10 +9,10 @@ namespace ckpt::coordinator {
 std::optional<ExpectedPause> expected_pause(const Job& job, const NodeTable& nodes, bool within_node) {
   using wire::PauseKind;
   ExpectedPause pause;
-  if (job.last_pause && job.last_downtime_ms) {
-    const PauseKind kind = job.last_pause->kind;
+  if (const auto usual = usual_pause(job.pauses)) {
+    const PauseKind kind = usual->kind;
     const bool swap = kind == PauseKind::kSwap || kind == PauseKind::kAdoptedSwap;
-    pause.ms = *job.last_downtime_ms;
+    pause.ms = static_cast<double>(usual->ns.total()) / kNanosPerMs;
     if (kind == PauseKind::kCooperative || swap == within_node) return pause;
   }
   if (job.state != JobState::kRunning || job.segments.empty()) return std::nullopt;

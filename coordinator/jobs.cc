@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/jobs.h"
+#include "coordinator/usual_pause.h"
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -464,7 +465,7 @@ void JobTable::set_downtime(JobId id, double downtime_ms, std::optional<wire::Pa
   Job* job = find(id);
   if (job == nullptr) return;
   job->last_downtime_ms = downtime_ms;
-  job->last_pause = std::move(pause);
+  if (pause) add_pause(job->pauses, *pause);
   save(*job);
 }
 

@@ -80,7 +80,7 @@ struct Job {
   std::int64_t started_ms = 0;
   std::int64_t ended_ms = 0;
   std::optional<double> last_downtime_ms;
-  std::optional<wire::PauseFacts> last_pause;  // of its last move, by term
+  std::vector<wire::PauseFacts> pauses;  // of its last moves, the latest at the end (usual_pause.h)
   Incarnation fenced = 0;  // an instance up to this one that turns up is ended: the job goes on from an image
   bool resumes_itself = false;  // kParked: as soon as there is room
   std::int64_t parked_ms = 0;   // kParked: since when

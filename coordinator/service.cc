@@ -9,6 +9,7 @@
 #include <charconv>
 
 #include "coordinator/gpu_views.h"
+#include "coordinator/usual_pause.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/base/random.h"
 
@@ -399,7 +400,7 @@ Result<wire::MigrationPlan> Service::make_plan(const Job& job, const Place& to,
   plan.lease_term_ns = parts_.config.lease_term_ms * kNanosPerMs;
   plan.switch_timeout_ns = parts_.config.switch_timeout_ms * kNanosPerMs;
   plan.options = options;
-  plan.last_pause = job.last_pause;
+  plan.last_pause = usual_pause(job.pauses);
   return plan;
 }
 

@@ -73,7 +73,7 @@ TEST_F(StoreTest, JobsSurviveAReopening) {
   EXPECT_EQ(job.last_downtime_ms, 1.5);
 }
 
-TEST_F(StoreTest, AJobsLastPauseSurvivesAReopening) {
+TEST_F(StoreTest, PausesOfAJobSurviveAReopening) {
   wire::PauseFacts pause;
   pause.kind = wire::PauseKind::kProcess;
   for (std::size_t i = 0; i < wire::kPauseTerms; ++i) {
@@ -83,17 +83,17 @@ TEST_F(StoreTest, AJobsLastPauseSurvivesAReopening) {
   {
     Store store = Store::open(path_).value();
     Job job = some_job();
-    job.last_pause = pause;
+    job.pauses = {pause};
     ASSERT_TRUE(store.put(job));
   }
   Store store = Store::open(path_).value();
   const auto jobs = store.jobs();
   ASSERT_TRUE(jobs);
-  const auto& last = jobs.value().at(0).last_pause;
-  ASSERT_TRUE(last);
-  EXPECT_EQ(last->kind, pause.kind);
-  EXPECT_EQ(last->ns.all, pause.ns.all);
-  EXPECT_EQ(last->bytes.all, pause.bytes.all);
+  const auto& pauses = jobs.value().at(0).pauses;
+  ASSERT_EQ(pauses.size(), 1u);
+  EXPECT_EQ(pauses[0].kind, pause.kind);
+  EXPECT_EQ(pauses[0].ns.all, pause.ns.all);
+  EXPECT_EQ(pauses[0].bytes.all, pause.bytes.all);
 }
 
 TEST_F(StoreTest, MigrationsKeepTheirReports) {
