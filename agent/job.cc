@@ -97,7 +97,8 @@ Task<Result<std::shared_ptr<Job>>> Job::start(const JobEnvironment& environment,
   const std::string folder = instance_folder(environment.config.jobs_folder(), record.spec.job,
                                              record.spec.incarnation, record.migration);
   std::shared_ptr<Job> job(new Job(environment, folder, std::move(record)));
-  CKPT_CO_TRYV(job->prepare_folder(restore ? &*restore : nullptr));
+  const auto prepare = [&job, &restore] { return job->prepare_folder(restore ? &*restore : nullptr); };
+  CKPT_CO_TRYV(co_await offload(environment.records, prepare));
   // Not within the co_await: g++ 12 computes both sides there.
   const Milliseconds restored_within = restore ? restore->timeout : Milliseconds{0};
   auto started = job->launch_keeper();
@@ -270,7 +271,7 @@ void Job::on_exited(std::int32_t wait_status, bool ended_by_keeper) {
       (ended_by_keeper ? ", as it was told to" : "") + last_save_;
   spdlog::info("job instance ended: job {} incarnation {} exit_code {} moved {}", wire::job_text(id()),
                record_.incarnation, record_.exit_code, record_.moved);
-  save_now();
+  save_soon();
   changed();
   control::spawn(environment_.executor, "keeper shutdown", shut_down_keeper());
 }
@@ -285,7 +286,7 @@ void Job::end_orphan() {
 void Job::device_bytes_are(std::uint64_t bytes) {
   if (bytes == 0 || bytes == record_.device_bytes) return;
   record_.device_bytes = bytes;
-  save_now();
+  save_soon();
   changed();
 }
 
@@ -327,7 +328,7 @@ void Job::end_without_word(const Error& error) {
   local::RankExited exited;
   exited.wait_status = SIGKILL;
   for (const auto& [listener_id, listener] : std::map(listeners_)) listener(local::Body(exited));
-  save_now();
+  save_soon();
   changed();
 }
 
@@ -369,7 +370,7 @@ void Job::runs_as(wire::Incarnation incarnation) {
   if (record_.incarnation != incarnation || !record_.ran) {
     record_.incarnation = incarnation;
     record_.ran = true;
-    save_now();
+    save_soon();
   }
   changed();
   control::spawn(environment_.executor, "job summary", refresh_summary());
@@ -397,10 +398,23 @@ Task<Result<void>> Job::save() {
   co_return co_await offload(environment_.records, write);
 }
 
-void Job::save_now() {
-  if (auto written = writer_.write(record_, ++saves_); !written)
+Task<> Job::try_save() {
+  auto self = shared_from_this();
+  if (auto saved = co_await save(); !saved)
     spdlog::error("job record not written: job {} reason {}", wire::job_text(id()),
-                  written.assume_error().to_string());
+                  saved.assume_error().to_string());
+}
+
+Task<> Job::remove_folder() {
+  auto self = shared_from_this();
+  const auto remove = [this] { return writer_.remove_folder(); };
+  if (auto removed = co_await offload(environment_.records, remove); !removed)
+    spdlog::warn("folder not removed: job {} reason {}", wire::job_text(id()),
+                 removed.assume_error().to_string());
+}
+
+void Job::save_soon() {
+  control::spawn(environment_.executor, "job record", try_save());
 }
 
 void Job::set_phase(local::Phase phase) {
@@ -520,7 +534,7 @@ Task<> Job::destroy() {
   if (!ended() && !unknown_) {
     record_.ended = true;
     phase_ = local::Phase::kExited;
-    save_now();
+    co_await try_save();
     changed();
   }
 }

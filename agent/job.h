@@ -49,6 +49,8 @@ class Job : public std::enable_shared_from_this<Job> {
   [[nodiscard]] wire::Incarnation incarnation() const noexcept { return record_.incarnation; }
   [[nodiscard]] const JobRecord& record() const noexcept { return record_; }
   [[nodiscard]] const std::string& folder() const noexcept { return folder_; }
+  // With what is still to be written there. For the table, of an instance that has ended.
+  Task<> remove_folder();
   [[nodiscard]] std::string log_path() const { return folder_ + "/out.log"; }
   [[nodiscard]] std::uint32_t gpu() const noexcept { return record_.spec.ranks.front().gpu_index; }
   // Null while the instance is unknown, and after its end.
@@ -138,8 +140,10 @@ class Job : public std::enable_shared_from_this<Job> {
   Error keeper_error(const std::string& what) const;
   // The record as it is now, beside the loop.
   Task<Result<void>> save();
-  // The same at once, for what is rare or said to others next; an error is logged.
-  void save_now();
+  // The same; an error is logged.
+  Task<> try_save();
+  // For what an agent that ends before it is written learns again from the keeper.
+  void save_soon();
 
   const JobEnvironment& environment_;
   std::string folder_;

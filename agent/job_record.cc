@@ -5,6 +5,7 @@
 #include <charconv>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "libckpt/base/fd.h"
 #include "libckpt/wire/ids.h"
@@ -72,9 +73,18 @@ Result<void> write_job_record(const std::string& folder, const JobRecord& record
 
 Result<void> JobRecordWriter::write(const JobRecord& record, std::uint64_t number) {
   const std::lock_guard lock(mutex_);
-  if (number < written_) return ok();
+  if (number < written_ || removed_) return ok();
   CKPT_TRYV(write_job_record(folder_, record));
   written_ = number;
+  return ok();
+}
+
+Result<void> JobRecordWriter::remove_folder() {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(removed_, true)) return ok();
+  std::error_code error;
+  std::filesystem::remove_all(folder_, error);
+  if (error) return Error::from_errno(error.value(), "Removing " + folder_);
   return ok();
 }
 

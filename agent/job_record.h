@@ -54,11 +54,14 @@ class JobRecordWriter {
   explicit JobRecordWriter(std::string folder) : folder_(std::move(folder)) {}
   // `number` grows with each record. Durable when it returns: this record, or a later one.
   Result<void> write(const JobRecord& record, std::uint64_t number);
+  // The folder with all that is in it; what is written later is dropped. Once: the folder may be a successor's afterwards.
+  Result<void> remove_folder();
 
  private:
   const std::string folder_;
   std::mutex mutex_;
   std::uint64_t written_ = 0;
+  bool removed_ = false;
 };
 Result<JobRecord> read_job_record(const std::string& folder);
 

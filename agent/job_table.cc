@@ -3,7 +3,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include <filesystem>
 #include <iterator>
 #include <limits>
 
@@ -141,10 +140,9 @@ Task<> JobTable::remove(std::shared_ptr<Job> job) {
   // Removed meanwhile by somebody else: the folder may be a successor's already.
   const auto it = jobs_.find(key);
   if (it == jobs_.end() || it->second != job) co_return;
-  jobs_.erase(it);
-  std::error_code error;
-  std::filesystem::remove_all(job->folder(), error);
-  if (error) spdlog::warn("folder not removed: {} reason {}", job->folder(), error.message());
+  co_await job->remove_folder();
+  const auto still = jobs_.find(key);
+  if (still != jobs_.end() && still->second == job) jobs_.erase(still);
 }
 
 Task<> JobTable::forget(wire::JobId job) {

@@ -91,7 +91,11 @@ TEST_F(JobTest, RestoredJobThatIsStoppedHasItsContextSavedBeforeItIsKilled) {
     run_until(io_, [&] { return job->ended() && !job->keeper(); });
     EXPECT_TRUE(saved_first) << stopped;
     EXPECT_NE(job->end_reason().find("its context was saved before"), std::string::npos) << job->end_reason();
-    std::filesystem::remove_all(job->folder());
+    const auto remove = [](std::shared_ptr<Job> instance) -> Task<bool> {
+      co_await instance->remove_folder();
+      co_return true;
+    };
+    run_until_done(io_, remove(job));
   }
 }
 
@@ -160,9 +164,11 @@ TEST_F(JobTest, AKeeperThatEndedWhileNobodyLookedLeftItsReport) {
   EXPECT_EQ(table.running_as(1, 1), nullptr);
   ASSERT_TRUE(table.started_as(1, 1));
   EXPECT_EQ(table.started_as(1, 1)->instance().exit_code, 5);
-  auto record = read_job_record(folder);
-  ASSERT_TRUE(record);
-  EXPECT_TRUE(record.assume_value().ended);
+  const auto is_recorded = [&folder] {
+    const auto record = read_job_record(folder);
+    return record && record.assume_value().ended;
+  };
+  run_until(io_, is_recorded);
 }
 
 TEST_F(JobTest, AKeeperThatWasKilledTookItsRankAlong) {
@@ -328,6 +334,17 @@ TEST_F(JobTest, AnInstanceThatIsForgottenLeavesNoFolder) {
   };
   EXPECT_TRUE(run_until_done(io_, forget(table)));
   EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+TEST_F(JobTest, WhatIsWrittenAfterTheFolderIsGoneIsDropped) {
+  const std::string folder = leave_instance(1, 1);
+  JobRecordWriter writer(folder);
+  ASSERT_TRUE(writer.remove_folder());
+  std::filesystem::create_directories(folder);  // a successor's
+  EXPECT_TRUE(writer.write(new_record(), 1));
+  EXPECT_FALSE(read_job_record(folder));
+  EXPECT_TRUE(writer.remove_folder());
+  EXPECT_TRUE(std::filesystem::exists(folder)) << "it is not this writer's any more";
 }
 
 // The standby of a migration that was given up may still be ending while the next migration starts its own as the same incarnation.
