@@ -28,8 +28,8 @@ class CommandError(AssertionError):
                          f"stderr: {result.stderr[-3000:]}")
 
 
-def run_unmoved(program, *arguments, memory="4GiB"):
-    """Runs an example without gpumigrate and returns its final JSON object: what a moved one must end with."""
+def run_unmoved(program, *arguments, memory="4GiB", whole=False):
+    """Runs an example without gpumigrate and returns its final JSON object: what a moved one must end with. `whole`: all that it printed."""
     folder = tempfile.mkdtemp(prefix="gm-unmoved-")
     environment = dict(os.environ, LD_LIBRARY_PATH=str(BUILD / "lib" / "cudasim"), CUDASIM_DIR=folder, CUDASIM_DEVICES="1",
                        CUDASIM_MEMORY=memory)
@@ -38,7 +38,7 @@ def run_unmoved(program, *arguments, memory="4GiB"):
                                 timeout=COMMAND_LIMIT_S)
         if result.returncode != 0:
             raise CommandError(result)
-        return final_object(result.stdout)
+        return result.stdout if whole else final_object(result.stdout)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
