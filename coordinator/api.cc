@@ -328,8 +328,8 @@ control::Task<Api::Answer> Api::route_migrations(HttpRequest request) {
     const std::string verb = request.path[3];
     if (verb == "watch" && is_get(request)) co_return co_await watch(std::move(request), *id);
     if (verb == "set" && is_post(request)) co_return co_await set_limits(std::move(request), *id);
-    if (verb == "abort" && is_post(request)) co_return abort(request, *id);
-    if (verb == "resolve" && is_post(request)) co_return resolve(request, *id);
+    if (verb == "abort" && is_post(request)) co_return co_await abort(std::move(request), *id);
+    if (verb == "resolve" && is_post(request)) co_return co_await resolve(std::move(request), *id);
   }
   co_return no_such_call(request);
 }
@@ -382,21 +382,22 @@ control::Task<Api::Answer> Api::set_limits(HttpRequest request, MigrationId id) 
   co_return show(id, 200);
 }
 
-Api::Answer Api::abort(const HttpRequest& request, MigrationId id) {
-  CKPT_TRY(body, BodyReader::parse(request.body));
+control::Task<Api::Answer> Api::abort(HttpRequest request, MigrationId id) {
+  CKPT_CO_TRY(body, BodyReader::parse(request.body));
   const std::string why = body.text("reason").value_or("");
-  CKPT_TRYV(body.finish());
-  CKPT_TRYV(parts_.migrations.abort(id, why));
-  return show(id, 202);
+  CKPT_CO_TRYV(body.finish());
+  CKPT_CO_TRYV(parts_.migrations.abort(id, why));
+  co_await parts_.migrations.caught_up(id);
+  co_return show(id, 202);
 }
 
-Api::Answer Api::resolve(const HttpRequest& request, MigrationId id) {
-  CKPT_TRY(body, BodyReader::parse(request.body));
+control::Task<Api::Answer> Api::resolve(HttpRequest request, MigrationId id) {
+  CKPT_CO_TRY(body, BodyReader::parse(request.body));
   const auto at = body.choice("at", {"source", "target"});
-  CKPT_TRYV(body.finish());
-  if (!at) return Error(ErrorCode::kInvalidArgument, "Field at must be source or target");
-  CKPT_TRYV(parts_.migrations.resolve(id, *at == 0 ? Side::kSource : Side::kTarget));
-  return show(id, 202);
+  CKPT_CO_TRYV(body.finish());
+  if (!at) co_return Error(ErrorCode::kInvalidArgument, "Field at must be source or target");
+  CKPT_CO_TRYV(co_await parts_.migrations.resolve(id, *at == 0 ? Side::kSource : Side::kTarget));
+  co_return show(id, 202);
 }
 
 }  // namespace ckpt::coordinator

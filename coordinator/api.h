@@ -55,8 +55,8 @@ class Api {
 
   control::Task<Answer> watch(HttpRequest request, MigrationId id);
   control::Task<Answer> set_limits(HttpRequest request, MigrationId id);
-  Answer abort(const HttpRequest& request, MigrationId id);
-  Answer resolve(const HttpRequest& request, MigrationId id);
+  control::Task<Answer> abort(HttpRequest request, MigrationId id);
+  control::Task<Answer> resolve(HttpRequest request, MigrationId id);
   [[nodiscard]] Answer show(MigrationId id, unsigned status) const;
 
   Parts parts_;

@@ -121,7 +121,7 @@ control::Task<Result<Backups::Made>> Backups::make(std::string path) {
   made.contents.jobs = store.jobs;
   made.contents.migrations = store.migrations;
   // Only now: what the store's copy calls open or closed, this journal knows.
-  CKPT_CO_TRY(journal, migrations_.copy_journal());
+  CKPT_CO_TRY(journal, co_await migrations_.copy_journal());
   const auto write = [&] {
     return write_file(path, folder, std::move(store.fd), std::move(journal), made.contents);
   };

@@ -30,18 +30,15 @@ void MigrationTable::erase(MigrationId id) {
     of->second.erase(id);
     if (of->second.empty()) of_job_.erase(of);
   }
-  switches_.forget_migration(id);
+  driver_.forget(id);
   unsettled_.erase(id);
   unsaved_settled_.erase(id);
   plans_.erase(id);
-  for (auto timer = timers_.lower_bound({id, migration::Timer{}});
-       timer != timers_.end() && timer->first.first == id;)
-    timer = timers_.erase(timer);
   migrations_.erase(at);
 }
 
 void MigrationTable::look_whether_settled(MigrationId id) {
-  const migration::CoordinatorState* state = switches_.find(id);
+  const migration::CoordinatorState* state = driver_.switches().find(id);
   if (state != nullptr && !migration::is_settled(*state)) return;
   if (unsettled_.erase(id) == 0) return;
   const auto at = migrations_.find(id);
@@ -56,7 +53,8 @@ bool MigrationTable::was_removed(MigrationId id) const {
 
 // Without a switch nothing is known that an agent could be told.
 bool MigrationTable::may_leave(const Migration& m) const {
-  if (m.open() || (!m.settled && switches_.find(m.id) != nullptr)) return false;
+  if (m.open() || driver_.is_busy(m.id) || (!m.settled && driver_.switches().find(m.id) != nullptr))
+    return false;
   const auto of = of_job_.find(m.job);
   if (of == of_job_.end() || *of->second.rbegin() != m.id) return true;
   const Job* job = parts_.jobs.find(m.job);

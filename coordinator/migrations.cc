@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests, the state that people see, and what agents report. How the switch itself is driven: switch_driver.cc.
+// Requests, the state that people see, and what agents report. What the switch says and hears: migration_switches.cc.
 #include "coordinator/migrations.h"
 
 #include <fmt/format.h>
@@ -96,7 +96,6 @@ bool is_followed(const Migration& m, const Job* job) {
 Result<Migration*> MigrationTable::begin(const Job& job, const Request& request, wire::MigrationPlan plan) {
   if (const Migration* open = open_of(job.id))
     return Error(ErrorCode::kRefused, "Migration " + label(*open) + " is open");
-  CKPT_TRYV(journal_.reserve());
   Migration m;
   CKPT_TRY(id, parts_.store.next_migration_id());
   m.id = id;
@@ -120,15 +119,22 @@ Result<Migration*> MigrationTable::begin(const Job& job, const Request& request,
                     fmt::format("migration {} from {} to {}{}", label(kept), to_text(kept.from),
                                 to_text(kept.to), kept.why.empty() ? "" : ": " + kept.why),
                     kept.from.node, kept.job, id);
-  auto batches = switches_.begin(std::move(info), parts_.nodes.connected(kept.from.node),
-                                 parts_.nodes.connected(kept.to.node), now_ns());
-  if (!batches) {
-    decide(kept, MigrationResult::kRefused, batches.assume_error().to_string());
-    return batches.assume_error();
+  const bool source_connected = parts_.nodes.connected(kept.from.node);
+  const bool target_connected = parts_.nodes.connected(kept.to.node);
+  if (auto begun = driver_.begin(std::move(info), source_connected, target_connected); !begun) {
+    decide(kept, MigrationResult::kRefused, begun.assume_error().to_string());
+    return begun.assume_error();
   }
-  execute(batches.assume_value());
-  look_whether_settled(id);
   return &kept;
+}
+
+control::Task<Result<Migration*>> MigrationTable::begun(MigrationId id) {
+  co_await driver_.caught_up(id);
+  const auto at = migrations_.find(id);
+  if (at == migrations_.end())
+    co_return Error(ErrorCode::kNotFound, "There is no migration " + migration_text(id));
+  if (driver_.switches().find(id) == nullptr) co_return Error(ErrorCode::kRefused, at->second.error);
+  co_return &at->second;
 }
 
 Result<void> MigrationTable::recover(const std::string& node, migration::SwitchInfo info) {
@@ -142,8 +148,7 @@ Result<void> MigrationTable::recover(const std::string& node, migration::SwitchI
   CKPT_TRYV(parts_.store.count_above(0, id));
   entry(info);
   unsettled_.insert(id);
-  CKPT_TRY(batches, switches_.recover(std::move(info), now_ns()));
-  execute(batches);
+  CKPT_TRYV(driver_.recover(std::move(info)));
   for (const std::string& side : {plan.source_node, plan.target_node}) {
     if (const Node* known = parts_.nodes.find(side); known != nullptr && known->connected())
       tell_presence(*known, true);
@@ -168,28 +173,24 @@ Result<void> MigrationTable::abort(MigrationId id, const std::string& why) {
   if (m.phase >= MigrationPhase::kClosing)
     return Error(ErrorCode::kRefused,
                  "Migration " + label(m) + " is over; the job runs at " + to_text(m.from));
-  m.abort_cause = AbortCause::kUser;
-  save(m);
-  feed(id, migration::AbortRequested(
-               false, wire::Reason(ErrorCode::kAborted, why.empty() ? "Asked to abort" : why)));
+  const wire::Reason reason(ErrorCode::kAborted, why.empty() ? "Asked to abort" : why);
+  driver_.on_event(id, migration::AbortRequested(false, reason));
   return ok();
 }
 
-Result<void> MigrationTable::resolve(MigrationId id, Side side) {
-  const auto at = migrations_.find(id);
-  if (at == migrations_.end())
-    return Error(ErrorCode::kNotFound, "There is no migration " + migration_text(id));
-  if (at->second.phase >= MigrationPhase::kClosing)
-    return Error(ErrorCode::kRefused, "Migration " + label(at->second) + " is over already");
-  auto batches = switches_.on_event(id, migration::ResolveRequested(side), now_ns());
-  if (!batches) return batches.assume_error();
-  parts_.events.add(
-      "migration-phase",
-      fmt::format("migration {} resolved by hand: keeps the {}", label(at->second), to_string(side)), {},
-      at->second.job, id);
-  execute(batches.assume_value());
-  look_whether_settled(id);
-  return ok();
+control::Task<Result<void>> MigrationTable::resolve(MigrationId id, Side side) {
+  const Migration* asked = find(id);
+  if (asked == nullptr) co_return Error(ErrorCode::kNotFound, "There is no migration " + migration_text(id));
+  if (asked->phase >= MigrationPhase::kClosing)
+    co_return Error(ErrorCode::kRefused, "Migration " + label(*asked) + " is over already");
+  const migration::ResolveRequested event(side);
+  CKPT_CO_TRYV(co_await driver_.handle(id, event));
+  if (const Migration* resolved = find(id); resolved != nullptr)
+    parts_.events.add(
+        "migration-phase",
+        fmt::format("migration {} resolved by hand: keeps the {}", label(*resolved), to_string(side)), {},
+        resolved->job, id);
+  co_return ok();
 }
 
 control::Task<Result<void>> MigrationTable::set_limits(MigrationId id,
@@ -366,7 +367,7 @@ void MigrationTable::decide(Migration& m, MigrationResult result, const std::str
     runs_at(m, side, m.base + 1);
   } else {
     // From its barrier it goes on as what it was, unless it had been lent a higher one: it says so itself.
-    const migration::CoordinatorState* state = switches_.find(m.id);
+    const migration::CoordinatorState* state = driver_.switches().find(m.id);
     const Incarnation said = state == nullptr ? 0 : migration::owner_incarnation(*state);
     runs_at(m, side, said == 0 ? m.base : said);
   }
@@ -379,7 +380,7 @@ void MigrationTable::decide(Migration& m, MigrationResult result, const std::str
 // A job that a later migration or an image took on is not this one's to say.
 void MigrationTable::take_owners_word(MigrationId id) {
   const auto at = migrations_.find(id);
-  const migration::CoordinatorState* state = switches_.find(id);
+  const migration::CoordinatorState* state = driver_.switches().find(id);
   if (at == migrations_.end() || state == nullptr || at->second.phase < MigrationPhase::kClosing) return;
   Migration& m = at->second;
   const Incarnation k = migration::owner_incarnation(*state);

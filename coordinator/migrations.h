@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's driver of the switch (libckpt/migration/driver.md): runs CoordinatorSwitches, keeps its journal, its
-// timers and the table of migrations that people see.
+// The table of migrations that people see, and what is asked of them. SwitchDriver (switch_driver.h) runs their machines.
 //
-// The journal decides; the table is what can be shown. A record is durable before the next action of its batch. A journal
-// that refuses cleanly (full disk) fails the migration at hand; one with a record of unknown fate ends the process through
-// `fatal`, and the restart reads what is there.
+// The journal decides; the table is what can be shown. What is asked of a migration waits while one of its records is being written: caught_up()
+// and begun() say when it is done. A journal that refuses cleanly (full disk) fails the migration at hand. A record of unknown fate ends the
+// process through `fatal`, and the restart reads what is there.
 // What is asked about all migrations goes over the open ones (open()), what is asked of a job by its index.
 // Threads: one io_context on one thread. Ownership: migrations live here until forget_old(); pointers are valid until then, and those to
 // open ones for as long as they are open.
@@ -18,13 +17,12 @@
 
 #include "coordinator/jobs.h"
 #include "coordinator/retention.h"
-#include "libckpt/migration/coordinator_switches.h"
-#include "libckpt/migration/journal.h"
+#include "coordinator/switch_driver.h"
 #include "libckpt/wire/migration_messages.h"
 
 namespace ckpt::coordinator {
 
-class MigrationTable {
+class MigrationTable : private SwitchEffects {
  public:
   struct Parts {
     Store& store;
@@ -45,8 +43,10 @@ class MigrationTable {
     std::int64_t timeout_ms = 0;
     std::string why;
   };
-  // Begins; everything that can be refused without asking the nodes has been checked by the caller, but the journal.
+  // Everything that can be refused without asking the nodes has been checked by the caller. A journal without room closes it as refused, later.
   Result<Migration*> begin(const Job& job, const Request& request, wire::MigrationPlan plan);
+  // Returns when its begin is durable, or with why the journal refused it.
+  control::Task<Result<Migration*>> begun(MigrationId id);
   // A switch that `node` has open and no record here speaks of: its sides are asked, and their records decide. kInvalidArgument for what is
   // no switch of that node.
   Result<void> recover(const std::string& node, migration::SwitchInfo info);
@@ -55,8 +55,10 @@ class MigrationTable {
   // One of its migrations is open, or a side may not know yet how it ended.
   [[nodiscard]] bool unsettled_of(JobId job) const;
   Result<void> abort(MigrationId id, const std::string& why);
-  [[nodiscard]] Result<migration::Journal::Copy> copy_journal() const { return journal_.copy(); }
-  Result<void> resolve(MigrationId id, Side side);
+  control::Task<Result<void>> resolve(MigrationId id, Side side);
+  // Returns when what was asked of it up to now is done, its records durable.
+  control::Task<> caught_up(MigrationId id) { return driver_.caught_up(id); }
+  control::Task<Result<migration::Journal::Copy>> copy_journal() { return driver_.copy_journal(); }
   control::Task<Result<void>> set_limits(MigrationId id, std::optional<std::int64_t> max_downtime_ns,
                                          std::optional<std::uint64_t> bandwidth);
 
@@ -94,17 +96,16 @@ class MigrationTable {
   [[nodiscard]] Signal& changed() { return changed_; }
 
  private:
-  using TimerKey = std::pair<MigrationId, migration::Timer>;
+  // SwitchEffects.
+  void taking(MigrationId id, const migration::CoordinatorEvent& event) override;
+  void send(const migration::SwitchInfo& info, const migration::Send& said) override;
+  void report(const migration::SwitchInfo& info, const migration::Report& report) override;
+  void not_begun(MigrationId id, const Error& why) override;
+  void handled(MigrationId id) override;
+  [[nodiscard]] std::chrono::milliseconds duration(MigrationId id,
+                                                   const migration::ArmTimer& timer) const override;
+  control::Task<Result<Forget>> forgettable() override;
 
-  void execute(const migration::Batches& batches);
-  void execute(const migration::Batch& batch);
-  // False: the rest of the batch is dropped.
-  bool perform(const migration::Batch& batch, const migration::Action& action);
-  bool write(const migration::Batch& batch, const migration::Record& record);
-  void send(const migration::Batch& batch, const migration::Send& send);
-  void arm(MigrationId id, const migration::ArmTimer& action);
-  void fire(MigrationId id, migration::Timer timer);
-  void feed(MigrationId id, const migration::CoordinatorEvent& event);
   void tell_presence(const Node& node, bool connected);
 
   void on_report(Migration& migration, const migration::Report& report);
@@ -127,13 +128,9 @@ class MigrationTable {
   [[nodiscard]] bool may_leave(const Migration& migration) const;
   [[nodiscard]] bool was_removed(MigrationId id) const;
   Migration* checked(MigrationId id, const Node& node, Side side);
-  void compact_if_large();
   [[nodiscard]] const std::string& node_of(const Migration& migration, wire::Party party) const;
 
   Parts parts_;
-  migration::Journal journal_;
-  migration::CoordinatorSwitches switches_;
-  std::function<void(const Error&)> fatal_;
   std::function<void(JobId)> moved_ = [](JobId) {};
   std::map<MigrationId, Migration> migrations_;
   std::map<MigrationId, wire::MigrationPlan> plans_;  // of open ones
@@ -145,9 +142,9 @@ class MigrationTable {
   MigrationId removed_up_to_ = 0;  // of these, those that the table does not know were removed
   std::int64_t newest_end_ms_ = 0;
   mutable std::uint64_t visited_ = 0;
-  std::map<TimerKey, std::shared_ptr<control::asio::steady_timer>> timers_;
   std::map<MigrationId, std::shared_ptr<control::asio::steady_timer>> settle_timers_;
   Signal changed_;
+  SwitchDriver driver_;
 };
 
 }  // namespace ckpt::coordinator

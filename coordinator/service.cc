@@ -444,7 +444,10 @@ control::Task<Result<Migration*>> Service::migrate(JobId id, MigrateRequest requ
     const Job* job = parts_.jobs.find(id);
     if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
     const auto planned = plan(*job, request.to);
-    if (planned && planned.assume_value().to) co_return begin(*job, request, planned.assume_value());
+    if (planned && planned.assume_value().to) {
+      CKPT_CO_TRY(migration, begin(*job, request, planned.assume_value()));
+      co_return co_await parts_.migrations.begun(migration->id);
+    }
     if (!planned && planned.assume_error().code() != ErrorCode::kRefused) co_return planned.assume_error();
     if (planned)
       give_up_parking(*job, planned.assume_value(),

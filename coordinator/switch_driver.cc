@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The half of MigrationTable that drives the pure machines: batches, journal, timers, messages, restart.
+#include "coordinator/switch_driver.h"
+
 #include <spdlog/spdlog.h>
 
-#include "coordinator/migrations.h"
+#include <algorithm>
+#include <iterator>
+#include <optional>
+
 #include "libckpt/base/clock.h"
 #include "libckpt/base/fault.h"
+#include "libckpt/wire/ids.h"
 
 namespace ckpt::coordinator {
 namespace {
 
 using migration::RecordKind;
-using wire::Party;
 
 constexpr std::uint64_t kCompactAboveBytes = 4 << 20;
 
@@ -26,156 +30,232 @@ void fault_before_message(const wire::SwitchBody& body) {
   if (std::holds_alternative<wire::Released>(body)) fault_point(FaultPoint::kCoordinatorHeardReleased);
 }
 
-}  // namespace
-
-MigrationTable::MigrationTable(Parts parts, migration::Journal journal, migration::Timing timing,
-                               std::function<void(const Error&)> fatal)
-    : parts_(parts),
-      journal_(std::move(journal)),
-      switches_(timing),
-      fatal_(std::move(fatal)),
-      changed_(parts.executor) {
-  parts_.jobs.changed().subscribe([this] {
-    if (!settle_timers_.empty()) control::asio::post(parts_.executor, [this] { settle_again(); });
-  });
+// Twice what a compaction left, and never so much that an append would be refused before.
+std::uint64_t next_compaction(std::uint64_t left) {
+  const std::uint64_t room = migration::Journal::kMostBytes - std::min(left, migration::Journal::kMostBytes);
+  return std::max(kCompactAboveBytes, left + std::min(left, room / 2));
 }
 
-Result<void> MigrationTable::restore() {
-  CKPT_TRY(stored, parts_.store.migrations());
-  for (Migration& m : stored) {
-    const MigrationId id = m.id;
-    index(migrations_.emplace(id, std::move(m)).first->second);
-  }
-  CKPT_TRY(removed, parts_.store.highest_removed_migration());
-  removed_up_to_ = removed;
-  std::vector<migration::Record> records = journal_.records();
-  std::erase_if(records,
-                [this](const migration::Record& record) { return was_removed(record.info.migration); });
-  for (const migration::Record& record : records) {
-    if (!entry(record.info).settled) unsettled_.insert(record.info.migration);
-    // The journal is durable before the store is: the store may not know any more that it gave the id.
-    CKPT_TRYV(parts_.store.count_above(0, record.info.migration));
-  }
+}  // namespace
+
+SwitchDriver::SwitchDriver(control::asio::any_io_executor executor, migration::Journal journal,
+                           migration::Timing timing, SwitchEffects& effects,
+                           std::function<void(const Error&)> fatal)
+    : executor_(std::move(executor)),
+      journal_(std::move(journal)),
+      switches_(timing),
+      effects_(effects),
+      fatal_(std::move(fatal)),
+      journal_bytes_(journal_.size_bytes()),
+      compact_at_bytes_(kCompactAboveBytes) {}
+
+SwitchDriver::~SwitchDriver() {
+  disk_.join();
+}
+
+Result<void> SwitchDriver::restore(const std::vector<migration::Record>& records) {
   CKPT_TRY(batches, switches_.restore(records, now_ns()));
-  execute(batches);
-  const std::set<MigrationId> open = open_;
-  for (const MigrationId id : open) adopt_outcome(migrations_.at(id));
+  for (migration::Batch& batch : batches) {
+    const MigrationId id = batch.info.migration;
+    migration::Batches its;
+    its.push_back(std::move(batch));
+    put(id, Item{std::move(its), {}});
+  }
   return ok();
 }
 
-// A record whose migration the table does not know (its store was lost) is shown as far as the record tells.
-Migration& MigrationTable::entry(const migration::SwitchInfo& info) {
-  const auto [at, added] = migrations_.try_emplace(info.migration);
-  Migration& m = at->second;
-  if (!added && (!m.open() || plans_.contains(m.id))) return m;
-  auto plan = wire::decode_plan(info.plan);
-  if (plan) plans_[info.migration] = plan.assume_value();
-  if (!added) return m;
-  m.id = info.migration;
-  m.job = info.job;
-  m.base = info.base;
-  m.incarnation = info.base;
-  m.started_ms = wall_clock_ms();
-  if (plan) {
-    const wire::MigrationPlan& p = plan.assume_value();
-    m.job_name = p.spec.name;
-    m.options = p.options;
-    m.from = Place(p.source_node, p.spec.ranks.front().gpu_index);
-    m.to = Place(p.target_node, p.target_ranks.front().gpu_index);
+Result<void> SwitchDriver::begin(migration::SwitchInfo info, bool source_connected, bool target_connected) {
+  const MigrationId id = info.migration;
+  CKPT_TRY(batches, switches_.begin(std::move(info), source_connected, target_connected, now_ns()));
+  put(id, Item{std::move(batches), {}});
+  return ok();
+}
+
+Result<void> SwitchDriver::recover(migration::SwitchInfo info) {
+  const MigrationId id = info.migration;
+  CKPT_TRY(batches, switches_.recover(std::move(info), now_ns()));
+  put(id, Item{std::move(batches), {}});
+  return ok();
+}
+
+void SwitchDriver::on_message(wire::SwitchMessage message) {
+  const MigrationId id = message.migration;
+  put(id, Item{std::move(message), {}});
+}
+
+void SwitchDriver::on_event(MigrationId id, migration::CoordinatorEvent event) {
+  put(id, Item{std::move(event), {}});
+}
+
+control::Task<Result<void>> SwitchDriver::handle(MigrationId id, migration::CoordinatorEvent event) {
+  Item item{std::move(event), {}};
+  co_return co_await put_and_wait(id, std::move(item));
+}
+
+control::Task<> SwitchDriver::caught_up(MigrationId id) {
+  if (!is_busy(id)) co_return;
+  Item mark;
+  co_await put_and_wait(id, std::move(mark));
+}
+
+control::Task<Result<void>> SwitchDriver::put_and_wait(MigrationId id, Item item) {
+  std::optional<Result<void>> said;
+  const auto executor = co_await control::asio::this_coro::executor;
+  co_await control::asio::async_initiate<const control::asio::use_awaitable_t<>, void()>(
+      [&](auto handler) {
+        const auto kept = std::make_shared<decltype(handler)>(std::move(handler));
+        item.then = [&said, executor, kept](const Result<void>& outcome) {
+          said = outcome;
+          control::asio::post(executor, std::move(*kept));
+        };
+        put(id, std::move(item));
+      },
+      control::asio::use_awaitable);
+  co_return std::move(*said);
+}
+
+control::Task<Result<migration::Journal::Copy>> SwitchDriver::copy_journal() {
+  const auto copy = [this] { return journal_.copy(); };
+  co_return co_await control::offload(disk_, copy);
+}
+
+void SwitchDriver::forget(MigrationId id) {
+  switches_.forget_migration(id);
+  for (auto timer = timers_.lower_bound({id, migration::Timer{}});
+       timer != timers_.end() && timer->first.first == id;)
+    timer = timers_.erase(timer);
+}
+
+void SwitchDriver::put(MigrationId id, Item item) {
+  Queue& queue = queues_[id];
+  queue.items.push_back(std::move(item));
+  if (std::exchange(queue.busy, true)) return;
+  take(id, queue);
+  go_on(id);
+}
+
+void SwitchDriver::go_on(MigrationId id) {
+  Queue& queue = queues_.at(id);
+  while (execute(id, queue)) {
+    effects_.handled(id);
+    if (const Then then = std::exchange(queue.then, {})) then(queue.outcome);
+    if (queue.items.empty()) {
+      queues_.erase(id);
+      return compact_if_large();
+    }
+    take(id, queue);
   }
-  index(m);
-  return m;
 }
 
-// After a restart: what the journal decided may not have reached the table before the crash.
-void MigrationTable::adopt_outcome(Migration& m) {
-  const migration::CoordinatorState* state = switches_.find(m.id);
-  if (m.phase == MigrationPhase::kClosing) return settle_when_measured(m);
-  if (state == nullptr)
-    return decide(m, MigrationResult::kFailed, "The coordinator was restarted before the migration began");
-  if (!migration::is_closed(*state)) return;
-  const auto* closed = std::get_if<migration::coordinator::Closed>(&state->phase);
-  if (closed != nullptr && closed->side == Side::kTarget) return decide(m, MigrationResult::kDone, {});
-  const auto kind =
-      closed != nullptr ? migration::ReportKind::kClosedSource : migration::ReportKind::kAborted;
-  on_report(m, migration::Report(kind, m.incarnation, state->reason));
+void SwitchDriver::take(MigrationId id, Queue& queue) {
+  Item item = std::move(queue.items.front());
+  queue.items.pop_front();
+  queue.then = std::move(item.then);
+  queue.outcome = ok();
+  auto batches = feed(id, item);
+  if (batches) {
+    migration::Batches& found = batches.assume_value();
+    queue.batches.assign(std::make_move_iterator(found.begin()), std::make_move_iterator(found.end()));
+    return;
+  }
+  queue.outcome = batches.assume_error();
+  spdlog::warn("migration {}: {}", wire::migration_text(id), batches.assume_error().to_string());
 }
 
-void MigrationTable::execute(const migration::Batches& batches) {
-  for (const migration::Batch& batch : batches) execute(batch);
+Result<migration::Batches> SwitchDriver::feed(MigrationId id, Item& item) {
+  if (auto* batches = std::get_if<migration::Batches>(&item.what)) return std::move(*batches);
+  if (const auto* message = std::get_if<wire::SwitchMessage>(&item.what)) {
+    fault_before_message(message->body);
+    return switches_.on_message(*message, now_ns());
+  }
+  const auto& event = std::get<migration::CoordinatorEvent>(item.what);
+  effects_.taking(id, event);
+  return switches_.on_event(id, event, now_ns());
 }
 
-void MigrationTable::execute(const migration::Batch& batch) {
-  bool started = false;
-  for (const migration::Action& action : batch.actions) {
-    if (!perform(batch, action)) return;
+bool SwitchDriver::execute(MigrationId id, Queue& queue) {
+  while (!queue.batches.empty()) {
+    const migration::Batch& batch = queue.batches.front();
+    if (queue.next == batch.actions.size()) {
+      if (std::exchange(queue.started, false)) fault_point(FaultPoint::kCoordinatorPrepared);
+      queue.batches.pop_front();
+      queue.next = 0;
+      continue;
+    }
+    const migration::Action& action = batch.actions[queue.next++];
+    if (const auto* record = std::get_if<migration::WriteRecord>(&action)) {
+      write(id, record->record);
+      return false;
+    }
+    perform(batch, action);
     if (const auto* said = std::get_if<migration::Send>(&action)) {
-      started = started || std::holds_alternative<wire::Start>(said->body);
+      queue.started = queue.started || std::holds_alternative<wire::Start>(said->body);
       if (std::holds_alternative<wire::Commit>(said->body)) fault_point(FaultPoint::kCoordinatorCommitSent);
     }
-  }
-  if (started) fault_point(FaultPoint::kCoordinatorPrepared);
-}
-
-bool MigrationTable::perform(const migration::Batch& batch, const migration::Action& action) {
-  const MigrationId id = batch.info.migration;
-  if (const auto* record = std::get_if<migration::WriteRecord>(&action)) return write(batch, record->record);
-  if (const auto* said = std::get_if<migration::Send>(&action)) {
-    send(batch, *said);
-  } else if (const auto* timer = std::get_if<migration::ArmTimer>(&action)) {
-    arm(id, *timer);
-  } else if (const auto* disarm = std::get_if<migration::DisarmTimer>(&action)) {
-    timers_.erase({id, disarm->timer});
-  } else if (const auto* report = std::get_if<migration::Report>(&action)) {
-    on_report(entry(batch.info), *report);
-  } else {
-    spdlog::error("migration {}: {} is no action of a coordinator", migration_text(id),
-                  migration::describe(action));
   }
   return true;
 }
 
-bool MigrationTable::write(const migration::Batch& batch, const migration::Record& record) {
-  auto written = journal_.append(record);
-  if (written) {
+void SwitchDriver::perform(const migration::Batch& batch, const migration::Action& action) {
+  const MigrationId id = batch.info.migration;
+  if (const auto* said = std::get_if<migration::Send>(&action)) return effects_.send(batch.info, *said);
+  if (const auto* timer = std::get_if<migration::ArmTimer>(&action)) return arm(id, *timer);
+  if (const auto* report = std::get_if<migration::Report>(&action))
+    return effects_.report(batch.info, *report);
+  if (const auto* disarm = std::get_if<migration::DisarmTimer>(&action)) {
+    timers_.erase({id, disarm->timer});
+    return;
+  }
+  spdlog::error("migration {}: {} is no action of a coordinator", wire::migration_text(id),
+                migration::describe(action));
+}
+
+// The record stays where it is: its queue is busy, and the driver's end waits for the disk thread.
+void SwitchDriver::write(MigrationId id, const migration::Record& record) {
+  control::asio::post(disk_, [this, id, &record] {
+    control::asio::post(executor_, [this, id, &record, done = append(record)] { written(id, record, done); });
+  });
+}
+
+SwitchDriver::Written SwitchDriver::append(const migration::Record& record) {
+  Result<void> outcome = ok();
+  if (record.kind == RecordKind::kBegun)
+    outcome = journal_.reserve(migration::Journal::reserve_for(record.info.plan.size()));
+  if (outcome) outcome = journal_.append(record);
+  return {std::move(outcome), journal_.size_bytes()};
+}
+
+void SwitchDriver::written(MigrationId id, const migration::Record& record, const Written& written) {
+  journal_bytes_ = written.bytes;
+  if (written.outcome) {
     fault_after_record(record.kind);
-    return true;
+    return go_on(id);
   }
-  const Error& error = written.assume_error();
-  if (error.code() != ErrorCode::kRefused) {
-    fatal_(error);
-    return false;
-  }
-  spdlog::error("migration {}: record {} refused: {}", migration_text(batch.info.migration),
+  const Error& error = written.outcome.assume_error();
+  if (error.code() != ErrorCode::kRefused) return fatal_(error);
+  spdlog::error("migration {}: record {} refused: {}", wire::migration_text(id),
                 migration::to_string(record.kind), error.to_string());
-  auto batches = switches_.record_failed(batch.key, wire::Reason(error), now_ns());
-  if (batches)
-    execute(batches.assume_value());
-  else
-    spdlog::error("migration {}: {}", migration_text(batch.info.migration),
-                  batches.assume_error().to_string());
-  return false;
+  refused(id, queues_.at(id), error);
+  go_on(id);
 }
 
-const std::string& MigrationTable::node_of(const Migration& m, Party party) const {
-  return party == Party::kSource ? m.from.node : m.to.node;
+// The rest of the batch is dropped.
+void SwitchDriver::refused(MigrationId id, Queue& queue, const Error& error) {
+  const migration::SwitchKey key = queue.batches.front().key;
+  queue.batches.pop_front();
+  queue.next = 0;
+  queue.started = false;
+  auto answer = switches_.record_failed(key, wire::Reason(error), now_ns());
+  if (!answer)
+    return spdlog::error("migration {}: {}", wire::migration_text(id), answer.assume_error().to_string());
+  if (switches_.find(id) == nullptr) return effects_.not_begun(id, error);
+  migration::Batches& said = answer.assume_value();
+  queue.batches.insert(queue.batches.begin(), std::make_move_iterator(said.begin()),
+                       std::make_move_iterator(said.end()));
 }
 
-void MigrationTable::send(const migration::Batch& batch, const migration::Send& send) {
-  const wire::SwitchMessage message(batch.info.migration, batch.info.job, batch.info.base, send.from, send.to,
-                                    send.body);
-  const std::string& node = node_of(entry(batch.info), send.to);
-  const bool sent = parts_.nodes.tell(node, message);
-  spdlog::debug("migration {}: {} to {} ({}){}", migration_text(batch.info.migration),
-                wire::name_of(send.body), to_string(send.to), node, sent ? "" : ": not connected");
-}
-
-void MigrationTable::arm(MigrationId id, const migration::ArmTimer& action) {
-  auto after = std::chrono::milliseconds(action.ms);
-  if (const Migration* m = find(id);
-      action.timer == migration::Timer::kMigration && m != nullptr && m->timeout_ms > 0)
-    after = std::chrono::milliseconds(m->timeout_ms);
-  auto timer = std::make_shared<control::asio::steady_timer>(parts_.executor, after);
+void SwitchDriver::arm(MigrationId id, const migration::ArmTimer& action) {
+  auto timer = std::make_shared<control::asio::steady_timer>(executor_, effects_.duration(id, action));
   // Replacing the entry destroys an armed one, which cancels it.
   timers_[{id, action.timer}] = timer;
   timer->async_wait([this, id, kind = action.timer, raw = timer.get()](boost::system::error_code code) {
@@ -183,93 +263,33 @@ void MigrationTable::arm(MigrationId id, const migration::ArmTimer& action) {
     const auto at = timers_.find({id, kind});
     if (at == timers_.end() || at->second.get() != raw) return;  // fired, but replaced before this ran
     timers_.erase(at);
-    fire(id, kind);
+    on_event(id, migration::TimerFired(kind));
   });
 }
 
-void MigrationTable::fire(MigrationId id, migration::Timer timer) {
-  if (timer == migration::Timer::kMigration) {
-    const auto at = migrations_.find(id);
-    if (at != migrations_.end() && at->second.abort_cause == AbortCause::kNone) {
-      at->second.abort_cause = AbortCause::kTimeout;
-      save(at->second);
-    }
-  }
-  feed(id, migration::TimerFired(timer));
+void SwitchDriver::compact_if_large() {
+  if (journal_bytes_ < compact_at_bytes_ || std::exchange(compacting_, true)) return;
+  control::spawn(executor_, "compacting the journal", compact());
 }
 
-void MigrationTable::feed(MigrationId id, const migration::CoordinatorEvent& event) {
-  auto batches = switches_.on_event(id, event, now_ns());
-  if (!batches) {
-    spdlog::warn("migration {}: {}", migration_text(id), batches.assume_error().to_string());
-    return;
+control::Task<> SwitchDriver::compact() {
+  auto forget = co_await effects_.forgettable();
+  Written done{ok(), 0};
+  if (forget) {
+    // Records that were appended meanwhile stay: no rule of before speaks of them.
+    const auto rewrite = [this, &forget] {
+      Result<void> compacted = journal_.compact(forget.assume_value());
+      return Written{std::move(compacted), journal_.size_bytes()};
+    };
+    done = co_await control::offload(disk_, rewrite);
+    journal_bytes_ = done.bytes;
+  } else {
+    done.outcome = forget.assume_error();
   }
-  execute(batches.assume_value());
-  take_owners_word(id);
-  look_whether_settled(id);
-  compact_if_large();
-}
-
-void MigrationTable::on_switch(const Node& node, const wire::SwitchMessage& message) {
-  const auto at = migrations_.find(message.migration);
-  const std::string id = migration_text(message.migration);
-  if (at == migrations_.end() ||
-      (node.row.name != at->second.from.node && node.row.name != at->second.to.node)) {
-    spdlog::warn("node {} sent {} of migration {}, of which it is no part", node.row.name,
-                 wire::name_of(message.body), id);
-    return;
-  }
-  if (message.to != Party::kCoordinator) {
-    parts_.nodes.tell(node_of(at->second, message.to), message);
-    return;
-  }
-  spdlog::debug("migration {}: {} from {}", id, wire::name_of(message.body), to_string(message.from));
-  fault_before_message(message.body);
-  auto batches = switches_.on_message(message, now_ns());
-  if (!batches) {
-    spdlog::warn("migration {}: {} of node {}: {}", id, wire::name_of(message.body), node.row.name,
-                 batches.assume_error().to_string());
-    return;
-  }
-  execute(batches.assume_value());
-  take_owners_word(message.migration);
-  look_whether_settled(message.migration);
-  compact_if_large();
-}
-
-void MigrationTable::on_node_ready(const Node& node) {
-  tell_presence(node, true);
-}
-void MigrationTable::on_node_lost(const Node& node) {
-  tell_presence(node, false);
-}
-
-void MigrationTable::tell_presence(const Node& node, bool connected) {
-  const std::set<MigrationId> unsettled = unsettled_;
-  for (const MigrationId id : unsettled) {
-    const Migration* m = find(id);
-    const migration::CoordinatorState* state = switches_.find(id);
-    if (m == nullptr || state == nullptr || migration::is_settled(*state)) continue;
-    for (const Side side : {Side::kSource, Side::kTarget}) {
-      if (node.row.name != (side == Side::kSource ? m->from.node : m->to.node)) continue;
-      if (connected)
-        feed(id, migration::AgentConnected(side));
-      else
-        feed(id, migration::AgentDisconnected(side));
-    }
-  }
-}
-
-void MigrationTable::compact_if_large() {
-  if (journal_.size_bytes() < kCompactAboveBytes) return;
-  const auto forget = [this](const migration::Record& record) {
-    if (was_removed(record.info.migration)) return true;
-    const Migration* m = find(record.info.migration);
-    const Job* job = parts_.jobs.find(record.info.job);
-    return m != nullptr && m->settled && (job == nullptr || is_ended(job->state));
-  };
-  if (auto compacted = journal_.compact(forget); !compacted)
-    spdlog::warn("the journal was not compacted: {}", compacted.assume_error().to_string());
+  if (!done.outcome)
+    spdlog::warn("the journal was not compacted: {}", done.outcome.assume_error().to_string());
+  compact_at_bytes_ = next_compaction(journal_bytes_);
+  compacting_ = false;
 }
 
 }  // namespace ckpt::coordinator

@@ -23,7 +23,6 @@ namespace {
 constexpr char kFileMagic[8] = {'G', 'P', 'M', 'J', 'R', 'N', 'L', '1'};
 constexpr std::uint32_t kFrameMagic = 0x4352'504a;
 constexpr std::uint64_t kStepBytes = 64 << 10;
-constexpr std::uint64_t kMostFileBytes = std::uint64_t{256} << 20;
 constexpr std::uint32_t kMostRecordBytes = 4 << 20;
 
 struct FrameHead {
@@ -117,7 +116,7 @@ Result<Journal> Journal::open(const std::string& path) {
 }
 
 Result<void> Journal::load() {
-  CKPT_TRY(text, read_file(path_, kMostFileBytes));
+  CKPT_TRY(text, read_file(path_, Journal::kMostBytes));
   if (text.size() <
       sizeof kFileMagic) {  // new, or its maker died before the first sync: nothing was stated from it
     if (::ftruncate(fd_.get(), 0) != 0) return Error::from_errno("Cannot start the journal " + path_);
@@ -159,7 +158,7 @@ Result<void> Journal::load() {
 Result<void> Journal::extend(std::uint64_t wanted_end) {
   if (wanted_end <= capacity_) return ok();
   const std::uint64_t next = (wanted_end + kStepBytes - 1) / kStepBytes * kStepBytes;
-  if (next > kMostFileBytes)
+  if (next > Journal::kMostBytes)
     return Error(ErrorCode::kRefused, "Journal " + path_ + " is at its limit of 256 MiB: compact it");
   const std::vector<std::byte> zeroes(next - capacity_);
   auto written = write_at(fd_.get(), zeroes, capacity_, path_);

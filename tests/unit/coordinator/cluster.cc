@@ -31,7 +31,7 @@ void Cluster::start() {
   io_ = std::make_unique<control::asio::io_context>(1);
   Config config = config_;
   if (agent_port_ != 0) config.agent_address = agent_address();
-  auto created = Coordinator::create(*io_, config, [](const Error& error) { FAIL() << error.to_string(); });
+  auto created = Coordinator::create(*io_, config, fatal_);
   ASSERT_TRUE(created) << created.error().to_string();
   coordinator_ = std::move(created).value();
   if (images_ != nullptr) coordinator_->use_images(images_);

@@ -2,6 +2,8 @@
 // A coordinator on a thread of its own, in a folder that is removed at the end.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -35,6 +37,8 @@ class Cluster {
   // Before start().
   [[nodiscard]] Config& config() { return config_; }
   void use_images(Images* images) { images_ = images; }
+  // Instead of failing the test when the journal fails. On the coordinator's thread.
+  void expect_fatal(std::function<void(const Error&)> fatal) { fatal_ = std::move(fatal); }
 
   [[nodiscard]] std::uint16_t api_port() const { return api_port_; }
   [[nodiscard]] std::uint16_t agent_port() const { return agent_port_; }
@@ -48,6 +52,7 @@ class Cluster {
  private:
   Config config_;
   Images* images_ = nullptr;
+  std::function<void(const Error&)> fatal_ = [](const Error& error) { ADD_FAILURE() << error.to_string(); };
   std::unique_ptr<control::asio::io_context> io_;
   std::unique_ptr<Coordinator> coordinator_;
   std::thread thread_;

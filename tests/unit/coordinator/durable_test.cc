@@ -1,95 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the disk does to a coordinator: its loop never syncs, and what was said is durable. The disk is the test's: it counts the syncs of each thread,
-// holds them up and fails them.
+// What the disk does to a coordinator: its loop never syncs, and what was said is durable. The disk is slow_disk.h.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/time.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <condition_variable>
 #include <filesystem>
 #include <future>
 #include <map>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "tests/unit/coordinator/cluster.h"
 #include "tests/unit/coordinator/fake_agent.h"
-
-namespace {
-
-constexpr std::chrono::seconds kDeadline{30};
-
-class Disk {
- public:
-  int sync(long call, int fd) {
-    std::unique_lock lock(mutex_);
-    ++syncs_[std::this_thread::get_id()];
-    ++all_;
-    ++waiting_;
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return !held_; });
-    --waiting_;
-    if (error_ != 0) {
-      errno = error_;
-      return -1;
-    }
-    lock.unlock();
-    return static_cast<int>(::syscall(call, fd));
-  }
-  void hold(bool held) {
-    const std::lock_guard lock(mutex_);
-    held_ = held;
-    changed_.notify_all();
-  }
-  void fail(int error) {
-    const std::lock_guard lock(mutex_);
-    error_ = error;
-  }
-  // Until somebody waits for the disk that is held up.
-  bool wait_for_a_sync() {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, kDeadline, [this] { return waiting_ > 0; });
-  }
-  int syncs_of(std::thread::id thread) {
-    const std::lock_guard lock(mutex_);
-    return syncs_[thread];
-  }
-  int syncs() {
-    const std::lock_guard lock(mutex_);
-    return all_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::thread::id, int> syncs_;
-  int all_ = 0;
-  int waiting_ = 0;
-  int error_ = 0;
-  bool held_ = false;
-};
-
-Disk& disk() {
-  static Disk* const disk = new Disk;  // outlives every thread
-  return *disk;
-}
-
-}  // namespace
-
-// In place of the C library's.
-extern "C" int fsync(int fd) {
-  return disk().sync(SYS_fsync, fd);
-}
-extern "C" int fdatasync(int fd) {
-  return disk().sync(SYS_fdatasync, fd);
-}
+#include "tests/unit/coordinator/slow_disk.h"
 
 namespace ckpt::coordinator::test {
 namespace {
+
+constexpr std::chrono::seconds kAnswerTime{30};
 
 class DurableTest : public ::testing::Test {
  protected:
@@ -126,7 +55,7 @@ class DurableTest : public ::testing::Test {
   // Whether the coordinator answers, within a time in which a loop that stands still does not.
   bool answers() {
     const UniqueFd asked = begin_request(cluster_.api_port(), cluster_.token(), "/v1/status");
-    timeval limit{kDeadline.count(), 0};
+    timeval limit{kAnswerTime.count(), 0};
     ::setsockopt(asked.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     char byte = 0;
     return ::recv(asked.get(), &byte, 1, 0) == 1;
