@@ -5,12 +5,14 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace ckpt::coordinator {
 namespace {
 
 constexpr std::size_t kMostVerdicts = 1024;
 constexpr std::size_t kLongestReason = 1000;
+constexpr std::chrono::seconds kRetellAfter{1};
 constexpr const char* kHealthSchema =
     "CREATE TABLE IF NOT EXISTS findings (id INTEGER PRIMARY KEY AUTOINCREMENT, node TEXT NOT NULL, number "
     "INTEGER "
@@ -40,7 +42,8 @@ bool Finding::is_suspicion() const {
                      [&](const wire::JobVerdict& verdict) { return concerns(verdict.outcome); });
 }
 
-HealthTable::HealthTable(Parts parts) : parts_(std::move(parts)), changed_(parts_.executor) {
+HealthTable::HealthTable(Parts parts)
+    : parts_(std::move(parts)), changed_(parts_.executor), retell_(parts_.executor) {
   parts_.policy.changed().subscribe([this] {
     for (const auto& [name, paused] : parts_.policy.nodes()) tell_settings(name, known_number(name));
   });
@@ -137,7 +140,19 @@ void HealthTable::tell_settings(const std::string& node, std::uint64_t known_num
   wire::HealthSettings settings;
   settings.known_number = known_number;
   settings.paused = parts_.policy.is_paused(node);
-  parts_.nodes.tell(node, settings);
+  parts_.nodes.tell(node, settings, [this, node] { tell_later(node); });
+}
+
+// As they are then.
+void HealthTable::tell_later(const std::string& node) {
+  const bool waits = !untold_.empty();
+  untold_.insert(node);
+  if (waits) return;
+  retell_.expires_after(kRetellAfter);
+  retell_.async_wait([this](boost::system::error_code code) {
+    if (code) return;
+    for (const std::string& name : std::exchange(untold_, {})) tell_settings(name, known_number(name));
+  });
 }
 
 Result<void> HealthTable::store_acted(const Finding& finding) {

@@ -64,6 +64,8 @@ class HealthTable {
   [[nodiscard]] bool is_known(const std::string& node, const wire::HealthFinding& finding) const;
   [[nodiscard]] std::uint64_t known_number(const std::string& node) const;
   void tell_settings(const std::string& node, std::uint64_t known_number);
+  // The store is not durable yet.
+  void tell_later(const std::string& node);
   void index(const Finding& finding);
   Result<void> remove(const std::set<std::int64_t>& rows);
 
@@ -74,6 +76,8 @@ class HealthTable {
   std::set<Key> known_;
   std::map<std::string, std::pair<std::int64_t, std::uint64_t>> newest_;  // of a node: row, number
   std::set<std::int64_t> fresh_;                                          // rows
+  std::set<std::string> untold_;                                          // nodes, of their settings
+  control::asio::steady_timer retell_;
 };
 
 }  // namespace ckpt::coordinator

@@ -100,11 +100,14 @@ class NodeTable {
 
   // Best effort: false if not connected.
   bool tell(const std::string& node, const wire::SwitchMessage& message) { return send(node, message); }
-  // Not at all if the store does not become durable.
+  // Not at all if the store does not become durable: then `not_told` is called, for who would not tell it again.
   template <class M>
-  void tell(const std::string& node, const M& message) {
-    store_.when_durable([this, node, message](const Result<void>& stays) {
-      if (stays.has_value()) send(node, message);
+  void tell(const std::string& node, const M& message, std::function<void()> not_told = {}) {
+    store_.when_durable([this, node, message, not_told = std::move(not_told)](const Result<void>& stays) {
+      if (stays.has_value())
+        send(node, message);
+      else if (not_told)
+        not_told();
     });
   }
 

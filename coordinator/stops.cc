@@ -101,9 +101,11 @@ void Stops::tell(const Node& node, const Job& job) {
     found = true;
     message.incarnation = std::max(message.incarnation, instance.incarnation);
   }
-  if (!found || !told_.emplace(node.row.name, job.id, message.incarnation).second) return;
+  const Told told(node.row.name, job.id, message.incarnation);
+  if (!found || !told_.insert(told).second) return;
   message.grace_ns = job.stop_grace_ms * kNanosPerMs;
-  parts_.nodes.tell(node.row.name, message);
+  // The node's next inventory looks again.
+  parts_.nodes.tell(node.row.name, message, [this, told] { told_.erase(told); });
 }
 
 }  // namespace ckpt::coordinator

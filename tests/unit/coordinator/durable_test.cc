@@ -134,6 +134,27 @@ TEST_F(DurableTest, NodeIsToldOnceWhatItIsToldForIsDurable) {
   EXPECT_EQ(a_->starts() + b_->starts(), 1U);
 }
 
+// What a node is told of it waits for the disk, too, and is told when the disk is well again.
+TEST_F(DurableTest, StopThatWasNotDurableIsToldLater) {
+  ASSERT_EQ(
+      cluster_.post("/v1/jobs", R"({"argv":["./train"],"cwd":"/tmp","name":"train","node":"node-a"})").status,
+      201U);
+  disk().fail(EIO);
+  EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").status, 500U);
+  disk().fail(0);
+  EXPECT_EQ(cluster_.post("/v1/cordon", cordon_of(1)).status, 200U);
+  EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["state"], "stopping");
+  a_->set_free(1 << 20);  // an inventory
+  cluster_.wait_for_event("job-ended");
+}
+
+TEST_F(DurableTest, PauseOfAPolicyThatWasNotDurableIsToldLater) {
+  disk().fail(EIO);
+  EXPECT_EQ(cluster_.post("/v1/policy/pause", R"({"node":"node-a","reason":"test"})").status, 500U);
+  disk().fail(0);
+  a_->wait_for_settings(0, true);
+}
+
 TEST_F(DurableTest, LogOfTheStoreIsBoundedAndItsHeaderAloneIsSyncedOnTheLoop) {
   constexpr int kRounds = 12;
   constexpr int kEvents = 400;
