@@ -54,7 +54,7 @@ class SwitchDriver {
   SwitchDriver& operator=(const SwitchDriver&) = delete;
 
   // As the journal was opened: before the first event.
-  [[nodiscard]] const std::vector<migration::Record>& records() const noexcept { return journal_.records(); }
+  [[nodiscard]] std::vector<migration::Record> records() const { return journal_.records(); }
   // Once, before all else.
   Result<void> restore(const std::vector<migration::Record>& records);
 

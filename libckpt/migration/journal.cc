@@ -18,10 +18,13 @@
 namespace ckpt::migration {
 namespace {
 
-// File: 8 bytes "GPMJRNL1", then frames at multiples of 8: {magic u32, length u32, crc32 of the body u32, index u32, body},
+// File: 8 bytes "GPMJRNL2", then frames at multiples of 8: {magic u32, length u32, crc32 of the body u32, index u32, body},
 // then zeroes. The index counts frames, so an old frame that survived a rewrite is never taken for a new one.
-constexpr char kFileMagic[8] = {'G', 'P', 'M', 'J', 'R', 'N', 'L', '1'};
+// Of version 1 all frames are whole.
+constexpr char kFileMagic[8] = {'G', 'P', 'M', 'J', 'R', 'N', 'L', '2'};
+constexpr char kFileMagic1[8] = {'G', 'P', 'M', 'J', 'R', 'N', 'L', '1'};
 constexpr std::uint32_t kFrameMagic = 0x4352'504a;
+constexpr std::uint32_t kReferringMagic = 0x4352'504b;  // its plan is that of an earlier one
 constexpr std::uint64_t kStepBytes = 64 << 10;
 constexpr std::uint32_t kMostRecordBytes = 4 << 20;
 
@@ -41,22 +44,28 @@ std::span<const std::byte> bytes_of(const std::string& text, std::size_t at, std
   return {reinterpret_cast<const std::byte*>(text.data()) + at, count};
 }
 
-// The body of an intact frame at `at`.
-std::optional<std::span<const std::byte>> frame_at(const std::string& text, std::uint64_t at) {
+struct Frame {
+  FrameHead head;
+  std::span<const std::byte> body;
+};
+
+// An intact one at `at`.
+std::optional<Frame> frame_at(const std::string& text, std::uint64_t at) {
   FrameHead head{};
   if (at + sizeof head > text.size()) return std::nullopt;
   std::memcpy(&head, text.data() + at, sizeof head);
-  if (head.magic != kFrameMagic || head.length > kMostRecordBytes ||
-      head.length > text.size() - at - sizeof head)
+  const bool known = head.magic == kFrameMagic || head.magic == kReferringMagic;
+  if (!known || head.length > kMostRecordBytes || head.length > text.size() - at - sizeof head)
     return std::nullopt;
   const auto body = bytes_of(text, at + sizeof head, head.length);
   if (wire::crc32(body) != head.crc) return std::nullopt;
-  return body;
+  return Frame{head, body};
 }
 
-std::vector<std::byte> make_frame(const Record& record, std::uint32_t index) {
+std::vector<std::byte> make_frame(const Record& record, std::size_t at, bool refers = false) {
   const auto body = encode_record(record);
-  const FrameHead head{kFrameMagic, static_cast<std::uint32_t>(body.size()), wire::crc32(body), index};
+  const FrameHead head{refers ? kReferringMagic : kFrameMagic, static_cast<std::uint32_t>(body.size()),
+                       wire::crc32(body), static_cast<std::uint32_t>(at)};
   std::vector<std::byte> frame(padded(sizeof head + body.size()));
   std::memcpy(frame.data(), &head, sizeof head);
   std::memcpy(frame.data() + sizeof head, body.data(), body.size());
@@ -115,29 +124,74 @@ Result<Journal> Journal::open(const std::string& path) {
   return journal;
 }
 
-Result<void> Journal::load() {
-  CKPT_TRY(text, read_file(path_, Journal::kMostBytes));
-  if (text.size() <
-      sizeof kFileMagic) {  // new, or its maker died before the first sync: nothing was stated from it
-    if (::ftruncate(fd_.get(), 0) != 0) return Error::from_errno("Cannot start the journal " + path_);
-    end_ = sizeof kFileMagic;
-    capacity_ = 0;
-    CKPT_TRYV(extend(end_));
-    CKPT_TRYV(write_at(fd_.get(), std::as_bytes(std::span(kFileMagic)), 0, path_));
-    CKPT_TRYV(sync(fd_.get(), path_));
-    return sync_folder_of(path_);
-  }
-  if (std::memcmp(text.data(), kFileMagic, sizeof kFileMagic) != 0)
-    return Error(ErrorCode::kCorrupt, "File " + path_ + " is not a journal of this version");
+Result<void> Journal::start() {
+  if (::ftruncate(fd_.get(), 0) != 0) return Error::from_errno("Cannot start the journal " + path_);
+  end_ = sizeof kFileMagic;
+  capacity_ = 0;
+  CKPT_TRYV(extend(end_));
+  CKPT_TRYV(write_at(fd_.get(), std::as_bytes(std::span(kFileMagic)), 0, path_));
+  CKPT_TRYV(sync(fd_.get(), path_));
+  return sync_folder_of(path_);
+}
+
+Result<std::uint64_t> Journal::read_frames(const std::string& text) {
   std::uint64_t at = sizeof kFileMagic;
-  while (const auto body = frame_at(text, at)) {
-    FrameHead head{};
-    std::memcpy(&head, text.data() + at, sizeof head);
-    if (head.index != records_.size()) break;
-    CKPT_TRY(record, decode_record(*body));
-    records_.push_back(std::move(record));
-    at += padded(sizeof head + body->size());
+  while (const auto frame = frame_at(text, at)) {
+    const bool refers = frame->head.magic == kReferringMagic;
+    if (frame->head.index != entries_.size() || (refers && !may_refer_)) break;
+    CKPT_TRY(record, decode_record(frame->body));
+    Entry entry{std::move(record)};
+    if (refers) entry.plan_at = plan_of(entry.record);
+    if (refers && (!entry.plan_at || !entry.record.info.plan.empty()))
+      return Error(ErrorCode::kCorrupt,
+                   "Journal " + path_ + " has a record at byte " + std::to_string(at) + " without its plan");
+    keep(std::move(entry));
+    at += padded(sizeof(FrameHead) + frame->body.size());
   }
+  return at;
+}
+
+std::optional<std::size_t> Journal::plan_of(const Record& record) const {
+  const auto at = plan_at_.find({record.info.migration, record.party});
+  return at == plan_at_.end() ? std::nullopt : std::optional(at->second);
+}
+
+Journal::Entry Journal::to_entry(const Record& record) const {
+  Entry entry{record};
+  const auto at = may_refer_ ? plan_of(record) : std::nullopt;
+  if (!at || entries_[*at].record.info.plan != record.info.plan) return entry;
+  entry.plan_at = at;
+  entry.record.info.plan = {};
+  return entry;
+}
+
+Record Journal::to_record(const Entry& entry) const {
+  Record record = entry.record;
+  if (entry.plan_at) record.info.plan = entries_[*entry.plan_at].record.info.plan;
+  return record;
+}
+
+void Journal::keep(Entry entry) {
+  if (!entry.record.info.plan.empty())
+    plan_at_[{entry.record.info.migration, entry.record.party}] = entries_.size();
+  entries_.push_back(std::move(entry));
+}
+
+std::vector<Record> Journal::records() const {
+  std::vector<Record> records;
+  records.reserve(entries_.size());
+  for (const Entry& entry : entries_) records.push_back(to_record(entry));
+  return records;
+}
+
+Result<void> Journal::load() {
+  CKPT_TRY(text, read_file(path_, kMostBytes));
+  // New, or its maker died before the first sync: nothing was stated from it.
+  if (text.size() < sizeof kFileMagic) return start();
+  may_refer_ = std::memcmp(text.data(), kFileMagic, sizeof kFileMagic) == 0;
+  if (!may_refer_ && std::memcmp(text.data(), kFileMagic1, sizeof kFileMagic1) != 0)
+    return Error(ErrorCode::kCorrupt, "File " + path_ + " is not a journal of this version");
+  CKPT_TRY(at, read_frames(text));
   end_ = at;
   capacity_ = text.size();
   const std::uint64_t last = text.find_last_not_of('\0') + 1;
@@ -158,7 +212,7 @@ Result<void> Journal::load() {
 Result<void> Journal::extend(std::uint64_t wanted_end) {
   if (wanted_end <= capacity_) return ok();
   const std::uint64_t next = (wanted_end + kStepBytes - 1) / kStepBytes * kStepBytes;
-  if (next > Journal::kMostBytes)
+  if (next > kMostBytes)
     return Error(ErrorCode::kRefused, "Journal " + path_ + " is at its limit of 256 MiB: compact it");
   const std::vector<std::byte> zeroes(next - capacity_);
   auto written = write_at(fd_.get(), zeroes, capacity_, path_);
@@ -186,7 +240,8 @@ Result<Journal::Copy> Journal::copy() const {
 
 Result<void> Journal::append(const Record& record) {
   if (broken_) return Error(ErrorCode::kIo, "Journal " + path_ + " failed before: restart the process");
-  const auto frame = make_frame(record, static_cast<std::uint32_t>(records_.size()));
+  Entry entry = to_entry(record);
+  const auto frame = make_frame(entry.record, entries_.size(), entry.plan_at.has_value());
   if (frame.size() > kMostRecordBytes)
     return Error(ErrorCode::kRefused, "A record of " + std::to_string(frame.size()) + " bytes for " + path_);
   CKPT_TRYV(extend(end_ + frame.size()));
@@ -200,16 +255,16 @@ Result<void> Journal::append(const Record& record) {
         .caused_by(std::move(written).assume_error());
   }
   end_ += frame.size();
-  records_.push_back(record);
+  keep(std::move(entry));
   return ok();
 }
 
 Result<void> Journal::compact(const std::function<bool(const Record&)>& forget) {
-  std::map<std::pair<MigrationId, Party>, const Record*> newest;
-  for (const Record& r : records_) newest[{r.info.migration, r.party}] = &r;
+  std::map<Key, const Entry*> newest;
+  for (const Entry& entry : entries_) newest[{entry.record.info.migration, entry.record.party}] = &entry;
   std::vector<Record> kept;
-  for (const auto& [key, record] : newest)
-    if (!forget(*record)) kept.push_back(*record);
+  for (const auto& [key, entry] : newest)
+    if (!forget(entry->record)) kept.push_back(to_record(*entry));
 
   const std::string next_path = path_ + ".next";
   ::unlink(next_path.c_str());
@@ -217,10 +272,10 @@ Result<void> Journal::compact(const std::function<bool(const Record&)>& forget) 
     CKPT_TRY(next, open(next_path));
     // As one piece: nobody reads this file before it has its name, so it needs one sync.
     std::vector<std::byte> frames;
-    for (const Record& r : kept) {
-      const auto frame = make_frame(r, static_cast<std::uint32_t>(next.records_.size()));
+    for (Record& record : kept) {
+      const auto frame = make_frame(record, next.entries_.size());
       frames.insert(frames.end(), frame.begin(), frame.end());
-      next.records_.push_back(r);
+      next.keep({std::move(record)});
     }
     CKPT_TRYV(next.extend(next.end_ + frames.size()));
     CKPT_TRYV(write_at(next.fd_.get(), frames, next.end_, next_path));

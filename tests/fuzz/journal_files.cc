@@ -17,9 +17,11 @@ using migration::Journal;
 using migration::Record;
 using migration::RecordKind;
 
-constexpr std::string_view kFileMagic =
-    "GPMJRNL1";  // the format of journal.cc; check_format() notices a change
+// The format of journal.cc; check_format() notices a change.
+constexpr std::string_view kFileMagic = "GPMJRNL2";
+constexpr std::string_view kFileMagic1 = "GPMJRNL1";
 constexpr std::uint32_t kFrameMagic = 0x4352'504a;
+constexpr std::uint32_t kReferringMagic = 0x4352'504b;
 constexpr std::size_t kMostOrders = 24;
 
 std::string path_of_file() {
@@ -42,9 +44,8 @@ Record record_of(std::uint8_t choice) {
   }
 }
 
-std::string frame(std::span<const std::byte> body, std::uint32_t index) {
-  const std::uint32_t head[4] = {kFrameMagic, static_cast<std::uint32_t>(body.size()), wire::crc32(body),
-                                 index};
+std::string frame(std::span<const std::byte> body, std::uint32_t index, std::uint32_t magic = kFrameMagic) {
+  const std::uint32_t head[4] = {magic, static_cast<std::uint32_t>(body.size()), wire::crc32(body), index};
   std::string out(reinterpret_cast<const char*>(head), sizeof head);
   out.append(reinterpret_cast<const char*>(body.data()), body.size());
   out.resize((out.size() + 7) / 8 * 8);
@@ -82,7 +83,8 @@ void follow_order(Input& input, File& file) {
     case 0:
       return file.add_intact(choice);
     case 1:
-      return file.add_other(frame(input.bytes(choice), file.frames++));
+      return file.add_other(
+          frame(input.bytes(choice), file.frames++, choice % 2 == 0 ? kFrameMagic : kReferringMagic));
     case 2:
       return file.add_misplaced(choice, input.number<std::uint32_t>());
     case 3: {
@@ -104,6 +106,7 @@ File file_of(Input& input) {
   const auto cut = input.number<std::uint16_t>();  // a tail that was never written
   const auto kind = input.number<std::uint8_t>();
   file.compact = kind % 8 == 7;
+  if ((kind & 16) != 0) file.bytes = kFileMagic1;
   if (kind == 1) {  // not even a journal
     file.bytes.clear();
     file.disturbed = true;

@@ -218,6 +218,64 @@ TEST_F(JournalTest, FullDiskIsACleanRefusal) {
   EXPECT_EQ(again.assume_value().records().size(), written + 1);
 }
 
+// The plan is in the file once for each party of a migration, and each record is whole when it is read.
+TEST_F(JournalTest, LaterRecordsOfAMigrationReferToItsPlan) {
+  constexpr std::size_t kPlan = std::size_t{100} << 10;
+  const auto with_plan = [](MigrationId id, RecordKind kind, std::byte content) {
+    Record record = make(id, kind);
+    record.info.plan.assign(kPlan, content);
+    return record;
+  };
+  const std::byte a{1};
+  const std::byte b{2};
+  const std::vector<Record> all = {
+      with_plan(1, RecordKind::kBarrier, a), with_plan(2, RecordKind::kBarrier, b),
+      with_plan(1, RecordKind::kResumed, a), with_plan(2, RecordKind::kReleased, b),
+      with_plan(1, RecordKind::kResumed, b),  // another one: not the first's
+      with_plan(1, RecordKind::kReleased, b)};
+  {
+    Journal journal = Journal::open(path_).assume_value();
+    for (const Record& record : all) ASSERT_TRUE(journal.append(record).has_value());
+    EXPECT_EQ(journal.records(), all);
+    EXPECT_GT(journal.size_bytes(), 3 * kPlan);
+    EXPECT_LT(journal.size_bytes(), 3 * kPlan + (std::size_t{4} << 10));
+  }
+  Journal again = Journal::open(path_).assume_value();
+  EXPECT_EQ(again.records(), all);
+  ASSERT_TRUE(again.compact([](const Record&) { return false; }).has_value());
+  EXPECT_EQ(again.records(), (std::vector<Record>{all[5], all[3]}));
+  ASSERT_TRUE(again.append(all[3]).has_value());
+  EXPECT_LT(again.size_bytes(), 2 * kPlan + (std::size_t{4} << 10));
+  EXPECT_EQ(again.records().back(), all[3]);
+}
+
+// Software of before, which may come back, does not know of records without a plan: they come with the file's next version.
+TEST_F(JournalTest, FileOfBeforeIsReadAndWrittenAsItIsUntilItIsCompacted) {
+  write_three();
+  const auto version = [this](char number) {
+    UniqueFd fd(::open(path_.c_str(), O_RDWR));
+    char now = 0;
+    EXPECT_EQ(::pread(fd.get(), &now, 1, 7), 1);
+    if (number != 0) EXPECT_EQ(::pwrite(fd.get(), &number, 1, 7), 1);
+    return now;
+  };
+  EXPECT_EQ(version(0), '2');
+  std::filesystem::remove(path_);
+  {
+    Journal journal = Journal::open(path_).assume_value();
+    ASSERT_TRUE(journal.append(make(1, RecordKind::kBarrier)).has_value());
+  }
+  version('1');
+  Journal journal = Journal::open(path_).assume_value();
+  const std::uint64_t first = journal.size_bytes();
+  ASSERT_TRUE(journal.append(make(1, RecordKind::kReleased)).has_value());
+  EXPECT_EQ(journal.size_bytes(), first + first - 8) << "without its plan";
+  EXPECT_EQ(journal.records().size(), 2U);
+  ASSERT_TRUE(journal.compact([](const Record&) { return false; }).has_value());
+  EXPECT_EQ(version(0), '2');
+  EXPECT_EQ(journal.records(), std::vector<Record>{make(1, RecordKind::kReleased)});
+}
+
 TEST_F(JournalTest, ReserveMakesTheFileThatLong) {
   auto opened = Journal::open(path_);
   ASSERT_TRUE(opened.has_value());
