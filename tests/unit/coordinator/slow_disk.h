@@ -19,6 +19,8 @@ class SlowDisk {
 
   // Empty: of every file.
   void hold(bool held, const std::string& file = {});
+  // It is never held up.
+  void spare(std::thread::id thread);
   void fail(int error, const std::string& file = {});
   // Of the file; 0: they succeed again.
   void fail_writes(int error, const std::string& file);
@@ -41,6 +43,7 @@ class SlowDisk {
   int waiting_ = 0;
   bool held_ = false;
   std::string held_file_;
+  std::thread::id spared_;
   int error_ = 0;
   std::string failing_file_;
   int write_error_ = 0;

@@ -116,11 +116,24 @@ class SwitchJournalTest : public ::testing::Test {
     done.set_value(std::move(resolved));
   }
 
+  // One after the other, each done.
+  void migrate_to(int number) {
+    for (; moved_ < number; ++moved_) {
+      ASSERT_EQ(migrate_later().get().status, 202U);
+      ASSERT_EQ(closed("m" + std::to_string(moved_ + 1))["result"], "done");
+    }
+  }
+
+  // Eleven of them are more than an uncompacted journal may have.
+  static constexpr std::size_t kLargePlan = 400'000;
+  static constexpr int kJustBelow = 10;
+
   Cluster cluster_;
   std::unique_ptr<FakeAgent> a_;
   std::unique_ptr<FakeAgent> b_;
   std::thread::id loop_;
   int syncs_at_start_ = 0;
+  int moved_ = 0;
 };
 
 TEST_F(SwitchJournalTest, NoRecordIsSyncedOnTheLoop) {
@@ -218,6 +231,39 @@ TEST_F(SwitchJournalTest, MigrationWhoseGrantIsRefusedGoesBackToItsSource) {
   const json m = closed("m1");
   EXPECT_EQ(m["result"], "refused") << m;
   EXPECT_EQ(at_target.story(), (std::vector<std::string>{"Prepare", "Start", "Aborted"}));
+}
+
+// The newest record of each stays: they are too many for the size alone to be asked about.
+TEST_F(SwitchJournalTest, JournalIsCompactedOffTheLoopAndAgainOnceItHasDoubled) {
+  start();
+  start_nodes(kLargePlan);
+  const int before = disk().replaced(kJournal);
+  const int by_loop = disk().replaced_by(loop_);
+  migrate_to(kJustBelow);
+  EXPECT_EQ(disk().replaced(kJournal), before);
+  migrate_to(kJustBelow + 5);
+  wait_until([&] { return disk().replaced(kJournal) > before; });
+  EXPECT_EQ(disk().replaced(kJournal), before + 1);
+  EXPECT_EQ(disk().replaced_by(loop_), by_loop);
+  cluster_.stop();
+  cluster_.start();
+  EXPECT_EQ(closed("m" + std::to_string(moved_))["result"], "done");
+}
+
+// Its records go because the store tells of them: power may not take that with it.
+TEST_F(SwitchJournalTest, CompactionWaitsForTheStore) {
+  start();
+  disk().spare(loop_);  // the header of the store's log
+  start_nodes(kLargePlan);
+  migrate_to(kJustBelow);
+  const int before = disk().replaced(kJournal);
+  disk().hold(true, kStoreLog);
+  auto last = migrate_later();
+  EXPECT_EQ(closed("m" + std::to_string(kJustBelow + 1))["result"], "done");
+  EXPECT_EQ(disk().replaced(kJournal), before);
+  disk().hold(false);
+  EXPECT_EQ(last.get().status, 202U);
+  wait_until([&] { return disk().replaced(kJournal) > before; });
 }
 
 TEST_F(SwitchJournalTest, RecordOfUnknownFateIsFatalAndNothingFollowsIt) {
