@@ -225,8 +225,9 @@ TEST_F(SwitchJournalTest, MigrationWhoseGrantIsRefusedGoesBackToItsSource) {
     return false;
   };
   start_nodes();
+  const int before = disk().refused_writes();
   ASSERT_EQ(migrate_later().get().status, 202U);
-  wait_until([&] { return disk().refused_writes() > 0; });
+  wait_until([&] { return disk().refused_writes() > before; });
   disk().fail_writes(0, {});
   const json m = closed("m1");
   EXPECT_EQ(m["result"], "refused") << m;
