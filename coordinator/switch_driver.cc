@@ -9,6 +9,8 @@
 
 #include "libckpt/base/clock.h"
 #include "libckpt/base/fault.h"
+#include "libckpt/control/offload.h"
+#include "libckpt/control/spawn.h"
 #include "libckpt/wire/ids.h"
 
 namespace ckpt::coordinator {

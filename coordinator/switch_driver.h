@@ -11,6 +11,7 @@
 // fate calls `fatal`, which must end the process: the restart reads what is there.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -20,7 +21,7 @@
 #include <variant>
 #include <vector>
 
-#include "libckpt/control/offload.h"
+#include "libckpt/control/asio.h"
 #include "libckpt/migration/coordinator_switches.h"
 #include "libckpt/migration/journal.h"
 
