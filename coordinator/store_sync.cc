@@ -42,6 +42,9 @@ Result<std::unique_ptr<StoreSync>> StoreSync::create(Store& store, const std::st
   if (!log) return Error::from_errno("Opening the log of " + path);
   // All before this was synced by the store itself.
   CKPT_TRYV(store.database().execute("PRAGMA wal_autocheckpoint=0; PRAGMA synchronous=NORMAL;"));
+  // A log that begins anew is cut: its size says what is in it.
+  const std::string limit = "PRAGMA journal_size_limit=" + std::to_string(kLogBytes / 4) + ";";
+  CKPT_TRYV(store.database().execute(limit.c_str()));
   std::unique_ptr<StoreSync> sync(
       new StoreSync(store, std::move(copier), std::move(log), std::move(executor)));
   sync->durable_ = store.database().commits();

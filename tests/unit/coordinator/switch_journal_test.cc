@@ -128,6 +128,9 @@ class SwitchJournalTest : public ::testing::Test {
   static constexpr std::size_t kLargePlan = 400'000;
   static constexpr int kJustBelow = 10;
 
+  // They outlive the agents that fill them.
+  Heard at_source_;
+  Heard at_target_;
   Cluster cluster_;
   std::unique_ptr<FakeAgent> a_;
   std::unique_ptr<FakeAgent> b_;
@@ -146,28 +149,25 @@ TEST_F(SwitchJournalTest, NoRecordIsSyncedOnTheLoop) {
 
 TEST_F(SwitchJournalTest, NothingIsSaidOfAMigrationBeforeItsBeginIsDurable) {
   start();
-  Heard at_source;
-  at_source.listen_at(*a_);
+  at_source_.listen_at(*a_);
   start_nodes();
   disk().hold(true, kJournal);
   auto migrate = migrate_later();
   ASSERT_TRUE(disk().wait_for_a_sync());
   EXPECT_EQ(cluster_.get("/v1/migrations/m1").json()["state"], "preparing") << "the loop stands still";
   reach("train");
-  EXPECT_EQ(at_source.names(), std::vector<std::string>{});
+  EXPECT_EQ(at_source_.names(), std::vector<std::string>{});
   EXPECT_TRUE(is_pending(migrate)) << "what may be lost was said to have begun";
   disk().hold(false);
   EXPECT_EQ(migrate.get().status, 202U);
   EXPECT_EQ(closed("m1")["result"], "done");
-  EXPECT_EQ(at_source.names().front(), "Prepare");
+  EXPECT_EQ(at_source_.names().front(), "Prepare");
 }
 
 TEST_F(SwitchJournalTest, WhatComesWhileARecordIsWrittenIsDoneAfterItInOrder) {
   start();
-  Heard at_source;
-  Heard at_target;
-  at_source.listen_at(*a_, "AbortRequest");
-  at_target.listen_at(*b_, "Commit");
+  at_source_.listen_at(*a_, "AbortRequest");
+  at_target_.listen_at(*b_, "Commit");
   a_->instead = [this, next = a_->instead](const wire::SwitchMessage& message) {
     if (std::holds_alternative<wire::Start>(message.body)) disk().hold(true, kJournal);  // GRANTED is next
     return next(message);
@@ -184,19 +184,18 @@ TEST_F(SwitchJournalTest, WhatComesWhileARecordIsWrittenIsDoneAfterItInOrder) {
   EXPECT_EQ(cluster_.get("/v1/migrations/m1").json()["state"], "precopy") << "the loop stands still";
   EXPECT_TRUE(is_pending(resolve));
   reach("other");
-  EXPECT_EQ(at_target.story(), (std::vector<std::string>{"Prepare", "Start"}));
+  EXPECT_EQ(at_target_.story(), (std::vector<std::string>{"Prepare", "Start"}));
   disk().hold(false);
   EXPECT_TRUE(resolve.get());
   EXPECT_EQ(closed("m1")["result"], "interrupted");
-  wait_until([&] { return at_target.story().size() >= 5; });
-  EXPECT_EQ(at_target.story(),
+  wait_until([&] { return at_target_.story().size() >= 5; });
+  EXPECT_EQ(at_target_.story(),
             (std::vector<std::string>{"Prepare", "Start", "Commit", "AbortRequest", "Closed"}));
 }
 
 TEST_F(SwitchJournalTest, AbortIsAnsweredOnceItIsDurable) {
   start();
-  Heard at_source;
-  at_source.listen_at(*a_);
+  at_source_.listen_at(*a_);
   a_->silent_prepare = true;
   start_nodes();
   ASSERT_EQ(migrate_later().get().status, 202U);
@@ -205,7 +204,7 @@ TEST_F(SwitchJournalTest, AbortIsAnsweredOnceItIsDurable) {
   ASSERT_TRUE(disk().wait_for_a_sync());
   EXPECT_EQ(cluster_.get("/v1/migrations/m1").json()["state"], "preparing");
   reach("train");
-  EXPECT_EQ(at_source.story(), std::vector<std::string>{"Prepare"});
+  EXPECT_EQ(at_source_.story(), std::vector<std::string>{"Prepare"});
   EXPECT_TRUE(is_pending(abort)) << "what may be lost was said to be aborted";
   disk().hold(false);
   const HttpAnswer answer = abort.get();
@@ -215,8 +214,7 @@ TEST_F(SwitchJournalTest, AbortIsAnsweredOnceItIsDurable) {
 
 TEST_F(SwitchJournalTest, MigrationWhoseBeginHasNoRoomIsClosedAndNothingIsTouched) {
   start();
-  Heard at_source;
-  at_source.listen_at(*a_);
+  at_source_.listen_at(*a_);
   start_nodes();
   disk().fail_writes(ENOSPC, kJournal);
   const auto refused = migrate_later().get();
@@ -227,7 +225,7 @@ TEST_F(SwitchJournalTest, MigrationWhoseBeginHasNoRoomIsClosedAndNothingIsTouche
   EXPECT_EQ(m["result"], "refused") << m;
   EXPECT_NE(m["error"].get<std::string>().find("No space for the journal"), std::string::npos) << m;
   reach("train");
-  EXPECT_EQ(at_source.names(), std::vector<std::string>{});
+  EXPECT_EQ(at_source_.names(), std::vector<std::string>{});
   disk().fail_writes(0, {});
   EXPECT_EQ(migrate_later().get().status, 202U);
   EXPECT_EQ(closed("m2")["result"], "done");
@@ -235,8 +233,7 @@ TEST_F(SwitchJournalTest, MigrationWhoseBeginHasNoRoomIsClosedAndNothingIsTouche
 
 TEST_F(SwitchJournalTest, MigrationWhoseGrantIsRefusedGoesBackToItsSource) {
   start();
-  Heard at_target;
-  at_target.listen_at(*b_);
+  at_target_.listen_at(*b_);
   a_->instead = [](const wire::SwitchMessage& message) {
     if (std::holds_alternative<wire::Start>(message.body)) disk().fail_writes(ENOSPC, kJournal);
     return false;
@@ -248,8 +245,8 @@ TEST_F(SwitchJournalTest, MigrationWhoseGrantIsRefusedGoesBackToItsSource) {
   disk().fail_writes(0, {});
   const json m = closed("m1");
   EXPECT_EQ(m["result"], "refused") << m;
-  wait_until([&] { return at_target.story().size() >= 3; });
-  EXPECT_EQ(at_target.story(), (std::vector<std::string>{"Prepare", "Start", "Aborted"}));
+  wait_until([&] { return at_target_.story().size() >= 3; });
+  EXPECT_EQ(at_target_.story(), (std::vector<std::string>{"Prepare", "Start", "Aborted"}));
 }
 
 // The newest record of each stays: they are too many for the size alone to be asked about.
@@ -289,8 +286,7 @@ TEST_F(SwitchJournalTest, RecordOfUnknownFateIsFatalAndNothingFollowsIt) {
   std::promise<void> ended;
   cluster_.expect_fatal([&](const Error&) { ended.set_value(); });
   start();
-  Heard at_target;
-  at_target.listen_at(*b_);
+  at_target_.listen_at(*b_);
   a_->instead = [](const wire::SwitchMessage& message) {
     if (std::holds_alternative<wire::Start>(message.body)) disk().fail(EIO, kJournal);
     return false;
@@ -300,7 +296,7 @@ TEST_F(SwitchJournalTest, RecordOfUnknownFateIsFatalAndNothingFollowsIt) {
   ASSERT_EQ(ended.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
   EXPECT_EQ(cluster_.get("/v1/migrations/m1").json()["state"], "precopy");
   reach("other");
-  EXPECT_EQ(at_target.story(), (std::vector<std::string>{"Prepare", "Start"}));
+  EXPECT_EQ(at_target_.story(), (std::vector<std::string>{"Prepare", "Start"}));
 }
 
 }  // namespace
