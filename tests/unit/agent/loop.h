@@ -27,10 +27,12 @@ T run_until_done(asio::io_context& io, Task<T> task) {
 
 // Runs the loop until `done` says so; fails the test if nothing is left to happen.
 inline void run_until(asio::io_context& io, const std::function<bool()>& done) {
+  constexpr std::chrono::seconds kDeadline{60};
+  const auto until = std::chrono::steady_clock::now() + kDeadline;
   io.restart();
   while (!done()) {
-    if (io.run_one() == 0) {
-      FAIL() << "the loop has nothing more to do";
+    if (io.run_one_until(until) == 0) {
+      FAIL() << "the loop has nothing more to do, or nothing happened in time";
     }
   }
 }

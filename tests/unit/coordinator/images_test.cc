@@ -67,7 +67,10 @@ class ImagesTest : public ::testing::Test {
     return begun.status == 202U ? finished(begun.json()) : begun.json();
   }
   json finished(json task) {
-    while (task["open"].get<bool>()) task = cluster_.get("/v1/tasks/" + task["id"].get<std::string>()).json();
+    wait_until([&] {
+      if (task["open"].get<bool>()) task = cluster_.get("/v1/tasks/" + task["id"].get<std::string>()).json();
+      return !task["open"].get<bool>();
+    });
     return task;
   }
   void expect_refused(const HttpAnswer& answer, unsigned status, const std::string& part) {

@@ -63,7 +63,9 @@ TEST_F(LongPollTest, ThreeHundredLongPollsLeaveRoomForShortCalls) {
             201U);
   ASSERT_EQ(cluster_.post("/v1/jobs/train/migrate").status, 202U);
   wait_on("/v1/events?follow_ms=60000&since=1000000", 300);
+  const auto polls_end = std::chrono::steady_clock::now() + std::chrono::seconds(50);
   expect_short_calls(cluster_);
+  EXPECT_LT(std::chrono::steady_clock::now(), polls_end) << "short calls waited for long polls to end";
 }
 
 TEST_F(LongPollTest, AThousandLongPollsAreAnsweredByOneEvent) {
