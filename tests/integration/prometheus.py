@@ -77,6 +77,7 @@ class Prometheus:
 
     def __init__(self, targets, token_file, rules):
         self.listener = Listener()
+        self.alerts = {}  # by name, that nobody has waited for yet
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gm-prometheus-"))
         self.port = free_port()
         (self.folder / "rules.yml").write_text(rules)
@@ -144,11 +145,11 @@ class Prometheus:
         raise AssertionError(f"{expression} is {last}, not {expected}")
 
     def wait_for_alert(self, name):
-        """The next alert of that name that Prometheus sends."""
-        while True:
+        """The first alert of that name that Prometheus sends; others that come before it are kept for who waits for them next."""
+        while name not in self.alerts:
             try:
                 alert = self.listener.alerts.get(timeout=LIMIT_S)
             except queue.Empty:
                 raise AssertionError(f"no alert {name}: {self.get('/api/v1/alerts')} {self.log()}") from None
-            if alert["labels"]["alertname"] == name:
-                return alert
+            self.alerts.setdefault(alert["labels"]["alertname"], alert)
+        return self.alerts.pop(name)
