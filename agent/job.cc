@@ -370,7 +370,7 @@ void Job::runs_as(wire::Incarnation incarnation) {
   if (record_.incarnation != incarnation || !record_.ran) {
     record_.incarnation = incarnation;
     record_.ran = true;
-    save_soon();
+    save_now();
   }
   changed();
   control::spawn(environment_.executor, "job summary", refresh_summary());
@@ -398,11 +398,19 @@ Task<Result<void>> Job::save() {
   co_return co_await offload(environment_.records, write);
 }
 
-Task<> Job::try_save() {
-  auto self = shared_from_this();
-  if (auto saved = co_await save(); !saved)
+void Job::look_at(const Result<void>& saved) const {
+  if (!saved)
     spdlog::error("job record not written: job {} reason {}", wire::job_text(id()),
                   saved.assume_error().to_string());
+}
+
+Task<> Job::try_save() {
+  auto self = shared_from_this();
+  look_at(co_await save());
+}
+
+void Job::save_now() {
+  look_at(writer_.write(record_, ++saves_));
 }
 
 Task<> Job::remove_folder() {

@@ -144,6 +144,9 @@ class Job : public std::enable_shared_from_this<Job> {
   Task<> try_save();
   // For what an agent that ends before it is written learns again from the keeper.
   void save_soon();
+  // At once, for what is told to others next and must hold after a crash: that an instance has run.
+  void save_now();
+  void look_at(const Result<void>& saved) const;
 
   const JobEnvironment& environment_;
   std::string folder_;
