@@ -11,8 +11,9 @@ from test_crash_points import POINTS
 
 STEPS = 4000
 TRAINING = ["--params", "5000", "--seed", "3", "--print-every", "1", "--step-ms", "20", "--steps", str(STEPS)]
-RUN = {"job": "node-a", "other-a": "node-a", "b-1": "node-b", "b-2": "node-b", "c-1": "node-c", "c-2": "node-c"}
-REST = {"rests-a": "node-a", "rests-b": "node-b"}
+# "job" goes from the first GPU of node-a to that of node-b: the points of movers name it.
+RUN = {"job": "node-a:0", "other-a": "node-a:1", "b-1": "node-b:1", "b-2": "node-b:2", "c-1": "node-c", "c-2": "node-c"}
+REST = {"rests-a": "node-a:2", "rests-b": "node-b:3"}
 LIMIT_S = 60
 
 
@@ -48,7 +49,7 @@ class StoreOfAFleetLost(StoreLosingTest):
             cluster.migrate("b-1", "node-c")
         victims = self.daemons_of(role)
         cluster.arm(role, number)
-        moved = cluster.popen("migrate", "job", "--to", "node-b", "--live", "-o", "json", "--timeout", "60s")
+        moved = cluster.popen("migrate", "job", "--to", "node-b:0", "--live", "-o", "json", "--timeout", "60s")
         self.wait_until_fired(role, number, moved)
         self.wait_until_dead(victims)
         self.stop_coordinator()
