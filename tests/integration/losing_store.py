@@ -4,6 +4,7 @@ import shutil
 import threading
 
 from crashing import CrashingTest
+from test_crash_points import POINTS
 
 
 class StoreLosingTest(CrashingTest):
@@ -54,3 +55,16 @@ class StoreLosingTest(CrashingTest):
                 deadline.cancel()
                 follower.kill()
         self.fail(f"{count} events {kind} more were expected within a minute")
+
+    def wait_until_nothing_is_open(self):
+        """Follows each open migration to its end."""
+        for migration in self.cluster.json("migrations"):
+            if migration["open"]:
+                self.cluster.call("watch", migration["id"], exits=(0, 1, 2, 3, 4, 5))
+
+
+def lose_at_each_point(case, ways):
+    """A test of `case` for each crash point and way of losing the store: its lose_at(role, number, way)."""
+    for name, role, number, _ in POINTS:
+        for way in ways:
+            setattr(case, f"test_{name}_{way}", lambda self, role=role, number=number, way=way: self.lose_at(role, number, way))

@@ -4,8 +4,7 @@ with its digest, and moves again."""
 import unittest
 
 from cluster import run_unmoved
-from losing_store import StoreLosingTest
-from test_crash_points import POINTS
+from losing_store import StoreLosingTest, lose_at_each_point
 
 ARGUMENTS = ["--bytes", "32MiB", "--hot", "4%", "--step-ms", "5", "--seed", "11", "--pattern", "random", "--steps", "4000",
              "--print-every", "1"]
@@ -41,22 +40,8 @@ class StoreLostDuringAMove(StoreLosingTest):
         self.assertEqual(ended["digest"], self.expected)
         self.assertEqual(cluster.job("job")["node"], other)
 
-    def wait_until_nothing_is_open(self):
-        """Follows each open migration to its end."""
-        for migration in self.cluster.json("migrations"):
-            if migration["open"]:
-                self.cluster.call("watch", migration["id"], exits=(0, 1, 2, 3, 4, 5))
 
-
-def add_tests():
-    for name, role, number, _ in POINTS:
-        for how in ("removed", "older"):
-            def test(self, role=role, number=number, how=how):
-                self.lose_at(role, number, how)
-            setattr(StoreLostDuringAMove, f"test_{name}_{how}", test)
-
-
-add_tests()
+lose_at_each_point(StoreLostDuringAMove, ("removed", "older"))
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -6,8 +6,7 @@ import time
 import unittest
 
 from cluster import run_unmoved
-from losing_store import StoreLosingTest
-from test_crash_points import POINTS
+from losing_store import StoreLosingTest, lose_at_each_point
 
 STEPS = 4000
 TRAINING = ["--params", "5000", "--seed", "3", "--print-every", "1", "--step-ms", "20", "--steps", str(STEPS)]
@@ -71,11 +70,6 @@ class StoreOfAFleetLost(StoreLosingTest):
         for name in {**RUN, **REST}:
             self.check_steps(name)
 
-    def wait_until_nothing_is_open(self):
-        for migration in self.cluster.json("migrations"):
-            if migration["open"]:
-                self.cluster.call("watch", migration["id"], exits=(0, 1, 2, 3, 4, 5))
-
     def wait_for_one_instance_each(self, count):
         """What was left by a move that is over ends a moment after it."""
         latest = time.monotonic() + LIMIT_S
@@ -109,15 +103,7 @@ def run_unmoved_log():
     return run_unmoved("charlm", *[word if word != "20" else "0" for word in TRAINING], whole=True)
 
 
-def add_tests():
-    for name, role, number, _ in POINTS:
-        for how in ("removed", "emptied", "older"):
-            def test(self, role=role, number=number, how=how):
-                self.lose_at(role, number, how)
-            setattr(StoreOfAFleetLost, f"test_{name}_{how}", test)
-
-
-add_tests()
+lose_at_each_point(StoreOfAFleetLost, ("removed", "emptied", "older"))
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
