@@ -233,10 +233,17 @@ Result<void> Agent::run() {
   return ok();
 }
 
+std::set<wire::JobId> Agent::live_jobs() const {
+  std::set<wire::JobId> live;
+  for (const auto& job : jobs_->all())
+    if (!job->ended()) live.insert(job->id());
+  return live;
+}
+
 Task<> Agent::start() {
-  remove_images_of_targets(config_);
   auto found = co_await jobs_->rediscover();
   if (!found) spdlog::error("jobs not found again: reason {}", found.assume_error().to_string());
+  if (found) remove_unused_images(config_, live_jobs());
   co_await inventory_.refresh();  // what is restored may have to put a job back on its GPU
   auto restored = co_await driver_->restore();
   if (!restored) {

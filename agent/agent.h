@@ -7,6 +7,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 
 #include "agent/config.h"
 #include "agent/coordinator_link.h"
@@ -55,6 +56,7 @@ class Agent : public AgentCommands {
   Result<void> open_jobs();
   Result<void> open_peers();
   Result<void> open_metrics();
+  [[nodiscard]] std::set<wire::JobId> live_jobs() const;
   [[nodiscard]] bool sends(wire::MigrationId migration) const;
   Task<> start();
   Task<> look_for_criu();

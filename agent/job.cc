@@ -223,6 +223,7 @@ Task<Result<void>> Job::attach(std::optional<Milliseconds> timeout) {
 void Job::take_status(const local::Status& status) {
   rank_pid_ = status.rank_pid;
   phase_ = status.phase;
+  if (status.resumed_ns != 0) ran_as(status.incarnation);
   if (status.phase == local::Phase::kExited)
     return on_exited(status.wait_status, status.ended_by_keeper != 0);
   changed();
@@ -293,6 +294,7 @@ void Job::device_bytes_are(std::uint64_t bytes) {
 bool Job::take_written_end() {
   const auto status = read_keeper_status(folder_);
   if (!status || !status->exited) return false;
+  if (status->ran) ran_as(status->incarnation);
   on_exited(status->wait_status, status->ended_by_keeper);
   return true;
 }
@@ -366,14 +368,18 @@ Task<> Job::refresh_summary() {
 }
 
 void Job::runs_as(wire::Incarnation incarnation) {
-  phase_ = local::Phase::kRunning;
-  if (record_.incarnation != incarnation || !record_.ran) {
-    record_.incarnation = incarnation;
-    record_.ran = true;
-    save_now();
-  }
+  if (!record_.ended) phase_ = local::Phase::kRunning;  // it may have ended by now
+  if (ran_as(incarnation)) save_soon();
   changed();
   control::spawn(environment_.executor, "job summary", refresh_summary());
+}
+
+// A restarted agent whose record lacks it hears it from the keeper, or reads what that has left.
+bool Job::ran_as(wire::Incarnation incarnation) {
+  if (record_.ran && record_.incarnation >= incarnation) return false;
+  record_.incarnation = std::max(record_.incarnation, incarnation);
+  record_.ran = true;
+  return true;
 }
 
 Task<Result<void>> Job::moved_to(std::uint32_t gpu_index) {
@@ -398,19 +404,12 @@ Task<Result<void>> Job::save() {
   co_return co_await offload(environment_.records, write);
 }
 
-void Job::look_at(const Result<void>& saved) const {
+Task<> Job::try_save() {
+  auto self = shared_from_this();
+  const auto saved = co_await save();
   if (!saved)
     spdlog::error("job record not written: job {} reason {}", wire::job_text(id()),
                   saved.assume_error().to_string());
-}
-
-Task<> Job::try_save() {
-  auto self = shared_from_this();
-  look_at(co_await save());
-}
-
-void Job::save_now() {
-  look_at(writer_.write(record_, ++saves_));
 }
 
 Task<> Job::remove_folder() {

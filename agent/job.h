@@ -131,6 +131,8 @@ class Job : public std::enable_shared_from_this<Job> {
   Task<> rest(Milliseconds time);
   void on_exited(std::int32_t wait_status, bool ended_by_keeper);
   void take_status(const local::Status& status);
+  // Notes that it ran as that incarnation; false: it was known.
+  bool ran_as(wire::Incarnation incarnation);
   Task<> shut_down_keeper();
   // Its context has come back by a restore: see last_save.h.
   [[nodiscard]] bool was_restored() const { return !record_.context_gpu.empty(); }
@@ -144,9 +146,6 @@ class Job : public std::enable_shared_from_this<Job> {
   Task<> try_save();
   // For what an agent that ends before it is written learns again from the keeper.
   void save_soon();
-  // At once, for what is told to others next and must hold after a crash: that an instance has run.
-  void save_now();
-  void look_at(const Result<void>& saved) const;
 
   const JobEnvironment& environment_;
   std::string folder_;

@@ -103,8 +103,14 @@ std::optional<KeeperStatus> read_keeper_status(const std::string& folder) {
     status.exited = true;
     status.wait_status = kUnknownStatus;
   }
-  const auto ended = json.find("ended_by_keeper");
-  status.ended_by_keeper = ended != json.end() && ended->is_boolean() && ended->get<bool>();
+  const auto is_true = [&json](const char* field) {
+    const auto at = json.find(field);
+    return at != json.end() && at->is_boolean() && at->get<bool>();
+  };
+  status.ended_by_keeper = is_true("ended_by_keeper");
+  status.ran = is_true("ran");
+  if (const auto at = json.find("incarnation"); at != json.end() && at->is_number_unsigned())
+    status.incarnation = at->get<wire::Incarnation>();
   return status;
 }
 

@@ -36,6 +36,8 @@ struct KeeperStatus {
   bool exited = false;
   std::int32_t wait_status = 0;
   bool ended_by_keeper = false;
+  bool ran = false;                   // it was resumed, as `incarnation`; false in files of older keepers
+  wire::Incarnation incarnation = 0;  // 0: not said
 };
 [[nodiscard]] std::optional<KeeperStatus> read_keeper_status(const std::string& folder);
 

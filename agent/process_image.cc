@@ -24,9 +24,16 @@ void remove_image_folder(const MigrationContext& context, const migration::Switc
   if (place) host::remove_memory_folder(place.assume_value(), image_folder_name(context, info, side));
 }
 
-void remove_images_of_targets(const Config& config) {
+void remove_unused_images(const Config& config, const std::set<wire::JobId>& live) {
   const auto place = host::find_memory_place();
-  if (place) host::remove_memory_folders(place.assume_value(), folder_prefix(config.home), "-target");
+  if (!place) return;
+  std::set<std::string> names;
+  for (const wire::JobId job : live) names.insert(wire::job_text(job));
+  const auto unused = [&names](const std::string& rest) {
+    return rest.ends_with("-target") || (rest.ends_with("-source") && rest.starts_with("j") &&
+                                         !names.contains(rest.substr(0, rest.find('.'))));
+  };
+  host::remove_memory_folders(place.assume_value(), folder_prefix(config.home), unused);
 }
 
 Task<> release_image(MigrationContext& context, HostState image) {

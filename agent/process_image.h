@@ -4,6 +4,7 @@
 // another node sent; kIo.
 #pragma once
 
+#include <set>
 #include <string>
 
 #include "agent/host_process/criu.h"
@@ -24,8 +25,9 @@ namespace ckpt::agent {
 void remove_image_folder(const MigrationContext& context, const migration::SwitchInfo& info,
                          const char* side);
 
-// What an agent of this home that was killed while it restored a process has left in memory: its instance is dead. At start.
-void remove_images_of_targets(const Config& config);
+// What an agent of this home that was killed has left in memory: images at the target, whose instance is dead, and at the source of jobs
+// that are not among `live`. At start, before any migration goes on.
+void remove_unused_images(const Config& config, const std::set<wire::JobId>& live);
 
 // The image's memory goes beside the loop: so many pages take milliseconds.
 Task<> release_image(MigrationContext& context, HostState image);

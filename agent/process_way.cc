@@ -187,7 +187,10 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
 
 Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
   const auto keeper = job->keeper();
-  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  if (!keeper) {
+    remove_image_folder(context_, info_, "source");
+    co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  }
   CKPT_CO_TRY(status, co_await keeper->attach());
   if (status.phase == local::Phase::kDumped) {
     const auto root = static_cast<pid_t>(status.rank_pid);

@@ -2,6 +2,7 @@
 #include "agent/target_session.h"
 
 #include <spdlog/spdlog.h>
+#include <sys/wait.h>
 
 #include "libckpt/wire/ids.h"
 
@@ -44,15 +45,27 @@ void TargetSession::attach_to(const std::shared_ptr<Job>& job) {
 }
 
 void TargetSession::on_local(const local::Body& body) {
-  if (std::holds_alternative<local::RankExited>(body)) {
+  if (const auto* exited = std::get_if<local::RankExited>(&body)) {
     // While preparing, the coroutine that waits for the standby says so, with its last output.
-    if (!stopped_ && !preparing_ && !job_->leaving()) {
-      emit(
-          migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The instance at the target has ended")));
-    }
+    if (stopped_ || preparing_ || job_->leaving()) return;
+    finished_ = WIFEXITED(exited->wait_status) && WEXITSTATUS(exited->wait_status) == 0;
+    ended_ = true;
+    if (!running_) report_end();
   } else if (std::holds_alternative<local::RankStopped>(body)) {
     emit(migration::InstanceStopped(job_->incarnation()));
   }
+}
+
+void TargetSession::report_end() {
+  if (finished_ && ran_as_ != 0) return emit(migration::InstanceFinished(ran_as_));
+  emit(migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The instance at the target has ended")));
+}
+
+// An agent before this one may have let it run.
+bool TargetSession::has_finished() const {
+  if (!job_ || !job_->ended()) return false;
+  const JobRecord& record = job_->record();
+  return record.ran && !record.moved && record.exit_code == 0;
 }
 
 void TargetSession::perform(const migration::Action& action) {
@@ -262,6 +275,12 @@ Task<> TargetSession::run_orders() {
     if (ran) {
       emit(migration::InstanceRuns(order.k));
       job_->runs_as(order.k);
+      ran_as_ = order.k;
+      if (ended_) report_end();  // before its resume was answered for
+      continue;
+    }
+    if (has_finished()) {
+      emit(migration::InstanceFinished(order.k));
       continue;
     }
     spdlog::error("instance does not run: job {} incarnation {} reason {}", wire::job_text(info_.job),

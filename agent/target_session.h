@@ -50,6 +50,8 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   Task<> free();
   void attach_to(const std::shared_ptr<Job>& job);
   void on_local(const local::Body& body);
+  void report_end();
+  [[nodiscard]] bool has_finished() const;
 
   MigrationContext& context_;
   migration::SwitchInfo info_;
@@ -66,6 +68,9 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   std::optional<wire::TargetReport> report_;
   std::optional<RunOrder> order_;    // the newest one not yet begun
   std::optional<RunOrder> running_;  // the one that is under way
+  wire::Incarnation ran_as_ = 0;     // 0: not yet, as far as this agent knows
+  bool ended_ = false;               // the instance did, by the word of its keeper
+  bool finished_ = false;            // with exit code 0
   bool ordering_ = false;
   bool preparing_ = false;
   bool stopped_ = false;

@@ -233,6 +233,7 @@ Result<void> Keeper::rank_exited(int status) {
                         {"state", "exited"},
                         {"ended_by_keeper", ended_by_keeper_},
                         {"moved", moved_},
+                        {"ran", resumed_ns_ != 0},
                         {"ended_at_ms", wall_clock_ms()}};
   if (status == kUnknownStatus)
     report["unknown"] = true;

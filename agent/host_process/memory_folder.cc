@@ -85,12 +85,13 @@ std::string MemoryFolder::keep() noexcept {
   return std::exchange(path_, {});
 }
 
-void remove_memory_folders(const std::string& place, const std::string& begin, const std::string& end) {
+void remove_memory_folders(const std::string& place, const std::string& begin,
+                           const std::function<bool(const std::string& rest)>& unused) {
   std::error_code ignored;
   const std::string named = path_of(place, begin);
   for (const auto& item : std::filesystem::directory_iterator(place, ignored)) {
     const std::string path = item.path().string();
-    if (path.starts_with(named) && path.ends_with(end)) remove(path);
+    if (path.starts_with(named) && unused(path.substr(named.size()))) remove(path);
   }
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "libckpt/base/result.h"
@@ -31,8 +32,9 @@ class [[nodiscard]] MemoryFolder {
   std::string path_;
 };
 
-// All folders of this user there whose NAME begins and ends so.
-void remove_memory_folders(const std::string& place, const std::string& begin, const std::string& end);
+// All folders of this user there whose NAME begins so and of which `unused` is true, given the rest of NAME.
+void remove_memory_folders(const std::string& place, const std::string& begin,
+                           const std::function<bool(const std::string& rest)>& unused);
 
 // PLACE/gpumigrate-NAME and all in it, if it is this user's. Nothing there: nothing happens.
 void remove_memory_folder(const std::string& place, const std::string& name);

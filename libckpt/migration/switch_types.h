@@ -202,6 +202,11 @@ struct InstanceStopped {  // the keeper stopped it at its deadline
   explicit InstanceStopped(Incarnation incarnation) : k(incarnation) {}
   Incarnation k;
 };
+struct
+    InstanceFinished {  // the instance ran as k, and its program has ended with exit code 0: nothing of it is left to do
+  explicit InstanceFinished(Incarnation incarnation) : k(incarnation) {}
+  Incarnation k;
+};
 struct InstanceDied {  // the job's process (source), the standby or instance (target) is gone
   explicit InstanceDied(Reason why) : reason(std::move(why)) {}
   Reason reason;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libckpt/migration/target_machine.h"
 
+#include <utility>
+
 #include "libckpt/wire/ids.h"
 
 namespace ckpt::migration {
@@ -84,7 +86,7 @@ class Stepper {
     Record r(s_.info, Party::kTarget, RecordKind::kCommitted, next.k);
     r.owner = true;
     act(WriteRecord(r));
-    act(RunInstance(next.k, std::nullopt));
+    if (!next.dead) act(RunInstance(next.k, std::nullopt));
     act(DisarmTimer(Timer::kLease));
     act(DisarmTimer(Timer::kPoll));
     tell(Party::kCoordinator, wire::Committed(next.k));
@@ -149,11 +151,21 @@ class Stepper {
     return true;
   }
   bool on(const InstanceRuns& e) {
+    if (auto* p = in<Committed>(); p && p->k == e.k) state_runs(*p);
+    return true;
+  }
+  void state_runs(Committed& p) {
+    if (std::exchange(p.running, true)) return;
+    tell_both(wire::Runs(p.k));
+    act(Report(ReportKind::kRunsAtTarget, p.k));
+  }
+  // Rule 14 is for instances that died. One that has finished is never run again: RUNS stays stated, so that the source releases.
+  bool on(const InstanceFinished& e) {
     auto* p = in<Committed>();
-    if (!p || p->k != e.k || p->running) return true;
-    p->running = true;
-    tell_both(wire::Runs(e.k));
-    act(Report(ReportKind::kRunsAtTarget, e.k));
+    if (!p || p->k != e.k || p->dead) return true;
+    state_runs(*p);
+    p->dead = true;
+    act(Report(ReportKind::kJobDied, p->k, Reason(ErrorCode::kAborted, "The program has ended")));
     return true;
   }
   bool on(const InstanceStopped& e) {
@@ -166,10 +178,11 @@ class Stepper {
     return true;
   }
   bool on(const InstanceDied& e) {
+    auto* p = in<Committed>();
+    if (p && p->dead) return true;
     if (uncommitted() || window()) {
-      if (auto* p = in<Committed>()) p->dead = true;
       relinquish(e.reason, false);
-    } else if (auto* p = in<Committed>(); p && !p->dead) {
+    } else if (p) {
       p->dead = true;
       p->running = false;
       act(Report(ReportKind::kJobDied, p->k, e.reason));
@@ -370,7 +383,7 @@ class Stepper {
     if (in<Verified>()) {
       commit_if_due();
     } else if (const auto* p = window()) {
-      if (body.k == p->k)
+      if (body.k == p->k && !p->dead)
         act(RunInstance(p->k, s_.lease.deadline));
       else if (grants && body.k == s_.offered && body.k > p->k)
         commit();

@@ -29,8 +29,8 @@ struct Verified {
 struct Committed {
   Incarnation k = 0;
   bool owner = false;
-  bool running = false;
-  bool dead = false;
+  bool running = false;  // RUNS(k) is stated
+  bool dead = false;     // as the owner it died, or it has finished: there is nothing left to run
   bool heard_released = false;
   friend bool operator==(const Committed&, const Committed&) = default;
 };
@@ -63,9 +63,9 @@ struct StandbyRefused {
 };
 struct FinalVerified {};  // the final manifest arrived, every chunk is in place, the roots are equal
 
-using TargetEvent =
-    std::variant<PrepareReceived, StandbyReady, StandbyRefused, FinalVerified, EngineFailed, InstanceRuns,
-                 InstanceStopped, InstanceDied, Message, TimerFired, RecordFailed, Superseded, Restarted>;
+using TargetEvent = std::variant<PrepareReceived, StandbyReady, StandbyRefused, FinalVerified, EngineFailed,
+                                 InstanceRuns, InstanceStopped, InstanceFinished, InstanceDied, Message,
+                                 TimerFired, RecordFailed, Superseded, Restarted>;
 
 Result<Step<TargetState>> step(const TargetState& state, const TargetEvent& event, Nanos now,
                                const Timing& timing);

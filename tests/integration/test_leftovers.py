@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the daemons keep for a job leaves with it: a mover's knowledge of the snapshots of jobs that ended, and, where CRIU works, the memory files of
 processes that moved away."""
+import os
 import re
 import time
 import unittest
 
-from cluster import ClusterTest
+from crashing import CrashingTest
 from usage import SETTINGS, jobs_one_after_the_other, memory_files
 
 HOTSET = ["--bytes", "4MiB", "--step-ms", "5", "--seed", "4", "--steps", "100000", "--print-every", "1"]
 TRAINING = ["--params", "200000", "--seed", "3", "--print-every", "1", "--step-ms", "5", "--steps", "100000"]
 DEADLINE_S = 60
+SOURCE_DUMPED = 110
 
 
-class Leftovers(ClusterTest):
+class Leftovers(CrashingTest):
     coordinator_settings = SETTINGS
 
     def wait_for(self, what, condition):
@@ -56,6 +58,27 @@ class Leftovers(ClusterTest):
             self.assertEqual(cluster.migrate("job", node)["result"], "done")
         self.wait_for("the agents keep memory files", lambda: sorted(self.memory_files()) == before)
         cluster.call("stop", "job", "--grace", "0s")
+
+    def test_agents_keep_no_image_of_a_job_that_ended_while_they_were_away(self):
+        cluster = self.cluster
+        cluster.start("job", "charlm-plain", *TRAINING, way=())
+        cluster.wait_for_line("job", r"^step \d+")
+        plan = cluster.run("migrate", "job", "--to", "node-b", "--dry-run")
+        if plan.returncode != 0 and "host processes" in plan.stdout + plan.stderr:
+            self.skipTest((plan.stdout + plan.stderr).strip())
+        agents = self.daemons_of("agent.node-a")
+        cluster.arm("agent.node-a", SOURCE_DUMPED)
+        with cluster.popen("suspend", "job") as suspending:
+            self.wait_until_fired("agent.node-a", SOURCE_DUMPED, suspending)
+            self.wait_until_dead(agents)
+            self.assertTrue(self.images_of("job"), "the dump left no image, so this test shows nothing")
+            cluster.kill("gpumigrate-keeper")
+            cluster.up()
+            suspending.communicate(timeout=DEADLINE_S)
+        self.assertEqual(self.images_of("job"), [])
+
+    def images_of(self, name):
+        return [image for image in os.listdir("/dev/shm") if f"-{self.cluster.job(name)['id']}." in image]
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
 // A file is blocks of commands, "----", what they caused, and an empty line; # starts a comment line before commands.
 // Nodes: A and B (agents), C (coordinator). Every step takes 1 ms, nothing happens by chance. Commands:
 //   migrate A B · run MS · until TEXT (a line that contains it, at most 60 s) · state
-//   crash N · crash-after N ACTION · restart N · lose N · lose-store all|RECORDS · kill N (its instance) · cut N N · heal N N · full N COUNT
+//   crash N · crash-after N ACTION · restart N · lose N · lose-store all|RECORDS · kill N (its instance) · finish N (its instance) · cut N N · heal N N · full N COUNT
 //   refuse N (its next preparation) · abort · timeout · resolve source|target · hold MESSAGE · release · quiet (no trace for the rest of this block)
 //   say FROM TO MESSAGE [K] [MIGRATION]   a late message: coordinator|source|target, of the newest migration by default
 #include <algorithm>
@@ -121,6 +121,8 @@ class Player {
       world_.lose(node(a));
     } else if (verb == "kill") {
       world_.kill_instance(node(a));
+    } else if (verb == "finish") {
+      world_.finish_instance(node(a));
     } else if (verb == "cut" || verb == "heal") {
       world_.cut(node(a), node(b), verb == "cut");
     } else if (verb == "full") {

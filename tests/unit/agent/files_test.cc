@@ -132,7 +132,13 @@ TEST(KeeperStatusFile, TellsExitCodesAndSignals) {
   ASSERT_TRUE(status);
   EXPECT_EQ(WTERMSIG(status->wait_status), 9);
   EXPECT_TRUE(status->ended_by_keeper);
-  ASSERT_TRUE(write_file_durably(folder / "status.json", R"({"exit_code":"3"})"));
+  EXPECT_FALSE(status->ran);
+  ASSERT_TRUE(write_file_durably(folder / "status.json", R"({"exit_code":0,"ran":true,"incarnation":4})"));
+  status = read_keeper_status(folder.path());
+  ASSERT_TRUE(status);
+  EXPECT_TRUE(status->ran);
+  EXPECT_EQ(status->incarnation, 4U);
+  ASSERT_TRUE(write_file_durably(folder / "status.json", R"({"exit_code":"3","ran":1,"incarnation":-4})"));
   status = read_keeper_status(folder.path());
   EXPECT_TRUE(!status || !status->exited);
 }

@@ -61,6 +61,7 @@ void one_fault(World& world, bool& node_lost, bool may_lose) {
       break;
     case 9:
       if (random() % 2 == 0) world.kill_instance(node % 2);
+      if (random() % 8 == 0) world.finish_instance(node % 2);
       break;
     case 10:
       world.fail_records(node, 1);

@@ -69,7 +69,7 @@ int World::node_of(MigrationId id, Party role) const {
 }
 
 MigrationId World::migrate(int from, int to) {
-  if (!up(kCoordinatorNode) || coordinator_->open_of(kJob) != nullptr) return 0;
+  if (!up(kCoordinatorNode) || coordinator_->open_of(kJob) != nullptr || finished_as_ != 0) return 0;
   const Incarnation base = base_of_next();
   if (base == 0) return 0;
   const MigrationId id = next_id_++;
@@ -257,6 +257,21 @@ void World::kill_instance(int node) {
     later(node, {id, Party::kTarget}, TargetEvent(InstanceDied(Reason(ErrorCode::kAborted, "killed"))), 1);
     return;
   }
+}
+
+void World::finish_instance(int node) {
+  const MigrationId id = last_migration();
+  const auto it = instances_.find({node, id});
+  if (id == 0 || it == instances_.end() || !is_on(it->second) || finished_as_ != 0) return;
+  const auto owns = [id](const Record& r) {
+    return r.info.migration == id && r.party == Party::kTarget && r.owner;
+  };
+  if (std::any_of(journals_[node].begin(), journals_[node].end(), owns)) return;
+  note(node, "instance finishes");
+  it->second.finished = true;
+  it->second.open = false;
+  finished_as_ = it->second.k;
+  later(node, {id, Party::kTarget}, TargetEvent(InstanceFinished(finished_as_)), 1);
 }
 
 void World::cut(int a, int b, bool is_cut) {
@@ -505,8 +520,11 @@ void World::run_instance(int node, const Batch& batch, const RunInstance& action
     source ? later(node, batch.key, SourceEvent(died), 1) : later(node, batch.key, TargetEvent(died), 1);
     return;
   }
-  if (action.deadline && *action.deadline <= now_) return;
   Instance& instance = it->second;
+  if (instance.finished && !source) return later(node, batch.key, TargetEvent(InstanceFinished(action.k)), 1);
+  // Behind a lost node, or a lease that is over, nobody can know; then it is a later incarnation.
+  if (action.k <= finished_as_ && !lost_[1 - node]) violate("a job that has finished is run again");
+  if (action.deadline && *action.deadline <= now_) return;
   if (!instance.image) violate("an instance without the job's image is run");
   instance.open = true;
   instance.k = action.k;

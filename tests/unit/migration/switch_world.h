@@ -46,6 +46,7 @@ struct Instance {
   bool open = false;   // the gate
   Incarnation k = 0;
   std::optional<Nanos> deadline;
+  bool finished = false;  // its program has ended by itself, with exit code 0
 };
 
 class World {
@@ -69,6 +70,8 @@ class World {
   void lose_store(std::size_t records);
   void lose(int node);  // the node, its journal and its instances are gone for good
   void kill_instance(int node);
+  void finish_instance(
+      int node);  // of the last migration: its program ends with exit code 0, before the target is the owner
   void cut(int a, int b, bool is_cut);
   void refuse_next(int node) { refusing_[node] = true; }  // the next PrepareSource or PrepareStandby there
   void fail_records(int node, int count);                 // the next appends fail cleanly
@@ -180,6 +183,7 @@ class World {
   int job_node_ = 0;
   Incarnation highest_run_ = 1;
   bool job_dead_ = false;
+  Incarnation finished_as_ = 0;  // 0: the job has not finished
   bool instance_died_ = false;
   bool auto_engine_ = true;
   bool chance_ = false;

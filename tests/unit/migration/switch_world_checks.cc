@@ -32,7 +32,7 @@ void World::violate(const std::string& what) {
 }
 
 bool World::goal() const {
-  if (running() == 1 || job_dead_) return true;
+  if (running() == 1 || job_dead_ || finished_as_ != 0) return true;
   if (places_.empty()) return images() == 0;
   const auto [id, place] = *places_.rbegin();
   if (instance_died_ && ran_target_.contains(id))
