@@ -34,7 +34,7 @@ void fault_before_message(const wire::SwitchBody& body) {
 
 // Twice what a compaction left, and never so much that an append would be refused before.
 std::uint64_t next_compaction(std::uint64_t left) {
-  const std::uint64_t room = migration::Journal::kMostBytes - std::min(left, migration::Journal::kMostBytes);
+  const std::uint64_t room = migration::Journal::kMaxBytes - std::min(left, migration::Journal::kMaxBytes);
   return std::max(kCompactAboveBytes, left + std::min(left, room / 2));
 }
 

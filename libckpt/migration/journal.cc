@@ -185,7 +185,7 @@ std::vector<Record> Journal::records() const {
 }
 
 Result<void> Journal::load() {
-  CKPT_TRY(text, read_file(path_, kMostBytes));
+  CKPT_TRY(text, read_file(path_, kMaxBytes));
   // New, or its maker died before the first sync: nothing was stated from it.
   if (text.size() < sizeof kFileMagic) return start();
   may_refer_ = std::memcmp(text.data(), kFileMagic, sizeof kFileMagic) == 0;
@@ -212,7 +212,7 @@ Result<void> Journal::load() {
 Result<void> Journal::extend(std::uint64_t wanted_end) {
   if (wanted_end <= capacity_) return ok();
   const std::uint64_t next = (wanted_end + kStepBytes - 1) / kStepBytes * kStepBytes;
-  if (next > kMostBytes)
+  if (next > kMaxBytes)
     return Error(ErrorCode::kRefused, "Journal " + path_ + " is at its limit of 256 MiB: compact it");
   const std::vector<std::byte> zeroes(next - capacity_);
   auto written = write_at(fd_.get(), zeroes, capacity_, path_);

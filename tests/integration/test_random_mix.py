@@ -7,6 +7,7 @@ import itertools
 import os
 import pathlib
 import random
+import subprocess
 import time
 import unittest
 
@@ -103,9 +104,18 @@ class RandomMix(ClusterTest):
         if wrong:
             self.wrong.append(f"{name} ({job['id']}): {'; '.join(wrong)}\n" + "\n".join(map(str, turns)) + "\n" + self.mix.history(name))
 
+    @staticmethod
+    def facts_of(pid):
+        """Why a process may still be there: its command, where it waits, its children and what it has open."""
+        found = [str(pid)]
+        for command in (["cat", f"/proc/{pid}/cmdline"], ["cat", f"/proc/{pid}/wchan"], ["pstree", "-ap", str(pid)], ["ls", "-l", f"/proc/{pid}/fd"],
+                        ["grep", "State", f"/proc/{pid}/status"]):
+            found.append(subprocess.run(command, capture_output=True, text=True, check=False).stdout.replace("\0", " ").strip())
+        return "\n".join(found)
+
     def check_leftovers(self, jobs, memory_files):
         self.wait_for(lambda: f"processes of jobs that have ended: {self.processes_of(jobs)}", lambda: not self.processes_of(jobs))
-        self.wait_for(lambda: f"keepers of jobs that have ended: {self.cluster.pids('gpumigrate-keeper')}",
+        self.wait_for(lambda: f"keepers of jobs that have ended: {list(map(self.facts_of, self.cluster.pids('gpumigrate-keeper')))}",
                       lambda: not self.cluster.pids("gpumigrate-keeper"))
         self.wait_for(lambda: f"memory files of agents: {self.memory_files()}, at first {memory_files}",
                       lambda: all(self.memory_files().get(node, 0) <= memory_files[node] for node in NODES))

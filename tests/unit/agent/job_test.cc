@@ -336,7 +336,7 @@ TEST_F(JobTest, AnInstanceThatIsForgottenLeavesNoFolder) {
   EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
-TEST_F(JobTest, WhatIsWrittenAfterTheFolderIsGoneIsDropped) {
+TEST_F(JobTest, RecordWrittenAfterFolderIsRemovedIsDropped) {
   const std::string folder = leave_instance(1, 1);
   JobRecordWriter writer(folder);
   ASSERT_TRUE(writer.remove_folder());

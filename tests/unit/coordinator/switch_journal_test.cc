@@ -164,7 +164,7 @@ TEST_F(SwitchJournalTest, NothingIsSaidOfAMigrationBeforeItsBeginIsDurable) {
   EXPECT_EQ(at_source_.names().front(), "Prepare");
 }
 
-TEST_F(SwitchJournalTest, WhatComesWhileARecordIsWrittenIsDoneAfterItInOrder) {
+TEST_F(SwitchJournalTest, EventsDuringARecordAreHandledAfterItInOrder) {
   start();
   at_source_.listen_at(*a_, "AbortRequest");
   at_target_.listen_at(*b_, "Commit");
