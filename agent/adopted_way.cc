@@ -169,7 +169,7 @@ Task<Result<void>> AdoptedSource::go_back(std::shared_ptr<Job> job) {
     index = own;
   }
   CKPT_CO_TRYV(co_await put_adopted_back(context_, job, index));
-  remove_image_folder(context_, info_, "source");
+  remove_images_of_source(context_, info_.job);
   co_return ok();
 }
 
@@ -306,8 +306,8 @@ Task<Result<void>> AdoptedTarget::run(std::shared_ptr<Job> job, RunOrder order, 
   const auto keeper = job->keeper();
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance at the target has ended");
   CKPT_CO_TRY(status, co_await keeper->attach());
-  if (status.phase != local::Phase::kDumped && status.phase != local::Phase::kPaused)
-    co_return co_await keeper->set_deadline(order.deadline);
+  const bool is_held = status.phase == local::Phase::kDumped || status.phase == local::Phase::kPaused;
+  if (order.has_run || !is_held) co_return co_await keeper->set_deadline(order.deadline);
   auto placed = co_await place(job, order, report);
   if (!placed)
     co_return Error(ErrorCode::kAborted, "The job cannot go on at the target")

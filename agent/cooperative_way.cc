@@ -69,8 +69,8 @@ Result<void> CooperativeTarget::keep(std::shared_ptr<Job> job, HostState state) 
 Task<Result<void>> CooperativeTarget::run(std::shared_ptr<Job> job, RunOrder order,
                                           wire::TargetReport* report) {
   const local::Phase phase = job->phase();
-  if (phase == local::Phase::kStandbyReady || phase == local::Phase::kPaused)
-    co_return co_await resume_standby(job, order, report);
+  const bool is_held = phase == local::Phase::kStandbyReady || phase == local::Phase::kPaused;
+  if (is_held && !order.has_run) co_return co_await resume_standby(job, order, report);
   co_return co_await job->keeper()->set_deadline(order.deadline);
 }
 

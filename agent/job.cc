@@ -90,7 +90,8 @@ Job::Job(const JobEnvironment& environment, std::string folder, JobRecord record
       folder_(std::move(folder)),
       record_(std::move(record)),
       writer_(folder_),
-      thin_turn_(environment.executor) {}
+      thin_turn_(environment.executor),
+      resume_turn_(environment.executor) {}
 
 Task<Result<std::shared_ptr<Job>>> Job::start(const JobEnvironment& environment, JobRecord record,
                                               std::optional<HostRestore> restore) {

@@ -86,6 +86,8 @@ class Job : public std::enable_shared_from_this<Job> {
   [[nodiscard]] std::uint32_t rank_pid() const noexcept { return rank_pid_; }
   // One ThinRank call at a time.
   [[nodiscard]] Turn& thin_turn() noexcept { return thin_turn_; }
+  // One at a time lets it go on from a pause: after a restart a migration may, and whoever looks for what is paused.
+  [[nodiscard]] Turn& resume_turn() noexcept { return resume_turn_; }
   void set_phase(local::Phase phase);
   // SIGTERM, after the grace SIGKILL. A job that was restored is told so once its context is saved, unless it handles SIGTERM.
   // kUnavailable for an unknown one: it is stopped if it answers within the grace, else its keeper is killed.
@@ -161,6 +163,7 @@ class Job : public std::enable_shared_from_this<Job> {
   std::pair<Nanos, Nanos> expected_pauses_{};
   std::uint32_t rank_pid_ = 0;
   Turn thin_turn_;
+  Turn resume_turn_;
   bool announced_ = false;  // it has started: others hear of its changes
   bool leaving_ = false;
   bool unknown_ = false;

@@ -150,6 +150,14 @@ Task<> Migrations::withdraw_leftovers(std::shared_ptr<Job> job) {
                withdrawn.has_value());
 }
 
+namespace {
+bool stands_paused(const Job& job) {
+  const local::Phase phase = job.phase();
+  const bool dumped = phase == local::Phase::kDumped && job.record().spec.way != wire::Way::kCooperative;
+  return !job.ended() && (dumped || phase == local::Phase::kPaused || phase == local::Phase::kPausing);
+}
+}  // namespace
+
 Task<> Migrations::settle(std::shared_ptr<Job> job) {
   const auto& switches = driver_->switches();
   const JobRecord& record = job->record();
@@ -169,10 +177,8 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
     }
     co_return;
   }
-  const bool dumped = record.spec.way != wire::Way::kCooperative && job->phase() == local::Phase::kDumped;
-  const bool paused =
-      job->phase() == local::Phase::kPaused || job->phase() == local::Phase::kPausing || dumped;
-  if (job->ended() || !paused || !job->keeper() || !switches.may_run_freely(job->id())) co_return;
+  const Turn::Held turn = co_await job->resume_turn().take();
+  if (!stands_paused(*job) || !job->keeper() || !switches.may_run_freely(job->id())) co_return;
   if (record.spec.way == wire::Way::kAdopted) {
     auto back = co_await put_adopted_back(context_, job, job->gpu());
     if (!back)

@@ -24,6 +24,14 @@ void remove_image_folder(const MigrationContext& context, const migration::Switc
   if (place) host::remove_memory_folder(place.assume_value(), image_folder_name(context, info, side));
 }
 
+void remove_images_of_source(const MigrationContext& context, wire::JobId job) {
+  const auto place = host::find_memory_place();
+  if (!place) return;
+  const std::string begin = folder_prefix(context.config.home) + wire::job_text(job) + ".";
+  host::remove_memory_folders(place.assume_value(), begin,
+                              [](const std::string& rest) { return rest.ends_with("-source"); });
+}
+
 void remove_unused_images(const Config& config, const std::set<wire::JobId>& live) {
   const auto place = host::find_memory_place();
   if (!place) return;

@@ -188,7 +188,7 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
 Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
   const auto keeper = job->keeper();
   if (!keeper) {
-    remove_image_folder(context_, info_, "source");
+    remove_images_of_source(context_, info_.job);
     co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
   }
   CKPT_CO_TRY(status, co_await keeper->attach());
@@ -196,7 +196,7 @@ Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
     const auto root = static_cast<pid_t>(status.rank_pid);
     const auto wait = [root] { return host::wait_for_dump(root, kDumpCheck); };
     CKPT_CO_TRYV(co_await offload(context_.images, wait));
-    remove_image_folder(context_, info_, "source");
+    remove_images_of_source(context_, info_.job);
     CKPT_CO_TRYV(host::resume_source(root));
     CKPT_CO_TRYV(co_await keeper->reattach(host::time_limit_of(root)));
   } else if (status.phase != local::Phase::kPaused) {
@@ -366,8 +366,8 @@ Task<Result<void>> ProcessTarget::run(std::shared_ptr<Job> job, RunOrder order, 
   const auto keeper = job->keeper();
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance at the target has ended");
   CKPT_CO_TRY(status, co_await keeper->attach());
-  if (status.phase != local::Phase::kDumped && status.phase != local::Phase::kPaused)
-    co_return co_await keep_running(keeper, order);
+  const bool is_held = status.phase == local::Phase::kDumped || status.phase == local::Phase::kPaused;
+  if (order.has_run || !is_held) co_return co_await keep_running(keeper, order);
   auto resumed = co_await resume(job, order, report);
   if (resumed) {
     control::spawn(context_.executor, "image release", release_image(context_, std::move(image_)));

@@ -380,7 +380,9 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
   resume.deadline_ns = deadline.value_or(local::kNoDeadline);
   // As at the target: what is copied on the way back must not be held by the mover's session, too.
   if (stopped_ && !preparing_ && !context_.remap.imports()) co_await release_memory();
-  if (!co_await go_back(++orders_)) co_return;
+  const std::uint64_t order = ++orders_;
+  const Turn::Held turn = co_await job_->resume_turn().take();
+  if (!co_await go_back(order)) co_return;
   if (!job_->keeper()) co_return;  // it ended meanwhile, and its listener said so
   // The keeper takes this also for a rank that runs already, and for one that has not reached its barrier yet.
   auto running = co_await job_->keeper()->resume(resume, UniqueFd{});

@@ -109,7 +109,7 @@ Result<void> SwapTarget::keep(std::shared_ptr<Job>, HostState) {
 }
 
 Task<Result<void>> SwapTarget::run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) {
-  if (!is_held(*job)) {
+  if (order.has_run || !is_held(*job)) {
     CKPT_CO_TRYV(co_await job->keeper()->set_deadline(order.deadline));
     co_await free(job);  // an agent before this one may have come no further than the resume
     co_return ok();

@@ -268,13 +268,13 @@ Task<> TargetSession::renew_lease(std::shared_ptr<KeeperLink> keeper, Nanos dead
 Task<> TargetSession::run_orders() {
   auto self = shared_from_this();
   while (order_) {
-    const RunOrder order = *std::exchange(order_, std::nullopt);
+    RunOrder order = *std::exchange(order_, std::nullopt);
     running_ = order;
     auto ran = co_await run_instance(order);
     running_.reset();
     if (ran) {
       emit(migration::InstanceRuns(order.k));
-      job_->runs_as(order.k);
+      if (!order.has_run) job_->runs_as(order.k);
       ran_as_ = order.k;
       if (ended_) report_end();  // before its resume was answered for
       continue;
@@ -292,7 +292,7 @@ Task<> TargetSession::run_orders() {
   ordering_ = false;
 }
 
-Task<Result<void>> TargetSession::run_instance(RunOrder order) {
+Task<Result<void>> TargetSession::run_instance(RunOrder& order) {
   if (!job_) {
     CKPT_CO_TRY(brought, co_await way_->bring());
     attach_to(brought);
@@ -303,6 +303,7 @@ Task<Result<void>> TargetSession::run_instance(RunOrder order) {
   if (job_->ended() || !job_->keeper()) {
     co_return Error(ErrorCode::kNotFound, "The instance at the target has ended");
   }
+  order.has_run = job_->record().ran && job_->incarnation() >= order.k;
   // Memory that is to be copied here once more is with the instance's keeper; beside it there is room for one region.
   if (!way_->has_memory() && !context_.remap.imports()) co_await release_memory();
   auto* report = report_ ? &*report_ : nullptr;  // not within the co_await: g++ 12 computes both sides there

@@ -44,7 +44,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   void order_run(const migration::RunInstance& run);
   Task<> renew_lease(std::shared_ptr<KeeperLink> keeper, Nanos deadline);
   Task<> run_orders();
-  Task<Result<void>> run_instance(RunOrder order);
+  Task<Result<void>> run_instance(RunOrder& order);
   Task<> release_memory();
   void learn();
   Task<> free();

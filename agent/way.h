@@ -75,6 +75,7 @@ class LeaseEnd {
 
 struct RunOrder {
   wire::Incarnation k = 0;
+  bool has_run = false;  // as k: what holds it now is a pause of its own, which ends elsewhere
   LeaseEnd deadline;
 };
 

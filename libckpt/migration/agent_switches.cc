@@ -232,7 +232,11 @@ bool AgentSwitches::may_run_freely(JobId job) const {
   for (const auto& [id, held] : sources_) {
     if (held.state.info.job != job) continue;
     if (holds_job(held.state)) return false;
-    if (id == newest && std::holds_alternative<source::Released>(held.state.phase)) return false;
+    if (id != newest || !std::holds_alternative<source::Released>(held.state.phase)) continue;
+    // Within one node it was released to this very agent.
+    const TargetState* here = target(id);
+    const auto* owned = here != nullptr ? std::get_if<target::Committed>(&here->phase) : nullptr;
+    if (owned == nullptr || !owned->owner) return false;
   }
   return std::none_of(targets_.begin(), targets_.end(), [&](const auto& entry) {
     return entry.second.state.info.job == job && holds_job(entry.second.state);

@@ -37,7 +37,7 @@ class Journal {
   [[nodiscard]] std::uint64_t torn_bytes() const noexcept { return torn_bytes_; }  // cut off at open
   [[nodiscard]] std::uint64_t size_bytes() const noexcept { return end_; }
   static constexpr std::uint64_t kMaxBytes = std::uint64_t{256}
-                                              << 20;  // of the file; beyond it append refuses
+                                             << 20;  // of the file; beyond it append refuses
 
   // The file as it is now: its first `bytes` bytes are whole records, whatever is appended or compacted later.
   struct Copy {
