@@ -555,6 +555,9 @@ wire::JobInstance Job::instance() const {
   out.runs_as = incarnation();
   out.role = record_.role;
   out.phase = record_.moved ? wire::JobPhase::kMoved : to_wire(phase_);
+  // Restored, and not let go on yet: it is not the job's.
+  const bool stands_by = record_.role == wire::JobRole::kStandby && !record_.ran;
+  if (stands_by && out.phase == wire::JobPhase::kPaused) out.phase = wire::JobPhase::kStandby;
   out.exit_code = record_.ended ? record_.exit_code : -1;
   out.movable = summary_.movable != 0 && !unknown_;
   out.reason = record_.ended ? end_reason_ : summary_.reason.str();

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <atomic>
 #include <functional>
 #include <future>
 #include <optional>
@@ -32,6 +33,9 @@ class FakeKeeper {
   }
   ~FakeKeeper() { thread_.join(); }
   void answer_now() { go_on_.set_value(); }
+  // Before anybody attaches: its rank was resumed then, as that incarnation.
+  std::atomic<Nanos> resumed_ns = 0;
+  std::atomic<std::uint64_t> resumed_as = 0;
 
  private:
   void serve() {
@@ -59,6 +63,8 @@ class FakeKeeper {
       local::Status status;
       status.phase = phase_;
       status.rank_pid = 4711;
+      status.resumed_ns = resumed_ns;
+      status.incarnation = resumed_as;
       out.body = status;
     } else if (std::holds_alternative<local::Describe>(asked.body)) {
       local::DescribeEnd end;

@@ -347,6 +347,36 @@ TEST_F(JobTest, RecordWrittenAfterFolderIsRemovedIsDropped) {
   EXPECT_TRUE(std::filesystem::exists(folder)) << "it is not this writer's any more";
 }
 
+// A coordinator that hears of a paused instance with a later incarnation than it knows takes it for the job.
+TEST_F(JobTest, RestoredInstanceThatHasNotRunIsAStandby) {
+  for (const bool ran : {false, true}) {
+    JobRecord record = new_record();
+    record.role = wire::JobRole::kStandby;
+    record.spec.job = ran ? 2 : 1;
+    record.incarnation = record.spec.incarnation = 2;
+    record.migration = 9;
+    const std::string folder = instance_folder(config_.jobs_folder(), record.spec.job, 2, 9);
+    std::filesystem::create_directories(folder);
+    ASSERT_TRUE(write_job_record(folder, record));
+    FakeKeeper keeper(folder, local::Phase::kDumped);
+    keeper.resumed_ns = ran ? 1 : 0;
+    keeper.resumed_as = ran ? 4 : 2;
+    JobTable table(*environment_);
+    ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+    const auto job = table.started_as(record.spec.job, 2);
+    ASSERT_TRUE(job);
+    EXPECT_EQ(job->instance().phase, ran ? wire::JobPhase::kPaused : wire::JobPhase::kStandby);
+    EXPECT_EQ(job->record().ran, ran);
+    EXPECT_EQ(job->incarnation(), ran ? 4U : 2U) << "the keeper knows";
+    const auto remove = [](JobTable& of, std::shared_ptr<Job> instance) -> Task<bool> {
+      co_await of.remove(std::move(instance));
+      co_return true;
+    };
+    EXPECT_TRUE(run_until_done(io_, remove(table, job)));
+    run_until(io_, [&] { return !job->keeper(); });
+  }
+}
+
 // The standby of a migration that was given up may still be ending while the next migration starts its own as the same incarnation.
 TEST_F(JobTest, StandbysOfTwoMigrationsAreToldApart) {
   for (const wire::MigrationId migration : {9u, 10u}) {
