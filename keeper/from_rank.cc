@@ -26,6 +26,8 @@ void Keeper::welcome_rank(Peer peer, const local::Hello& hello) {
     has_outsider_ = has_outsider_ || (is_transparent() && hello.way == local::Way::kTransparent);
     return turn_away("This process does not belong to the job of this keeper");
   }
+  // It may have asked right before its end; a session would make the job look alive for ever.
+  if (phase_ == Phase::kExited) return turn_away("The job's program has ended");
   if (hello.way != parts_.config.way) return turn_away("The job was started for the other way to move");
   if (is_transparent()) return welcome_transparent(std::move(peer), who.assume_value().pid, hello);
   if (rank_) return turn_away("The job has a session already: a job has one rank");

@@ -2,7 +2,8 @@
 // A rank of the transparent way without a GPU: its regions are memory files, and "mapped" means that it holds one for each. The keeper's
 // tests let a keeper start it. Arguments: the number of regions (default 3), "second" (a child process wants a session, too), "rude" (it says what
 // nobody has asked for, before it answers), "strange" (when it is described, it says what only a keeper says), "intrudes" (it tries sessions
-// that are not its own first), "twice" (a cooperative program that wants a second session).
+// that are not its own first), "twice" (a cooperative program that wants a second session), "late" (a cooperative program that stops its keeper
+// when there is a file `go`, asks for its session and ends).
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -17,6 +18,7 @@
 #include <string>
 
 #include "libckpt/base/clock.h"
+#include "libckpt/include/ckpt/ckpt.h"
 #include "libckpt/local/batches.h"
 #include "libckpt/local/keeper_link.h"
 #include "libckpt/local/reattach.h"
@@ -198,6 +200,13 @@ int main(int argc, char** argv) {
         KeeperLink::connect(std::getenv("CKPT_SOCKET"), Way::kTransparent, true).has_value();
     std::printf("other way %d uncalled %d\n", other_way ? 1 : 0, uncalled ? 1 : 0);
     std::fflush(stdout);
+  }
+  if (manners == "late") {
+    while (::access("go", F_OK) != 0) ::usleep(1000);
+    ::kill(::getppid(), SIGSTOP);
+    auto socket = Socket::connect(std::getenv("CKPT_SOCKET"));
+    const Hello hello{static_cast<std::uint32_t>(::getpid()), CKPT_ABI_VERSION, Way::kCooperative, 0};
+    std::_Exit(socket && socket.assume_value().send({0, 0, hello}) ? 3 : 4);
   }
   if (manners == "twice") {
     const auto first = KeeperLink::connect(std::getenv("CKPT_SOCKET"), Way::kCooperative);

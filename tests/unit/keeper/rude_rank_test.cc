@@ -66,6 +66,20 @@ TEST_F(RudeRankTest, ACooperativeJobHasOneSession) {
   EXPECT_NE(text_of(folder + "/out.log").find("first 1 again 0\n"), std::string::npos);
 }
 
+TEST_F(RudeRankTest, KeeperOfAProgramThatEndedBeforeItsHelloWasReadEnds) {
+  const std::string folder = start_rank("late", "cooperative");
+  Agent agent(folder);
+  const auto rank = static_cast<pid_t>(agent.status().rank_pid);
+  std::ofstream(root_ + "/go") << "now";
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(kHangMs);
+  while (state_of(rank) != 'Z' && std::chrono::steady_clock::now() < deadline) ::usleep(1000);
+  ASSERT_EQ(state_of(rank), 'Z');
+  ASSERT_EQ(::kill(keepers_.back(), SIGCONT), 0);
+  EXPECT_EQ(WEXITSTATUS(agent.next<local::RankExited>().wait_status), 3);
+  agent.ask<local::Done>(local::Shutdown{});
+  EXPECT_TRUE(Watch(keepers_.back()).ended());
+}
+
 TEST_F(RudeRankTest, WhatAProgramLeavesBehindEndsWithIt) {
   Json config = this->config({});
   config["argv"] = {"/bin/sh", "-c", "sleep 1000 & echo $! > " + root_ + "/left"};
