@@ -258,6 +258,7 @@ void Job::on_exited(std::int32_t wait_status, bool ended_by_keeper) {
   record_.ended = true;
   record_.moved = leaving_;
   record_.exit_code = exit_code_of(wait_status);
+  ended_as_told_ = ended_by_keeper;
   if (last_save_.empty() && ended_by_keeper && was_restored()) {
     const std::string said = read_keeper_last_save(folder_);
     if (!said.empty()) {

@@ -61,6 +61,8 @@ class Job : public std::enable_shared_from_this<Job> {
   [[nodiscard]] bool unknown() const noexcept { return unknown_; }
   // Until it answers or is proven to have ended, or the time is over.
   Task<> known(std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max());
+  // This agent has heard that it was stopped or killed by its keeper, and did not end by itself.
+  [[nodiscard]] bool ended_as_told() const noexcept { return ended_as_told_; }
   // It was told to end because the job runs elsewhere.
   [[nodiscard]] bool leaving() const noexcept { return leaving_; }
   [[nodiscard]] const local::StateSummary& summary() const noexcept { return summary_; }
@@ -166,6 +168,7 @@ class Job : public std::enable_shared_from_this<Job> {
   Turn resume_turn_;
   bool announced_ = false;  // it has started: others hear of its changes
   bool leaving_ = false;
+  bool ended_as_told_ = false;
   bool unknown_ = false;
   std::string why_unknown_;
   bool stopping_unknown_ = false;  // somebody waits to stop it

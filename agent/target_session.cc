@@ -48,7 +48,9 @@ void TargetSession::on_local(const local::Body& body) {
   if (const auto* exited = std::get_if<local::RankExited>(&body)) {
     // While preparing, the coroutine that waits for the standby says so, with its last output.
     if (stopped_ || preparing_ || job_->leaving()) return;
-    finished_ = WIFEXITED(exited->wait_status) && WEXITSTATUS(exited->wait_status) == 0;
+    // One that was stopped has ended as it was asked to: going back would run it again until the stop is told there, too.
+    finished_ = exited->ended_by_keeper != 0 ||
+                (WIFEXITED(exited->wait_status) && WEXITSTATUS(exited->wait_status) == 0);
     ended_ = true;
     if (!running_) report_end();
   } else if (std::holds_alternative<local::RankStopped>(body)) {
@@ -65,7 +67,7 @@ void TargetSession::report_end() {
 bool TargetSession::has_finished() const {
   if (!job_ || !job_->ended()) return false;
   const JobRecord& record = job_->record();
-  return record.ran && !record.moved && record.exit_code == 0;
+  return record.ran && !record.moved && (record.exit_code == 0 || job_->ended_as_told());
 }
 
 void TargetSession::perform(const migration::Action& action) {

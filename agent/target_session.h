@@ -70,7 +70,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   std::optional<RunOrder> running_;  // the one that is under way
   wire::Incarnation ran_as_ = 0;     // 0: not yet, as far as this agent knows
   bool ended_ = false;               // the instance did, by the word of its keeper
-  bool finished_ = false;            // with exit code 0
+  bool finished_ = false;            // with exit code 0, or as it was told to
   bool ordering_ = false;
   bool preparing_ = false;
   bool stopped_ = false;

@@ -202,8 +202,8 @@ struct InstanceStopped {  // the keeper stopped it at its deadline
   explicit InstanceStopped(Incarnation incarnation) : k(incarnation) {}
   Incarnation k;
 };
-struct
-    InstanceFinished {  // the instance ran as k, and its program has ended with exit code 0: nothing of it is left to do
+// The instance ran as k, and its program has ended with exit code 0, or as it was told to.
+struct InstanceFinished {
   explicit InstanceFinished(Incarnation incarnation) : k(incarnation) {}
   Incarnation k;
 };

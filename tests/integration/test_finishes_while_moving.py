@@ -73,6 +73,27 @@ class FinishesWhileMoving(CrashingTest):
     def test_cooperative_whose_target_agent_is_killed(self):
         self.move_until_it_ends("charlm", ("--cooperative",), "node-b:0", dying="agent.node-b")
 
+    def test_cooperative_that_is_stopped(self):
+        """It ends at the target; the source must not go on until the stop has come there, too."""
+        cluster = self.cluster
+        cluster.start("job", "charlm", *TRAINING, "--steps", "100000", "--step-ms", STEP_MS, node="node-a:0")
+        cluster.wait_for_line("job", r"^step 5\b")
+        cluster.arm("agent.node-a", HEARD_RUNS, "stop")
+        held = self.daemons_of("agent.node-a")
+        moved = cluster.popen("migrate", "job", "--to", "node-b:0")
+        self.wait_until_fired("agent.node-a", HEARD_RUNS, moved)
+        stopped = cluster.popen("stop", "job", "--grace", "0s")
+        self.wait_for("the target's agent reports no end of the program", self.target_has_taken_its_end)
+        signal.pidfd_send_signal(held[0], signal.SIGCONT)
+        os.close(held[0])
+        for command in (moved, stopped):
+            output, errors = command.communicate(timeout=120)
+            self.assertEqual(command.returncode, 0, output + errors)
+        self.wait_for("the job does not end", lambda: cluster.job("job")["state"] == "exited")
+        logs = [path.read_text() for path in cluster.home.glob("nodes/*/jobs/j*/out.log")]
+        steps = sorted(int(step) for log in logs for step in re.findall(r"^step (\d+)\b", log, re.M))
+        self.assertEqual(steps, list(range(1, len(steps) + 1)), "steps lost or repeated")
+
     def test_process(self):
         if os.geteuid() != 0 or not find_criu():
             self.skipTest("a process moves between nodes by root with CRIU only")
