@@ -84,7 +84,7 @@ Result<Store> Store::open(const std::string& path) {
   CKPT_TRYV(db.execute(("PRAGMA user_version=" + std::to_string(kSchemaVersion)).c_str()));
   Store store(std::move(db));
   CKPT_TRYV(store.load_job_numbers());
-  return std::move(store);
+  return store;
 }
 
 Result<void> Store::load_job_numbers() {

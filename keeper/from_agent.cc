@@ -173,7 +173,7 @@ void Keeper::on_resume(local::Received received) {
       return refuse(request, MessageType::kResume, ErrorCode::kRefused,
                     "The rank cannot go on in phase " + std::string(to_string(phase_)));
   }
-  incarnation_ = resume.incarnation;
+  resumes_as_ = resume.incarnation;
   resume_request_ = request;
   phase_ = Phase::kResuming;
   set_deadline(resume.deadline_ns);

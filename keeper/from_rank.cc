@@ -134,6 +134,7 @@ void Keeper::on_running(const local::Message& message) {
   local::Running running = std::get<local::Running>(message.body);
   running.resumed_ns += rank_lag_;
   phase_ = Phase::kRunning;
+  incarnation_ = resumes_as_;
   resumed_ns_ = running.resumed_ns;
   send_agent({0, resume_request_, running});
 }

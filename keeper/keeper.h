@@ -169,7 +169,8 @@ class Keeper {
   bool has_outsider_ = false;  // a process outside of the group wanted a session
 
   local::Phase phase_ = local::Phase::kStarting;
-  std::uint64_t incarnation_;
+  std::uint64_t incarnation_;  // the last one that it ran as; before it runs, the one that it was started for
+  std::uint64_t resumes_as_ = 0;  // in phase kResuming
   Nanos deadline_ns_ = local::kNoDeadline;
   bool lease_over_ = false;     // the gate is closed
   bool stop_reported_ = false;  // the rank is stopped because of it

@@ -220,7 +220,8 @@ struct Attach {
 struct Status {
   static constexpr auto kType = MessageType::kStatus;
   Name job;  // the job's id
-  std::uint64_t incarnation = 0;
+  std::uint64_t incarnation =
+      0;  // with resumed_ns != 0 the last one that ran, else the one that it was started for
   Role role = Role::kFresh;  // as started; a resumed standby keeps it and has phase kRunning
   Phase phase = Phase::kStarting;
   std::uint32_t keeper_pid = 0;

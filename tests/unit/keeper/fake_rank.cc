@@ -3,7 +3,7 @@
 // tests let a keeper start it. Arguments: the number of regions (default 3), "second" (a child process wants a session, too), "rude" (it says what
 // nobody has asked for, before it answers), "strange" (when it is described, it says what only a keeper says), "intrudes" (it tries sessions
 // that are not its own first), "twice" (a cooperative program that wants a second session), "late" (a cooperative program that stops its keeper
-// when there is a file `go`, asks for its session and ends).
+// when there is a file `go`, asks for its session and ends), "resumes-once" (it dies at its second resume).
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -16,6 +16,7 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "libckpt/base/clock.h"
 #include "libckpt/include/ckpt/ckpt.h"
@@ -33,7 +34,10 @@ constexpr std::size_t kBytes = 4096;
 class FakeRank {
  public:
   FakeRank(std::unique_ptr<KeeperLink> link, std::uint64_t regions, const std::string& manners)
-      : link_(std::move(link)), rude_(manners == "rude"), strange_(manners == "strange") {
+      : link_(std::move(link)),
+        rude_(manners == "rude"),
+        strange_(manners == "strange"),
+        resumes_once_(manners == "resumes-once") {
     for (std::uint64_t id = 1; id <= regions; ++id) {
       regions_[id] = make();
       const std::string text = "region " + std::to_string(id);
@@ -73,8 +77,10 @@ class FakeRank {
     }
     if (std::holds_alternative<ExportAck>(body)) send_batch();
     if (std::holds_alternative<Pause>(body)) send(request, Paused{now_ns(), now_ns(), 0});
-    if (auto* resume = std::get_if<Resume>(&body))
+    if (auto* resume = std::get_if<Resume>(&body)) {
+      if (resumes_once_ && std::exchange(has_resumed_, true)) std::_Exit(6);
       send(request, Running{resume->incarnation, now_ns(), 1, 0});
+    }
     if (auto* held = std::get_if<Release>(&body)) release(request, *held);
     if (auto* batch = std::get_if<MapBatch>(&body)) {
       for (std::size_t i = 0; i < batch->records.size(); ++i)
@@ -174,6 +180,8 @@ class FakeRank {
   std::unique_ptr<KeeperLink> link_;
   const bool rude_;
   const bool strange_;
+  const bool resumes_once_;
+  bool has_resumed_ = false;
   std::map<std::uint64_t, UniqueFd> regions_;
   std::uint64_t export_request_ = 0;
   std::uint64_t next_ = 1;

@@ -347,6 +347,21 @@ TEST_F(TransparentTest, WithdrawnPausesLeaveARunningJob) {
   }
 }
 
+// The next agent decides by it whether an incarnation has run.
+TEST_F(TransparentTest, RankThatDiesWhileItResumesHasRunAsTheIncarnationBefore) {
+  const std::string folder = start_transparent({"resumes-once"});
+  Agent agent(folder);
+  agent.wait_for_phase(Phase::kRunning);
+  agent.ask<local::Paused>(local::Pause{});
+  agent.ask<local::Running>(local::Resume{2, 0, 0});
+  agent.ask<local::Paused>(local::Pause{});
+  refusal_of(agent, local::Resume{3, 0, 0});
+  agent.next<local::RankExited>();
+  EXPECT_EQ(status(agent).incarnation, 2u);
+  EXPECT_EQ(status_of(folder)["incarnation"], 2u);
+  EXPECT_EQ(status_of(folder)["ran"], true);
+}
+
 TEST_F(TransparentTest, RequestsOfThisWayAreRefusedToACooperativeRank) {
   Agent agent(start({"steps"}));
   agent.wait_for_phase(Phase::kRunning);
