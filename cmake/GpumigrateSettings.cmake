@@ -56,7 +56,14 @@ pkg_check_modules(UCX REQUIRED IMPORTED_TARGET ucx)
 pkg_check_modules(TOMLPLUSPLUS REQUIRED IMPORTED_TARGET tomlplusplus)
 pkg_check_modules(PROMETHEUS REQUIRED IMPORTED_TARGET prometheus-cpp-core)
 
-# ckpt_library(NAME SOURCES... DEPS...): a static library of one room; headers are included from the tree's root.
+# ckpt_sources(LIST FOLDER NAME...): appends FOLDER/NAME.cc for each name, so that a library of several folders lists each of them once.
+macro(ckpt_sources list folder)
+  foreach(name ${ARGN})
+    list(APPEND ${list} ${folder}/${name}.cc)
+  endforeach()
+endmacro()
+
+# ckpt_library(NAME SOURCES... DEPS...): a static library; headers are included from the tree's root.
 function(ckpt_library name)
   cmake_parse_arguments(A "" "" "SOURCES;DEPS" ${ARGN})
   if(A_SOURCES)

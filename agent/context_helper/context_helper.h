@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "agent/context_helper/messages.h"
-#include "agent/packet_link.h"
-#include "agent/process.h"
+#include "agent/io/packet_link.h"
+#include "agent/io/process.h"
 
 namespace ckpt::agent {
 

@@ -18,7 +18,7 @@
 #include "agent/context_helper/orders.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/base/fd.h"
-#include "libckpt/memory/device_memory.h"
+#include "libckpt/inprocess/memory/device_memory.h"
 
 namespace ckpt::context_helper {
 namespace {

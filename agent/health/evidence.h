@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "agent/health/health_record.h"
-#include "agent/job_table.h"
+#include "agent/jobs/job_table.h"
 #include "libckpt/health/decide.h"
 #include "libckpt/health/history.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "agent/health/health_record.h"
-#include "agent/job.h"
+#include "agent/jobs/job.h"
 #include "libckpt/health/decide.h"
 
 namespace ckpt::agent {

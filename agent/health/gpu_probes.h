@@ -11,7 +11,7 @@
 #include <memory>
 #include <string>
 
-#include "agent/process.h"
+#include "agent/io/process.h"
 #include "libckpt/health/decide.h"
 
 namespace ckpt::agent {

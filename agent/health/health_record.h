@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "libckpt/base/result.h"
-#include "libckpt/wire/health_messages.h"
-#include "libckpt/wire/node_messages.h"
+#include "libckpt/protocol/wire/health_messages.h"
+#include "libckpt/protocol/wire/node_messages.h"
 
 namespace ckpt::agent {
 

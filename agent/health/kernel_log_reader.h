@@ -10,8 +10,8 @@
 #include <memory>
 #include <string>
 
-#include "agent/async.h"
-#include "agent/file_watch.h"
+#include "agent/io/async.h"
+#include "agent/io/file_watch.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/health/kernel_log.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "agent/health/health_record.h"
-#include "agent/inventory.h"
+#include "agent/gpus/inventory.h"
 #include "libckpt/health/kernel_log.h"
 
 namespace ckpt::agent {

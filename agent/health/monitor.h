@@ -11,15 +11,15 @@
 #include <string>
 #include <vector>
 
-#include "agent/config.h"
-#include "agent/coordinator_link.h"
+#include "agent/settings/config.h"
+#include "agent/coordinator_link/coordinator_link.h"
 #include "agent/health/evidence.h"
 #include "agent/health/gpu_probes.h"
 #include "agent/health/health_record.h"
 #include "agent/health/kernel_channel.h"
 #include "agent/health/known_gpus.h"
 #include "agent/health/nvml_channel.h"
-#include "agent/job_table.h"
+#include "agent/jobs/job_table.h"
 
 namespace ckpt::agent {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "libckpt/wire/node_messages.h"
+#include "libckpt/protocol/wire/node_messages.h"
 
 namespace ckpt::agent {
 namespace {

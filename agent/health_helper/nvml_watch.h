@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "agent/health_helper/messages.h"
-#include "agent/nvml.h"
+#include "agent/gpus/nvml.h"
 
 namespace ckpt::health_helper {
 

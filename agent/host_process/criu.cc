@@ -24,7 +24,7 @@
 #include "agent/host_process/run_program.h"
 #include "agent/host_process/sockets.h"
 #include "agent/host_process/time_limit.h"
-#include "agent/process.h"
+#include "agent/io/process.h"
 #include "libckpt/base/fd.h"
 
 namespace ckpt::agent::host {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/async.h"
+#include "agent/io/async.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/base/result.h"
 
@@ -75,7 +75,7 @@ class Criu {
   // CRIU makes a folder of a fixed name in the working folder of `root` for a moment; a dump that meets another's is begun again.
   Task<Result<DumpFacts>> dump(pid_t root, DumpOptions options) const;
 
-  // For the keeper that becomes the restored program's parent (keeper/init/restored.h).
+  // For the keeper that becomes the restored program's parent (agent/keeper/init/restored.h).
   [[nodiscard]] std::vector<std::string> restore_command(const RestoreOptions& options) const;
   [[nodiscard]] static std::string pid_file(const RestoreOptions& options);
   [[nodiscard]] static std::string restore_log(const RestoreOptions& options);

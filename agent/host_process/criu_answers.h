@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/async.h"
+#include "agent/io/async.h"
 
 namespace ckpt::agent::host {
 

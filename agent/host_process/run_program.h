@@ -3,7 +3,7 @@
 // it has one of its own. Errors: kNotFound or kIo if it cannot be started, kTimedOut.
 #pragma once
 
-#include "agent/process.h"
+#include "agent/io/process.h"
 
 namespace ckpt::agent::host {
 

@@ -12,8 +12,8 @@
 #include "agent/mover/heap.h"
 #include "agent/mover/mover.h"
 #include "agent/mover/probe.h"
-#include "libckpt/transport/ucx_guard.h"
-#include "libckpt/wire/mover_values.h"
+#include "libckpt/datapath/transport/ucx_guard.h"
+#include "libckpt/protocol/wire/mover_values.h"
 
 int main(int argc, char** argv) {
   ckpt::mover::bound_heap();

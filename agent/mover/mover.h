@@ -7,10 +7,10 @@
 #include <map>
 #include <memory>
 
-#include "agent/mover/last_snapshots.h"
+#include "agent/mover/snapshots/last_snapshots.h"
 #include "agent/mover/region_filler.h"
-#include "agent/mover/session.h"
-#include "libckpt/wire/mover_messages.h"
+#include "agent/mover/session/session.h"
+#include "libckpt/protocol/wire/mover_messages.h"
 
 namespace ckpt::mover {
 

@@ -6,7 +6,7 @@
 
 namespace ckpt::mover {
 
-// One line of JSON on standard output for each, as soon as it is known: {"driver": {...}} and {"ucx": {...}}; agent/probe.h shows
+// One line of JSON on standard output for each, as soon as it is known: {"driver": {...}} and {"ucx": {...}}; agent/daemon/probe.h shows
 // their fields.
 void print_probe();
 

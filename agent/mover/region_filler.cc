@@ -2,7 +2,7 @@
 #include "agent/mover/region_filler.h"
 
 #include "libckpt/base/random.h"
-#include "libckpt/memory/device_memory.h"
+#include "libckpt/inprocess/memory/device_memory.h"
 
 namespace ckpt::mover {
 namespace {

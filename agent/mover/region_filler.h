@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "libckpt/base/fd.h"
-#include "libckpt/track/scanner.h"
-#include "libckpt/wire/mover_values.h"
+#include "libckpt/datapath/track/scanner.h"
+#include "libckpt/protocol/wire/mover_values.h"
 
 namespace ckpt::mover {
 

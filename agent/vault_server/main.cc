@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-vault: lets the movers of other nodes read and write this node's vault, one job each, by grants of the agent (libckpt/image/peer). A process
+// gpumigrate-vault: lets the movers of other nodes read and write this node's vault, one job each, by grants of the agent (libckpt/store/peer). A process
 // of its own: what it moves is too much for the agent's event loop, and what comes over the link is none of the agent's business.
 // Started by the agent with its end of a socketpair as descriptor 3; ends with it. Logs to stderr.
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include "agent/vault_server/messages.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/base/fd.h"
-#include "libckpt/image/peer/file_server.h"
+#include "libckpt/store/peer/file_server.h"
 
 namespace ckpt::agent::vault_server {
 namespace {

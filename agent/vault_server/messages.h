@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "libckpt/wire/codec.h"
+#include "libckpt/protocol/wire/codec.h"
 
 namespace ckpt::agent::vault_server {
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/packet_link.h"
-#include "agent/process.h"
+#include "agent/io/packet_link.h"
+#include "agent/io/process.h"
 #include "agent/vault_server/messages.h"
 
 namespace ckpt::agent {

@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/conformance/checkpoint_support.h"
+#include "tests/conformance/checkpoint/checkpoint_support.h"
 
 namespace conformance {
 namespace {

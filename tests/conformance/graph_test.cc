@@ -2,7 +2,7 @@
 // Graphs and stream capture.
 #include <atomic>
 
-#include "tests/conformance/support.h"
+#include "tests/conformance/support/support.h"
 
 namespace conformance {
 namespace {

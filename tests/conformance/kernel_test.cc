@@ -6,7 +6,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "tests/conformance/support.h"
+#include "tests/conformance/support/support.h"
 
 namespace conformance {
 namespace {

@@ -2,7 +2,7 @@
 // Libraries, by which the CUDA runtime loads its code since CUDA 12: of no context until something of theirs is used in one.
 #include <cstring>
 
-#include "tests/conformance/support.h"
+#include "tests/conformance/support/support.h"
 
 namespace conformance {
 namespace {

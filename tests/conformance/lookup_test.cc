@@ -2,7 +2,7 @@
 // Looking functions up by name and version, threads' own default streams, occupancy, what contexts and pointers say.
 #include <thread>
 
-#include "tests/conformance/support.h"
+#include "tests/conformance/support/support.h"
 
 namespace conformance {
 namespace {

@@ -12,7 +12,7 @@
 #include <span>
 #include <thread>
 
-#include "tests/conformance/support.h"
+#include "tests/conformance/support/support.h"
 
 namespace conformance {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string>
 
-#include "tests/conformance/support.h"
+#include "tests/conformance/support/support.h"
 
 namespace conformance {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Allocations in a stream's order and memory pools.
-#include "tests/conformance/support.h"
+#include "tests/conformance/support/support.h"
 
 namespace conformance {
 namespace {

@@ -2,7 +2,7 @@
 // Memory in rows, memory of another process by legacy IPC.
 #include <cstring>
 
-#include "tests/conformance/support.h"
+#include "tests/conformance/support/support.h"
 
 namespace conformance {
 namespace {

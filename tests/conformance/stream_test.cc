@@ -4,7 +4,7 @@
 #include <memory>
 #include <thread>
 
-#include "tests/conformance/support.h"
+#include "tests/conformance/support/support.h"
 
 namespace conformance {
 namespace {

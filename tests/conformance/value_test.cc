@@ -2,7 +2,7 @@
 // Streams that write a word of memory, or wait for one.
 #include <atomic>
 
-#include "tests/conformance/support.h"
+#include "tests/conformance/support/support.h"
 
 namespace conformance {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "tests/fault/engine_pair.h"
+#include "tests/unit/libckpt/datapath/engine/engine_pair.h"
 
 namespace ckpt::engine {
 namespace {

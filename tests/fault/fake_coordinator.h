@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "libckpt/base/clock.h"
-#include "libckpt/control/listener.h"
-#include "libckpt/wire/control_messages.h"
-#include "libckpt/wire/image_messages.h"
-#include "libckpt/wire/node_messages.h"
+#include "libckpt/net/control/listener.h"
+#include "libckpt/protocol/wire/control_messages.h"
+#include "libckpt/protocol/wire/image_messages.h"
+#include "libckpt/protocol/wire/node_messages.h"
 
 namespace ckpt::test {
 

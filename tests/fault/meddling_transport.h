@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "libckpt/engine/lane_messages.h"
-#include "libckpt/transport/transport.h"
+#include "libckpt/datapath/engine/shared/lane_messages.h"
+#include "libckpt/datapath/transport/transport.h"
 
 namespace ckpt::engine::test {
 

@@ -18,9 +18,9 @@
 #include <ckpt/ckpt.h>
 
 #include "libckpt/base/random.h"
-#include "libckpt/memory/device_memory.h"
-#include "libckpt/wire/mover_messages.h"
-#include "tests/fault/engine_pair.h"
+#include "libckpt/inprocess/memory/device_memory.h"
+#include "libckpt/protocol/wire/mover_messages.h"
+#include "tests/unit/libckpt/datapath/engine/engine_pair.h"
 
 namespace ckpt::engine::test {
 

@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "libckpt/wire/migration_messages.h"
-#include "libckpt/wire/mover_move_messages.h"
-#include "libckpt/wire/mover_session_messages.h"
-#include "libckpt/wire/mover_values.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+#include "libckpt/protocol/wire/mover_move_messages.h"
+#include "libckpt/protocol/wire/mover_session_messages.h"
+#include "libckpt/protocol/wire/mover_values.h"
 #include "tests/fault/mover_process.h"
 
 namespace ckpt::engine {

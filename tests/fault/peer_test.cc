@@ -8,8 +8,8 @@
 #include <atomic>
 #include <random>
 
-#include "libckpt/engine/receiver_core.h"
-#include "tests/fault/engine_pair.h"
+#include "libckpt/datapath/engine/target/receiver_core.h"
+#include "tests/unit/libckpt/datapath/engine/engine_pair.h"
 #include "tests/fault/meddling_transport.h"
 
 namespace ckpt::engine {

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "libckpt/wire/job_messages.h"
+#include "libckpt/protocol/wire/job_messages.h"
 #include "tests/fault/fake_coordinator.h"
 
 namespace ckpt {

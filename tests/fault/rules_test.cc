@@ -3,7 +3,7 @@
 // to fail there (tests/fault/CMakeLists.txt): a test that passes without its rule shows nothing.
 #include <gtest/gtest.h>
 
-#include "tests/fault/engine_pair.h"
+#include "tests/unit/libckpt/datapath/engine/engine_pair.h"
 
 namespace ckpt::engine {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a program wrote below one folder, in its order: kept by record_writes.cc, which is loaded into it (LD_PRELOAD), so that it is the program itself that
-// writes, unchanged; and replayed onto a disk whose power is cut (tests/unit/image/vault/power_cut_files.h).
+// writes, unchanged; and replayed onto a disk whose power is cut (tests/unit/libckpt/store/vault/power_cut_files.h).
 //
 //   auto entries = read_journal("journal");
 //   PowerCutFiles disk;
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "tests/fault/write_journal_format.h"
-#include "tests/unit/image/vault/power_cut_files.h"
+#include "tests/unit/libckpt/store/vault/power_cut_files.h"
 
 namespace ckpt::test {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bodies of the coordinator's HTTP API, read as a migration's options are.
-#include "coordinator/body_reader.h"
+#include "coordinator/requests/body_reader.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Beginnings of backups, with a header that is the input's or one with its checksum made right. One that is taken has parts that end exactly where the file ends.
-#include "libckpt/backup/backup_file.h"
+#include "libckpt/store/backup/backup_file.h"
 
 #include <string>
 
-#include "libckpt/wire/codec.h"
+#include "libckpt/protocol/wire/codec.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ckpt::fuzz {

@@ -5,8 +5,8 @@
 #include <array>
 #include <vector>
 
-#include "libckpt/engine/receiver_core.h"
-#include "libckpt/image/plan.h"
+#include "libckpt/datapath/engine/target/receiver_core.h"
+#include "libckpt/store/plan.h"
 #include "libckpt/include/ckpt/ckpt.h"
 #include "tests/fuzz/fuzz.h"
 

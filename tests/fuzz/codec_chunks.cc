@@ -3,8 +3,8 @@
 // length or an error that leaves the place as it was; the same bytes taken as a chunk survive being encoded and decoded.
 #include <vector>
 
-#include "libckpt/codec/blocks.h"
-#include "libckpt/codec/coder.h"
+#include "libckpt/datapath/codec/blocks.h"
+#include "libckpt/datapath/codec/coder.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ckpt::fuzz {

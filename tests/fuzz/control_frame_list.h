@@ -3,12 +3,12 @@
 // corpus has a seed of each. A frame type that nobody has put in here does not compile.
 #pragma once
 
-#include "libckpt/wire/control_messages.h"
-#include "libckpt/wire/health_messages.h"
-#include "libckpt/wire/image_messages.h"
-#include "libckpt/wire/job_messages.h"
-#include "libckpt/wire/migration_messages.h"
-#include "libckpt/wire/node_messages.h"
+#include "libckpt/protocol/wire/control_messages.h"
+#include "libckpt/protocol/wire/health_messages.h"
+#include "libckpt/protocol/wire/image_messages.h"
+#include "libckpt/protocol/wire/job_messages.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+#include "libckpt/protocol/wire/node_messages.h"
 
 namespace ckpt::fuzz {
 
@@ -36,7 +36,7 @@ using ControlMessages =
   static_assert(                                                                                        \
       wire::FrameType::name == wire::FrameType::kSwitch || ControlMessages::has(wire::FrameType::name), \
       "append this frame's message to ControlMessages: it would never be fuzzed");
-#include "libckpt/wire/frame_types.def"
+#include "libckpt/protocol/wire/frame_types.def"
 #undef CKPT_FRAME_TYPE
 
 }  // namespace ckpt::fuzz

@@ -3,7 +3,7 @@
 // not have grown on the way: a message cannot be larger than its bytes.
 #include <vector>
 
-#include "libckpt/wire/switch_messages.h"
+#include "libckpt/protocol/wire/switch_messages.h"
 #include "tests/fuzz/control_frame_list.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "agent/host_process/build_id.h"
-#include "libckpt/wire/codec.h"
+#include "libckpt/protocol/wire/codec.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/scratch_folder.h"
 

@@ -3,8 +3,8 @@
 // depend on what lay in the plane before; the same bytes taken as a plane survive being packed.
 #include <vector>
 
-#include "libckpt/codec/huffman_frame.h"
-#include "libckpt/codec/plane_packer.h"
+#include "libckpt/datapath/codec/huffman/huffman_frame.h"
+#include "libckpt/datapath/codec/plane_packer.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ckpt::fuzz {

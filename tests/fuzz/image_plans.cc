@@ -3,9 +3,9 @@
 // matches its own tensors gives every extent a place inside of them.
 #include <map>
 
-#include "libckpt/image/manifest.h"
-#include "libckpt/image/plan.h"
-#include "libckpt/image/stored_job.h"
+#include "libckpt/store/manifest.h"
+#include "libckpt/store/plan.h"
+#include "libckpt/store/stored_job.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ckpt::fuzz {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an agent finds in its home after a restart: {which u8, bytes}: an instance's record, its keeper's status, the name of a folder. What
 // is taken is in range and is the same when it is written again.
-#include "agent/job_record.h"
-#include "agent/keeper_files.h"
-#include "libckpt/wire/codec.h"
+#include "agent/jobs/job_record.h"
+#include "agent/jobs/keeper_files.h"
+#include "libckpt/protocol/wire/codec.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/scratch_folder.h"
 

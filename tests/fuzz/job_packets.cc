@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Datagrams between a job's rank, its keeper and the agent: {number of descriptors u8, bytes}. A rank is someone's program.
-#include "libckpt/local/messages.h"
+#include "libckpt/inprocess/local/messages.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

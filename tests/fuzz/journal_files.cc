@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "libckpt/base/fd.h"
-#include "libckpt/migration/journal.h"
-#include "libckpt/wire/codec.h"
+#include "libckpt/protocol/handover/journal.h"
+#include "libckpt/protocol/wire/codec.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/scratch_folder.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bodies of journal records. What decodes survives being encoded and decoded again.
-#include "libckpt/migration/records.h"
+#include "libckpt/protocol/handover/records.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

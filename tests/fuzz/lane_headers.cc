@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Headers of lane messages, as UCX delivers them from whoever speaks to the port. What parses has all its records and its text
 // inside of its bytes.
-#include "libckpt/engine/lane_messages.h"
+#include "libckpt/datapath/engine/shared/lane_messages.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ckpt::fuzz {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packets between agent and mover. What decodes survives being encoded and decoded again.
-#include "libckpt/wire/mover_messages.h"
+#include "libckpt/protocol/wire/mover_messages.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include "libckpt/image/vault/pack.h"
-#include "libckpt/image/vault/record_coder.h"
-#include "libckpt/image/vault/version.h"
+#include "libckpt/store/vault/pack.h"
+#include "libckpt/store/vault/record_coder.h"
+#include "libckpt/store/vault/version.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ckpt::fuzz {

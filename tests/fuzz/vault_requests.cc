@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "libckpt/image/peer/file_messages.h"
+#include "libckpt/store/peer/file_messages.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ckpt::fuzz {

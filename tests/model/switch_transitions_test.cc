@@ -8,7 +8,7 @@
 #include <set>
 #include <sstream>
 
-#include "tests/unit/migration/switch_world.h"
+#include "tests/unit/libckpt/protocol/handover/switch_world.h"
 
 namespace ckpt::migration::test {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "libckpt/base/result.h"
-#include "tests/unit/coordinator/http_client.h"
+#include "tests/unit/coordinator/support/http_client.h"
 
 namespace ckpt::scale {
 

@@ -11,7 +11,7 @@
 
 #include "libckpt/base/clock.h"
 #include "tests/scale/phases.h"
-#include "tests/unit/coordinator/past.h"
+#include "tests/unit/coordinator/support/past.h"
 
 namespace ckpt::scale {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "coordinator/sqlite.h"
+#include "coordinator/state/sqlite.h"
 #include "libckpt/base/fd.h"
 
 namespace ckpt::scale {

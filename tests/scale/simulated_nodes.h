@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tests/scale/coordinator_process.h"
-#include "tests/unit/coordinator/fake_agent.h"
+#include "tests/unit/coordinator/support/fake_agent.h"
 
 namespace ckpt::scale {
 

@@ -14,7 +14,7 @@
 #include <iostream>
 #include <sstream>
 
-#include "tests/unit/migration/switch_world.h"
+#include "tests/unit/libckpt/protocol/handover/switch_world.h"
 
 namespace ckpt::migration::test {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tools/bench/bench.h"
-#include "tools/bench/child.h"
+#include "tools/bench/measuring/child.h"
 #include "tools/common/units.h"
 
 namespace ckpt::bench {

@@ -6,9 +6,9 @@
 #include <iostream>
 #include <optional>
 
-#include "libckpt/image/peer/route.h"
+#include "libckpt/store/peer/route.h"
 #include "tools/ckpt-image/views.h"
-#include "tools/gpumigrate/table.h"
+#include "tools/gpumigrate/client/table.h"
 
 namespace ckpt::image_tool {
 namespace {

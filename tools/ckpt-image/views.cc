@@ -4,7 +4,7 @@
 #include <ctime>
 
 #include "tools/common/units.h"
-#include "tools/gpumigrate/table.h"
+#include "tools/gpumigrate/client/table.h"
 
 namespace ckpt::image_tool {
 namespace {

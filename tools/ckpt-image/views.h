@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "libckpt/image/vault/vault.h"
+#include "libckpt/store/vault/vault.h"
 
 namespace ckpt::image_tool {
 

@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-#include "agent/nvml.h"
+#include "agent/gpus/nvml.h"
 #include "libckpt/base/cores.h"
 #include "libckpt/cuda/driver.h"
 #include "libckpt/cuda/module.h"

@@ -4,7 +4,7 @@
 // nothing of gpumigrate, too: with its process, and from one GPU of a node to another where there are two.
 #include <algorithm>
 
-#include "tools/bench/cluster.h"
+#include "tools/bench/jobs/cluster.h"
 #include "tools/gpu_check/commands.h"
 
 namespace ckpt::gpu_check {

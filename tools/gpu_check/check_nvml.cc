@@ -3,7 +3,7 @@
 // first GPU; an answer "not supported" is an answer.
 #include <dlfcn.h>
 
-#include "agent/nvml.h"
+#include "agent/gpus/nvml.h"
 #include "tools/gpu_check/item.h"
 
 namespace ckpt::gpu_check {

@@ -6,9 +6,9 @@
 #include <random>
 #include <span>
 
-#include "libckpt/engine/sender.h"
-#include "libckpt/track/read_rate.h"
-#include "libckpt/track/scanner.h"
+#include "libckpt/datapath/engine/source/sender.h"
+#include "libckpt/datapath/track/read_rate.h"
+#include "libckpt/datapath/track/scanner.h"
 #include "tools/gpu_check/item.h"
 
 namespace ckpt::gpu_check {

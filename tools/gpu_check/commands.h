@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What several items need: their sibling programs run with a deadline, and JSON at the end of a program's output.
-// Threads: one. Errors: as tools/bench/command.h.
+// Threads: one. Errors: as tools/bench/jobs/command.h.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "tools/bench/command.h"
+#include "tools/bench/jobs/command.h"
 #include "tools/gpu_check/item.h"
 
 namespace ckpt::gpu_check {

@@ -4,7 +4,7 @@
 
 #include "tools/common/units.h"
 #include "tools/gpumigrate/doctor.h"
-#include "tools/gpumigrate/table.h"
+#include "tools/gpumigrate/client/table.h"
 
 namespace ckpt::cli {
 namespace {

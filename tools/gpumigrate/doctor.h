@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // `gpumigrate doctor`: what the machine it runs on can do, and what is missing for the rest. The facts come from `gpumigrate-agent
-// --probe` (agent/probe.h) as JSON of another program, so every one of them may be missing; then the answer is "unknown".
+// --probe` (agent/daemon/probe.h) as JSON of another program, so every one of them may be missing; then the answer is "unknown".
 // Threads: one. Errors: kNotFound, kTimedOut or kIo if the agent's program cannot be asked.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "tools/gpumigrate/context.h"
+#include "tools/gpumigrate/client/context.h"
 
 namespace ckpt::cli {
 

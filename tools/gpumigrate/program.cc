@@ -6,12 +6,12 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "tools/gpumigrate/command_tree.h"
-#include "tools/gpumigrate/commands.h"
+#include "tools/gpumigrate/commands/command_tree.h"
+#include "tools/gpumigrate/commands/commands.h"
 #include "tools/gpumigrate/doctor.h"
 #include "tools/gpumigrate/local/cluster.h"
-#include "tools/gpumigrate/policy_test.h"
-#include "tools/gpumigrate/rebalance_commands.h"
+#include "tools/gpumigrate/commands/policy_test.h"
+#include "tools/gpumigrate/commands/rebalance_commands.h"
 
 namespace ckpt::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/gpumigrate/context.h"
+#include "tools/gpumigrate/client/context.h"
 
 namespace ckpt::cli {
 

@@ -7,7 +7,7 @@
 #include "agent/health/health_record.h"
 #include "agent/health_helper/messages.h"
 #include "agent/host_process/file_list.h"
-#include "agent/job_record.h"
+#include "agent/jobs/job_record.h"
 #include "tests/fuzz/seeds/filler.h"
 #include "tests/fuzz/seeds/seeds.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "libckpt/codec/blocks.h"
-#include "libckpt/codec/coder.h"
-#include "libckpt/engine/lane_messages.h"
-#include "libckpt/transport/ucx_windows.h"
+#include "libckpt/datapath/codec/blocks.h"
+#include "libckpt/datapath/codec/coder.h"
+#include "libckpt/datapath/engine/shared/lane_messages.h"
+#include "libckpt/datapath/transport/ucx_windows.h"
 #include "tests/fuzz/seeds/seeds.h"
 
 namespace ckpt::fuzz {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "libckpt/image/manifest.h"
-#include "libckpt/image/peer/file_messages.h"
-#include "libckpt/image/plan.h"
-#include "libckpt/image/stored_job.h"
+#include "libckpt/store/manifest.h"
+#include "libckpt/store/peer/file_messages.h"
+#include "libckpt/store/plan.h"
+#include "libckpt/store/stored_job.h"
 #include "libckpt/include/ckpt/ckpt.h"
 #include "tests/fuzz/seeds/filler.h"
 #include "tests/fuzz/seeds/seeds.h"

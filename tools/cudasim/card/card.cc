@@ -16,7 +16,7 @@
 #include <set>
 #include <utility>
 
-#include "tools/cudasim/protocol/futex.h"
+#include "tools/cudasim/card/futex.h"
 
 namespace cudasim {
 namespace {

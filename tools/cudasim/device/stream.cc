@@ -13,7 +13,7 @@
 
 #include "tools/cudasim/device/bulk_copy.h"
 #include "tools/cudasim/device/fault.h"
-#include "tools/cudasim/protocol/futex.h"
+#include "tools/cudasim/card/futex.h"
 
 namespace cudasim {
 namespace {

@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "tools/cudasim/driver/backing.h"
+#include "tools/cudasim/driver/backing/backing.h"
 #include "tools/cudasim/driver/memory.h"
 #include "tools/cudasim/driver/process.h"
 

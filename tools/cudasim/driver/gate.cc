@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "tools/cudasim/protocol/futex.h"
+#include "tools/cudasim/card/futex.h"
 
 // There only in a program under ThreadSanitizer, with which the driver itself is never built: without being told it would take
 // what a checkpoint does after other threads' calls for races with them. An address for each direction, since calls order nothing

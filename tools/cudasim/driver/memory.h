@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "tools/cudasim/driver/context.h"
-#include "tools/cudasim/driver/ranges.h"
+#include "tools/cudasim/driver/backing/ranges.h"
 #include "tools/cudasim/protocol/shared.h"
 
 namespace cudasim {

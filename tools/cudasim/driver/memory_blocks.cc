@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "tools/cudasim/card/settings.h"
-#include "tools/cudasim/driver/file_behind.h"
+#include "tools/cudasim/driver/backing/file_behind.h"
 #include "tools/cudasim/driver/memory.h"
 #include "tools/cudasim/driver/process.h"
 

@@ -16,7 +16,7 @@
 
 #include "tools/cudasim/card/card.h"
 #include "tools/cudasim/nvml/topology.h"
-#include "tools/cudasim/protocol/futex.h"
+#include "tools/cudasim/card/futex.h"
 
 namespace {
 

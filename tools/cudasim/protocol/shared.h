@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "tools/cudasim/protocol/futex.h"
+#include "tools/cudasim/card/futex.h"
 
 namespace cudasim {
 

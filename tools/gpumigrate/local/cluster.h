@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "tools/gpumigrate/context.h"
+#include "tools/gpumigrate/client/context.h"
 
 namespace ckpt::cli {
 

@@ -3,7 +3,7 @@
 
 #include "tools/gpumigrate/local/cluster.h"
 #include "tools/gpumigrate/local/state.h"
-#include "tools/gpumigrate/table.h"
+#include "tools/gpumigrate/client/table.h"
 
 namespace ckpt::cli {
 namespace {

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/coordinator_link/coordinator_link.h"
+
+#include <spdlog/spdlog.h>
+
+#include <nlohmann/json.hpp>
+
+#include "libckpt/base/fd.h"
+#include "libckpt/protocol/wire/control_messages.h"
+
+namespace ckpt::agent {
+namespace {
+
+constexpr std::size_t kMostTokenBytes = 4096;
+constexpr std::size_t kMostApiFileBytes = 64 << 10;
+
+Result<std::string> read_token(const std::string& path) {
+  CKPT_TRY(text, read_file(path, kMostTokenBytes));
+  std::string token = text;
+  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
+  if (token.empty())
+    return Error(ErrorCode::kInvalidArgument, path + " is empty: it must hold the agents' token");
+  return token;
+}
+
+Result<std::string> field_of_api_file(const std::string& path, const char* field) {
+  CKPT_TRY(text, read_file(path, kMostApiFileBytes));
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto value = json.is_object() ? json.find(field) : json.end();
+  if (!json.is_object() || value == json.end() || !value->is_string()) {
+    return Error(ErrorCode::kInvalidArgument, path + " does not say \"" + field + "\"");
+  }
+  return value->get<std::string>();
+}
+
+Result<std::string> coordinator_address(const Config& config) {
+  if (config.coordinator_file.empty()) return config.coordinator;
+  return field_of_api_file(config.coordinator_file, "agent_address");
+}
+
+Result<std::string> coordinator_token(const Config& config) {
+  if (config.coordinator_file.empty()) return read_token(config.token_file);
+  CKPT_TRY(path, field_of_api_file(config.coordinator_file, "agent_token_file"));
+  return read_token(path);
+}
+
+}  // namespace
+
+CoordinatorLink::CoordinatorLink(asio::any_io_executor executor, const Config& config,
+                                 AgentCommands& commands)
+    : executor_(std::move(executor)), config_(config), commands_(commands) {}
+
+CoordinatorLink::~CoordinatorLink() {
+  if (dialer_) dialer_->stop();
+}
+
+void CoordinatorLink::start() {
+  control::Dialer::Settings settings;
+  settings.name = config_.node;
+  settings.label = "coordinator";
+  settings.address = [this] { return coordinator_address(config_); };
+  settings.token = [this] { return coordinator_token(config_); };
+  control::Dialer::Handlers handlers;
+  handlers.on_connected = [this](control::Connection& connection) {
+    wire::AgentHello hello;
+    hello.software_version = GPUMIGRATE_VERSION;
+    hello.inventory = commands_.inventory();
+    commands_.introduce(hello);
+    if (auto sent = connection.send(hello); !sent) {
+      spdlog::error("inventory not sent: reason {}", sent.assume_error().to_string());
+    }
+    for (const auto& say_again : at_connection_) say_again();
+  };
+  handlers.on_frame = [this](const wire::FrameHeader& header, std::span<const std::byte> body) {
+    return on_frame(header, body);
+  };
+  handlers.on_lost = [](const Error& error) {
+    spdlog::warn("coordinator lost: reason {}", error.to_string());
+  };
+  dialer_ = control::Dialer::create(executor_, std::move(settings), std::move(handlers));
+  dialer_->start();
+}
+
+void CoordinatorLink::send_inventory() {
+  if (!connected()) return;
+  wire::Inventory message;
+  message.inventory = commands_.inventory();
+  say(message);
+}
+
+void CoordinatorLink::send_change(const wire::JobInstance& instance) {
+  wire::JobChange message;
+  message.instance = instance;
+  say(message);
+}
+
+Result<void> CoordinatorLink::on_frame(const wire::FrameHeader& header, std::span<const std::byte> body) {
+  using wire::FrameType;
+  switch (header.type) {
+    case FrameType::kSwitch: {
+      CKPT_TRY(message, wire::decode_switch(body));
+      commands_.switch_message(std::move(message));
+      return ok();
+    }
+    case FrameType::kWelcome: {
+      CKPT_TRY(welcome, wire::decode<wire::Welcome>(body));
+      commands_.welcome(welcome);
+      return ok();
+    }
+    case FrameType::kStartJob: {
+      CKPT_TRY(start, wire::decode<wire::StartJob>(body));
+      auto work = commands_.start_job(std::move(start.spec));
+      control::spawn(executor_, "start job", answer(start.request_id, std::move(work)));
+      return ok();
+    }
+    case FrameType::kStopJob: {
+      CKPT_TRY(stop, wire::decode<wire::StopJob>(body));
+      const auto request = stop.request_id;
+      auto work = commands_.stop_job(std::move(stop));
+      control::spawn(executor_, "stop job", answer(request, std::move(work)));
+      return ok();
+    }
+    case FrameType::kForgetJob: {
+      CKPT_TRY(forget, wire::decode<wire::ForgetJob>(body));
+      const auto request = forget.request_id;
+      auto work = commands_.forget_job(std::move(forget));
+      control::spawn(executor_, "forget job", answer(request, std::move(work)));
+      return ok();
+    }
+    case FrameType::kReadLog: {
+      CKPT_TRY(request, wire::decode<wire::ReadLog>(body));
+      control::spawn(executor_, "read log", answer_log(std::move(request)));
+      return ok();
+    }
+    case FrameType::kInspectProcess: {
+      CKPT_TRY(request, wire::decode<wire::InspectProcess>(body));
+      control::spawn(executor_, "inspect process", answer_facts(std::move(request)));
+      return ok();
+    }
+    case FrameType::kSetLimits: {
+      CKPT_TRY(limits, wire::decode<wire::SetLimits>(body));
+      reply(limits.request_id, commands_.set_limits(limits));
+      return ok();
+    }
+    default: {
+      const auto handler = handlers_.find(header.type);
+      if (handler != handlers_.end()) return handler->second(body);
+      return Error(ErrorCode::kProtocol,
+                   "A coordinator does not send " + std::string(wire::to_string(header.type)));
+    }
+  }
+}
+
+Task<> CoordinatorLink::answer(std::uint64_t request, Task<Result<void>> work) {
+  auto outcome = co_await std::move(work);
+  reply(request, outcome);
+}
+
+Task<> CoordinatorLink::answer_log(wire::ReadLog request) {
+  const auto id = request.request_id;
+  auto data = co_await commands_.read_job_log(std::move(request));
+  if (data) {
+    say(data.assume_value());
+  } else {
+    reply(id, std::move(data).assume_error());
+  }
+}
+
+Task<> CoordinatorLink::answer_facts(wire::InspectProcess request) {
+  const auto id = request.request_id;
+  auto facts = co_await commands_.inspect(std::move(request));
+  if (facts) {
+    say(facts.assume_value());
+  } else {
+    reply(id, std::move(facts).assume_error());
+  }
+}
+
+void CoordinatorLink::reply(std::uint64_t request, const Result<void>& outcome) {
+  wire::Reply message;
+  message.request_id = request;
+  message.ok = outcome.has_value();
+  if (!outcome) {
+    message.error_code = static_cast<std::uint8_t>(outcome.assume_error().code());
+    message.message = outcome.assume_error().to_string();
+  }
+  say(message);
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The agent's connection to its coordinator: dials for as long as the agent lives, says everything the node has at each new
+// connection and again at every change, and turns commands into calls. What was not heard is said again from what there is
+// (inventory, records), never from a queue. Threads: the event loop. Ownership: owns the dialer. Errors: a command that fails is
+// answered with Reply; malformed frames end the connection.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "agent/settings/config.h"
+#include "agent/migration/migrations.h"
+#include "libckpt/net/control/dialer.h"
+#include "libckpt/protocol/wire/job_messages.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+#include "libckpt/protocol/wire/node_messages.h"
+
+namespace ckpt::agent {
+
+// What the coordinator asks of an agent.
+class AgentCommands {
+ public:
+  virtual ~AgentCommands() = default;
+  [[nodiscard]] virtual wire::NodeInventory inventory() const = 0;
+  // What the hello says beside the inventory.
+  virtual void introduce(wire::AgentHello& hello) const = 0;
+  virtual Task<Result<void>> start_job(wire::JobSpec spec) = 0;
+  virtual Task<Result<void>> stop_job(wire::StopJob stop) = 0;
+  virtual Task<Result<void>> forget_job(wire::ForgetJob forget) = 0;
+  virtual Task<Result<wire::LogData>> read_job_log(wire::ReadLog request) = 0;
+  virtual Task<Result<wire::ProcessFacts>> inspect(wire::InspectProcess request) = 0;
+  virtual Result<void> set_limits(const wire::SetLimits& limits) = 0;
+  virtual void welcome(const wire::Welcome& welcome) = 0;
+  virtual void switch_message(wire::SwitchMessage message) = 0;
+};
+
+class CoordinatorLink : public CoordinatorPort {
+ public:
+  CoordinatorLink(asio::any_io_executor executor, const Config& config, AgentCommands& commands);
+  ~CoordinatorLink() override;
+
+  void start();
+  [[nodiscard]] bool connected() const { return dialer_ && dialer_->connected(); }
+  // Frames that a part of the agent of its own takes (health, images). Set before start(); an error ends the connection.
+  using FrameHandler = std::function<Result<void>(std::span<const std::byte>)>;
+  void take(wire::FrameType type, FrameHandler handler) { handlers_[type] = std::move(handler); }
+  // Called behind the agent's hello at every new connection, for what is to be said again then. Set before start().
+  void at_each_connection(std::function<void()> say_again) { at_connection_.push_back(std::move(say_again)); }
+  // Best effort: false if the coordinator is away.
+  template <class M>
+  bool tell(const M& message) {
+    return say(message);
+  }
+  // The answer to a request that take() got.
+  void reply(std::uint64_t request, const Result<void>& outcome);
+
+  void send_inventory();
+  void send_change(const wire::JobInstance& instance);
+
+  bool send(const wire::SwitchMessage& message) override { return say(message); }
+  bool send(const wire::MigrationProgress& progress) override { return say(progress); }
+  bool send(const wire::SourceReport& report) override { return say(report); }
+  bool send(const wire::TargetReport& report) override { return say(report); }
+
+ private:
+  template <class M>
+  bool say(const M& message) {
+    return connected() && dialer_->send(message).has_value();
+  }
+  Result<void> on_frame(const wire::FrameHeader& header, std::span<const std::byte> body);
+  Task<> answer(std::uint64_t request, Task<Result<void>> work);
+  Task<> answer_log(wire::ReadLog request);
+  Task<> answer_facts(wire::InspectProcess request);
+
+  asio::any_io_executor executor_;
+  const Config& config_;
+  AgentCommands& commands_;
+  std::shared_ptr<control::Dialer> dialer_;
+  std::map<wire::FrameType, FrameHandler> handlers_;
+  std::vector<std::function<void()>> at_connection_;
+};
+
+}  // namespace ckpt::agent

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/coordinator_link/descriptions.h"
+
+#include <algorithm>
+
+#include "libckpt/protocol/wire/ids.h"
+
+namespace ckpt::agent {
+
+Descriptions::Descriptions(CoordinatorLink& link, const JobTable& jobs, const SwitchDriver& driver)
+    : link_(link), jobs_(jobs), driver_(driver) {
+  link.take(wire::FrameType::kDescribeJob,
+            [this](std::span<const std::byte> body) { return describe_job(body); });
+  link.take(wire::FrameType::kDescribeSwitch,
+            [this](std::span<const std::byte> body) { return describe_switch(body); });
+}
+
+void Descriptions::introduce(wire::AgentHello& hello) const {
+  hello.describes = true;
+  const migration::AgentSwitches& switches = driver_.switches();
+  hello.newest_migration = switches.newest();
+  for (const auto& [key, job] : switches.open())
+    hello.switches.emplace_back(key.migration, job,
+                                key.role == wire::Party::kSource ? wire::Side::kSource : wire::Side::kTarget);
+  for (const auto& job : jobs_.all()) hello.newest_job = std::max(hello.newest_job, job->id());
+}
+
+Result<void> Descriptions::describe_job(std::span<const std::byte> body) {
+  CKPT_TRY(request, wire::decode<wire::DescribeJob>(body));
+  const auto job = jobs_.started_as(request.job, request.incarnation);
+  if (!job) {
+    link_.reply(request.request_id, Error(ErrorCode::kNotFound, "Job " + wire::job_text(request.job) +
+                                                                    " has no such instance on this node"));
+    return ok();
+  }
+  wire::JobFacts facts;
+  facts.request_id = request.request_id;
+  facts.spec = job->record().spec;
+  link_.tell(facts);
+  return ok();
+}
+
+const migration::SwitchInfo* Descriptions::find_switch(const wire::DescribeSwitch& request) const {
+  const migration::AgentSwitches& switches = driver_.switches();
+  if (request.side == wire::Side::kSource) {
+    const auto* state = switches.source(request.migration);
+    return state == nullptr ? nullptr : &state->info;
+  }
+  const auto* state = switches.target(request.migration);
+  return state == nullptr ? nullptr : &state->info;
+}
+
+Result<void> Descriptions::describe_switch(std::span<const std::byte> body) {
+  CKPT_TRY(request, wire::decode<wire::DescribeSwitch>(body));
+  const migration::SwitchInfo* info = find_switch(request);
+  if (info == nullptr || info->plan.empty()) {
+    link_.reply(request.request_id, Error(ErrorCode::kNotFound, "This node has no plan of migration " +
+                                                                    wire::migration_text(request.migration)));
+    return ok();
+  }
+  wire::SwitchFacts facts;
+  facts.request_id = request.request_id;
+  facts.migration = info->migration;
+  facts.job = info->job;
+  facts.base = info->base;
+  facts.ranks = info->ranks;
+  facts.plan = info->plan;
+  link_.tell(facts);
+  return ok();
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this node tells a coordinator that does not know what runs here, because its store was lost or is an older copy: how a job was
+// started, and what a switch is about. Threads: the event loop. Ownership: refers to the agent's parts, which must outlive it.
+// Errors: what is not here is answered with kNotFound.
+#pragma once
+
+#include <span>
+
+#include "agent/coordinator_link/coordinator_link.h"
+#include "agent/jobs/job_table.h"
+#include "agent/migration/switch_driver.h"
+
+namespace ckpt::agent {
+
+class Descriptions {
+ public:
+  // Takes its frames from `link`, which must not have been started.
+  Descriptions(CoordinatorLink& link, const JobTable& jobs, const SwitchDriver& driver);
+  Descriptions(const Descriptions&) = delete;
+  Descriptions& operator=(const Descriptions&) = delete;
+
+  // What a coordinator may have forgotten: open switches, and the newest ids.
+  void introduce(wire::AgentHello& hello) const;
+
+ private:
+  Result<void> describe_job(std::span<const std::byte> body);
+  Result<void> describe_switch(std::span<const std::byte> body);
+  [[nodiscard]] const migration::SwitchInfo* find_switch(const wire::DescribeSwitch& request) const;
+
+  CoordinatorLink& link_;
+  const JobTable& jobs_;
+  const SwitchDriver& driver_;
+};
+
+}  // namespace ckpt::agent

@@ -1,0 +1,502 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/daemon/agent.h"
+
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "agent/jobs/adoption.h"
+#include "agent/jobs/device_bytes.h"
+#include "agent/host_process/criu.h"
+#include "agent/migration/modes/last_save.h"
+#include "agent/jobs/log_reader.h"
+#include "agent/migration/modes/process_image.h"
+#include "libckpt/protocol/wire/ids.h"
+
+namespace ckpt::agent {
+namespace {
+
+constexpr std::chrono::seconds kRefreshInterval{5};
+constexpr std::int64_t kMinLeaseTermMs = 10;
+constexpr std::int64_t kMaxLeaseTermMs = 24 * 3600 * 1000;
+
+Result<void> make_private_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) return Error::from_errno(error.value(), "Cannot make " + path);
+  if (::chmod(path.c_str(), 0700) != 0) return Error::from_errno("Cannot set the mode of " + path);
+  return ok();
+}
+
+migration::Timing timing_of(const Config& config) {
+  migration::Timing timing;
+  timing.lease_term_ms = static_cast<std::uint32_t>(config.lease_term.count());
+  timing.lease_renew_ms = timing.lease_term_ms / 3;
+  timing.pause_timeout_ms = static_cast<std::uint32_t>(config.pause_timeout.count());
+  timing.switch_timeout_ms = static_cast<std::uint32_t>(config.switch_timeout.count());
+  return timing;
+}
+
+wire::GpuInfo to_wire(const GpuFacts& gpu, const HealthMonitor& health) {
+  wire::GpuInfo out;
+  out.index = gpu.index;
+  out.uuid = gpu.uuid;
+  out.name = gpu.name;
+  out.model = gpu.name;
+  out.total_bytes = gpu.total_bytes;
+  out.free_bytes = gpu.free_bytes;
+  out.healthy = gpu.complaint.empty() && !gpu.lost;
+  out.health_reason = gpu.complaint;
+  out.bus_id = gpu.bus_id;
+  out.recovery_action = gpu.recovery_action;
+  out.numa_node = gpu.topology.numa_node;
+  out.fabric = gpu.topology.fabric;
+  out.mig = gpu.topology.mig;
+  out.remap_pending = gpu.topology.remap_pending;
+  out.remap_failed = gpu.topology.remap_failed;
+  if (const KnownGpu* known = health.gpu(gpu.uuid)) out.errors = known->errors;
+  for (const GpuPeerFacts& facts : gpu.topology.peers) {
+    wire::GpuPeer& peer = out.peers.emplace_back();
+    peer.index = facts.index;
+    peer.nvlinks = facts.nvlinks;
+    peer.common_ancestor = facts.common_ancestor;
+  }
+  return out;
+}
+
+}  // namespace
+
+Agent::Agent(Config config)
+    : config_(std::move(config)),
+      signals_(io_),
+      refresh_(io_),
+      inventory_(io_, config_.nvml, config_.nvml_timeout, config_.visible_gpus) {}
+
+Agent::~Agent() {
+  disk_.join();
+  records_.join();
+  images_.join();
+}
+
+Result<std::unique_ptr<Agent>> Agent::create(Config config) {
+  std::unique_ptr<Agent> agent(new Agent(std::move(config)));
+  CKPT_TRYV(agent->open());
+  return agent;
+}
+
+Result<void> Agent::open() {
+  CKPT_TRYV(find_programs());
+  CKPT_TRYV(make_private_folder(config_.home));
+  CKPT_TRYV(open_jobs());
+  CKPT_TRYV(open_peers());
+  CKPT_TRY(journal, migration::Journal::open(config_.journal_path()));
+  if (journal.torn_bytes() > 0) {
+    spdlog::warn("journal: a record that was never finished was cut off, bytes {}", journal.torn_bytes());
+  }
+  coordinator_ = std::make_unique<CoordinatorLink>(io_.get_executor(), config_, *this);
+  const std::string context_program = programs_ + "/gpumigrate-context";
+  CKPT_TRY(health, HealthMonitor::create({config_, io_.get_executor(), disk_, *jobs_, *files_, *coordinator_,
+                                          programs_ + "/gpumigrate-health", context_program}));
+  health_ = std::move(health);
+  ContextSettings contexts;
+  contexts.program = context_program;
+  contexts.log_path = config_.home + "/context.log";
+  contexts_ = ContextHelper::create(io_.get_executor(), std::move(contexts));
+  remap_.emplace(io_.get_executor(), config_, *contexts_, context_program);
+  context_.emplace(MigrationContext{config_,
+                                    io_.get_executor(),
+                                    images_,
+                                    *jobs_,
+                                    [this](std::uint32_t gpu) { return identity_of(gpu); },
+                                    *contexts_,
+                                    *remap_,
+                                    [this](std::uint32_t gpu) { return mover_of(gpu); },
+                                    {},
+                                    {},
+                                    {}});
+  context_->pauses = std::make_shared<PauseMemory>(disk_, config_.home);
+  CKPT_TRYV(open_metrics());
+  forecast_ = std::make_unique<PauseForecast>(*context_);
+  migrations_ = std::make_unique<Migrations>(*context_, *metrics_, *peers_);
+  const auto fatal = [](const Error& error) {
+    // The restart reads what is in the journal; going on would be guessing.
+    spdlog::critical("agent ends: {}", error.to_string());
+    spdlog::shutdown();
+    ::_exit(70);
+  };
+  driver_ =
+      std::make_unique<SwitchDriver>(io_, disk_, std::move(journal), timing_of(config_), *migrations_, fatal);
+  migrations_->set_driver(driver_.get());
+  protect();
+  descriptions_.emplace(*coordinator_, *jobs_, *driver_);
+  return ok();
+}
+
+Result<void> Agent::find_programs() {
+  CKPT_TRY(programs, program_folder());
+  programs_ = programs;
+  mover_program_ = config_.mover_program.empty() ? programs + "/gpumigrate-mover" : config_.mover_program;
+  if (config_.shim_library.empty())
+    config_.shim_library =
+        std::filesystem::path(programs + "/../lib/libckpt_shim.so").lexically_normal().string();
+  return ok();
+}
+
+Result<void> Agent::open_jobs() {
+  const std::string keeper =
+      config_.keeper_program.empty() ? programs_ + "/gpumigrate-keeper" : config_.keeper_program;
+  CKPT_TRYV(make_private_folder(config_.jobs_folder()));
+  CKPT_TRY(files, FileWatch::create(io_.get_executor()));
+  files_ = std::move(files);
+  environment_.emplace(
+      JobEnvironment{config_, io_.get_executor(), *files_, keeper,
+                     [this](const std::shared_ptr<Job>& job) { on_job_changed(job); }, records_,
+                     [this](std::shared_ptr<Job> job) { return save_before_kill(*context_, std::move(job)); },
+                     [this](const std::shared_ptr<Job>& job) {
+                       if (!protection_->is_stored(job->id())) migrations_->known_again(job);
+                     }});
+  jobs_.emplace(*environment_);
+  return ok();
+}
+
+Result<void> Agent::open_peers() {
+  PeerLinks::Settings peer;
+  peer.node = config_.node;
+  peer.listen = config_.peer_listen;
+  peer.insecure = config_.insecure;
+  peer.port_file = config_.home + "/peer.port";
+  CKPT_TRY(peers, PeerLinks::create(io_.get_executor(), std::move(peer), [this](wire::SwitchMessage message) {
+             switch_message(std::move(message));
+           }));
+  peers_ = std::move(peers);
+  return ok();
+}
+
+void Agent::protect() {
+  const auto model_of = [this](std::uint32_t gpu) -> Result<std::string> {
+    const GpuFacts* facts = inventory_.gpu(gpu);
+    if (facts != nullptr) return facts->name;
+    return Error(ErrorCode::kNotFound, "Node " + config_.node + " has no GPU " + std::to_string(gpu));
+  };
+  VaultServerSettings vault;
+  vault.program = programs_ + "/gpumigrate-vault";
+  vault.node = config_.node;
+  vault.log_path = config_.home + "/vault.log";
+  vault.folder = config_.vault_folder();
+  vault.memory = config_.vault_memory_folder();
+  vault.memory_limit_bytes = config_.vault_memory_limit_mib << 20;
+  vault.host = [this] { return peers_->address().substr(0, peers_->address().rfind(':')); };
+  protection_ = std::make_unique<protect::Protection>(protect::Protection::Parts{
+      *context_, *coordinator_, model_of, [this](wire::JobId job) { return migrations_->busy(job); },
+      [this](const wire::JobSpec& spec) { return check_spec(spec); },
+      VaultServer::create(io_.get_executor(), std::move(vault))});
+  context_->let_have = [this](wire::JobId job) { return protection_->give_way(job); };
+  context_->put_back = [this](std::shared_ptr<Job> job) { return protection_->put_back(std::move(job)); };
+}
+
+Result<void> Agent::open_metrics() {
+  metrics_ = std::make_unique<Metrics>(
+      config_.node, *coordinator_,
+      Metrics::Sources{[this] { return coordinator_->connected(); }, inventory_, *jobs_, movers_,
+                       [this](wire::MigrationId id) { return sends(id); }});
+  if (config_.metrics_address.empty()) return ok();
+  CKPT_TRY(server, MetricsServer::create(io_.get_executor(), config_, metrics_->registry()));
+  metrics_server_ = std::move(server);
+  spdlog::info("metrics are shown at http://{}/metrics", metrics_server_->address());
+  return ok();
+}
+
+// Of an open migration, this node is the source.
+bool Agent::sends(wire::MigrationId migration) const {
+  const auto* state = driver_->switches().source(migration);
+  return state != nullptr && !migration::is_closed(*state);
+}
+
+Result<void> Agent::run() {
+  signals_.add(SIGTERM);
+  signals_.add(SIGINT);
+  signals_.async_wait([this](boost::system::error_code error, int number) {
+    if (error) return;
+    spdlog::info("agent stops: signal {}; jobs run on", number);
+    stop();
+  });
+  control::spawn(io_.get_executor(), "agent start", start(), [this](Error error) {
+    failure_ = std::move(error);
+    stop();
+  });
+  io_.run();
+  if (failure_) return *failure_;
+  return ok();
+}
+
+std::set<wire::JobId> Agent::live_jobs() const {
+  std::set<wire::JobId> live;
+  for (const auto& job : jobs_->all())
+    if (!job->ended()) live.insert(job->id());
+  return live;
+}
+
+Task<> Agent::start() {
+  auto found = co_await jobs_->rediscover();
+  if (!found) spdlog::error("jobs not found again: reason {}", found.assume_error().to_string());
+  if (found) remove_unused_images(config_, live_jobs());
+  co_await inventory_.refresh();  // what is restored may have to put a job back on its GPU
+  auto restored = co_await driver_->restore();
+  if (!restored) {
+    failure_ = Error(ErrorCode::kCorrupt, "The journal " + config_.journal_path() + " does not fit together")
+                   .caused_by(std::move(restored).assume_error());
+    stop();
+    co_return;
+  }
+  co_await migrations_->settle_after_restart();
+  co_await look_for_criu();
+  if (!inventory_.last().complaint.empty()) spdlog::warn("GPUs: {}", inventory_.last().complaint);
+  for (const auto& job : jobs_->all()) {
+    if (job->ended()) continue;
+    if (auto mover = mover_of(job->gpu())) mover.assume_value()->start();
+  }
+  spdlog::info("agent serves: node {} gpus {} driver \"{}\" peer_address {}", config_.node,
+               inventory_.last().gpus.size(), inventory_.last().driver_version, peers_->address());
+  health_->inventory_is(inventory_.last());
+  health_->start();
+  coordinator_->start();
+  co_await refresh_loop();
+}
+
+// Jobs that start from now on can move with their process, or cannot.
+Task<> Agent::look_for_criu() {
+  const host::CriuFacts facts = co_await host::Criu::probe(config_.criu, config_.home);
+  moves_processes_ = facts.works;
+  process_reason_ = facts.problem;
+  if (!facts.works) {
+    spdlog::info("processes cannot be moved between nodes: reason {}", facts.problem);
+    co_return;
+  }
+  config_.init_program = programs_ + "/gpumigrate-init";
+  spdlog::info("processes can be moved between nodes: criu {} version {}", facts.program, facts.version);
+  if (config_.rehearsal) control::spawn(io_.get_executor(), "rehearsal", rehearse(facts.version));
+}
+
+// Beside all else; jobs may move meanwhile. What failed is tried again when something of it is another version.
+Task<> Agent::rehearse(std::string criu_version) {
+  const std::string of = std::string(GPUMIGRATE_VERSION) + ", CRIU " + criu_version + ", driver " +
+                         inventory_.last().driver_version;
+  if (context_->pauses->costs().rehearsed() == of) co_return;
+  RehearsalOrder order;
+  order.program = programs_ + "/gpumigrate-agent";
+  order.home = config_.home;
+  order.criu = config_.criu;
+  const auto facts = co_await ask_rehearsal(std::move(order));
+  context_->pauses->keep(facts, of);
+  if (facts) {
+    spdlog::info("moves of processes rehearsed: {}", to_json(facts.assume_value()).dump());
+  } else {
+    spdlog::warn("moves of processes not rehearsed, first estimates are guesses: reason {}",
+                 facts.assume_error().to_string());
+  }
+}
+
+Task<> Agent::ask_driver() {
+  std::map<std::string, std::vector<wire::RankState>> ranks;
+  for (const auto& job : jobs_->all()) {
+    wire::JobInstance instance = job->instance();
+    const bool gone = instance.phase == wire::JobPhase::kExited || instance.phase == wire::JobPhase::kMoved;
+    if (!gone) ranks.emplace(job->folder(), std::move(instance.ranks));
+  }
+  co_await inventory_.refresh();
+  asked_with_ = std::move(ranks);
+}
+
+Task<> Agent::refresh_loop() {
+  while (!stopping_) {
+    refresh_.expires_after(kRefreshInterval);
+    boost::system::error_code ignored;
+    co_await refresh_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    if (stopping_) co_return;
+    co_await ask_driver();
+    health_->inventory_is(inventory_.last());
+    for (const auto& job : jobs_->all()) {
+      if (job->phase() != local::Phase::kRunning || migrations_->busy(job->id())) continue;
+      if (protection_->is_stored(job->id())) continue;
+      if (job->record().spec.way == wire::Way::kAdopted && job->record().migration == 0)
+        job->device_bytes_are(device_bytes_of(inventory_.last(), job->record().spec.adopt_pid));
+      co_await job->refresh_summary();
+    }
+    co_await forecast_->look(moves_processes_);
+    migrations_->tidy();
+    protection_->forget_jobs_that_left();
+    coordinator_->send_inventory();
+  }
+}
+
+void Agent::stop() {
+  if (stopping_) return;
+  stopping_ = true;
+  refresh_.cancel();
+  for (auto& [gpu, mover] : movers_) mover->stop();
+  health_->stop();
+  io_.stop();
+}
+
+void Agent::on_job_changed(const std::shared_ptr<Job>& job) {
+  if (protection_) protection_->forget_jobs_that_left();
+  if (jobs_->superseded(*job)) return;
+  wire::JobInstance instance = job->instance();
+  add_device_bytes(inventory_.last(), instance);
+  coordinator_->send_change(instance);
+  // What starts or ends changes the free memory that placement goes by: look now.
+  auto& known = known_phases_[job->folder()];
+  if (std::exchange(known, instance.phase) == instance.phase) return;
+  if (job->ended()) known_phases_.erase(job->folder());
+  refresh_.cancel();
+}
+
+Result<local::GpuIdentity> Agent::identity_of(std::uint32_t gpu) const {
+  const GpuFacts* facts = inventory_.gpu(gpu);
+  if (facts == nullptr)
+    return Error(ErrorCode::kNotFound, "Node " + config_.node + " has no GPU " + std::to_string(gpu));
+  return gpu_identity(facts->uuid, facts->bus_id);
+}
+
+Result<std::shared_ptr<MoverProcess>> Agent::mover_of(std::uint32_t gpu) {
+  auto& mover = movers_[gpu];
+  if (mover) return mover;
+  if (!inventory_.last().gpus.empty() && !inventory_.gpu(gpu)) {
+    movers_.erase(gpu);
+    return Error(ErrorCode::kNotFound, "Node " + config_.node + " has no GPU " + std::to_string(gpu));
+  }
+  MoverSettings settings;
+  settings.program = mover_program_;
+  settings.log_path = config_.home + "/mover-" + std::to_string(gpu) + ".log";
+  settings.configure.node = config_.node;
+  settings.configure.gpu = gpu;
+  settings.configure.staging_bytes = std::uint64_t{config_.staging_mib} << 20;
+  settings.first_backoff = config_.mover_restart;
+  mover = MoverProcess::create(io_.get_executor(), std::move(settings));
+  return mover;
+}
+
+wire::NodeInventory Agent::inventory() const {
+  wire::NodeInventory out;
+  out.node = config_.node;
+  out.peer_address = peers_->address();
+  out.moves_processes = moves_processes_;
+  out.process_reason = process_reason_;
+  for (const GpuFacts& gpu : inventory_.last().gpus) out.gpus.push_back(to_wire(gpu, *health_));
+  out.driver_version = inventory_.last().driver_version;
+  out.rack = config_.rack;
+  out.labels = config_.labels;
+  const std::vector<wire::RankState> no_ranks;
+  for (const auto& job : jobs_->all()) {
+    if (jobs_->superseded(*job)) continue;
+    wire::JobInstance& instance = out.jobs.emplace_back(job->instance());
+    const auto then = asked_with_.find(job->folder());
+    count_device_bytes(inventory_.last(), then == asked_with_.end() ? no_ranks : then->second, instance);
+  }
+  return out;
+}
+
+Result<void> Agent::check_spec(const wire::JobSpec& spec) const {
+  const auto bad = [](const std::string& what) { return Error(ErrorCode::kInvalidArgument, what); };
+  if (spec.job == 0 || spec.incarnation == 0) return bad("A job needs an id and an incarnation");
+  if (spec.argv.empty() || spec.argv.front().empty()) return bad("The job has no command");
+  if (!spec.cwd.starts_with('/')) return bad("The job's folder must be an absolute path");
+  if (spec.ranks.size() != 1)
+    return Error(ErrorCode::kNotSupported, "Jobs of more than one rank are not supported yet");
+  if (!inventory_.gpu(spec.ranks.front().gpu_index)) {
+    return Error(ErrorCode::kNotFound,
+                 "Node " + config_.node + " has no GPU " + std::to_string(spec.ranks.front().gpu_index));
+  }
+  if (::getuid() != 0 && spec.uid != ::getuid()) {
+    return Error(ErrorCode::kRefused, "This agent does not run as root: it starts jobs of its own user only");
+  }
+  return ok();
+}
+
+Task<Result<void>> Agent::start_job(wire::JobSpec spec) {
+  CKPT_CO_TRYV(check_spec(spec));
+  const bool adopts = spec.way == wire::Way::kAdopted;
+  // Asked again by a coordinator that has not heard the answer: what runs as this job is its own.
+  if (adopts && !jobs_->started_as(spec.job, spec.incarnation)) {
+    CKPT_CO_TRYV(co_await check_adopted(spec));
+  }
+  if (auto mover = mover_of(spec.ranks.front().gpu_index)) mover.assume_value()->start();
+  JobRecord record;
+  record.incarnation = spec.incarnation;
+  record.spec = std::move(spec);
+  record.started_unix_ms = wall_clock_ms();
+  if (adopts) record.device_bytes = device_bytes_of(inventory_.last(), record.spec.adopt_pid);
+  auto job = co_await jobs_->start(std::move(record));
+  if (!job) co_return std::move(job).assume_error();
+  spdlog::info("job started: job {} incarnation {} gpu {}", wire::job_text(job.assume_value()->id()),
+               job.assume_value()->incarnation(), job.assume_value()->gpu());
+  co_return ok();
+}
+
+Task<Result<wire::ProcessFacts>> Agent::inspect(wire::InspectProcess request) {
+  const AdoptionContext context{config_, *contexts_, *jobs_, inventory_};
+  co_return co_await inspect_process(context, std::move(request));
+}
+
+Task<Result<void>> Agent::check_adopted(const wire::JobSpec& spec) {
+  wire::InspectProcess request;
+  request.pid = spec.adopt_pid;
+  request.start_ticks = spec.adopt_start_ticks;
+  CKPT_CO_TRY(facts, co_await inspect(std::move(request)));
+  if (facts.gpu_index == spec.ranks.front().gpu_index && facts.uid == spec.uid && facts.gid == spec.gid)
+    co_return ok();
+  co_return Error(ErrorCode::kRefused,
+                  "Process " + std::to_string(spec.adopt_pid) + " has changed its GPU or user");
+}
+
+Task<Result<void>> Agent::stop_job(wire::StopJob stop) {
+  const auto grace = std::chrono::duration_cast<Milliseconds>(std::chrono::nanoseconds(stop.grace_ns));
+  co_return co_await jobs_->stop(stop.job, stop.incarnation, grace);
+}
+
+Task<Result<void>> Agent::forget_job(wire::ForgetJob forget) {
+  if (migrations_->busy(forget.job)) {
+    co_return Error(ErrorCode::kRefused, "A migration of job " + wire::job_text(forget.job) + " is open");
+  }
+  if (protection_->is_stored(forget.job)) {
+    co_return Error(ErrorCode::kRefused,
+                    "A snapshot of job " + wire::job_text(forget.job) + " is being taken");
+  }
+  co_await jobs_->forget(forget.job);
+  driver_->forget(forget.job);
+  co_return ok();
+}
+
+Task<Result<wire::LogData>> Agent::read_job_log(wire::ReadLog request) {
+  auto job = jobs_->started_as(request.job, request.incarnation);
+  if (!job) job = jobs_->running_as(request.job, request.incarnation);
+  if (!job) {
+    co_return Error(ErrorCode::kNotFound, "There is no log of job " + wire::job_text(request.job) +
+                                              ", incarnation " + std::to_string(request.incarnation) +
+                                              ", on this node");
+  }
+  co_return co_await read_log(*environment_, job, std::move(request));
+}
+
+Result<void> Agent::set_limits(const wire::SetLimits& limits) {
+  return migrations_->set_limits(limits);
+}
+
+void Agent::welcome(const wire::Welcome& welcome) {
+  if (!welcome.peer_token.empty()) peers_->set_token(welcome.peer_token);
+  // Its term counts, whatever this node's own setting says.
+  const std::int64_t term_ms = std::min(welcome.lease_term_ns / kNanosPerMs, kMaxLeaseTermMs);
+  if (term_ms >= kMinLeaseTermMs) driver_->set_lease_term(static_cast<std::uint32_t>(term_ms));
+  migrations_->restate();
+  driver_->ask_again();
+}
+
+void Agent::switch_message(wire::SwitchMessage message) {
+  driver_->on_message(std::move(message));
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// The agent of one node: puts inventory, jobs, movers, migrations and links together. Everything runs on one event loop; fsync and
+// the GPU library have threads of their own. Jobs and their keepers outlive it, movers end with it.
+// Threads: the loop, in run(). Errors: create() says why the node cannot be served (journal locked or damaged, port taken, folder
+// not writable).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+
+#include "agent/settings/config.h"
+#include "agent/coordinator_link/coordinator_link.h"
+#include "agent/coordinator_link/descriptions.h"
+#include "agent/io/file_watch.h"
+#include "agent/health/monitor.h"
+#include "agent/gpus/inventory.h"
+#include "agent/jobs/job_table.h"
+#include "agent/daemon/metrics.h"
+#include "agent/daemon/metrics_server.h"
+#include "agent/migration/migrations.h"
+#include "agent/migration/pause_forecast.h"
+#include "agent/links/peer_links.h"
+#include "agent/snapshots/protection.h"
+#include "libckpt/protocol/wire/job_messages.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+#include "libckpt/protocol/wire/node_messages.h"
+
+namespace ckpt::agent {
+
+class Agent : public AgentCommands {
+ public:
+  static Result<std::unique_ptr<Agent>> create(Config config);
+  ~Agent() override;
+
+  // Until SIGTERM or SIGINT.
+  Result<void> run();
+
+  [[nodiscard]] const metrics::Registry& metrics() const { return metrics_->registry(); }
+
+  [[nodiscard]] wire::NodeInventory inventory() const override;
+  void introduce(wire::AgentHello& hello) const override { descriptions_->introduce(hello); }
+  Task<Result<void>> start_job(wire::JobSpec spec) override;
+  Task<Result<void>> stop_job(wire::StopJob stop) override;
+  Task<Result<void>> forget_job(wire::ForgetJob forget) override;
+  Task<Result<wire::LogData>> read_job_log(wire::ReadLog request) override;
+  Task<Result<wire::ProcessFacts>> inspect(wire::InspectProcess request) override;
+  Result<void> set_limits(const wire::SetLimits& limits) override;
+  void welcome(const wire::Welcome& welcome) override;
+  void switch_message(wire::SwitchMessage message) override;
+
+ private:
+  explicit Agent(Config config);
+  Result<void> open();
+  Result<void> find_programs();
+  Result<void> open_jobs();
+  Result<void> open_peers();
+  Result<void> open_metrics();
+  [[nodiscard]] std::set<wire::JobId> live_jobs() const;
+  [[nodiscard]] bool sends(wire::MigrationId migration) const;
+  Task<> start();
+  Task<> look_for_criu();
+  Task<> rehearse(std::string criu_version);
+  Task<> refresh_loop();
+  void on_job_changed(const std::shared_ptr<Job>& job);
+  Result<std::shared_ptr<MoverProcess>> mover_of(std::uint32_t gpu);
+  Result<local::GpuIdentity> identity_of(std::uint32_t gpu) const;
+  Task<> ask_driver();
+  Task<Result<void>> check_adopted(const wire::JobSpec& spec);
+  Result<void> check_spec(const wire::JobSpec& spec) const;
+  void protect();
+  void stop();
+
+  static constexpr std::size_t kImageThreads = 8;  // so many processes are packed and unpacked at once
+
+  Config config_;
+  asio::io_context io_{1};
+  asio::thread_pool disk_{1};     // the journal's: a switch waits for it
+  asio::thread_pool records_{2};  // jobs' records
+  asio::thread_pool images_{kImageThreads};
+  asio::signal_set signals_;
+  asio::steady_timer refresh_;
+  Inventory inventory_;
+  std::shared_ptr<FileWatch> files_;
+  std::optional<JobEnvironment> environment_;
+  std::optional<JobTable> jobs_;
+  std::map<std::uint32_t, std::shared_ptr<MoverProcess>> movers_;
+  std::optional<MigrationContext> context_;
+  std::unique_ptr<PeerLinks> peers_;
+  std::unique_ptr<CoordinatorLink> coordinator_;
+  std::unique_ptr<HealthMonitor> health_;
+  std::shared_ptr<ContextHelper> contexts_;
+  std::optional<RemapChoice> remap_;
+  std::unique_ptr<Metrics> metrics_;
+  std::unique_ptr<MetricsServer> metrics_server_;
+  std::unique_ptr<Migrations> migrations_;
+  std::unique_ptr<PauseForecast> forecast_;
+  std::unique_ptr<SwitchDriver> driver_;
+  std::unique_ptr<protect::Protection> protection_;
+  std::optional<Descriptions> descriptions_;
+  std::string programs_;  // the folder of this program and its helpers
+  std::string mover_program_;
+  bool moves_processes_ = false;
+  std::string process_reason_ = "it has not been looked for CRIU yet";
+  std::map<std::string, wire::JobPhase> known_phases_;  // by folder
+  std::map<std::string, std::vector<wire::RankState>>
+      asked_with_;                // by folder: ranks, when the driver was asked last
+  std::optional<Error> failure_;  // why run() ends
+  bool stopping_ = false;
+};
+
+}  // namespace ckpt::agent

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpumigrate-agent --config agent.toml, or --probe: says what this node has of what moves need (probe.h), and ends, or --rehearse HOME: an agent's
+// own question (rehearsal.h)
+#include <signal.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+
+#include "agent/daemon/agent.h"
+#include "agent/daemon/probe.h"
+#include "agent/daemon/rehearsed_process.h"
+#include "libckpt/base/fault.h"
+
+namespace {
+
+void open_log(const ckpt::agent::Config& config) {
+  auto logger = config.log_file.empty() ? spdlog::stderr_logger_mt("agent")
+                                        : spdlog::basic_logger_mt("agent", config.log_file);
+  spdlog::set_default_logger(logger);
+  spdlog::set_level(spdlog::level::from_str(config.log_level));
+  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l agent %v");
+  spdlog::flush_on(spdlog::level::warn);
+  spdlog::flush_every(std::chrono::seconds(1));
+}
+
+int complain(const ckpt::Error& error) {
+  std::fprintf(stderr, "gpumigrate-agent: %s\n", error.to_string().c_str());
+  return error.code() == ckpt::ErrorCode::kInvalidArgument ? 64 : 1;
+}
+
+// With the programs that the settings name, if there are settings.
+int probe(const std::string& config_path) {
+  ckpt::agent::ProbeSettings settings;
+  if (!config_path.empty()) {
+    auto config = ckpt::agent::load_config(config_path);
+    if (!config) return complain(config.assume_error());
+    settings.mover_program = config.assume_value().mover_program;
+    settings.criu = config.assume_value().criu;
+    settings.home = config.assume_value().home;
+    settings.environment = config.assume_value().job_environment;
+  }
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("probe"));
+  const auto facts = ckpt::agent::probe_node(std::move(settings));
+  if (!facts) return complain(facts.assume_error());
+  using Json = nlohmann::ordered_json;
+  const std::string text = facts.assume_value().dump(-1, ' ', false, Json::error_handler_t::replace);
+  return std::puts(text.c_str()) < 0 || std::fflush(stdout) != 0 ? 1 : 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("The gpumigrate agent of one node");
+  std::string path;
+  app.add_option("--config", path, "Its settings (agent.toml)");
+  bool only_probe = false;
+  app.add_flag("--probe", only_probe, "Print as JSON what this node has of what moves need, and end");
+  std::string home, criu;
+  app.add_option("--rehearse", home)->group("");
+  app.add_option("--criu", criu)->group("");
+  std::uint64_t rehearsed_bytes = 0;
+  app.add_option(ckpt::agent::kRehearsedFlag, rehearsed_bytes)->group("");
+  app.set_version_flag("--version", GPUMIGRATE_VERSION);
+  CLI11_PARSE(app, argc, argv);
+  if (rehearsed_bytes > 0) return ckpt::agent::be_rehearsed(rehearsed_bytes);
+  if (!home.empty()) return ckpt::agent::run_rehearsal(home, criu);
+  if (only_probe) return probe(path);
+  if (path.empty()) return complain({ckpt::ErrorCode::kInvalidArgument, "--config is required"});
+
+  auto config = ckpt::agent::load_config(path);
+  if (!config) return complain(config.assume_error());
+  auto visible = ckpt::agent::parse_visible_gpus(std::getenv("CUDA_VISIBLE_DEVICES"));
+  if (!visible) return complain(visible.assume_error());
+  config.assume_value().visible_gpus = std::move(visible).assume_value();
+  ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, like a full disk
+  ckpt::set_fault_role("agent." + config.assume_value().node);
+  try {
+    open_log(config.assume_value());
+    auto agent = ckpt::agent::Agent::create(std::move(config).assume_value());
+    if (!agent) return complain(agent.assume_error());
+    if (auto ended = agent.assume_value()->run(); !ended) return complain(ended.assume_error());
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "gpumigrate-agent: %s\n", e.what());
+    return 1;
+  }
+  spdlog::shutdown();
+  return 0;
+}

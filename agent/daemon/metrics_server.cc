@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/daemon/metrics_server.h"
+
+#include <unistd.h>
+
+#include "libckpt/base/fd.h"
+#include "libckpt/net/metrics/page.h"
+
+namespace ckpt::agent {
+namespace {
+
+constexpr std::size_t kMostAddressBytes = 256;
+constexpr std::size_t kMostTokenBytes = 4096;
+
+// No token file: everyone who reaches the port may read.
+Result<std::vector<std::string>> tokens_of(const std::string& path) {
+  std::vector<std::string> tokens;
+  if (path.empty()) return tokens;
+  CKPT_TRY(text, read_file(path, kMostTokenBytes));
+  std::string token = text;
+  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
+  if (token.empty())
+    return Error(ErrorCode::kInvalidArgument, path + " is empty: it must hold the token for /metrics");
+  tokens.push_back(std::move(token));
+  return tokens;
+}
+
+// The address of an earlier run, if only its port was the system's choice.
+std::string kept_address(const std::string& file, const std::string& wanted) {
+  const auto kept = read_file(file, kMostAddressBytes);
+  const std::string host = wanted.substr(0, wanted.rfind(':') + 1);
+  const bool fits = wanted.ends_with(":0") && kept && kept.assume_value().starts_with(host);
+  return fits ? kept.assume_value() : wanted;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<MetricsServer>> MetricsServer::create(control::asio::any_io_executor executor,
+                                                             const Config& config,
+                                                             const metrics::Registry& registry) {
+  CKPT_TRY(tokens, tokens_of(config.metrics_token_file));
+  const std::string file = config.home + "/metrics.address";
+  const auto handle = [&registry,
+                       tokens](control::HttpRequest request) -> control::Task<control::HttpResponse> {
+    if (!metrics::is_page(request)) co_return metrics::text_response(404, "There is /metrics only");
+    co_return metrics::answer(registry, request, tokens);
+  };
+  const auto listen = [&](const std::string& address) {
+    return control::HttpServer::create(executor, address, config.insecure, handle, metrics::text_response);
+  };
+  const std::string kept = kept_address(file, config.metrics_address);
+  auto http = listen(kept);
+  if (!http && kept != config.metrics_address)
+    http = listen(config.metrics_address);  // somebody else's by now
+  if (!http) return std::move(http).assume_error();
+  std::unique_ptr<MetricsServer> server(new MetricsServer());
+  server->http_ = std::move(http).assume_value();
+  CKPT_TRYV(write_file_durably(file, server->address()));
+  return server;
+}
+
+MetricsServer::~MetricsServer() {
+  http_->close();
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The port on which the agent shows its metrics (settings metrics_address, metrics_token_file); off unless it is set. Where it listens
+// stands in the file metrics.address of the node's folder; a port that the system chose is kept across restarts.
+// Threads: the event loop. Ownership: owns the listener; the registry outlives it. Errors: create() says why it cannot listen.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "agent/settings/config.h"
+#include "libckpt/net/control/http_server.h"
+#include "libckpt/net/metrics/registry.h"
+
+namespace ckpt::agent {
+
+class MetricsServer {
+ public:
+  static Result<std::unique_ptr<MetricsServer>> create(control::asio::any_io_executor executor,
+                                                       const Config& config,
+                                                       const metrics::Registry& registry);
+  ~MetricsServer();
+  MetricsServer(const MetricsServer&) = delete;
+  MetricsServer& operator=(const MetricsServer&) = delete;
+
+  [[nodiscard]] const std::string& address() const noexcept { return http_->address(); }
+
+ private:
+  MetricsServer() = default;
+  std::shared_ptr<control::HttpServer> http_;
+};
+
+}  // namespace ckpt::agent

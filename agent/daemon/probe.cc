@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/daemon/probe.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/statfs.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <sstream>
+
+#include "agent/host_process/criu.h"
+#include "agent/host_process/memory_folder.h"
+#include "agent/io/process.h"
+#include "agent/gpus/remap.h"
+#include "libckpt/base/fd.h"
+#include "libckpt/net/control/spawn.h"
+
+namespace ckpt::agent {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostOutput = std::size_t{1} << 20;
+
+// A folder of this process's own for what the programs say, gone with the object.
+class WorkFolder {
+ public:
+  static Result<WorkFolder> create() {
+    std::error_code error;
+    std::string path = (fs::temp_directory_path(error) / "gpumigrate-probe-XXXXXX").string();
+    if (error || ::mkdtemp(path.data()) == nullptr)
+      return Error::from_errno("Making a folder for temporary files (TMPDIR)");
+    return WorkFolder(std::move(path));
+  }
+  WorkFolder(WorkFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  WorkFolder& operator=(WorkFolder&&) = delete;
+  ~WorkFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+
+ private:
+  explicit WorkFolder(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+// The first line of a small file of the kernel; nullopt if there is none.
+std::optional<std::string> first_line(const std::string& path) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 512> text{};
+  const ssize_t got = file ? ::read(file.get(), text.data(), text.size()) : -1;
+  if (got < 0) return std::nullopt;
+  const std::string all(text.data(), static_cast<std::size_t>(got));
+  return all.substr(0, all.find('\n'));
+}
+
+Json node_facts() {
+  utsname names{};
+  ::uname(&names);
+  return {{"name", names.nodename},
+          {"kernel", std::string(names.sysname) + " " + names.release},
+          {"root", ::geteuid() == 0}};
+}
+
+// 0, or the errno of making a PID namespace, tried by a child.
+int try_pid_namespace() {
+  const pid_t child = ::fork();
+  if (child < 0) return errno;
+  if (child == 0) ::_exit(::unshare(CLONE_NEWPID) == 0 ? 0 : errno);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : EIO;
+}
+
+void add_memory_folder(Json& facts) {
+  const Result<std::string> place = host::find_memory_place();
+  struct statfs room {};
+  if (!place || ::statfs(place.assume_value().c_str(), &room) != 0) {
+    facts["memory_folder"] = nullptr;
+    return;
+  }
+  facts["memory_folder"] = place.assume_value();
+  facts["memory_folder_bytes"] = std::uint64_t{room.f_blocks} * static_cast<std::uint64_t>(room.f_bsize);
+  facts["memory_folder_free_bytes"] = std::uint64_t{room.f_bavail} * static_cast<std::uint64_t>(room.f_bsize);
+}
+
+// Loaded, or there to be loaded: asking a socket for it would load it.
+void add_tls(Json& facts) {
+  const auto loaded = first_line("/proc/sys/net/ipv4/tcp_available_ulp");
+  std::istringstream words(loaded.value_or(""));
+  bool found = false;
+  for (std::string word; words >> word;) found = found || word == "tls";
+  facts["tls"] = loaded ? Json(found) : Json(nullptr);
+  utsname names{};
+  ::uname(&names);
+  const std::string folder = std::string("/lib/modules/") + names.release + "/kernel/net/tls";
+  std::error_code ignored;
+  facts["tls_module"] = fs::is_directory(folder, ignored);
+}
+
+Json rdma_devices() {
+  Json names = Json::array();
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator("/sys/class/infiniband", error))
+    names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Json to_json(const host::CriuFacts& facts) {
+  return {{"program", facts.program},
+          {"version", facts.version},
+          {"works", facts.works},
+          {"dirty_tracking", facts.dirty_tracking},
+          {"problem", facts.problem}};
+}
+
+ProcessSpec mover_spec(const std::string& program, const std::string& output) {
+  ProcessSpec spec;
+  spec.argv = {program, "--probe"};
+  spec.output_path = output;
+  spec.own_session = true;
+  return spec;
+}
+
+struct ProbeEnd {
+  explicit ProbeEnd(const asio::any_io_executor& executor) : heard(executor) {}
+  Signal heard;
+  std::optional<int> status;
+};
+
+// The name of what went wrong; empty: it ended well. A mover that hangs in the driver is killed and not waited for.
+Task<std::string> run_mover(ProbeSettings settings, std::string output) {
+  const auto executor = co_await asio::this_coro::executor;
+  auto ending = std::make_shared<ProbeEnd>(executor);
+  const std::string command = settings.mover_program + " --probe";
+  const auto process =
+      ChildProcess::start(executor, mover_spec(settings.mover_program, output), [ending](int status) {
+        ending->status = status;
+        ending->heard.notify();
+      });
+  if (!process.has_value()) co_return process.assume_error().to_string();
+  co_await ending->heard.wait(std::chrono::steady_clock::now() + settings.mover_timeout);
+  if (!ending->status) {
+    process.assume_value()->signal(SIGKILL);
+    co_return command + " did not end within " + std::to_string(settings.mover_timeout.count()) + " ms";
+  }
+  if (*ending->status != 0) co_return command + " ended with " + describe_wait_status(*ending->status);
+  co_return std::string();
+}
+
+// What the mover said, also if it ended badly later.
+Json mover_facts(const std::string& output, const std::string& problem) {
+  const Result<std::string> said = read_file(output, kMostOutput);
+  Json facts = merge_mover_output(said.has_value() ? said.assume_value() : "");
+  for (const char* part : {"driver", "ucx"}) {
+    if (!facts.contains(part))
+      facts[part] = {{"problem", problem.empty() ? "The mover did not say" : problem}};
+  }
+  return facts;
+}
+
+// Asked anew, and kept for the agent.
+Task<Json> remap_facts(const ProbeSettings& settings, std::string work, Json driver) {
+  RemapProbe probe;
+  probe.program = settings.context_program;
+  probe.environment = settings.environment;
+  probe.output = work + "/remap.out";
+  auto found = co_await probe_remap(std::move(probe));
+  if (!found) co_return Json{{"problem", found.assume_error().to_string()}};
+  RemapFacts facts = std::move(found).assume_value();
+  if (const auto version = driver.find("version"); version != driver.end() && version->is_number_integer())
+    facts.driver = driver_name(version->get<int>());
+  const bool named =
+      driver.contains("devices") && !driver["devices"].empty() && driver["devices"][0].contains("name");
+  if (named) facts.gpu = driver["devices"][0]["name"].get<std::string>();
+  if (!settings.home.empty()) {
+    if (auto saved = save_remap_facts(settings.home, facts); !saved)
+      facts.problem += (facts.problem.empty() ? "" : "; ") + saved.assume_error().to_string();
+  }
+  co_return to_json(facts);
+}
+
+Task<void> ask_programs(ProbeSettings settings, std::string work, Json* facts, asio::io_context* loop) {
+  const std::string output = work + "/mover.out";
+  const std::string problem = co_await run_mover(settings, output);
+  facts->update(mover_facts(output, problem));
+  (*facts)["remap"] = co_await remap_facts(settings, work, (*facts)["driver"]);
+  const host::CriuFacts criu = co_await host::Criu::probe(settings.criu, work);
+  (*facts)["criu"] = to_json(criu);
+  loop->stop();  // a mover that cannot even be killed is still watched
+}
+
+}  // namespace
+
+Json merge_mover_output(const std::string& output) {
+  Json merged = Json::object();
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("{")) continue;
+    const Json value = Json::parse(line, nullptr, false);
+    if (value.is_object()) merged.update(value);
+  }
+  return merged;
+}
+
+std::optional<bool> soft_dirty_works() {
+  constexpr std::uint64_t kSoftDirty = std::uint64_t{1} << 55;
+  const auto page_bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const UniqueFd clear(::open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC));
+  const UniqueFd pages(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
+  void* memory =
+      ::mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  if (memory == MAP_FAILED) return std::nullopt;
+  auto* byte = static_cast<volatile char*>(memory);
+  std::uint64_t before = 0;
+  std::uint64_t after = 0;
+  const auto look = [&](std::uint64_t& entry) {
+    const auto at = static_cast<off_t>(reinterpret_cast<std::uintptr_t>(memory) / page_bytes * sizeof entry);
+    return ::pread(pages.get(), &entry, sizeof entry, at) == static_cast<ssize_t>(sizeof entry);
+  };
+  *byte = 1;
+  bool known = clear && pages && ::write(clear.get(), "4", 1) == 1 && look(before);
+  *byte = 2;
+  known = known && look(after);
+  ::munmap(memory, page_bytes);
+  if (!known) return std::nullopt;
+  return (before & kSoftDirty) == 0 && (after & kSoftDirty) != 0;
+}
+
+Json kernel_facts() {
+  Json facts = Json::object();
+  const std::optional<bool> soft_dirty = soft_dirty_works();
+  facts["soft_dirty"] = soft_dirty ? Json(*soft_dirty) : Json(nullptr);
+  const int refused = try_pid_namespace();
+  facts["pid_namespaces"] = refused == 0;
+  if (refused != 0) facts["pid_namespaces_problem"] = std::strerror(refused);
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) facts["descriptors"] = std::uint64_t{files.rlim_max};
+  const UniqueFd memory(::memfd_create("gpumigrate-probe", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  facts["memory_files"] = static_cast<bool>(memory);
+  add_memory_folder(facts);
+  add_tls(facts);
+  return facts;
+}
+
+Result<Json> probe_node(ProbeSettings settings) {
+  if (settings.mover_program.empty()) {
+    CKPT_TRY(folder, program_folder());
+    settings.mover_program = folder + "/gpumigrate-mover";
+  }
+  if (settings.context_program.empty()) {
+    CKPT_TRY(folder, program_folder());
+    settings.context_program = folder + "/gpumigrate-context";
+  }
+  CKPT_TRY(work, WorkFolder::create());
+  Json facts = {{"node", node_facts()}, {"kernel", kernel_facts()}, {"rdma", rdma_devices()}};
+  asio::io_context loop;
+  std::optional<Error> failure;
+  control::spawn(loop.get_executor(), "probe", ask_programs(std::move(settings), work.path(), &facts, &loop),
+                 [&](Error error) {
+                   failure = std::move(error);
+                   loop.stop();
+                 });
+  loop.run();
+  if (failure) return *failure;
+  const auto module = first_line("/sys/module/nvidia/version");
+  facts["driver"]["module"] = module ? Json(*module) : Json(nullptr);
+  return facts;
+}
+
+}  // namespace ckpt::agent

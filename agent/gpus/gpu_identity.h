@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// A GPU as a program is told of it: UUID and PCI address, as bytes. Pure functions. Errors: kInvalidArgument for text that is neither.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "libckpt/base/result.h"
+#include "libckpt/inprocess/local/messages.h"
+
+namespace ckpt::agent {
+
+using GpuUuid = std::array<std::uint8_t, 16>;
+
+// "GPU-8-4-4-4-12 hexadecimal digits", as NVML writes it, and back.
+Result<GpuUuid> parse_gpu_uuid(std::string_view text);
+[[nodiscard]] std::string to_text(const GpuUuid& uuid);
+
+// `bus_id`: "DOMAIN:BUS:DEVICE.FUNCTION", hexadecimal, as NVML writes it. The ordinal is 0: a rank has one GPU.
+Result<local::GpuIdentity> gpu_identity(std::string_view uuid, std::string_view bus_id);
+
+}  // namespace ckpt::agent

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/gpus/inventory.h"
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <thread>
+
+namespace ckpt::agent {
+
+struct Inventory::Query {
+  std::string library;
+  std::mutex mutex;
+  std::shared_ptr<Nvml> nvml;  // guarded by mutex; kept from query to query
+  InventorySnapshot result;    // written by the thread before `done`
+  std::atomic<bool> done{true};
+  std::mutex loop_mutex;
+  asio::io_context* loop = nullptr;  // guarded by loop_mutex; null once the Inventory is gone
+};
+
+namespace {
+
+InventorySnapshot ask(std::shared_ptr<Nvml>& nvml, const std::string& library) {
+  InventorySnapshot snapshot;
+  if (!nvml) {
+    auto loaded = Nvml::create(library);
+    if (!loaded) {
+      snapshot.complaint = loaded.assume_error().to_string();
+      return snapshot;
+    }
+    nvml = std::move(loaded).assume_value();
+  }
+  auto gpus = nvml->read_gpus();
+  if (gpus) {
+    snapshot.gpus = std::move(gpus).assume_value();
+  } else {
+    snapshot.complaint = gpus.assume_error().to_string();
+  }
+  if (auto version = nvml->driver_version()) snapshot.driver_version = std::move(version).assume_value();
+  return snapshot;
+}
+
+// Those of the machine's that are this node's, by its numbers.
+std::vector<GpuPeerFacts> peers_of_this_node(const std::vector<GpuPeerFacts>& peers,
+                                             const std::map<std::uint32_t, std::uint32_t>& ours) {
+  std::vector<GpuPeerFacts> out;
+  for (GpuPeerFacts peer : peers) {
+    const auto at = ours.find(peer.index);
+    if (at == ours.end()) continue;
+    peer.index = at->second;
+    out.push_back(peer);
+  }
+  return out;
+}
+
+std::vector<GpuFacts> of_this_node(std::vector<GpuFacts> gpus, const std::vector<std::uint32_t>& visible) {
+  if (visible.empty()) return gpus;
+  std::vector<GpuFacts> ours;
+  std::map<std::uint32_t, std::uint32_t> numbers;  // the machine's: this node's
+  for (std::uint32_t machine_index : visible) {
+    for (const GpuFacts& gpu : gpus) {
+      if (gpu.index != machine_index) continue;
+      ours.push_back(gpu);
+      ours.back().index = static_cast<std::uint32_t>(ours.size() - 1);
+      numbers.emplace(machine_index, ours.back().index);
+    }
+  }
+  for (GpuFacts& gpu : ours) gpu.topology.peers = peers_of_this_node(gpu.topology.peers, numbers);
+  return ours;
+}
+
+}  // namespace
+
+Inventory::Inventory(asio::io_context& io, std::string library, std::chrono::milliseconds timeout,
+                     std::vector<std::uint32_t> visible)
+    : io_(io),
+      library_(std::move(library)),
+      timeout_(timeout),
+      visible_(std::move(visible)),
+      running_(std::make_shared<Query>()) {
+  running_->library = library_;
+  running_->loop = &io_;
+}
+
+Inventory::~Inventory() {
+  std::lock_guard lock(running_->loop_mutex);
+  running_->loop = nullptr;
+}
+
+Task<void> Inventory::refresh() {
+  if (!running_->done) {
+    last_.complaint = "The GPU driver has not answered since the last refresh";
+    for (GpuFacts& gpu : last_.gpus) gpu.complaint = last_.complaint;
+    co_return;
+  }
+  auto timer = std::make_shared<asio::steady_timer>(io_, timeout_);
+  auto query = running_;
+  query->done = false;
+  // Detached on purpose: a thread inside a wedged driver can never be joined.
+  std::thread([query, waiting = std::weak_ptr(timer)] {
+    InventorySnapshot snapshot;
+    {
+      std::lock_guard lock(query->mutex);
+      snapshot = ask(query->nvml, query->library);
+    }
+    query->result = std::move(snapshot);
+    query->done = true;
+    std::lock_guard lock(query->loop_mutex);
+    if (!query->loop) return;
+    asio::post(*query->loop, [waiting] {
+      if (auto timer = waiting.lock()) timer->cancel();
+    });
+  }).detach();
+
+  boost::system::error_code ignored;
+  co_await timer->async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+  if (query->done) {
+    const bool keep_list = query->result.gpus.empty() && !query->result.complaint.empty();
+    if (keep_list) {
+      last_.complaint = query->result.complaint;
+    } else {
+      last_ = query->result;
+      last_.gpus = of_this_node(std::move(last_.gpus), visible_);
+    }
+  } else {
+    last_.complaint = "The GPU driver did not answer within " + std::to_string(timeout_.count()) + " ms";
+  }
+  if (!last_.complaint.empty()) {
+    for (GpuFacts& gpu : last_.gpus) gpu.complaint = last_.complaint;
+  }
+}
+
+const GpuFacts* Inventory::gpu(std::uint32_t index) const noexcept {
+  for (const GpuFacts& gpu : last_.gpus) {
+    if (gpu.index == index) return &gpu;
+  }
+  return nullptr;
+}
+
+}  // namespace ckpt::agent

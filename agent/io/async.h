@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small helpers of the agent's event loop: wake-ups between coroutines, and work on a thread pool (offload.h). Threads: the loop. Nothing here
+// fails.
+#pragma once
+
+#include <chrono>
+#include <list>
+#include <utility>
+
+#include "libckpt/net/control/asio.h"
+#include "libckpt/net/control/offload.h"
+#include "libckpt/net/control/spawn.h"
+
+namespace ckpt::agent {
+
+namespace asio = boost::asio;
+using control::offload;
+using control::Task;
+using Milliseconds = std::chrono::milliseconds;
+
+// A one-shot or repeated wake-up between coroutines of the loop.
+class Signal {
+ public:
+  explicit Signal(const asio::any_io_executor& executor) : timer_(executor) {}
+  void notify() {
+    raised_ = true;
+    timer_.cancel();
+  }
+  // Until notified (also before the call) or the time is over; says whether it was notified. Waits of several coroutines
+  // on one Signal are not supported.
+  Task<bool> wait(std::chrono::steady_clock::time_point until) {
+    if (!raised_) {
+      timer_.expires_at(until);
+      boost::system::error_code ignored;
+      co_await timer_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    }
+    co_return std::exchange(raised_, false);
+  }
+
+ private:
+  asio::steady_timer timer_;
+  bool raised_ = false;
+};
+
+// Coroutines of the loop go through a stretch one after the other, in the order they came.
+class Turn {
+ public:
+  explicit Turn(asio::any_io_executor executor) : executor_(std::move(executor)) {}
+  class Held {
+   public:
+    explicit Held(Turn* turn) : turn_(turn) {}
+    Held(Held&& other) noexcept : turn_(std::exchange(other.turn_, nullptr)) {}
+    Held& operator=(Held&&) = delete;
+    ~Held() {
+      if (turn_ != nullptr) turn_->leave();
+    }
+
+   private:
+    Turn* turn_;
+  };
+  Task<Held> take() {
+    if (std::exchange(taken_, true)) {
+      Signal signal(executor_);
+      waiting_.push_back(&signal);
+      co_await signal.wait(std::chrono::steady_clock::time_point::max());
+    }
+    co_return Held(this);
+  }
+
+ private:
+  // Handed to the one that has waited longest; taken_ stays.
+  void leave() {
+    if (waiting_.empty()) {
+      taken_ = false;
+      return;
+    }
+    Signal* next = waiting_.front();
+    waiting_.pop_front();
+    next->notify();
+  }
+  asio::any_io_executor executor_;
+  std::list<Signal*> waiting_;
+  bool taken_ = false;
+};
+
+}  // namespace ckpt::agent

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tells coroutines that a file grew or a folder gained an entry (one inotify instance for the whole agent). Threads: the event
+// loop. Ownership: a Watch ends its watching when it goes; the Signal must outlive it. Errors: kIo when the
+// system refuses (limits of fs.inotify).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "agent/io/async.h"
+#include "libckpt/base/result.h"
+
+namespace ckpt::agent {
+
+class FileWatch : public std::enable_shared_from_this<FileWatch> {
+ public:
+  class Watch {
+   public:
+    Watch(std::shared_ptr<FileWatch> owner, int descriptor, Signal* signal)
+        : owner_(std::move(owner)), descriptor_(descriptor), signal_(signal) {}
+    ~Watch() { owner_->remove(descriptor_, signal_); }
+    Watch(const Watch&) = delete;
+    Watch& operator=(const Watch&) = delete;
+
+   private:
+    std::shared_ptr<FileWatch> owner_;
+    int descriptor_;
+    Signal* signal_;
+  };
+
+  static Result<std::shared_ptr<FileWatch>> create(const asio::any_io_executor& executor);
+  // From now on `signal` is notified at every change of `path` (a file: written; a folder: an entry made or moved in).
+  Result<std::unique_ptr<Watch>> watch(const std::string& path, Signal* signal);
+
+ private:
+  FileWatch(const asio::any_io_executor& executor, int inotify) : stream_(executor, inotify) {}
+  void await_events();
+  void read_events();
+  void remove(int descriptor, Signal* signal);
+
+  asio::posix::stream_descriptor stream_;
+  std::multimap<int, Signal*> watching_;
+};
+
+}  // namespace ckpt::agent

@@ -1,0 +1,601 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/jobs/job.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <tuple>
+#include <utility>
+
+#include "agent/host_process/process_tree.h"
+#include "agent/jobs/keeper_files.h"
+#include "agent/jobs/keeper_last_save.h"
+#include "agent/jobs/keeper_process.h"
+#include "libckpt/protocol/wire/ids.h"
+#include "libckpt/protocol/wire/job_messages.h"
+
+namespace ckpt::agent {
+namespace {
+
+constexpr Milliseconds kKeeperStart{10000};
+constexpr Milliseconds kForLastSave{10000};  // after the grace: then the keeper kills, if this agent has not
+constexpr std::size_t kQuotedOutput = 400;
+
+std::int32_t exit_code_of(std::int32_t wait_status) {
+  if (wait_status == kUnknownStatus) return -1;
+  return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
+wire::JobPhase to_wire(local::Phase phase) {
+  switch (phase) {
+    case local::Phase::kStarting:
+    case local::Phase::kConnected:
+      return wire::JobPhase::kStarting;
+    case local::Phase::kStandbyReady:
+      return wire::JobPhase::kStandby;
+    case local::Phase::kRunning:
+    case local::Phase::kPausing:
+      return wire::JobPhase::kRunning;
+    case local::Phase::kResuming:
+    case local::Phase::kPaused:
+    case local::Phase::kDumped:
+      return wire::JobPhase::kPaused;
+    case local::Phase::kLeaving:
+      return wire::JobPhase::kMoved;
+    case local::Phase::kExited:
+      return wire::JobPhase::kExited;
+  }
+  return wire::JobPhase::kStarting;
+}
+
+bool tells_phase(const local::Body& body) {
+  return std::holds_alternative<local::Ready>(body) || std::holds_alternative<local::StandbyReady>(body) ||
+         std::holds_alternative<local::Status>(body) || std::holds_alternative<local::RankExited>(body);
+}
+
+// The end of a log as one printable line, quoted.
+std::string last_output(const std::string& path) {
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(path, error);
+  if (error || bytes == 0) return "(none)";
+  std::ifstream file(path, std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(bytes > kQuotedOutput ? bytes - kQuotedOutput : 0));
+  std::string text(std::min<std::uintmax_t>(bytes, kQuotedOutput), '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  for (char& ch : text) {
+    if (static_cast<unsigned char>(ch) < 0x20) ch = ' ';
+  }
+  return "\"" + text + "\"";
+}
+
+// A job's first instance whose agent ended before it had launched the keeper. Of later ones others know more than this folder does.
+bool was_never_started(const std::string& folder, const JobRecord& record) {
+  const bool first = record.role == wire::JobRole::kFresh && record.migration == 0 &&
+                     record.spec.incarnation == wire::Incarnation{1} && !record.ended;
+  std::error_code error;
+  return first && !std::filesystem::exists(folder + "/keeper.pid", error) && !error &&
+         !read_keeper_status(folder) && !keeper_may_live(folder);
+}
+
+}  // namespace
+
+Job::Job(const JobEnvironment& environment, std::string folder, JobRecord record)
+    : environment_(environment),
+      folder_(std::move(folder)),
+      record_(std::move(record)),
+      writer_(folder_),
+      thin_turn_(environment.executor),
+      resume_turn_(environment.executor) {}
+
+Task<Result<std::shared_ptr<Job>>> Job::start(const JobEnvironment& environment, JobRecord record,
+                                              std::optional<HostRestore> restore) {
+  const std::string folder = instance_folder(environment.config.jobs_folder(), record.spec.job,
+                                             record.spec.incarnation, record.migration);
+  std::shared_ptr<Job> job(new Job(environment, folder, std::move(record)));
+  const auto prepare = [&job, &restore] { return job->prepare_folder(restore ? &*restore : nullptr); };
+  CKPT_CO_TRYV(co_await offload(environment.records, prepare));
+  // Not within the co_await: g++ 12 computes both sides there.
+  const Milliseconds restored_within = restore ? restore->timeout : Milliseconds{0};
+  auto started = job->launch_keeper();
+  if (started) started = co_await job->attach_when_ready(restored_within);
+  if (!started) {
+    co_await job->destroy();
+    job->announced_ = job->unknown_;
+    // What may run is the table's to keep.
+    if (job->unknown_) co_return job;
+    co_return Error(ErrorCode::kRefused, "Cannot start the job").caused_by(std::move(started).assume_error());
+  }
+  job->announced_ = true;
+  job->changed();
+  co_return job;
+}
+
+Task<Result<std::shared_ptr<Job>>> Job::rediscover(const JobEnvironment& environment, std::string folder) {
+  auto record = read_job_record(folder);
+  if (!record) co_return std::move(record).assume_error();
+  if (was_never_started(folder, record.assume_value())) {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+    co_return Error(ErrorCode::kAborted, "The agent ended before it had started it: it may be started again");
+  }
+  std::shared_ptr<Job> job(new Job(environment, folder, std::move(record).assume_value()));
+  job->announced_ = true;
+  if (job->record_.ended) {
+    job->phase_ = local::Phase::kExited;
+    co_return job;
+  }
+  job->unknown_ = true;
+  job->phase_ = job->record_.role == wire::JobRole::kStandby && !job->record_.ran
+                    ? local::Phase::kStandbyReady
+                    : local::Phase::kRunning;
+  auto attached = co_await job->ask_once(environment.config.keeper_timeout);
+  if (!attached && !job->take_proven_end(attached.assume_error()))
+    job->become_unknown(attached.assume_error());
+  co_return job;
+}
+
+Result<void> Job::prepare_folder(const HostRestore* restore) const {
+  std::error_code error;
+  std::filesystem::create_directories(folder_, error);
+  if (error) return Error::from_errno(error.value(), "Cannot make " + folder_);
+  ::chmod(folder_.c_str(), 0700);
+  CKPT_TRYV(write_job_record(folder_, record_));
+  return write_keeper_config(folder_, record_, environment_.config, restore);
+}
+
+Result<void> Job::launch_keeper() {
+  ProcessSpec spec;
+  spec.argv = {environment_.keeper_program, "--dir", folder_};
+  spec.output_path = folder_ + "/keeper.log";
+  spec.own_session = true;
+  auto ended = [weak = weak_from_this()](int status) {
+    auto self = weak.lock();
+    if (!self) return;
+    self->keeper_status_ = status;
+    for (Signal* waiter : self->waiters_) waiter->notify();
+  };
+  CKPT_TRY(process, ChildProcess::start(environment_.executor, spec, std::move(ended)));
+  process_ = std::move(process);
+  return ok();
+}
+
+// The program that was started ends as soon as its child, the keeper, listens and has started the rank; or it says why not.
+Task<Result<void>> Job::attach_when_ready(Milliseconds restore) {
+  Signal signal(environment_.executor);
+  add_waiter(&signal);
+  const auto until = std::chrono::steady_clock::now() + kKeeperStart + restore;
+  bool in_time = true;
+  while (in_time && !keeper_status_) in_time = co_await signal.wait(until);
+  remove_waiter(&signal);
+  if (!keeper_status_) co_return keeper_error("The keeper did not start in time");
+  if (*keeper_status_ != 0) {
+    co_return keeper_error("The keeper ended with " + describe_wait_status(*keeper_status_));
+  }
+  auto attached = connect();
+  if (attached) attached = co_await attach();
+  // A program may end before anybody has looked at it, and its keeper with it.
+  if (attached || take_written_end()) co_return ok();
+  co_return attached;
+}
+
+Error Job::keeper_error(const std::string& what) const {
+  const std::string log = folder_ + "/keeper.log";
+  return Error(ErrorCode::kUnavailable, what + "; its last output: " + last_output(log) + " (" + log + ")");
+}
+
+Result<void> Job::connect() {
+  KeeperLink::Handlers handlers;
+  handlers.event = [weak = weak_from_this()](const local::Message& message) {
+    if (auto self = weak.lock()) self->on_event(message);
+  };
+  handlers.closed = [weak = weak_from_this()](Error error) {
+    if (auto self = weak.lock()) self->on_keeper_gone(error);
+  };
+  CKPT_TRY(link, KeeperLink::connect(environment_.executor, folder_ + "/keeper.sock",
+                                     environment_.config.keeper_timeout, std::move(handlers)));
+  keeper_ = std::move(link);
+  return ok();
+}
+
+Task<Result<void>> Job::attach(std::optional<Milliseconds> timeout) {
+  const std::uint64_t heard = phases_heard_;
+  const auto keeper = keeper_;
+  auto status = co_await keeper->attach(timeout);
+  if (!status) co_return std::move(status).assume_error();
+  unknown_ = false;
+  // An event that came right behind the answer is handled before this coroutine goes on, and is the newer word.
+  if (phases_heard_ == heard)
+    take_status(status.assume_value());
+  else
+    rank_pid_ = status.assume_value().rank_pid;
+  if (phase_ == local::Phase::kRunning || phase_ == local::Phase::kPausing ||
+      phase_ == local::Phase::kPaused) {
+    control::spawn(environment_.executor, "job summary", refresh_summary());
+  }
+  co_return ok();
+}
+
+void Job::take_status(const local::Status& status) {
+  rank_pid_ = status.rank_pid;
+  phase_ = status.phase;
+  if (status.resumed_ns != 0) ran_as(status.incarnation);
+  if (status.phase == local::Phase::kExited)
+    return on_exited(status.wait_status, status.ended_by_keeper != 0);
+  changed();
+}
+
+void Job::on_event(const local::Message& message) {
+  auto self = shared_from_this();
+  if (tells_phase(message.body)) ++phases_heard_;
+  if (std::holds_alternative<local::Ready>(message.body)) {
+    phase_ = local::Phase::kRunning;
+    control::spawn(environment_.executor, "job summary", refresh_summary());
+  } else if (std::holds_alternative<local::StandbyReady>(message.body)) {
+    phase_ = local::Phase::kStandbyReady;
+  } else if (const auto* status = std::get_if<local::Status>(&message.body)) {
+    take_status(*status);
+    // A transparent rank runs from its first GPU call on, and never says Ready.
+    if (phase_ == local::Phase::kRunning)
+      control::spawn(environment_.executor, "job summary", refresh_summary());
+  }
+  for (const auto& [id, listener] : std::map(listeners_)) listener(message.body);
+  if (const auto* exited = std::get_if<local::RankExited>(&message.body)) {
+    return on_exited(exited->wait_status, exited->ended_by_keeper != 0);
+  }
+  changed();
+}
+
+void Job::on_exited(std::int32_t wait_status, bool ended_by_keeper) {
+  if (record_.ended) return;
+  unknown_ = false;
+  phase_ = local::Phase::kExited;
+  record_.ended = true;
+  record_.moved = leaving_;
+  record_.exit_code = exit_code_of(wait_status);
+  ended_as_told_ = ended_by_keeper;
+  if (last_save_.empty() && ended_by_keeper && was_restored()) {
+    const std::string said = read_keeper_last_save(folder_);
+    if (!said.empty()) {
+      last_save_ = "; " + said;
+      spdlog::info("killed by its keeper: job {}; {}", wire::job_text(id()), said);
+    }
+  }
+  end_reason_ =
+      "the process ended" +
+      (wait_status == kUnknownStatus
+           ? std::string(", how is known to its own parent only (it was adopted and had not been moved)")
+           : " with " + describe_wait_status(wait_status)) +
+      (ended_by_keeper ? ", as it was told to" : "") + last_save_;
+  spdlog::info("job instance ended: job {} incarnation {} exit_code {} moved {}", wire::job_text(id()),
+               record_.incarnation, record_.exit_code, record_.moved);
+  save_soon();
+  changed();
+  control::spawn(environment_.executor, "keeper shutdown", shut_down_keeper());
+}
+
+void Job::end_orphan() {
+  const bool held = phase_ == local::Phase::kPaused || phase_ == local::Phase::kDumped;
+  const bool orphan = record_.spec.way == wire::Way::kAdopted && record_.migration == 0 && held;
+  if (orphan && host::is_process(record_.spec.adopt_pid, record_.spec.adopt_start_ticks))
+    host::kill_source(record_.spec.adopt_pid);
+}
+
+void Job::device_bytes_are(std::uint64_t bytes) {
+  if (bytes == 0 || bytes == record_.device_bytes) return;
+  record_.device_bytes = bytes;
+  save_soon();
+  changed();
+}
+
+bool Job::take_written_end() {
+  const auto status = read_keeper_status(folder_);
+  if (!status || !status->exited) return false;
+  if (status->ran) ran_as(status->incarnation);
+  on_exited(status->wait_status, status->ended_by_keeper);
+  return true;
+}
+
+void Job::on_keeper_gone(const Error& error) {
+  keeper_.reset();
+  if (!announced_) return;  // start() finds out why
+  if (record_.ended) return changed();
+  if (unknown_) return;  // ask_until_known() finds out
+  // A closed connection is no proof: a keeper may drop one that it does not understand.
+  if (!take_proven_end(error)) become_unknown(error);
+}
+
+bool Job::take_proven_end(const Error& error) {
+  if (take_written_end()) return true;
+  // Who holds the other end of a connection lives.
+  if ((keeper_ && keeper_->is_open()) || keeper_may_live(folder_)) return false;
+  // It may have written between the two looks.
+  if (!take_written_end()) end_without_word(error);
+  return true;
+}
+
+void Job::end_without_word(const Error& error) {
+  end_orphan();
+  unknown_ = false;
+  phase_ = local::Phase::kExited;
+  record_.ended = true;
+  record_.moved = leaving_;
+  record_.exit_code = 128 + SIGKILL;  // a keeper takes its ranks with it
+  end_reason_ = "its keeper is gone (" + error.to_string() + ")";
+  spdlog::error("keeper gone: job {} incarnation {} reason {}", wire::job_text(id()), record_.incarnation,
+                error.to_string());
+  local::RankExited exited;
+  exited.wait_status = SIGKILL;
+  for (const auto& [listener_id, listener] : std::map(listeners_)) listener(local::Body(exited));
+  save_soon();
+  changed();
+}
+
+Task<> Job::shut_down_keeper() {
+  auto self = shared_from_this();
+  if (!keeper_) co_return;
+  auto keeper = std::exchange(keeper_, nullptr);
+  auto done = co_await keeper->shut_down();
+  if (!done)
+    spdlog::debug("keeper shutdown: job {} reason {}", wire::job_text(id()), done.assume_error().to_string());
+  keeper->close();
+}
+
+// One question at a time; what changes while it is out is asked for again, or a job would stay as it was at its start.
+Task<> Job::refresh_summary() {
+  auto self = shared_from_this();
+  if (refreshing_) {
+    refresh_again_ = true;
+    co_return;
+  }
+  refreshing_ = true;
+  do {
+    refresh_again_ = false;
+    if (!keeper_ || ended()) break;
+    auto description = co_await keeper_->describe();
+    if (!description) {
+      spdlog::debug("job not described: job {} reason {}", wire::job_text(id()),
+                    description.assume_error().to_string());
+      break;
+    }
+    summary_ = description.assume_value().summary;
+    changed();
+  } while (refresh_again_);
+  refreshing_ = false;
+}
+
+void Job::runs_as(wire::Incarnation incarnation) {
+  if (!record_.ended) phase_ = local::Phase::kRunning;  // it may have ended by now
+  if (ran_as(incarnation)) save_soon();
+  changed();
+  control::spawn(environment_.executor, "job summary", refresh_summary());
+}
+
+// A restarted agent whose record lacks it hears it from the keeper, or reads what that has left.
+bool Job::ran_as(wire::Incarnation incarnation) {
+  if (record_.ran && record_.incarnation >= incarnation) return false;
+  record_.incarnation = std::max(record_.incarnation, incarnation);
+  record_.ran = true;
+  return true;
+}
+
+Task<Result<void>> Job::moved_to(std::uint32_t gpu_index) {
+  if (gpu() == gpu_index) co_return ok();
+  record_.spec.ranks.front().gpu_index = gpu_index;
+  CKPT_CO_TRYV(co_await save());
+  changed();
+  co_return ok();
+}
+
+Task<Result<void>> Job::context_is(std::string on, std::string goes_to) {
+  record_.context_gpu = std::move(on);
+  record_.context_goes_to = std::move(goes_to);
+  co_return co_await save();
+}
+
+Task<Result<void>> Job::save() {
+  auto self = shared_from_this();
+  const JobRecord record = record_;
+  const std::uint64_t number = ++saves_;
+  const auto write = [this, &record, number] { return writer_.write(record, number); };
+  co_return co_await offload(environment_.records, write);
+}
+
+Task<> Job::try_save() {
+  auto self = shared_from_this();
+  const auto saved = co_await save();
+  if (!saved)
+    spdlog::error("job record not written: job {} reason {}", wire::job_text(id()),
+                  saved.assume_error().to_string());
+}
+
+Task<> Job::remove_folder() {
+  auto self = shared_from_this();
+  const auto remove = [this] { return writer_.remove_folder(); };
+  if (auto removed = co_await offload(environment_.records, remove); !removed)
+    spdlog::warn("folder not removed: job {} reason {}", wire::job_text(id()),
+                 removed.assume_error().to_string());
+}
+
+void Job::save_soon() {
+  control::spawn(environment_.executor, "job record", try_save());
+}
+
+void Job::set_phase(local::Phase phase) {
+  if (ended()) return;
+  phase_ = phase;
+  changed();
+}
+
+void Job::changed() {
+  for (Signal* waiter : waiters_) waiter->notify();
+  if (announced_) environment_.changed(shared_from_this());
+}
+
+Task<Result<void>> Job::standby_ready(Milliseconds timeout) {
+  auto self = shared_from_this();
+  Signal signal(environment_.executor);
+  add_waiter(&signal);
+  const auto until = std::chrono::steady_clock::now() + timeout;
+  bool in_time = true;
+  while (in_time && !ended() && phase_ != local::Phase::kStandbyReady) in_time = co_await signal.wait(until);
+  remove_waiter(&signal);
+  if (phase_ == local::Phase::kStandbyReady && !ended()) co_return ok();
+  if (ended()) {
+    co_return Error(ErrorCode::kRefused, "The standby was not able to start: " + end_reason() +
+                                             "; its last output: " + last_output(log_path()));
+  }
+  co_return Error(ErrorCode::kTimedOut, "The standby did not reach ckpt_ready within " +
+                                            std::to_string(timeout.count()) +
+                                            " ms; its last output: " + last_output(log_path()));
+}
+
+Task<Result<void>> Job::stop(Milliseconds grace) {
+  auto self = shared_from_this();
+  if (ended()) co_return ok();
+  if (unknown_) {
+    if (!stopping_unknown_) control::spawn(environment_.executor, "stop unknown", stop_unknown(grace));
+    co_return Error(ErrorCode::kUnavailable,
+                    "The keeper of job " + wire::job_text(id()) + " does not answer (" + why_unknown_ +
+                        "): it is stopped as soon as it answers, and killed after the grace");
+  }
+  if (!keeper_) co_return ok();
+  if (!was_restored()) co_return co_await keeper_->stop(grace);
+  control::spawn(environment_.executor, "stop of a restored job", stop_restored(grace));
+  co_return ok();
+}
+
+Task<> Job::stop_restored(Milliseconds grace) {
+  auto self = shared_from_this();
+  auto status = co_await keeper_->attach();
+  if (ended() || !keeper_) co_return;
+  const pid_t rank = status ? static_cast<pid_t>(status.assume_value().session_pid) : 0;
+  if (grace > Milliseconds(0) && rank > 0 && host::withstands(rank, SIGTERM)) {
+    (void)co_await keeper_->stop(grace + kForLastSave);
+    if (co_await wait_for_end(grace)) co_return;
+  }
+  co_await let_go_of_gpu();
+  if (keeper_ && !ended()) (void)co_await keeper_->kill();
+}
+
+Task<> Job::let_go_of_gpu() {
+  auto self = shared_from_this();
+  if (!was_restored() || !environment_.save_before_kill || ended() || unknown_ || !keeper_) co_return;
+  if (std::exchange(letting_go_, true)) {  // who is at it kills then
+    co_await wait_for_end(environment_.config.keeper_timeout);
+    co_return;
+  }
+  auto saved = co_await environment_.save_before_kill(self);
+  letting_go_ = false;
+  if (ended()) co_return;
+  last_save_ =
+      saved ? "; its context was saved before"
+            : "; its context was not saved before, so look at its GPU: " + saved.assume_error().to_string();
+  if (saved)
+    spdlog::info("context saved before a kill: job {}", wire::job_text(id()));
+  else
+    spdlog::warn("context not saved before a kill: job {} reason {}", wire::job_text(id()),
+                 saved.assume_error().to_string());
+}
+
+Task<bool> Job::wait_for_end(Milliseconds timeout) {
+  auto self = shared_from_this();
+  Signal signal(environment_.executor);
+  add_waiter(&signal);
+  const auto until = std::chrono::steady_clock::now() + timeout;
+  bool in_time = true;
+  while (in_time && !ended()) in_time = co_await signal.wait(until);
+  remove_waiter(&signal);
+  co_return ended();
+}
+
+Task<> Job::leave() {
+  auto self = shared_from_this();
+  if (ended()) co_return;
+  leaving_ = true;
+  co_await known();
+  if (keeper_ && !ended()) {
+    auto told = co_await keeper_->moved();
+    if (!told && !ended()) {
+      spdlog::warn("rank does not leave: job {} reason {}", wire::job_text(id()),
+                   told.assume_error().to_string());
+      co_await let_go_of_gpu();
+      if (keeper_) (void)co_await keeper_->kill();
+    }
+  }
+  co_await wait_for_end(environment_.config.keeper_timeout);
+}
+
+Task<> Job::destroy() {
+  auto self = shared_from_this();
+  co_await let_go_of_gpu();
+  if (!ended() && !unknown_ && keeper_) {
+    (void)co_await keeper_->kill();
+    co_await wait_for_end(environment_.config.keeper_timeout);
+  }
+  if (!ended() && process_) process_->signal(SIGKILL);
+  if (!ended()) co_await kill_until_proven();
+  if (!ended() && !unknown_) {
+    record_.ended = true;
+    phase_ = local::Phase::kExited;
+    co_await try_save();
+    changed();
+  }
+}
+
+wire::JobInstance Job::instance() const {
+  wire::JobInstance out;
+  out.job = id();
+  out.name = record_.spec.name;
+  out.incarnation = started_as();
+  out.runs_as = incarnation();
+  out.role = record_.role;
+  out.phase = record_.moved ? wire::JobPhase::kMoved : to_wire(phase_);
+  // Restored, and not let go on yet: it is not the job's.
+  const bool stands_by = record_.role == wire::JobRole::kStandby && !record_.ran;
+  if (stands_by && out.phase == wire::JobPhase::kPaused) out.phase = wire::JobPhase::kStandby;
+  out.exit_code = record_.ended ? record_.exit_code : -1;
+  out.movable = summary_.movable != 0 && !unknown_;
+  out.reason = record_.ended ? end_reason_ : summary_.reason.str();
+  out.unknown = unknown_;
+  if (unknown_)
+    out.reason = "its keeper does not answer (" + why_unknown_ +
+                 "): it is asked until it answers or is proven to have ended";
+  out.started_unix_ms = record_.started_unix_ms;
+  out.log_bytes = log_bytes();
+  if (!record_.ended) std::tie(out.pause_within_node_ns, out.pause_between_nodes_ns) = expected_pauses_;
+  for (const wire::RankSpec& rank : record_.spec.ranks) {
+    wire::RankState state;
+    state.rank = rank.rank;
+    state.pid = static_cast<std::int32_t>(rank_pid_);
+    state.gpu_index = rank.gpu_index;
+    state.state_bytes = record_.device_bytes != 0 ? record_.device_bytes : summary_.state_bytes;
+    out.ranks.push_back(state);
+  }
+  return out;
+}
+
+std::uint64_t Job::log_bytes() const {
+  struct stat facts {};
+  return ::stat(log_path().c_str(), &facts) == 0 ? static_cast<std::uint64_t>(facts.st_size) : 0;
+}
+
+std::string Job::end_reason() const {
+  return end_reason_.empty() ? "it has ended" : end_reason_;
+}
+
+std::uint64_t Job::listen(Listener listener) {
+  listeners_.emplace(next_listener_, std::move(listener));
+  return next_listener_++;
+}
+
+void Job::unlisten(std::uint64_t id) {
+  listeners_.erase(id);
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// One instance of a job on this node: its folder, its keeper, and what the coordinator is told of it. The keeper is started
+// detached (a session of its own) and outlives the agent; a restarted agent finds it by its socket. Threads: the event loop.
+// Ownership: shared by the job table and the migrations that involve it; nothing here ends a job unless asked to.
+// Errors: start() and rediscover() say why. A keeper that is proven to have ended ends the instance; one that only does not answer makes it
+// unknown: nothing may take its place, and it is asked until it answers or is proven to have ended.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+
+#include "agent/settings/config.h"
+#include "agent/io/file_watch.h"
+#include "agent/jobs/job_record.h"
+#include "agent/jobs/keeper_files.h"
+#include "agent/jobs/keeper_link.h"
+#include "agent/io/process.h"
+#include "libckpt/protocol/wire/node_messages.h"
+
+namespace ckpt::agent {
+
+class Job;
+
+struct JobEnvironment {
+  const Config& config;
+  asio::any_io_executor executor;
+  FileWatch& files;
+  std::string keeper_program;
+  std::function<void(const std::shared_ptr<Job>&)> changed;
+  asio::thread_pool& records;  // where records are written that a paused job waits for
+  // For a restored job that is about to be killed (last_save.h); may be empty.
+  std::function<control::Task<Result<void>>(std::shared_ptr<Job>)> save_before_kill = {};
+  // An unknown instance has answered.
+  std::function<void(const std::shared_ptr<Job>&)> known_again = [](const std::shared_ptr<Job>&) {};
+};
+
+class Job : public std::enable_shared_from_this<Job> {
+ public:
+  // Makes the folder, starts the keeper and attaches to it. The rank may still be starting.
+  static Task<Result<std::shared_ptr<Job>>> start(const JobEnvironment& environment, JobRecord record,
+                                                  std::optional<HostRestore> restore = {});
+  // An instance of an earlier agent: attaches to its keeper, or finds that it has ended.
+  static Task<Result<std::shared_ptr<Job>>> rediscover(const JobEnvironment& environment, std::string folder);
+
+  [[nodiscard]] wire::JobId id() const noexcept { return record_.spec.job; }
+  [[nodiscard]] wire::Incarnation started_as() const noexcept { return record_.spec.incarnation; }
+  [[nodiscard]] wire::Incarnation incarnation() const noexcept { return record_.incarnation; }
+  [[nodiscard]] const JobRecord& record() const noexcept { return record_; }
+  [[nodiscard]] const std::string& folder() const noexcept { return folder_; }
+  // With what is still to be written there. For the table, of an instance that has ended.
+  Task<> remove_folder();
+  [[nodiscard]] std::string log_path() const { return folder_ + "/out.log"; }
+  [[nodiscard]] std::uint32_t gpu() const noexcept { return record_.spec.ranks.front().gpu_index; }
+  // Null while the instance is unknown, and after its end.
+  [[nodiscard]] std::shared_ptr<KeeperLink> keeper() const noexcept { return unknown_ ? nullptr : keeper_; }
+  [[nodiscard]] local::Phase phase() const noexcept { return phase_; }
+  [[nodiscard]] bool ended() const noexcept { return record_.ended; }
+  // Its keeper does not answer and is not proven to have ended: it may run.
+  [[nodiscard]] bool unknown() const noexcept { return unknown_; }
+  // Until it answers or is proven to have ended, or the time is over.
+  Task<> known(std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max());
+  // This agent has heard that it was stopped or killed by its keeper, and did not end by itself.
+  [[nodiscard]] bool ended_as_told() const noexcept { return ended_as_told_; }
+  // It was told to end because the job runs elsewhere.
+  [[nodiscard]] bool leaving() const noexcept { return leaving_; }
+  [[nodiscard]] const local::StateSummary& summary() const noexcept { return summary_; }
+  [[nodiscard]] wire::JobInstance instance() const;
+  [[nodiscard]] std::uint64_t log_bytes() const;
+  [[nodiscard]] std::string end_reason() const;
+
+  // Until the standby waits in ckpt_ready; its end before that is an error that quotes its last output.
+  Task<Result<void>> standby_ready(Milliseconds timeout);
+  // Asks the rank what it would take to move it; keeps the answer for instance().
+  Task<> refresh_summary();
+  // The rank runs as that incarnation from now on.
+  void runs_as(wire::Incarnation incarnation);
+  // Which GPU the job is on, and where its context is (job_record.h); durable when it returns.
+  Task<Result<void>> moved_to(std::uint32_t gpu_index);
+  Task<Result<void>> context_is(std::string on, std::string goes_to);
+  // What the driver says that the process has on its GPU; of an adopted one.
+  void device_bytes_are(std::uint64_t bytes);
+  // How long a move on this node, or to another one, would pause it (pause_forecast.h); 0: not known.
+  void expect_pauses(Nanos within_node, Nanos between_nodes) {
+    expected_pauses_ = {within_node, between_nodes};
+  }
+  [[nodiscard]] std::uint32_t rank_pid() const noexcept { return rank_pid_; }
+  // One ThinRank call at a time.
+  [[nodiscard]] Turn& thin_turn() noexcept { return thin_turn_; }
+  // One at a time lets it go on from a pause: after a restart a migration may, and whoever looks for what is paused.
+  [[nodiscard]] Turn& resume_turn() noexcept { return resume_turn_; }
+  void set_phase(local::Phase phase);
+  // SIGTERM, after the grace SIGKILL. A job that was restored is told so once its context is saved, unless it handles SIGTERM.
+  // kUnavailable for an unknown one: it is stopped if it answers within the grace, else its keeper is killed.
+  Task<Result<void>> stop(Milliseconds grace);
+  // Ends a rank whose job runs elsewhere, then its keeper. Idempotent.
+  Task<> leave();
+  // Kills the rank and ends the keeper, whatever they do; has ended afterwards, unless not even a kill can be proven. Idempotent.
+  Task<> destroy();
+  // Until the rank has ended, or the time is over.
+  Task<bool> wait_for_end(Milliseconds timeout);
+
+  // `listener` hears the local protocol's events of this instance (RankExited, RankStopped, ...) until it is removed.
+  using Listener = std::function<void(const local::Body&)>;
+  std::uint64_t listen(Listener listener);
+  void unlisten(std::uint64_t id);
+  // Wakes `signal` at every change, until removed.
+  void add_waiter(Signal* signal) { waiters_.push_back(signal); }
+  void remove_waiter(Signal* signal) { waiters_.remove(signal); }
+
+ private:
+  Job(const JobEnvironment& environment, std::string folder, JobRecord record);
+  Result<void> prepare_folder(const HostRestore* restore) const;
+  Result<void> launch_keeper();
+  // `restore`: what restoring its process may take besides.
+  Task<Result<void>> attach_when_ready(Milliseconds restore);
+  Result<void> connect();
+  Task<Result<void>> attach(std::optional<Milliseconds> timeout = {});
+  void on_event(const local::Message& message);
+  void on_keeper_gone(const Error& error);
+  // A process that is nobody's child ends with its keeper only if it is stopped for a move.
+  void end_orphan();
+  // The end that a keeper which is gone has written down; false if there is none.
+  bool take_written_end();
+  // Has its keeper ended? False: that is not known.
+  bool take_proven_end(const Error& error);
+  void end_without_word(const Error& error);
+  // job_unknown.cc.
+  void become_unknown(const Error& error);
+  Task<> ask_until_known();
+  Task<Result<void>> ask_once(Milliseconds timeout);
+  Task<> stop_unknown(Milliseconds grace);
+  Task<> kill_until_proven();
+  Task<> rest(Milliseconds time);
+  void on_exited(std::int32_t wait_status, bool ended_by_keeper);
+  void take_status(const local::Status& status);
+  // Notes that it ran as that incarnation; false: it was known.
+  bool ran_as(wire::Incarnation incarnation);
+  Task<> shut_down_keeper();
+  // Its context has come back by a restore: see last_save.h.
+  [[nodiscard]] bool was_restored() const { return !record_.context_gpu.empty(); }
+  Task<> let_go_of_gpu();
+  Task<> stop_restored(Milliseconds grace);
+  void changed();
+  Error keeper_error(const std::string& what) const;
+  // The record as it is now, beside the loop.
+  Task<Result<void>> save();
+  // The same; an error is logged.
+  Task<> try_save();
+  // For what an agent that ends before it is written learns again from the keeper.
+  void save_soon();
+
+  const JobEnvironment& environment_;
+  std::string folder_;
+  JobRecord record_;
+  JobRecordWriter writer_;
+  std::uint64_t saves_ = 0;
+  std::shared_ptr<KeeperLink> keeper_;
+  std::shared_ptr<ChildProcess> process_;
+  std::optional<int> keeper_status_;  // it ended, with this
+  local::Phase phase_ = local::Phase::kStarting;
+  std::uint64_t phases_heard_ = 0;  // events that told a phase
+  local::StateSummary summary_;
+  std::pair<Nanos, Nanos> expected_pauses_{};
+  std::uint32_t rank_pid_ = 0;
+  Turn thin_turn_;
+  Turn resume_turn_;
+  bool announced_ = false;  // it has started: others hear of its changes
+  bool leaving_ = false;
+  bool ended_as_told_ = false;
+  bool unknown_ = false;
+  std::string why_unknown_;
+  bool stopping_unknown_ = false;  // somebody waits to stop it
+  bool refreshing_ = false;
+  bool refresh_again_ = false;  // something changed while the keeper was being asked
+  bool letting_go_ = false;
+  std::string last_save_;  // how it went; part of the end's reason
+  std::string end_reason_;
+  std::map<std::uint64_t, Listener> listeners_;
+  std::uint64_t next_listener_ = 1;
+  std::list<Signal*> waiters_;
+};
+
+}  // namespace ckpt::agent

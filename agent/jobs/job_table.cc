@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/jobs/job_table.h"
+
+#include <spdlog/spdlog.h>
+
+#include <iterator>
+#include <limits>
+
+#include "libckpt/protocol/wire/ids.h"
+
+namespace ckpt::agent {
+
+namespace {
+
+// What runs under an id may be another job's instance: a coordinator that lost its store may give ids again.
+Result<void> check_is_same(const Job& there, const wire::JobSpec& asked) {
+  if (wire::encode(there.record().spec) == wire::encode(asked)) return ok();
+  return Error(ErrorCode::kRefused, "This node has an instance of another job, \"" +
+                                        there.record().spec.name + "\", as " + wire::job_text(asked.job) +
+                                        "." + std::to_string(asked.incarnation) +
+                                        ": nothing was started for \"" + asked.name + "\"");
+}
+
+}  // namespace
+
+JobTable::Key JobTable::key_of(const Job& job) {
+  return {job.id(), job.started_as(), job.record().migration};
+}
+
+Task<Result<void>> JobTable::rediscover() {
+  auto folders = list_instance_folders(environment_.config.jobs_folder());
+  if (!folders) co_return std::move(folders).assume_error();
+  for (const std::string& folder : folders.assume_value()) {
+    auto job = co_await Job::rediscover(environment_, folder);
+    if (!job) {
+      spdlog::error("instance not taken up: folder {} reason {}", folder, job.assume_error().to_string());
+      continue;
+    }
+    const auto& found = job.assume_value();
+    jobs_[key_of(*found)] = found;
+    spdlog::info("instance found: job {} started_as {} incarnation {} phase {}", wire::job_text(found->id()),
+                 found->started_as(), found->incarnation(), local::to_string(found->phase()));
+  }
+  co_return ok();
+}
+
+Task<Result<std::shared_ptr<Job>>> JobTable::start(JobRecord record, std::optional<HostRestore> restore) {
+  const Key key(record.spec.job, record.spec.incarnation, record.migration);
+  if (!jobs_.contains(key)) co_await wait_for_unknown(record.spec.job);
+  while (starting_.contains(key)) {
+    Signal signal(environment_.executor);
+    starting_[key].push_back(&signal);
+    co_await signal.wait(std::chrono::steady_clock::now() + std::chrono::hours(1));
+  }
+  if (auto it = jobs_.find(key); it != jobs_.end()) {
+    CKPT_CO_TRYV(check_is_same(*it->second, record.spec));
+    co_return it->second;
+  }
+  CKPT_CO_TRYV(check_none_unknown(record.spec.job));
+  starting_[key];
+  auto job = co_await Job::start(environment_, std::move(record), std::move(restore));
+  if (job) jobs_[key] = job.assume_value();
+  const auto waiting = std::move(starting_[key]);
+  starting_.erase(key);
+  for (Signal* signal : waiting) signal->notify();
+  co_return job;
+}
+
+// One that leaves is unknown for a moment: its keeper closes its socket before it has ended.
+Task<> JobTable::wait_for_unknown(wire::JobId job) {
+  const auto deadline = std::chrono::steady_clock::now() + environment_.config.keeper_timeout;
+  for (const auto& instance : all()) {
+    if (instance->id() == job && instance->unknown()) co_await instance->known(deadline);
+  }
+}
+
+Result<void> JobTable::check_none_unknown(wire::JobId job) const {
+  for (const auto& [key, instance] : jobs_) {
+    if (instance->id() == job && instance->unknown())
+      return Error(ErrorCode::kUnavailable,
+                   "Job " + wire::job_text(job) + " may run on this node as incarnation " +
+                       std::to_string(instance->incarnation()) + ": " + instance->instance().reason +
+                       ". Nothing is started in its place; `stop` ends it");
+  }
+  return ok();
+}
+
+std::shared_ptr<Job> JobTable::running_as(wire::JobId job, wire::Incarnation incarnation) const {
+  for (const auto& [key, instance] : jobs_) {
+    if (instance->id() == job && instance->incarnation() == incarnation && !instance->ended())
+      return instance;
+  }
+  return nullptr;
+}
+
+std::shared_ptr<Job> JobTable::started_as(wire::JobId job, wire::Incarnation incarnation) const {
+  const auto after = jobs_.upper_bound(Key(job, incarnation, std::numeric_limits<wire::MigrationId>::max()));
+  if (after == jobs_.begin()) return nullptr;
+  const std::shared_ptr<Job>& last = std::prev(after)->second;
+  return last->id() == job && last->started_as() == incarnation ? last : nullptr;
+}
+
+std::shared_ptr<Job> JobTable::started_by(wire::MigrationId migration, wire::JobId job,
+                                          wire::Incarnation incarnation) const {
+  const auto it = jobs_.find(Key(job, incarnation, migration));
+  return it == jobs_.end() ? nullptr : it->second;
+}
+
+bool JobTable::superseded(const Job& job) const {
+  const auto newest = started_as(job.id(), job.started_as());
+  return newest && newest->record().migration > job.record().migration;
+}
+
+std::vector<std::shared_ptr<Job>> JobTable::all() const {
+  std::vector<std::shared_ptr<Job>> list;
+  list.reserve(jobs_.size());
+  for (const auto& [key, instance] : jobs_) list.push_back(instance);
+  return list;
+}
+
+Task<Result<void>> JobTable::stop(wire::JobId job, wire::Incarnation incarnation, Milliseconds grace) {
+  bool found = false;
+  std::optional<Error> failure;
+  for (const auto& instance : all()) {
+    if (instance->id() != job || instance->incarnation() > incarnation) continue;
+    found = true;
+    auto stopped = co_await instance->stop(grace);
+    if (!stopped && !instance->ended() && !failure) failure = std::move(stopped).assume_error();
+  }
+  if (failure) co_return *failure;
+  if (!found)
+    co_return Error(ErrorCode::kNotFound, "Job " + wire::job_text(job) + " has no instance on this node");
+  co_return ok();
+}
+
+Task<> JobTable::remove(std::shared_ptr<Job> job) {
+  const Key key = key_of(*job);
+  co_await job->destroy();
+  if (!job->ended()) co_return;  // it may run
+  // Removed meanwhile by somebody else: the folder may be a successor's already.
+  const auto it = jobs_.find(key);
+  if (it == jobs_.end() || it->second != job) co_return;
+  co_await job->remove_folder();
+  const auto still = jobs_.find(key);
+  if (still != jobs_.end() && still->second == job) jobs_.erase(still);
+}
+
+Task<> JobTable::forget(wire::JobId job) {
+  for (const auto& instance : all()) {
+    if (instance->id() == job && instance->ended()) co_await remove(instance);
+  }
+}
+
+}  // namespace ckpt::agent

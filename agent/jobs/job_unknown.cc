@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Instances whose keeper does not answer: it may be stopped, swapped out or stuck, and its rank runs. Asked until known.
+#include <signal.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "agent/host_process/process_tree.h"
+#include "agent/jobs/job.h"
+#include "agent/jobs/keeper_process.h"
+#include "libckpt/protocol/wire/ids.h"
+
+namespace ckpt::agent {
+namespace {
+
+using std::chrono::steady_clock;
+
+// A keeper that ends closes its socket a moment before it has ended.
+constexpr Milliseconds kFirstRest{20};
+constexpr Milliseconds kMaxRest{2000};
+// Unanswered questions wait in the socket: a keeper that sleeps for a month must not find a thousand.
+constexpr Milliseconds kMaxQuestion = std::chrono::hours(1);
+
+}  // namespace
+
+Task<> Job::rest(Milliseconds time) {
+  auto self = shared_from_this();
+  Signal nobody(environment_.executor);
+  co_await nobody.wait(steady_clock::now() + time);
+}
+
+Task<> Job::known(steady_clock::time_point deadline) {
+  auto self = shared_from_this();
+  if (!unknown_) co_return;
+  Signal signal(environment_.executor);
+  add_waiter(&signal);
+  while (unknown_ && steady_clock::now() < deadline) co_await signal.wait(deadline);
+  remove_waiter(&signal);
+}
+
+void Job::become_unknown(const Error& error) {
+  unknown_ = true;
+  why_unknown_ = error.to_string();
+  control::spawn(environment_.executor, "silent keeper", ask_until_known());
+}
+
+// The same connection for as long as it is open: one that nobody accepts fills the listener's queue.
+Task<Result<void>> Job::ask_once(Milliseconds timeout) {
+  auto self = shared_from_this();
+  if (keeper_ && !keeper_->is_open()) keeper_.reset();
+  if (!keeper_) {
+    CKPT_CO_TRYV(connect());
+  }
+  co_return co_await attach(timeout);
+}
+
+Task<> Job::ask_until_known() {
+  auto self = shared_from_this();
+  bool told = false;
+  Milliseconds question = environment_.config.keeper_timeout;
+  for (Milliseconds pause = kFirstRest; unknown_; pause = std::min(pause * 2, kMaxRest)) {
+    co_await rest(pause);
+    if (!unknown_) break;
+    if (take_proven_end(Error(ErrorCode::kUnavailable, why_unknown_))) break;
+    if (!std::exchange(told, true)) {
+      spdlog::error("keeper does not answer: job {} incarnation {} folder {} reason {}", wire::job_text(id()),
+                    record_.incarnation, folder_, why_unknown_);
+      changed();
+    }
+    auto answered = co_await ask_once(question);
+    if (answered) break;
+    why_unknown_ = answered.assume_error().to_string();
+    if (answered.assume_error().code() == ErrorCode::kTimedOut)
+      question = std::min(question * 2, kMaxQuestion);
+  }
+  if (ended()) co_return;
+  spdlog::info("keeper answers again: job {} incarnation {} phase {}", wire::job_text(id()),
+               record_.incarnation, local::to_string(phase_));
+  changed();
+  environment_.known_again(self);
+}
+
+Task<> Job::stop_unknown(Milliseconds grace) {
+  auto self = shared_from_this();
+  stopping_unknown_ = true;
+  Signal signal(environment_.executor);
+  add_waiter(&signal);
+  const auto until = steady_clock::now() + grace;
+  bool in_time = true;
+  while (unknown_ && in_time) in_time = co_await signal.wait(until);
+  remove_waiter(&signal);
+  stopping_unknown_ = false;
+  if (ended()) co_return;
+  if (!unknown_) {
+    if (auto stopped = co_await stop(grace); !stopped)
+      spdlog::error("job not stopped: job {} reason {}", wire::job_text(id()),
+                    stopped.assume_error().to_string());
+    co_return;
+  }
+  spdlog::warn("silent keeper is killed, since the job is to end: job {} incarnation {}",
+               wire::job_text(id()), record_.incarnation);
+  kill_keeper(folder_);
+  // What was taken in where it ran is nobody's child.
+  const wire::JobSpec& spec = record_.spec;
+  const bool taken_in = spec.way == wire::Way::kAdopted && record_.migration == 0;
+  if (taken_in && host::is_process(spec.adopt_pid, spec.adopt_start_ticks)) host::kill_source(spec.adopt_pid);
+}
+
+// Until its keeper is proven to have ended: not even a kill ends a process that hangs in the kernel.
+Task<> Job::kill_until_proven() {
+  auto self = shared_from_this();
+  const auto until = steady_clock::now() + environment_.config.keeper_timeout;
+  for (Milliseconds pause = kFirstRest; !ended() && keeper_may_live(folder_);
+       pause = std::min(pause * 2, kMaxRest)) {
+    if (steady_clock::now() >= until) {
+      if (!unknown_) become_unknown(Error(ErrorCode::kTimedOut, "It was killed and has not ended"));
+      co_return;
+    }
+    kill_keeper(folder_);
+    co_await rest(pause);
+  }
+  unknown_ = false;
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files between agent and keeper in an instance's folder: keeper.json (what to start, written here) and status.json (how the
+// rank ended, written by the keeper, read when the keeper is gone). Threads: pure. Errors: kIo; a status file that is absent
+// or damaged gives nothing.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/settings/config.h"
+#include "agent/jobs/job_record.h"
+
+namespace ckpt::agent {
+
+// A process that a keeper takes from an image instead of starting one (agent/keeper/config.h).
+struct HostRestore {
+  std::vector<std::string> command;
+  std::string pid_file;
+  std::string criu_log;
+  std::chrono::milliseconds timeout{60000};
+};
+
+// The job's own environment, with this node's additions and the GPU that the rank is to see.
+[[nodiscard]] std::string keeper_config(const JobRecord& record, const Config& config,
+                                        const HostRestore* restore = nullptr);
+Result<void> write_keeper_config(const std::string& folder, const JobRecord& record, const Config& config,
+                                 const HostRestore* restore = nullptr);
+
+// Of a process whose end only its own parent can know (agent/keeper/adopted_process.h).
+inline constexpr std::int32_t kUnknownStatus = -1;
+
+struct KeeperStatus {
+  bool exited = false;
+  std::int32_t wait_status = 0;
+  bool ended_by_keeper = false;
+  bool ran = false;                   // it was resumed, as `incarnation`; false in files of older keepers
+  wire::Incarnation incarnation = 0;  // 0: not said
+};
+[[nodiscard]] std::optional<KeeperStatus> read_keeper_status(const std::string& folder);
+
+}  // namespace ckpt::agent

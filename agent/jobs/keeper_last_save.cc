@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/jobs/keeper_last_save.h"
+
+#include <nlohmann/json.hpp>
+
+#include "libckpt/base/fd.h"
+
+namespace ckpt::agent {
+namespace {
+
+constexpr std::size_t kMaxStatusBytes = 64 << 10;
+
+}  // namespace
+
+std::string read_keeper_last_save(const std::string& folder) {
+  const auto text = read_file(folder + "/status.json", kMaxStatusBytes);
+  if (!text) return {};
+  const auto json = nlohmann::json::parse(text.assume_value(), nullptr, false);
+  if (!json.is_object()) return {};
+  const auto said = json.find("last_save");
+  return said != json.end() && said->is_string() ? said->get<std::string>() : std::string();
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a keeper that has killed its rank without an agent's order says of the rank's context, in status.json (agent/keeper/last_save.cc). Threads: any.
+// Errors: none; a file that is absent or damaged says nothing.
+#pragma once
+
+#include <string>
+
+namespace ckpt::agent {
+
+// Empty: nothing was to be saved.
+[[nodiscard]] std::string read_keeper_last_save(const std::string& folder);
+
+}  // namespace ckpt::agent

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// One connection to a keeper (libckpt/inprocess/local/messages.h): typed requests as coroutines, events by callback. A keeper answers
+// every request; one that does not within the timeout gives kTimedOut and the link stays usable (late answers are dropped).
+// Threads: the event loop only. Ownership: the link owns the socket; received descriptors belong to who gets them. Errors: a
+// keeper's Failed as its own error, kUnavailable once the keeper is gone (then on_closed has been or will be called once).
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "agent/io/packet_link.h"
+#include "libckpt/inprocess/local/messages.h"
+
+namespace ckpt::agent {
+
+// Between two changes of a running job any time may pass, and the machine of the switch has the timer for a job that reaches no
+// barrier.
+inline constexpr Milliseconds kNoHurry = std::chrono::hours(24 * 365);
+inline constexpr std::size_t kMostTensors = 1u << 16;
+
+// A message of a keeper with the descriptors that came with it.
+struct KeeperMessage {
+  KeeperMessage() = default;
+  local::Message message;
+  std::vector<UniqueFd> descriptors;
+};
+
+struct JobDescription {
+  JobDescription() = default;
+  std::vector<local::TensorRecord> tensors;
+  std::vector<local::RegionRecord> regions;
+  local::StateSummary summary;
+};
+
+struct PausedState {
+  PausedState() = default;
+  local::Paused paused;
+  UniqueFd host_state;
+};
+
+// Some of a set of a keeper's: copies of its descriptors. None: there are no more.
+struct HeldRegions {
+  HeldRegions() = default;
+  std::uint64_t next = 0;  // where the following ones begin
+  std::vector<local::RegionRecord> records;
+  std::vector<UniqueFd> descriptors;
+};
+
+class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
+ public:
+  struct Handlers {
+    std::function<void(const local::Message&)> event;  // request 0: Ready, StandbyReady, RankExited, ...
+    std::function<void(Error)> closed;
+  };
+
+  // The answers to one request, for as long as this object lives (an Export's answers go on until StopExport).
+  class Exchange {
+   public:
+    explicit Exchange(std::shared_ptr<KeeperLink> link);
+    ~Exchange();
+    Exchange(const Exchange&) = delete;
+    Exchange& operator=(const Exchange&) = delete;
+
+    [[nodiscard]] std::uint64_t request() const noexcept { return request_; }
+    // What does not fit one message is not sent: next() then says so (kInvalidArgument).
+    void send(local::Body body, std::vector<UniqueFd> descriptors = {});
+    // The next answer; a Failed becomes an error.
+    Task<Result<KeeperMessage>> next(Milliseconds timeout);
+    // Ends a next() that waits (and every later one) with kAborted.
+    void cancel();
+    // The next answer, which must be a T.
+    template <class T>
+    Task<Result<T>> expect(Milliseconds timeout);
+
+   private:
+    friend class KeeperLink;
+    std::shared_ptr<KeeperLink> link_;
+    std::uint64_t request_;
+    std::deque<KeeperMessage> answers_;
+    Signal arrived_;
+    bool cancelled_ = false;
+    std::optional<Error> unsent_;
+  };
+
+  // Connects to `socket_path` without waiting: kUnavailable if no keeper listens there.
+  static Result<std::shared_ptr<KeeperLink>> connect(const asio::any_io_executor& executor,
+                                                     const std::string& socket_path, Milliseconds timeout,
+                                                     Handlers handlers);
+
+  // `timeout`: longer than the link's own where a keeper may be stopped.
+  Task<Result<local::Status>> attach(std::optional<Milliseconds> timeout = {});
+  Task<Result<JobDescription>> describe();
+  // Starts the stream of tensors, regions and descriptors; the caller reads it from the exchange and acknowledges batches.
+  [[nodiscard]] std::unique_ptr<Exchange> begin_export();
+  Task<Result<void>> stop_export();
+  // Asks for a pause at the next barrier; the answer may take as long as the job likes. To take it back: cancel() the exchange,
+  // then resume().
+  [[nodiscard]] std::unique_ptr<Exchange> begin_pause();
+  Task<Result<PausedState>> finish_pause(Exchange& exchange);
+  // A paused source goes on (no host state), or a standby starts from `host_state`.
+  Task<Result<local::Running>> resume(local::Resume resume, UniqueFd host_state);
+  Task<Result<void>> set_deadline(Nanos deadline);
+  // The transparent way, with a paused rank; each is repeated without harm. `timeout`: the driver unmaps and maps memory meanwhile.
+  Task<Result<local::Released>> release(Milliseconds timeout);
+  Task<Result<void>> deposit(std::uint64_t migration, std::vector<local::RegionRecord> records,
+                             std::vector<UniqueFd> descriptors);
+  Task<Result<void>> withdraw(std::uint64_t migration);
+  Task<Result<void>> withdraw_regions(std::uint64_t migration, std::vector<local::RegionKey> regions);
+  // Of the set kArrived of `migration`, or of kExported (migration 0), what comes from `from` on.
+  Task<Result<HeldRegions>> fetch(local::MemorySet set, std::uint64_t migration, std::uint64_t from);
+  // The rank's own new memory for these regions, in their order.
+  Task<Result<std::vector<UniqueFd>>> make(local::Make order, Milliseconds timeout);
+  Task<Result<void>> replace(std::uint64_t migration, std::vector<local::RegionRecord> records,
+                             std::vector<UniqueFd> descriptors);
+  Task<Result<local::Mapped>> map(local::Map map, Milliseconds timeout);
+  Task<Result<void>> prepare_dump(Milliseconds timeout);
+  Task<Result<void>> reattach(Milliseconds timeout);
+  Task<Result<void>> moved();
+  Task<Result<void>> stop(Milliseconds grace);
+  Task<Result<void>> kill();
+  Task<Result<void>> shut_down();
+
+  [[nodiscard]] bool is_open() const noexcept { return packets_->is_open(); }
+  void close();
+
+ private:
+  KeeperLink(const asio::any_io_executor& executor, std::shared_ptr<PacketLink> packets, Milliseconds timeout,
+             Handlers handlers);
+  void start();
+  void on_packet(Packet packet);
+  void on_closed(Error error);
+  Task<Result<void>> simple(local::Body body);
+
+  asio::any_io_executor executor_;
+  std::shared_ptr<PacketLink> packets_;
+  Milliseconds timeout_;
+  Handlers handlers_;
+  std::uint64_t next_request_ = 1;
+  std::map<std::uint64_t, Exchange*> exchanges_;
+};
+
+template <class T>
+Task<Result<T>> KeeperLink::Exchange::expect(Milliseconds timeout) {
+  auto answer = co_await next(timeout);
+  if (!answer) co_return std::move(answer).assume_error();
+  if (T* body = std::get_if<T>(&answer.assume_value().message.body)) co_return std::move(*body);
+  co_return Error(ErrorCode::kProtocol,
+                  "The keeper answered with " +
+                      std::string(local::to_string(local::type_of(answer.assume_value().message.body))) +
+                      " instead of " + std::string(local::to_string(T::kType)));
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/jobs/log_reader.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace ckpt::agent {
+namespace {
+
+constexpr std::int64_t kMostFollowNs = std::int64_t{60} * 1'000'000'000;
+
+Result<std::string> read_part(const std::string& path, std::uint64_t offset, std::size_t limit) {
+  UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) {
+    if (errno == ENOENT) return std::string();
+    return Error::from_errno("Cannot open " + path);
+  }
+  std::string bytes(limit, '\0');
+  std::size_t filled = 0;
+  while (filled < limit) {
+    const ssize_t got =
+        ::pread(file.get(), bytes.data() + filled, limit - filled, static_cast<off_t>(offset + filled));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Error::from_errno("Cannot read " + path);
+    if (got == 0) break;
+    filled += static_cast<std::size_t>(got);
+  }
+  bytes.resize(filled);
+  return bytes;
+}
+
+}  // namespace
+
+Task<Result<wire::LogData>> read_log(const JobEnvironment& environment, std::shared_ptr<Job> job,
+                                     wire::ReadLog request) {
+  const std::size_t limit =
+      std::min(request.limit == 0 ? wire::kMaxLogBytes : request.limit, wire::kMaxLogBytes);
+  if (request.offset > (std::uint64_t{1} << 62)) {
+    co_return Error(ErrorCode::kInvalidArgument, "The log's offset is too large");
+  }
+  const auto until = std::chrono::steady_clock::now() +
+                     std::chrono::nanoseconds(std::clamp<std::int64_t>(request.follow_ns, 0, kMostFollowNs));
+  Signal signal(environment.executor);
+  job->add_waiter(&signal);
+  auto watch = environment.files.watch(job->log_path(), &signal);  // without it the end of the wait answers
+  wire::LogData answer;
+  answer.request_id = request.request_id;
+  answer.offset = request.offset;
+  Result<void> outcome = ok();
+  for (bool in_time = true;;) {
+    const bool was_ended = job->ended();  // read before the bytes: nothing is written after it
+    auto bytes = read_part(job->log_path(), request.offset, limit);
+    if (!bytes) {
+      outcome = std::move(bytes).assume_error();
+      break;
+    }
+    answer.bytes = std::move(bytes).assume_value();
+    answer.ended = was_ended && answer.bytes.size() < limit;
+    if (!answer.bytes.empty() || was_ended || !in_time || request.follow_ns <= 0) break;
+    in_time = co_await signal.wait(until);
+  }
+  job->remove_waiter(&signal);
+  if (!outcome) co_return std::move(outcome).assume_error();
+  co_return answer;
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/keeper/config.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+namespace ckpt::keeper {
+namespace {
+
+using Json = nlohmann::json;
+
+Error bad(const std::string& what) {
+  return Error(ErrorCode::kInvalidArgument, "keeper.json: " + what);
+}
+
+// No NUL: it would cut the text when it becomes a C string.
+bool is_text(const Json& value) {
+  return value.is_string() && value.get_ref<const std::string&>().find('\0') == std::string::npos;
+}
+
+Result<std::string> text_of(const Json& document, const char* field) {
+  const auto found = document.find(field);
+  if (found == document.end() || !is_text(*found) || found->get_ref<const std::string&>().empty()) {
+    return bad(std::string("'") + field + "' must be a text that is not empty");
+  }
+  return found->get<std::string>();
+}
+
+Result<std::optional<std::uint32_t>> id_of(const Json& document, const char* field) {
+  const auto found = document.find(field);
+  if (found == document.end() || found->is_null()) return std::optional<std::uint32_t>();
+  if (!found->is_number_unsigned() || found->get<std::uint64_t>() > 0xfffffffeull) {
+    return bad(std::string("'") + field + "' must be a user or group number");
+  }
+  return std::optional(found->get<std::uint32_t>());
+}
+
+Result<std::vector<std::string>> words_of(const Json& list, const char* field) {
+  if (!list.is_array() || list.empty())
+    return bad(std::string("'") + field + "' must be a list with at least the program");
+  std::vector<std::string> words;
+  for (const Json& word : list) {
+    if (!is_text(word)) return bad(std::string("'") + field + "' must hold texts");
+    words.push_back(word.get<std::string>());
+  }
+  return words;
+}
+
+Result<void> read_command(const Json& document, Config& config) {
+  CKPT_TRY(argv, words_of(document.value("argv", Json()), "argv"));
+  config.argv = std::move(argv);
+  const Json env = document.value("env", Json::object());
+  if (!env.is_object()) return bad("'env' must be an object of texts");
+  for (const auto& [key, value] : env.items()) {
+    const bool key_ok =
+        !key.empty() && key.find('=') == std::string::npos && key.find('\0') == std::string::npos;
+    if (!key_ok || !is_text(value)) return bad("'env' must be an object of texts without '=' in their names");
+    config.env.emplace(key, value.get<std::string>());
+  }
+  return ok();
+}
+
+Result<std::string> optional_path(const Json& document, const char* field) {
+  if (!document.contains(field)) return std::string();
+  CKPT_TRY(path, text_of(document, field));
+  if (path.front() != '/') return bad(std::string("'") + field + "' must be a whole path");
+  return path;
+}
+
+Result<void> read_adopt(const Json& document, Config& config) {
+  if (!config.adopted) return ok();
+  if (!document.contains("adopt") && config.restore && !config.init.empty()) return ok();
+  const Json adopt = document.value("adopt", Json());
+  const auto number = [&adopt](const char* field) {
+    const auto found = adopt.is_object() ? adopt.find(field) : adopt.end();
+    return adopt.is_object() && found != adopt.end() && found->is_number_unsigned()
+               ? found->get<std::uint64_t>()
+               : 0;
+  };
+  constexpr std::uint64_t kMostPid = 1u << 30;
+  if (number("pid") <= 1 || number("pid") > kMostPid || number("start_ticks") == 0)
+    return bad("an adopted process needs 'adopt' with 'pid' and 'start_ticks', or 'restore' with 'init'");
+  config.adopt = Config::Adopt{static_cast<pid_t>(number("pid")), number("start_ticks")};
+  return ok();
+}
+
+Result<void> read_transparent(const Json& document, Config& config) {
+  const Json way = document.value("way", Json("cooperative"));
+  if (way != "cooperative" && way != "transparent" && way != "adopted")
+    return bad("'way' must be cooperative, transparent or adopted");
+  config.adopted = way == "adopted";
+  config.way = way == "cooperative" ? local::Way::kCooperative : local::Way::kTransparent;
+  CKPT_TRY(preload, optional_path(document, "preload"));
+  CKPT_TRY(init, optional_path(document, "init"));
+  CKPT_TRY(context_program, optional_path(document, "context_program"));
+  if (preload.find_first_of(": ") != std::string::npos)
+    return bad("'preload' must not hold ':' or a space: the loader would take it for several files");
+  config.preload = preload;
+  config.init = init;
+  config.context_program = context_program;
+  const Json quota = document.value("gpu_memory_quota", Json(0u));
+  if (!quota.is_number_unsigned()) return bad("'gpu_memory_quota' must be a number of bytes");
+  config.gpu_memory_quota = quota.get<std::uint64_t>();
+  if (!document.contains("restore")) return ok();
+  const Json& restore = document["restore"];
+  if (!restore.is_object()) return bad("'restore' must be an object");
+  CKPT_TRY(command, words_of(restore.value("command", Json()), "command"));
+  CKPT_TRY(pid_file, optional_path(restore, "pid_file"));
+  if (pid_file.empty()) return bad("'restore' needs 'pid_file'");
+  if (config.way != local::Way::kTransparent) return bad("'restore' is for the transparent way");
+  const Json timeout = restore.value("timeout_ms", Json(60000u));
+  constexpr std::uint64_t kMostMs = 3'600'000;
+  if (!timeout.is_number_unsigned() || timeout.get<std::uint64_t>() > kMostMs)
+    return bad("'timeout_ms' must be a number of milliseconds");
+  config.restore =
+      Config::Restore{std::move(command), pid_file, std::chrono::milliseconds(timeout.get<std::uint64_t>())};
+  return ok();
+}
+
+}  // namespace
+
+const char* role_name(local::Role role) noexcept {
+  return role == local::Role::kStandby ? "standby" : "fresh";
+}
+
+Result<Config> parse_config(const std::string& json) {
+  const Json document = Json::parse(json, nullptr, false);
+  if (!document.is_object()) return bad("it is not a JSON object");
+  Config config;
+  CKPT_TRY(job, text_of(document, "job"));
+  if (job.size() >= local::kNameBytes || job.find('/') != std::string::npos)
+    return bad("'job' is too long or has a '/'");
+  config.job = job;
+  if (document.contains("name") && is_text(document["name"]))
+    config.name = document["name"].get<std::string>();
+  const Json incarnation = document.value("incarnation", Json());
+  if (!incarnation.is_number_unsigned()) return bad("'incarnation' must be a number");
+  config.incarnation = incarnation.get<std::uint64_t>();
+  CKPT_TRY(role, text_of(document, "role"));
+  if (role != "fresh" && role != "standby") return bad("'role' must be fresh or standby");
+  config.role = role == "standby" ? local::Role::kStandby : local::Role::kFresh;
+  CKPT_TRYV(read_command(document, config));
+  CKPT_TRY(cwd, text_of(document, "cwd"));
+  config.cwd = cwd;
+  const Json ranks = document.value("ranks", Json(1));
+  if (ranks != Json(1)) return bad("'ranks' must be 1: jobs of several ranks are not supported yet");
+  CKPT_TRY(uid, id_of(document, "uid"));
+  CKPT_TRY(gid, id_of(document, "gid"));
+  config.uid = uid;
+  config.gid = gid;
+  CKPT_TRYV(read_transparent(document, config));
+  CKPT_TRYV(read_adopt(document, config));
+  return config;
+}
+
+}  // namespace ckpt::keeper

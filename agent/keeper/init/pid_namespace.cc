@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/keeper/init/pid_namespace.h"
+
+#include <linux/sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "libckpt/base/fd.h"
+
+namespace ckpt::keeper {
+namespace {
+
+constexpr std::string_view kSignalName = "gpm-signal ";  // init.cc writes it
+constexpr int kSignalBase = 128;
+constexpr std::size_t kMostProcText = 4096;
+
+std::string proc_path(pid_t pid, const char* rest) {
+  return "/proc/" + std::to_string(pid) + rest;
+}
+
+}  // namespace
+
+Result<pid_t> fork_into_pid_namespace() {
+  clone_args arguments{};
+  arguments.flags = CLONE_NEWPID;
+  arguments.exit_signal = SIGCHLD;
+  const long pid = ::syscall(SYS_clone3, &arguments, sizeof arguments);
+  if (pid >= 0) return static_cast<pid_t>(pid);
+  if (errno == EPERM || errno == ENOSYS) {
+    return Error(ErrorCode::kNotSupported, ErrorDomain::kErrno, errno,
+                 "A PID namespace of the job's own needs root (CAP_SYS_ADMIN)");
+  }
+  return Error::from_errno("Starting a process for the job");
+}
+
+int program_status(pid_t init, int init_status) {
+  if (!WIFEXITED(init_status) || WEXITSTATUS(init_status) <= kSignalBase) return init_status;
+  const Result<std::string> name = read_file(proc_path(init, "/comm"), kMostProcText);
+  if (!name.has_value() || !name.assume_value().starts_with(kSignalName)) return init_status;
+  const long number = std::strtol(name.assume_value().c_str() + kSignalName.size(), nullptr, 10);
+  if (number != WEXITSTATUS(init_status) - kSignalBase) return init_status;  // a program's own code over 128
+  return static_cast<int>(number);
+}
+
+pid_t program_of(pid_t init) {
+  // The first child is the oldest; orphans that init adopts come after it.
+  const Result<std::string> children =
+      read_file(proc_path(init, "/task/") + std::to_string(init) + "/children", kMostProcText);
+  if (!children.has_value()) return 0;
+  return static_cast<pid_t>(std::strtol(children.assume_value().c_str(), nullptr, 10));
+}
+
+}  // namespace ckpt::keeper

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/keeper/init/restored.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <sstream>
+
+#include "libckpt/base/fd.h"
+
+namespace ckpt::keeper {
+namespace {
+
+constexpr int kNotStarted = 127;
+constexpr std::size_t kMostChildrenText = 1 << 20;
+
+// In the child: async-signal-safe calls only.
+[[noreturn]] void become_criu(char* const* argv, int log, int null, int pid_namespace) {
+  for (int number = 1; number < NSIG; ++number) {
+    if (number != SIGKILL && number != SIGSTOP) ::signal(number, SIG_DFL);
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  constexpr int kAbove = kRestoredNamespaceFd + 1;
+  const int high_log = ::fcntl(log, F_DUPFD, kAbove);
+  const int high_null = ::fcntl(null, F_DUPFD, kAbove);
+  const int high_namespace = pid_namespace < 0 ? -1 : ::fcntl(pid_namespace, F_DUPFD, kAbove);
+  bool good = high_log >= 0 && high_null >= 0 && ::dup2(high_log, kRestoredLogFd) >= 0;
+  for (int fd = 0; fd < 3; ++fd) good = good && ::dup2(high_null, fd) >= 0;
+  if (pid_namespace >= 0) good = good && ::dup2(high_namespace, kRestoredNamespaceFd) >= 0;
+  ::close_range(3, kRestoredLogFd - 1, 0);
+  ::close_range(pid_namespace >= 0 ? kAbove : kRestoredNamespaceFd, ~0U, 0);
+  if (good) ::execv(argv[0], argv);
+  ::_exit(kNotStarted);
+}
+
+Result<int> wait_for(pid_t child, std::chrono::milliseconds timeout) {
+  const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+  if (!process) return Error::from_errno("Watching CRIU");
+  pollfd ended{process.get(), POLLIN, 0};
+  int ready = 0;
+  do {
+    ready = ::poll(&ended, 1, static_cast<int>(timeout.count()));
+  } while (ready < 0 && errno == EINTR);
+  if (ready == 0) {
+    return Error(ErrorCode::kTimedOut, "CRIU was still restoring the program after " +
+                                           std::to_string(timeout.count()) + " ms and has been killed");
+  }
+  int status = 0;
+  if (::waitpid(child, &status, 0) != child) return Error::from_errno("Waiting for CRIU");
+  return status;
+}
+
+// CRIU itself, what it has restored (as a child of its own parent), and what comes here when they end.
+void end_children() {
+  for (;;) {
+    const Result<std::string> children = read_file("/proc/thread-self/children", kMostChildrenText);
+    if (!children.has_value()) return;
+    std::istringstream list(children.assume_value());
+    for (pid_t child = 0; list >> child;) ::kill(child, SIGKILL);
+    if (::waitpid(-1, nullptr, 0) < 0 && errno != EINTR) return;
+  }
+}
+
+Result<pid_t> read_pid(const std::string& path) {
+  CKPT_TRY(text, read_file(path, 64));
+  pid_t pid = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), pid);
+  if (parsed.ec != std::errc() || pid <= 1) return Error(ErrorCode::kIo, path + " holds no process id");
+  siginfo_t info{};
+  if (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
+    return Error::from_errno("The restored process " + std::to_string(pid) + " is not this keeper's child");
+  }
+  return pid;
+}
+
+}  // namespace
+
+Result<pid_t> start_restored(const RestoreSpec& spec) {
+  if (spec.command.empty()) return Error(ErrorCode::kInvalidArgument, "No command to restore with");
+  std::vector<char*> argv;
+  for (const std::string& word : spec.command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!null) return Error::from_errno("Opening /dev/null");
+  ::unlink(spec.pid_file.c_str());
+  const pid_t child = ::fork();
+  if (child < 0) return Error::from_errno("Starting " + spec.command[0]);
+  if (child == 0) become_criu(argv.data(), spec.log, null.get(), spec.pid_namespace);
+  Result<int> ended = wait_for(child, spec.timeout);
+  if (!ended.has_value()) {
+    end_children();
+    return std::move(ended).assume_error();
+  }
+  const int status = ended.assume_value();
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    end_children();
+    const bool started = !WIFEXITED(status) || WEXITSTATUS(status) != kNotStarted;
+    return Error(ErrorCode::kIo,
+                 started ? "CRIU could not restore the program" : "Cannot run " + spec.command[0]);
+  }
+  return read_pid(spec.pid_file);
+}
+
+}  // namespace ckpt::keeper

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Descriptors of device memory that the keeper holds for its rank: what was exported, or what has arrived.
+// Threads: none. Ownership: the descriptors. Errors: kIo when the process has no room for more descriptors; the set
+// then knows that it is not complete.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libckpt/base/fd.h"
+#include "libckpt/base/result.h"
+#include "libckpt/inprocess/local/messages.h"
+
+namespace ckpt::keeper {
+
+class MemoryBank {
+ public:
+  // Takes duplicates; the descriptors stay the caller's. After an error none of these records is held.
+  Result<void> add(std::span<const local::RegionRecord> records, std::span<const UniqueFd> descriptors);
+  void drop(std::uint64_t id, std::uint64_t generation);
+  void clear();
+  // Other memory for regions that are here already, of the same sizes; duplicates are taken. All or none: kNotFound, kInvalidArgument.
+  Result<void> replace(std::span<const local::RegionRecord> records, std::span<const UniqueFd> descriptors);
+
+  [[nodiscard]] bool empty() const { return entries_.empty(); }
+  [[nodiscard]] std::uint64_t size() const { return entries_.size(); }
+  [[nodiscard]] std::uint64_t digest() const;
+  // Why something that should be here is not; empty if nothing is missing.
+  [[nodiscard]] const std::string& missing() const { return missing_; }
+
+  // Up to kMaxRecords records after `last` in the order of ids, with duplicates of their descriptors. Empty at the end.
+  struct Batch {
+    std::vector<local::RegionRecord> records;
+    std::vector<UniqueFd> descriptors;
+  };
+  Result<Batch> batch_after(std::uint64_t last) const;
+  // Their ids, the largest first.
+  [[nodiscard]] std::vector<std::uint64_t> by_size() const;
+  // Of `ids` in this order those that are here: at most `most`, and after the first no more than `bytes` together. How many of `ids` that
+  // took is in `taken`.
+  Result<Batch> batch_of(std::span<const std::uint64_t> ids, std::size_t most, std::uint64_t bytes,
+                         std::size_t& taken) const;
+  [[nodiscard]] std::uint64_t bytes_of(std::uint64_t id) const;
+
+ private:
+  struct Entry {
+    local::RegionRecord record;
+    UniqueFd descriptor;
+  };
+  std::map<std::uint64_t, Entry> entries_;  // by region id
+  std::string missing_;
+};
+
+// As many descriptors as this process may have at all, for itself: what it started before keeps its own limit.
+void raise_descriptor_limit();
+
+}  // namespace ckpt::keeper

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/keeper/rank_clock.h"
+
+#include <sstream>
+#include <string>
+
+#include "libckpt/base/fd.h"
+
+namespace ckpt::keeper {
+
+Nanos lag_of_offsets(std::string_view text) {
+  std::istringstream lines{std::string(text)};
+  std::string clock;
+  Nanos seconds = 0;
+  Nanos nanos = 0;
+  while (lines >> clock >> seconds >> nanos) {
+    if (clock == "boottime") return -(seconds * 1'000'000'000 + nanos);
+  }
+  return 0;
+}
+
+Result<Nanos> rank_clock_lag(pid_t pid) {
+  auto text = read_file("/proc/" + std::to_string(pid) + "/timens_offsets", 4096);
+  if (text) return lag_of_offsets(text.assume_value());
+  if (text.assume_error().code() == ErrorCode::kNotFound) return Nanos(0);
+  return std::move(text).assume_error();
+}
+
+}  // namespace ckpt::keeper

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/keeper/rank_process.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <vector>
+
+#include "agent/keeper/adopted_process.h"
+#include "libckpt/base/fd.h"
+
+namespace ckpt::keeper {
+namespace {
+
+struct Prepared {
+  std::vector<std::string> init_words;
+  std::vector<char*> argv;
+  std::vector<std::string> env_text;
+  std::vector<char*> env;
+  UniqueFd input;
+  UniqueFd log;
+};
+
+// gpumigrate-init stands before the program, and tells `report` if it cannot start it.
+void put_init_first(const Config& config, int report, Prepared& prepared) {
+  prepared.init_words = {config.init, "--report", std::to_string(report), "--"};
+  std::vector<char*> argv;
+  for (std::string& word : prepared.init_words) argv.push_back(word.data());
+  argv.insert(argv.end(), prepared.argv.begin(), prepared.argv.end());
+  prepared.argv = std::move(argv);
+}
+
+Result<Prepared> prepare(const Config& config, const std::string& socket_path, const std::string& log_path) {
+  Prepared prepared;
+  for (const std::string& word : config.argv) prepared.argv.push_back(const_cast<char*>(word.c_str()));
+  prepared.argv.push_back(nullptr);
+  const std::set<std::string> own = {"CKPT_SOCKET", "CKPT_RANK", "GPUMIGRATE_GPU_MEMORY"};
+  std::string preload = config.preload;
+  for (const auto& [key, value] : config.env) {
+    const bool joins = key == "LD_PRELOAD" && !preload.empty();
+    if (joins) preload += ":" + value;
+    if (!joins && !own.contains(key)) prepared.env_text.push_back(key + "=" + value);
+  }
+  if (!preload.empty()) prepared.env_text.push_back("LD_PRELOAD=" + preload);
+  if (config.gpu_memory_quota != 0)
+    prepared.env_text.push_back("GPUMIGRATE_GPU_MEMORY=" + std::to_string(config.gpu_memory_quota));
+  prepared.env_text.push_back("CKPT_SOCKET=" + socket_path);
+  prepared.env_text.push_back("CKPT_RANK=0");
+  for (std::string& text : prepared.env_text) prepared.env.push_back(text.data());
+  prepared.env.push_back(nullptr);
+  prepared.input.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!prepared.input) return Error::from_errno("Opening /dev/null");
+  // A file, not a pipe: the program must not die or block because a reader went away.
+  prepared.log.reset(::open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (!prepared.log) return Error::from_errno("Opening " + log_path);
+  return prepared;
+}
+
+void reset_signals() {
+  for (int number = 1; number < NSIG; ++number) {
+    if (number != SIGKILL && number != SIGSTOP) ::signal(number, SIG_DFL);
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+// In the child, after fork. Which step failed goes to the parent with errno.
+enum class Step : int { kFolder = 1, kDescriptors, kExec, kOrphaned };
+struct Failure {
+  Step step;
+  int error_number;
+};
+
+[[noreturn]] void become_program(const Config& config, Prepared& prepared, int report, pid_t keeper) {
+  const auto give_up = [report](Step step) {
+    const Failure failure{step, errno};
+    (void)!::write(report, &failure, sizeof failure);
+    ::_exit(127);
+  };
+  // A session from outside its PID namespace could not be dumped.
+  if (config.init.empty()) {
+    ::setpgid(0, 0);
+  } else {
+    ::setsid();
+  }
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const pid_t parent = ::getppid();  // 0 in a PID namespace of its own
+  if (parent != keeper && (parent != 0 || config.init.empty())) give_up(Step::kOrphaned);
+  reset_signals();
+  if (::chdir(config.cwd.c_str()) != 0) give_up(Step::kFolder);
+  if (::dup2(prepared.input.get(), 0) < 0 || ::dup2(prepared.log.get(), 1) < 0 ||
+      ::dup2(prepared.log.get(), 2) < 0) {
+    give_up(Step::kDescriptors);
+  }
+  if (::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0) give_up(Step::kDescriptors);
+  if (!config.init.empty() && ::fcntl(report, F_SETFD, 0) != 0) give_up(Step::kDescriptors);
+  ::environ = prepared.env.data();  // execvp searches the program's own PATH
+  ::execvp(prepared.argv[0], prepared.argv.data());
+  give_up(Step::kExec);
+  std::abort();
+}
+
+Error to_error(const Failure& failure, const Config& config) {
+  switch (failure.step) {
+    case Step::kFolder:
+      return Error::from_errno(failure.error_number, "Going to the job's folder " + config.cwd);
+    case Step::kExec:
+      return Error::from_errno(failure.error_number, "Starting the program " + config.argv.front());
+    default:
+      return Error::from_errno(failure.error_number, "Preparing the job's process");
+  }
+}
+
+}  // namespace
+
+Result<RankProcess> RankProcess::start(const Config& config, const std::string& socket_path,
+                                       const std::string& log_path) {
+  CKPT_TRY(prepared, prepare(config, socket_path, log_path));
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("Making a pipe");
+  UniqueFd read_end(ends[0]);
+  UniqueFd write_end(ends[1]);
+  if (!config.init.empty()) put_init_first(config, write_end.get(), prepared);
+  const pid_t keeper = ::getpid();
+  const pid_t child = ::fork();
+  if (child < 0) return Error::from_errno("Starting a process for the job");
+  if (child == 0) become_program(config, prepared, write_end.get(), keeper);
+  if (config.init.empty())
+    ::setpgid(child, child);  // also here: whichever comes first, it is done when start() returns
+  write_end.reset();
+  Failure failure{};
+  ssize_t got = 0;
+  do {
+    got = ::read(read_end.get(), &failure, sizeof failure);
+  } while (got < 0 && errno == EINTR);
+  if (got == static_cast<ssize_t>(sizeof failure)) {
+    ::waitpid(child, nullptr, 0);
+    return to_error(failure, config);
+  }
+  int error_number = 0;  // the init's word about the program
+  if (got == static_cast<ssize_t>(sizeof error_number)) {
+    std::memcpy(&error_number, &failure, sizeof error_number);
+    ::waitpid(child, nullptr, 0);
+    return to_error(Failure{Step::kExec, error_number}, config);
+  }
+  return RankProcess(child, start_ticks_of(child));
+}
+
+RankProcess RankProcess::adopt(pid_t pid) {
+  return RankProcess(pid, start_ticks_of(pid));
+}
+
+RankProcess RankProcess::foreign(pid_t pid) {
+  RankProcess process = adopt(pid);
+  process.is_foreign_ = true;
+  return process;
+}
+
+std::vector<pid_t> RankProcess::members() const {
+  std::vector<pid_t> pids;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+    const pid_t pid = std::atoi(entry.path().filename().c_str());
+    if (pid > 0 && contains(pid)) pids.push_back(pid);
+  }
+  return pids;
+}
+
+Result<void> enter_new_pid_namespace() {
+  if (::unshare(CLONE_NEWPID) == 0) return ok();
+  if (errno != EPERM) return Error::from_errno("Making a PID namespace");
+  return Error(ErrorCode::kNotSupported, ErrorDomain::kErrno, errno,
+               "A PID namespace of the job's own needs root (CAP_SYS_ADMIN)");
+}
+
+bool RankProcess::contains(pid_t pid) const {
+  return pid == pid_ || ::getpgid(pid) == pid_;
+}
+
+void RankProcess::signal_group(int signal) const {
+  if (!is_foreign_) {
+    ::kill(-pid_, signal);
+  } else if (start_ticks_of(pid_) == start_ticks_) {  // its number may be another's by now
+    signal_tree(pid_, signal);
+  }
+}
+
+std::uint64_t start_ticks_of(pid_t pid) {
+  const Result<std::string> stat = read_file("/proc/" + std::to_string(pid) + "/stat", 4096);
+  if (!stat.has_value()) return 0;
+  const std::string& text = stat.assume_value();
+  std::size_t at = text.rfind(')');  // the name before it may hold anything
+  if (at == std::string::npos) return 0;
+  for (int field = 2; field < 22; ++field) {
+    at = text.find(' ', at + 1);
+    if (at == std::string::npos) return 0;
+  }
+  return std::strtoull(text.c_str() + at + 1, nullptr, 10);
+}
+
+}  // namespace ckpt::keeper

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/links/peer_links.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "libckpt/base/fd.h"
+#include "libckpt/base/random.h"
+#include "libckpt/protocol/wire/control_messages.h"
+
+namespace ckpt::agent {
+namespace {
+
+std::string with_port(const std::string& address, const std::string& port) {
+  return address.substr(0, address.rfind(':') + 1) + port;
+}
+
+bool is_port(std::string_view text) {
+  unsigned port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  return error == std::errc{} && end == text.data() + text.size() && port > 0 && port < 65536;
+}
+
+Result<void> take_frame(const std::shared_ptr<PeerLinks::Receive>& receive, const wire::FrameHeader& header,
+                        std::span<const std::byte> body) {
+  if (header.type != wire::FrameType::kSwitch) {
+    return Error(ErrorCode::kProtocol,
+                 "Frame " + std::string(wire::to_string(header.type)) + " does not belong on a peer link");
+  }
+  CKPT_TRY(message, wire::decode_switch(body));
+  if (*receive) (*receive)(std::move(message));
+  return ok();
+}
+
+}  // namespace
+
+PeerLinks::PeerLinks(asio::any_io_executor executor, Settings settings, Receive receive)
+    : executor_(std::move(executor)),
+      settings_(std::move(settings)),
+      receive_(std::make_shared<Receive>(std::move(receive))) {}
+
+PeerLinks::~PeerLinks() {
+  *receive_ = nullptr;
+  if (listener_) listener_->close();
+  for (auto& [migration, wanted] : wanted_) wanted.dialer->stop();
+  for (auto& [node, weak] : incoming_) {
+    if (auto connection = weak.lock()) connection->close(Error(ErrorCode::kAborted, "This agent ends"));
+  }
+}
+
+Result<std::unique_ptr<PeerLinks>> PeerLinks::create(asio::any_io_executor executor, Settings settings,
+                                                     Receive receive) {
+  std::unique_ptr<PeerLinks> links(
+      new PeerLinks(std::move(executor), std::move(settings), std::move(receive)));
+  // Nobody knows this one: the listener is closed to all until set_token().
+  CKPT_TRY(nobody, random_hex(32));
+  links->token_ = nobody;
+  CKPT_TRYV(links->listen());
+  return links;
+}
+
+Result<void> PeerLinks::listen() {
+  control::Listener::Settings settings;
+  settings.address = settings_.listen;
+  settings.token = token_;
+  settings.insecure = settings_.insecure;
+  auto accept = [this, alive = std::weak_ptr(receive_)](std::shared_ptr<control::Connection> connection,
+                                                        wire::Hello hello) {
+    if (alive.lock()) accepted(std::move(connection), std::move(hello.name));
+  };
+  const bool any_port = settings_.listen.ends_with(":0");
+  if (auto kept = read_file(settings_.port_file, 16); any_port && kept && is_port(kept.assume_value())) {
+    settings.address = with_port(settings_.listen, kept.assume_value());
+    if (auto listener = control::Listener::create(executor_, settings, accept)) {
+      listener_ = std::move(listener).assume_value();
+      return ok();
+    }
+    settings.address = settings_.listen;  // the port is somebody else's by now
+  }
+  CKPT_TRY(listener, control::Listener::create(executor_, settings, accept));
+  listener_ = std::move(listener);
+  if (any_port) {
+    CKPT_TRYV(write_file_durably(settings_.port_file, address().substr(address().rfind(':') + 1)));
+  }
+  return ok();
+}
+
+void PeerLinks::set_token(std::string token) {
+  token_ = std::move(token);
+  listener_->set_token(token_);
+}
+
+void PeerLinks::accepted(std::shared_ptr<control::Connection> connection, std::string node) {
+  std::erase_if(incoming_, [](const auto& entry) { return entry.second.expired(); });
+  control::Connection::Handlers handlers;
+  handlers.on_frame = [receive = receive_](const wire::FrameHeader& header, std::span<const std::byte> body) {
+    return take_frame(receive, header, body);
+  };
+  handlers.on_closed = [node](const Error& error) {
+    spdlog::debug("peer gone: node {} reason {}", node, error.to_string());
+  };
+  incoming_.emplace(node, connection);
+  connection->start(std::move(handlers));
+}
+
+void PeerLinks::keep(wire::MigrationId migration, std::string node, std::string address, std::string token) {
+  if (wanted_.contains(migration)) return;
+  Wanted wanted;
+  wanted.node = node;
+  control::Dialer::Settings settings;
+  settings.name = settings_.node;
+  settings.label = "agent " + node;
+  settings.address = [address]() -> Result<std::string> { return address; };
+  settings.token = [token]() -> Result<std::string> { return token; };
+  control::Dialer::Handlers handlers;
+  handlers.on_connected = [](control::Connection&) {};
+  handlers.on_frame = [receive = receive_](const wire::FrameHeader& header, std::span<const std::byte> body) {
+    return take_frame(receive, header, body);
+  };
+  handlers.on_lost = [](const Error&) {};
+  wanted.dialer = control::Dialer::create(executor_, std::move(settings), std::move(handlers));
+  wanted.dialer->start();
+  wanted_.emplace(migration, std::move(wanted));
+}
+
+void PeerLinks::drop(wire::MigrationId migration) {
+  auto it = wanted_.find(migration);
+  if (it == wanted_.end()) return;
+  it->second.dialer->stop();
+  wanted_.erase(it);
+}
+
+bool PeerLinks::send(const std::string& node, const wire::SwitchMessage& message) {
+  for (auto& [migration, wanted] : wanted_) {
+    if (wanted.node == node && wanted.dialer->connected() && wanted.dialer->send(message)) return true;
+  }
+  const auto [begin, end] = incoming_.equal_range(node);
+  for (auto it = begin; it != end; ++it) {
+    auto connection = it->second.lock();
+    if (connection && connection->is_open() && connection->send(message)) return true;
+  }
+  return false;
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Agent to agent: switch messages only, so that a committed switch is finished while the coordinator is away. Each side of an open
+// migration dials the other with the token of that migration's plan; connections in both directions are used alike. The port
+// is kept across restarts (file "peer.port"), so that the address in the other side's plan stays true.
+// Threads: the event loop. Ownership: owns listener and connections. Errors: create() says why it cannot listen; a peer that is
+// not reached is no error (the same facts travel through the coordinator).
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "agent/io/async.h"
+#include "libckpt/net/control/dialer.h"
+#include "libckpt/net/control/listener.h"
+#include "libckpt/protocol/wire/switch_messages.h"
+
+namespace ckpt::agent {
+
+class PeerLinks {
+ public:
+  struct Settings {
+    std::string node;
+    std::string listen = "127.0.0.1:0";
+    bool insecure = false;
+    std::string port_file;
+  };
+  using Receive = std::function<void(wire::SwitchMessage)>;
+  static Result<std::unique_ptr<PeerLinks>> create(asio::any_io_executor executor, Settings settings,
+                                                   Receive receive);
+  ~PeerLinks();
+  PeerLinks(const PeerLinks&) = delete;
+  PeerLinks& operator=(const PeerLinks&) = delete;
+
+  [[nodiscard]] const std::string& address() const noexcept { return listener_->address(); }
+  // What dialers must show from now on. Until the first call nobody gets in.
+  void set_token(std::string token);
+  // Keeps a connection to that node for this migration, until drop().
+  void keep(wire::MigrationId migration, std::string node, std::string address, std::string token);
+  void drop(wire::MigrationId migration);
+  // False if there is no connection with that node.
+  bool send(const std::string& node, const wire::SwitchMessage& message);
+
+ private:
+  struct Wanted {
+    std::string node;
+    std::shared_ptr<control::Dialer> dialer;
+  };
+  PeerLinks(asio::any_io_executor executor, Settings settings, Receive receive);
+  Result<void> listen();
+  void accepted(std::shared_ptr<control::Connection> connection, std::string node);
+
+  asio::any_io_executor executor_;
+  Settings settings_;
+  std::shared_ptr<Receive>
+      receive_;  // empty after destruction: connections may outlive this object for a moment
+  std::shared_ptr<control::Listener> listener_;
+  std::string token_;
+  std::map<wire::MigrationId, Wanted> wanted_;
+  std::multimap<std::string, std::weak_ptr<control::Connection>> incoming_;
+};
+
+}  // namespace ckpt::agent

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/migration/migrations.h"
+
+#include <spdlog/spdlog.h>
+
+#include "agent/migration/modes/adopted_way.h"
+#include "libckpt/protocol/wire/ids.h"
+
+namespace ckpt::agent {
+using migration::SwitchInfo;
+using migration::SwitchKey;
+using wire::Party;
+
+// Of closed migrations: their measurements are said again when the coordinator was away.
+constexpr std::size_t kKeptSessions = 32;
+
+Migrations::Migrations(MigrationContext& context, CoordinatorPort& coordinator, PeerLinks& peers)
+    : context_(context), coordinator_(coordinator), peers_(peers) {
+  context_.progress = [this](const wire::MigrationProgress& progress) { coordinator_.send(progress); };
+}
+
+void Migrations::set_driver(SwitchDriver* driver) {
+  driver_ = driver;
+  context_.source_event = [driver](SwitchKey key, migration::SourceEvent event) {
+    driver->on_event(key, std::move(event));
+  };
+  context_.target_event = [driver](SwitchKey key, migration::TargetEvent event) {
+    driver->on_event(key, std::move(event));
+  };
+}
+
+Migrations::SourcePtr& Migrations::source(const SwitchInfo& info) {
+  SourcePtr& session = sources_[info.migration];
+  if (!session) session = std::make_shared<SourceSession>(context_, info);
+  return session;
+}
+
+Migrations::TargetPtr& Migrations::target(const SwitchInfo& info) {
+  TargetPtr& session = targets_[info.migration];
+  if (!session) session = std::make_shared<TargetSession>(context_, info);
+  return session;
+}
+
+void Migrations::keep_peer(const SwitchKey& key, const SwitchInfo& info) {
+  if (peer_nodes_.contains(key)) return;
+  auto plan = wire::decode_plan(info.plan);
+  if (!plan) return;  // a tombstone: nothing is known of the other side
+  const wire::MigrationPlan& known = plan.assume_value();
+  const bool is_source = key.role == Party::kSource;
+  const std::string& node = is_source ? known.target_node : known.source_node;
+  peer_nodes_[key] = node;
+  if (node == context_.config.node) return;
+  peers_.set_token(known.peer_token);
+  peers_.keep(info.migration, node, is_source ? known.target_peer_address : known.source_peer_address,
+              known.peer_token);
+}
+
+void Migrations::send(const SwitchKey& key, const SwitchInfo& info, const wire::SwitchMessage& message) {
+  keep_peer(key, info);
+  if (message.to != Party::kCoordinator) return send_to_agent(key, message);
+  send_report_before(message);
+  if (const auto* failed = std::get_if<wire::Failed>(&message.body);
+      failed != nullptr && message.from == Party::kSource) {
+    if (auto it = sources_.find(message.migration); it != sources_.end())
+      it->second->say_why(failed->reason.text);
+  }
+  coordinator_.send(message);
+}
+
+void Migrations::send_to_agent(const SwitchKey& key, const wire::SwitchMessage& message) {
+  const auto peer = peer_nodes_.find(key);
+  if (peer != peer_nodes_.end() && peer->second == context_.config.node) {
+    driver_->on_message(message);  // both sides are here
+    return;
+  }
+  coordinator_.send(message);
+  if (peer != peer_nodes_.end()) peers_.send(peer->second, message);
+}
+
+// The coordinator makes its report when it hears the outcome: the measurements go ahead of it on the same connection.
+void Migrations::send_report_before(const wire::SwitchMessage& message) {
+  const bool source_outcome =
+      message.from == Party::kSource && (std::holds_alternative<wire::Released>(message.body) ||
+                                         std::holds_alternative<wire::Resumed>(message.body));
+  if (auto it = sources_.find(message.migration); source_outcome && it != sources_.end()) {
+    if (const auto& report = it->second->report()) coordinator_.send(*report);
+  }
+  const bool target_outcome =
+      message.from == Party::kTarget && std::holds_alternative<wire::Runs>(message.body);
+  if (auto it = targets_.find(message.migration); target_outcome && it != targets_.end()) {
+    if (const auto& report = it->second->report()) coordinator_.send(*report);
+  }
+}
+
+void Migrations::report(const SwitchKey& key, const SwitchInfo& info, const migration::Report& report) {
+  const std::string reason = report.reason.text.empty() ? "" : " reason " + report.reason.text;
+  spdlog::info("switch {}: id {} role {} job {} incarnation {}{}", migration::to_string(report.kind),
+               wire::migration_text(key.migration), wire::to_string(key.role), wire::job_text(info.job),
+               report.k, reason);
+}
+
+void Migrations::perform(const SwitchKey& key, const SwitchInfo& info, const migration::Action& action) {
+  keep_peer(key, info);
+  if (key.role == Party::kSource) {
+    source(info)->perform(action);
+  } else {
+    target(info)->perform(action);
+  }
+}
+
+Result<void> Migrations::set_limits(const wire::SetLimits& limits) {
+  const auto it = sources_.find(limits.migration);
+  if (it == sources_.end()) {
+    return Error(ErrorCode::kNotFound,
+                 "Migration " + wire::migration_text(limits.migration) + " has no source on this node");
+  }
+  it->second->set_limits(limits.max_downtime_ns, limits.bandwidth_bytes_per_second);
+  return ok();
+}
+
+Task<> Migrations::settle_after_restart() {
+  settled_ = true;
+  for (const auto& job : context_.jobs.all()) co_await settle_known(job);
+}
+
+Task<> Migrations::settle_known(std::shared_ptr<Job> job) {
+  if (job->unknown()) co_return;  // known_again() comes back to it
+  co_await settle(job);
+  co_await withdraw_leftovers(job);
+}
+
+// Before the journal has been read nobody may go on; what an open migration waits for is that migration's.
+void Migrations::known_again(const std::shared_ptr<Job>& job) {
+  if (settled_ && !busy(job->id())) control::spawn(context_.executor, "settle", settle_known(job));
+}
+
+// A job that runs with all its memory needs nothing that has arrived for it: an agent that ended between its resume and the withdrawal has left
+// it, or one whose copy ended with it. It would keep what the job frees.
+Task<> Migrations::withdraw_leftovers(std::shared_ptr<Job> job) {
+  if (job->ended() || !job->keeper()) co_return;
+  const auto status = co_await job->keeper()->attach();
+  if (!status || !job->keeper()) co_return;
+  const local::Status& now = status.assume_value();
+  if (now.phase != local::Phase::kRunning || now.memory != local::MemoryState::kMapped ||
+      now.arrived_regions == 0)
+    co_return;
+  const auto withdrawn = co_await job->keeper()->withdraw(now.arrived_migration);
+  spdlog::info("memory of a former agent withdrawn: job {} id {} regions {} done {}",
+               wire::job_text(job->id()), wire::migration_text(now.arrived_migration), now.arrived_regions,
+               withdrawn.has_value());
+}
+
+namespace {
+bool stands_paused(const Job& job) {
+  const local::Phase phase = job.phase();
+  const bool dumped = phase == local::Phase::kDumped && job.record().spec.way != wire::Way::kCooperative;
+  return !job.ended() && (dumped || phase == local::Phase::kPaused || phase == local::Phase::kPausing);
+}
+}  // namespace
+
+Task<> Migrations::settle(std::shared_ptr<Job> job) {
+  const auto& switches = driver_->switches();
+  const JobRecord& record = job->record();
+  if (record.role == wire::JobRole::kStandby && !record.ran) {
+    const auto* state = switches.target(record.migration);
+    const bool committed = state && std::holds_alternative<migration::target::Committed>(state->phase);
+    if (!committed) {
+      spdlog::info("standby without a record ended: job {} id {}", wire::job_text(job->id()),
+                   wire::migration_text(record.migration));
+      co_await context_.jobs.remove(job);
+      co_return;
+    }
+    if (job->ended()) {
+      const SwitchKey key{record.migration, Party::kTarget};
+      driver_->on_event(key, migration::TargetEvent(migration::InstanceDied(wire::Reason(
+                                 ErrorCode::kAborted, "The instance ended while its agent was away"))));
+    }
+    co_return;
+  }
+  const Turn::Held turn = co_await job->resume_turn().take();
+  if (!stands_paused(*job) || !job->keeper() || !switches.may_run_freely(job->id())) co_return;
+  if (record.spec.way == wire::Way::kAdopted) {
+    auto back = co_await put_adopted_back(context_, job, job->gpu());
+    if (!back)
+      spdlog::error("paused process not let go: job {} reason {}", wire::job_text(job->id()),
+                    back.assume_error().to_string());
+  }
+  if (record.spec.way == wire::Way::kTransparent && context_.put_back) {
+    auto back = co_await context_.put_back(job);
+    if (!back)
+      spdlog::error("paused process not put back: job {} reason {}", wire::job_text(job->id()),
+                    back.assume_error().to_string());
+    if (!job->keeper()) co_return;
+  }
+  local::Resume resume;
+  resume.incarnation = job->incarnation();
+  auto running = co_await job->keeper()->resume(resume, UniqueFd{});
+  if (running) {
+    spdlog::info("paused job goes on: job {} incarnation {}", wire::job_text(job->id()), job->incarnation());
+    job->runs_as(job->incarnation());
+  } else {
+    spdlog::error("paused job does not go on: job {} reason {}", wire::job_text(job->id()),
+                  running.assume_error().to_string());
+  }
+}
+
+void Migrations::restate() {
+  for (const auto& [id, session] : sources_) {
+    if (const auto& report = session->report(); report && report->last_ack_ns != 0)
+      coordinator_.send(*report);
+  }
+  for (const auto& [id, session] : targets_) {
+    if (const auto& report = session->report(); report && report->resumed_ns != 0) coordinator_.send(*report);
+  }
+}
+
+bool Migrations::busy(wire::JobId job) const {
+  const auto& switches = driver_->switches();
+  for (const auto& [id, session] : sources_) {
+    const auto* state = switches.source(id);
+    if (session->info().job == job && state && !migration::is_closed(*state)) return true;
+  }
+  for (const auto& [id, session] : targets_) {
+    const auto* state = switches.target(id);
+    if (session->info().job == job && state && !migration::is_closed(*state)) return true;
+  }
+  return false;
+}
+
+void Migrations::tidy() {
+  const auto& switches = driver_->switches();
+  std::erase_if(peer_nodes_, [&](const auto& entry) {
+    const SwitchKey& key = entry.first;
+    const auto* source = key.role == Party::kSource ? switches.source(key.migration) : nullptr;
+    const auto* target = key.role == Party::kTarget ? switches.target(key.migration) : nullptr;
+    const bool open =
+        (source && !migration::is_closed(*source)) || (target && !migration::is_closed(*target));
+    if (!open) peers_.drop(key.migration);
+    return !open;
+  });
+  const auto drop_oldest = [&](auto& sessions, auto is_open) {
+    for (auto it = sessions.begin(); sessions.size() > kKeptSessions && it != sessions.end();) {
+      it = is_open(it->first) ? std::next(it) : sessions.erase(it);
+    }
+  };
+  drop_oldest(sources_, [&](wire::MigrationId id) {
+    const auto* state = switches.source(id);
+    return state && !migration::is_closed(*state);
+  });
+  drop_oldest(targets_, [&](wire::MigrationId id) {
+    const auto* state = switches.target(id);
+    return state && !migration::is_closed(*state);
+  });
+}
+
+}  // namespace ckpt::agent

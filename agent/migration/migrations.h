@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The effects of all switches of this agent: which session does what, and which way a message goes. Messages to the other agent
+// go through the coordinator and, where there is a connection, directly: every fact may arrive twice.
+// Threads: the event loop. Ownership: owns the sessions of open migrations. Errors: none leave this class; what fails becomes an
+// event of the machine it concerns.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "agent/links/peer_links.h"
+#include "agent/migration/source_session.h"
+#include "agent/migration/switch_driver.h"
+#include "agent/migration/target_session.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+
+namespace ckpt::agent {
+
+// What the migrations say to the coordinator; best effort, false if it is away.
+class CoordinatorPort {
+ public:
+  virtual ~CoordinatorPort() = default;
+  virtual bool send(const wire::SwitchMessage& message) = 0;
+  virtual bool send(const wire::MigrationProgress& progress) = 0;
+  virtual bool send(const wire::SourceReport& report) = 0;
+  virtual bool send(const wire::TargetReport& report) = 0;
+};
+
+class Migrations : public SwitchEffects {
+ public:
+  // `context.source_event` and `target_event` are set here. The driver is given before anything is performed.
+  Migrations(MigrationContext& context, CoordinatorPort& coordinator, PeerLinks& peers);
+  void set_driver(SwitchDriver* driver);
+
+  void send(const migration::SwitchKey& key, const migration::SwitchInfo& info,
+            const wire::SwitchMessage& message) override;
+  void report(const migration::SwitchKey& key, const migration::SwitchInfo& info,
+              const migration::Report& report) override;
+  void perform(const migration::SwitchKey& key, const migration::SwitchInfo& info,
+               const migration::Action& action) override;
+
+  Result<void> set_limits(const wire::SetLimits& limits);
+  // After the machines were rebuilt: lets jobs go on that nothing holds, ends standbys that no record knows, and tells
+  // machines whose instance is gone (rule 4, rule 5, rule 14).
+  Task<> settle_after_restart();
+  // An instance that was unknown has answered.
+  void known_again(const std::shared_ptr<Job>& job);
+  // The coordinator is back: measurements are said again (everything else the machines repeat by themselves).
+  void restate();
+  // A migration of the job is open on this node.
+  [[nodiscard]] bool busy(wire::JobId job) const;
+  // Lets go of what closed migrations still hold here.
+  void tidy();
+
+ private:
+  using SourcePtr = std::shared_ptr<SourceSession>;
+  using TargetPtr = std::shared_ptr<TargetSession>;
+  SourcePtr& source(const migration::SwitchInfo& info);
+  TargetPtr& target(const migration::SwitchInfo& info);
+  void keep_peer(const migration::SwitchKey& key, const migration::SwitchInfo& info);
+  void send_to_agent(const migration::SwitchKey& key, const wire::SwitchMessage& message);
+  void send_report_before(const wire::SwitchMessage& message);
+  Task<> settle_known(std::shared_ptr<Job> job);
+  Task<> settle(std::shared_ptr<Job> job);
+  Task<> withdraw_leftovers(std::shared_ptr<Job> job);
+
+  MigrationContext& context_;
+  CoordinatorPort& coordinator_;
+  PeerLinks& peers_;
+  SwitchDriver* driver_ = nullptr;
+  bool settled_ = false;
+  std::map<wire::MigrationId, SourcePtr> sources_;
+  std::map<wire::MigrationId, TargetPtr> targets_;
+  std::map<migration::SwitchKey, std::string> peer_nodes_;
+};
+
+}  // namespace ckpt::agent

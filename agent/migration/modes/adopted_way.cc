@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/migration/modes/adopted_way.h"
+
+#include <spdlog/spdlog.h>
+
+#include "agent/host_process/file_list.h"
+#include "agent/host_process/image_pack.h"
+#include "agent/host_process/memory_folder.h"
+#include "agent/host_process/pid_namespace_image.h"
+#include "agent/host_process/process_tree.h"
+#include "agent/migration/modes/process_image.h"
+#include "agent/migration/modes/saved_context.h"
+#include "libckpt/base/fault.h"
+#include "libckpt/protocol/wire/ids.h"
+#include "libckpt/protocol/wire/job_messages.h"
+
+namespace ckpt::agent {
+namespace {
+
+constexpr Milliseconds kDumpCheck{500};
+// As the keeper passes it on (agent/keeper/init/restored.h).
+constexpr int kNamespaceFd = 11;
+
+Result<std::uint32_t> gpu_of(const migration::SwitchInfo& info, bool target) {
+  CKPT_TRY(plan, wire::decode_plan(info.plan));
+  return (target ? plan.target_ranks : plan.spec.ranks).front().gpu_index;
+}
+
+Result<std::shared_ptr<KeeperLink>> keeper_of(const Job& job) {
+  auto keeper = job.keeper();
+  if (job.ended() || !keeper) return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  return keeper;
+}
+
+Task<Result<void>> save_adopted(MigrationContext& context, std::shared_ptr<Job> job,
+                                wire::SourceReport& report) {
+  const Turn::Held turn = co_await job->thin_turn().take();
+  CKPT_CO_TRY(keeper, keeper_of(*job));
+  SavedContext saved(context, job);
+  CKPT_CO_TRYV(co_await saved.look(keeper));
+  CKPT_CO_TRYV(co_await saved.lock(context.config.pause_timeout));
+  report.paused_ns = now_ns();
+  CKPT_CO_TRYV(co_await saved.save());
+  fault_point(FaultPoint::kSourceContextSaved);
+  report.context_saved_ns = now_ns();
+  co_return ok();
+}
+
+Task<Result<AdoptedPlace>> place_adopted(MigrationContext& context, std::shared_ptr<Job> job, GpuUuid gpu) {
+  const Turn::Held turn = co_await job->thin_turn().take();
+  CKPT_CO_TRY(keeper, keeper_of(*job));
+  SavedContext saved(context, job);
+  CKPT_CO_TRYV(co_await saved.look(keeper));
+  CKPT_CO_TRYV(co_await saved.restore(gpu));
+  AdoptedPlace placed;
+  placed.restored_ns = now_ns();
+  fault_point(FaultPoint::kTargetContextPlaced);
+  placed.runs = co_await saved.unlock();
+  co_return placed;
+}
+
+std::vector<std::string> restore_words() {
+  return {"--inherit-fd", "fd[" + std::to_string(kNamespaceFd) + "]:" + host::kPidNamespaceLabel};
+}
+
+}  // namespace
+
+// ---- source
+
+Task<Result<void>> AdoptedSource::check(std::shared_ptr<Job> job) {
+  CKPT_CO_TRY(facts, co_await context_.contexts.ready());
+  if (!facts.can_checkpoint || (stays_ && !facts.why().empty()))
+    co_return Error(ErrorCode::kRefused, "This node's driver cannot move a context: " + facts.why());
+  CKPT_CO_TRY(keeper, keeper_of(*job));
+  CKPT_CO_TRY(status, co_await keeper->attach());
+  const auto root = static_cast<pid_t>(status.rank_pid);
+  CKPT_CO_TRY(state, co_await context_.contexts.state(root));
+  if (state != context::ProcessState::kRunning)
+    co_return Error(ErrorCode::kRefused, "Somebody else holds the GPU context of process " +
+                                             std::to_string(root) + ": the driver calls it " +
+                                             context::name_of(state));
+  if (stays_) co_return ok();
+  co_return co_await check_process(job, root);
+}
+
+Task<Result<void>> AdoptedSource::check_process(std::shared_ptr<Job> job, pid_t root) {
+  CKPT_CO_TRY(criu, co_await find_criu(context_));
+  criu_ = std::move(criu);
+  const wire::JobSpec& spec = job->record().spec;
+  CKPT_CO_TRYV(host::check_credentials(root, spec.uid, spec.gid));
+  CKPT_CO_TRY(processes, host::processes_of(root));
+  CKPT_CO_TRYV(host::check_sessions(processes));
+  host::FileRules rules;
+  rules.driver_processes = context_.config.driver_processes;
+  rules.no_internet = criu_->why_no_internet();
+  const auto collect = [root, &rules] { return host::collect_files(root, rules); };
+  auto files = co_await offload(context_.images, collect);
+  if (!files)
+    co_return Error(ErrorCode::kRefused, "The job's process cannot be moved")
+        .caused_by(std::move(files).assume_error());
+  files_ = wire::encode(files.assume_value());
+  const auto measure = [root] { return host::size_of_tree(root); };
+  size_ = co_await offload(context_.images, measure);
+  co_return ok();
+}
+
+PauseWork AdoptedSource::pause_work(const Job& job, const local::StateSummary&) const {
+  return adopted_work(size_, job.record().device_bytes, stays_);
+}
+
+PauseWork adopted_work(const host::TreeSize& size, std::uint64_t device, bool stays) {
+  PauseWork work = common_work(stays ? PauseKind::kAdoptedSwap : PauseKind::kAdoptedProcess);
+  work.add(PauseTerm::kContextSave, device).add(PauseTerm::kContextRestore, device).add(PauseTerm::kFinal);
+  if (stays) return work;
+  const std::uint64_t bytes = size.without_shared(device) + device;
+  work.add(PauseTerm::kDump, bytes).add(PauseTerm::kFinal, bytes, static_cast<Nanos>(bytes));
+  return work.add(PauseTerm::kVerify, bytes).add(PauseTerm::kHostRestore, bytes);
+}
+
+Task<Result<HostState>> AdoptedSource::save(std::shared_ptr<Job> job, PausedState,
+                                            wire::SourceReport& report) {
+  const std::uint64_t device_bytes = job->record().device_bytes;
+  CKPT_CO_TRYV(co_await save_adopted(context_, job, report));
+  report.context_bytes = device_bytes;
+  report.host_saved_ns = report.context_saved_ns;
+  if (stays_) co_return HostState();
+  CKPT_CO_TRY(state, co_await dump(job, device_bytes));
+  report.host_saved_ns = now_ns();
+  co_return state;
+}
+
+Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint64_t device_bytes) {
+  CKPT_CO_TRY(keeper, keeper_of(*job));
+  if (!criu_) co_return Error(ErrorCode::kUnavailable, "There is no CRIU to dump the process with");
+  CKPT_CO_TRY(status, co_await keeper->attach());
+  const auto root = static_cast<pid_t>(status.rank_pid);
+  CKPT_CO_TRYV(co_await keeper->prepare_dump(host::time_limit_of(root)));
+  CKPT_CO_TRY(estimate, host::estimate_dump(root));
+  CKPT_CO_TRYV(host::check_memory_left(estimate.bytes));
+  CKPT_CO_TRY(place, host::find_memory_place());
+  CKPT_CO_TRY(folder, host::MemoryFolder::create(place, image_folder_name(context_, info_, "source"),
+                                                 estimate.bytes - estimate.largest_bytes));
+  CKPT_CO_TRY(pages, host::place_pages(folder.path(), estimate.largest_position));
+  host::DumpOptions options;
+  options.images = options.work = folder.path();
+  options.timeout = host::criu_timeout(estimate.bytes);
+  CKPT_CO_TRY(words, host::namespace_dump_options(root));
+  options.more = std::move(words);
+  CKPT_CO_TRY(dumped, co_await criu_->dump(root, options));
+  fault_point(FaultPoint::kSourceDumped);
+  CKPT_CO_TRYV(host::detach_from_namespace(folder.path(), root));
+  CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
+  const JobRecord& record = job->record();
+  ImageNotes notes;
+  notes.gpu = record.context_gpu.empty() ? to_text(gpu.uuid) : record.context_gpu;
+  notes.device_bytes = device_bytes;
+  CKPT_CO_TRYV(write_image_notes(folder.path(), notes));
+  const auto pack = [&folder, &pages] { return host::pack_folder(folder.path(), std::move(pages)); };
+  CKPT_CO_TRY(packed, co_await offload(context_.images, pack));
+  spdlog::info("adopted process dumped: id {} bytes {} device_bytes {} took_ms {}",
+               wire::migration_text(info_.migration), dumped.bytes, device_bytes, dumped.took_ns / 1'000'000);
+  co_return HostState(std::move(packed.file), packed.bytes);
+}
+
+Task<Result<void>> AdoptedSource::go_back(std::shared_ptr<Job> job) {
+  std::uint32_t index = job->gpu();
+  if (stays_) {
+    CKPT_CO_TRY(own, gpu_of(info_, false));
+    index = own;
+  }
+  CKPT_CO_TRYV(co_await put_adopted_back(context_, job, index));
+  remove_images_of_source(context_, info_.job);
+  co_return ok();
+}
+
+Task<> AdoptedSource::leave(std::shared_ptr<Job> job) {
+  if (stays_) co_return;  // the process is the target's now
+  remove_image_folder(context_, info_, "source");
+  co_await job->leave();
+}
+
+Task<Result<void>> put_adopted_back(MigrationContext& context, std::shared_ptr<Job> job, std::uint32_t gpu) {
+  CKPT_CO_TRY(keeper, keeper_of(*job));
+  CKPT_CO_TRY(status, co_await keeper->attach());
+  if (status.phase == local::Phase::kDumped) {
+    const auto root = static_cast<pid_t>(status.rank_pid);
+    const auto wait = [root] { return host::wait_for_dump(root, kDumpCheck); };
+    CKPT_CO_TRYV(co_await offload(context.images, wait));
+    CKPT_CO_TRYV(host::resume_source(root));
+    CKPT_CO_TRYV(co_await keeper->reattach(host::time_limit_of(root)));
+  } else if (status.phase != local::Phase::kPaused) {
+    co_return ok();
+  }
+  CKPT_CO_TRY(identity, context.identity_of(gpu));
+  CKPT_CO_TRY(placed, co_await place_adopted(context, job, identity.uuid));
+  if (!placed.runs) co_return std::move(placed.runs).assume_error();
+  co_return co_await job->moved_to(gpu);
+}
+
+// ---- target
+
+std::shared_ptr<Job> AdoptedTarget::find() {
+  if (!stays_) return context_.jobs.started_by(info_.migration, info_.job, info_.base + 1);
+  auto job = context_.jobs.running_as(info_.job, info_.base);
+  return job ? job : context_.jobs.running_as(info_.job, info_.base + 1);
+}
+
+Task<Result<std::shared_ptr<Job>>> AdoptedTarget::start(const wire::MigrationPlan&) {
+  if (!stays_) co_return std::shared_ptr<Job>();
+  auto job = find();
+  if (!job || !job->keeper())
+    co_return Error(ErrorCode::kNotFound, "Job " + wire::job_text(info_.job) + " does not run on this node");
+  co_return job;
+}
+
+Task<Result<void>> AdoptedTarget::ready(std::shared_ptr<Job>) {
+  CKPT_CO_TRY(facts, co_await context_.contexts.ready());
+  if (!facts.can_checkpoint)
+    co_return Error(ErrorCode::kRefused, "This node's driver cannot restore a context: " + facts.why());
+  if (stays_) co_return ok();
+  CKPT_CO_TRY(criu, co_await find_criu(context_));
+  criu_ = std::move(criu);
+  co_return ok();
+}
+
+Task<Result<void>> AdoptedTarget::compare(wire::Bytes payload) {
+  if (stays_) co_return ok();
+  auto files = wire::decode<host::FileList>(payload);
+  if (!files) co_return std::move(files).assume_error();
+  const auto check = [&files] { return host::check_files(files.assume_value()); };
+  auto same = co_await offload(context_.images, check);
+  if (same) co_return ok();
+  co_return Error(ErrorCode::kRefused,
+                  "Node " + context_.config.node + " lacks what the job's process has open")
+      .caused_by(std::move(same).assume_error());
+}
+
+Task<Result<void>> AdoptedTarget::take_memory(std::shared_ptr<Job>, std::vector<mover::RegionInfo>,
+                                              std::vector<UniqueFd>) {
+  co_return Error(ErrorCode::kProtocol, "An adopted process has no memory that a mover makes");
+}
+
+Result<void> AdoptedTarget::keep(std::shared_ptr<Job>, HostState state) {
+  image_bytes_ = state.bytes;
+  image_ = std::move(state);
+  return ok();
+}
+
+Task<Result<std::shared_ptr<Job>>> AdoptedTarget::bring() {
+  Result<std::shared_ptr<Job>> restored = find();
+  if (!stays_) restored = co_await restore();
+  if (restored && !restored.assume_value())
+    restored = Error(ErrorCode::kNotFound, "The job's process has ended");
+  if (restored) co_return restored;
+  // It never ran here, and the source is stopped at its barrier still.
+  co_return Error(ErrorCode::kAborted, "The process cannot be restored at the target")
+      .caused_by(std::move(restored).assume_error());
+}
+
+Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
+  if (!image_.file || !criu_)
+    co_return Error(ErrorCode::kNotFound, "Its image was lost with an agent that ended");
+  CKPT_CO_TRY(plan, wire::decode_plan(info_.plan));
+  CKPT_CO_TRY(place, host::find_memory_place());
+  CKPT_CO_TRY(folder, host::MemoryFolder::create(place, image_folder_name(context_, info_, "target"), 0));
+  const int file = image_.file.get();
+  const auto unpack = [file, bytes = image_.bytes, &folder] {
+    return host::unpack_folder(file, bytes, folder.path());
+  };
+  CKPT_CO_TRYV(co_await offload(context_.images, unpack));
+  CKPT_CO_TRY(notes, read_image_notes(folder.path()));
+  host::RestoreOptions options;
+  options.images = options.work = folder.path();
+  options.more = restore_words();
+  JobRecord record;
+  record.spec = plan.spec;
+  record.spec.incarnation = info_.base + 1;
+  record.spec.ranks = plan.target_ranks;
+  record.role = wire::JobRole::kStandby;
+  record.incarnation = info_.base + 1;
+  record.migration = info_.migration;
+  record.started_unix_ms = wall_clock_ms();
+  record.context_gpu = notes.gpu;
+  record.device_bytes = notes.device_bytes;
+  HostRestore order{criu_->restore_command(options), host::Criu::pid_file(options),
+                    host::Criu::restore_log(options), host::criu_timeout(image_.bytes)};
+  if (auto old = context_.jobs.started_as(info_.job, info_.base + 1)) co_await context_.jobs.remove(old);
+  CKPT_CO_TRY(job, co_await context_.jobs.start(std::move(record), std::move(order)));
+  auto accepted = Result<void>(Error(ErrorCode::kUnavailable, "The restored process has ended"));
+  if (const auto keeper = job->keeper()) {
+    auto status = co_await keeper->attach();
+    accepted = status ? host::check_credentials(static_cast<pid_t>(status.assume_value().rank_pid),
+                                                plan.spec.uid, plan.spec.gid)
+                      : Result<void>(std::move(status).assume_error());
+  }
+  if (!accepted) {
+    co_await context_.jobs.remove(job);
+    co_return std::move(accepted).assume_error();
+  }
+  fault_point(FaultPoint::kTargetRestored);
+  co_return job;
+}
+
+// kAborted only before the process was let go on: then the source, which still has everything, may.
+Task<Result<void>> AdoptedTarget::run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) {
+  const auto keeper = job->keeper();
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance at the target has ended");
+  CKPT_CO_TRY(status, co_await keeper->attach());
+  const bool is_held = status.phase == local::Phase::kDumped || status.phase == local::Phase::kPaused;
+  if (order.has_run || !is_held) co_return co_await keeper->set_deadline(order.deadline);
+  auto placed = co_await place(job, order, report);
+  if (!placed)
+    co_return Error(ErrorCode::kAborted, "The job cannot go on at the target")
+        .caused_by(std::move(placed).assume_error());
+  const AdoptedPlace& at = placed.assume_value();
+  if (!at.runs)
+    co_return Error(ErrorCode::kUnavailable, "It is not known whether the job goes on")
+        .caused_by(at.runs.assume_error());
+  local::Resume resume;
+  resume.incarnation = order.k;
+  resume.deadline_ns = order.deadline;
+  CKPT_CO_TRY(running, co_await keeper->resume(resume, UniqueFd{}));
+  if (report != nullptr && report->resume_sent_ns == 0) {
+    report->context_restored_ns = report->resume_sent_ns = at.restored_ns;
+    report->resumed_ns = running.resumed_ns;
+  }
+  control::spawn(context_.executor, "image release", release_image(context_, std::move(image_)));
+  co_return ok();
+}
+
+Task<Result<AdoptedPlace>> AdoptedTarget::place(std::shared_ptr<Job> job, RunOrder order,
+                                                wire::TargetReport* report) {
+  CKPT_CO_TRY(keeper, keeper_of(*job));
+  CKPT_CO_TRYV(co_await keeper->set_deadline(order.deadline));
+  CKPT_CO_TRY(status, co_await keeper->attach());
+  if (status.phase == local::Phase::kDumped) {
+    const auto root = static_cast<pid_t>(status.rank_pid);
+    CKPT_CO_TRYV(host::resume_source(root));
+    CKPT_CO_TRYV(co_await keeper->reattach(host::time_limit_of(root)));
+    remove_image_folder(context_, info_, "target");
+    if (report != nullptr && report->resume_sent_ns == 0) report->host_restored_ns = now_ns();
+  }
+  CKPT_CO_TRY(index, gpu_of(info_, true));
+  CKPT_CO_TRY(gpu, context_.identity_of(index));
+  CKPT_CO_TRY(placed, co_await place_adopted(context_, job, gpu.uuid));
+  if (placed.runs) {
+    if (auto moved = co_await job->moved_to(index); !moved)
+      spdlog::error("job record not written: job {} reason {}", wire::job_text(info_.job),
+                    moved.assume_error().to_string());
+  }
+  co_return placed;
+}
+
+PauseWork AdoptedTarget::pause_work(const Job& job) const {
+  PauseWork work = common_work(stays_ ? PauseKind::kAdoptedSwap : PauseKind::kAdoptedProcess);
+  work.add(PauseTerm::kContextRestore, job.record().device_bytes);
+  if (!stays_) work.add(PauseTerm::kHostRestore, image_bytes_);
+  return work;
+}
+
+Task<> AdoptedTarget::end(std::shared_ptr<Job> job) {
+  control::spawn(context_.executor, "image release", release_image(context_, std::exchange(image_, {})));
+  if (stays_) co_return;
+  if (job) co_await job->destroy();
+  remove_image_folder(context_, info_, "target");
+}
+
+Task<> AdoptedTarget::free(std::shared_ptr<Job> job) {
+  if (stays_) co_return;
+  remove_image_folder(context_, info_, "target");
+  if (job && !job->record().ran) co_await context_.jobs.remove(job);
+}
+
+}  // namespace ckpt::agent

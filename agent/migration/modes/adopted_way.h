@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way of an adopted process (docs/adr/0007): nothing of ours is in it, so nothing is copied while it runs. In the pause the driver saves its
+// context with all of its device memory in the process itself; between two GPUs of this node it is restored on the other one (AdoptedSwap...),
+// between two nodes CRIU takes the process along (AdoptedProcess...), into a PID namespace of its own. The keeper holds phase and lease;
+// what the driver has done is asked of the driver, and which GPU the context is on stands in the job's record: so saving and going back may be
+// repeated, by another agent, too, and one undoes half of the other.
+// The engine has no region of it: rounds are empty, and the image is the host state.
+// Threads, ownership, errors: see way.h.
+#pragma once
+
+#include <optional>
+
+#include "agent/host_process/criu.h"
+#include "agent/host_process/process_tree.h"
+#include "agent/migration/modes/way.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+#include "libckpt/protocol/wire/mover_values.h"
+
+namespace ckpt::agent {
+
+// When its context was on the GPU, and whether the process goes on with it.
+struct AdoptedPlace {
+  AdoptedPlace() = default;
+  Nanos restored_ns = 0;
+  Result<void> runs = ok();
+};
+
+// The driver puts device memory into the process's own, and the process goes with it unless it `stays` on this node.
+[[nodiscard]] PauseWork adopted_work(const host::TreeSize& size, std::uint64_t device_bytes, bool stays);
+
+class AdoptedSource final : public SourceWay {
+ public:
+  AdoptedSource(MigrationContext& context, migration::SwitchInfo info, bool stays)
+      : context_(context), info_(std::move(info)), stays_(stays) {}
+  // Also where the process stays: what is saved is all there is to send.
+  [[nodiscard]] bool sends_host_state() const override { return true; }
+  [[nodiscard]] PauseWork pause_work(const Job& job, const local::StateSummary& summary) const override;
+  Task<Result<void>> check(std::shared_ptr<Job> job) override;
+  [[nodiscard]] wire::Bytes payload() const override { return files_; }
+  Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,
+                               wire::SourceReport& report) override;
+  Task<Result<void>> go_back(std::shared_ptr<Job> job) override;
+  Task<> leave(std::shared_ptr<Job> job) override;
+
+ private:
+  Task<Result<void>> check_process(std::shared_ptr<Job> job, pid_t root);
+  Task<Result<HostState>> dump(std::shared_ptr<Job> job, std::uint64_t device_bytes);
+
+  MigrationContext& context_;
+  const migration::SwitchInfo info_;
+  const bool stays_;  // on this node
+  std::optional<host::Criu> criu_;
+  wire::Bytes files_;
+  host::TreeSize size_;
+};
+
+class AdoptedTarget final : public TargetWay {
+ public:
+  AdoptedTarget(MigrationContext& context, migration::SwitchInfo info, bool stays)
+      : context_(context), info_(std::move(info)), stays_(stays) {}
+  std::shared_ptr<Job> find() override;
+  Task<Result<std::shared_ptr<Job>>> start(const wire::MigrationPlan& plan) override;
+  Task<Result<void>> ready(std::shared_ptr<Job> job) override;
+  Task<Result<void>> compare(wire::Bytes payload) override;
+  Task<Result<std::shared_ptr<Job>>> bring() override;
+  [[nodiscard]] bool has_memory() const override { return false; }
+  Task<Result<void>> take_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
+                                 std::vector<UniqueFd> descriptors) override;
+  Result<void> keep(std::shared_ptr<Job> job, HostState state) override;
+  Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) override;
+  [[nodiscard]] PauseWork pause_work(const Job& job) const override;
+  Task<> end(std::shared_ptr<Job> job) override;
+  Task<> free(std::shared_ptr<Job> job) override;
+
+ private:
+  Task<Result<std::shared_ptr<Job>>> restore();
+  Task<Result<AdoptedPlace>> place(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report);
+
+  MigrationContext& context_;
+  const migration::SwitchInfo info_;
+  const bool stays_;
+  std::optional<host::Criu> criu_;
+  HostState image_;
+  std::uint64_t image_bytes_ = 0;
+};
+
+// Whatever an earlier agent has begun with this job, if it is held: its context is on that GPU of this node, and the process goes on.
+Task<Result<void>> put_adopted_back(MigrationContext& context, std::shared_ptr<Job> job, std::uint32_t gpu);
+
+}  // namespace ckpt::agent

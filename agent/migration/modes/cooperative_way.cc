@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/migration/modes/cooperative_way.h"
+
+#include <sys/stat.h>
+
+namespace ckpt::agent {
+namespace {
+
+std::string host_state_path(const Job& job) {
+  return job.folder() + "/host_state";
+}
+
+}  // namespace
+
+Task<Result<void>> CooperativeSource::check(std::shared_ptr<Job>) {
+  co_return ok();
+}
+
+PauseWork CooperativeSource::pause_work(const Job&, const local::StateSummary&) const {
+  return common_work(PauseKind::kCooperative);
+}
+
+Task<Result<HostState>> CooperativeSource::save(std::shared_ptr<Job>, PausedState paused,
+                                                wire::SourceReport&) {
+  const std::uint64_t bytes = paused.paused.host_state_bytes;
+  co_return HostState(bytes > 0 ? std::move(paused.host_state) : UniqueFd(), bytes);
+}
+
+Task<Result<void>> CooperativeSource::go_back(std::shared_ptr<Job>) {
+  co_return ok();
+}
+
+Task<> CooperativeSource::leave(std::shared_ptr<Job> job) {
+  co_await job->leave();
+}
+
+std::shared_ptr<Job> CooperativeTarget::find() {
+  return context_.jobs.started_by(info_.migration, info_.job, info_.base + 1);
+}
+
+Task<Result<std::shared_ptr<Job>>> CooperativeTarget::start(const wire::MigrationPlan& plan) {
+  JobRecord record;
+  record.spec = plan.spec;
+  record.spec.incarnation = info_.base + 1;
+  record.spec.ranks = plan.target_ranks;
+  record.role = wire::JobRole::kStandby;
+  record.incarnation = info_.base + 1;
+  record.migration = info_.migration;
+  record.started_unix_ms = wall_clock_ms();
+  // What an earlier, given-up migration left of the same incarnation gives its memory back first.
+  if (auto old = context_.jobs.started_as(info_.job, info_.base + 1)) co_await context_.jobs.remove(old);
+  co_return co_await context_.jobs.start(std::move(record));
+}
+
+Task<Result<void>> CooperativeTarget::ready(std::shared_ptr<Job> job) {
+  co_return co_await job->standby_ready(context_.config.standby_timeout);
+}
+
+Task<Result<void>> CooperativeTarget::take_memory(std::shared_ptr<Job>, std::vector<mover::RegionInfo>,
+                                                  std::vector<UniqueFd>) {
+  co_return Error(ErrorCode::kProtocol, "The mover made memory for a standby, which has its own");
+}
+
+Result<void> CooperativeTarget::keep(std::shared_ptr<Job> job, HostState state) {
+  host_state_ = std::move(state.file);
+  return save_host_state(host_state_.get(), state.bytes, host_state_path(*job));
+}
+
+Task<Result<void>> CooperativeTarget::run(std::shared_ptr<Job> job, RunOrder order,
+                                          wire::TargetReport* report) {
+  const local::Phase phase = job->phase();
+  const bool is_held = phase == local::Phase::kStandbyReady || phase == local::Phase::kPaused;
+  if (is_held && !order.has_run) co_return co_await resume_standby(job, order, report);
+  co_return co_await job->keeper()->set_deadline(order.deadline);
+}
+
+Task<Result<void>> CooperativeTarget::resume_standby(std::shared_ptr<Job> job, RunOrder order,
+                                                     wire::TargetReport* report) {
+  local::Resume resume;
+  resume.incarnation = order.k;
+  resume.deadline_ns = order.deadline;
+  UniqueFd host_state;
+  if (job->phase() == local::Phase::kStandbyReady) {
+    if (!host_state_) {
+      CKPT_CO_TRY(loaded, load_host_state(host_state_path(*job)));
+      host_state_ = std::move(loaded);
+    }
+    struct stat facts {};
+    if (::fstat(host_state_.get(), &facts) == 0)
+      resume.host_state_bytes = static_cast<std::uint64_t>(facts.st_size);
+    host_state = std::move(host_state_);
+  }
+  const Nanos sent_ns = now_ns();
+  const auto keeper = job->keeper();  // the instance may have ended meanwhile
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance ended before it was told to go on");
+  CKPT_CO_TRY(running, co_await keeper->resume(resume, std::move(host_state)));
+  if (report != nullptr && report->resume_sent_ns == 0) {
+    report->resume_sent_ns = sent_ns;
+    report->resumed_ns = running.resumed_ns;
+  }
+  co_return ok();
+}
+
+PauseWork CooperativeTarget::pause_work(const Job&) const {
+  return common_work(PauseKind::kCooperative);
+}
+
+Task<> CooperativeTarget::end(std::shared_ptr<Job> job) {
+  if (job) co_await job->destroy();
+}
+
+Task<> CooperativeTarget::free(std::shared_ptr<Job> job) {
+  if (job && !job->record().ran) co_await context_.jobs.remove(job);
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the two sides of a migration need of their agent, and the little they tell each other through the coordinator.
+// Threads: the event loop; the context outlives every session.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/settings/config.h"
+#include "agent/context_helper/context_helper.h"
+#include "agent/gpus/gpu_identity.h"
+#include "agent/jobs/job_table.h"
+#include "agent/mover_client/mover_process.h"
+#include "agent/pauses/pause_memory.h"
+#include "agent/gpus/remap.h"
+#include "libckpt/protocol/handover/agent_switches.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+
+namespace ckpt::agent {
+
+struct MigrationContext {
+  const Config& config;
+  asio::any_io_executor executor;
+  asio::thread_pool&
+      images;  // for host images and what is read of processes: gigabytes, so the journal has a thread of its own
+  JobTable& jobs;
+  // Of a GPU of this node; kNotFound if there is none.
+  std::function<Result<local::GpuIdentity>(std::uint32_t gpu)> identity_of;
+  ContextHelper& contexts;
+  RemapChoice& remap;
+  // The mover of a GPU; kNotFound if the node has no such GPU.
+  std::function<Result<std::shared_ptr<MoverProcess>>(std::uint32_t gpu)> mover_of;
+  std::function<void(migration::SwitchKey, migration::SourceEvent)> source_event;
+  std::function<void(migration::SwitchKey, migration::TargetEvent)> target_event;
+  // Best effort, to the coordinator.
+  std::function<void(const wire::MigrationProgress&)> progress;
+  // Returns once nothing else has the job (a snapshot ends). Set before anything is performed; may be empty.
+  std::function<Task<>(wire::JobId)> let_have = {};
+  // For a transparent job that is paused without a migration: it has its context and memory again. Set with let_have.
+  std::function<Task<Result<void>>(std::shared_ptr<Job>)> put_back = {};
+  // Set before anything is performed.
+  std::shared_ptr<PauseMemory> pauses = {};
+};
+
+// The payload of the target's Prepared: where its mover listens, and what the terms of a pause take at its node (none: it does not know).
+struct EndpointPayload {
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  EndpointPayload() = default;
+  std::vector<std::string> addresses;
+  std::vector<wire::CostLine> costs;  // by PauseTerm
+  template <class A>
+  void fields(A& a) {
+    a(addresses, costs);
+  }
+};
+
+}  // namespace ckpt::agent

@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/migration/modes/process_way.h"
+
+#include <spdlog/spdlog.h>
+
+#include "agent/host_process/file_list.h"
+#include "agent/host_process/image_pack.h"
+#include "agent/host_process/memory_folder.h"
+#include "agent/host_process/process_tree.h"
+#include "agent/migration/modes/process_image.h"
+#include "agent/migration/modes/thin_rank.h"
+#include "libckpt/base/fault.h"
+#include "libckpt/protocol/wire/ids.h"
+
+namespace ckpt::agent {
+namespace {
+
+constexpr Milliseconds kDumpCheck{500};
+constexpr std::uint64_t kRoomBesides = std::uint64_t{64}
+                                       << 20;  // for what a process gains meanwhile, and its other images
+constexpr std::uint64_t kMostRoom = std::uint64_t{4} << 30;  // as much as a mover takes
+
+double ms(Nanos span) {
+  return static_cast<double>(span) / 1e6;
+}
+
+}  // namespace
+
+Nanos dump_cost(const host::TreeSize& size) {
+  return static_cast<Nanos>(size.threads + size.descriptors / 4) * (kNanosPerMs / 2) +
+         static_cast<Nanos>(size.processes) * 10 * kNanosPerMs;
+}
+
+Nanos restore_cost(const host::TreeSize& size) {
+  return static_cast<Nanos>(size.threads + size.descriptors / 4) * (kNanosPerMs / 4) +
+         static_cast<Nanos>(size.processes) * 10 * kNanosPerMs;
+}
+
+PauseWork process_work(const host::TreeSize& size, std::uint64_t region_bytes, bool streams, bool imports) {
+  PauseWork work = common_work(PauseKind::kProcess);
+  const std::uint64_t bytes = size.without_shared(region_bytes);
+  work.add(PauseTerm::kContextSave).add(PauseTerm::kContextRestore);
+  work.add(PauseTerm::kDump, bytes, dump_cost(size)).add(PauseTerm::kHostRestore, bytes, restore_cost(size));
+  work.add(PauseTerm::kVerify, bytes);
+  if (streams) {
+    work.add(PauseTerm::kFinal, bytes).save_beside_copy();
+  } else {
+    work.add(PauseTerm::kFinal, bytes, static_cast<Nanos>(bytes));  // 1 ns a byte: all of it, after the dump
+  }
+  if (!imports) work.add(PauseTerm::kFill, region_bytes);
+  return work;
+}
+
+bool can_stream(std::uint64_t largest_bytes) {
+  return largest_bytes + kRoomBesides <= kMostRoom && host::check_memory_left(2 * largest_bytes).has_value();
+}
+
+// ---- source
+
+Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
+  CKPT_CO_TRY(facts, co_await context_.contexts.ready());
+  if (!facts.can_checkpoint)
+    co_return Error(ErrorCode::kRefused, "This node's driver cannot save a context: " + facts.why());
+  CKPT_CO_TRYV(co_await context_.remap.prepare());
+  CKPT_CO_TRY(criu, co_await find_criu(context_));
+  criu_ = std::move(criu);
+  const auto keeper = job->keeper();  // the job may have ended meanwhile
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  CKPT_CO_TRY(status, co_await keeper->attach());
+  if (status.session_pid == status.rank_pid)
+    co_return Error(
+        ErrorCode::kRefused,
+        "The job was started while its node could not move processes, so it has no PID namespace of its "
+        "own: it can change its GPU on this node only");
+  host::FileRules rules;
+  rules.own_log = job->log_path();
+  rules.keeper = static_cast<pid_t>(status.keeper_pid);
+  rules.no_internet = criu_->why_no_internet();
+  const auto root = static_cast<pid_t>(status.rank_pid);
+  const auto collect = [root, &rules] { return host::collect_files(root, rules); };
+  auto files = co_await offload(context_.images, collect);
+  if (!files)
+    co_return Error(ErrorCode::kRefused, "The job's process cannot be moved")
+        .caused_by(std::move(files).assume_error());
+  files_ = wire::encode(files.assume_value());
+  const auto measure = [root] { return host::size_of_tree(root); };
+  size_ = co_await offload(context_.images, measure);
+  co_return co_await make_room(root);
+}
+
+// Before the pause, so that nobody waits for the kernel to find and clear so much memory.
+Task<Result<void>> ProcessSource::make_room(pid_t root) {
+  CKPT_CO_TRY(estimate, host::estimate_dump(root));
+  const std::uint64_t expected = estimate.largest_bytes;
+  const std::uint64_t most = std::min(expected + expected / 4 + kRoomBesides, kMostRoom);
+  if (!can_stream(expected)) co_return ok();
+  const auto make = [most, expected] { return host::PageStream::create(most, expected); };
+  CKPT_CO_TRY(stream, co_await offload(context_.images, make));
+  stream_ = std::move(stream);
+  co_return ok();
+}
+
+PauseWork ProcessSource::pause_work(const Job&, const local::StateSummary& summary) const {
+  return process_work(size_, summary.region_bytes, stream_ != nullptr, context_.remap.imports());
+}
+
+std::optional<HostRoom> ProcessSource::host_room(HostGrowth grew) {
+  if (!stream_) return std::nullopt;
+  auto file = stream_->duplicate_file();
+  if (!file) return std::nullopt;
+  grew_ = std::move(grew);
+  HostRoom room;
+  room.file = std::move(file).assume_value();
+  room.most = stream_->most();
+  room.expected = stream_->expected();
+  return room;
+}
+
+// The mover hears on the loop how far the stream's thread is.
+Result<void> ProcessSource::begin_pages(const std::string& folder, std::size_t position) {
+  const auto grew = [executor = context_.executor, tell = grew_](std::uint64_t filled) {
+    boost::asio::post(executor, [tell, filled] { tell(filled, false); });
+  };
+  return stream_->begin(folder, position, grew);
+}
+
+Task<Result<HostState>> ProcessSource::save(std::shared_ptr<Job> job, PausedState,
+                                            wire::SourceReport& report) {
+  CKPT_CO_TRYV(co_await save_context(context_, job));
+  report.context_saved_ns = now_ns();
+  CKPT_CO_TRY(state, co_await dump(job));
+  report.host_saved_ns = now_ns();
+  co_return state;
+}
+
+Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
+  const Nanos began = now_ns();
+  const auto keeper = job->keeper();
+  if (!keeper || !criu_) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  CKPT_CO_TRY(status, co_await keeper->attach());
+  const auto root = static_cast<pid_t>(status.rank_pid);
+  CKPT_CO_TRYV(co_await keeper->prepare_dump(host::time_limit_of(root)));
+  CKPT_CO_TRY(estimate, host::estimate_dump(root));
+  CKPT_CO_TRYV(host::check_memory_left(estimate.bytes));
+  CKPT_CO_TRY(place, host::find_memory_place());
+  CKPT_CO_TRY(folder, host::MemoryFolder::create(place, image_folder_name(context_, info_, "source"),
+                                                 estimate.bytes - estimate.largest_bytes));
+  host::PlacedPages pages;
+  host::DumpOptions options;
+  if (grew_) {
+    CKPT_CO_TRYV(begin_pages(folder.path(), estimate.largest_position));
+    options.may_repeat = [this] { return !stream_->has_any(); };
+  } else {
+    CKPT_CO_TRY(placed, host::place_pages(folder.path(), estimate.largest_position));
+    pages = std::move(placed);
+  }
+  options.images = folder.path();
+  options.work = folder.path();  // of root alone
+  options.timeout = host::criu_timeout(estimate.bytes);
+  const Nanos prepared = now_ns();
+  CKPT_CO_TRY(dumped, co_await criu_->dump(root, options));
+  fault_point(FaultPoint::kSourceDumped);
+  CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
+  const JobRecord& record = job->record();
+  ImageNotes notes;
+  notes.gpu = record.context_gpu.empty() ? to_text(gpu.uuid) : record.context_gpu;
+  notes.log = job->log_path();
+  CKPT_CO_TRYV(write_image_notes(folder.path(), notes));
+  // Named, and by reference: g++ 12 destroys what a lambda inside of co_await has captured twice.
+  const auto pack = [this, &folder, &pages]() -> Result<host::PackedImage> {
+    if (grew_) {
+      CKPT_TRY(streamed, stream_->finish());
+      pages = std::move(streamed);
+    }
+    return host::pack_folder(folder.path(), std::move(pages));
+  };
+  CKPT_CO_TRY(packed, co_await offload(context_.images, pack));
+  if (grew_ && packed.bytes > stream_->most())
+    co_return Error(ErrorCode::kOutOfMemory, "The process has grown too much since its move began");
+  spdlog::info("process dumped: id {} bytes {} packed {} prepare_ms {:.1f} criu_ms {:.1f} pack_ms {:.1f}",
+               wire::migration_text(info_.migration), dumped.bytes, packed.bytes, ms(prepared - began),
+               ms(dumped.took_ns), ms(now_ns() - prepared - dumped.took_ns));
+  if (!grew_) co_return HostState(std::move(packed.file), packed.bytes);
+  grew_(packed.bytes, true);
+  co_return HostState();
+}
+
+Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
+  const auto keeper = job->keeper();
+  if (!keeper) {
+    remove_images_of_source(context_, info_.job);
+    co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  }
+  CKPT_CO_TRY(status, co_await keeper->attach());
+  if (status.phase == local::Phase::kDumped) {
+    const auto root = static_cast<pid_t>(status.rank_pid);
+    const auto wait = [root] { return host::wait_for_dump(root, kDumpCheck); };
+    CKPT_CO_TRYV(co_await offload(context_.images, wait));
+    remove_images_of_source(context_, info_.job);
+    CKPT_CO_TRYV(host::resume_source(root));
+    CKPT_CO_TRYV(co_await keeper->reattach(host::time_limit_of(root)));
+  } else if (status.phase != local::Phase::kPaused) {
+    co_return ok();
+  }
+  CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
+  CKPT_CO_TRYV(co_await place_context(context_, job, gpu, MemoryChoice(local::MemorySet::kExported, 0)));
+  co_return ok();
+}
+
+// So many pages take milliseconds.
+Task<> ProcessSource::let_go() {
+  grew_ = {};
+  auto stream = std::exchange(stream_, nullptr);
+  if (!stream) co_return;
+  const auto close = [&stream] {
+    stream.reset();
+    return true;
+  };
+  co_await offload(context_.images, close);
+}
+
+Task<> ProcessSource::leave(std::shared_ptr<Job> job) {
+  remove_image_folder(context_, info_, "source");
+  co_await job->leave();
+}
+
+// ---- target
+
+std::shared_ptr<Job> ProcessTarget::find() {
+  return context_.jobs.started_by(info_.migration, info_.job, info_.base + 1);
+}
+
+Task<Result<std::shared_ptr<Job>>> ProcessTarget::start(const wire::MigrationPlan&) {
+  co_return std::shared_ptr<Job>();
+}
+
+Task<Result<void>> ProcessTarget::ready(std::shared_ptr<Job>) {
+  CKPT_CO_TRY(facts, co_await context_.contexts.ready());
+  if (!facts.can_checkpoint)
+    co_return Error(ErrorCode::kRefused, "This node's driver cannot restore a context: " + facts.why());
+  CKPT_CO_TRYV(co_await context_.remap.prepare());
+  CKPT_CO_TRY(criu, co_await find_criu(context_));
+  criu_ = std::move(criu);
+  co_return ok();
+}
+
+Task<Result<void>> ProcessTarget::take_memory(std::shared_ptr<Job>, std::vector<mover::RegionInfo> regions,
+                                              std::vector<UniqueFd> descriptors) {
+  if (regions.size() != descriptors.size())
+    co_return Error(ErrorCode::kProtocol, "The mover sent a wrong number of descriptors");
+  for (std::size_t i = 0; i < regions.size(); ++i) {
+    local::RegionRecord record;
+    record.id = regions[i].id;
+    record.generation = regions[i].generation;
+    record.bytes = regions[i].bytes;
+    memory_[record.id] = {record, std::move(descriptors[i])};
+  }
+  co_return ok();
+}
+
+Task<Result<void>> ProcessTarget::drop_memory(std::shared_ptr<Job>, std::vector<std::uint64_t> regions) {
+  for (const std::uint64_t id : regions) memory_.erase(id);
+  co_return ok();
+}
+
+Task<Result<void>> ProcessTarget::compare(wire::Bytes payload) {
+  auto files = wire::decode<host::FileList>(payload);
+  if (!files) co_return std::move(files).assume_error();
+  const auto check = [&files] { return host::check_files(files.assume_value()); };
+  auto same = co_await offload(context_.images, check);
+  if (same) co_return ok();
+  co_return Error(ErrorCode::kRefused,
+                  "Node " + context_.config.node + " lacks what the job's process has open")
+      .caused_by(std::move(same).assume_error());
+}
+
+Result<void> ProcessTarget::keep(std::shared_ptr<Job>, HostState state) {
+  image_bytes_ = state.bytes;
+  image_ = std::move(state);
+  return ok();
+}
+
+Task<Result<std::shared_ptr<Job>>> ProcessTarget::bring() {
+  auto restored = co_await restore();
+  if (restored) co_return restored;
+  // It never ran here, and the source is stopped at its barrier still.
+  co_return Error(ErrorCode::kAborted, "The process cannot be restored at the target")
+      .caused_by(std::move(restored).assume_error());
+}
+
+Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
+  if (!image_.file || !criu_)
+    co_return Error(ErrorCode::kNotFound, "Its image was lost with an agent that ended");
+  CKPT_CO_TRY(plan, wire::decode_plan(info_.plan));
+  CKPT_CO_TRY(place, host::find_memory_place());
+  CKPT_CO_TRY(folder, host::MemoryFolder::create(place, image_folder_name(context_, info_, "target"), 0));
+  const int file = image_.file.get();
+  const auto unpack = [file, bytes = image_.bytes, &folder] {
+    return host::unpack_folder(file, bytes, folder.path());
+  };
+  const Nanos began = now_ns();
+  CKPT_CO_TRYV(co_await offload(context_.images, unpack));
+  const Nanos unpacked = now_ns();
+  CKPT_CO_TRY(notes, read_image_notes(folder.path()));
+  if (notes.log.empty())
+    co_return Error(ErrorCode::kCorrupt, "The image of the process does not say which log is its own");
+  host::RestoreOptions options;
+  options.images = options.work = folder.path();
+  options.old_log = notes.log;
+  JobRecord record;
+  record.spec = plan.spec;
+  record.spec.incarnation = info_.base + 1;
+  record.spec.ranks = plan.target_ranks;
+  record.role = wire::JobRole::kStandby;
+  record.incarnation = info_.base + 1;
+  record.migration = info_.migration;
+  record.started_unix_ms = wall_clock_ms();
+  record.context_gpu = notes.gpu;
+  HostRestore order{criu_->restore_command(options), host::Criu::pid_file(options),
+                    host::Criu::restore_log(options), host::criu_timeout(image_.bytes)};
+  if (auto old = context_.jobs.started_as(info_.job, info_.base + 1)) co_await context_.jobs.remove(old);
+  CKPT_CO_TRY(job, co_await context_.jobs.start(std::move(record), std::move(order)));
+  const Nanos restored = now_ns();
+  auto accepted = co_await accept(job, plan.spec);
+  if (!accepted) {
+    co_await context_.jobs.remove(job);
+    co_return std::move(accepted).assume_error();
+  }
+  spdlog::info("process restored: id {} unpack_ms {:.1f} keeper_and_criu_ms {:.1f} accept_ms {:.1f}",
+               wire::migration_text(info_.migration), ms(unpacked - began), ms(restored - unpacked),
+               ms(now_ns() - restored));
+  fault_point(FaultPoint::kTargetRestored);
+  co_return job;
+}
+
+// The restored process has its memory with its keeper, and no more rights than the job.
+Task<Result<void>> ProcessTarget::accept(std::shared_ptr<Job> job, wire::JobSpec spec) {
+  CKPT_CO_TRYV(co_await deposit(job));
+  const auto keeper = job->keeper();
+  if (!keeper)
+    co_return Error(ErrorCode::kUnavailable, "The restored process has ended: " + job->end_reason());
+  CKPT_CO_TRY(status, co_await keeper->attach());
+  co_return host::check_credentials(static_cast<pid_t>(status.rank_pid), spec.uid, spec.gid);
+}
+
+// From here on the memory outlives this agent.
+Task<Result<void>> ProcessTarget::deposit(std::shared_ptr<Job> job) {
+  while (!memory_.empty()) {
+    std::vector<local::RegionRecord> records;
+    std::vector<UniqueFd> descriptors;
+    while (!memory_.empty() && records.size() < local::kMaxRecords) {
+      auto& [record, descriptor] = memory_.begin()->second;
+      records.push_back(record);
+      descriptors.push_back(std::move(descriptor));
+      memory_.erase(memory_.begin());
+    }
+    const auto keeper = job->keeper();
+    if (!keeper)
+      co_return Error(ErrorCode::kUnavailable, "The restored process has ended: " + job->end_reason());
+    CKPT_CO_TRYV(co_await keeper->deposit(info_.migration, std::move(records), std::move(descriptors)));
+  }
+  co_return ok();
+}
+
+Task<Result<void>> ProcessTarget::run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) {
+  const auto keeper = job->keeper();
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance at the target has ended");
+  CKPT_CO_TRY(status, co_await keeper->attach());
+  const bool is_held = status.phase == local::Phase::kDumped || status.phase == local::Phase::kPaused;
+  if (order.has_run || !is_held) co_return co_await keep_running(keeper, order);
+  auto resumed = co_await resume(job, order, report);
+  if (resumed) {
+    control::spawn(context_.executor, "image release", release_image(context_, std::move(image_)));
+    co_return ok();
+  }
+  co_return Error(ErrorCode::kAborted, "The job cannot go on at the target")
+      .caused_by(std::move(resumed).assume_error());
+}
+
+// An agent before this one may have come no further than the resume.
+Task<Result<void>> ProcessTarget::keep_running(std::shared_ptr<KeeperLink> keeper, RunOrder order) {
+  CKPT_CO_TRYV(co_await keeper->set_deadline(order.deadline));
+  co_return co_await keeper->withdraw(info_.migration);
+}
+
+Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder order,
+                                         wire::TargetReport* report) {
+  auto keeper = job->keeper();
+  if (!keeper)
+    co_return Error(ErrorCode::kUnavailable, "The restored process has ended: " + job->end_reason());
+  CKPT_CO_TRYV(co_await keeper->set_deadline(order.deadline));
+  CKPT_CO_TRY(status, co_await keeper->attach());
+  if (status.phase == local::Phase::kDumped) {
+    const auto root = static_cast<pid_t>(status.rank_pid);
+    CKPT_CO_TRYV(host::resume_source(root));
+    CKPT_CO_TRYV(co_await keeper->reattach(host::time_limit_of(root)));
+  }
+  remove_image_folder(context_, info_, "target");
+  if (report != nullptr && report->resume_sent_ns == 0) report->host_restored_ns = now_ns();
+  CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
+  CKPT_CO_TRY(placed, co_await place_context(context_, job, gpu,
+                                             MemoryChoice(local::MemorySet::kArrived, info_.migration)));
+  const Nanos placed_ns = now_ns();
+  local::Resume resume;
+  resume.incarnation = order.k;
+  resume.deadline_ns = order.deadline;
+  keeper = job->keeper();
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The process ended before it was told to go on");
+  CKPT_CO_TRY(running, co_await keeper->resume(resume, UniqueFd{}));
+  if (report != nullptr && report->resume_sent_ns == 0) {
+    placed.tell(*report);
+    report->resume_sent_ns = placed_ns;
+    report->resumed_ns = running.resumed_ns;
+  }
+  // The process has the memory: a second hold of it would keep what it frees.
+  if (auto withdrawn = co_await keeper->withdraw(info_.migration); !withdrawn)
+    spdlog::warn("memory not withdrawn: id {} reason {}", wire::migration_text(info_.migration),
+                 withdrawn.assume_error().to_string());
+  co_return ok();
+}
+
+PauseWork ProcessTarget::pause_work(const Job& job) const {
+  PauseWork work = common_work(PauseKind::kProcess);
+  const host::TreeSize size = host::size_of_tree(static_cast<pid_t>(job.rank_pid()));
+  work.add(PauseTerm::kContextRestore).add(PauseTerm::kHostRestore, image_bytes_, restore_cost(size));
+  if (!context_.remap.imports()) work.add(PauseTerm::kFill, job.summary().region_bytes);
+  return work;
+}
+
+Task<> ProcessTarget::end(std::shared_ptr<Job> job) {
+  memory_.clear();
+  control::spawn(context_.executor, "image release", release_image(context_, std::exchange(image_, {})));
+  if (job) co_await job->destroy();
+  remove_image_folder(context_, info_, "target");
+}
+
+Task<> ProcessTarget::free(std::shared_ptr<Job> job) {
+  remove_image_folder(context_, info_, "target");
+  if (!job) co_return;
+  if (!job->record().ran) co_return co_await context_.jobs.remove(job);
+  // The job has its memory; the keeper's second hold of it goes.
+  if (job->keeper()) (void)co_await job->keeper()->withdraw(info_.migration);
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The transparent way between two nodes: the process itself moves. At the source its context is saved, then CRIU dumps it into a folder in
+// memory, which travels as the migration's host state; it stays stopped until the protocol lets it go. At the target, after COMMITTED, a
+// keeper takes it from the image, and it goes on as in a swap. Until the instance has its keeper what arrived is held by this agent: if
+// that ends in between, the instance counts as dead, and the source goes on from its barrier, the target never having run.
+// Threads, ownership, errors: see way.h.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "agent/host_process/criu.h"
+#include "agent/host_process/page_stream.h"
+#include "agent/host_process/process_tree.h"
+#include "agent/migration/modes/way.h"
+#include "libckpt/protocol/wire/job_messages.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+#include "libckpt/protocol/wire/mover_values.h"
+
+namespace ckpt::agent {
+
+// CRIU stops, asks and starts each thread and opens each file by itself.
+[[nodiscard]] Nanos dump_cost(const host::TreeSize& size);
+[[nodiscard]] Nanos restore_cost(const host::TreeSize& size);
+
+// What a mover copies on its own counts as memory of the process where the driver keeps it there. `streams`: pages are sent while they are dumped.
+[[nodiscard]] PauseWork process_work(const host::TreeSize& size, std::uint64_t region_bytes, bool streams,
+                                     bool imports);
+// There is room to stream so much, and its share for the target of this very node.
+[[nodiscard]] bool can_stream(std::uint64_t largest_bytes);
+
+class ProcessSource final : public SourceWay {
+ public:
+  ProcessSource(MigrationContext& context, migration::SwitchInfo info)
+      : context_(context), info_(std::move(info)) {}
+  [[nodiscard]] bool sends_host_state() const override { return true; }
+  [[nodiscard]] wire::Bytes payload() const override { return files_; }
+  [[nodiscard]] PauseWork pause_work(const Job& job, const local::StateSummary& summary) const override;
+  Task<Result<void>> check(std::shared_ptr<Job> job) override;
+  std::optional<HostRoom> host_room(HostGrowth grew) override;
+  Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,
+                               wire::SourceReport& report) override;
+  Task<Result<void>> go_back(std::shared_ptr<Job> job) override;
+  Task<> let_go() override;
+  Task<> leave(std::shared_ptr<Job> job) override;
+
+ private:
+  Task<Result<HostState>> dump(std::shared_ptr<Job> job);
+  Task<Result<void>> make_room(pid_t root);
+  Result<void> begin_pages(const std::string& folder, std::size_t position);
+
+  MigrationContext& context_;
+  const migration::SwitchInfo info_;
+  std::optional<host::Criu> criu_;  // found while preparing, not in the downtime
+  host::TreeSize size_;
+  wire::Bytes files_;  // what the process has open, encoded
+  std::unique_ptr<host::PageStream>
+      stream_;  // with its memory before the pause; none: the pages are sent once all are there
+  HostGrowth grew_;
+};
+
+class ProcessTarget final : public TargetWay {
+ public:
+  ProcessTarget(MigrationContext& context, migration::SwitchInfo info)
+      : context_(context), info_(std::move(info)) {}
+  std::shared_ptr<Job> find() override;
+  Task<Result<std::shared_ptr<Job>>> start(const wire::MigrationPlan& plan) override;
+  Task<Result<void>> ready(std::shared_ptr<Job> job) override;
+  Task<Result<void>> compare(wire::Bytes payload) override;
+  Task<Result<std::shared_ptr<Job>>> bring() override;
+  [[nodiscard]] bool has_memory() const override { return false; }
+  Task<Result<void>> take_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
+                                 std::vector<UniqueFd> descriptors) override;
+  Task<Result<void>> drop_memory(std::shared_ptr<Job> job, std::vector<std::uint64_t> regions) override;
+  Result<void> keep(std::shared_ptr<Job> job, HostState state) override;
+  Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) override;
+  [[nodiscard]] PauseWork pause_work(const Job& job) const override;
+  Task<> end(std::shared_ptr<Job> job) override;
+  Task<> free(std::shared_ptr<Job> job) override;
+
+ private:
+  Task<Result<std::shared_ptr<Job>>> restore();
+  Task<Result<void>> accept(std::shared_ptr<Job> job, wire::JobSpec spec);
+  Task<Result<void>> deposit(std::shared_ptr<Job> job);
+  Task<Result<void>> keep_running(std::shared_ptr<KeeperLink> keeper, RunOrder order);
+  Task<Result<void>> resume(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report);
+
+  MigrationContext& context_;
+  const migration::SwitchInfo info_;
+  std::optional<host::Criu> criu_;
+  HostState image_;
+  std::uint64_t image_bytes_ = 0;
+  std::map<std::uint64_t, std::pair<local::RegionRecord, UniqueFd>>
+      memory_;  // by region, until it is the keeper's
+};
+
+}  // namespace ckpt::agent

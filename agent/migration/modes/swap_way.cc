@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/migration/modes/swap_way.h"
+
+#include <spdlog/spdlog.h>
+
+#include "agent/migration/modes/thin_rank.h"
+#include "libckpt/protocol/wire/ids.h"
+
+namespace ckpt::agent {
+namespace {
+
+Result<std::uint32_t> gpu_of(const migration::SwitchInfo& info, bool target) {
+  CKPT_TRY(plan, wire::decode_plan(info.plan));
+  return (target ? plan.target_ranks : plan.spec.ranks).front().gpu_index;
+}
+
+// It stands at its barrier; what runs must not lose its memory under its feet.
+bool is_held(const Job& job) {
+  return job.phase() == local::Phase::kPaused;
+}
+
+}  // namespace
+
+PauseWork swap_work(std::uint64_t region_bytes, bool imports) {
+  PauseWork work = common_work(PauseKind::kSwap);
+  work.add(PauseTerm::kContextSave).add(PauseTerm::kContextRestore).save_beside_copy();
+  if (!imports) work.add(PauseTerm::kFill, region_bytes);
+  return work;
+}
+
+// ---- source
+
+Task<Result<void>> SwapSource::check(std::shared_ptr<Job>) {
+  CKPT_CO_TRY(facts, co_await context_.contexts.ready());
+  if (!facts.why().empty())
+    co_return Error(ErrorCode::kRefused, "This node's driver cannot move a context: " + facts.why());
+  co_return co_await context_.remap.prepare();
+}
+
+PauseWork SwapSource::pause_work(const Job&, const local::StateSummary& summary) const {
+  return swap_work(summary.region_bytes, context_.remap.imports());
+}
+
+Task<Result<HostState>> SwapSource::save(std::shared_ptr<Job> job, PausedState, wire::SourceReport& report) {
+  CKPT_CO_TRYV(co_await save_context(context_, job));
+  report.context_saved_ns = now_ns();
+  co_return HostState();
+}
+
+Task<Result<void>> SwapSource::go_back(std::shared_ptr<Job> job) {
+  if (!is_held(*job)) co_return ok();
+  CKPT_CO_TRY(index, gpu_of(info_, false));
+  CKPT_CO_TRY(gpu, context_.identity_of(index));
+  CKPT_CO_TRYV(co_await place_context(context_, job, gpu, MemoryChoice(local::MemorySet::kExported, 0)));
+  co_return co_await job->moved_to(index);
+}
+
+// The process is the target's now. Its old memory goes with the end of the export.
+Task<> SwapSource::leave(std::shared_ptr<Job>) {
+  co_return;
+}
+
+// ---- target
+
+std::shared_ptr<Job> SwapTarget::find() {
+  auto job = context_.jobs.running_as(info_.job, info_.base);
+  return job ? job : context_.jobs.running_as(info_.job, info_.base + 1);
+}
+
+Task<Result<std::shared_ptr<Job>>> SwapTarget::start(const wire::MigrationPlan&) {
+  auto job = find();
+  if (!job || !job->keeper())
+    co_return Error(ErrorCode::kNotFound, "Job " + wire::job_text(info_.job) + " does not run on this node");
+  co_return job;
+}
+
+Task<Result<void>> SwapTarget::ready(std::shared_ptr<Job>) {
+  co_return ok();
+}
+
+Task<Result<void>> SwapTarget::take_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
+                                           std::vector<UniqueFd> descriptors) {
+  const auto keeper = job->keeper();
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  std::vector<local::RegionRecord> records;
+  for (const mover::RegionInfo& region : regions) {
+    local::RegionRecord& record = records.emplace_back();
+    record.id = region.id;
+    record.generation = region.generation;
+    record.bytes = region.bytes;
+    generations_[region.id] = region.generation;
+  }
+  co_return co_await keeper->deposit(info_.migration, std::move(records), std::move(descriptors));
+}
+
+Task<Result<void>> SwapTarget::drop_memory(std::shared_ptr<Job> job, std::vector<std::uint64_t> regions) {
+  const auto keeper = job->keeper();
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  std::vector<local::RegionKey> keys;
+  for (const std::uint64_t id : regions) {
+    if (const auto known = generations_.extract(id); !known.empty()) keys.push_back({id, known.mapped()});
+  }
+  if (keys.empty()) co_return ok();
+  co_return co_await keeper->withdraw_regions(info_.migration, std::move(keys));
+}
+
+Result<void> SwapTarget::keep(std::shared_ptr<Job>, HostState) {
+  return ok();
+}
+
+Task<Result<void>> SwapTarget::run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) {
+  if (order.has_run || !is_held(*job)) {
+    CKPT_CO_TRYV(co_await job->keeper()->set_deadline(order.deadline));
+    co_await free(job);  // an agent before this one may have come no further than the resume
+    co_return ok();
+  }
+  auto resumed = co_await resume(job, order, report);
+  if (resumed) co_return ok();
+  // The source still has all of it, so it goes on there.
+  co_return Error(ErrorCode::kAborted, "The job cannot go on at the target GPU")
+      .caused_by(std::move(resumed).assume_error());
+}
+
+Task<Result<void>> SwapTarget::resume(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) {
+  CKPT_CO_TRY(index, gpu_of(info_, true));
+  CKPT_CO_TRY(gpu, context_.identity_of(index));
+  CKPT_CO_TRY(placed, co_await place_context(context_, job, gpu,
+                                             MemoryChoice(local::MemorySet::kArrived, info_.migration)));
+  const Nanos placed_ns = now_ns();
+  CKPT_CO_TRYV(co_await job->moved_to(index));
+  const auto keeper = job->keeper();
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The process ended before it was told to go on");
+  local::Resume resume;
+  resume.incarnation = order.k;
+  resume.deadline_ns = order.deadline;
+  CKPT_CO_TRY(running, co_await keeper->resume(resume, UniqueFd{}));
+  if (report != nullptr && report->resume_sent_ns == 0) {
+    placed.tell(*report);
+    report->resume_sent_ns = placed_ns;
+    report->resumed_ns = running.resumed_ns;
+  }
+  // The process has the memory: a second hold of it would keep what it frees.
+  if (auto withdrawn = co_await keeper->withdraw(info_.migration); !withdrawn)
+    spdlog::warn("memory not withdrawn: id {} reason {}", wire::migration_text(info_.migration),
+                 withdrawn.assume_error().to_string());
+  co_return ok();
+}
+
+PauseWork SwapTarget::pause_work(const Job& job) const {
+  PauseWork work = common_work(PauseKind::kSwap);
+  work.add(PauseTerm::kContextRestore);
+  if (!context_.remap.imports()) work.add(PauseTerm::kFill, job.summary().region_bytes);
+  return work;
+}
+
+Task<> SwapTarget::end(std::shared_ptr<Job>) {
+  co_return;
+}
+
+Task<> SwapTarget::free(std::shared_ptr<Job> job) {
+  if (!job || !job->keeper()) co_return;
+  auto withdrawn = co_await job->keeper()->withdraw(info_.migration);
+  if (!withdrawn)
+    spdlog::warn("memory not withdrawn: id {} reason {}", wire::migration_text(info_.migration),
+                 withdrawn.assume_error().to_string());
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The transparent way between two GPUs of this node (hot card swap): the same process, the same keeper and folder. From the release of its memory
+// until the migration is closed the keeper holds two sets of descriptors, the source's and the one that the target's mover made, so either
+// side can go on whatever happens to this agent.
+// Threads, ownership, errors: see way.h.
+#pragma once
+
+#include <map>
+
+#include "agent/migration/modes/way.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+#include "libckpt/protocol/wire/mover_values.h"
+
+namespace ckpt::agent {
+
+// `imports`: memory comes back for nothing (remap.h).
+[[nodiscard]] PauseWork swap_work(std::uint64_t region_bytes, bool imports);
+
+class SwapSource final : public SourceWay {
+ public:
+  explicit SwapSource(MigrationContext& context, migration::SwitchInfo info)
+      : context_(context), info_(std::move(info)) {}
+  [[nodiscard]] bool sends_host_state() const override { return false; }
+  [[nodiscard]] PauseWork pause_work(const Job& job, const local::StateSummary& summary) const override;
+  Task<Result<void>> check(std::shared_ptr<Job> job) override;
+  Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,
+                               wire::SourceReport& report) override;
+  Task<Result<void>> go_back(std::shared_ptr<Job> job) override;
+  Task<> leave(std::shared_ptr<Job> job) override;
+
+ private:
+  MigrationContext& context_;
+  const migration::SwitchInfo info_;
+};
+
+class SwapTarget final : public TargetWay {
+ public:
+  SwapTarget(MigrationContext& context, migration::SwitchInfo info)
+      : context_(context), info_(std::move(info)) {}
+  std::shared_ptr<Job> find() override;
+  Task<Result<std::shared_ptr<Job>>> start(const wire::MigrationPlan& plan) override;
+  Task<Result<void>> ready(std::shared_ptr<Job> job) override;
+  [[nodiscard]] bool has_memory() const override { return false; }
+  Task<Result<void>> take_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
+                                 std::vector<UniqueFd> descriptors) override;
+  Task<Result<void>> drop_memory(std::shared_ptr<Job> job, std::vector<std::uint64_t> regions) override;
+  Result<void> keep(std::shared_ptr<Job> job, HostState state) override;
+  Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) override;
+  [[nodiscard]] PauseWork pause_work(const Job& job) const override;
+  Task<> end(std::shared_ptr<Job> job) override;
+  Task<> free(std::shared_ptr<Job> job) override;
+
+ private:
+  Task<Result<void>> resume(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report);
+
+  MigrationContext& context_;
+  const migration::SwitchInfo info_;
+  std::map<std::uint64_t, std::uint64_t> generations_;  // of what the keeper was given, by region
+};
+
+}  // namespace ckpt::agent

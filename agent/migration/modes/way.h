@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two ways to move a job (DESIGN §3) as the sessions of a migration see them: what stands beside the device memory at the source, and
+// which instance goes on at the target. cooperative_way.h: a standby that has started already, and host state that the program names.
+// swap_way.h: the same process, its context saved and restored by the driver. process_way.h: the process goes, too. adopted_way.h: a process
+// that was not started by us.
+// Threads: the event loop; one call at a time, but leave() and free(). Ownership: a session owns its way. The job is the session's and is
+// passed in, since an agent that was restarted finds it again. Errors: why the step did not happen; each may be repeated.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "agent/jobs/job.h"
+#include "agent/migration/modes/migration_context.h"
+#include "agent/pauses/pause_estimate.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+#include "libckpt/protocol/wire/mover_values.h"
+
+namespace ckpt::agent {
+
+// What travels with the final round; empty if there is none.
+struct HostState {
+  HostState() = default;
+  HostState(UniqueFd memory_file, std::uint64_t size) : file(std::move(memory_file)), bytes(size) {}
+  UniqueFd file;
+  std::uint64_t bytes = 0;
+};
+
+// A memory file that host state is written into while it is sent.
+struct HostRoom {
+  HostRoom() = default;
+  UniqueFd file;
+  std::uint64_t most = 0;
+  std::uint64_t expected = 0;
+};
+// How much of it is there; whole: that is all. On the loop.
+using HostGrowth = std::function<void(std::uint64_t filled, bool whole)>;
+
+class SourceWay {
+ public:
+  virtual ~SourceWay() = default;
+  // After check(). With one the final round begins beside save(), which gives nothing: what it makes is told to `grew`.
+  virtual std::optional<HostRoom> host_room(HostGrowth) { return std::nullopt; }
+  // The final round carries what save() gives, so it waits for it. Otherwise both run at once, and the manifest waits.
+  [[nodiscard]] virtual bool sends_host_state() const = 0;
+  // Whether the job can be moved so, before anything is touched. kRefused otherwise.
+  virtual Task<Result<void>> check(std::shared_ptr<Job> job) = 0;
+  // After check(): what a pause has to do here and at the target beside the copy of device memory.
+  [[nodiscard]] virtual PauseWork pause_work(const Job& job, const local::StateSummary& summary) const = 0;
+  // After check(): for compare() at the target.
+  [[nodiscard]] virtual wire::Bytes payload() const { return {}; }
+  // The rank is paused. After this the target has all it needs but device memory; what was measured goes into `report`.
+  virtual Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,
+                                       wire::SourceReport& report) = 0;
+  // The rank can be resumed here: also where save() failed half way, was never called, or was called by an earlier agent.
+  virtual Task<Result<void>> go_back(std::shared_ptr<Job> job) = 0;
+  // The migration sends nothing more, and no call of save() is under way: what was kept for sending goes. Idempotent.
+  virtual Task<> let_go() { co_return; }
+  // The job runs at the target: what is left of it here ends. Idempotent.
+  virtual Task<> leave(std::shared_ptr<Job> job) = 0;
+};
+
+// When the lease ends under which an order stands. All copies hear of a renewal, since an order may take longer than its lease.
+class LeaseEnd {
+ public:
+  LeaseEnd(Nanos end = local::kNoDeadline) : end_(std::make_shared<Nanos>(end)) {}
+  operator Nanos() const { return *end_; }
+  void renew(Nanos end) { *end_ = end; }
+
+ private:
+  std::shared_ptr<Nanos> end_;
+};
+
+struct RunOrder {
+  wire::Incarnation k = 0;
+  bool has_run = false;  // as k: what holds it now is a pause of its own, which ends elsewhere
+  LeaseEnd deadline;
+};
+
+class TargetWay {
+ public:
+  virtual ~TargetWay() = default;
+  // The instance of an earlier agent's preparation, or null.
+  virtual std::shared_ptr<Job> find() = 0;
+  // The instance, or null: there is none before bring().
+  virtual Task<Result<std::shared_ptr<Job>>> start(const wire::MigrationPlan& plan) = 0;
+  // Until it can take memory.
+  virtual Task<Result<void>> ready(std::shared_ptr<Job> job) = 0;
+  // What the source says of the job is possible here: beside the rounds, before anything is paused. kRefused otherwise.
+  virtual Task<Result<void>> compare(wire::Bytes payload);
+  // COMMITTED, and there is no instance: makes it of what was kept. kAborted where that cannot be.
+  virtual Task<Result<std::shared_ptr<Job>>> bring();
+  // It has memory of its own that the mover attaches; otherwise the mover makes it and take_memory() gets it.
+  [[nodiscard]] virtual bool has_memory() const = 0;
+  virtual Task<Result<void>> take_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
+                                         std::vector<UniqueFd> descriptors) = 0;
+  // Regions of take_memory() that the job has freed since: nothing here holds them after it.
+  virtual Task<Result<void>> drop_memory(std::shared_ptr<Job> job, std::vector<std::uint64_t> regions);
+  // Host state arrived and is verified: it must be there still for an agent that is started after COMMITTED.
+  virtual Result<void> keep(std::shared_ptr<Job> job, HostState state) = 0;
+  // It runs as `order.k`. kAborted: it never will here. The report's points are set where they are reached for the first time (`report` may be null).
+  virtual Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) = 0;
+  // After run(): what it had to do here.
+  [[nodiscard]] virtual PauseWork pause_work(const Job& job) const = 0;
+  // The migration was given up, or ended: first the instance, if it is this migration's own, then what else is left of it here. Idempotent.
+  virtual Task<> end(std::shared_ptr<Job> job) = 0;
+  virtual Task<> free(std::shared_ptr<Job> job) = 0;
+};
+
+[[nodiscard]] PauseKind pause_kind(const migration::SwitchInfo& info);
+// Of every way.
+[[nodiscard]] PauseWork common_work(PauseKind kind);
+// As this node knows them now.
+[[nodiscard]] PauseLines pause_lines(MigrationContext& context, PauseKind kind);
+// `info`'s plan decides; one that cannot be read (a migration that only its outcome is known of) counts as cooperative.
+std::unique_ptr<SourceWay> make_source_way(MigrationContext& context, const migration::SwitchInfo& info);
+std::unique_ptr<TargetWay> make_target_way(MigrationContext& context, const migration::SwitchInfo& info);
+
+}  // namespace ckpt::agent

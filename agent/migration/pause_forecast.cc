@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/migration/pause_forecast.h"
+
+#include <algorithm>
+
+#include "agent/migration/modes/adopted_way.h"
+#include "agent/migration/modes/process_way.h"
+#include "agent/migration/modes/swap_way.h"
+#include "agent/migration/modes/way.h"
+
+namespace ckpt::agent {
+namespace {
+
+constexpr std::chrono::seconds kForecastHolds{60};
+
+}  // namespace
+
+Task<> PauseForecast::look(bool moves_processes) {
+  const auto jobs = context_.jobs.all();
+  std::erase_if(looked_at_, [&](const auto& entry) {
+    return std::none_of(jobs.begin(), jobs.end(),
+                        [&](const auto& job) { return job->folder() == entry.first && !job->ended(); });
+  });
+  for (const auto& job : jobs) {
+    if (job->phase() == local::Phase::kRunning && !job->ended() && !job->unknown() && is_due(*job))
+      co_await look_at(job, moves_processes);
+  }
+}
+
+bool PauseForecast::is_due(const Job& job) {
+  const auto now = std::chrono::steady_clock::now();
+  const auto [at, fresh] = looked_at_.try_emplace(job.folder(), now);
+  if (!fresh && now - at->second < kForecastHolds) return false;
+  at->second = now;
+  return true;
+}
+
+Task<> PauseForecast::look_at(std::shared_ptr<Job> job, bool moves_processes) {
+  const local::StateSummary summary = job->summary();
+  const Nanos copy = context_.pauses->costs().copy_line().at(static_cast<std::int64_t>(summary.state_bytes));
+  const auto whole = [this](const PauseWork& work, Nanos device_copy) {
+    const PauseLines lines = pause_lines(context_, work.kind());
+    const PauseEstimate estimate = estimate_pause(work, lines, lines, std::nullopt);
+    return estimate.fixed() + std::max(estimate.beside, device_copy);
+  };
+  const wire::Way way = job->record().spec.way;
+  if (way == wire::Way::kCooperative) {
+    const Nanos pause = whole(common_work(PauseKind::kCooperative), copy);
+    co_return job->expect_pauses(pause, pause);
+  }
+  const auto root = static_cast<pid_t>(job->rank_pid());
+  const auto measure = [root] { return host::size_of_tree(root); };
+  const host::TreeSize size = co_await offload(context_.images, measure);
+  if (job->ended() || size.processes == 0) co_return;
+  Nanos here = 0;
+  Nanos away = 0;
+  if (way == wire::Way::kAdopted) {
+    const std::uint64_t device = job->record().device_bytes;
+    here = whole(adopted_work(size, device, true), 0);
+    away = whole(adopted_work(size, device, false), 0);
+  } else {
+    const bool imports = context_.remap.imports();
+    here = whole(swap_work(summary.region_bytes, imports), copy);
+    away = whole(process_work(size, summary.region_bytes, can_stream(size.private_bytes), imports), copy);
+  }
+  job->expect_pauses(here, moves_processes ? away : 0);
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long a move would pause a job, from what can be measured while it runs: sizes of its memory, threads, descriptors, and this node's rates. For
+// `describe`, `--dry-run` and drains, which ask before there is a target; a migration's own estimate has the target's rates, too.
+// Threads: the event loop; processes are read on the pool of images. Ownership: the context outlives it. Errors: what cannot be read stays unknown.
+#pragma once
+
+#include "agent/migration/modes/migration_context.h"
+
+namespace ckpt::agent {
+
+class PauseForecast {
+ public:
+  explicit PauseForecast(MigrationContext& context) : context_(context) {}
+  // For each running job, at most once a minute; between two nodes only where `moves_processes`.
+  Task<> look(bool moves_processes);
+
+ private:
+  Task<> look_at(std::shared_ptr<Job> job, bool moves_processes);
+  [[nodiscard]] bool is_due(const Job& job);
+
+  MigrationContext& context_;
+  std::map<std::string, std::chrono::steady_clock::time_point> looked_at_;  // by folder
+};
+
+}  // namespace ckpt::agent

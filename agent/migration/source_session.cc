@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/migration/source_session.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "libckpt/protocol/wire/ids.h"
+
+namespace ckpt::agent {
+namespace {
+
+constexpr Milliseconds kLimitLook{50};  // `set` may have moved it, or the migration has ended
+constexpr Milliseconds kFirstBackoff{100};
+constexpr Milliseconds kMostBackoff{5000};
+
+}  // namespace
+
+SourceSession::SourceSession(MigrationContext& context, migration::SwitchInfo info)
+    : context_(context),
+      info_(std::move(info)),
+      key_{info_.migration, wire::Party::kSource},
+      way_(make_source_way(context, info_)),
+      saving_(context.executor) {
+  if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
+}
+
+SourceSession::~SourceSession() {
+  if (job_) job_->unlisten(listener_);
+}
+
+std::shared_ptr<Job> SourceSession::job() const {
+  return job_;
+}
+
+void SourceSession::emit(migration::SourceEvent event) {
+  context_.source_event(key_, std::move(event));
+}
+
+void SourceSession::fail(const Error& error) {
+  if (stopped_) return;
+  spdlog::warn("migration fails at the source: id {} reason {}", wire::migration_text(info_.migration),
+               error.to_string());
+  if (preparing_) {
+    emit(migration::SourceRefused(wire::Reason(error)));
+  } else {
+    emit(migration::EngineFailed(wire::Reason(error)));
+  }
+}
+
+void SourceSession::attach_to(const std::shared_ptr<Job>& job) {
+  job_ = job;
+  listener_ = job_->listen([this](const local::Body& body) { on_local(body); });
+}
+
+void SourceSession::on_local(const local::Body& body) {
+  if (std::holds_alternative<local::RankExited>(body)) {
+    if (!freeing_)
+      emit(migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The job's process has ended")));
+  } else if (std::holds_alternative<local::RankStopped>(body)) {
+    if (job_) emit(migration::InstanceStopped(job_->incarnation()));
+  }
+}
+
+void SourceSession::perform(const migration::Action& action) {
+  const auto& executor = context_.executor;
+  auto self = shared_from_this();
+  if (std::holds_alternative<migration::PrepareSource>(action)) {
+    control::spawn(executor, "source prepare", self->prepare());
+  } else if (const auto* start = std::get_if<migration::StartPrecopy>(&action)) {
+    start_precopy(start->peer_payload);
+  } else if (std::holds_alternative<migration::PauseJob>(action)) {
+    control::spawn(executor, "source pause", self->pause());
+  } else if (std::holds_alternative<migration::RunFinalRound>(action)) {
+    if (!way_->sends_host_state() || has_room_) run_final_round(HostState());
+    control::spawn(executor, "source save", self->save());
+  } else if (std::holds_alternative<migration::ReleaseManifest>(action)) {
+    manifest_ordered_ = true;
+    release_manifest();
+  } else if (std::holds_alternative<migration::StopCopy>(action)) {
+    control::spawn(executor, "source stop", self->stop_copy());
+  } else if (const auto* run = std::get_if<migration::RunInstance>(&action)) {
+    control::spawn(executor, "source resume", self->run_instance(run->k, run->deadline));
+  } else if (std::holds_alternative<migration::FreeSource>(action)) {
+    control::spawn(executor, "source free", self->free());
+  }
+}
+
+Task<> SourceSession::prepare() {
+  auto self = shared_from_this();
+  preparing_ = true;
+  if (context_.let_have) co_await context_.let_have(info_.job);
+  auto prepared = co_await prepare_memory();
+  if (!prepared) {
+    fail(prepared.assume_error());
+    preparing_ = false;
+    if (stopped_) co_await release_memory();
+    co_return;
+  }
+  preparing_ = false;
+  if (stopped_) co_return co_await release_memory();
+  emit(migration::SourceReady(way_->payload()));
+}
+
+Task<Result<void>> SourceSession::prepare_memory() {
+  auto plan = wire::decode_plan(info_.plan);
+  if (!plan) co_return std::move(plan).assume_error();
+  if (!job_) {
+    if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
+  }
+  if (job_ && job_->unknown())
+    co_return Error(ErrorCode::kRefused, "It is not known whether job " + wire::job_text(info_.job) +
+                                             " runs on this node: " + job_->instance().reason);
+  if (!job_ || job_->ended() || !job_->keeper()) {
+    co_return Error(ErrorCode::kNotFound, "Job " + wire::job_text(info_.job) + " does not run on this node");
+  }
+  if (plan.assume_value().spec.ranks.size() != 1) {
+    co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be moved yet");
+  }
+  auto description = co_await job_->keeper()->describe();
+  if (!description) co_return std::move(description).assume_error();
+  const local::StateSummary& summary = description.assume_value().summary;
+  if (!summary.movable)
+    co_return Error(ErrorCode::kRefused, "The job cannot be moved: " + summary.reason.str());
+  CKPT_CO_TRYV(co_await way_->check(job_));
+  if (job_->ended()) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  work_ = way_->pause_work(*job_, summary);
+  last_pause_ = plan.assume_value().last_pause;
+  auto opened = co_await open_session(job_, std::move(plan).assume_value());
+  if (!opened) co_return std::move(opened).assume_error();
+  MemoryExport::Settings settings;
+  settings.timeout = context_.config.keeper_timeout;
+  settings.keep_descriptors = true;
+  settings.failed = [weak = weak_from_this()](Error error) {
+    if (auto self = weak.lock()) self->fail(error);
+  };
+  const auto keeper = job_->keeper();  // gone if the job ended while the mover got ready
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job ended before its memory was exported");
+  export_ = MemoryExport::create(keeper, session_, std::move(settings));
+  auto exported = co_await export_->run(context_.executor);
+  if (!exported) co_return std::move(exported).assume_error();
+  co_return ok();
+}
+
+Task<Result<void>> SourceSession::open_session(std::shared_ptr<Job> job, wire::MigrationPlan plan) {
+  options_ = plan.options;
+  within_node_ = plan.source_node == plan.target_node;
+  CKPT_CO_TRY(process, context_.mover_of(job->gpu()));
+  CKPT_CO_TRYV(co_await process->ready(context_.config.mover_timeout));
+  mover::OpenSession request;
+  request.session = mover::SessionKey(info_.migration, 0);
+  request.side = wire::Side::kSource;
+  request.incarnation = info_.base + 1;
+  request.fingerprint_key = plan.fingerprint_key;
+  request.session_token = plan.session_token;
+  MoverSession::Handlers handlers;
+  handlers.event = [weak = weak_from_this()](mover::Packet packet) {
+    if (auto self = weak.lock()) self->on_mover(std::move(packet));
+  };
+  handlers.failed = [weak = weak_from_this()](Error error) {
+    if (auto self = weak.lock()) self->fail(error);
+  };
+  CKPT_CO_TRY(session, MoverSession::open(context_.executor, process, std::move(request),
+                                          context_.config.mover_timeout, std::move(handlers)));
+  session_ = session;
+  co_return ok();
+}
+
+void SourceSession::start_precopy(const wire::Bytes& payload) {
+  auto endpoint = wire::decode<EndpointPayload>(payload);
+  if (!endpoint) return fail(endpoint.assume_error());
+  if (!session_) return fail(Error(ErrorCode::kInternal, "There is no mover's session to start"));
+  mover::StartSource start;
+  expect_pause(endpoint.assume_value().costs);
+  if (gives_up() && estimate_.total() > limit())
+    return fail(Error(ErrorCode::kAborted, "The limit cannot be met: " + too_long(estimate_.facts, limit())));
+  start.addresses = std::move(endpoint.assume_value().addresses);
+  start.options = options_;
+  start.options.max_downtime_ns = limit();
+  start.options.bandwidth_bytes_per_second = set_bandwidth_.value_or(options_.bandwidth_bytes_per_second);
+  start.fixed_cost_ns = estimate_.fixed();
+  start.beside_copy_ns = estimate_.beside;
+  start.near = within_node_;
+  if (auto sent = session_->send(std::move(start)); !sent) return fail(sent.assume_error());
+  if (auto given = give_host_room(); !given) fail(given.assume_error());
+}
+
+void SourceSession::expect_pause(const std::vector<wire::CostLine>& target) {
+  if (!work_) return;  // this agent did not prepare it
+  const PauseLines own = pause_lines(context_, work_->kind());
+  PauseLines there = own;
+  if (target.size() == there.size()) std::copy(target.begin(), target.end(), there.begin());
+  estimate_ = estimate_pause(*work_, own, there, last_pause_);
+}
+
+Nanos SourceSession::limit() const {
+  return set_max_downtime_ns_.value_or(options_.max_downtime_ns);
+}
+
+bool SourceSession::gives_up() const {
+  return options_.if_not_converged == wire::NotConverged::kAbort;
+}
+
+Result<void> SourceSession::give_host_room() {
+  auto room = way_->host_room([weak = weak_from_this()](std::uint64_t filled, bool whole) {
+    if (auto self = weak.lock()) self->host_grew(filled, whole);
+  });
+  if (!room) return ok();
+  mover::HostRoom message;
+  message.most = room->most;
+  message.expected = room->expected;
+  std::vector<UniqueFd> descriptors;
+  descriptors.push_back(std::move(room->file));
+  CKPT_TRYV(session_->send(message, std::move(descriptors)));
+  has_room_ = true;
+  return ok();
+}
+
+void SourceSession::host_grew(std::uint64_t filled, bool whole) {
+  if (!session_ || stopped_) return;
+  mover::HostGrew message;
+  message.filled = filled;
+  message.whole = whole;
+  if (auto sent = session_->send(message); !sent) fail(sent.assume_error());
+}
+
+void SourceSession::on_mover(mover::Packet packet) {
+  if (stopped_ && !report_) return;
+  if (const auto* progress = std::get_if<mover::Progress>(&packet.message)) {
+    wire::MigrationProgress out;
+    out.migration = info_.migration;
+    out.round = progress->round;
+    out.done_bytes = progress->done_bytes;
+    out.total_bytes = progress->total_bytes;
+    out.state_bytes = progress->state_bytes;
+    out.sent_bytes = progress->sent_bytes;
+    out.remaining_bytes = progress->remaining_bytes;
+    out.dirty_bytes_per_second = progress->dirty_bytes_per_second;
+    out.throughput_bytes_per_second = progress->throughput_bytes_per_second;
+    out.estimate_ns = progress->estimate_ns;
+    out.eta_ns = progress->eta_ns;
+    context_.progress(out);
+  } else if (std::holds_alternative<mover::FirstRoundDone>(packet.message)) {
+    emit(migration::FirstRoundDone{});
+  } else if (std::holds_alternative<mover::Converged>(packet.message)) {
+    emit(migration::PrecopyConverged{});
+  } else if (const auto* lost = std::get_if<mover::DidNotConverge>(&packet.message)) {
+    const auto pause = estimate_.with_copy(lost->estimate_ns);
+    const std::string why = lost->estimate_ns > limit() && work_
+                                ? "The limit cannot be met: after " + std::to_string(lost->rounds) +
+                                      " rounds " + too_long(pause, limit())
+                                : "The copy does not converge: " + lost->reason;
+    fail(Error(ErrorCode::kAborted, why));
+  } else if (const auto* sent = std::get_if<mover::FinalSent>(&packet.message)) {
+    on_counters(sent->counters, sent->final_received_ns, sent->last_ack_ns);
+  } else if (const auto* done = std::get_if<mover::FinalDone>(&packet.message)) {
+    on_counters(done->counters, done->final_received_ns, done->last_ack_ns);
+    verified_heard_ns_ = done->verified_heard_ns;
+    emit(migration::FinalDataAcknowledged{});
+  } else if (const auto* mismatch = std::get_if<mover::Mismatch>(&packet.message)) {
+    spdlog::warn("fingerprint mismatch: id {} tensor {} chunk {} times {}",
+                 wire::migration_text(info_.migration), mismatch->tensor, mismatch->chunk, mismatch->times);
+  }
+}
+
+void SourceSession::on_counters(const mover::SourceCounters& counters, Nanos final_received_ns,
+                                Nanos last_ack_ns) {
+  if (!report_) return;
+  wire::SourceReport& report = *report_;
+  // A dump comes before the final round, so the agent's own time stands.
+  if (report.host_saved_ns == 0) report.paused_ns = final_received_ns;
+  report.last_ack_ns = last_ack_ns;
+  report.clock_offset_ns = counters.clock_offset_ns;
+  report.rounds = counters.rounds;
+  report.state_bytes = counters.state_bytes;
+  report.sent_bytes = counters.sent_bytes;
+  report.wire_bytes = counters.wire_bytes;
+  report.dirty_bytes = counters.dirty_bytes;
+  report.final_bytes = counters.final_bytes;
+  report.host_bytes = counters.host_bytes;
+  if (report.host_saved_ns != 0)
+    report.host_read_bytes_per_second = faster(context_.pauses->costs().memory().read, report.host_bytes,
+                                               report.host_saved_ns - report.context_saved_ns);
+  report.resent_chunks = counters.resent_chunks;
+  report.link_bytes_per_second = counters.link_bytes_per_second;
+  report.scan_bytes_per_second = counters.scan_bytes_per_second;
+  report.scan_ns = counters.scan_ns;
+  report.copy_ns = counters.copy_ns;
+  report.estimate_ns = counters.estimate_ns;
+  report.converged = true;
+  if (work_ && counters.estimate_ns > 0) report.estimate = estimate_.with_copy(counters.estimate_ns);
+}
+
+Task<> SourceSession::pause() {
+  auto self = shared_from_this();
+  if (stopped_) co_return;
+  auto keeper = job_->keeper();
+  if (!keeper) co_return;
+  auto exchange = keeper->begin_pause();
+  pausing_ = std::move(exchange);
+  auto state = co_await keeper->finish_pause(*pausing_);
+  pausing_.reset();
+  if (!state) {
+    if (stopped_) co_return;
+    co_return fail(state.assume_error());
+  }
+  paused_ = std::move(state).assume_value();
+  job_->set_phase(local::Phase::kPaused);
+  report_.emplace();
+  report_->migration = info_.migration;
+  report_->barrier_entered_ns = paused_->paused.barrier_entry_ns;
+  report_->paused_ns = now_ns();
+  emit(migration::JobPaused{});
+  if (gives_up()) control::spawn(context_.executor, "source limit", keep_limit());
+}
+
+// The machine decides: what the target has committed goes on there.
+Task<> SourceSession::keep_limit() {
+  auto self = shared_from_this();
+  while (!stopped_ && verified_heard_ns_ == 0) {
+    const Nanos left = report_->barrier_entered_ns + limit() - now_ns();
+    if (left <= 0) {
+      co_return fail(Error(ErrorCode::kAborted, "The pause has passed its limit of " +
+                                                    std::to_string(limit() / kNanosPerMs) +
+                                                    " ms before the target had all: the job goes back"));
+    }
+    Signal nobody(context_.executor);
+    co_await nobody.wait(std::chrono::steady_clock::now() +
+                         std::min<std::chrono::nanoseconds>(std::chrono::nanoseconds(left), kLimitLook));
+  }
+}
+
+// What the target needs beside device memory. The manifest, which lets the target commit, waits for it.
+Task<> SourceSession::save() {
+  auto self = shared_from_this();
+  const Turn::Held turn = co_await saving_.take();
+  if (stopped_ || !paused_ || !report_) co_return;
+  auto saved = co_await way_->save(job_, std::move(*paused_), *report_);
+  if (stopped_) co_return;
+  // No refusal, whatever its cause calls itself: the job has been paused.
+  if (!saved) {
+    co_return fail(Error(ErrorCode::kAborted, "The job cannot be saved at the source")
+                       .caused_by(std::move(saved).assume_error()));
+  }
+  if (way_->sends_host_state() && !has_room_) run_final_round(std::move(saved).assume_value());
+  saved_ = true;
+  release_manifest();
+}
+
+void SourceSession::run_final_round(HostState state) {
+  if (!session_ || stopped_ || !report_) return;
+  mover::FinalRound round;
+  round.barrier_entered_ns = report_->barrier_entered_ns;
+  round.paused_ns = now_ns();
+  round.host_state_bytes = state.bytes;
+  round.host_state_grows = has_room_;
+  std::vector<UniqueFd> descriptors;
+  if (state.bytes > 0) descriptors.push_back(std::move(state.file));
+  if (auto sent = session_->send(std::move(round), std::move(descriptors)); !sent) fail(sent.assume_error());
+}
+
+void SourceSession::release_manifest() {
+  if (!manifest_ordered_ || !saved_ || !session_ || stopped_) return;
+  if (auto sent = session_->send(mover::ReleaseManifest{}); !sent) fail(sent.assume_error());
+}
+
+Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> deadline) {
+  auto self = shared_from_this();
+  if (!job_) {
+    if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
+  }
+  // Whether it lives is not ours to guess.
+  if (job_) co_await job_->known();
+  if (freeing_) co_return;
+  if (!job_ || job_->ended() || !job_->keeper()) {
+    co_return emit(migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The job's process has ended")));
+  }
+  local::Resume resume;
+  resume.incarnation = k;
+  resume.deadline_ns = deadline.value_or(local::kNoDeadline);
+  // As at the target: what is copied on the way back must not be held by the mover's session, too.
+  if (stopped_ && !preparing_ && !context_.remap.imports()) co_await release_memory();
+  const std::uint64_t order = ++orders_;
+  const Turn::Held turn = co_await job_->resume_turn().take();
+  if (!co_await go_back(order)) co_return;
+  if (!job_->keeper()) co_return;  // it ended meanwhile, and its listener said so
+  // The keeper takes this also for a rank that runs already, and for one that has not reached its barrier yet.
+  auto running = co_await job_->keeper()->resume(resume, UniqueFd{});
+  if (!running) {
+    spdlog::error("job does not go on: job {} reason {}", wire::job_text(info_.job),
+                  running.assume_error().to_string());
+    co_return;
+  }
+  paused_.reset();
+  job_->runs_as(k);
+  emit(migration::InstanceRuns(k));
+}
+
+// Nobody else has the job, so this is tried again for as long as it lives: what it needs of the node may have ended and come back (the
+// context helper). False: the job ended, or order `order` is no longer the last.
+Task<bool> SourceSession::go_back(std::uint64_t order) {
+  auto self = shared_from_this();
+  for (Milliseconds pause = kFirstBackoff;; pause = std::min(pause * 2, kMostBackoff)) {
+    // What is being saved is saved first: CRIU must not meet a process that goes on.
+    const Turn::Held turn = co_await saving_.take();
+    auto back = co_await way_->go_back(job_);
+    if (back) co_return order == orders_;
+    if (job_->ended() || !job_->keeper()) co_return false;  // its listener said so
+    spdlog::error("job does not go on yet: job {} again_in_ms {} reason {}", wire::job_text(info_.job),
+                  pause.count(), back.assume_error().to_string());
+    Signal nobody(context_.executor);
+    co_await nobody.wait(std::chrono::steady_clock::now() + pause);
+    if (order != orders_ || freeing_ || job_->ended() || !job_->keeper()) co_return false;
+  }
+}
+
+Task<> SourceSession::stop_copy() {
+  auto self = shared_from_this();
+  stopped_ = true;
+  if (pausing_) {
+    pausing_->cancel();
+    if (job_ && job_->keeper()) {
+      // Taken back before the barrier: the keeper answers at once, the rank never notices. A rank that reached the barrier in
+      // the same moment goes on.
+      local::Resume resume;
+      resume.incarnation = info_.base;
+      auto running = co_await job_->keeper()->resume(resume, UniqueFd{});
+      if (!running) spdlog::warn("pause not taken back: reason {}", running.assume_error().to_string());
+    }
+  }
+  if (!preparing_) co_await release_memory();
+}
+
+Task<> SourceSession::release_memory() {
+  auto self = shared_from_this();
+  auto memory = std::exchange(export_, nullptr);
+  auto session = std::exchange(session_, nullptr);
+  if (memory) co_await memory->stop();
+  if (session) co_await session->end(why_);
+  if (memory) memory->close_descriptors();
+  // What is being saved still is written there.
+  const Turn::Held turn = co_await saving_.take();
+  co_await way_->let_go();
+}
+
+Task<> SourceSession::free() {
+  auto self = shared_from_this();
+  if (freeing_) co_return;
+  freeing_ = true;
+  stopped_ = true;
+  if (!job_) {
+    // After a restart the record alone says which instance it was.
+    if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
+  }
+  learn();
+  if (job_) co_await way_->leave(job_);
+  co_await release_memory();
+}
+
+void SourceSession::learn() {
+  if (!report_ || !work_ || verified_heard_ns_ == 0) return;
+  const wire::SourceReport& r = *report_;
+  wire::PauseNumbers took;
+  const auto span = [](Nanos from, Nanos to) { return std::max<Nanos>(0, to - from); };
+  took[PauseTerm::kQuiesce] = span(r.barrier_entered_ns, r.paused_ns);
+  if (r.context_saved_ns != 0) took[PauseTerm::kContextSave] = span(r.paused_ns, r.context_saved_ns);
+  if (r.host_saved_ns != 0) {
+    took[PauseTerm::kDump] = span(r.context_saved_ns, r.host_saved_ns);
+    took[PauseTerm::kFinal] = span(r.host_saved_ns, r.last_ack_ns);
+  }
+  took[PauseTerm::kVerify] = span(std::max(r.last_ack_ns, r.context_saved_ns), verified_heard_ns_);
+  context_.pauses->learn_copy(r.state_bytes, std::max(r.scan_ns, r.copy_ns));
+  context_.pauses->learn(*work_, took, false);
+}
+
+void SourceSession::set_limits(std::int64_t max_downtime_ns, std::int64_t bandwidth) {
+  // What has not started yet starts with these.
+  if (max_downtime_ns >= 0) set_max_downtime_ns_ = max_downtime_ns;
+  if (bandwidth >= 0) set_bandwidth_ = static_cast<std::uint64_t>(bandwidth);
+  if (!session_ || stopped_) return;
+  mover::MoverLimits limits;
+  limits.max_downtime_ns = max_downtime_ns;
+  limits.bandwidth_bytes_per_second = bandwidth;
+  if (auto sent = session_->send(std::move(limits)); !sent) {
+    spdlog::warn("limits not set: reason {}", sent.assume_error().to_string());
+  }
+}
+
+}  // namespace ckpt::agent

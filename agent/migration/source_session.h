@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// The source's effects of one migration: the running rank, its keeper, and the mover's sending session. Each action of the
+// machine returns at once; what comes of it is an event. The pause's path has no coordinator, no log and no JSON on it:
+// Paused -> FinalRound to the mover, while the driver makes BARRIER durable, -> ReleaseManifest. What goes beside device memory is way.h's.
+// Threads: the event loop. Ownership: shared with its coroutines; the mover's session and the descriptors end with StopCopy or
+// FreeSource. Errors: SourceRefused before anything was touched, EngineFailed later.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "agent/mover_client/memory_export.h"
+#include "agent/migration/modes/migration_context.h"
+#include "agent/migration/modes/way.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+#include "libckpt/protocol/wire/mover_messages.h"
+
+namespace ckpt::agent {
+
+class SourceSession : public std::enable_shared_from_this<SourceSession> {
+ public:
+  SourceSession(MigrationContext& context, migration::SwitchInfo info);
+  ~SourceSession();
+
+  void perform(const migration::Action& action);
+  void set_limits(std::int64_t max_downtime_ns, std::int64_t bandwidth);
+  // Why the source ends the migration: said to the target as well, whose word may reach the coordinator first.
+  void say_why(std::string reason) { why_ = std::move(reason); }
+  // What was measured; only once the rank has paused.
+  [[nodiscard]] const std::optional<wire::SourceReport>& report() const noexcept { return report_; }
+  [[nodiscard]] const migration::SwitchInfo& info() const noexcept { return info_; }
+  // The job's instance on this node, if it is still known.
+  [[nodiscard]] std::shared_ptr<Job> job() const;
+
+ private:
+  void emit(migration::SourceEvent event);
+  void fail(const Error& error);
+  Task<> prepare();
+  Task<Result<void>> prepare_memory();
+  Task<Result<void>> open_session(std::shared_ptr<Job> job, wire::MigrationPlan plan);
+  void start_precopy(const wire::Bytes& payload);
+  void expect_pause(const std::vector<wire::CostLine>& target);
+  void learn();
+  [[nodiscard]] Nanos limit() const;    // of the pause
+  [[nodiscard]] bool gives_up() const;  // rather than pass it
+  Task<> pause();
+  Task<> save();
+  Task<> keep_limit();
+  void run_final_round(HostState state);
+  Result<void> give_host_room();
+  void host_grew(std::uint64_t filled, bool whole);
+  void release_manifest();
+  void on_mover(mover::Packet packet);
+  void on_counters(const mover::SourceCounters& counters, Nanos final_received_ns, Nanos last_ack_ns);
+  Task<> run_instance(wire::Incarnation k, std::optional<Nanos> deadline);
+  Task<bool> go_back(std::uint64_t order);
+  Task<> stop_copy();
+  Task<> free();
+  void attach_to(const std::shared_ptr<Job>& job);
+  void on_local(const local::Body& body);
+  Task<> release_memory();
+
+  MigrationContext& context_;
+  migration::SwitchInfo info_;
+  migration::SwitchKey key_;
+  std::unique_ptr<SourceWay> way_;
+  std::shared_ptr<Job> job_;
+  std::uint64_t listener_ = 0;
+  std::shared_ptr<MoverSession> session_;
+  std::shared_ptr<MemoryExport> export_;
+  std::unique_ptr<KeeperLink::Exchange> pausing_;
+  std::optional<PausedState> paused_;
+  std::optional<wire::SourceReport> report_;
+  std::string why_;
+  // Only where this agent prepared the migration.
+  std::optional<PauseWork> work_;
+  std::optional<wire::PauseFacts> last_pause_;
+  PauseEstimate estimate_;
+  Nanos verified_heard_ns_ = 0;
+  wire::MigrateOptions options_;
+  bool within_node_ = false;
+  // Of `set`, which may come before the copy starts.
+  std::optional<std::int64_t> set_max_downtime_ns_;
+  std::optional<std::uint64_t> set_bandwidth_;
+  Turn saving_;               // saving and going back, one after the other
+  std::uint64_t orders_ = 0;  // RunInstance
+  bool preparing_ = false;
+  bool manifest_ordered_ = false;  // BARRIER is durable
+  bool saved_ = false;             // way.h
+  bool has_room_ = false;          // HostRoom
+  bool stopped_ = false;           // StopCopy or FreeSource: nothing more is sent
+  bool freeing_ = false;
+};
+
+}  // namespace ckpt::agent

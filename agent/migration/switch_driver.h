@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the pure switch machines of this agent (libckpt/protocol/handover/driver.md): one queue of events, one journal, the timers. Inside
+// a batch the actions are executed strictly in order; a WriteRecord is awaited (fdatasync on the disk thread), everything else
+// returns at once and reports back by an event. So rule 2 of docs/protocol.md holds whatever the effects do.
+//
+// Threads: the event loop; the journal is touched by the disk thread, one call at a time. Ownership: the driver owns machines,
+// journal and timers. Errors: an event that cannot be is logged and changes nothing. A record that was refused cleanly is fed
+// back to its machine. A record of unknown fate calls `fatal`, which must end the process: the restart reads what is there.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <variant>
+
+#include "agent/io/async.h"
+#include "libckpt/base/fault.h"
+#include "libckpt/protocol/handover/agent_switches.h"
+#include "libckpt/protocol/handover/journal.h"
+
+namespace ckpt::agent {
+
+// The outside world of the machines. Every call returns at once and is idempotent (it may be repeated after a restart).
+class SwitchEffects {
+ public:
+  virtual ~SwitchEffects() = default;
+  virtual void send(const migration::SwitchKey& key, const migration::SwitchInfo& info,
+                    const wire::SwitchMessage& message) = 0;
+  virtual void report(const migration::SwitchKey& key, const migration::SwitchInfo& info,
+                      const migration::Report& report) = 0;
+  // All other actions but WriteRecord, ArmTimer, DisarmTimer.
+  virtual void perform(const migration::SwitchKey& key, const migration::SwitchInfo& info,
+                       const migration::Action& action) = 0;
+};
+
+class SwitchDriver {
+ public:
+  SwitchDriver(asio::io_context& io, asio::thread_pool& disk, migration::Journal journal,
+               migration::Timing timing, SwitchEffects& effects, std::function<void(Error)> fatal);
+
+  // Once, before anything else: rebuilds the machines and executes what they say.
+  Task<Result<void>> restore();
+
+  void on_message(wire::SwitchMessage message);
+  void on_event(migration::SwitchKey key, migration::SourceEvent event);
+  void on_event(migration::SwitchKey key, migration::TargetEvent event);
+
+  // What the coordinator lends for, as it said last. Leases are asked for at that pace from the next request on (ask_again()).
+  void set_lease_term(std::uint32_t term_ms) { switches_.set_lease_term(term_ms); }
+  // Whom the machines ask can be reached again: what is unanswered is said now instead of at the next timer.
+  void ask_again();
+  // The job will not be asked about any more: its machines and records go.
+  void forget(wire::JobId job);
+
+  [[nodiscard]] const migration::AgentSwitches& switches() const noexcept { return switches_; }
+
+ private:
+  struct SourceItem {
+    migration::SwitchKey key;
+    migration::SourceEvent event;
+  };
+  struct TargetItem {
+    migration::SwitchKey key;
+    migration::TargetEvent event;
+  };
+  struct ForgetItem {
+    wire::JobId job;
+  };
+  using Item = std::variant<wire::SwitchMessage, SourceItem, TargetItem, ForgetItem>;
+  struct ArmedTimer {
+    std::unique_ptr<asio::steady_timer> timer;
+    std::uint64_t generation = 0;
+  };
+  using TimerKey = std::pair<migration::SwitchKey, migration::Timer>;
+
+  void enqueue(Item item);
+  Task<> drain();
+  Task<> take(Item item);
+  Task<> compact_without(wire::JobId job);
+  // False: the disk has no room for a migration; Refused has been answered.
+  Task<bool> has_room_for(const wire::SwitchMessage& message);
+  Result<migration::Batches> feed(const Item& item);
+  Task<> execute(migration::Batches batches);
+  // False: refused; the rest of the batch is dropped and `out` holds what the machine says to that.
+  Task<bool> write(const migration::Batch& batch, const migration::Record& record, migration::Batches& out);
+  void perform(const migration::Batch& batch, const migration::Action& action);
+  void arm(const migration::SwitchKey& key, const migration::ArmTimer& action);
+  void fire(const migration::SwitchKey& key, migration::Timer timer);
+
+  asio::io_context& io_;
+  asio::thread_pool& disk_;
+  migration::Journal journal_;
+  migration::AgentSwitches switches_;
+  SwitchEffects& effects_;
+  std::function<void(Error)> fatal_;
+  std::deque<Item> queue_;
+  bool draining_ = false;
+  std::map<TimerKey, ArmedTimer> timers_;
+  std::uint64_t next_generation_ = 1;
+};
+
+}  // namespace ckpt::agent

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/migration/target_session.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/wait.h>
+
+#include "libckpt/protocol/wire/ids.h"
+
+namespace ckpt::agent {
+
+TargetSession::TargetSession(MigrationContext& context, migration::SwitchInfo info)
+    : TargetSession(context, info, make_target_way(context, info)) {}
+
+TargetSession::TargetSession(MigrationContext& context, migration::SwitchInfo info,
+                             std::unique_ptr<TargetWay> way)
+    : context_(context),
+      info_(std::move(info)),
+      key_{info_.migration, wire::Party::kTarget},
+      way_(std::move(way)) {
+  if (auto job = way_->find()) attach_to(job);
+}
+
+TargetSession::~TargetSession() {
+  if (job_) job_->unlisten(listener_);
+}
+
+void TargetSession::emit(migration::TargetEvent event) {
+  context_.target_event(key_, std::move(event));
+}
+
+void TargetSession::fail(const Error& error) {
+  if (stopped_) return;
+  spdlog::warn("migration fails at the target: id {} reason {}", wire::migration_text(info_.migration),
+               error.to_string());
+  if (preparing_) {
+    emit(migration::StandbyRefused(wire::Reason(error)));
+  } else {
+    emit(migration::EngineFailed(wire::Reason(error)));
+  }
+}
+
+void TargetSession::attach_to(const std::shared_ptr<Job>& job) {
+  job_ = job;
+  listener_ = job_->listen([this](const local::Body& body) { on_local(body); });
+}
+
+void TargetSession::on_local(const local::Body& body) {
+  if (const auto* exited = std::get_if<local::RankExited>(&body)) {
+    // While preparing, the coroutine that waits for the standby says so, with its last output.
+    if (stopped_ || preparing_ || job_->leaving()) return;
+    // One that was stopped has ended as it was asked to: going back would run it again until the stop is told there, too.
+    finished_ = exited->ended_by_keeper != 0 ||
+                (WIFEXITED(exited->wait_status) && WEXITSTATUS(exited->wait_status) == 0);
+    ended_ = true;
+    if (!running_) report_end();
+  } else if (std::holds_alternative<local::RankStopped>(body)) {
+    emit(migration::InstanceStopped(job_->incarnation()));
+  }
+}
+
+void TargetSession::report_end() {
+  if (finished_ && ran_as_ != 0) return emit(migration::InstanceFinished(ran_as_));
+  emit(migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The instance at the target has ended")));
+}
+
+// An agent before this one may have let it run.
+bool TargetSession::has_finished() const {
+  if (!job_ || !job_->ended()) return false;
+  const JobRecord& record = job_->record();
+  return record.ran && !record.moved && (record.exit_code == 0 || job_->ended_as_told());
+}
+
+void TargetSession::perform(const migration::Action& action) {
+  const auto& executor = context_.executor;
+  auto self = shared_from_this();
+  if (std::holds_alternative<migration::PrepareStandby>(action)) {
+    control::spawn(executor, "target prepare", self->prepare());
+  } else if (const auto* run = std::get_if<migration::RunInstance>(&action)) {
+    order_run(*run);
+  } else if (const auto* start = std::get_if<migration::StartReceiving>(&action)) {
+    comparing_ = true;
+    control::spawn(executor, "target compare", self->compare(start->peer_payload));
+  } else if (std::holds_alternative<migration::FreeTarget>(action)) {
+    control::spawn(executor, "target free", self->free());
+  }
+  // The mover has been listening since the instance was ready.
+}
+
+Task<> TargetSession::prepare() {
+  auto self = shared_from_this();
+  preparing_ = true;
+  auto payload = co_await prepare_standby();
+  if (!payload) {
+    fail(payload.assume_error());
+    preparing_ = false;
+    if (stopped_) co_await free();
+    co_return;
+  }
+  preparing_ = false;
+  if (stopped_) co_return co_await free();
+  emit(migration::StandbyReady(std::move(payload).assume_value()));
+}
+
+Task<Result<wire::Bytes>> TargetSession::prepare_standby() {
+  auto plan = wire::decode_plan(info_.plan);
+  if (!plan) co_return std::move(plan).assume_error();
+  const wire::MigrationPlan migration_plan = std::move(plan).assume_value();
+  if (migration_plan.target_ranks.size() != 1) {
+    co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be moved yet");
+  }
+  CKPT_CO_TRY(process, context_.mover_of(migration_plan.target_ranks.front().gpu_index));
+  process->start();  // its context is made while the instance starts
+  CKPT_CO_TRYV(co_await start_instance(migration_plan));
+  CKPT_CO_TRYV(co_await process->ready(context_.config.mover_timeout));
+  CKPT_CO_TRYV(co_await open_session(process, migration_plan));
+  if (way_->has_memory()) {
+    CKPT_CO_TRYV(co_await export_memory());
+  }
+  CKPT_CO_TRY(addresses, co_await session_->listen());
+  EndpointPayload payload;
+  payload.addresses = std::move(addresses);
+  const PauseLines lines = pause_lines(context_, pause_kind(info_));
+  payload.costs.assign(lines.begin(), lines.end());
+  co_return wire::encode(payload);
+}
+
+Task<Result<void>> TargetSession::start_instance(wire::MigrationPlan plan) {
+  CKPT_CO_TRY(job, co_await way_->start(plan));
+  if (stopped_) {
+    co_await way_->end(job);
+    co_await way_->free(job);
+    co_return Error(ErrorCode::kAborted, "The migration was given up");
+  }
+  if (job) attach_to(job);
+  co_return co_await way_->ready(job);
+}
+
+Task<Result<void>> TargetSession::export_memory() {
+  MemoryExport::Settings settings;
+  settings.timeout = context_.config.keeper_timeout;
+  settings.failed = [weak = weak_from_this()](Error error) {
+    if (auto self = weak.lock()) self->fail(error);
+  };
+  const auto keeper = job_->keeper();  // gone if the standby ended while the mover got ready
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The standby ended before its memory was exported");
+  export_ = MemoryExport::create(keeper, session_, std::move(settings));
+  CKPT_CO_TRY(summary, co_await export_->run(context_.executor));
+  spdlog::info("standby ready: id {} tensors {} regions {}", wire::migration_text(info_.migration),
+               summary.tensors, summary.regions);
+  co_return ok();
+}
+
+Task<Result<void>> TargetSession::open_session(std::shared_ptr<MoverProcess> process,
+                                               wire::MigrationPlan plan) {
+  mover::OpenSession request;
+  request.session = mover::SessionKey(info_.migration, 0);
+  request.side = wire::Side::kTarget;
+  request.incarnation = info_.base + 1;
+  request.fingerprint_key = plan.fingerprint_key;
+  request.session_token = plan.session_token;
+  request.makes_memory = !way_->has_memory();
+  MoverSession::Handlers handlers;
+  handlers.event = [weak = weak_from_this()](mover::Packet packet) {
+    if (auto self = weak.lock()) self->on_mover(std::move(packet));
+  };
+  handlers.failed = [weak = weak_from_this()](Error error) {
+    if (auto self = weak.lock()) self->fail(error);
+  };
+  CKPT_CO_TRY(session, MoverSession::open(context_.executor, process, std::move(request),
+                                          context_.config.mover_timeout, std::move(handlers)));
+  session_ = session;
+  co_return ok();
+}
+
+void TargetSession::on_mover(mover::Packet packet) {
+  if (stopped_) return;
+  if (const auto* mismatch = std::get_if<mover::Mismatch>(&packet.message)) {
+    spdlog::warn("fingerprint mismatch: id {} tensor {} chunk {} times {}",
+                 wire::migration_text(info_.migration), mismatch->tensor, mismatch->chunk, mismatch->times);
+    return;
+  }
+  const auto* verified = std::get_if<mover::Verified>(&packet.message);
+  if (verified != nullptr && !taking_ && !comparing_) return on_verified(*verified, std::move(packet.fds));
+  if (verified == nullptr && !std::holds_alternative<mover::MadeRegions>(packet.message) &&
+      !std::holds_alternative<mover::DroppedRegions>(packet.message))
+    return;
+  arrived_.push_back(std::move(packet));
+  if (!taking_) control::spawn(context_.executor, "target memory", take_arrived());
+}
+
+// What the mover made is with the instance's keeper, and what the source said of the job compared, before VERIFIED can be stated.
+Task<> TargetSession::take_arrived() {
+  auto self = shared_from_this();
+  taking_ = true;
+  while (!arrived_.empty() && !stopped_) {
+    if (comparing_ && std::holds_alternative<mover::Verified>(arrived_.front().message)) break;
+    mover::Packet packet = std::move(arrived_.front());
+    arrived_.pop_front();
+    if (const auto* verified = std::get_if<mover::Verified>(&packet.message)) {
+      on_verified(*verified, std::move(packet.fds));
+      continue;
+    }
+    auto taken = co_await take(std::move(packet));
+    if (!taken) fail(taken.assume_error());
+  }
+  taking_ = false;
+}
+
+Task<Result<void>> TargetSession::take(mover::Packet packet) {
+  if (auto* made = std::get_if<mover::MadeRegions>(&packet.message)) {
+    auto regions = std::move(made->regions);
+    co_return co_await way_->take_memory(job_, std::move(regions), std::move(packet.fds));
+  }
+  auto gone = std::get<mover::DroppedRegions>(std::move(packet.message)).regions;
+  let_go_ += gone.size();
+  CKPT_CO_TRYV(co_await way_->drop_memory(job_, std::move(gone)));
+  mover::RegionsLetGo told;
+  told.regions = let_go_;
+  if (!session_) co_return ok();
+  co_return session_->send(std::move(told));
+}
+
+void TargetSession::on_verified(const mover::Verified& verified, std::vector<UniqueFd> descriptors) {
+  HostState state(descriptors.empty() ? UniqueFd() : std::move(descriptors.front()),
+                  verified.host_state_bytes);
+  if (auto kept = way_->keep(job_, std::move(state)); !kept) {
+    return fail(Error(ErrorCode::kRefused, "The host state cannot be kept")
+                    .caused_by(std::move(kept).assume_error()));
+  }
+  report_.emplace();
+  report_->migration = info_.migration;
+  report_->verified = true;
+  report_->verified_ns = verified.verified_ns;
+  report_->scan_ns = verified.scan_end_ns - verified.scan_begin_ns;
+  report_->scan_bytes_per_second = verified.scan_bytes_per_second;
+  emit(migration::FinalVerified{});
+}
+
+Task<> TargetSession::compare(wire::Bytes payload) {
+  auto self = shared_from_this();
+  auto same = co_await way_->compare(std::move(payload));
+  // Refused: comparing_ stays, so that VERIFIED is never stated.
+  if (!same) co_return fail(same.assume_error());
+  comparing_ = false;
+  if (!arrived_.empty() && !taking_) control::spawn(context_.executor, "target memory", take_arrived());
+}
+
+void TargetSession::order_run(const migration::RunInstance& run) {
+  if (report_ && report_->committed_ns == 0) report_->committed_ns = now_ns();
+  RunOrder order;
+  order.k = run.k;
+  order.deadline = run.deadline.value_or(local::kNoDeadline);
+  order_ = order;
+  if (!std::exchange(ordering_, true)) return control::spawn(context_.executor, "target run", run_orders());
+  if (!running_ || running_->k != order.k) return;
+  // Restoring gigabytes takes longer than a lease: with the first deadline the keeper would stop what is to come back.
+  running_->deadline.renew(order.deadline);
+  const bool is_own = job_ && !job_->ended() && job_->record().migration == info_.migration;
+  if (is_own && job_->keeper())
+    control::spawn(context_.executor, "target lease", renew_lease(job_->keeper(), order.deadline));
+}
+
+Task<> TargetSession::renew_lease(std::shared_ptr<KeeperLink> keeper, Nanos deadline) {
+  auto self = shared_from_this();
+  auto renewed = co_await keeper->set_deadline(deadline);
+  if (!renewed)
+    spdlog::warn("lease not renewed: id m{} reason {}", info_.migration, renewed.assume_error().to_string());
+}
+
+Task<> TargetSession::run_orders() {
+  auto self = shared_from_this();
+  while (order_) {
+    RunOrder order = *std::exchange(order_, std::nullopt);
+    running_ = order;
+    auto ran = co_await run_instance(order);
+    running_.reset();
+    if (ran) {
+      emit(migration::InstanceRuns(order.k));
+      if (!order.has_run) job_->runs_as(order.k);
+      ran_as_ = order.k;
+      if (ended_) report_end();  // before its resume was answered for
+      continue;
+    }
+    if (has_finished()) {
+      emit(migration::InstanceFinished(order.k));
+      continue;
+    }
+    spdlog::error("instance does not run: job {} incarnation {} reason {}", wire::job_text(info_.job),
+                  order.k, ran.assume_error().to_string());
+    const bool gone =
+        !job_ || job_->ended() || !job_->keeper() || ran.assume_error().code() == ErrorCode::kAborted;
+    if (gone) emit(migration::InstanceDied(wire::Reason(ran.assume_error())));
+  }
+  ordering_ = false;
+}
+
+Task<Result<void>> TargetSession::run_instance(RunOrder& order) {
+  if (!job_) {
+    CKPT_CO_TRY(brought, co_await way_->bring());
+    attach_to(brought);
+    if (report_ && report_->host_restored_ns == 0) report_->host_restored_ns = now_ns();
+  }
+  // One that may have run before this agent was started must not be given up for lost.
+  co_await job_->known();
+  if (job_->ended() || !job_->keeper()) {
+    co_return Error(ErrorCode::kNotFound, "The instance at the target has ended");
+  }
+  order.has_run = job_->record().ran && job_->incarnation() >= order.k;
+  // Memory that is to be copied here once more is with the instance's keeper; beside it there is room for one region.
+  if (!way_->has_memory() && !context_.remap.imports()) co_await release_memory();
+  auto* report = report_ ? &*report_ : nullptr;  // not within the co_await: g++ 12 computes both sides there
+  CKPT_CO_TRYV(co_await way_->run(job_, order, report));
+  learn();
+  // The memory is the instance's own from here on; nothing may hold what it frees.
+  control::spawn(context_.executor, "target release", release_memory());
+  co_return ok();
+}
+
+// A later agent's report lacks what came before it.
+void TargetSession::learn() {
+  if (learnt_ || !report_ || report_->resumed_ns == 0) return;
+  learnt_ = true;
+  const wire::TargetReport& r = *report_;
+  wire::PauseNumbers took;
+  Nanos before = r.verified_ns;
+  const auto reach = [&took, &before](PauseTerm term, Nanos at) {
+    if (at == 0) return;
+    took[term] = std::max<Nanos>(0, at - before);
+    before = std::max(before, at);
+  };
+  reach(PauseTerm::kCommit, r.committed_ns);
+  reach(PauseTerm::kHostRestore, r.host_restored_ns);
+  reach(PauseTerm::kContextRestore, r.context_restored_ns);
+  reach(PauseTerm::kFill, r.memory_filled_ns);
+  reach(PauseTerm::kMap, r.resume_sent_ns);
+  reach(PauseTerm::kResume, r.resumed_ns);
+  const PauseWork work = way_->pause_work(*job_);
+  if (const PauseWork::Part& host = work[PauseTerm::kHostRestore]; host.on)
+    report_->host_write_bytes_per_second =
+        faster(context_.pauses->costs().memory().write, host.bytes, took[PauseTerm::kHostRestore]);
+  context_.pauses->learn(work, took, true);
+}
+
+Task<> TargetSession::release_memory() {
+  auto self = shared_from_this();
+  auto memory = std::exchange(export_, nullptr);
+  auto session = std::exchange(session_, nullptr);
+  if (memory) co_await memory->stop();
+  if (session) co_await session->end();
+}
+
+Task<> TargetSession::free() {
+  auto self = shared_from_this();
+  stopped_ = true;
+  // An instance that is still starting ends first: the coroutine that waits for it then cleans up.
+  auto job = job_;
+  co_await way_->end(job);
+  if (preparing_) co_return;
+  co_await release_memory();
+  co_await way_->free(job);
+}
+
+}  // namespace ckpt::agent

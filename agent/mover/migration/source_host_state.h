@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host state of a rank as its source sends it: while it is being made, where the agent gave a file for that (HostRoom, HostGrew), else
+// whole, out of the file that the order for the final round gives.
+//
+// Threads: open_room(), grew(), tell() and announce() hold one lock of the session's; run_final() and what follows it belong to its thread, and
+// come after the last open_room(). Ownership: outlives the sender, which reads it. Errors: kInvalidArgument where the agent's messages do not
+// fit together, or do not fit the file.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "agent/mover/session/host_state.h"
+#include "agent/mover/session/host_stream.h"
+#include "libckpt/datapath/engine/source/sender.h"
+#include "libckpt/datapath/track/fingerprint.h"
+#include "libckpt/protocol/wire/mover_move_messages.h"
+
+namespace ckpt::mover {
+
+class SourceHostState {
+ public:
+  using Params = std::shared_ptr<const track::FingerprintParams>;
+
+  Result<void> open_room(const wire::mover::HostRoom& request, UniqueFd file, Params params);
+  // `sender`: none yet; it is told by tell() when there is one.
+  Result<void> grew(const wire::mover::HostGrew& request, engine::Sender* sender);
+  void tell(engine::Sender& sender) const;
+  // Once, if there is a room; the target gives it memory beside the rounds.
+  void announce(engine::Sender& sender);
+  [[nodiscard]] bool is_announced() const noexcept { return announced_; }
+
+  // The final round. `file`: what the order gives, unless there is a room.
+  Result<engine::RoundReport> run_final(const wire::mover::FinalRound& order, UniqueFd file, Params params,
+                                        engine::Sender& sender);
+  // After run_final().
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] track::Fingerprint fingerprint();  // waits for it; once
+
+ private:
+  std::unique_ptr<HostStream> stream_;
+  bool announced_ = false;
+  std::optional<HostStateView> view_;
+  std::uint64_t bytes_ = 0;
+};
+
+}  // namespace ckpt::mover

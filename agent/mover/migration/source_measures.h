@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a source has counted and measured of its move: for its log, for what the agent reports, and the rates on which the bound of the
+// pause rests.
+//
+// Threads: the session's only.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "libckpt/cuda/driver.h"
+#include "libckpt/datapath/engine/source/sender.h"
+#include "libckpt/datapath/track/fingerprint.h"
+#include "libckpt/datapath/track/scanner.h"
+#include "libckpt/protocol/wire/mover_move_messages.h"
+
+namespace ckpt::mover {
+
+class SourceMeasures {
+ public:
+  Result<void> measure_link(engine::Sender& sender);
+  // Of several measurements the one with the shortest round trip counts.
+  void measure_clock(engine::Sender& sender);
+  // How fast memory is read, by a plain read of some of `ranges`, beside which the scans stand. A move does not fail for want of it, but
+  // kDevice: the context is lost.
+  Result<void> measure_memory(const Device& device, std::shared_ptr<const track::FingerprintParams> params,
+                              std::vector<track::ChunkRange> ranges);
+
+  void count_round(const engine::RoundReport&
+                       report);  // also one that was cut: the final round finds what it has not sent
+  void count_final(const engine::RoundReport& report, std::uint64_t host_bytes);
+
+  [[nodiscard]] std::uint32_t rounds() const noexcept { return rounds_; }  // that were not cut
+  [[nodiscard]] Nanos last_round_time() const noexcept { return last_round_time_; }
+  [[nodiscard]] std::uint64_t link_rate() const noexcept { return link_rate_; }
+  [[nodiscard]] wire::mover::SourceCounters counters(const engine::RoundProgress& progress,
+                                                     Nanos estimate) const;
+
+ private:
+  void count(const engine::RoundReport& report);
+
+  std::uint32_t rounds_ = 0;
+  Nanos last_round_time_ = 0;
+  std::uint64_t state_bytes_ = 0;
+  std::uint64_t dirty_bytes_ = 0;  // after the first round
+  std::uint64_t host_bytes_ = 0;
+  std::uint64_t link_rate_ = 0;
+  std::uint64_t scan_rate_ = 0;  // a plain read, or the fastest scan
+  engine::ClockOffset clock_;
+  bool has_clock_ = false;
+  engine::RoundReport final_;
+};
+
+}  // namespace ckpt::mover

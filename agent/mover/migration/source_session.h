@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The source's side of a session: builds the plan, runs rounds until they pay no more, then the final one.
+//
+// Threads: see session.h; one thread per session drives the sender (run()), the control loop leaves orders for it.
+#pragma once
+
+#include <condition_variable>
+#include <optional>
+#include <thread>
+
+#include "agent/mover/session/session.h"
+#include "agent/mover/migration/source_extents.h"
+#include "agent/mover/migration/source_host_state.h"
+#include "agent/mover/migration/source_measures.h"
+#include "libckpt/datapath/engine/source/convergence.h"
+#include "libckpt/datapath/engine/source/sender.h"
+#include "libckpt/protocol/wire/mover_messages.h"
+
+namespace ckpt::mover {
+
+class SourceSession final : public Session, private engine::SenderObserver {
+ public:
+  using Session::Session;
+  ~SourceSession() override;
+  bool handle(messages::Packet& packet) override;
+  void attach_tensors(const messages::AttachTensors& request) override;
+  void drop_tensors(const messages::DropTensors& request) override;
+  void tick() override;
+
+ private:
+  void let_go(std::uint64_t region) override;
+  void attached() override;
+  void on_mismatch(const engine::MismatchEvent& event) override;
+
+  // The control loop's.
+  void start(const messages::StartSource& request);
+  void set_limits(const messages::MoverLimits& limits);
+  void final_round(const messages::FinalRound& request, UniqueFd host_state);
+  Result<void> host_room(const messages::HostRoom& request, UniqueFd file);
+  Result<void> host_grew(const messages::HostGrew& request);
+  void send_progress();
+  void drop_from_sender(const std::vector<std::uint64_t>& extents);
+  // The session's thread.
+  void run();
+  Result<void> move();
+  Result<void> open_sender();
+  Result<void> send_new_tensors(bool at_last = false);
+  Result<void> precopy();
+  Result<engine::RoundReport> run_round();
+  Result<void> verify_ahead();
+  void report_advice(engine::Advice advice);
+  Result<void> keep_fresh();
+  Result<void> finish();
+  void announce_host_state();
+  Result<bool> wait_for_host_room();
+  Result<std::vector<std::byte>> manifest();
+  [[nodiscard]] std::shared_ptr<const track::FingerprintParams> chunk_params() const;
+  Result<void> measure_memory();
+  bool wait_for_order(Nanos timeout);  // a final round or the end; false: the time is over
+  Result<void> stop_copy();
+  Nanos estimate();  // of the pause; 0: none yet
+  messages::SourceCounters counters();
+
+  messages::StartSource request_;
+  std::thread thread_;
+
+  std::mutex order_mutex_;  // orders, host_state_, sender_ while it is made, convergence_
+  std::condition_variable ordered_;
+  std::optional<messages::FinalRound> final_order_;
+  UniqueFd final_file_;
+  SourceHostState host_state_;
+  Nanos final_received_ns_ = 0;
+  bool manifest_released_ = false;
+  bool ending_ = false;
+  bool finished_ = false;  // the target has verified
+  std::shared_ptr<engine::Sender> sender_;
+  std::optional<engine::Convergence> convergence_;
+  std::uint64_t bandwidth_ = 0;
+
+  SourceExtents extents_;  // Session::mutex_
+
+  // Of the session's thread.
+  SourceMeasures measures_;
+};
+
+}  // namespace ckpt::mover

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/mover/migration/target_session.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "libckpt/base/fault.h"
+#include "libckpt/protocol/wire/ids.h"
+
+namespace ckpt::mover {
+namespace {
+
+// A memory file of this process, mapped for reading.
+class FileView {
+ public:
+  static Result<FileView> map(int fd, std::uint64_t bytes) {
+    if (bytes == 0) return FileView(nullptr, 0);
+    void* memory = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED) return Error::from_errno("Mapping the host state");
+    return FileView(memory, bytes);
+  }
+  FileView(FileView&& other) noexcept
+      : memory_(std::exchange(other.memory_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  FileView& operator=(FileView&&) = delete;
+  ~FileView() {
+    if (memory_ != nullptr) ::munmap(memory_, bytes_);
+  }
+  [[nodiscard]] std::span<const std::byte> bytes() const {
+    return {static_cast<const std::byte*>(memory_), bytes_};
+  }
+
+ private:
+  FileView(void* memory, std::uint64_t bytes) : memory_(memory), bytes_(bytes) {}
+  void* memory_;
+  std::uint64_t bytes_;
+};
+
+}  // namespace
+
+TargetSession::~TargetSession() {
+  room_->end();
+  receiver_.reset();  // its threads use everything else
+}
+
+bool TargetSession::handle(messages::Packet& packet) {
+  if (const auto* gone = std::get_if<messages::RegionsLetGo>(&packet.message)) {
+    room_->let_go_elsewhere(gone->regions);
+    return true;
+  }
+  const auto* request = std::get_if<messages::StartTarget>(&packet.message);
+  if (request == nullptr) return false;
+  if (auto started = start(*request); !started) fail(started.assume_error());
+  return true;
+}
+
+Result<void> TargetSession::start(const messages::StartTarget& request) {
+  if (receiver_) return Error(ErrorCode::kInvalidArgument, "The session has been started already");
+  engine::ReceiverOptions options;
+  options.id = identity_;
+  options.key = secrets_.key;
+  options.token = secrets_.token;
+  options.lanes = std::min<std::uint32_t>(request.lanes, messages::kMostLanes);
+  CKPT_TRY(receiver, engine::Receiver::create(gpu_.device, *gpu_.staging, *gpu_.transport, *this, options));
+  receiver_ = std::move(receiver);
+  messages::Listening reply;
+  reply.session = key_;
+  reply.addresses = receiver_->addresses();
+  agent_.send(reply);
+  return ok();
+}
+
+// A standby gives no memory back while it waits; one that has been resumed may, and needs the receiver no more.
+void TargetSession::let_go(std::uint64_t region) {
+  if (receiver_ && !verified_.load())
+    receiver_->cancel(Error(ErrorCode::kAborted, "The standby freed region " + std::to_string(region)));
+  receiver_.reset();
+}
+
+void TargetSession::attached() {
+  fault_point(FaultPoint::kTargetMoverAttached);
+}
+
+Result<engine::PlanPlaces> TargetSession::on_plan(std::span<const std::byte> bytes) {
+  CKPT_TRY(plan, image::decode_plan(bytes));
+  if (makes_memory_) {
+    CKPT_TRYV(make_memory(plan));
+    attached();
+  }
+  const std::lock_guard lock(mutex_);
+  const bool first = chunk_bytes_ == 0;
+  CKPT_TRY(places, image::match_plan(plan, tensors_, first));
+  engine::PlanPlaces result;
+  result.chunk_bytes = chunk_bytes_ = plan.chunk_bytes;
+  for (const image::Place& place : places) {
+    const auto it = regions_.find(place.region);
+    if (it == regions_.end() || place.offset > it->second.bytes ||
+        place.bytes > it->second.bytes - place.offset)
+      return Error(ErrorCode::kInvalidArgument,
+                   "A standby's tensor lies outside of the memory it has exported");
+    result.regions.push_back(
+        {place.extent, place.generation, it->second.address + place.offset, place.bytes, it->second.mapping});
+  }
+  state_bytes_ += plan.state_bytes();
+  tensor_count_ += plan.tensors.size();
+  messages::PlanAccepted accepted;
+  accepted.session = key_;
+  accepted.state_bytes = state_bytes_;
+  accepted.tensors = tensor_count_;
+  agent_.send(accepted);
+  return result;
+}
+
+// The plan's tensors are then matched as a standby's would be.
+Result<void> TargetSession::make_memory(const image::Plan& plan) {
+  CKPT_TRY(made, make_when_there_is_room(plan));
+  for (std::size_t at = 0; at < made.size(); at += messages::kMostRegions) {
+    messages::MadeRegions told;
+    told.session = key_;
+    std::vector<int> descriptors;
+    for (std::size_t i = at; i < std::min(made.size(), at + messages::kMostRegions); ++i) {
+      told.regions.push_back(made[i].info);
+      descriptors.push_back(made[i].descriptor.get());
+    }
+    agent_.send(told, descriptors);
+  }
+  room_->made(made.size());
+  const std::lock_guard lock(mutex_);
+  for (const image::Extent& extent : plan.extents) made_[extent.id] = extent.region;
+  for (MadeRegion& region : made) {
+    if (!regions_.emplace(region.info.id, std::move(region.region)).second)
+      return Error(ErrorCode::kProtocol,
+                   "The source sent region " + std::to_string(region.info.id) + " twice");
+  }
+  tensors_.insert(tensors_.end(), plan.tensors.begin(), plan.tensors.end());
+  return ok();
+}
+
+// What the job has freed at the source may still be held here by others, for moments.
+Result<std::vector<MadeRegion>> TargetSession::make_when_there_is_room(const image::Plan& plan) {
+  for (;;) {
+    auto made = make_regions(gpu_, plan, room_);
+    if (made || made.assume_error().code() != ErrorCode::kOutOfMemory || !room_->wait()) return made;
+  }
+}
+
+void TargetSession::on_dropped(std::uint64_t extent) {
+  if (!makes_memory_) return;
+  messages::DroppedRegions told;
+  told.session = key_;
+  std::shared_ptr<const void> mapping;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto made = made_.find(extent);
+    if (made == made_.end()) return;
+    const std::uint64_t id = made->second;
+    made_.erase(made);
+    if (const auto it = regions_.find(id); it != regions_.end()) {
+      mapping = std::move(it->second.mapping);
+      regions_.erase(it);
+    }
+    std::erase_if(tensors_, [id](const wire::TensorInfo& tensor) { return tensor.region == id; });
+    told.regions.push_back(id);
+  }
+  mapping.reset();
+  room_->dropped();
+  agent_.send(told);
+}
+
+void TargetSession::on_first_chunk() {
+  fault_point(FaultPoint::kTargetMoverRound);
+}
+
+void TargetSession::on_final() {
+  fault_point(FaultPoint::kTargetMoverFinal);
+}
+
+Result<void> TargetSession::on_manifest(std::span<const std::byte> bytes, const track::Fingerprint& root,
+                                        const engine::HostState& host_state) {
+  CKPT_TRY(manifest, image::decode_manifest(bytes));
+  if (manifest.migration != identity_.migration || manifest.incarnation != identity_.incarnation ||
+      manifest.rank != identity_.rank || manifest.chunk_bytes != chunk_bytes_)
+    return Error(ErrorCode::kProtocol, "The manifest of another migration");
+  CKPT_TRY(view, FileView::map(host_state.file.get(), host_state.bytes));
+  const auto params = track::FingerprintParams::expand(secrets_.key, track::FingerprintPurpose::kChunks);
+  return image::check_manifest(manifest, root, view.bytes(), *params);
+}
+
+void TargetSession::on_verified(const engine::VerifiedReport& report, engine::HostState host_state) {
+  fault_point(FaultPoint::kTargetMoverVerified);
+  verified_.store(true);
+  messages::Verified verified;
+  verified.session = key_;
+  verified.host_state_bytes = host_state.bytes;
+  verified.root = fmt::format("{:016x}{:016x}", report.root.hi, report.root.lo);
+  verified.final_heard_ns = report.final_heard_ns;
+  verified.scan_begin_ns = report.scan_begin_ns;
+  verified.scan_end_ns = report.scan_end_ns;
+  verified.last_chunk_ns = report.last_chunk_ns;
+  verified.manifest_heard_ns = report.manifest_heard_ns;
+  verified.verified_ns = report.verified_ns;
+  verified.state_bytes = report.state_bytes;
+  const Nanos scan_time = report.scan_end_ns - report.scan_begin_ns;
+  if (report.scanned_bytes > 0 && scan_time > 0)
+    verified.scan_bytes_per_second = static_cast<std::uint64_t>(static_cast<double>(report.scanned_bytes) *
+                                                                1e9 / static_cast<double>(scan_time));
+  spdlog::info("verified: id {} root {} host_state_bytes {}", wire::migration_text(key_.migration),
+               verified.root, host_state.bytes);
+  const int file = host_state.file.get();
+  agent_.send(verified, host_state.bytes > 0 ? std::span(&file, 1) : std::span<const int>());
+}
+
+}  // namespace ckpt::mover

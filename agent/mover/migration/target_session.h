@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The target's side of a session: matches the source's plan with the standby's tensors (or makes the memory for it), receives into it,
+// verifies.
+// Threads: see session.h; the delegate's calls come from the receiver's threads.
+#pragma once
+
+#include <atomic>
+
+#include "agent/mover/session/made_memory.h"
+#include "agent/mover/session/session.h"
+#include "libckpt/datapath/engine/target/receiver.h"
+#include "libckpt/store/manifest.h"
+#include "libckpt/store/plan.h"
+#include "libckpt/protocol/wire/mover_messages.h"
+
+namespace ckpt::mover {
+
+class TargetSession final : public Session, private engine::ReceiverDelegate {
+ public:
+  TargetSession(Gpu& gpu, AgentLink& agent, const messages::OpenSession& open, const SessionSecrets& secrets)
+      : Session(gpu, agent, open, secrets), makes_memory_(open.makes_memory) {}
+  ~TargetSession() override;
+  bool handle(messages::Packet& packet) override;
+
+ private:
+  void let_go(std::uint64_t region) override;
+  void attached() override;
+  Result<void> start(const messages::StartTarget& request);
+  Result<void> make_memory(const image::Plan& plan);
+  Result<std::vector<MadeRegion>> make_when_there_is_room(const image::Plan& plan);
+
+  // engine::ReceiverDelegate
+  Result<engine::PlanPlaces> on_plan(std::span<const std::byte> plan) override;
+  void on_first_chunk() override;
+  void on_dropped(std::uint64_t extent) override;
+  void on_final() override;
+  Result<void> on_manifest(std::span<const std::byte> manifest, const track::Fingerprint& root,
+                           const engine::HostState& host_state) override;
+  void on_verified(const engine::VerifiedReport& report, engine::HostState host_state) override;
+  void on_failed(const Error& error) override { fail(error); }
+
+  const bool makes_memory_;  // there is no standby
+  std::atomic<bool> verified_{false};
+  std::map<std::uint64_t, std::uint64_t> made_;  // Session::mutex_; the region that was made for an extent
+  const std::shared_ptr<Room> room_ = std::make_shared<Room>();
+  std::uint64_t chunk_bytes_ = 0;
+  std::uint64_t state_bytes_ = 0;
+  std::uint64_t tensor_count_ = 0;
+  std::unique_ptr<engine::Receiver> receiver_;
+};
+
+}  // namespace ckpt::mover

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host state of a paused rank as the source's mover reads it: mapped where the file cannot shrink under the reader, else copied. Its fingerprint,
+// which the manifest needs once all has been sent, is computed meanwhile.
+// Threads: a value of one owner, with a thread of its own while the fingerprint is computed. Errors: kInvalidArgument for a file shorter than it was said to be.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "libckpt/base/fd.h"
+#include "libckpt/base/result.h"
+#include "libckpt/datapath/track/fingerprint.h"
+
+namespace ckpt::mover {
+
+class HostStateView {
+ public:
+  HostStateView() = default;
+  static Result<HostStateView> open(UniqueFd file, std::uint64_t bytes,
+                                    std::shared_ptr<const track::FingerprintParams> params);
+  HostStateView(HostStateView&& other) noexcept;
+  HostStateView& operator=(HostStateView&&) = delete;
+  ~HostStateView();
+  [[nodiscard]] std::span<const std::byte> bytes() const noexcept {
+    return mapping_ != nullptr ? std::span(static_cast<const std::byte*>(mapping_), mapped_bytes_)
+                               : std::span<const std::byte>(copy_);
+  }
+  // Of bytes(). Waits for it; once.
+  [[nodiscard]] track::Fingerprint fingerprint() { return fingerprint_.get(); }
+
+ private:
+  static Result<HostStateView> look_at(const UniqueFd& file, std::uint64_t bytes);
+
+  void* mapping_ = nullptr;
+  std::size_t mapped_bytes_ = 0;
+  std::vector<std::byte> copy_;
+  std::future<track::Fingerprint> fingerprint_;  // its thread reads bytes()
+};
+
+}  // namespace ckpt::mover

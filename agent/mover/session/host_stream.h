@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host state that the agent writes while it is being sent: a memory file that fills from its front. Its fingerprint, which the manifest needs,
+// is computed as it grows.
+// Threads: grew() belongs to the control loop, the rest to the session's thread; one of its own computes. Errors: kInvalidArgument for a file
+// that is shorter than said, or may shrink under its reader, and for a growth that is none.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+
+#include "libckpt/base/fd.h"
+#include "libckpt/base/result.h"
+#include "libckpt/datapath/track/fingerprint_stream.h"
+
+namespace ckpt::mover {
+
+class HostStream {
+ public:
+  static Result<std::unique_ptr<HostStream>> open(UniqueFd file, std::uint64_t most, std::uint64_t expected,
+                                                  std::shared_ptr<const track::FingerprintParams> params);
+  ~HostStream();
+  HostStream(const HostStream&) = delete;
+  HostStream& operator=(const HostStream&) = delete;
+
+  // All of the file; only what is filled may be read.
+  [[nodiscard]] std::span<const std::byte> room() const noexcept { return room_; }
+  [[nodiscard]] std::uint64_t expected() const noexcept { return expected_; }
+
+  Result<void> grew(std::uint64_t filled, bool is_whole);
+  struct Extent {
+    std::uint64_t filled = 0;
+    bool whole = false;
+  };
+  [[nodiscard]] Extent extent() const;
+  // Of all that was filled, once it is whole. Waits for it.
+  [[nodiscard]] track::Fingerprint fingerprint();
+
+ private:
+  HostStream(std::span<const std::byte> room, std::uint64_t expected,
+             std::shared_ptr<const track::FingerprintParams> params)
+      : room_(room), expected_(expected), stream_(std::move(params)) {}
+  void compute();
+
+  std::span<const std::byte> room_;
+  std::uint64_t expected_;
+  track::FingerprintStream stream_;  // of the thread until it is over
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  Extent extent_;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace ckpt::mover

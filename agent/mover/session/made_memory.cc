@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/mover/session/made_memory.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "libckpt/inprocess/memory/device_memory.h"
+
+namespace ckpt::mover {
+namespace {
+
+constexpr std::chrono::seconds kLongestWait{30};  // for freed memory that somebody holds
+
+}  // namespace
+
+class Allocation {
+ public:
+  Allocation(const Device& device, DeviceMemory memory, std::shared_ptr<Room> room)
+      : device_(device), memory_(std::move(memory)), room_(std::move(room)) {
+    room_->count(true);
+  }
+  ~Allocation() {
+    {
+      const ContextScope unmapping(device_);
+      memory_.reset();
+    }
+    room_->count(false);
+  }
+  Allocation(const Allocation&) = delete;
+  Allocation& operator=(const Allocation&) = delete;
+
+ private:
+  const Device& device_;
+  std::optional<DeviceMemory> memory_;
+  std::shared_ptr<Room> room_;
+};
+
+namespace {
+
+Result<MadeRegion> make_region(const Gpu& gpu, const image::Extent& extent,
+                               const std::shared_ptr<Room>& room) {
+  CKPT_TRY(memory, DeviceMemory::create(gpu.device.api(), gpu.device.device(), extent.bytes));
+  CKPT_TRY(descriptor, memory.export_fd());
+  MadeRegion made;
+  made.info = messages::RegionInfo(extent.region, extent.generation, memory.bytes());
+  made.region.generation = extent.generation;
+  made.region.bytes = memory.bytes();
+  made.region.address = memory.pointer();
+  made.region.mapping = std::make_shared<const Allocation>(gpu.device, std::move(memory), room);
+  made.descriptor = std::move(descriptor);
+  return made;
+}
+
+}  // namespace
+
+void Room::count(bool allocated) {
+  {
+    const std::lock_guard lock(mutex_);
+    allocations_ += allocated ? 1 : std::uint64_t{0} - 1;
+    ++changes_;
+  }
+  changed_.notify_all();
+}
+
+void Room::made(std::uint64_t regions) {
+  const std::lock_guard lock(mutex_);
+  kept_ += regions;
+}
+
+void Room::dropped() {
+  const std::lock_guard lock(mutex_);
+  --kept_;
+  ++dropped_;
+}
+
+void Room::let_go_elsewhere(std::uint64_t all) {
+  {
+    const std::lock_guard lock(mutex_);
+    let_go_ = std::max(let_go_, all);
+    ++changes_;
+  }
+  changed_.notify_all();
+}
+
+void Room::end() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+}
+
+bool Room::wait() {
+  std::unique_lock lock(mutex_);
+  if (ending_ || (let_go_ >= dropped_ && allocations_ <= kept_)) return false;
+  const std::uint64_t before = changes_;
+  return changed_.wait_for(lock, kLongestWait, [&] { return changes_ != before || ending_; });
+}
+
+Result<std::vector<MadeRegion>> make_regions(const Gpu& gpu, const image::Plan& plan,
+                                             const std::shared_ptr<Room>& room) {
+  const ContextScope scope(gpu.device);
+  std::vector<MadeRegion> all;
+  all.reserve(plan.extents.size());
+  for (const image::Extent& extent : plan.extents) {
+    if (extent.offset != 0)
+      return Error(ErrorCode::kRefused, "Region " + std::to_string(extent.region) +
+                                            " is not moved whole, and there is no standby that has the rest");
+    auto made = make_region(gpu, extent, room);
+    if (!made)
+      return Error(made.assume_error().code(), "The target has no room for the job's " +
+                                                   std::to_string(plan.state_bytes()) +
+                                                   " bytes of device memory")
+          .caused_by(std::move(made).assume_error());
+    all.push_back(std::move(made).assume_value());
+  }
+  return all;
+}
+
+}  // namespace ckpt::mover

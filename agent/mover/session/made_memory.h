@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The target's memory where no standby has any (the transparent way): one new exportable allocation for each region of the source's plan,
+// under the same id, so that the process which gets the descriptors knows what belongs where.
+// Threads: none inside; Room: any. Ownership: the allocations live while their `mapping` or a descriptor does. Errors: kOutOfMemory says how much was
+// wanted; kRefused for a plan whose regions are not moved whole.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "agent/mover/session/session.h"
+#include "libckpt/store/plan.h"
+#include "libckpt/protocol/wire/mover_values.h"
+
+namespace ckpt::mover {
+
+struct MadeRegion {
+  messages::RegionInfo info;  // bytes as allocated
+  AttachedRegion region;
+  UniqueFd descriptor;
+};
+
+// What a session has made, and what of it the job has freed since: whoever finds no memory waits for that to be let go, here (copies into it may be under
+// way) and by whoever has a descriptor.
+class Room {
+ public:
+  void made(std::uint64_t regions);          // they are the job's now
+  void dropped();                            // one that the job has freed
+  void let_go_elsewhere(std::uint64_t all);  // how many of these nobody else holds any longer
+  void end();                                // nobody waits any more
+  // Until something has changed; false: there is nothing to wait for.
+  bool wait();
+
+ private:
+  friend class Allocation;
+  void count(bool allocated);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t changes_ = 0;
+  std::uint64_t allocations_ = 0;  // that exist
+  std::uint64_t kept_ = 0;         // that the job has
+  std::uint64_t dropped_ = 0;
+  std::uint64_t let_go_ = 0;
+  bool ending_ = false;
+};
+
+// Content undefined (the engine writes all of it, zeroes too).
+Result<std::vector<MadeRegion>> make_regions(const Gpu& gpu, const image::Plan& plan,
+                                             const std::shared_ptr<Room>& room);
+
+}  // namespace ckpt::mover

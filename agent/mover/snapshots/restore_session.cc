@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/mover/snapshots/restore_session.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "libckpt/base/fault.h"
+#include "libckpt/base/fd.h"
+#include "libckpt/store/peer/route.h"
+
+namespace ckpt::mover {
+namespace {
+
+constexpr std::size_t kMostSkippedTold = 16;
+constexpr std::size_t kMostReason = 500;
+
+Error was_ended() {
+  return {ErrorCode::kAborted, "The restore was given up"};
+}
+
+}  // namespace
+
+RestoreSession::~RestoreSession() {
+  wind_up();
+  if (thread_.joinable()) thread_.join();
+}
+
+void RestoreSession::wind_up() {
+  ending_.store(true);
+  room_->end();
+}
+
+bool RestoreSession::handle(messages::Packet& packet) {
+  if (const auto* gone = std::get_if<messages::RegionsLetGo>(&packet.message)) {
+    room_->let_go_elsewhere(gone->regions);
+    return true;
+  }
+  const auto* request = std::get_if<messages::StartRestore>(&packet.message);
+  if (request == nullptr) return false;
+  start(*request);
+  return true;
+}
+
+void RestoreSession::start(const messages::StartRestore& request) {
+  if (thread_.joinable())
+    return fail(Error(ErrorCode::kInvalidArgument, "The session has been started already"));
+  request_ = request;
+  working_.store(true);
+  thread_ = std::thread([this] { run(); });
+}
+
+// A standby gives no memory back while it waits.
+void RestoreSession::let_go(std::uint64_t) {
+  ending_.store(true);
+}
+
+void RestoreSession::run() {
+  const Result<void> restored = restore();
+  places_.clear();
+  if (!restored && !ending_.load()) fail(restored.assume_error());
+  working_.store(false);
+}
+
+Result<void> RestoreSession::restore() {
+  params_ = track::FingerprintParams::expand(secrets_.key, track::FingerprintPurpose::kChunks);
+  vault::Route route;
+  route.folder = request_.folder;
+  route.memory = request_.way.memory;
+  route.peer_address = request_.way.peer_address;
+  route.peer_token = request_.way.peer_token;
+  CKPT_TRY(opened, vault::open_vault(route, false));
+  std::optional<std::uint64_t> version;
+  if (request_.version != 0) version = request_.version;
+  CKPT_TRY(report, opened.vault->restore(request_.vault_job, version, *this, {}));
+  fault_point(FaultPoint::kRestoreMoverFilled);
+  tell_done(report);
+  return ok();
+}
+
+void RestoreSession::tell_done(const vault::RestoreReport& report) {
+  messages::RestoreDone done;
+  done.session = key_;
+  done.version = report.version->number;
+  done.state_bytes = report.version->state_bytes();
+  done.host_state_bytes = host_bytes_;
+  for (const vault::SkippedVersion& skipped : report.skipped) {
+    spdlog::warn("damaged version skipped: job {} version {} reason {}", request_.vault_job, skipped.number,
+                 skipped.why.to_string());
+    if (done.skipped.size() < kMostSkippedTold)
+      done.skipped.push_back("version " + std::to_string(skipped.number) + ": " +
+                             skipped.why.to_string().substr(0, kMostReason));
+  }
+  spdlog::info("restored: job {} version {} state_bytes {} host_state_bytes {}", request_.vault_job,
+               done.version, done.state_bytes, host_bytes_);
+  const int file = host_file_.get();
+  agent_.send(done, host_bytes_ > 0 ? std::span(&file, 1) : std::span<const int>());
+}
+
+// ---- the version's way into memory
+
+Result<void> RestoreSession::begin(const vault::Version& version) {
+  if (ending_.load()) return was_ended();
+  CKPT_TRY(stored, image::decode_stored_job(version.job_record));
+  if (version.regions.size() != stored.plan.extents.size())
+    return Error(ErrorCode::kCorrupt, "The version's memory is not that of its plan");
+  for (std::size_t i = 0; i < version.regions.size(); ++i)
+    if (version.regions[i].list.bytes != stored.plan.extents[i].bytes)
+      return Error(ErrorCode::kCorrupt,
+                   "Region " + std::to_string(i) + " of the version is not as in its plan");
+  if (makes_memory_) {
+    CKPT_TRYV(make_memory(stored.plan));
+  }
+  return find_places(version, stored);
+}
+
+// What an earlier, damaged version has made already is used again where it fits.
+Result<void> RestoreSession::make_memory(const image::Plan& plan) {
+  drop_made(plan);
+  image::Plan missing = plan;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(missing.extents, [this](const image::Extent& e) { return regions_.contains(e.region); });
+    tensors_ = plan.tensors;
+  }
+  CKPT_TRY(made, make_regions(gpu_, missing, room_));
+  for (std::size_t at = 0; at < made.size(); at += messages::kMostRegions) {
+    messages::MadeRegions told;
+    told.session = key_;
+    std::vector<int> descriptors;
+    for (std::size_t i = at; i < std::min(made.size(), at + messages::kMostRegions); ++i) {
+      told.regions.push_back(made[i].info);
+      descriptors.push_back(made[i].descriptor.get());
+    }
+    agent_.send(told, descriptors);
+  }
+  room_->made(made.size());
+  const std::lock_guard lock(mutex_);
+  for (MadeRegion& region : made) regions_.emplace(region.info.id, std::move(region.region));
+  return ok();
+}
+
+void RestoreSession::drop_made(const image::Plan& plan) {
+  messages::DroppedRegions told;
+  told.session = key_;
+  std::vector<std::shared_ptr<const void>> gone;
+  places_.clear();
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(regions_, [&](const auto& entry) {
+      const bool fits = std::any_of(plan.extents.begin(), plan.extents.end(), [&](const image::Extent& e) {
+        return e.region == entry.first && e.generation == entry.second.generation && e.offset == 0 &&
+               e.bytes <= entry.second.bytes;
+      });
+      if (fits || told.regions.size() >= messages::kMostRegions) return false;
+      told.regions.push_back(entry.first);
+      gone.push_back(entry.second.mapping);
+      return true;
+    });
+  }
+  if (told.regions.empty()) return;
+  gone.clear();
+  for (std::size_t i = 0; i < told.regions.size(); ++i) room_->dropped();
+  agent_.send(told);
+}
+
+Result<void> RestoreSession::find_places(const vault::Version& version, const image::StoredJob& stored) {
+  const std::lock_guard lock(mutex_);
+  CKPT_TRY(found, image::match_plan(stored.plan, tensors_, true));
+  chunk_bytes_ = version.chunk_bytes;
+  places_.assign(found.size(), Place());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    // In the plan's order, which is the version's.
+    const auto region = regions_.find(found[i].region);
+    if (region == regions_.end() || found[i].offset > region->second.bytes ||
+        found[i].bytes > region->second.bytes - found[i].offset)
+      return Error(ErrorCode::kInvalidArgument,
+                   "A standby's tensor lies outside of the memory it has exported");
+    Place& place = places_[i];
+    place.address = region->second.address + found[i].offset;
+    place.bytes = found[i].bytes;
+    place.mapping = region->second.mapping;
+    place.written.resize((place.bytes + chunk_bytes_ - 1) / chunk_bytes_);
+  }
+  return ok();
+}
+
+Result<void> RestoreSession::chunk(std::uint32_t region, std::uint64_t chunk,
+                                   std::span<const std::byte> bytes) {
+  if (ending_.load()) return was_ended();
+  Place& place = places_[region];
+  place.written[chunk] = track::fingerprint(*params_, bytes);
+  const ContextScope scope(gpu_.device);
+  CKPT_CUDA_TRY(gpu_.device.api(),
+                cuMemcpyHtoD_v2(place.address + chunk * chunk_bytes_, bytes.data(), bytes.size()));
+  return ok();
+}
+
+Result<void> RestoreSession::zero_chunk(std::uint32_t region, std::uint64_t chunk, std::uint64_t bytes) {
+  if (ending_.load()) return was_ended();
+  Place& place = places_[region];
+  place.written[chunk] = track::fingerprint_of_zeroes(*params_, bytes);
+  const ContextScope scope(gpu_.device);
+  CKPT_CUDA_TRY(gpu_.device.api(), cuMemsetD8_v2(place.address + chunk * chunk_bytes_, 0, bytes));
+  return ok();
+}
+
+Result<void> RestoreSession::finish(vault::VersionReader& reader) {
+  CKPT_TRYV(read_host_state(reader));
+  return compare();
+}
+
+// The memory itself, as the device reads it.
+Result<void> RestoreSession::compare() {
+  {
+    const ContextScope scope(gpu_.device);
+    CKPT_CUDA_TRY(gpu_.device.api(), cuCtxSynchronize());
+  }
+  CKPT_TRY(kernels, track::TrackKernels::create(gpu_.device, params_));
+  CKPT_TRY(scan, WideScan::create(kernels));
+  std::vector<track::ChunkRange> ranges;
+  for (const Place& place : places_) track::append_chunks(place.address, place.bytes, chunk_bytes_, ranges);
+  std::vector<track::Fingerprint> found(ranges.size());
+  CKPT_TRYV(scan->scan(ranges, found));
+  auto now = found.begin();
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    for (std::size_t chunk = 0; chunk < places_[i].written.size(); ++chunk, ++now) {
+      if (*now == places_[i].written[chunk]) continue;
+      // Not kCorrupt: an older version would fare no better.
+      return Error(ErrorCode::kIo, "The GPU's memory does not hold what was written to it: region " +
+                                       std::to_string(i) + ", chunk " + std::to_string(chunk) +
+                                       "; the image is whole, restore it on another GPU");
+    }
+  }
+  return ok();
+}
+
+Result<void> RestoreSession::read_host_state(vault::VersionReader& reader) {
+  host_file_.reset();
+  host_bytes_ = 0;
+  const vault::Blob* blob = reader.find_blob(image::kHostBlob);
+  if (blob == nullptr) return ok();
+  const std::uint64_t bytes = blob->list.bytes;
+  CKPT_TRY(file, make_memory_file("host-state", bytes));
+  CKPT_TRYV(reader.read_blob(image::kHostBlob, [&](std::span<const std::byte> piece) -> Result<void> {
+    if (ending_.load()) return was_ended();
+    return write_all(file.get(), piece);
+  }));
+  host_file_ = std::move(file);
+  host_bytes_ = bytes;
+  return ok();
+}
+
+}  // namespace ckpt::mover

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mover's part of a restore: a target without a source. A version of a vault is read into a standby's memory, or into memory made for it; each chunk's
+// bytes are compared with its name in the vault, and the device's memory, once all is written, with the fingerprints of what was written.
+//
+// Threads: see session.h; one thread per session, and the vault's readers. Errors: kRefused: the version is not for this standby, naming the tensor;
+// kNotFound: there is none; kCorrupt: all versions are damaged.
+#pragma once
+
+#include <atomic>
+#include <thread>
+
+#include "agent/mover/session/made_memory.h"
+#include "agent/mover/session/session.h"
+#include "agent/mover/snapshots/wide_scan.h"
+#include "libckpt/store/stored_job.h"
+#include "libckpt/store/vault/vault.h"
+#include "libckpt/protocol/wire/mover_messages.h"
+
+namespace ckpt::mover {
+
+class RestoreSession final : public Session, private vault::RestoreTarget {
+ public:
+  RestoreSession(Gpu& gpu, AgentLink& agent, const messages::OpenSession& open, const SessionSecrets& secrets)
+      : Session(gpu, agent, open, secrets), makes_memory_(open.makes_memory) {}
+  ~RestoreSession() override;
+  bool handle(messages::Packet& packet) override;
+  void wind_up() override;
+  [[nodiscard]] bool is_over() const override { return !working_.load(); }
+
+ private:
+  struct Place {
+    CUdeviceptr address = 0;
+    std::uint64_t bytes = 0;
+    std::shared_ptr<const void> mapping;
+    std::vector<track::Fingerprint> written;  // of each chunk
+  };
+
+  void let_go(std::uint64_t region) override;
+  void attached() override {}
+  void start(const messages::StartRestore& request);
+  void run();
+  Result<void> restore();
+  void tell_done(const vault::RestoreReport& report);
+  Result<void> make_memory(const image::Plan& plan);
+  void drop_made(const image::Plan& plan);
+  Result<void> find_places(const vault::Version& version, const image::StoredJob& stored);
+  Result<void> compare();
+  Result<void> read_host_state(vault::VersionReader& reader);
+
+  // vault::RestoreTarget
+  Result<void> begin(const vault::Version& version) override;
+  Result<void> chunk(std::uint32_t region, std::uint64_t chunk, std::span<const std::byte> bytes) override;
+  Result<void> zero_chunk(std::uint32_t region, std::uint64_t chunk, std::uint64_t bytes) override;
+  Result<void> finish(vault::VersionReader& reader) override;
+
+  const bool makes_memory_;
+  const std::shared_ptr<Room> room_ = std::make_shared<Room>();
+  messages::StartRestore request_;
+  std::thread thread_;
+  std::atomic<bool> working_{false}, ending_{false};
+
+  // Of the session's thread, and its readers while it waits for them.
+  std::shared_ptr<const track::FingerprintParams> params_;
+  std::uint64_t chunk_bytes_ = 0;
+  std::vector<Place> places_;  // of the version's regions
+  UniqueFd host_file_;
+  std::uint64_t host_bytes_ = 0;
+};
+
+}  // namespace ckpt::mover

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device memory of a snapshot: finds what differs from the version before by fingerprints, and copies that into host memory. Rounds run ahead while the
+// job runs; what they staged counts only if the barrier's scan finds the same bytes still there (the copy's own fingerprint is compared, never
+// a scan's: a chunk may change between scan and copy, and change back).
+//
+//   CKPT_TRY(memory, SnapshotMemory::create(device, last, source, options));
+//   CKPT_TRYV(memory->run_ahead(plan));            // any number of times
+//   CKPT_TRYV(memory->run_final(plan));            // the job is paused; now all that differs is in dirty(), or waiting
+//   while (memory->waits()) ... CKPT_TRY(refs, memory->stage_waiting());   // the job stands still for what staging cannot hold
+//
+// Threads: one, but cancel() from any, and bytes() and check() from any once nothing else runs. Ownership: Device, LastSnapshot and MemorySource outlive it. Errors:
+// the driver's; kAborted after cancel(), and where memory of the plan was freed meanwhile (a round ahead is done again, then); kCorrupt: a copy is
+// not what was scanned.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "agent/mover/snapshots/last_snapshots.h"
+#include "agent/mover/snapshots/staging_arena.h"
+#include "libckpt/base/clock.h"
+#include "libckpt/store/plan.h"
+
+namespace ckpt::mover {
+
+struct FoundRegion {
+  CUdeviceptr address = 0;
+  std::uint64_t generation = 0;
+  std::uint64_t bytes = 0;
+};
+
+// The job's memory as it is mapped here.
+class MemorySource {
+ public:
+  virtual ~MemorySource() = default;
+  // What find() gives stays mapped until this is given back; soon, since a job that frees memory waits for it.
+  virtual std::unique_lock<std::mutex> hold() = 0;
+  virtual std::optional<FoundRegion> find(std::uint64_t region) = 0;
+};
+
+struct SnapshotMemoryOptions {
+  std::uint64_t chunk_bytes = 0;
+  std::uint64_t staging_bytes = 0;
+  double duty = 1.0;  // of the rounds ahead
+};
+
+class SnapshotMemory {
+ public:
+  struct Extent {
+    MemoryPlace place;
+    std::string name;
+    std::uint32_t chunks = 0;
+    const KnownExtent* known = nullptr;
+    std::vector<track::Fingerprint> scanned;  // of the last round
+    std::vector<track::Fingerprint> staged;   // of the staged copies
+    std::vector<std::uint32_t> slots;         // in the arena
+    bool in_plan = false;
+  };
+  struct Chunk {
+    Extent* extent = nullptr;
+    std::uint32_t index = 0;
+  };
+
+  static Result<std::unique_ptr<SnapshotMemory>> create(const Device& device, LastSnapshot& last,
+                                                        MemorySource& source,
+                                                        const SnapshotMemoryOptions& options);
+  ~SnapshotMemory();
+  SnapshotMemory(const SnapshotMemory&) = delete;
+  SnapshotMemory& operator=(const SnapshotMemory&) = delete;
+
+  // How much differs from the version before, by a scan of a few chunks in each hundred. What that does not have counts in full.
+  Result<std::uint64_t> estimate_dirty(const image::Plan& plan);
+  // Staging for so much, before it is needed.
+  void reserve(std::uint64_t bytes) { arena_.reserve(bytes); }
+  Result<void> run_ahead(const image::Plan& plan);
+  Result<void> run_final(const image::Plan& plan);
+  [[nodiscard]] bool waits() const noexcept { return !waiting_.empty(); }
+  // What was staged is not needed any more: others take its place.
+  Result<std::vector<Chunk>> stage_waiting();
+
+  // In the order of the last plan's extents.
+  [[nodiscard]] const std::vector<Extent*>& extents() const noexcept { return order_; }
+  // After run_final(): the staged chunks.
+  [[nodiscard]] std::vector<Chunk> staged() const;
+  [[nodiscard]] std::span<const std::byte> bytes(const Chunk& chunk) const;
+  [[nodiscard]] Result<void> check(const Chunk& chunk) const;
+
+  [[nodiscard]] std::uint64_t state_bytes() const noexcept;
+  [[nodiscard]] std::uint64_t dirty_bytes() const noexcept { return dirty_bytes_; }    // of the last round
+  [[nodiscard]] std::uint64_t staged_bytes() const noexcept { return staged_bytes_; }  // in the last round
+  [[nodiscard]] std::uint64_t waiting_bytes() const noexcept;
+  [[nodiscard]] Nanos scan_ns() const noexcept { return scan_ns_; }
+  [[nodiscard]] Nanos copy_ns() const noexcept { return copy_ns_; }
+  void cancel();
+
+ private:
+  SnapshotMemory(const Device& device, LastSnapshot& last, MemorySource& source,
+                 const SnapshotMemoryOptions& options);
+  Result<void> run_round(const image::Plan& plan, bool final);
+  Result<void> line_up(const image::Plan& plan);
+  Extent& enter(const MemoryPlace& place, const std::string& name);
+  Result<void> run_piece(std::span<const Chunk> piece, bool final);
+  Result<void> find_ranges(std::span<const Chunk> piece);
+  // Those that staging has no room for are left in `chunks`.
+  Result<void> stage(std::vector<Chunk>& chunks, bool final);
+  Result<void> copy(std::span<const Chunk> chunks);
+  [[nodiscard]] std::uint64_t bytes_of(const Chunk& chunk) const noexcept;
+  [[nodiscard]] bool is_zero(const Chunk& chunk) const noexcept;
+  void free_slot(Extent& extent, std::uint32_t chunk);
+
+  const Device& device_;
+  LastSnapshot& last_;
+  MemorySource& source_;
+  const SnapshotMemoryOptions options_;
+  StagingArena arena_;
+  CUstream stream_ = nullptr;
+  track::Fingerprint zero_;
+  std::vector<std::byte> zeroes_;
+  std::map<MemoryPlace, std::unique_ptr<Extent>> all_;
+  std::vector<Extent*> order_;
+  std::vector<Chunk> waiting_;
+  std::vector<track::ChunkRange> ranges_;
+  std::vector<track::Fingerprint> fingerprints_;
+  bool full_ = false;  // staging, in this round
+  std::uint64_t dirty_bytes_ = 0;
+  std::uint64_t staged_bytes_ = 0;
+  Nanos scan_ns_ = 0;
+  Nanos copy_ns_ = 0;
+  std::atomic<bool> cancelled_{false};
+};
+
+}  // namespace ckpt::mover

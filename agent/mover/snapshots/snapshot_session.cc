@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/mover/snapshots/snapshot_session.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "agent/mover/session/copy_options.h"
+#include "libckpt/base/clock.h"
+#include "libckpt/base/cores.h"
+#include "libckpt/base/fault.h"
+#include "libckpt/base/fd.h"
+
+namespace ckpt::mover {
+namespace {
+
+// A round ahead that copied no more is the last: the barrier does not take long over so much.
+constexpr std::uint64_t kLittleBytes = std::uint64_t{16} << 20;
+constexpr int kMostRoundsAhead = 3;
+constexpr std::uint64_t kLittleDirtyBytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kMostRecordBytes = std::uint64_t{64} << 20;
+constexpr std::size_t kLargestMeminfo = std::size_t{64} << 10;
+constexpr std::chrono::milliseconds kLockPause{20};
+constexpr std::chrono::minutes kLongestLock{5};
+constexpr unsigned kMostWriters = 4;
+constexpr int kWriterNice = 10;
+
+Result<std::vector<std::byte>> read_memory_file(const UniqueFd& file, std::uint64_t bytes) {
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) return Error::from_errno("Reading the size of a job's record");
+  if (bytes > kMostRecordBytes || static_cast<std::uint64_t>(status.st_size) < bytes)
+    return Error(ErrorCode::kInvalidArgument, "A job's record of " + std::to_string(bytes) + " bytes");
+  std::vector<std::byte> out(bytes);
+  for (std::uint64_t at = 0; at < bytes;) {
+    const ssize_t got = ::pread(file.get(), out.data() + at, bytes - at, static_cast<off_t>(at));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return Error::from_errno("Reading a job's record");
+    at += static_cast<std::uint64_t>(got);
+  }
+  return out;
+}
+
+vault::Route route_of(const messages::StartSnapshot& request) {
+  vault::Route route;
+  route.folder = request.folder;
+  route.limit_bytes = request.vault_limit_bytes;
+  route.memory = request.way.memory;
+  route.memory_limit_bytes = request.way.memory_limit_bytes;
+  route.peer_address = request.way.peer_address;
+  route.peer_token = request.way.peer_token;
+  return route;
+}
+
+}  // namespace
+
+SnapshotSession::~SnapshotSession() {
+  wind_up();
+  if (thread_.joinable()) thread_.join();
+}
+
+void SnapshotSession::wind_up() {
+  {
+    const std::lock_guard lock(order_mutex_);
+    ending_ = true;
+    if (cancellable_ != nullptr) cancellable_->cancel();
+  }
+  ordered_.notify_all();
+}
+
+// ---- the control loop's thread
+
+bool SnapshotSession::handle(messages::Packet& packet) {
+  UniqueFd file = packet.fds.empty() ? UniqueFd() : std::move(packet.fds.front());
+  if (const auto* request = std::get_if<messages::StartSnapshot>(&packet.message)) {
+    start(*request, std::move(file));
+    return true;
+  }
+  {
+    const std::lock_guard lock(order_mutex_);
+    if (const auto* order = std::get_if<messages::FinalRound>(&packet.message)) {
+      final_ = *order;
+    } else if (const auto* host = std::get_if<messages::SnapshotHost>(&packet.message)) {
+      host_ = *host;
+      host_file_ = std::move(file);
+    } else {
+      return false;
+    }
+  }
+  ordered_.notify_all();
+  return true;
+}
+
+void SnapshotSession::start(const messages::StartSnapshot& request, UniqueFd record) {
+  if (thread_.joinable())
+    return fail(Error(ErrorCode::kInvalidArgument, "The session has been started already"));
+  request_ = request;
+  record_file_ = std::move(record);
+  working_.store(true);
+  thread_ = std::thread([this] { run(); });
+}
+
+// It has left regions_ already; what is being read of it is not, after this.
+void SnapshotSession::let_go(std::uint64_t) {
+  const std::lock_guard held(held_);
+}
+
+std::optional<FoundRegion> SnapshotSession::find(std::uint64_t region) {
+  const std::lock_guard lock(mutex_);
+  const auto found = regions_.find(region);
+  if (found == regions_.end()) return std::nullopt;
+  return FoundRegion{found->second.address, found->second.generation, found->second.bytes};
+}
+
+// ---- the session's thread
+
+void SnapshotSession::run() {
+  const Result<void> taken = take();
+  {
+    const std::lock_guard lock(order_mutex_);
+    cancellable_ = nullptr;
+  }
+  memory_.reset();
+  if (last_) shelf_.put({request_.folder, request_.vault_job}, std::move(last_));
+  if (!taken) {
+    writer_.reset();
+    vault_.reset();
+    files_.reset();
+    bool wanted = false;
+    {
+      const std::lock_guard lock(order_mutex_);
+      wanted = !ending_;
+    }
+    if (wanted) fail(taken.assume_error());
+  } else {
+    collect();
+  }
+  working_.store(false);
+}
+
+Result<void> SnapshotSession::take() {
+  CKPT_TRYV(read_record());
+  CKPT_TRYV(find_last());
+  SnapshotMemoryOptions options;
+  options.chunk_bytes = gpu_.chunk_bytes;
+  options.staging_bytes = request_.staging_bytes;
+  if (options.staging_bytes == 0) {
+    const auto meminfo = read_file("/proc/meminfo", kLargestMeminfo);
+    options.staging_bytes = shadow_memory(~std::uint64_t{0}, meminfo ? meminfo.assume_value() : "");
+  }
+  options.duty = duty_of(request_.slowdown_permille);
+  CKPT_TRY(memory, SnapshotMemory::create(gpu_.device, *last_, *this, options));
+  memory_ = std::move(memory);
+  {
+    const std::lock_guard lock(order_mutex_);
+    if (ending_) return Error(ErrorCode::kAborted, "The snapshot was given up");
+    cancellable_ = memory_.get();
+  }
+  CKPT_TRYV(run_ahead());
+  CKPT_TRYV(wait_until([this] { return final_.has_value(); }));
+  CKPT_TRYV(run_final());
+  return write();
+}
+
+Result<void> SnapshotSession::read_record() {
+  CKPT_TRY(bytes, read_memory_file(record_file_, request_.record_bytes));
+  CKPT_TRY(stored, image::decode_stored_job(bytes));
+  stored_ = std::move(stored);
+  record_file_.reset();
+  return ok();
+}
+
+// What is known counts only if the vault's newest version is the one that it is of.
+Result<void> SnapshotSession::find_last() {
+  last_ = shelf_.take({request_.folder, request_.vault_job});
+  if (!last_) {
+    CKPT_TRY(fresh, LastSnapshot::create(gpu_.device));
+    last_ = std::move(fresh);
+  }
+  last_->job = stored_.spec.job;
+  CKPT_TRYV(last_->prepare_scan(gpu_.device));
+  if (request_.full || last_->incarnation != stored_.spec.incarnation) last_->forget();
+  last_->incarnation = stored_.spec.incarnation;
+  if (last_->version == 0) return ok();
+  auto opened = vault::open_vault(route_of(request_), false);
+  auto newest = opened ? opened.assume_value().vault->open_version(request_.vault_job)
+                       : Result<std::unique_ptr<vault::VersionReader>>(opened.assume_error());
+  if (newest && newest.assume_value()->version().number == last_->version) return ok();
+  spdlog::info("snapshot copies everything: the vault's newest version of {} is not {}", request_.vault_job,
+               last_->version);
+  last_->forget();
+  return ok();
+}
+
+Result<image::Plan> SnapshotSession::plan() {
+  const std::lock_guard lock(mutex_);
+  return image::build_plan(tensors_, gpu_.chunk_bytes, 1, 1);
+}
+
+// A round ahead reads all memory beside the job: that costs it more than the barrier's copy of so little.
+Result<bool> SnapshotSession::is_little_dirty() {
+  if (last_->version == 0) return false;
+  CKPT_TRY(now, plan());
+  const auto dirty = memory_->estimate_dirty(now);
+  if (!dirty && dirty.assume_error().code() == ErrorCode::kAborted) return false;  // freed meanwhile
+  if (!dirty) return dirty.assume_error();
+  if (dirty.assume_value() > kLittleDirtyBytes) return false;
+  memory_->reserve(2 * dirty.assume_value());
+  return true;
+}
+
+Result<void> SnapshotSession::run_ahead() {
+  std::uint64_t before = ~std::uint64_t{0};
+  CKPT_TRY(little, is_little_dirty());
+  for (int round = 0; !little && round < kMostRoundsAhead; ++round) {
+    CKPT_TRY(now, plan());
+    const auto ran = memory_->run_ahead(now);
+    {
+      const std::lock_guard lock(order_mutex_);
+      if (ending_) return Error(ErrorCode::kAborted, "The snapshot was given up");
+    }
+    if (!ran && ran.assume_error().code() != ErrorCode::kAborted) return ran;
+    const std::uint64_t staged = memory_->staged_bytes();
+    if (staged <= kLittleBytes || staged > before / 2) break;
+    before = staged;
+  }
+  fault_point(FaultPoint::kSnapshotMoverReady);
+  messages::SnapshotReady ready;
+  ready.session = key_;
+  ready.state_bytes = memory_->state_bytes();
+  ready.dirty_bytes = memory_->dirty_bytes();
+  ready.staged_bytes = memory_->staged_bytes();
+  agent_.send(ready);
+  return ok();
+}
+
+template <class Ready>
+Result<void> SnapshotSession::wait_until(Ready ready) {
+  std::unique_lock lock(order_mutex_);
+  ordered_.wait(lock, [&] { return ready() || ending_; });
+  if (!ready()) return Error(ErrorCode::kAborted, "The snapshot was given up");
+  return ok();
+}
+
+Result<void> SnapshotSession::run_final() {
+  barrier_ms_ = wall_clock_ms();
+  if (const Nanos entered = final_->barrier_entered_ns; entered > 0)
+    barrier_ms_ -= (now_ns() - entered) / kNanosPerMs;
+  CKPT_TRY(final_plan, plan());
+  final_plan_ = std::move(final_plan);
+  CKPT_TRYV(memory_->run_final(final_plan_));
+  dirty_bytes_ = memory_->dirty_bytes();
+  waited_bytes_ = memory_->waiting_bytes();
+  fault_point(FaultPoint::kSnapshotMoverStaged);
+  if (!memory_->waits()) tell_staged();
+  return ok();
+}
+
+// From here on nothing of the job is read: it goes on. Unmapping takes as long as the scan did, so that is behind its back as well.
+void SnapshotSession::tell_staged() {
+  messages::SnapshotStaged staged;
+  staged.session = key_;
+  staged.state_bytes = memory_->state_bytes();
+  staged.dirty_bytes = dirty_bytes_;
+  staged.waited_bytes = waited_bytes_;
+  staged.scan_ns = memory_->scan_ns();
+  staged.copy_ns = memory_->copy_ns();
+  agent_.send(staged);
+  let_go_of_all();
+}
+
+// What the job frees meanwhile is said to be dropped once it is (let_go()).
+void SnapshotSession::let_go_of_all() {
+  {
+    const std::lock_guard held(held_);
+    std::vector<std::shared_ptr<const void>> mine;
+    {
+      const std::lock_guard lock(mutex_);
+      for (auto& [id, region] : regions_) mine.push_back(std::move(region.mapping));
+    }
+    mine.clear();
+    const std::lock_guard lock(mutex_);
+    regions_.clear();
+  }
+  messages::DroppedRegions told;
+  told.session = key_;
+  agent_.send(told);
+}
+
+Result<void> SnapshotSession::write() {
+  CKPT_TRY(opened, open_vault());
+  files_ = std::move(opened.files);
+  vault_ = std::move(opened.vault);
+  CKPT_TRYV(begin_version());
+  CKPT_TRYV(put(memory_->staged()));
+  while (memory_->waits()) {
+    CKPT_TRY(more, memory_->stage_waiting());
+    if (!memory_->waits()) tell_staged();
+    CKPT_TRYV(put(more));
+  }
+  CKPT_TRYV(keep_unchanged());
+  CKPT_TRYV(wait_until([this] { return host_.has_value(); }));
+  CKPT_TRYV(put_host_state());
+  fault_point(FaultPoint::kSnapshotMoverWritten);
+  CKPT_TRY(version, commit());
+  fault_point(FaultPoint::kSnapshotMoverCommitted);
+  remember(*version);
+  if (auto kept = vault_->keep_newest(request_.vault_job, std::max(request_.keep, 1u)); !kept)
+    spdlog::warn("older versions stay: job {} reason {}", request_.vault_job,
+                 kept.assume_error().to_string());
+  messages::SnapshotDone done;
+  done.session = key_;
+  done.version = version->number;
+  done.parent = version->parent;
+  done.written_bytes = version->written_bytes;
+  done.host_bytes = host_bytes_;
+  agent_.send(done);
+  spdlog::info(
+      "snapshot: job {} version {} parent {} dirty_bytes {} written_bytes {} waited_bytes {} scan_ms {:.1f} "
+      "copy_ms {:.1f}",
+      request_.vault_job, version->number, version->parent, dirty_bytes_, version->written_bytes,
+      waited_bytes_, static_cast<double>(memory_->scan_ns()) / 1e6,
+      static_cast<double>(memory_->copy_ns()) / 1e6);
+  return ok();
+}
+
+// One writer per vault; another GPU's mover, or a node that shares the folder, may be at work.
+Result<vault::OpenVault> SnapshotSession::open_vault() {
+  const auto until = std::chrono::steady_clock::now() + kLongestLock;
+  while (true) {
+    // A job's own node keeps its images on the disk.
+    auto opened = vault::open_vault(route_of(request_), true, request_.vault_job);
+    if (opened || opened.assume_error().code() != ErrorCode::kRefused ||
+        std::chrono::steady_clock::now() >= until)
+      return opened;
+    std::unique_lock lock(order_mutex_);
+    if (ordered_.wait_for(lock, kLockPause, [this] { return ending_; }))
+      return Error(ErrorCode::kAborted, "The snapshot was given up");
+  }
+}
+
+Result<void> SnapshotSession::begin_version() {
+  stored_.plan = final_plan_;
+  vault::VersionInput input;
+  if (last_->version == 0) input.parent = 0;
+  input.chunk_bytes = gpu_.chunk_bytes;
+  input.incarnation = stored_.spec.incarnation;
+  input.job_record = wire::encode(stored_);
+  CKPT_TRY(writer, vault_->begin_version(request_.vault_job, std::move(input)));
+  writer_ = std::move(writer);
+  if (writer_->parent() != last_->version)
+    return Error(ErrorCode::kAborted, "The vault's newest version has been removed meanwhile");
+  std::uint64_t next_id = last_->next_id;
+  for (const SnapshotMemory::Extent* extent : memory_->extents()) {
+    const std::uint64_t id = extent->known != nullptr ? extent->known->id : next_id++;
+    const vault::Region region(0, id, extent->place.generation, extent->place.bytes, extent->name);
+    CKPT_TRY(index, writer_->add_region(region));
+    regions_in_version_[extent] = index;
+    ids_[extent] = id;
+  }
+  last_->next_id = next_id;
+  return ok();
+}
+
+Result<void> SnapshotSession::put(const std::vector<SnapshotMemory::Chunk>& chunks) {
+  std::atomic<std::size_t> next{0};
+  std::mutex failure_mutex;
+  std::optional<Error> failure;
+  const auto stop = [&](const Error& error) {
+    const std::lock_guard lock(failure_mutex);
+    if (!failure) failure = error;
+    next.store(chunks.size());
+  };
+  const auto work = [&] {
+    // Behind the job's back: it and its host threads come first.
+    (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kWriterNice);
+    for (std::size_t i = next++; i < chunks.size(); i = next++) {
+      const SnapshotMemory::Chunk& chunk = chunks[i];
+      auto written = memory_->check(chunk);
+      if (written)
+        written =
+            writer_->put_chunk(regions_in_version_.at(chunk.extent), chunk.index, memory_->bytes(chunk));
+      if (!written) return stop(written.assume_error());
+      const std::lock_guard lock(order_mutex_);
+      if (ending_) return stop(Error(ErrorCode::kAborted, "The snapshot was given up"));
+    }
+  };
+  const unsigned writers = std::clamp(usable_cores() / 2, 1u, kMostWriters);
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < writers && i < chunks.size(); ++i) threads.emplace_back(work);
+  for (std::thread& thread : threads) thread.join();
+  if (failure) return *failure;
+  return ok();
+}
+
+Result<void> SnapshotSession::keep_unchanged() {
+  for (const auto& [extent, index] : regions_in_version_) {
+    CKPT_TRYV(writer_->keep_rest(index));
+    const auto missing = writer_->missing(index);
+    if (missing.empty()) continue;
+    return Error(ErrorCode::kCorrupt, "Version " + std::to_string(last_->version) + " is damaged in " +
+                                          std::to_string(missing.size()) + " chunks of tensor \"" +
+                                          extent->name + "\" that have not changed since");
+  }
+  return ok();
+}
+
+Result<void> SnapshotSession::put_host_state() {
+  UniqueFd file;
+  {
+    const std::lock_guard lock(order_mutex_);
+    host_bytes_ = host_->host_state_bytes;
+    file = std::move(host_file_);
+  }
+  if (host_bytes_ == 0) return ok();
+  CKPT_TRY(view, HostStateView::open(std::move(file), host_bytes_, last_->params));
+  return writer_->put_blob(image::kHostBlob, view.bytes());
+}
+
+Result<std::shared_ptr<const vault::Version>> SnapshotSession::commit() {
+  vault::VersionLabels labels;
+  labels.labels.emplace_back("barrier_ms", std::to_string(barrier_ms_));
+  labels.labels.emplace_back("node", stored_.node);
+  return writer_->commit(labels);
+}
+
+void SnapshotSession::remember(const vault::Version& version) {
+  std::map<MemoryPlace, KnownExtent> extents;
+  for (const SnapshotMemory::Extent* extent : memory_->extents())
+    extents[extent->place] = KnownExtent{ids_.at(extent), extent->scanned};
+  last_->extents = std::move(extents);
+  last_->version = version.number;
+}
+
+void SnapshotSession::collect() {
+  writer_.reset();
+  auto collected = vault_->collect(request_.vault_job);
+  if (!collected)
+    spdlog::warn("space of removed versions stays: job {} reason {}", request_.vault_job,
+                 collected.assume_error().to_string());
+  vault_.reset();
+  files_.reset();
+}
+
+}  // namespace ckpt::mover

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mover's part of a snapshot: a source without a target. What has changed since the last one is copied to host memory while the job runs, at the
+// barrier again what changed meanwhile; then the job goes on, and the version is written to the vault behind its back.
+//
+// Threads: see session.h; one thread per session does all of it, and starts others while it writes. Errors: kAborted and kCorrupt mean that a full
+// snapshot may succeed (the vault's last version is not the one this mover knows, or part of it is damaged); kRefused: no space, or the vault is busy.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <optional>
+#include <thread>
+
+#include "agent/mover/session/host_state.h"
+#include "agent/mover/session/session.h"
+#include "agent/mover/snapshots/snapshot_memory.h"
+#include "libckpt/store/peer/route.h"
+#include "libckpt/store/stored_job.h"
+#include "libckpt/protocol/wire/mover_messages.h"
+
+namespace ckpt::mover {
+
+class SnapshotSession final : public Session, private MemorySource {
+ public:
+  SnapshotSession(Gpu& gpu, AgentLink& agent, const messages::OpenSession& open,
+                  const SessionSecrets& secrets, LastSnapshots& shelf)
+      : Session(gpu, agent, open, secrets), shelf_(shelf) {}
+  ~SnapshotSession() override;
+  bool handle(messages::Packet& packet) override;
+  void wind_up() override;
+  [[nodiscard]] bool is_over() const override { return !working_.load(); }
+
+ private:
+  void let_go(std::uint64_t region) override;
+  void attached() override {}
+  std::unique_lock<std::mutex> hold() override { return std::unique_lock(held_); }
+  std::optional<FoundRegion> find(std::uint64_t region) override;
+
+  void start(const messages::StartSnapshot& request, UniqueFd record);
+  // The session's thread.
+  void run();
+  Result<void> take();
+  Result<void> read_record();
+  Result<void> find_last();
+  Result<bool> is_little_dirty();
+  Result<void> run_ahead();
+  Result<void> run_final();
+  Result<void> write();
+  Result<vault::OpenVault> open_vault();
+  Result<void> begin_version();
+  Result<void> put(const std::vector<SnapshotMemory::Chunk>& chunks);
+  Result<void> keep_unchanged();
+  Result<void> put_host_state();
+  Result<std::shared_ptr<const vault::Version>> commit();
+  void remember(const vault::Version& version);
+  void tell_staged();
+  void let_go_of_all();
+  void collect();
+  Result<image::Plan> plan();
+  // Until `ready` or the end of the session, which is kAborted.
+  template <class Ready>
+  Result<void> wait_until(Ready ready);
+
+  LastSnapshots& shelf_;
+  messages::StartSnapshot request_;
+  UniqueFd record_file_;
+  std::thread thread_;
+  std::atomic<bool> working_{false};
+  std::mutex held_;  // while memory is scanned or copied
+
+  std::mutex order_mutex_;
+  std::condition_variable ordered_;
+  std::optional<messages::FinalRound> final_;
+  std::optional<messages::SnapshotHost> host_;
+  UniqueFd host_file_;
+  bool ending_ = false;
+  SnapshotMemory* cancellable_ = nullptr;
+
+  // Of the session's thread.
+  image::StoredJob stored_;
+  image::Plan final_plan_;
+  std::unique_ptr<LastSnapshot> last_;
+  std::unique_ptr<SnapshotMemory> memory_;
+  std::unique_ptr<vault::Files> files_;  // of vault_, which goes before
+  std::unique_ptr<vault::Vault> vault_;
+  std::unique_ptr<vault::VersionWriter> writer_;
+  std::map<const SnapshotMemory::Extent*, std::uint32_t> regions_in_version_;
+  std::map<const SnapshotMemory::Extent*, std::uint64_t> ids_;
+  std::int64_t barrier_ms_ = 0;
+  std::uint64_t waited_bytes_ = 0;
+  std::uint64_t dirty_bytes_ = 0;
+  std::uint64_t host_bytes_ = 0;
+};
+
+}  // namespace ckpt::mover

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hands a rank's tensors and device memory to a mover: rank -> keeper -> agent -> mover, in acknowledged batches of at most 64
+// descriptors, and afterwards follows what the rank names, drops, allocates and frees while rounds run (DESIGN §5 rules 5, 7).
+// Copies of the descriptors are kept if asked for, so that what was exported outlives a rank that dies.
+// Threads: the event loop. Ownership: shared; stop() ends the following. Errors: run() gives the first failure; later ones go to
+// `failed`, once.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "agent/jobs/keeper_link.h"
+#include "agent/mover_client/mover_session.h"
+
+namespace ckpt::agent {
+
+class MemoryExport : public std::enable_shared_from_this<MemoryExport> {
+ public:
+  struct Settings {
+    Milliseconds timeout{10000};  // for each step
+    bool keep_descriptors = false;
+    std::function<void(Error)> failed;
+  };
+  static std::shared_ptr<MemoryExport> create(std::shared_ptr<KeeperLink> keeper,
+                                              std::shared_ptr<MoverSession> session, Settings settings);
+
+  // All that is there now; then changes are followed until stop() or the end of the keeper's link.
+  Task<Result<local::StateSummary>> run(asio::any_io_executor executor);
+  // Follows no more and tells the rank so.
+  Task<> stop();
+  void close_descriptors() { kept_.clear(); }
+  [[nodiscard]] std::size_t kept_descriptors() const noexcept { return kept_.size(); }
+
+ private:
+  MemoryExport(std::shared_ptr<KeeperLink> keeper, std::shared_ptr<MoverSession> session, Settings settings);
+  Task<Result<void>> take(KeeperMessage message);
+  Task<Result<void>> take_batch(local::ExportBatch batch, std::vector<UniqueFd> descriptors);
+  Task<Result<void>> take_freed(local::RegionFreed freed);
+  Result<void> take_tensors(const local::Tensors& tensors);
+  Task<> follow();
+
+  std::shared_ptr<KeeperLink> keeper_;
+  std::shared_ptr<MoverSession> session_;
+  Settings settings_;
+  std::unique_ptr<KeeperLink::Exchange> exchange_;
+  std::vector<wire::TensorInfo> early_tensors_;  // named before their regions have come
+  std::map<std::uint64_t, UniqueFd> kept_;       // by region
+  local::StateSummary summary_;
+  bool complete_ = false;
+  bool stopped_ = false;
+};
+
+}  // namespace ckpt::agent

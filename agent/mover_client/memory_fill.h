@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The second way to give a paused rank its memory on a GPU (DESIGN §13): the rank makes memory of its own and the GPU's mover copies into it, and
+// compares, what a set of the keeper has; batch by batch, the largest regions first. After each batch the set has the new memory in place of
+// the old, so it is always whole, there is at most one region twice, and it may be begun anew by another agent.
+// Threads: the event loop. Ownership: descriptors are held for a batch only. Errors: the keeper's, the rank's, the mover's; the rank's memory is in pieces
+// then, and release() or another attempt puts it right.
+#pragma once
+
+#include <memory>
+
+#include "agent/jobs/keeper_link.h"
+#include "agent/mover_client/mover_process.h"
+
+namespace ckpt::agent {
+
+struct FillOrder {
+  FillOrder(std::shared_ptr<KeeperLink> its_keeper, std::shared_ptr<MoverProcess> its_mover)
+      : keeper(std::move(its_keeper)), mover(std::move(its_mover)) {}
+  std::shared_ptr<KeeperLink> keeper;
+  std::shared_ptr<MoverProcess> mover;  // of the GPU that the rank is on
+  local::MemorySet set = local::MemorySet::kArrived;
+  wire::MigrationId migration = 0;  // of the set kArrived, else 0
+  Milliseconds timeout{60000};      // of each step
+};
+
+// The rank's memory is released. After it Map kMade ends the rank's part.
+Task<Result<void>> fill_memory(asio::any_io_executor executor, FillOrder order);
+
+}  // namespace ckpt::agent

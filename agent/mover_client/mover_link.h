@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The agent's end of a mover's socketpair: messages of libckpt/protocol/wire/mover_messages.h over a PacketLink. Threads: the event loop.
+// Errors: `closed` once, when the mover is gone or sent what is no message.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "agent/io/packet_link.h"
+#include "libckpt/protocol/wire/mover_messages.h"
+
+namespace ckpt::agent {
+
+namespace mover = wire::mover;
+
+class MoverLink : public std::enable_shared_from_this<MoverLink> {
+ public:
+  struct Handlers {
+    std::function<void(mover::Packet)> message;
+    std::function<void(Error)> closed;
+  };
+  static Result<std::shared_ptr<MoverLink>> create(const asio::any_io_executor& executor, UniqueFd socket,
+                                                   Handlers handlers);
+  // kInvalidArgument if the message does not fit into a packet.
+  Result<void> send(const mover::Message& message, std::vector<UniqueFd> descriptors = {});
+  void close() { packets_->close(); }
+
+ private:
+  explicit MoverLink(std::shared_ptr<PacketLink> packets) : packets_(std::move(packets)) {}
+  std::shared_ptr<PacketLink> packets_;
+};
+
+}  // namespace ckpt::agent

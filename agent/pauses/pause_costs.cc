@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/pauses/pause_costs.h"
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+namespace ckpt::agent {
+namespace {
+
+constexpr std::size_t kKeptOfASize = 5;
+constexpr std::size_t kMaxSeen = 4096;
+constexpr Nanos kMaxTook = Nanos{24} * 3600 * 1'000'000'000;
+constexpr double kMiB = 1 << 20;
+constexpr double kPriorWeight = 0.05;  // of each end of the line that stands before anything was measured
+constexpr double kPriorEndMib = 1024;
+constexpr double kFloorNs = 5e6;  // below it an error counts as much as at it
+constexpr Nanos kMs = kNanosPerMs;
+
+struct SeenOnFile {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  SeenOnFile() = default;
+  PauseKind kind = PauseKind::kCooperative;
+  std::uint8_t term = 0;
+  std::uint64_t bytes = 0;
+  std::int64_t took = 0;
+  template <class A>
+  void fields(A& a) {
+    a(kind, term, bytes, took);
+  }
+};
+
+struct AssumedOnFile {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  AssumedOnFile() = default;
+  PauseKind kind = PauseKind::kCooperative;
+  std::uint8_t term = 0;
+  wire::CostLine line;
+  template <class A>
+  void fields(A& a) {
+    a(kind, term, line);
+  }
+};
+
+struct CostsOnFile {
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  CostsOnFile() = default;
+  std::vector<SeenOnFile> seen;  // of each size the oldest first
+  std::vector<AssumedOnFile> assumed;
+  std::uint64_t memory_read = 0;
+  std::uint64_t memory_write = 0;
+  std::string rehearsed;
+  std::string problem;
+  template <class A>
+  void fields(A& a) {
+    a(seen, assumed, memory_read, memory_write, rehearsed, problem);
+  }
+};
+
+wire::CostLine prior(PauseKind kind, PauseTerm term) {
+  const bool process = kind == PauseKind::kProcess || kind == PauseKind::kAdoptedProcess;
+  const bool adopted = kind == PauseKind::kAdoptedSwap || kind == PauseKind::kAdoptedProcess;
+  const bool cooperative = kind == PauseKind::kCooperative;  // and the copy of device memory in any way
+  const Nanos device = adopted ? kMs / 4 : 0;                // the driver copies all of it
+  switch (term) {
+    case PauseTerm::kQuiesce:
+      return {2 * kMs, 0};
+    case PauseTerm::kContextSave:
+    case PauseTerm::kContextRestore:
+      return {10 * kMs, device};
+    case PauseTerm::kDump:
+      return {60 * kMs, kMs};
+    case PauseTerm::kFinal:
+      return {4 * kMs, process ? kMs / 5 : cooperative ? kMs / 10 : 0};
+    case PauseTerm::kVerify:
+      return {2 * kMs, process ? kMs / 20 : 0};
+    case PauseTerm::kCommit:
+      return {4 * kMs, 0};
+    case PauseTerm::kHostRestore:
+      return {70 * kMs, kMs};
+    case PauseTerm::kFill:
+      return {2 * kMs, kMs / 4};
+    case PauseTerm::kMap:
+    case PauseTerm::kResume:
+      break;
+  }
+  return {2 * kMs, 0};
+}
+
+unsigned size_class(std::uint64_t bytes) {
+  return static_cast<unsigned>(std::bit_width(bytes >> 20) + 1) / 2;
+}
+
+struct Point {
+  double mib;
+  double ns;
+  double weight;
+};
+
+wire::CostLine fit(const std::vector<Point>& points) {
+  double w = 0, x = 0, y = 0, xx = 0, xy = 0;
+  for (const Point& p : points) {
+    w += p.weight;
+    x += p.weight * p.mib;
+    y += p.weight * p.ns;
+    xx += p.weight * p.mib * p.mib;
+    xy += p.weight * p.mib * p.ns;
+  }
+  const double spread = w * xx - x * x;
+  double slope = spread > 0 ? (w * xy - x * y) / spread : 0;
+  double base = (y - slope * x) / w;
+  if (slope < 0) {
+    slope = 0;
+    base = y / w;
+  } else if (base < 0) {
+    base = 0;
+    slope = xx > 0 ? xy / xx : 0;
+  }
+  return {static_cast<Nanos>(base), static_cast<Nanos>(slope)};
+}
+
+// `points`: both ends of the line, then at most one measurement.
+wire::CostLine scaled(const wire::CostLine& line, const std::vector<Point>& points) {
+  double ratio = 1;
+  if (points.size() > 2) {
+    const Point& seen = points.back();
+    const double said =
+        std::max(1.0, static_cast<double>(line.base_ns) + seen.mib * static_cast<double>(line.ns_per_mib));
+    ratio = (seen.ns / said + kPriorWeight) / (1 + kPriorWeight);
+  }
+  return {static_cast<Nanos>(ratio * static_cast<double>(line.base_ns)),
+          static_cast<Nanos>(ratio * static_cast<double>(line.ns_per_mib))};
+}
+
+template <class Seen>
+Seen median_of(std::vector<Seen> seen) {
+  std::sort(seen.begin(), seen.end(), [](const Seen& a, const Seen& b) { return a.took < b.took; });
+  return seen[(seen.size() - 1) / 2];
+}
+
+}  // namespace
+
+std::uint64_t faster(std::uint64_t kept, std::uint64_t bytes, Nanos took) {
+  if (kept == 0 || took <= 0) return kept;
+  return std::max(kept,
+                  static_cast<std::uint64_t>(static_cast<double>(bytes) * 1e9 / static_cast<double>(took)));
+}
+
+void PauseCosts::learn(PauseKind kind, PauseTerm term, std::uint64_t bytes, Nanos took) {
+  if (took < 0 || took > kMaxTook) return;
+  auto& kept = seen_[{kind, term, size_class(bytes)}];
+  kept.push_back({bytes, took});
+  if (kept.size() > kKeptOfASize) kept.pop_front();
+}
+
+wire::CostLine PauseCosts::before(PauseKind kind, PauseTerm term) const {
+  const auto at = assumed_.find({kind, term});
+  return at == assumed_.end() ? prior(kind, term) : at->second;
+}
+
+wire::CostLine PauseCosts::line(PauseKind kind, PauseTerm term) const {
+  const wire::CostLine line = before(kind, term);
+  const auto weight = [&line](double mib) {
+    const double scale =
+        static_cast<double>(line.base_ns) + mib * static_cast<double>(line.ns_per_mib) + kFloorNs;
+    return 1 / (scale * scale);
+  };
+  std::vector<Point> points;
+  for (const double mib : {0.0, kPriorEndMib}) {
+    const double ns = static_cast<double>(line.base_ns) + mib * static_cast<double>(line.ns_per_mib);
+    points.push_back({mib, ns, kPriorWeight * weight(mib)});
+  }
+  for (auto at = seen_.lower_bound({kind, term, 0});
+       at != seen_.end() && std::get<0>(at->first) == kind && std::get<1>(at->first) == term; ++at) {
+    const Seen middle = median_of(std::vector<Seen>(at->second.begin(), at->second.end()));
+    const double mib = static_cast<double>(middle.bytes) / kMiB;
+    points.push_back(
+        {mib, static_cast<double>(middle.took), static_cast<double>(at->second.size()) * weight(mib)});
+  }
+  // One size says nothing of base and rate apart: the node is as much slower or faster in both.
+  if (points.size() <= 3) return scaled(line, points);
+  return fit(points);
+}
+
+PauseLines PauseCosts::lines(PauseKind kind) const {
+  PauseLines lines;
+  for (std::size_t term = 0; term < lines.size(); ++term)
+    lines[term] = line(kind, static_cast<PauseTerm>(term));
+  return lines;
+}
+
+std::vector<std::byte> PauseCosts::encode() const {
+  CostsOnFile file;
+  for (const auto& [key, kept] : seen_) {
+    for (const Seen& one : kept) {
+      SeenOnFile& entry = file.seen.emplace_back();
+      entry.kind = std::get<0>(key);
+      entry.term = static_cast<std::uint8_t>(std::get<1>(key));
+      entry.bytes = one.bytes;
+      entry.took = one.took;
+    }
+  }
+  for (const auto& [key, line] : assumed_) {
+    AssumedOnFile& entry = file.assumed.emplace_back();
+    entry.kind = key.first;
+    entry.term = static_cast<std::uint8_t>(key.second);
+    entry.line = line;
+  }
+  file.memory_read = memory_.read;
+  file.memory_write = memory_.write;
+  file.rehearsed = rehearsed_;
+  file.problem = problem_;
+  return wire::encode(file);
+}
+
+Result<PauseCosts> PauseCosts::decode(std::span<const std::byte> bytes) {
+  CKPT_TRY(file, wire::decode<CostsOnFile>(bytes));
+  if (file.seen.size() > kMaxSeen || file.assumed.size() > kMaxSeen)
+    return Error(ErrorCode::kCorrupt, "It has " + std::to_string(file.seen.size()) + " measurements");
+  PauseCosts costs;
+  for (const SeenOnFile& entry : file.seen) {
+    if (entry.term >= wire::kPauseTerms)
+      return Error(ErrorCode::kCorrupt, "It has a measurement of an unknown term");
+    costs.learn(entry.kind, static_cast<PauseTerm>(entry.term), entry.bytes, entry.took);
+  }
+  for (const AssumedOnFile& entry : file.assumed) {
+    const auto& [kind, term, line] = std::tie(entry.kind, entry.term, entry.line);
+    if (term >= wire::kPauseTerms || line.base_ns < 0 || line.base_ns > kMaxTook || line.ns_per_mib < 0 ||
+        line.ns_per_mib > kMaxTook)
+      return Error(ErrorCode::kCorrupt, "It has a line that cannot be");
+    costs.assume(kind, static_cast<PauseTerm>(term), line);
+  }
+  costs.set_memory({file.memory_read, file.memory_write});
+  costs.set_rehearsal(std::move(file.rehearsed), std::move(file.problem));
+  return costs;
+}
+
+}  // namespace ckpt::agent

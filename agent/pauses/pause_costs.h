@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the terms of a pause take on this node, learnt from the pauses that it had part in: for each way of moving and term a line over the bytes
+// that the term grows with. Before there are pauses the lines are those of a rehearsal (rehearsal.h), else of a common server; what was measured
+// outweighs them at once.
+//   PauseCosts costs;  costs.learn(kind, term, bytes, took);  costs.line(kind, term).at(bytes)
+// Sizes are kept apart, so that many pauses of small jobs do not wash away the one of a large job.
+// Threads: one owner. Pure: no clock, no I/O. Errors: decode() refuses what is not whole.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "libckpt/base/result.h"
+#include "libckpt/protocol/wire/pause_terms.h"
+
+namespace ckpt::agent {
+
+using wire::PauseKind;
+using wire::PauseTerm;
+using PauseLines = std::array<wire::CostLine, wire::kPauseTerms>;
+
+// Of host memory, in bytes a second; 0: not known.
+struct MemoryRates {
+  std::uint64_t read = 0;   // that is there
+  std::uint64_t write = 0;  // that the kernel has yet to give
+};
+
+// `kept`, or what a move has reached itself: no bound may rest on a rate that was surpassed. 0 where nothing is kept.
+[[nodiscard]] std::uint64_t faster(std::uint64_t kept, std::uint64_t bytes, Nanos took);
+
+class PauseCosts {
+ public:
+  // The line before anything is learnt.
+  void assume(PauseKind kind, PauseTerm term, wire::CostLine line) { assumed_[{kind, term}] = line; }
+  void set_memory(MemoryRates rates) { memory_ = rates; }
+  [[nodiscard]] const MemoryRates& memory() const noexcept { return memory_; }
+  // What took part in the rehearsal, and why it gave nothing; both empty: there was none.
+  void set_rehearsal(std::string of, std::string problem) {
+    rehearsed_ = std::move(of);
+    problem_ = std::move(problem);
+  }
+  [[nodiscard]] const std::string& rehearsed() const noexcept { return rehearsed_; }
+  [[nodiscard]] const std::string& problem() const noexcept { return problem_; }
+  void learn(PauseKind kind, PauseTerm term, std::uint64_t bytes, Nanos took);
+  [[nodiscard]] wire::CostLine line(PauseKind kind, PauseTerm term) const;
+  [[nodiscard]] PauseLines lines(PauseKind kind) const;
+  // The last round of a copy of device memory, which the way does not matter for.
+  void learn_copy(std::uint64_t state_bytes, Nanos took) {
+    learn(kCopyOf, PauseTerm::kFinal, state_bytes, took);
+  }
+  [[nodiscard]] wire::CostLine copy_line() const { return line(kCopyOf, PauseTerm::kFinal); }
+
+  [[nodiscard]] std::vector<std::byte> encode() const;
+  static Result<PauseCosts> decode(std::span<const std::byte> bytes);
+
+ private:
+  static constexpr PauseKind kCopyOf = PauseKind::kCooperative;  // which has no other final term
+  [[nodiscard]] wire::CostLine before(PauseKind kind, PauseTerm term) const;
+  struct Seen {
+    std::uint64_t bytes = 0;
+    Nanos took = 0;
+  };
+  using Key = std::tuple<PauseKind, PauseTerm, unsigned>;  // the last: how large
+  std::map<Key, std::deque<Seen>> seen_;
+  std::map<std::pair<PauseKind, PauseTerm>, wire::CostLine> assumed_;
+  MemoryRates memory_;
+  std::string rehearsed_;
+  std::string problem_;
+};
+
+}  // namespace ckpt::agent

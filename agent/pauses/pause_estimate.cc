@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/pauses/pause_estimate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+namespace ckpt::agent {
+namespace {
+
+struct Advice {
+  const char* name;
+  const char* help;
+};
+
+// The names are those of the report's breakdown, where a save and its restore are one term.
+Advice advice_of(PauseTerm term) {
+  switch (term) {
+    case PauseTerm::kQuiesce:
+      return {"quiesce", "let the program reach its barrier sooner"};
+    case PauseTerm::kContextSave:
+    case PauseTerm::kContextRestore:
+      return {"context", "it is the driver's: move the job cooperatively, or keep fewer modules and streams"};
+    case PauseTerm::kDump:
+    case PauseTerm::kHostRestore:
+      return {"host", "free host memory in the program, move it within its node, or cooperatively"};
+    case PauseTerm::kFinal:
+      return {"final", "a faster link, no --bandwidth, or a time when the job writes less"};
+    case PauseTerm::kVerify:
+      return {"verify", "less host memory, or a faster link"};
+    case PauseTerm::kCommit:
+      return {"commit", "a faster disk for the agents' folders"};
+    case PauseTerm::kFill:
+      return {"fill", "a driver that imports memory after a restore (gpumigrate doctor)"};
+    case PauseTerm::kMap:
+      return {"restore", "fewer, larger allocations"};
+    case PauseTerm::kResume:
+      break;
+  }
+  return {"resume", "less work in the program's resume callbacks"};
+}
+
+std::string ms_text(Nanos span) {
+  return std::to_string(std::llround(static_cast<double>(span) / kNanosPerMs)) + " ms";
+}
+
+Nanos expected_span(const PauseWork::Part& part, const wire::CostLine& line,
+                    const std::optional<wire::PauseFacts>& last, PauseTerm term) {
+  const auto bytes = static_cast<std::int64_t>(part.bytes);
+  if (!last) return std::max<Nanos>(0, line.at(bytes) + part.known);
+  const Nanos took = last->ns[term];
+  // It may have grown or shrunk since.
+  return std::max<Nanos>(took / 4, took + line.grown(bytes) - line.grown(last->bytes[term]));
+}
+
+}  // namespace
+
+bool is_done_at_target(PauseTerm term) {
+  return term >= PauseTerm::kCommit;
+}
+
+wire::PauseFacts PauseEstimate::with_copy(Nanos whole) const {
+  wire::PauseFacts out = facts;
+  out.ns[PauseTerm::kFinal] += std::max<Nanos>(0, whole - total());
+  return out;
+}
+
+PauseEstimate estimate_pause(const PauseWork& work, const PauseLines& source, const PauseLines& target,
+                             const std::optional<wire::PauseFacts>& last) {
+  PauseEstimate out;
+  out.facts.kind = work.kind();
+  const bool same_way = last && last->kind == work.kind();
+  for (std::size_t i = 0; i < wire::kPauseTerms; ++i) {
+    const auto term = static_cast<PauseTerm>(i);
+    const PauseWork::Part& part = work[term];
+    if (!part.on) continue;
+    const wire::CostLine& line = (is_done_at_target(term) ? target : source)[i];
+    out.facts.ns[term] = expected_span(part, line, same_way ? last : std::nullopt, term);
+    out.facts.bytes[term] = static_cast<std::int64_t>(part.bytes);
+  }
+  if (work.saves_beside_copy())
+    out.beside = out.facts.ns[PauseTerm::kContextSave] + out.facts.ns[PauseTerm::kDump];
+  return out;
+}
+
+std::string too_long(const wire::PauseFacts& pause, Nanos limit) {
+  PauseTerm longest = PauseTerm::kQuiesce;
+  Nanos longest_ns = -1;
+  for (std::size_t i = 0; i < wire::kPauseTerms; ++i) {
+    const char* name = advice_of(static_cast<PauseTerm>(i)).name;
+    Nanos together = 0;
+    for (std::size_t other = 0; other < wire::kPauseTerms; ++other) {
+      if (advice_of(static_cast<PauseTerm>(other)).name == std::string_view(name))
+        together += pause.ns.all[other];
+    }
+    if (together <= longest_ns) continue;
+    longest = static_cast<PauseTerm>(i);
+    longest_ns = together;
+  }
+  const Advice advice = advice_of(longest);
+  return "a move would pause the job for about " + ms_text(pause.ns.total()) + ", the limit is " +
+         ms_text(limit) + ". The longest term is " + advice.name + " with " + ms_text(longest_ns) +
+         ". What would help: " + advice.help + ", or a longer --max-downtime";
+}
+
+void learn_pause(PauseCosts& costs, const PauseWork& work, const wire::PauseNumbers& took, bool at_target) {
+  for (std::size_t i = 0; i < wire::kPauseTerms; ++i) {
+    const auto term = static_cast<PauseTerm>(i);
+    const PauseWork::Part& part = work[term];
+    if (!part.on || is_done_at_target(term) != at_target) continue;
+    costs.learn(work.kind(), term, part.bytes, std::max<Nanos>(0, took[term] - part.known));
+  }
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long a pause will be, before it, and why that is too long. A way of moving says what the pause has to do (PauseWork, way.h); each term
+// that the copy of device memory does not decide comes from the job's own last pause in the same way, else from the lines of the node that does it.
+// Threads: values. Errors: none.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "agent/pauses/pause_costs.h"
+
+namespace ckpt::agent {
+
+// Terms that are not part of the way stay out.
+class PauseWork {
+ public:
+  struct Part {
+    bool on = false;
+    std::uint64_t bytes = 0;  // that it grows with
+    Nanos known = 0;          // of things that can be counted (threads, descriptors), beside the line
+  };
+  explicit PauseWork(PauseKind kind) : kind_(kind) {}
+  PauseWork& add(PauseTerm term, std::uint64_t bytes = 0, Nanos known = 0) {
+    parts_[static_cast<std::size_t>(term)] = {true, bytes, known};
+    return *this;
+  }
+  // Context and process are saved while device memory is copied; the longer of both counts.
+  PauseWork& save_beside_copy() {
+    beside_ = true;
+    return *this;
+  }
+  [[nodiscard]] PauseKind kind() const noexcept { return kind_; }
+  [[nodiscard]] bool saves_beside_copy() const noexcept { return beside_; }
+  [[nodiscard]] const Part& operator[](PauseTerm term) const {
+    return parts_[static_cast<std::size_t>(term)];
+  }
+
+ private:
+  PauseKind kind_;
+  std::array<Part, wire::kPauseTerms> parts_;
+  bool beside_ = false;
+};
+
+struct PauseEstimate {
+  PauseEstimate() = default;
+  wire::PauseFacts facts;  // without the copy of device memory
+  Nanos beside = 0;        // the part of it that runs beside that copy
+  [[nodiscard]] Nanos total() const { return facts.ns.total(); }
+  [[nodiscard]] Nanos fixed() const { return total() - beside; }
+  // `whole`: with the copy, as the mover says it: what it adds is final.
+  [[nodiscard]] wire::PauseFacts with_copy(Nanos whole) const;
+};
+
+// `target`: its own lines, as it told them.
+[[nodiscard]] PauseEstimate estimate_pause(const PauseWork& work, const PauseLines& source,
+                                           const PauseLines& target,
+                                           const std::optional<wire::PauseFacts>& last);
+[[nodiscard]] bool is_done_at_target(PauseTerm term);
+
+// One line: how long, the limit, the longest term and what would shorten it.
+[[nodiscard]] std::string too_long(const wire::PauseFacts& pause, Nanos limit);
+
+// For a node's memory of its costs; terms that `work` does not have are left out.
+void learn_pause(PauseCosts& costs, const PauseWork& work, const wire::PauseNumbers& took, bool at_target);
+
+}  // namespace ckpt::agent

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/pauses/rehearsal.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "agent/host_process/run_program.h"
+#include "libckpt/base/fd.h"
+
+namespace ckpt::agent {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMaxRehearsalSaid = 64 << 10;
+constexpr std::size_t kMaxRehearsed = 16;
+constexpr std::int64_t kMaxRehearsedNumber = std::int64_t{1} << 50;
+constexpr double kLineMib = 1 << 20;
+constexpr Nanos kWordOfOthers = 2 * kNanosPerMs;  // a commit waits for messages beside its record
+
+Result<std::int64_t> rehearsed_number(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_number_integer())
+    return Error(ErrorCode::kCorrupt, std::string("The rehearsal's \"") + key + "\" is no whole number");
+  const auto value = found->get<std::int64_t>();
+  if (value < 0 || value > kMaxRehearsedNumber)
+    return Error(ErrorCode::kCorrupt, std::string("The rehearsal's \"") + key + "\" is out of range");
+  return value;
+}
+
+Result<RehearsedProcess> parse_process(const Json& json) {
+  if (!json.is_object()) return Error(ErrorCode::kCorrupt, "A rehearsed process is no JSON object");
+  CKPT_TRY(bytes, rehearsed_number(json, "bytes"));
+  CKPT_TRY(dump, rehearsed_number(json, "dump_ns"));
+  CKPT_TRY(restore, rehearsed_number(json, "restore_ns"));
+  RehearsedProcess process;
+  process.bytes = static_cast<std::uint64_t>(bytes);
+  process.dump_ns = dump;
+  process.restore_ns = restore;
+  return process;
+}
+
+wire::CostLine line_through(const RehearsedProcess& small, const RehearsedProcess& large,
+                            Nanos RehearsedProcess::*took) {
+  const double mib = static_cast<double>(large.bytes - small.bytes) / kLineMib;
+  const double slope = std::max(0.0, static_cast<double>(large.*took - small.*took) / mib);
+  const double base = static_cast<double>(small.*took) - slope * static_cast<double>(small.bytes) / kLineMib;
+  return {static_cast<Nanos>(std::max(0.0, base)), static_cast<Nanos>(slope)};
+}
+
+// What the helper said last, on one line of a file that it alone writes.
+Result<RehearsalFacts> read_rehearsal(const std::string& path) {
+  CKPT_TRY(said, read_file(path, kMaxRehearsalSaid));
+  ::unlink(path.c_str());
+  const std::size_t at = said.rfind("{\"rehearsal\":");
+  if (at == std::string::npos) {
+    while (!said.empty() && said.back() == '\n') said.pop_back();
+    return Error(ErrorCode::kUnavailable,
+                 said.empty() ? "The rehearsal said nothing" : said.substr(said.rfind('\n') + 1));
+  }
+  const Json line = Json::parse(said.substr(at, said.find('\n', at) - at), nullptr, false);
+  if (!line.is_object()) return Error(ErrorCode::kCorrupt, "The rehearsal's answer is no JSON object");
+  return parse_rehearsal(line["rehearsal"]);
+}
+
+}  // namespace
+
+Json to_json(const RehearsalFacts& facts) {
+  Json processes = Json::array();
+  for (const RehearsedProcess& process : facts.processes)
+    processes.push_back(
+        {{"bytes", process.bytes}, {"dump_ns", process.dump_ns}, {"restore_ns", process.restore_ns}});
+  return {{"processes", processes},
+          {"record_ns", facts.record_ns},
+          {"read_bytes_per_second", facts.memory.read},
+          {"write_bytes_per_second", facts.memory.write}};
+}
+
+Result<RehearsalFacts> parse_rehearsal(const Json& json) {
+  if (!json.is_object() || !json.contains("processes") || !json["processes"].is_array())
+    return Error(ErrorCode::kCorrupt, "The rehearsal names no processes");
+  if (json["processes"].size() > kMaxRehearsed)
+    return Error(ErrorCode::kCorrupt, "The rehearsal names too many processes");
+  RehearsalFacts facts;
+  for (const Json& each : json["processes"]) {
+    CKPT_TRY(process, parse_process(each));
+    facts.processes.push_back(process);
+  }
+  CKPT_TRY(record, rehearsed_number(json, "record_ns"));
+  CKPT_TRY(read, rehearsed_number(json, "read_bytes_per_second"));
+  CKPT_TRY(write, rehearsed_number(json, "write_bytes_per_second"));
+  facts.record_ns = record;
+  facts.memory.read = static_cast<std::uint64_t>(read);
+  facts.memory.write = static_cast<std::uint64_t>(write);
+  return facts;
+}
+
+Task<Result<RehearsalFacts>> ask_rehearsal(RehearsalOrder order) {
+  ProcessSpec spec;
+  spec.argv.emplace_back(order.program);
+  spec.argv.emplace_back("--rehearse");
+  spec.argv.emplace_back(order.home);
+  if (!order.criu.empty()) {
+    spec.argv.emplace_back("--criu");
+    spec.argv.emplace_back(order.criu);
+  }
+  spec.output_path = order.home + "/rehearsal.out";
+  spec.own_session = true;
+  const std::string path = spec.output_path;
+  ::unlink(path.c_str());
+  CKPT_CO_TRY(status, co_await host::run_program(std::move(spec), order.deadline));
+  auto facts = read_rehearsal(path);
+  if (facts) co_return facts;
+  co_return Error(ErrorCode::kUnavailable, "The rehearsal ended with " + describe_wait_status(status))
+      .caused_by(std::move(facts).assume_error());
+}
+
+void keep_rehearsal(PauseCosts& costs, const RehearsalFacts& facts) {
+  costs.set_memory(facts.memory);
+  const auto& all = facts.processes;
+  for (const PauseKind kind : {PauseKind::kProcess, PauseKind::kAdoptedProcess}) {
+    if (all.size() >= 2 && all.front().bytes < all.back().bytes) {
+      costs.assume(kind, PauseTerm::kDump, line_through(all.front(), all.back(), &RehearsedProcess::dump_ns));
+      costs.assume(kind, PauseTerm::kHostRestore,
+                   line_through(all.front(), all.back(), &RehearsedProcess::restore_ns));
+    }
+  }
+  if (facts.record_ns == 0) return;
+  for (auto kind = PauseKind::kCooperative; is_known(kind);
+       kind = static_cast<PauseKind>(static_cast<int>(kind) + 1))
+    costs.assume(kind, PauseTerm::kCommit, {facts.record_ns + kWordOfOthers, 0});
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a move does to a process, tried with two small processes of no use: a node that has moved nothing yet knows then what a dump, a restore, a
+// write of the journal and a byte of host memory take here. It is done by a helper (`gpumigrate-agent --rehearse`), once for each version of what takes
+// part, beside all else; the lines are kept with those of pauses (pause_memory.h). No GPU is touched.
+// Threads: the event loop. Ownership: the helper ends with its deadline, and its processes end with it. Errors: why there is no answer; the node
+// goes on with the lines of a common server.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "agent/io/async.h"
+#include "agent/pauses/pause_estimate.h"
+
+namespace ckpt::agent {
+
+// One of the processes. What can be counted (threads, descriptors) is taken off its times.
+struct RehearsedProcess {
+  RehearsedProcess() = default;
+  std::uint64_t bytes = 0;
+  Nanos dump_ns = 0;
+  Nanos restore_ns = 0;
+};
+
+struct RehearsalFacts {
+  RehearsalFacts() = default;
+  std::vector<RehearsedProcess> processes;  // the smaller one first
+  Nanos record_ns = 0;                      // one durable record in the agent's folder
+  MemoryRates memory;
+};
+
+// The line of the helper, and back. kCorrupt for anything else.
+[[nodiscard]] nlohmann::ordered_json to_json(const RehearsalFacts& facts);
+Result<RehearsalFacts> parse_rehearsal(const nlohmann::ordered_json& json);
+
+struct RehearsalOrder {
+  RehearsalOrder() = default;
+  std::string program;  // gpumigrate-agent
+  std::string home;     // the agent's folder
+  std::string criu;     // as configured; empty: it is looked for
+  Milliseconds deadline{120000};
+};
+// In the agent. kTimedOut, kUnavailable with what the helper said last.
+Task<Result<RehearsalFacts>> ask_rehearsal(RehearsalOrder order);
+
+void keep_rehearsal(PauseCosts& costs, const RehearsalFacts& facts);
+
+}  // namespace ckpt::agent

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/snapshots/protection.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "agent/snapshots/restore_report.h"
+#include "libckpt/base/fault.h"
+#include "libckpt/store/vault/version.h"
+#include "libckpt/protocol/wire/ids.h"
+
+namespace ckpt::agent::protect {
+namespace {
+
+constexpr std::size_t kMostFolders = 64;
+
+}  // namespace
+
+Protection::Protection(Parts parts)
+    : parts_(std::move(parts)),
+      context_{parts_.context, pool_, parts_.model_of,
+               [this](const wire::SnapshotReport& report) { parts_.coordinator.tell(report); }},
+      folders_{""} {
+  CoordinatorLink& link = parts_.coordinator;
+  const auto executor = parts_.context.executor;
+  link.take(wire::FrameType::kTakeSnapshot,
+            [this, executor](std::span<const std::byte> body) -> Result<void> {
+              CKPT_TRY(request, wire::decode<wire::TakeSnapshot>(body));
+              control::spawn(executor, "take snapshot", take_snapshot(std::move(request)));
+              return ok();
+            });
+  link.take(wire::FrameType::kRestoreImage,
+            [this, executor](std::span<const std::byte> body) -> Result<void> {
+              CKPT_TRY(request, wire::decode<wire::RestoreImage>(body));
+              control::spawn(executor, "restore image", restore_image(std::move(request)));
+              return ok();
+            });
+  link.take(wire::FrameType::kVaultOrder, [this, executor](std::span<const std::byte> body) -> Result<void> {
+    CKPT_TRY(order, wire::decode<wire::VaultOrder>(body));
+    control::spawn(executor, "vault order", obey(std::move(order)));
+    return ok();
+  });
+  link.take(wire::FrameType::kGrantVault, [this, executor](std::span<const std::byte> body) -> Result<void> {
+    CKPT_TRY(request, wire::decode<wire::GrantVault>(body));
+    control::spawn(executor, "grant vault", grant(std::move(request)));
+    return ok();
+  });
+  link.take(wire::FrameType::kReadImage, [this, executor](std::span<const std::byte> body) -> Result<void> {
+    CKPT_TRY(request, wire::decode<wire::ReadImage>(body));
+    control::spawn(executor, "read image", read_image(std::move(request)));
+    return ok();
+  });
+  link.at_each_connection([this] { tell_all(); });
+}
+
+Protection::~Protection() {
+  pool_.join();
+}
+
+Result<VaultPlace> Protection::place_of(const std::string& folder) const {
+  VaultPlace place;
+  place.word = folder;
+  place.path = folder.empty() ? parts_.context.config.vault_folder() : folder;
+  place.limit_bytes = folder.empty() ? std::uint64_t{parts_.context.config.vault_limit_mib} << 20 : 0;
+  if (!place.path.starts_with('/'))
+    return Error(ErrorCode::kInvalidArgument, "A vault's folder must be an absolute path, not " + folder);
+  if (folder.empty()) {
+    place.way.memory = parts_.context.config.vault_memory_folder();
+    place.way.memory_limit_bytes = parts_.context.config.vault_memory_limit_mib << 20;
+  }
+  return place;
+}
+
+Result<VaultPlace> Protection::place_of(const std::string& folder, const wire::VaultPeer& peer) const {
+  if (peer.address.empty()) return place_of(folder);
+  if (!folder.empty() || !is_safe_name(peer.node))
+    return Error(ErrorCode::kInvalidArgument, "A vault of another node has its name, and no folder");
+  VaultPlace place;
+  place.path = peer.node;
+  place.limit_bytes = peer.limit_bytes;
+  place.way.peer_address = peer.address;
+  place.way.peer_token = peer.token;
+  return place;
+}
+
+Task<> Protection::take_snapshot(wire::TakeSnapshot request) {
+  const std::uint64_t id = request.request_id;
+  if (request.cancel) {
+    const auto given_up = co_await give_up(request.job, request.incarnation);
+    co_return parts_.coordinator.reply(id, given_up);
+  }
+  const std::string folder = request.folder;
+  const std::string vault_job = request.sequence == 0 ? "" : request.vault_job;
+  const bool here = request.peer.address.empty();
+  auto outcome = co_await snapshot(std::move(request));
+  if (here) co_await tell(folder, vault_job);
+  parts_.coordinator.reply(id, outcome);
+}
+
+Task<Result<void>> Protection::snapshot(wire::TakeSnapshot request) {
+  CKPT_CO_TRY(place, place_of(request.folder, request.peer));
+  CKPT_CO_TRYV(vault::check_job_name(request.vault_job));
+  const std::string name = "Job " + wire::job_text(request.job);
+  // Also what a coordinator hears that was started again and asks again, whether or not the job has left for its image by now: it waits, then.
+  if (is_stored(request.job))
+    co_return Error(ErrorCode::kUnavailable, "A snapshot of " + name + " is being taken");
+  auto job = parts_.context.jobs.running_as(request.job, request.incarnation);
+  if (!job || !job->keeper()) co_return Error(ErrorCode::kNotFound, name + " does not run on this node");
+  if (parts_.moves(request.job)) co_return Error(ErrorCode::kRefused, name + " is being moved");
+  if (job->record().spec.ranks.size() != 1)
+    co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be stored yet");
+  if (job->record().spec.way == wire::Way::kAdopted)
+    co_return Error(ErrorCode::kNotSupported, name + " was adopted: start it under gpumigrate to store it");
+  if (folders_.size() < kMostFolders && request.peer.address.empty()) folders_.insert(request.folder);
+  const wire::JobId id = request.job;
+  auto session = std::make_shared<SnapshotSession>(context_, std::move(request), place, job);
+  snapshots_[id] = session;
+  remembered_.emplace(id, job->gpu());
+  auto taken = co_await session->run();
+  snapshots_.erase(id);
+  forget_jobs_that_left();  // it may have ended meanwhile
+  co_return taken;
+}
+
+// A snapshot that is open puts what it knows aside at its end, so its mover is told after that.
+void Protection::forget_jobs_that_left() {
+  if (remembered_.empty()) return;
+  std::set<JobOnGpu> here;
+  for (const auto& job : parts_.context.jobs.all())
+    if (!job->ended()) here.emplace(job->id(), job->gpu());
+  std::erase_if(remembered_, [&](const JobOnGpu& place) {
+    if (here.contains(place) || is_stored(place.first)) return false;
+    mover::JobLeft left;
+    left.job = place.first;
+    // A mover that does not serve remembers nothing.
+    if (auto mover = parts_.context.mover_of(place.second)) (void)mover.assume_value()->send(left);
+    return true;
+  });
+}
+
+Task<Result<void>> Protection::give_up(wire::JobId job, wire::Incarnation incarnation) {
+  const auto found = snapshots_.find(job);
+  if (found == snapshots_.end() || found->second->incarnation() != incarnation)
+    co_return Error(ErrorCode::kNotFound,
+                    "No snapshot of job " + wire::job_text(job) + " is being taken on this node");
+  const auto session = found->second;
+  co_return co_await session->cancel();
+}
+
+Task<> Protection::give_way(wire::JobId job) {
+  const auto found = snapshots_.find(job);
+  if (found == snapshots_.end()) co_return;
+  const auto session = found->second;
+  co_await session->give_way();
+}
+
+Task<Result<void>> Protection::put_back(std::shared_ptr<Job> job) {
+  CKPT_CO_TRY(plan, plan_for(job->record().spec, parts_.context.config.node, ""));
+  const migration::SwitchInfo info(kSnapshotNumber, job->id(), job->incarnation(), {}, wire::encode(plan));
+  auto way = make_source_way(parts_.context, info);
+  co_return co_await way->go_back(job);
+}
+
+Task<> Protection::restore_image(wire::RestoreImage request) {
+  const std::uint64_t id = request.request_id;
+  auto outcome = co_await restore(std::move(request));
+  parts_.coordinator.reply(id, outcome);
+}
+
+Task<Result<void>> Protection::restore(wire::RestoreImage request) {
+  CKPT_CO_TRY(place, place_of(request.folder, request.peer));
+  CKPT_CO_TRYV(vault::check_job_name(request.vault_job));
+  CKPT_CO_TRYV(parts_.check_spec(request.spec));
+  if (request.spec.way == wire::Way::kAdopted)
+    co_return Error(ErrorCode::kNotSupported, "An adopted process cannot be restored from an image");
+  const Instance instance(request.spec.job, request.spec.incarnation);
+  if (restores_.contains(instance))
+    co_return Error(ErrorCode::kUnavailable,
+                    "Job " + wire::job_text(request.spec.job) + " is being restored");
+  // Asked again by a coordinator that has not heard the answer.
+  const auto there = parts_.context.jobs.running_as(instance.first, instance.second);
+  if (there && there->unknown()) co_return Error(ErrorCode::kUnavailable, there->instance().reason);
+  if (there && there->phase() == local::Phase::kRunning) {
+    tell_restored(*there);
+    co_return ok();
+  }
+  if (folders_.size() < kMostFolders && request.peer.address.empty()) folders_.insert(request.folder);
+  restores_.insert(instance);
+  auto session = std::make_shared<RestoreSession>(context_, std::move(request), place);
+  auto restored = co_await session->run();
+  restores_.erase(instance);
+  if (const auto runs = parts_.context.jobs.running_as(instance.first, instance.second); restored && runs)
+    tell_restored(*runs);
+  co_return restored;
+}
+
+Task<> Protection::obey(wire::VaultOrder order) {
+  const std::uint64_t id = order.request_id;
+  const std::string folder = order.folder;
+  const std::string vault_job = order.of_job ? order.vault_job : "";
+  auto place = place_of(folder);
+  if (!place) co_return parts_.coordinator.reply(id, std::move(place).assume_error());
+  if (folders_.size() < kMostFolders) folders_.insert(folder);
+  const VaultPlace where = std::move(place).assume_value();
+  const auto act = [&where, &order] { return perform(where, order); };
+  auto outcome = co_await offload(pool_, act);
+  co_await tell(folder, vault_job);
+  parts_.coordinator.reply(id, outcome);
+}
+
+Task<> Protection::grant(wire::GrantVault request) {
+  const std::uint64_t id = request.request_id;
+  if (!request.revoke.empty()) {
+    const auto revoked = co_await parts_.server->revoke(std::move(request.revoke));
+    co_return parts_.coordinator.reply(id, revoked);
+  }
+  fault_point(FaultPoint::kVaultAsked);
+  auto outcome = co_await granted(std::move(request));
+  if (!outcome) co_return parts_.coordinator.reply(id, std::move(outcome).assume_error());
+  wire::VaultGrant grant = std::move(outcome).assume_value();
+  grant.request_id = id;
+  fault_point(FaultPoint::kVaultGranted);
+  parts_.coordinator.tell(grant);
+}
+
+Task<Result<wire::VaultGrant>> Protection::granted(wire::GrantVault request) {
+  CKPT_CO_TRYV(vault::check_job_name(request.vault_job));
+  CKPT_CO_TRY(place, place_of(""));
+  wire::VaultGrant grant;
+  if (place.limit_bytes != 0) {
+    const auto look = [&place, &request] { return bytes_of_others(place, request.vault_job); };
+    CKPT_CO_TRY(others, co_await offload(pool_, look));
+    grant.limit_bytes = std::max<std::uint64_t>(1, place.limit_bytes - std::min(place.limit_bytes, others));
+  }
+  vault_server::VaultOrder order;
+  order.job = request.vault_job;
+  order.writes = request.writes;
+  order.into_memory = request.writes && !request.durable && place.way.memory_limit_bytes > 0;
+  order.lasts_ms = request.lasts_ms;
+  CKPT_CO_TRY(made, co_await parts_.server->grant(std::move(order)));
+  grant.address = made.address;
+  grant.token = std::move(made.token);
+  co_return grant;
+}
+
+Task<> Protection::read_image(wire::ReadImage request) {
+  const std::uint64_t id = request.request_id;
+  auto place = place_of(request.folder);
+  if (!place) co_return parts_.coordinator.reply(id, std::move(place).assume_error());
+  const VaultPlace where = std::move(place).assume_value();
+  const auto look = [&where, &request] { return read_version(where, request.vault_job, request.version); };
+  auto stored = co_await offload(pool_, look);
+  if (!stored) co_return parts_.coordinator.reply(id, std::move(stored).assume_error());
+  wire::ImageFacts facts;
+  facts.request_id = id;
+  facts.spec = std::move(stored.assume_value().job.spec);
+  parts_.coordinator.tell(facts);
+}
+
+Task<> Protection::tell(std::string folder, std::string vault_job) {
+  auto place = place_of(folder);
+  if (!place) co_return;
+  const VaultPlace where = std::move(place).assume_value();
+  const auto look = [&where, &vault_job] { return list_vault(where, vault_job); };
+  auto contents = co_await offload(pool_, look);
+  if (contents) {
+    for (const wire::VaultContents& part : contents.assume_value()) parts_.coordinator.tell(part);
+  } else {
+    spdlog::warn("vault not listed: folder {} reason {}", where.path, contents.assume_error().to_string());
+  }
+}
+
+void Protection::tell_restored(const Job& job) {
+  if (const auto report = read_restore_report(job.folder())) parts_.coordinator.tell(report.assume_value());
+}
+
+void Protection::tell_all() {
+  for (const auto& job : parts_.context.jobs.all())
+    if (!job->ended()) tell_restored(*job);
+  for (const std::string& folder : folders_)
+    control::spawn(parts_.context.executor, "vault contents", tell(folder));
+}
+
+}  // namespace ckpt::agent::protect

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// The agent's part of images: takes TakeSnapshot, RestoreImage and VaultOrder of the coordinator, tells it what the node's vaults have, and lets
+// migrations have their jobs. A job has one snapshot at a time. A migration is never held up by one: the snapshot ends, as failed.
+// Threads: the event loop, and a thread of its own for looking at vaults. Ownership: sessions live until they are over. Errors: go to the coordinator, as Reply.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "agent/coordinator_link/coordinator_link.h"
+#include "agent/snapshots/restore_session.h"
+#include "agent/snapshots/snapshot_session.h"
+#include "agent/vault_server/vault_server.h"
+#include "libckpt/protocol/wire/job_messages.h"
+
+namespace ckpt::agent::protect {
+
+class Protection {
+ public:
+  struct Parts {
+    MigrationContext& context;
+    CoordinatorLink& coordinator;
+    std::function<Result<std::string>(std::uint32_t gpu)> model_of;
+    std::function<bool(wire::JobId)> moves;  // a migration of the job is open
+    std::function<Result<void>(const wire::JobSpec&)> check_spec;
+    std::shared_ptr<VaultServer> server;  // for other nodes
+  };
+  // Before the coordinator is dialled.
+  explicit Protection(Parts parts);
+  ~Protection();
+
+  // A migration needs the job: no snapshot has it after this.
+  Task<> give_way(wire::JobId job);
+  [[nodiscard]] bool is_stored(wire::JobId job) const { return snapshots_.contains(job); }
+  // At every change of a job: movers forget the snapshots of those that have left their GPU.
+  void forget_jobs_that_left();
+  // A transparent job whose agent ended while it was saved: its context and memory are put back, so that it can be resumed.
+  Task<Result<void>> put_back(std::shared_ptr<Job> job);
+
+ private:
+  using Instance = std::pair<wire::JobId, wire::Incarnation>;
+  using JobOnGpu = std::pair<wire::JobId, std::uint32_t>;
+
+  Task<> take_snapshot(wire::TakeSnapshot request);
+  Task<Result<void>> snapshot(wire::TakeSnapshot request);
+  Task<Result<void>> give_up(wire::JobId job, wire::Incarnation incarnation);
+  Task<> restore_image(wire::RestoreImage request);
+  Task<Result<void>> restore(wire::RestoreImage request);
+  Task<> obey(wire::VaultOrder order);
+  // Another node is about to use this one's vault.
+  Task<> grant(wire::GrantVault request);
+  Task<Result<wire::VaultGrant>> granted(wire::GrantVault request);
+  Task<> read_image(wire::ReadImage request);
+  // The vault's contents, or the job's in it, to the coordinator.
+  Task<> tell(std::string folder, std::string vault_job = {});
+  void tell_all();
+  // What an instance runs from, if it was started from an image.
+  void tell_restored(const Job& job);
+  Result<VaultPlace> place_of(const std::string& folder) const;
+  Result<VaultPlace> place_of(const std::string& folder, const wire::VaultPeer& peer) const;
+
+  Parts parts_;
+  asio::thread_pool pool_{1};
+  ProtectContext context_;
+  std::set<std::string> folders_;  // that the coordinator has named
+  std::map<wire::JobId, std::shared_ptr<SnapshotSession>> snapshots_;
+  std::set<Instance> restores_;
+  std::set<JobOnGpu> remembered_;  // by movers: whose snapshots were begun there
+};
+
+}  // namespace ckpt::agent::protect

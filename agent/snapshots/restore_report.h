@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which image an instance was started from, in the instance's folder: written before it runs, so that whoever hears that it does can hear that, too, from
+// this agent or a later one. Threads: any. Errors: kNotFound: it was started from none; kCorrupt, kIo.
+#pragma once
+
+#include <string>
+
+#include "libckpt/protocol/wire/image_messages.h"
+
+namespace ckpt::agent::protect {
+
+// On the disk when it returns.
+Result<void> write_restore_report(const std::string& instance_folder, const wire::RestoreReport& report);
+Result<wire::RestoreReport> read_restore_report(const std::string& instance_folder);
+
+}  // namespace ckpt::agent::protect

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/snapshots/restore_session.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "agent/snapshots/restore_report.h"
+#include "libckpt/base/fault.h"
+#include "libckpt/protocol/wire/ids.h"
+#include "libckpt/protocol/wire/job_messages.h"
+
+namespace ckpt::agent::protect {
+namespace {
+
+constexpr std::size_t kMostSkippedText = 2000;
+
+}  // namespace
+
+RestoreSession::RestoreSession(ProtectContext& context, wire::RestoreImage request, VaultPlace place)
+    : context_(context),
+      request_(std::move(request)),
+      place_(std::move(place)),
+      arrived_(context.base.executor) {}
+
+Task<Result<void>> RestoreSession::run() {
+  auto self = shared_from_this();
+  auto restored = co_await restore();
+  co_await release_memory();
+  if (restored) {
+    spdlog::info("restored: job {} incarnation {} version {} state_bytes {}",
+                 wire::job_text(request_.spec.job), request_.spec.incarnation, done_->version,
+                 done_->state_bytes);
+    co_return ok();
+  }
+  spdlog::warn("not restored: job {} incarnation {} reason {}", wire::job_text(request_.spec.job),
+               request_.spec.incarnation, restored.assume_error().to_string());
+  co_await clean_up();
+  co_return restored;
+}
+
+Task<Result<StoredVersion>> RestoreSession::read(std::uint64_t version) {
+  const auto look = [this, version] { return read_version(place_, request_.vault_job, version); };
+  co_return co_await offload(context_.pool, look);
+}
+
+Task<Result<void>> RestoreSession::restore() {
+  CKPT_CO_TRY(stored, co_await read(request_.version));
+  stored_ = std::move(stored);
+  CKPT_CO_TRYV(co_await check(stored_));
+  // From nowhere to here: a process that was stored comes from another node, always.
+  CKPT_CO_TRY(plan, plan_for(request_.spec, "", context_.base.config.node));
+  plan_ = std::move(plan);
+  const migration::SwitchInfo info(next_restore_number(), request_.spec.job, request_.spec.incarnation - 1,
+                                   {}, wire::encode(plan_));
+  way_ = make_target_way(context_.base, info);
+  CKPT_CO_TRY(process, context_.base.mover_of(request_.spec.ranks.front().gpu_index));
+  process->start();  // its context is made while the instance starts
+  CKPT_CO_TRYV(co_await start_instance());
+  CKPT_CO_TRYV(co_await process->ready(context_.base.config.mover_timeout));
+  CKPT_CO_TRYV(co_await open_session());
+  if (way_->has_memory()) {
+    CKPT_CO_TRYV(co_await export_memory());
+  }
+  CKPT_CO_TRYV(co_await fill());
+  co_return co_await run_instance();
+}
+
+Task<Result<void>> RestoreSession::check(const StoredVersion& stored) {
+  const wire::JobSpec& spec = stored.job.spec;
+  if (spec.way != request_.spec.way)
+    co_return Error(ErrorCode::kRefused,
+                    "The image is of a " + std::string(wire::to_string(spec.way)) + " job, and a " +
+                        std::string(wire::to_string(request_.spec.way)) + " one is to be started from it");
+  if (spec.way == wire::Way::kCooperative) co_return ok();
+  CKPT_CO_TRY(model, context_.model_of(request_.spec.ranks.front().gpu_index));
+  if (model == stored.job.gpu_model) co_return ok();
+  co_return Error(ErrorCode::kRefused, "The image's GPU context needs a " + stored.job.gpu_model +
+                                           ", and GPU " +
+                                           std::to_string(request_.spec.ranks.front().gpu_index) +
+                                           " of node " + context_.base.config.node + " is a " + model);
+}
+
+Task<Result<void>> RestoreSession::start_instance() {
+  CKPT_CO_TRY(job, co_await way_->start(plan_));
+  job_ = std::move(job);
+  fault_point(FaultPoint::kRestoreStarted);
+  co_return co_await way_->ready(job_);
+}
+
+Task<Result<void>> RestoreSession::open_session() {
+  CKPT_CO_TRY(process, context_.base.mover_of(request_.spec.ranks.front().gpu_index));
+  mover::OpenSession request;
+  request.session = next_session_key();
+  request.side = wire::Side::kTarget;
+  request.purpose = mover::Purpose::kRestore;
+  request.incarnation = request_.spec.incarnation;
+  request.fingerprint_key = plan_.fingerprint_key;
+  request.session_token = plan_.session_token;
+  request.makes_memory = !way_->has_memory();
+  MoverSession::Handlers handlers;
+  handlers.event = [weak = weak_from_this()](mover::Packet packet) {
+    if (auto self = weak.lock()) self->on_mover(std::move(packet));
+  };
+  handlers.failed = [weak = weak_from_this()](Error error) {
+    auto self = weak.lock();
+    if (!self) return;
+    self->failure_ = std::move(error);
+    self->arrived_.notify();
+  };
+  CKPT_CO_TRY(session, MoverSession::open(context_.base.executor, process, std::move(request),
+                                          context_.base.config.mover_timeout, std::move(handlers)));
+  session_ = session;
+  co_return ok();
+}
+
+Task<Result<void>> RestoreSession::export_memory() {
+  MemoryExport::Settings settings;
+  settings.timeout = context_.base.config.keeper_timeout;
+  settings.failed = [weak = weak_from_this()](Error error) {
+    auto self = weak.lock();
+    if (!self) return;
+    self->failure_ = std::move(error);
+    self->arrived_.notify();
+  };
+  const auto keeper = job_->keeper();  // gone if the instance ended while the mover got ready
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance ended before its memory was exported");
+  export_ = MemoryExport::create(keeper, session_, std::move(settings));
+  CKPT_CO_TRYV(co_await export_->run(context_.base.executor));
+  co_return ok();
+}
+
+void RestoreSession::on_mover(mover::Packet packet) {
+  packets_.push_back(std::move(packet));
+  arrived_.notify();
+}
+
+Task<Result<void>> RestoreSession::fill() {
+  mover::StartRestore start;
+  start.folder = place_.path;
+  start.vault_job = request_.vault_job;
+  start.version = request_.version;
+  start.way = place_.way;
+  const Nanos began = now_ns();
+  CKPT_CO_TRYV(session_->send(std::move(start)));
+  while (!done_) {
+    if (failure_) co_return *failure_;
+    if (packets_.empty()) {
+      co_await arrived_.wait(std::chrono::steady_clock::time_point::max());
+      continue;
+    }
+    mover::Packet packet = std::move(packets_.front());
+    packets_.pop_front();
+    CKPT_CO_TRYV(co_await take(std::move(packet)));
+  }
+  fill_ns_ = now_ns() - began;
+  if (done_->version != stored_.number) {
+    CKPT_CO_TRY(older, co_await read(done_->version));
+    stored_ = std::move(older);
+    CKPT_CO_TRYV(co_await check(stored_));
+  }
+  for (const std::string& skipped : done_->skipped)
+    spdlog::warn("damaged image skipped: job {} {}", wire::job_text(request_.spec.job), skipped);
+  if (request_.spec.way != wire::Way::kCooperative) {
+    CKPT_CO_TRYV(co_await way_->compare(stored_.job.payload));
+  }
+  co_return way_->keep(job_, std::move(host_state_));
+}
+
+Task<Result<void>> RestoreSession::take(mover::Packet packet) {
+  if (auto* made = std::get_if<mover::MadeRegions>(&packet.message)) {
+    auto regions = std::move(made->regions);
+    co_return co_await way_->take_memory(job_, std::move(regions), std::move(packet.fds));
+  }
+  if (auto* gone = std::get_if<mover::DroppedRegions>(&packet.message)) {
+    auto regions = std::move(gone->regions);
+    let_go_ += regions.size();
+    CKPT_CO_TRYV(co_await way_->drop_memory(job_, std::move(regions)));
+    mover::RegionsLetGo told;
+    told.regions = let_go_;
+    co_return session_->send(std::move(told));
+  }
+  if (auto* done = std::get_if<mover::RestoreDone>(&packet.message)) {
+    host_state_ =
+        HostState(packet.fds.empty() ? UniqueFd() : std::move(packet.fds.front()), done->host_state_bytes);
+    done_ = std::move(*done);
+  }
+  co_return ok();
+}
+
+Result<void> RestoreSession::write_report() const {
+  wire::RestoreReport report;
+  report.job = request_.spec.job;
+  report.incarnation = request_.spec.incarnation;
+  report.folder = request_.folder;
+  report.vault_job = request_.vault_job;
+  report.version = stored_.number;
+  report.barrier_ms = stored_.barrier_ms;
+  report.fill_ns = fill_ns_;
+  for (const std::string& skipped : done_->skipped)
+    report.skipped += (report.skipped.empty() ? "" : "; ") + skipped;
+  report.skipped.resize(std::min(report.skipped.size(), kMostSkippedText));
+  return write_restore_report(job_->folder(), report);
+}
+
+Task<Result<void>> RestoreSession::run_instance() {
+  fault_point(FaultPoint::kRestoreFilled);
+  // Memory that is to be copied here once more is with the instance's keeper; beside it there is room for one region.
+  if (!way_->has_memory() && !context_.base.remap.imports()) co_await release_memory();
+  if (!job_) {
+    CKPT_CO_TRY(brought, co_await way_->bring());
+    job_ = std::move(brought);
+  }
+  // Before it runs: whoever hears that it does, hears what it runs from.
+  CKPT_CO_TRYV(write_report());
+  RunOrder order;
+  order.k = request_.spec.incarnation;
+  CKPT_CO_TRYV(co_await way_->run(job_, order, nullptr));
+  job_->runs_as(order.k);
+  co_return ok();
+}
+
+Task<> RestoreSession::release_memory() {
+  auto self = shared_from_this();
+  auto memory = std::exchange(export_, nullptr);
+  auto session = std::exchange(session_, nullptr);
+  if (memory) co_await memory->stop();
+  if (session) co_await session->end();
+}
+
+Task<> RestoreSession::clean_up() {
+  if (!way_) co_return;
+  co_await way_->end(job_);
+  co_await way_->free(job_);
+}
+
+}  // namespace ckpt::agent::protect

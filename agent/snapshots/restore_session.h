@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job started from an image: the target half of a migration without a source. A new instance (way.h) gets its memory from the vault by the mover, then
+// its host state, and runs as the incarnation that the coordinator chose.
+// Threads: the event loop. Ownership: shared with its coroutine. Errors: run()'s, and then nothing of the instance is left. An instance whose agent ends
+// before it runs ends with the next one.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+
+#include "agent/mover_client/memory_export.h"
+#include "agent/snapshots/protect_context.h"
+#include "agent/migration/modes/way.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+#include "libckpt/protocol/wire/mover_messages.h"
+
+namespace ckpt::agent::protect {
+
+class RestoreSession : public std::enable_shared_from_this<RestoreSession> {
+ public:
+  RestoreSession(ProtectContext& context, wire::RestoreImage request, VaultPlace place);
+
+  // Once.
+  Task<Result<void>> run();
+
+ private:
+  Task<Result<StoredVersion>> read(std::uint64_t version);
+  Task<Result<void>> restore();
+  Task<Result<void>> check(const StoredVersion& stored);
+  Task<Result<void>> start_instance();
+  Task<Result<void>> open_session();
+  Task<Result<void>> export_memory();
+  Task<Result<void>> fill();
+  Task<Result<void>> take(mover::Packet packet);
+  Result<void> write_report() const;
+  Task<Result<void>> run_instance();
+  Task<> release_memory();
+  Task<> clean_up();
+  void on_mover(mover::Packet packet);
+
+  ProtectContext& context_;
+  const wire::RestoreImage request_;
+  const VaultPlace place_;
+  wire::MigrationPlan plan_;
+  StoredVersion stored_;
+  std::unique_ptr<TargetWay> way_;
+  std::shared_ptr<Job> job_;
+  std::shared_ptr<MoverSession> session_;
+  std::shared_ptr<MemoryExport> export_;
+  std::deque<mover::Packet> packets_;
+  std::optional<mover::RestoreDone> done_;
+  HostState host_state_;
+  std::uint64_t let_go_ = 0;
+  Nanos fill_ns_ = 0;
+  Signal arrived_;
+  std::optional<Error> failure_;
+};
+
+}  // namespace ckpt::agent::protect

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/snapshots/snapshot_session.h"
+
+#include <spdlog/spdlog.h>
+
+#include "libckpt/base/fault.h"
+#include "libckpt/protocol/wire/ids.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+
+namespace ckpt::agent::protect {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr Milliseconds kFirstBackoff{100};
+constexpr Milliseconds kMostBackoff{5000};
+// Of the device's time, for rounds ahead of a job that goes on; it also keeps each launch short.
+constexpr std::uint32_t kSlowdownPermille = 250;
+
+// As make_source_way() reads it: the process goes, too.
+migration::SwitchInfo info_of(const Job& job, const wire::MigrationPlan& plan) {
+  return {kSnapshotNumber, job.id(), job.incarnation(), {}, wire::encode(plan)};
+}
+
+Error gave_way() {
+  return {ErrorCode::kAborted, "The snapshot gave way to a migration of the job: take it again after it"};
+}
+
+Error given_up() {
+  return {ErrorCode::kAborted, "The snapshot was given up by order: the job runs on"};
+}
+
+}  // namespace
+
+SnapshotSession::SnapshotSession(ProtectContext& context, wire::TakeSnapshot request, VaultPlace place,
+                                 std::shared_ptr<Job> job)
+    : context_(context),
+      request_(std::move(request)),
+      place_(std::move(place)),
+      job_(std::move(job)),
+      arrived_(context.base.executor),
+      job_turn_(context.base.executor),
+      whole_turn_(context.base.executor) {
+  report_.job = request_.job;
+  report_.incarnation = request_.incarnation;
+  report_.folder = request_.folder;
+  report_.vault_job = request_.vault_job;
+}
+
+void SnapshotSession::say(wire::SnapshotPhase phase) {
+  report_.phase = phase;
+  report_.total_ns = now_ns() - began_ns_;
+  context_.report(report_);
+}
+
+Task<Result<void>> SnapshotSession::run() {
+  auto self = shared_from_this();
+  const Turn::Held whole = co_await whole_turn_.take();
+  began_ns_ = now_ns();
+  job_held_.emplace(co_await job_turn_.take());
+  say(wire::SnapshotPhase::kCopying);
+  auto taken = co_await take_twice();
+  co_await release_session();
+  job_held_.reset();
+  if (taken) {
+    spdlog::info("snapshot taken: job {} version {} pause_ms {:.1f} dirty_bytes {} written_bytes {}",
+                 wire::job_text(request_.job), report_.version, static_cast<double>(report_.pause_ns) / 1e6,
+                 report_.dirty_bytes, report_.written_bytes);
+    say(wire::SnapshotPhase::kDone);
+    co_return ok();
+  }
+  spdlog::warn("snapshot failed: job {} reason {}", wire::job_text(request_.job),
+               taken.assume_error().to_string());
+  report_.error = taken.assume_error().to_string();
+  say(wire::SnapshotPhase::kFailed);
+  co_return taken;
+}
+
+// What is kept of the version before may turn out to be gone or damaged, when the job runs again: then everything is copied.
+Task<Result<void>> SnapshotSession::take_twice() {
+  auto taken = co_await take(false);
+  if (taken || giving_way_ || job_->ended()) co_return taken;
+  const ErrorCode code = taken.assume_error().code();
+  if (code != ErrorCode::kCorrupt && code != ErrorCode::kAborted) co_return taken;
+  spdlog::warn("snapshot taken again, with all memory: job {} reason {}", wire::job_text(request_.job),
+               taken.assume_error().to_string());
+  co_await release_session();
+  co_return co_await take(true);
+}
+
+Task<Result<void>> SnapshotSession::take(bool full) {
+  failure_.reset();
+  ready_.reset();
+  staged_.reset();
+  done_.reset();
+  let_go_ = false;
+  if (!job_held_) job_held_.emplace(co_await job_turn_.take());
+  CKPT_CO_TRYV(co_await prepare(full));
+  CKPT_CO_TRYV(co_await pass_barrier());
+  say(wire::SnapshotPhase::kWriting);
+  auto written = co_await wait_for(done_, Clock::time_point::max());
+  if (!written) {
+    if (cancelled_) co_await mover_lets_go();
+    if (request_.end_after) (void)co_await go_on();
+    co_return written;
+  }
+  fault_point(FaultPoint::kSnapshotDurable);
+  report_.version = done_->version;
+  report_.parent = done_->parent;
+  report_.written_bytes = done_->written_bytes;
+  report_.host_bytes = done_->host_bytes;
+  if (request_.end_after) {
+    left_ = true;
+    co_await way_->leave(job_);
+  }
+  co_return ok();
+}
+
+Task<Result<void>> SnapshotSession::prepare(bool full) {
+  const auto keeper = job_->keeper();
+  if (job_->ended() || !keeper) co_return Error(ErrorCode::kUnavailable, "The job has ended");
+  CKPT_CO_TRY(description, co_await keeper->describe());
+  if (!description.summary.movable)
+    co_return Error(ErrorCode::kRefused,
+                    "The job cannot be stored: " + std::string(description.summary.reason.str()));
+  // From somewhere to nowhere: a process that is stored leaves its node.
+  CKPT_CO_TRY(plan, plan_for(job_->record().spec, context_.base.config.node, ""));
+  way_ = make_source_way(context_.base, info_of(*job_, plan));
+  CKPT_CO_TRYV(co_await way_->check(job_));
+  co_await way_->let_go();  // its mover reads host state once all of it is there
+  CKPT_CO_TRYV(co_await open_session(full));
+  CKPT_CO_TRYV(co_await export_memory());
+  CKPT_CO_TRYV(start_copy(full));
+  co_return co_await wait_for(ready_, Clock::time_point::max());
+}
+
+Task<Result<void>> SnapshotSession::open_session(bool) {
+  CKPT_CO_TRY(process, context_.base.mover_of(job_->gpu()));
+  CKPT_CO_TRYV(co_await process->ready(context_.base.config.mover_timeout));
+  CKPT_CO_TRY(plan, plan_for(job_->record().spec, "", ""));
+  mover::OpenSession request;
+  request.session = next_session_key();
+  request.side = wire::Side::kSource;
+  request.purpose = mover::Purpose::kSnapshot;
+  request.incarnation = job_->incarnation();
+  request.fingerprint_key = plan.fingerprint_key;
+  request.session_token = plan.session_token;
+  MoverSession::Handlers handlers;
+  handlers.event = [weak = weak_from_this()](mover::Packet packet) {
+    if (auto self = weak.lock()) self->on_mover(std::move(packet));
+  };
+  handlers.failed = [weak = weak_from_this()](Error error) {
+    auto self = weak.lock();
+    if (!self) return;
+    self->failure_ = std::move(error);
+    self->arrived_.notify();
+  };
+  CKPT_CO_TRY(session, MoverSession::open(context_.base.executor, process, std::move(request),
+                                          context_.base.config.mover_timeout, std::move(handlers)));
+  session_ = session;
+  co_return ok();
+}
+
+Task<Result<void>> SnapshotSession::export_memory() {
+  MemoryExport::Settings settings;
+  settings.timeout = context_.base.config.keeper_timeout;
+  settings.failed = [weak = weak_from_this()](Error error) {
+    auto self = weak.lock();
+    if (!self) return;
+    self->failure_ = std::move(error);
+    self->arrived_.notify();
+  };
+  const auto keeper = job_->keeper();  // gone if the job ended while the mover got ready
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job ended before its memory was exported");
+  export_ = MemoryExport::create(keeper, session_, std::move(settings));
+  CKPT_CO_TRYV(co_await export_->run(context_.base.executor));
+  co_return ok();
+}
+
+Result<void> SnapshotSession::start_copy(bool full) {
+  image::StoredJob stored;
+  stored.spec = request_.spec;
+  stored.spec.incarnation = job_->incarnation();
+  stored.spec.ranks = job_->record().spec.ranks;
+  stored.node = context_.base.config.node;
+  stored.payload = way_->payload();
+  stored.sequence = request_.sequence;
+  CKPT_TRY(model, context_.model_of(job_->gpu()));
+  stored.gpu_model = model;
+  const std::vector<std::byte> record = wire::encode(stored);
+  CKPT_TRY(file, make_memory_file("stored-job", record.size()));
+  CKPT_TRYV(write_all(file.get(), record));
+  mover::StartSnapshot start;
+  start.folder = place_.path;
+  start.vault_job = request_.vault_job;
+  start.keep = request_.keep;
+  start.staging_bytes = std::uint64_t{context_.base.config.snapshot_staging_mib} << 20;
+  start.vault_limit_bytes = place_.limit_bytes;
+  start.way = place_.way;
+  start.slowdown_permille = request_.end_after ? 0 : kSlowdownPermille;
+  start.full = full;
+  start.record_bytes = record.size();
+  std::vector<UniqueFd> descriptors;
+  descriptors.push_back(std::move(file));
+  return session_->send(std::move(start), std::move(descriptors));
+}
+
+void SnapshotSession::on_mover(mover::Packet packet) {
+  if (auto* ready = std::get_if<mover::SnapshotReady>(&packet.message)) {
+    ready_ = std::move(*ready);
+  } else if (auto* staged = std::get_if<mover::SnapshotStaged>(&packet.message)) {
+    staged_ = std::move(*staged);
+  } else if (auto* done = std::get_if<mover::SnapshotDone>(&packet.message)) {
+    done_ = std::move(*done);
+  } else if (std::holds_alternative<mover::DroppedRegions>(packet.message)) {
+    let_go_ = true;
+  } else {
+    return;
+  }
+  arrived_.notify();
+}
+
+template <class T>
+Task<Result<void>> SnapshotSession::wait_for(const std::optional<T>& what, Clock::time_point until) {
+  while (!what) {
+    if (failure_) co_return *failure_;
+    if (giving_way_ && job_held_ && !paused_) co_return cancelled_ ? given_up() : gave_way();
+    // Not before all is staged: until then the mover reads the job's memory, which must stand still.
+    if (cancelled_ && staged_) co_return given_up();
+    const bool woken = co_await arrived_.wait(until);
+    if (!woken && !what)
+      co_return Error(ErrorCode::kTimedOut,
+                      "The mover did not copy the job's memory in time; the job was not to "
+                      "wait longer. More staging memory (snapshot_staging_mib) may help");
+  }
+  co_return ok();
+}
+
+// Whatever fails on the way: the job goes on.
+Task<Result<void>> SnapshotSession::pass_barrier() {
+  CKPT_CO_TRYV(co_await pause());
+  auto saved = co_await save();
+  if (saved && request_.end_after) co_return ok();
+  // Where memory is filled anew on the way back it must not be held twice.
+  if (!context_.base.remap.imports()) {
+    if (saved) co_await mover_lets_go();
+    if (!saved) co_await release_memory();
+  }
+  CKPT_CO_TRYV(co_await go_on());
+  if (!saved) co_return saved;
+  fault_point(FaultPoint::kSnapshotResumed);
+  co_await mover_lets_go();
+  co_await release_memory();
+  job_held_.reset();
+  co_return ok();
+}
+
+Task<Result<void>> SnapshotSession::pause() {
+  if (giving_way_) co_return cancelled_ ? given_up() : gave_way();
+  auto keeper = job_->keeper();
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job has ended");
+  pausing_ = keeper->begin_pause();
+  asio::steady_timer limit(context_.base.executor, context_.base.config.pause_timeout);
+  limit.async_wait([weak = weak_from_this()](boost::system::error_code cancelled) {
+    const auto self = weak.lock();
+    if (!cancelled && self && self->pausing_) self->pausing_->cancel();
+  });
+  auto state = co_await keeper->finish_pause(*pausing_);
+  limit.cancel();
+  pausing_.reset();
+  if (state) {
+    paused_ = std::move(state).assume_value();
+    barrier_ns_ = paused_->paused.barrier_entry_ns;
+    job_->set_phase(local::Phase::kPaused);
+    report_.barrier_ms = wall_clock_ms() - (now_ns() - barrier_ns_) / 1'000'000;
+    fault_point(FaultPoint::kSnapshotPaused);
+    co_return ok();
+  }
+  if (state.assume_error().code() != ErrorCode::kAborted) co_return std::move(state).assume_error();
+  // Taken back before the barrier: the rank never notices. One that reached it in the same moment goes on.
+  (void)co_await go_on();
+  if (giving_way_) co_return cancelled_ ? given_up() : gave_way();
+  co_return Error(ErrorCode::kTimedOut, "The job reached no barrier within " +
+                                            std::to_string(context_.base.config.pause_timeout.count()) +
+                                            " ms");
+}
+
+Task<Result<void>> SnapshotSession::save() {
+  mover::FinalRound round;
+  round.barrier_entered_ns = barrier_ns_;
+  round.paused_ns = now_ns();
+  CKPT_CO_TRYV(session_->send(std::move(round)));
+  wire::SourceReport ignored;  // a snapshot's report has the sum alone
+  CKPT_CO_TRY(state, co_await way_->save(job_, std::move(*paused_), ignored));
+  mover::SnapshotHost host;
+  host.host_state_bytes = state.bytes;
+  std::vector<UniqueFd> descriptors;
+  if (state.bytes > 0) descriptors.push_back(std::move(state.file));
+  CKPT_CO_TRYV(session_->send(std::move(host), std::move(descriptors)));
+  fault_point(FaultPoint::kSnapshotSaved);
+  CKPT_CO_TRYV(co_await wait_for(staged_, Clock::now() + context_.base.config.pause_timeout));
+  report_.state_bytes = staged_->state_bytes;
+  report_.dirty_bytes = staged_->dirty_bytes;
+  report_.waited_bytes = staged_->waited_bytes;
+  co_return ok();
+}
+
+// Nobody else has the job, so this is tried for as long as it lives.
+Task<Result<void>> SnapshotSession::go_on() {
+  auto self = shared_from_this();
+  paused_.reset();
+  for (Milliseconds pause = kFirstBackoff;; pause = std::min(pause * 2, kMostBackoff)) {
+    const auto ended =
+        Error(ErrorCode::kUnavailable, "The job ended while it was paused: " + job_->end_reason());
+    if (job_->ended() || !job_->keeper()) co_return ended;
+    auto back = co_await way_->go_back(job_);
+    const auto keeper = job_->keeper();
+    if (!keeper) co_return ended;
+    if (back) {
+      local::Resume resume;
+      resume.incarnation = job_->incarnation();
+      resume.deadline_ns = local::kNoDeadline;
+      auto running = co_await keeper->resume(resume, UniqueFd{});
+      if (running) {
+        if (barrier_ns_ != 0) report_.pause_ns = running.assume_value().resumed_ns - barrier_ns_;
+        job_->runs_as(job_->incarnation());
+        co_return ok();
+      }
+      back = std::move(running).assume_error();
+    }
+    spdlog::error("job does not go on yet: job {} again_in_ms {} reason {}", wire::job_text(job_->id()),
+                  pause.count(), back.assume_error().to_string());
+    Signal nobody(context_.base.executor);
+    co_await nobody.wait(Clock::now() + pause);
+  }
+}
+
+Task<> SnapshotSession::mover_lets_go() {
+  auto self = shared_from_this();
+  while (!let_go_ && !failure_) co_await arrived_.wait(Clock::time_point::max());
+}
+
+Task<> SnapshotSession::release_memory() {
+  auto memory = std::exchange(export_, nullptr);
+  if (memory) co_await memory->stop();
+}
+
+Task<> SnapshotSession::release_session() {
+  auto self = shared_from_this();
+  auto session = std::exchange(session_, nullptr);
+  co_await release_memory();
+  if (session) co_await session->end();
+}
+
+Task<> SnapshotSession::give_way() {
+  auto self = shared_from_this();
+  giving_way_ = true;
+  if (pausing_) pausing_->cancel();
+  arrived_.notify();
+  const Turn::Held free = co_await job_turn_.take();
+}
+
+Task<Result<void>> SnapshotSession::cancel() {
+  auto self = shared_from_this();
+  giving_way_ = cancelled_ = true;
+  if (pausing_) pausing_->cancel();
+  arrived_.notify();
+  const Turn::Held over = co_await whole_turn_.take();
+  if (left_) co_return Error(ErrorCode::kRefused, "The job has left for its image already");
+  co_return ok();
+}
+
+}  // namespace ckpt::agent::protect

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// One snapshot of a running job: the source half of a migration without a target. The mover copies what has changed while the job runs; at the barrier it copies
+// the rest and what goes beside device memory is saved (way.h); the job goes on, and the mover writes the version behind its back.
+// A migration of the job is not held up: give_way() ends a snapshot that needs the job still.
+//
+//   export -> StartSnapshot -> SnapshotReady -> Pause -> FinalRound, beside it save() -> SnapshotStaged -> go_back(), Resume -> DroppedRegions
+//   -> export ends -> SnapshotDone
+//
+// Threads: the event loop. Ownership: shared with its coroutines. Errors: run()'s; whatever happens, a job that lives runs again after it, unless it
+// was to end and its image is durable.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "agent/mover_client/memory_export.h"
+#include "agent/snapshots/protect_context.h"
+#include "agent/migration/modes/way.h"
+#include "libckpt/protocol/wire/mover_messages.h"
+
+namespace ckpt::agent::protect {
+
+class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
+ public:
+  SnapshotSession(ProtectContext& context, wire::TakeSnapshot request, VaultPlace place,
+                  std::shared_ptr<Job> job);
+
+  [[nodiscard]] wire::Incarnation incarnation() const { return request_.incarnation; }
+  // Once. It says to the coordinator how far it is, and how it ended.
+  Task<Result<void>> run();
+  // Returns when the job is neither paused nor exported for this any more.
+  Task<> give_way();
+  // Ends it, also while it writes, and returns once the job runs on. kRefused: the job has left for its image already.
+  Task<Result<void>> cancel();
+
+ private:
+  Task<Result<void>> take_twice();
+  Task<Result<void>> take(bool full);
+  Task<Result<void>> prepare(bool full);
+  Task<Result<void>> open_session(bool full);
+  Task<Result<void>> export_memory();
+  Result<void> start_copy(bool full);
+  Task<Result<void>> pass_barrier();
+  Task<Result<void>> pause();
+  Task<Result<void>> save();
+  Task<Result<void>> go_on();
+  // Until the mover holds nothing of the job's memory any more; or has failed.
+  Task<> mover_lets_go();
+  Task<> release_memory();
+  Task<> release_session();
+  void on_mover(mover::Packet packet);
+  template <class T>
+  Task<Result<void>> wait_for(const std::optional<T>& what, std::chrono::steady_clock::time_point until);
+  void say(wire::SnapshotPhase phase);
+
+  ProtectContext& context_;
+  const wire::TakeSnapshot request_;
+  const VaultPlace place_;
+  std::shared_ptr<Job> job_;
+  std::unique_ptr<SourceWay> way_;
+  std::shared_ptr<MoverSession> session_;
+  std::shared_ptr<MemoryExport> export_;
+  std::unique_ptr<KeeperLink::Exchange> pausing_;
+  std::optional<PausedState> paused_;
+  std::optional<mover::SnapshotReady> ready_;
+  std::optional<mover::SnapshotStaged> staged_;
+  std::optional<mover::SnapshotDone> done_;
+  bool let_go_ = false;
+  wire::SnapshotReport report_;
+  Nanos began_ns_ = 0;
+  Nanos barrier_ns_ = 0;
+  Signal arrived_;
+  Turn job_turn_;                       // held while the job is needed
+  std::optional<Turn::Held> job_held_;  // until then
+  Turn whole_turn_;                     // held until all is over
+  std::optional<Error> failure_;
+  bool giving_way_ = false;
+  bool cancelled_ = false;
+  bool left_ = false;  // the job, for its image
+};
+
+}  // namespace ckpt::agent::protect

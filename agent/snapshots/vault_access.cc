@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/snapshots/vault_access.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+
+#include "libckpt/store/peer/tiered_files.h"
+#include "libckpt/store/vault/pack.h"
+
+namespace ckpt::agent::protect {
+namespace {
+
+// As many rows as surely fit into one message.
+constexpr std::size_t kMaxRowsAPart = 2000;
+// More than the coordinator takes of one vault; of each job the newest stay, since it may rest there.
+constexpr std::size_t kMaxRows = 100'000;
+
+std::int64_t barrier_of(const vault::Version& version) {
+  for (const vault::Label& label : version.labels) {
+    std::int64_t value = 0;
+    if (label.name != "barrier_ms") continue;
+    std::from_chars(label.value.data(), label.value.data() + label.value.size(), value);
+    if (value > 0) return value;
+  }
+  return version.created_ms;
+}
+
+wire::ImageRow row_of(const vault::Version& version) {
+  wire::ImageRow row;
+  row.vault_job = version.job;
+  row.version = version.number;
+  row.parent = version.parent;
+  row.created_ms = barrier_of(version);
+  row.incarnation = version.incarnation;
+  row.state_bytes = version.state_bytes();
+  row.written_bytes = version.written_bytes;
+  const auto stored = image::decode_stored_job(version.job_record);
+  row.damaged = !stored;
+  if (stored) {
+    row.job = stored.assume_value().spec.job;
+    row.sequence = stored.assume_value().sequence;
+    row.gpu_model = stored.assume_value().gpu_model;
+  }
+  return row;
+}
+
+// What of a version lies where. What was in memory when the machine went down is in neither: the version is damaged.
+Result<void> add_tiers(const VaultPlace& place, vault::Vault& vault, const std::string& job,
+                       std::span<wire::ImageRow> rows) {
+  vault::Tiers tiers;
+  tiers.disk = place.path;
+  tiers.memory = place.way.memory;
+  CKPT_TRY(resident, vault::TieredFiles(std::move(tiers)).packs_in_memory(job));
+  CKPT_TRY(uses, vault.uses(job));
+  for (wire::ImageRow& row : rows) {
+    const auto use = std::find_if(uses.begin(), uses.end(),
+                                  [&](const vault::VersionUse& u) { return u.number == row.version; });
+    if (use == uses.end()) continue;
+    row.damaged = row.damaged || !use->whole;
+    for (const auto& [pack, bytes] : use->packs)
+      (resident.contains(vault::pack_name(pack)) ? row.memory_bytes : row.disk_bytes) += bytes;
+  }
+  return ok();
+}
+
+Result<void> list_job(const VaultPlace& place, vault::Vault& vault, const std::string& job,
+                      std::vector<wire::ImageRow>& rows) {
+  CKPT_TRY(list, vault.list_versions(job));
+  const std::size_t before = rows.size();
+  for (const auto& version : list.versions) rows.push_back(row_of(*version));
+  if (!place.way.memory.empty()) {
+    CKPT_TRYV(add_tiers(place, vault, job, std::span(rows).subspan(before)));
+  }
+  for (const vault::DamagedVersion& version : list.damaged) {
+    wire::ImageRow& row = rows.emplace_back();
+    row.vault_job = job;
+    row.version = version.number;
+    row.damaged = true;
+  }
+  return ok();
+}
+
+// Rows of a job stand behind each other.
+void keep_newest_of_each(std::vector<wire::ImageRow>& rows) {
+  if (rows.size() <= kMaxRows) return;
+  spdlog::warn("a vault has {} images: the oldest of each job are not listed", rows.size());
+  std::sort(rows.begin(), rows.end(), [](const wire::ImageRow& a, const wire::ImageRow& b) {
+    return a.vault_job != b.vault_job ? a.vault_job < b.vault_job : a.version > b.version;
+  });
+  std::vector<std::pair<std::size_t, std::size_t>> by_age;  // how many of its job are newer
+  for (std::size_t i = 0, newer = 0; i < rows.size(); ++i) {
+    newer = i > 0 && rows[i].vault_job == rows[i - 1].vault_job ? newer + 1 : 0;
+    by_age.emplace_back(newer, i);
+  }
+  std::sort(by_age.begin(), by_age.end());
+  by_age.resize(kMaxRows);
+  std::vector<wire::ImageRow> kept;
+  for (const auto& [newer, at] : by_age) kept.push_back(std::move(rows[at]));
+  rows = std::move(kept);
+}
+
+std::vector<wire::VaultContents> parts_of(wire::VaultContents head, std::vector<wire::ImageRow> rows) {
+  std::vector<wire::VaultContents> parts;
+  for (std::size_t at = 0; at == 0 || at < rows.size(); at += kMaxRowsAPart) {
+    const std::size_t end = std::min(rows.size(), at + kMaxRowsAPart);
+    wire::VaultContents& part = parts.emplace_back(head);
+    part.part = static_cast<std::uint32_t>(parts.size() - 1);
+    part.more = end < rows.size();
+    part.images.assign(std::make_move_iterator(rows.begin() + static_cast<std::ptrdiff_t>(at)),
+                       std::make_move_iterator(rows.begin() + static_cast<std::ptrdiff_t>(end)));
+  }
+  return parts;
+}
+
+}  // namespace
+
+vault::Route VaultPlace::route() const {
+  vault::Route route;
+  route.folder = path;
+  route.limit_bytes = limit_bytes;
+  route.memory = way.memory;
+  route.memory_limit_bytes = way.memory_limit_bytes;
+  route.peer_address = way.peer_address;
+  route.peer_token = way.peer_token;
+  return route;
+}
+
+Result<std::uint64_t> bytes_of_others(const VaultPlace& place, const std::string& vault_job) {
+  vault::Tiers tiers;
+  tiers.disk = place.path;
+  tiers.memory = place.way.memory;
+  vault::TieredFiles files(std::move(tiers));
+  std::uint64_t bytes = 0;
+  auto jobs = files.list(place.path + "/jobs");
+  if (!jobs && jobs.assume_error().code() == ErrorCode::kNotFound) return bytes;
+  if (!jobs) return std::move(jobs).assume_error();
+  for (const vault::FolderEntry& job : jobs.assume_value()) {
+    if (!job.is_folder || job.name == vault_job) continue;
+    for (const char* part : {"/packs", "/versions"}) {
+      auto entries = files.list(place.path + "/jobs/" + job.name + part);
+      if (!entries) continue;  // removed meanwhile
+      for (const vault::FolderEntry& entry : entries.assume_value()) bytes += entry.bytes;
+    }
+  }
+  return bytes;
+}
+
+Result<std::vector<wire::VaultContents>> list_vault(const VaultPlace& place, const std::string& vault_job) {
+  wire::VaultContents head;
+  head.folder = place.word;
+  head.limit_bytes = place.limit_bytes;
+  head.vault_job = vault_job;
+  auto opened = vault::open_vault(place.route(), false);
+  if (!opened && opened.assume_error().code() == ErrorCode::kNotFound) return parts_of(std::move(head), {});
+  if (!opened) return std::move(opened).assume_error();
+  vault::Vault& vault = *opened.assume_value().vault;
+  head.used_bytes = vault.used_bytes();
+  CKPT_TRY(jobs, vault.job_names());
+  std::vector<wire::ImageRow> rows;
+  for (const std::string& job : jobs) {
+    if (!vault_job.empty() && job != vault_job) continue;
+    // One that is removed meanwhile is not there; the others are.
+    if (auto listed = list_job(place, vault, job, rows); !listed)
+      spdlog::warn("vault {}: job {} not listed: reason {}", place.path, job,
+                   listed.assume_error().to_string());
+  }
+  keep_newest_of_each(rows);
+  return parts_of(std::move(head), std::move(rows));
+}
+
+Result<void> perform(const VaultPlace& place, const wire::VaultOrder& order) {
+  if (order.act == wire::VaultAct::kList) return ok();
+  CKPT_TRY(opened, vault::open_vault(place.route(), true));
+  const auto& vault = opened.vault;
+  if (order.act == wire::VaultAct::kRemoveJob) return vault->remove_job(order.vault_job);
+  CKPT_TRYV(vault->remove_version(order.vault_job, order.version));
+  CKPT_TRYV(vault->collect(order.vault_job));
+  return ok();
+}
+
+Result<StoredVersion> read_version(const VaultPlace& place, const std::string& vault_job,
+                                   std::uint64_t version) {
+  CKPT_TRY(opened, vault::open_vault(place.route(), false));
+  const auto& vault = opened.vault;
+  std::optional<std::uint64_t> number;
+  if (version != 0) number = version;
+  auto reader = vault->open_version(vault_job, number);
+  // A damaged one: what the newest whole one says is good enough until it is known which is restored.
+  if (!reader && reader.assume_error().code() == ErrorCode::kCorrupt) reader = vault->open_version(vault_job);
+  if (!reader) return std::move(reader).assume_error();
+  const vault::Version& found = reader.assume_value()->version();
+  CKPT_TRY(job, image::decode_stored_job(found.job_record));
+  StoredVersion stored;
+  stored.number = found.number;
+  stored.barrier_ms = barrier_of(found);
+  stored.job = std::move(job);
+  return stored;
+}
+
+}  // namespace ckpt::agent::protect

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the agent itself does with a vault: it looks what is there, reads what a version says of its job, and removes versions. Memory goes through movers.
+// Threads: none inside; all of it blocks on a disk, so it runs on a pool of its own. Errors: of vault.h; kRefused while somebody writes there.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "libckpt/store/peer/route.h"
+#include "libckpt/store/stored_job.h"
+#include "libckpt/protocol/wire/image_messages.h"
+#include "libckpt/protocol/wire/mover_vault_messages.h"
+
+namespace ckpt::agent::protect {
+
+struct VaultPlace {
+  VaultPlace() = default;
+  std::string path;  // of another node: its name
+  std::string word;  // as the coordinator calls it: empty is the node's own
+  std::uint64_t limit_bytes = 0;
+  wire::mover::VaultWay way;
+
+  [[nodiscard]] vault::Route route() const;
+};
+
+// All of a vault, or of one job in it, in as many parts as frames need. A folder that is no vault (yet) is an empty one.
+Result<std::vector<wire::VaultContents>> list_vault(const VaultPlace& place,
+                                                    const std::string& vault_job = {});
+// What the vault's files take, without those of this job.
+Result<std::uint64_t> bytes_of_others(const VaultPlace& place, const std::string& vault_job);
+Result<void> perform(const VaultPlace& place, const wire::VaultOrder& order);
+
+struct StoredVersion {
+  StoredVersion() = default;
+  std::uint64_t number = 0;
+  std::int64_t barrier_ms = 0;
+  image::StoredJob job;
+};
+// `version` 0: the newest whose file is whole.
+Result<StoredVersion> read_version(const VaultPlace& place, const std::string& vault_job,
+                                   std::uint64_t version);
+
+}  // namespace ckpt::agent::protect

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/api/api_json.h"
+
+#include <fmt/chrono.h>
+
+#include <algorithm>
+
+#include "coordinator/api/image_json.h"
+#include "coordinator/state/report.h"
+#include "coordinator/fleet/under_run.h"
+#include "libckpt/base/clock.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+json text_or_null(const std::string& text) {
+  return text.empty() ? json() : json(text);
+}
+json time_or_null(std::int64_t unix_ms) {
+  return unix_ms == 0 ? json() : json(time_text(unix_ms));
+}
+json ms(std::int64_t nanos) {
+  return static_cast<double>(nanos) / kNanosPerMs;
+}
+json ms_or_null(std::int64_t nanos) {
+  return nanos <= 0 ? json() : ms(nanos);
+}
+json rate_or_null(std::uint64_t rate) {
+  return rate == 0 ? json() : json(rate);
+}
+const char* mode_text(wire::MigrateMode mode) {
+  return mode == wire::MigrateMode::kStopCopy ? "stop-copy" : "live";
+}
+
+json progress_json(const wire::MigrationProgress& p) {
+  // Once the second round is over; so is the estimate, but for the first round's.
+  const bool dirty_rate_known = p.round > 2 || (p.round == 2 && p.estimate_ns != 0);
+  return {{"round", p.round},
+          {"done_bytes", p.done_bytes},
+          {"total_bytes", p.total_bytes},
+          {"state_bytes", p.state_bytes},
+          {"sent_bytes", p.sent_bytes},
+          {"remaining_bytes", p.remaining_bytes},
+          {"dirty_bytes_per_second", dirty_rate_known ? json(p.dirty_bytes_per_second) : json()},
+          {"throughput_bytes_per_second", p.throughput_bytes_per_second},
+          {"estimate_ms", ms_or_null(p.estimate_ns)},
+          {"eta_ms", p.eta_ns < 0 ? json() : ms(p.eta_ns)}};
+}
+
+// What was asked for, and what a later `set` made of it.
+json options_json(const wire::MigrateOptions& options) {
+  return {{"max_downtime_ms", ms(options.max_downtime_ns)},
+          {"if_not_converged", options.if_not_converged == wire::NotConverged::kAbort ? "abort" : "switch"},
+          {"bandwidth", options.bandwidth_bytes_per_second},
+          {"max_rounds", options.max_rounds},
+          {"codec", codec_text(options.codec)},
+          {"shadow_memory_bytes", options.shadow_memory_bytes},
+          {"slowdown_percent", static_cast<double>(options.slowdown_permille) / 10}};
+}
+
+json breakdown_json(const Downtime& d) {
+  return {{"quiesce", d.quiesce}, {"final", d.final_copy}, {"verify", d.verify},
+          {"commit", d.commit},   {"context", d.context},  {"host", d.host},
+          {"fill", d.fill},       {"restore", d.restore},  {"resume", d.resume}};
+}
+
+json under_run_json(const std::optional<UnderRun>& saved) {
+  if (!saved) return json();
+  return {{"device_bytes", saved->device_bytes},
+          {"device_ms", saved->device_ms},
+          {"bound_ms", saved->bound_ms},
+          {"bound_all_dirty_ms", saved->bound_all_dirty_ms == 0 ? json() : json(saved->bound_all_dirty_ms)}};
+}
+
+}  // namespace
+
+const char* codec_text(wire::CodecMode mode) {
+  switch (mode) {
+    case wire::CodecMode::kRaw:
+      return "raw";
+    case wire::CodecMode::kPlanes:
+      return "planes";
+    case wire::CodecMode::kDifference:
+      return "difference";
+    case wire::CodecMode::kInvalid:
+    case wire::CodecMode::kAuto:
+      break;
+  }
+  return "auto";
+}
+
+std::string time_text(std::int64_t unix_ms) {
+  const std::time_t seconds = unix_ms / 1000;
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(seconds), unix_ms % 1000);
+}
+
+json topology_json(const wire::GpuInfo& gpu) {
+  json peers = json::array();
+  for (const wire::GpuPeer& peer : gpu.peers)
+    peers.push_back(
+        {{"index", peer.index}, {"nvlinks", peer.nvlinks}, {"common_ancestor", peer.common_ancestor}});
+  return {{"bus_id", text_or_null(gpu.bus_id)},
+          {"numa_node", gpu.numa_node < 0 ? json() : json(gpu.numa_node)},
+          {"fabric", text_or_null(gpu.fabric)},
+          {"peers", peers},
+          {"mig", gpu.mig},
+          {"remap_pending", gpu.remap_pending},
+          {"remap_failed", gpu.remap_failed},
+          {"recovery_action", gpu.recovery_action}};
+}
+
+json errors_json(const wire::GpuErrors& errors) {
+  const auto pair = [](bool known, std::uint64_t corrected, std::uint64_t uncorrected) {
+    return known ? json{{"corrected", corrected}, {"uncorrected", uncorrected}} : json();
+  };
+  return {
+      {"volatile", pair(errors.volatile_known, errors.volatile_corrected, errors.volatile_uncorrected)},
+      {"aggregate", pair(errors.aggregate_known, errors.aggregate_corrected, errors.aggregate_uncorrected)},
+      {"remapped_rows", pair(errors.rows_known, errors.rows_corrected, errors.rows_uncorrected)}};
+}
+
+// The last hour's minutes one after the other; null: nothing was heard in that one.
+json memory_json(const MemoryHistory& memory) {
+  constexpr std::int64_t kMinuteMs = 60'000;
+  json minutes = json::array();
+  const auto& known = memory.minutes();
+  const std::int64_t last = known.empty() ? 0 : known.back().minute;
+  const std::int64_t earliest = last - static_cast<std::int64_t>(MemoryHistory::kMinutes) + 1;
+  std::int64_t next = 0;
+  for (const MemoryMinute& entry : known) {
+    if (entry.minute < earliest) continue;
+    for (next = minutes.empty() ? entry.minute : next; next < entry.minute; ++next)
+      minutes.push_back(nullptr);
+    minutes.push_back(entry.bytes);
+    ++next;
+  }
+  return {{"now_bytes", memory.now()},
+          {"peak_bytes", memory.peak()},
+          {"peak_time", time_or_null(memory.peak_ms())},
+          {"minutes_until", known.empty() ? json() : json(time_text(last * kMinuteMs))},
+          {"minutes", minutes}};
+}
+
+// Of the node as a whole, or all that lie over a GPU: null if there is none.
+json cordons_or_null(const std::vector<Cordon>& cordons) {
+  if (cordons.empty()) return json();
+  json list = json::array();
+  for (const Cordon& cordon : cordons)
+    list.push_back({{"place", to_text(cordon.scope)},
+                    {"owner", to_string(cordon.owner)},
+                    {"reason", text_or_null(cordon.reason)},
+                    {"since", time_text(cordon.since_ms)}});
+  return list;
+}
+
+json node_json(const Node& node, const JobTable& jobs, const CordonTable& cordons,
+               const PolicyTable& policy) {
+  return {{"name", node.row.name},
+          {"state", node.connected() ? "ready" : "unreachable"},
+          {"version", node.row.version},
+          {"gpus", node.gpus.size()},
+          {"jobs", jobs.live_on(node.row.name)},
+          {"peer_address", node.row.peer_address},
+          {"last_seen", time_or_null(node.row.last_seen_ms)},
+          {"driver", text_or_null(node.driver_version)},
+          {"rack", text_or_null(node.rack)},
+          {"labels", node.labels},
+          {"cordons", cordons_or_null(cordons.of_node(node.row.name))},
+          {"evacuation", policy.evacuation_of(node.row.name)}};
+}
+
+json gpu_json(const Node& node, const wire::GpuInfo& gpu, JobTable& jobs, const CordonTable& cordons) {
+  json ids = json::array();
+  std::uint64_t expected = 0;
+  for (const Job& job : jobs.live()) {
+    if (!holds_gpu(job.state) || job.ranks.front().place != Place(node.row.name, gpu.index)) continue;
+    ids.push_back(job_text(job.id));
+    expected += job.expected_bytes();
+  }
+  const auto memory = node.gpu_memory.find(gpu.index);
+  return {{"node", node.row.name},
+          {"index", gpu.index},
+          {"uuid", gpu.uuid},
+          {"name", gpu.name},
+          {"model", gpu.model},
+          {"total_bytes", gpu.total_bytes},
+          {"free_bytes", gpu.free_bytes},
+          {"healthy", gpu.healthy},
+          {"reason", text_or_null(gpu.health_reason)},
+          {"jobs", ids},
+          {"expected_bytes", expected},
+          {"memory", memory_json(memory == node.gpu_memory.end() ? MemoryHistory() : memory->second)},
+          {"topology", topology_json(gpu)},
+          {"errors", errors_json(gpu.errors)},
+          {"cordons", cordons_or_null(cordons.over(Place(node.row.name, gpu.index)))}};
+}
+
+json job_json(const Job& job, const Service& service) {
+  json ranks = json::array();
+  for (const JobRank& rank : job.ranks)
+    ranks.push_back({{"rank", rank.rank},
+                     {"node", rank.place.node},
+                     {"gpu", rank.place.gpu},
+                     {"pid", rank.pid == 0 ? json() : json(rank.pid)},
+                     {"state_bytes", rank.state_bytes}});
+  const bool ended = is_ended(job.state);
+  const bool parked = job.state == JobState::kParked;
+  const std::string obstacle = ended || parked ? job.reason : service.why_not_movable(job);
+  return {{"id", job_text(job.id)},
+          {"name", job.spec.name},
+          {"state", service.job_state(job)},
+          {"node", parked ? json() : json(job.node())},
+          {"gpu", parked ? json() : json(job.ranks.front().place.gpu)},
+          {"ranks", parked ? json::array() : ranks},
+          {"incarnation", job.incarnation},
+          {"way", to_string(job.spec.way)},
+          {"movable", !ended && !parked && obstacle.empty()},
+          {"reason", text_or_null(obstacle)},
+          {"state_bytes", job.state_bytes()},
+          {"priority", job.spec.priority},
+          {"memory", memory_json(job.memory)},
+          {"expected_bytes", job.expected_bytes()},
+          {"started", time_or_null(job.started_ms)},
+          {"last_downtime_ms", job.last_downtime_ms ? json(*job.last_downtime_ms) : json()},
+          {"exit_code", ended && job.exit_code >= 0 ? json(job.exit_code) : json()},
+          {"protection", protection_json(job)}};
+}
+
+json pause_ms_json(const std::optional<ExpectedPause>& pause) {
+  return pause ? json(pause->ms) : json();
+}
+
+json pause_from_json(const std::optional<ExpectedPause>& pause) {
+  return pause ? json(pause->is_estimate ? "estimate" : "last_move") : json();
+}
+
+json job_detail_json(const Job& job, const Service& service, const NodeTable& nodes,
+                     const MigrationTable& migrations) {
+  json out = job_json(job, service);
+  out["argv"] = job.spec.argv;
+  out["cwd"] = job.spec.cwd;
+  out["placed"] = text_or_null(job.placed);
+  const auto here = expected_pause(job, nodes, true);
+  const auto away = expected_pause(job, nodes, false);
+  out["expected_pause_ms"] = {{"within_node", pause_ms_json(here)}, {"between_nodes", pause_ms_json(away)}};
+  out["expected_pause_from"] = {{"within_node", pause_from_json(here)},
+                                {"between_nodes", pause_from_json(away)}};
+  out["last_snapshot"] = snapshot_json(job);
+  out["operation"] = operation_json(job);
+  json instances = json::array();
+  for (const auto& [name, node] : nodes.all()) {
+    for (const wire::JobInstance& instance : node.instances) {
+      if (instance.job != job.id) continue;
+      instances.push_back({{"incarnation", instance.incarnation},
+                           {"node", name},
+                           {"role", instance.role == wire::JobRole::kStandby ? "standby" : "fresh"},
+                           {"phase", to_string(instance.phase)},
+                           {"log_bytes", instance.log_bytes}});
+    }
+  }
+  std::sort(instances.begin(), instances.end(),
+            [](const json& a, const json& b) { return a["incarnation"] < b["incarnation"]; });
+  out["instances"] = std::move(instances);
+  json ids = json::array();
+  json open;
+  for (const MigrationId id : migrations.of(job.id)) {
+    const Migration& migration = *migrations.find(id);
+    ids.push_back(migration_text(id));
+    if (migration.open())
+      open = {{"id", migration_text(id)},
+              {"state", state_text(migration)},
+              {"from", to_text(migration.from)},
+              {"to", to_text(migration.to)},
+              {"mode", mode_text(migration.options.mode)},
+              {"options", options_json(migration.options)}};
+  }
+  out["migrations"] = std::move(ids);
+  out["open_migration"] = std::move(open);
+  return out;
+}
+
+json report_json(const Migration& m) {
+  const wire::SourceReport* s = m.source_report ? &*m.source_report : nullptr;
+  const bool moved = m.result == MigrationResult::kDone && s != nullptr && m.target_report;
+  const auto downtime = moved ? compute_downtime(*s, *m.target_report) : std::nullopt;
+  const auto bound = downtime ? compute_bound(*s, *m.target_report, *downtime) : std::nullopt;
+  const auto measured = [s](auto value) { return s == nullptr ? json() : json(value(*s)); };
+  using Source = wire::SourceReport;
+  return {{"id", migration_text(m.id)},
+          {"job", job_text(m.job)},
+          {"result", to_string(m.result)},
+          {"from", to_text(m.from)},
+          {"to", to_text(m.to)},
+          {"mode", mode_text(m.options.mode)},
+          {"codec", codec_text(m.options.codec)},
+          {"rounds", measured([](const Source& r) { return r.rounds; })},
+          {"state_bytes", measured([](const Source& r) { return r.state_bytes; })},
+          {"sent_bytes", measured([](const Source& r) { return r.sent_bytes; })},
+          {"wire_bytes", measured([](const Source& r) { return r.wire_bytes; })},
+          {"dirty_bytes", measured([](const Source& r) { return r.dirty_bytes; })},
+          {"context_bytes", measured([](const Source& r) { return r.context_bytes; })},
+          {"verified", m.target_report ? json(m.target_report->verified) : json()},
+          {"downtime_ms", downtime ? json(downtime->total()) : json()},
+          {"total_ms", m.ended_ms - m.started_ms},
+          {"bound_ms", bound ? json(bound->ms) : json()},
+          {"bound_by", bound ? json(bound->by) : json()},
+          {"link_bytes_per_second",
+           measured([](const Source& r) { return rate_or_null(r.link_bytes_per_second); })},
+          {"scan_bytes_per_second",
+           measured([](const Source& r) { return rate_or_null(r.scan_bytes_per_second); })},
+          {"downtime_breakdown_ms", downtime ? breakdown_json(*downtime) : json()},
+          {"under_run", under_run_json(downtime ? compute_under_run(*s, *downtime) : std::nullopt)},
+          {"scan_ms", measured([](const Source& r) { return ms_or_null(r.scan_ns); })},
+          // The final round may find nothing to copy: that took no time, and is known.
+          {"copy_ms", measured([](const Source& r) { return r.last_ack_ns == 0 ? json() : ms(r.copy_ns); })},
+          {"estimate_ms", measured([](const Source& r) { return ms_or_null(r.estimate_ns); })},
+          {"estimate_breakdown_ms",
+           s != nullptr && s->estimate ? breakdown_json(breakdown_of(*s->estimate)) : json()},
+          // The driver's own checkpoint and restore of the context: no bound is made of these.
+          {"driver_ms", downtime ? json(downtime->context) : json()},
+          {"incarnation", m.incarnation}};
+}
+
+json migration_json(const Migration& m) {
+  const bool open = m.open();
+  return {{"id", migration_text(m.id)},
+          {"revision", m.revision},
+          {"job", job_text(m.job)},
+          {"job_name", m.job_name},
+          {"state", state_text(m)},
+          {"open", open},
+          {"from", to_text(m.from)},
+          {"to", to_text(m.to)},
+          {"mode", mode_text(m.options.mode)},
+          {"options", options_json(m.options)},
+          {"reason", text_or_null(m.why)},
+          {"started", time_or_null(m.started_ms)},
+          {"ended", time_or_null(m.ended_ms)},
+          {"abort_requested", m.abort_cause == AbortCause::kUser},
+          {"progress", m.progress ? progress_json(*m.progress) : json()},
+          {"result", open ? json() : json(to_string(m.result))},
+          {"exit_code", open ? json() : json(exit_code_of(m.result))},
+          {"error", open ? json() : text_or_null(m.error)},
+          {"runs_at", to_text(m.runs_at == Side::kTarget ? m.to : m.from)},
+          {"report", open ? json() : report_json(m)}};
+}
+
+json candidates_json(const std::vector<Candidate>& list) {
+  json candidates = json::array();
+  for (const Candidate& candidate : list)
+    candidates.push_back({{"node", candidate.place.node},
+                          {"gpu", candidate.place.gpu},
+                          {"suitable", candidate.suitable},
+                          {"score", candidate.suitable ? json(candidate.score) : json()},
+                          {"reasons", candidate.reasons}});
+  return candidates;
+}
+
+json run_plan_json(const SubmitRequest& request, const MigratePlan& plan) {
+  return {{"dry_run", true},
+          {"name", text_or_null(request.spec.name)},
+          {"to", plan.to ? json(to_text(*plan.to)) : json()},
+          {"gpu_memory_bytes", request.spec.gpu_memory_bytes},
+          {"possible", plan.to.has_value()},
+          {"reason", text_or_null(plan.reason)},
+          {"candidates", candidates_json(plan.candidates)}};
+}
+
+json plan_json(const Job& job, const MigratePlan& plan, const wire::MigrateOptions& options,
+               const NodeTable& nodes) {
+  std::optional<ExpectedPause> pause;
+  if (plan.to) pause = expected_pause(job, nodes, plan.to->node == job.node());
+  return {{"dry_run", true},
+          {"job", job_text(job.id)},
+          {"from", to_text(job.ranks.front().place)},
+          {"to", plan.to ? json(to_text(*plan.to)) : json()},
+          {"mode", mode_text(options.mode)},
+          {"options", options_json(options)},
+          {"state_bytes", job.state_bytes()},
+          {"expected_pause_ms", pause_ms_json(pause)},
+          {"expected_pause_from", pause_from_json(pause)},
+          {"possible", plan.to.has_value()},
+          {"reason", text_or_null(plan.reason)},
+          {"candidates", candidates_json(plan.candidates)}};
+}
+
+json event_json(const Event& event) {
+  return {{"id", event.id},
+          {"time", time_text(event.time_ms)},
+          {"kind", event.kind},
+          {"job", event.job == 0 ? json() : json(job_text(event.job))},
+          {"migration", event.migration == 0 ? json() : json(migration_text(event.migration))},
+          {"node", text_or_null(event.node)},
+          {"text", event.text}};
+}
+
+}  // namespace ckpt::coordinator

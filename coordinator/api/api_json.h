@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the API shows, as docs/api.md describes it. Pure but for reading the tables.
+#pragma once
+
+#include "coordinator/fleet/expected_pause.h"
+#include "coordinator/health/policy.h"
+#include "coordinator/operations/service.h"
+#include "coordinator/requests/json.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+#include "libckpt/protocol/wire/node_messages.h"
+
+namespace ckpt::coordinator {
+
+[[nodiscard]] std::string time_text(std::int64_t unix_ms);  // RFC 3339, UTC
+
+[[nodiscard]] const char* codec_text(wire::CodecMode mode);
+
+[[nodiscard]] json node_json(const Node& node, const JobTable& jobs, const CordonTable& cordons,
+                             const PolicyTable& policy);
+[[nodiscard]] json gpu_json(const Node& node, const wire::GpuInfo& gpu, JobTable& jobs,
+                            const CordonTable& cordons);
+[[nodiscard]] json job_json(const Job& job, const Service& service);
+[[nodiscard]] json job_detail_json(const Job& job, const Service& service, const NodeTable& nodes,
+                                   const MigrationTable& migrations);
+[[nodiscard]] json migration_json(const Migration& migration);
+[[nodiscard]] json report_json(const Migration& migration);
+[[nodiscard]] json memory_json(const MemoryHistory& memory);
+[[nodiscard]] json candidates_json(const std::vector<Candidate>& candidates);
+[[nodiscard]] json run_plan_json(const SubmitRequest& request, const MigratePlan& plan);
+[[nodiscard]] json pause_ms_json(const std::optional<ExpectedPause>& pause);
+[[nodiscard]] json pause_from_json(const std::optional<ExpectedPause>& pause);  // "last_move" or "estimate"
+[[nodiscard]] json plan_json(const Job& job, const MigratePlan& plan, const wire::MigrateOptions& options,
+                             const NodeTable& nodes);
+[[nodiscard]] json event_json(const Event& event);
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Findings, evacuations and what the operator says to them over HTTP: /v1/health, /v1/policy (docs/api.md).
+// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it.
+#pragma once
+
+#include "coordinator/api/api_json.h"
+#include "coordinator/requests/api_section.h"
+#include "coordinator/health/evacuations.h"
+
+namespace ckpt::coordinator {
+
+class HealthSection : public ApiSection {
+ public:
+  struct Parts {
+    NodeTable& nodes;
+    PolicyTable& policy;
+    HealthTable& health;
+    Evacuations& evacuations;
+  };
+  explicit HealthSection(Parts parts) : parts_(parts) {}
+
+  [[nodiscard]] bool takes(const HttpRequest& request) const override;
+  control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
+
+ private:
+  using Answer = Result<HttpResponse>;
+  Answer show(const HttpRequest& request) const;
+  Answer policy(const HttpRequest& request, bool pause);
+  Answer reset_breaker(const HttpRequest& request);
+  [[nodiscard]] json policy_json() const;
+
+  Parts parts_;
+};
+
+}  // namespace ckpt::coordinator

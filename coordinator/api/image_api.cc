@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/api/image_api.h"
+
+#include <algorithm>
+#include <array>
+
+#include "coordinator/requests/api_answers.h"
+#include "coordinator/requests/body_reader.h"
+#include "coordinator/api/image_json.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr std::int64_t kMostWaitMs = 60'000;
+constexpr std::int64_t kDefaultWaitMs = 30'000;
+constexpr std::int64_t kLeastEveryMs = 1'000;
+constexpr std::int64_t kMostEveryMs = std::int64_t{1000} * 3600 * 24 * 30;
+constexpr std::int64_t kMostKept = 1000;
+constexpr std::size_t kLongestFolder = 4096;
+
+constexpr std::array<std::string_view, 6> kVerbs = {"protect", "unprotect", "snapshot",
+                                                    "suspend", "restore",   "resume"};
+
+Result<void> check_destination(const std::string& to) {
+  const bool up = ("/" + to + "/").find("/../") != std::string::npos;
+  if (to.size() > kLongestFolder || up)
+    return Error(ErrorCode::kInvalidArgument, "Field to must be a node, or the absolute path of a folder");
+  return ok();
+}
+
+}  // namespace
+
+bool ImageApi::takes(const HttpRequest& request) const {
+  const std::string& what = request.path[1];
+  if (what == "images" || what == "tasks") return true;
+  return what == "jobs" && request.path.size() == 4 && is_post(request) &&
+         std::find(kVerbs.begin(), kVerbs.end(), request.path[3]) != kVerbs.end();
+}
+
+control::Task<ImageApi::Answer> ImageApi::handle(HttpRequest request) {
+  const std::string& what = request.path[1];
+  const std::size_t pieces = request.path.size();
+  if (what == "jobs") co_return co_await of_job(std::move(request));
+  if (what == "images" && pieces == 2 && is_get(request)) co_return list(request);
+  if (what == "images" && pieces == 4 && request.path[3] == "remove" && is_post(request))
+    co_return co_await remove(std::move(request));
+  if (what == "tasks" && pieces == 3 && is_get(request)) co_return co_await task(std::move(request));
+  co_return no_such_call(request);
+}
+
+ImageApi::Answer ImageApi::list(const HttpRequest& request) const {
+  CKPT_TRY(page, page_of(request));
+  const auto after = parse_image_cursor(page.after);
+  if (!page.after.empty() && !after)
+    return Error(ErrorCode::kInvalidArgument, "after must be what the page before gave as next");
+  json out = json::array();
+  const auto add = [&](const std::vector<ListedImage>& images) {
+    for (const ListedImage& listed : images)
+      out.push_back(image_json(listed, jobs_.find(listed.image.job), images_.is_readable(listed.image)));
+  };
+  if (page.limit == 0) {
+    add(images_.catalog().list());
+    return to_response(200, out);
+  }
+  const ImageCatalog::Page found = images_.catalog().page(after, page.limit);
+  add(found.images);
+  const json next = found.more ? json(cursor_text(found.images.back())) : json();
+  return to_response(200, {{"images", std::move(out)}, {"next", next}});
+}
+
+control::Task<ImageApi::Answer> ImageApi::remove(HttpRequest request) {
+  CKPT_CO_TRY(body, BodyReader::parse(request.body));
+  const bool force = body.boolean("force").value_or(false);
+  CKPT_CO_TRYV(body.finish());
+  const auto id = parse_image_id(request.path[2]);
+  if (!id)
+    co_return Error(ErrorCode::kInvalidArgument,
+                    "\"" + request.path[2] + "\" is no image: like j3.v12@node-a");
+  CKPT_CO_TRYV(co_await images_.remove(*id, force));
+  co_return to_response(200, {{"removed", request.path[2]}});
+}
+
+ImageApi::Answer ImageApi::show(TaskId id, unsigned status) {
+  const ImageTask* task = images_.tasks().find(id);
+  if (task == nullptr)
+    return Error(ErrorCode::kNotFound, "There is no task " + task_text(id) +
+                                           " (any more): the job's state says how it went, see `describe`");
+  return to_response(status, task_json(*task));
+}
+
+control::Task<ImageApi::Answer> ImageApi::task(HttpRequest request) {
+  CKPT_CO_TRY(timeout, query_number(request, "timeout_ms", kDefaultWaitMs, kMostWaitMs));
+  const auto id = parse_task_id(request.path[2]);
+  if (!id) co_return Error(ErrorCode::kNotFound, "There is no task \"" + request.path[2] + "\"");
+  co_await images_.tasks().wait(*id, steady_clock::now() + milliseconds(timeout));
+  co_return show(*id, 200);
+}
+
+control::Task<ImageApi::Answer> ImageApi::of_job(HttpRequest request) {
+  const Job* job = jobs_.find(request.path[2]);
+  const bool comes_back = request.path[3] == "restore" || request.path[3] == "resume";
+  if (job == nullptr && comes_back) co_return co_await restore(std::move(request), 0);
+  if (job == nullptr) co_return jobs_.not_found(request.path[2]);
+  const JobId id = job->id;
+  const std::string verb = request.path[3];
+  if (verb == "protect") co_return protect(request, id);
+  if (verb == "unprotect") co_return unprotect(request, id);
+  if (verb == "snapshot" || verb == "suspend") co_return co_await snapshot(std::move(request), id);
+  co_return co_await restore(std::move(request), id);
+}
+
+ImageApi::Answer ImageApi::protect(const HttpRequest& request, JobId id) {
+  CKPT_TRY(body, BodyReader::parse(request.body));
+  ProtectWish wish;
+  const auto every = body.integer("every_ms", kLeastEveryMs, kMostEveryMs);
+  wish.to = body.text("to").value_or("");
+  wish.keep = static_cast<std::uint32_t>(body.integer("keep", 1, kMostKept).value_or(wish.keep));
+  wish.force = body.boolean("force").value_or(false);
+  wish.dry_run = body.boolean("dry_run").value_or(false);
+  CKPT_TRYV(body.finish());
+  CKPT_TRYV(check_destination(wish.to));
+  if (!every) return Error(ErrorCode::kInvalidArgument, "Field every_ms is missing");
+  wish.every_ms = *every;
+  CKPT_TRY(done, images_.protect(id, wish));
+  const Protection& p = done.protection;
+  return to_response(
+      200, {{"job", job_text(id)},
+            {"every_ms", p.every_ms},
+            {"to", p.folder.empty() && p.node.empty() ? json() : json(p.folder.empty() ? p.node : p.folder)},
+            {"keep", p.keep},
+            {"expected_pause_ms", done.expected_pause_ms ? json(*done.expected_pause_ms) : json()},
+            {"note", done.note.empty() ? json() : json(done.note)},
+            {"dry_run", wish.dry_run}});
+}
+
+ImageApi::Answer ImageApi::unprotect(const HttpRequest& request, JobId id) {
+  CKPT_TRY(body, BodyReader::parse(request.body));
+  CKPT_TRYV(body.finish());
+  CKPT_TRYV(images_.unprotect(id));
+  return to_response(200, {{"job", job_text(id)}});
+}
+
+control::Task<ImageApi::Answer> ImageApi::snapshot(HttpRequest request, JobId id) {
+  CKPT_CO_TRY(body, BodyReader::parse(request.body));
+  const std::string to = body.text("to").value_or("");
+  CKPT_CO_TRYV(body.finish());
+  CKPT_CO_TRYV(check_destination(to));
+  if (request.path[3] == "suspend") {
+    CKPT_CO_TRY(suspending, co_await images_.begin_suspend(id, to));
+    co_return show(suspending, 202);
+  }
+  CKPT_CO_TRY(taking, co_await images_.begin_snapshot(id, to));
+  co_return show(taking, 202);
+}
+
+control::Task<ImageApi::Answer> ImageApi::restore(HttpRequest request, JobId id) {
+  CKPT_CO_TRY(body, BodyReader::parse(request.body));
+  RestoreWish wish;
+  wish.verb = request.path[3];
+  wish.to = body.text("to").value_or("auto");
+  wish.why = body.text("reason").value_or("");
+  std::optional<std::string> image;
+  if (wish.verb == "restore") {
+    image = body.text("image");
+    wish.force = body.boolean("force").value_or(false);
+  }
+  CKPT_CO_TRYV(body.finish());
+  if (image) {
+    const auto wanted = parse_image_id(*image);
+    if (!wanted)
+      co_return Error(ErrorCode::kInvalidArgument, "\"" + *image + "\" is no image: like j3.v12@node-a");
+    const JobId said = id != 0 ? id : parse_job_id(request.path[2]).value_or(0);
+    if (!wire::may_mean(wanted->job, said) && !wire::may_mean(said, wanted->job))
+      co_return Error(ErrorCode::kInvalidArgument, "Image " + *image + " is not of job " + request.path[2]);
+    CKPT_CO_TRY(listed, images_.catalog().find(*wanted));
+    if (listed.damaged) co_return Error(ErrorCode::kRefused, "Image " + *image + " is damaged");
+    wish.image = listed.image;
+  }
+  const bool known = jobs_.find(id) != nullptr;
+  if (!known && !wish.image) {
+    CKPT_CO_TRY(resting, images_.image_of_unknown(request.path[2]));
+    wish.image = resting;
+  }
+  if (!known) {
+    CKPT_CO_TRY(revival, co_await images_.begin_revival(std::move(wish)));
+    co_return show(revival, 202);
+  }
+  CKPT_CO_TRY(task, co_await images_.begin_restore(id, std::move(wish)));
+  co_return show(task, 202);
+}
+
+}  // namespace ckpt::coordinator

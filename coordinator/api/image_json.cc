@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/api/image_json.h"
+
+#include "libckpt/base/clock.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+json age_ms(std::int64_t unix_ms) {
+  return std::max<std::int64_t>(0, wall_clock_ms() - unix_ms);
+}
+
+json ms(std::int64_t nanos) {
+  return nanos < 0 ? json() : json(static_cast<double>(nanos) / kNanosPerMs);
+}
+
+json text_or_nothing(const std::string& text) {
+  return text.empty() ? json() : json(text);
+}
+
+json report_of(const wire::SnapshotReport& r) {
+  return {{"version", r.version == 0 ? json() : json(r.version)},
+          {"parent", r.parent == 0 ? json() : json(r.parent)},
+          {"barrier_ms", r.barrier_ms == 0 ? json() : json(r.barrier_ms)},
+          {"pause_ms", ms(r.pause_ns)},
+          {"total_ms", ms(r.total_ns)},
+          {"state_bytes", r.state_bytes},
+          {"dirty_bytes", r.dirty_bytes},
+          {"written_bytes", r.written_bytes},
+          {"host_bytes", r.host_bytes},
+          {"waited_bytes", r.waited_bytes}};
+}
+
+}  // namespace
+
+// Where it lies.
+std::string tier_of(const ListedImage& listed) {
+  if (listed.memory_bytes == 0) return "disk";
+  return listed.disk_bytes == 0 ? "memory" : "memory+disk";
+}
+
+json image_json(const ListedImage& listed, const Job* job, bool readable) {
+  const Image& image = listed.image;
+  return {{"id", image_text(image)},
+          {"job", job_text(image.job)},
+          {"job_name", job == nullptr ? json() : json(job->spec.name)},
+          {"version", image.version},
+          {"sequence", image.sequence == 0 ? json() : json(image.sequence)},
+          {"parent", listed.parent == 0 ? json() : json(listed.parent)},
+          {"node", image.node},
+          {"folder", text_or_nothing(image.folder)},
+          {"created", time_text(image.barrier_ms)},
+          {"age_ms", age_ms(image.barrier_ms)},
+          {"incarnation", listed.incarnation},
+          {"state_bytes", image.state_bytes},
+          {"new_bytes", listed.written_bytes},
+          {"pause_ms", listed.pause_ns == 0 ? json() : ms(listed.pause_ns)},  // it did not go on
+          {"tier", tier_of(listed)},
+          {"memory_bytes", listed.memory_bytes},
+          {"disk_bytes", listed.disk_bytes + listed.memory_bytes == 0 ? json() : json(listed.disk_bytes)},
+          {"gpu_model", text_or_nothing(image.gpu_model)},
+          {"damaged", listed.damaged},
+          {"readable", readable}};
+}
+
+json task_json(const ImageTask& task) {
+  json out = {{"id", task_text(task.id)},
+              {"verb", task.verb},
+              {"job", job_text(task.job)},
+              {"job_name", task.job_name},
+              {"open", task.open},
+              {"state", task.state},
+              {"exit_code", task.open ? json() : json(task.exit_code)},
+              {"error", task.error ? json(task.error->to_string()) : json()},
+              {"image", task.image ? json(image_text(*task.image)) : json()},
+              {"report", task.report ? report_of(*task.report) : json()},
+              {"restored", json()}};
+  if (task.restored)
+    out["restored"] = {{"image", image_text(task.restored->image)},
+                       {"at", to_text(task.restored->place)},
+                       {"incarnation", task.restored->incarnation},
+                       {"lost_ms", task.restored->lost_ms},
+                       {"fill_ms", ms(task.fill_ns)},
+                       {"note", text_or_nothing(task.restored->note)}};
+  return out;
+}
+
+json protection_json(const Job& job) {
+  if (!job.protection) return json();
+  const Protection& p = *job.protection;
+  return {{"every_ms", p.every_ms},
+          {"to", text_or_nothing(p.folder.empty() ? p.node : p.folder)},
+          {"keep", p.keep},
+          {"last_image", job.snapshot ? json(image_text(job.snapshot->image)) : json()},
+          {"last_image_age_ms", job.snapshot ? age_ms(job.snapshot->image.barrier_ms) : json()},
+          {"last_pause_ms", job.snapshot ? ms(job.snapshot->pause_ns) : json()},
+          {"failures", p.failures},
+          {"last_error", text_or_nothing(p.error)}};
+}
+
+json snapshot_json(const Job& job) {
+  if (!job.snapshot) return json();
+  const SnapshotFacts& s = *job.snapshot;
+  return {{"image", image_text(s.image)},
+          {"created", time_text(s.image.barrier_ms)},
+          {"pause_ms", ms(s.pause_ns)},
+          {"new_bytes", s.written_bytes},
+          {"waited_bytes", s.waited_bytes}};
+}
+
+json operation_json(const Job& job) {
+  if (!job.operation) return json();
+  const ImageOperation& o = *job.operation;
+  const bool taking = o.stage == OperationStage::kTaking;
+  return {{"verb", o.verb},
+          {"stage", taking                               ? "taking"
+                    : o.stage == OperationStage::kEnding ? "ending"
+                                                         : "starting"},
+          {"why", text_or_nothing(o.why)},
+          {"image", taking ? json() : json(image_text(o.image))},
+          {"deadline", o.deadline_ms == 0 ? json() : json(time_text(o.deadline_ms))},
+          {"cancelled", text_or_nothing(o.cancelled)},
+          {"cancel", taking ? "stop, migrate, drain or restore --force" : "stop or restore --force"}};
+}
+
+}  // namespace ckpt::coordinator

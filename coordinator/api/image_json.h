@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Images, protection and tasks as the API shows them (docs/api.md). Pure but for the clock.
+#pragma once
+
+#include "coordinator/api/api_json.h"
+#include "coordinator/images/image_table.h"
+
+namespace ckpt::coordinator {
+
+[[nodiscard]] json image_json(const ListedImage& listed, const Job* job, bool readable);
+[[nodiscard]] json task_json(const ImageTask& task);
+// Of one job: null without protection.
+[[nodiscard]] json protection_json(const Job& job);
+// Its last good snapshot: null without one.
+[[nodiscard]] json snapshot_json(const Job& job);
+
+// What carries it into an image or out of one, until when, and what gives that up: null without such a thing.
+[[nodiscard]] json operation_json(const Job& job);
+
+}  // namespace ckpt::coordinator

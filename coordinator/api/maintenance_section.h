@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cordons and drains over HTTP: /v1/cordons, /v1/cordon, /v1/uncordon, /v1/drains (docs/api.md).
+// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it.
+#pragma once
+
+#include "coordinator/api/api_json.h"
+#include "coordinator/requests/api_section.h"
+#include "coordinator/maintenance/drains.h"
+
+namespace ckpt::coordinator {
+
+[[nodiscard]] json cordon_json(const Cordon& cordon);
+[[nodiscard]] json drain_json(const Drain& drain);
+
+class MaintenanceSection : public ApiSection {
+ public:
+  struct Parts {
+    NodeTable& nodes;
+    CordonTable& cordons;
+    DrainTable& drains;
+  };
+  explicit MaintenanceSection(Parts parts) : parts_(parts) {}
+
+  [[nodiscard]] bool takes(const HttpRequest& request) const override;
+  control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
+
+ private:
+  using Answer = Result<HttpResponse>;
+  Answer list_cordons() const;
+  Answer cordon(const HttpRequest& request);
+  Answer uncordon(const HttpRequest& request);
+  Answer list_drains() const;
+  Answer begin(const HttpRequest& request);
+  Answer plan(const DrainRequest& request);
+  Answer cancel(const HttpRequest& request, DrainId id);
+  control::Task<Answer> watch(HttpRequest request, DrainId id);
+  Answer show(DrainId id, unsigned status) const;
+
+  Parts parts_;
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Once a minute: what need not stay leaves the tables and the store (settings *_kept), and what was learnt of jobs' memory is stored.
+// Whatever there is to remove goes in batches, one transaction each, with other work of the event loop between them.
+// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: what the store refuses is logged, and
+// tried again the next time.
+#pragma once
+
+#include "coordinator/settings/config.h"
+#include "coordinator/maintenance/drains.h"
+#include "coordinator/health/evacuations.h"
+
+namespace ckpt::coordinator {
+
+class Housekeeping {
+ public:
+  struct Parts {
+    const Config& config;
+    EventLog& events;
+    JobTable& jobs;
+    MigrationTable& migrations;
+    DrainTable& drains;
+    HealthTable& health;
+    Evacuations& evacuations;
+    control::asio::any_io_executor executor;
+  };
+  explicit Housekeeping(Parts parts) : parts_(std::move(parts)) {}
+
+  // Once, after load() of everything.
+  void start();
+
+ private:
+  control::Task<> run();
+  // One batch of each, with other work of the event loop between two of them. True: there is more to remove.
+  bool store_what_was_learnt();
+  bool forget_jobs();
+  bool forget_migrations();
+  bool forget_events();
+  bool forget_the_rest();
+  [[nodiscard]] Retention keep(std::int64_t count) const;
+
+  Parts parts_;
+};
+
+}  // namespace ckpt::coordinator

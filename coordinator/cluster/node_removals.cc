@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/cluster/node_removals.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "coordinator/requests/api_answers.h"
+#include "coordinator/requests/body_reader.h"
+#include "coordinator/cluster/fence_command.h"
+#include "libckpt/base/clock.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr std::size_t kMaxRemovedNodes = 10'000;
+constexpr const char* kRemovedSchema =
+    "CREATE TABLE IF NOT EXISTS removed_nodes (name TEXT PRIMARY KEY, fenced INTEGER NOT NULL, "
+    "removed_ms INTEGER NOT NULL)";
+
+std::vector<std::string> texts_of(const std::vector<JobId>& jobs) {
+  std::vector<std::string> texts;
+  texts.reserve(jobs.size());
+  for (const JobId id : jobs) texts.push_back(job_text(id));
+  return texts;
+}
+
+}  // namespace
+
+Result<void> NodeRemovals::load() {
+  CKPT_TRYV(parts_.store.database().execute(kRemovedSchema));
+  CKPT_TRY(statement, parts_.store.database().prepare("SELECT name, fenced FROM removed_nodes"));
+  while (true) {
+    CKPT_TRY(row, statement.next());
+    if (!row) return ok();
+    removed_[statement.text(0)] = statement.integer(1) != 0;
+  }
+}
+
+std::vector<JobId> NodeRemovals::jobs_on(const std::string& node) const {
+  std::vector<JobId> found;
+  for (const auto& [id, job] : parts_.jobs.all()) {
+    if (holds_gpu(job.state) && job.node() == node) found.push_back(id);
+  }
+  return found;
+}
+
+Result<void> NodeRemovals::check(const std::string& name, bool force, bool fenced) const {
+  const auto refused = [&](const std::string& why) {
+    return Error(ErrorCode::kRefused, "Node " + name + " is not removed: " + why);
+  };
+  const Node* node = parts_.nodes.find(name);
+  if (fenced && !force) return refused("--fenced is said with --force");
+  if (node == nullptr) return Error(ErrorCode::kNotFound, "There is no node \"" + name + "\"");
+  if (force && node->connected())
+    return refused("it is connected; --force is for one that is lost: `drain` it");
+  for (const Migration& migration : parts_.migrations.open()) {
+    if (migration.from.node == name || migration.to.node == name)
+      return refused("migration " + migration_text(migration.id) +
+                     " is open (`abort` or `resolve` it first)");
+  }
+  for (const auto& [id, job] : parts_.jobs.all()) {
+    const bool concerned = job.node() == name || (job.operation && job.operation->to_node == name);
+    if (job.operation && concerned) return refused("an image operation of job " + job_text(id) + " is open");
+  }
+  const std::vector<JobId> jobs = jobs_on(name);
+  if (jobs.empty() || force) return ok();
+  return refused(
+      fmt::format("it has jobs: {} (`drain` it; --force gives up a node that is lost, with its jobs)",
+                  fmt::join(texts_of(jobs), ", ")));
+}
+
+Result<void> NodeRemovals::keep(const std::string& node, bool fenced) {
+  if (removed_.size() >= kMaxRemovedNodes && !removed_.contains(node))
+    return Error(
+        ErrorCode::kRefused,
+        fmt::format("{} nodes were removed from this cluster: no more are kept in mind", removed_.size()));
+  CKPT_TRY(statement,
+           parts_.store.database().prepare("INSERT OR REPLACE INTO removed_nodes VALUES (?1, ?2, ?3)"));
+  statement.bind(1, node).bind(2, std::int64_t{fenced ? 1 : 0}).bind(3, wall_clock_ms());
+  CKPT_TRYV(statement.run());
+  removed_[node] = fenced;
+  return ok();
+}
+
+Result<void> NodeRemovals::allow_restores(const std::string& node) {
+  std::vector<Job> changed;
+  for (const auto& [id, job] : parts_.jobs.all()) {
+    if (job.unfenced && job.node() == node) changed.push_back(job);
+  }
+  for (Job& job : changed) {
+    job.unfenced = false;
+    CKPT_TRYV(parts_.jobs.replace(std::move(job)));
+  }
+  return ok();
+}
+
+// Durable first: a coordinator that ends in between has jobs of a node that is refused, and is asked again.
+Result<std::vector<JobId>> NodeRemovals::remove(const std::string& node, bool force, bool fenced) {
+  // The second word may come later.
+  if (removed_.contains(node) && parts_.nodes.find(node) == nullptr && force && fenced) {
+    CKPT_TRYV(keep(node, true));
+    CKPT_TRYV(allow_restores(node));
+    return std::vector<JobId>();
+  }
+  CKPT_TRYV(check(node, force, fenced));
+  std::vector<JobId> lost = jobs_on(node);
+  CKPT_TRYV(keep(node, fenced));
+  for (const JobId id : lost) parts_.jobs.lose(id, !fenced);
+  CKPT_TRYV(parts_.nodes.remove(node));
+  parts_.events.add(
+      "node-removed",
+      fmt::format("node {} was removed{}", node,
+                  lost.empty() ? "" : fmt::format(" with its jobs {}", fmt::join(texts_of(lost), ", "))),
+      node);
+  return lost;
+}
+
+Result<void> NodeRemovals::add(const std::string& node) {
+  if (!removed_.contains(node))
+    return Error(ErrorCode::kNotFound, "No node \"" + node + "\" was removed from this cluster");
+  CKPT_TRY(statement, parts_.store.database().prepare("DELETE FROM removed_nodes WHERE name = ?1"));
+  statement.bind(1, node);
+  CKPT_TRYV(statement.run());
+  removed_.erase(node);
+  parts_.events.add("node-added", fmt::format("node {} may come back under its name", node), node);
+  return ok();
+}
+
+std::optional<std::vector<wire::StopJob>> NodeRemovals::refusal(const std::string& node,
+                                                                const wire::NodeInventory& has) {
+  if (!removed_.contains(node)) return std::nullopt;
+  std::vector<wire::StopJob> told;
+  for (const wire::JobInstance& instance : has.jobs) {
+    const bool over = is_over(instance.phase);
+    const Job* job = over ? nullptr : parts_.jobs.find(instance.job);
+    if (job == nullptr) continue;
+    const bool stopped = is_ended(job->state) && job->stop_requested;
+    if (!stopped && instance.incarnation > job->fenced) {
+      parts_.jobs.runs_unmanaged(instance.job, node, instance.incarnation);
+      continue;
+    }
+    wire::StopJob& order = told.emplace_back();
+    order.job = instance.job;
+    order.incarnation = instance.incarnation;
+    order.grace_ns = stopped ? job->stop_grace_ms * kNanosPerMs : 0;
+  }
+  return told;
+}
+
+bool NodeRemovals::takes(const HttpRequest& request) const {
+  return request.path[1] == "nodes" && request.path.size() == 4 &&
+         (request.path[3] == "remove" || request.path[3] == "add");
+}
+
+control::Task<Result<HttpResponse>> NodeRemovals::handle(HttpRequest request) {
+  if (!is_post(request)) co_return no_such_call(request);
+  const std::string& node = request.path[2];
+  if (request.path[3] == "remove") co_return co_await handle_removal(node, request.body);
+  CKPT_CO_TRY(body, BodyReader::parse(request.body));
+  CKPT_CO_TRYV(body.finish());
+  CKPT_CO_TRYV(add(node));
+  co_return to_response(200, {{"node", node}});
+}
+
+// A fence that fails does not keep a lost node in the cluster: its jobs are lost, and no image of them may run.
+control::Task<Result<HttpResponse>> NodeRemovals::handle_removal(std::string node, std::string text) {
+  CKPT_CO_TRY(body, BodyReader::parse(text));
+  const bool force = body.boolean("force").value_or(false);
+  bool fenced = body.boolean("fenced").value_or(false);
+  CKPT_CO_TRYV(body.finish());
+  std::string problem;
+  if (force && !fenced && !parts_.fence_command.empty()) {
+    CKPT_CO_TRYV(check(node, force, fenced));
+    const auto proof = co_await run_fence_command(parts_.fence_command, node);
+    fenced = proof.has_value();
+    if (!fenced) problem = proof.assume_error().to_string();
+  }
+  CKPT_CO_TRY(lost, remove(node, force, fenced));
+  nlohmann::ordered_json answer = {{"node", node}, {"fenced", fenced}, {"lost", texts_of(lost)}};
+  if (!problem.empty()) answer["fence_problem"] = problem;
+  co_return to_response(200, answer);
+}
+
+}  // namespace ckpt::coordinator

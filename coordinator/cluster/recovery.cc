@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/cluster/recovery.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "coordinator/requests/api_answers.h"
+#include "libckpt/base/clock.h"
+#include "libckpt/net/control/spawn.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+// So long an instance that went on elsewhere may be its job's last trace: the node that has the job may be about to connect.
+constexpr std::chrono::seconds kLeftGrace{30};
+
+// It has run, or is about to, as the job; a standby has not.
+bool is_the_job(const wire::JobInstance& instance) {
+  if (instance.phase == wire::JobPhase::kRunning || instance.phase == wire::JobPhase::kPaused) return true;
+  return instance.role == wire::JobRole::kFresh &&
+         (instance.phase == wire::JobPhase::kStarting || instance.phase == wire::JobPhase::kExited);
+}
+
+}  // namespace
+
+void Recovery::on_ready(const Node& node) {
+  if (auto counted = parts_.store.count_above(node.newest_job, node.newest_migration); !counted)
+    spdlog::error("the ids that node {} knows were not counted: {}", node.row.name,
+                  counted.assume_error().to_string());
+  std::erase_if(not_described_, [&](const Instance& known) { return std::get<0>(known) == node.row.name; });
+  begin_to_look(node);
+}
+
+void Recovery::on_inventory(const Node& node) {
+  for (const wire::JobInstance& instance : node.instances) find_later(node, instance);
+  find_left(node);
+  begin_to_look(node);
+}
+
+void Recovery::on_instance(const Node& node, const wire::JobInstance& instance) {
+  find_later(node, instance);
+  if (is_stranger(node, instance)) begin_to_look(node);
+}
+
+void Recovery::cluster_recognised(const std::string& node, const std::string& cluster) {
+  Found found;
+  found.kind = "cluster";
+  found.node = node;
+  found.text =
+      fmt::format("the images on {} are of cluster {}: this cluster has that id again", node, cluster);
+  parts_.events.add("cluster-recognised", found.text, node);
+  note(std::move(found));
+}
+
+bool Recovery::is_stranger(const Node& node, const wire::JobInstance& instance) const {
+  return parts_.jobs.find(instance.job) == nullptr && !parts_.store.gave(instance.job) &&
+         is_the_job(instance) &&
+         !not_described_.contains({node.row.name, instance.job, instance.incarnation});
+}
+
+bool Recovery::has_unknown_switch(const Node& node, JobId job) const {
+  return std::any_of(node.switches.begin(), node.switches.end(), [&](const wire::OpenSwitch& open) {
+    return open.job == job && !parts_.migrations.knows(open.migration);
+  });
+}
+
+void Recovery::begin_to_look(const Node& node) {
+  if (!node.describes || looking_.contains(node.row.name)) return;
+  const bool switches =
+      std::any_of(node.switches.begin(), node.switches.end(),
+                  [&](const wire::OpenSwitch& open) { return !parts_.migrations.knows(open.migration); });
+  const bool strangers =
+      std::any_of(node.instances.begin(), node.instances.end(),
+                  [&](const wire::JobInstance& instance) { return is_stranger(node, instance); });
+  if (!switches && !strangers) return;
+  looking_.insert(node.row.name);
+  control::spawn(parts_.executor, "looking at what runs on " + node.row.name, look_at(node.row.name));
+}
+
+// Switches first: an instance that a switch made is that switch's to judge.
+control::Task<> Recovery::look_at(std::string node) {
+  co_await recover_switches(node);
+  co_await take_in_strangers(node);
+  looking_.erase(node);
+}
+
+control::Task<> Recovery::recover_switches(std::string name) {
+  const Node* node = parts_.nodes.find(name);
+  const std::vector<wire::OpenSwitch> open =
+      node == nullptr ? std::vector<wire::OpenSwitch>() : node->switches;
+  for (const wire::OpenSwitch& one : open) {
+    if (parts_.migrations.knows(one.migration)) continue;
+    wire::DescribeSwitch request;
+    request.migration = one.migration;
+    request.side = one.side;
+    auto facts = co_await parts_.nodes.describe(name, std::move(request));
+    Result<void> outcome = facts ? recover(name, std::move(facts).assume_value()) : facts.assume_error();
+    if (!outcome)
+      spdlog::warn("migration {} of node {} is not known here, and was not recovered: {}",
+                   migration_text(one.migration), name, outcome.assume_error().to_string());
+  }
+}
+
+Result<void> Recovery::recover(const std::string& node, wire::SwitchFacts facts) {
+  const MigrationId id = facts.migration;
+  const JobId job = facts.job;
+  CKPT_TRYV(parts_.migrations.recover(
+      node, migration::SwitchInfo(id, job, facts.base, std::move(facts.ranks), std::move(facts.plan))));
+  Found found;
+  found.kind = "switch";
+  found.node = node;
+  found.job = job;
+  found.migration = id;
+  found.text = fmt::format("migration {} is open on {}: both its nodes are asked what they recorded",
+                           migration_text(id), node);
+  note(std::move(found));
+  return ok();
+}
+
+control::Task<> Recovery::take_in_strangers(std::string name) {
+  while (true) {
+    const Node* node = parts_.nodes.find(name);
+    if (node == nullptr || !node->connected()) co_return;
+    const auto stranger =
+        std::find_if(node->instances.begin(), node->instances.end(),
+                     [&](const wire::JobInstance& instance) { return is_stranger(*node, instance); });
+    if (stranger == node->instances.end()) co_return;
+    wire::DescribeJob request;
+    request.job = stranger->job;
+    request.incarnation = stranger->incarnation;
+    const Instance asked(name, stranger->job, stranger->incarnation);
+    auto facts = co_await parts_.nodes.describe(name, std::move(request));
+    not_described_.insert(asked);  // once at each connection
+    if (!facts) {
+      spdlog::warn("node {} runs {}, which is not known here, and does not describe it: {}", name,
+                   job_text(std::get<1>(asked)), facts.assume_error().to_string());
+      continue;
+    }
+    take_in(name, std::get<1>(asked), std::get<2>(asked), std::move(facts).assume_value().spec);
+  }
+}
+
+void Recovery::take_in(const std::string& name, JobId job, Incarnation incarnation, wire::JobSpec spec) {
+  const Node* node = parts_.nodes.find(name);
+  const wire::JobInstance* instance = node == nullptr ? nullptr : node->find(job, incarnation);
+  if (instance == nullptr || parts_.jobs.find(job) != nullptr) return;
+  auto taken = parts_.jobs.take_in(std::move(spec), *node, *instance);
+  if (!taken)
+    return spdlog::error("job {} of node {} was not taken in: {}", job_text(job), name,
+                         taken.assume_error().to_string());
+  Found found;
+  found.kind = "job";
+  found.node = name;
+  found.job = job;
+  found.text = fmt::format("{} runs on {}: it was taken in", taken.assume_value()->spec.name, name);
+  note(std::move(found));
+}
+
+// Every incarnation that this store knows of was given by a migration in it, or by the job's own restore: a later one is by one that it has
+// forgotten. Of a switch that is not settled the machines decide.
+void Recovery::find_later(const Node& node, const wire::JobInstance& instance) {
+  const Job* job = parts_.jobs.find(instance.job);
+  if (job == nullptr || is_over(instance.phase) || !is_the_job(instance) || instance.unknown) return;
+  const Incarnation right = std::max(instance.runs_as, instance.incarnation);
+  const bool given_up = job->state == JobState::kLost && right == job->incarnation;
+  if ((right <= job->incarnation && !given_up) || instance.incarnation <= job->fenced || job->operation)
+    return;
+  if (parts_.migrations.unsettled_of(job->id) || has_unknown_switch(node, job->id)) return;
+  Found found;
+  found.kind = given_up ? "lost-job" : "later-incarnation";
+  found.node = node.row.name;
+  found.job = job->id;
+  found.text = given_up ? fmt::format("{} was lost with {}, and runs there", job->spec.name, node.row.name)
+                        : fmt::format("{} runs on {} as incarnation {}; this store knew {} on {}",
+                                      job->spec.name, node.row.name, right, job->incarnation, job->node());
+  parts_.jobs.go_on_at(job->id, node, instance);
+  note(std::move(found));
+}
+
+void Recovery::find_left(const Node& node) {
+  const auto now = std::chrono::steady_clock::now();
+  for (const Job& job : parts_.jobs.live()) {
+    const Segment& current = job.segments.back();
+    if (current.node != node.row.name) continue;
+    const wire::JobInstance* instance = node.find(job.id, current.incarnation);
+    const bool left = instance != nullptr && instance->phase == wire::JobPhase::kMoved &&
+                      holds_gpu(job.state) && !job.operation && !parts_.migrations.unsettled_of(job.id);
+    if (!left) {
+      left_since_.erase(job.id);
+      continue;
+    }
+    if (now - left_since_.try_emplace(job.id, now).first->second < kLeftGrace) continue;
+    left_since_.erase(job.id);
+    Found found;
+    found.kind = "left";
+    found.node = node.row.name;
+    found.job = job.id;
+    found.text =
+        fmt::format("{} left {}, and no node has it: `gpumigrate images --job {}` shows what is left of it",
+                    job.spec.name, node.row.name, job_text(job.id));
+    parts_.jobs.lose_left(job.id);
+    note(std::move(found));
+  }
+}
+
+void Recovery::note(Found found) {
+  found.time_ms = wall_clock_ms();
+  if (found_.size() >= kMaxFound) found_.pop_front();
+  found_.push_back(std::move(found));
+}
+
+bool Recovery::takes(const HttpRequest& request) const {
+  return request.path.size() == 2 && request.path[1] == "recovery";
+}
+
+control::Task<Result<HttpResponse>> Recovery::handle(HttpRequest request) {
+  if (is_post(request)) co_return no_such_call(request);
+  co_return to_response(200, answer());
+}
+
+json Recovery::answer() const {
+  json found = json::array();
+  for (const Found& one : found_)
+    found.push_back({{"time_ms", one.time_ms},
+                     {"kind", one.kind},
+                     {"node", one.node},
+                     {"job", one.job == 0 ? json() : json(job_text(one.job))},
+                     {"migration", one.migration == 0 ? json() : json(migration_text(one.migration))},
+                     {"text", one.text}});
+  json open = json::array();
+  for (const Migration& m : parts_.migrations.open()) {
+    if (!m.forgotten) continue;
+    json away = json::array();
+    for (const std::string& node : {m.from.node, m.to.node}) {
+      if (!parts_.nodes.connected(node)) away.push_back(node);
+    }
+    open.push_back({{"migration", migration_text(m.id)}, {"job", job_text(m.job)}, {"away", away}});
+  }
+  json resting = json::array();
+  for (const Image& image : parts_.images.of_unknown_jobs())
+    resting.push_back({{"job", job_text(image.job)}, {"name", name_in(image)}, {"image", image_text(image)}});
+  json away = json::array();
+  for (const auto& [name, node] : parts_.nodes.all()) {
+    if (!node.connected()) away.push_back(name);
+  }
+  return {{"found", found}, {"undecided", open}, {"images_of_unknown_jobs", resting}, {"nodes_away", away}};
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// A coordinator whose store was lost, or is an older copy, learns from its agents what runs: jobs that it does not know are taken in with
+// the command that their node has, jobs that run as a later incarnation than it knows are shown where they run, and switches of which no
+// record speaks are asked about at both sides (docs/protocol.md, "A coordinator that has lost its store"). Nothing that runs is stopped.
+// GET /v1/recovery shows what was found since this coordinator started, and what nobody can tell it.
+//
+// Where the store is whole this does nothing: every instance is of a known job, and no later than what is known.
+// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: what a node does not describe is logged and
+// asked again at its next connection.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "coordinator/api/api_json.h"
+#include "coordinator/requests/api_section.h"
+#include "coordinator/images/image_table.h"
+#include "coordinator/fleet/jobs.h"
+#include "coordinator/migration/migrations.h"
+
+namespace ckpt::coordinator {
+
+class Recovery : public ApiSection {
+ public:
+  struct Parts {
+    Store& store;
+    EventLog& events;
+    NodeTable& nodes;
+    JobTable& jobs;
+    MigrationTable& migrations;
+    const ImageTable& images;
+    control::asio::any_io_executor executor;
+  };
+  explicit Recovery(Parts parts) : parts_(std::move(parts)) {}
+
+  // Before the job table takes the node's inventory.
+  void on_ready(const Node& node);
+  void on_inventory(const Node& node);
+  void on_instance(const Node& node, const wire::JobInstance& instance);
+  // Its images say that the cluster had this id.
+  void cluster_recognised(const std::string& node, const std::string& cluster);
+
+  [[nodiscard]] bool takes(const HttpRequest& request) const override;
+  control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
+
+ private:
+  using Instance = std::tuple<std::string, JobId, Incarnation>;
+  struct Found {
+    Found() = default;
+    std::int64_t time_ms = 0;
+    std::string kind;  // "job", "later-incarnation", "switch", "cluster", "left"
+    std::string node;
+    JobId job = 0;
+    MigrationId migration = 0;
+    std::string text;
+  };
+
+  control::Task<> look_at(std::string node);
+  control::Task<> recover_switches(std::string node);
+  control::Task<> take_in_strangers(std::string node);
+  Result<void> recover(const std::string& node, wire::SwitchFacts facts);
+  void take_in(const std::string& node, JobId job, Incarnation incarnation, wire::JobSpec spec);
+  void begin_to_look(const Node& node);
+  void find_later(const Node& node, const wire::JobInstance& instance);
+  void find_left(const Node& node);
+  [[nodiscard]] bool is_stranger(const Node& node, const wire::JobInstance& instance) const;
+  [[nodiscard]] bool has_unknown_switch(const Node& node, JobId job) const;
+  void note(Found found);
+  [[nodiscard]] json answer() const;
+
+  static constexpr std::size_t kMaxFound = 2'000;  // the newest are shown
+
+  Parts parts_;
+  std::deque<Found> found_;
+  std::set<std::string> looking_;
+  std::set<Instance> not_described_;  // until their node connects anew
+  std::map<JobId, std::chrono::steady_clock::time_point> left_since_;
+};
+
+}  // namespace ckpt::coordinator

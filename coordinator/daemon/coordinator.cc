@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/daemon/coordinator.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "libckpt/base/clock.h"
+#include "libckpt/base/fd.h"
+#include "libckpt/base/random.h"
+#include "libckpt/net/control/spawn.h"
+#include "libckpt/net/metrics/page.h"
+#include "libckpt/protocol/wire/control_messages.h"
+#include "libckpt/protocol/wire/job_messages.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+#include "libckpt/protocol/wire/node_messages.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr std::size_t kTokenBytes = 32;
+constexpr std::size_t kLargestTokenFile = 4096;
+
+Result<void> make_folder(const std::string& path) {
+  std::error_code code;
+  std::filesystem::create_directories(path, code);
+  if (code) return Error(ErrorCode::kIo, "Making the folder " + path + " failed: " + code.message());
+  if (::chmod(path.c_str(), 0700) != 0) return Error::from_errno("Closing the folder " + path + " to others");
+  return ok();
+}
+
+// The token in the file, or a fresh one written there (0600).
+Result<std::string> token_of(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0) {
+    if ((info.st_mode & 0077) != 0 || info.st_uid != ::geteuid())
+      return Error(ErrorCode::kRefused,
+                   "Token file " + path + " can be read by others: remove it, or chmod 600");
+    CKPT_TRY(text, read_file(path, kLargestTokenFile));
+    while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+    if (text.size() >= kTokenBytes) return std::move(text);
+    return Error(ErrorCode::kRefused, "Token file " + path + " holds no token: remove it");
+  }
+  CKPT_TRY(token, random_hex(kTokenBytes));
+  CKPT_TRYV(write_file_durably(path, token + "\n", 0600));
+  return std::move(token);
+}
+
+wire::Welcome welcome_of(const Config& config, const std::string& peer_token) {
+  wire::Welcome welcome;
+  welcome.lease_term_ns = config.lease_term_ms * kNanosPerMs;
+  welcome.switch_timeout_ns = config.switch_timeout_ms * kNanosPerMs;
+  welcome.peer_token = peer_token;
+  return welcome;
+}
+
+migration::Timing timing_of(const Config& config) {
+  migration::Timing timing;
+  timing.lease_term_ms = static_cast<std::uint32_t>(config.lease_term_ms);
+  timing.switch_timeout_ms = static_cast<std::uint32_t>(config.switch_timeout_ms);
+  return timing;
+}
+
+}  // namespace
+
+Coordinator::Coordinator(control::asio::io_context& io, Config config, Store store,
+                         migration::Journal journal, std::function<void(const Error&)> fatal,
+                         std::string peer_token)
+    : executor_(io.get_executor()),
+      config_(std::move(config)),
+      store_(std::move(store)),
+      events_(store_, executor_),
+      cordons_(store_, events_, executor_),
+      policy_(store_, events_, executor_),
+      nodes_(store_, executor_, welcome_of(config_, peer_token), node_listener()),
+      jobs_(store_, events_, executor_),
+      migrations_({store_, events_, nodes_, jobs_, executor_}, std::move(journal), timing_of(config_),
+                  std::move(fatal)),
+      stops_({nodes_, jobs_, migrations_, executor_}),
+      removals_({store_, events_, nodes_, jobs_, migrations_, config_.fence_command}),
+      backups_(store_, migrations_, config_.folder()),
+      service_({config_, nodes_, jobs_, migrations_, cordons_, std::move(peer_token), stops_}),
+      images_({store_, events_, nodes_, jobs_, migrations_, service_, config_, executor_}),
+      recovery_({store_, events_, nodes_, jobs_, migrations_, images_, executor_}),
+      image_api_(images_, jobs_),
+      overcommit_({service_, jobs_, images_, events_, executor_}),
+      drains_({store_, events_, nodes_, jobs_, migrations_, cordons_, service_, executor_}),
+      health_({store_, events_, nodes_, policy_, executor_}),
+      evacuations_(
+          {config_, store_, events_, jobs_, migrations_, cordons_, health_, policy_, service_, executor_}),
+      maintenance_({nodes_, cordons_, drains_}),
+      health_section_({nodes_, policy_, health_, evacuations_}),
+      metrics_({nodes_, jobs_, migrations_, service_}),
+      rebalancer_({service_, jobs_, migrations_, events_, config_.placement_margin_bytes, executor_}),
+      housekeeping_({config_, events_, jobs_, migrations_, drains_, health_, evacuations_, executor_}) {
+  events_.watch([this](const Event& event) { metrics_.take(event); });
+  use_images(&images_);
+  service_.set_room_maker(
+      [this](SubmitRequest request) { return overcommit_.make_room(std::move(request)); });
+  service_.set_image_work(
+      {[this](JobId id) { return images_.is_stored(id); },
+       [this](JobId id, const std::string& why) { return images_.give_up_parking(id, why); },
+       [this](JobId id, std::int64_t grace_ms) { return images_.stop_operation(id, grace_ms); }});
+  images_.watch_cluster([this](const std::string& node, const std::string& cluster) {
+    recovery_.cluster_recognised(node, cluster);
+  });
+  images_.hold_resumes_while([this] { return overcommit_.busy(); });
+  nodes_.set_gate([this](const std::string& node, const wire::NodeInventory& has) {
+    return removals_.refusal(node, has);
+  });
+  migrations_.watch([this](JobId id) { stops_.look_again(id); });
+  jobs_.set_migration_query([this](JobId id) { return migrations_.open_of(id) != nullptr; });
+  jobs_.set_arrival_query([this](JobId id) { return migrations_.is_closing(id); });
+}
+
+Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_context& io, Config config,
+                                                         std::function<void(const Error&)> fatal) {
+  const std::string folder = config.folder();
+  CKPT_TRYV(make_folder(folder));
+  // First: its lock is what keeps two coordinators out of one folder.
+  CKPT_TRY(journal, migration::Journal::open(folder + "/journal"));
+  CKPT_TRY(store, Store::open(folder + "/state.db"));
+  if (config.tagged_ids) {
+    CKPT_TRYV(store.draw_id_tag());
+  }
+  CKPT_TRY(peer_token, token_of(folder + "/peer-token"));
+  CKPT_TRY(token, token_of(folder + "/token"));
+  CKPT_TRY(agent_token, token_of(folder + "/agent-token"));
+  CKPT_TRY(metrics_token, token_of(folder + "/metrics-token"));
+  std::unique_ptr<Coordinator> coordinator(new Coordinator(
+      io, std::move(config), std::move(store), std::move(journal), std::move(fatal), std::move(peer_token)));
+  coordinator->token_ = std::move(token);
+  coordinator->agent_token_ = std::move(agent_token);
+  coordinator->metrics_token_ = std::move(metrics_token);
+  CKPT_TRYV(coordinator->load());
+  // Till here each write was synced, the tag of new ids among them.
+  CKPT_TRY(sync, StoreSync::create(coordinator->store_, folder + "/state.db", coordinator->executor_));
+  coordinator->store_sync_ = std::move(sync);
+  CKPT_TRYV(coordinator->listen());
+  CKPT_TRYV(coordinator->announce());
+  return coordinator;
+}
+
+NodeTable::Listener Coordinator::node_listener() {
+  NodeTable::Listener l;
+  l.on_ready = [this](const Node& node) {
+    events_.add("node-ready", "node " + node.row.name + " is ready", node.row.name);
+    recovery_.on_ready(node);
+    migrations_.on_node_ready(node);
+    jobs_.node_changed();
+    health_.on_node_ready(node);
+  };
+  l.on_lost = [this](const Node& node) {
+    events_.add("node-lost", "node " + node.row.name + " is not connected any more", node.row.name);
+    migrations_.on_node_lost(node);
+    stops_.on_lost(node);
+    jobs_.node_changed();
+  };
+  l.on_inventory = [this](const Node& node) {
+    for (const JobId id : jobs_.forget_old(Retention(static_cast<std::size_t>(config_.ended_jobs_kept))))
+      spdlog::info("job {} is forgotten", job_text(id));
+    forget_at(node);
+    recovery_.on_inventory(node);
+    for (const JobId id : jobs_.take_inventory(node)) {
+      if (starting_.insert(id).second) control::spawn(executor_, "starting " + job_text(id), start_again(id));
+    }
+    stops_.on_inventory(node);
+    drains_.on_inventory();
+    evacuations_.on_inventory();
+  };
+  l.on_change = [this](const Node& node, const wire::JobInstance& instance) {
+    recovery_.on_instance(node, instance);
+    jobs_.take_instance(node, instance);
+    stops_.on_instance(instance);
+  };
+  l.on_switch = [this](const Node& node, const wire::SwitchMessage& m) { migrations_.on_switch(node, m); };
+  l.on_progress = [this](const Node& node, const wire::MigrationProgress& m) {
+    migrations_.on_progress(node, m);
+  };
+  l.on_source_report = [this](const Node& node, const wire::SourceReport& m) {
+    migrations_.on_source_report(node, m);
+  };
+  l.on_target_report = [this](const Node& node, const wire::TargetReport& m) {
+    migrations_.on_target_report(node, m);
+  };
+  return l;
+}
+
+// Whenever it tells what it has: it may have been away when the job was forgotten here.
+void Coordinator::forget_at(const Node& node) {
+  std::set<JobId> forgotten;
+  for (const wire::JobInstance& instance : node.instances) {
+    const bool over = is_over(instance.phase);
+    if (over && jobs_.was_forgotten(instance.job)) forgotten.insert(instance.job);
+  }
+  for (const JobId id : forgotten) {
+    wire::ForgetJob message;
+    message.job = id;
+    nodes_.tell(node.row.name, message);
+  }
+}
+
+Result<void> Coordinator::load() {
+  CKPT_TRYV(cordons_.load());
+  CKPT_TRYV(policy_.load());
+  CKPT_TRYV(nodes_.load());
+  CKPT_TRYV(jobs_.load());
+  CKPT_TRYV(removals_.load());
+  CKPT_TRYV(drains_.load());
+  CKPT_TRYV(health_.load());
+  CKPT_TRYV(evacuations_.load());
+  CKPT_TRYV(migrations_.restore());
+  CKPT_TRYV(images_.load());
+  health_.attach();
+  drains_.resume();
+  evacuations_.start();
+  housekeeping_.start();
+  return ok();
+}
+
+Result<void> Coordinator::listen() {
+  control::Listener::Settings settings;
+  settings.address = config_.agent_address;
+  settings.token = agent_token_;
+  settings.insecure = config_.insecure;
+  settings.connection.idle_timeout = std::chrono::milliseconds(config_.agent_idle_timeout_ms);
+  settings.connection.ping_interval = settings.connection.idle_timeout / 4;
+  CKPT_TRY(listener,
+           control::Listener::create(executor_, std::move(settings),
+                                     [this](std::shared_ptr<control::Connection> connection,
+                                            wire::Hello hello) { nodes_.adopt(connection, hello); }));
+  listener_ = listener;
+  Api::Parts parts{service_, nodes_,  jobs_,  migrations_,          events_,
+                   cordons_, policy_, token_, listener_->address(), wall_clock_ms()};
+  parts.sections = {&image_api_, &rebalancer_, &maintenance_, &health_section_,
+                    &removals_,  &recovery_,   &backups_};
+  api_ = std::make_unique<Api>(std::move(parts));
+  CKPT_TRY(http,
+           HttpServer::create(
+               executor_, config_.api_address, config_.insecure,
+               [this](HttpRequest request) { return answer(std::move(request)); }, Api::refuse, Api::waits));
+  http_ = http;
+  return ok();
+}
+
+control::Task<HttpResponse> Coordinator::answer(HttpRequest request) {
+  if (metrics::is_page(request)) co_return metrics::answer(metrics_.registry(), request, metrics_tokens());
+  const bool changes = request.method != "GET";
+  HttpResponse response = co_await api_->handle(std::move(request));
+  if (changes) response = co_await once_durable(std::move(response));
+  metrics_.answered(response.status);
+  co_return response;
+}
+
+control::Task<HttpResponse> Coordinator::once_durable(HttpResponse response) {
+  const auto stays = co_await durable(store_);
+  if (stays || response.status >= 400) co_return response;
+  co_return Api::refuse(500, stays.assume_error().to_string());
+}
+
+std::vector<std::string> Coordinator::metrics_tokens() const {
+  if (config_.metrics_without_token) return {};
+  return {metrics_token_, token_};
+}
+
+Result<void> Coordinator::announce() {
+  const std::string folder = config_.folder();
+  const json j = {{"url", api_url()},
+                  {"token_file", folder + "/token"},
+                  {"agent_address", listener_->address()},
+                  {"agent_token_file", folder + "/agent-token"},
+                  {"metrics_token_file", folder + "/metrics-token"},
+                  {"pid", ::getpid()}};
+  CKPT_TRYV(write_file_durably(folder + "/api.json", j.dump(2) + "\n", 0600));
+  spdlog::info("the API is at {}, agents dial {}", api_url(), listener_->address());
+  return ok();
+}
+
+control::Task<> Coordinator::start_again(JobId id) {
+  co_await service_.start(id);
+  starting_.erase(id);
+}
+
+void Coordinator::use_images(Images* images) {
+  drains_.set_images(images);
+  evacuations_.set_images(images);
+}
+
+void Coordinator::stop() {
+  spdlog::info("stopping; jobs and agents run on");
+  if (auto stored = jobs_.store_memory(); !stored)
+    spdlog::error("what jobs hold was not stored: {}", stored.assume_error().to_string());
+  migrations_.store_settled();
+  http_->close();
+  listener_->close();
+  nodes_.close_all();
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpumigrate-coordinator: nodes, jobs, placement and migrations of one cluster. Exit codes: 0 stopped, 1 could not start or
+// had to end, 64 usage.
+#include <signal.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+
+#include "coordinator/daemon/coordinator.h"
+#include "libckpt/base/fault.h"
+
+namespace {
+
+using ckpt::coordinator::Config;
+
+constexpr int kExitFailed = 1;
+constexpr int kExitUsage = 64;
+
+void set_up_logging(const Config& config) {
+  auto logger = config.log_file.empty() ? spdlog::stderr_logger_st("coordinator")
+                                        : spdlog::basic_logger_st("coordinator", config.log_file);
+  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l coordinator %v");
+  logger->set_level(spdlog::level::from_str(config.log_level));
+  logger->flush_on(spdlog::level::info);
+  spdlog::set_default_logger(std::move(logger));
+}
+
+// Every call that waits for news holds a descriptor.
+void raise_descriptor_limit() {
+  constexpr rlim_t kWanted = 16'384;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kWanted) return;
+  limit.rlim_cur = std::min(limit.rlim_max, kWanted);
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) spdlog::warn("the limit of open files was not raised");
+}
+
+int serve(Config config) {
+  namespace asio = ckpt::control::asio;
+  asio::io_context io(1);
+  auto coordinator =
+      ckpt::coordinator::Coordinator::create(io, std::move(config), [](const ckpt::Error& error) {
+        // The record may or may not be on the disk: only a fresh start that reads it may go on.
+        spdlog::critical("the journal failed: {}; ending to read it again", error.to_string());
+        spdlog::shutdown();
+        ::_exit(kExitFailed);
+      });
+  if (!coordinator) {
+    spdlog::critical("cannot start: {}", coordinator.assume_error().to_string());
+    return kExitFailed;
+  }
+  asio::signal_set signals(io, SIGTERM, SIGINT);
+  signals.async_wait([&](boost::system::error_code code, int) {
+    if (code) return;
+    coordinator.assume_value()->stop();
+    io.stop();
+  });
+  io.run();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Coordinator of a gpumigrate cluster");
+  std::string home;
+  std::string config_path;
+  std::string log_file;
+  app.add_option("--home", home,
+                 "folder of the cluster (default: GPUMIGRATE_HOME or ~/.local/share/gpumigrate)");
+  app.add_option("--config", config_path, "TOML file; keys in docs/api.md");
+  app.add_option("--log-file", log_file, "write the log there instead of to standard error");
+  app.set_version_flag("--version", GPUMIGRATE_VERSION);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : kExitUsage;
+  }
+  auto config = ckpt::coordinator::load_config(config_path, home);
+  if (!config) {
+    std::fprintf(stderr, "gpumigrate-coordinator: %s\n", config.assume_error().to_string().c_str());
+    return kExitUsage;
+  }
+  Config& settings = config.assume_value();
+  if (!log_file.empty()) settings.log_file = log_file;
+  ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, like a full disk
+  ckpt::set_fault_role("coordinator");
+  try {
+    set_up_logging(settings);
+    raise_descriptor_limit();
+    return serve(std::move(settings));
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "gpumigrate-coordinator: %s\n", e.what());
+    return kExitFailed;
+  }
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long a move would pause a job, before anybody asks for one: as its last moves in the same way usually did, else as its node estimates it from sizes and
+// its own rates (agent/migration/pause_forecast.h). Pure but for reading the table.
+#pragma once
+
+#include <optional>
+
+#include "coordinator/state/model.h"
+#include "coordinator/fleet/nodes.h"
+
+namespace ckpt::coordinator {
+
+struct ExpectedPause {
+  ExpectedPause() = default;
+  double ms = 0;
+  bool is_estimate = false;  // it has not moved so yet
+};
+// `within_node`: to another GPU of the node it is on.
+[[nodiscard]] std::optional<ExpectedPause> expected_pause(const Job& job, const NodeTable& nodes,
+                                                          bool within_node);
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an operator points at: a node, or one GPU of it; text form "node-a" or "node-a:0". Pure values.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "coordinator/fleet/nodes.h"
+
+namespace ckpt::coordinator {
+
+struct Scope {
+  Scope() = default;
+  Scope(std::string node_name, std::optional<std::uint32_t> gpu_index)
+      : node(std::move(node_name)), gpu(gpu_index) {}
+  friend bool operator==(const Scope&, const Scope&) = default;
+  [[nodiscard]] bool covers(const Place& place) const {
+    return place.node == node && (!gpu || *gpu == place.gpu);
+  }
+
+  std::string node;
+  std::optional<std::uint32_t> gpu;
+};
+
+[[nodiscard]] std::string to_text(const Scope& scope);
+// kInvalidArgument for anything else than NODE or NODE:GPU.
+Result<Scope> parse_scope(const std::string& text);
+// kNotFound for a node that was never seen and a GPU that it does not have. The GPUs of a node that is away are not known: any will do.
+Result<void> check_known(const Scope& scope, const NodeTable& nodes);
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a moved adopted job would not have had in its pause, had `gpumigrate run` started it: the copies of its device memory. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "coordinator/state/report.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+
+namespace ckpt::coordinator {
+
+struct UnderRun {
+  UnderRun() = default;
+  std::uint64_t device_bytes = 0;
+  // Of the downtime, at most: the driver's saving and restoring, and of dump, transfer and restore of the process the share of its image that was
+  // device memory. What a thin context and a small dump take stays in any move, and is not known apart.
+  double device_ms = 0;
+  // DESIGN §5's bound of a live move without its scan, whose rate nobody can measure on memory that is not ours: quiesce + commit + resume,
+  // had nothing been written since the last round; and had all of it been, at the rate of the image's transfer (0: not measured).
+  double bound_ms = 0;
+  double bound_all_dirty_ms = 0;
+};
+
+// nullopt for a job that was not adopted.
+[[nodiscard]] std::optional<UnderRun> compute_under_run(const wire::SourceReport& source,
+                                                        const Downtime& downtime);
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/health/evacuation.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "libckpt/protocol/wire/ids.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+using nlohmann::json;
+
+json place_json(const Place& place) {
+  return {{"node", place.node}, {"gpu", place.gpu}};
+}
+Place place_from(const json& j) {
+  return {j.at("node").get<std::string>(), j.at("gpu").get<std::uint32_t>()};
+}
+
+}  // namespace
+
+std::string evacuation_text(EvacuationId id) {
+  return wire::id_text('e', id);
+}
+
+std::string_view to_string(EvacuationState state) noexcept {
+  switch (state) {
+    case EvacuationState::kQueued:
+      return "queued";
+    case EvacuationState::kMoving:
+      return "moving";
+    case EvacuationState::kRestoring:
+      return "restoring";
+    case EvacuationState::kParking:
+      return "parking";
+    case EvacuationState::kMoved:
+      return "moved";
+    case EvacuationState::kRestored:
+      return "restored";
+    case EvacuationState::kParked:
+      return "parked";
+    case EvacuationState::kGone:
+      return "gone";
+    case EvacuationState::kLeft:
+      return "left";
+  }
+  return "unknown";
+}
+
+std::vector<EvacuationId> next_evacuations(const std::vector<const Evacuation*>& open,
+                                           const std::set<EvacuationId>& waiting,
+                                           const EvacuationLimits& limits) {
+  std::vector<const Evacuation*> queued;
+  std::size_t under_way = 0;
+  bool urgent = false;
+  for (const Evacuation* e : open) {
+    if (e->state == EvacuationState::kQueued && !waiting.contains(e->id)) queued.push_back(e);
+    under_way += is_under_way(e->state) ? 1 : 0;
+    urgent = urgent || (e->urgent && e->open());
+  }
+  const auto rank = [](const Evacuation* e) {
+    return std::tuple(!e->urgent, e->outcome != wire::HealthOutcome::kLive, e->id);
+  };
+  std::sort(queued.begin(), queued.end(),
+            [&](const Evacuation* a, const Evacuation* b) { return rank(a) < rank(b); });
+  std::vector<EvacuationId> next;
+  for (const Evacuation* e : queued) {
+    const bool room =
+        e->urgent ? under_way + next.size() < limits.parallel : !urgent && under_way == 0 && next.empty();
+    if (room) next.push_back(e->id);
+  }
+  return next;
+}
+
+std::uint32_t recent_starts(const std::vector<const Evacuation*>& all, std::int64_t now_ms,
+                            std::int64_t forgiven_ms, const EvacuationLimits& limits) {
+  const std::int64_t since = std::max(now_ms - limits.breaker_window_ms, forgiven_ms);
+  return static_cast<std::uint32_t>(std::count_if(all.begin(), all.end(), [&](const Evacuation* e) {
+    return !e->started_ms.empty() && e->started_ms.front() > since;
+  }));
+}
+
+bool trips_breaker(std::uint32_t recent, const EvacuationLimits& limits) {
+  return recent >= limits.breaker_count;
+}
+
+std::uint32_t attempts_of(JobId job, const std::vector<const Evacuation*>& all, std::int64_t now_ms,
+                          const EvacuationLimits& limits) {
+  std::uint32_t attempts = 0;
+  for (const Evacuation* e : all) {
+    if (e->job != job) continue;
+    attempts += static_cast<std::uint32_t>(
+        std::count_if(e->started_ms.begin(), e->started_ms.end(),
+                      [&](std::int64_t started) { return started > now_ms - limits.job_window_ms; }));
+  }
+  return attempts;
+}
+
+void escalate(Evacuation& evacuation, const Evacuation& further) {
+  const bool graver = further.outcome > evacuation.outcome || (further.urgent && !evacuation.urgent) ||
+                      (further.leave_node && !evacuation.leave_node);
+  evacuation.outcome = std::max(evacuation.outcome, further.outcome);
+  evacuation.urgent = evacuation.urgent || further.urgent;
+  evacuation.leave_node = evacuation.leave_node || further.leave_node;
+  evacuation.revive = evacuation.revive || further.revive;
+  if (graver) evacuation.reason = further.reason;
+}
+
+std::string evacuation_document(const Evacuation& e) {
+  json j = {{"job", e.job},
+            {"job_name", e.job_name},
+            {"from", place_json(e.from)},
+            {"outcome", static_cast<unsigned>(e.outcome)},
+            {"urgent", e.urgent},
+            {"leave_node", e.leave_node},
+            {"revive", e.revive},
+            {"reason", e.reason},
+            {"state", static_cast<unsigned>(e.state)},
+            {"note", e.note},
+            {"migration", e.migration},
+            {"started_ms", e.started_ms},
+            {"created_ms", e.created_ms},
+            {"ended_ms", e.ended_ms}};
+  if (e.to) j["to"] = place_json(*e.to);
+  if (e.lost_ms) j["lost_ms"] = *e.lost_ms;
+  return j.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Evacuation evacuation_from_document(const std::string& text) {
+  const json j = json::parse(text);
+  Evacuation e;
+  e.job = j.at("job").get<JobId>();
+  e.job_name = j.at("job_name").get<std::string>();
+  e.from = place_from(j.at("from"));
+  e.outcome = static_cast<wire::HealthOutcome>(j.at("outcome").get<unsigned>());
+  e.urgent = j.at("urgent").get<bool>();
+  e.leave_node = j.at("leave_node").get<bool>();
+  e.revive = j.at("revive").get<bool>();
+  e.reason = j.at("reason").get<std::string>();
+  e.state = static_cast<EvacuationState>(j.at("state").get<unsigned>());
+  e.note = j.at("note").get<std::string>();
+  e.migration = j.at("migration").get<MigrationId>();
+  e.started_ms = j.at("started_ms").get<std::vector<std::int64_t>>();
+  e.created_ms = j.at("created_ms").get<std::int64_t>();
+  e.ended_ms = j.at("ended_ms").get<std::int64_t>();
+  if (j.contains("to")) e.to = place_from(j.at("to"));
+  if (j.contains("lost_ms")) e.lost_ms = j.at("lost_ms").get<std::int64_t>();
+  return e;
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs that must leave a GPU in trouble, one entry for each, and the rules that say which goes next and when the automatism stops. Plain
+// values and pure functions; who acts is Evacuations (evacuations.h). Times are Unix milliseconds.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "coordinator/state/model.h"
+#include "libckpt/protocol/wire/health_messages.h"
+
+namespace ckpt::coordinator {
+
+using EvacuationId = std::uint64_t;
+[[nodiscard]] std::string evacuation_text(EvacuationId id);  // "e3"
+
+enum class EvacuationState : std::uint8_t {
+  kQueued = 1,
+  kMoving,     // live
+  kRestoring,  // from its newest image
+  kParking,
+  kMoved,     // nothing was lost
+  kRestored,  // work since the image was lost
+  kParked,    // rests until there is room
+  kGone,      // there was nothing to move any more
+  kLeft,      // not possible: an operator's matter
+};
+[[nodiscard]] std::string_view to_string(EvacuationState state) noexcept;
+[[nodiscard]] constexpr bool is_over(EvacuationState state) {
+  return state >= EvacuationState::kMoved;
+}
+[[nodiscard]] constexpr bool is_under_way(EvacuationState state) {
+  return state > EvacuationState::kQueued && !is_over(state);
+}
+
+struct Evacuation {
+  Evacuation() = default;
+  EvacuationId id = 0;
+  JobId job = 0;
+  std::string job_name;
+  Place from;
+  wire::HealthOutcome outcome = wire::HealthOutcome::kNone;
+  bool urgent = true;
+  bool leave_node = false;
+  bool revive = false;  // it may have ended of the fault
+  std::string reason;   // the finding's
+  EvacuationState state = EvacuationState::kQueued;
+  std::string note;  // how far it got, why it waits, what was lost
+  std::optional<Place> to;
+  MigrationId migration = 0;
+  std::optional<std::int64_t> lost_ms;
+  std::vector<std::int64_t> started_ms;  // each attempt
+  std::int64_t created_ms = 0;
+  std::int64_t ended_ms = 0;
+
+  [[nodiscard]] bool open() const { return !is_over(state); }
+};
+
+struct EvacuationLimits {
+  EvacuationLimits() = default;
+  std::uint32_t parallel = 4;
+  std::uint32_t breaker_count = 20;
+  std::int64_t breaker_window_ms = 600'000;
+  std::uint32_t attempts_per_job = 3;
+  std::int64_t job_window_ms = 3'600'000;
+};
+
+// What to start now, best first. Urgent ones up to the limit: those whose memory can still be read first, since it may not be for long; then
+// restores, which lose nothing by waiting. What is not urgent goes one after the other, and only while nothing else does.
+// `waiting`: queued ones for which nothing has changed since they were tried.
+[[nodiscard]] std::vector<EvacuationId> next_evacuations(const std::vector<const Evacuation*>& open,
+                                                         const std::set<EvacuationId>& waiting,
+                                                         const EvacuationLimits& limits);
+
+// Evacuations that were started within the window, and after `forgiven_ms`.
+[[nodiscard]] std::uint32_t recent_starts(const std::vector<const Evacuation*>& all, std::int64_t now_ms,
+                                          std::int64_t forgiven_ms, const EvacuationLimits& limits);
+// One more would be too many.
+[[nodiscard]] bool trips_breaker(std::uint32_t recent, const EvacuationLimits& limits);
+
+// Attempts at one job within its window.
+[[nodiscard]] std::uint32_t attempts_of(JobId job, const std::vector<const Evacuation*>& all,
+                                        std::int64_t now_ms, const EvacuationLimits& limits);
+
+// A further finding about a job that is on its way out already: the graver word counts.
+void escalate(Evacuation& evacuation, const Evacuation& further);
+
+[[nodiscard]] std::string evacuation_document(const Evacuation& evacuation);
+[[nodiscard]] Evacuation evacuation_from_document(const std::string& text);
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// The half of Evacuations that moves one job.
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include "coordinator/health/evacuations.h"
+#include "libckpt/base/clock.h"
+#include "libckpt/net/control/spawn.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+using wire::HealthOutcome;
+
+constexpr std::int64_t kPatientMoveMs = 600'000;
+constexpr std::int64_t kEvacuationDowntimeNs = 200'000'000;  // as `migrate` has it
+// A GPU with a finding of its own takes no refugees for so long, even if it was not cordoned.
+constexpr std::int64_t kSuspicionMs = 600'000;
+
+std::string why_of(const Evacuation& e) {
+  return "[gpumigrate] evacuation: " + e.reason;
+}
+
+}  // namespace
+
+void Evacuations::attempt(Evacuation& e) {
+  const Job* job = parts_.jobs.find(e.job);
+  if (job == nullptr) return enter(e, EvacuationState::kGone, "the job has ended");
+  const bool ended = is_ended(job->state);
+  if (ended && !(e.revive && e.outcome == HealthOutcome::kRestore))
+    return enter(e, EvacuationState::kGone, "the job has ended");
+  if (job->state == JobState::kParked) return enter(e, EvacuationState::kParked, "it is parked already");
+  const Place here = job->ranks.front().place;
+  if (here != e.from) return enter(e, EvacuationState::kGone, "it runs at " + to_text(here) + " already");
+  if (parts_.policy.is_paused(e.from.node)) return wait(e, "the policy of " + e.from.node + " is paused");
+  if (const Migration* open = parts_.migrations.open_of(e.job)) {
+    if (e.outcome == HealthOutcome::kLive) {
+      e.migration = open->id;
+      e.to = open->to;
+      return enter(e, EvacuationState::kMoving, migration_text(open->id) + " of it is open already");
+    }
+    // Its memory must not be read any more. Once it is over this is looked at again.
+    tried_at_.erase(e.id);
+    if (open->abort_cause == AbortCause::kNone) (void)parts_.migrations.abort(open->id, why_of(e));
+    return wait(e, "waits for the end of " + migration_text(open->id));
+  }
+  if (!may_start(e)) return;
+  if (e.outcome == HealthOutcome::kLive && !ended) return attempt_live(e, *job);
+  attempt_restore(e, *job);
+}
+
+bool Evacuations::may_start(Evacuation& e) {
+  const std::vector<const Evacuation*> all = pointers();
+  const std::int64_t now = wall_clock_ms();
+  if (const std::uint32_t attempts = attempts_of(e.job, all, now, limits_);
+      attempts >= limits_.attempts_per_job) {
+    enter(e, EvacuationState::kLeft,
+          fmt::format("{} attempts within {} min are enough: an operator must see to it", attempts,
+                      limits_.job_window_ms / 60'000));
+    return false;
+  }
+  const bool counted = !e.started_ms.empty();
+  if (!counted && !parts_.policy.breaker().open) {
+    const std::uint32_t recent = recent_starts(all, now, parts_.policy.breaker().forgiven_ms, limits_);
+    if (trips_breaker(recent, limits_)) {
+      auto opened =
+          parts_.policy.open_breaker(fmt::format("{} evacuations within {:.3g} min", recent,
+                                                 static_cast<double>(limits_.breaker_window_ms) / 60'000));
+      if (!opened) spdlog::error("the breaker was not stored: {}", opened.assume_error().to_string());
+      wait(e, "the breaker is open");
+      return false;
+    }
+  }
+  if (parts_.policy.breaker().open) {
+    wait(e, "the breaker is open");
+    return false;
+  }
+  return true;
+}
+
+PlanHints Evacuations::hints_for(const Evacuation& e) const {
+  PlanHints hints;
+  hints.closed.emplace_back(Scope(e.from.node, e.from.gpu), "it is to be left");
+  if (e.leave_node) hints.closed.emplace_back(Scope(e.from.node, std::nullopt), "its host is suspect");
+  const std::int64_t since = wall_clock_ms() - kSuspicionMs;
+  for (const Finding& finding : parts_.health.all()) {
+    if (finding.said.time_ms >= since && finding.is_suspicion() && finding.place() != e.from)
+      hints.closed.emplace_back(Scope(finding.node, finding.said.gpu), "suspect: " + finding.said.reason);
+  }
+  return hints;
+}
+
+void Evacuations::attempt_live(Evacuation& e, const Job& job) {
+  auto planned = parts_.service.plan(job, "auto", hints_for(e));
+  if (!planned) return wait(e, planned.assume_error().to_string());
+  const MigratePlan& plan = planned.assume_value();
+  if (!plan.to) {
+    const std::string obstacle = parts_.service.why_not_movable(job);
+    if (obstacle.empty()) return no_target(e, plan.reason, true);
+    parts_.service.give_up_parking(job, plan, why_of(e));
+    if (plan.passing) return wait(e, plan.reason);
+    if (!e.urgent) return enter(e, EvacuationState::kLeft, plan.reason);
+    e.outcome = HealthOutcome::kRestore;
+    return attempt_restore(e, job);
+  }
+  e.started_ms.push_back(wall_clock_ms());
+  save(e);
+  MigrateRequest request;
+  request.options.max_downtime_ns = kEvacuationDowntimeNs;
+  request.timeout_ms = e.urgent ? parts_.config.evacuation_live_deadline_ms : kPatientMoveMs;
+  request.why = why_of(e);
+  auto begun = parts_.service.begin(job, request, plan);
+  if (!begun) return wait(e, begun.assume_error().to_string());
+  e.migration = begun.assume_value()->id;
+  e.to = *plan.to;
+  enter(e, EvacuationState::kMoving, migration_text(e.migration));
+}
+
+void Evacuations::after_live(Evacuation& e, const Migration& migration) {
+  const std::string outcome = migration_text(migration.id) + " " + std::string(to_string(migration.result)) +
+                              (migration.error.empty() ? "" : ": " + migration.error);
+  switch (migration.result) {
+    case MigrationResult::kDone:
+      if (migration.to == e.from) return enter(e, EvacuationState::kQueued, outcome);  // it came here
+      e.lost_ms = 0;
+      return enter(e, EvacuationState::kMoved, outcome + ", nothing is lost");
+    case MigrationResult::kLost:
+      return enter(e, EvacuationState::kLeft, outcome);
+    case MigrationResult::kInterrupted:
+      if (e.outcome == HealthOutcome::kLive)
+        return enter(e, EvacuationState::kLeft, outcome + "; somebody aborted it");
+      break;
+    default:
+      break;
+  }
+  e.to.reset();
+  if (e.urgent) e.outcome = HealthOutcome::kRestore;
+  // What is not urgent tries again at the next news.
+  if (e.urgent)
+    tried_at_.erase(e.id);
+  else
+    tried_at_[e.id] = news_;
+  enter(e, EvacuationState::kQueued, outcome + (e.urgent ? "; its image is next" : ""));
+}
+
+void Evacuations::attempt_restore(Evacuation& e, const Job& job) {
+  if (parts_.service.give_up_parking(job, why_of(e))) return wait(e, "a suspend of it is being given up");
+  if (images_ == nullptr)
+    return enter(e, EvacuationState::kLeft,
+                 "its memory cannot be moved, and there are no images: it is left as it is");
+  const auto image = images_->newest(e.job);
+  if (!image) {
+    if (parts_.service.nodes_are_away()) return wait(e, "no node that is connected has an image of it");
+    return enter(e, EvacuationState::kLeft,
+                 "its memory cannot be moved, and there is no image of it: it is left as it is");
+  }
+  const auto plan = parts_.service.plan_restore(job, *image, "auto", hints_for(e));
+  if (!plan) return wait(e, plan.assume_error().to_string());
+  const std::optional<Place> to = plan.assume_value().to;
+  if (!to) return no_target(e, plan.assume_value().reason, false);
+  e.started_ms.push_back(wall_clock_ms());
+  e.to = to;
+  enter(e, EvacuationState::kRestoring, "from its newest image");
+  control::spawn(parts_.executor, "restoring " + job_text(e.job), restore(e.id, *to));
+}
+
+control::Task<> Evacuations::restore(EvacuationId id, Place to) {
+  const Evacuation& asked = evacuations_.at(id);
+  auto restored = co_await images_->restore(asked.job, to, why_of(asked));
+  Evacuation& e = evacuations_.at(id);
+  if (e.state != EvacuationState::kRestoring) co_return;
+  if (restored) {
+    const Restored& there = restored.assume_value();
+    e.to = there.place;
+    e.lost_ms = there.lost_ms;
+    enter(e, EvacuationState::kRestored,
+          fmt::format("version {} of {}, {:.1f} s of work are lost", there.image.version, there.image.node,
+                      static_cast<double>(there.lost_ms) / 1000));
+    co_return;
+  }
+  const Error& error = restored.assume_error();
+  e.to.reset();
+  if (error.code() == ErrorCode::kUnavailable)
+    no_target(e, error.to_string(), false);
+  else if (error.code() == ErrorCode::kNotFound)
+    enter(e, EvacuationState::kLeft, error.to_string());
+  else
+    enter(e, EvacuationState::kQueued, "not restored: " + error.to_string());
+  wake();
+}
+
+// Never killed: it rests in the vault, or runs on as it can until there is room.
+void Evacuations::no_target(Evacuation& e, const std::string& why, bool job_runs) {
+  const bool too_early = parts_.service.nodes_may_come_back();
+  if (e.urgent && images_ != nullptr && !too_early) return park(e, job_runs);
+  const std::string note = why + "; it goes as soon as there is room";
+  if (e.state == EvacuationState::kQueued) return wait(e, note);
+  enter(e, EvacuationState::kQueued, note);
+}
+
+void Evacuations::park(Evacuation& e, bool snapshot) {
+  e.started_ms.push_back(wall_clock_ms());
+  enter(e, EvacuationState::kParking, "no GPU can take it");
+  control::spawn(parts_.executor, "parking " + job_text(e.job), rest(e.id, snapshot));
+}
+
+control::Task<> Evacuations::rest(EvacuationId id, bool snapshot) {
+  const Evacuation& asked = evacuations_.at(id);
+  auto parked = co_await images_->park(asked.job, snapshot, why_of(asked));
+  Evacuation& e = evacuations_.at(id);
+  if (e.state != EvacuationState::kParking) co_return;
+  if (parked) {
+    enter(e, EvacuationState::kParked, "no GPU could take it: it goes on as soon as there is room");
+  } else {
+    tried_at_[id] = news_;
+    enter(e, EvacuationState::kQueued, "not parked: " + parked.assume_error().to_string());
+  }
+}
+
+}  // namespace ckpt::coordinator

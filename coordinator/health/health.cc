@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/health/health.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr std::size_t kMostVerdicts = 1024;
+constexpr std::size_t kLongestReason = 1000;
+constexpr std::chrono::seconds kRetellAfter{1};
+constexpr const char* kHealthSchema =
+    "CREATE TABLE IF NOT EXISTS findings (id INTEGER PRIMARY KEY AUTOINCREMENT, node TEXT NOT NULL, number "
+    "INTEGER "
+    "NOT NULL, time_ms INTEGER NOT NULL, finding BLOB NOT NULL, acted INTEGER NOT NULL, UNIQUE (node, "
+    "number, time_ms))";
+
+std::string text_of(const std::string& node, const wire::HealthFinding& f) {
+  std::string text = node + ":" + std::to_string(f.gpu) + " " + f.reason;
+  if (f.xid != 0) text += fmt::format(" (Xid {}, {})", f.xid, f.source);
+  if (f.cordon) text += "; cordon";
+  for (const wire::JobVerdict& verdict : f.jobs)
+    if (verdict.outcome != wire::HealthOutcome::kNone)
+      text += "; " + job_text(verdict.job) + ": " + verdict.reason;
+  return text;
+}
+
+void bound(std::string& text) {
+  if (text.size() > kLongestReason) text.resize(kLongestReason);
+}
+
+}  // namespace
+
+bool Finding::is_suspicion() const {
+  const auto concerns = [](wire::HealthOutcome outcome) { return outcome != wire::HealthOutcome::kNone; };
+  return said.cordon || concerns(said.outcome) ||
+         std::any_of(said.jobs.begin(), said.jobs.end(),
+                     [&](const wire::JobVerdict& verdict) { return concerns(verdict.outcome); });
+}
+
+HealthTable::HealthTable(Parts parts)
+    : parts_(std::move(parts)), changed_(parts_.executor), retell_(parts_.executor) {
+  parts_.policy.changed().subscribe([this] {
+    for (const auto& [name, paused] : parts_.policy.nodes()) tell_settings(name, known_number(name));
+  });
+}
+
+Result<void> HealthTable::load() {
+  CKPT_TRYV(parts_.store.database().execute(kHealthSchema));
+  CKPT_TRY(statement,
+           parts_.store.database().prepare("SELECT id, node, finding, acted FROM findings ORDER BY id"));
+  while (true) {
+    CKPT_TRY(row, statement.next());
+    if (!row) return ok();
+    Finding& finding = findings_.emplace_back();
+    finding.row = statement.integer(0);
+    finding.node = statement.text(1);
+    CKPT_TRY(said, wire::decode<wire::HealthFinding>(statement.blob(2)));
+    finding.said = std::move(said);
+    finding.acted = statement.integer(3) != 0;
+    index(finding);
+  }
+}
+
+void HealthTable::attach() {
+  parts_.nodes.take(
+      wire::FrameType::kHealthReport,
+      [this](const Node& node, std::span<const std::byte> body) { return on_report(node, body); });
+}
+
+// An agent that has never reported and was never paused goes by the defaults: an older one knows no such message.
+void HealthTable::on_node_ready(const Node& node) {
+  const std::uint64_t known = known_number(node.row.name);
+  if (known != 0 || parts_.policy.was_named(node.row.name)) tell_settings(node.row.name, known);
+}
+
+Result<void> HealthTable::on_report(const Node& node, std::span<const std::byte> body) {
+  CKPT_TRY(report, wire::decode<wire::HealthReport>(body));
+  const std::string name = node.row.name;
+  std::uint64_t known = 0;
+  bool news = false;
+  for (wire::HealthFinding& finding : report.findings) {
+    const std::uint64_t number = finding.number;
+    auto kept = keep(name, std::move(finding));
+    if (!kept) {
+      spdlog::error("finding {} of {} was not stored: {}", number, name, kept.assume_error().to_string());
+      break;
+    }
+    known = number;
+    news = news || kept.assume_value();
+  }
+  if (known != 0) tell_settings(name, known);
+  if (!news) return ok();
+  changed_.notify();
+  return ok();
+}
+
+// False: it was known.
+Result<bool> HealthTable::keep(const std::string& node, wire::HealthFinding finding) {
+  if (is_known(node, finding)) return false;
+  bound(finding.reason);
+  if (finding.jobs.size() > kMostVerdicts) finding.jobs.resize(kMostVerdicts);
+  for (wire::JobVerdict& verdict : finding.jobs) bound(verdict.reason);
+  CKPT_TRY(statement,
+           parts_.store.database().prepare(
+               "INSERT INTO findings (node, number, time_ms, finding, acted) VALUES (?1, ?2, ?3, ?4, 0)"));
+  statement.bind(1, node).bind(2, static_cast<std::int64_t>(finding.number)).bind(3, finding.time_ms);
+  statement.bind_blob(4, wire::encode(finding));
+  CKPT_TRYV(statement.run());
+  Finding& kept = findings_.emplace_back();
+  kept.row = parts_.store.database().last_row_id();
+  kept.node = node;
+  kept.said = std::move(finding);
+  index(kept);
+  parts_.events.add("gpu-health", text_of(node, kept.said), node);
+  return true;
+}
+
+void HealthTable::index(const Finding& finding) {
+  known_.emplace(finding.node, finding.said.number, finding.said.time_ms);
+  newest_[finding.node] = {finding.row, finding.said.number};
+  if (!finding.acted) fresh_.insert(finding.row);
+}
+
+bool HealthTable::is_known(const std::string& node, const wire::HealthFinding& finding) const {
+  return known_.contains({node, finding.number, finding.time_ms});
+}
+
+// Of the newest finding, not the largest: the node may count anew.
+std::uint64_t HealthTable::known_number(const std::string& node) const {
+  const auto newest = newest_.find(node);
+  return newest == newest_.end() ? 0 : newest->second.second;
+}
+
+void HealthTable::tell_settings(const std::string& node, std::uint64_t known_number) {
+  wire::HealthSettings settings;
+  settings.known_number = known_number;
+  settings.paused = parts_.policy.is_paused(node);
+  parts_.nodes.tell(node, settings, [this, node] { tell_later(node); });
+}
+
+// As they are then.
+void HealthTable::tell_later(const std::string& node) {
+  const bool waits = !untold_.empty();
+  untold_.insert(node);
+  if (waits) return;
+  retell_.expires_after(kRetellAfter);
+  retell_.async_wait([this](boost::system::error_code code) {
+    if (code) return;
+    for (const std::string& name : std::exchange(untold_, {})) tell_settings(name, known_number(name));
+  });
+}
+
+Result<void> HealthTable::store_acted(const Finding& finding) {
+  CKPT_TRY(statement, parts_.store.database().prepare("UPDATE findings SET acted = 1 WHERE id = ?1"));
+  return statement.bind(1, finding.row).run();
+}
+
+std::vector<Finding> HealthTable::fresh() const {
+  std::vector<Finding> found;
+  for (const std::int64_t row : fresh_)
+    found.push_back(*std::ranges::lower_bound(findings_, row, {}, &Finding::row));
+  return found;
+}
+
+void HealthTable::acted(std::int64_t row) {
+  const auto at = std::ranges::lower_bound(findings_, row, {}, &Finding::row);
+  if (at == findings_.end() || at->row != row) return;
+  at->acted = true;
+  fresh_.erase(row);
+}
+
+// The newest of every node stays: its number says what the node need not say again.
+void HealthTable::forget_old(const Retention& keep) {
+  const std::size_t surplus = findings_.size() - std::min(findings_.size(), keep.count);
+  std::set<std::int64_t> over;
+  for (std::size_t i = 0; i < findings_.size() && over.size() < Retention::kBatch; ++i) {
+    const Finding& finding = findings_[i];
+    const bool old = i < surplus || finding.said.time_ms < keep.since_ms;
+    if (old && finding.acted && newest_[finding.node].first != finding.row) over.insert(finding.row);
+  }
+  if (over.empty()) return;
+  if (auto removed = remove(over); !removed)
+    return spdlog::error("{} findings were not removed: {}", over.size(), removed.assume_error().to_string());
+  for (const Finding& finding : findings_)
+    if (over.contains(finding.row)) known_.erase({finding.node, finding.said.number, finding.said.time_ms});
+  std::erase_if(findings_, [&](const Finding& finding) { return over.contains(finding.row); });
+}
+
+Result<void> HealthTable::remove(const std::set<std::int64_t>& rows) {
+  CKPT_TRY(transaction, Transaction::begin(parts_.store.database()));
+  for (const std::int64_t row : rows) {
+    CKPT_TRY(statement, parts_.store.database().prepare("DELETE FROM findings WHERE id = ?1"));
+    CKPT_TRYV(statement.bind(1, row).run());
+  }
+  return transaction.commit();
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// What agents found about their GPUs (wire/health_messages.h): every finding is stored before it is acknowledged, once, and said as an
+// event. What is done about it decides Evacuations, which marks it as acted on in the same transaction as its decision.
+//
+// A finding is known by node, number and time: a node that was installed anew counts from one again.
+// Threads: one io_context on one thread. Ownership: the coordinator's. Errors: a report that does not decode ends the node's connection; one
+// that cannot be stored is not acknowledged, so that it comes again.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "coordinator/fleet/nodes.h"
+#include "coordinator/health/policy.h"
+#include "coordinator/state/retention.h"
+#include "libckpt/protocol/wire/health_messages.h"
+
+namespace ckpt::coordinator {
+
+struct Finding {
+  Finding() = default;
+  std::int64_t row = 0;  // in the store; grows
+  std::string node;
+  wire::HealthFinding said;
+  bool acted = false;  // decided on, be it that nothing is to be done
+  [[nodiscard]] Place place() const { return {node, said.gpu}; }
+  // It says something against the GPU, and not only about a program.
+  [[nodiscard]] bool is_suspicion() const;
+};
+
+class HealthTable {
+ public:
+  struct Parts {
+    Store& store;
+    EventLog& events;
+    NodeTable& nodes;
+    PolicyTable& policy;
+    control::asio::any_io_executor executor;
+  };
+  explicit HealthTable(Parts parts);
+
+  Result<void> load();
+  // Takes HealthReport from the nodes.
+  void attach();
+  void on_node_ready(const Node& node);
+
+  [[nodiscard]] const std::vector<Finding>& all() const { return findings_; }
+  // Those that are not decided on, the oldest first.
+  [[nodiscard]] std::vector<Finding> fresh() const;
+  // Removes those that were acted on and need not stay; the newest of every node does.
+  void forget_old(const Retention& keep);
+  // Within the caller's transaction; acted() once that is committed.
+  Result<void> store_acted(const Finding& finding);
+  void acted(std::int64_t row);
+  [[nodiscard]] Signal& changed() { return changed_; }
+
+ private:
+  Result<void> on_report(const Node& node, std::span<const std::byte> body);
+  Result<bool> keep(const std::string& node, wire::HealthFinding finding);
+  [[nodiscard]] bool is_known(const std::string& node, const wire::HealthFinding& finding) const;
+  [[nodiscard]] std::uint64_t known_number(const std::string& node) const;
+  void tell_settings(const std::string& node, std::uint64_t known_number);
+  // The store is not durable yet.
+  void tell_later(const std::string& node);
+  void index(const Finding& finding);
+  Result<void> remove(const std::set<std::int64_t>& rows);
+
+  Parts parts_;
+  Signal changed_;
+  using Key = std::tuple<std::string, std::uint64_t, std::int64_t>;  // node, number, time
+  std::vector<Finding> findings_;                                    // by row
+  std::set<Key> known_;
+  std::map<std::string, std::pair<std::int64_t, std::uint64_t>> newest_;  // of a node: row, number
+  std::set<std::int64_t> fresh_;                                          // rows
+  std::set<std::string> untold_;                                          // nodes, of their settings
+  control::asio::steady_timer retell_;
+};
+
+}  // namespace ckpt::coordinator

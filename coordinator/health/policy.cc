@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/health/policy.h"
+
+#include <nlohmann/json.hpp>
+
+#include "libckpt/base/clock.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr const char* kPolicySchema =
+    "CREATE TABLE IF NOT EXISTS health_policy (key TEXT PRIMARY KEY, value TEXT NOT NULL)";
+constexpr const char* kBreakerKey = "breaker";
+constexpr std::string_view kNodePrefix = "paused/";
+
+}  // namespace
+
+Result<void> PolicyTable::load() {
+  CKPT_TRYV(store_.database().execute(kPolicySchema));
+  CKPT_TRY(statement, store_.database().prepare("SELECT key, value FROM health_policy"));
+  while (true) {
+    CKPT_TRY(row, statement.next());
+    if (!row) return ok();
+    const std::string key = statement.text(0);
+    if (key.starts_with(kNodePrefix)) paused_[key.substr(kNodePrefix.size())] = statement.text(1) == "1";
+    if (key != kBreakerKey) continue;
+    try {
+      const auto j = nlohmann::json::parse(statement.text(1));
+      breaker_.open = j.at("open").get<bool>();
+      breaker_.since_ms = j.at("since_ms").get<std::int64_t>();
+      breaker_.reason = j.at("reason").get<std::string>();
+      breaker_.forgiven_ms = j.at("forgiven_ms").get<std::int64_t>();
+    } catch (const std::exception& e) {
+      return Error(ErrorCode::kCorrupt,
+                   std::string("The breaker's row of table health_policy does not decode: ") + e.what());
+    }
+  }
+}
+
+Result<void> PolicyTable::pause(const std::string& node, const std::string& reason) {
+  if (is_paused(node)) return ok();
+  CKPT_TRYV(set_paused(node, true));
+  events_.add("policy-paused",
+              "findings of " + node + " are recorded, and nothing is done about them" +
+                  (reason.empty() ? "" : ": " + reason),
+              node);
+  return ok();
+}
+
+Result<void> PolicyTable::resume(const std::string& node) {
+  if (!is_paused(node)) return ok();
+  CKPT_TRYV(set_paused(node, false));
+  events_.add("policy-resumed", "findings of " + node + " are acted on again", node);
+  return ok();
+}
+
+bool PolicyTable::is_paused(const std::string& node) const {
+  const auto at = paused_.find(node);
+  return at != paused_.end() && at->second;
+}
+
+Result<void> PolicyTable::open_breaker(const std::string& reason) {
+  Breaker breaker = breaker_;
+  breaker.open = true;
+  breaker.since_ms = wall_clock_ms();
+  breaker.reason = reason;
+  CKPT_TRYV(set_breaker(std::move(breaker)));
+  events_.add("breaker-open", "automatic moves have stopped: " + reason +
+                                  "; `gpumigrate policy reset-breaker` lets them go on");
+  return ok();
+}
+
+Result<void> PolicyTable::reset_breaker() {
+  Breaker breaker;
+  breaker.forgiven_ms = wall_clock_ms();
+  const bool was_open = breaker_.open;
+  CKPT_TRYV(set_breaker(std::move(breaker)));
+  if (was_open) events_.add("breaker-reset", "automatic moves go on");
+  return ok();
+}
+
+const char* PolicyTable::evacuation_of(const std::string& node) const {
+  if (is_paused(node)) return "paused";
+  return breaker_.open ? "stopped" : "on";
+}
+
+Result<void> PolicyTable::put(const std::string& key, const std::string& value) {
+  CKPT_TRY(statement, store_.database().prepare("INSERT OR REPLACE INTO health_policy VALUES (?1, ?2)"));
+  return statement.bind(1, key).bind(2, value).run();
+}
+
+Result<void> PolicyTable::set_paused(const std::string& node, bool paused) {
+  CKPT_TRYV(put(std::string(kNodePrefix) + node, paused ? "1" : "0"));
+  paused_[node] = paused;
+  changed_.notify();
+  return ok();
+}
+
+Result<void> PolicyTable::set_breaker(Breaker breaker) {
+  const nlohmann::json j = {{"open", breaker.open},
+                            {"since_ms", breaker.since_ms},
+                            {"reason", breaker.reason},
+                            {"forgiven_ms", breaker.forgiven_ms}};
+  CKPT_TRYV(put(kBreakerKey, j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+  breaker_ = std::move(breaker);
+  changed_.notify();
+  return ok();
+}
+
+}  // namespace ckpt::coordinator

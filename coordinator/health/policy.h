@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the operator and the circuit breaker have to say about automatic moves: nodes where nothing is done about findings, and whether
+// anything is done at all. Durable before a call returns.
+// Threads: one io_context on one thread. Errors: those of the store; then nothing has changed.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "coordinator/state/event_log.h"
+
+namespace ckpt::coordinator {
+
+struct Breaker {
+  Breaker() = default;
+  bool open = false;
+  std::int64_t since_ms = 0;
+  std::string reason;
+  std::int64_t forgiven_ms = 0;  // what was started until then counts no more
+};
+
+class PolicyTable {
+ public:
+  PolicyTable(Store& store, EventLog& events, control::asio::any_io_executor executor)
+      : store_(store), events_(events), changed_(std::move(executor)) {}
+
+  Result<void> load();
+
+  Result<void> pause(const std::string& node, const std::string& reason);
+  Result<void> resume(const std::string& node);
+  [[nodiscard]] bool is_paused(const std::string& node) const;
+  // Something was said about it at some time, which its agent may still go by.
+  [[nodiscard]] bool was_named(const std::string& node) const { return paused_.contains(node); }
+  [[nodiscard]] const std::map<std::string, bool>& nodes() const { return paused_; }
+
+  Result<void> open_breaker(const std::string& reason);
+  Result<void> reset_breaker();
+  [[nodiscard]] const Breaker& breaker() const { return breaker_; }
+  // "on", "paused" (here) or "stopped" (everywhere, by the breaker).
+  [[nodiscard]] const char* evacuation_of(const std::string& node) const;
+  [[nodiscard]] Signal& changed() { return changed_; }
+
+ private:
+  Result<void> put(const std::string& key, const std::string& value);
+  Result<void> set_paused(const std::string& node, bool paused);
+  Result<void> set_breaker(Breaker breaker);
+
+  Store& store_;
+  EventLog& events_;
+  Signal changed_;
+  std::map<std::string, bool> paused_;
+  Breaker breaker_;
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/images/contents_parts.h"
+
+#include <spdlog/spdlog.h>
+
+#include <iterator>
+
+namespace ckpt::coordinator {
+namespace {
+
+// A node sends the parts of one list behind each other: more than these are of nodes that went away in the midst of one.
+constexpr std::size_t kMaxBegun = 256;
+
+}  // namespace
+
+std::optional<wire::VaultContents> ContentsParts::add(const std::string& node, wire::VaultContents part) {
+  const Key key(node, part.folder, part.vault_job);
+  const auto known = begun_.find(key);
+  if (part.part == 0) {
+    if (known != begun_.end()) begun_.erase(known);
+    if (!part.more) return part;
+    if (begun_.size() >= kMaxBegun) begun_.clear();
+    begun_.emplace(key, std::move(part));
+    return std::nullopt;
+  }
+  const bool follows = known != begun_.end() && known->second.part + 1 == part.part;
+  if (!follows || known->second.images.size() + part.images.size() > kMaxListedImages) {
+    spdlog::warn("a list of the vault of {} is not used: part {} does not follow, or it is too long", node,
+                 part.part);
+    if (known != begun_.end()) begun_.erase(known);
+    return std::nullopt;
+  }
+  wire::VaultContents& list = known->second;
+  list.part = part.part;
+  std::move(part.images.begin(), part.images.end(), std::back_inserter(list.images));
+  if (part.more) return std::nullopt;
+  wire::VaultContents whole = std::move(list);
+  begun_.erase(known);
+  return whole;
+}
+
+}  // namespace ckpt::coordinator

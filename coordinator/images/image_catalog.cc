@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/images/image_catalog.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "coordinator/images/image_numbers.h"
+#include "libckpt/base/clock.h"
+#include "libckpt/protocol/wire/ids.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMostMeasured = 1000;
+
+Image image_of(const std::string& node, const std::string& folder, const wire::ImageRow& row) {
+  Image image;
+  image.node = node;
+  image.folder = folder;
+  image.vault_job = row.vault_job;
+  image.job = row.job;
+  image.version = row.version;
+  image.sequence = row.sequence;
+  image.barrier_ms = row.created_ms;
+  image.state_bytes = row.state_bytes;
+  image.gpu_model = row.gpu_model;
+  return image;
+}
+
+std::optional<std::uint64_t> number_of(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool good = failure == std::errc{} && end == text.data() + text.size() && value != 0;
+  return good ? std::optional(value) : std::nullopt;
+}
+
+}  // namespace
+
+std::string image_text(const Image& image) {
+  return job_text(image.job) + ".v" + std::to_string(image.version) + "@" +
+         (image.folder.empty() ? image.node : image.folder);
+}
+
+std::string name_in(const Image& image) {
+  return image.vault_job.substr(0, image.vault_job.rfind("." + job_text(image.job) + "."));
+}
+
+std::optional<ImageId> parse_image_id(std::string_view text) {
+  const auto at = text.find('@');
+  const std::string_view head = text.substr(0, at);
+  const auto point = head.find(".v");
+  if (point == std::string_view::npos) return std::nullopt;
+  const auto job = parse_job_id(head.substr(0, point));
+  const auto version = number_of(head.substr(point + 2));
+  if (!job || !version || (at != std::string_view::npos && at + 1 == text.size())) return std::nullopt;
+  ImageId id;
+  id.job = *job;
+  id.version = *version;
+  if (at != std::string_view::npos) id.where = text.substr(at + 1);
+  return id;
+}
+
+Result<void> ImageCatalog::load() {
+  CKPT_TRY(cluster, store_.cluster_id());
+  cluster_ = std::move(cluster);
+  CKPT_TRY(rows, store_.vaults());
+  for (const VaultRow& stored : rows) {
+    const json document = json::parse(stored.document, nullptr, false);
+    if (!document.is_object())
+      return Error(ErrorCode::kCorrupt, "What is stored of the vault of " + stored.node + " does not decode");
+    Vault& vault = vaults_[Key(stored.node, stored.folder)];
+    try {
+      const auto seen_ms = document.at("seen_ms").get<std::int64_t>();
+      for (const json& j : document.at("images")) {
+        Row& row = vault.rows.emplace_back();
+        row.row.vault_job = j.at("vault_job").get<std::string>();
+        row.row.job = j.at("job").get<JobId>();
+        row.row.version = j.at("version").get<std::uint64_t>();
+        row.row.parent = j.at("parent").get<std::uint64_t>();
+        row.row.created_ms = j.at("created_ms").get<std::int64_t>();
+        row.row.incarnation = j.at("incarnation").get<Incarnation>();
+        row.row.state_bytes = j.at("state_bytes").get<std::uint64_t>();
+        row.row.written_bytes = j.at("written_bytes").get<std::uint64_t>();
+        row.row.damaged = j.at("damaged").get<bool>();
+        row.row.gpu_model = j.at("gpu_model").get<std::string>();
+        row.pause_ns = j.at("pause_ns").get<std::int64_t>();
+        row.row.memory_bytes = j.value("memory_bytes", std::uint64_t{0});
+        row.row.disk_bytes = j.value("disk_bytes", std::uint64_t{0});
+        row.row.sequence = j.value("sequence", std::uint64_t{0});
+        row.job_ended_ms = j.value("job_ended_ms", std::int64_t{0});
+        row.seen_ms = j.value("seen_ms", seen_ms);
+        last_seen_ms_ = std::max(last_seen_ms_, row.seen_ms);
+      }
+    } catch (const json::exception& e) {
+      return Error(ErrorCode::kCorrupt,
+                   "What is stored of the vault of " + stored.node + " does not decode: " + e.what());
+    }
+    put_in_order(vault.rows);
+    vault.stored = true;
+  }
+  return ok();
+}
+
+void ImageCatalog::save(const Key& key, Vault& vault) {
+  json images = json::array();
+  for (const Row& row : vault.rows)
+    images.push_back({{"vault_job", row.row.vault_job},
+                      {"job", row.row.job},
+                      {"version", row.row.version},
+                      {"parent", row.row.parent},
+                      {"created_ms", row.row.created_ms},
+                      {"incarnation", row.row.incarnation},
+                      {"state_bytes", row.row.state_bytes},
+                      {"written_bytes", row.row.written_bytes},
+                      {"damaged", row.row.damaged},
+                      {"gpu_model", row.row.gpu_model},
+                      {"memory_bytes", row.row.memory_bytes},
+                      {"disk_bytes", row.row.disk_bytes},
+                      {"sequence", row.row.sequence},
+                      {"job_ended_ms", row.job_ended_ms},
+                      {"seen_ms", row.seen_ms},
+                      {"pause_ns", row.pause_ns}});
+  VaultRow stored;
+  stored.node = key.first;
+  stored.folder = key.second;
+  stored.document = json{{"seen_ms", last_seen_ms_}, {"images", images}}.dump(-1, ' ', false,
+                                                                              json::error_handler_t::replace);
+  const auto put = store_.put(stored);
+  vault.stored = put.has_value();
+  if (!put)
+    spdlog::error("what the vault of {} holds was not stored: {}", key.first, put.assume_error().to_string());
+}
+
+std::string ImageCatalog::vault_job_of(const Job& job) const {
+  return job.spec.name + "." + job_text(job.id) + "." + cluster_;
+}
+
+// The job in a vault's name for it ("train.j3.CLUSTER"); 0: it is not one of ours.
+JobId ImageCatalog::job_in(std::string_view vault_job) const {
+  const std::string end = "." + cluster_;
+  if (!vault_job.ends_with(end)) return 0;
+  vault_job.remove_suffix(end.size());
+  const auto dot = vault_job.rfind('.');
+  return dot == std::string_view::npos ? 0 : parse_job_id(vault_job.substr(dot + 1)).value_or(0);
+}
+
+bool ImageCatalog::is_ours(const wire::ImageRow& row) const {
+  return row.job != 0 && row.version != 0 &&
+         row.vault_job.ends_with("." + job_text(row.job) + "." + cluster_);
+}
+
+ImageCatalog::Rows ImageCatalog::rows_of(const Vault& vault, JobId job) {
+  const auto begin = std::lower_bound(vault.rows.begin(), vault.rows.end(), job,
+                                      [](const Row& row, JobId id) { return row.row.job < id; });
+  const auto end = std::upper_bound(begin, vault.rows.end(), job,
+                                    [](JobId id, const Row& row) { return id < row.row.job; });
+  return {begin, end};
+}
+
+const ImageCatalog::Row* ImageCatalog::find_row(const Key& key, const std::string& vault_job,
+                                                std::uint64_t version) const {
+  const auto vault = vaults_.find(key);
+  if (vault == vaults_.end()) return nullptr;
+  const Rows rows = rows_of(vault->second, job_in(vault_job));
+  const auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& known) {
+    return known.row.vault_job == vault_job && known.row.version == version;
+  });
+  return row == rows.end() ? nullptr : &*row;
+}
+
+// In a vault the versions say what came after what; a clock that went back between two does not.
+void ImageCatalog::put_in_order(std::vector<Row>& rows) {
+  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
+    return std::tie(a.row.job, a.row.vault_job, a.row.version) <
+           std::tie(b.row.job, b.row.vault_job, b.row.version);
+  });
+  const Row* before = nullptr;
+  for (Row& row : rows) {
+    row.order_ms = row.row.created_ms;
+    if (before != nullptr && before->row.vault_job == row.row.vault_job && row.order_ms != 0)
+      row.order_ms = std::max(row.order_ms, before->order_ms);
+    if (row.order_ms != 0) before = &row;
+  }
+}
+
+ImageCatalog::Row ImageCatalog::row_of(const Key& key, const wire::ImageRow& said) {
+  Row row;
+  row.row = said;
+  row.seen_ms = last_seen_ms_;
+  if (row.row.sequence > kMaxImageNumber) row.row.sequence = 0;
+  if (const Row* known = find_row(key, said.vault_job, said.version)) {
+    row.pause_ns = known->pause_ns;
+    row.job_ended_ms = known->job_ended_ms;
+  }
+  const auto pause = measured_.find({key, said.vault_job, said.version});
+  if (pause == measured_.end()) return row;
+  row.pause_ns = pause->second;
+  measured_.erase(pause);
+  return row;
+}
+
+// A node's own vault has images of its cluster alone. A store that has ordered none is new, or was lost.
+void ImageCatalog::recognise_cluster(const std::string& node, const wire::VaultContents& contents) {
+  if (cluster_settled_ || !contents.folder.empty()) return;
+  std::string found;
+  for (const wire::ImageRow& row : contents.images) {
+    if (is_ours(row)) {
+      cluster_settled_ = true;
+      return;
+    }
+    const std::string middle = "." + job_text(row.job) + ".";
+    const auto at = row.vault_job.rfind(middle);
+    if (row.job == 0 || at == std::string::npos) continue;
+    const std::string cluster = row.vault_job.substr(at + middle.size());
+    const bool plain = cluster.size() == cluster_.size() &&
+                       cluster.find_first_not_of("0123456789abcdef") == std::string::npos;
+    if (!plain || (!found.empty() && found != cluster)) return;  // of nobody, or of several
+    found = cluster;
+  }
+  if (found.empty()) return;
+  auto adopted = store_.adopt_cluster_id(found);
+  if (!adopted)
+    return spdlog::error("the cluster's id {} was not stored: {}", found, adopted.assume_error().to_string());
+  cluster_settled_ = true;
+  if (!adopted.assume_value()) return;
+  cluster_ = found;
+  recognised_(node, found);
+}
+
+std::vector<Image> ImageCatalog::take(const std::string& node, const wire::VaultContents& contents) {
+  recognise_cluster(node, contents);
+  const Key key(node, contents.folder);
+  last_seen_ms_ = std::max(last_seen_ms_ + 1, wall_clock_ms());
+  std::vector<Image> damaged;
+  std::vector<Row> rows;
+  for (wire::ImageRow said : contents.images) {
+    // Of a version that cannot be read its node knows no more than its name.
+    if (said.damaged && said.job == 0) said.job = job_in(said.vault_job);
+    const bool asked = contents.vault_job.empty() || said.vault_job == contents.vault_job;
+    if (!is_ours(said) || !asked) continue;
+    const Row* known = find_row(key, said.vault_job, said.version);
+    if (said.damaged && (known == nullptr || !known->row.damaged))
+      damaged.push_back(image_of(node, contents.folder, said));
+    rows.push_back(row_of(key, said));
+  }
+  put_in_order(rows);
+  Vault& vault = vaults_[key];
+  const auto listed = std::stable_partition(vault.rows.begin(), vault.rows.end(), [&](const Row& row) {
+    return !contents.vault_job.empty() && row.row.vault_job != contents.vault_job;
+  });
+  const std::vector<Row> before(std::make_move_iterator(listed), std::make_move_iterator(vault.rows.end()));
+  vault.rows.erase(listed, vault.rows.end());
+  const bool news = !vault.stored || !say_the_same(before, rows) || is_contradicted(key, before);
+  std::move(rows.begin(), rows.end(), std::back_inserter(vault.rows));
+  put_in_order(vault.rows);
+  if (news) save(key, vault);
+  return damaged;
+}
+
+// But for when that was.
+bool ImageCatalog::say_the_same(Rows a, Rows b) {
+  const auto said = [](const Row& r) {
+    return std::tie(r.row.vault_job, r.row.job, r.row.version, r.row.parent, r.row.created_ms,
+                    r.row.incarnation, r.row.state_bytes, r.row.written_bytes, r.row.damaged, r.row.gpu_model,
+                    r.row.memory_bytes, r.row.disk_bytes, r.row.sequence, r.pause_ns, r.job_ended_ms);
+  };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](const Row& x, const Row& y) { return said(x) == said(y); });
+}
+
+// Another node's later list of that folder says something else of a job in it: which came last matters after a restart, too.
+bool ImageCatalog::is_contradicted(const Key& key, Rows rows) const {
+  if (key.second.empty()) return false;
+  for (auto begin = rows.begin(); begin != rows.end();) {
+    const auto end = std::find_if(begin, rows.end(),
+                                  [&](const Row& row) { return row.row.vault_job != begin->row.vault_job; });
+    for (const auto& [other, vault] : vaults_) {
+      if (other.second != key.second || other.first == key.first) continue;
+      std::vector<Row> its;
+      for (const Row& row : rows_of(vault, begin->row.job))
+        if (row.row.vault_job == begin->row.vault_job) its.push_back(row);
+      const bool later = !its.empty() && its.front().seen_ms > begin->seen_ms;
+      if (later && !say_the_same({begin, end}, its)) return true;
+    }
+    begin = end;
+  }
+  return false;
+}
+
+void ImageCatalog::measured(const std::string& node, const wire::SnapshotReport& report) {
+  const Key key(node, report.folder);
+  if (find_row(key, report.vault_job, report.version) == nullptr) {
+    if (measured_.size() >= kMostMeasured) measured_.erase(measured_.begin());
+    measured_[{key, report.vault_job, report.version}] = report.pause_ns;
+    return;
+  }
+  Vault& vault = vaults_[key];
+  bool news = false;
+  for (Row& row : vault.rows) {
+    if (row.row.vault_job != report.vault_job || row.row.version != report.version) continue;
+    news = news || row.pause_ns != report.pause_ns;
+    row.pause_ns = report.pause_ns;
+  }
+  if (news) save(key, vault);
+}
+
+void ImageCatalog::removed(const std::string& node, const std::string& folder, const std::string& vault_job) {
+  if (folder.empty()) return;
+  for (auto& [key, vault] : vaults_) {
+    if (key.second != folder || key.first == node) continue;
+    if (std::erase_if(vault.rows, [&](const Row& row) { return row.row.vault_job == vault_job; }) != 0)
+      save(key, vault);
+  }
+}
+
+void ImageCatalog::add(std::vector<ListedImage>& listed, std::optional<JobId> job) const {
+  // Of a folder, by job: the newest list.
+  std::map<std::pair<std::string, std::string>, std::pair<std::int64_t, std::string>> newest;
+  for (const auto& [key, vault] : vaults_) {
+    if (key.second.empty()) continue;
+    for (const Row& row : job ? rows_of(vault, *job) : Rows(vault.rows)) {
+      auto& best = newest[{key.second, row.row.vault_job}];
+      best = std::max(best, std::pair(row.seen_ms, key.first));
+    }
+  }
+  for (const auto& [key, vault] : vaults_) {
+    for (const Row& row : job ? rows_of(vault, *job) : Rows(vault.rows)) {
+      if (!key.second.empty() && newest.at({key.second, row.row.vault_job}).second != key.first) continue;
+      ListedImage& entry = listed.emplace_back();
+      entry.image = image_of(key.first, key.second, row.row);
+      entry.job_ended_ms = row.job_ended_ms;
+      entry.order_ms = row.order_ms;
+      entry.parent = row.row.parent;
+      entry.incarnation = row.row.incarnation;
+      entry.written_bytes = row.row.written_bytes;
+      entry.damaged = row.row.damaged;
+      entry.pause_ns = row.pause_ns;
+      entry.memory_bytes = row.row.memory_bytes;
+      entry.disk_bytes = row.row.disk_bytes;
+    }
+  }
+  std::stable_sort(listed.begin(), listed.end(), is_older);
+}
+
+std::vector<ListedImage> ImageCatalog::list() const {
+  std::vector<ListedImage> listed;
+  add(listed, std::nullopt);
+  return listed;
+}
+
+std::vector<ListedImage> ImageCatalog::list(JobId job) const {
+  std::vector<ListedImage> listed;
+  add(listed, job);
+  return listed;
+}
+
+// The lowest id, from this one on, of a job with images.
+std::optional<JobId> ImageCatalog::first_job_from(JobId job) const {
+  std::optional<JobId> first;
+  for (const auto& [key, vault] : vaults_) {
+    const auto row = std::lower_bound(vault.rows.begin(), vault.rows.end(), job,
+                                      [](const Row& known, JobId id) { return known.row.job < id; });
+    if (row != vault.rows.end()) first = std::min(first.value_or(row->row.job), row->row.job);
+  }
+  return first;
+}
+
+ImageCatalog::Page ImageCatalog::page(const std::optional<ImageCursor>& after, std::size_t limit) const {
+  Page page;
+  auto job = first_job_from(after ? after->job : 0);
+  while (job) {
+    for (ListedImage& listed : list(*job)) {
+      if (after && !is_behind(listed, *after)) continue;
+      page.more = page.images.size() == limit;
+      if (page.more) return page;
+      page.images.push_back(std::move(listed));
+    }
+    job = first_job_from(*job + 1);
+  }
+  return page;
+}
+
+std::optional<Image> ImageCatalog::newest(JobId job, const Predicate& fits) const {
+  std::optional<Image> found;
+  for (const ListedImage& listed : list(job)) {
+    if (!listed.damaged && fits(listed.image)) found = listed.image;
+  }
+  return found;
+}
+
+std::size_t ImageCatalog::count(const Image& image) const {
+  const auto vault = vaults_.find(Key(image.node, image.folder));
+  if (vault == vaults_.end()) return 0;
+  const Rows rows = rows_of(vault->second, image.job);
+  return static_cast<std::size_t>(std::count_if(
+      rows.begin(), rows.end(), [&](const Row& row) { return row.row.vault_job == image.vault_job; }));
+}
+
+void ImageCatalog::note_ends(const EndOf& end_of) {
+  for (auto& [key, vault] : vaults_) {
+    bool news = false;
+    JobId job = 0;
+    std::optional<std::int64_t> ended_ms;
+    for (Row& row : vault.rows) {
+      if (row.row.job != job) ended_ms = end_of(job = row.row.job);
+      if (!ended_ms || row.job_ended_ms == *ended_ms) continue;
+      row.job_ended_ms = *ended_ms;
+      news = true;
+    }
+    if (news) save(key, vault);
+  }
+}
+
+std::uint64_t ImageCatalog::last_sequence() const {
+  std::uint64_t last = 0;
+  for (const auto& [key, vault] : vaults_) {
+    for (const Row& row : vault.rows) last = std::max(last, row.row.sequence);
+  }
+  return last;
+}
+
+Result<ListedImage> ImageCatalog::find(const ImageId& id) const {
+  std::vector<ListedImage> found;
+  for (const ListedImage& listed : wire::id_tag(id.job) == 0 ? list() : list(id.job)) {
+    const Image& image = listed.image;
+    const bool there = id.where.empty() || id.where == (image.folder.empty() ? image.node : image.folder);
+    if (wire::may_mean(id.job, image.job) && image.version == id.version && there) found.push_back(listed);
+  }
+  const std::string name = job_text(id.job) + ".v" + std::to_string(id.version);
+  if (found.empty())
+    return Error(ErrorCode::kNotFound,
+                 "There is no image " + name + (id.where.empty() ? "" : "@" + id.where) + ": see `images`");
+  if (found.size() > 1)
+    return Error(ErrorCode::kRefused,
+                 "There are several images " + name + ": say which, like " + image_text(found.front().image));
+  return found.front();
+}
+
+bool ImageCatalog::is_whole_at(const std::string& node, const Image& image) const {
+  const Row* row = find_row(Key(node, image.folder), image.vault_job, image.version);
+  return row != nullptr && !row->row.damaged;
+}
+
+std::uint64_t ImageCatalog::last_version(const std::string& node, const std::string& folder,
+                                         const std::string& vault_job) const {
+  const auto vault = vaults_.find(Key(node, folder));
+  if (vault == vaults_.end()) return 0;
+  std::uint64_t last = 0;
+  for (const Row& row : rows_of(vault->second, job_in(vault_job))) {
+    if (row.row.vault_job == vault_job) last = std::max(last, row.row.version);
+  }
+  return last;
+}
+
+}  // namespace ckpt::coordinator

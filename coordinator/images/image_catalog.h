@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the vaults hold, as their nodes last said; kept in the store, so that the images of a node that is away are still known.
+// A vault is (node, ""), the node's own, or (node, folder): a folder that is meant to be the same on every node. Of a folder that several
+// nodes have listed, the newest list that has the job counts.
+// A list that says nothing new is not stored again.
+// Threads: one. Ownership: the ImageTable's. Errors: what cannot be stored is logged, and tried again with the next list of that vault;
+// memory is what counts.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "coordinator/images/image_cursor.h"
+#include "coordinator/state/store.h"
+
+namespace ckpt::coordinator {
+
+// "j3.v12@node-a", "j3.v12@/mnt/vault".
+[[nodiscard]] std::string image_text(const Image& image);
+// Of the job, as the image's name in its vault says.
+[[nodiscard]] std::string name_in(const Image& image);
+struct ImageId {
+  ImageId() = default;
+  JobId job = 0;
+  std::uint64_t version = 0;
+  std::string where;  // a node, or a folder; empty: not said
+};
+[[nodiscard]] std::optional<ImageId> parse_image_id(std::string_view text);
+
+class ImageCatalog {
+ public:
+  explicit ImageCatalog(Store& store) : store_(store) {}
+
+  Result<void> load();
+  // Told of the node whose vault says that this cluster had another id before its store was lost. Set before the first list.
+  using Recognised = std::function<void(const std::string& node, const std::string& cluster)>;
+  void watch_cluster(Recognised recognised) { recognised_ = std::move(recognised); }
+  // The job's name in a vault: no other cluster's job has it.
+  [[nodiscard]] std::string vault_job_of(const Job& job) const;
+
+  // Of a whole list: of the vault, or of one job in it. Returns what is damaged and was not known to be.
+  std::vector<Image> take(const std::string& node, const wire::VaultContents& contents);
+  // What a snapshot was like; before or behind the list that has it.
+  void measured(const std::string& node, const wire::SnapshotReport& report);
+  // The job's images have been removed there: older lists of other nodes are wrong.
+  void removed(const std::string& node, const std::string& folder, const std::string& vault_job);
+
+  // This cluster's images, by job, oldest first: by the coordinator's own count, then, for those without, by incarnation and barrier, but
+  // in a vault always by version.
+  [[nodiscard]] std::vector<ListedImage> list() const;
+  [[nodiscard]] std::vector<ListedImage> list(JobId job) const;
+  // The next `limit` of list() behind `after`, and whether there are more. Costs what the page holds, and its jobs' other images.
+  struct Page {
+    Page() = default;
+    std::vector<ListedImage> images;
+    bool more = false;
+  };
+  [[nodiscard]] Page page(const std::optional<ImageCursor>& after, std::size_t limit) const;
+  using Predicate = std::function<bool(const Image&)>;
+  // The newest whole image of the job that fits.
+  [[nodiscard]] std::optional<Image> newest(JobId job, const Predicate& fits) const;
+  // kNotFound; kRefused if the id leaves open which.
+  [[nodiscard]] Result<ListedImage> find(const ImageId& id) const;
+  // The node has listed it, whole.
+  [[nodiscard]] bool is_whole_at(const std::string& node, const Image& image) const;
+  // Its newest version there, 0 if there is none.
+  [[nodiscard]] std::uint64_t last_version(const std::string& node, const std::string& folder,
+                                           const std::string& vault_job) const;
+  // How many versions the job of this one has in its vault.
+  [[nodiscard]] std::size_t count(const Image& image) const;
+  // When a job ended, 0 if it has not; nullopt: it is not known any more, and what was said of it before holds.
+  using EndOf = std::function<std::optional<std::int64_t>(JobId)>;
+  void note_ends(const EndOf& end_of);
+  // The highest that any image has (image_numbers.h).
+  [[nodiscard]] std::uint64_t last_sequence() const;
+
+ private:
+  struct Row {
+    wire::ImageRow row;
+    std::int64_t pause_ns = -1;
+    std::int64_t seen_ms = 0;  // when it was listed; later lists have higher ones
+    std::int64_t job_ended_ms = 0;
+    std::int64_t order_ms = 0;  // its barrier, but not before one of an older version in the same vault
+  };
+  struct Vault {
+    std::vector<Row> rows;  // by job, its name there, version
+    bool stored = false;    // as it was when it last said something new
+  };
+  using Rows = std::span<const Row>;
+  using Key = std::pair<std::string, std::string>;  // node, folder
+
+  void recognise_cluster(const std::string& node, const wire::VaultContents& contents);
+  [[nodiscard]] JobId job_in(std::string_view vault_job) const;
+  [[nodiscard]] bool is_ours(const wire::ImageRow& row) const;
+  [[nodiscard]] const Row* find_row(const Key& key, const std::string& vault_job,
+                                    std::uint64_t version) const;
+  [[nodiscard]] static Rows rows_of(const Vault& vault, JobId job);
+  [[nodiscard]] Row row_of(const Key& key, const wire::ImageRow& said);
+  static void put_in_order(std::vector<Row>& rows);
+  static bool say_the_same(Rows a, Rows b);
+  [[nodiscard]] bool is_contradicted(const Key& key, Rows rows) const;
+  [[nodiscard]] std::optional<JobId> first_job_from(JobId job) const;
+  void add(std::vector<ListedImage>& listed, std::optional<JobId> job) const;
+  void save(const Key& key, Vault& vault);
+
+  Store& store_;
+  std::string cluster_;
+  bool cluster_settled_ = false;  // images of it are known
+  Recognised recognised_ = [](const std::string&, const std::string&) {};
+  std::map<Key, Vault> vaults_;
+  std::int64_t last_seen_ms_ = 0;
+  std::map<std::tuple<Key, std::string, std::uint64_t>, std::int64_t> measured_;  // pauses no list has yet
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Removes images of ended jobs from the vaults, by age and count (image_retention.h).
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "coordinator/images/image_retention.h"
+#include "coordinator/images/image_table.h"
+#include "libckpt/base/clock.h"
+#include "libckpt/net/control/spawn.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::chrono::seconds kLongestPeriod{60};
+constexpr std::chrono::seconds kShortestPeriod{1};
+constexpr std::chrono::seconds kCollection{120};
+constexpr std::size_t kMaxOrdersASweep = 64;
+
+// One of each job and vault of theirs, with those of its versions that go.
+struct Going {
+  Image image;
+  std::vector<std::uint64_t> versions;
+};
+
+std::vector<Going> by_vault(const std::vector<ListedImage>& images) {
+  std::map<std::tuple<std::string, std::string, std::string>, Going> going;
+  for (const ListedImage& listed : images) {
+    Going& entry = going[{listed.image.node, listed.image.folder, listed.image.vault_job}];
+    entry.image = listed.image;
+    entry.versions.push_back(listed.image.version);
+  }
+  std::vector<Going> all;
+  for (auto& [key, entry] : going) all.push_back(std::move(entry));
+  return all;
+}
+
+}  // namespace
+
+void ImageTable::note_ends() {
+  catalog_.note_ends([this](JobId id) -> std::optional<std::int64_t> {
+    const Job* job = parts_.jobs.find(id);
+    if (job == nullptr) return std::nullopt;
+    const bool over = is_ended(job->state) && !job->operation;
+    return over ? std::max<std::int64_t>(1, job->ended_ms) : 0;
+  });
+}
+
+control::Task<> ImageTable::collect_images() {
+  const auto age = milliseconds(parts_.config.ended_images_max_age_ms);
+  const auto period = std::clamp<milliseconds>(age / 4, kShortestPeriod, kLongestPeriod);
+  control::asio::steady_timer timer(parts_.executor);
+  while (true) {
+    timer.expires_after(period);
+    co_await timer.async_wait(control::kTuple);
+    co_await sweep_images();
+  }
+}
+
+control::Task<> ImageTable::sweep_images() {
+  note_ends();
+  RetentionLimits limits;
+  limits.max_age_ms = parts_.config.ended_images_max_age_ms;
+  limits.max_images = static_cast<std::size_t>(parts_.config.ended_images_kept);
+  std::size_t removed = 0;
+  std::size_t orders = 0;
+  const std::vector<Going> all_going = by_vault(images_to_collect(catalog_.list(), limits, wall_clock_ms()));
+  for (const Going& going : all_going) {
+    const Job* job = parts_.jobs.find(going.image.job);
+    const bool came_back = job != nullptr && (!is_ended(job->state) || job->operation);
+    if (came_back || !parts_.nodes.connected(going.image.node)) continue;
+    wire::VaultOrder order;
+    order.folder = going.image.folder;
+    order.vault_job = going.image.vault_job;
+    order.of_job = true;
+    const bool all = going.versions.size() == catalog_.count(going.image);
+    order.act = all ? wire::VaultAct::kRemoveJob : wire::VaultAct::kRemoveVersion;
+    for (const std::uint64_t version : going.versions) {
+      if (++orders > kMaxOrdersASweep) break;
+      order.version = version;
+      const auto done = co_await parts_.nodes.call(going.image.node, order, kCollection);
+      if (!done)
+        spdlog::info("images of {} at {} stay for now: {}", order.vault_job, going.image.node,
+                     done.assume_error().to_string());
+      if (done && all) catalog_.removed(going.image.node, order.folder, order.vault_job);
+      removed += !done ? 0 : all ? going.versions.size() : 1;
+      if (all || !done) break;
+    }
+  }
+  if (removed != 0)
+    parts_.events.add("images-collected", fmt::format("{} images of ended jobs were removed", removed));
+}
+
+}  // namespace ckpt::coordinator

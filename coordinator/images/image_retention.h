@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which images of ended jobs go: those whose job ended long ago, and, where there are more than are kept, those whose job ended first.
+// Images of jobs that live, rest or are not known are never among them. Pure.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "coordinator/images/image_catalog.h"
+
+namespace ckpt::coordinator {
+
+struct RetentionLimits {
+  RetentionLimits() = default;
+  std::int64_t max_age_ms = 0;  // since the job's end
+  std::size_t max_images = 0;
+};
+
+// Oldest end first. `listed` as ImageCatalog::list() has it.
+[[nodiscard]] std::vector<ListedImage> images_to_collect(const std::vector<ListedImage>& listed,
+                                                         const RetentionLimits& limits, std::int64_t now_ms);
+
+}  // namespace ckpt::coordinator

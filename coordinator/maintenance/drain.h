@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// A drain: a node or GPU that is being emptied, and what becomes of each of its jobs. Plain values and the rules that decide, which are pure;
+// who acts on them is DrainTable (drains.h). Times are Unix milliseconds.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/fleet/scope.h"
+#include "libckpt/protocol/wire/ids.h"
+
+namespace ckpt::coordinator {
+
+using DrainId = std::uint64_t;
+// "d3"; nullopt for anything else.
+[[nodiscard]] std::string drain_text(DrainId id);
+[[nodiscard]] std::optional<DrainId> parse_drain_id(std::string_view text);
+
+// What becomes of a job that cannot be moved live.
+enum class Fallback : std::uint8_t {
+  kLeave = 0,    // it stays, and is reported
+  kRestore = 1,  // it goes on elsewhere from its newest image; work since then is lost
+};
+[[nodiscard]] std::string_view to_string(Fallback fallback) noexcept;
+
+enum class DrainJobState : std::uint8_t {
+  kWaiting = 1,  // for its turn, or for what may pass
+  kMoving,
+  kRestoring,
+  kMoved,
+  kRestored,
+  kEnded,    // by itself, or stopped
+  kBlocked,  // for a reason that does not pass by itself; looked at again while the drain lasts
+  kFailed,   // every attempt
+  kLeft,     // its migration was aborted by somebody, who wants it here
+  kLost,
+};
+[[nodiscard]] std::string_view to_string(DrainJobState state) noexcept;
+[[nodiscard]] constexpr bool is_under_way(DrainJobState state) {
+  return state == DrainJobState::kMoving || state == DrainJobState::kRestoring;
+}
+[[nodiscard]] constexpr bool is_gone(DrainJobState state) {
+  return state == DrainJobState::kMoved || state == DrainJobState::kRestored ||
+         state == DrainJobState::kEnded || state == DrainJobState::kLost;
+}
+
+struct DrainJob {
+  DrainJob() = default;
+  friend bool operator==(const DrainJob&, const DrainJob&) = default;
+  JobId job = 0;
+  std::string name;
+  DrainJobState state = DrainJobState::kWaiting;
+  std::string reason;  // one line for people
+  std::int32_t priority = 0;
+  std::uint64_t state_bytes = 0;
+  Place from;
+  std::optional<Place> to;
+  MigrationId migration = 0;  // the newest
+  std::uint32_t attempts = 0;
+  bool restore_tried = false;
+  std::optional<double> downtime_ms;
+};
+
+enum class DrainResult : std::uint8_t {
+  kNone = 0,
+  kEmpty,
+  kIncomplete,  // something could not be moved
+  kDeadline,
+  kCancelled,
+};
+[[nodiscard]] std::string_view to_string(DrainResult result) noexcept;
+
+struct Drain {
+  Drain() = default;
+  DrainId id = 0;
+  Scope scope;
+  std::uint32_t parallel = 2;  // moves out of the node at a time
+  Fallback fallback = Fallback::kLeave;
+  std::string reason;
+  std::int64_t deadline_ms = 0;
+  std::int64_t started_ms = 0;
+  std::int64_t ended_ms = 0;
+  bool cancelled = false;
+  std::string cancel_reason;
+  DrainResult result = DrainResult::kNone;
+  std::vector<DrainJob> jobs;
+  std::uint64_t revision = 1;
+
+  [[nodiscard]] bool open() const { return result == DrainResult::kNone; }
+  [[nodiscard]] DrainJob* find(JobId job);
+};
+
+inline constexpr std::uint32_t kMostDrainAttempts = 3;  // of one job, by migrations that began and failed
+
+// In this order jobs go: the higher priority first, then the smaller, which frees most jobs soonest; then the older.
+[[nodiscard]] bool goes_before(const DrainJob& a, const DrainJob& b);
+
+// How a drain ends, if it does now; `coming`: jobs are on their way to the place.
+[[nodiscard]] DrainResult result_of(const Drain& drain, bool coming, bool deadline_passed);
+// 0 empty, 1 something could not be moved, 2 deadline or cancelled, 3 empty, but work was lost by a restore, 4 a job was lost.
+[[nodiscard]] int exit_code_of(const Drain& drain);
+
+// As the store keeps it. Reading throws nlohmann's exceptions for malformed text, which the table catches.
+[[nodiscard]] std::string drain_document(const Drain& drain);
+[[nodiscard]] Drain drain_from_document(const std::string& text);
+
+}  // namespace ckpt::coordinator

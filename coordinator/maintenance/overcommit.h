@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// `run --preempt`: parks jobs of lower priority so that one which does not fit does; they come back by themselves when there is room
+// (Images::park). One at a time makes room, so that two do not count on the same memory.
+// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: kRefused: parking everybody who may be
+// parked would not help, or one could not be parked (those before it are); kTimedOut: their memory did not become free.
+#pragma once
+
+#include "coordinator/images/images.h"
+#include "coordinator/placement/preemption.h"
+#include "coordinator/operations/service.h"
+
+namespace ckpt::coordinator {
+
+class Overcommit {
+ public:
+  struct Parts {
+    Service& service;
+    JobTable& jobs;
+    Images& images;
+    EventLog& events;
+    control::asio::any_io_executor executor;
+  };
+  explicit Overcommit(Parts parts) : parts_(std::move(parts)), changed_(parts_.executor) {}
+
+  // Returns once the job fits, for who submits it at once.
+  control::Task<Result<void>> make_room(SubmitRequest request);
+  // Room is being made: nobody else may take it (ImageTable::hold_resumes_while).
+  [[nodiscard]] bool busy() const noexcept { return busy_; }
+
+ private:
+  [[nodiscard]] std::vector<Occupant> occupants() const;
+  control::Task<Result<void>> make_room_alone(SubmitRequest request);
+  control::Task<Result<void>> wait_for_room(SubmitRequest request, std::chrono::seconds most);
+
+  Parts parts_;
+  Signal changed_;
+  bool busy_ = false;
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// `adopt`: a process that was not started by gpumigrate becomes a job where it is.
+#include "coordinator/operations/service.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+struct Found {
+  Found(std::string name, wire::ProcessFacts known) : node(std::move(name)), facts(std::move(known)) {}
+  std::string node;
+  wire::ProcessFacts facts;
+};
+
+// What a node says of a process that is not its own tells less than what it says of one that it has.
+bool says_more(const Error& error, const std::optional<Error>& before) {
+  return !before || before->code() == ErrorCode::kNotFound || before->code() == ErrorCode::kUnavailable ||
+         error.message().find("already") != std::string::npos;
+}
+
+control::Task<Result<Found>> find_process(NodeTable& table, std::vector<std::string> nodes,
+                                          wire::InspectProcess request) {
+  std::optional<Error> obstacle;
+  std::optional<Found> found;
+  for (const std::string& node : nodes) {
+    auto facts = co_await table.inspect(node, request);
+    if (facts) {
+      found.emplace(node, std::move(facts).assume_value());
+      break;
+    }
+    if (says_more(facts.assume_error(), obstacle)) obstacle = facts.assume_error();
+  }
+  if (found) co_return std::move(*found);
+  if (obstacle) co_return *obstacle;
+  co_return Error(ErrorCode::kUnavailable, "No node is connected");
+}
+
+}  // namespace
+
+control::Task<Result<Job*>> Service::adopt(AdoptRequest request) {
+  if (request.node) {
+    CKPT_CO_TRYV(check_exists(*request.node, std::nullopt));
+  }
+  std::vector<std::string> nodes;
+  for (const auto& [name, node] : parts_.nodes.all()) {
+    if (node.connected() && (!request.node || *request.node == name)) nodes.push_back(name);
+  }
+  wire::InspectProcess question;
+  question.pid = request.pid;
+  question.machine = request.machine;
+  question.start_ticks = request.start_ticks;
+  CKPT_CO_TRY(found, co_await find_process(parts_.nodes, std::move(nodes), question));
+  wire::JobSpec spec;
+  spec.name = request.name;
+  spec.argv = found.facts.argv;
+  spec.cwd = found.facts.cwd;
+  spec.uid = found.facts.uid;
+  spec.gid = found.facts.gid;
+  spec.way = wire::Way::kAdopted;
+  spec.adopt_pid = request.pid;
+  spec.adopt_start_ticks = found.facts.start_ticks;
+  wire::RankSpec rank;
+  rank.gpu_index = found.facts.gpu_index;
+  spec.ranks.push_back(rank);
+  CKPT_CO_TRY(job, parts_.jobs.create(std::move(spec), Place(found.node, found.facts.gpu_index),
+                                      "it ran there when it was adopted"));
+  co_return co_await start_or_say_why(job->id);
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// What GET /metrics says of the cluster; every name is in docs/metrics.md, and a test compares.
+//
+// A part of the coordinator that has something to show needs one of three things, and no change elsewhere:
+// - nothing: each EventLog::add(kind, ...) is counted in gpumigrate_events_total{kind};
+// - for state that it keeps in a table: metrics.registry().gauge(name, help, labels, [this](metrics::Series& out) {...}) in its
+//   constructor; the table is read at each scrape, and what is gone from it is gone from the page;
+// - for a number that an event does not carry: a member here, named like lost_work, and `metrics.lost_work.add(...)` where it is known.
+// Labels are nodes, GPUs, states, results: never jobs, migrations or texts.
+// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: none.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "coordinator/operations/service.h"
+#include "libckpt/net/metrics/registry.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+
+namespace ckpt::coordinator {
+
+class Metrics {
+ public:
+  struct Tables {
+    const NodeTable& nodes;
+    JobTable& jobs;
+    const MigrationTable& migrations;
+    const Service& service;
+  };
+  explicit Metrics(Tables tables);
+
+  [[nodiscard]] metrics::Registry& registry() noexcept { return registry_; }
+  [[nodiscard]] const metrics::Registry& registry() const noexcept { return registry_; }
+  // Every event, once it has happened: what a migration measured is counted when it has ended.
+  void take(const Event& event);
+  // An answer of the HTTP API.
+  void answered(unsigned status);
+
+ private:
+  metrics::Registry registry_;  // before what it makes
+
+ public:
+  metrics::Counters events;       // kind
+  metrics::Counters api_answers;  // code: 2xx, 4xx, ...
+  metrics::Counters migrations;   // mode, way, result
+  metrics::Counters sent_bytes;   // kind: chunks, host, context
+  metrics::Counters final_bytes;
+  metrics::Counters wire_bytes;
+  metrics::Counters dirty_bytes;
+  metrics::Counters resent_chunks;
+  metrics::Histograms migration_seconds;  // mode, way
+  metrics::Histograms setup_seconds;      // way
+  metrics::Histograms downtime_seconds;   // mode, way
+  metrics::Histograms downtime_pieces;    // piece
+  metrics::Histograms rounds;
+
+ private:
+  void observe_nodes();
+  void observe_gpus();
+  void observe_gpu_errors();
+  void observe_jobs();
+  void observe_migrations();
+  void observe_transfer(const char* name, const char* help, std::uint64_t wire::MigrationProgress::*field);
+  void prepare_series();
+  void ended(const Migration& migration);
+  void count(const wire::SourceReport& report);
+  [[nodiscard]] std::string way_of(JobId id) const;
+
+  Tables tables_;
+  std::set<MigrationId> preparing_;  // begun, and not known to be ready yet
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/operations/stops.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "libckpt/base/clock.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+bool lives(const wire::JobInstance& instance) {
+  return !is_over(instance.phase);
+}
+
+}  // namespace
+
+void Stops::order(JobId id) {
+  std::erase_if(told_, [&](const Told& told) { return std::get<1>(told) == id; });
+  carry_out(id);
+}
+
+void Stops::look_again(JobId id) {
+  const Job* job = parts_.jobs.find(id);
+  if (job == nullptr || !job->stop_requested) return;
+  control::asio::post(parts_.executor, [this, id] { carry_out(id); });
+}
+
+void Stops::on_inventory(const Node& node) {
+  std::set<JobId> concerned;
+  for (const wire::JobInstance& instance : node.instances) concerned.insert(instance.job);
+  for (const JobId id : parts_.jobs.to_be_stopped()) {
+    if (const Job* job = parts_.jobs.find(id); job != nullptr && job->node() == node.row.name)
+      concerned.insert(id);
+  }
+  std::erase_if(told_, [&](const Told& told) {
+    return std::get<0>(told) == node.row.name && !concerned.contains(std::get<1>(told));
+  });
+  for (const JobId id : concerned) carry_out(id);
+}
+
+void Stops::on_instance(const wire::JobInstance& instance) {
+  carry_out(instance.job);
+}
+
+void Stops::on_lost(const Node& node) {
+  std::erase_if(told_, [&](const Told& told) { return std::get<0>(told) == node.row.name; });
+  for (const Migration& migration : parts_.migrations.open()) {
+    if (migration.from.node == node.row.name || migration.to.node == node.row.name) look_again(migration.job);
+  }
+}
+
+void Stops::carry_out(JobId id) {
+  const Job* job = parts_.jobs.find(id);
+  if (job == nullptr || !job->stop_requested || job->operation) return;
+  const Migration* open = parts_.migrations.open_of(id);
+  if (open != nullptr) {
+    if (!aborted_.contains(open->id)) abort(*open);
+    open = parts_.migrations.open_of(id);
+  }
+  if (open != nullptr) {
+    const std::string alone = alone_on(*open);
+    if (const Node* node = alone.empty() ? nullptr : parts_.nodes.find(alone)) tell(*node, *job);
+    return;
+  }
+  std::erase_if(aborted_, [&](MigrationId aborted) {
+    const Migration* migration = parts_.migrations.find(aborted);
+    return migration == nullptr || !migration->open();
+  });
+  for (const auto& [name, node] : parts_.nodes.all()) tell(node, *job);
+  parts_.jobs.settle_stop(id, parts_.nodes.find(job->node()));
+}
+
+void Stops::abort(const Migration& open) {
+  const MigrationId id = open.id;
+  aborted_.insert(id);
+  // Too late is no failure: whoever owns the job then is told.
+  if (auto aborted = parts_.migrations.abort(id, "Job " + open.job_name + " is to be stopped"); !aborted)
+    spdlog::info("migration {} is not aborted for a stop: {}", migration_text(id),
+                 aborted.assume_error().to_string());
+}
+
+std::string Stops::alone_on(const Migration& open) const {
+  const bool target_runs = open.runs_at == Side::kTarget;
+  const bool source_runs = !target_runs && open.incarnation > open.base;
+  if (target_runs && !parts_.nodes.connected(open.from.node)) return open.to.node;
+  if (source_runs && !parts_.nodes.connected(open.to.node)) return open.from.node;
+  return {};
+}
+
+// An instance may run as a higher incarnation than the one it was started as.
+void Stops::tell(const Node& node, const Job& job) {
+  if (!node.connected()) return;
+  wire::StopJob message;
+  message.job = job.id;
+  message.incarnation = job.incarnation;
+  bool found = false;
+  for (const wire::JobInstance& instance : node.instances) {
+    if (instance.job != job.id || !lives(instance)) continue;
+    found = true;
+    message.incarnation = std::max(message.incarnation, instance.incarnation);
+  }
+  const Told told(node.row.name, job.id, message.incarnation);
+  if (!found || !told_.insert(told).second) return;
+  message.grace_ns = job.stop_grace_ms * kNanosPerMs;
+  // The node's next inventory looks again.
+  parts_.nodes.tell(node.row.name, message, [this, told] { told_.erase(told); });
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// What rules a GPU out. Each filter is one function: nothing, or the reason for people.
+#include <fmt/format.h>
+
+#include <array>
+
+#include "coordinator/placement/placement.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+using Objection = std::optional<std::string>;
+using Filter = Objection (*)(const GpuView&, const PlacementRequest&);
+
+Objection not_asked_for(const GpuView& gpu, const PlacementRequest& request) {
+  const bool elsewhere =
+      request.node && (gpu.place.node != *request.node || (request.gpu && gpu.place.gpu != *request.gpu));
+  return elsewhere ? Objection("not asked for") : std::nullopt;
+}
+
+Objection away(const GpuView& gpu, const PlacementRequest&) {
+  return gpu.connected ? std::nullopt : Objection("node is not connected");
+}
+
+Objection there_already(const GpuView& gpu, const PlacementRequest& request) {
+  return request.not_here == gpu.place ? Objection("the job is there already") : std::nullopt;
+}
+
+Objection unhealthy(const GpuView& gpu, const PlacementRequest&) {
+  return gpu.healthy ? std::nullopt : Objection("unhealthy: " + gpu.health_reason);
+}
+
+Objection closed(const GpuView& gpu, const PlacementRequest&) {
+  return gpu.closed.empty() ? std::nullopt : Objection(gpu.closed);
+}
+
+// Who is told "unhealthy" for it needs no second line.
+Objection needs_recovery(const GpuView& gpu, const PlacementRequest&) {
+  if (gpu.recovery_action == 0 || !gpu.healthy) return std::nullopt;
+  return fmt::format("the driver asks for recovery action {}", gpu.recovery_action);
+}
+
+// NVIDIA: such a GPU should be reset before anything is moved to it.
+Objection needs_remapping(const GpuView& gpu, const PlacementRequest&) {
+  if (gpu.remap_failed) return "a row of its memory could not be remapped";
+  return gpu.remap_pending ? Objection("rows of its memory wait for a reset to be remapped") : std::nullopt;
+}
+
+Objection divided(const GpuView& gpu, const PlacementRequest&) {
+  return gpu.mig ? Objection("MIG mode is on: it takes no work as a whole") : std::nullopt;
+}
+
+Objection other_model(const GpuView& gpu, const PlacementRequest& request) {
+  if (!request.same_model || gpu.model == request.preferred_model) return std::nullopt;
+  return "model " + gpu.model + ", needed is " + request.preferred_model;
+}
+
+Objection other_driver(const GpuView& gpu, const PlacementRequest& request) {
+  if (!request.same_model || request.driver.empty() || gpu.driver.empty()) return std::nullopt;
+  if (driver_branch(gpu.driver) == driver_branch(request.driver)) return std::nullopt;
+  return "driver " + gpu.driver + ", needed is branch " + driver_branch(request.driver);
+}
+
+Objection moves_no_processes(const GpuView& gpu, const PlacementRequest& request) {
+  const bool other_node = !request.not_here || gpu.place.node != request.not_here->node;
+  if (!request.host_process || !other_node || gpu.moves_processes) return std::nullopt;
+  return "its node cannot take over host processes: " + gpu.process_reason;
+}
+
+Objection too_full(const GpuView& gpu, const PlacementRequest& request) {
+  const std::uint64_t needed = request.memory_bytes + request.margin_bytes;
+  if (gpu.room_bytes() >= needed) return std::nullopt;
+  return fmt::format("{} free{}, needed are {}{}", bytes_text(gpu.room_bytes()),
+                     gpu.promised_bytes > 0
+                         ? " after " + bytes_text(gpu.promised_bytes) + " that are promised to its jobs"
+                         : "",
+                     bytes_text(needed), request.memory_why.empty() ? "" : " (" + request.memory_why + ")");
+}
+
+constexpr std::array<Filter, 11> kFilters{not_asked_for, away,           there_already,     unhealthy,
+                                          closed,        needs_recovery, needs_remapping,   divided,
+                                          other_model,   other_driver,   moves_no_processes};
+
+}  // namespace
+
+std::string driver_branch(const std::string& version) {
+  return version.substr(0, version.find('.'));
+}
+
+std::vector<std::string> objections_but_memory(const GpuView& gpu, const PlacementRequest& request) {
+  std::vector<std::string> reasons;
+  for (const Filter filter : kFilters) {
+    if (auto reason = filter(gpu, request)) reasons.push_back(std::move(*reason));
+  }
+  return reasons;
+}
+
+std::vector<std::string> objections(const GpuView& gpu, const PlacementRequest& request) {
+  std::vector<std::string> reasons = objections_but_memory(gpu, request);
+  if (auto reason = too_full(gpu, request)) reasons.push_back(std::move(*reason));
+  return reasons;
+}
+
+}  // namespace ckpt::coordinator

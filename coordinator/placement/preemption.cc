@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/placement/preemption.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace ckpt::coordinator {
+namespace {
+
+std::uint64_t sum_of(const std::vector<Occupant>& victims) {
+  std::uint64_t sum = 0;
+  for (const Occupant& victim : victims) sum += victim.bytes;
+  return sum;
+}
+
+bool fits(const GpuView& gpu, const PlacementRequest& request, const std::vector<Occupant>& victims) {
+  // Promises may be more than what is free: room_bytes() would say 0 for any of these.
+  const std::uint64_t wanted = request.memory_bytes + request.margin_bytes + gpu.promised_bytes;
+  return gpu.free_bytes + sum_of(victims) >= wanted;
+}
+
+// The fewest and lowest of those who may go, or nothing.
+std::optional<std::vector<Occupant>> victims_on(const GpuView& gpu, const PlacementRequest& request,
+                                                const std::vector<Occupant>& may_go) {
+  std::vector<Occupant> victims;
+  for (const Occupant& next : may_go) {
+    if (fits(gpu, request, victims)) break;
+    victims.push_back(next);
+  }
+  if (!fits(gpu, request, victims)) return std::nullopt;
+  // The highest first: who turned out not to be needed stays.
+  for (std::size_t i = victims.size(); i-- > 0;) {
+    std::vector<Occupant> without = victims;
+    without.erase(without.begin() + static_cast<std::ptrdiff_t>(i));
+    if (fits(gpu, request, without)) victims = std::move(without);
+  }
+  return victims;
+}
+
+bool milder(const Preemption& a, const Preemption& b) {
+  const auto harm = [](const Preemption& p) {
+    std::int32_t highest = INT32_MIN;
+    for (const Occupant& victim : p.victims) highest = std::max(highest, victim.priority);
+    return std::tuple(highest, p.victims.size(), sum_of(p.victims), p.place.node, p.place.gpu);
+  };
+  return harm(a) < harm(b);
+}
+
+}  // namespace
+
+std::optional<Preemption> plan_preemption(const std::vector<GpuView>& gpus, const PlacementRequest& request,
+                                          std::int32_t priority, const std::vector<Occupant>& occupants) {
+  std::optional<Preemption> best;
+  for (const GpuView& gpu : gpus) {
+    if (!objections_but_memory(gpu, request).empty()) continue;
+    std::vector<Occupant> may_go;
+    for (const Occupant& occupant : occupants) {
+      if (occupant.place == gpu.place && occupant.priority < priority && occupant.obstacle.empty())
+        may_go.push_back(occupant);
+    }
+    std::sort(may_go.begin(), may_go.end(), [](const Occupant& a, const Occupant& b) {
+      return std::tie(a.priority, b.started_ms, b.id) < std::tie(b.priority, a.started_ms, a.id);
+    });
+    auto victims = victims_on(gpu, request, may_go);
+    if (!victims) continue;
+    Preemption found;
+    found.place = gpu.place;
+    found.victims = std::move(*victims);
+    if (!best || milder(found, *best)) best = std::move(found);
+  }
+  return best;
+}
+
+}  // namespace ckpt::coordinator

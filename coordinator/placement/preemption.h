@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whom to park so that a job of higher priority fits (`run --preempt`). Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/placement/placement.h"
+
+namespace ckpt::coordinator {
+
+// A job that runs.
+struct Occupant {
+  Occupant() = default;
+  JobId id = 0;
+  std::string name;
+  Place place;
+  std::int32_t priority = 0;
+  std::uint64_t bytes = 0;      // that become free once it is parked
+  std::int64_t started_ms = 0;  // of equals the youngest goes first
+  std::string obstacle;         // why it cannot be parked; empty: it can
+};
+
+struct Preemption {
+  Preemption() = default;
+  Place place;
+  std::vector<Occupant> victims;  // the first to go first; none could be left out
+};
+
+// Nothing if no GPU would have room even then. Of several GPUs the one whose highest victim is the lowest, then that with fewest victims.
+[[nodiscard]] std::optional<Preemption> plan_preemption(const std::vector<GpuView>& gpus,
+                                                        const PlacementRequest& request,
+                                                        std::int32_t priority,
+                                                        const std::vector<Occupant>& occupants);
+
+}  // namespace ckpt::coordinator

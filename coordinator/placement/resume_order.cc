@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/placement/resume_order.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace ckpt::coordinator {
+namespace {
+
+// Once our jobs on it have left. What others hold there is not expected to become free: who waits for that must not stop everybody else.
+bool could_go(GpuView gpu, const PlacementRequest& request) {
+  gpu.free_bytes = std::min(gpu.total_bytes, gpu.free_bytes + gpu.shown_bytes + gpu.promised_bytes);
+  gpu.promised_bytes = 0;
+  return objections(gpu, request).empty();
+}
+
+}  // namespace
+
+std::optional<NextResume> next_to_resume(std::vector<RestingJob> resting, std::vector<GpuView> gpus) {
+  std::sort(resting.begin(), resting.end(), [](const RestingJob& a, const RestingJob& b) {
+    return std::tie(a.parked_ms, a.id) < std::tie(b.parked_ms, b.id);
+  });
+  NextResume next;
+  std::vector<GpuView> left = gpus;  // beyond the claims
+  for (const RestingJob& job : resting) {
+    const bool fits = std::any_of(left.begin(), left.end(),
+                                  [&](const GpuView& gpu) { return objections(gpu, job.request).empty(); });
+    if (job.ready && fits) {
+      next.id = job.id;
+      return next;
+    }
+    const std::uint64_t bytes = job.request.memory_bytes + job.request.margin_bytes;
+    for (std::size_t i = 0; i < gpus.size(); ++i) {
+      if (!could_go(gpus[i], job.request)) continue;
+      left[i].promised_bytes += bytes;
+      next.claims.emplace_back(gpus[i].place, bytes);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace ckpt::coordinator

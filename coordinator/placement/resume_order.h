@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which parked job comes back by itself next: the one that has rested the longest. One that cannot come back now has a claim on every GPU
+// where it could go once jobs there have left, and those parked after it get what is beyond the claims (docs/adr/0019). Pure.
+#pragma once
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "coordinator/placement/placement.h"
+
+namespace ckpt::coordinator {
+
+struct RestingJob {
+  RestingJob() = default;
+  JobId id = 0;
+  std::int64_t parked_ms = 0;
+  bool ready =
+      true;  // may be tried now; not so one that has only just been parked, or whose last attempt has failed a moment ago
+  PlacementRequest request;
+};
+
+struct NextResume {
+  NextResume() = default;
+  JobId id = 0;
+  std::vector<std::pair<Place, std::uint64_t>> claims;  // of those before it: it may not take that
+};
+
+[[nodiscard]] std::optional<NextResume> next_to_resume(std::vector<RestingJob> resting,
+                                                       std::vector<GpuView> gpus);
+
+}  // namespace ckpt::coordinator

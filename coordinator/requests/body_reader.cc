@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/requests/body_reader.h"
+
+#include <algorithm>
+
+namespace ckpt::coordinator {
+namespace {
+
+using nlohmann::json;
+
+bool has_zero_byte(const std::string& text) {
+  return text.find('\0') != std::string::npos;
+}
+
+// JSON text may be nested arbitrarily deep, and the parser recurses when such a value is destroyed.
+bool too_deep(const std::string& body) {
+  constexpr int kDeepest = 16;
+  int depth = 0;
+  bool in_text = false;
+  for (std::size_t i = 0; i < body.size(); ++i) {
+    const char c = body[i];
+    if (in_text && c == '\\') {
+      ++i;
+    } else if (c == '"') {
+      in_text = !in_text;
+    } else if (!in_text && (c == '[' || c == '{') && ++depth > kDeepest) {
+      return true;
+    } else if (!in_text && (c == ']' || c == '}')) {
+      --depth;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<BodyReader> BodyReader::parse(const std::string& body) {
+  if (body.empty()) return BodyReader(json::object());
+  if (too_deep(body)) return Error(ErrorCode::kInvalidArgument, "The body is nested too deeply");
+  json parsed = json::parse(body, nullptr, false);
+  if (!parsed.is_object()) return Error(ErrorCode::kInvalidArgument, "The body is not a JSON object");
+  return BodyReader(std::move(parsed));
+}
+
+const json* BodyReader::take(const char* key) {
+  taken_.insert(key);
+  const auto at = object_.find(key);
+  return at == object_.end() || at->is_null() ? nullptr : &*at;
+}
+
+void BodyReader::wrong(const char* key, const std::string& why) {
+  if (!error_) error_ = Error(ErrorCode::kInvalidArgument, std::string("Field ") + key + " " + why);
+}
+
+std::optional<std::string> BodyReader::text(const char* key) {
+  const json* value = take(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_string() || has_zero_byte(value->get_ref<const std::string&>())) {
+    wrong(key, "must be a string");
+    return std::nullopt;
+  }
+  return value->get<std::string>();
+}
+
+std::optional<std::size_t> BodyReader::choice(const char* key, const std::vector<std::string>& words) {
+  const auto word = text(key);
+  if (!word) return std::nullopt;
+  const auto at = std::find(words.begin(), words.end(), *word);
+  if (at != words.end()) return static_cast<std::size_t>(at - words.begin());
+  std::string list;
+  for (const std::string& known : words) list += (list.empty() ? "" : " or ") + known;
+  wrong(key, "must be " + list);
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> BodyReader::integer(const char* key, std::int64_t least, std::int64_t most) {
+  const json* value = take(key);
+  if (value == nullptr) return std::nullopt;
+  const bool fits =
+      value->is_number_integer() &&
+      (!value->is_number_unsigned() || value->get<std::uint64_t>() <= static_cast<std::uint64_t>(most));
+  if (!fits || value->get<std::int64_t>() < least || value->get<std::int64_t>() > most) {
+    wrong(key, "must be a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+    return std::nullopt;
+  }
+  return value->get<std::int64_t>();
+}
+
+std::optional<double> BodyReader::number(const char* key, double least, double most) {
+  const json* value = take(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number() || !(value->get<double>() >= least && value->get<double>() <= most)) {
+    wrong(key, "must be a number from " + std::to_string(least) + " to " + std::to_string(most));
+    return std::nullopt;
+  }
+  return value->get<double>();
+}
+
+std::optional<bool> BodyReader::boolean(const char* key) {
+  const json* value = take(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_boolean()) {
+    wrong(key, "must be true or false");
+    return std::nullopt;
+  }
+  return value->get<bool>();
+}
+
+std::optional<std::vector<std::string>> BodyReader::texts(const char* key) {
+  const json* value = take(key);
+  if (value == nullptr) return std::nullopt;
+  std::vector<std::string> texts;
+  bool good = value->is_array();
+  if (good) {
+    for (const json& element : *value) {
+      good = good && element.is_string() && !has_zero_byte(element.get_ref<const std::string&>());
+      if (good) texts.push_back(element.get<std::string>());
+    }
+  }
+  if (good) return texts;
+  wrong(key, "must be a list of strings");
+  return std::nullopt;
+}
+
+std::optional<std::vector<std::string>> BodyReader::environment(const char* key) {
+  const json* value = take(key);
+  if (value == nullptr) return std::nullopt;
+  std::vector<std::string> variables;
+  bool good = value->is_object();
+  if (good) {
+    for (const auto& [name, text] : value->items()) {
+      good = good && !name.empty() && name.find('=') == std::string::npos && !has_zero_byte(name) &&
+             text.is_string() && !has_zero_byte(text.get_ref<const std::string&>());
+      if (good) variables.push_back(name + "=" + text.get<std::string>());
+    }
+  }
+  if (good) return variables;
+  wrong(key, "must be an object of strings");
+  return std::nullopt;
+}
+
+Result<void> BodyReader::finish() {
+  if (error_) return *error_;
+  for (const auto& [key, value] : object_.items()) {
+    if (!taken_.contains(key)) return Error(ErrorCode::kInvalidArgument, "Field " + key + " is not known");
+  }
+  return ok();
+}
+
+}  // namespace ckpt::coordinator

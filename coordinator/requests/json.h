@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// The JSON of the HTTP API: fields stand in the order in which docs/api.md lists them.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+namespace ckpt::coordinator {
+
+using json = nlohmann::ordered_json;
+
+}  // namespace ckpt::coordinator

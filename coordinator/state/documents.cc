@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/state/documents.h"
+
+#include <nlohmann/json.hpp>
+
+#include "coordinator/state/image_documents.h"
+#include "coordinator/state/usual_pause.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+#include "libckpt/protocol/wire/node_messages.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+using nlohmann::json;
+
+json place_json(const Place& place) {
+  return {{"node", place.node}, {"gpu", place.gpu}};
+}
+Place place_from(const json& j) {
+  return {j.at("node").get<std::string>(), j.at("gpu").get<std::uint32_t>()};
+}
+
+template <class E>
+json number(E value) {
+  return static_cast<unsigned>(value);
+}
+template <class E>
+E enum_from(const json& j) {
+  return static_cast<E>(j.get<unsigned>());
+}
+
+json memory_document(const MemoryHistory& memory) {
+  json minutes = json::array();
+  for (const MemoryMinute& entry : memory.minutes()) minutes.push_back({entry.minute, entry.bytes});
+  return {{"peak", memory.peak()}, {"peak_ms", memory.peak_ms()}, {"minutes", minutes}};
+}
+
+MemoryHistory memory_from(const json& j) {
+  std::deque<MemoryMinute> minutes;
+  for (const json& entry : j.at("minutes"))
+    minutes.emplace_back(entry.at(0).get<std::int64_t>(), entry.at(1).get<std::uint64_t>());
+  return MemoryHistory::restore(j.at("peak").get<std::uint64_t>(), j.at("peak_ms").get<std::int64_t>(),
+                                minutes);
+}
+
+json pause_document(const wire::PauseFacts& pause) {
+  return {{"kind", number(pause.kind)}, {"ns", pause.ns.all}, {"bytes", pause.bytes.all}};
+}
+
+wire::PauseFacts pause_from(const json& j) {
+  wire::PauseFacts pause;
+  pause.kind = enum_from<wire::PauseKind>(j.at("kind"));
+  j.at("ns").get_to(pause.ns.all);
+  j.at("bytes").get_to(pause.bytes.all);
+  return pause;
+}
+
+}  // namespace
+
+std::string job_document(const Job& job) {
+  json segments = json::array();
+  for (const Segment& s : job.segments)
+    segments.push_back({{"node", s.node}, {"incarnation", s.incarnation}});
+  json ranks = json::array();
+  for (const JobRank& r : job.ranks)
+    ranks.push_back(
+        {{"rank", r.rank}, {"place", place_json(r.place)}, {"pid", r.pid}, {"state_bytes", r.state_bytes}});
+  json j = {{"state", number(job.state)},
+            {"incarnation", job.incarnation},
+            {"segments", segments},
+            {"ranks", ranks},
+            {"phase", number(job.phase)},
+            {"movable", job.movable},
+            {"reason", job.reason},
+            {"placed", job.placed},
+            {"stop_requested", job.stop_requested},
+            {"exit_code", job.exit_code},
+            {"started_ms", job.started_ms},
+            {"ended_ms", job.ended_ms}};
+  if (job.last_downtime_ms) j["last_downtime_ms"] = *job.last_downtime_ms;
+  json pauses = json::array();
+  for (const wire::PauseFacts& pause : job.pauses) pauses.push_back(pause_document(pause));
+  j["pauses"] = pauses;
+  j["fenced"] = job.fenced;
+  j["resumes_itself"] = job.resumes_itself;
+  j["stop_grace_ms"] = job.stop_grace_ms;
+  j["stop_owed"] = job.stop_owed;
+  j["unfenced"] = job.unfenced;
+  j["parked_ms"] = job.parked_ms;
+  if (job.protection) j["protection"] = protection_document(*job.protection);
+  if (job.snapshot) j["snapshot"] = snapshot_document(*job.snapshot);
+  if (job.operation) j["operation"] = operation_document(*job.operation);
+  j["memory"] = memory_document(job.memory);
+  return j.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Job job_from_document(const std::string& text) {
+  const json j = json::parse(text);
+  Job job;
+  job.state = enum_from<JobState>(j.at("state"));
+  job.incarnation = j.at("incarnation").get<Incarnation>();
+  for (const json& s : j.at("segments"))
+    job.segments.emplace_back(s.at("node").get<std::string>(), s.at("incarnation").get<Incarnation>());
+  if (job.segments.empty()) throw std::runtime_error("a job without instances");
+  for (const json& r : j.at("ranks")) {
+    JobRank& rank = job.ranks.emplace_back();
+    rank.rank = r.at("rank").get<std::uint32_t>();
+    rank.place = place_from(r.at("place"));
+    rank.pid = r.at("pid").get<std::int32_t>();
+    rank.state_bytes = r.at("state_bytes").get<std::uint64_t>();
+  }
+  job.phase = enum_from<wire::JobPhase>(j.at("phase"));
+  job.movable = j.at("movable").get<bool>();
+  job.reason = j.at("reason").get<std::string>();
+  job.placed = j.at("placed").get<std::string>();
+  job.stop_requested = j.at("stop_requested").get<bool>();
+  job.exit_code = j.at("exit_code").get<std::int32_t>();
+  job.started_ms = j.at("started_ms").get<std::int64_t>();
+  job.ended_ms = j.at("ended_ms").get<std::int64_t>();
+  if (j.contains("last_downtime_ms")) job.last_downtime_ms = j.at("last_downtime_ms").get<double>();
+  if (j.contains("pauses"))
+    for (const json& pause : j.at("pauses")) add_pause(job.pauses, pause_from(pause));
+  // A store that was written before there were images has none of them.
+  job.fenced = j.value("fenced", Incarnation{0});
+  job.resumes_itself = j.value("resumes_itself", false);
+  job.stop_grace_ms = j.value("stop_grace_ms", std::int64_t{0});
+  job.stop_owed = j.value("stop_owed", false);
+  job.unfenced = j.value("unfenced", false);
+  job.parked_ms = j.value("parked_ms", std::int64_t{0});
+  if (j.contains("protection")) job.protection = protection_from(j.at("protection"));
+  if (j.contains("snapshot")) job.snapshot = snapshot_from(j.at("snapshot"));
+  if (j.contains("operation")) job.operation = operation_from(j.at("operation"));
+  if (j.contains("memory")) job.memory = memory_from(j.at("memory"));
+  return job;
+}
+
+std::string migration_document(const Migration& m) {
+  const json j = {{"job", m.job},
+                  {"job_name", m.job_name},
+                  {"from", place_json(m.from)},
+                  {"to", place_json(m.to)},
+                  {"mode", number(m.options.mode)},
+                  {"if_not_converged", number(m.options.if_not_converged)},
+                  {"max_downtime_ns", m.options.max_downtime_ns},
+                  {"bandwidth", m.options.bandwidth_bytes_per_second},
+                  {"max_rounds", m.options.max_rounds},
+                  {"codec", number(m.options.codec)},
+                  {"shadow_memory_bytes", m.options.shadow_memory_bytes},
+                  {"slowdown_permille", m.options.slowdown_permille},
+                  {"timeout_ms", m.timeout_ms},
+                  {"why", m.why},
+                  {"phase", number(m.phase)},
+                  {"result", number(m.result)},
+                  {"error", m.error},
+                  {"abort_cause", number(m.abort_cause)},
+                  {"base", m.base},
+                  {"incarnation", m.incarnation},
+                  {"runs_at", number(m.runs_at)},
+                  {"ran_at_target", m.ran_at_target},
+                  {"started_ms", m.started_ms},
+                  {"ended_ms", m.ended_ms},
+                  {"revision", m.revision},
+                  {"settled", m.settled}};
+  return j.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Migration migration_from_document(const std::string& text) {
+  const json j = json::parse(text);
+  Migration m;
+  m.job = j.at("job").get<JobId>();
+  m.job_name = j.at("job_name").get<std::string>();
+  m.from = place_from(j.at("from"));
+  m.to = place_from(j.at("to"));
+  m.options.mode = enum_from<wire::MigrateMode>(j.at("mode"));
+  m.options.if_not_converged = enum_from<wire::NotConverged>(j.at("if_not_converged"));
+  m.options.max_downtime_ns = j.at("max_downtime_ns").get<std::int64_t>();
+  m.options.bandwidth_bytes_per_second = j.at("bandwidth").get<std::uint64_t>();
+  m.options.max_rounds = j.at("max_rounds").get<std::uint32_t>();
+  // A store that was written before these options has none of them.
+  if (j.contains("codec")) m.options.codec = enum_from<wire::CodecMode>(j.at("codec"));
+  m.options.shadow_memory_bytes = j.value("shadow_memory_bytes", std::uint64_t{0});
+  m.options.slowdown_permille = j.value("slowdown_permille", std::uint32_t{0});
+  m.timeout_ms = j.at("timeout_ms").get<std::int64_t>();
+  m.why = j.at("why").get<std::string>();
+  m.phase = enum_from<MigrationPhase>(j.at("phase"));
+  m.result = enum_from<MigrationResult>(j.at("result"));
+  m.error = j.at("error").get<std::string>();
+  m.abort_cause = enum_from<AbortCause>(j.at("abort_cause"));
+  m.base = j.at("base").get<Incarnation>();
+  m.incarnation = j.at("incarnation").get<Incarnation>();
+  m.runs_at = enum_from<Side>(j.at("runs_at"));
+  m.ran_at_target = j.value("ran_at_target", false);
+  m.started_ms = j.at("started_ms").get<std::int64_t>();
+  m.ended_ms = j.at("ended_ms").get<std::int64_t>();
+  m.revision = j.at("revision").get<std::uint64_t>();
+  m.settled = j.value("settled", false);
+  return m;
+}
+
+}  // namespace ckpt::coordinator

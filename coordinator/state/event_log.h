@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happened, for `gpumigrate events`: the newest `events_kept`, with ids that only grow.
+// Threads: one. Errors: an event that cannot be stored is logged and dropped; nothing waits for events.
+#pragma once
+
+#include <functional>
+
+#include "coordinator/state/retention.h"
+#include "coordinator/state/signal.h"
+#include "coordinator/state/store.h"
+
+namespace ckpt::coordinator {
+
+class EventLog {
+ public:
+  EventLog(Store& store, control::asio::any_io_executor executor)
+      : store_(store), changed_(std::move(executor)) {}
+
+  void add(std::string kind, std::string text, std::string node = {}, JobId job = 0,
+           MigrationId migration = 0);
+  Result<std::vector<Event>> since(std::uint64_t id, std::size_t limit) { return store_.events(id, limit); }
+  // Removes some of those that need not stay. True: there are more.
+  bool forget_old(const Retention& keep);
+  // Hears every event as it is added.
+  void watch(std::function<void(const Event&)> watcher) { watcher_ = std::move(watcher); }
+  [[nodiscard]] Signal& changed() { return changed_; }
+
+ private:
+  Store& store_;
+  Signal changed_;
+  std::function<void(const Event&)> watcher_;
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the coordinator keeps of a job's images and protection: parts of the job's own record (model.h), so that they change with its
+// state in one write. Plain values; ImageTable changes them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "libckpt/protocol/wire/image_messages.h"
+
+namespace ckpt::coordinator {
+
+// A version of a job in a vault.
+struct Image {
+  Image() = default;
+  std::string node;    // whose vault; for a shared folder the node that wrote it
+  std::string folder;  // empty: the node's own
+  std::string vault_job;
+  wire::JobId job = 0;
+  std::uint64_t version = 0;
+  std::uint64_t sequence = 0;   // the coordinator's own count (image_numbers.h); 0: of an older build
+  std::int64_t barrier_ms = 0;  // Unix time: what the job did since is not in it
+  std::uint64_t state_bytes = 0;
+  std::string gpu_model;
+};
+
+// `protect`: what was asked for, and how it goes.
+struct Protection {
+  Protection() = default;
+  std::int64_t every_ms = 0;
+  std::string folder;  // empty: the own vault of the node where the job runs
+  std::string node;    // only in this node's own vault; empty: wherever the job runs
+  std::uint32_t keep = 2;
+  std::int64_t begun_ms = 0;  // the last snapshot; 0: none yet
+  unsigned failures = 0;      // in a row
+  std::string error;          // of the last one; empty if it was good
+};
+
+// What the last good snapshot of a job was like.
+struct SnapshotFacts {
+  SnapshotFacts() = default;
+  Image image;
+  std::int64_t pause_ns = 0;
+  std::uint64_t written_bytes = 0;
+  std::uint64_t waited_bytes = 0;
+};
+
+enum class OperationGoal : std::uint8_t { kParked = 1, kRunning = 2 };
+enum class OperationStage : std::uint8_t {
+  kTaking = 1,  // a snapshot that the job does not go on after
+  kEnding,      // the instances up to `fenced` end
+  kStarting,    // the next instance starts from the image
+};
+
+// A job on its way between running and resting in an image. Each stage is durable before its first order is sent, and is
+// carried on after a restart of the coordinator.
+struct ImageOperation {
+  ImageOperation() = default;
+  OperationGoal goal = OperationGoal::kRunning;
+  OperationStage stage = OperationStage::kEnding;
+  std::string verb;  // suspend, park, restore, resume: for people
+  std::string why;
+  bool by_user = false;          // a job that a user has parked does not resume by itself
+  Image image;                   // kTaking: the newest one before it; else the one that counts
+  bool gone = false;             // the instance is known to have ended, or somebody has given his word for it
+  bool by_word = false;          // the latter
+  std::int64_t ended_ms = 0;     // when; 0: it has not
+  wire::Incarnation fenced = 0;  // instances up to this one must end
+  std::string to_node;           // kRunning
+  std::uint32_t to_gpu = 0;
+  std::int64_t lost_ms = 0;      // kStarting: of work
+  std::int64_t deadline_ms = 0;  // for people: Unix time at which it is given up
+  std::string cancelled;         // why it is given up; empty: it is not
+  bool stops = false;            // for the job's stop: however it ends, the job is stopped then
+  std::int64_t stop_grace_ms = 0;
+};
+
+}  // namespace ckpt::coordinator

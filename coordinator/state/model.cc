@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/state/model.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "libckpt/protocol/wire/ids.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr std::size_t kLongestName = 63;
+
+}  // namespace
+
+std::string to_text(const Place& place) {
+  return place.node + ":" + std::to_string(place.gpu);
+}
+
+std::string_view to_string(JobState state) noexcept {
+  switch (state) {
+    case JobState::kStarting:
+      return "starting";
+    case JobState::kRunning:
+      return "running";
+    case JobState::kExited:
+      return "exited";
+    case JobState::kFailed:
+      return "failed";
+    case JobState::kLost:
+      return "lost";
+    case JobState::kParked:
+      return "parked";
+    case JobState::kRestoring:
+      return "restoring";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(MigrationPhase phase) noexcept {
+  switch (phase) {
+    case MigrationPhase::kPreparing:
+      return "preparing";
+    case MigrationPhase::kPrecopy:
+      return "precopy";
+    case MigrationPhase::kGranted:
+      return "granted";
+    case MigrationPhase::kVerified:
+      return "verified";
+    case MigrationPhase::kCommitted:
+      return "committed";
+    case MigrationPhase::kClosing:
+      return "closing";
+    case MigrationPhase::kClosed:
+      return "closed";
+  }
+  return "unknown";
+}
+
+std::string_view state_text(const Migration& migration) noexcept {
+  const bool asked = migration.forgotten && migration.phase < MigrationPhase::kGranted;
+  return asked ? "forgotten" : to_string(migration.phase);
+}
+
+std::string_view to_string(MigrationResult result) noexcept {
+  switch (result) {
+    case MigrationResult::kNone:
+      return "none";
+    case MigrationResult::kDone:
+      return "done";
+    case MigrationResult::kFailed:
+      return "failed";
+    case MigrationResult::kTimedOut:
+      return "timed-out";
+    case MigrationResult::kInterrupted:
+      return "interrupted";
+    case MigrationResult::kRestored:
+      return "restored";
+    case MigrationResult::kLost:
+      return "lost";
+    case MigrationResult::kRefused:
+      return "refused";
+  }
+  return "unknown";
+}
+
+int exit_code_of(MigrationResult result) noexcept {
+  switch (result) {
+    case MigrationResult::kNone:
+      return 6;
+    case MigrationResult::kDone:
+      return 0;
+    case MigrationResult::kFailed:
+      return 1;
+    case MigrationResult::kTimedOut:
+      return 2;
+    case MigrationResult::kInterrupted:
+      return 2;
+    case MigrationResult::kRestored:
+      return 3;
+    case MigrationResult::kLost:
+      return 4;
+    case MigrationResult::kRefused:
+      return 5;
+  }
+  return 6;
+}
+
+std::uint64_t Job::state_bytes() const {
+  std::uint64_t sum = 0;
+  for (const JobRank& rank : ranks) sum += rank.state_bytes;
+  return sum;
+}
+
+std::uint64_t Job::held_bytes() const {
+  return std::max(state_bytes(), memory.now());
+}
+
+std::uint64_t Job::expected_bytes() const {
+  return std::max(held_bytes(), spec.gpu_memory_bytes != 0 ? spec.gpu_memory_bytes : memory.peak());
+}
+
+std::string job_text(JobId id) {
+  return wire::job_text(id);
+}
+std::string migration_text(MigrationId id) {
+  return wire::migration_text(id);
+}
+std::optional<JobId> parse_job_id(std::string_view text) {
+  return wire::parse_id('j', text);
+}
+std::optional<MigrationId> parse_migration_id(std::string_view text) {
+  return wire::parse_id('m', text);
+}
+
+bool valid_job_name(std::string_view name) {
+  const auto alphanumeric = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
+  return !name.empty() && name.size() <= kLongestName && alphanumeric(name.front()) && !parse_job_id(name) &&
+         std::all_of(name.begin(), name.end(),
+                     [&](char c) { return alphanumeric(c) || c == '.' || c == '_' || c == '-'; });
+}
+
+}  // namespace ckpt::coordinator

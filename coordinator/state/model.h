@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the coordinator knows: jobs, migrations, events. Plain values; who may change them is said at JobTable and
+// MigrationTable. Times are Unix milliseconds (for people), spans that were measured are nanoseconds.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/state/image_records.h"
+#include "coordinator/state/memory_history.h"
+#include "libckpt/protocol/wire/job_messages.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+#include "libckpt/protocol/wire/node_messages.h"
+
+namespace ckpt::coordinator {
+
+using wire::Incarnation;
+using wire::JobId;
+using wire::MigrationId;
+using wire::Side;
+
+// A GPU of the cluster; text form "node-a:0".
+struct Place {
+  Place() = default;
+  Place(std::string node_name, std::uint32_t gpu_index) : node(std::move(node_name)), gpu(gpu_index) {}
+  friend bool operator==(const Place&, const Place&) = default;
+  std::string node;
+  std::uint32_t gpu = 0;
+};
+[[nodiscard]] std::string to_text(const Place& place);
+
+// An instance whose log is part of the job's log, in the order they ran. `incarnation` is the one it was started as.
+struct Segment {
+  Segment() = default;
+  Segment(std::string node_name, Incarnation started_as)
+      : node(std::move(node_name)), incarnation(started_as) {}
+  friend bool operator==(const Segment&, const Segment&) = default;
+  std::string node;
+  Incarnation incarnation = 0;
+};
+
+// kParked: it rests in an image, no instance runs; kRestoring: an instance is about to run from an image.
+enum class JobState : std::uint8_t { kStarting = 1, kRunning, kExited, kFailed, kLost, kParked, kRestoring };
+[[nodiscard]] std::string_view to_string(JobState state) noexcept;
+[[nodiscard]] constexpr bool is_ended(JobState state) {
+  return state == JobState::kExited || state == JobState::kFailed || state == JobState::kLost;
+}
+// It has, or is about to have, memory of the GPU it is placed on.
+[[nodiscard]] constexpr bool holds_gpu(JobState state) {
+  return !is_ended(state) && state != JobState::kParked;
+}
+
+struct JobRank {
+  JobRank() = default;
+  std::uint32_t rank = 0;
+  Place place;
+  std::int32_t pid = 0;
+  std::uint64_t state_bytes = 0;
+};
+
+struct Job {
+  Job() = default;
+  JobId id = 0;
+  wire::JobSpec spec;  // name, command, environment, folder, ranks of the first placement
+  JobState state = JobState::kStarting;
+  Incarnation incarnation = 1;    // k of the running instance
+  std::vector<Segment> segments;  // the last one runs
+  std::vector<JobRank> ranks;     // of the running instance
+  wire::JobPhase phase = wire::JobPhase::kStarting;
+  bool movable = false;
+  std::string reason;
+  std::string placed;              // why this GPU was chosen
+  bool stop_requested = false;     // lasts until nothing of it lives, also after it has ended here
+  std::int64_t stop_grace_ms = 0;  // from SIGTERM to SIGKILL
+  bool unfenced = false;           // lost with its node, where it may still run: no image of it may
+  bool stop_owed = false;          // it has ended here while its node was away: an instance may live
+  std::int32_t exit_code = -1;
+  std::int64_t started_ms = 0;
+  std::int64_t ended_ms = 0;
+  std::optional<double> last_downtime_ms;
+  std::vector<wire::PauseFacts> pauses;  // of its last moves, the latest at the end (usual_pause.h)
+  Incarnation fenced = 0;  // an instance up to this one that turns up is ended: the job goes on from an image
+  bool resumes_itself = false;  // kParked: as soon as there is room
+  std::int64_t parked_ms = 0;   // kParked: since when
+  std::optional<Protection> protection;
+  std::optional<SnapshotFacts> snapshot;    // the last good one
+  std::optional<ImageOperation> operation;  // open: it judges what the instances do
+  MemoryHistory memory;                     // that it holds on its GPU, as the driver counts
+
+  [[nodiscard]] const std::string& node() const { return segments.back().node; }
+  [[nodiscard]] std::uint64_t state_bytes() const;
+  // Of its GPU's memory, as far as anybody knows.
+  [[nodiscard]] std::uint64_t held_bytes() const;
+  // What it is expected to need wherever it runs: its quota, else the most that it ever held.
+  [[nodiscard]] std::uint64_t expected_bytes() const;
+};
+
+enum class MigrationPhase : std::uint8_t {
+  kPreparing = 1,
+  kPrecopy,
+  kGranted,
+  kVerified,
+  kCommitted,
+  kClosing,  // decided, waiting for the sides' measurements
+  kClosed,
+};
+[[nodiscard]] std::string_view to_string(MigrationPhase phase) noexcept;
+
+enum class MigrationResult : std::uint8_t {
+  kNone = 0,
+  kDone,
+  kFailed,
+  kTimedOut,
+  kInterrupted,
+  kRestored,
+  kLost,
+  kRefused
+};
+[[nodiscard]] std::string_view to_string(MigrationResult result) noexcept;
+[[nodiscard]] int exit_code_of(MigrationResult result) noexcept;
+
+enum class AbortCause : std::uint8_t { kNone = 0, kUser, kTimeout };
+
+struct Migration {
+  Migration() = default;
+  MigrationId id = 0;
+  JobId job = 0;
+  std::string job_name;
+  Place from;
+  Place to;
+  wire::MigrateOptions options;
+  std::int64_t timeout_ms = 0;
+  std::string why;  // the user's --reason
+  MigrationPhase phase = MigrationPhase::kPreparing;
+  MigrationResult result = MigrationResult::kNone;
+  std::string error;
+  AbortCause abort_cause = AbortCause::kNone;
+  Incarnation base = 0;         // n
+  Incarnation incarnation = 0;  // of the running instance, as far as known
+  Side runs_at = Side::kSource;
+  bool ran_at_target = false;  // RUNS was heard: what was computed there is lost if the source goes on
+  std::int64_t started_ms = 0;
+  std::int64_t ended_ms = 0;
+  std::optional<wire::MigrationProgress> progress;
+  std::optional<wire::SourceReport> source_report;
+  std::optional<wire::TargetReport> target_report;
+  std::uint64_t revision = 1;
+  bool settled = false;    // both sides know how it ended: nobody will ask
+  bool forgotten = false;  // no record speaks of it: its sides are asked what they know, and decide it
+
+  [[nodiscard]] bool open() const { return phase != MigrationPhase::kClosed; }
+};
+// Of the phase, or "forgotten" while its sides are asked.
+[[nodiscard]] std::string_view state_text(const Migration& migration) noexcept;
+
+struct Event {
+  Event() = default;
+  std::uint64_t id = 0;
+  std::int64_t time_ms = 0;
+  std::string kind;
+  JobId job = 0;
+  MigrationId migration = 0;
+  std::string node;
+  std::string text;
+};
+
+// "j12-k3fa" / "m7-k3fa", or without a tag (libckpt/protocol/wire/ids.h); nullopt for anything else.
+[[nodiscard]] std::string job_text(JobId id);
+[[nodiscard]] std::string migration_text(MigrationId id);
+[[nodiscard]] std::optional<JobId> parse_job_id(std::string_view text);
+[[nodiscard]] std::optional<MigrationId> parse_migration_id(std::string_view text);
+[[nodiscard]] bool valid_job_name(std::string_view name);
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator's SQLite file (WAL, mode 0600): jobs, nodes, migrations and events for people and for
+// a restart. What decides a switch is not here but in the journal (migration/journal.h).
+// Each write is durable when it returns (synchronous=FULL), until a StoreSync takes the syncs over: then when_durable() says when. Whoever states
+// to others what is written here, or orders something that it allows, waits for that. What power takes with it is the newest of it, and
+// nodes tell it again (recovery.h).
+// Threads: one. Errors: kRefused when the disk is full, kCorrupt for a row that does not decode, kNotSupported for a file
+// of a newer version.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "coordinator/state/model.h"
+#include "coordinator/state/sqlite.h"
+#include "libckpt/protocol/wire/ids.h"
+
+namespace ckpt::coordinator {
+
+struct NodeRow {
+  NodeRow() = default;
+  std::string name;
+  std::string version;
+  std::string peer_address;
+  std::int64_t last_seen_ms = 0;
+};
+
+// What a node says that a vault holds, as JSON (image_catalog.h).
+struct VaultRow {
+  VaultRow() = default;
+  std::string node;
+  std::string folder;
+  std::string document;
+};
+
+class Store {
+ public:
+  static Result<Store> open(const std::string& path);
+
+  // Draws the tag of all ids from now on; without it they have none.
+  Result<void> draw_id_tag();
+  // Never given twice, whatever is deleted, and with a tag whatever becomes of the file.
+  Result<JobId> next_job_id();
+  Result<MigrationId> next_migration_id();
+  // Of a part with a table of its own; `known` is the newest that it has.
+  Result<std::uint64_t> next_id_of(std::string_view part, std::uint64_t known);
+  [[nodiscard]] wire::IdTag id_tag() const { return tag_; }
+  // This file, or what it is a later state of, gave the id; not: a coordinator did whose file was lost.
+  [[nodiscard]] bool gave(JobId id) const;
+  // Others gave ids up to these, which this file does not know: the next ones are higher.
+  Result<void> count_above(JobId job, MigrationId migration);
+  // `count` numbers for images (image_numbers.h), above `above` and all that were reserved before. Returns the last of them.
+  Result<std::uint64_t> reserve_image_numbers(std::uint64_t above, std::uint64_t count);
+
+  Result<void> put(const Job& job);
+  Result<void> put(const Migration& migration);
+  Result<void> put(const NodeRow& node);
+  Result<std::vector<Job>> jobs();
+  Result<std::vector<Migration>> migrations();
+  Result<std::vector<NodeRow>> nodes();
+  Result<void> remove_job(JobId id);
+  // Each of these is one transaction.
+  Result<void> put_jobs(std::span<const Job* const> jobs);
+  Result<void> remove_jobs(std::span<const JobId> ids);
+  Result<void> put_migrations(std::span<const Migration* const> migrations);
+  // The highest of them is remembered: the journal may know them for longer than the store.
+  Result<void> remove_migrations(std::span<const MigrationId> ids);
+  Result<MigrationId> highest_removed_migration();
+  Result<void> remove_node(const std::string& name);
+  Result<void> put(const VaultRow& vault);
+  Result<std::vector<VaultRow>> vaults();
+  // Random, made with the file: tells this cluster's jobs from others' in a folder that they share.
+  Result<std::string> cluster_id();
+  // The nodes' vaults say that this is what the cluster was called before its store was lost. False: images were ordered under the id that
+  // this file has, which stays.
+  Result<bool> adopt_cluster_id(const std::string& id);
+
+  Result<std::uint64_t> add(const Event& event);  // its id
+  Result<std::vector<Event>> events(std::uint64_t since, std::size_t limit);
+  // Removes all but the newest `keep`, and what is older than `since_ms`; at most kMaxPruned of them. True: there are more.
+  static constexpr std::uint64_t kMaxPruned = 5'000;
+  Result<bool> prune_events(std::uint64_t keep, std::int64_t since_ms = 0);
+
+  // Calls `then` when all that has been written is durable, or with why it is not: at once, or later on the writer's thread.
+  using Then = std::function<void(const Result<void>&)>;
+  void when_durable(Then then) { syncs_ ? syncs_(std::move(then)) : then(ok()); }
+  // Who syncs what is written; nobody: each write itself.
+  void set_syncs(std::function<void(Then)> syncs) { syncs_ = std::move(syncs); }
+
+  // For parts of the coordinator with tables of their own in the same file (cordons.h, drains.h, health.h).
+  [[nodiscard]] Database& database() { return db_; }
+
+ private:
+  explicit Store(Database db) : db_(std::move(db)) {}
+  Result<void> load_job_numbers();
+  Result<std::uint64_t> next_id(std::string_view counter);
+  // The next id of it has a higher number.
+  Result<void> count_from(std::string_view counter, std::uint64_t number);
+  Database db_;
+  std::function<void(Then)> syncs_;
+  wire::IdTag tag_ = 0;
+  std::uint64_t last_job_ = 0;  // number
+  std::map<std::uint64_t, wire::IdTag>
+      job_tags_;  // by the first number that was given, or kept free, under each
+};
+
+}  // namespace ckpt::coordinator

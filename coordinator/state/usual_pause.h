@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a job's pauses usually take, by term: the median of its last ones, so that one during which the node was busy with other things is not believed
+// of the next. Pure. Errors: none.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "libckpt/protocol/wire/pause_terms.h"
+
+namespace ckpt::coordinator {
+
+inline constexpr std::size_t kMaxPauses = 3;
+
+// `pauses`: the latest at the end; the oldest leaves.
+void add_pause(std::vector<wire::PauseFacts>& pauses, const wire::PauseFacts& latest);
+// Of those that were made as the last one was; none without a pause.
+[[nodiscard]] std::optional<wire::PauseFacts> usual_pause(const std::vector<wire::PauseFacts>& pauses);
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether an encoding pays on this link with these cores (DESIGN §5: "one that slows the pipeline is not used").
+//
+// With n coding threads at C bytes/s each and a link of L bytes/s, encoding by ratio r makes the transfer take
+// max(1/(n*C), 1/(r*L)) per byte instead of 1/L (reference: dataplane.md §2 "Which codec at which link"): it gains min(n*C/L, r).
+// C is learnt from what was encoded so far, per encoding; L is told. Below a gain of 3 % a chunk is sent raw.
+//
+// A rate that is not known, or that was found too low, is tried again with a few chunks of every thousand: cores get busy and free.
+//
+//   if (chooser.may_encode()) {
+//     const Estimate estimate = coder.estimate(chunk, previous);
+//     const Encoding encoding = chooser.choose(estimate);
+//     if (encoding != kRaw && coder.encode(encoding, ...)) chooser.observe(encoding, chunk.size(), busy);
+//   }
+//
+// Forced modes: kRaw never encodes. kPlanes uses the best planes however slow, and kDifference the difference where there is a
+// previous version and it shrinks, else planes; both send raw what does not shrink.
+//
+// Threads: any; lock-free. No function fails. Rates are bytes per second, 0 = not known.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "libckpt/base/clock.h"
+#include "libckpt/datapath/codec/codec.h"
+#include "libckpt/datapath/codec/coder.h"
+
+namespace ckpt::codec {
+
+// What the operator asked for (--codec). Values are on the wire.
+enum class CodecMode : std::uint8_t { kInvalid = 0, kAuto = 1, kRaw = 2, kPlanes = 3, kDifference = 4 };
+[[nodiscard]] constexpr bool is_known(CodecMode mode) {
+  return mode >= CodecMode::kAuto && mode <= CodecMode::kDifference;
+}
+
+class Chooser {
+ public:
+  // `threads`: how many encode at the same time.
+  Chooser(CodecMode mode, std::uint32_t threads) : mode_(mode), threads_(threads) {}
+
+  // What the link carries: its limit, or what was measured while only sending. Until it is known, kAuto sends raw.
+  void set_link_rate(std::uint64_t bytes_per_second) noexcept { link_rate_.store(bytes_per_second); }
+  // What an encoding cost, on the thread that did it, sampling included. Not for a chunk that it gave up on: that is quick and
+  // says nothing. Only planes and differences are learnt.
+  void observe(Encoding encoding, std::uint64_t plain_bytes, Nanos busy) noexcept;
+  // False: sampling this chunk cannot change the answer, which is kRaw. Counts chunks: ask once per chunk.
+  [[nodiscard]] bool may_encode() const noexcept;
+  // Which encoding to use for a chunk with this estimate.
+  [[nodiscard]] Encoding choose(const Estimate& estimate) const noexcept;
+  [[nodiscard]] CodecMode mode() const noexcept { return mode_; }
+  // What one thread encodes with it, as learnt.
+  [[nodiscard]] std::uint64_t rate(Encoding encoding) const noexcept {
+    return rate_[static_cast<std::size_t>(encoding)].load(std::memory_order_relaxed);
+  }
+
+ private:
+  static constexpr std::size_t kEncodings = static_cast<std::size_t>(Encoding::kLast) + 1;
+  // So many chunks in each round of kRetryEvery are sampled and encoded though it does not seem to pay.
+  static constexpr std::int32_t kTrials = 8;
+  static constexpr std::uint32_t kRetryEvery = 1024;
+
+  [[nodiscard]] double gain(double rate, double ratio) const noexcept;
+  [[nodiscard]] bool one_may_pay() const noexcept;
+  [[nodiscard]] static bool take(std::atomic<std::int32_t>& credits) noexcept;
+  [[nodiscard]] Encoding choose_by_gain(const Estimate& estimate) const noexcept;
+
+  const CodecMode mode_;
+  const std::uint32_t threads_;
+  std::atomic<std::uint64_t> link_rate_{0};
+  std::array<std::atomic<std::uint64_t>, kEncodings> rate_{};  // of one thread, learnt
+  // Asking changes what the next one is told, not what is true of the chunk: hence mutable.
+  mutable std::atomic<std::uint32_t> asked_{0};
+  mutable std::atomic<std::int32_t> samples_left_{kTrials}, trials_left_{kTrials};
+};
+
+}  // namespace ckpt::codec

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/datapath/codec/coder.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "libckpt/datapath/codec/entropy.h"
+#include "libckpt/datapath/codec/plane_packer.h"
+#include "libckpt/datapath/codec/planes.h"
+#include "libckpt/datapath/codec/seven_bits.h"
+#include "libckpt/datapath/codec/sparse_plane.h"
+#include "libckpt/datapath/codec/huffman/upcoming.h"
+
+namespace ckpt::codec {
+namespace {
+
+// Above it packing a plane saves less than it costs.
+constexpr double kMostPackedBits = 7.7;
+// Below it a plane holds runs: Huffman gives a whole bit a byte, and matches are found faster than its table pays.
+constexpr double kMostRunBits = 0.5;
+// Above it the lowest plane may be noise but for its sign bit, and is tried in seven bits.
+constexpr double kLeastSevenBits = 6.75;
+// How a plane is stored, in the top bits of its length.
+constexpr std::uint32_t kPackedFlag = 1U << 31, kSevenFlag = 1U << 30, kSparseFlag = kPackedFlag | kSevenFlag;
+constexpr std::uint32_t kLengthMask = kSevenFlag - 1;
+// What is brought into the cache ahead, of each range of memory: no more than stays in the second level beside the scratch.
+constexpr std::size_t kMostAhead = std::size_t{64} << 10;
+// A gain below it does not pay for the header and the work.
+constexpr double kLeastRatio = 1.02;
+// Pairs of half floats look as good as words: their exponents fill two planes of four instead of one of two. Only the plain
+// planes tell little by it; the difference of words carries from one half into the other.
+constexpr double kWiderMustWin = 1.03;
+
+constexpr std::size_t width_of(Encoding encoding) {
+  switch (encoding) {
+    case Encoding::kPlanes2:
+    case Encoding::kDifference2:
+      return 2;
+    case Encoding::kPlanes4:
+    case Encoding::kDifference4:
+      return 4;
+    default:
+      return 0;
+  }
+}
+
+// What a plane of this entropy becomes, in bits per byte: Huffman wastes some, and cannot go below a bit.
+double packed_bits(double entropy) {
+  if (entropy > kMostPackedBits) return 8;
+  if (entropy > kMostRunBits) return std::max(1.02, entropy * 1.01 + 0.02);
+  return std::min(1.02, entropy * 1.4 + 0.02);
+}
+
+// The header's length and zstd's own of a plane, in bytes.
+constexpr double kOverhead = 24;
+
+double ratio_of(std::size_t width, const PlaneEntropy& entropy, std::size_t bytes) {
+  double bits = 0;
+  for (std::size_t p = 0; p < width; ++p) bits += packed_bits(entropy[p]);
+  const double plain = static_cast<double>(bytes);
+  return plain / (plain * bits / (8.0 * static_cast<double>(width)) + kOverhead * static_cast<double>(width));
+}
+
+Error corrupt(Encoding encoding, std::size_t in, std::size_t out, std::string_view why) {
+  return Error(ErrorCode::kCorrupt, "A chunk of " + std::to_string(out) + " bytes cannot come from " +
+                                        std::to_string(in) + " bytes in encoding " +
+                                        std::string(to_string(encoding)) + ": " + std::string(why));
+}
+
+}  // namespace
+
+struct Coder::State {
+  State(PlanePacker made, std::size_t bytes, std::unique_ptr<std::byte[]> memory)
+      : packer(std::move(made)), most_chunk_bytes(bytes), scratch(std::move(memory)) {}
+
+  PlanePacker packer;
+  EntropySampler sampler;
+  const std::size_t most_chunk_bytes;
+  const std::unique_ptr<std::byte[]> scratch;  // the packed planes of one chunk, unpacked
+
+  // The entropies that estimate() took, for the encode() of the same memory that follows. If that memory has changed meanwhile,
+  // the wrong planes are packed: worse, but not wrong.
+  struct Sample {
+    const std::byte* chunk = nullptr;
+    std::size_t bytes = 0;
+    PlaneEntropy entropy{};
+  };
+  std::array<Sample, 4> samples;  // by sample_index()
+  static std::size_t sample_index(std::size_t width, bool difference) {
+    return (width == 4 ? 1 : 0) + (difference ? 2 : 0);
+  }
+
+  void remember(std::size_t width, bool difference, std::span<const std::byte> chunk,
+                const PlaneEntropy& entropy) noexcept {
+    samples[sample_index(width, difference)] = {chunk.data(), chunk.size(), entropy};
+  }
+  // What was remembered, once; else a new sample.
+  PlaneEntropy take_sample(std::size_t width, std::span<const std::byte> chunk,
+                           std::span<const std::byte> previous) noexcept {
+    const Sample& found = samples[sample_index(width, !previous.empty())];
+    const bool fits = found.chunk == chunk.data() && found.bytes == chunk.size();
+    const PlaneEntropy entropy = fits ? found.entropy : sampler.sample(width, chunk, previous);
+    for (Sample& sample : samples) sample.chunk = nullptr;
+    return entropy;
+  }
+
+  // The plane's length with its flag, as in the header.
+  std::optional<std::uint32_t> pack(std::span<const std::byte> plane, double entropy, bool noise,
+                                    std::span<std::byte> room) noexcept;
+  [[nodiscard]] bool unpack(std::uint32_t length, std::span<const std::byte> packed,
+                            std::span<std::byte> plane, Upcoming& upcoming) noexcept;
+  std::optional<std::size_t> encode(std::size_t width, std::span<const std::byte> chunk,
+                                    std::span<const std::byte> previous, std::span<std::byte> out) noexcept;
+};
+
+Coder::Coder(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Coder::~Coder() = default;
+
+Result<std::unique_ptr<Coder>> Coder::create(std::size_t most_chunk_bytes) {
+  // Lengths are 30 bits on the wire.
+  if (most_chunk_bytes == 0 || most_chunk_bytes > kLengthMask) {
+    return Error(ErrorCode::kInvalidArgument,
+                 "No coder for chunks of " + std::to_string(most_chunk_bytes) + " bytes");
+  }
+  CKPT_TRY(packer, PlanePacker::create(most_chunk_bytes / 2 + 1));
+  std::unique_ptr<std::byte[]> scratch(new (std::nothrow) std::byte[most_chunk_bytes]);
+  if (!scratch) return Error(ErrorCode::kOutOfMemory, "No memory for a codec's scratch");
+  return std::unique_ptr<Coder>(
+      new Coder(std::make_unique<State>(std::move(packer), most_chunk_bytes, std::move(scratch))));
+}
+
+Estimate Coder::estimate(std::span<const std::byte> chunk, std::span<const std::byte> previous) noexcept {
+  Estimate best;
+  if (chunk.size() < 4) return best;
+  const auto consider = [&](Encoding encoding, Encoding& kind, double& kind_ratio,
+                            const PlaneEntropy& entropy) {
+    const std::size_t width = width_of(encoding);
+    state_->remember(width, needs_previous(encoding), chunk, entropy);
+    const double ratio = ratio_of(width, entropy, chunk.size());
+    if (ratio < kLeastRatio || ratio <= kind_ratio * kWiderMustWin) return;
+    kind = encoding;
+    kind_ratio = ratio;
+    if (ratio > best.ratio) {
+      best.encoding = encoding;
+      best.ratio = ratio;
+    }
+  };
+  const EntropySampler::Both plain = state_->sampler.sample_both(chunk);
+  consider(Encoding::kPlanes2, best.planes, best.planes_ratio, plain.halves);
+  consider(Encoding::kPlanes4, best.planes, best.planes_ratio, plain.words);
+  if (previous.size() != chunk.size()) return best;
+  // The planes have already told how wide the elements are, if anything could.
+  if (best.planes != Encoding::kPlanes4) {
+    consider(Encoding::kDifference2, best.difference, best.difference_ratio,
+             state_->sampler.sample(2, chunk, previous));
+  }
+  if (best.planes != Encoding::kPlanes2) {
+    consider(Encoding::kDifference4, best.difference, best.difference_ratio,
+             state_->sampler.sample(4, chunk, previous));
+  }
+  return best;
+}
+
+std::optional<std::uint32_t> Coder::State::pack(std::span<const std::byte> plane, double entropy, bool noise,
+                                                std::span<std::byte> room) noexcept {
+  const std::size_t seven = seven_bits_size(plane.size());
+  if (noise && seven <= room.size() && pack_seven_bits(plane, room)) {
+    return static_cast<std::uint32_t>(seven) | kSevenFlag;
+  }
+  const bool runs = entropy < kMostRunBits;
+  if (runs) {
+    if (const auto size = pack_sparse(plane, room)) return static_cast<std::uint32_t>(*size) | kSparseFlag;
+  }
+  const auto size = packer.pack(plane, runs, room);
+  if (!size) return std::nullopt;
+  return static_cast<std::uint32_t>(*size) | kPackedFlag;
+}
+
+bool Coder::State::unpack(std::uint32_t length, std::span<const std::byte> packed, std::span<std::byte> plane,
+                          Upcoming& upcoming) noexcept {
+  switch (length & ~kLengthMask) {
+    case kPackedFlag:
+      return packer.unpack(packed, plane, upcoming);
+    case kSevenFlag:
+      return unpack_seven_bits(packed, plane);
+    case kSparseFlag:
+      return unpack_sparse(packed, plane);
+    default:
+      return false;
+  }
+}
+
+std::optional<std::size_t> Coder::State::encode(std::size_t width, std::span<const std::byte> chunk,
+                                                std::span<const std::byte> previous,
+                                                std::span<std::byte> out) noexcept {
+  const std::size_t elements = chunk.size() / width;
+  const std::size_t left_over = chunk.size() % width;
+  const PlaneEntropy entropy = take_sample(width, chunk, previous);
+
+  // Stored planes are split straight to where they stay, the others into the scratch.
+  PlanesOut planes{};
+  std::size_t used = width * 4;
+  std::size_t scratched = 0;
+  for (std::size_t p = 0; p < width; ++p) {
+    const bool packed = entropy[p] <= kMostPackedBits;
+    std::size_t& cursor = packed ? scratched : used;
+    planes[p] = (packed ? scratch.get() : out.data()) + cursor;
+    cursor += elements;
+  }
+  if (scratched == 0 || used + left_over >= chunk.size()) return std::nullopt;
+  const PlaneKernels& kernels = plane_kernels();
+  (width == 2 ? kernels.split2 : kernels.split4)(chunk.data(), previous.empty() ? nullptr : previous.data(),
+                                                 elements, planes);
+
+  for (std::size_t p = 0; p < width; ++p) {
+    auto length = static_cast<std::uint32_t>(elements);
+    if (entropy[p] <= kMostPackedBits) {
+      const std::span<std::byte> room = out.subspan(used, chunk.size() - left_over - used);
+      const bool noise = p == 0 && previous.empty() && entropy[p] > kLeastSevenBits;
+      const auto packed = pack({planes[p], elements}, entropy[p], noise, room);
+      if (!packed) return std::nullopt;
+      length = *packed;
+      used += length & kLengthMask;
+    }
+    std::memcpy(out.data() + p * 4, &length, sizeof length);
+  }
+  if (used + left_over >= chunk.size()) return std::nullopt;
+  if (left_over > 0) std::memcpy(out.data() + used, chunk.data() + elements * width, left_over);
+  return used + left_over;
+}
+
+std::optional<std::size_t> Coder::encode(Encoding encoding, std::span<const std::byte> chunk,
+                                         std::span<const std::byte> previous,
+                                         std::span<std::byte> out) noexcept {
+  const std::size_t width = width_of(encoding);
+  if (width == 0 || chunk.size() < width || chunk.size() > state_->most_chunk_bytes) return std::nullopt;
+  if (out.size() < chunk.size()) return std::nullopt;
+  if (!needs_previous(encoding)) return state_->encode(width, chunk, {}, out);
+  if (previous.size() != chunk.size()) return std::nullopt;
+  return state_->encode(width, chunk, previous, out);
+}
+
+Result<void> Coder::decode(Encoding encoding, std::span<const std::byte> encoded,
+                           std::span<const std::byte> previous, std::span<std::byte> out) {
+  if (encoding == Encoding::kRaw) return find_codec(Encoding::kRaw)->decode(encoded, out);
+  const std::size_t width = width_of(encoding);
+  const auto refuse = [&](std::string_view why) {
+    return corrupt(encoding, encoded.size(), out.size(), why);
+  };
+  if (width == 0) return refuse("no coder's encoding");
+  if (out.size() > state_->most_chunk_bytes) return refuse("longer than any chunk");
+  if (needs_previous(encoding) && previous.size() != out.size()) {
+    return refuse("the version it was encoded against is not here");
+  }
+  const std::size_t elements = out.size() / width;
+  const std::size_t left_over = out.size() % width;
+  if (elements == 0 || encoded.size() < width * 4 + left_over) return refuse("too short");
+
+  std::array<std::uint32_t, kMostPlanes> lengths{};
+  std::memcpy(lengths.data(), encoded.data(), width * 4);
+  PlanesIn planes{};
+  std::size_t used = width * 4;
+  const std::size_t end = encoded.size() - left_over;
+  for (std::size_t p = 0; p < width; ++p) {
+    if ((lengths[p] & ~kLengthMask) != 0) continue;
+    if (lengths[p] != elements || elements > end - used) return refuse("a stored plane of another length");
+    planes[p] = encoded.data() + used;
+    used += elements;
+  }
+  // What the planes are merged from and to is not in the cache, and unpacking them does not wait for memory.
+  Upcoming upcoming;
+  const auto add = [&](std::span<const std::byte> range) {
+    upcoming.add(range.first(std::min(range.size(), kMostAhead)));
+  };
+  if (needs_previous(encoding)) add(previous);
+  add(out);
+  add(encoded.subspan(width * 4, used - width * 4));
+  std::size_t scratched = 0;
+  for (std::size_t p = 0; p < width; ++p) {
+    if ((lengths[p] & ~kLengthMask) == 0) continue;
+    const std::size_t length = lengths[p] & kLengthMask;
+    if (length > end - used) return refuse("a packed plane longer than the message");
+    // At once: the lengths of its codes are read from its front before its streams are from their ends.
+    for (std::size_t i = 0; i < length; i += Upcoming::kLineBytes) prefetch(encoded.data() + used + i);
+    std::byte* const plane = state_->scratch.get() + scratched;
+    if (!state_->unpack(lengths[p], encoded.subspan(used, length), {plane, elements}, upcoming)) {
+      return refuse("a plane does not unpack");
+    }
+    planes[p] = plane;
+    scratched += elements;
+    used += length;
+  }
+  if (used != end) return refuse("bytes left over");
+  const PlaneKernels& kernels = plane_kernels();
+  (width == 2 ? kernels.merge2 : kernels.merge4)(planes, needs_previous(encoding) ? previous.data() : nullptr,
+                                                 elements, out.data());
+  if (left_over > 0) std::memcpy(out.data() + elements * width, encoded.data() + used, left_over);
+  return ok();
+}
+
+}  // namespace ckpt::codec

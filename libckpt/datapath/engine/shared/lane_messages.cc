@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/datapath/engine/shared/lane_messages.h"
+
+namespace ckpt::engine {
+namespace {
+
+// Bytes behind the header that a message of this type and count has; nullopt-like npos for a bad count.
+constexpr std::size_t kBadCount = ~std::size_t{0};
+
+std::size_t body_bytes(LaneMessage type, std::size_t count) {
+  switch (type) {
+    case LaneMessage::kChunks:
+      return count > 0 && count <= kMostChunks ? count * sizeof(ChunkRecord) : kBadCount;
+    case LaneMessage::kAck:
+    case LaneMessage::kStale:
+      return count > 0 && count <= kMostChunks ? count * sizeof(AckRecord) : kBadCount;
+    case LaneMessage::kPlan:
+    case LaneMessage::kHostState:
+    case LaneMessage::kManifest:
+      return count == 1 ? sizeof(BlobRecord) : kBadCount;
+    case LaneMessage::kPing:
+    case LaneMessage::kPong:
+    case LaneMessage::kScanDone:
+      return count == 1 ? sizeof(ClockRecord) : kBadCount;
+    case LaneMessage::kDrop:
+      return count == 1 ? sizeof(DropRecord) : kBadCount;
+    case LaneMessage::kHostRoom:
+      return count == 1 ? sizeof(RoomRecord) : kBadCount;
+    case LaneMessage::kPlanAnswer:
+    case LaneMessage::kVerdict:
+      return count <= kMostTextBytes ? sizeof(VerdictRecord) + count : kBadCount;
+    case LaneMessage::kAbort:
+      return count <= kMostTextBytes ? count : kBadCount;
+    case LaneMessage::kCalibrate:
+    case LaneMessage::kCalibrateAck:
+    case LaneMessage::kFinal:
+    case LaneMessage::kVerify:
+      return count == 0 ? 0 : kBadCount;
+    case LaneMessage::kInvalid:
+      break;
+  }
+  return kBadCount;
+}
+
+}  // namespace
+
+Result<LaneHeader> parse_lane_header(std::span<const std::byte> bytes, const SessionIdentity& id) {
+  LaneHeader header;
+  if (bytes.size() < sizeof header) return Error(ErrorCode::kProtocol, "A lane message without a header");
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (header.magic != kLaneMagic || header.type == LaneMessage::kInvalid || header.type > LaneMessage::kLast)
+    return Error(ErrorCode::kProtocol,
+                 "A lane message of an unknown kind: the movers are of different builds");
+  if (header.migration != id.migration || header.incarnation != id.incarnation || header.rank != id.rank)
+    return Error(ErrorCode::kProtocol, "A lane message of another migration (" +
+                                           std::to_string(header.migration) + ", incarnation " +
+                                           std::to_string(header.incarnation) + ")");
+  const std::size_t body = body_bytes(header.type, header.count);
+  if (body == kBadCount || bytes.size() != sizeof header + body)
+    return Error(ErrorCode::kProtocol, "A lane message whose length does not fit its kind");
+  return header;
+}
+
+std::string text_of(std::span<const std::byte> bytes, const LaneHeader& header) {
+  const std::size_t at =
+      sizeof(LaneHeader) + (header.type == LaneMessage::kAbort ? 0 : sizeof(VerdictRecord));
+  std::string text(reinterpret_cast<const char*>(bytes.data() + at), header.count);
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return text;
+}
+
+LaneBuffer abort_message(const SessionIdentity& id, const Error& error) {
+  LaneBuffer message(LaneMessage::kAbort, id, 0);
+  message.set_slot(static_cast<std::uint32_t>(error.code()), 0);
+  message.append_text(error.to_string());
+  return message;
+}
+
+Error abort_error(std::span<const std::byte> bytes, const LaneHeader& header, std::string_view who) {
+  const bool known = header.slot >= static_cast<std::uint32_t>(ErrorCode::kInvalidArgument) &&
+                     header.slot <= static_cast<std::uint32_t>(ErrorCode::kInternal);
+  ErrorCode code = known ? static_cast<ErrorCode>(header.slot) : ErrorCode::kAborted;
+  if (code == ErrorCode::kDevice) code = ErrorCode::kUnavailable;          // its device is lost, not ours
+  if (code == ErrorCode::kRefused) return {code, text_of(bytes, header)};  // the user's to read, as it is
+  return {code, std::string(who) + " gave up: " + text_of(bytes, header)};
+}
+
+}  // namespace ckpt::engine

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// What travels on a lane between sender and receiver: a fixed header with up to kMostChunks records, and a payload. Plain
+// structs, little-endian (both movers run on the same kind of machine; the version is checked by the token's connection and
+// the magic here), because they are built and judged for every chunk and must not allocate.
+//
+// Source S, target T:   S>T kPlan (blob), T>S kPlanAnswer;  S>T kCalibrate, T>S kCalibrateAck;  S>T kPing, T>S kPong
+//   S>T kChunks +payload, T>S kAck: one per kChunks, the same slot, sequence and records, with the target's fingerprints
+//   S>T kDrop: the region has gone;  S>T kVerify(round): scan all you hold; T>S kStale (a chunk is not what was acknowledged), then
+//   T>S kScanDone;  S>T kFinal(round), after a kVerify: the job is paused;  S>T kHostRoom: host state will come, of so many bytes at most; kHostState (blob), kManifest (blob, root in the
+//   header), T>S kVerdict;  both: kAbort +text (ErrorCode in `slot`)
+// Blobs and control travel on lane 0 in order; chunks on every lane.
+//
+// Threads: pure functions. Everything received is judged by parse() before use: kProtocol closes the session.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "libckpt/base/result.h"
+#include "libckpt/datapath/engine/shared/region.h"
+#include "libckpt/datapath/track/fingerprint.h"
+
+namespace ckpt::engine {
+
+inline constexpr std::uint32_t kLaneMagic = 0x314c'5047;  // "GPL1"
+inline constexpr std::size_t kMostChunks = 32;            // of one message: 2 MiB of the default chunks
+inline constexpr std::size_t kMostTextBytes = 800;
+
+enum class LaneMessage : std::uint8_t {
+  kInvalid = 0,
+  kPlan,
+  kPlanAnswer,
+  kCalibrate,
+  kCalibrateAck,
+  kPing,
+  kPong,
+  kChunks,
+  kAck,
+  kDrop,
+  kFinal,
+  kStale,
+  kScanDone,
+  kHostState,
+  kManifest,
+  kVerdict,
+  kAbort,
+  kVerify,
+  kHostRoom,
+  kLast = kHostRoom,
+};
+
+// Which move this is about; in every message.
+struct SessionIdentity {
+  std::uint64_t migration = 0;
+  std::uint64_t incarnation = 0;
+  std::uint32_t rank = 0;
+  friend bool operator==(const SessionIdentity&, const SessionIdentity&) = default;
+};
+
+struct LaneHeader {
+  std::uint32_t magic = kLaneMagic;
+  LaneMessage type = LaneMessage::kInvalid;
+  std::uint8_t reserved = 0;
+  std::uint16_t count = 0;  // records, or bytes of text
+  std::uint64_t migration = 0;
+  std::uint64_t incarnation = 0;
+  std::uint32_t rank = 0;
+  std::uint32_t round = 0;
+  std::uint32_t slot = 0;
+  std::uint32_t sequence = 0;
+};
+static_assert(sizeof(LaneHeader) == 40);
+
+struct ChunkRecord {  // kChunks
+  std::uint64_t region = 0;
+  std::uint64_t generation = 0;
+  std::uint32_t chunk = 0;
+  std::uint32_t bytes = 0;  // encoded: its share of the payload
+  std::uint8_t encoding = 0;
+  std::array<std::uint8_t, 7> reserved{};
+};
+static_assert(sizeof(ChunkRecord) == 32);
+
+struct AckRecord {  // kAck, kStale
+  std::uint64_t region = 0;
+  std::uint64_t generation = 0;
+  std::uint32_t chunk = 0;
+  std::uint32_t gone = 0;  // 1: the target does not have this region (any more); the fingerprint says nothing
+  track::Fingerprint fingerprint;
+};
+static_assert(sizeof(AckRecord) == 40);
+
+// kPlan, kHostState, kManifest: the payload is bytes [offset, offset + payload) of `total`. Host state that is still being made says how long it may
+// become; its last pieces, one at least, say how long it is.
+struct BlobRecord {
+  std::uint64_t total = 0;
+  std::uint64_t offset = 0;
+  track::Fingerprint root;  // kManifest
+};
+static_assert(sizeof(BlobRecord) == 32);
+
+struct ClockRecord {  // kPing, kPong, kVerdict, kScanDone: the sender's clock
+  std::int64_t time_ns = 0;
+};
+
+struct RoomRecord {  // kHostRoom
+  std::uint64_t most = 0;
+  std::uint64_t expected = 0;  // of them: worth having memory for beforehand
+};
+
+struct DropRecord {
+  std::uint64_t region = 0;
+  std::uint64_t generation = 0;
+};
+
+struct VerdictRecord {     // kPlanAnswer, kVerdict; followed by `count` bytes of text
+  std::uint32_t code = 0;  // ErrorCode, 0 = yes
+  std::uint32_t reserved = 0;
+  std::int64_t time_ns = 0;
+  track::Fingerprint root;
+};
+static_assert(sizeof(VerdictRecord) == 32);
+
+inline constexpr std::size_t kMostLaneHeaderBytes = sizeof(LaneHeader) + kMostChunks * sizeof(AckRecord);
+static_assert(kMostLaneHeaderBytes >= sizeof(LaneHeader) + sizeof(VerdictRecord) + kMostTextBytes);
+
+// A header under construction on the stack.
+class LaneBuffer {
+ public:
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): what is sent of bytes_ is written first
+  LaneBuffer(LaneMessage type, const SessionIdentity& id, std::uint32_t round) {
+    header_.type = type;
+    header_.migration = id.migration;
+    header_.incarnation = id.incarnation;
+    header_.rank = id.rank;
+    header_.round = round;
+  }
+  void set_slot(std::uint32_t slot, std::uint32_t sequence) {
+    header_.slot = slot;
+    header_.sequence = sequence;
+  }
+  template <class Record>
+  void append(const Record& record) {
+    std::memcpy(bytes_.data() + size_, &record, sizeof record);
+    size_ += sizeof record;
+    ++header_.count;
+  }
+  void append_text(std::string_view text) {
+    text = text.substr(0, kMostTextBytes);
+    // Not memcpy, which must not see an empty view's null.
+    text.copy(reinterpret_cast<char*>(bytes_.data()) + size_, text.size());
+    size_ += text.size();
+    header_.count = static_cast<std::uint16_t>(text.size());
+  }
+  [[nodiscard]] std::span<const std::byte> bytes() {
+    std::memcpy(bytes_.data(), &header_, sizeof header_);
+    return {bytes_.data(), size_};
+  }
+
+ private:
+  LaneHeader header_;
+  std::size_t size_ = sizeof(LaneHeader);
+  std::array<std::byte, kMostLaneHeaderBytes> bytes_;
+};
+
+// Magic, known type, this session, and a length that fits the type and count.
+Result<LaneHeader> parse_lane_header(std::span<const std::byte> bytes, const SessionIdentity& id);
+
+// Record `index` of a message that parse_lane_header() accepted.
+template <class Record>
+[[nodiscard]] Record record_at(std::span<const std::byte> bytes, std::size_t index = 0) {
+  Record record;
+  std::memcpy(&record, bytes.data() + sizeof(LaneHeader) + index * sizeof record, sizeof record);
+  return record;
+}
+// kAbort: what goes to the peer, and the error it is there. `who` gave up.
+LaneBuffer abort_message(const SessionIdentity& id, const Error& error);
+[[nodiscard]] Error abort_error(std::span<const std::byte> bytes, const LaneHeader& header,
+                                std::string_view who);
+// The text of kAbort (after the header) or of a VerdictRecord.
+[[nodiscard]] std::string text_of(std::span<const std::byte> bytes, const LaneHeader& header);
+
+}  // namespace ckpt::engine

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scan of the final round. The job is paused, so every gap is downtime: one slice waits behind the one that is read, and lists are
+// made and results compared meanwhile. While nothing is on its way to the target, a second stream's slices are read beside: that
+// hides the ends of launches, and takes what else the device has. While chunks are copied and sent, one has to do: both would only
+// be slower. A slice takes about a millisecond, by the rate of those before it: what it finds waits for its end. Internal to the engine.
+//
+//   CKPT_TRY(scan, FinalScan::create(kernels, chunk_bytes, most_slice_bytes));
+//   CKPT_TRY(scan_time, scan->run(regions, is_alone, on_slice));
+//
+// Threads: one at a time; run() blocks. Ownership: a region is entered (sender_core.h) while a slice of it is under way. Nothing is
+// allocated per chunk once run() has seen its largest slice. Errors: the driver's, on_slice's. Bytes, nanoseconds.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "libckpt/datapath/engine/source/sender_core.h"
+
+namespace ckpt::engine {
+
+// Neighbouring chunks of one region.
+struct ChunkRun {
+  SourceRegion* region = nullptr;
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+};
+
+class FinalScan {
+ public:
+  // The fingerprints of the runs, one behind the other. True: it was held up by something else than the scan.
+  using SliceHandler =
+      std::function<Result<bool>(std::span<const ChunkRun>, std::span<const track::Fingerprint>)>;
+
+  static Result<std::unique_ptr<FinalScan>> create(std::shared_ptr<const track::TrackKernels> kernels,
+                                                   std::uint64_t chunk_bytes, std::uint64_t most_slice_bytes);
+  ~FinalScan();
+  FinalScan(const FinalScan&) = delete;
+  FinalScan& operator=(const FinalScan&) = delete;
+
+  // Scans all regions in order, but those that are dropped meanwhile. is_alone: nothing is copied or sent now. The time is the
+  // scan's own: where the handler was held up, as the slices before and after took.
+  Result<Nanos> run(std::span<SourceRegion* const> regions, const std::function<bool()>& is_alone,
+                    const SliceHandler& on_slice);
+
+ private:
+  struct Slice {
+    std::unique_ptr<track::FingerprintBatch> batch;
+    std::size_t stream = 0;
+    std::vector<track::ChunkRange> ranges;
+    std::vector<ChunkRun> runs;
+    std::uint64_t bytes = 0;
+  };
+  FinalScan(std::shared_ptr<const track::TrackKernels> kernels, std::uint64_t chunk_bytes,
+            std::uint64_t most_slice_bytes)
+      : kernels_(std::move(kernels)), chunk_bytes_(chunk_bytes), most_slice_bytes_(most_slice_bytes) {}
+  [[nodiscard]] std::uint64_t next_slice_bytes() const noexcept;
+  void fill(Slice& slice);
+  Result<void> launch(const std::function<bool()>& is_alone);
+  void measured(std::uint64_t bytes, Nanos time, bool held_up) noexcept;
+  static void leave(Slice& slice) noexcept;
+  void drain() noexcept;
+
+  std::shared_ptr<const track::TrackKernels> kernels_;
+  const std::uint64_t chunk_bytes_;
+  const std::uint64_t most_slice_bytes_;
+  struct Stream {
+    CUstream stream = nullptr;
+    std::size_t slices = 0;  // under way
+  };
+  std::vector<Stream> streams_;
+  std::vector<Slice> slices_;
+
+  // Of the running scan.
+  std::span<SourceRegion* const> regions_;
+  std::size_t region_ = 0;   // where the next slice begins
+  std::uint32_t chunk_ = 0;  // in it
+  std::uint64_t left_ = 0;   // bytes that are not in a slice yet
+  std::size_t launched_ = 0;
+  std::size_t done_ = 0;
+  std::uint64_t measured_bytes_ = 0;
+  Nanos measured_time_ = 0;
+  std::size_t unmeasured_ = 0;  // slices to come that ended while the handler was held up
+};
+
+}  // namespace ckpt::engine

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// One lane of the sender with its thread: takes dirty chunks from its queue, orders their copies from the device into pinned
+// slots, sends what the coding threads have staged, and judges the acknowledgements. Internal to the engine.
+//
+//   slot: free -> copying (device to slot, on the lane's stream; then a coding thread fingerprints and encodes) -> staged (waits
+//   for the rate limit) -> sent -> free (both on_sent and the acknowledgement have come)
+//
+// Threads: everything runs on the lane's own thread but what is marked "any thread" or "coding thread". A slot belongs to the
+// coding thread while it is copying. Errors go to SenderCore::fail().
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "libckpt/datapath/engine/source/chunk_queue.h"
+#include "libckpt/datapath/engine/source/sender_core.h"
+#include "libckpt/datapath/engine/source/staged_message.h"
+#include "libckpt/datapath/engine/shared/work_pool.h"
+#include "libckpt/datapath/transport/transport.h"
+
+namespace ckpt::engine {
+
+struct Blob {
+  LaneMessage type = LaneMessage::kInvalid;
+  // Of host state valid until SenderCore's blob_sent event, after an error as long as the lane; others are copied.
+  std::span<const std::byte> bytes;
+  track::Fingerprint root;
+  std::uint64_t most = 0;  // more of it follows by blob_grew(), to so many bytes at most; 0: that is all
+};
+
+class SendLane final : private transport::LaneHandler, private WorkHandler {
+ public:
+  static Result<std::unique_ptr<SendLane>> create(SenderCore& core, WorkPool& workers,
+                                                  transport::Transport& transport, const std::string& address,
+                                                  const transport::SessionToken& token,
+                                                  std::vector<StagingSlot> slots);
+  ~SendLane() override;  // after stop() and the end of the pool
+  void stop();           // ends the thread and closes the lane
+
+  // Any thread; the queue has one producer.
+  [[nodiscard]] ChunkQueue<DirtyChunk>& queue() noexcept { return queue_; }
+  void wake() noexcept { lane_->wake(); }
+  void post(const LaneBuffer& message);
+  void send_blob(const Blob& blob);  // one at a time
+  // Of the blob that grows: all that is there by now, at the same place; at the end it is longer than it was before.
+  void blob_grew(std::span<const std::byte> bytes, bool is_whole);
+  void measure_clock();                    // answers by clock_measured
+  void calibrate(std::uint32_t messages);  // answers by calibrated, once
+
+ private:
+  enum class State : std::uint8_t { kFree, kCopying, kStaged, kSent };
+  struct Slot {
+    Slot(StagingSlot s, bool with_codec) : staging(std::move(s)), message(with_codec) {}
+    StagingSlot staging;
+    std::atomic<State> state{State::kFree};
+    CUevent copied = nullptr;
+    std::uint32_t sequence = 0;
+    bool sent = false;
+    bool acknowledged = false;
+    bool calibration = false;
+    StagedMessage message;
+  };
+
+  SendLane(SenderCore& core, WorkPool& workers, std::vector<StagingSlot> slots);
+  Result<void> create_device_objects();
+
+  // transport::LaneHandler
+  transport::NearMemory near_memory() override;  // in create(): all slots are free
+  void on_open() override { core_.lane_opened(lane_->nearness()); }
+  std::span<std::byte> on_payload_begin(std::span<const std::byte>, std::size_t) override { return {}; }
+  void on_message(std::span<const std::byte> header, std::span<const std::byte> payload) override;
+  void on_sent(std::uint64_t token) override;
+  void on_closed(const Error& error) override;
+
+  // Coding thread: the slot's copies are under way.
+  void work(std::size_t index, std::size_t worker) override;
+  Result<void> stage(Slot& slot, std::size_t worker);
+  [[nodiscard]] track::Fingerprint zero_chunk(std::uint64_t length) const;
+  track::Fingerprint fingerprint(StagedMessage& message, std::uint32_t index,
+                                 std::span<const std::byte> plain) const;
+
+  void run();
+  bool step();
+  void sleep();
+  bool fill_slots();
+  Result<bool> fill(Slot& slot);
+  Result<void> enqueue_copies(Slot& slot);
+  const DirtyChunk* next_dirty();
+  void pop_dirty();
+  bool ship_oldest();
+  bool admit(std::uint64_t bytes);
+  Result<void> transmit(Slot& slot);
+  bool send_control();
+  bool send_pieces();
+  bool send_calibration();
+  bool send_ping();
+  Result<void> handle(std::span<const std::byte> bytes);
+  Result<void> handle_ack(const LaneHeader& header, std::span<const std::byte> bytes);
+  void judge(Slot& slot, std::span<const std::byte> bytes);
+  Result<void> handle_pong(std::span<const std::byte> bytes);
+  [[nodiscard]] std::uint64_t length_of(const DirtyChunk& chunk) const;
+
+  SenderCore& core_;
+  WorkPool& workers_;
+  std::unique_ptr<transport::Lane> lane_;
+  ChunkQueue<DirtyChunk> queue_;
+  CUstream stream_ = nullptr;
+  std::deque<Slot> slots_;     // at fixed places
+  std::size_t next_fill_ = 0;  // slots are used in turn, so that messages leave in order
+  std::size_t next_ship_ = 0;
+  std::uint32_t sequence_ = 0;
+  std::vector<DirtyChunk> resend_;
+  Nanos wake_at_ = 0;
+
+  std::mutex post_mutex_;  // posted_, blob_ and its copy when set
+  std::deque<LaneBuffer> posted_;
+  Blob blob_;
+  std::vector<std::byte> blob_copy_;  // whose sender may be gone while a piece is under way, after an error
+  std::atomic<bool> has_control_{false};
+  std::size_t control_in_flight_ = 0;
+  std::atomic<bool> has_blob_{false};
+  std::uint64_t blob_offset_ = 0;
+  std::uint32_t pieces_in_flight_ = 0;
+
+  std::atomic<std::uint32_t> pings_{0};
+  bool ping_in_flight_ = false;
+  Nanos ping_sent_ = 0;
+  ClockOffset best_clock_;
+  bool has_clock_ = false;
+
+  std::atomic<std::uint32_t> calibration_left_{0};
+  std::atomic<Nanos> calibration_end_{0};
+  std::uint32_t calibration_in_flight_ = 0;
+
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+}  // namespace ckpt::engine

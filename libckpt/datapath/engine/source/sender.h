@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// The source's half of a move (DESIGN §5). The caller drives it from one thread:
+//
+//   CKPT_TRY(sender, Sender::create(device, staging, transport, options));
+//   CKPT_TRYV(sender->connect());                 // returns when all lanes are open
+//   CKPT_TRYV(sender->send_plan(plan));           // the target has a place for everything, or kRefused with its reason
+//   sender->add_region(...);                      // what the plan named
+//   CKPT_TRY(link, sender->measure_link());  CKPT_TRY(clock, sender->measure_clock());
+//   while (rounds pay) CKPT_TRY(report, sender->run_round());
+//   ... the job is paused ...
+//   CKPT_TRY(report, sender->run_final(host_state));          // the target holds every byte, acknowledged
+//   CKPT_TRY(verdict, sender->commit(manifest(sender->root())));   // rule 4: the target has compared the roots
+//
+// Codecs: the chooser is told the limit and what measure_link() said; until then kAuto sends raw or changed blocks. Chunks are
+// encoded for the link, judged by the fingerprint of their plain bytes (rule 1), and sent raw after they arrived wrong.
+//
+// Threads: the calls above block and belong to one thread; drop_region(), cut_round(), cancel(), set_bandwidth() and the
+// counters are for any thread. Inside: one thread per lane, coding threads, and the caller's thread scans. After an error every call returns it.
+// Ownership: Device, StagingPool, Transport, hooks and observer outlive the sender. Its end closes the lanes and lets go of all
+// regions. Errors: kRefused (the target says no), kCorrupt (a chunk arrived wrong three times, roots differ), kUnavailable,
+// kProtocol, kTimedOut, kAborted (cancelled), the driver's.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "libckpt/datapath/codec/chooser.h"
+#include "libckpt/datapath/engine/source/final_scan.h"
+#include "libckpt/datapath/engine/source/send_lane.h"
+#include "libckpt/datapath/engine/source/sender_core.h"
+#include "libckpt/datapath/engine/shared/work_pool.h"
+
+namespace ckpt::engine {
+
+// Measured on the software driver: 64 KiB costs no throughput (messages carry many chunks) and a job that rewrites 2 % of its 4 KiB
+// pages at random dirties 27 % of its chunks with 64 KiB, 72 % with 256 KiB, 99 % with 1 MiB.
+inline constexpr std::uint64_t kDefaultChunkBytes = std::uint64_t{64} << 10;
+
+// From so many chunks on a sample says how long a scan takes.
+inline constexpr std::uint64_t kLeastUnscannedChunks = 2048;
+
+struct SenderOptions {
+  SessionIdentity id;
+  track::FingerprintKey key{};
+  transport::SessionToken token{};
+  std::vector<std::string> addresses;  // one lane each
+  std::uint64_t chunk_bytes = kDefaultChunkBytes;
+  std::uint64_t message_bytes = kSlotBytes;
+  bool near = false;         // the target's process is on this machine: it may read this one's memory
+  std::uint32_t coders = 0;  // threads that fingerprint and encode; 0 = chosen by the cores
+  std::uint32_t window = kDefaultWindow;  // messages per lane that wait for an acknowledgement
+  std::uint64_t bandwidth = 0;
+  codec::CodecMode codec = codec::CodecMode::kAuto;
+  std::uint64_t shadow_memory_bytes = 0;  // for the last sent versions of chunks; 0 = no differences
+  double duty = 1.0;  // share of the GPU's time that scans and copies may take before the final round
+  std::uint64_t scan_piece_bytes = std::uint64_t{1} << 30;  // a drop waits for at most that much of a scan
+  std::uint64_t scan_slice_bytes = std::uint64_t{256} << 20;
+  // New regions of so many chunks together are sent without a scan: it would only find that the target holds nothing of them. Not
+  // with a duty below 1, where scans pace the copies.
+  std::uint64_t least_unscanned_chunks = kLeastUnscannedChunks;
+  Nanos answer_timeout = 30'000'000'000;  // for the target to connect, to judge the plan, to verify
+  FaultHooks* hooks = nullptr;
+  SenderObserver* observer = nullptr;
+};
+
+// How long a scan of the target's memory counts as the one that the switch needs.
+inline constexpr Nanos kVerifyHolds = 2'000'000'000;
+
+struct RoundReport {
+  std::uint32_t round = 0;
+  std::uint64_t state_bytes = 0;
+  std::uint64_t dirty_bytes = 0;  // found by this round's scan
+  std::uint64_t sent_bytes = 0;
+  std::uint64_t wire_bytes = 0;
+  Nanos begin_ns = 0;
+  Nanos scan_end_ns = 0;
+  Nanos scan_ns = 0;        // the scan's own time, without that in which the lanes held it up
+  Nanos end_ns = 0;         // the last acknowledgement
+  Nanos first_copy_ns = 0;  // 0: nothing was dirty
+  // Wire bytes while only sending (the scan done, or held up by full lanes); 0 = too few to tell.
+  double drain_bytes_per_second = 0;
+  double plain_bytes_per_second = 0;  // the same before encoding: what says how long the rest takes
+  // After the first round: bytes that have become dirty again, by a sample (rather too much); none: too small a state to say.
+  std::optional<std::uint64_t> sampled_dirty_bytes;
+  bool cut = false;  // cut_round(): a part of the dirty chunks is left
+};
+
+struct RoundProgress {  // any thread, any time
+  std::uint32_t round = 0;
+  std::uint64_t found_bytes = 0;  // dirty, of this round so far
+  std::uint64_t acked_bytes = 0;  // of this round
+  std::uint64_t sent_bytes = 0;   // all rounds
+  std::uint64_t wire_bytes = 0;
+  std::uint64_t resent_chunks = 0;
+};
+
+struct Verdict {
+  Nanos sent_ns = 0;      // the manifest's last byte was given to the lane
+  Nanos heard_ns = 0;     // the answer came
+  Nanos compared_ns = 0;  // by the target's clock
+};
+
+class Sender {
+ public:
+  static Result<std::unique_ptr<Sender>> create(const Device& device, StagingPool& staging,
+                                                transport::Transport& transport,
+                                                const SenderOptions& options);
+  ~Sender();
+  Sender(const Sender&) = delete;
+  Sender& operator=(const Sender&) = delete;
+
+  Result<void> connect();
+  // After connect(): of the lanes, those whose payloads the target takes out of this process's memory in this way, or a better one.
+  [[nodiscard]] std::size_t near_lanes(transport::Nearness least) const;
+  // Again with what was added since, before add_region() of it.
+  Result<void> send_plan(std::span<const std::byte> plan);
+  Result<void> add_region(Region region);
+  // A region of a plan that will never be added: it was freed meanwhile.
+  void forgo_region(std::uint64_t id, std::uint64_t generation);
+  // Returns once nothing here touches the region and its backing is released (rule 7). Unknown ids are fine.
+  void drop_region(std::uint64_t id);
+
+  // A plain stream over the same lanes, bytes per second; the limit itself while one is set. Not during a round.
+  Result<std::uint64_t> measure_link();
+  Result<ClockOffset> measure_clock();
+
+  Result<RoundReport> run_round();
+  // The running round (and every later run_round()) ends as soon as what is in flight has arrived: the final one comes.
+  void cut_round();
+  // Rule 4, ahead of the pause (docs/adr/0005): the target scans all it holds now, and what arrives in later rounds as it arrives.
+  // Between rounds; wait_verified() must have returned before the next round but one, and before the next begin_verify(). The final round begins
+  // with a scan of the target unless there was one within kVerifyHolds. Where host state was announced, the target answers once it has memory for it,
+  // or after some seconds.
+  void begin_verify();
+  // False: it was cut_round() that ended it.
+  Result<bool> wait_verified();
+  // After an error `host_state` may still be read, until this sender has gone.
+  Result<RoundReport> run_final(std::span<const std::byte> host_state);
+  // The same with host state that is still being made: `room` (at a fixed place, as long) fills from its front as
+  // host_state_grew() says. Returns when all of it has been sent.
+  Result<RoundReport> run_final_while_it_grows(std::span<const std::byte> room);
+  // Before or in the call above: so much is there. `is_whole`: that is all, and more than at the call before. Any thread.
+  void host_state_grew(std::uint64_t filled, bool is_whole);
+  // Once, any time before the final round: host state will come, so the target has memory ready for it.
+  void announce_host_state(std::uint64_t most, std::uint64_t expected);
+  Result<track::Fingerprint> root() const { return core_->root(); }
+  // `on_left` is called when the manifest has left and the answer has not come.
+  Result<Verdict> commit(std::span<const std::byte> manifest, const std::function<void()>& on_left = {});
+
+  void set_bandwidth(std::uint64_t bytes_per_second);
+  void cancel(const Error& reason);
+  [[nodiscard]] RoundProgress progress() const;
+  [[nodiscard]] std::uint64_t state_bytes() const { return core_->state_bytes(); }
+  [[nodiscard]] std::uint64_t outstanding_chunks() const { return core_->outstanding(); }
+
+ private:
+  struct Span {  // a run of one region's chunks in the piece that is scanned now
+    SourceRegion* region = nullptr;
+    std::uint32_t first = 0;
+    std::uint32_t count = 0;
+    std::size_t at = 0;  // index in ranges_
+  };
+
+  explicit Sender(SenderOptions options) : options_(std::move(options)) {}
+  Result<void> make_lanes(StagingPool& staging, transport::Transport& transport);
+  Result<RoundReport> scan_and_send(bool is_final);
+  Result<RoundReport> final_round(bool with_host_state, const std::function<void()>& send_host_state);
+  Result<void> scan_all(std::span<SourceRegion* const> regions);
+  // Of a round that is not the final one; true: the region needs no scan.
+  [[nodiscard]] bool may_leave_out_scan(std::span<SourceRegion* const> regions) const;
+  Result<void> send_unscanned(SourceRegion* region);
+  Result<void> scan_final(std::span<SourceRegion* const> regions);
+  struct Sample {
+    std::uint64_t dirty_bytes = 0;
+    Nanos scan_ns = 0;  // that all of the state would take
+  };
+  Result<std::optional<Sample>> sample_dirty(std::span<SourceRegion* const> regions);
+  Result<void> scan_piece();  // what is in ranges_ and spans_
+  Result<void> on_slice(std::size_t first, std::span<const track::Fingerprint> fingerprints);
+  Result<void> enqueue_dirty(SourceRegion* region, std::span<const track::Fingerprint> fingerprints,
+                             std::uint32_t first);
+  Result<void> push(const DirtyChunk& chunk);
+  Result<void> resend_stale();
+  void wake_lanes();
+  void set_link_rate();
+  struct Drained {
+    std::uint64_t wire_bytes = 0;
+    std::uint64_t plain_bytes = 0;
+    Nanos time = 0;
+  };
+  [[nodiscard]] Drained drained() const;
+  void count_only_sending(const Drained& since);
+  void observe_encoding(const Drained& since);
+
+  SenderOptions options_;
+  std::mutex growing_mutex_;  // the three below
+  std::span<const std::byte> growing_room_;
+  std::uint64_t grown_ = 0;
+  bool grown_whole_ = false;
+  std::unique_ptr<SenderCore> core_;
+  std::unique_ptr<track::Scanner> scanner_;  // of all rounds but the final one
+  std::unique_ptr<FinalScan> final_scan_;
+  std::unique_ptr<WorkPool> workers_;
+  std::vector<std::unique_ptr<SendLane>> lanes_;
+  std::vector<track::ChunkRange> ranges_;
+  std::vector<Span> spans_;
+  std::vector<std::uint32_t> dirty_;
+  std::size_t lane_ = 0;          // the next group's
+  std::uint64_t group_left_ = 0;  // bytes of the present group
+  std::atomic<std::uint64_t> found_bytes_{0};
+  std::atomic<std::uint64_t> acked_before_{0};
+  Nanos first_copy_ns_ = 0;
+  Nanos verify_begun_ns_ = 0;  // 0: not yet
+  Drained only_sending_;       // of this round
+  Nanos scan_time_ = 0;
+  Nanos held_up_time_ = 0;
+  std::atomic<std::uint64_t> measured_link_{0};
+};
+
+}  // namespace ckpt::engine

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the source makes messages shorter (DESIGN §5 "Codecs"): for each staged chunk the blocks that changed, or byte planes, or
+// the difference to what was sent last, or the chunk as it is. Internal to the engine; there is none where --codec is raw.
+//
+// Threads: encode() on coding threads, one message and one `worker` at a time each; acknowledged(), wrong() and unsent() on the
+// lane that has the message; set_link_rate() on any; observe() on one. Nothing is allocated after create(). Errors: create() only.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "libckpt/datapath/codec/chooser.h"
+#include "libckpt/datapath/codec/coder.h"
+#include "libckpt/datapath/engine/source/encoding_trial.h"
+#include "libckpt/datapath/engine/source/history.h"
+#include "libckpt/datapath/engine/source/staged_message.h"
+
+namespace ckpt::engine {
+
+class SourceCodec {
+ public:
+  // kRaw: nullptr.
+  static Result<std::unique_ptr<SourceCodec>> create(codec::CodecMode mode, std::uint64_t shadow_memory_bytes,
+                                                     std::uint64_t chunk_bytes, std::size_t workers);
+
+  [[nodiscard]] ChunkHistory history(std::uint64_t region_bytes) const;
+  void set_link_rate(std::uint64_t bytes_per_second) noexcept;
+  // For the trial of encoding_trial.h; the thread that scans.
+  void observe(std::uint64_t plain_bytes, Nanos time) noexcept;
+  // Sets the message's encodings and payload. Its plain bytes and marks are there.
+  void encode(StagedMessage& message, std::size_t worker, std::uint32_t round) noexcept;
+  // The target holds chunk `index` of the message.
+  static void acknowledged(const StagedMessage& message, std::uint32_t index) noexcept;
+  // It holds something else: what is remembered of the chunk is wrong.
+  static void wrong(const DirtyChunk& chunk) noexcept;
+  // Encoded, but it does not leave.
+  static void unsent(const StagedMessage& message) noexcept;
+
+ private:
+  SourceCodec(codec::CodecMode mode, std::uint64_t chunk_bytes, std::size_t workers)
+      : mode_(mode), chunk_bytes_(chunk_bytes), chooser_(mode, static_cast<std::uint32_t>(workers)) {}
+  std::optional<StagedMessage::Code> encode_chunk(const StagedMessage& message, std::uint32_t index,
+                                                  std::span<const std::byte> plain, std::span<std::byte> out,
+                                                  codec::Coder& coder, std::uint32_t round) noexcept;
+  std::optional<std::size_t> encode_changed(const StagedMessage& message, std::uint32_t index,
+                                            std::span<const std::byte> plain,
+                                            std::span<std::byte> out) const noexcept;
+
+  const codec::CodecMode mode_;
+  const std::uint64_t chunk_bytes_;
+  codec::Chooser chooser_;
+  std::atomic<std::uint64_t> link_rate_{0};
+  EncodingTrial trial_;
+  std::unique_ptr<ShadowStore> shadows_;
+  std::vector<std::unique_ptr<codec::Coder>> coders_;  // one for each worker
+};
+
+}  // namespace ckpt::engine

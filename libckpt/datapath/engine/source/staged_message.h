@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// A message of chunks between the copy from the device and the link. Internal to the engine. Owned by a lane's slot; made once.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "libckpt/datapath/codec/codec.h"
+#include "libckpt/datapath/engine/shared/lane_messages.h"
+#include "libckpt/datapath/engine/source/sender_core.h"
+#include "libckpt/datapath/engine/shared/staging.h"
+
+namespace ckpt::engine {
+
+struct StagedMessage {
+  struct Code {
+    codec::Encoding encoding = codec::Encoding::kRaw;
+    std::uint32_t bytes = 0;  // of the payload
+  };
+  // `with_codec`: there is a second buffer, and room for marks.
+  explicit StagedMessage(bool with_codec)
+      : marks(with_codec ? kSlotBytes / track::kBlockBytes + kMostChunks : 0),
+        encoded(with_codec ? std::make_unique<std::byte[]>(kSlotBytes) : nullptr) {}  // zeroed: it is there
+
+  [[nodiscard]] std::uint32_t length(std::uint32_t index, std::uint64_t chunk_bytes) const {
+    const DirtyChunk& chunk = chunks[index];
+    return static_cast<std::uint32_t>(chunk_length(chunk.region->get().bytes, chunk_bytes, chunk.chunk));
+  }
+  [[nodiscard]] std::span<const std::uint32_t> marks_of(std::uint32_t index) const {
+    return std::span(marks).subspan(first_mark[index], mark_counts[index]);
+  }
+
+  std::uint32_t count = 0;
+  std::array<DirtyChunk, kMostChunks> chunks;
+  std::array<track::Fingerprint, kMostChunks> staged;  // of the plain bytes
+  std::array<Code, kMostChunks> codes;
+  std::array<std::uint32_t, kMostChunks> first_mark{}, mark_counts{};
+  std::vector<std::uint32_t> marks;
+  std::uint64_t plain_bytes = 0;       // of the chunks that are not zero, one after the other in the slot
+  std::span<const std::byte> plain;    // those
+  std::span<const std::byte> payload;  // what leaves: `plain`, or in `encoded`
+  std::unique_ptr<std::byte[]> encoded;
+};
+
+}  // namespace ckpt::engine

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/datapath/engine/target/host_room.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "libckpt/base/memory_left.h"
+
+#ifndef MADV_POPULATE_WRITE  // Linux 5.14; older headers lack it
+#define MADV_POPULATE_WRITE 23
+#endif
+
+namespace ckpt::engine {
+namespace {
+
+constexpr std::uint64_t kStep = std::uint64_t{32} << 20;    // between two looks at whether it is still wanted
+constexpr std::uint64_t kSpare = std::uint64_t{256} << 20;  // that stays with others on this machine
+
+}  // namespace
+
+Result<std::shared_ptr<HostRoom>> HostRoom::create(std::uint64_t most, std::uint64_t expected) {
+  UniqueFd file(::memfd_create("ckpt-host-state", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file || ::ftruncate(file.get(), static_cast<off_t>(most)) != 0)
+    return Error::from_errno("Making a memory file for the host state");
+  void* mapping = ::mmap(nullptr, most, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (mapping == MAP_FAILED) return Error::from_errno("Mapping the memory file of the host state");
+  std::shared_ptr<HostRoom> room(new HostRoom(std::move(file), static_cast<std::byte*>(mapping), most));
+  room->filled_ = expected == 0;
+  if (expected == 0) return room;
+  try {
+    room->thread_ = std::thread([raw = room.get(), expected] { raw->fill(expected); });
+  } catch (const std::system_error&) {
+    room->filled_ = true;
+  }
+  return room;
+}
+
+HostRoom::~HostRoom() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  ::munmap(memory_, most_);
+}
+
+bool HostRoom::is_over() {
+  const std::lock_guard lock(mutex_);
+  return over_;
+}
+
+bool HostRoom::populate(std::byte* at, std::uint64_t bytes) {
+  for (std::uint64_t done = 0; done < bytes; done += kStep) {
+    if (is_over()) return false;
+    if (::madvise(at + done, std::min(kStep, bytes - done), MADV_POPULATE_WRITE) != 0) return false;
+  }
+  return true;
+}
+
+void HostRoom::fill(std::uint64_t expected) {
+  if (populate(memory_, expected) && memory_left() >= expected + expected / 8 + kSpare) hold(expected);
+  const std::lock_guard lock(mutex_);
+  filled_ = true;
+  changed_.notify_all();
+}
+
+// In large pages, where the kernel has them: they are given back in no time.
+void HostRoom::hold(std::uint64_t bytes) {
+  void* held = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (held == MAP_FAILED) return;
+  (void)::madvise(held, bytes, MADV_HUGEPAGE);
+  populate(static_cast<std::byte*>(held), bytes);
+  std::unique_lock lock(mutex_);
+  filled_ = true;
+  changed_.notify_all();
+  changed_.wait(lock, [this] { return over_; });
+  lock.unlock();
+  ::munmap(held, bytes);
+}
+
+void HostRoom::wait_until_filled() {
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, latest_, [this] { return filled_ || hurries_ || over_; });
+}
+
+void HostRoom::hurry() {
+  {
+    const std::lock_guard lock(mutex_);
+    hurries_ = true;
+  }
+  changed_.notify_all();
+}
+
+Result<HostState> HostRoom::take(std::uint64_t bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  changed_.notify_all();
+  if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0 ||
+      ::fcntl(file_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
+    return Error::from_errno("Sealing the memory file of the host state");
+  HostState state;
+  state.file = std::move(file_);
+  state.bytes = bytes;
+  return state;
+}
+
+}  // namespace ckpt::engine

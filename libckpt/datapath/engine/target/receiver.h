@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The target's half of a move (DESIGN §5): listens with one thread per lane, writes what comes, answers with fingerprints of its
+// own device memory, and at the final round scans all it holds (rule 4) on a thread of its own.
+//
+//   CKPT_TRY(receiver, Receiver::create(device, staging, transport, options));
+//   hand receiver->addresses() to the source; everything else is told to the delegate
+//
+// Threads: addresses() and cancel() from any. Ownership: Device, StagingPool, Transport, delegate and hooks outlive it; its end
+// closes the lanes and lets go of the regions. Errors: create(): the driver's, no staging memory, no listener; later
+// ones go to the delegate.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "libckpt/datapath/engine/target/receive_lane.h"
+#include "libckpt/datapath/engine/target/receiver_core.h"
+#include "libckpt/datapath/engine/shared/work_pool.h"
+
+namespace ckpt::engine {
+
+// Two, or four where there are four cores. A lane often waits for its peer to wake up, and there another lane uses the core; on two
+// cores more lanes only push each other off them.
+inline constexpr std::uint32_t kLeastLanes = 2;
+[[nodiscard]] std::uint32_t default_lanes() noexcept;
+
+struct ReceiverOptions {
+  SessionIdentity id;
+  track::FingerprintKey key{};
+  transport::SessionToken token{};
+  std::uint32_t lanes = 0;  // 0 = default_lanes(), fewer if the staging memory has no room for them
+  std::uint32_t window = kDefaultWindow;  // at least the sender's
+  std::uint32_t coders = 0;  // threads that wait for the device and decode; 0 = chosen by the cores
+  std::uint64_t scan_slice_bytes = std::uint64_t{256} << 20;
+  std::uint64_t most_plan_bytes = std::uint64_t{64} << 20;
+  std::uint64_t most_host_bytes = std::uint64_t{4} << 30;
+  FaultHooks* hooks = nullptr;
+};
+
+class Receiver {
+ public:
+  static Result<std::unique_ptr<Receiver>> create(const Device& device, StagingPool& staging,
+                                                  transport::Transport& transport, ReceiverDelegate& delegate,
+                                                  const ReceiverOptions& options);
+  ~Receiver();
+  Receiver(const Receiver&) = delete;
+  Receiver& operator=(const Receiver&) = delete;
+
+  [[nodiscard]] std::vector<std::string> addresses() const;
+  void cancel(const Error& reason);
+
+ private:
+  Receiver() = default;
+  Result<void> begin_scan(std::uint32_t round);
+  Result<void> scan(std::uint32_t round);
+  void post_stale(std::uint32_t round, std::span<const AckRecord> stale);
+
+  std::unique_ptr<ReceiverCore> core_;
+  std::unique_ptr<track::Scanner> scanner_;
+  std::vector<std::unique_ptr<Decoder>> decoders_;  // of the coding threads
+  std::unique_ptr<WorkPool> workers_;
+  std::vector<std::unique_ptr<ReceiveLane>> lanes_;
+  std::vector<track::ChunkRange> ranges_;
+  std::vector<ReceiverCore::ScanItem> items_;
+  std::thread scan_thread_;
+};
+
+}  // namespace ckpt::engine

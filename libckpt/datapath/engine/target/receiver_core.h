@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the receiver's threads share: the target's regions with the fingerprints of what is in them, the table that the switch is
+// verified with, incoming blobs, and the first error. Internal to the engine; the public face is receiver.h.
+//
+// Threads: any; one lock, taken once per message. Delegate calls are made without the lock, on a lane's thread.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "libckpt/base/clock.h"
+#include "libckpt/base/fd.h"
+#include "libckpt/base/result.h"
+#include "libckpt/datapath/codec/codec.h"
+#include "libckpt/datapath/engine/shared/fault_hooks.h"
+#include "libckpt/datapath/engine/target/host_room.h"
+#include "libckpt/datapath/engine/shared/lane_messages.h"
+#include "libckpt/datapath/engine/shared/pinned_memory.h"
+#include "libckpt/datapath/engine/shared/region.h"
+#include "libckpt/datapath/track/scanner.h"
+#include "libckpt/datapath/track/sent_map.h"
+
+namespace ckpt::engine {
+
+// Where the source's regions are here.
+struct PlanPlaces {
+  std::uint64_t chunk_bytes = 0;
+  std::vector<Region> regions;  // of this plan; earlier ones stay
+};
+
+struct VerifiedReport {
+  track::Fingerprint root;
+  std::uint64_t state_bytes = 0;
+  std::uint64_t scanned_bytes = 0;
+  Nanos final_heard_ns = 0;
+  Nanos scan_begin_ns = 0;
+  Nanos scan_end_ns = 0;
+  Nanos last_chunk_ns = 0;
+  Nanos manifest_heard_ns = 0;
+  Nanos verified_ns = 0;
+};
+
+class ReceiverDelegate {
+ public:
+  virtual ~ReceiverDelegate() = default;
+  virtual Result<PlanPlaces> on_plan(std::span<const std::byte> plan) = 0;
+  virtual void on_first_chunk() {}
+  // The source's job has freed it; the engine holds it no longer than what is under way.
+  virtual void on_dropped(std::uint64_t /*region*/) {}
+  virtual void on_final() {}
+  // The roots are equal; the last word on what the manifest says besides. An error is a refusal.
+  virtual Result<void> on_manifest(std::span<const std::byte> manifest, const track::Fingerprint& root,
+                                   const HostState& host_state) = 0;
+  virtual void on_verified(const VerifiedReport& report, HostState host_state) = 0;
+  virtual void on_failed(
+      const Error&) = 0;  // once, any thread; also when the source is gone before it was verified
+};
+
+struct TargetRegion {
+  Region region;
+  std::vector<track::Fingerprint> held;      // as computed after the last write
+  std::vector<std::uint8_t> known;           // 0: never written, or being written
+  std::vector<std::uint32_t> arrived_round;  // of the last message for the chunk
+};
+
+// A source stages in less (agent: staging_bytes); pinning takes time and, of a file that is not there yet, memory.
+inline constexpr std::size_t kMostSourceBytes = std::size_t{1} << 30;
+
+class ReceiverCore {
+ public:
+  ReceiverCore(const Device& device, const SessionIdentity& id,
+               std::shared_ptr<const track::FingerprintParams> root_params, ReceiverDelegate& delegate,
+               FaultHooks* hooks, std::uint64_t most_plan_bytes, std::uint64_t most_host_bytes)
+      : device(device),
+        id(id),
+        hooks(hooks),
+        delegate(delegate),
+        root_params_(std::move(root_params)),
+        most_plan_bytes_(most_plan_bytes),
+        most_host_bytes_(most_host_bytes) {}
+
+  const Device& device;
+  const SessionIdentity id;
+  FaultHooks* const hooks;
+  ReceiverDelegate& delegate;
+
+  // The memory that the source stages in, if it is on this machine: pinned once, whichever lane brings the file. Stays as long as this does.
+  Result<std::span<std::byte>> pin_source_memory(UniqueFd file, std::size_t bytes);
+
+  // ---- chunks
+  struct Placed {                          // one record of a message
+    std::shared_ptr<TargetRegion> region;  // null: gone
+    CUdeviceptr address = 0;
+    std::uint64_t bytes = 0;
+    codec::Encoding encoding = codec::Encoding::kInvalid;
+  };
+  // Judges the records of a kChunks message and finds their places. `places` has kMostChunks entries. The chunks that have to be
+  // decoded fit into a slot together.
+  Result<void> place(const LaneHeader& header, std::span<const std::byte> bytes, std::size_t payload_bytes,
+                     std::span<Placed> places);
+  // Written and fingerprinted.
+  void arrived(const LaneHeader& header, std::span<const ChunkRecord> records, std::span<const Placed> places,
+               std::span<const track::Fingerprint> fingerprints);
+  void drop(const DropRecord& record);
+
+  // ---- blobs
+  // Host state will come: what it needs of memory is got now.
+  Result<void> make_host_room(const RoomRecord& room);
+  // After a scan: until that memory is there, the job is paused, or it takes too long (host_room.h).
+  void wait_for_host_room();
+  void hurry();  // nobody waits for it any more
+  std::span<std::byte> blob_destination(const LaneHeader& header, const BlobRecord& record,
+                                        std::size_t bytes);
+  // Whether the blob is complete now.
+  Result<bool> blob_received(const LaneHeader& header, const BlobRecord& record, std::size_t bytes);
+  Result<void> accept_plan();
+
+  // ---- the verified switch
+  struct ScanItem {
+    std::shared_ptr<TargetRegion> region;
+    std::uint32_t chunk = 0;
+  };
+  // The table begins, anew if there was one: what arrives in `round` or later is verified on arrival, all else has to be scanned and goes into the two
+  // lists.
+  Result<void> begin_verify(std::uint32_t round, std::vector<track::ChunkRange>& ranges,
+                            std::vector<ScanItem>& items);
+  // The job is paused: no plans from here on.
+  Result<void> begin_final(std::uint32_t round);
+  void scanned(std::span<const ScanItem> items, std::span<const track::Fingerprint> fingerprints,
+               std::vector<AckRecord>& stale);
+  void end_scan(Nanos begin, Nanos end, std::uint64_t bytes);
+  // The answer to the manifest; on a yes the delegate has been told.
+  struct Answer {
+    VerdictRecord record;
+    std::string text;
+  };
+  Answer verify(const track::Fingerprint& root);
+  void verified();  // after the answer has left
+
+  void fail(const Error& error);
+  [[nodiscard]] bool failed() const noexcept { return failed_.load(); }
+  [[nodiscard]] bool is_verified() const noexcept { return verified_.load(); }
+  [[nodiscard]] std::optional<Error> error() const;
+
+ private:
+  struct IncomingBlob {
+    std::uint64_t total = 0;
+    std::uint64_t begun = 0;
+    std::uint64_t received = 0;
+    bool complete = false;
+    std::vector<std::byte> bytes;  // plan and manifest
+  };
+  std::shared_ptr<TargetRegion> find(std::uint64_t id, std::uint64_t generation) const;
+  Result<std::byte*> begin_blob(LaneMessage type, IncomingBlob& blob, std::uint64_t total);
+  IncomingBlob& blob_of(LaneMessage type);
+  Result<void> check_root(const track::Fingerprint& root);
+
+  std::shared_ptr<const track::FingerprintParams> root_params_;
+  std::uint64_t most_plan_bytes_;
+  std::uint64_t most_host_bytes_;
+  std::atomic<bool> failed_{false};
+  std::atomic<bool> verified_{false};
+
+  mutable std::mutex mutex_;  // everything below
+  std::map<std::uint64_t, std::shared_ptr<TargetRegion>> regions_;
+  std::uint64_t chunk_bytes_ = 0;   // 0 = no plan yet
+  std::uint32_t verify_round_ = 0;  // the first that counts as verified on arrival; 0 = not yet
+  bool final_ = false;
+  bool first_chunk_seen_ = false;
+  bool scan_ended_ = false;
+  std::optional<track::SentMap> table_;
+  VerifiedReport report_;
+  IncomingBlob plan_, manifest_, host_;
+  HostState host_state_;
+  std::shared_ptr<HostRoom> host_room_;  // until it is verified
+  bool host_begun_ = false;
+  std::optional<PinnedMemory> source_memory_;
+  std::uint64_t source_file_ = 0;  // its inode
+  std::optional<Error> error_;
+};
+
+}  // namespace ckpt::engine

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fingerprint of host memory piece by piece, for what is not all there yet, or too long for one core. The value is that of the whole.
+//
+//   FingerprintStream stream(params);
+//   stream.add(first); ...; stream.add(last);      // all but the last a multiple of kBlockBytes
+//   Fingerprint f = stream.value();
+//
+// Pieces chain by step 4 of the definition: with H = h * point after some blocks, a piece of n blocks and L bytes whose fingerprint is f makes of it
+// H * point^n + (f - L - point^(n + 1)), and the fingerprint of all is H + its length.
+//
+// Threads: a value of one owner. No function fails.
+#pragma once
+
+#include <memory>
+
+#include "libckpt/datapath/track/fingerprint.h"
+
+namespace ckpt::track {
+
+class FingerprintStream {
+ public:
+  explicit FingerprintStream(std::shared_ptr<const FingerprintParams> params);
+  void add(std::span<const std::byte> piece);
+  [[nodiscard]] Fingerprint value() const noexcept;
+
+ private:
+  std::shared_ptr<const FingerprintParams> params_;
+  std::uint64_t h_[2];  // times point
+  std::uint64_t bytes_ = 0;
+};
+
+// fingerprint(), by several threads where that is faster.
+[[nodiscard]] Fingerprint fingerprint_of_much(const FingerprintParams& params,
+                                              std::span<const std::byte> bytes);
+
+}  // namespace ckpt::track

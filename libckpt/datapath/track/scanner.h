@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fingerprints of device memory, computed on the device.
+//
+//   CKPT_TRY(kernels, TrackKernels::create(device, params));          // once per device and migration
+//   CKPT_TRY(scanner, Scanner::create(kernels, ScannerOptions{}));
+//   CKPT_TRYV(scanner->scan(chunks, fingerprints));                   // a round's scan: blocks the calling
+//   thread
+//   ---
+//   CKPT_TRY(batch, FingerprintBatch::create(kernels, 64));           // receiver: after the chunks were
+//   written CKPT_TRYV(batch->launch(stream, chunks));                         // on the stream that wrote
+//   them CKPT_TRYV(batch->wait());  use batch->results();
+//
+// scan() sees memory as it is while kernels of the job run: chunks may be torn, which the barrier's scan
+// finds (DESIGN §5 rule 2). Nothing is allocated after create(). Threads: a Scanner, a batch and a CopyList
+// each belong to one thread at a time; TrackKernels may be shared. Each call makes the context current
+// itself. Ownership: objects keep their TrackKernels alive; the Device must outlive them all. Errors: those
+// of the driver; kInvalidArgument for a chunk that is empty, longer than kMaxChunkBytes or not 16-byte
+// aligned. Lengths are bytes.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "libckpt/base/clock.h"
+#include "libckpt/cuda/driver.h"
+#include "libckpt/cuda/module.h"
+#include "libckpt/datapath/track/device_list.h"
+#include "libckpt/datapath/track/fingerprint.h"
+#include "libckpt/datapath/track/scan_pace.h"
+
+namespace ckpt::track {
+
+struct ChunkRange {
+  CUdeviceptr address = 0;
+  std::uint64_t bytes = 0;
+};
+
+// One entry of a copy list: `source` 0 orders zeroes (DESIGN §5 rule 6). Device addresses, both 16-byte
+// aligned.
+struct CopyRange {
+  CUdeviceptr target = 0;
+  CUdeviceptr source = 0;
+  std::uint64_t bytes = 0;
+};
+
+// Appends the chunks of one mapped range: chunk_bytes each, the last may be short.
+void append_chunks(CUdeviceptr address, std::uint64_t bytes, std::uint64_t chunk_bytes,
+                   std::vector<ChunkRange>& out);
+
+// The loaded device code and the expanded key in device memory.
+class TrackKernels {
+ public:
+  static Result<std::shared_ptr<const TrackKernels>> create(const Device& device,
+                                                            std::shared_ptr<const FingerprintParams> params);
+  ~TrackKernels();
+  TrackKernels(const TrackKernels&) = delete;
+  TrackKernels& operator=(const TrackKernels&) = delete;
+
+  [[nodiscard]] const Device& device() const noexcept { return device_; }
+  [[nodiscard]] const FingerprintParams& params() const noexcept { return *params_; }
+
+  // Raw launches on lists that already are in device memory; the context must be current.
+  Result<void> launch_fingerprint(CUstream stream, CUdeviceptr chunk_list, CUdeviceptr results,
+                                  std::uint32_t count) const;
+  // A plain read of each chunk, of any length; results: one std::uint64_t each, the xor of the chunk's 32-bit words.
+  Result<void> launch_read(CUstream stream, CUdeviceptr chunk_list, CUdeviceptr results,
+                           std::uint32_t count) const;
+  Result<void> launch_copy(CUstream stream, CUdeviceptr copy_list, std::uint32_t count) const;
+
+ private:
+  TrackKernels(const Device& device, std::shared_ptr<const FingerprintParams> params, Module module)
+      : device_(device), params_(std::move(params)), module_(std::move(module)) {}
+  const Device& device_;
+  std::shared_ptr<const FingerprintParams> params_;
+  Module module_;
+  CUfunction fingerprint_ = nullptr;
+  std::uint32_t most_blocks_ = 1;  // of a launch of fingerprint_
+  CUfunction read_ = nullptr;
+  CUfunction copy_ = nullptr;
+  CUdeviceptr tables_ = 0;
+};
+
+// Up to `capacity` chunks in one launch, with its own pinned and device lists. launch() only enqueues (upload, kernel,
+// download, event); a second launch() before the first was seen done by ready() or wait() is refused.
+class FingerprintBatch {
+ public:
+  static Result<std::unique_ptr<FingerprintBatch>> create(std::shared_ptr<const TrackKernels> kernels,
+                                                          std::uint32_t capacity);
+
+  // `after`: its last launch, on whatever stream, is over before the kernel begins; the upload does not wait for it.
+  Result<void> launch(CUstream stream, std::span<const ChunkRange> chunks,
+                      const FingerprintBatch* after = nullptr);
+  [[nodiscard]] bool busy() const noexcept { return list_.busy(); }
+  Result<bool> ready() { return list_.ready(); }  // never blocks
+  Result<void> wait() { return list_.wait(); }
+  // Of the last launch, in its order; valid until the next launch.
+  [[nodiscard]] std::span<const Fingerprint> results() const noexcept;
+  [[nodiscard]] std::uint32_t capacity() const noexcept { return capacity_; }
+
+ private:
+  FingerprintBatch(std::shared_ptr<const TrackKernels> kernels, std::uint32_t capacity, DeviceList list)
+      : kernels_(std::move(kernels)), capacity_(capacity), list_(std::move(list)) {}
+  std::shared_ptr<const TrackKernels> kernels_;
+  std::uint32_t capacity_;
+  std::uint32_t count_ = 0;
+  DeviceList list_;  // capacity_ chunks, then capacity_ results
+};
+
+// Up to `capacity` device-to-device copies and zero orders in one launch: gather (chunks -> contiguous staging) and
+// scatter (staging -> chunks). launch() only enqueues; the list may be used again when ready().
+class CopyList {
+ public:
+  static Result<std::unique_ptr<CopyList>> create(std::shared_ptr<const TrackKernels> kernels,
+                                                  std::uint32_t capacity);
+
+  Result<void> launch(CUstream stream, std::span<const CopyRange> copies);
+  [[nodiscard]] bool busy() const noexcept { return list_.busy(); }
+  Result<bool> ready() { return list_.ready(); }
+  Result<void> wait() { return list_.wait(); }
+
+ private:
+  CopyList(std::shared_ptr<const TrackKernels> kernels, std::uint32_t capacity, DeviceList list)
+      : kernels_(std::move(kernels)), capacity_(capacity), list_(std::move(list)) {}
+  std::shared_ptr<const TrackKernels> kernels_;
+  std::uint32_t capacity_;
+  DeviceList list_;
+};
+
+struct ScannerOptions {
+  // Work of one launch, at most. With a duty below 1 it is less where it would take longer than kLaunchTarget, as
+  // measured on the slices before (at least one chunk): short enough not to hold back the job's kernels.
+  std::uint64_t slice_bytes = std::uint64_t{2} << 30;
+  std::uint32_t slice_chunks = 8192;
+  // So many where slices are shorter than kShortSlice, else two of them. Each has a stream of its own, so that lists travel while
+  // another slice is computed.
+  std::uint32_t slices_in_flight = 4;
+  // Share of the time the scan's kernels may use while the job runs, in (0, 1]; 1 at the barrier.
+  double duty = 1.0;
+};
+
+class Scanner {
+ public:
+  static Result<std::unique_ptr<Scanner>> create(std::shared_ptr<const TrackKernels> kernels,
+                                                 const ScannerOptions& options);
+  ~Scanner();
+  Scanner(const Scanner&) = delete;
+  Scanner& operator=(const Scanner&) = delete;
+
+  // out.size() == chunks.size(). Blocks; cancel() from another thread ends it with kAborted after the running
+  // slices.
+  Result<void> scan(std::span<const ChunkRange> chunks, std::span<Fingerprint> out);
+  // The same, handing over each finished slice at once, so that copying starts while the scan still runs:
+  // on_slice(first chunk index, fingerprints).
+  using SliceHandler = std::function<Result<void>(std::size_t first, std::span<const Fingerprint>)>;
+  Result<void> scan(std::span<const ChunkRange> chunks, const SliceHandler& on_slice);
+
+  // Any thread; holds from the next slice on, and for the rest of a pause.
+  void set_duty(double duty);
+  // Any thread. busy <= duty * (busy + paused) after each scan that kept its duty and was not cancelled.
+  [[nodiscard]] ScanTimes times() const;
+  // Any thread; also ends all later scans until resume().
+  void cancel();
+  void resume();
+
+ private:
+  Scanner(std::shared_ptr<const TrackKernels> kernels, const ScannerOptions& options)
+      : kernels_(std::move(kernels)), options_(options), pace_(options.slice_bytes), duty_(options.duty) {}
+  [[nodiscard]] std::size_t slice_length(std::span<const ChunkRange> chunks, double duty) const noexcept;
+  // How many slices may be on the device at once.
+  [[nodiscard]] std::size_t most_in_flight(double duty) const noexcept;
+  Result<void> launch_slice(std::size_t slice, std::span<const ChunkRange> chunks);
+  Result<double> check_cancelled();  // the duty of the next slice
+  void rest_after(Nanos busy);       // keeps the duty cycle; ends early when cancelled
+  void drain() noexcept;             // after an error: no launch may outlive the call
+  std::shared_ptr<const TrackKernels> kernels_;
+  ScannerOptions options_;
+  ScanPace pace_;
+  mutable std::mutex mutex_;  // duty_, cancelled_, times_
+  std::condition_variable changed_;
+  double duty_;
+  bool cancelled_ = false;
+  ScanTimes times_;
+  std::vector<CUstream> streams_;                           // one for each batch
+  std::vector<std::unique_ptr<FingerprintBatch>> batches_;  // taken in turn
+};
+
+}  // namespace ckpt::track

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/datapath/transport/near_memory.h"
+
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "libckpt/datapath/transport/session.h"
+
+namespace ckpt::transport {
+namespace {
+
+bool runs_this_program(int pid) {
+  struct stat own {};
+  struct stat theirs {};
+  return ::stat("/proc/self/exe", &own) == 0 &&
+         ::stat(("/proc/" + std::to_string(pid) + "/exe").c_str(), &theirs) == 0 &&
+         own.st_dev == theirs.st_dev && own.st_ino == theirs.st_ino;
+}
+
+bool has_ended(int pidfd) {
+  pollfd ended{pidfd, POLLIN, 0};
+  int ready;
+  do {
+    ready = ::poll(&ended, 1, 0);
+  } while (ready < 0 && errno == EINTR);  // also where it need not wait
+  return ready != 0;
+}
+
+}  // namespace
+
+NearOffer offer_near(const NearMemory& memory, const SessionToken& token) noexcept {
+  if (memory.room.size() < token.size()) return {};
+  std::memcpy(memory.room.data(), token.data(), token.size());
+  NearOffer offer{.pid = static_cast<std::uint64_t>(::getpid()),
+                  .address = reinterpret_cast<std::uint64_t>(memory.room.data())};
+  if (memory.file < 0) return offer;
+  offer.file = static_cast<std::uint64_t>(memory.file);
+  offer.mapped_at = reinterpret_cast<std::uint64_t>(memory.mapped.data());
+  offer.bytes = memory.mapped.size();
+  return offer;
+}
+
+std::optional<NearReader> NearReader::open(const NearOffer& offer, const SessionToken& token) {
+  if (offer.pid == 0 || offer.pid > static_cast<std::uint64_t>(std::numeric_limits<int>::max()))
+    return std::nullopt;
+  const int pid = static_cast<int>(offer.pid);
+  UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!process || !runs_this_program(pid)) return std::nullopt;
+  NearReader reader(pid, std::move(process));
+  SessionToken shown{};
+  if (!reader.read(offer.address, shown) || !tokens_equal(shown, token)) return std::nullopt;
+  return reader;
+}
+
+Result<void> NearReader::read(std::uint64_t address, std::span<std::byte> to) const {
+  while (!to.empty()) {
+    const iovec local{to.data(), to.size()};
+    const iovec remote{reinterpret_cast<void*>(address), to.size()};  // NOLINT(performance-no-int-to-ptr)
+    const ssize_t got = ::process_vm_readv(pid_, &local, 1, &remote, 1, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Error::from_errno("Reading a payload out of the peer's memory");
+    if (got == 0) return Error(ErrorCode::kIo, "Nothing can be read out of the peer's memory any more");
+    address += static_cast<std::uint64_t>(got);
+    to = to.subspan(static_cast<std::size_t>(got));
+  }
+  if (has_ended(process_.get())) return Error(ErrorCode::kUnavailable, "The peer's process has ended");
+  return ok();
+}
+
+NearMapping NearReader::map(const NearOffer& offer, LaneHandler& handler) const {
+  if (offer.bytes == 0 || offer.file > static_cast<std::uint64_t>(std::numeric_limits<int>::max())) return {};
+  UniqueFd file(
+      static_cast<int>(::syscall(SYS_pidfd_getfd, process_.get(), static_cast<int>(offer.file), 0)));
+  return file ? map_near(handler, std::move(file), offer.mapped_at, offer.bytes) : NearMapping{};
+}
+
+NearMapping map_near(LaneHandler& handler, UniqueFd file, std::uint64_t there, std::size_t bytes) {
+  const std::span<const std::byte> here = handler.map_near(std::move(file), bytes);
+  return here.size() == bytes ? NearMapping{here, there} : NearMapping{};
+}
+
+std::span<const std::byte> NearMapping::find(std::uint64_t address, std::size_t bytes) const noexcept {
+  const std::uint64_t offset = address - there;  // what lies before wraps around
+  if (offset > here.size() || bytes > here.size() - offset) return {};
+  return here.subspan(offset, bytes);
+}
+
+}  // namespace ckpt::transport

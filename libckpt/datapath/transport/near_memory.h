@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Payloads between two processes of one machine: the receiver reads them out of the sender's memory (process_vm_readv(2)), one copy
+// where a socket makes two and wakes both sides many times.
+//
+// The sender says in its HELLO which process it is and where in its memory the session token lies. The receiver believes it if it finds
+// the token there and the process runs the same program: no other process of the machine has both, so nobody can make a receiver
+// read a third one's memory. Where that fails (another machine or PID namespace, no permission, memory that cannot be read), the lane
+// goes on without. Of a memory file that the sender names besides, the receiver takes the descriptor (pidfd_getfd(2)) and maps it: payloads
+// in it are not copied at all.
+//
+// Threads: one at a time. Errors: kUnavailable when the process has gone, else errno of the read.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "libckpt/base/fd.h"
+#include "libckpt/datapath/transport/transport.h"
+
+namespace ckpt::transport {
+
+// On the wire; pid 0: none.
+struct NearOffer {
+  std::uint64_t pid = 0;
+  std::uint64_t address = 0;    // of the token
+  std::uint64_t file = 0;       // number of a descriptor
+  std::uint64_t mapped_at = 0;  // where the sender has all of it
+  std::uint64_t bytes = 0;      // of it; 0: there is none
+};
+
+// Puts the token into the memory's room and names it; no offer for less room than that takes.
+[[nodiscard]] NearOffer offer_near(const NearMemory& memory, const SessionToken& token) noexcept;
+
+// A file of the sender's as the receiver has it mapped; nothing: it has not.
+struct NearMapping {
+  std::span<const std::byte> here;
+  std::uint64_t there = 0;  // where the sender has it
+  // The same bytes here; empty if they are not all in it.
+  [[nodiscard]] std::span<const std::byte> find(std::uint64_t address, std::size_t bytes) const noexcept;
+};
+// Gives the file to the handler.
+[[nodiscard]] NearMapping map_near(LaneHandler& handler, UniqueFd file, std::uint64_t there,
+                                   std::size_t bytes);
+
+class NearReader {
+ public:
+  // Empty: the offer is none, or not to be believed.
+  static std::optional<NearReader> open(const NearOffer& offer, const SessionToken& token);
+  // Fills `to`. The process lived when it was done: what was read is its memory.
+  Result<void> read(std::uint64_t address, std::span<std::byte> to) const;
+  // Of the offered file, if it can be had.
+  [[nodiscard]] NearMapping map(const NearOffer& offer, LaneHandler& handler) const;
+
+ private:
+  NearReader(int pid, UniqueFd process) : pid_(pid), process_(std::move(process)) {}
+  int pid_;
+  UniqueFd process_;  // a pidfd
+};
+
+}  // namespace ckpt::transport

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/datapath/transport/session.h"
+
+namespace ckpt::transport {
+
+Result<void> check_sizes(std::size_t header_bytes, std::size_t payload_bytes) {
+  if (header_bytes > kMaxHeaderBytes)
+    return Error(ErrorCode::kInvalidArgument, "A message header of " + std::to_string(header_bytes) +
+                                                  " bytes is longer than " + std::to_string(kMaxHeaderBytes));
+  if (payload_bytes > kMaxPayloadBytes)
+    return Error(ErrorCode::kInvalidArgument, "A payload of " + std::to_string(payload_bytes) +
+                                                  " bytes is longer than " +
+                                                  std::to_string(kMaxPayloadBytes));
+  return ok();
+}
+
+bool tokens_equal(const SessionToken& a, const SessionToken& b) noexcept {
+  std::byte difference{0};
+  for (std::size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
+  return difference == std::byte{0};
+}
+
+Error refused_payload(std::size_t payload_bytes) {
+  return Error(ErrorCode::kProtocol, "The peer sent a payload of " + std::to_string(payload_bytes) +
+                                         " bytes that has no place here");
+}
+
+Error never_opened() {
+  return Error(ErrorCode::kUnavailable,
+               "The lane was not opened: nobody listens there, or not for this session token");
+}
+
+}  // namespace ckpt::transport

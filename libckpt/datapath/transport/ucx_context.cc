@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/datapath/transport/ucx_context.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+
+#include <charconv>
+#include <cstring>
+
+#include "libckpt/datapath/transport/ucx_guard.h"
+
+namespace ckpt::transport {
+namespace {
+
+constexpr std::string_view kScheme = "ucx:";
+// Of a connection within this machine, which has no delay to cover: what waits in a larger socket buffer has left the caches when it
+// is read (engine/README.md). Beyond this machine the kernel's own sizing knows the path better.
+constexpr const char* kLocalSocketBuffer = "256k";
+
+struct ConfigTraits {
+  using Value = ucp_config_t*;
+  static constexpr Value kNull = nullptr;
+  static void close(Value config) noexcept { ucp_config_release(config); }
+};
+
+Result<sockaddr_in> parse_ip(const std::string& ip) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  if (::inet_pton(AF_INET, ip.c_str(), &address.sin_addr) != 1)
+    return Error(ErrorCode::kInvalidArgument, "\"" + ip + "\" is not an IPv4 address");
+  return address;
+}
+
+struct NetDevice {
+  std::string name;
+  bool loopback = false;
+};
+
+// The network device that has the address.
+Result<NetDevice> device_of(const sockaddr_in& address, const std::string& ip) {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return Error::from_errno("Listing the network devices");
+  NetDevice device;
+  for (const ifaddrs* entry = list; entry != nullptr && device.name.empty(); entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
+    sockaddr_in candidate{};
+    std::memcpy(&candidate, entry->ifa_addr, sizeof candidate);
+    if (candidate.sin_addr.s_addr == address.sin_addr.s_addr)
+      device = {entry->ifa_name, (entry->ifa_flags & IFF_LOOPBACK) != 0};
+  }
+  ::freeifaddrs(list);
+  if (device.name.empty())
+    return Error(ErrorCode::kInvalidArgument, "No network device of this machine has the address " + ip);
+  return device;
+}
+
+Result<void> set(ucp_config_t* config, const std::string& name, const std::string& value) {
+  const ucs_status_t status = ucp_config_modify(config, name.c_str(), value.c_str());
+  if (status != UCS_OK) return ucx_error(status, "Setting UCX's " + name + " to " + value);
+  return ok();
+}
+
+}  // namespace
+
+Error ucx_error(ucs_status_t status, std::string what) {
+  ErrorCode code = ErrorCode::kIo;
+  switch (status) {
+    case UCS_ERR_NO_MEMORY:
+      code = ErrorCode::kOutOfMemory;
+      break;
+    case UCS_ERR_INVALID_PARAM:
+    case UCS_ERR_INVALID_ADDR:
+      code = ErrorCode::kInvalidArgument;
+      break;
+    case UCS_ERR_UNSUPPORTED:
+    case UCS_ERR_NO_ELEM:
+      code = ErrorCode::kNotSupported;
+      break;
+    case UCS_ERR_UNREACHABLE:
+    case UCS_ERR_CONNECTION_RESET:
+    case UCS_ERR_NOT_CONNECTED:
+    case UCS_ERR_REJECTED:
+    case UCS_ERR_ENDPOINT_TIMEOUT:
+      code = ErrorCode::kUnavailable;
+      break;
+    default:
+      break;
+  }
+  return {code, ErrorDomain::kUcs, status, std::move(what) + ": " + ucs_status_string(status)};
+}
+
+Result<std::shared_ptr<const UcxContext>> UcxContext::create(const UcxOptions& options) {
+  (void)check_ucx_guard();  // named here, so that every program with lanes is linked with it
+  CKPT_TRY(local, parse_ip(options.ip));
+  NetDevice device{options.net_device};
+  if (device.name.empty()) {
+    CKPT_TRY(found, device_of(local, options.ip));
+    device = found;
+  }
+  ucp_config_t* read = nullptr;
+  ucs_status_t status = ucp_config_read(nullptr, nullptr, &read);
+  if (status != UCS_OK) return ucx_error(status, "Reading UCX's configuration");
+  const UniqueHandle<ConfigTraits> config(read);
+  CKPT_TRYV(set(config.get(), "TLS", options.tls));
+  CKPT_TRYV(set(config.get(), "NET_DEVICES", device.name));
+  if (device.loopback) {
+    CKPT_TRYV(set(config.get(), "SNDBUF", kLocalSocketBuffer));
+    CKPT_TRYV(set(config.get(), "RCVBUF", kLocalSocketBuffer));
+  }
+  for (const auto& [name, value] : options.settings) {
+    CKPT_TRYV(set(config.get(), name, value));
+  }
+
+  ucp_params_t params{};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_NAME;
+  params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  params.mt_workers_shared = 1;
+  params.name = "gpumigrate";
+  ucp_context_h context = nullptr;
+  status = ucp_init(&params, config.get(), &context);
+  if (status != UCS_OK)
+    return ucx_error(status, "Starting UCX with transports " + options.tls + " on device " + device.name);
+  return std::shared_ptr<const UcxContext>(new UcxContext(UniqueUcpContext(context), local));
+}
+
+Result<UniqueUcpWorker> UcxContext::make_worker() const {
+  ucp_worker_params_t params{};
+  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+  ucp_worker_h worker = nullptr;
+  const ucs_status_t status = ucp_worker_create(context_.get(), &params, &worker);
+  if (status != UCS_OK) return ucx_error(status, "Making a UCX worker");
+  return UniqueUcpWorker(worker);
+}
+
+std::string format_ucx_address(const sockaddr_in& address) {
+  char ip[INET_ADDRSTRLEN] = "";
+  ::inet_ntop(AF_INET, &address.sin_addr, ip, sizeof ip);
+  return std::string(kScheme) + ip + ":" + std::to_string(ntohs(address.sin_port));
+}
+
+Result<sockaddr_in> parse_ucx_address(const std::string& text) {
+  const Error bad(ErrorCode::kInvalidArgument, "Not the address of a UCX lane");
+  const std::size_t colon = text.rfind(':');
+  if (text.size() > 64 || !text.starts_with(kScheme) || colon < kScheme.size()) return bad;
+  auto address = parse_ip(text.substr(kScheme.size(), colon - kScheme.size()));
+  if (!address.has_value()) return bad;
+  std::uint16_t port = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data() + colon + 1, end, port);
+  if (parsed.ec != std::errc() || parsed.ptr != end || port == 0) return bad;
+  address.assume_value().sin_port = htons(port);
+  return std::move(address).assume_value();
+}
+
+}  // namespace ckpt::transport

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/datapath/transport/ucx_lane.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "libckpt/datapath/transport/session.h"
+
+namespace ckpt::transport {
+namespace {
+
+// Connections that may wait for their HELLO at a time; more are rejected.
+constexpr std::size_t kMaxStrangers = 4;
+// Rounds of UCX's progress in one call: enough to empty sockets, bounded so that the caller is heard.
+constexpr int kProgressRounds = 64;
+// UCX completes what is outstanding at a forced close soon; beyond this the worker's end does it.
+constexpr Nanos kShutDownNanos = 200'000'000;
+
+}  // namespace
+
+Result<std::unique_ptr<UcxLane>> UcxLane::listen(std::shared_ptr<const UcxContext> context,
+                                                 const SessionToken& token, LaneHandler& handler) {
+  std::unique_ptr<UcxLane> lane(new UcxLane(std::move(context), token, handler, true));
+  CKPT_TRYV(lane->start());
+  CKPT_TRYV(lane->start_listener());
+  return lane;
+}
+
+Result<std::unique_ptr<UcxLane>> UcxLane::connect(std::shared_ptr<const UcxContext> context,
+                                                  const sockaddr_in& address, const SessionToken& token,
+                                                  LaneHandler& handler) {
+  std::unique_ptr<UcxLane> lane(new UcxLane(std::move(context), token, handler, false));
+  CKPT_TRYV(lane->start());
+  ucp_ep_params_t params{};
+  params.field_mask =
+      UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR | UCP_EP_PARAM_FIELD_LOCAL_SOCK_ADDR;
+  params.flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
+  params.sockaddr = {reinterpret_cast<const sockaddr*>(&address), sizeof address};
+  params.local_sockaddr = {reinterpret_cast<const sockaddr*>(&lane->context_->local()), sizeof(sockaddr_in)};
+  CKPT_TRY(connection, lane->make_connection(params));
+  lane->peer_ = std::move(connection);
+  lane->offer_ = offer_near(handler.near_memory(), token);
+  CKPT_TRYV(lane->send_control(lane->peer_->endpoint, FrameKind::kHello));
+  return lane;
+}
+
+UcxLane::~UcxLane() {
+  shut_down();
+}
+
+Result<void> UcxLane::start() {
+  wake_fd_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_fd_) return Error::from_errno("Making a lane's event descriptor");
+  CKPT_TRY(worker, context_->make_worker());
+  worker_ = std::move(worker);
+  ucs_status_t status = ucp_worker_get_efd(worker_.get(), &worker_fd_);
+  if (status != UCS_OK) return ucx_error(status, "Getting a UCX worker's descriptor");
+  ucp_am_handler_param_t param{};
+  param.field_mask =
+      UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+  param.id = kActiveMessageId;
+  param.cb = &UcxLane::on_active_message;
+  param.arg = this;
+  status = ucp_worker_set_am_recv_handler(worker_.get(), &param);
+  if (status != UCS_OK) return ucx_error(status, "Setting up a UCX worker");
+  return ok();
+}
+
+Result<void> UcxLane::start_listener() {
+  const sockaddr_in& local = context_->local();
+  ucp_listener_params_t params{};
+  params.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER;
+  params.sockaddr = {reinterpret_cast<const sockaddr*>(&local), sizeof local};
+  params.conn_handler = {&UcxLane::on_connection_request, this};
+  ucp_listener_h listener = nullptr;
+  ucs_status_t status = ucp_listener_create(worker_.get(), &params, &listener);
+  if (status != UCS_OK) return ucx_error(status, "Listening on " + format_ucx_address(local));
+  listener_.reset(listener);
+  ucp_listener_attr_t attributes{};
+  attributes.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR;
+  status = ucp_listener_query(listener, &attributes);
+  if (status != UCS_OK) return ucx_error(status, "Asking for a listener's port");
+  sockaddr_in bound{};
+  std::memcpy(&bound, &attributes.sockaddr, sizeof bound);
+  address_ = format_ucx_address(bound);
+  return ok();
+}
+
+Result<std::unique_ptr<UcxLane::Connection>> UcxLane::make_connection(ucp_ep_params_t& params) {
+  auto connection = std::make_unique<Connection>();
+  params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler = {&UcxLane::on_endpoint_error, connection.get()};
+  const ucs_status_t status = ucp_ep_create(worker_.get(), &params, &connection->endpoint);
+  if (status != UCS_OK) return ucx_error(status, "Connecting a lane");
+  return connection;
+}
+
+// HELLO, WELCOME, CREDIT or BYE: one at a time, so the frame has a place of its own.
+Result<void> UcxLane::send_control(ucp_ep_h endpoint, FrameKind kind) {
+  Frame frame;
+  frame.kind = kind;
+  frame.delivered = told_delivered_ = receives_.delivered();
+  std::size_t bytes = sizeof frame;
+  if (kind == FrameKind::kHello) {
+    frame.header_bytes = sizeof token_ + (offer_.pid != 0 ? sizeof offer_ : 0);
+    std::memcpy(control_frame_.data() + bytes, token_.data(), sizeof token_);
+    std::memcpy(control_frame_.data() + bytes + sizeof token_, &offer_, sizeof offer_);
+    bytes += frame.header_bytes;
+  }
+  if (kind == FrameKind::kWelcome) frame.sequence = static_cast<std::uint64_t>(taken_offer());
+  std::memcpy(control_frame_.data(), &frame, sizeof frame);
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  param.cb.send = [](void* request, ucs_status_t, void* lane) {
+    --static_cast<UcxLane*>(lane)->outstanding_;
+    static_cast<UcxLane*>(lane)->control_busy_ = false;
+    ucp_request_free(request);
+  };
+  param.user_data = this;
+  param.flags = UCP_AM_SEND_FLAG_REPLY | UCP_AM_SEND_FLAG_EAGER;
+  const ucs_status_ptr_t request =
+      ucp_am_send_nbx(endpoint, kActiveMessageId, control_frame_.data(), bytes, nullptr, 0, &param);
+  if (UCS_PTR_IS_ERR(request)) return ucx_error(UCS_PTR_STATUS(request), "Greeting the peer");
+  if (request != nullptr) {
+    ++outstanding_;
+    control_busy_ = true;
+  }
+  return ok();
+}
+
+void UcxLane::on_connection_request(ucp_conn_request_h request, void* lane_pointer) {
+  static_cast<UcxLane*>(lane_pointer)->requests_.push_back(request);
+}
+
+void UcxLane::on_endpoint_error(void* connection, ucp_ep_h, ucs_status_t status) {
+  static_cast<Connection*>(connection)->failed = status;
+}
+
+ucs_status_t UcxLane::on_active_message(void* lane_pointer, const void* header, std::size_t header_bytes,
+                                        void* data, std::size_t bytes, const ucp_am_recv_param_t* param) {
+  auto& lane = *static_cast<UcxLane*>(lane_pointer);
+  if (lane.failed_) return UCS_OK;
+  auto view = parse_frame(header, header_bytes, bytes);
+  if (view.has_value()) {
+    lane.take_frame(view.assume_value(), data, *param);
+  } else if (Connection* stranger = lane.find_stranger(param->reply_ep)) {
+    stranger->unwanted = true;
+  } else {
+    lane.fail(std::move(view).assume_error());
+  }
+  return UCS_OK;
+}
+
+void UcxLane::take_frame(const FrameView& view, void* data, const ucp_am_recv_param_t& param) {
+  const bool replies = (param.recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0;
+  if (!replies || peer_ == nullptr || param.reply_ep != peer_->endpoint) {
+    if (Connection* stranger = find_stranger(replies ? param.reply_ep : nullptr)) take_hello(view, *stranger);
+    return;
+  }
+  if (view.frame.kind == FrameKind::kWelcome && !listening_ && !greeted_) {
+    greeted_ = true;
+    if (offer_.pid != 0 && view.frame.sequence <= static_cast<std::uint64_t>(Nearness::kMaps))
+      nearness_ = static_cast<Nearness>(view.frame.sequence);
+    return open();  // here, as the peer's first messages may follow in the same round
+  }
+  if (view.frame.kind == FrameKind::kBye && open_) {
+    peer_left_ = true;
+    return fail(Error(ErrorCode::kUnavailable, "The peer has closed the lane"));
+  }
+  const bool has_message = view.frame.kind == FrameKind::kMessage || view.frame.kind == FrameKind::kNear;
+  if ((!has_message && view.frame.kind != FrameKind::kCredit) || !open_)
+    return fail(Error(ErrorCode::kProtocol, "The peer sent a frame that has no place now"));
+  const auto credited = sends_.take_credit(view.frame.delivered);
+  if (!credited.has_value()) return fail(credited.assume_error());
+  if (!has_message) return;
+  const bool rendezvous = (param.recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
+  auto taken = receives_.accept(worker_.get(), view, data, rendezvous, reader_ ? &*reader_ : nullptr,
+                                mapping_, handler_, outstanding_);
+  if (!taken.has_value()) fail(std::move(taken).assume_error());
+}
+
+void UcxLane::take_hello(const FrameView& view, Connection& stranger) {
+  SessionToken token{};
+  NearOffer offer;
+  const bool offers = view.header.size() == sizeof token + sizeof offer;
+  const bool whole = offers || view.header.size() == sizeof token;
+  if (whole) std::memcpy(token.data(), view.header.data(), sizeof token);
+  if (offers) std::memcpy(&offer, view.header.data() + sizeof token, sizeof offer);
+  const bool right = whole && view.frame.kind == FrameKind::kHello && view.frame.payload_bytes == 0 &&
+                     tokens_equal(token, token_);
+  if (!right || peer_ != nullptr) {
+    stranger.unwanted = true;
+    return;
+  }
+  const auto found = std::find_if(strangers_.begin(), strangers_.end(),
+                                  [&stranger](const auto& entry) { return entry.get() == &stranger; });
+  peer_ = std::move(*found);
+  strangers_.erase(found);
+  reader_ = NearReader::open(offer, token_);
+  if (reader_) mapping_ = reader_->map(offer, handler_);
+  greeted_ = true;
+}
+
+Nearness UcxLane::taken_offer() const noexcept {
+  if (!reader_) return Nearness::kFar;
+  return mapping_.here.empty() ? Nearness::kReads : Nearness::kMaps;
+}
+
+UcxLane::Connection* UcxLane::find_stranger(ucp_ep_h endpoint) {
+  if (endpoint == nullptr) return nullptr;
+  for (const auto& stranger : strangers_) {
+    if (stranger->endpoint == endpoint) return stranger.get();
+  }
+  return nullptr;
+}
+
+void UcxLane::admit_requests() {
+  for (ucp_conn_request_h request : requests_) {
+    if (peer_ != nullptr || strangers_.size() >= kMaxStrangers) {
+      ucp_listener_reject(listener_.get(), request);
+      continue;
+    }
+    ucp_ep_params_t params{};
+    params.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST;
+    params.conn_request = request;
+    auto connection = make_connection(params);
+    if (connection.has_value()) strangers_.push_back(std::move(connection).assume_value());
+  }
+  requests_.clear();
+}
+
+void UcxLane::drop_strangers() {
+  std::erase_if(strangers_, [this](const auto& stranger) {
+    if (peer_ == nullptr && !stranger->unwanted && !stranger->failed) return false;
+    disconnect(*stranger);
+    return true;
+  });
+}
+
+void UcxLane::open() {
+  if (listening_) {
+    const auto sent = send_control(peer_->endpoint, FrameKind::kWelcome);
+    if (!sent.has_value()) return fail(sent.assume_error());
+    listener_.reset();
+  }
+  open_ = true;
+  handler_.on_open();
+}
+
+Result<void> UcxLane::send(std::span<const std::byte> header, std::span<const std::byte> payload,
+                           std::uint64_t token) {
+  if (closed_reason_) return *closed_reason_;
+  CKPT_TRYV(check_sizes(header.size(), payload.size()));
+  if (!open_) return Error(ErrorCode::kRefused, "The lane is not open yet");
+  if (sends_.full()) return Error(ErrorCode::kRefused, "The lane has no room for another message");
+  told_delivered_ = receives_.delivered();
+  return sends_.send(peer_->endpoint, header, payload, token, told_delivered_, nearness_ != Nearness::kFar,
+                     outstanding_);
+}
+
+bool UcxLane::progress() {
+  if (closed_reason_ || in_callback_) return false;
+  bool any = false;
+  in_callback_ = true;
+  for (int i = 0; i < kProgressRounds && !peer_left_ && ucp_worker_progress(worker_.get()) != 0; ++i)
+    any = true;
+  if (!requests_.empty()) admit_requests();
+  if (!strangers_.empty()) drop_strangers();
+  if (greeted_ && !open_ && !failure()) {
+    open();
+    any = true;
+  }
+  any |= deliver();
+  in_callback_ = false;
+  if (close_requested_) {
+    finish(Error(ErrorCode::kAborted, "The lane was closed here"));
+  } else if (auto error = failure()) {
+    finish(std::move(*error));
+  } else {
+    return any;
+  }
+  return true;
+}
+
+// What is complete, in order. What came before a failure is still delivered.
+bool UcxLane::deliver() {
+  bool any = false;
+  while (!close_requested_) {
+    const std::optional<std::uint64_t> token = sends_.pop_sent();
+    if (!token) break;
+    any = true;
+    handler_.on_sent(*token);
+  }
+  while (!close_requested_) {
+    const auto delivery = receives_.front();
+    if (!delivery) break;
+    any = true;
+    handler_.on_message(delivery->header, delivery->payload);
+    receives_.pop();
+  }
+  give_credit();
+  return any;
+}
+
+// Where nothing goes back that would carry it, the peer learns what has been handed over: now and then, of near messages at once.
+void UcxLane::give_credit() {
+  const bool due =
+      receives_.delivered() - told_delivered_ >= kMaxInFlight || told_delivered_ < receives_.awaited();
+  if (!open_ || failed_ || !due || control_busy_) return;
+  auto sent = send_control(peer_->endpoint, FrameKind::kCredit);
+  if (!sent.has_value()) fail(std::move(sent).assume_error());
+}
+
+std::optional<Error> UcxLane::failure() const {
+  if (failed_) return failed_;
+  if (peer_ != nullptr && peer_->failed) {
+    if (!open_ && !listening_) return never_opened().caused_by(ucx_error(*peer_->failed, "Connecting"));
+    return Error(ErrorCode::kUnavailable, ErrorDomain::kUcs, *peer_->failed,
+                 std::string("The peer is gone: ") + ucs_status_string(*peer_->failed));
+  }
+  if (receives_.failure()) return ucx_error(*receives_.failure(), "Receiving a payload");
+  return std::nullopt;
+}
+
+void UcxLane::fail(Error error) {
+  if (!failed_) failed_ = std::move(error);
+}
+
+void UcxLane::wait(Nanos timeout) {
+  if (closed_reason_ || ucp_worker_arm(worker_.get()) != UCS_OK) return;
+  pollfd watched[2] = {{worker_fd_, POLLIN, 0}, {wake_fd_.get(), POLLIN, 0}};
+  const timespec limit{timeout / 1'000'000'000, timeout % 1'000'000'000};
+  ::ppoll(watched, 2, &limit, nullptr);
+  if (watched[1].revents != 0) {
+    std::uint64_t count;
+    (void)!::read(wake_fd_.get(), &count, sizeof count);
+    woken_.exchange(false);  // after the read; whoever saw it set before is served when this returns
+  }
+}
+
+void UcxLane::wake() noexcept {
+  if (woken_.exchange(true)) return;
+  const std::uint64_t one = 1;
+  (void)!::write(wake_fd_.get(), &one, sizeof one);
+}
+
+void UcxLane::close() {
+  if (closed_reason_) return;
+  if (in_callback_) {
+    close_requested_ = true;
+    return;
+  }
+  finish(Error(ErrorCode::kAborted, "The lane was closed here"));
+}
+
+// If it cannot leave at once, the peer sees the connection end.
+void UcxLane::say_goodbye() {
+  if (open_ && !peer_left_ && !peer_->failed && !control_busy_)
+    (void)send_control(peer_->endpoint, FrameKind::kBye);
+}
+
+// Without waiting for the peer, which may be dead.
+void UcxLane::disconnect(Connection& connection) {
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = UCP_EP_CLOSE_FLAG_FORCE;
+  param.cb.send = [](void* request, ucs_status_t, void* lane) {
+    --static_cast<UcxLane*>(lane)->outstanding_;
+    ucp_request_free(request);
+  };
+  param.user_data = this;
+  const ucs_status_ptr_t request = ucp_ep_close_nbx(connection.endpoint, &param);
+  if (UCS_PTR_IS_PTR(request)) ++outstanding_;
+  connection.endpoint = nullptr;
+}
+
+// Afterwards UCX touches no memory of the caller's. Where nothing is outstanding the worker is not driven any more (ucx_lane.h).
+void UcxLane::shut_down() {
+  if (!worker_) return;
+  say_goodbye();
+  for (ucp_conn_request_h request : requests_) ucp_listener_reject(listener_.get(), request);
+  requests_.clear();
+  for (const auto& stranger : strangers_) disconnect(*stranger);
+  if (peer_ != nullptr) disconnect(*peer_);
+  const Nanos deadline = now_ns() + kShutDownNanos;
+  while (outstanding_ > 0 && now_ns() < deadline) ucp_worker_progress(worker_.get());
+  listener_.reset();
+  worker_.reset();
+  strangers_.clear();
+  peer_.reset();
+}
+
+void UcxLane::finish(Error reason) {
+  failed_ = reason;  // whatever still comes while shutting down is not taken in
+  shut_down();
+  closed_reason_ = std::move(reason);
+  handler_.on_closed(*closed_reason_);
+}
+
+}  // namespace ckpt::transport

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// A lane over one UCX worker. The target's worker listens on a socket address; a peer that connects is a stranger
+// until its first frame (HELLO) shows the session token. Then the listener ends, strangers are dropped, and WELCOME
+// opens the lane at both ends. UCX's callbacks note things down; most else happens after them in progress().
+//
+// A lane ends with BYE, after which neither end drives its worker again: what else is under way is of no use. What UCX must be kept from when
+// a connection is lost: ucx_guard.h.
+// Threads, ownership and errors: transport.h.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libckpt/base/fd.h"
+#include "libckpt/datapath/transport/ucx_context.h"
+#include "libckpt/datapath/transport/ucx_windows.h"
+
+namespace ckpt::transport {
+
+inline constexpr unsigned kActiveMessageId = 1;
+
+class UcxLane final : public Lane {
+ public:
+  static Result<std::unique_ptr<UcxLane>> listen(std::shared_ptr<const UcxContext> context,
+                                                 const SessionToken& token, LaneHandler& handler);
+  static Result<std::unique_ptr<UcxLane>> connect(std::shared_ptr<const UcxContext> context,
+                                                  const sockaddr_in& address, const SessionToken& token,
+                                                  LaneHandler& handler);
+  ~UcxLane() override;
+
+  [[nodiscard]] std::string address() const override { return address_; }
+  Result<void> send(std::span<const std::byte> header, std::span<const std::byte> payload,
+                    std::uint64_t token) override;
+  [[nodiscard]] Nearness nearness() const noexcept override { return nearness_; }
+  bool progress() override;
+  void wait(Nanos timeout) override;
+  void wake() noexcept override;
+  void close() override;
+  [[nodiscard]] bool closed() const noexcept override { return closed_reason_.has_value(); }
+
+ private:
+  // A connection; at a fixed place, since UCX's error handler points to it.
+  struct Connection {
+    ucp_ep_h endpoint = nullptr;
+    std::optional<ucs_status_t> failed;
+    bool unwanted = false;  // to be dropped in progress()
+  };
+
+  UcxLane(std::shared_ptr<const UcxContext> context, const SessionToken& token, LaneHandler& handler,
+          bool listening)
+      : context_(std::move(context)), token_(token), handler_(handler), listening_(listening) {}
+  Result<void> start();
+  Result<void> start_listener();
+  Result<std::unique_ptr<Connection>> make_connection(ucp_ep_params_t& params);
+  Result<void> send_control(ucp_ep_h endpoint, FrameKind kind);
+
+  static void on_connection_request(ucp_conn_request_h request, void* lane);
+  static void on_endpoint_error(void* connection, ucp_ep_h endpoint, ucs_status_t status);
+  static ucs_status_t on_active_message(void* lane, const void* header, std::size_t header_bytes, void* data,
+                                        std::size_t bytes, const ucp_am_recv_param_t* param);
+  void take_frame(const FrameView& view, void* data, const ucp_am_recv_param_t& param);
+  void take_hello(const FrameView& view, Connection& stranger);
+  [[nodiscard]] Nearness taken_offer() const noexcept;
+  Connection* find_stranger(ucp_ep_h endpoint);
+
+  void admit_requests();
+  void drop_strangers();
+  void open();
+  bool deliver();
+  void give_credit();
+  std::optional<Error> failure() const;
+  void fail(Error error);
+  void say_goodbye();
+  void disconnect(Connection& connection);
+  void shut_down();
+  void finish(Error reason);
+
+  std::shared_ptr<const UcxContext> context_;
+  const SessionToken token_;
+  LaneHandler& handler_;
+  const bool listening_;
+  std::string address_;
+  std::size_t outstanding_ = 0;       // requests UCX holds; above the windows, which count in it
+  std::uint64_t told_delivered_ = 0;  // what the peer was told last
+  SendWindow sends_;
+  ReceiveWindow receives_;
+  NearOffer offer_;                     // connecting lanes: this process's memory
+  Nearness nearness_ = Nearness::kFar;  // what the peer made of it
+  std::optional<NearReader> reader_;    // listening lanes: of the peer's memory
+  NearMapping mapping_;                 // of its file
+  std::array<std::byte, sizeof(Frame) + sizeof(SessionToken) + sizeof(NearOffer)> control_frame_{};
+  bool control_busy_ = false;  // UCX still reads control_frame_
+  UniqueFd wake_fd_;
+  std::atomic<bool> woken_{false};  // wake_fd_ has been written and not read: no need to write again
+  int worker_fd_ = -1;              // UCX's
+  UniqueUcpWorker worker_;
+  UniqueUcpListener listener_;
+  std::vector<ucp_conn_request_h> requests_;
+  std::vector<std::unique_ptr<Connection>> strangers_;
+  std::unique_ptr<Connection> peer_;
+  bool greeted_ = false;  // the peer proved itself, the handler has not been told
+  bool open_ = false;
+  bool peer_left_ = false;  // it said BYE
+  bool in_callback_ = false;
+  bool close_requested_ = false;
+  std::optional<Error> failed_;
+  std::optional<Error> closed_reason_;
+};
+
+}  // namespace ckpt::transport

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// The calls of a Session in which a rank stops and goes on: ready() and barrier().
+#include <signal.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "libckpt/base/clock.h"
+#include "libckpt/base/fault.h"
+#include "libckpt/inprocess/api/session.h"
+
+namespace ckpt::job {
+
+Result<ckpt_start> Session::ready() {
+  if (in_callback()) return Error(ErrorCode::kInvalidArgument, "ckpt_ready was called from a callback");
+  {
+    std::unique_lock lock(mutex_);
+    if (ready_) return Error(ErrorCode::kInvalidArgument, "ckpt_ready has been called already");
+    CKPT_TRYV(device_.synchronize());
+    ready_ = true;
+  }
+  if (role() == local::Role::kStandby) return wait_as_standby();
+  CKPT_TRYV(send(0, local::Ready{}));
+  return CKPT_FRESH;
+}
+
+Result<ckpt_start> Session::wait_as_standby() {
+  {
+    std::unique_lock lock(mutex_);
+    frozen_ = true;
+  }
+  CKPT_TRYV(send(0, local::StandbyReady{}));
+  fault_point(FaultPoint::kRankStandbyReady);
+  const std::optional<ResumeOrder> order = wait_for_order();
+  if (!order) return Error(ErrorCode::kAborted, "The standby was told to end");
+  Result<void> applied = apply(*order);
+  if (!applied.has_value()) {
+    CKPT_TRYV(send(order->request, to_failed(local::MessageType::kResume, applied.assume_error())));
+    return std::move(applied).assume_error();
+  }
+  CKPT_TRYV(say_running(*order));
+  fault_point(FaultPoint::kRankResumed);
+  return CKPT_RESUMED;
+}
+
+Result<void> Session::apply(const ResumeOrder& order) {
+  if (!order.host_state) {
+    return Error(ErrorCode::kInvalidArgument, "A standby was told to go on without the source's host state");
+  }
+  CKPT_TRY(image, StateImage::read(order.host_state.get(), order.resume.host_state_bytes));
+  CKPT_TRYV(host_.check(image));
+  CKPT_TRYV(device_.check(image));
+  CKPT_TRYV(device_.apply(image));
+  return host_.apply(image);
+}
+
+Result<BarrierEnd> Session::barrier() {
+  if (!link_) return BarrierEnd::kGoOn;
+  const Nanos entered = now_ns();
+  const local::ControlPageMapping& page = link_->page();
+  page.wait_for_gate();
+  if ((page.page().request.load(std::memory_order_acquire) & local::kPauseAsked) == 0)
+    return BarrierEnd::kGoOn;
+  const std::uint64_t request = page.page().pause_request.load(std::memory_order_acquire);
+  {
+    std::unique_lock lock(mutex_);
+    if (request == failed_pause_) return BarrierEnd::kGoOn;
+    if (in_callback() || !ready_) {
+      return Error(ErrorCode::kInvalidArgument,
+                   "ckpt_barrier was called before ckpt_ready or from a callback");
+    }
+    order_.reset();
+    frozen_ = true;
+  }
+  return pause(request, entered);
+}
+
+Result<BarrierEnd> Session::pause(std::uint64_t request, Nanos entered) {
+  Result<void> paused = send_paused(request, entered);
+  if (!paused.has_value()) {
+    std::unique_lock lock(mutex_);
+    frozen_ = false;
+    failed_pause_ = request;
+    changed_.notify_all();
+    CKPT_TRYV(send(request, to_failed(local::MessageType::kPause, paused.assume_error())));
+    return std::move(paused).assume_error();
+  }
+  const std::optional<ResumeOrder> order = wait_for_order();
+  if (!order) return BarrierEnd::kMoved;
+  CKPT_TRYV(say_running(*order));
+  return BarrierEnd::kGoOn;
+}
+
+Result<void> Session::send_paused(std::uint64_t request, Nanos entered) {
+  CKPT_TRYV(device_.synchronize());
+  const Nanos quiesced = now_ns();
+  std::vector<PlannedEntry> entries;
+  CKPT_TRYV(host_.plan(entries));
+  CKPT_TRYV(device_.plan(entries));
+  CKPT_TRY(file, write_state(entries));
+  const int fd = file.fd.get();
+  return send(request, local::Paused{entered, quiesced, file.bytes}, std::span(&fd, 1));
+}
+
+// The order to go on, or nothing if the job runs elsewhere now.
+std::optional<Session::ResumeOrder> Session::wait_for_order() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return order_.has_value() || moved_; });
+  if (moved_) {
+    frozen_ = false;
+    changed_.notify_all();
+    return std::nullopt;
+  }
+  return std::exchange(order_, std::nullopt);
+}
+
+Result<void> Session::say_running(const ResumeOrder& order) {
+  link_->page().wait_for_gate();
+  {
+    std::unique_lock lock(mutex_);
+    frozen_ = false;
+  }
+  changed_.notify_all();
+  return send(order.request, local::Running{order.resume.incarnation, now_ns(), 1, 0});
+}
+
+}  // namespace ckpt::job

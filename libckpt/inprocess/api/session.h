@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// The runtime in a rank's process, behind ckpt.h. Without a keeper it only keeps the tables; with one, a service thread answers what the
+// keeper and the agent ask while the program runs, and barrier() and ready() pause and resume it.
+// Threads: any; one mutex. While the rank is paused (frozen_) calls that change tables wait. The service thread blocks all signals. A rank that
+// loses its keeper kills itself: nobody could enforce a lease on it any more.
+// Ownership: everything of this process's part; one Session per process. Errors: see ckpt.h.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "libckpt/base/fd.h"
+#include "libckpt/base/result.h"
+#include "libckpt/inprocess/api/device_state.h"
+#include "libckpt/inprocess/api/host_states.h"
+#include "libckpt/inprocess/local/export_stream.h"
+#include "libckpt/inprocess/local/keeper_link.h"
+
+namespace ckpt::job {
+
+enum class BarrierEnd { kGoOn, kMoved };
+
+class Session {
+ public:
+  // Connects to the keeper at `socket_path`; empty: no keeper.
+  static Result<std::unique_ptr<Session>> create(const std::string& socket_path, bool return_moved);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  [[nodiscard]] local::Role role() const;
+  // Not zero: barrier() has something to do.
+  [[nodiscard]] const std::atomic<std::uint32_t>* request_word() const;
+
+  Result<CUdeviceptr> allocate(std::uint64_t bytes);
+  Result<void> free(CUdeviceptr pointer);
+  Result<void> name_tensor(Tensor tensor);
+  Result<void> drop_tensor(const std::string& name);
+  Result<void> add_host_memory(std::string name, void* pointer, std::uint64_t bytes);
+  Result<void> add_host_callbacks(std::string name, ckpt_save_fn save, ckpt_load_fn load, void* user);
+  Result<ckpt_start> ready();
+  Result<BarrierEnd> barrier();
+
+ private:
+  struct ResumeOrder {
+    std::uint64_t request = 0;
+    local::Resume resume;
+    UniqueFd host_state;
+  };
+
+  Session(std::unique_ptr<local::KeeperLink> link, bool return_moved)
+      : link_(std::move(link)), return_moved_(return_moved) {}
+  Result<void> start_service();
+
+  // session.cc; `lock` holds mutex_.
+  void wait_until_thawed(std::unique_lock<std::mutex>& lock);
+  Result<void> send(std::uint64_t request, local::Body body, std::span<const int> descriptors = {});
+
+  // pause.cc
+  Result<BarrierEnd> pause(std::uint64_t request, Nanos entered);
+  Result<void> send_paused(std::uint64_t request, Nanos entered);
+  Result<ckpt_start> wait_as_standby();
+  Result<void> apply(const ResumeOrder& order);
+  std::optional<ResumeOrder> wait_for_order();
+  Result<void> say_running(const ResumeOrder& order);
+
+  // service.cc; on the service thread, but pump_exports.
+  void serve();
+  void handle(local::Received received);
+  Result<void> send_tables(std::uint64_t request, bool with_regions);
+  local::StateSummary summary() const;
+  Result<void> describe(std::uint64_t request);
+  Result<void> start_export(std::uint64_t request);
+  Result<void> pump_exports();
+  Result<void> send_batch(const local::ExportStream::Batch& batch);
+  [[noreturn]] void die_without_keeper(const std::string& why);
+
+  std::unique_ptr<local::KeeperLink> link_;
+  const bool return_moved_;
+  UniqueFd wake_;  // eventfd: the service thread is to end
+  std::thread service_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  DeviceState device_;
+  HostStates host_;
+  local::ExportStream exports_;
+  bool ready_ = false;
+  bool frozen_ = false;  // paused: tables must not change
+  bool moved_ = false;
+  std::uint64_t failed_pause_ = 0;  // a pause that was answered with Failed and is perhaps still asked for
+  std::optional<ResumeOrder> order_;
+};
+
+}  // namespace ckpt::job

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank's connection to its keeper: greeting, control page, sending from any thread.
+// Threads: send() from any, receive() from the service thread only. Ownership: the socket and the page's mapping.
+// Errors: kUnavailable (no keeper), kRefused (it does not want this process), kProtocol.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "libckpt/base/result.h"
+#include "libckpt/inprocess/local/control_page.h"
+#include "libckpt/inprocess/local/socket.h"
+
+namespace ckpt::local {
+
+class KeeperLink {
+ public:
+  // `restored`: this rank left its keeper with DumpReady, and comes back.
+  static Result<std::unique_ptr<KeeperLink>> connect(const std::string& path, Way way = Way::kCooperative,
+                                                     bool restored = false);
+
+  [[nodiscard]] const Welcome& welcome() const { return welcome_; }
+  [[nodiscard]] const ControlPageMapping& page() const { return page_; }
+  [[nodiscard]] int fd() const { return socket_.fd(); }
+
+  Result<void> send(std::uint64_t request, Body body, std::span<const int> descriptors = {});
+  Result<Received> receive() { return socket_.receive(); }
+  // Says `last`, with nothing of the keeper's left in this process but the socket, and closes that, too. The link is of no use then.
+  Result<void> leave(std::uint64_t request, Body last);
+
+ private:
+  KeeperLink(Socket socket, ControlPageMapping page, Welcome welcome)
+      : socket_(std::move(socket)), page_(std::move(page)), welcome_(welcome) {}
+  Socket socket_;
+  ControlPageMapping page_;
+  Welcome welcome_;
+  std::mutex send_mutex_;
+};
+
+}  // namespace ckpt::local

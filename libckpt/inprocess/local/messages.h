@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: Apache-2.0
+// The local protocol: one message per SOCK_SEQPACKET datagram between rank and keeper, and between keeper and agent. A message
+// is a fixed header, a fixed POD body (batches: a count and that many POD records) and at most 64 descriptors. Same machine,
+// same build family: native byte order, checked by magic and version. Peers are hostile until parse() has accepted the bytes.
+//
+// The sequence (A agent, K keeper, R rank; "A>R" and "R>A" are relayed by the keeper with their descriptors; a rank's message is
+// dropped while no agent is attached). `request` is chosen by the asker (not 0) and repeated in every answer; 0 marks an event.
+//
+//   start      R>K Hello           K>R Welcome +control page
+//   attach     A>K Attach          K>A Status (also later, for each Attach; a second connection replaces the first)
+//   ready      R>A Ready           a fresh instance has returned from ckpt_ready; or
+//              R>A StandbyReady    a standby waits in ckpt_ready for Resume
+//   describe   A>R Describe        R>A Tensors* Regions* DescribeEnd
+//   export     A>R Export          R>A Tensors* (ExportBatch +fds, A>R ExportAck)* ExportEnd: the state at one instant, complete without
+//              Describe. The rank closes a batch's descriptors once it is sent; it sends the next batch after the ack.
+//              From then on, with the Export's request: Tensors (named since), TensorDropped, ExportBatch (allocated since; acked, too),
+//              RegionFreed (unmap and close now; A>R RegionFreedAck when no process of ours holds it any more).
+//              A>R StopExport      K>A Done. Also done by the keeper when the agent disconnects. Export again starts anew.
+//   pause      A>K Pause           R>A Paused +host state (at the next barrier), or Failed. Stays paused if the agent goes away.
+//   go on      A>K Resume          R>A Running. Source: without a descriptor; before Paused it withdraws the pause (was_paused 0,
+//              answered by the keeper). Standby: +host state; Failed if it does not fit. The deadline is set before the rank goes on.
+//   leave      A>K Moved           K>A Done, R ends, K>A RankExited (killed after 5 s if it does not end). Only while paused.
+//   lease      A>K SetDeadline     K>A Done. At the deadline the keeper closes the gate, stops the rank and says RankStopped; a later deadline (or
+//              none) opens and continues it and says RankContinued (before Done or Running).
+//   end        A>K Stop, Kill      K>A Done, then RankExited;  A>K Shutdown: the keeper ends (refused while the rank lives).
+//   refusals   K>A or R>A Failed with the request, the refused type and the reason.
+//
+// The transparent way (a rank whose Hello says so: an unmodified program under the shim). It has no ready, standby, host state or tensors of
+// its own: it runs from Hello on (the keeper says Ready for it), and every region is told as one tensor `region:ID` (u8, its whole extent, kind buffer). Pause also goes to
+// the rank as a message (K>R Pause; K>R Resume with the Pause's request and incarnation 0 withdraws it), RankStopped and RankContinued too (K>R: its lease is over, is back), and
+// Paused has no descriptor. While an export is active, Paused comes after every region has been sent and acknowledged.
+// From here on the keeper holds memory for the rank, in two sets of descriptors:
+//   exported   a duplicate of each descriptor of the export's batches. RegionFreed drops one before the agent hears of it; StopExport, a new Export and
+//              the agent's end drop all, but not while the rank's memory is not mapped (`memory` of Status): then the set is what the job lives from.
+//   arrived    what A>K Deposit* brought; another migration's Deposit replaces it, A>K Withdraw drops it, A>K WithdrawRegions some of it (the job has
+//              freed them). It outlives agents.
+// All of these need a paused rank, and answer Failed if they are refused (kRefused: nothing was touched):
+//   release    A>K Release         the keeper adds what set `exported` holds; R>A Released: the rank has unmapped and released all its device
+//              memory, addresses stay reserved. Refused if the set is not exactly the rank's regions. Again after Mapped, too. With `discard`, which the
+//              keeper says while memory is kMapping: what is mapped has come since the last Release, and nobody needs it.
+//   deposit    A>K Deposit +fds    K>A Done, batch by batch
+//   map        A>K Map             (K>R MapBatch +fds, R>K MapAck)* of the set that is named (kMade: none), then K>R Map; R>A Mapped, once the rank has all
+//              its regions at their old addresses. On Failed what was mapped is released again. Sets stay until they are dropped by the agent.
+//   make       A>R Make (ids)      R>A Made +fds: the rank has new memory of its own at the old addresses of these regions, for a mover to fill; Map kMade ends it.
+//   fill       A>K Fetch           K>A Held +fds: some of a set, for the mover to copy from; largest regions first, and no more bytes at a time than the largest
+//              has. `from` is 0, then what Held said; Done: there are no more.
+//              A>K Replace +fds    K>A Done: these regions of the set are in the rank's new memory now. So a set is always whole, and twice there
+//              is at most as much as one region. Whoever begins anew (Release, Make) copies from what has been replaced already.
+//   go on      Resume              refused while memory is not mapped.
+//   dump       A>R PrepareDump     only while memory is released. R: unmaps the control page, DumpReady, closes its socket; K>A DumpReady once it is closed:
+//              phase kDumped, and what can be dumped holds nothing of the keeper's. Its service thread waits in sigwaitinfo.
+//   reattach   A>K Reattach        (the dump did not lead anywhere, or the process has been restored: then this is another keeper) K sends that thread a signal
+//              with a token (reattach.h), continues the process, and listens on an abstract socket of that name (an old path in the process's memory means
+//              nothing elsewhere). R>K Hello `restored`, K>R Welcome, K>A Done: phase kPaused, memory released.
+//
+// Threads: pure functions and values. Times are CLOCK_BOOTTIME nanoseconds (base/clock.h), sizes are bytes.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "libckpt/base/clock.h"
+#include "libckpt/base/result.h"
+
+namespace ckpt::local {
+
+inline constexpr std::uint32_t kMagic = 0x434b504c;  // "LPKC" in memory
+inline constexpr std::uint16_t kProtocolVersion = 3;
+inline constexpr std::size_t kMaxMessageBytes = 64 * 1024;
+inline constexpr std::size_t kMaxDescriptors = 64;
+inline constexpr std::size_t kMaxRecords = 64;  // of one batch
+inline constexpr std::uint32_t kMaxRanks = 1024;
+inline constexpr std::size_t kMaxDims = 8;
+inline constexpr std::size_t kNameBytes = 256;  // with the terminating NUL
+inline constexpr std::uint64_t kMaxUnexportableBytes = 64ull << 20;
+inline constexpr std::uint64_t kMaxHostStateBytes = 4ull << 30;
+inline constexpr std::size_t kMaxGpus = 16;  // of one rank
+inline constexpr std::uint64_t kNoRegion = 0;
+inline constexpr Nanos kNoDeadline = 0;
+
+enum class MessageType : std::uint16_t {
+#define CKPT_MESSAGE_TYPE(number, name) k##name = number,
+#include "libckpt/inprocess/local/message_types.def"
+#undef CKPT_MESSAGE_TYPE
+};
+[[nodiscard]] std::string_view to_string(MessageType type) noexcept;
+
+enum class Role : std::uint32_t { kFresh = 0, kStandby = 1 };
+enum class Way : std::uint32_t { kCooperative = 0, kTransparent = 1 };
+
+// Where a rank is, as its keeper knows it.
+enum class Phase : std::uint32_t {
+  kStarting = 0,      // the process runs, ckpt_init not called yet
+  kConnected = 1,     // ckpt_init called, ckpt_ready not
+  kStandbyReady = 2,  // a standby that waits for Resume
+  kResuming = 3,      // a standby or paused rank that was told to go on and has not said Running
+  kRunning = 4,
+  kPausing = 5,  // a pause is asked for, the rank runs towards its next barrier
+  kPaused = 6,
+  kLeaving = 7,  // Moved was sent
+  kExited = 8,
+  kDumped = 9,  // paused, without a connection, for a dump of its process or after a restore
+};
+[[nodiscard]] std::string_view to_string(Phase phase) noexcept;
+
+// Where a transparent rank's device memory is. Whatever is not kMapped is not complete: the rank cannot go on.
+enum class MemoryState : std::uint32_t { kMapped = 0, kReleasing = 1, kReleased = 2, kMapping = 3 };
+[[nodiscard]] std::string_view to_string(MemoryState state) noexcept;
+
+// What Map takes: nothing (the rank has made it), or one of the keeper's sets.
+enum class MemorySet : std::uint32_t { kMade = 0, kExported = 1, kArrived = 2 };
+
+struct MessageHeader {
+  std::uint32_t magic = kMagic;
+  std::uint16_t version = kProtocolVersion;
+  MessageType type{};
+  std::uint32_t rank = 0;
+  std::uint32_t bytes = 0;  // of the body
+  std::uint64_t request = 0;
+};
+static_assert(sizeof(MessageHeader) == 24);
+
+// A NUL-terminated text of fixed room; longer input is cut. Accepted by parse() without control characters only.
+template <std::size_t kBytes>
+struct FixedText {
+  std::array<char, kBytes> bytes{};
+  FixedText() = default;
+  explicit FixedText(std::string_view text) { assign(text); }
+  void assign(std::string_view text) {
+    bytes.fill(0);
+    text.copy(bytes.data(), kBytes - 1);
+  }
+  [[nodiscard]] std::string_view view() const { return std::string_view(bytes.data()); }
+  [[nodiscard]] std::string str() const { return std::string(view()); }
+};
+using Name = FixedText<kNameBytes>;
+using Text = FixedText<512>;
+
+struct RegionRecord {    // one physical allocation
+  std::uint64_t id = 0;  // never 0, never reused by a rank
+  std::uint64_t generation = 0;
+  std::uint64_t bytes = 0;  // a multiple of the driver's granularity
+  std::array<std::uint8_t, 16> device_uuid{};
+};
+static_assert(sizeof(RegionRecord) == 40);
+
+struct RegionKey {  // ids are never used again: where the generation is not the one expected, the id decides
+  std::uint64_t id = 0;
+  std::uint64_t generation = 0;
+};
+
+// A number for a set of regions, whatever their order: the sum of region_digest() of its members. Against mistakes, not against lies.
+[[nodiscard]] std::uint64_t region_digest(std::uint64_t id, std::uint64_t generation) noexcept;
+
+struct GpuIdentity {  // what a program is told about a GPU
+  std::array<std::uint8_t, 16> uuid{};
+  std::uint32_t ordinal = 0;  // as the rank counts its devices
+  std::uint32_t pci_domain = 0;
+  std::uint32_t pci_bus = 0;
+  std::uint32_t pci_device = 0;
+};
+static_assert(sizeof(GpuIdentity) == 32);
+
+struct TensorRecord {
+  Name name;
+  std::uint64_t region = kNoRegion;  // kNoRegion: cannot be exported, its bytes travel with the host state
+  std::uint64_t offset = 0;          // in the region
+  std::uint64_t bytes = 0;
+  std::uint32_t dtype = 0;  // ckpt_dtype
+  std::uint32_t kind = 0;   // ckpt_kind; CKPT_SCRATCH is not copied
+  std::uint32_t dims = 0;
+  std::uint32_t reserved = 0;
+  std::array<std::uint64_t, kMaxDims> shape{};
+};
+static_assert(sizeof(TensorRecord) == 256 + 24 + 16 + 64);
+
+// Bytes of one element (0: no such ckpt_dtype), and of a whole tensor (false: overflow, no such dtype or an empty dimension).
+[[nodiscard]] std::uint64_t dtype_bytes(std::uint32_t dtype) noexcept;
+bool shape_bytes(std::uint32_t dtype, std::span<const std::uint64_t> shape, std::uint64_t& bytes) noexcept;
+
+struct StateSummary {
+  std::uint64_t tensors = 0;
+  std::uint64_t regions = 0;
+  std::uint64_t region_bytes = 0;  // physical memory
+  std::uint64_t state_bytes =
+      0;  // what must be copied out of regions: union of the non-scratch tensors in them
+  std::uint64_t host_state_bytes = 0;    // fixed-size host state (callbacks are known at the barrier only)
+  std::uint64_t unexportable_bytes = 0;  // non-scratch tensors outside of regions
+  std::uint32_t ready = 0;               // ckpt_ready has been called
+  std::uint32_t movable = 0;             // 0: `reason` says what to change
+  Text reason;
+};
+
+// ---- rank <-> keeper
+struct Hello {
+  static constexpr auto kType = MessageType::kHello;
+  std::uint32_t pid = 0;
+  std::uint32_t abi = 0;
+  Way way = Way::kCooperative;
+  std::uint32_t restored = 0;  // 1: it left with DumpReady and comes back
+};
+struct Welcome {  // 1 descriptor: the control page
+  static constexpr auto kType = MessageType::kWelcome;
+  Role role = Role::kFresh;
+  std::uint32_t rank_count = 1;
+  std::uint64_t incarnation = 0;
+  Name job;
+};
+
+// ---- agent -> keeper, and its answers
+struct Attach {
+  static constexpr auto kType = MessageType::kAttach;
+};
+struct Status {
+  static constexpr auto kType = MessageType::kStatus;
+  Name job;  // the job's id
+  std::uint64_t incarnation =
+      0;  // with resumed_ns != 0 the last one that ran, else the one that it was started for
+  Role role = Role::kFresh;  // as started; a resumed standby keeps it and has phase kRunning
+  Phase phase = Phase::kStarting;
+  std::uint32_t keeper_pid = 0;
+  std::uint32_t rank_pid = 0;
+  std::uint64_t rank_start_ticks =
+      0;                         // field 22 of /proc/PID/stat: with the pid it names the process for ever
+  std::int32_t wait_status = 0;  // of waitpid; meaningful in phase kExited
+  std::uint32_t ended_by_keeper = 0;  // it was told to end (Stop, Kill, Moved)
+  std::uint32_t stopped = 0;          // by an ended lease
+  std::uint32_t exporting = 0;
+  Nanos deadline_ns = kNoDeadline;
+  Nanos barrier_entry_ns = 0;  // of the last pause
+  Nanos quiesced_ns = 0;
+  Nanos resumed_ns = 0;  // of the last Running
+  Way way = Way::kCooperative;
+  MemoryState memory = MemoryState::kMapped;
+  std::uint32_t sessions = 0;  // processes of the job that use a GPU; more than one cannot be moved
+  std::uint32_t session_pid =
+      0;  // the process that the session is with (rank_pid is what the keeper started); 0: none
+  std::uint64_t exported_regions = 0;  // in the keeper's sets
+  std::uint64_t arrived_regions = 0;
+  std::uint64_t arrived_migration = 0;
+};
+struct Done {
+  static constexpr auto kType = MessageType::kDone;
+};
+struct Failed {
+  static constexpr auto kType = MessageType::kFailed;
+  std::uint32_t refused_type = 0;  // MessageType of the request
+  std::uint32_t code = 0;          // ErrorCode
+  Text text;
+};
+[[nodiscard]] Error to_error(const Failed& failed);
+[[nodiscard]] Failed to_failed(MessageType refused, const Error& error);
+
+// ---- describe and export
+struct Describe {
+  static constexpr auto kType = MessageType::kDescribe;
+};
+struct Tensors {
+  static constexpr auto kType = MessageType::kTensors;
+  std::vector<TensorRecord> records;
+};
+struct Regions {
+  static constexpr auto kType = MessageType::kRegions;
+  std::vector<RegionRecord> records;
+};
+struct DescribeEnd {
+  static constexpr auto kType = MessageType::kDescribeEnd;
+  StateSummary summary;
+};
+struct Export {
+  static constexpr auto kType = MessageType::kExport;
+};
+struct ExportBatch {  // one descriptor per record, in order
+  static constexpr auto kType = MessageType::kExportBatch;
+  std::uint64_t sequence = 0;
+  std::vector<RegionRecord> records;
+};
+struct ExportAck {
+  static constexpr auto kType = MessageType::kExportAck;
+  std::uint64_t sequence = 0;
+};
+struct ExportEnd {
+  static constexpr auto kType = MessageType::kExportEnd;
+  StateSummary summary;
+};
+struct RegionFreed {
+  static constexpr auto kType = MessageType::kRegionFreed;
+  std::uint64_t id = 0, generation = 0;
+};
+struct RegionFreedAck {
+  static constexpr auto kType = MessageType::kRegionFreedAck;
+  std::uint64_t id = 0, generation = 0;
+};
+struct TensorDropped {
+  static constexpr auto kType = MessageType::kTensorDropped;
+  Name name;
+};
+struct StopExport {
+  static constexpr auto kType = MessageType::kStopExport;
+};
+
+// ---- pause and resume
+struct Ready {
+  static constexpr auto kType = MessageType::kReady;
+};
+struct StandbyReady {
+  static constexpr auto kType = MessageType::kStandbyReady;
+};
+struct Pause {
+  static constexpr auto kType = MessageType::kPause;
+};
+struct Paused {  // with host_state_bytes > 0 1 descriptor: the host state
+  static constexpr auto kType = MessageType::kPaused;
+  Nanos barrier_entry_ns = 0;
+  Nanos quiesced_ns = 0;
+  std::uint64_t host_state_bytes = 0;
+};
+struct Resume {  // with host_state_bytes > 0 (standby) 1 descriptor: the host state, as it came with Paused
+  static constexpr auto kType = MessageType::kResume;
+  std::uint64_t incarnation = 0;
+  Nanos deadline_ns = kNoDeadline;
+  std::uint64_t host_state_bytes = 0;
+};
+struct Running {
+  static constexpr auto kType = MessageType::kRunning;
+  std::uint64_t incarnation = 0;
+  Nanos resumed_ns = 0;
+  std::uint32_t was_paused = 0;
+  std::uint32_t reserved = 0;
+};
+struct Moved {
+  static constexpr auto kType = MessageType::kMoved;
+};
+
+// ---- leases and ends
+struct SetDeadline {
+  static constexpr auto kType = MessageType::kSetDeadline;
+  Nanos deadline_ns = kNoDeadline;
+};
+struct Stop {
+  static constexpr auto kType = MessageType::kStop;
+  std::uint64_t grace_ms = 0;
+};  // SIGTERM, then SIGKILL
+struct Kill {
+  static constexpr auto kType = MessageType::kKill;
+};
+struct Shutdown {
+  static constexpr auto kType = MessageType::kShutdown;
+};
+struct RankStopped {
+  static constexpr auto kType = MessageType::kRankStopped;
+  Nanos at_ns = 0;
+};
+struct RankContinued {
+  static constexpr auto kType = MessageType::kRankContinued;
+  Nanos at_ns = 0;
+};
+struct RankExited {
+  static constexpr auto kType = MessageType::kRankExited;
+  std::int32_t wait_status = 0;
+  std::uint32_t ended_by_keeper = 0;
+};
+
+// ---- the transparent way
+struct Release {  // the agent leaves it empty; the keeper says what set `exported` holds
+  static constexpr auto kType = MessageType::kRelease;
+  std::uint64_t regions = 0;
+  std::uint64_t digest = 0;  // sum of region_digest()
+  std::uint32_t discard = 0;
+  std::uint32_t reserved = 0;
+};
+struct Released {
+  static constexpr auto kType = MessageType::kReleased;
+  Nanos at_ns = 0;
+};
+struct Deposit {  // one descriptor per record, in order
+  static constexpr auto kType = MessageType::kDeposit;
+  std::uint64_t sequence = 0;
+  std::uint64_t migration = 0;
+  std::vector<RegionRecord> records;
+};
+struct Withdraw {
+  static constexpr auto kType = MessageType::kWithdraw;
+  std::uint64_t migration = 0;
+};
+struct WithdrawRegions {
+  static constexpr auto kType = MessageType::kWithdrawRegions;
+  std::uint64_t sequence = 0;
+  std::uint64_t migration = 0;
+  std::vector<RegionKey> records;
+};
+struct Map {
+  static constexpr auto kType = MessageType::kMap;
+  MemorySet set = MemorySet::kMade;
+  std::uint32_t gpu_count = 0;
+  std::uint64_t migration = 0;               // of the set kArrived, else 0
+  std::array<GpuIdentity, kMaxGpus> gpus{};  // what the rank's GPUs are from now on; none: no change
+};
+struct MapBatch {  // one descriptor per record, in order
+  static constexpr auto kType = MessageType::kMapBatch;
+  std::uint64_t sequence = 0;
+  std::vector<RegionRecord> records;
+};
+struct MapAck {
+  static constexpr auto kType = MessageType::kMapAck;
+  std::uint64_t sequence = 0;
+};
+struct Mapped {
+  static constexpr auto kType = MessageType::kMapped;
+  Nanos at_ns = 0;
+};
+struct Make {
+  static constexpr auto kType = MessageType::kMake;
+  std::uint64_t sequence = 0;
+  std::vector<RegionKey> records;
+};
+struct Made {  // one descriptor per record, in the order of Make
+  static constexpr auto kType = MessageType::kMade;
+  std::uint64_t sequence = 0;
+  std::vector<RegionRecord> records;
+};
+struct Fetch {
+  static constexpr auto kType = MessageType::kFetch;
+  MemorySet set = MemorySet::kArrived;  // not kMade
+  std::uint32_t reserved = 0;
+  std::uint64_t migration = 0;  // of the set kArrived, else 0
+  std::uint64_t from = 0;
+};
+struct Held {  // one descriptor per record, in order
+  static constexpr auto kType = MessageType::kHeld;
+  std::uint64_t sequence = 0;  // the next `from`
+  std::vector<RegionRecord> records;
+};
+struct Replace {  // one descriptor per record, in order
+  static constexpr auto kType = MessageType::kReplace;
+  std::uint64_t sequence = 0;
+  std::uint64_t migration = 0;  // of the set kArrived; 0: the set kExported
+  std::vector<RegionRecord> records;
+};
+struct PrepareDump {
+  static constexpr auto kType = MessageType::kPrepareDump;
+};
+struct DumpReady {
+  static constexpr auto kType = MessageType::kDumpReady;
+};
+struct Reattach {
+  static constexpr auto kType = MessageType::kReattach;
+};
+
+using Body = std::variant<Hello, Welcome, Attach, Status, Done, Failed, Describe, Tensors, Regions,
+                          DescribeEnd, Export, ExportBatch, ExportAck, ExportEnd, RegionFreed, RegionFreedAck,
+                          TensorDropped, StopExport, Ready, StandbyReady, Pause, Paused, Resume, Running,
+                          Moved, SetDeadline, Stop, Kill, Shutdown, RankStopped, RankContinued, RankExited,
+                          Release, Released, Deposit, Withdraw, Map, MapBatch, MapAck, Mapped, Make, Made,
+                          PrepareDump, DumpReady, Reattach, Fetch, Held, Replace, WithdrawRegions>;
+
+struct Message {
+  std::uint32_t rank = 0;
+  std::uint64_t request = 0;
+  Body body;
+};
+[[nodiscard]] MessageType type_of(const Body& body) noexcept;
+
+// The bytes of one datagram. Batches must not exceed kMaxRecords (kInvalidArgument).
+Result<std::vector<std::byte>> encode(const Message& message);
+
+// Checks everything that can be checked without context: header, exact size, counts, enumerators, texts, dims, that offsets and sizes do not
+// overflow, and that the number of descriptors fits the message. kProtocol otherwise.
+Result<Message> parse(std::span<const std::byte> bytes, std::size_t descriptors);
+
+}  // namespace ckpt::local

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the shim does itself: one function for each row of kind `hook` in libckpt/cuda/driver_functions.def, under the name and
+// with the type of the function it answers for. Whoever sets a row to `hook` defines it here:
+//   CUresult ckpt::shim::hook::cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) { ... }
+// A hook is called on the program's thread with the gate entered (gate.h), so nothing it knows changes by a move while it
+// runs; it calls the real driver through real() and answers with what the program is to see. It throws nothing. It is not
+// called for a function that the real driver lacks, and not in a forked child: there calls go to the real driver, which
+// answers as it does after a fork.
+#pragma once
+
+#include "libckpt/inprocess/shim/core/real_driver.h"
+
+namespace ckpt::shim::hook {
+
+#define CKPT_SHIM_DECLARE_hook(name) decltype(::name) name;
+#define CKPT_SHIM_DECLARE_gate(name)
+#define CKPT_SHIM_DECLARE_query(name)
+#define CKPT_SHIM_DECLARE_refuse(name)
+#define CKPT_DRIVER_FUNCTION(name, kind) CKPT_SHIM_DECLARE_##kind(name)
+#include "libckpt/cuda/driver_functions.def"
+#undef CKPT_DRIVER_FUNCTION
+#undef CKPT_SHIM_DECLARE_hook
+#undef CKPT_SHIM_DECLARE_gate
+#undef CKPT_SHIM_DECLARE_query
+#undef CKPT_SHIM_DECLARE_refuse
+
+}  // namespace ckpt::shim::hook

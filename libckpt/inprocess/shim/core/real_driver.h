@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The real driver behind the shim: its functions by name, each of cuda.h's type.
+// Opened at the first use and never closed: the file that GPUMIGRATE_REAL_CUDA names, else the libcuda.so.1 that the loader
+// would find if the shim did not bear that name (LD_LIBRARY_PATH, the loader's cache, the usual folders).
+// Threads: any. Errors: what the real driver lacks is null; without a driver everything is (real_driver_error says why).
+#pragma once
+
+#define __CUDA_API_VERSION_INTERNAL  // declares every version of every function under its exported name
+#include <cuda.h>
+
+#include <string>
+
+#include "libckpt/cuda/interop_functions.h"
+
+namespace ckpt::shim {
+
+struct RealDriver {
+#define CKPT_DRIVER_FUNCTION(name, kind) decltype(&::name) name = nullptr;
+#include "libckpt/inprocess/shim/core/every_function.def"
+#undef CKPT_DRIVER_FUNCTION
+};
+
+[[nodiscard]] const RealDriver& real() noexcept;
+
+// dlopen's handle of the real driver; null if it could not be opened.
+[[nodiscard]] void* real_driver_handle() noexcept;
+// Why there is none; empty if there is one.
+[[nodiscard]] const std::string& real_driver_error() noexcept;
+// True on the thread that is just opening it: what the driver does at its own start is not the program's.
+[[nodiscard]] bool driver_is_opening() noexcept;
+// What a call is answered that the real driver has no function for: CUDA_ERROR_NO_DEVICE without a driver,
+// CUDA_ERROR_NOT_SUPPORTED with an older one.
+[[nodiscard]] CUresult lacking_answer() noexcept;
+
+}  // namespace ckpt::shim

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuGetProcAddress: the real driver decides which version of a function the program gets (its CUDA version, legacy or
+// per-thread streams), and whether there is one; the shim hands out its own function in place of that one.
+#include "libckpt/inprocess/shim/functions/exports.h"
+#include "libckpt/inprocess/shim/core/hooks.h"
+
+namespace ckpt::shim {
+namespace {
+
+void put_own(const char* symbol, void** function) {
+  if (symbol != nullptr && function != nullptr && *function != nullptr)
+    *function = exported_for(*function, symbol);
+}
+
+}  // namespace
+
+CUresult hook::cuGetProcAddress(const char* symbol, void** function, int version, cuuint64_t flags) {
+  const CUresult result = real().cuGetProcAddress(symbol, function, version, flags);
+  if (result == CUDA_SUCCESS) put_own(symbol, function);
+  return result;
+}
+
+CUresult hook::cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
+                                   CUdriverProcAddressQueryResult* status) {
+  const CUresult result = real().cuGetProcAddress_v2(symbol, function, version, flags, status);
+  if (result == CUDA_SUCCESS) put_own(symbol, function);
+  return result;
+}
+
+}  // namespace ckpt::shim

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Legacy CUDA IPC (cuIpcGetMemHandle), which the driver does not have for virtual memory: the handle names a socket of the process that has
+// the memory, where another process of the same user fetches a descriptor. Memory that is shared so does not move.
+// Threads: any; the first handle starts one thread with all signals blocked. A fork's child serves nobody. Errors: the driver's codes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "libckpt/base/fd.h"
+#include "libckpt/base/result.h"
+#include "libckpt/inprocess/shim/core/real_driver.h"
+
+namespace ckpt::shim {
+
+// What the 64 bytes of a CUipcMemHandle say.
+struct IpcName {
+  std::uint64_t mark = 0;
+  char socket[32] = {};  // of the exporter, without '@'
+  std::uint64_t region = 0;
+  std::uint64_t offset = 0;  // of the allocation in the region
+  std::int64_t pid = 0;
+};
+static_assert(sizeof(IpcName) == sizeof(CUipcMemHandle));
+inline constexpr std::uint64_t kIpcMark = 0x3163'7069'6772'6d67;
+
+struct IpcMemory {
+  UniqueFd fd;
+  std::uint64_t bytes = 0;
+};
+
+// The socket's name to put into handles; the first call starts the thread that serves descriptors of this process's regions.
+Result<std::string> ipc_server_name();
+
+// Asks the process that `name` is of; gives up after 5 s.
+Result<IpcMemory> fetch_ipc_memory(const IpcName& name);
+
+}  // namespace ckpt::shim

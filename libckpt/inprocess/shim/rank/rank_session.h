@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank's session with its keeper in an unmodified program: one service thread answers what keeper and agent ask (local/messages.h, "the
+// transparent way"), all signals blocked. A second thread lives only while the gate is being closed, so that the service thread can answer what
+// the calls inside are perhaps waiting for.
+// Threads: serve() and what it calls run on the service thread; region_added, region_freed and wait_for_frees on the program's. One mutex; it is taken
+// before any lock of the memory room, never after. Ownership: the link; the session lives as long as the process. A rank that loses its keeper
+// kills itself: nobody could enforce a lease on it any more. Errors: answered as Failed.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "libckpt/base/clock.h"
+#include "libckpt/base/fd.h"
+#include "libckpt/base/result.h"
+#include "libckpt/inprocess/local/export_stream.h"
+#include "libckpt/inprocess/local/keeper_link.h"
+#include "libckpt/inprocess/shim/memory/memory.h"
+
+namespace ckpt::shim {
+
+class RankSession {
+ public:
+  // Connects to the keeper at `socket_path`; the driver is initialised.
+  static Result<std::unique_ptr<RankSession>> create(const std::string& socket_path);
+  // Starts the service thread. The session must live as long as the process.
+  Result<void> start();
+  // In a forked child: gives up what it has of the parent's session. Takes no lock.
+  void forget_in_child() noexcept;
+
+ private:
+  using Uuid = std::array<std::uint8_t, 16>;
+
+  explicit RankSession(std::unique_ptr<local::KeeperLink> link);
+
+  // rank_session.cc
+  void serve();
+  void handle(local::Received received);
+  Result<void> handle_message(std::uint64_t request, local::Received& received);
+  Result<void> send(std::uint64_t request, local::Body body, std::span<const int> descriptors = {});
+  Result<void> refuse(std::uint64_t request, local::MessageType type, const Error& error);
+  Result<void> describe(std::uint64_t request);
+  local::StateSummary summary() const;
+  local::RegionRecord record_of(const RegionInfo& region) const;
+  static local::TensorRecord tensor_of(const RegionInfo& region);
+  Result<void> leave_for_dump(std::uint64_t request);
+  void wait_to_be_called();
+
+  // exporting.cc
+  void listen();
+  Result<void> start_export(std::uint64_t request);
+  Result<void> pump_exports();
+  Result<void> send_batch(const local::ExportStream::Batch& batch);
+  void region_added(const RegionInfo& region);
+  void region_freed(const RegionInfo& region);
+  bool wait_for_frees();
+
+  // pausing.cc
+  Result<void> begin_pause(std::uint64_t request);
+  Result<void> end_pause(const local::Resume& resume, std::uint64_t request);
+  Result<void> lease_ended();
+  Result<void> lease_came_back();
+  Result<void> close_gate(bool for_pause);
+  Result<void> gate_closed();
+  Result<void> say_paused_if_drained();
+  Result<void> say_running();
+
+  // moving.cc
+  Result<void> release(std::uint64_t request, const local::Release& held);
+  Result<void> map_batch(std::uint64_t request, const local::MapBatch& batch,
+                         std::span<const UniqueFd> descriptors);
+  Result<void> map_end(std::uint64_t request, const local::Map& map);
+  Result<void> make(std::uint64_t request, const local::Make& order);
+  Result<void> give_up_mapping(std::uint64_t request, const Error& error);
+
+  // Running: the gate is open, or closed because the lease is over (lease_closed_).
+  enum class State { kRunning, kClosing, kDraining, kPaused };
+  // A thread that closes the gate.
+  struct Closing {
+    bool for_pause = false;
+    std::thread thread;
+    UniqueFd done;  // eventfd; the result is there
+    Result<void> result = ok();
+    Nanos quiesced_ns = 0;
+  };
+  struct ResumeOrder {
+    std::uint64_t request = 0;
+    std::uint64_t incarnation = 0;
+  };
+
+  std::unique_ptr<local::KeeperLink> link_;
+  std::vector<Uuid> uuids_;  // by device
+
+  std::mutex mutex_;
+  std::condition_variable freed_;
+  local::ExportStream exports_;
+  std::map<std::uint64_t, RegionInfo> told_;  // the regions of this export
+  std::uint64_t frees_answered_ = 0;
+
+  State state_ = State::kRunning;
+  std::uint64_t pause_request_ = 0;  // of the pause that is wanted, under way or held
+  Nanos pause_asked_ns_ = 0;
+  std::optional<ResumeOrder> order_;  // to go on as soon as the lease is back
+  bool lease_over_ = false;
+  bool lease_closed_ = false;
+  bool left_ = false;  // for a dump
+  Closing closing_;
+};
+
+}  // namespace ckpt::shim

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <string>
+
+#include "libckpt/inprocess/shim/core/job_state.h"
+#include "libckpt/inprocess/shim/rank/rank_session.h"
+#include "libckpt/inprocess/shim/rank/session.h"
+
+namespace ckpt::shim {
+namespace {
+
+std::once_flag g_once;
+std::atomic<RankSession*> g_session{nullptr};  // lives as long as the process
+
+void forget() {
+  RankSession* session = g_session.exchange(nullptr);
+  if (session != nullptr) session->forget_in_child();
+}
+
+Result<void> start_session(const std::string& socket_path) {
+  CKPT_TRY(created, RankSession::create(socket_path));
+  RankSession* session = created.release();
+  g_session.store(session);
+  at_fork_child(forget);
+  return session->start();
+}
+
+void start_once() {
+  const char* socket_path = std::getenv("CKPT_SOCKET");
+  if (socket_path == nullptr || socket_path[0] == '\0' || forgotten()) return;
+  std::string why;
+  try {
+    const Result<void> started = start_session(socket_path);
+    if (started.has_value()) return;
+    why = started.assume_error().to_string();
+  } catch (const std::exception& error) {
+    why = error.what();
+  }
+  std::fprintf(stderr, "gpumigrate: this process cannot be moved: %s\n", why.c_str());
+}
+
+}  // namespace
+
+void start_rank() noexcept {
+  std::call_once(g_once, start_once);
+}
+
+}  // namespace ckpt::shim

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/net/control/http_server.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+
+#include "libckpt/net/control/address.h"
+#include "libckpt/net/control/http_target.h"
+#include "libckpt/net/control/spawn.h"
+
+namespace ckpt::control {
+namespace {
+
+namespace beast = boost::beast;
+namespace http = beast::http;
+
+constexpr std::size_t kMaxBodyBytes = 512 << 10;
+constexpr std::size_t kMaxHeaderBytes = 16 << 10;
+constexpr std::size_t kWatchBytes = 4096;
+constexpr rlim_t kOtherDescriptors = 256;  // of the process, for all but HTTP
+constexpr rlim_t kMinConnections = 16;
+constexpr std::chrono::seconds kIdleTimeout{60};
+
+using Message = http::response<http::string_body>;
+
+Message to_message(HttpResponse response, unsigned version, bool keep_alive) {
+  Message message(static_cast<http::status>(response.status), version);
+  message.set(http::field::content_type, response.content_type);
+  message.set(http::field::cache_control, "no-store");
+  for (const auto& [name, value] : response.headers) message.set(name, value);
+  message.keep_alive(keep_alive);
+  message.body() = std::move(response.body);
+  message.prepare_payload();
+  return message;
+}
+
+}  // namespace
+
+struct HttpServer::Session {
+  explicit Session(Tcp::socket socket) : stream(std::move(socket)) {}
+  beast::tcp_stream stream;
+  beast::flat_buffer buffer{kMaxHeaderBytes + kMaxBodyBytes};
+};
+
+// Shared by the call that waits and by the connection that watches its client; either may end first.
+struct HttpServer::Wait {
+  asio::cancellation_signal cancel;
+  std::optional<HttpResponse> response;
+  std::shared_ptr<Session> watcher;  // reads until there is an answer
+  bool finished = false;
+};
+
+HttpServer::HttpServer(Tcp::acceptor acceptor, std::string address, Handler handler, Refuse refuse,
+                       Waits waits)
+    : acceptor_(std::move(acceptor)),
+      address_(std::move(address)),
+      handler_(std::move(handler)),
+      refuse_(std::move(refuse)),
+      waits_(std::move(waits)),
+      limits_(limits_of_process()),
+      room_(acceptor_.get_executor()) {}
+
+HttpServer::Limits HttpServer::limits_of_process() {
+  Limits limits;
+  rlimit descriptors{};
+  if (::getrlimit(RLIMIT_NOFILE, &descriptors) != 0) return limits;
+  const rlim_t left = descriptors.rlim_cur - std::min(descriptors.rlim_cur, kOtherDescriptors);
+  limits.connections = static_cast<unsigned>(std::clamp<rlim_t>(left, kMinConnections, kMaxConnections));
+  limits.waiting = limits.connections - std::min(kShortConnections, limits.connections / 2);
+  return limits;
+}
+
+Result<std::shared_ptr<HttpServer>> HttpServer::create(asio::any_io_executor executor,
+                                                       const std::string& address, bool insecure,
+                                                       Handler handler, Refuse refuse, Waits waits) {
+  CKPT_TRY(parsed, parse_address(address));
+  if (parsed.endpoint.protocol().family() == AF_UNIX)
+    return Error(ErrorCode::kInvalidArgument, "HTTP is served on host:port, not on " + address);
+  if (!parsed.loopback_only && !insecure)
+    return Error(ErrorCode::kRefused,
+                 "Refusing to serve HTTP on " + address +
+                     ": it can be reached from other machines without encryption; say insecure = "
+                     "true if that network is trusted");
+  Tcp::endpoint endpoint;
+  endpoint.resize(parsed.endpoint.size());
+  std::memcpy(endpoint.data(), parsed.endpoint.data(), parsed.endpoint.size());
+  boost::system::error_code code;
+  Tcp::acceptor acceptor(executor);
+  acceptor.open(endpoint.protocol(), code);
+  if (!code) acceptor.set_option(asio::socket_base::reuse_address(true), code);
+  if (!code) acceptor.bind(endpoint, code);
+  if (!code) acceptor.listen(asio::socket_base::max_listen_connections, code);
+  if (code) return Error::from_errno(code.value(), "Listening on " + address);
+  std::string text = to_text(acceptor.local_endpoint());
+  std::shared_ptr<HttpServer> server(new HttpServer(std::move(acceptor), std::move(text), std::move(handler),
+                                                    std::move(refuse), std::move(waits)));
+  spawn(executor, "HTTP server", accept_loop(server));
+  return server;
+}
+
+void HttpServer::close() {
+  boost::system::error_code ignored;
+  acceptor_.close(ignored);
+  room_.cancel();
+}
+
+void HttpServer::finished() {
+  --connections_;
+  room_.cancel();
+}
+
+Task<> HttpServer::accept_loop(std::shared_ptr<HttpServer> self) {
+  asio::steady_timer pause(self->acceptor_.get_executor());
+  while (self->acceptor_.is_open()) {
+    auto [code, socket] = co_await self->acceptor_.async_accept(kTuple);
+    if (code == asio::error::operation_aborted) co_return;
+    if (code) {
+      // Out of descriptors, most likely: let some be closed before the next attempt.
+      spdlog::warn("HTTP connection not taken: {}", code.message());
+      pause.expires_after(std::chrono::milliseconds(100));
+      co_await pause.async_wait(kTuple);
+      continue;
+    }
+    ++self->connections_;
+    auto failed = [self](Error) { self->finished(); };
+    spawn(self->acceptor_.get_executor(), "HTTP connection", serve(self, std::move(socket)), failed);
+    // Who comes next waits to be accepted, until an idle connection has been closed or an answer has been given.
+    while (self->full() && self->acceptor_.is_open()) {
+      boost::system::error_code ignored;
+      if (self->idle_.size() > 1) self->idle_.front()->close(ignored);  // the newest may be this one
+      self->room_.expires_after(kIdleTimeout);
+      co_await self->room_.async_wait(kTuple);
+    }
+  }
+}
+
+Task<HttpResponse> HttpServer::answer(std::shared_ptr<HttpServer> self, HttpRequest request) {
+  HttpResponse response;
+  try {
+    response = co_await self->handler_(std::move(request));
+  } catch (const std::exception& e) {
+    const auto* system = dynamic_cast<const boost::system::system_error*>(&e);
+    const bool cancelled = system != nullptr && system->code() == asio::error::operation_aborted;
+    if (!cancelled) spdlog::error("an API call failed: {}", e.what());
+    response = self->refuse_(500, e.what());
+  }
+  co_return response;
+}
+
+Task<std::optional<HttpResponse>> HttpServer::answer_waiting(std::shared_ptr<HttpServer> self,
+                                                             std::shared_ptr<Session> session,
+                                                             HttpRequest request) {
+  auto wait = std::make_shared<Wait>();
+  wait->watcher = session;
+  ++self->waiting_;
+  auto ended = [self, wait](std::exception_ptr failure, HttpResponse response) {
+    --self->waiting_;
+    wait->finished = true;
+    wait->response = failure ? self->refuse_(500, "The call failed") : std::move(response);
+    if (wait->watcher) wait->watcher->stream.cancel();
+  };
+  asio::co_spawn(self->acceptor_.get_executor(), answer(self, std::move(request)),
+                 asio::bind_cancellation_slot(wait->cancel.slot(), ended));
+  // What it sends ahead belongs to its next request; its end, or far too much, ends the call.
+  boost::system::error_code code;
+  while (!wait->finished && !code) {
+    if (session->buffer.size() + kWatchBytes > session->buffer.max_size()) break;
+    const auto [failure, bytes] =
+        co_await session->stream.async_read_some(session->buffer.prepare(kWatchBytes), kTuple);
+    session->buffer.commit(bytes);
+    code = failure;
+  }
+  wait->watcher.reset();
+  if (wait->finished) co_return std::move(wait->response);
+  wait->cancel.emit(asio::cancellation_type::terminal);
+  co_return std::nullopt;
+}
+
+Task<std::optional<HttpResponse>> HttpServer::dispatch(std::shared_ptr<HttpServer> self,
+                                                       std::shared_ptr<Session> session,
+                                                       HttpRequest request) {
+  if (!self->waits_ || !self->waits_(request)) co_return co_await answer(self, std::move(request));
+  if (self->waiting_ < self->limits_.waiting)
+    co_return co_await answer_waiting(self, session, std::move(request));
+  HttpResponse busy = self->refuse_(
+      503, std::to_string(self->waiting_) + " calls wait for news already, and no more may: ask again later");
+  busy.headers.emplace_back("Retry-After", "1");
+  co_return std::move(busy);
+}
+
+Task<bool> HttpServer::serve_next(std::shared_ptr<HttpServer> self, std::shared_ptr<Session> session) {
+  http::request_parser<http::string_body> parser;
+  parser.body_limit(kMaxBodyBytes);
+  parser.header_limit(kMaxHeaderBytes);
+  session->stream.expires_after(kIdleTimeout);
+  const auto idle = self->idle_.insert(self->idle_.end(), &session->stream.socket());
+  const auto [read_code, read_bytes] =
+      co_await http::async_read(session->stream, session->buffer, parser, kTuple);
+  self->idle_.erase(idle);
+  std::optional<HttpResponse> response;
+  bool keep_alive = false;
+  if (read_code == http::error::body_limit || read_code == http::error::header_limit) {
+    response = self->refuse_(413, "The request is too large");
+  } else if (read_code) {
+    // End of stream, a timeout, or no HTTP at all: nobody to answer to, or nothing sensible to say.
+    co_return false;
+  } else {
+    HttpRequest request;
+    const auto& message = parser.get();
+    keep_alive = message.keep_alive();
+    request.method = std::string(message.method_string());
+    request.authorization = std::string(message[http::field::authorization]);
+    auto target = parse_http_target({message.target().data(), message.target().size()});
+    request.body = message.body();
+    session->stream.expires_never();
+    if (target) {
+      request.path = std::move(target->path);
+      request.query = std::move(target->query);
+      response = co_await dispatch(self, session, std::move(request));
+    } else {
+      response = self->refuse_(400, "Malformed request target");
+    }
+  }
+  if (!response) co_return false;
+  keep_alive = keep_alive && !self->full();
+  Message message = to_message(std::move(*response), 11, keep_alive);
+  session->stream.expires_after(kIdleTimeout);
+  const auto [write_code, written] = co_await http::async_write(session->stream, message, kTuple);
+  co_return !write_code && keep_alive;
+}
+
+Task<> HttpServer::serve(std::shared_ptr<HttpServer> self, Tcp::socket socket) {
+  boost::system::error_code ignored;
+  socket.set_option(Tcp::no_delay(true), ignored);
+  auto session = std::make_shared<Session>(std::move(socket));
+  while (co_await serve_next(self, session)) {
+  }
+  session->stream.socket().shutdown(Tcp::socket::shutdown_both, ignored);
+  self->finished();
+}
+
+}  // namespace ckpt::control

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// A small HTTP/1.1 server over Boost.Beast: accepts, bounds, parses and hands each request to one coroutine. Beast is
+// included by http_server.cc alone.
+// A call that may wait for news (`waits` says which) is counted apart: however many wait, kShortConnections more are taken
+// for calls that are answered at once. It ends as soon as its client has gone. When all connections are taken, the one that
+// has been idle for longest is closed.
+// Threads: one io_context on one thread. Limits: 512 KiB a body, 16 KiB of headers, 60 s idle, kMaxConnections or as many
+// as the process may have descriptors for. Errors: create() says what could not be bound; an exception of the handler
+// becomes a 500, one waiting call too many a 503.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libckpt/base/result.h"
+#include "libckpt/net/control/asio.h"
+
+namespace ckpt::control {
+
+struct HttpRequest {
+  HttpRequest() = default;
+  std::string method;                        // "GET", "POST", ...
+  std::vector<std::string> path;             // decoded segments
+  std::map<std::string, std::string> query;  // decoded
+  std::string authorization;
+  std::string body;
+};
+
+struct HttpResponse {
+  HttpResponse() = default;
+  HttpResponse(unsigned status_code, std::string text) : status(status_code), body(std::move(text)) {}
+  unsigned status = 200;
+  std::string content_type = "application/json";
+  std::vector<std::pair<std::string, std::string>> headers;
+  std::string body;
+};
+
+class HttpServer : public std::enable_shared_from_this<HttpServer> {
+ public:
+  using Handler = std::function<Task<HttpResponse>(HttpRequest)>;
+  // `refuse` makes the answer for what never reaches the handler: 400, 413, 503.
+  using Refuse = std::function<HttpResponse(unsigned status, const std::string& why)>;
+  // Whether the request may wait for news. It must only read: it is cancelled where it waits once its client has gone.
+  using Waits = std::function<bool(const HttpRequest&)>;
+
+  static constexpr unsigned kMaxConnections = 4096;
+  static constexpr unsigned kShortConnections = 256;
+
+  static Result<std::shared_ptr<HttpServer>> create(asio::any_io_executor executor,
+                                                    const std::string& address, bool insecure,
+                                                    Handler handler, Refuse refuse, Waits waits = {});
+  [[nodiscard]] const std::string& address() const noexcept { return address_; }  // host:port
+  [[nodiscard]] unsigned waiting() const noexcept { return waiting_; }            // calls that wait for news
+  void close();
+
+ private:
+  using Tcp = asio::ip::tcp;
+  struct Session;
+  struct Wait;
+  struct Limits {
+    unsigned connections = kMaxConnections;
+    unsigned waiting = kMaxConnections - kShortConnections;
+  };
+  HttpServer(Tcp::acceptor acceptor, std::string address, Handler handler, Refuse refuse, Waits waits);
+  static Limits limits_of_process();
+  static Task<> accept_loop(std::shared_ptr<HttpServer> self);
+  static Task<> serve(std::shared_ptr<HttpServer> self, Tcp::socket socket);
+  // False: the connection is to be closed.
+  static Task<bool> serve_next(std::shared_ptr<HttpServer> self, std::shared_ptr<Session> session);
+  // Nullopt: the client has gone.
+  static Task<std::optional<HttpResponse>> dispatch(std::shared_ptr<HttpServer> self,
+                                                    std::shared_ptr<Session> session, HttpRequest request);
+  static Task<std::optional<HttpResponse>> answer_waiting(std::shared_ptr<HttpServer> self,
+                                                          std::shared_ptr<Session> session,
+                                                          HttpRequest request);
+  static Task<HttpResponse> answer(std::shared_ptr<HttpServer> self, HttpRequest request);
+  [[nodiscard]] bool full() const noexcept { return connections_ >= limits_.connections; }
+  void finished();
+
+  Tcp::acceptor acceptor_;
+  std::string address_;
+  Handler handler_;
+  Refuse refuse_;
+  Waits waits_;
+  Limits limits_;
+  std::list<Tcp::socket*> idle_;  // between two requests, the longest first
+  asio::steady_timer room_;       // cancelled when a connection has ended
+  unsigned connections_ = 0;
+  unsigned waiting_ = 0;
+};
+
+}  // namespace ckpt::control

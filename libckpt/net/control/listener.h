@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Accepts control connections, does their handshake and hands over those that knew the token. At most
+// `most_handshakes` handshakes are open at a time; more are closed at once.
+// Threads: as Connection. Ownership: the listener owns the port, not the connections. Errors: create() says what could
+// not be bound; failures of single connections are logged.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "libckpt/base/result.h"
+#include "libckpt/net/control/address.h"
+#include "libckpt/net/control/connection.h"
+#include "libckpt/protocol/wire/control_messages.h"
+
+namespace ckpt::control {
+
+class Listener : public std::enable_shared_from_this<Listener> {
+ public:
+  // The connection has not been started: the receiver calls start().
+  using Accept = std::function<void(std::shared_ptr<Connection>, wire::Hello)>;
+  struct Settings {
+    std::string address = "127.0.0.1:0";
+    std::string token;
+    bool insecure = false;  // allow an address beyond loopback
+    ConnectionSettings connection;
+  };
+
+  static Result<std::shared_ptr<Listener>> create(asio::any_io_executor executor, Settings settings,
+                                                  Accept accept);
+
+  // Where it listens, with the port the system chose.
+  [[nodiscard]] const std::string& address() const noexcept { return address_; }
+  // A new token for handshakes from now on.
+  void set_token(std::string token) { settings_.token = std::move(token); }
+  void close();
+
+ private:
+  using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol>;
+  Listener(Acceptor acceptor, std::string address, Settings settings, Accept accept);
+  static Task<> accept_loop(std::shared_ptr<Listener> self);
+  static Task<> handshake(std::shared_ptr<Listener> self, std::shared_ptr<Connection> connection);
+
+  Acceptor acceptor_;
+  std::string address_;
+  Settings settings_;
+  Accept accept_;
+  unsigned handshakes_ = 0;
+};
+
+}  // namespace ckpt::control

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// GET /metrics: who may read it, and the answer. Pure but for reading the registry's sources.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "libckpt/net/control/http_server.h"
+#include "libckpt/net/metrics/registry.h"
+
+namespace ckpt::metrics {
+
+[[nodiscard]] bool is_page(const control::HttpRequest& request);
+// The page, or 401 without one of the tokens as the bearer, 405 for another method than GET. No tokens: everyone may read.
+[[nodiscard]] control::HttpResponse answer(const Registry& registry, const control::HttpRequest& request,
+                                           const std::vector<std::string>& tokens);
+// A line of text for people.
+[[nodiscard]] control::HttpResponse text_response(unsigned status, const std::string& text);
+
+}  // namespace ckpt::metrics

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/protocol/handover/agent_switches.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "libckpt/protocol/wire/ids.h"
+
+namespace ckpt::migration {
+namespace {
+
+constexpr std::uint32_t kRenewalsInATerm = 3;
+
+constexpr Party role_of(const SourceState& /*state*/) {
+  return Party::kSource;
+}
+constexpr Party role_of(const TargetState& /*state*/) {
+  return Party::kTarget;
+}
+
+Error not_here(SwitchKey key) {
+  return {ErrorCode::kNotFound, "No " + std::string(to_string(key.role)) + " of migration " +
+                                    wire::migration_text(key.migration) + " on this node"};
+}
+
+}  // namespace
+
+template <class State, class Event>
+Result<void> AgentSwitches::apply(Held<State>& held, const Event& event, Nanos now, Batches& out) {
+  CKPT_TRY(next, step(held.state, event, now, timing_));
+  held.before = std::exchange(held.state, std::move(next.state));
+  // Late events of a closed migration (a pause that it had taken back) may still ask for this.
+  if (taken_by_later(held.state.info.job, held.state.info.migration))
+    std::erase_if(next.actions, [](const Action& a) { return std::holds_alternative<RunInstance>(a); });
+  if (!next.actions.empty())
+    out.push_back(
+        {{held.state.info.migration, role_of(held.state)}, held.state.info, std::move(next.actions)});
+  return ok();
+}
+
+MigrationId AgentSwitches::newest_of(JobId job) const {
+  MigrationId newest = 0;
+  for (const auto& [id, held] : sources_)
+    if (held.state.info.job == job) newest = std::max(newest, id);
+  for (const auto& [id, held] : targets_)
+    if (held.state.info.job == job) newest = std::max(newest, id);
+  return newest;
+}
+
+bool AgentSwitches::taken_by_later(JobId job, MigrationId migration) const {
+  for (auto it = sources_.upper_bound(migration); it != sources_.end(); ++it) {
+    const SourceState& later = it->second.state;
+    if (later.info.job == job && (holds_job(later) || std::holds_alternative<source::Pausing>(later.phase) ||
+                                  std::holds_alternative<source::Released>(later.phase)))
+      return true;
+  }
+  return false;
+}
+
+void AgentSwitches::set_lease_term(std::uint32_t term_ms) {
+  timing_.lease_term_ms = term_ms;
+  timing_.lease_renew_ms = term_ms / kRenewalsInATerm;
+}
+
+Result<Batches> AgentSwitches::restore(std::span<const Record> records, Nanos now) {
+  // Later records of a machine replace earlier ones, but what a migration is stands in whichever has the plan.
+  for (const Record& record : records) {
+    const auto put = [&](auto& machines, auto state) {
+      auto [it, fresh] = machines.try_emplace(record.info.migration);
+      it->second.state = it->second.before = std::move(state);
+      it->second.fresh = false;
+    };
+    if (record.party == Party::kSource) {
+      CKPT_TRY(state, restore_source(record));
+      put(sources_, std::move(state));
+    } else if (record.party == Party::kTarget) {
+      CKPT_TRY(state, restore_target(record));
+      put(targets_, std::move(state));
+    } else {
+      return Error(ErrorCode::kCorrupt, "A record of the coordinator in an agent's journal");
+    }
+  }
+  // Only a job's newest migration says what runs now; the effects of earlier ones are done.
+  Batches out;
+  const auto wake = [&](auto& machines, auto restarted) -> Result<void> {
+    for (auto& [id, held] : machines) {
+      if (is_closed(held.state) && newest_of(held.state.info.job) != id) continue;
+      CKPT_TRYV(apply(held, restarted, now, out));
+    }
+    return ok();
+  };
+  CKPT_TRYV(wake(sources_, SourceEvent(Restarted{})));
+  CKPT_TRYV(wake(targets_, TargetEvent(Restarted{})));
+  return out;
+}
+
+Result<Batches> AgentSwitches::on_message(const wire::SwitchMessage& message, Nanos now) {
+  const auto deliver = [&](auto& machines, auto event) -> Result<std::optional<Batches>> {
+    const auto it = machines.find(message.migration);
+    if (it == machines.end()) return std::optional<Batches>();
+    if (it->second.state.info.job != message.job || it->second.state.info.base != message.base)
+      return Error(ErrorCode::kProtocol, "Migration " + wire::migration_text(message.migration) +
+                                             " is not of job " + wire::job_text(message.job));
+    Batches out;
+    it->second.fresh = false;
+    CKPT_TRYV(apply(it->second, event, now, out));
+    return std::optional(std::move(out));
+  };
+  if (message.to != Party::kSource && message.to != Party::kTarget)
+    return Error(ErrorCode::kProtocol, "A message for the coordinator came to an agent");
+  const Message heard(message.from, message.body);
+  CKPT_TRY(delivered, message.to == Party::kSource ? deliver(sources_, SourceEvent(heard))
+                                                   : deliver(targets_, TargetEvent(heard)));
+  if (delivered) return std::move(*delivered);
+  if (const auto* prepare = std::get_if<wire::Prepare>(&message.body))
+    return on_prepare(message, *prepare, now);
+  return on_unknown(message);
+}
+
+Result<bool> AgentSwitches::make_way(JobId job, MigrationId migration, Nanos now, Batches& out) {
+  bool clear = true;
+  const auto supersede = [&](auto& machines, auto event) -> Result<void> {
+    for (auto& [id, held] : machines) {
+      if (held.state.info.job != job || id >= migration || is_closed(held.state)) continue;
+      held.fresh = false;
+      CKPT_TRYV(apply(held, event, now, out));
+      clear = clear && is_closed(held.state);
+    }
+    return ok();
+  };
+  CKPT_TRYV(supersede(sources_, SourceEvent(Superseded{})));
+  CKPT_TRYV(supersede(targets_, TargetEvent(Superseded{})));
+  return clear;
+}
+
+Result<Batches> AgentSwitches::on_prepare(const wire::SwitchMessage& message, const wire::Prepare& prepare,
+                                          Nanos now) {
+  if (message.from != Party::kCoordinator)
+    return Error(ErrorCode::kProtocol, "Prepare not from the coordinator");
+  // A migration of this job that began later is known: this one is over, whatever it was (rule 3).
+  if (newest_of(message.job) > message.migration) return on_unknown(message);
+  Batches out;
+  CKPT_TRY(clear, make_way(message.job, message.migration, now, out));
+  if (!clear) return out;  // joins once its own earlier records are closed; the coordinator asks again
+  SwitchInfo info(message.migration, message.job, message.base, prepare.ranks, prepare.plan);
+  if (message.to == Party::kSource) {
+    auto& held = sources_[message.migration];
+    held.state.info = std::move(info);
+    CKPT_TRYV(apply(held, SourceEvent(PrepareReceived{}), now, out));
+  } else {
+    auto& held = targets_[message.migration];
+    held.state.info = std::move(info);
+    CKPT_TRYV(apply(held, TargetEvent(PrepareReceived{}), now, out));
+  }
+  return out;
+}
+
+// Rule 5, and its mirror at the source: what was never heard of is refused for ever, durably, before that is said.
+Result<Batches> AgentSwitches::on_unknown(const wire::SwitchMessage& message) {
+  const Reason reason(ErrorCode::kNotFound,
+                      "This agent has no record of the migration (it was restarted, or is late)");
+  const SwitchInfo info(message.migration, message.job, message.base, {}, {});
+  std::vector<Action> actions;
+  if (message.to == Party::kTarget) {
+    Record record(info, Party::kTarget, RecordKind::kRelinquished);
+    record.reason = reason;
+    actions.emplace_back(WriteRecord(record));
+    actions.emplace_back(Send(Party::kTarget, Party::kCoordinator, wire::Relinquished(reason)));
+    actions.emplace_back(Send(Party::kTarget, Party::kSource, wire::Relinquished(reason)));
+    CKPT_TRY(state, restore_target(record));
+    targets_[message.migration] = {state, state, true};
+    return Batches{{{message.migration, Party::kTarget}, info, std::move(actions)}};
+  }
+  const auto* closed = std::get_if<wire::Closed>(&message.body);
+  if (message.from == Party::kTarget || (closed && closed->side == Side::kTarget))
+    if (!std::holds_alternative<wire::Query>(message.body) &&
+        !std::holds_alternative<wire::Relinquished>(message.body))
+      return Error(ErrorCode::kProtocol, "Message " + std::string(name_of(message.body)) +
+                                             " about a migration that never had a barrier here");
+  Record record(info, Party::kSource, RecordKind::kResumed, message.base);
+  record.owner = record.never_barrier = true;
+  record.reason = reason;
+  const wire::Resumed resumed(message.base, true, true);
+  actions.emplace_back(WriteRecord(record));
+  actions.emplace_back(Send(Party::kSource, Party::kCoordinator, resumed));
+  actions.emplace_back(Send(Party::kSource, Party::kTarget, resumed));
+  CKPT_TRY(state, restore_source(record));
+  sources_[message.migration] = {state, state, true};
+  return Batches{{{message.migration, Party::kSource}, info, std::move(actions)}};
+}
+
+Result<Batches> AgentSwitches::on_event(SwitchKey key, const SourceEvent& event, Nanos now) {
+  const auto it = sources_.find(key.migration);
+  if (key.role != Party::kSource || it == sources_.end()) return not_here(key);
+  Batches out;
+  it->second.fresh = false;
+  CKPT_TRYV(apply(it->second, event, now, out));
+  return out;
+}
+
+Result<Batches> AgentSwitches::on_event(SwitchKey key, const TargetEvent& event, Nanos now) {
+  const auto it = targets_.find(key.migration);
+  if (key.role != Party::kTarget || it == targets_.end()) return not_here(key);
+  Batches out;
+  it->second.fresh = false;
+  CKPT_TRYV(apply(it->second, event, now, out));
+  return out;
+}
+
+template <class State>
+Result<void> AgentSwitches::fail_record(std::map<MigrationId, Held<State>>& machines, MigrationId id,
+                                        const Reason& reason, Nanos now, Batches& out) {
+  const auto it = machines.find(id);
+  if (it == machines.end()) return ok();
+  if (it->second.fresh) {  // a tombstone that could not be written was never stated
+    machines.erase(it);
+    return ok();
+  }
+  it->second.state = it->second.before;
+  return apply(it->second, RecordFailed(reason), now, out);
+}
+
+Result<Batches> AgentSwitches::record_failed(SwitchKey key, const Reason& reason, Nanos now) {
+  Batches out;
+  CKPT_TRYV(key.role == Party::kSource ? fail_record(sources_, key.migration, reason, now, out)
+                                       : fail_record(targets_, key.migration, reason, now, out));
+  return out;
+}
+
+bool AgentSwitches::may_run_freely(JobId job) const {
+  const MigrationId newest = newest_of(job);
+  for (const auto& [id, held] : sources_) {
+    if (held.state.info.job != job) continue;
+    if (holds_job(held.state)) return false;
+    if (id != newest || !std::holds_alternative<source::Released>(held.state.phase)) continue;
+    // Within one node it was released to this very agent.
+    const TargetState* here = target(id);
+    const auto* owned = here != nullptr ? std::get_if<target::Committed>(&here->phase) : nullptr;
+    if (owned == nullptr || !owned->owner) return false;
+  }
+  return std::none_of(targets_.begin(), targets_.end(), [&](const auto& entry) {
+    return entry.second.state.info.job == job && holds_job(entry.second.state);
+  });
+}
+
+const SourceState* AgentSwitches::source(MigrationId migration) const {
+  const auto it = sources_.find(migration);
+  return it == sources_.end() ? nullptr : &it->second.state;
+}
+
+const TargetState* AgentSwitches::target(MigrationId migration) const {
+  const auto it = targets_.find(migration);
+  return it == targets_.end() ? nullptr : &it->second.state;
+}
+
+std::vector<std::pair<SwitchKey, JobId>> AgentSwitches::open() const {
+  std::vector<std::pair<SwitchKey, JobId>> found;
+  const auto collect = [&](const auto& machines, Party role) {
+    for (const auto& [id, held] : machines) {
+      if (!is_closed(held.state)) found.emplace_back(SwitchKey{id, role}, held.state.info.job);
+    }
+  };
+  collect(sources_, Party::kSource);
+  collect(targets_, Party::kTarget);
+  return found;
+}
+
+MigrationId AgentSwitches::newest() const {
+  const MigrationId source = sources_.empty() ? 0 : sources_.rbegin()->first;
+  const MigrationId target = targets_.empty() ? 0 : targets_.rbegin()->first;
+  return std::max(source, target);
+}
+
+bool AgentSwitches::idle() const {
+  const auto closed = [](const auto& entry) { return is_closed(entry.second.state); };
+  return std::all_of(sources_.begin(), sources_.end(), closed) &&
+         std::all_of(targets_.begin(), targets_.end(), closed);
+}
+
+void AgentSwitches::forget(JobId job) {
+  std::erase_if(sources_, [&](const auto& entry) { return entry.second.state.info.job == job; });
+  std::erase_if(targets_, [&](const auto& entry) { return entry.second.state.info.job == job; });
+}
+
+}  // namespace ckpt::migration

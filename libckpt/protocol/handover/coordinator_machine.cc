@@ -1,0 +1,624 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/protocol/handover/coordinator_machine.h"
+
+#include <algorithm>
+
+#include "libckpt/protocol/wire/ids.h"
+
+namespace ckpt::migration {
+namespace {
+
+using namespace coordinator;
+
+constexpr std::size_t index_of(Party party) {
+  return party == Party::kSource ? 0 : 1;
+}
+constexpr std::size_t index_of(Side side) {
+  return side == Side::kSource ? 0 : 1;
+}
+
+class Stepper {
+ public:
+  Stepper(const CoordinatorState& state, Nanos now, const Timing& timing)
+      : s_(state), now_(now), timing_(timing) {}
+
+  Result<Step<CoordinatorState>> run(const CoordinatorEvent& event) {
+    const bool possible = std::visit([this](const auto& e) { return on(e); }, event);
+    if (!possible && std::holds_alternative<ResolveRequested>(event))
+      return Error(ErrorCode::kRefused, in<Granted>() || in<Forgotten>()
+                                            ? "The target's image is not known to be whole: it can only be "
+                                              "resolved at the source"
+                                            : "Nothing to resolve: the migration is not between GRANTED and "
+                                              "CLOSED (abort it, or it is over)");
+    if (!possible)
+      return Error(ErrorCode::kInvalidArgument, "Event " + std::to_string(event.index()) +
+                                                    " is impossible at the coordinator in " +
+                                                    std::string(phase_name(s_)) + " of migration " +
+                                                    wire::migration_text(s_.info.migration));
+    return Step<CoordinatorState>{std::move(s_), std::move(out_)};
+  }
+
+ private:
+  template <class P>
+  P* in() {
+    return std::get_if<P>(&s_.phase);
+  }
+  void act(Action action) { out_.push_back(std::move(action)); }
+  void tell(Party to, wire::SwitchBody body) { act(Send(Party::kCoordinator, to, std::move(body))); }
+  void tell_both(const wire::SwitchBody& body) {
+    tell(Party::kSource, body);
+    tell(Party::kTarget, body);
+  }
+  void relay(Party stated_by, Party to, wire::SwitchBody body) { act(Send(stated_by, to, std::move(body))); }
+  Record record(RecordKind kind, Incarnation k = 0) const { return {s_.info, Party::kCoordinator, kind, k}; }
+  [[nodiscard]] bool heard_lately(Party party) const {
+    const std::size_t i = index_of(party);
+    return s_.connected[i] && now_ - s_.last_heard[i] <= timing_.silence_ms * kNanosPerMs;
+  }
+  [[nodiscard]] Party holder(Incarnation k) const {
+    return ((k - s_.info.base) & 1) != 0 ? Party::kTarget : Party::kSource;
+  }
+  void remember(const Reason& reason) {
+    if (s_.reason.text.empty()) s_.reason = reason;
+  }
+  // The records here may be an older copy of what was decided.
+  [[nodiscard]] bool unsure() const { return s_.unsure_until != 0; }
+  [[nodiscard]] Nanos term_from_now() const {
+    return now_ + (std::int64_t{timing_.lease_term_ms} + timing_.lease_drift_ms) * kNanosPerMs;
+  }
+
+  // ---- BEGUN ----
+  void ask_to_prepare() {
+    const Begun& b = std::get<Begun>(s_.phase);
+    const wire::Prepare prepare(s_.info.ranks, s_.info.plan);
+    // A prepared side is asked instead: one that restarted says that it knows nothing any more.
+    tell(Party::kSource, b.source_payload ? wire::SwitchBody(wire::Query{}) : wire::SwitchBody(prepare));
+    tell(Party::kTarget, b.target_payload ? wire::SwitchBody(wire::Query{}) : wire::SwitchBody(prepare));
+  }
+  void abort(ReportKind kind) {
+    Record r = record(RecordKind::kAborted);
+    r.reason = s_.reason;
+    act(WriteRecord(r));
+    tell_both(wire::Aborted(s_.reason));
+    act(DisarmTimer(Timer::kMigration));
+    act(ArmTimer(Timer::kPoll, timing_.poll_ms));
+    act(Report(kind, s_.info.base, s_.reason));
+    s_.owner_k = s_.info.base;
+    s_.phase = Aborted{};
+  }
+  // Records GRANTED(k) and offers it; the lease is given when it is asked for (rules 6, 12).
+  void grant(Incarnation k) {
+    Granted next;
+    if (const auto* g = in<Granted>()) next = *g;
+    next.k = k;
+    next.lease_until = 0;
+    next.lent = next.withheld = false;
+    act(WriteRecord(record(RecordKind::kGranted, k)));
+    tell(holder(k), wire::Commit(k));
+    act(ArmTimer(Timer::kPoll, timing_.poll_ms));
+    act(Report(ReportKind::kGranted, k));
+    s_.phase = next;
+  }
+
+  // ---- GRANTED ----
+  void close(Side side, ReportKind kind) {
+    if (side == Side::kTarget)
+      s_.owner_k = in<Forgotten>() ? in<Forgotten>()->target_k : std::get<Granted>(s_.phase).committed;
+    if (side == Side::kSource && s_.resumed) s_.owner_k = s_.resumed->k;
+    Record r = record(RecordKind::kClosed, s_.owner_k);
+    r.side = static_cast<std::uint8_t>(side);
+    r.reason = s_.reason;
+    act(WriteRecord(r));
+    tell_both(wire::Closed(side));
+    act(DisarmTimer(Timer::kMigration));
+    act(ArmTimer(Timer::kPoll, timing_.poll_ms));
+    act(Report(kind, s_.owner_k, s_.reason));
+    s_.phase = Closed{side};
+  }
+  void close_for_source() {
+    const bool ran =
+        in<Forgotten>() ? in<Forgotten>()->target_k != 0 : std::get<Granted>(s_.phase).ran_target != 0;
+    close(Side::kSource, ran ? ReportKind::kRestored : ReportKind::kClosedSource);
+  }
+  void want_abort(const Reason& reason) {
+    remember(reason);
+    s_.abort_wanted = true;
+    if (in<Begun>() && !unsure())
+      abort(ReportKind::kAborted);
+    else
+      tell_both(wire::AbortRequest(s_.reason));
+  }
+  void note_committed(Granted& g, Incarnation k) {
+    if (k <= g.committed) return;
+    const bool first = g.committed == 0;
+    g.committed = k;
+    if (first) act(Report(ReportKind::kCommitted, k));
+    if (s_.abort_wanted) act(Report(ReportKind::kAbortTooLate, k, s_.reason));
+    s_.abort_wanted = false;
+  }
+  // Rule 12: the holder is silent and its lease is over.
+  void advance_if_due() {
+    auto* g = in<Granted>();
+    const Party held_by = holder(g->k);
+    if (heard_lately(held_by) || now_ < g->lease_until) return;
+    const Party other = held_by == Party::kTarget ? Party::kSource : Party::kTarget;
+    if (!heard_lately(other)) return;
+    if (other == Party::kSource && !g->source_waits)
+      tell(Party::kSource, wire::AbortRequest(Reason(ErrorCode::kUnavailable, "The target is silent")));
+    else
+      grant(g->k + 1);
+  }
+  // A wanted abort is asked of the target before it is granted again (rule 7).
+  [[nodiscard]] bool withheld(const Granted& g) const {
+    return s_.abort_wanted && g.committed == 0 && holder(g.k) == Party::kTarget;
+  }
+  // A restarted coordinator that knows too little would lend to one side while the other has a lease.
+  [[nodiscard]] bool may_lend_to(Party party) const {
+    return now_ >= s_.unsure_until || s_.answered[1 - index_of(party)];
+  }
+  void poll_granted() {
+    Granted& g = std::get<Granted>(s_.phase);
+    if (s_.abort_wanted && g.committed == 0) tell_both(wire::AbortRequest(s_.reason));
+    if (!withheld(g) && g.committed < g.k && g.ran_source < g.k) tell(holder(g.k), wire::Commit(g.k));
+    tell_both(wire::Query{});
+    act(ArmTimer(Timer::kPoll, timing_.poll_ms));
+    advance_if_due();
+  }
+
+  void note_answer(Party from) {
+    s_.answered[index_of(from)] = true;
+    auto* g = in<Granted>();
+    if (g == nullptr || !g->withheld || holder(g->k) == from) return;
+    g->withheld = false;
+    tell(holder(g->k), wire::Commit(g->k));
+  }
+
+  // ---- FORGOTTEN ----
+  // What follows from more than the records here say.
+  [[nodiscard]] bool knows_more(const Message& m) const {
+    if (!unsure() || is_closed(s_) || std::holds_alternative<Forgotten>(s_.phase)) return false;
+    const bool source = m.from == Party::kSource;
+    const auto* g = std::get_if<Granted>(&s_.phase);
+    const Incarnation known = g != nullptr ? g->k : s_.info.base;
+    if (const auto* r = std::get_if<wire::Resumed>(&m.body))
+      return r->k > known || (g == nullptr && !r->never_barrier);
+    if (const auto* c = std::get_if<wire::Committed>(&m.body)) return c->k > known;
+    if (const auto* r = std::get_if<wire::Runs>(&m.body)) return r->k > known;
+    if (const auto* l = std::get_if<wire::LeaseRequest>(&m.body)) return l->k > known;
+    if (g != nullptr) return false;
+    return std::holds_alternative<wire::Verified>(m.body) || std::holds_alternative<wire::Released>(m.body) ||
+           (source && std::holds_alternative<wire::Query>(m.body));
+  }
+  void forget() {
+    const Nanos lent_until = in<Granted>() ? in<Granted>()->lease_until : 0;
+    s_.phase = Forgotten{std::max(s_.unsure_until, lent_until)};
+    s_.abort_wanted = false;
+    act(DisarmTimer(Timer::kMigration));
+    ask_what_was_decided();
+  }
+  void ask_what_was_decided() {
+    remember(Reason(ErrorCode::kAborted, "The coordinator lost its record of this migration"));
+    act(Report(ReportKind::kForgotten, s_.info.base, s_.reason));
+    poll_forgotten();
+  }
+  // Whoever has not gone past its barrier, or committed, leaves. The others say what they recorded.
+  void poll_forgotten() {
+    tell_both(wire::AbortRequest(s_.reason));
+    act(ArmTimer(Timer::kPoll, timing_.poll_ms));
+  }
+  bool hear_forgotten(const Message& m) {
+    auto& f = std::get<Forgotten>(s_.phase);
+    if (now_ < f.undecided_until) return true;
+    if (std::holds_alternative<wire::Released>(m.body)) {
+      close(Side::kTarget, ReportKind::kClosedTarget);
+    } else if (std::holds_alternative<wire::Relinquished>(m.body)) {
+      close_for_source();
+    } else if (m.from == Party::kSource) {
+      hear_forgotten_source(f, m);
+    } else if (const auto* c = std::get_if<wire::Committed>(&m.body)) {
+      f.target_k = std::max(f.target_k, c->k);
+    } else if (const auto* r = std::get_if<wire::Runs>(&m.body)) {
+      f.target_k = std::max(f.target_k, r->k);
+    }
+    grant_again_if_due();
+    return true;
+  }
+  void hear_forgotten_source(Forgotten& f, const Message& m) {
+    if (const auto* r = std::get_if<wire::Resumed>(&m.body)) {
+      if (r->owner) {
+        s_.resumed = *r;
+        return close_for_source();
+      }
+      f.source_waits = true;
+      f.source_k = std::max(f.source_k, r->k);
+    } else if (std::holds_alternative<wire::Query>(m.body)) {
+      f.source_waits = true;
+    }
+  }
+  // Both have answered, and the job may go on on either side: the later incarnation is the one that ran last.
+  void grant_again_if_due() {
+    const auto* f = in<Forgotten>();
+    if (f == nullptr || !f->source_waits || f->target_k == 0) return;
+    grant(std::max(f->source_k, f->target_k));
+    auto& g = std::get<Granted>(s_.phase);
+    g.verified = g.source_waits = true;
+    s_.answered = {true, true};
+  }
+
+  // ---- ABORTED, CLOSED ----
+  void tell_outcome(Party to) {
+    if (const auto* c = in<Closed>())
+      tell(to, wire::Closed(c->side));
+    else
+      tell(to, wire::Aborted(s_.reason));
+    if (to == Party::kTarget && s_.resumed) relay(Party::kSource, to, *s_.resumed);
+  }
+  bool closed_for_target() {
+    const auto* c = in<Closed>();
+    return c && c->side == Side::kTarget;
+  }
+  std::pair<bool*, bool*> known() {
+    if (auto* a = in<Aborted>()) return {&a->source_knows, &a->target_knows};
+    auto& c = std::get<Closed>(s_.phase);
+    return {&c.source_knows, &c.target_knows};
+  }
+
+  // ---- events ----
+  bool on(const MigrateRequested&) {
+    if (!in<Begun>()) return false;
+    act(WriteRecord(record(RecordKind::kBegun, s_.info.base)));
+    ask_to_prepare();
+    act(ArmTimer(Timer::kPoll, timing_.poll_ms));
+    act(ArmTimer(Timer::kMigration, timing_.migration_timeout_ms));
+    return true;
+  }
+  bool on(const AbortRequested& e) {
+    if (is_closed(s_) || in<Forgotten>()) return true;  // Forgotten asks for nothing else
+    if (const auto* g = in<Granted>()) {
+      if (g->committed != 0) {
+        act(Report(ReportKind::kAbortTooLate, g->committed, e.reason));
+        return true;
+      }
+      if (e.timeout && g->verified && heard_lately(Party::kTarget)) return true;
+    }
+    want_abort(e.reason);
+    return true;
+  }
+  bool on(const AgentConnected& e) {
+    s_.connected[index_of(e.side)] = true;
+    s_.last_heard[index_of(e.side)] = now_;
+    const Party party = e.side == Side::kSource ? Party::kSource : Party::kTarget;
+    if (in<Begun>())
+      ask_to_prepare();
+    else if (in<Granted>())
+      tell(party, wire::Query{});
+    else if (in<Forgotten>())
+      tell(party, wire::AbortRequest(s_.reason));
+    else
+      tell_outcome(party);
+    return true;
+  }
+  bool on(const AgentDisconnected& e) {
+    s_.connected[index_of(e.side)] = false;
+    return true;
+  }
+  bool on(const ResolveRequested& e) {
+    const auto* g = in<Granted>();
+    const auto* f = in<Forgotten>();
+    if (in<Begun>() && unsure() && e.side == Side::kSource) {
+      remember(Reason(ErrorCode::kAborted, "Resolved at the source by an operator"));
+      abort(ReportKind::kAborted);
+      return true;
+    }
+    if (!g && !f) return false;
+    if (e.side == Side::kTarget) {
+      // Nobody may throw the source's image away for one that is not known to be whole.
+      if (g ? !g->verified && g->committed == 0 : f->target_k == 0) return false;
+      remember(Reason(ErrorCode::kAborted, "Resolved at the target by an operator"));
+      close(Side::kTarget, ReportKind::kClosedTarget);
+    } else {
+      remember(Reason(ErrorCode::kAborted, "Resolved at the source by an operator"));
+      close_for_source();
+    }
+    return true;
+  }
+  bool on(const TimerFired& e) {
+    if (e.timer == Timer::kMigration) {
+      if (is_closed(s_) || in<Forgotten>()) return true;
+      const Reason late(ErrorCode::kTimedOut,
+                        "Not done within " + std::to_string(timing_.migration_timeout_ms) + " ms");
+      on(AbortRequested(true, late));
+      if (in<Granted>()) act(ArmTimer(Timer::kMigration, timing_.silence_ms));
+      return true;
+    }
+    if (e.timer != Timer::kPoll) return false;
+    if (in<Begun>()) {
+      if (s_.abort_wanted && !unsure()) {
+        abort(ReportKind::kAborted);
+        return true;
+      }
+      if (s_.abort_wanted)
+        tell_both(wire::AbortRequest(s_.reason));
+      else
+        ask_to_prepare();
+      act(ArmTimer(Timer::kPoll, timing_.poll_ms));
+    } else if (in<Granted>()) {
+      poll_granted();
+    } else if (in<Forgotten>()) {
+      poll_forgotten();
+    } else if (!is_settled(s_)) {
+      const auto [source_knows, target_knows] = known();
+      if (!*source_knows) tell_outcome(Party::kSource);
+      if (!*target_knows) tell_outcome(Party::kTarget);
+      act(ArmTimer(Timer::kPoll, timing_.poll_ms));
+    }
+    return true;
+  }
+  bool on(const RecordFailed& e) {
+    remember(e.reason);
+    if (in<Begun>()) s_.abort_wanted = true;
+    act(ArmTimer(Timer::kPoll, timing_.poll_ms));
+    return true;
+  }
+  bool on(const Restarted&) {
+    if (in<Forgotten>()) {
+      ask_what_was_decided();
+      return true;
+    }
+    if (!is_closed(s_)) s_.unsure_until = term_from_now();
+    if (in<Begun>()) {
+      ask_to_prepare();
+      act(ArmTimer(Timer::kMigration, timing_.migration_timeout_ms));
+    } else if (auto* g = in<Granted>()) {
+      // Rule 9: every lease it may have given lasts one full term from now.
+      g->lease_until = s_.unsure_until;
+      tell(holder(g->k), wire::Commit(g->k));
+      tell_both(wire::Query{});
+      act(ArmTimer(Timer::kMigration, timing_.migration_timeout_ms));
+    } else {
+      tell_outcome(Party::kSource);
+      tell_outcome(Party::kTarget);
+    }
+    act(ArmTimer(Timer::kPoll, timing_.poll_ms));
+    return true;
+  }
+
+  bool on(const Message& m) {
+    if (m.from == Party::kCoordinator || m.from == Party::kInvalid) return false;
+    s_.last_heard[index_of(m.from)] = now_;
+    s_.connected[index_of(m.from)] = true;
+    if (knows_more(m)) forget();
+    if (in<Forgotten>()) return hear_forgotten(m);
+    note_answer(m.from);
+    if (in<Begun>()) return std::visit([&](const auto& body) { return hear_begun(m.from, body); }, m.body);
+    if (in<Granted>())
+      return std::visit(
+          [&](const auto& body) { return hear_granted(m.from, std::get<Granted>(s_.phase), body); }, m.body);
+    return hear_closed(m);
+  }
+
+  bool hear_begun(Party from, const wire::Prepared& body) {
+    auto& b = std::get<Begun>(s_.phase);
+    const bool both_before = b.source_payload && b.target_payload;
+    auto& mine = from == Party::kSource ? b.source_payload : b.target_payload;
+    mine = body.payload;
+    if (!b.source_payload || !b.target_payload) return true;
+    // Said again by a side that has not heard Start (or has: then it ignores it).
+    if (!both_before || from == Party::kSource) tell(Party::kSource, wire::Start(*b.target_payload));
+    if (!both_before || from == Party::kTarget) tell(Party::kTarget, wire::Start(*b.source_payload));
+    if (!both_before) act(Report(ReportKind::kPrepared));
+    return true;
+  }
+  bool hear_begun(Party /*from*/, const wire::Refused& body) {
+    remember(body.reason);
+    abort(ReportKind::kRefused);
+    return true;
+  }
+  bool hear_begun(Party /*from*/, const wire::Failed& body) { return want_abort(body.reason), true; }
+  bool hear_begun(Party from, const wire::Relinquished& body) {
+    if (from != Party::kTarget) return false;
+    remember(body.reason);
+    abort(ReportKind::kAborted);
+    return true;
+  }
+  bool hear_begun(Party from, const wire::Resumed& body) {
+    if (from != Party::kSource || !body.owner) return false;
+    s_.resumed = body;
+    const Reason unsaid(ErrorCode::kAborted, "The source left the migration");
+    remember(body.reason.text.empty() ? unsaid : body.reason);
+    abort(ReportKind::kAborted);
+    return true;
+  }
+  bool hear_begun(Party from, const wire::Precopied&) {
+    const auto& b = std::get<Begun>(s_.phase);
+    // After a restart the coordinator may hear this before the target said again that it is prepared.
+    if (from != Party::kSource) return false;
+    if (b.target_payload && !s_.abort_wanted) grant(s_.info.base + 1);
+    return true;
+  }
+  // A source that waits with BARRIER although nothing was granted (operator's journal restore): the abort lets it go.
+  bool hear_begun(Party from, const wire::Query&) {
+    if (from == Party::kSource)
+      want_abort(Reason(ErrorCode::kInternal, "The source paused before the grant"));
+    return true;
+  }
+  template <class Body>
+  bool hear_begun(Party /*from*/, const Body& /*body*/) {
+    return false;
+  }
+
+  bool hear_granted(Party from, Granted& g, const wire::LeaseRequest& body) {
+    if (body.k != g.k || from != holder(g.k)) {
+      restate(from, g);
+      return true;
+    }
+    if (withheld(g)) {
+      tell(from, wire::AbortRequest(s_.reason));
+      return true;
+    }
+    g.withheld = !may_lend_to(from);
+    if (g.withheld) {
+      tell(from == Party::kTarget ? Party::kSource : Party::kTarget, wire::Query{});
+      return true;
+    }
+    g.lease_until = term_from_now();
+    tell(from, wire::Lease(body.k, body.sent_at_ns, timing_.lease_term_ms));
+    if (from == Party::kTarget && !g.lent && body.k == s_.info.base + 1)
+      tell(Party::kSource, wire::Granted(body.k));
+    g.lent = true;
+    return true;
+  }
+  bool hear_granted(Party from, Granted& g, const wire::Precopied&) {
+    if (from != Party::kSource) return false;
+    if (g.lent && g.k == s_.info.base + 1 && now_ < g.lease_until) tell(from, wire::Granted(g.k));
+    return true;
+  }
+  bool hear_granted(Party from, Granted& g, const wire::Verified&) {
+    if (from != Party::kTarget) return false;
+    if (!g.verified) act(Report(ReportKind::kVerified));
+    g.verified = true;
+    return true;
+  }
+  bool hear_granted(Party from, Granted& g, const wire::Committed& body) {
+    if (from != Party::kTarget) return false;
+    note_committed(g, body.k);
+    return true;
+  }
+  bool hear_granted(Party from, Granted& g, const wire::Runs& body) {
+    Incarnation& ran = from == Party::kTarget ? g.ran_target : g.ran_source;
+    if (from == Party::kTarget) note_committed(g, body.k);
+    if (body.k > ran)
+      act(Report(from == Party::kTarget ? ReportKind::kRunsAtTarget : ReportKind::kRunsAtSource, body.k));
+    ran = std::max(ran, body.k);
+    relay(from, from == Party::kTarget ? Party::kSource : Party::kTarget, body);
+    return true;
+  }
+  bool hear_granted(Party from, Granted& /*g*/, const wire::Released&) {
+    if (from != Party::kSource) return false;
+    close(Side::kTarget, ReportKind::kClosedTarget);
+    return true;
+  }
+  bool hear_granted(Party from, Granted& /*g*/, const wire::Relinquished& body) {
+    if (from != Party::kTarget) return false;
+    remember(body.reason);
+    close_for_source();
+    return true;
+  }
+  // An owner at the source has no BARRIER and never gets one, or has heard RELINQUISHED itself.
+  bool hear_granted(Party from, Granted& g, const wire::Resumed& body) {
+    if (from != Party::kSource) return false;
+    g.source_waits = g.source_waits || !body.owner;
+    if (!body.owner) return true;
+    s_.resumed = body;
+    remember(body.reason);
+    close_for_source();
+    return true;
+  }
+  bool hear_granted(Party from, Granted& g, const wire::Failed& body) {
+    if (from != Party::kSource) return false;
+    if (g.committed == 0) want_abort(body.reason);
+    return true;
+  }
+  bool hear_granted(Party from, Granted& g, const wire::Query&) {
+    if (from == Party::kSource) g.source_waits = true;
+    restate(from, g);
+    return true;
+  }
+  // Late: this was settled before the grant.
+  bool hear_granted(Party /*from*/, Granted& /*g*/, const wire::Prepared&) { return true; }
+  bool hear_granted(Party /*from*/, Granted& /*g*/, const wire::Refused& body) {
+    return want_abort(body.reason), true;
+  }
+  template <class Body>
+  bool hear_granted(Party /*from*/, Granted& /*g*/, const Body& /*body*/) {
+    return false;
+  }
+  void restate(Party to, const Granted& g) {
+    if (holder(g.k) == to && !withheld(g)) tell(to, wire::Commit(g.k));
+    // Relayed only while its runner is there: RUNS makes the other side free its image.
+    if (to == Party::kSource && g.ran_target != 0 && heard_lately(Party::kTarget))
+      relay(Party::kTarget, to, wire::Runs(g.ran_target));
+    if (to == Party::kTarget && g.ran_source != 0 && heard_lately(Party::kSource))
+      relay(Party::kSource, to, wire::Runs(g.ran_source));
+  }
+
+  bool hear_closed(const Message& m) {
+    const auto [source_knows, target_knows] = known();
+    if (const auto* r = std::get_if<wire::Resumed>(&m.body); r && m.from == Party::kSource) {
+      if (!r->owner) return tell_outcome(m.from), true;
+      *source_knows = true;
+      const bool news = !s_.resumed;
+      s_.resumed = *r;
+      if (!closed_for_target()) s_.owner_k = r->k;
+      if (news) relay(Party::kSource, Party::kTarget, *r);
+    } else if (std::holds_alternative<wire::Released>(m.body)) {
+      *source_knows = true;
+    } else if (const auto* c = std::get_if<wire::Committed>(&m.body); c && closed_for_target()) {
+      s_.owner_k = std::max(s_.owner_k, c->k);
+      *target_knows = true;
+    } else if (const auto* runs = std::get_if<wire::Runs>(&m.body);
+               runs && m.from == Party::kTarget && closed_for_target()) {
+      s_.owner_k = std::max(s_.owner_k, runs->k);
+    } else if (std::holds_alternative<wire::Relinquished>(m.body)) {
+      *target_knows = true;
+    } else {
+      tell_outcome(m.from);
+    }
+    return true;
+  }
+
+  CoordinatorState s_;
+  Nanos now_;
+  const Timing& timing_;
+  std::vector<Action> out_;
+};
+
+}  // namespace
+
+Result<Step<CoordinatorState>> step(const CoordinatorState& state, const CoordinatorEvent& event, Nanos now,
+                                    const Timing& timing) {
+  return Stepper(state, now, timing).run(event);
+}
+
+Result<CoordinatorState> restore_coordinator(const Record& newest) {
+  CoordinatorState state{newest.info, {}, false, newest.reason};
+  switch (newest.kind) {
+    case RecordKind::kBegun:
+      state.phase = Begun{};
+      return state;
+    case RecordKind::kGranted:
+      state.phase = Granted{newest.k};
+      return state;
+    case RecordKind::kAborted:
+      state.phase = Aborted{};
+      return state;
+    case RecordKind::kClosed:
+      state.phase = Closed{static_cast<Side>(newest.side)};
+      return state;
+    default:
+      break;
+  }
+  return Error(ErrorCode::kCorrupt,
+               "Record " + std::string(to_string(newest.kind)) + " in a coordinator's journal");
+}
+
+CoordinatorState forgotten_coordinator(SwitchInfo info, Nanos undecided_until) {
+  return {std::move(info), Forgotten{undecided_until}};
+}
+
+bool is_closed(const CoordinatorState& state) noexcept {
+  return std::holds_alternative<Aborted>(state.phase) || std::holds_alternative<Closed>(state.phase);
+}
+
+bool is_settled(const CoordinatorState& state) noexcept {
+  if (const auto* a = std::get_if<Aborted>(&state.phase)) return a->source_knows && a->target_knows;
+  if (const auto* c = std::get_if<Closed>(&state.phase)) return c->source_knows && c->target_knows;
+  return false;
+}
+
+std::string_view phase_name(const CoordinatorState& state) noexcept {
+  static constexpr std::string_view kNames[] = {"BEGUN", "GRANTED", "ABORTED", "CLOSED", "FORGOTTEN"};
+  return kNames[state.phase.index()];
+}
+
+}  // namespace ckpt::migration

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/protocol/handover/coordinator_switches.h"
+
+#include <algorithm>
+
+#include "libckpt/protocol/wire/ids.h"
+
+namespace ckpt::migration {
+
+Result<void> CoordinatorSwitches::apply(Held& held, const CoordinatorEvent& event, Nanos now, Batches& out) {
+  CKPT_TRY(next, step(held.state, event, now, timing_));
+  held.before = std::exchange(held.state, std::move(next.state));
+  if (!next.actions.empty())
+    out.push_back(
+        {{held.state.info.migration, Party::kCoordinator}, held.state.info, std::move(next.actions)});
+  return ok();
+}
+
+Result<Batches> CoordinatorSwitches::restore(std::span<const Record> records, Nanos now) {
+  leases_over_ = now + (std::int64_t{timing_.lease_term_ms} + timing_.lease_drift_ms) * kNanosPerMs;
+  for (const Record& record : records) {
+    if (record.party != Party::kCoordinator)
+      return Error(ErrorCode::kCorrupt, "A record of an agent in the coordinator's journal");
+    CKPT_TRY(state, restore_coordinator(record));
+    switches_[record.info.migration] = {state, state, false};
+  }
+  // An agent that missed the end of an older migration asks by itself.
+  for (const auto& [id, held] : switches_) newest_[held.state.info.job] = id;
+  Batches out;
+  for (auto& [id, held] : switches_) {
+    if (is_closed(held.state) && newest_[held.state.info.job] != id) continue;
+    CKPT_TRYV(apply(held, Restarted{}, now, out));
+  }
+  return out;
+}
+
+Result<Batches> CoordinatorSwitches::begin(SwitchInfo info, bool source_connected, bool target_connected,
+                                           Nanos now) {
+  if (const auto* open = open_of(info.job))
+    return Error(ErrorCode::kRefused, "Job " + wire::job_text(info.job) + " is in migration " +
+                                          wire::migration_text(open->info.migration) +
+                                          " already; wait for it or abort it");
+  if (!switches_.empty() && switches_.rbegin()->first >= info.migration)
+    return Error(ErrorCode::kInternal,
+                 "Migration id " + wire::migration_text(info.migration) + " is not a new one");
+  newest_[info.job] = info.migration;
+  Held& held = switches_[info.migration];
+  held.state.info = std::move(info);
+  held.state.connected = {source_connected, target_connected};
+  held.state.last_heard = {now, now};
+  Batches out;
+  CKPT_TRYV(apply(held, MigrateRequested{}, now, out));
+  return out;
+}
+
+Result<Batches> CoordinatorSwitches::recover(SwitchInfo info, Nanos now) {
+  if (switches_.contains(info.migration))
+    return Error(ErrorCode::kInvalidArgument,
+                 "Migration " + wire::migration_text(info.migration) + " is known here");
+  MigrationId& newest = newest_[info.job];
+  newest = std::max(newest, info.migration);
+  const MigrationId id = info.migration;
+  CoordinatorState state = forgotten_coordinator(std::move(info), leases_over_);
+  Held& held = switches_[id] = {state, state, false};
+  Batches out;
+  CKPT_TRYV(apply(held, Restarted{}, now, out));
+  return out;
+}
+
+Result<Batches> CoordinatorSwitches::on_message(const wire::SwitchMessage& message, Nanos now) {
+  const auto it = switches_.find(message.migration);
+  if (it == switches_.end())
+    return Error(ErrorCode::kNotFound,
+                 "Migration " + wire::migration_text(message.migration) + " is not known here");
+  if (it->second.state.info.job != message.job || it->second.state.info.base != message.base)
+    return Error(ErrorCode::kProtocol, "Migration " + wire::migration_text(message.migration) +
+                                           " is not of job " + wire::job_text(message.job));
+  if (message.to != Party::kCoordinator)
+    return Error(ErrorCode::kProtocol, "A message for an agent is to be relayed, not handled");
+  Batches out;
+  it->second.fresh = false;
+  CKPT_TRYV(apply(it->second, Message(message.from, message.body), now, out));
+  return out;
+}
+
+Result<Batches> CoordinatorSwitches::on_event(MigrationId migration, const CoordinatorEvent& event,
+                                              Nanos now) {
+  const auto it = switches_.find(migration);
+  if (it == switches_.end())
+    return Error(ErrorCode::kNotFound, "Migration " + wire::migration_text(migration) + " is not known here");
+  Batches out;
+  it->second.fresh = false;
+  CKPT_TRYV(apply(it->second, event, now, out));
+  return out;
+}
+
+Result<Batches> CoordinatorSwitches::record_failed(SwitchKey key, const Reason& reason, Nanos now) {
+  Batches out;
+  const auto it = switches_.find(key.migration);
+  if (it == switches_.end()) return out;
+  if (it->second.fresh) {  // BEGUN could not be written: it never began
+    switches_.erase(it);
+    return out;
+  }
+  it->second.state = it->second.before;
+  CKPT_TRYV(apply(it->second, RecordFailed(reason), now, out));
+  return out;
+}
+
+const CoordinatorState* CoordinatorSwitches::find(MigrationId migration) const {
+  const auto it = switches_.find(migration);
+  return it == switches_.end() ? nullptr : &it->second.state;
+}
+
+const CoordinatorState* CoordinatorSwitches::open_of(JobId job) const {
+  const auto newest = newest_.find(job);
+  const CoordinatorState* state = newest == newest_.end() ? nullptr : find(newest->second);
+  return state == nullptr || is_closed(*state) ? nullptr : state;
+}
+
+void CoordinatorSwitches::forget(JobId job) {
+  std::erase_if(switches_, [&](const auto& entry) { return entry.second.state.info.job == job; });
+  newest_.erase(job);
+}
+
+void CoordinatorSwitches::forget_migration(MigrationId migration) {
+  const auto it = switches_.find(migration);
+  if (it == switches_.end()) return;
+  const auto newest = newest_.find(it->second.state.info.job);
+  if (newest != newest_.end() && newest->second == migration) newest_.erase(newest);
+  switches_.erase(it);
+}
+
+}  // namespace ckpt::migration

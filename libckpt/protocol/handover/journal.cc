@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/protocol/handover/journal.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <span>
+
+#include "libckpt/protocol/wire/codec.h"
+
+namespace ckpt::migration {
+namespace {
+
+// File: 8 bytes "GPMJRNL2", then frames at multiples of 8: {magic u32, length u32, crc32 of the body u32, index u32, body},
+// then zeroes. The index counts frames, so an old frame that survived a rewrite is never taken for a new one.
+// Of version 1 all frames are whole.
+constexpr char kFileMagic[8] = {'G', 'P', 'M', 'J', 'R', 'N', 'L', '2'};
+constexpr char kFileMagic1[8] = {'G', 'P', 'M', 'J', 'R', 'N', 'L', '1'};
+constexpr std::uint32_t kFrameMagic = 0x4352'504a;
+constexpr std::uint32_t kReferringMagic = 0x4352'504b;  // its plan is that of an earlier one
+constexpr std::uint64_t kStepBytes = 64 << 10;
+constexpr std::uint32_t kMostRecordBytes = 4 << 20;
+
+struct FrameHead {
+  std::uint32_t magic;
+  std::uint32_t length;
+  std::uint32_t crc;
+  std::uint32_t index;
+};
+static_assert(sizeof(FrameHead) == 16);
+
+constexpr std::uint64_t padded(std::uint64_t bytes) {
+  return (bytes + 7) & ~std::uint64_t{7};
+}
+
+std::span<const std::byte> bytes_of(const std::string& text, std::size_t at, std::size_t count) {
+  return {reinterpret_cast<const std::byte*>(text.data()) + at, count};
+}
+
+struct Frame {
+  FrameHead head;
+  std::span<const std::byte> body;
+};
+
+// An intact one at `at`.
+std::optional<Frame> frame_at(const std::string& text, std::uint64_t at) {
+  FrameHead head{};
+  if (at + sizeof head > text.size()) return std::nullopt;
+  std::memcpy(&head, text.data() + at, sizeof head);
+  const bool known = head.magic == kFrameMagic || head.magic == kReferringMagic;
+  if (!known || head.length > kMostRecordBytes || head.length > text.size() - at - sizeof head)
+    return std::nullopt;
+  const auto body = bytes_of(text, at + sizeof head, head.length);
+  if (wire::crc32(body) != head.crc) return std::nullopt;
+  return Frame{head, body};
+}
+
+std::vector<std::byte> make_frame(const Record& record, std::size_t at, bool refers = false) {
+  const auto body = encode_record(record);
+  const FrameHead head{refers ? kReferringMagic : kFrameMagic, static_cast<std::uint32_t>(body.size()),
+                       wire::crc32(body), static_cast<std::uint32_t>(at)};
+  std::vector<std::byte> frame(padded(sizeof head + body.size()));
+  std::memcpy(frame.data(), &head, sizeof head);
+  std::memcpy(frame.data() + sizeof head, body.data(), body.size());
+  return frame;
+}
+
+// kRefused: there is no room, and not one byte was written. kIo and others: some may have been.
+Result<void> write_at(int fd, std::span<const std::byte> bytes, std::uint64_t at, const std::string& path) {
+  bool touched = false;
+  while (!bytes.empty()) {
+    const ssize_t n = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(at));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      const bool no_room = errno == ENOSPC || errno == EFBIG || errno == EDQUOT;
+      auto error = Error::from_errno("Cannot write the journal " + path);
+      if (!no_room || touched) return error;
+      return Error(ErrorCode::kRefused, "No space for the journal " + path).caused_by(std::move(error));
+    }
+    touched = true;
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+    at += static_cast<std::uint64_t>(n);
+  }
+  return ok();
+}
+
+Result<void> sync(int fd, const std::string& path) {
+  while (::fdatasync(fd) != 0)
+    if (errno != EINTR) return Error::from_errno("Cannot sync the journal " + path);
+  return ok();
+}
+
+// A new or renamed file is durable only with its folder.
+Result<void> sync_folder_of(const std::string& path) {
+  const std::string folder = path.find('/') == std::string::npos ? "." : path.substr(0, path.rfind('/') + 1);
+  UniqueFd dir(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!dir || ::fsync(dir.get()) != 0)
+    return Error::from_errno("Cannot sync the folder of the journal " + path);
+  return ok();
+}
+
+Error full(const std::string& path, Error cause) {
+  return Error(ErrorCode::kRefused,
+               "No space for the journal " + path + ": free some, or raise the file size limit")
+      .caused_by(std::move(cause));
+}
+
+}  // namespace
+
+Result<Journal> Journal::open(const std::string& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd) return Error::from_errno("Cannot open the journal " + path);
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0)
+    return Error(ErrorCode::kRefused, "The journal " + path + " is in use by another process");
+  Journal journal(path, std::move(fd));
+  CKPT_TRYV(journal.load());
+  return journal;
+}
+
+Result<void> Journal::start() {
+  if (::ftruncate(fd_.get(), 0) != 0) return Error::from_errno("Cannot start the journal " + path_);
+  end_ = sizeof kFileMagic;
+  capacity_ = 0;
+  CKPT_TRYV(extend(end_));
+  CKPT_TRYV(write_at(fd_.get(), std::as_bytes(std::span(kFileMagic)), 0, path_));
+  CKPT_TRYV(sync(fd_.get(), path_));
+  return sync_folder_of(path_);
+}
+
+Result<std::uint64_t> Journal::read_frames(const std::string& text) {
+  std::uint64_t at = sizeof kFileMagic;
+  while (const auto frame = frame_at(text, at)) {
+    const bool refers = frame->head.magic == kReferringMagic;
+    if (frame->head.index != entries_.size() || (refers && !may_refer_)) break;
+    CKPT_TRY(record, decode_record(frame->body));
+    Entry entry{std::move(record)};
+    if (refers) entry.plan_at = plan_of(entry.record);
+    if (refers && (!entry.plan_at || !entry.record.info.plan.empty()))
+      return Error(ErrorCode::kCorrupt,
+                   "Journal " + path_ + " has a record at byte " + std::to_string(at) + " without its plan");
+    keep(std::move(entry));
+    at += padded(sizeof(FrameHead) + frame->body.size());
+  }
+  return at;
+}
+
+std::optional<std::size_t> Journal::plan_of(const Record& record) const {
+  const auto at = plan_at_.find({record.info.migration, record.party});
+  return at == plan_at_.end() ? std::nullopt : std::optional(at->second);
+}
+
+Journal::Entry Journal::to_entry(const Record& record) const {
+  Entry entry{record};
+  const auto at = may_refer_ ? plan_of(record) : std::nullopt;
+  if (!at || entries_[*at].record.info.plan != record.info.plan) return entry;
+  entry.plan_at = at;
+  entry.record.info.plan = {};
+  return entry;
+}
+
+Record Journal::to_record(const Entry& entry) const {
+  Record record = entry.record;
+  if (entry.plan_at) record.info.plan = entries_[*entry.plan_at].record.info.plan;
+  return record;
+}
+
+void Journal::keep(Entry entry) {
+  if (!entry.record.info.plan.empty())
+    plan_at_[{entry.record.info.migration, entry.record.party}] = entries_.size();
+  entries_.push_back(std::move(entry));
+}
+
+std::vector<Record> Journal::records() const {
+  std::vector<Record> records;
+  records.reserve(entries_.size());
+  for (const Entry& entry : entries_) records.push_back(to_record(entry));
+  return records;
+}
+
+Result<void> Journal::load() {
+  CKPT_TRY(text, read_file(path_, kMaxBytes));
+  // New, or its maker died before the first sync: nothing was stated from it.
+  if (text.size() < sizeof kFileMagic) return start();
+  may_refer_ = std::memcmp(text.data(), kFileMagic, sizeof kFileMagic) == 0;
+  if (!may_refer_ && std::memcmp(text.data(), kFileMagic1, sizeof kFileMagic1) != 0)
+    return Error(ErrorCode::kCorrupt, "File " + path_ + " is not a journal of this version");
+  CKPT_TRY(at, read_frames(text));
+  end_ = at;
+  capacity_ = text.size();
+  const std::uint64_t last = text.find_last_not_of('\0') + 1;
+  if (last <= at) return ok();
+  for (std::uint64_t behind = at + 8; behind < last; behind += 8)
+    if (frame_at(text, behind))
+      return Error(ErrorCode::kCorrupt,
+                   "Journal " + path_ + " is damaged at byte " + std::to_string(at) +
+                       " with intact records behind it: restore the file; the switches it speaks "
+                       "of can be ended with 'gpumigrate resolve'");
+  torn_bytes_ = last - at;
+  const std::vector<std::byte> zeroes(torn_bytes_);
+  CKPT_TRYV(write_at(fd_.get(), zeroes, at, path_));
+  return sync(fd_.get(), path_);
+}
+
+// Clean when it fails: the file is as long as before.
+Result<void> Journal::extend(std::uint64_t wanted_end) {
+  if (wanted_end <= capacity_) return ok();
+  const std::uint64_t next = (wanted_end + kStepBytes - 1) / kStepBytes * kStepBytes;
+  if (next > kMaxBytes)
+    return Error(ErrorCode::kRefused, "Journal " + path_ + " is at its limit of 256 MiB: compact it");
+  const std::vector<std::byte> zeroes(next - capacity_);
+  auto written = write_at(fd_.get(), zeroes, capacity_, path_);
+  if (!written.has_value() && written.assume_error().code() == ErrorCode::kRefused) return written;
+  if (written.has_value()) written = sync(fd_.get(), path_);
+  if (written.has_value()) {
+    capacity_ = next;
+    return ok();
+  }
+  if (::ftruncate(fd_.get(), static_cast<off_t>(capacity_)) != 0)
+    return Error::from_errno("Cannot cut the journal " + path_ + " back");
+  return full(path_, std::move(written).assume_error());
+}
+
+Result<void> Journal::reserve(std::uint64_t bytes) {
+  return extend(end_ + bytes);
+}
+
+Result<Journal::Copy> Journal::copy() const {
+  if (broken_) return Error(ErrorCode::kIo, "The journal holds a record of unknown fate");
+  UniqueFd fd(::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0));
+  if (!fd) return Error::from_errno("Copying the journal's descriptor");
+  return Copy{std::move(fd), end_};
+}
+
+Result<void> Journal::append(const Record& record) {
+  if (broken_) return Error(ErrorCode::kIo, "Journal " + path_ + " failed before: restart the process");
+  Entry entry = to_entry(record);
+  const auto frame = make_frame(entry.record, entries_.size(), entry.plan_at.has_value());
+  if (frame.size() > kMostRecordBytes)
+    return Error(ErrorCode::kRefused, "A record of " + std::to_string(frame.size()) + " bytes for " + path_);
+  CKPT_TRYV(extend(end_ + frame.size()));
+  auto written = write_at(fd_.get(), frame, end_, path_);
+  if (!written.has_value() && written.assume_error().code() == ErrorCode::kRefused) return written;
+  if (written.has_value()) written = sync(fd_.get(), path_);
+  if (!written.has_value()) {
+    broken_ = true;
+    return Error(ErrorCode::kIo,
+                 "Journal " + path_ + ": the fate of a record is not known; restart the process")
+        .caused_by(std::move(written).assume_error());
+  }
+  end_ += frame.size();
+  keep(std::move(entry));
+  return ok();
+}
+
+Result<void> Journal::compact(const std::function<bool(const Record&)>& forget) {
+  std::map<Key, const Entry*> newest;
+  for (const Entry& entry : entries_) newest[{entry.record.info.migration, entry.record.party}] = &entry;
+  std::vector<Record> kept;
+  for (const auto& [key, entry] : newest)
+    if (!forget(entry->record)) kept.push_back(to_record(*entry));
+
+  const std::string next_path = path_ + ".next";
+  ::unlink(next_path.c_str());
+  {
+    CKPT_TRY(next, open(next_path));
+    // As one piece: nobody reads this file before it has its name, so it needs one sync.
+    std::vector<std::byte> frames;
+    for (Record& record : kept) {
+      const auto frame = make_frame(record, next.entries_.size());
+      frames.insert(frames.end(), frame.begin(), frame.end());
+      next.keep({std::move(record)});
+    }
+    CKPT_TRYV(next.extend(next.end_ + frames.size()));
+    CKPT_TRYV(write_at(next.fd_.get(), frames, next.end_, next_path));
+    next.end_ += frames.size();
+    CKPT_TRYV(sync(next.fd_.get(), next_path));
+    if (::rename(next_path.c_str(), path_.c_str()) != 0)
+      return Error::from_errno("Cannot replace the journal " + path_);
+    next.path_ = path_;
+    *this = std::move(next);
+  }
+  auto synced = sync_folder_of(path_);
+  broken_ = !synced.has_value();
+  return synced;
+}
+
+}  // namespace ckpt::migration

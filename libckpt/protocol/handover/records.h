@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the three parties of a switch write into their journals (DESIGN §6 rule 1). A record is durable before its effect
+// begins and before any message states it (rule 2). PREPARING, PRECOPY, FINAL and VERIFIED are never written.
+// Threads: value types.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "libckpt/base/result.h"
+#include "libckpt/protocol/wire/switch_messages.h"
+
+namespace ckpt::migration {
+
+using wire::Bytes;
+using wire::Incarnation;
+using wire::JobId;
+using wire::MigrationId;
+using wire::Party;
+using wire::RankPlace;
+using wire::Reason;
+using wire::Side;
+
+enum class RecordKind : std::uint8_t {
+  kInvalid = 0,
+  // coordinator
+  kBegun = 1,
+  kGranted = 2,  // k
+  kAborted = 3,
+  kClosed = 4,  // side
+  // source
+  kBarrier = 10,
+  kResumed = 11,  // k, owner, never_barrier
+  kReleased = 12,
+  // target
+  kCommitted = 20,  // k, owner
+  kRelinquished = 21,
+};
+[[nodiscard]] bool is_known(RecordKind kind) noexcept;
+[[nodiscard]] std::string_view to_string(RecordKind kind) noexcept;
+
+// What stays the same for a migration's whole life.
+struct SwitchInfo {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  SwitchInfo() = default;
+  SwitchInfo(MigrationId m, JobId j, Incarnation n, std::vector<RankPlace> places, Bytes migration_plan)
+      : migration(m), job(j), base(n), ranks(std::move(places)), plan(std::move(migration_plan)) {}
+  template <class A>
+  void fields(A& a);
+  friend bool operator==(const SwitchInfo&, const SwitchInfo&) = default;
+
+  MigrationId migration = 0;
+  JobId job = 0;
+  Incarnation base = 0;  // n
+  std::vector<RankPlace> ranks;
+  Bytes plan;  // the control plane's own; the machines only carry it
+};
+
+struct Record {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  Record() = default;
+  Record(SwitchInfo of, Party writer, RecordKind what, Incarnation incarnation = 0)
+      : info(std::move(of)), party(writer), kind(what), k(incarnation) {}
+  template <class A>
+  void fields(A& a);
+  friend bool operator==(const Record&, const Record&) = default;
+
+  SwitchInfo info;
+  Party party = Party::kInvalid;
+  RecordKind kind = RecordKind::kInvalid;
+  Incarnation k = 0;           // GRANTED, RESUMED, COMMITTED
+  bool owner = false;          // RESUMED, COMMITTED: runs without a lease from here on
+  bool never_barrier = false;  // RESUMED: this migration never had and never gets a BARRIER
+  std::uint8_t side = 0;       // CLOSED: a wire::Side
+  Reason reason;               // ABORTED, RELINQUISHED, RESUMED
+};
+
+[[nodiscard]] std::vector<std::byte> encode_record(const Record& record);
+Result<Record> decode_record(std::span<const std::byte> bytes);
+
+}  // namespace ckpt::migration

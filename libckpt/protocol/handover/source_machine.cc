@@ -1,0 +1,530 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/protocol/handover/source_machine.h"
+
+#include "libckpt/protocol/wire/ids.h"
+
+namespace ckpt::migration {
+namespace {
+
+using namespace source;
+
+template <class... F>
+struct Overload : F... {
+  using F::operator()...;
+};
+template <class... F>
+Overload(F...) -> Overload<F...>;  // g++ does without, clang 14 does not
+
+// One step being made: a copy of the state, and the actions so far. Handlers return false for what cannot be.
+class Stepper {
+ public:
+  Stepper(const SourceState& state, Nanos now, const Timing& timing)
+      : s_(state), now_(now), timing_(timing) {}
+
+  Result<Step<SourceState>> run(const SourceEvent& event) {
+    const bool possible = std::visit([this](const auto& e) { return on(e); }, event);
+    if (!possible)
+      return Error(ErrorCode::kInvalidArgument, "Event " + std::to_string(event.index()) +
+                                                    " is impossible at a source in " +
+                                                    std::string(phase_name(s_)) + " of migration " +
+                                                    wire::migration_text(s_.info.migration));
+    return Step<SourceState>{std::move(s_), std::move(out_)};
+  }
+
+ private:
+  template <class P>
+  P* in() {
+    return std::get_if<P>(&s_.phase);
+  }
+  void act(Action action) { out_.push_back(std::move(action)); }
+  void tell(Party to, wire::SwitchBody body) { act(Send(Party::kSource, to, std::move(body))); }
+  void tell_both(const wire::SwitchBody& body) {
+    tell(Party::kCoordinator, body);
+    tell(Party::kTarget, body);
+  }
+  Record record(RecordKind kind, Incarnation k = 0) const { return {s_.info, Party::kSource, kind, k}; }
+  bool before_barrier() { return in<Preparing>() || in<Ready>() || in<Precopy>() || in<Pausing>(); }
+
+  void write_never_barrier(const Owner& owner) {
+    Record r = record(RecordKind::kResumed, owner.k);
+    r.owner = r.never_barrier = true;
+    r.reason = owner.reason;
+    act(WriteRecord(r));
+    tell_both(wire::Resumed(owner.k, true, true, owner.reason));
+  }
+
+  // Leaves before BARRIER. The record makes it final: no manifest of this migration will ever leave.
+  void leave(const Reason& reason, bool own_failure) {
+    const bool was_pausing = in<Pausing>() != nullptr;
+    const bool was_preparing = in<Preparing>() != nullptr;
+    if (own_failure && !was_preparing) tell(Party::kCoordinator, wire::Failed(reason));
+    if (own_failure && was_preparing) tell(Party::kCoordinator, wire::Refused(reason));
+    act(StopCopy{});
+    if (was_pausing) act(RunInstance(s_.info.base, std::nullopt));
+    Owner owner{s_.info.base, true, true, false, reason};
+    write_never_barrier(owner);
+    act(DisarmTimer(Timer::kPause));
+    act(DisarmTimer(Timer::kPoll));
+    act(Report(ReportKind::kGaveUp, s_.info.base, reason));
+    s_.phase = std::move(owner);
+  }
+
+  void pause_if_due() {
+    auto* precopy = in<Precopy>();
+    if (!precopy->converged || !precopy->granted) return;
+    act(PauseJob{});
+    act(ArmTimer(Timer::kPause, timing_.pause_timeout_ms));
+    s_.phase = Pausing{};
+  }
+
+  // BARRIER or Leased: the job belongs to the source for good again.
+  void become_owner(Incarnation k, bool dead, const Reason& reason) {
+    Record r = record(RecordKind::kResumed, k);
+    r.owner = true;
+    r.reason = reason;
+    act(WriteRecord(r));
+    if (!dead) act(RunInstance(k, std::nullopt));
+    tell_both(wire::Resumed(k, true, false, reason));
+    act(StopCopy{});
+    disarm_waiting();
+    act(Report(dead ? ReportKind::kJobDied : ReportKind::kRunsAtSource, k));
+    s_.phase = Owner{k, false, true, dead, reason};
+  }
+
+  void release() {
+    act(WriteRecord(record(RecordKind::kReleased)));
+    tell_both(wire::Released{});
+    act(FreeSource{});
+    disarm_waiting();
+    act(Report(ReportKind::kReleased));
+    s_.phase = Released{};
+  }
+
+  void disarm_waiting() {
+    act(DisarmTimer(Timer::kPoll));
+    act(DisarmTimer(Timer::kSwitch));
+    act(DisarmTimer(Timer::kLease));
+  }
+
+  // When a lease that this side gives, or gave, at this moment is over for certain (rule 9).
+  Nanos end_of_lending() const {
+    return now_ + static_cast<Nanos>(timing_.lend_term_ms + timing_.lease_drift_ms) * kNanosPerMs;
+  }
+
+  void ask_for(HeldLease& lease, Incarnation k) {
+    ask_lease(lease, k, now_);
+    tell(Party::kCoordinator, wire::LeaseRequest(k, now_));
+  }
+
+  // Says again what the record, or the volatile progress, says.
+  void restate(Party to) {
+    std::visit(Overload{[](const Preparing&) {}, [&](const Ready&) { tell(to, wire::Prepared(s_.payload)); },
+                        [&](const Precopy& p) {
+                          tell(to, wire::Prepared(s_.payload));
+                          if (p.first_round_done) tell(to, wire::Precopied{});
+                        },
+                        [&](const Pausing&) { tell(to, wire::Prepared(s_.payload)); },
+                        [&](const Barrier&) {
+                          // A question is how the coordinator learns that this side waits with BARRIER.
+                          if (to == Party::kCoordinator) tell(to, wire::Query{});
+                        },
+                        [&](const Leased& p) {
+                          tell(to, wire::Resumed(p.k, false, false));
+                          if (p.running) tell(to, wire::Runs(p.k));
+                        },
+                        [&](const Owner& p) {
+                          if (p.recorded) tell(to, wire::Resumed(p.k, true, p.never_barrier, p.reason));
+                        },
+                        [&](const Released&) { tell(to, wire::Released{}); }},
+               s_.phase);
+    retry_unrecorded();
+  }
+  void retry_unrecorded() {
+    if (auto* p = in<Owner>(); p != nullptr && !p->recorded) {
+      p->recorded = true;
+      write_never_barrier(*p);
+      act(DisarmTimer(Timer::kPoll));
+    }
+  }
+
+  bool on(const PrepareReceived&) {
+    if (!in<Preparing>()) return false;
+    act(PrepareSource{});
+    return true;
+  }
+  bool on(const SourceReady& e) {
+    if (!in<Preparing>()) return true;
+    s_.payload = e.payload;
+    s_.phase = Ready{};
+    restate(Party::kCoordinator);
+    return true;
+  }
+  bool on(const SourceRefused& e) {
+    if (in<Preparing>()) leave(e.reason, true);
+    return true;
+  }
+  bool on(const FirstRoundDone&) {
+    auto* p = in<Precopy>();
+    if (!p) return !in<Preparing>() && !in<Ready>();
+    p->first_round_done = true;
+    tell(Party::kCoordinator, wire::Precopied{});
+    act(ArmTimer(Timer::kPoll, timing_.poll_ms));
+    return true;
+  }
+  bool on(const PrecopyConverged&) {
+    auto* p = in<Precopy>();
+    if (!p) return !in<Preparing>() && !in<Ready>();
+    p->converged = true;
+    pause_if_due();
+    return true;
+  }
+  bool on(const JobPaused&) {
+    if (in<Pausing>()) {
+      act(DisarmTimer(Timer::kPause));
+      act(RunFinalRound{});
+      act(WriteRecord(record(RecordKind::kBarrier)));
+      act(ReleaseManifest{});
+      act(ArmTimer(Timer::kPoll, timing_.poll_ms));
+      s_.phase = Barrier{};
+      return true;
+    }
+    // The barrier was reached after the pause had been given up.
+    if (const auto* p = in<Owner>()) {
+      act(RunInstance(p->k, std::nullopt));
+      return true;
+    }
+    return false;
+  }
+  bool on(const FinalDataAcknowledged&) {
+    if (!in<Barrier>()) return !before_barrier();
+    act(ArmTimer(Timer::kSwitch, timing_.switch_timeout_ms));
+    return true;
+  }
+  bool on(const EngineFailed& e) {
+    if (before_barrier()) {
+      leave(e.reason, true);
+    } else if (auto* p = in<Barrier>()) {
+      // Only the target can say now whether it has everything; it is asked to give up if not.
+      tell(Party::kCoordinator, wire::Failed(e.reason));
+      give_up(*p, e.reason);
+      act(Report(ReportKind::kWaits, 0, e.reason));
+    }
+    return true;
+  }
+  bool on(const InstanceRuns& e) {
+    auto* p = in<Leased>();
+    if (!p || p->k != e.k || p->running) return true;
+    p->running = true;
+    tell_both(wire::Runs(e.k));
+    act(Report(ReportKind::kRunsAtSource, e.k));
+    return true;
+  }
+  bool on(const InstanceStopped& e) {
+    auto* p = in<Leased>();
+    if (!p || p->k != e.k) return true;
+    p->running = false;
+    act(Report(ReportKind::kWaits, e.k));
+    return true;
+  }
+  bool on(const InstanceDied& e) {
+    if (before_barrier()) {
+      leave(e.reason, true);
+      std::get<Owner>(s_.phase).dead = true;
+      act(Report(ReportKind::kJobDied, s_.info.base, e.reason));
+    } else if (auto* b = in<Barrier>()) {
+      b->dead = true;
+    } else if (auto* l = in<Leased>()) {
+      l->dead = true;
+      l->running = false;
+    } else if (auto* o = in<Owner>(); o && !o->dead) {
+      o->dead = true;
+      act(Report(ReportKind::kJobDied, o->k, e.reason));
+    }
+    return true;
+  }
+  bool on(const TimerFired& e) {
+    switch (e.timer) {
+      case Timer::kPause:
+        if (in<Pausing>())
+          leave(Reason(ErrorCode::kTimedOut, "The job reached no barrier within " +
+                                                 std::to_string(timing_.pause_timeout_ms) + " ms"),
+                true);
+        return true;
+      case Timer::kSwitch:
+        if (auto* p = in<Barrier>()) {
+          give_up(*p, Reason(ErrorCode::kTimedOut, "The source waited too long for the switch"));
+          act(Report(ReportKind::kWaits));
+        }
+        return true;
+      case Timer::kPoll:
+        poll();
+        return true;
+      case Timer::kLease:
+        if (auto* p = in<Leased>()) {
+          ask_for(p->lease, std::max(p->k, p->offered));
+          restate(Party::kCoordinator);
+          restate(Party::kTarget);
+          act(ArmTimer(Timer::kLease, timing_.lease_renew_ms));
+        }
+        return true;
+      case Timer::kMigration:
+        return false;
+    }
+    return false;
+  }
+  // The first reason is the one that counts.
+  void give_up(Barrier& p, const Reason& why) {
+    if (!p.gives_up) p.gives_up = why;
+    ask_target(p);
+  }
+  void ask_target(const Barrier& p) {
+    tell(Party::kTarget, p.dead ? wire::Query{} : wire::Query(*p.gives_up));
+  }
+  void poll() {
+    if (const auto* precopy = in<Precopy>()) {
+      if (precopy->granted) return;
+      tell(Party::kCoordinator, wire::Precopied{});
+    } else if (auto* p = in<Barrier>()) {
+      tell(Party::kCoordinator, wire::Query{});
+      if (p->gives_up) ask_target(*p);
+      if (p->offered != 0) ask_for(p->lease, p->offered);
+    } else {
+      retry_unrecorded();
+      return;
+    }
+    act(ArmTimer(Timer::kPoll, timing_.poll_ms));
+  }
+
+  bool on(const RecordFailed& e) {
+    if (before_barrier()) {
+      const bool was_pausing = in<Pausing>() != nullptr;
+      s_.phase = Owner{s_.info.base, true, false, false, e.reason};
+      // First: the target's mover hears of the end by itself, and what it says then is not why.
+      tell(Party::kCoordinator, wire::Failed(e.reason));
+      act(StopCopy{});
+      if (was_pausing) act(RunInstance(s_.info.base, std::nullopt));
+      act(DisarmTimer(Timer::kPause));
+      act(ArmTimer(Timer::kPoll, timing_.poll_ms));
+    } else if (in<Owner>()) {
+      act(ArmTimer(Timer::kPoll, timing_.poll_ms));
+    }
+    return true;
+  }
+  bool on(const Superseded&) {
+    if (before_barrier())
+      leave(Reason(ErrorCode::kAborted, "A later migration of the job has begun"), false);
+    else if (in<Barrier>() || in<Leased>())
+      tell(Party::kCoordinator, wire::Query{});
+    return true;
+  }
+  bool on(const Restarted&) {
+    if (auto* b = in<Barrier>()) {
+      b->lent_until = end_of_lending();
+      tell_both(wire::Query{});
+      act(ArmTimer(Timer::kPoll, timing_.poll_ms));
+      act(ArmTimer(Timer::kSwitch, timing_.switch_timeout_ms));
+    } else if (auto* p = in<Leased>()) {
+      ask_for(p->lease, p->k);
+      restate(Party::kCoordinator);
+      act(ArmTimer(Timer::kLease, timing_.lease_renew_ms));
+    } else if (const auto* o = in<Owner>()) {
+      if (!o->never_barrier) act(RunInstance(o->k, std::nullopt));
+      restate(Party::kCoordinator);
+    } else if (in<Released>()) {
+      tell_both(wire::Released{});
+      act(FreeSource{});
+    }
+    return true;
+  }
+
+  bool on(const Message& m) {
+    return std::visit([&](const auto& body) { return hear(m.from, body); }, m.body);
+  }
+  bool hear(Party from, const wire::Prepare&) { return restate(from), from == Party::kCoordinator; }
+  bool hear(Party from, const wire::Start& body) {
+    if (from != Party::kCoordinator) return false;
+    if (in<Ready>()) {
+      s_.phase = Precopy{};
+      act(StartPrecopy(body.peer_payload));
+    } else if (in<Owner>() || in<Released>()) {
+      restate(from);
+    }
+    return true;
+  }
+  bool hear(Party from, const wire::Granted& body) {
+    if (from != Party::kCoordinator || body.k != s_.info.base + 1) return false;
+    if (auto* p = in<Precopy>()) {
+      p->granted = true;
+      pause_if_due();
+    }
+    return true;
+  }
+  bool hear(Party from, const wire::Query&) {
+    restate(from);
+    return true;
+  }
+  bool hear(Party from, const wire::AbortRequest& body) {
+    if (from != Party::kCoordinator) return false;
+    if (before_barrier())
+      leave(body.reason, false);
+    else
+      restate(from);
+    return true;
+  }
+  bool hear(Party from, const wire::Aborted& body) {
+    return from == Party::kCoordinator && ends_here(from, body.reason);
+  }
+  bool hear(Party from, const wire::Closed& body) {
+    if (from != Party::kCoordinator) return false;
+    if (body.side == Side::kSource)
+      return ends_here(from, Reason(ErrorCode::kAborted, "Closed for the source"));
+    // The source's image is void (rule 15, second half, or RELEASED was heard already).
+    if (in<Barrier>() || in<Leased>())
+      release();
+    else if (in<Released>())
+      restate(from);
+    else
+      return false;
+    return true;
+  }
+  bool hear(Party from, const wire::Relinquished& body) {
+    return from == Party::kTarget && ends_here(from, body.reason);
+  }
+  // ABORTED, CLOSED(source) or RELINQUISHED: all say that the target never runs (again).
+  bool ends_here(Party from, const Reason& reason) {
+    if (before_barrier()) {
+      leave(reason, false);
+    } else if (const auto* b = in<Barrier>()) {
+      become_owner(s_.info.base, b->dead, b->gives_up ? *b->gives_up : reason);
+    } else if (const auto* l = in<Leased>()) {
+      become_owner(l->k, l->dead, reason);
+    } else if (from == Party::kCoordinator) {
+      restate(from);
+    }
+    return true;
+  }
+  bool hear(Party from, const wire::Runs& body) {
+    if (from != Party::kTarget || before_barrier()) return false;
+    if (in<Barrier>()) {
+      release();
+    } else if (const auto* l = in<Leased>()) {
+      if (body.k > l->k) release();
+    } else if (const auto* o = in<Owner>()) {
+      return body.k < o->k && !o->never_barrier;
+    } else {
+      restate(Party::kTarget);
+      restate(Party::kCoordinator);
+    }
+    return true;
+  }
+  bool hear(Party from, const wire::Committed&) {
+    if (from != Party::kTarget || before_barrier()) return false;
+    if (in<Released>()) restate(from);
+    return true;
+  }
+  bool hear(Party from, const wire::Commit& body) {
+    if (from != Party::kCoordinator) return false;
+    if (auto* b = in<Barrier>(); b && body.k > std::max(s_.info.base, b->offered)) {
+      b->offered = body.k;
+      ask_for(b->lease, body.k);
+    } else if (auto* l = in<Leased>(); l && body.k > std::max(l->k, l->offered)) {
+      l->offered = body.k;
+      ask_for(l->lease, body.k);
+    } else if (in<Owner>() || in<Released>()) {
+      restate(from);
+    }
+    return true;
+  }
+  // Rule 10. Only a target that has committed asks, and only one whose lease is over.
+  bool hear(Party from, const wire::LeaseRequest& body) {
+    if (from != Party::kTarget || before_barrier()) return false;
+    if (auto* b = in<Barrier>(); b && body.k > s_.info.base) {
+      b->lent_until = end_of_lending();
+      tell(from, wire::Lease(body.k, body.sent_at_ns, timing_.lend_term_ms));
+    } else {
+      restate(from);
+    }
+    return true;
+  }
+  bool hear(Party from, const wire::Lease& body) {
+    if (from != Party::kCoordinator) return false;
+    if (auto* b = in<Barrier>()) {
+      const bool may_run = now_ >= b->lent_until && !b->dead;
+      if (take_lease(b->lease, body, now_, timing_) && body.k == b->offered && may_run)
+        resume_leased(HeldLease(b->lease));
+    } else if (auto* l = in<Leased>()) {
+      if (!take_lease(l->lease, body, now_, timing_) || l->dead) return true;
+      if (body.k == l->k)
+        act(RunInstance(l->k, l->lease.deadline));
+      else if (body.k == l->offered)
+        resume_leased(HeldLease(l->lease));
+    }
+    return true;
+  }
+  void resume_leased(HeldLease lease) {
+    const Incarnation k = lease.k;
+    act(WriteRecord(record(RecordKind::kResumed, k)));
+    act(RunInstance(k, lease.deadline));
+    tell_both(wire::Resumed(k, false, false));
+    act(StopCopy{});
+    act(DisarmTimer(Timer::kPoll));
+    act(DisarmTimer(Timer::kSwitch));
+    act(ArmTimer(Timer::kLease, timing_.lease_renew_ms));
+    s_.phase = Leased{k, false, false, k, std::move(lease)};
+  }
+  // What no source is ever told.
+  template <class Body>
+  bool hear(Party /*from*/, const Body& /*body*/) {
+    return false;
+  }
+
+  SourceState s_;
+  Nanos now_;
+  const Timing& timing_;
+  std::vector<Action> out_;
+};
+
+}  // namespace
+
+Result<Step<SourceState>> step(const SourceState& state, const SourceEvent& event, Nanos now,
+                               const Timing& timing) {
+  return Stepper(state, now, timing).run(event);
+}
+
+Result<SourceState> restore_source(const Record& newest) {
+  SourceState state{newest.info, {}};
+  switch (newest.kind) {
+    case RecordKind::kBarrier:
+      state.phase = Barrier{};
+      return state;
+    case RecordKind::kReleased:
+      state.phase = Released{};
+      return state;
+    case RecordKind::kResumed:
+      if (newest.owner)
+        state.phase = Owner{newest.k, newest.never_barrier, true, false, newest.reason};
+      else
+        state.phase = Leased{newest.k, false, false, newest.k, {}};
+      return state;
+    default:
+      break;
+  }
+  return Error(ErrorCode::kCorrupt,
+               "Record " + std::string(to_string(newest.kind)) + " in a source's journal");
+}
+
+bool is_closed(const SourceState& state) noexcept {
+  return std::holds_alternative<Owner>(state.phase) || std::holds_alternative<Released>(state.phase);
+}
+
+bool holds_job(const SourceState& state) noexcept {
+  return std::holds_alternative<Barrier>(state.phase) || std::holds_alternative<Leased>(state.phase);
+}
+
+std::string_view phase_name(const SourceState& state) noexcept {
+  static constexpr std::string_view kNames[] = {"PREPARING", "READY",  "PRECOPY", "PAUSING",
+                                                "BARRIER",   "LEASED", "OWNER",   "RELEASED"};
+  return kNames[state.phase.index()];
+}
+
+}  // namespace ckpt::migration

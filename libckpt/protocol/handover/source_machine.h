@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// The source agent's side of a switch (DESIGN §6 rules 2-5, 8-13). See switch_types.h for the form of a machine.
+//
+//   Preparing -> Ready -> Precopy -> Pausing -> Barrier -> Released            (the target keeps the job)
+//        \________\__________\_________\           \--> Leased(k) -> Owner      (rule 12, first half)
+//                                       `-> Owner <-----'                       (the source keeps it)
+//
+// The job is paused only after the coordinator said Granted: without it a pause would be in vain. Leaving before BARRIER
+// is recorded as RESUMED(n, owner, never_barrier): this migration's final manifest will never exist, so the coordinator may
+// close for the source without hearing the target.
+// A source with BARRIER lends to a target that has committed and that the coordinator does not answer (rule 10). Until that
+// is over it takes no grant itself. A restarted one cannot know whether it has lent, so it waits for a whole term.
+#pragma once
+
+#include <optional>
+
+#include "libckpt/protocol/handover/switch_types.h"
+
+namespace ckpt::migration {
+
+namespace source {
+struct Preparing {
+  friend bool operator==(const Preparing&, const Preparing&) = default;
+};
+struct Ready {
+  friend bool operator==(const Ready&, const Ready&) = default;
+};
+struct Precopy {
+  bool first_round_done = false;
+  bool converged = false;
+  bool granted = false;
+  friend bool operator==(const Precopy&, const Precopy&) = default;
+};
+struct Pausing {
+  friend bool operator==(const Pausing&, const Pausing&) = default;
+};
+// BARRIER is durable: may not run by itself any more.
+struct Barrier {
+  std::optional<Reason> gives_up;  // why it asks the target, too
+  bool dead = false;               // the paused process is gone: only the target can go on
+  Incarnation offered = 0;
+  HeldLease lease;
+  Nanos lent_until = 0;  // the target may run under this side's lease until then
+  friend bool operator==(const Barrier&, const Barrier&) = default;
+};
+// RESUMED(k) under the coordinator's lease.
+struct Leased {
+  Incarnation k = 0;
+  bool running = false;
+  bool dead = false;
+  Incarnation offered = 0;
+  HeldLease lease;
+  friend bool operator==(const Leased&, const Leased&) = default;
+};
+struct Owner {
+  Incarnation k = 0;
+  bool never_barrier = false;
+  bool recorded = false;
+  bool dead = false;  // the job's process is gone
+  Reason reason;
+  friend bool operator==(const Owner&, const Owner&) = default;
+};
+struct Released {
+  friend bool operator==(const Released&, const Released&) = default;
+};
+}  // namespace source
+
+struct SourceState {
+  SwitchInfo info;
+  std::variant<source::Preparing, source::Ready, source::Precopy, source::Pausing, source::Barrier,
+               source::Leased, source::Owner, source::Released>
+      phase;
+  Bytes payload = {};  // for the target, once prepared; volatile
+  friend bool operator==(const SourceState&, const SourceState&) = default;
+};
+
+struct PrepareReceived {};
+struct SourceReady {
+  explicit SourceReady(Bytes bytes) : payload(std::move(bytes)) {}
+  Bytes payload;
+};
+struct SourceRefused {
+  explicit SourceRefused(Reason why) : reason(std::move(why)) {}
+  Reason reason;
+};
+struct FirstRoundDone {};    // also when there is none (stop-copy)
+struct PrecopyConverged {};  // the engine would switch now (or was told to at its limit); may be repeated
+struct JobPaused {};         // all ranks stand at the barrier, nothing in flight
+struct FinalDataAcknowledged {};  // the final manifest was acknowledged by the target's mover
+
+using SourceEvent =
+    std::variant<PrepareReceived, SourceReady, SourceRefused, FirstRoundDone, PrecopyConverged, JobPaused,
+                 FinalDataAcknowledged, EngineFailed, InstanceRuns, InstanceStopped, InstanceDied, Message,
+                 TimerFired, RecordFailed, Superseded, Restarted>;
+
+Result<Step<SourceState>> step(const SourceState& state, const SourceEvent& event, Nanos now,
+                               const Timing& timing);
+
+// The state that the newest record of a migration says.
+Result<SourceState> restore_source(const Record& newest);
+
+[[nodiscard]] bool is_closed(const SourceState& state) noexcept;  // an owner or released: rule 3
+// Between BARRIER and the end: the job may run only if this machine says so.
+[[nodiscard]] bool holds_job(const SourceState& state) noexcept;
+[[nodiscard]] std::string_view phase_name(const SourceState& state) noexcept;
+
+}  // namespace ckpt::migration

@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/protocol/handover/target_machine.h"
+
+#include <utility>
+
+#include "libckpt/protocol/wire/ids.h"
+
+namespace ckpt::migration {
+namespace {
+
+using namespace target;
+
+class Stepper {
+ public:
+  Stepper(const TargetState& state, Nanos now, const Timing& timing)
+      : s_(state), now_(now), timing_(timing) {}
+
+  Result<Step<TargetState>> run(const TargetEvent& event) {
+    const bool possible = std::visit([this](const auto& e) { return on(e); }, event);
+    if (!possible)
+      return Error(ErrorCode::kInvalidArgument, "Event " + std::to_string(event.index()) +
+                                                    " is impossible at a target in " +
+                                                    std::string(phase_name(s_)) + " of migration " +
+                                                    wire::migration_text(s_.info.migration));
+    return Step<TargetState>{std::move(s_), std::move(out_)};
+  }
+
+ private:
+  template <class P>
+  P* in() {
+    return std::get_if<P>(&s_.phase);
+  }
+  void act(Action action) { out_.push_back(std::move(action)); }
+  void tell(Party to, wire::SwitchBody body) { act(Send(Party::kTarget, to, std::move(body))); }
+  void tell_both(const wire::SwitchBody& body) {
+    tell(Party::kCoordinator, body);
+    tell(Party::kSource, body);
+  }
+  bool uncommitted() { return !in<Committed>() && !in<Relinquished>(); }
+  // Committed, but not the owner.
+  Committed* window() {
+    auto* p = in<Committed>();
+    return p && !p->owner ? p : nullptr;
+  }
+
+  // Rule 5. `keep_image`: verified bytes stay until the source says it goes on (rule 13).
+  void relinquish(const Reason& reason, bool keep_image) {
+    keep_image = keep_image && in<Verified>();
+    Record r(s_.info, Party::kTarget, RecordKind::kRelinquished);
+    r.reason = reason;
+    act(WriteRecord(r));
+    tell_both(wire::Relinquished(reason));
+    if (!keep_image) act(FreeTarget{});
+    act(DisarmTimer(Timer::kLease));
+    act(keep_image ? Action(ArmTimer(Timer::kPoll, timing_.poll_ms)) : Action(DisarmTimer(Timer::kPoll)));
+    act(Report(ReportKind::kGaveUp, 0, reason));
+    s_.leaving.reset();
+    s_.phase = Relinquished{keep_image, reason};
+  }
+
+  void commit_if_due() {
+    if (!in<Verified>() || s_.leaving || s_.offered == 0 || s_.lease.k != s_.offered ||
+        !lasts(s_.lease, now_, timing_))
+      return;
+    commit();
+  }
+  // The commit point: the one fsync on the pause's path.
+  void commit() {
+    const Incarnation k = s_.offered;
+    act(WriteRecord(Record(s_.info, Party::kTarget, RecordKind::kCommitted, k)));
+    act(RunInstance(k, s_.lease.deadline));
+    tell_both(wire::Committed(k));
+    act(DisarmTimer(Timer::kPoll));
+    act(ArmTimer(Timer::kLease, timing_.lease_renew_ms));
+    s_.phase = Committed{k};
+  }
+
+  // RELEASED or CLOSED(target): no lease is needed any more. Also from VERIFIED, when the source's image was given up.
+  void own(bool heard_released) {
+    Committed next{std::max(s_.offered, s_.info.base + 1), true};
+    if (const auto* p = in<Committed>()) {
+      next = *p;
+      next.owner = true;
+    }
+    next.heard_released = heard_released;
+    Record r(s_.info, Party::kTarget, RecordKind::kCommitted, next.k);
+    r.owner = true;
+    act(WriteRecord(r));
+    if (!next.dead) act(RunInstance(next.k, std::nullopt));
+    act(DisarmTimer(Timer::kLease));
+    act(DisarmTimer(Timer::kPoll));
+    tell(Party::kCoordinator, wire::Committed(next.k));
+    if (heard_released) act(Send(Party::kSource, Party::kCoordinator, wire::Released{}));
+    s_.phase = next;
+  }
+
+  void ask_for(Incarnation k) {
+    ask_lease(s_.lease, k, now_);
+    tell(Party::kCoordinator, wire::LeaseRequest(k, now_));
+    // The coordinator may be away: a source that waits can lend, too (rule 10).
+    if (const auto* p = window(); p && p->k == k && !lasts(s_.lease, now_, timing_))
+      tell(Party::kSource, wire::LeaseRequest(k, now_));
+  }
+
+  void restate(Party to) {
+    if (in<Ready>() || in<Receiving>()) {
+      if (to == Party::kCoordinator) tell(to, wire::Prepared(s_.payload));
+    } else if (in<Verified>()) {
+      if (to == Party::kCoordinator) tell(to, wire::Verified{});
+    } else if (const auto* c = in<Committed>()) {
+      tell(to, wire::Committed(c->k));
+      if (c->running) tell(to, wire::Runs(c->k));
+      if (c->heard_released && to == Party::kCoordinator) act(Send(Party::kSource, to, wire::Released{}));
+    } else if (const auto* r = in<Relinquished>()) {
+      tell(to, wire::Relinquished(r->reason));
+    }
+  }
+
+  bool on(const PrepareReceived&) {
+    if (!in<Preparing>()) return false;
+    act(PrepareStandby{});
+    return true;
+  }
+  bool on(const StandbyReady& e) {
+    if (!in<Preparing>()) return true;
+    s_.payload = e.payload;
+    s_.phase = Ready{};
+    restate(Party::kCoordinator);
+    return true;
+  }
+  bool on(const StandbyRefused& e) {
+    if (!in<Preparing>()) return true;
+    tell(Party::kCoordinator, wire::Refused(e.reason));
+    relinquish(e.reason, false);
+    return true;
+  }
+  bool on(const FinalVerified&) {
+    if (!in<Receiving>()) return !in<Preparing>() && !in<Ready>();
+    s_.phase = Verified{};
+    commit_if_due();
+    if (in<Verified>()) {
+      tell(Party::kCoordinator, wire::Verified{});
+      if (s_.offered != 0) ask_for(s_.offered);
+      act(ArmTimer(Timer::kPoll, timing_.poll_ms));
+    }
+    return true;
+  }
+  bool on(const EngineFailed& e) {
+    // A verified image is whole: what happens to the link does not matter any more.
+    if (uncommitted() && !in<Verified>()) relinquish(e.reason, false);
+    return true;
+  }
+  bool on(const InstanceRuns& e) {
+    if (auto* p = in<Committed>(); p && p->k == e.k) state_runs(*p);
+    return true;
+  }
+  void state_runs(Committed& p) {
+    if (std::exchange(p.running, true)) return;
+    tell_both(wire::Runs(p.k));
+    act(Report(ReportKind::kRunsAtTarget, p.k));
+  }
+  // Rule 14 is for instances that died. One that has finished is never run again: RUNS stays stated, so that the source releases.
+  bool on(const InstanceFinished& e) {
+    auto* p = in<Committed>();
+    if (!p || p->k != e.k || p->dead) return true;
+    state_runs(*p);
+    p->dead = true;
+    act(Report(ReportKind::kJobDied, p->k, Reason(ErrorCode::kAborted, "The program has ended")));
+    return true;
+  }
+  bool on(const InstanceStopped& e) {
+    auto* p = window();
+    if (!p || p->k != e.k) return true;
+    p->running = false;
+    ask_for(std::max(p->k, s_.offered));
+    tell(Party::kSource, wire::Query{});
+    act(Report(ReportKind::kWaits, e.k));
+    return true;
+  }
+  bool on(const InstanceDied& e) {
+    auto* p = in<Committed>();
+    if (p && p->dead) return true;
+    if (uncommitted() || window()) {
+      relinquish(e.reason, false);
+    } else if (p) {
+      p->dead = true;
+      p->running = false;
+      act(Report(ReportKind::kJobDied, p->k, e.reason));
+    } else if (auto* r = in<Relinquished>()) {
+      r->image = false;
+    }
+    return true;
+  }
+  bool on(const TimerFired& e) {
+    switch (e.timer) {
+      case Timer::kLease:
+        if (const auto* p = in<Committed>(); p && p->owner) return true;
+        if (in<Relinquished>() || s_.offered == 0) return true;
+        if (in<Committed>()) {
+          restate(Party::kCoordinator);
+          restate(Party::kSource);
+        }
+        ask_for(s_.offered);
+        act(ArmTimer(Timer::kLease, timing_.lease_renew_ms));
+        return true;
+      case Timer::kPoll:
+        poll();
+        return true;
+      case Timer::kPause:
+      case Timer::kSwitch:
+      case Timer::kMigration:
+        return false;
+    }
+    return false;
+  }
+  void poll() {
+    if (s_.leaving && (uncommitted() || window())) {
+      relinquish(Reason(*s_.leaving), true);
+      return;
+    }
+    if (in<Verified>()) {
+      tell(Party::kCoordinator, wire::Verified{});
+      if (s_.offered != 0) ask_for(s_.offered);
+    } else if (const auto* r = in<Relinquished>(); r && r->image) {
+      tell_both(wire::Query{});
+    } else {
+      return;
+    }
+    act(ArmTimer(Timer::kPoll, timing_.poll_ms));
+  }
+  bool on(const RecordFailed& e) {
+    if (uncommitted()) {
+      s_.leaving = e.reason;
+      act(ArmTimer(Timer::kPoll, timing_.poll_ms));
+    }
+    // A committed target repeats the record with the next statement it hears; its lease timer asks for one.
+    return true;
+  }
+  bool on(const Superseded&) {
+    if (uncommitted())
+      relinquish(Reason(ErrorCode::kAborted, "A later migration of the job has begun"), true);
+    else if (window())
+      tell(Party::kCoordinator, wire::Query{});
+    return true;
+  }
+  bool on(const Restarted&) {
+    if (const auto* p = in<Committed>()) {
+      if (p->owner) {
+        act(RunInstance(p->k, std::nullopt));
+        restate(Party::kCoordinator);
+        return true;
+      }
+      s_.offered = p->k;
+      // First the fact: a coordinator that wants an abort lends to a committed target only.
+      restate(Party::kCoordinator);
+      restate(Party::kSource);
+      ask_for(p->k);
+      tell_both(wire::Query{});
+      act(ArmTimer(Timer::kLease, timing_.lease_renew_ms));
+    } else if (in<Relinquished>()) {
+      act(FreeTarget{});
+      restate(Party::kCoordinator);
+      restate(Party::kSource);
+    }
+    return true;
+  }
+
+  bool on(const Message& m) {
+    if (s_.leaving && uncommitted()) {
+      relinquish(Reason(*s_.leaving), true);
+      return true;
+    }
+    return std::visit([&](const auto& body) { return hear(m.from, body); }, m.body);
+  }
+  bool hear(Party from, const wire::Prepare&) { return restate(from), from == Party::kCoordinator; }
+  bool hear(Party from, const wire::Start& body) {
+    if (from != Party::kCoordinator) return false;
+    if (in<Ready>()) {
+      s_.phase = Receiving{};
+      act(StartReceiving(body.peer_payload));
+    } else if (in<Relinquished>()) {
+      restate(from);
+    }
+    return true;
+  }
+  bool hear(Party from, const wire::Query& body) {
+    if (body.give_up && from == Party::kSource && uncommitted())
+      relinquish(body.reason, true);
+    else
+      restate(from);
+    return true;
+  }
+  bool hear(Party from, const wire::AbortRequest& body) {
+    if (from != Party::kCoordinator) return false;
+    if (uncommitted())
+      relinquish(body.reason, true);
+    else
+      restate(from);
+    return true;
+  }
+  bool hear(Party from, const wire::Aborted& body) {
+    if (from != Party::kCoordinator || in<Committed>()) return false;
+    if (uncommitted())
+      relinquish(body.reason, true);
+    else
+      restate(from);
+    return true;
+  }
+  bool hear(Party from, const wire::Closed& body) {
+    if (from != Party::kCoordinator) return false;
+    if (body.side == Side::kTarget) return source_is_gone(from, false);
+    if (const auto* p = in<Committed>(); p && p->owner) return false;
+    if (in<Relinquished>())
+      restate(from);
+    else
+      relinquish(Reason(ErrorCode::kAborted, "Closed for the source"), true);
+    return true;
+  }
+  bool hear(Party from, const wire::Released&) {
+    return from == Party::kSource && source_is_gone(from, true);
+  }
+  bool source_is_gone(Party from, bool released) {
+    if (window() || in<Verified>()) {
+      own(released);
+    } else if (uncommitted()) {
+      relinquish(Reason(ErrorCode::kCorrupt, "The source has given its image up, and none is complete here"),
+                 false);
+    } else {
+      if (auto* p = in<Committed>(); p && released) p->heard_released = true;
+      // Not all of restate(): the coordinator answers RUNS, and this is an answer.
+      if (from == Party::kCoordinator)
+        tell(from, in<Committed>() ? wire::SwitchBody(wire::Committed(in<Committed>()->k))
+                                   : wire::SwitchBody(wire::Relinquished(in<Relinquished>()->reason)));
+    }
+    return true;
+  }
+  bool hear(Party from, const wire::Resumed& body) {
+    if (from != Party::kSource) return false;
+    // Under a lease the source may run k; only an owner, or RUNS of a later k, ends a committed target.
+    if (window()) return !body.owner || source_goes_on();
+    if (const auto* p = in<Committed>()) return !body.owner && body.k < p->k;
+    return source_goes_on(body.reason);
+  }
+  bool hear(Party from, const wire::Runs& body) {
+    if (from != Party::kSource) return false;
+    if (const auto* p = in<Committed>(); p && (p->owner || body.k < p->k)) return body.k < p->k;
+    return source_goes_on();
+  }
+  bool source_goes_on(const Reason& why = {}) {
+    if (auto* r = in<Relinquished>()) {
+      if (r->image) {
+        r->image = false;
+        act(FreeTarget{});
+        act(DisarmTimer(Timer::kPoll));
+      }
+    } else {
+      const Reason unsaid(ErrorCode::kAborted, "The job goes on at the source");
+      relinquish(why.text.empty() ? unsaid : why, false);
+    }
+    return true;
+  }
+  bool hear(Party from, const wire::Commit& body) {
+    if (from != Party::kCoordinator) return false;
+    if (in<Relinquished>()) {
+      restate(from);
+    } else if (const auto* p = in<Committed>(); p && (p->owner || body.k <= p->k)) {
+      restate(from);
+      if (!p->owner && body.k == p->k && !lasts(s_.lease, now_, timing_)) ask_for(p->k);
+    } else if (body.k > s_.offered) {
+      s_.offered = body.k;
+      ask_for(body.k);
+      act(ArmTimer(Timer::kLease, timing_.lease_renew_ms));
+    } else if (!lasts(s_.lease, now_, timing_)) {
+      ask_for(s_.offered);
+    }
+    return true;
+  }
+  bool hear(Party from, const wire::Lease& body) {
+    // The source lends for what has been committed; a grant is the coordinator's (rule 6).
+    const bool grants = from == Party::kCoordinator;
+    if (!grants && !window()) return true;
+    if (in<Relinquished>() || !take_lease(s_.lease, body, now_, timing_)) return true;
+    if (in<Verified>()) {
+      commit_if_due();
+    } else if (const auto* p = window()) {
+      if (body.k == p->k && !p->dead)
+        act(RunInstance(p->k, s_.lease.deadline));
+      else if (grants && body.k == s_.offered && body.k > p->k)
+        commit();
+    }
+    return true;
+  }
+  template <class Body>
+  bool hear(Party /*from*/, const Body& /*body*/) {
+    return false;
+  }
+
+  TargetState s_;
+  Nanos now_;
+  const Timing& timing_;
+  std::vector<Action> out_;
+};
+
+}  // namespace
+
+Result<Step<TargetState>> step(const TargetState& state, const TargetEvent& event, Nanos now,
+                               const Timing& timing) {
+  return Stepper(state, now, timing).run(event);
+}
+
+Result<TargetState> restore_target(const Record& newest) {
+  TargetState state{newest.info, {}};
+  if (newest.kind == RecordKind::kCommitted) {
+    state.phase = Committed{newest.k, newest.owner};
+    state.offered = newest.k;
+    return state;
+  }
+  if (newest.kind == RecordKind::kRelinquished) {
+    state.phase = Relinquished{false, newest.reason};
+    return state;
+  }
+  return Error(ErrorCode::kCorrupt,
+               "Record " + std::string(to_string(newest.kind)) + " in a target's journal");
+}
+
+bool is_closed(const TargetState& state) noexcept {
+  const auto* p = std::get_if<Committed>(&state.phase);
+  return std::holds_alternative<Relinquished>(state.phase) || (p != nullptr && p->owner);
+}
+
+bool holds_job(const TargetState& state) noexcept {
+  const auto* p = std::get_if<Committed>(&state.phase);
+  return p != nullptr && !p->owner;
+}
+
+std::string_view phase_name(const TargetState& state) noexcept {
+  static constexpr std::string_view kNames[] = {"PREPARING", "READY",     "RECEIVING",
+                                                "VERIFIED",  "COMMITTED", "RELINQUISHED"};
+  return kNames[state.phase.index()];
+}
+
+}  // namespace ckpt::migration

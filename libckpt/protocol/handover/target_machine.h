@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The target agent's side of a switch (DESIGN §6 rules 2, 3, 5-14). See switch_types.h for the form of a machine.
+//
+//   Preparing -> Ready -> Receiving -> Verified -> Committed(k) -> Committed(k, owner)
+//        \________\___________\__________\____________\--> Relinquished
+//
+// COMMITTED is the commit point. It is written only with VERIFIED, a Commit(k) and a lease for k that lasts, so the lease
+// is fetched while the copy still runs and renewed until the migration is closed.
+#pragma once
+
+#include "libckpt/protocol/handover/source_machine.h"
+#include "libckpt/protocol/handover/switch_types.h"
+
+namespace ckpt::migration {
+
+namespace target {
+struct Preparing {
+  friend bool operator==(const Preparing&, const Preparing&) = default;
+};
+struct Ready {
+  friend bool operator==(const Ready&, const Ready&) = default;
+};
+struct Receiving {
+  friend bool operator==(const Receiving&, const Receiving&) = default;
+};
+struct Verified {
+  friend bool operator==(const Verified&, const Verified&) = default;
+};
+struct Committed {
+  Incarnation k = 0;
+  bool owner = false;
+  bool running = false;  // RUNS(k) is stated
+  bool dead = false;     // as the owner it died, or it has finished: there is nothing left to run
+  bool heard_released = false;
+  friend bool operator==(const Committed&, const Committed&) = default;
+};
+struct Relinquished {
+  bool image = false;  // verified bytes are kept until the source says it goes on (rule 13)
+  Reason reason;
+  friend bool operator==(const Relinquished&, const Relinquished&) = default;
+};
+}  // namespace target
+
+struct TargetState {
+  SwitchInfo info;
+  std::variant<target::Preparing, target::Ready, target::Receiving, target::Verified, target::Committed,
+               target::Relinquished>
+      phase;
+  Incarnation offered = 0;  // the highest Commit(k) heard
+  HeldLease lease = {};
+  Bytes payload = {};                  // for the source, once prepared; volatile
+  std::optional<Reason> leaving = {};  // RELINQUISHED could not be written yet: nothing else is done any more
+  friend bool operator==(const TargetState&, const TargetState&) = default;
+};
+
+struct StandbyReady {
+  explicit StandbyReady(Bytes bytes) : payload(std::move(bytes)) {}
+  Bytes payload;
+};
+struct StandbyRefused {
+  explicit StandbyRefused(Reason why) : reason(std::move(why)) {}
+  Reason reason;
+};
+struct FinalVerified {};  // the final manifest arrived, every chunk is in place, the roots are equal
+
+using TargetEvent = std::variant<PrepareReceived, StandbyReady, StandbyRefused, FinalVerified, EngineFailed,
+                                 InstanceRuns, InstanceStopped, InstanceFinished, InstanceDied, Message,
+                                 TimerFired, RecordFailed, Superseded, Restarted>;
+
+Result<Step<TargetState>> step(const TargetState& state, const TargetEvent& event, Nanos now,
+                               const Timing& timing);
+Result<TargetState> restore_target(const Record& newest);
+
+[[nodiscard]] bool is_closed(const TargetState& state) noexcept;
+[[nodiscard]] bool holds_job(const TargetState& state) noexcept;
+[[nodiscard]] std::string_view phase_name(const TargetState& state) noexcept;
+
+}  // namespace ckpt::migration

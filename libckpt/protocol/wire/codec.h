@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frames and bodies of the control connections (TCP and Unix sockets between coordinator, agents and movers).
+//
+// A frame is a fixed 24-byte little-endian header and a body:
+//   magic u32 | version u16 | type u16 | length u32 | crc32 of the body u32 | sequence u64
+// Header and length are judged before a byte of the body is read; a body is judged by its CRC before it is decoded.
+//
+// A body is cereal portable binary (little-endian, first byte 1) of one *enveloped* struct:
+//   struct M { static constexpr std::uint8_t kVersion = 1, kCompat = 1; ... template <class A> void fields(A& a) { a(x, y); } };
+// Each enveloped struct, nested ones too, is written as {version u8, compat u8, size u32, fields}. A reader refuses a
+// struct whose compat is above its own kVersion, skips fields that a newer version appended, leaves those at their defaults that an
+// older one ends before, and refuses anything else left over. Fields: integers, bool (0 or 1), double, std::string, std::vector, std::optional, enums, enveloped structs.
+// An enum on the wire needs `constexpr bool is_known(E)` beside it; 0 and unknown values are refused.
+// Every count is compared with the bytes that are left before anything grows, so a peer's number allocates nothing.
+//
+// Threads: all functions are pure. Errors: kProtocol (drop the connection), kNotSupported (a version we do not speak).
+#pragma once
+
+#include <cereal/cereal.hpp>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "libckpt/base/result.h"
+
+namespace ckpt {
+
+// base knows nothing of the wire, and found by argument-dependent lookup this must stand beside ErrorCode.
+[[nodiscard]] constexpr bool is_known(ErrorCode code) {
+  return code >= ErrorCode::kInvalidArgument && code <= ErrorCode::kInternal;
+}
+
+}  // namespace ckpt
+
+namespace ckpt::wire {
+
+inline constexpr std::uint32_t kFrameMagic = 0x4d47'5047;  // "GPGM"
+inline constexpr std::uint16_t kFrameVersion = 1;
+inline constexpr std::size_t kFrameHeaderBytes = 24;
+inline constexpr std::size_t kMostFrameBytes = std::size_t{16} << 20;  // no type may allow more
+
+enum class FrameType : std::uint16_t {
+  kInvalid = 0,
+#define CKPT_FRAME_TYPE(number, name, most) name = number,
+#include "libckpt/protocol/wire/frame_types.def"
+#undef CKPT_FRAME_TYPE
+};
+[[nodiscard]] std::string_view to_string(FrameType type) noexcept;
+[[nodiscard]] bool is_known(FrameType type) noexcept;
+// The longest body a frame of this type may have.
+[[nodiscard]] std::size_t most_body_bytes(FrameType type) noexcept;
+
+struct FrameHeader {
+  FrameType type = FrameType::kInvalid;
+  std::uint32_t body_bytes = 0;
+  std::uint32_t body_crc = 0;
+  std::uint64_t sequence = 0;
+};
+
+// Judges exactly kFrameHeaderBytes bytes: magic, version, known type, length within the type's limit.
+Result<FrameHeader> parse_header(std::span<const std::byte> bytes);
+// The body belongs to the header: same length, same CRC.
+Result<void> check_body(const FrameHeader& header, std::span<const std::byte> body);
+// Header and body as they go to the socket. kRefused if the body is over the type's limit.
+Result<std::vector<std::byte>> make_frame(FrameType type, std::uint64_t sequence,
+                                          std::span<const std::byte> body);
+
+[[nodiscard]] std::uint32_t crc32(std::span<const std::byte> bytes) noexcept;
+
+template <class T>
+concept Enveloped = std::is_class_v<T> && requires {
+  { T::kVersion } -> std::convertible_to<std::uint8_t>;
+  { T::kCompat } -> std::convertible_to<std::uint8_t>;
+};
+template <class T>
+concept WireEnum = std::is_enum_v<T>;
+template <class T>
+concept WireNumber = (std::is_integral_v<T> && !std::is_same_v<T, bool>) || std::is_same_v<T, double>;
+
+// Thrown inside a decode only, and caught by decode().
+struct DecodeError : cereal::Exception {
+  DecodeError(ErrorCode error_code, const std::string& what) : cereal::Exception(what), code(error_code) {}
+  ErrorCode code;
+};
+
+// Reads from a span that it never leaves.
+class InputArchive : public cereal::InputArchive<InputArchive, cereal::AllowEmptyClassElision> {
+ public:
+  explicit InputArchive(std::span<const std::byte> bytes)
+      : cereal::InputArchive<InputArchive, cereal::AllowEmptyClassElision>(this), bytes_(bytes) {}
+
+  [[nodiscard]] std::size_t left() const noexcept { return bytes_.size() - position_; }
+  void read(void* out, std::size_t bytes);
+  // A container's element count: every element takes at least one byte.
+  std::size_t read_count();
+  // The struct is of an older version and ends here: this field and those behind it keep their defaults.
+  [[nodiscard]] bool ended_early() const noexcept { return older_ && left() == 0; }
+
+  template <class Fields>
+  void enter(std::uint8_t known_version, Fields&& fields) {
+    const Envelope envelope = open_envelope(known_version);
+    fields();
+    close_envelope(envelope);
+  }
+  // What belongs to one field: an older struct does not end inside of it.
+  template <class Parts>
+  void whole(Parts&& parts) {
+    const bool older = std::exchange(older_, false);
+    parts();
+    older_ = older;
+  }
+
+ private:
+  struct Envelope {
+    std::span<const std::byte> outer;
+    std::size_t end;
+    bool newer;
+    bool outer_older;
+  };
+  Envelope open_envelope(std::uint8_t known_version);
+  void close_envelope(const Envelope& envelope);
+
+  std::span<const std::byte> bytes_;
+  std::size_t position_ = 0;
+  unsigned depth_ = 0;
+  bool older_ = false;  // the struct being read was written by an older version
+};
+
+class OutputArchive : public cereal::OutputArchive<OutputArchive, cereal::AllowEmptyClassElision> {
+ public:
+  OutputArchive() : cereal::OutputArchive<OutputArchive, cereal::AllowEmptyClassElision>(this) {}
+
+  void write(const void* data, std::size_t bytes);
+  [[nodiscard]] std::vector<std::byte> take() && { return std::move(bytes_); }
+
+  template <class Fields>
+  void enter(std::uint8_t version, std::uint8_t compat, Fields&& fields) {
+    write(&version, 1);
+    write(&compat, 1);
+    const std::size_t at = bytes_.size();
+    const std::uint32_t hole = 0;
+    write(&hole, sizeof hole);
+    fields();
+    const auto size = static_cast<std::uint32_t>(bytes_.size() - at - sizeof hole);
+    std::memcpy(bytes_.data() + at, &size, sizeof size);
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+template <WireNumber T>
+void CEREAL_LOAD_FUNCTION_NAME(InputArchive& archive, T& value) {
+  if (archive.ended_early()) return;
+  archive.read(&value, sizeof value);
+}
+template <WireNumber T>
+void CEREAL_SAVE_FUNCTION_NAME(OutputArchive& archive, const T& value) {
+  archive.write(&value, sizeof value);
+}
+
+template <class T>
+requires std::same_as<T, bool>
+void CEREAL_LOAD_FUNCTION_NAME(InputArchive& archive, T& value) {
+  if (archive.ended_early()) return;
+  std::uint8_t byte = 0;
+  archive.read(&byte, 1);
+  if (byte > 1) throw DecodeError(ErrorCode::kProtocol, "a bool that is neither 0 nor 1");
+  value = byte == 1;
+}
+template <class T>
+requires std::same_as<T, bool>
+void CEREAL_SAVE_FUNCTION_NAME(OutputArchive& archive, const T& value) {
+  const std::uint8_t byte = value ? 1 : 0;
+  archive.write(&byte, 1);
+}
+
+template <WireEnum T>
+void CEREAL_LOAD_FUNCTION_NAME(InputArchive& archive, T& value) {
+  if (archive.ended_early()) return;
+  std::underlying_type_t<T> number{};
+  archive.read(&number, sizeof number);
+  if (number == 0 || !is_known(static_cast<T>(number)))
+    throw DecodeError(ErrorCode::kProtocol, "unknown enum value " + std::to_string(+number));
+  value = static_cast<T>(number);
+}
+template <WireEnum T>
+void CEREAL_SAVE_FUNCTION_NAME(OutputArchive& archive, const T& value) {
+  archive.write(&value, sizeof value);
+}
+
+template <class C, class Tr, class Al>
+void CEREAL_LOAD_FUNCTION_NAME(InputArchive& archive, std::basic_string<C, Tr, Al>& value) {
+  static_assert(sizeof(C) == 1);
+  if (archive.ended_early()) return;
+  const std::size_t count = archive.read_count();
+  value.resize(count);
+  archive.read(value.data(), count);
+}
+template <class C, class Tr, class Al>
+void CEREAL_SAVE_FUNCTION_NAME(OutputArchive& archive, const std::basic_string<C, Tr, Al>& value) {
+  const std::uint64_t count = value.size();
+  archive.write(&count, sizeof count);
+  archive.write(value.data(), value.size());
+}
+
+template <class T, class Al>
+void CEREAL_LOAD_FUNCTION_NAME(InputArchive& archive, std::vector<T, Al>& value) {
+  if (archive.ended_early()) return;
+  const std::size_t count = archive.read_count();
+  value.clear();
+  if constexpr (sizeof(T) == 1 &&
+                (std::is_integral_v<T> || std::is_same_v<T, std::byte>)&&!std::is_same_v<T, bool>) {
+    value.resize(count);
+    archive.read(value.data(), count);
+  } else {
+    archive.whole([&] {
+      for (std::size_t i = 0; i < count; ++i) archive(value.emplace_back());
+    });
+  }
+}
+template <class T, class Al>
+void CEREAL_SAVE_FUNCTION_NAME(OutputArchive& archive, const std::vector<T, Al>& value) {
+  const std::uint64_t count = value.size();
+  archive.write(&count, sizeof count);
+  if constexpr (sizeof(T) == 1 &&
+                (std::is_integral_v<T> || std::is_same_v<T, std::byte>)&&!std::is_same_v<T, bool>) {
+    archive.write(value.data(), value.size());
+  } else {
+    for (const T& element : value) archive(element);
+  }
+}
+
+template <class T>
+void CEREAL_LOAD_FUNCTION_NAME(InputArchive& archive, std::optional<T>& value) {
+  if (archive.ended_early()) return;
+  bool present = false;
+  archive(present);
+  value.reset();
+  if (present) archive.whole([&] { archive(value.emplace()); });
+}
+template <class T>
+void CEREAL_SAVE_FUNCTION_NAME(OutputArchive& archive, const std::optional<T>& value) {
+  archive(value.has_value());
+  if (value) archive(*value);
+}
+
+template <Enveloped T>
+void CEREAL_LOAD_FUNCTION_NAME(InputArchive& archive, T& value) {
+  if (archive.ended_early()) return;
+  archive.enter(T::kVersion, [&] { value.fields(archive); });
+}
+template <Enveloped T>
+void CEREAL_SAVE_FUNCTION_NAME(OutputArchive& archive, const T& value) {
+  // `fields` is one function for both directions; the output archive only reads.
+  archive.enter(T::kVersion, T::kCompat, [&] { const_cast<T&>(value).fields(archive); });
+}
+
+}  // namespace ckpt::wire
+
+// cereal ships its own rule for enums, which checks nothing; ours is the one for these two archives.
+namespace cereal {
+template <class E>
+requires std::is_enum_v<E>
+struct specialize<ckpt::wire::InputArchive, E, specialization::non_member_load_save> : std::true_type {
+};
+template <class E>
+requires std::is_enum_v<E>
+struct specialize<ckpt::wire::OutputArchive, E, specialization::non_member_load_save> : std::true_type {
+};
+}  // namespace cereal
+
+namespace ckpt::wire {
+
+template <Enveloped M>
+[[nodiscard]] std::vector<std::byte> encode(const M& message) {
+  OutputArchive archive;
+  const std::uint8_t little_endian = 1;
+  archive.write(&little_endian, 1);
+  archive(message);
+  return std::move(archive).take();
+}
+
+template <Enveloped M>
+Result<M> decode(std::span<const std::byte> bytes) {
+  try {
+    InputArchive archive(bytes);
+    std::uint8_t little_endian = 0;
+    archive.read(&little_endian, 1);
+    if (little_endian != 1)
+      return Error(ErrorCode::kProtocol, "Message is not little-endian portable binary");
+    M message;
+    archive(message);
+    if (archive.left() != 0)
+      return Error(ErrorCode::kProtocol, std::to_string(archive.left()) + " bytes left over after a message");
+    return message;
+  } catch (const DecodeError& e) {
+    return Error(e.code, std::string("Malformed message: ") + e.what());
+  } catch (const std::exception& e) {
+    return Error(ErrorCode::kProtocol, std::string("Malformed message: ") + e.what());
+  }
+}
+
+}  // namespace ckpt::wire
+
+CEREAL_REGISTER_ARCHIVE(ckpt::wire::InputArchive)
+CEREAL_REGISTER_ARCHIVE(ckpt::wire::OutputArchive)
+CEREAL_SETUP_ARCHIVE_TRAITS(ckpt::wire::InputArchive, ckpt::wire::OutputArchive)

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages of the control plane. Two kinds of connection carry them, the dialer speaks first:
+// agent -> coordinator, and agent -> agent (the peer link: Hello, HelloReply, Ping, Pong and kSwitch frames only).
+//
+//   agent                          coordinator                    other agent
+//     | Hello(token)    ------------->  |
+//     | <---------------- HelloReply    |
+//     | AgentHello      ------------->  |   everything the node has: the job table is rebuilt from it
+//     | <------------------- Welcome    |   settings, the peer token
+//     | Inventory       ------------->  |   again at every change and every few seconds
+//     | <------------------ StartJob    |
+//     | Reply, JobChange ------------>  |
+//     | <----------- InspectProcess     |
+//     | ProcessFacts, Reply --------->  |
+//     | <------------------- ReadLog    |
+//     | LogData         ------------->  |
+//     | <-------------- switch Prepare  |   its `plan` is an encoded MigrationPlan
+//     | switch messages ------------->  | ------------------------->  |   a switch frame whose `to` is the other side is
+//     | switch messages ----------------------------------------->    |   passed on by the coordinator; or the peer link
+//     | MigrationProgress ----------->  |   a few times a second, from the source
+//     | <----------------- SetLimits    |
+//     | SourceReport, TargetReport -->  |   once the side knows the outcome; repeated after a reconnect until CLOSED
+//     | <----------------- ForgetJob    |
+//     | <--- DescribeJob, DescribeSwitch |   of what this coordinator does not know: its store was lost, or is an older copy
+//     | JobFacts, SwitchFacts, Reply ->  |
+//
+// Fields are only ever appended (codec.h skips what a newer sender appends); a change of meaning takes a new frame type.
+// kControlVersion is the version of the whole set, compared in Hello. Times are CLOCK_BOOTTIME nanoseconds of the node
+// that states them, spans nanoseconds, sizes bytes. All are value types and no aggregates (g++ 12 destroys aggregate
+// temporaries in co_await twice). Decoding bounds sizes and enums; everything else is checked by whoever uses it.
+//
+// Here: what opens and keeps a connection, and the answer to requests. What a node tells of itself: node_messages.h; of and to its
+// jobs: job_messages.h; migrations: migration_messages.h; health: health_messages.h; images: image_messages.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "libckpt/protocol/wire/codec.h"
+
+namespace ckpt::wire {
+
+inline constexpr std::uint32_t kControlVersion = 1;
+
+struct Hello {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kHello;
+  Hello() = default;
+  std::uint32_t version = kControlVersion;
+  std::string name;   // the dialer's node name
+  std::string token;  // hex; of the 0600 file both sides know
+  template <class A>
+  void fields(A& a) {
+    a(version, name, token);
+  }
+};
+
+struct HelloReply {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kHelloReply;
+  HelloReply() = default;
+  std::uint32_t version = kControlVersion;
+  bool accepted = false;
+  std::string reason;  // why not; for the dialer's log
+  template <class A>
+  void fields(A& a) {
+    a(version, accepted, reason);
+  }
+};
+
+struct Ping {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kPing;
+  Ping() = default;
+  std::uint64_t cookie = 0;
+  template <class A>
+  void fields(A& a) {
+    a(cookie);
+  }
+};
+
+struct Pong {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kPong;
+  Pong() = default;
+  std::uint64_t cookie = 0;
+  template <class A>
+  void fields(A& a) {
+    a(cookie);
+  }
+};
+
+// The answer to StartJob (the keeper and its ranks have been started, or why not), StopJob (the signal is sent), SetLimits,
+// ForgetJob, and to a ReadLog that failed.
+struct Reply {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kReply;
+  Reply() = default;
+  std::uint64_t request_id = 0;
+  bool ok = true;
+  std::uint8_t error_code = 0;  // with ok = false: an ErrorCode
+  std::string message;
+  [[nodiscard]] Error to_error() const;  // an unknown code becomes kInternal
+  template <class A>
+  void fields(A& a) {
+    a(request_id, ok, error_code, message);
+  }
+};
+
+// The frame of a message, as Connection::send wants it.
+template <class M>
+Result<std::vector<std::byte>> to_frame(const M& message, std::uint64_t sequence) {
+  return make_frame(M::kFrame, sequence, encode(message));
+}
+
+}  // namespace ckpt::wire

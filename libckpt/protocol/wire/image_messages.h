@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Images of jobs in vaults (libckpt/store/vault): taking them, starting a job from one, what a vault holds.
+//
+//   agent                          coordinator
+//     | <------------- TakeSnapshot     |   to the node where the job runs
+//     | SnapshotReport  ------------->  |   while it is taken, and once it is durable (or has failed); then Reply
+//     | <------------- RestoreImage     |   to the node where it shall run; answered with Reply once it runs (then JobChange as ever)
+//     | RestoreReport   ------------->  |   before that Reply, and behind the agent's hello of every instance that lives: what it runs from
+//     | <------------- VaultOrder       |   list, remove, keep the newest; answered with Reply
+//     | <------------- GrantVault       |   to the node whose vault another one is about to read or write; answered with VaultGrant
+//     | <------------- ReadImage        |   what an image says of its job; answered with ImageFacts
+//     | VaultContents   ------------->  |   behind the agent's hello and at every change: what this node's vault has
+//
+// A vault is a folder. The path is the node's own word for it: `folder` empty is the node's own vault (agent.toml `vault_dir`, by default
+// HOME/vault); a shared folder has the same path on every node. Fields are only ever appended. Times are Unix milliseconds, spans
+// nanoseconds, sizes bytes. Decoding bounds sizes and enums; everything else is checked by whoever uses it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "libckpt/protocol/wire/job_messages.h"
+
+namespace ckpt::wire {
+
+// Another node's vault, by what it has granted. An empty address: the vault is here.
+struct VaultPeer {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  VaultPeer() = default;
+  std::string node;
+  std::string address;
+  std::vector<std::byte> token;
+  std::uint64_t limit_bytes = 0;  // of what is written; 0: none
+  template <class A>
+  void fields(A& a) {
+    a(node, address, token, limit_bytes);
+  }
+};
+
+struct TakeSnapshot {
+  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kTakeSnapshot;
+  TakeSnapshot() = default;
+  std::uint64_t request_id = 0;
+  JobId job = 0;
+  Incarnation incarnation = 0;
+  std::string folder;      // of the vault; empty: the node's own
+  std::string vault_job;   // the job's name in the vault: letters, digits, '.', '_', '-'
+  std::uint32_t keep = 2;  // versions that stay
+  JobSpec spec;            // goes into the image: how to start the job again
+  bool end_after =
+      false;  // `suspend`: the job does not go on after the barrier once the image is durable; it goes on if it fails
+  VaultPeer peer;  // with an empty folder: in that node's own vault
+  // The coordinator's own count of images: a later one has a higher number, whatever the nodes' clocks say. 0: from a coordinator without
+  // one, which also does not know VaultContents::vault_job.
+  std::uint64_t sequence = 0;
+  // Gives up a snapshot that is under way (job and incarnation count, and nothing else); answered once the job runs on without it. kNotFound: there
+  // is none. kRefused: too late, the job has left for its image.
+  bool cancel = false;
+  template <class A>
+  void fields(A& a) {
+    a(request_id, job, incarnation, folder, vault_job, keep, spec, end_after, peer, sequence, cancel);
+  }
+};
+
+enum class SnapshotPhase : std::uint8_t { kInvalid = 0, kCopying = 1, kWriting = 2, kDone = 3, kFailed = 4 };
+[[nodiscard]] constexpr bool is_known(SnapshotPhase p) {
+  return p >= SnapshotPhase::kCopying && p <= SnapshotPhase::kFailed;
+}
+
+struct SnapshotReport {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kSnapshotReport;
+  SnapshotReport() = default;
+  JobId job = 0;
+  Incarnation incarnation = 0;
+  SnapshotPhase phase = SnapshotPhase::kCopying;
+  std::string folder;
+  std::string vault_job;
+  std::uint64_t version = 0;    // once durable
+  std::uint64_t parent = 0;     // 0: a full one
+  std::int64_t barrier_ms = 0;  // Unix time of the barrier: the state is of that moment
+  std::int64_t pause_ns = 0;    // the job stood still
+  std::int64_t total_ns = 0;
+  std::uint64_t state_bytes = 0;
+  std::uint64_t dirty_bytes = 0;    // of chunks that differ from the parent
+  std::uint64_t written_bytes = 0;  // to the vault
+  std::uint64_t host_bytes = 0;
+  std::uint64_t waited_bytes = 0;  // that staging could not hold: the job waited for them
+  std::string error;
+  template <class A>
+  void fields(A& a) {
+    a(job, incarnation, phase, folder, vault_job, version, parent, barrier_ms, pause_ns, total_ns,
+      state_bytes, dirty_bytes, written_bytes, host_bytes, waited_bytes, error);
+  }
+};
+
+struct RestoreImage {
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kRestoreImage;
+  RestoreImage() = default;
+  std::uint64_t request_id = 0;
+  JobSpec spec;  // id, the new incarnation, ranks with their GPUs; command and environment as submitted
+  std::string folder;
+  std::string vault_job;
+  std::uint64_t version =
+      0;           // 0: the newest that is whole. A damaged one falls back to an older one, saying so
+  VaultPeer peer;  // as in TakeSnapshot
+  template <class A>
+  void fields(A& a) {
+    a(request_id, spec, folder, vault_job, version, peer);
+  }
+};
+
+// The image that an instance was started from: not always the one that the order named, which may have been damaged.
+struct RestoreReport {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kRestoreReport;
+  RestoreReport() = default;
+  JobId job = 0;
+  Incarnation incarnation = 0;
+  std::string folder;
+  std::string vault_job;
+  std::uint64_t version = 0;
+  std::int64_t barrier_ms = 0;  // Unix time: what the job did since is lost
+  std::string skipped;          // newer versions, and why each was not used; empty: none was
+  std::int64_t fill_ns = 0;     // reading it into memory took so long
+  template <class A>
+  void fields(A& a) {
+    a(job, incarnation, folder, vault_job, version, barrier_ms, skipped, fill_ns);
+  }
+};
+
+struct ImageRow {
+  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
+  ImageRow() = default;
+  std::string vault_job;
+  JobId job = 0;
+  std::uint64_t version = 0;
+  std::uint64_t parent = 0;
+  std::int64_t created_ms = 0;  // of its barrier
+  Incarnation incarnation = 0;
+  std::uint64_t state_bytes = 0;
+  std::uint64_t written_bytes = 0;
+  bool damaged = false;
+  std::string gpu_model;  // where it was taken; a transparent job's image needs the same
+  // Of what it consists of, where the vault has a tier in memory; both 0: on the disk. What versions share counts for each.
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t disk_bytes = 0;
+  std::uint64_t sequence = 0;  // of the order that it was taken by; 0: of an older build
+  template <class A>
+  void fields(A& a) {
+    a(vault_job, job, version, parent, created_ms, incarnation, state_bytes, written_bytes, damaged,
+      gpu_model, memory_bytes, disk_bytes, sequence);
+  }
+};
+
+struct VaultContents {
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kVaultContents;
+  VaultContents() = default;
+  std::string folder;  // as in TakeSnapshot
+  std::uint64_t used_bytes = 0;
+  std::uint64_t limit_bytes = 0;  // 0: none
+  std::vector<ImageRow> images;   // all of the folder, or of vault_job
+  std::string vault_job;          // not empty: only of this job; what is known of others stays
+  // A list that one frame does not hold comes in parts, one behind the other: the first has part 0, all but the last have `more`.
+  std::uint32_t part = 0;
+  bool more = false;
+  template <class A>
+  void fields(A& a) {
+    a(folder, used_bytes, limit_bytes, images, vault_job, part, more);
+  }
+};
+
+enum class VaultAct : std::uint8_t { kInvalid = 0, kList = 1, kRemoveVersion = 2, kRemoveJob = 3 };
+[[nodiscard]] constexpr bool is_known(VaultAct a) {
+  return a >= VaultAct::kList && a <= VaultAct::kRemoveJob;
+}
+
+// Answered with Reply; what is there then is said in VaultContents before it.
+struct VaultOrder {
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kVaultOrder;
+  VaultOrder() = default;
+  std::uint64_t request_id = 0;
+  VaultAct act = VaultAct::kList;
+  std::string folder;
+  std::string vault_job;
+  std::uint64_t version = 0;
+  bool of_job = false;  // what is said then is of vault_job alone
+  template <class A>
+  void fields(A& a) {
+    a(request_id, act, folder, vault_job, version, of_job);
+  }
+};
+
+// Lets who shows the token use the node's own vault, for one job. Answered with VaultGrant, or with a Reply that says why not. With a token to
+// revoke nothing is granted, and a Reply is the answer.
+struct GrantVault {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kGrantVault;
+  GrantVault() = default;
+  std::uint64_t request_id = 0;
+  std::string vault_job;
+  bool writes = false;
+  bool durable = false;  // what is written outlives the node's power: not in its memory
+  std::uint64_t lasts_ms = 0;
+  std::vector<std::byte> revoke;
+  template <class A>
+  void fields(A& a) {
+    a(request_id, vault_job, writes, durable, lasts_ms, revoke);
+  }
+};
+
+struct VaultGrant {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kVaultGrant;
+  VaultGrant() = default;
+  std::uint64_t request_id = 0;
+  std::string address;
+  std::vector<std::byte> token;
+  std::uint64_t limit_bytes = 0;  // what the job may take there; 0: no limit
+  template <class A>
+  void fields(A& a) {
+    a(request_id, address, token, limit_bytes);
+  }
+};
+
+// How the job of an image was started. Answered with ImageFacts, or with a Reply that says why not.
+struct ReadImage {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kReadImage;
+  ReadImage() = default;
+  std::uint64_t request_id = 0;
+  std::string folder;
+  std::string vault_job;
+  std::uint64_t version = 0;
+  template <class A>
+  void fields(A& a) {
+    a(request_id, folder, vault_job, version);
+  }
+};
+
+struct ImageFacts {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kImageFacts;
+  ImageFacts() = default;
+  std::uint64_t request_id = 0;
+  JobSpec spec;
+  template <class A>
+  void fields(A& a) {
+    a(request_id, spec);
+  }
+};
+
+}  // namespace ckpt::wire

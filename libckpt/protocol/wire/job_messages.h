@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the coordinator asks of an agent for jobs: starting, taking in, stopping, forgetting, reading logs (control_messages.h has the
+// order and what holds for all of these messages).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libckpt/protocol/wire/codec.h"
+#include "libckpt/protocol/wire/switch_messages.h"
+
+namespace ckpt::wire {
+
+struct RankSpec {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  RankSpec() = default;
+  std::uint32_t rank = 0;
+  std::uint32_t gpu_index = 0;
+  template <class A>
+  void fields(A& a) {
+    a(rank, gpu_index);
+  }
+};
+
+// How a job is moved (DESIGN §3).
+enum class Way : std::uint8_t {
+  kInvalid = 0,
+  kCooperative = 1,
+  kTransparent = 2,
+  kAdopted = 3,  // a process that was running already: stop-and-copy, the driver saves its device memory
+};
+[[nodiscard]] constexpr bool is_known(Way way) {
+  return way >= Way::kCooperative && way <= Way::kAdopted;
+}
+[[nodiscard]] constexpr std::string_view to_string(Way way) noexcept {
+  if (way == Way::kAdopted) return "adopted";
+  return way == Way::kTransparent ? "transparent" : "cooperative";
+}
+
+// Of an encoded JobSpec. What is started within it fits into every message and record that carries it later.
+inline constexpr std::size_t kMaxJobSpecBytes = std::size_t{512} << 10;
+
+struct JobSpec {
+  static constexpr std::uint8_t kVersion = 4, kCompat = 1;
+  JobSpec() = default;
+  JobId job = 0;
+  std::string name;
+  std::vector<std::string> argv;
+  std::vector<std::string> env;  // KEY=VALUE
+  std::string cwd;               // absolute
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+  Incarnation incarnation = 0;
+  std::uint64_t gpu_memory_bytes = 0;  // what the submitter asked for, 0 = nothing said
+  std::vector<RankSpec> ranks;
+  Way way = Way::kCooperative;
+  // kAdopted: the process as its first node counts, and when it was started (field 22 of /proc/PID/stat), which names it for ever.
+  std::int32_t adopt_pid = 0;
+  std::uint64_t adopt_start_ticks = 0;
+  std::int32_t priority = 0;  // the higher, the later it is disturbed
+  template <class A>
+  void fields(A& a) {
+    a(job, name, argv, env, cwd, uid, gid, incarnation, gpu_memory_bytes, ranks, way, adopt_pid,
+      adopt_start_ticks, priority);
+  }
+};
+
+// Repeated with the same job and incarnation it is answered with the first one's outcome and starts nothing.
+struct StartJob {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kStartJob;
+  StartJob() = default;
+  std::uint64_t request_id = 0;
+  JobSpec spec;
+  template <class A>
+  void fields(A& a) {
+    a(request_id, spec);
+  }
+};
+
+// What `adopt` needs to know of a process before there is a job: answered with ProcessFacts, or with a Reply that says why it cannot be
+// taken in.
+struct InspectProcess {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kInspectProcess;
+  InspectProcess() = default;
+  std::uint64_t request_id = 0;
+  std::int32_t pid = 0;
+  std::string machine;            // boot id of the machine that counts so; empty: the node's own
+  std::uint64_t start_ticks = 0;  // 0: whichever process has the id now
+  template <class A>
+  void fields(A& a) {
+    a(request_id, pid, machine, start_ticks);
+  }
+};
+
+struct ProcessFacts {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kProcessFacts;
+  ProcessFacts() = default;
+  std::uint64_t request_id = 0;
+  std::uint64_t start_ticks = 0;
+  std::vector<std::string> argv;
+  std::string cwd;
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+  std::uint32_t gpu_index = 0;
+  std::uint64_t device_bytes = 0;
+  template <class A>
+  void fields(A& a) {
+    a(request_id, start_ticks, argv, cwd, uid, gid, gpu_index, device_bytes);
+  }
+};
+
+// How an instance was started, for a coordinator that does not know its job. Answered with JobFacts, or with a Reply that says why not.
+struct DescribeJob {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kDescribeJob;
+  DescribeJob() = default;
+  std::uint64_t request_id = 0;
+  JobId job = 0;
+  Incarnation incarnation = 0;  // as which it was started
+  template <class A>
+  void fields(A& a) {
+    a(request_id, job, incarnation);
+  }
+};
+
+struct JobFacts {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kJobFacts;
+  JobFacts() = default;
+  std::uint64_t request_id = 0;
+  JobSpec spec;
+  template <class A>
+  void fields(A& a) {
+    a(request_id, spec);
+  }
+};
+
+// SIGTERM, after the grace SIGKILL, to every instance of the job with this incarnation or a lower one.
+struct StopJob {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kStopJob;
+  StopJob() = default;
+  std::uint64_t request_id = 0;
+  JobId job = 0;
+  Incarnation incarnation = 0;
+  std::int64_t grace_ns = 0;
+  template <class A>
+  void fields(A& a) {
+    a(request_id, job, incarnation, grace_ns);
+  }
+};
+
+// The coordinator needs nothing of this job any more: the agent removes its folders (logs, status) of ended instances.
+struct ForgetJob {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kForgetJob;
+  ForgetJob() = default;
+  std::uint64_t request_id = 0;
+  JobId job = 0;
+  template <class A>
+  void fields(A& a) {
+    a(request_id, job);
+  }
+};
+
+struct ReadLog {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kReadLog;
+  ReadLog() = default;
+  std::uint64_t request_id = 0;
+  JobId job = 0;
+  Incarnation incarnation = 0;
+  std::uint64_t offset = 0;
+  std::uint32_t limit = 0;  // at most kMaxLogBytes
+  std::int64_t follow_ns =
+      0;  // with nothing at the offset yet: answer when there is, at the end, or after this
+  template <class A>
+  void fields(A& a) {
+    a(request_id, job, incarnation, offset, limit, follow_ns);
+  }
+};
+inline constexpr std::uint32_t kMaxLogBytes = 256 * 1024;
+
+struct LogData {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kLogData;
+  LogData() = default;
+  std::uint64_t request_id = 0;
+  std::uint64_t offset = 0;  // of the first byte of `bytes`
+  std::string bytes;
+  bool ended = false;  // the instance has ended and `bytes` reaches the end of its log
+  template <class A>
+  void fields(A& a) {
+    a(request_id, offset, bytes, ended);
+  }
+};
+
+}  // namespace ckpt::wire

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a migration is told to do, how far it is, and what its two sides measured. The protocol itself is in switch_messages.h;
+// control_messages.h has the order and what holds for all of these messages.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "libckpt/protocol/wire/codec.h"
+#include "libckpt/protocol/wire/job_messages.h"
+#include "libckpt/protocol/wire/pause_terms.h"
+#include "libckpt/protocol/wire/switch_messages.h"
+
+namespace ckpt::wire {
+
+enum class MigrateMode : std::uint8_t { kInvalid = 0, kLive = 1, kStopCopy = 2 };
+enum class NotConverged : std::uint8_t { kInvalid = 0, kSwitch = 1, kAbort = 2 };
+[[nodiscard]] constexpr bool is_known(MigrateMode m) {
+  return m == MigrateMode::kLive || m == MigrateMode::kStopCopy;
+}
+[[nodiscard]] constexpr bool is_known(NotConverged n) {
+  return n == NotConverged::kSwitch || n == NotConverged::kAbort;
+}
+
+// --codec, as the engine's codec::CodecMode.
+enum class CodecMode : std::uint8_t { kInvalid = 0, kAuto = 1, kRaw = 2, kPlanes = 3, kDifference = 4 };
+[[nodiscard]] constexpr bool is_known(CodecMode mode) {
+  return mode >= CodecMode::kAuto && mode <= CodecMode::kDifference;
+}
+
+struct MigrateOptions {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  MigrateOptions() = default;
+  MigrateMode mode = MigrateMode::kLive;
+  NotConverged if_not_converged = NotConverged::kSwitch;
+  std::int64_t max_downtime_ns = 0;
+  std::uint64_t bandwidth_bytes_per_second = 0;  // 0 = unlimited
+  std::uint32_t max_rounds = 0;                  // 0 = the engine's default
+  CodecMode codec = CodecMode::kAuto;
+  std::uint64_t shadow_memory_bytes = 0;  // host memory for the last sent versions, for differences
+  std::uint32_t slowdown_permille = 0;    // share of the GPU's time that pre-copy may take; 0 = no limit
+  template <class A>
+  void fields(A& a) {
+    a(mode, if_not_converged, max_downtime_ns, bandwidth_bytes_per_second, max_rounds, codec,
+      shadow_memory_bytes, slowdown_permille);
+  }
+};
+
+// The `plan` of the switch's Prepare, the same bytes for both sides. Kept by the agents (0600) as long as the migration
+// is open: peer address and token are what a committed switch is finished with while the coordinator is away.
+// spec is the running instance, as it was started: command, environment, the incarnation it was started as (the name of
+// its folder) and its GPU indices. The standby is the same command with the incarnation base + 1 (base: SwitchMessage) and
+// the GPU indices of target_ranks.
+struct MigrationPlan {
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  MigrationPlan() = default;
+  JobSpec spec;
+  std::vector<RankSpec> target_ranks;
+  std::string source_node;
+  std::string target_node;
+  std::string source_peer_address;  // host:port of the node's peer listener
+  std::string target_peer_address;
+  std::string peer_token;  // hex; asked in Hello on the peer link
+  Bytes
+      fingerprint_key;  // 32 random bytes, fresh per migration; never over the data transport, never to the job
+  Bytes session_token;  // 16 random bytes: pairs the two movers
+  std::int64_t lease_term_ns = 0;
+  std::int64_t switch_timeout_ns = 0;
+  MigrateOptions options;
+  std::optional<PauseFacts> last_pause;  // of the job, as both sides measured it
+  template <class A>
+  void fields(A& a) {
+    a(spec, target_ranks, source_node, target_node, source_peer_address, target_peer_address, peer_token,
+      fingerprint_key, session_token, lease_term_ns, switch_timeout_ns, options, last_pause);
+  }
+};
+// The same process goes on, with another GPU (DESIGN §3, hot card swap).
+[[nodiscard]] inline bool is_swap(const MigrationPlan& plan) {
+  return plan.spec.way != Way::kCooperative && plan.source_node == plan.target_node;
+}
+inline constexpr std::size_t kFingerprintKeyBytes = 32;
+inline constexpr std::size_t kSessionTokenBytes = 16;
+// Also refuses keys of a wrong size, no ranks, and different numbers of source and target ranks.
+Result<MigrationPlan> decode_plan(std::span<const std::byte> bytes);
+
+struct MigrationProgress {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kMigrationProgress;
+  MigrationProgress() = default;
+  MigrationId migration = 0;
+  std::uint32_t round = 0;        // 0 before the first, the final one counts too
+  std::uint64_t done_bytes = 0;   // of this round
+  std::uint64_t total_bytes = 0;  // of this round, as known now
+  std::uint64_t state_bytes = 0;
+  std::uint64_t sent_bytes = 0;  // over all rounds
+  std::uint64_t remaining_bytes = 0;
+  std::uint64_t dirty_bytes_per_second = 0;
+  std::uint64_t throughput_bytes_per_second = 0;
+  std::int64_t estimate_ns = 0;  // of the downtime, if the switch came now
+  std::int64_t eta_ns = 0;       // until the switch, as estimated now; negative = not known
+  template <class A>
+  void fields(A& a) {
+    a(migration, round, done_bytes, total_bytes, state_bytes, sent_bytes, remaining_bytes,
+      dirty_bytes_per_second, throughput_bytes_per_second, estimate_ns, eta_ns);
+  }
+};
+
+// `migrate`'s limits while it runs; absent values are -1.
+struct SetLimits {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kSetLimits;
+  SetLimits() = default;
+  std::uint64_t request_id = 0;
+  MigrationId migration = 0;
+  std::int64_t max_downtime_ns = -1;
+  std::int64_t bandwidth_bytes_per_second = -1;
+  template <class A>
+  void fields(A& a) {
+    a(request_id, migration, max_downtime_ns, bandwidth_bytes_per_second);
+  }
+};
+
+// What the source measured. Points in time are 0 when they were not reached.
+struct SourceReport {
+  static constexpr std::uint8_t kVersion = 4, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kSourceReport;
+  SourceReport() = default;
+  MigrationId migration = 0;
+  std::int64_t barrier_entered_ns = 0;  // the rank's clock, at the entry of ckpt_barrier
+  std::int64_t paused_ns = 0;           // PAUSED has reached the mover
+  std::int64_t last_ack_ns = 0;         // the last chunk of the final round is acknowledged
+  std::int64_t clock_offset_ns = 0;     // target's clock minus source's clock
+  std::uint32_t rounds = 0;             // the final one included
+  std::uint64_t state_bytes = 0;
+  std::uint64_t sent_bytes = 0;     // chunk payload before encoding
+  std::uint64_t wire_bytes = 0;     // after encoding, headers included
+  std::uint64_t dirty_bytes = 0;    // found changed and sent again after the first round, over all rounds
+  std::uint64_t final_bytes = 0;    // found in the final round: what the pause had to send
+  std::uint64_t context_bytes = 0;  // moved by the driver's own checkpoint
+  std::uint64_t host_bytes = 0;
+  std::uint64_t resent_chunks = 0;
+  std::uint64_t link_bytes_per_second = 0;  // a plain stream, measured beside the rounds, or a faster round
+  std::uint64_t scan_bytes_per_second = 0;  // a plain read of the memory
+  std::int64_t scan_ns = 0;                 // of the final scan
+  std::int64_t copy_ns = 0;                 // busy time of the final round's copies
+  std::int64_t estimate_ns = 0;             // the last estimate before the barrier
+  bool converged = false;
+  // The transparent way; 0 in the other.
+  std::int64_t context_saved_ns = 0;   // the thin context is checkpointed (from paused on)
+  std::int64_t host_saved_ns = 0;      // the host process is dumped; 0 in a swap
+  std::optional<PauseFacts> estimate;  // estimate_ns by term
+  std::uint64_t host_read_bytes_per_second =
+      0;  // of host memory, measured beside moves, or a faster dump; 0: not known
+  template <class A>
+  void fields(A& a) {
+    a(migration, barrier_entered_ns, paused_ns, last_ack_ns, clock_offset_ns, rounds, state_bytes, sent_bytes,
+      wire_bytes, dirty_bytes, final_bytes, context_bytes, host_bytes, resent_chunks, link_bytes_per_second,
+      scan_bytes_per_second, scan_ns, copy_ns, estimate_ns, converged, context_saved_ns, host_saved_ns,
+      estimate, host_read_bytes_per_second);
+  }
+};
+
+// What the target measured, on its own clock.
+struct TargetReport {
+  static constexpr std::uint8_t kVersion = 4, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kTargetReport;
+  TargetReport() = default;
+  MigrationId migration = 0;
+  bool verified = false;
+  std::int64_t verified_ns = 0;     // the roots were compared
+  std::int64_t committed_ns = 0;    // COMMITTED is durable
+  std::int64_t resume_sent_ns = 0;  // host state is on its way to the standby
+  std::int64_t resumed_ns = 0;      // the rank's clock, as ckpt_ready returns
+  std::uint64_t scan_bytes_per_second = 0;
+  std::int64_t scan_ns = 0;
+  // The transparent way; 0 in the other.
+  std::int64_t host_restored_ns = 0;     // the process is there again; 0 in a swap
+  std::int64_t context_restored_ns = 0;  // its context is on this GPU
+  std::int64_t memory_filled_ns = 0;     // what it made itself has its content; 0: it took what had arrived
+  std::uint64_t host_write_bytes_per_second = 0;  // of fresh host memory, likewise
+  template <class A>
+  void fields(A& a) {
+    a(migration, verified, verified_ns, committed_ns, resume_sent_ns, resumed_ns, scan_bytes_per_second,
+      scan_ns, host_restored_ns, context_restored_ns, memory_filled_ns, host_write_bytes_per_second);
+  }
+};
+
+// What a node knows of a switch, for a coordinator that does not. Answered with SwitchFacts, or with a Reply that says why not.
+struct DescribeSwitch {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kDescribeSwitch;
+  DescribeSwitch() = default;
+  std::uint64_t request_id = 0;
+  MigrationId migration = 0;
+  Side side = Side::kSource;  // as which the node takes part
+  template <class A>
+  void fields(A& a) {
+    a(request_id, migration, side);
+  }
+};
+
+struct SwitchFacts {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kSwitchFacts;
+  SwitchFacts() = default;
+  std::uint64_t request_id = 0;
+  MigrationId migration = 0;
+  JobId job = 0;
+  Incarnation base = 0;
+  std::vector<RankPlace> ranks;
+  Bytes plan;  // an encoded MigrationPlan
+  template <class A>
+  void fields(A& a) {
+    a(request_id, migration, job, base, ranks, plan);
+  }
+};
+
+}  // namespace ckpt::wire

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Agent <-> mover: one message per packet of an inherited AF_UNIX SOCK_SEQPACKET socketpair (descriptor 3 in the mover).
+//
+// A session is one rank of one migration on one GPU; its key is in every message, several may be open. Agent A, source mover
+// S, target mover T:
+//
+//   A>S,T Configure                        S,T>A MoverReady, or MoverFailed (the mover ends)
+//   A>S,T OpenSession                      (no answer; opening one that is open is SessionFailed)
+//   A>S,T AttachRegions +fds (<= 64)       S,T>A Attached: imported and mapped; the agent may close its copies. Next batch after it
+//   A>S,T AttachTensors (<= 96)            (no answer)
+//   A>T   StartTarget                      T>A Listening{addresses}
+//                                          T>A MadeRegions +fds (<= 64), if it was told to make the memory: once the source's plan is there
+//   A>S   StartSource{addresses}           S>A PlanAccepted or SessionFailed (kRefused names the tensor); T>A the same
+//                                          S>A Progress (<= 10 a second), FirstRoundDone (stop-copy: at once),
+//                                              Converged or DidNotConverge (abort wanted: the session waits for EndSession)
+//         S keeps the target fresh after Converged until FinalRound comes.
+//   A>S   HostRoom +memory file fd         behind StartSource, where host state is sent while it is made: the file it will fill from its front
+//   A>S   FinalRound +host state fd        the rank is paused. S>A FinalSent: every chunk is acknowledged
+//   A>S   HostGrew                         after HostRoom and a FinalRound that says so: how far; the last one says that it is whole
+//   A>S   ReleaseManifest                  BARRIER is durable. May come before FinalSent; the manifest leaves after both
+//                                          T>A Verified +host state fd;  S>A FinalDone
+//   A>S   MoverLimits, at any time
+//   A>S   AttachRegions, AttachTensors, DropTensors while rounds run: the job named or allocated; DropRegions: it freed.
+//         S>A Dropped follows once nothing of the region is mapped here any more, at once also in a round.
+//         T>A DroppedRegions, in a target that makes the memory: the job freed what MadeRegions told of. A>T RegionsLetGo once no process of the agent's has
+//         them any more: a region that finds no memory waits for that.
+//   A>S,T FillRegions +fds             no session's: a process has made memory of its own, each region is copied into it and compared. S,T>A Filled, FillFailed
+//
+// A snapshot is a source without a target, a restore a target without a source; what would be sent lies in a vault (libckpt/store/vault).
+//   A>S   StartSnapshot +record fd         S>A SnapshotReady: what has changed since the last one is staged, while the job runs
+//   A>S   FinalRound (no host state)       the rank is paused. S>A SnapshotStaged: it may go on
+//                                          S>A DroppedRegions (none named): S holds nothing of its memory any more
+//   A>S   SnapshotHost +host state fd      before or behind SnapshotStaged. S>A SnapshotDone: durable
+//   A>S   JobLeft                          no session's: the job has left this GPU, what is remembered of its snapshots goes
+//   A>T   StartRestore                     T>A MadeRegions +fds (and DroppedRegions, where a damaged version was begun), as above
+//                                          T>A RestoreDone +host state fd: memory has its content, by fingerprints of what was written
+//   A>S,T EndSession, at any time          S,T>A SessionEnded: nothing of the job is held any more. Also after SessionFailed
+//   S,T>A SessionFailed                    the session does nothing more; EndSession must still follow. S lets go of nothing before it
+//
+// A mover that loses its agent (end of file) ends and holds nothing. A message for a session that is not open is answered with
+// SessionEnded (EndSession, DropRegions: Dropped) or ignored.
+//
+// The messages: mover_session_messages.h, mover_move_messages.h, mover_vault_messages.h. Here: the packet.
+//
+// Threads: values and pure functions. Times are CLOCK_BOOTTIME nanoseconds of the node of who states them, 0 = not reached;
+// sizes bytes, rates bytes per second. Errors: kProtocol for bytes that are no message; everything is bounded by a packet.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "libckpt/base/fd.h"
+#include "libckpt/protocol/wire/mover_move_messages.h"
+#include "libckpt/protocol/wire/mover_session_messages.h"
+#include "libckpt/protocol/wire/mover_vault_messages.h"
+
+namespace ckpt::wire::mover {
+
+// The order is the wire's numbering (index + 1); append only.
+using Message =
+    std::variant<Configure, OpenSession, AttachRegions, AttachTensors, DropTensors, DropRegions, StartTarget,
+                 StartSource, MoverLimits, FinalRound, ReleaseManifest, EndSession, MoverReady, MoverFailed,
+                 Attached, Listening, PlanAccepted, Progress, FirstRoundDone, Converged, DidNotConverge,
+                 FinalSent, FinalDone, Verified, Mismatch, Dropped, SessionFailed, SessionEnded, MadeRegions,
+                 RegionsLetGo, FillRegions, DroppedRegions, Filled, FillFailed, StartSnapshot, SnapshotHost,
+                 StartRestore, SnapshotReady, SnapshotStaged, SnapshotDone, RestoreDone, HostRoom, HostGrew,
+                 JobLeft>;
+[[nodiscard]] std::string_view name_of(const Message& message) noexcept;
+
+// One packet. kInvalidArgument if it would be longer than kMostPacketBytes, or has more regions or tensors than one may have.
+Result<std::vector<std::byte>> encode_message(const Message& message);
+Result<Message> decode_message(std::span<const std::byte> packet);
+// How many descriptors belong to it.
+[[nodiscard]] std::size_t descriptors_of(const Message& message) noexcept;
+
+// A message with its descriptors.
+struct Packet {
+  Packet() = default;
+  Packet(Message m, std::vector<UniqueFd> f) : message(std::move(m)), fds(std::move(f)) {}
+  Message message;
+  std::vector<UniqueFd> fds;
+};
+
+// Sends one packet with descriptors (which stay the caller's). Waits while the socket is full, also on a non-blocking socket.
+// kUnavailable: the other side is gone.
+Result<void> send_message(int socket, const Message& message, std::span<const int> fds = {});
+// Receives one packet; waits for one on a blocking socket. kUnavailable: end of file, the other side is gone. kTimedOut: none
+// there on a non-blocking socket. kProtocol: not a message, or not the descriptors it needs (all that came are closed).
+Result<Packet> receive_message(int socket);
+
+}  // namespace ckpt::wire::mover

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// Agent <-> mover: one rank's move from StartTarget to Verified (mover_messages.h has the order and what holds for all of these
+// messages).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libckpt/base/clock.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+#include "libckpt/protocol/wire/mover_values.h"
+
+namespace ckpt::wire::mover {
+
+struct StartTarget {
+  CKPT_MOVER_MESSAGE(StartTarget);
+  SessionKey session;
+  std::uint32_t lanes = 0;  // 0 = the default, which Listening tells by its addresses
+  template <class A>
+  void fields(A& a) {
+    a(session, lanes);
+  }
+};
+
+struct Listening {
+  CKPT_MOVER_MESSAGE(Listening);
+  SessionKey session;
+  std::vector<std::string> addresses;
+  template <class A>
+  void fields(A& a) {
+    a(session, addresses);
+  }
+};
+
+struct StartSource {
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr std::string_view kName = "StartSource";
+  StartSource() = default;
+  SessionKey session;
+  std::vector<std::string> addresses;  // of Listening
+  MigrateOptions options;
+  // As the agent expects them: all terms of the pause but the copy, and what of the pause runs beside the copy.
+  std::int64_t fixed_cost_ns = 0;
+  bool near = false;  // the target's mover is on this node: it may read this one's memory
+  std::int64_t beside_copy_ns = 0;
+  template <class A>
+  void fields(A& a) {
+    a(session, addresses, options, fixed_cost_ns, near, beside_copy_ns);
+  }
+};
+
+// Each source tensor has its place at the target.
+struct PlanAccepted {
+  CKPT_MOVER_MESSAGE(PlanAccepted);
+  SessionKey session;
+  std::uint64_t state_bytes = 0;  // tied and contained tensors counted once
+  std::uint64_t tensors = 0;
+  template <class A>
+  void fields(A& a) {
+    a(session, state_bytes, tensors);
+  }
+};
+
+struct MoverLimits {  // absent values are -1; bandwidth 0 = unlimited
+  CKPT_MOVER_MESSAGE(MoverLimits);
+  SessionKey session;
+  std::int64_t max_downtime_ns = -1;
+  std::int64_t bandwidth_bytes_per_second = -1;
+  template <class A>
+  void fields(A& a) {
+    a(session, max_downtime_ns, bandwidth_bytes_per_second);
+  }
+};
+
+struct Progress {
+  CKPT_MOVER_MESSAGE(Progress);
+  SessionKey session;
+  std::uint32_t round = 0;
+  std::uint64_t done_bytes = 0;   // of this round
+  std::uint64_t total_bytes = 0;  // of this round, as known now
+  std::uint64_t state_bytes = 0;
+  std::uint64_t sent_bytes = 0;  // over all rounds
+  std::uint64_t remaining_bytes = 0;
+  std::uint64_t dirty_bytes_per_second = 0;
+  std::uint64_t throughput_bytes_per_second = 0;
+  std::int64_t estimate_ns = 0;  // of the downtime, if the switch came now
+  std::int64_t eta_ns = -1;      // until the switch; negative = not known
+  template <class A>
+  void fields(A& a) {
+    a(session, round, done_bytes, total_bytes, state_bytes, sent_bytes, remaining_bytes,
+      dirty_bytes_per_second, throughput_bytes_per_second, estimate_ns, eta_ns);
+  }
+};
+
+struct FirstRoundDone {
+  CKPT_MOVER_MESSAGE(FirstRoundDone);
+  SessionKey session;
+  template <class A>
+  void fields(A& a) {
+    a(session);
+  }
+};
+
+// The time to switch. `within_limit` false: rounds do not shrink (or max_rounds is reached) and the options say switch.
+struct Converged {
+  CKPT_MOVER_MESSAGE(Converged);
+  SessionKey session;
+  std::uint32_t rounds = 0;
+  std::int64_t estimate_ns = 0;
+  bool within_limit = false;
+  template <class A>
+  void fields(A& a) {
+    a(session, rounds, estimate_ns, within_limit);
+  }
+};
+
+// Rounds do not shrink (or max_rounds is reached) and the options say abort.
+struct DidNotConverge {
+  CKPT_MOVER_MESSAGE(DidNotConverge);
+  SessionKey session;
+  std::uint32_t rounds = 0;
+  std::int64_t estimate_ns = 0;
+  std::string reason;
+  template <class A>
+  void fields(A& a) {
+    a(session, rounds, estimate_ns, reason);
+  }
+};
+
+struct FinalRound {  // one descriptor: host state (none if host_state_bytes is 0)
+  CKPT_MOVER_MESSAGE(FinalRound);
+  SessionKey session;
+  Nanos barrier_entered_ns = 0;  // the rank's
+  Nanos paused_ns = 0;
+  std::uint64_t host_state_bytes = 0;
+  bool host_state_grows = false;  // it is what HostRoom gave, as far as HostGrew says
+  template <class A>
+  void fields(A& a) {
+    a(session, barrier_entered_ns, paused_ns, host_state_bytes, host_state_grows);
+  }
+};
+
+struct HostRoom {  // one descriptor: a memory file of `most` bytes that cannot shrink
+  CKPT_MOVER_MESSAGE(HostRoom);
+  SessionKey session;
+  std::uint64_t most = 0;
+  std::uint64_t expected = 0;
+  template <class A>
+  void fields(A& a) {
+    a(session, most, expected);
+  }
+};
+
+struct HostGrew {
+  CKPT_MOVER_MESSAGE(HostGrew);
+  SessionKey session;
+  std::uint64_t filled = 0;
+  bool whole = false;
+  template <class A>
+  void fields(A& a) {
+    a(session, filled, whole);
+  }
+};
+
+struct ReleaseManifest {
+  CKPT_MOVER_MESSAGE(ReleaseManifest);
+  SessionKey session;
+  template <class A>
+  void fields(A& a) {
+    a(session);
+  }
+};
+
+// A fingerprint at the target was not the staged copy's (the chunk is sent again), or a chunk changed at the target after its
+// acknowledgement. The third time for one chunk is SessionFailed(kCorrupt).
+struct Mismatch {
+  CKPT_MOVER_MESSAGE(Mismatch);
+  SessionKey session;
+  std::uint64_t extent = 0;
+  std::uint32_t chunk = 0;
+  std::uint32_t times = 0;
+  std::string tensor;
+  template <class A>
+  void fields(A& a) {
+    a(session, extent, chunk, times, tensor);
+  }
+};
+
+// The source's measurements; those of the final round are 0 before it.
+struct SourceCounters {
+  CKPT_MOVER_MESSAGE(SourceCounters);
+  std::uint32_t rounds = 0;  // the final one included
+  std::uint64_t state_bytes = 0;
+  std::uint64_t sent_bytes = 0;   // chunks before encoding
+  std::uint64_t wire_bytes = 0;   // after encoding, headers included
+  std::uint64_t dirty_bytes = 0;  // found changed and sent again after the first round, over all rounds
+  std::uint64_t final_bytes = 0;  // found in the final round
+  std::uint64_t host_bytes = 0;
+  std::uint64_t resent_chunks = 0;          // after a mismatch of fingerprints
+  std::uint64_t link_bytes_per_second = 0;  // a plain stream over the same lanes, or a round that was faster
+  std::uint64_t scan_bytes_per_second = 0;  // the fastest full scan of this session
+  std::int64_t scan_ns = 0;                 // final scan
+  std::int64_t copy_ns = 0;                 // final round: from the first copy to the last acknowledgement
+  std::int64_t estimate_ns = 0;             // the last one before the barrier
+  std::int64_t clock_offset_ns = 0;         // target's clock minus ours
+  std::int64_t clock_uncertainty_ns = 0;    // half the fastest round trip
+  template <class A>
+  void fields(A& a) {
+    a(rounds, state_bytes, sent_bytes, wire_bytes, dirty_bytes, final_bytes, host_bytes, resent_chunks,
+      link_bytes_per_second, scan_bytes_per_second, scan_ns, copy_ns, estimate_ns, clock_offset_ns,
+      clock_uncertainty_ns);
+  }
+};
+
+struct FinalSent {
+  CKPT_MOVER_MESSAGE(FinalSent);
+  SessionKey session;
+  Nanos final_received_ns = 0;  // FinalRound reached the mover: quiesce ends
+  Nanos scan_begin_ns = 0;
+  Nanos scan_end_ns = 0;
+  Nanos last_ack_ns = 0;  // final ends
+  SourceCounters counters;
+  template <class A>
+  void fields(A& a) {
+    a(session, final_received_ns, scan_begin_ns, scan_end_ns, last_ack_ns, counters);
+  }
+};
+
+// The target has verified and said so; from now on the source's mover has nothing to do but to hold.
+struct FinalDone {
+  CKPT_MOVER_MESSAGE(FinalDone);
+  SessionKey session;
+  Nanos final_received_ns = 0;
+  Nanos scan_begin_ns = 0;
+  Nanos scan_end_ns = 0;
+  Nanos last_ack_ns = 0;
+  Nanos manifest_sent_ns = 0;
+  Nanos verified_heard_ns = 0;
+  SourceCounters counters;  // with the second measurement of the clocks
+  template <class A>
+  void fields(A& a) {
+    a(session, final_received_ns, scan_begin_ns, scan_end_ns, last_ack_ns, manifest_sent_ns,
+      verified_heard_ns, counters);
+  }
+};
+
+struct Verified {  // one descriptor: host state, sealed (none if host_state_bytes is 0)
+  CKPT_MOVER_MESSAGE(Verified);
+  SessionKey session;
+  std::uint64_t host_state_bytes = 0;
+  std::string root;  // hex
+  Nanos final_heard_ns = 0;
+  Nanos scan_begin_ns = 0;
+  Nanos scan_end_ns = 0;
+  Nanos last_chunk_ns = 0;
+  Nanos manifest_heard_ns = 0;
+  Nanos verified_ns = 0;
+  std::uint64_t state_bytes = 0;
+  std::uint64_t scan_bytes_per_second = 0;
+  template <class A>
+  void fields(A& a) {
+    a(session, host_state_bytes, root, final_heard_ns, scan_begin_ns, scan_end_ns, last_chunk_ns,
+      manifest_heard_ns, verified_ns, state_bytes, scan_bytes_per_second);
+  }
+};
+
+}  // namespace ckpt::wire::mover

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// Agent <-> mover: the process, its sessions, and the memory that they have (mover_messages.h has the order and what holds for all of
+// these messages).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libckpt/protocol/wire/mover_values.h"
+#include "libckpt/protocol/wire/switch_messages.h"
+#include "libckpt/protocol/wire/tensor.h"
+
+namespace ckpt::wire::mover {
+
+struct Configure {
+  CKPT_MOVER_MESSAGE(Configure);
+  std::string node;
+  std::uint32_t gpu = 0;  // the driver's ordinal
+  std::string listen_ip = "127.0.0.1";
+  std::string net_device;          // UCX_NET_DEVICES; empty: the device that has listen_ip
+  std::string transports = "tcp";  // UCX_TLS
+  std::uint64_t staging_bytes = std::uint64_t{128} << 20;  // pinned, made now; at most 256 MiB
+  std::uint64_t chunk_bytes =
+      0;  // of new sessions at the source, a power of two, 64 KiB-2 MiB; 0 = the default
+  template <class A>
+  void fields(A& a) {
+    a(node, gpu, listen_ip, net_device, transports, staging_bytes, chunk_bytes);
+  }
+};
+
+struct MoverReady {
+  CKPT_MOVER_MESSAGE(MoverReady);
+  std::string device_name;
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t free_bytes = 0;  // after the mover has taken its own
+  template <class A>
+  void fields(A& a) {
+    a(device_name, memory_bytes, free_bytes);
+  }
+};
+
+struct MoverFailed {
+  CKPT_MOVER_MESSAGE(MoverFailed);
+  Failure failure;
+  template <class A>
+  void fields(A& a) {
+    a(failure);
+  }
+};
+
+enum class Purpose : std::uint8_t { kInvalid = 0, kMove = 1, kSnapshot = 2, kRestore = 3 };
+[[nodiscard]] constexpr bool is_known(Purpose p) {
+  return p >= Purpose::kMove && p <= Purpose::kRestore;
+}
+
+struct OpenSession {
+  CKPT_MOVER_MESSAGE(OpenSession);
+  SessionKey session;
+  Side side = Side::kInvalid;
+  Incarnation incarnation = 0;  // the target's, the same on both sides
+  Bytes fingerprint_key;        // kFingerprintKeyBytes
+  Bytes session_token;          // kSessionTokenBytes
+  // Target: there is no standby whose memory would be attached. The mover makes a region for each of the source's plan, with the same id, and
+  // exports it (MadeRegions).
+  bool makes_memory = false;
+  Purpose purpose = Purpose::kMove;  // a snapshot is a source, a restore a target
+  template <class A>
+  void fields(A& a) {
+    a(session, side, incarnation, fingerprint_key, session_token, makes_memory, purpose);
+  }
+};
+
+struct EndSession {
+  CKPT_MOVER_MESSAGE(EndSession);
+  SessionKey session;
+  std::string reason;  // why, if not because the migration is over; the other side's mover is told
+  template <class A>
+  void fields(A& a) {
+    a(session, reason);
+  }
+};
+
+struct SessionFailed {
+  CKPT_MOVER_MESSAGE(SessionFailed);
+  SessionKey session;
+  Failure failure;
+  template <class A>
+  void fields(A& a) {
+    a(session, failure);
+  }
+};
+
+struct SessionEnded {
+  CKPT_MOVER_MESSAGE(SessionEnded);
+  SessionKey session;
+  template <class A>
+  void fields(A& a) {
+    a(session);
+  }
+};
+
+struct AttachRegions {  // one descriptor per region, in order
+  CKPT_MOVER_MESSAGE(AttachRegions);
+  SessionKey session;
+  std::uint64_t batch = 0;  // repeated in Attached
+  std::vector<RegionInfo> regions;
+  template <class A>
+  void fields(A& a) {
+    a(session, batch, regions);
+  }
+};
+
+struct Attached {
+  CKPT_MOVER_MESSAGE(Attached);
+  SessionKey session;
+  std::uint64_t batch = 0;
+  template <class A>
+  void fields(A& a) {
+    a(session, batch);
+  }
+};
+
+struct AttachTensors {
+  CKPT_MOVER_MESSAGE(AttachTensors);
+  SessionKey session;
+  std::vector<TensorInfo> tensors;
+  template <class A>
+  void fields(A& a) {
+    a(session, tensors);
+  }
+};
+
+struct DropTensors {
+  CKPT_MOVER_MESSAGE(DropTensors);
+  SessionKey session;
+  std::vector<std::string> names;
+  template <class A>
+  void fields(A& a) {
+    a(session, names);
+  }
+};
+
+struct DropRegions {
+  CKPT_MOVER_MESSAGE(DropRegions);
+  SessionKey session;
+  std::vector<std::uint64_t> regions;
+  template <class A>
+  void fields(A& a) {
+    a(session, regions);
+  }
+};
+
+struct Dropped {
+  CKPT_MOVER_MESSAGE(Dropped);
+  SessionKey session;
+  std::vector<std::uint64_t> regions;
+  template <class A>
+  void fields(A& a) {
+    a(session, regions);
+  }
+};
+
+struct MadeRegions {  // one descriptor per region, in order; told before Verified
+  CKPT_MOVER_MESSAGE(MadeRegions);
+  SessionKey session;
+  std::vector<RegionInfo> regions;
+  template <class A>
+  void fields(A& a) {
+    a(session, regions);
+  }
+};
+
+struct DroppedRegions {
+  CKPT_MOVER_MESSAGE(DroppedRegions);
+  SessionKey session;
+  std::vector<std::uint64_t> regions;
+  template <class A>
+  void fields(A& a) {
+    a(session, regions);
+  }
+};
+
+struct RegionsLetGo {
+  CKPT_MOVER_MESSAGE(RegionsLetGo);
+  SessionKey session;
+  std::uint64_t regions = 0;  // how many, since the session began
+  template <class A>
+  void fields(A& a) {
+    a(session, regions);
+  }
+};
+
+struct FillRegions {  // two descriptors per region, in order: what has its content, what is to have it
+  CKPT_MOVER_MESSAGE(FillRegions);
+  SessionKey session;       // its rank is kFillRank
+  std::uint64_t batch = 0;  // repeated in the answer
+  std::vector<RegionInfo> regions;
+  template <class A>
+  void fields(A& a) {
+    a(session, batch, regions);
+  }
+};
+
+// Each region is what it was copied from, by fingerprints of both; the mover holds neither any more.
+struct Filled {
+  CKPT_MOVER_MESSAGE(Filled);
+  SessionKey session;
+  std::uint64_t batch = 0;
+  std::uint64_t bytes = 0;
+  template <class A>
+  void fields(A& a) {
+    a(session, batch, bytes);
+  }
+};
+
+struct FillFailed {
+  CKPT_MOVER_MESSAGE(FillFailed);
+  SessionKey session;
+  std::uint64_t batch = 0;
+  Failure failure;
+  template <class A>
+  void fields(A& a) {
+    a(session, batch, failure);
+  }
+};
+
+}  // namespace ckpt::wire::mover

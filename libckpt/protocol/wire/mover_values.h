@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the messages between an agent and its movers are made of: bounds, the session's key, a failure, a region
+// (mover_messages.h has the messages' order and what holds for all of them).
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "libckpt/base/error.h"
+#include "libckpt/protocol/wire/codec.h"
+#include "libckpt/protocol/wire/switch_messages.h"
+
+namespace ckpt::wire::mover {
+
+inline constexpr int kSocketFd = 3;
+inline constexpr std::size_t kMostPacketBytes = std::size_t{64} << 10;
+inline constexpr std::size_t kMostRegions = 64;  // of one AttachRegions or MadeRegions: one descriptor each
+inline constexpr std::size_t kMostFillRegions = 32;  // of one FillRegions: two descriptors each
+// FillRegions and its answers belong to no session: their key has this in place of a rank, and a number of the agent's own.
+inline constexpr std::uint32_t kFillRank = 0xffff'ffff;
+// The key of a snapshot's or restore's session has this in place of a rank, and a number of the agent's own.
+inline constexpr std::uint32_t kVaultRank = 0xffff'fffe;
+inline constexpr std::size_t kMostTensors = 96;  // of one AttachTensors
+inline constexpr std::size_t kMostLanes = 8;
+
+#define CKPT_MOVER_MESSAGE(Name)                           \
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1; \
+  static constexpr std::string_view kName = #Name;         \
+  Name() = default
+
+struct SessionKey {
+  CKPT_MOVER_MESSAGE(SessionKey);
+  SessionKey(MigrationId m, std::uint32_t r) : migration(m), rank(r) {}
+  MigrationId migration = 0;
+  std::uint32_t rank = 0;
+  template <class A>
+  void fields(A& a) {
+    a(migration, rank);
+  }
+  friend auto operator<=>(const SessionKey&, const SessionKey&) = default;
+};
+
+struct Failure {
+  CKPT_MOVER_MESSAGE(Failure);
+  explicit Failure(const Error& error) : code(error.code()), text(error.to_string()) {}
+  [[nodiscard]] Error to_error() const { return {code, text}; }
+  ErrorCode code = ErrorCode::kInternal;
+  std::string text;
+  template <class A>
+  void fields(A& a) {
+    a(code, text);
+  }
+};
+
+struct RegionInfo {
+  CKPT_MOVER_MESSAGE(RegionInfo);
+  RegionInfo(std::uint64_t region_id, std::uint64_t region_generation, std::uint64_t region_bytes)
+      : id(region_id), generation(region_generation), bytes(region_bytes) {}
+  std::uint64_t id = 0;
+  std::uint64_t generation = 0;
+  std::uint64_t bytes = 0;
+  template <class A>
+  void fields(A& a) {
+    a(id, generation, bytes);
+  }
+};
+
+}  // namespace ckpt::wire::mover

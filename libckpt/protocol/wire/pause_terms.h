@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pause by its terms, as they are estimated before it and measured in it. A later way of moving takes those of these terms that it has.
+// Threads: values. Errors: none.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+
+#include "libckpt/base/clock.h"
+#include "libckpt/protocol/wire/codec.h"
+
+namespace ckpt::wire {
+
+// In the order of the pause.
+enum class PauseTerm : std::uint8_t {
+  kQuiesce = 0,     // barrier entry until the source's mover knows
+  kContextSave,     // the driver's checkpoint
+  kDump,            // of the host process
+  kFinal,           // what is left to send after these
+  kVerify,          // last acknowledgement until both sides agree
+  kCommit,          // COMMITTED is durable
+  kHostRestore,     // of the host process
+  kContextRestore,  // the driver's restore
+  kFill,            // of memory that the process makes itself
+  kMap,             // memory at its addresses, host state of the program
+  kResume,
+};
+inline constexpr std::size_t kPauseTerms = 11;
+
+// A job's last pause says nothing of one in another way.
+enum class PauseKind : std::uint8_t {
+  kInvalid = 0,
+  kCooperative = 1,
+  kSwap = 2,
+  kProcess = 3,
+  kAdoptedSwap = 4,
+  kAdoptedProcess = 5,
+};
+[[nodiscard]] constexpr bool is_known(PauseKind kind) {
+  return kind >= PauseKind::kCooperative && kind <= PauseKind::kAdoptedProcess;
+}
+
+// One number for each term.
+struct PauseNumbers {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  PauseNumbers() = default;
+  std::array<std::int64_t, kPauseTerms> all{};
+  [[nodiscard]] std::int64_t& operator[](PauseTerm term) { return all[static_cast<std::size_t>(term)]; }
+  [[nodiscard]] std::int64_t operator[](PauseTerm term) const { return all[static_cast<std::size_t>(term)]; }
+  [[nodiscard]] std::int64_t total() const {
+    std::int64_t sum = 0;
+    for (const std::int64_t number : all) sum += number;
+    return sum;
+  }
+  template <class A>
+  void fields(A& a) {
+    std::apply([&a](auto&... each) { a(each...); }, all);
+  }
+};
+
+// A pause that was, or is expected.
+struct PauseFacts {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  PauseFacts() = default;
+  PauseKind kind = PauseKind::kCooperative;
+  PauseNumbers ns;
+  PauseNumbers bytes;  // that each term grew with
+  template <class A>
+  void fields(A& a) {
+    a(kind, ns, bytes);
+  }
+};
+
+// What a term takes on a node: base + bytes.
+struct CostLine {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  CostLine() = default;
+  CostLine(std::int64_t base, std::int64_t per_mib) : base_ns(base), ns_per_mib(per_mib) {}
+  std::int64_t base_ns = 0;
+  std::int64_t ns_per_mib = 0;
+  [[nodiscard]] Nanos grown(std::int64_t bytes) const {
+    return static_cast<Nanos>(static_cast<double>(ns_per_mib) * static_cast<double>(bytes) / (1 << 20));
+  }
+  [[nodiscard]] Nanos at(std::int64_t bytes) const { return base_ns + grown(bytes); }
+  template <class A>
+  void fields(A& a) {
+    a(base_ns, ns_per_mib);
+  }
+};
+
+}  // namespace ckpt::wire

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/store/manifest.h"
+
+#include "libckpt/datapath/track/fingerprint_stream.h"
+
+namespace ckpt::image {
+
+Result<Manifest> decode_manifest(std::span<const std::byte> bytes) {
+  CKPT_TRY(manifest, wire::decode<Manifest>(bytes));
+  if (manifest.format != kFormatVersion)
+    return Error(ErrorCode::kNotSupported, "Manifest format " + std::to_string(manifest.format) +
+                                               "; this build reads " + std::to_string(kFormatVersion));
+  std::uint64_t last = 0;
+  for (const ManifestExtent& extent : manifest.extents) {
+    if (extent.id <= last || extent.generation == 0 || extent.bytes == 0)
+      return Error(ErrorCode::kProtocol, "A manifest whose extents are not in order");
+    last = extent.id;
+  }
+  return manifest;
+}
+
+Result<void> check_manifest(const Manifest& manifest, const track::Fingerprint& root,
+                            std::span<const std::byte> host_state, const track::FingerprintParams& params) {
+  if (manifest.root_lo != root.lo || manifest.root_hi != root.hi)
+    return Error(ErrorCode::kCorrupt, "The manifest's root is not the one over the target's memory");
+  if (manifest.host_state_bytes != host_state.size())
+    return Error(ErrorCode::kCorrupt, "Host state of " + std::to_string(host_state.size()) +
+                                          " bytes arrived, the "
+                                          "manifest says " +
+                                          std::to_string(manifest.host_state_bytes));
+  const track::Fingerprint own = track::fingerprint_of_much(params, host_state);
+  if (manifest.host_state_lo != own.lo || manifest.host_state_hi != own.hi)
+    return Error(ErrorCode::kCorrupt, "The host state that arrived is not what was sent");
+  return ok();
+}
+
+}  // namespace ckpt::image

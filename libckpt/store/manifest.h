@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The final manifest: what the image consists of and by what it is verified. It is sent last, after every chunk has been
+// acknowledged and BARRIER is durable; the target commits only if all of it holds (DESIGN §5 rule 4).
+// Threads: pure functions. Errors: kProtocol, kNotSupported for bytes that no source sends; kCorrupt if it does not hold.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "libckpt/base/result.h"
+#include "libckpt/store/plan.h"
+#include "libckpt/datapath/track/fingerprint.h"
+#include "libckpt/protocol/wire/codec.h"
+
+namespace ckpt::image {
+
+struct ManifestExtent {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  ManifestExtent() = default;
+  std::uint64_t id = 0;
+  std::uint64_t generation = 0;
+  std::uint64_t bytes = 0;
+  template <class A>
+  void fields(A& a) {
+    a(id, generation, bytes);
+  }
+};
+
+struct Manifest {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  Manifest() = default;
+  std::uint32_t format = kFormatVersion;
+  std::uint64_t migration = 0;
+  std::uint64_t incarnation = 0;  // the target's
+  std::uint32_t rank = 0;
+  std::uint64_t chunk_bytes = 0;
+  std::vector<ManifestExtent> extents;  // those that are alive, by id
+  std::uint64_t root_lo = 0;            // over chunk size, extents and fingerprints (track::SentMap::root)
+  std::uint64_t root_hi = 0;
+  std::uint64_t host_state_bytes = 0;
+  std::uint64_t host_state_lo = 0;  // its fingerprint under the chunks' key
+  std::uint64_t host_state_hi = 0;
+  template <class A>
+  void fields(A& a) {
+    a(format, migration, incarnation, rank, chunk_bytes, extents, root_lo, root_hi, host_state_bytes,
+      host_state_lo, host_state_hi);
+  }
+};
+
+Result<Manifest> decode_manifest(std::span<const std::byte> bytes);
+
+// Root and host state are what the target computed itself.
+Result<void> check_manifest(const Manifest& manifest, const track::Fingerprint& root,
+                            std::span<const std::byte> host_state, const track::FingerprintParams& params);
+
+}  // namespace ckpt::image

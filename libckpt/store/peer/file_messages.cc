@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/store/peer/file_messages.h"
+
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+
+namespace ckpt::vault {
+namespace {
+
+bool is_plain_name(std::string_view name) {
+  return !name.empty() && name.front() != '.' && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
+  });
+}
+
+bool is_of_job(std::string_view rest) {
+  if (rest.empty() || rest == "/job" || rest == "/job.new") return true;
+  for (const std::string_view folder : {"/packs", "/versions"}) {
+    if (!rest.starts_with(folder)) continue;
+    const std::string_view name = rest.substr(folder.size());
+    if (name.empty() || (name.front() == '/' && is_plain_name(name.substr(1)))) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<void> check_path(const std::string& path, const std::string& job) {
+  const std::string mine = "jobs/" + job;
+  const bool whole =
+      path.empty() || path == "vault" || path == "vault.new" || path == "lock" || path == "jobs";
+  if (path.size() <= kMostPathBytes &&
+      (whole || (path.starts_with(mine) && is_of_job(std::string_view(path).substr(mine.size())))))
+    return ok();
+  return Error(ErrorCode::kInvalidArgument,
+               "\"" + path.substr(0, kMostPathBytes) + "\" is nothing of job " + job + " in a vault");
+}
+
+}  // namespace ckpt::vault

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one side of a FrameStream asks of the other's vault, and its answers: the operations of files.h, one at a time. The first message of a
+// connection is FileHello, and nothing is done before it was accepted.
+//
+// Paths are relative to the vault's folder and are judged by check_path(): a grant is for one job, and nothing else of the vault can be named.
+// Threads: values. Errors: kProtocol from decoding (wire/codec.h); what an operation failed with travels in FileReply.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "libckpt/protocol/wire/codec.h"
+
+namespace ckpt::vault {
+
+inline constexpr std::size_t kFileTokenBytes = 32;
+inline constexpr std::size_t kMostRequestBytes = 4096;  // of a request's head
+inline constexpr std::size_t kMostPathBytes = 512;
+
+// Connections of one `session` share what is open; it ends, and its locks with it, when the last one closes.
+struct FileHello {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  FileHello() = default;
+  std::vector<std::byte> token;
+  std::uint64_t session = 0;
+  template <class A>
+  void fields(A& a) {
+    a(token, session);
+  }
+};
+
+enum class FileOp : std::uint8_t {
+  kInvalid = 0,
+  kCreate = 1,  // path -> handle
+  kOpen,        // path -> handle
+  kWrite,       // handle, offset, payload
+  kRead,        // handle, offset, bytes -> payload
+  kSize,        // handle -> value
+  kSync,        // handle
+  kClose,       // handle, also of a lock
+  kRename,      // path, to
+  kRemove,      // path
+  kMakeFolder,
+  kRemoveFolder,
+  kList,  // path -> entries
+  kSyncFolder,
+  kLock,  // path -> handle
+};
+[[nodiscard]] constexpr bool is_known(FileOp op) {
+  return op >= FileOp::kCreate && op <= FileOp::kLock;
+}
+
+struct FileRequest {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  FileRequest() = default;
+  explicit FileRequest(FileOp operation) : op(operation) {}
+  FileOp op = FileOp::kList;
+  std::uint64_t handle = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+  std::string path;
+  std::string to;
+  template <class A>
+  void fields(A& a) {
+    a(op, handle, offset, bytes, path, to);
+  }
+};
+
+struct FileEntry {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  FileEntry() = default;
+  std::string name;
+  bool is_folder = false;
+  std::uint64_t bytes = 0;
+  template <class A>
+  void fields(A& a) {
+    a(name, is_folder, bytes);
+  }
+};
+
+struct FileReply {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  FileReply() = default;
+  bool done = true;
+  std::uint8_t error_code = 0;  // with done = false: an ErrorCode
+  std::string message;
+  std::uint64_t value = 0;
+  std::vector<FileEntry> entries;
+  template <class A>
+  void fields(A& a) {
+    a(done, error_code, message, value, entries);
+  }
+};
+
+// "", "vault", "lock", "jobs", and what a vault has in "jobs/JOB" for this job alone. kInvalidArgument.
+Result<void> check_path(const std::string& path, const std::string& job);
+
+}  // namespace ckpt::vault

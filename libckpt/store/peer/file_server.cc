@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/store/peer/file_server.h"
+
+#include <algorithm>
+
+#include "libckpt/base/random.h"
+#include "libckpt/store/peer/file_session.h"
+#include "libckpt/store/vault/version.h"
+
+namespace ckpt::vault {
+namespace {
+
+constexpr std::size_t kMostGrants = 1024;
+constexpr std::size_t kMostConnections = 256;
+constexpr std::chrono::milliseconds kHelloTime{5000};
+constexpr std::chrono::milliseconds kLookForEnd{200};
+
+// Takes the same time whatever differs.
+bool equal(const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
+  if (a.size() != b.size()) return false;
+  std::byte difference{0};
+  for (std::size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
+  return difference == std::byte{0};
+}
+
+}  // namespace
+
+FileServer::FileServer(Settings settings, ListeningSocket listening)
+    : settings_(std::move(settings)), listening_(std::move(listening)) {}
+
+Result<std::unique_ptr<FileServer>> FileServer::create(Settings settings) {
+  CKPT_TRY(listening, listen_at(settings.listen));
+  std::unique_ptr<FileServer> server(new FileServer(std::move(settings), std::move(listening)));
+  server->accepting_ = std::thread([raw = server.get()] { raw->accept_all(); });
+  return server;
+}
+
+FileServer::~FileServer() {
+  ending_.store(true);
+  if (accepting_.joinable()) accepting_.join();
+  bury(true);
+}
+
+Result<std::vector<std::byte>> FileServer::grant(const FileGrant& grant) {
+  CKPT_TRYV(check_job_name(grant.job));
+  auto granted = std::make_shared<Granted>();
+  granted->grant = grant;
+  granted->token.resize(kFileTokenBytes);
+  CKPT_TRYV(fill_random(granted->token));
+  granted->until = std::chrono::steady_clock::now() + grant.lasts;
+  const std::lock_guard lock(mutex_);
+  std::erase_if(grants_, [](const auto& g) { return g->until < std::chrono::steady_clock::now(); });
+  if (grants_.size() >= kMostGrants)
+    return Error(ErrorCode::kRefused, "Too many nodes use the vault " + settings_.folder + " already");
+  grants_.push_back(granted);
+  return granted->token;
+}
+
+void FileServer::revoke(const std::vector<std::byte>& token) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(grants_, [&](const auto& granted) { return equal(granted->token, token); });
+  for (Connection& connection : connections_)
+    if (connection.session && equal(connection.session->token(), token)) connection.stream.shut_down();
+}
+
+std::shared_ptr<const FileServer::Granted> FileServer::find(const std::vector<std::byte>& token) {
+  const auto now = std::chrono::steady_clock::now();
+  for (const auto& granted : grants_)
+    if (equal(granted->token, token) && granted->until >= now) return granted;
+  return nullptr;
+}
+
+void FileServer::accept_all() {
+  while (!ending_.load()) {
+    auto stream = accept_from(listening_.socket, kLookForEnd);
+    bury(false);
+    if (stream) {
+      take(std::move(stream).assume_value());
+    } else if (stream.assume_error().code() != ErrorCode::kTimedOut) {
+      std::this_thread::sleep_for(kLookForEnd);  // out of descriptors: some come back
+    }
+  }
+}
+
+void FileServer::take(FrameStream stream) {
+  const std::lock_guard lock(mutex_);
+  if (connections_.size() >= kMostConnections) return;
+  Connection& connection = connections_.emplace_back();
+  connection.stream = std::move(stream);
+  connection.thread = std::thread([this, &connection] { serve(connection); });
+}
+
+// Takes away connections that are over, or, at the end, all.
+void FileServer::bury(bool all) {
+  std::list<Connection> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto it = connections_.begin(); it != connections_.end();) {
+      const auto next = std::next(it);
+      if (all) it->stream.shut_down();
+      if (all || it->over.load()) gone.splice(gone.end(), connections_, it);
+      it = next;
+    }
+  }
+  for (Connection& connection : gone) connection.thread.join();
+}
+
+void FileServer::serve(Connection& connection) {
+  if (greet(connection)) connection.session->serve(connection.stream);
+  std::shared_ptr<Session> last;
+  {
+    const std::lock_guard lock(mutex_);
+    last = std::move(connection.session);
+  }
+  last.reset();  // what it holds is let go before anybody may see the connection as over
+  connection.stream.shut_down();
+  connection.over.store(true);
+}
+
+Result<void> FileServer::greet(Connection& connection) {
+  CKPT_TRY(received, connection.stream.receive(kHelloTime, kMostRequestBytes, {}));
+  CKPT_TRY(hello, wire::decode<FileHello>(received.head));
+  auto session = session_of(hello);
+  FileReply reply;
+  if (session) {
+    const std::lock_guard lock(mutex_);
+    connection.session = session.assume_value();
+  } else {
+    reply = refusal(session.assume_error());
+  }
+  CKPT_TRYV(connection.stream.send(wire::encode(reply), {}));
+  if (!session) return std::move(session).assume_error();
+  return ok();
+}
+
+Result<std::shared_ptr<FileServer::Session>> FileServer::session_of(const FileHello& hello) {
+  const std::lock_guard lock(mutex_);
+  const auto granted = find(hello.token);
+  if (!granted)
+    return Error(ErrorCode::kUnavailable, "This node has granted nothing to who asks, or not any more");
+  std::erase_if(sessions_, [](const auto& entry) { return entry.second.expired(); });
+  auto& known = sessions_[{hello.token, hello.session}];
+  if (auto session = known.lock()) return session;
+  Tiers tiers;
+  tiers.disk = settings_.folder;
+  tiers.memory = settings_.memory;
+  tiers.memory_limit_bytes = settings_.memory_limit_bytes;
+  tiers.into_memory = granted->grant.into_memory;
+  if (granted->grant.writes && !tiers.into_memory) tiers.settles = granted->grant.job;
+  auto session = std::make_shared<Session>(std::move(tiers), granted->grant, hello.token);
+  known = session;
+  return session;
+}
+
+}  // namespace ckpt::vault

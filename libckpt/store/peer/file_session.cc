@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/store/peer/file_session.h"
+
+#include <algorithm>
+
+#include "libckpt/base/fault.h"
+
+namespace ckpt::vault {
+namespace {
+
+constexpr std::size_t kMostOpen = 256;
+constexpr std::uint64_t kMostOffset = std::uint64_t{1} << 40;  // as a pack's (chunk_index.h)
+constexpr std::size_t kMostEntries = 60'000;                   // of 40 bytes: what a reply's head holds
+
+bool reads_only(FileOp op) {
+  return op == FileOp::kOpen || op == FileOp::kRead || op == FileOp::kSize || op == FileOp::kClose ||
+         op == FileOp::kList;
+}
+
+bool is_on_file(FileOp op) {
+  return op == FileOp::kWrite || op == FileOp::kRead || op == FileOp::kSize || op == FileOp::kSync ||
+         op == FileOp::kClose;
+}
+
+FileReply with_value(std::uint64_t value) {
+  FileReply reply;
+  reply.value = value;
+  return reply;
+}
+
+}  // namespace
+
+FileReply refusal(const Error& error) {
+  constexpr std::size_t kMostText = 2000;
+  FileReply reply;
+  reply.done = false;
+  reply.error_code = static_cast<std::uint8_t>(error.code());
+  reply.message = error.to_string().substr(0, kMostText);
+  return reply;
+}
+
+FileServer::Session::Session(Tiers tiers, FileGrant grant, std::vector<std::byte> token)
+    : folder_(tiers.disk), grant_(std::move(grant)), token_(std::move(token)) {
+  if (tiers.memory.empty()) return;
+  files_ = std::make_unique<TieredFiles>(std::move(tiers));
+}
+
+std::string FileServer::Session::full(const std::string& path) const {
+  return path.empty() ? folder_ : folder_ + "/" + path;
+}
+
+void FileServer::Session::serve(FrameStream& stream) {
+  std::vector<std::byte> room(kMostPayloadBytes);
+  while (true) {
+    auto received = stream.receive(FrameStream::kForever, kMostRequestBytes, room);
+    if (!received) return;
+    auto request = wire::decode<FileRequest>(received.assume_value().head);
+    if (!request) return;
+    std::size_t out_bytes = 0;
+    auto payload = std::span(room).first(received.assume_value().payload_bytes);
+    if (request.assume_value().op == FileOp::kRead) payload = room;
+    auto reply = perform(request.assume_value(), payload, out_bytes);
+    const FileReply said = reply ? std::move(reply).assume_value() : refusal(reply.assume_error());
+    if (!stream.send(wire::encode(said), std::span(room).first(said.done ? out_bytes : 0))) return;
+  }
+}
+
+// Whoever writes holds the vault.
+Result<void> FileServer::Session::check(const FileRequest& request) const {
+  if (!is_on_file(request.op)) {
+    CKPT_TRYV(check_path(request.path, grant_.job));
+  }
+  if (request.op == FileOp::kRename) {
+    CKPT_TRYV(check_path(request.to, grant_.job));
+  }
+  if (reads_only(request.op)) return ok();
+  if (!grant_.writes)
+    return Error(ErrorCode::kInvalidArgument, "The images of job " + grant_.job + " are granted to be read");
+  const std::lock_guard lock(mutex_);
+  if (lock_ || request.op == FileOp::kLock || request.op == FileOp::kMakeFolder) return ok();
+  return Error(ErrorCode::kInvalidArgument, "A vault is locked before it is written");
+}
+
+Result<FileReply> FileServer::Session::perform(const FileRequest& request, std::span<std::byte> payload,
+                                               std::size_t& out_bytes) {
+  CKPT_TRYV(check(request));
+  return is_on_file(request.op) ? perform_on_file(request, payload, out_bytes) : perform_on_path(request);
+}
+
+Result<FileServer::Session::OpenFile> FileServer::Session::find(std::uint64_t handle) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = open_.find(handle);
+  if (found == open_.end()) return Error(ErrorCode::kInvalidArgument, "No such file is open");
+  return found->second;
+}
+
+Result<FileReply> FileServer::Session::perform_on_file(const FileRequest& request,
+                                                       std::span<std::byte> payload, std::size_t& out_bytes) {
+  if (request.op == FileOp::kClose) {
+    const std::lock_guard lock(mutex_);
+    if (request.handle == lock_handle_) lock_.reset();
+    open_.erase(request.handle);
+    return FileReply();
+  }
+  CKPT_TRY(open, find(request.handle));
+  if (request.offset > kMostOffset) return Error(ErrorCode::kInvalidArgument, "No file is that long");
+  switch (request.op) {
+    case FileOp::kWrite: {
+      if (!open.writes) return Error(ErrorCode::kInvalidArgument, "The file is open to be read");
+      CKPT_TRYV(open.file->write_at(request.offset, payload));
+      fault_point(FaultPoint::kVaultServerWritten);
+      return FileReply();
+    }
+    case FileOp::kRead: {
+      if (request.bytes > payload.size()) return Error(ErrorCode::kInvalidArgument, "Too much at once");
+      CKPT_TRY(count, open.file->read_at(request.offset, payload.first(request.bytes)));
+      out_bytes = count;
+      return with_value(count);
+    }
+    case FileOp::kSize: {
+      CKPT_TRY(size, open.file->size());
+      return with_value(size);
+    }
+    default: {
+      CKPT_TRYV(open.file->sync());
+      fault_point(FaultPoint::kVaultServerSynced);
+      return FileReply();
+    }
+  }
+}
+
+Result<FileReply> FileServer::Session::perform_on_path(const FileRequest& request) {
+  Files& files = files_ ? *files_ : posix_files();
+  switch (request.op) {
+    case FileOp::kCreate:
+      return keep(files.create(full(request.path)), true);
+    case FileOp::kOpen:
+      return keep(files.open(full(request.path)), false);
+    case FileOp::kList:
+      return list(request.path);
+    case FileOp::kLock:
+      return lock(request.path);
+    default: {
+      CKPT_TRYV(change(request));
+      if (request.op == FileOp::kRename) fault_point(FaultPoint::kVaultServerRenamed);
+      if (request.op == FileOp::kSyncFolder) fault_point(FaultPoint::kVaultServerSettled);
+      return FileReply();
+    }
+  }
+}
+
+Result<void> FileServer::Session::change(const FileRequest& request) {
+  Files& files = files_ ? *files_ : posix_files();
+  switch (request.op) {
+    case FileOp::kRename:
+      return files.rename(full(request.path), full(request.to));
+    case FileOp::kRemove:
+      return files.remove(full(request.path));
+    case FileOp::kMakeFolder:
+      return files.make_folder(full(request.path));
+    case FileOp::kRemoveFolder:
+      return files.remove_folder(full(request.path));
+    default:
+      return files.sync_folder(full(request.path));
+  }
+}
+
+Result<FileReply> FileServer::Session::keep(Result<std::unique_ptr<File>> file, bool writes) {
+  if (!file) return std::move(file).assume_error();
+  const std::lock_guard lock(mutex_);
+  if (open_.size() >= kMostOpen) return Error(ErrorCode::kInvalidArgument, "Too many open files");
+  OpenFile& open = open_[next_];
+  open.file = std::move(file).assume_value();
+  open.writes = writes;
+  return with_value(next_++);
+}
+
+Result<FileReply> FileServer::Session::lock(const std::string& path) {
+  if (path != "lock") return Error(ErrorCode::kInvalidArgument, "A vault has one lock");
+  Files& files = files_ ? *files_ : posix_files();
+  CKPT_TRY(held, files.lock(full(path)));
+  const std::lock_guard lock(mutex_);
+  lock_ = std::move(held);
+  lock_handle_ = next_;
+  return with_value(next_++);
+}
+
+// Of all jobs, only the granted one is there.
+Result<FileReply> FileServer::Session::list(const std::string& path) {
+  Files& files = files_ ? *files_ : posix_files();
+  CKPT_TRY(entries, files.list(full(path)));
+  FileReply reply;
+  for (const FolderEntry& entry : entries) {
+    if (path == "jobs" && entry.name != grant_.job) continue;
+    if (reply.entries.size() >= kMostEntries)
+      return Error(ErrorCode::kNotSupported, full(path) + " has too many files to be read from elsewhere");
+    FileEntry& said = reply.entries.emplace_back();
+    said.name = entry.name;
+    said.is_folder = entry.is_folder;
+    said.bytes = entry.bytes;
+  }
+  return reply;
+}
+
+}  // namespace ckpt::vault

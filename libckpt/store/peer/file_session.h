@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one client of a FileServer has open, and the operations it asks for. Inside of file_server.
+// Threads: serve() by one for each of its connections. Ownership: files and locks are let go with the session.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "libckpt/store/peer/file_server.h"
+
+namespace ckpt::vault {
+
+[[nodiscard]] FileReply refusal(const Error& error);
+
+class FileServer::Session {
+ public:
+  Session(Tiers tiers, FileGrant grant, std::vector<std::byte> token);
+  [[nodiscard]] const std::vector<std::byte>& token() const noexcept { return token_; }
+  // Until the connection is gone, or what comes is no request.
+  void serve(FrameStream& stream);
+
+ private:
+  struct OpenFile {
+    std::shared_ptr<File> file;
+    bool writes = false;
+  };
+  Result<FileReply> perform(const FileRequest& request, std::span<std::byte> payload, std::size_t& out_bytes);
+  Result<FileReply> perform_on_file(const FileRequest& request, std::span<std::byte> payload,
+                                    std::size_t& out_bytes);
+  Result<FileReply> perform_on_path(const FileRequest& request);
+  Result<void> change(const FileRequest& request);
+  Result<void> check(const FileRequest& request) const;
+  Result<OpenFile> find(std::uint64_t handle) const;
+  Result<FileReply> keep(Result<std::unique_ptr<File>> file, bool writes);
+  Result<FileReply> lock(const std::string& path);
+  Result<FileReply> list(const std::string& path);
+  [[nodiscard]] std::string full(const std::string& path) const;
+
+  const std::string folder_;
+  const FileGrant grant_;
+  const std::vector<std::byte> token_;
+  std::unique_ptr<Files> files_;
+  mutable std::mutex mutex_;  // of all below
+  std::map<std::uint64_t, OpenFile> open_;
+  std::uint64_t lock_handle_ = 0;
+  std::unique_ptr<FileLock> lock_;
+  std::uint64_t next_ = 1;
+};
+
+}  // namespace ckpt::vault

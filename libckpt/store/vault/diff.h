@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What differs between two versions of a job, by names of content alone: no chunk is read, and blocks of lists that are the same are not
+// looked into. Threads: any. Errors: kCorrupt where a list is damaged.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "libckpt/base/result.h"
+#include "libckpt/store/vault/job_store.h"
+
+namespace ckpt::vault {
+
+enum class Change { kSame, kChanged, kAdded, kRemoved };
+[[nodiscard]] std::string_view to_string(Change change) noexcept;
+
+struct ChunkRange {
+  std::uint64_t first = 0;
+  std::uint64_t count = 0;
+};
+
+struct RegionDiff {
+  std::uint32_t rank = 0;
+  std::uint64_t id = 0;
+  std::string name;
+  Change change = Change::kSame;
+  std::uint64_t bytes = 0;  // in the second, or in the first if it was removed
+  std::uint64_t changed_chunks = 0;
+  std::uint64_t changed_bytes = 0;
+  std::vector<ChunkRange> ranges;  // of changed chunks, in order
+};
+
+struct BlobDiff {
+  std::string name;
+  Change change = Change::kSame;
+  std::uint64_t bytes = 0;
+  std::uint64_t changed_bytes = 0;
+};
+
+struct VersionDiff {
+  std::vector<RegionDiff> regions;
+  std::vector<BlobDiff> blobs;
+  [[nodiscard]] std::uint64_t changed_bytes() const;
+};
+
+Result<VersionDiff> diff(JobStore& store, const Version& from, const Version& to);
+
+}  // namespace ckpt::vault

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names, packs and unpacks the content of records, with working memory of its own. Packing pays where a sample says that at least a tenth
+// is saved: byte planes for numbers (libckpt/datapath/codec), zstd for what repeats; else the bytes are stored as they are.
+//
+// Threads: an object belongs to one thread at a time; RecordCoders lends them out. Errors: unpack() gives kCorrupt for anything that
+// does not unpack to exactly out.size() bytes. Sizes are bytes.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "libckpt/base/result.h"
+#include "libckpt/store/vault/content.h"
+#include "libckpt/store/vault/format.h"
+
+namespace ckpt::vault {
+
+struct Packed {
+  Packing packing = Packing::kRaw;
+  std::span<const std::byte>
+      payload;  // the plain bytes themselves, or the coder's: valid until its next call
+};
+
+class RecordCoder {
+ public:
+  // For contents of at most `most_bytes`.
+  static Result<std::unique_ptr<RecordCoder>> create(const ContentKey& key, std::size_t most_bytes);
+  ~RecordCoder();
+  RecordCoder(const RecordCoder&) = delete;
+  RecordCoder& operator=(const RecordCoder&) = delete;
+
+  Result<ContentId> id_of(RecordKind kind, std::span<const std::byte> plain);
+  [[nodiscard]] Packed pack(std::span<const std::byte> plain, bool compress);
+  Result<void> unpack(Packing packing, std::span<const std::byte> payload, std::span<std::byte> out);
+  // The content of a record as it was read: checks lengths, payload, unpacks it and compares its name.
+  Result<void> open(const RecordHead& head, std::span<const std::byte> record, std::span<std::byte> out);
+  [[nodiscard]] std::size_t most_bytes() const noexcept;
+
+ private:
+  struct State;
+  explicit RecordCoder(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// As many coders of one job as there are threads at work. Thread-safe.
+class RecordCoders {
+ public:
+  explicit RecordCoders(const ContentKey& key) : key_(key) {}
+
+  // Goes back when it is destroyed, which must be before the RecordCoders.
+  class Loan {
+   public:
+    Loan(RecordCoders& owner, std::unique_ptr<RecordCoder> coder)
+        : owner_(&owner), coder_(std::move(coder)) {}
+    Loan(Loan&&) = default;
+    Loan& operator=(Loan&&) = delete;
+    ~Loan() {
+      if (coder_) owner_->give_back(std::move(coder_));
+    }
+    RecordCoder* operator->() const { return coder_.get(); }
+    RecordCoder& operator*() const { return *coder_; }
+
+   private:
+    RecordCoders* owner_;
+    std::unique_ptr<RecordCoder> coder_;
+  };
+  // One for contents of at most `most_bytes`.
+  Result<Loan> borrow(std::size_t most_bytes);
+
+ private:
+  void give_back(std::unique_ptr<RecordCoder> coder);
+  const ContentKey key_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<RecordCoder>> idle_;
+};
+
+}  // namespace ckpt::vault

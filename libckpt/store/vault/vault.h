@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// The vault: where images rest when no GPU holds them. A folder with versions of jobs; each version restores a job as it was at one
+// barrier, all ranks together. A version costs what changed since the one before: chunks are stored once by content, shared by all versions and
+// ranks of a job, and so are the lists that name them (docs/image-format.md).
+//
+//   CKPT_TRY(vault, Vault::open("/srv/vault", {.limit_bytes = 1 << 40}));
+//   CKPT_TRY(writer, vault->begin_version("job-7", {}));          // version_writer.h
+//   ...
+//   CKPT_TRYV(vault->keep_newest("job-7", 5));                    // older versions go,
+//   CKPT_TRY(report, vault->collect("job-7"));                    // and their space comes back
+//   CKPT_TRY(restored, vault->restore("job-7", std::nullopt, target, {}));   // the newest that is whole
+//
+// What holds whatever happens (a power cut at any point, torn and reordered writes, flipped bits): a version whose commit() returned restores
+// byte-equal until it is removed, or its damage is found and said; a version of which commit() did not return is whole or not there; the newest
+// whole version is always found.
+//
+// The memory tier is a vault on a tmpfs; copy_version() moves a version between tiers.
+// Threads: all functions from any thread. One Vault that writes per folder: another process gets kRefused. Readers in other
+// processes need no lock, and may find that what they read was collected (kNotFound): open it again.
+// Errors: kRefused: no space, at the limit, or busy; kNotFound; kCorrupt: damaged; kNotSupported: written by a newer build; kIo.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libckpt/base/result.h"
+#include "libckpt/store/vault/collector.h"
+#include "libckpt/store/vault/diff.h"
+#include "libckpt/store/vault/files.h"
+#include "libckpt/store/vault/job_store.h"
+#include "libckpt/store/vault/scrub.h"
+#include "libckpt/store/vault/usage.h"
+#include "libckpt/store/vault/version_reader.h"
+#include "libckpt/store/vault/version_writer.h"
+
+namespace ckpt::vault {
+
+struct VaultOptions {
+  bool writable = true;  // makes the folder, locks it, removes what a writer that was cut left
+  std::uint64_t limit_bytes =
+      0;  // of all files together; 0: none. A collection may exceed it by one pack for a while
+  std::uint64_t most_pack_bytes = std::uint64_t{256} << 20;
+  CollectOptions collect = {};
+  Files* files = nullptr;  // the operating system's
+};
+
+struct JobSummary {
+  std::string job;
+  std::uint64_t versions = 0;
+  std::uint64_t damaged_versions = 0;
+  std::uint64_t newest = 0;
+  std::int64_t newest_ms = 0;      // Unix time
+  std::uint64_t stored_bytes = 0;  // of packs
+};
+
+struct VersionList {
+  std::vector<std::shared_ptr<const Version>> versions;  // oldest first
+  std::vector<DamagedVersion> damaged;
+};
+
+// Where a version is restored to.
+class RestoreTarget : public ChunkSink {
+ public:
+  // Memory for this version's regions. Called again, with an older version, if what was delivered turns out to be of a damaged one.
+  virtual Result<void> begin(const Version& version) = 0;
+  // All chunks were delivered: blobs are read from here.
+  virtual Result<void> finish(VersionReader& reader) = 0;
+};
+
+struct SkippedVersion {
+  std::uint64_t number = 0;
+  Error why;
+};
+
+struct RestoreReport {
+  std::shared_ptr<const Version> version;
+  std::vector<SkippedVersion> skipped;  // newer, and damaged: newest first
+};
+
+class Vault {
+ public:
+  static Result<std::unique_ptr<Vault>> open(const std::string& folder, VaultOptions options);
+
+  Result<std::vector<JobSummary>> jobs();
+  // For lists, which need no pack: the jobs' names, and what versions() and damaged_versions() say, from the versions' files alone.
+  Result<std::vector<std::string>> job_names();
+  Result<VersionList> list_versions(const std::string& job);
+  // Oldest first.
+  Result<std::vector<std::shared_ptr<const Version>>> versions(const std::string& job);
+  Result<std::vector<DamagedVersion>> damaged_versions(const std::string& job);
+
+  // kRefused while another version of the job is written, or collected.
+  Result<std::unique_ptr<VersionWriter>> begin_version(const std::string& job, VersionInput input);
+  // Without a number: the newest whose file is whole.
+  Result<std::unique_ptr<VersionReader>> open_version(const std::string& job,
+                                                      std::optional<std::uint64_t> number = std::nullopt);
+  // The version, or, where it is damaged, the newest older one that is not. kNotFound: the job has none; kCorrupt: all of them are damaged.
+  Result<RestoreReport> restore(const std::string& job, std::optional<std::uint64_t> number,
+                                RestoreTarget& target, const ReadOptions& options);
+
+  // It is gone at once; its space comes back with collect().
+  Result<void> remove_version(const std::string& job, std::uint64_t number);
+  // Removes all but the newest `count` (at least 1) whose files are whole, and what is damaged and older than those. The numbers.
+  Result<std::vector<std::uint64_t>> keep_newest(const std::string& job, std::size_t count);
+  Result<CollectReport> collect(const std::string& job);
+  Result<void> remove_job(const std::string& job);
+
+  // Which packs the job's versions need.
+  Result<std::vector<VersionUse>> uses(const std::string& job);
+  Result<ScrubReport> verify(const std::string& job);
+  Result<VersionDiff> diff(const std::string& job, std::uint64_t from, std::uint64_t to);
+
+  [[nodiscard]] std::uint64_t used_bytes() const noexcept { return budget_.used(); }
+  [[nodiscard]] std::uint64_t limit_bytes() const noexcept { return budget_.limit(); }
+  [[nodiscard]] const std::vector<std::string>& damage() const noexcept {
+    return damage_;
+  }  // of the folder itself
+
+ private:
+  Vault(std::string folder, VaultOptions options);
+  Result<void> load();
+  Result<void> read_vault_file();
+  Result<std::uint64_t> measure(const std::string& job);
+  [[nodiscard]] std::string job_folder(const std::string& job) const { return folder_ + "/jobs/" + job; }
+  Result<std::shared_ptr<JobStore>> find_job(const std::string& job, bool make);
+  Result<void> check_exists(const std::string& job);
+  Result<void> check_writable() const;
+  static Result<std::shared_ptr<const Version>> restore_one(const std::shared_ptr<JobStore>& store,
+                                                            std::uint64_t number, RestoreTarget& target,
+                                                            const ReadOptions& options);
+
+  const std::string folder_;
+  const VaultOptions options_;
+  Files& files_;
+  Budget budget_;
+  std::unique_ptr<FileLock> lock_;
+  std::vector<std::string> damage_;
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<JobStore>> jobs_;
+};
+
+// Puts everything of the reader's version into the writer's (of a vault that may be another); the caller commits.
+Result<void> copy_version(VersionReader& reader, VersionWriter& writer, const ReadOptions& options);
+
+}  // namespace ckpt::vault

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// A version: one consistent state of a job, all ranks together, as a list of what it consists of. Its bytes are in packs; this is the small
+// file that makes them a version, written last. Memory and host state are *lists*: runs of chunks, named in blocks of 256 chunks
+// that are content themselves, so that an unchanged block costs nothing in the next version.
+//
+// Threads: values. Errors: decode gives kCorrupt, or kNotSupported for what a newer build wrote.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "libckpt/base/result.h"
+#include "libckpt/store/vault/content.h"
+#include "libckpt/store/vault/format.h"
+#include "libckpt/protocol/wire/codec.h"
+
+namespace ckpt::vault {
+
+// Host state is cut into pieces of this many bytes, whatever the size of memory's chunks.
+inline constexpr std::uint64_t kBlobChunkBytes = 64 << 10;
+
+struct ChunkList {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  ChunkList() = default;
+  std::uint64_t bytes = 0;
+  std::uint64_t chunk_bytes = 0;
+  std::vector<std::byte> blocks;  // the ContentId of each list record, one behind the other
+  template <class A>
+  void fields(A& a) {
+    a(bytes, chunk_bytes, blocks);
+  }
+  [[nodiscard]] std::uint64_t chunk_count() const { return (bytes + chunk_bytes - 1) / chunk_bytes; }
+  [[nodiscard]] std::uint64_t block_count() const { return (chunk_count() + kListChunks - 1) / kListChunks; }
+  [[nodiscard]] std::uint64_t bytes_of_chunk(std::uint64_t chunk) const;
+  [[nodiscard]] std::uint64_t chunks_of_block(std::uint64_t block) const;
+  [[nodiscard]] ContentId block(std::uint64_t index) const;
+};
+
+// A run of device memory: what the engine calls a region. Named by (rank, id); ids are the caller's.
+struct Region {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  Region() = default;
+  Region(std::uint32_t rank_number, std::uint64_t region_id, std::uint64_t region_generation,
+         std::uint64_t region_bytes, std::string label = {})
+      : rank(rank_number), id(region_id), generation(region_generation), name(std::move(label)) {
+    list.bytes = region_bytes;
+  }
+  std::uint32_t rank = 0;
+  std::uint64_t id = 0;
+  std::uint64_t generation = 0;
+  std::string name;
+  ChunkList list;
+  template <class A>
+  void fields(A& a) {
+    a(rank, id, generation, name, list);
+  }
+};
+
+// Bytes that belong to a version and are no device memory: host state of a rank, its plan, a dumped process.
+struct Blob {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  Blob() = default;
+  std::string name;
+  ChunkList list;
+  template <class A>
+  void fields(A& a) {
+    a(name, list);
+  }
+};
+
+struct Label {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  Label() = default;
+  Label(std::string label_name, std::string label_value)
+      : name(std::move(label_name)), value(std::move(label_value)) {}
+  std::string name;
+  std::string value;
+  template <class A>
+  void fields(A& a) {
+    a(name, value);
+  }
+};
+
+struct Version {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  Version() = default;
+  std::string job;
+  std::uint64_t number = 0;
+  std::uint64_t parent = 0;     // 0: none
+  std::int64_t created_ms = 0;  // Unix time
+  std::uint64_t incarnation = 0;
+  std::uint64_t step = 0;  // the job's own count, 0 if it has none
+  std::vector<Label> labels;
+  std::uint64_t chunk_bytes = 0;
+  std::vector<std::byte> job_record;  // how to start the job again; opaque here
+  std::vector<std::byte> content_key;
+  std::vector<Region> regions;
+  std::vector<Blob> blobs;
+  std::uint64_t new_chunks = 0;  // that no version before it had
+  std::uint64_t new_plain_bytes = 0;
+  std::uint64_t written_bytes = 0;  // into packs for it, lists and heads included
+  template <class A>
+  void fields(A& a) {
+    a(job, number, parent, created_ms, incarnation, step, labels, chunk_bytes, job_record, content_key,
+      regions, blobs, new_chunks, new_plain_bytes, written_bytes);
+  }
+  [[nodiscard]] std::uint64_t state_bytes() const;  // of regions
+  [[nodiscard]] std::uint64_t blob_bytes() const;
+  [[nodiscard]] ContentKey key() const;
+};
+
+[[nodiscard]] std::vector<std::byte> encode_version(const Version& version);
+// The bytes of a version's file: everything that readers rely on has been checked.
+Result<Version> decode_version(std::span<const std::byte> file);
+
+// What is kept beside a job's versions. Each version has the key as well, so that one damaged file loses none of them.
+struct JobRecord {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  JobRecord() = default;
+  std::string job;
+  std::vector<std::byte> content_key;
+  template <class A>
+  void fields(A& a) {
+    a(job, content_key);
+  }
+};
+[[nodiscard]] std::vector<std::byte> encode_job(const JobRecord& record);
+Result<JobRecord> decode_job(std::span<const std::byte> file);
+
+// The plain bytes of a list record: chunk names.
+Result<std::vector<ContentId>> decode_list(std::span<const std::byte> plain, std::uint64_t chunks);
+
+// Letters, digits, '.', '_' and '-', at most 128, not beginning with a dot: it names a folder.
+Result<void> check_job_name(const std::string& job);
+[[nodiscard]] bool is_chunk_size(std::uint64_t bytes);
+
+}  // namespace ckpt::vault

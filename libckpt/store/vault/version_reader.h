@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads one version. Every content is compared with the name that its list gives it, the list with the name that the version gives it, and the
+// version's file with its checksum: what is delivered is what was put.
+//
+//   CKPT_TRY(reader, vault->open_version("job", 7));
+//   CKPT_TRYV(reader->read_regions(sink, {}));                     // all memory, several threads, in the order of the disk
+//   CKPT_TRY(host, reader->read_blob("rank.0.host", 1 << 30));
+//
+// The records of a version are sorted by place and read in runs of up to 4 MiB, each by one thread, which also verifies and unpacks it; the disk is told of the next ones.
+// Memory: 64 bytes for each chunk of the version, and 4 MiB and two chunks for each thread.
+//
+// Threads: any; the version stays readable while the reader lives, also if it is removed. Errors: kCorrupt names the chunk that is damaged (and every
+// copy of it); an error of the sink ends the reading and is returned.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "libckpt/base/result.h"
+#include "libckpt/store/vault/job_store.h"
+#include "libckpt/store/vault/version.h"
+
+namespace ckpt::vault {
+
+// Called by many threads at a time, each chunk once, in no order.
+class ChunkSink {
+ public:
+  virtual ~ChunkSink() = default;
+  // `region`: its place in Version::regions. The bytes are valid during the call.
+  virtual Result<void> chunk(std::uint32_t region, std::uint64_t chunk, std::span<const std::byte> bytes) = 0;
+  virtual Result<void> zero_chunk(std::uint32_t region, std::uint64_t chunk, std::uint64_t bytes) = 0;
+};
+
+struct ReadOptions {
+  unsigned threads = 0;  // 0: as many as there are processors, at most 8
+};
+
+class VersionReader {
+ public:
+  VersionReader(std::shared_ptr<JobStore> store, std::shared_ptr<const Version> version)
+      : store_(std::move(store)), version_(std::move(version)) {}
+
+  [[nodiscard]] const Version& version() const noexcept { return *version_; }
+  // `out` is as long as the chunk.
+  Result<void> read_chunk(std::uint32_t region, std::uint64_t chunk, std::span<std::byte> out);
+  Result<void> read_regions(ChunkSink& sink, const ReadOptions& options);
+  // kNotFound: there is none of that name; kRefused: it is longer than `most_bytes`.
+  Result<std::vector<std::byte>> read_blob(const std::string& name, std::uint64_t most_bytes);
+  // Piece by piece, from front to back.
+  Result<void> read_blob(const std::string& name,
+                         const std::function<Result<void>(std::span<const std::byte>)>& piece);
+  [[nodiscard]] const Blob* find_blob(const std::string& name) const;
+
+ private:
+  std::shared_ptr<JobStore> store_;
+  std::shared_ptr<const Version> version_;
+};
+
+}  // namespace ckpt::vault

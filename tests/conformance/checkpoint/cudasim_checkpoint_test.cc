@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the software driver does at a checkpoint beyond what is known of the real one: what it leaves in the process (a dump of
+// it must find nothing of the driver's), what it refuses, and going on with other devices.
+#include <dirent.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "tests/conformance/checkpoint/checkpoint_support.h"
+
+namespace conformance {
+namespace {
+
+class CudasimCheckpointTest : public CheckpointTest {
+ protected:
+  // Descriptors of sockets and of memory without a name, and shared mappings.
+  [[nodiscard]] std::vector<std::string> remains() const {
+    std::vector<std::string> found;
+    const std::string process = "/proc/" + std::to_string(pid());
+    DIR* folder = ::opendir((process + "/fd").c_str());
+    while (const dirent* entry = ::readdir(folder)) {
+      char target[256];
+      const ssize_t length = ::readlinkat(::dirfd(folder), entry->d_name, target, sizeof target);
+      const std::string text(target, length > 0 ? static_cast<std::size_t>(length) : 0);
+      const bool own = std::string(entry->d_name) == "3";  // the test's socket
+      if (!own && (text.rfind("socket:", 0) == 0 || text.rfind("/memfd:", 0) == 0 ||
+                   text.find("/device") != std::string::npos)) {
+        found.push_back(text);
+      }
+    }
+    ::closedir(folder);
+    std::ifstream maps(process + "/maps");
+    for (std::string line; std::getline(maps, line);) {
+      if (line.find("memfd:conformance") != std::string::npos) continue;  // the job's own
+      const std::size_t rights = line.find(' ') + 1;
+      if (line[rights + 3] == 's' || line.find("memfd") != std::string::npos) found.push_back(line);
+    }
+    return found;
+  }
+  static std::string joined(const std::vector<std::string>& lines) {
+    std::string out;
+    for (const std::string& line : lines) out += line + "\n";
+    return out;
+  }
+};
+
+TEST_F(CudasimCheckpointTest, NothingOfTheDriverRemains) {
+  EXPECT_FALSE(remains().empty());
+  ASSERT_OK(lock());
+  ASSERT_OK(checkpoint());
+  EXPECT_EQ("", joined(remains()));
+  ASSERT_OK(restore());
+  ASSERT_OK(unlock());
+  EXPECT_TRUE(job_->does("check"));
+}
+
+TEST_F(CudasimCheckpointTest, WritesToPinnedMemoryAreNotLost) {
+  ASSERT_TRUE(job_->does("count"));
+  for (int i = 0; i < 10; i++) {
+    ASSERT_OK(lock());
+    ASSERT_OK(checkpoint());
+    ASSERT_OK(restore());
+    ASSERT_OK(unlock());
+  }
+  EXPECT_TRUE(job_->does("stop counting"));
+  EXPECT_TRUE(job_->does("check"));
+}
+
+TEST_F(CudasimCheckpointTest, OpenExportsOfTheProgramItselfAreRefused) {
+  ASSERT_TRUE(job_->does("make region"));
+  job_->child.say("export");
+  int fd = -1;
+  ASSERT_EQ("ok", job_->child.hear(&fd));
+  ASSERT_OK(lock());
+  EXPECT_CUDA(CUDA_ERROR_NOT_SUPPORTED, checkpoint());
+  EXPECT_EQ(CU_PROCESS_STATE_LOCKED, state());
+  ASSERT_OK(unlock());
+  ASSERT_TRUE(job_->does("close export"));
+  ASSERT_OK(lock());
+  EXPECT_OK(checkpoint());  // what this process has open does not matter
+  EXPECT_OK(restore());
+  EXPECT_OK(unlock());
+  EXPECT_TRUE(job_->does("check"));
+  ::close(fd);
+}
+
+TEST_F(CudasimCheckpointTest, ImportedMemoryIsRefused) {
+  Mapped memory(4 * kMiB, true);
+  EXPECT_OK(api().cuMemsetD8_v2(memory.address, 1, memory.bytes));
+  int fd = -1;
+  ASSERT_OK(
+      api().cuMemExportToShareableHandle(&fd, memory.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  job_->child.say("import", fd);
+  ::close(fd);
+  ASSERT_EQ("ok", job_->child.hear());
+  ASSERT_OK(lock());
+  EXPECT_CUDA(CUDA_ERROR_NOT_SUPPORTED, checkpoint());
+  ASSERT_OK(unlock());
+  ASSERT_TRUE(job_->does("release"));
+  ASSERT_OK(lock());
+  EXPECT_OK(checkpoint());
+  EXPECT_OK(restore());
+  EXPECT_OK(unlock());
+}
+
+TEST_F(CudasimCheckpointTest, UnknownPairsAndReservedFieldsAreRefused) {
+  CUcheckpointLockArgs arguments{};
+  arguments.reserved1[3] = 1;
+  EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuCheckpointProcessLock(pid(), &arguments));
+  ASSERT_OK(lock());
+  ASSERT_OK(checkpoint());
+  std::vector<CUcheckpointGpuPair> pairs = exchanged_devices();
+  pairs[1].newUuid = pairs[0].newUuid;
+  EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, restore(pairs));
+  pairs[1].newUuid.bytes[0] ^= 1;
+  EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, restore(pairs));
+  EXPECT_OK(restore(exchanged_devices()));
+  EXPECT_OK(unlock());
+}
+
+}  // namespace
+}  // namespace conformance

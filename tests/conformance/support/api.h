@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The driver under test, loaded at run time, so that one binary tests any driver: LD_LIBRARY_PATH chooses.
+#pragma once
+
+#include "tests/conformance/support/answers.h"
+
+namespace conformance {
+
+struct Api {
+#define CKPT_CUDA(name) Call<decltype(&::name)> name;
+#define CKPT_CUDA_OPTIONAL(name) Call<decltype(&::name)> name;
+#include "libckpt/cuda/driver_api.def"
+#include "tests/conformance/support/more_functions.def"
+#undef CKPT_CUDA
+};
+
+// The loaded driver, or null if there is none; a driver without one of the functions that are not optional ends the
+// process, saying which.
+const Api* load_api();
+inline const Api& api() {
+  return *load_api();
+}
+
+}  // namespace conformance
+
+#define EXPECT_CUDA(expected, call) EXPECT_EQ(static_cast<int>(expected), static_cast<int>(call))
+#define ASSERT_CUDA(expected, call) ASSERT_EQ(static_cast<int>(expected), static_cast<int>(call))
+#define ASSERT_OK(call) ASSERT_CUDA(CUDA_SUCCESS, call)
+#define EXPECT_OK(call) EXPECT_CUDA(CUDA_SUCCESS, call)

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the conformance tests share: a fixture with a context, RAII for memory and modules, and second processes.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/conformance/support/api.h"
+
+namespace conformance {
+
+inline constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+CUmemAllocationProp device_memory(int device, bool exportable);
+CUmemAccessDesc access_of(int device, CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+
+// Memory created, mapped and accessible; taken apart again at its end. Failures are test failures.
+class Mapped {
+ public:
+  explicit Mapped(std::size_t bytes, bool exportable = false, int device = 0);
+  Mapped(CUmemGenericAllocationHandle handle, std::size_t bytes, int device = 0);  // takes the handle
+  ~Mapped();
+  Mapped(const Mapped&) = delete;
+  Mapped& operator=(const Mapped&) = delete;
+
+  CUmemGenericAllocationHandle handle = 0;
+  CUdeviceptr address = 0;
+  std::size_t bytes = 0;
+
+ private:
+  void map(int device);
+};
+
+// Files of the tests' kernels, one for each kind of driver: ../lib/kernels beside this program's folder, so that the program
+// and the kernels can be taken to another machine together.
+std::vector<std::string> kernel_images();
+// The kernels of the tests, from whichever image the driver accepts.
+CUmodule load_kernels();
+CUfunction kernel(CUmodule module, const char* name);
+
+// Runs blocks x threads of a kernel with these arguments on a stream.
+template <typename... Args>
+CUresult launch(CUfunction function, unsigned blocks, unsigned threads, CUstream stream, Args... args) {
+  void* pointers[] = {static_cast<void*>(&args)..., nullptr};
+  return api().cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, pointers, nullptr);
+}
+
+std::vector<std::uint32_t> read_words(CUdeviceptr from, std::size_t count);
+std::vector<std::uint8_t> read_bytes(CUdeviceptr from, std::size_t count);
+
+// Device 0's primary context is current; skipped without a driver.
+class DriverTest : public testing::Test {
+ protected:
+  void SetUp() override;
+  void TearDown() override;
+  [[nodiscard]] bool two_devices() const;
+
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+};
+
+// Holds up a stream until it is opened: what is queued behind it has certainly not run.
+class Gate {
+ public:
+  explicit Gate(CUstream stream);
+  ~Gate() { open(); }  // the stream may get to it later
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  void open();
+
+ private:
+  std::promise<void> promise_;
+  bool opened_ = false;
+};
+
+// A second process: this binary again, in a role (see roles.cc), with a socket to it.
+class Child {
+ public:
+  explicit Child(const std::string& role);
+  ~Child();
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  void say(const std::string& text, int fd = -1) const;
+  // The next message and, if asked for, its descriptor; "" when the child is gone.
+  std::string hear(int* fd = nullptr) const;
+  void kill();
+  // Waits for its end; the exit status, or -signal.
+  int wait();
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  [[nodiscard]] int socket() const { return socket_; }
+
+ private:
+  pid_t pid_ = -1;
+  int socket_ = -1;
+  bool waited_ = false;
+};
+
+// The child's side.
+using Role = std::function<int(int socket)>;
+const std::map<std::string, Role>& roles();
+int checkpoint_job(int socket);
+void say(int socket, const std::string& text, int fd = -1);
+std::string hear(int socket, int* fd = nullptr);
+
+std::size_t free_memory();
+// Memory of ended processes comes back soon after their end, not with it: looks until `enough` is free, or a minute.
+bool comes_back(std::size_t enough);
+
+}  // namespace conformance

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bundle where nothing is but the C library: gpu-check says that there is no GPU, and with the software GPU passes what it can."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+BUILD = pathlib.Path(os.environ["GPUMIGRATE_BUILD"])
+# What the bundle takes from the machine it comes to.
+C_LIBRARY = ("libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libresolv.so.2", "libutil.so.1", "libanl.so.1")
+LOADER = pathlib.Path("/lib64/ld-linux-x86-64.so.2")
+DEVICES = ("null", "zero", "random", "urandom")
+# In namespaces of its own; what is mounted goes with them.
+ENTER = """
+set -e
+mount -t proc proc "$0/proc"
+mount --rbind /sys "$0/sys"
+mount -t tmpfs tmpfs "$0/dev/shm"
+mount -t tmpfs tmpfs "$0/tmp"
+for device in null zero random urandom; do mount --bind "/dev/$device" "$0/dev/$device"; done
+exec chroot "$0" "$@"
+"""
+NAMESPACES = ("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child")
+
+
+def bare_root(folder):
+    for name in ("proc", "sys", "dev/shm", "tmp", "lib64", "lib/x86_64-linux-gnu", "results"):
+        (folder / name).mkdir(parents=True)
+    for device in DEVICES:
+        (folder / "dev" / device).touch()
+    shutil.copy(LOADER, folder / LOADER.relative_to("/"))
+    for library in C_LIBRARY:
+        shutil.copy(f"/lib/x86_64-linux-gnu/{library}", folder / "lib/x86_64-linux-gnu")
+    return folder
+
+
+class Bundle(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        allowed = subprocess.run([*NAMESPACES, "mount", "-t", "tmpfs", "tmpfs", "/tmp"], capture_output=True, text=True)
+        if allowed.returncode != 0:
+            raise unittest.SkipTest(f"No namespaces for a root of its own here: {allowed.stderr.strip()}")
+        cls.folder = tempfile.TemporaryDirectory(prefix="gm-bundle-")
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.root = bare_root(pathlib.Path(cls.folder.name) / "root")
+        made = subprocess.run([ROOT / "tools" / "bundle", "--build", BUILD, cls.root / "gpumigrate"], capture_output=True, text=True)
+        if made.returncode != 0:
+            raise AssertionError(f"tools/bundle: {made.stderr}")
+
+    def check(self, *options):
+        """gpu-check's exit status, its output, and its report (None: it made none)."""
+        report = self.root / "results" / "check.json"
+        report.unlink(missing_ok=True)
+        ended = subprocess.run([*NAMESPACES, "sh", "-c", ENTER, self.root, "/gpumigrate/gpu-check", "--json", "/results/check.json", *options],
+                               capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
+        said = ended.stdout + ended.stderr
+        return ended.returncode, said, json.loads(report.read_text()) if report.exists() else None
+
+    def test_without_a_gpu_it_says_so(self):
+        status, said, _ = self.check()
+        self.assertEqual(status, 0, said)
+        self.assertIn("No GPU", said)
+        self.assertIn("libcuda.so.1", said)
+
+    def test_a_job_moves_live_on_the_software_gpu(self):
+        status, said, report = self.check("--software", "--quick", "--only", "driver,move_hotset,move_charlm")
+        self.assertEqual(status, 0, said)
+        self.assertEqual([(item["name"], item["status"]) for item in report["items"]],
+                         [(name, "passed") for name in ("driver", "move_hotset", "move_charlm")], said)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpumigrate local up` starts what has ended, whatever it is. The daemons are stand-ins that only listen and register."""
+import contextlib
+import json
+import os
+import pathlib
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = pathlib.Path(os.environ["GPUMIGRATE_BUILD"]).resolve()
+LIMIT_S = 60
+
+# While HOME/hold exists it has started and does not listen yet.
+COORDINATOR = """#!{python}
+import http.server, json, os, pathlib, time, tomllib, urllib.parse
+home = pathlib.Path(os.environ["GPUMIGRATE_HOME"])
+config = tomllib.loads((home / "coordinator/coordinator.toml").read_text())
+while (home / "hold").exists():
+    time.sleep(0.01)
+
+def is_ready(node):
+    try:
+        return os.readlink("/proc/%s/cwd" % (node / "pid").read_text()) == str(node)
+    except OSError:
+        return False
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        nodes = [dict(name=node.name, state="ready" if is_ready(node) else "away") for node in (home / "nodes").iterdir()]
+        if self.path.startswith("/v1/events"):
+            time.sleep(0.02)
+        body = json.dumps(nodes if self.path == "/v1/nodes" else dict(events=[], next=0)).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *_):
+        pass
+
+host, port = config["api_address"].rsplit(":", 1)
+server = http.server.ThreadingHTTPServer((host, int(port)), Handler)
+address = "%s:%d" % server.server_address
+(home / "coordinator/token").write_text("none")
+api = dict(pid=os.getpid(), url="http://" + address, agent_address=address, token_file=str(home / "coordinator/token"))
+(home / "coordinator/api.new").write_text(json.dumps(api))
+os.rename(home / "coordinator/api.new", home / "coordinator/api.json")
+server.serve_forever()
+"""
+
+AGENT = """#!{python}
+import os, pathlib, signal, sys
+folder = pathlib.Path(sys.argv[2]).parent
+os.chdir(folder)
+(folder / "pid").write_text(str(os.getpid()))
+signal.pause()
+"""
+
+
+class LocalUp(unittest.TestCase):
+    def setUp(self):
+        self.home = pathlib.Path(tempfile.mkdtemp(prefix="gm-up-")).resolve()
+        self.addCleanup(shutil.rmtree, self.home, ignore_errors=True)
+        self.bin = self.home / "programs/bin"
+        self.bin.mkdir(parents=True)
+        library = self.home / "programs/lib/cudasim"
+        library.mkdir(parents=True)
+        (library / "libcuda.so.1").touch()
+        shutil.copy(BUILD / "bin/gpumigrate", self.bin)
+        for name, text in (("gpumigrate-coordinator", COORDINATOR), ("gpumigrate-agent", AGENT)):
+            (self.bin / name).write_text(text.format(python=sys.executable))
+            (self.bin / name).chmod(0o755)
+        self.environment = dict(os.environ, GPUMIGRATE_HOME=str(self.home), GPUMIGRATE_SOFTWARE_GPU="1")
+        self.addCleanup(self.call, "local", "down")
+
+    def call(self, *arguments):
+        return subprocess.run([self.bin / "gpumigrate", *arguments], env=self.environment, capture_output=True, text=True,
+                              timeout=LIMIT_S)
+
+    def up(self, *arguments):
+        result = self.call("local", "up", *arguments, "-o", "json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertTrue(all(process["runs"] for process in self.processes().values()), self.processes())
+        return json.loads(result.stdout)
+
+    def processes(self):
+        return {process["name"]: process for process in json.loads(self.call("local", "status", "-o", "json").stdout)["processes"]}
+
+    def kill(self, *names):
+        for pid in [self.processes()[name]["pid"] for name in names]:
+            process = os.pidfd_open(pid)
+            os.kill(pid, signal.SIGKILL)
+            select.select([process], [], [], LIMIT_S)
+            os.close(process)
+
+    @staticmethod
+    def watches(pid):
+        """Whether the process waits for a file to change."""
+        folder = pathlib.Path(f"/proc/{pid}/fd")
+        with contextlib.suppress(OSError):
+            return any(os.readlink(link) == "anon_inode:inotify" for link in folder.iterdir())
+        return False
+
+    def test_agent_that_was_killed_is_started_again(self):
+        self.up("--nodes", "3")
+        for arguments in ((), ("--nodes", "2")):
+            self.kill("node-c")
+            state = self.up(*arguments)
+            self.assertEqual((state["started"], len(state["nodes"])), (1, 3), arguments)
+
+    def test_coordinator_and_agent_that_were_killed_together_are_started_again(self):
+        self.up("--nodes", "2")
+        url = json.loads((self.home / "coordinator/api.json").read_text())["url"]
+        self.kill("coordinator", "node-b")
+        self.assertEqual(self.up()["started"], 2)
+        self.assertEqual(json.loads((self.home / "coordinator/api.json").read_text())["url"], url)
+
+    def test_coordinator_that_does_not_listen_yet_is_waited_for(self):
+        self.up("--nodes", "2")
+        self.kill("coordinator", "node-b")
+        before = self.processes()["coordinator"]["pid"]
+        (self.home / "hold").touch()
+        first = subprocess.Popen([self.bin / "gpumigrate", "local", "up"], env=self.environment, stderr=subprocess.DEVNULL)
+        while self.processes()["coordinator"]["pid"] == before:
+            os.sched_yield()
+        first.kill()
+        first.wait()
+        second = subprocess.Popen([self.bin / "gpumigrate", "local", "up", "-o", "json"], env=self.environment,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while second.poll() is None and not self.watches(second.pid):
+            os.sched_yield()
+        (self.home / "hold").unlink()
+        out, errors = second.communicate(timeout=LIMIT_S)
+        self.assertEqual(second.returncode, 0, errors)
+        self.assertEqual(json.loads(out)["started"], 1)
+
+    def test_cluster_of_which_nothing_is_left_comes_back_as_it_was(self):
+        self.up("--nodes", "3", "--gpus", "2", "--gpu-memory", "1GiB")
+        self.kill("coordinator", "node-a", "node-b", "node-c")
+        state = self.up()
+        self.assertEqual((state["started"], len(state["nodes"]), state["gpus"], state["gpu_memory"]), (4, 3, 2, "1GiB"))

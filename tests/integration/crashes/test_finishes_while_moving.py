@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program that ends by itself with exit code 0 right behind its switch, before the source has released it: the move is done, the job has exited,
+and no step is made twice. The source's agent is held where it has heard RUNS; meanwhile the program ends at the target."""
+import json
+import os
+import re
+import signal
+import time
+import unittest
+
+from cluster import run_unmoved
+from crashing import TRAINING, CrashingTest
+from crashing_processes import find_criu
+
+STEPS, STEP_MS = 80, 50
+HEARD_RUNS, RUNS = 106, 205
+DEADLINE_S = 60
+
+
+class FinishesWhileMoving(CrashingTest):
+    gpus = 2
+
+    def wait_for(self, what, condition):
+        deadline = time.monotonic() + DEADLINE_S
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, what)
+            time.sleep(0.02)
+
+    def keeper_has_written_its_end(self):
+        for path in self.cluster.home.glob("nodes/*/jobs/j*/status.json"):
+            status = json.loads(path.read_text())
+            if status.get("exit_code") == 0 and not status["moved"]:
+                return True
+        return False
+
+    def target_has_taken_its_end(self):
+        logs = [path.read_text() for path in self.cluster.home.glob("nodes/*/agent.log")]
+        return any(re.search(r"switch (job-died|gave-up): id \S+ role target", log) for log in logs)
+
+    def move_until_it_ends(self, program, way, target, dying=None):
+        cluster = self.cluster
+        arguments = [*TRAINING, "--steps", str(STEPS)]
+        expected = run_unmoved(program, *arguments)["digest"]
+        cluster.start("job", program, *arguments, "--step-ms", STEP_MS, node="node-a:0", way=way)
+        cluster.wait_for_line("job", r"^step 5\b")
+        cluster.arm("agent.node-a", HEARD_RUNS, "stop")
+        held = self.daemons_of("agent.node-a")
+        if dying:
+            cluster.arm(dying, RUNS)
+            victims = self.daemons_of(dying)
+        moved = cluster.popen("migrate", "job", "--to", target)
+        if dying:
+            self.wait_until_fired(dying, RUNS, moved)
+            self.wait_until_dead(victims)
+            self.wait_for("the program does not end", self.keeper_has_written_its_end)
+            cluster.up()
+        self.wait_until_fired("agent.node-a", HEARD_RUNS, moved)
+        self.wait_for("the target's agent reports no end of the program", self.target_has_taken_its_end)
+        signal.pidfd_send_signal(held[0], signal.SIGCONT)
+        os.close(held[0])
+        output, errors = moved.communicate(timeout=120)
+        self.assertEqual(moved.returncode, 0, output + errors)
+        self.assertEqual(cluster.finish("job")["digest"], expected)
+        job = cluster.job("job")
+        self.assertEqual((job["state"], job["exit_code"]), ("exited", 0), job)
+        logs = [path.read_text() for path in cluster.home.glob("nodes/*/jobs/j*/out.log")]
+        steps = sorted(int(step) for log in logs for step in re.findall(r"^step (\d+)\b", log, re.M))
+        self.assertEqual(steps, list(range(1, STEPS + 1)), "steps lost or repeated")
+
+    def test_cooperative(self):
+        self.move_until_it_ends("charlm", ("--cooperative",), "node-b:0")
+
+    def test_cooperative_whose_target_agent_is_killed(self):
+        self.move_until_it_ends("charlm", ("--cooperative",), "node-b:0", dying="agent.node-b")
+
+    def test_cooperative_that_is_stopped(self):
+        """It ends at the target; the source must not go on until the stop has come there, too."""
+        cluster = self.cluster
+        cluster.start("job", "charlm", *TRAINING, "--steps", "100000", "--step-ms", STEP_MS, node="node-a:0")
+        cluster.wait_for_line("job", r"^step 5\b")
+        cluster.arm("agent.node-a", HEARD_RUNS, "stop")
+        held = self.daemons_of("agent.node-a")
+        moved = cluster.popen("migrate", "job", "--to", "node-b:0")
+        self.wait_until_fired("agent.node-a", HEARD_RUNS, moved)
+        stopped = cluster.popen("stop", "job", "--grace", "0s")
+        self.wait_for("the target's agent reports no end of the program", self.target_has_taken_its_end)
+        signal.pidfd_send_signal(held[0], signal.SIGCONT)
+        os.close(held[0])
+        for command in (moved, stopped):
+            output, errors = command.communicate(timeout=120)
+            self.assertEqual(command.returncode, 0, output + errors)
+        self.wait_for("the job does not end", lambda: cluster.job("job")["state"] == "exited")
+        logs = [path.read_text() for path in cluster.home.glob("nodes/*/jobs/j*/out.log")]
+        steps = sorted(int(step) for log in logs for step in re.findall(r"^step (\d+)\b", log, re.M))
+        self.assertEqual(steps, list(range(1, len(steps) + 1)), "steps lost or repeated")
+
+    def test_process(self):
+        if os.geteuid() != 0 or not find_criu():
+            self.skipTest("a process moves between nodes by root with CRIU only")
+        self.move_until_it_ends("charlm-plain", (), "node-b:0")

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loss of the coordinator pauses nothing; `jobs` and `logs` work again when it is back. Hostile bytes on its ports and on
+the movers' harm no job."""
+import os
+import pathlib
+import resource
+import signal
+import socket
+import unittest
+
+from cluster import ClusterTest, run_unmoved
+import test_crash_points
+
+ARGUMENTS = ["--bytes", "32MiB", "--hot", "4%", "--step-ms", "5", "--seed", "4", "--pattern", "random", "--steps", "3000",
+             "--print-every", "1"]
+
+
+class Losses(ClusterTest):
+    def test_jobs_run_on_and_come_back(self):
+        cluster = self.cluster
+        expected = run_unmoved("hotset", *ARGUMENTS)["digest"]
+        cluster.start("job", "hotset", *ARGUMENTS)
+        cluster.wait_for_line("job", r"^step 5\b")
+        log = next(cluster.home.glob("nodes/node-a/jobs/*/out.log"))
+        cluster.kill("gpumigrate-coordinator")
+        self.assertNotEqual(cluster.run("jobs").returncode, 0)
+        self.wait_for_step(log, 400)
+        cluster.up()
+        job = cluster.job("job")
+        self.assertEqual((job["state"], job["node"]), ("running", "node-a"))
+        cluster.migrate("job", "node-b")
+        self.assertEqual(cluster.finish("job")["digest"], expected)
+        self.assert_steps_in_order(cluster.log("job"))
+
+    def test_a_signal_ends_a_migrate_that_lost_the_coordinator(self):
+        cluster = self.cluster
+        cluster.start("job", "hotset", *ARGUMENTS)
+        cluster.wait_for_line("job", r"^step 5\b")
+        with cluster.popen("migrate", "job", "--to", "node-b", "--bandwidth", "1MiB/s") as moving:
+            progress = iter(moving.stderr)
+            next(line for line in progress if "round 1" in line)
+            cluster.kill("gpumigrate-coordinator")
+            next(line for line in progress if "asking again" in line)
+            moving.send_signal(signal.SIGTERM)
+            # Without the signal it would ask for a minute and then say the same.
+            rest = moving.communicate(timeout=30)[1]
+        self.assertEqual(moving.returncode, 6)
+        self.assertRegex(rest, r"gpumigrate watch m\d+\S* asks again")
+        cluster.up()
+        cluster.call("abort", cluster.json("migrations")[0]["id"])
+        self.assertEqual(cluster.job("job")["node"], "node-a")
+
+    def wait_for_step(self, log, step):
+        import subprocess
+        with subprocess.Popen(["tail", "-n", "+1", "-F", log], stdout=subprocess.PIPE, text=True) as follower:
+            for line in follower.stdout:
+                if line.startswith(f"step {step}"):
+                    break
+            follower.kill()
+
+    def test_agents_that_die_take_no_job_down(self):
+        cluster = self.cluster
+        expected = run_unmoved("hotset", *ARGUMENTS)["digest"]
+        cluster.start("job", "hotset", *ARGUMENTS)
+        cluster.wait_for_line("job", r"^step 5\b")
+        cluster.kill("gpumigrate-agent")
+        cluster.up()
+        cluster.migrate("job", "node-b")
+        self.assertEqual(cluster.finish("job")["digest"], expected)
+        self.assert_steps_in_order(cluster.log("job"))
+
+    def test_hostile_bytes_on_every_port(self):
+        cluster = self.cluster
+        expected = run_unmoved("hotset", *ARGUMENTS)["digest"]
+        cluster.start("job", "hotset", *ARGUMENTS)
+        cluster.wait_for_line("job", r"^step 5\b")
+        ports = listening_ports(cluster.processes())
+        self.assertGreaterEqual(len(ports), 3, "coordinator's two ports and the agents' at least")
+        for port in ports:
+            attack(port)
+        cluster.up()
+        report = cluster.migrate("job", "node-b")
+        self.assertEqual(report["result"], "done")
+        self.assertEqual(cluster.finish("job")["digest"], expected)
+        self.assert_steps_in_order(cluster.log("job"))
+
+
+    def test_hostile_bytes_on_a_movers_port(self):
+        """They may end the mover: then the migration fails, the job and the agent are unharmed, and the next one works."""
+        cluster = self.cluster
+        expected = run_unmoved("hotset", *ARGUMENTS)["digest"]
+        cluster.start("job", "hotset", *ARGUMENTS)
+        cluster.wait_for_line("job", r"^step 5\b")
+        cluster.arm("mover.node-a.0", 302, "stop")
+        moving = cluster.popen("migrate", "job", "--to", "node-b", "--timeout", "60s")
+        test_crash_points.CrashPoints.wait_until_fired(self, "mover.node-a.0", 302, moving)
+        movers = cluster.pids("gpumigrate-mover")
+        agents = sorted(cluster.pids("gpumigrate-agent"))
+        ports = listening_ports(movers)
+        self.assertGreaterEqual(len(ports), 1, "the target's mover listens while a migration runs")
+        for port in ports:
+            attack(port, until_closed=False)
+        cluster.kill("gpumigrate-mover", signal.SIGCONT)
+        moving.communicate(timeout=120)
+        self.assertIn(moving.returncode, (0, 1))
+        self.assertEqual(sorted(cluster.pids("gpumigrate-agent")), agents)
+        there = cluster.job("job")["node"]
+        self.assertEqual(cluster.migrate("job", "node-b" if there == "node-a" else "node-a")["result"], "done")
+        self.assertEqual(cluster.finish("job")["digest"], expected)
+        self.assert_steps_in_order(cluster.log("job"))
+
+    def test_full_disk_under_a_journal(self):
+        """Refused or given up cleanly, whoever's disk is full; the job runs on, the daemon lives, and later a move works."""
+        cluster = self.cluster
+        expected = run_unmoved("hotset", *ARGUMENTS)["digest"]
+        cluster.start("job", "hotset", *ARGUMENTS)
+        cluster.wait_for_line("job", r"^step 5\b")
+        # The target before the source: a target that an earlier migration has prepared has room in its journal, which a full disk
+        # would leave it, but which RLIMIT_FSIZE does not let it write to.
+        daemons = {"coordinator": cluster.pids("gpumigrate-coordinator"), "target": cluster.pids("nodes/node-b/agent.toml"),
+                   "source": cluster.pids("nodes/node-a/agent.toml")}
+        for name, pids in daemons.items():
+            self.assertEqual(len(pids), 1, name)
+            with self.subTest(full=name):
+                before = resource.prlimit(pids[0], resource.RLIMIT_FSIZE)
+                # Every write to a file fails as on a full disk (EFBIG for ENOSPC).
+                resource.prlimit(pids[0], resource.RLIMIT_FSIZE, (0, before[1]))
+                result = cluster.call("migrate", "job", "--to", "node-b", "--timeout", "30s", exits=(1, 5))
+                resource.prlimit(pids[0], resource.RLIMIT_FSIZE, before)
+                self.assertRegex(result.stdout + result.stderr, r"(?i)journal|disk|space|file")
+                job = cluster.job("job")
+                self.assertEqual((job["state"], job["node"], job["incarnation"]), ("running", "node-a", 1))
+                self.assertTrue(set(pids) <= set(cluster.processes()), "the daemon died")
+        self.assertEqual(cluster.migrate("job", "node-b")["result"], "done")
+        self.assertEqual(cluster.finish("job")["digest"], expected)
+        self.assert_steps_in_order(cluster.log("job"))
+
+
+def attack(port, until_closed=True):
+    """Nonsense of several kinds, each on a connection of its own, until the daemon has closed it (UCX may keep it)."""
+    for junk in (b"", b"\0" * 24, b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096), b"\xff" * 65536):
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+                connection.sendall(junk)
+                connection.shutdown(socket.SHUT_WR)
+                while until_closed and connection.recv(65536):
+                    pass
+        except OSError:
+            continue  # the daemon closed first, or a mover has ended
+
+
+def listening_ports(pids):
+    """TCP ports on which one of the processes listens (loopback only is checked, too)."""
+    inodes = set()
+    for pid in pids:
+        for fd in pathlib.Path(f"/proc/{pid}/fd").glob("*"):
+            try:
+                link = os.readlink(fd)
+            except OSError:
+                continue
+            if link.startswith("socket:["):
+                inodes.add(link[8:-1])
+    ports = []
+    for line in pathlib.Path("/proc/net/tcp").read_text().split("\n")[1:]:
+        fields = line.split()
+        if len(fields) > 9 and fields[3] == "0A" and fields[9] in inodes:
+            address, port = fields[1].split(":")
+            assert address == "0100007F", f"a daemon listens beyond loopback: {line}"
+            ports.append(int(port, 16))
+    return ports

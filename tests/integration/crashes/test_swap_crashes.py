@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kill -9 at the crash points of a hot card swap: agent, movers, coordinator, context helper. One agent has both sides here, so
+what it had prepared is lost with it; the memory is with the job's keeper and the context with the driver."""
+import signal
+import subprocess
+import unittest
+
+from cluster import BIN
+from crashing import EITHER, SOURCE, TARGET, TransparentCrashes
+
+AGENT_BEFORE = [("agent.source", number, ends_on) for number, ends_on in [
+    (101, EITHER), (102, SOURCE), (103, SOURCE), (104, SOURCE), (105, EITHER), (201, EITHER), (202, SOURCE), (203, SOURCE)]]
+AGENT_SAVING = [("agent.source", number, SOURCE) for number in (108, 109)]
+# 109 behind 213: the next move's agent must know where the context was when it was saved.
+AGENT_AFTER = [("agent.source", number, SOURCE if number == 109 else TARGET)
+               for number in (204, 213, 109, 205, 206, 208, 209, 106, 107)]
+MOVERS = [("mover.source", 301, SOURCE), ("mover.source", 302, SOURCE), ("mover.source", 303, SOURCE),
+          ("mover.source", 304, EITHER), ("mover.target", 401, SOURCE), ("mover.target", 402, SOURCE),
+          ("mover.target", 403, SOURCE), ("mover.target", 404, SOURCE)]
+COORDINATOR = [("coordinator", number, ends_on) for number, ends_on in [
+    (601, EITHER), (602, EITHER), (603, EITHER), (604, EITHER), (605, TARGET), (606, TARGET), (607, TARGET)]]
+HELPER = [(f"context.{order}", number, SOURCE) for order in ("state", "lock", "checkpoint", "restore", "unlock")
+          for number in (701, 702)]
+# While the source takes the job back, since what was sent is not verified.
+GOING_BACK = [("agent.source", 208), ("agent.source", 209), ("context.restore", 701), ("context.restore", 702),
+              ("context.unlock", 701)]
+GPU_FAULTS = [("mover.source", 301, ["limit", "1MiB"]), ("mover.source", 302, ["fail-copy", "1"]),
+              ("agent.source", 204, ["lose-device"])]
+POINTS = AGENT_BEFORE + AGENT_SAVING + AGENT_AFTER + MOVERS + COORDINATOR + HELPER
+
+
+class SwapCrashes(TransparentCrashes):
+    nodes, gpus = 1, 2
+    places = ("node-a:0", "node-a:1")
+
+    def test_agent_before_committed(self):
+        self.crash(AGENT_BEFORE + AGENT_SAVING, 3000)
+
+    def test_agent_after_committed(self):
+        self.crash(AGENT_AFTER, 5000)
+
+    def test_movers(self):
+        self.crash(MOVERS, 1800)
+
+    def test_coordinator(self):
+        self.crash(COORDINATOR, 3000)
+
+    def test_context_helper(self):
+        self.crash(HELPER, 2500)
+
+    def test_agent_while_the_rank_releases_or_maps(self):
+        self.agent_dies_while_the_rank_is_busy()
+
+    def test_abort_while_the_context_moves(self):
+        self.abort_at([(number, EITHER) for number in (108, 109, 203, 204)])
+
+    def test_again_while_going_back(self):
+        self.start_training(1600)
+        for role, number in GOING_BACK:
+            with self.subTest(role=role, number=number):
+                print(f"  mover.target 404, then {role} {number}:", end="", flush=True)
+                self.crash_once("mover.target", 404, SOURCE, then=[(role, number)])
+        self.finish_training()
+
+    def gpu(self, index, *order):
+        """What the software GPU is made to do."""
+        subprocess.run([BIN / "cudasim-ctl", "--dir", self.cluster.home / "nodes/node-a/gpu", "--device", str(index), *order],
+                       check=True, capture_output=True)
+
+    def test_target_gpu_that_fails(self):
+        """Held where it hurts, the GPU loses its memory or all of itself; then it is as before, and the next move works."""
+        self.start_training(1800)
+        self.cluster.call("policy", "pause", "node-a")  # else the lost GPU is cordoned
+        for role, number, order in GPU_FAULTS:
+            with self.subTest(held_at=number, order=order):
+                print(f"  {role} {number}, GPU 1 {' '.join(order)}:", end="", flush=True)
+                held = self.role_of(role, *self.places)
+                self.cluster.arm(held, number, "stop")
+                moved = self.cluster.popen("migrate", "job", "--to", self.places[1], "-o", "json", "--timeout", "60s")
+                self.wait_until_fired(held, number, moved)
+                self.gpu(1, *order)
+                self.cluster.kill("gpumigrate-" + held.partition(".")[0], signal.SIGCONT)
+                self.check_outcome(moved, *self.places, SOURCE)
+                self.gpu(1, "reset")
+        # A mover that finds its context lost refuses this move and ends; its successor has a context of its own.
+        self.cluster.call("migrate", "job", "--to", self.places[1], exits=(0, 5))
+        for place in [place for place in self.places if place != self.place()] + [self.place()]:
+            self.assertEqual(self.cluster.migrate("job", place)["result"], "done")
+        self.finish_training()

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drains and cordons as an operator uses them: a node of eight jobs is emptied within the limit, what cannot move is said with its reason,
+and a drain goes on by itself after its coordinator was killed."""
+import json
+import sqlite3
+import unittest
+
+from crashing import CrashingTest
+
+HOTSET = ["--bytes", "16MiB", "--hot", "4%", "--step-ms", "20", "--pattern", "stride", "--steps", "100000", "--print-every", "1"]
+PLAIN = ["--params", "20000", "--step-ms", "20", "--steps", "100000", "--print-every", "1"]
+
+
+class DrainTest(CrashingTest):
+    def start_jobs(self, cooperative, transparent=0, node="node-a"):
+        names = []
+        for number in range(cooperative):
+            names.append(f"coop-{number}")
+            self.cluster.start(names[-1], "hotset", *HOTSET, "--seed", str(number), node=node)
+        for number in range(transparent):
+            names.append(f"plain-{number}")
+            self.cluster.start(names[-1], "charlm-plain", *PLAIN, "--seed", str(number), node=node, way=())
+        for name in names:
+            self.cluster.wait_for_line(name, r"^step 3\b")
+        return names
+
+    def stop_jobs(self, names):
+        """Their logs are continuous: nothing was lost, nothing ran twice."""
+        for name in names:
+            self.cluster.call("stop", name)
+            self.assert_steps_in_order(self.cluster.log(name))
+
+    def migrations(self):
+        """Of the store itself: (started, ended) of each, in milliseconds."""
+        store = sqlite3.connect(f"file:{self.cluster.home}/coordinator/state.db?mode=ro", uri=True)
+        try:
+            documents = [json.loads(row[0]) for row in store.execute("SELECT document FROM migrations ORDER BY id")]
+        finally:
+            store.close()
+        return [(m["started_ms"], m["ended_ms"]) for m in documents]
+
+    def most_at_a_time(self):
+        """An end and a beginning in the same millisecond: the end came first."""
+        changes = sorted([(start, 1) for start, _ in self.migrations()] + [(end, -1) for _, end in self.migrations()],
+                         key=lambda change: (change[0], change[1]))
+        most = now = 0
+        for _, change in changes:
+            now += change
+            most = max(most, now)
+        return most
+
+
+class Drains(DrainTest):
+    def test_eight_jobs(self):
+        cluster = self.cluster
+        names = self.start_jobs(5, 3)
+        plan = cluster.json("drain", "node-a", "--dry-run")
+        self.assertTrue(plan["possible"], plan)
+        self.assertEqual({job["name"] for job in plan["jobs"]}, set(names))
+        self.assertEqual(cluster.json("drains"), [])
+        self.assertEqual(cluster.json("migrations"), [])
+        self.assertIsNone(cluster.json("nodes")[0]["cordons"])
+
+        done = cluster.json("drain", "node-a", "--reason", "maintenance")
+        self.assertEqual(done["result"], "empty", done)
+        self.assertEqual({job["name"]: job["state"] for job in done["jobs"]}, {name: "moved" for name in names})
+        self.assertEqual({job["node"] for job in cluster.json("jobs")}, {"node-b"})
+        # One move for each job: two at a time between the same two movers do not disturb each other.
+        moves = cluster.json("migrations")
+        self.assertEqual([m["result"] for m in moves], ["done"] * 8, [m["error"] for m in moves])
+        self.assertEqual(self.most_at_a_time(), 2)
+
+        again = cluster.call("drain", "node-a")
+        self.assertIn("nothing to do", again.stdout)
+        self.assertEqual(len(self.migrations()), 8)
+        refused = cluster.call("run", "--cooperative", "--detach", "--node", "node-a", "--", "/bin/true", exits=(5,))
+        self.assertIn("cordoned by operator: maintenance", refused.stderr)
+        self.assertIn("cordoned", cluster.call("nodes").stdout)
+        self.assertIn("cordoned", cluster.call("migrate", names[0], "--to", "node-a", exits=(5,)).stderr)
+        self.assertIn("removed", cluster.call("uncordon", "node-a").stdout)
+        self.assertIn("was not cordoned", cluster.call("uncordon", "node-a").stdout)
+        self.stop_jobs(names)
+
+    def test_what_cannot_move_is_said(self):
+        cluster = self.cluster
+        names = self.start_jobs(1)
+        self.assertIn("cordoned", cluster.call("cordon", "node-b", "--reason", "fan").stdout)
+        planned = cluster.call("drain", "node-a", "--dry-run", exits=(1,))
+        self.assertIn("cordoned by operator: fan", planned.stdout)
+        stuck = cluster.call("drain", "node-a", exits=(1,))
+        self.assertRegex(stuck.stdout, r"coop-0 +blocked .*node-b:0: cordoned by operator: fan")
+        self.assertIn("node-a is not empty: 1 blocked", stuck.stdout)
+        self.assertEqual(cluster.json("migrations"), [])
+        self.assertEqual(cluster.job("coop-0")["node"], "node-a")
+        cluster.call("uncordon", "node-b")
+        self.assertEqual(cluster.json("drain", "node-a")["result"], "empty")
+        self.stop_jobs(names)
+
+    def test_deadline(self):
+        """A job that reaches no barrier keeps nobody waiting for ever, and the others go."""
+        cluster = self.cluster
+        names = self.start_jobs(1)
+        slow = [*HOTSET]
+        slow[slow.index("--step-ms") + 1] = "600000"
+        cluster.start("slow", "hotset", *slow)
+        cluster.wait_for_line("slow", r"^ready\b")
+        late = cluster.json("drain", "node-a", "--deadline", "6s", exits=(2,))
+        self.assertEqual(late["result"], "deadline")
+        states = {job["name"]: job for job in late["jobs"]}
+        self.assertEqual(states["coop-0"]["state"], "moved", late)
+        self.assertEqual(states["slow"]["state"], "waiting", late)
+        self.assertIn("barrier", states["slow"]["reason"])
+        self.assertEqual((cluster.job("slow")["state"], cluster.job("slow")["node"]), ("running", "node-a"))
+        cluster.call("stop", "slow")
+        self.stop_jobs(names)
+
+    def test_goes_on_after_its_coordinator_was_killed(self):
+        cluster = self.cluster
+        names = self.start_jobs(3, 1)
+        coordinator = self.daemons_of("coordinator")
+        cluster.arm("coordinator", 603)  # GRANTED of the first move is durable
+        draining = cluster.popen("drain", "node-a", "--parallel", "1", "-o", "json")
+        self.wait_until_fired("coordinator", 603, draining)
+        self.wait_until_dead(coordinator)
+        self.assertTrue(self.cluster_left_behind())
+        cluster.up()
+        output, errors = draining.communicate(timeout=120)
+        self.assertEqual(draining.returncode, 0, output + errors)
+        done = json.loads(output)
+        self.assertEqual({job["name"]: job["state"] for job in done["jobs"]}, {name: "moved" for name in names}, done)
+        self.assertEqual({job["node"] for job in cluster.json("jobs")}, {"node-b"})
+        self.assertEqual(self.most_at_a_time(), 1)
+        self.assertEqual(len(cluster.json("drains")), 1)
+        self.stop_jobs(names)
+
+    def cluster_left_behind(self):
+        """Jobs are still at the source: the drain was cut, not done."""
+        store = sqlite3.connect(f"file:{self.cluster.home}/coordinator/state.db?mode=ro", uri=True)
+        try:
+            document = json.loads(store.execute("SELECT document FROM drains").fetchone()[0])
+        finally:
+            store.close()
+        return document["result"] == 0 and any(job["state"] in (1, 2) for job in document["jobs"])
+
+
+class DrainsOfGpus(DrainTest):
+    nodes, gpus = 1, 2
+
+    def test_one_gpu(self):
+        cluster = self.cluster
+        here = self.start_jobs(0, 1, node="node-a:0")
+        cluster.start("there", "hotset", *HOTSET, node="node-a:1")
+        cluster.wait_for_line("there", r"^step 3\b")
+        done = cluster.json("drain", "node-a:0")
+        self.assertEqual([job["name"] for job in done["jobs"]], here)
+        self.assertEqual(cluster.job(here[0])["gpu"], 1)
+        self.assertEqual(len(self.migrations()), 1)
+        self.assertIn("node-a:0 by operator", cluster.call("gpus").stdout)
+        self.assertNotIn("ready,cordoned", cluster.call("nodes").stdout)
+        self.stop_jobs([*here, "there"])

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUs in trouble, as far as saying so: the software NVML and a file in the kernel log's place say everything that the tables know, and the
+coordinator's events must show what was decided. Nothing is moved here (policy pause)."""
+import csv
+import json
+import pathlib
+import re
+import subprocess
+import threading
+import unittest
+import urllib.request
+
+import cluster
+
+TABLES = pathlib.Path(__file__).resolve().parents[3] / "libckpt" / "health" / "data"
+CONTROL = cluster.BIN / "cudasim-ctl"
+BUS = "0000:10:00"
+HOTSET = ["--bytes", "16MiB", "--hot", "2%", "--step-ms", "5", "--seed", "7", "--print-every", "1"]
+FOLLOWS_ANOTHER = {"154"}  # told by its numbers, not by a row
+
+
+def rows(table):
+    with open(TABLES / table, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+class Gpu:
+    """The GPU of node-a from outside: its software NVML and its kernel log."""
+
+    def __init__(self, the_cluster):
+        self.folder = the_cluster.home / "nodes" / "node-a"
+        self.sequence = 0
+
+    def control(self, *words):
+        subprocess.run([CONTROL, "--dir", self.folder / "gpu", *map(str, words)], check=True, capture_output=True)
+
+    def log(self, *texts, facility=0):
+        lines = ""
+        for text in texts:
+            self.sequence += 1
+            lines += f"{3 + 8 * facility},{self.sequence},{1000 * self.sequence},-;{text}\n"
+        with open(self.folder / "gpu" / "kernel.log", "a") as file:
+            file.write(lines)
+
+    def xid(self, xid, pid=None, detail="something"):
+        who = f"pid={pid}, name=job, " if pid else "pid='<unknown>', name=<unknown>, "
+        return f"NVRM: Xid (PCI:{BUS}): {xid}, {who}{detail}"
+
+
+class Findings:
+    """The coordinator's gpu-health events as they come."""
+
+    def __init__(self, the_cluster):
+        self.follower = the_cluster.popen("events", "-f", "-o", "json")
+        self.seen = []
+
+    def next(self):
+        limit = threading.Timer(cluster.COMMAND_LIMIT_S, self.follower.kill)
+        limit.start()
+        try:
+            for line in self.follower.stdout:
+                event = json.loads(line)
+                if event["kind"] == "gpu-health":
+                    self.seen.append(event["text"])
+                    return event["text"]
+        finally:
+            limit.cancel()
+        raise AssertionError("no finding; before: " + "; ".join(self.seen[-3:]))
+
+    def close(self):
+        self.follower.kill()
+        self.follower.communicate()
+
+
+class HealthTest(cluster.ClusterTest):
+    agent_settings = "health_window_ms = 20\nhealth_silence_ms = 1500\n"
+
+    def setUp(self):
+        super().setUp()
+        self.gpu = Gpu(self.cluster)
+        self.cluster.call("policy", "pause", "node-a")
+        self.findings = Findings(self.cluster)
+        self.addCleanup(self.findings.close)
+
+    def start_job(self, name="job"):
+        """A job on node-a that ends when it is told to: its id, and its process as this machine counts."""
+        self.cluster.start(name, "hotset", *HOTSET, "--steps", "1000000")
+        self.cluster.wait_for_line(name, r"^step \d+")
+        return self.cluster.job(name)["id"], next(iter(self.cluster.pids("examples/hotset")))
+
+
+class EveryRow(HealthTest):
+    def check(self, row, text, source):
+        self.assertIn(f"(Xid {row['xid']}, {source})", text)
+        self.assertIn(row["name"], text)
+        self.assertEqual("; cordon" in text, row["evacuation"] != "none", text)
+
+    def test_by_the_kernel_log(self):
+        for row in rows("xid.csv"):
+            if row["xid"] not in FOLLOWS_ANOTHER:
+                self.gpu.log(self.gpu.xid(row["xid"]))
+                self.check(row, self.findings.next(), "kernel-log")
+
+    def test_by_nvml(self):
+        for row in rows("xid.csv"):
+            if row["xid"] not in FOLLOWS_ANOTHER:
+                self.gpu.control("xid", row["xid"])
+                self.check(row, self.findings.next(), "nvml")
+
+    def test_recovery_actions(self):
+        actions = [row for row in rows("recovery_action.csv") if row["value"] != "0"]
+        for row in actions:
+            self.gpu.log(self.gpu.xid(154, detail=f"GPU recovery action changed from 0x0 (None) to 0x{row['value']} (words)"))
+            self.assertIn(f"recovery action {row['value']} ({row['nvml_name']})", self.findings.next())
+        for row in actions:
+            self.gpu.control("recovery", row["value"])
+            text = self.findings.next()
+            self.assertIn(f"recovery action {row['value']} ({row['nvml_name']})", text)
+            self.assertEqual("; cordon" in text, row["evacuation"] != "none", text)
+
+
+class WhatCounts(HealthTest):
+    def test_the_process_that_the_line_names_is_the_victim(self):
+        job, pid = self.start_job()
+        self.gpu.log(self.gpu.xid(94, pid))
+        self.assertRegex(self.findings.next(), rf"; {job}: Xid 94 .*its context is lost")
+        self.gpu.log(self.gpu.xid(94, 1))  # nobody's
+        self.assertRegex(self.findings.next(), rf"; {job}: Xid 94 .*another process's context is lost")
+        self.gpu.log(self.gpu.xid(13, pid))
+        self.assertNotIn(job + ":", self.findings.next())
+
+    def test_what_comes_together_is_decided_together(self):
+        job, pid = self.start_job()
+        self.gpu.log(self.gpu.xid(45, pid), self.gpu.xid(63), self.gpu.xid(94, pid))
+        text = self.findings.next()
+        self.assertRegex(text, rf"; {job}: Xid 94 .*its context is lost")
+        self.gpu.log(self.gpu.xid(106))
+        self.assertIn("(Xid 106,", self.findings.next())  # and nothing between
+
+    def test_only_the_kernel_speaks_and_only_of_this_nodes_gpus(self):
+        self.gpu.log(self.gpu.xid(79), facility=1)
+        self.gpu.log("usb 1-1: Product: " + self.gpu.xid(79), self.gpu.xid(79).replace(BUS, "0000:77:00"), "NVRM: nonsense")
+        self.gpu.log(self.gpu.xid(106))
+        self.assertIn("(Xid 106,", self.findings.next())
+
+    def test_a_lost_gpu_and_rows_to_be_remapped(self):
+        self.gpu.control("remap", "pending")
+        self.assertIn("(Xid 63, nvml)", self.findings.next())
+        self.gpu.log(f"NVRM: GPU {BUS}.0: GPU has fallen off the bus.")
+        self.assertIn("lost the GPU", self.findings.next())
+
+
+class Counters(HealthTest):
+    def test_they_are_shown_and_uncorrected_errors_count(self):
+        self.wait_for_errors(lambda errors: errors["aggregate"])  # what is counted from here on is new
+        for kind, number in (("volatile-corrected", 7), ("aggregate-corrected", 70), ("rows-corrected", 2)):
+            self.gpu.control("ecc", kind, number)
+        self.gpu.control("ecc", "aggregate-uncorrected", 1)
+        text = self.findings.next()
+        self.assertIn("1 new uncorrected error of its memory", text)
+        self.assertIn("; cordon", text)
+        self.assertEqual(self.wait_for_errors(lambda errors: errors["aggregate"] and errors["aggregate"]["uncorrected"] == 1),
+                         {"volatile": {"corrected": 7, "uncorrected": 0}, "aggregate": {"corrected": 70, "uncorrected": 1},
+                          "remapped_rows": {"corrected": 2, "uncorrected": 0}})
+        page = self.metrics_page()
+        self.assertIn('gpumigrate_gpu_ecc_errors{node="node-a",gpu="0",counter="volatile",severity="corrected"} 7', page)
+        self.assertIn('gpumigrate_gpu_remapped_rows{node="node-a",gpu="0",severity="corrected"} 2', page)
+
+    def metrics_page(self):
+        status = self.cluster.json("local", "status")
+        address = next(process["metrics"] for process in status["processes"] if process["name"] == "coordinator")
+        token = pathlib.Path(status["metrics_token_file"]).read_text().strip()
+        request = urllib.request.Request(address, headers={"Authorization": "Bearer " + token})
+        with urllib.request.urlopen(request, timeout=cluster.COMMAND_LIMIT_S) as answer:
+            return answer.read().decode()
+
+    def wait_for_errors(self, enough):
+        while True:  # each question is a command of its own; the whole test has a limit
+            errors = next(gpu for gpu in self.cluster.json("gpus") if gpu["node"] == "node-a")["errors"]
+            if enough(errors):
+                return errors
+
+
+class Swap(HealthTest):
+    def test_a_card_in_anothers_place_is_not_taken_for_it(self):
+        self.gpu.log(self.gpu.xid(63))
+        self.assertIn("(Xid 63,", self.findings.next())
+        self.gpu.control("swap")
+        text = self.findings.next()
+        self.assertIn("not in the node any more", text)
+        self.assertIn("another card has its place", text)
+        self.assertNotIn("; cordon", text)
+        self.gpu.log(self.gpu.xid(63))
+        self.assertIn("(Xid 63, kernel-log)", self.findings.next())
+        self.gpu.control("remap", "pending")  # the process that asks NVML is another one, and knows the new card
+        self.assertIn("(Xid 63, nvml)", self.findings.next())
+        old, gone, log, nvml = sorted(self.cluster.json("health")["findings"], key=lambda finding: finding["number"])
+        self.assertEqual(old["gpu_uuid"], gone["gpu_uuid"])
+        self.assertEqual(log["gpu_uuid"], nvml["gpu_uuid"])
+        self.assertNotEqual(old["gpu_uuid"], log["gpu_uuid"])
+
+
+class Watchdog(HealthTest):
+    def test_a_hanging_nvml_is_noticed_and_stops_nothing(self):
+        self.start_job("moved")
+        self.gpu.control("hang-nvml")
+        text = self.findings.next()
+        self.assertIn("does not answer", text)
+        self.assertIn("a probe of the GPU passes", text)
+        self.assertIn("; cordon", text)
+        self.assertEqual(self.cluster.migrate("moved", "node-b")["result"], "done")
+        # The second channel goes on: what comes now counts as a lost GPU.
+        self.gpu.log(self.gpu.xid(74))
+        self.assertIn("counts as lost", self.findings.next())
+
+
+class Restart(HealthTest):
+    def test_nothing_is_acted_on_twice_and_nothing_is_missed(self):
+        self.gpu.log(self.gpu.xid(63))
+        self.assertIn("(Xid 63,", self.findings.next())
+        self.gpu.control("recovery", 4)
+        self.assertIn("DRAIN_AND_RESET", self.findings.next())
+        agent = f"gpumigrate-agent --config {self.gpu.folder}"
+        self.cluster.kill(agent)
+        self.gpu.log(self.gpu.xid(95))
+        self.cluster.up()
+        self.assertIn("(Xid 95,", self.findings.next())
+        self.cluster.kill(agent)
+        self.cluster.up()
+        self.gpu.log(self.gpu.xid(79))
+        self.assertIn("(Xid 79,", self.findings.next())
+        self.assertEqual(len(self.findings.seen), 4)

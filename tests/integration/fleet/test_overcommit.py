@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""More work than a GPU has memory for: jobs of higher priority park lower ones, which come back by themselves, oldest first, and all end with
+the digest of a run that nobody disturbed."""
+import json
+import unittest
+
+import cluster
+
+BYTES = "1228MiB"
+NEEDED = "1240MiB"  # what a job promises, and for a transparent one its quota
+COOPERATIVE, TRANSPARENT = (("--cooperative",), ()), ((), ("--without-ckpt",))
+# Each parks the one before it; the last has nobody to wait for.
+JOBS = [("coop-a", 100, COOPERATIVE), ("plain-b", 100, TRANSPARENT), ("plain-c", 100, TRANSPARENT), ("coop-d", 20, COOPERATIVE)]
+NAMES = [name for name, _, _ in JOBS]
+
+
+def hotset(priority, step_ms=150):
+    """Writes every page at the start and checks every page at the end; the pace leaves time to be parked in."""
+    return ["--bytes", BYTES, "--hot", "1%", "--steps", str(JOBS[priority][1]), "--step-ms", str(step_ms), "--seed", str(priority),
+            "--print-every", "1"]
+
+
+class Overcommit(cluster.ClusterTest):
+    nodes, gpus, memory = 1, 1, "2457MiB"
+
+    def run_job(self, priority):
+        name, _, (way, options) = JOBS[priority]
+        self.cluster.call("run", *way, "--detach", "--preempt", "--priority", priority, "--gpu-memory", NEEDED, "--name", name, "--",
+                          cluster.EXAMPLES / "hotset", *hotset(priority), *options)
+
+    def jobs_of_events(self, kind):
+        lines = self.cluster.call("events", "-o", "json").stdout.splitlines()
+        return [event["job"] for event in map(json.loads, lines) if event["kind"] == kind]
+
+    def test_four_jobs_on_a_gpu_that_has_room_for_one(self):
+        expected = [cluster.run_unmoved("hotset", *hotset(priority, step_ms=0))["digest"] for priority in range(len(JOBS))]
+        for priority, name in enumerate(NAMES):
+            self.run_job(priority)
+            self.cluster.wait_for_line(name, r"^step 3\b")
+            states = {job["name"]: job["state"] for job in self.cluster.json("jobs")}
+            self.assertEqual(states, {before: "parked" for before in NAMES[:priority]} | {name: "running"})
+        ids = [self.cluster.job(name)["id"] for name in NAMES]
+
+        ended = [self.cluster.finish(name) for name in NAMES]
+        self.assertEqual([end["digest"] for end in ended], expected)
+        for name in NAMES:
+            self.assert_steps_in_order(self.cluster.log(name))
+        self.assertEqual(self.jobs_of_events("job-parked"), ids[:3])
+        # By themselves, oldest first, at the first attempt.
+        self.assertEqual(self.jobs_of_events("job-resumed"), ids[:3])
+        self.assertEqual(self.jobs_of_events("restore-failed"), [])
+        self.assertEqual([job["incarnation"] > 1 for job in self.cluster.json("jobs")], [True, True, True, False])
+
+    def test_nobody_is_parked_for_an_equal(self):
+        self.run_job(0)
+        self.cluster.wait_for_line(JOBS[0][0], r"^step 3\b")
+        refused = self.cluster.call("run", "--cooperative", "--detach", "--preempt", "--gpu-memory", NEEDED, "--", "/bin/true", exits=(5,))
+        self.assertIn("parking jobs of a priority below 0 would not help", refused.stderr)
+        self.assertEqual(self.cluster.job(JOBS[0][0])["state"], "running")
+        self.cluster.call("stop", JOBS[0][0])

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The coordinator is killed at each record of a restore, and of a suspend: the job goes on, once, and ends with the unmoved digest."""
+import signal
+import unittest
+
+from cluster import run_unmoved
+from crashing import STEP_MS, TRAINING, CrashingTest
+
+POINTS = [("operation_durable", 620), ("instance_ended", 621), ("start_durable", 622), ("started", 623)]
+PARKED = ("parked_durable", 624)
+
+
+class CoordinatorDies(CrashingTest):
+    gpus = 2
+
+    def crash(self, number, *command):
+        victims = self.daemons_of("coordinator")
+        self.cluster.arm("coordinator", number)
+        with self.cluster.popen(*command) as ordering:
+            self.wait_until_fired("coordinator", number, ordering)
+            self.wait_until_dead(victims)
+            ordering.send_signal(signal.SIGTERM)
+        self.cluster.up()
+
+    def start_training(self):
+        arguments = [*TRAINING, "--steps", "800"]
+        self.expected = run_unmoved("charlm", *arguments)["digest"]
+        self.cluster.start("job", "charlm", *arguments, "--step-ms", str(STEP_MS), node="node-a:0")
+        self.cluster.wait_for_line("job", r"^step 20\b")
+
+    def restore_through(self, number):
+        self.start_training()
+        self.cluster.call("snapshot", "job")
+        self.crash(number, "restore", "job", "--to", "node-a:1")
+        self.assertEqual(self.cluster.finish("job")["digest"], self.expected)
+        self.assertEqual(self.cluster.job("job")["incarnation"], 2)
+        ran = self.cluster.json("describe", "job")["instances"]
+        self.assertEqual([i["incarnation"] for i in ran], [1, 2], ran)
+
+    def test_624_parked_durable(self):
+        self.start_training()
+        self.crash(624, "suspend", "job")
+        self.assertEqual(self.cluster.job("job")["state"], "parked")
+        self.cluster.call("resume", "job")
+        self.assertEqual(self.cluster.finish("job")["digest"], self.expected)
+
+
+def make_test(number):
+    return lambda self: self.restore_through(number)
+
+
+for name, number in POINTS:
+    setattr(CoordinatorDies, f"test_{number}_{name}", make_test(number))

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bad input gets one clear line and exit 5 or 64, and nothing is touched."""
+import unittest
+
+from cluster import EXAMPLES, ClusterTest
+
+ARGUMENTS = ["--bytes", "32MiB", "--hot", "4%", "--step-ms", "10", "--seed", "1", "--pattern", "stride", "--steps", "100000",
+             "--print-every", "1"]
+
+
+class Refusals(ClusterTest):
+    memory = "1GiB"
+
+    def refused(self, *arguments, exits=5, says=""):
+        result = self.cluster.call(*arguments, exits=(exits,))
+        lines = [line for line in result.stderr.strip().split("\n") if line]
+        self.assertEqual(len(lines), 1, result.stderr)
+        self.assertIn(says, lines[0])
+
+    def test_requests_that_touch_nothing(self):
+        cluster = self.cluster
+        self.refused("migrate", "nobody", "--to", "node-b", says="nobody")
+        self.refused("describe", "nobody", says="nobody")
+        self.refused("run", "--cooperative", "--gpus", "2", "--", "/bin/true", says="yet")
+        self.refused("run", "--cooperative", "--node", "nowhere", "--", "/bin/true", says="nowhere")
+        self.refused("migrate", exits=64)
+        self.refused("migrate", "x", "--max-downtime", "soon", exits=64)
+        self.refused("run", "--cooperative", "--frobnicate", "--", "/bin/true", exits=64)
+        self.assertEqual(cluster.json("migrations"), [])
+
+        cluster.start("job", "hotset", *ARGUMENTS)
+        cluster.wait_for_line("job", r"^step 3\b")
+        self.refused("migrate", "job", "--to", "nowhere", says="nowhere")
+        self.refused("migrate", "job", "--to", "node-a", says="node-a")
+        self.refused("run", "--cooperative", "--name", "job", "--", "/bin/true", says="job")
+        before = cluster.job("job")
+        self.assertEqual((before["state"], before["incarnation"], before["node"]), ("running", 1, "node-a"))
+        self.assertEqual(cluster.json("migrations"), [])
+        cluster.call("stop", "job")
+        cluster.call("wait", "job", exits=range(256))
+
+    def test_target_without_memory(self):
+        cluster = self.cluster
+        big = ["--bytes", "700MiB", *ARGUMENTS[2:]]
+        cluster.start("a", "hotset", *big, node="node-a")
+        cluster.start("b", "hotset", *big, node="node-b")
+        for name in "ab":
+            cluster.wait_for_line(name, r"^step 1\b")
+        self.refused("migrate", "a", "--to", "node-b", says="MiB free, needed")
+        self.assertEqual(cluster.job("a")["incarnation"], 1)
+
+    def test_standby_whose_tensors_do_not_match(self):
+        """A program that names other tensors when it is a standby: refused naming the tensor, the job runs on."""
+        cluster = self.cluster
+        script = cluster.home / "changing"
+        size = cluster.home / "size"
+        size.write_text("32MiB")
+        script.write_text(f"#!/bin/sh\nexec {EXAMPLES}/hotset --bytes $(cat {size}) " + " ".join(ARGUMENTS[2:]) + "\n")
+        script.chmod(0o755)
+        cluster.call("run", "--cooperative", "--detach", "--name", "job", "--node", "node-a", "--", script)
+        cluster.wait_for_line("job", r"^step 3\b")
+        size.write_text("34MiB")
+        result = cluster.call("migrate", "job", "--to", "node-b", exits=(5,))
+        self.assertRegex(result.stdout, r"refused: .*Tensor \"memory\" is u8\[33554432\] at the source but u8\[35651584\]")
+        job = cluster.job("job")
+        self.assertEqual((job["state"], job["node"], job["incarnation"]), ("running", "node-a", 1))
+        cluster.call("stop", "job")
+
+    def test_job_that_never_reaches_a_barrier(self):
+        cluster = self.cluster
+        slow = [*ARGUMENTS]
+        slow[slow.index("--step-ms") + 1] = "600000"
+        slow[slow.index("--steps") + 1] = "3"
+        cluster.start("job", "hotset", *slow)
+        cluster.wait_for_line("job", r"^ready\b")
+        result = cluster.call("migrate", "job", "--to", "node-b", "--timeout", "5s", exits=(2,))
+        self.assertRegex(result.stdout, r"timed-out: .*barrier")
+        job = cluster.job("job")
+        self.assertEqual((job["state"], job["node"], job["incarnation"]), ("running", "node-a", 1))
+        cluster.call("stop", "job")

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How an unmodified program gets its memory back after a restore: by importing what the mover made, or, where the driver cannot
+do that, by making its own, which the mover fills region by region. The software GPU is made to be such a driver."""
+import json
+import os
+import re
+import signal
+import subprocess
+import unittest
+from unittest import mock
+
+from cluster import BIN, ClusterTest, run_unmoved
+from crashing import SOURCE, TARGET, TransparentCrashes
+
+SWITCH = "CUDASIM_IMPORT_AFTER_RESTORE"
+TRAINING = ["--params", "200000", "--seed", "3", "--print-every", "1", "--step-ms", "5"]
+MOVES_PROCESSES = os.geteuid() == 0
+WHILE_FILLING = [("agent.target", 210, TARGET), ("agent.target", 211, TARGET), ("agent.target", 212, TARGET),
+                 ("agent.target", 208, TARGET), ("agent.target", 209, TARGET), ("mover.target", 405, SOURCE)]
+# After the source has taken the job back, because what was sent is not verified: its own memory is filled, too.
+WHILE_GOING_BACK = [("agent.source", 210), ("agent.source", 211), ("agent.source", 212), ("mover.source", 405)]
+
+
+class RemapTest(ClusterTest):
+    nodes, gpus = 1, 2
+    driver = "always"
+
+    def setUp(self):
+        changed = mock.patch.dict(os.environ, {SWITCH: self.driver})
+        changed.start()
+        self.addCleanup(changed.stop)
+        super().setUp()
+
+    def start_training(self, steps):
+        self.expected = run_unmoved("charlm-plain", *TRAINING[:-2], "--steps", str(steps))
+        self.cluster.start("job", "charlm-plain", *TRAINING, "--steps", str(steps), node="node-a", way=())
+        self.cluster.wait_for_line("job", r"^step \d+")
+
+    def swap(self, turns):
+        reports = []
+        for turn in range(turns):
+            mode = "--live" if turn % 2 == 0 else "--stop-copy"
+            report = self.cluster.migrate("job", f"node-a:{1 - turn % 2}", mode)
+            self.assertEqual(report["result"], "done", report)
+            self.assertTrue(report["verified"], report)
+            pieces = report["downtime_breakdown_ms"]
+            self.assertAlmostEqual(sum(pieces.values()), report["downtime_ms"], delta=0.02 * report["downtime_ms"], msg=report)
+            reports.append(report)
+        return reports
+
+    def finish(self):
+        self.assertEqual(self.cluster.finish("job")["digest"], self.expected["digest"])
+
+    def facts(self, node="node-a"):
+        return json.loads((self.cluster.home / "nodes" / node / "remap.json").read_text())
+
+    def change_agent(self, node, setting):
+        """The agent again, with a line more in its settings."""
+        config = self.cluster.home / "nodes" / node / "agent.toml"
+        (pid,) = self.cluster.pids(str(config))
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            environment = dict(entry.split(b"=", 1) for entry in file.read().split(b"\0") if entry)
+        self.cluster.kill(str(config))
+        config.write_text(setting + "\n" + config.read_text())
+        agent = subprocess.Popen([BIN / "gpumigrate-agent", "--config", config], env=environment, stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        self.addCleanup(agent.wait)
+        self.addCleanup(agent.kill)
+        self.wait_until(lambda: all(entry["state"] == "ready" for entry in self.cluster.json("nodes")), "the node is ready again")
+
+    def gpu(self, index, *order):
+        """What the software GPU of node-a is made to do, or says."""
+        return subprocess.run([BIN / "cudasim-ctl", "--dir", self.cluster.home / "nodes/node-a/gpu", "--device", str(index),
+                               *map(str, order)], check=True, capture_output=True, text=True).stdout
+
+    def used(self, index):
+        return int(re.search(r"\bused (\d+) limit", self.gpu(index, "status")).group(1))
+
+    def assert_goes_on_at(self, gpu):
+        """A migration has failed a moment before the source goes on."""
+        done = max(int(step) for step in re.findall(r"^step (\d+)\b", self.cluster.log("job"), re.M))
+        self.cluster.wait_for_line("job", rf"^step {done + 2}\b")
+        self.assertEqual(self.cluster.job("job")["gpu"], gpu)
+
+    def wait_until(self, is_so, what):
+        for _ in range(2000):  # each question is a command of its own
+            if is_so():
+                return
+        self.fail("never: " + what)
+
+
+class DriverThatImports(RemapTest):
+    def test_memory_is_imported_and_the_settings_may_want_otherwise(self):
+        self.start_training(1500)
+        for report in self.swap(2):
+            self.assertEqual(report["downtime_breakdown_ms"]["fill"], 0, report)
+        facts = self.facts()
+        self.assertEqual([facts[name] for name in ("import", "own", "import_moved", "own_moved")], [True] * 4, facts)
+        self.change_agent("node-a", 'remap = "own"')
+        for report in self.swap(4):
+            self.assertGreater(report["downtime_breakdown_ms"]["fill"], 0, report)
+        self.finish()
+
+
+class FreedMemory(RemapTest):
+    def test_what_the_job_frees_while_it_is_copied_goes_at_the_target_too(self):
+        held, block = 64, 64
+        self.cluster.start("job", "churn", "--held", f"{held}MiB", "--block", f"{block}MiB", "--steps", 300, "--hold-ms", 30,
+                           node="node-a", way=())
+        self.cluster.wait_for_line("job", r"^step \d+")
+        self.swap(2)
+        # One block more than the job has: what it has freed may be on its way back when its next block comes. Three blocks are not enough
+        # for a target that keeps what was freed.
+        self.gpu(1, "limit", self.used(1) + ((held + 2 * block + 24) << 20))
+        report = self.cluster.migrate("job", "node-a:1", "--bandwidth", "300MiB/s", "--codec", "raw", "--max-downtime", "1ms",
+                                      "--max-rounds", "8")
+        self.assertEqual(report["result"], "done", report)
+        self.assertGreater(report["sent_bytes"], (held + 3 * block) << 20, "too few blocks were copied to see anything")
+        self.assertEqual(self.cluster.finish("job")["errors"], 0)
+
+
+class DriverThatNeverImports(RemapTest):
+    driver = "never"
+
+    def test_the_probe_chooses_own_memory(self):
+        self.start_training(1500)
+        for report in self.swap(6):
+            self.assertGreater(report["downtime_breakdown_ms"]["fill"], 0, report)
+        facts = self.facts()
+        self.assertEqual([facts[name] for name in ("import", "own", "import_moved", "own_moved")], [False, True, False, True], facts)
+        self.finish()
+
+    def test_the_settings_want_what_the_driver_cannot(self):
+        """The job goes back, and that takes what the driver can."""
+        self.start_training(900)
+        self.change_agent("node-a", 'remap = "import"')
+        report = self.cluster.migrate("job", "node-a:1", exits=(1,))
+        self.assertEqual(report["result"], "failed", report)
+        self.assert_goes_on_at(0)
+        self.finish()
+
+    def test_room_for_one_region_beside_the_job(self):
+        """While its own memory is filled there is never more than one region twice: with less room it goes back."""
+        largest, rest = 96, 16
+        self.cluster.start("job", "churn", "--held", f"{largest}MiB", "--block", f"{rest}MiB", "--steps", 300, node="node-a", way=())
+        self.cluster.wait_for_line("job", r"^step \d+")
+        self.swap(2)  # the movers have what they need
+        while self.used(1) >= largest << 20:
+            pass  # each question is a command of its own; what was moved away is let go after its move
+        before = self.used(1)
+        self.gpu(1, "limit", before + ((2 * largest + rest - 48) << 20))
+        report = self.cluster.migrate("job", "node-a:1", "--live", exits=(1,))
+        self.assertEqual(report["result"], "failed", report)
+        self.assert_goes_on_at(0)
+        self.gpu(1, "limit", before + ((2 * largest + rest + 32) << 20))
+        self.swap(1)
+        self.assertEqual(self.cluster.finish("job")["errors"], 0)
+
+
+class DriverThatImportsOnTheSameGpu(RemapTest):
+    driver = "same"
+
+    def test_a_move_is_what_counts(self):
+        self.start_training(900)
+        for report in self.swap(2):
+            self.assertGreater(report["downtime_breakdown_ms"]["fill"], 0, report)
+        facts = self.facts()
+        self.assertEqual([facts[name] for name in ("import", "import_moved", "own_moved")], [True, False, True], facts)
+        self.finish()
+
+
+class Crashes(TransparentCrashes):
+    nodes, gpus = 1, 2
+    places = ("node-a:0", "node-a:1")
+
+    def setUp(self):
+        changed = mock.patch.dict(os.environ, {SWITCH: "never"})
+        changed.start()
+        self.addCleanup(changed.stop)
+        super().setUp()
+
+    def test_while_own_memory_is_filled(self):
+        self.crash(WHILE_FILLING, 2500)
+
+    def test_agent_dies_between_the_resume_and_the_withdrawal(self):
+        """What arrived is withdrawn by the next agent: nobody but the process holds its memory any more."""
+        self.start_training(900)
+        agent = self.daemons_of("agent.node-a")
+        (keeper,) = self.cluster.pids("gpumigrate-keeper")
+        self.cluster.arm("keeper.j1.fresh", 502, "stop")
+        moved = self.cluster.popen("migrate", "job", "--to", self.places[1], "-o", "json", "--timeout", "60s")
+        self.wait_until_fired("keeper.j1.fresh", 502, moved)
+        self.assertGreater(self.held_by(keeper), 0)
+        signal.pidfd_send_signal(agent[0], signal.SIGKILL)
+        self.wait_until_dead(agent)
+        os.kill(keeper, signal.SIGCONT)
+        self.cluster.up()
+        self.check_outcome(moved, *self.places, TARGET)
+        for _ in range(200):  # each question is a command of its own
+            if self.held_by(keeper) == 0:
+                break
+            self.cluster.json("jobs")
+        self.assertEqual(self.held_by(keeper), 0)
+        self.finish_training()
+
+    def held_by(self, pid):
+        """Descriptors of device memory."""
+        links = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd")]
+        return sum(link.startswith("/memfd:cudasim") for link in links)
+
+    def test_while_the_source_fills_its_own(self):
+        self.start_training(2000)
+        for role, number in WHILE_GOING_BACK:
+            with self.subTest(role=role, number=number):
+                print(f"  mover.target 404, then {role} {number}:", end="", flush=True)
+                self.crash_once("mover.target", 404, SOURCE, then=[(role, number)])
+        self.finish_training()
+
+
+@unittest.skipUnless(MOVES_PROCESSES, "moving a process needs root")
+class AcrossNodes(RemapTest):
+    nodes, gpus = 2, 1
+    driver = "never"
+
+    def test_the_process_makes_its_own_memory_where_it_arrives(self):
+        self.start_training(1500)
+        for turn in range(4):
+            report = self.cluster.migrate("job", "node-b" if turn % 2 == 0 else "node-a")
+            self.assertEqual(report["result"], "done", report)
+            self.assertGreater(report["downtime_breakdown_ms"]["fill"], 0, report)
+        self.assertEqual([self.facts(node)["import"] for node in ("node-a", "node-b")], [False, False])
+        self.finish()

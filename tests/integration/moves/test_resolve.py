@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpumigrate resolve`: the operator's word where no message can decide. The target's node is lost for good with COMMITTED on
+its disk: the job goes on at the source under the coordinator's leases, the migration stays open, and `resolve --at source`
+closes it. While both sides answer, or nothing is open, it is refused."""
+import os
+import signal
+import unittest
+
+import test_crash_points
+from cluster import ClusterTest, run_unmoved
+from test_crash_points import ARGUMENTS
+
+
+class Resolve(ClusterTest):
+    wait_until_fired = test_crash_points.CrashPoints.wait_until_fired
+    wait_until_dead = test_crash_points.CrashPoints.wait_until_dead
+
+    def test_target_node_lost_after_committed(self):
+        cluster = self.cluster
+        cluster.start("job", "hotset", *ARGUMENTS)
+        cluster.wait_for_line("job", r"^step 5\b")
+        agent = [os.pidfd_open(pid) for pid in cluster.pids("nodes/node-b/agent.toml")]
+        cluster.arm("agent.node-b", 204)
+        moving = cluster.popen("migrate", "job", "--to", "node-b", "--live", "--timeout", "60s")
+        self.wait_until_fired("agent.node-b", 204, moving)
+        self.wait_until_dead(agent)
+        cluster.kill(f"jobs/{cluster.job('job')['id']}.2")  # the keeper there, and with it the standby: the whole node is gone
+        self.assertTrue(cluster.json("migrations")[0]["open"])
+        resolved = cluster.call("resolve", "m1", "--at", "source", exits=(1,))  # the migration's result: failed, at the source
+        self.assertIn("by an operator", resolved.stdout)
+        output, errors = moving.communicate(timeout=120)
+        self.assertIn(moving.returncode, (1, 3), output + errors)
+        self.assertEqual(cluster.finish("job")["digest"], run_unmoved("hotset", *ARGUMENTS)["digest"])
+        self.assert_steps_in_order(cluster.log("job"))
+        self.assertEqual(cluster.job("job")["node"], "node-a")
+        migration = cluster.json("migrations")[0]
+        self.assertFalse(migration["open"], migration)
+        # The node comes back: what it had committed is void, nothing of the job starts there.
+        cluster.up()
+        self.assertEqual(cluster.pids("examples/hotset"), [])
+
+    def test_refused_where_there_is_nothing_to_decide(self):
+        cluster = self.cluster
+        cluster.start("job", "hotset", *ARGUMENTS)
+        cluster.wait_for_line("job", r"^step 5\b")
+        self.assertRegex(cluster.call("resolve", "m7", "--at", "source", exits=(5,)).stderr, "m7")
+        cluster.migrate("job", "node-b")
+        cluster.call("resolve", "m1", "--at", "source", exits=(5,))
+        self.assertEqual(cluster.finish("job")["digest"], run_unmoved("hotset", *ARGUMENTS)["digest"])
+        self.assertEqual(cluster.job("job")["node"], "node-b")

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`adopt`: a CUDA process that was started without gpumigrate becomes a job and is moved by stop-and-copy, between two GPUs of its node and
+between nodes. What needs root and CRIU is skipped without."""
+import socket
+import subprocess
+import unittest
+
+from adopting import HandStarted, error_of, needs_criu
+from cluster import ClusterTest
+
+
+class Adopting(ClusterTest):
+    def start(self, steps, **where):
+        self.training = HandStarted(self.cluster, steps, **where)
+        self.addCleanup(self.training.end)
+        self.training.wait_for_step(3)
+        return self.training
+
+    def adopt(self, *arguments, exits=(0,)):
+        return self.cluster.json("adopt", self.training.pid, *arguments, exits=exits)
+
+    def check_report(self, report, turn):
+        self.assertEqual(report["result"], "done", report)
+        self.assertTrue(report["verified"], report)
+        self.assertEqual(report["incarnation"], turn + 2)
+        pieces = report["downtime_breakdown_ms"]
+        self.assertAlmostEqual(sum(pieces.values()), report["downtime_ms"], delta=0.02 * report["downtime_ms"], msg=report)
+        self.assertGreater(pieces["context"], 0, report)
+        # What the same job would not have had in its pause, had `gpumigrate run` started it.
+        self.assertGreaterEqual(report["context_bytes"], 2 << 20, report)
+        saved = report["under_run"]
+        self.assertEqual(saved["device_bytes"], report["context_bytes"], report)
+        self.assertGreater(saved["device_ms"], 0, report)
+        self.assertLess(saved["bound_ms"], report["downtime_ms"], report)
+
+
+class BetweenGpus(Adopting):
+    nodes, gpus = 1, 2
+
+    def test_between_two_gpus_of_a_node(self):
+        training = self.start(2500, gpu=1)
+        job = self.adopt("--name", "job")
+        self.assertEqual((job["way"], job["gpu"], job["name"]), ("adopted", 1, "job"), job)
+        self.assertEqual(job["ranks"][0]["pid"], training.pid)
+        for turn in range(6):
+            self.check_report(self.cluster.migrate("job", f"node-a:{turn % 2}"), turn)
+            job = self.cluster.job("job")
+            self.assertEqual((job["gpu"], job["ranks"][0]["pid"], job["way"]), (turn % 2, training.pid, "adopted"))
+        self.assertEqual(training.process.wait(), 0, "its own parent sees its end")
+        # gpumigrate is not its parent and cannot know how it ended.
+        result = self.cluster.run("wait", "job")
+        self.assertEqual(result.returncode, 6, result)
+        job = self.cluster.job("job")
+        self.assertEqual((job["state"], job["exit_code"]), ("exited", None))
+        self.assertIn("parent", job["reason"])
+        training.check_end(self)
+
+    def test_stop_ends_it(self):
+        training = self.start(100000)
+        self.adopt("--name", "job")
+        self.cluster.call("stop", "job", "--grace", "5s")
+        self.assertNotEqual(training.process.wait(timeout=60), 0)
+        self.assertEqual(self.cluster.job("job")["state"], "exited")
+
+    def test_an_agent_that_starts_again_finds_it(self):
+        training = self.start(1500)
+        self.adopt("--name", "job")
+        self.cluster.kill("gpumigrate-agent")
+        self.cluster.up()
+        self.check_report(self.cluster.migrate("job", "node-a:1"), 0)
+        self.assertEqual(training.process.wait(), 0)
+        training.check_end(self)
+
+
+class BetweenNodes(Adopting):
+    @classmethod
+    def setUpClass(cls):
+        needs_criu()
+
+    def test_there_and_back(self):
+        training = self.start(4000)
+        self.adopt("--name", "job")
+        for turn in range(6):
+            node = "node-b" if turn % 2 == 0 else "node-a"
+            report = self.cluster.migrate("job", node)
+            self.check_report(report, turn)
+            self.assertGreater(report["downtime_breakdown_ms"]["host"], 0, report)
+            job = self.cluster.job("job")
+            self.assertEqual((job["node"], job["way"], job["state"]), (node, "adopted", "running"), job)
+            self.assertEqual(len(self.instances()), 1)
+            if turn == 0:
+                self.assertEqual(training.process.wait(timeout=60), -9, "the original is gone")
+        self.cluster.call("wait", "job")  # its keeper is its parent now: the exit code is its own
+        self.assertEqual(self.cluster.job("job")["exit_code"], 0)
+        training.check_end(self)
+
+    def instances(self):
+        return [pid for pid, command in self.cluster.processes().items() if "/charlm-plain" in command.split(" ")[0]]
+
+    def test_an_open_connection_is_named_and_nothing_moves(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+            connection = socket.create_connection(("127.0.0.1", port))
+            self.addCleanup(connection.close)
+            training = self.start(1200, pass_fds=(connection.fileno(),))
+            self.adopt("--name", "job")
+            result = self.cluster.run("migrate", "job", "--to", "node-b")
+            self.assertEqual(result.returncode, 5, result)
+            self.assertIn(f":{port}", result.stderr + result.stdout)
+            self.assertEqual(self.cluster.job("job")["state"], "running")
+        self.assertEqual(training.process.wait(), 0)
+        training.check_end(self)
+
+
+class Refusals(Adopting):
+    nodes = 1
+
+    def refused(self, pid, word, *arguments):
+        result = self.cluster.run("adopt", pid, *arguments)
+        self.assertEqual(result.returncode, 5, result)
+        self.assertIn(word, error_of(result))
+
+    def test_each_has_its_name(self):
+        with subprocess.Popen(["sleep", "1000"]) as ended:
+            ended.kill()
+        self.refused(ended.pid, "no process")
+        with subprocess.Popen(["sleep", "1000"]) as sleeper:
+            self.addCleanup(sleeper.kill)
+            self.refused(sleeper.pid, "no CUDA process")
+            sleeper.kill()
+        training = self.start(100000)
+        self.refused(training.pid, "no node", "--node", "node-z")
+        self.adopt("--name", "job")
+        self.refused(training.pid, "already")
+        self.cluster.start("other", "charlm-plain", "--params", "60000", "--steps", "100000", "--print-every", "1", way=())
+        self.cluster.wait_for_line("other", r"^step \d+")
+        ours = next(pid for pid, command in self.cluster.processes().items()
+                    if "/charlm-plain" in command.split(" ")[0] and pid != training.pid)
+        self.refused(ours, "already")
+        self.assertEqual([job["name"] for job in self.cluster.json("jobs")], ["job", "other"], "a refusal leaves no job")

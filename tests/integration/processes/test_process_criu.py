@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CRIU that fails, hangs or is killed on either side of a move of a whole process between two nodes: the job goes on at the
+source from the very step it stopped at. Needs root and CRIU."""
+import os
+import signal
+import unittest
+
+from crashing import SOURCE, TARGET
+from crashing_processes import CrashesWithCriu
+
+# criu/include/fault-injection.h: with the first process infected; with the first process restored.
+KILLED_IN_A_DUMP, KILLED_IN_A_RESTORE = 1, 2
+
+
+class FailingCriu(CrashesWithCriu):
+    def test_criu_that_fails(self):
+        self.start_training(2500)
+        for order, when in (("dump", "early"), ("dump", "late"), ("restore", "early"), ("restore", "late")):
+            with self.subTest(order=order, when=when):
+                self.move_fails(order, when, "restored" if order == "restore" else "CRIU")
+        self.move_and_finish()
+
+    def test_criu_that_is_killed(self):
+        self.start_training(2500)
+        for order, point in (("dump", KILLED_IN_A_DUMP), ("restore", KILLED_IN_A_RESTORE)):
+            with self.subTest(order=order):
+                self.move_fails(order, f"fault {point}", "restored" if order == "restore" else "CRIU")
+        self.move_and_finish()
+
+    def test_agent_while_criu_works(self):
+        """CRIU goes on without its agent, whose successor must not let the process go on before CRIU has stopped it, nor run it
+        twice."""
+        self.start_training(2000)
+        for order, node in (("dump", "node-a"), ("restore", "node-b")):
+            with self.subTest(order=order):
+                print(f"  agent at {node}, CRIU's {order}:", end="", flush=True)
+                moved = self.move_with(order, "hold")
+                self.wait_until_reached()
+                self.kill_agent(node)
+                self.cluster.up()
+                os.write(self.ends["go"], b"\n")
+                self.check_outcome(moved, "node-a", "node-b", SOURCE)
+        self.move_and_finish()
+
+    def test_dumps_that_meet_in_a_working_folder(self):
+        """For a moment CRIU makes a folder in the working folder of the job, which is this cluster's home."""
+        self.start_training(2500)
+        other = self.cluster.home / "proc.crtools"
+        other.mkdir()
+        self.move_fails("dump", "tell", "proc.crtools")
+        os.read(self.ends["reached"], 1)
+        moved = self.move_with("dump", "tell")
+        self.wait_until_reached()
+        other.rmdir()
+        self.check_outcome(moved, "node-a", "node-b", TARGET)
+        self.finish_training()
+
+
+class HangingCriu(CrashesWithCriu):
+    surroundings = {"GPUMIGRATE_CRIU_TIMEOUT": "5"}
+
+    def test_criu_that_hangs(self):
+        self.start_training(4000)
+        for order in ("dump", "restore"):
+            with self.subTest(order=order):
+                self.move_fails(order, "hold", "killed")
+                os.read(self.ends["reached"], 1)
+        self.move_and_finish()
+
+    def test_criu_that_hangs_while_its_agent_dies(self):
+        self.start_training(4000)
+        print("  agent at node-a, CRIU hangs:", end="", flush=True)
+        moved = self.move_with("dump", "hold")
+        self.wait_until_reached()
+        agent = self.daemons_of("agent.node-a")
+        signal.pidfd_send_signal(agent[0], signal.SIGKILL)
+        self.wait_until_dead(agent)
+        self.cluster.up()
+        self.check_outcome(moved, "node-a", "node-b", SOURCE)
+        self.move_and_finish()

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// What passes through to the coordinator is counted, and the port that shows it.
+#include "agent/daemon/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "agent/io/file_watch.h"
+#include "agent/daemon/metrics_server.h"
+#include "libckpt/base/fd.h"
+#include "tests/unit/agent/support/loop.h"
+#include "tests/unit/agent/support/temporary_folder.h"
+
+namespace ckpt::agent {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Coordinator : CoordinatorPort {
+  bool send(const wire::SwitchMessage&) override { return ++messages != 0; }
+  bool send(const wire::MigrationProgress&) override { return ++messages != 0; }
+  bool send(const wire::SourceReport&) override { return ++messages != 0; }
+  bool send(const wire::TargetReport&) override { return ++messages != 0; }
+  unsigned messages = 0;
+};
+
+class AgentMetricsTest : public ::testing::Test {
+ protected:
+  AgentMetricsTest()
+      : files_(FileWatch::create(io_.get_executor()).value()),
+        environment_{config_, io_.get_executor(), *files_, "keeper", [](const std::shared_ptr<Job>&) {},
+                     records_},
+        jobs_(environment_),
+        inventory_(io_, "libnone.so", std::chrono::milliseconds(1000)),
+        metrics_("node-a", coordinator_,
+                 {[this] { return connected_; }, inventory_, jobs_, movers_,
+                  [this](wire::MigrationId id) { return open_.contains(id); }}) {
+    config_.home = folder_.path();
+  }
+  void progress(wire::MigrationId id, std::uint64_t sent, std::uint64_t remaining) {
+    wire::MigrationProgress p;
+    p.migration = id;
+    p.sent_bytes = sent;
+    p.remaining_bytes = remaining;
+    p.throughput_bytes_per_second = 100;
+    EXPECT_TRUE(metrics_.send(p));
+  }
+  std::string page() { return metrics_.registry().page(); }
+
+  asio::io_context io_;
+  TemporaryFolder folder_;
+  Config config_;
+  std::shared_ptr<FileWatch> files_;
+  asio::thread_pool records_{1};
+  JobEnvironment environment_;
+  JobTable jobs_;
+  Inventory inventory_;
+  std::map<std::uint32_t, std::shared_ptr<MoverProcess>> movers_;
+  Coordinator coordinator_;
+  bool connected_ = true;
+  std::set<wire::MigrationId> open_;
+  Metrics metrics_;
+};
+
+TEST_F(AgentMetricsTest, TransfersAreCountedWhileTheyHappen) {
+  open_ = {1, 2};
+  progress(1, 1000, 500);
+  progress(1, 1500, 200);
+  progress(2, 70, 30);
+  EXPECT_EQ(coordinator_.messages, 3U);  // all of it went on
+  EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_sent_bytes_total{node=\"node-a\"} 1570\n"));
+  EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_remaining_bytes{node=\"node-a\"} 230\n"));
+  EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_throughput_bytes_per_second{node=\"node-a\"} 200\n"));
+  EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_transfers{node=\"node-a\"} 2\n"));
+  progress(1, 10, 5);  // a mover that began anew: a counter never falls
+  EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_sent_bytes_total{node=\"node-a\"} 1570\n"));
+}
+
+TEST_F(AgentMetricsTest, WhatIsOverIsNotShownAnyMore) {
+  open_ = {1};
+  progress(1, 1000, 500);
+  open_ = {};
+  EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_remaining_bytes{node=\"node-a\"} 0\n"));
+  EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_transfers{node=\"node-a\"} 0\n"));
+  EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_sent_bytes_total{node=\"node-a\"} 1000\n"));
+}
+
+TEST_F(AgentMetricsTest, SaysWhetherCoordinatorAndDriverAnswer) {
+  EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_coordinator_connected{node=\"node-a\"} 1\n"));
+  EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_nvml_answers{node=\"node-a\"} 1\n"));
+  connected_ = false;
+  const auto refresh = [this]() -> Task<bool> {
+    co_await inventory_.refresh();
+    co_return true;
+  };
+  run_until_done(io_, refresh());
+  EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_coordinator_connected{node=\"node-a\"} 0\n"));
+  EXPECT_THAT(page(),
+              HasSubstr("gpumigrate_agent_nvml_answers{node=\"node-a\"} 0\n"));  // there is no libnone.so
+}
+
+class MetricsServerTest : public AgentMetricsTest {
+ protected:
+  Result<std::unique_ptr<MetricsServer>> serve(const std::string& address) {
+    config_.metrics_address = address;
+    return MetricsServer::create(io_.get_executor(), config_, metrics_.registry());
+  }
+};
+
+TEST_F(MetricsServerTest, KeepsThePortThatTheSystemChose) {
+  auto first = serve("127.0.0.1:0");
+  ASSERT_TRUE(first) << first.error().to_string();
+  const std::string address = first.value()->address();
+  EXPECT_EQ(read_file(folder_ / "metrics.address", 64).value(), address);
+  auto beside = serve("127.0.0.1:0");  // it is taken
+  ASSERT_TRUE(beside) << beside.error().to_string();
+  EXPECT_NE(beside.value()->address(), address);
+  const std::string second = beside.value()->address();
+  beside.value().reset();
+  auto again = serve("127.0.0.1:0");
+  ASSERT_TRUE(again) << again.error().to_string();
+  EXPECT_EQ(again.value()->address(), second);
+}
+
+TEST_F(MetricsServerTest, SaysWhyItCannotServe) {
+  EXPECT_THAT(serve("0.0.0.0:0").error().to_string(), HasSubstr("insecure"));
+  config_.metrics_token_file = folder_ / "absent";
+  EXPECT_FALSE(serve("127.0.0.1:0"));
+  ASSERT_TRUE(write_file_durably(folder_ / "empty", "\n"));
+  config_.metrics_token_file = folder_ / "empty";
+  EXPECT_THAT(serve("127.0.0.1:0").error().to_string(), HasSubstr("empty"));
+}
+
+}  // namespace
+}  // namespace ckpt::agent

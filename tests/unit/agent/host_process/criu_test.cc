@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+// A running program is dumped, packed, unpacked and restored as this process's child while the original stays stopped. Real CRIU: skipped, saying
+// why, where there is none that works (no root, tools/criu install).
+#include "agent/host_process/criu.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "agent/host_process/file_list.h"
+#include "agent/host_process/image_pack.h"
+#include "agent/host_process/memory_folder.h"
+#include "agent/host_process/process_tree.h"
+#include "agent/host_process/time_limit.h"
+#include "agent/keeper/init/pid_namespace.h"
+#include "agent/keeper/init/restored.h"
+#include "tests/unit/agent/support/loop.h"
+#include "tests/unit/agent/support/temporary_folder.h"
+#include "tests/unit/agent/support/together.h"
+#include "tests/unit/agent/host_process/program.h"
+
+namespace ckpt::agent::host {
+namespace {
+
+std::string state_line(int number, const std::string& folder, int offset) {
+  return "state " + std::to_string(number) + " pid 2 child alive folder " + folder + " offset " +
+         std::to_string(offset) + " memory good";
+}
+
+// The init, the program and the program's child. CRIU lets go of them with the stop still to be acted on.
+void expect_all_stopped(pid_t init) {
+  siginfo_t stopped{};
+  EXPECT_EQ(::waitid(P_PID, static_cast<id_t>(init), &stopped, WSTOPPED | WNOWAIT), 0);
+  const auto list = processes_of(init);
+  ASSERT_TRUE(list.has_value());
+  EXPECT_EQ(list.assume_value().size(), 3u);
+  for (const pid_t pid : list.assume_value()) {
+    while (process_state(pid) == 'R') ::sched_yield();
+    EXPECT_EQ(process_state(pid), 'T');
+  }
+}
+
+class CriuTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "a sanitizer's memory is not for dumps";
+#endif
+    const CriuFacts facts = run_until_done(io_, Criu::probe("", folder_.path()));
+    if (!facts.works) GTEST_SKIP() << "no move of processes here: " << facts.problem;
+    auto criu = run_until_done(io_, Criu::find("", folder_.path()));
+    ASSERT_TRUE(criu.has_value());
+    criu_.emplace(std::move(criu).assume_value());
+    auto place = find_memory_place();
+    ASSERT_TRUE(place.has_value());
+    place_ = place.assume_value();
+  }
+  void TearDown() override {
+    for (const pid_t init : started_) {
+      ::kill(init, SIGKILL);
+      ::waitpid(init, nullptr, 0);
+    }
+  }
+  MemoryFolder make_memory_folder(const std::string& name) {
+    return std::move(
+        MemoryFolder::create(place_, "test-" + std::to_string(::getpid()) + name, 64 << 20).assume_value());
+  }
+  pid_t start(const std::vector<std::string>& arguments) {
+    std::vector<std::string> argv{MOVED_PROGRAM};
+    argv.insert(argv.end(), arguments.begin(), arguments.end());
+    auto init = start_program(argv, folder_.path(), old_log());
+    EXPECT_TRUE(init.has_value()) << init.assume_error().to_string();
+    started_.push_back(init.assume_value());
+    EXPECT_EQ(wait_for_line(old_log(), "ready", init.assume_value()), "ready");
+    return init.assume_value();
+  }
+  std::string ask(pid_t init, const std::string& log, int number) {
+    ::kill(-init, SIGUSR1);
+    return wait_for_line(log, "state " + std::to_string(number) + " ", init);
+  }
+  Result<DumpFacts> dump(pid_t init, const std::string& images) {
+    DumpOptions options;
+    options.images = images;
+    options.work = folder_.path();
+    return run_until_done(io_, criu_->dump(init, options));
+  }
+  Result<pid_t> restore(const std::string& images) {
+    RestoreOptions options;
+    options.images = images;
+    options.work = folder_.path();
+    options.old_log = old_log();
+    options.log_fd = keeper::kRestoredLogFd;
+    const UniqueFd log(::open(new_log().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+    keeper::RestoreSpec spec;
+    spec.command = criu_->restore_command(options);
+    spec.pid_file = Criu::pid_file(options);
+    spec.log = log.get();
+    auto restored = keeper::start_restored(spec);
+    if (restored.has_value()) started_.push_back(restored.assume_value());
+    if (!restored.has_value()) return Error(ErrorCode::kIo, Criu::first_error(Criu::restore_log(options)));
+    return restored;
+  }
+  [[nodiscard]] std::string old_log() const {
+    return folder_ / "old.log";
+  }
+  [[nodiscard]] std::string new_log() const {
+    return folder_ / "new.log";
+  }
+
+  asio::io_context io_;
+  TemporaryFolder folder_;
+  std::string place_;
+  std::optional<Criu> criu_;
+  std::vector<pid_t> started_;
+};
+
+TEST_F(CriuTest, AProgramGoesOnInACopyWhileTheOriginalStaysStopped) {
+  const pid_t source = start({"plain"});
+  EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
+
+  const MemoryFolder images = make_memory_folder("a");
+  const auto dumped = dump(source, images.path());
+  ASSERT_TRUE(dumped.has_value()) << dumped.assume_error().to_string();
+  EXPECT_GT(dumped.assume_value().bytes, 8u << 20);   // the program's memory,
+  EXPECT_LT(dumped.assume_value().bytes, 16u << 20);  // and little else
+  expect_all_stopped(source);
+
+  auto packed = pack_folder(images.path());
+  ASSERT_TRUE(packed.has_value());
+  const MemoryFolder arrived = make_memory_folder("b");
+  ASSERT_TRUE(unpack_folder(packed.assume_value().file.get(), packed.assume_value().bytes, arrived.path())
+                  .has_value());
+
+  const auto restored = restore(arrived.path());
+  ASSERT_TRUE(restored.has_value()) << restored.assume_error().to_string();
+  const pid_t copy = restored.assume_value();
+  expect_all_stopped(copy);
+  EXPECT_TRUE(check_credentials(copy, ::getuid(), ::getgid()).has_value());
+  EXPECT_FALSE(check_credentials(copy, 12345, 12345).has_value());
+
+  ASSERT_TRUE(resume_source(copy).has_value());
+  EXPECT_EQ(ask(copy, new_log(), 2), state_line(2, folder_.path(), 2));
+  EXPECT_EQ(process_state(keeper::program_of(source)), 'T');
+  ::kill(-copy, SIGTERM);
+  EXPECT_EQ(wait_for_end(copy), 7 << 8);
+  std::erase(started_, copy);
+
+  // And back: the original goes on from where it stood.
+  ASSERT_TRUE(resume_source(source).has_value());
+  EXPECT_EQ(ask(source, old_log(), 2), state_line(2, folder_.path(), 2));
+  kill_source(source);
+  EXPECT_EQ(wait_for_end(source), SIGKILL);
+  std::erase(started_, source);
+}
+
+TEST_F(CriuTest, AProgramWithAConnectionOutsideIsRefusedAndGoesOn) {
+  const std::string path = folder_ / "outside.sock";
+  const UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::snprintf(address.sun_path, sizeof address.sun_path, "%s", path.c_str());
+  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(::listen(listener.get(), 1), 0);
+  const pid_t source = start({"connected", path});
+  const UniqueFd accepted(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  ASSERT_TRUE(accepted);
+
+  const MemoryFolder images = make_memory_folder("c");
+  const auto dumped = dump(source, images.path());
+  ASSERT_FALSE(dumped.has_value());
+  EXPECT_EQ(dumped.assume_error().code(), ErrorCode::kRefused);
+  EXPECT_NE(dumped.assume_error().message().find("unix"), std::string::npos)
+      << dumped.assume_error().message();
+  EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
+}
+
+TEST_F(CriuTest, ListenerIsRefusedByNameBeforeTheDumpWhereverItsDumpFails) {
+  const pid_t source = start({"listening"});
+  FileRules rules;
+  rules.own_log = old_log();
+  rules.no_internet = criu_->why_no_internet();
+  const auto files = collect_files(source, rules);
+  const MemoryFolder images = make_memory_folder("l");
+  const auto dumped = dump(source, images.path());
+  EXPECT_EQ(files.has_value(), dumped.has_value());
+  if (files.has_value()) return;
+  const std::string& why = files.assume_error().message();
+  EXPECT_NE(why.find(" listens at 127.0.0.1:"), std::string::npos) << why;
+  EXPECT_NE(why.find("install CRIU 4.2"), std::string::npos) << why;
+}
+
+TEST(CriuVersions, ListenersCannotBeSavedBefore42OnNewKernels) {
+  for (const char* old : {"4.0", "4.1", "4.1.1"}) EXPECT_NE(why_no_internet(old, false), "") << old;
+  for (const char* fixed : {"4.2", "4.2.1", "4.10", "5.0"})
+    EXPECT_EQ(why_no_internet(fixed, false), "") << fixed;
+  EXPECT_EQ(why_no_internet("4.1", true), "");
+}
+
+TEST(TimeLimits, ProcessOfGigabytesHasMinutes) {
+  EXPECT_EQ(time_limit(0), std::chrono::seconds(60));
+  EXPECT_GT(time_limit(std::uint64_t{3} << 30), std::chrono::seconds(200));
+  EXPECT_EQ(criu_timeout(0), std::chrono::seconds(60));
+  EXPECT_GT(criu_timeout(std::uint64_t{3} << 30), std::chrono::seconds(200));
+}
+
+TEST_F(CriuTest, ACopyEndsWithItsKeeper) {
+  const pid_t source = start({"plain"});
+  const MemoryFolder images = make_memory_folder("e");
+  ASSERT_TRUE(dump(source, images.path()).has_value());
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const UniqueFd told(ends[0]);
+  UniqueFd tell(ends[1]);
+  const pid_t keeper = ::fork();
+  if (keeper == 0) {
+    const auto restored = restore(images.path());
+    const pid_t pid = restored.has_value() ? restored.assume_value() : 0;
+    (void)!::write(tell.get(), &pid, sizeof pid);
+    for (;;) ::pause();
+  }
+  tell.reset();
+  pid_t copy = 0;
+  ASSERT_EQ(::read(told.get(), &copy, sizeof copy), static_cast<ssize_t>(sizeof copy));
+  ASSERT_GT(copy, 0);
+  const UniqueFd watched(static_cast<int>(::syscall(SYS_pidfd_open, copy, 0)));
+  ASSERT_TRUE(watched);
+  ::kill(keeper, SIGKILL);
+  ::waitpid(keeper, nullptr, 0);
+  pollfd ended{watched.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&ended, 1, 60000), 1);
+}
+
+TEST_F(CriuTest, ADamagedImageIsNotRestored) {
+  const pid_t source = start({"plain"});
+  const MemoryFolder images = make_memory_folder("d");
+  ASSERT_TRUE(dump(source, images.path()).has_value());
+  std::filesystem::resize_file(images.path() + "/core-2.img", 100);
+  const pid_t keeper = ::fork();  // whose children are ended
+  if (keeper == 0) ::_exit(restore(images.path()).has_value() ? 1 : 0);
+  int status = -1;
+  ASSERT_EQ(::waitpid(keeper, &status, 0), keeper);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(process_state(source), 'T');
+  ASSERT_TRUE(resume_source(source).has_value());
+  EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
+}
+
+TEST_F(CriuTest, ASignalThatKillsTheProgramIsItsStatus) {
+  const pid_t init = start({"plain"});
+  EXPECT_EQ(::getpgid(keeper::program_of(init)), init);
+  ::kill(-init, SIGUSR2);
+  const int status = wait_for_end(init);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGSEGV);
+  std::erase(started_, init);
+}
+
+TEST_F(CriuTest, AProgramThatDoesNotExistIsReported) {
+  const auto init = start_program({"/nonexistent/program"}, folder_.path(), old_log());
+  ASSERT_FALSE(init.has_value());
+  EXPECT_EQ(init.assume_error().native(), ENOENT);
+}
+
+TEST(CriuSearch, MovesThatBeginTogetherAllFindIt) {
+  asio::io_context io;
+  const TemporaryFolder folder;
+  const std::string program = folder.path() + "/criu";
+  std::ofstream(program) << "#!/bin/sh\necho 'Version: 4.1.1'\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  std::vector<Task<Result<Criu>>> all;
+  for (int i = 0; i < 8; ++i) all.push_back(Criu::find(program, folder.path()));
+  for (const auto& found : run_all_until_done(io, std::move(all)))
+    EXPECT_TRUE(found.has_value()) << found.assume_error().to_string();
+}
+
+TEST(CriuFind, WhatIsNoCriuIsSaidSo) {
+  asio::io_context io;
+  TemporaryFolder folder;
+  const CriuFacts facts = run_until_done(io, Criu::probe("/bin/true", folder.path()));
+  EXPECT_FALSE(facts.works);
+  EXPECT_NE(facts.problem.find("/bin/true"), std::string::npos);
+  EXPECT_NE(facts.problem.find("tools/criu install"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ckpt::agent::host

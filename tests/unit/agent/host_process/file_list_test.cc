@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a process needs of its node, and what makes it impossible to move: this test's own child has it open.
+#include "agent/host_process/file_list.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+
+#include "agent/host_process/build_id.h"
+#include "libckpt/base/fd.h"
+#include "libckpt/protocol/wire/codec.h"
+#include "tests/unit/agent/support/temporary_folder.h"
+
+namespace ckpt::agent::host {
+namespace {
+
+// A child that has done `prepare` and waits. Descriptors that the test itself was started with would get in the way: they are closed.
+class Child {
+ public:
+  explicit Child(const std::function<void()>& prepare) {
+    int ends[2];
+    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      const int null = ::open("/dev/null", O_RDWR);
+      for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
+      ::dup2(ends[1], 3);
+      ::close_range(4, ~0U, 0);
+      if (::chdir("/") != 0) ::_exit(1);
+      prepare();
+      (void)!::write(3, "r", 1);
+      ::close(3);
+      for (;;) ::pause();
+    }
+    ::close(ends[1]);
+    char ready = 0;
+    EXPECT_EQ(::read(ends[0], &ready, 1), 1);
+    EXPECT_EQ(::read(ends[0], &ready, 1), 0);  // closed there, so that it is not among what is found
+    ::close(ends[0]);
+  }
+  ~Child() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  [[nodiscard]] pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_;
+};
+
+std::string why_not(const std::function<void()>& prepare, const FileRules& rules = {}) {
+  const Child child(prepare);
+  const auto list = collect_files(child.pid(), rules);
+  return list.has_value() ? "" : list.assume_error().message();
+}
+
+FileList files_of(const std::function<void()>& prepare, const FileRules& rules = {}) {
+  const Child child(prepare);
+  const auto list = collect_files(child.pid(), rules);
+  EXPECT_TRUE(list.has_value()) << list.assume_error().message();
+  return list.has_value() ? list.assume_value() : FileList{};
+}
+
+const FileFact* find(const FileList& list, const std::string& path) {
+  const auto at =
+      std::find_if(list.files.begin(), list.files.end(), [&](const auto& fact) { return fact.path == path; });
+  return at == list.files.end() ? nullptr : &*at;
+}
+
+std::string own_path() {
+  char path[4096] = {};
+  return ::readlink("/proc/self/exe", path, sizeof path - 1) > 0 ? path : "";
+}
+
+TEST(FileList, WhatAProcessHasOpenAndMapped) {
+  TemporaryFolder folder;
+  std::ofstream(folder / "read.txt") << "12345";
+  std::ofstream(folder / "log.txt") << "123";
+  FileRules rules;
+  rules.own_log = folder / "own.log";
+  const FileList list = files_of(
+      [&] {
+        ::open((folder / "read.txt").c_str(), O_RDONLY);
+        ::open((folder / "log.txt").c_str(), O_WRONLY | O_APPEND);
+        ::open(rules.own_log.c_str(), O_WRONLY | O_CREAT, 0600);
+        ::eventfd(0, 0);
+        ::epoll_create1(0);
+        (void)!::chdir(folder.path().c_str());
+      },
+      rules);
+  ASSERT_NE(find(list, folder / "read.txt"), nullptr);
+  EXPECT_EQ(find(list, folder / "read.txt")->use, FileUse::kRead);
+  EXPECT_EQ(find(list, folder / "read.txt")->bytes, 5u);
+  ASSERT_NE(find(list, folder / "log.txt"), nullptr);
+  EXPECT_EQ(find(list, folder / "log.txt")->use, FileUse::kWritten);
+  ASSERT_NE(find(list, folder.path()), nullptr);
+  EXPECT_EQ(find(list, folder.path())->use, FileUse::kFolder);
+  ASSERT_NE(find(list, "/dev/null"), nullptr);
+  EXPECT_EQ(find(list, "/dev/null")->use, FileUse::kDevice);
+  ASSERT_NE(find(list, own_path()), nullptr);
+  EXPECT_EQ(find(list, own_path())->use, FileUse::kProgram);
+  EXPECT_EQ(find(list, own_path())->build_id.size(), 40u);
+  EXPECT_EQ(find(list, rules.own_log), nullptr);
+  EXPECT_TRUE(check_files(list).has_value());
+}
+
+TEST(FileList, TheTargetNamesEachDifference) {
+  TemporaryFolder folder;
+  std::ofstream(folder / "same") << "12345";
+  std::ofstream(folder / "grown") << "123";
+  FileList list = files_of([&] {
+    ::open((folder / "same").c_str(), O_RDONLY);
+    ::open((folder / "grown").c_str(), O_RDWR);
+  });
+  std::ofstream(folder / "grown", std::ios::app) << "more";
+  EXPECT_TRUE(check_files(list).has_value());
+  std::ofstream(folder / "same", std::ios::app) << "more";
+  std::ofstream(folder / "grown") << "1";
+  for (FileFact& fact : list.files) {
+    if (fact.use == FileUse::kProgram) fact.build_id = std::string(40, '0');
+    if (fact.use == FileUse::kDevice) fact.device += 1;
+    if (fact.use == FileUse::kFolder) fact.path = "/nonexistent/folder";
+  }
+  const auto checked = check_files(list);
+  ASSERT_FALSE(checked.has_value());
+  EXPECT_EQ(checked.assume_error().code(), ErrorCode::kRefused);
+  const std::string& why = checked.assume_error().message();
+  for (const std::string& part :
+       {folder / "same has 9 bytes", std::string("another build"), std::string("another device"),
+        std::string("/nonexistent/folder does not exist")})
+    EXPECT_NE(why.find(part), std::string::npos) << part << " in " << why;
+}
+
+TEST(FileList, AListThatIsNoneIsRefused) {
+  FileList list;
+  FileFact& fact = list.files.emplace_back();
+  fact.path = "relative";
+  EXPECT_EQ(check_files(list).assume_error().code(), ErrorCode::kProtocol);
+  fact.path = std::string("/a\0b", 4);
+  EXPECT_EQ(check_files(list).assume_error().code(), ErrorCode::kProtocol);
+  fact.path = "/" + std::string(5000, 'a');
+  EXPECT_EQ(check_files(list).assume_error().code(), ErrorCode::kProtocol);
+}
+
+TEST(FileList, DeletedFiles) {
+  TemporaryFolder folder;
+  const std::string path = folder / "gone";
+  const auto make = [&path](off_t bytes) {
+    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT, 0600);
+    (void)!::ftruncate(fd, bytes);
+    ::unlink(path.c_str());
+    return fd;
+  };
+  EXPECT_EQ(why_not([&] { make(4096); }), "");  // small: it travels
+  EXPECT_NE(why_not([&] { make(64 << 20); }).find(path + " was deleted"), std::string::npos);
+  const auto map = [&] {
+    const int fd = make(4096);
+    (void)::mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE, fd, 0);
+    ::close(fd);
+  };
+  EXPECT_NE(why_not(map).find(path + " was deleted and is still mapped"), std::string::npos);
+}
+
+TEST(FileList, SystemVSharedMemory) {
+  const std::string why = why_not([] {
+    const int id = ::shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600);
+    (void)::shmat(id, nullptr, 0);
+    ::shmctl(id, IPC_RMID, nullptr);
+  });
+  EXPECT_NE(why.find("System V"), std::string::npos) << why;
+}
+
+TEST(FileList, AnOpenTcpConnectionIsNamedAndAListenerIsNot) {
+  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(::listen(listener.get(), 4), 0);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const std::string there = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  const std::string why = why_not([&] {
+    const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+    (void)!::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  });
+  EXPECT_NE(why.find("open TCP connection"), std::string::npos) << why;
+  EXPECT_NE(why.find("-> " + there), std::string::npos) << why;
+  EXPECT_EQ(why_not([] {
+              const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+              (void)!::listen(socket, 1);
+            }),
+            "");
+}
+
+TEST(FileList, ListenerThatCriuCannotSaveIsNamedWithItsPort) {
+  FileRules rules;
+  rules.no_internet = "CRIU 4.1 cannot save";
+  const std::string why = why_not(
+      [] {
+        const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        (void)!::bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof address);
+        (void)!::listen(socket, 1);
+        (void)!::socket(AF_INET6, SOCK_DGRAM, 0);
+      },
+      rules);
+  EXPECT_NE(why.find("listens at 127.0.0.1:"), std::string::npos) << why;
+  EXPECT_NE(why.find("descriptor 4 of process "), std::string::npos) << why;
+  EXPECT_NE(why.find("is a UDPv6 socket, which CRIU 4.1 cannot save"), std::string::npos) << why;
+  EXPECT_EQ(why_not(
+                [] {
+                  int both[2];
+                  (void)!::socketpair(AF_UNIX, SOCK_STREAM, 0, both);
+                },
+                rules),
+            "");
+}
+
+TEST(FileList, ASocketOutsideIsNamedByItsOwner) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const UniqueFd mine(ends[0]);
+  UniqueFd theirs(ends[1]);
+  const int high = ::fcntl(theirs.get(), F_DUPFD, 200);
+  const UniqueFd kept(high);
+  // The child closes all beyond 3 before it prepares: the socket comes to it as descriptor 3's neighbour through a copy.
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const int null = ::open("/dev/null", O_RDWR);
+    for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
+    ::dup2(high, 3);
+    ::close_range(4, ~0U, 0);
+    (void)!::write(3, "r", 1);
+    for (;;) ::pause();
+  }
+  char ready = 0;
+  EXPECT_EQ(::read(mine.get(), &ready, 1), 1);
+  std::ifstream name_file("/proc/self/comm");
+  std::string name;
+  std::getline(name_file, name);
+
+  const auto refused = collect_files(child, {});
+  EXPECT_FALSE(refused.has_value());
+  if (!refused.has_value()) {
+    EXPECT_NE(refused.assume_error().message().find("a socket to " + name), std::string::npos)
+        << refused.assume_error().message();
+  }
+  FileRules rules;
+  rules.keeper = ::getpid();
+  EXPECT_TRUE(collect_files(child, rules).has_value());
+  rules.keeper = 0;
+  rules.driver_processes = {name};
+  EXPECT_TRUE(collect_files(child, rules).has_value());
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+}
+
+TEST(FileList, ProcessThatTheTargetHasNoMemoryForIsRefusedBeforeItsPause) {
+  FileList list = files_of([] {});
+  EXPECT_GT(list.memory_bytes, 0u);
+  EXPECT_TRUE(check_files(list).has_value());
+  for (const std::uint64_t bytes : {std::uint64_t{1} << 50, ~std::uint64_t{0}}) {
+    list.memory_bytes = bytes;
+    const auto room = check_files(list);
+    ASSERT_FALSE(room.has_value());
+    if (bytes == std::uint64_t{1} << 50) {
+      EXPECT_EQ(room.assume_error().code(), ErrorCode::kRefused);
+      EXPECT_NE(room.assume_error().message().find("no room"), std::string::npos);
+    }
+  }
+}
+
+TEST(FileList, PipesAndSocketsWithinTheTreeAreFine) {
+  EXPECT_EQ(why_not([] {
+              int ends[2];
+              (void)!::pipe(ends);
+              (void)!::socketpair(AF_UNIX, SOCK_STREAM, 0, ends);
+            }),
+            "");
+  const std::string why = why_not([] {
+    int ends[2];
+    (void)!::pipe(ends);
+    ::close(ends[0]);
+  });
+  EXPECT_NE(why.find("pipe"), std::string::npos) << why;
+}
+
+TEST(FileList, TravelsAsAMessage) {
+  const FileList list = files_of([] {});
+  ASSERT_FALSE(list.files.empty());
+  const auto bytes = wire::encode(list);
+  const auto again = wire::decode<FileList>(bytes);
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again.assume_value().files, list.files);
+}
+
+TEST(BuildId, OfAProgramAndOfWhatIsNone) {
+  EXPECT_EQ(build_id_of(own_path()).size(), 40u);
+  EXPECT_EQ(build_id_of("/etc/passwd"), "");
+  EXPECT_EQ(build_id_of("/nonexistent"), "");
+  TemporaryFolder folder;
+  std::ifstream program(own_path(), std::ios::binary);
+  std::string start(64, '\0');
+  program.read(start.data(), 64);
+  std::ofstream(folder / "cut", std::ios::binary) << start;
+  EXPECT_EQ(build_id_of(folder / "cut"), "");
+}
+
+}  // namespace
+}  // namespace ckpt::agent::host

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program with a CUDA context: its context is checkpointed and restored by the context helper, on another GPU of the same process, and, with CRIU, in
+// a copy of the process while the original stays stopped.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/context_helper/context_helper.h"
+#include "agent/host_process/criu.h"
+#include "agent/host_process/file_list.h"
+#include "agent/host_process/memory_folder.h"
+#include "agent/host_process/process_tree.h"
+#include "agent/keeper/init/pid_namespace.h"
+#include "agent/keeper/init/restored.h"
+#include "tests/unit/agent/support/loop.h"
+#include "tests/unit/agent/support/temporary_folder.h"
+#include "tests/unit/agent/host_process/program.h"
+
+namespace ckpt::agent::host {
+namespace {
+
+constexpr Milliseconds kLong{60000};
+
+context::Uuid parse_uuid(const std::string& text) {
+  context::Uuid uuid{};
+  for (std::size_t i = 0; i < uuid.size(); ++i)
+    uuid[i] = static_cast<std::uint8_t>(std::stoul(text.substr(2 * i, 2), nullptr, 16));
+  return uuid;
+}
+
+class MovedContextTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "PID namespaces need root";
+    ContextSettings settings;
+    settings.program = CONTEXT_PROGRAM;
+    settings.log_path = folder_ / "context.log";
+    helper_ = ContextHelper::create(io_.get_executor(), settings);
+    const auto facts = run(helper_->ready());
+    ASSERT_TRUE(facts.has_value()) << facts.assume_error().to_string();
+    if (!facts.assume_value().can_checkpoint) GTEST_SKIP() << facts.assume_value().why();
+  }
+  void TearDown() override {
+    for (const pid_t init : started_) {
+      ::kill(init, SIGKILL);
+      ::waitpid(init, nullptr, 0);
+    }
+    if (helper_) helper_->stop();
+  }
+  template <class T>
+  T run(Task<T> task) {
+    return run_until_done(io_, std::move(task));
+  }
+  // The init; `pair` is from the first GPU to the second.
+  pid_t start_program_on_gpu(context::GpuPair& pair) {
+    auto init = start_program({CUDA_PROGRAM}, folder_.path(), old_log());
+    EXPECT_TRUE(init.has_value());
+    started_.push_back(init.assume_value());
+    const std::string line = wait_for_line(old_log(), "ready ", init.assume_value());
+    EXPECT_EQ(line.size(), 6u + 32 + 1 + 32) << line;
+    if (line.size() == 6u + 32 + 1 + 32)
+      pair = {parse_uuid(line.substr(6, 32)), parse_uuid(line.substr(39, 32))};
+    return init.assume_value();
+  }
+  std::string ask(pid_t init, const std::string& log, int number) {
+    ::kill(-init, SIGUSR1);
+    return wait_for_line(log, "state " + std::to_string(number) + " ", init);
+  }
+  std::string state_of(pid_t pid) {
+    const auto state = run(helper_->state(pid));
+    return state.has_value() ? context::name_of(state.assume_value()) : state.assume_error().to_string();
+  }
+  void expect_done(const Result<void>& result) {
+    EXPECT_TRUE(result.has_value()) << (result.has_value() ? "" : result.assume_error().to_string());
+  }
+  [[nodiscard]] std::string old_log() const { return folder_ / "old.log"; }
+  [[nodiscard]] std::string new_log() const { return folder_ / "new.log"; }
+
+  asio::io_context io_;
+  TemporaryFolder folder_;
+  std::shared_ptr<ContextHelper> helper_;
+  std::vector<pid_t> started_;
+};
+
+TEST_F(MovedContextTest, OnAnotherGpuOfTheSameProcess) {
+  context::GpuPair pair;
+  const pid_t init = start_program_on_gpu(pair);
+  const pid_t program = keeper::program_of(init);
+  EXPECT_EQ(ask(init, old_log(), 1), "state 1 memory good");
+  EXPECT_EQ(state_of(program), "running");
+  EXPECT_EQ(run(helper_->checkpoint(program, kLong)).assume_error().code(),
+            ErrorCode::kRefused);  // not locked
+  expect_done(run(helper_->lock(program, kLong)));
+  EXPECT_EQ(state_of(program), "locked");
+  expect_done(run(helper_->checkpoint(program, kLong)));
+  EXPECT_EQ(state_of(program), "checkpointed");
+  const context::GpuPair other{pair.to, pair.from};
+  expect_done(run(helper_->restore(program, {pair, other}, kLong)));
+  expect_done(run(helper_->unlock(program, kLong)));
+  EXPECT_EQ(ask(init, old_log(), 2), "state 2 memory good");
+}
+
+TEST_F(MovedContextTest, AProcessWithoutCudaIsSaidSo) {
+  const auto state = run(helper_->state(::getpid()));
+  ASSERT_FALSE(state.has_value());
+  EXPECT_EQ(state.assume_error().code(), ErrorCode::kNotFound) << state.assume_error().to_string();
+}
+
+TEST_F(MovedContextTest, InACopyOfTheProcessAndBack) {
+  const CriuFacts facts = run(Criu::probe("", folder_.path()));
+  if (!facts.works) GTEST_SKIP() << "no move of processes here: " << facts.problem;
+  auto found = run(Criu::find("", folder_.path()));
+  const Criu& criu = found.assume_value();
+  context::GpuPair pair;
+  const pid_t source = start_program_on_gpu(pair);
+  EXPECT_EQ(ask(source, old_log(), 1), "state 1 memory good");
+  const auto images = MemoryFolder::create(find_memory_place().assume_value(),
+                                           "context-test-" + std::to_string(::getpid()), 64 << 20);
+  ASSERT_TRUE(images.has_value());
+  DumpOptions to;
+  to.images = images.assume_value().path();
+  to.work = folder_.path();
+  // As before a move: with its context it already has nothing that stands in the way.
+  FileRules rules;
+  rules.own_log = old_log();
+  const auto files = collect_files(source, rules);
+  ASSERT_TRUE(files.has_value()) << files.assume_error().to_string();
+  expect_done(check_files(files.assume_value()));
+  const pid_t program = keeper::program_of(source);
+  expect_done(run(helper_->lock(program, kLong)));
+  expect_done(run(helper_->checkpoint(program, kLong)));
+  const auto dumped = run(criu.dump(source, to));
+  ASSERT_TRUE(dumped.has_value()) << dumped.assume_error().to_string();
+
+  RestoreOptions from;
+  from.images = to.images;
+  from.work = to.work;
+  from.old_log = old_log();
+  from.log_fd = keeper::kRestoredLogFd;
+  const UniqueFd log(::open(new_log().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  keeper::RestoreSpec spec;
+  spec.command = criu.restore_command(from);
+  spec.pid_file = Criu::pid_file(from);
+  spec.log = log.get();
+  const auto restored = keeper::start_restored(spec);
+  ASSERT_TRUE(restored.has_value()) << Criu::first_error(Criu::restore_log(from));
+  const pid_t copy = restored.assume_value();
+  started_.push_back(copy);
+  expect_done(resume_source(copy));
+  const pid_t copied = keeper::program_of(copy);
+  expect_done(run(helper_->restore(copied, {pair, {pair.to, pair.from}}, kLong)));
+  expect_done(run(helper_->unlock(copied, kLong)));
+  EXPECT_EQ(ask(copy, new_log(), 2), "state 2 memory good");
+  ::kill(-copy, SIGTERM);
+  EXPECT_EQ(wait_for_end(copy), 5 << 8);
+  std::erase(started_, copy);
+
+  expect_done(resume_source(source));
+  expect_done(run(helper_->restore(program, {}, kLong)));
+  expect_done(run(helper_->unlock(program, kLong)));
+  EXPECT_EQ(ask(source, old_log(), 2), "state 2 memory good");
+}
+
+}  // namespace
+}  // namespace ckpt::agent::host

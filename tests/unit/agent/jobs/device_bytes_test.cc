@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/jobs/device_bytes.h"
+
+#include <gtest/gtest.h>
+
+namespace ckpt::agent {
+namespace {
+
+InventorySnapshot counted(std::int32_t pid, std::uint64_t bytes) {
+  InventorySnapshot snapshot;
+  snapshot.gpus.emplace_back().processes.emplace_back(pid, bytes);
+  return snapshot;
+}
+
+wire::JobInstance holding(std::int32_t pid, std::uint64_t state_bytes) {
+  wire::JobInstance instance;
+  wire::RankState& rank = instance.ranks.emplace_back();
+  rank.pid = pid;
+  rank.state_bytes = state_bytes;
+  return instance;
+}
+
+TEST(DeviceBytes, AreWhatTheDriverCountsOrWhatTheRankSays) {
+  wire::JobInstance instance = holding(7, 100);
+  add_device_bytes(counted(7, 130), instance);
+  EXPECT_EQ(instance.ranks[0].device_bytes, 130U);
+  add_device_bytes(counted(7, 30), instance);
+  EXPECT_EQ(instance.ranks[0].device_bytes, 100U);
+}
+
+TEST(DeviceBytes, OfALookAtTheDriverLackWhatWasTakenSince) {
+  const wire::JobInstance then = holding(7, 20);
+  wire::JobInstance now = holding(7, 100);
+  count_device_bytes(counted(7, 30), then.ranks, now);
+  EXPECT_EQ(now.ranks[0].device_bytes, 30U);
+  count_device_bytes(counted(8, 500), then.ranks, now);  // a driver that does not count it
+  EXPECT_EQ(now.ranks[0].device_bytes, 20U);
+  count_device_bytes(counted(8, 500), {}, now);  // it had not been started
+  EXPECT_EQ(now.ranks[0].device_bytes, 0U);
+}
+
+TEST(DeviceBytes, AreOfEachRankItsOwn) {
+  wire::JobInstance then = holding(7, 20);
+  then.ranks.push_back(holding(8, 50).ranks[0]);
+  then.ranks[1].rank = 1;
+  wire::JobInstance now = then;
+  count_device_bytes(counted(7, 30), then.ranks, now);
+  EXPECT_EQ(now.ranks[0].device_bytes, 30U);
+  EXPECT_EQ(now.ranks[1].device_bytes, 50U);
+}
+
+// What the driver counts under no process that it knows is nobody's.
+TEST(DeviceBytes, ARankWithoutAProcessHasNothingCounted) {
+  wire::JobInstance ended = holding(0, 0);
+  add_device_bytes(counted(0, 500), ended);
+  EXPECT_EQ(ended.ranks[0].device_bytes, 0U);
+}
+
+}  // namespace
+}  // namespace ckpt::agent

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// A keeper that a test plays.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <atomic>
+#include <functional>
+#include <future>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "libckpt/inprocess/local/socket.h"
+
+namespace ckpt::agent {
+
+// A keeper on a thread of its own: answers Attach with `status`, then says what it is told to.
+class FakeKeeper {
+ public:
+  // `silent`: it listens and does nothing until answer_now().
+  FakeKeeper(
+      const std::string& folder, local::Phase phase, std::function<void()> on_kill = [] {},
+      bool silent = false)
+      : phase_(phase), on_kill_(std::move(on_kill)) {
+    if (!silent) go_on_.set_value();
+    auto listener = local::Listener::create(folder + "/keeper.sock");
+    EXPECT_TRUE(listener);
+    listener_.emplace(std::move(listener).assume_value());
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~FakeKeeper() { thread_.join(); }
+  void answer_now() { go_on_.set_value(); }
+  // Before anybody attaches: its rank was resumed then, as that incarnation.
+  std::atomic<Nanos> resumed_ns = 0;
+  std::atomic<std::uint64_t> resumed_as = 0;
+
+ private:
+  void serve() {
+    go_on_.get_future().wait();
+    std::optional<local::Socket> agent;
+    while (!agent) {
+      pollfd waiting{listener_->fd(), POLLIN, 0};
+      ::poll(&waiting, 1, -1);
+      auto accepted = listener_->accept();
+      if (!accepted) return;
+      agent = std::move(accepted).assume_value();
+    }
+    EXPECT_TRUE(agent->set_blocking(true));
+    for (;;) {
+      auto received = agent->receive();
+      if (!received || received.assume_value().transfer != local::Transfer::kDone) return;
+      answer(*agent, received.assume_value().message);
+      if (std::holds_alternative<local::Shutdown>(received.assume_value().message.body)) return;
+    }
+  }
+  void answer(local::Socket& agent, const local::Message& asked) {
+    local::Message out;
+    out.request = asked.request;
+    if (std::holds_alternative<local::Attach>(asked.body)) {
+      local::Status status;
+      status.phase = phase_;
+      status.rank_pid = 4711;
+      status.resumed_ns = resumed_ns;
+      status.incarnation = resumed_as;
+      out.body = status;
+    } else if (std::holds_alternative<local::Describe>(asked.body)) {
+      local::DescribeEnd end;
+      end.summary.state_bytes = 12345;
+      end.summary.movable = 1;
+      out.body = end;
+    } else if (std::holds_alternative<local::Kill>(asked.body) ||
+               std::holds_alternative<local::Stop>(asked.body)) {
+      on_kill_();
+      out.body = local::Done{};
+      EXPECT_TRUE(agent.send(out));
+      out.request = 0;
+      local::RankExited exited;
+      exited.wait_status = 3 << 8;
+      out.body = exited;
+    } else {
+      out.body = local::Done{};
+    }
+    EXPECT_TRUE(agent.send(out));
+  }
+
+  local::Phase phase_;
+  std::function<void()> on_kill_;
+  std::promise<void> go_on_;
+  std::optional<local::Listener> listener_;
+  std::thread thread_;
+};
+
+}  // namespace ckpt::agent

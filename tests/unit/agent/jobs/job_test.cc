@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: Apache-2.0
+// Instances that an agent finds at its start, with a keeper played by the test.
+#include "agent/jobs/job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <thread>
+
+#include "agent/host_process/process_tree.h"
+
+#include "agent/jobs/job_table.h"
+#include "agent/jobs/log_reader.h"
+#include "tests/unit/agent/jobs/fake_keeper.h"
+#include "tests/unit/agent/support/loop.h"
+#include "tests/unit/agent/support/temporary_folder.h"
+
+namespace ckpt::agent {
+namespace {
+
+class JobTest : public ::testing::Test {
+ protected:
+  JobTest() {
+    config_.home = home_.path();
+    config_.keeper_timeout = Milliseconds(10000);
+    files_ = FileWatch::create(io_.get_executor()).assume_value();
+    environment_.emplace(JobEnvironment{config_, io_.get_executor(), *files_, "/nonexistent/keeper",
+                                        [this](const std::shared_ptr<Job>&) { ++changes_; }, records_});
+  }
+  std::string leave_instance(wire::JobId job, wire::Incarnation incarnation,
+                             const std::string& context_gpu = "") {
+    JobRecord record;
+    record.context_gpu = context_gpu;
+    record.spec.job = job;
+    record.spec.incarnation = record.incarnation = incarnation;
+    record.spec.ranks.emplace_back();
+    const std::string folder = instance_folder(config_.jobs_folder(), job, incarnation);
+    std::filesystem::create_directories(folder);
+    EXPECT_TRUE(write_job_record(folder, record));
+    std::ofstream(folder + "/keeper.pid") << "4194303 1\n";  // of a keeper that has ended
+    return folder;
+  }
+  static JobRecord new_record() {
+    JobRecord record;
+    record.spec.job = record.spec.incarnation = record.incarnation = 1;
+    record.spec.ranks.emplace_back();
+    record.spec.argv = {"/bin/true"};
+    record.spec.cwd = "/";
+    return record;
+  }
+  TemporaryFolder home_;
+  Config config_;
+  asio::io_context io_;
+  asio::thread_pool records_{1};
+  std::shared_ptr<FileWatch> files_;
+  std::optional<JobEnvironment> environment_;
+  int changes_ = 0;
+};
+
+TEST_F(JobTest, RestoredJobThatIsStoppedHasItsContextSavedBeforeItIsKilled) {
+  std::atomic<bool> saved = false;
+  environment_->save_before_kill = [&](std::shared_ptr<Job>) -> Task<Result<void>> {
+    saved = true;
+    co_return ok();
+  };
+  for (const bool stopped : {true, false}) {
+    saved = false;
+    bool saved_first = false;
+    const wire::JobId id = stopped ? 1 : 2;
+    FakeKeeper keeper(leave_instance(id, 1, "GPU-1"), local::Phase::kRunning, [&] { saved_first = saved; });
+    JobTable table(*environment_);
+    ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+    const auto job = table.started_as(id, 1);
+    ASSERT_TRUE(job);
+    if (stopped) {
+      ASSERT_TRUE(run_until_done(io_, job->stop(Milliseconds(1000))));
+    } else {
+      const auto destroy = [](std::shared_ptr<Job> instance) -> Task<bool> {
+        co_await instance->destroy();
+        co_return true;
+      };
+      run_until_done(io_, destroy(job));
+    }
+    run_until(io_, [&] { return job->ended() && !job->keeper(); });
+    EXPECT_TRUE(saved_first) << stopped;
+    EXPECT_NE(job->end_reason().find("its context was saved before"), std::string::npos) << job->end_reason();
+    const auto remove = [](std::shared_ptr<Job> instance) -> Task<bool> {
+      co_await instance->remove_folder();
+      co_return true;
+    };
+    run_until_done(io_, remove(job));
+  }
+}
+
+TEST_F(JobTest, ALivingKeeperIsFoundByItsSocket) {
+  FakeKeeper keeper(leave_instance(1, 1), local::Phase::kRunning);
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  auto job = table.running_as(1, 1);
+  ASSERT_TRUE(job);
+  EXPECT_EQ(job->phase(), local::Phase::kRunning);
+  run_until(io_, [&] { return job->instance().movable; });
+  EXPECT_EQ(job->instance().ranks.at(0).state_bytes, 12345u);
+  EXPECT_EQ(job->instance().ranks.at(0).pid, 4711);
+
+  ASSERT_TRUE(run_until_done(io_, table.stop(1, 1, Milliseconds(0))));
+  run_until(io_, [&] { return job->ended(); });
+  EXPECT_EQ(job->instance().exit_code, 3);
+  EXPECT_EQ(job->instance().phase, wire::JobPhase::kExited);
+  run_until(io_, [&] { return !job->keeper(); });
+}
+
+TEST_F(JobTest, LoopGoesOnWhileAContextsRecordIsWritten) {
+  const std::string folder = leave_instance(1, 1);
+  FakeKeeper keeper(folder, local::Phase::kRunning);
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  const auto job = table.running_as(1, 1);
+  ASSERT_TRUE(job);
+  std::promise<void> disk;  // that takes its time
+  asio::post(records_, [wait = disk.get_future().share()] { wait.wait(); });
+  std::optional<Result<void>> written;
+  const auto write = [](std::shared_ptr<Job> of, std::optional<Result<void>>* out) -> Task<> {
+    out->emplace(co_await of->context_is("GPU-a", "GPU-b"));
+  };
+  control::spawn(io_.get_executor(), "write", write(job, &written));
+  bool went_on = false;
+  asio::post(io_, [&] { went_on = true; });
+  run_until(io_, [&] { return went_on; });
+  EXPECT_FALSE(written);
+  EXPECT_EQ(read_job_record(folder).assume_value().context_gpu, "");
+  disk.set_value();
+  run_until(io_, [&] { return written.has_value(); });
+  EXPECT_TRUE(written->has_value());
+  EXPECT_EQ(read_job_record(folder).assume_value().context_gpu, "GPU-a");
+  EXPECT_EQ(read_job_record(folder).assume_value().context_goes_to, "GPU-b");
+  EXPECT_TRUE(run_until_done(io_, job->stop(Milliseconds(0))));
+  run_until(io_, [&] { return job->ended() && !job->keeper(); });
+}
+
+TEST_F(JobTest, RecordNeverReplacesALaterOne) {
+  const std::string folder = leave_instance(1, 1);
+  JobRecord record = read_job_record(folder).assume_value();
+  JobRecordWriter writer(folder);
+  record.context_gpu = "later";
+  EXPECT_TRUE(writer.write(record, 2));
+  record.context_gpu = "earlier";
+  EXPECT_TRUE(writer.write(record, 1));
+  EXPECT_EQ(read_job_record(folder).assume_value().context_gpu, "later");
+}
+
+TEST_F(JobTest, AKeeperThatEndedWhileNobodyLookedLeftItsReport) {
+  const std::string folder = leave_instance(1, 1);
+  std::ofstream(folder + "/status.json") << R"({"state":"exited","exit_code":5})";
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  EXPECT_EQ(table.running_as(1, 1), nullptr);
+  ASSERT_TRUE(table.started_as(1, 1));
+  EXPECT_EQ(table.started_as(1, 1)->instance().exit_code, 5);
+  const auto is_recorded = [&folder] {
+    const auto record = read_job_record(folder);
+    return record && record.assume_value().ended;
+  };
+  run_until(io_, is_recorded);
+}
+
+TEST_F(JobTest, AKeeperThatWasKilledTookItsRankAlong) {
+  leave_instance(1, 1);
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  EXPECT_EQ(table.started_as(1, 1)->instance().exit_code, 137);
+}
+
+TEST_F(JobTest, InstanceThatWasNeverStartedIsGoneAfterARestartOfTheAgent) {
+  const std::string folder = leave_instance(1, 1);
+  std::filesystem::remove(folder + "/keeper.pid");
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  EXPECT_EQ(table.started_as(1, 1), nullptr) << "it is reported as ended, and was never run";
+  EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+// A process that keeper.pid of `folder` names as the keeper; it says nothing.
+class MuteProcess {
+ public:
+  explicit MuteProcess(const std::string& folder) : pid_(::fork()) {
+    if (pid_ == 0) {
+      for (;;) ::pause();
+    }
+    std::ofstream(folder + "/keeper.pid") << pid_ << " " << host::start_ticks_of(pid_) << "\n";
+  }
+  ~MuteProcess() {
+    kill();
+    ::waitpid(pid_, nullptr, 0);
+  }
+  MuteProcess(const MuteProcess&) = delete;
+  MuteProcess& operator=(const MuteProcess&) = delete;
+  void kill() const { ::kill(pid_, SIGKILL); }
+
+ private:
+  pid_t pid_;
+};
+
+TEST_F(JobTest, KeeperThatIsSilentAtStartIsUnknownAndNothingTakesItsPlace) {
+  config_.keeper_timeout = Milliseconds(20);
+  FakeKeeper keeper(
+      leave_instance(1, 1), local::Phase::kRunning, [] {}, true);
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  auto job = table.running_as(1, 1);
+  ASSERT_TRUE(job) << "it is recorded as ended, and may run";
+  EXPECT_TRUE(job->unknown());
+  EXPECT_FALSE(job->keeper());
+  EXPECT_TRUE(job->instance().unknown);
+  EXPECT_THAT(job->instance().reason, testing::HasSubstr("does not answer"));
+  EXPECT_FALSE(read_job_record(job->folder()).assume_value().ended);
+
+  JobRecord other = new_record();
+  other.incarnation = other.spec.incarnation = 2;
+  auto second = run_until_done(io_, table.start(other));
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.assume_error().code(), ErrorCode::kUnavailable);
+
+  keeper.answer_now();
+  run_until(io_, [&] { return !job->unknown(); });
+  EXPECT_FALSE(job->ended());
+  EXPECT_EQ(job->phase(), local::Phase::kRunning);
+  ASSERT_TRUE(run_until_done(io_, table.stop(1, 1, Milliseconds(0))));
+  run_until(io_, [&] { return job->ended() && !job->keeper(); });
+  EXPECT_EQ(job->instance().exit_code, 3);
+}
+
+TEST_F(JobTest, KeeperWithoutSocketIsUnknownUntilItsProcessHasEnded) {
+  const MuteProcess keeper(leave_instance(1, 1));
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  auto job = table.running_as(1, 1);
+  ASSERT_TRUE(job);
+  EXPECT_TRUE(job->unknown());
+  keeper.kill();
+  run_until(io_, [&] { return !job->unknown(); });
+  EXPECT_TRUE(job->ended());
+  EXPECT_EQ(job->instance().exit_code, 137);
+}
+
+TEST_F(JobTest, StopOfUnknownInstanceKillsItsKeeperAfterTheGrace) {
+  const MuteProcess keeper(leave_instance(1, 1));
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  auto job = table.running_as(1, 1);
+  ASSERT_TRUE(job);
+  auto stopped = run_until_done(io_, table.stop(1, 1, Milliseconds(0)));
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.assume_error().code(), ErrorCode::kUnavailable);
+  run_until(io_, [&] { return job->ended(); });
+  EXPECT_EQ(job->instance().exit_code, 137);
+}
+
+TEST_F(JobTest, PidFileThatNamesAnotherStartTimeProvesThatTheKeeperHasEnded) {
+  const std::string folder = leave_instance(1, 1);
+  std::ofstream(folder + "/keeper.pid") << ::getpid() << " 1\n";
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  EXPECT_TRUE(table.started_as(1, 1)->ended());
+}
+
+TEST_F(JobTest, AnInstanceOfAnotherJobUnderTheSameIdIsNotAdopted) {
+  const std::string folder = leave_instance(1, 1);
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  const auto there = table.started_as(1, 1);
+  JobRecord same = new_record();
+  same.spec = read_job_record(folder).assume_value().spec;
+  auto repeated = run_until_done(io_, table.start(same));
+  ASSERT_TRUE(repeated) << repeated.assume_error().to_string();
+  EXPECT_EQ(repeated.assume_value(), there);
+
+  JobRecord other = new_record();
+  other.spec.name = "other";
+  auto refused = run_until_done(io_, table.start(other));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.assume_error().code(), ErrorCode::kRefused);
+  EXPECT_NE(refused.assume_error().to_string().find("another job"), std::string::npos);
+  EXPECT_EQ(table.all(), std::vector{there});
+}
+
+TEST_F(JobTest, AKeeperThatDoesNotStartLeavesNothingRunningAndSaysWhy) {
+  JobTable table(*environment_);
+  auto job = run_until_done(io_, table.start(new_record()));
+  ASSERT_FALSE(job);
+  EXPECT_NE(job.assume_error().to_string().find("/nonexistent/keeper"), std::string::npos);
+  EXPECT_TRUE(table.all().empty());
+}
+
+TEST_F(JobTest, AProgramThatEndedBeforeItsKeeperWasHeardHasRun) {
+  const std::string keeper = home_ / "keeper";
+  std::ofstream(keeper) << "#!/bin/sh\necho '{\"state\":\"exited\",\"exit_code\":4}' > $2/status.json\n";
+  std::filesystem::permissions(keeper, std::filesystem::perms::owner_all);
+  environment_->keeper_program = keeper;
+  JobTable table(*environment_);
+  auto job = run_until_done(io_, table.start(new_record()));
+  ASSERT_TRUE(job) << job.assume_error().to_string();
+  EXPECT_TRUE(job.assume_value()->ended());
+  EXPECT_EQ(job.assume_value()->instance().exit_code, 4);
+  EXPECT_GT(changes_, 0);
+}
+
+TEST_F(JobTest, AKeeperThatGivesUpIsQuotedAndNothingIsAnnounced) {
+  const std::string keeper = home_ / "keeper";
+  std::ofstream(keeper) << "#!/bin/sh\necho 'no such program'\nexit 1\n";
+  std::filesystem::permissions(keeper, std::filesystem::perms::owner_all);
+  environment_->keeper_program = keeper;
+  JobTable table(*environment_);
+  auto job = run_until_done(io_, table.start(new_record()));
+  ASSERT_FALSE(job);
+  EXPECT_NE(job.assume_error().to_string().find("no such program"), std::string::npos);
+  EXPECT_EQ(changes_, 0);
+}
+
+TEST_F(JobTest, AnInstanceThatIsForgottenLeavesNoFolder) {
+  const std::string folder = leave_instance(1, 1);
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  const auto forget = [](JobTable& of) -> Task<bool> {
+    co_await of.forget(1);
+    co_return true;
+  };
+  EXPECT_TRUE(run_until_done(io_, forget(table)));
+  EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+TEST_F(JobTest, RecordWrittenAfterFolderIsRemovedIsDropped) {
+  const std::string folder = leave_instance(1, 1);
+  JobRecordWriter writer(folder);
+  ASSERT_TRUE(writer.remove_folder());
+  std::filesystem::create_directories(folder);  // a successor's
+  EXPECT_TRUE(writer.write(new_record(), 1));
+  EXPECT_FALSE(read_job_record(folder));
+  EXPECT_TRUE(writer.remove_folder());
+  EXPECT_TRUE(std::filesystem::exists(folder)) << "it is not this writer's any more";
+}
+
+// A coordinator that hears of a paused instance with a later incarnation than it knows takes it for the job.
+TEST_F(JobTest, RestoredInstanceThatHasNotRunIsAStandby) {
+  for (const bool ran : {false, true}) {
+    JobRecord record = new_record();
+    record.role = wire::JobRole::kStandby;
+    record.spec.job = ran ? 2 : 1;
+    record.incarnation = record.spec.incarnation = 2;
+    record.migration = 9;
+    const std::string folder = instance_folder(config_.jobs_folder(), record.spec.job, 2, 9);
+    std::filesystem::create_directories(folder);
+    ASSERT_TRUE(write_job_record(folder, record));
+    FakeKeeper keeper(folder, local::Phase::kDumped);
+    keeper.resumed_ns = ran ? 1 : 0;
+    keeper.resumed_as = ran ? 4 : 2;
+    JobTable table(*environment_);
+    ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+    const auto job = table.started_as(record.spec.job, 2);
+    ASSERT_TRUE(job);
+    EXPECT_EQ(job->instance().phase, ran ? wire::JobPhase::kPaused : wire::JobPhase::kStandby);
+    EXPECT_EQ(job->record().ran, ran);
+    EXPECT_EQ(job->incarnation(), ran ? 4U : 2U) << "the keeper knows";
+    const auto remove = [](JobTable& of, std::shared_ptr<Job> instance) -> Task<bool> {
+      co_await of.remove(std::move(instance));
+      co_return true;
+    };
+    EXPECT_TRUE(run_until_done(io_, remove(table, job)));
+    run_until(io_, [&] { return !job->keeper(); });
+  }
+}
+
+// The standby of a migration that was given up may still be ending while the next migration starts its own as the same incarnation.
+TEST_F(JobTest, StandbysOfTwoMigrationsAreToldApart) {
+  for (const wire::MigrationId migration : {9u, 10u}) {
+    JobRecord record = new_record();
+    record.role = wire::JobRole::kStandby;
+    record.incarnation = record.spec.incarnation = 2;
+    record.migration = migration;
+    record.ended = migration == 9;
+    record.exit_code = 137;
+    const std::string folder = instance_folder(config_.jobs_folder(), 1, 2, migration);
+    std::filesystem::create_directories(folder);
+    ASSERT_TRUE(write_job_record(folder, record));
+  }
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  const auto old_one = table.started_by(9, 1, 2);
+  const auto new_one = table.started_by(10, 1, 2);
+  ASSERT_TRUE(old_one && new_one);
+  EXPECT_NE(old_one, new_one);
+  EXPECT_EQ(table.started_as(1, 2), new_one);
+  EXPECT_TRUE(table.superseded(*old_one));
+  EXPECT_FALSE(table.superseded(*new_one));
+  EXPECT_EQ(table.started_by(11, 1, 2), nullptr);
+}
+
+class LogTest : public JobTest {
+ protected:
+  LogTest() : keeper_(leave_instance(1, 1), local::Phase::kStandbyReady), table_(*environment_) {
+    std::ofstream(instance_folder(config_.jobs_folder(), 1, 1) + "/out.log") << "hello";
+    EXPECT_TRUE(run_until_done(io_, table_.rediscover()));
+    job_ = table_.started_as(1, 1);
+  }
+  ~LogTest() override {
+    const auto end = [](JobTable& table) -> Task<bool> {
+      co_return (co_await table.stop(1, 1, Milliseconds(0))).has_value();
+    };
+    run_until_done(io_, end(table_));
+    run_until(io_, [&] { return job_->ended() && !job_->keeper(); });
+  }
+  wire::ReadLog request(std::uint64_t offset, std::int64_t follow_ns) {
+    wire::ReadLog out;
+    out.job = out.incarnation = 1;
+    out.offset = offset;
+    out.limit = 100;
+    out.follow_ns = follow_ns;
+    return out;
+  }
+  FakeKeeper keeper_;
+  JobTable table_;
+  std::shared_ptr<Job> job_;
+};
+
+TEST_F(LogTest, GivesWhatIsThere) {
+  auto data = run_until_done(io_, read_log(*environment_, job_, request(2, 0)));
+  ASSERT_TRUE(data);
+  EXPECT_EQ(data.assume_value().bytes, "llo");
+  EXPECT_FALSE(data.assume_value().ended);
+  data = run_until_done(io_, read_log(*environment_, job_, request(5, 0)));
+  ASSERT_TRUE(data);
+  EXPECT_EQ(data.assume_value().bytes, "");
+}
+
+TEST_F(LogTest, FollowingAnswersWhenTheFileGrows) {
+  asio::post(io_, [this] { std::ofstream(job_->log_path(), std::ios::app) << " world"; });
+  auto data =
+      run_until_done(io_, read_log(*environment_, job_, request(5, std::int64_t{60} * 1'000'000'000)));
+  ASSERT_TRUE(data);
+  EXPECT_EQ(data.assume_value().bytes, " world");
+}
+
+TEST_F(LogTest, FollowingAnswersAtTheEndOfTheInstance) {
+  const auto stop = [](JobTable& table) -> Task<> { (void)co_await table.stop(1, 1, Milliseconds(0)); };
+  control::spawn(io_.get_executor(), "stop", stop(table_));
+  auto data =
+      run_until_done(io_, read_log(*environment_, job_, request(5, std::int64_t{60} * 1'000'000'000)));
+  ASSERT_TRUE(data);
+  EXPECT_TRUE(data.assume_value().ended);
+}
+
+}  // namespace
+}  // namespace ckpt::agent

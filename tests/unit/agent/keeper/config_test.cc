@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/keeper/config.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace ckpt::keeper {
+namespace {
+
+using Json = nlohmann::json;
+
+Json good() {
+  return {{"job", "j-1"},
+          {"name", "train"},
+          {"incarnation", 3},
+          {"role", "standby"},
+          {"argv", {"/bin/true", "a b"}},
+          {"cwd", "/tmp"},
+          {"env", {{"A", "1=2"}}},
+          {"ranks", 1},
+          {"uid", 1000},
+          {"gid", 1001},
+          {"way", "transparent"},
+          {"preload", "/lib/shim.so"},
+          {"gpu_memory_quota", 12},
+          {"init", "/bin/init"},
+          {"restore", {{"command", {"/bin/criu", "restore"}}, {"pid_file", "/tmp/pid"}}}};
+}
+
+TEST(KeeperConfig, ReadsEverything) {
+  const Result<Config> config = parse_config(good().dump());
+  ASSERT_TRUE(config.has_value()) << config.assume_error().to_string();
+  const Config& value = config.assume_value();
+  EXPECT_EQ(value.job, "j-1");
+  EXPECT_EQ(value.incarnation, 3u);
+  EXPECT_EQ(value.role, local::Role::kStandby);
+  EXPECT_EQ(value.argv, (std::vector<std::string>{"/bin/true", "a b"}));
+  EXPECT_EQ(value.env.at("A"), "1=2");
+  EXPECT_EQ(value.uid, 1000u);
+  EXPECT_EQ(value.gid, 1001u);
+  EXPECT_EQ(value.way, local::Way::kTransparent);
+  EXPECT_EQ(value.preload, "/lib/shim.so");
+  EXPECT_EQ(value.gpu_memory_quota, 12u);
+  EXPECT_EQ(value.init, "/bin/init");
+  ASSERT_TRUE(value.restore);
+  EXPECT_EQ(value.restore->command, (std::vector<std::string>{"/bin/criu", "restore"}));
+  EXPECT_EQ(value.restore->pid_file, "/tmp/pid");
+}
+
+TEST(KeeperConfig, CooperativeIsWhatIsNotSaid) {
+  Json document = good();
+  for (const char* key : {"way", "preload", "gpu_memory_quota", "init", "restore"}) document.erase(key);
+  const Result<Config> config = parse_config(document.dump());
+  ASSERT_TRUE(config.has_value());
+  EXPECT_EQ(config.assume_value().way, local::Way::kCooperative);
+  EXPECT_TRUE(config.assume_value().preload.empty());
+  EXPECT_FALSE(config.assume_value().restore);
+}
+
+void expect_field_refused(const char* key, const Json& value) {
+  Json document = good();
+  document[key] = value;
+  const Result<Config> config = parse_config(document.dump());
+  ASSERT_FALSE(config.has_value()) << key << " " << value;
+  EXPECT_NE(config.assume_error().to_string().find(key), std::string::npos);
+}
+
+TEST(KeeperConfig, FieldsOfTheTransparentWayAreChecked) {
+  expect_field_refused("way", "other");
+  expect_field_refused("preload", "shim.so");
+  expect_field_refused("preload", "/a:/b");
+  expect_field_refused("gpu_memory_quota", -1);
+  expect_field_refused("init", 3);
+  expect_field_refused("restore", "criu");
+  expect_field_refused("restore", {{"command", {"/bin/criu"}}});
+  Json document = good();
+  document["way"] = "cooperative";
+  EXPECT_FALSE(parse_config(document.dump()).has_value()) << "only the transparent way restores";
+}
+
+void expect_refused(const Json& document, const std::string& word) {
+  const Result<Config> config = parse_config(document.dump());
+  ASSERT_FALSE(config.has_value()) << word;
+  EXPECT_NE(config.assume_error().message().find(word), std::string::npos) << config.assume_error().message();
+}
+
+TEST(KeeperConfig, NamesTheFieldThatIsWrong) {
+  for (const char* field : {"job", "incarnation", "role", "argv", "cwd"}) {
+    Json document = good();
+    document.erase(field);
+    expect_refused(document, field);
+    document[field] = Json::array({1});
+    expect_refused(document, field);
+  }
+  Json document = good();
+  document["ranks"] = 2;
+  expect_refused(document, "ranks");
+  document = good();
+  document["role"] = "king";
+  expect_refused(document, "role");
+  document = good();
+  document["env"] = {{"A=B", "x"}};
+  expect_refused(document, "env");
+  document = good();
+  document["uid"] = -1;
+  expect_refused(document, "uid");
+  document = good();
+  document["argv"] = Json::array({std::string("a\0b", 3)});
+  expect_refused(document, "argv");
+  EXPECT_FALSE(parse_config("{").has_value());
+  EXPECT_FALSE(parse_config("[]").has_value());
+}
+
+}  // namespace
+}  // namespace ckpt::keeper

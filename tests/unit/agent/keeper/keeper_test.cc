@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+// The keeper as a process, with programs that need no GPU.
+#include "tests/unit/agent/keeper/harness.h"
+
+namespace ckpt::keeper {
+namespace {
+
+TEST_F(KeeperTest, ExitStatusIsToldAndWrittenDown) {
+  const std::string folder = start({"exit", "7"});
+  EXPECT_TRUE(Watch(keepers_.back()).ended()) << "without an agent the keeper ends with its program";
+  const Json status = status_of(folder);
+  EXPECT_EQ(status["exit_code"], 7);
+  EXPECT_EQ(status["ended_by_keeper"], false);
+  EXPECT_EQ(status["job"], "j-1");
+  EXPECT_FALSE(fs::exists(folder + "/keeper.sock"));
+}
+
+TEST_F(KeeperTest, ProgramHasCleanDescriptorsAndEnvironment) {
+  const std::string folder = start({"descriptors"});
+  EXPECT_TRUE(Watch(keepers_.back()).ended());
+  const std::string log = folder + "/out.log";
+  EXPECT_EQ(text_of(log), "fd 0 /dev/null\nfd 1 " + log + "\nfd 2 " + log + "\nsocket " + folder +
+                              "/keeper.sock\nhome clean\ngiven yes\ncwd " + root_ + "\n");
+}
+
+TEST_F(KeeperTest, StatusNamesTheProcess) {
+  Agent agent(start({"wait"}));
+  EXPECT_EQ(agent.status().job.view(), "j-1");
+  EXPECT_EQ(agent.status().phase, Phase::kStarting);
+  EXPECT_EQ(agent.status().keeper_pid, static_cast<std::uint32_t>(keepers_.back()));
+  EXPECT_EQ(agent.status().rank_start_ticks, start_ticks_of(static_cast<pid_t>(agent.status().rank_pid)));
+  EXPECT_NE(agent.status().rank_start_ticks, 0u);
+}
+
+TEST_F(KeeperTest, StopTerminatesAndShutdownEndsTheKeeper) {
+  const std::string folder = start({"wait"});
+  Agent agent(folder);
+  agent.send(local::Shutdown{});
+  EXPECT_EQ(agent.socket().receive().assume_value().message.body.index(),
+            local::Body(local::Failed{}).index())
+      << "not while the program lives";
+  agent.ask<local::Done>(local::Stop{60'000});
+  const auto exited = agent.next<local::RankExited>();
+  EXPECT_EQ(WTERMSIG(exited.wait_status), SIGTERM);
+  EXPECT_EQ(exited.ended_by_keeper, 1u);
+  EXPECT_EQ(agent.ask<local::Status>(local::Attach{}).phase, Phase::kExited)
+      << "the keeper stays for its agent";
+  EXPECT_EQ(status_of(folder)["signal"], SIGTERM);
+  agent.ask<local::Done>(local::Shutdown{});
+  EXPECT_TRUE(Watch(keepers_.back()).ended());
+}
+
+TEST_F(KeeperTest, StubbornProgramIsKilledAfterTheGrace) {
+  Agent agent(start({"stubborn"}));
+  agent.ask<local::Done>(local::Stop{1});
+  const int status = agent.next<local::RankExited>().wait_status;
+  // The program may not have come to ignore SIGTERM yet.
+  EXPECT_TRUE(WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGTERM);
+}
+
+TEST_F(KeeperTest, DeadlineStopsTheRankAndALaterOneContinuesIt) {
+  Agent agent(start({"wait"}));
+  const pid_t rank = static_cast<pid_t>(agent.status().rank_pid);
+  agent.ask<local::Done>(local::SetDeadline{now_ns() + 1'000'000});
+  agent.next<local::RankStopped>();
+  EXPECT_EQ(state_of(rank), 'T');
+  EXPECT_EQ(agent.ask<local::Status>(local::Attach{}).stopped, 1u);
+
+  // A SIGCONT from anybody else does not bring the lease back: the keeper stops the rank again.
+  ::kill(rank, SIGCONT);
+  agent.next<local::RankStopped>();
+  EXPECT_EQ(state_of(rank), 'T');
+
+  agent.send(local::SetDeadline{local::kNoDeadline});
+  agent.next<local::RankContinued>();
+  agent.next<local::Done>();
+  EXPECT_NE(state_of(rank), 'T');
+  EXPECT_EQ(agent.ask<local::Status>(local::Attach{}).stopped, 0u);
+}
+
+TEST_F(KeeperTest, DeadlineHoldsWithoutAnyAgent) {
+  const std::string folder = start({"wait"});
+  {
+    Agent agent(folder);
+    agent.ask<local::Done>(local::SetDeadline{now_ns() + 1'000'000});
+  }
+  Agent later(folder);
+  if (later.status().stopped == 0) later.next<local::RankStopped>();
+  EXPECT_EQ(state_of(static_cast<pid_t>(later.status().rank_pid)), 'T');
+}
+
+TEST_F(KeeperTest, RankWithoutALeaseIsKilledNotTerminated) {
+  Agent agent(start({"wait"}));
+  agent.ask<local::Done>(local::SetDeadline{1});
+  agent.next<local::RankStopped>();
+  agent.ask<local::Done>(local::Stop{60'000});
+  EXPECT_EQ(WTERMSIG(agent.next<local::RankExited>().wait_status), SIGKILL);
+}
+
+TEST_F(KeeperTest, KillOfTheKeeperKillsTheRank) {
+  Agent agent(start({"stubborn"}));
+  const Watch rank(static_cast<pid_t>(agent.status().rank_pid));
+  ::kill(keepers_.back(), SIGKILL);
+  EXPECT_TRUE(rank.ended());
+}
+
+TEST_F(KeeperTest, SecondAgentReplacesTheFirst) {
+  const std::string folder = start({"wait"});
+  Agent first(folder);
+  Agent second(folder);
+  ASSERT_TRUE(wait_readable(first.socket().fd()));
+  EXPECT_EQ(first.socket().receive().assume_value().transfer, local::Transfer::kClosed);
+  second.ask<local::Done>(local::Kill{});
+  second.next<local::RankExited>();
+}
+
+TEST_F(KeeperTest, GarbageCostsTheConnectionOnly) {
+  const std::string folder = start({"wait"});
+  local::Socket stranger = std::move(local::Socket::connect(folder + "/keeper.sock").assume_value());
+  ASSERT_TRUE(stranger.send_bytes(std::vector<std::byte>(50, std::byte{0x5a})).has_value());
+  ASSERT_TRUE(wait_readable(stranger.fd()));
+  EXPECT_EQ(stranger.receive().assume_value().transfer, local::Transfer::kClosed);
+  Agent agent(folder);
+  ASSERT_TRUE(agent.socket().send_bytes(std::vector<std::byte>(50, std::byte{0x5a})).has_value());
+  EXPECT_EQ(Agent(folder).status().phase, Phase::kStarting);
+}
+
+TEST_F(KeeperTest, ProcessOutsideTheJobGetsNoSession) {
+  const std::string folder = start({"wait"});
+  local::Socket stranger = std::move(local::Socket::connect(folder + "/keeper.sock").assume_value());
+  ASSERT_TRUE(stranger.send({0, 0, local::Hello{static_cast<std::uint32_t>(::getpid()), 1}}).has_value());
+  ASSERT_TRUE(wait_readable(stranger.fd()));
+  EXPECT_TRUE(std::holds_alternative<local::Failed>(stranger.receive().assume_value().message.body));
+}
+
+TEST_F(KeeperTest, ProgramWithoutSessionRefusesWithTheReason) {
+  Agent agent(start({"wait"}));
+  EXPECT_NE(refusal_of(agent, local::Describe{}).text.view().find("ckpt_init"), std::string_view::npos);
+  EXPECT_NE(refusal_of(agent, local::Export{}).text.view().find("ckpt_init"), std::string_view::npos);
+  EXPECT_NE(refusal_of(agent, local::Pause{}).text.view().find("ckpt_ready"), std::string_view::npos);
+  refusal_of(agent, local::Moved{});
+  refusal_of(agent, local::Resume{2, 0, 0});
+}
+
+TEST_F(KeeperTest, PauseHoldsAcrossAgentsAndEndsWithResume) {
+  const std::string folder = start({"steps"});
+  std::uint64_t quiesced = 0;
+  {
+    Agent agent(folder);
+    agent.wait_for_phase(Phase::kRunning);
+    const auto paused = agent.ask<local::Paused>(local::Pause{});
+    EXPECT_LE(paused.barrier_entry_ns, paused.quiesced_ns);
+    EXPECT_GT(paused.host_state_bytes, 24u);
+    EXPECT_TRUE(agent.take_descriptor());
+    quiesced = static_cast<std::uint64_t>(paused.quiesced_ns);
+  }
+  Agent agent(folder);
+  EXPECT_EQ(agent.status().phase, Phase::kPaused);
+  EXPECT_EQ(agent.status().quiesced_ns, static_cast<Nanos>(quiesced));
+  refusal_of(agent, local::Pause{});
+  const auto running = agent.ask<local::Running>(local::Resume{3, 0, 0});
+  EXPECT_EQ(running.was_paused, 1u);
+  EXPECT_EQ(running.incarnation, 3u);
+  EXPECT_GE(running.resumed_ns, static_cast<Nanos>(quiesced));
+  agent.ask<local::Paused>(local::Pause{});
+  EXPECT_EQ(agent.ask<local::Status>(local::Attach{}).incarnation, 3u);
+}
+
+TEST_F(KeeperTest, PauseThatDoesNotComeIsWithdrawn) {
+  const std::string folder = start({"no-barrier"});
+  {
+    Agent agent(folder);
+    agent.wait_for_phase(Phase::kRunning);
+    agent.send(local::Pause{});
+    EXPECT_EQ(agent.ask<local::Status>(local::Attach{}).phase, Phase::kPausing);
+    EXPECT_EQ(agent.ask<local::Running>(local::Resume{1, 0, 0}).was_paused, 0u);
+    agent.send(local::Pause{});
+    EXPECT_EQ(agent.ask<local::Status>(local::Attach{}).phase, Phase::kPausing);
+  }
+  EXPECT_EQ(Agent(folder).status().phase, Phase::kRunning)
+      << "an agent that leaves takes its pending pause along";
+}
+
+TEST_F(KeeperTest, PausesAndWithdrawalsInAnyOrderLeaveARunningJob) {
+  Agent agent(start({"steps"}));
+  agent.wait_for_phase(Phase::kRunning);
+  for (int i = 0; i < 50; ++i) {
+    agent.send(local::Pause{});
+    agent.ask<local::Running>(local::Resume{1, 0, 0});
+  }
+  agent.ask<local::Paused>(local::Pause{});
+  agent.ask<local::Running>(local::Resume{1, 0, 0});
+}
+
+TEST_F(KeeperTest, JobMovesFromOneKeeperToAnother) {
+  const std::string from = start({"steps"}, "fresh", "from");
+  const std::string to = start({"steps"}, "standby", "to");
+  Agent source(from);
+  Agent target(to);
+  source.wait_for_phase(Phase::kRunning);
+  target.wait_for_phase(Phase::kStandbyReady);
+  EXPECT_EQ(source.ask<local::DescribeEnd>(local::Describe{}).summary.host_state_bytes, 24u);
+
+  const auto paused = source.ask<local::Paused>(local::Pause{});
+  const UniqueFd state = source.take_descriptor();
+  target.ask<local::Running>(local::Resume{2, now_ns() + 3600ll * 1'000'000'000, paused.host_state_bytes},
+                             state.get());
+  source.ask<local::Done>(local::Moved{});
+  EXPECT_EQ(source.next<local::RankExited>().ended_by_keeper, 1u);
+  EXPECT_EQ(status_of(from)["moved"], true);
+
+  target.ask<local::Paused>(local::Pause{});
+  const std::string log = text_of(to + "/out.log");
+  EXPECT_EQ(log.substr(0, 11), "resumed at ");
+  EXPECT_GT(std::atoi(log.c_str() + 11), 0) << "the step number came along";
+  EXPECT_EQ(target.ask<local::Status>(local::Attach{}).incarnation, 2u);
+}
+
+// Crash points 501 to 504.
+class CrashTest : public KeeperTest {
+ protected:
+  void arm(const std::string& name) { std::ofstream(root_ + "/" + name) << "kill"; }
+  CrashTest() {
+    ::setenv("CKPT_FAULT_DIR", root_.c_str(), 1);
+  }  // the keeper inherits it; the rank has it from `env`
+  ~CrashTest() override { ::unsetenv("CKPT_FAULT_DIR"); }
+
+  // Sends Resume with the state of a source to the standby of `folder`.
+  void resume_standby(Agent& target) {
+    Agent source(start({"steps"}, "fresh", "from"));
+    source.wait_for_phase(Phase::kRunning);
+    const auto paused = source.ask<local::Paused>(local::Pause{});
+    const UniqueFd state = source.take_descriptor();
+    target.send(local::Resume{2, 0, paused.host_state_bytes}, state.get());
+  }
+};
+
+TEST_F(CrashTest, KeeperDiesWhenItHasStartedTheStandby) {
+  arm("keeper.j-1.standby.501");
+  EXPECT_EQ(launch(root_ + "/to", config({"wait"}, "standby")), 1);
+  EXPECT_FALSE(fs::exists(root_ + "/keeper.j-1.standby.501"));
+}
+
+TEST_F(CrashTest, KeeperDiesWithTheGateOpenAndTakesTheRankAlong) {
+  Agent target(start({"steps"}, "standby", "to"));
+  target.wait_for_phase(Phase::kStandbyReady);
+  const Watch rank(static_cast<pid_t>(target.status().rank_pid));
+  arm("keeper.j-1.standby.502");
+  resume_standby(target);
+  EXPECT_TRUE(rank.ended());
+}
+
+TEST_F(CrashTest, RankDiesAsAReadyStandby) {
+  arm("rank.j-1.standby.503");
+  const std::string folder = start({"steps"}, "standby", "to");
+  EXPECT_TRUE(Watch(keepers_.back()).ended());
+  EXPECT_EQ(status_of(folder)["signal"], SIGKILL);
+}
+
+TEST_F(CrashTest, RankDiesWhenItHasResumed) {
+  arm("rank.j-1.standby.504");
+  Agent target(start({"steps"}, "standby", "to"));
+  target.wait_for_phase(Phase::kStandbyReady);
+  resume_standby(target);
+  target.next<local::Running>();
+  EXPECT_EQ(WTERMSIG(target.next<local::RankExited>().wait_status), SIGKILL);
+}
+
+TEST_F(KeeperTest, StandbyThatDoesNotFitSaysWhatDiffers) {
+  Agent source(start({"steps"}, "fresh", "from"));
+  Agent target(start({"steps-other"}, "standby", "to"));
+  source.wait_for_phase(Phase::kRunning);
+  target.wait_for_phase(Phase::kStandbyReady);
+  const auto paused = source.ask<local::Paused>(local::Pause{});
+  const UniqueFd state = source.take_descriptor();
+  target.send(local::Resume{2, 0, paused.host_state_bytes}, state.get());
+  ASSERT_TRUE(wait_readable(target.socket().fd()));
+  const Result<local::Received> received = target.socket().receive();
+  ASSERT_TRUE(received.has_value());
+  const auto* failed = std::get_if<local::Failed>(&received.assume_value().message.body);
+  ASSERT_NE(failed, nullptr);
+  EXPECT_NE(failed->text.view().find("'state'"), std::string_view::npos) << failed->text.view();
+  source.ask<local::Running>(local::Resume{1, 0, 0});
+}
+
+TEST_F(KeeperTest, EndedSessionCannotBePaused) {
+  Agent agent(start({"session-end"}));
+  EXPECT_NE(refusal_of(agent, local::Pause{}).text.view().find("ended its session"), std::string_view::npos);
+}
+
+TEST_F(KeeperTest, SecondKeeperInTheSameFolderIsRefused) {
+  const std::string folder = start({"wait"});
+  EXPECT_EQ(launch(folder, config({"wait"})), 1);
+  EXPECT_NE(text_of(folder + "/said").find("works in"), std::string::npos);
+  EXPECT_EQ(Agent(folder).status().phase, Phase::kStarting);
+}
+
+TEST_F(KeeperTest, ProgramThatCannotStartIsTold) {
+  Json missing = config({});
+  missing["argv"] = {"/no/such/program"};
+  EXPECT_EQ(launch(root_ + "/a", missing), 1);
+  EXPECT_NE(text_of(root_ + "/a/said").find("/no/such/program"), std::string::npos);
+  EXPECT_EQ(status_of(root_ + "/a")["state"], "failed");
+  Json nowhere = config({"wait"});
+  nowhere["cwd"] = "/no/such/folder";
+  EXPECT_EQ(launch(root_ + "/b", nowhere), 1);
+  EXPECT_NE(text_of(root_ + "/b/said").find("/no/such/folder"), std::string::npos);
+  EXPECT_EQ(launch(root_ + "/c", Json::object()), 1);
+  EXPECT_EQ(run({KEEPER_PROGRAM}, "/dev/null"), 64);
+}
+
+}  // namespace
+}  // namespace ckpt::keeper

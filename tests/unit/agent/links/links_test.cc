@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packets with descriptors, child processes, and the link between agents.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/io/packet_link.h"
+#include "agent/links/peer_links.h"
+#include "agent/io/process.h"
+#include "tests/unit/agent/support/loop.h"
+#include "tests/unit/agent/support/temporary_folder.h"
+
+namespace ckpt::agent {
+namespace {
+
+struct End {
+  std::shared_ptr<PacketLink> link;
+  std::vector<Packet> got;
+  std::vector<Error> closed;
+};
+
+class PacketLinkTest : public ::testing::Test {
+ protected:
+  PacketLinkTest() {
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    open(a_, ends[0]);
+    open(b_, ends[1]);
+  }
+  void open(End& end, int socket) {
+    auto link = PacketLink::create(io_.get_executor(), UniqueFd(socket), 1000);
+    ASSERT_TRUE(link);
+    end.link = link.assume_value();
+    end.link->start({[&end](Packet packet) { end.got.push_back(std::move(packet)); },
+                     [&end](Error error) { end.closed.push_back(std::move(error)); }});
+  }
+  static Packet packet_of(std::size_t bytes, std::byte fill = std::byte{1}) {
+    Packet packet;
+    packet.bytes.assign(bytes, fill);
+    return packet;
+  }
+  asio::io_context io_;
+  End a_, b_;
+};
+
+TEST_F(PacketLinkTest, DescriptorsArriveWithTheirPacket) {
+  int pipe_ends[2];
+  ASSERT_EQ(::pipe2(pipe_ends, O_CLOEXEC), 0);
+  UniqueFd reader(pipe_ends[0]);
+  Packet packet = packet_of(3);
+  packet.descriptors.emplace_back(pipe_ends[1]);
+  a_.link->send(std::move(packet));
+  run_until(io_, [&] { return !b_.got.empty(); });
+  ASSERT_EQ(b_.got[0].descriptors.size(), 1u);
+  ASSERT_EQ(::write(b_.got[0].descriptors[0].get(), "x", 1), 1);
+  char seen = 0;
+  EXPECT_EQ(::read(reader.get(), &seen, 1), 1);
+  EXPECT_EQ(seen, 'x');
+}
+
+TEST_F(PacketLinkTest, ManyMoreThanTheSocketTakesKeepTheirOrder) {
+  constexpr int kCount = 2000;
+  for (int i = 0; i < kCount; ++i) a_.link->send(packet_of(900, static_cast<std::byte>(i & 0xff)));
+  run_until(io_, [&] { return b_.got.size() == kCount; });
+  for (int i = 0; i < kCount; ++i)
+    ASSERT_EQ(b_.got[static_cast<std::size_t>(i)].bytes[0], static_cast<std::byte>(i & 0xff));
+}
+
+TEST_F(PacketLinkTest, APacketOverTheLimitEndsTheLink) {
+  a_.link->send(packet_of(1001));
+  run_until(io_, [&] { return !b_.closed.empty(); });
+  EXPECT_EQ(b_.closed[0].code(), ErrorCode::kProtocol);
+  EXPECT_TRUE(b_.got.empty());
+}
+
+TEST_F(PacketLinkTest, WhatWasSaidBeforeTheEndIsHeard) {
+  a_.link->send(packet_of(1));
+  a_.link->close();
+  b_.link->send(packet_of(1));  // to a peer that is gone
+  run_until(io_, [&] { return !b_.closed.empty(); });
+  EXPECT_EQ(b_.got.size(), 1u);
+  EXPECT_EQ(b_.closed[0].code(), ErrorCode::kUnavailable);
+  EXPECT_TRUE(a_.closed.empty());
+}
+
+TEST_F(PacketLinkTest, LastWordsAreHeardOfAPeerThatHasNotReadAll) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  ASSERT_EQ(::send(ends[0], "order", 5, 0), 5);
+  ASSERT_EQ(::send(ends[1], "bye", 3, 0), 3);
+  ::close(ends[1]);  // with the order unread: Linux tells the other side ECONNRESET, then what was sent
+  End end;
+  open(end, ends[0]);
+  run_until(io_, [&] { return !end.closed.empty(); });
+  EXPECT_EQ(end.got.size(), 1u);
+  EXPECT_EQ(end.closed[0].code(), ErrorCode::kUnavailable);
+}
+
+class ChildProcessTest : public ::testing::Test {
+ protected:
+  // Runs a shell script and gives its wait status.
+  int run_script(const std::string& script, int inherited = -1) {
+    ProcessSpec spec;
+    spec.argv = {"/bin/sh", "-c", script};
+    spec.environment = {"ADDED=yes"};
+    spec.output_path = folder_ / "out";
+    spec.inherited = inherited;
+    std::optional<int> status;
+    auto child = ChildProcess::start(io_.get_executor(), spec, [&](int ended) { status = ended; });
+    if (!child) ADD_FAILURE() << child.assume_error().to_string();
+    run_until(io_, [&] { return status.has_value(); });
+    return status.value_or(-1);
+  }
+  asio::io_context io_;
+  TemporaryFolder folder_;
+};
+
+TEST_F(ChildProcessTest, GetsItsEnvironmentAndTheOneDescriptorOnly) {
+  UniqueFd other(::open("/dev/null", O_RDONLY));  // without close-on-exec: must not leak
+  UniqueFd inherited(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  const int status = run_script(
+      "test \"$ADDED\" = yes || exit 1; test -e /proc/self/fd/3 || exit 2; "
+      "for f in 4 5 6 7 8 9 10 11 12 13 14 15; do test -e /proc/$$/fd/$f && exit 3; done; exit 42",
+      inherited.get());
+  EXPECT_EQ(WEXITSTATUS(status), 42) << describe_wait_status(status);
+}
+
+TEST_F(ChildProcessTest, ItsEndBySignalIsTold) {
+  const int status = run_script("kill -TERM $$");
+  EXPECT_EQ(describe_wait_status(status), "signal 15 (Terminated)");
+}
+
+TEST_F(ChildProcessTest, AProgramThatIsNotThereIsNamed) {
+  ProcessSpec spec;
+  spec.argv = {"/nonexistent/mover"};
+  spec.output_path = folder_ / "out";
+  auto child = ChildProcess::start(io_.get_executor(), spec, [](int) {});
+  ASSERT_FALSE(child);
+  EXPECT_NE(child.assume_error().to_string().find("/nonexistent/mover"), std::string::npos);
+}
+
+class PeerLinksTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<PeerLinks> make(const std::string& node, std::vector<wire::SwitchMessage>& heard) {
+    PeerLinks::Settings settings;
+    settings.node = node;
+    settings.port_file = folder_ / (node + ".port");
+    auto links = PeerLinks::create(io_.get_executor(), settings, [&heard](wire::SwitchMessage message) {
+      heard.push_back(std::move(message));
+    });
+    EXPECT_TRUE(links);
+    return std::move(links).assume_value();
+  }
+  static wire::SwitchMessage runs(wire::Party from, wire::Party to, wire::Incarnation k) {
+    return wire::SwitchMessage(5, 1, 1, from, to, wire::SwitchBody(wire::Runs(k)));
+  }
+  TemporaryFolder folder_;
+  asio::io_context io_;
+  std::vector<wire::SwitchMessage> heard_a_, heard_b_;
+};
+
+TEST_F(PeerLinksTest, BothWaysOverOneDial) {
+  auto a = make("a", heard_a_);
+  auto b = make("b", heard_b_);
+  b->set_token("secret");
+  a->keep(5, "b", b->address(), "secret");
+  run_until(io_, [&] { return a->send("b", runs(wire::Party::kSource, wire::Party::kTarget, 3)); });
+  run_until(io_, [&] { return !heard_b_.empty(); });
+  EXPECT_TRUE(b->send("a", runs(wire::Party::kTarget, wire::Party::kSource, 2)));
+  run_until(io_, [&] { return !heard_a_.empty(); });
+  EXPECT_EQ(std::get<wire::Runs>(heard_a_[0].body).k, 2u);
+  EXPECT_FALSE(b->send("c", runs(wire::Party::kTarget, wire::Party::kSource, 2)));
+}
+
+TEST_F(PeerLinksTest, AWrongTokenGetsNobodyIn) {
+  auto a = make("a", heard_a_);
+  auto b = make("b", heard_b_);
+  auto c = make("c", heard_a_);
+  b->set_token("secret");
+  a->keep(5, "b", b->address(), "guessed");
+  c->keep(5, "b", b->address(), "secret");
+  // When c, which dialed later, is through, a has been judged.
+  run_until(io_, [&] { return c->send("b", runs(wire::Party::kSource, wire::Party::kTarget, 3)); });
+  EXPECT_FALSE(a->send("b", runs(wire::Party::kSource, wire::Party::kTarget, 3)));
+  EXPECT_FALSE(b->send("a", runs(wire::Party::kTarget, wire::Party::kSource, 2)));
+}
+
+TEST_F(PeerLinksTest, ThePortStaysOverARestart) {
+  const std::string first = make("a", heard_a_)->address();
+  const std::string second = make("a", heard_a_)->address();
+  EXPECT_EQ(first, second);
+}
+
+}  // namespace
+}  // namespace ckpt::agent

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+// The driver of the switch machines, with a real journal and effects that only take notes.
+#include "agent/migration/switch_driver.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include "tests/unit/agent/support/loop.h"
+#include "tests/unit/agent/support/temporary_folder.h"
+
+namespace ckpt::agent {
+namespace {
+
+using migration::SwitchInfo;
+using migration::SwitchKey;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Not;
+using wire::Party;
+
+constexpr wire::MigrationId kMigration = 7;
+constexpr wire::JobId kJob = 3;
+constexpr wire::Incarnation kBase = 1;
+constexpr SwitchKey kSource{kMigration, Party::kSource};
+constexpr SwitchKey kTarget{kMigration, Party::kTarget};
+
+class Notes : public SwitchEffects {
+ public:
+  void send(const SwitchKey&, const SwitchInfo&, const wire::SwitchMessage& message) override {
+    lines.push_back("send " + std::string(wire::name_of(message.body)) + " to " +
+                    std::string(wire::to_string(message.to)));
+  }
+  void report(const SwitchKey&, const SwitchInfo&, const migration::Report&) override {}
+  void perform(const SwitchKey&, const SwitchInfo&, const migration::Action& action) override {
+    const std::string line = migration::describe(action);
+    lines.push_back("do " + line.substr(0, line.find_first_of(" (")));
+  }
+  [[nodiscard]] bool has(const std::string& line) const { return count(line) > 0; }
+  [[nodiscard]] long count(const std::string& line) const {
+    return std::count(lines.begin(), lines.end(), line);
+  }
+  [[nodiscard]] long position(const std::string& line) const {
+    return std::find(lines.begin(), lines.end(), line) - lines.begin();
+  }
+  std::vector<std::string> lines;
+};
+
+// An agent's life: a driver over the journal of the folder. A second one after it is a restart.
+struct Life {
+  explicit Life(const std::string& journal_path) {
+    auto journal = migration::Journal::open(journal_path);
+    if (!journal) ADD_FAILURE() << journal.assume_error().to_string();
+    driver.emplace(io, disk, std::move(journal).assume_value(), migration::Timing{}, notes,
+                   [this](const Error& error) { fatal.push_back(error); });
+    EXPECT_TRUE(run_until_done(io, driver->restore()));
+  }
+  ~Life() { disk.join(); }
+  void hear(Party to, wire::SwitchBody body, Party from = Party::kCoordinator) {
+    driver->on_message(wire::SwitchMessage(kMigration, kJob, kBase, from, to, std::move(body)));
+  }
+  void until(const std::string& line) {
+    run_until(io, [&] { return notes.has(line); });
+    EXPECT_TRUE(notes.has(line)) << line << " did not happen, but " << ::testing::PrintToString(notes.lines);
+  }
+  void hear_prepare(Party to) { hear(to, wire::SwitchBody(wire::Prepare({}, wire::Bytes(4)))); }
+
+  asio::io_context io;
+  asio::thread_pool disk{1};
+  Notes notes;
+  std::vector<Error> fatal;
+  std::optional<SwitchDriver> driver;
+};
+
+// The source up to BARRIER.
+void go_to_barrier(Life& agent) {
+  agent.hear_prepare(Party::kSource);
+  agent.until("do prepare-source");
+  agent.driver->on_event(kSource, migration::SourceEvent(migration::SourceReady(wire::Bytes{})));
+  agent.hear(Party::kSource, wire::SwitchBody(wire::Start(wire::Bytes{})));
+  agent.until("do start-precopy");
+  agent.driver->on_event(kSource, migration::SourceEvent(migration::FirstRoundDone{}));
+  agent.driver->on_event(kSource, migration::SourceEvent(migration::PrecopyConverged{}));
+  agent.hear(Party::kSource, wire::SwitchBody(wire::Granted(kBase + 1)));
+  agent.until("do pause-job");
+  agent.driver->on_event(kSource, migration::SourceEvent(migration::JobPaused{}));
+  agent.until("do release-manifest");
+}
+
+// The target up to COMMITTED.
+void go_to_commit(Life& agent) {
+  agent.hear_prepare(Party::kTarget);
+  agent.until("do prepare-standby");
+  agent.driver->on_event(kTarget, migration::TargetEvent(migration::StandbyReady(wire::Bytes{})));
+  agent.hear(Party::kTarget, wire::SwitchBody(wire::Start(wire::Bytes{})));
+  agent.until("do start-receiving");
+  agent.hear(Party::kTarget, wire::SwitchBody(wire::Commit(kBase + 1)));
+  agent.until("send LeaseRequest to coordinator");
+  const auto* state = agent.driver->switches().target(kMigration);
+  ASSERT_NE(state, nullptr);
+  ASSERT_FALSE(state->lease.asked.empty());
+  agent.hear(Party::kTarget, wire::SwitchBody(wire::Lease(kBase + 1, state->lease.asked.back(), 60000)));
+  agent.driver->on_event(kTarget, migration::TargetEvent(migration::FinalVerified{}));
+  agent.until("send Committed to source");
+}
+
+class SwitchDriverTest : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::vector<migration::RecordKind> recorded() const {
+    auto journal = migration::Journal::open(folder_ / "journal");
+    std::vector<migration::RecordKind> kinds;
+    if (!journal) return kinds;
+    for (const auto& record : journal.assume_value().records()) kinds.push_back(record.kind);
+    return kinds;
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(SwitchDriverTest, TheSourceGoesThroughToReleased) {
+  {
+    Life agent(folder_ / "journal");
+    go_to_barrier(agent);
+    EXPECT_LT(agent.notes.position("do run-final-round"), agent.notes.position("do release-manifest"));
+    agent.hear(Party::kSource, wire::SwitchBody(wire::Runs(kBase + 1)), Party::kTarget);
+    agent.until("do free-source");
+    EXPECT_TRUE(agent.notes.has("send Released to coordinator"));
+    EXPECT_TRUE(agent.notes.has("send Released to target"));
+  }
+  EXPECT_THAT(recorded(),
+              ::testing::ElementsAre(migration::RecordKind::kBarrier, migration::RecordKind::kReleased));
+}
+
+TEST(AgentSwitches, LeaseIsRenewedThriceInTheCoordinatorsTerm) {
+  migration::AgentSwitches switches{migration::Timing{}};
+  switches.set_lease_term(900);
+  const migration::Record committed(SwitchInfo(kMigration, kJob, kBase, {}, {}), Party::kTarget,
+                                    migration::RecordKind::kCommitted, kBase + 1);
+  auto batches = switches.restore(std::span(&committed, 1), now_ns());
+  ASSERT_TRUE(batches);
+  std::vector<std::uint32_t> renewals;
+  for (const migration::Batch& batch : batches.assume_value())
+    for (const migration::Action& action : batch.actions)
+      if (const auto* timer = std::get_if<migration::ArmTimer>(&action);
+          timer != nullptr && timer->timer == migration::Timer::kLease)
+        renewals.push_back(timer->ms);
+  EXPECT_THAT(renewals, ::testing::ElementsAre(300U));
+}
+
+TEST_F(SwitchDriverTest, TheTargetRunsOnlyWhatIsRecorded) {
+  {
+    Life agent(folder_ / "journal");
+    go_to_commit(agent);
+    EXPECT_LT(agent.notes.position("do run-instance"), agent.notes.position("send Committed to source"));
+    EXPECT_FALSE(agent.notes.has("send Runs to source"));
+    agent.driver->on_event(kTarget, migration::TargetEvent(migration::InstanceRuns(kBase + 1)));
+    agent.until("send Runs to source");
+  }
+  EXPECT_THAT(recorded(), ::testing::ElementsAre(migration::RecordKind::kCommitted));
+}
+
+TEST_F(SwitchDriverTest, ASourceRestartedBeforeItsBarrierHoldsNothing) {
+  {
+    Life agent(folder_ / "journal");
+    agent.hear_prepare(Party::kSource);
+    agent.until("do prepare-source");
+  }
+  Life agent(folder_ / "journal");
+  EXPECT_TRUE(agent.driver->switches().may_run_freely(kJob));
+  EXPECT_EQ(agent.driver->switches().source(kMigration), nullptr);
+}
+
+TEST_F(SwitchDriverTest, ASourceRestartedAtItsBarrierAsksBothSidesAndDoesNotRun) {
+  {
+    Life agent(folder_ / "journal");
+    go_to_barrier(agent);
+  }
+  Life agent(folder_ / "journal");
+  EXPECT_FALSE(agent.driver->switches().may_run_freely(kJob));
+  EXPECT_TRUE(agent.notes.has("send Query to coordinator"));
+  EXPECT_FALSE(agent.notes.has("do run-instance"));
+  agent.hear(Party::kSource, wire::SwitchBody(wire::Relinquished(wire::Reason(ErrorCode::kAborted, "gone"))),
+             Party::kTarget);
+  agent.until("do run-instance");
+  EXPECT_TRUE(agent.driver->switches().may_run_freely(kJob));
+}
+
+TEST_F(SwitchDriverTest, ASourceRestartedAfterReleasedFreesAgain) {
+  {
+    Life agent(folder_ / "journal");
+    go_to_barrier(agent);
+    agent.hear(Party::kSource, wire::SwitchBody(wire::Runs(kBase + 1)), Party::kTarget);
+    agent.until("do free-source");
+  }
+  Life agent(folder_ / "journal");
+  EXPECT_TRUE(agent.notes.has("do free-source"));
+  EXPECT_FALSE(agent.notes.has("do run-instance"));
+}
+
+TEST_F(SwitchDriverTest, ATargetRestartedBeforeCommittedRefusesForEver) {
+  {
+    Life agent(folder_ / "journal");
+    agent.hear_prepare(Party::kTarget);
+    agent.until("do prepare-standby");
+  }
+  {
+    Life agent(folder_ / "journal");
+    agent.hear(Party::kTarget, wire::SwitchBody(wire::Commit(kBase + 1)));
+    agent.until("send Relinquished to coordinator");
+  }
+  EXPECT_THAT(recorded(), Contains(migration::RecordKind::kRelinquished));
+  Life agent(folder_ / "journal");
+  agent.hear_prepare(Party::kTarget);
+  agent.hear(Party::kTarget, wire::SwitchBody(wire::Query{}));
+  run_until(agent.io, [&] { return agent.notes.count("send Relinquished to coordinator") >= 2; });
+  EXPECT_FALSE(agent.notes.has("do prepare-standby"));
+}
+
+TEST_F(SwitchDriverTest, ATargetRestartedAfterCommittedWaitsForItsLease) {
+  {
+    Life agent(folder_ / "journal");
+    go_to_commit(agent);
+  }
+  Life agent(folder_ / "journal");
+  EXPECT_FALSE(agent.notes.has("do run-instance"));
+  EXPECT_TRUE(agent.notes.has("send LeaseRequest to coordinator"));
+  const auto* state = agent.driver->switches().target(kMigration);
+  ASSERT_NE(state, nullptr);
+  agent.hear(Party::kTarget, wire::SwitchBody(wire::Lease(kBase + 1, state->lease.asked.back(), 60000)));
+  agent.until("do run-instance");
+}
+
+TEST_F(SwitchDriverTest, WhatIsUnansweredIsSaidAgainWhenSomebodyIsBack) {
+  {
+    Life agent(folder_ / "journal");
+    go_to_commit(agent);
+  }
+  Life agent(folder_ / "journal");
+  EXPECT_EQ(agent.notes.count("send LeaseRequest to coordinator"), 1);
+  agent.driver->ask_again();
+  run_until(agent.io, [&] { return agent.notes.count("send LeaseRequest to coordinator") == 2; });
+}
+
+TEST_F(SwitchDriverTest, AnEventThatCannotBeChangesNothing) {
+  Life agent(folder_ / "journal");
+  agent.driver->on_event(kSource, migration::SourceEvent(migration::JobPaused{}));
+  agent.hear_prepare(Party::kSource);
+  agent.until("do prepare-source");
+  EXPECT_TRUE(agent.fatal.empty());
+}
+
+// Files may grow no further from here on: what a full disk looks like to the journal.
+class FullDisk {
+ public:
+  explicit FullDisk(rlim_t most_bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    handler_ = ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit full{most_bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &full);
+  }
+  ~FullDisk() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    ::signal(SIGXFSZ, handler_);
+  }
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+
+ private:
+  rlimit before_{};
+  sighandler_t handler_ = SIG_DFL;
+};
+
+TEST_F(SwitchDriverTest, AFullDiskRefusesAMigrationBeforeAnythingIsTouched) {
+  Life agent(folder_ / "journal");
+  const FullDisk full(1);
+  agent.hear_prepare(Party::kSource);
+  agent.until("send Refused to coordinator");
+  EXPECT_FALSE(agent.notes.has("do prepare-source"));
+  EXPECT_TRUE(agent.fatal.empty());
+  EXPECT_TRUE(agent.driver->switches().may_run_freely(kJob));
+}
+
+}  // namespace
+}  // namespace ckpt::agent

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the target does in one migration, with a way and a keeper played by the test.
+#include "agent/migration/target_session.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <vector>
+
+#include "agent/jobs/job_table.h"
+#include "tests/unit/agent/jobs/fake_keeper.h"
+#include "tests/unit/agent/support/loop.h"
+#include "tests/unit/agent/support/temporary_folder.h"
+
+namespace ckpt::agent {
+namespace {
+
+// Its instance is there once `brought` is set, and runs at once.
+class SlowWay : public TargetWay {
+ public:
+  SlowWay(JobTable& jobs, Signal& brought, std::vector<Nanos>& deadlines)
+      : jobs_(jobs), brought_(brought), deadlines_(deadlines) {}
+  std::shared_ptr<Job> find() override { return nullptr; }
+  Task<Result<std::shared_ptr<Job>>> start(const wire::MigrationPlan&) override {
+    co_return std::shared_ptr<Job>();
+  }
+  Task<Result<void>> ready(std::shared_ptr<Job>) override { co_return ok(); }
+  Task<Result<std::shared_ptr<Job>>> bring() override {
+    co_await brought_.wait(std::chrono::steady_clock::now() + std::chrono::seconds(30));
+    co_return jobs_.started_as(1, 2);
+  }
+  [[nodiscard]] bool has_memory() const override { return true; }
+  Task<Result<void>> take_memory(std::shared_ptr<Job>, std::vector<mover::RegionInfo>,
+                                 std::vector<UniqueFd>) override {
+    co_return ok();
+  }
+  Result<void> keep(std::shared_ptr<Job>, HostState) override { return ok(); }
+  Task<Result<void>> run(std::shared_ptr<Job>, RunOrder order, wire::TargetReport*) override {
+    deadlines_.push_back(order.deadline);
+    co_return ok();
+  }
+  [[nodiscard]] PauseWork pause_work(const Job&) const override { return PauseWork(PauseKind::kCooperative); }
+  Task<> end(std::shared_ptr<Job>) override { co_return; }
+  Task<> free(std::shared_ptr<Job>) override { co_return; }
+
+ private:
+  JobTable& jobs_;
+  Signal& brought_;
+  std::vector<Nanos>& deadlines_;
+};
+
+class TargetSessionTest : public ::testing::Test {
+ protected:
+  TargetSessionTest() {
+    config_.home = home_.path();
+    config_.keeper_timeout = Milliseconds(10000);
+    files_ = FileWatch::create(io_.get_executor()).assume_value();
+    environment_.emplace(JobEnvironment{config_, io_.get_executor(), *files_, "/nonexistent/keeper",
+                                        [](const std::shared_ptr<Job>&) {}, records_});
+    contexts_ = ContextHelper::create(io_.get_executor(), {});
+    remap_.emplace(io_.get_executor(), config_, *contexts_, "/nonexistent/context");
+    info_.migration = 9;
+    info_.job = info_.base = 1;
+  }
+  // The instance that SlowWay brings.
+  std::string leave_instance() {
+    JobRecord record;
+    record.spec.job = 1;
+    record.spec.incarnation = record.incarnation = 2;
+    record.migration = info_.migration;
+    record.spec.ranks.emplace_back();
+    std::string folder = instance_folder(config_.jobs_folder(), 1, 2, info_.migration);
+    std::filesystem::create_directories(folder);
+    EXPECT_TRUE(write_job_record(folder, record));
+    return folder;
+  }
+  TemporaryFolder home_;
+  Config config_;
+  asio::io_context io_;
+  asio::thread_pool records_{1};
+  asio::thread_pool disk_{1};
+  std::shared_ptr<FileWatch> files_;
+  std::optional<JobEnvironment> environment_;
+  std::shared_ptr<ContextHelper> contexts_;
+  std::optional<RemapChoice> remap_;
+  migration::SwitchInfo info_;
+};
+
+TEST_F(TargetSessionTest, InstanceThatTakesLongerThanItsLeaseToComeRunsUnderTheRenewedOne) {
+  FakeKeeper keeper(leave_instance(), local::Phase::kDumped);
+  JobTable jobs(*environment_);
+  ASSERT_TRUE(run_until_done(io_, jobs.rediscover()));
+  int runs = 0;
+  MigrationContext context{config_,
+                           io_.get_executor(),
+                           disk_,
+                           jobs,
+                           {},
+                           *contexts_,
+                           *remap_,
+                           {},
+                           {},
+                           [&](migration::SwitchKey, migration::TargetEvent event) {
+                             runs += std::holds_alternative<migration::InstanceRuns>(event);
+                           },
+                           {}};
+  Signal brought(io_.get_executor());
+  std::vector<Nanos> deadlines;
+  const auto session =
+      std::make_shared<TargetSession>(context, info_, std::make_unique<SlowWay>(jobs, brought, deadlines));
+  session->perform(migration::RunInstance(2, 1000));
+  session->perform(migration::RunInstance(2, 2000));
+  io_.restart();
+  io_.poll();
+  session->perform(migration::RunInstance(2, 3000));
+  brought.notify();
+  run_until(io_, [&] { return runs == 2; });  // the second is the renewal's own
+  EXPECT_EQ(deadlines, (std::vector<Nanos>{3000, 3000}));
+
+  const auto job = jobs.started_as(1, 2);
+  ASSERT_TRUE(run_until_done(io_, job->stop(Milliseconds(0))));
+  run_until(io_, [&] { return job->ended() && !job->keeper(); });
+}
+
+}  // namespace
+}  // namespace ckpt::agent

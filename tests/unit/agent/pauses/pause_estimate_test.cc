@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/pauses/pause_estimate.h"
+
+#include <gtest/gtest.h>
+
+#include "agent/pauses/rehearsal.h"
+
+namespace ckpt::agent {
+namespace {
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+constexpr Nanos kMs = kNanosPerMs;
+
+PauseWork process(std::uint64_t bytes) {
+  PauseWork work(PauseKind::kProcess);
+  work.add(PauseTerm::kQuiesce).add(PauseTerm::kContextSave).add(PauseTerm::kDump, bytes);
+  work.add(PauseTerm::kCommit).add(PauseTerm::kHostRestore, bytes).add(PauseTerm::kResume).save_beside_copy();
+  return work;
+}
+
+wire::PauseNumbers all_took(Nanos each) {
+  wire::PauseNumbers took;
+  took.all.fill(each);
+  return took;
+}
+
+TEST(PauseCosts, OneMeasurementOutweighsWhatWasAssumed) {
+  PauseCosts costs;
+  costs.learn(PauseKind::kProcess, PauseTerm::kDump, 100 * kMiB, 900 * kMs);
+  const auto at = costs.line(PauseKind::kProcess, PauseTerm::kDump).at(100 * kMiB);
+  EXPECT_NEAR(static_cast<double>(at), 900.0 * kMs, 100.0 * kMs);
+}
+
+TEST(PauseCosts, TwoSizesGiveBaseAndRate) {
+  PauseCosts costs;
+  for (int i = 0; i < 5; ++i) {
+    costs.learn(PauseKind::kProcess, PauseTerm::kDump, 20 * kMiB, 70 * kMs);
+    costs.learn(PauseKind::kProcess, PauseTerm::kDump, 1000 * kMiB, 2030 * kMs);
+  }
+  const auto line = costs.line(PauseKind::kProcess, PauseTerm::kDump);
+  EXPECT_NEAR(static_cast<double>(line.at(500 * kMiB)), 1030.0 * kMs, 50.0 * kMs);
+}
+
+TEST(PauseCosts, ManySmallPausesDoNotWashAwayALargeOne) {
+  PauseCosts costs;
+  costs.learn(PauseKind::kProcess, PauseTerm::kDump, 1024 * kMiB, 5000 * kMs);
+  for (int i = 0; i < 100; ++i) costs.learn(PauseKind::kProcess, PauseTerm::kDump, 20 * kMiB, 100 * kMs);
+  const auto at = costs.line(PauseKind::kProcess, PauseTerm::kDump).at(1024 * kMiB);
+  EXPECT_NEAR(static_cast<double>(at), 5000.0 * kMs, 500.0 * kMs);
+}
+
+TEST(PauseCosts, OneOutlierAmongManyCountsLittle) {
+  PauseCosts costs;
+  for (int i = 0; i < 4; ++i) costs.learn(PauseKind::kSwap, PauseTerm::kContextSave, 0, 20 * kMs);
+  costs.learn(PauseKind::kSwap, PauseTerm::kContextSave, 0, 900 * kMs);
+  EXPECT_LT(costs.line(PauseKind::kSwap, PauseTerm::kContextSave).at(0), 30 * kMs);
+}
+
+TEST(PauseCosts, AreReadBackAsTheyWereWritten) {
+  PauseCosts costs;
+  costs.learn(PauseKind::kSwap, PauseTerm::kCommit, 0, 33 * kMs);
+  const auto again = PauseCosts::decode(costs.encode());
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again.assume_value().line(PauseKind::kSwap, PauseTerm::kCommit).base_ns,
+            costs.line(PauseKind::kSwap, PauseTerm::kCommit).base_ns);
+  auto cut = costs.encode();
+  cut.pop_back();
+  EXPECT_FALSE(PauseCosts::decode(cut));
+}
+
+RehearsalFacts rehearsal() {
+  RehearsalFacts facts;
+  for (const std::uint64_t mib : {16, 128}) {
+    RehearsedProcess& process = facts.processes.emplace_back();
+    process.bytes = mib * kMiB;
+    process.dump_ns = static_cast<Nanos>(100 + 2 * mib) * kMs;
+    process.restore_ns = static_cast<Nanos>(50 + 3 * mib) * kMs;
+  }
+  facts.record_ns = 5 * kMs;
+  facts.memory = {4'000'000'000, 1'000'000'000};
+  return facts;
+}
+
+TEST(PauseCosts, RehearsedLineStandsUntilAMoveHasShownMore) {
+  PauseCosts costs;
+  keep_rehearsal(costs, rehearsal());
+  const auto dump = costs.line(PauseKind::kProcess, PauseTerm::kDump);
+  EXPECT_NEAR(static_cast<double>(dump.at(1024 * kMiB)), (100.0 + 2048.0) * kMs, 1.0 * kMs);
+  const auto restore = costs.line(PauseKind::kProcess, PauseTerm::kHostRestore);
+  EXPECT_NEAR(static_cast<double>(restore.at(20 * kMiB)), 110.0 * kMs, 1.0 * kMs);
+  EXPECT_GE(costs.line(PauseKind::kSwap, PauseTerm::kCommit).base_ns, 5 * kMs);
+  costs.learn(PauseKind::kProcess, PauseTerm::kDump, 200 * kMiB, 1000 * kMs);  // twice as long as rehearsed
+  EXPECT_NEAR(static_cast<double>(costs.line(PauseKind::kProcess, PauseTerm::kDump).at(200 * kMiB)),
+              1000.0 * kMs, 60.0 * kMs);
+}
+
+TEST(PauseCosts, WhatWasRehearsedIsReadBack) {
+  PauseCosts costs;
+  keep_rehearsal(costs, rehearsal());
+  costs.set_rehearsal("1.0, CRIU 4", "none");
+  const auto again = PauseCosts::decode(costs.encode());
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again.assume_value().line(PauseKind::kProcess, PauseTerm::kDump).ns_per_mib,
+            costs.line(PauseKind::kProcess, PauseTerm::kDump).ns_per_mib);
+  EXPECT_EQ(again.assume_value().memory().write, 1'000'000'000U);
+  EXPECT_EQ(again.assume_value().rehearsed(), "1.0, CRIU 4");
+  EXPECT_EQ(again.assume_value().problem(), "none");
+}
+
+TEST(Rehearsal, WhatTheHelperSaysIsCheckedAndTaken) {
+  const auto json = to_json(rehearsal());
+  const auto same = parse_rehearsal(json);
+  ASSERT_TRUE(same);
+  EXPECT_EQ(to_json(same.assume_value()), json);
+  auto bad = json;
+  bad["processes"][0]["dump_ns"] = -1;
+  EXPECT_FALSE(parse_rehearsal(bad));
+  bad = json;
+  bad.erase("record_ns");
+  EXPECT_FALSE(parse_rehearsal(bad));
+  bad["processes"] = 7;
+  EXPECT_FALSE(parse_rehearsal(bad));
+}
+
+TEST(Rehearsal, SmallAndLargeOfOneSizeSayNothing) {
+  RehearsalFacts facts = rehearsal();
+  facts.processes.back() = facts.processes.front();
+  PauseCosts costs;
+  keep_rehearsal(costs, facts);
+  EXPECT_EQ(costs.line(PauseKind::kProcess, PauseTerm::kDump).base_ns,
+            PauseCosts().line(PauseKind::kProcess, PauseTerm::kDump).base_ns);
+}
+
+TEST(PauseCosts, NoBoundRestsOnARateThatTheMoveHasSurpassed) {
+  EXPECT_EQ(faster(1000, 5000, 1'000'000'000), 5000U);
+  EXPECT_EQ(faster(9000, 5000, 1'000'000'000), 9000U);
+  EXPECT_EQ(faster(0, 5000, 1'000'000'000), 0U) << "nothing to compare with";
+}
+
+TEST(PauseEstimate, HostMemoryAndContextOfAFirstMoveArePartOfIt) {
+  const PauseCosts costs;
+  const PauseLines lines = costs.lines(PauseKind::kProcess);
+  const auto small = estimate_pause(process(20 * kMiB), lines, lines, std::nullopt);
+  const auto large = estimate_pause(process(1024 * kMiB), lines, lines, std::nullopt);
+  EXPECT_GT(small.facts.ns[PauseTerm::kContextSave], 0);
+  EXPECT_GT(small.facts.ns[PauseTerm::kHostRestore], 0);
+  EXPECT_GT(large.total(), small.total() + 500 * kMs);
+  EXPECT_EQ(small.facts.ns[PauseTerm::kFill], 0) << "not part of this way";
+}
+
+TEST(PauseEstimate, TheJobsOwnLastPauseComesBeforeTheNodesLines) {
+  const PauseLines lines = PauseCosts().lines(PauseKind::kProcess);
+  wire::PauseFacts last;
+  last.kind = PauseKind::kProcess;
+  last.ns = all_took(7 * kMs);
+  last.bytes[PauseTerm::kDump] = last.bytes[PauseTerm::kHostRestore] = 20 * kMiB;
+  EXPECT_EQ(estimate_pause(process(20 * kMiB), lines, lines, last).total(), 6 * 7 * kMs);
+  const auto grown = estimate_pause(process(120 * kMiB), lines, lines, last);
+  EXPECT_EQ(grown.facts.ns[PauseTerm::kDump],
+            7 * kMs + lines[static_cast<std::size_t>(PauseTerm::kDump)].grown(100 * kMiB));
+  last.kind = PauseKind::kSwap;
+  EXPECT_EQ(estimate_pause(process(kMiB), lines, lines, last).total(),
+            estimate_pause(process(kMiB), lines, lines, std::nullopt).total());
+}
+
+TEST(PauseEstimate, TheTargetsOwnLinesCountForWhatItDoes) {
+  const PauseLines source = PauseCosts().lines(PauseKind::kProcess);
+  PauseLines target = source;
+  target[static_cast<std::size_t>(PauseTerm::kHostRestore)] = {1000 * kMs, 0};
+  target[static_cast<std::size_t>(PauseTerm::kDump)] = {5000 * kMs, 0};
+  const auto estimate = estimate_pause(process(kMiB), source, target, std::nullopt);
+  EXPECT_EQ(estimate.facts.ns[PauseTerm::kHostRestore], 1000 * kMs);
+  EXPECT_LT(estimate.facts.ns[PauseTerm::kDump], 1000 * kMs);
+}
+
+TEST(PauseEstimate, CopyLongerThanTheSaveBesideItCountsAsFinal) {
+  const PauseLines lines = PauseCosts().lines(PauseKind::kProcess);
+  const auto estimate = estimate_pause(process(kMiB), lines, lines, std::nullopt);
+  EXPECT_EQ(estimate.beside,
+            estimate.facts.ns[PauseTerm::kContextSave] + estimate.facts.ns[PauseTerm::kDump]);
+  EXPECT_EQ(estimate.with_copy(estimate.total()).ns.total(), estimate.total());
+  EXPECT_EQ(estimate.with_copy(estimate.total() + 9 * kMs).ns[PauseTerm::kFinal], 9 * kMs);
+}
+
+TEST(PauseEstimate, TooLongNamesTheLongestTermAndWhatHelps) {
+  wire::PauseFacts pause;
+  pause.ns = all_took(2 * kMs);
+  pause.ns[PauseTerm::kDump] = 60 * kMs;
+  pause.ns[PauseTerm::kHostRestore] = 80 * kMs;
+  pause.ns[PauseTerm::kFinal] = 90 * kMs;
+  const std::string text = too_long(pause, 30 * kMs);
+  EXPECT_NE(text.find("about 246 ms, the limit is 30 ms"), std::string::npos) << text;
+  EXPECT_NE(text.find("longest term is host with 140 ms"), std::string::npos) << text;
+  EXPECT_NE(text.find("host memory"), std::string::npos) << text;
+}
+
+TEST(PauseEstimate, EachSideLearnsItsOwnTerms) {
+  PauseCosts costs;
+  const PauseWork work = process(0);
+  const auto before = costs.lines(PauseKind::kProcess);
+  learn_pause(costs, work, all_took(400 * kMs), true);
+  const auto after = costs.lines(PauseKind::kProcess);
+  EXPECT_EQ(after[static_cast<std::size_t>(PauseTerm::kDump)].base_ns,
+            before[static_cast<std::size_t>(PauseTerm::kDump)].base_ns);
+  EXPECT_GT(after[static_cast<std::size_t>(PauseTerm::kHostRestore)].at(0), 300 * kMs);
+  EXPECT_EQ(after[static_cast<std::size_t>(PauseTerm::kFill)].base_ns,
+            before[static_cast<std::size_t>(PauseTerm::kFill)].base_ns)
+      << "not part of this way";
+}
+
+}  // namespace
+}  // namespace ckpt::agent

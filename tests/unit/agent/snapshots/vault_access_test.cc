@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/snapshots/vault_access.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+
+#include "libckpt/store/vault/vault.h"
+
+namespace ckpt::agent::protect {
+namespace {
+
+// In memory: thousands of versions are on the "disk" at once.
+class VaultAccessTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = "/dev/shm/vault-accessXXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+    place_.path = folder_;
+    auto opened = vault::Vault::open(folder_, {});
+    ASSERT_TRUE(opened) << opened.error().to_string();
+    vault_ = std::move(opened).value();
+  }
+  void TearDown() override {
+    vault_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+  void write(const std::string& job, std::uint64_t sequence) {
+    image::StoredJob stored;
+    stored.spec.job = 1;
+    stored.sequence = sequence;
+    stored.plan = image::build_plan({}, 64 << 10, 1, 1).value();
+    vault::VersionInput input;
+    input.job_record = wire::encode(stored);
+    auto writer = vault_->begin_version(job, std::move(input));
+    ASSERT_TRUE(writer) << writer.error().to_string();
+    const auto written = writer.value()->commit({});
+    ASSERT_TRUE(written) << written.error().to_string();
+  }
+  std::vector<wire::VaultContents> parts(const std::string& job = {}) {
+    auto listed = list_vault(place_, job);
+    if (!listed) ADD_FAILURE() << listed.error().to_string();
+    return listed ? std::move(listed).value() : std::vector<wire::VaultContents>{};
+  }
+
+  std::string folder_;
+  VaultPlace place_;
+  std::unique_ptr<vault::Vault> vault_;
+};
+
+TEST_F(VaultAccessTest, RestingImageIsListedBesideThousandsOfNewerOnes) {
+  write("rests", 7);
+  for (int i = 0; i < 2100; ++i) ASSERT_NO_FATAL_FAILURE(write("busy", 8));
+  std::size_t rows = 0;
+  std::size_t resting = 0;
+  std::uint32_t number = 0;
+  const auto all = parts();
+  for (const wire::VaultContents& part : all) {
+    EXPECT_EQ(part.part, number++);
+    EXPECT_EQ(part.more, &part != &all.back());
+    EXPECT_LT(wire::encode(part).size(), wire::most_body_bytes(wire::FrameType::kVaultContents));
+    rows += part.images.size();
+    for (const wire::ImageRow& row : part.images) resting += row.vault_job == "rests" && row.sequence == 7;
+  }
+  EXPECT_EQ(rows, 2101U);
+  EXPECT_EQ(resting, 1U);
+}
+
+TEST_F(VaultAccessTest, ListOfOneJobHasNoOther) {
+  write("a", 1);
+  write("b", 2);
+  const auto one = parts("b");
+  ASSERT_EQ(one.size(), 1U);
+  EXPECT_EQ(one[0].vault_job, "b");
+  ASSERT_EQ(one[0].images.size(), 1U);
+  EXPECT_EQ(one[0].images[0].sequence, 2U);
+  ASSERT_EQ(parts("c").size(), 1U);
+  EXPECT_TRUE(parts("c")[0].images.empty());
+}
+
+// A list opens no pack: what is wrong with one does not hide the versions.
+TEST_F(VaultAccessTest, ListReadsNoPack) {
+  write("a", 1);
+  vault_.reset();
+  std::filesystem::create_directories(folder_ + "/jobs/a/packs/0000000009.pack");
+  EXPECT_EQ(parts()[0].images.size(), 1U);
+}
+
+}  // namespace
+}  // namespace ckpt::agent::protect

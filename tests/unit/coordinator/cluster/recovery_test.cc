@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+// A coordinator whose store was lost, or is an older copy, and agents that know more: what runs is taken in, and switches are decided by their
+// sides' records.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+
+#include "libckpt/base/clock.h"
+#include "libckpt/protocol/wire/ids.h"
+#include "tests/unit/coordinator/support/cluster.h"
+#include "tests/unit/coordinator/support/fake_agent.h"
+
+namespace ckpt::coordinator::test {
+namespace {
+
+using nlohmann::json;
+using wire::Party;
+
+constexpr wire::IdTag kOldTag = 77;
+constexpr JobId kOldJob = wire::make_id(6, kOldTag);
+constexpr MigrationId kOldMigration = wire::make_id(9, kOldTag);
+
+wire::JobSpec old_spec() {
+  wire::JobSpec spec;
+  spec.job = kOldJob;
+  spec.incarnation = 1;
+  spec.name = "train";
+  spec.argv = {"./train", "--steps", "5000"};
+  spec.cwd = "/tmp";
+  spec.ranks.emplace_back();
+  return spec;
+}
+
+wire::JobInstance instance_of(JobId job, Incarnation started_as, Incarnation runs_as, wire::JobPhase phase) {
+  wire::JobInstance instance;
+  instance.job = job;
+  instance.name = "train";
+  instance.incarnation = started_as;
+  instance.runs_as = runs_as;
+  instance.phase = phase;
+  instance.movable = true;
+  instance.ranks.emplace_back();
+  return instance;
+}
+
+class RecoveryTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    cluster_.config().tagged_ids = true;
+    cluster_.config().lease_term_ms = 1'000;
+  }
+  void start() {
+    cluster_.start();
+    a_ = agent("node-a");
+    b_ = agent("node-b");
+  }
+  std::unique_ptr<FakeAgent> agent(const std::string& node) {
+    auto made = std::make_unique<FakeAgent>(node, cluster_.agent_address(), cluster_.agent_token());
+    made->introduction.describes = true;
+    made->on_other = [this, raw = made.get()](const wire::FrameHeader& header,
+                                              std::span<const std::byte> body) {
+      describe(*raw, header, body);
+    };
+    return made;
+  }
+  void describe(FakeAgent& agent, const wire::FrameHeader& header, std::span<const std::byte> body) {
+    if (header.type == wire::FrameType::kDescribeJob) {
+      wire::JobFacts facts;
+      facts.request_id = wire::decode<wire::DescribeJob>(body).value().request_id;
+      facts.spec = spec_;
+      agent.send(facts);
+    } else if (header.type == wire::FrameType::kDescribeSwitch) {
+      wire::MigrationPlan plan;
+      plan.spec = old_spec();
+      plan.source_node = "node-a";
+      plan.target_node = "node-b";
+      plan.target_ranks = plan.spec.ranks;
+      plan.fingerprint_key.resize(wire::kFingerprintKeyBytes);
+      plan.session_token.resize(wire::kSessionTokenBytes);
+      wire::SwitchFacts facts;
+      facts.request_id = wire::decode<wire::DescribeSwitch>(body).value().request_id;
+      facts.migration = kOldMigration;
+      facts.job = kOldJob;
+      facts.base = 1;
+      facts.plan = wire::encode(plan);
+      agent.send(facts);
+    }
+  }
+  json job(const std::string& name) { return cluster_.get("/v1/jobs/" + name).json(); }
+  json found() { return cluster_.get("/v1/recovery").json()["found"]; }
+  // The source stands at its barrier and the target has committed, as far as these two know.
+  void open_switch_at_both() {
+    a_->introduction.switches.emplace_back(kOldMigration, kOldJob, wire::Side::kSource);
+    b_->introduction.switches.emplace_back(kOldMigration, kOldJob, wire::Side::kTarget);
+    a_->inventory.jobs.push_back(instance_of(kOldJob, 1, 1, wire::JobPhase::kPaused));
+    b_->inventory.jobs.push_back(instance_of(kOldJob, 2, 2, wire::JobPhase::kRunning));
+    b_->inventory.jobs.back().role = wire::JobRole::kStandby;
+  }
+  json migration_when(const std::function<bool(const json&)>& done) {
+    const std::string id = wire::migration_text(kOldMigration);
+    std::uint64_t since = 0;
+    while (true) {
+      const auto answer = cluster_.get("/v1/migrations/" + id + "/watch?since=" + std::to_string(since));
+      if (answer.status != 200) return answer.body;
+      json m = answer.json();
+      if (done(m)) return m;
+      since = m["revision"].get<std::uint64_t>();
+    }
+  }
+
+  Cluster cluster_;
+  wire::JobSpec spec_ = old_spec();
+  std::unique_ptr<FakeAgent> a_;
+  std::unique_ptr<FakeAgent> b_;
+};
+
+TEST_F(RecoveryTest, UnknownJobThatRunsIsTakenInWithItsCommand) {
+  start();
+  a_->inventory.jobs.push_back(instance_of(kOldJob, 1, 3, wire::JobPhase::kRunning));
+  a_->introduction.newest_job = kOldJob;
+  a_->start();
+  cluster_.wait_for_event("job-taken-in");
+  const json taken = job("train");
+  EXPECT_EQ(taken["id"], wire::job_text(kOldJob));
+  EXPECT_EQ(taken["state"], "running");
+  EXPECT_EQ(taken["incarnation"], 3);
+  EXPECT_EQ(taken["argv"], json(spec_.argv));
+  EXPECT_EQ(a_->starts(), 0U);  // nothing is started for it
+  ASSERT_EQ(found().size(), 1U);
+  EXPECT_EQ(found()[0]["kind"], "job");
+  // Numbers go on behind those of the old store.
+  const auto next = cluster_.post("/v1/jobs", R"({"argv":["./new"],"cwd":"/tmp","name":"new"})");
+  ASSERT_EQ(next.status, 201U) << next.body;
+  EXPECT_EQ(next.json()["id"].get<std::string>().substr(0, 3), "j7-");
+}
+
+TEST_F(RecoveryTest, TakenInJobWhoseNameIsInUseGetsALongerOne) {
+  start();
+  b_->start();
+  cluster_.wait_for_event("node-ready");
+  ASSERT_EQ(cluster_.post("/v1/jobs", R"({"argv":["./train"],"cwd":"/tmp","name":"train"})").status, 201U);
+  a_->inventory.jobs.push_back(instance_of(kOldJob, 1, 1, wire::JobPhase::kRunning));
+  a_->start();
+  cluster_.wait_for_event("job-taken-in");
+  EXPECT_EQ(job("train")["node"], "node-b");
+  EXPECT_EQ(job("train-" + wire::job_text(kOldJob))["node"], "node-a");
+}
+
+TEST_F(RecoveryTest, JobWithoutACommandIsNotTakenIn) {
+  start();
+  spec_.argv.clear();
+  a_->inventory.jobs.push_back(instance_of(kOldJob, 1, 1, wire::JobPhase::kRunning));
+  a_->start();
+  cluster_.wait_for_event("node-ready");
+  ASSERT_EQ(cluster_.post("/v1/jobs", R"({"argv":["./new"],"cwd":"/tmp","name":"new"})").status, 201U);
+  EXPECT_EQ(cluster_.get("/v1/jobs/train").status, 404U);
+}
+
+TEST_F(RecoveryTest, LaterIncarnationThanTheStoreKnowsIsFollowed) {
+  start();
+  a_->start();
+  cluster_.wait_for_event("node-ready");
+  const auto answer =
+      cluster_.post("/v1/jobs", R"({"argv":["./train"],"cwd":"/tmp","name":"train","node":"node-a"})");
+  ASSERT_EQ(answer.status, 201U) << answer.body;
+  const JobId id = parse_job_id(answer.json()["id"].get<std::string>()).value();
+  // Moved after the copy of the store was made: node-a lets go of it first, and it counts as lost.
+  a_->stop();
+  cluster_.wait_for_event("node-lost");
+  a_ = agent("node-a");
+  a_->start();
+  cluster_.wait_for_event("job-lost");
+  b_->inventory.jobs.push_back(instance_of(id, 2, 2, wire::JobPhase::kRunning));
+  b_->inventory.jobs.back().role = wire::JobRole::kStandby;
+  b_->start();
+  cluster_.wait_for_event("job-taken-in");
+  EXPECT_EQ(job("train")["state"], "running");
+  EXPECT_EQ(job("train")["node"], "node-b");
+  EXPECT_EQ(job("train")["incarnation"], 2);
+}
+
+TEST_F(RecoveryTest, InstanceOfAnEarlierIncarnationChangesNothing) {
+  start();
+  a_->start();
+  cluster_.wait_for_event("node-ready");
+  const auto answer =
+      cluster_.post("/v1/jobs", R"({"argv":["./train"],"cwd":"/tmp","name":"train","node":"node-a"})");
+  ASSERT_EQ(answer.status, 201U) << answer.body;
+  const JobId id = parse_job_id(answer.json()["id"].get<std::string>()).value();
+  b_->inventory.jobs.push_back(instance_of(id, 1, 1, wire::JobPhase::kRunning));
+  b_->start();
+  cluster_.wait_for_event("node-ready", 2);
+  EXPECT_EQ(job("train")["node"], "node-a");
+  EXPECT_TRUE(found().empty());
+}
+
+// The target has committed, and the source waits with its barrier: after the term the target is granted again.
+TEST_F(RecoveryTest, SwitchThatBothSidesHaveOpenIsDecidedByTheirRecordsAfterATerm) {
+  start();
+  open_switch_at_both();
+  std::atomic<bool> granted{false};
+  a_->instead = [this](const wire::SwitchMessage& m) {
+    if (std::holds_alternative<wire::AbortRequest>(m.body) || std::holds_alternative<wire::Query>(m.body))
+      a_->say(m, Party::kSource, Party::kCoordinator, wire::Query());
+    if (std::holds_alternative<wire::Runs>(m.body) || std::holds_alternative<wire::Closed>(m.body))
+      a_->say(m, Party::kSource, Party::kCoordinator, wire::Released());
+    return true;
+  };
+  b_->instead = [this, &granted](const wire::SwitchMessage& m) {
+    granted = granted || std::holds_alternative<wire::Commit>(m.body);
+    b_->say(m, Party::kTarget, Party::kCoordinator, wire::Committed(2));
+    if (granted) b_->say(m, Party::kTarget, Party::kCoordinator, wire::Runs(2));
+    return true;
+  };
+  a_->start();
+  b_->start();
+  cluster_.wait_for_event("migration-found");
+  const json open = migration_when([](const json&) { return true; });
+  EXPECT_EQ(open["state"], "forgotten");
+  EXPECT_FALSE(granted);
+  const json closed =
+      migration_when([](const json& m) { return m["result"] != json() && m["result"] != ""; });
+  EXPECT_EQ(closed["result"], "done");
+  EXPECT_TRUE(granted);
+  EXPECT_EQ(job("train")["node"], "node-b");
+  EXPECT_EQ(job("train")["incarnation"], 2);
+}
+
+// One record that ends it is enough, but not before the term is over.
+TEST_F(RecoveryTest, SwitchThatItsTargetGaveUpEndsAtTheSource) {
+  start();
+  open_switch_at_both();
+  b_->inventory.jobs.clear();
+  a_->instead = [this](const wire::SwitchMessage& m) {
+    const auto* end = std::get_if<wire::Closed>(&m.body);
+    if (end != nullptr && end->side == wire::Side::kSource) {
+      a_->say(m, Party::kSource, Party::kCoordinator, wire::Resumed(1, true, false));
+      a_->change(kOldJob, 1, wire::JobPhase::kRunning);
+    } else {
+      a_->say(m, Party::kSource, Party::kCoordinator, wire::Query());
+    }
+    return true;
+  };
+  b_->instead = [this](const wire::SwitchMessage& m) {
+    b_->say(m, Party::kTarget, Party::kCoordinator, wire::Relinquished());
+    return true;
+  };
+  a_->start();
+  b_->start();
+  cluster_.wait_for_event("migration-found");
+  const json closed = migration_when([](const json& m) { return !m["open"].get<bool>(); });
+  EXPECT_EQ(closed["result"], "failed");
+  EXPECT_NE(closed["error"].get<std::string>().find("lost its record"), std::string::npos) << closed["error"];
+  EXPECT_EQ(job("train")["node"], "node-a");
+}
+
+TEST_F(RecoveryTest, OneSideAloneDecidesNothingUntilItIsResolved) {
+  start();
+  open_switch_at_both();
+  a_->instead = [this](const wire::SwitchMessage& m) {
+    if (std::holds_alternative<wire::Closed>(m.body)) {
+      a_->say(m, Party::kSource, Party::kCoordinator, wire::Resumed(1, true, false));
+      a_->change(kOldJob, 1, wire::JobPhase::kRunning);
+    } else {
+      a_->say(m, Party::kSource, Party::kCoordinator, wire::Query());
+    }
+    return true;
+  };
+  a_->start();
+  cluster_.wait_for_event("migration-found");
+  cluster_.wait_for_event("job-taken-in");
+  const json undecided = cluster_.get("/v1/recovery").json()["undecided"];
+  ASSERT_EQ(undecided.size(), 1U);
+  EXPECT_EQ(undecided[0]["away"], json::array({"node-b"}));
+  const std::string path = "/v1/migrations/" + wire::migration_text(kOldMigration);
+  const auto resolved = cluster_.post(path + "/resolve", R"({"at":"source"})");
+  EXPECT_EQ(resolved.status, 202U) << resolved.body;
+  const json closed = migration_when([](const json& m) { return m["result"] == "failed"; });
+  EXPECT_EQ(closed["result"], "failed");
+}
+
+}  // namespace
+}  // namespace ckpt::coordinator::test

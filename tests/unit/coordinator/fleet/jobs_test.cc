@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/fleet/jobs.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+
+namespace ckpt::coordinator {
+namespace {
+
+class JobTableTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "/jobsXXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+    reopen();
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void reopen() {
+    jobs_.reset();
+    events_.reset();
+    store_.reset();
+    store_.emplace(Store::open(folder_ + "/state.db").value());
+    events_.emplace(*store_, io_.get_executor());
+    jobs_.emplace(*store_, *events_, io_.get_executor());
+    jobs_->set_migration_query([this](JobId) { return migrating_; });
+    jobs_->set_arrival_query([this](JobId) { return closing_; });
+    ASSERT_TRUE(jobs_->load());
+  }
+  Job& create(const std::string& name) {
+    wire::JobSpec spec;
+    spec.name = name;
+    spec.argv = {"/bin/train"};
+    spec.ranks.resize(1);
+    return *jobs_->create(spec, Place("a", 0), "").value();
+  }
+  static wire::JobInstance instance(JobId job, Incarnation incarnation, wire::JobPhase phase,
+                                    int exit_code = -1) {
+    wire::JobInstance i;
+    i.job = job;
+    i.incarnation = incarnation;
+    i.phase = phase;
+    i.exit_code = exit_code;
+    i.movable = true;
+    i.ranks.resize(1);
+    i.ranks[0].state_bytes = 100;
+    return i;
+  }
+  static Node node(const std::string& name, std::vector<wire::JobInstance> instances) {
+    Node n;
+    n.row.name = name;
+    n.instances = std::move(instances);
+    return n;
+  }
+
+  control::asio::io_context io_{1};
+  std::string folder_;
+  bool migrating_ = false;
+  bool closing_ = false;
+  std::optional<Store> store_;
+  std::optional<EventLog> events_;
+  std::optional<JobTable> jobs_;
+};
+
+// The source's word that the job has moved may come before the list that the target sent while the instance was on its way.
+TEST_F(JobTableTest, JobIsNotLostByAListThatIsOlderThanItsMove) {
+  Job& job = create("train");
+  jobs_->started(job);
+  const Node source = node("a", {instance(job.id, 1, wire::JobPhase::kRunning)});
+  jobs_->take_inventory(source);
+  const Node without = node("b", {});
+  jobs_->runs_at(job.id, 2, Segment("b", 2), {JobRank(job.ranks.front())}, &without);
+  closing_ = true;
+  jobs_->take_inventory(without);
+  EXPECT_EQ(job.state, JobState::kRunning);
+  closing_ = false;
+  jobs_->take_inventory(without);
+  EXPECT_EQ(job.state, JobState::kLost);
+}
+
+TEST_F(JobTableTest, MakesUpANameFromTheCommand) {
+  EXPECT_EQ(create("").spec.name, "train-1");
+  EXPECT_EQ(create("").spec.name, "train-2");
+}
+
+TEST_F(JobTableTest, JobWhoseSpecNoMessageTakesIsRefusedAtItsStart) {
+  wire::JobSpec spec;
+  spec.argv = {"/bin/train"};
+  spec.ranks.resize(1);
+  spec.env = {"PAD=" + std::string(wire::kMaxJobSpecBytes, 'x')};
+  const auto refused = jobs_->create(spec, Place("a", 0), "");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.assume_error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_NE(refused.assume_error().to_string().find("environment"), std::string::npos);
+  spec.env = {"PAD=" + std::string(wire::kMaxJobSpecBytes - 4096, 'x')};
+  EXPECT_TRUE(jobs_->create(spec, Place("a", 0), ""));
+}
+
+TEST_F(JobTableTest, AnInstancesEndWaitsForTheMigration) {
+  Job& job = create("x");
+  jobs_->started(job);
+  migrating_ = true;
+  const Node a = node("a", {instance(job.id, 1, wire::JobPhase::kExited, 7)});
+  jobs_->take_inventory(a);
+  EXPECT_EQ(job.state, JobState::kRunning);
+  jobs_->take_inventory(node("a", {}));  // not lost either
+  EXPECT_EQ(job.state, JobState::kRunning);
+  migrating_ = false;
+  jobs_->reconsider(job.id, &a);
+  EXPECT_EQ(job.state, JobState::kExited);
+  EXPECT_EQ(job.exit_code, 7);
+}
+
+TEST_F(JobTableTest, OtherInstancesDoNotCount) {
+  Job& job = create("x");
+  jobs_->started(job);
+  jobs_->take_inventory(node("b", {instance(job.id, 1, wire::JobPhase::kExited, 7)}));
+  jobs_->take_inventory(node(
+      "a", {instance(job.id, 1, wire::JobPhase::kRunning), instance(job.id, 2, wire::JobPhase::kExited, 7)}));
+  EXPECT_EQ(job.state, JobState::kRunning);
+}
+
+TEST_F(JobTableTest, AStartingJobThatIsMissingIsStartedAgain) {
+  const Job& job = create("x");
+  EXPECT_EQ(jobs_->take_inventory(node("a", {})), std::vector<JobId>{job.id});
+  EXPECT_EQ(job.state, JobState::kStarting);
+}
+
+TEST_F(JobTableTest, FollowsAMoveAndBack) {
+  Job& job = create("x");
+  jobs_->started(job);
+  jobs_->take_inventory(node("a", {instance(job.id, 1, wire::JobPhase::kRunning)}));
+  JobRank there;
+  there.place = Place("b", 1);
+  jobs_->runs_at(job.id, 2, Segment("b", 2), {there}, nullptr);
+  EXPECT_EQ(job.node(), "b");
+  EXPECT_EQ(job.incarnation, 2U);
+  EXPECT_EQ(job.state_bytes(), 100U);  // known before its new instance has been described
+  EXPECT_TRUE(job.movable);
+  EXPECT_EQ(job.segments.size(), 2U);
+  JobRank back;
+  back.place = Place("a", 0);
+  jobs_->runs_at(job.id, 3, Segment("a", 1), {back}, nullptr);  // restored: the first instance goes on
+  EXPECT_EQ(job.segments, std::vector<Segment>{Segment("a", 1)});
+  EXPECT_EQ(job.incarnation, 3U);
+}
+
+TEST_F(JobTableTest, AShortIdMeansTheOnlyJobOfThatNumber) {
+  ASSERT_TRUE(store_->draw_id_tag());
+  const JobId id = create("").id;
+  const std::string text = job_text(id);
+  EXPECT_TRUE(text.starts_with("j1-")) << text;
+  EXPECT_EQ(jobs_->find(text)->spec.name, "train-1");
+  ASSERT_NE(jobs_->find("j1"), nullptr);
+  EXPECT_EQ(jobs_->find("j1")->id, id);
+  EXPECT_EQ(jobs_->find("j1-0001"), nullptr);
+  EXPECT_EQ(jobs_->not_found("j2").message(), "There is no job \"j2\"");
+}
+
+TEST_F(JobTableTest, AMadeUpNameThatIsTakenGetsTheWholeId) {
+  ASSERT_TRUE(store_->draw_id_tag());
+  create("train-2");
+  const Job& job = create("");
+  EXPECT_EQ(job.spec.name, "train-" + job_text(job.id).substr(1));
+}
+
+TEST_F(JobTableTest, ForgetsTheOldestEndedJobs) {
+  for (int i = 0; i < 4; ++i)
+    jobs_->failed_to_start(create("x"), Error(ErrorCode::kNotFound, "no such file"));
+  const Job& live = create("live");
+  EXPECT_EQ(jobs_->forget_old(Retention(2)), (std::vector<JobId>{1, 2}));
+  EXPECT_TRUE(jobs_->was_forgotten(1));
+  EXPECT_FALSE(jobs_->was_forgotten(3));
+  EXPECT_FALSE(jobs_->was_forgotten(live.id));
+  EXPECT_FALSE(jobs_->was_forgotten(99));  // never of this cluster
+  reopen();
+  EXPECT_TRUE(jobs_->was_forgotten(1));
+  EXPECT_EQ(jobs_->find("x")->id, 4U);
+  EXPECT_EQ(create("new").id, 6U);
+}
+
+TEST_F(JobTableTest, WhatManyJobsHoldIsStoredInOneTransaction) {
+  std::vector<wire::JobInstance> instances;
+  for (int i = 0; i < 200; ++i) {
+    Job& job = create("");
+    jobs_->started(job);
+    instances.push_back(instance(job.id, 1, wire::JobPhase::kRunning));
+  }
+  jobs_->take_inventory(node("a", instances));
+  for (wire::JobInstance& i : instances) i.ranks[0].device_bytes = 1 << 20;
+  const std::uint64_t before = store_->database().commits();
+  jobs_->take_inventory(node("a", instances));
+  EXPECT_EQ(store_->database().commits(), before) << "an inventory that brings nothing but memory";
+  ASSERT_TRUE(jobs_->store_memory());
+  EXPECT_EQ(store_->database().commits(), before + 1);
+  ASSERT_TRUE(jobs_->store_memory());
+  EXPECT_EQ(store_->database().commits(), before + 1) << "nothing is left to store";
+  const JobId last = instances.back().job;
+  reopen();
+  EXPECT_EQ(jobs_->find(last)->memory.peak(), 1U << 20);
+}
+
+TEST_F(JobTableTest, ANameIsThatOfTheLiveJobElseOfTheNewestEnded) {
+  const auto end = [&](Job& job) {
+    jobs_->started(job);
+    jobs_->take_inventory(node("a", {instance(job.id, 1, wire::JobPhase::kExited, 0)}));
+  };
+  Job& first = create("train");
+  const JobId oldest = first.id;
+  EXPECT_EQ(jobs_->find("train")->id, oldest);
+  end(first);
+  end(create("train"));
+  EXPECT_EQ(jobs_->find("train")->id, oldest + 1);
+  Job back = *jobs_->find(oldest);
+  back.state = JobState::kRunning;  // it goes on from an image
+  ASSERT_TRUE(jobs_->replace(std::move(back)));
+  EXPECT_EQ(jobs_->find("train")->id, oldest);
+  EXPECT_EQ(jobs_->live().size(), 1U);
+  jobs_->forget_old(Retention(0));
+  EXPECT_EQ(jobs_->all().size(), 1U);
+  reopen();
+  EXPECT_EQ(jobs_->find("train")->id, oldest);
+  EXPECT_GT(create("train2").id, oldest + 1);
+}
+
+TEST_F(JobTableTest, EndedJobsLeaveByTheirNumberOrTheirAge) {
+  for (int i = 0; i < 5; ++i) {
+    Job& job = create("");
+    jobs_->started(job);
+    jobs_->take_inventory(node("a", {instance(job.id, 1, wire::JobPhase::kExited, 0)}));
+  }
+  Job& running = create("");
+  EXPECT_EQ(jobs_->forget_old(Retention(3)), (std::vector<JobId>{1, 2}));
+  EXPECT_TRUE(jobs_->forget_old(Retention(3)).empty());
+  const std::int64_t after_all = jobs_->newest_end_ms() + 1;
+  EXPECT_EQ(jobs_->forget_old(Retention(3, after_all)), (std::vector<JobId>{3, 4, 5}));
+  EXPECT_EQ(jobs_->all().size(), 1U);
+  EXPECT_NE(jobs_->find(running.id), nullptr);
+}
+
+}  // namespace
+}  // namespace ckpt::coordinator

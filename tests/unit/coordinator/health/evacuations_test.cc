@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Findings and what follows from them, with nodes that speak the control messages and do nothing.
+#include "tests/unit/coordinator/support/nodes_fixture.h"
+
+namespace ckpt::coordinator::test {
+namespace {
+
+using nlohmann::json;
+using wire::HealthOutcome;
+
+class EvacuationsTest : public NodesTest {
+ protected:
+  void SetUp() override { cluster_.use_images(&images_); }
+  void two_nodes(unsigned jobs) {
+    node("node-a");
+    node("node-b");
+    start();
+    for (unsigned i = 0; i < jobs; ++i)
+      run_job("job-" + std::string(1, static_cast<char>('a' + i)), "node-a");
+  }
+  // Of all jobs of the GPU alike.
+  static wire::HealthFinding against_all(std::uint64_t number, HealthOutcome outcome,
+                                         std::uint32_t xid = 79) {
+    wire::HealthFinding f = finding(number, xid, "Xid " + std::to_string(xid) + " of the test");
+    f.outcome = outcome;
+    return f;
+  }
+  static wire::HealthFinding against(std::uint64_t number, JobId job, HealthOutcome outcome) {
+    wire::HealthFinding f = finding(number, 94, "contained memory error");
+    wire::JobVerdict& verdict = f.jobs.emplace_back();
+    verdict.job = job;
+    verdict.incarnation = 1;
+    verdict.outcome = outcome;
+    verdict.reason = "it was the victim";
+    return f;
+  }
+  std::size_t events_of(const std::string& kind) {
+    std::size_t count = 0;
+    const json all = cluster_.get("/v1/events").json();
+    for (const json& event : all["events"]) count += event["kind"] == kind ? 1 : 0;
+    return count;
+  }
+};
+
+TEST_F(EvacuationsTest, FindingsAreKeptOnceAndAcknowledged) {
+  two_nodes(0);
+  report("node-a", {finding(1, 63, "rows remapped"), finding(2, 64, "remapping failed")});
+  node("node-a").wait_for_settings(2, false);
+  const json shown = health();
+  ASSERT_EQ(shown["findings"].size(), 2U);
+  EXPECT_EQ(shown["findings"][0]["xid"], 64);
+  EXPECT_EQ(shown["findings"][0]["node"], "node-a");
+  EXPECT_EQ(events_of("gpu-health"), 2U);
+  restart();
+  node("node-a").wait_for_settings(2, false);
+  auto again = finding(1, 63, "rows remapped");
+  again.time_ms = 5;  // another life of the node: it counts anew
+  report("node-a", {again});
+  node("node-a").wait_for_settings(1, false);
+  EXPECT_EQ(health()["findings"].size(), 3U);
+  report("node-a", {again});
+  report("node-a", {again, finding(2, 13, "an application's fault")});
+  node("node-a").wait_for_settings(2, false);
+  EXPECT_EQ(health()["findings"].size(), 4U);
+}
+
+TEST_F(EvacuationsTest, ReadableMemoryMovesLive) {
+  two_nodes(2);
+  report("node-a", {against_all(1, HealthOutcome::kLive, 64)});
+  for (const char* name : {"job-a", "job-b"}) {
+    const json e = wait_for_evacuation(name, "moved");
+    EXPECT_EQ(e["to"], "node-b:0");
+    EXPECT_EQ(e["lost_ms"], 0);
+    EXPECT_EQ(job(name)["node"], "node-b");
+  }
+  for (const json& migration : cluster_.get("/v1/migrations").json())
+    EXPECT_EQ(migration["reason"], "[gpumigrate] evacuation: Xid 64 of the test");
+  const json cordon = cluster_.get("/v1/cordons").json()[0];
+  EXPECT_EQ(cordon["place"], "node-a:0");
+  EXPECT_EQ(cordon["owner"], "health");
+  EXPECT_TRUE(images_.calls().empty());
+  // What its owner may clear only knowingly.
+  const json cleared = cluster_.post("/v1/uncordon", R"({"place":"node-a:0"})").json();
+  EXPECT_EQ(cleared["cleared"][0]["owner"], "health");
+}
+
+TEST_F(EvacuationsTest, LostMemoryComesFromTheImage) {
+  images_.jobs = {1};
+  two_nodes(2);
+  report("node-a", {against_all(1, HealthOutcome::kRestore)});
+  const json e = wait_for_evacuation("job-a", "restored");
+  EXPECT_EQ(e["to"], "node-b:0");
+  EXPECT_EQ(e["lost_ms"], 12300);
+  EXPECT_NE(e["note"].get<std::string>().find("12.3 s of work are lost"), std::string::npos) << e;
+  EXPECT_EQ(images_.calls().at(0).to, Place("node-b", 0));
+  EXPECT_EQ(images_.calls().at(0).why, "[gpumigrate] evacuation: Xid 79 of the test");
+  const json without = wait_for_evacuation("job-b", "left");
+  EXPECT_NE(without["note"].get<std::string>().find("no image"), std::string::npos) << without;
+  EXPECT_TRUE(cluster_.get("/v1/migrations").json().empty());
+  EXPECT_EQ(job("job-b")["state"], "running");
+}
+
+TEST_F(EvacuationsTest, DecidesForEachProcess) {
+  images_.jobs = {1, 2};
+  two_nodes(2);
+  report("node-a", {against(1, 1, HealthOutcome::kRestore)});  // outcome of the others: none
+  wait_for_evacuation("job-a", "restored");
+  EXPECT_EQ(health()["evacuations"].size(), 1U);
+  EXPECT_EQ(job("job-b")["node"], "node-a");
+}
+
+TEST_F(EvacuationsTest, AJobThatDiedOfItGoesOnFromItsImage) {
+  images_.jobs = {1, 2};
+  two_nodes(2);
+  node("node-a").end_job(1, 1);
+  node("node-a").end_job(2, 0);  // this one was done
+  for (const char* name : {"job-a", "job-b"}) cluster_.get(std::string("/v1/jobs/") + name + "/wait");
+  auto f = against(1, 1, HealthOutcome::kRestore);
+  f.jobs.push_back(f.jobs[0]);
+  f.jobs[1].job = 2;
+  report("node-a", {f});
+  wait_for_evacuation("job-a", "restored");
+  EXPECT_EQ(health()["evacuations"].size(), 1U);
+}
+
+TEST_F(EvacuationsTest, ALiveMoveThatFailsFallsBackOnTheImage) {
+  images_.jobs = {1};
+  node("node-b").refuse_prepare = true;
+  two_nodes(1);
+  report("node-a", {against_all(1, HealthOutcome::kLive, 64)});
+  const json e = wait_for_evacuation("job-a", "restored");
+  EXPECT_EQ(e["migration"], "m1");
+  EXPECT_EQ(e["attempts"], 2);
+}
+
+TEST_F(EvacuationsTest, ALiveMoveHasAShortDeadline) {
+  cluster_.config().evacuation_live_deadline_ms = 200;
+  images_.jobs = {1};
+  node("node-b").silent_prepare = true;
+  two_nodes(1);
+  report("node-a", {against_all(1, HealthOutcome::kLive, 64)});
+  wait_for_evacuation("job-a", "restored");
+  EXPECT_EQ(cluster_.get("/v1/migrations/m1").json()["result"], "timed-out");
+}
+
+TEST_F(EvacuationsTest, WithoutATargetItIsParked) {
+  images_.jobs = {1};
+  node("node-b").inventory.gpus[0].free_bytes = 0;
+  two_nodes(1);
+  report("node-a", {against_all(1, HealthOutcome::kLive, 64)});
+  wait_for_evacuation("job-a", "parked");
+  EXPECT_EQ(images_.calls().at(0).what, "snapshot+park");  // it runs, and its memory can be read
+}
+
+TEST_F(EvacuationsTest, NeverOntoASuspectGpu) {
+  images_.jobs = {1};
+  two_nodes(1);
+  auto suspicion = finding(1, 94, "another's contained error");
+  suspicion.cordon = false;
+  suspicion.outcome = HealthOutcome::kRestore;
+  report("node-b", {suspicion});
+  node("node-b").wait_for_settings(1, false);
+  report("node-a", {against_all(1, HealthOutcome::kRestore)});
+  wait_for_evacuation("job-a", "parked");
+  EXPECT_EQ(images_.calls().at(0).what, "park");
+}
+
+TEST_F(EvacuationsTest, WhatIsNotUrgentWaitsForRoomAndLosesNothing) {
+  images_.jobs = {1, 2};
+  node("node-b").inventory.gpus[0].free_bytes = 0;
+  two_nodes(2);
+  auto predictive = against_all(1, HealthOutcome::kLive, 63);
+  predictive.urgent = predictive.cordon = false;
+  report("node-a", {predictive});
+  const json waiting = wait_for_evacuation("job-a", "queued");
+  EXPECT_NE(waiting["note"].get<std::string>().find("as soon as there is room"), std::string::npos)
+      << waiting;
+  node("node-b").set_free(std::uint64_t{8} << 30);
+  wait_for_evacuation("job-a", "moved");
+  wait_for_evacuation("job-b", "moved");
+  EXPECT_TRUE(images_.calls().empty());
+  const json migrations = cluster_.get("/v1/migrations").json();  // one after the other
+  EXPECT_LE(migrations[1]["ended"].get<std::string>(), migrations[0]["started"].get<std::string>());
+}
+
+TEST_F(EvacuationsTest, APausedNodeIsLeftAlone) {
+  two_nodes(1);
+  EXPECT_EQ(cluster_.post("/v1/policy/pause", R"({"node":"node-z"})").status, 404U);
+  EXPECT_EQ(cluster_.post("/v1/policy/pause", R"({"node":"node-a","reason":"driver"})").status, 200U);
+  node("node-a").wait_for_settings(0, true);
+  restart();
+  node("node-a").wait_for_settings(0, true);
+  report("node-a", {against_all(1, HealthOutcome::kLive, 64)});
+  node("node-a").wait_for_settings(1, true);
+  EXPECT_EQ(health()["findings"].size(), 1U);
+  EXPECT_TRUE(health()["evacuations"].empty());
+  EXPECT_TRUE(cluster_.get("/v1/cordons").json().empty());
+  EXPECT_EQ(cluster_.get("/v1/nodes").json()[0]["evacuation"], "paused");
+  EXPECT_EQ(cluster_.post("/v1/policy/resume", R"({"node":"node-a"})").status, 200U);
+  node("node-a").wait_for_settings(1, false);
+  report("node-a", {against_all(2, HealthOutcome::kLive, 64)});
+  wait_for_evacuation("job-a", "moved");
+}
+
+TEST_F(EvacuationsTest, TheBreakerStopsTheAutomatism) {
+  cluster_.config().evacuation_breaker_count = 2;
+  cluster_.config().evacuation_parallel = 1;
+  two_nodes(4);
+  report("node-a", {against_all(1, HealthOutcome::kLive, 64)});
+  cluster_.wait_for_event("breaker-open");
+  EXPECT_EQ(cluster_.get("/v1/nodes").json()[0]["evacuation"], "stopped");
+  EXPECT_TRUE(cluster_.get("/v1/status").json()["breaker_open"].get<bool>());
+  EXPECT_EQ(wait_for_evacuation("job-c", "queued")["note"], "the breaker is open");
+  EXPECT_EQ(cluster_.get("/v1/migrations").json().size(), 2U);
+  restart();
+  EXPECT_TRUE(health()["policy"]["breaker"]["open"].get<bool>());
+  EXPECT_EQ(cluster_.get("/v1/migrations").json().size(), 2U);
+  EXPECT_EQ(cluster_.post("/v1/policy/reset-breaker").status, 200U);
+  wait_for_evacuation("job-d", "moved");
+}
+
+TEST_F(EvacuationsTest, ARestartNeitherRepeatsNorForgets) {
+  images_.jobs = {1};
+  images_.restore_fails = Error(ErrorCode::kIo, "the vault's disk is broken");
+  two_nodes(1);
+  const auto f = against_all(1, HealthOutcome::kRestore);
+  report("node-a", {f});
+  wait_for_evacuation("job-a", "queued");  // not restored, and tried again at the next news
+  restart();
+  report("node-a", {f});
+  // What it waits for: a word of what nodes have. One that comes while an attempt is under way is none, so they are said until it is left.
+  while (health()["evacuations"][0]["state"] != "left") node("node-b").set_free(std::uint64_t{8} << 30);
+  EXPECT_EQ(images_.calls().size(), 3U);  // the cap counts the attempts of both lives
+  EXPECT_EQ(health()["evacuations"].size(), 1U);
+  EXPECT_EQ(health()["findings"].size(), 1U);
+}
+
+}  // namespace
+}  // namespace ckpt::coordinator::test

@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/images/image_catalog.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+
+#include "coordinator/images/contents_parts.h"
+#include "coordinator/images/image_numbers.h"
+#include "coordinator/images/image_retention.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+class CatalogTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "/catalogXXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+    reopen();
+    job_.id = 3;
+    job_.spec.name = "train";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void reopen() {
+    catalog_.reset();
+    store_.reset();
+    store_.emplace(Store::open(folder_ + "/state.db").value());
+    catalog_.emplace(*store_);
+    ASSERT_TRUE(catalog_->load());
+  }
+  wire::ImageRow row(std::uint64_t version, std::int64_t created_ms, bool damaged = false) {
+    wire::ImageRow r;
+    r.vault_job = catalog_->vault_job_of(job_);
+    r.job = job_.id;
+    r.version = version;
+    r.created_ms = created_ms;
+    r.damaged = damaged;
+    return r;
+  }
+  static wire::VaultContents contents(const std::string& folder, std::vector<wire::ImageRow> rows) {
+    wire::VaultContents c;
+    c.folder = folder;
+    c.images = std::move(rows);
+    return c;
+  }
+  std::string newest(const ImageCatalog::Predicate& fits = [](const Image&) { return true; }) {
+    const auto found = catalog_->newest(job_.id, fits);
+    return found ? image_text(*found) : "";
+  }
+
+  std::string folder_;
+  Job job_;
+  std::optional<Store> store_;
+  std::optional<ImageCatalog> catalog_;
+};
+
+// As an agent lists what it cannot read: by its name and number.
+TEST_F(CatalogTest, AVersionThatCannotBeReadBelongsToTheJobInItsName) {
+  wire::ImageRow unreadable;
+  unreadable.vault_job = catalog_->vault_job_of(job_);
+  unreadable.version = 2;
+  unreadable.damaged = true;
+  wire::ImageRow of_others = unreadable;
+  of_others.vault_job = "train.j3.another-cluster";
+  const auto damaged = catalog_->take("a", contents("", {row(1, 100), unreadable, of_others}));
+  ASSERT_EQ(damaged.size(), 1U);
+  EXPECT_EQ(image_text(damaged[0]), "j3.v2@a");
+  ASSERT_EQ(catalog_->list().size(), 2U);
+  EXPECT_TRUE(catalog_->list().front().damaged) << "its barrier is not known";
+  EXPECT_EQ(newest(), "j3.v1@a");
+}
+
+TEST_F(CatalogTest, TheNewestByItsBarrierOverAllVaults) {
+  catalog_->take("a", contents("", {row(1, 100), row(2, 200)}));
+  catalog_->take("b", contents("", {row(1, 300)}));
+  EXPECT_EQ(newest(), "j3.v1@b");
+  EXPECT_EQ(newest([](const Image& image) { return image.node == "a"; }), "j3.v2@a");
+}
+
+TEST_F(CatalogTest, LaterVersionOfAVaultIsNewerAlthoughItsClockWentBack) {
+  catalog_->take("a", contents("", {row(2, 1000), row(1, 2000)}));
+  EXPECT_EQ(newest(), "j3.v2@a");
+}
+
+TEST_F(CatalogTest, HigherSequenceIsNewerWhateverItsVaultAndTime) {
+  auto first = row(1, 9000);
+  first.sequence = 4;
+  auto second = row(1, 100);
+  second.sequence = 5;
+  catalog_->take("a", contents("", {first}));
+  catalog_->take("b", contents("", {second}));
+  catalog_->take("c", contents("", {row(1, 99'999)}));
+  EXPECT_EQ(newest(), "j3.v1@b");
+  reopen();
+  EXPECT_EQ(newest(), "j3.v1@b");
+  EXPECT_EQ(catalog_->last_sequence(), 5U);
+}
+
+TEST_F(CatalogTest, ImpossibleSequenceCountsAsNone) {
+  auto wrong = row(1, 100);
+  wrong.sequence = ~std::uint64_t{0};
+  catalog_->take("a", contents("", {wrong}));
+  catalog_->take("b", contents("", {row(1, 200)}));
+  EXPECT_EQ(newest(), "j3.v1@b");
+}
+
+TEST_F(CatalogTest, NumbersGrowOverARestartAndBeyondWhatVaultsHave) {
+  ImageNumbers numbers(*store_);
+  const std::uint64_t first = numbers.next().value();
+  EXPECT_GT(numbers.next().value(), first);
+  ImageNumbers after(*store_);
+  const std::uint64_t second = after.next().value();
+  EXPECT_GT(second, first + 1);
+  after.seen(second + 100'000);
+  EXPECT_GT(after.next().value(), second + 100'000);
+}
+
+TEST_F(CatalogTest, NumbersThatPowerTookWithItAreNotGivenAgain) {
+  ImageNumbers numbers(*store_);
+  std::uint64_t given = numbers.next().value();
+  constexpr const char* kDurable = "CREATE TABLE kept AS SELECT * FROM counters";
+  ASSERT_TRUE(store_->database().execute(kDurable));
+  for (int i = 0; i < 1'000; ++i) given = numbers.next().value();
+  ASSERT_TRUE(store_->database().execute("DELETE FROM counters; INSERT INTO counters SELECT * FROM kept"));
+  ImageNumbers after(*store_);
+  EXPECT_GT(after.next().value(), given);
+}
+
+TEST_F(CatalogTest, ListOfOneJobLeavesOthersAlone) {
+  Job other;
+  other.id = 4;
+  other.spec.name = "other";
+  auto its = row(1, 100);
+  its.vault_job = catalog_->vault_job_of(other);
+  its.job = 4;
+  catalog_->take("a", contents("", {row(1, 100), row(2, 200), its}));
+  auto list = contents("", {row(2, 200), row(3, 300)});
+  list.vault_job = catalog_->vault_job_of(job_);
+  catalog_->take("a", list);
+  ASSERT_EQ(catalog_->list().size(), 3U);
+  EXPECT_EQ(newest(), "j3.v3@a");
+  EXPECT_EQ(catalog_->list(4).size(), 1U);
+}
+
+// A folder's newest list counts job by job.
+TEST_F(CatalogTest, ListOfOneJobIsNoNewerListOfOthers) {
+  Job other;
+  other.id = 4;
+  other.spec.name = "other";
+  auto its = row(1, 100);
+  its.vault_job = catalog_->vault_job_of(other);
+  its.job = 4;
+  catalog_->take("a", contents("/vault", {row(1, 100), its}));
+  catalog_->take("b", contents("/vault", {row(1, 100), row(2, 200), its}));
+  auto list = contents("/vault", {its});
+  list.vault_job = its.vault_job;
+  catalog_->take("a", list);
+  EXPECT_EQ(newest(), "j3.v2@/vault");
+}
+
+TEST_F(CatalogTest, ListThatSaysNothingNewIsNotStored) {
+  const auto commits = [this] { return store_->database().commits(); };
+  catalog_->take("a", contents("", {row(1, 100), row(2, 200)}));
+  catalog_->take("a", contents("/vault", {row(1, 100)}));
+  auto of_job = contents("", {row(2, 200), row(1, 100)});
+  of_job.vault_job = catalog_->vault_job_of(job_);
+  const auto before = commits();
+  for (int i = 0; i < 5; ++i) {
+    catalog_->take("a", contents("", {row(2, 200), row(1, 100)}));
+    catalog_->take("a", contents("/vault", {row(1, 100)}));
+    catalog_->take("a", of_job);
+  }
+  EXPECT_EQ(commits(), before);
+  auto grown = row(2, 200);
+  grown.disk_bytes = 4096;
+  catalog_->take("a", contents("", {row(1, 100), grown}));
+  EXPECT_EQ(commits(), before + 1);
+  catalog_->take("a", contents("", {row(1, 100)}));
+  EXPECT_EQ(commits(), before + 2);
+  reopen();
+  EXPECT_EQ(catalog_->list().size(), 2U);
+  const auto again = commits();
+  catalog_->take("a", contents("", {row(1, 100)}));
+  EXPECT_EQ(commits(), again) << "it is as it was stored";
+}
+
+TEST_F(CatalogTest, ListOfASharedFolderIsStoredAgainIfALaterOneContradictsIt) {
+  catalog_->take("a", contents("/vault", {row(1, 100)}));
+  catalog_->take("b", contents("/vault", {row(1, 100)}));
+  const auto before = store_->database().commits();
+  catalog_->take("a", contents("/vault", {row(1, 100)}));
+  EXPECT_EQ(store_->database().commits(), before) << "both say the same";
+  catalog_->take("b", contents("/vault", {row(1, 100), row(2, 200)}));
+  catalog_->take("a", contents("/vault", {row(1, 100)}));
+  EXPECT_EQ(newest(), "j3.v1@/vault");
+  reopen();
+  EXPECT_EQ(newest(), "j3.v1@/vault");
+}
+
+TEST_F(CatalogTest, ListThatCouldNotBeStoredIsStoredWithTheNext) {
+  ASSERT_TRUE(store_->database().execute("PRAGMA query_only=ON"));
+  catalog_->take("a", contents("", {row(1, 100)}));
+  ASSERT_TRUE(store_->database().execute("PRAGMA query_only=OFF"));
+  catalog_->take("a", contents("", {row(1, 100)}));
+  reopen();
+  EXPECT_EQ(newest(), "j3.v1@a");
+}
+
+TEST_F(CatalogTest, PagesHaveEveryImageOnceInTheListsOrder) {
+  Job other;
+  other.id = 4;
+  other.spec.name = "other";
+  auto its = row(1, 50);
+  its.vault_job = catalog_->vault_job_of(other);
+  its.job = 4;
+  auto numbered = row(1, 10);
+  numbered.sequence = 9;
+  catalog_->take("a", contents("", {row(1, 100), row(2, 200), its}));
+  catalog_->take("b", contents("", {numbered, its}));
+  catalog_->take("b", contents("/vault", {row(1, 100)}));
+  std::vector<std::string> whole;
+  for (const ListedImage& listed : catalog_->list()) whole.push_back(image_text(listed.image));
+  ASSERT_EQ(whole.size(), 6U);
+  for (const std::size_t limit : {1U, 2U, 4U, 6U, 7U}) {
+    std::vector<std::string> read;
+    std::optional<ImageCursor> after;
+    for (bool more = true; more;) {
+      const auto page = catalog_->page(after, limit);
+      ASSERT_FALSE(page.images.empty());
+      ASSERT_LE(page.images.size(), limit);
+      for (const ListedImage& listed : page.images) read.push_back(image_text(listed.image));
+      ASSERT_LE(read.size(), whole.size());
+      more = page.more;
+      after = parse_image_cursor(cursor_text(page.images.back()));
+      ASSERT_TRUE(after);
+    }
+    EXPECT_EQ(read, whole) << limit;
+  }
+}
+
+TEST_F(CatalogTest, PageGoesOnBehindAnImageThatHasGone) {
+  catalog_->take("a", contents("", {row(1, 100), row(2, 200), row(3, 300)}));
+  const auto first = catalog_->page(std::nullopt, 2);
+  catalog_->take("a", contents("", {row(1, 100), row(3, 300)}));
+  const auto rest = catalog_->page(parse_image_cursor(cursor_text(first.images.back())), 2);
+  ASSERT_EQ(rest.images.size(), 1U);
+  EXPECT_EQ(image_text(rest.images[0].image), "j3.v3@a");
+  EXPECT_FALSE(rest.more);
+}
+
+TEST(ImageCursorTest, OtherTextIsNone) {
+  for (const char* text : {"", "j3", "j3.v1@a", "j3.1.1.1.1@", "j3.1.1.1@a", "j3.1.1.1.1.1@a", "j3.1.1.x.1@a",
+                           "j3.-1.1.1.1@a", "x.1.1.1.1@a", "@a.b", "j3.1.1.1.1"})
+    EXPECT_FALSE(parse_image_cursor(text)) << text;
+  EXPECT_TRUE(parse_image_cursor("j3.1.1.-5.1@/vault/a@b.c"));
+}
+
+TEST(ContentsPartsTest, ListInPartsCountsWithItsLast) {
+  ContentsParts lists;
+  wire::VaultContents part;
+  part.images.resize(2);
+  part.more = true;
+  EXPECT_FALSE(lists.add("a", part));
+  EXPECT_FALSE(lists.add("b", part));
+  part.part = 1;
+  part.more = false;
+  const auto whole = lists.add("a", part);
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(whole->images.size(), 4U);
+  EXPECT_FALSE(lists.add("a", part)) << "its beginning is used up";
+  part.part = 2;
+  EXPECT_FALSE(lists.add("b", part)) << "one is missing";
+  part.part = 0;
+  EXPECT_TRUE(lists.add("b", part));
+}
+
+class RetentionTest : public ::testing::Test {
+ protected:
+  static ListedImage image(JobId job, std::uint64_t version, std::int64_t ended_ms) {
+    ListedImage listed;
+    listed.image.job = job;
+    listed.image.version = version;
+    listed.job_ended_ms = ended_ms;
+    return listed;
+  }
+  std::string collected() {
+    std::string text;
+    for (const ListedImage& listed : images_to_collect(listed_, limits_, 10'000))
+      text += job_text(listed.image.job) + ".v" + std::to_string(listed.image.version) + " ";
+    return text;
+  }
+  std::vector<ListedImage> listed_ = {image(1, 1, 0), image(2, 1, 7000), image(2, 2, 7000),
+                                      image(3, 1, 2000)};
+  RetentionLimits limits_;
+};
+
+TEST_F(RetentionTest, OldOnesOfEndedJobsGo) {
+  limits_.max_images = 100;
+  limits_.max_age_ms = 5000;
+  EXPECT_EQ(collected(), "j3.v1 ");
+  limits_.max_age_ms = 3000;
+  EXPECT_EQ(collected(), "j3.v1 j2.v1 j2.v2 ");
+}
+
+TEST_F(RetentionTest, BeyondTheCountThoseWhoseJobEndedFirstGo) {
+  limits_.max_age_ms = 100'000;
+  limits_.max_images = 1;
+  EXPECT_EQ(collected(), "j3.v1 j2.v1 ");
+}
+
+TEST_F(CatalogTest, EndOfAJobThatIsForgottenHolds) {
+  catalog_->take("a", contents("", {row(1, 100)}));
+  catalog_->note_ends([](JobId) { return 500; });
+  reopen();
+  catalog_->note_ends([](JobId) { return std::nullopt; });
+  catalog_->take("a", contents("", {row(1, 100)}));
+  EXPECT_EQ(catalog_->list().at(0).job_ended_ms, 500);
+  catalog_->note_ends([](JobId) { return 0; });
+  EXPECT_EQ(catalog_->list().at(0).job_ended_ms, 0);
+}
+
+TEST_F(CatalogTest, DamagedOnesDoNotCountAndAreToldOnce) {
+  catalog_->take("a", contents("", {row(1, 100), row(2, 200)}));
+  const auto damaged = catalog_->take("a", contents("", {row(1, 100), row(2, 200, true)}));
+  ASSERT_EQ(damaged.size(), 1U);
+  EXPECT_EQ(image_text(damaged[0]), "j3.v2@a");
+  EXPECT_TRUE(catalog_->take("a", contents("", {row(1, 100), row(2, 200, true)})).empty());
+  EXPECT_EQ(newest(), "j3.v1@a");
+}
+
+TEST_F(CatalogTest, SurvivesARestartWithItsPauses) {
+  wire::SnapshotReport report;
+  report.vault_job = catalog_->vault_job_of(job_);
+  report.version = 1;
+  report.pause_ns = 77;
+  catalog_->measured("a", report);  // before the list that has it
+  catalog_->take("a", contents("", {row(1, 100)}));
+  reopen();
+  ASSERT_EQ(catalog_->list().size(), 1U);
+  EXPECT_EQ(catalog_->list()[0].pause_ns, 77);
+  EXPECT_EQ(catalog_->last_version("a", "", catalog_->vault_job_of(job_)), 1U);
+}
+
+TEST_F(CatalogTest, ThePauseOutlastsTheNextList) {
+  wire::SnapshotReport report;
+  report.vault_job = catalog_->vault_job_of(job_);
+  report.version = 1;
+  report.pause_ns = 77;
+  catalog_->take("a", contents("", {row(1, 100)}));
+  catalog_->measured("a", report);  // behind the list that has it
+  catalog_->take("a", contents("", {row(1, 100), row(2, 200)}));
+  EXPECT_EQ(catalog_->list().at(0).pause_ns, 77);
+  EXPECT_LT(catalog_->list().at(1).pause_ns, 0);
+}
+
+TEST_F(CatalogTest, DamageAndModelLastOverARestart) {
+  auto of_model = row(1, 100);
+  of_model.gpu_model = "H200";
+  catalog_->take("a", contents("", {of_model, row(2, 200, true)}));
+  reopen();
+  EXPECT_EQ(newest(), "j3.v1@a");
+  EXPECT_EQ(catalog_->list().at(0).image.gpu_model, "H200");
+  EXPECT_TRUE(catalog_->list().at(1).damaged);
+  EXPECT_FALSE(catalog_->is_whole_at("a", catalog_->list().at(1).image));
+}
+
+TEST_F(CatalogTest, TheLastVersionIsTheHighestInWhateverOrder) {
+  catalog_->take("a", contents("", {row(7, 700), row(2, 200)}));
+  EXPECT_EQ(catalog_->last_version("a", "", catalog_->vault_job_of(job_)), 7U);
+  EXPECT_EQ(catalog_->last_version("a", "", "another"), 0U);
+  EXPECT_EQ(catalog_->last_version("b", "", catalog_->vault_job_of(job_)), 0U);
+}
+
+// Also where the newer list is of the node whose name comes first.
+TEST_F(CatalogTest, WhatWasRemovedFromASharedFolderIsGoneFromEveryNodesList) {
+  const std::string name = catalog_->vault_job_of(job_);
+  catalog_->take("a", contents("/vault", {row(1, 100)}));
+  catalog_->take("b", contents("/vault", {row(1, 100)}));
+  catalog_->take("b", contents("/vault", {}));
+  catalog_->removed("b", "/vault", name);
+  EXPECT_TRUE(catalog_->list().empty());
+  reopen();
+  EXPECT_TRUE(catalog_->list().empty());
+}
+
+TEST_F(CatalogTest, WhatWasRemovedFromANodesOwnVaultIsStillInTheOthers) {
+  catalog_->take("a", contents("", {row(1, 100)}));
+  catalog_->take("b", contents("", {row(1, 200)}));
+  catalog_->removed("b", "", catalog_->vault_job_of(job_));
+  EXPECT_EQ(newest([](const Image& image) { return image.node == "a"; }), "j3.v1@a");
+}
+
+TEST_F(CatalogTest, WithoutJobOrVersionARowIsNobodys) {
+  catalog_->take("a", contents("", {row(0, 100)}));
+  EXPECT_TRUE(catalog_->list().empty());
+}
+
+TEST_F(CatalogTest, OtherClustersJobsInASharedFolderAreNotOurs) {
+  wire::ImageRow foreign = row(9, 900);
+  foreign.vault_job = "train.j3.00000000";
+  catalog_->take("a", contents("/vault", {foreign, row(1, 100)}));
+  EXPECT_EQ(newest(), "j3.v1@/vault");
+}
+
+TEST_F(CatalogTest, OfASharedFolderTheNewestListCounts) {
+  catalog_->take("a", contents("/vault", {row(1, 100)}));
+  catalog_->take("b", contents("/vault", {row(1, 100), row(2, 200)}));
+  ASSERT_EQ(catalog_->list().size(), 2U);
+  EXPECT_TRUE(catalog_->is_whole_at("b", catalog_->list()[1].image));
+  EXPECT_FALSE(catalog_->is_whole_at("a", catalog_->list()[1].image));
+}
+
+TEST_F(CatalogTest, AnIdNamesOneImage) {
+  catalog_->take("a", contents("", {row(1, 100)}));
+  catalog_->take("b", contents("", {row(1, 200), row(2, 300)}));
+  const auto find = [&](const char* text) { return catalog_->find(*parse_image_id(text)); };
+  EXPECT_EQ(find("j3.v1@b").value().image.node, "b");
+  EXPECT_EQ(find("j3.v2").value().image.node, "b");
+  ASSERT_FALSE(find("j3.v1"));
+  EXPECT_EQ(find("j3.v1").error().code(), ErrorCode::kRefused);
+  EXPECT_EQ(find("j3.v7").error().code(), ErrorCode::kNotFound);
+  for (const char* wrong : {"", "j3", "j3.v", "j3.v0", "j3.v1@", "3.v1", "j3.v1x", "j.v1"})
+    EXPECT_FALSE(parse_image_id(wrong)) << wrong;
+}
+
+}  // namespace
+}  // namespace ckpt::coordinator

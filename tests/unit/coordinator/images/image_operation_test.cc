@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/images/image_operation.h"
+
+#include <gtest/gtest.h>
+
+namespace ckpt::coordinator {
+namespace {
+
+ImageOperation at(OperationStage stage, bool gone = false) {
+  ImageOperation operation;
+  operation.stage = stage;
+  operation.gone = gone;
+  return operation;
+}
+
+TEST(ImageOperation, AnImageIsTakenUntilItIsThere) {
+  const ImageOperation taking = at(OperationStage::kTaking);
+  OperationView view;
+  EXPECT_EQ(next_step(taking, view), OperationStep::kWait);
+  view.source_connected = view.instance_alive = true;
+  EXPECT_EQ(next_step(taking, view), OperationStep::kTakeSnapshot);
+  view.image_newer = true;  // of an order before, which the job has survived
+  EXPECT_EQ(next_step(taking, view), OperationStep::kTakeSnapshot);
+  view.instance_alive = false;
+  EXPECT_EQ(next_step(taking, view), OperationStep::kAskVault);  // an old list proves nothing
+  view.vault_known = true;
+  EXPECT_EQ(next_step(taking, view), OperationStep::kEnded);
+  view.image_newer = false;
+  EXPECT_EQ(next_step(taking, view), OperationStep::kAbandon);
+}
+
+TEST(ImageOperation, SnapshotIsGivenUpWhereItIsCancelledOrItsTimeIsOver) {
+  ImageOperation taking = at(OperationStage::kTaking);
+  OperationView view;
+  view.expired = true;
+  EXPECT_EQ(next_step(taking, view), OperationStep::kWait);  // whether it lives is not known
+  view.source_connected = view.instance_alive = true;
+  EXPECT_EQ(next_step(taking, view), OperationStep::kCancel);
+  view.expired = false;
+  taking.cancelled = "a migration";
+  EXPECT_EQ(next_step(taking, view), OperationStep::kCancel);
+  view.instance_alive = false;
+  EXPECT_EQ(next_step(taking, view), OperationStep::kAskVault);  // it was too late
+}
+
+TEST(ImageOperation, StopWaitsForNobody) {
+  OperationView view;
+  for (const auto& [stage, step] : {std::pair(OperationStage::kTaking, OperationStep::kAbandon),
+                                    std::pair(OperationStage::kEnding, OperationStep::kEnded),
+                                    std::pair(OperationStage::kStarting, OperationStep::kGiveUp)}) {
+    ImageOperation operation = at(stage);
+    operation.stops = true;
+    EXPECT_EQ(next_step(operation, view), step) << to_string(step);
+  }
+}
+
+TEST(ImageOperation, NothingStartsBeforeTheInstanceHasEnded) {
+  const ImageOperation ending = at(OperationStage::kEnding);
+  OperationView view;
+  view.target_connected = true;
+  EXPECT_EQ(next_step(ending, view), OperationStep::kWait);  // it may live on a node that is away
+  view.source_connected = view.instance_alive = true;
+  EXPECT_EQ(next_step(ending, view), OperationStep::kEnd);
+  view.instance_alive = false;
+  EXPECT_EQ(next_step(ending, view), OperationStep::kEnded);
+}
+
+TEST(ImageOperation, SomebodysWordCountsOnlyForWhatCannotBeSeen) {
+  const ImageOperation ending = at(OperationStage::kEnding, true);
+  OperationView view;
+  EXPECT_EQ(next_step(ending, view), OperationStep::kEnded);
+  view.instance_alive = true;
+  EXPECT_EQ(next_step(ending, view), OperationStep::kEnd);
+}
+
+TEST(ImageOperation, AStartIsOrderedUntilItRuns) {
+  const ImageOperation starting = at(OperationStage::kStarting);
+  OperationView view;
+  view.source_connected = true;
+  EXPECT_EQ(next_step(starting, view), OperationStep::kWait);
+  view.target_connected = true;
+  EXPECT_EQ(next_step(starting, view), OperationStep::kStart);
+  view.target_runs = true;
+  EXPECT_EQ(next_step(starting, view), OperationStep::kRuns);
+}
+
+}  // namespace
+}  // namespace ckpt::coordinator

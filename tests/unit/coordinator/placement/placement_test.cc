@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/placement/placement.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace ckpt::coordinator {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+
+GpuView gpu(const std::string& node, std::uint32_t index) {
+  GpuView view;
+  view.place = Place(node, index);
+  view.model = "model-1";
+  view.total_bytes = 8 * kGiB;
+  view.free_bytes = 8 * kGiB;
+  return view;
+}
+
+TEST(Placement, NeverTheSourceItself) {
+  PlacementRequest request;
+  request.not_here = Place("a", 0);
+  const auto candidates = rank_candidates({gpu("a", 0), gpu("a", 1)}, request);
+  EXPECT_EQ(candidates.at(0).place, Place("a", 1));
+  EXPECT_TRUE(candidates.at(0).suitable);
+  EXPECT_FALSE(candidates.at(1).suitable);
+}
+
+TEST(Placement, NeedsMemoryForStateAndMargin) {
+  PlacementRequest request;
+  request.memory_bytes = 3 * kGiB;
+  request.margin_bytes = kGiB;
+  GpuView exact = gpu("a", 0);
+  exact.free_bytes = 4 * kGiB;
+  GpuView short_of = gpu("b", 0);
+  short_of.free_bytes = 4 * kGiB - 1;
+  const auto candidates = rank_candidates({short_of, exact}, request);
+  EXPECT_EQ(candidates.at(0).place, Place("a", 0));
+  EXPECT_TRUE(candidates.at(0).suitable);
+  EXPECT_FALSE(candidates.at(1).suitable);
+  EXPECT_THAT(candidates.at(1).reasons, Contains(HasSubstr("needed are 4.00 GiB")));
+}
+
+TEST(Placement, CountsWhatIsPromised) {
+  PlacementRequest request;
+  request.memory_bytes = 3 * kGiB;
+  GpuView promised = gpu("a", 0);
+  promised.free_bytes = 4 * kGiB;
+  promised.promised_bytes = 2 * kGiB;
+  EXPECT_FALSE(rank_candidates({promised}, request).at(0).suitable);
+  promised.promised_bytes = kGiB;
+  EXPECT_TRUE(rank_candidates({promised}, request).at(0).suitable);
+  promised.promised_bytes = 100 * kGiB;
+  EXPECT_FALSE(rank_candidates({promised}, request).at(0).suitable);
+}
+
+TEST(Placement, RefusesSickAndAbsent) {
+  GpuView sick = gpu("a", 0);
+  sick.healthy = false;
+  sick.health_reason = "Xid 79";
+  GpuView away = gpu("b", 0);
+  away.connected = false;
+  const auto candidates = rank_candidates({sick, away}, PlacementRequest());
+  EXPECT_FALSE(candidates.at(0).suitable);
+  EXPECT_FALSE(candidates.at(1).suitable);
+  const std::string why = why_none(candidates, PlacementRequest());
+  EXPECT_THAT(why, HasSubstr("a:0: unhealthy: Xid 79"));
+  EXPECT_THAT(why, HasSubstr("b:0: node is not connected"));
+}
+
+TEST(Placement, RefusesWhatIsClosedAndSaysWhy) {
+  GpuView cordoned = gpu("a", 0);
+  cordoned.closed = "cordoned by operator: new driver";
+  const auto candidates = rank_candidates({cordoned, gpu("b", 0)}, PlacementRequest());
+  EXPECT_EQ(candidates.at(0).place, Place("b", 0));
+  EXPECT_FALSE(candidates.at(1).suitable);
+  EXPECT_FALSE(candidates.at(1).passing);
+  EXPECT_THAT(candidates.at(1).reasons, Contains("cordoned by operator: new driver"));
+}
+
+TEST(Placement, KnowsWhatMayPass) {
+  PlacementRequest request;
+  request.memory_bytes = 3 * kGiB;
+  GpuView away = gpu("a", 0);
+  away.connected = false;
+  GpuView full = gpu("b", 0);
+  full.free_bytes = 0;
+  GpuView small = gpu("c", 0);
+  small.free_bytes = small.total_bytes = 2 * kGiB;
+  GpuView promised = gpu("d", 0);
+  promised.promised_bytes = 8 * kGiB;
+  for (const Candidate& candidate : rank_candidates({away, full, small, promised}, request)) {
+    EXPECT_FALSE(candidate.suitable);
+    EXPECT_EQ(candidate.passing, candidate.place.node != "c") << candidate.place.node;
+  }
+}
+
+TEST(Placement, SameModelOnlyWhereItMatters) {
+  GpuView other = gpu("a", 0);
+  other.model = "model-2";
+  PlacementRequest request;
+  request.preferred_model = "model-1";
+  EXPECT_TRUE(rank_candidates({other}, request).at(0).suitable);
+  request.same_model = true;
+  EXPECT_FALSE(rank_candidates({other}, request).at(0).suitable);
+}
+
+TEST(Placement, OfEqualsTheFirstByNodeAndNumber) {
+  std::vector<Place> places;
+  for (const Candidate& candidate :
+       rank_candidates({gpu("b", 0), gpu("a", 1), gpu("b", 1), gpu("a", 0)}, PlacementRequest()))
+    places.push_back(candidate.place);
+  EXPECT_EQ(places, (std::vector<Place>{{"a", 0}, {"a", 1}, {"b", 0}, {"b", 1}}));
+}
+
+TEST(Placement, BytesAreToldInPowersOf1024) {
+  EXPECT_EQ(bytes_text(1023), "1023 B");
+  EXPECT_EQ(bytes_text(1024), "1.00 KiB");
+  EXPECT_EQ(bytes_text(3 * kGiB / 2), "1.50 GiB");
+  EXPECT_EQ(bytes_text(std::uint64_t{5000} << 40), "5000.00 TiB");
+}
+
+TEST(Placement, SpreadsOverGpusThenNodes) {
+  GpuView busy = gpu("a", 0);
+  busy.jobs = 1;
+  busy.node_jobs = 1;
+  GpuView sibling = gpu("a", 1);
+  sibling.node_jobs = 1;
+  GpuView empty = gpu("b", 0);
+  empty.free_bytes = 7 * kGiB;
+  const auto candidates = rank_candidates({busy, sibling, empty}, PlacementRequest());
+  EXPECT_EQ(candidates.at(0).place, Place("b", 0));
+  EXPECT_EQ(candidates.at(1).place, Place("a", 1));
+  EXPECT_EQ(candidates.at(2).place, Place("a", 0));
+}
+
+// One filter each: the GPU would do but for what `spoil` does, and the reason says what that is.
+void expect_filtered(const std::function<void(GpuView&, PlacementRequest&)>& spoil,
+                     const std::string& reason) {
+  GpuView view = gpu("b", 0);
+  view.moves_processes = true;
+  view.driver = "580.65.06";
+  PlacementRequest request;
+  request.not_here = Place("a", 0);
+  request.preferred_model = view.model;
+  request.driver = "580.1";
+  request.same_model = request.host_process = true;
+  request.memory_bytes = kGiB;
+  EXPECT_TRUE(rank_candidates({view}, request).at(0).suitable);
+  spoil(view, request);
+  const Candidate candidate = rank_candidates({view}, request).at(0);
+  EXPECT_FALSE(candidate.suitable) << reason;
+  EXPECT_THAT(candidate.reasons, ::testing::ElementsAre(HasSubstr(reason)));
+}
+
+TEST(PlacementFilter, EachSaysWhy) {
+  using View = GpuView;
+  using Request = PlacementRequest;
+  expect_filtered([](View&, Request& r) { r.node = "c"; }, "not asked for");
+  expect_filtered([](View& v, Request&) { v.connected = false; }, "not connected");
+  expect_filtered([](View& v, Request& r) { r.not_here = v.place; }, "there already");
+  expect_filtered([](View& v, Request&) { v.healthy = false; }, "unhealthy");
+  expect_filtered([](View& v, Request&) { v.closed = "cordoned: fan"; }, "cordoned: fan");
+  expect_filtered([](View& v, Request&) { v.recovery_action = 4; }, "recovery action 4");
+  expect_filtered([](View& v, Request&) { v.remap_pending = true; }, "wait for a reset");
+  expect_filtered([](View& v, Request&) { v.remap_failed = true; }, "could not be remapped");
+  expect_filtered([](View& v, Request&) { v.mig = true; }, "MIG");
+  expect_filtered([](View& v, Request&) { v.model = "model-2"; }, "model model-2");
+  expect_filtered([](View& v, Request&) { v.driver = "575.57.08"; }, "needed is branch 580");
+  expect_filtered([](View& v, Request&) { v.moves_processes = false; }, "host processes");
+  expect_filtered([](View&, Request& r) { r.memory_bytes = 9 * kGiB; }, "needed are 9.00 GiB");
+}
+
+TEST(PlacementFilter, AJobThatStaysOnItsNodeNeedsNobodyToTakeOverItsProcess) {
+  GpuView view = gpu("a", 1);
+  view.moves_processes = false;
+  PlacementRequest request;
+  request.host_process = true;
+  request.not_here = Place("a", 0);
+  EXPECT_TRUE(objections(view, request).empty());
+  request.not_here.reset();  // it comes out of an image
+  EXPECT_THAT(objections(view, request), Contains(HasSubstr("host processes")));
+}
+
+TEST(PlacementFilter, OfTheNodeThatIsAskedForOnlyTheGpuThatIs) {
+  PlacementRequest request;
+  request.node = "a";
+  request.gpu = 1;
+  EXPECT_TRUE(objections(gpu("a", 1), request).empty());
+  EXPECT_EQ(objections(gpu("a", 0), request), std::vector<std::string>{"not asked for"});
+  EXPECT_EQ(objections(gpu("b", 1), request), std::vector<std::string>{"not asked for"});
+}
+
+TEST(PlacementFilter, ACooperativeJobGoesToAnyDriver) {
+  GpuView view = gpu("b", 0);
+  view.driver = "575.2";
+  PlacementRequest request;
+  request.driver = "580.1";
+  EXPECT_TRUE(objections(view, request).empty());
+}
+
+TEST(PlacementFilter, OneReasonForOneTrouble) {
+  GpuView sick = gpu("a", 0);
+  sick.healthy = false;
+  sick.recovery_action = 1;
+  sick.health_reason = "The driver asks for recovery action 1";
+  EXPECT_EQ(objections(sick, PlacementRequest()).size(), 1U);
+}
+
+TEST(PlacementFilter, ADriverThatIsNotKnownIsNoReason) {
+  GpuView view = gpu("b", 0);
+  PlacementRequest request;
+  request.preferred_model = view.model;
+  request.same_model = true;
+  request.driver = "580.1";
+  EXPECT_TRUE(objections(view, request).empty());
+  view.driver = "575.2";
+  request.driver.clear();
+  EXPECT_TRUE(objections(view, request).empty());
+  EXPECT_EQ(driver_branch("580.65.06"), "580");
+  EXPECT_EQ(driver_branch("580"), "580");
+}
+
+TEST(PlacementFilter, TheNeedSaysWhereItIsFrom) {
+  PlacementRequest request;
+  request.memory_bytes = 9 * kGiB;
+  request.memory_why = "it held 9.00 GiB at noon";
+  EXPECT_THAT(objections(gpu("a", 0), request), Contains(HasSubstr("(it held 9.00 GiB at noon)")));
+}
+
+TEST(PlacementFilter, WhatPassesByItselfIsTold) {
+  GpuView full = gpu("a", 0);
+  full.free_bytes = 0;
+  GpuView away = gpu("a", 1);
+  away.connected = false;
+  GpuView closed = gpu("a", 2);
+  closed.closed = "cordoned";
+  PlacementRequest request;
+  request.memory_bytes = kGiB;
+  for (const Candidate& candidate : rank_candidates({full, away, closed}, request))
+    EXPECT_EQ(candidate.passing, candidate.place.gpu != 2) << to_text(candidate.place);
+}
+
+// One term each: `better` makes the second GPU win over its equal, which else would come first.
+void expect_preferred(const std::function<void(std::vector<GpuView>&, PlacementRequest&)>& better,
+                      const std::string& reason) {
+  std::vector<GpuView> gpus{gpu("a", 0), gpu("a", 1), gpu("a", 2)};
+  PlacementRequest request;
+  request.not_here = Place("a", 0);
+  request.near = {Place("a", 0)};
+  EXPECT_EQ(rank_candidates(gpus, request).at(0).place, Place("a", 1));
+  better(gpus, request);
+  const Candidate best = rank_candidates(gpus, request).at(0);
+  EXPECT_EQ(best.place, Place("a", 2)) << reason;
+  EXPECT_THAT(best.reasons, Contains(HasSubstr(reason)));
+}
+
+PeerView peer(std::uint32_t index, unsigned nvlinks, unsigned ancestor) {
+  PeerView view;
+  view.gpu = index;
+  view.nvlinks = nvlinks;
+  view.common_ancestor = ancestor;
+  return view;
+}
+
+TEST(PlacementScore, EachPrefersWhatItShould) {
+  using Views = std::vector<GpuView>;
+  using Request = PlacementRequest;
+  expect_preferred([](Views& v, Request&) { v[2].peers = {peer(0, 4, 50)}; }, "4 NVLink(s) to a:0");
+  expect_preferred([](Views& v, Request&) { v[0].fabric = v[2].fabric = "f/1"; },
+                   "in the NVLink domain of a:0");
+  expect_preferred([](Views& v, Request&) { v[0].numa_node = v[2].numa_node = 1; }, "at NUMA node 1 as a:0");
+  expect_preferred([](Views& v, Request&) { v[2].peers = {peer(0, 0, 10)}; }, "one PCI switch with a:0");
+  expect_preferred([](Views& v, Request&) { v[0].rack = v[2].rack = "r7"; }, "in rack r7 as a:0");
+  expect_preferred([](Views& v, Request&) { v[1].jobs = 1; }, "0 job(s) on the GPU");
+  expect_preferred([](Views& v, Request&) { v[1].node_jobs = 1; }, "0 on the node");
+  expect_preferred([](Views& v, Request&) { v[1].free_bytes /= 2; }, "8.00 GiB free of 8.00 GiB");
+  expect_preferred([](Views& v, Request&) { v[1].promised_bytes = kGiB; }, "8.00 GiB free of 8.00 GiB");
+  expect_preferred([](Views& v, Request&) { v[1].node_migrations = 1; }, "0 job(s)");
+  expect_preferred(
+      [](Views& v, Request& r) {
+        r.preferred_model = "model-2";
+        v[2].model = "model-2";
+      },
+      "same model");
+}
+
+TEST(PlacementScore, UnknownIsNotEqual) {
+  std::vector<GpuView> gpus{gpu("a", 0), gpu("a", 1), gpu("b", 0)};
+  PlacementRequest request;
+  request.near = {Place("a", 0)};
+  for (const ScoreTerm& term : score_terms(gpus[1], request, gpus))
+    EXPECT_THAT(term.reason, ::testing::Not(HasSubstr("as a:0")));
+  // And what one node's GPUs are to each other says nothing of another's.
+  gpus[2].peers = {peer(0, 4, 10)};
+  gpus[0].numa_node = gpus[2].numa_node = 0;
+  for (const ScoreTerm& term : score_terms(gpus[2], request, gpus))
+    EXPECT_THAT(term.reason, ::testing::Not(HasSubstr("a:0")));
+}
+
+TEST(PlacementScore, OfSeveralItIsNearTheNearestCounts) {
+  std::vector<GpuView> gpus{gpu("a", 0), gpu("a", 1), gpu("a", 2), gpu("b", 0)};
+  gpus[2].peers = {peer(0, 0, 40), peer(1, 0, 10)};
+  PlacementRequest request;
+  request.near = {Place("a", 0), Place("a", 1)};
+  const auto terms = score_terms(gpus[2], request, gpus);
+  EXPECT_THAT(terms.at(0).reason, HasSubstr("one PCI switch with a:1"));
+  gpus[3].peers = {peer(1, 0, 10)};
+  for (const ScoreTerm& term : score_terms(gpus[3], request, gpus))
+    EXPECT_THAT(term.reason, ::testing::Not(HasSubstr("with a:")));  // its own b:1 is meant
+}
+
+TEST(PlacementScore, AcrossTheMachineIsNoNearness) {
+  std::vector<GpuView> gpus{gpu("a", 0), gpu("a", 1)};
+  gpus[1].peers = {peer(0, 0, 50)};
+  PlacementRequest request;
+  request.near = {Place("a", 0)};
+  for (const ScoreTerm& term : score_terms(gpus[1], request, gpus))
+    EXPECT_THAT(term.reason, ::testing::Not(HasSubstr("a:0")));
+}
+
+TEST(PlacementScore, NoModelIsPreferredWithoutAWish) {
+  GpuView view = gpu("a", 0);
+  view.model.clear();  // nor is one that has no name
+  for (const ScoreTerm& term : score_terms(view, PlacementRequest(), {view}))
+    EXPECT_NE(term.reason, "same model");
+}
+
+// Everything else together does not make up for a job on the GPU.
+TEST(PlacementScore, SpreadOutweighsNearness) {
+  std::vector<GpuView> gpus{gpu("a", 0), gpu("a", 1), gpu("b", 0)};
+  gpus[0].numa_node = gpus[1].numa_node = 0;
+  gpus[0].rack = gpus[1].rack = "r1";
+  gpus[1].peers = {peer(0, 18, 0)};
+  gpus[1].jobs = 1;
+  gpus[1].model = "model-2";
+  gpus[2].free_bytes = kGiB;
+  PlacementRequest request;
+  request.not_here = Place("a", 0);
+  request.near = {Place("a", 0)};
+  request.preferred_model = "model-2";
+  request.memory_bytes = kGiB;
+  EXPECT_EQ(rank_candidates(gpus, request).at(0).place, Place("b", 0));
+  gpus[1].jobs = 0;
+  EXPECT_EQ(rank_candidates(gpus, request).at(0).place, Place("a", 1));
+}
+
+TEST(Placement, ExplainsOnlyWhatWasAskedFor) {
+  PlacementRequest request;
+  request.node = "b";
+  request.gpu = 1;
+  request.memory_bytes = 100 * kGiB;
+  const auto candidates = rank_candidates({gpu("a", 0), gpu("b", 0), gpu("b", 1)}, request);
+  const std::string why = why_none(candidates, request);
+  EXPECT_THAT(why, HasSubstr("b:1: 8.00 GiB free"));
+  EXPECT_THAT(why, ::testing::Not(HasSubstr("a:0")));
+  EXPECT_THAT(why, ::testing::Not(HasSubstr("b:0")));
+  EXPECT_EQ(why_none({}, PlacementRequest()), "there is no GPU");
+}
+
+}  // namespace
+}  // namespace ckpt::coordinator

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/placement/resume_order.h"
+
+#include <gtest/gtest.h>
+
+namespace ckpt::coordinator {
+namespace {
+
+using Claims = std::vector<std::pair<Place, std::uint64_t>>;
+
+constexpr std::uint64_t kTotal = 100;
+constexpr bool kNotReady = false;
+
+// What is not free is its jobs'.
+GpuView gpu(std::uint32_t index, std::uint64_t free_bytes) {
+  GpuView view;
+  view.place = Place("a", index);
+  view.model = "model-1";
+  view.total_bytes = kTotal;
+  view.free_bytes = free_bytes;
+  view.shown_bytes = kTotal - free_bytes;
+  return view;
+}
+
+RestingJob resting(JobId id, std::int64_t parked_ms, std::uint64_t bytes, bool ready = true) {
+  RestingJob job;
+  job.id = id;
+  job.parked_ms = parked_ms;
+  job.ready = ready;
+  job.request.memory_bytes = bytes;
+  return job;
+}
+
+JobId next_of(std::vector<RestingJob> jobs, std::vector<GpuView> gpus) {
+  const auto next = next_to_resume(std::move(jobs), std::move(gpus));
+  return next ? next->id : 0;
+}
+
+TEST(ResumeOrder, TheOneThatHasRestedTheLongest) {
+  EXPECT_EQ(next_of({resting(1, 30, 10), resting(2, 10, 10), resting(3, 20, 10)}, {gpu(0, 100)}), 2U);
+  EXPECT_EQ(next_of({resting(2, 10, 10), resting(1, 10, 10)}, {gpu(0, 100)}), 1U);
+  EXPECT_EQ(next_of({resting(1, 10, 50)}, {gpu(0, 49)}), 0U);
+  EXPECT_EQ(next_of({resting(1, 10, 50)}, {gpu(0, 50)}), 1U);
+  EXPECT_EQ(next_of({}, {gpu(0, 50)}), 0U);
+}
+
+TEST(ResumeOrder, TheSmallDoNotOvertakeTheLargeOne) {
+  EXPECT_EQ(next_of({resting(1, 10, 80), resting(2, 20, 5)}, {gpu(0, 60), gpu(1, 79)}), 0U);
+  EXPECT_EQ(next_of({resting(1, 10, 80), resting(2, 20, 5)}, {gpu(0, 60), gpu(1, 80)}), 1U);
+}
+
+TEST(ResumeOrder, AnAttemptThatFailedAMomentAgoKeepsItsPlace) {
+  const std::vector<RestingJob> jobs{resting(1, 10, 60, kNotReady), resting(2, 20, 41), resting(3, 30, 40)};
+  EXPECT_EQ(next_of({jobs[0], jobs[1]}, {gpu(0, 100)}), 0U);
+  EXPECT_EQ(next_of(jobs, {gpu(0, 100)}), 0U);  // what fits beside the first is claimed by the second
+}
+
+TEST(ResumeOrder, WhatIsBeyondTheClaimsIsForTheNext) {
+  const std::vector<RestingJob> jobs{resting(1, 10, 60, kNotReady), resting(2, 20, 40)};
+  const auto next = next_to_resume(jobs, {gpu(0, 100)});
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->id, 2U);
+  EXPECT_EQ(next->claims, (Claims{{Place("a", 0), 60}}));
+}
+
+TEST(ResumeOrder, MarginsAreClaimedToo) {
+  RestingJob first = resting(1, 10, 50, kNotReady);
+  first.request.margin_bytes = 10;
+  EXPECT_EQ(next_of({first, resting(2, 20, 41)}, {gpu(0, 100)}), 0U);
+}
+
+TEST(ResumeOrder, OnlyWhereTheOlderOneCouldGo) {
+  GpuView cordoned = gpu(1, 50);
+  cordoned.closed = "cordoned";
+  GpuView other_model = gpu(2, 50);
+  other_model.model = "model-2";
+  RestingJob first = resting(1, 10, 80);
+  first.request.same_model = true;
+  first.request.preferred_model = "model-1";
+  const auto next = next_to_resume({first, resting(2, 20, 40)}, {gpu(0, 50), cordoned, other_model});
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->id, 2U);
+  EXPECT_EQ(next->claims, (Claims{{Place("a", 0), 80}}));
+}
+
+TEST(ResumeOrder, WhoFitsNowhereEvenWithoutOurJobsStopsNobody) {
+  GpuView shared = gpu(0, 30);
+  shared.shown_bytes = 40;  // the rest is somebody else's
+  EXPECT_EQ(next_of({resting(1, 10, 71), resting(2, 20, 30)}, {shared}), 2U);
+  EXPECT_EQ(next_of({resting(1, 10, 70), resting(2, 20, 30)}, {shared}), 0U);
+  shared.shown_bytes = 0;  // on its way, and not shown yet
+  shared.promised_bytes = 10;
+  shared.free_bytes = 70;
+  EXPECT_EQ(next_of({resting(1, 10, 80), resting(2, 20, 30)}, {shared}), 0U);
+  EXPECT_EQ(next_of({resting(1, 10, 81), resting(2, 20, 30)}, {shared}), 2U);
+  EXPECT_EQ(next_of({resting(1, 10, kTotal + 1), resting(2, 20, 30)}, {gpu(0, 60)}), 2U);
+}
+
+}  // namespace
+}  // namespace ckpt::coordinator

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// A coordinator on a thread of its own, in a folder that is removed at the end.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "coordinator/daemon/coordinator.h"
+#include "tests/unit/coordinator/support/http_client.h"
+
+namespace ckpt::coordinator::test {
+
+class Cluster {
+ public:
+  Cluster();
+  ~Cluster();
+  Cluster(const Cluster&) = delete;
+  Cluster& operator=(const Cluster&) = delete;
+
+  // Fails the test if it does not start. The agents' port is the same after a restart.
+  void start();
+  void stop();
+
+  HttpAnswer get(const std::string& target) { return request(api_port_, token_, "GET", target); }
+  HttpAnswer post(const std::string& target, const std::string& body = "{}") {
+    return request(api_port_, token_, "POST", target, body);
+  }
+  // Runs it on the coordinator's thread and waits for it.
+  void on_io(const std::function<void(Coordinator&, control::asio::any_io_executor)>& what);
+  // Events are never missed: waits until one of `kind` has been seen since the cluster began.
+  void wait_for_event(const std::string& kind, unsigned count = 1);
+
+  // Before start().
+  [[nodiscard]] Config& config() { return config_; }
+  void use_images(Images* images) { images_ = images; }
+  // Instead of failing the test when the journal fails. On the coordinator's thread.
+  void expect_fatal(std::function<void(const Error&)> fatal) { fatal_ = std::move(fatal); }
+
+  [[nodiscard]] std::uint16_t api_port() const { return api_port_; }
+  [[nodiscard]] std::uint16_t agent_port() const { return agent_port_; }
+  [[nodiscard]] const std::string& token() const { return token_; }
+  [[nodiscard]] const std::string& agent_token() const { return agent_token_; }
+  [[nodiscard]] std::string agent_address() const { return "127.0.0.1:" + std::to_string(agent_port_); }
+  // For the next start().
+  [[nodiscard]] Config& settings() { return config_; }
+  [[nodiscard]] const std::string& folder() const { return config_.home; }
+
+ private:
+  Config config_;
+  Images* images_ = nullptr;
+  std::function<void(const Error&)> fatal_ = [](const Error& error) { ADD_FAILURE() << error.to_string(); };
+  std::unique_ptr<control::asio::io_context> io_;
+  std::unique_ptr<Coordinator> coordinator_;
+  std::thread thread_;
+  std::uint16_t api_port_ = 0;
+  std::uint16_t agent_port_ = 0;
+  std::string token_;
+  std::string agent_token_;
+};
+
+}  // namespace ckpt::coordinator::test

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/unit/coordinator/support/http_client.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace ckpt::coordinator::test {
+
+namespace {
+
+// Nothing if nobody listens there.
+UniqueFd say(std::uint16_t port, const std::string& bytes) {
+  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) return {};
+  std::size_t sent = 0;
+  while (sent < bytes.size()) {
+    const ssize_t n = ::send(fd.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+    if (n <= 0) break;
+    sent += static_cast<std::size_t>(n);
+  }
+  return fd;
+}
+
+}  // namespace
+
+UniqueFd begin_request(std::uint16_t port, const std::string& token, const std::string& target) {
+  return say(port, "GET " + target + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\n\r\n");
+}
+
+std::string talk(std::uint16_t port, const std::string& bytes) {
+  const UniqueFd fd = say(port, bytes);
+  std::string text;
+  char buffer[4096];
+  ssize_t n = 0;
+  while ((n = ::recv(fd.get(), buffer, sizeof buffer, 0)) > 0)
+    text.append(buffer, static_cast<std::size_t>(n));
+  return text;
+}
+
+HttpAnswer request(std::uint16_t port, const std::string& token, const std::string& method,
+                   const std::string& target, const std::string& body) {
+  const std::string text =
+      talk(port, method + " " + target + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" +
+                     (token.empty() ? "" : "Authorization: Bearer " + token + "\r\n") +
+                     "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+  HttpAnswer answer;
+  const auto end = text.find("\r\n\r\n");
+  if (end == std::string::npos) return answer;
+  answer.status = static_cast<unsigned>(std::stoul(text.substr(text.find(' ') + 1, 3)));
+  answer.body = text.substr(end + 4);
+  for (std::size_t at = text.find("\r\n") + 2; at < end;) {
+    const auto line_end = text.find("\r\n", at);
+    const auto colon = text.find(": ", at);
+    answer.headers[text.substr(at, colon - at)] = text.substr(colon + 2, line_end - colon - 2);
+    at = line_end + 2;
+  }
+  return answer;
+}
+
+}  // namespace ckpt::coordinator::test

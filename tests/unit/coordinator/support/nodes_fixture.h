@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// A coordinator with fake nodes and fake images, for tests of drains and evacuations.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tests/unit/coordinator/support/cluster.h"
+#include "tests/unit/coordinator/support/fake_agent.h"
+
+namespace ckpt::coordinator::test {
+
+// Has an image of every job in `jobs`; starts nothing.
+class FakeImages : public Images {
+ public:
+  struct Call {
+    std::string what;  // restore, park, snapshot+park
+    JobId job = 0;
+    std::optional<Place> to;
+    std::string why;
+  };
+  [[nodiscard]] std::optional<Image> newest(JobId job) const override;
+  control::Task<Result<Restored>> restore(JobId job, std::optional<Place> to, std::string why) override;
+  control::Task<Result<void>> park(JobId job, bool snapshot, std::string why) override;
+  [[nodiscard]] std::vector<Call> calls() const;
+  void wait_for_calls(std::size_t count);
+  // Lets a held restore go on.
+  void release();
+
+  // Before the cluster starts.
+  std::vector<JobId> jobs;
+  bool held = false;
+  std::optional<Error> restore_fails;
+
+ private:
+  void keep(const std::shared_ptr<control::asio::steady_timer>& hold);
+  void note(std::string what, JobId job, std::optional<Place> to, std::string why);
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Call> calls_;
+  // Of the coroutine: a coordinator that is replaced takes it along.
+  std::weak_ptr<control::asio::steady_timer> hold_;
+};
+
+class NodesTest : public ::testing::Test {
+ protected:
+  using json = nlohmann::json;
+
+  FakeAgent& node(const std::string& name);
+  // Starts the coordinator (unless it runs) and every node that was named.
+  void start();
+  // The coordinator ends and another one takes its place; the nodes dial again.
+  void restart();
+  void run_job(const std::string& name, const std::string& on);
+  json job(const std::string& name) { return cluster_.get("/v1/jobs/" + name).json(); }
+  // 202 and the drain.
+  json drain(const std::string& body);
+  json finished_drain(const std::string& id);
+  // Waits until `done` says so of the drain.
+  json wait_for_drain(const std::string& id, const std::function<bool(const json&)>& done);
+  static json job_of(const json& drain, const std::string& name);
+
+  static wire::HealthFinding finding(std::uint64_t number, std::uint32_t xid, const std::string& reason);
+  void report(const std::string& from, const std::vector<wire::HealthFinding>& findings);
+  json health() { return cluster_.get("/v1/health").json(); }
+  // Waits until the newest evacuation of the job is in that state.
+  json wait_for_evacuation(const std::string& job, const std::string& state);
+
+  Cluster cluster_;
+  FakeImages images_;
+  std::map<std::string, std::unique_ptr<FakeAgent>> nodes_;
+
+ private:
+  unsigned ready_ = 0;  // node-ready events to be
+};
+
+}  // namespace ckpt::coordinator::test

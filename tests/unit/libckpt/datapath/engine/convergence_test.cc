@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/datapath/engine/source/convergence.h"
+
+#include <gtest/gtest.h>
+
+namespace ckpt::engine {
+namespace {
+
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+constexpr Nanos kMs = 1'000'000;
+
+RoundObservation round(std::uint64_t dirty, Nanos scan, Nanos total, double throughput = 1e9) {
+  RoundObservation o;
+  o.state_bytes = 2 * kGiB;
+  o.dirty_bytes = dirty;
+  o.scan_time = scan;
+  o.round_time = total;
+  o.throughput = throughput;
+  return o;
+}
+
+TEST(Convergence, first_round_alone_decides_nothing) {
+  Convergence c({}, 1e9);
+  EXPECT_EQ(c.observe(round(2 * kGiB, 50 * kMs, 2200 * kMs)), Advice::kContinue);
+  EXPECT_FALSE(c.estimate().has_value());
+}
+
+TEST(Convergence, switches_when_the_estimate_is_within_the_limit) {
+  Convergence c({.max_downtime = 100 * kMs, .fixed_cost = 5 * kMs}, 1e9);
+  c.observe(round(2 * kGiB, 50 * kMs, 2200 * kMs));
+  EXPECT_EQ(c.observe(round(40'000'000, 30 * kMs, 90 * kMs)), Advice::kSwitch);
+  EXPECT_EQ(c.estimate(), 40 * kMs + 5 * kMs);  // sending is longer than scanning
+}
+
+TEST(Convergence, the_scan_binds_when_little_is_dirty) {
+  Convergence c({.max_downtime = 100 * kMs, .fixed_cost = 5 * kMs}, 1e9);
+  c.observe(round(2 * kGiB, 50 * kMs, 2200 * kMs));
+  EXPECT_EQ(c.observe(round(1000, 30 * kMs, 31 * kMs)), Advice::kSwitch);
+  EXPECT_EQ(c.estimate(), 35 * kMs);
+}
+
+TEST(Convergence, where_the_scan_binds_no_further_round_helps) {
+  Convergence c({.max_downtime = 20 * kMs}, 1e9);
+  c.observe(round(2 * kGiB, 50 * kMs, 2200 * kMs));
+  EXPECT_EQ(c.observe(round(1000, 30 * kMs, 31 * kMs)), Advice::kSwitchAnyway);
+  Convergence patient({.max_downtime = 20 * kMs, .switch_anyway = false}, 1e9);
+  patient.observe(round(2 * kGiB, 50 * kMs, 2200 * kMs));
+  EXPECT_EQ(patient.observe(round(1000, 30 * kMs, 31 * kMs)), Advice::kContinue)
+      << "the next scan may be faster";
+}
+
+TEST(Convergence, a_sample_that_shows_little_makes_a_second_round_needless) {
+  RoundObservation first = round(2 * kGiB, 50 * kMs, 2200 * kMs);
+  first.sampled_dirty_bytes = 10'000'000;
+  Convergence c({.max_downtime = 100 * kMs, .fixed_cost = 5 * kMs}, 1e9);
+  EXPECT_EQ(c.observe(first), Advice::kSwitch);
+  EXPECT_EQ(c.estimate(), 55 * kMs);
+  EXPECT_EQ(c.remaining_bytes(), 10'000'000u);
+  Convergence strict({.max_downtime = 40 * kMs}, 1e9);
+  EXPECT_EQ(strict.observe(first), Advice::kContinue) << "not within the limit";
+  first.sampled_dirty_bytes = 60'000'000;
+  Convergence much({.max_downtime = 100 * kMs}, 1e9);
+  EXPECT_EQ(much.observe(first), Advice::kContinue) << "sending binds: another round shortens it";
+}
+
+TEST(Convergence, OtherTermsOverTheLimitGiveUpAfterTheFirstRound) {
+  Convergence c(
+      {.max_downtime = 30 * kMs, .switch_anyway = false, .fixed_cost = 90 * kMs, .beside = 70 * kMs}, 1e9);
+  EXPECT_EQ(c.observe(round(2 * kGiB, 5 * kMs, 2200 * kMs)), Advice::kGiveUp);
+  EXPECT_EQ(c.estimate(), 160 * kMs);
+}
+
+TEST(Convergence, LimitThatWasLoweredMeanwhileGivesUp) {
+  Convergence c(
+      {.max_downtime = 200 * kMs, .switch_anyway = false, .fixed_cost = 90 * kMs, .beside = 70 * kMs}, 1e9);
+  EXPECT_EQ(c.observe(round(2 * kGiB, 5 * kMs, 2200 * kMs)), Advice::kContinue);
+  c.set_max_downtime(30 * kMs);
+  EXPECT_EQ(c.observe(round(200'000'000, 5 * kMs, 200 * kMs)), Advice::kGiveUp);
+}
+
+TEST(Convergence, CopyHidesBehindWhatRunsBesideIt) {
+  Convergence c({.max_downtime = 100 * kMs, .fixed_cost = 5 * kMs, .beside = 60 * kMs}, 1e9);
+  c.observe(round(2 * kGiB, 50 * kMs, 2200 * kMs));
+  EXPECT_EQ(c.observe(round(40'000'000, 30 * kMs, 90 * kMs)), Advice::kSwitch);
+  EXPECT_EQ(c.estimate(), 65 * kMs);
+}
+
+TEST(Convergence, OtherTermsOverTheLimitAskForNoFurtherRoundWhereItMaySwitch) {
+  RoundObservation first = round(2 * kGiB, 5 * kMs, 2200 * kMs);
+  first.sampled_dirty_bytes = 40'000'000;
+  Convergence c({.max_downtime = 30 * kMs, .fixed_cost = 90 * kMs, .beside = 70 * kMs}, 1e9);
+  EXPECT_EQ(c.observe(first), Advice::kSwitchAnyway);
+  EXPECT_EQ(c.estimate(), 160 * kMs);
+}
+
+TEST(Convergence, StopCopyOverTheLimitGivesUpWhereItMust) {
+  for (const bool anyway : {true, false}) {
+    Convergence c({.max_downtime = 1000 * kMs, .switch_anyway = anyway, .fixed_cost = 90 * kMs}, 1e9);
+    EXPECT_EQ(c.judge_stop_copy(2'000'000'000), anyway ? Advice::kSwitchAnyway : Advice::kGiveUp);
+    EXPECT_EQ(c.estimate(), 2090 * kMs);
+  }
+  Convergence c({.max_downtime = 1000 * kMs, .switch_anyway = false}, 1e9);
+  EXPECT_EQ(c.judge_stop_copy(500'000'000), Advice::kSwitch);
+}
+
+TEST(Convergence, a_longer_round_lets_more_become_dirty) {
+  Convergence c({.max_downtime = 1}, 1e9);
+  c.observe(round(2 * kGiB, 10 * kMs, 100 * kMs));
+  c.observe(round(100 * kMiB, 10 * kMs, 300 * kMs));
+  EXPECT_EQ(c.remaining_bytes(), 300 * kMiB);
+  c.observe(round(200 * kMiB, 10 * kMs, 100 * kMs));
+  EXPECT_EQ(c.remaining_bytes(), 200 * kMiB)
+      << "a shorter round must not promise less: hot data is rewritten whole";
+}
+
+TEST(Convergence, rounds_that_shrink_go_on) {
+  Convergence c({.max_downtime = 1 * kMs}, 1e9);
+  std::uint64_t dirty = 2 * kGiB;
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_EQ(c.observe(round(dirty, kMs / 2, static_cast<Nanos>(dirty))), Advice::kContinue) << i;
+    dirty /= 2;
+  }
+}
+
+TEST(Convergence, stuck_rounds_switch_or_give_up_as_told) {
+  for (const bool anyway : {true, false}) {
+    Convergence c({.max_downtime = 1 * kMs, .switch_anyway = anyway}, 1e9);
+    c.observe(round(2 * kGiB, kMs, 2000 * kMs));
+    EXPECT_EQ(c.observe(round(500 * kMiB, kMs, 500 * kMs)), Advice::kContinue);
+    EXPECT_EQ(c.observe(round(500 * kMiB, kMs, 500 * kMs)), Advice::kContinue);
+    EXPECT_EQ(c.observe(round(500 * kMiB, kMs, 500 * kMs)), anyway ? Advice::kSwitchAnyway : Advice::kGiveUp);
+  }
+}
+
+TEST(Convergence, waits_for_a_round_as_good_as_the_best) {
+  Convergence c({.max_downtime = 1 * kMs}, 1e9);
+  c.observe(round(2 * kGiB, kMs, 2000 * kMs));
+  c.observe(round(100 * kMiB, kMs, 500 * kMs));
+  c.observe(round(400 * kMiB, kMs, 500 * kMs));
+  EXPECT_EQ(c.observe(round(500 * kMiB, kMs, 500 * kMs)), Advice::kContinue);
+  EXPECT_EQ(c.observe(round(460 * kMiB, kMs, 500 * kMs)), Advice::kContinue);
+  EXPECT_EQ(c.observe(round(105 * kMiB, kMs, 500 * kMs)), Advice::kContinue) << "that one shrank";
+}
+
+TEST(Convergence, patience_ends) {
+  Convergence c({.max_downtime = 1 * kMs}, 1e9);
+  c.observe(round(2 * kGiB, kMs, 2000 * kMs));
+  c.observe(round(100 * kMiB, kMs, 500 * kMs));
+  int rounds = 0;
+  while (c.observe(round(400 * kMiB, kMs, 500 * kMs)) == Advice::kContinue) ASSERT_LT(++rounds, 20);
+  EXPECT_GT(rounds, 2);
+}
+
+TEST(Convergence, max_rounds_ends_it) {
+  for (const bool anyway : {true, false}) {
+    Convergence c({.max_downtime = 1, .max_rounds = 3, .switch_anyway = anyway}, 1e9);
+    EXPECT_EQ(c.observe(round(2 * kGiB, kMs, 2000 * kMs)), Advice::kContinue);
+    EXPECT_EQ(c.observe(round(500 * kMiB, kMs, 500 * kMs)), Advice::kContinue);
+    EXPECT_EQ(c.observe(round(100 * kMiB, kMs, 500 * kMs)), anyway ? Advice::kSwitchAnyway : Advice::kGiveUp);
+  }
+  Convergence one({.max_downtime = 1, .max_rounds = 1}, 1e9);
+  EXPECT_EQ(one.observe(round(2 * kGiB, kMs, 2000 * kMs)), Advice::kSwitchAnyway);
+}
+
+TEST(Convergence, the_limit_may_change_while_running) {
+  Convergence c({.max_downtime = 1 * kMs}, 1e9);
+  c.observe(round(2 * kGiB, kMs, 2000 * kMs));
+  EXPECT_EQ(c.observe(round(100 * kMiB, kMs, 500 * kMs)), Advice::kContinue);
+  c.set_max_downtime(1000 * kMs);
+  EXPECT_EQ(c.observe(round(100 * kMiB, kMs, 500 * kMs)), Advice::kSwitch);
+}
+
+TEST(Convergence, a_round_too_short_to_measure_keeps_the_last_rate) {
+  Convergence c({}, 5e8);
+  c.observe(round(2 * kGiB, kMs, 2000 * kMs, 2e9));
+  c.observe(round(1000, kMs, 2 * kMs, 0));
+  EXPECT_DOUBLE_EQ(c.throughput(), 2e9);
+}
+
+TEST(Convergence, no_eta_when_the_job_writes_faster_than_the_link) {
+  Convergence c({.max_downtime = 1}, 1e9);
+  c.observe(round(2 * kGiB, kMs, 100 * kMs));
+  c.observe(round(500 * kMiB, kMs, 100 * kMs));
+  EXPECT_FALSE(c.eta().has_value());
+}
+
+TEST(Convergence, an_estimate_at_the_limit_is_within_it) {
+  Convergence c({.max_downtime = 45 * kMs, .fixed_cost = 5 * kMs}, 1e9);
+  c.observe(round(2 * kGiB, 50 * kMs, 2200 * kMs));
+  EXPECT_EQ(c.observe(round(40'000'000, 30 * kMs, 90 * kMs)), Advice::kSwitch);
+}
+
+TEST(Convergence, no_more_can_become_dirty_than_there_is) {
+  Convergence c({.max_downtime = 1}, 1e9);
+  c.observe(round(2 * kGiB, 10 * kMs, 100 * kMs));
+  c.observe(round(1 * kGiB, 10 * kMs, 900 * kMs));
+  EXPECT_EQ(c.remaining_bytes(), 2 * kGiB);
+}
+
+TEST(Convergence, the_eta_counts_what_is_written_meanwhile_and_the_last_scan) {
+  Convergence c({.max_downtime = 1}, 1e9);
+  c.observe(round(2 * kGiB, 50 * kMs, 1000 * kMs));
+  c.observe(round(500'000'000, 50 * kMs, 1000 * kMs));  // half as fast as they are sent
+  EXPECT_EQ(c.eta(), 1000 * kMs + 50 * kMs);
+}
+
+}  // namespace
+}  // namespace ckpt::engine

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moves that are aborted, or whose other mover is killed, while another move between movers goes on: lanes end under full load, at random
+// moments, again and again. All movers are processes of their own, this program again, so that one that UCX ends with signal 6 is seen as such.
+// The lane that nobody ends must not notice.
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "libckpt/base/clock.h"
+#include "libckpt/datapath/transport/transport.h"
+#include "tests/unit/libckpt/datapath/transport/processes.h"
+
+namespace ckpt::transport {
+namespace {
+
+constexpr SessionToken kToken = {std::byte{9}};
+constexpr std::size_t kAborted = 5;  // moves at a time, besides the one that goes on
+constexpr int kAborts = 60;          // of each, one after another
+constexpr std::size_t kVictims = 3;  // movers at a time that are killed
+constexpr int kKills = 25;           // of each
+constexpr std::size_t kPayloadBytes = 64 * 1024;
+constexpr std::size_t kSmallBytes =
+    20 * 1024;  // that UCX sends at once, and the others once the peer asks for them
+constexpr std::size_t kWindow = 8;
+constexpr Nanos kDeadline = 60'000'000'000;
+
+enum class Role { kSource, kTarget };
+
+// One end of a lane: the source's streams, the target's takes what comes.
+struct End final : LaneHandler {
+  explicit End(Role role) : role(role) {}
+  const Role role;
+  bool open = false;
+  std::size_t in_flight = 0;
+  std::size_t passed = 0;
+  std::size_t next = 0;
+  std::optional<Error> closed;
+  std::vector<std::byte> ring = std::vector<std::byte>(kWindow * kPayloadBytes, std::byte{1});
+
+  std::span<std::byte> slot(std::size_t bytes) {
+    return std::span(ring).subspan(next++ % kWindow * kPayloadBytes, bytes);
+  }
+  void on_open() override { open = true; }
+  std::span<std::byte> on_payload_begin(std::span<const std::byte>, std::size_t bytes) override {
+    return slot(bytes);
+  }
+  void on_message(std::span<const std::byte>, std::span<const std::byte>) override { ++passed; }
+  void on_sent(std::uint64_t) override {
+    --in_flight;
+    ++passed;
+  }
+  void on_closed(const Error& error) override { closed = error; }
+
+  void step(Lane& lane) {
+    const std::byte header[32] = {};
+    while (role == Role::kSource && open && !closed && in_flight < kWindow) {
+      const std::size_t bytes = next % 4 == 0 ? kSmallBytes : kPayloadBytes;
+      if (!lane.send(header, slot(bytes), next).has_value()) break;
+      ++in_flight;
+    }
+    if (!lane.progress()) lane.wait(1'000'000);
+  }
+};
+
+bool is_gone(int fd) {
+  pollfd line{fd, POLLRDHUP, 0};
+  return ::poll(&line, 1, 0) == 1;
+}
+
+// Drives the lane until it has ended. `ends` is asked all the time: true closes it. What went wrong, or nothing.
+template <class Ends>
+std::string live_through(Lane& lane, End& end, int line, Ends ends) {
+  Nanos deadline = now_ns() + kDeadline;
+  std::size_t passed = 0;
+  while (!end.closed) {
+    if (std::exchange(passed, end.passed) != end.passed) deadline = now_ns() + kDeadline;
+    if (now_ns() > deadline)
+      return "the lane stands still and has not ended, " + std::to_string(passed) + " messages passed";
+    if (!end.open && is_gone(line)) return "the other mover is gone";
+    end.step(lane);
+    if (!end.closed && ends()) lane.close();
+  }
+  return end.open ? "" : "the lane never opened: " + end.closed->to_string();
+}
+
+Result<std::unique_ptr<Lane>> make_lane(Transport& transport, End& end, int line) {
+  if (end.role == Role::kTarget) {
+    CKPT_TRY(lane, transport.listen(kToken, end));
+    if (!write_line(line, lane->address())) return Error(ErrorCode::kUnavailable, "The source is gone");
+    return lane;
+  }
+  const auto address = read_line(line);
+  if (!address) return Error(ErrorCode::kUnavailable, "The target is gone");
+  return transport.connect(*address, kToken, end);
+}
+
+// A move that is aborted, again and again: both ends know from the seed who does it, after how many messages and how much later.
+std::string be_aborted(Transport& transport, Role role, int line, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  for (int i = 0; i < kAborts; ++i) {
+    const bool mine = (random() % 2 == 0) == (role == Role::kSource);
+    const std::size_t after = 1 + random() % 16;
+    const auto later = static_cast<Nanos>(random() % 200'000);
+    End end(role);
+    auto lane = make_lane(transport, end, line);
+    if (!lane.has_value()) return lane.assume_error().to_string();
+    std::optional<Nanos> when;
+    const std::string wrong = live_through(*lane.assume_value(), end, line, [&] {
+      if (end.passed >= after && !when) when = now_ns() + later;
+      return mine && when && now_ns() >= *when;
+    });
+    if (!wrong.empty()) return "round " + std::to_string(i) + ": " + wrong;
+  }
+  return "";
+}
+
+// The move that goes on until the others are through with theirs.
+std::string go_on(Transport& transport, Role role, int line, const std::atomic<std::size_t>& others) {
+  End end(role);
+  auto lane = make_lane(transport, end, line);
+  if (!lane.has_value()) return lane.assume_error().to_string();
+  const bool source = role == Role::kSource;
+  const std::string wrong =
+      live_through(*lane.assume_value(), end, line, [&] { return source && others.load() == 0; });
+  if (!wrong.empty()) return wrong;
+  if (source) return others.load() == 0 && write_line(line, "over") ? "" : end.closed->to_string();
+  return read_line(line) == "over" ? "" : "ended before its time: " + end.closed->to_string();
+}
+
+// The source's side of moves to movers that are killed.
+std::string lose_targets(Transport& transport, int line) {
+  for (int i = 0; i < kKills; ++i) {
+    End end(Role::kSource);
+    auto lane = make_lane(transport, end, line);
+    if (!lane.has_value()) return lane.assume_error().to_string();
+    bool told = false;
+    const std::string wrong = live_through(*lane.assume_value(), end, line, [&] {
+      if (end.passed > 0 && !told) told = write_line(line, "streams");
+      return false;
+    });
+    if (!wrong.empty()) return "round " + std::to_string(i) + ": " + wrong;
+  }
+  return "";
+}
+
+// One line each: the first of the move that goes on, the others of those that do not. Whether all went well.
+template <class Other>
+bool be_a_mover(Role role, const std::vector<int>& lines, Other other) {
+  auto transport = make_ucx_transport({});
+  if (!transport.has_value()) return false;
+  std::atomic<std::size_t> others{lines.size() - 1};
+  std::atomic<bool> well{true};
+  const auto judge = [&well, role, &lines](std::size_t i, const std::string& wrong) {
+    if (wrong.empty()) return;
+    std::fprintf(stderr, "%s %zu: %s\n", role == Role::kSource ? "source" : "target", i, wrong.c_str());
+    ::shutdown(lines[i], SHUT_RDWR);
+    well = false;
+  };
+  std::vector<std::jthread> moves;
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    moves.emplace_back([&, i] {
+      judge(i, other(*transport.assume_value(), lines[i], i));
+      --others;
+    });
+  }
+  judge(0, go_on(*transport.assume_value(), role, lines[0], others));
+  moves.clear();
+  return well;
+}
+
+// Our ends and theirs.
+struct Lines {
+  explicit Lines(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      auto [one, other] = make_line();
+      ours.push_back(std::move(one));
+      theirs.push_back(std::move(other));
+    }
+  }
+  std::vector<UniqueFd> ours;
+  std::vector<UniqueFd> theirs;
+};
+
+TEST(EndingLanes, AbortedByEitherEndTheyLeaveTheOthersAlone) {
+  Lines lines(1 + kAborted);
+  const pid_t source = spawn_again({"--source"}, lines.ours);
+  const pid_t target = spawn_again({"--target"}, lines.theirs);
+  lines = Lines(0);
+  EXPECT_EQ(end_of(source), "") << "the source's mover";
+  EXPECT_EQ(end_of(target), "") << "the target's mover";
+}
+
+// One mover after another, each killed once the source streams to it. What went wrong, or nothing.
+std::string kill_movers(int source, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  for (int i = 0; i < kKills; ++i) {
+    Lines line(1);
+    const pid_t victim = spawn_again({"--victim"}, line.theirs);
+    line.theirs.clear();
+    const auto address = read_line(line.ours[0].get());
+    const bool streams = address && write_line(source, *address) && read_line(source) == "streams";
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
+    ::kill(victim, SIGKILL);
+    (void)end_of(victim);
+    if (!streams) return "round " + std::to_string(i) + ": the source does not stream to it";
+  }
+  return "";
+}
+
+TEST(EndingLanes, WhoseOtherMoverIsKilledTheyLeaveTheOthersAlone) {
+  Lines lines(1 + kVictims);
+  Lines lasting(1);
+  const pid_t target = spawn_again({"--target"}, lasting.theirs);
+  const int go_on_line = lines.ours[0].get();
+  const pid_t source = spawn_again({"--loser"}, lines.theirs);
+  lines.theirs.clear();
+  lasting.theirs.clear();
+  const auto address = read_line(lasting.ours[0].get());
+  ASSERT_TRUE(address && write_line(go_on_line, *address));
+  std::vector<std::string> wrong(kVictims);
+  {
+    std::vector<std::jthread> victims;
+    for (std::size_t i = 0; i < kVictims; ++i)
+      victims.emplace_back([&, i] { wrong[i] = kill_movers(lines.ours[1 + i].get(), 100 + i); });
+  }
+  for (const std::string& text : wrong) EXPECT_EQ(text, "");
+  const auto over = read_line(go_on_line);
+  EXPECT_EQ(over, "over");
+  if (over) (void)write_line(lasting.ours[0].get(), *over);
+  lasting = Lines(0);
+  EXPECT_EQ(end_of(source), "") << "the source's mover";
+  EXPECT_EQ(end_of(target), "") << "the target's mover";
+}
+
+// The life of a mover whose first argument says which one it is.
+bool live(const std::string& name, const std::vector<int>& lines) {
+  if (name == "--loser") {
+    return be_a_mover(Role::kSource, lines, [](Transport& transport, int line, std::size_t) {
+      return lose_targets(transport, line);
+    });
+  }
+  const Role role = name == "--source" ? Role::kSource : Role::kTarget;
+  return be_a_mover(role, lines, [role](Transport& transport, int line, std::size_t seed) {
+    return be_aborted(transport, role, line, seed);
+  });
+}
+
+}  // namespace
+
+int run_aborted_lanes_tests(int argc, char** argv) {
+  if (argc > 2 && std::string_view(argv[1]).starts_with("--") &&
+      !std::string_view(argv[1]).starts_with("--gtest")) {
+    std::vector<int> lines;
+    for (int i = 2; i < argc; ++i) lines.push_back(std::atoi(argv[i]));
+    return live(argv[1], lines) ? 0 : 1;
+  }
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
+
+}  // namespace ckpt::transport
+
+int main(int argc, char** argv) {
+  return ckpt::transport::run_aborted_lanes_tests(argc, argv);
+}

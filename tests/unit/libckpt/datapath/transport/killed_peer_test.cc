@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// The other mover is another process, and it is killed: the lane must end, with traffic and without.
+// The child is this program again, as `transport_process_test --peer ADDRESS MESSAGES`.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/unit/libckpt/datapath/transport/peer.h"
+
+extern char** environ;
+
+namespace ckpt::transport {
+namespace {
+
+constexpr SessionToken kToken = {std::byte{9}};
+
+// The child's life: connects, sends that many messages of 1 MiB, and stays until it is killed.
+int be_the_peer(const std::string& address, int messages) {
+  Peer source;
+  auto transport = make_ucx_transport({});
+  if (!transport.has_value()) return 2;
+  auto lane = transport.assume_value()->connect(address, kToken, source);
+  if (!lane.has_value()) return 3;
+  source.start(std::move(lane).assume_value());
+  for (int i = 0; i < messages; ++i) source.send({Bytes(16), Bytes(1 << 20)});
+  (void)source.wait_closed();
+  return 0;
+}
+
+class KilledPeerTest : public ::testing::Test {
+ protected:
+  void start(int messages) {
+    transport_ = make_ucx_transport({}).assume_value();
+    auto lane = transport_->listen(kToken, target_);
+    ASSERT_TRUE(lane.has_value());
+    const std::string address = lane.assume_value()->address();
+    target_.start(std::move(lane).assume_value());
+    const std::string count = std::to_string(messages);
+    const char* arguments[] = {"/proc/self/exe", "--peer", address.c_str(), count.c_str(), nullptr};
+    ASSERT_EQ(::posix_spawn(&child_, arguments[0], nullptr, nullptr, const_cast<char**>(arguments), environ),
+              0);
+    ASSERT_TRUE(target_.wait_open());
+  }
+  void TearDown() override { kill_child(); }
+  void kill_child() {
+    if (child_ <= 0) return;
+    ::kill(child_, SIGKILL);
+    ::waitpid(child_, nullptr, 0);
+    child_ = 0;
+  }
+
+  std::unique_ptr<Transport> transport_;
+  Peer target_;
+  pid_t child_ = 0;
+};
+
+TEST_F(KilledPeerTest, WhileItSends) {
+  start(1'000'000);
+  ASSERT_TRUE(target_.wait_received(20));
+  kill_child();
+  ASSERT_TRUE(target_.wait_closed());
+  EXPECT_EQ(target_.read([](const Peer::State& s) { return s.closed->code(); }), ErrorCode::kUnavailable);
+}
+
+TEST_F(KilledPeerTest, WhileNothingMoves) {
+  start(1);
+  ASSERT_TRUE(target_.wait_received(1));
+  kill_child();
+  ASSERT_TRUE(target_.wait_closed());
+  EXPECT_EQ(target_.read([](const Peer::State& s) { return s.closed->code(); }), ErrorCode::kUnavailable);
+}
+
+TEST_F(KilledPeerTest, WhileItIsSentTo) {
+  start(0);
+  for (int i = 0; i < 200; ++i) target_.send({Bytes(16), Bytes(1 << 20)});
+  ASSERT_TRUE(target_.wait_sent(20));
+  kill_child();
+  ASSERT_TRUE(target_.wait_closed());
+  EXPECT_EQ(target_.read([](const Peer::State& s) { return s.closed_times; }), 1);
+}
+
+TEST_F(KilledPeerTest, WhileItStandsStill) {
+  // Stopped with payloads under way: its sockets are full. Killed then, it must not leave this end waiting.
+  start(0);
+  ASSERT_EQ(::kill(child_, SIGSTOP), 0);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child_, &status, WUNTRACED), child_);
+  for (int i = 0; i < 50; ++i) target_.send({Bytes(16), Bytes(4 << 20)});
+  kill_child();
+  ASSERT_TRUE(target_.wait_closed());
+}
+
+}  // namespace
+
+int run_killed_peer_tests(int argc, char** argv) {
+  if (argc == 4 && std::strcmp(argv[1], "--peer") == 0) return be_the_peer(argv[2], std::atoi(argv[3]));
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
+
+}  // namespace ckpt::transport
+
+int main(int argc, char** argv) {
+  return ckpt::transport::run_killed_peer_tests(argc, argv);
+}

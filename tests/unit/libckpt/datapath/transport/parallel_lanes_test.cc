@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several moves between the same two movers at a time: lanes open while others close. The movers are two processes,
+// as they are in life; the child is this program again, as `transport_parallel_test --peer`. No lane may notice the
+// others.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/unit/libckpt/datapath/transport/peer.h"
+#include "tests/unit/libckpt/datapath/transport/processes.h"
+
+namespace ckpt::transport {
+namespace {
+
+constexpr SessionToken kToken = {std::byte{9}};
+constexpr int kMoves = 6;    // at a time
+constexpr int kLanes = 2;    // of each
+constexpr int kRounds = 40;  // one after another
+constexpr int kMessages = 4;
+
+// The target's side of one move: its lanes take what comes, and close when the source's do.
+void be_the_target(Transport& transport, int fd) {
+  while (true) {
+    std::array<Peer, kLanes> lanes;
+    for (Peer& peer : lanes) {
+      auto lane = transport.listen(kToken, peer);
+      if (!lane.has_value()) std::abort();
+      if (!write_line(fd, lane.assume_value()->address())) return;
+      peer.start(std::move(lane).assume_value());
+    }
+    for (Peer& peer : lanes) {
+      const bool well = peer.wait_received(kMessages);
+      const std::string why = peer.read(
+          [](const Peer::State& s) { return s.closed ? s.closed->to_string() : std::string("quiet"); });
+      if (!write_line(fd, well ? "well" : why)) return;
+    }
+    if (read_line(fd) != "next") return;
+  }
+}
+
+int be_the_peer(const std::vector<int>& sockets) {
+  auto transport = make_ucx_transport({});
+  if (!transport.has_value()) return 2;
+  std::vector<std::jthread> moves;
+  for (const int fd : sockets)
+    moves.emplace_back([&transport, fd] { be_the_target(*transport.assume_value(), fd); });
+  return 0;
+}
+
+class ParallelLanesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::vector<UniqueFd> theirs;
+    for (int i = 0; i < kMoves; ++i) {  // one move's addresses go over a line of its own
+      auto [one, other] = make_line();
+      ours_.push_back(std::move(one));
+      theirs.push_back(std::move(other));
+    }
+    child_ = spawn_again({"--peer"}, theirs);
+    ASSERT_GT(child_, 0);
+    transport_ = make_ucx_transport({}).assume_value();
+  }
+  void TearDown() override {
+    ours_.clear();
+    EXPECT_EQ(end_of(child_), "");
+  }
+
+  // The source's side of one move, again and again. What went wrong, or nothing.
+  std::string move_on(int fd) {
+    for (int round = 0; round < kRounds; ++round) {
+      std::array<Peer, kLanes> lanes;
+      for (Peer& peer : lanes) {
+        const auto address = read_line(fd);
+        if (!address) return "the target is gone";
+        auto lane = transport_->connect(*address, kToken, peer);
+        if (!lane.has_value()) return lane.assume_error().to_string();
+        peer.start(std::move(lane).assume_value());
+        for (int i = 0; i < kMessages; ++i) peer.send({Bytes(16), Bytes(100'000)});
+      }
+      for (Peer& peer : lanes) {
+        const bool well = peer.wait_sent(kMessages);
+        if (!well)
+          return "round " + std::to_string(round) + ": " +
+                 peer.read([](const Peer::State& s) { return s.closed ? s.closed->to_string() : "quiet"; });
+      }
+      for (int i = 0; i < kLanes; ++i) {
+        const auto answer = read_line(fd);
+        if (answer != "well")
+          return "round " + std::to_string(round) + " at the target: " + answer.value_or("gone");
+      }
+      if (!write_line(fd, round + 1 < kRounds ? "next" : "end")) return "the target is gone";
+    }
+    return "";
+  }
+
+  std::unique_ptr<Transport> transport_;
+  std::vector<UniqueFd> ours_;
+  pid_t child_ = -1;
+};
+
+TEST_F(ParallelLanesTest, OpenWhileOthersClose) {
+  std::vector<std::string> wrong(kMoves);
+  {
+    std::vector<std::jthread> moves;
+    for (int i = 0; i < kMoves; ++i)
+      moves.emplace_back([this, i, &wrong] { wrong[i] = move_on(ours_[i].get()); });
+  }
+  for (const std::string& text : wrong) EXPECT_EQ(text, "");
+}
+
+}  // namespace
+
+int run_parallel_lanes_tests(int argc, char** argv) {
+  if (argc > 2 && std::strcmp(argv[1], "--peer") == 0) {
+    std::vector<int> sockets;
+    for (int i = 2; i < argc; ++i) sockets.push_back(std::atoi(argv[i]));
+    return be_the_peer(sockets);
+  }
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
+
+}  // namespace ckpt::transport
+
+int main(int argc, char** argv) {
+  return ckpt::transport::run_parallel_lanes_tests(argc, argv);
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What UCX makes of our settings, seen at its sockets: it only warns of a setting that it does not know.
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdlib>
+#include <vector>
+
+#include "tests/unit/libckpt/datapath/transport/peer.h"
+
+namespace ckpt::transport {
+namespace {
+
+constexpr SessionToken kToken = {std::byte{5}};
+
+// The send buffers of this process's connected TCP sockets.
+std::vector<int> send_buffers() {
+  std::vector<int> sizes;
+  DIR* folder = ::opendir("/proc/self/fd");
+  for (const dirent* entry = ::readdir(folder); entry != nullptr; entry = ::readdir(folder)) {
+    const int fd = std::atoi(entry->d_name);
+    sockaddr_in peer{};
+    socklen_t length = sizeof peer;
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0 || peer.sin_family != AF_INET)
+      continue;
+    int size = 0;
+    socklen_t size_length = sizeof size;
+    if (::getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, &size_length) == 0) sizes.push_back(size);
+  }
+  ::closedir(folder);
+  return sizes;
+}
+
+TEST(UcxSockets, WithinAMachineTheirBuffersFitACache) {
+  auto transport = make_ucx_transport({}).assume_value();
+  Peer target;
+  Peer source;
+  auto listening = transport->listen(kToken, target);
+  ASSERT_TRUE(listening.has_value());
+  const std::string address = listening.assume_value()->address();
+  target.start(std::move(listening).assume_value());
+  auto connecting = transport->connect(address, kToken, source);
+  ASSERT_TRUE(connecting.has_value());
+  source.start(std::move(connecting).assume_value());
+  source.send({Bytes(16), Bytes(1 << 20)});
+  ASSERT_TRUE(target.wait_received(1));
+  // Linux doubles what was asked for.
+  const std::vector<int> sizes = send_buffers();
+  ASSERT_FALSE(sizes.empty());
+  for (const int size : sizes) EXPECT_EQ(size, 2 * (256 << 10));
+  source.stop();
+  target.stop();
+}
+
+}  // namespace
+}  // namespace ckpt::transport

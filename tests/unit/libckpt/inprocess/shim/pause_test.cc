@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything that a pause can wait for in vain: it gives up in time and says what it waited for, the program runs on as if nobody had
+// asked, and once the thing is over the next pause comes.
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "libckpt/inprocess/shim/core/contexts.h"
+#include "libckpt/inprocess/shim/core/gate.h"
+
+namespace ckpt::shim {
+namespace {
+
+constexpr Nanos kLong = 60'000'000'000;
+constexpr Nanos kShort = 50'000'000;
+
+#define ASSERT_OK(call) ASSERT_EQ(CUDA_SUCCESS, call)
+#define EXPECT_OK(call) EXPECT_EQ(CUDA_SUCCESS, call)
+
+class PauseTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_OK(cuInit(0));
+    ASSERT_OK(cuDevicePrimaryCtxRetain(&context_, 0));
+    ASSERT_OK(cuCtxSetCurrent(context_));
+    ASSERT_OK(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
+    ASSERT_OK(cuMemHostAlloc(reinterpret_cast<void**>(&told_), 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    *told_ = 0;
+    ASSERT_OK(cuMemHostGetDevicePointer_v2(&told_there_, told_, 0));
+    ASSERT_OK(cuMemAlloc_v2(&memory_, 4096));
+  }
+  void TearDown() override {
+    gate().open();
+    EXPECT_OK(cuStreamSynchronize(stream_));
+    EXPECT_OK(cuMemFree_v2(memory_));
+    EXPECT_OK(cuMemFreeHost(told_));
+    EXPECT_OK(cuStreamDestroy_v2(stream_));
+    cuDevicePrimaryCtxRelease_v2(0);
+  }
+  void tell() { std::atomic_ref(*told_).store(1); }
+
+  // `why`: what the message must name.
+  static void expect_no_pause(const std::string& why) {
+    const Result<void> paused = quiesce(kShort);
+    ASSERT_FALSE(paused) << why;
+    EXPECT_EQ(ErrorCode::kTimedOut, paused.assume_error().code());
+    EXPECT_NE(std::string::npos, paused.assume_error().message().find(why))
+        << paused.assume_error().message();
+    EXPECT_FALSE(gate().closed());
+    CUevent event = nullptr;  // the program's calls pass
+    EXPECT_OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    EXPECT_OK(cuEventDestroy_v2(event));
+  }
+  static void expect_pause() {
+    const Result<void> paused = quiesce(kLong);
+    ASSERT_TRUE(paused) << paused.assume_error().message();
+    EXPECT_TRUE(gate().closed());
+    gate().open();
+  }
+  // A thread of the program in a call that waits for `stream_`; it is in it when this returns.
+  std::thread in_call(GateSlot::Place place, std::function<void()> call) {
+    std::atomic<GateSlot*> slot{nullptr};
+    std::thread thread([&slot, call = std::move(call), this] {
+      EXPECT_OK(cuCtxSetCurrent(context_));
+      { const GateScope first("a thread's first call"); }  // its slot
+      slot.store(t_gate_slot);
+      call();
+    });
+    while (slot.load() == nullptr || slot.load()->place.load() != place) std::this_thread::yield();
+    return thread;
+  }
+
+  CUcontext context_ = nullptr;
+  CUstream stream_ = nullptr;
+  std::uint32_t* told_ = nullptr;
+  CUdeviceptr told_there_ = 0;
+  CUdeviceptr memory_ = 0;
+};
+
+// Two tries, since a wait for the GPU that was given up goes on beside the second one.
+TEST_F(PauseTest, AKernelThatDoesNotEnd) {
+  CUmodule module = nullptr;
+  CUfunction kernel = nullptr;
+  ASSERT_OK(cuModuleLoad(&module, PAUSE_KERNELS));
+  ASSERT_OK(cuModuleGetFunction(&kernel, module, "run_until"));
+  void* arguments[] = {&told_there_};
+  ASSERT_OK(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream_, arguments, nullptr));
+  expect_no_pause("cuCtxSynchronize");
+  expect_no_pause("cuCtxSynchronize");
+  tell();
+  expect_pause();
+  EXPECT_OK(cuModuleUnload(module));
+}
+
+TEST_F(PauseTest, AWaitForAValueThatNobodyWrites) {
+  ASSERT_OK(cuStreamWaitValue32_v2(stream_, told_there_, 1, CU_STREAM_WAIT_VALUE_EQ));
+  expect_no_pause("cuCtxSynchronize");
+  tell();
+  expect_pause();
+}
+
+TEST_F(PauseTest, AHostCallbackThatBlocks) {
+  ASSERT_OK(cuLaunchHostFunc(
+      stream_, [](void* told) { std::atomic_ref(*static_cast<std::uint32_t*>(told)).wait(0); }, told_));
+  expect_no_pause("cuCtxSynchronize");
+  tell();
+  std::atomic_ref(*told_).notify_all();
+  expect_pause();
+}
+
+// It waits for a thread of the program that the closed gate holds up: no pause may be the end of both.
+TEST_F(PauseTest, AHostCallbackThatNeedsACallOfTheProgram) {
+  ASSERT_OK(cuLaunchHostFunc(
+      stream_, [](void* told) { std::atomic_ref(*static_cast<std::uint32_t*>(told)).wait(0); }, told_));
+  std::atomic<bool> over{false};
+  std::thread caller([&over, this] {
+    EXPECT_OK(cuCtxSetCurrent(context_));
+    while (!gate().closed()) std::this_thread::yield();
+    EXPECT_OK(cuMemsetD8_v2(memory_, 1, 16));  // held up until the pause is given up
+    tell();
+    std::atomic_ref(*told_).notify_all();
+    over = true;
+  });
+  EXPECT_FALSE(quiesce(kShort));
+  while (!over) {  // where the caller has not seen it closed
+    if (quiesce(kShort)) gate().open();
+  }
+  caller.join();
+  expect_pause();
+}
+
+TEST_F(PauseTest, ACallThatBlocksInsideTheDriver) {
+  ASSERT_OK(cuStreamWaitValue32_v2(CU_STREAM_LEGACY, told_there_, 1, CU_STREAM_WAIT_VALUE_EQ));
+  std::uint32_t word = 0;
+  std::thread copies =
+      in_call(GateSlot::kInside, [&] { EXPECT_OK(cuMemcpyDtoH_v2(&word, memory_, sizeof word)); });
+  expect_no_pause("cuMemcpyDtoH_v2");
+  tell();
+  copies.join();
+  expect_pause();
+}
+
+TEST_F(PauseTest, AThreadThatWaitsForTheWorkIsNamed) {
+  ASSERT_OK(cuStreamWaitValue32_v2(stream_, told_there_, 1, CU_STREAM_WAIT_VALUE_EQ));
+  std::thread waits = in_call(GateSlot::kWaiting, [&] { EXPECT_OK(cuStreamSynchronize(stream_)); });
+  expect_no_pause("cuStreamSynchronize");
+  CUevent event = nullptr;
+  ASSERT_OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  ASSERT_OK(cuEventRecord(event, stream_));
+  tell();
+  waits.join();
+  EXPECT_OK(cuEventSynchronize(event));
+  expect_pause();
+  EXPECT_OK(cuEventDestroy_v2(event));
+}
+
+// A free waits for the context's work, as the driver's does, and must not hold up a pause by itself.
+TEST_F(PauseTest, AFreeThatWaitsForTheWork) {
+  CUdeviceptr freed = 0;
+  ASSERT_OK(cuMemAlloc_v2(&freed, 4096));
+  ASSERT_OK(cuStreamWaitValue32_v2(stream_, told_there_, 1, CU_STREAM_WAIT_VALUE_EQ));
+  std::thread frees = in_call(GateSlot::kWaiting, [&] { EXPECT_OK(cuMemFree_v2(freed)); });
+  expect_no_pause("cuMemFree_v2");
+  tell();
+  frees.join();
+  expect_pause();
+}
+
+}  // namespace
+}  // namespace ckpt::shim

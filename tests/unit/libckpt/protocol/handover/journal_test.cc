@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+// The journal across torn tails, damage and full disks.
+#include "libckpt/protocol/handover/journal.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+
+namespace {
+int syncs = 0;
+}  // namespace
+
+// In place of the C library's: counts.
+extern "C" int fdatasync(int fd) {
+  ++syncs;
+  return static_cast<int>(::syscall(SYS_fdatasync, fd));
+}
+
+namespace ckpt::migration {
+namespace {
+
+Record make(MigrationId id, RecordKind kind, Incarnation k = 0) {
+  return {SwitchInfo(id, 7, 1, {RankPlace(0, "a", "0", "b", "1")}, Bytes(100, std::byte{3})), Party::kSource,
+          kind, k};
+}
+
+class JournalTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/ckpt_journal_XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    folder_ = name;
+    path_ = folder_ + "/journal";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void write_three() {
+    auto journal = Journal::open(path_);
+    ASSERT_TRUE(journal.has_value());
+    for (const auto& r :
+         {make(1, RecordKind::kBarrier), make(1, RecordKind::kReleased), make(2, RecordKind::kBarrier)})
+      ASSERT_TRUE(journal.assume_value().append(r).has_value());
+    end_ = journal.assume_value().size_bytes();
+  }
+  void flip(std::uint64_t at) {
+    UniqueFd fd(::open(path_.c_str(), O_RDWR));
+    char byte = 0;
+    ASSERT_EQ(::pread(fd.get(), &byte, 1, static_cast<off_t>(at)), 1);
+    byte = static_cast<char>(byte ^ 0x40);
+    ASSERT_EQ(::pwrite(fd.get(), &byte, 1, static_cast<off_t>(at)), 1);
+  }
+
+  std::string folder_;
+  std::string path_;
+  std::uint64_t end_ = 0;
+};
+
+TEST_F(JournalTest, KeepsWhatWasAppended) {
+  write_three();
+  auto again = Journal::open(path_);
+  ASSERT_TRUE(again.has_value());
+  ASSERT_EQ(again.assume_value().records().size(), 3U);
+  EXPECT_EQ(again.assume_value().records()[1], make(1, RecordKind::kReleased));
+  EXPECT_EQ(again.assume_value().torn_bytes(), 0U);
+  EXPECT_EQ(again.assume_value().size_bytes(), end_);
+  struct stat status {};
+  ASSERT_EQ(::stat(path_.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777U, 0600U);
+}
+
+TEST_F(JournalTest, ACopyIsWhatItWasWhateverIsAppendedOrCompactedLater) {
+  auto journal = Journal::open(path_).assume_value();
+  const Record first = make(1, RecordKind::kBarrier);
+  ASSERT_TRUE(journal.append(first).has_value());
+  auto copy = journal.copy().assume_value();
+  ASSERT_TRUE(journal.append(make(1, RecordKind::kReleased)).has_value());
+  ASSERT_TRUE(journal.compact([](const Record&) { return true; }).has_value());
+  std::string bytes(copy.bytes, '\0');
+  ASSERT_EQ(::pread(copy.fd.get(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+  const std::string other = folder_ + "/other";
+  ASSERT_TRUE(write_file_durably(other, bytes).has_value());
+  const auto read = Journal::open(other);
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read.assume_value().records(), std::vector<Record>{first});
+  EXPECT_EQ(read.assume_value().torn_bytes(), 0U);
+}
+
+TEST_F(JournalTest, IsOpenOnce) {
+  auto first = Journal::open(path_);
+  ASSERT_TRUE(first.has_value());
+  auto second = Journal::open(path_);
+  ASSERT_FALSE(second.has_value());
+  EXPECT_EQ(second.assume_error().code(), ErrorCode::kRefused);
+}
+
+TEST_F(JournalTest, CutsATornTailOff) {
+  write_three();
+  const std::uint64_t whole = end_;
+  // The last record as a crash in the middle of its write may leave it: the head is there, the rest is not.
+  UniqueFd fd(::open(path_.c_str(), O_RDWR));
+  const std::string zeroes(64, '\0');
+  ASSERT_EQ(::pwrite(fd.get(), zeroes.data(), zeroes.size(), static_cast<off_t>(whole - 64)), 64);
+  fd.reset();
+  auto again = Journal::open(path_);
+  ASSERT_TRUE(again.has_value()) << again.assume_error().to_string();
+  Journal journal = std::move(again).assume_value();
+  EXPECT_EQ(journal.records().size(), 2U);
+  EXPECT_GT(journal.torn_bytes(), 0U);
+  ASSERT_TRUE(journal.append(make(3, RecordKind::kBarrier)).has_value());
+  EXPECT_EQ(journal.records().size(), 3U);
+}
+
+TEST_F(JournalTest, CutsAtEveryLengthOfTheLastRecord) {
+  write_three();
+  const std::uint64_t start = end_ * 2 / 3;  // inside the third record, or a little before it
+  for (std::uint64_t cut = start; cut < end_; ++cut) {
+    const std::string copy = folder_ + "/cut";
+    std::filesystem::copy_file(path_, copy, std::filesystem::copy_options::overwrite_existing);
+    ASSERT_EQ(::truncate(copy.c_str(), static_cast<off_t>(cut)), 0);
+    auto again = Journal::open(copy);
+    ASSERT_TRUE(again.has_value()) << cut << ": " << again.assume_error().to_string();
+    EXPECT_GE(again.assume_value().records().size(), cut + 8 > end_ ? 2U : 1U) << cut;
+    EXPECT_LE(again.assume_value().records().size(), 3U);
+    ASSERT_TRUE(again.assume_value().append(make(9, RecordKind::kBarrier)).has_value());
+  }
+}
+
+TEST_F(JournalTest, NeverGuessesAboutDamageInTheMiddle) {
+  write_three();
+  flip(40);  // in the first record's body
+  auto again = Journal::open(path_);
+  ASSERT_FALSE(again.has_value());
+  EXPECT_EQ(again.assume_error().code(), ErrorCode::kCorrupt);
+}
+
+TEST_F(JournalTest, CompactionNeedsNoMoreSyncsForMoreRecords) {
+  const auto syncs_for = [this](std::size_t count) {
+    std::filesystem::remove(path_);
+    auto opened = Journal::open(path_);
+    EXPECT_TRUE(opened.has_value());
+    Journal journal = std::move(opened).assume_value();
+    for (std::size_t id = 1; id <= count; ++id) {
+      Record record = make(id, RecordKind::kBarrier);
+      record.info.plan.resize(std::size_t{20} << 10);
+      EXPECT_TRUE(journal.append(record).has_value());
+    }
+    const int before = syncs;
+    EXPECT_TRUE(journal.compact([](const Record&) { return false; }).has_value());
+    EXPECT_EQ(journal.records().size(), count);
+    const int needed = syncs - before;
+    EXPECT_TRUE(journal.append(make(count + 1, RecordKind::kBarrier)).has_value());
+    return needed;
+  };
+  const int few = syncs_for(10);  // more than the first step of the file
+  EXPECT_EQ(syncs_for(100), few);
+  auto again = Journal::open(path_);
+  ASSERT_TRUE(again.has_value()) << again.assume_error().to_string();
+  EXPECT_EQ(again.assume_value().records().size(), 101U);
+}
+
+TEST_F(JournalTest, RefusesAForeignFile) {
+  UniqueFd fd(::open(path_.c_str(), O_RDWR | O_CREAT, 0600));
+  const std::string text(4096, 'x');
+  ASSERT_EQ(::write(fd.get(), text.data(), text.size()), 4096);
+  auto journal = Journal::open(path_);
+  ASSERT_FALSE(journal.has_value());
+  EXPECT_EQ(journal.assume_error().code(), ErrorCode::kCorrupt);
+}
+
+// A file size limit stands for a full disk: it needs no privileges.
+class FileLimit {
+ public:
+  explicit FileLimit(rlim_t bytes) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit now{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &now);
+  }
+  ~FileLimit() { ::setrlimit(RLIMIT_FSIZE, &before_); }
+  FileLimit(const FileLimit&) = delete;
+  FileLimit& operator=(const FileLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(JournalTest, FullDiskIsACleanRefusal) {
+  auto opened = Journal::open(path_);
+  ASSERT_TRUE(opened.has_value());
+  Journal journal = std::move(opened).assume_value();
+  std::size_t written = 0;
+  {
+    const FileLimit limit(200'000);
+    for (;;) {
+      auto appended = journal.append(make(written + 1, RecordKind::kBarrier));
+      if (!appended.has_value()) {
+        EXPECT_EQ(appended.assume_error().code(), ErrorCode::kRefused) << appended.assume_error().to_string();
+        break;
+      }
+      ASSERT_LT(++written, 10'000U);
+    }
+    auto reserved = journal.reserve();
+    ASSERT_FALSE(reserved.has_value());
+    EXPECT_EQ(reserved.assume_error().code(), ErrorCode::kRefused);
+  }
+  EXPECT_EQ(journal.records().size(), written);
+  ASSERT_TRUE(journal.append(make(99'999, RecordKind::kBarrier)).has_value());
+  const std::string copy = folder_ + "/copy";
+  std::filesystem::copy_file(path_, copy);
+  auto again = Journal::open(copy);
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again.assume_value().records().size(), written + 1);
+}
+
+// The plan is in the file once for each party of a migration, and each record is whole when it is read.
+TEST_F(JournalTest, LaterRecordsOfAMigrationReferToItsPlan) {
+  constexpr std::size_t kPlan = std::size_t{100} << 10;
+  const auto with_plan = [](MigrationId id, RecordKind kind, std::byte content) {
+    Record record = make(id, kind);
+    record.info.plan.assign(kPlan, content);
+    return record;
+  };
+  const std::byte a{1};
+  const std::byte b{2};
+  const std::vector<Record> all = {
+      with_plan(1, RecordKind::kBarrier, a), with_plan(2, RecordKind::kBarrier, b),
+      with_plan(1, RecordKind::kResumed, a), with_plan(2, RecordKind::kReleased, b),
+      with_plan(1, RecordKind::kResumed, b),  // another one: not the first's
+      with_plan(1, RecordKind::kReleased, b)};
+  {
+    Journal journal = Journal::open(path_).assume_value();
+    for (const Record& record : all) ASSERT_TRUE(journal.append(record).has_value());
+    EXPECT_EQ(journal.records(), all);
+    EXPECT_GT(journal.size_bytes(), 3 * kPlan);
+    EXPECT_LT(journal.size_bytes(), 3 * kPlan + (std::size_t{4} << 10));
+  }
+  Journal again = Journal::open(path_).assume_value();
+  EXPECT_EQ(again.records(), all);
+  ASSERT_TRUE(again.compact([](const Record&) { return false; }).has_value());
+  EXPECT_EQ(again.records(), (std::vector<Record>{all[5], all[3]}));
+  ASSERT_TRUE(again.append(all[3]).has_value());
+  EXPECT_LT(again.size_bytes(), 2 * kPlan + (std::size_t{4} << 10));
+  EXPECT_EQ(again.records().back(), all[3]);
+}
+
+// Software of before, which may come back, does not know of records without a plan: they come with the file's next version.
+TEST_F(JournalTest, FileOfBeforeIsReadAndWrittenAsItIsUntilItIsCompacted) {
+  write_three();
+  const auto version = [this](char number) {
+    UniqueFd fd(::open(path_.c_str(), O_RDWR));
+    char now = 0;
+    EXPECT_EQ(::pread(fd.get(), &now, 1, 7), 1);
+    if (number != 0) EXPECT_EQ(::pwrite(fd.get(), &number, 1, 7), 1);
+    return now;
+  };
+  EXPECT_EQ(version(0), '2');
+  std::filesystem::remove(path_);
+  {
+    Journal journal = Journal::open(path_).assume_value();
+    ASSERT_TRUE(journal.append(make(1, RecordKind::kBarrier)).has_value());
+  }
+  version('1');
+  Journal journal = Journal::open(path_).assume_value();
+  const std::uint64_t first = journal.size_bytes();
+  ASSERT_TRUE(journal.append(make(1, RecordKind::kReleased)).has_value());
+  EXPECT_EQ(journal.size_bytes(), first + first - 8) << "without its plan";
+  EXPECT_EQ(journal.records().size(), 2U);
+  ASSERT_TRUE(journal.compact([](const Record&) { return false; }).has_value());
+  EXPECT_EQ(version(0), '2');
+  EXPECT_EQ(journal.records(), std::vector<Record>{make(1, RecordKind::kReleased)});
+}
+
+TEST_F(JournalTest, ReserveMakesTheFileThatLong) {
+  auto opened = Journal::open(path_);
+  ASSERT_TRUE(opened.has_value());
+  Journal journal = std::move(opened).assume_value();
+  ASSERT_TRUE(journal.reserve().has_value());
+  EXPECT_GE(std::filesystem::file_size(path_), journal.size_bytes() + Journal::kReserveBytes);
+}
+
+TEST_F(JournalTest, CompactionKeepsTheNewestOfEachMigration) {
+  write_three();
+  auto opened = Journal::open(path_);
+  ASSERT_TRUE(opened.has_value());
+  Journal journal = std::move(opened).assume_value();
+  ASSERT_TRUE(journal.append(make(3, RecordKind::kBarrier)).has_value());
+  ASSERT_TRUE(journal.compact([](const Record& r) { return r.info.migration == 3; }).has_value());
+  ASSERT_EQ(journal.records().size(), 2U);
+  EXPECT_EQ(journal.records()[0].kind, RecordKind::kReleased);
+  ASSERT_TRUE(journal.append(make(4, RecordKind::kBarrier)).has_value());
+  const std::string copy = folder_ + "/copy";
+  std::filesystem::copy_file(path_, copy);
+  auto again = Journal::open(copy);
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again.assume_value().records().size(), 3U);
+  auto locked = Journal::open(path_);
+  EXPECT_FALSE(locked.has_value());
+}
+
+}  // namespace
+}  // namespace ckpt::migration

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frames and bodies from a hostile peer: truncated, mutated, with huge counts. Nothing may crash, allocate by a peer's
+// number, or be accepted with a changed meaning.
+#include "libckpt/protocol/wire/codec.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "libckpt/protocol/wire/image_messages.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+#include "libckpt/protocol/wire/switch_messages.h"
+
+namespace ckpt::wire {
+namespace {
+
+std::vector<SwitchMessage> examples() {
+  const Reason reason(ErrorCode::kTimedOut, "late");
+  const Bytes bytes(50, std::byte{9});
+  const auto c = Party::kCoordinator;
+  const auto s = Party::kSource;
+  const auto t = Party::kTarget;
+  return {
+      {1, 2, 3, c, s, Prepare({RankPlace(0, "a", "0", "b", "1"), RankPlace(1, "a", "1", "b", "0")}, bytes)},
+      {1, 2, 3, s, c, Prepared(bytes)},
+      {1, 2, 3, t, c, Refused(reason)},
+      {1, 2, 3, c, t, Start(bytes)},
+      {1, 2, 3, s, c, Precopied{}},
+      {1, 2, 3, c, s, Granted(4)},
+      {1, 2, 3, s, c, Failed(reason)},
+      {1, 2, 3, t, c, Verified{}},
+      {1, 2, 3, c, t, Commit(4)},
+      {1, 2, 3, t, c, LeaseRequest(4, 123)},
+      {1, 2, 3, c, t, Lease(4, 123, 10'000)},
+      {1, 2, 3, t, s, Committed(4)},
+      {1, 2, 3, t, s, Runs(4)},
+      {1, 2, 3, s, t, Released{}},
+      {1, 2, 3, t, s, Relinquished(reason)},
+      {1, 2, 3, c, t, AbortRequest(reason)},
+      {1, 2, 3, c, t, Aborted(reason)},
+      {1, 2, 3, s, c, Resumed(3, true, true)},
+      {1, 2, 3, c, s, Closed(Side::kTarget)},
+      {1, 2, 3, s, t, Query(reason)},
+  };
+}
+
+TEST(Codec, EveryMessageSurvives) {
+  const auto all = examples();
+  EXPECT_EQ(all.size(), std::variant_size_v<SwitchBody>);
+  for (const auto& message : all) {
+    auto again = decode_switch(encode_switch(message));
+    ASSERT_TRUE(again.has_value()) << name_of(message.body) << ": " << again.assume_error().to_string();
+    EXPECT_EQ(again.assume_value(), message);
+  }
+}
+
+TEST(Codec, EveryTruncationAndExtensionIsRefused) {
+  for (const auto& message : examples()) {
+    auto bytes = encode_switch(message);
+    for (std::size_t n = 0; n < bytes.size(); ++n)
+      EXPECT_FALSE(decode_switch(std::span(bytes).first(n)).has_value()) << name_of(message.body) << " " << n;
+    bytes.push_back(std::byte{0});
+    EXPECT_FALSE(decode_switch(bytes).has_value());
+  }
+}
+
+TEST(Codec, MutationsNeverCrashAndWhatPassesIsWellFormed) {
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 20'000; ++round) {
+    auto bytes = encode_switch(examples()[random() % std::variant_size_v<SwitchBody>]);
+    for (std::uint64_t i = 0, n = 1 + random() % 4; i < n; ++i)
+      bytes[random() % bytes.size()] = static_cast<std::byte>(random());
+    auto decoded = decode_switch(bytes);
+    if (!decoded.has_value()) continue;
+    EXPECT_TRUE(is_known(decoded.assume_value().from));
+    EXPECT_TRUE(is_known(decoded.assume_value().to));
+    // Shorter where a mutation claims a newer version: what that may have appended is skipped.
+    EXPECT_LE(encode_switch(decoded.assume_value()).size(), bytes.size());
+  }
+}
+
+struct Strings {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  template <class A>
+  void fields(A& a) {
+    a(list, text, maybe, flag, side);
+  }
+  std::vector<std::string> list;
+  std::string text;
+  std::optional<std::uint32_t> maybe;
+  bool flag = false;
+  Side side = Side::kSource;
+};
+
+std::vector<std::byte> with_count(std::uint64_t count) {
+  std::vector<std::byte> bytes = encode(Strings{});
+  std::memcpy(bytes.data() + 1 + 6, &count,
+              sizeof count);  // endianness byte, envelope, then the list's count
+  return bytes;
+}
+
+TEST(Codec, HugeCountsAllocateNothing) {
+  for (const std::uint64_t count : {std::uint64_t{1} << 33, ~std::uint64_t{0}, std::uint64_t{1'000}}) {
+    auto decoded = decode<Strings>(with_count(count));
+    ASSERT_FALSE(decoded.has_value());
+    EXPECT_EQ(decoded.assume_error().code(), ErrorCode::kProtocol);
+  }
+  EXPECT_TRUE(decode<Strings>(with_count(0)).has_value());
+}
+
+TEST(Codec, EnumsAndBoolsAreChecked) {
+  auto bytes = encode(Strings{});
+  ASSERT_EQ(bytes.back(), std::byte{1});  // side
+  for (const int wrong : {0, 3, 255}) {
+    bytes.back() = static_cast<std::byte>(wrong);
+    EXPECT_FALSE(decode<Strings>(bytes).has_value()) << wrong;
+  }
+  bytes.back() = std::byte{2};
+  EXPECT_TRUE(decode<Strings>(bytes).has_value());
+  bytes[bytes.size() - 2] = std::byte{2};  // flag
+  EXPECT_FALSE(decode<Strings>(bytes).has_value());
+}
+
+struct Newer {
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  template <class A>
+  void fields(A& a) {
+    a(list, text, maybe, flag, side, extra);
+  }
+  std::vector<std::string> list{"x"};
+  std::string text = "t";
+  std::optional<std::uint32_t> maybe = 4;
+  bool flag = true;
+  Side side = Side::kTarget;
+  std::string extra = "appended by version 2";
+};
+struct Incompatible : Newer {
+  static constexpr std::uint8_t kVersion = 2, kCompat = 2;
+};
+
+TEST(Codec, NewerVersionsAreReadIfTheySaySo) {
+  auto old_reader = decode<Strings>(encode(Newer{}));
+  ASSERT_TRUE(old_reader.has_value()) << old_reader.assume_error().to_string();
+  EXPECT_EQ(old_reader.assume_value().text, "t");
+  EXPECT_EQ(*old_reader.assume_value().maybe, 4U);
+  auto refused = decode<Strings>(encode(Incompatible{}));
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.assume_error().code(), ErrorCode::kNotSupported);
+}
+
+struct Outer {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  template <class A>
+  void fields(A& a) {
+    a(inner, behind);
+  }
+  std::vector<Newer> inner;
+  std::string behind;
+};
+struct OuterOfStrings {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  template <class A>
+  void fields(A& a) {
+    a(inner, behind);
+  }
+  std::vector<Strings> inner;
+  std::string behind;
+};
+
+TEST(Codec, OlderVersionsLeaveWhatTheyDidNotKnowAtItsDefault) {
+  Strings old;
+  old.text = "kept";
+  auto read = decode<Newer>(encode(old));
+  ASSERT_TRUE(read.has_value()) << read.assume_error().to_string();
+  EXPECT_EQ(read.assume_value().text, "kept");
+  EXPECT_FALSE(read.assume_value().maybe.has_value());
+  EXPECT_EQ(read.assume_value().extra, "appended by version 2");
+  OuterOfStrings nested;
+  nested.inner.resize(2);
+  nested.inner[1].text = "second";
+  nested.behind = "behind";
+  auto whole = decode<Outer>(encode(nested));
+  ASSERT_TRUE(whole.has_value()) << whole.assume_error().to_string();
+  EXPECT_EQ(whole.assume_value().inner.at(1).text, "second");
+  EXPECT_EQ(whole.assume_value().behind, "behind");
+}
+
+TEST(Codec, AnOlderVersionDoesNotEndInsideAField) {
+  Strings old;
+  old.list = {"a"};
+  std::vector<std::byte> bytes = encode(old);
+  // Two elements are announced and the struct ends after the first.
+  const std::uint64_t two = 2;
+  const std::size_t list_at = 1 + 6;
+  const std::size_t first_ends = list_at + 8 + 8 + 1;
+  std::memcpy(bytes.data() + list_at, &two, sizeof two);
+  bytes.resize(first_ends);
+  const auto size = static_cast<std::uint32_t>(first_ends - list_at);
+  std::memcpy(bytes.data() + 3, &size, sizeof size);
+  EXPECT_FALSE(decode<Newer>(bytes).has_value());
+  // And one of this version ends nowhere early.
+  EXPECT_FALSE(decode<Strings>(bytes).has_value());
+}
+
+TEST(Codec, ImpossibleSwitchMessagesAreRefused) {
+  const auto refused = [](const SwitchMessage& m) { return !decode_switch(encode_switch(m)).has_value(); };
+  const auto c = Party::kCoordinator;
+  const auto t = Party::kTarget;
+  EXPECT_TRUE(refused({0, 2, 3, c, t, Commit(4)}));
+  EXPECT_TRUE(refused({1, 0, 3, c, t, Commit(4)}));
+  EXPECT_TRUE(refused({1, 2, 3, t, t, Commit(4)}));
+  EXPECT_TRUE(refused({1, 2, 3, c, t, Commit(5)}));  // the source's parity
+  EXPECT_TRUE(refused({1, 2, 3, c, t, Commit(2)}));  // before the migration's base
+  EXPECT_TRUE(refused({1, 2, 3, Party::kInvalid, t, Commit(4)}));
+}
+
+TEST(Frames, HeadersAreJudgedWithoutTheBody) {
+  const auto body = encode_switch(examples().front());
+  auto frame = make_frame(FrameType::kSwitch, 77, body);
+  ASSERT_TRUE(frame.has_value());
+  auto bytes = std::move(frame).assume_value();
+  const auto head = std::span(bytes).first(kFrameHeaderBytes);
+  auto header = parse_header(head);
+  ASSERT_TRUE(header.has_value());
+  EXPECT_EQ(header.assume_value().sequence, 77U);
+  EXPECT_EQ(header.assume_value().body_bytes, body.size());
+  EXPECT_TRUE(check_body(header.assume_value(), body).has_value());
+
+  for (std::size_t i = 0; i < 8; ++i) {  // magic, version, type
+    auto broken = bytes;
+    broken[i] ^= std::byte{0x80};
+    EXPECT_FALSE(parse_header(std::span(broken).first(kFrameHeaderBytes)).has_value()) << i;
+  }
+  auto huge = bytes;
+  const std::uint32_t length = 0x7fff'ffff;
+  std::memcpy(huge.data() + 8, &length, sizeof length);
+  EXPECT_FALSE(parse_header(std::span(huge).first(kFrameHeaderBytes)).has_value());
+  for (std::size_t i = 0; i < body.size(); i += 7) {
+    auto damaged = body;
+    damaged[i] ^= std::byte{1};
+    EXPECT_FALSE(check_body(header.assume_value(), damaged).has_value());
+  }
+  EXPECT_FALSE(parse_header(std::span(bytes).first(23)).has_value());
+  const std::vector<std::byte> too_long(most_body_bytes(FrameType::kSwitch) + 1);
+  EXPECT_FALSE(make_frame(FrameType::kSwitch, 1, too_long).has_value());
+}
+
+// A spec of exactly the largest size.
+JobSpec largest_spec() {
+  JobSpec spec;
+  spec.argv = {"/bin/train"};
+  spec.ranks.resize(1);
+  const auto fill = [&](std::size_t bytes) { spec.env = {"PAD=" + std::string(bytes, 'x')}; };
+  fill(kMaxJobSpecBytes / 2);
+  fill(kMaxJobSpecBytes / 2 + kMaxJobSpecBytes - encode(spec).size());
+  return spec;
+}
+
+template <class Message>
+void expect_fits(const Message& message) {
+  const auto body = encode(message);
+  EXPECT_TRUE(make_frame(Message::kFrame, 1, body).has_value())
+      << body.size() << " bytes, frame type " << static_cast<int>(Message::kFrame);
+}
+
+TEST(Frames, EveryMessageAboutAJobTakesTheLargestSpec) {
+  const JobSpec spec = largest_spec();
+  ASSERT_EQ(encode(spec).size(), kMaxJobSpecBytes);
+  const std::string path(4096, 'p');
+  StartJob start;
+  start.spec = spec;
+  expect_fits(start);
+  TakeSnapshot snapshot;
+  snapshot.spec = spec;
+  snapshot.folder = path;
+  expect_fits(snapshot);
+  RestoreImage restore;
+  restore.spec = spec;
+  restore.folder = path;
+  expect_fits(restore);
+  ImageFacts facts;
+  facts.spec = spec;
+  expect_fits(facts);
+  MigrationPlan plan;
+  plan.spec = spec;
+  const auto encoded = encode(
+      SwitchMessage(1, 2, 3, Party::kCoordinator, Party::kSource, SwitchBody(Prepare({}, encode(plan)))));
+  EXPECT_TRUE(make_frame(FrameType::kSwitch, 1, encoded).has_value());
+}
+
+TEST(Frames, CrcIsTheCommonOne) {
+  const std::string text = "123456789";
+  EXPECT_EQ(crc32(std::as_bytes(std::span(text))), 0xcbf4'3926U);
+}
+
+}  // namespace
+}  // namespace ckpt::wire

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/protocol/wire/mover_messages.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <random>
+
+namespace ckpt::wire::mover {
+namespace {
+
+struct Ends {
+  Ends() {
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+      throw std::runtime_error("socketpair");
+    a.reset(ends[0]);
+    b.reset(ends[1]);
+  }
+  UniqueFd a, b;
+};
+
+std::size_t open_descriptors() {
+  std::size_t count = 0;
+  for (int fd = 0; fd < 256; ++fd) count += ::fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+  return count;
+}
+
+AttachRegions regions(std::size_t count) {
+  AttachRegions m;
+  m.session = SessionKey(7, 0);
+  for (std::size_t i = 0; i < count; ++i) m.regions.emplace_back(i + 1, 1, 2 << 20);
+  return m;
+}
+
+TEST(MoverMessages, travel_with_their_descriptors) {
+  Ends ends;
+  auto file = make_memory_file("test", 100);
+  ASSERT_TRUE(file.has_value());
+  const std::vector<int> fds(kMostRegions, file.assume_value().get());
+  ASSERT_TRUE(send_message(ends.a.get(), regions(kMostRegions), fds).has_value());
+  auto packet = receive_message(ends.b.get());
+  ASSERT_TRUE(packet.has_value()) << packet.assume_error().to_string();
+  EXPECT_EQ(packet.assume_value().fds.size(), kMostRegions);
+  const auto* got = std::get_if<AttachRegions>(&packet.assume_value().message);
+  ASSERT_NE(got, nullptr);
+  EXPECT_EQ(got->session, SessionKey(7, 0));
+  EXPECT_EQ(got->regions.back().id, kMostRegions);
+}
+
+TEST(MoverMessages, the_largest_batch_of_tensors_fits_a_packet) {
+  AttachTensors m;
+  m.tensors.resize(kMostTensors);
+  for (TensorInfo& tensor : m.tensors) {
+    tensor.name = std::string(kMostTensorNameBytes, 'n');
+    tensor.shape.resize(kMostTensorDims);
+  }
+  EXPECT_TRUE(encode_message(m).has_value());
+}
+
+TEST(MoverMessages, wrong_numbers_of_descriptors_are_refused_and_closed) {
+  Ends ends;
+  EXPECT_FALSE(send_message(ends.a.get(), regions(2), {}).has_value());
+  EXPECT_FALSE(send_message(ends.a.get(), EndSession(), std::vector<int>{0}).has_value());
+  // A peer that does it anyway: a message without descriptors that needs one.
+  auto packet = encode_message(regions(1));
+  ASSERT_TRUE(packet.has_value());
+  const auto& bytes = packet.assume_value();
+  ASSERT_EQ(::send(ends.a.get(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+  const std::size_t before = open_descriptors();
+  auto received = receive_message(ends.b.get());
+  ASSERT_FALSE(received.has_value());
+  EXPECT_EQ(received.assume_error().code(), ErrorCode::kProtocol);
+  EXPECT_EQ(open_descriptors(), before);
+}
+
+TEST(MoverMessages, memory_to_be_filled_has_two_descriptors_each) {
+  Ends ends;
+  FillRegions m;
+  m.session = SessionKey(7, kFillRank);
+  m.regions = regions(kMostFillRegions).regions;
+  const std::vector<int> fds(2 * kMostFillRegions, ends.a.get());
+  ASSERT_TRUE(send_message(ends.a.get(), m, fds).has_value());
+  auto packet = receive_message(ends.b.get());
+  ASSERT_TRUE(packet.has_value()) << packet.assume_error().to_string();
+  EXPECT_EQ(packet.assume_value().fds.size(), 2 * kMostFillRegions);
+  EXPECT_FALSE(send_message(ends.a.get(), m, std::span(fds).first(kMostFillRegions)).has_value());
+}
+
+// A packet with descriptors, whatever they are worth.
+void send_anyway(int socket, std::span<const std::byte> bytes, std::size_t descriptors) {
+  std::vector<std::byte> control(CMSG_SPACE(descriptors * sizeof(int)));
+  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = control.data();
+  header.msg_controllen = control.size();
+  cmsghdr* rights = CMSG_FIRSTHDR(&header);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(descriptors * sizeof(int));
+  const std::vector<int> fds(descriptors, socket);
+  std::memcpy(CMSG_DATA(rights), fds.data(), descriptors * sizeof(int));
+  ASSERT_EQ(::sendmsg(socket, &header, 0), static_cast<ssize_t>(bytes.size()));
+}
+
+TEST(MoverMessages, more_than_a_packet_may_hold_is_neither_sent_nor_taken) {
+  Ends ends;
+  FillRegions m;
+  m.session = SessionKey(7, kFillRank);
+  m.regions = regions(kMostFillRegions).regions;
+  auto packet = encode_message(m);
+  ASSERT_TRUE(packet.has_value());
+  m.regions = regions(kMostFillRegions + 1).regions;
+  const std::vector<int> fds(2 * m.regions.size(), ends.a.get());
+  EXPECT_EQ(send_message(ends.a.get(), m, fds).assume_error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_FALSE(
+      send_message(ends.a.get(), regions(kMostRegions + 1), std::vector<int>(kMostRegions + 1)).has_value());
+  // A peer that does it anyway.
+  const std::size_t before = open_descriptors();
+  send_anyway(ends.a.get(), packet.assume_value(), kMostRegions + 2);
+  EXPECT_EQ(receive_message(ends.b.get()).assume_error().code(), ErrorCode::kProtocol);
+  std::vector<std::byte> longer(packet.assume_value().begin(),
+                                packet.assume_value().begin() + 8);  // its header
+  const auto body = encode(m);
+  longer.insert(longer.end(), body.begin(), body.end());
+  send_anyway(ends.a.get(), longer, kMostRegions);
+  EXPECT_EQ(receive_message(ends.b.get()).assume_error().code(), ErrorCode::kProtocol);
+  EXPECT_EQ(open_descriptors(), before);
+}
+
+TEST(MoverMessages, a_closed_socket_is_unavailable) {
+  Ends ends;
+  ends.a.reset();
+  auto received = receive_message(ends.b.get());
+  ASSERT_FALSE(received.has_value());
+  EXPECT_EQ(received.assume_error().code(), ErrorCode::kUnavailable);
+  auto sent = send_message(ends.b.get(), EndSession());
+  ASSERT_FALSE(sent.has_value());
+  EXPECT_EQ(sent.assume_error().code(), ErrorCode::kUnavailable);
+}
+
+TEST(MoverMessages, last_words_are_heard_of_a_peer_that_has_not_read_all) {
+  Ends ends;
+  ASSERT_TRUE(send_message(ends.b.get(), EndSession()).has_value());
+  ASSERT_TRUE(send_message(ends.a.get(), EndSession()).has_value());
+  ends.a.reset();  // with a message unread: Linux tells the other side ECONNRESET, then what was sent
+  EXPECT_TRUE(receive_message(ends.b.get()).has_value());
+  const auto end = receive_message(ends.b.get());
+  ASSERT_FALSE(end.has_value());
+  EXPECT_EQ(end.assume_error().code(), ErrorCode::kUnavailable);
+}
+
+TEST(MoverMessages, random_damage_is_a_message_or_an_error) {
+  StartSource start;
+  start.addresses = {"ucx:1", "ucx:2"};
+  FillRegions fill;
+  fill.regions = regions(3).regions;
+  DroppedRegions dropped;
+  dropped.regions = {1, 2, 3};
+  const std::vector<Message> messages{regions(3), start, Progress(), Verified(), fill, dropped};
+  std::mt19937 random(3);
+  for (const Message& message : messages) {
+    const auto good = encode_message(message);
+    ASSERT_TRUE(good.has_value());
+    for (int i = 0; i < 5000; ++i) {
+      auto bytes = good.assume_value();
+      for (unsigned flips = 1 + random() % 3; flips > 0; --flips)
+        bytes[random() % bytes.size()] ^= static_cast<std::byte>(1u << (random() % 8));
+      if (random() % 3 == 0) bytes.resize(random() % bytes.size());
+      auto decoded = decode_message(bytes);
+      if (decoded) {
+        EXPECT_LE(descriptors_of(decoded.assume_value()), kMostRegions);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ckpt::wire::mover

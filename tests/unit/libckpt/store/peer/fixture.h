@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// A vault's folder with a tier in memory (of another folder: what matters is which one a pack lies in), and job content for it.
+#pragma once
+
+#include <filesystem>
+
+#include "libckpt/store/peer/file_server.h"
+#include "libckpt/store/peer/remote_files.h"
+#include "libckpt/store/peer/route.h"
+#include "tests/unit/libckpt/store/vault/support.h"
+
+namespace ckpt::vault::test {
+
+class Peers : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/gm-peer-XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    home_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(home_); }
+
+  [[nodiscard]] std::string disk() const { return home_ + "/vault"; }
+  [[nodiscard]] std::string memory() const { return home_ + "/memory"; }
+
+  std::unique_ptr<FileServer> serve(std::uint64_t memory_limit) {
+    FileServer::Settings settings;
+    settings.folder = disk();
+    settings.memory = memory_limit == 0 ? "" : memory();
+    settings.memory_limit_bytes = memory_limit;
+    settings.listen = "127.0.0.1:0";
+    return must(FileServer::create(settings));
+  }
+
+  static FileGrant grant_of(bool writes, bool into_memory) {
+    FileGrant grant;
+    grant.job = "job";
+    grant.writes = writes;
+    grant.into_memory = into_memory;
+    grant.lasts = std::chrono::hours(1);
+    return grant;
+  }
+
+  static Route route_to(const FileServer& server, std::vector<std::byte> token) {
+    Route route;
+    route.folder = "node-b";
+    route.peer_address = server.address();
+    route.peer_token = std::move(token);
+    return route;
+  }
+
+  // Here, with the tier in memory.
+  [[nodiscard]] Route here() const {
+    Route route;
+    route.folder = disk();
+    route.memory = memory();
+    return route;
+  }
+
+  static Content some_content(std::uint64_t seed, std::size_t bytes = 20'000) {
+    Content content;
+    content.regions[1] = random_bytes(bytes, seed);
+    content.regions[2] = Bytes(3 * kTestChunk);
+    content.blobs["host"] = random_bytes(1000, seed + 1);
+    return content;
+  }
+
+  static std::vector<std::string> packs_in(const std::string& folder) {
+    std::vector<std::string> names;
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(folder + "/jobs/job/packs", ignored))
+      names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  std::string home_;
+};
+
+}  // namespace ckpt::vault::test

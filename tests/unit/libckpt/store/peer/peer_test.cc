@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// A vault that is written and read over a link: what is there afterwards, and what whoever talks to it cannot do.
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+#include <thread>
+
+#include "tests/unit/libckpt/store/peer/fixture.h"
+
+namespace ckpt::vault::test {
+namespace {
+
+ErrorCode code_of(const Result<void>& result) {
+  return result ? ErrorCode{} : result.assume_error().code();
+}
+template <class T>
+ErrorCode code_of(const Result<T>& result) {
+  return result ? ErrorCode{} : result.assume_error().code();
+}
+
+// Connects and sends these bytes; true if the other side then closes without having said anything.
+bool is_hung_up_on(const std::string& address, const Bytes& bytes) {
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&to), sizeof to) != 0) return false;
+  if (::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0) return false;
+  char answer[64];
+  return ::recv(socket.get(), answer, sizeof answer, 0) <= 0;
+}
+
+using PeerVault = Peers;
+
+TEST_F(PeerVault, WritesWhatChangedAndReadsItBack) {
+  auto server = serve(0);
+  const auto token = must(server->grant(grant_of(true, false)));
+  const Content first = some_content(1);
+  Content second = first;
+  second.regions[1][0] ^= std::byte{1};
+  {
+    auto open = must(open_vault(route_to(*server, token), true));
+    must(write_version(*open.vault, "job", first, nullptr));
+    const auto next = must(write_version(*open.vault, "job", second, &first));
+    EXPECT_EQ(next->parent, 1u);
+    EXPECT_LT(next->written_bytes, 10'000u) << "what was there already has travelled again";
+  }
+  // By another connection, over the link, and as the other node itself sees it.
+  auto reading = must(open_vault(route_to(*server, must(server->grant(grant_of(false, false)))), false));
+  EXPECT_EQ(must(restore_exactly(*reading.vault, "job", 1)), first);
+  EXPECT_EQ(must(restore_exactly(*reading.vault, "job", 2)), second);
+  auto there = must(Vault::open(disk(), {.writable = false}));
+  EXPECT_EQ(must(restore_exactly(*there, "job", 2)), second);
+}
+
+TEST_F(PeerVault, RemovesAndCollectsOverTheLink) {
+  auto server = serve(0);
+  auto open = must(open_vault(route_to(*server, must(server->grant(grant_of(true, false)))), true));
+  must(write_version(*open.vault, "job", some_content(1), nullptr));
+  const std::string first = packs_in(disk()).at(0);
+  const Content last = some_content(2);
+  must(write_version(*open.vault, "job", last, nullptr));
+  EXPECT_EQ(must(open.vault->keep_newest("job", 1)), std::vector<std::uint64_t>{1});
+  EXPECT_GT(must(open.vault->collect("job")).freed_bytes, 10'000);
+  EXPECT_EQ(must(restore_exactly(*open.vault, "job", 2)), last);
+  EXPECT_FALSE(std::filesystem::exists(disk() + "/jobs/job/packs/" + first));
+}
+
+TEST_F(PeerVault, OneWriterAtATimeUntilItIsGone) {
+  auto server = serve(0);
+  const auto token = must(server->grant(grant_of(true, false)));
+  auto first = std::make_optional(must(open_vault(route_to(*server, token), true)));
+  EXPECT_EQ(code_of(open_vault(route_to(*server, token), true)), ErrorCode::kRefused);
+  EXPECT_EQ(code_of(Vault::open(disk(), {})), ErrorCode::kRefused);
+  first.reset();
+  EXPECT_TRUE(open_vault(route_to(*server, token), true));
+}
+
+// A mover that is killed closes nothing in order.
+TEST_F(PeerVault, AWriterThatIsCutLeavesNothingAndHoldsNothing) {
+  auto server = serve(0);
+  const auto token = must(server->grant(grant_of(true, false)));
+  {
+    auto open = must(open_vault(route_to(*server, token), true));
+    must(write_version(*open.vault, "job", some_content(1), nullptr));
+  }
+  const auto cut = must(server->grant(grant_of(true, false)));
+  auto open = must(open_vault(route_to(*server, cut), true));
+  auto writer = must(open.vault->begin_version("job", {.chunk_bytes = kTestChunk}));
+  ASSERT_TRUE(put_content(*writer, some_content(2, 8 << 20), nullptr));
+  server->revoke(cut);
+  EXPECT_EQ(code_of(writer->commit({})), ErrorCode::kUnavailable);
+  // As soon as the other side has noticed.
+  auto after = open_vault(route_to(*server, token), true);
+  while (code_of(after) == ErrorCode::kRefused) after = open_vault(route_to(*server, token), true);
+  auto again = must(std::move(after));
+  EXPECT_EQ(must(again.vault->versions("job")).size(), 1u);
+  EXPECT_EQ(must(restore_exactly(*again.vault, "job", 1)), some_content(1));
+}
+
+TEST_F(PeerVault, NobodyGetsInWithoutAToken) {
+  auto server = serve(0);
+  const auto token = must(server->grant(grant_of(true, false)));
+  std::vector<std::byte> other = token;
+  other.back() ^= std::byte{1};
+  EXPECT_EQ(code_of(open_vault(route_to(*server, other), true)), ErrorCode::kUnavailable);
+  EXPECT_EQ(code_of(open_vault(route_to(*server, {}), true)), ErrorCode::kUnavailable);
+  server->revoke(token);
+  EXPECT_EQ(code_of(open_vault(route_to(*server, token), true)), ErrorCode::kUnavailable);
+  FileGrant over = grant_of(true, false);
+  over.lasts = std::chrono::milliseconds(-1);
+  EXPECT_EQ(code_of(open_vault(route_to(*server, must(server->grant(over))), true)), ErrorCode::kUnavailable);
+}
+
+TEST_F(PeerVault, AGrantIsForOneJobAndWhatItSays) {
+  auto server = serve(0);
+  {
+    auto vault = must(Vault::open(disk(), {}));
+    must(write_version(*vault, "job", some_content(1), nullptr));
+    must(write_version(*vault, "other", some_content(2), nullptr));
+  }
+  auto reading = must(open_vault(route_to(*server, must(server->grant(grant_of(false, false)))), false));
+  EXPECT_EQ(must(reading.vault->jobs()).size(), 1u);
+  EXPECT_EQ(code_of(reading.vault->open_version("other")), ErrorCode::kNotFound);
+  Files& files = *reading.files;
+  EXPECT_EQ(code_of(files.open("node-b/jobs/other/job")), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of(files.open("node-b/../vault/lock")), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of(files.create("node-b/jobs/job/packs/9.pack")), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of(files.remove("node-b/jobs/job/job")), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of(files.lock("node-b/lock")), ErrorCode::kInvalidArgument) << "it would keep writers out";
+  // Who may write holds the vault first.
+  RemoteFiles::Settings settings;
+  settings.address = server->address();
+  settings.token = must(server->grant(grant_of(true, false)));
+  settings.folder = "node-b";
+  auto writing = must(RemoteFiles::connect(settings));
+  EXPECT_EQ(code_of(writing->remove("node-b/jobs/job/job")), ErrorCode::kInvalidArgument);
+  const auto lock = must(writing->lock("node-b/lock"));
+  EXPECT_TRUE(writing->remove("node-b/jobs/job/job"));
+}
+
+TEST_F(PeerVault, PathsAreThoseOfOneJob) {
+  for (const char* good : {"", "vault", "vault.new", "lock", "jobs", "jobs/job", "jobs/job/job",
+                           "jobs/job/packs", "jobs/job/packs/7.pack.new", "jobs/job/versions/1.version"})
+    EXPECT_TRUE(check_path(good, "job")) << good;
+  for (const char* bad :
+       {"..", "/etc/passwd", "jobs/", "jobs/jo", "jobs/jobs", "jobs/job2", "jobs/job2/job", "jobs/job/",
+        "jobs/job/../other/job", "jobs/job/packs/", "jobs/job/packs/..", "jobs/job/packs/.x",
+        "jobs/job/packs/a/b", "jobs/job/keys", "vault/x", "jobs/job/packsx"})
+    EXPECT_FALSE(check_path(bad, "job")) << bad;
+  EXPECT_FALSE(check_path(std::string("jobs/job/packs/\0x", 17), "job"));
+  EXPECT_FALSE(check_path("jobs/job/packs/" + std::string(600, 'a'), "job"));
+}
+
+TEST_F(PeerVault, CraftedBytesEndTheirConnectionAndNothingElse) {
+  auto server = serve(0);
+  const auto token = must(server->grant(grant_of(true, false)));
+  std::uint64_t seed = 7;
+  for (const std::size_t bytes : {1u, 31u, 32u, 1000u, 100'000u})
+    EXPECT_TRUE(bytes < 32 || is_hung_up_on(server->address(), random_bytes(bytes, ++seed)));
+  // A right front with lengths that nobody has room for.
+  Bytes front(32);
+  std::memcpy(front.data(), "GPVF\xff\xff\xff\xff\xff\xff\xff\x7f", 12);
+  EXPECT_TRUE(is_hung_up_on(server->address(), front));
+  // A hello whose hash is wrong.
+  FileHello hello;
+  hello.token = token;
+  const Bytes head = wire::encode(hello);
+  const auto size = static_cast<std::uint32_t>(head.size());
+  Bytes message(32);
+  std::memcpy(message.data(), "GPVF", 4);
+  std::memcpy(message.data() + 4, &size, 4);
+  message.insert(message.end(), head.begin(), head.end());
+  EXPECT_TRUE(is_hung_up_on(server->address(), message));
+  // Requests of no sense, behind a good hello.
+  auto stream = must(FrameStream::connect(server->address(), std::chrono::seconds(5)));
+  must(stream.send(head, {}));
+  (void)must(stream.receive(std::chrono::seconds(5), kMostRequestBytes, {}));
+  FileRequest nonsense(FileOp::kRead);
+  nonsense.handle = 99;
+  nonsense.bytes = ~std::uint64_t{0};
+  must(stream.send(wire::encode(nonsense), {}));
+  const auto said = must(stream.receive(std::chrono::seconds(5), kMostRequestBytes, {}));
+  EXPECT_FALSE(must(wire::decode<FileReply>(said.head)).done);
+  must(stream.send(random_bytes(100, 3), {}));
+  EXPECT_FALSE(stream.receive(std::chrono::seconds(5), kMostRequestBytes, {}));
+
+  EXPECT_TRUE(open_vault(route_to(*server, token), true)) << "the server does not serve any more";
+}
+
+TEST_F(PeerVault, SaysWhereItCouldNotBeReached) {
+  std::string address;
+  std::vector<std::byte> token;
+  {
+    auto server = serve(0);
+    address = server->address();
+    token = must(server->grant(grant_of(true, false)));
+  }
+  Route route;
+  route.folder = "node-b";
+  route.peer_address = address;
+  route.peer_token = token;
+  const auto open = open_vault(route, true);
+  ASSERT_FALSE(open);
+  EXPECT_EQ(open.assume_error().code(), ErrorCode::kUnavailable);
+  EXPECT_NE(open.assume_error().to_string().find("node-b cannot be reached at " + address),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace ckpt::vault::test

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gpumigrate command in this process, against a coordinator that a test plays (fake_coordinator.h), and what that answers.
+// Threads: the command runs in the caller's.
+#pragma once
+
+#include <chrono>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/unit/tools/gpumigrate/fake_coordinator.h"
+#include "tools/gpumigrate/program.h"
+
+namespace ckpt::cli {
+
+struct Ended {
+  int code = 0;
+  std::string out;
+  std::string err;
+};
+
+struct RunOptions {
+  bool terminal = false;
+  std::chrono::milliseconds patience{};  // with a coordinator that cannot be reached
+};
+
+// `home`: where the coordinator's port and token are; `arguments`: behind the program's name.
+inline Ended run(const std::string& home, const std::vector<std::string>& arguments,
+                 const RunOptions& options = {}) {
+  std::ostringstream out;
+  std::ostringstream err;
+  Context context{
+      .out = out, .err = err, .terminal = options.terminal, .coordinator = CoordinatorClient(home)};
+  context.patience = options.patience;
+  const int code = run_program(arguments, context);
+  return {code, out.str(), err.str()};
+}
+
+inline FakeAnswer json(const std::string& text, unsigned status = 200) {
+  return {status, text, {}};
+}
+
+inline FakeAnswer refusal(unsigned status, const std::string& code, const std::string& message,
+                          int exit_code) {
+  const Json body = {{"error", {{"code", code}, {"message", message}, {"exit_code", exit_code}}}};
+  return json(body.dump(), status);
+}
+
+inline bool has(const std::string& text, const std::string& what) {
+  return text.find(what) != std::string::npos;
+}
+
+}  // namespace ckpt::cli

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// A cluster of the bench's own: `gpumigrate local up` in a temporary home, driven by the gpumigrate command as an operator
+// would, taken down and removed at its end whatever happened. What moves report comes back as numbers that were checked.
+//
+//   CKPT_TRY(cluster, Cluster::start(options.program_folder, options.bytes));
+//   CKPT_TRY(job, cluster->run_job("hotset", {"--steps", "0"}));
+//   CKPT_TRYV(cluster->wait_for_steps(job, 10));
+//   CKPT_TRY(move, cluster->migrate(job, {"--live", "--bandwidth", "1GiB/s"}));
+//
+// With GPUMIGRATE_KEEP set to anything the home stays, with all logs, to see why something failed.
+// Nothing sleeps: waiting is a command that ends when something has happened, or a line of a job's log.
+// Threads: one. Errors: what the command said; kTimedOut, kAborted as in command.h. Spans are milliseconds, as in the reports.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "libckpt/base/result.h"
+#include "tools/bench/jobs/command.h"
+
+namespace ckpt::bench {
+
+using Json = nlohmann::ordered_json;
+using Arguments = std::vector<std::string>;
+
+// One migration, as its final report says (docs/api.md).
+struct Move {
+  std::string id;
+  std::string result;  // "done", "failed", ...
+  std::string bound_by;
+  std::string error;  // of one that is not done
+  double downtime_ms = 0;
+  double bound_ms = 0;
+  double total_ms = 0;
+  double quiesce_ms = 0;
+  double final_ms = 0;
+  double verify_ms = 0;
+  double commit_ms = 0;
+  double context_ms = 0;  // of a program that does not use ckpt.h: the driver's checkpoint,
+  double host_ms = 0;     // and its host memory's way to the other node
+  double restore_ms = 0;
+  double resume_ms = 0;
+  double scan_ms = 0;
+  double copy_ms = 0;
+  double rounds = 0;
+  double state_bytes = 0;
+  double sent_bytes = 0;
+  double wire_bytes = 0;
+  double dirty_bytes = 0;
+  double link_rate = 0;  // bytes per second, as the move measured them
+  double scan_rate = 0;
+};
+// kCorrupt naming the field that is missing, no number or negative. A move that did not end with "done" has no figures.
+Result<Move> parse_move(const Json& report);
+
+// When a migration reached a phase: wall clock, seconds.
+struct Phases {
+  double precopy = 0;
+  double granted = 0;
+  double committed = 0;
+  double ended = 0;
+};
+
+// One image, as the report of its snapshot says.
+struct Snapshot {
+  double pause_ms = 0;
+  double dirty_bytes = 0;
+  double written_bytes = 0;
+  double state_bytes = 0;
+};
+
+class Cluster {
+ public:
+  // Two nodes; software GPUs, if there is no other, are `software_gpus` of each, with room for two jobs of `state_bytes`.
+  static Result<std::unique_ptr<Cluster>> start(const std::string& program_folder, std::uint64_t state_bytes,
+                                                int software_gpus = 1);
+  ~Cluster();
+  Cluster(const Cluster&) = delete;
+  Cluster& operator=(const Cluster&) = delete;
+
+  [[nodiscard]] bool software_gpu() const noexcept { return software_gpu_; }
+
+  // Starts the example `program`, which uses ckpt.h, with a line of its log for every `--print-every` steps; returns the job's name.
+  Result<std::string> run_job(const std::string& program, const Arguments& arguments);
+  // The same with one that does not.
+  Result<std::string> run_plain_job(const std::string& program, const Arguments& arguments);
+  // Why this job cannot go to the other place; empty: it can.
+  Result<std::string> why_not_movable(const std::string& job);
+  // Until the job has printed a step that is at least `more` above the last one printed by now.
+  Result<void> wait_for_steps(const std::string& job, std::uint64_t more);
+  // To where the job does not run, with these options. Whatever its result.
+  Result<Move> migrate(const std::string& job, const Arguments& options);
+  // The same, but anything but "done" is an error.
+  Result<Move> migrate_done(const std::string& job, const Arguments& options);
+  // Whether the node where jobs start has two GPUs, and a move of such a job to the second, or back to the first.
+  [[nodiscard]] bool has_second_gpu() const noexcept { return second_gpu_; }
+  Result<Move> swap_done(const std::string& job, bool to_second, const Arguments& options);
+  // Into a folder of this cluster's; anything but "done" is an error.
+  Result<Snapshot> snapshot(const std::string& job);
+  // Into the same folder, `every` as the command takes it, until unprotect().
+  Result<void> protect(const std::string& job, const std::string& every);
+  Result<void> unprotect(const std::string& job);
+  // Of its images; 0: there is none.
+  Result<std::uint64_t> newest_version(const std::string& job);
+  // Ends it and starts it from its newest image at the other place; milliseconds that its memory took out of the image.
+  Result<double> restore(const std::string& job);
+  [[nodiscard]] std::string vault() const { return home_ + "/vault"; }
+  // SIGTERM, and until it has ended.
+  Result<void> stop(const std::string& job);
+  // Until it has ended by itself, with exit code 0.
+  Result<void> wait(const std::string& job);
+  Result<std::string> log(const std::string& job);
+  // Of all migrations so far.
+  Result<std::map<std::string, Phases>> phases();
+
+ private:
+  Cluster(std::string program_folder, std::string home)
+      : program_folder_(std::move(program_folder)), home_(std::move(home)) {}
+  Result<void> up(std::uint64_t state_bytes, int software_gpus);
+  Result<void> choose_places();
+  Result<std::string> start_job(const std::string& program, const Arguments& arguments, bool cooperative);
+  Result<Move> migrate_to(const std::string& job, const std::string& place, const Arguments& options);
+  [[nodiscard]] Command command(const Arguments& arguments) const;
+  Result<CommandOutput> run(const Arguments& arguments, bool must_succeed);
+  Result<Json> ask(Arguments arguments);
+
+  std::string program_folder_;
+  std::string home_;
+  std::unique_ptr<Interrupts> interrupts_;
+  bool software_gpu_ = false;
+  bool second_gpu_ = false;
+  std::string places_[2];               // NODE:GPU
+  std::map<std::string, int> runs_at_;  // index of the job's place
+  int jobs_ = 0;
+};
+
+}  // namespace ckpt::bench

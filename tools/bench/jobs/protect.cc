@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpumigrate-bench protect: a job whose state changes by 2 % a step, under protection every second: what that costs the job, and what snapshots write.
+#include <algorithm>
+#include <cmath>
+
+#include "tools/bench/bench.h"
+#include "tools/bench/jobs/jobs.h"
+#include "tools/bench/jobs/steps.h"
+
+namespace ckpt::bench {
+namespace {
+
+constexpr std::uint64_t kSecondsOfStretch = 6;
+constexpr unsigned kSnapshots = 3;  // by hand, of one turn: protection's have no report of what had changed
+constexpr std::uint64_t kTrialSteps = 40;
+constexpr double kEver = 1e18;  // later than any time
+constexpr double kMostWritten = 1.1;
+constexpr double kLeastRate = 0.95;
+constexpr double kMiB = 1024.0 * 1024.0;
+
+struct Turn {
+  double rate = 0;      // steps per second under protection, of the rate without
+  double a_second = 0;  // images
+  std::vector<double> written, pauses, dirty;
+};
+
+double last_time(const std::vector<StepLine>& lines) {
+  return lines.empty() ? 0 : lines.back().time;
+}
+
+Result<std::vector<StepLine>> steps_of(Cluster& cluster, const std::string& job) {
+  CKPT_TRY(log, cluster.log(job));
+  return parse_steps(log);
+}
+
+Result<void> take_by_hand(Cluster& cluster, const std::string& job, std::uint64_t steps_a_second,
+                          Turn& turn) {
+  for (unsigned i = 0; i < kSnapshots; ++i) {
+    CKPT_TRY(snapshot, cluster.snapshot(job));
+    turn.pauses.push_back(snapshot.pause_ms);
+    turn.dirty.push_back(snapshot.dirty_bytes / kMiB);
+    if (snapshot.dirty_bytes > 0) turn.written.push_back(snapshot.written_bytes / snapshot.dirty_bytes);
+    CKPT_TRYV(cluster.wait_for_steps(job, steps_a_second));
+  }
+  return ok();
+}
+
+// One stretch without protection, one with it, of the same job.
+Result<Turn> one_turn(Cluster& cluster, const std::string& job, std::uint64_t steps_a_second) {
+  CKPT_TRY(before, steps_of(cluster, job));
+  CKPT_TRYV(cluster.wait_for_steps(job, kSecondsOfStretch * steps_a_second));
+  CKPT_TRY(between, steps_of(cluster, job));
+  CKPT_TRY(first, cluster.newest_version(job));
+  CKPT_TRYV(cluster.protect(job, "1s"));
+  CKPT_TRYV(cluster.wait_for_steps(job, kSecondsOfStretch * steps_a_second));
+  CKPT_TRY(last, cluster.newest_version(job));
+  CKPT_TRY(after, steps_of(cluster, job));
+  CKPT_TRYV(cluster.unprotect(job));
+  const double without = step_rate(after, last_time(before), last_time(between));
+  const double with = step_rate(after, last_time(between), kEver);
+  const double seconds = last_time(after) - last_time(between);
+  if (without <= 0 || with <= 0 || seconds <= 0)
+    return Error(ErrorCode::kCorrupt, "The log of " + job + " shows no steps");
+  Turn turn;
+  turn.rate = with / without;
+  turn.a_second = static_cast<double>(last - first) / seconds;
+  CKPT_TRYV(take_by_hand(cluster, job, steps_a_second, turn));
+  return turn;
+}
+
+}  // namespace
+
+Result<void> bench_protect(const BenchOptions& options, Report& report) {
+  CKPT_TRY(cluster, Cluster::start(options.program_folder, options.bytes));
+  CKPT_TRY(job, cluster->run_job("hotset", timed_hotset_arguments(options.bytes)));
+  CKPT_TRYV(cluster->wait_for_steps(job, kTrialSteps));
+  CKPT_TRY(trial, steps_of(*cluster, job));
+  const auto a_second = static_cast<std::uint64_t>(std::max(1.0, std::round(step_rate(trial, 0, kEver))));
+  CKPT_TRYV(cluster->snapshot(job));  // not counted: a full one
+  std::vector<double> rates, seconds, written, pauses, dirty;
+  for (unsigned i = 0; i < options.pairs; ++i) {
+    CKPT_TRY(turn, one_turn(*cluster, job, a_second));
+    rates.push_back(turn.rate);
+    seconds.push_back(turn.a_second);
+    written.insert(written.end(), turn.written.begin(), turn.written.end());
+    pauses.insert(pauses.end(), turn.pauses.begin(), turn.pauses.end());
+    dirty.insert(dirty.end(), turn.dirty.begin(), turn.dirty.end());
+  }
+  CKPT_TRYV(cluster->stop(job));
+  Section& section = report.add_section(
+      "protect", "hotset of " + std::to_string(options.bytes >> 20) +
+                     " MiB, 2 % changed by each step of 5 ms, protected every second into a folder");
+  section.set_columns({{"pause", "ms"},
+                       {"changed", "MiB"},
+                       {"written of changed", ""},
+                       {"step rate of unprotected", ""},
+                       {"images", "1/s"}});
+  section.add_row("protected", {spread_of(pauses), spread_of(dirty), spread_of(written), spread_of(rates),
+                                spread_of(seconds)});
+  section.add_goal("written of changed", spread_of(written).median, Relation::kAtMost, kMostWritten);
+  section.add_goal("step rate of unprotected", spread_of(rates).median, Relation::kAtLeast, kLeastRate);
+  section.add_note("pause, changed and written are of snapshots by hand between the stretches");
+  return ok();
+}
+
+}  // namespace ckpt::bench

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a second process of the bench does. Each returns when the parent closes the link (kUnavailable) or at an error.
+#pragma once
+
+#include "libckpt/base/result.h"
+
+namespace ckpt::bench {
+
+class Link;
+#define BENCH_ROLE(name, function) Result<void> function(Link& link);
+#include "tools/bench/measuring/child_roles.def"
+#undef BENCH_ROLE
+
+}  // namespace ckpt::bench

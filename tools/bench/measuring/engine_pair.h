@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// A sender here and a receiver in a second process, with a CUDA context and UCX each, as two movers have them; no agent, no job.
+// The source's memory is one region that the caller fills; the target's is made once and written by every session.
+//
+//   CKPT_TRY(pair, EnginePair::create(options.program, bytes));
+//   pair->memory().fill_random(1);
+//   CKPT_TRY(session, pair->begin({.bandwidth = limit}));     // connected, plan accepted
+//   CKPT_TRY(run, session->round());                          // as often as wanted
+//   CKPT_TRYV(session->verify());                             // final round and commit: the roots are equal
+//   CKPT_TRYV(session->end());                                // closes both sides
+//   CKPT_TRYV(pair->finish());
+//
+// Threads: one. One session at a time; it must end before the pair does. Errors: the engine's, the driver's, the second process's.
+#pragma once
+
+#include <memory>
+
+#include "libckpt/datapath/engine/source/sender.h"
+#include "libckpt/datapath/engine/shared/staging.h"
+#include "libckpt/datapath/transport/transport.h"
+#include "tools/bench/measuring/child.h"
+#include "tools/bench/measuring/device_buffer.h"
+#include "tools/bench/measuring/measure.h"
+
+namespace ckpt::bench {
+
+struct SessionSetup {
+  bool near = true;  // as between GPUs of one node; else as between nodes, over TCP
+  std::uint64_t bandwidth = 0;
+  codec::CodecMode codec = codec::CodecMode::kRaw;
+  std::uint64_t shadow_memory_bytes = 0;
+};
+
+struct RoundRun {
+  engine::RoundReport report;
+  Nanos wall = 0;
+  Nanos cpu = 0;  // of both processes and both devices
+};
+
+class EnginePair;
+
+class EngineSession {
+ public:
+  ~EngineSession();
+  EngineSession(const EngineSession&) = delete;
+  EngineSession& operator=(const EngineSession&) = delete;
+  Result<RoundRun> round();
+  // Payloads are read out of this process's memory, as within a machine; else they go over UCX.
+  [[nodiscard]] bool near() const { return sender_->near_lanes(transport::Nearness::kReads) > 0; }
+  Result<void> verify();
+  Result<void> end();
+
+ private:
+  friend class EnginePair;
+  explicit EngineSession(EnginePair& pair) : pair_(pair) {}
+  EnginePair& pair_;
+  std::unique_ptr<engine::Sender> sender_;
+};
+
+class EnginePair {
+ public:
+  static Result<std::unique_ptr<EnginePair>> create(const std::string& program, std::uint64_t bytes);
+  Result<std::unique_ptr<EngineSession>> begin(const SessionSetup& setup);
+  [[nodiscard]] DeviceBuffer& memory() { return *memory_; }
+  Result<void> finish();
+
+ private:
+  friend class EngineSession;
+  explicit EnginePair(Device device) : device_(std::move(device)) {}
+  Device device_;
+  std::unique_ptr<engine::StagingPool> staging_;
+  std::unique_ptr<transport::Transport> transport_;
+  std::unique_ptr<DeviceBuffer> memory_;
+  std::unique_ptr<Child> target_;
+  std::optional<CpuMeter> meter_;
+};
+
+}  // namespace ckpt::bench

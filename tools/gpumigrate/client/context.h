@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every command gets: where to print, in which form, and the coordinator. Threads: one.
+#pragma once
+
+#include <ostream>
+#include <string>
+
+#include "tools/gpumigrate/client/coordinator_client.h"
+#include "tools/gpumigrate/client/exit_codes.h"
+
+namespace ckpt::cli {
+
+struct Context {
+  std::ostream& out;      // results
+  std::ostream& err;      // progress, notes, errors
+  bool terminal = false;  // err is one
+  bool json = false;      // -o json
+  CoordinatorClient coordinator;
+  std::chrono::milliseconds patience{60'000};  // how long a coordinator that is away is dialled again
+
+  [[nodiscard]] const std::string& home() const noexcept { return coordinator.home(); }
+  // One line on err.
+  void note(const std::string& line);
+  // The result as JSON.
+  void print(const Json& value);
+};
+
+// Prints "gpumigrate: message" and returns the exit code of the error.
+int report(Context& context, const Error& error);
+// Of a command that follows what goes on without it: left alone by Ctrl-C (kAborted) its outcome is not known.
+int report_unfollowed(Context& context, const Error& error);
+
+}  // namespace ckpt::cli

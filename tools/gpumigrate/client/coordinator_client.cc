@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/gpumigrate/client/coordinator_client.h"
+
+#include <charconv>
+
+#include "libckpt/base/fd.h"
+
+namespace ckpt::cli {
+namespace {
+
+constexpr std::size_t kLargestFile = 64 << 10;
+
+Error no_coordinator(const std::string& home) {
+  return Error(ErrorCode::kUnavailable, "No coordinator at " + home +
+                                            ": start one with `gpumigrate local up`, or set GPUMIGRATE_HOME");
+}
+
+std::string trimmed(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ' || text.back() == '\r')) text.pop_back();
+  return text;
+}
+
+template <typename T>
+bool parse_number(std::string_view text, T& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc{} && end == text.data() + text.size();
+}
+
+// "http://127.0.0.1:41234"
+Result<void> take_url(const std::string& url, HttpRequest& request) {
+  constexpr std::string_view kScheme = "http://";
+  const std::size_t colon = url.rfind(':');
+  if (!url.starts_with(kScheme) || colon <= kScheme.size() ||
+      !parse_number(std::string_view(url).substr(colon + 1), request.port)) {
+    return Error(ErrorCode::kProtocol, "api.json names no usable address: \"" + url.substr(0, 80) + "\"");
+  }
+  request.host = url.substr(kScheme.size(), colon - kScheme.size());
+  return ok();
+}
+
+ErrorCode code_of(const std::string& code, int exit_code) {
+  if (code == "usage" || code == "unauthorized") return ErrorCode::kInvalidArgument;
+  if (code == "not_found") return ErrorCode::kNotFound;
+  if (code == "unavailable") return ErrorCode::kUnavailable;
+  if (code == "refused") return ErrorCode::kRefused;
+  return exit_code == 5 ? ErrorCode::kRefused : ErrorCode::kInternal;
+}
+
+Error error_of(const HttpResponse& response) {
+  const Json answer = Json::parse(response.body, nullptr, false);
+  const Json& error = member(answer, "error");
+  if (!error.is_object()) {
+    return Error(ErrorCode::kProtocol, "The coordinator answered HTTP " + std::to_string(response.status));
+  }
+  return Error(code_of(text_of(error, "code"), static_cast<int>(number_of(error, "exit_code"))),
+               text_of(error, "message"));
+}
+
+Result<Json> json_of(Result<HttpResponse> response) {
+  if (!response) return std::move(response).assume_error();
+  Json answer = Json::parse(response.assume_value().body, nullptr, false);
+  if (answer.is_discarded()) return Error(ErrorCode::kProtocol, "The coordinator's answer is not JSON");
+  return answer;
+}
+
+}  // namespace
+
+Result<HttpResponse> CoordinatorClient::call(HttpRequest request) {
+  auto api = read_file(home_ + "/coordinator/api.json", kLargestFile);
+  if (!api) return no_coordinator(home_);
+  const Json where = Json::parse(api.assume_value(), nullptr, false);
+  CKPT_TRYV(take_url(text_of(where, "url"), request));
+  CKPT_TRY(token, read_file(text_of(where, "token_file"), kLargestFile));
+  request.token = trimmed(std::move(token));
+  CKPT_TRY(response, http_.send(request));
+  if (response.status >= 400) return error_of(response);
+  return std::move(response);
+}
+
+Result<Json> CoordinatorClient::get(const std::string& path, std::chrono::milliseconds timeout) {
+  HttpRequest request;
+  request.target = path;
+  request.timeout = timeout;
+  return json_of(call(std::move(request)));
+}
+
+Result<Json> CoordinatorClient::get_all(const std::string& path, const char* name) {
+  constexpr const char* kLimit = "?limit=500";
+  Json all = Json::array();
+  std::string after;
+  while (true) {
+    CKPT_TRY(page, get(path + kLimit + (after.empty() ? "" : "&after=" + path_part(after))));
+    if (page.is_array()) return std::move(page);
+    for (const Json& item : member(page, name)) all.push_back(item);
+    if (!has_value(page, "next")) return all;
+    std::string next = text_of(page, "next");
+    if (next == after)
+      return Error(ErrorCode::kProtocol, "The coordinator gives the same page of " + path + " twice");
+    after = std::move(next);
+  }
+}
+
+Result<Json> CoordinatorClient::post(const std::string& path, const Json& body, int interrupts,
+                                     std::chrono::milliseconds timeout) {
+  HttpRequest request;
+  request.method = "POST";
+  request.target = path;
+  request.body = body.dump(-1, ' ', false, Json::error_handler_t::replace);
+  request.interrupts = interrupts;
+  request.timeout = timeout;
+  auto answer = json_of(call(std::move(request)));
+  if (!answer && answer.assume_error().code() == ErrorCode::kAborted)
+    return Error(ErrorCode::kTimedOut, "Interrupted before the coordinator had answered");
+  return answer;
+}
+
+Result<LogPiece> CoordinatorClient::logs(const std::string& job, std::uint64_t offset,
+                                         std::chrono::milliseconds follow) {
+  HttpRequest request;
+  request.target = "/v1/jobs/" + path_part(job) + "/logs?offset=" + std::to_string(offset) +
+                   "&limit=262144&follow_ms=" + std::to_string(follow.count());
+  CKPT_TRY(response, call(std::move(request)));
+  LogPiece piece;
+  piece.ended = response.ended;
+  if (!parse_number(response.next_offset, piece.next_offset)) {
+    return Error(ErrorCode::kProtocol, "The coordinator's answer lacks X-Next-Offset");
+  }
+  piece.bytes = std::move(response.body);
+  return piece;
+}
+
+std::string path_part(const std::string& text) {
+  constexpr char kHex[] = "0123456789ABCDEF";
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '-' || c == '_' || c == '.' || c == '~';
+    if (plain) {
+      out += c;
+    } else {
+      out += '%';
+      out += kHex[byte >> 4];
+      out += kHex[byte & 15];
+    }
+  }
+  return out;
+}
+
+const Json& member(const Json& object, const char* field) {
+  static const Json kNull;
+  if (!object.is_object()) return kNull;
+  const auto found = object.find(field);
+  return found == object.end() ? kNull : *found;
+}
+
+std::string text_of(const Json& object, const char* field) {
+  const Json& value = member(object, field);
+  if (value.is_null()) return "-";
+  if (value.is_string()) return value.get<std::string>();
+  return value.dump();
+}
+
+double number_of(const Json& object, const char* field, double otherwise) {
+  const Json& value = member(object, field);
+  return value.is_number() ? value.get<double>() : otherwise;
+}
+
+bool flag_of(const Json& object, const char* field) {
+  const Json& value = member(object, field);
+  return value.is_boolean() && value.get<bool>();
+}
+
+bool has_value(const Json& object, const char* field) {
+  return !member(object, field).is_null();
+}
+
+}  // namespace ckpt::cli

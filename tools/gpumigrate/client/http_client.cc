@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/gpumigrate/client/http_client.h"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <csignal>
+#include <functional>
+#include <optional>
+
+namespace ckpt::cli {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+
+namespace {
+constexpr std::uint64_t kLargestAnswer = std::uint64_t{64} << 20;
+}
+
+struct HttpClient::Loop {
+  asio::io_context io;
+  std::optional<asio::signal_set> signals;
+  int interrupts = 0;            // not yet taken
+  std::function<void()> cancel;  // ends what is waited for
+
+  void wait_for_signal() {
+    signals->async_wait([this](const boost::system::error_code& error, int) {
+      if (error) return;
+      interrupts++;
+      if (cancel) cancel();
+      wait_for_signal();
+    });
+  }
+
+  // Runs one asynchronous operation to its end.
+  template <typename Start>
+  boost::system::error_code wait(const Start& start) {
+    std::optional<boost::system::error_code> result;
+    start([&result](const boost::system::error_code& error, auto&&...) { result = error; });
+    io.restart();
+    while (!result) io.run_one();
+    return *result;
+  }
+};
+
+HttpClient::HttpClient() : loop_(std::make_unique<Loop>()) {}
+HttpClient::~HttpClient() = default;
+
+void HttpClient::catch_interrupts() {
+  if (loop_->signals) return;
+  loop_->signals.emplace(loop_->io, SIGINT, SIGTERM);
+  loop_->wait_for_signal();
+}
+
+int HttpClient::take_interrupts() {
+  loop_->io.restart();
+  loop_->io.poll();
+  return std::exchange(loop_->interrupts, 0);
+}
+
+void HttpClient::pause(std::chrono::milliseconds time) {
+  if (loop_->interrupts > 0) return;
+  asio::steady_timer timer(loop_->io, time);
+  loop_->cancel = [&] { timer.cancel(); };
+  loop_->wait([&](auto handler) { timer.async_wait(handler); });
+  loop_->cancel = nullptr;
+}
+
+namespace {
+
+http::request<http::string_body> encode(const HttpRequest& request) {
+  http::request<http::string_body> message(http::string_to_verb(request.method), request.target, 11);
+  message.set(http::field::host, request.host);
+  message.set(http::field::authorization, "Bearer " + request.token);
+  message.set(http::field::user_agent, "gpumigrate/" GPUMIGRATE_VERSION);
+  message.keep_alive(false);
+  if (!request.body.empty()) {
+    message.set(http::field::content_type, "application/json");
+    message.body() = request.body;
+  }
+  message.prepare_payload();
+  return message;
+}
+
+HttpResponse decode(http::response<http::string_body>&& message) {
+  HttpResponse response;
+  response.status = message.result_int();
+  response.next_offset = std::string(message["X-Next-Offset"]);
+  response.ended = message["X-Ended"] == "true";
+  response.body = std::move(message.body());
+  return response;
+}
+
+Error no_connection(const HttpRequest& request, const boost::system::error_code& error) {
+  return Error(ErrorCode::kUnavailable, "Cannot reach the coordinator at " + request.host + ":" +
+                                            std::to_string(request.port) + " (" + error.message() + ")");
+}
+
+}  // namespace
+
+Result<HttpResponse> HttpClient::send(const HttpRequest& request) {
+  Loop& loop = *loop_;
+  boost::system::error_code error;
+  const auto address = asio::ip::make_address(request.host, error);
+  if (error) return no_connection(request, error);
+  beast::tcp_stream stream(loop.io);
+  stream.expires_after(request.timeout);
+  const auto interrupted = [&] { return loop.interrupts >= request.interrupts; };
+  if (interrupted()) return Error(ErrorCode::kAborted, "interrupted");
+  loop.cancel = [&] {
+    if (interrupted()) stream.cancel();
+  };
+  struct ForgetCancel {
+    Loop& loop;
+    ~ForgetCancel() { loop.cancel = nullptr; }
+  } forget{loop};
+
+  error = loop.wait(
+      [&](auto handler) { stream.async_connect(asio::ip::tcp::endpoint(address, request.port), handler); });
+  if (interrupted()) return Error(ErrorCode::kAborted, "interrupted");
+  if (error) return no_connection(request, error);
+  const auto message = encode(request);
+  error = loop.wait([&](auto handler) { http::async_write(stream, message, handler); });
+  beast::flat_buffer buffer;
+  http::response_parser<http::string_body> parser;
+  parser.body_limit(kLargestAnswer);
+  if (!error) error = loop.wait([&](auto handler) { http::async_read(stream, buffer, parser, handler); });
+  if (error && interrupted()) return Error(ErrorCode::kAborted, "interrupted");
+  if (error && error.category() == http::make_error_code(http::error::body_limit).category() &&
+      error != http::error::end_of_stream && error != http::error::partial_message) {
+    return Error(ErrorCode::kProtocol,
+                 "The coordinator's answer to " + request.target + " is not valid: " + error.message());
+  }
+  if (error)
+    return Error(ErrorCode::kTimedOut, "Lost contact with the coordinator (" + error.message() + ")");
+  return decode(parser.release());
+}
+
+}  // namespace ckpt::cli

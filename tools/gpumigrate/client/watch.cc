@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/gpumigrate/client/watch.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "tools/gpumigrate/client/views.h"
+
+namespace ckpt::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds kPlainLineEvery{1};
+constexpr std::chrono::seconds kAbortAnswer{10};  // a coordinator that is slower is as good as away
+constexpr std::size_t kUsualColumns = 200;        // of a terminal that does not say
+
+// One line that is rewritten on a terminal; lines now and then elsewhere.
+class ProgressLine {
+ public:
+  explicit ProgressLine(Context& context) : context_(context) {}
+  ~ProgressLine() { clear(); }
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  void show(const Json& migration) {
+    const std::string state = text_of(migration, "state");
+    if (context_.terminal) {
+      context_.err << "\r" << view_progress(migration).substr(0, columns() - 1) << "\x1b[K" << std::flush;
+      shown_ = true;
+      return;
+    }
+    const bool due = state != state_ || Clock::now() - last_ >= kPlainLineEvery;
+    if (context_.json || !due) return;
+    state_ = state;
+    last_ = Clock::now();
+    context_.err << view_progress(migration) << "\n" << std::flush;
+  }
+  void clear() {
+    if (shown_) context_.err << "\r\x1b[K" << std::flush;
+    shown_ = false;
+  }
+
+ private:
+  // A line that wraps could not be rewritten.
+  static std::size_t columns() {
+    winsize size{};
+    return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : kUsualColumns;
+  }
+
+  Context& context_;
+  bool shown_ = false;
+  std::string state_;
+  Clock::time_point last_;
+};
+
+class Follower {
+ public:
+  Follower(Context& context, std::string id, OnInterrupt on_interrupt)
+      : context_(context), id_(std::move(id)), on_interrupt_(on_interrupt), line_(context) {}
+
+  Result<Json> follow() {
+    context_.coordinator.http().catch_interrupts();
+    std::uint64_t revision = 0;
+    for (;;) {
+      if (context_.coordinator.http().take_interrupts() > 0) {
+        CKPT_TRYV(interrupted());
+      }
+      auto answer = context_.coordinator.get("/v1/migrations/" + path_part(id_) + "/watch?since=" +
+                                             std::to_string(revision) + "&timeout_ms=30000");
+      if (!answer) {
+        CKPT_TRYV(survive(std::move(answer).assume_error()));
+        continue;
+      }
+      lost_since_ = {};
+      Json& migration = answer.assume_value();
+      if (!flag_of(migration, "open")) return std::move(migration);
+      revision = static_cast<std::uint64_t>(number_of(migration, "revision"));
+      line_.show(migration);
+    }
+  }
+
+ private:
+  Result<void> interrupted() {
+    line_.clear();
+    interrupts_++;
+    if (away()) return not_known();  // nobody there to be told
+    if (on_interrupt_ == OnInterrupt::kLeave || interrupts_ > 1) {
+      return Error(ErrorCode::kAborted, id_ + " goes on; `gpumigrate watch " + id_ +
+                                            "` shows it, `gpumigrate abort " + id_ + "` ends it");
+    }
+    context_.note("interrupted: aborting " + id_ + " (once more: leave it alone)");
+    auto answer = context_.coordinator.post("/v1/migrations/" + path_part(id_) + "/abort",
+                                            {{"reason", "interrupted at the terminal"}}, 1, kAbortAnswer);
+    if (answer) return ok();
+    Error error = std::move(answer).assume_error();
+    if (is_contact_lost(error)) return not_known().caused_by(std::move(error));
+    context_.note(error.message());
+    return ok();
+  }
+
+  // Whether to go on after a failed call: an interrupt is handled by the loop, a coordinator that is away is dialled again.
+  Result<void> survive(Error error) {
+    if (error.code() == ErrorCode::kAborted) return ok();
+    if (!is_contact_lost(error)) return error;
+    if (!away()) {
+      line_.clear();
+      context_.note(error.message() + "; the job and its migration do not depend on it, asking again");
+      lost_since_ = Clock::now();
+    }
+    if (Clock::now() - lost_since_ >= context_.patience) return not_known().caused_by(std::move(error));
+    context_.coordinator.http().pause(HttpClient::kRedialInterval);
+    return ok();
+  }
+
+  static bool is_contact_lost(const Error& error) {
+    return error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kTimedOut;
+  }
+  [[nodiscard]] bool away() const { return lost_since_ != Clock::time_point{}; }
+  [[nodiscard]] Error not_known() const {
+    return {ErrorCode::kTimedOut,
+            "The outcome of " + id_ + " is not known; `gpumigrate watch " + id_ + "` asks again"};
+  }
+
+  Context& context_;
+  std::string id_;
+  OnInterrupt on_interrupt_;
+  ProgressLine line_;
+  int interrupts_ = 0;
+  Clock::time_point lost_since_;
+};
+
+}  // namespace
+
+Result<Json> follow_migration(Context& context, const std::string& id, OnInterrupt on_interrupt) {
+  return Follower(context, id, on_interrupt).follow();
+}
+
+int print_outcome(Context& context, const Json& migration) {
+  if (context.json) {
+    context.print(has_value(migration, "report") ? member(migration, "report") : migration);
+    if (has_value(migration, "error")) context.note(text_of(migration, "error"));
+  } else {
+    context.out << view_outcome(migration) << std::flush;
+  }
+  return static_cast<int>(number_of(migration, "exit_code", kUnknown));
+}
+
+}  // namespace ckpt::cli

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// backup FILE, backup show FILE, backup restore FILE. The first asks the coordinator for a copy in its folder, checks it and takes it to FILE; the others
+// work without a coordinator.
+#include <unistd.h>
+
+#include <ctime>
+#include <filesystem>
+#include <memory>
+
+#include "libckpt/store/backup/restore.h"
+#include "libckpt/base/clock.h"
+#include "tools/gpumigrate/commands/command_tree.h"
+#include "tools/gpumigrate/commands/commands.h"
+#include "tools/gpumigrate/client/table.h"
+
+namespace ckpt::cli {
+namespace {
+
+constexpr std::chrono::minutes kPatience{10};  // for the coordinator's copy
+
+struct BackupOptions {
+  std::string file;
+  std::string into;
+  bool replace = false;
+  int (*action)(Context&, const BackupOptions&) = nullptr;
+};
+
+// Nothing was touched, whatever is wrong with the file.
+int refuse_backup(Context& context, const Error& error) {
+  return report(context, Error(ErrorCode::kRefused, error.to_string()));
+}
+
+std::string utc_text(std::int64_t unix_ms, const char* format) {
+  const auto seconds = static_cast<std::time_t>(unix_ms / 1000);
+  std::tm parts{};
+  char text[64] = "";
+  if (::gmtime_r(&seconds, &parts) != nullptr) (void)std::strftime(text, sizeof text, format, &parts);
+  return text;
+}
+
+Json backup_json(const std::string& file, const backup::Contents& contents) {
+  Json parts = Json::object();
+  for (std::size_t i = 0; i < backup::kParts.size(); ++i)
+    parts[std::string(backup::kParts[i])] = contents.sizes[i];
+  return {{"file", file},
+          {"cluster", contents.cluster},
+          {"made", utc_text(contents.made_ms, "%Y-%m-%dT%H:%M:%SZ")},
+          {"made_ms", contents.made_ms},
+          {"software", contents.software},
+          {"jobs", contents.jobs},
+          {"migrations", contents.migrations},
+          {"parts", parts}};
+}
+
+void print_contents(Context& context, const std::string& file, const backup::Contents& contents) {
+  const Json json = backup_json(file, contents);
+  if (context.json) return context.print(json);
+  context.out << printable("cluster " + contents.cluster + ", made " + text_of(json, "made") +
+                           " by gpumigrate " + contents.software + ": " + std::to_string(contents.jobs) +
+                           " jobs, " + std::to_string(contents.migrations) + " migrations")
+              << "\n";
+}
+
+int make_backup(Context& context, const BackupOptions& options) {
+  if (options.file.empty())
+    return report(context, Error(ErrorCode::kInvalidArgument, "backup: say to which file"));
+  auto made = context.coordinator.get("/v1/backup", kPatience);
+  if (!made) return report(context, made.assume_error());
+  const std::string copy = text_of(made.assume_value(), "file");
+  auto file = backup::BackupFile::open(copy);
+  if (!file.has_value())
+    return refuse_backup(
+        context, Error(ErrorCode::kRefused, "The coordinator's copy cannot be read; is it on this machine?")
+                     .caused_by(std::move(file).assume_error()));
+  if (auto whole = file.assume_value().verify(); !whole.has_value())
+    return refuse_backup(context, whole.assume_error());
+  if (auto taken = file.assume_value().copy_to(options.file); !taken.has_value())
+    return refuse_backup(context, taken.assume_error());
+  (void)::unlink(copy.c_str());
+  print_contents(context, options.file, file.assume_value().contents());
+  return kDone;
+}
+
+int show_backup(Context& context, const BackupOptions& options) {
+  auto file = backup::BackupFile::open(options.file);
+  if (!file.has_value()) return refuse_backup(context, file.assume_error());
+  if (auto whole = file.assume_value().verify(); !whole.has_value())
+    return refuse_backup(context, whole.assume_error());
+  print_contents(context, options.file, file.assume_value().contents());
+  return kDone;
+}
+
+int restore_backup(Context& context, const BackupOptions& options) {
+  auto file = backup::BackupFile::open(options.file);
+  if (!file.has_value()) return refuse_backup(context, file.assume_error());
+  std::string folder = context.home() + "/coordinator";
+  if (!options.into.empty()) folder = std::filesystem::absolute(options.into).lexically_normal();
+  auto restored = backup::restore(file.assume_value(), folder, options.replace,
+                                  "before-restore-" + utc_text(wall_clock_ms(), "%Y%m%d-%H%M%S"));
+  if (!restored.has_value()) return refuse_backup(context, restored.assume_error());
+  const std::string& aside = restored.assume_value().aside;
+  if (context.json) {
+    Json json = backup_json(options.file, file.assume_value().contents());
+    json["folder"] = folder;
+    json["aside"] = aside.empty() ? Json(nullptr) : Json(aside);
+    context.print(json);
+  } else {
+    print_contents(context, options.file, file.assume_value().contents());
+    if (!aside.empty()) context.out << printable("what was there is kept in " + aside) << "\n";
+  }
+  context.note(
+      "Next: `gpumigrate local up`, or start the coordinator's service. What happened since the backup it "
+      "asks of the nodes.");
+  return kDone;
+}
+
+}  // namespace
+
+void add_backup_commands(CommandTree& tree) {
+  const auto options = std::make_shared<BackupOptions>();
+  options->action = make_backup;
+  CLI::App* backup = tree.add(tree.app(), "backup",
+                              "Copy what the coordinator knows to a file; show and put back such files",
+                              [options](Context& c) { return options->action(c, *options); });
+  backup->add_option("file", options->file, "Where to; it holds the cluster's tokens");
+  CLI::App* show = backup->add_subcommand("show", "Say what is in a backup");
+  show->callback([options] { options->action = show_backup; });
+  show->add_option("file", options->file, "The backup")->required();
+  CLI::App* restore =
+      backup->add_subcommand("restore", "Put a backup into a coordinator's folder; none may run there");
+  restore->callback([options] { options->action = restore_backup; });
+  restore->add_option("file", options->file, "The backup")->required();
+  restore->add_option("--into", options->into, "The folder (default: that of GPUMIGRATE_HOME)");
+  restore->add_flag("--replace", options->replace, "It has a store, which is kept aside");
+}
+
+}  // namespace ckpt::cli

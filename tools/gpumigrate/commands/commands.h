@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands: each prints and returns the program's exit code. Texts come from the command line and are checked here.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/gpumigrate/client/context.h"
+
+namespace ckpt::cli {
+
+class CommandTree;
+
+struct RunOptions {
+  std::vector<std::string> command;
+  std::string name;
+  std::string node;  // NODE or NODE:GPU
+  int gpus = 1;
+  std::string gpu_memory;
+  bool cooperative = false;
+  std::vector<std::string> env;
+  std::string cwd;
+  int priority = 0;
+  bool preempt = false;
+  bool dry_run = false;
+  bool detach = false;
+};
+
+struct AdoptOptions {
+  int pid = 0;
+  std::string name;
+  std::string node;  // then `pid` is as it counts
+};
+
+struct MigrateOptions {
+  std::string job;
+  std::string to = "auto";
+  bool stop_copy = false;
+  std::string max_downtime;
+  std::string if_not_converged;
+  std::string bandwidth;
+  std::uint64_t max_rounds = 0;
+  std::string codec;
+  std::string shadow_memory;
+  std::string slowdown;
+  std::string timeout;
+  std::string reason;
+  bool dry_run = false;
+  bool detach = false;
+};
+
+class CommandTree;
+void add_image_commands(CommandTree& tree);  // image_commands.cc
+
+// Jobs.
+int run_job(Context& context, const RunOptions& options);
+int adopt_process(Context& context, const AdoptOptions& options);
+int list_jobs(Context& context);
+int describe_job(Context& context, const std::string& job);
+int show_logs(Context& context, const std::string& job, bool follow);
+int stop_job(Context& context, const std::string& job, const std::string& grace);
+int wait_for_job(Context& context, const std::string& job, const std::string& timeout);
+
+// Migrations.
+int migrate_job(Context& context, const MigrateOptions& options);
+int list_migrations(Context& context);
+int watch_migration(Context& context, const std::string& id);
+int abort_migration(Context& context, const std::string& id, const std::string& reason);
+int set_limit(Context& context, const std::string& id, const std::string& what, const std::string& value);
+int resolve_migration(Context& context, const std::string& id, const std::string& at);
+
+// The cluster.
+int list_nodes(Context& context);
+int list_gpus(Context& context);
+int show_events(Context& context, bool follow);
+int show_version(Context& context);
+
+// Families with files of their own.
+void add_recovery_commands(CommandTree& tree);  // cluster recover
+void add_drain_commands(CommandTree& tree);     // cordon, uncordon, drain, drains, node rm, node add
+void add_backup_commands(CommandTree& tree);    // backup, backup show, restore
+void add_policy_commands(CommandTree& tree);    // health, policy pause, resume, reset-breaker
+
+}  // namespace ckpt::cli

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+// cordon, uncordon, drain, drains, node rm, node add.
+#include <map>
+#include <memory>
+
+#include "tools/common/units.h"
+#include "tools/gpumigrate/commands/command_tree.h"
+#include "tools/gpumigrate/commands/commands.h"
+#include "tools/gpumigrate/commands/drain_views.h"
+#include "tools/gpumigrate/client/table.h"
+
+namespace ckpt::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct DrainOptions {
+  std::string place;
+  std::string deadline;
+  int parallel = 0;
+  std::string fallback;
+  std::string reason;
+  std::string id;
+  bool dry_run = false;
+  bool detach = false;
+  bool watch = false;
+  bool cancel = false;
+};
+
+std::string drain_path(const std::string& id) {
+  return "/v1/drains/" + path_part(id);
+}
+
+// Follows a drain to its end: a line whenever a job's state changes. Ctrl-C leaves it running.
+class DrainFollower {
+ public:
+  DrainFollower(Context& context, std::string id) : context_(context), id_(std::move(id)) {}
+
+  Result<Json> follow() {
+    context_.coordinator.http().catch_interrupts();
+    std::uint64_t revision = 0;
+    while (true) {
+      if (context_.coordinator.http().take_interrupts() > 0) return left_alone();
+      auto answer = context_.coordinator.get(drain_path(id_) + "/watch?since=" + std::to_string(revision) +
+                                             "&timeout_ms=30000");
+      if (!answer) {
+        CKPT_TRYV(survive(answer.assume_error()));
+        continue;
+      }
+      lost_since_.reset();
+      Json& drain = answer.assume_value();
+      show(drain);
+      if (!flag_of(drain, "open")) return std::move(drain);
+      revision = static_cast<std::uint64_t>(number_of(drain, "revision"));
+    }
+  }
+
+ private:
+  void show(const Json& drain) {
+    if (context_.json) return;
+    for (const Json& job : member(drain, "jobs")) {
+      const std::string state = text_of(job, "state");
+      // While it moves its reason is the migration's phase, for which there is `watch`.
+      const std::string key =
+          state == "moving" ? state + text_of(job, "migration") : state + text_of(job, "reason");
+      std::string& shown = shown_[text_of(job, "job")];
+      if (std::exchange(shown, key) == key) continue;
+      context_.err << printable(id_) << " " << view_drain_job(job) << "\n" << std::flush;
+    }
+  }
+
+  [[nodiscard]] Error left_alone() const {
+    return {ErrorCode::kAborted, "drain " + id_ + " goes on; `gpumigrate drains " + id_ +
+                                     " --watch` shows it, `gpumigrate drains " + id_ + " --cancel` ends it"};
+  }
+
+  Result<void> survive(const Error& error) {
+    if (error.code() == ErrorCode::kAborted) return ok();
+    if (error.code() != ErrorCode::kUnavailable && error.code() != ErrorCode::kTimedOut) return error;
+    if (!lost_since_) {
+      context_.note(error.message() + "; the drain goes on when it is back, asking again");
+      lost_since_ = Clock::now();
+    }
+    if (Clock::now() - *lost_since_ >= context_.patience)
+      return Error(ErrorCode::kTimedOut, "The outcome of " + id_ + " is not known; `gpumigrate drains " +
+                                             id_ + " --watch` asks again");
+    context_.coordinator.http().pause(HttpClient::kRedialInterval);
+    return ok();
+  }
+
+  Context& context_;
+  std::string id_;
+  std::map<std::string, std::string> shown_;
+  std::optional<Clock::time_point> lost_since_;
+};
+
+int print(Context& context, const Json& value, std::string (*view)(const Json&)) {
+  if (context.json)
+    context.print(value);
+  else
+    context.out << view(value) << std::flush;
+  return kDone;
+}
+
+int ask_and_print(Context& context, Result<Json> answer, std::string (*view)(const Json&)) {
+  return answer ? print(context, answer.assume_value(), view) : report(context, answer.assume_error());
+}
+
+int follow_drain(Context& context, const std::string& id) {
+  auto drain = DrainFollower(context, id).follow();
+  if (!drain) return report_unfollowed(context, drain.assume_error());
+  print(context, drain.assume_value(), view_drain);
+  return static_cast<int>(number_of(drain.assume_value(), "exit_code", kUnknown));
+}
+
+struct RemovalOptions {
+  std::string node;
+  bool force = false;
+  bool fenced = false;
+};
+
+std::string view_removal(const Json& removal) {
+  std::string out = "Node " + text_of(removal, "node") + " is removed";
+  std::string lost;
+  for (const Json& job : member(removal, "lost"))
+    lost += (lost.empty() ? "" : ", ") + (job.is_string() ? job.get<std::string>() : std::string("?"));
+  if (!lost.empty()) out += "; lost with it: " + lost;
+  if (has_value(removal, "fence_problem")) out += "; it is not fenced: " + text_of(removal, "fence_problem");
+  if (!lost.empty() && !flag_of(removal, "fenced"))
+    out += " (`restore` of them wants your word that nothing runs there: node rm --force --fenced)";
+  return printable(out) + "\n";
+}
+
+int remove_node(Context& context, const RemovalOptions& options) {
+  return ask_and_print(context,
+                       context.coordinator.post("/v1/nodes/" + path_part(options.node) + "/remove",
+                                                {{"force", options.force}, {"fenced", options.fenced}}),
+                       view_removal);
+}
+
+std::string view_addition(const Json& added) {
+  return printable("Node " + text_of(added, "node") +
+                   " may come back under its name; what runs there is taken in when it does") +
+         "\n";
+}
+
+int add_node(Context& context, const RemovalOptions& options) {
+  return ask_and_print(
+      context, context.coordinator.post("/v1/nodes/" + path_part(options.node) + "/add", Json::object()),
+      view_addition);
+}
+
+Result<Json> request_of(const DrainOptions& options) {
+  Json body = {{"place", options.place}};
+  if (!options.deadline.empty()) {
+    auto time = tools::parse_duration_ns(options.deadline);
+    if (!time) return Error(ErrorCode::kInvalidArgument, "--deadline: " + time.assume_error().message());
+    body["deadline_ms"] = (time.assume_value() + 999'999) / 1'000'000;
+  }
+  if (options.parallel != 0) body["parallel"] = options.parallel;
+  if (!options.fallback.empty()) body["fallback"] = options.fallback;
+  if (!options.reason.empty()) body["reason"] = options.reason;
+  if (options.dry_run) body["dry_run"] = true;
+  return body;
+}
+
+int drain(Context& context, const DrainOptions& options) {
+  auto body = request_of(options);
+  if (!body) return report(context, body.assume_error());
+  if (!options.detach && !options.dry_run) context.coordinator.http().catch_interrupts();
+  auto answer = context.coordinator.post("/v1/drains", body.assume_value());
+  if (!answer) {
+    const int code = report(context, answer.assume_error());
+    if (code == kUnknown)
+      context.note("`gpumigrate drains` says whether " + options.place + " is being drained");
+    return code;
+  }
+  const Json& begun = answer.assume_value();
+  if (options.dry_run) {
+    print(context, begun, view_drain_plan);
+    return flag_of(begun, "possible") ? kDone : kFailed;
+  }
+  const std::string id = text_of(begun, "id");
+  if (flag_of(begun, "joined"))
+    context.note(options.place + " is being drained already: following " + id + " with its own settings");
+  if (options.detach) return print(context, begun, view_drain);
+  return follow_drain(context, id);
+}
+
+int cordon(Context& context, const DrainOptions& options) {
+  Json body = {{"place", options.place}};
+  if (!options.reason.empty()) body["reason"] = options.reason;
+  return ask_and_print(context, context.coordinator.post("/v1/cordon", body),
+                       [](const Json& cordon) { return view_cordon(cordon) + "\n"; });
+}
+
+int uncordon(Context& context, const DrainOptions& options) {
+  return ask_and_print(context, context.coordinator.post("/v1/uncordon", {{"place", options.place}}),
+                       view_uncordon);
+}
+
+int cancel(Context& context, const DrainOptions& options) {
+  Json body = Json::object();
+  if (!options.reason.empty()) body["reason"] = options.reason;
+  return ask_and_print(context, context.coordinator.post(drain_path(options.id) + "/cancel", body),
+                       view_drain);
+}
+
+int drains_command(Context& context, const DrainOptions& options) {
+  if (options.id.empty()) return ask_and_print(context, context.coordinator.get("/v1/drains"), view_drains);
+  if (options.cancel) return cancel(context, options);
+  // Refused at once if there is no such drain; only contact that is lost later is sat out.
+  auto known = context.coordinator.get(drain_path(options.id));
+  if (known && options.watch) return follow_drain(context, options.id);
+  return ask_and_print(context, std::move(known), view_drain);
+}
+
+using Shared = std::shared_ptr<DrainOptions>;
+
+void add_drain(CommandTree& tree, const Shared& options) {
+  CLI::App* added = tree.add(tree.app(), "drain", "Cordon a node or a GPU and move every job away",
+                             [options](Context& c) { return drain(c, *options); });
+  added->add_option("place", options->place, "NODE or NODE:GPU")->required();
+  added->add_option("--deadline", options->deadline,
+                    "Begin nothing after this time, and end what has not verified (10m)");
+  added->add_option("--parallel", options->parallel, "Moves out of the node at a time (2)")
+      ->check(CLI::Range(1, 64));
+  added
+      ->add_option("--fallback", options->fallback,
+                   "What becomes of a job that cannot be moved: leave it, or restore its newest image "
+                   "elsewhere (leave)")
+      ->check(CLI::IsMember({"leave", "restore"}));
+  added->add_option("--reason", options->reason, "For the records");
+  added->add_flag("--dry-run", options->dry_run,
+                  "Say what would go where, and what could not; touch nothing");
+  added->add_flag("--detach", options->detach,
+                  "Do not wait; Ctrl-C of a drain in the foreground leaves it running, too");
+  added->footer(
+      "Higher priorities go first, then smaller jobs. Run again it joins the one that runs, and does nothing "
+      "on an "
+      "empty node.\n"
+      "Exit codes: 0 empty; 1 something could not be moved (the table says what and why); 2 deadline or "
+      "cancelled; 3 empty,\n"
+      "but work was lost by a restore; 4 a job was lost; 5 refused, nothing touched; 6 outcome not known; 64 "
+      "usage.");
+}
+
+void add_removal(CommandTree& tree) {
+  const auto options = std::make_shared<RemovalOptions>();
+  CLI::App* node = tree.app().add_subcommand("node", "Nodes of the cluster");
+  node->require_subcommand(1);
+  CLI::App* rm = tree.add(*node, "rm", "Take a node out of the cluster for good",
+                          [options](Context& c) { return remove_node(c, *options); });
+  rm->add_option("node", options->node, "Its name")->required();
+  CLI::Option* force = rm->add_flag("--force", options->force, "It is lost for good, and its jobs with it");
+  rm->add_flag("--fenced", options->fenced,
+               "Nothing runs there any more: its jobs may go on from their images")
+      ->needs(force);
+  tree.add(*node, "add", "Let a node that was removed come back under its name",
+           [options](Context& c) { return add_node(c, *options); })
+      ->add_option("node", options->node, "Its name")
+      ->required();
+}
+
+}  // namespace
+
+void add_drain_commands(CommandTree& tree) {
+  add_removal(tree);
+  const auto options = std::make_shared<DrainOptions>();
+  CLI::App* close = tree.add(tree.app(), "cordon", "Let no new job come to a node or a GPU",
+                             [options](Context& c) { return cordon(c, *options); });
+  close->add_option("place", options->place, "NODE or NODE:GPU")->required();
+  close->add_option("--reason", options->reason, "For the records");
+  tree.add(tree.app(), "uncordon", "Let jobs come again; says whose cordons it removed",
+           [options](Context& c) { return uncordon(c, *options); })
+      ->add_option("place", options->place, "NODE or NODE:GPU")
+      ->required();
+  add_drain(tree, options);
+  CLI::App* drains = tree.add(tree.app(), "drains", "List drains; with an id show, follow or cancel one",
+                              [options](Context& c) { return drains_command(c, *options); });
+  CLI::Option* id = drains->add_option("id", options->id, "Id of a drain");
+  CLI::Option* follow = drains->add_flag("--watch", options->watch, "Follow it to its end")->needs(id);
+  CLI::Option* cancel = drains->add_flag("--cancel", options->cancel,
+                                         "Move nothing further; what moves goes on, the cordon stays");
+  cancel->needs(id)->excludes(follow);
+  drains->add_option("--reason", options->reason, "Why it is cancelled, for the records")->needs(cancel);
+}
+
+}  // namespace ckpt::cli

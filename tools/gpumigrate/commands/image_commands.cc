@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+// protect, unprotect, snapshot, images, suspend, resume, restore.
+#include <filesystem>
+#include <memory>
+
+#include "tools/common/units.h"
+#include "tools/gpumigrate/commands/command_tree.h"
+#include "tools/gpumigrate/commands/commands.h"
+#include "tools/gpumigrate/client/table.h"
+
+namespace ckpt::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using tools::format_bytes;
+using tools::format_milliseconds;
+
+struct ImageOptions {
+  std::string job;  // or image
+  std::string every;
+  std::string to;
+  std::uint32_t keep = 0;
+  bool force = false;
+  bool dry_run = false;
+  bool detach = false;
+  std::string reason;
+  std::string remove;  // `images rm`
+};
+using Shared = std::shared_ptr<ImageOptions>;
+
+std::string job_path(const std::string& job) {
+  return "/v1/jobs/" + path_part(job);
+}
+
+// A folder is meant from here; a word without '/' is a node.
+std::string destination(const std::string& to) {
+  return to.find('/') == std::string::npos ? to : std::filesystem::absolute(to).lexically_normal().string();
+}
+
+std::string bytes_of(const Json& object, const char* field) {
+  return member(object, field).is_number() ? format_bytes(number_of(object, field)) : "-";
+}
+
+std::string span_of(const Json& object, const char* field) {
+  return member(object, field).is_number() ? format_milliseconds(number_of(object, field)) : "-";
+}
+
+bool is_contact_lost(const Error& error) {
+  return error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kTimedOut;
+}
+
+// Until the task is over. Ctrl-C leaves it: what has begun goes on by itself.
+Result<Json> follow_task(Context& context, const Json& begun) {
+  const std::string id = text_of(begun, "id");
+  const std::string job = text_of(begun, "job_name");
+  const Error not_known(ErrorCode::kTimedOut, "How " + text_of(begun, "verb") + " of " + job +
+                                                  " ends is not known; `gpumigrate describe " + job +
+                                                  "` shows the job");
+  bool away = false;
+  Clock::time_point since;
+  Json task = begun;
+  while (flag_of(task, "open")) {
+    if (context.coordinator.http().take_interrupts() > 0)
+      return Error(ErrorCode::kTimedOut, "Left alone: " + text_of(begun, "verb") + " of " + job +
+                                             " goes on; `gpumigrate describe " + job + "` shows the job");
+    auto answer = context.coordinator.get("/v1/tasks/" + path_part(id) + "?timeout_ms=30000");
+    if (answer) {
+      task = std::move(answer).assume_value();
+      away = false;
+      continue;
+    }
+    const Error& error = answer.assume_error();
+    if (error.code() == ErrorCode::kAborted) continue;           // the loop sees the interrupt
+    if (error.code() == ErrorCode::kNotFound) return not_known;  // the coordinator was started again
+    if (!is_contact_lost(error)) return error;
+    if (!away) {
+      context.note(error.message() + "; what has begun does not depend on it, asking again");
+      away = true;
+      since = Clock::now();
+    }
+    if (Clock::now() - since >= context.patience) return not_known;
+    context.coordinator.http().pause(HttpClient::kRedialInterval);
+  }
+  return task;
+}
+
+std::string outcome_of(const Json& task) {
+  const std::string verb = text_of(task, "verb");
+  const std::string job = text_of(task, "job_name") + " (" + text_of(task, "job") + ")";
+  if (has_value(task, "error")) return verb + " of " + job + " failed: " + text_of(task, "error");
+  if (const Json& restored = member(task, "restored"); restored.is_object()) {
+    std::string out = job + " goes on at " + text_of(restored, "at") + " from " + text_of(restored, "image") +
+                      " as incarnation " + text_of(restored, "incarnation");
+    const double lost = number_of(restored, "lost_ms");
+    out += lost > 0 ? ", " + format_milliseconds(lost) + " of work are lost" : ", nothing is lost";
+    if (has_value(restored, "note")) out += " (" + text_of(restored, "note") + ")";
+    return out;
+  }
+  std::string out = verb == "snapshot" ? "image " + text_of(task, "image") + " of " + job
+                                       : job + " rests in " + text_of(task, "image");
+  if (const Json& report = member(task, "report"); report.is_object()) {
+    out += ": " + bytes_of(report, "written_bytes") + " new of " + bytes_of(report, "state_bytes") +
+           ", pause " + span_of(report, "pause_ms");
+    if (number_of(report, "waited_bytes") > 0)
+      out += " (it waited for " + bytes_of(report, "waited_bytes") + " that staging could not hold)";
+  }
+  return out;
+}
+
+int print_task(Context& context, const Json& task) {
+  if (context.json)
+    context.print(task);
+  else if (has_value(task, "error"))
+    context.note(outcome_of(task));
+  else
+    context.out << printable(outcome_of(task)) << "\n" << std::flush;
+  if (flag_of(task, "open")) return kDone;
+  return static_cast<int>(number_of(task, "exit_code", kUnknown));
+}
+
+// Orders something that takes its time, and follows it.
+int order(Context& context, const std::string& path, const Json& body, bool detach) {
+  if (!detach) context.coordinator.http().catch_interrupts();
+  auto begun = context.coordinator.post(path, body, 2, std::chrono::minutes(15));
+  if (!begun) {
+    const int code = report(context, begun.assume_error());
+    if (code == kUnknown) context.note("`gpumigrate jobs` and `gpumigrate images` say whether it has begun");
+    return code;
+  }
+  if (detach) {
+    if (context.json)
+      context.print(begun.assume_value());
+    else
+      context.note(text_of(begun.assume_value(), "verb") + " of " +
+                   text_of(begun.assume_value(), "job_name") + " has begun");
+    return kDone;
+  }
+  auto task = follow_task(context, begun.assume_value());
+  if (!task) return report(context, task.assume_error());
+  return print_task(context, task.assume_value());
+}
+
+int protect(Context& context, const ImageOptions& options) {
+  auto every = tools::parse_duration_ns(options.every);
+  if (!every)
+    return report(context, Error(ErrorCode::kInvalidArgument, "--every: " + every.assume_error().message()));
+  Json body = {{"every_ms", every.assume_value() / 1'000'000}, {"force", options.force}};
+  if (!options.to.empty()) body["to"] = destination(options.to);
+  if (options.keep != 0) body["keep"] = options.keep;
+  // What it costs is said before it begins to.
+  body["dry_run"] = true;
+  auto plan = context.coordinator.post(job_path(options.job) + "/protect", body);
+  if (!plan) return report(context, plan.assume_error());
+  if (has_value(plan.assume_value(), "note")) context.note(text_of(plan.assume_value(), "note"));
+  Json done = std::move(plan).assume_value();
+  if (!options.dry_run) {
+    body["dry_run"] = false;
+    auto answer = context.coordinator.post(job_path(options.job) + "/protect", body);
+    if (!answer) return report(context, answer.assume_error());
+    done = std::move(answer).assume_value();
+  }
+  if (context.json) {
+    context.print(done);
+  } else {
+    context.out << printable(text_of(done, "job")) << (options.dry_run ? " would be" : " is")
+                << " protected every " << format_milliseconds(number_of(done, "every_ms")) << ", keeping "
+                << text_of(done, "keep") << " images\n"
+                << std::flush;
+  }
+  return kDone;
+}
+
+int unprotect(Context& context, const std::string& job) {
+  auto answer = context.coordinator.post(job_path(job) + "/unprotect", Json::object());
+  if (!answer) return report(context, answer.assume_error());
+  if (context.json) context.print(answer.assume_value());
+  return kDone;
+}
+
+int snapshot(Context& context, const char* verb, const ImageOptions& options) {
+  Json body = Json::object();
+  if (!options.to.empty()) body["to"] = destination(options.to);
+  return order(context, job_path(options.job) + "/" + verb, body, options.detach);
+}
+
+// "j3.v12@node-a"; a job's name has no '@'.
+bool is_image(const std::string& text) {
+  return text.find('@') != std::string::npos;
+}
+
+int restore(Context& context, const char* verb, const ImageOptions& options) {
+  Json body = Json::object();
+  std::string job = options.job;
+  if (is_image(job)) {
+    body["image"] = job;
+    job = job.substr(0, job.find('.'));
+  }
+  if (!options.to.empty()) body["to"] = options.to;
+  if (!options.reason.empty()) body["reason"] = options.reason;
+  if (options.force) body["force"] = true;
+  return order(context, job_path(job) + "/" + verb, body, options.detach);
+}
+
+int list_images(Context& context) {
+  auto images = context.coordinator.get_all("/v1/images", "images");
+  if (!images) return report(context, images.assume_error());
+  if (context.json) {
+    context.print(images.assume_value());
+    return kDone;
+  }
+  Table table({"IMAGE", "JOB", "AGE", "SIZE", "NEW", "PAUSE", "IN", "STATE"});
+  for (const Json& image : images.assume_value()) {
+    const char* state = flag_of(image, "damaged")    ? "damaged"
+                        : flag_of(image, "readable") ? "whole"
+                                                     : "out of reach";
+    table.add({text_of(image, "id"), text_of(image, "job_name"), span_of(image, "age_ms"),
+               bytes_of(image, "state_bytes"), bytes_of(image, "new_bytes"), span_of(image, "pause_ms"),
+               text_of(image, "tier"), state});
+  }
+  context.out << table.text() << std::flush;
+  return kDone;
+}
+
+int remove_image(Context& context, const ImageOptions& options) {
+  auto answer = context.coordinator.post("/v1/images/" + path_part(options.remove) + "/remove",
+                                         {{"force", options.force}}, 2, std::chrono::minutes(3));
+  if (!answer) return report(context, answer.assume_error());
+  if (context.json) context.print(answer.assume_value());
+  return kDone;
+}
+
+void add_protection(CommandTree& tree, const Shared& o) {
+  CLI::App& app = tree.app();
+  CLI::App* on = tree.add(app, "protect", "Take an image of a job again and again",
+                          [o](Context& c) { return protect(c, *o); });
+  on->add_option("job", o->job, "Name or id")->required();
+  on->add_option("--every", o->every, "Like 30s; of a transparent job at least 5m")->required();
+  on->add_option("--to", o->to,
+                 "A folder that several nodes have (it has a '/'), or a node; otherwise the job's own node");
+  on->add_option("--keep", o->keep, "Images that stay (2)")->check(CLI::Range(1, 1000));
+  on->add_flag("--force", o->force, "A transparent job more often than every 5 minutes");
+  on->add_flag("--dry-run", o->dry_run, "Say what it would cost; change nothing");
+  tree.add(app, "unprotect", "Take no more images of a job by itself; those that there are stay",
+           [o](Context& c) { return unprotect(c, o->job); })
+      ->add_option("job", o->job, "Name or id")
+      ->required();
+}
+
+void add_images(CommandTree& tree, const Shared& o) {
+  CLI::App& app = tree.app();
+  CLI::App* take = tree.add(app, "snapshot", "Take an image of a job; it goes on",
+                            [o](Context& c) { return snapshot(c, "snapshot", *o); });
+  take->add_option("job", o->job, "Name or id")->required();
+  take->add_option("--to", o->to,
+                   "A folder that several nodes have (it has a '/'), or a node, into its vault");
+  take->add_flag("--detach", o->detach, "Do not wait");
+  CLI::App* images = tree.add(app, "images", "List images", [o](Context& c) {
+    return o->remove.empty() ? list_images(c) : remove_image(c, *o);
+  });
+  CLI::App* rm = images->add_subcommand("rm", "Remove an image");
+  rm->add_option("image", o->remove, "Like j3.v12@node-a")->required();
+  rm->add_flag("--force", o->force, "Also the one that a parked job rests in");
+}
+
+void add_rest(CommandTree& tree, const Shared& o) {
+  CLI::App& app = tree.app();
+  CLI::App* suspend = tree.add(app, "suspend", "Put a job into an image and free its GPU",
+                               [o](Context& c) { return snapshot(c, "suspend", *o); });
+  suspend->add_option("job", o->job, "Name or id")->required();
+  suspend->add_option("--to", o->to,
+                      "A folder that several nodes have (it has a '/'), or a node, into its vault");
+  suspend->add_flag("--detach", o->detach, "Do not wait");
+  CLI::App* resume =
+      tree.add(app, "resume", "Let a parked job go on", [o](Context& c) { return restore(c, "resume", *o); });
+  resume->add_option("job", o->job, "Name or id")->required();
+  resume->add_option("--to", o->to, "NODE, NODE:GPU or auto (auto)");
+  resume->add_flag("--detach", o->detach, "Do not wait");
+  CLI::App* back = tree.add(app, "restore", "Let a job go on from an image; what runs of it is ended first",
+                            [o](Context& c) { return restore(c, "restore", *o); });
+  back->add_option("job", o->job, "Name or id of a job, or an image like j3.v12@node-a")->required();
+  back->add_option("--to", o->to, "NODE, NODE:GPU or auto (auto)");
+  back->add_option("--reason", o->reason, "For the records");
+  back->add_flag("--force", o->force,
+                 "Your word that an instance on a node that is not connected is dead for good; should it "
+                 "turn up, it is ended");
+  back->add_flag("--detach", o->detach, "Do not wait");
+  back->footer(
+      "Exit codes: 0 nothing was lost; 3 work since the image is lost (it says how much); 1 it did not start "
+      "and rests "
+      "in its image; 5 refused, nothing touched; 6 outcome not known.");
+}
+
+}  // namespace
+
+void add_image_commands(CommandTree& tree) {
+  const auto options = std::make_shared<ImageOptions>();
+  add_protection(tree, options);
+  add_images(tree, options);
+  add_rest(tree, options);
+}
+
+}  // namespace ckpt::cli

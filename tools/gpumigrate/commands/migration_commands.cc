@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cmath>
+
+#include "tools/common/units.h"
+#include "tools/gpumigrate/commands/commands.h"
+#include "tools/gpumigrate/client/views.h"
+#include "tools/gpumigrate/client/watch.h"
+
+namespace ckpt::cli {
+namespace {
+
+constexpr std::uint64_t kMostShadowBytes = std::uint64_t{1} << 40;  // what the API takes
+
+std::string migration_path(const std::string& id) {
+  return "/v1/migrations/" + path_part(id);
+}
+
+template <typename T>
+Result<T> option_value(const char* option, Result<T> value) {
+  if (!value)
+    return Error(ErrorCode::kInvalidArgument, std::string(option) + ": " + value.assume_error().message());
+  return value;
+}
+
+Result<double> milliseconds_option(const char* option, const std::string& text) {
+  CKPT_TRY(nanoseconds, option_value(option, tools::parse_duration_ns(text)));
+  return static_cast<double>(nanoseconds) / 1e6;
+}
+
+Error usage(const std::string& why) {
+  return {ErrorCode::kInvalidArgument, why};
+}
+
+// How chunks are encoded and how much of the GPU the copying may take.
+Result<void> add_copying(const MigrateOptions& options, Json& body) {
+  if (!options.codec.empty()) body["codec"] = options.codec;
+  std::uint64_t shadow = 0;
+  if (!options.shadow_memory.empty()) {
+    CKPT_TRY(value, option_value("--shadow-memory", tools::parse_size(options.shadow_memory)));
+    if (value > kMostShadowBytes)
+      return usage("--shadow-memory: " + tools::format_bytes(static_cast<double>(value)) + " is more than " +
+                   tools::format_bytes(static_cast<double>(kMostShadowBytes)));
+    shadow = value;
+    body["shadow_memory_bytes"] = shadow;
+  }
+  if (options.codec == "difference" && shadow == 0)
+    return usage("--codec difference: needs --shadow-memory, like 4GiB, for what was sent last");
+  if (!options.slowdown.empty()) {
+    CKPT_TRY(share, option_value("--slowdown", tools::parse_share(options.slowdown)));
+    // In steps of 0.1 %. None of the GPU's time would be a move that never ends.
+    const std::int64_t permille = std::llround(share * 1000);
+    if (permille == 0)
+      return usage("--slowdown: at least 0.1%, not \"" + options.slowdown + "\"; leave it out for no limit");
+    body["slowdown_percent"] = static_cast<double>(permille) / 10;
+  }
+  return ok();
+}
+
+Result<Json> request_of(const MigrateOptions& options) {
+  Json body = {{"to", options.to}, {"mode", options.stop_copy ? "stop-copy" : "live"}};
+  if (!options.max_downtime.empty()) {
+    CKPT_TRY(value, milliseconds_option("--max-downtime", options.max_downtime));
+    body["max_downtime_ms"] = value;
+  }
+  if (!options.if_not_converged.empty()) body["if_not_converged"] = options.if_not_converged;
+  if (!options.bandwidth.empty()) {
+    CKPT_TRY(value, option_value("--bandwidth", tools::parse_rate(options.bandwidth)));
+    body["bandwidth"] = value;
+  }
+  if (options.max_rounds != 0) body["max_rounds"] = options.max_rounds;
+  if (!options.timeout.empty()) {
+    CKPT_TRY(value, milliseconds_option("--timeout", options.timeout));
+    body["timeout_ms"] = static_cast<std::int64_t>(std::ceil(value));
+  }
+  CKPT_TRYV(add_copying(options, body));
+  if (!options.reason.empty()) body["reason"] = options.reason;
+  if (options.dry_run) body["dry_run"] = true;
+  return body;
+}
+
+int print_migration(Context& context, const Json& migration) {
+  if (context.json) {
+    context.print(migration);
+  } else {
+    context.out << view_migrations(Json::array({migration})) << std::flush;
+  }
+  return kDone;
+}
+
+int follow_and_print(Context& context, const std::string& id, OnInterrupt on_interrupt) {
+  auto migration = follow_migration(context, id, on_interrupt);
+  if (migration) return print_outcome(context, migration.assume_value());
+  return report_unfollowed(context, migration.assume_error());
+}
+
+}  // namespace
+
+int migrate_job(Context& context, const MigrateOptions& options) {
+  auto body = request_of(options);
+  if (!body) return report(context, body.assume_error());
+  if (!options.detach && !options.dry_run) context.coordinator.http().catch_interrupts();
+  auto answer =
+      context.coordinator.post("/v1/jobs/" + path_part(options.job) + "/migrate", body.assume_value());
+  if (!answer) {
+    const int code = report(context, answer.assume_error());
+    if (code == kUnknown)
+      context.note("`gpumigrate migrations` says whether " + options.job + " is being moved");
+    return code;
+  }
+  const Json& migration = answer.assume_value();
+  if (options.dry_run) {
+    if (context.json) {
+      context.print(migration);
+    } else {
+      context.out << view_plan(migration) << std::flush;
+    }
+    return flag_of(migration, "possible") ? kDone : kRefused;
+  }
+  if (options.detach) return print_migration(context, migration);
+  return follow_and_print(context, text_of(migration, "id"), OnInterrupt::kAbort);
+}
+
+int list_migrations(Context& context) {
+  auto migrations = context.coordinator.get_all("/v1/migrations", "migrations");
+  if (!migrations) return report(context, migrations.assume_error());
+  if (context.json) {
+    context.print(migrations.assume_value());
+  } else {
+    context.out << view_migrations(migrations.assume_value()) << std::flush;
+  }
+  return kDone;
+}
+
+int watch_migration(Context& context, const std::string& id) {
+  // Refused at once if there is no such migration; only contact that is lost later is sat out.
+  auto known = context.coordinator.get(migration_path(id));
+  if (!known) return report(context, known.assume_error());
+  return follow_and_print(context, id, OnInterrupt::kLeave);
+}
+
+int abort_migration(Context& context, const std::string& id, const std::string& reason) {
+  Json body = Json::object();
+  if (!reason.empty()) body["reason"] = reason;
+  auto answer = context.coordinator.post(migration_path(id) + "/abort", body);
+  if (!answer) return report(context, answer.assume_error());
+  auto migration = follow_migration(context, id, OnInterrupt::kLeave);
+  if (!migration) return report_unfollowed(context, migration.assume_error());
+  const int outcome = print_outcome(context, migration.assume_value());
+  // It had been asked for in time and came too late: the job was moved.
+  if (outcome == kDone) return kRefused;
+  return outcome == kInterrupted ? kDone : outcome;
+}
+
+int set_limit(Context& context, const std::string& id, const std::string& what, const std::string& value) {
+  Json body;
+  if (what == "max-downtime") {
+    auto limit = milliseconds_option("max-downtime", value);
+    if (!limit) return report(context, limit.assume_error());
+    body["max_downtime_ms"] = limit.assume_value();
+  } else {
+    auto limit = option_value("bandwidth", tools::parse_rate(value));
+    if (!limit) return report(context, limit.assume_error());
+    body["bandwidth"] = limit.assume_value();
+  }
+  auto answer = context.coordinator.post(migration_path(id) + "/set", body);
+  return answer ? print_migration(context, answer.assume_value()) : report(context, answer.assume_error());
+}
+
+int resolve_migration(Context& context, const std::string& id, const std::string& at) {
+  auto answer = context.coordinator.post(migration_path(id) + "/resolve", {{"at", at}});
+  if (!answer) return report(context, answer.assume_error());
+  return follow_and_print(context, id, OnInterrupt::kLeave);
+}
+
+}  // namespace ckpt::cli

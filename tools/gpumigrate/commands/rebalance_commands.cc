@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/gpumigrate/commands/rebalance_commands.h"
+
+#include <memory>
+#include <optional>
+
+#include "tools/common/units.h"
+#include "tools/gpumigrate/client/table.h"
+
+namespace ckpt::cli {
+namespace {
+
+struct RebalanceOptions {
+  bool dry_run = false;
+  bool apply = false;
+  bool stop = false;
+  int parallel = 1;
+};
+
+using Clock = std::chrono::steady_clock;
+
+std::string list_of(const Json& texts) {
+  std::string out;
+  for (const Json& text : texts)
+    out += (out.empty() ? "" : ", ") + printable(text.is_string() ? text.get<std::string>() : text.dump());
+  return out;
+}
+
+std::string summary(const Json& plan) {
+  const std::size_t moves = member(plan, "moves").size();
+  if (moves == 0) return "nothing to move: no GPU would become free\n";
+  return std::to_string(moves) + (moves == 1 ? " move frees " : " moves free ") +
+         list_of(member(plan, "freed")) + " (" + text_of(plan, "free_before") +
+         " GPUs without a job before, " + text_of(plan, "free_after") + " after)" +
+         (flag_of(plan, "exhaustive") ? "" : "; there may be better plans: too many to try all") + "\n";
+}
+
+std::string view_rebalance(const Json& plan) {
+  const bool run = has_value(plan, "state");
+  std::string out = run ? "rebalance " + printable(text_of(plan, "state")) + ": " : "dry run: ";
+  out += summary(plan);
+  Table table({"JOB", "FROM", "TO", "NEEDS", "REASON", "STATE"});
+  for (const Json& move : member(plan, "moves")) {
+    std::string state = run ? text_of(move, "state") : "planned";
+    if (has_value(move, "migration")) state += " (" + text_of(move, "migration") + ")";
+    if (has_value(move, "error")) state += ": " + text_of(move, "error");
+    table.add({text_of(move, "name"), text_of(move, "from"), text_of(move, "to"),
+               tools::format_bytes(number_of(move, "needed_bytes")), text_of(move, "reason"), state});
+  }
+  if (!member(plan, "moves").empty()) out += table.text();
+  for (const Json& job : member(plan, "fixed"))
+    out += "stays: " + printable(text_of(job, "name")) + " (" + printable(text_of(job, "reason")) + ")\n";
+  return out;
+}
+
+int print_rebalance(Context& context, const Json& plan) {
+  if (context.json) {
+    context.print(plan);
+  } else {
+    context.out << view_rebalance(plan) << std::flush;
+  }
+  const std::string state = text_of(plan, "state");
+  return state == "failed" ? kFailed : state == "stopped" ? kInterrupted : kDone;
+}
+
+// Follows a run to its end. Ctrl-C: no further move begins; once more: leave it alone.
+class RebalanceFollower {
+ public:
+  explicit RebalanceFollower(Context& context) : context_(context) {}
+
+  Result<Json> follow(Json run) {
+    while (text_of(run, "state") == "running") {
+      show_news(run);
+      if (context_.coordinator.http().take_interrupts() > 0) {
+        CKPT_TRYV(interrupted());
+      }
+      auto answer = context_.coordinator.get("/v1/rebalance/watch?since=" + text_of(run, "revision") +
+                                             "&timeout_ms=30000");
+      if (answer) {
+        run = std::move(answer).assume_value();
+        lost_since_.reset();
+        continue;
+      }
+      CKPT_TRYV(survive(answer.assume_error()));
+    }
+    return run;
+  }
+
+ private:
+  void show_news(const Json& run) {
+    std::string line;
+    for (const Json& move : member(run, "moves")) {
+      if (text_of(move, "state") == "moving")
+        line += "  " + text_of(move, "name") + " " + text_of(move, "from") + " -> " + text_of(move, "to");
+    }
+    if (!line.empty() && line != shown_ && !context_.json)
+      context_.err << "moving" << printable(line) << "\n" << std::flush;
+    shown_ = line;
+  }
+
+  Result<void> interrupted() {
+    if (lost_since_) return not_known();  // nobody there to be told
+    if (++interrupts_ > 1)
+      return Error(
+          ErrorCode::kAborted,
+          "left the rebalance alone: it ends after its open moves, which `gpumigrate migrations` shows");
+    context_.note("interrupted: no further move begins (once more: do not wait for the open ones)");
+    auto stopped = context_.coordinator.post("/v1/rebalance/stop", Json::object());
+    if (stopped) return ok();
+    const Error& error = stopped.assume_error();
+    if (is_contact_lost(error)) return not_known().caused_by(error);
+    context_.note(error.message());
+    return ok();
+  }
+
+  // Whether to go on after a failed call: an interrupt is handled by the loop, a coordinator that is away is dialled again.
+  Result<void> survive(const Error& error) {
+    if (error.code() == ErrorCode::kAborted) return ok();
+    if (error.code() == ErrorCode::kNotFound)
+      return Error(
+          ErrorCode::kTimedOut,
+          "The coordinator has restarted and forgotten the rebalance; its open moves go on (`gpumigrate "
+          "migrations`), asking again plans anew");
+    if (!is_contact_lost(error)) return error;
+    if (!lost_since_) {
+      context_.note(error.message() + "; the open moves do not depend on it, asking again");
+      lost_since_ = Clock::now();
+    }
+    if (Clock::now() - *lost_since_ >= context_.patience) return not_known().caused_by(error);
+    context_.coordinator.http().pause(HttpClient::kRedialInterval);
+    return ok();
+  }
+
+  static bool is_contact_lost(const Error& error) {
+    return error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kTimedOut;
+  }
+  static Error not_known() {
+    return {ErrorCode::kTimedOut,
+            "How the rebalance ends is not known; `gpumigrate migrations` shows its open moves, asking again "
+            "plans anew"};
+  }
+
+  Context& context_;
+  int interrupts_ = 0;
+  std::string shown_;
+  std::optional<Clock::time_point> lost_since_;
+};
+
+int rebalance(Context& context, const RebalanceOptions& options) {
+  if (options.stop) {
+    auto run = context.coordinator.post("/v1/rebalance/stop", Json::object());
+    if (!run) return report(context, run.assume_error());
+    print_rebalance(context, run.assume_value());
+    return kDone;
+  }
+  if (options.apply) context.coordinator.http().catch_interrupts();
+  auto plan =
+      context.coordinator.post("/v1/rebalance", {{"apply", options.apply}, {"parallel", options.parallel}});
+  if (!plan) {
+    const int code = report(context, plan.assume_error());
+    if (options.apply && code == kUnknown)
+      context.note("`gpumigrate migrations` says whether jobs are being moved");
+    return code;
+  }
+  if (!options.apply) return print_rebalance(context, plan.assume_value());
+  auto done = RebalanceFollower(context).follow(std::move(plan).assume_value());
+  return done ? print_rebalance(context, done.assume_value())
+              : report_unfollowed(context, done.assume_error());
+}
+
+}  // namespace
+
+void add_rebalance_commands(CommandTree& tree) {
+  const auto options = std::make_shared<RebalanceOptions>();
+  CLI::App* command = tree.add(tree.app(), "rebalance", "Move jobs together so that whole GPUs become free",
+                               [options](Context& c) { return rebalance(c, *options); });
+  CLI::Option* dry = command->add_flag("--dry-run", options->dry_run, "Print the plan only (default)");
+  CLI::Option* apply =
+      command->add_flag("--apply", options->apply, "Carry it out; the first move that fails ends it");
+  command->add_flag("--stop", options->stop, "Let a rebalance that is under way begin no further move")
+      ->excludes(dry)
+      ->excludes(apply);
+  apply->excludes(dry);
+  command->add_option("--parallel", options->parallel, "Moves at a time (1)")->check(CLI::Range(1, 64));
+  command->footer(
+      "Exit codes of --apply: 0 done; 1 a move failed, 2 stopped: every job runs, the table says where; 5 "
+      "refused; 6 outcome not known.");
+}
+
+}  // namespace ckpt::cli
