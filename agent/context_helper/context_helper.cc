@@ -163,7 +163,7 @@ void ContextHelper::on_gone(Error error, bool start_again) {
   wake();
   if (!start_again) return;
   restart_.expires_after(backoff_);
-  backoff_ = std::min(backoff_ * 2, settings_.most_backoff);
+  backoff_ = std::min(backoff_ * 2, settings_.max_backoff);
   restart_.async_wait([weak = weak_from_this()](boost::system::error_code cancelled) {
     auto self = weak.lock();
     if (cancelled || !self || self->state_ != State::kWaiting) return;

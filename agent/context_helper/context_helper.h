@@ -30,7 +30,7 @@ struct ContextSettings {
   std::vector<std::string> environment;
   Milliseconds start_timeout{30000};
   Milliseconds first_backoff{200};
-  Milliseconds most_backoff{30000};
+  Milliseconds max_backoff{30000};
 };
 
 // What the driver of this node can do, as the helper found it.

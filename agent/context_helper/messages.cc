@@ -63,7 +63,7 @@ Result<Order> parse_order(std::span<const std::byte> bytes) {
   CKPT_TRY(order, read_value<Order>(bytes));
   if (order.kind <= Kind::kReady || order.kind > Kind::kRestoreThread)
     return Error(ErrorCode::kProtocol, "An order of no known kind");
-  if (order.pair_count > kMostPairs || order.pid <= 0)
+  if (order.pair_count > kMaxPairs || order.pid <= 0)
     return Error(ErrorCode::kProtocol, "An order with too many GPUs or no process");
   return order;
 }
@@ -74,7 +74,7 @@ Result<Answer> parse_answer(std::span<const std::byte> bytes) {
   const bool known_code = answer.code >= 0 && answer.code <= static_cast<int>(ErrorCode::kInternal);
   const bool known_state = answer.kind != Kind::kState || answer.code != 0 ||
                            (answer.value >= 0 && answer.value <= static_cast<int>(ProcessState::kFailed));
-  if (!known_kind || !known_code || !known_state || answer.text_bytes > kMostText)
+  if (!known_kind || !known_code || !known_state || answer.text_bytes > kMaxText)
     return Error(ErrorCode::kProtocol, "An answer of the context helper is out of range");
   return answer;
 }
@@ -86,7 +86,7 @@ void set_error(Answer& answer, const Error& error) {
 }
 
 void set_text(Answer& answer, std::string_view text) {
-  answer.text_bytes = static_cast<std::uint32_t>(std::min(text.size(), kMostText));
+  answer.text_bytes = static_cast<std::uint32_t>(std::min(text.size(), kMaxText));
   text.copy(answer.text.data(), answer.text_bytes);
 }
 

@@ -20,8 +20,8 @@ namespace ckpt::agent::context {
 inline constexpr int kSocketFd = 3;
 inline constexpr std::uint32_t kMagic = 0x58544347;  // "GCTX"
 inline constexpr std::uint32_t kVersion = 1;
-inline constexpr std::size_t kMostPairs = 64;
-inline constexpr std::size_t kMostText = 400;
+inline constexpr std::size_t kMaxPairs = 64;
+inline constexpr std::size_t kMaxText = 400;
 
 enum class Kind : std::uint32_t { kReady = 1, kState, kLock, kCheckpoint, kRestore, kUnlock, kRestoreThread };
 [[nodiscard]] const char* name_of(Kind kind) noexcept;
@@ -46,7 +46,7 @@ struct Order {
   std::uint64_t id = 0;
   std::uint32_t timeout_ms = 0;  // of a lock; 0: none
   std::uint32_t pair_count = 0;
-  std::array<GpuPair, kMostPairs> pairs{};
+  std::array<GpuPair, kMaxPairs> pairs{};
 };
 
 struct Answer {
@@ -61,7 +61,7 @@ struct Answer {
   std::uint32_t device_count = 0;  // kReady
   std::uint32_t can_checkpoint = 0;
   std::uint32_t text_bytes = 0;
-  std::array<char, kMostText> text{};  // of the error, without an end mark; kReady: the first GPU's name
+  std::array<char, kMaxText> text{};  // of the error, without an end mark; kReady: the first GPU's name
 };
 
 // The bytes of a packet as a value; kProtocol if they are none of this version, or a count or a kind is out of range.

@@ -11,11 +11,11 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr std::size_t kMostTokenBytes = 4096;
-constexpr std::size_t kMostApiFileBytes = 64 << 10;
+constexpr std::size_t kMaxTokenBytes = 4096;
+constexpr std::size_t kMaxApiFileBytes = 64 << 10;
 
 Result<std::string> read_token(const std::string& path) {
-  CKPT_TRY(text, read_file(path, kMostTokenBytes));
+  CKPT_TRY(text, read_file(path, kMaxTokenBytes));
   std::string token = text;
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
   if (token.empty())
@@ -24,7 +24,7 @@ Result<std::string> read_token(const std::string& path) {
 }
 
 Result<std::string> field_of_api_file(const std::string& path, const char* field) {
-  CKPT_TRY(text, read_file(path, kMostApiFileBytes));
+  CKPT_TRY(text, read_file(path, kMaxApiFileBytes));
   const auto json = nlohmann::json::parse(text, nullptr, false);
   const auto value = json.is_object() ? json.find(field) : json.end();
   if (!json.is_object() || value == json.end() || !value->is_string()) {

@@ -10,8 +10,8 @@
 #include <memory>
 #include <vector>
 
-#include "agent/settings/config.h"
 #include "agent/migration/migrations.h"
+#include "agent/settings/config.h"
 #include "libckpt/net/control/dialer.h"
 #include "libckpt/protocol/wire/job_messages.h"
 #include "libckpt/protocol/wire/migration_messages.h"

@@ -9,11 +9,11 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "agent/host_process/criu.h"
 #include "agent/jobs/adoption.h"
 #include "agent/jobs/device_bytes.h"
-#include "agent/host_process/criu.h"
-#include "agent/migration/modes/last_save.h"
 #include "agent/jobs/log_reader.h"
+#include "agent/migration/modes/last_save.h"
 #include "agent/migration/modes/process_image.h"
 #include "libckpt/protocol/wire/ids.h"
 
@@ -131,7 +131,7 @@ Result<void> Agent::open() {
   driver_ =
       std::make_unique<SwitchDriver>(io_, disk_, std::move(journal), timing_of(config_), *migrations_, fatal);
   migrations_->set_driver(driver_.get());
-  protect();
+  create_snapshot_service();
   descriptions_.emplace(*coordinator_, *jobs_, *driver_);
   return ok();
 }
@@ -176,7 +176,7 @@ Result<void> Agent::open_peers() {
   return ok();
 }
 
-void Agent::protect() {
+void Agent::create_snapshot_service() {
   const auto model_of = [this](std::uint32_t gpu) -> Result<std::string> {
     const GpuFacts* facts = inventory_.gpu(gpu);
     if (facts != nullptr) return facts->name;
@@ -194,8 +194,10 @@ void Agent::protect() {
       *context_, *coordinator_, model_of, [this](wire::JobId job) { return migrations_->busy(job); },
       [this](const wire::JobSpec& spec) { return check_spec(spec); },
       VaultServer::create(io_.get_executor(), std::move(vault))});
-  context_->let_have = [this](wire::JobId job) { return protection_->give_way(job); };
-  context_->put_back = [this](std::shared_ptr<Job> job) { return protection_->put_back(std::move(job)); };
+  context_->acquire_exclusive = [this](wire::JobId job) { return protection_->give_way(job); };
+  context_->resume_in_place = [this](std::shared_ptr<Job> job) {
+    return protection_->resume_in_place(std::move(job));
+  };
 }
 
 Result<void> Agent::open_metrics() {
@@ -261,7 +263,7 @@ Task<> Agent::start() {
   }
   spdlog::info("agent serves: node {} gpus {} driver \"{}\" peer_address {}", config_.node,
                inventory_.last().gpus.size(), inventory_.last().driver_version, peers_->address());
-  health_->inventory_is(inventory_.last());
+  health_->on_inventory(inventory_.last());
   health_->start();
   coordinator_->start();
   co_await refresh_loop();
@@ -318,7 +320,7 @@ Task<> Agent::refresh_loop() {
     co_await refresh_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
     if (stopping_) co_return;
     co_await ask_driver();
-    health_->inventory_is(inventory_.last());
+    health_->on_inventory(inventory_.last());
     for (const auto& job : jobs_->all()) {
       if (job->phase() != local::Phase::kRunning || migrations_->busy(job->id())) continue;
       if (protection_->is_stored(job->id())) continue;

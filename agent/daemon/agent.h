@@ -9,18 +9,18 @@
 #include <memory>
 #include <set>
 
-#include "agent/settings/config.h"
 #include "agent/coordinator_link/coordinator_link.h"
 #include "agent/coordinator_link/descriptions.h"
-#include "agent/io/file_watch.h"
-#include "agent/health/monitor.h"
-#include "agent/gpus/inventory.h"
-#include "agent/jobs/job_table.h"
 #include "agent/daemon/metrics.h"
 #include "agent/daemon/metrics_server.h"
+#include "agent/gpus/inventory.h"
+#include "agent/health/monitor.h"
+#include "agent/io/file_watch.h"
+#include "agent/jobs/job_table.h"
+#include "agent/links/peer_links.h"
 #include "agent/migration/migrations.h"
 #include "agent/migration/pause_forecast.h"
-#include "agent/links/peer_links.h"
+#include "agent/settings/config.h"
 #include "agent/snapshots/protection.h"
 #include "libckpt/protocol/wire/job_messages.h"
 #include "libckpt/protocol/wire/migration_messages.h"
@@ -68,7 +68,7 @@ class Agent : public AgentCommands {
   Task<> ask_driver();
   Task<Result<void>> check_adopted(const wire::JobSpec& spec);
   Result<void> check_spec(const wire::JobSpec& spec) const;
-  void protect();
+  void create_snapshot_service();
   void stop();
 
   static constexpr std::size_t kImageThreads = 8;  // so many processes are packed and unpacked at once

@@ -9,14 +9,14 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr std::size_t kMostAddressBytes = 256;
-constexpr std::size_t kMostTokenBytes = 4096;
+constexpr std::size_t kMaxAddressBytes = 256;
+constexpr std::size_t kMaxTokenBytes = 4096;
 
 // No token file: everyone who reaches the port may read.
 Result<std::vector<std::string>> tokens_of(const std::string& path) {
   std::vector<std::string> tokens;
   if (path.empty()) return tokens;
-  CKPT_TRY(text, read_file(path, kMostTokenBytes));
+  CKPT_TRY(text, read_file(path, kMaxTokenBytes));
   std::string token = text;
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
   if (token.empty())
@@ -27,7 +27,7 @@ Result<std::vector<std::string>> tokens_of(const std::string& path) {
 
 // The address of an earlier run, if only its port was the system's choice.
 std::string kept_address(const std::string& file, const std::string& wanted) {
-  const auto kept = read_file(file, kMostAddressBytes);
+  const auto kept = read_file(file, kMaxAddressBytes);
   const std::string host = wanted.substr(0, wanted.rfind(':') + 1);
   const bool fits = wanted.ends_with(":0") && kept && kept.assume_value().starts_with(host);
   return fits ? kept.assume_value() : wanted;

@@ -18,10 +18,10 @@
 #include <filesystem>
 #include <sstream>
 
+#include "agent/gpus/remap.h"
 #include "agent/host_process/criu.h"
 #include "agent/host_process/memory_folder.h"
 #include "agent/io/process.h"
-#include "agent/gpus/remap.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/net/control/spawn.h"
 
@@ -31,7 +31,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMostOutput = std::size_t{1} << 20;
+constexpr std::size_t kMaxOutput = std::size_t{1} << 20;
 
 // A folder of this process's own for what the programs say, gone with the object.
 class WorkFolder {
@@ -164,7 +164,7 @@ Task<std::string> run_mover(ProbeSettings settings, std::string output) {
 
 // What the mover said, also if it ended badly later.
 Json mover_facts(const std::string& output, const std::string& problem) {
-  const Result<std::string> said = read_file(output, kMostOutput);
+  const Result<std::string> said = read_file(output, kMaxOutput);
   Json facts = merge_mover_output(said.has_value() ? said.assume_value() : "");
   for (const char* part : {"driver", "ucx"}) {
     if (!facts.contains(part))

@@ -30,7 +30,7 @@
 #include "agent/host_process/process_tree.h"
 #include "agent/host_process/run_program.h"
 #include "agent/migration/modes/process_image.h"
-#include "agent/migration/modes/process_way.h"
+#include "agent/migration/modes/process_mode.h"
 #include "agent/pauses/rehearsal.h"
 #include "libckpt/base/clock.h"
 

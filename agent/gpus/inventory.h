@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/io/async.h"
 #include "agent/gpus/nvml.h"
+#include "agent/io/async.h"
 
 namespace ckpt::agent {
 

@@ -137,14 +137,14 @@ Result<GpuFacts> Nvml::read_gpu(std::uint32_t index) const {
 }
 
 std::vector<GpuProcess> Nvml::read_processes(nvml::Device device) const {
-  constexpr unsigned kMost = 1024;
+  constexpr unsigned kMax = 1024;
   constexpr std::uint64_t kNotSaid = ~std::uint64_t{0};
   std::vector<GpuProcess> list;
   if (!table_->processes) return list;
-  std::vector<nvml::ProcessInfo> infos(kMost);
-  unsigned count = kMost;
+  std::vector<nvml::ProcessInfo> infos(kMax);
+  unsigned count = kMax;
   if (table_->processes(device, &count, infos.data()) != nvml::kSuccess) return list;
-  infos.resize(std::min(count, kMost));
+  infos.resize(std::min(count, kMax));
   for (const nvml::ProcessInfo& info : infos)
     list.emplace_back(static_cast<std::int32_t>(info.pid), info.used_bytes == kNotSaid ? 0 : info.used_bytes);
   return list;

@@ -16,7 +16,7 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr unsigned kMostLinks = 36;  // of any GPU (nvmlDeviceGetNvLinkState)
+constexpr unsigned kMaxLinks = 36;  // of any GPU (nvmlDeviceGetNvLinkState)
 constexpr nvml::Return kVersionMismatch = 25;
 constexpr int kFabricComplete = 3;
 constexpr int kScopeNode = 0;
@@ -77,7 +77,7 @@ NvmlTopology& NvmlTopology::operator=(NvmlTopology&&) noexcept = default;
 std::map<std::string, std::uint32_t> NvmlTopology::Table::links_of(nvml::Device device) const {
   std::map<std::string, std::uint32_t> ends;
   if (link_state == nullptr || link_remote == nullptr) return ends;
-  for (unsigned link = 0; link < kMostLinks; ++link) {
+  for (unsigned link = 0; link < kMaxLinks; ++link) {
     int up = 0;
     // A GPU with fewer links refuses the number, one without NVLink every one.
     if (link_state(device, link, &up) != nvml::kSuccess) return ends;

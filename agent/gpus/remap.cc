@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMostBytes = 64 << 10;
+constexpr std::size_t kMaxBytes = 64 << 10;
 constexpr std::uint64_t kMaxContextNs = 600'000'000'000;
 
 std::string path_in(const std::string& home) {
@@ -51,7 +51,7 @@ struct Ending {
 };
 
 Result<RemapFacts> read_answer(const std::string& path, const std::string& ended) {
-  const auto said = read_file(path, kMostBytes);
+  const auto said = read_file(path, kMaxBytes);
   ::unlink(path.c_str());
   const std::string text = said ? said.assume_value() : std::string();
   const std::size_t at = text.rfind("{\"remap\":");
@@ -105,7 +105,7 @@ Json to_json(const RemapFacts& facts) {
 }
 
 Result<RemapFacts> load_remap_facts(const std::string& home) {
-  CKPT_TRY(text, read_file(path_in(home), kMostBytes));
+  CKPT_TRY(text, read_file(path_in(home), kMaxBytes));
   return parse_remap_facts(Json::parse(text, nullptr, false));
 }
 

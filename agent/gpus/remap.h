@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "agent/context_helper/context_helper.h"
 #include "agent/io/async.h"
 #include "agent/settings/config.h"
-#include "agent/context_helper/context_helper.h"
 #include "libckpt/base/clock.h"
 
 namespace ckpt::agent {

@@ -6,9 +6,9 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr std::size_t kMostReasonBytes = 400;
-constexpr std::size_t kMostJobs = 256;
-constexpr std::size_t kMostReportBytes = std::size_t{200} << 10;
+constexpr std::size_t kMaxReasonBytes = 400;
+constexpr std::size_t kMaxJobs = 256;
+constexpr std::size_t kMaxReportBytes = std::size_t{200} << 10;
 
 wire::HealthOutcome to_wire(health::Outcome outcome) {
   switch (outcome) {
@@ -51,27 +51,27 @@ wire::HealthFinding finding_of(const KnownGpu& gpu, const std::vector<SeenEvent>
   finding.urgent = decision.urgent;
   finding.leave_node = decision.leave_node;
   finding.outcome = gpu.replaced ? wire::HealthOutcome::kNone : to_wire(decision.outcome);
-  finding.reason = decision.reason.substr(0, kMostReasonBytes);
+  finding.reason = decision.reason.substr(0, kMaxReasonBytes);
   if (gpu.gone) finding.reason += " (" + gpu.uuid + (gpu.replaced ? "; another card has its place)" : ")");
-  for (std::size_t i = 0; i < jobs.size() && i < kMostJobs; ++i) {
+  for (std::size_t i = 0; i < jobs.size() && i < kMaxJobs; ++i) {
     wire::JobVerdict verdict;
     verdict.job = jobs[i]->id();
     verdict.incarnation = jobs[i]->incarnation();
     verdict.outcome = to_wire(decision.processes[i].outcome);
-    verdict.reason = decision.processes[i].reason.substr(0, kMostReasonBytes);
+    verdict.reason = decision.processes[i].reason.substr(0, kMaxReasonBytes);
     finding.jobs.push_back(std::move(verdict));
   }
   return finding;
 }
 
 std::vector<wire::HealthReport> reports_of(const std::vector<wire::HealthFinding>& findings,
-                                           std::uint64_t most_number) {
+                                           std::uint64_t max_number) {
   std::vector<wire::HealthReport> reports;
   std::size_t bytes = 0;
   for (const wire::HealthFinding& finding : findings) {
-    if (finding.number > most_number) continue;
+    if (finding.number > max_number) continue;
     const std::size_t size = wire::encode(finding).size();
-    if (reports.empty() || bytes + size > kMostReportBytes) {
+    if (reports.empty() || bytes + size > kMaxReportBytes) {
       reports.emplace_back();
       bytes = 0;
     }

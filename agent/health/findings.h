@@ -16,9 +16,9 @@ namespace ckpt::agent {
                                              const std::vector<std::shared_ptr<Job>>& jobs,
                                              const health::Decision& decision);
 
-// Findings up to `most_number` in reports that fit their frames.
+// Findings up to `max_number` in reports that fit their frames.
 [[nodiscard]] std::vector<wire::HealthReport> reports_of(const std::vector<wire::HealthFinding>& findings,
-                                                         std::uint64_t most_number);
+                                                         std::uint64_t max_number);
 
 // Removes the oldest that asks for nothing, or else the oldest.
 void drop_least(std::vector<wire::HealthFinding>& findings);

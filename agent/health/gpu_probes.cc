@@ -16,12 +16,12 @@ namespace {
 using health::GpuProbe;
 using Json = nlohmann::json;
 
-constexpr std::size_t kMostOutput = 64 << 10;
-constexpr std::size_t kMostDetail = 200;
+constexpr std::size_t kMaxOutput = 64 << 10;
+constexpr std::size_t kMaxDetail = 200;
 constexpr char kLine[] = "{\"gpu_probe\":";
 
 std::string printable(std::string text) {
-  if (text.size() > kMostDetail) text.resize(kMostDetail);
+  if (text.size() > kMaxDetail) text.resize(kMaxDetail);
   for (char& c : text) {
     if (c < ' ' || c > '~') c = '?';
   }
@@ -97,7 +97,7 @@ Task<GpuProbeAnswer> GpuProbes::outcome(std::shared_ptr<Probe> probe) {
                              "no end within " + std::to_string(settings_.deadline.count()) + " ms");
   }
   probe->process.reset();
-  const auto said = read_file(probe->output, kMostOutput);
+  const auto said = read_file(probe->output, kMaxOutput);
   ::unlink(probe->output.c_str());
   GpuProbeAnswer answer = parse_gpu_probe(said ? said.assume_value() : std::string());
   if (answer.result == GpuProbe::kNotTried && answer.detail.empty())

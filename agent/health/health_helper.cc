@@ -10,7 +10,7 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr std::size_t kMostAbandoned = 3;
+constexpr std::size_t kMaxAbandoned = 3;
 
 }  // namespace
 
@@ -35,7 +35,7 @@ HealthHelper::~HealthHelper() {
 void HealthHelper::start() {
   if (stopped_ || process_) return;
   std::erase_if(abandoned_, [](const auto& process) { return !process->running(); });
-  if (abandoned_.size() >= kMostAbandoned) return restart_later();
+  if (abandoned_.size() >= kMaxAbandoned) return restart_later();
   if (auto launched = launch(); !launched) on_gone(launched.assume_error());
 }
 
@@ -139,7 +139,7 @@ void HealthHelper::drop_process() {
 
 void HealthHelper::restart_later() {
   restart_.expires_after(backoff_);
-  backoff_ = std::min(backoff_ * 2, settings_.most_backoff);
+  backoff_ = std::min(backoff_ * 2, settings_.max_backoff);
   restart_.async_wait([weak = weak_from_this()](boost::system::error_code cancelled) {
     if (auto self = weak.lock(); !cancelled && self) self->start();
   });

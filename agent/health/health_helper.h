@@ -26,7 +26,7 @@ struct HealthHelperSettings {
   Milliseconds silence{5000};         // without a heartbeat
   Milliseconds start_silence{60000};  // before the first: loading NVML wakes every GPU
   Milliseconds first_backoff{1000};
-  Milliseconds most_backoff{60000};
+  Milliseconds max_backoff{60000};
 };
 
 class HealthHelper : public std::enable_shared_from_this<HealthHelper> {

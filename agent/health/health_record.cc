@@ -12,7 +12,7 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr std::size_t kMostHealthBytes = std::size_t{16} << 20;
+constexpr std::size_t kMaxHealthBytes = std::size_t{16} << 20;
 constexpr std::size_t kCrcBytes = 4;
 
 }  // namespace
@@ -37,7 +37,7 @@ Result<HealthRecord> decode_health(std::span<const std::byte> bytes) {
 
 Result<HealthRecord> load_health(const std::string& path) {
   if (::access(path.c_str(), F_OK) != 0) return HealthRecord();
-  CKPT_TRY(text, read_file(path, kMostHealthBytes));
+  CKPT_TRY(text, read_file(path, kMaxHealthBytes));
   auto record = decode_health(std::as_bytes(std::span(text.data(), text.size())));
   if (record) return record;
   spdlog::error("health record set aside: path {}.damaged reason {}", path,

@@ -9,7 +9,7 @@ namespace ckpt::agent {
 namespace {
 
 constexpr char kDefaultKernelLog[] = "/dev/kmsg";
-constexpr std::size_t kMostLineBytes = 400;
+constexpr std::size_t kMaxLineBytes = 400;
 
 // Numbers of records begin again with the kernel.
 Result<std::string> read_boot_id() {
@@ -74,7 +74,7 @@ void KernelChannel::take_event(const health::LogEvent& event, const std::string&
   if (xid != nullptr) {
     seen.xid = xid->xid;
     seen.pid = xid->pid;
-    seen.line = text.substr(0, kMostLineBytes);
+    seen.line = text.substr(0, kMaxLineBytes);
   } else {
     seen.lost = true;
   }

@@ -85,7 +85,7 @@ Task<> KernelLogReader::wait_for_more() {
 }
 
 bool KernelLogReader::read_available() {
-  std::array<char, health::kMostRecordBytes> room;
+  std::array<char, health::kMaxRecordBytes> room;
   for (;;) {
     if (stopped_) return false;
     const ssize_t got = ::read(fd_.get(), room.data(), room.size());
@@ -107,7 +107,7 @@ void KernelLogReader::take(std::string_view bytes) {
   while (!bytes.empty()) {
     const std::size_t end = bytes.find('\n');
     const std::string_view part = bytes.substr(0, end);
-    too_long_ = too_long_ || line_.size() + part.size() > health::kMostRecordBytes;
+    too_long_ = too_long_ || line_.size() + part.size() > health::kMaxRecordBytes;
     if (!too_long_) line_ += part;
     if (end == std::string_view::npos) return;
     if (!too_long_) take_record(line_);

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/health/health_record.h"
 #include "agent/gpus/inventory.h"
+#include "agent/health/health_record.h"
 #include "libckpt/health/kernel_log.h"
 
 namespace ckpt::agent {

@@ -11,8 +11,8 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr std::size_t kMostFindings = 1000;
-constexpr std::size_t kMostSeen = 256;  // of one GPU in one window
+constexpr std::size_t kMaxFindings = 1000;
+constexpr std::size_t kMaxSeen = 256;  // of one GPU in one window
 constexpr std::chrono::seconds kSaveAgain{5};
 
 std::string record_path(const Config& config) {
@@ -136,7 +136,7 @@ void HealthMonitor::on_probe(const std::string& uuid, const GpuProbeAnswer& answ
   if (changed) save();
 }
 
-void HealthMonitor::inventory_is(const InventorySnapshot& newest) {
+void HealthMonitor::on_inventory(const InventorySnapshot& newest) {
   const KnownGpus::Changes changes = gpus_.follow(newest);
   for (const std::string& uuid : changes.gone) {
     spdlog::error("gpu gone: uuid {}", uuid);
@@ -155,7 +155,7 @@ void HealthMonitor::saw(SeenEvent event) {
   const auto count = std::count_if(record_.seen.begin(), record_.seen.end(),
                                    [&](const SeenEvent& other) { return other.gpu == uuid; });
   // A flood says nothing that is new, but for what its decision waits for.
-  if (static_cast<std::size_t>(count) >= kMostSeen && event.source != kProbeSource) return;
+  if (static_cast<std::size_t>(count) >= kMaxSeen && event.source != kProbeSource) return;
   if (const auto job = event.pid == 0 ? nullptr : job_of_pid(parts_.jobs, event.pid)) {
     event.job = job->id();
     event.incarnation = job->incarnation();
@@ -231,7 +231,7 @@ void HealthMonitor::decide(const std::string& uuid) {
                finding.number, finding.gpu, finding.xid, finding.recovery,
                health::to_string(decision.outcome), finding.cordon, finding.reason);
   record_.findings.push_back(std::move(finding));
-  if (record_.findings.size() > kMostFindings) drop_least(record_.findings);
+  if (record_.findings.size() > kMaxFindings) drop_least(record_.findings);
   std::erase_if(record_.seen, [&](const SeenEvent& event) { return event.gpu == uuid; });
   std::erase_if(record_.bystanders, [&](const Bystander& bystander) { return bystander.gpu == uuid; });
   gpus_.forget_replaced(uuid);

@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "agent/settings/config.h"
 #include "agent/coordinator_link/coordinator_link.h"
 #include "agent/health/evidence.h"
 #include "agent/health/gpu_probes.h"
@@ -20,6 +19,7 @@
 #include "agent/health/known_gpus.h"
 #include "agent/health/nvml_channel.h"
 #include "agent/jobs/job_table.h"
+#include "agent/settings/config.h"
 
 namespace ckpt::agent {
 
@@ -42,7 +42,7 @@ class HealthMonitor {
   HealthMonitor& operator=(const HealthMonitor&) = delete;
 
   // What the inventory found: once before start(), then at every refresh.
-  void inventory_is(const InventorySnapshot& newest);
+  void on_inventory(const InventorySnapshot& newest);
   void start();
   void stop();
   // Null: not known by now.

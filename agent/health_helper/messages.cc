@@ -23,14 +23,14 @@ Result<Report> parse_report(std::span<const std::byte> bytes) {
   if (report.magic != kMagic || report.version != kVersion)
     return Error(ErrorCode::kProtocol, "A packet of gpumigrate-health is of another version");
   const bool known = report.kind >= Kind::kGpu && report.kind <= Kind::kFailed;
-  if (!known || report.gpu >= kMostGpus || report.xid > kMaxXid || (report.flags & ~kAllFlags) != 0 ||
-      report.text_bytes > kMostText)
+  if (!known || report.gpu >= kMaxGpus || report.xid > kMaxXid || (report.flags & ~kAllFlags) != 0 ||
+      report.text_bytes > kMaxText)
     return Error(ErrorCode::kProtocol, "A packet of gpumigrate-health is out of range");
   return report;
 }
 
 void set_text(Report& report, std::string_view text) {
-  report.text_bytes = static_cast<std::uint32_t>(std::min(text.size(), kMostText));
+  report.text_bytes = static_cast<std::uint32_t>(std::min(text.size(), kMaxText));
   text.copy(report.text.data(), report.text_bytes);
 }
 

@@ -19,8 +19,8 @@ namespace ckpt::agent::nvml_watch {
 inline constexpr int kSocketFd = 3;
 inline constexpr std::uint32_t kMagic = 0x544c4847;  // "GHLT"
 inline constexpr std::uint32_t kVersion = 2;
-inline constexpr std::size_t kMostText = 256;
-inline constexpr std::uint32_t kMostGpus = 64;
+inline constexpr std::size_t kMaxText = 256;
+inline constexpr std::uint32_t kMaxGpus = 64;
 inline constexpr std::uint32_t kMaxXid = 99999;
 
 enum class Kind : std::uint32_t { kGpu = 1, kState, kReady, kXid, kHeartbeat, kFailed };
@@ -56,8 +56,8 @@ struct Report {
   std::uint32_t recovery = 0;  // field 230
   std::uint32_t flags = 0;
   std::uint32_t text_bytes = 0;
-  Counters counters;                   // of kState
-  std::array<char, kMostText> text{};  // kGpu: "UUID BUS-ID NAME"; kFailed: why. Without an end mark
+  Counters counters;                  // of kState
+  std::array<char, kMaxText> text{};  // kGpu: "UUID BUS-ID NAME"; kFailed: why. Without an end mark
 };
 
 [[nodiscard]] Result<Report> parse_report(std::span<const std::byte> bytes);

@@ -123,7 +123,7 @@ Result<void> NvmlWatch::find_gpus() {
   unsigned count = 0;
   if (const auto code = table_->count(&count); code != nvml::kSuccess)
     return error("nvmlDeviceGetCount_v2", code);
-  for (unsigned i = 0; i < count && i < messages::kMostGpus; ++i) {
+  for (unsigned i = 0; i < count && i < messages::kMaxGpus; ++i) {
     nvml::Device device = nullptr;
     std::array<char, nvml::kUuidBufferBytes> uuid{};
     std::array<char, nvml::kNameBufferBytes> name{};

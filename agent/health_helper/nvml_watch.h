@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/health_helper/messages.h"
 #include "agent/gpus/nvml.h"
+#include "agent/health_helper/messages.h"
 
 namespace ckpt::health_helper {
 

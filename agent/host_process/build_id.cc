@@ -14,9 +14,9 @@
 namespace ckpt::agent::host {
 namespace {
 
-constexpr std::size_t kMostHeaders = 256;
-constexpr std::size_t kMostNoteBytes = 64u << 10;
-constexpr std::size_t kMostIdBytes = 64;
+constexpr std::size_t kMaxHeaders = 256;
+constexpr std::size_t kMaxNoteBytes = 64u << 10;
+constexpr std::size_t kMaxIdBytes = 64;
 
 bool read_at(int fd, std::uint64_t offset, std::span<std::byte> out) {
   return offset < (std::uint64_t{1} << 62) &&
@@ -48,7 +48,7 @@ std::string id_in(std::span<const std::byte> notes) {
     if (note.n_descsz > notes.size()) return {};
     const auto content = notes.first(note.n_descsz);
     const bool is_gnu = name.size() == 4 && std::memcmp(name.data(), "GNU", 4) == 0;
-    if (is_gnu && note.n_type == NT_GNU_BUILD_ID && content.size() <= kMostIdBytes)
+    if (is_gnu && note.n_type == NT_GNU_BUILD_ID && content.size() <= kMaxIdBytes)
       return hexadecimal(content);
     notes = notes.subspan(std::min(padded(note.n_descsz), notes.size()));
   }
@@ -62,13 +62,13 @@ std::string build_id_of(const std::string& path) {
   Elf64_Ehdr header;
   if (!fd || !read_at(fd.get(), 0, std::as_writable_bytes(std::span(&header, 1)))) return {};
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
-      header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum > kMostHeaders) {
+      header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum > kMaxHeaders) {
     return {};
   }
   std::vector<Elf64_Phdr> segments(header.e_phnum);
   if (!read_at(fd.get(), header.e_phoff, std::as_writable_bytes(std::span(segments)))) return {};
   for (const Elf64_Phdr& segment : segments) {
-    if (segment.p_type != PT_NOTE || segment.p_filesz > kMostNoteBytes) continue;
+    if (segment.p_type != PT_NOTE || segment.p_filesz > kMaxNoteBytes) continue;
     std::vector<std::byte> notes(segment.p_filesz);
     if (!read_at(fd.get(), segment.p_offset, notes)) continue;
     if (std::string id = id_in(notes); !id.empty()) return id;

@@ -18,8 +18,8 @@
 namespace ckpt::agent::host {
 namespace {
 
-constexpr std::size_t kMostMapsBytes = 64u << 20;
-constexpr std::uint64_t kMostGhostBytes = 16u << 20;  // as Criu::dump lets unlinked open files travel
+constexpr std::size_t kMaxMapsBytes = 64u << 20;
+constexpr std::uint64_t kMaxGhostBytes = 16u << 20;  // as Criu::dump lets unlinked open files travel
 constexpr std::string_view kDeleted = " (deleted)";
 constexpr unsigned kMemoryDevices = 1;  // null, zero, random, ...
 
@@ -67,10 +67,10 @@ std::string descriptor_of(pid_t pid, int number) {
 
 Error refusal(const std::string& what, const std::vector<std::string>& problems) {
   std::string text = what + ": ";
-  for (std::size_t i = 0; i < problems.size() && i < kMostProblems; ++i)
+  for (std::size_t i = 0; i < problems.size() && i < kMaxProblems; ++i)
     text += (i == 0 ? "" : "; ") + problems[i];
-  if (problems.size() > kMostProblems)
-    text += "; and " + std::to_string(problems.size() - kMostProblems) + " more";
+  if (problems.size() > kMaxProblems)
+    text += "; and " + std::to_string(problems.size() - kMaxProblems) + " more";
   return {ErrorCode::kRefused, text};
 }
 
@@ -107,7 +107,7 @@ void Collector::read_surroundings(pid_t pid) {
 }
 
 void Collector::read_maps(pid_t pid) {
-  const Result<std::string> maps = read_file(proc(pid, "/maps"), kMostMapsBytes);
+  const Result<std::string> maps = read_file(proc(pid, "/maps"), kMaxMapsBytes);
   if (!maps.has_value()) return;
   std::istringstream lines(maps.assume_value());
   for (std::string line; std::getline(lines, line);) {
@@ -165,7 +165,7 @@ void Collector::judge_file(pid_t pid, const std::string& path, const std::string
   const bool deleted = strip_deleted(fact.path);
   struct stat facts {};
   const bool there = ::stat(deleted && mapped ? fact.path.c_str() : opened_as.c_str(), &facts) == 0;
-  if (deleted && (mapped || !there || static_cast<std::uint64_t>(facts.st_size) > kMostGhostBytes))
+  if (deleted && (mapped || !there || static_cast<std::uint64_t>(facts.st_size) > kMaxGhostBytes))
     return problem(fact.path + " was deleted and is still " + where);
   if (deleted) return;  // small: it travels with the image
   if (!there) return problem(path + ", " + where + ", cannot be read");

@@ -31,7 +31,7 @@ namespace ckpt::agent::host {
 namespace {
 
 constexpr int kOldest = 4;  // 3.17 does not work on current kernels
-constexpr std::size_t kMostLogBytes = std::size_t{64} << 20;
+constexpr std::size_t kMaxLogBytes = std::size_t{64} << 20;
 constexpr Milliseconds kShort{30000};
 constexpr Milliseconds kFirstPause{10};  // after a dump that met another one; doubles
 constexpr Milliseconds kLastPause{640};
@@ -88,7 +88,7 @@ Task<Result<std::string>> output_of(std::vector<std::string> argv, std::string w
   ::unlink(spec.output_path.c_str());
   const std::string path = spec.output_path;
   CKPT_CO_TRY(status, co_await run_program(std::move(spec), kShort));
-  CKPT_CO_TRY(text, read_file(path, kMostLogBytes));
+  CKPT_CO_TRY(text, read_file(path, kMaxLogBytes));
   ::unlink(path.c_str());
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) co_return text;
   while (!text.empty() && text.back() == '\n') text.pop_back();
@@ -181,7 +181,7 @@ std::uint64_t bytes_in(const std::string& folder) {
 
 // The folder in question is for the "/proc" of a PID namespace that is not the node's.
 bool met_another_dump(const std::string& log_path) {
-  const Result<std::string> log = read_file(log_path, kMostLogBytes);
+  const Result<std::string> log = read_file(log_path, kMaxLogBytes);
   return log.has_value() && log.assume_value().find("Can't create a directory (" + std::to_string(-EEXIST) +
                                                     ")") != std::string::npos;
 }
@@ -211,7 +211,7 @@ Task<Result<Criu>> Criu::find(std::string configured, std::string work) {
     const auto text = co_await output_of(command(candidate, "--version"), work, "criu-version");
     const auto version = text.has_value() ? version_in(text.assume_value()) : std::nullopt;
     if (version && std::atoi(version->c_str()) >= kOldest) {
-      auto answers = co_await folder_of_answers(candidate, *version, work);
+      auto answers = co_await criu_kdat_cache_dir(candidate, *version, work);
       co_return Criu(candidate, *version, std::move(answers));
     }
     tried += (tried.empty() ? " " : ", ") + candidate + " is " +
@@ -333,7 +333,7 @@ std::string Criu::dump_log(const DumpOptions& options) {
 }
 
 std::string Criu::first_error(const std::string& log_path) {
-  const Result<std::string> log = read_file(log_path, kMostLogBytes);
+  const Result<std::string> log = read_file(log_path, kMaxLogBytes);
   if (!log.has_value()) return "it left no log at " + log_path;
   const std::string& text = log.assume_value();
   const auto line_at = [&text](std::size_t at) { return text.substr(at, text.find('\n', at) - at); };

@@ -44,7 +44,7 @@ ProcessSpec asking(const std::string& criu, const std::string& file, const std::
 
 }  // namespace
 
-Task<std::string> folder_of_answers(std::string criu, std::string version, std::string work) {
+Task<std::string> criu_kdat_cache_dir(std::string criu, std::string version, std::string work) {
   if (::geteuid() != 0 || run_is_memory()) co_return "";
   const auto place = find_memory_place();
   if (!place) co_return "";

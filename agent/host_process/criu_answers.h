@@ -14,7 +14,7 @@
 namespace ckpt::agent::host {
 
 // The folder; empty: CRIU needs none, or there can be none. `work` is for what CRIU says.
-Task<std::string> folder_of_answers(std::string criu, std::string version, std::string work);
+Task<std::string> criu_kdat_cache_dir(std::string criu, std::string version, std::string work);
 
 // What CRIU must be started with for it, each empty for an empty folder.
 [[nodiscard]] std::vector<std::string> environment_for(const std::string& answers);

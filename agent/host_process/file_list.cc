@@ -14,7 +14,7 @@
 namespace ckpt::agent::host {
 namespace {
 
-constexpr std::size_t kMostPath = 4096;
+constexpr std::size_t kMaxPath = 4096;
 
 bool has_kind(const struct stat& facts, FileUse use) {
   switch (use) {
@@ -56,9 +56,9 @@ std::string difference(const FileFact& fact) {
 }
 
 Result<void> check_form(const FileList& list) {
-  const bool good = list.files.size() <= kMostFiles &&
+  const bool good = list.files.size() <= kMaxFiles &&
                     std::all_of(list.files.begin(), list.files.end(), [](const FileFact& fact) {
-                      return is_known(fact.use) && fact.path.size() < kMostPath &&
+                      return is_known(fact.use) && fact.path.size() < kMaxPath &&
                              fact.path.starts_with('/') && fact.path.find('\0') == std::string::npos;
                     });
   if (good) return ok();

@@ -2,7 +2,7 @@
 // What a process tree needs of its node's file system, collected at the source before a move and compared at the target, and what makes it
 // impossible to move at all, by name. CRIU opens files by path at the target: one that is missing or another there must be found before anything
 // is paused. Threads: any; both read many files under /proc and block for milliseconds (offload()). Errors: kRefused naming each
-// obstacle (at most kMostProblems); the other node's list is hostile and bounded by the decoder and by check_files().
+// obstacle (at most kMaxProblems); the other node's list is hostile and bounded by the decoder and by check_files().
 #pragma once
 
 #include <sys/types.h>
@@ -16,8 +16,8 @@
 
 namespace ckpt::agent::host {
 
-inline constexpr std::size_t kMostFiles = 65536;
-inline constexpr std::size_t kMostProblems = 8;
+inline constexpr std::size_t kMaxFiles = 65536;
+inline constexpr std::size_t kMaxProblems = 8;
 
 enum class FileUse : std::uint8_t {
   kRead = 1,  // opened for reading, or mapped and neither written nor a program: same size

@@ -86,7 +86,7 @@ Result<std::vector<PackEntry>> list_folder(const std::string& folder, const Plac
     entries.push_back(make_entry(name, static_cast<std::uint64_t>(facts.st_size)));
   }
   if (error) return Error::from_errno(error.value(), "Reading " + folder);
-  if (entries.size() > kMostPackedFiles)
+  if (entries.size() > kMaxPackedFiles)
     return Error(ErrorCode::kRefused, "A process's image has too many files");
   return entries;
 }
@@ -110,7 +110,7 @@ Result<std::vector<PackEntry>> read_table(int file, std::uint64_t bytes) {
   std::uint64_t left = bytes - sizeof end;
   CKPT_TRYV(read_exactly(file, left, std::as_writable_bytes(std::span(&end, 1))));
   if (end.magic != kMagic || end.version != kVersion) return corrupt("it is of another kind or version");
-  if (end.count > kMostPackedFiles || end.count > left / sizeof(PackEntry))
+  if (end.count > kMaxPackedFiles || end.count > left / sizeof(PackEntry))
     return corrupt("its table is too long");
   std::vector<PackEntry> entries(end.count);
   left -= entries.size() * sizeof(PackEntry);

@@ -18,7 +18,7 @@
 
 namespace ckpt::agent::host {
 
-inline constexpr std::uint32_t kMostPackedFiles = 65536;
+inline constexpr std::uint32_t kMaxPackedFiles = 65536;
 // A file of pages that is first in a pack and has so many bytes at least is not copied out of it.
 inline constexpr std::uint64_t kLinkedBytes = 1u << 20;
 

@@ -16,7 +16,7 @@ constexpr std::uint32_t kImageMagic = 0x54564319;
 constexpr std::uint32_t kInventoryMagic = 0x58313116;  // stands alone
 constexpr std::uint32_t kTreeMagic = 0x50273030;
 constexpr std::uint32_t kPidNamespaceMagic = 0x61157326;
-constexpr std::size_t kMostImageBytes = 4u << 20;
+constexpr std::size_t kMaxImageBytes = 4u << 20;
 // Numbers of fields in the records.
 constexpr std::uint32_t kTreeGroup = 3, kTreeSession = 4, kTreePid = 1;
 constexpr std::uint32_t kInventoryRootIds = 3;
@@ -188,8 +188,8 @@ Result<DetachedInventory> with_other_namespace(const std::string& inventory) {
 Result<void> detach_from_namespace(const std::string& images, pid_t root) {
   CKPT_TRY(shared, shares_namespace(root));
   if (!shared) return ok();
-  CKPT_TRY(tree, read_file(images + "/pstree.img", kMostImageBytes));
-  CKPT_TRY(inventory, read_file(images + "/inventory.img", kMostImageBytes));
+  CKPT_TRY(tree, read_file(images + "/pstree.img", kMaxImageBytes));
+  CKPT_TRY(inventory, read_file(images + "/inventory.img", kMaxImageBytes));
   CKPT_TRY(new_tree, with_own_session(tree));
   CKPT_TRY(new_inventory, with_other_namespace(inventory));
   const std::string name = "/pidns-" + std::to_string(new_inventory.pid_namespace_id) + ".img";

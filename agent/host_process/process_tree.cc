@@ -16,7 +16,7 @@
 namespace ckpt::agent::host {
 namespace {
 
-constexpr std::size_t kMostProcText = 1u << 20;
+constexpr std::size_t kMaxProcText = 1u << 20;
 
 std::string proc(pid_t pid, const std::string& rest) {
   return "/proc/" + std::to_string(pid) + rest;
@@ -25,7 +25,7 @@ std::string proc(pid_t pid, const std::string& rest) {
 void append_children(pid_t pid, std::vector<pid_t>& list) {
   std::error_code gone;
   for (const auto& thread : std::filesystem::directory_iterator(proc(pid, "/task"), gone)) {
-    const Result<std::string> children = read_file((thread.path() / "children").string(), kMostProcText);
+    const Result<std::string> children = read_file((thread.path() / "children").string(), kMaxProcText);
     if (!children.has_value()) continue;
     std::istringstream text(children.assume_value());
     for (pid_t child = 0; text >> child;) list.push_back(child);
@@ -50,7 +50,7 @@ std::vector<std::uint64_t> status_numbers(const std::string& status, const std::
 }
 
 Result<std::string> status_of(pid_t pid) {
-  Result<std::string> text = read_file(proc(pid, "/status"), kMostProcText);
+  Result<std::string> text = read_file(proc(pid, "/status"), kMaxProcText);
   if (text.has_value()) return text;
   return Error(ErrorCode::kNotFound, "Process " + std::to_string(pid) + " has ended");
 }
@@ -85,9 +85,9 @@ Result<std::vector<pid_t>> processes_of(pid_t root) {
   std::vector<pid_t> list{root};
   for (std::size_t next = 0; next < list.size(); ++next) {
     append_children(list[next], list);
-    if (list.size() > kMostProcesses)
+    if (list.size() > kMaxProcesses)
       return Error(ErrorCode::kRefused,
-                   "The job has more than " + std::to_string(kMostProcesses) + " processes");
+                   "The job has more than " + std::to_string(kMaxProcesses) + " processes");
   }
   return list;
 }
@@ -171,9 +171,9 @@ Result<DumpEstimate> estimate_dump(pid_t root) {
     std::vector<pid_t> children;
     append_children(pid, children);
     waiting.insert(waiting.end(), children.rbegin(), children.rend());
-    if (position + waiting.size() > kMostProcesses)
+    if (position + waiting.size() > kMaxProcesses)
       return Error(ErrorCode::kRefused,
-                   "The job has more than " + std::to_string(kMostProcesses) + " processes");
+                   "The job has more than " + std::to_string(kMaxProcesses) + " processes");
     const Result<std::uint64_t> read = memory_of(pid);
     if (!read && left_meanwhile(pid, root)) continue;
     CKPT_TRY(own, read);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job's process and its descendants: listing, signalling, whose they are. Threads: any. Errors: kNotFound if `root` is gone, kRefused for
-// more than kMostProcesses or foreign rights. A process id may be used again: the caller knows that `root` still lives (it is a keeper's child).
+// more than kMaxProcesses or foreign rights. A process id may be used again: the caller knows that `root` still lives (it is a keeper's child).
 #pragma once
 
 #include <sys/types.h>
@@ -14,7 +14,7 @@
 
 namespace ckpt::agent::host {
 
-inline constexpr std::size_t kMostProcesses = 4096;
+inline constexpr std::size_t kMaxProcesses = 4096;
 
 // `root` first, parents before children.
 Result<std::vector<pid_t>> processes_of(pid_t root);

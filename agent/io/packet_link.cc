@@ -10,21 +10,21 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr std::size_t kMostDescriptors = 64;
-constexpr std::size_t kMostQueued = 4096;  // packets; a peer that does not read is given up
+constexpr std::size_t kMaxDescriptors = 64;
+constexpr std::size_t kMaxQueued = 4096;  // packets; a peer that does not read is given up
 
 }  // namespace
 
-PacketLink::PacketLink(const asio::any_io_executor& executor, int socket, std::size_t most_bytes)
-    : stream_(executor, socket), buffer_(most_bytes) {}
+PacketLink::PacketLink(const asio::any_io_executor& executor, int socket, std::size_t max_bytes)
+    : stream_(executor, socket), buffer_(max_bytes) {}
 
 Result<std::shared_ptr<PacketLink>> PacketLink::create(const asio::any_io_executor& executor, UniqueFd socket,
-                                                       std::size_t most_bytes) {
+                                                       std::size_t max_bytes) {
   const int flags = ::fcntl(socket.get(), F_GETFL);
   if (flags < 0 || ::fcntl(socket.get(), F_SETFL, flags | O_NONBLOCK) < 0) {
     return Error::from_errno("Cannot make a local socket non-blocking");
   }
-  return std::shared_ptr<PacketLink>(new PacketLink(executor, socket.release(), most_bytes));
+  return std::shared_ptr<PacketLink>(new PacketLink(executor, socket.release(), max_bytes));
 }
 
 void PacketLink::start(Handlers handlers) {
@@ -54,7 +54,7 @@ void PacketLink::read_all() {
 
 Result<std::size_t> PacketLink::read_one(Packet& packet) {
   iovec vector{buffer_.data(), buffer_.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMostDescriptors)> control;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMaxDescriptors)> control;
   msghdr header{};
   header.msg_iov = &vector;
   header.msg_iovlen = 1;
@@ -82,7 +82,7 @@ Result<std::size_t> PacketLink::read_one(Packet& packet) {
   if (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
     return Error(ErrorCode::kProtocol, "A local packet is over the limit of " +
                                            std::to_string(buffer_.size()) + " bytes or " +
-                                           std::to_string(kMostDescriptors) + " descriptors");
+                                           std::to_string(kMaxDescriptors) + " descriptors");
   }
   packet.bytes.assign(buffer_.begin(), buffer_.begin() + got);
   return static_cast<std::size_t>(got);
@@ -90,7 +90,7 @@ Result<std::size_t> PacketLink::read_one(Packet& packet) {
 
 Result<bool> PacketLink::write_one(const Packet& packet) {
   iovec vector{const_cast<std::byte*>(packet.bytes.data()), packet.bytes.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMostDescriptors)> control{};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMaxDescriptors)> control{};
   msghdr header{};
   header.msg_iov = &vector;
   header.msg_iovlen = 1;
@@ -119,7 +119,7 @@ Result<bool> PacketLink::write_one(const Packet& packet) {
 
 void PacketLink::send(Packet packet) {
   if (!stream_.is_open()) return;
-  if (packet.descriptors.size() > kMostDescriptors || queue_.size() >= kMostQueued) {
+  if (packet.descriptors.size() > kMaxDescriptors || queue_.size() >= kMaxQueued) {
     asio::post(stream_.get_executor(), [self = shared_from_this()] {
       self->fail(Error(ErrorCode::kUnavailable, "The peer does not read its local socket"));
     });

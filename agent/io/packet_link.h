@@ -30,9 +30,9 @@ class PacketLink : public std::enable_shared_from_this<PacketLink> {
     std::function<void(Error)> closed;
   };
 
-  // Takes a connected socket; `most_bytes` bounds a received packet.
+  // Takes a connected socket; `max_bytes` bounds a received packet.
   static Result<std::shared_ptr<PacketLink>> create(const asio::any_io_executor& executor, UniqueFd socket,
-                                                    std::size_t most_bytes);
+                                                    std::size_t max_bytes);
   PacketLink(const PacketLink&) = delete;
   PacketLink& operator=(const PacketLink&) = delete;
 
@@ -44,7 +44,7 @@ class PacketLink : public std::enable_shared_from_this<PacketLink> {
   [[nodiscard]] bool is_open() const noexcept { return stream_.is_open(); }
 
  private:
-  PacketLink(const asio::any_io_executor& executor, int socket, std::size_t most_bytes);
+  PacketLink(const asio::any_io_executor& executor, int socket, std::size_t max_bytes);
   void await_readable();
   void read_all();
   void await_writable();

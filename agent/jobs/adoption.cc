@@ -15,8 +15,8 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr std::size_t kMostProcText = 4u << 20;
-constexpr std::size_t kMostArguments = 64u << 10;
+constexpr std::size_t kMaxProcText = 4u << 20;
+constexpr std::size_t kMaxArguments = 64u << 10;
 
 std::string proc(pid_t pid, const char* rest) {
   return "/proc/" + std::to_string(pid) + rest;
@@ -59,7 +59,7 @@ Result<void> check_is_free(const JobTable& jobs, pid_t pid) {
       return refused(label(pid) + " belongs to job " + job->record().spec.name + " (" +
                      wire::job_text(job->id()) + ") already");
   }
-  const Result<std::string> maps = read_file(proc(pid, "/maps"), kMostProcText);
+  const Result<std::string> maps = read_file(proc(pid, "/maps"), kMaxProcText);
   if (!maps.has_value())
     return refused("The memory map of process " + std::to_string(pid) + " cannot be read");
   for (const char* library : {"/libckpt_shim.so", "/libckpt.so"}) {
@@ -86,7 +86,7 @@ Result<void> read_identity(pid_t pid, wire::ProcessFacts& facts) {
   if (::geteuid() != 0 && facts.uid != ::geteuid())
     return refused(label(pid) + " is user " + std::to_string(facts.uid) + "'s, and this agent is not root");
   CKPT_TRYV(host::check_credentials(pid, facts.uid, facts.gid));
-  CKPT_TRY(words, read_file(proc(pid, "/cmdline"), kMostArguments));
+  CKPT_TRY(words, read_file(proc(pid, "/cmdline"), kMaxArguments));
   for (std::size_t at = 0; at < words.size();) {
     const std::size_t end = std::min(words.find('\0', at), words.size());
     facts.argv.push_back(words.substr(at, end - at));

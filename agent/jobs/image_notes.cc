@@ -13,7 +13,7 @@ using Json = nlohmann::json;
 
 // Beside CRIU's own files.
 constexpr const char* kNotesFile = "/gpumigrate.json";
-constexpr std::size_t kMostNotesBytes = 16 << 10;
+constexpr std::size_t kMaxNotesBytes = 16 << 10;
 
 // It becomes a word of CRIU's command line, without the slashes before its name.
 bool is_path_of_file(const std::string& path) {
@@ -48,7 +48,7 @@ Result<void> write_image_notes(const std::string& folder, const ImageNotes& note
 }
 
 Result<ImageNotes> read_image_notes(const std::string& folder) {
-  CKPT_TRY(text, read_file(folder + kNotesFile, kMostNotesBytes));
+  CKPT_TRY(text, read_file(folder + kNotesFile, kMaxNotesBytes));
   return parse_image_notes(text);
 }
 

@@ -392,7 +392,7 @@ Task<Result<void>> Job::moved_to(std::uint32_t gpu_index) {
   co_return ok();
 }
 
-Task<Result<void>> Job::context_is(std::string on, std::string goes_to) {
+Task<Result<void>> Job::set_context_location(std::string on, std::string goes_to) {
   record_.context_gpu = std::move(on);
   record_.context_goes_to = std::move(goes_to);
   co_return co_await save();

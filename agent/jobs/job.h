@@ -11,12 +11,12 @@
 #include <memory>
 #include <string>
 
-#include "agent/settings/config.h"
 #include "agent/io/file_watch.h"
+#include "agent/io/process.h"
 #include "agent/jobs/job_record.h"
 #include "agent/jobs/keeper_files.h"
 #include "agent/jobs/keeper_link.h"
-#include "agent/io/process.h"
+#include "agent/settings/config.h"
 #include "libckpt/protocol/wire/node_messages.h"
 
 namespace ckpt::agent {
@@ -78,7 +78,7 @@ class Job : public std::enable_shared_from_this<Job> {
   void runs_as(wire::Incarnation incarnation);
   // Which GPU the job is on, and where its context is (job_record.h); durable when it returns.
   Task<Result<void>> moved_to(std::uint32_t gpu_index);
-  Task<Result<void>> context_is(std::string on, std::string goes_to);
+  Task<Result<void>> set_context_location(std::string on, std::string goes_to);
   // What the driver says that the process has on its GPU; of an adopted one.
   void device_bytes_are(std::uint64_t bytes);
   // How long a move on this node, or to another one, would pause it (pause_forecast.h); 0: not known.

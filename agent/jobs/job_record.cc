@@ -13,7 +13,7 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr std::size_t kMostRecordBytes = 1 << 20;
+constexpr std::size_t kMaxRecordBytes = 1 << 20;
 
 std::optional<std::uint64_t> number(std::string_view text) {
   std::uint64_t value = 0;
@@ -89,7 +89,7 @@ Result<void> JobRecordWriter::remove_folder() {
 }
 
 Result<JobRecord> read_job_record(const std::string& folder) {
-  CKPT_TRY(text, read_file(folder + "/record", kMostRecordBytes));
+  CKPT_TRY(text, read_file(folder + "/record", kMaxRecordBytes));
   auto record = wire::decode<JobRecord>(std::as_bytes(std::span(text.data(), text.size())));
   if (!record)
     return Error(ErrorCode::kCorrupt, folder + "/record is damaged").caused_by(record.assume_error());

@@ -10,7 +10,7 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr std::size_t kMostStatusBytes = 64 << 10;
+constexpr std::size_t kMaxStatusBytes = 64 << 10;
 
 void add_variable(nlohmann::json& environment, const std::string& entry) {
   const auto at = entry.find('=');
@@ -82,7 +82,7 @@ Result<void> write_keeper_config(const std::string& folder, const JobRecord& rec
 }
 
 std::optional<KeeperStatus> read_keeper_status(const std::string& folder) {
-  auto text = read_file(folder + "/status.json", kMostStatusBytes);
+  auto text = read_file(folder + "/status.json", kMaxStatusBytes);
   if (!text) return std::nullopt;
   const auto json = nlohmann::json::parse(text.assume_value(), nullptr, false);
   if (!json.is_object()) return std::nullopt;

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/settings/config.h"
 #include "agent/jobs/job_record.h"
+#include "agent/settings/config.h"
 
 namespace ckpt::agent {
 

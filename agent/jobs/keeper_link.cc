@@ -8,8 +8,8 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr std::size_t kMostRegions = 1u << 16;
-constexpr std::size_t kMostHeld =
+constexpr std::size_t kMaxRegions = 1u << 16;
+constexpr std::size_t kMaxHeld =
     local::kMaxDescriptors / 2;  // each goes on to a mover with a second descriptor
 
 std::chrono::steady_clock::time_point after(Milliseconds timeout) {
@@ -159,7 +159,7 @@ Task<Result<JobDescription>> KeeperLink::describe() {
     } else {
       co_return Error(ErrorCode::kProtocol, "The keeper sent an unexpected message inside a description");
     }
-    if (description.tensors.size() > kMostTensors || description.regions.size() > kMostRegions) {
+    if (description.tensors.size() > kMaxTensors || description.regions.size() > kMaxRegions) {
       co_return Error(ErrorCode::kRefused, "The job names more tensors or regions than can be moved (65536)");
     }
   }
@@ -259,7 +259,7 @@ Task<Result<HeldRegions>> KeeperLink::fetch(local::MemorySet set, std::uint64_t 
   if (std::holds_alternative<local::Done>(answer.message.body)) co_return std::move(regions);
   auto* held = std::get_if<local::Held>(&answer.message.body);
   // parse() has seen to it that there is a descriptor for each.
-  if (held == nullptr || held->sequence <= from || held->records.size() > kMostHeld)
+  if (held == nullptr || held->sequence <= from || held->records.size() > kMaxHeld)
     co_return Error(ErrorCode::kProtocol, "The keeper's answer to a fetch is not what it holds");
   regions.next = held->sequence;
   regions.records = std::move(held->records);

@@ -21,7 +21,7 @@ namespace ckpt::agent {
 // Between two changes of a running job any time may pass, and the machine of the switch has the timer for a job that reaches no
 // barrier.
 inline constexpr Milliseconds kNoHurry = std::chrono::hours(24 * 365);
-inline constexpr std::size_t kMostTensors = 1u << 16;
+inline constexpr std::size_t kMaxTensors = 1u << 16;
 
 // A message of a keeper with the descriptors that came with it.
 struct KeeperMessage {

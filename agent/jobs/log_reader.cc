@@ -9,7 +9,7 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr std::int64_t kMostFollowNs = std::int64_t{60} * 1'000'000'000;
+constexpr std::int64_t kMaxFollowNs = std::int64_t{60} * 1'000'000'000;
 
 Result<std::string> read_part(const std::string& path, std::uint64_t offset, std::size_t limit) {
   UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -41,7 +41,7 @@ Task<Result<wire::LogData>> read_log(const JobEnvironment& environment, std::sha
     co_return Error(ErrorCode::kInvalidArgument, "The log's offset is too large");
   }
   const auto until = std::chrono::steady_clock::now() +
-                     std::chrono::nanoseconds(std::clamp<std::int64_t>(request.follow_ns, 0, kMostFollowNs));
+                     std::chrono::nanoseconds(std::clamp<std::int64_t>(request.follow_ns, 0, kMaxFollowNs));
   Signal signal(environment.executor);
   job->add_waiter(&signal);
   auto watch = environment.files.watch(job->log_path(), &signal);  // without it the end of the wait answers

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An adopted process has no session with its keeper: no runtime of ours is in it. What the other ways ask the rank is answered here; stopping,
-// saving and restoring it is the agent's work (agent/migration/modes/adopted_way.h), and the keeper keeps what phase that is in.
+// saving and restoring it is the agent's work (agent/migration/modes/adopted_mode.h), and the keeper keeps what phase that is in.
 #include <signal.h>
 
 #include <utility>

@@ -16,8 +16,8 @@
 namespace ckpt::keeper {
 namespace {
 
-constexpr std::size_t kMostProcText = 1u << 20;
-constexpr std::size_t kMostProcesses = 4096;
+constexpr std::size_t kMaxProcText = 1u << 20;
+constexpr std::size_t kMaxProcesses = 4096;
 
 std::string proc(pid_t pid, const std::string& rest) {
   return "/proc/" + std::to_string(pid) + rest;
@@ -45,10 +45,10 @@ Result<UniqueFd> open_process(pid_t pid, std::uint64_t start_ticks) {
 std::vector<pid_t> tree_of(pid_t root) {
   std::vector<pid_t> list;
   if (root > 1 && (::kill(root, 0) == 0 || errno == EPERM)) list.push_back(root);
-  for (std::size_t next = 0; next < list.size() && list.size() < kMostProcesses; ++next) {
+  for (std::size_t next = 0; next < list.size() && list.size() < kMaxProcesses; ++next) {
     std::error_code gone;
     for (const auto& thread : std::filesystem::directory_iterator(proc(list[next], "/task"), gone)) {
-      const Result<std::string> children = read_file((thread.path() / "children").string(), kMostProcText);
+      const Result<std::string> children = read_file((thread.path() / "children").string(), kMaxProcText);
       if (!children.has_value()) continue;
       std::istringstream text(children.assume_value());
       for (pid_t child = 0; text >> child;) list.push_back(child);

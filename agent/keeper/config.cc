@@ -78,8 +78,8 @@ Result<void> read_adopt(const Json& document, Config& config) {
                ? found->get<std::uint64_t>()
                : 0;
   };
-  constexpr std::uint64_t kMostPid = 1u << 30;
-  if (number("pid") <= 1 || number("pid") > kMostPid || number("start_ticks") == 0)
+  constexpr std::uint64_t kMaxPid = 1u << 30;
+  if (number("pid") <= 1 || number("pid") > kMaxPid || number("start_ticks") == 0)
     return bad("an adopted process needs 'adopt' with 'pid' and 'start_ticks', or 'restore' with 'init'");
   config.adopt = Config::Adopt{static_cast<pid_t>(number("pid")), number("start_ticks")};
   return ok();
@@ -110,8 +110,8 @@ Result<void> read_transparent(const Json& document, Config& config) {
   if (pid_file.empty()) return bad("'restore' needs 'pid_file'");
   if (config.way != local::Way::kTransparent) return bad("'restore' is for the transparent way");
   const Json timeout = restore.value("timeout_ms", Json(60000u));
-  constexpr std::uint64_t kMostMs = 3'600'000;
-  if (!timeout.is_number_unsigned() || timeout.get<std::uint64_t>() > kMostMs)
+  constexpr std::uint64_t kMaxMs = 3'600'000;
+  if (!timeout.is_number_unsigned() || timeout.get<std::uint64_t>() > kMaxMs)
     return bad("'timeout_ms' must be a number of milliseconds");
   config.restore =
       Config::Restore{std::move(command), pid_file, std::chrono::milliseconds(timeout.get<std::uint64_t>())};

@@ -21,7 +21,7 @@ using local::MessageType;
 using local::Phase;
 
 // A mover gets two descriptors for each, and a message has no more than kMaxDescriptors.
-constexpr std::size_t kMostFetched = local::kMaxDescriptors / 2;
+constexpr std::size_t kMaxFetched = local::kMaxDescriptors / 2;
 
 // The thread of `pids` that waits to be called back.
 Result<std::pair<pid_t, pid_t>> find_service_thread(const std::vector<pid_t>& pids) {
@@ -152,7 +152,7 @@ void Keeper::on_fetch(std::uint64_t request, const local::Fetch& fetch) {
     return answer(request, local::Done{});
   }
   std::size_t taken = 0;
-  Result<MemoryBank::Batch> batch = set.batch_of(std::span(fetch_order_).subspan(fetch.from), kMostFetched,
+  Result<MemoryBank::Batch> batch = set.batch_of(std::span(fetch_order_).subspan(fetch.from), kMaxFetched,
                                                  set.bytes_of(fetch_order_.front()), taken);
   if (!batch.has_value()) return answer(request, to_failed(MessageType::kFetch, batch.assume_error()));
   if (batch.assume_value().records.empty()) return answer(request, local::Done{});

@@ -3,7 +3,7 @@
 
 #include <spdlog/spdlog.h>
 
-#include "agent/migration/modes/adopted_way.h"
+#include "agent/migration/modes/adopted_mode.h"
 #include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::agent {
@@ -62,7 +62,7 @@ void Migrations::send(const SwitchKey& key, const SwitchInfo& info, const wire::
   if (const auto* failed = std::get_if<wire::Failed>(&message.body);
       failed != nullptr && message.from == Party::kSource) {
     if (auto it = sources_.find(message.migration); it != sources_.end())
-      it->second->say_why(failed->reason.text);
+      it->second->set_failure_reason(failed->reason.text);
   }
   coordinator_.send(message);
 }
@@ -185,8 +185,8 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
       spdlog::error("paused process not let go: job {} reason {}", wire::job_text(job->id()),
                     back.assume_error().to_string());
   }
-  if (record.spec.way == wire::Way::kTransparent && context_.put_back) {
-    auto back = co_await context_.put_back(job);
+  if (record.spec.way == wire::Way::kTransparent && context_.resume_in_place) {
+    auto back = co_await context_.resume_in_place(job);
     if (!back)
       spdlog::error("paused process not put back: job {} reason {}", wire::job_text(job->id()),
                     back.assume_error().to_string());

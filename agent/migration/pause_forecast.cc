@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "agent/migration/modes/adopted_way.h"
-#include "agent/migration/modes/process_way.h"
-#include "agent/migration/modes/swap_way.h"
-#include "agent/migration/modes/way.h"
+#include "agent/migration/modes/adopted_mode.h"
+#include "agent/migration/modes/mode.h"
+#include "agent/migration/modes/process_mode.h"
+#include "agent/migration/modes/swap_mode.h"
 
 namespace ckpt::agent {
 namespace {

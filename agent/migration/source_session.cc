@@ -12,7 +12,7 @@ namespace {
 
 constexpr Milliseconds kLimitLook{50};  // `set` may have moved it, or the migration has ended
 constexpr Milliseconds kFirstBackoff{100};
-constexpr Milliseconds kMostBackoff{5000};
+constexpr Milliseconds kMaxBackoff{5000};
 
 }  // namespace
 
@@ -89,7 +89,7 @@ void SourceSession::perform(const migration::Action& action) {
 Task<> SourceSession::prepare() {
   auto self = shared_from_this();
   preparing_ = true;
-  if (context_.let_have) co_await context_.let_have(info_.job);
+  if (context_.acquire_exclusive) co_await context_.acquire_exclusive(info_.job);
   auto prepared = co_await prepare_memory();
   if (!prepared) {
     fail(prepared.assume_error());
@@ -400,7 +400,7 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
 // context helper). False: the job ended, or order `order` is no longer the last.
 Task<bool> SourceSession::go_back(std::uint64_t order) {
   auto self = shared_from_this();
-  for (Milliseconds pause = kFirstBackoff;; pause = std::min(pause * 2, kMostBackoff)) {
+  for (Milliseconds pause = kFirstBackoff;; pause = std::min(pause * 2, kMaxBackoff)) {
     // What is being saved is saved first: CRIU must not meet a process that goes on.
     const Turn::Held turn = co_await saving_.take();
     auto back = co_await way_->go_back(job_);

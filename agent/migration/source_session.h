@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The source's effects of one migration: the running rank, its keeper, and the mover's sending session. Each action of the
 // machine returns at once; what comes of it is an event. The pause's path has no coordinator, no log and no JSON on it:
-// Paused -> FinalRound to the mover, while the driver makes BARRIER durable, -> ReleaseManifest. What goes beside device memory is way.h's.
+// Paused -> FinalRound to the mover, while the driver makes BARRIER durable, -> ReleaseManifest. What goes beside device memory is mode.h's.
 // Threads: the event loop. Ownership: shared with its coroutines; the mover's session and the descriptors end with StopCopy or
 // FreeSource. Errors: SourceRefused before anything was touched, EngineFailed later.
 #pragma once
@@ -9,9 +9,9 @@
 #include <memory>
 #include <optional>
 
-#include "agent/mover_client/memory_export.h"
 #include "agent/migration/modes/migration_context.h"
-#include "agent/migration/modes/way.h"
+#include "agent/migration/modes/mode.h"
+#include "agent/mover_client/memory_export.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 #include "libckpt/protocol/wire/mover_messages.h"
 
@@ -25,7 +25,7 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   void perform(const migration::Action& action);
   void set_limits(std::int64_t max_downtime_ns, std::int64_t bandwidth);
   // Why the source ends the migration: said to the target as well, whose word may reach the coordinator first.
-  void say_why(std::string reason) { why_ = std::move(reason); }
+  void set_failure_reason(std::string reason) { why_ = std::move(reason); }
   // What was measured; only once the rank has paused.
   [[nodiscard]] const std::optional<wire::SourceReport>& report() const noexcept { return report_; }
   [[nodiscard]] const migration::SwitchInfo& info() const noexcept { return info_; }
@@ -63,7 +63,7 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   MigrationContext& context_;
   migration::SwitchInfo info_;
   migration::SwitchKey key_;
-  std::unique_ptr<SourceWay> way_;
+  std::unique_ptr<SourceMode> way_;
   std::shared_ptr<Job> job_;
   std::uint64_t listener_ = 0;
   std::shared_ptr<MoverSession> session_;
@@ -86,7 +86,7 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   std::uint64_t orders_ = 0;  // RunInstance
   bool preparing_ = false;
   bool manifest_ordered_ = false;  // BARRIER is durable
-  bool saved_ = false;             // way.h
+  bool saved_ = false;             // mode.h
   bool has_room_ = false;          // HostRoom
   bool stopped_ = false;           // StopCopy or FreeSource: nothing more is sent
   bool freeing_ = false;

@@ -12,7 +12,7 @@ TargetSession::TargetSession(MigrationContext& context, migration::SwitchInfo in
     : TargetSession(context, info, make_target_way(context, info)) {}
 
 TargetSession::TargetSession(MigrationContext& context, migration::SwitchInfo info,
-                             std::unique_ptr<TargetWay> way)
+                             std::unique_ptr<TargetMode> way)
     : context_(context),
       info_(std::move(info)),
       key_{info_.migration, wire::Party::kTarget},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The target's effects of one migration: the instance (way.h), its keeper, and the mover's receiving session.
+// The target's effects of one migration: the instance (mode.h), its keeper, and the mover's receiving session.
 // Threads: the event loop. Ownership: shared with its coroutines; FreeTarget ends the instance. Errors: StandbyRefused before
 // anything was received, EngineFailed later.
 #pragma once
@@ -8,9 +8,9 @@
 #include <memory>
 #include <optional>
 
-#include "agent/mover_client/memory_export.h"
 #include "agent/migration/modes/migration_context.h"
-#include "agent/migration/modes/way.h"
+#include "agent/migration/modes/mode.h"
+#include "agent/mover_client/memory_export.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 #include "libckpt/protocol/wire/mover_messages.h"
 
@@ -19,7 +19,7 @@ namespace ckpt::agent {
 class TargetSession : public std::enable_shared_from_this<TargetSession> {
  public:
   TargetSession(MigrationContext& context, migration::SwitchInfo info);
-  TargetSession(MigrationContext& context, migration::SwitchInfo info, std::unique_ptr<TargetWay> way);
+  TargetSession(MigrationContext& context, migration::SwitchInfo info, std::unique_ptr<TargetMode> way);
   ~TargetSession();
 
   void perform(const migration::Action& action);
@@ -56,7 +56,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   MigrationContext& context_;
   migration::SwitchInfo info_;
   migration::SwitchKey key_;
-  std::unique_ptr<TargetWay> way_;
+  std::unique_ptr<TargetMode> way_;
   std::shared_ptr<Job> job_;
   std::uint64_t listener_ = 0;
   std::shared_ptr<MoverSession> session_;

@@ -5,10 +5,10 @@
 #include <spdlog/spdlog.h>
 
 #include "agent/mover/heap.h"
-#include "agent/mover/snapshots/restore_session.h"
-#include "agent/mover/snapshots/snapshot_session.h"
 #include "agent/mover/migration/source_session.h"
 #include "agent/mover/migration/target_session.h"
+#include "agent/mover/snapshots/restore_session.h"
+#include "agent/mover/snapshots/snapshot_session.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/protocol/wire/ids.h"
 

@@ -7,9 +7,9 @@
 #include <map>
 #include <memory>
 
-#include "agent/mover/snapshots/last_snapshots.h"
 #include "agent/mover/region_filler.h"
 #include "agent/mover/session/session.h"
+#include "agent/mover/snapshots/last_snapshots.h"
 #include "libckpt/protocol/wire/mover_messages.h"
 
 namespace ckpt::mover {

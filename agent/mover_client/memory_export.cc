@@ -100,9 +100,9 @@ Result<void> MemoryExport::take_tensors(const local::Tensors& tensors) {
   std::vector<wire::TensorInfo> infos;
   for (const local::TensorRecord& record : tensors.records) infos.push_back(to_wire(record));
   if (complete_) return session_->attach_tensors(std::move(infos));
-  if (early_tensors_.size() + infos.size() > kMostTensors) {
+  if (early_tensors_.size() + infos.size() > kMaxTensors) {
     return Error(ErrorCode::kRefused,
-                 "The job names more tensors than can be moved (" + std::to_string(kMostTensors) + ")");
+                 "The job names more tensors than can be moved (" + std::to_string(kMaxTensors) + ")");
   }
   early_tensors_.insert(early_tensors_.end(), std::make_move_iterator(infos.begin()),
                         std::make_move_iterator(infos.end()));

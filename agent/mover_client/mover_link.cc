@@ -5,7 +5,7 @@ namespace ckpt::agent {
 
 Result<std::shared_ptr<MoverLink>> MoverLink::create(const asio::any_io_executor& executor, UniqueFd socket,
                                                      Handlers handlers) {
-  CKPT_TRY(packets, PacketLink::create(executor, std::move(socket), mover::kMostPacketBytes));
+  CKPT_TRY(packets, PacketLink::create(executor, std::move(socket), mover::kMaxPacketBytes));
   std::shared_ptr<MoverLink> link(new MoverLink(packets));
   auto shared = std::make_shared<Handlers>(std::move(handlers));
   PacketLink::Handlers below;

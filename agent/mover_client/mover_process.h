@@ -11,8 +11,8 @@
 #include <memory>
 #include <string>
 
-#include "agent/mover_client/mover_link.h"
 #include "agent/io/process.h"
+#include "agent/mover_client/mover_link.h"
 #include "libckpt/protocol/wire/mover_messages.h"
 
 namespace ckpt::agent {
@@ -22,7 +22,7 @@ struct MoverSettings {
   std::string log_path;
   mover::Configure configure;
   Milliseconds first_backoff{200};
-  Milliseconds most_backoff{30000};
+  Milliseconds max_backoff{30000};
 };
 
 class MoverProcess : public std::enable_shared_from_this<MoverProcess> {

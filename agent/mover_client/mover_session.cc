@@ -129,8 +129,8 @@ Task<Result<void>> MoverSession::drop_regions(std::vector<std::uint64_t> regions
 }
 
 Result<void> MoverSession::attach_tensors(std::vector<wire::TensorInfo> tensors) {
-  for (std::size_t from = 0; from < tensors.size(); from += mover::kMostTensors) {
-    const std::size_t to = std::min(from + mover::kMostTensors, tensors.size());
+  for (std::size_t from = 0; from < tensors.size(); from += mover::kMaxTensors) {
+    const std::size_t to = std::min(from + mover::kMaxTensors, tensors.size());
     mover::AttachTensors message;
     message.session = key_;
     message.tensors.assign(std::make_move_iterator(tensors.begin() + static_cast<std::ptrdiff_t>(from)),

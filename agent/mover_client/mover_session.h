@@ -27,7 +27,7 @@ class MoverSession : public std::enable_shared_from_this<MoverSession> {
                                                     Handlers handlers);
   ~MoverSession();
 
-  // At most mover::kMostRegions; returns when they are imported and mapped. One call at a time, drop_regions() included.
+  // At most mover::kMaxRegions; returns when they are imported and mapped. One call at a time, drop_regions() included.
   Task<Result<void>> attach_regions(std::vector<mover::RegionInfo> regions,
                                     std::vector<UniqueFd> descriptors);
   Task<Result<void>> drop_regions(std::vector<std::uint64_t> regions);

@@ -18,7 +18,7 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr std::int64_t kMostMib = std::int64_t{1} << 32;
+constexpr std::int64_t kMaxMib = std::int64_t{1} << 32;
 constexpr std::size_t kMaxConfigBytes = 64 << 10;
 
 Error bad(const std::string& source, const std::string& what) {
@@ -131,12 +131,12 @@ Result<void> read_top(Reader& r, Config& c) {
   CKPT_TRYV(r.flag("rehearsal", &c.rehearsal));
   CKPT_TRYV(r.text("remap", &c.remap, false));
   CKPT_TRYV(r.text("vault_dir", &c.vault_dir, false));
-  CKPT_TRYV(r.number("vault_limit_mib", 0, kMostMib,
+  CKPT_TRYV(r.number("vault_limit_mib", 0, kMaxMib,
                      [&c](std::int64_t v) { c.vault_limit_mib = static_cast<std::uint64_t>(v); }));
   CKPT_TRYV(r.text("vault_memory", &c.vault_memory, false));
-  CKPT_TRYV(r.number("vault_memory_limit_mib", 0, kMostMib,
+  CKPT_TRYV(r.number("vault_memory_limit_mib", 0, kMaxMib,
                      [&c](std::int64_t v) { c.vault_memory_limit_mib = static_cast<std::uint64_t>(v); }));
-  CKPT_TRYV(r.number("snapshot_staging_mib", 0, kMostMib,
+  CKPT_TRYV(r.number("snapshot_staging_mib", 0, kMaxMib,
                      [&c](std::int64_t v) { c.snapshot_staging_mib = static_cast<std::uint64_t>(v); }));
   CKPT_TRYV(r.text("nvml", &c.nvml, false));
   CKPT_TRYV(r.texts("job_environment", &c.job_environment));
@@ -189,10 +189,10 @@ bool is_label(std::string_view text) {
 }
 
 Result<void> check_where(const Config& c, const std::string& source) {
-  constexpr std::size_t kMostLabels = 64;
+  constexpr std::size_t kMaxLabels = 64;
   constexpr std::size_t kLongestRack = 64;
   if (c.rack.size() > kLongestRack) return bad(source, "\"rack\" must be at most 64 bytes long");
-  if (c.labels.size() > kMostLabels) return bad(source, "\"labels\" must be at most 64");
+  if (c.labels.size() > kMaxLabels) return bad(source, "\"labels\" must be at most 64");
   for (const std::string& label : c.labels) {
     if (!is_label(label))
       return bad(source,

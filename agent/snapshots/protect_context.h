@@ -22,7 +22,7 @@ struct ProtectContext {
   std::function<void(const wire::SnapshotReport&)> report;
 };
 
-// What a way (way.h) calls a migration is a number that no migration has. A job has one snapshot at a time, always of the same number, so that what an
+// What a way (mode.h) calls a migration is a number that no migration has. A job has one snapshot at a time, always of the same number, so that what an
 // agent left which died in it is found by the next one.
 inline constexpr wire::MigrationId kSnapshotNumber = wire::MigrationId{1} << 63;
 // Restores: never two of the same.

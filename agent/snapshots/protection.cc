@@ -7,13 +7,13 @@
 
 #include "agent/snapshots/restore_report.h"
 #include "libckpt/base/fault.h"
-#include "libckpt/store/vault/version.h"
 #include "libckpt/protocol/wire/ids.h"
+#include "libckpt/store/vault/version.h"
 
 namespace ckpt::agent::protect {
 namespace {
 
-constexpr std::size_t kMostFolders = 64;
+constexpr std::size_t kMaxFolders = 64;
 
 }  // namespace
 
@@ -112,7 +112,7 @@ Task<Result<void>> Protection::snapshot(wire::TakeSnapshot request) {
     co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be stored yet");
   if (job->record().spec.way == wire::Way::kAdopted)
     co_return Error(ErrorCode::kNotSupported, name + " was adopted: start it under gpumigrate to store it");
-  if (folders_.size() < kMostFolders && request.peer.address.empty()) folders_.insert(request.folder);
+  if (folders_.size() < kMaxFolders && request.peer.address.empty()) folders_.insert(request.folder);
   const wire::JobId id = request.job;
   auto session = std::make_shared<SnapshotSession>(context_, std::move(request), place, job);
   snapshots_[id] = session;
@@ -155,7 +155,7 @@ Task<> Protection::give_way(wire::JobId job) {
   co_await session->give_way();
 }
 
-Task<Result<void>> Protection::put_back(std::shared_ptr<Job> job) {
+Task<Result<void>> Protection::resume_in_place(std::shared_ptr<Job> job) {
   CKPT_CO_TRY(plan, plan_for(job->record().spec, parts_.context.config.node, ""));
   const migration::SwitchInfo info(kSnapshotNumber, job->id(), job->incarnation(), {}, wire::encode(plan));
   auto way = make_source_way(parts_.context, info);
@@ -185,7 +185,7 @@ Task<Result<void>> Protection::restore(wire::RestoreImage request) {
     tell_restored(*there);
     co_return ok();
   }
-  if (folders_.size() < kMostFolders && request.peer.address.empty()) folders_.insert(request.folder);
+  if (folders_.size() < kMaxFolders && request.peer.address.empty()) folders_.insert(request.folder);
   restores_.insert(instance);
   auto session = std::make_shared<RestoreSession>(context_, std::move(request), place);
   auto restored = co_await session->run();
@@ -201,7 +201,7 @@ Task<> Protection::obey(wire::VaultOrder order) {
   const std::string vault_job = order.of_job ? order.vault_job : "";
   auto place = place_of(folder);
   if (!place) co_return parts_.coordinator.reply(id, std::move(place).assume_error());
-  if (folders_.size() < kMostFolders) folders_.insert(folder);
+  if (folders_.size() < kMaxFolders) folders_.insert(folder);
   const VaultPlace where = std::move(place).assume_value();
   const auto act = [&where, &order] { return perform(where, order); };
   auto outcome = co_await offload(pool_, act);

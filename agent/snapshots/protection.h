@@ -38,7 +38,7 @@ class Protection {
   // At every change of a job: movers forget the snapshots of those that have left their GPU.
   void forget_jobs_that_left();
   // A transparent job whose agent ended while it was saved: its context and memory are put back, so that it can be resumed.
-  Task<Result<void>> put_back(std::shared_ptr<Job> job);
+  Task<Result<void>> resume_in_place(std::shared_ptr<Job> job);
 
  private:
   using Instance = std::pair<wire::JobId, wire::Incarnation>;

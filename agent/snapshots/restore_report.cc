@@ -7,7 +7,7 @@ namespace ckpt::agent::protect {
 namespace {
 
 constexpr const char* kFile = "/restored";
-constexpr std::size_t kMostBytes = 64 << 10;
+constexpr std::size_t kMaxBytes = 64 << 10;
 
 }  // namespace
 
@@ -18,7 +18,7 @@ Result<void> write_restore_report(const std::string& instance_folder, const wire
 }
 
 Result<wire::RestoreReport> read_restore_report(const std::string& instance_folder) {
-  CKPT_TRY(text, read_file(instance_folder + kFile, kMostBytes));
+  CKPT_TRY(text, read_file(instance_folder + kFile, kMaxBytes));
   return wire::decode<wire::RestoreReport>(std::as_bytes(std::span(text.data(), text.size())));
 }
 

@@ -13,7 +13,7 @@
 namespace ckpt::agent::protect {
 namespace {
 
-constexpr std::size_t kMostSkippedText = 2000;
+constexpr std::size_t kMaxSkippedText = 2000;
 
 }  // namespace
 
@@ -199,7 +199,7 @@ Result<void> RestoreSession::write_report() const {
   report.fill_ns = fill_ns_;
   for (const std::string& skipped : done_->skipped)
     report.skipped += (report.skipped.empty() ? "" : "; ") + skipped;
-  report.skipped.resize(std::min(report.skipped.size(), kMostSkippedText));
+  report.skipped.resize(std::min(report.skipped.size(), kMaxSkippedText));
   return write_restore_report(job_->folder(), report);
 }
 

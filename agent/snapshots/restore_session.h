@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job started from an image: the target half of a migration without a source. A new instance (way.h) gets its memory from the vault by the mover, then
+// A job started from an image: the target half of a migration without a source. A new instance (mode.h) gets its memory from the vault by the mover, then
 // its host state, and runs as the incarnation that the coordinator chose.
 // Threads: the event loop. Ownership: shared with its coroutine. Errors: run()'s, and then nothing of the instance is left. An instance whose agent ends
 // before it runs ends with the next one.
@@ -9,9 +9,9 @@
 #include <memory>
 #include <optional>
 
+#include "agent/migration/modes/mode.h"
 #include "agent/mover_client/memory_export.h"
 #include "agent/snapshots/protect_context.h"
-#include "agent/migration/modes/way.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 #include "libckpt/protocol/wire/mover_messages.h"
 
@@ -44,7 +44,7 @@ class RestoreSession : public std::enable_shared_from_this<RestoreSession> {
   const VaultPlace place_;
   wire::MigrationPlan plan_;
   StoredVersion stored_;
-  std::unique_ptr<TargetWay> way_;
+  std::unique_ptr<TargetMode> way_;
   std::shared_ptr<Job> job_;
   std::shared_ptr<MoverSession> session_;
   std::shared_ptr<MemoryExport> export_;

@@ -13,7 +13,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr Milliseconds kFirstBackoff{100};
-constexpr Milliseconds kMostBackoff{5000};
+constexpr Milliseconds kMaxBackoff{5000};
 // Of the device's time, for rounds ahead of a job that goes on; it also keeps each launch short.
 constexpr std::uint32_t kSlowdownPermille = 250;
 
@@ -309,7 +309,7 @@ Task<Result<void>> SnapshotSession::save() {
 Task<Result<void>> SnapshotSession::go_on() {
   auto self = shared_from_this();
   paused_.reset();
-  for (Milliseconds pause = kFirstBackoff;; pause = std::min(pause * 2, kMostBackoff)) {
+  for (Milliseconds pause = kFirstBackoff;; pause = std::min(pause * 2, kMaxBackoff)) {
     const auto ended =
         Error(ErrorCode::kUnavailable, "The job ended while it was paused: " + job_->end_reason());
     if (job_->ended() || !job_->keeper()) co_return ended;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One snapshot of a running job: the source half of a migration without a target. The mover copies what has changed while the job runs; at the barrier it copies
-// the rest and what goes beside device memory is saved (way.h); the job goes on, and the mover writes the version behind its back.
+// the rest and what goes beside device memory is saved (mode.h); the job goes on, and the mover writes the version behind its back.
 // A migration of the job is not held up: give_way() ends a snapshot that needs the job still.
 //
 //   export -> StartSnapshot -> SnapshotReady -> Pause -> FinalRound, beside it save() -> SnapshotStaged -> go_back(), Resume -> DroppedRegions
@@ -13,9 +13,9 @@
 #include <memory>
 #include <optional>
 
+#include "agent/migration/modes/mode.h"
 #include "agent/mover_client/memory_export.h"
 #include "agent/snapshots/protect_context.h"
-#include "agent/migration/modes/way.h"
 #include "libckpt/protocol/wire/mover_messages.h"
 
 namespace ckpt::agent::protect {
@@ -57,7 +57,7 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   const wire::TakeSnapshot request_;
   const VaultPlace place_;
   std::shared_ptr<Job> job_;
-  std::unique_ptr<SourceWay> way_;
+  std::unique_ptr<SourceMode> way_;
   std::shared_ptr<MoverSession> session_;
   std::shared_ptr<MemoryExport> export_;
   std::unique_ptr<KeeperLink::Exchange> pausing_;

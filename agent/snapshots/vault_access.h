@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "libckpt/store/peer/route.h"
-#include "libckpt/store/stored_job.h"
 #include "libckpt/protocol/wire/image_messages.h"
 #include "libckpt/protocol/wire/mover_vault_messages.h"
+#include "libckpt/store/peer/route.h"
+#include "libckpt/store/stored_job.h"
 
 namespace ckpt::agent::protect {
 

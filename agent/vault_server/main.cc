@@ -30,10 +30,10 @@ Result<void> say(int socket, const VaultAnswer& answer) {
 }
 
 VaultAnswer failed(const Error& error) {
-  constexpr std::size_t kMostText = 2000;
+  constexpr std::size_t kMaxText = 2000;
   VaultAnswer answer;
   answer.error_code = static_cast<std::uint8_t>(error.code());
-  answer.text = error.to_string().substr(0, kMostText);
+  answer.text = error.to_string().substr(0, kMaxText);
   return answer;
 }
 
@@ -70,7 +70,7 @@ Result<void> serve(int socket, vault::FileServer::Settings settings) {
   ready.text = server.address();
   CKPT_TRYV(say(socket, ready));
   spdlog::info("serving: address {}", server.address());
-  std::vector<std::byte> room(kMostPacketBytes);
+  std::vector<std::byte> room(kMaxPacketBytes);
   while (true) {
     ssize_t got;
     do {

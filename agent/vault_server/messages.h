@@ -13,7 +13,7 @@
 namespace ckpt::agent::vault_server {
 
 inline constexpr int kSocketFd = 3;
-inline constexpr std::size_t kMostPacketBytes = 16384;
+inline constexpr std::size_t kMaxPacketBytes = 16384;
 
 struct VaultOrder {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;

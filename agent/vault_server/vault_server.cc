@@ -47,7 +47,7 @@ Result<void> VaultServer::launch() {
   };
   CKPT_TRY(process, ChildProcess::start(executor_, spec, std::move(ended)));
   process_ = process;
-  CKPT_TRY(link, PacketLink::create(executor_, std::move(mine), vault_server::kMostPacketBytes));
+  CKPT_TRY(link, PacketLink::create(executor_, std::move(mine), vault_server::kMaxPacketBytes));
   link_ = link;
   PacketLink::Handlers handlers;
   handlers.packet = [weak = weak_from_this(), run](const Packet& packet) {

@@ -17,17 +17,17 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr std::int64_t kMostWaitMs = 60'000;
+constexpr std::int64_t kMaxWaitMs = 60'000;
 constexpr std::int64_t kDefaultWaitMs = 30'000;
-constexpr std::int64_t kMostTimeMs = std::int64_t{1000} * 3600 * 24 * 30;
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
-constexpr std::int64_t kMostOffset = std::int64_t{1} << 60;
+constexpr std::int64_t kMaxTimeMs = std::int64_t{1000} * 3600 * 24 * 30;
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 50;
+constexpr std::int64_t kMaxOffset = std::int64_t{1} << 60;
 constexpr std::int64_t kDefaultStopGraceMs = 10'000;
 constexpr double kDefaultMaxDowntimeMs = 200;
 constexpr std::int64_t kDefaultTimeoutMs = 600'000;
-constexpr std::int64_t kMostShadowBytes = std::int64_t{1} << 40;
-constexpr std::int64_t kMostEvents = 10'000;
-constexpr std::int64_t kMostPriority = 1'000;
+constexpr std::int64_t kMaxShadowBytes = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxEvents = 10'000;
+constexpr std::int64_t kMaxPriority = 1'000;
 
 // How chunks are encoded and how much of the GPU the copying may take.
 Result<void> read_copying(BodyReader& body, wire::MigrateOptions& options) {
@@ -37,7 +37,7 @@ Result<void> read_copying(BodyReader& body, wire::MigrateOptions& options) {
   for (const wire::CodecMode mode : kModes) words.emplace_back(codec_text(mode));
   options.codec = kModes[body.choice("codec", words).value_or(0)];
   options.shadow_memory_bytes =
-      static_cast<std::uint64_t>(body.integer("shadow_memory_bytes", 0, kMostShadowBytes).value_or(0));
+      static_cast<std::uint64_t>(body.integer("shadow_memory_bytes", 0, kMaxShadowBytes).value_or(0));
   const double slowdown = body.number("slowdown_percent", 0, 100).value_or(0);
   options.slowdown_permille = static_cast<std::uint32_t>(std::lround(slowdown * 10));
   if (slowdown > 0 && options.slowdown_permille == 0)
@@ -57,13 +57,13 @@ Result<MigrateRequest> read_migrate(BodyReader& body, bool& dry_run) {
   migrate.options.if_not_converged = body.choice("if_not_converged", {"switch", "abort"}).value_or(0) == 0
                                          ? wire::NotConverged::kSwitch
                                          : wire::NotConverged::kAbort;
-  const double downtime = body.number("max_downtime_ms", 0, kMostTimeMs).value_or(kDefaultMaxDowntimeMs);
+  const double downtime = body.number("max_downtime_ms", 0, kMaxTimeMs).value_or(kDefaultMaxDowntimeMs);
   migrate.options.max_downtime_ns = static_cast<std::int64_t>(downtime * kNanosPerMs);
   migrate.options.bandwidth_bytes_per_second =
-      static_cast<std::uint64_t>(body.integer("bandwidth", 0, kMostBytes).value_or(0));
+      static_cast<std::uint64_t>(body.integer("bandwidth", 0, kMaxBytes).value_or(0));
   migrate.options.max_rounds = static_cast<std::uint32_t>(body.integer("max_rounds", 0, 100'000).value_or(0));
   const auto copying = read_copying(body, migrate.options);
-  migrate.timeout_ms = body.integer("timeout_ms", 1, kMostTimeMs).value_or(kDefaultTimeoutMs);
+  migrate.timeout_ms = body.integer("timeout_ms", 1, kMaxTimeMs).value_or(kDefaultTimeoutMs);
   migrate.why = body.text("reason").value_or("");
   dry_run = body.boolean("dry_run").value_or(false);
   CKPT_TRYV(body.finish());
@@ -82,9 +82,9 @@ Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run) {
   if (const auto gpu = body.integer("gpu", 0, 1024)) submit.gpu = static_cast<std::uint32_t>(*gpu);
   submit.gpus = static_cast<std::uint32_t>(body.integer("gpus", 1, 1024).value_or(1));
   submit.spec.gpu_memory_bytes =
-      static_cast<std::uint64_t>(body.integer("gpu_memory_bytes", 0, kMostBytes).value_or(0));
+      static_cast<std::uint64_t>(body.integer("gpu_memory_bytes", 0, kMaxBytes).value_or(0));
   submit.spec.priority =
-      static_cast<std::int32_t>(body.integer("priority", -kMostPriority, kMostPriority).value_or(0));
+      static_cast<std::int32_t>(body.integer("priority", -kMaxPriority, kMaxPriority).value_or(0));
   submit.preempt = body.boolean("preempt").value_or(false);
   dry_run = body.boolean("dry_run").value_or(false);
   const std::string way = body.text("way").value_or("cooperative");
@@ -105,10 +105,10 @@ Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run) {
 }
 
 Result<AdoptRequest> read_adopt(const HttpRequest& request) {
-  constexpr std::int64_t kMostPid = std::int64_t{1} << 30;
+  constexpr std::int64_t kMaxPid = std::int64_t{1} << 30;
   CKPT_TRY(body, BodyReader::parse(request.body));
   AdoptRequest adopt;
-  const auto pid = body.integer("pid", 2, kMostPid);
+  const auto pid = body.integer("pid", 2, kMaxPid);
   adopt.name = body.text("name").value_or("");
   adopt.node = body.text("node");
   adopt.machine = body.text("machine").value_or("");
@@ -203,10 +203,10 @@ json Api::status() const {
 }
 
 control::Task<Api::Answer> Api::events(HttpRequest request) {
-  CKPT_CO_TRY(after, query_number(request, "after", 0, kMostOffset));  // as lists have it
-  CKPT_CO_TRY(since, query_number(request, "since", after, kMostOffset));
-  CKPT_CO_TRY(follow, query_number(request, "follow_ms", 0, kMostWaitMs));
-  CKPT_CO_TRY(limit, query_number(request, "limit", 1000, kMostEvents));
+  CKPT_CO_TRY(after, query_number(request, "after", 0, kMaxOffset));  // as lists have it
+  CKPT_CO_TRY(since, query_number(request, "since", after, kMaxOffset));
+  CKPT_CO_TRY(follow, query_number(request, "follow_ms", 0, kMaxWaitMs));
+  CKPT_CO_TRY(limit, query_number(request, "limit", 1000, kMaxEvents));
   const auto deadline = steady_clock::now() + milliseconds(follow);
   while (true) {
     CKPT_CO_TRY(found,
@@ -273,7 +273,7 @@ control::Task<Api::Answer> Api::adopt(HttpRequest request) {
 }
 
 control::Task<Api::Answer> Api::wait(HttpRequest request, JobId id) {
-  CKPT_CO_TRY(timeout, query_number(request, "timeout_ms", kDefaultWaitMs, kMostWaitMs));
+  CKPT_CO_TRY(timeout, query_number(request, "timeout_ms", kDefaultWaitMs, kMaxWaitMs));
   co_await parts_.service.wait_for_end(id, steady_clock::now() + milliseconds(timeout));
   const Job* job = parts_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
@@ -281,9 +281,9 @@ control::Task<Api::Answer> Api::wait(HttpRequest request, JobId id) {
 }
 
 control::Task<Api::Answer> Api::logs(HttpRequest request, JobId id) {
-  CKPT_CO_TRY(offset, query_number(request, "offset", 0, kMostOffset));
-  CKPT_CO_TRY(limit, query_number(request, "limit", wire::kMaxLogBytes, kMostOffset));
-  CKPT_CO_TRY(follow, query_number(request, "follow_ms", 0, kMostWaitMs));
+  CKPT_CO_TRY(offset, query_number(request, "offset", 0, kMaxOffset));
+  CKPT_CO_TRY(limit, query_number(request, "limit", wire::kMaxLogBytes, kMaxOffset));
+  CKPT_CO_TRY(follow, query_number(request, "follow_ms", 0, kMaxWaitMs));
   const auto most = static_cast<std::uint32_t>(std::min<std::int64_t>(limit, wire::kMaxLogBytes));
   CKPT_CO_TRY(chunk, co_await parts_.service.read_log(id, static_cast<std::uint64_t>(offset), most,
                                                       steady_clock::now() + milliseconds(follow)));
@@ -296,7 +296,7 @@ control::Task<Api::Answer> Api::logs(HttpRequest request, JobId id) {
 
 Api::Answer Api::stop(const HttpRequest& request, Job& job) {
   CKPT_TRY(body, BodyReader::parse(request.body));
-  const std::int64_t grace = body.integer("grace_ms", 0, kMostTimeMs).value_or(kDefaultStopGraceMs);
+  const std::int64_t grace = body.integer("grace_ms", 0, kMaxTimeMs).value_or(kDefaultStopGraceMs);
   CKPT_TRYV(body.finish());
   CKPT_TRYV(parts_.service.stop(job, grace));
   return to_response(202, job_json(job, parts_.service));
@@ -354,8 +354,8 @@ Api::Answer Api::show(MigrationId id, unsigned status) const {
 }
 
 control::Task<Api::Answer> Api::watch(HttpRequest request, MigrationId id) {
-  CKPT_CO_TRY(since, query_number(request, "since", 0, kMostOffset));
-  CKPT_CO_TRY(timeout, query_number(request, "timeout_ms", kDefaultWaitMs, kMostWaitMs));
+  CKPT_CO_TRY(since, query_number(request, "since", 0, kMaxOffset));
+  CKPT_CO_TRY(timeout, query_number(request, "timeout_ms", kDefaultWaitMs, kMaxWaitMs));
   const auto deadline = steady_clock::now() + milliseconds(timeout);
   while (true) {
     const Migration* migration = parts_.migrations.find(id);
@@ -369,8 +369,8 @@ control::Task<Api::Answer> Api::watch(HttpRequest request, MigrationId id) {
 
 control::Task<Api::Answer> Api::set_limits(HttpRequest request, MigrationId id) {
   CKPT_CO_TRY(body, BodyReader::parse(request.body));
-  const auto downtime_ms = body.number("max_downtime_ms", 0, kMostTimeMs);
-  const auto bandwidth = body.integer("bandwidth", 0, kMostBytes);
+  const auto downtime_ms = body.number("max_downtime_ms", 0, kMaxTimeMs);
+  const auto bandwidth = body.integer("bandwidth", 0, kMaxBytes);
   CKPT_CO_TRYV(body.finish());
   if (!downtime_ms && !bandwidth)
     co_return Error(ErrorCode::kInvalidArgument, "Nothing to set: give max_downtime_ms or bandwidth");

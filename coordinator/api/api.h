@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "coordinator/api/api_json.h"
+#include "coordinator/operations/service.h"
 #include "coordinator/requests/api_section.h"
 #include "coordinator/requests/http.h"
-#include "coordinator/operations/service.h"
 
 namespace ckpt::coordinator {
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "coordinator/api/image_json.h"
+#include "coordinator/fleet/managed_run_estimate.h"
 #include "coordinator/state/report.h"
-#include "coordinator/fleet/under_run.h"
 #include "libckpt/base/clock.h"
 
 namespace ckpt::coordinator {
@@ -64,7 +64,7 @@ json breakdown_json(const Downtime& d) {
           {"fill", d.fill},       {"restore", d.restore},  {"resume", d.resume}};
 }
 
-json under_run_json(const std::optional<UnderRun>& saved) {
+json under_run_json(const std::optional<ManagedRunEstimate>& saved) {
   if (!saved) return json();
   return {{"device_bytes", saved->device_bytes},
           {"device_ms", saved->device_ms},
@@ -286,39 +286,40 @@ json report_json(const Migration& m) {
   const auto bound = downtime ? compute_bound(*s, *m.target_report, *downtime) : std::nullopt;
   const auto measured = [s](auto value) { return s == nullptr ? json() : json(value(*s)); };
   using Source = wire::SourceReport;
-  return {{"id", migration_text(m.id)},
-          {"job", job_text(m.job)},
-          {"result", to_string(m.result)},
-          {"from", to_text(m.from)},
-          {"to", to_text(m.to)},
-          {"mode", mode_text(m.options.mode)},
-          {"codec", codec_text(m.options.codec)},
-          {"rounds", measured([](const Source& r) { return r.rounds; })},
-          {"state_bytes", measured([](const Source& r) { return r.state_bytes; })},
-          {"sent_bytes", measured([](const Source& r) { return r.sent_bytes; })},
-          {"wire_bytes", measured([](const Source& r) { return r.wire_bytes; })},
-          {"dirty_bytes", measured([](const Source& r) { return r.dirty_bytes; })},
-          {"context_bytes", measured([](const Source& r) { return r.context_bytes; })},
-          {"verified", m.target_report ? json(m.target_report->verified) : json()},
-          {"downtime_ms", downtime ? json(downtime->total()) : json()},
-          {"total_ms", m.ended_ms - m.started_ms},
-          {"bound_ms", bound ? json(bound->ms) : json()},
-          {"bound_by", bound ? json(bound->by) : json()},
-          {"link_bytes_per_second",
-           measured([](const Source& r) { return rate_or_null(r.link_bytes_per_second); })},
-          {"scan_bytes_per_second",
-           measured([](const Source& r) { return rate_or_null(r.scan_bytes_per_second); })},
-          {"downtime_breakdown_ms", downtime ? breakdown_json(*downtime) : json()},
-          {"under_run", under_run_json(downtime ? compute_under_run(*s, *downtime) : std::nullopt)},
-          {"scan_ms", measured([](const Source& r) { return ms_or_null(r.scan_ns); })},
-          // The final round may find nothing to copy: that took no time, and is known.
-          {"copy_ms", measured([](const Source& r) { return r.last_ack_ns == 0 ? json() : ms(r.copy_ns); })},
-          {"estimate_ms", measured([](const Source& r) { return ms_or_null(r.estimate_ns); })},
-          {"estimate_breakdown_ms",
-           s != nullptr && s->estimate ? breakdown_json(breakdown_of(*s->estimate)) : json()},
-          // The driver's own checkpoint and restore of the context: no bound is made of these.
-          {"driver_ms", downtime ? json(downtime->context) : json()},
-          {"incarnation", m.incarnation}};
+  return {
+      {"id", migration_text(m.id)},
+      {"job", job_text(m.job)},
+      {"result", to_string(m.result)},
+      {"from", to_text(m.from)},
+      {"to", to_text(m.to)},
+      {"mode", mode_text(m.options.mode)},
+      {"codec", codec_text(m.options.codec)},
+      {"rounds", measured([](const Source& r) { return r.rounds; })},
+      {"state_bytes", measured([](const Source& r) { return r.state_bytes; })},
+      {"sent_bytes", measured([](const Source& r) { return r.sent_bytes; })},
+      {"wire_bytes", measured([](const Source& r) { return r.wire_bytes; })},
+      {"dirty_bytes", measured([](const Source& r) { return r.dirty_bytes; })},
+      {"context_bytes", measured([](const Source& r) { return r.context_bytes; })},
+      {"verified", m.target_report ? json(m.target_report->verified) : json()},
+      {"downtime_ms", downtime ? json(downtime->total()) : json()},
+      {"total_ms", m.ended_ms - m.started_ms},
+      {"bound_ms", bound ? json(bound->ms) : json()},
+      {"bound_by", bound ? json(bound->by) : json()},
+      {"link_bytes_per_second",
+       measured([](const Source& r) { return rate_or_null(r.link_bytes_per_second); })},
+      {"scan_bytes_per_second",
+       measured([](const Source& r) { return rate_or_null(r.scan_bytes_per_second); })},
+      {"downtime_breakdown_ms", downtime ? breakdown_json(*downtime) : json()},
+      {"under_run", under_run_json(downtime ? compute_managed_run_estimate(*s, *downtime) : std::nullopt)},
+      {"scan_ms", measured([](const Source& r) { return ms_or_null(r.scan_ns); })},
+      // The final round may find nothing to copy: that took no time, and is known.
+      {"copy_ms", measured([](const Source& r) { return r.last_ack_ns == 0 ? json() : ms(r.copy_ns); })},
+      {"estimate_ms", measured([](const Source& r) { return ms_or_null(r.estimate_ns); })},
+      {"estimate_breakdown_ms",
+       s != nullptr && s->estimate ? breakdown_json(breakdown_of(*s->estimate)) : json()},
+      // The driver's own checkpoint and restore of the context: no bound is made of these.
+      {"driver_ms", downtime ? json(downtime->context) : json()},
+      {"incarnation", m.incarnation}};
 }
 
 json migration_json(const Migration& m) {

@@ -7,7 +7,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr std::int64_t kMostShown = 5'000;
+constexpr std::int64_t kMaxShown = 5'000;
 
 json shown_text(const std::string& text) {
   return text.empty() ? json() : json(text);
@@ -99,7 +99,7 @@ json HealthSection::policy_json() const {
 }
 
 HealthSection::Answer HealthSection::show(const HttpRequest& request) const {
-  CKPT_TRY(limit, query_number(request, "limit", 200, kMostShown));
+  CKPT_TRY(limit, query_number(request, "limit", 200, kMaxShown));
   json findings = json::array();
   const auto& found = parts_.health.all();
   for (auto at = found.rbegin(); at != found.rend() && std::ssize(findings) < limit; ++at)

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <array>
 
+#include "coordinator/api/image_json.h"
 #include "coordinator/requests/api_answers.h"
 #include "coordinator/requests/body_reader.h"
-#include "coordinator/api/image_json.h"
 
 namespace ckpt::coordinator {
 namespace {
@@ -14,11 +14,11 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr std::int64_t kMostWaitMs = 60'000;
+constexpr std::int64_t kMaxWaitMs = 60'000;
 constexpr std::int64_t kDefaultWaitMs = 30'000;
-constexpr std::int64_t kLeastEveryMs = 1'000;
-constexpr std::int64_t kMostEveryMs = std::int64_t{1000} * 3600 * 24 * 30;
-constexpr std::int64_t kMostKept = 1000;
+constexpr std::int64_t kMinEveryMs = 1'000;
+constexpr std::int64_t kMaxEveryMs = std::int64_t{1000} * 3600 * 24 * 30;
+constexpr std::int64_t kMaxKept = 1000;
 constexpr std::size_t kLongestFolder = 4096;
 
 constexpr std::array<std::string_view, 6> kVerbs = {"protect", "unprotect", "snapshot",
@@ -92,7 +92,7 @@ ImageApi::Answer ImageApi::show(TaskId id, unsigned status) {
 }
 
 control::Task<ImageApi::Answer> ImageApi::task(HttpRequest request) {
-  CKPT_CO_TRY(timeout, query_number(request, "timeout_ms", kDefaultWaitMs, kMostWaitMs));
+  CKPT_CO_TRY(timeout, query_number(request, "timeout_ms", kDefaultWaitMs, kMaxWaitMs));
   const auto id = parse_task_id(request.path[2]);
   if (!id) co_return Error(ErrorCode::kNotFound, "There is no task \"" + request.path[2] + "\"");
   co_await images_.tasks().wait(*id, steady_clock::now() + milliseconds(timeout));
@@ -114,10 +114,10 @@ control::Task<ImageApi::Answer> ImageApi::of_job(HttpRequest request) {
 
 ImageApi::Answer ImageApi::protect(const HttpRequest& request, JobId id) {
   CKPT_TRY(body, BodyReader::parse(request.body));
-  ProtectWish wish;
-  const auto every = body.integer("every_ms", kLeastEveryMs, kMostEveryMs);
+  ProtectRequest wish;
+  const auto every = body.integer("every_ms", kMinEveryMs, kMaxEveryMs);
   wish.to = body.text("to").value_or("");
-  wish.keep = static_cast<std::uint32_t>(body.integer("keep", 1, kMostKept).value_or(wish.keep));
+  wish.keep = static_cast<std::uint32_t>(body.integer("keep", 1, kMaxKept).value_or(wish.keep));
   wish.force = body.boolean("force").value_or(false);
   wish.dry_run = body.boolean("dry_run").value_or(false);
   CKPT_TRYV(body.finish());

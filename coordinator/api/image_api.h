@@ -3,8 +3,8 @@
 // Threads: one io_context on one thread. Ownership: borrows the tables. Errors become JSON (api_answers.h).
 #pragma once
 
-#include "coordinator/requests/api_section.h"
 #include "coordinator/images/image_table.h"
+#include "coordinator/requests/api_section.h"
 
 namespace ckpt::coordinator {
 

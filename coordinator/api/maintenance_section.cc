@@ -12,11 +12,11 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr std::int64_t kMostWaitMs = 60'000;
+constexpr std::int64_t kMaxWaitMs = 60'000;
 constexpr std::int64_t kDefaultWaitMs = 30'000;
-constexpr std::int64_t kMostRevision = std::int64_t{1} << 60;
-constexpr std::int64_t kMostDeadlineMs = std::int64_t{1000} * 3600 * 24 * 30;
-constexpr std::int64_t kMostParallel = 64;
+constexpr std::int64_t kMaxRevision = std::int64_t{1} << 60;
+constexpr std::int64_t kMaxDeadlineMs = std::int64_t{1000} * 3600 * 24 * 30;
+constexpr std::int64_t kMaxParallel = 64;
 
 json text_or_null(const std::string& text) {
   return text.empty() ? json() : json(text);
@@ -51,9 +51,9 @@ json job_json(const DrainJob& job) {
 Result<DrainRequest> read_drain(BodyReader& body, bool& dry_run) {
   DrainRequest drain;
   const auto scope = scope_of(body);
-  drain.deadline_ms = body.integer("deadline_ms", 1, kMostDeadlineMs).value_or(drain.deadline_ms);
+  drain.deadline_ms = body.integer("deadline_ms", 1, kMaxDeadlineMs).value_or(drain.deadline_ms);
   drain.parallel =
-      static_cast<std::uint32_t>(body.integer("parallel", 1, kMostParallel).value_or(drain.parallel));
+      static_cast<std::uint32_t>(body.integer("parallel", 1, kMaxParallel).value_or(drain.parallel));
   drain.fallback =
       body.choice("fallback", {"leave", "restore"}).value_or(0) == 1 ? Fallback::kRestore : Fallback::kLeave;
   drain.reason = body.text("reason").value_or("");
@@ -203,8 +203,8 @@ MaintenanceSection::Answer MaintenanceSection::cancel(const HttpRequest& request
 }
 
 control::Task<MaintenanceSection::Answer> MaintenanceSection::watch(HttpRequest request, DrainId id) {
-  CKPT_CO_TRY(since, query_number(request, "since", 0, kMostRevision));
-  CKPT_CO_TRY(timeout, query_number(request, "timeout_ms", kDefaultWaitMs, kMostWaitMs));
+  CKPT_CO_TRY(since, query_number(request, "since", 0, kMaxRevision));
+  CKPT_CO_TRY(timeout, query_number(request, "timeout_ms", kDefaultWaitMs, kMaxWaitMs));
   const auto deadline = steady_clock::now() + milliseconds(timeout);
   while (true) {
     const Drain* drain = parts_.drains.find(id);

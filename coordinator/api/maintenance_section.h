@@ -4,8 +4,8 @@
 #pragma once
 
 #include "coordinator/api/api_json.h"
-#include "coordinator/requests/api_section.h"
 #include "coordinator/maintenance/drains.h"
+#include "coordinator/requests/api_section.h"
 
 namespace ckpt::coordinator {
 

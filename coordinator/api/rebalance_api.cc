@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // POST and GET /v1/rebalance (docs/api.md).
+#include "coordinator/maintenance/rebalance.h"
 #include "coordinator/requests/api_answers.h"
 #include "coordinator/requests/body_reader.h"
-#include "coordinator/maintenance/rebalance.h"
 
 namespace ckpt::coordinator {
 namespace {
 
-constexpr std::int64_t kMostParallel = 64;
-constexpr std::int64_t kMostWaitMs = 60'000;
+constexpr std::int64_t kMaxParallel = 64;
+constexpr std::int64_t kMaxWaitMs = 60'000;
 constexpr std::int64_t kDefaultWaitMs = 30'000;
 
 const char* text_of(MoveState state) {
@@ -105,7 +105,7 @@ control::Task<Result<HttpResponse>> Rebalancer::handle(HttpRequest request) {
 Result<HttpResponse> Rebalancer::post(const HttpRequest& request) {
   CKPT_TRY(body, BodyReader::parse(request.body));
   const bool apply = body.boolean("apply").value_or(false);
-  const auto parallel = static_cast<std::uint32_t>(body.integer("parallel", 1, kMostParallel).value_or(1));
+  const auto parallel = static_cast<std::uint32_t>(body.integer("parallel", 1, kMaxParallel).value_or(1));
   CKPT_TRYV(body.finish());
   if (!apply) {
     const PackProblem now = problem();
@@ -118,9 +118,9 @@ Result<HttpResponse> Rebalancer::post(const HttpRequest& request) {
 }
 
 control::Task<Result<HttpResponse>> Rebalancer::watch(HttpRequest request) {
-  constexpr std::int64_t kMostRevision = std::int64_t{1} << 60;
-  CKPT_CO_TRY(since, query_number(request, "since", 0, kMostRevision));
-  CKPT_CO_TRY(timeout, query_number(request, "timeout_ms", kDefaultWaitMs, kMostWaitMs));
+  constexpr std::int64_t kMaxRevision = std::int64_t{1} << 60;
+  CKPT_CO_TRY(since, query_number(request, "since", 0, kMaxRevision));
+  CKPT_CO_TRY(timeout, query_number(request, "timeout_ms", kDefaultWaitMs, kMaxWaitMs));
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout);
   while (true) {
     if (!run_) co_return no_run();

@@ -11,8 +11,8 @@
 #include <string>
 
 #include "coordinator/api/api_json.h"
-#include "coordinator/requests/api_section.h"
 #include "coordinator/migration/migrations.h"
+#include "coordinator/requests/api_section.h"
 #include "libckpt/store/backup/backup_file.h"
 
 namespace ckpt::coordinator {

@@ -5,9 +5,9 @@
 // tried again the next time.
 #pragma once
 
-#include "coordinator/settings/config.h"
-#include "coordinator/maintenance/drains.h"
 #include "coordinator/health/evacuations.h"
+#include "coordinator/maintenance/drains.h"
+#include "coordinator/settings/config.h"
 
 namespace ckpt::coordinator {
 

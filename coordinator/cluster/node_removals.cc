@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "coordinator/cluster/fence_command.h"
 #include "coordinator/requests/api_answers.h"
 #include "coordinator/requests/body_reader.h"
-#include "coordinator/cluster/fence_command.h"
 #include "libckpt/base/clock.h"
 
 namespace ckpt::coordinator {

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "coordinator/api/api_json.h"
-#include "coordinator/requests/api_section.h"
 #include "coordinator/fleet/jobs.h"
 #include "coordinator/migration/migrations.h"
+#include "coordinator/requests/api_section.h"
 
 namespace ckpt::coordinator {
 

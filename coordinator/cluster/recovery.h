@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "coordinator/api/api_json.h"
-#include "coordinator/requests/api_section.h"
-#include "coordinator/images/image_table.h"
 #include "coordinator/fleet/jobs.h"
+#include "coordinator/images/image_table.h"
 #include "coordinator/migration/migrations.h"
+#include "coordinator/requests/api_section.h"
 
 namespace ckpt::coordinator {
 

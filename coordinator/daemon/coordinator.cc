@@ -106,7 +106,7 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
   images_.watch_cluster([this](const std::string& node, const std::string& cluster) {
     recovery_.cluster_recognised(node, cluster);
   });
-  images_.hold_resumes_while([this] { return overcommit_.busy(); });
+  images_.set_resume_gate([this] { return overcommit_.busy(); });
   nodes_.set_gate([this](const std::string& node, const wire::NodeInventory& has) {
     return removals_.refusal(node, has);
   });

@@ -10,16 +10,16 @@
 #include <string>
 
 #include "coordinator/api/api.h"
-#include "coordinator/cluster/backups.h"
 #include "coordinator/api/health_section.h"
-#include "coordinator/cluster/housekeeping.h"
 #include "coordinator/api/image_api.h"
 #include "coordinator/api/maintenance_section.h"
-#include "coordinator/operations/metrics.h"
+#include "coordinator/cluster/backups.h"
+#include "coordinator/cluster/housekeeping.h"
 #include "coordinator/cluster/node_removals.h"
+#include "coordinator/cluster/recovery.h"
 #include "coordinator/maintenance/overcommit.h"
 #include "coordinator/maintenance/rebalance.h"
-#include "coordinator/cluster/recovery.h"
+#include "coordinator/operations/metrics.h"
 #include "coordinator/state/store_sync.h"
 #include "libckpt/net/control/listener.h"
 

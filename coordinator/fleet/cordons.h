@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/state/event_log.h"
 #include "coordinator/fleet/scope.h"
+#include "coordinator/state/event_log.h"
 
 namespace ckpt::coordinator {
 

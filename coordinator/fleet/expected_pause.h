@@ -5,8 +5,8 @@
 
 #include <optional>
 
-#include "coordinator/state/model.h"
 #include "coordinator/fleet/nodes.h"
+#include "coordinator/state/model.h"
 
 namespace ckpt::coordinator {
 

@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/state/event_log.h"
 #include "coordinator/fleet/nodes.h"
+#include "coordinator/state/event_log.h"
 #include "coordinator/state/retention.h"
 #include "libckpt/protocol/wire/job_messages.h"
 #include "libckpt/protocol/wire/node_messages.h"

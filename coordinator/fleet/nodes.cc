@@ -12,11 +12,11 @@ namespace {
 
 using wire::FrameType;
 
-constexpr std::size_t kMostGpus = 64;
-constexpr std::uint32_t kMostGpuIndex = 1024;  // what the API takes
-constexpr std::size_t kMostRanks = 1024;
+constexpr std::size_t kMaxGpus = 64;
+constexpr std::uint32_t kMaxGpuIndex = 1024;  // what the API takes
+constexpr std::size_t kMaxRanks = 1024;
 constexpr std::size_t kMaxOpenSwitches = 4096;
-constexpr std::size_t kMostUnregistered = 64;
+constexpr std::size_t kMaxUnregistered = 64;
 constexpr std::chrono::seconds kLastWords{5};
 constexpr std::chrono::milliseconds kLogGrace{10000};
 constexpr std::chrono::milliseconds kInspection{30000};
@@ -24,15 +24,15 @@ constexpr std::chrono::milliseconds kInspection{30000};
 Result<void> check_inventory(const std::string& name, const wire::NodeInventory& inventory) {
   if (inventory.node != name)
     return Error(ErrorCode::kProtocol, "Node " + name + " sent the inventory of \"" + inventory.node + "\"");
-  if (inventory.gpus.size() > kMostGpus)
+  if (inventory.gpus.size() > kMaxGpus)
     return Error(ErrorCode::kProtocol,
                  "Node " + name + " says it has " + std::to_string(inventory.gpus.size()) + " GPUs");
   for (const wire::GpuInfo& gpu : inventory.gpus) {
-    if (gpu.index >= kMostGpuIndex || gpu.peers.size() > kMostGpus)
+    if (gpu.index >= kMaxGpuIndex || gpu.peers.size() > kMaxGpus)
       return Error(ErrorCode::kProtocol, "Node " + name + " sent a malformed GPU");
   }
   for (const wire::JobInstance& instance : inventory.jobs) {
-    if (instance.job == 0 || instance.incarnation == 0 || instance.ranks.size() > kMostRanks)
+    if (instance.job == 0 || instance.incarnation == 0 || instance.ranks.size() > kMaxRanks)
       return Error(ErrorCode::kProtocol, "Node " + name + " sent a malformed job instance");
   }
   return ok();
@@ -115,7 +115,7 @@ void NodeTable::adopt(std::shared_ptr<control::Connection> connection, const wir
     connection->close(Error(ErrorCode::kProtocol, "Malformed node name"));
     return;
   }
-  if (unregistered_.size() >= kMostUnregistered) {
+  if (unregistered_.size() >= kMaxUnregistered) {
     connection->close(Error(ErrorCode::kRefused, "Too many connections without an agent's hello"));
     return;
   }
@@ -176,7 +176,7 @@ void NodeTable::refuse(const std::string& name, const std::shared_ptr<control::C
       ErrorCode::kRefused,
       "Node " + name + " was removed from this cluster: `gpumigrate node add " + name + "` lets it in again");
   spdlog::warn("{}; it is told to end {} instances", reason.message(), orders.size());
-  if (refused_.size() >= kMostUnregistered) return connection->close(reason);
+  if (refused_.size() >= kMaxUnregistered) return connection->close(reason);
   for (const wire::StopJob& order : orders) {
     if (!connection->send(order)) return;
   }

@@ -139,7 +139,7 @@ void Evacuations::after_live(Evacuation& e, const Migration& migration) {
   if (e.urgent)
     tried_at_.erase(e.id);
   else
-    tried_at_[e.id] = news_;
+    tried_at_[e.id] = generation_;
   enter(e, EvacuationState::kQueued, outcome + (e.urgent ? "; its image is next" : ""));
 }
 
@@ -212,7 +212,7 @@ control::Task<> Evacuations::rest(EvacuationId id, bool snapshot) {
   if (parked) {
     enter(e, EvacuationState::kParked, "no GPU could take it: it goes on as soon as there is room");
   } else {
-    tried_at_[id] = news_;
+    tried_at_[id] = generation_;
     enter(e, EvacuationState::kQueued, "not parked: " + parked.assume_error().to_string());
   }
 }

@@ -40,7 +40,7 @@ bool is_on(const Place& place, const Job& job) {
 Evacuations::Evacuations(Parts parts)
     : parts_(std::move(parts)), limits_(limits_of(parts_.config)), wake_(parts_.executor) {
   const auto news = [this] {
-    ++news_;
+    ++generation_;
     wake();
   };
   parts_.cordons.changed().subscribe(news);
@@ -87,7 +87,7 @@ void Evacuations::start() {
 }
 
 void Evacuations::on_inventory() {
-  ++news_;
+  ++generation_;
   wake();
 }
 
@@ -106,7 +106,7 @@ control::Task<> Evacuations::run() {
 void Evacuations::step() {
   for (const Finding& finding : parts_.health.fresh()) decide(finding);
   const std::set<EvacuationId> open = open_;
-  for (const EvacuationId id : open) look(evacuations_.at(id));
+  for (const EvacuationId id : open) reconcile(evacuations_.at(id));
   start_next();
 }
 
@@ -191,7 +191,7 @@ Result<void> Evacuations::keep(const Finding& finding, std::vector<Evacuation> d
   return ok();
 }
 
-void Evacuations::look(Evacuation& evacuation) {
+void Evacuations::reconcile(Evacuation& evacuation) {
   if (evacuation.state != EvacuationState::kMoving) return;
   const Migration* migration = parts_.migrations.find(evacuation.migration);
   if (migration == nullptr) return enter(evacuation, EvacuationState::kQueued, "its migration is not known");
@@ -203,11 +203,11 @@ void Evacuations::start_next() {
   std::set<EvacuationId> waiting;
   for (const EvacuationId id : open_) {
     open.push_back(&evacuations_.at(id));
-    if (const auto tried = tried_at_.find(id); tried != tried_at_.end() && tried->second == news_)
+    if (const auto tried = tried_at_.find(id); tried != tried_at_.end() && tried->second == generation_)
       waiting.insert(id);
   }
   for (const EvacuationId id : next_evacuations(open, waiting, limits_)) {
-    tried_at_[id] = news_;
+    tried_at_[id] = generation_;
     attempt(evacuations_.at(id));
   }
 }

@@ -57,7 +57,7 @@ class Evacuations {
   [[nodiscard]] bool died_of(const Job& job, const Finding& finding) const;
   Result<void> keep(const Finding& finding, std::vector<Evacuation> decided);
 
-  void look(Evacuation& evacuation);
+  void reconcile(Evacuation& evacuation);
   void start_next();
   void attempt(Evacuation& evacuation);
   void attempt_live(Evacuation& evacuation, const Job& job);
@@ -82,8 +82,8 @@ class Evacuations {
   Images* images_ = nullptr;
   std::map<EvacuationId, Evacuation> evacuations_;
   std::set<EvacuationId> open_;
-  std::map<EvacuationId, std::uint64_t> tried_at_;  // news_ of the last attempt that came to nothing
-  std::uint64_t news_ = 1;
+  std::map<EvacuationId, std::uint64_t> tried_at_;  // generation_ of the last attempt that came to nothing
+  std::uint64_t generation_ = 1;
   std::uint64_t wakes_ = 0;
   Signal wake_;
 };

@@ -10,7 +10,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr std::size_t kMostVerdicts = 1024;
+constexpr std::size_t kMaxVerdicts = 1024;
 constexpr std::size_t kLongestReason = 1000;
 constexpr std::chrono::seconds kRetellAfter{1};
 constexpr const char* kHealthSchema =
@@ -103,7 +103,7 @@ Result<void> HealthTable::on_report(const Node& node, std::span<const std::byte>
 Result<bool> HealthTable::keep(const std::string& node, wire::HealthFinding finding) {
   if (is_known(node, finding)) return false;
   bound(finding.reason);
-  if (finding.jobs.size() > kMostVerdicts) finding.jobs.resize(kMostVerdicts);
+  if (finding.jobs.size() > kMaxVerdicts) finding.jobs.resize(kMaxVerdicts);
   for (wire::JobVerdict& verdict : finding.jobs) bound(verdict.reason);
   CKPT_TRY(statement,
            parts_.store.database().prepare(

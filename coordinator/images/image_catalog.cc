@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMostMeasured = 1000;
+constexpr std::size_t kMaxMeasured = 1000;
 
 Image image_of(const std::string& node, const std::string& folder, const wire::ImageRow& row) {
   Image image;
@@ -296,7 +296,7 @@ bool ImageCatalog::is_contradicted(const Key& key, Rows rows) const {
 void ImageCatalog::measured(const std::string& node, const wire::SnapshotReport& report) {
   const Key key(node, report.folder);
   if (find_row(key, report.vault_job, report.version) == nullptr) {
-    if (measured_.size() >= kMostMeasured) measured_.erase(measured_.begin());
+    if (measured_.size() >= kMaxMeasured) measured_.erase(measured_.begin());
     measured_[{key, report.vault_job, report.version}] = report.pause_ns;
     return;
   }

@@ -20,8 +20,8 @@ constexpr std::chrono::seconds kRequestListing{30};
 constexpr std::chrono::minutes kForItsEnd{2};
 // Who parked a job to have its room gets a moment to take it.
 constexpr std::int64_t kRestMs = 3'000;
-constexpr unsigned kMostResumeFailures = 5;
-constexpr std::size_t kMostTargetsAsked = 4;
+constexpr unsigned kMaxResumeFailures = 5;
+constexpr std::size_t kMaxTargetsAsked = 4;
 
 }  // namespace
 
@@ -106,7 +106,7 @@ control::Task<Result<Place>> ImageTable::choose_place(JobId id, Image image, Res
   for (const Candidate& candidate : plan.candidates) {
     // A node's own vault is that node's, whoever reads it.
     const std::string node = image.folder.empty() ? image.node : candidate.place.node;
-    if (!candidate.suitable || asked.size() >= kMostTargetsAsked) break;
+    if (!candidate.suitable || asked.size() >= kMaxTargetsAsked) break;
     if (!asked.insert(node).second) continue;
     wire::VaultOrder order;
     order.act = wire::VaultAct::kList;
@@ -266,8 +266,8 @@ control::Task<Result<Restored>> ImageTable::restore(JobId id, std::optional<Plac
 
 // ---- parked jobs come back ----
 
-std::vector<RestingJob> ImageTable::resting() const {
-  std::vector<RestingJob> found;
+std::vector<ParkedJob> ImageTable::resting() const {
+  std::vector<ParkedJob> found;
   for (const Job& job : parts_.jobs.live()) {
     const JobId id = job.id;
     if (job.state != JobState::kParked || !job.resumes_itself || job.operation) continue;
@@ -277,7 +277,7 @@ std::vector<RestingJob> ImageTable::resting() const {
     if (!image) continue;
     const auto backoff = backoffs_.find(id);
     const bool waits = backoff != backoffs_.end() && steady_clock::now() < backoff->second.until;
-    RestingJob& entry = found.emplace_back();
+    ParkedJob& entry = found.emplace_back();
     entry.id = id;
     entry.parked_ms = job.parked_ms;
     entry.ready = !waits && wall_clock_ms() - job.parked_ms >= kRestMs;
@@ -292,7 +292,7 @@ void ImageTable::resume_parked() {
   for (const Job& job : parts_.jobs.live()) {
     if (job.operation && job.operation->verb == "resume") return;
   }
-  std::vector<RestingJob> waiting = resting();
+  std::vector<ParkedJob> waiting = resting();
   if (waiting.empty()) return;
   auto next = next_to_resume(std::move(waiting), parts_.service.gpu_views());
   if (!next) return;
@@ -320,13 +320,13 @@ control::Task<> ImageTable::resume_one(JobId id, PlanHints claims) {
   ++backoff.failures;
   backoff.until = steady_clock::now() + std::chrono::seconds(1U << std::min(backoff.failures, 6U));
   const Job* job = parts_.jobs.find(id);
-  if (job == nullptr || job->state != JobState::kParked || backoff.failures < kMostResumeFailures) co_return;
+  if (job == nullptr || job->state != JobState::kParked || backoff.failures < kMaxResumeFailures) co_return;
   backoffs_.erase(id);
   Job changed = *job;
   changed.resumes_itself = false;
   parts_.events.add("job-parked",
                     fmt::format("job {} ({}) could not be resumed {} times: it stays parked until `resume`",
-                                job->spec.name, job_text(id), kMostResumeFailures),
+                                job->spec.name, job_text(id), kMaxResumeFailures),
                     {}, id);
   if (auto stored = parts_.jobs.replace(std::move(changed)); !stored)
     spdlog::error("job {} was not stored: {}", job_text(id), stored.assume_error().to_string());

@@ -16,7 +16,7 @@ using std::chrono::steady_clock;
 constexpr std::chrono::minutes kLongestSnapshot{60};
 constexpr std::chrono::minutes kLongestTurn{10};   // of what occupies a job: a migration, another snapshot
 constexpr std::chrono::seconds kLongestPause{10};  // of a job that nothing holds any more
-constexpr std::int64_t kLeastTransparentMs = 300'000;
+constexpr std::int64_t kMinTransparentMs = 300'000;
 constexpr std::uint32_t kKeptWithoutProtection = 2;
 
 // A snapshot costs it a thin checkpoint and restore in place.
@@ -193,7 +193,7 @@ control::Task<> ImageTable::snapshot_task(JobId id, Destination to, TaskId task)
 
 // ---- protection ----
 
-Result<Protected> ImageTable::protect(JobId id, const ProtectWish& wish) {
+Result<Protected> ImageTable::protect(JobId id, const ProtectRequest& wish) {
   const Job* job = parts_.jobs.find(id);
   if (job == nullptr) return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   if (is_ended(job->state))
@@ -202,7 +202,7 @@ Result<Protected> ImageTable::protect(JobId id, const ProtectWish& wish) {
   Protected answer;
   answer.expected_pause_ms = expected_pause(*job);
   if (pays_for_host_state(*job)) answer.note = pause_text(answer.expected_pause_ms);
-  if (pays_for_host_state(*job) && wish.every_ms < kLeastTransparentMs && !wish.force)
+  if (pays_for_host_state(*job) && wish.every_ms < kMinTransparentMs && !wish.force)
     return Error(
         ErrorCode::kRefused,
         fmt::format(

@@ -19,13 +19,13 @@
 #include "coordinator/images/image_operation.h"
 #include "coordinator/images/image_tasks.h"
 #include "coordinator/images/protection_schedule.h"
-#include "coordinator/placement/resume_order.h"
 #include "coordinator/operations/service.h"
+#include "coordinator/placement/resume_order.h"
 
 namespace ckpt::coordinator {
 
-struct ProtectWish {
-  ProtectWish() = default;
+struct ProtectRequest {
+  ProtectRequest() = default;
   std::int64_t every_ms = 0;
   std::string to;  // NODE, or an absolute folder; empty: the job's own node
   std::uint32_t keep = 2;
@@ -69,7 +69,7 @@ class ImageTable : public Images {
   Result<void> load();
 
   // While it says so, parked jobs do not come back by themselves: the room is being made for somebody.
-  void hold_resumes_while(std::function<bool()> room_is_made) { room_is_made_ = std::move(room_is_made); }
+  void set_resume_gate(std::function<bool()> room_is_made) { room_is_made_ = std::move(room_is_made); }
 
   // The port for other parts of the coordinator.
   [[nodiscard]] std::optional<Image> newest(JobId job) const override;
@@ -77,7 +77,7 @@ class ImageTable : public Images {
   control::Task<Result<void>> park(JobId job, bool snapshot, std::string why) override;
 
   // What people ask for. Those that return a task have begun it: it goes on by itself.
-  Result<Protected> protect(JobId id, const ProtectWish& wish);
+  Result<Protected> protect(JobId id, const ProtectRequest& wish);
   Result<void> unprotect(JobId id);
   control::Task<Result<TaskId>> begin_snapshot(JobId id, std::string to);
   control::Task<Result<TaskId>> begin_suspend(JobId id, std::string to);
@@ -166,7 +166,7 @@ class ImageTable : public Images {
   [[nodiscard]] Incarnation highest_known(const Job& job) const;
   Result<TaskId> begin_operation(JobId id, ImageOperation operation);
   control::Task<Result<TaskId>> begin_parking(JobId id, Destination to, ImageOperation operation);
-  [[nodiscard]] std::vector<RestingJob> resting() const;
+  [[nodiscard]] std::vector<ParkedJob> resting() const;
   void resume_parked();
   control::Task<> resume_one(JobId id, PlanHints claims);
 

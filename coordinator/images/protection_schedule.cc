@@ -6,10 +6,10 @@
 namespace ckpt::coordinator {
 
 std::int64_t ProtectionSchedule::interval_of(const Entry& entry) {
-  constexpr unsigned kMostDoublings = 20;
+  constexpr unsigned kMaxDoublings = 20;
   const std::int64_t longest = std::max(entry.every_ms, kLongestBackoffMs);
   std::int64_t interval = entry.every_ms;
-  for (unsigned i = 0; i < std::min(entry.failures, kMostDoublings) && interval < longest; ++i) interval *= 2;
+  for (unsigned i = 0; i < std::min(entry.failures, kMaxDoublings) && interval < longest; ++i) interval *= 2;
   return std::min(interval, longest);
 }
 

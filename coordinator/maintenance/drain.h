@@ -92,7 +92,7 @@ struct Drain {
   [[nodiscard]] DrainJob* find(JobId job);
 };
 
-inline constexpr std::uint32_t kMostDrainAttempts = 3;  // of one job, by migrations that began and failed
+inline constexpr std::uint32_t kMaxDrainAttempts = 3;  // of one job, by migrations that began and failed
 
 // In this order jobs go: the higher priority first, then the smaller, which frees most jobs soonest; then the older.
 [[nodiscard]] bool goes_before(const DrainJob& a, const DrainJob& b);

@@ -53,7 +53,7 @@ DrainJob entry_of(const Job& job) {
 DrainTable::DrainTable(Parts parts)
     : parts_(std::move(parts)), wake_(parts_.executor), changed_(parts_.executor) {
   const auto news = [this] {
-    ++news_;
+    ++generation_;
     ++wakes_;
     wake_.notify();
   };
@@ -104,7 +104,7 @@ control::Task<> DrainTable::expect_nodes() {
 
 void DrainTable::on_inventory() {
   ++inventories_;
-  ++news_;
+  ++generation_;
   ++wakes_;
   wake_.notify();
 }
@@ -214,9 +214,9 @@ std::optional<DrainTable::Clock::time_point> DrainTable::step(DrainId id) {
   Drain& drain = drains_.at(id);
   const std::vector<DrainJob> before = drain.jobs;
   const std::int64_t left_ms = drain.deadline_ms - wall_clock_ms();
-  const bool coming = look(drain);
+  const bool coming = reconcile(drain);
   if (!drain.cancelled) {
-    if (left_ms > 0) move_some(drain);
+    if (left_ms > 0) start_moves(drain);
     restore_some(drain, left_ms <= 0);
   }
   drain.result = result_of(drain, coming, left_ms <= 0);
@@ -240,7 +240,7 @@ std::optional<DrainTable::Clock::time_point> DrainTable::step(DrainId id) {
   return std::nullopt;
 }
 
-bool DrainTable::look(Drain& drain) {
+bool DrainTable::reconcile(Drain& drain) {
   bool coming = false;
   for (const Job& job : parts_.jobs.live()) {
     if (is_ended(job.state)) continue;
@@ -295,11 +295,11 @@ void DrainTable::look_at(Drain& drain, DrainJob& entry, const Job& job) {
   if (last == nullptr)
     entry.state = DrainJobState::kWaiting;
   else
-    judge_migration(drain, entry, *last);
+    on_migration_ended(drain, entry, *last);
 }
 
 // It is over, and the job is still here.
-void DrainTable::judge_migration(Drain& drain, DrainJob& entry, const Migration& migration) {
+void DrainTable::on_migration_ended(Drain& drain, DrainJob& entry, const Migration& migration) {
   entry.to.reset();
   entry.reason = migration_text(migration.id) + " " + std::string(to_string(migration.result)) +
                  (migration.error.empty() ? "" : ": " + migration.error);
@@ -315,10 +315,10 @@ void DrainTable::judge_migration(Drain& drain, DrainJob& entry, const Migration&
   Memory& memory = memory_[drain.id];
   memory.retry_after[entry.job] = inventories_;
   memory.failed_at[entry.job] = migration.to;
-  if (++entry.attempts >= kMostDrainAttempts) entry.state = DrainJobState::kFailed;
+  if (++entry.attempts >= kMaxDrainAttempts) entry.state = DrainJobState::kFailed;
 }
 
-void DrainTable::move_some(Drain& drain) {
+void DrainTable::start_moves(Drain& drain) {
   std::vector<DrainJob*> ready;
   for (DrainJob& entry : drain.jobs) {
     if (entry.state == DrainJobState::kWaiting || entry.state == DrainJobState::kBlocked)
@@ -341,7 +341,7 @@ void DrainTable::move(Drain& drain, DrainJob& entry, const Job& job) {
   const auto retry = memory.retry_after.find(entry.job);
   if (retry != memory.retry_after.end() && inventories_ <= retry->second) return;
   std::uint64_t& planned_at = memory.planned_at[entry.job];
-  if (std::exchange(planned_at, news_) == news_) return;
+  if (std::exchange(planned_at, generation_) == generation_) return;
   const auto failed_at = memory.failed_at.find(entry.job);
   PlanHints hints;
   if (failed_at != memory.failed_at.end())
@@ -358,7 +358,7 @@ void DrainTable::move(Drain& drain, DrainJob& entry, const Job& job) {
     parts_.service.give_up_parking(job, found, why_of(drain));
   } else if (!begin_move(drain, entry, job, found)) {
     memory.retry_after[entry.job] = inventories_;
-    if (++entry.attempts >= kMostDrainAttempts) entry.state = DrainJobState::kFailed;
+    if (++entry.attempts >= kMaxDrainAttempts) entry.state = DrainJobState::kFailed;
   }
 }
 

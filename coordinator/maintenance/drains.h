@@ -11,9 +11,9 @@
 
 #include <map>
 
-#include "coordinator/maintenance/drain.h"
 #include "coordinator/fleet/expected_pause.h"
 #include "coordinator/images/images.h"
+#include "coordinator/maintenance/drain.h"
 #include "coordinator/operations/service.h"
 
 namespace ckpt::coordinator {
@@ -76,7 +76,7 @@ class DrainTable {
  private:
   // What need not survive: what was tried at which news.
   struct Memory {
-    std::map<JobId, std::uint64_t> planned_at;   // news_
+    std::map<JobId, std::uint64_t> planned_at;   // generation_
     std::map<JobId, std::uint64_t> retry_after;  // inventories_
     std::map<JobId, Place> failed_at;
   };
@@ -87,10 +87,10 @@ class DrainTable {
   // The next moment to look again whatever happens; nullopt: it is over.
   std::optional<Clock::time_point> step(DrainId id);
   // What has become of the jobs; true: some are on their way to the place.
-  bool look(Drain& drain);
+  bool reconcile(Drain& drain);
   void look_at(Drain& drain, DrainJob& entry, const Job& job);
-  void judge_migration(Drain& drain, DrainJob& entry, const Migration& migration);
-  void move_some(Drain& drain);
+  void on_migration_ended(Drain& drain, DrainJob& entry, const Migration& migration);
+  void start_moves(Drain& drain);
   void move(Drain& drain, DrainJob& entry, const Job& job);
   bool begin_move(Drain& drain, DrainJob& entry, const Job& job, const MigratePlan& plan);
   void restore_some(Drain& drain, bool deadline_passed);
@@ -105,7 +105,7 @@ class DrainTable {
   Images* images_ = nullptr;
   std::map<DrainId, Drain> drains_;
   std::map<DrainId, Memory> memory_;
-  std::uint64_t news_ = 1;         // grows at each change that may make room or a job movable
+  std::uint64_t generation_ = 1;   // grows at each change that may make room or a job movable
   std::uint64_t inventories_ = 1;  // grows at each inventory
   std::uint64_t wakes_ = 0;
   Signal wake_;

@@ -6,8 +6,8 @@
 #pragma once
 
 #include "coordinator/images/images.h"
-#include "coordinator/placement/preemption.h"
 #include "coordinator/operations/service.h"
+#include "coordinator/placement/preemption.h"
 
 namespace ckpt::coordinator {
 
@@ -24,7 +24,7 @@ class Overcommit {
 
   // Returns once the job fits, for who submits it at once.
   control::Task<Result<void>> make_room(SubmitRequest request);
-  // Room is being made: nobody else may take it (ImageTable::hold_resumes_while).
+  // Room is being made: nobody else may take it (ImageTable::set_resume_gate).
   [[nodiscard]] bool busy() const noexcept { return busy_; }
 
  private:

@@ -8,9 +8,9 @@
 
 #include <optional>
 
-#include "coordinator/requests/api_section.h"
-#include "coordinator/placement/rebalance_plan.h"
 #include "coordinator/operations/service.h"
+#include "coordinator/placement/rebalance_plan.h"
+#include "coordinator/requests/api_section.h"
 
 namespace ckpt::coordinator {
 

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "coordinator/fleet/jobs.h"
-#include "coordinator/state/retention.h"
 #include "coordinator/migration/switch_driver.h"
+#include "coordinator/state/retention.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 
 namespace ckpt::coordinator {

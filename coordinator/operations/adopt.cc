@@ -63,7 +63,7 @@ control::Task<Result<Job*>> Service::adopt(AdoptRequest request) {
   spec.ranks.push_back(rank);
   CKPT_CO_TRY(job, parts_.jobs.create(std::move(spec), Place(found.node, found.facts.gpu_index),
                                       "it ran there when it was adopted"));
-  co_return co_await start_or_say_why(job->id);
+  co_return co_await start_or_explain(job->id);
 }
 
 }  // namespace ckpt::coordinator

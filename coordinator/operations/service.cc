@@ -185,10 +185,10 @@ control::Task<Result<Job*>> Service::submit(SubmitRequest request) {
   request.spec.gid = ::getgid();
   CKPT_CO_TRY(job, parts_.jobs.create(std::move(request.spec), best.place,
                                       fmt::format("{}", fmt::join(best.reasons, ", "))));
-  co_return co_await start_or_say_why(job->id);
+  co_return co_await start_or_explain(job->id);
 }
 
-control::Task<Result<Job*>> Service::start_or_say_why(JobId id) {
+control::Task<Result<Job*>> Service::start_or_explain(JobId id) {
   co_await start(id);
   Job* started = parts_.jobs.find(id);
   if (started == nullptr) co_return Error(ErrorCode::kInternal, "Job " + job_text(id) + " vanished");
@@ -438,8 +438,8 @@ bool Service::may_be_possible_soon(const Job& job) const {
 }
 
 control::Task<Result<Migration*>> Service::migrate(JobId id, MigrateRequest request) {
-  const std::int64_t most_ms = std::min(request.timeout_ms, kAdmissionWaitMs);
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(most_ms);
+  const std::int64_t max_ms = std::min(request.timeout_ms, kAdmissionWaitMs);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(max_ms);
   for (bool waited = false;; waited = true) {
     const Job* job = parts_.jobs.find(id);
     if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
@@ -455,7 +455,7 @@ control::Task<Result<Migration*>> Service::migrate(JobId id, MigrateRequest requ
     const std::string reason = planned ? planned.assume_value().reason : planned.assume_error().message();
     if (std::chrono::steady_clock::now() >= deadline)
       co_return Error(ErrorCode::kRefused,
-                      reason + fmt::format(" (for {} ms: that long it was waited for)", most_ms));
+                      reason + fmt::format(" (for {} ms: that long it was waited for)", max_ms));
     if (!may_be_possible_soon(*job) && !may_answer_soon(gpu_views(), request.to))
       co_return Error(ErrorCode::kRefused, reason);
     if (!waited) spdlog::info("job {} waits to be moved: {}", job_text(id), reason);

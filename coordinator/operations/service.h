@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/settings/config.h"
 #include "coordinator/fleet/cordons.h"
 #include "coordinator/migration/migrations.h"
-#include "coordinator/placement/placement.h"
 #include "coordinator/operations/stops.h"
+#include "coordinator/placement/placement.h"
+#include "coordinator/settings/config.h"
 #include "libckpt/protocol/wire/job_messages.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 
@@ -146,7 +146,7 @@ class Service {
   [[nodiscard]] std::uint64_t promised_on(const Place& place) const;
   [[nodiscard]] std::uint64_t shown_bytes(const Job& job) const;
   Result<void> check_exists(const std::string& node, std::optional<std::uint32_t> gpu) const;
-  control::Task<Result<Job*>> start_or_say_why(JobId id);
+  control::Task<Result<Job*>> start_or_explain(JobId id);
   Result<wire::MigrationPlan> make_plan(const Job& job, const Place& to,
                                         const wire::MigrateOptions& options) const;
 

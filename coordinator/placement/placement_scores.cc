@@ -10,7 +10,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-// A job less on the GPU outweighs all that nearness, memory and model can do together (1.45).
+// A job less on the GPU outweighs all that affinity, memory and model can do together (1.45).
 constexpr double kJobWeight = -2.0;
 constexpr double kNodeJobWeight = -0.25;
 constexpr double kNodeMigrationWeight = -0.3;
@@ -23,7 +23,7 @@ constexpr double kRackWeight = 0.1;
 constexpr unsigned kFarthestAncestor = 50;
 
 using Term = std::optional<ScoreTerm>;
-using Nearness = Term (*)(const GpuView& gpu, const GpuView& other);
+using AffinityTerm = Term (*)(const GpuView& gpu, const GpuView& other);
 
 const PeerView* peer_of(const GpuView& gpu, const GpuView& other) {
   if (gpu.place.node != other.place.node) return nullptr;
@@ -56,8 +56,8 @@ const char* ancestor_text(unsigned level) {
 Term ancestor(const GpuView& gpu, const GpuView& other) {
   const PeerView* peer = peer_of(gpu, other);
   if (peer == nullptr || peer->common_ancestor >= kFarthestAncestor) return std::nullopt;
-  const double nearness = 1 - static_cast<double>(peer->common_ancestor) / kFarthestAncestor;
-  return ScoreTerm(kAncestorWeight * nearness,
+  const double affinity = 1 - static_cast<double>(peer->common_ancestor) / kFarthestAncestor;
+  return ScoreTerm(kAncestorWeight * affinity,
                    fmt::format("{} with {}", ancestor_text(peer->common_ancestor), to_text(other.place)));
 }
 
@@ -66,13 +66,13 @@ Term rack(const GpuView& gpu, const GpuView& other) {
   return ScoreTerm(kRackWeight, "in rack " + gpu.rack + " as " + to_text(other.place));
 }
 
-constexpr std::array<Nearness, 4> kNearness{nvlink, numa, ancestor, rack};
+constexpr std::array<AffinityTerm, 4> kAffinityTerms{nvlink, numa, ancestor, rack};
 
 // The best that any of them gives.
-Term best_of(Nearness nearness, const GpuView& gpu, const std::vector<const GpuView*>& others) {
+Term best_of(AffinityTerm affinity, const GpuView& gpu, const std::vector<const GpuView*>& others) {
   Term best;
   for (const GpuView* other : others) {
-    Term term = nearness(gpu, *other);
+    Term term = affinity(gpu, *other);
     if (term && (!best || term->points > best->points)) best = std::move(term);
   }
   return best;
@@ -102,8 +102,8 @@ std::vector<ScoreTerm> score_terms(const GpuView& gpu, const PlacementRequest& r
                                    const std::vector<GpuView>& gpus) {
   std::vector<ScoreTerm> terms;
   const std::vector<const GpuView*> others = those_near(request, gpus);
-  for (const Nearness nearness : kNearness) {
-    if (Term term = best_of(nearness, gpu, others)) terms.push_back(std::move(*term));
+  for (const AffinityTerm affinity : kAffinityTerms) {
+    if (Term term = best_of(affinity, gpu, others)) terms.push_back(std::move(*term));
   }
   terms.push_back(memory(gpu));
   terms.emplace_back(kJobWeight * gpu.jobs + kNodeJobWeight * gpu.node_jobs,

@@ -10,7 +10,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr std::size_t kMostOrderSteps = 10'000;
+constexpr std::size_t kMaxOrderSteps = 10'000;
 
 using Places = std::vector<std::size_t>;  // GPU of each job
 
@@ -74,7 +74,7 @@ class Order {
  private:
   bool extend() {
     if (order_.size() == waiting_.size()) return true;
-    if (++steps_ > kMostOrderSteps || !seen_.insert(done_).second) return false;
+    if (++steps_ > kMaxOrderSteps || !seen_.insert(done_).second) return false;
     for (const std::size_t j : waiting_) {
       const PackJob& job = problem_.jobs[j];
       const std::size_t to = places_[j];
@@ -270,13 +270,13 @@ class Search {
   // Whether anything better than the best can still come of what is decided.
   [[nodiscard]] bool promising() const {
     Worth most;
-    most.free = most_free();
+    most.free = max_free();
     most.cost = cost_;
     most.moves = moves_;
     return most.better_than(best_.worth());
   }
   // GPUs without a job so far, but for those that what is undecided needs at least.
-  [[nodiscard]] std::size_t most_free() const {
+  [[nodiscard]] std::size_t max_free() const {
     std::uint64_t homeless = undecided_bytes_;
     std::size_t free = 0;
     std::vector<std::uint64_t> empty;

@@ -11,8 +11,8 @@
 
 namespace ckpt::coordinator {
 
-struct RestingJob {
-  RestingJob() = default;
+struct ParkedJob {
+  ParkedJob() = default;
   JobId id = 0;
   std::int64_t parked_ms = 0;
   bool ready =
@@ -26,7 +26,7 @@ struct NextResume {
   std::vector<std::pair<Place, std::uint64_t>> claims;  // of those before it: it may not take that
 };
 
-[[nodiscard]] std::optional<NextResume> next_to_resume(std::vector<RestingJob> resting,
+[[nodiscard]] std::optional<NextResume> next_to_resume(std::vector<ParkedJob> resting,
                                                        std::vector<GpuView> gpus);
 
 }  // namespace ckpt::coordinator

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kLargestFile = 64 << 10;
 constexpr std::int64_t kShortestTimeMs = 100;
 constexpr std::int64_t kLongestTimeMs = std::int64_t{24} * 3600 * 1000;
-constexpr std::int64_t kMostMarginBytes = std::int64_t{1} << 50;
+constexpr std::int64_t kMaxMarginBytes = std::int64_t{1} << 50;
 
 Error bad_key(std::string_view key, const std::string& why) {
   return {ErrorCode::kInvalidArgument, "Key " + std::string(key) + " of the configuration: " + why};
@@ -84,9 +84,9 @@ Result<void> check_time(std::string_view key, std::int64_t milliseconds) {
 }
 
 Result<void> check_count(std::string_view key, std::int64_t count) {
-  constexpr std::int64_t kMostCount = 10'000;
-  if (count >= 1 && count <= kMostCount) return ok();
-  return bad_key(key, "must be from 1 to " + std::to_string(kMostCount));
+  constexpr std::int64_t kMaxCount = 10'000;
+  if (count >= 1 && count <= kMaxCount) return ok();
+  return bad_key(key, "must be from 1 to " + std::to_string(kMaxCount));
 }
 
 Result<void> check_kept(std::string_view key, std::int64_t count) {
@@ -121,8 +121,8 @@ Result<void> check(const Config& config) {
   if (config.ended_images_max_age_ms < kShortestTimeMs || config.ended_images_max_age_ms > kMaxImageAgeMs)
     return bad_key("ended_images_max_age_ms", "must be from " + std::to_string(kShortestTimeMs) + " to " +
                                                   std::to_string(kMaxImageAgeMs));
-  if (config.placement_margin_bytes > kMostMarginBytes)
-    return bad_key("placement_margin_bytes", "must be at most " + std::to_string(kMostMarginBytes));
+  if (config.placement_margin_bytes > kMaxMarginBytes)
+    return bad_key("placement_margin_bytes", "must be at most " + std::to_string(kMaxMarginBytes));
   if (config.log_level != "off" && spdlog::level::from_str(config.log_level) == spdlog::level::off)
     return bad_key("log_level", "must be one of trace, debug, info, warn, error, off");
   return ok();

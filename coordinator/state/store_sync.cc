@@ -136,7 +136,7 @@ void StoreSync::copy_if_large() {
   if (bytes < kLogBytes) return;
   auto copied = copy("PASSIVE");
   // The writer may have gone on meanwhile, and would for ever.
-  if (copied && bytes >= kMostLogBytes) copied = copy("RESTART");
+  if (copied && bytes >= kMaxLogBytes) copied = copy("RESTART");
   if (!copied) spdlog::warn("the store's log was not copied: {}", copied.assume_error().to_string());
 }
 

@@ -5,7 +5,7 @@
 // once for each kLogBytes that were written, or more. SQLite's log is a prefix of whole transactions whatever power leaves of it, so a
 // coordinator that comes up finds its store as it was at one moment. One fdatasync of the log makes durable
 // all that was committed before it began. It begins at once for who waits (Store::when_durable), and soon for what nobody waits for.
-// Beyond kLogBytes the log is copied into the store's file, by a connection of the thread's own, which syncs; beyond kMostLogBytes the writer
+// Beyond kLogBytes the log is copied into the store's file, by a connection of the thread's own, which syncs; beyond kMaxLogBytes the writer
 // waits for that.
 //
 // Threads: the loop's, but for what is said to be the disk thread's. Ownership: borrows the store, which must outlive it and is its own again
@@ -27,7 +27,7 @@ namespace ckpt::coordinator {
 class StoreSync {
  public:
   static constexpr std::uint64_t kLogBytes = 4 << 20;
-  static constexpr std::uint64_t kMostLogBytes = 16 << 20;
+  static constexpr std::uint64_t kMaxLogBytes = 16 << 20;
 
   // Of the store in that file.
   static Result<std::unique_ptr<StoreSync>> create(Store& store, const std::string& path,

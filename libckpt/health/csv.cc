@@ -15,7 +15,7 @@ class LineReader {
     CsvRow row;
     row.line = number_;
     for (;;) {
-      if (row.fields.size() == kMostCsvFields) return error(at_, "too many fields in a line");
+      if (row.fields.size() == kMaxCsvFields) return error(at_, "too many fields in a line");
       CKPT_TRY(field, read_field());
       row.fields.push_back(std::move(field));
       if (at_ == line_.size()) return row;
@@ -71,9 +71,9 @@ Error csv_error(std::string_view source, std::size_t line, std::size_t column, c
 }
 
 Result<std::vector<CsvRow>> read_csv(std::string_view text, std::string_view source) {
-  if (text.size() > kMostCsvBytes)
+  if (text.size() > kMaxCsvBytes)
     return Error(ErrorCode::kInvalidArgument, std::string(source) + ": more than " +
-                                                  std::to_string(kMostCsvBytes) +
+                                                  std::to_string(kMaxCsvBytes) +
                                                   " bytes are no table of health");
   std::vector<CsvRow> rows;
   for (std::size_t number = 1; !text.empty(); ++number) {
@@ -84,7 +84,7 @@ Result<std::vector<CsvRow>> read_csv(std::string_view text, std::string_view sou
     if (const auto zero = line.find('\0'); zero != std::string_view::npos)
       return csv_error(source, number, zero + 1, "a zero byte");
     if (line.empty() || line.front() == '#') continue;
-    if (rows.size() == kMostCsvRows) return csv_error(source, number, 1, "too many lines");
+    if (rows.size() == kMaxCsvRows) return csv_error(source, number, 1, "too many lines");
     LineReader reader(line, number, source);
     CKPT_TRY(row, reader.read());
     rows.push_back(std::move(row));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Comma separated values as the health tables have them: one record a line, fields may be quoted ("" is a quote inside), no line breaks
-// within a field, lines of '#' and empty lines are left out. Bounded: kMostCsvBytes, kMostCsvRows, kMostCsvFields.
+// within a field, lines of '#' and empty lines are left out. Bounded: kMaxCsvBytes, kMaxCsvRows, kMaxCsvFields.
 // Threads: pure. Errors: kInvalidArgument naming source, line and column (both from 1; the column of the field's first character).
 #pragma once
 
@@ -13,9 +13,9 @@
 
 namespace ckpt::health {
 
-inline constexpr std::size_t kMostCsvBytes = std::size_t{1} << 20;
-inline constexpr std::size_t kMostCsvRows = 4096;
-inline constexpr std::size_t kMostCsvFields = 32;
+inline constexpr std::size_t kMaxCsvBytes = std::size_t{1} << 20;
+inline constexpr std::size_t kMaxCsvRows = 4096;
+inline constexpr std::size_t kMaxCsvFields = 32;
 
 struct CsvField {
   CsvField() = default;

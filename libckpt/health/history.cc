@@ -8,7 +8,7 @@ namespace ckpt::health {
 
 void History::add(Occurrence occurrence) {
   all_.push_back(std::move(occurrence));
-  if (all_.size() > kMostOccurrences) all_.pop_front();
+  if (all_.size() > kMaxOccurrences) all_.pop_front();
 }
 
 std::string History::suspicion(const std::string& gpu, const XidRow& row, std::int64_t now_ms,

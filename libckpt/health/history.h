@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which Xids which jobs have had on which GPUs, for what one occurrence does not say (operations.md 1.2): an application's fault that comes
 // back on one GPU under different jobs points to the GPU; one that goes with its job from GPU to GPU is the application's.
-// Bounded: the newest kMostOccurrences. Threads: a value. Errors: none.
+// Bounded: the newest kMaxOccurrences. Threads: a value. Errors: none.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace ckpt::health {
 
-inline constexpr std::size_t kMostOccurrences = 1024;
+inline constexpr std::size_t kMaxOccurrences = 1024;
 
 struct Occurrence {
   Occurrence() = default;

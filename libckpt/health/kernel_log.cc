@@ -9,9 +9,9 @@
 namespace ckpt::health {
 namespace {
 
-constexpr std::uint32_t kMostXid = 99999;
-constexpr std::size_t kMostLines = 16;  // of one record
-constexpr int kMostLinesBetween = 3;    // of what the driver says in several lines
+constexpr std::uint32_t kMaxXid = 99999;
+constexpr std::size_t kMaxLines = 16;  // of one record
+constexpr int kMaxLinesBetween = 3;    // of what the driver says in several lines
 
 // Takes texts and numbers from the front.
 class Scanner {
@@ -23,18 +23,18 @@ class Scanner {
     rest_.remove_prefix(word.size());
     return true;
   }
-  // 1 to `most_digits` digits.
-  std::optional<std::uint64_t> number(int base, std::size_t most_digits) {
+  // 1 to `max_digits` digits.
+  std::optional<std::uint64_t> number(int base, std::size_t max_digits) {
     std::uint64_t value = 0;
-    const char* end = rest_.data() + std::min(rest_.size(), most_digits);
+    const char* end = rest_.data() + std::min(rest_.size(), max_digits);
     const auto [stopped, error] = std::from_chars(rest_.data(), end, value, base);
     const bool signed_text = !rest_.empty() && rest_.front() == '-';
     if (error != std::errc{} || stopped == rest_.data() || signed_text) return std::nullopt;
     rest_.remove_prefix(static_cast<std::size_t>(stopped - rest_.data()));
     return value;
   }
-  std::optional<std::uint32_t> number32(int base, std::size_t most_digits) {
-    const auto value = number(base, most_digits);
+  std::optional<std::uint32_t> number32(int base, std::size_t max_digits) {
+    const auto value = number(base, max_digits);
     if (!value || *value > UINT32_MAX) return std::nullopt;
     return static_cast<std::uint32_t>(*value);
   }
@@ -98,10 +98,10 @@ void scan_process(Scanner& scanner, XidLine& line) {
   if (scanner.take(", pid=")) {
     if (const auto pid = scanner.number(10, 10); pid && *pid <= INT32_MAX)
       line.pid = static_cast<std::int32_t>(*pid);
-    scanner.word(",", kMostRecordBytes);
+    scanner.word(",", kMaxRecordBytes);
   }
   // A process gives itself its name: whatever it is, it ends before the next comma and is not used.
-  if (scanner.take(", name=")) scanner.word(",", kMostRecordBytes);
+  if (scanner.take(", name=")) scanner.word(",", kMaxRecordBytes);
   scanner.take(",");
   scanner.skip_blanks();
 }
@@ -159,12 +159,12 @@ std::optional<XidLine> scan_xid(Scanner scanner) {
   XidLine line;
   if (!scan_place(scanner, line)) return std::nullopt;
   const auto xid = scanner.number32(10, 6);
-  if (!xid || *xid == 0 || *xid > kMostXid) return std::nullopt;
+  if (!xid || *xid == 0 || *xid > kMaxXid) return std::nullopt;
   if (!scanner.empty() && !scanner.rest().starts_with(',')) return std::nullopt;
   line.xid = *xid;
   scan_process(scanner, line);
   const std::string_view text = scanner.rest();
-  line.detail = printable(text, kMostDetailBytes);
+  line.detail = printable(text, kMaxDetailBytes);
   if (line.xid == 154) {
     line.recovery_from = hexadecimal_after(text, "from ");
     line.recovery_to = hexadecimal_after(text, " to ");
@@ -227,7 +227,7 @@ std::optional<PciAddress> parse_pci(std::string_view text) {
 }
 
 std::optional<KernelRecord> parse_record(std::string_view bytes) {
-  Scanner scanner(bytes.substr(0, kMostRecordBytes));
+  Scanner scanner(bytes.substr(0, kMaxRecordBytes));
   KernelRecord record;
   const auto priority = scanner.number32(10, 6);
   if (!priority || !scanner.take(",")) return std::nullopt;
@@ -247,8 +247,8 @@ std::optional<KernelRecord> parse_record(std::string_view bytes) {
 
 std::vector<LogEvent> KernelLogParser::take(std::string_view text) {
   std::vector<LogEvent> events;
-  text = text.substr(0, kMostRecordBytes);
-  for (std::size_t lines = 0; lines < kMostLines && !text.empty(); ++lines) {
+  text = text.substr(0, kMaxRecordBytes);
+  for (std::size_t lines = 0; lines < kMaxLines && !text.empty(); ++lines) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     if (auto event = take_line(without_time(text.substr(0, end)))) events.push_back(std::move(*event));
     text.remove_prefix(std::min(end + 1, text.size()));
@@ -258,7 +258,7 @@ std::vector<LogEvent> KernelLogParser::take(std::string_view text) {
 
 std::optional<LogEvent> KernelLogParser::take_line(std::string_view line) {
   Scanner scanner(line);
-  if (announced_ && ++lines_since_ > kMostLinesBetween) announced_.reset();
+  if (announced_ && ++lines_since_ > kMaxLinesBetween) announced_.reset();
   if (!scanner.take("NVRM: ")) return std::nullopt;
   if (scanner.take("Xid ")) {
     auto xid = scan_xid(scanner);

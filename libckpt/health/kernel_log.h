@@ -24,8 +24,8 @@
 
 namespace ckpt::health {
 
-inline constexpr std::size_t kMostRecordBytes = 8192;  // of /dev/kmsg: CONSOLE_EXT_LOG_MAX
-inline constexpr std::size_t kMostDetailBytes = 200;
+inline constexpr std::size_t kMaxRecordBytes = 8192;  // of /dev/kmsg: CONSOLE_EXT_LOG_MAX
+inline constexpr std::size_t kMaxDetailBytes = 200;
 
 struct PciAddress {
   std::uint32_t domain = 0;

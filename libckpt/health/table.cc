@@ -14,9 +14,9 @@
 namespace ckpt::health {
 namespace {
 
-constexpr std::uint32_t kMostXid = 99999;
-constexpr std::uint32_t kMostRecovery = 255;
-constexpr std::size_t kMostText = 400;
+constexpr std::uint32_t kMaxXid = 99999;
+constexpr std::uint32_t kMaxRecovery = 255;
+constexpr std::size_t kMaxText = 400;
 
 constexpr std::array<std::string_view, 3> kOutcomes{"none", "live", "restore"};
 constexpr std::array<std::string_view, 5> kReadables{"yes", "others", "unless_p2p", "unknown", "no"};
@@ -91,8 +91,8 @@ class RowReader {
   Result<void> text(bool required, std::string& into) {
     const CsvField& field = next();
     if (required && field.text.empty()) return bad(field, "must not be empty");
-    if (field.text.size() > kMostText)
-      return bad(field, "must have at most " + std::to_string(kMostText) + " characters");
+    if (field.text.size() > kMaxText)
+      return bad(field, "must have at most " + std::to_string(kMaxText) + " characters");
     for (const char c : field.text) {
       if (static_cast<unsigned char>(c) < ' ' || c == 0x7f)
         return bad(field, "must have no control character");
@@ -159,7 +159,7 @@ Result<XidRow> read_xid(const CsvRow& csv, std::string_view source) {
   RowReader reader(csv, source);
   XidRow row;
   CKPT_TRYV(reader.has(kXidHeader));
-  CKPT_TRYV(reader.number(kMostXid, row.xid));
+  CKPT_TRYV(reader.number(kMaxXid, row.xid));
   CKPT_TRYV(reader.text(true, row.name));
   CKPT_TRYV(reader.text(true, row.cause));
   CKPT_TRYV(reader.word(kReadables, row.memory_readable));
@@ -173,7 +173,7 @@ Result<RecoveryRow> read_recovery(const CsvRow& csv, std::string_view source) {
   RowReader reader(csv, source);
   RecoveryRow row;
   CKPT_TRYV(reader.has(kRecoveryHeader));
-  CKPT_TRYV(reader.number(kMostRecovery, row.value));
+  CKPT_TRYV(reader.number(kMaxRecovery, row.value));
   CKPT_TRYV(reader.text(true, row.name));
   CKPT_TRYV(reader.text(false, row.texts));
   CKPT_TRYV(reader.word(kOutcomes, row.evacuation));
@@ -186,7 +186,7 @@ Result<Nvlink5Row> read_nvlink5(const CsvRow& csv, std::string_view source) {
   RowReader reader(csv, source);
   Nvlink5Row row;
   CKPT_TRYV(reader.has(kNvlink5Header));
-  CKPT_TRYV(reader.number(kMostXid, row.xid));
+  CKPT_TRYV(reader.number(kMaxXid, row.xid));
   CKPT_TRYV(reader.text(true, row.unit));
   CKPT_TRYV(reader.bits(row.info_v1));
   CKPT_TRYV(reader.bits(row.info_v2));
@@ -281,7 +281,7 @@ Result<void> PolicyTable::override_with(std::string_view text, std::string_view 
 }
 
 Result<void> PolicyTable::override_with_file(const std::string& path) {
-  CKPT_TRY(text, read_file(path, kMostCsvBytes));
+  CKPT_TRY(text, read_file(path, kMaxCsvBytes));
   return override_with(text, path);
 }
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "libckpt/base/result.h"
-#include "libckpt/store/plan.h"
 #include "libckpt/datapath/track/fingerprint.h"
 #include "libckpt/protocol/wire/codec.h"
+#include "libckpt/store/plan.h"
 
 namespace ckpt::image {
 

@@ -93,7 +93,7 @@ Result<Plan> decode_plan(std::span<const std::byte> bytes) {
   if (plan.format != kFormatVersion)
     return Error(ErrorCode::kNotSupported, "Plan format " + std::to_string(plan.format) +
                                                "; this build reads " + std::to_string(kFormatVersion));
-  if (plan.tensors.size() > kMostTensors) return Error(ErrorCode::kProtocol, "A plan with too many tensors");
+  if (plan.tensors.size() > kMaxTensors) return Error(ErrorCode::kProtocol, "A plan with too many tensors");
   CKPT_TRYV(check_names(plan.tensors));
   // Extents are what build_plan makes of the tensors, so everything about them can be checked by making them again.
   const std::uint64_t first = plan.extents.empty() ? 1 : plan.extents.front().id;

@@ -22,7 +22,7 @@
 namespace ckpt::image {
 
 inline constexpr std::uint32_t kFormatVersion = 1;
-inline constexpr std::size_t kMostTensors = 1 << 20;
+inline constexpr std::size_t kMaxTensors = 1 << 20;
 
 struct Extent {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;

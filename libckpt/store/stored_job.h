@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "libckpt/base/result.h"
-#include "libckpt/store/plan.h"
 #include "libckpt/protocol/wire/job_messages.h"
+#include "libckpt/store/plan.h"
 
 namespace ckpt::image {
 

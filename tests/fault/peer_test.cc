@@ -9,8 +9,8 @@
 #include <random>
 
 #include "libckpt/datapath/engine/target/receiver_core.h"
+#include "tests/fault/fault_injecting_transport.h"
 #include "tests/unit/libckpt/datapath/engine/engine_pair.h"
-#include "tests/fault/meddling_transport.h"
 
 namespace ckpt::engine {
 namespace {
@@ -18,10 +18,10 @@ namespace {
 using test::Arrival;
 using test::Bytes;
 using test::EnginePair;
+using test::FaultInjectingTransport;
 using test::Headers;
 using test::kKiB;
 using test::kMiB;
-using test::MeddlingTransport;
 using testing::HasSubstr;
 
 constexpr auto kSource = Arrival::At::kSource;
@@ -115,7 +115,7 @@ TEST_P(WrongPeer, ends_the_session_with_its_reason) {
   const Wrong& wrong = GetParam();
   for (const bool near : {false, true}) {
     SCOPED_TRACE(near ? "near" : "far");
-    MeddlingTransport transport(first_of(wrong.at, wrong.type, wrong.becomes));
+    FaultInjectingTransport transport(first_of(wrong.at, wrong.type, wrong.becomes));
     EnginePair pair({.lanes = 1, .codec = codec::CodecMode::kRaw, .transport = &transport, .near = near});
     pair.source().write(0, test::random_bytes(4 * kMiB, 1));
     const auto moved = move(pair);
@@ -288,7 +288,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // What becomes of a move whose first three chunks, the last of them short, stay in the source's staging memory under other headers.
 std::string error_of_near_move(const std::function<Headers(const Bytes&)>& becomes) {
-  MeddlingTransport transport(first_of(kTarget, LaneMessage::kChunks, becomes));
+  FaultInjectingTransport transport(first_of(kTarget, LaneMessage::kChunks, becomes));
   EnginePair pair({.sizes = {164 * kKiB},
                    .lanes = 1,
                    .codec = codec::CodecMode::kRaw,
@@ -332,8 +332,8 @@ TEST(WrongPeer, that_stages_in_more_than_one_file_or_in_too_much_is_not_followed
   ReceiverCore core(test::device(1), {42, 2, 0},
                     track::FingerprintParams::expand({}, track::FingerprintPurpose::kRoot), nobody, nullptr,
                     kMiB, kMiB);
-  EXPECT_FALSE(core.pin_source_memory(test::must(make_memory_file("large", 2 * kMostSourceBytes)),
-                                      2 * kMostSourceBytes));
+  EXPECT_FALSE(core.pin_source_memory(test::must(make_memory_file("large", 2 * kMaxSourceBytes)),
+                                      2 * kMaxSourceBytes));
   UniqueFd file = test::must(make_memory_file("source", kMiB));
   UniqueFd again(::dup(file.get()));
   UniqueFd longer(::dup(file.get()));
@@ -345,7 +345,7 @@ TEST(WrongPeer, that_stages_in_more_than_one_file_or_in_too_much_is_not_followed
 }
 
 TEST(WrongPeer, that_never_acknowledges_what_was_sent_is_given_up_at_the_third_time) {
-  MeddlingTransport transport([](const Arrival& arrival) {
+  FaultInjectingTransport transport([](const Arrival& arrival) {
     Bytes bytes = arrival.bytes();
     if (arrival.at == kSource && header_of(bytes).type == LaneMessage::kAck)
       bytes = with_record<AckRecord>(bytes, [](AckRecord& r) { ++r.fingerprint.lo; });
@@ -360,7 +360,7 @@ TEST(WrongPeer, that_never_acknowledges_what_was_sent_is_given_up_at_the_third_t
 
 TEST(WrongPeer, that_gives_orders_on_another_lane_ends_the_session) {
   std::atomic<bool> seen = false;
-  MeddlingTransport transport([&seen](const Arrival& arrival) {
+  FaultInjectingTransport transport([&seen](const Arrival& arrival) {
     Headers headers{arrival.bytes()};
     if (arrival.at == kTarget && arrival.lane == 1 && !seen.exchange(true))
       headers.push_back(made(headers.front(), LaneMessage::kVerify));
@@ -373,7 +373,7 @@ TEST(WrongPeer, that_gives_orders_on_another_lane_ends_the_session) {
 }
 
 TEST(WrongPeer, that_leaves_out_a_piece_of_the_host_state_is_refused) {
-  MeddlingTransport transport([](const Arrival& arrival) {
+  FaultInjectingTransport transport([](const Arrival& arrival) {
     Bytes bytes = arrival.bytes();
     if (arrival.at == kTarget && header_of(bytes).type == LaneMessage::kHostState)
       bytes = with_record<BlobRecord>(bytes, [](BlobRecord& r) { r.offset += r.offset > 0 ? 4 * kKiB : 0; });
@@ -420,7 +420,7 @@ TEST(RightPeer, whose_word_is_old_or_repeated_is_heard_once) {
     headers.push_back(done);
     return headers;
   };
-  MeddlingTransport transport(first_of(kSource, LaneMessage::kScanDone, stale));
+  FaultInjectingTransport transport(first_of(kSource, LaneMessage::kScanDone, stale));
   EnginePair pair({.transport = &transport});
   pair.source().write(0, test::random_bytes(4 * kMiB, 1));
   test::must(move(pair));
@@ -430,7 +430,7 @@ TEST(RightPeer, whose_word_is_old_or_repeated_is_heard_once) {
 }
 
 TEST(RightPeer, that_drops_an_earlier_generation_loses_nothing) {
-  MeddlingTransport transport(first_of(kTarget, LaneMessage::kVerify, [](const Bytes& verify) {
+  FaultInjectingTransport transport(first_of(kTarget, LaneMessage::kVerify, [](const Bytes& verify) {
     return Headers{made(verify, LaneMessage::kDrop, DropRecord{1, 0}), verify};
   }));
   EnginePair pair({.transport = &transport});
@@ -451,7 +451,7 @@ TEST(WrongPeer, whose_header_has_one_wrong_bit_is_refused_or_right) {
     const unsigned which = random() % kMessages;
     const unsigned bit = random();
     std::atomic<unsigned> count = 0;
-    MeddlingTransport transport([&](const Arrival& arrival) {
+    FaultInjectingTransport transport([&](const Arrival& arrival) {
       Bytes bytes = arrival.bytes();
       if (count.fetch_add(1) == which) bytes[bit / 8 % bytes.size()] ^= static_cast<std::byte>(1U << bit % 8);
       return Headers{bytes};

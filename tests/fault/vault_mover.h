@@ -7,12 +7,12 @@
 #include <filesystem>
 #include <fstream>
 
-#include "libckpt/store/stored_job.h"
-#include "libckpt/store/vault/vault.h"
 #include "libckpt/protocol/wire/mover_move_messages.h"
 #include "libckpt/protocol/wire/mover_session_messages.h"
 #include "libckpt/protocol/wire/mover_values.h"
 #include "libckpt/protocol/wire/mover_vault_messages.h"
+#include "libckpt/store/stored_job.h"
+#include "libckpt/store/vault/vault.h"
 #include "tests/fault/mover_process.h"
 
 namespace ckpt::engine::test {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "libckpt/datapath/engine/target/receiver_core.h"
-#include "libckpt/store/plan.h"
 #include "libckpt/include/ckpt/ckpt.h"
+#include "libckpt/store/plan.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ckpt::fuzz {
@@ -16,9 +16,9 @@ namespace {
 using engine::LaneMessage;
 
 constexpr engine::SessionIdentity kSession{7, 2, 0};
-constexpr std::uint64_t kMostExtentBytes = std::uint64_t{4} << 20;
-constexpr std::uint64_t kMostBlobBytes = std::uint64_t{64} << 10;
-constexpr std::size_t kMostMessages = 40;
+constexpr std::uint64_t kMaxExtentBytes = std::uint64_t{4} << 20;
+constexpr std::uint64_t kMaxBlobBytes = std::uint64_t{64} << 10;
+constexpr std::size_t kMaxMessages = 40;
 constexpr CUdeviceptr kBase = 1 << 20;
 
 // Never asked: the core hands it on.
@@ -39,7 +39,7 @@ class Delegate final : public engine::ReceiverDelegate {
     engine::PlanPlaces places;
     places.chunk_bytes = plan.chunk_bytes;
     for (const image::Extent& extent : plan.extents) {
-      if (extent.bytes > kMostExtentBytes) return Error(ErrorCode::kRefused, "There is no such tensor here");
+      if (extent.bytes > kMaxExtentBytes) return Error(ErrorCode::kRefused, "There is no such tensor here");
       places.regions.push_back({extent.id, extent.generation, kBase, extent.bytes, nullptr});
     }
     return places;
@@ -74,10 +74,10 @@ class Target {
       : input_(input),
         core_(no_device(), kSession,
               track::FingerprintParams::expand(track::FingerprintKey{}, track::FingerprintPurpose::kRoot),
-              delegate_, nullptr, kMostBlobBytes, kMostBlobBytes) {}
+              delegate_, nullptr, kMaxBlobBytes, kMaxBlobBytes) {}
 
   void run() {
-    for (std::size_t i = 0; i < kMostMessages && !input_.empty() && !core_.failed(); ++i) {
+    for (std::size_t i = 0; i < kMaxMessages && !input_.empty() && !core_.failed(); ++i) {
       if (auto handled = handle_next(); !handled) core_.fail(handled.assume_error());
     }
     FUZZ_CHECK(delegate_.failed <= 1 && delegate_.verified <= 1);
@@ -129,7 +129,7 @@ class Target {
   }
 
   Result<void> chunks() {
-    const std::size_t count = 1 + input_.number<std::uint8_t>() % engine::kMostChunks;
+    const std::size_t count = 1 + input_.number<std::uint8_t>() % engine::kMaxChunks;
     std::vector<engine::ChunkRecord> records(count);
     std::size_t payload = 0;
     for (engine::ChunkRecord& record : records) {
@@ -147,7 +147,7 @@ class Target {
     const auto head = header(LaneMessage::kChunks, count);
     const auto bytes = message<engine::ChunkRecord>(head, records);
     CKPT_TRY(parsed, engine::parse_lane_header(bytes, kSession));
-    std::array<engine::ReceiverCore::Placed, engine::kMostChunks> places;
+    std::array<engine::ReceiverCore::Placed, engine::kMaxChunks> places;
     CKPT_TRYV(core_.place(parsed, bytes, payload, places));
     std::vector<track::Fingerprint> fingerprints;
     for (std::size_t i = 0; i < count; ++i) {

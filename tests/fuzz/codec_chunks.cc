@@ -13,12 +13,12 @@ namespace {
 using codec::Encoding;
 using Bytes = std::span<const std::byte>;
 
-constexpr std::size_t kMostChunkBytes = 1 << 16;
+constexpr std::size_t kMaxChunkBytes = 1 << 16;
 constexpr Encoding kEncodings[] = {Encoding::kRaw,         Encoding::kPlanes2,     Encoding::kPlanes4,
                                    Encoding::kDifference2, Encoding::kDifference4, Encoding::kBlocks};
 
 codec::Coder& coder() {
-  static const auto made = codec::Coder::create(kMostChunkBytes).value();
+  static const auto made = codec::Coder::create(kMaxChunkBytes).value();
   return *made;
 }
 

@@ -19,7 +19,7 @@ void check_order(std::span<const std::byte> bytes) {
   const auto order = parse_order(bytes);
   if (!order) return;
   check_bytes(order.assume_value(), bytes);
-  FUZZ_CHECK(order.assume_value().pid > 0 && order.assume_value().pair_count <= kMostPairs);
+  FUZZ_CHECK(order.assume_value().pid > 0 && order.assume_value().pair_count <= kMaxPairs);
   FUZZ_CHECK(std::string_view(name_of(order.assume_value().kind)) != "unknown");
 }
 
@@ -36,7 +36,7 @@ void check_answer(std::span<const std::byte> bytes) {
   FUZZ_CHECK(static_cast<int>(error.code()) == a.code);
   Answer again;
   set_error(again, error);
-  FUZZ_CHECK(again.code == a.code && again.text_bytes <= kMostText);
+  FUZZ_CHECK(again.code == a.code && again.text_bytes <= kMaxText);
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ std::vector<Kind> all_kinds() {
 
 void check_frame(const Kind& kind, Bytes body) {
   const auto frame = wire::make_frame(kind.type, 1, body);
-  FUZZ_CHECK(frame.has_value() == (body.size() <= wire::most_body_bytes(kind.type)));
+  FUZZ_CHECK(frame.has_value() == (body.size() <= wire::max_body_bytes(kind.type)));
   if (!frame) return;
   const Bytes bytes = frame.assume_value();
   const auto header = wire::parse_header(bytes.first(wire::kFrameHeaderBytes));
@@ -75,7 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto header = wire::parse_header(all.first(wire::kFrameHeaderBytes));
     if (header) {
       FUZZ_CHECK(wire::is_known(header.assume_value().type));
-      FUZZ_CHECK(header.assume_value().body_bytes <= wire::most_body_bytes(header.assume_value().type));
+      FUZZ_CHECK(header.assume_value().body_bytes <= wire::max_body_bytes(header.assume_value().type));
       (void)wire::check_body(header.assume_value(), all.subspan(wire::kFrameHeaderBytes));
     }
   }

@@ -20,7 +20,7 @@ using agent::host::FileFact;
 using agent::host::FileList;
 using agent::host::FileUse;
 
-constexpr std::size_t kMostIdDigits = 128;
+constexpr std::size_t kMaxIdDigits = 128;
 constexpr std::size_t kTextBytes = 100;
 
 struct Places {
@@ -94,7 +94,7 @@ bool is_malformed(const FileFact& fact) {
 
 void check_program() {
   const std::string id = build_id_of(places().program);
-  FUZZ_CHECK(id.size() <= kMostIdDigits && id.size() % 2 == 0);
+  FUZZ_CHECK(id.size() <= kMaxIdDigits && id.size() % 2 == 0);
   FUZZ_CHECK(id.find_first_not_of("0123456789abcdef") == std::string::npos);
 }
 

@@ -12,10 +12,10 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-constexpr std::size_t kMostPlaneBytes = 1 << 16;
+constexpr std::size_t kMaxPlaneBytes = 1 << 16;
 
 codec::PlanePacker& packer() {
-  static auto made = codec::PlanePacker::create(kMostPlaneBytes).value();
+  static auto made = codec::PlanePacker::create(kMaxPlaneBytes).value();
   return made;
 }
 codec::HuffmanFrames& frames() {
@@ -51,6 +51,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t length = input.number<std::uint16_t>();
   const auto bytes = input.rest();
   fuzz::check_decode(bytes, length);
-  fuzz::check_round_trip(bytes.first(std::min(bytes.size(), fuzz::kMostPlaneBytes)));
+  fuzz::check_round_trip(bytes.first(std::min(bytes.size(), fuzz::kMaxPlaneBytes)));
   return 0;
 }

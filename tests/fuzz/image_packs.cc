@@ -19,7 +19,7 @@ using agent::host::pack_folder;
 using agent::host::unpack_folder;
 
 constexpr std::uint64_t kFrontUnit = 256 << 10;
-constexpr std::uint8_t kMostFront = 8;
+constexpr std::uint8_t kMaxFront = 8;
 
 struct Files {
   std::map<std::string, std::string> plain;
@@ -86,7 +86,7 @@ void check(std::span<const std::byte> rest, std::uint64_t front, std::uint64_t b
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   ckpt::fuzz::Input input(data, size);
   const auto beyond = input.number<std::int8_t>();
-  const auto front = input.number<std::uint8_t>() % ckpt::fuzz::kMostFront;
+  const auto front = input.number<std::uint8_t>() % ckpt::fuzz::kMaxFront;
   ckpt::fuzz::check(input.rest(), front * ckpt::fuzz::kFrontUnit, static_cast<std::uint64_t>(beyond));
   return 0;
 }

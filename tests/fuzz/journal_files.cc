@@ -22,7 +22,7 @@ constexpr std::string_view kFileMagic = "GPMJRNL2";
 constexpr std::string_view kFileMagic1 = "GPMJRNL1";
 constexpr std::uint32_t kFrameMagic = 0x4352'504a;
 constexpr std::uint32_t kReferringMagic = 0x4352'504b;
-constexpr std::size_t kMostOrders = 24;
+constexpr std::size_t kMaxOrders = 24;
 
 std::string path_of_file() {
   return scratch_folder() + "/journal";
@@ -56,7 +56,7 @@ struct File {
   std::string bytes{kFileMagic};
   std::uint32_t frames = 0;
   std::vector<std::size_t> intact_ends;  // of the real records at the beginning
-  std::size_t most_records = kMostOrders;
+  std::size_t max_records = kMaxOrders;
   bool disturbed = false;
   bool compact = false;
 
@@ -67,7 +67,7 @@ struct File {
   // An intact record in the wrong place, as an old one that survived a rewrite: neither it nor what follows is the journal's.
   void add_misplaced(std::uint8_t choice, std::uint32_t index) {
     if (index == frames) return add_intact(choice);
-    most_records = std::min<std::size_t>(most_records, frames);
+    max_records = std::min<std::size_t>(max_records, frames);
     add_other(frame(migration::encode_record(record_of(choice)), index));
   }
   void add_other(std::string_view more) {
@@ -111,7 +111,7 @@ File file_of(Input& input) {
     file.bytes.clear();
     file.disturbed = true;
   }
-  for (std::size_t i = 0; i < kMostOrders && !input.empty(); ++i) follow_order(input, file);
+  for (std::size_t i = 0; i < kMaxOrders && !input.empty(); ++i) follow_order(input, file);
   const std::size_t left = file.bytes.size() - std::min<std::size_t>(cut, file.bytes.size());
   file.bytes.resize(left);
   std::erase_if(file.intact_ends, [left](std::size_t end) { return end > left; });
@@ -134,7 +134,7 @@ void check(const File& file) {
     if (!journal) return;
     expected = journal.assume_value().records();
     FUZZ_CHECK(expected.size() >= file.intact_ends.size());
-    FUZZ_CHECK(expected.size() <= file.most_records);
+    FUZZ_CHECK(expected.size() <= file.max_records);
     expected.push_back(record_of(7));
     FUZZ_CHECK(journal.assume_value().append(expected.back()).has_value());
   }

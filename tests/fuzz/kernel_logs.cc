@@ -27,7 +27,7 @@ void check_events(const std::string& text) {
     const auto* line = std::get_if<health::XidLine>(&event);
     if (line == nullptr) continue;
     FUZZ_CHECK(line->xid >= 1 && line->xid <= 99999 && line->pid >= 0);
-    check_printable(line->detail, health::kMostDetailBytes);
+    check_printable(line->detail, health::kMaxDetailBytes);
     if (line->link) check_printable(line->link->unit, 40);
     evidence.xids.push_back(health::seen_of(table, *line));
     evidence.xids.back().victim = line->pid;

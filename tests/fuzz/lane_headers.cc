@@ -26,11 +26,11 @@ void read_message(std::span<const std::byte> bytes, const engine::LaneHeader& he
   using engine::LaneMessage;
   switch (header.type) {
     case LaneMessage::kChunks:
-      FUZZ_CHECK(header.count <= engine::kMostChunks);
+      FUZZ_CHECK(header.count <= engine::kMaxChunks);
       return read_records<engine::ChunkRecord>(bytes, header.count);
     case LaneMessage::kAck:
     case LaneMessage::kStale:
-      FUZZ_CHECK(header.count <= engine::kMostChunks);
+      FUZZ_CHECK(header.count <= engine::kMaxChunks);
       return read_records<engine::AckRecord>(bytes, header.count);
     case LaneMessage::kPlan:
     case LaneMessage::kHostState:
@@ -47,7 +47,7 @@ void read_message(std::span<const std::byte> bytes, const engine::LaneHeader& he
     case LaneMessage::kPlanAnswer:
     case LaneMessage::kVerdict:
       read_records<engine::VerdictRecord>(bytes, 1);
-      FUZZ_CHECK(engine::text_of(bytes, header).size() <= engine::kMostTextBytes);
+      FUZZ_CHECK(engine::text_of(bytes, header).size() <= engine::kMaxTextBytes);
       return;
     case LaneMessage::kAbort: {
       const ErrorCode code = engine::abort_error(bytes, header, "The peer").code();

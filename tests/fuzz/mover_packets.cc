@@ -9,7 +9,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto decoded = mover::decode_message(packet);
   if (!decoded) return 0;
   const mover::Message& message = decoded.assume_value();
-  FUZZ_CHECK(mover::descriptors_of(message) <= mover::kMostRegions);
+  FUZZ_CHECK(mover::descriptors_of(message) <= mover::kMaxRegions);
   FUZZ_CHECK(!mover::name_of(message).empty());
   const auto once = mover::encode_message(message);
   FUZZ_CHECK(once.has_value());

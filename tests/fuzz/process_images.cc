@@ -10,9 +10,9 @@ namespace ckpt::fuzz {
 namespace {
 
 // A session and a group of one byte each become those of the longest.
-constexpr std::size_t kMostGrowth = 2 * 9;
+constexpr std::size_t kMaxGrowth = 2 * 9;
 // The shortest record that has the fields: its size, three keys and three numbers.
-constexpr std::size_t kLeastRecord = 4 + 3 * 2;
+constexpr std::size_t kMinRecord = 4 + 3 * 2;
 
 void check_notes(const std::string& text) {
   const auto taken = agent::parse_image_notes(text);
@@ -29,7 +29,7 @@ void check_notes(const std::string& text) {
 void check_tree(const std::string& bytes) {
   const auto once = agent::host::with_own_session(bytes);
   if (!once) return;
-  FUZZ_CHECK(once.assume_value().size() <= bytes.size() + bytes.size() / kLeastRecord * kMostGrowth);
+  FUZZ_CHECK(once.assume_value().size() <= bytes.size() + bytes.size() / kMinRecord * kMaxGrowth);
   const auto twice = agent::host::with_own_session(once.assume_value());
   FUZZ_CHECK(twice.has_value() && twice.assume_value() == once.assume_value());
 }
@@ -38,7 +38,7 @@ void check_inventory(const std::string& bytes) {
   const auto changed = agent::host::with_other_namespace(bytes);
   if (!changed) return;
   FUZZ_CHECK(changed.assume_value().pid_namespace_id != 0);
-  FUZZ_CHECK(changed.assume_value().bytes.size() <= bytes.size() + kMostGrowth);
+  FUZZ_CHECK(changed.assume_value().bytes.size() <= bytes.size() + kMaxGrowth);
   FUZZ_CHECK(!agent::host::with_other_namespace(changed.assume_value().bytes).has_value());
 }
 

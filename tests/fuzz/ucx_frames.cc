@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const transport::FrameView& view = frame.assume_value();
     FUZZ_CHECK(view.header.size() == header.size() - sizeof(transport::Frame));
     FUZZ_CHECK(view.header.empty() || &view.header.back() == &header.back());
-    const bool near = view.frame.kind == transport::FrameKind::kNear;
+    const bool near = view.frame.kind == transport::FrameKind::kSameHost;
     FUZZ_CHECK(payload_bytes == (near ? sizeof(std::uint64_t) : view.frame.payload_bytes));
     FUZZ_CHECK(view.frame.payload_bytes <= transport::kMaxPayloadBytes);
   }

@@ -153,7 +153,7 @@ void check_pack(Input& input) {
       files, "packs", kNumber,
       [&](const vault::RecordHead& head, std::uint64_t, std::span<const std::byte> record) -> Result<void> {
         plain.resize(head.plain_bytes);
-        if (head.plain_bytes <= coder().most_bytes() && coder().open(head, record, plain)) opened++;
+        if (head.plain_bytes <= coder().max_bytes() && coder().open(head, record, plain)) opened++;
         return ok();
       },
       [](std::uint64_t, const std::string&) {});

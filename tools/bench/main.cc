@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kFailed = 1;
 constexpr int kUsage = 64;
-constexpr std::uint64_t kLeastBytes = std::uint64_t{4} << 20;
+constexpr std::uint64_t kMinBytes = std::uint64_t{4} << 20;
 
 struct Entry {
   const char* name;
@@ -94,11 +94,11 @@ int run(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : kUsage;
   }
   const auto size = tools::parse_size(bytes);
-  if (!size || size.assume_value() < kLeastBytes) {
+  if (!size || size.assume_value() < kMinBytes) {
     std::fprintf(stderr, "gpumigrate-bench: --bytes %s: a size of at least 4MiB is needed\n", bytes.c_str());
     return kUsage;
   }
-  arguments.options.bytes = size.assume_value() / kLeastBytes * kLeastBytes;
+  arguments.options.bytes = size.assume_value() / kMinBytes * kMinBytes;
   arguments.options.program = std::filesystem::read_symlink("/proc/self/exe");
   arguments.options.program_folder = std::filesystem::path(arguments.options.program).parent_path();
 

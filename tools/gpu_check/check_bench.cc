@@ -8,7 +8,7 @@
 namespace ckpt::gpu_check {
 namespace {
 
-constexpr std::size_t kMostMarkdown = std::size_t{1} << 20;
+constexpr std::size_t kMaxMarkdown = std::size_t{1} << 20;
 
 Result<Outcome> impossible(const std::string& why) {
   Outcome outcome;
@@ -63,7 +63,7 @@ Result<Outcome> run_section(const Setting& setting, const std::string& name) {
   CKPT_TRY(report, read_json(json));
   Outcome outcome;
   outcome.figures["report"] = report;
-  if (auto text = read_file(markdown, kMostMarkdown)) outcome.figures["markdown"] = text.assume_value();
+  if (auto text = read_file(markdown, kMaxMarkdown)) outcome.figures["markdown"] = text.assume_value();
   for (const Json& section : report.value("sections", Json::array())) take_section(section, outcome);
   if (output.exit_code != 0 && outcome.status == Status::kPassed) {
     outcome.status = Status::kFailed;

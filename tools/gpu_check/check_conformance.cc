@@ -13,7 +13,7 @@ namespace ckpt::gpu_check {
 namespace {
 
 constexpr Nanos kTestPatience = 40'000'000'000;
-constexpr int kMostRestarts = 12;
+constexpr int kMaxRestarts = 12;
 constexpr std::size_t kShownText = 600;
 
 std::string after(const std::string& line, std::string_view prefix) {
@@ -144,7 +144,7 @@ Result<Outcome> run_suite(const Setting& setting, std::string preload) {
   Outcome outcome;
   Suite suite(setting, outcome, std::move(preload));
   CKPT_TRYV(suite.list());
-  for (int i = 0; i < kMostRestarts && !suite.done() && seconds_left(setting) > 2; i++) {
+  for (int i = 0; i < kMaxRestarts && !suite.done() && seconds_left(setting) > 2; i++) {
     CKPT_TRY(all, suite.run());
     if (all) break;
   }

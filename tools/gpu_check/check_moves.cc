@@ -136,7 +136,7 @@ bench::Arguments charlm_arguments(const Setting& setting, std::uint64_t steps) {
 
 // charlm's steps take what they take: as many as fill the time of two moves and some more, whatever this GPU is.
 Result<std::uint64_t> charlm_steps(const Setting& setting, const std::string& program, double wanted_ns) {
-  constexpr std::uint64_t kFew = 20, kMore = 120, kMost = 100'000;
+  constexpr std::uint64_t kFew = 20, kMore = 120, kMax = 100'000;
   double spent[2] = {};
   for (const std::uint64_t steps : {kFew, kMore}) {
     const Nanos begin = now_ns();
@@ -144,7 +144,7 @@ Result<std::uint64_t> charlm_steps(const Setting& setting, const std::string& pr
     spent[steps == kMore] = static_cast<double>(now_ns() - begin);
   }
   const double step = std::max(1e3, (spent[1] - spent[0]) / (kMore - kFew));
-  return std::clamp(static_cast<std::uint64_t>(wanted_ns / step), 2 * kMore, kMost);
+  return std::clamp(static_cast<std::uint64_t>(wanted_ns / step), 2 * kMore, kMax);
 }
 
 }  // namespace

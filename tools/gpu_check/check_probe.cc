@@ -8,7 +8,7 @@ namespace ckpt::gpu_check {
 namespace {
 
 constexpr double kReserveSeconds = 3;  // to read the report
-constexpr int kLeastBudget = 5;
+constexpr int kMinBudget = 5;
 
 Status status_of(const std::string& outcome) {
   if (outcome == "passed") return Status::kPassed;
@@ -45,7 +45,7 @@ void take(const Json& report, Outcome& outcome) {
 Result<Outcome> check_probe(const Setting& setting) {
   Outcome outcome;
   const std::string file = setting.work + "/driver_probe.json";
-  const int budget = std::max(kLeastBudget, static_cast<int>(seconds_left(setting) - kReserveSeconds));
+  const int budget = std::max(kMinBudget, static_cast<int>(seconds_left(setting) - kReserveSeconds));
   CKPT_TRY(output, run_program(setting, {setting.programs + "/driver_probe", "--json", file, "--step-seconds",
                                          "15", "--budget-seconds", std::to_string(budget)}));
   CKPT_TRY(report, read_json(file));

@@ -15,7 +15,7 @@ namespace ckpt::gpu_check {
 namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-constexpr std::uint64_t kMostBytes = 8192 * kMiB;
+constexpr std::uint64_t kMaxBytes = 8192 * kMiB;
 constexpr std::uint64_t kSmallBytes = 256 * kMiB;
 constexpr std::uint64_t kHostBytes = 256 * kMiB;
 constexpr std::uint32_t kGatherChunks = 4096;
@@ -221,7 +221,7 @@ Result<Outcome> check_rates(const Setting& setting) {
   std::size_t free_bytes = 0, total = 0;
   CKPT_CUDA_TRY(api, cuMemGetInfo_v2(&free_bytes, &total));
   std::uint64_t bytes =
-      setting.quick || setting.software ? kSmallBytes : std::min<std::uint64_t>(kMostBytes, free_bytes / 2);
+      setting.quick || setting.software ? kSmallBytes : std::min<std::uint64_t>(kMaxBytes, free_bytes / 2);
   bytes -= bytes % (4 * kMiB);
   if (bytes == 0) return Error(ErrorCode::kOutOfMemory, "The GPU has no free memory");
   CKPT_TRY(kernels,

@@ -9,7 +9,7 @@
 namespace ckpt::gpu_check {
 namespace {
 
-constexpr std::size_t kMostJson = std::size_t{16} << 20;
+constexpr std::size_t kMaxJson = std::size_t{16} << 20;
 constexpr Nanos kTimeToReport = 1'500'000'000;
 constexpr const char* kLoopback = "/sys/class/net/lo";
 
@@ -40,7 +40,7 @@ Result<Json> last_object(const std::string& text) {
 }
 
 Result<Json> read_json(const std::string& path) {
-  CKPT_TRY(text, read_file(path, kMostJson));
+  CKPT_TRY(text, read_file(path, kMaxJson));
   Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded()) return Error(ErrorCode::kCorrupt, path + " is no JSON");
   return json;

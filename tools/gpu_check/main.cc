@@ -20,7 +20,7 @@ constexpr int kFailed = 1;
 constexpr int kUsage = 64;
 constexpr Nanos kSecond = 1'000'000'000;
 constexpr int kDetectSeconds = 60;
-constexpr int kLeastSeconds = 3;
+constexpr int kMinSeconds = 3;
 constexpr const char* kSoftwareDevices = "2";
 constexpr const char* kSoftwareMemory = "4GiB";
 
@@ -112,7 +112,7 @@ void run_items(const Options& options, const Setting& setting, Supervisor& super
     if (!wanted(options, kItems[i].name)) continue;
     Line line{&kItems[i], {}};
     const Nanos time = time_for(i, options, deadline);
-    if (time < kLeastSeconds * kSecond) {
+    if (time < kMinSeconds * kSecond) {
       line.ended.outcome.status = Status::kImpossible;
       line.ended.outcome.why = "the time for all items was over";
     } else {

@@ -23,9 +23,9 @@ constexpr Nanos kSecond = 1'000'000'000;
 constexpr Nanos kKillPatience = 10 * kSecond;
 constexpr std::size_t kShownOutput = 6000;
 constexpr std::size_t kShownLog = 1500;
-constexpr std::size_t kMostShown = 40000;
-constexpr std::size_t kMostOutput = std::size_t{64} << 20;
-constexpr std::size_t kMostReport = std::size_t{16} << 20;
+constexpr std::size_t kMaxShown = 40000;
+constexpr std::size_t kMaxOutput = std::size_t{64} << 20;
+constexpr std::size_t kMaxReport = std::size_t{16} << 20;
 
 sigset_t awaited_signals() {
   sigset_t signals;
@@ -58,7 +58,7 @@ std::vector<pid_t> children() {
 }
 
 std::string tail_of(const std::string& path, std::size_t shown) {
-  auto text = read_file(path, kMostOutput);
+  auto text = read_file(path, kMaxOutput);
   if (!text) return text.assume_error().to_string();
   std::string all = std::move(text).assume_value();
   return all.size() <= shown ? all : "..." + all.substr(all.size() - shown);
@@ -81,7 +81,7 @@ std::string collect_output(const Setting& setting) {
     if (!at->is_regular_file(error) || at->path().extension() != ".log") continue;
     const std::string text = tail_of(at->path(), kShownLog);
     if (!text.empty()) all += "\n==> " + at->path().string() + "\n" + text;
-    if (all.size() > kMostShown) break;
+    if (all.size() > kMaxShown) break;
   }
   return all;
 }
@@ -131,7 +131,7 @@ Outcome read_outcome(const Setting& setting, int status) {
   if (WIFSIGNALED(status))
     return failed(std::string("ended by signal ") + std::to_string(WTERMSIG(status)) + " (" +
                   ::strsignal(WTERMSIG(status)) + ")");
-  auto text = read_file(report_path(setting), kMostReport);
+  auto text = read_file(report_path(setting), kMaxReport);
   if (!text) return failed("left no report: " + text.assume_error().to_string());
   try {
     return outcome_of(Json::parse(text.assume_value()));

@@ -3,8 +3,8 @@
 #include <optional>
 
 #include "tools/common/units.h"
-#include "tools/gpumigrate/doctor.h"
 #include "tools/gpumigrate/client/table.h"
+#include "tools/gpumigrate/doctor.h"
 
 namespace ckpt::cli {
 namespace {

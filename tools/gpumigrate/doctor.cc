@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kPatience{180};  // a first cuInit, CRIU's check and a mover that hangs add up
-constexpr std::size_t kMostFacts = std::size_t{1} << 20;
+constexpr std::size_t kMaxFacts = std::size_t{1} << 20;
 
 class Child {
  public:
@@ -81,7 +81,7 @@ Result<std::string> read_to_end(int fd, Clock::time_point deadline, const std::s
     if (got < 0) return Error::from_errno("Reading from " + whose);
     if (got == 0) return text;
     text.append(room.data(), static_cast<std::size_t>(got));
-    if (text.size() > kMostFacts) return Error(ErrorCode::kProtocol, whose + " says too much");
+    if (text.size() > kMaxFacts) return Error(ErrorCode::kProtocol, whose + " says too much");
   }
 }
 

@@ -8,10 +8,10 @@
 
 #include "tools/gpumigrate/commands/command_tree.h"
 #include "tools/gpumigrate/commands/commands.h"
-#include "tools/gpumigrate/doctor.h"
-#include "tools/gpumigrate/local/cluster.h"
 #include "tools/gpumigrate/commands/policy_test.h"
 #include "tools/gpumigrate/commands/rebalance_commands.h"
+#include "tools/gpumigrate/doctor.h"
+#include "tools/gpumigrate/local/cluster.h"
 
 namespace ckpt::cli {
 namespace {

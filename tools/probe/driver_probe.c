@@ -48,7 +48,7 @@ static struct {
   REQUIRED_FUNCTIONS(DECLARE) CHECKPOINT_FUNCTIONS(DECLARE)
 } driver;
 
-enum { kMostRegions = 64, kMostGpus = 16, kCanaryBytes = 1 << 20, kLockMs = 5000, kKillMs = 5000 };
+enum { kMaxRegions = 64, kMaxGpus = 16, kCanaryBytes = 1 << 20, kLockMs = 5000, kKillMs = 5000 };
 
 // What a variant is: what is held elsewhere during the checkpoint, and who and where.
 enum {
@@ -98,8 +98,8 @@ static struct {
   CUdeviceptr canary;  // plain memory that the driver's checkpoint carries
   int handles;         // how many of the regions have one
   int mapped;          // how many are mapped
-  CUmemGenericAllocationHandle handle[kMostRegions];
-  int fd[kMostRegions];
+  CUmemGenericAllocationHandle handle[kMaxRegions];
+  int fd[kMaxRegions];
   CUfunction add_one;
   unsigned char* expected;
   unsigned char* seen;
@@ -431,10 +431,10 @@ static void restore_elsewhere(int unused) {
   (void)unused;
   NEED_CHECKPOINT(cuCheckpointProcessRestore)
 #if CUDA_VERSION >= 13000
-  CUcheckpointGpuPair pairs[kMostGpus];
+  CUcheckpointGpuPair pairs[kMaxGpus];
   int count = 0;
   TRY(cuDeviceGetCount(&count));
-  if (count > kMostGpus) count = kMostGpus;
+  if (count > kMaxGpus) count = kMaxGpus;
   for (int i = 0; i < count; i++) {
     TRY(cuDeviceGetUuid_v2(&pairs[i].oldUuid, i));
     TRY(cuDeviceGetUuid_v2(&pairs[i].newUuid, i < 2 ? 1 - i : i));
@@ -571,7 +571,7 @@ struct Facts {
   int version;
   int gpus;
   char reason[288];
-  char name[kMostGpus][64];
+  char name[kMaxGpus][64];
 };
 
 static void show_gpus(int socket) {
@@ -582,7 +582,7 @@ static void show_gpus(int socket) {
                                         driver.cuDeviceGetCount(&facts.gpus) != CUDA_SUCCESS)) {
     say(kFailed, "the driver shows no GPUs");
   }
-  for (int i = 0; i < facts.gpus && i < kMostGpus; i++) {
+  for (int i = 0; i < facts.gpus && i < kMaxGpus; i++) {
     CUdevice device;
     if (driver.cuDeviceGet(&device, i) == CUDA_SUCCESS)
       driver.cuDeviceGetName(facts.name[i], sizeof facts.name[i], device);
@@ -598,7 +598,7 @@ static _Noreturn void serve(int socket) {
   side.expected = malloc(total_bytes() + kCanaryBytes);
   side.seen = malloc(total_bytes() + kCanaryBytes);
   if (side.expected == NULL || side.seen == NULL) _exit(1);
-  for (int i = 0; i < kMostRegions; i++) side.fd[i] = -1;
+  for (int i = 0; i < kMaxRegions; i++) side.fd[i] = -1;
   int command;
   while (read(socket, &command, sizeof command) == sizeof command) {
     memset(&side.reply, 0, sizeof side.reply);
@@ -893,7 +893,7 @@ static bool write_json(const struct Facts* facts, const struct Result* results) 
   fprintf(out, "{\"driver_version\": %d, \"regions\": %d, \"region_bytes\": %zu, \"root\": %s, ",
           facts->version, options.regions, options.region_bytes, geteuid() == 0 ? "true" : "false");
   json_field(out, "no_driver", facts->reason, ", \"gpus\": [");
-  for (int i = 0; i < facts->gpus && i < kMostGpus; i++) {
+  for (int i = 0; i < facts->gpus && i < kMaxGpus; i++) {
     if (i > 0) fputs(", ", out);
     json_text(out, facts->name[i]);
   }
@@ -952,7 +952,7 @@ static void read_options(int argc, char** argv) {
         options.json = optarg;
         break;
       case 'r':
-        options.regions = (int)number(optarg, 1, kMostRegions);
+        options.regions = (int)number(optarg, 1, kMaxRegions);
         break;
       case 'm':
         options.region_bytes = (size_t)number(optarg, 2, 4096) << 20;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kSignalName = "gpm-signal ";  // init.cc writes it
 constexpr int kSignalBase = 128;
-constexpr std::size_t kMostProcText = 4096;
+constexpr std::size_t kMaxProcText = 4096;
 
 std::string proc_path(pid_t pid, const char* rest) {
   return "/proc/" + std::to_string(pid) + rest;
@@ -40,7 +40,7 @@ Result<pid_t> fork_into_pid_namespace() {
 
 int program_status(pid_t init, int init_status) {
   if (!WIFEXITED(init_status) || WEXITSTATUS(init_status) <= kSignalBase) return init_status;
-  const Result<std::string> name = read_file(proc_path(init, "/comm"), kMostProcText);
+  const Result<std::string> name = read_file(proc_path(init, "/comm"), kMaxProcText);
   if (!name.has_value() || !name.assume_value().starts_with(kSignalName)) return init_status;
   const long number = std::strtol(name.assume_value().c_str() + kSignalName.size(), nullptr, 10);
   if (number != WEXITSTATUS(init_status) - kSignalBase) return init_status;  // a program's own code over 128
@@ -50,7 +50,7 @@ int program_status(pid_t init, int init_status) {
 pid_t program_of(pid_t init) {
   // The first child is the oldest; orphans that init adopts come after it.
   const Result<std::string> children =
-      read_file(proc_path(init, "/task/") + std::to_string(init) + "/children", kMostProcText);
+      read_file(proc_path(init, "/task/") + std::to_string(init) + "/children", kMaxProcText);
   if (!children.has_value()) return 0;
   return static_cast<pid_t>(std::strtol(children.assume_value().c_str(), nullptr, 10));
 }

@@ -18,7 +18,7 @@ namespace ckpt::keeper {
 namespace {
 
 constexpr int kNotStarted = 127;
-constexpr std::size_t kMostChildrenText = 1 << 20;
+constexpr std::size_t kMaxChildrenText = 1 << 20;
 
 // In the child: async-signal-safe calls only.
 [[noreturn]] void become_criu(char* const* argv, int log, int null, int pid_namespace) {
@@ -61,7 +61,7 @@ Result<int> wait_for(pid_t child, std::chrono::milliseconds timeout) {
 // CRIU itself, what it has restored (as a child of its own parent), and what comes here when they end.
 void end_children() {
   for (;;) {
-    const Result<std::string> children = read_file("/proc/thread-self/children", kMostChildrenText);
+    const Result<std::string> children = read_file("/proc/thread-self/children", kMaxChildrenText);
     if (!children.has_value()) return;
     std::istringstream list(children.assume_value());
     for (pid_t child = 0; list >> child;) ::kill(child, SIGKILL);

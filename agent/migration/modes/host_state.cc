@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/migration/modes/cooperative_way.h"
+#include "agent/migration/modes/cooperative_mode.h"
 
 namespace ckpt::agent {
 namespace {

@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "agent/settings/config.h"
 #include "agent/context_helper/context_helper.h"
 #include "agent/gpus/gpu_identity.h"
+#include "agent/gpus/remap.h"
 #include "agent/jobs/job_table.h"
 #include "agent/mover_client/mover_process.h"
 #include "agent/pauses/pause_memory.h"
-#include "agent/gpus/remap.h"
+#include "agent/settings/config.h"
 #include "libckpt/protocol/handover/agent_switches.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 
@@ -37,9 +37,9 @@ struct MigrationContext {
   // Best effort, to the coordinator.
   std::function<void(const wire::MigrationProgress&)> progress;
   // Returns once nothing else has the job (a snapshot ends). Set before anything is performed; may be empty.
-  std::function<Task<>(wire::JobId)> let_have = {};
-  // For a transparent job that is paused without a migration: it has its context and memory again. Set with let_have.
-  std::function<Task<Result<void>>(std::shared_ptr<Job>)> put_back = {};
+  std::function<Task<>(wire::JobId)> acquire_exclusive = {};
+  // For a transparent job that is paused without a migration: it has its context and memory again. Set with acquire_exclusive.
+  std::function<Task<Result<void>>(std::shared_ptr<Job>)> resume_in_place = {};
   // Set before anything is performed.
   std::shared_ptr<PauseMemory> pauses = {};
 };

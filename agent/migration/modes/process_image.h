@@ -11,7 +11,7 @@
 #include "agent/host_process/memory_folder.h"
 #include "agent/jobs/image_notes.h"
 #include "agent/migration/modes/migration_context.h"
-#include "agent/migration/modes/way.h"
+#include "agent/migration/modes/mode.h"
 
 namespace ckpt::agent {
 

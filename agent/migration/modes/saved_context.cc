@@ -16,7 +16,7 @@ Task<Result<GpuUuid>> gpu_of_context(const MigrationContext& context, std::share
                                      context::ProcessState state) {
   const std::string goes_to = job->record().context_goes_to;
   if (!goes_to.empty() && state != context::ProcessState::kCheckpointed) {
-    CKPT_CO_TRYV(co_await job->context_is(goes_to, ""));
+    CKPT_CO_TRYV(co_await job->set_context_location(goes_to, ""));
   }
   if (!job->record().context_gpu.empty()) co_return parse_gpu_uuid(job->record().context_gpu);
   CKPT_CO_TRY(identity, context.identity_of(job->gpu()));
@@ -56,12 +56,12 @@ Task<Result<void>> SavedContext::restore(GpuUuid gpu) {
     CKPT_CO_TRYV(co_await save());
   }
   if (state_ == context::ProcessState::kCheckpointed) {
-    CKPT_CO_TRYV(co_await job_->context_is(to_text(on_), to_text(gpu)));
+    CKPT_CO_TRYV(co_await job_->set_context_location(to_text(on_), to_text(gpu)));
     std::vector<context::GpuPair> pairs;
     if (on_ != gpu) pairs.push_back(context::GpuPair{on_, gpu});
     CKPT_CO_TRYV(co_await restore_on(std::move(pairs)));
     fault_point(FaultPoint::kTargetContextRestored);
-    CKPT_CO_TRYV(co_await job_->context_is(to_text(gpu), ""));
+    CKPT_CO_TRYV(co_await job_->set_context_location(to_text(gpu), ""));
     state_ = context::ProcessState::kLocked;
     on_ = gpu;
   }

@@ -5,8 +5,8 @@
 
 #include "agent/host_process/process_tree.h"
 #include "agent/host_process/time_limit.h"
-#include "agent/mover_client/memory_fill.h"
 #include "agent/migration/modes/saved_context.h"
+#include "agent/mover_client/memory_fill.h"
 #include "libckpt/base/fault.h"
 
 namespace ckpt::agent {
@@ -66,12 +66,12 @@ class Placing {
       CKPT_CO_TRYV(co_await save());
     }
     if (state_ == context::ProcessState::kCheckpointed) {
-      CKPT_CO_TRYV(co_await job_->context_is(to_text(on_), to_text(gpu)));
+      CKPT_CO_TRYV(co_await job_->set_context_location(to_text(on_), to_text(gpu)));
       std::vector<context::GpuPair> pairs;
       if (on_ != gpu) pairs.push_back(context::GpuPair{on_, gpu});
       CKPT_CO_TRYV(co_await context_.contexts.restore(pid_, std::move(pairs), step_time_));
       fault_point(FaultPoint::kTargetContextRestored);
-      CKPT_CO_TRYV(co_await job_->context_is(to_text(gpu), ""));
+      CKPT_CO_TRYV(co_await job_->set_context_location(to_text(gpu), ""));
       state_ = context::ProcessState::kLocked;
       on_ = gpu;
     }
@@ -143,7 +143,7 @@ Task<Result<void>> save_context(MigrationContext& context, std::shared_ptr<Job> 
 
 // Memory for a rank that has none, whichever way this driver can. Half of it is put right by the next Release.
 Task<Result<void>> give_memory(MigrationContext& context, Placing& rank, local::GpuIdentity gpu,
-                               MemoryChoice memory, Placed& placed) {
+                               MemoryChoice memory, RestoreTimings& placed) {
   if (!rank.was_restored() || context.remap.imports()) {
     auto mapped = co_await rank.map(gpu, memory);
     // Going back takes whatever works: it has nowhere else to go.
@@ -158,13 +158,13 @@ Task<Result<void>> give_memory(MigrationContext& context, Placing& rank, local::
   co_return co_await rank.map(gpu, MemoryChoice(local::MemorySet::kMade, 0));
 }
 
-Task<Result<Placed>> place_context(MigrationContext& context, std::shared_ptr<Job> job,
-                                   local::GpuIdentity gpu, MemoryChoice memory) {
+Task<Result<RestoreTimings>> place_context(MigrationContext& context, std::shared_ptr<Job> job,
+                                           local::GpuIdentity gpu, MemoryChoice memory) {
   const Turn::Held turn = co_await job->thin_turn().take();
   CKPT_CO_TRY(keeper, keeper_of(*job));
   Placing rank(context, job, keeper);
   CKPT_CO_TRYV(co_await rank.look());
-  Placed placed;
+  RestoreTimings placed;
   if (rank.is_whole_on(gpu.uuid)) co_return placed;
   CKPT_CO_TRYV(co_await rank.release());
   CKPT_CO_TRYV(co_await rank.restore(gpu.uuid));

@@ -26,8 +26,8 @@ struct MemoryChoice {
 
 Task<Result<void>> save_context(MigrationContext& context, std::shared_ptr<Job> job);
 // When (now_ns()) the context was on the GPU, and when memory that the rank has made itself had its content; 0: that was not to be done.
-struct Placed {
-  Placed() = default;
+struct RestoreTimings {
+  RestoreTimings() = default;
   Nanos restored_ns = 0;
   Nanos filled_ns = 0;
   void tell(wire::TargetReport& report) const {
@@ -36,7 +36,7 @@ struct Placed {
   }
 };
 // No mover of that GPU holds what the rank is to get, or it is there twice while its own memory is filled (remap.h).
-Task<Result<Placed>> place_context(MigrationContext& context, std::shared_ptr<Job> job,
-                                   local::GpuIdentity gpu, MemoryChoice memory);
+Task<Result<RestoreTimings>> place_context(MigrationContext& context, std::shared_ptr<Job> job,
+                                           local::GpuIdentity gpu, MemoryChoice memory);
 
 }  // namespace ckpt::agent

@@ -12,10 +12,10 @@
 
 #include "agent/mover/session/session.h"
 #include "libckpt/datapath/engine/source/sender.h"
-#include "libckpt/store/manifest.h"
-#include "libckpt/store/plan.h"
 #include "libckpt/datapath/track/scanner.h"
 #include "libckpt/protocol/wire/tensor.h"
+#include "libckpt/store/manifest.h"
+#include "libckpt/store/plan.h"
 
 namespace ckpt::mover {
 

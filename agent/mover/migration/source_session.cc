@@ -8,8 +8,8 @@
 #include "agent/mover/session/copy_options.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/base/fd.h"
-#include "libckpt/store/manifest.h"
 #include "libckpt/protocol/wire/ids.h"
+#include "libckpt/store/manifest.h"
 
 namespace ckpt::mover {
 namespace {
@@ -70,7 +70,7 @@ bool SourceSession::handle(messages::Packet& packet) {
 void SourceSession::start(const messages::StartSource& request) {
   if (thread_.joinable())
     return fail(Error(ErrorCode::kInvalidArgument, "The session has been started already"));
-  if (request.addresses.empty() || request.addresses.size() > messages::kMostLanes)
+  if (request.addresses.empty() || request.addresses.size() > messages::kMaxLanes)
     return fail(Error(ErrorCode::kInvalidArgument,
                       "A source is started with " + std::to_string(request.addresses.size()) + " lanes"));
   request_ = request;
@@ -286,8 +286,8 @@ Result<void> SourceSession::open_sender() {
   CKPT_TRYV(sender_->connect());
   spdlog::info("lanes: id {} open {} within_this_machine {} in_place {}",
                wire::migration_text(key_.migration), request_.addresses.size(),
-               sender_->near_lanes(transport::Nearness::kReads),
-               sender_->near_lanes(transport::Nearness::kMaps));
+               sender_->same_host_lanes(transport::PayloadAccess::kReads),
+               sender_->same_host_lanes(transport::PayloadAccess::kMaps));
   return ok();
 }
 

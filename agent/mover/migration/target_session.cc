@@ -62,7 +62,7 @@ Result<void> TargetSession::start(const messages::StartTarget& request) {
   options.id = identity_;
   options.key = secrets_.key;
   options.token = secrets_.token;
-  options.lanes = std::min<std::uint32_t>(request.lanes, messages::kMostLanes);
+  options.lanes = std::min<std::uint32_t>(request.lanes, messages::kMaxLanes);
   CKPT_TRY(receiver, engine::Receiver::create(gpu_.device, *gpu_.staging, *gpu_.transport, *this, options));
   receiver_ = std::move(receiver);
   messages::Listening reply;
@@ -116,11 +116,11 @@ Result<engine::PlanPlaces> TargetSession::on_plan(std::span<const std::byte> byt
 // The plan's tensors are then matched as a standby's would be.
 Result<void> TargetSession::make_memory(const image::Plan& plan) {
   CKPT_TRY(made, make_when_there_is_room(plan));
-  for (std::size_t at = 0; at < made.size(); at += messages::kMostRegions) {
+  for (std::size_t at = 0; at < made.size(); at += messages::kMaxRegions) {
     messages::MadeRegions told;
     told.session = key_;
     std::vector<int> descriptors;
-    for (std::size_t i = at; i < std::min(made.size(), at + messages::kMostRegions); ++i) {
+    for (std::size_t i = at; i < std::min(made.size(), at + messages::kMaxRegions); ++i) {
       told.regions.push_back(made[i].info);
       descriptors.push_back(made[i].descriptor.get());
     }

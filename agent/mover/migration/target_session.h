@@ -9,9 +9,9 @@
 #include "agent/mover/session/made_memory.h"
 #include "agent/mover/session/session.h"
 #include "libckpt/datapath/engine/target/receiver.h"
+#include "libckpt/protocol/wire/mover_messages.h"
 #include "libckpt/store/manifest.h"
 #include "libckpt/store/plan.h"
-#include "libckpt/protocol/wire/mover_messages.h"
 
 namespace ckpt::mover {
 

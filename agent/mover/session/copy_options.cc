@@ -8,7 +8,7 @@ namespace ckpt::mover {
 namespace {
 
 constexpr double kFreshShare = 0.2;
-constexpr Nanos kLeastFreshPause = 20'000'000;
+constexpr Nanos kMinFreshPause = 20'000'000;
 
 // "MemAvailable:   16106392 kB"
 std::uint64_t available_bytes(std::string_view meminfo) {
@@ -46,7 +46,7 @@ double duty_of(std::uint32_t slowdown_permille) noexcept {
 Nanos fresh_pause(Nanos round, double duty) noexcept {
   // The round's own pauses count: it was busy for round * duty.
   const double rest = static_cast<double>(round) * (duty / kFreshShare - 1);
-  return std::max(kLeastFreshPause, static_cast<Nanos>(std::max(rest, 0.0)));
+  return std::max(kMinFreshPause, static_cast<Nanos>(std::max(rest, 0.0)));
 }
 
 std::uint64_t shadow_memory(std::uint64_t asked, std::string_view meminfo) noexcept {

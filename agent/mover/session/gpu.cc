@@ -9,14 +9,14 @@
 namespace ckpt::mover {
 namespace {
 
-constexpr std::uint64_t kMostStagingBytes = std::uint64_t{256} << 20;
+constexpr std::uint64_t kMaxStagingBytes = std::uint64_t{256} << 20;
 
 }  // namespace
 
 Result<std::unique_ptr<Gpu>> Gpu::create(const wire::mover::Configure& configure) {
-  if (configure.staging_bytes > kMostStagingBytes)
+  if (configure.staging_bytes > kMaxStagingBytes)
     return Error(ErrorCode::kInvalidArgument, "Staging memory of " + std::to_string(configure.staging_bytes) +
-                                                  " bytes: at most " + std::to_string(kMostStagingBytes));
+                                                  " bytes: at most " + std::to_string(kMaxStagingBytes));
   const std::uint64_t chunk_bytes =
       configure.chunk_bytes == 0 ? engine::kDefaultChunkBytes : configure.chunk_bytes;
   if (!engine::is_chunk_size(chunk_bytes))

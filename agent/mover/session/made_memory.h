@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "agent/mover/session/session.h"
-#include "libckpt/store/plan.h"
 #include "libckpt/protocol/wire/mover_values.h"
+#include "libckpt/store/plan.h"
 
 namespace ckpt::mover {
 

@@ -12,8 +12,8 @@
 namespace ckpt::mover {
 namespace {
 
-constexpr std::size_t kMostSkippedTold = 16;
-constexpr std::size_t kMostReason = 500;
+constexpr std::size_t kMaxSkippedTold = 16;
+constexpr std::size_t kMaxReason = 500;
 
 Error was_ended() {
   return {ErrorCode::kAborted, "The restore was given up"};
@@ -87,9 +87,9 @@ void RestoreSession::tell_done(const vault::RestoreReport& report) {
   for (const vault::SkippedVersion& skipped : report.skipped) {
     spdlog::warn("damaged version skipped: job {} version {} reason {}", request_.vault_job, skipped.number,
                  skipped.why.to_string());
-    if (done.skipped.size() < kMostSkippedTold)
+    if (done.skipped.size() < kMaxSkippedTold)
       done.skipped.push_back("version " + std::to_string(skipped.number) + ": " +
-                             skipped.why.to_string().substr(0, kMostReason));
+                             skipped.why.to_string().substr(0, kMaxReason));
   }
   spdlog::info("restored: job {} version {} state_bytes {} host_state_bytes {}", request_.vault_job,
                done.version, done.state_bytes, host_bytes_);
@@ -124,11 +124,11 @@ Result<void> RestoreSession::make_memory(const image::Plan& plan) {
     tensors_ = plan.tensors;
   }
   CKPT_TRY(made, make_regions(gpu_, missing, room_));
-  for (std::size_t at = 0; at < made.size(); at += messages::kMostRegions) {
+  for (std::size_t at = 0; at < made.size(); at += messages::kMaxRegions) {
     messages::MadeRegions told;
     told.session = key_;
     std::vector<int> descriptors;
-    for (std::size_t i = at; i < std::min(made.size(), at + messages::kMostRegions); ++i) {
+    for (std::size_t i = at; i < std::min(made.size(), at + messages::kMaxRegions); ++i) {
       told.regions.push_back(made[i].info);
       descriptors.push_back(made[i].descriptor.get());
     }
@@ -152,7 +152,7 @@ void RestoreSession::drop_made(const image::Plan& plan) {
         return e.region == entry.first && e.generation == entry.second.generation && e.offset == 0 &&
                e.bytes <= entry.second.bytes;
       });
-      if (fits || told.regions.size() >= messages::kMostRegions) return false;
+      if (fits || told.regions.size() >= messages::kMaxRegions) return false;
       told.regions.push_back(entry.first);
       gone.push_back(entry.second.mapping);
       return true;

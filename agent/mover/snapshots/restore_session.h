@@ -12,9 +12,9 @@
 #include "agent/mover/session/made_memory.h"
 #include "agent/mover/session/session.h"
 #include "agent/mover/snapshots/wide_scan.h"
+#include "libckpt/protocol/wire/mover_messages.h"
 #include "libckpt/store/stored_job.h"
 #include "libckpt/store/vault/vault.h"
-#include "libckpt/protocol/wire/mover_messages.h"
 
 namespace ckpt::mover {
 

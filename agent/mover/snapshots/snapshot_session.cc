@@ -19,19 +19,19 @@ namespace {
 
 // A round ahead that copied no more is the last: the barrier does not take long over so much.
 constexpr std::uint64_t kLittleBytes = std::uint64_t{16} << 20;
-constexpr int kMostRoundsAhead = 3;
+constexpr int kMaxRoundsAhead = 3;
 constexpr std::uint64_t kLittleDirtyBytes = std::uint64_t{64} << 20;
-constexpr std::uint64_t kMostRecordBytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kMaxRecordBytes = std::uint64_t{64} << 20;
 constexpr std::size_t kLargestMeminfo = std::size_t{64} << 10;
 constexpr std::chrono::milliseconds kLockPause{20};
 constexpr std::chrono::minutes kLongestLock{5};
-constexpr unsigned kMostWriters = 4;
+constexpr unsigned kMaxWriters = 4;
 constexpr int kWriterNice = 10;
 
 Result<std::vector<std::byte>> read_memory_file(const UniqueFd& file, std::uint64_t bytes) {
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) return Error::from_errno("Reading the size of a job's record");
-  if (bytes > kMostRecordBytes || static_cast<std::uint64_t>(status.st_size) < bytes)
+  if (bytes > kMaxRecordBytes || static_cast<std::uint64_t>(status.st_size) < bytes)
     return Error(ErrorCode::kInvalidArgument, "A job's record of " + std::to_string(bytes) + " bytes");
   std::vector<std::byte> out(bytes);
   for (std::uint64_t at = 0; at < bytes;) {
@@ -214,7 +214,7 @@ Result<bool> SnapshotSession::is_little_dirty() {
 Result<void> SnapshotSession::run_ahead() {
   std::uint64_t before = ~std::uint64_t{0};
   CKPT_TRY(little, is_little_dirty());
-  for (int round = 0; !little && round < kMostRoundsAhead; ++round) {
+  for (int round = 0; !little && round < kMaxRoundsAhead; ++round) {
     CKPT_TRY(now, plan());
     const auto ran = memory_->run_ahead(now);
     {
@@ -387,7 +387,7 @@ Result<void> SnapshotSession::put(const std::vector<SnapshotMemory::Chunk>& chun
       if (ending_) return stop(Error(ErrorCode::kAborted, "The snapshot was given up"));
     }
   };
-  const unsigned writers = std::clamp(usable_cores() / 2, 1u, kMostWriters);
+  const unsigned writers = std::clamp(usable_cores() / 2, 1u, kMaxWriters);
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < writers && i < chunks.size(); ++i) threads.emplace_back(work);
   for (std::thread& thread : threads) thread.join();

@@ -14,9 +14,9 @@
 #include "agent/mover/session/host_state.h"
 #include "agent/mover/session/session.h"
 #include "agent/mover/snapshots/snapshot_memory.h"
+#include "libckpt/protocol/wire/mover_messages.h"
 #include "libckpt/store/peer/route.h"
 #include "libckpt/store/stored_job.h"
-#include "libckpt/protocol/wire/mover_messages.h"
 
 namespace ckpt::mover {
 

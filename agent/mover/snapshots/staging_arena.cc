@@ -17,7 +17,7 @@ StagingArena::StagingArena(const Device& device, std::uint64_t chunk_bytes, std:
     : device_(device),
       chunk_bytes_(chunk_bytes),
       slots_per_segment_(std::max<std::uint64_t>(kSegmentBytes / chunk_bytes, 1)),
-      most_segments_(std::max<std::uint64_t>(limit_bytes / kSegmentBytes, 1)) {}
+      max_segments_(std::max<std::uint64_t>(limit_bytes / kSegmentBytes, 1)) {}
 
 StagingArena::~StagingArena() {
   const ContextScope scope(device_);
@@ -35,7 +35,7 @@ std::optional<std::uint32_t> StagingArena::take() {
 }
 
 bool StagingArena::grow() {
-  if (segments_.size() >= most_segments_) return false;
+  if (segments_.size() >= max_segments_) return false;
   const ContextScope scope(device_);
   void* memory = nullptr;
   if (device_.api().cuMemHostAlloc(&memory, slots_per_segment_ * chunk_bytes_, 0) != CUDA_SUCCESS) {

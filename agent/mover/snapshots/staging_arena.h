@@ -41,7 +41,7 @@ class StagingArena {
   const Device& device_;
   const std::uint64_t chunk_bytes_;
   const std::uint64_t slots_per_segment_;
-  const std::uint64_t most_segments_;
+  const std::uint64_t max_segments_;
   std::vector<std::byte*> segments_;
   std::vector<std::uint32_t> free_;
   std::uint32_t next_ = 0;  // slots from here on have never been taken

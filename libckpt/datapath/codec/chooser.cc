@@ -6,7 +6,7 @@
 namespace ckpt::codec {
 namespace {
 
-constexpr double kLeastGain = 1.03;
+constexpr double kMinGain = 1.03;
 // How much faster than the fastest one known an encoding that was never tried may be.
 constexpr double kSpread = 4;
 // A new observation's weight is one in so many: a preempted thread must not decide.
@@ -46,7 +46,7 @@ bool Chooser::one_may_pay() const noexcept {
   for (const Encoding encoding : kLearnt) {
     const auto known = static_cast<double>(rate(encoding));
     const double hoped = known != 0 ? known : kSpread * static_cast<double>(fastest);
-    if (gain(hoped, kLeastGain) >= kLeastGain) return true;
+    if (gain(hoped, kMinGain) >= kMinGain) return true;
   }
   return false;
 }
@@ -64,15 +64,15 @@ bool Chooser::may_encode() const noexcept {
 Encoding Chooser::choose_by_gain(const Estimate& estimate) const noexcept {
   Encoding best = Encoding::kRaw;
   Encoding doubtful = Encoding::kRaw;
-  double best_gain = kLeastGain;
-  double doubtful_gain = kLeastGain;
+  double best_gain = kMinGain;
+  double doubtful_gain = kMinGain;
   const auto consider = [&](Encoding encoding, double ratio) {
-    if (encoding == Encoding::kRaw || ratio < kLeastGain) return;
+    if (encoding == Encoding::kRaw || ratio < kMinGain) return;
     const double expected = gain(static_cast<double>(rate(encoding)), ratio);
     if (expected >= best_gain) {
       best = encoding;
       best_gain = expected;
-    } else if (expected < kLeastGain && ratio >= doubtful_gain) {
+    } else if (expected < kMinGain && ratio >= doubtful_gain) {
       doubtful = encoding;
       doubtful_gain = ratio;
     }

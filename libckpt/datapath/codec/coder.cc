@@ -9,28 +9,28 @@
 #include <utility>
 
 #include "libckpt/datapath/codec/entropy.h"
+#include "libckpt/datapath/codec/huffman/prefetch_queue.h"
 #include "libckpt/datapath/codec/plane_packer.h"
 #include "libckpt/datapath/codec/planes.h"
 #include "libckpt/datapath/codec/seven_bits.h"
 #include "libckpt/datapath/codec/sparse_plane.h"
-#include "libckpt/datapath/codec/huffman/upcoming.h"
 
 namespace ckpt::codec {
 namespace {
 
 // Above it packing a plane saves less than it costs.
-constexpr double kMostPackedBits = 7.7;
+constexpr double kMaxPackedBits = 7.7;
 // Below it a plane holds runs: Huffman gives a whole bit a byte, and matches are found faster than its table pays.
-constexpr double kMostRunBits = 0.5;
+constexpr double kMaxRunBits = 0.5;
 // Above it the lowest plane may be noise but for its sign bit, and is tried in seven bits.
-constexpr double kLeastSevenBits = 6.75;
+constexpr double kMinSevenBits = 6.75;
 // How a plane is stored, in the top bits of its length.
 constexpr std::uint32_t kPackedFlag = 1U << 31, kSevenFlag = 1U << 30, kSparseFlag = kPackedFlag | kSevenFlag;
 constexpr std::uint32_t kLengthMask = kSevenFlag - 1;
 // What is brought into the cache ahead, of each range of memory: no more than stays in the second level beside the scratch.
-constexpr std::size_t kMostAhead = std::size_t{64} << 10;
+constexpr std::size_t kMaxAhead = std::size_t{64} << 10;
 // A gain below it does not pay for the header and the work.
-constexpr double kLeastRatio = 1.02;
+constexpr double kMinRatio = 1.02;
 // Pairs of half floats look as good as words: their exponents fill two planes of four instead of one of two. Only the plain
 // planes tell little by it; the difference of words carries from one half into the other.
 constexpr double kWiderMustWin = 1.03;
@@ -50,8 +50,8 @@ constexpr std::size_t width_of(Encoding encoding) {
 
 // What a plane of this entropy becomes, in bits per byte: Huffman wastes some, and cannot go below a bit.
 double packed_bits(double entropy) {
-  if (entropy > kMostPackedBits) return 8;
-  if (entropy > kMostRunBits) return std::max(1.02, entropy * 1.01 + 0.02);
+  if (entropy > kMaxPackedBits) return 8;
+  if (entropy > kMaxRunBits) return std::max(1.02, entropy * 1.01 + 0.02);
   return std::min(1.02, entropy * 1.4 + 0.02);
 }
 
@@ -75,11 +75,11 @@ Error corrupt(Encoding encoding, std::size_t in, std::size_t out, std::string_vi
 
 struct Coder::State {
   State(PlanePacker made, std::size_t bytes, std::unique_ptr<std::byte[]> memory)
-      : packer(std::move(made)), most_chunk_bytes(bytes), scratch(std::move(memory)) {}
+      : packer(std::move(made)), max_chunk_bytes(bytes), scratch(std::move(memory)) {}
 
   PlanePacker packer;
   EntropySampler sampler;
-  const std::size_t most_chunk_bytes;
+  const std::size_t max_chunk_bytes;
   const std::unique_ptr<std::byte[]> scratch;  // the packed planes of one chunk, unpacked
 
   // The entropies that estimate() took, for the encode() of the same memory that follows. If that memory has changed meanwhile,
@@ -112,7 +112,7 @@ struct Coder::State {
   std::optional<std::uint32_t> pack(std::span<const std::byte> plane, double entropy, bool noise,
                                     std::span<std::byte> room) noexcept;
   [[nodiscard]] bool unpack(std::uint32_t length, std::span<const std::byte> packed,
-                            std::span<std::byte> plane, Upcoming& upcoming) noexcept;
+                            std::span<std::byte> plane, PrefetchQueue& upcoming) noexcept;
   std::optional<std::size_t> encode(std::size_t width, std::span<const std::byte> chunk,
                                     std::span<const std::byte> previous, std::span<std::byte> out) noexcept;
 };
@@ -120,17 +120,17 @@ struct Coder::State {
 Coder::Coder(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Coder::~Coder() = default;
 
-Result<std::unique_ptr<Coder>> Coder::create(std::size_t most_chunk_bytes) {
+Result<std::unique_ptr<Coder>> Coder::create(std::size_t max_chunk_bytes) {
   // Lengths are 30 bits on the wire.
-  if (most_chunk_bytes == 0 || most_chunk_bytes > kLengthMask) {
+  if (max_chunk_bytes == 0 || max_chunk_bytes > kLengthMask) {
     return Error(ErrorCode::kInvalidArgument,
-                 "No coder for chunks of " + std::to_string(most_chunk_bytes) + " bytes");
+                 "No coder for chunks of " + std::to_string(max_chunk_bytes) + " bytes");
   }
-  CKPT_TRY(packer, PlanePacker::create(most_chunk_bytes / 2 + 1));
-  std::unique_ptr<std::byte[]> scratch(new (std::nothrow) std::byte[most_chunk_bytes]);
+  CKPT_TRY(packer, PlanePacker::create(max_chunk_bytes / 2 + 1));
+  std::unique_ptr<std::byte[]> scratch(new (std::nothrow) std::byte[max_chunk_bytes]);
   if (!scratch) return Error(ErrorCode::kOutOfMemory, "No memory for a codec's scratch");
   return std::unique_ptr<Coder>(
-      new Coder(std::make_unique<State>(std::move(packer), most_chunk_bytes, std::move(scratch))));
+      new Coder(std::make_unique<State>(std::move(packer), max_chunk_bytes, std::move(scratch))));
 }
 
 Estimate Coder::estimate(std::span<const std::byte> chunk, std::span<const std::byte> previous) noexcept {
@@ -141,7 +141,7 @@ Estimate Coder::estimate(std::span<const std::byte> chunk, std::span<const std::
     const std::size_t width = width_of(encoding);
     state_->remember(width, needs_previous(encoding), chunk, entropy);
     const double ratio = ratio_of(width, entropy, chunk.size());
-    if (ratio < kLeastRatio || ratio <= kind_ratio * kWiderMustWin) return;
+    if (ratio < kMinRatio || ratio <= kind_ratio * kWiderMustWin) return;
     kind = encoding;
     kind_ratio = ratio;
     if (ratio > best.ratio) {
@@ -171,7 +171,7 @@ std::optional<std::uint32_t> Coder::State::pack(std::span<const std::byte> plane
   if (noise && seven <= room.size() && pack_seven_bits(plane, room)) {
     return static_cast<std::uint32_t>(seven) | kSevenFlag;
   }
-  const bool runs = entropy < kMostRunBits;
+  const bool runs = entropy < kMaxRunBits;
   if (runs) {
     if (const auto size = pack_sparse(plane, room)) return static_cast<std::uint32_t>(*size) | kSparseFlag;
   }
@@ -181,7 +181,7 @@ std::optional<std::uint32_t> Coder::State::pack(std::span<const std::byte> plane
 }
 
 bool Coder::State::unpack(std::uint32_t length, std::span<const std::byte> packed, std::span<std::byte> plane,
-                          Upcoming& upcoming) noexcept {
+                          PrefetchQueue& upcoming) noexcept {
   switch (length & ~kLengthMask) {
     case kPackedFlag:
       return packer.unpack(packed, plane, upcoming);
@@ -206,7 +206,7 @@ std::optional<std::size_t> Coder::State::encode(std::size_t width, std::span<con
   std::size_t used = width * 4;
   std::size_t scratched = 0;
   for (std::size_t p = 0; p < width; ++p) {
-    const bool packed = entropy[p] <= kMostPackedBits;
+    const bool packed = entropy[p] <= kMaxPackedBits;
     std::size_t& cursor = packed ? scratched : used;
     planes[p] = (packed ? scratch.get() : out.data()) + cursor;
     cursor += elements;
@@ -218,9 +218,9 @@ std::optional<std::size_t> Coder::State::encode(std::size_t width, std::span<con
 
   for (std::size_t p = 0; p < width; ++p) {
     auto length = static_cast<std::uint32_t>(elements);
-    if (entropy[p] <= kMostPackedBits) {
+    if (entropy[p] <= kMaxPackedBits) {
       const std::span<std::byte> room = out.subspan(used, chunk.size() - left_over - used);
-      const bool noise = p == 0 && previous.empty() && entropy[p] > kLeastSevenBits;
+      const bool noise = p == 0 && previous.empty() && entropy[p] > kMinSevenBits;
       const auto packed = pack({planes[p], elements}, entropy[p], noise, room);
       if (!packed) return std::nullopt;
       length = *packed;
@@ -237,7 +237,7 @@ std::optional<std::size_t> Coder::encode(Encoding encoding, std::span<const std:
                                          std::span<const std::byte> previous,
                                          std::span<std::byte> out) noexcept {
   const std::size_t width = width_of(encoding);
-  if (width == 0 || chunk.size() < width || chunk.size() > state_->most_chunk_bytes) return std::nullopt;
+  if (width == 0 || chunk.size() < width || chunk.size() > state_->max_chunk_bytes) return std::nullopt;
   if (out.size() < chunk.size()) return std::nullopt;
   if (!needs_previous(encoding)) return state_->encode(width, chunk, {}, out);
   if (previous.size() != chunk.size()) return std::nullopt;
@@ -252,7 +252,7 @@ Result<void> Coder::decode(Encoding encoding, std::span<const std::byte> encoded
     return corrupt(encoding, encoded.size(), out.size(), why);
   };
   if (width == 0) return refuse("no coder's encoding");
-  if (out.size() > state_->most_chunk_bytes) return refuse("longer than any chunk");
+  if (out.size() > state_->max_chunk_bytes) return refuse("longer than any chunk");
   if (needs_previous(encoding) && previous.size() != out.size()) {
     return refuse("the version it was encoded against is not here");
   }
@@ -260,7 +260,7 @@ Result<void> Coder::decode(Encoding encoding, std::span<const std::byte> encoded
   const std::size_t left_over = out.size() % width;
   if (elements == 0 || encoded.size() < width * 4 + left_over) return refuse("too short");
 
-  std::array<std::uint32_t, kMostPlanes> lengths{};
+  std::array<std::uint32_t, kMaxPlanes> lengths{};
   std::memcpy(lengths.data(), encoded.data(), width * 4);
   PlanesIn planes{};
   std::size_t used = width * 4;
@@ -272,9 +272,9 @@ Result<void> Coder::decode(Encoding encoding, std::span<const std::byte> encoded
     used += elements;
   }
   // What the planes are merged from and to is not in the cache, and unpacking them does not wait for memory.
-  Upcoming upcoming;
+  PrefetchQueue upcoming;
   const auto add = [&](std::span<const std::byte> range) {
-    upcoming.add(range.first(std::min(range.size(), kMostAhead)));
+    upcoming.add(range.first(std::min(range.size(), kMaxAhead)));
   };
   if (needs_previous(encoding)) add(previous);
   add(out);
@@ -285,7 +285,7 @@ Result<void> Coder::decode(Encoding encoding, std::span<const std::byte> encoded
     const std::size_t length = lengths[p] & kLengthMask;
     if (length > end - used) return refuse("a packed plane longer than the message");
     // At once: the lengths of its codes are read from its front before its streams are from their ends.
-    for (std::size_t i = 0; i < length; i += Upcoming::kLineBytes) prefetch(encoded.data() + used + i);
+    for (std::size_t i = 0; i < length; i += PrefetchQueue::kLineBytes) prefetch(encoded.data() + used + i);
     std::byte* const plane = state_->scratch.get() + scratched;
     if (!state_->unpack(lengths[p], encoded.subspan(used, length), {plane, elements}, upcoming)) {
       return refuse("a plane does not unpack");

@@ -41,7 +41,7 @@ struct Estimate {
 
 class Coder {
  public:
-  static Result<std::unique_ptr<Coder>> create(std::size_t most_chunk_bytes);
+  static Result<std::unique_ptr<Coder>> create(std::size_t max_chunk_bytes);
   ~Coder();
   Coder(const Coder&) = delete;
   Coder& operator=(const Coder&) = delete;

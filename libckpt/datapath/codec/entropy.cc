@@ -8,7 +8,7 @@
 #include <cstring>
 #include <numbers>
 
-#include "libckpt/datapath/codec/huffman/upcoming.h"
+#include "libckpt/datapath/codec/huffman/prefetch_queue.h"
 
 namespace ckpt::codec {
 namespace {
@@ -25,9 +25,9 @@ Word word_at(std::span<const std::byte> bytes, std::size_t index) noexcept {
 
 // A share of what whoever encodes the chunk next will read; no more of all of it than stays in the second level.
 void prefetch_share(std::span<const std::byte> bytes, std::size_t share, std::size_t shares) noexcept {
-  constexpr std::size_t kMostAhead = std::size_t{64} << 10;
-  const std::size_t length = std::min(bytes.size(), kMostAhead) / shares;
-  for (std::size_t at = share * length; at < (share + 1) * length; at += Upcoming::kLineBytes)
+  constexpr std::size_t kMaxAhead = std::size_t{64} << 10;
+  const std::size_t length = std::min(bytes.size(), kMaxAhead) / shares;
+  for (std::size_t at = share * length; at < (share + 1) * length; at += PrefetchQueue::kLineBytes)
     prefetch(bytes.data() + at);
 }
 

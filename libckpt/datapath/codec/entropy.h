@@ -17,7 +17,7 @@
 
 namespace ckpt::codec {
 
-using PlaneEntropy = std::array<double, kMostPlanes>;
+using PlaneEntropy = std::array<double, kMaxPlanes>;
 
 class EntropySampler {
  public:
@@ -36,7 +36,7 @@ class EntropySampler {
  private:
   static constexpr std::size_t kRuns = 32;
   static constexpr std::size_t kRunElements = 16;
-  static constexpr std::size_t kMostSamples = kRuns * kRunElements;
+  static constexpr std::size_t kMaxSamples = kRuns * kRunElements;
   using Counts = std::array<std::uint16_t, 256>;
 
   // Fills counts_; returns the number of elements counted.
@@ -44,11 +44,11 @@ class EntropySampler {
   std::size_t count(std::span<const std::byte> chunk, std::span<const std::byte> previous) noexcept;
   [[nodiscard]] double bits_of(const Counts& counts, std::size_t samples) const noexcept;
 
-  std::array<Counts, kMostPlanes> counts_;
+  std::array<Counts, kMaxPlanes> counts_;
   // Every other element is counted here: planes of floats hit the same few counters over and over, and each such increment waits
   // for the one before.
-  std::array<Counts, kMostPlanes> other_counts_;
-  std::array<float, 2 * kMostSamples + 1> weight_{};  // c * log2(c), less the correction
+  std::array<Counts, kMaxPlanes> other_counts_;
+  std::array<float, 2 * kMaxSamples + 1> weight_{};  // c * log2(c), less the correction
 };
 
 }  // namespace ckpt::codec

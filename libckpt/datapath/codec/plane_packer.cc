@@ -80,10 +80,10 @@ Result<ZSTD_CCtx*> make_context(std::span<const Setting> settings, std::size_t m
 
 }  // namespace
 
-Result<PlanePacker> PlanePacker::create(std::size_t most_plane_bytes) {
+Result<PlanePacker> PlanePacker::create(std::size_t max_plane_bytes) {
   PlanePacker packer;
-  CKPT_TRY(huffman, make_context(kHuffman, most_plane_bytes, packer.huffman_memory_));
-  CKPT_TRY(match, make_context(kMatch, most_plane_bytes, packer.match_memory_));
+  CKPT_TRY(huffman, make_context(kHuffman, max_plane_bytes, packer.huffman_memory_));
+  CKPT_TRY(match, make_context(kMatch, max_plane_bytes, packer.match_memory_));
   packer.huffman_ = huffman;
   packer.match_ = match;
   const std::size_t bytes = ZSTD_estimateDCtxSize();
@@ -119,12 +119,12 @@ std::optional<std::size_t> PlanePacker::pack_by_zstd(std::span<const std::byte> 
 }
 
 bool PlanePacker::unpack(std::span<const std::byte> packed, std::span<std::byte> plane,
-                         Upcoming& upcoming) noexcept {
+                         PrefetchQueue& upcoming) noexcept {
   return (frames_ && frames_->decode(packed, plane, upcoming)) || unpack_by_zstd(packed, plane);
 }
 
 bool PlanePacker::unpack(std::span<const std::byte> packed, std::span<std::byte> plane) noexcept {
-  Upcoming nothing;
+  PrefetchQueue nothing;
   return unpack(packed, plane, nothing);
 }
 

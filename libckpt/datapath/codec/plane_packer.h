@@ -24,14 +24,14 @@ namespace ckpt::codec {
 
 class PlanePacker {
  public:
-  static Result<PlanePacker> create(std::size_t most_plane_bytes);
+  static Result<PlanePacker> create(std::size_t max_plane_bytes);
 
   // Bytes written to `out`.
   [[nodiscard]] std::optional<std::size_t> pack(std::span<const std::byte> plane, bool nearly_constant,
                                                 std::span<std::byte> out) noexcept;
   // `packed` is untrusted. Brings `upcoming` into the cache meanwhile, where huffman_frame.h decodes.
   [[nodiscard]] bool unpack(std::span<const std::byte> packed, std::span<std::byte> plane,
-                            Upcoming& upcoming) noexcept;
+                            PrefetchQueue& upcoming) noexcept;
   [[nodiscard]] bool unpack(std::span<const std::byte> packed, std::span<std::byte> plane) noexcept;
   // By zstd alone: unpack() must take what it packs, and agree with what it unpacks.
   [[nodiscard]] std::optional<std::size_t> pack_by_zstd(std::span<const std::byte> plane,

@@ -16,9 +16,9 @@
 
 namespace ckpt::codec {
 
-inline constexpr std::size_t kMostPlanes = 4;
-using PlanesOut = std::array<std::byte*, kMostPlanes>;
-using PlanesIn = std::array<const std::byte*, kMostPlanes>;
+inline constexpr std::size_t kMaxPlanes = 4;
+using PlanesOut = std::array<std::byte*, kMaxPlanes>;
+using PlanesIn = std::array<const std::byte*, kMaxPlanes>;
 
 template <class Word>
 constexpr Word rotated(Word value) noexcept {

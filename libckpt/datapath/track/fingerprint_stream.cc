@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kMuch = std::uint64_t{16}
                                 << 20;  // a thread costs as much as hashing some hundred KiB
-constexpr unsigned kMostThreads = 4;
+constexpr unsigned kMaxThreads = 4;
 
 std::uint64_t subtract_mod(std::uint64_t a, std::uint64_t b) {
   return add_mod(a, kPrime - b);
@@ -82,7 +82,7 @@ Fingerprint FingerprintStream::value() const noexcept {
 }
 
 Fingerprint fingerprint_of_much(const FingerprintParams& params, std::span<const std::byte> bytes) {
-  const unsigned threads = std::min(usable_cores(), kMostThreads);
+  const unsigned threads = std::min(usable_cores(), kMaxThreads);
   if (threads == 1 || bytes.size() < kMuch) return fingerprint(params, bytes);
   const std::uint64_t share = (bytes.size() / threads + kMaxChunkBytes) / kMaxChunkBytes * kMaxChunkBytes;
   std::vector<std::future<Link>> links;

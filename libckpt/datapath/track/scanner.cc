@@ -66,7 +66,7 @@ Result<void> Scanner::scan(std::span<const ChunkRange> chunks, const SliceHandle
     const bool shared = duty < 1;
     const Nanos start = now_ns();
     const std::size_t former = slices - slices_done;
-    while (launched < chunks.size() && slices - slices_done < most_in_flight(duty)) {
+    while (launched < chunks.size() && slices - slices_done < max_in_flight(duty)) {
       const std::size_t count = slice_length(chunks.subspan(launched), duty);
       CKPT_TRYV(launch_slice(slices, chunks.subspan(launched, count)));
       launched += count;
@@ -92,7 +92,7 @@ Result<void> Scanner::scan(std::span<const ChunkRange> chunks, const SliceHandle
   return ok();
 }
 
-std::size_t Scanner::most_in_flight(double duty) const noexcept {
+std::size_t Scanner::max_in_flight(double duty) const noexcept {
   if (duty < 1) return 1;
   return pace_.short_slices() ? batches_.size() : std::min<std::size_t>(2, batches_.size());
 }

@@ -78,7 +78,7 @@ class TrackKernels {
   std::shared_ptr<const FingerprintParams> params_;
   Module module_;
   CUfunction fingerprint_ = nullptr;
-  std::uint32_t most_blocks_ = 1;  // of a launch of fingerprint_
+  std::uint32_t max_blocks_ = 1;  // of a launch of fingerprint_
   CUfunction read_ = nullptr;
   CUfunction copy_ = nullptr;
   CUdeviceptr tables_ = 0;
@@ -171,7 +171,7 @@ class Scanner {
       : kernels_(std::move(kernels)), options_(options), pace_(options.slice_bytes), duty_(options.duty) {}
   [[nodiscard]] std::size_t slice_length(std::span<const ChunkRange> chunks, double duty) const noexcept;
   // How many slices may be on the device at once.
-  [[nodiscard]] std::size_t most_in_flight(double duty) const noexcept;
+  [[nodiscard]] std::size_t max_in_flight(double duty) const noexcept;
   Result<void> launch_slice(std::size_t slice, std::span<const ChunkRange> chunks);
   Result<double> check_cancelled();  // the duty of the next slice
   void rest_after(Nanos busy);       // keeps the duty cycle; ends early when cancelled

@@ -53,8 +53,7 @@ Result<std::shared_ptr<const TrackKernels>> TrackKernels::create(
   int processors = 0;
   CKPT_CUDA_TRY(api,
                 cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device.device()));
-  kernels->most_blocks_ =
-      static_cast<std::uint32_t>(std::max(processors, 1)) * kFingerprintBlocksPerProcessor;
+  kernels->max_blocks_ = static_cast<std::uint32_t>(std::max(processors, 1)) * kFingerprintBlocksPerProcessor;
   kernels->fingerprint_ = fingerprint;
   kernels->read_ = read;
   kernels->copy_ = copy;
@@ -77,7 +76,7 @@ Result<void> TrackKernels::launch_fingerprint(CUstream stream, CUdeviceptr chunk
   const DriverApi& api = device_.api();
   CUdeviceptr tables = tables_;
   void* arguments[] = {&tables, &chunk_list, &results, &count};
-  CKPT_CUDA_TRY(api, cuLaunchKernel(fingerprint_, std::min(count, most_blocks_), 1, 1, kFingerprintThreads, 1,
+  CKPT_CUDA_TRY(api, cuLaunchKernel(fingerprint_, std::min(count, max_blocks_), 1, 1, kFingerprintThreads, 1,
                                     1, 0, stream, arguments, nullptr));
   return ok();
 }

@@ -13,7 +13,7 @@
 #include <optional>
 #include <vector>
 
-#include "libckpt/datapath/transport/near_memory.h"
+#include "libckpt/datapath/transport/same_host_memory.h"
 #include "libckpt/datapath/transport/session.h"
 #include "libckpt/datapath/transport/transport.h"
 
@@ -94,7 +94,7 @@ class LoopbackLane final : public Lane {
   const std::string address_;
   LaneHandler& handler_;
   std::array<std::byte, kMaxHeaderBytes> header_{};  // of the message being delivered
-  NearMapping mapping_;                              // listening end: of the other's file
+  SameHostMapping mapping_;                          // listening end: of the other's file
   std::size_t in_flight_ = 0;
   bool open_ = false;
   bool in_callback_ = false;
@@ -158,7 +158,8 @@ void LoopbackLane::take_offered() {
     file = std::move(link_->offered);
     there = link_->offered_bytes;
   }
-  mapping_ = map_near(handler_, std::move(file), reinterpret_cast<std::uint64_t>(there.data()), there.size());
+  mapping_ =
+      map_same_host(handler_, std::move(file), reinterpret_cast<std::uint64_t>(there.data()), there.size());
 }
 
 bool LoopbackLane::take_sent() {
@@ -297,7 +298,7 @@ class LoopbackTransport final : public Transport {
         link.reset();
       } else {
         link->connected = true;
-        if (const NearMemory near = handler.near_memory(); near.file >= 0) {
+        if (const SameHostMemory near = handler.same_host_memory(); near.file >= 0) {
           link->offered.reset(::fcntl(near.file, F_DUPFD_CLOEXEC, 0));
           link->offered_bytes = near.mapped;
         }

@@ -21,7 +21,7 @@
 // Ownership: payload memory stays the caller's. A payload being sent must stay valid and unchanged until its
 // on_sent, a span given by on_payload_begin until its on_message; after on_closed the lane touches neither. (A near peer
 // may still be reading: of a message whose on_sent has not come when its sender closes, it may be handed other bytes.)
-// A payload in a memory file that was offered (NearMemory) the other handler may look at for as long as the lane lives: the two
+// A payload in a memory file that was offered (SameHostMemory) the other handler may look at for as long as the lane lives: the two
 // handlers agree by messages of their own until when it stays unchanged.
 // Destroying an open lane closes it without a callback.
 // Errors: after on_closed (exactly once per lane, also for a listening lane that is closed) send() returns its
@@ -54,7 +54,7 @@ inline constexpr std::size_t kMaxInFlight = 64;
 using SessionToken = std::array<std::byte, 16>;
 
 // What a sender offers to a peer on its machine.
-struct NearMemory {
+struct SameHostMemory {
   // Memory of the kind that payloads are sent from; its first bytes are the lane's until on_open. Empty: none.
   std::span<std::byte> room;
   int file = -1;                      // a memory file that payloads may lie in; the handler's. -1: none
@@ -62,8 +62,8 @@ struct NearMemory {
 };
 
 // What the peer does with payloads that lie in this process's memory.
-enum class Nearness : std::uint8_t {
-  kFar,    // they are sent
+enum class PayloadAccess : std::uint8_t {
+  kSent,   // they are sent
   kReads,  // it reads them
   kMaps    // it reads them, but for those in the file, which it has mapped
 };
@@ -71,19 +71,19 @@ enum class Nearness : std::uint8_t {
 class LaneHandler {
  public:
   virtual ~LaneHandler() = default;
-  // A peer on this machine may then read payloads out of this process's memory (near_memory.h), where the transport knows how; those
+  // A peer on this machine may then read payloads out of this process's memory (same_host_memory.h), where the transport knows how; those
   // in the file it need not even read. Asked once, when the lane connects.
-  virtual NearMemory near_memory() { return {}; }
+  virtual SameHostMemory same_host_memory() { return {}; }
   // The peer's file, `bytes` bytes long as it says, which is to be checked. Returns where all of it is mapped, until after the lane's end:
   // payloads in it are handed to on_message there, without on_payload_begin. Empty: they are read like others. Called at most once, before on_open.
-  virtual std::span<const std::byte> map_near(UniqueFd /*file*/, std::size_t /*bytes*/) { return {}; }
+  virtual std::span<const std::byte> map_same_host(UniqueFd /*file*/, std::size_t /*bytes*/) { return {}; }
   // The peer is there and knows the token: from now on send() works. Called before any other callback but on_closed.
   virtual void on_open() {}
   // Where to receive a payload (payload_bytes > 0): a span of exactly that size. Any other size refuses the
   // message and closes the lane with kProtocol.
   virtual std::span<std::byte> on_payload_begin(std::span<const std::byte> header,
                                                 std::size_t payload_bytes) = 0;
-  // A whole message, in the order of send(). `payload` is the span of on_payload_begin, or lies in that of map_near, or is empty.
+  // A whole message, in the order of send(). `payload` is the span of on_payload_begin, or lies in that of map_same_host, or is empty.
   virtual void on_message(std::span<const std::byte> header, std::span<const std::byte> payload) = 0;
   // The payload given with `token` may be reused; in the order of send(). Not an acknowledgement: the peer may not have
   // it yet.
@@ -103,7 +103,7 @@ class Lane {
   virtual Result<void> send(std::span<const std::byte> header, std::span<const std::byte> payload,
                             std::uint64_t token) = 0;
   // Of an open lane.
-  [[nodiscard]] virtual Nearness nearness() const noexcept { return Nearness::kFar; }
+  [[nodiscard]] virtual PayloadAccess payload_access() const noexcept { return PayloadAccess::kSent; }
   // Drives the lane and its callbacks; true if anything happened.
   virtual bool progress() = 0;
   // Sleeps until progress() may have something to do, wake() was called, or the time is over. May return

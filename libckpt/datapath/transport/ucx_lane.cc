@@ -43,7 +43,7 @@ Result<std::unique_ptr<UcxLane>> UcxLane::connect(std::shared_ptr<const UcxConte
   params.local_sockaddr = {reinterpret_cast<const sockaddr*>(&lane->context_->local()), sizeof(sockaddr_in)};
   CKPT_TRY(connection, lane->make_connection(params));
   lane->peer_ = std::move(connection);
-  lane->offer_ = offer_near(handler.near_memory(), token);
+  lane->offer_ = offer_same_host(handler.same_host_memory(), token);
   CKPT_TRYV(lane->send_control(lane->peer_->endpoint, FrameKind::kHello));
   return lane;
 }
@@ -164,15 +164,15 @@ void UcxLane::take_frame(const FrameView& view, void* data, const ucp_am_recv_pa
   }
   if (view.frame.kind == FrameKind::kWelcome && !listening_ && !greeted_) {
     greeted_ = true;
-    if (offer_.pid != 0 && view.frame.sequence <= static_cast<std::uint64_t>(Nearness::kMaps))
-      nearness_ = static_cast<Nearness>(view.frame.sequence);
+    if (offer_.pid != 0 && view.frame.sequence <= static_cast<std::uint64_t>(PayloadAccess::kMaps))
+      payload_access_ = static_cast<PayloadAccess>(view.frame.sequence);
     return open();  // here, as the peer's first messages may follow in the same round
   }
   if (view.frame.kind == FrameKind::kBye && open_) {
     peer_left_ = true;
     return fail(Error(ErrorCode::kUnavailable, "The peer has closed the lane"));
   }
-  const bool has_message = view.frame.kind == FrameKind::kMessage || view.frame.kind == FrameKind::kNear;
+  const bool has_message = view.frame.kind == FrameKind::kMessage || view.frame.kind == FrameKind::kSameHost;
   if ((!has_message && view.frame.kind != FrameKind::kCredit) || !open_)
     return fail(Error(ErrorCode::kProtocol, "The peer sent a frame that has no place now"));
   const auto credited = sends_.take_credit(view.frame.delivered);
@@ -186,7 +186,7 @@ void UcxLane::take_frame(const FrameView& view, void* data, const ucp_am_recv_pa
 
 void UcxLane::take_hello(const FrameView& view, Connection& stranger) {
   SessionToken token{};
-  NearOffer offer;
+  SameHostOffer offer;
   const bool offers = view.header.size() == sizeof token + sizeof offer;
   const bool whole = offers || view.header.size() == sizeof token;
   if (whole) std::memcpy(token.data(), view.header.data(), sizeof token);
@@ -201,14 +201,14 @@ void UcxLane::take_hello(const FrameView& view, Connection& stranger) {
                                   [&stranger](const auto& entry) { return entry.get() == &stranger; });
   peer_ = std::move(*found);
   strangers_.erase(found);
-  reader_ = NearReader::open(offer, token_);
+  reader_ = SameHostReader::open(offer, token_);
   if (reader_) mapping_ = reader_->map(offer, handler_);
   greeted_ = true;
 }
 
-Nearness UcxLane::taken_offer() const noexcept {
-  if (!reader_) return Nearness::kFar;
-  return mapping_.here.empty() ? Nearness::kReads : Nearness::kMaps;
+PayloadAccess UcxLane::taken_offer() const noexcept {
+  if (!reader_) return PayloadAccess::kSent;
+  return mapping_.here.empty() ? PayloadAccess::kReads : PayloadAccess::kMaps;
 }
 
 UcxLane::Connection* UcxLane::find_stranger(ucp_ep_h endpoint) {
@@ -259,8 +259,8 @@ Result<void> UcxLane::send(std::span<const std::byte> header, std::span<const st
   if (!open_) return Error(ErrorCode::kRefused, "The lane is not open yet");
   if (sends_.full()) return Error(ErrorCode::kRefused, "The lane has no room for another message");
   told_delivered_ = receives_.delivered();
-  return sends_.send(peer_->endpoint, header, payload, token, told_delivered_, nearness_ != Nearness::kFar,
-                     outstanding_);
+  return sends_.send(peer_->endpoint, header, payload, token, told_delivered_,
+                     payload_access_ != PayloadAccess::kSent, outstanding_);
 }
 
 bool UcxLane::progress() {

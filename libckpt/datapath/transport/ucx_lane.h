@@ -34,7 +34,7 @@ class UcxLane final : public Lane {
   [[nodiscard]] std::string address() const override { return address_; }
   Result<void> send(std::span<const std::byte> header, std::span<const std::byte> payload,
                     std::uint64_t token) override;
-  [[nodiscard]] Nearness nearness() const noexcept override { return nearness_; }
+  [[nodiscard]] PayloadAccess payload_access() const noexcept override { return payload_access_; }
   bool progress() override;
   void wait(Nanos timeout) override;
   void wake() noexcept override;
@@ -63,7 +63,7 @@ class UcxLane final : public Lane {
                                         std::size_t bytes, const ucp_am_recv_param_t* param);
   void take_frame(const FrameView& view, void* data, const ucp_am_recv_param_t& param);
   void take_hello(const FrameView& view, Connection& stranger);
-  [[nodiscard]] Nearness taken_offer() const noexcept;
+  [[nodiscard]] PayloadAccess taken_offer() const noexcept;
   Connection* find_stranger(ucp_ep_h endpoint);
 
   void admit_requests();
@@ -87,11 +87,11 @@ class UcxLane final : public Lane {
   std::uint64_t told_delivered_ = 0;  // what the peer was told last
   SendWindow sends_;
   ReceiveWindow receives_;
-  NearOffer offer_;                     // connecting lanes: this process's memory
-  Nearness nearness_ = Nearness::kFar;  // what the peer made of it
-  std::optional<NearReader> reader_;    // listening lanes: of the peer's memory
-  NearMapping mapping_;                 // of its file
-  std::array<std::byte, sizeof(Frame) + sizeof(SessionToken) + sizeof(NearOffer)> control_frame_{};
+  SameHostOffer offer_;                                  // connecting lanes: this process's memory
+  PayloadAccess payload_access_ = PayloadAccess::kSent;  // what the peer made of it
+  std::optional<SameHostReader> reader_;                 // listening lanes: of the peer's memory
+  SameHostMapping mapping_;                              // of its file
+  std::array<std::byte, sizeof(Frame) + sizeof(SessionToken) + sizeof(SameHostOffer)> control_frame_{};
   bool control_busy_ = false;  // UCX still reads control_frame_
   UniqueFd wake_fd_;
   std::atomic<bool> woken_{false};  // wake_fd_ has been written and not read: no need to write again

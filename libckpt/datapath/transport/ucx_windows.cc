@@ -16,7 +16,7 @@ Result<FrameView> parse_frame(const void* header, std::size_t header_bytes, std:
     return Error(ErrorCode::kProtocol,
                  "The peer sent a message whose header has " + std::to_string(header_bytes) + " bytes");
   std::memcpy(&view.frame, header, sizeof(Frame));
-  const bool near = view.frame.kind == FrameKind::kNear;
+  const bool near = view.frame.kind == FrameKind::kSameHost;
   if (view.frame.magic != Frame::kMagic || view.frame.header_bytes != header_bytes - sizeof(Frame) ||
       payload_bytes != (near ? sizeof(std::uint64_t) : view.frame.payload_bytes) ||
       view.frame.payload_bytes > kMaxPayloadBytes)
@@ -33,7 +33,7 @@ Result<void> SendWindow::send(ucp_ep_h endpoint, std::span<const std::byte> head
   slot.near = near && large;
   slot.address = reinterpret_cast<std::uint64_t>(payload.data());
   Frame frame;
-  if (slot.near) frame.kind = FrameKind::kNear;
+  if (slot.near) frame.kind = FrameKind::kSameHost;
   frame.header_bytes = static_cast<std::uint16_t>(header.size());
   frame.sequence = end_;
   frame.payload_bytes = payload.size();
@@ -88,20 +88,20 @@ std::optional<std::uint64_t> SendWindow::pop_sent() noexcept {
 }
 
 Result<void> ReceiveWindow::accept(ucp_worker_h worker, const FrameView& view, void* data, bool rendezvous,
-                                   const NearReader* near, const NearMapping& mapping, LaneHandler& handler,
-                                   std::size_t& outstanding) {
+                                   const SameHostReader* near, const SameHostMapping& mapping,
+                                   LaneHandler& handler, std::size_t& outstanding) {
   Slot& slot = (*slots_)[view.frame.sequence % kSlots];
   if (view.frame.sequence - next_ >= kSlots || slot.state != State::kEmpty)
     return Error(ErrorCode::kProtocol, "The peer sent a message out of order");
   slot.header_bytes = view.header.size();
   if (!view.header.empty()) std::memcpy(slot.header.data(), view.header.data(), view.header.size());
   slot.payload = {};
-  slot.near = view.frame.kind == FrameKind::kNear;
+  slot.near = view.frame.kind == FrameKind::kSameHost;
   if (slot.near && near == nullptr)
     return Error(ErrorCode::kProtocol, "The peer wants its memory to be read, which was not agreed on");
   const std::size_t bytes = view.frame.payload_bytes;
   if (slot.near) {
-    CKPT_TRYV(read_near(*near, mapping, data, bytes, slot, handler));
+    CKPT_TRYV(read_same_host(*near, mapping, data, bytes, slot, handler));
   } else if (bytes > 0) {
     const std::span<std::byte> to = handler.on_payload_begin({slot.header.data(), slot.header_bytes}, bytes);
     if (to.size() != bytes) return refused_payload(bytes);
@@ -113,8 +113,9 @@ Result<void> ReceiveWindow::accept(ucp_worker_h worker, const FrameView& view, v
   return ok();
 }
 
-Result<void> ReceiveWindow::read_near(const NearReader& near, const NearMapping& mapping, const void* data,
-                                      std::size_t bytes, Slot& slot, LaneHandler& handler) {
+Result<void> ReceiveWindow::read_same_host(const SameHostReader& near, const SameHostMapping& mapping,
+                                           const void* data, std::size_t bytes, Slot& slot,
+                                           LaneHandler& handler) {
   if (bytes == 0) return ok();
   std::uint64_t address = 0;
   std::memcpy(&address, data, sizeof address);

@@ -10,7 +10,7 @@
 #include <memory>
 #include <optional>
 
-#include "libckpt/datapath/transport/near_memory.h"
+#include "libckpt/datapath/transport/same_host_memory.h"
 #include "libckpt/datapath/transport/transport.h"
 
 namespace ckpt::transport {
@@ -21,7 +21,7 @@ enum class FrameKind : std::uint16_t {
   kMessage = 3,
   kCredit = 4,
   kBye = 5,
-  kNear = 6
+  kSameHost = 6
 };
 
 // Before each header on the wire, little-endian as both ends are x86-64 or AArch64 hosts of GPUs.
@@ -31,7 +31,7 @@ struct Frame {
   FrameKind kind = FrameKind::kMessage;
   std::uint16_t header_bytes = 0;
   std::uint64_t sequence = 0;
-  // Of kNear what lies in the sender's memory: its address follows instead of it.
+  // Of kSameHost what lies in the sender's memory: its address follows instead of it.
   std::uint64_t payload_bytes = 0;
   std::uint64_t delivered = 0;  // how many messages of the other side this side has handed over
 };
@@ -90,7 +90,7 @@ class ReceiveWindow {
 
   // Takes the message in; payloads by rendezvous go on by themselves. `near`: null if the peer may not send near ones.
   Result<void> accept(ucp_worker_h worker, const FrameView& view, void* data, bool rendezvous,
-                      const NearReader* near, const NearMapping& mapping, LaneHandler& handler,
+                      const SameHostReader* near, const SameHostMapping& mapping, LaneHandler& handler,
                       std::size_t& outstanding);
   struct Delivery {
     std::span<const std::byte> header;
@@ -117,8 +117,8 @@ class ReceiveWindow {
     std::size_t* outstanding = nullptr;
   };
   static void on_done(void* request, ucs_status_t status, std::size_t length, void* slot);
-  static Result<void> read_near(const NearReader& near, const NearMapping& mapping, const void* data,
-                                std::size_t bytes, Slot& slot, LaneHandler& handler);
+  static Result<void> read_same_host(const SameHostReader& near, const SameHostMapping& mapping,
+                                     const void* data, std::size_t bytes, Slot& slot, LaneHandler& handler);
   Result<void> start_rendezvous(ucp_worker_h worker, Slot& slot, std::span<std::byte> to, void* data,
                                 std::size_t& outstanding);
 

@@ -120,9 +120,9 @@ Result<void> Connection::send(const wire::SwitchMessage& message) {
 
 Result<void> Connection::send_frame(std::vector<std::byte> frame) {
   if (!open_) return Error(ErrorCode::kUnavailable, "Connection to " + peer_ + " is closed");
-  if (queued_bytes_ + frame.size() > settings_.most_queued_bytes) {
+  if (queued_bytes_ + frame.size() > settings_.max_queued_bytes) {
     Error full(ErrorCode::kUnavailable, peer_ + " does not read: more than " +
-                                            std::to_string(settings_.most_queued_bytes) +
+                                            std::to_string(settings_.max_queued_bytes) +
                                             " bytes wait for it");
     close(full);
     return full;

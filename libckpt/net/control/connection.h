@@ -35,7 +35,7 @@ struct ConnectionSettings {
   std::chrono::milliseconds ping_interval{2000};
   std::chrono::milliseconds idle_timeout{10000};  // listened for so long, and heard nothing: the peer is gone
   std::chrono::milliseconds handshake_timeout{5000};
-  std::size_t most_queued_bytes = std::size_t{32} << 20;
+  std::size_t max_queued_bytes = std::size_t{32} << 20;
 };
 
 class Connection : public std::enable_shared_from_this<Connection> {

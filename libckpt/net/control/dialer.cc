@@ -12,7 +12,7 @@
 namespace ckpt::control {
 namespace {
 
-constexpr std::chrono::milliseconds kLeastBackoff{50};
+constexpr std::chrono::milliseconds kMinBackoff{50};
 
 std::uint8_t chance() {
   std::array<std::byte, 1> drawn{};
@@ -97,7 +97,7 @@ Task<> Dialer::pause(std::chrono::milliseconds backoff) {
 }
 
 Task<> Dialer::run(std::shared_ptr<Dialer> self) {
-  auto backoff = kLeastBackoff;
+  auto backoff = kMinBackoff;
   bool first_failure = true;
   while (!self->stopped_) {
     auto connection = co_await connect(self);
@@ -108,7 +108,7 @@ Task<> Dialer::run(std::shared_ptr<Dialer> self) {
         self->wake_.expires_at(std::chrono::steady_clock::time_point::max());
         co_await self->wake_.async_wait(kTuple);
       }
-      backoff = kLeastBackoff;
+      backoff = kMinBackoff;
       first_failure = true;
       co_await self->pause(backoff);
       continue;
@@ -117,7 +117,7 @@ Task<> Dialer::run(std::shared_ptr<Dialer> self) {
     spdlog::log(level, "{}; trying again until it answers", connection.assume_error().to_string());
     first_failure = false;
     co_await self->pause(backoff);
-    backoff = std::min(backoff * 2, self->settings_.most_backoff);
+    backoff = std::min(backoff * 2, self->settings_.max_backoff);
   }
   // The handlers' captures usually own what owns this dialer.
   self->handlers_ = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps one control connection to an address up: connects, greets, and after a loss tries again with a backoff of
-// 50 ms doubling to `most_backoff`, of which half is left to chance: who lost the same peer does not come back at the same
+// 50 ms doubling to `max_backoff`, of which half is left to chance: who lost the same peer does not come back at the same
 // moment. What was queued on a lost connection is gone: whoever needs an answer asks again
 // from on_connected.
 // Threads: as Connection. Ownership: shared; stop() ends it. Errors: failed attempts are logged, the first of a row as a
@@ -31,7 +31,7 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
     std::function<Result<std::string>()> address;
     std::function<Result<std::string>()> token;
     ConnectionSettings connection;
-    std::chrono::milliseconds most_backoff{2000};
+    std::chrono::milliseconds max_backoff{2000};
   };
   struct Handlers {
     std::function<void(Connection&)> on_connected;

@@ -10,7 +10,7 @@
 namespace ckpt::control {
 namespace {
 
-constexpr unsigned kMostHandshakes = 64;
+constexpr unsigned kMaxHandshakes = 64;
 
 Result<void> make_room_for_socket(const asio::generic::stream_protocol::endpoint& endpoint) {
   // A socket file that nobody answers on is left over from a killed process.
@@ -73,7 +73,7 @@ Task<> Listener::accept_loop(std::shared_ptr<Listener> self) {
       co_await pause.async_wait(kTuple);
       continue;
     }
-    if (self->handshakes_ >= kMostHandshakes) {
+    if (self->handshakes_ >= kMaxHandshakes) {
       spdlog::warn("{} unfinished handshakes on {}: a connection was closed", self->handshakes_,
                    self->address_);
       continue;

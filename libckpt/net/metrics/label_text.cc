@@ -7,7 +7,7 @@
 namespace ckpt::metrics {
 namespace {
 
-constexpr std::size_t kMostBytes = 128;
+constexpr std::size_t kMaxBytes = 128;
 
 // Bytes of the well-formed character (RFC 3629) at the beginning of `text`; 0 if there is none.
 std::size_t character_bytes(std::string_view text) {
@@ -35,7 +35,7 @@ std::string label_text(std::string_view text) {
   while (!text.empty()) {
     const std::size_t bytes = character_bytes(text);
     const std::string_view next = bytes == 0 ? "?" : text.substr(0, bytes);
-    if (out.size() + next.size() > kMostBytes) break;
+    if (out.size() + next.size() > kMaxBytes) break;
     out += next;
     text.remove_prefix(bytes == 0 ? 1 : bytes);
   }

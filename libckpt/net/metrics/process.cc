@@ -13,7 +13,7 @@
 namespace ckpt::metrics {
 namespace {
 
-constexpr std::size_t kMostStatmBytes = 4096;
+constexpr std::size_t kMaxStatmBytes = 4096;
 
 double seconds_of(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
@@ -26,7 +26,7 @@ void read_cpu(Series& series) {
 }
 
 void read_memory(Series& series) {
-  const auto text = read_file("/proc/self/statm", kMostStatmBytes);
+  const auto text = read_file("/proc/self/statm", kMaxStatmBytes);
   unsigned long long all = 0;
   unsigned long long resident = 0;
   if (text && std::sscanf(text.assume_value().c_str(), "%llu %llu", &all, &resident) == 2)

@@ -26,7 +26,7 @@ constexpr char kFileMagic1[8] = {'G', 'P', 'M', 'J', 'R', 'N', 'L', '1'};
 constexpr std::uint32_t kFrameMagic = 0x4352'504a;
 constexpr std::uint32_t kReferringMagic = 0x4352'504b;  // its plan is that of an earlier one
 constexpr std::uint64_t kStepBytes = 64 << 10;
-constexpr std::uint32_t kMostRecordBytes = 4 << 20;
+constexpr std::uint32_t kMaxRecordBytes = 4 << 20;
 
 struct FrameHead {
   std::uint32_t magic;
@@ -55,7 +55,7 @@ std::optional<Frame> frame_at(const std::string& text, std::uint64_t at) {
   if (at + sizeof head > text.size()) return std::nullopt;
   std::memcpy(&head, text.data() + at, sizeof head);
   const bool known = head.magic == kFrameMagic || head.magic == kReferringMagic;
-  if (!known || head.length > kMostRecordBytes || head.length > text.size() - at - sizeof head)
+  if (!known || head.length > kMaxRecordBytes || head.length > text.size() - at - sizeof head)
     return std::nullopt;
   const auto body = bytes_of(text, at + sizeof head, head.length);
   if (wire::crc32(body) != head.crc) return std::nullopt;
@@ -242,7 +242,7 @@ Result<void> Journal::append(const Record& record) {
   if (broken_) return Error(ErrorCode::kIo, "Journal " + path_ + " failed before: restart the process");
   Entry entry = to_entry(record);
   const auto frame = make_frame(entry.record, entries_.size(), entry.plan_at.has_value());
-  if (frame.size() > kMostRecordBytes)
+  if (frame.size() > kMaxRecordBytes)
     return Error(ErrorCode::kRefused, "A record of " + std::to_string(frame.size()) + " bytes for " + path_);
   CKPT_TRYV(extend(end_ + frame.size()));
   auto written = write_at(fd_.get(), frame, end_, path_);

@@ -121,9 +121,9 @@ std::string describe(const Action& action) {
 }
 
 void ask_lease(HeldLease& lease, Incarnation k, Nanos now) {
-  constexpr std::size_t kMostAsked = 8;
+  constexpr std::size_t kMaxAsked = 8;
   if (lease.k != k) lease = HeldLease{k, 0, {}};
-  if (lease.asked.size() == kMostAsked) lease.asked.erase(lease.asked.begin());
+  if (lease.asked.size() == kMaxAsked) lease.asked.erase(lease.asked.begin());
   lease.asked.push_back(now);
 }
 

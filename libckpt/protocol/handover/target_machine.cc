@@ -76,7 +76,7 @@ class Stepper {
   }
 
   // RELEASED or CLOSED(target): no lease is needed any more. Also from VERIFIED, when the source's image was given up.
-  void own(bool heard_released) {
+  void become_owner(bool heard_released) {
     Committed next{std::max(s_.offered, s_.info.base + 1), true};
     if (const auto* p = in<Committed>()) {
       next = *p;
@@ -321,7 +321,7 @@ class Stepper {
   }
   bool source_is_gone(Party from, bool released) {
     if (window() || in<Verified>()) {
-      own(released);
+      become_owner(released);
     } else if (uncommitted()) {
       relinquish(Reason(ErrorCode::kCorrupt, "The source has given its image up, and none is complete here"),
                  false);

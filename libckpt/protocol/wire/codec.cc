@@ -69,13 +69,13 @@ bool is_known(FrameType type) noexcept {
   return false;
 }
 
-std::size_t most_body_bytes(FrameType type) noexcept {
+std::size_t max_body_bytes(FrameType type) noexcept {
   switch (type) {
     case FrameType::kInvalid:
       return 0;
-#define CKPT_FRAME_TYPE(number, name, most)              \
-  case FrameType::name:                                  \
-    static_assert(std::size_t{most} <= kMostFrameBytes); \
+#define CKPT_FRAME_TYPE(number, name, most)             \
+  case FrameType::name:                                 \
+    static_assert(std::size_t{most} <= kMaxFrameBytes); \
     return most;
 #include "libckpt/protocol/wire/frame_types.def"
 #undef CKPT_FRAME_TYPE
@@ -101,10 +101,10 @@ Result<FrameHeader> parse_header(std::span<const std::byte> bytes) {
   if (!is_known(header.type))
     return Error(ErrorCode::kProtocol,
                  "Unknown frame type " + std::to_string(static_cast<unsigned>(header.type)));
-  if (header.body_bytes > most_body_bytes(header.type))
+  if (header.body_bytes > max_body_bytes(header.type))
     return Error(ErrorCode::kProtocol, "Frame " + std::string(to_string(header.type)) + " announces " +
                                            std::to_string(header.body_bytes) + " bytes, at most " +
-                                           std::to_string(most_body_bytes(header.type)) + " are allowed");
+                                           std::to_string(max_body_bytes(header.type)) + " are allowed");
   return header;
 }
 
@@ -120,7 +120,7 @@ Result<void> check_body(const FrameHeader& header, std::span<const std::byte> bo
 
 Result<std::vector<std::byte>> make_frame(FrameType type, std::uint64_t sequence,
                                           std::span<const std::byte> body) {
-  if (!is_known(type) || body.size() > most_body_bytes(type))
+  if (!is_known(type) || body.size() > max_body_bytes(type))
     return Error(ErrorCode::kRefused, "Message " + std::string(to_string(type)) + " of " +
                                           std::to_string(body.size()) + " bytes does not fit into a frame");
   std::vector<std::byte> out;

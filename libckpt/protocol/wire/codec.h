@@ -45,7 +45,7 @@ namespace ckpt::wire {
 inline constexpr std::uint32_t kFrameMagic = 0x4d47'5047;  // "GPGM"
 inline constexpr std::uint16_t kFrameVersion = 1;
 inline constexpr std::size_t kFrameHeaderBytes = 24;
-inline constexpr std::size_t kMostFrameBytes = std::size_t{16} << 20;  // no type may allow more
+inline constexpr std::size_t kMaxFrameBytes = std::size_t{16} << 20;  // no type may allow more
 
 enum class FrameType : std::uint16_t {
   kInvalid = 0,
@@ -56,7 +56,7 @@ enum class FrameType : std::uint16_t {
 [[nodiscard]] std::string_view to_string(FrameType type) noexcept;
 [[nodiscard]] bool is_known(FrameType type) noexcept;
 // The longest body a frame of this type may have.
-[[nodiscard]] std::size_t most_body_bytes(FrameType type) noexcept;
+[[nodiscard]] std::size_t max_body_bytes(FrameType type) noexcept;
 
 struct FrameHeader {
   FrameType type = FrameType::kInvalid;

@@ -36,19 +36,19 @@ Result<Message> decode_body(std::size_t index, std::span<const std::byte> body) 
 
 Result<void> check_counts(const Message& message) {
   if (const auto* m = std::get_if<AttachRegions>(&message);
-      m != nullptr && (m->regions.empty() || m->regions.size() > kMostRegions))
+      m != nullptr && (m->regions.empty() || m->regions.size() > kMaxRegions))
     return Error(ErrorCode::kProtocol,
                  "AttachRegions with " + std::to_string(m->regions.size()) + " regions");
   if (const auto* m = std::get_if<MadeRegions>(&message);
-      m != nullptr && (m->regions.empty() || m->regions.size() > kMostRegions))
+      m != nullptr && (m->regions.empty() || m->regions.size() > kMaxRegions))
     return Error(ErrorCode::kProtocol, "MadeRegions with " + std::to_string(m->regions.size()) + " regions");
   if (const auto* m = std::get_if<FillRegions>(&message);
-      m != nullptr && (m->regions.empty() || m->regions.size() > kMostFillRegions))
+      m != nullptr && (m->regions.empty() || m->regions.size() > kMaxFillRegions))
     return Error(ErrorCode::kProtocol, "FillRegions with " + std::to_string(m->regions.size()) + " regions");
-  if (const auto* m = std::get_if<DroppedRegions>(&message); m != nullptr && m->regions.size() > kMostRegions)
+  if (const auto* m = std::get_if<DroppedRegions>(&message); m != nullptr && m->regions.size() > kMaxRegions)
     return Error(ErrorCode::kProtocol,
                  "DroppedRegions with " + std::to_string(m->regions.size()) + " regions");
-  if (const auto* m = std::get_if<AttachTensors>(&message); m != nullptr && m->tensors.size() > kMostTensors)
+  if (const auto* m = std::get_if<AttachTensors>(&message); m != nullptr && m->tensors.size() > kMaxTensors)
     return Error(ErrorCode::kProtocol,
                  "AttachTensors with " + std::to_string(m->tensors.size()) + " tensors");
   return ok();
@@ -102,7 +102,7 @@ Result<std::vector<std::byte>> encode_message(const Message& message) {
   PacketHeader header;
   header.type = static_cast<std::uint16_t>(message.index() + 1);
   std::vector<std::byte> packet(sizeof header + body.size());
-  if (packet.size() > kMostPacketBytes)
+  if (packet.size() > kMaxPacketBytes)
     return Error(ErrorCode::kInvalidArgument, "A " + std::string(name_of(message)) + " of " +
                                                   std::to_string(packet.size()) +
                                                   " bytes is longer than a packet");
@@ -113,7 +113,7 @@ Result<std::vector<std::byte>> encode_message(const Message& message) {
 
 Result<Message> decode_message(std::span<const std::byte> packet) {
   PacketHeader header;
-  if (packet.size() < sizeof header || packet.size() > kMostPacketBytes)
+  if (packet.size() < sizeof header || packet.size() > kMaxPacketBytes)
     return Error(ErrorCode::kProtocol, "A mover packet of " + std::to_string(packet.size()) + " bytes");
   std::memcpy(&header, packet.data(), sizeof header);
   if (header.magic != kPacketMagic) return Error(ErrorCode::kProtocol, "Not a mover packet");
@@ -136,8 +136,8 @@ Result<void> send_message(int socket, const Message& message, std::span<const in
   header.msg_iov = &part;
   header.msg_iovlen = 1;
   // encode_message() has refused what has more descriptors than this.
-  static_assert(2 * kMostFillRegions <= kMostRegions);
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostRegions * sizeof(int))> control{};
+  static_assert(2 * kMaxFillRegions <= kMaxRegions);
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxRegions * sizeof(int))> control{};
   if (!fds.empty()) {
     header.msg_control = control.data();
     header.msg_controllen = CMSG_SPACE(fds.size_bytes());
@@ -158,9 +158,9 @@ Result<void> send_message(int socket, const Message& message, std::span<const in
 }
 
 Result<Packet> receive_message(int socket) {
-  std::vector<std::byte> buffer(kMostPacketBytes);
+  std::vector<std::byte> buffer(kMaxPacketBytes);
   iovec part{buffer.data(), buffer.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostRegions * sizeof(int))> control{};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxRegions * sizeof(int))> control{};
   msghdr header{};
   header.msg_iov = &part;
   header.msg_iovlen = 1;

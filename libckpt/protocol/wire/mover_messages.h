@@ -71,7 +71,7 @@ using Message =
                  JobLeft>;
 [[nodiscard]] std::string_view name_of(const Message& message) noexcept;
 
-// One packet. kInvalidArgument if it would be longer than kMostPacketBytes, or has more regions or tensors than one may have.
+// One packet. kInvalidArgument if it would be longer than kMaxPacketBytes, or has more regions or tensors than one may have.
 Result<std::vector<std::byte>> encode_message(const Message& message);
 Result<Message> decode_message(std::span<const std::byte> packet);
 // How many descriptors belong to it.

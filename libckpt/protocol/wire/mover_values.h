@@ -16,15 +16,15 @@
 namespace ckpt::wire::mover {
 
 inline constexpr int kSocketFd = 3;
-inline constexpr std::size_t kMostPacketBytes = std::size_t{64} << 10;
-inline constexpr std::size_t kMostRegions = 64;  // of one AttachRegions or MadeRegions: one descriptor each
-inline constexpr std::size_t kMostFillRegions = 32;  // of one FillRegions: two descriptors each
+inline constexpr std::size_t kMaxPacketBytes = std::size_t{64} << 10;
+inline constexpr std::size_t kMaxRegions = 64;  // of one AttachRegions or MadeRegions: one descriptor each
+inline constexpr std::size_t kMaxFillRegions = 32;  // of one FillRegions: two descriptors each
 // FillRegions and its answers belong to no session: their key has this in place of a rank, and a number of the agent's own.
 inline constexpr std::uint32_t kFillRank = 0xffff'ffff;
 // The key of a snapshot's or restore's session has this in place of a rank, and a number of the agent's own.
 inline constexpr std::uint32_t kVaultRank = 0xffff'fffe;
-inline constexpr std::size_t kMostTensors = 96;  // of one AttachTensors
-inline constexpr std::size_t kMostLanes = 8;
+inline constexpr std::size_t kMaxTensors = 96;  // of one AttachTensors
+inline constexpr std::size_t kMaxLanes = 8;
 
 #define CKPT_MOVER_MESSAGE(Name)                           \
   static constexpr std::uint8_t kVersion = 1, kCompat = 1; \

@@ -50,12 +50,12 @@ Error refuse(const TensorInfo& tensor, const char* what) {
 }  // namespace
 
 Result<void> check_tensor(const TensorInfo& tensor) {
-  if (tensor.name.empty() || tensor.name.size() > kMostTensorNameBytes || !is_printable(tensor.name))
+  if (tensor.name.empty() || tensor.name.size() > kMaxTensorNameBytes || !is_printable(tensor.name))
     return refuse(tensor, "the name is empty, too long or not printable");
   const Dtype* dtype = find_dtype(tensor.dtype);
   if (dtype == nullptr) return refuse(tensor, "unknown dtype");
   if (tensor.kind < CKPT_PARAMETER || tensor.kind > CKPT_SCRATCH) return refuse(tensor, "unknown kind");
-  if (tensor.shape.size() > kMostTensorDims) return refuse(tensor, "too many dimensions");
+  if (tensor.shape.size() > kMaxTensorDims) return refuse(tensor, "too many dimensions");
   std::uint64_t bytes = dtype->bytes;
   for (const std::uint64_t dim : tensor.shape)
     if (__builtin_mul_overflow(bytes, dim, &bytes)) return refuse(tensor, "the shape overflows");

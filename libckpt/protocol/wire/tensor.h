@@ -11,8 +11,8 @@
 
 namespace ckpt::wire {
 
-inline constexpr std::size_t kMostTensorNameBytes = 255;
-inline constexpr std::size_t kMostTensorDims = 8;
+inline constexpr std::size_t kMaxTensorNameBytes = 255;
+inline constexpr std::size_t kMaxTensorDims = 8;
 inline constexpr std::uint64_t kNoRegion = 0;
 
 struct TensorInfo {

@@ -30,11 +30,11 @@ Result<void> check_path(const std::string& path, const std::string& job) {
   const std::string mine = "jobs/" + job;
   const bool whole =
       path.empty() || path == "vault" || path == "vault.new" || path == "lock" || path == "jobs";
-  if (path.size() <= kMostPathBytes &&
+  if (path.size() <= kMaxPathBytes &&
       (whole || (path.starts_with(mine) && is_of_job(std::string_view(path).substr(mine.size())))))
     return ok();
   return Error(ErrorCode::kInvalidArgument,
-               "\"" + path.substr(0, kMostPathBytes) + "\" is nothing of job " + job + " in a vault");
+               "\"" + path.substr(0, kMaxPathBytes) + "\" is nothing of job " + job + " in a vault");
 }
 
 }  // namespace ckpt::vault

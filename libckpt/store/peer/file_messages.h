@@ -15,8 +15,8 @@
 namespace ckpt::vault {
 
 inline constexpr std::size_t kFileTokenBytes = 32;
-inline constexpr std::size_t kMostRequestBytes = 4096;  // of a request's head
-inline constexpr std::size_t kMostPathBytes = 512;
+inline constexpr std::size_t kMaxRequestBytes = 4096;  // of a request's head
+inline constexpr std::size_t kMaxPathBytes = 512;
 
 // Connections of one `session` share what is open; it ends, and its locks with it, when the last one closes.
 struct FileHello {

@@ -10,8 +10,8 @@
 namespace ckpt::vault {
 namespace {
 
-constexpr std::size_t kMostGrants = 1024;
-constexpr std::size_t kMostConnections = 256;
+constexpr std::size_t kMaxGrants = 1024;
+constexpr std::size_t kMaxConnections = 256;
 constexpr std::chrono::milliseconds kHelloTime{5000};
 constexpr std::chrono::milliseconds kLookForEnd{200};
 
@@ -50,7 +50,7 @@ Result<std::vector<std::byte>> FileServer::grant(const FileGrant& grant) {
   granted->until = std::chrono::steady_clock::now() + grant.lasts;
   const std::lock_guard lock(mutex_);
   std::erase_if(grants_, [](const auto& g) { return g->until < std::chrono::steady_clock::now(); });
-  if (grants_.size() >= kMostGrants)
+  if (grants_.size() >= kMaxGrants)
     return Error(ErrorCode::kRefused, "Too many nodes use the vault " + settings_.folder + " already");
   grants_.push_back(granted);
   return granted->token;
@@ -84,7 +84,7 @@ void FileServer::accept_all() {
 
 void FileServer::take(FrameStream stream) {
   const std::lock_guard lock(mutex_);
-  if (connections_.size() >= kMostConnections) return;
+  if (connections_.size() >= kMaxConnections) return;
   Connection& connection = connections_.emplace_back();
   connection.stream = std::move(stream);
   connection.thread = std::thread([this, &connection] { serve(connection); });
@@ -118,7 +118,7 @@ void FileServer::serve(Connection& connection) {
 }
 
 Result<void> FileServer::greet(Connection& connection) {
-  CKPT_TRY(received, connection.stream.receive(kHelloTime, kMostRequestBytes, {}));
+  CKPT_TRY(received, connection.stream.receive(kHelloTime, kMaxRequestBytes, {}));
   CKPT_TRY(hello, wire::decode<FileHello>(received.head));
   auto session = session_of(hello);
   FileReply reply;

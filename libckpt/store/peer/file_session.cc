@@ -8,9 +8,9 @@
 namespace ckpt::vault {
 namespace {
 
-constexpr std::size_t kMostOpen = 256;
-constexpr std::uint64_t kMostOffset = std::uint64_t{1} << 40;  // as a pack's (chunk_index.h)
-constexpr std::size_t kMostEntries = 60'000;                   // of 40 bytes: what a reply's head holds
+constexpr std::size_t kMaxOpen = 256;
+constexpr std::uint64_t kMaxOffset = std::uint64_t{1} << 40;  // as a pack's (chunk_index.h)
+constexpr std::size_t kMaxEntries = 60'000;                   // of 40 bytes: what a reply's head holds
 
 bool reads_only(FileOp op) {
   return op == FileOp::kOpen || op == FileOp::kRead || op == FileOp::kSize || op == FileOp::kClose ||
@@ -31,11 +31,11 @@ FileReply with_value(std::uint64_t value) {
 }  // namespace
 
 FileReply refusal(const Error& error) {
-  constexpr std::size_t kMostText = 2000;
+  constexpr std::size_t kMaxText = 2000;
   FileReply reply;
   reply.done = false;
   reply.error_code = static_cast<std::uint8_t>(error.code());
-  reply.message = error.to_string().substr(0, kMostText);
+  reply.message = error.to_string().substr(0, kMaxText);
   return reply;
 }
 
@@ -50,9 +50,9 @@ std::string FileServer::Session::full(const std::string& path) const {
 }
 
 void FileServer::Session::serve(FrameStream& stream) {
-  std::vector<std::byte> room(kMostPayloadBytes);
+  std::vector<std::byte> room(kMaxPayloadBytes);
   while (true) {
-    auto received = stream.receive(FrameStream::kForever, kMostRequestBytes, room);
+    auto received = stream.receive(FrameStream::kForever, kMaxRequestBytes, room);
     if (!received) return;
     auto request = wire::decode<FileRequest>(received.assume_value().head);
     if (!request) return;
@@ -103,7 +103,7 @@ Result<FileReply> FileServer::Session::perform_on_file(const FileRequest& reques
     return FileReply();
   }
   CKPT_TRY(open, find(request.handle));
-  if (request.offset > kMostOffset) return Error(ErrorCode::kInvalidArgument, "No file is that long");
+  if (request.offset > kMaxOffset) return Error(ErrorCode::kInvalidArgument, "No file is that long");
   switch (request.op) {
     case FileOp::kWrite: {
       if (!open.writes) return Error(ErrorCode::kInvalidArgument, "The file is open to be read");
@@ -168,7 +168,7 @@ Result<void> FileServer::Session::change(const FileRequest& request) {
 Result<FileReply> FileServer::Session::keep(Result<std::unique_ptr<File>> file, bool writes) {
   if (!file) return std::move(file).assume_error();
   const std::lock_guard lock(mutex_);
-  if (open_.size() >= kMostOpen) return Error(ErrorCode::kInvalidArgument, "Too many open files");
+  if (open_.size() >= kMaxOpen) return Error(ErrorCode::kInvalidArgument, "Too many open files");
   OpenFile& open = open_[next_];
   open.file = std::move(file).assume_value();
   open.writes = writes;
@@ -192,7 +192,7 @@ Result<FileReply> FileServer::Session::list(const std::string& path) {
   FileReply reply;
   for (const FolderEntry& entry : entries) {
     if (path == "jobs" && entry.name != grant_.job) continue;
-    if (reply.entries.size() >= kMostEntries)
+    if (reply.entries.size() >= kMaxEntries)
       return Error(ErrorCode::kNotSupported, full(path) + " has too many files to be read from elsewhere");
     FileEntry& said = reply.entries.emplace_back();
     said.name = entry.name;

@@ -121,7 +121,7 @@ Result<FrameStream> FrameStream::connect(const std::string& address, Wait timeou
 }
 
 Result<void> FrameStream::send(std::span<const std::byte> head, std::span<const std::byte> payload) {
-  if (head.size() > kMostHeadBytes || payload.size() > kMostPayloadBytes)
+  if (head.size() > kMaxHeadBytes || payload.size() > kMaxPayloadBytes)
     return Error(ErrorCode::kInvalidArgument, "A message of a vault's files that is too long");
   Head front;
   front.head_bytes = static_cast<std::uint32_t>(head.size());
@@ -164,7 +164,7 @@ Result<void> FrameStream::read_all(std::span<std::byte> out) {
   return ok();
 }
 
-Result<FrameStream::Received> FrameStream::receive(Wait wait, std::size_t most_head_bytes,
+Result<FrameStream::Received> FrameStream::receive(Wait wait, std::size_t max_head_bytes,
                                                    std::span<std::byte> room) {
   CKPT_TRY(ready, wait_for(socket_.get(), POLLIN, wait));
   if (!ready)
@@ -174,7 +174,7 @@ Result<FrameStream::Received> FrameStream::receive(Wait wait, std::size_t most_h
   CKPT_TRYV(read_all(std::as_writable_bytes(std::span(&front, 1))));
   if (front.magic != kMagic || front.zero != 0)
     return Error(ErrorCode::kProtocol, "What came is no message of a vault's files");
-  if (front.head_bytes > most_head_bytes || front.payload_bytes > room.size())
+  if (front.head_bytes > max_head_bytes || front.payload_bytes > room.size())
     return Error(ErrorCode::kProtocol, "A message of " + std::to_string(front.head_bytes) + " and " +
                                            std::to_string(front.payload_bytes) +
                                            " bytes is longer than there is room for");

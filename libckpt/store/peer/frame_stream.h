@@ -21,8 +21,8 @@
 
 namespace ckpt::vault {
 
-inline constexpr std::size_t kMostPayloadBytes = std::size_t{8} << 20;
-inline constexpr std::size_t kMostHeadBytes = std::size_t{4} << 20;  // a long folder
+inline constexpr std::size_t kMaxPayloadBytes = std::size_t{8} << 20;
+inline constexpr std::size_t kMaxHeadBytes = std::size_t{4} << 20;  // a long folder
 
 class FrameStream {
  public:
@@ -40,7 +40,7 @@ class FrameStream {
     std::size_t payload_bytes = 0;  // in `room`
   };
   // `wait` is for the message's first byte. kProtocol if head or payload are longer than there is room for.
-  Result<Received> receive(Wait wait, std::size_t most_head_bytes, std::span<std::byte> room);
+  Result<Received> receive(Wait wait, std::size_t max_head_bytes, std::span<std::byte> room);
   void shut_down() noexcept;
   explicit operator bool() const noexcept { return static_cast<bool>(socket_); }
 

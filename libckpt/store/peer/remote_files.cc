@@ -8,7 +8,7 @@
 namespace ckpt::vault {
 namespace {
 
-constexpr std::size_t kMostConnections = 8;
+constexpr std::size_t kMaxConnections = 8;
 constexpr FrameStream::Wait kConnecting{10'000};
 // The other side may have to write much to its disk first, to have room in memory.
 constexpr FrameStream::Wait kAnswering{300'000};
@@ -27,7 +27,7 @@ class RemoteFiles::Remote : public File {
 
   Result<void> write_at(std::uint64_t at, std::span<const std::byte> bytes) override {
     while (!bytes.empty()) {
-      const auto piece = bytes.first(std::min(bytes.size(), kMostPayloadBytes));
+      const auto piece = bytes.first(std::min(bytes.size(), kMaxPayloadBytes));
       FileRequest write = request(FileOp::kWrite);
       write.offset = at;
       CKPT_TRYV(files_.call(write, piece));
@@ -39,7 +39,7 @@ class RemoteFiles::Remote : public File {
   Result<std::size_t> read_at(std::uint64_t at, std::span<std::byte> out) const override {
     std::size_t done = 0;
     while (done < out.size()) {
-      const auto piece = out.subspan(done, std::min(out.size() - done, kMostPayloadBytes));
+      const auto piece = out.subspan(done, std::min(out.size() - done, kMaxPayloadBytes));
       FileRequest read = request(FileOp::kRead);
       read.offset = at + done;
       read.bytes = piece.size();
@@ -107,7 +107,7 @@ Result<FrameStream> RemoteFiles::dial() const {
   hello.session = session_;
   if (auto sent = stream.assume_value().send(wire::encode(hello), {}); !sent)
     return failed(sent.assume_error());
-  auto answer = stream.assume_value().receive(kConnecting, kMostRequestBytes, {});
+  auto answer = stream.assume_value().receive(kConnecting, kMaxRequestBytes, {});
   if (!answer) return failed(answer.assume_error());
   auto reply = wire::decode<FileReply>(answer.assume_value().head);
   if (!reply) return failed(reply.assume_error());
@@ -117,7 +117,7 @@ Result<FrameStream> RemoteFiles::dial() const {
 
 Result<std::unique_ptr<FrameStream>> RemoteFiles::borrow() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return lost_ || !idle_.empty() || connections_ < kMostConnections; });
+  changed_.wait(lock, [this] { return lost_ || !idle_.empty() || connections_ < kMaxConnections; });
   if (lost_) return *lost_;
   if (!idle_.empty()) {
     auto stream = std::move(idle_.back());
@@ -155,7 +155,7 @@ Result<RemoteFiles::Answer> RemoteFiles::call(const FileRequest& request, std::s
   CKPT_TRY(stream, borrow());
   const auto exchange = [&]() -> Result<Answer> {
     CKPT_TRYV(stream->send(wire::encode(request), payload));
-    CKPT_TRY(received, stream->receive(kAnswering, kMostHeadBytes, room));
+    CKPT_TRY(received, stream->receive(kAnswering, kMaxHeadBytes, room));
     Answer answer;
     CKPT_TRY(reply, wire::decode<FileReply>(received.head));
     answer.reply = std::move(reply);

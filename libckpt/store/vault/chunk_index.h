@@ -25,7 +25,7 @@ struct Place {
 class ChunkIndex {
  public:
   // pack < 2^28 and offset < 2^40, a multiple of 16.
-  static constexpr std::uint64_t kMostPacks = std::uint64_t{1} << 28;
+  static constexpr std::uint64_t kMaxPacks = std::uint64_t{1} << 28;
 
   void add(const ContentId& id, RecordKind kind, const Place& place);
   // Calls `look` with each place, until it returns true.

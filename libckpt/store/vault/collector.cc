@@ -112,7 +112,7 @@ class Collection {
     }
     std::sort(by_live_share.begin(), by_live_share.end());
     for (const auto& [share, number] : by_live_share) {
-      if (static_cast<double>(dead) <= options_.most_dead_share * static_cast<double>(bytes)) break;
+      if (static_cast<double>(dead) <= options_.max_dead_share * static_cast<double>(bytes)) break;
       const PackUse& use = use_.at(number);
       // Its own head, tail and padding are no gain.
       if (use.live + sizeof(PackHead) + sizeof(PackTail) >= use.bytes) break;
@@ -120,7 +120,7 @@ class Collection {
       dead -= use.dead();
       bytes -= use.dead();
     }
-    if (small.size() > options_.most_small_packs) chosen.insert(small.begin(), small.end());
+    if (small.size() > options_.max_small_packs) chosen.insert(small.begin(), small.end());
     return chosen;
   }
 
@@ -130,7 +130,7 @@ class Collection {
     std::set<std::uint64_t> group;
     std::uint64_t bytes = 0;
     for (const std::uint64_t number : chosen) {
-      if (!group.empty() && bytes + use_[number].live > options_.most_pack_bytes) {
+      if (!group.empty() && bytes + use_[number].live > options_.max_pack_bytes) {
         CKPT_TRYV(rewrite_group(group));
         group.clear();
         bytes = 0;

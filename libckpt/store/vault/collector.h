@@ -17,10 +17,10 @@
 namespace ckpt::vault {
 
 struct CollectOptions {
-  double most_dead_share = 0.3;  // of the bytes in packs
+  double max_dead_share = 0.3;  // of the bytes in packs
   std::uint64_t small_pack_bytes = 16 << 20;
-  std::size_t most_small_packs = 64;
-  std::uint64_t most_pack_bytes = std::uint64_t{256} << 20;
+  std::size_t max_small_packs = 64;
+  std::uint64_t max_pack_bytes = std::uint64_t{256} << 20;
 };
 
 struct CollectReport {

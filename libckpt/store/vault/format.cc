@@ -88,7 +88,7 @@ Result<RecordHead> read_record_head(std::span<const std::byte> bytes) {
   if (head.magic != kRecordMagic || head.head_hash != hash_of(head))
     return corrupt("A record's head is damaged");
   if (!is_known(head.kind) || !is_known(head.packing) || head.zero != 0 || head.plain_bytes == 0 ||
-      head.plain_bytes > kMostChunkBytes || head.stored_bytes == 0 || head.stored_bytes > head.plain_bytes ||
+      head.plain_bytes > kMaxChunkBytes || head.stored_bytes == 0 || head.stored_bytes > head.plain_bytes ||
       (head.packing == Packing::kRaw) != (head.stored_bytes == head.plain_bytes))
     return corrupt("A record of a kind or length that no vault writes");
   return head;
@@ -124,7 +124,7 @@ Result<std::vector<IndexEntry>> read_index(const PackTail& tail, std::span<const
   std::uint64_t end = sizeof(PackHead);
   for (const IndexEntry& entry : index) {
     if (entry.offset != end || !is_known(entry.kind) || !is_known(entry.packing) || entry.zero != 0 ||
-        entry.stored_bytes == 0 || entry.stored_bytes > kMostChunkBytes ||
+        entry.stored_bytes == 0 || entry.stored_bytes > kMaxChunkBytes ||
         record_bytes(entry.stored_bytes) > tail.index_offset - end)
       return corrupt("The pack's index speaks of records that cannot be");
     end += record_bytes(entry.stored_bytes);

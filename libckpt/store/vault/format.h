@@ -24,8 +24,8 @@ namespace ckpt::vault {
 inline constexpr std::uint32_t kStoredFormat = 1;
 
 // Chunks are powers of two from 256 bytes to 16 MiB.
-inline constexpr std::uint64_t kLeastChunkBytes = 256;
-inline constexpr std::uint64_t kMostChunkBytes = 16 << 20;
+inline constexpr std::uint64_t kMinChunkBytes = 256;
+inline constexpr std::uint64_t kMaxChunkBytes = 16 << 20;
 inline constexpr std::uint64_t kRecordAlignment = 16;
 // Chunks that one list record names.
 inline constexpr std::size_t kListChunks = 256;
@@ -106,7 +106,7 @@ enum class SmallFile : std::uint64_t {
   kJob = 0x31'42'4f'4a'56'50'47,      // "GPVJOB1"
   kVersion = 0x31'52'45'56'56'50'47,  // "GPVVER1"
 };
-inline constexpr std::uint64_t kMostSmallFileBytes = std::uint64_t{256} << 20;
+inline constexpr std::uint64_t kMaxSmallFileBytes = std::uint64_t{256} << 20;
 
 struct SmallHead {
   std::uint64_t magic;

@@ -9,7 +9,7 @@ namespace ckpt::vault {
 namespace {
 
 constexpr std::string_view kVersionSuffix = ".version";
-constexpr std::size_t kMostOpenPacks = 64;
+constexpr std::size_t kMaxOpenPacks = 64;
 constexpr const char* kJobFile = "job";
 
 std::string in_job(const std::string& job) {
@@ -88,7 +88,7 @@ Result<void> JobStore::load_versions(bool writable) {
     if (number == 0) continue;
     last_version_ = std::max(last_version_, number);
     const std::string path = version_folder() + "/" + entry.name;
-    auto bytes = read_whole(files_, path, kMostSmallFileBytes);
+    auto bytes = read_whole(files_, path, kMaxSmallFileBytes);
     auto version = bytes ? decode_version(bytes.assume_value()) : Result<Version>(bytes.assume_error());
     if (version && (version.assume_value().number != number || version.assume_value().job != job_))
       version = Error(ErrorCode::kCorrupt, "The file speaks of another version");
@@ -109,7 +109,7 @@ Result<void> JobStore::load_packs(bool writable) {
   CKPT_TRY(entries, list_folder(pack_folder(), writable));
   for (const FolderEntry& entry : entries) {
     const std::uint64_t number = pack_number(entry.name);
-    if (number == 0 || number >= ChunkIndex::kMostPacks) continue;
+    if (number == 0 || number >= ChunkIndex::kMaxPacks) continue;
     last_pack_ = std::max(last_pack_, number);
     auto loaded = load_pack(files_, pack_folder(), number);
     if (!loaded) {
@@ -126,7 +126,7 @@ Result<void> JobStore::load_packs(bool writable) {
 
 Result<void> JobStore::load_key(bool writable) {
   const std::string path = folder_ + "/" + kJobFile;
-  auto bytes = read_whole(files_, path, kMostSmallFileBytes);
+  auto bytes = read_whole(files_, path, kMaxSmallFileBytes);
   auto record = bytes ? decode_job(bytes.assume_value()) : Result<JobRecord>(bytes.assume_error());
   if (record && record.assume_value().job != job_)
     record = Error(ErrorCode::kCorrupt, "The file speaks of another job");
@@ -214,7 +214,7 @@ Result<std::shared_ptr<const File>> JobStore::open_pack(std::uint64_t number) {
   const std::lock_guard lock(mutex_);
   if (const auto found = open_packs_.find(number); found != open_packs_.end()) return found->second;
   CKPT_TRY(file, files_.open(pack_folder() + "/" + pack_name(number)));
-  if (open_packs_.size() >= kMostOpenPacks) open_packs_.erase(open_packs_.begin());
+  if (open_packs_.size() >= kMaxOpenPacks) open_packs_.erase(open_packs_.begin());
   std::shared_ptr<const File> shared(std::move(file));
   open_packs_[number] = shared;
   return shared;

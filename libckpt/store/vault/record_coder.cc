@@ -11,13 +11,13 @@
 namespace ckpt::vault {
 namespace {
 
-constexpr double kLeastRatio = 1.1;
+constexpr double kMinRatio = 1.1;
 constexpr int kZstdLevel = 1;
 constexpr std::size_t kSampleBytes = 4096;
 // Blobs' chunks and lists always fit.
-constexpr std::size_t kLeastCoderBytes = 64 << 10;
+constexpr std::size_t kMinCoderBytes = 64 << 10;
 // Below this planes' headers and zstd's frames eat what is saved.
-constexpr std::size_t kLeastPackedBytes = 512;
+constexpr std::size_t kMinPackedBytes = 512;
 
 Packing packing_of(codec::Encoding encoding) {
   switch (encoding) {
@@ -38,7 +38,7 @@ struct RecordCoder::State {
   std::vector<std::byte> packed;
   ZSTD_CCtx* compressor = ZSTD_createCCtx();
   ZSTD_DCtx* decompressor = ZSTD_createDCtx();
-  std::size_t most_bytes = 0;
+  std::size_t max_bytes = 0;
 
   State() = default;
   ~State() {
@@ -66,22 +66,22 @@ struct RecordCoder::State {
 RecordCoder::RecordCoder(std::unique_ptr<State> state) : state_(std::move(state)) {}
 RecordCoder::~RecordCoder() = default;
 
-Result<std::unique_ptr<RecordCoder>> RecordCoder::create(const ContentKey& key, std::size_t most_bytes) {
+Result<std::unique_ptr<RecordCoder>> RecordCoder::create(const ContentKey& key, std::size_t max_bytes) {
   auto state = std::make_unique<State>();
   CKPT_TRY(hasher, ContentHasher::create(key));
   state->hasher = std::move(hasher);
-  CKPT_TRY(planes, codec::Coder::create(most_bytes));
+  CKPT_TRY(planes, codec::Coder::create(max_bytes));
   state->planes = std::move(planes);
   if (state->compressor == nullptr || state->decompressor == nullptr)
     return Error(ErrorCode::kOutOfMemory, "No memory for zstd");
   // The coder of planes wants room for the plain bytes, and a sample is never longer than its bound.
-  state->packed.resize(std::max(most_bytes, ZSTD_compressBound(kSampleBytes)));
-  state->most_bytes = most_bytes;
+  state->packed.resize(std::max(max_bytes, ZSTD_compressBound(kSampleBytes)));
+  state->max_bytes = max_bytes;
   return std::unique_ptr<RecordCoder>(new RecordCoder(std::move(state)));
 }
 
-std::size_t RecordCoder::most_bytes() const noexcept {
-  return state_->most_bytes;
+std::size_t RecordCoder::max_bytes() const noexcept {
+  return state_->max_bytes;
 }
 
 Result<ContentId> RecordCoder::id_of(RecordKind kind, std::span<const std::byte> plain) {
@@ -90,14 +90,14 @@ Result<ContentId> RecordCoder::id_of(RecordKind kind, std::span<const std::byte>
 
 Packed RecordCoder::pack(std::span<const std::byte> plain, bool compress) {
   const Packed raw{Packing::kRaw, plain};
-  if (!compress || plain.size() < kLeastPackedBytes || plain.size() > state_->most_bytes) return raw;
+  if (!compress || plain.size() < kMinPackedBytes || plain.size() > state_->max_bytes) return raw;
   const codec::Estimate estimate = state_->planes->estimate(plain, {});
   const double zstd_ratio = state_->zstd_ratio(plain);
-  if (std::max(estimate.planes_ratio, zstd_ratio) < kLeastRatio) return raw;
+  if (std::max(estimate.planes_ratio, zstd_ratio) < kMinRatio) return raw;
   const bool planes = estimate.planes_ratio > zstd_ratio;
   const auto size = planes ? state_->planes->encode(estimate.planes, plain, {}, state_->packed)
                            : state_->zstd(plain, state_->packed);
-  if (!size || static_cast<double>(*size) * kLeastRatio > static_cast<double>(plain.size())) return raw;
+  if (!size || static_cast<double>(*size) * kMinRatio > static_cast<double>(plain.size())) return raw;
   const Packing packing = planes ? packing_of(estimate.planes) : Packing::kZstd;
   if (packing == Packing::kInvalid) return raw;
   return {packing, std::span(state_->packed).first(*size)};
@@ -138,19 +138,19 @@ Result<void> RecordCoder::open(const RecordHead& head, std::span<const std::byte
   return ok();
 }
 
-Result<RecordCoders::Loan> RecordCoders::borrow(std::size_t most_bytes) {
-  most_bytes = std::max(most_bytes, kLeastCoderBytes);
+Result<RecordCoders::Loan> RecordCoders::borrow(std::size_t max_bytes) {
+  max_bytes = std::max(max_bytes, kMinCoderBytes);
   {
     const std::lock_guard lock(mutex_);
     // One that is too small made way for larger chunks: it will not be wanted again.
-    std::erase_if(idle_, [most_bytes](const auto& coder) { return coder->most_bytes() < most_bytes; });
+    std::erase_if(idle_, [max_bytes](const auto& coder) { return coder->max_bytes() < max_bytes; });
     if (!idle_.empty()) {
       auto coder = std::move(idle_.back());
       idle_.pop_back();
       return Loan(*this, std::move(coder));
     }
   }
-  CKPT_TRY(coder, RecordCoder::create(key_, most_bytes));
+  CKPT_TRY(coder, RecordCoder::create(key_, max_bytes));
   return Loan(*this, std::move(coder));
 }
 

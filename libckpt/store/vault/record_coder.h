@@ -25,8 +25,8 @@ struct Packed {
 
 class RecordCoder {
  public:
-  // For contents of at most `most_bytes`.
-  static Result<std::unique_ptr<RecordCoder>> create(const ContentKey& key, std::size_t most_bytes);
+  // For contents of at most `max_bytes`.
+  static Result<std::unique_ptr<RecordCoder>> create(const ContentKey& key, std::size_t max_bytes);
   ~RecordCoder();
   RecordCoder(const RecordCoder&) = delete;
   RecordCoder& operator=(const RecordCoder&) = delete;
@@ -36,7 +36,7 @@ class RecordCoder {
   Result<void> unpack(Packing packing, std::span<const std::byte> payload, std::span<std::byte> out);
   // The content of a record as it was read: checks lengths, payload, unpacks it and compares its name.
   Result<void> open(const RecordHead& head, std::span<const std::byte> record, std::span<std::byte> out);
-  [[nodiscard]] std::size_t most_bytes() const noexcept;
+  [[nodiscard]] std::size_t max_bytes() const noexcept;
 
  private:
   struct State;
@@ -66,8 +66,8 @@ class RecordCoders {
     RecordCoders* owner_;
     std::unique_ptr<RecordCoder> coder_;
   };
-  // One for contents of at most `most_bytes`.
-  Result<Loan> borrow(std::size_t most_bytes);
+  // One for contents of at most `max_bytes`.
+  Result<Loan> borrow(std::size_t max_bytes);
 
  private:
   void give_back(std::unique_ptr<RecordCoder> coder);

@@ -115,10 +115,10 @@ class Scrubbing {
   }
 
   // Chunks of some version may be larger than those seen so far.
-  Result<void> fit_coder(std::uint64_t most_bytes) {
-    if (coder_ && (*coder_)->most_bytes() >= most_bytes) return ok();
+  Result<void> fit_coder(std::uint64_t max_bytes) {
+    if (coder_ && (*coder_)->max_bytes() >= max_bytes) return ok();
     coder_.reset();
-    CKPT_TRY(coder, store_.coders().borrow(most_bytes));
+    CKPT_TRY(coder, store_.coders().borrow(max_bytes));
     coder_.emplace(std::move(coder));
     return ok();
   }

@@ -29,7 +29,7 @@ Vault::Vault(std::string folder, VaultOptions options)
       budget_(options.limit_bytes) {}
 
 Result<std::unique_ptr<Vault>> Vault::open(const std::string& folder, VaultOptions options) {
-  options.collect.most_pack_bytes = options.most_pack_bytes;
+  options.collect.max_pack_bytes = options.max_pack_bytes;
   std::unique_ptr<Vault> vault(new Vault(folder, options));
   CKPT_TRYV(vault->load());
   return vault;
@@ -58,7 +58,7 @@ Result<void> Vault::load() {
 
 Result<void> Vault::read_vault_file() {
   const std::string path = folder_ + "/" + kVaultFile;
-  auto bytes = read_whole(files_, path, kMostSmallFileBytes);
+  auto bytes = read_whole(files_, path, kMaxSmallFileBytes);
   auto body = bytes ? read_small_file(SmallFile::kVault, bytes.assume_value())
                     : Result<std::span<const std::byte>>(bytes.assume_error());
   if (body) return ok();
@@ -176,7 +176,7 @@ Result<std::vector<DamagedVersion>> Vault::damaged_versions(const std::string& j
 Result<std::unique_ptr<VersionWriter>> Vault::begin_version(const std::string& job, VersionInput input) {
   CKPT_TRYV(check_writable());
   CKPT_TRY(store, find_job(job, true));
-  return VersionWriter::create(store, options_.most_pack_bytes, std::move(input));
+  return VersionWriter::create(store, options_.max_pack_bytes, std::move(input));
 }
 
 Result<std::unique_ptr<VersionReader>> Vault::open_version(const std::string& job,

@@ -44,7 +44,7 @@ struct VaultOptions {
   bool writable = true;  // makes the folder, locks it, removes what a writer that was cut left
   std::uint64_t limit_bytes =
       0;  // of all files together; 0: none. A collection may exceed it by one pack for a while
-  std::uint64_t most_pack_bytes = std::uint64_t{256} << 20;
+  std::uint64_t max_pack_bytes = std::uint64_t{256} << 20;
   CollectOptions collect = {};
   Files* files = nullptr;  // the operating system's
 };

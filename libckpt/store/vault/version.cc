@@ -10,9 +10,9 @@
 namespace ckpt::vault {
 namespace {
 
-constexpr std::size_t kMostNameBytes = 255;
-constexpr std::size_t kMostJobNameBytes = 128;
-constexpr std::uint64_t kMostListBytes = std::uint64_t{1} << 50;
+constexpr std::size_t kMaxNameBytes = 255;
+constexpr std::size_t kMaxJobNameBytes = 128;
+constexpr std::uint64_t kMaxListBytes = std::uint64_t{1} << 50;
 
 Error corrupt(std::string what) {
   return {ErrorCode::kCorrupt, std::move(what)};
@@ -31,7 +31,7 @@ Result<T> decode_body(SmallFile kind, std::span<const std::byte> file) {
 }
 
 Result<void> check_list(const ChunkList& list, std::uint64_t chunk_bytes) {
-  if (list.chunk_bytes != chunk_bytes || list.bytes > kMostListBytes ||
+  if (list.chunk_bytes != chunk_bytes || list.bytes > kMaxListBytes ||
       list.blocks.size() != list.block_count() * sizeof(ContentId))
     return corrupt("A version with a list of another length than its memory");
   return ok();
@@ -50,7 +50,7 @@ Result<void> check_version(const Version& version) {
   }
   std::set<std::string_view> names;
   for (const Blob& blob : version.blobs) {
-    if (blob.name.empty() || blob.name.size() > kMostNameBytes || !names.insert(blob.name).second)
+    if (blob.name.empty() || blob.name.size() > kMaxNameBytes || !names.insert(blob.name).second)
       return corrupt("A version with a blob of no name, or two of one");
     CKPT_TRYV(check_list(blob.list, kBlobChunkBytes));
   }
@@ -123,7 +123,7 @@ Result<void> check_job_name(const std::string& job) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
            c == '_' || c == '-';
   };
-  if (job.empty() || job.size() > kMostJobNameBytes || job[0] == '.' ||
+  if (job.empty() || job.size() > kMaxJobNameBytes || job[0] == '.' ||
       !std::all_of(job.begin(), job.end(), allowed))
     return Error(ErrorCode::kInvalidArgument,
                  "No job of a vault is called that: letters, digits, '.', '_' and '-', at most 128");
@@ -131,7 +131,7 @@ Result<void> check_job_name(const std::string& job) {
 }
 
 bool is_chunk_size(std::uint64_t bytes) {
-  return bytes >= kLeastChunkBytes && bytes <= kMostChunkBytes && std::has_single_bit(bytes);
+  return bytes >= kMinChunkBytes && bytes <= kMaxChunkBytes && std::has_single_bit(bytes);
 }
 
 }  // namespace ckpt::vault

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "libckpt/base/result.h"
+#include "libckpt/protocol/wire/codec.h"
 #include "libckpt/store/vault/content.h"
 #include "libckpt/store/vault/format.h"
-#include "libckpt/protocol/wire/codec.h"
 
 namespace ckpt::vault {
 

@@ -13,10 +13,10 @@
 namespace ckpt::vault {
 namespace {
 
-constexpr std::uint64_t kMostRunBytes = 4 << 20;
+constexpr std::uint64_t kMaxRunBytes = 4 << 20;
 // What lies between two wanted records is read along, rather than begin anew.
-constexpr std::uint64_t kMostGapBytes = 64 << 10;
-constexpr unsigned kMostThreads = 8;
+constexpr std::uint64_t kMaxGapBytes = 64 << 10;
+constexpr unsigned kMaxThreads = 8;
 // The disk is told of a run so many before it is read, and works while others are unpacked and compared.
 constexpr std::size_t kRunsAhead = 8;
 
@@ -100,8 +100,8 @@ class RegionReading {
       if (!runs_.empty()) {
         Run& last = runs_.back();
         const Place& before = wanted_[last.first].place;
-        if (before.pack == place.pack && place.offset <= last.offset + last.bytes + kMostGapBytes &&
-            end - last.offset <= kMostRunBytes) {
+        if (before.pack == place.pack && place.offset <= last.offset + last.bytes + kMaxGapBytes &&
+            end - last.offset <= kMaxRunBytes) {
           last.bytes = std::max(last.bytes, end - last.offset);
           last.count++;
           continue;
@@ -207,7 +207,7 @@ Result<void> VersionReader::read_chunk(std::uint32_t region, std::uint64_t chunk
 
 Result<void> VersionReader::read_regions(ChunkSink& sink, const ReadOptions& options) {
   const unsigned threads =
-      options.threads != 0 ? options.threads : std::clamp(usable_cores(), 1U, kMostThreads);
+      options.threads != 0 ? options.threads : std::clamp(usable_cores(), 1U, kMaxThreads);
   return RegionReading(*store_, *version_, sink).run(threads);
 }
 
@@ -248,12 +248,11 @@ Result<void> VersionReader::read_blob(const std::string& name,
   return ok();
 }
 
-Result<std::vector<std::byte>> VersionReader::read_blob(const std::string& name, std::uint64_t most_bytes) {
+Result<std::vector<std::byte>> VersionReader::read_blob(const std::string& name, std::uint64_t max_bytes) {
   const Blob* blob = find_blob(name);
-  if (blob != nullptr && blob->list.bytes > most_bytes)
+  if (blob != nullptr && blob->list.bytes > max_bytes)
     return Error(ErrorCode::kRefused, "Blob " + name + " has " + std::to_string(blob->list.bytes) +
-                                          " bytes; at most " + std::to_string(most_bytes) +
-                                          " were asked for");
+                                          " bytes; at most " + std::to_string(max_bytes) + " were asked for");
   std::vector<std::byte> bytes;
   if (blob != nullptr) bytes.reserve(blob->list.bytes);
   CKPT_TRYV(read_blob(name, [&bytes](std::span<const std::byte> piece) -> Result<void> {

@@ -48,8 +48,8 @@ class VersionReader {
   // `out` is as long as the chunk.
   Result<void> read_chunk(std::uint32_t region, std::uint64_t chunk, std::span<std::byte> out);
   Result<void> read_regions(ChunkSink& sink, const ReadOptions& options);
-  // kNotFound: there is none of that name; kRefused: it is longer than `most_bytes`.
-  Result<std::vector<std::byte>> read_blob(const std::string& name, std::uint64_t most_bytes);
+  // kNotFound: there is none of that name; kRefused: it is longer than `max_bytes`.
+  Result<std::vector<std::byte>> read_blob(const std::string& name, std::uint64_t max_bytes);
   // Piece by piece, from front to back.
   Result<void> read_blob(const std::string& name,
                          const std::function<Result<void>(std::span<const std::byte>)>& piece);

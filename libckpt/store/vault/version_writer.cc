@@ -9,7 +9,7 @@
 namespace ckpt::vault {
 namespace {
 
-constexpr std::size_t kMostMissingNamed = 1 << 20;
+constexpr std::size_t kMaxMissingNamed = 1 << 20;
 
 Error is_over() {
   return {ErrorCode::kInvalidArgument, "This version is committed or abandoned already"};
@@ -23,10 +23,10 @@ std::string quoted(const Region& region) {
 }  // namespace
 
 VersionWriter::VersionWriter(std::shared_ptr<JobStore> store, JobStore::Exclusive exclusive,
-                             std::uint64_t most_pack_bytes, bool compress)
+                             std::uint64_t max_pack_bytes, bool compress)
     : store_(std::move(store)),
       exclusive_(std::move(exclusive)),
-      most_pack_bytes_(most_pack_bytes),
+      max_pack_bytes_(max_pack_bytes),
       compress_(compress) {}
 
 VersionWriter::~VersionWriter() {
@@ -34,7 +34,7 @@ VersionWriter::~VersionWriter() {
 }
 
 Result<std::unique_ptr<VersionWriter>> VersionWriter::create(const std::shared_ptr<JobStore>& store,
-                                                             std::uint64_t most_pack_bytes,
+                                                             std::uint64_t max_pack_bytes,
                                                              VersionInput input) {
   if (!is_chunk_size(input.chunk_bytes))
     return Error(ErrorCode::kInvalidArgument,
@@ -42,7 +42,7 @@ Result<std::unique_ptr<VersionWriter>> VersionWriter::create(const std::shared_p
                      " bytes: a power of two from 256 bytes to 16 MiB is stored");
   CKPT_TRY(exclusive, JobStore::begin_exclusive(store));
   std::unique_ptr<VersionWriter> writer(
-      new VersionWriter(store, std::move(exclusive), most_pack_bytes, input.compress));
+      new VersionWriter(store, std::move(exclusive), max_pack_bytes, input.compress));
   if (!input.parent) {
     const auto versions = store->versions();
     if (!versions.empty()) writer->parent_ = versions.back();
@@ -167,7 +167,7 @@ bool VersionWriter::is_stored(const ContentId& id, RecordKind kind) const {
 
 // Needs the lock.
 Result<void> VersionWriter::append_to_pack(const RecordHead& head, std::span<const std::byte> payload) {
-  if (packs_.empty() || packs_.back()->bytes() >= most_pack_bytes_) {
+  if (packs_.empty() || packs_.back()->bytes() >= max_pack_bytes_) {
     if (!packs_.empty()) {
       CKPT_TRYV(packs_.back()->finish());
     }
@@ -245,7 +245,7 @@ std::vector<std::uint64_t> VersionWriter::missing(std::uint32_t region) const {
   const std::lock_guard lock(mutex_);
   if (region >= regions_.size()) return chunks;
   const List& list = regions_[region];
-  for (std::uint64_t i = 0; i < list.list.chunk_count() && chunks.size() < kMostMissingNamed; ++i)
+  for (std::uint64_t i = 0; i < list.list.chunk_count() && chunks.size() < kMaxMissingNamed; ++i)
     if (!list.blocks[i / kListChunks].accounted.test(i % kListChunks)) chunks.push_back(i);
   return chunks;
 }

@@ -57,7 +57,7 @@ class VersionWriter {
  public:
   // For Vault::begin_version.
   static Result<std::unique_ptr<VersionWriter>> create(const std::shared_ptr<JobStore>& store,
-                                                       std::uint64_t most_pack_bytes, VersionInput input);
+                                                       std::uint64_t max_pack_bytes, VersionInput input);
   // Abandons what was not committed.
   ~VersionWriter();
   VersionWriter(const VersionWriter&) = delete;
@@ -95,7 +95,7 @@ class VersionWriter {
     std::vector<Block> blocks;
   };
 
-  VersionWriter(std::shared_ptr<JobStore> store, JobStore::Exclusive exclusive, std::uint64_t most_pack_bytes,
+  VersionWriter(std::shared_ptr<JobStore> store, JobStore::Exclusive exclusive, std::uint64_t max_pack_bytes,
                 bool compress);
   Result<List> make_list(const ChunkList& wanted, const ChunkList* parent);
   Result<void> find_damage(List& list);
@@ -117,7 +117,7 @@ class VersionWriter {
 
   const std::shared_ptr<JobStore> store_;
   std::optional<JobStore::Exclusive> exclusive_;
-  const std::uint64_t most_pack_bytes_;
+  const std::uint64_t max_pack_bytes_;
   const bool compress_;
   std::shared_ptr<const Version> parent_;
   Version version_;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "libckpt/store/backup/backup_file.h"
 #include "libckpt/include/ckpt/ckpt.h"
 #include "libckpt/inprocess/local/messages.h"
 #include "libckpt/protocol/handover/records.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 #include "libckpt/protocol/wire/mover_messages.h"
+#include "libckpt/store/backup/backup_file.h"
 #include "tests/fuzz/control_frame_list.h"
 #include "tests/fuzz/seeds/filler.h"
 #include "tests/fuzz/seeds/seeds.h"

@@ -25,7 +25,7 @@ void add_lane_headers(Corpus& corpus) {
     add(type, [](LaneBuffer& m) { m.append(ClockRecord{123}); });
   add(LaneMessage::kHostRoom, [](LaneBuffer& m) { m.append(RoomRecord{4096, 1024}); });
   add(LaneMessage::kDrop, [](LaneBuffer& m) { m.append(DropRecord{1, 1}); });
-  for (const std::size_t count : {std::size_t{1}, kMostChunks}) {
+  for (const std::size_t count : {std::size_t{1}, kMaxChunks}) {
     add(LaneMessage::kChunks, [&](LaneBuffer& m) {
       for (std::size_t i = 0; i < count; ++i)
         m.append(ChunkRecord{
@@ -105,7 +105,7 @@ void add_ucx_frames(Corpus& corpus) {
     corpus.add_numbered("ucx_frames", raw(std::uint32_t{4096}) + raw(frame) + header);
   }
   transport::Frame near;  // only the payload's address travels
-  near.kind = FrameKind::kNear;
+  near.kind = FrameKind::kSameHost;
   near.header_bytes = static_cast<std::uint16_t>(header.size());
   near.payload_bytes = transport::kRendezvousBytes;
   corpus.add_numbered("ucx_frames", raw(std::uint32_t{sizeof(std::uint64_t)}) + raw(near) + header);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "libckpt/include/ckpt/ckpt.h"
 #include "libckpt/store/manifest.h"
 #include "libckpt/store/peer/file_messages.h"
 #include "libckpt/store/plan.h"
 #include "libckpt/store/stored_job.h"
-#include "libckpt/include/ckpt/ckpt.h"
 #include "tests/fuzz/seeds/filler.h"
 #include "tests/fuzz/seeds/seeds.h"
 

@@ -10,9 +10,9 @@
 
 #include "libckpt/datapath/codec/coder.h"
 #include "tools/bench/bench.h"
+#include "tools/bench/datapath/reference_codec.h"
 #include "tools/bench/measuring/float_data.h"
 #include "tools/bench/measuring/measure.h"
-#include "tools/bench/datapath/reference_codec.h"
 
 namespace ckpt::bench {
 namespace {
@@ -20,7 +20,7 @@ namespace {
 using codec::Encoding;
 using Bytes = std::span<const std::byte>;
 
-constexpr std::size_t kMostParameters = std::size_t{2} << 20;
+constexpr std::size_t kMaxParameters = std::size_t{2} << 20;
 // As good as the reference, within what runs differ by.
 constexpr double kGoal = 0.97;
 constexpr std::size_t kChunkSizes[] = {std::size_t{64} << 10, std::size_t{1} << 20};
@@ -234,7 +234,7 @@ Result<void> bench_codecs(const BenchOptions& options, Report& report) {
                        {"decode / reference", ""}});
   // 16 bytes a parameter.
   const TrainingData data =
-      make_training_data(std::clamp<std::size_t>(options.bytes / 64, 1 << 18, kMostParameters), {});
+      make_training_data(std::clamp<std::size_t>(options.bytes / 64, 1 << 18, kMaxParameters), {});
   std::vector<std::unique_ptr<codec::Coder>> coders;
   for (const std::size_t chunk_bytes : kChunkSizes) {
     CKPT_TRY(coder, codec::Coder::create(chunk_bytes));

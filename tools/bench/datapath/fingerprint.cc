@@ -31,9 +31,9 @@ constexpr std::size_t kCacheBytes = std::size_t{512} << 10;
 constexpr unsigned kCachePasses = 64;
 // Long beside what starting costs, and short beside what others on the machine change.
 constexpr std::size_t kHostSliceBytes = std::size_t{16} << 20;
-constexpr std::uint64_t kLeastHostBytes = std::uint64_t{128} << 20, kMostHostBytes = std::uint64_t{512} << 20;
-constexpr std::uint64_t kMostScanBytes = std::uint64_t{16} << 30;
-constexpr std::uint64_t kLeastScanUnit = std::uint64_t{64} << 20;
+constexpr std::uint64_t kMinHostBytes = std::uint64_t{128} << 20, kMaxHostBytes = std::uint64_t{512} << 20;
+constexpr std::uint64_t kMaxScanBytes = std::uint64_t{16} << 30;
+constexpr std::uint64_t kMinScanUnit = std::uint64_t{64} << 20;
 constexpr std::size_t kChunkBytes = engine::kDefaultChunkBytes;
 
 volatile std::uint64_t sink;  // NOLINT: what was computed is used
@@ -146,7 +146,7 @@ Result<void> measure_host_memory(const BenchOptions& options, Section& section) 
     return ok();
   }
   CKPT_TRY(params, fresh_params());
-  const std::size_t bytes = std::clamp<std::uint64_t>(options.bytes, kLeastHostBytes, kMostHostBytes) /
+  const std::size_t bytes = std::clamp<std::uint64_t>(options.bytes, kMinHostBytes, kMaxHostBytes) /
                             (2 * kHostSliceBytes) * (2 * kHostSliceBytes);
   const HostMemory memory(bytes);
   if (memory.bytes().empty()) return Error(ErrorCode::kOutOfMemory, "No memory to read");
@@ -270,7 +270,7 @@ Result<std::uint64_t> bytes_to_scan(const BenchOptions& options, const Facts& fa
   const ContextScope scope(device);
   std::size_t free_bytes = 0, total_bytes = 0;
   CKPT_CUDA_TRY(device.api(), cuMemGetInfo_v2(&free_bytes, &total_bytes));
-  return std::max(options.bytes, std::min(kMostScanBytes, free_bytes / 4 / kLeastScanUnit * kLeastScanUnit));
+  return std::max(options.bytes, std::min(kMaxScanBytes, free_bytes / 4 / kMinScanUnit * kMinScanUnit));
 }
 
 // Launches of one scan, and what each is long.

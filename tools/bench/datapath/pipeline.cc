@@ -6,10 +6,10 @@
 
 #include "libckpt/datapath/engine/target/receiver.h"
 #include "tools/bench/bench.h"
-#include "tools/bench/measuring/engine_pair.h"
-#include "tools/bench/measuring/measure.h"
 #include "tools/bench/datapath/stages.h"
 #include "tools/bench/datapath/streams.h"
+#include "tools/bench/measuring/engine_pair.h"
+#include "tools/bench/measuring/measure.h"
 
 namespace ckpt::bench {
 namespace {
@@ -76,8 +76,8 @@ class PipelineBench {
 
   // A first round, then a second one with a hot set; both verified at the end.
   Result<void> run_rounds(EnginePair& pair, Rounds& rounds) {
-    CKPT_TRY(session, pair.begin({.near = rounds.path == Path::kNear}));
-    rounds.taken = session->near() ? Path::kNear : Path::kTcp;
+    CKPT_TRY(session, pair.begin({.near = rounds.path == Path::kSameHost}));
+    rounds.taken = session->near() ? Path::kSameHost : Path::kTcp;
     CKPT_TRY(whole, session->round());
     rounds.first.add(whole, whole.report.state_bytes);
     CKPT_TRY(hot, heat(pair.memory(), ++seed_));
@@ -93,7 +93,7 @@ class PipelineBench {
 
   Result<void> first_rounds(EnginePair& pair, Stages& stages) {
     CKPT_TRY(tcp, ByteStreams::start(options_.program, ByteStreams::Kind::kTcp));
-    Rounds near{Path::kNear, "within a machine"};
+    Rounds near{Path::kSameHost, "within a machine"};
     Rounds far{Path::kTcp, "over TCP"};
     const auto plain = [&, raw = tcp.get()](unsigned connections) -> Side {
       return [this, raw, connections]() -> Result<double> {
@@ -150,7 +150,7 @@ class PipelineBench {
     const Spread share = spread_of(ratios_of(rounds.first.rate, least));
     section_.add_row("the same, of the least of plain tool and bound, " + where, {{}, share});
     // On one machine the target reads the source's memory; over TCP both ends share its cores, which no two nodes do (adr/0022).
-    if (rounds.path == Path::kNear)
+    if (rounds.path == Path::kSameHost)
       section_.add_goal("first round " + where + " / the least of plain tool and bound", share.median,
                         Relation::kAtLeast, kUnlimitedGoal);
   }

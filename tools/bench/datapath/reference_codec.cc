@@ -16,7 +16,7 @@
 namespace ckpt::bench {
 namespace {
 
-constexpr double kMostPackedBits = 7.7;
+constexpr double kMaxPackedBits = 7.7;
 constexpr int kAcceleration = 100;
 constexpr std::size_t kSamples = 4096;
 // Beside each plane's length: it is stored, not a frame.
@@ -63,7 +63,7 @@ ReferenceCodec::~ReferenceCodec() {
 }
 
 std::size_t ReferenceCodec::bound(std::size_t bytes) noexcept {
-  return ZSTD_compressBound(bytes) + codec::kMostPlanes * (sizeof(std::uint32_t) + ZSTD_compressBound(0));
+  return ZSTD_compressBound(bytes) + codec::kMaxPlanes * (sizeof(std::uint32_t) + ZSTD_compressBound(0));
 }
 
 Result<std::size_t> ReferenceCodec::encode(std::span<const std::byte> chunk,
@@ -79,7 +79,7 @@ Result<std::size_t> ReferenceCodec::encode(std::span<const std::byte> chunk,
   for (std::size_t p = 0; p < width_; ++p) {
     const std::span<const std::byte> plane(planes[p], elements);
     auto length = static_cast<std::uint32_t>(elements) | kStored;
-    if (sampled_entropy(plane) > kMostPackedBits) {
+    if (sampled_entropy(plane) > kMaxPackedBits) {
       std::memcpy(out.data() + used, plane.data(), elements);
     } else {
       const std::size_t size =

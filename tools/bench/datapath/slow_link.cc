@@ -11,7 +11,7 @@ namespace ckpt::bench {
 namespace {
 
 constexpr std::uint64_t kSlowLink = std::uint64_t{200} << 20;
-constexpr std::uint64_t kMostFloatBytes = std::uint64_t{128} << 20;
+constexpr std::uint64_t kMaxFloatBytes = std::uint64_t{128} << 20;
 
 struct CodecCase {
   const char* name;
@@ -63,7 +63,7 @@ Result<double> run_codec(EnginePair& pair, const CodecCase& what, const Training
 }
 
 Result<void> measure(const BenchOptions& options, Section& section) {
-  const std::uint64_t bytes = std::min(options.bytes, kMostFloatBytes);
+  const std::uint64_t bytes = std::min(options.bytes, kMaxFloatBytes);
   const TrainingData data =
       make_training_data(std::min<std::uint64_t>(bytes / 16, std::uint64_t{2} << 20), {});
   CKPT_TRY(pair, EnginePair::create(options.program, bytes));

@@ -8,15 +8,15 @@
 #include <vector>
 
 #include "libckpt/base/random.h"
-#include "libckpt/datapath/engine/target/receiver.h"
-#include "libckpt/datapath/engine/source/sender.h"
 #include "libckpt/datapath/engine/shared/staging.h"
+#include "libckpt/datapath/engine/source/sender.h"
+#include "libckpt/datapath/engine/target/receiver.h"
 #include "libckpt/datapath/track/scanner.h"
 #include "tools/bench/bench.h"
-#include "tools/bench/measuring/device_buffer.h"
-#include "tools/bench/measuring/measure.h"
 #include "tools/bench/datapath/stages.h"
 #include "tools/bench/datapath/streams.h"
+#include "tools/bench/measuring/device_buffer.h"
+#include "tools/bench/measuring/measure.h"
 
 namespace ckpt::bench {
 namespace {
@@ -53,7 +53,7 @@ class StageWork {
     bench->make_orders(options.bytes);
     CKPT_TRY(streams, ByteStreams::start(options.program, ByteStreams::Kind::kUcx));
     bench->streams_ = std::move(streams);
-    CKPT_TRY(near_streams, ByteStreams::start(options.program, ByteStreams::Kind::kNear));
+    CKPT_TRY(near_streams, ByteStreams::start(options.program, ByteStreams::Kind::kSameHost));
     bench->near_streams_ = std::move(near_streams);
     return bench;
   }
@@ -84,7 +84,8 @@ class StageWork {
     return ok();
   }
   Result<StreamRun> transfer(Path path) {
-    return (path == Path::kNear ? near_streams_ : streams_)->run(engine::default_lanes(), memory_->bytes());
+    return (path == Path::kSameHost ? near_streams_ : streams_)
+        ->run(engine::default_lanes(), memory_->bytes());
   }
   Result<void> finish() {
     CKPT_TRYV(near_streams_->finish());
@@ -157,13 +158,13 @@ Result<std::unique_ptr<Stages>> Stages::create(const BenchOptions& options, unsi
 Stages::Stages(std::unique_ptr<StageWork> work, std::uint64_t bytes, unsigned cores)
     : work_(std::move(work)), bytes_(bytes), cores_(cores) {
   StageWork& w = *work_;
-  const std::vector<Path> both = {Path::kNear, Path::kTcp};
+  const std::vector<Path> both = {Path::kSameHost, Path::kTcp};
   stages_ = {
       {"scan", both, timed([&w] { return w.scan(); })},
       {"copy to host, a message at a time", both, timed([&w] { return w.download(lane_message_bytes()); })},
       {"copy to host, scattered 64 KiB", {}, timed([&w] { return w.download(kChunkBytes); })},
       {"fingerprint of the staged copy", both, timed([&w] { return w.fingerprint_staged(); })},
-      {"told to the peer, one machine", {Path::kNear}, [&w] { return w.transfer(Path::kNear); }},
+      {"told to the peer, one machine", {Path::kSameHost}, [&w] { return w.transfer(Path::kSameHost); }},
       {"UCX over TCP, send and receive", {Path::kTcp}, [&w] { return w.transfer(Path::kTcp); }},
       {"copy to device, a message at a time", both, timed([&w] { return w.upload(lane_message_bytes()); })},
       {"copy to device, scattered 64 KiB", {}, timed([&w] { return w.upload(kChunkBytes); })},
@@ -225,7 +226,7 @@ void Stages::fill(Section& section) const {
     section.add_row(stage.name, {spread_of(stage.rate), per_core, single(1 / per_core.median)});
   }
   for (const auto& [path, name] :
-       {std::pair(Path::kNear, "bound within a machine: cores / sum of 1 / rate per core"),
+       {std::pair(Path::kSameHost, "bound within a machine: cores / sum of 1 / rate per core"),
         std::pair(Path::kTcp, "bound over TCP")})
     section.add_row(name, {spread_of(bounds(path)), single(1 / seconds(path)), single(seconds(path))});
 }

@@ -4,7 +4,7 @@
 //
 //   CKPT_TRY(stages, Stages::create(options, cores));
 //   loop: CKPT_TRYV(stages->turn());
-//   stages->drop_first(); stages->fill(section); stages->bounds(Path::kNear)
+//   stages->drop_first(); stages->fill(section); stages->bounds(Path::kSameHost)
 //
 // Threads: one. Errors: the driver's, UCX's, of the child process.
 #pragma once
@@ -13,15 +13,15 @@
 #include <vector>
 
 #include "tools/bench/bench.h"
-#include "tools/bench/measuring/measure.h"
 #include "tools/bench/datapath/streams.h"
+#include "tools/bench/measuring/measure.h"
 
 namespace ckpt::bench {
 
 class StageWork;
 
-// How payloads go from one process to the other: kNear as between GPUs of one node, kTcp as between nodes.
-enum class Path : std::uint8_t { kNear, kTcp };
+// How payloads go from one process to the other: kSameHost as between GPUs of one node, kTcp as between nodes.
+enum class Path : std::uint8_t { kSameHost, kTcp };
 
 class Stages {
  public:

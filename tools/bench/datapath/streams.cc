@@ -31,7 +31,7 @@ Result<StreamRun> ByteStreams::run(unsigned connections, std::uint64_t bytes) {
   std::vector<std::unique_ptr<ByteSource>> sources;
   for (const auto& address : *addresses) {
     const std::string text = address.get<std::string>();
-    CKPT_TRY(source, kind_ == Kind::kTcp ? connect_tcp(text) : connect_ucx(text, kind_ == Kind::kNear));
+    CKPT_TRY(source, kind_ == Kind::kTcp ? connect_tcp(text) : connect_ucx(text, kind_ == Kind::kSameHost));
     sources.push_back(std::move(source));
   }
   CKPT_TRYV(child_->receive());  // all are connected

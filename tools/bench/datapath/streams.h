@@ -33,8 +33,8 @@ struct StreamRun {
 
 class ByteStreams {
  public:
-  // kNear: lanes whose payloads the sink finds in the source's memory.
-  enum class Kind : std::uint8_t { kTcp, kUcx, kNear };
+  // kSameHost: lanes whose payloads the sink finds in the source's memory.
+  enum class Kind : std::uint8_t { kTcp, kUcx, kSameHost };
   static Result<std::unique_ptr<ByteStreams>> start(const std::string& program, Kind kind);
   // `bytes` over so many connections at once.
   Result<StreamRun> run(unsigned connections, std::uint64_t bytes);

@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "tools/bench/measuring/child_roles.h"
 #include "tools/bench/datapath/streams.h"
+#include "tools/bench/measuring/child_roles.h"
 
 namespace ckpt::bench {
 namespace {

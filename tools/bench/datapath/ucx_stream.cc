@@ -10,8 +10,8 @@
 
 #include "libckpt/datapath/engine/source/sender.h"
 #include "libckpt/datapath/transport/transport.h"
-#include "tools/bench/measuring/child_roles.h"
 #include "tools/bench/datapath/streams.h"
+#include "tools/bench/measuring/child_roles.h"
 
 namespace ckpt::bench {
 namespace {
@@ -82,11 +82,11 @@ class LaneEnd final : public transport::LaneHandler {
   [[nodiscard]] transport::Lane& lane() { return *lane_; }
 
  private:
-  transport::NearMemory near_memory() override {
+  transport::SameHostMemory same_host_memory() override {
     if (!file_) return {};
     return {ring_, file_->file(), ring_};
   }
-  std::span<const std::byte> map_near(UniqueFd file, std::size_t bytes) override {
+  std::span<const std::byte> map_same_host(UniqueFd file, std::size_t bytes) override {
     auto mapped = MappedFile::map(std::move(file), bytes);
     if (!mapped) return {};
     file_.emplace(std::move(mapped).assume_value());
@@ -132,7 +132,7 @@ class UcxSource final : public ByteSource {
     CKPT_TRY(lane, source->transport_->connect(address, kToken, source->end_));
     source->end_.set_lane(std::move(lane));
     CKPT_TRYV(source->end_.wait_open());
-    if ((source->end_.lane().nearness() != transport::Nearness::kFar) != near)
+    if ((source->end_.lane().payload_access() != transport::PayloadAccess::kSent) != near)
       return Error(ErrorCode::kNotSupported, "Processes of this machine cannot read each other's memory");
     return source;
   }

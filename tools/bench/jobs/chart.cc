@@ -17,7 +17,7 @@ constexpr double kLeft = 72;
 constexpr double kRight = 24;
 constexpr double kTop = 100;
 constexpr double kBottom = 56;
-constexpr std::size_t kMostTicks = 9;
+constexpr std::size_t kMaxTicks = 9;
 constexpr double kPadding = 0.04;  // of the length of the lower axis, so that no point lies on the other one
 constexpr double kCap = 4;         // half of the width of a bar's ends
 constexpr const char* kInk = "#222222";
@@ -133,8 +133,7 @@ std::vector<double> places_of(const Chart& chart, const Range& across) {
   for (const Line& line : chart.lines)
     for (const Point& point : line.points)
       if (is_shown(point)) places.insert(point.x);
-  if (places.size() < 2 || places.size() > kMostTicks)
-    return log_ticks(across.least, across.most, kMostTicks);
+  if (places.size() < 2 || places.size() > kMaxTicks) return log_ticks(across.least, across.most, kMaxTicks);
   return {places.begin(), places.end()};
 }
 
@@ -220,7 +219,7 @@ std::string draw(const Chart& chart) {
   Drawing drawing;
   if (across.most > 0) {
     const Axis x(places_of(chart, across), kPadding, kLeft, kWidth - kRight);
-    const Axis y(log_ticks(up.least, up.most, kMostTicks), 0, kHeight - kBottom, kTop);
+    const Axis y(log_ticks(up.least, up.most, kMaxTicks), 0, kHeight - kBottom, kTop);
     draw_frame(drawing, chart, x, y);
     draw_legend(drawing, chart);
     for (const Line& line : chart.lines) draw_line(drawing, line, x, y);

@@ -136,7 +136,7 @@ Result<void> RunningCommand::read_some(UniqueFd& pipe, std::string& into) {
     return ok();
   }
   into.append(piece.data(), static_cast<std::size_t>(got));
-  if (into.size() > kMostOutput) return Error(ErrorCode::kCorrupt, "More output than expected from " + text_);
+  if (into.size() > kMaxOutput) return Error(ErrorCode::kCorrupt, "More output than expected from " + text_);
   return ok();
 }
 

@@ -6,7 +6,7 @@
 //   CKPT_TRY(done, run_command({{program, "argument"}, environment}, interrupts.get(), 60'000'000'000));
 //
 // Threads: one. Ownership: a RunningCommand that still runs at its end is killed and reaped. Errors: kTimedOut naming the
-// command; kAborted after SIGINT, SIGTERM or SIGHUP; kCorrupt for more than kMostOutput bytes; kIo. Times are CLOCK_BOOTTIME.
+// command; kAborted after SIGINT, SIGTERM or SIGHUP; kCorrupt for more than kMaxOutput bytes; kIo. Times are CLOCK_BOOTTIME.
 #pragma once
 
 #include <sys/types.h>
@@ -23,7 +23,7 @@
 
 namespace ckpt::bench {
 
-inline constexpr std::size_t kMostOutput = std::size_t{64} << 20;
+inline constexpr std::size_t kMaxOutput = std::size_t{64} << 20;
 
 // While it lives, SIGINT, SIGTERM and SIGHUP end no process at once but the command that is waited for, so that what was
 // started can be taken down; its end delivers the signal.

@@ -13,11 +13,11 @@ constexpr double kMiB = 1024.0 * 1024.0;
 constexpr double kGB = 1e9;
 constexpr double kPageBytes = 4096;
 constexpr double kHotShare = 0.02;
-constexpr double kMostOfStopCopy = 0.1;
-constexpr double kLeastOfBound = 0.8;
-constexpr double kLeastOfLink = 0.85;
-constexpr double kMostExtraBytes = 1.10;
-constexpr double kMostExtraTime = 1.15;
+constexpr double kMaxOfStopCopy = 0.1;
+constexpr double kMinOfBound = 0.8;
+constexpr double kMinOfLink = 0.85;
+constexpr double kMaxExtraBytes = 1.10;
+constexpr double kMaxExtraTime = 1.15;
 
 struct Link {
   std::string name;
@@ -89,11 +89,11 @@ void add_downtime_goals(Section& section, const Series& series) {
   const std::vector<Move> stopped = stop_copy_moves(series.pairs);
   if (series.is_limited()) {
     section.add_goal(series.name() + ": live / stop-copy downtime",
-                     spread_of(ratios_to_stop_copy(series)).median, Relation::kAtMost, kMostOfStopCopy);
+                     spread_of(ratios_to_stop_copy(series)).median, Relation::kAtMost, kMaxOfStopCopy);
   }
   section.add_goal(series.name() + ": live, bound / downtime",
                    spread_over(live, [](const Move& m) { return m.bound_ms / m.downtime_ms; }).median,
-                   Relation::kAtLeast, kLeastOfBound);
+                   Relation::kAtLeast, kMinOfBound);
   if (series.is_limited()) {
     section.add_goal(series.name() + ": stop-copy, state / downtime / link",
                      spread_over(stopped,
@@ -101,7 +101,7 @@ void add_downtime_goals(Section& section, const Series& series) {
                                    return m.state_bytes / (m.downtime_ms / 1e3) / series.link_rate(m);
                                  })
                          .median,
-                     Relation::kAtLeast, kLeastOfLink);
+                     Relation::kAtLeast, kMinOfLink);
   }
 }
 
@@ -234,10 +234,10 @@ void report_bytes(Report& report, const std::vector<Series>& all,
                      spread_over(moves, extra_time)});
     if (!series.has_goals()) continue;
     section.add_goal(series.name() + ": sent / (state + changed)", spread_over(moves, extra_bytes).median,
-                     Relation::kAtMost, kMostExtraBytes);
+                     Relation::kAtMost, kMaxExtraBytes);
     if (series.workload->name == "serve" && series.is_limited())
       section.add_goal(series.name() + ": copying / (state / link)", spread_over(moves, extra_time).median,
-                       Relation::kAtMost, kMostExtraTime);
+                       Relation::kAtMost, kMaxExtraTime);
   }
 }
 

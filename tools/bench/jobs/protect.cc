@@ -14,8 +14,8 @@ constexpr std::uint64_t kSecondsOfStretch = 6;
 constexpr unsigned kSnapshots = 3;  // by hand, of one turn: protection's have no report of what had changed
 constexpr std::uint64_t kTrialSteps = 40;
 constexpr double kEver = 1e18;  // later than any time
-constexpr double kMostWritten = 1.1;
-constexpr double kLeastRate = 0.95;
+constexpr double kMaxWritten = 1.1;
+constexpr double kMinRate = 0.95;
 constexpr double kMiB = 1024.0 * 1024.0;
 
 struct Turn {
@@ -97,8 +97,8 @@ Result<void> bench_protect(const BenchOptions& options, Report& report) {
                        {"images", "1/s"}});
   section.add_row("protected", {spread_of(pauses), spread_of(dirty), spread_of(written), spread_of(rates),
                                 spread_of(seconds)});
-  section.add_goal("written of changed", spread_of(written).median, Relation::kAtMost, kMostWritten);
-  section.add_goal("step rate of unprotected", spread_of(rates).median, Relation::kAtLeast, kLeastRate);
+  section.add_goal("written of changed", spread_of(written).median, Relation::kAtMost, kMaxWritten);
+  section.add_goal("step rate of unprotected", spread_of(rates).median, Relation::kAtLeast, kMinRate);
   section.add_note("pause, changed and written are of snapshots by hand between the stretches");
   return ok();
 }

@@ -22,8 +22,8 @@ namespace {
 
 constexpr std::uint64_t kSteps = 10;
 constexpr std::size_t kReadBytes = std::size_t{4} << 20;  // as a restore reads
-constexpr unsigned kMostThreads = 8;                      // likewise
-constexpr double kLeastOfPlain = 0.8;
+constexpr unsigned kMaxThreads = 8;                       // likewise
+constexpr double kMinOfPlain = 0.8;
 constexpr double kNanosPerMs = 1e6;
 
 // A restore makes its memory. A software device takes up to seconds to find huge pages for it, a GPU no time for either: small ones.
@@ -92,7 +92,7 @@ Result<double> read_plainly(const Files& files) {
   };
   const Nanos began = now_ns();
   std::vector<std::thread> threads;
-  for (unsigned i = 0; i < std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads); ++i)
+  for (unsigned i = 0; i < std::clamp(std::thread::hardware_concurrency(), 1u, kMaxThreads); ++i)
     threads.emplace_back(work);
   for (std::thread& thread : threads) thread.join();
   const Nanos time = now_ns() - began;
@@ -133,7 +133,7 @@ Result<void> bench_restore(const BenchOptions& options, Report& report) {
   section.add_row("plain read, cold", {spread_of(rates[0]), {}, {}});
   section.add_row("restore, cold", {spread_of(rates[1]), spread_of(of_plain),
                                     single(static_cast<double>(files.bytes) / snapshot.state_bytes)});
-  section.add_goal("restore / plain read", spread_of(of_plain).median, Relation::kAtLeast, kLeastOfPlain);
+  section.add_goal("restore / plain read", spread_of(of_plain).median, Relation::kAtLeast, kMinOfPlain);
   section.add_note(
       "from the order to the mover until memory holds the image and was compared with it; rates are of the "
       "files' bytes");

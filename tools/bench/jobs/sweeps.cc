@@ -12,10 +12,10 @@ namespace {
 
 constexpr const char* kShares[] = {"0.5", "1", "2", "5", "10", "20"};  // % of the 4 KiB pages
 constexpr const char* kLimits[] = {"0.25", "0.5", "1", "2", "4"};      // GiB/s
-constexpr std::uint64_t kLeastBytes = std::uint64_t{4} << 20;
+constexpr std::uint64_t kMinBytes = std::uint64_t{4} << 20;
 
 std::uint64_t bytes_of(const BenchOptions& options) {
-  return std::max(options.bytes / 4, kLeastBytes);
+  return std::max(options.bytes / 4, kMinBytes);
 }
 
 void add_point(Section& section, const std::string& name, const std::string& value,

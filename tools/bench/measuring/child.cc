@@ -17,7 +17,7 @@ namespace ckpt::bench {
 namespace {
 
 constexpr int kSocketFd = 3;
-constexpr std::size_t kMostMessageBytes = 64 << 10;
+constexpr std::size_t kMaxMessageBytes = 64 << 10;
 
 using Role = Result<void> (*)(Link&);
 struct NamedRole {
@@ -45,7 +45,7 @@ Result<void> Link::send(const nlohmann::json& message) const {
 }
 
 Result<nlohmann::json> Link::receive() const {
-  std::vector<char> buffer(kMostMessageBytes);
+  std::vector<char> buffer(kMaxMessageBytes);
   ssize_t got = 0;
   do {
     got = ::recv(socket_.get(), buffer.data(), buffer.size(), 0);

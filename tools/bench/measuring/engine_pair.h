@@ -15,8 +15,8 @@
 
 #include <memory>
 
-#include "libckpt/datapath/engine/source/sender.h"
 #include "libckpt/datapath/engine/shared/staging.h"
+#include "libckpt/datapath/engine/source/sender.h"
 #include "libckpt/datapath/transport/transport.h"
 #include "tools/bench/measuring/child.h"
 #include "tools/bench/measuring/device_buffer.h"
@@ -46,7 +46,7 @@ class EngineSession {
   EngineSession& operator=(const EngineSession&) = delete;
   Result<RoundRun> round();
   // Payloads are read out of this process's memory, as within a machine; else they go over UCX.
-  [[nodiscard]] bool near() const { return sender_->near_lanes(transport::Nearness::kReads) > 0; }
+  [[nodiscard]] bool near() const { return sender_->same_host_lanes(transport::PayloadAccess::kReads) > 0; }
   Result<void> verify();
   Result<void> end();
 

@@ -9,7 +9,7 @@ namespace cudasim {
 namespace {
 
 // Shorter copies (a chunk, a row) are often read at once by whoever waits for them.
-constexpr std::uint64_t kLeastBytes = std::uint64_t{256} << 10;
+constexpr std::uint64_t kMinBytes = std::uint64_t{256} << 10;
 constexpr std::uint64_t kLine = 64;
 
 void move(std::uint64_t to, std::uint64_t from, std::uint64_t bytes) noexcept {
@@ -33,7 +33,7 @@ void stream_lines(std::uint64_t to, std::uint64_t from, std::uint64_t bytes) noe
 
 void bulk_copy(std::uint64_t to, std::uint64_t from, std::uint64_t bytes) noexcept {
   const bool overlap = to < from + bytes && from < to + bytes;
-  if (bytes < kLeastBytes || overlap) {
+  if (bytes < kMinBytes || overlap) {
     move(to, from, bytes);
     return;
   }

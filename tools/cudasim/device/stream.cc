@@ -11,9 +11,9 @@
 #include <cstring>
 #include <type_traits>
 
+#include "tools/cudasim/card/futex.h"
 #include "tools/cudasim/device/bulk_copy.h"
 #include "tools/cudasim/device/fault.h"
-#include "tools/cudasim/card/futex.h"
 
 namespace cudasim {
 namespace {
@@ -105,10 +105,9 @@ bool is_awaited(T found, T value, std::uint32_t flags) {
 }
 
 unsigned char* shared_memory(std::uint32_t bytes) {
-  constexpr std::uint32_t kMost = 228 * 1024;
-  static thread_local unsigned char* const memory =
-      static_cast<unsigned char*>(std::aligned_alloc(64, kMost));
-  return bytes == 0 || bytes > kMost ? nullptr : memory;
+  constexpr std::uint32_t kMax = 228 * 1024;
+  static thread_local unsigned char* const memory = static_cast<unsigned char*>(std::aligned_alloc(64, kMax));
+  return bytes == 0 || bytes > kMax ? nullptr : memory;
 }
 
 }  // namespace

@@ -13,8 +13,8 @@
 #include <memory>
 #include <vector>
 
-#include "tools/cudasim/driver/context.h"
 #include "tools/cudasim/driver/backing/ranges.h"
+#include "tools/cudasim/driver/context.h"
 #include "tools/cudasim/protocol/shared.h"
 
 namespace cudasim {

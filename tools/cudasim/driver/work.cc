@@ -14,9 +14,9 @@ std::uint64_t span(std::uint64_t bytes, std::uint64_t rows, std::uint64_t row, s
 }
 
 bool sane(const CopyWork& work) {
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 46;
-  return work.bytes < kMost && work.to_row < kMost && work.from_row < kMost && work.to_slice < kMost &&
-         work.from_slice < kMost;
+  constexpr std::uint64_t kMax = std::uint64_t{1} << 46;
+  return work.bytes < kMax && work.to_row < kMax && work.from_row < kMax && work.to_slice < kMax &&
+         work.from_slice < kMax;
 }
 
 bool is_empty(const CopyWork& work) {

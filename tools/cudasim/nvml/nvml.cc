@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "tools/cudasim/card/card.h"
-#include "tools/cudasim/nvml/topology.h"
 #include "tools/cudasim/card/futex.h"
+#include "tools/cudasim/nvml/topology.h"
 
 namespace {
 

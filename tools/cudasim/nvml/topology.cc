@@ -10,7 +10,7 @@
 namespace cudasim::nvml {
 namespace {
 
-constexpr int kMostLinks = 18;
+constexpr int kMaxLinks = 18;
 
 std::optional<Fabric> fabric_from(const std::string& hex, std::uint32_t clique) {
   Fabric fabric;
@@ -25,7 +25,7 @@ std::optional<Fabric> fabric_from(const std::string& hex, std::uint32_t clique) 
 
 void add_links(Topology& topology, int device, int far_end, int count) {
   std::vector<int>& links = topology.links[device];
-  const int room = kMostLinks - static_cast<int>(links.size());
+  const int room = kMaxLinks - static_cast<int>(links.size());
   links.insert(links.end(), static_cast<std::size_t>(std::clamp(count, 0, room)), far_end);
 }
 

@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kDefaultFolder = "/usr/share/common-licenses";
 constexpr const char* kBundledFolder =
     "../../licenses";  // from this program; another Linux may have no texts
-constexpr std::size_t kMostBytes = std::size_t{256} << 20;
+constexpr std::size_t kMaxBytes = std::size_t{256} << 20;
 
 std::vector<std::string> files_of(const std::filesystem::path& folder) {
   std::vector<std::string> files;
@@ -41,7 +41,7 @@ std::vector<std::string> default_files() {
 Text load_text(const std::string& file) {
   std::string bytes;
   for (const std::string& path : file.empty() ? default_files() : std::vector<std::string>{file}) {
-    auto content = read_file(path, kMostBytes);
+    auto content = read_file(path, kMaxBytes);
     if (!content) fail(content.assume_error().to_string());
     bytes += content.assume_value();
   }

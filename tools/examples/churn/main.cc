@@ -14,7 +14,7 @@ namespace ckpt::examples {
 namespace {
 
 constexpr std::size_t kWord = sizeof(std::uint32_t);
-constexpr std::size_t kLeastBytes = 1024;
+constexpr std::size_t kMinBytes = 1024;
 constexpr std::int64_t kNanosPerMs = 1'000'000;
 
 struct Options {
@@ -37,7 +37,7 @@ Options parse_options(int argc, char** argv) {
   parse_or_exit(app, argc, argv);
   options.held = value_or_usage("--held", tools::parse_size(held));
   options.block = value_or_usage("--block", tools::parse_size(block));
-  if (options.held < kLeastBytes || options.block < kLeastBytes) fail("at least 1 KiB of each is needed", 64);
+  if (options.held < kMinBytes || options.block < kMinBytes) fail("at least 1 KiB of each is needed", 64);
   return options;
 }
 

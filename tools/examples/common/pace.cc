@@ -13,8 +13,8 @@ void Pace::begin_step() {
   step_begin_ns = now_ns();
 }
 
-void Pace::end_step(std::uint64_t step, std::int64_t least_ns) {
-  const std::int64_t due = step_begin_ns + least_ns;
+void Pace::end_step(std::uint64_t step, std::int64_t min_ns) {
+  const std::int64_t due = step_begin_ns + min_ns;
   const timespec until{due / 1'000'000'000, due % 1'000'000'000};
   while (now_ns() < due && ::clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &until, nullptr) == EINTR) {
   }

@@ -18,8 +18,8 @@ struct Pace {
   std::uint64_t longest_gap_step = 0;    // the number of that step
 
   void begin_step();
-  // Waits until the step has lasted `least_ns`, then takes its end as that of step `step`.
-  void end_step(std::uint64_t step, std::int64_t least_ns);
+  // Waits until the step has lasted `min_ns`, then takes its end as that of step `step`.
+  void end_step(std::uint64_t step, std::int64_t min_ns);
   // What happened since the last step's end does not count as a gap.
   void forget_gap();
 };

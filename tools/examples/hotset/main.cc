@@ -17,7 +17,7 @@ namespace ckpt::examples {
 namespace {
 
 constexpr std::uint32_t kThreads = 256;
-constexpr std::uint64_t kMostBlocks = 1024;
+constexpr std::uint64_t kMaxBlocks = 1024;
 constexpr std::uint64_t kSlices = 64;  // of the memory, one is checked each step
 constexpr std::int64_t kLookAgainNs = 1'000'000;
 
@@ -84,14 +84,14 @@ class Hotset {
 };
 
 void Hotset::write(CUdeviceptr list, std::uint64_t first, std::uint64_t count, std::uint32_t version) {
-  launch(write_, std::min(count, kMostBlocks), kThreads, memory_, versions_.get(), list, first, count,
-         pages(), options_.hot_set.seed, version);
+  launch(write_, std::min(count, kMaxBlocks), kThreads, memory_, versions_.get(), list, first, count, pages(),
+         options_.hot_set.seed, version);
 }
 
 std::uint32_t Hotset::differences(CUdeviceptr list, std::uint64_t first, std::uint64_t count) {
   check(cuMemsetD8(result_.get(), 0, sizeof(std::uint32_t)), "cuMemsetD8");
-  launch(check_, std::min(count, kMostBlocks), kThreads, memory_, versions_.get(), list, first, count,
-         pages(), options_.hot_set.seed, result_.get());
+  launch(check_, std::min(count, kMaxBlocks), kThreads, memory_, versions_.get(), list, first, count, pages(),
+         options_.hot_set.seed, result_.get());
   std::uint32_t result = 0;
   download(&result, result_.get(), sizeof result);
   return result;

@@ -16,7 +16,7 @@
 namespace ckpt::examples {
 namespace {
 
-constexpr unsigned kMostThreads = 256;
+constexpr unsigned kMaxThreads = 256;
 constexpr double kDefaultSeconds = 10;
 
 struct Options {
@@ -39,7 +39,7 @@ Options parse_options(int argc, char** argv) {
   std::string most = "64MiB";
   std::string memory = "1GiB";
   std::uint64_t seed = 1;
-  app.add_option("--threads", options.threads, "Threads (8)")->check(CLI::Range(1U, kMostThreads));
+  app.add_option("--threads", options.threads, "Threads (8)")->check(CLI::Range(1U, kMaxThreads));
   app.add_option("--streams", options.streams, "Streams of all threads together (32)")
       ->check(CLI::Range(1, 4096));
   CLI::Option* seconds = app.add_option("--seconds", options.seconds, "How long; 0: until a signal (10)")
@@ -56,11 +56,11 @@ Options parse_options(int argc, char** argv) {
                  "Step at which each thread changes a byte of its memory, to see it found (never)");
   parse_or_exit(app, argc, argv);
   if (seconds->empty() && steps->empty()) options.seconds = kDefaultSeconds;
-  options.plan.most_bytes = value_or_usage("--most-bytes", tools::parse_size(most));
+  options.plan.max_bytes = value_or_usage("--most-bytes", tools::parse_size(most));
   options.plan.memory_bytes = value_or_usage("--memory", tools::parse_size(memory));
   options.plan.seed = seed;
-  if (options.plan.most_bytes == 0) fail("--most-bytes: must not be 0", kUsage);
-  if (share_of(options, 0) < options.plan.most_bytes)
+  if (options.plan.max_bytes == 0) fail("--most-bytes: must not be 0", kUsage);
+  if (share_of(options, 0) < options.plan.max_bytes)
     fail("--memory: the first thread's half of it must hold one allocation of --most-bytes", kUsage);
   return options;
 }
@@ -70,8 +70,8 @@ Plan plan_of(const Options& options, unsigned thread) {
   plan.streams = std::max(
       1U, options.streams / options.threads + (thread < options.streams % options.threads ? 1U : 0U));
   plan.memory_bytes = share_of(options, thread);
-  plan.most_bytes = std::max<std::uint64_t>(1, std::min(plan.most_bytes, plan.memory_bytes));
-  plan.seed = Random(options.plan.seed * kMostThreads + thread).next();
+  plan.max_bytes = std::max<std::uint64_t>(1, std::min(plan.max_bytes, plan.memory_bytes));
+  plan.seed = Random(options.plan.seed * kMaxThreads + thread).next();
   if (thread != 0) plan.print_every = 0;
   return plan;
 }

@@ -131,8 +131,8 @@ Buffer& Worker::any() {
 
 // As many of one byte to two as of half the largest size to the largest.
 std::uint64_t Worker::any_size() {
-  const auto powers = static_cast<std::uint64_t>(std::bit_width(plan_.most_bytes));
-  const std::uint64_t limit = std::min(std::uint64_t{1} << random_.below(powers), plan_.most_bytes);
+  const auto powers = static_cast<std::uint64_t>(std::bit_width(plan_.max_bytes));
+  const std::uint64_t limit = std::min(std::uint64_t{1} << random_.below(powers), plan_.max_bytes);
   return 1 + random_.below(limit);
 }
 

@@ -23,7 +23,7 @@ namespace ckpt::examples {
 struct Plan {
   unsigned streams = 4;            // of this thread
   std::uint64_t steps = 0;         // 0: until stop
-  std::uint64_t most_bytes = 0;    // of a buffer
+  std::uint64_t max_bytes = 0;     // of a buffer
   std::uint64_t memory_bytes = 0;  // of all buffers of this thread
   std::uint64_t seed = 0;
   std::uint64_t print_every = 0;  // steps; 0: never

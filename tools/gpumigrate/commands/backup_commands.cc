@@ -7,11 +7,11 @@
 #include <filesystem>
 #include <memory>
 
-#include "libckpt/store/backup/restore.h"
 #include "libckpt/base/clock.h"
+#include "libckpt/store/backup/restore.h"
+#include "tools/gpumigrate/client/table.h"
 #include "tools/gpumigrate/commands/command_tree.h"
 #include "tools/gpumigrate/commands/commands.h"
-#include "tools/gpumigrate/client/table.h"
 
 namespace ckpt::cli {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/gpumigrate/commands/commands.h"
 #include "tools/gpumigrate/client/table.h"
 #include "tools/gpumigrate/client/views.h"
+#include "tools/gpumigrate/commands/commands.h"
 
 namespace ckpt::cli {
 namespace {

@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "tools/common/units.h"
+#include "tools/gpumigrate/client/table.h"
 #include "tools/gpumigrate/commands/command_tree.h"
 #include "tools/gpumigrate/commands/commands.h"
-#include "tools/gpumigrate/client/table.h"
 
 namespace ckpt::cli {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "libckpt/base/fd.h"
 #include "tools/common/units.h"
-#include "tools/gpumigrate/commands/commands.h"
 #include "tools/gpumigrate/client/views.h"
 #include "tools/gpumigrate/client/watch.h"
+#include "tools/gpumigrate/commands/commands.h"
 
 extern char** environ;
 

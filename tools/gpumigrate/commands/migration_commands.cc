@@ -3,14 +3,14 @@
 #include <cmath>
 
 #include "tools/common/units.h"
-#include "tools/gpumigrate/commands/commands.h"
 #include "tools/gpumigrate/client/views.h"
 #include "tools/gpumigrate/client/watch.h"
+#include "tools/gpumigrate/commands/commands.h"
 
 namespace ckpt::cli {
 namespace {
 
-constexpr std::uint64_t kMostShadowBytes = std::uint64_t{1} << 40;  // what the API takes
+constexpr std::uint64_t kMaxShadowBytes = std::uint64_t{1} << 40;  // what the API takes
 
 std::string migration_path(const std::string& id) {
   return "/v1/migrations/" + path_part(id);
@@ -38,9 +38,9 @@ Result<void> add_copying(const MigrateOptions& options, Json& body) {
   std::uint64_t shadow = 0;
   if (!options.shadow_memory.empty()) {
     CKPT_TRY(value, option_value("--shadow-memory", tools::parse_size(options.shadow_memory)));
-    if (value > kMostShadowBytes)
+    if (value > kMaxShadowBytes)
       return usage("--shadow-memory: " + tools::format_bytes(static_cast<double>(value)) + " is more than " +
-                   tools::format_bytes(static_cast<double>(kMostShadowBytes)));
+                   tools::format_bytes(static_cast<double>(kMaxShadowBytes)));
     shadow = value;
     body["shadow_memory_bytes"] = shadow;
   }

@@ -2,10 +2,10 @@
 // `cluster recover`: what a coordinator whose store was lost, or is an older copy, learnt from its nodes.
 #include <sstream>
 
-#include "tools/gpumigrate/commands/command_tree.h"
-#include "tools/gpumigrate/commands/commands.h"
 #include "tools/gpumigrate/client/table.h"
 #include "tools/gpumigrate/client/views.h"
+#include "tools/gpumigrate/commands/command_tree.h"
+#include "tools/gpumigrate/commands/commands.h"
 
 namespace ckpt::cli {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <csignal>
 
+#include "tools/gpumigrate/client/table.h"
 #include "tools/gpumigrate/local/cluster.h"
 #include "tools/gpumigrate/local/state.h"
-#include "tools/gpumigrate/client/table.h"
 
 namespace ckpt::cli {
 namespace {

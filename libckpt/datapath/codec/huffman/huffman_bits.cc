@@ -10,7 +10,7 @@ namespace {
 
 // So many codes fit beside the bits that a flush leaves.
 constexpr std::size_t kFew = 4;
-static_assert(kFew * kMostCodeBits + 7 <= 64);
+static_assert(kFew * kMaxCodeBits + 7 <= 64);
 
 // Bits on their way out, the first lowest.
 struct BitQueue {
@@ -35,7 +35,7 @@ struct BitQueue {
                                                BitQueue& queue) noexcept {
   const auto code_of = [&](std::size_t at) { return table.whole[std::to_integer<std::size_t>(run[at])]; };
   // Numbers of bits are shifted along in the lowest byte, out of what is put.
-  static_assert(kFew * kMostCodeBits + 8 <= 64);
+  static_assert(kFew * kMaxCodeBits + 8 <= 64);
   std::size_t left = run.size();
   for (; left >= kFew; left -= kFew) {
     std::uint64_t codes = 0, width = 0;
@@ -85,7 +85,7 @@ struct Joined {
   alignas(64) std::array<std::uint64_t, kEights> even, odd, even_widths, odd_widths, eights, eight_widths;
 };
 // As many bits of an eight as one flush can take.
-constexpr std::uint64_t kMostFlushed = 56;
+constexpr std::uint64_t kMaxFlushed = 56;
 
 // A table of 256 bytes in four registers.
 struct Lookup {
@@ -139,7 +139,7 @@ CKPT_VBMI inline bool join(const Lookup& low, const Lookup& high, __m512i symbol
   _mm512_store_si512(out.eights.data(),
                      _mm512_or_si512(_mm512_sllv_epi64(even_four, odd_four_width), odd_four));
   _mm512_store_si512(out.eight_widths.data(), eight_width);
-  if (_mm512_cmpgt_epu64_mask(eight_width, _mm512_set1_epi64(kMostFlushed)) == 0) return true;
+  if (_mm512_cmpgt_epu64_mask(eight_width, _mm512_set1_epi64(kMaxFlushed)) == 0) return true;
   _mm512_store_si512(out.even.data(), even_four);
   _mm512_store_si512(out.odd.data(), odd_four);
   _mm512_store_si512(out.even_widths.data(), even_width);
@@ -191,11 +191,11 @@ CKPT_VBMI std::size_t write_vbmi(const CodeTable& table, std::span<const std::by
 }  // namespace
 
 void make_code_table(const CodeLengths& lengths, CodeTable& table) noexcept {
-  std::array<unsigned, kMostCodeBits + 1> count{}, next{};
+  std::array<unsigned, kMaxCodeBits + 1> count{}, next{};
   for (const std::uint8_t bits : lengths.bits) ++count[bits];
   // Longest codes first, from zero on.
   unsigned code = 0;
-  for (unsigned bits = kMostCodeBits; bits > 0; --bits) {
+  for (unsigned bits = kMaxCodeBits; bits > 0; --bits) {
     next[bits] = code;
     code = (code + count[bits]) >> 1;
   }

@@ -23,7 +23,7 @@ struct CodeTable {
   static constexpr unsigned kLengthShift = 4;
   std::array<std::uint64_t, kSymbols> whole;  // the code in the highest bits, their number in the lowest byte
 };
-static_assert(kMostCodeBits <= 8 + CodeTable::kLengthShift && kMostCodeBits < 16);
+static_assert(kMaxCodeBits <= 8 + CodeTable::kLengthShift && kMaxCodeBits < 16);
 
 void make_code_table(const CodeLengths& lengths, CodeTable& table) noexcept;
 

@@ -53,7 +53,7 @@ void make_tree(const Sorted& sorted, std::size_t symbols, Depths& depths) noexce
   for (std::size_t i = 0; i < symbols; ++i) all += sorted[i] >> kSymbolBits;
   // What is rarer than the longest code is good for counts as so much: then hardly any code is too long. The eighth more: it is
   // shorter so on the planes of training jobs.
-  const std::uint32_t least = (all >> kMostCodeBits) + (all >> (kMostCodeBits + 3));
+  const std::uint32_t least = (all >> kMaxCodeBits) + (all >> (kMaxCodeBits + 3));
   for (std::size_t i = 0; i < symbols; ++i) leaves[i] = std::max(sorted[i] >> kSymbolBits, least);
   leaves[symbols] = kNone;
   std::fill_n(nodes.begin(), symbols, kNone);
@@ -83,22 +83,22 @@ void make_tree(const Sorted& sorted, std::size_t symbols, Depths& depths) noexce
 // Codes that are too long become as long as may be; what that takes of the tree is given back by lengthening those that were
 // nearly as long.
 void limit(Depths& depths) noexcept {
-  constexpr unsigned kFull = 1U << kMostCodeBits;
-  for (std::size_t bits = kMostCodeBits + 1; bits < depths.size(); ++bits)
-    depths[kMostCodeBits] += std::exchange(depths[bits], 0);
+  constexpr unsigned kFull = 1U << kMaxCodeBits;
+  for (std::size_t bits = kMaxCodeBits + 1; bits < depths.size(); ++bits)
+    depths[kMaxCodeBits] += std::exchange(depths[bits], 0);
   unsigned share = 0;
-  for (unsigned bits = 1; bits <= kMostCodeBits; ++bits) share += depths[bits] << (kMostCodeBits - bits);
+  for (unsigned bits = 1; bits <= kMaxCodeBits; ++bits) share += depths[bits] << (kMaxCodeBits - bits);
   while (share > kFull) {
-    unsigned bits = kMostCodeBits - 1;
+    unsigned bits = kMaxCodeBits - 1;
     while (depths[bits] == 0) --bits;
     --depths[bits];
     ++depths[bits + 1];
-    share -= 1U << (kMostCodeBits - 1 - bits);
+    share -= 1U << (kMaxCodeBits - 1 - bits);
   }
   // The last one may have been more than was wanted.
   for (; share < kFull; ++share) {
-    --depths[kMostCodeBits];
-    ++depths[kMostCodeBits - 1];
+    --depths[kMaxCodeBits];
+    ++depths[kMaxCodeBits - 1];
   }
 }
 
@@ -108,7 +108,7 @@ void count_symbols(std::span<const std::byte> plane, SymbolCounts& counts) noexc
   // Planes hit the same few counters over and over, and each such increment waits for the one before.
   constexpr std::size_t kTables = 8;
   using Table = std::array<std::uint16_t, kSymbols>;
-  static_assert(kMostCounted / kTables <= UINT16_MAX);
+  static_assert(kMaxCounted / kTables <= UINT16_MAX);
   alignas(64) std::array<Table, kTables> tables{};
   std::size_t at = 0;
   for (; at + 16 <= plane.size(); at += 16) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Huffman code of a plane: how often each byte occurs, and how long each one's code is, kMostCodeBits at most.
+// The Huffman code of a plane: how often each byte occurs, and how long each one's code is, kMaxCodeBits at most.
 //
 // Threads: any, stateless; nothing is allocated. No function fails.
 #pragma once
@@ -14,12 +14,12 @@
 namespace ckpt::codec {
 
 using SymbolCounts = std::array<std::uint32_t, kSymbols>;
-inline constexpr std::size_t kMostCounted = std::size_t{1} << 18;
+inline constexpr std::size_t kMaxCounted = std::size_t{1} << 18;
 
-// Of kMostCounted bytes at most.
+// Of kMaxCounted bytes at most.
 void count_symbols(std::span<const std::byte> plane, SymbolCounts& counts) noexcept;
 
-// The shortest code, but for where it would be longer than kMostCodeBits. Two symbols occur at least, all together kMostCounted times at most.
+// The shortest code, but for where it would be longer than kMaxCodeBits. Two symbols occur at least, all together kMaxCounted times at most.
 void make_code_lengths(const SymbolCounts& counts, CodeLengths& lengths) noexcept;
 
 }  // namespace ckpt::codec

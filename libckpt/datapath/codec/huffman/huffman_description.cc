@@ -11,15 +11,15 @@
 namespace ckpt::codec {
 namespace {
 
-constexpr std::size_t kWeightValues = kMostCodeBits + 1;
+constexpr std::size_t kWeightValues = kMaxCodeBits + 1;
 // A header above it: weights of 4 bits each, so many fewer.
 constexpr std::size_t kDirect = 127;
-constexpr std::size_t kMostDirect = 128;
+constexpr std::size_t kMaxDirect = 128;
 // Shares are of 2^6, which is the most that may be.
-constexpr unsigned kAccuracy = 6, kLeastAccuracy = 5;
+constexpr unsigned kAccuracy = 6, kMinAccuracy = 5;
 constexpr unsigned kStates = 1U << kAccuracy;
 // Two states of an FSE stream start with a weight each.
-constexpr std::size_t kLeastPacked = 3;
+constexpr std::size_t kMinPacked = 3;
 
 struct Weights {
   std::array<std::uint8_t, kSymbols> value{};  // zero from `count` on
@@ -86,7 +86,7 @@ Shares shares_of(const Weights& weights) noexcept {
 }
 
 void put_shares(const Shares& shares, BitWriter& out) noexcept {
-  out.put(kAccuracy - kLeastAccuracy, 4);
+  out.put(kAccuracy - kMinAccuracy, 4);
   unsigned left = kStates;
   for (std::size_t value = 0; left > 0; ++value) {
     // Numbers from 0 to left + 1: those that are left over in the last power of two take one bit less.
@@ -173,7 +173,7 @@ void put_weights(const Weights& weights, const StateTable& table, BitWriter& out
 
 std::size_t pack(const Weights& weights, std::span<std::byte> out) noexcept {
   const auto first = weights.value.begin(), last = first + static_cast<std::ptrdiff_t>(weights.count);
-  if (weights.count < kLeastPacked || std::all_of(first, last, [&](auto value) { return value == *first; }))
+  if (weights.count < kMinPacked || std::all_of(first, last, [&](auto value) { return value == *first; }))
     return 0;
   const Shares shares = shares_of(weights);
   BitWriter writer(out);
@@ -188,11 +188,11 @@ std::size_t describe_code_lengths(const CodeLengths& lengths, CodeDescription& o
   const Weights weights = weights_of(lengths);
   const std::size_t packed = pack(weights, std::span(out).subspan(1));
   const std::size_t direct = (weights.count + 1) / 2;
-  if (packed > 0 && (packed < direct || weights.count > kMostDirect)) {
+  if (packed > 0 && (packed < direct || weights.count > kMaxDirect)) {
     out[0] = static_cast<std::byte>(packed);
     return 1 + packed;
   }
-  if (weights.count > kMostDirect) return 0;
+  if (weights.count > kMaxDirect) return 0;
   out[0] = static_cast<std::byte>(kDirect + weights.count);
   for (std::size_t i = 0; i < weights.count; i += 2)
     out[1 + i / 2] = static_cast<std::byte>(weights.value[i] << 4 | weights.value[i + 1]);

@@ -12,8 +12,8 @@
 
 namespace ckpt::codec {
 
-inline constexpr std::size_t kMostDescriptionBytes = 128;
-using CodeDescription = std::array<std::byte, kMostDescriptionBytes>;
+inline constexpr std::size_t kMaxDescriptionBytes = 128;
+using CodeDescription = std::array<std::byte, kMaxDescriptionBytes>;
 
 // Bytes written; 0 if there is no way to say it: more than 128 weights that are all the same, or that do not pack. `lengths` fill a
 // complete tree of two symbols at least.

@@ -9,7 +9,7 @@
 namespace ckpt::codec {
 namespace {
 
-constexpr std::size_t kMostBlockBytes = std::size_t{128} << 10;
+constexpr std::size_t kMaxBlockBytes = std::size_t{128} << 10;
 
 unsigned number_at(std::span<const std::byte> in, std::size_t at) noexcept {
   return std::to_integer<unsigned>(in[at]) | std::to_integer<unsigned>(in[at + 1]) << 8;
@@ -31,7 +31,7 @@ Result<std::unique_ptr<HuffmanFrames>> HuffmanFrames::create() {
 void HuffmanFrames::build(const CodeLengths& lengths) noexcept {
   CodeOrder order{};
   sort_codes(lengths, order);
-  if (order.shortest >= HuffmanPairs::kLeastBits) {
+  if (order.shortest >= HuffmanPairs::kMinBits) {
     pairs_.build(lengths, order);
     built_ = Built::kPairs;
   } else {
@@ -41,7 +41,7 @@ void HuffmanFrames::build(const CodeLengths& lengths) noexcept {
 }
 
 bool HuffmanFrames::decode_streams(std::span<const std::byte> in, std::span<std::byte> out,
-                                   Upcoming& upcoming) noexcept {
+                                   PrefetchQueue& upcoming) noexcept {
   switch (built_) {
     case Built::kNone:
       return false;
@@ -54,7 +54,7 @@ bool HuffmanFrames::decode_streams(std::span<const std::byte> in, std::span<std:
 }
 
 bool HuffmanFrames::decode_literals(std::span<const std::byte>& in, std::span<std::byte>& out,
-                                    Upcoming& upcoming) noexcept {
+                                    PrefetchQueue& upcoming) noexcept {
   constexpr unsigned kPacked = 2, kPackedAsBefore = 3;
   if (in.size() < 5) return false;
   std::uint64_t header = 0;
@@ -66,7 +66,7 @@ bool HuffmanFrames::decode_literals(std::span<const std::byte>& in, std::span<st
   const std::uint64_t mask = (std::uint64_t{1} << width) - 1;
   const std::size_t plain = header >> 4 & mask, packed = header >> (4 + width) & mask;
   const std::size_t header_bytes = form + 2;
-  if (plain > std::min(out.size(), kMostBlockBytes) || packed > in.size() - header_bytes) return false;
+  if (plain > std::min(out.size(), kMaxBlockBytes) || packed > in.size() - header_bytes) return false;
   auto body = in.subspan(header_bytes, packed);
   if (kind == kPacked) {
     CodeLengths lengths{};
@@ -82,7 +82,7 @@ bool HuffmanFrames::decode_literals(std::span<const std::byte>& in, std::span<st
 }
 
 bool HuffmanFrames::decode(std::span<const std::byte> frame, std::span<std::byte> plane,
-                           Upcoming& upcoming) noexcept {
+                           PrefetchQueue& upcoming) noexcept {
   constexpr std::size_t kFrameHeader = 2, kBlockHeader = 3;
   constexpr unsigned kRaw = 0, kPacked = 2;
   // A window's size, and neither length nor checksum nor dictionary.
@@ -101,7 +101,7 @@ bool HuffmanFrames::decode(std::span<const std::byte> frame, std::span<std::byte
     auto block = in.first(bytes);
     in = in.subspan(bytes);
     if (kind == kRaw) {
-      if (bytes > std::min(out.size(), kMostBlockBytes)) return false;
+      if (bytes > std::min(out.size(), kMaxBlockBytes)) return false;
       std::copy(block.begin(), block.end(), out.begin());  // of nothing, too, to nowhere
       out = out.subspan(bytes);
       continue;

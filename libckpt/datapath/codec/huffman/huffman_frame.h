@@ -18,7 +18,7 @@
 #include "libckpt/datapath/codec/huffman/huffman_pairs.h"
 #include "libckpt/datapath/codec/huffman/huffman_streams.h"
 #include "libckpt/datapath/codec/huffman/huffman_table.h"
-#include "libckpt/datapath/codec/huffman/upcoming.h"
+#include "libckpt/datapath/codec/huffman/prefetch_queue.h"
 
 namespace ckpt::codec {
 
@@ -30,20 +30,20 @@ class HuffmanFrames {
 
   // Only where supported(). True: `frame` decodes to exactly this plane.
   [[nodiscard]] bool decode(std::span<const std::byte> frame, std::span<std::byte> plane) noexcept {
-    Upcoming nothing;
+    PrefetchQueue nothing;
     return decode(frame, plane, nothing);
   }
   // Brings `upcoming` into the cache meanwhile.
   [[nodiscard]] bool decode(std::span<const std::byte> frame, std::span<std::byte> plane,
-                            Upcoming& upcoming) noexcept;
+                            PrefetchQueue& upcoming) noexcept;
 
  private:
   HuffmanFrames() = default;
   // The literals of one block; what they take of `in` and give of `out` is cut off the two.
   [[nodiscard]] bool decode_literals(std::span<const std::byte>& in, std::span<std::byte>& out,
-                                     Upcoming& upcoming) noexcept;
+                                     PrefetchQueue& upcoming) noexcept;
   [[nodiscard]] bool decode_streams(std::span<const std::byte> in, std::span<std::byte> out,
-                                    Upcoming& upcoming) noexcept;
+                                    PrefetchQueue& upcoming) noexcept;
 
   void build(const CodeLengths& lengths) noexcept;
 

@@ -9,12 +9,12 @@
 namespace ckpt::codec {
 namespace {
 
-constexpr unsigned kLeastAccuracy = 5, kMostAccuracy = 6;
-constexpr std::size_t kMostStates = 1 << kMostAccuracy;
-// Weights are 0 to kMostCodeBits.
-constexpr std::size_t kWeightValues = kMostCodeBits + 1;
-constexpr std::size_t kMostWeights = kSymbols - 1;  // the last one follows from the others
-constexpr unsigned kDirect = 127;                   // a header above it: so many fewer weights of 4 bits each
+constexpr unsigned kMinAccuracy = 5, kMaxAccuracy = 6;
+constexpr std::size_t kMaxStates = 1 << kMaxAccuracy;
+// Weights are 0 to kMaxCodeBits.
+constexpr std::size_t kWeightValues = kMaxCodeBits + 1;
+constexpr std::size_t kMaxWeights = kSymbols - 1;  // the last one follows from the others
+constexpr unsigned kDirect = 127;                  // a header above it: so many fewer weights of 4 bits each
 
 struct Weights {
   std::array<std::uint8_t, kSymbols + 2> value{};  // room for one turn too many; zero from `count` on
@@ -34,7 +34,7 @@ struct Shares {
 struct State {
   std::uint8_t weight, bits, base;
 };
-using States = std::array<State, kMostStates>;
+using States = std::array<State, kMaxStates>;
 
 // The description, with zeroes around it: whoever reads beyond finds no bits.
 constexpr std::size_t kPadding = 8;
@@ -54,8 +54,8 @@ unsigned bits_at(const Padded& in, std::size_t at) noexcept {
 
 // Bytes used; 0 if this is none.
 std::size_t read_shares(const Padded& in, std::size_t bytes, Shares& shares) noexcept {
-  shares.accuracy = (bits_at(in, 0) & 15) + kLeastAccuracy;
-  if (shares.accuracy > kMostAccuracy) return 0;
+  shares.accuracy = (bits_at(in, 0) & 15) + kMinAccuracy;
+  if (shares.accuracy > kMaxAccuracy) return 0;
   std::size_t at = 4;
   int left = 1 << shares.accuracy;
   for (std::size_t value = 0; left > 0;) {
@@ -161,23 +161,23 @@ bool read_coded(std::span<const std::byte> in, Weights& weights) noexcept {
     weights.sum += share_of(states[other].weight);
     return false;
   };
-  constexpr unsigned kPairs = BackwardBits::kLoaded / (2 * kMostAccuracy);
+  constexpr unsigned kPairs = BackwardBits::kLoaded / (2 * kMaxAccuracy);
   for (bool more = true; more;) {
     bits.load();
     for (unsigned pair = 0; more && pair < kPairs; ++pair) {
-      if (out - weights.value.data() >= static_cast<std::ptrdiff_t>(kMostWeights)) return false;
+      if (out - weights.value.data() >= static_cast<std::ptrdiff_t>(kMaxWeights)) return false;
       more = step(first, second) && step(second, first);
     }
   }
   weights.count = static_cast<std::size_t>(out - weights.value.data());
-  return weights.count <= kMostWeights;
+  return weights.count <= kMaxWeights;
 }
 
 bool read_direct(std::span<const std::byte> in, Weights& weights) noexcept {
   for (std::size_t i = 0; i < weights.count; ++i) {
     const auto pair = std::to_integer<unsigned>(in[i / 2]);
     weights.value[i] = static_cast<std::uint8_t>(i % 2 == 0 ? pair >> 4 : pair & 15);
-    if (weights.value[i] > kMostCodeBits) return false;
+    if (weights.value[i] > kMaxCodeBits) return false;
     weights.sum += share_of(weights.value[i]);
   }
   return true;
@@ -186,7 +186,7 @@ bool read_direct(std::span<const std::byte> in, Weights& weights) noexcept {
 // The last weight is what fills the tree.
 bool complete(Weights& weights, CodeLengths& lengths) noexcept {
   const auto depth = static_cast<unsigned>(std::bit_width(weights.sum));
-  if (weights.sum == 0 || depth > kMostCodeBits) return false;
+  if (weights.sum == 0 || depth > kMaxCodeBits) return false;
   const unsigned rest = (1U << depth) - weights.sum;
   if (!std::has_single_bit(rest)) return false;
   weights.value[weights.count] = static_cast<std::uint8_t>(std::bit_width(rest));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The description of a Huffman code as zstd writes it before a block's literals (RFC 8878 §4.2.1): a weight for each symbol, 0 for
-// those that do not occur, else the code is kMostCodeBits + 1 - weight bits long once the longest code counts as kMostCodeBits.
+// those that do not occur, else the code is kMaxCodeBits + 1 - weight bits long once the longest code counts as kMaxCodeBits.
 //
 // Threads: any, stateless; nothing is allocated. Errors: 0 for what this does not read, be it broken or merely unusual; input is never
 // trusted.
@@ -13,7 +13,7 @@
 
 namespace ckpt::codec {
 
-inline constexpr unsigned kMostCodeBits = 11;
+inline constexpr unsigned kMaxCodeBits = 11;
 inline constexpr std::size_t kSymbols = 256;
 
 // Bits of each symbol's code, 0 for none. They fill a complete tree: the shares 2^-bits add up to 1.

@@ -12,9 +12,9 @@ namespace ckpt::codec {
   __m256i all[kSymbols / 32];
   std::memcpy(all, lengths.bits.data(), sizeof all);
   std::uint16_t symbols = 0, entries = 0;
-  order.shortest = kMostCodeBits;
-  std::array<std::uint16_t, kMostCodeBits + 1> next{};
-  for (unsigned bits = kMostCodeBits; bits > 0; --bits) {
+  order.shortest = kMaxCodeBits;
+  std::array<std::uint16_t, kMaxCodeBits + 1> next{};
+  for (unsigned bits = kMaxCodeBits; bits > 0; --bits) {
     const __m256i wanted = _mm256_set1_epi8(static_cast<char>(bits));
     unsigned count = 0;
     for (const __m256i some : all)
@@ -23,7 +23,7 @@ namespace ckpt::codec {
     order.first_symbol[bits] = next[bits] = symbols;
     order.first_entry[bits] = entries;
     symbols = static_cast<std::uint16_t>(symbols + count);
-    entries = static_cast<std::uint16_t>(entries + (count << (kMostCodeBits - bits)));
+    entries = static_cast<std::uint16_t>(entries + (count << (kMaxCodeBits - bits)));
     if (count > 0) order.shortest = bits;
   }
   order.first_symbol[0] = symbols;

@@ -15,8 +15,8 @@ namespace ckpt::codec {
 struct CodeOrder {
   std::array<std::uint8_t, kSymbols> symbols;
   // By the length of a code: where its symbols start, up to those of the length below; and where its first code stands among
-  // all 2^kMostCodeBits combinations of bits.
-  std::array<std::uint16_t, kMostCodeBits + 1> first_symbol, first_entry;
+  // all 2^kMaxCodeBits combinations of bits.
+  std::array<std::uint16_t, kMaxCodeBits + 1> first_symbol, first_entry;
   unsigned shortest;
 };
 

@@ -42,7 +42,7 @@ constexpr std::uint32_t second_of(std::uint8_t symbol, unsigned bits) noexcept {
 [[gnu::target("avx2")]] void HuffmanPairs::build_tails(const CodeOrder& order) noexcept {
   for (unsigned b = order.shortest; b <= kIndexBits - order.shortest; ++b) {
     std::uint32_t* at = tails_.data() + (std::size_t{1} << b);
-    const std::size_t longer = order.first_entry[b] >> (kMostCodeBits - b);
+    const std::size_t longer = order.first_entry[b] >> (kMaxCodeBits - b);
     fill(at, longer, 0);
     at += longer;
     for (unsigned bits = b; bits >= order.shortest; --bits) {
@@ -58,7 +58,7 @@ constexpr std::uint32_t second_of(std::uint8_t symbol, unsigned bits) noexcept {
   lengths_ = lengths;
   build_tails(order);
   std::uint32_t* at = entries_.data();
-  for (unsigned bits = kMostCodeBits; bits >= order.shortest; --bits) {
+  for (unsigned bits = kMaxCodeBits; bits >= order.shortest; --bits) {
     const unsigned left = kIndexBits - bits;
     const std::size_t count = std::size_t{1} << left;
     for (unsigned s = order.first_symbol[bits]; s < order.first_symbol[bits - 1]; ++s, at += count) {

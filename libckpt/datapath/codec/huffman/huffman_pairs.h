@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Huffman code whose codes are all long, kLeastBits at least, as a table of what the next kIndexBits bits say. kMostCodeBits bits of it are
+// A Huffman code whose codes are all long, kMinBits at least, as a table of what the next kIndexBits bits say. kMaxCodeBits bits of it are
 // two symbols at most, whatever the table; a bit more makes them two far more often, and an entry is half as large as in
 // huffman_table.h, so that the table is not.
 //
@@ -17,12 +17,12 @@ namespace ckpt::codec {
 
 class HuffmanPairs {
  public:
-  static constexpr unsigned kIndexBits = kMostCodeBits + 1;
-  static constexpr unsigned kLeastBits = 4;
+  static constexpr unsigned kIndexBits = kMaxCodeBits + 1;
+  static constexpr unsigned kMinBits = 4;
   // So many symbols come of one look-up at most, and one at least.
-  static constexpr unsigned kMostSymbols = 2;
+  static constexpr unsigned kMaxSymbols = 2;
 
-  // `order` is that of `lengths`; its shortest code has kLeastBits at least.
+  // `order` is that of `lengths`; its shortest code has kMinBits at least.
   void build(const CodeLengths& lengths, const CodeOrder& order) noexcept;
 
   // Of 2^kIndexBits entries: the symbols from the lowest byte on, in byte 2 how many there are, in byte 3 the bits that they take.
@@ -31,14 +31,14 @@ class HuffmanPairs {
 
  private:
   static constexpr std::size_t kEntries = std::size_t{1} << kIndexBits;
-  static constexpr unsigned kMostTailBits = kIndexBits - kLeastBits;
+  static constexpr unsigned kMaxTailBits = kIndexBits - kMinBits;
 
   void build_tails(const CodeOrder& order) noexcept;
 
   CodeLengths lengths_{};
   alignas(64) std::array<std::uint32_t, kEntries> entries_{};
   // For each number of bits b, from 2^b on, what b bits say as a second symbol: none, perhaps.
-  alignas(64) std::array<std::uint32_t, std::size_t{2} << kMostTailBits> tails_{};
+  alignas(64) std::array<std::uint32_t, std::size_t{2} << kMaxTailBits> tails_{};
 };
 
 }  // namespace ckpt::codec

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kStreams = 4;
 // Bits that there are after loading, at least, and the bytes that it loads at most.
 constexpr std::uint64_t kLoaded = 56;
-constexpr std::size_t kMostLoaded = 7;
+constexpr std::size_t kMaxLoaded = 7;
 // What one turn of all streams takes of their bytes, about: for guessing how many turns there will be.
 constexpr std::size_t kUsualTurnBytes = 22;
 
@@ -52,7 +52,7 @@ bool open(std::span<const std::byte> in, std::span<std::byte> out, Stream& strea
 // What one look-up says, read part by part: shifting is what the loop below has least room for.
 template <class Table>
 struct Entry {
-  std::array<std::byte, Table::kMostSymbols> symbols;
+  std::array<std::byte, Table::kMaxSymbols> symbols;
   std::uint8_t count, bits;
 };
 
@@ -72,12 +72,12 @@ constexpr unsigned kIndexShift = 64 - Table::kIndexBits;
 // How many loadings of so many look-ups are safe whatever the bits are.
 template <class Table, std::size_t kLookups>
 std::size_t safe_turns(const Stream& stream) noexcept {
-  constexpr std::size_t kMostGiven = kLookups * Table::kMostSymbols;
-  constexpr std::size_t kRoom = kMostGiven - Table::kMostSymbols + sizeof(Entry<Table>);
+  constexpr std::size_t kMaxGiven = kLookups * Table::kMaxSymbols;
+  constexpr std::size_t kRoom = kMaxGiven - Table::kMaxSymbols + sizeof(Entry<Table>);
   const auto room = static_cast<std::size_t>(stream.end - stream.out);
   const auto input = static_cast<std::size_t>(stream.at - stream.start);
   if (room < kRoom || input < sizeof(std::uint64_t)) return 0;
-  return std::min((room - kRoom) / kMostGiven, (input - sizeof(std::uint64_t)) / kMostLoaded) + 1;
+  return std::min((room - kRoom) / kMaxGiven, (input - sizeof(std::uint64_t)) / kMaxLoaded) + 1;
 }
 
 [[gnu::always_inline]] inline void load(std::uint64_t& bits, std::uint64_t& loaded,
@@ -115,8 +115,8 @@ template <class Table, std::size_t kLookups, std::size_t kLines>
   auto [start3, at3, bits3, loaded3, out3, end3] = streams[3];
   for (; turns > 0; --turns) {
 #pragma GCC unroll 8
-    for (std::size_t i = 0; i < kLines; ++i) prefetch(ahead + i * Upcoming::kLineBytes);
-    ahead += kLines * Upcoming::kLineBytes;
+    for (std::size_t i = 0; i < kLines; ++i) prefetch(ahead + i * PrefetchQueue::kLineBytes);
+    ahead += kLines * PrefetchQueue::kLineBytes;
     load(bits0, loaded0, at0);
     load(bits1, loaded1, at1);
     load(bits2, loaded2, at2);
@@ -139,8 +139,8 @@ template <class Table, std::size_t kLookups, std::size_t kLines>
 // still go in step.
 template <class Table, std::size_t kLookups>
 void run_some(std::array<Stream, kStreams>& streams, const Entry<Table>* entries, std::size_t turns,
-              std::size_t lines_a_turn, Upcoming& upcoming) noexcept {
-  const Upcoming::Piece piece = upcoming.take(turns, lines_a_turn);
+              std::size_t lines_a_turn, PrefetchQueue& upcoming) noexcept {
+  const PrefetchQueue::Piece piece = upcoming.take(turns, lines_a_turn);
   if (piece.turns == 0) return run<Table, kLookups, 0>(streams, entries, turns, nullptr);
   switch (lines_a_turn) {
     case 2:
@@ -158,7 +158,7 @@ void run_some(std::array<Stream, kStreams>& streams, const Entry<Table>* entries
 
 template <class Table, std::size_t kLookups>
 void run_all(std::array<Stream, kStreams>& streams, const Entry<Table>* entries, const Stream& spare,
-             std::size_t lines_a_turn, Upcoming& upcoming) noexcept {
+             std::size_t lines_a_turn, PrefetchQueue& upcoming) noexcept {
   for (;;) {
     std::array<Stream, kStreams> running{};
     std::array<bool, kStreams> runs{};
@@ -218,7 +218,7 @@ bool finish(const Stream& stream, const Table& table) noexcept {
 }
 
 // Lines spread over all turns: more at once than memory gives would be waited for, and then none come while the rest is decoded.
-std::size_t lines_a_turn(std::size_t bytes, const Upcoming& upcoming) noexcept {
+std::size_t lines_a_turn(std::size_t bytes, const PrefetchQueue& upcoming) noexcept {
   const std::size_t lines = upcoming.lines() * kUsualTurnBytes;
   for (const std::size_t some : {2, 4, 5, 6})
     if (lines <= bytes * some) return some;
@@ -233,7 +233,7 @@ unsigned number_at(std::span<const std::byte> in, std::size_t at) noexcept {
 
 template <class Table>
 bool decode_streams(const Table& table, std::span<const std::byte> in, std::span<std::byte> out,
-                    std::span<std::byte, kSpareBytes> spare_room, Upcoming& upcoming) noexcept {
+                    std::span<std::byte, kSpareBytes> spare_room, PrefetchQueue& upcoming) noexcept {
   constexpr std::size_t kLengths = (kStreams - 1) * 2;
   const std::size_t part = (out.size() + kStreams - 1) / kStreams;
   if (in.size() < kLengths || out.size() < part * (kStreams - 1)) return false;
@@ -260,8 +260,8 @@ bool decode_streams(const Table& table, std::span<const std::byte> in, std::span
 }
 
 template bool decode_streams(const HuffmanTable&, std::span<const std::byte>, std::span<std::byte>,
-                             std::span<std::byte, kSpareBytes>, Upcoming&) noexcept;
+                             std::span<std::byte, kSpareBytes>, PrefetchQueue&) noexcept;
 template bool decode_streams(const HuffmanPairs&, std::span<const std::byte>, std::span<std::byte>,
-                             std::span<std::byte, kSpareBytes>, Upcoming&) noexcept;
+                             std::span<std::byte, kSpareBytes>, PrefetchQueue&) noexcept;
 
 }  // namespace ckpt::codec

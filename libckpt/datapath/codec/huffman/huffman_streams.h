@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <span>
 
-#include "libckpt/datapath/codec/huffman/upcoming.h"
+#include "libckpt/datapath/codec/huffman/prefetch_queue.h"
 
 namespace ckpt::codec {
 
@@ -18,6 +18,7 @@ inline constexpr std::size_t kSpareBytes = 1024;
 // Table: HuffmanTable or HuffmanPairs. Brings `upcoming` into the cache meanwhile.
 template <class Table>
 [[nodiscard]] bool decode_streams(const Table& table, std::span<const std::byte> in, std::span<std::byte> out,
-                                  std::span<std::byte, kSpareBytes> spare_room, Upcoming& upcoming) noexcept;
+                                  std::span<std::byte, kSpareBytes> spare_room,
+                                  PrefetchQueue& upcoming) noexcept;
 
 }  // namespace ckpt::codec

@@ -49,16 +49,16 @@ constexpr std::uint64_t entry_of(std::uint8_t symbol, unsigned bits) noexcept {
 }  // namespace
 
 std::uint64_t HuffmanTable::without_last(std::uint64_t entry) const noexcept {
-  constexpr unsigned kLast = (kMostSymbols - 1) * 8;
+  constexpr unsigned kLast = (kMaxSymbols - 1) * 8;
   const auto symbol = static_cast<std::uint8_t>(entry >> kLast);
   return entry - (std::uint64_t{symbol} << kLast) - (std::uint64_t{1} << 48) -
          (std::uint64_t{bits_of(symbol)} << 56);
 }
 
-[[gnu::target("avx2")]] void HuffmanTable::build_tails(const CodeOrder& order, unsigned most_bits) noexcept {
-  for (unsigned b = order.shortest; b <= most_bits; ++b) {
+[[gnu::target("avx2")]] void HuffmanTable::build_tails(const CodeOrder& order, unsigned max_bits) noexcept {
+  for (unsigned b = order.shortest; b <= max_bits; ++b) {
     std::uint64_t* const out = tails_.data() + (std::size_t{1} << b);
-    std::uint64_t* at = out + (order.first_entry[b] >> (kMostCodeBits - b));
+    std::uint64_t* at = out + (order.first_entry[b] >> (kMaxCodeBits - b));
     fill(out, static_cast<std::size_t>(at - out), 0);  // codes longer than b
     for (unsigned bits = b; bits >= order.shortest; --bits) {
       const unsigned left = b - bits;
@@ -72,18 +72,18 @@ std::uint64_t HuffmanTable::without_last(std::uint64_t entry) const noexcept {
         }
       }
     }
-    if (b < order.shortest * kMostSymbols) continue;
+    if (b < order.shortest * kMaxSymbols) continue;
     for (std::uint64_t* entry = out; entry != at; ++entry)
-      *entry = count_of(*entry) == kMostSymbols ? without_last(*entry) : *entry;
+      *entry = count_of(*entry) == kMaxSymbols ? without_last(*entry) : *entry;
   }
 }
 
 [[gnu::target("avx2")]] void HuffmanTable::build_entries(const CodeOrder& order,
-                                                         unsigned most_tail_bits) noexcept {
+                                                         unsigned max_tail_bits) noexcept {
   std::uint64_t* at = entries_.data();
-  for (unsigned bits = kMostCodeBits; bits >= order.shortest; --bits) {
-    const unsigned left = kMostCodeBits - bits;
-    const unsigned tail = std::min(left, most_tail_bits);
+  for (unsigned bits = kMaxCodeBits; bits >= order.shortest; --bits) {
+    const unsigned left = kMaxCodeBits - bits;
+    const unsigned tail = std::min(left, max_tail_bits);
     const std::size_t count = std::size_t{1} << left, same = std::size_t{1} << (left - tail);
     for (unsigned s = order.first_symbol[bits]; s < order.first_symbol[bits - 1]; ++s, at += count) {
       const std::uint64_t front = entry_of(order.symbols[s], bits);
@@ -101,7 +101,7 @@ std::uint64_t HuffmanTable::without_last(std::uint64_t entry) const noexcept {
 
 void HuffmanTable::build(const CodeLengths& lengths, const CodeOrder& order) noexcept {
   lengths_ = lengths;
-  const unsigned tail = order.shortest == 1 ? kTailBitsOfOne : kMostCodeBits - order.shortest;
+  const unsigned tail = order.shortest == 1 ? kTailBitsOfOne : kMaxCodeBits - order.shortest;
   build_tails(order, tail);
   build_entries(order, tail);
 }

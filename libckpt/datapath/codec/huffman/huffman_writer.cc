@@ -11,10 +11,10 @@
 namespace ckpt::codec {
 namespace {
 
-constexpr std::size_t kMostBlockBytes = std::size_t{128} << 10;
-static_assert(kMostBlockBytes <= kMostCounted);
+constexpr std::size_t kMaxBlockBytes = std::size_t{128} << 10;
+static_assert(kMaxBlockBytes <= kMaxCounted);
 constexpr std::size_t kFrameHeader = 2, kBlockHeader = 3;
-constexpr unsigned kLeastWindowLog = 10;
+constexpr unsigned kMinWindowLog = 10;
 enum BlockKind : unsigned { kStored = 0, kSame = 1, kPacked = 2 };
 constexpr unsigned kWithCode = 2, kWithCodeAsBefore = 3;
 constexpr std::size_t kStreams = 4;
@@ -99,22 +99,22 @@ std::size_t HuffmanWriter::pack_literals(std::span<const std::byte> block,
 
 std::optional<std::size_t> HuffmanWriter::pack(std::span<const std::byte> plane,
                                                std::span<std::byte> out) noexcept {
-  if (plane.size() < kLeastBytes || out.size() < kFrameHeader) return std::nullopt;
+  if (plane.size() < kMinBytes || out.size() < kFrameHeader) return std::nullopt;
   has_code_ = false;
   // A window as long as the longest block.
   const auto window = std::max(
-      kLeastWindowLog, static_cast<unsigned>(std::bit_width(std::min(plane.size(), kMostBlockBytes) - 1)));
-  put_number((window - kLeastWindowLog) << 3 << 8, kFrameHeader, out.data());
+      kMinWindowLog, static_cast<unsigned>(std::bit_width(std::min(plane.size(), kMaxBlockBytes) - 1)));
+  put_number((window - kMinWindowLog) << 3 << 8, kFrameHeader, out.data());
   std::size_t used = kFrameHeader;
   while (!plane.empty()) {
-    const auto block = plane.first(std::min(plane.size(), kMostBlockBytes));
+    const auto block = plane.first(std::min(plane.size(), kMaxBlockBytes));
     plane = plane.subspan(block.size());
     if (out.size() - used < kBlockHeader + 1) return std::nullopt;
     std::byte* const header = out.data() + used;
     const auto room = out.subspan(used + kBlockHeader);
     count_symbols(block, counts_);
     const bool same = counts_[std::to_integer<std::size_t>(block.front())] == block.size();
-    const std::size_t packed = same || block.size() < kLeastBytes ? 0 : pack_literals(block, room);
+    const std::size_t packed = same || block.size() < kMinBytes ? 0 : pack_literals(block, room);
     if (same) {
       room.front() = block.front();
       put_block_header(plane.empty(), kSame, block.size(), header);

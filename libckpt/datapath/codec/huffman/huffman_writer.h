@@ -5,7 +5,7 @@
 // A block keeps the code of the one before where a new one and its description would not be shorter; what does not shrink is
 // stored.
 // Threads: an object belongs to one thread at a time; nothing is allocated after create(). Errors: nullopt for what does not fit, or is left to
-// zstd: planes below kLeastBytes. Sizes are bytes.
+// zstd: planes below kMinBytes. Sizes are bytes.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ namespace ckpt::codec {
 class HuffmanWriter {
  public:
   // Below it streams become so short that their ends weigh more than what is in them.
-  static constexpr std::size_t kLeastBytes = 1024;
+  static constexpr std::size_t kMinBytes = 1024;
   static Result<std::unique_ptr<HuffmanWriter>> create();
 
   // Bytes written to `out`.

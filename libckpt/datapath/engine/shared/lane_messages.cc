@@ -10,10 +10,10 @@ constexpr std::size_t kBadCount = ~std::size_t{0};
 std::size_t body_bytes(LaneMessage type, std::size_t count) {
   switch (type) {
     case LaneMessage::kChunks:
-      return count > 0 && count <= kMostChunks ? count * sizeof(ChunkRecord) : kBadCount;
+      return count > 0 && count <= kMaxChunks ? count * sizeof(ChunkRecord) : kBadCount;
     case LaneMessage::kAck:
     case LaneMessage::kStale:
-      return count > 0 && count <= kMostChunks ? count * sizeof(AckRecord) : kBadCount;
+      return count > 0 && count <= kMaxChunks ? count * sizeof(AckRecord) : kBadCount;
     case LaneMessage::kPlan:
     case LaneMessage::kHostState:
     case LaneMessage::kManifest:
@@ -28,9 +28,9 @@ std::size_t body_bytes(LaneMessage type, std::size_t count) {
       return count == 1 ? sizeof(RoomRecord) : kBadCount;
     case LaneMessage::kPlanAnswer:
     case LaneMessage::kVerdict:
-      return count <= kMostTextBytes ? sizeof(VerdictRecord) + count : kBadCount;
+      return count <= kMaxTextBytes ? sizeof(VerdictRecord) + count : kBadCount;
     case LaneMessage::kAbort:
-      return count <= kMostTextBytes ? count : kBadCount;
+      return count <= kMaxTextBytes ? count : kBadCount;
     case LaneMessage::kCalibrate:
     case LaneMessage::kCalibrateAck:
     case LaneMessage::kFinal:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What travels on a lane between sender and receiver: a fixed header with up to kMostChunks records, and a payload. Plain
+// What travels on a lane between sender and receiver: a fixed header with up to kMaxChunks records, and a payload. Plain
 // structs, little-endian (both movers run on the same kind of machine; the version is checked by the token's connection and
 // the magic here), because they are built and judged for every chunk and must not allocate.
 //
@@ -28,8 +28,8 @@
 namespace ckpt::engine {
 
 inline constexpr std::uint32_t kLaneMagic = 0x314c'5047;  // "GPL1"
-inline constexpr std::size_t kMostChunks = 32;            // of one message: 2 MiB of the default chunks
-inline constexpr std::size_t kMostTextBytes = 800;
+inline constexpr std::size_t kMaxChunks = 32;             // of one message: 2 MiB of the default chunks
+inline constexpr std::size_t kMaxTextBytes = 800;
 
 enum class LaneMessage : std::uint8_t {
   kInvalid = 0,
@@ -126,8 +126,8 @@ struct VerdictRecord {     // kPlanAnswer, kVerdict; followed by `count` bytes o
 };
 static_assert(sizeof(VerdictRecord) == 32);
 
-inline constexpr std::size_t kMostLaneHeaderBytes = sizeof(LaneHeader) + kMostChunks * sizeof(AckRecord);
-static_assert(kMostLaneHeaderBytes >= sizeof(LaneHeader) + sizeof(VerdictRecord) + kMostTextBytes);
+inline constexpr std::size_t kMaxLaneHeaderBytes = sizeof(LaneHeader) + kMaxChunks * sizeof(AckRecord);
+static_assert(kMaxLaneHeaderBytes >= sizeof(LaneHeader) + sizeof(VerdictRecord) + kMaxTextBytes);
 
 // A header under construction on the stack.
 class LaneBuffer {
@@ -151,7 +151,7 @@ class LaneBuffer {
     ++header_.count;
   }
   void append_text(std::string_view text) {
-    text = text.substr(0, kMostTextBytes);
+    text = text.substr(0, kMaxTextBytes);
     // Not memcpy, which must not see an empty view's null.
     text.copy(reinterpret_cast<char*>(bytes_.data()) + size_, text.size());
     size_ += text.size();
@@ -165,7 +165,7 @@ class LaneBuffer {
  private:
   LaneHeader header_;
   std::size_t size_ = sizeof(LaneHeader);
-  std::array<std::byte, kMostLaneHeaderBytes> bytes_;
+  std::array<std::byte, kMaxLaneHeaderBytes> bytes_;
 };
 
 // Magic, known type, this session, and a length that fits the type and count.

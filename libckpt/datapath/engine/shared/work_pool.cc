@@ -13,12 +13,12 @@
 namespace ckpt::engine {
 namespace {
 
-constexpr std::size_t kMostWorkers = 16;
+constexpr std::size_t kMaxWorkers = 16;
 
 }  // namespace
 
-WorkQueue::WorkQueue(std::size_t least_capacity)
-    : mask_(std::bit_ceil(std::max<std::size_t>(least_capacity, 2)) - 1),
+WorkQueue::WorkQueue(std::size_t min_capacity)
+    : mask_(std::bit_ceil(std::max<std::size_t>(min_capacity, 2)) - 1),
       cells_(std::make_unique<Cell[]>(mask_ + 1)) {
   for (std::size_t i = 0; i <= mask_; ++i) cells_[i].turn.store(i, std::memory_order_relaxed);
 }
@@ -110,7 +110,7 @@ void prefer_throughput() noexcept {
 
 std::size_t worker_count(std::uint32_t wanted) noexcept {
   const std::size_t cores = usable_cores();
-  return std::clamp<std::size_t>(wanted != 0 ? wanted : std::max<std::size_t>(cores / 2, 2), 1, kMostWorkers);
+  return std::clamp<std::size_t>(wanted != 0 ? wanted : std::max<std::size_t>(cores / 2, 2), 1, kMaxWorkers);
 }
 
 }  // namespace ckpt::engine

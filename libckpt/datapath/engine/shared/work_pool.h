@@ -34,7 +34,7 @@ class WorkQueue {
     WorkHandler* handler = nullptr;
     std::size_t item = 0;
   };
-  explicit WorkQueue(std::size_t least_capacity);
+  explicit WorkQueue(std::size_t min_capacity);
   // False: full.
   bool push(const Work& work) noexcept;
   // False: empty.

@@ -10,16 +10,16 @@ constexpr std::size_t kStreams = 2;
 constexpr std::size_t kSlicesOfAStream = 2;  // one is read, the next waits behind it
 constexpr std::uint32_t kSliceChunks = 8192;
 constexpr std::uint64_t kFirstSliceBytes = std::uint64_t{8} << 20;
-constexpr std::uint64_t kLeastSliceBytes = std::uint64_t{4} << 20;
+constexpr std::uint64_t kMinSliceBytes = std::uint64_t{4} << 20;
 constexpr double kSliceSeconds = 1e-3;
-constexpr double kLeastSliceSeconds = 1e-4;
+constexpr double kMinSliceSeconds = 1e-4;
 
 }  // namespace
 
 Result<std::unique_ptr<FinalScan>> FinalScan::create(std::shared_ptr<const track::TrackKernels> kernels,
                                                      std::uint64_t chunk_bytes,
-                                                     std::uint64_t most_slice_bytes) {
-  std::unique_ptr<FinalScan> scan(new FinalScan(std::move(kernels), chunk_bytes, most_slice_bytes));
+                                                     std::uint64_t max_slice_bytes) {
+  std::unique_ptr<FinalScan> scan(new FinalScan(std::move(kernels), chunk_bytes, max_slice_bytes));
   const Device& device = scan->kernels_->device();
   const ContextScope scope(device);
   for (std::size_t i = 0; i < kStreams; ++i) {
@@ -107,13 +107,13 @@ Result<void> FinalScan::launch(const std::function<bool()>& is_alone) {
 }
 
 std::uint64_t FinalScan::next_slice_bytes() const noexcept {
-  if (measured_time_ == 0) return std::min(kFirstSliceBytes, most_slice_bytes_);
+  if (measured_time_ == 0) return std::min(kFirstSliceBytes, max_slice_bytes_);
   const double rate = static_cast<double>(measured_bytes_) * 1e9 / static_cast<double>(measured_time_);
   const auto in = [&](double seconds) { return static_cast<std::uint64_t>(rate / kStreams * seconds); };
   // The streams end together: the last slices are shorter.
-  const std::uint64_t least = std::max(kLeastSliceBytes, in(kLeastSliceSeconds));
+  const std::uint64_t least = std::max(kMinSliceBytes, in(kMinSliceSeconds));
   const std::uint64_t share = std::max(least, left_ / (2 * kStreams));
-  return std::min({std::max(least, in(kSliceSeconds)), share, most_slice_bytes_});
+  return std::min({std::max(least, in(kSliceSeconds)), share, max_slice_bytes_});
 }
 
 void FinalScan::fill(Slice& slice) {

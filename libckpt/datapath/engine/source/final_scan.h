@@ -4,7 +4,7 @@
 // hides the ends of launches, and takes what else the device has. While chunks are copied and sent, one has to do: both would only
 // be slower. A slice takes about a millisecond, by the rate of those before it: what it finds waits for its end. Internal to the engine.
 //
-//   CKPT_TRY(scan, FinalScan::create(kernels, chunk_bytes, most_slice_bytes));
+//   CKPT_TRY(scan, FinalScan::create(kernels, chunk_bytes, max_slice_bytes));
 //   CKPT_TRY(scan_time, scan->run(regions, is_alone, on_slice));
 //
 // Threads: one at a time; run() blocks. Ownership: a region is entered (sender_core.h) while a slice of it is under way. Nothing is
@@ -34,7 +34,7 @@ class FinalScan {
       std::function<Result<bool>(std::span<const ChunkRun>, std::span<const track::Fingerprint>)>;
 
   static Result<std::unique_ptr<FinalScan>> create(std::shared_ptr<const track::TrackKernels> kernels,
-                                                   std::uint64_t chunk_bytes, std::uint64_t most_slice_bytes);
+                                                   std::uint64_t chunk_bytes, std::uint64_t max_slice_bytes);
   ~FinalScan();
   FinalScan(const FinalScan&) = delete;
   FinalScan& operator=(const FinalScan&) = delete;
@@ -53,8 +53,8 @@ class FinalScan {
     std::uint64_t bytes = 0;
   };
   FinalScan(std::shared_ptr<const track::TrackKernels> kernels, std::uint64_t chunk_bytes,
-            std::uint64_t most_slice_bytes)
-      : kernels_(std::move(kernels)), chunk_bytes_(chunk_bytes), most_slice_bytes_(most_slice_bytes) {}
+            std::uint64_t max_slice_bytes)
+      : kernels_(std::move(kernels)), chunk_bytes_(chunk_bytes), max_slice_bytes_(max_slice_bytes) {}
   [[nodiscard]] std::uint64_t next_slice_bytes() const noexcept;
   void fill(Slice& slice);
   Result<void> launch(const std::function<bool()>& is_alone);
@@ -64,7 +64,7 @@ class FinalScan {
 
   std::shared_ptr<const track::TrackKernels> kernels_;
   const std::uint64_t chunk_bytes_;
-  const std::uint64_t most_slice_bytes_;
+  const std::uint64_t max_slice_bytes_;
   struct Stream {
     CUstream stream = nullptr;
     std::size_t slices = 0;  // under way

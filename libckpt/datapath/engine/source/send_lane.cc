@@ -42,7 +42,7 @@ Result<std::unique_ptr<SendLane>> SendLane::create(SenderCore& core, WorkPool& w
 SendLane::SendLane(SenderCore& core, WorkPool& workers, std::vector<StagingSlot> slots)
     : core_(core), workers_(workers), queue_(kQueueChunks) {
   for (StagingSlot& slot : slots) slots_.emplace_back(std::move(slot), core.codec != nullptr);
-  resend_.reserve(slots_.size() * kMostChunks);
+  resend_.reserve(slots_.size() * kMaxChunks);
 }
 
 Result<void> SendLane::create_device_objects() {
@@ -118,7 +118,7 @@ void SendLane::calibrate(std::uint32_t messages) {
 
 // ---- the lane's thread
 
-transport::NearMemory SendLane::near_memory() {
+transport::SameHostMemory SendLane::same_host_memory() {
   if (!core_.near) return {};
   const StagingSlot& slot = slots_.front().staging;
   const PinnedMemory& memory = slot.pool().memory();
@@ -199,7 +199,7 @@ Result<bool> SendLane::fill(Slot& slot) {
   message.count = 0;
   message.plain_bytes = 0;
   const std::uint64_t most = core_.limiter.message_bytes(core_.chunk_bytes, core_.message_bytes);
-  while (message.count < kMostChunks) {
+  while (message.count < kMaxChunks) {
     const DirtyChunk* next = next_dirty();
     if (next == nullptr) break;
     if (core_.cut.load(std::memory_order_relaxed) || !next->region->enter()) {

@@ -16,10 +16,10 @@
 #include <thread>
 #include <vector>
 
+#include "libckpt/datapath/engine/shared/work_pool.h"
 #include "libckpt/datapath/engine/source/chunk_queue.h"
 #include "libckpt/datapath/engine/source/sender_core.h"
 #include "libckpt/datapath/engine/source/staged_message.h"
-#include "libckpt/datapath/engine/shared/work_pool.h"
 #include "libckpt/datapath/transport/transport.h"
 
 namespace ckpt::engine {
@@ -69,8 +69,8 @@ class SendLane final : private transport::LaneHandler, private WorkHandler {
   Result<void> create_device_objects();
 
   // transport::LaneHandler
-  transport::NearMemory near_memory() override;  // in create(): all slots are free
-  void on_open() override { core_.lane_opened(lane_->nearness()); }
+  transport::SameHostMemory same_host_memory() override;  // in create(): all slots are free
+  void on_open() override { core_.lane_opened(lane_->payload_access()); }
   std::span<std::byte> on_payload_begin(std::span<const std::byte>, std::size_t) override { return {}; }
   void on_message(std::span<const std::byte> header, std::span<const std::byte> payload) override;
   void on_sent(std::uint64_t token) override;

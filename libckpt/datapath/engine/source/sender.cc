@@ -8,15 +8,15 @@
 namespace ckpt::engine {
 namespace {
 
-constexpr std::uint32_t kCalibrationMessages = 16;                  // per lane, at most
-constexpr std::uint64_t kLeastDrainBytes = std::uint64_t{4} << 20;  // below it a rate would be noise
-constexpr Nanos kLeastDrainTime = 500'000;
+constexpr std::uint32_t kCalibrationMessages = 16;                // per lane, at most
+constexpr std::uint64_t kMinDrainBytes = std::uint64_t{4} << 20;  // below it a rate would be noise
+constexpr Nanos kMinDrainTime = 500'000;
 constexpr std::size_t kPieceChunks = 16384;
-// A sample is one chunk in kSampleStride, but at most kMostSamples, and says nothing below kLeastSamples. Of n clean samples the
+// A sample is one chunk in kSampleStride, but at most kMaxSamples, and says nothing below kMinSamples. Of n clean samples the
 // state may still have 3/n dirty chunks (with 95 %).
 constexpr std::uint64_t kSampleStride = 16;
-constexpr std::uint64_t kMostSamples = 4096;
-constexpr std::uint64_t kLeastSamples = 64;
+constexpr std::uint64_t kMaxSamples = 4096;
+constexpr std::uint64_t kMinSamples = 64;
 constexpr std::uint64_t kUnseen = 3;
 // Pieces of a scan are short at first, so that copying starts at once, and where much is dirty, since what was scanned just now
 // is copied from a cache. Elsewhere they grow: a piece has its costs, too, but what it finds waits for its end.
@@ -88,8 +88,8 @@ Result<void> Sender::connect() {
                       options_.answer_timeout, "Connecting");
 }
 
-std::size_t Sender::near_lanes(transport::Nearness least) const {
-  return core_->near_lanes(least);
+std::size_t Sender::same_host_lanes(transport::PayloadAccess least) const {
+  return core_->same_host_lanes(least);
 }
 
 Sender::~Sender() {
@@ -232,9 +232,9 @@ Result<RoundReport> Sender::scan_and_send(bool is_final) {
   report.wire_bytes = counters.wire_bytes.load() - wire_before;
   count_only_sending(drained_before);
   const auto time = static_cast<double>(only_sending_.time);
-  if (only_sending_.wire_bytes >= kLeastDrainBytes && only_sending_.time >= kLeastDrainTime)
+  if (only_sending_.wire_bytes >= kMinDrainBytes && only_sending_.time >= kMinDrainTime)
     report.drain_bytes_per_second = static_cast<double>(only_sending_.wire_bytes) * 1e9 / time;
-  if (only_sending_.plain_bytes >= kLeastDrainBytes && only_sending_.time >= kLeastDrainTime)
+  if (only_sending_.plain_bytes >= kMinDrainBytes && only_sending_.time >= kMinDrainTime)
     report.plain_bytes_per_second = static_cast<double>(only_sending_.plain_bytes) * 1e9 / time;
   return report;
 }
@@ -258,7 +258,7 @@ Result<std::optional<Sender::Sample>> Sender::sample_dirty(std::span<SourceRegio
     chunks += region->chunks();
     bytes += region->get().bytes;
   }
-  const std::uint64_t stride = std::max(kSampleStride, chunks / kMostSamples);
+  const std::uint64_t stride = std::max(kSampleStride, chunks / kMaxSamples);
   ranges_.clear();
   spans_.clear();
   for (SourceRegion* region : regions)
@@ -272,7 +272,7 @@ Result<std::optional<Sender::Sample>> Sender::sample_dirty(std::span<SourceRegio
   dirty_.clear();
   const Nanos begin = now_ns();
   Result<void> scanned = ok();
-  if (samples >= kLeastSamples)
+  if (samples >= kMinSamples)
     scanned = scanner_->scan(
         ranges_, [this](std::size_t first, std::span<const track::Fingerprint> found) -> Result<void> {
           for (std::size_t i = 0; i < found.size(); ++i) {
@@ -285,7 +285,7 @@ Result<std::optional<Sender::Sample>> Sender::sample_dirty(std::span<SourceRegio
   ranges_.clear();
   spans_.clear();
   CKPT_TRYV(std::move(scanned));
-  if (samples < kLeastSamples) return std::optional<Sample>();
+  if (samples < kMinSamples) return std::optional<Sample>();
   const auto share = static_cast<double>(dirty_.size() + kUnseen) / static_cast<double>(samples);
   Sample sample;
   sample.dirty_bytes = static_cast<std::uint64_t>(static_cast<double>(bytes) * std::min(share, 1.0));
@@ -335,7 +335,7 @@ Result<void> Sender::scan_all(std::span<SourceRegion* const> regions) {
 bool Sender::may_leave_out_scan(std::span<SourceRegion* const> regions) const {
   std::uint64_t chunks = 0;
   for (const SourceRegion* region : regions) chunks += region->unseen() ? region->chunks() : 0;
-  return options_.duty >= 1 && chunks >= options_.least_unscanned_chunks;
+  return options_.duty >= 1 && chunks >= options_.min_unscanned_chunks;
 }
 
 Result<void> Sender::send_unscanned(SourceRegion* region) {

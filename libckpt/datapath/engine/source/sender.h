@@ -32,10 +32,10 @@
 #include <vector>
 
 #include "libckpt/datapath/codec/chooser.h"
+#include "libckpt/datapath/engine/shared/work_pool.h"
 #include "libckpt/datapath/engine/source/final_scan.h"
 #include "libckpt/datapath/engine/source/send_lane.h"
 #include "libckpt/datapath/engine/source/sender_core.h"
-#include "libckpt/datapath/engine/shared/work_pool.h"
 
 namespace ckpt::engine {
 
@@ -44,7 +44,7 @@ namespace ckpt::engine {
 inline constexpr std::uint64_t kDefaultChunkBytes = std::uint64_t{64} << 10;
 
 // From so many chunks on a sample says how long a scan takes.
-inline constexpr std::uint64_t kLeastUnscannedChunks = 2048;
+inline constexpr std::uint64_t kMinUnscannedChunks = 2048;
 
 struct SenderOptions {
   SessionIdentity id;
@@ -64,7 +64,7 @@ struct SenderOptions {
   std::uint64_t scan_slice_bytes = std::uint64_t{256} << 20;
   // New regions of so many chunks together are sent without a scan: it would only find that the target holds nothing of them. Not
   // with a duty below 1, where scans pace the copies.
-  std::uint64_t least_unscanned_chunks = kLeastUnscannedChunks;
+  std::uint64_t min_unscanned_chunks = kMinUnscannedChunks;
   Nanos answer_timeout = 30'000'000'000;  // for the target to connect, to judge the plan, to verify
   FaultHooks* hooks = nullptr;
   SenderObserver* observer = nullptr;
@@ -118,7 +118,7 @@ class Sender {
 
   Result<void> connect();
   // After connect(): of the lanes, those whose payloads the target takes out of this process's memory in this way, or a better one.
-  [[nodiscard]] std::size_t near_lanes(transport::Nearness least) const;
+  [[nodiscard]] std::size_t same_host_lanes(transport::PayloadAccess least) const;
   // Again with what was added since, before add_region() of it.
   Result<void> send_plan(std::span<const std::byte> plan);
   Result<void> add_region(Region region);

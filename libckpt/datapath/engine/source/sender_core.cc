@@ -9,7 +9,7 @@
 namespace ckpt::engine {
 namespace {
 
-constexpr std::uint32_t kMostTimes = 3;  // a chunk that arrives wrong this often ends the session
+constexpr std::uint32_t kMaxTimes = 3;  // a chunk that arrives wrong this often ends the session
 
 }  // namespace
 
@@ -127,7 +127,7 @@ void SenderCore::mismatch(const ChunkId& chunk) {
     times = ++mismatches_[chunk];
   }
   if (observer_ != nullptr) observer_->on_mismatch({chunk, times});
-  if (times >= kMostTimes)
+  if (times >= kMaxTimes)
     fail(Error(ErrorCode::kCorrupt, "Chunk " + std::to_string(chunk.chunk) + " of extent " +
                                         std::to_string(chunk.region) + " arrived wrong " +
                                         std::to_string(times) +
@@ -145,11 +145,11 @@ void SenderCore::notify() {
   event_.notify_all();
 }
 
-void SenderCore::lane_opened(transport::Nearness nearness) {
+void SenderCore::lane_opened(transport::PayloadAccess payload_access) {
   {
     const std::lock_guard lock(event_mutex_);
     ++events_.open_lanes;
-    ++events_.by_nearness.at(static_cast<std::size_t>(nearness));
+    ++events_.by_nearness.at(static_cast<std::size_t>(payload_access));
   }
   event_.notify_all();
 }
@@ -186,7 +186,7 @@ std::set<ChunkId> SenderCore::take_stale() {
   return std::exchange(stale_, {});
 }
 
-std::size_t SenderCore::near_lanes(transport::Nearness least) const {
+std::size_t SenderCore::same_host_lanes(transport::PayloadAccess least) const {
   const std::lock_guard lock(event_mutex_);
   return std::accumulate(events_.by_nearness.begin() + static_cast<std::ptrdiff_t>(least),
                          events_.by_nearness.end(), std::size_t{0});

@@ -21,10 +21,10 @@
 #include "libckpt/base/clock.h"
 #include "libckpt/base/result.h"
 #include "libckpt/datapath/engine/shared/fault_hooks.h"
-#include "libckpt/datapath/engine/source/history.h"
 #include "libckpt/datapath/engine/shared/lane_messages.h"
-#include "libckpt/datapath/engine/source/rate_limiter.h"
 #include "libckpt/datapath/engine/shared/region.h"
+#include "libckpt/datapath/engine/source/history.h"
+#include "libckpt/datapath/engine/source/rate_limiter.h"
 #include "libckpt/datapath/track/scanner.h"
 #include "libckpt/datapath/track/sent_map.h"
 #include "libckpt/datapath/transport/transport.h"
@@ -155,14 +155,14 @@ class SenderCore {
   [[nodiscard]] std::uint64_t outstanding() const noexcept { return outstanding_.load(); }
 
   // ---- events: state changes that a blocked caller waits for
-  void lane_opened(transport::Nearness nearness);
+  void lane_opened(transport::PayloadAccess payload_access);
   void answer(LaneMessage kind, const VerdictRecord& record, std::string text);
   void scan_done();
   // kProtocol: there is no such chunk. Those of regions that have gone are passed over.
   Result<void> stale(const AckRecord& record);
   std::set<ChunkId> take_stale();
   // Open ones that are as near as that.
-  [[nodiscard]] std::size_t near_lanes(transport::Nearness least) const;
+  [[nodiscard]] std::size_t same_host_lanes(transport::PayloadAccess least) const;
   void blob_sent();
   void clock_measured(const ClockOffset& offset);
   void calibrated();

@@ -11,7 +11,7 @@ namespace {
 
 // The target writes each run of changed blocks with a copy of its own.
 constexpr Nanos kCopyCost = 4'000;
-constexpr std::size_t kMostMaskWords = codec::block_mask_words(track::kMaxChunkBytes);
+constexpr std::size_t kMaxMaskWords = codec::block_mask_words(track::kMaxChunkBytes);
 
 }  // namespace
 
@@ -112,7 +112,7 @@ std::optional<std::size_t> SourceCodec::encode_changed(const StagedMessage& mess
   const std::span<const std::uint32_t> now = message.marks_of(index);
   const std::span<const std::uint32_t> held = chunk.region->history().marks(chunk.chunk);
   if (chunk.raw || now.empty() || held.size() != now.size()) return std::nullopt;
-  std::array<std::uint32_t, kMostMaskWords> words{};
+  std::array<std::uint32_t, kMaxMaskWords> words{};
   const std::span<std::uint32_t> mask = std::span(words).first(codec::block_mask_words(plain.size()));
   std::size_t runs = 0;
   bool before = false;

@@ -10,8 +10,8 @@
 
 #include "libckpt/datapath/codec/codec.h"
 #include "libckpt/datapath/engine/shared/lane_messages.h"
-#include "libckpt/datapath/engine/source/sender_core.h"
 #include "libckpt/datapath/engine/shared/staging.h"
+#include "libckpt/datapath/engine/source/sender_core.h"
 
 namespace ckpt::engine {
 
@@ -22,7 +22,7 @@ struct StagedMessage {
   };
   // `with_codec`: there is a second buffer, and room for marks.
   explicit StagedMessage(bool with_codec)
-      : marks(with_codec ? kSlotBytes / track::kBlockBytes + kMostChunks : 0),
+      : marks(with_codec ? kSlotBytes / track::kBlockBytes + kMaxChunks : 0),
         encoded(with_codec ? std::make_unique<std::byte[]>(kSlotBytes) : nullptr) {}  // zeroed: it is there
 
   [[nodiscard]] std::uint32_t length(std::uint32_t index, std::uint64_t chunk_bytes) const {
@@ -34,10 +34,10 @@ struct StagedMessage {
   }
 
   std::uint32_t count = 0;
-  std::array<DirtyChunk, kMostChunks> chunks;
-  std::array<track::Fingerprint, kMostChunks> staged;  // of the plain bytes
-  std::array<Code, kMostChunks> codes;
-  std::array<std::uint32_t, kMostChunks> first_mark{}, mark_counts{};
+  std::array<DirtyChunk, kMaxChunks> chunks;
+  std::array<track::Fingerprint, kMaxChunks> staged;  // of the plain bytes
+  std::array<Code, kMaxChunks> codes;
+  std::array<std::uint32_t, kMaxChunks> first_mark{}, mark_counts{};
   std::vector<std::uint32_t> marks;
   std::uint64_t plain_bytes = 0;       // of the chunks that are not zero, one after the other in the slot
   std::span<const std::byte> plain;    // those

@@ -24,7 +24,7 @@ Result<std::unique_ptr<ReceiveLane>> ReceiveLane::create(
     std::function<Result<void>(std::uint32_t)> on_verify) {
   std::unique_ptr<ReceiveLane> lane(new ReceiveLane(place, core, workers, decoders, std::move(on_verify)));
   for (StagingSlot& slot : slots) {
-    CKPT_TRY(batch, track::FingerprintBatch::create(kernels, kMostChunks));
+    CKPT_TRY(batch, track::FingerprintBatch::create(kernels, kMaxChunks));
     lane->free_.push_back(lane->slots_.size());
     lane->slots_.emplace_back(std::move(slot), std::move(batch));
   }
@@ -110,7 +110,7 @@ void ReceiveLane::on_sent(std::uint64_t token) {
 }
 
 // Without that memory payloads are read into the slots.
-std::span<const std::byte> ReceiveLane::map_near(UniqueFd file, std::size_t bytes) {
+std::span<const std::byte> ReceiveLane::map_same_host(UniqueFd file, std::size_t bytes) {
   if (auto pinned = core_.pin_source_memory(std::move(file), bytes)) source_memory_ = pinned.assume_value();
   return source_memory_;
 }
@@ -299,7 +299,7 @@ Result<void> add_changed(Writes& writes, const ReceiverCore::Placed& placed,
 
 // Writes what came, then fingerprints all chunks where they are.
 Result<void> ReceiveLane::scatter(Slot& slot, CUstream stream, Decoder* decoder) {
-  std::array<track::ChunkRange, kMostChunks> ranges;
+  std::array<track::ChunkRange, kMaxChunks> ranges;
   std::uint32_t written = 0;
   std::span<std::byte> rest = slot.payload;
   Writes writes(core_.device.api(), stream);

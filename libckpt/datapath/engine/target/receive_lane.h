@@ -15,10 +15,10 @@
 #include <thread>
 #include <vector>
 
-#include "libckpt/datapath/engine/target/receiver_core.h"
 #include "libckpt/datapath/engine/shared/staging.h"
-#include "libckpt/datapath/engine/target/target_codec.h"
 #include "libckpt/datapath/engine/shared/work_pool.h"
+#include "libckpt/datapath/engine/target/receiver_core.h"
+#include "libckpt/datapath/engine/target/target_codec.h"
 #include "libckpt/datapath/transport/transport.h"
 
 namespace ckpt::engine {
@@ -48,9 +48,9 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
     StagingSlot staging;
     std::unique_ptr<track::FingerprintBatch> batch;
     LaneHeader header;
-    std::array<ChunkRecord, kMostChunks> records;
-    std::array<ReceiverCore::Placed, kMostChunks> places;
-    std::array<track::Fingerprint, kMostChunks> fingerprints;
+    std::array<ChunkRecord, kMaxChunks> records;
+    std::array<ReceiverCore::Placed, kMaxChunks> places;
+    std::array<track::Fingerprint, kMaxChunks> fingerprints;
     bool has_batch = false;        // something was written
     bool decode = false;           // by the coding thread, which writes it, too
     std::span<std::byte> payload;  // in the slot, or where the source has staged it
@@ -67,7 +67,7 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
         on_verify_(std::move(on_verify)) {}
 
   // transport::LaneHandler
-  std::span<const std::byte> map_near(UniqueFd file, std::size_t bytes) override;
+  std::span<const std::byte> map_same_host(UniqueFd file, std::size_t bytes) override;
   std::span<std::byte> on_payload_begin(std::span<const std::byte> header,
                                         std::size_t payload_bytes) override;
   void on_message(std::span<const std::byte> header, std::span<const std::byte> payload) override;

@@ -15,13 +15,13 @@ std::uint32_t lane_count(const ReceiverOptions& options, const StagingPool& stag
   if (options.lanes != 0) return options.lanes;
   const std::size_t slots = staging.free_slots();
   const bool fit = coders + std::size_t{default_lanes()} * options.window <= slots;
-  return fit ? default_lanes() : kLeastLanes;
+  return fit ? default_lanes() : kMinLanes;
 }
 
 }  // namespace
 
 std::uint32_t default_lanes() noexcept {
-  return usable_cores() >= kManyLanes ? kManyLanes : kLeastLanes;
+  return usable_cores() >= kManyLanes ? kManyLanes : kMinLanes;
 }
 
 Result<std::unique_ptr<Receiver>> Receiver::create(const Device& device, StagingPool& staging,
@@ -34,7 +34,7 @@ Result<std::unique_ptr<Receiver>> Receiver::create(const Device& device, Staging
                device, track::FingerprintParams::expand(options.key, track::FingerprintPurpose::kChunks)));
   receiver->core_ = std::make_unique<ReceiverCore>(
       device, options.id, track::FingerprintParams::expand(options.key, track::FingerprintPurpose::kRoot),
-      delegate, options.hooks, options.most_plan_bytes, options.most_host_bytes);
+      delegate, options.hooks, options.max_plan_bytes, options.max_host_bytes);
   track::ScannerOptions scan;
   scan.slice_bytes = options.scan_slice_bytes;
   CKPT_TRY(scanner, track::Scanner::create(kernels, scan));
@@ -117,7 +117,7 @@ Result<void> Receiver::scan(std::uint32_t round) {
 void Receiver::post_stale(std::uint32_t round, std::span<const AckRecord> stale) {
   while (!stale.empty()) {
     LaneBuffer message(LaneMessage::kStale, core_->id, round);
-    const std::size_t count = std::min(stale.size(), kMostChunks);
+    const std::size_t count = std::min(stale.size(), kMaxChunks);
     for (const AckRecord& record : stale.first(count)) message.append(record);
     lanes_[0]->post(message);
     stale = stale.subspan(count);

@@ -15,15 +15,15 @@
 #include <thread>
 #include <vector>
 
+#include "libckpt/datapath/engine/shared/work_pool.h"
 #include "libckpt/datapath/engine/target/receive_lane.h"
 #include "libckpt/datapath/engine/target/receiver_core.h"
-#include "libckpt/datapath/engine/shared/work_pool.h"
 
 namespace ckpt::engine {
 
 // Two, or four where there are four cores. A lane often waits for its peer to wake up, and there another lane uses the core; on two
 // cores more lanes only push each other off them.
-inline constexpr std::uint32_t kLeastLanes = 2;
+inline constexpr std::uint32_t kMinLanes = 2;
 [[nodiscard]] std::uint32_t default_lanes() noexcept;
 
 struct ReceiverOptions {
@@ -34,8 +34,8 @@ struct ReceiverOptions {
   std::uint32_t window = kDefaultWindow;  // at least the sender's
   std::uint32_t coders = 0;  // threads that wait for the device and decode; 0 = chosen by the cores
   std::uint64_t scan_slice_bytes = std::uint64_t{256} << 20;
-  std::uint64_t most_plan_bytes = std::uint64_t{64} << 20;
-  std::uint64_t most_host_bytes = std::uint64_t{4} << 30;
+  std::uint64_t max_plan_bytes = std::uint64_t{64} << 20;
+  std::uint64_t max_host_bytes = std::uint64_t{4} << 30;
   FaultHooks* hooks = nullptr;
 };
 

@@ -23,7 +23,7 @@ Result<std::span<std::byte>> ReceiverCore::pin_source_memory(UniqueFd file, std:
   if (::fstat(file.get(), &facts) != 0) return Error::from_errno("Looking at the source's staging memory");
   const std::lock_guard lock(mutex_);
   if (!source_memory_) {
-    if (bytes > kMostSourceBytes)
+    if (bytes > kMaxSourceBytes)
       return Error(ErrorCode::kRefused,
                    "The source stages in " + std::to_string(bytes) + " bytes, more than are pinned for it");
     CKPT_TRY(memory, PinnedMemory::open(device, std::move(file), bytes));
@@ -119,13 +119,13 @@ ReceiverCore::IncomingBlob& ReceiverCore::blob_of(LaneMessage type) {
 
 Result<std::byte*> ReceiverCore::begin_blob(LaneMessage type, IncomingBlob& blob, std::uint64_t total) {
   if (type != LaneMessage::kHostState) {
-    if (total > most_plan_bytes_)
+    if (total > max_plan_bytes_)
       return Error(ErrorCode::kProtocol,
                    "A plan or manifest of " + std::to_string(total) + " bytes: too long");
     blob = {};
     blob.bytes.resize(total);
   } else {
-    if (total > most_host_bytes_ || host_begun_ || total == 0 || (host_room_ && total > host_room_->most()))
+    if (total > max_host_bytes_ || host_begun_ || total == 0 || (host_room_ && total > host_room_->most()))
       return Error(ErrorCode::kProtocol, "Host state of " + std::to_string(total) +
                                              " bytes: too long, sent twice, or more than was announced");
     if (!host_room_) {
@@ -141,7 +141,7 @@ Result<std::byte*> ReceiverCore::begin_blob(LaneMessage type, IncomingBlob& blob
 
 Result<void> ReceiverCore::make_host_room(const RoomRecord& room) {
   const std::lock_guard lock(mutex_);
-  if (room.most == 0 || room.most > most_host_bytes_ || room.expected > room.most || host_room_)
+  if (room.most == 0 || room.most > max_host_bytes_ || room.expected > room.most || host_room_)
     return Error(ErrorCode::kProtocol,
                  "Host state of up to " + std::to_string(room.most) + " bytes: too long, or announced twice");
   CKPT_TRY(made, HostRoom::create(room.most, room.expected));

@@ -21,10 +21,10 @@
 #include "libckpt/base/result.h"
 #include "libckpt/datapath/codec/codec.h"
 #include "libckpt/datapath/engine/shared/fault_hooks.h"
-#include "libckpt/datapath/engine/target/host_room.h"
 #include "libckpt/datapath/engine/shared/lane_messages.h"
 #include "libckpt/datapath/engine/shared/pinned_memory.h"
 #include "libckpt/datapath/engine/shared/region.h"
+#include "libckpt/datapath/engine/target/host_room.h"
 #include "libckpt/datapath/track/scanner.h"
 #include "libckpt/datapath/track/sent_map.h"
 
@@ -72,20 +72,20 @@ struct TargetRegion {
 };
 
 // A source stages in less (agent: staging_bytes); pinning takes time and, of a file that is not there yet, memory.
-inline constexpr std::size_t kMostSourceBytes = std::size_t{1} << 30;
+inline constexpr std::size_t kMaxSourceBytes = std::size_t{1} << 30;
 
 class ReceiverCore {
  public:
   ReceiverCore(const Device& device, const SessionIdentity& id,
                std::shared_ptr<const track::FingerprintParams> root_params, ReceiverDelegate& delegate,
-               FaultHooks* hooks, std::uint64_t most_plan_bytes, std::uint64_t most_host_bytes)
+               FaultHooks* hooks, std::uint64_t max_plan_bytes, std::uint64_t max_host_bytes)
       : device(device),
         id(id),
         hooks(hooks),
         delegate(delegate),
         root_params_(std::move(root_params)),
-        most_plan_bytes_(most_plan_bytes),
-        most_host_bytes_(most_host_bytes) {}
+        max_plan_bytes_(max_plan_bytes),
+        max_host_bytes_(max_host_bytes) {}
 
   const Device& device;
   const SessionIdentity id;
@@ -102,7 +102,7 @@ class ReceiverCore {
     std::uint64_t bytes = 0;
     codec::Encoding encoding = codec::Encoding::kInvalid;
   };
-  // Judges the records of a kChunks message and finds their places. `places` has kMostChunks entries. The chunks that have to be
+  // Judges the records of a kChunks message and finds their places. `places` has kMaxChunks entries. The chunks that have to be
   // decoded fit into a slot together.
   Result<void> place(const LaneHeader& header, std::span<const std::byte> bytes, std::size_t payload_bytes,
                      std::span<Placed> places);
@@ -164,8 +164,8 @@ class ReceiverCore {
   Result<void> check_root(const track::Fingerprint& root);
 
   std::shared_ptr<const track::FingerprintParams> root_params_;
-  std::uint64_t most_plan_bytes_;
-  std::uint64_t most_host_bytes_;
+  std::uint64_t max_plan_bytes_;
+  std::uint64_t max_host_bytes_;
   std::atomic<bool> failed_{false};
   std::atomic<bool> verified_{false};
 

@@ -11,8 +11,8 @@
 #include <span>
 
 #include "libckpt/datapath/codec/coder.h"
-#include "libckpt/datapath/engine/target/receiver_core.h"
 #include "libckpt/datapath/engine/shared/staging.h"
+#include "libckpt/datapath/engine/target/receiver_core.h"
 
 namespace ckpt::engine {
 

@@ -21,7 +21,7 @@ constexpr std::string_view kCacheMagic = "glibc-ld.so.cache1.1";
 constexpr std::size_t kCacheHeaderBytes = 48;
 constexpr std::size_t kCacheEntryBytes =
     24;  // flags, key, value: 4 bytes each; then 12 that say for which machines
-constexpr std::size_t kMostCacheBytes = std::size_t{16} << 20;
+constexpr std::size_t kMaxCacheBytes = std::size_t{16} << 20;
 
 // Where NVIDIA's installers and container tools put the driver.
 constexpr const char* kUsualFolders[] = {
@@ -53,8 +53,7 @@ std::string read_cache() {
   const UniqueFd file(::open("/etc/ld.so.cache", O_RDONLY | O_CLOEXEC));
   if (!file) return bytes;
   char part[16384];
-  for (ssize_t got = 0;
-       bytes.size() < kMostCacheBytes && (got = ::read(file.get(), part, sizeof part)) > 0;) {
+  for (ssize_t got = 0; bytes.size() < kMaxCacheBytes && (got = ::read(file.get(), part, sizeof part)) > 0;) {
     bytes.append(part, static_cast<std::size_t>(got));
   }
   return bytes;

@@ -25,8 +25,8 @@ PassingReasons& passing_reasons() {
   return *reasons;
 }
 
-constexpr int kMostForgetters = 16;
-std::atomic<void (*)()> g_forgetters[kMostForgetters];
+constexpr int kMaxForgetters = 16;
+std::atomic<void (*)()> g_forgetters[kMaxForgetters];
 std::atomic<int> g_forgetter_count{0};
 std::once_flag g_watching;
 
@@ -42,7 +42,7 @@ constinit std::array<IdentityCell, kMaxDevices> g_identities{};
 void forget_in_child() {
   g_forgotten.store(true, std::memory_order_relaxed);
   const int count = g_forgetter_count.load(std::memory_order_acquire);
-  for (int i = 0; i < count && i < kMostForgetters; ++i) {
+  for (int i = 0; i < count && i < kMaxForgetters; ++i) {
     if (auto* forget = g_forgetters[i].load(std::memory_order_acquire)) forget();
   }
 }
@@ -113,7 +113,7 @@ bool forgotten() noexcept {
 void at_fork_child(void (*forget)()) noexcept {
   std::call_once(g_watching, [] { ::pthread_atfork(nullptr, nullptr, &forget_in_child); });
   const int place = g_forgetter_count.fetch_add(1, std::memory_order_acq_rel);
-  if (place < kMostForgetters) g_forgetters[place].store(forget, std::memory_order_release);
+  if (place < kMaxForgetters) g_forgetters[place].store(forget, std::memory_order_release);
 }
 
 }  // namespace ckpt::shim

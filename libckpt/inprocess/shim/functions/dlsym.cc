@@ -5,9 +5,9 @@
 #include <dlfcn.h>
 #include <link.h>
 
-#include "libckpt/inprocess/shim/functions/exports.h"
 #include "libckpt/inprocess/shim/core/lookup.h"
 #include "libckpt/inprocess/shim/core/real_driver.h"
+#include "libckpt/inprocess/shim/functions/exports.h"
 
 namespace ckpt::shim {
 namespace {

@@ -9,8 +9,8 @@
 #include "libckpt/base/error.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/base/result.h"
-#include "libckpt/inprocess/shim/memory/region_store.h"
 #include "libckpt/inprocess/shim/core/real_driver.h"
+#include "libckpt/inprocess/shim/memory/region_store.h"
 
 namespace ckpt::shim {
 

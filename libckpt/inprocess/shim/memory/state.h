@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "libckpt/inprocess/shim/core/job_state.h"
+#include "libckpt/inprocess/shim/core/real_driver.h"
 #include "libckpt/inprocess/shim/memory/memory.h"
 #include "libckpt/inprocess/shim/memory/peers.h"
 #include "libckpt/inprocess/shim/memory/physical.h"
 #include "libckpt/inprocess/shim/memory/quota.h"
 #include "libckpt/inprocess/shim/memory/region_store.h"
 #include "libckpt/inprocess/shim/memory/slab_heap.h"
-#include "libckpt/inprocess/shim/core/real_driver.h"
 
 namespace ckpt::shim {
 

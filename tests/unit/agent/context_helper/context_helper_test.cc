@@ -65,7 +65,7 @@ TEST_F(ContextHelperTest, OneProcessServesAllOrders) {
 
 TEST_F(ContextHelperTest, TooManyGpusAreRefusedBeforeTheyAreSent) {
   ContextHelper& helper = start_fake("good");
-  const auto restored = run(helper.restore(1, std::vector<context::GpuPair>(context::kMostPairs + 1), kLong));
+  const auto restored = run(helper.restore(1, std::vector<context::GpuPair>(context::kMaxPairs + 1), kLong));
   ASSERT_FALSE(restored.has_value());
   EXPECT_EQ(restored.assume_error().code(), ErrorCode::kInvalidArgument);
 }
@@ -94,7 +94,7 @@ TEST_F(ContextHelperTest, AnErrorKeepsItsCodeAndItsTextIsCut) {
   const auto locked = run(start_fake("refuses").lock(1, kLong));
   ASSERT_FALSE(locked.has_value());
   EXPECT_EQ(locked.assume_error().code(), ErrorCode::kTimedOut);
-  EXPECT_EQ(locked.assume_error().message().size(), context::kMostText);
+  EXPECT_EQ(locked.assume_error().message().size(), context::kMaxText);
   EXPECT_TRUE(run(helper_->unlock(1, kLong)).has_value());
 }
 
@@ -187,7 +187,7 @@ TEST(ContextMessages, OnlyWholeOrdersOfThisVersionAreRead) {
   bad.kind = static_cast<context::Kind>(99);
   EXPECT_TRUE(refused(bad));
   bad = order;
-  bad.pair_count = context::kMostPairs + 1;
+  bad.pair_count = context::kMaxPairs + 1;
   EXPECT_TRUE(refused(bad));
   bad = order;
   bad.pid = 0;

@@ -36,10 +36,10 @@ Answer answer_to(const Order& order, const std::string& behaviour) {
   if (order.kind == Kind::kRestore && order.pair_count > 0 && order.pairs[0].from[0] != 7)
     set_error(answer, {ckpt::ErrorCode::kInternal, "the pairs did not arrive"});
   if (order.kind == Kind::kLock && behaviour == "refuses")
-    set_error(answer, {ckpt::ErrorCode::kTimedOut, std::string(2 * kMostText, 'x')});
+    set_error(answer, {ckpt::ErrorCode::kTimedOut, std::string(2 * kMaxText, 'x')});
   if (behaviour == "wrong-id") answer.id += 1;
   if (behaviour == "wrong-state") answer.value = 4;
-  if (behaviour == "long-text") answer.text_bytes = kMostText + 1;
+  if (behaviour == "long-text") answer.text_bytes = kMaxText + 1;
   return answer;
 }
 

@@ -7,8 +7,8 @@
 
 #include <set>
 
-#include "agent/io/file_watch.h"
 #include "agent/daemon/metrics_server.h"
+#include "agent/io/file_watch.h"
 #include "libckpt/base/fd.h"
 #include "tests/unit/agent/support/loop.h"
 #include "tests/unit/agent/support/temporary_folder.h"

@@ -79,7 +79,7 @@ TEST(Findings, ReportsFitTheirFrames) {
   const auto reports = reports_of(findings, 90);
   EXPECT_GT(reports.size(), 5U);
   for (const wire::HealthReport& report : reports) {
-    EXPECT_LE(wire::encode(report).size(), wire::most_body_bytes(wire::HealthReport::kFrame));
+    EXPECT_LE(wire::encode(report).size(), wire::max_body_bytes(wire::HealthReport::kFrame));
     for (const wire::HealthFinding& finding : report.findings) EXPECT_EQ(finding.number, next++);
   }
   EXPECT_EQ(next, 91U);  // later ones are not durable yet
@@ -172,7 +172,7 @@ class WatchdogTest : public ::testing::Test {
     settings.library = "none";
     settings.log_path = folder_.path() + "/log";
     settings.silence = settings.start_silence = silence;
-    settings.first_backoff = settings.most_backoff = Milliseconds(10);
+    settings.first_backoff = settings.max_backoff = Milliseconds(10);
     HealthHelper::Handlers handlers;
     handlers.report = [this](const nvml_watch::Report&) { ++reports_; };
     handlers.silent = [this] { ++silent_; };

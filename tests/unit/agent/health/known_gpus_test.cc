@@ -8,10 +8,10 @@
 
 #include <cstdlib>
 
+#include "agent/gpus/nvml.h"
 #include "agent/health/findings.h"
 #include "agent/health/kernel_channel.h"
 #include "agent/health/nvml_channel.h"
-#include "agent/gpus/nvml.h"
 
 namespace ckpt::agent {
 namespace {

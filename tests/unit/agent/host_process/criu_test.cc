@@ -23,10 +23,10 @@
 #include "agent/host_process/time_limit.h"
 #include "agent/keeper/init/pid_namespace.h"
 #include "agent/keeper/init/restored.h"
+#include "tests/unit/agent/host_process/program.h"
 #include "tests/unit/agent/support/loop.h"
 #include "tests/unit/agent/support/temporary_folder.h"
 #include "tests/unit/agent/support/together.h"
-#include "tests/unit/agent/host_process/program.h"
 
 namespace ckpt::agent::host {
 namespace {

@@ -14,9 +14,9 @@
 #include "agent/host_process/process_tree.h"
 #include "agent/keeper/init/pid_namespace.h"
 #include "agent/keeper/init/restored.h"
+#include "tests/unit/agent/host_process/program.h"
 #include "tests/unit/agent/support/loop.h"
 #include "tests/unit/agent/support/temporary_folder.h"
-#include "tests/unit/agent/host_process/program.h"
 
 namespace ckpt::agent::host {
 namespace {

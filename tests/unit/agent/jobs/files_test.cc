@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "agent/migration/modes/cooperative_way.h"
 #include "agent/gpus/gpu_identity.h"
-#include "agent/jobs/keeper_files.h"
 #include "agent/gpus/nvml.h"
+#include "agent/jobs/keeper_files.h"
+#include "agent/migration/modes/cooperative_mode.h"
 #include "libckpt/base/fd.h"
 #include "tests/unit/agent/support/temporary_folder.h"
 

@@ -128,7 +128,7 @@ TEST_F(JobTest, LoopGoesOnWhileAContextsRecordIsWritten) {
   asio::post(records_, [wait = disk.get_future().share()] { wait.wait(); });
   std::optional<Result<void>> written;
   const auto write = [](std::shared_ptr<Job> of, std::optional<Result<void>>* out) -> Task<> {
-    out->emplace(co_await of->context_is("GPU-a", "GPU-b"));
+    out->emplace(co_await of->set_context_location("GPU-a", "GPU-b"));
   };
   control::spawn(io_.get_executor(), "write", write(job, &written));
   bool went_on = false;

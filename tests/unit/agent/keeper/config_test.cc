@@ -48,7 +48,7 @@ TEST(KeeperConfig, ReadsEverything) {
   EXPECT_EQ(value.restore->pid_file, "/tmp/pid");
 }
 
-TEST(KeeperConfig, CooperativeIsWhatIsNotSaid) {
+TEST(KeeperConfig, ModeDefaultsToCooperative) {
   Json document = good();
   for (const char* key : {"way", "preload", "gpu_memory_quota", "init", "restore"}) document.erase(key);
   const Result<Config> config = parse_config(document.dump());

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "agent/io/packet_link.h"
-#include "agent/links/peer_links.h"
 #include "agent/io/process.h"
+#include "agent/links/peer_links.h"
 #include "tests/unit/agent/support/loop.h"
 #include "tests/unit/agent/support/temporary_folder.h"
 

@@ -252,10 +252,10 @@ TEST_F(SwitchDriverTest, AnEventThatCannotBeChangesNothing) {
 // Files may grow no further from here on: what a full disk looks like to the journal.
 class FullDisk {
  public:
-  explicit FullDisk(rlim_t most_bytes) {
+  explicit FullDisk(rlim_t max_bytes) {
     ::getrlimit(RLIMIT_FSIZE, &before_);
     handler_ = ::signal(SIGXFSZ, SIG_IGN);
-    const rlimit full{most_bytes, before_.rlim_max};
+    const rlimit full{max_bytes, before_.rlim_max};
     ::setrlimit(RLIMIT_FSIZE, &full);
   }
   ~FullDisk() {

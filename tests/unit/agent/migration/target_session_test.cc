@@ -16,7 +16,7 @@ namespace ckpt::agent {
 namespace {
 
 // Its instance is there once `brought` is set, and runs at once.
-class SlowWay : public TargetWay {
+class SlowWay : public TargetMode {
  public:
   SlowWay(JobTable& jobs, Signal& brought, std::vector<Nanos>& deadlines)
       : jobs_(jobs), brought_(brought), deadlines_(deadlines) {}

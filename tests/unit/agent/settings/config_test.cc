@@ -6,7 +6,7 @@
 namespace ckpt::agent {
 namespace {
 
-const std::string kLeast = "node = 'a'\nhome = '/h'\ncoordinator = '127.0.0.1:1'\ntoken_file = '/t'\n";
+const std::string kMin = "node = 'a'\nhome = '/h'\ncoordinator = '127.0.0.1:1'\ntoken_file = '/t'\n";
 
 std::string error_of(const std::string& text) {
   auto config = parse_config(text, "agent.toml");
@@ -14,7 +14,7 @@ std::string error_of(const std::string& text) {
 }
 
 TEST(AgentConfig, DefaultsAreThoseOfTheHeader) {
-  auto config = parse_config(kLeast, "agent.toml");
+  auto config = parse_config(kMin, "agent.toml");
   ASSERT_TRUE(config) << config.assume_error().to_string();
   EXPECT_EQ(config.assume_value().peer_listen, "127.0.0.1:0");
   EXPECT_EQ(config.assume_value().pause_timeout.count(), 60000);
@@ -24,7 +24,7 @@ TEST(AgentConfig, DefaultsAreThoseOfTheHeader) {
 
 TEST(AgentConfig, ReadsSections) {
   auto config = parse_config(
-      kLeast + "job_environment = ['A=1']\n[timeouts]\npause_ms = 7\n[mover]\nstaging_mib = 16\n", "f");
+      kMin + "job_environment = ['A=1']\n[timeouts]\npause_ms = 7\n[mover]\nstaging_mib = 16\n", "f");
   ASSERT_TRUE(config) << config.assume_error().to_string();
   EXPECT_EQ(config.assume_value().pause_timeout.count(), 7);
   EXPECT_EQ(config.assume_value().staging_mib, 16u);
@@ -32,48 +32,47 @@ TEST(AgentConfig, ReadsSections) {
 }
 
 TEST(AgentConfig, RefusesWhatItDoesNotKnow) {
-  EXPECT_NE(error_of(kLeast + "nod = 'b'\n").find("unknown key \"nod\" at line 5"), std::string::npos);
-  EXPECT_NE(error_of(kLeast + "[timeouts]\npause = 1\n").find("timeouts.pause"), std::string::npos);
+  EXPECT_NE(error_of(kMin + "nod = 'b'\n").find("unknown key \"nod\" at line 5"), std::string::npos);
+  EXPECT_NE(error_of(kMin + "[timeouts]\npause = 1\n").find("timeouts.pause"), std::string::npos);
 }
 
 TEST(AgentConfig, NamesTheKeyThatIsWrong) {
   EXPECT_NE(error_of("node = 'a'\n").find("\"home\" is required"), std::string::npos);
-  EXPECT_NE(error_of(kLeast + "[mover]\nstaging_mib = 1\n").find("mover.staging_mib"), std::string::npos);
-  EXPECT_NE(error_of(kLeast + "job_environment = ['NOTHING']\n").find("NOTHING"), std::string::npos);
+  EXPECT_NE(error_of(kMin + "[mover]\nstaging_mib = 1\n").find("mover.staging_mib"), std::string::npos);
+  EXPECT_NE(error_of(kMin + "job_environment = ['NOTHING']\n").find("NOTHING"), std::string::npos);
   EXPECT_NE(error_of("node = [").find("agent.toml"), std::string::npos);
 }
 
 TEST(AgentConfig, ListensBeyondLoopbackOnlyWhenTold) {
-  EXPECT_NE(error_of(kLeast + "peer_listen = '0.0.0.0:0'\n").find("insecure"), std::string::npos);
-  EXPECT_EQ(error_of(kLeast + "peer_listen = '0.0.0.0:0'\ninsecure = true\n"), "");
-  EXPECT_NE(error_of(kLeast + "metrics_address = '0.0.0.0:9402'\n").find("insecure"), std::string::npos);
-  EXPECT_EQ(error_of(kLeast + "metrics_address = '0.0.0.0:9402'\ninsecure = true\n"), "");
-  EXPECT_NE(error_of(kLeast + "remap = 'copy'\n").find("import or own"), std::string::npos);
-  EXPECT_EQ(error_of(kLeast + "remap = 'own'\n"), "");
+  EXPECT_NE(error_of(kMin + "peer_listen = '0.0.0.0:0'\n").find("insecure"), std::string::npos);
+  EXPECT_EQ(error_of(kMin + "peer_listen = '0.0.0.0:0'\ninsecure = true\n"), "");
+  EXPECT_NE(error_of(kMin + "metrics_address = '0.0.0.0:9402'\n").find("insecure"), std::string::npos);
+  EXPECT_EQ(error_of(kMin + "metrics_address = '0.0.0.0:9402'\ninsecure = true\n"), "");
+  EXPECT_NE(error_of(kMin + "remap = 'copy'\n").find("import or own"), std::string::npos);
+  EXPECT_EQ(error_of(kMin + "remap = 'own'\n"), "");
 }
 
 TEST(AgentConfig, ImagesFromOtherNodesMayLieInMemory) {
-  EXPECT_EQ(parse_config(kLeast, "x").value().vault_memory_folder(), "");
-  const auto config = parse_config(kLeast + "vault_memory = '/dev/shm/g'\nvault_memory_limit_mib = 7\n", "x");
+  EXPECT_EQ(parse_config(kMin, "x").value().vault_memory_folder(), "");
+  const auto config = parse_config(kMin + "vault_memory = '/dev/shm/g'\nvault_memory_limit_mib = 7\n", "x");
   ASSERT_TRUE(config) << config.assume_error().to_string();
   EXPECT_EQ(config.assume_value().vault_memory_folder(), "/dev/shm/g/a");  // nodes may share it
   EXPECT_EQ(config.assume_value().vault_memory_limit_mib, 7U);
-  EXPECT_NE(error_of(kLeast + "vault_memory = 'shm'\n").find("absolute path"), std::string::npos);
+  EXPECT_NE(error_of(kMin + "vault_memory = 'shm'\n").find("absolute path"), std::string::npos);
 }
 
 TEST(AgentConfig, WhereTheMachineStands) {
-  const Result<Config> config = parse_config(kLeast + "rack = 'r7'\nlabels = ['zone=west', 'a/b.c=']\n", "x");
+  const Result<Config> config = parse_config(kMin + "rack = 'r7'\nlabels = ['zone=west', 'a/b.c=']\n", "x");
   ASSERT_TRUE(config) << config.assume_error().to_string();
   EXPECT_EQ(config.assume_value().rack, "r7");
   EXPECT_EQ(config.assume_value().labels, (std::vector<std::string>{"zone=west", "a/b.c="}));
   for (const char* wrong : {"zone", "=west", "zo ne=west"})
-    EXPECT_NE(error_of(kLeast + "labels = ['" + wrong + "']\n").find("KEY=VALUE"), std::string::npos)
-        << wrong;
-  EXPECT_NE(error_of(kLeast + "rack = '" + std::string(65, 'r') + "'\n").find("64 bytes"), std::string::npos);
+    EXPECT_NE(error_of(kMin + "labels = ['" + wrong + "']\n").find("KEY=VALUE"), std::string::npos) << wrong;
+  EXPECT_NE(error_of(kMin + "rack = '" + std::string(65, 'r') + "'\n").find("64 bytes"), std::string::npos);
 }
 
 TEST(AgentConfig, CoordinatorByAddressOrByFileButNotBoth) {
-  EXPECT_NE(error_of(kLeast + "coordinator_file = '/f'\n"), "");
+  EXPECT_NE(error_of(kMin + "coordinator_file = '/f'\n"), "");
   EXPECT_EQ(error_of("node = 'a'\nhome = '/h'\ncoordinator_file = '/f'\n"), "");
   EXPECT_NE(error_of("node = 'a'\nhome = '/h'\ncoordinator = '127.0.0.1:1'\n"), "");
 }

@@ -59,7 +59,7 @@ TEST_F(VaultAccessTest, RestingImageIsListedBesideThousandsOfNewerOnes) {
   for (const wire::VaultContents& part : all) {
     EXPECT_EQ(part.part, number++);
     EXPECT_EQ(part.more, &part != &all.back());
-    EXPECT_LT(wire::encode(part).size(), wire::most_body_bytes(wire::FrameType::kVaultContents));
+    EXPECT_LT(wire::encode(part).size(), wire::max_body_bytes(wire::FrameType::kVaultContents));
     rows += part.images.size();
     for (const wire::ImageRow& row : part.images) resting += row.vault_job == "rests" && row.sequence == 7;
   }

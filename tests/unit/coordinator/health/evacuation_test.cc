@@ -103,7 +103,7 @@ TEST(Breaker, CapsTheAttemptsAtOneJob) {
   EXPECT_EQ(attempts_of(1, pointers(all), 5000, limits), 0U);
 }
 
-TEST(EvacuationEntry, TheGraverWordCounts) {
+TEST(EvacuationEntry, MostSevereVerdictWins) {
   Evacuation e = evacuation(1, false, HealthOutcome::kLive);
   e.reason = "rows remapped";
   Evacuation further = evacuation(0, true, HealthOutcome::kRestore);

@@ -91,7 +91,7 @@ TEST_F(OvercommitTest, WhoCannotBeParkedRunsOn) {
   EXPECT_EQ(state("low"), "running");
 }
 
-TEST_F(OvercommitTest, WhoEndsWhileItIsParkedLeavesItsRoom) {
+TEST_F(OvercommitTest, ParkedJobThatExitsReleasesReservation) {
   vault_->refuse_snapshots = true;  // as a job's that ends under it
   const HttpAnswer low = run("low", 0, 6 * kGiB, false);
   ASSERT_EQ(low.status, 201U);

@@ -22,8 +22,8 @@ GpuView gpu(std::uint32_t index, std::uint64_t free_bytes) {
   return view;
 }
 
-RestingJob resting(JobId id, std::int64_t parked_ms, std::uint64_t bytes, bool ready = true) {
-  RestingJob job;
+ParkedJob resting(JobId id, std::int64_t parked_ms, std::uint64_t bytes, bool ready = true) {
+  ParkedJob job;
   job.id = id;
   job.parked_ms = parked_ms;
   job.ready = ready;
@@ -31,7 +31,7 @@ RestingJob resting(JobId id, std::int64_t parked_ms, std::uint64_t bytes, bool r
   return job;
 }
 
-JobId next_of(std::vector<RestingJob> jobs, std::vector<GpuView> gpus) {
+JobId next_of(std::vector<ParkedJob> jobs, std::vector<GpuView> gpus) {
   const auto next = next_to_resume(std::move(jobs), std::move(gpus));
   return next ? next->id : 0;
 }
@@ -50,13 +50,13 @@ TEST(ResumeOrder, TheSmallDoNotOvertakeTheLargeOne) {
 }
 
 TEST(ResumeOrder, AnAttemptThatFailedAMomentAgoKeepsItsPlace) {
-  const std::vector<RestingJob> jobs{resting(1, 10, 60, kNotReady), resting(2, 20, 41), resting(3, 30, 40)};
+  const std::vector<ParkedJob> jobs{resting(1, 10, 60, kNotReady), resting(2, 20, 41), resting(3, 30, 40)};
   EXPECT_EQ(next_of({jobs[0], jobs[1]}, {gpu(0, 100)}), 0U);
   EXPECT_EQ(next_of(jobs, {gpu(0, 100)}), 0U);  // what fits beside the first is claimed by the second
 }
 
 TEST(ResumeOrder, WhatIsBeyondTheClaimsIsForTheNext) {
-  const std::vector<RestingJob> jobs{resting(1, 10, 60, kNotReady), resting(2, 20, 40)};
+  const std::vector<ParkedJob> jobs{resting(1, 10, 60, kNotReady), resting(2, 20, 40)};
   const auto next = next_to_resume(jobs, {gpu(0, 100)});
   ASSERT_TRUE(next);
   EXPECT_EQ(next->id, 2U);
@@ -64,7 +64,7 @@ TEST(ResumeOrder, WhatIsBeyondTheClaimsIsForTheNext) {
 }
 
 TEST(ResumeOrder, MarginsAreClaimedToo) {
-  RestingJob first = resting(1, 10, 50, kNotReady);
+  ParkedJob first = resting(1, 10, 50, kNotReady);
   first.request.margin_bytes = 10;
   EXPECT_EQ(next_of({first, resting(2, 20, 41)}, {gpu(0, 100)}), 0U);
 }
@@ -74,7 +74,7 @@ TEST(ResumeOrder, OnlyWhereTheOlderOneCouldGo) {
   cordoned.closed = "cordoned";
   GpuView other_model = gpu(2, 50);
   other_model.model = "model-2";
-  RestingJob first = resting(1, 10, 80);
+  ParkedJob first = resting(1, 10, 80);
   first.request.same_model = true;
   first.request.preferred_model = "model-1";
   const auto next = next_to_resume({first, resting(2, 20, 40)}, {gpu(0, 50), cordoned, other_model});
@@ -83,7 +83,7 @@ TEST(ResumeOrder, OnlyWhereTheOlderOneCouldGo) {
   EXPECT_EQ(next->claims, (Claims{{Place("a", 0), 80}}));
 }
 
-TEST(ResumeOrder, WhoFitsNowhereEvenWithoutOurJobsStopsNobody) {
+TEST(ResumeOrder, UnplaceableJobDoesNotBlockOthers) {
   GpuView shared = gpu(0, 30);
   shared.shown_bytes = 40;  // the rest is somebody else's
   EXPECT_EQ(next_of({resting(1, 10, 71), resting(2, 20, 30)}, {shared}), 2U);

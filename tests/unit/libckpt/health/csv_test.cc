@@ -33,10 +33,10 @@ TEST(Csv, ErrorsNameLineAndColumn) {
 }
 
 TEST(Csv, IsBounded) {
-  EXPECT_THAT(error_of(std::string(kMostCsvBytes + 1, 'a')), HasSubstr("bytes"));
-  EXPECT_THAT(error_of(std::string(kMostCsvFields, ',')), HasSubstr("too many fields"));
+  EXPECT_THAT(error_of(std::string(kMaxCsvBytes + 1, 'a')), HasSubstr("bytes"));
+  EXPECT_THAT(error_of(std::string(kMaxCsvFields, ',')), HasSubstr("too many fields"));
   std::string lines;
-  for (std::size_t i = 0; i <= kMostCsvRows; ++i) lines += "a\n";
+  for (std::size_t i = 0; i <= kMaxCsvRows; ++i) lines += "a\n";
   EXPECT_THAT(error_of(lines), HasSubstr("too many lines"));
 }
 

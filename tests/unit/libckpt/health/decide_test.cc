@@ -226,7 +226,7 @@ TEST(Probe, AHungOneRestoresEverybodyWhereNothingElseDecides) {
   EXPECT_THAT(decision.reason, HasSubstr("probe of the GPU hangs (detail)"));
 }
 
-TEST(Probe, AFailedOneMovesWhoLives) {
+TEST(Probe, FailedProbeMigratesLiveProcesses) {
   const auto evidence = probed(with({}, {process(1), process(2, Probe::kDead)}), GpuProbe::kFailed);
   const Decision decision = decide(table(), evidence);
   EXPECT_TRUE(decision.cordon && decision.urgent);

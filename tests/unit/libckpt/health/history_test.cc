@@ -96,8 +96,8 @@ TEST(History, SecondaryAndGpuWideXidsAreNeverCounted) {
 
 TEST(History, IsBounded) {
   History history;
-  for (std::size_t i = 0; i < kMostOccurrences + 5; ++i) add(history, "a", 13, i);
-  EXPECT_EQ(history.all().size(), kMostOccurrences);
+  for (std::size_t i = 0; i < kMaxOccurrences + 5; ++i) add(history, "a", 13, i);
+  EXPECT_EQ(history.all().size(), kMaxOccurrences);
   EXPECT_EQ(history.all().front().job, 5U);
 }
 

@@ -160,8 +160,8 @@ TEST(KernelLog, Records) {
   EXPECT_EQ(record->time_us, 123456789);
   EXPECT_EQ(record->text, "NVRM: a\nNVRM: b\\xzz");
   EXPECT_EQ(parse_record("12,1,1,-;written by a program")->facility, 1U);
-  EXPECT_EQ(parse_record("4,1,1,-;" + std::string(2 * kMostRecordBytes, 'x'))->text.size(),
-            kMostRecordBytes - 8);
+  EXPECT_EQ(parse_record("4,1,1,-;" + std::string(2 * kMaxRecordBytes, 'x'))->text.size(),
+            kMaxRecordBytes - 8);
   for (const char* text : {"", "6", "6,", "6,1", "6,1,2", "6,1,2,-", "x,1,2,-;a", "6,-1,2,-;a", "6,1,2;a",
                            "6,99999999999999999999999,2,-;a", "-6,1,2,-;a"})
     EXPECT_FALSE(parse_record(text).has_value()) << text;

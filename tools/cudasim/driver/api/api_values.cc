@@ -83,8 +83,8 @@ CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_
 
 CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* items,
                                unsigned int flags) {
-  constexpr unsigned kMost = 256;
-  CUDASIM_CHECK(count > 0 && count <= kMost && items != nullptr && flags == 0, CUDA_ERROR_INVALID_VALUE);
+  constexpr unsigned kMax = 256;
+  CUDASIM_CHECK(count > 0 && count <= kMax && items != nullptr && flags == 0, CUDA_ERROR_INVALID_VALUE);
   for (unsigned i = 0; i < count; i++) CUDASIM_TRY(submit_one(stream, items[i]));
   return CUDA_SUCCESS;
 }

@@ -37,7 +37,7 @@ using test::Kind;
 using test::make_chunk;
 using Bytes = std::vector<std::byte>;
 
-constexpr std::size_t kMostBytes = 2 << 20;
+constexpr std::size_t kMaxBytes = 2 << 20;
 constexpr Encoding kAll[] = {Encoding::kPlanes2, Encoding::kPlanes4, Encoding::kDifference2,
                              Encoding::kDifference4};
 
@@ -55,7 +55,7 @@ std::string name(Encoding encoding, Kind kind, std::size_t bytes) {
 
 class CoderTest : public testing::Test {
  protected:
-  CoderTest() : coder_(Coder::create(kMostBytes).value()) {}
+  CoderTest() : coder_(Coder::create(kMaxBytes).value()) {}
 
   // The encoded chunk, or an empty one if the encoding gains nothing. Guards lie behind the output.
   Bytes encode(Encoding encoding, const Bytes& chunk, const Bytes& previous) {
@@ -88,7 +88,7 @@ class CoderTest : public testing::Test {
 };
 
 TEST_F(CoderTest, EveryKindOfEveryChunkSizeComesBack) {
-  for (std::size_t bytes = 4096; bytes <= kMostBytes; bytes *= 2) {
+  for (std::size_t bytes = 4096; bytes <= kMaxBytes; bytes *= 2) {
     for (const Kind kind : all_kinds()) {
       const Bytes chunk = make_chunk(kind, bytes), previous = make_chunk(kind, bytes, 2);
       for (const Encoding encoding : kAll) {
@@ -198,7 +198,7 @@ TEST_F(CoderTest, EncodingsOfOthersAreNotEncoded) {
     EXPECT_TRUE(encode(encoding, chunk, chunk).empty());
   }
   EXPECT_TRUE(encode(Encoding::kDifference4, chunk, Bytes(65535)).empty()) << "previous of another length";
-  EXPECT_TRUE(encode(Encoding::kPlanes4, Bytes(kMostBytes + 4), {}).empty()) << "longer than agreed";
+  EXPECT_TRUE(encode(Encoding::kPlanes4, Bytes(kMaxBytes + 4), {}).empty()) << "longer than agreed";
   Bytes small(65535);
   EXPECT_FALSE(coder_->encode(Encoding::kPlanes4, chunk, {}, small).has_value());
 }
@@ -235,11 +235,11 @@ TEST_F(CoderTest, TheEstimateFindsTheElement) {
 }
 
 TEST_F(CoderTest, NothingIsAllocatedPerChunk) {
-  const Bytes chunk = make_chunk(Kind::kIntegers, kMostBytes),
-              previous = make_chunk(Kind::kIntegers, kMostBytes, 2);
-  Bytes out(kMostBytes), back(kMostBytes);
+  const Bytes chunk = make_chunk(Kind::kIntegers, kMaxBytes),
+              previous = make_chunk(Kind::kIntegers, kMaxBytes, 2);
+  Bytes out(kMaxBytes), back(kMaxBytes);
   const std::uint64_t before = allocations.load();
-  for (const std::size_t bytes : {kMostBytes, std::size_t{65536}, kMostBytes}) {
+  for (const std::size_t bytes : {kMaxBytes, std::size_t{65536}, kMaxBytes}) {
     const auto plain = std::span(chunk).first(bytes), old = std::span(previous).first(bytes);
     static_cast<void>(coder_->estimate(plain, old));
     for (const Encoding encoding : kAll) {

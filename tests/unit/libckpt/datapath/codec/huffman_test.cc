@@ -22,7 +22,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-constexpr std::size_t kMostBytes = 600'000;
+constexpr std::size_t kMaxBytes = 600'000;
 
 Bytes bytes_of(std::initializer_list<int> values) {
   Bytes out;
@@ -46,8 +46,7 @@ Bytes make_plane(std::size_t bytes, double fall, std::size_t symbols, std::uint6
 
 class HuffmanTest : public testing::Test {
  protected:
-  HuffmanTest()
-      : packer_(PlanePacker::create(kMostBytes).value()), frames_(HuffmanFrames::create().value()) {}
+  HuffmanTest() : packer_(PlanePacker::create(kMaxBytes).value()), frames_(HuffmanFrames::create().value()) {}
   void SetUp() override {
     if (!HuffmanFrames::supported()) GTEST_SKIP() << "this processor has no AVX2 and BMI2";
   }
@@ -208,14 +207,14 @@ TEST(HuffmanLengthsTest, WhatIsNoTreeIsRefused) {
 }
 
 // A tree of its own for each turn, of no shorter codes than that: leaves are split, the deeper ones more often the higher the turn.
-CodeLengths make_lengths(int turn, unsigned least_bits, std::mt19937_64& random) {
-  std::vector<unsigned> leaves(std::size_t{1} << least_bits, least_bits);
+CodeLengths make_lengths(int turn, unsigned min_bits, std::mt19937_64& random) {
+  std::vector<unsigned> leaves(std::size_t{1} << min_bits, min_bits);
   const std::size_t room = kSymbols - leaves.size();
   const std::size_t wanted =
       leaves.size() + random() % (1 + (turn % 2 == 0 ? room : std::min<std::size_t>(room, 11)));
   for (int tries = 0; leaves.size() < wanted && tries < 5000; ++tries) {
     unsigned& leaf = leaves[turn % 3 == 0 ? leaves.size() - 1 : random() % leaves.size()];
-    if (leaf == kMostCodeBits) continue;
+    if (leaf == kMaxCodeBits) continue;
     leaves.push_back(++leaf);
   }
   CodeLengths lengths{};
@@ -236,7 +235,7 @@ CodeOrder order_of(const CodeLengths& lengths) {
 // The first symbol of so many bits, plainly: the longest codes first, those of a length by their value.
 std::vector<std::uint8_t> first_symbols(const CodeLengths& lengths, unsigned index_bits) {
   std::vector<std::uint8_t> first;
-  for (unsigned bits = kMostCodeBits; bits > 0; --bits)
+  for (unsigned bits = kMaxCodeBits; bits > 0; --bits)
     for (std::size_t s = 0; s < kSymbols; ++s)
       if (lengths.bits[s] == bits)
         first.insert(first.end(), std::size_t{1} << (index_bits - bits), static_cast<std::uint8_t>(s));
@@ -250,10 +249,10 @@ void check_entries(const Table& table, const CodeLengths& lengths, bool whole) {
   ASSERT_EQ(first.size(), std::size_t{1} << Table::kIndexBits);
   for (std::size_t index = 0; index < first.size(); ++index) {
     const std::uint64_t entry = table.entries()[index];
-    const unsigned count = entry >> (8 * Table::kMostSymbols) & 0xff;
-    const auto bits = static_cast<unsigned>(entry >> (8 * Table::kMostSymbols + 8));
+    const unsigned count = entry >> (8 * Table::kMaxSymbols) & 0xff;
+    const auto bits = static_cast<unsigned>(entry >> (8 * Table::kMaxSymbols + 8));
     ASSERT_GE(count, 1U);
-    ASSERT_LE(count, Table::kMostSymbols);
+    ASSERT_LE(count, Table::kMaxSymbols);
     std::size_t left = index;
     unsigned used = 0;
     for (unsigned i = 0; i < count; ++i) {
@@ -264,7 +263,7 @@ void check_entries(const Table& table, const CodeLengths& lengths, bool whole) {
     }
     ASSERT_EQ(used, bits);
     ASSERT_LE(used, Table::kIndexBits);
-    if (!whole || count == Table::kMostSymbols) continue;
+    if (!whole || count == Table::kMaxSymbols) continue;
     ASSERT_GT(used + table.bits_of(first[left]), Table::kIndexBits) << index;
   }
 }
@@ -289,7 +288,7 @@ TEST(HuffmanPairsTest, EveryEntryHoldsTheSymbolsThatAreWholeInIt) {
   const auto pairs = std::make_unique<HuffmanPairs>();
   for (int turn = 0; turn < 60; ++turn) {
     const CodeLengths lengths =
-        make_lengths(turn, HuffmanPairs::kLeastBits + static_cast<unsigned>(turn) % 5, random);
+        make_lengths(turn, HuffmanPairs::kMinBits + static_cast<unsigned>(turn) % 5, random);
     pairs->build(lengths, order_of(lengths));
     check_entries(*pairs, lengths, true);
     if (HasFatalFailure()) return;

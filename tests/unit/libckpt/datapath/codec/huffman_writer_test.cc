@@ -48,7 +48,7 @@ std::uint64_t bits_of(const SymbolCounts& counts, const CodeLengths& lengths) {
   return bits;
 }
 // What Huffman's own tree takes, of any depth.
-std::uint64_t least_bits(const SymbolCounts& counts) {
+std::uint64_t min_bits(const SymbolCounts& counts) {
   std::priority_queue<std::uint64_t, std::vector<std::uint64_t>, std::greater<>> nodes;
   for (const std::uint32_t count : counts)
     if (count > 0) nodes.push(count);
@@ -72,7 +72,7 @@ TEST(SymbolCountsTest, EveryLengthIsCounted) {
     count_symbols(plane, counts);
     ASSERT_EQ(counts, counts_of(plane)) << bytes;
   }
-  for (const Bytes& plane : {Bytes(kMostCounted, std::byte{0xff}), noise(kMostCounted - 1, 256, random)}) {
+  for (const Bytes& plane : {Bytes(kMaxCounted, std::byte{0xff}), noise(kMaxCounted - 1, 256, random)}) {
     SymbolCounts counts;
     count_symbols(plane, counts);
     ASSERT_EQ(counts, counts_of(plane));
@@ -84,12 +84,12 @@ void check_code(const SymbolCounts& counts, const CodeLengths& lengths) {
   unsigned share = 0;
   for (std::size_t s = 0; s < kSymbols; ++s) {
     ASSERT_EQ(counts[s] > 0, lengths.bits[s] > 0) << s;
-    ASSERT_LE(lengths.bits[s], kMostCodeBits);
-    if (lengths.bits[s] > 0) share += 1U << (kMostCodeBits - lengths.bits[s]);
+    ASSERT_LE(lengths.bits[s], kMaxCodeBits);
+    if (lengths.bits[s] > 0) share += 1U << (kMaxCodeBits - lengths.bits[s]);
     for (std::size_t other = 0; other < s; ++other)
       ASSERT_TRUE(counts[s] == 0 || counts[other] <= counts[s] || lengths.bits[other] <= lengths.bits[s]);
   }
-  ASSERT_EQ(share, 1U << kMostCodeBits);
+  ASSERT_EQ(share, 1U << kMaxCodeBits);
 }
 
 TEST(CodeLengthsTest, TwoSymbolsTakeABitEach) {
@@ -126,7 +126,7 @@ TEST(CodeLengthsTest, IsAsShortAsAnyWhereNothingIsTooLong) {
     make_code_lengths(counts, lengths);
     check_code(counts, lengths);
     if (HasFatalFailure()) return;
-    ASSERT_EQ(bits_of(counts, lengths), least_bits(counts));
+    ASSERT_EQ(bits_of(counts, lengths), min_bits(counts));
   }
 }
 
@@ -141,16 +141,16 @@ TEST(CodeLengthsTest, SkewedCountsStayWithinTheLongestCode) {
     for (std::size_t s = 0; s < symbols; ++s, count /= fall)
       counts[(s * 91 + 17) % kSymbols] = std::max<std::uint32_t>(1, static_cast<std::uint32_t>(count));
     const std::uint64_t all = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
-    if (all > kMostCounted) continue;
+    if (all > kMaxCounted) continue;
     CodeLengths lengths;
     make_code_lengths(counts, lengths);
     check_code(counts, lengths);
     if (HasFatalFailure()) return;
     // What the limit costs: at most each symbol's share of the codes, as if none had been rarer.
-    const double share = static_cast<double>(symbols) / (1U << kMostCodeBits);
+    const double share = static_cast<double>(symbols) / (1U << kMaxCodeBits);
     ASSERT_LE(
         static_cast<double>(bits_of(counts, lengths)),
-        static_cast<double>(least_bits(counts)) - 2.0 * static_cast<double>(all) * std::log2(1 - share) + 100)
+        static_cast<double>(min_bits(counts)) - 2.0 * static_cast<double>(all) * std::log2(1 - share) + 100)
         << symbols << " symbols, falling by " << fall;
   }
 }
@@ -161,7 +161,7 @@ CodeLengths make_lengths(std::size_t leaves, bool deep, std::mt19937_64& random)
   for (int tries = 0; bits.size() < leaves && tries < 5000; ++tries) {
     std::uint8_t& leaf = bits[deep ? bits.size() - 1 - random() % std::min<std::size_t>(bits.size(), 4)
                                    : random() % bits.size()];
-    if (leaf < kMostCodeBits) bits.push_back(++leaf);
+    if (leaf < kMaxCodeBits) bits.push_back(++leaf);
   }
   std::vector<std::size_t> symbols(kSymbols);
   std::iota(symbols.begin(), symbols.end(), 0);
@@ -250,7 +250,7 @@ TEST_F(HuffmanWriterTest, PlanesOfEveryKindAndLengthComeBack) {
   std::mt19937_64 random(6);
   std::vector<std::size_t> lengths{2048,   4096,   16383,  16384,         16385,  32768,
                                    131071, 131072, 131073, 131072 + 1023, 262144, 300'007};
-  for (std::size_t bytes = HuffmanWriter::kLeastBytes; bytes < HuffmanWriter::kLeastBytes + 20; ++bytes)
+  for (std::size_t bytes = HuffmanWriter::kMinBytes; bytes < HuffmanWriter::kMinBytes + 20; ++bytes)
     lengths.push_back(bytes);
   for (const std::size_t bytes : lengths) {
     check(Bytes(bytes, std::byte{0x81}));  // one symbol
@@ -317,7 +317,7 @@ TEST_F(HuffmanWriterTest, ShortRoomIsRefusedOrKeptTo) {
 
 TEST_F(HuffmanWriterTest, ShortPlanesAreLeft) {
   for (const std::size_t bytes :
-       {std::size_t{0}, std::size_t{1}, std::size_t{100}, HuffmanWriter::kLeastBytes - 1}) {
+       {std::size_t{0}, std::size_t{1}, std::size_t{100}, HuffmanWriter::kMinBytes - 1}) {
     Bytes out(4096);
     EXPECT_FALSE(writer_->pack(Bytes(bytes, std::byte{3}), out).has_value());
   }

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "libckpt/base/random.h"
-#include "libckpt/datapath/engine/target/receiver.h"
 #include "libckpt/datapath/engine/source/sender.h"
+#include "libckpt/datapath/engine/target/receiver.h"
 
 namespace ckpt::engine::test {
 
@@ -101,7 +101,7 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
     std::uint64_t bandwidth = 0;
     codec::CodecMode codec = codec::CodecMode::kAuto;
     std::uint64_t shadow_memory = 0;
-    std::uint64_t least_unscanned = kLeastUnscannedChunks;
+    std::uint64_t min_unscanned = kMinUnscannedChunks;
     transport::Transport* transport = nullptr;  // of the test; else loopback
     bool near = false;                          // the target takes chunks out of the source's staging memory
   };
@@ -131,7 +131,7 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
     send.bandwidth = setup.bandwidth;
     send.codec = setup.codec;
     send.shadow_memory_bytes = setup.shadow_memory;
-    send.least_unscanned_chunks = setup.least_unscanned;
+    send.min_unscanned_chunks = setup.min_unscanned;
     send.scan_piece_bytes = 2 * kMiB;
     send.scan_slice_bytes = 1 * kMiB;
     send.near = setup.near;

@@ -85,7 +85,7 @@ TEST(Engine, zero_chunks_cost_no_payload) {
 
 TEST(Engine, a_first_round_without_a_scan_leaves_out_zero_chunks) {
   for (const codec::CodecMode codec : {codec::CodecMode::kRaw, codec::CodecMode::kAuto}) {
-    EnginePair pair({.sizes = {6 * kMiB + 4096, 4 * kMiB, 100'000}, .codec = codec, .least_unscanned = 1});
+    EnginePair pair({.sizes = {6 * kMiB + 4096, 4 * kMiB, 100'000}, .codec = codec, .min_unscanned = 1});
     pair.announce();
     pair.source(1).write(0, test::random_bytes(pair.source(1).bytes(), 4));
     // One alone, some in a row, a whole message, and the short last one.
@@ -114,7 +114,7 @@ TEST(Engine, a_first_round_without_a_scan_leaves_out_zero_chunks) {
 
 TEST(Engine, rounds_without_a_first_scan_end_equal_under_random_writers) {
   for (unsigned seed = 1; seed <= 3; ++seed) {
-    EnginePair pair({.sizes = {3 * kMiB + 48, 2 * kMiB}, .lanes = 1 + seed % 3, .least_unscanned = 1});
+    EnginePair pair({.sizes = {3 * kMiB + 48, 2 * kMiB}, .lanes = 1 + seed % 3, .min_unscanned = 1});
     pair.announce();
     Writer writer(pair, {1, 2}, seed);
     for (int round = 0; round < 3; ++round) {
@@ -177,7 +177,7 @@ class HoldFirstCopy : public FaultHooks {
 
 // A job that frees all it has posts more messages between two steps of the lane than the lane takes at a time.
 TEST(Engine, many_regions_dropped_at_once_leave_one_after_the_other) {
-  constexpr std::uint64_t kKept = 2 * kMostChunks;  // more than the message that is held has regions of
+  constexpr std::uint64_t kKept = 2 * kMaxChunks;  // more than the message that is held has regions of
   constexpr std::uint64_t kDropped =
       2 * transport::kMaxInFlight;  // all fit the queue: the scan must not wait
   HoldFirstCopy hooks;
@@ -373,7 +373,7 @@ TEST(Engine, no_scan_of_the_target_begins_inside_a_running_one) {
     record.encoding = static_cast<std::uint8_t>(codec::Encoding::kZero);
     LaneBuffer message(LaneMessage::kChunks, {}, round);
     message.append(record);
-    std::array<ReceiverCore::Placed, kMostChunks> places;
+    std::array<ReceiverCore::Placed, kMaxChunks> places;
     const track::Fingerprint zeroes{1, 2};
     must(core.place(header, message.bytes(), 0, places));
     core.arrived(header, std::span(&record, 1), places, std::span(&zeroes, 1));

@@ -22,8 +22,8 @@
 #include "libckpt/base/cores.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/base/random.h"
-#include "libckpt/datapath/engine/target/receiver.h"
 #include "libckpt/datapath/engine/source/sender.h"
+#include "libckpt/datapath/engine/target/receiver.h"
 
 namespace ckpt::engine {
 namespace {
@@ -305,7 +305,7 @@ double measure_batches(const Device& device, CUdeviceptr at, const Wanted& wante
   auto params = track::FingerprintParams::expand({}, track::FingerprintPurpose::kChunks);
   auto kernels = must(track::TrackKernels::create(device, params));
   std::vector<std::unique_ptr<track::FingerprintBatch>> batches;
-  for (int i = 0; i < 2; ++i) batches.push_back(must(track::FingerprintBatch::create(kernels, kMostChunks)));
+  for (int i = 0; i < 2; ++i) batches.push_back(must(track::FingerprintBatch::create(kernels, kMaxChunks)));
   const ContextScope scope(device);
   CUstream stream = nullptr;
   check(device.api().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");

@@ -6,11 +6,11 @@
 #include <random>
 #include <thread>
 
+#include "libckpt/datapath/engine/shared/lane_messages.h"
+#include "libckpt/datapath/engine/shared/work_pool.h"
 #include "libckpt/datapath/engine/source/chunk_queue.h"
 #include "libckpt/datapath/engine/source/encoding_trial.h"
-#include "libckpt/datapath/engine/shared/lane_messages.h"
 #include "libckpt/datapath/engine/source/rate_limiter.h"
-#include "libckpt/datapath/engine/shared/work_pool.h"
 
 namespace ckpt::engine {
 namespace {
@@ -223,7 +223,7 @@ const SessionIdentity kId{7, 3, 0};
 TEST(LaneMessages, round_trip) {
   LaneBuffer buffer(LaneMessage::kChunks, kId, 5);
   buffer.set_slot(2, 99);
-  for (std::uint32_t i = 0; i < kMostChunks; ++i) {
+  for (std::uint32_t i = 0; i < kMaxChunks; ++i) {
     ChunkRecord record;
     record.region = 10 + i;
     record.chunk = i;
@@ -232,7 +232,7 @@ TEST(LaneMessages, round_trip) {
   const auto bytes = buffer.bytes();
   auto header = parse_lane_header(bytes, kId);
   ASSERT_TRUE(header.has_value());
-  EXPECT_EQ(header.value().count, kMostChunks);
+  EXPECT_EQ(header.value().count, kMaxChunks);
   EXPECT_EQ(header.value().round, 5u);
   EXPECT_EQ(header.value().sequence, 99u);
   EXPECT_EQ(record_at<ChunkRecord>(bytes, 23).region, 33u);
@@ -257,7 +257,7 @@ TEST(LaneMessages, text_is_bounded_and_printable) {
   auto header = parse_lane_header(bytes, kId);
   ASSERT_TRUE(header.has_value());
   const std::string text = text_of(bytes, header.value());
-  EXPECT_EQ(text.size(), kMostTextBytes);
+  EXPECT_EQ(text.size(), kMaxTextBytes);
   EXPECT_EQ(text.substr(0, 4), "bad?");
 }
 
@@ -276,7 +276,7 @@ TEST(LaneMessages, damaged_bytes_never_pass_with_a_wrong_length) {
     if (header.value().type == LaneMessage::kAck) {
       ASSERT_EQ(bytes.size(), sizeof(LaneHeader) + header.value().count * sizeof(AckRecord));
     }
-    ASSERT_LE(bytes.size(), kMostLaneHeaderBytes);
+    ASSERT_LE(bytes.size(), kMaxLaneHeaderBytes);
   }
 }
 

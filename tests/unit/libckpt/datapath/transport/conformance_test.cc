@@ -41,7 +41,7 @@ class TransportTest : public ::testing::TestWithParam<const char*> {
   }
   // Of "near", the source's.
   static void offer_memory(Peer& source) {
-    if (std::string(GetParam()) == "near") source.near_room.resize(64);
+    if (std::string(GetParam()) == "near") source.same_host_room.resize(64);
   }
   // Starts both; the address goes the way the control plane would take it.
   void connect(Peer& target, Peer& source) {
@@ -85,12 +85,12 @@ TEST_P(TransportTest, CarriesAMessageEachWay) {
 TEST_P(TransportTest, PayloadsAreReadByThePeerWhereTheSourceOffersItsMemory) {
   Peer target, source;
   connect_and_open(target, source);
-  std::promise<Nearness> of_source, of_target;
-  source.run([&](Lane& lane) { of_source.set_value(lane.nearness()); });
-  target.run([&](Lane& lane) { of_target.set_value(lane.nearness()); });
+  std::promise<PayloadAccess> of_source, of_target;
+  source.run([&](Lane& lane) { of_source.set_value(lane.payload_access()); });
+  target.run([&](Lane& lane) { of_target.set_value(lane.payload_access()); });
   EXPECT_EQ(of_source.get_future().get(),
-            std::string(GetParam()) == "near" ? Nearness::kReads : Nearness::kFar);
-  EXPECT_EQ(of_target.get_future().get(), Nearness::kFar);
+            std::string(GetParam()) == "near" ? PayloadAccess::kReads : PayloadAccess::kSent);
+  EXPECT_EQ(of_target.get_future().get(), PayloadAccess::kSent);
 }
 
 // A memory file, and where this process has it.
@@ -116,8 +116,8 @@ TEST_P(TransportTest, WhatLiesInAnOfferedFileIsHandedOverThere) {
     fill(file.bytes.data(), file.bytes.size(), 5);
     Peer target, source;
     source.keep_sent_messages = false;
-    source.near_file = file.file.get();
-    source.near_mapped = file.bytes;
+    source.same_host_file = file.file.get();
+    source.same_host_mapped = file.bytes;
     UniqueFd theirs;
     std::span<std::byte> mapped;
     target.on_near_file = [&](UniqueFd came, std::size_t bytes) {
@@ -149,10 +149,10 @@ TEST_P(TransportTest, WhatLiesInAnOfferedFileIsHandedOverThere) {
     // A thousand bytes travel in the message with UCX.
     const std::size_t there = transport == "loopback" ? 4 : 3;
     EXPECT_EQ(state.in_place, taken && offered ? there : 0);
-    std::promise<Nearness> nearness;
-    source.run([&](Lane& lane) { nearness.set_value(lane.nearness()); });
-    const Nearness expected = taken ? Nearness::kMaps : Nearness::kReads;
-    EXPECT_EQ(nearness.get_future().get(), transport == "near" ? expected : Nearness::kFar);
+    std::promise<PayloadAccess> payload_access;
+    source.run([&](Lane& lane) { payload_access.set_value(lane.payload_access()); });
+    const PayloadAccess expected = taken ? PayloadAccess::kMaps : PayloadAccess::kReads;
+    EXPECT_EQ(payload_access.get_future().get(), transport == "near" ? expected : PayloadAccess::kSent);
     target.stop();
     if (!mapped.empty()) ::munmap(mapped.data(), mapped.size());
   }

@@ -48,9 +48,9 @@ class Peer final : public LaneHandler {
 
   // What to do with payloads; set before start().
   bool refuse_payloads = false;
-  Bytes near_room;     // not empty: the other side may read payloads out of this process's memory
-  int near_file = -1;  // besides, it may map this one
-  std::span<const std::byte> near_mapped;
+  Bytes same_host_room;     // not empty: the other side may read payloads out of this process's memory
+  int same_host_file = -1;  // besides, it may map this one
+  std::span<const std::byte> same_host_mapped;
   std::function<std::span<const std::byte>(UniqueFd, std::size_t)>
       on_near_file;                            // of the other side; else it is left
   std::function<void(Peer&)> on_each_message;  // on the lane's thread
@@ -114,8 +114,8 @@ class Peer final : public LaneHandler {
   void on_open() override {
     update([](State& s) { ++s.opened; });
   }
-  NearMemory near_memory() override { return {near_room, near_file, near_mapped}; }
-  std::span<const std::byte> map_near(UniqueFd file, std::size_t bytes) override {
+  SameHostMemory same_host_memory() override { return {same_host_room, same_host_file, same_host_mapped}; }
+  std::span<const std::byte> map_same_host(UniqueFd file, std::size_t bytes) override {
     return on_near_file ? on_near_file(std::move(file), bytes) : std::span<const std::byte>{};
   }
   std::span<std::byte> on_payload_begin(std::span<const std::byte>, std::size_t payload_bytes) override {

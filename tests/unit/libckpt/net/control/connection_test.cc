@@ -164,7 +164,7 @@ TEST_F(ControlTest, DialsAgainAfterALoss) {
 
 TEST_F(ControlTest, APeerThatDoesNotReadIsDropped) {
   ConnectionSettings settings;
-  settings.most_queued_bytes = 1 << 20;
+  settings.max_queued_bytes = 1 << 20;
   listen("127.0.0.1:0", settings);
   dial();
   run_until([&] { return connected_ == 1 && accepted_; });

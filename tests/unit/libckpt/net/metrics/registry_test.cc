@@ -113,17 +113,17 @@ TEST(RegistryTest, TheProcessIsMeasuredInBytesAndSeconds) {
   Registry registry;
   add_process_metrics(registry, "agent");
   // Memory that is touched counts, and what is only reserved does not; both in bytes.
-  constexpr double kMost = std::size_t{1} << 30;
+  constexpr double kMax = std::size_t{1} << 30;
   constexpr std::size_t kTouched = std::size_t{64} << 20;
   const double before = value_of(registry, "process_resident_memory_bytes");
-  void* reserved = ::mmap(nullptr, 8 * static_cast<std::size_t>(kMost), PROT_READ | PROT_WRITE,
+  void* reserved = ::mmap(nullptr, 8 * static_cast<std::size_t>(kMax), PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   ASSERT_NE(reserved, MAP_FAILED);
   std::memset(reserved, 1, kTouched);
   const double after = value_of(registry, "process_resident_memory_bytes");
   EXPECT_GT(after - before, kTouched / 2);
-  EXPECT_LT(after - before, kMost);
-  ::munmap(reserved, 8 * static_cast<std::size_t>(kMost));
+  EXPECT_LT(after - before, kMax);
+  ::munmap(reserved, 8 * static_cast<std::size_t>(kMax));
   const double files = value_of(registry, "process_open_fds");
   const int more = ::dup(0);
   EXPECT_EQ(value_of(registry, "process_open_fds"), files + 1);

@@ -241,7 +241,7 @@ TEST(Frames, HeadersAreJudgedWithoutTheBody) {
     EXPECT_FALSE(check_body(header.assume_value(), damaged).has_value());
   }
   EXPECT_FALSE(parse_header(std::span(bytes).first(23)).has_value());
-  const std::vector<std::byte> too_long(most_body_bytes(FrameType::kSwitch) + 1);
+  const std::vector<std::byte> too_long(max_body_bytes(FrameType::kSwitch) + 1);
   EXPECT_FALSE(make_frame(FrameType::kSwitch, 1, too_long).has_value());
 }
 

@@ -39,23 +39,23 @@ TEST(MoverMessages, travel_with_their_descriptors) {
   Ends ends;
   auto file = make_memory_file("test", 100);
   ASSERT_TRUE(file.has_value());
-  const std::vector<int> fds(kMostRegions, file.assume_value().get());
-  ASSERT_TRUE(send_message(ends.a.get(), regions(kMostRegions), fds).has_value());
+  const std::vector<int> fds(kMaxRegions, file.assume_value().get());
+  ASSERT_TRUE(send_message(ends.a.get(), regions(kMaxRegions), fds).has_value());
   auto packet = receive_message(ends.b.get());
   ASSERT_TRUE(packet.has_value()) << packet.assume_error().to_string();
-  EXPECT_EQ(packet.assume_value().fds.size(), kMostRegions);
+  EXPECT_EQ(packet.assume_value().fds.size(), kMaxRegions);
   const auto* got = std::get_if<AttachRegions>(&packet.assume_value().message);
   ASSERT_NE(got, nullptr);
   EXPECT_EQ(got->session, SessionKey(7, 0));
-  EXPECT_EQ(got->regions.back().id, kMostRegions);
+  EXPECT_EQ(got->regions.back().id, kMaxRegions);
 }
 
 TEST(MoverMessages, the_largest_batch_of_tensors_fits_a_packet) {
   AttachTensors m;
-  m.tensors.resize(kMostTensors);
+  m.tensors.resize(kMaxTensors);
   for (TensorInfo& tensor : m.tensors) {
-    tensor.name = std::string(kMostTensorNameBytes, 'n');
-    tensor.shape.resize(kMostTensorDims);
+    tensor.name = std::string(kMaxTensorNameBytes, 'n');
+    tensor.shape.resize(kMaxTensorDims);
   }
   EXPECT_TRUE(encode_message(m).has_value());
 }
@@ -80,13 +80,13 @@ TEST(MoverMessages, memory_to_be_filled_has_two_descriptors_each) {
   Ends ends;
   FillRegions m;
   m.session = SessionKey(7, kFillRank);
-  m.regions = regions(kMostFillRegions).regions;
-  const std::vector<int> fds(2 * kMostFillRegions, ends.a.get());
+  m.regions = regions(kMaxFillRegions).regions;
+  const std::vector<int> fds(2 * kMaxFillRegions, ends.a.get());
   ASSERT_TRUE(send_message(ends.a.get(), m, fds).has_value());
   auto packet = receive_message(ends.b.get());
   ASSERT_TRUE(packet.has_value()) << packet.assume_error().to_string();
-  EXPECT_EQ(packet.assume_value().fds.size(), 2 * kMostFillRegions);
-  EXPECT_FALSE(send_message(ends.a.get(), m, std::span(fds).first(kMostFillRegions)).has_value());
+  EXPECT_EQ(packet.assume_value().fds.size(), 2 * kMaxFillRegions);
+  EXPECT_FALSE(send_message(ends.a.get(), m, std::span(fds).first(kMaxFillRegions)).has_value());
 }
 
 // A packet with descriptors, whatever they are worth.
@@ -111,23 +111,23 @@ TEST(MoverMessages, more_than_a_packet_may_hold_is_neither_sent_nor_taken) {
   Ends ends;
   FillRegions m;
   m.session = SessionKey(7, kFillRank);
-  m.regions = regions(kMostFillRegions).regions;
+  m.regions = regions(kMaxFillRegions).regions;
   auto packet = encode_message(m);
   ASSERT_TRUE(packet.has_value());
-  m.regions = regions(kMostFillRegions + 1).regions;
+  m.regions = regions(kMaxFillRegions + 1).regions;
   const std::vector<int> fds(2 * m.regions.size(), ends.a.get());
   EXPECT_EQ(send_message(ends.a.get(), m, fds).assume_error().code(), ErrorCode::kInvalidArgument);
   EXPECT_FALSE(
-      send_message(ends.a.get(), regions(kMostRegions + 1), std::vector<int>(kMostRegions + 1)).has_value());
+      send_message(ends.a.get(), regions(kMaxRegions + 1), std::vector<int>(kMaxRegions + 1)).has_value());
   // A peer that does it anyway.
   const std::size_t before = open_descriptors();
-  send_anyway(ends.a.get(), packet.assume_value(), kMostRegions + 2);
+  send_anyway(ends.a.get(), packet.assume_value(), kMaxRegions + 2);
   EXPECT_EQ(receive_message(ends.b.get()).assume_error().code(), ErrorCode::kProtocol);
   std::vector<std::byte> longer(packet.assume_value().begin(),
                                 packet.assume_value().begin() + 8);  // its header
   const auto body = encode(m);
   longer.insert(longer.end(), body.begin(), body.end());
-  send_anyway(ends.a.get(), longer, kMostRegions);
+  send_anyway(ends.a.get(), longer, kMaxRegions);
   EXPECT_EQ(receive_message(ends.b.get()).assume_error().code(), ErrorCode::kProtocol);
   EXPECT_EQ(open_descriptors(), before);
 }
@@ -173,7 +173,7 @@ TEST(MoverMessages, random_damage_is_a_message_or_an_error) {
       if (random() % 3 == 0) bytes.resize(random() % bytes.size());
       auto decoded = decode_message(bytes);
       if (decoded) {
-        EXPECT_LE(descriptors_of(decoded.assume_value()), kMostRegions);
+        EXPECT_LE(descriptors_of(decoded.assume_value()), kMaxRegions);
       }
     }
   }

@@ -176,15 +176,15 @@ TEST_F(PeerVault, CraftedBytesEndTheirConnectionAndNothingElse) {
   // Requests of no sense, behind a good hello.
   auto stream = must(FrameStream::connect(server->address(), std::chrono::seconds(5)));
   must(stream.send(head, {}));
-  (void)must(stream.receive(std::chrono::seconds(5), kMostRequestBytes, {}));
+  (void)must(stream.receive(std::chrono::seconds(5), kMaxRequestBytes, {}));
   FileRequest nonsense(FileOp::kRead);
   nonsense.handle = 99;
   nonsense.bytes = ~std::uint64_t{0};
   must(stream.send(wire::encode(nonsense), {}));
-  const auto said = must(stream.receive(std::chrono::seconds(5), kMostRequestBytes, {}));
+  const auto said = must(stream.receive(std::chrono::seconds(5), kMaxRequestBytes, {}));
   EXPECT_FALSE(must(wire::decode<FileReply>(said.head)).done);
   must(stream.send(random_bytes(100, 3), {}));
-  EXPECT_FALSE(stream.receive(std::chrono::seconds(5), kMostRequestBytes, {}));
+  EXPECT_FALSE(stream.receive(std::chrono::seconds(5), kMaxRequestBytes, {}));
 
   EXPECT_TRUE(open_vault(route_to(*server, token), true)) << "the server does not serve any more";
 }

@@ -40,10 +40,10 @@ Tiers to_last() {
 VaultOptions options_for(Files& files) {
   VaultOptions options;
   options.files = &files;
-  options.most_pack_bytes = 8 << 10;
+  options.max_pack_bytes = 8 << 10;
   options.collect.small_pack_bytes = 4 << 10;
-  options.collect.most_small_packs = 2;
-  options.collect.most_dead_share = 0.1;
+  options.collect.max_small_packs = 2;
+  options.collect.max_dead_share = 0.1;
   return options;
 }
 

@@ -10,8 +10,8 @@
 
 namespace ckpt::coordinator {
 
-struct UnderRun {
-  UnderRun() = default;
+struct ManagedRunEstimate {
+  ManagedRunEstimate() = default;
   std::uint64_t device_bytes = 0;
   // Of the downtime, at most: the driver's saving and restoring, and of dump, transfer and restore of the process the share of its image that was
   // device memory. What a thin context and a small dump take stays in any move, and is not known apart.
@@ -23,7 +23,7 @@ struct UnderRun {
 };
 
 // nullopt for a job that was not adopted.
-[[nodiscard]] std::optional<UnderRun> compute_under_run(const wire::SourceReport& source,
-                                                        const Downtime& downtime);
+[[nodiscard]] std::optional<ManagedRunEstimate> compute_managed_run_estimate(const wire::SourceReport& source,
+                                                                             const Downtime& downtime);
 
 }  // namespace ckpt::coordinator

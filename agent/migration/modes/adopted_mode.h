@@ -5,14 +5,14 @@
 // what the driver has done is asked of the driver, and which GPU the context is on stands in the job's record: so saving and going back may be
 // repeated, by another agent, too, and one undoes half of the other.
 // The engine has no region of it: rounds are empty, and the image is the host state.
-// Threads, ownership, errors: see way.h.
+// Threads, ownership, errors: see mode.h.
 #pragma once
 
 #include <optional>
 
 #include "agent/host_process/criu.h"
 #include "agent/host_process/process_tree.h"
-#include "agent/migration/modes/way.h"
+#include "agent/migration/modes/mode.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 #include "libckpt/protocol/wire/mover_values.h"
 
@@ -28,7 +28,7 @@ struct AdoptedPlace {
 // The driver puts device memory into the process's own, and the process goes with it unless it `stays` on this node.
 [[nodiscard]] PauseWork adopted_work(const host::TreeSize& size, std::uint64_t device_bytes, bool stays);
 
-class AdoptedSource final : public SourceWay {
+class AdoptedSource final : public SourceMode {
  public:
   AdoptedSource(MigrationContext& context, migration::SwitchInfo info, bool stays)
       : context_(context), info_(std::move(info)), stays_(stays) {}
@@ -54,7 +54,7 @@ class AdoptedSource final : public SourceWay {
   host::TreeSize size_;
 };
 
-class AdoptedTarget final : public TargetWay {
+class AdoptedTarget final : public TargetMode {
  public:
   AdoptedTarget(MigrationContext& context, migration::SwitchInfo info, bool stays)
       : context_(context), info_(std::move(info)), stays_(stays) {}

@@ -1,39 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cooperative way: the target's instance is a standby that waits in ckpt_ready with its tensors allocated; host state is what the program
-// names. The host state that arrived is put into the instance's folder before COMMITTED can be written, so that an agent that dies in
-// between still can start the instance (the page cache is enough: the standby's memory does not survive its node either).
-// Threads, ownership, errors: see way.h.
+// The transparent way between two GPUs of this node (hot card swap): the same process, the same keeper and folder. From the release of its memory
+// until the migration is closed the keeper holds two sets of descriptors, the source's and the one that the target's mover made, so either
+// side can go on whatever happens to this agent.
+// Threads, ownership, errors: see mode.h.
 #pragma once
 
-#include <string>
+#include <map>
 
-#include "agent/migration/modes/way.h"
+#include "agent/migration/modes/mode.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 #include "libckpt/protocol/wire/mover_values.h"
 
 namespace ckpt::agent {
 
-class CooperativeSource final : public SourceWay {
+// `imports`: memory comes back for nothing (remap.h).
+[[nodiscard]] PauseWork swap_work(std::uint64_t region_bytes, bool imports);
+
+class SwapSource final : public SourceMode {
  public:
-  [[nodiscard]] bool sends_host_state() const override { return true; }
+  explicit SwapSource(MigrationContext& context, migration::SwitchInfo info)
+      : context_(context), info_(std::move(info)) {}
+  [[nodiscard]] bool sends_host_state() const override { return false; }
   [[nodiscard]] PauseWork pause_work(const Job& job, const local::StateSummary& summary) const override;
   Task<Result<void>> check(std::shared_ptr<Job> job) override;
   Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,
                                wire::SourceReport& report) override;
   Task<Result<void>> go_back(std::shared_ptr<Job> job) override;
   Task<> leave(std::shared_ptr<Job> job) override;
+
+ private:
+  MigrationContext& context_;
+  const migration::SwitchInfo info_;
 };
 
-class CooperativeTarget final : public TargetWay {
+class SwapTarget final : public TargetMode {
  public:
-  CooperativeTarget(MigrationContext& context, migration::SwitchInfo info)
+  SwapTarget(MigrationContext& context, migration::SwitchInfo info)
       : context_(context), info_(std::move(info)) {}
   std::shared_ptr<Job> find() override;
   Task<Result<std::shared_ptr<Job>>> start(const wire::MigrationPlan& plan) override;
   Task<Result<void>> ready(std::shared_ptr<Job> job) override;
-  [[nodiscard]] bool has_memory() const override { return true; }
+  [[nodiscard]] bool has_memory() const override { return false; }
   Task<Result<void>> take_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
                                  std::vector<UniqueFd> descriptors) override;
+  Task<Result<void>> drop_memory(std::shared_ptr<Job> job, std::vector<std::uint64_t> regions) override;
   Result<void> keep(std::shared_ptr<Job> job, HostState state) override;
   Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) override;
   [[nodiscard]] PauseWork pause_work(const Job& job) const override;
@@ -41,15 +51,11 @@ class CooperativeTarget final : public TargetWay {
   Task<> free(std::shared_ptr<Job> job) override;
 
  private:
-  Task<Result<void>> resume_standby(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report);
+  Task<Result<void>> resume(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report);
 
   MigrationContext& context_;
   const migration::SwitchInfo info_;
-  UniqueFd host_state_;
+  std::map<std::uint64_t, std::uint64_t> generations_;  // of what the keeper was given, by region
 };
-
-// The host state's memory file as bytes of a file, and back. Used across an agent's restart.
-Result<void> save_host_state(int memory_file, std::uint64_t bytes, const std::string& path);
-Result<UniqueFd> load_host_state(const std::string& path);
 
 }  // namespace ckpt::agent

@@ -21,7 +21,7 @@
 namespace ckpt::transport {
 
 // On the wire; pid 0: none.
-struct NearOffer {
+struct SameHostOffer {
   std::uint64_t pid = 0;
   std::uint64_t address = 0;    // of the token
   std::uint64_t file = 0;       // number of a descriptor
@@ -30,30 +30,30 @@ struct NearOffer {
 };
 
 // Puts the token into the memory's room and names it; no offer for less room than that takes.
-[[nodiscard]] NearOffer offer_near(const NearMemory& memory, const SessionToken& token) noexcept;
+[[nodiscard]] SameHostOffer offer_same_host(const SameHostMemory& memory, const SessionToken& token) noexcept;
 
 // A file of the sender's as the receiver has it mapped; nothing: it has not.
-struct NearMapping {
+struct SameHostMapping {
   std::span<const std::byte> here;
   std::uint64_t there = 0;  // where the sender has it
   // The same bytes here; empty if they are not all in it.
   [[nodiscard]] std::span<const std::byte> find(std::uint64_t address, std::size_t bytes) const noexcept;
 };
 // Gives the file to the handler.
-[[nodiscard]] NearMapping map_near(LaneHandler& handler, UniqueFd file, std::uint64_t there,
-                                   std::size_t bytes);
+[[nodiscard]] SameHostMapping map_same_host(LaneHandler& handler, UniqueFd file, std::uint64_t there,
+                                            std::size_t bytes);
 
-class NearReader {
+class SameHostReader {
  public:
   // Empty: the offer is none, or not to be believed.
-  static std::optional<NearReader> open(const NearOffer& offer, const SessionToken& token);
+  static std::optional<SameHostReader> open(const SameHostOffer& offer, const SessionToken& token);
   // Fills `to`. The process lived when it was done: what was read is its memory.
   Result<void> read(std::uint64_t address, std::span<std::byte> to) const;
   // Of the offered file, if it can be had.
-  [[nodiscard]] NearMapping map(const NearOffer& offer, LaneHandler& handler) const;
+  [[nodiscard]] SameHostMapping map(const SameHostOffer& offer, LaneHandler& handler) const;
 
  private:
-  NearReader(int pid, UniqueFd process) : pid_(pid), process_(std::move(process)) {}
+  SameHostReader(int pid, UniqueFd process) : pid_(pid), process_(std::move(process)) {}
   int pid_;
   UniqueFd process_;  // a pidfd
 };

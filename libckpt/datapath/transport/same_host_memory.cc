@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "libckpt/datapath/transport/near_memory.h"
+#include "libckpt/datapath/transport/same_host_memory.h"
 
 #include <poll.h>
 #include <sys/stat.h>
@@ -36,11 +36,11 @@ bool has_ended(int pidfd) {
 
 }  // namespace
 
-NearOffer offer_near(const NearMemory& memory, const SessionToken& token) noexcept {
+SameHostOffer offer_same_host(const SameHostMemory& memory, const SessionToken& token) noexcept {
   if (memory.room.size() < token.size()) return {};
   std::memcpy(memory.room.data(), token.data(), token.size());
-  NearOffer offer{.pid = static_cast<std::uint64_t>(::getpid()),
-                  .address = reinterpret_cast<std::uint64_t>(memory.room.data())};
+  SameHostOffer offer{.pid = static_cast<std::uint64_t>(::getpid()),
+                      .address = reinterpret_cast<std::uint64_t>(memory.room.data())};
   if (memory.file < 0) return offer;
   offer.file = static_cast<std::uint64_t>(memory.file);
   offer.mapped_at = reinterpret_cast<std::uint64_t>(memory.mapped.data());
@@ -48,19 +48,19 @@ NearOffer offer_near(const NearMemory& memory, const SessionToken& token) noexce
   return offer;
 }
 
-std::optional<NearReader> NearReader::open(const NearOffer& offer, const SessionToken& token) {
+std::optional<SameHostReader> SameHostReader::open(const SameHostOffer& offer, const SessionToken& token) {
   if (offer.pid == 0 || offer.pid > static_cast<std::uint64_t>(std::numeric_limits<int>::max()))
     return std::nullopt;
   const int pid = static_cast<int>(offer.pid);
   UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!process || !runs_this_program(pid)) return std::nullopt;
-  NearReader reader(pid, std::move(process));
+  SameHostReader reader(pid, std::move(process));
   SessionToken shown{};
   if (!reader.read(offer.address, shown) || !tokens_equal(shown, token)) return std::nullopt;
   return reader;
 }
 
-Result<void> NearReader::read(std::uint64_t address, std::span<std::byte> to) const {
+Result<void> SameHostReader::read(std::uint64_t address, std::span<std::byte> to) const {
   while (!to.empty()) {
     const iovec local{to.data(), to.size()};
     const iovec remote{reinterpret_cast<void*>(address), to.size()};  // NOLINT(performance-no-int-to-ptr)
@@ -75,19 +75,19 @@ Result<void> NearReader::read(std::uint64_t address, std::span<std::byte> to) co
   return ok();
 }
 
-NearMapping NearReader::map(const NearOffer& offer, LaneHandler& handler) const {
+SameHostMapping SameHostReader::map(const SameHostOffer& offer, LaneHandler& handler) const {
   if (offer.bytes == 0 || offer.file > static_cast<std::uint64_t>(std::numeric_limits<int>::max())) return {};
   UniqueFd file(
       static_cast<int>(::syscall(SYS_pidfd_getfd, process_.get(), static_cast<int>(offer.file), 0)));
-  return file ? map_near(handler, std::move(file), offer.mapped_at, offer.bytes) : NearMapping{};
+  return file ? map_same_host(handler, std::move(file), offer.mapped_at, offer.bytes) : SameHostMapping{};
 }
 
-NearMapping map_near(LaneHandler& handler, UniqueFd file, std::uint64_t there, std::size_t bytes) {
-  const std::span<const std::byte> here = handler.map_near(std::move(file), bytes);
-  return here.size() == bytes ? NearMapping{here, there} : NearMapping{};
+SameHostMapping map_same_host(LaneHandler& handler, UniqueFd file, std::uint64_t there, std::size_t bytes) {
+  const std::span<const std::byte> here = handler.map_same_host(std::move(file), bytes);
+  return here.size() == bytes ? SameHostMapping{here, there} : SameHostMapping{};
 }
 
-std::span<const std::byte> NearMapping::find(std::uint64_t address, std::size_t bytes) const noexcept {
+std::span<const std::byte> SameHostMapping::find(std::uint64_t address, std::size_t bytes) const noexcept {
   const std::uint64_t offset = address - there;  // what lies before wraps around
   if (offset > here.size() || bytes > here.size() - offset) return {};
   return here.subspan(offset, bytes);

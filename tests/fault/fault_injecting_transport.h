@@ -2,7 +2,7 @@
 // What a confused or hostile peer would send: the loopback transport, whose messages a test may change, swallow or multiply before
 // they are handed to whom they are for.
 //
-//   MeddlingTransport transport([](const Arrival& arrival) { return Headers{arrival.bytes()}; });   // changes nothing
+//   FaultInjectingTransport transport([](const Arrival& arrival) { return Headers{arrival.bytes()}; });   // changes nothing
 //
 // Threads: the test's function runs on the receiving lane's thread, of several lanes at once. Ownership: outlives its lanes.
 #pragma once
@@ -35,9 +35,9 @@ struct Arrival {
 // The headers that are handed on instead, in order; a payload goes with the first. A message with a payload cannot be swallowed.
 using Meddle = std::function<Headers(const Arrival&)>;
 
-class MeddlingTransport final : public transport::Transport {
+class FaultInjectingTransport final : public transport::Transport {
  public:
-  explicit MeddlingTransport(Meddle meddle)
+  explicit FaultInjectingTransport(Meddle meddle)
       : meddle_(std::move(meddle)), inner_(transport::make_loopback_transport()) {}
 
   Result<std::unique_ptr<transport::Lane>> listen(const transport::SessionToken& token,
@@ -55,9 +55,9 @@ class MeddlingTransport final : public transport::Transport {
    public:
     Handler(const Meddle& meddle, Arrival::At at, std::size_t lane, transport::LaneHandler& inner)
         : meddle_(meddle), at_(at), lane_(lane), inner_(inner) {}
-    transport::NearMemory near_memory() override { return inner_.near_memory(); }
-    std::span<const std::byte> map_near(UniqueFd file, std::size_t bytes) override {
-      return inner_.map_near(std::move(file), bytes);
+    transport::SameHostMemory same_host_memory() override { return inner_.same_host_memory(); }
+    std::span<const std::byte> map_same_host(UniqueFd file, std::size_t bytes) override {
+      return inner_.map_same_host(std::move(file), bytes);
     }
     void on_open() override { inner_.on_open(); }
     std::span<std::byte> on_payload_begin(std::span<const std::byte> header, std::size_t bytes) override {

@@ -8,7 +8,7 @@ namespace {
 using local::MemorySet;
 using local::MemoryState;
 
-class RudeRankTest : public KeeperTest {
+class MisbehavingClientTest : public KeeperTest {
  protected:
   std::string start_rank(const std::string& manners, const std::string& way = "transparent") {
     Json config = this->config({manners});
@@ -22,7 +22,7 @@ class RudeRankTest : public KeeperTest {
   static local::Status status(Agent& agent) { return agent.ask<local::Status>(local::Attach{}); }
 };
 
-TEST_F(RudeRankTest, WhatNobodyAskedForChangesNothing) {
+TEST_F(MisbehavingClientTest, WhatNobodyAskedForChangesNothing) {
   Agent agent(start_rank("rude"));
   agent.wait_for_phase(Phase::kRunning);
   agent.ask<local::DescribeEnd>(local::Describe{});  // its words came before this answer
@@ -44,7 +44,7 @@ TEST_F(RudeRankTest, WhatNobodyAskedForChangesNothing) {
   EXPECT_GT(agent.ask<local::Running>(local::Resume{2, 0, 0}).resumed_ns, 1);
 }
 
-TEST_F(RudeRankTest, WordsOfAKeeperEndTheSession) {
+TEST_F(MisbehavingClientTest, WordsOfAKeeperEndTheSession) {
   Agent agent(start_rank("strange"));
   agent.wait_for_phase(Phase::kRunning);
   agent.send(local::Describe{});
@@ -52,7 +52,7 @@ TEST_F(RudeRankTest, WordsOfAKeeperEndTheSession) {
       << "it goes when its session is gone";
 }
 
-TEST_F(RudeRankTest, ASessionIsOfTheJobsWayAndOfItsOwnTime) {
+TEST_F(MisbehavingClientTest, ASessionIsOfTheJobsWayAndOfItsOwnTime) {
   const std::string folder = start_rank("intrudes");
   Agent agent(folder);
   agent.wait_for_phase(Phase::kRunning);
@@ -60,13 +60,13 @@ TEST_F(RudeRankTest, ASessionIsOfTheJobsWayAndOfItsOwnTime) {
   EXPECT_NE(text_of(folder + "/out.log").find("other way 0 uncalled 0\n"), std::string::npos);
 }
 
-TEST_F(RudeRankTest, ACooperativeJobHasOneSession) {
+TEST_F(MisbehavingClientTest, ACooperativeJobHasOneSession) {
   const std::string folder = start_rank("twice", "cooperative");
   EXPECT_TRUE(Watch(keepers_.back()).ended());
   EXPECT_NE(text_of(folder + "/out.log").find("first 1 again 0\n"), std::string::npos);
 }
 
-TEST_F(RudeRankTest, KeeperOfAProgramThatEndedBeforeItsHelloWasReadEnds) {
+TEST_F(MisbehavingClientTest, KeeperOfAProgramThatEndedBeforeItsHelloWasReadEnds) {
   const std::string folder = start_rank("late", "cooperative");
   Agent agent(folder);
   const auto rank = static_cast<pid_t>(agent.status().rank_pid);
@@ -80,7 +80,7 @@ TEST_F(RudeRankTest, KeeperOfAProgramThatEndedBeforeItsHelloWasReadEnds) {
   EXPECT_TRUE(Watch(keepers_.back()).ended());
 }
 
-TEST_F(RudeRankTest, WhatAProgramLeavesBehindEndsWithIt) {
+TEST_F(MisbehavingClientTest, WhatAProgramLeavesBehindEndsWithIt) {
   Json config = this->config({});
   config["argv"] = {"/bin/sh", "-c", "sleep 1000 & echo $! > " + root_ + "/left"};
   ASSERT_EQ(launch(root_ + "/job", config), 0);
@@ -89,7 +89,7 @@ TEST_F(RudeRankTest, WhatAProgramLeavesBehindEndsWithIt) {
   EXPECT_TRUE(Watch(std::atoi(text_of(root_ + "/left").c_str())).ended());
 }
 
-TEST_F(RudeRankTest, WhoDoesNotAttachIsNoAgent) {
+TEST_F(MisbehavingClientTest, WhoDoesNotAttachIsNoAgent) {
   const std::string folder = start({"wait"});
   Agent agent(folder);
   local::Socket stranger = std::move(local::Socket::connect(folder + "/keeper.sock").assume_value());
@@ -99,7 +99,7 @@ TEST_F(RudeRankTest, WhoDoesNotAttachIsNoAgent) {
   EXPECT_EQ(status(agent).phase, Phase::kStarting);
 }
 
-TEST_F(RudeRankTest, SilentStrangersAreFew) {
+TEST_F(MisbehavingClientTest, SilentStrangersAreFew) {
   const std::string folder = start({"wait"});
   Agent agent(folder);
   const auto descriptors = [this] {

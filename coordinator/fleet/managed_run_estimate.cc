@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/fleet/under_run.h"
+#include "coordinator/fleet/managed_run_estimate.h"
 
 #include <algorithm>
 
 namespace ckpt::coordinator {
 
-std::optional<UnderRun> compute_under_run(const wire::SourceReport& source, const Downtime& downtime) {
+std::optional<ManagedRunEstimate> compute_managed_run_estimate(const wire::SourceReport& source,
+                                                               const Downtime& downtime) {
   if (source.context_bytes == 0) return std::nullopt;
-  UnderRun out;
+  ManagedRunEstimate out;
   out.device_bytes = source.context_bytes;
   const auto bytes = static_cast<double>(source.context_bytes);
   const auto image = static_cast<double>(source.host_bytes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The two ways to move a job (DESIGN §3) as the sessions of a migration see them: what stands beside the device memory at the source, and
-// which instance goes on at the target. cooperative_way.h: a standby that has started already, and host state that the program names.
-// swap_way.h: the same process, its context saved and restored by the driver. process_way.h: the process goes, too. adopted_way.h: a process
+// which instance goes on at the target. cooperative_mode.h: a standby that has started already, and host state that the program names.
+// swap_mode.h: the same process, its context saved and restored by the driver. process_mode.h: the process goes, too. adopted_mode.h: a process
 // that was not started by us.
 // Threads: the event loop; one call at a time, but leave() and free(). Ownership: a session owns its way. The job is the session's and is
 // passed in, since an agent that was restarted finds it again. Errors: why the step did not happen; each may be repeated.
@@ -38,9 +38,9 @@ struct HostRoom {
 // How much of it is there; whole: that is all. On the loop.
 using HostGrowth = std::function<void(std::uint64_t filled, bool whole)>;
 
-class SourceWay {
+class SourceMode {
  public:
-  virtual ~SourceWay() = default;
+  virtual ~SourceMode() = default;
   // After check(). With one the final round begins beside save(), which gives nothing: what it makes is told to `grew`.
   virtual std::optional<HostRoom> host_room(HostGrowth) { return std::nullopt; }
   // The final round carries what save() gives, so it waits for it. Otherwise both run at once, and the manifest waits.
@@ -79,9 +79,9 @@ struct RunOrder {
   LeaseEnd deadline;
 };
 
-class TargetWay {
+class TargetMode {
  public:
-  virtual ~TargetWay() = default;
+  virtual ~TargetMode() = default;
   // The instance of an earlier agent's preparation, or null.
   virtual std::shared_ptr<Job> find() = 0;
   // The instance, or null: there is none before bring().
@@ -115,7 +115,7 @@ class TargetWay {
 // As this node knows them now.
 [[nodiscard]] PauseLines pause_lines(MigrationContext& context, PauseKind kind);
 // `info`'s plan decides; one that cannot be read (a migration that only its outcome is known of) counts as cooperative.
-std::unique_ptr<SourceWay> make_source_way(MigrationContext& context, const migration::SwitchInfo& info);
-std::unique_ptr<TargetWay> make_target_way(MigrationContext& context, const migration::SwitchInfo& info);
+std::unique_ptr<SourceMode> make_source_way(MigrationContext& context, const migration::SwitchInfo& info);
+std::unique_ptr<TargetMode> make_target_way(MigrationContext& context, const migration::SwitchInfo& info);
 
 }  // namespace ckpt::agent

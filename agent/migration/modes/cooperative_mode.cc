@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/migration/modes/cooperative_way.h"
+#include "agent/migration/modes/cooperative_mode.h"
 
 #include <sys/stat.h>
 

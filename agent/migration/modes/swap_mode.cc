@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/migration/modes/swap_way.h"
+#include "agent/migration/modes/swap_mode.h"
 
 #include <spdlog/spdlog.h>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/migration/modes/way.h"
+#include "agent/migration/modes/mode.h"
 
-#include "agent/migration/modes/adopted_way.h"
-#include "agent/migration/modes/cooperative_way.h"
-#include "agent/migration/modes/process_way.h"
-#include "agent/migration/modes/swap_way.h"
+#include "agent/migration/modes/adopted_mode.h"
+#include "agent/migration/modes/cooperative_mode.h"
+#include "agent/migration/modes/process_mode.h"
+#include "agent/migration/modes/swap_mode.h"
 
 namespace ckpt::agent {
 PauseKind pause_kind(const migration::SwitchInfo& info) {
@@ -30,19 +30,19 @@ PauseLines pause_lines(MigrationContext& context, PauseKind kind) {
   return context.pauses->costs().lines(kind);
 }
 
-Task<Result<void>> TargetWay::compare(wire::Bytes) {
+Task<Result<void>> TargetMode::compare(wire::Bytes) {
   co_return ok();
 }
 
-Task<Result<void>> TargetWay::drop_memory(std::shared_ptr<Job>, std::vector<std::uint64_t>) {
+Task<Result<void>> TargetMode::drop_memory(std::shared_ptr<Job>, std::vector<std::uint64_t>) {
   co_return ok();
 }
 
-Task<Result<std::shared_ptr<Job>>> TargetWay::bring() {
+Task<Result<std::shared_ptr<Job>>> TargetMode::bring() {
   co_return Error(ErrorCode::kAborted, "The instance at the target has ended");
 }
 
-std::unique_ptr<SourceWay> make_source_way(MigrationContext& context, const migration::SwitchInfo& info) {
+std::unique_ptr<SourceMode> make_source_way(MigrationContext& context, const migration::SwitchInfo& info) {
   switch (pause_kind(info)) {
     case PauseKind::kSwap:
       return std::make_unique<SwapSource>(context, info);
@@ -59,7 +59,7 @@ std::unique_ptr<SourceWay> make_source_way(MigrationContext& context, const migr
   return std::make_unique<CooperativeSource>();
 }
 
-std::unique_ptr<TargetWay> make_target_way(MigrationContext& context, const migration::SwitchInfo& info) {
+std::unique_ptr<TargetMode> make_target_way(MigrationContext& context, const migration::SwitchInfo& info) {
   switch (pause_kind(info)) {
     case PauseKind::kSwap:
       return std::make_unique<SwapTarget>(context, info);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/migration/modes/process_way.h"
+#include "agent/migration/modes/process_mode.h"
 
 #include <spdlog/spdlog.h>
 
@@ -18,7 +18,7 @@ namespace {
 constexpr Milliseconds kDumpCheck{500};
 constexpr std::uint64_t kRoomBesides = std::uint64_t{64}
                                        << 20;  // for what a process gains meanwhile, and its other images
-constexpr std::uint64_t kMostRoom = std::uint64_t{4} << 30;  // as much as a mover takes
+constexpr std::uint64_t kMaxRoom = std::uint64_t{4} << 30;  // as much as a mover takes
 
 double ms(Nanos span) {
   return static_cast<double>(span) / 1e6;
@@ -52,7 +52,7 @@ PauseWork process_work(const host::TreeSize& size, std::uint64_t region_bytes, b
 }
 
 bool can_stream(std::uint64_t largest_bytes) {
-  return largest_bytes + kRoomBesides <= kMostRoom && host::check_memory_left(2 * largest_bytes).has_value();
+  return largest_bytes + kRoomBesides <= kMaxRoom && host::check_memory_left(2 * largest_bytes).has_value();
 }
 
 // ---- source
@@ -92,7 +92,7 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
 Task<Result<void>> ProcessSource::make_room(pid_t root) {
   CKPT_CO_TRY(estimate, host::estimate_dump(root));
   const std::uint64_t expected = estimate.largest_bytes;
-  const std::uint64_t most = std::min(expected + expected / 4 + kRoomBesides, kMostRoom);
+  const std::uint64_t most = std::min(expected + expected / 4 + kRoomBesides, kMaxRoom);
   if (!can_stream(expected)) co_return ok();
   const auto make = [most, expected] { return host::PageStream::create(most, expected); };
   CKPT_CO_TRY(stream, co_await offload(context_.images, make));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whom a receiver believes that its memory is the peer's, and what it makes of memory that cannot be read. That payloads arrive: the
 // conformance suite, "near".
-#include "libckpt/datapath/transport/near_memory.h"
+#include "libckpt/datapath/transport/same_host_memory.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -47,40 +47,40 @@ class Child {
   pid_t pid_;
 };
 
-class NearMemoryTest : public ::testing::Test {
+class SameHostMemoryTest : public ::testing::Test {
  protected:
   std::array<std::byte, 64> memory_{};
-  NearOffer offer_ = offer_near({.room = memory_}, kToken);
+  SameHostOffer offer_ = offer_same_host({.room = memory_}, kToken);
 };
 
-TEST_F(NearMemoryTest, TheProcessThatShowsTheTokenIsRead) {
+TEST_F(SameHostMemoryTest, TheProcessThatShowsTheTokenIsRead) {
   std::strcpy(reinterpret_cast<char*>(&memory_[32]), "payload");
   const Child child;
   offer_.pid = child.pid();
   std::memset(memory_.data(), 0, memory_.size());  // the child's is as it was
-  const auto reader = NearReader::open(offer_, kToken);
+  const auto reader = SameHostReader::open(offer_, kToken);
   ASSERT_TRUE(reader);
   std::array<std::byte, 8> read{};
   ASSERT_TRUE(reader->read(offer_.address + 32, read));
   EXPECT_STREQ(reinterpret_cast<const char*>(read.data()), "payload");
 }
 
-TEST_F(NearMemoryTest, NobodyElseIs) {
-  EXPECT_FALSE(NearReader::open({}, kToken));
-  EXPECT_FALSE(NearReader::open({~std::uint64_t{0}, offer_.address}, kToken));
-  EXPECT_FALSE(NearReader::open(offer_, kOther));
-  EXPECT_FALSE(NearReader::open({offer_.pid, 8}, kToken)) << "nothing is mapped there";
-  EXPECT_FALSE(offer_near({.room = std::span(memory_).first(8)}, kToken).pid)
+TEST_F(SameHostMemoryTest, NobodyElseIs) {
+  EXPECT_FALSE(SameHostReader::open({}, kToken));
+  EXPECT_FALSE(SameHostReader::open({~std::uint64_t{0}, offer_.address}, kToken));
+  EXPECT_FALSE(SameHostReader::open(offer_, kOther));
+  EXPECT_FALSE(SameHostReader::open({offer_.pid, 8}, kToken)) << "nothing is mapped there";
+  EXPECT_FALSE(offer_same_host({.room = std::span(memory_).first(8)}, kToken).pid)
       << "too little room for the token";
   Child child;
-  const NearOffer gone{child.pid(), offer_.address};
-  EXPECT_TRUE(NearReader::open(gone, kToken));
+  const SameHostOffer gone{child.pid(), offer_.address};
+  EXPECT_TRUE(SameHostReader::open(gone, kToken));
   child.end();
-  EXPECT_FALSE(NearReader::open(gone, kToken));
+  EXPECT_FALSE(SameHostReader::open(gone, kToken));
 }
 
 // The token alone does not make another program's process one that may be read: here its own argument is the token.
-TEST_F(NearMemoryTest, AProcessOfAnotherProgramIsNotRead) {
+TEST_F(SameHostMemoryTest, AProcessOfAnotherProgramIsNotRead) {
   int ready[2];
   ASSERT_EQ(::pipe2(ready, O_CLOEXEC), 0);
   const Child other("sleep");
@@ -104,12 +104,12 @@ TEST_F(NearMemoryTest, AProcessOfAnotherProgramIsNotRead) {
   const iovec remote{reinterpret_cast<void*>(arguments), token.size()};
   ASSERT_EQ(::process_vm_readv(static_cast<pid_t>(other.pid()), &local, 1, &remote, 1, 0),
             static_cast<ssize_t>(token.size()));
-  EXPECT_FALSE(NearReader::open({other.pid(), arguments}, token));
+  EXPECT_FALSE(SameHostReader::open({other.pid(), arguments}, token));
 }
 
-TEST_F(NearMemoryTest, ReadingFailsWhereNothingIsAndWhenTheProcessHasEnded) {
+TEST_F(SameHostMemoryTest, ReadingFailsWhereNothingIsAndWhenTheProcessHasEnded) {
   Child child;
-  const auto reader = NearReader::open({child.pid(), offer_.address}, kToken);
+  const auto reader = SameHostReader::open({child.pid(), offer_.address}, kToken);
   ASSERT_TRUE(reader);
   std::array<std::byte, 16> read{};
   EXPECT_FALSE(reader->read(8, read));
@@ -136,9 +136,9 @@ class Interruptions {
   void (*before_)(int);
 };
 
-TEST_F(NearMemoryTest, ASignalIsNotTheEndOfTheProcess) {
+TEST_F(SameHostMemoryTest, ASignalIsNotTheEndOfTheProcess) {
   const Child child;
-  const auto reader = NearReader::open({child.pid(), offer_.address}, kToken);
+  const auto reader = SameHostReader::open({child.pid(), offer_.address}, kToken);
   ASSERT_TRUE(reader);
   const Interruptions interruptions;
   std::array<std::byte, 16> read{};
@@ -152,7 +152,7 @@ class Taker final : public LaneHandler {
   std::size_t asked = 0;
 
  private:
-  std::span<const std::byte> map_near(UniqueFd came, std::size_t bytes) override {
+  std::span<const std::byte> map_same_host(UniqueFd came, std::size_t bytes) override {
     ++asked;
     file = std::move(came);
     return std::span<const std::byte>(room_).first(std::min(takes, bytes));
@@ -164,27 +164,27 @@ class Taker final : public LaneHandler {
   std::array<std::byte, 64> room_{};
 };
 
-TEST_F(NearMemoryTest, TheFileOfTheProcessIsTaken) {
+TEST_F(SameHostMemoryTest, TheFileOfTheProcessIsTaken) {
   const UniqueFd file = make_memory_file("offered", 64).assume_value();
   ASSERT_EQ(::pwrite(file.get(), "theirs", 7, 0), 7);
-  offer_ = offer_near({.room = memory_, .file = file.get(), .mapped = memory_}, kToken);
+  offer_ = offer_same_host({.room = memory_, .file = file.get(), .mapped = memory_}, kToken);
   EXPECT_EQ(offer_.bytes, memory_.size());
   EXPECT_EQ(offer_.mapped_at, offer_.address);
   const Child child;
   offer_.pid = child.pid();
   const UniqueFd other(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   ASSERT_EQ(::dup3(other.get(), file.get(), O_CLOEXEC), file.get()) << "the child's is as it was";
-  const auto reader = NearReader::open(offer_, kToken);
+  const auto reader = SameHostReader::open(offer_, kToken);
   ASSERT_TRUE(reader);
   Taker taker;
-  const NearMapping mapping = reader->map(offer_, taker);
+  const SameHostMapping mapping = reader->map(offer_, taker);
   std::array<char, 7> read{};
   ASSERT_EQ(::pread(taker.file.get(), read.data(), read.size(), 0), 7);
   EXPECT_STREQ(read.data(), "theirs");
   EXPECT_EQ(mapping.find(offer_.mapped_at + 60, 4).data(), mapping.here.data() + 60);
 
   Taker nobody;
-  NearOffer wrong = offer_;
+  SameHostOffer wrong = offer_;
   wrong.bytes = 0;
   EXPECT_TRUE(reader->map(wrong, nobody).here.empty());
   wrong = offer_;
@@ -199,9 +199,9 @@ TEST_F(NearMemoryTest, TheFileOfTheProcessIsTaken) {
   EXPECT_EQ(refuses.asked, 1U);
 }
 
-TEST(NearMapping, FindsOnlyWhatIsAllInIt) {
+TEST(SameHostMapping, FindsOnlyWhatIsAllInIt) {
   const std::array<std::byte, 100> here{};
-  const NearMapping mapping{here, 1000};
+  const SameHostMapping mapping{here, 1000};
   EXPECT_EQ(mapping.find(1000, 100).data(), here.data());
   EXPECT_EQ(mapping.find(1099, 1).data(), here.data() + 99);
   EXPECT_TRUE(mapping.find(999, 2).empty());
@@ -211,7 +211,7 @@ TEST(NearMapping, FindsOnlyWhatIsAllInIt) {
   EXPECT_TRUE(mapping.find(~std::uint64_t{0}, 8).empty());
   EXPECT_TRUE(mapping.find(1050, ~std::size_t{0}).empty());
   EXPECT_TRUE(mapping.find(~std::uint64_t{0} - 4, ~std::size_t{0}).empty());
-  EXPECT_TRUE(NearMapping{}.find(0, 1).empty());
+  EXPECT_TRUE(SameHostMapping{}.find(0, 1).empty());
 }
 
 class Room final : public LaneHandler {
@@ -225,9 +225,9 @@ class Room final : public LaneHandler {
   std::vector<std::byte> room_;
 };
 
-TEST_F(NearMemoryTest, AFrameThatWantsItUnaskedIsRefused) {
+TEST_F(SameHostMemoryTest, AFrameThatWantsItUnaskedIsRefused) {
   Frame frame;
-  frame.kind = FrameKind::kNear;
+  frame.kind = FrameKind::kSameHost;
   frame.payload_bytes = kRendezvousBytes;
   std::uint64_t address = offer_.address;
   EXPECT_FALSE(parse_frame(&frame, sizeof frame, frame.payload_bytes))

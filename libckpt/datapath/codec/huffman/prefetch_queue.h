@@ -17,12 +17,12 @@ namespace ckpt::codec {
   __builtin_prefetch(at, 0, 2);
 }
 
-class Upcoming {
+class PrefetchQueue {
  public:
   static constexpr std::size_t kLineBytes = 64;
-  static constexpr std::size_t kMostRanges = 3;
+  static constexpr std::size_t kMaxRanges = 3;
 
-  // In the order in which they are taken; no more than kMostRanges.
+  // In the order in which they are taken; no more than kMaxRanges.
   void add(std::span<const std::byte> range) noexcept { ranges_[count_++] = range; }
 
   // What is left of it, in lines.
@@ -36,12 +36,12 @@ class Upcoming {
     const std::byte* at;
     std::size_t turns;
   };
-  // Whole turns of so many lines, `most_turns` at most; none once all is taken but ends shorter than a turn.
-  Piece take(std::size_t most_turns, std::size_t lines_a_turn) noexcept {
+  // Whole turns of so many lines, `max_turns` at most; none once all is taken but ends shorter than a turn.
+  Piece take(std::size_t max_turns, std::size_t lines_a_turn) noexcept {
     for (; first_ < count_; ++first_) {
       std::span<const std::byte>& range = ranges_[first_];
       const std::size_t turn = lines_a_turn * kLineBytes;
-      const std::size_t turns = std::min(range.size() / turn, most_turns);
+      const std::size_t turns = std::min(range.size() / turn, max_turns);
       if (turns == 0) continue;
       const Piece piece{range.data(), turns};
       range = range.subspan(turns * turn);
@@ -51,7 +51,7 @@ class Upcoming {
   }
 
  private:
-  std::array<std::span<const std::byte>, kMostRanges> ranges_{};
+  std::array<std::span<const std::byte>, kMaxRanges> ranges_{};
   std::size_t first_ = 0, count_ = 0;
 };
 

@@ -3,7 +3,7 @@
 // memory, which travels as the migration's host state; it stays stopped until the protocol lets it go. At the target, after COMMITTED, a
 // keeper takes it from the image, and it goes on as in a swap. Until the instance has its keeper what arrived is held by this agent: if
 // that ends in between, the instance counts as dead, and the source goes on from its barrier, the target never having run.
-// Threads, ownership, errors: see way.h.
+// Threads, ownership, errors: see mode.h.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@
 #include "agent/host_process/criu.h"
 #include "agent/host_process/page_stream.h"
 #include "agent/host_process/process_tree.h"
-#include "agent/migration/modes/way.h"
+#include "agent/migration/modes/mode.h"
 #include "libckpt/protocol/wire/job_messages.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 #include "libckpt/protocol/wire/mover_values.h"
@@ -29,7 +29,7 @@ namespace ckpt::agent {
 // There is room to stream so much, and its share for the target of this very node.
 [[nodiscard]] bool can_stream(std::uint64_t largest_bytes);
 
-class ProcessSource final : public SourceWay {
+class ProcessSource final : public SourceMode {
  public:
   ProcessSource(MigrationContext& context, migration::SwitchInfo info)
       : context_(context), info_(std::move(info)) {}
@@ -59,7 +59,7 @@ class ProcessSource final : public SourceWay {
   HostGrowth grew_;
 };
 
-class ProcessTarget final : public TargetWay {
+class ProcessTarget final : public TargetMode {
  public:
   ProcessTarget(MigrationContext& context, migration::SwitchInfo info)
       : context_(context), info_(std::move(info)) {}
