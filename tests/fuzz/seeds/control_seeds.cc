@@ -5,7 +5,7 @@
 #include "libckpt/protocol/wire/migration_messages.h"
 #include "libckpt/protocol/wire/mover_messages.h"
 #include "libckpt/store/backup/backup_file.h"
-#include "tests/fuzz/control_frame_list.h"
+#include "tests/fuzz/seeds/control_frame_list.h"
 #include "tests/fuzz/seeds/filler.h"
 #include "tests/fuzz/seeds/seeds.h"
 

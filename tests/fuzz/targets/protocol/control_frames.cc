@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "libckpt/protocol/wire/switch_messages.h"
-#include "tests/fuzz/control_frame_list.h"
+#include "tests/fuzz/seeds/control_frame_list.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ckpt::fuzz {

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tools/check-layers on small trees: what it must find is planted, one thing at a time."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+CHECK = pathlib.Path(__file__).resolve().parents[4] / "tools" / "check-layers"
+
+
+class CheckLayers(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        subprocess.run(["git", "init", "-q", self.root], check=True)
+        self.write("agent/jobs/job.h", "agent/io/file.h")
+        self.write("agent/io/file.h", "libckpt/base/result.h")
+        self.write("libckpt/base/result.h")
+
+    def write(self, name, *includes):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f'#include "{include}"\n' for include in includes))
+
+    def run_check(self):
+        done = subprocess.run([sys.executable, CHECK, self.root], capture_output=True, text=True)
+        self.assertEqual(done.stderr, "")
+        return done.returncode, done.stdout
+
+    def assert_finds(self, *texts):
+        code, found = self.run_check()
+        self.assertEqual(code, 1, found)
+        for text in texts:
+            self.assertIn(text, found)
+
+    def test_tree_in_order_passes(self):
+        self.assertEqual(self.run_check(), (0, ""))
+
+    def test_cycle_of_two_folders_names_the_include_that_closes_it(self):
+        self.write("agent/io/pipe.h", "agent/jobs/job.h")
+        self.assert_finds("agent: these depend on each other: io, jobs", "agent/io/pipe.h:1: includes agent/jobs/job.h")
+
+    def test_cycle_over_three_folders_is_found(self):
+        self.write("agent/gpus/gpu.h", "agent/jobs/job.h")
+        self.write("agent/io/pipe.h", "agent/gpus/gpu.h")
+        self.assert_finds("agent: these depend on each other: gpus, io, jobs")
+
+    def test_cycle_of_a_folder_with_its_own_subfolder_is_found(self):
+        self.write("agent/jobs/table/table.h", "agent/jobs/job.h")
+        self.write("agent/jobs/list.h", "agent/jobs/table/table.h")
+        self.assert_finds("agent/jobs: these depend on each other: (its own files), table")
+
+    def test_folder_above_a_cycle_is_not_blamed(self):
+        self.write("agent/io/pipe.h", "agent/jobs/job.h")
+        self.write("agent/daemon/main.h", "agent/jobs/job.h")
+        self.assert_finds("agent: these depend on each other: io, jobs.")
+
+    def test_21st_entry_is_found(self):
+        for number in range(19):
+            self.write(f"agent/io/file{number}.h")
+            self.write(f"agent/io/file{number}.cc", f"agent/io/file{number}.h")
+        self.assertEqual(self.run_check(), (0, ""))
+        self.write("agent/io/one_more.h")
+        self.assert_finds("agent/io: 21 entries, at most 20")
+
+    def test_include_of_something_forbidden_is_found(self):
+        self.write("libckpt/net/link.h")
+        self.write("libckpt/inprocess/local/socket.h", "libckpt/net/link.h")
+        self.assert_finds("libckpt/inprocess/local/socket.h:1: includes libckpt/net/link.h: libckpt/inprocess must not")
+
+    def test_misplaced_word_is_found(self):
+        (self.root / "agent/io/file.h").write_text("// as cudasim has it\n")
+        self.assert_finds("agent/io/file.h:1: the word cudasim")
+
+
+unittest.main()
