@@ -2,18 +2,17 @@
 """Three nodes with eight jobs, two of them at rest in images, and one under way in each state of a move: the store is removed, emptied, or an older
 copy of it comes back, together with whoever stood there. No job runs twice, none is stopped, what rests resumes, and all of them move again."""
 import re
-import time
 import unittest
 
 from cluster import run_unmoved
 from losing_store import StoreLosingTest, lose_at_each_point
+from waiting import eventually_equal
 
 STEPS = 4000
 TRAINING = ["--params", "5000", "--seed", "3", "--print-every", "1", "--step-ms", "20", "--steps", str(STEPS)]
 # "job" goes from the first GPU of node-a to that of node-b: the points of movers name it.
 RUN = {"job": "node-a:0", "other-a": "node-a:1", "b-1": "node-b:1", "b-2": "node-b:2", "c-1": "node-c", "c-2": "node-c"}
 REST = {"rests-a": "node-a:2", "rests-b": "node-b:3"}
-LIMIT_S = 60
 
 
 class StoreOfAFleetLost(StoreLosingTest):
@@ -72,9 +71,7 @@ class StoreOfAFleetLost(StoreLosingTest):
 
     def wait_for_one_instance_each(self, count):
         """What was left by a move that is over ends a moment after it."""
-        latest = time.monotonic() + LIMIT_S
-        while len(self.cluster.pids("examples/charlm")) != count:
-            self.assertLess(time.monotonic(), latest, f"{self.cluster.pids('examples/charlm')} for {count} jobs after {LIMIT_S} s")
+        eventually_equal(lambda: len(self.cluster.pids("examples/charlm")), count, "one instance for each job")
         running = {job["name"] for job in self.cluster.json("jobs") if job["state"] == "running"}
         self.assertEqual(len(running), count, running)
 

@@ -3,26 +3,20 @@
 processes that moved away."""
 import os
 import re
-import time
 import unittest
 
 from crashing import CrashingTest
 from usage import SETTINGS, jobs_one_after_the_other, memory_files
+from waiting import DEADLINE_S, eventually_equal
+from fault_points import Point
 
 HOTSET = ["--bytes", "4MiB", "--step-ms", "5", "--seed", "4", "--steps", "100000", "--print-every", "1"]
 TRAINING = ["--params", "200000", "--seed", "3", "--print-every", "1", "--step-ms", "5", "--steps", "100000"]
-DEADLINE_S = 60
-SOURCE_DUMPED = 110
+SOURCE_DUMPED = Point.SOURCE_DUMPED
 
 
 class Leftovers(CrashingTest):
     coordinator_settings = SETTINGS
-
-    def wait_for(self, what, condition):
-        deadline = time.monotonic() + DEADLINE_S
-        while not condition():
-            self.assertLess(time.monotonic(), deadline, what)
-            time.sleep(0.05)
 
     def forgotten(self):
         logs = self.cluster.home.rglob("mover-*.log")
@@ -37,7 +31,7 @@ class Leftovers(CrashingTest):
             cluster.call("snapshot", name)
             self.assertEqual(self.forgotten(), turn)
             cluster.call("stop", name, "--grace", "0s")
-            self.wait_for(f"the mover remembers {name}", lambda: self.forgotten() == turn + 1)
+            eventually_equal(self.forgotten, turn + 1, f"the mover forgets {name}")
 
     def memory_files(self):
         """Of the agents."""
@@ -60,7 +54,7 @@ class Leftovers(CrashingTest):
         before = sorted(self.memory_files())
         for node in ("node-b", "node-a"):
             self.assertEqual(cluster.migrate("job", node)["result"], "done")
-        self.wait_for("the agents keep memory files", lambda: sorted(self.memory_files()) == before)
+        eventually_equal(lambda: sorted(self.memory_files()), before, "the agents let go of memory files")
         cluster.call("stop", "job", "--grace", "0s")
 
     def test_agents_keep_no_image_of_a_job_that_ended_while_they_were_away(self):

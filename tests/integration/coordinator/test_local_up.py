@@ -12,6 +12,8 @@ import sys
 import tempfile
 import unittest
 
+from waiting import eventually
+
 BUILD = pathlib.Path(os.environ["GPUMIGRATE_BUILD"]).resolve()
 LIMIT_S = 60
 
@@ -126,14 +128,12 @@ class LocalUp(unittest.TestCase):
         before = self.processes()["coordinator"]["pid"]
         (self.home / "hold").touch()
         first = subprocess.Popen([self.bin / "gpumigrate", "local", "up"], env=self.environment, stderr=subprocess.DEVNULL)
-        while self.processes()["coordinator"]["pid"] == before:
-            os.sched_yield()
+        eventually(lambda: self.processes()["coordinator"]["pid"] != before, "the first command has started a coordinator")
         first.kill()
         first.wait()
         second = subprocess.Popen([self.bin / "gpumigrate", "local", "up", "-o", "json"], env=self.environment,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        while second.poll() is None and not self.watches(second.pid):
-            os.sched_yield()
+        eventually(lambda: second.poll() is not None or self.watches(second.pid), "the second command waits for it")
         (self.home / "hold").unlink()
         out, errors = second.communicate(timeout=LIMIT_S)
         self.assertEqual(second.returncode, 0, errors)

@@ -5,26 +5,20 @@ import json
 import os
 import re
 import signal
-import time
 import unittest
 
 from cluster import run_unmoved
 from crashing import TRAINING, CrashingTest
 from crashing_processes import find_criu
+from waiting import eventually
+from fault_points import Point
 
 STEPS, STEP_MS = 80, 50
-HEARD_RUNS, RUNS = 106, 205
-DEADLINE_S = 60
+HEARD_RUNS, RUNS = Point.SOURCE_HEARD_RUNS, Point.TARGET_RUNS
 
 
 class FinishesWhileMoving(CrashingTest):
     gpus = 2
-
-    def wait_for(self, what, condition):
-        deadline = time.monotonic() + DEADLINE_S
-        while not condition():
-            self.assertLess(time.monotonic(), deadline, what)
-            time.sleep(0.02)
 
     def keeper_has_written_its_end(self):
         for path in self.cluster.home.glob("nodes/*/jobs/j*/status.json"):
@@ -52,10 +46,10 @@ class FinishesWhileMoving(CrashingTest):
         if dying:
             self.wait_until_fired(dying, RUNS, moved)
             self.wait_until_dead(victims)
-            self.wait_for("the program does not end", self.keeper_has_written_its_end)
+            eventually(self.keeper_has_written_its_end, "the program ends")
             cluster.up()
         self.wait_until_fired("agent.node-a", HEARD_RUNS, moved)
-        self.wait_for("the target's agent reports no end of the program", self.target_has_taken_its_end)
+        eventually(self.target_has_taken_its_end, "the target's agent reports the program's end")
         signal.pidfd_send_signal(held[0], signal.SIGCONT)
         os.close(held[0])
         output, errors = moved.communicate(timeout=120)
@@ -83,13 +77,13 @@ class FinishesWhileMoving(CrashingTest):
         moved = cluster.popen("migrate", "job", "--to", "node-b:0")
         self.wait_until_fired("agent.node-a", HEARD_RUNS, moved)
         stopped = cluster.popen("stop", "job", "--grace", "0s")
-        self.wait_for("the target's agent reports no end of the program", self.target_has_taken_its_end)
+        eventually(self.target_has_taken_its_end, "the target's agent reports the program's end")
         signal.pidfd_send_signal(held[0], signal.SIGCONT)
         os.close(held[0])
         for command in (moved, stopped):
             output, errors = command.communicate(timeout=120)
             self.assertEqual(command.returncode, 0, output + errors)
-        self.wait_for("the job does not end", lambda: cluster.job("job")["state"] == "exited")
+        eventually(lambda: cluster.job("job")["state"] == "exited", "the job ends")
         logs = [path.read_text() for path in cluster.home.glob("nodes/*/jobs/j*/out.log")]
         steps = sorted(int(step) for log in logs for step in re.findall(r"^step (\d+)\b", log, re.M))
         self.assertEqual(steps, list(range(1, len(steps) + 1)), "steps lost or repeated")

@@ -8,14 +8,15 @@ import signal
 import socket
 import unittest
 
-from cluster import ClusterTest, run_unmoved
-import test_crash_points
+from cluster import run_unmoved
+from crashing import CrashingTest
+from fault_points import Point
 
 ARGUMENTS = ["--bytes", "32MiB", "--hot", "4%", "--step-ms", "5", "--seed", "4", "--pattern", "random", "--steps", "3000",
              "--print-every", "1"]
 
 
-class Losses(ClusterTest):
+class Losses(CrashingTest):
     def test_jobs_run_on_and_come_back(self):
         cluster = self.cluster
         expected = run_unmoved("hotset", *ARGUMENTS)["digest"]
@@ -91,9 +92,9 @@ class Losses(ClusterTest):
         expected = run_unmoved("hotset", *ARGUMENTS)["digest"]
         cluster.start("job", "hotset", *ARGUMENTS)
         cluster.wait_for_line("job", r"^step 5\b")
-        cluster.arm("mover.node-a.0", 302, "stop")
+        cluster.arm("mover.node-a.0", Point.SOURCE_MOVER_ROUND, "stop")
         moving = cluster.popen("migrate", "job", "--to", "node-b", "--timeout", "60s")
-        test_crash_points.CrashPoints.wait_until_fired(self, "mover.node-a.0", 302, moving)
+        self.wait_until_fired("mover.node-a.0", Point.SOURCE_MOVER_ROUND, moving)
         movers = cluster.pids("gpumigrate-mover")
         agents = sorted(cluster.pids("gpumigrate-agent"))
         ports = listening_ports(movers)

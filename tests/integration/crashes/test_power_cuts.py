@@ -13,11 +13,12 @@ import unittest
 
 from cluster import BUILD, Cluster, ClusterTest, run_unmoved
 from crashing import CrashingTest
+from fault_points import Point
 
 RECORDER = BUILD / "tests/librecord_writes.so"
 POWER_CUT = BUILD / "tests/power-cut"
 # Of taking an image, in their order: the agent's and the mover's (docs/testing.md).
-POINTS = [("mover", 305), ("agent", 111), ("mover", 306), ("agent", 112), ("agent", 113), ("mover", 307), ("mover", 308), ("agent", 114)]
+POINTS = [("mover", Point.SNAPSHOT_MOVER_READY), ("agent", Point.SNAPSHOT_PAUSED), ("mover", Point.SNAPSHOT_MOVER_STAGED), ("agent", Point.SNAPSHOT_SAVED), ("agent", Point.SNAPSHOT_RESUMED), ("mover", Point.SNAPSHOT_MOVER_WRITTEN), ("mover", Point.SNAPSHOT_MOVER_COMMITTED), ("agent", Point.SNAPSHOT_DURABLE)]
 HOTSET = ["--bytes", "16MiB", "--hot", "4%", "--step-ms", "5", "--seed", "4", "--pattern", "random", "--print-every", "1"]
 
 

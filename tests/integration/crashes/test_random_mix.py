@@ -13,6 +13,7 @@ import unittest
 
 from cluster import BIN, ClusterTest, final_object, run_unmoved
 from mixing import Mix, NODES, Witness, instances_in_turn
+from waiting import eventually
 
 SECONDS = int(os.environ.get("RANDOM_MIX_SECONDS", "60"))
 SEED = os.environ.get("RANDOM_MIX_SEED") or str(random.SystemRandom().randrange(10**6))
@@ -27,10 +28,9 @@ class RandomMix(ClusterTest):
     nodes, gpus, memory = 3, 2, "1GiB"
 
     def wait_for(self, what, condition, seconds=LEFT_ALONE_WITHIN_S):
-        deadline = time.monotonic() + seconds
-        while not (good := condition()) and time.monotonic() < deadline:
-            time.sleep(0.2)
-        if not good:
+        try:
+            eventually(condition, "", seconds)
+        except AssertionError:
             self.wrong.append(what() if callable(what) else what)
 
     def memory_files(self):

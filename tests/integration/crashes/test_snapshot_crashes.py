@@ -6,9 +6,10 @@ import unittest
 from cluster import run_unmoved
 from crashing import TRAINING, CrashingTest
 from crashing_processes import find_criu
+from fault_points import Point
 
 STEPS, STEP_MS = 300, 20
-SOURCE_DUMPED = 110
+SOURCE_DUMPED = Point.SOURCE_DUMPED
 
 
 class AgentDiesDuringASnapshot(CrashingTest):

@@ -5,15 +5,15 @@ import os
 import signal
 import unittest
 
-import test_crash_points
-from cluster import ClusterTest, run_unmoved
-from test_crash_points import ARGUMENTS
+from cluster import run_unmoved
+from crash_points import ARGUMENTS
+from crashing import CrashingTest
+from fault_points import Point
 
-HELD = [("precopy", "mover.node-a.0", 302), ("verified", "agent.node-b", 203), ("committed", "agent.node-b", 204)]
+HELD = [("precopy", "mover.node-a.0", Point.SOURCE_MOVER_ROUND), ("verified", "agent.node-b", Point.TARGET_VERIFIED), ("committed", "agent.node-b", Point.TARGET_COMMITTED_DURABLE)]
 
 
-class StandbyCrashes(ClusterTest):
-    wait_until_fired = test_crash_points.CrashPoints.wait_until_fired
+class StandbyCrashes(CrashingTest):
 
     def crash(self, role, number, victim):
         cluster = self.cluster

@@ -7,25 +7,26 @@ import unittest
 
 from cluster import BIN
 from crashing import EITHER, SOURCE, TARGET, TransparentCrashes
+from fault_points import Point
 
 AGENT_BEFORE = [("agent.source", number, ends_on) for number, ends_on in [
-    (101, EITHER), (102, SOURCE), (103, SOURCE), (104, SOURCE), (105, EITHER), (201, EITHER), (202, SOURCE), (203, SOURCE)]]
-AGENT_SAVING = [("agent.source", number, SOURCE) for number in (108, 109)]
+    (Point.SOURCE_PREPARING, EITHER), (Point.SOURCE_PRECOPY, SOURCE), (Point.SOURCE_PAUSED, SOURCE), (Point.SOURCE_BARRIER_DURABLE, SOURCE), (Point.SOURCE_FINAL_SENT, EITHER), (Point.TARGET_PREPARING, EITHER), (Point.TARGET_PRECOPY, SOURCE), (Point.TARGET_VERIFIED, SOURCE)]]
+AGENT_SAVING = [("agent.source", number, SOURCE) for number in (Point.SOURCE_MEMORY_RELEASED, Point.SOURCE_CONTEXT_SAVED)]
 # 109 behind 213: the next move's agent must know where the context was when it was saved.
-AGENT_AFTER = [("agent.source", number, SOURCE if number == 109 else TARGET)
-               for number in (204, 213, 109, 205, 206, 208, 209, 106, 107)]
-MOVERS = [("mover.source", 301, SOURCE), ("mover.source", 302, SOURCE), ("mover.source", 303, SOURCE),
-          ("mover.source", 304, EITHER), ("mover.target", 401, SOURCE), ("mover.target", 402, SOURCE),
-          ("mover.target", 403, SOURCE), ("mover.target", 404, SOURCE)]
+AGENT_AFTER = [("agent.source", number, SOURCE if number == Point.SOURCE_CONTEXT_SAVED else TARGET)
+               for number in (Point.TARGET_COMMITTED_DURABLE, Point.TARGET_CONTEXT_RESTORED, Point.SOURCE_CONTEXT_SAVED, Point.TARGET_RUNS, Point.TARGET_RUNS_STATED, Point.TARGET_CONTEXT_PLACED, Point.TARGET_MEMORY_MAPPED, Point.SOURCE_HEARD_RUNS, Point.SOURCE_RELEASED_DURABLE)]
+MOVERS = [("mover.source", Point.SOURCE_MOVER_ATTACHED, SOURCE), ("mover.source", Point.SOURCE_MOVER_ROUND, SOURCE), ("mover.source", Point.SOURCE_MOVER_FINAL, SOURCE),
+          ("mover.source", Point.SOURCE_MOVER_MANIFEST, EITHER), ("mover.target", Point.TARGET_MOVER_ATTACHED, SOURCE), ("mover.target", Point.TARGET_MOVER_ROUND, SOURCE),
+          ("mover.target", Point.TARGET_MOVER_FINAL, SOURCE), ("mover.target", Point.TARGET_MOVER_VERIFIED, SOURCE)]
 COORDINATOR = [("coordinator", number, ends_on) for number, ends_on in [
-    (601, EITHER), (602, EITHER), (603, EITHER), (604, EITHER), (605, TARGET), (606, TARGET), (607, TARGET)]]
+    (Point.COORDINATOR_BEGUN, EITHER), (Point.COORDINATOR_PREPARED, EITHER), (Point.COORDINATOR_GRANTED_DURABLE, EITHER), (Point.COORDINATOR_COMMIT_SENT, EITHER), (Point.COORDINATOR_HEARD_COMMITTED, TARGET), (Point.COORDINATOR_HEARD_RELEASED, TARGET), (Point.COORDINATOR_CLOSED_DURABLE, TARGET)]]
 HELPER = [(f"context.{order}", number, SOURCE) for order in ("state", "lock", "checkpoint", "restore", "unlock")
-          for number in (701, 702)]
+          for number in (Point.CONTEXT_ORDERED, Point.CONTEXT_PERFORMED)]
 # While the source takes the job back, since what was sent is not verified.
-GOING_BACK = [("agent.source", 208), ("agent.source", 209), ("context.restore", 701), ("context.restore", 702),
-              ("context.unlock", 701)]
-GPU_FAULTS = [("mover.source", 301, ["limit", "1MiB"]), ("mover.source", 302, ["fail-copy", "1"]),
-              ("agent.source", 204, ["lose-device"])]
+GOING_BACK = [("agent.source", Point.TARGET_CONTEXT_PLACED), ("agent.source", Point.TARGET_MEMORY_MAPPED), ("context.restore", Point.CONTEXT_ORDERED), ("context.restore", Point.CONTEXT_PERFORMED),
+              ("context.unlock", Point.CONTEXT_ORDERED)]
+GPU_FAULTS = [("mover.source", Point.SOURCE_MOVER_ATTACHED, ["limit", "1MiB"]), ("mover.source", Point.SOURCE_MOVER_ROUND, ["fail-copy", "1"]),
+              ("agent.source", Point.TARGET_COMMITTED_DURABLE, ["lose-device"])]
 POINTS = AGENT_BEFORE + AGENT_SAVING + AGENT_AFTER + MOVERS + COORDINATOR + HELPER
 
 
@@ -52,14 +53,14 @@ class SwapCrashes(TransparentCrashes):
         self.agent_dies_while_the_rank_is_busy()
 
     def test_abort_while_the_context_moves(self):
-        self.abort_at([(number, EITHER) for number in (108, 109, 203, 204)])
+        self.abort_at([(number, EITHER) for number in (Point.SOURCE_MEMORY_RELEASED, Point.SOURCE_CONTEXT_SAVED, Point.TARGET_VERIFIED, Point.TARGET_COMMITTED_DURABLE)])
 
     def test_again_while_going_back(self):
         self.start_training(1600)
         for role, number in GOING_BACK:
             with self.subTest(role=role, number=number):
                 print(f"  mover.target 404, then {role} {number}:", end="", flush=True)
-                self.crash_once("mover.target", 404, SOURCE, then=[(role, number)])
+                self.crash_once("mover.target", Point.TARGET_MOVER_VERIFIED, SOURCE, then=[(role, number)])
         self.finish_training()
 
     def gpu(self, index, *order):

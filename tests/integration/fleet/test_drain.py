@@ -6,6 +6,7 @@ import sqlite3
 import unittest
 
 from crashing import CrashingTest
+from fault_points import Point
 
 HOTSET = ["--bytes", "16MiB", "--hot", "4%", "--step-ms", "20", "--pattern", "stride", "--steps", "100000", "--print-every", "1"]
 PLAIN = ["--params", "20000", "--step-ms", "20", "--steps", "100000", "--print-every", "1"]
@@ -118,9 +119,9 @@ class Drains(DrainTest):
         cluster = self.cluster
         names = self.start_jobs(3, 1)
         coordinator = self.daemons_of("coordinator")
-        cluster.arm("coordinator", 603)  # GRANTED of the first move is durable
+        cluster.arm("coordinator", Point.COORDINATOR_GRANTED_DURABLE)  # GRANTED of the first move is durable
         draining = cluster.popen("drain", "node-a", "--parallel", "1", "-o", "json")
-        self.wait_until_fired("coordinator", 603, draining)
+        self.wait_until_fired("coordinator", Point.COORDINATOR_GRANTED_DURABLE, draining)
         self.wait_until_dead(coordinator)
         self.assertTrue(self.cluster_left_behind())
         cluster.up()

@@ -7,6 +7,7 @@ import threading
 import unittest
 
 import cluster
+from waiting import eventually
 
 COOPERATIVE = ("charlm", ("--cooperative",))
 TRANSPARENT = ("charlm-plain", ())
@@ -42,8 +43,7 @@ class TroubledGpu(cluster.ClusterTest):
         return max((image["version"] for image in self.cluster.json("images")), default=0)
 
     def wait_for_version(self, version):
-        while self.newest_version() < version:
-            pass  # each question is a command of its own
+        eventually(lambda: self.newest_version() >= version, f"there is version {version}")
 
 
 class Evacuation(TroubledGpu):

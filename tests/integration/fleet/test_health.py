@@ -11,6 +11,7 @@ import unittest
 import urllib.request
 
 import cluster
+from waiting import eventually
 
 TABLES = pathlib.Path(__file__).resolve().parents[3] / "libckpt" / "health" / "data"
 CONTROL = cluster.BIN / "cudasim-ctl"
@@ -175,10 +176,10 @@ class Counters(HealthTest):
             return answer.read().decode()
 
     def wait_for_errors(self, enough):
-        while True:  # each question is a command of its own; the whole test has a limit
+        def errors_seen():
             errors = next(gpu for gpu in self.cluster.json("gpus") if gpu["node"] == "node-a")["errors"]
-            if enough(errors):
-                return errors
+            return enough(errors) and errors
+        return eventually(errors_seen, "the GPU has the errors that were made")
 
 
 class Swap(HealthTest):

@@ -5,9 +5,10 @@ import unittest
 
 from cluster import run_unmoved
 from crashing import STEP_MS, TRAINING, CrashingTest
+from fault_points import Point
 
-POINTS = [("operation_durable", 620), ("instance_ended", 621), ("start_durable", 622), ("started", 623)]
-PARKED = ("parked_durable", 624)
+POINTS = [("operation_durable", Point.COORDINATOR_OPERATION_DURABLE), ("instance_ended", Point.COORDINATOR_INSTANCE_ENDED), ("start_durable", Point.COORDINATOR_START_DURABLE), ("started", Point.COORDINATOR_STARTED)]
+PARKED = ("parked_durable", Point.COORDINATOR_PARKED_DURABLE)
 
 
 class CoordinatorDies(CrashingTest):

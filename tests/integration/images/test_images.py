@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs in images: snapshot, protect, suspend, resume, restore. Whatever happens to a job, it ends with the unmoved digest."""
 import os
-import time
 import unittest
 
 from cluster import COMMAND_LIMIT_S, ClusterTest, run_unmoved
+from waiting import eventually
 
 TRAINING = ["--seed", "5", "--print-every", "1"]
 STEP_MS = ["--step-ms", "8"]  # changes no digest
@@ -30,10 +30,7 @@ class Resting(ClusterTest):
 
     def wait_until_free(self, fits):
         """Nodes say what is free every few seconds, and at changes."""
-        deadline = time.monotonic() + COMMAND_LIMIT_S
-        while not fits(free := self.free()):
-            self.assertLess(time.monotonic(), deadline, f"{free} bytes are free")
-        return free
+        return eventually(lambda: fits(free := self.free()) and free, "the GPU's free bytes fit", COMMAND_LIMIT_S)
 
     def instances(self):
         return [i for i in self.cluster.json("describe", "job")["instances"] if i["phase"] not in ("exited", "moved")]
@@ -100,11 +97,14 @@ class Resting(ClusterTest):
     def wait_for_images(self, count):
         """Follows events; every image that protection takes is shown by `jobs`."""
         seen = set()
-        while len(seen) < count:
+
+        def has_enough():
             job = self.cluster.job("job")
             self.assertIsNone(job["protection"]["last_error"], job)
             if job["protection"]["last_image"]:
                 seen.add(job["protection"]["last_image"])
+            return len(seen) >= count
+        eventually(has_enough, f"protection takes {count} images")
 
     def wait_for_event(self, kind):
         with self.cluster.popen("events", "-f", "-o", "json") as follower:

@@ -9,6 +9,7 @@ import tempfile
 import unittest
 
 from cluster import BIN, ClusterTest, run_unmoved
+from waiting import eventually
 
 STEPS = ["--steps", "1500", "--seed", "7", "--print-every", "1"]
 HOTSET = ["--bytes", "64MiB", "--hot", "2%", "--seed", "4", "--pattern", "random", "--steps", "2000", "--print-every", "1"]
@@ -42,12 +43,15 @@ class Peers(ClusterTest):
         """Until that many images were taken."""
         self.cluster.call("protect", "job", "--every", "1s", "--to", "node-b", *arguments)
         seen = set()
-        while len(seen) < images:
+
+        def has_enough():
             protection = self.cluster.job("job")["protection"]
             self.assertIsNone(protection["last_error"])
             if protection["last_image"]:
                 self.assertRegex(protection["last_image"], r"@node-b$")
                 seen.add(protection["last_image"])
+            return len(seen) >= images
+        eventually(has_enough, f"protection takes {images} images")
 
     def lose_node(self, name):
         """All of it at once: agent, mover, keeper; ranks go with their keeper."""

@@ -3,10 +3,11 @@
 import unittest
 
 from peer_crashing import PeerCrashingTest
+from fault_points import Point
 
-MOVER = [("mover.node-a.0", number) for number in (305, 306, 307, 308)]
-AGENT = [("agent.node-a", number) for number in (111, 112, 113, 114)]
-COORDINATOR = [("coordinator", number) for number in (630, 631)]
+MOVER = [("mover.node-a.0", number) for number in (Point.SNAPSHOT_MOVER_READY, Point.SNAPSHOT_MOVER_STAGED, Point.SNAPSHOT_MOVER_WRITTEN, Point.SNAPSHOT_MOVER_COMMITTED)]
+AGENT = [("agent.node-a", number) for number in (Point.SNAPSHOT_PAUSED, Point.SNAPSHOT_SAVED, Point.SNAPSHOT_RESUMED, Point.SNAPSHOT_DURABLE)]
+COORDINATOR = [("coordinator", number) for number in (Point.COORDINATOR_VAULT_GRANTED, Point.COORDINATOR_SNAPSHOT_TAKEN)]
 
 
 class SenderCrashes(PeerCrashingTest):

@@ -4,10 +4,11 @@ while content is on its way."""
 import unittest
 
 from peer_crashing import PeerCrashingTest
+from fault_points import Point
 
-AGENT = [("agent.node-b", number) for number in (231, 232)]
-SERVER = [("vault.node-b", number) for number in (801, 802, 803, 804, 805)]
-CUT = [("vault.node-b", number) for number in (802, 803, 805)]
+AGENT = [("agent.node-b", number) for number in (Point.VAULT_ASKED, Point.VAULT_GRANTED)]
+SERVER = [("vault.node-b", number) for number in (Point.VAULT_SERVER_GRANTED, Point.VAULT_SERVER_WRITTEN, Point.VAULT_SERVER_SYNCED, Point.VAULT_SERVER_RENAMED, Point.VAULT_SERVER_SETTLED)]
+CUT = [("vault.node-b", number) for number in (Point.VAULT_SERVER_WRITTEN, Point.VAULT_SERVER_SYNCED, Point.VAULT_SERVER_SETTLED)]
 
 
 class PeerLosses(PeerCrashingTest):

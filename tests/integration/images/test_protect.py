@@ -7,6 +7,7 @@ import re
 import unittest
 
 from cluster import ClusterTest, run_unmoved
+from waiting import eventually
 
 COOPERATIVE = ["--steps", "1500", "--seed", "7", "--step-ms", "5", "--print-every", "1"]
 HOTSET = ["--bytes", "64MiB", "--hot", "2%", "--step-ms", "5", "--seed", "4", "--pattern", "random", "--steps", "1500",
@@ -76,8 +77,7 @@ class Protect(ClusterTest):
         expected = run_unmoved("hotset", *HOTSET)["digest"]
         cluster.start("job", "hotset", *HOTSET, "--print-times")
         cluster.call("protect", "job", "--every", "1s", "--to", self.vault)
-        while max((image["version"] for image in cluster.json("images")), default=0) < 3:
-            pass  # each question is a command of its own
+        eventually(lambda: max((image["version"] for image in cluster.json("images")), default=0) >= 3, "there are three versions")
         self.kill_rank("job", "hotset")
         newest = max(cluster.json("images"), key=lambda image: image["version"])
         restored = cluster.json("restore", "job", "--to", "node-b", exits=(0, 3))["restored"]

@@ -5,27 +5,27 @@ import os
 import signal
 import unittest
 
-from cluster import ClusterTest, run_unmoved
-import test_crash_points
-from test_crash_points import ARGUMENTS
+from cluster import run_unmoved
+from crash_points import ARGUMENTS
+from crashing import CrashingTest
+from fault_points import Point
 
 # (name, role that is held, number, what abort may answer: "aborted", "late" or either)
 HELD = [
-    ("preparing", "agent.node-b", 201, "aborted"),
-    ("precopy", "mover.node-a.0", 302, "aborted"),
-    ("paused", "agent.node-a", 103, "either"),
-    ("barrier", "agent.node-a", 104, "either"),
-    ("final", "mover.node-a.0", 303, "aborted"),
-    ("verified", "agent.node-b", 203, "either"),
-    ("committed", "agent.node-b", 204, "late"),
-    ("runs", "agent.node-b", 205, "late"),
-    ("released", "agent.node-a", 107, "late"),
+    ("preparing", "agent.node-b", Point.TARGET_PREPARING, "aborted"),
+    ("precopy", "mover.node-a.0", Point.SOURCE_MOVER_ROUND, "aborted"),
+    ("paused", "agent.node-a", Point.SOURCE_PAUSED, "either"),
+    ("barrier", "agent.node-a", Point.SOURCE_BARRIER_DURABLE, "either"),
+    ("final", "mover.node-a.0", Point.SOURCE_MOVER_FINAL, "aborted"),
+    ("verified", "agent.node-b", Point.TARGET_VERIFIED, "either"),
+    ("committed", "agent.node-b", Point.TARGET_COMMITTED_DURABLE, "late"),
+    ("runs", "agent.node-b", Point.TARGET_RUNS, "late"),
+    ("released", "agent.node-a", Point.SOURCE_RELEASED_DURABLE, "late"),
 ]
 
 
-class Abort(ClusterTest):
+class Abort(CrashingTest):
     expected = None
-    wait_until_fired = test_crash_points.CrashPoints.wait_until_fired
 
     @classmethod
     def setUpClass(cls):

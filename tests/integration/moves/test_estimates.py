@@ -7,6 +7,7 @@ import subprocess
 import unittest
 
 from cluster import COMMAND_LIMIT_S, ClusterTest, run_unmoved
+from fault_points import Point
 
 TRAINING = ["--params", "200000", "--seed", "3", "--print-every", "1", "--step-ms", "15"]
 TERMS = {"quiesce", "final", "verify", "commit", "context", "host", "fill", "restore", "resume"}
@@ -30,13 +31,13 @@ class Estimates(ClusterTest):
 
     def check_goes_back(self, to, mover, place):
         """A target's mover that stands still once the job has paused: the pause cannot come to an end within its limit."""
-        self.cluster.arm(mover, 403, "stop")
+        self.cluster.arm(mover, Point.TARGET_MOVER_FINAL, "stop")
         moving = self.cluster.popen("migrate", "job", "--to", to, "--max-downtime", "4s", "--if-not-converged", "abort", "--timeout", "60s")
         try:
             output, errors = moving.communicate(timeout=COMMAND_LIMIT_S)
         finally:
             self.cluster.kill("gpumigrate-mover", signal.SIGCONT)
-        self.assertTrue(self.cluster.fired(mover, 403), output + errors)
+        self.assertTrue(self.cluster.fired(mover, Point.TARGET_MOVER_FINAL), output + errors)
         self.assertEqual(moving.returncode, 1, output + errors)
         self.assertRegex(output + errors, r"pause has passed its limit of 4000 ms before the target had all")
         job = self.cluster.job("job")

@@ -7,6 +7,7 @@ import signal
 import unittest
 
 from cluster import EXAMPLES, ClusterTest, CommandError, final_object, run_unmoved
+from waiting import eventually
 
 LATE = ["--seed", "5", "--print-every", "1"]
 
@@ -97,8 +98,7 @@ class NotMovable(LateTest):
         self.assertIn("cuIpcGetMemHandle", refused.stdout + refused.stderr)
         os.kill(self.process(), signal.SIGUSR1)
         self.cluster.wait_for_line("job", r"^let go")
-        while not self.cluster.job("job")["movable"]:
-            pass  # each question is a command of its own; the agent hears of it after the program
+        eventually(lambda: self.cluster.job("job")["movable"], "the job is movable again")
         self.move("node-a:1", 0)
         self.end_late()
 

@@ -9,6 +9,7 @@ import unittest
 
 from cluster import run_unmoved
 from crashing import CrashingTest
+from fault_points import Point
 
 STEPS = ("--params", "20000", "--steps", "1500", "--step-ms", "4", "--print-every", "1")
 TERM_MS = 2000
@@ -23,9 +24,9 @@ class Lending(CrashingTest):
         cluster.start("job", "charlm", *STEPS, node="node-a")
         cluster.wait_for_line("job", r"^step 20\b")
         source, = (os.pidfd_open(pid) for pid in cluster.pids("examples/charlm"))
-        cluster.arm("agent.node-b", 204, "stop")
+        cluster.arm("agent.node-b", Point.TARGET_COMMITTED_DURABLE, "stop")
         with cluster.popen("migrate", "job", "--to", "node-b", "-o", "json") as command:
-            self.wait_until_fired("agent.node-b", 204, command)
+            self.wait_until_fired("agent.node-b", Point.TARGET_COMMITTED_DURABLE, command)
             cluster.kill("gpumigrate-coordinator", signal.SIGSTOP)
             time.sleep(TERM_MS / 1000 + 0.5)  # the lease ends by the clock
             cluster.kill("nodes/node-b/agent.toml", signal.SIGCONT)

@@ -12,6 +12,7 @@ import unittest.mock
 from cluster import BIN, Cluster, CommandError
 from crashing import SOURCE
 from crashing_processes import CrashesWithCriu
+from fault_points import Point
 
 
 class SmallCluster(Cluster):
@@ -55,10 +56,10 @@ class FullMemoryFolder(CrashesWithCriu):
     def test_at_the_target(self):
         self.start_training(2500)
         print("  full at the target:", end="", flush=True)
-        self.cluster.arm("agent.node-b", 204, "stop")
+        self.cluster.arm("agent.node-b", Point.TARGET_COMMITTED_DURABLE, "stop")
         held = self.daemons_of("agent.node-b")
         moved = self.cluster.popen("migrate", "job", "--to", "node-b", "-o", "json", "--timeout", "60s")
-        self.wait_until_fired("agent.node-b", 204, moved)
+        self.wait_until_fired("agent.node-b", Point.TARGET_COMMITTED_DURABLE, moved)
         filler = self.fill_memory_folder("node-b")
         signal.pidfd_send_signal(held[0], signal.SIGCONT)
         os.close(held[0])

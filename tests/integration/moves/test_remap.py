@@ -11,14 +11,16 @@ from unittest import mock
 
 from cluster import BIN, ClusterTest, run_unmoved
 from crashing import SOURCE, TARGET, TransparentCrashes
+from waiting import eventually
+from fault_points import Point
 
 SWITCH = "CUDASIM_IMPORT_AFTER_RESTORE"
 TRAINING = ["--params", "200000", "--seed", "3", "--print-every", "1", "--step-ms", "5"]
 MOVES_PROCESSES = os.geteuid() == 0
-WHILE_FILLING = [("agent.target", 210, TARGET), ("agent.target", 211, TARGET), ("agent.target", 212, TARGET),
-                 ("agent.target", 208, TARGET), ("agent.target", 209, TARGET), ("mover.target", 405, SOURCE)]
+WHILE_FILLING = [("agent.target", Point.TARGET_REGIONS_MADE, TARGET), ("agent.target", Point.TARGET_REGIONS_FILLED, TARGET), ("agent.target", Point.TARGET_REGIONS_KEPT, TARGET),
+                 ("agent.target", Point.TARGET_CONTEXT_PLACED, TARGET), ("agent.target", Point.TARGET_MEMORY_MAPPED, TARGET), ("mover.target", Point.TARGET_MOVER_FILLED, SOURCE)]
 # After the source has taken the job back, because what was sent is not verified: its own memory is filled, too.
-WHILE_GOING_BACK = [("agent.source", 210), ("agent.source", 211), ("agent.source", 212), ("mover.source", 405)]
+WHILE_GOING_BACK = [("agent.source", Point.TARGET_REGIONS_MADE), ("agent.source", Point.TARGET_REGIONS_FILLED), ("agent.source", Point.TARGET_REGIONS_KEPT), ("mover.source", Point.TARGET_MOVER_FILLED)]
 
 
 class RemapTest(ClusterTest):
@@ -145,8 +147,7 @@ class DriverThatNeverImports(RemapTest):
         self.cluster.start("job", "churn", "--held", f"{largest}MiB", "--block", f"{rest}MiB", "--steps", 300, node="node-a", way=())
         self.cluster.wait_for_line("job", r"^step \d+")
         self.swap(2)  # the movers have what they need
-        while self.used(1) >= largest << 20:
-            pass  # each question is a command of its own; what was moved away is let go after its move
+        eventually(lambda: self.used(1) < largest << 20, "what was moved away is let go")
         before = self.used(1)
         self.gpu(1, "limit", before + ((2 * largest + rest - 48) << 20))
         report = self.cluster.migrate("job", "node-a:1", "--live", exits=(1,))
@@ -187,9 +188,9 @@ class Crashes(TransparentCrashes):
         self.start_training(900)
         agent = self.daemons_of("agent.node-a")
         (keeper,) = self.cluster.pids("gpumigrate-keeper")
-        self.cluster.arm("keeper.j1.fresh", 502, "stop")
+        self.cluster.arm("keeper.j1.fresh", Point.KEEPER_GATE_OPENED, "stop")
         moved = self.cluster.popen("migrate", "job", "--to", self.places[1], "-o", "json", "--timeout", "60s")
-        self.wait_until_fired("keeper.j1.fresh", 502, moved)
+        self.wait_until_fired("keeper.j1.fresh", Point.KEEPER_GATE_OPENED, moved)
         self.assertGreater(self.held_by(keeper), 0)
         signal.pidfd_send_signal(agent[0], signal.SIGKILL)
         self.wait_until_dead(agent)
@@ -213,7 +214,7 @@ class Crashes(TransparentCrashes):
         for role, number in WHILE_GOING_BACK:
             with self.subTest(role=role, number=number):
                 print(f"  mover.target 404, then {role} {number}:", end="", flush=True)
-                self.crash_once("mover.target", 404, SOURCE, then=[(role, number)])
+                self.crash_once("mover.target", Point.TARGET_MOVER_VERIFIED, SOURCE, then=[(role, number)])
         self.finish_training()
 
 

@@ -6,23 +6,22 @@ import os
 import signal
 import unittest
 
-import test_crash_points
-from cluster import ClusterTest, run_unmoved
-from test_crash_points import ARGUMENTS
+from cluster import run_unmoved
+from crash_points import ARGUMENTS
+from crashing import CrashingTest
+from fault_points import Point
 
 
-class Resolve(ClusterTest):
-    wait_until_fired = test_crash_points.CrashPoints.wait_until_fired
-    wait_until_dead = test_crash_points.CrashPoints.wait_until_dead
+class Resolve(CrashingTest):
 
     def test_target_node_lost_after_committed(self):
         cluster = self.cluster
         cluster.start("job", "hotset", *ARGUMENTS)
         cluster.wait_for_line("job", r"^step 5\b")
         agent = [os.pidfd_open(pid) for pid in cluster.pids("nodes/node-b/agent.toml")]
-        cluster.arm("agent.node-b", 204)
+        cluster.arm("agent.node-b", Point.TARGET_COMMITTED_DURABLE)
         moving = cluster.popen("migrate", "job", "--to", "node-b", "--live", "--timeout", "60s")
-        self.wait_until_fired("agent.node-b", 204, moving)
+        self.wait_until_fired("agent.node-b", Point.TARGET_COMMITTED_DURABLE, moving)
         self.wait_until_dead(agent)
         cluster.kill(f"jobs/{cluster.job('job')['id']}.2")  # the keeper there, and with it the standby: the whole node is gone
         self.assertTrue(cluster.json("migrations")[0]["open"])

@@ -7,14 +7,15 @@ import unittest
 
 from crashing import EITHER, SOURCE, TARGET
 from crashing_processes import CrashesWithCriu
+from fault_points import Point
 
 AGENT_BEFORE = [("agent.source", number, ends_on) for number, ends_on in [
-    (101, EITHER), (102, EITHER), (103, SOURCE), (108, SOURCE), (109, SOURCE), (110, SOURCE), (104, EITHER), (105, EITHER)]]
-AGENT_AFTER = [("agent.source", 106, TARGET), ("agent.source", 107, TARGET)]
+    (Point.SOURCE_PREPARING, EITHER), (Point.SOURCE_PRECOPY, EITHER), (Point.SOURCE_PAUSED, SOURCE), (Point.SOURCE_MEMORY_RELEASED, SOURCE), (Point.SOURCE_CONTEXT_SAVED, SOURCE), (Point.SOURCE_DUMPED, SOURCE), (Point.SOURCE_BARRIER_DURABLE, EITHER), (Point.SOURCE_FINAL_SENT, EITHER)]]
+AGENT_AFTER = [("agent.source", Point.SOURCE_HEARD_RUNS, TARGET), ("agent.source", Point.SOURCE_RELEASED_DURABLE, TARGET)]
 # The image is the target agent's until the restored process has a keeper: 204 ends on the source.
-TARGET_BEFORE = [("agent.target", 201, EITHER), ("agent.target", 202, SOURCE), ("agent.target", 203, SOURCE),
-                 ("agent.target", 204, SOURCE)]
-TARGET_AFTER = [("agent.target", number, TARGET) for number in (207, 208, 209, 205, 206)]
+TARGET_BEFORE = [("agent.target", Point.TARGET_PREPARING, EITHER), ("agent.target", Point.TARGET_PRECOPY, SOURCE), ("agent.target", Point.TARGET_VERIFIED, SOURCE),
+                 ("agent.target", Point.TARGET_COMMITTED_DURABLE, SOURCE)]
+TARGET_AFTER = [("agent.target", number, TARGET) for number in (Point.TARGET_RESTORED, Point.TARGET_CONTEXT_PLACED, Point.TARGET_MEMORY_MAPPED, Point.TARGET_RUNS, Point.TARGET_RUNS_STATED)]
 POINTS = AGENT_BEFORE + AGENT_AFTER + TARGET_BEFORE + TARGET_AFTER
 
 
@@ -33,7 +34,7 @@ class AgentCrashes(CrashesWithCriu):
 
     def test_agent_dies_again_while_it_goes_back(self):
         self.start_training(2500)
-        for first, second in ((110, 208), (109, 208), (110, 209)):
+        for first, second in ((Point.SOURCE_DUMPED, Point.TARGET_CONTEXT_PLACED), (Point.SOURCE_CONTEXT_SAVED, Point.TARGET_CONTEXT_PLACED), (Point.SOURCE_DUMPED, Point.TARGET_MEMORY_MAPPED)):
             with self.subTest(first=first, second=second):
                 print(f"  agent.source {first}, then {second}:", end="", flush=True)
                 for number in (first, second):

@@ -5,15 +5,16 @@ import unittest
 
 from crashing import EITHER, SOURCE, TARGET
 from crashing_processes import CrashesWithCriu
+from fault_points import Point
 
-MOVERS = [("mover.source", 301, SOURCE), ("mover.source", 302, SOURCE), ("mover.source", 303, SOURCE),
-          ("mover.source", 304, EITHER), ("mover.target", 401, SOURCE), ("mover.target", 402, SOURCE),
-          ("mover.target", 403, SOURCE), ("mover.target", 404, SOURCE)]
+MOVERS = [("mover.source", Point.SOURCE_MOVER_ATTACHED, SOURCE), ("mover.source", Point.SOURCE_MOVER_ROUND, SOURCE), ("mover.source", Point.SOURCE_MOVER_FINAL, SOURCE),
+          ("mover.source", Point.SOURCE_MOVER_MANIFEST, EITHER), ("mover.target", Point.TARGET_MOVER_ATTACHED, SOURCE), ("mover.target", Point.TARGET_MOVER_ROUND, SOURCE),
+          ("mover.target", Point.TARGET_MOVER_FINAL, SOURCE), ("mover.target", Point.TARGET_MOVER_VERIFIED, SOURCE)]
 COORDINATOR = [("coordinator", number, ends_on) for number, ends_on in [
-    (601, EITHER), (602, EITHER), (603, EITHER), (604, EITHER), (605, TARGET), (606, TARGET), (607, TARGET)]]
+    (Point.COORDINATOR_BEGUN, EITHER), (Point.COORDINATOR_PREPARED, EITHER), (Point.COORDINATOR_GRANTED_DURABLE, EITHER), (Point.COORDINATOR_COMMIT_SENT, EITHER), (Point.COORDINATOR_HEARD_COMMITTED, TARGET), (Point.COORDINATOR_HEARD_RELEASED, TARGET), (Point.COORDINATOR_CLOSED_DURABLE, TARGET)]]
 HELPER = [(f"context.{order}", number, SOURCE) for order in ("lock", "checkpoint", "restore", "unlock")
-          for number in (701, 702)]
-KEEPER = [("keeper.j1.standby", 505, SOURCE)]
+          for number in (Point.CONTEXT_ORDERED, Point.CONTEXT_PERFORMED)]
+KEEPER = [("keeper.j1.standby", Point.KEEPER_DEPOSITED, SOURCE)]
 POINTS = MOVERS + COORDINATOR + HELPER + KEEPER
 
 
@@ -34,4 +35,4 @@ class DaemonCrashes(CrashesWithCriu):
         self.agent_dies_while_the_rank_is_busy()
 
     def test_abort_while_the_context_moves(self):
-        self.abort_at([(number, EITHER) for number in (108, 109, 110, 203, 204)])
+        self.abort_at([(number, EITHER) for number in (Point.SOURCE_MEMORY_RELEASED, Point.SOURCE_CONTEXT_SAVED, Point.SOURCE_DUMPED, Point.TARGET_VERIFIED, Point.TARGET_COMMITTED_DURABLE)])

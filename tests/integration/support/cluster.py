@@ -15,6 +15,8 @@ import subprocess
 import tempfile
 import unittest
 
+from waiting import eventually
+
 BUILD = pathlib.Path(os.environ["GPUMIGRATE_BUILD"]).resolve()
 BIN = BUILD / "bin"
 EXAMPLES = BIN / "examples"
@@ -146,8 +148,7 @@ class Cluster:
         if (role, point) not in self.stopping:
             return
         self.stopping.discard((role, point))
-        while "T" not in map(self.state_of, self.processes()):
-            os.sched_yield()
+        eventually(lambda: "T" in map(self.state_of, self.processes()), f"a process stands at {role} {point}")
 
     @staticmethod
     def state_of(pid):

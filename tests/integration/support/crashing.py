@@ -9,6 +9,8 @@ import select
 import signal
 
 from cluster import EXAMPLES, ClusterTest, run_unmoved
+from waiting import eventually
+from fault_points import Point
 
 TRAINING = ["--params", "60000", "--seed", "5", "--print-every", "1"]
 STEP_MS = 8  # changes no digest
@@ -68,8 +70,8 @@ class TransparentCrashes(CrashingTest):
         """Where it is once it makes steps again: a migration has failed a moment before the source goes on."""
         done = max((int(step) for step in re.findall(r"^step (\d+)\b", self.cluster.log("job"), re.M)), default=0)
         self.cluster.wait_for_line("job", rf"^step {done + 2}\b")
-        while self.cluster.job("job")["state"] == "paused":
-            pass  # each question is a command of its own; the job's steps may be seen before its agent's word
+        # The job's steps may be seen before its agent's report.
+        eventually(lambda: self.cluster.job("job")["state"] != "paused", "the job is reported as running")
         return self.place()
 
     def place(self):
@@ -116,7 +118,7 @@ class TransparentCrashes(CrashingTest):
     def agent_dies_while_the_rank_is_busy(self):
         """The agent asks for Release or Map, and its successor finds the rank at it."""
         self.start_training(1600)
-        for side, number, ends_on in (("source", 507, SOURCE), ("target", 508, TARGET)):
+        for side, number, ends_on in (("source", Point.RANK_RELEASED, SOURCE), ("target", Point.RANK_MAPPED, TARGET)):
             with self.subTest(number=number):
                 print(f"  rank {number}, agent.{side}:", end="", flush=True)
                 source = self.place()
@@ -147,8 +149,7 @@ class TransparentCrashes(CrashingTest):
                 moved = self.cluster.popen("migrate", "job", "--to", target, "-o", "json", "--timeout", "60s")
                 self.wait_until_fired(agent, number, moved)
                 aborted = self.cluster.popen("abort", self.cluster.json("migrations")[0]["id"])
-                while aborted.poll() is None and not self.cluster.json("migrations")[0]["abort_requested"]:
-                    pass  # each question is a command of its own
+                eventually(lambda: aborted.poll() is not None or self.cluster.json("migrations")[0]["abort_requested"], "the abort is recorded")
                 signal.pidfd_send_signal(held[0], signal.SIGCONT)
                 os.close(held[0])
                 aborted.communicate(timeout=120)

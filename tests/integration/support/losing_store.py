@@ -4,7 +4,7 @@ import shutil
 import threading
 
 from crashing import CrashingTest
-from test_crash_points import POINTS
+from crash_points import POINTS
 
 
 class StoreLosingTest(CrashingTest):

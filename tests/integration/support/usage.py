@@ -8,9 +8,10 @@ import os
 import pathlib
 import re
 import statistics
-import time
 import urllib.error
 import urllib.request
+
+from waiting import eventually_equal
 
 DEADLINE_S = 60
 SETTINGS = "ended_jobs_kept = 10\nclosed_migrations_kept = 10\nevents_kept = 200\nended_images_max_age_ms = 5000\n"
@@ -111,10 +112,7 @@ class Usage:
         return found
 
     def wait_until_no_more_is_held(self):
-        deadline = time.monotonic() + DEADLINE_S
-        while excess := self.excess():
-            self.test.assertLess(time.monotonic(), deadline, excess)
-            time.sleep(0.05)
+        eventually_equal(self.excess, [], "the daemons hold no more than before")
         self.test.assertEqual(self.daemons - set(self.processes()[0].values()), set(), "a daemon has ended")
 
     def check_memory(self):

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one way to wait for what no command reports: until it holds, or fails with what was waited for and what was seen last."""
+import time
+
+DEADLINE_S = 60
+INTERVAL_S = 0.02
+
+
+def eventually(condition, what, deadline_s=DEADLINE_S):
+    """What `condition` returned when it was true. `what` names what should hold."""
+    latest = time.monotonic() + deadline_s
+    while not (seen := condition()):
+        if time.monotonic() > latest:
+            raise AssertionError(f"not within {deadline_s} s: {what}; last seen: {seen!r}")
+        time.sleep(INTERVAL_S)
+    return seen
+
+
+def eventually_equal(read, expected, what, deadline_s=DEADLINE_S):
+    """`read()` becomes `expected`."""
+    latest = time.monotonic() + deadline_s
+    while (seen := read()) != expected:
+        if time.monotonic() > latest:
+            raise AssertionError(f"not within {deadline_s} s: {what}; expected {expected!r}, last seen: {seen!r}")
+        time.sleep(INTERVAL_S)
