@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-context --probe-remap: how a process can get memory on a GPU after the driver has restored its context (DESIGN §13), tried with a second
+// gpumigrate-context --probe-remap: how a process can get memory on a GPU after the driver has restored its context (docs/design.md §13), tried with a second
 // process of this program: by importing a descriptor that another process has exported, and by making memory of its own and exporting it. On the same
 // GPU, and if there is another of the same model, after a restore there (gpuPairs).
 //

@@ -10,8 +10,6 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr std::size_t kMaxStatusBytes = 64 << 10;
-
 void add_variable(nlohmann::json& environment, const std::string& entry) {
   const auto at = entry.find('=');
   if (at == std::string::npos || at == 0) return;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -31,6 +32,8 @@ Result<void> write_keeper_config(const std::string& folder, const JobRecord& rec
 
 // Of a process whose end only its own parent can know (agent/keeper/adopted_process.h).
 inline constexpr std::int32_t kUnknownStatus = -1;
+
+inline constexpr std::size_t kMaxStatusBytes = 64 << 10;  // of status.json
 
 struct KeeperStatus {
   bool exited = false;

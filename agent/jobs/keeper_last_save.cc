@@ -3,14 +3,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "agent/jobs/keeper_files.h"
 #include "libckpt/base/fd.h"
 
 namespace ckpt::agent {
-namespace {
-
-constexpr std::size_t kMaxStatusBytes = 64 << 10;
-
-}  // namespace
 
 std::string read_keeper_last_save(const std::string& folder) {
   const auto text = read_file(folder + "/status.json", kMaxStatusBytes);

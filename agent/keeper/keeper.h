@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keeper of one job: parent of its rank, end of its local socket, enforcer of its lease (rule 11), relay between rank and agent. It keeps the
+// The keeper of one job: parent of its rank, end of its local socket, enforcer of its lease (SW-11), relay between rank and agent. It keeps the
 // little state that must outlive an agent: phase, incarnation, deadline, last pause.
 // For a transparent rank it also holds the descriptors of its device memory (memory_bank.h).
 // Threads: one, in run(). Ownership: process, sockets, timers, control page, memory sets. Errors: create() and run() fail only when the keeper

@@ -41,7 +41,7 @@ class Migrations : public SwitchEffects {
 
   Result<void> set_limits(const wire::SetLimits& limits);
   // After the machines were rebuilt: lets jobs go on that nothing holds, ends standbys that no record knows, and tells
-  // machines whose instance is gone (rule 4, rule 5, rule 14).
+  // machines whose instance is gone (SW-4, SW-5, SW-14).
   Task<> settle_after_restart();
   // An instance that was unknown has answered.
   void known_again(const std::shared_ptr<Job>& job);

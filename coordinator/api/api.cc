@@ -17,13 +17,10 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr std::int64_t kMaxWaitMs = 60'000;
-constexpr std::int64_t kDefaultWaitMs = 30'000;
 constexpr std::int64_t kMaxTimeMs = std::int64_t{1000} * 3600 * 24 * 30;
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 50;
 constexpr std::int64_t kMaxOffset = std::int64_t{1} << 60;
 constexpr std::int64_t kDefaultStopGraceMs = 10'000;
-constexpr double kDefaultMaxDowntimeMs = 200;
 constexpr std::int64_t kDefaultTimeoutMs = 600'000;
 constexpr std::int64_t kMaxShadowBytes = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxEvents = 10'000;
@@ -57,8 +54,9 @@ Result<MigrateRequest> read_migrate(BodyReader& body, bool& dry_run) {
   migrate.options.if_not_converged = body.choice("if_not_converged", {"switch", "abort"}).value_or(0) == 0
                                          ? wire::NotConverged::kSwitch
                                          : wire::NotConverged::kAbort;
-  const double downtime = body.number("max_downtime_ms", 0, kMaxTimeMs).value_or(kDefaultMaxDowntimeMs);
-  migrate.options.max_downtime_ns = static_cast<std::int64_t>(downtime * kNanosPerMs);
+  const auto downtime_ms = body.number("max_downtime_ms", 0, kMaxTimeMs);
+  migrate.options.max_downtime_ns =
+      downtime_ms ? static_cast<std::int64_t>(*downtime_ms * kNanosPerMs) : kDefaultMaxDowntimeNs;
   migrate.options.bandwidth_bytes_per_second =
       static_cast<std::uint64_t>(body.integer("bandwidth", 0, kMaxBytes).value_or(0));
   migrate.options.max_rounds = static_cast<std::uint32_t>(body.integer("max_rounds", 0, 100'000).value_or(0));

@@ -12,8 +12,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr std::int64_t kMaxWaitMs = 60'000;
-constexpr std::int64_t kDefaultWaitMs = 30'000;
 constexpr std::int64_t kMaxRevision = std::int64_t{1} << 60;
 constexpr std::int64_t kMaxDeadlineMs = std::int64_t{1000} * 3600 * 24 * 30;
 constexpr std::int64_t kMaxParallel = 64;

@@ -7,9 +7,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr std::int64_t kMaxParallel = 64;
-constexpr std::int64_t kMaxWaitMs = 60'000;
-constexpr std::int64_t kDefaultWaitMs = 30'000;
+constexpr std::int64_t kMaxParallelMoves = 64;
 
 const char* text_of(MoveState state) {
   switch (state) {
@@ -105,7 +103,8 @@ control::Task<Result<HttpResponse>> Rebalancer::handle(HttpRequest request) {
 Result<HttpResponse> Rebalancer::post(const HttpRequest& request) {
   CKPT_TRY(body, BodyReader::parse(request.body));
   const bool apply = body.boolean("apply").value_or(false);
-  const auto parallel = static_cast<std::uint32_t>(body.integer("parallel", 1, kMaxParallel).value_or(1));
+  const auto parallel =
+      static_cast<std::uint32_t>(body.integer("parallel", 1, kMaxParallelMoves).value_or(1));
   CKPT_TRYV(body.finish());
   if (!apply) {
     const PackProblem now = problem();

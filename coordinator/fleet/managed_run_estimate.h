@@ -16,7 +16,7 @@ struct ManagedRunEstimate {
   // Of the downtime, at most: the driver's saving and restoring, and of dump, transfer and restore of the process the share of its image that was
   // device memory. What a thin context and a small dump take stays in any move, and is not known apart.
   double device_ms = 0;
-  // DESIGN §5's bound of a live move without its scan, whose rate nobody can measure on memory that is not ours: quiesce + commit + resume,
+  // The bound of a live move (docs/design.md §5) without its scan, whose rate nobody can measure on memory that is not ours: quiesce + commit + resume,
   // had nothing been written since the last round; and had all of it been, at the rate of the image's transfer (0: not measured).
   double bound_ms = 0;
   double bound_all_dirty_ms = 0;

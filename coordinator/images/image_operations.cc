@@ -18,7 +18,7 @@ constexpr std::chrono::minutes kLongestStart{30};
 constexpr std::chrono::seconds kListing{30};
 constexpr std::chrono::seconds kEnding{10};
 
-// Exit codes of the command that asked (DESIGN §10).
+// Exit codes of the command that asked (docs/design.md §10).
 constexpr int kExitFailed = 1;
 constexpr int kExitInterrupted = 2;
 constexpr int kExitRestored = 3;

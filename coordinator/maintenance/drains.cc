@@ -14,7 +14,6 @@ namespace {
 
 constexpr std::int64_t kShortestMoveMs = 1'000;
 constexpr std::int64_t kLongestMoveMs = 600'000;
-constexpr std::int64_t kMaxDowntimeNs = 200'000'000;  // as `migrate` has it
 constexpr std::chrono::hours kLong{24};
 constexpr const char* kDrainSchema =
     "CREATE TABLE IF NOT EXISTS drains (id INTEGER PRIMARY KEY AUTOINCREMENT, document TEXT NOT NULL)";
@@ -364,7 +363,7 @@ void DrainTable::move(Drain& drain, DrainJob& entry, const Job& job) {
 
 bool DrainTable::begin_move(Drain& drain, DrainJob& entry, const Job& job, const MigratePlan& plan) {
   MigrateRequest request;
-  request.options.max_downtime_ns = kMaxDowntimeNs;
+  request.options.max_downtime_ns = kDefaultMaxDowntimeNs;
   request.timeout_ms = std::clamp(drain.deadline_ms - wall_clock_ms(), kShortestMoveMs, kLongestMoveMs);
   request.why = why_of(drain);
   auto begun = parts_.service.begin(job, request, plan);

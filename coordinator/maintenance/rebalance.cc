@@ -11,7 +11,6 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::int64_t kMoveTimeoutMs = 600'000;
-constexpr std::int64_t kMaxDowntimeNs = 200'000'000;  // what `migrate` aims at, too
 constexpr std::chrono::seconds kRebalanceLook{30};
 
 std::optional<std::size_t> index_of(const PackProblem& problem, const Place& place) {
@@ -132,7 +131,7 @@ control::Task<Result<void>> Rebalancer::migrate(std::size_t index) {
   MigrateRequest request;
   request.to = to_text(run_->problem.gpus[planned.to].place);
   request.options.mode = wire::MigrateMode::kLive;
-  request.options.max_downtime_ns = kMaxDowntimeNs;
+  request.options.max_downtime_ns = kDefaultMaxDowntimeNs;
   request.timeout_ms = kMoveTimeoutMs;
   request.why = "rebalance: " + why_move(run_->problem, run_->plan, index);
   CKPT_CO_TRY(begun, co_await parts_.service.migrate(run_->problem.jobs[planned.job].id, std::move(request)));

@@ -2,7 +2,7 @@
 // Runs the coordinator's pure switch machines (libckpt/protocol/handover/driver.md): a queue of events for each migration, one journal, the timers.
 //
 // Inside a batch the actions are executed strictly in order. What follows a WriteRecord waits until it is durable, and so does every later event of
-// that migration: rule 2 of docs/protocol.md. Other migrations go on meanwhile. What needs no record is done before the call returns.
+// that migration: SW-2. Other migrations go on meanwhile. What needs no record is done before the call returns.
 // The journal is compacted when it is large and has doubled since, and once the store is durable with what stands for the forgotten records.
 //
 // Threads: the event loop; the journal is the disk thread's. Ownership: owns machines, journal, timers and that thread; borrows the effects.

@@ -20,6 +20,9 @@
 
 namespace ckpt::coordinator {
 
+// The downtime that a move aims at if nobody names another.
+inline constexpr std::int64_t kDefaultMaxDowntimeNs = 200'000'000;
+
 struct SubmitRequest {
   SubmitRequest() = default;
   wire::JobSpec spec;  // id, incarnation, ranks and user are filled in

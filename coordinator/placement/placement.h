@@ -68,7 +68,7 @@ struct PlacementRequest {
   std::string
       driver;  // with `same_model`: of another branch than this version's it will not do; empty: not known
   bool host_process =
-      false;  // not on the source's own node: its host process moves, too (DESIGN §3, transparent)
+      false;  // not on the source's own node: its host process moves, too (docs/design.md §3, transparent)
 };
 
 struct Candidate {

@@ -17,6 +17,9 @@ namespace ckpt::coordinator {
 [[nodiscard]] HttpResponse error_response(unsigned status, const char* code, const std::string& message,
                                           int exit_code);
 [[nodiscard]] HttpResponse error_response(const Error& error);
+// How long a call may wait for what it asks for, and how long it does if it does not name a time.
+inline constexpr std::int64_t kMaxWaitMs = 60'000;
+inline constexpr std::int64_t kDefaultWaitMs = 30'000;
 // A number from 0 to `most` of the query; kInvalidArgument for anything else there.
 Result<std::int64_t> query_number(const HttpRequest& request, const char* key, std::int64_t fallback,
                                   std::int64_t most);

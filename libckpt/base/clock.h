@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The project's clock: CLOCK_BOOTTIME in nanoseconds. It counts on through suspend (leases end by it, DESIGN §6 rule 11)
+// The project's clock: CLOCK_BOOTTIME in nanoseconds. It counts on through suspend (leases end by it, SW-11)
 // and is the same for all processes of a node. Times of two nodes are compared only after subtracting a measured offset.
 #pragma once
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The switch of DESIGN section 6, corrected.  One job, two nodes (A,B), one coordinator, NM migrations one
+ * The switch of docs/design.md §6, corrected.  One job, two nodes (A,B), one coordinator, NM migrations one
  * after another.  Every line of `do` is one atomic step of one party, and depends only on what that party has
  * in its journal (durable) plus statements it received.  So a crash between any two steps is the interleaving
  * in which that party does nothing for a while; volatile state is dropped explicitly (T0/TP/TV -> TQ on
@@ -16,7 +16,7 @@
  * each link is for ever up or down, and each party works from its journal and resends.  After that no step
  * can repeat for ever, so "eventually" needs no fairness assumption.
  *
- * SN (not in DESIGN): the source left before BARRIER and recorded that it never will write one. No final manifest can then
+ * SN (docs/adr/0001): the source left before BARRIER and recorded that it never will write one. No final manifest can then
  * exist, so the target can never have verified, and the coordinator may close for the source without hearing the target.
  *
  * es(), et(), ec() in front of an assignment are put there by check.sh (edges); elsewhere they are nothing.
@@ -99,7 +99,7 @@ byte ans_s, ans_sk, ans_t, ans_tk;
 #define ownsAt(m,x) 1
 #endif
 
-#ifdef V_ALWAYS_LEASE          /* rule 3 read literally: whoever runs needs the coordinator's lease */
+#ifdef V_ALWAYS_LEASE          /* SW-8 without its owners: whoever runs needs the coordinator's lease */
 #define SRIGHT(m) (GL(m,sk[m]) || (sk[m]==0 && reachC(X(m))))
 #else
 #define SRIGHT(m) (ssole[m] || GL(m,sk[m]) || (promT[m]==sk[m] && sk[m]))

@@ -47,7 +47,7 @@ void collect(const std::vector<Record>& journal, std::set<std::string>& seen,
   }
 }
 
-// The grant goes to the source and back (rule 12): three cuts in the right order, too rare for chance.
+// The grant goes to the source and back (SW-12): three cuts in the right order, too rare for chance.
 void there_and_back(std::set<std::string>& seen) {
   World world({.seed = 1});
   world.hold("Runs");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two ways to move a job (DESIGN §3) as the sessions of a migration see them: what stands beside the device memory at the source, and
+// The two ways to move a job (docs/design.md §3) as the sessions of a migration see them: what stands beside the device memory at the source, and
 // which instance goes on at the target. cooperative_mode.h: a standby that has started already, and host state that the program names.
 // swap_mode.h: the same process, its context saved and restored by the driver. process_mode.h: the process goes, too. adopted_mode.h: a process
 // that was not started by us.

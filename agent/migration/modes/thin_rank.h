@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A paused rank of a transparent job between two GPUs (DESIGN §3): its device memory given away (the keeper holds the descriptors), its
+// A paused rank of a transparent job between two GPUs (docs/design.md §3): its device memory given away (the keeper holds the descriptors), its
 // context, thin now, saved by the driver in the process's own memory; then the context on a GPU again and memory at the old addresses.
 //   save_context()   paused, as it ran                     -> memory released, context saved
 //   place_context()  any of these, however far it came     -> context on a GPU, with the memory of a set (remap.h); still paused

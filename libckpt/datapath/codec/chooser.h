@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether an encoding pays on this link with these cores (DESIGN §5: "one that slows the pipeline is not used").
+// Whether an encoding pays on this link with these cores (docs/design.md §5: "one that slows the pipeline is not used").
 //
 // With n coding threads at C bytes/s each and a link of L bytes/s, encoding by ratio r makes the transfer take
-// max(1/(n*C), 1/(r*L)) per byte instead of 1/L (reference: dataplane.md §2 "Which codec at which link"): it gains min(n*C/L, r).
+// max(1/(n*C), 1/(r*L)) per byte instead of 1/L: it gains min(n*C/L, r).
 // C is learnt from what was encoded so far, per encoding; L is told. Below a gain of 3 % a chunk is sent raw.
 //
 // A rate that is not known, or that was found too low, is tried again with a few chunks of every thousand: cores get busy and free.

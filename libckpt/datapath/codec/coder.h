@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lossless encodings of one chunk that need working memory (DESIGN §5 "Codecs"): byte planes packed by Huffman codes, and the
+// Lossless encodings of one chunk that need working memory (docs/design.md §5 "Codecs"): byte planes packed by Huffman codes, and the
 // difference to the version that the other side holds, in byte planes.
 //
 //   CKPT_TRY(coder, Coder::create(chunk_bytes));                      // one per thread; nothing is allocated after it

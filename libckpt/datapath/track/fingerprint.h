@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keyed 128-bit fingerprints of chunks: equal bytes and length <=> equal fingerprint, but for a chance below
-// 2^-95 per compare for anybody who does not know the key (DESIGN §5 rule 3). Keys are fresh for every
+// 2^-95 per compare for anybody who does not know the key (ENG-3). Keys are fresh for every
 // migration and never leave the control plane. The definition is in fingerprint_core.h; all implementations
 // (scalar, AVX2, AVX-512, GPU) agree.
 //

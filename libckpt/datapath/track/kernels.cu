@@ -3,7 +3,7 @@
 // run of chunks; each warp takes four fingerprint blocks of 4 KiB at a time, so that the key words it reads from shared memory
 // serve four loads; the sums of the lanes meet in a transposing reduction, and each block's value is weighted by its power of the
 // polynomial's point, so that order does not matter. Built for the host, a thread block's run is calls of the vectorised host code.
-// Memory may change while it is read (DESIGN §5 rule 2): every byte is read once.
+// Memory may change while it is read (ENG-2): every byte is read once.
 #include <portable/kernel.h>
 
 #include "libckpt/datapath/track/fingerprint_core.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast the device reads its own memory: the H of the bound (DESIGN §5), measured by a plain read beside the
+// How fast the device reads its own memory: the H of the bound (docs/design.md §5), measured by a plain read beside the
 // fingerprints it bounds.
 //
 //   CKPT_TRY(rate, measure_read_rate(*kernels, ranges, std::uint64_t{1} << 30));   // bytes per second

@@ -11,7 +11,7 @@
 //   them CKPT_TRYV(batch->wait());  use batch->results();
 //
 // scan() sees memory as it is while kernels of the job run: chunks may be torn, which the barrier's scan
-// finds (DESIGN §5 rule 2). Nothing is allocated after create(). Threads: a Scanner, a batch and a CopyList
+// finds (ENG-2). Nothing is allocated after create(). Threads: a Scanner, a batch and a CopyList
 // each belong to one thread at a time; TrackKernels may be shared. Each call makes the context current
 // itself. Ownership: objects keep their TrackKernels alive; the Device must outlive them all. Errors: those
 // of the driver; kInvalidArgument for a chunk that is empty, longer than kMaxChunkBytes or not 16-byte
@@ -39,7 +39,7 @@ struct ChunkRange {
   std::uint64_t bytes = 0;
 };
 
-// One entry of a copy list: `source` 0 orders zeroes (DESIGN §5 rule 6). Device addresses, both 16-byte
+// One entry of a copy list: `source` 0 orders zeroes (ENG-6). Device addresses, both 16-byte
 // aligned.
 struct CopyRange {
   CUdeviceptr target = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the target holds: for each region (id, generation) and chunk the fingerprint that the TARGET computed
-// from its own device memory after writing, taken from its acknowledgement (DESIGN §5 rule 1). Never enter a
+// from its own device memory after writing, taken from its acknowledgement (ENG-1). Never enter a
 // fingerprint of a scan of the source: a chunk may change between scan and copy and change back, and the
 // target would keep the middle version.
 //

@@ -28,7 +28,7 @@
 // error. Liveness: a killed peer process closes the lane; a silent network does not, that is for the control
 // connection to see.
 // Trust: the token keeps strangers out of a migration, but UCX itself authenticates nobody and may abort on
-// crafted bytes (DESIGN §5): use it on trusted networks and in a process that may die.
+// crafted bytes (docs/design.md §5): use it on trusted networks and in a process that may die.
 #pragma once
 
 #include <array>

@@ -137,7 +137,7 @@ Result<Batches> AgentSwitches::on_prepare(const wire::SwitchMessage& message, co
                                           Nanos now) {
   if (message.from != Party::kCoordinator)
     return Error(ErrorCode::kProtocol, "Prepare not from the coordinator");
-  // A migration of this job that began later is known: this one is over, whatever it was (rule 3).
+  // A migration of this job that began later is known: this one is over, whatever it was (SW-3).
   if (newest_of(message.job) > message.migration) return on_unknown(message);
   Batches out;
   CKPT_TRY(clear, make_way(message.job, message.migration, now, out));
@@ -155,7 +155,7 @@ Result<Batches> AgentSwitches::on_prepare(const wire::SwitchMessage& message, co
   return out;
 }
 
-// Rule 5, and its mirror at the source: what was never heard of is refused for ever, durably, before that is said.
+// SW-5, and its mirror at the source: what was never heard of is refused for ever, durably, before that is said.
 Result<Batches> AgentSwitches::on_unknown(const wire::SwitchMessage& message) {
   const Reason reason(ErrorCode::kNotFound,
                       "This agent has no record of the migration (it was restarted, or is late)");

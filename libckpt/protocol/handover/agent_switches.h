@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // All switches of one agent: holds one machine per (migration, role), routes messages to them, answers for migrations it
-// never heard of (tombstones, rule 5) and keeps one migration of a job open at a time (rule 3). Pure like the machines: it
+// never heard of (tombstones, SW-5) and keeps one migration of a job open at a time (SW-3). Pure like the machines: it
 // returns actions, the driver executes them in order. The agent daemon and the simulator of the tests drive this class.
 // Threads: one. Ownership: values only. Errors: kProtocol/kInvalidArgument for what cannot be, with nothing changed.
 #pragma once
@@ -43,7 +43,7 @@ class AgentSwitches {
   Result<Batches> record_failed(SwitchKey key, const Reason& reason, Nanos now);
 
   // False while some machine is between BARRIER (or COMMITTED) and its end: then only a RunInstance action may let the job
-  // run. After restore(), every paused job of this node for which this is true must be let go on at once (rule 4).
+  // run. After restore(), every paused job of this node for which this is true must be let go on at once (SW-4).
   [[nodiscard]] bool may_run_freely(JobId job) const;
   [[nodiscard]] const SourceState* source(MigrationId migration) const;
   [[nodiscard]] const TargetState* target(MigrationId migration) const;

@@ -86,7 +86,7 @@ class Stepper {
     s_.owner_k = s_.info.base;
     s_.phase = Aborted{};
   }
-  // Records GRANTED(k) and offers it; the lease is given when it is asked for (rules 6, 12).
+  // Records GRANTED(k) and offers it; the lease is given when it is asked for (SW-6, SW-12).
   void grant(Incarnation k) {
     Granted next;
     if (const auto* g = in<Granted>()) next = *g;
@@ -136,7 +136,7 @@ class Stepper {
     if (s_.abort_wanted) act(Report(ReportKind::kAbortTooLate, k, s_.reason));
     s_.abort_wanted = false;
   }
-  // Rule 12: the holder is silent and its lease is over.
+  // SW-12: the holder is silent and its lease is over.
   void advance_if_due() {
     auto* g = in<Granted>();
     const Party held_by = holder(g->k);
@@ -148,7 +148,7 @@ class Stepper {
     else
       grant(g->k + 1);
   }
-  // A wanted abort is asked of the target before it is granted again (rule 7).
+  // A wanted abort is asked of the target before it is granted again (SW-7).
   [[nodiscard]] bool withheld(const Granted& g) const {
     return s_.abort_wanted && g.committed == 0 && holder(g.k) == Party::kTarget;
   }
@@ -370,7 +370,7 @@ class Stepper {
       ask_to_prepare();
       act(ArmTimer(Timer::kMigration, timing_.migration_timeout_ms));
     } else if (auto* g = in<Granted>()) {
-      // Rule 9: every lease it may have given lasts one full term from now.
+      // SW-9: every lease it may have given lasts one full term from now.
       g->lease_until = s_.unsure_until;
       tell(holder(g->k), wire::Commit(g->k));
       tell_both(wire::Query{});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's side of a switch (DESIGN §6 rules 1, 3, 6, 7, 9, 12, 15). See switch_types.h for the form of a machine.
+// The coordinator's side of a switch (SW-1, SW-3, SW-6, SW-7, SW-9, SW-12, SW-15). See switch_types.h for the form of a machine.
 //
 //   Begun -> Granted(k) -> Closed(source|target)
 //      \---> Aborted

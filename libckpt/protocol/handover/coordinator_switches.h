@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All switches of the coordinator: one machine per migration, one open migration per job (rule 3). Pure; see
+// All switches of the coordinator: one machine per migration, one open migration per job (SW-3). Pure; see
 // agent_switches.h. Threads: one.
 #pragma once
 

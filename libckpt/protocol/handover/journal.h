@@ -55,7 +55,7 @@ class Journal {
   }
   Result<void> reserve(std::uint64_t bytes = kReserveBytes);
   // Rewrites the file with only the newest record of each (migration, party), without those for which `forget` says yes,
-  // and renames it into place. A newest record stays for as long as its job may be asked about (rule 3).
+  // and renames it into place. A newest record stays for as long as its job may be asked about (SW-3).
   Result<void> compact(const std::function<bool(const Record&)>& forget);
 
  private:

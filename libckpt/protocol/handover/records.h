@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the three parties of a switch write into their journals (DESIGN §6 rule 1). A record is durable before its effect
-// begins and before any message states it (rule 2). PREPARING, PRECOPY, FINAL and VERIFIED are never written.
+// What the three parties of a switch write into their journals (SW-1). A record is durable before its effect
+// begins and before any message states it (SW-2). PREPARING, PRECOPY, FINAL and VERIFIED are never written.
 // Threads: value types.
 #pragma once
 

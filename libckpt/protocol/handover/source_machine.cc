@@ -106,7 +106,7 @@ class Stepper {
     act(DisarmTimer(Timer::kLease));
   }
 
-  // When a lease that this side gives, or gave, at this moment is over for certain (rule 9).
+  // When a lease that this side gives, or gave, at this moment is over for certain (SW-9).
   Nanos end_of_lending() const {
     return now_ + static_cast<Nanos>(timing_.lend_term_ms + timing_.lease_drift_ms) * kNanosPerMs;
   }
@@ -378,7 +378,7 @@ class Stepper {
     if (from != Party::kCoordinator) return false;
     if (body.side == Side::kSource)
       return ends_here(from, Reason(ErrorCode::kAborted, "Closed for the source"));
-    // The source's image is void (rule 15, second half, or RELEASED was heard already).
+    // The source's image is void (SW-15, second half, or RELEASED was heard already).
     if (in<Barrier>() || in<Leased>())
       release();
     else if (in<Released>())
@@ -435,7 +435,7 @@ class Stepper {
     }
     return true;
   }
-  // Rule 10. Only a target that has committed asks, and only one whose lease is over.
+  // SW-10. Only a target that has committed asks, and only one whose lease is over.
   bool hear(Party from, const wire::LeaseRequest& body) {
     if (from != Party::kTarget || before_barrier()) return false;
     if (auto* b = in<Barrier>(); b && body.k > s_.info.base) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The source agent's side of a switch (DESIGN §6 rules 2-5, 8-13). See switch_types.h for the form of a machine.
+// The source agent's side of a switch (SW-2 to SW-5, SW-8 to SW-13). See switch_types.h for the form of a machine.
 //
 //   Preparing -> Ready -> Precopy -> Pausing -> Barrier -> Released            (the target keeps the job)
-//        \________\__________\_________\           \--> Leased(k) -> Owner      (rule 12, first half)
+//        \________\__________\_________\           \--> Leased(k) -> Owner      (SW-12, first half)
 //                                       `-> Owner <-----'                       (the source keeps it)
 //
 // The job is paused only after the coordinator said Granted: without it a pause would be in vain. Leaving before BARRIER
 // is recorded as RESUMED(n, owner, never_barrier): this migration's final manifest will never exist, so the coordinator may
 // close for the source without hearing the target.
-// A source with BARRIER lends to a target that has committed and that the coordinator does not answer (rule 10). Until that
+// A source with BARRIER lends to a target that has committed and that the coordinator does not answer (SW-10). Until that
 // is over it takes no grant itself. A restarted one cannot know whether it has lent, so it waits for a whole term.
 #pragma once
 
@@ -99,7 +99,7 @@ Result<Step<SourceState>> step(const SourceState& state, const SourceEvent& even
 // The state that the newest record of a migration says.
 Result<SourceState> restore_source(const Record& newest);
 
-[[nodiscard]] bool is_closed(const SourceState& state) noexcept;  // an owner or released: rule 3
+[[nodiscard]] bool is_closed(const SourceState& state) noexcept;  // an owner or released: SW-3
 // Between BARRIER and the end: the job may run only if this machine says so.
 [[nodiscard]] bool holds_job(const SourceState& state) noexcept;
 [[nodiscard]] std::string_view phase_name(const SourceState& state) noexcept;

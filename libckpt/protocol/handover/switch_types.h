@@ -7,7 +7,7 @@
 // An event that cannot happen in a state is an error and changes nothing; a late duplicate is a step without actions.
 //
 // The driver executes a step's actions strictly in order. WriteRecord ends only when the record is durable: that order is
-// rule 2. If it fails cleanly (nothing written), the driver drops the rest of the step's actions, goes back to the state
+// SW-2. If it fails cleanly (nothing written), the driver drops the rest of the step's actions, goes back to the state
 // before the step and feeds RecordFailed. How a driver runs machines is written in driver.md beside this file.
 // Threads: value types; a machine belongs to one driver thread.
 #pragma once
@@ -29,14 +29,14 @@ namespace ckpt::migration {
 
 struct Timing {
   std::uint32_t lease_term_ms = 10'000;  // how long a lease lasts at its holder, from the request on
-  std::uint32_t lease_drift_ms = 500;    // the grantor waits this much longer (rule 9)
+  std::uint32_t lease_drift_ms = 500;    // the grantor waits this much longer (SW-9)
   std::uint32_t lease_renew_ms = 3'000;  // the holder asks again
   std::uint32_t lease_margin_ms = 20;    // a lease with less than this left is not used
   std::uint32_t lend_term_ms =
-      10'000;                   // for what a waiting source lends (rule 10); of no coordinator's setting,
-                                // so that it is the same after a restart
-  std::uint32_t poll_ms = 500;  // unanswered things are said again
-  std::uint32_t silence_ms = 3'000;          // a side not heard of for this long is silent
+      10'000;                        // for what a waiting source lends (SW-10); of no coordinator's setting,
+                                     // so that it is the same after a restart
+  std::uint32_t poll_ms = 500;       // unanswered things are said again
+  std::uint32_t silence_ms = 3'000;  // a side not heard of for this long is silent
   std::uint32_t pause_timeout_ms = 60'000;   // a job that reaches no barrier within this is left alone
   std::uint32_t switch_timeout_ms = 10'000;  // a paused source asks the target to give up after this
   std::uint32_t migration_timeout_ms = 600'000;
@@ -95,7 +95,7 @@ enum class ReportKind : std::uint8_t {
   kRestored = 10,      // C: ended, the source goes on from the barrier after the target had run (exit 3)
   kClosedTarget = 11,  // C: ended, the target owns the job (exit 0)
   kAbortTooLate = 12,  // C: an abort was asked for, but the target committed
-  kWaits = 13,         // S: paused and asking; T: stopped and asking (rule 16)
+  kWaits = 13,         // S: paused and asking; T: stopped and asking (SW-16)
   kReleased = 14,      // S: memory may go
   kGaveUp = 15,        // T: relinquished; S: left this migration before its barrier
   kJobDied = 16,       // S, T: the owner's job itself died
@@ -113,7 +113,7 @@ struct Report {
 
 // ---- actions of both agents ----
 // The instance on this side runs as incarnation k until `deadline` (CLOCK_BOOTTIME; none: for good). The driver tells the
-// keeper, which sets the deadline before it opens the gate (rule 11), lets a stopped rank go on, and refuses a deadline
+// keeper, which sets the deadline before it opens the gate (SW-11), lets a stopped rank go on, and refuses a deadline
 // that is over. Repeated with a later deadline it is a renewal, and touches only the deadline. InstanceRuns(k) follows.
 struct RunInstance {
   RunInstance(Incarnation incarnation, std::optional<Nanos> until) : k(incarnation), deadline(until) {}
@@ -189,7 +189,7 @@ struct RecordFailed {  // the journal refused cleanly; the state is the one befo
   Reason reason;
 };
 struct Restarted {};   // first event of a machine rebuilt from its records
-struct Superseded {};  // a later migration of the same job was heard of (rule 3)
+struct Superseded {};  // a later migration of the same job was heard of (SW-3)
 struct EngineFailed {  // mover died, link lost, roots differ three times, rounds gave up
   explicit EngineFailed(Reason why) : reason(std::move(why)) {}
   Reason reason;
@@ -212,7 +212,7 @@ struct InstanceDied {  // the job's process (source), the standby or instance (t
   Reason reason;
 };
 
-// A lease as its holder sees it (rule 9): asked for at several times, answered for one of them.
+// A lease as its holder sees it (SW-9): asked for at several times, answered for one of them.
 struct HeldLease {
   Incarnation k = 0;
   Nanos deadline = 0;

@@ -43,7 +43,7 @@ class Stepper {
     return p && !p->owner ? p : nullptr;
   }
 
-  // Rule 5. `keep_image`: verified bytes stay until the source says it goes on (rule 13).
+  // SW-5. `keep_image`: verified bytes stay until the source says it goes on (SW-13).
   void relinquish(const Reason& reason, bool keep_image) {
     keep_image = keep_image && in<Verified>();
     Record r(s_.info, Party::kTarget, RecordKind::kRelinquished);
@@ -97,7 +97,7 @@ class Stepper {
   void ask_for(Incarnation k) {
     ask_lease(s_.lease, k, now_);
     tell(Party::kCoordinator, wire::LeaseRequest(k, now_));
-    // The coordinator may be away: a source that waits can lend, too (rule 10).
+    // The coordinator may be away: a source that waits can lend, too (SW-10).
     if (const auto* p = window(); p && p->k == k && !lasts(s_.lease, now_, timing_))
       tell(Party::kSource, wire::LeaseRequest(k, now_));
   }
@@ -159,7 +159,7 @@ class Stepper {
     tell_both(wire::Runs(p.k));
     act(Report(ReportKind::kRunsAtTarget, p.k));
   }
-  // Rule 14 is for instances that died. One that has finished is never run again: RUNS stays stated, so that the source releases.
+  // SW-14 is for instances that died. One that has finished is never run again: RUNS stays stated, so that the source releases.
   bool on(const InstanceFinished& e) {
     auto* p = in<Committed>();
     if (!p || p->k != e.k || p->dead) return true;
@@ -376,7 +376,7 @@ class Stepper {
     return true;
   }
   bool hear(Party from, const wire::Lease& body) {
-    // The source lends for what has been committed; a grant is the coordinator's (rule 6).
+    // The source lends for what has been committed; a grant is the coordinator's (SW-6).
     const bool grants = from == Party::kCoordinator;
     if (!grants && !window()) return true;
     if (in<Relinquished>() || !take_lease(s_.lease, body, now_, timing_)) return true;

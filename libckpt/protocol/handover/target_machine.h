@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The target agent's side of a switch (DESIGN §6 rules 2, 3, 5-14). See switch_types.h for the form of a machine.
+// The target agent's side of a switch (SW-2, SW-3, SW-5 to SW-14). See switch_types.h for the form of a machine.
 //
 //   Preparing -> Ready -> Receiving -> Verified -> Committed(k) -> Committed(k, owner)
 //        \________\___________\__________\____________\--> Relinquished
@@ -35,7 +35,7 @@ struct Committed {
   friend bool operator==(const Committed&, const Committed&) = default;
 };
 struct Relinquished {
-  bool image = false;  // verified bytes are kept until the source says it goes on (rule 13)
+  bool image = false;  // verified bytes are kept until the source says it goes on (SW-13)
   Reason reason;
   friend bool operator==(const Relinquished&, const Relinquished&) = default;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an agent found about the health of its GPUs, and what it concluded for each job (libckpt/health decides; DESIGN §8).
+// What an agent found about the health of its GPUs, and what it concluded for each job (libckpt/health decides; docs/design.md §8).
 //
 //   agent                          coordinator
 //     | HealthReport    ------------->  |   every finding the coordinator has not acknowledged; again at each new connection

@@ -24,7 +24,7 @@ struct RankSpec {
   }
 };
 
-// How a job is moved (DESIGN §3).
+// How a job is moved (docs/design.md §3).
 enum class Way : std::uint8_t {
   kInvalid = 0,
   kCooperative = 1,

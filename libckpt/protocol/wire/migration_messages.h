@@ -78,7 +78,7 @@ struct MigrationPlan {
       fingerprint_key, session_token, lease_term_ns, switch_timeout_ns, options, last_pause);
   }
 };
-// The same process goes on, with another GPU (DESIGN §3, hot card swap).
+// The same process goes on, with another GPU (docs/design.md §3, hot card swap).
 [[nodiscard]] inline bool is_swap(const MigrationPlan& plan) {
   return plan.spec.way != Way::kCooperative && plan.source_node == plan.target_node;
 }

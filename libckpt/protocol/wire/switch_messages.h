@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages of the switch (DESIGN §6) between coordinator C, source agent S and target agent T.
+// The messages of the switch (docs/design.md §6) between coordinator C, source agent S and target agent T.
 //
 //   C                          S                              T
 //   |-- Prepare -------------->|                              |
@@ -161,18 +161,18 @@ struct Failed {
   explicit Failed(Reason why) : reason(std::move(why)) {}
   Reason reason;
 };
-// T to C: volatile; says only that a timeout should not abort any more (rule 7).
+// T to C: volatile; says only that a timeout should not abort any more (SW-7).
 struct Verified {
   CKPT_SWITCH_BODY(Verified);
 };
-// C to T (k = n+1, n+3, ...) or, as the offer of rule 12, to S (k = n+2, ...): GRANTED(k) is recorded; ask for its lease.
+// C to T (k = n+1, n+3, ...) or, as the offer of SW-12, to S (k = n+2, ...): GRANTED(k) is recorded; ask for its lease.
 struct Commit {
   CKPT_SWITCH_BODY(Commit);
   Commit() = default;
   explicit Commit(Incarnation incarnation) : k(incarnation) {}
   Incarnation k = 0;
 };
-// Holder to C. `sent_at_ns` is the holder's clock (CLOCK_BOOTTIME) when it asked; the answer repeats it (rule 9).
+// Holder to C. `sent_at_ns` is the holder's clock (CLOCK_BOOTTIME) when it asked; the answer repeats it (SW-9).
 struct LeaseRequest {
   CKPT_SWITCH_BODY(LeaseRequest);
   LeaseRequest() = default;

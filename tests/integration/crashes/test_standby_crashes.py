@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """kill -9 of the standby and of its keeper while the switch is held in a state: in pre-copy, VERIFIED and COMMITTED. As long
-as the target does not own the job, the source goes on from the very step it stopped at (rule 14 of the switch)."""
+as the target does not own the job, the source goes on from the very step it stopped at (SW-14)."""
 import os
 import signal
 import unittest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`abort` at each state of a switch ends as rule 7 says. A party is stopped (SIGSTOP) at a crash point, the abort is asked
+"""`abort` at each state of a switch ends as SW-7 says. A party is stopped (SIGSTOP) at a crash point, the abort is asked
 for, the party goes on (SIGCONT): an abort that is accepted ends at the source, one that comes too late says so."""
 import os
 import signal

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Section "fingerprint": DESIGN §5's goal is that a fingerprint costs what a plain read of the same memory costs.
+// Section "fingerprint": the goal is that a fingerprint costs what a plain read of the same memory costs (docs/design.md §5).
 #include <sys/mman.h>
 
 #include <algorithm>

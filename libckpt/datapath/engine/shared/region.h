@@ -16,7 +16,7 @@ struct Region {
   std::uint64_t generation = 0;
   CUdeviceptr address = 0;  // in this process, 16-byte aligned
   std::uint64_t bytes = 0;
-  // Keeps the mapping alive. The engine lets go of it when the region is dropped: that unmaps (DESIGN §5 rule 7).
+  // Keeps the mapping alive. The engine lets go of it when the region is dropped: that unmaps (ENG-7).
   std::shared_ptr<const void> backing;
 };
 

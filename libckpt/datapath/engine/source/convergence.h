@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When to switch (DESIGN §5 "Convergence"). After each round the downtime of a switch now is estimated as
+// When to switch (docs/design.md §5 "Convergence"). After each round the downtime of a switch now is estimated as
 //   max(scan, remaining / throughput, beside) + fixed
 // where `remaining` is what the barrier's scan will find: what this round's scan found, grown with the time this round took
 // against the last one's (never shrunk: hot data is rewritten whole), and `throughput` the drain rate while only sending.

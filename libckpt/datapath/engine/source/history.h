@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the source remembers of the chunks that the target holds, so that it need not send all of them again: the marks of their
 // blocks (4 bytes for each 4 KiB of state), and, within --shadow-memory, whole chunks for differences. Hints only: whatever is
-// rebuilt from them is judged by its fingerprint (rule 1), and a chunk that was wrong is forgotten here and sent raw.
+// rebuilt from them is judged by its fingerprint (ENG-1), and a chunk that was wrong is forgotten here and sent raw.
 //
-// Threads: a chunk is under way once at a time (rule 2), and whoever handles it (a coding thread, then its lane) owns what is here
+// Threads: a chunk is under way once at a time (ENG-2), and whoever handles it (a coding thread, then its lane) owns what is here
 // about it; different chunks are free of one another. Nothing is locked, nothing is allocated after create(). No function fails
 // but ShadowStore::create (kOutOfMemory). Sizes are bytes.
 #pragma once

@@ -512,7 +512,7 @@ Result<void> SendLane::handle_ack(const LaneHeader& header, std::span<const std:
   return ok();
 }
 
-// Rule 1: what the target computed from its own memory must be what left here, and that is what it holds.
+// ENG-1: what the target computed from its own memory must be what left here, and that is what it holds.
 void SendLane::judge(Slot& slot, std::span<const std::byte> bytes) {
   std::uint64_t good_bytes = 0;
   std::uint32_t good = 0;

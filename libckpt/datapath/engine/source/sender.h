@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The source's half of a move (DESIGN §5). The caller drives it from one thread:
+// The source's half of a move (docs/design.md §5). The caller drives it from one thread:
 //
 //   CKPT_TRY(sender, Sender::create(device, staging, transport, options));
 //   CKPT_TRYV(sender->connect());                 // returns when all lanes are open
@@ -9,10 +9,10 @@
 //   while (rounds pay) CKPT_TRY(report, sender->run_round());
 //   ... the job is paused ...
 //   CKPT_TRY(report, sender->run_final(host_state));          // the target holds every byte, acknowledged
-//   CKPT_TRY(verdict, sender->commit(manifest(sender->root())));   // rule 4: the target has compared the roots
+//   CKPT_TRY(verdict, sender->commit(manifest(sender->root())));   // ENG-4: the target has compared the roots
 //
 // Codecs: the chooser is told the limit and what measure_link() said; until then kAuto sends raw or changed blocks. Chunks are
-// encoded for the link, judged by the fingerprint of their plain bytes (rule 1), and sent raw after they arrived wrong.
+// encoded for the link, judged by the fingerprint of their plain bytes (ENG-1), and sent raw after they arrived wrong.
 //
 // Threads: the calls above block and belong to one thread; drop_region(), cut_round(), cancel(), set_bandwidth() and the
 // counters are for any thread. Inside: one thread per lane, coding threads, and the caller's thread scans. After an error every call returns it.
@@ -124,7 +124,7 @@ class Sender {
   Result<void> add_region(Region region);
   // A region of a plan that will never be added: it was freed meanwhile.
   void forgo_region(std::uint64_t id, std::uint64_t generation);
-  // Returns once nothing here touches the region and its backing is released (rule 7). Unknown ids are fine.
+  // Returns once nothing here touches the region and its backing is released (ENG-7). Unknown ids are fine.
   void drop_region(std::uint64_t id);
 
   // A plain stream over the same lanes, bytes per second; the limit itself while one is set. Not during a round.
@@ -134,7 +134,7 @@ class Sender {
   Result<RoundReport> run_round();
   // The running round (and every later run_round()) ends as soon as what is in flight has arrived: the final one comes.
   void cut_round();
-  // Rule 4, ahead of the pause (docs/adr/0005): the target scans all it holds now, and what arrives in later rounds as it arrives.
+  // ENG-4, ahead of the pause (docs/adr/0005): the target scans all it holds now, and what arrives in later rounds as it arrives.
   // Between rounds; wait_verified() must have returned before the next round but one, and before the next begin_verify(). The final round begins
   // with a scan of the target unless there was one within kVerifyHolds. Where host state was announced, the target answers once it has memory for it,
   // or after some seconds.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the source makes messages shorter (DESIGN §5 "Codecs"): for each staged chunk the blocks that changed, or byte planes, or
+// How the source makes messages shorter (docs/design.md §5 "Codecs"): for each staged chunk the blocks that changed, or byte planes, or
 // the difference to what was sent last, or the chunk as it is. Internal to the engine; there is none where --codec is raw.
 //
 // Threads: encode() on coding threads, one message and one `worker` at a time each; acknowledged(), wrong() and unsent() on the

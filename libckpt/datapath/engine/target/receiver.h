@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The target's half of a move (DESIGN §5): listens with one thread per lane, writes what comes, answers with fingerprints of its
-// own device memory, and at the final round scans all it holds (rule 4) on a thread of its own.
+// The target's half of a move (docs/design.md §5): listens with one thread per lane, writes what comes, answers with fingerprints of its
+// own device memory, and at the final round scans all it holds (ENG-4) on a thread of its own.
 //
 //   CKPT_TRY(receiver, Receiver::create(device, staging, transport, options));
 //   hand receiver->addresses() to the source; everything else is told to the delegate

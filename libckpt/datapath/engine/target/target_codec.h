@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the target makes chunks of what came: each coding thread has a decoder with buffers and a stream of its own. What does not
-// decode is left out: the chunk keeps what it held, its fingerprint says so, and the source sends it raw (rule 1). Internal to the
+// decode is left out: the chunk keeps what it held, its fingerprint says so, and the source sends it raw (ENG-1). Internal to the
 // engine.
 //
 // Threads: a Decoder belongs to its coding thread. Ownership: the Device outlives it. Nothing is allocated after create().

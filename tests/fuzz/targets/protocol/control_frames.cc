@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "libckpt/protocol/wire/switch_messages.h"
-#include "tests/fuzz/seeds/control_frame_list.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/seeds/control_frame_list.h"
 
 namespace ckpt::fuzz {
 namespace {

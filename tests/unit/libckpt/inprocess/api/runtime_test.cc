@@ -254,7 +254,7 @@ TEST_F(RuntimeTest, AllocationWaitsForFreedMemoryThatTheMoverHolds) {
   ASSERT_EQ(ckpt_free(session_, a), CKPT_OK);
   const auto freed = next<local::RegionFreed>();
 
-  // 40 of 64 MiB are still mapped by the "mover": without rule 7 this allocation fails.
+  // 40 of 64 MiB are still mapped by the "mover": without ENG-7 this allocation fails.
   ckpt_status status = CKPT_ERROR_INVALID;
   std::atomic<bool> begun{false};
   std::thread program([&] {

@@ -253,7 +253,7 @@ TEST(SwitchMutants, LateRuns) {
   EXPECT_NE(runs_is_late(Mutant::kLateRuns).find("freed"), std::string::npos);
 }
 
-// The target has committed, its lease ends, and only the source is there. Rule 10: it lends.
+// The target has committed, its lease ends, and only the source is there. SW-10: it lends.
 TEST(SwitchLending, SourceLendsToACommittedTargetWhileTheCoordinatorIsAway) {
   World world({.seed = 1, .chance = false, .timing = fast()});
   world.crash_after(1, "record COMMITTED");

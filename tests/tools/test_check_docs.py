@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tools/check-docs on a copy of the tree: it passes as it is, and finds each mistake that is planted."""
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+CHECKER = ROOT / "tools/check-docs"
+RULE = "ENG" + "-99"  # in two pieces: this file must not cite what is not there
+TWICE = "SW" + "-4"
+SECTION = "design.md " + "§99"
+PAGE = "docs/" + "no-such-page.md"
+RECORD = "adr/" + "9999"
+OLD_NAME = "an_" + "old_name"
+LONG = "This sentence has " + "one word more and " * 4 + "does not end here at all now."  # 26 words
+
+# file, line to append, what is said of that line
+MISTAKES = [
+    ("docs/operations.md", "[gone](no-such-file.md)", "link to no-such-file.md: there is no such file"),
+    ("docs/operations.md", "[gone](../../README.md)", "link to ../../README.md: there is no such file"),
+    ("docs/operations.md", "[gone](testing.md#no-such-heading)",
+     "link to testing.md#no-such-heading: there is no such heading"),
+    ("docs/operations.md", "[gone]: no-such-definition.md", "link to no-such-definition.md: there is no such file"),
+    ("docs/operations.md", "[gone][nowhere]", "a link's reference is not defined"),
+    ("libckpt/base/clock.h", f"// {RULE}", f"{RULE} is not defined in docs/design.md"),
+    ("libckpt/base/clock.h", f"// docs/{SECTION}", "docs/design.md has no section 99"),
+    ("libckpt/base/clock.h", f"// {PAGE}", f"there is no {PAGE}"),
+    ("libckpt/base/clock.h", f"// {RECORD}", f"there is no docs/{RECORD}"),
+    ("libckpt/base/clock.h", "// DESIGN" + " §5", "cites a page that is not in the tree; docs/design.md has its sections"),
+    ("libckpt/base/clock.h", f"int {OLD_NAME};", f"{OLD_NAME} is an old name (tools/old-names.txt)"),
+    ("tools/check-layers", f"# {OLD_NAME}", f"{OLD_NAME} is an old name (tools/old-names.txt)"),
+    ("docs/design.md", f"| {TWICE} | again |", f"{TWICE} is defined twice"),
+    ("README.md", "x" * 111, "111 columns; at most 110"),
+    ("README.md", LONG.replace("word more", "word\nmore"), "a sentence of 26 words, at most 25: This sentence has one word more ..."),
+    ("docs/glossary.md", f"| a | {LONG} |", "a sentence of 26 words, at most 25: This sentence has one word more ..."),
+    ("docs/glossary.md", LONG, "a sentence of 26 words, at most 25: This sentence has one word more ..."),
+]
+# What looks like a mistake and is none.
+RIGHT = [
+    ("docs/operations.md", "`[gone](no-such-file.md)` [there](https://example.org/x) [here](#where-images-lie) [up](../README.md)"),
+    ("docs/operations.md", "```\n[gone](no-such-file.md)\n```"),
+    ("docs/operations.md", OLD_NAME),
+    ("libckpt/base/clock.h", f"int {OLD_NAME}_too, not_{OLD_NAME};"),
+    ("docs/glossary.md", "A word, e.g. this one. " + "A short sentence. " * 20),
+    ("docs/glossary.md", LONG.replace(" at all", " here")),
+    ("README.md", "x" * 110),
+]
+
+
+class CheckDocs(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        self.tree = pathlib.Path(tempfile.mkdtemp(prefix="check-docs-"))
+        self.addCleanup(shutil.rmtree, self.tree)
+        names = subprocess.run(["git", "ls-files", "-co", "-z", "--exclude-standard"], cwd=ROOT, capture_output=True,
+                               text=True, check=True).stdout.split("\0")
+        for name in names:
+            if not name or name.startswith("tests/fuzz/corpus/") or not (ROOT / name).is_file():
+                continue
+            (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, self.tree / name)
+        subprocess.run(["git", "init", "-q"], cwd=self.tree, check=True)
+
+    def append(self, name, text):
+        """The number of the first line of `text`, a paragraph of its own at the end of the file."""
+        path = self.tree / name
+        lines = path.read_text().rstrip("\n").split("\n")
+        path.write_text("\n".join([*lines, "", text]) + "\n")
+        return len(lines) + 2
+
+    def check(self):
+        result = subprocess.run([sys.executable, CHECKER, "--root", self.tree], capture_output=True, text=True)
+        self.assertEqual(result.stderr, "")
+        return result.returncode, result.stdout.splitlines()
+
+    def fill_readme(self, count):
+        """Lengthens README to so many lines."""
+        path = self.tree / "README.md"
+        lines = path.read_text().splitlines()
+        path.write_text("\n".join(lines + ["- x"] * (count - len(lines))) + "\n")
+
+    def test_the_tree_is_right(self):
+        readme = self.tree / "README.md"
+        readme.write_text("\n".join(readme.read_text().splitlines()[:100]) + "\n")
+        for name, text in RIGHT:
+            self.append(name, text)
+        self.fill_readme(150)
+        with (self.tree / "tools/old-names.txt").open("a") as names:
+            names.write(OLD_NAME + "\n")
+        self.assertEqual(self.check(), (0, []))
+
+    def test_each_mistake_is_found(self):
+        with (self.tree / "tools/old-names.txt").open("a") as names:
+            names.write(OLD_NAME + "\n")
+        expected = [f"{name}:{self.append(name, text)}: {problem}" for name, text, problem in MISTAKES]
+        self.fill_readme(160)
+        expected.append("README.md:160: 160 lines; at most 150")
+        status, found = self.check()
+        self.assertEqual(sorted(found), sorted(expected))
+        self.assertEqual(status, 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
