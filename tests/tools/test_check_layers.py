@@ -6,7 +6,7 @@ import sys
 import tempfile
 import unittest
 
-CHECK = pathlib.Path(__file__).resolve().parents[4] / "tools" / "check-layers"
+CHECK = pathlib.Path(__file__).resolve().parents[2] / "tools" / "check-layers"
 
 
 class CheckLayers(unittest.TestCase):
