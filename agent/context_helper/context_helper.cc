@@ -95,7 +95,8 @@ Result<void> ContextHelper::launch() {
   handlers.packet = [weak = weak_from_this(), run](const Packet& packet) {
     if (auto self = weak.lock(); self && self->run_ == run) self->on_packet(packet);
   };
-  // An end of file alone says little: the exit that follows says why, unless its last packet has. A helper that talks nonsense is ended.
+  // An end of file alone says little: the exit that follows says why, unless its last packet has. A helper
+  // that talks nonsense is ended.
   handlers.closed = [weak = weak_from_this(), run](const Error& error) {
     auto self = weak.lock();
     if (!self || self->run_ != run) return;

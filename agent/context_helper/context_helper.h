@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's side of gpumigrate-context, the resident process that holds an initialised driver and gives its checkpoint orders for
-// other processes by pid: no cuInit falls into a downtime, and the agent itself makes no driver call. One order at a time, in the
-// order of the calls. A helper that dies is started again with a pause that doubles up to 30 s.
-// Threads: the event loop. Ownership: the process ends with this object (its socket closes, after the order it is at).
-// Errors: kNotSupported, with the reason, where the driver or this node cannot do it; kTimedOut and kUnavailable when a helper that
-// was at an order hung (it is killed) or died: the order's effect is not known, ask state(); kRefused for a process in another state
-// than the order needs; kOutOfMemory from restore() is final for the process.
+// The agent's side of gpumigrate-context, the resident process that holds an initialised driver and gives its
+// checkpoint orders for other processes by pid: no cuInit falls into a downtime, and the agent itself makes
+// no driver call. One order at a time, in the order of the calls. A helper that dies is started again with a
+// pause that doubles up to 30 s.
+// Threads: the event loop. Ownership: the process ends with this object (its socket closes, after the order
+// it is at).
+// Errors: kNotSupported, with the reason, where the driver or this node cannot do it; kTimedOut and
+// kUnavailable when a helper that was at an order hung (it is killed) or died: the order's effect is not
+// known, ask state(); kRefused for a process in another state than the order needs; kOutOfMemory from
+// restore() is final for the process.
 #pragma once
 
 #include <sys/types.h>
@@ -54,20 +57,23 @@ class ContextHelper : public std::enable_shared_from_this<ContextHelper> {
 
   // Starts it if it is not running and was not told to stop. A failure is told by ready().
   void start();
-  // Starts it if need be and waits until it serves. kNotSupported: no driver, or cuInit failed (with the CUresult's name).
+  // Starts it if need be and waits until it serves. kNotSupported: no driver, or cuInit failed (with the
+  // CUresult's name).
   Task<Result<ContextFacts>> ready();
 
-  // Orders for the process `pid` as this node counts; each waits for ready() first. `timeout` bounds the order itself, from the
-  // moment the helper gets it.
+  // Orders for the process `pid` as this node counts; each waits for ready() first. `timeout` bounds the
+  // order itself, from the moment the helper gets it.
   Task<Result<context::ProcessState>> state(pid_t pid, Milliseconds timeout = Milliseconds(5000));
-  // Until no driver call of the process is under way; on kTimedOut the process is not locked and goes on. The driver's own
-  // timeout is `timeout`; the helper gets a little longer to answer.
+  // Until no driver call of the process is under way; on kTimedOut the process is not locked and goes on. The
+  // driver's own timeout is `timeout`; the helper gets a little longer to answer.
   Task<Result<void>> lock(pid_t pid, Milliseconds timeout);
   Task<Result<void>> checkpoint(pid_t pid, Milliseconds timeout);
-  // `pairs` empty: on the same GPUs. The process stays locked. kOutOfMemory is final: it cannot be restored any more.
+  // `pairs` empty: on the same GPUs. The process stays locked. kOutOfMemory is final: it cannot be restored
+  // any more.
   Task<Result<void>> restore(pid_t pid, std::vector<context::GpuPair> pairs, Milliseconds timeout);
   Task<Result<void>> unlock(pid_t pid, Milliseconds timeout);
-  // The thread of `pid` that must run for a restore (the driver works in it); CRIU's caller lets it go on first.
+  // The thread of `pid` that must run for a restore (the driver works in it); CRIU's caller lets it go on
+  // first.
   Task<Result<pid_t>> restore_thread(pid_t pid, Milliseconds timeout = Milliseconds(5000));
 
   // Ends it for good; what is under way fails with kAborted.

@@ -30,7 +30,8 @@ struct Memory {
   CUdeviceptr address = 0;
 };
 
-// The first half is set, the second copied from it, and what is read is the second: memory, a kernel or an engine that sets, and one that copies.
+// The first half is set, the second copied from it, and what is read is the second: memory, a kernel or an
+// engine that sets, and one that copies.
 Result<void> compute(const Device& device) {
   const ContextScope scope(device);
   const DriverApi& api = device.api();
@@ -46,7 +47,8 @@ Result<void> compute(const Device& device) {
   return Error(ErrorCode::kCorrupt, "Memory of the GPU does not read as it was written");
 }
 
-// A context that cannot be had says nothing against the GPU (it may be another's alone), unless the driver names a fault.
+// A context that cannot be had says nothing against the GPU (it may be another's alone), unless the driver
+// names a fault.
 bool speaks_against_the_gpu(const Error& error, bool had_context) {
   if (error.code() == ErrorCode::kCorrupt) return true;
   if (error.domain() != ErrorDomain::kCuda) return false;

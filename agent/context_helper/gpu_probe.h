@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-context --probe-gpu: whether the one GPU that this process sees (CUDA_VISIBLE_DEVICES) still computes: a context of its own, 2 MiB that are
-// set and copied, and read back. One line on standard output:
+// gpumigrate-context --probe-gpu: whether the one GPU that this process sees (CUDA_VISIBLE_DEVICES) still
+// computes: a context of its own, 2 MiB that are set and copied, and read back. One line on standard output:
 //
 //   {"gpu_probe": {"result": "passed" | "failed" | "none", "detail": "..."}}
 //
-// "none": it could not be tried for a reason that says nothing against the GPU (no driver, no memory left, no such device). Threads: one. May hang in the
-// driver: that is an answer, too, and whoever started it ends it.
+// "none": it could not be tried for a reason that says nothing against the GPU (no driver, no memory left, no
+// such device). Threads: one. May hang in the driver: that is an answer, too, and whoever started it ends it.
 #pragma once
 
 namespace ckpt::context_helper {

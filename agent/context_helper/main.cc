@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-context: holds an initialised CUDA driver and gives its checkpoint orders for other processes. Started by the agent
-// with its end of a socketpair as descriptor 3; ends with its agent, after the order it is at. Logs to stderr. With --probe-remap it only tries how
-// memory comes back after a restore (remap_probe.h), with --probe-gpu only whether a GPU computes (gpu_probe.h), with --save PID it only saves a context.
+// gpumigrate-context: holds an initialised CUDA driver and gives its checkpoint orders for other processes.
+// Started by the agent with its end of a socketpair as descriptor 3; ends with its agent, after the order it
+// is at. Logs to stderr. With --probe-remap it only tries how memory comes back after a restore
+// (remap_probe.h), with --probe-gpu only whether a GPU computes (gpu_probe.h), with --save PID it only saves
+// a context.
 #include <fcntl.h>
 #include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agent <-> gpumigrate-context: one fixed-size value per packet of an inherited AF_UNIX SOCK_SEQPACKET socketpair (descriptor 3 in
-// the helper). The helper says Ready once, then answers each Order with one Answer, in order. Both ends are of one build and one
-// machine; what arrives is checked all the same. Threads: values and pure functions. Errors: kProtocol.
+// Agent <-> gpumigrate-context: one fixed-size value per packet of an inherited AF_UNIX SOCK_SEQPACKET
+// socketpair (descriptor 3 in the helper). The helper says Ready once, then answers each Order with one
+// Answer, in order. Both ends are of one build and one machine; what arrives is checked all the same.
+// Threads: values and pure functions. Errors: kProtocol.
 #pragma once
 
 #include <array>
@@ -32,7 +33,8 @@ enum class ProcessState : std::uint32_t { kRunning = 0, kLocked, kCheckpointed, 
 
 using Uuid = std::array<std::uint8_t, 16>;
 
-// The GPU that was checkpointed, and the one to restore on. Every GPU of the process must be listed, also those that stay.
+// The GPU that was checkpointed, and the one to restore on. Every GPU of the process must be listed, also
+// those that stay.
 struct GpuPair {
   Uuid from{};
   Uuid to{};
@@ -64,7 +66,8 @@ struct Answer {
   std::array<char, kMaxText> text{};  // of the error, without an end mark; kReady: the first GPU's name
 };
 
-// The bytes of a packet as a value; kProtocol if they are none of this version, or a count or a kind is out of range.
+// The bytes of a packet as a value; kProtocol if they are none of this version, or a count or a kind is out
+// of range.
 [[nodiscard]] Result<Order> parse_order(std::span<const std::byte> bytes);
 [[nodiscard]] Result<Answer> parse_answer(std::span<const std::byte> bytes);
 

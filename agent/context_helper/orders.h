@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The helper's work: one order of the agent as one call of the driver. Threads: the helper's only one; a call blocks as long as
-// the driver takes. Errors: in the answer, with the CUresult.
+// The helper's work: one order of the agent as one call of the driver. Threads: the helper's only one; a call
+// blocks as long as the driver takes. Errors: in the answer, with the CUresult.
 #pragma once
 
 #include "agent/context_helper/messages.h"

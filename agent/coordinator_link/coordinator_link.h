@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's connection to its coordinator: dials for as long as the agent lives, says everything the node has at each new
-// connection and again at every change, and turns commands into calls. What was not heard is said again from what there is
-// (inventory, records), never from a queue. Threads: the event loop. Ownership: owns the dialer. Errors: a command that fails is
-// answered with Reply; malformed frames end the connection.
+// The agent's connection to its coordinator: dials for as long as the agent lives, says everything the node
+// has at each new connection and again at every change, and turns commands into calls. What was not heard is
+// said again from what there is (inventory, records), never from a queue. Threads: the event loop. Ownership:
+// owns the dialer. Errors: a command that fails is answered with Reply; malformed frames end the connection.
 #pragma once
 
 #include <functional>
@@ -43,10 +43,12 @@ class CoordinatorLink : public CoordinatorPort {
 
   void start();
   [[nodiscard]] bool connected() const { return dialer_ && dialer_->connected(); }
-  // Frames that a part of the agent of its own takes (health, images). Set before start(); an error ends the connection.
+  // Frames that a part of the agent of its own takes (health, images). Set before start(); an error ends the
+  // connection.
   using FrameHandler = std::function<Result<void>(std::span<const std::byte>)>;
   void take(wire::FrameType type, FrameHandler handler) { handlers_[type] = std::move(handler); }
-  // Called behind the agent's hello at every new connection, for what is to be said again then. Set before start().
+  // Called behind the agent's hello at every new connection, for what is to be said again then. Set before
+  // start().
   void at_each_connection(std::function<void()> say_again) { at_connection_.push_back(std::move(say_again)); }
   // Best effort: false if the coordinator is away.
   template <class M>

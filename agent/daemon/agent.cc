@@ -283,7 +283,8 @@ Task<> Agent::look_for_criu() {
   if (config_.rehearsal) control::spawn(io_.get_executor(), "rehearsal", rehearse(facts.version));
 }
 
-// Beside all else; jobs may move meanwhile. What failed is tried again when something of it is another version.
+// Beside all else; jobs may move meanwhile. What failed is tried again when something of it is another
+// version.
 Task<> Agent::rehearse(std::string criu_version) {
   const std::string of = std::string(GPUMIGRATE_VERSION) + ", CRIU " + criu_version + ", driver " +
                          inventory_.last().driver_version;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent of one node: puts inventory, jobs, movers, migrations and links together. Everything runs on one event loop; fsync and
-// the GPU library have threads of their own. Jobs and their keepers outlive it, movers end with it.
-// Threads: the loop, in run(). Errors: create() says why the node cannot be served (journal locked or damaged, port taken, folder
-// not writable).
+// The agent of one node: puts inventory, jobs, movers, migrations and links together. Everything runs on one
+// event loop; fsync and the GPU library have threads of their own. Jobs and their keepers outlive it, movers
+// end with it.
+// Threads: the loop, in run(). Errors: create() says why the node cannot be served (journal locked or
+// damaged, port taken, folder not writable).
 #pragma once
 
 #include <map>

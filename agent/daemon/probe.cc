@@ -142,7 +142,8 @@ struct ProbeEnd {
   std::optional<int> status;
 };
 
-// The name of what went wrong; empty: it ended well. A mover that hangs in the driver is killed and not waited for.
+// The name of what went wrong; empty: it ended well. A mover that hangs in the driver is killed and not
+// waited for.
 Task<std::string> run_mover(ProbeSettings settings, std::string output) {
   const auto executor = co_await asio::this_coro::executor;
   auto ending = std::make_shared<ProbeEnd>(executor);

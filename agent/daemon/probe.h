@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-agent --probe: what this node has of what moves need, as facts; `gpumigrate doctor` says what follows from them. The driver
-// and UCX are asked by `gpumigrate-mover --probe`, CRIU by its own check, the kernel here. Nothing of the node is changed.
-// Threads: one, before any other is started. Errors: kIo if there is no room for temporary files; all else is a part of the answer, as
-// "problem".
+// gpumigrate-agent --probe: what this node has of what moves need, as facts; `gpumigrate doctor` says what
+// follows from them. The driver and UCX are asked by `gpumigrate-mover --probe`, CRIU by its own check, the
+// kernel here. Nothing of the node is changed.
+// Threads: one, before any other is started. Errors: kIo if there is no room for temporary files; all else is
+// a part of the answer, as "problem".
 //
 //   {"node":   {"name", "kernel", "root"},
 //    "driver": {"loaded", "version", "checkpoint", "change_gpu", "devices": [{"name", "bytes", "virtual_memory", "descriptors",

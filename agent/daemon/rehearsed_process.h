@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The helper's side of the rehearsal (rehearsal.h): makes a process in a PID namespace of its own, dumps it, restores it, with the calls that a move
-// makes, and measures beside it. Prints {"rehearsal": …} as its last line, or why there is none.
-// Threads: one loop; a stream of pages has its own. Ownership: what it makes ends with it: processes by the kernel, folders by their owners.
+// The helper's side of the rehearsal (rehearsal.h): makes a process in a PID namespace of its own, dumps it,
+// restores it, with the calls that a move makes, and measures beside it. Prints {"rehearsal": …} as its last
+// line, or why there is none.
+// Threads: one loop; a stream of pages has its own. Ownership: what it makes ends with it: processes by the
+// kernel, folders by their owners.
 // Errors: the exit status, 0 or 1.
 #pragma once
 
@@ -15,7 +17,8 @@ inline constexpr char kRehearsedFlag[] = "--rehearsed-process";
 // `home`: the agent's folder. `criu`: empty: it is looked for.
 int run_rehearsal(const std::string& home, const std::string& criu);
 
-// The process itself: a child of it has `bytes` of private memory, closes descriptor 3 once that is written, and stays.
+// The process itself: a child of it has `bytes` of private memory, closes descriptor 3 once that is written,
+// and stays.
 int be_rehearsed(std::uint64_t bytes);
 
 }  // namespace ckpt::agent

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU as a program is told of it: UUID and PCI address, as bytes. Pure functions. Errors: kInvalidArgument for text that is neither.
+// A GPU as a program is told of it: UUID and PCI address, as bytes. Pure functions. Errors: kInvalidArgument
+// for text that is neither.
 #pragma once
 
 #include <array>
@@ -18,7 +19,8 @@ using GpuUuid = std::array<std::uint8_t, 16>;
 Result<GpuUuid> parse_gpu_uuid(std::string_view text);
 [[nodiscard]] std::string to_text(const GpuUuid& uuid);
 
-// `bus_id`: "DOMAIN:BUS:DEVICE.FUNCTION", hexadecimal, as NVML writes it. The ordinal is 0: a rank has one GPU.
+// `bus_id`: "DOMAIN:BUS:DEVICE.FUNCTION", hexadecimal, as NVML writes it. The ordinal is 0: a rank has one
+// GPU.
 Result<local::GpuIdentity> gpu_identity(std::string_view uuid, std::string_view bus_id);
 
 }  // namespace ckpt::agent

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPUs of this node as the coordinator is told them. NVML is asked on a thread of its own under a watchdog: a wedged driver
-// never blocks the event loop, the GPUs then count as not answering, and no second call is started before the first returns.
+// The GPUs of this node as the coordinator is told them. NVML is asked on a thread of its own under a
+// watchdog: a wedged driver never blocks the event loop, the GPUs then count as not answering, and no second
+// call is started before the first returns.
 // Threads: used on the event loop only. Errors: none leave this class; what is wrong is part of the snapshot.
 #pragma once
 
@@ -22,8 +23,8 @@ struct InventorySnapshot {
 
 class Inventory {
  public:
-  // `library` is loaded at the first refresh. `visible`: the machine's GPUs that belong to this node (empty: all), which are
-  // then numbered from 0 in that order.
+  // `library` is loaded at the first refresh. `visible`: the machine's GPUs that belong to this node (empty:
+  // all), which are then numbered from 0 in that order.
   Inventory(asio::io_context& io, std::string library, std::chrono::milliseconds timeout,
             std::vector<std::uint32_t> visible = {});
   ~Inventory();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few NVML entry points the agent uses, declared by the project (layouts: nvml.h API 13, x86-64) and loaded at run time, so
-// that the agent builds and starts on machines without a GPU. Threads: NVML is thread-safe, so is this. Calls may block for
-// long when a driver is wedged: never call them on the event loop (see Inventory). Errors: kNotSupported when the library or an
-// entry point is missing, kDevice when the GPU is lost, kUnavailable otherwise; the native code is nvmlReturn_t.
+// The few NVML entry points the agent uses, declared by the project (layouts: nvml.h API 13, x86-64) and
+// loaded at run time, so that the agent builds and starts on machines without a GPU. Threads: NVML is
+// thread-safe, so is this. Calls may block for long when a driver is wedged: never call them on the event
+// loop (see Inventory). Errors: kNotSupported when the library or an entry point is missing, kDevice when the
+// GPU is lost, kUnavailable otherwise; the native code is nvmlReturn_t.
 #pragma once
 
 #include <cstdint>
@@ -98,7 +99,8 @@ struct GpuFacts {
   std::string bus_id;
   std::uint64_t total_bytes = 0;
   std::uint64_t free_bytes = 0;
-  // NVML field 230: 0 none, 1 reset the GPU, 2 reboot, 3 drain peer-to-peer, 4 drain and reset; unknown counts as 0.
+  // NVML field 230: 0 none, 1 reset the GPU, 2 reboot, 3 drain peer-to-peer, 4 drain and reset; unknown
+  // counts as 0.
   std::uint32_t recovery_action = 0;
   bool lost = false;                  // the driver no longer reaches it
   std::string complaint;              // why it is not healthy; empty if it is

@@ -88,7 +88,8 @@ std::map<std::string, std::uint32_t> NvmlTopology::Table::links_of(nvml::Device 
   return ends;
 }
 
-// The memory nearest to the GPU. Not nvmlDeviceGetNumaNodeId: that is the node which a GPU's own memory makes on coherent systems.
+// The memory nearest to the GPU. Not nvmlDeviceGetNumaNodeId: that is the node which a GPU's own memory makes
+// on coherent systems.
 std::int32_t NvmlTopology::Table::numa_node(const GpuHandle& gpu) const {
   std::array<unsigned long, 4> nodes{};
   if (memory_affinity == nullptr ||

@@ -68,7 +68,8 @@ std::vector<Bystander> bystanders_of(const JobTable& jobs, const KnownGpu& gpu) 
   return bystanders;
 }
 
-// Of a card that another one has replaced only those that were there: what runs at its number is the other one's.
+// Of a card that another one has replaced only those that were there: what runs at its number is the other
+// one's.
 std::vector<std::shared_ptr<Job>> jobs_concerned(const JobTable& jobs, const KnownGpu& gpu,
                                                  const std::vector<SeenEvent>& seen,
                                                  const std::vector<Bystander>& bystanders) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both channels said of a GPU within a window, put together with the jobs that it concerns, as libckpt/health decides on it.
+// What both channels said of a GPU within a window, put together with the jobs that it concerns, as
+// libckpt/health decides on it.
 // Threads: the event loop. Ownership: values. Errors: none.
 #pragma once
 
@@ -23,7 +24,8 @@ inline constexpr char kProbeSource[] = "probe";
 // The instances that run on the GPU now.
 [[nodiscard]] std::vector<Bystander> bystanders_of(const JobTable& jobs, const KnownGpu& gpu);
 
-// Running jobs of the GPU, and those that were there when it began, or that an event names, and have ended badly since.
+// Running jobs of the GPU, and those that were there when it began, or that an event names, and have ended
+// badly since.
 [[nodiscard]] std::vector<std::shared_ptr<Job>> jobs_concerned(const JobTable& jobs, const KnownGpu& gpu,
                                                                const std::vector<SeenEvent>& seen,
                                                                const std::vector<Bystander>& bystanders);

@@ -46,7 +46,8 @@ wire::HealthFinding finding_of(const KnownGpu& gpu, const std::vector<SeenEvent>
   finding.source = source_of(seen, decision);
   finding.xid = decision.xid;
   finding.recovery = decision.recovery;
-  // Where another card has taken its place, nothing is said against that one: neither a cordon nor a word for jobs that are not named.
+  // Where another card has taken its place, nothing is said against that one: neither a cordon nor a word for
+  // jobs that are not named.
   finding.cordon = decision.cordon && !gpu.replaced;
   finding.urgent = decision.urgent;
   finding.leave_node = decision.leave_node;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent must know of its GPUs' health after a restart: the file "health" in its home. One write is one step: a finding, the kernel
-// log's place it was read up to, and what led to it are durable together, so nothing is acted on twice and nothing is missed.
+// What the agent must know of its GPUs' health after a restart: the file "health" in its home. One write is
+// one step: a finding, the kernel log's place it was read up to, and what led to it are durable together, so
+// nothing is acted on twice and nothing is missed.
 // Threads: values. Errors: kIo, kCorrupt.
 #pragma once
 
@@ -109,8 +110,8 @@ struct HealthRecord {
 [[nodiscard]] std::vector<std::byte> encode_health(const HealthRecord& record);
 [[nodiscard]] Result<HealthRecord> decode_health(std::span<const std::byte> bytes);
 
-// A file that is not there is an empty record. A damaged one is set aside as "health.damaged"; the numbers then go on far above any that
-// was given before.
+// A file that is not there is an empty record. A damaged one is set aside as "health.damaged"; the numbers
+// then go on far above any that was given before.
 [[nodiscard]] Result<HealthRecord> load_health(const std::string& path);
 [[nodiscard]] Result<void> save_health(const std::string& path, std::span<const std::byte> bytes);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which GPU somebody means: by UUID, or by the PCI address of a line of the kernel log. The newest inventory is right: a card at an address where
-// another one was takes the address over, and one that is not listed any more is gone. A card that NVML lists without a name keeps its place: it does
-// not answer, but it is there.
+// Which GPU somebody means: by UUID, or by the PCI address of a line of the kernel log. The newest inventory
+// is right: a card at an address where another one was takes the address over, and one that is not listed any
+// more is gone. A card that NVML lists without a name keeps its place: it does not answer, but it is there.
 // Threads: the event loop. Ownership: the list is the health record's, which outlives this. Errors: none.
 #pragma once
 
@@ -26,7 +26,8 @@ class KnownGpus {
   };
   // An inventory that the driver did not answer says nothing.
   Changes follow(const InventorySnapshot& newest);
-  // The driver names the card at an address; counts only while the inventory has not said so. True: something to be kept.
+  // The driver names the card at an address; counts only while the inventory has not said so. True: something
+  // to be kept.
   bool identify(const health::PciAddress& address, const std::string& uuid);
   // A card that another one has replaced, once there is nothing more to say of it.
   void forget_replaced(const std::string& uuid);

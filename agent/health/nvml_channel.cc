@@ -76,7 +76,8 @@ void NvmlChannel::take(const nvml_watch::Report& report) {
   handlers_.saw(std::move(event));
 }
 
-// Only a change for the worse is an event; the state is kept, so that a restarted agent does not take it for new.
+// Only a change for the worse is an event; the state is kept, so that a restarted agent does not take it for
+// new.
 void NvmlChannel::on_state(KnownGpu& gpu, const nvml_watch::Report& report) {
   const KnownGpu before = gpu;
   gpu.lost = (report.flags & nvml_watch::kLost) != 0;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML as one of the two channels: its events, its states and its silence, told by gpumigrate-health (health_helper.h), as news of this node's GPUs.
-// Threads: the event loop. Ownership: the known GPUs outlive it. Errors: none: a library that is not there is no news.
+// NVML as one of the two channels: its events, its states and its silence, told by gpumigrate-health
+// (health_helper.h), as news of this node's GPUs.
+// Threads: the event loop. Ownership: the known GPUs outlive it. Errors: none: a library that is not there is
+// no news.
 #pragma once
 
 #include <functional>

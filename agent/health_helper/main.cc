@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-health --nvml LIBRARY [--poll-ms N]: tells its agent what NVML says of the GPUs (messages.h). A call into the driver may never
-// return, so the agent takes missing heartbeats for an answer and this process may be abandoned. Started by the agent with its end of a
-// socketpair as descriptor 3; ends with it. Logs to stderr.
+// gpumigrate-health --nvml LIBRARY [--poll-ms N]: tells its agent what NVML says of the GPUs (messages.h). A
+// call into the driver may never return, so the agent takes missing heartbeats for an answer and this process
+// may be abandoned. Started by the agent with its end of a socketpair as descriptor 3; ends with it. Logs to
+// stderr.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -38,7 +39,8 @@ class Watcher {
         watch_(std::move(watch)),
         last_(watch_->gpus().size()) {}
 
-  // Until the agent is gone. Events are registered before states are read: what happens between is in one of them.
+  // Until the agent is gone. Events are registered before states are read: what happens between is in one of
+  // them.
   void run() {
     for (const Report& gpu : watch_->gpus()) say(gpu);
     register_events();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // NVML's events and states of every GPU. Calls may never return: this is for a process that may be abandoned.
-// Threads: one. Ownership: the library stays loaded. Errors: kNotSupported when library or entry point is missing, kUnavailable otherwise;
-// the native code is nvmlReturn_t. A GPU that reports no events is polled only.
+// Threads: one. Ownership: the library stays loaded. Errors: kNotSupported when library or entry point is
+// missing, kUnavailable otherwise; the native code is nvmlReturn_t. A GPU that reports no events is polled
+// only.
 #pragma once
 
 #include <memory>
@@ -30,7 +31,8 @@ class NvmlWatch {
   [[nodiscard]] messages::Report state(std::uint32_t gpu) const;
 
   enum class Woken { kEvent, kTimeout, kBroken };
-  // An event (in `report` if it is an Xid, otherwise kind kState: look), the end of the time, or a set that is to be made anew.
+  // An event (in `report` if it is an Xid, otherwise kind kState: look), the end of the time, or a set that
+  // is to be made anew.
   Woken wait(std::uint32_t timeout_ms, messages::Report* report);
 
  private:

@@ -197,7 +197,8 @@ void Collector::judge_device(const std::string& path, std::uint64_t device, cons
   add(std::move(fact));
 }
 
-// A file that is used in several ways counts as what asks least of its size, but keeps its build id where it has one.
+// A file that is used in several ways counts as what asks least of its size, but keeps its build id where it
+// has one.
 void Collector::add(FileFact fact) {
   auto [at, is_new] = files_.try_emplace(fact.path, fact);
   if (is_new) return;

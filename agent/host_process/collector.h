@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One collection of a process tree's files: maps, descriptors, working directories, sockets, each judged on the way. For file_list.cc only.
-// Threads: one. Errors: kNotFound if the tree is gone; what makes a move impossible is a problem, not an error.
+// One collection of a process tree's files: maps, descriptors, working directories, sockets, each judged on
+// the way. For file_list.cc only.
+// Threads: one. Errors: kNotFound if the tree is gone; what makes a move impossible is a problem, not an
+// error.
 #pragma once
 
 #include <map>

@@ -35,11 +35,11 @@ constexpr std::size_t kMaxLogBytes = std::size_t{64} << 20;
 constexpr Milliseconds kShort{30000};
 constexpr Milliseconds kFirstPause{10};  // after a dump that met another one; doubles
 constexpr Milliseconds kLastPause{640};
-// Plugins are not wanted (the driver's checkpoint is the context helper's work), and CRIU insists on a folder for them: one that nobody
-// can put a file into.
+// Plugins are not wanted (the driver's checkpoint is the context helper's work), and CRIU insists on a folder
+// for them: one that nobody can put a file into.
 constexpr const char* kNoPlugins = "/proc/sys/kernel";
-// FI_NO_BREAKPOINTS: CRIU follows the processes by their system calls, as on machines without breakpoints. The kernel takes 12 ms to set the
-// first breakpoint, which would be downtime.
+// FI_NO_BREAKPOINTS: CRIU follows the processes by their system calls, as on machines without breakpoints.
+// The kernel takes 12 ms to set the first breakpoint, which would be downtime.
 constexpr const char* kNoBreakpoints = "CRIU_FAULT=130";
 constexpr const char* kGhostLimit = "16777216";  // bytes of an unlinked open file that travels with the image
 
@@ -77,8 +77,8 @@ std::vector<std::string> command(Words... words) {
   return {std::string(words)...};
 }
 
-// Runs it and gives what it said; kIo with its status if it failed. Moves that begin together ask together: each in a file
-// of its own.
+// Runs it and gives what it said; kIo with its status if it failed. Moves that begin together ask together:
+// each in a file of its own.
 Task<Result<std::string>> output_of(std::vector<std::string> argv, std::string work, std::string name) {
   static std::atomic<std::uint64_t> asked{0};
   ProcessSpec spec;
@@ -144,7 +144,8 @@ bool dumps(pid_t pid, pid_t root) {
 Milliseconds age_of(pid_t pid) {
   const Result<std::string> stat = read_file("/proc/" + std::to_string(pid) + "/stat", 1 << 16);
   if (!stat.has_value()) return Milliseconds{0};
-  // Behind the name, which may hold anything: state is the third field, the start (ticks since boot) the 22nd.
+  // Behind the name, which may hold anything: state is the third field, the start (ticks since boot) the
+  // 22nd.
   std::istringstream fields(stat.assume_value().substr(stat.assume_value().rfind(')') + 1));
   std::string field;
   for (int number = 3; number <= 22; ++number) fields >> field;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRIU as a program: finding one that works, dumping a stopped-and-kept process tree into a memory folder, the command that restores it.
-// CRIU is always a child process; nothing of it is linked in. Threads: the event loop; every Task may take as long as its process does.
-// Ownership: images lie in the caller's folders. Errors: kNotSupported (no CRIU, no root, the kernel lacks what it needs), kRefused with
-// CRIU's own error line for a process that cannot be dumped (it goes on as before), kTimedOut, kIo.
+// CRIU as a program: finding one that works, dumping a stopped-and-kept process tree into a memory folder,
+// the command that restores it. CRIU is always a child process; nothing of it is linked in. Threads: the
+// event loop; every Task may take as long as its process does.
+// Ownership: images lie in the caller's folders. Errors: kNotSupported (no CRIU, no root, the kernel lacks
+// what it needs), kRefused with CRIU's own error line for a process that cannot be dumped (it goes on as
+// before), kTimedOut, kIo.
 #pragma once
 
 #include <sys/types.h>
@@ -28,7 +30,8 @@ struct CriuFacts {
   std::string problem;          // why it does not work, and what to do; empty: it does
 };
 
-// How long a dump or a restore of so many bytes may take (time_limit.h): from 60 s, or $GPUMIGRATE_CRIU_TIMEOUT seconds, on.
+// How long a dump or a restore of so many bytes may take (time_limit.h): from 60 s, or
+// $GPUMIGRATE_CRIU_TIMEOUT seconds, on.
 [[nodiscard]] Milliseconds criu_timeout(std::uint64_t bytes);
 
 struct DumpOptions {
@@ -58,9 +61,9 @@ struct RestoreOptions {
 
 class Criu {
  public:
-  // The first of version >= 4 of: `configured` (then only this one), $GPUMIGRATE_CRIU, `criu` of PATH, lib/criu/bin/criu of a bundle,
-  // ${XDG_CACHE_HOME:-~/.cache}/gpumigrate/criu/bin/criu, /usr/local/lib/gpumigrate/criu/bin/criu (tools/criu installs it).
-  // `work` is a folder for what CRIU says.
+  // The first of version >= 4 of: `configured` (then only this one), $GPUMIGRATE_CRIU, `criu` of PATH,
+  // lib/criu/bin/criu of a bundle, ${XDG_CACHE_HOME:-~/.cache}/gpumigrate/criu/bin/criu,
+  // /usr/local/lib/gpumigrate/criu/bin/criu (tools/criu installs it). `work` is a folder for what CRIU says.
   static Task<Result<Criu>> find(std::string configured, std::string work);
   // find() and check(), with failures as facts.
   static Task<CriuFacts> probe(std::string configured, std::string work);
@@ -68,11 +71,12 @@ class Criu {
   // `criu check`: needs root. kNotSupported with its last word.
   Task<Result<void>> check(std::string work) const;
 
-  // Writes the tree under `root` (the init of its PID namespace) into options.images. Done: all its processes stay stopped, see
-  // resume_source(). Failed: they run, or are stopped, as before. Open TCP connections are closed in the image.
-  // A dump that takes longer than the timeout is killed: kTimedOut. What CRIU has put into the processes by then cures itself; a process that
-  // is killed with it in the few instructions before that is lost, which is why the timeout is long.
-  // CRIU makes a folder of a fixed name in the working folder of `root` for a moment; a dump that meets another's is begun again.
+  // Writes the tree under `root` (the init of its PID namespace) into options.images. Done: all its processes
+  // stay stopped, see resume_source(). Failed: they run, or are stopped, as before. Open TCP connections are
+  // closed in the image. A dump that takes longer than the timeout is killed: kTimedOut. What CRIU has put
+  // into the processes by then cures itself; a process that is killed with it in the few instructions before
+  // that is lost, which is why the timeout is long. CRIU makes a folder of a fixed name in the working folder
+  // of `root` for a moment; a dump that meets another's is begun again.
   Task<Result<DumpFacts>> dump(pid_t root, DumpOptions options) const;
 
   // For the keeper that becomes the restored program's parent (agent/keeper/init/restored.h).
@@ -100,11 +104,13 @@ class Criu {
   std::string answers_;  // criu_answers.h
 };
 
-// CRIU before 4.2 asks each socket for an option that kernels since 6.16 have for few (sockets.h): the dump would fail. Empty: it does not.
+// CRIU before 4.2 asks each socket for an option that kernels since 6.16 have for few (sockets.h): the dump
+// would fail. Empty: it does not.
 [[nodiscard]] std::string why_no_internet(const std::string& version, bool kernel_tells_all);
 
-// Blocks until no CRIU dumps that tree, of which one may have been started by an agent that is gone: a process that is let go on before
-// would be stopped by it later. kTimedOut: ask again. One that has been at work for longer than criu_timeout() of the tree is killed.
+// Blocks until no CRIU dumps that tree, of which one may have been started by an agent that is gone: a
+// process that is let go on before would be stopped by it later. kTimedOut: ask again. One that has been at
+// work for longer than criu_timeout() of the tree is killed.
 Result<void> wait_for_dump(pid_t root, Milliseconds timeout);
 
 }  // namespace ckpt::agent::host

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process tree needs of its node's file system, collected at the source before a move and compared at the target, and what makes it
-// impossible to move at all, by name. CRIU opens files by path at the target: one that is missing or another there must be found before anything
-// is paused. Threads: any; both read many files under /proc and block for milliseconds (offload()). Errors: kRefused naming each
-// obstacle (at most kMaxProblems); the other node's list is hostile and bounded by the decoder and by check_files().
+// What a process tree needs of its node's file system, collected at the source before a move and compared at
+// the target, and what makes it impossible to move at all, by name. CRIU opens files by path at the target:
+// one that is missing or another there must be found before anything is paused. Threads: any; both read many
+// files under /proc and block for milliseconds (offload()). Errors: kRefused naming each obstacle (at most
+// kMaxProblems); the other node's list is hostile and bounded by the decoder and by check_files().
 #pragma once
 
 #include <sys/types.h>
@@ -64,15 +65,18 @@ struct FileRules {
   FileRules() = default;
   std::string own_log;  // the program's log: its descriptors get another file at the target
   pid_t keeper = 0;     // sockets to it are closed before the dump
-  // Names (as in /proc/PID/comm) of the driver's processes: sockets to them are closed by the driver's checkpoint.
+  // Names (as in /proc/PID/comm) of the driver's processes: sockets to them are closed by the driver's
+  // checkpoint.
   std::vector<std::string> driver_processes;
-  // "CRIU 4.1 cannot save …": why a TCP or UDP socket, also one that only listens, cannot be moved from here. Empty: it can.
+  // "CRIU 4.1 cannot save …": why a TCP or UDP socket, also one that only listens, cannot be moved from here.
+  // Empty: it can.
   std::string no_internet;
 };
 
 Result<FileList> collect_files(pid_t root, const FileRules& rules);
 
-// At the target: everything of the list is here as it is there, and the image and the restored processes have room.
+// At the target: everything of the list is here as it is there, and the image and the restored processes have
+// room.
 Result<void> check_files(const FileList& list);
 
 }  // namespace ckpt::agent::host

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flat folder of CRIU's image as one memory file, as it travels as a migration's host state, and back. The file:
+// The flat folder of CRIU's image as one memory file, as it travels as a migration's host state, and back.
+// The file:
 //   contents, one after the other | count x { bytes u64, name char[56] } | magic u64 | version u32 | count u32
-// The table is at the end, so that CRIU itself writes the pages of the largest process where they belong (place_pages), and at the target
-// it reads them out of the pack: neither is copied.
-// Threads: any; both copy all other contents and block, so the agent calls them by offload(). Ownership: files are the caller's.
-// Errors: kCorrupt for a file that is not such a pack (it comes from another node: nothing in it is believed; the decoder's entry is
-// unpack_folder), kRefused for a folder that does not fit one, kOutOfMemory, kIo. A pack that was refused may leave files in the folder; the
-// caller removes the folder.
+// The table is at the end, so that CRIU itself writes the pages of the largest process where they belong
+// (place_pages), and at the target it reads them out of the pack: neither is copied.
+// Threads: any; both copy all other contents and block, so the agent calls them by offload(). Ownership:
+// files are the caller's.
+// Errors: kCorrupt for a file that is not such a pack (it comes from another node: nothing in it is believed;
+// the decoder's entry is unpack_folder), kRefused for a folder that does not fit one, kOutOfMemory, kIo. A
+// pack that was refused may leave files in the folder; the caller removes the folder.
 #pragma once
 
 #include <cstdint>
@@ -41,14 +43,16 @@ struct PlacedPages {
 // A link to a descriptor of this process, which must stay open for as long as it is used.
 Result<void> link_to_descriptor(int file, const std::string& path);
 
-// Before the dump: a memory file, and a link to it in the folder. It must stay open until pack_folder has it. page_stream.h is the other way.
+// Before the dump: a memory file, and a link to it in the folder. It must stay open until pack_folder has it.
+// page_stream.h is the other way.
 Result<PlacedPages> place_pages(const std::string& folder, std::size_t position);
 
 // `pages`: of place_pages or a PageStream, or none. The file may be longer than the pack.
 Result<PackedImage> pack_folder(const std::string& folder, PlacedPages pages = {});
 
-// `folder` exists and is empty. `bytes` is the size the peer stated; the file must have it, and the contents must fill it. The first file may
-// become a link to `file` itself (/proc/PID/fd/N), which must stay open, by this number, for as long as the folder is used.
+// `folder` exists and is empty. `bytes` is the size the peer stated; the file must have it, and the contents
+// must fill it. The first file may become a link to `file` itself (/proc/PID/fd/N), which must stay open, by
+// this number, for as long as the folder is used.
 Result<void> unpack_folder(int file, std::uint64_t bytes, const std::string& folder);
 
 }  // namespace ckpt::agent::host

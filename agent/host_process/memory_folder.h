@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder that lies in memory (tmpfs), for CRIU's image: host memory never goes through a disk. Threads: any. Ownership: the folder is
-// removed with the object, unless keep() was called. Errors: kNotSupported where there is no tmpfs, kOutOfMemory where too little is free.
+// A folder that lies in memory (tmpfs), for CRIU's image: host memory never goes through a disk. Threads:
+// any. Ownership: the folder is removed with the object, unless keep() was called. Errors: kNotSupported
+// where there is no tmpfs, kOutOfMemory where too little is free.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@ Result<std::string> find_memory_place(const std::string& wanted = "");
 
 class [[nodiscard]] MemoryFolder {
  public:
-  // PLACE/gpumigrate-NAME with mode 0700, where an earlier one of the same name is replaced. `needed_bytes` must be free there.
+  // PLACE/gpumigrate-NAME with mode 0700, where an earlier one of the same name is replaced. `needed_bytes`
+  // must be free there.
   static Result<MemoryFolder> create(const std::string& place, const std::string& name,
                                      std::uint64_t needed_bytes);
   MemoryFolder(MemoryFolder&& other) noexcept;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pages of the largest process on their way out of CRIU: CRIU writes them into a pipe instead of a file (it moves pages from pipe to pipe
-// without copying them), a thread here reads them into a memory file that was given its memory before the pause, and says how far it is, so that they
-// can be sent while the dump goes on.
-// Threads: one caller; the stream's own thread calls `grew`. Ownership: the memory file is the caller's after finish(). Errors: kOutOfMemory where the
-// pages do not fit, kIo. A stream that goes away closes its end: the dump fails, and CRIU cures the process.
+// The pages of the largest process on their way out of CRIU: CRIU writes them into a pipe instead of a file
+// (it moves pages from pipe to pipe without copying them), a thread here reads them into a memory file that
+// was given its memory before the pause, and says how far it is, so that they can be sent while the dump goes
+// on.
+// Threads: one caller; the stream's own thread calls `grew`. Ownership: the memory file is the caller's after
+// finish(). Errors: kOutOfMemory where the pages do not fit, kIo. A stream that goes away closes its end: the
+// dump fails, and CRIU cures the process.
 #pragma once
 
 #include <atomic>
@@ -22,7 +24,8 @@ namespace ckpt::agent::host {
 
 class PageStream {
  public:
-  // `most`: how long the file can become; `expected`: so much of it gets memory now, which takes milliseconds (offload()).
+  // `most`: how long the file can become; `expected`: so much of it gets memory now, which takes milliseconds
+  // (offload()).
   static Result<std::unique_ptr<PageStream>> create(std::uint64_t most, std::uint64_t expected);
   ~PageStream();
   PageStream(const PageStream&) = delete;
@@ -33,7 +36,8 @@ class PageStream {
   // Of `most` bytes, cannot shrink.
   [[nodiscard]] Result<UniqueFd> duplicate_file() const;
 
-  // Links the pipe into `folder` under the name that CRIU gives the pages of the `position`th process. `grew`: bytes by now.
+  // Links the pipe into `folder` under the name that CRIU gives the pages of the `position`th process.
+  // `grew`: bytes by now.
   Result<void> begin(const std::string& folder, std::size_t position,
                      std::function<void(std::uint64_t)> grew);
   [[nodiscard]] bool has_any() const noexcept { return filled_.load() > 0; }

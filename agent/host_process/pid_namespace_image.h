@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dumping a process that is not the first one of its PID namespace, so that it can be restored into a fresh namespace, where its number is free
-// whatever the target has. A process that has such a namespace already is dumped with it as "external". One that shares this agent's cannot be: its
-// image says that it has the namespace of whoever restores it, and a session and group of a shell, and is changed here to say otherwise.
+// Dumping a process that is not the first one of its PID namespace, so that it can be restored into a fresh
+// namespace, where its number is free whatever the target has. A process that has such a namespace already is
+// dumped with it as "external". One that shares this agent's cannot be: its image says that it has the
+// namespace of whoever restores it, and a session and group of a shell, and is changed here to say otherwise.
 // The changed files (inventory, pstree, pidns) are CRIU's of version 4, protobuf records behind a magic.
 // Threads: any. Errors: kCorrupt for an image that is not understood; kIo.
 #pragma once
@@ -16,7 +17,8 @@
 
 namespace ckpt::agent::host {
 
-// How CRIU's command and the image call the namespace; the restoring side gives it as `--inherit-fd fd[N]:LABEL`.
+// How CRIU's command and the image call the namespace; the restoring side gives it as `--inherit-fd
+// fd[N]:LABEL`.
 inline constexpr const char* kPidNamespaceLabel = "gpumigrate-pid-namespace";
 
 // Inode of the PID namespace of process `pid` (0: this process).
@@ -24,11 +26,12 @@ Result<std::uint64_t> pid_namespace_of(pid_t pid);
 
 // Words for CRIU's dump of `root`.
 Result<std::vector<std::string>> namespace_dump_options(pid_t root);
-// After a dump of a `root` that shares this agent's namespace: the image asks for one of its own, which `root` enters as leader of a session and
-// of a process group. Otherwise nothing.
+// After a dump of a `root` that shares this agent's namespace: the image asks for one of its own, which
+// `root` enters as leader of a session and of a process group. Otherwise nothing.
 Result<void> detach_from_namespace(const std::string& images, pid_t root);
 
-// The bytes of pstree.img and inventory.img, changed; the second says which namespace id to describe. For tests.
+// The bytes of pstree.img and inventory.img, changed; the second says which namespace id to describe. For
+// tests.
 Result<std::string> with_own_session(const std::string& pstree);
 struct DetachedInventory {
   std::string bytes;

@@ -55,8 +55,8 @@ Result<std::string> status_of(pid_t pid) {
   return Error(ErrorCode::kNotFound, "Process " + std::to_string(pid) + " has ended");
 }
 
-// A job's children come and go while its tree is looked at; one that is gone is none of it. Its root is a keeper's child and
-// stays for the keeper to reap.
+// A job's children come and go while its tree is looked at; one that is gone is none of it. Its root is a
+// keeper's child and stays for the keeper to reap.
 bool left_meanwhile(pid_t pid, pid_t root) {
   return pid != root && ::kill(pid, 0) != 0 && errno == ESRCH;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job's process and its descendants: listing, signalling, whose they are. Threads: any. Errors: kNotFound if `root` is gone, kRefused for
-// more than kMaxProcesses or foreign rights. A process id may be used again: the caller knows that `root` still lives (it is a keeper's child).
+// A job's process and its descendants: listing, signalling, whose they are. Threads: any. Errors: kNotFound
+// if `root` is gone, kRefused for more than kMaxProcesses or foreign rights. A process id may be used again:
+// the caller knows that `root` still lives (it is a keeper's child).
 #pragma once
 
 #include <sys/types.h>
@@ -25,21 +26,24 @@ Result<std::vector<pid_t>> processes_of(pid_t root);
   return pid > 1 && start_ticks != 0 && start_ticks_of(pid) == start_ticks;
 }
 
-// Whether the signal does not end the process by itself: it has a handler for it, ignores it, or waits for it.
+// Whether the signal does not end the process by itself: it has a handler for it, ignores it, or waits for
+// it.
 [[nodiscard]] bool withstands(pid_t pid, int signal);
 
 // Lets all of them go on (SIGCONT); what CRIU left stopped at the source runs again.
 Result<void> resume_source(pid_t root);
 
-// Ends them at once, stopped or not; `root` first, which ends a whole PID namespace. Nothing there: nothing to do.
+// Ends them at once, stopped or not; `root` first, which ends a whole PID namespace. Nothing there: nothing
+// to do.
 void kill_source(pid_t root);
 
-// Every process has exactly these user and group ids and, but for root, no capability: what a restored image must be before it goes on,
-// since CRIU gives processes whatever rights the image says.
+// Every process has exactly these user and group ids and, but for root, no capability: what a restored image
+// must be before it goes on, since CRIU gives processes whatever rights the image says.
 Result<void> check_credentials(pid_t root, uid_t uid, gid_t gid);
 
-// A process whose session or process group is led from outside the PID namespace in which we are (the kernel then calls it 0) cannot be
-// dumped: kRefused, naming it. Happens to what was started in a container by a command from outside (docker exec, kubectl exec).
+// A process whose session or process group is led from outside the PID namespace in which we are (the kernel
+// then calls it 0) cannot be dumped: kRefused, naming it. Happens to what was started in a container by a
+// command from outside (docker exec, kubectl exec).
 Result<void> check_sessions(const std::vector<pid_t>& processes);
 
 struct DumpEstimate {

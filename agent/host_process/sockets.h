@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sockets of this machine as the kernel lists them, to tell which of a process tree's lead outside. Threads: any. Errors: kIo if the kernel
-// does not answer.
+// The sockets of this machine as the kernel lists them, to tell which of a process tree's lead outside.
+// Threads: any. Errors: kIo if the kernel does not answer.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +16,8 @@ namespace ckpt::agent::host {
 
 using Inode = std::uint64_t;
 
-// Connected (or connecting, or half closed) TCP sockets of process `pid`'s network: inode -> "10.0.0.1:22 -> 10.0.0.2:4711".
+// Connected (or connecting, or half closed) TCP sockets of process `pid`'s network: inode -> "10.0.0.1:22 ->
+// 10.0.0.2:4711".
 Result<std::map<Inode, std::string>> tcp_connections(pid_t pid);
 
 // Where TCP and UDP sockets of process `pid`'s network listen or are bound: inode -> "127.0.0.1:8080".

@@ -8,7 +8,8 @@
 namespace ckpt::agent::host {
 
 inline constexpr std::chrono::milliseconds kStuckAfter{60000};
-// Far below what any machine does: dumping, restoring and first touches on a small machine short of memory have come down to 40 MiB/s.
+// Far below what any machine does: dumping, restoring and first touches on a small machine short of memory
+// have come down to 40 MiB/s.
 inline constexpr std::uint64_t kMinBytesPerSecond = std::uint64_t{16} << 20;
 
 [[nodiscard]] constexpr std::chrono::milliseconds time_limit(std::uint64_t bytes,

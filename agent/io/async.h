@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small helpers of the agent's event loop: wake-ups between coroutines, and work on a thread pool (offload.h). Threads: the loop. Nothing here
-// fails.
+// Small helpers of the agent's event loop: wake-ups between coroutines, and work on a thread pool
+// (offload.h). Threads: the loop. Nothing here fails.
 #pragma once
 
 #include <chrono>
@@ -26,8 +26,8 @@ class Signal {
     raised_ = true;
     timer_.cancel();
   }
-  // Until notified (also before the call) or the time is over; says whether it was notified. Waits of several coroutines
-  // on one Signal are not supported.
+  // Until notified (also before the call) or the time is over; says whether it was notified. Waits of several
+  // coroutines on one Signal are not supported.
   Task<bool> wait(std::chrono::steady_clock::time_point until) {
     if (!raised_) {
       timer_.expires_at(until);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells coroutines that a file grew or a folder gained an entry (one inotify instance for the whole agent). Threads: the event
-// loop. Ownership: a Watch ends its watching when it goes; the Signal must outlive it. Errors: kIo when the
-// system refuses (limits of fs.inotify).
+// Tells coroutines that a file grew or a folder gained an entry (one inotify instance for the whole agent).
+// Threads: the event loop. Ownership: a Watch ends its watching when it goes; the Signal must outlive it.
+// Errors: kIo when the system refuses (limits of fs.inotify).
 #pragma once
 
 #include <map>
@@ -30,7 +30,8 @@ class FileWatch : public std::enable_shared_from_this<FileWatch> {
   };
 
   static Result<std::shared_ptr<FileWatch>> create(const asio::any_io_executor& executor);
-  // From now on `signal` is notified at every change of `path` (a file: written; a folder: an entry made or moved in).
+  // From now on `signal` is notified at every change of `path` (a file: written; a folder: an entry made or
+  // moved in).
   Result<std::unique_ptr<Watch>> watch(const std::string& path, Signal* signal);
 
  private:

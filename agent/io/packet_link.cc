@@ -62,7 +62,8 @@ Result<std::size_t> PacketLink::read_one(Packet& packet) {
   header.msg_controllen = control.size();
   ssize_t got;
   do {
-    // ECONNRESET: the peer closed, or died, before it had read all that was sent to it. Told once, ahead of its own last messages.
+    // ECONNRESET: the peer closed, or died, before it had read all that was sent to it. Told once, ahead of
+    // its own last messages.
     got = ::recvmsg(stream_.native_handle(), &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
   if (got < 0) {
@@ -163,7 +164,8 @@ void PacketLink::close() {
   boost::system::error_code ignored;
   stream_.close(ignored);
   queue_.clear();
-  // The handlers own their user, which may own this link: dropped later, since one of them may be running now.
+  // The handlers own their user, which may own this link: dropped later, since one of them may be running
+  // now.
   asio::post(stream_.get_executor(), [handlers = std::move(handlers_)] {});
   handlers_ = Handlers{};
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Taking in a process that was not started by us: what it is, on which GPU, and whether it can be (docs/adr/0007). Nothing of it is touched.
-// Threads: the event loop. Errors: kNotFound for no such process, kRefused and kNotSupported naming the obstacle.
+// Taking in a process that was not started by us: what it is, on which GPU, and whether it can be
+// (docs/adr/0007). Nothing of it is touched.
+// Threads: the event loop. Errors: kNotFound for no such process, kRefused and kNotSupported naming the
+// obstacle.
 #pragma once
 
 #include "agent/context_helper/context_helper.h"

@@ -74,7 +74,8 @@ std::string last_output(const std::string& path) {
   return "\"" + text + "\"";
 }
 
-// A job's first instance whose agent ended before it had launched the keeper. Of later ones others know more than this folder does.
+// A job's first instance whose agent ended before it had launched the keeper. Of later ones others know more
+// than this folder does.
 bool was_never_started(const std::string& folder, const JobRecord& record) {
   const bool first = record.role == wire::JobRole::kFresh && record.migration == 0 &&
                      record.spec.incarnation == wire::Incarnation{1} && !record.ended;
@@ -165,7 +166,8 @@ Result<void> Job::launch_keeper() {
   return ok();
 }
 
-// The program that was started ends as soon as its child, the keeper, listens and has started the rank; or it says why not.
+// The program that was started ends as soon as its child, the keeper, listens and has started the rank; or it
+// says why not.
 Task<Result<void>> Job::attach_when_ready(Milliseconds restore) {
   Signal signal(environment_.executor);
   add_waiter(&signal);
@@ -209,7 +211,8 @@ Task<Result<void>> Job::attach(std::optional<Milliseconds> timeout) {
   auto status = co_await keeper->attach(timeout);
   if (!status) co_return std::move(status).assume_error();
   unknown_ = false;
-  // An event that came right behind the answer is handled before this coroutine goes on, and is the newer word.
+  // An event that came right behind the answer is handled before this coroutine goes on, and is the newer
+  // word.
   if (phases_heard_ == heard)
     take_status(status.assume_value());
   else
@@ -346,7 +349,8 @@ Task<> Job::shut_down_keeper() {
   keeper->close();
 }
 
-// One question at a time; what changes while it is out is asked for again, or a job would stay as it was at its start.
+// One question at a time; what changes while it is out is asked for again, or a job would stay as it was at
+// its start.
 Task<> Job::refresh_summary() {
   auto self = shared_from_this();
   if (refreshing_) {

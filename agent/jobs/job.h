@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One instance of a job on this node: its folder, its keeper, and what the coordinator is told of it. The keeper is started
-// detached (a session of its own) and outlives the agent; a restarted agent finds it by its socket. Threads: the event loop.
-// Ownership: shared by the job table and the migrations that involve it; nothing here ends a job unless asked to.
-// Errors: start() and rediscover() say why. A keeper that is proven to have ended ends the instance; one that only does not answer makes it
-// unknown: nothing may take its place, and it is asked until it answers or is proven to have ended.
+// One instance of a job on this node: its folder, its keeper, and what the coordinator is told of it. The
+// keeper is started detached (a session of its own) and outlives the agent; a restarted agent finds it by its
+// socket. Threads: the event loop.
+// Ownership: shared by the job table and the migrations that involve it; nothing here ends a job unless asked
+// to.
+// Errors: start() and rediscover() say why. A keeper that is proven to have ended ends the instance; one that
+// only does not answer makes it unknown: nothing may take its place, and it is asked until it answers or is
+// proven to have ended.
 #pragma once
 
 #include <functional>
@@ -88,20 +91,24 @@ class Job : public std::enable_shared_from_this<Job> {
   [[nodiscard]] std::uint32_t rank_pid() const noexcept { return rank_pid_; }
   // One ThinRank call at a time.
   [[nodiscard]] Turn& thin_turn() noexcept { return thin_turn_; }
-  // One at a time lets it go on from a pause: after a restart a migration may, and whoever looks for what is paused.
+  // One at a time lets it go on from a pause: after a restart a migration may, and whoever looks for what is
+  // paused.
   [[nodiscard]] Turn& resume_turn() noexcept { return resume_turn_; }
   void set_phase(local::Phase phase);
-  // SIGTERM, after the grace SIGKILL. A job that was restored is told so once its context is saved, unless it handles SIGTERM.
-  // kUnavailable for an unknown one: it is stopped if it answers within the grace, else its keeper is killed.
+  // SIGTERM, after the grace SIGKILL. A job that was restored is told so once its context is saved, unless it
+  // handles SIGTERM. kUnavailable for an unknown one: it is stopped if it answers within the grace, else its
+  // keeper is killed.
   Task<Result<void>> stop(Milliseconds grace);
   // Ends a rank whose job runs elsewhere, then its keeper. Idempotent.
   Task<> leave();
-  // Kills the rank and ends the keeper, whatever they do; has ended afterwards, unless not even a kill can be proven. Idempotent.
+  // Kills the rank and ends the keeper, whatever they do; has ended afterwards, unless not even a kill can be
+  // proven. Idempotent.
   Task<> destroy();
   // Until the rank has ended, or the time is over.
   Task<bool> wait_for_end(Milliseconds timeout);
 
-  // `listener` hears the local protocol's events of this instance (RankExited, RankStopped, ...) until it is removed.
+  // `listener` hears the local protocol's events of this instance (RankExited, RankStopped, ...) until it is
+  // removed.
   using Listener = std::function<void(const local::Body&)>;
   std::uint64_t listen(Listener listener);
   void unlisten(std::uint64_t id);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent must know of a job's instance after it was restarted: the file "record" in the instance's folder
-// HOME/jobs/jJOB.K/, or jJOB.K.mID/ of a standby. K is the incarnation it was started with; the one it runs as may be higher
-// (SW-1). The migration is in the name since a given-up one's standby may still be ending while the next one's starts as the same K.
+// What the agent must know of a job's instance after it was restarted: the file "record" in the instance's
+// folder HOME/jobs/jJOB.K/, or jJOB.K.mID/ of a standby. K is the incarnation it was started with; the one it
+// runs as may be higher (SW-1). The migration is in the name since a given-up one's standby may still be
+// ending while the next one's starts as the same K.
 // Threads: values. Errors: kIo, kCorrupt; a folder without a readable record is no instance.
 #pragma once
 
@@ -28,8 +29,9 @@ struct JobRecord {
   bool ended = false;
   bool moved = false;  // it ended because the job runs elsewhere
   std::int32_t exit_code = -1;
-  // The transparent way: UUID of the GPU that the process's context is on, or was when the driver saved it (empty: the first rank's), and of
-  // the one that a restore which has begun puts it on. The second counts if the driver says the context is not saved (any more).
+  // The transparent way: UUID of the GPU that the process's context is on, or was when the driver saved it
+  // (empty: the first rank's), and of the one that a restore which has begun puts it on. The second counts if
+  // the driver says the context is not saved (any more).
   std::string context_gpu;
   std::string context_goes_to;
   std::uint64_t device_bytes = 0;  // of an adopted process, as last heard of the driver
@@ -54,7 +56,8 @@ class JobRecordWriter {
   explicit JobRecordWriter(std::string folder) : folder_(std::move(folder)) {}
   // `number` grows with each record. Durable when it returns: this record, or a later one.
   Result<void> write(const JobRecord& record, std::uint64_t number);
-  // The folder with all that is in it; what is written later is dropped. Once: the folder may be a successor's afterwards.
+  // The folder with all that is in it; what is written later is dropped. Once: the folder may be a
+  // successor's afterwards.
   Result<void> remove_folder();
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// All instances of jobs on this node, by job, the incarnation they were started with, and the migration that started them (0: none). Threads: the event loop. Ownership: owns
-// the instances. Errors: start() gives the reason why an instance could not be started; nothing of it is left then.
+// All instances of jobs on this node, by job, the incarnation they were started with, and the migration that
+// started them (0: none). Threads: the event loop. Ownership: owns the instances. Errors: start() gives the
+// reason why an instance could not be started; nothing of it is left then.
 #pragma once
 
 #include <map>
@@ -18,22 +19,26 @@ class JobTable {
 
   // At start: every instance that an earlier agent left.
   Task<Result<void>> rediscover();
-  // Starts an instance; one that is there already and was started by the same specification is returned as it is (a repeated request
-  // starts nothing). kRefused if another job's instance has that id, kUnavailable if another one of the job stays unknown.
+  // Starts an instance; one that is there already and was started by the same specification is returned as it
+  // is (a repeated request starts nothing). kRefused if another job's instance has that id, kUnavailable if
+  // another one of the job stays unknown.
   Task<Result<std::shared_ptr<Job>>> start(JobRecord record, std::optional<HostRestore> restore = {});
 
   // The living instance that runs as that incarnation, or null.
   [[nodiscard]] std::shared_ptr<Job> running_as(wire::JobId job, wire::Incarnation incarnation) const;
-  // The instance that was started as that incarnation, living or not, or null; of several standbys the newest.
+  // The instance that was started as that incarnation, living or not, or null; of several standbys the
+  // newest.
   [[nodiscard]] std::shared_ptr<Job> started_as(wire::JobId job, wire::Incarnation incarnation) const;
   // The standby that a migration started as that incarnation, living or not, or null.
   [[nodiscard]] std::shared_ptr<Job> started_by(wire::MigrationId migration, wire::JobId job,
                                                 wire::Incarnation incarnation) const;
   [[nodiscard]] std::vector<std::shared_ptr<Job>> all() const;
-  // A later migration has started a standby as the same incarnation: this one is ending, and nobody else is to hear of it.
+  // A later migration has started a standby as the same incarnation: this one is ending, and nobody else is
+  // to hear of it.
   [[nodiscard]] bool superseded(const Job& job) const;
 
-  // SIGTERM, after the grace SIGKILL, to every instance of the job up to that incarnation. kNotFound if there is none.
+  // SIGTERM, after the grace SIGKILL, to every instance of the job up to that incarnation. kNotFound if there
+  // is none.
   Task<Result<void>> stop(wire::JobId job, wire::Incarnation incarnation, Milliseconds grace);
   // Removes an instance from the table and its folder from the disk, ending what is left of it.
   Task<> remove(std::shared_ptr<Job> job);

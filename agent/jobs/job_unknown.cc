@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instances whose keeper does not answer: it may be stopped, swapped out or stuck, and its rank runs. Asked until known.
+// Instances whose keeper does not answer: it may be stopped, swapped out or stuck, and its rank runs. Asked
+// until known.
 #include <signal.h>
 #include <spdlog/spdlog.h>
 

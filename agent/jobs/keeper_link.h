@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection to a keeper (libckpt/inprocess/local/messages.h): typed requests as coroutines, events by callback. A keeper answers
-// every request; one that does not within the timeout gives kTimedOut and the link stays usable (late answers are dropped).
-// Threads: the event loop only. Ownership: the link owns the socket; received descriptors belong to who gets them. Errors: a
-// keeper's Failed as its own error, kUnavailable once the keeper is gone (then on_closed has been or will be called once).
+// One connection to a keeper (libckpt/inprocess/local/messages.h): typed requests as coroutines, events by
+// callback. A keeper answers every request; one that does not within the timeout gives kTimedOut and the link
+// stays usable (late answers are dropped).
+// Threads: the event loop only. Ownership: the link owns the socket; received descriptors belong to who gets
+// them. Errors: a keeper's Failed as its own error, kUnavailable once the keeper is gone (then on_closed has
+// been or will be called once).
 #pragma once
 
 #include <chrono>
@@ -18,8 +20,8 @@
 
 namespace ckpt::agent {
 
-// Between two changes of a running job any time may pass, and the machine of the switch has the timer for a job that reaches no
-// barrier.
+// Between two changes of a running job any time may pass, and the machine of the switch has the timer for a
+// job that reaches no barrier.
 inline constexpr Milliseconds kNoHurry = std::chrono::hours(24 * 365);
 inline constexpr std::size_t kMaxTensors = 1u << 16;
 
@@ -58,7 +60,8 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
     std::function<void(Error)> closed;
   };
 
-  // The answers to one request, for as long as this object lives (an Export's answers go on until StopExport).
+  // The answers to one request, for as long as this object lives (an Export's answers go on until
+  // StopExport).
   class Exchange {
    public:
     explicit Exchange(std::shared_ptr<KeeperLink> link);
@@ -95,17 +98,19 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
   // `timeout`: longer than the link's own where a keeper may be stopped.
   Task<Result<local::Status>> attach(std::optional<Milliseconds> timeout = {});
   Task<Result<JobDescription>> describe();
-  // Starts the stream of tensors, regions and descriptors; the caller reads it from the exchange and acknowledges batches.
+  // Starts the stream of tensors, regions and descriptors; the caller reads it from the exchange and
+  // acknowledges batches.
   [[nodiscard]] std::unique_ptr<Exchange> begin_export();
   Task<Result<void>> stop_export();
-  // Asks for a pause at the next barrier; the answer may take as long as the job likes. To take it back: cancel() the exchange,
-  // then resume().
+  // Asks for a pause at the next barrier; the answer may take as long as the job likes. To take it back:
+  // cancel() the exchange, then resume().
   [[nodiscard]] std::unique_ptr<Exchange> begin_pause();
   Task<Result<PausedState>> finish_pause(Exchange& exchange);
   // A paused source goes on (no host state), or a standby starts from `host_state`.
   Task<Result<local::Running>> resume(local::Resume resume, UniqueFd host_state);
   Task<Result<void>> set_deadline(Nanos deadline);
-  // The transparent way, with a paused rank; each is repeated without harm. `timeout`: the driver unmaps and maps memory meanwhile.
+  // The transparent way, with a paused rank; each is repeated without harm. `timeout`: the driver unmaps and
+  // maps memory meanwhile.
   Task<Result<local::Released>> release(Milliseconds timeout);
   Task<Result<void>> deposit(std::uint64_t migration, std::vector<local::RegionRecord> records,
                              std::vector<UniqueFd> descriptors);

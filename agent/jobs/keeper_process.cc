@@ -76,7 +76,8 @@ bool has_ended(pid_t pid) {
   return state == 'Z' || state == 'X';
 }
 
-// Processes that were started to keep this folder: one that has not written its file yet is found by this alone.
+// Processes that were started to keep this folder: one that has not written its file yet is found by this
+// alone.
 std::vector<pid_t> started_for(const std::string& folder) {
   std::vector<pid_t> found;
   const std::string arguments = std::string("--dir") + '\0' + folder + '\0';

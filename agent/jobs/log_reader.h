@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of an instance's log (standard output and error of its ranks) for the coordinator, following it without polling.
+// Parts of an instance's log (standard output and error of its ranks) for the coordinator, following it
+// without polling.
 // Threads: the event loop. Errors: kInvalidArgument, kNotFound, kIo.
 #pragma once
 
@@ -10,8 +11,8 @@
 
 namespace ckpt::agent {
 
-// The bytes from request.offset on, at most request.limit and wire::kMaxLogBytes. With nothing there yet it answers when there
-// is, when the instance ends, or after request.follow_ns.
+// The bytes from request.offset on, at most request.limit and wire::kMaxLogBytes. With nothing there yet it
+// answers when there is, when the instance ends, or after request.follow_ns.
 Task<Result<wire::LogData>> read_log(const JobEnvironment& environment, std::shared_ptr<Job> job,
                                      wire::ReadLog request);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An adopted process has no session with its keeper: no runtime of ours is in it. What the other ways ask the rank is answered here; stopping,
-// saving and restoring it is the agent's work (agent/migration/modes/adopted_mode.h), and the keeper keeps what phase that is in.
+// An adopted process has no session with its keeper: no runtime of ours is in it. What the other ways ask the
+// rank is answered here; stopping, saving and restoring it is the agent's work
+// (agent/migration/modes/adopted_mode.h), and the keeper keeps what phase that is in.
 #include <signal.h>
 
 #include <utility>
@@ -74,7 +75,8 @@ void Keeper::resume_adopted(std::uint64_t request, const local::Resume& resume) 
   answer(request, local::Running{incarnation_, resumed_ns_ != 0 ? resumed_ns_ : now_ns(), 0, 0});
 }
 
-// Nobody tells who is not its parent that a process has stopped, or goes on by somebody else's SIGCONT, so it is looked at for as long as it has no lease.
+// Nobody tells who is not its parent that a process has stopped, or goes on by somebody else's SIGCONT, so it
+// is looked at for as long as it has no lease.
 void Keeper::look_whether_stopped() {
   const bool stopped = is_stopped(parts_.process.pid());
   if (!stopped) parts_.process.signal_group(SIGSTOP);

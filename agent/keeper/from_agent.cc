@@ -234,7 +234,8 @@ void Keeper::on_shutdown(std::uint64_t request) {
   answer(request, local::Done{});
 }
 
-// The agent went away. A pause that has not begun is withdrawn, one that holds stays: the next agent knows whether BARRIER is recorded.
+// The agent went away. A pause that has not begun is withdrawn, one that holds stays: the next agent knows
+// whether BARRIER is recorded.
 void Keeper::detach_agent() {
   if (!agent_) return;
   agent_ = Peer();

@@ -97,7 +97,8 @@ bool Keeper::finished() const {
 }
 
 Result<void> Keeper::run_once() {
-  // A peer is not read while the other side cannot take more; one with nothing to wait for is left out, or its hang-up would wake for ever.
+  // A peer is not read while the other side cannot take more; one with nothing to wait for is left out, or
+  // its hang-up would wake for ever.
   const auto watch = [](const Peer& peer, const Peer& other) {
     const bool blocked = other && other.is_full();
     const int events = (blocked ? 0 : POLLIN) | (peer && peer.wants_to_write() ? POLLOUT : 0);

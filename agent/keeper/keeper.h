@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keeper of one job: parent of its rank, end of its local socket, enforcer of its lease (SW-11), relay between rank and agent. It keeps the
-// little state that must outlive an agent: phase, incarnation, deadline, last pause.
-// For a transparent rank it also holds the descriptors of its device memory (memory_bank.h).
-// Threads: one, in run(). Ownership: process, sockets, timers, control page, memory sets. Errors: create() and run() fail only when the keeper
-// cannot do its work at all; a misbehaving peer only loses its connection.
+// The keeper of one job: parent of its rank, end of its local socket, enforcer of its lease (SW-11), relay
+// between rank and agent. It keeps the little state that must outlive an agent: phase, incarnation, deadline,
+// last pause. For a transparent rank it also holds the descriptors of its device memory (memory_bank.h).
+// Threads: one, in run(). Ownership: process, sockets, timers, control page, memory sets. Errors: create()
+// and run() fail only when the keeper cannot do its work at all; a misbehaving peer only loses its
+// connection.
 #pragma once
 
 #include <functional>
@@ -25,7 +26,8 @@ namespace ckpt::keeper {
 class Keeper {
  public:
   // Listens on FOLDER/keeper.sock and starts the rank.
-  // With `restored`, a child of this process, it takes that for the rank, and lets its PID namespace go when that has ended.
+  // With `restored`, a child of this process, it takes that for the rank, and lets its PID namespace go when
+  // that has ended.
   struct Restored {
     pid_t pid = 0;
     UniqueFd namespace_alive;  // init/holder.h

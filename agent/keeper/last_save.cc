@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Before this keeper kills a rank by itself: where a context has come back by a restore, some drivers hang the GPU, or the host, if its process is killed
-// while it has it. So the rank's memory is exported to this keeper, the rank is paused and lets go of it, and a program of its own saves the context.
-// What an agent orders elsewhere is asked of the rank here under a number that no agent uses. Whatever fails, the rank is killed, and its end says so.
+// Before this keeper kills a rank by itself: where a context has come back by a restore, some drivers hang
+// the GPU, or the host, if its process is killed while it has it. So the rank's memory is exported to this
+// keeper, the rank is paused and lets go of it, and a program of its own saves the context. What an agent
+// orders elsewhere is asked of the rank here under a number that no agent uses. Whatever fails, the rank is
+// killed, and its end says so.
 #include <signal.h>
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-keeper --dir JOBDIR: starts the job that JOBDIR/keeper.json describes and looks after it. Returns when the program runs and
-// keeper.sock listens (exit 0), or with one line on standard error (exit 1; 64: wrong usage); the keeper itself goes on in a
-// session of its own and outlives whoever has started it.
+// gpumigrate-keeper --dir JOBDIR: starts the job that JOBDIR/keeper.json describes and looks after it.
+// Returns when the program runs and keeper.sock listens (exit 0), or with one line on standard error (exit 1;
+// 64: wrong usage); the keeper itself goes on in a session of its own and outlives whoever has started it.
 #include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
@@ -81,7 +81,8 @@ void report_failure(const std::string& folder, const Config& config, const Error
   }
 }
 
-// Takes the job's program from its image, as this process's child: an orphan of the restoring command comes to the keeper.
+// Takes the job's program from its image, as this process's child: an orphan of the restoring command comes
+// to the keeper.
 Result<std::optional<Keeper::Restored>> restore(const Config& config, const std::string& folder) {
   if (!config.restore) return std::optional<Keeper::Restored>();
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Descriptors of device memory that the keeper holds for its rank: what was exported, or what has arrived.
-// Threads: none. Ownership: the descriptors. Errors: kIo when the process has no room for more descriptors; the set
-// then knows that it is not complete.
+// Threads: none. Ownership: the descriptors. Errors: kIo when the process has no room for more descriptors;
+// the set then knows that it is not complete.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ class MemoryBank {
   Result<void> add(std::span<const local::RegionRecord> records, std::span<const UniqueFd> descriptors);
   void drop(std::uint64_t id, std::uint64_t generation);
   void clear();
-  // Other memory for regions that are here already, of the same sizes; duplicates are taken. All or none: kNotFound, kInvalidArgument.
+  // Other memory for regions that are here already, of the same sizes; duplicates are taken. All or none:
+  // kNotFound, kInvalidArgument.
   Result<void> replace(std::span<const local::RegionRecord> records, std::span<const UniqueFd> descriptors);
 
   [[nodiscard]] bool empty() const { return entries_.empty(); }
@@ -32,7 +33,8 @@ class MemoryBank {
   // Why something that should be here is not; empty if nothing is missing.
   [[nodiscard]] const std::string& missing() const { return missing_; }
 
-  // Up to kMaxRecords records after `last` in the order of ids, with duplicates of their descriptors. Empty at the end.
+  // Up to kMaxRecords records after `last` in the order of ids, with duplicates of their descriptors. Empty
+  // at the end.
   struct Batch {
     std::vector<local::RegionRecord> records;
     std::vector<UniqueFd> descriptors;
@@ -40,8 +42,8 @@ class MemoryBank {
   Result<Batch> batch_after(std::uint64_t last) const;
   // Their ids, the largest first.
   [[nodiscard]] std::vector<std::uint64_t> by_size() const;
-  // Of `ids` in this order those that are here: at most `most`, and after the first no more than `bytes` together. How many of `ids` that
-  // took is in `taken`.
+  // Of `ids` in this order those that are here: at most `most`, and after the first no more than `bytes`
+  // together. How many of `ids` that took is in `taken`.
   Result<Batch> batch_of(std::span<const std::uint64_t> ids, std::size_t most, std::uint64_t bytes,
                          std::size_t& taken) const;
   [[nodiscard]] std::uint64_t bytes_of(std::uint64_t id) const;
@@ -55,7 +57,8 @@ class MemoryBank {
   std::string missing_;
 };
 
-// As many descriptors as this process may have at all, for itself: what it started before keeps its own limit.
+// As many descriptors as this process may have at all, for itself: what it started before keeps its own
+// limit.
 void raise_descriptor_limit();
 
 }  // namespace ckpt::keeper

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A transparent rank's device memory while it moves: what the agent asks, what the rank answers, and the two sets of descriptors.
+// A transparent rank's device memory while it moves: what the agent asks, what the rank answers, and the two
+// sets of descriptors.
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -141,7 +142,8 @@ bool Keeper::has_set(MemorySet set, std::uint64_t migration) const {
   return set == MemorySet::kExported;
 }
 
-// Largest first: then no batch holds more than the first region alone, which has to be there twice in any case.
+// Largest first: then no batch holds more than the first region alone, which has to be there twice in any
+// case.
 void Keeper::on_fetch(std::uint64_t request, const local::Fetch& fetch) {
   if (!has_set(fetch.set, fetch.migration))
     return refuse(request, MessageType::kFetch, ErrorCode::kRefused, "There is no such set of memory here");
@@ -176,7 +178,8 @@ void Keeper::on_replace(local::Received received) {
   answer(request, local::Done{});
 }
 
-// What a rank has mapped since its last Release, and has not gone on with, is in a set here: it may go whatever the rank has.
+// What a rank has mapped since its last Release, and has not gone on with, is in a set here: it may go
+// whatever the rank has.
 void Keeper::on_release(std::uint64_t request) {
   if (memory_ == MemoryState::kReleased) return answer(request, local::Released{released_ns_});
   const bool discard = memory_ == MemoryState::kMapping;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that CRIU restored lives in a time namespace: its clocks go on from where they stood at the dump, so its CLOCK_BOOTTIME is behind
-// the node's. What a rank states is brought to the node's clock with this. Threads: any. Errors: kIo, kNotFound for a process that is gone.
+// A process that CRIU restored lives in a time namespace: its clocks go on from where they stood at the dump,
+// so its CLOCK_BOOTTIME is behind the node's. What a rank states is brought to the node's clock with this.
+// Threads: any. Errors: kIo, kNotFound for a process that is gone.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +13,8 @@
 
 namespace ckpt::keeper {
 
-// What must be added to the process's CLOCK_BOOTTIME to get the node's. 0 outside of time namespaces, and on kernels without them.
+// What must be added to the process's CLOCK_BOOTTIME to get the node's. 0 outside of time namespaces, and on
+// kernels without them.
 Result<Nanos> rank_clock_lag(pid_t pid);
 
 // From the text of /proc/PID/timens_offsets ("boottime SECONDS NANOSECONDS"). 0 if there is no such line.

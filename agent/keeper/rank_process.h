@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program of a job as a process: started with clean descriptors in a process group of its own, signalled as that group, killed by the
-// kernel if the keeper dies.
-// Threads: none. Ownership: the process ends with kill_group() or by itself; the destructor does nothing. Errors: kNotFound, kIo.
+// The program of a job as a process: started with clean descriptors in a process group of its own, signalled
+// as that group, killed by the kernel if the keeper dies.
+// Threads: none. Ownership: the process ends with kill_group() or by itself; the destructor does nothing.
+// Errors: kNotFound, kIo.
 #pragma once
 
 #include <sys/types.h>
@@ -18,12 +19,14 @@ namespace ckpt::keeper {
 class RankProcess {
  public:
   // Standard input is /dev/null, output and errors are appended to `log_path`.
-  // With `config.init` the keeper has made its next child the first process of a new PID namespace (enter_new_pid_namespace).
+  // With `config.init` the keeper has made its next child the first process of a new PID namespace
+  // (enter_new_pid_namespace).
   static Result<RankProcess> start(const Config& config, const std::string& socket_path,
                                    const std::string& log_path);
   // A child of this process that was restored from an image: the init of its PID namespace.
   static RankProcess adopt(pid_t pid);
-  // One that was not started by us (adopted_process.h), here or where it came from: all of its descendants are signalled, whatever their group.
+  // One that was not started by us (adopted_process.h), here or where it came from: all of its descendants
+  // are signalled, whatever their group.
   static RankProcess foreign(pid_t pid);
 
   [[nodiscard]] pid_t pid() const { return pid_; }

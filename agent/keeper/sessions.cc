@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processes of a transparent job that use a GPU: each has a session; with one the job can be moved, and that is the rank.
+// The processes of a transparent job that use a GPU: each has a session; with one the job can be moved, and
+// that is the rank.
 #include <utility>
 
 #include "agent/keeper/keeper.h"

@@ -77,7 +77,8 @@ void Migrations::send_to_agent(const SwitchKey& key, const wire::SwitchMessage& 
   if (peer != peer_nodes_.end()) peers_.send(peer->second, message);
 }
 
-// The coordinator makes its report when it hears the outcome: the measurements go ahead of it on the same connection.
+// The coordinator makes its report when it hears the outcome: the measurements go ahead of it on the same
+// connection.
 void Migrations::send_report_before(const wire::SwitchMessage& message) {
   const bool source_outcome =
       message.from == Party::kSource && (std::holds_alternative<wire::Released>(message.body) ||
@@ -134,8 +135,8 @@ void Migrations::known_again(const std::shared_ptr<Job>& job) {
   if (settled_ && !busy(job->id())) control::spawn(context_.executor, "settle", settle_known(job));
 }
 
-// A job that runs with all its memory needs nothing that has arrived for it: an agent that ended between its resume and the withdrawal has left
-// it, or one whose copy ended with it. It would keep what the job frees.
+// A job that runs with all its memory needs nothing that has arrived for it: an agent that ended between its
+// resume and the withdrawal has left it, or one whose copy ended with it. It would keep what the job frees.
 Task<> Migrations::withdraw_leftovers(std::shared_ptr<Job> job) {
   if (job->ended() || !job->keeper()) co_return;
   const auto status = co_await job->keeper()->attach();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The effects of all switches of this agent: which session does what, and which way a message goes. Messages to the other agent
-// go through the coordinator and, where there is a connection, directly: every fact may arrive twice.
-// Threads: the event loop. Ownership: owns the sessions of open migrations. Errors: none leave this class; what fails becomes an
-// event of the machine it concerns.
+// The effects of all switches of this agent: which session does what, and which way a message goes. Messages
+// to the other agent go through the coordinator and, where there is a connection, directly: every fact may
+// arrive twice.
+// Threads: the event loop. Ownership: owns the sessions of open migrations. Errors: none leave this class;
+// what fails becomes an event of the machine it concerns.
 #pragma once
 
 #include <map>
@@ -40,8 +41,8 @@ class Migrations : public SwitchEffects {
                const migration::Action& action) override;
 
   Result<void> set_limits(const wire::SetLimits& limits);
-  // After the machines were rebuilt: lets jobs go on that nothing holds, ends standbys that no record knows, and tells
-  // machines whose instance is gone (SW-4, SW-5, SW-14).
+  // After the machines were rebuilt: lets jobs go on that nothing holds, ends standbys that no record knows,
+  // and tells machines whose instance is gone (SW-4, SW-5, SW-14).
   Task<> settle_after_restart();
   // An instance that was unknown has answered.
   void known_again(const std::shared_ptr<Job>& job);

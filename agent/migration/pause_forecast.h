@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a move would pause a job, from what can be measured while it runs: sizes of its memory, threads, descriptors, and this node's rates. For
-// `describe`, `--dry-run` and drains, which ask before there is a target; a migration's own estimate has the target's rates, too.
-// Threads: the event loop; processes are read on the pool of images. Ownership: the context outlives it. Errors: what cannot be read stays unknown.
+// How long a move would pause a job, from what can be measured while it runs: sizes of its memory, threads,
+// descriptors, and this node's rates. For `describe`, `--dry-run` and drains, which ask before there is a
+// target; a migration's own estimate has the target's rates, too.
+// Threads: the event loop; processes are read on the pool of images. Ownership: the context outlives it.
+// Errors: what cannot be read stays unknown.
 #pragma once
 
 #include "agent/migration/modes/migration_context.h"

@@ -384,7 +384,8 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
   const Turn::Held turn = co_await job_->resume_turn().take();
   if (!co_await go_back(order)) co_return;
   if (!job_->keeper()) co_return;  // it ended meanwhile, and its listener said so
-  // The keeper takes this also for a rank that runs already, and for one that has not reached its barrier yet.
+  // The keeper takes this also for a rank that runs already, and for one that has not reached its barrier
+  // yet.
   auto running = co_await job_->keeper()->resume(resume, UniqueFd{});
   if (!running) {
     spdlog::error("job does not go on: job {} reason {}", wire::job_text(info_.job),
@@ -396,8 +397,8 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
   emit(migration::InstanceRuns(k));
 }
 
-// Nobody else has the job, so this is tried again for as long as it lives: what it needs of the node may have ended and come back (the
-// context helper). False: the job ended, or order `order` is no longer the last.
+// Nobody else has the job, so this is tried again for as long as it lives: what it needs of the node may have
+// ended and come back (the context helper). False: the job ended, or order `order` is no longer the last.
 Task<bool> SourceSession::go_back(std::uint64_t order) {
   auto self = shared_from_this();
   for (Milliseconds pause = kFirstBackoff;; pause = std::min(pause * 2, kMaxBackoff)) {
@@ -420,8 +421,8 @@ Task<> SourceSession::stop_copy() {
   if (pausing_) {
     pausing_->cancel();
     if (job_ && job_->keeper()) {
-      // Taken back before the barrier: the keeper answers at once, the rank never notices. A rank that reached the barrier in
-      // the same moment goes on.
+      // Taken back before the barrier: the keeper answers at once, the rank never notices. A rank that
+      // reached the barrier in the same moment goes on.
       local::Resume resume;
       resume.incarnation = info_.base;
       auto running = co_await job_->keeper()->resume(resume, UniqueFd{});

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The source's effects of one migration: the running rank, its keeper, and the mover's sending session. Each action of the
-// machine returns at once; what comes of it is an event. The pause's path has no coordinator, no log and no JSON on it:
-// Paused -> FinalRound to the mover, while the driver makes BARRIER durable, -> ReleaseManifest. What goes beside device memory is mode.h's.
-// Threads: the event loop. Ownership: shared with its coroutines; the mover's session and the descriptors end with StopCopy or
-// FreeSource. Errors: SourceRefused before anything was touched, EngineFailed later.
+// The source's effects of one migration: the running rank, its keeper, and the mover's sending session. Each
+// action of the machine returns at once; what comes of it is an event. The pause's path has no coordinator,
+// no log and no JSON on it: Paused -> FinalRound to the mover, while the driver makes BARRIER durable, ->
+// ReleaseManifest. What goes beside device memory is mode.h's.
+// Threads: the event loop. Ownership: shared with its coroutines; the mover's session and the descriptors end
+// with StopCopy or FreeSource. Errors: SourceRefused before anything was touched, EngineFailed later.
 #pragma once
 
 #include <memory>
@@ -24,7 +25,8 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
 
   void perform(const migration::Action& action);
   void set_limits(std::int64_t max_downtime_ns, std::int64_t bandwidth);
-  // Why the source ends the migration: said to the target as well, whose word may reach the coordinator first.
+  // Why the source ends the migration: said to the target as well, whose word may reach the coordinator
+  // first.
   void set_failure_reason(std::string reason) { why_ = std::move(reason); }
   // What was measured; only once the rank has paused.
   [[nodiscard]] const std::optional<wire::SourceReport>& report() const noexcept { return report_; }

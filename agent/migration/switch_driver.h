@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the pure switch machines of this agent (libckpt/protocol/handover/driver.md): one queue of events, one journal, the timers. Inside
-// a batch the actions are executed strictly in order; a WriteRecord is awaited (fdatasync on the disk thread), everything else
-// returns at once and reports back by an event. So SW-2 holds whatever the effects do.
+// Runs the pure switch machines of this agent (libckpt/protocol/handover/driver.md): one queue of events, one
+// journal, the timers. Inside a batch the actions are executed strictly in order; a WriteRecord is awaited
+// (fdatasync on the disk thread), everything else returns at once and reports back by an event. So SW-2 holds
+// whatever the effects do.
 //
-// Threads: the event loop; the journal is touched by the disk thread, one call at a time. Ownership: the driver owns machines,
-// journal and timers. Errors: an event that cannot be is logged and changes nothing. A record that was refused cleanly is fed
-// back to its machine. A record of unknown fate calls `fatal`, which must end the process: the restart reads what is there.
+// Threads: the event loop; the journal is touched by the disk thread, one call at a time. Ownership: the
+// driver owns machines, journal and timers. Errors: an event that cannot be is logged and changes nothing. A
+// record that was refused cleanly is fed back to its machine. A record of unknown fate calls `fatal`, which
+// must end the process: the restart reads what is there.
 #pragma once
 
 #include <deque>
@@ -21,7 +23,8 @@
 
 namespace ckpt::agent {
 
-// The outside world of the machines. Every call returns at once and is idempotent (it may be repeated after a restart).
+// The outside world of the machines. Every call returns at once and is idempotent (it may be repeated after a
+// restart).
 class SwitchEffects {
  public:
   virtual ~SwitchEffects() = default;
@@ -46,7 +49,8 @@ class SwitchDriver {
   void on_event(migration::SwitchKey key, migration::SourceEvent event);
   void on_event(migration::SwitchKey key, migration::TargetEvent event);
 
-  // What the coordinator lends for, as it said last. Leases are asked for at that pace from the next request on (ask_again()).
+  // What the coordinator lends for, as it said last. Leases are asked for at that pace from the next request
+  // on (ask_again()).
   void set_lease_term(std::uint32_t term_ms) { switches_.set_lease_term(term_ms); }
   // Whom the machines ask can be reached again: what is unanswered is said now instead of at the next timer.
   void ask_again();

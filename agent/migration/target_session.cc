@@ -48,7 +48,8 @@ void TargetSession::on_local(const local::Body& body) {
   if (const auto* exited = std::get_if<local::RankExited>(&body)) {
     // While preparing, the coroutine that waits for the standby says so, with its last output.
     if (stopped_ || preparing_ || job_->leaving()) return;
-    // One that was stopped has ended as it was asked to: going back would run it again until the stop is told there, too.
+    // One that was stopped has ended as it was asked to: going back would run it again until the stop is told
+    // there, too.
     finished_ = exited->ended_by_keeper != 0 ||
                 (WIFEXITED(exited->wait_status) && WEXITSTATUS(exited->wait_status) == 0);
     ended_ = true;
@@ -188,7 +189,8 @@ void TargetSession::on_mover(mover::Packet packet) {
   if (!taking_) control::spawn(context_.executor, "target memory", take_arrived());
 }
 
-// What the mover made is with the instance's keeper, and what the source said of the job compared, before VERIFIED can be stated.
+// What the mover made is with the instance's keeper, and what the source said of the job compared, before
+// VERIFIED can be stated.
 Task<> TargetSession::take_arrived() {
   auto self = shared_from_this();
   taking_ = true;
@@ -253,7 +255,8 @@ void TargetSession::order_run(const migration::RunInstance& run) {
   order_ = order;
   if (!std::exchange(ordering_, true)) return control::spawn(context_.executor, "target run", run_orders());
   if (!running_ || running_->k != order.k) return;
-  // Restoring gigabytes takes longer than a lease: with the first deadline the keeper would stop what is to come back.
+  // Restoring gigabytes takes longer than a lease: with the first deadline the keeper would stop what is to
+  // come back.
   running_->deadline.renew(order.deadline);
   const bool is_own = job_ && !job_->ended() && job_->record().migration == info_.migration;
   if (is_own && job_->keeper())
@@ -306,7 +309,8 @@ Task<Result<void>> TargetSession::run_instance(RunOrder& order) {
     co_return Error(ErrorCode::kNotFound, "The instance at the target has ended");
   }
   order.has_run = job_->record().ran && job_->incarnation() >= order.k;
-  // Memory that is to be copied here once more is with the instance's keeper; beside it there is room for one region.
+  // Memory that is to be copied here once more is with the instance's keeper; beside it there is room for one
+  // region.
   if (!way_->has_memory() && !context_.remap.imports()) co_await release_memory();
   auto* report = report_ ? &*report_ : nullptr;  // not within the co_await: g++ 12 computes both sides there
   CKPT_CO_TRYV(co_await way_->run(job_, order, report));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The target's effects of one migration: the instance (mode.h), its keeper, and the mover's receiving session.
-// Threads: the event loop. Ownership: shared with its coroutines; FreeTarget ends the instance. Errors: StandbyRefused before
-// anything was received, EngineFailed later.
+// The target's effects of one migration: the instance (mode.h), its keeper, and the mover's receiving
+// session.
+// Threads: the event loop. Ownership: shared with its coroutines; FreeTarget ends the instance. Errors:
+// StandbyRefused before anything was received, EngineFailed later.
 #pragma once
 
 #include <deque>

@@ -8,7 +8,8 @@ namespace {
 
 // Nothing allocates where chunks pass by, so that threads seldom meet.
 constexpr int kMaxArenas = 4;
-// Set once, it does not grow. UCX takes pools in aligned pieces of 2 MiB, which leave holes of their size in an arena.
+// Set once, it does not grow. UCX takes pools in aligned pieces of 2 MiB, which leave holes of their size in
+// an arena.
 constexpr int kLargeBlockBytes = 1 << 20;
 
 }  // namespace

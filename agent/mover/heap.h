@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C library's heap in a process that lives for weeks and starts threads for each session. Each thread may get an arena of its own, and what is free
-// in an arena stays in the process. Large blocks come out of arenas, too, once one of their size was given back.
+// The C library's heap in a process that lives for weeks and starts threads for each session. Each thread may
+// get an arena of its own, and what is free in an arena stays in the process. Large blocks come out of
+// arenas, too, once one of their size was given back.
 // Threads: all calls from any. Errors: none; a C library that does not know a setting goes on without it.
 #pragma once
 
 namespace ckpt::mover {
 
-// At the start of the process, before it has threads: few arenas, and large blocks go back to the system with their end.
+// At the start of the process, before it has threads: few arenas, and large blocks go back to the system with
+// their end.
 void bound_heap();
-// What is free in the arenas goes back to the system. Whoever allocates meanwhile may wait for some milliseconds.
+// What is free in the arenas goes back to the system. Whoever allocates meanwhile may wait for some
+// milliseconds.
 void give_back_free_heap();
 
 }  // namespace ckpt::mover

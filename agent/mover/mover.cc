@@ -152,7 +152,8 @@ void Mover::bury() {
   if (any_ended && sessions_.empty() && ending_.empty()) give_back_free_heap();
 }
 
-// Where the memory that is made here may have to be copied once more, while the job waits, its kernels are loaded before.
+// Where the memory that is made here may have to be copied once more, while the job waits, its kernels are
+// loaded before.
 void Mover::prepare_filler() {
   if (filler_) return;
   auto filler = RegionFiller::create(gpu_->device);

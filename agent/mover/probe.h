@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-mover --probe: what the CUDA driver and UCX of this node say of themselves, for `gpumigrate doctor`. It is the mover that
-// asks, since it is the process that loads both anyway and that may hang or die of either. Makes no context and opens no port.
+// gpumigrate-mover --probe: what the CUDA driver and UCX of this node say of themselves, for `gpumigrate
+// doctor`. It is the mover that asks, since it is the process that loads both anyway and that may hang or die
+// of either. Makes no context and opens no port.
 // Threads: one. Errors: parts of the answer, as "problem".
 #pragma once
 
 namespace ckpt::mover {
 
-// One line of JSON on standard output for each, as soon as it is known: {"driver": {...}} and {"ucx": {...}}; agent/daemon/probe.h shows
-// their fields.
+// One line of JSON on standard output for each, as soon as it is known: {"driver": {...}} and {"ucx": {...}};
+// agent/daemon/probe.h shows their fields.
 void print_probe();
 
 }  // namespace ckpt::mover

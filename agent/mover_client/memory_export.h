@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hands a rank's tensors and device memory to a mover: rank -> keeper -> agent -> mover, in acknowledged batches of at most 64
-// descriptors, and afterwards follows what the rank names, drops, allocates and frees while rounds run (ENG-5, ENG-7).
-// Copies of the descriptors are kept if asked for, so that what was exported outlives a rank that dies.
-// Threads: the event loop. Ownership: shared; stop() ends the following. Errors: run() gives the first failure; later ones go to
-// `failed`, once.
+// Hands a rank's tensors and device memory to a mover: rank -> keeper -> agent -> mover, in acknowledged
+// batches of at most 64 descriptors, and afterwards follows what the rank names, drops, allocates and frees
+// while rounds run (ENG-5, ENG-7). Copies of the descriptors are kept if asked for, so that what was exported
+// outlives a rank that dies.
+// Threads: the event loop. Ownership: shared; stop() ends the following. Errors: run() gives the first
+// failure; later ones go to `failed`, once.
 #pragma once
 
 #include <functional>

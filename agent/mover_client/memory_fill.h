@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The second way to give a paused rank its memory on a GPU (docs/design.md §13): the rank makes memory of its own and the GPU's mover copies into it, and
-// compares, what a set of the keeper has; batch by batch, the largest regions first. After each batch the set has the new memory in place of
-// the old, so it is always whole, there is at most one region twice, and it may be begun anew by another agent.
-// Threads: the event loop. Ownership: descriptors are held for a batch only. Errors: the keeper's, the rank's, the mover's; the rank's memory is in pieces
-// then, and release() or another attempt puts it right.
+// The second way to give a paused rank its memory on a GPU (docs/design.md §13): the rank makes memory of its
+// own and the GPU's mover copies into it, and compares, what a set of the keeper has; batch by batch, the
+// largest regions first. After each batch the set has the new memory in place of the old, so it is always
+// whole, there is at most one region twice, and it may be begun anew by another agent.
+// Threads: the event loop. Ownership: descriptors are held for a batch only. Errors: the keeper's, the
+// rank's, the mover's; the rank's memory is in pieces then, and release() or another attempt puts it right.
 #pragma once
 
 #include <memory>

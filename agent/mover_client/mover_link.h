@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's end of a mover's socketpair: messages of libckpt/protocol/wire/mover_messages.h over a PacketLink. Threads: the event loop.
+// The agent's end of a mover's socketpair: messages of libckpt/protocol/wire/mover_messages.h over a
+// PacketLink. Threads: the event loop.
 // Errors: `closed` once, when the mover is gone or sent what is no message.
 #pragma once
 

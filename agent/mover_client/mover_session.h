@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One session (a rank of a migration) on one mover: attaching memory, starting, ending. Threads: the event loop. Ownership: keeps
-// its mover; end() is needed before the object goes, or the mover holds the job's memory until it ends. Errors: after a failure
-// every call gives that failure; `failed` has then been called once.
+// One session (a rank of a migration) on one mover: attaching memory, starting, ending. Threads: the event
+// loop. Ownership: keeps its mover; end() is needed before the object goes, or the mover holds the job's
+// memory until it ends. Errors: after a failure every call gives that failure; `failed` has then been called
+// once.
 #pragma once
 
 #include <memory>
@@ -27,7 +28,8 @@ class MoverSession : public std::enable_shared_from_this<MoverSession> {
                                                     Handlers handlers);
   ~MoverSession();
 
-  // At most mover::kMaxRegions; returns when they are imported and mapped. One call at a time, drop_regions() included.
+  // At most mover::kMaxRegions; returns when they are imported and mapped. One call at a time, drop_regions()
+  // included.
   Task<Result<void>> attach_regions(std::vector<mover::RegionInfo> regions,
                                     std::vector<UniqueFd> descriptors);
   Task<Result<void>> drop_regions(std::vector<std::uint64_t> regions);

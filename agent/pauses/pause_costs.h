@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the terms of a pause take on this node, learnt from the pauses that it had part in: for each way of moving and term a line over the bytes
-// that the term grows with. Before there are pauses the lines are those of a rehearsal (rehearsal.h), else of a common server; what was measured
-// outweighs them at once.
+// What the terms of a pause take on this node, learnt from the pauses that it had part in: for each way of
+// moving and term a line over the bytes that the term grows with. Before there are pauses the lines are those
+// of a rehearsal (rehearsal.h), else of a common server; what was measured outweighs them at once.
 //   PauseCosts costs;  costs.learn(kind, term, bytes, took);  costs.line(kind, term).at(bytes)
 // Sizes are kept apart, so that many pauses of small jobs do not wash away the one of a large job.
 // Threads: one owner. Pure: no clock, no I/O. Errors: decode() refuses what is not whole.
@@ -31,7 +31,8 @@ struct MemoryRates {
   std::uint64_t write = 0;  // that the kernel has yet to give
 };
 
-// `kept`, or what a move has reached itself: no bound may rest on a rate that was surpassed. 0 where nothing is kept.
+// `kept`, or what a move has reached itself: no bound may rest on a rate that was surpassed. 0 where nothing
+// is kept.
 [[nodiscard]] std::uint64_t faster(std::uint64_t kept, std::uint64_t bytes, Nanos took);
 
 class PauseCosts {

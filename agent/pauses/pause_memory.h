@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this node has learnt of pauses, kept in HOME/pause_costs. It is written beside the loop and without fsync: what a power cut takes, the next
-// moves measure again.
-// Threads: the event loop; the file is written by a thread of the pool. Ownership: the pool outlives it. Errors: a file that cannot be
-// read or written is logged, and the node begins anew.
+// What this node has learnt of pauses, kept in HOME/pause_costs. It is written beside the loop and without
+// fsync: what a power cut takes, the next moves measure again.
+// Threads: the event loop; the file is written by a thread of the pool. Ownership: the pool outlives it.
+// Errors: a file that cannot be read or written is logged, and the node begins anew.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's settings: a TOML file, every key documented here with its default. Unknown keys are refused, so that a
-// misspelt one is noticed at start and not in an outage. A value type.
+// The agent's settings: a TOML file, every key documented here with its default. Unknown keys are refused, so
+// that a misspelt one is noticed at start and not in an outage. A value type.
 //
 //   node          = "a"                  required; letters, digits, '-', '_', '.', at most 63; never begins with '.'
 //   home          = "/var/lib/..."       required: this node's folder (journal, agent.log, jobs/, mover-N.log)
@@ -76,7 +76,8 @@ struct Config {
   bool rehearsal = true;
   std::string remap = "auto";
   std::vector<std::string> driver_processes;
-  // Not a key: what puts transparent jobs into PID namespaces of their own; empty while this node cannot move processes.
+  // Not a key: what puts transparent jobs into PID namespaces of their own; empty while this node cannot move
+  // processes.
   std::string init_program;
   std::string vault_dir;
   std::uint64_t vault_limit_mib = 0;
@@ -105,8 +106,8 @@ struct Config {
   std::uint32_t staging_mib = 128;
   std::chrono::milliseconds mover_restart{200};
 
-  // From the environment, not from the file: the GPUs of the machine that CUDA_VISIBLE_DEVICES leaves to this node, in its order;
-  // empty: all. The node counts its own GPUs from 0.
+  // From the environment, not from the file: the GPUs of the machine that CUDA_VISIBLE_DEVICES leaves to this
+  // node, in its order; empty: all. The node counts its own GPUs from 0.
   std::vector<std::uint32_t> visible_gpus;
   [[nodiscard]] std::uint32_t machine_gpu(std::uint32_t gpu) const {
     return gpu < visible_gpus.size() ? visible_gpus[gpu] : gpu;
@@ -127,8 +128,8 @@ Result<Config> load_config(const std::string& path);
 // The same from text; `source` names it in errors.
 Result<Config> parse_config(std::string_view text, const std::string& source);
 
-// The value of CUDA_VISIBLE_DEVICES (may be null) as machine-wide indices. Like the driver it ends at the first thing that is
-// no index; UUIDs are not understood and give kNotSupported.
+// The value of CUDA_VISIBLE_DEVICES (may be null) as machine-wide indices. Like the driver it ends at the
+// first thing that is no index; UUIDs are not understood and give kNotSupported.
 Result<std::vector<std::uint32_t>> parse_visible_gpus(const char* text);
 
 // Names of nodes and jobs become folder names: letters, digits, '-', '_', '.', 1..63, not beginning with '.'.

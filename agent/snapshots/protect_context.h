@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What snapshots and restores need of their agent. Threads: the event loop, but `pool`, on which they look at vaults; the context outlives every session.
+// What snapshots and restores need of their agent. Threads: the event loop, but `pool`, on which they look at
+// vaults; the context outlives every session.
 #pragma once
 
 #include <functional>
@@ -22,8 +23,8 @@ struct ProtectContext {
   std::function<void(const wire::SnapshotReport&)> report;
 };
 
-// What a way (mode.h) calls a migration is a number that no migration has. A job has one snapshot at a time, always of the same number, so that what an
-// agent left which died in it is found by the next one.
+// What a way (mode.h) calls a migration is a number that no migration has. A job has one snapshot at a time,
+// always of the same number, so that what an agent left which died in it is found by the next one.
 inline constexpr wire::MigrationId kSnapshotNumber = wire::MigrationId{1} << 63;
 // Restores: never two of the same.
 [[nodiscard]] wire::MigrationId next_restore_number();

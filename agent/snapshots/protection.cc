@@ -102,7 +102,8 @@ Task<Result<void>> Protection::snapshot(wire::TakeSnapshot request) {
   CKPT_CO_TRY(place, place_of(request.folder, request.peer));
   CKPT_CO_TRYV(vault::check_job_name(request.vault_job));
   const std::string name = "Job " + wire::job_text(request.job);
-  // Also what a coordinator hears that was started again and asks again, whether or not the job has left for its image by now: it waits, then.
+  // Also what a coordinator hears that was started again and asks again, whether or not the job has left for
+  // its image by now: it waits, then.
   if (is_stored(request.job))
     co_return Error(ErrorCode::kUnavailable, "A snapshot of " + name + " is being taken");
   auto job = parts_.context.jobs.running_as(request.job, request.incarnation);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's part of images: takes TakeSnapshot, RestoreImage and VaultOrder of the coordinator, tells it what the node's vaults have, and lets
-// migrations have their jobs. A job has one snapshot at a time. A migration is never held up by one: the snapshot ends, as failed.
-// Threads: the event loop, and a thread of its own for looking at vaults. Ownership: sessions live until they are over. Errors: go to the coordinator, as Reply.
+// The agent's part of images: takes TakeSnapshot, RestoreImage and VaultOrder of the coordinator, tells it
+// what the node's vaults have, and lets migrations have their jobs. A job has one snapshot at a time. A
+// migration is never held up by one: the snapshot ends, as failed.
+// Threads: the event loop, and a thread of its own for looking at vaults. Ownership: sessions live until they
+// are over. Errors: go to the coordinator, as Reply.
 #pragma once
 
 #include <map>
@@ -37,7 +39,8 @@ class Protection {
   [[nodiscard]] bool is_stored(wire::JobId job) const { return snapshots_.contains(job); }
   // At every change of a job: movers forget the snapshots of those that have left their GPU.
   void forget_jobs_that_left();
-  // A transparent job whose agent ended while it was saved: its context and memory are put back, so that it can be resumed.
+  // A transparent job whose agent ended while it was saved: its context and memory are put back, so that it
+  // can be resumed.
   Task<Result<void>> resume_in_place(std::shared_ptr<Job> job);
 
  private:

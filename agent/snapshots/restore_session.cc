@@ -205,7 +205,8 @@ Result<void> RestoreSession::write_report() const {
 
 Task<Result<void>> RestoreSession::run_instance() {
   fault_point(FaultPoint::kRestoreFilled);
-  // Memory that is to be copied here once more is with the instance's keeper; beside it there is room for one region.
+  // Memory that is to be copied here once more is with the instance's keeper; beside it there is room for one
+  // region.
   if (!way_->has_memory() && !context_.base.remap.imports()) co_await release_memory();
   if (!job_) {
     CKPT_CO_TRY(brought, co_await way_->bring());

@@ -76,7 +76,8 @@ Task<Result<void>> SnapshotSession::run() {
   co_return taken;
 }
 
-// What is kept of the version before may turn out to be gone or damaged, when the job runs again: then everything is copied.
+// What is kept of the version before may turn out to be gone or damaged, when the job runs again: then
+// everything is copied.
 Task<Result<void>> SnapshotSession::take_twice() {
   auto taken = co_await take(false);
   if (taken || giving_way_ || job_->ended()) co_return taken;

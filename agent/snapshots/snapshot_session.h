@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// One snapshot of a running job: the source half of a migration without a target. The mover copies what has changed while the job runs; at the barrier it copies
-// the rest and what goes beside device memory is saved (mode.h); the job goes on, and the mover writes the version behind its back.
-// A migration of the job is not held up: give_way() ends a snapshot that needs the job still.
+// One snapshot of a running job: the source half of a migration without a target. The mover copies what has
+// changed while the job runs; at the barrier it copies the rest and what goes beside device memory is saved
+// (mode.h); the job goes on, and the mover writes the version behind its back. A migration of the job is not
+// held up: give_way() ends a snapshot that needs the job still.
 //
 //   export -> StartSnapshot -> SnapshotReady -> Pause -> FinalRound, beside it save() -> SnapshotStaged -> go_back(), Resume -> DroppedRegions
 //   -> export ends -> SnapshotDone
 //
-// Threads: the event loop. Ownership: shared with its coroutines. Errors: run()'s; whatever happens, a job that lives runs again after it, unless it
-// was to end and its image is durable.
+// Threads: the event loop. Ownership: shared with its coroutines. Errors: run()'s; whatever happens, a job
+// that lives runs again after it, unless it was to end and its image is durable.
 #pragma once
 
 #include <memory>
@@ -30,7 +31,8 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   Task<Result<void>> run();
   // Returns when the job is neither paused nor exported for this any more.
   Task<> give_way();
-  // Ends it, also while it writes, and returns once the job runs on. kRefused: the job has left for its image already.
+  // Ends it, also while it writes, and returns once the job runs on. kRefused: the job has left for its image
+  // already.
   Task<Result<void>> cancel();
 
  private:

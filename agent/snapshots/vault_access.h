@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent itself does with a vault: it looks what is there, reads what a version says of its job, and removes versions. Memory goes through movers.
-// Threads: none inside; all of it blocks on a disk, so it runs on a pool of its own. Errors: of vault.h; kRefused while somebody writes there.
+// What the agent itself does with a vault: it looks what is there, reads what a version says of its job, and
+// removes versions. Memory goes through movers.
+// Threads: none inside; all of it blocks on a disk, so it runs on a pool of its own. Errors: of vault.h;
+// kRefused while somebody writes there.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +26,8 @@ struct VaultPlace {
   [[nodiscard]] vault::Route route() const;
 };
 
-// All of a vault, or of one job in it, in as many parts as frames need. A folder that is no vault (yet) is an empty one.
+// All of a vault, or of one job in it, in as many parts as frames need. A folder that is no vault (yet) is an
+// empty one.
 Result<std::vector<wire::VaultContents>> list_vault(const VaultPlace& place,
                                                     const std::string& vault_job = {});
 // What the vault's files take, without those of this job.

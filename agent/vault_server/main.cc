@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-vault: lets the movers of other nodes read and write this node's vault, one job each, by grants of the agent (libckpt/store/peer). A process
-// of its own: what it moves is too much for the agent's event loop, and what comes over the link is none of the agent's business.
-// Started by the agent with its end of a socketpair as descriptor 3; ends with it. Logs to stderr.
+// gpumigrate-vault: lets the movers of other nodes read and write this node's vault, one job each, by grants
+// of the agent (libckpt/store/peer). A process of its own: what it moves is too much for the agent's event
+// loop, and what comes over the link is none of the agent's business. Started by the agent with its end of a
+// socketpair as descriptor 3; ends with it. Logs to stderr.
 #include <fcntl.h>
 #include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's side of gpumigrate-vault: started with the first grant, and again with the next one if it has died.
-// Threads: the event loop. Ownership: the process ends with this object (its socket closes), and all grants with it. Errors: kUnavailable: it does not
-// run, with the reason; those of FileServer.
+// The agent's side of gpumigrate-vault: started with the first grant, and again with the next one if it has
+// died.
+// Threads: the event loop. Ownership: the process ends with this object (its socket closes), and all grants
+// with it. Errors: kUnavailable: it does not run, with the reason; those of FileServer.
 #pragma once
 
 #include <functional>

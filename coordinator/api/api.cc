@@ -357,7 +357,8 @@ control::Task<Api::Answer> Api::watch(HttpRequest request, MigrationId id) {
   const auto deadline = steady_clock::now() + milliseconds(timeout);
   while (true) {
     const Migration* migration = parts_.migrations.find(id);
-    // A revision that the caller has, and this coordinator has not reached, is of the time before its restart.
+    // A revision that the caller has, and this coordinator has not reached, is of the time before its
+    // restart.
     const bool news = migration == nullptr || !migration->open() ||
                       migration->revision != static_cast<std::uint64_t>(since);
     if (news || steady_clock::now() >= deadline) co_return show(id, 200);

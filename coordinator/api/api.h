@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The HTTP API of docs/api.md: checks the token, finds the call, reads its body, asks the service, shows the answer.
-// Threads: one io_context on one thread. Ownership: borrows everything, which outlives the server. Errors become JSON.
+// The HTTP API of docs/api.md: checks the token, finds the call, reads its body, asks the service, shows the
+// answer.
+// Threads: one io_context on one thread. Ownership: borrows everything, which outlives the server. Errors
+// become JSON.
 #pragma once
 
 #include <vector>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Once a minute: what need not stay leaves the tables and the store (settings *_kept), and what was learnt of jobs' memory is stored.
-// Whatever there is to remove goes in batches, one transaction each, with other work of the event loop between them.
-// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: what the store refuses is logged, and
-// tried again the next time.
+// Once a minute: what need not stay leaves the tables and the store (settings *_kept), and what was learnt of
+// jobs' memory is stored. Whatever there is to remove goes in batches, one transaction each, with other work
+// of the event loop between them.
+// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: what the
+// store refuses is logged, and tried again the next time.
 #pragma once
 
 #include "coordinator/health/evacuations.h"

@@ -162,7 +162,8 @@ control::Task<Result<HttpResponse>> NodeRemovals::handle(HttpRequest request) {
   co_return to_response(200, {{"node", node}});
 }
 
-// A fence that fails does not keep a lost node in the cluster: its jobs are lost, and no image of them may run.
+// A fence that fails does not keep a lost node in the cluster: its jobs are lost, and no image of them may
+// run.
 control::Task<Result<HttpResponse>> NodeRemovals::handle_removal(std::string node, std::string text) {
   CKPT_CO_TRY(body, BodyReader::parse(text));
   const bool force = body.boolean("force").value_or(false);

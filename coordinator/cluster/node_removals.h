@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// `node rm`: nodes that were taken out of the cluster for good. An empty one goes at once; a lost one goes by the operator's word (`--force`) and
-// its jobs are lost. That they may go on from images takes a second word (`--fenced`): that nothing runs there any more.
-// A removed node that dials is refused, and told which of its instances were stopped, or go on elsewhere from an image. Its other jobs run on without
-// anybody, until `node add` lets the node in again. `fence_command` stands for the second word where it is configured.
-// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: kNotFound, kRefused naming what is in the way.
+// `node rm`: nodes that were taken out of the cluster for good. An empty one goes at once; a lost one goes by
+// the operator's word (`--force`) and its jobs are lost. That they may go on from images takes a second word
+// (`--fenced`): that nothing runs there any more. A removed node that dials is refused, and told which of its
+// instances were stopped, or go on elsewhere from an image. Its other jobs run on without anybody, until
+// `node add` lets the node in again. `fence_command` stands for the second word where it is configured.
+// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: kNotFound,
+// kRefused naming what is in the way.
 #pragma once
 
 #include <map>
@@ -35,7 +37,8 @@ class NodeRemovals : public ApiSection {
   Result<std::vector<JobId>> remove(const std::string& node, bool force, bool fenced);
   // A removed node may dial again under its name. kNotFound for one that was not removed.
   Result<void> add(const std::string& node);
-  // Nothing: it is let in. Else what a removed node is told before it is refused. Its jobs that run on are shown as unmanaged.
+  // Nothing: it is let in. Else what a removed node is told before it is refused. Its jobs that run on are
+  // shown as unmanaged.
   std::optional<std::vector<wire::StopJob>> refusal(const std::string& node, const wire::NodeInventory& has);
 
   // POST /v1/nodes/NODE/remove and /v1/nodes/NODE/add.

@@ -13,7 +13,8 @@
 namespace ckpt::coordinator {
 namespace {
 
-// So long an instance that went on elsewhere may be its job's last trace: the node that has the job may be about to connect.
+// So long an instance that went on elsewhere may be its job's last trace: the node that has the job may be
+// about to connect.
 constexpr std::chrono::seconds kLeftGrace{30};
 
 // It has run, or is about to, as the job; a standby has not.
@@ -158,8 +159,8 @@ void Recovery::take_in(const std::string& name, JobId job, Incarnation incarnati
   note(std::move(found));
 }
 
-// Every incarnation that this store knows of was given by a migration in it, or by the job's own restore: a later one is by one that it has
-// forgotten. Of a switch that is not settled the machines decide.
+// Every incarnation that this store knows of was given by a migration in it, or by the job's own restore: a
+// later one is by one that it has forgotten. Of a switch that is not settled the machines decide.
 void Recovery::find_later(const Node& node, const wire::JobInstance& instance) {
   const Job* job = parts_.jobs.find(instance.job);
   if (job == nullptr || is_over(instance.phase) || !is_the_job(instance) || instance.unknown) return;

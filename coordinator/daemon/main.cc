@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-coordinator: nodes, jobs, placement and migrations of one cluster. Exit codes: 0 stopped, 1 could not start or
-// had to end, 64 usage.
+// gpumigrate-coordinator: nodes, jobs, placement and migrations of one cluster. Exit codes: 0 stopped, 1
+// could not start or had to end, 64 usage.
 #include <signal.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes and GPUs that get no new job, and whose word that is: the operator's or the health policy's. Durable before a call returns.
-// Threads: one io_context on one thread. Ownership: the coordinator's. Errors: those of the store; then nothing has changed.
+// Nodes and GPUs that get no new job, and whose word that is: the operator's or the health policy's. Durable
+// before a call returns.
+// Threads: one io_context on one thread. Ownership: the coordinator's. Errors: those of the store; then
+// nothing has changed.
 #pragma once
 
 #include <string>
@@ -33,7 +35,8 @@ class CordonTable {
 
   // One per scope and owner. Asked for again it keeps its time, and its reason unless a new one is given.
   Result<void> set(const Scope& scope, CordonOwner owner, std::string reason);
-  // Removes those of exactly this scope, whoever's they are, and returns them: a GPU's cordon outlives its node's.
+  // Removes those of exactly this scope, whoever's they are, and returns them: a GPU's cordon outlives its
+  // node's.
   Result<std::vector<Cordon>> clear(const Scope& scope);
 
   [[nodiscard]] const std::vector<Cordon>& all() const { return cordons_; }

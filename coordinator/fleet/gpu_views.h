@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables' facts as placement sees them. Pure functions. Threads: one io_context on one thread, as the tables.
+// The tables' facts as placement sees them. Pure functions. Threads: one io_context on one thread, as the
+// tables.
 #pragma once
 
 #include <string>
@@ -13,7 +14,8 @@ namespace ckpt::coordinator {
 // Topology, driver and state of the GPU; not what jobs, migrations and cordons make of it.
 void describe_gpu(GpuView& view, const Node& node, const wire::GpuInfo& gpu);
 
-// Where Job::expected_bytes() is from, for people: "its quota", "it held 3.00 GiB at ..."; empty if it is what the job holds now.
+// Where Job::expected_bytes() is from, for people: "its quota", "it held 3.00 GiB at ..."; empty if it is
+// what the job holds now.
 [[nodiscard]] std::string why_expected(const Job& job);
 
 }  // namespace ckpt::coordinator

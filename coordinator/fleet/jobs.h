@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The job table: what was submitted, which instance of it runs, how it ended. Fed by agents' inventories and by the
-// outcome of migrations; survives a restart through the store.
+// The job table: what was submitted, which instance of it runs, how it ended. Fed by agents' inventories and
+// by the outcome of migrations; survives a restart through the store.
 //
-// While a migration of a job, or an operation on its images, is open, what its instances do is judged by that alone: the end of an
-// instance ends the job only once it is closed.
+// While a migration of a job, or an operation on its images, is open, what its instances do is judged by that
+// alone: the end of an instance ends the job only once it is closed.
 //
-// What is asked about all jobs goes over those that are not over (live()); names and what has ended have an index of their own, so that
-// no operation costs more the more jobs there once were. What jobs hold by the minute is stored by store_memory(), for all at once.
+// What is asked about all jobs goes over those that are not over (live()); names and what has ended have an
+// index of their own, so that no operation costs more the more jobs there once were. What jobs hold by the
+// minute is stored by store_memory(), for all at once.
 // Threads: one io_context on one thread. Ownership: jobs live here; pointers are valid until forget_old().
-// Errors: create() refuses what cannot be stored; later failures of the store are logged (memory is what counts).
+// Errors: create() refuses what cannot be stored; later failures of the store are logged (memory is what
+// counts).
 #pragma once
 
 #include <functional>
@@ -36,26 +38,29 @@ class JobTable {
     has_open_migration_ = std::move(has_open_migration);
   }
 
-  // Asked for every instance that a node does not have: whether what the node says may be older than the migration that brought it there.
+  // Asked for every instance that a node does not have: whether what the node says may be older than the
+  // migration that brought it there.
   void set_arrival_query(std::function<bool(JobId)> may_be_arriving) {
     may_be_arriving_ = std::move(may_be_arriving);
   }
 
-  // Told of an instance that lives although the job goes on from an image (Job::fenced): it must be ended there.
+  // Told of an instance that lives although the job goes on from an image (Job::fenced): it must be ended
+  // there.
   void set_fence(std::function<void(const Node&, JobId, Incarnation up_to)> fence) {
     fence_ = std::move(fence);
   }
 
   // A new job on `place`, stored as starting. An empty name is made up. kRefused if a live job has the name.
   Result<Job*> create(wire::JobSpec spec, const Place& place, std::string placed);
-  // A job that was forgotten, from what an image says of it: a new one, parked as of then, without anything that ever ran. kRefused as create().
+  // A job that was forgotten, from what an image says of it: a new one, parked as of then, without anything
+  // that ever ran. kRefused as create().
   Result<Job*> revive(wire::JobSpec spec, const Place& place, const std::string& image,
                       std::int64_t as_of_ms);
-  // A job that an agent runs (or has ended) and this store does not know: as `spec` says and `instance` is. A name that a live job has is
-  // made longer. kInvalidArgument for a spec that no job has.
+  // A job that an agent runs (or has ended) and this store does not know: as `spec` says and `instance` is. A
+  // name that a live job has is made longer. kInvalidArgument for a spec that no job has.
   Result<Job*> take_in(wire::JobSpec spec, const Node& node, const wire::JobInstance& instance);
-  // The store is an older copy: the job runs as a later incarnation than is known here. Or it was given up, and runs all the same. A name that a
-  // live job has is made longer.
+  // The store is an older copy: the job runs as a later incarnation than is known here. Or it was given up,
+  // and runs all the same. A name that a live job has is made longer.
   void go_on_at(JobId id, const Node& node, const wire::JobInstance& instance);
   // A lost job runs on at a node that was taken out of the cluster.
   void runs_unmanaged(JobId id, const std::string& node, Incarnation incarnation);
@@ -71,12 +76,15 @@ class JobTable {
   void stop_away(Job& job);
   // Its node was taken out. `unfenced`: nobody has said that nothing of it runs there.
   void lose(JobId id, bool unfenced);
-  // It is not parked. Where its instance has left for its image all the same, it ends here: as `stopped`, else it is lost.
+  // It is not parked. Where its instance has left for its image all the same, it ends here: as `stopped`,
+  // else it is lost.
   void not_parked(JobId id, const Node* node, bool stopped);
-  // Nothing is open any more: whether its node, which said what it has, has nothing left of a job that was stopped while it was away.
+  // Nothing is open any more: whether its node, which said what it has, has nothing left of a job that was
+  // stopped while it was away.
   void settle_stop(JobId id, const Node* node);
 
-  // Id or name; of several ended jobs with the name the newest. Of an id the tag may be left out where one job has the number.
+  // Id or name; of several ended jobs with the name the newest. Of an id the tag may be left out where one
+  // job has the number.
   [[nodiscard]] Job* find(std::string_view id_or_name);
   // What find() says where it finds none.
   [[nodiscard]] Error not_found(std::string_view id_or_name) const;
@@ -96,8 +104,8 @@ class JobTable {
   [[nodiscard]] unsigned live_on(const std::string& node) const;
   [[nodiscard]] unsigned live_on(const Place& place) const;
 
-  // All instances of a node: starting jobs that are missing are returned, to be started again (StartJob is idempotent);
-  // running ones that are missing are lost.
+  // All instances of a node: starting jobs that are missing are returned, to be started again (StartJob is
+  // idempotent); running ones that are missing are lost.
   std::vector<JobId> take_inventory(const Node& node);
   void take_instance(const Node& node, const wire::JobInstance& instance);
   void node_changed() { changed_.notify(); }
@@ -108,12 +116,14 @@ class JobTable {
   // Looks again at the current instance, after a migration has been closed.
   void reconsider(JobId id, const Node* node);
   void set_downtime(JobId id, double downtime_ms, std::optional<wire::PauseFacts> pause);
-  // A job as an operation on its images changes it: durable before it counts, or an error and nothing has changed.
+  // A job as an operation on its images changes it: durable before it counts, or an error and nothing has
+  // changed.
   Result<void> replace(Job changed);
   // `stop` of a parked job: nothing of it runs.
   void stop_parked(Job& job);
 
-  // Removes some of the ended jobs that need not stay, the oldest first; their ids, for their nodes to forget, too.
+  // Removes some of the ended jobs that need not stay, the oldest first; their ids, for their nodes to
+  // forget, too.
   std::vector<JobId> forget_old(const Retention& keep);
   // What was learnt of jobs' memory since the last call, in one transaction.
   Result<void> store_memory();

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agents: which nodes there are, what each has, and the connection to it with its requests and answers.
 //
-// Threads: one io_context on one thread. Ownership: a node's connection belongs to its entry; a newer connection of the
-// same node replaces the older (the agent was restarted). Errors: calls return kUnavailable when the node is not connected
-// or goes away meanwhile, kTimedOut when it does not answer (then the effect is unknown), else what the agent said.
-// What a node is told or ordered leaves once the store is durable up to then: a coordinator that lost it with its power could order the same
-// elsewhere. Messages of a switch leave at once: the journal decides them. So do questions.
+// Threads: one io_context on one thread. Ownership: a node's connection belongs to its entry; a newer
+// connection of the same node replaces the older (the agent was restarted). Errors: calls return kUnavailable
+// when the node is not connected or goes away meanwhile, kTimedOut when it does not answer (then the effect
+// is unknown), else what the agent said. What a node is told or ordered leaves once the store is durable up
+// to then: a coordinator that lost it with its power could order the same elsewhere. Messages of a switch
+// leave at once: the journal decides them. So do questions.
 #pragma once
 
 #include <chrono>
@@ -76,8 +77,8 @@ class NodeTable {
 
   NodeTable(Store& store, control::asio::any_io_executor executor, wire::Welcome welcome, Listener listener);
 
-  // Frames that a part of the coordinator of its own takes (health, images). Set before agents may connect; an error ends the node's
-  // connection, so it is for what no agent sends.
+  // Frames that a part of the coordinator of its own takes (health, images). Set before agents may connect;
+  // an error ends the node's connection, so it is for what no agent sends.
   using FrameHandler = std::function<Result<void>(const Node&, std::span<const std::byte>)>;
   void take(wire::FrameType type, FrameHandler handler) { handlers_[type] = std::move(handler); }
 
@@ -100,7 +101,8 @@ class NodeTable {
 
   // Best effort: false if not connected.
   bool tell(const std::string& node, const wire::SwitchMessage& message) { return send(node, message); }
-  // Not at all if the store does not become durable: then `not_told` is called, for who would not tell it again.
+  // Not at all if the store does not become durable: then `not_told` is called, for who would not tell it
+  // again.
   template <class M>
   void tell(const std::string& node, const M& message, std::function<void()> not_told = {}) {
     store_.when_durable([this, node, message, not_told = std::move(not_told)](const Result<void>& stays) {
@@ -149,7 +151,8 @@ class NodeTable {
   };
 
   using PendingAnswers = std::map<std::uint64_t, std::shared_ptr<Pending>>;
-  // The answer is expected for as long as this lives. A coroutine that nobody resumes any more may outlive the table.
+  // The answer is expected for as long as this lives. A coroutine that nobody resumes any more may outlive
+  // the table.
   class Expecting {
    public:
     Expecting(std::shared_ptr<PendingAnswers> answers, std::uint64_t id, std::shared_ptr<Pending> pending)

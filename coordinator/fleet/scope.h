@@ -25,7 +25,8 @@ struct Scope {
 [[nodiscard]] std::string to_text(const Scope& scope);
 // kInvalidArgument for anything else than NODE or NODE:GPU.
 Result<Scope> parse_scope(const std::string& text);
-// kNotFound for a node that was never seen and a GPU that it does not have. The GPUs of a node that is away are not known: any will do.
+// kNotFound for a node that was never seen and a GPU that it does not have. The GPUs of a node that is away
+// are not known: any will do.
 Result<void> check_known(const Scope& scope, const NodeTable& nodes);
 
 }  // namespace ckpt::coordinator

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs that must leave a GPU in trouble, one entry for each, and the rules that say which goes next and when the automatism stops. Plain
-// values and pure functions; who acts is Evacuations (evacuations.h). Times are Unix milliseconds.
+// Jobs that must leave a GPU in trouble, one entry for each, and the rules that say which goes next and when
+// the automatism stops. Plain values and pure functions; who acts is Evacuations (evacuations.h). Times are
+// Unix milliseconds.
 #pragma once
 
 #include <cstdint>
@@ -68,9 +69,10 @@ struct EvacuationLimits {
   std::int64_t job_window_ms = 3'600'000;
 };
 
-// What to start now, best first. Urgent ones up to the limit: those whose memory can still be read first, since it may not be for long; then
-// restores, which lose nothing by waiting. What is not urgent goes one after the other, and only while nothing else does.
-// `waiting`: queued ones for which nothing has changed since they were tried.
+// What to start now, best first. Urgent ones up to the limit: those whose memory can still be read first,
+// since it may not be for long; then restores, which lose nothing by waiting. What is not urgent goes one
+// after the other, and only while nothing else does. `waiting`: queued ones for which nothing has changed
+// since they were tried.
 [[nodiscard]] std::vector<EvacuationId> next_evacuations(const std::vector<const Evacuation*>& open,
                                                          const std::set<EvacuationId>& waiting,
                                                          const EvacuationLimits& limits);

@@ -69,7 +69,8 @@ Result<void> Evacuations::load() {
   }
 }
 
-// A restore that the coordinator had asked for when it ended may have come about or not: where the job is says which.
+// A restore that the coordinator had asked for when it ended may have come about or not: where the job is
+// says which.
 void Evacuations::start() {
   for (auto& [id, e] : evacuations_) {
     if (e.state != EvacuationState::kRestoring && e.state != EvacuationState::kParking) continue;

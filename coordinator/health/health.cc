@@ -72,7 +72,8 @@ void HealthTable::attach() {
       [this](const Node& node, std::span<const std::byte> body) { return on_report(node, body); });
 }
 
-// An agent that has never reported and was never paused goes by the defaults: an older one knows no such message.
+// An agent that has never reported and was never paused goes by the defaults: an older one knows no such
+// message.
 void HealthTable::on_node_ready(const Node& node) {
   const std::uint64_t known = known_number(node.row.name);
   if (known != 0 || parts_.policy.was_named(node.row.name)) tell_settings(node.row.name, known);

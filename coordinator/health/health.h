@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What agents found about their GPUs (wire/health_messages.h): every finding is stored before it is acknowledged, once, and said as an
-// event. What is done about it decides Evacuations, which marks it as acted on in the same transaction as its decision.
+// What agents found about their GPUs (wire/health_messages.h): every finding is stored before it is
+// acknowledged, once, and said as an event. What is done about it decides Evacuations, which marks it as
+// acted on in the same transaction as its decision.
 //
 // A finding is known by node, number and time: a node that was installed anew counts from one again.
-// Threads: one io_context on one thread. Ownership: the coordinator's. Errors: a report that does not decode ends the node's connection; one
-// that cannot be stored is not acknowledged, so that it comes again.
+// Threads: one io_context on one thread. Ownership: the coordinator's. Errors: a report that does not decode
+// ends the node's connection; one that cannot be stored is not acknowledged, so that it comes again.
 #pragma once
 
 #include <functional>

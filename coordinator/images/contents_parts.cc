@@ -8,7 +8,8 @@
 namespace ckpt::coordinator {
 namespace {
 
-// A node sends the parts of one list behind each other: more than these are of nodes that went away in the midst of one.
+// A node sends the parts of one list behind each other: more than these are of nodes that went away in the
+// midst of one.
 constexpr std::size_t kMaxBegun = 256;
 
 }  // namespace

@@ -274,7 +274,8 @@ bool ImageCatalog::say_the_same(Rows a, Rows b) {
                     [&](const Row& x, const Row& y) { return said(x) == said(y); });
 }
 
-// Another node's later list of that folder says something else of a job in it: which came last matters after a restart, too.
+// Another node's later list of that folder says something else of a job in it: which came last matters after
+// a restart, too.
 bool ImageCatalog::is_contradicted(const Key& key, Rows rows) const {
   if (key.second.empty()) return false;
   for (auto begin = rows.begin(); begin != rows.end();) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the vaults hold, as their nodes last said; kept in the store, so that the images of a node that is away are still known.
-// A vault is (node, ""), the node's own, or (node, folder): a folder that is meant to be the same on every node. Of a folder that several
-// nodes have listed, the newest list that has the job counts.
+// What the vaults hold, as their nodes last said; kept in the store, so that the images of a node that is
+// away are still known. A vault is (node, ""), the node's own, or (node, folder): a folder that is meant to
+// be the same on every node. Of a folder that several nodes have listed, the newest list that has the job
+// counts.
 // A list that says nothing new is not stored again.
-// Threads: one. Ownership: the ImageTable's. Errors: what cannot be stored is logged, and tried again with the next list of that vault;
-// memory is what counts.
+// Threads: one. Ownership: the ImageTable's. Errors: what cannot be stored is logged, and tried again with
+// the next list of that vault; memory is what counts.
 #pragma once
 
 #include <functional>
@@ -37,7 +38,8 @@ class ImageCatalog {
   explicit ImageCatalog(Store& store) : store_(store) {}
 
   Result<void> load();
-  // Told of the node whose vault says that this cluster had another id before its store was lost. Set before the first list.
+  // Told of the node whose vault says that this cluster had another id before its store was lost. Set before
+  // the first list.
   using Recognised = std::function<void(const std::string& node, const std::string& cluster)>;
   void watch_cluster(Recognised recognised) { recognised_ = std::move(recognised); }
   // The job's name in a vault: no other cluster's job has it.
@@ -50,11 +52,12 @@ class ImageCatalog {
   // The job's images have been removed there: older lists of other nodes are wrong.
   void removed(const std::string& node, const std::string& folder, const std::string& vault_job);
 
-  // This cluster's images, by job, oldest first: by the coordinator's own count, then, for those without, by incarnation and barrier, but
-  // in a vault always by version.
+  // This cluster's images, by job, oldest first: by the coordinator's own count, then, for those without, by
+  // incarnation and barrier, but in a vault always by version.
   [[nodiscard]] std::vector<ListedImage> list() const;
   [[nodiscard]] std::vector<ListedImage> list(JobId job) const;
-  // The next `limit` of list() behind `after`, and whether there are more. Costs what the page holds, and its jobs' other images.
+  // The next `limit` of list() behind `after`, and whether there are more. Costs what the page holds, and its
+  // jobs' other images.
   struct Page {
     Page() = default;
     std::vector<ListedImage> images;
@@ -73,7 +76,8 @@ class ImageCatalog {
                                            const std::string& vault_job) const;
   // How many versions the job of this one has in its vault.
   [[nodiscard]] std::size_t count(const Image& image) const;
-  // When a job ended, 0 if it has not; nullopt: it is not known any more, and what was said of it before holds.
+  // When a job ended, 0 if it has not; nullopt: it is not known any more, and what was said of it before
+  // holds.
   using EndOf = std::function<std::optional<std::int64_t>(JobId)>;
   void note_ends(const EndOf& end_of);
   // The highest that any image has (image_numbers.h).

@@ -7,7 +7,8 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::uint64_t kBlock = 256;
-// More than are given between two syncs of the store: those of blocks that power took with it are not given again.
+// More than are given between two syncs of the store: those of blocks that power took with it are not given
+// again.
 constexpr std::uint64_t kMayBeLost = 1 << 16;
 
 }  // namespace

@@ -92,7 +92,8 @@ OperationView ImageTable::view_of(const Job& job) const {
   view.target_connected = target != nullptr && target->connected();
   if (operation.stage == OperationStage::kStarting && view.target_connected) {
     const wire::JobInstance* instance = target->find(job.id, last.incarnation);
-    // Until it is said what it runs from it is ordered again, which starts nothing twice and is answered with that.
+    // Until it is said what it runs from it is ordered again, which starts nothing twice and is answered with
+    // that.
     view.target_runs = instance != nullptr && instance->phase == wire::JobPhase::kRunning &&
                        restore_report_of(job) != nullptr;
   }
@@ -179,7 +180,8 @@ control::Task<> ImageTable::take_last_snapshot(JobId id) {
     if (!given_up) co_await wait_for_news();
     co_return;
   }
-  // It has ended meanwhile, maybe for an order of before a restart: whether its image is there the vault knows.
+  // It has ended meanwhile, maybe for an order of before a restart: whether its image is there the vault
+  // knows.
   if (!view_of(*job).instance_alive) co_return;
   if (auto recorded = abandon(id, given_up ? why_given_up(*job) : error); !recorded) co_await wait_for_news();
 }
@@ -289,7 +291,8 @@ Result<void> ImageTable::to_starting(Job job) {
   ImageOperation& operation = *job.operation;
   operation.stage = OperationStage::kStarting;
   job.incarnation = operation.fenced + 1;
-  // What was written on a node that is away cannot be read, and would keep what is written from now on from being read.
+  // What was written on a node that is away cannot be read, and would keep what is written from now on from
+  // being read.
   std::erase_if(job.segments, [&](const Segment& s) { return !parts_.nodes.connected(s.node); });
   // One that was forgotten, and comes back, has none before.
   std::erase_if(job.segments, [](const Segment& s) { return s.incarnation == 0; });
@@ -392,7 +395,8 @@ Result<void> ImageTable::runs(JobId id) {
                   restored.lost_ms, operation.why.empty() ? "" : ": " + operation.why,
                   restored.note.empty() ? "" : " (" + restored.note + ")"),
       operation.to_node, id);
-  // What is lost since the image that a job rests in was said when it was parked; not so what an older one lacks.
+  // What is lost since the image that a job rests in was said when it was parked; not so what an older one
+  // lacks.
   const bool is_news = operation.verb == "restore" || !restored.note.empty();
   const bool lost = is_news && restored.lost_ms > 0;
   if (ImageTask* task = operation_tasks_.contains(id) ? tasks_.find(operation_tasks_[id]) : nullptr) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images in the own vault of another node than the one that writes or reads them: that node grants it, and the two move the content between
-// themselves (libckpt/store/peer). And jobs that come back from an image after they were forgotten.
+// Images in the own vault of another node than the one that writes or reads them: that node grants it, and
+// the two move the content between themselves (libckpt/store/peer). And jobs that come back from an image
+// after they were forgotten.
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What begins an operation on a job's images, by order or by itself: which image, where, and whether it may be. How it goes on:
-// image_operations.cc.
+// What begins an operation on a job's images, by order or by itself: which image, where, and whether it may
+// be. How it goes on: image_operations.cc.
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 

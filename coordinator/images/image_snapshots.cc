@@ -63,7 +63,8 @@ std::string ImageTable::why_no_snapshot(const Job& job) const {
   return state == "running" ? "" : "it is " + state;
 }
 
-// Until no migration of it is open and no snapshot is being taken. Whatever has paused it lets it go on a moment after it is over.
+// Until no migration of it is open and no snapshot is being taken. Whatever has paused it lets it go on a
+// moment after it is over.
 control::Task<Result<void>> ImageTable::wait_until_free(JobId id) {
   const auto deadline = steady_clock::now() + kLongestTurn;
   auto paused_until = steady_clock::now() + kLongestPause;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nodes say of their vaults, and removing images. Snapshots: image_snapshots.cc; operations: image_requests.cc, image_operations.cc.
+// What nodes say of their vaults, and removing images. Snapshots: image_snapshots.cc; operations:
+// image_requests.cc, image_operations.cc.
 #include "coordinator/images/image_table.h"
 
 #include <fmt/format.h>

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images of jobs: takes them by order and by protection's schedule, knows what the vaults hold, and carries a job into an image and out of
-// it again (suspend, park, restore, resume).
+// Images of jobs: takes them by order and by protection's schedule, knows what the vaults hold, and carries a
+// job into an image and out of it again (suspend, park, restore, resume).
 //
-// Never two instances: a job goes on from an image only once every instance before is known to have ended, by its node's word, or by the
-// operator's (`--force`). What turns up later with an incarnation of then is ended (Job::fenced, JobTable::set_fence). An operation
-// is a part of the job's record and durable before each order; after a restart it goes on (image_operation.h).
-// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: those of Images; kInvalidArgument.
+// Never two instances: a job goes on from an image only once every instance before is known to have ended, by
+// its node's word, or by the operator's (`--force`). What turns up later with an incarnation of then is ended
+// (Job::fenced, JobTable::set_fence). An operation is a part of the job's record and durable before each
+// order; after a restart it goes on (image_operation.h).
+// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: those of
+// Images; kInvalidArgument.
 #pragma once
 
 #include <chrono>
@@ -88,7 +90,8 @@ class ImageTable : public Images {
 
   // What goes before an operation (image_cancel.cc). A snapshot is being taken that gives way to a migration.
   [[nodiscard]] bool is_stored(JobId id) const { return snapshots_.contains(id); }
-  // Has a job's last snapshot given up, so that it runs on; false: it cannot be, or not any more. The operation ends a moment later.
+  // Has a job's last snapshot given up, so that it runs on; false: it cannot be, or not any more. The
+  // operation ends a moment later.
   bool give_up_parking(JobId id, const std::string& why);
   // Stops a job in whatever stage its operation is; false: it has none.
   Result<bool> stop_operation(JobId id, std::int64_t grace_ms);
@@ -97,8 +100,9 @@ class ImageTable : public Images {
   void watch_cluster(ImageCatalog::Recognised recognised) { catalog_.watch_cluster(std::move(recognised)); }
   // The newest whole image of each job that this coordinator does not know.
   [[nodiscard]] std::vector<Image> of_unknown_jobs() const;
-  // The newest whole image of a job that this coordinator does not know, by its id or name, where a node says that the job left it.
-  // kNotFound; kRefused where it may still run on a node that is not connected, or where several jobs are meant.
+  // The newest whole image of a job that this coordinator does not know, by its id or name, where a node says
+  // that the job left it. kNotFound; kRefused where it may still run on a node that is not connected, or
+  // where several jobs are meant.
   [[nodiscard]] Result<Image> image_of_unknown(const std::string& id_or_name) const;
   [[nodiscard]] ImageTasks& tasks() { return tasks_; }
   [[nodiscard]] bool is_readable(const Image& image) const;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Snapshots, suspends, restores and resumes as somebody who asked for one watches them. Kept in memory only: after a restart of the
-// coordinator an operation goes on, but nobody knows any more who asked for it.
-// Threads: one io_context on one thread. Ownership: tasks live here, the newest 500; look them up again after every co_await. Errors: none.
+// Snapshots, suspends, restores and resumes as somebody who asked for one watches them. Kept in memory only:
+// after a restart of the coordinator an operation goes on, but nobody knows any more who asked for it.
+// Threads: one io_context on one thread. Ownership: tasks live here, the newest 500; look them up again after
+// every co_await. Errors: none.
 #pragma once
 
 #include <cstdint>

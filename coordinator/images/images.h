@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the rest of the coordinator (evacuation, drains, overcommit) may ask of images, without knowing vaults.
-// Threads: one io_context on one thread. Ownership: the coordinator's. Errors: kNotFound: there is no image; kRefused: not possible, the
-// reason says why; kUnavailable: a node is away.
+// What the rest of the coordinator (evacuation, drains, overcommit) may ask of images, without knowing
+// vaults.
+// Threads: one io_context on one thread. Ownership: the coordinator's. Errors: kNotFound: there is no image;
+// kRefused: not possible, the reason says why; kUnavailable: a node is away.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +28,12 @@ class Images {
   virtual ~Images() = default;
   // The newest whole image that a node which is connected can read; nullopt if there is none.
   [[nodiscard]] virtual std::optional<Image> newest(JobId job) const = 0;
-  // Ends what is left of the job's instance for good (an instance that cannot be reached must be known to be dead: kRefused otherwise), then
-  // starts the job from its newest image as the next incarnation. Without `to` placement chooses. kUnavailable: no GPU has room.
+  // Ends what is left of the job's instance for good (an instance that cannot be reached must be known to be
+  // dead: kRefused otherwise), then starts the job from its newest image as the next incarnation. Without
+  // `to` placement chooses. kUnavailable: no GPU has room.
   virtual control::Task<Result<Restored>> restore(JobId job, std::optional<Place> to, std::string why) = 0;
-  // The job rests in its newest image until there is room for it: an event, state "parked". `snapshot` takes one first (the job must run).
+  // The job rests in its newest image until there is room for it: an event, state "parked". `snapshot` takes
+  // one first (the job must run).
   virtual control::Task<Result<void>> park(JobId job, bool snapshot, std::string why) = 0;
 };
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the next snapshot of each protected job begins. Times are given by the caller (Unix milliseconds), so tests need no clock.
+// When the next snapshot of each protected job begins. Times are given by the caller (Unix milliseconds), so
+// tests need no clock.
 //
-// A snapshot begins `every` after the one before began, or when that one ends, if it took longer. At most one runs at a time per node, the
-// one that is overdue the longest first: jobs that were protected at the same moment follow one another. After a failure the interval
-// doubles, up to ten minutes (or the interval, if it is longer). A job that cannot have one now (it moves, it rests, its node is away) keeps
-// its turn.
+// A snapshot begins `every` after the one before began, or when that one ends, if it took longer. At most one
+// runs at a time per node, the one that is overdue the longest first: jobs that were protected at the same
+// moment follow one another. After a failure the interval doubles, up to ten minutes (or the interval, if it
+// is longer). A job that cannot have one now (it moves, it rests, its node is away) keeps its turn.
 // Threads: one. Errors: none.
 #pragma once
 

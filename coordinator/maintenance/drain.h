@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A drain: a node or GPU that is being emptied, and what becomes of each of its jobs. Plain values and the rules that decide, which are pure;
-// who acts on them is DrainTable (drains.h). Times are Unix milliseconds.
+// A drain: a node or GPU that is being emptied, and what becomes of each of its jobs. Plain values and the
+// rules that decide, which are pure; who acts on them is DrainTable (drains.h). Times are Unix milliseconds.
 #pragma once
 
 #include <cstdint>
@@ -94,12 +94,14 @@ struct Drain {
 
 inline constexpr std::uint32_t kMaxDrainAttempts = 3;  // of one job, by migrations that began and failed
 
-// In this order jobs go: the higher priority first, then the smaller, which frees most jobs soonest; then the older.
+// In this order jobs go: the higher priority first, then the smaller, which frees most jobs soonest; then the
+// older.
 [[nodiscard]] bool goes_before(const DrainJob& a, const DrainJob& b);
 
 // How a drain ends, if it does now; `coming`: jobs are on their way to the place.
 [[nodiscard]] DrainResult result_of(const Drain& drain, bool coming, bool deadline_passed);
-// 0 empty, 1 something could not be moved, 2 deadline or cancelled, 3 empty, but work was lost by a restore, 4 a job was lost.
+// 0 empty, 1 something could not be moved, 2 deadline or cancelled, 3 empty, but work was lost by a restore,
+// 4 a job was lost.
 [[nodiscard]] int exit_code_of(const Drain& drain);
 
 // As the store keeps it. Reading throws nlohmann's exceptions for malformed text, which the table catches.

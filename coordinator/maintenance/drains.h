@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drains: cordons a node or a GPU and moves every job away, as many at a time as allowed, until it is empty, the deadline has come or nothing
-// can be moved any more. Each step is stored before the next: a coordinator that was killed goes on where it was, and finds the migrations
-// that it had begun by their jobs.
+// Drains: cordons a node or a GPU and moves every job away, as many at a time as allowed, until it is empty,
+// the deadline has come or nothing can be moved any more. Each step is stored before the next: a coordinator
+// that was killed goes on where it was, and finds the migrations that it had begun by their jobs.
 //
-// A job that cannot be moved now is looked at again whenever jobs, nodes or migrations have changed; nothing here waits for time but the
-// deadline. The limit counts every open migration out of the node, whoever began it.
-// Threads: one io_context on one thread. Ownership: drains live here, those that are over until forget_old(); ids stay theirs for ever. Borrows its
-// parts, which outlive it. Errors: kNotFound, kRefused, kNotSupported: nothing was touched; those of the store.
+// A job that cannot be moved now is looked at again whenever jobs, nodes or migrations have changed; nothing
+// here waits for time but the deadline. The limit counts every open migration out of the node, whoever began
+// it.
+// Threads: one io_context on one thread. Ownership: drains live here, those that are over until forget_old();
+// ids stay theirs for ever. Borrows its parts, which outlive it. Errors: kNotFound, kRefused, kNotSupported:
+// nothing was touched; those of the store.
 #pragma once
 
 #include <map>

@@ -8,7 +8,8 @@ namespace {
 
 // What has been parked gives its memory back a moment later, and its node says so with its next inventory.
 constexpr std::chrono::seconds kForTheMemory{20};
-// One that ends by itself while it is parked cannot be parked, and needs not: its node says a moment later that it is gone.
+// One that ends by itself while it is parked cannot be parked, and needs not: its node says a moment later
+// that it is gone.
 constexpr std::chrono::seconds kForAnEnd{3};
 constexpr std::chrono::seconds kLookAgain{1};
 

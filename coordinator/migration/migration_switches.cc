@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the switch says to MigrationTable and hears from it: restart, messages, presence of nodes, and which records need not stay.
+// What the switch says to MigrationTable and hears from it: restart, messages, presence of nodes, and which
+// records need not stay.
 #include <spdlog/spdlog.h>
 
 #include "coordinator/migration/migrations.h"

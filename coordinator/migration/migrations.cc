@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests, the state that people see, and what agents report. What the switch says and hears: migration_switches.cc.
+// Requests, the state that people see, and what agents report. What the switch says and hears:
+// migration_switches.cc.
 #include "coordinator/migration/migrations.h"
 
 #include <fmt/format.h>
@@ -42,7 +43,8 @@ MigrationResult aborted_as(AbortCause cause, ErrorCode reason) {
     case AbortCause::kNone:
       break;
   }
-  // A side may find only while it copies that it must refuse (tensors that do not match), or that the job never pauses.
+  // A side may find only while it copies that it must refuse (tensors that do not match), or that the job
+  // never pauses.
   switch (reason) {
     case ErrorCode::kInvalidArgument:
     case ErrorCode::kRefused:
@@ -59,7 +61,8 @@ using wire::Party;
 
 // How long a decided migration waits for measurements that a side still owes.
 constexpr std::chrono::seconds kMeasurementsWait{3};
-// How long one that was given up waits until the job runs at its source again: a process of several GiB may have to be put back.
+// How long one that was given up waits until the job runs at its source again: a process of several GiB may
+// have to be put back.
 constexpr std::chrono::seconds kResumeWait{60};
 
 std::string label(const Migration& m) {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of migrations that people see, and what is asked of them. SwitchDriver (switch_driver.h) runs their machines.
+// The table of migrations that people see, and what is asked of them. SwitchDriver (switch_driver.h) runs
+// their machines.
 //
-// The journal decides; the table is what can be shown. What is asked of a migration waits while one of its records is being written: caught_up()
-// and begun() say when it is done. A journal that refuses cleanly (full disk) fails the migration at hand. A record of unknown fate ends the
-// process through `fatal`, and the restart reads what is there.
+// The journal decides; the table is what can be shown. What is asked of a migration waits while one of its
+// records is being written: caught_up() and begun() say when it is done. A journal that refuses cleanly (full
+// disk) fails the migration at hand. A record of unknown fate ends the process through `fatal`, and the
+// restart reads what is there.
 // What is asked about all migrations goes over the open ones (open()), what is asked of a job by its index.
-// Threads: one io_context on one thread. Ownership: migrations live here until forget_old(); pointers are valid until then, and those to
-// open ones for as long as they are open.
+// Threads: one io_context on one thread. Ownership: migrations live here until forget_old(); pointers are
+// valid until then, and those to open ones for as long as they are open.
 #pragma once
 
 #include <functional>
@@ -43,12 +45,13 @@ class MigrationTable : private SwitchEffects {
     std::int64_t timeout_ms = 0;
     std::string why;
   };
-  // Everything that can be refused without asking the nodes has been checked by the caller. A journal without room closes it as refused, later.
+  // Everything that can be refused without asking the nodes has been checked by the caller. A journal without
+  // room closes it as refused, later.
   Result<Migration*> begin(const Job& job, const Request& request, wire::MigrationPlan plan);
   // Returns when its begin is durable, or with why the journal refused it.
   control::Task<Result<Migration*>> begun(MigrationId id);
-  // A switch that `node` has open and no record here speaks of: its sides are asked, and their records decide. kInvalidArgument for what is
-  // no switch of that node.
+  // A switch that `node` has open and no record here speaks of: its sides are asked, and their records
+  // decide. kInvalidArgument for what is no switch of that node.
   Result<void> recover(const std::string& node, migration::SwitchInfo info);
   // It is in the table, or was.
   [[nodiscard]] bool knows(MigrationId id) const { return migrations_.contains(id) || was_removed(id); }
@@ -62,7 +65,8 @@ class MigrationTable : private SwitchEffects {
   control::Task<Result<void>> set_limits(MigrationId id, std::optional<std::int64_t> max_downtime_ns,
                                          std::optional<std::uint64_t> bandwidth);
 
-  // Told of each job whose migration has been decided, or has let it run somewhere. Set before agents may connect.
+  // Told of each job whose migration has been decided, or has let it run somewhere. Set before agents may
+  // connect.
   void watch(std::function<void(JobId)> moved) { moved_ = std::move(moved); }
 
   void on_node_ready(const Node& node);
@@ -82,16 +86,18 @@ class MigrationTable : private SwitchEffects {
   }
   [[nodiscard]] std::vector<std::reference_wrapper<const Migration>> open() const;  // by id
   [[nodiscard]] const Migration* open_of(JobId job) const;
-  // Its newest is decided, and not all is heard yet: the source's word may have come before what the target said earlier.
+  // Its newest is decided, and not all is heard yet: the source's word may have come before what the target
+  // said earlier.
   [[nodiscard]] bool is_closing(JobId job) const;
   [[nodiscard]] std::set<MigrationId> of(JobId job) const;
   [[nodiscard]] std::int64_t newest_end_ms() const { return newest_end_ms_; }
   [[nodiscard]] std::uint64_t visited() const { return visited_; }
 
-  // Removes some of the closed ones that need not stay, the oldest first. One stays of which an agent may ask still, and the newest of a
-  // job that has not ended. True: it removed as many as it may at a time.
+  // Removes some of the closed ones that need not stay, the oldest first. One stays of which an agent may ask
+  // still, and the newest of a job that has not ended. True: it removed as many as it may at a time.
   bool forget_old(const Retention& keep);
-  // Which ended ones nobody will ask about any more, as far as was learnt since the last call; in one transaction.
+  // Which ended ones nobody will ask about any more, as far as was learnt since the last call; in one
+  // transaction.
   void store_settled();
   [[nodiscard]] Signal& changed() { return changed_; }
 

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the coordinator's pure switch machines (libckpt/protocol/handover/driver.md): a queue of events for each migration, one journal, the timers.
+// Runs the coordinator's pure switch machines (libckpt/protocol/handover/driver.md): a queue of events for
+// each migration, one journal, the timers.
 //
-// Inside a batch the actions are executed strictly in order. What follows a WriteRecord waits until it is durable, and so does every later event of
-// that migration: SW-2. Other migrations go on meanwhile. What needs no record is done before the call returns.
-// The journal is compacted when it is large and has doubled since, and once the store is durable with what stands for the forgotten records.
+// Inside a batch the actions are executed strictly in order. What follows a WriteRecord waits until it is
+// durable, and so does every later event of that migration: SW-2. Other migrations go on meanwhile. What
+// needs no record is done before the call returns. The journal is compacted when it is large and has doubled
+// since, and once the store is durable with what stands for the forgotten records.
 //
-// Threads: the event loop; the journal is the disk thread's. Ownership: owns machines, journal, timers and that thread; borrows the effects.
-// Its end waits for the records that are being written; what they allow is left to the next start, as in a crash.
-// Errors: an event that cannot be is logged and changes nothing. A record that was refused cleanly goes back to its machine. One of unknown
-// fate calls `fatal`, which must end the process: the restart reads what is there.
+// Threads: the event loop; the journal is the disk thread's. Ownership: owns machines, journal, timers and
+// that thread; borrows the effects. Its end waits for the records that are being written; what they allow is
+// left to the next start, as in a crash.
+// Errors: an event that cannot be is logged and changes nothing. A record that was refused cleanly goes back
+// to its machine. One of unknown fate calls `fatal`, which must end the process: the restart reads what is
+// there.
 #pragma once
 
 #include <chrono>

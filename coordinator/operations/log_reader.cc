@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job's log over all its moves: the logs of the instances that ran, one after the other (Service::read_log).
+// A job's log over all its moves: the logs of the instances that ran, one after the other
+// (Service::read_log).
 #include "coordinator/operations/service.h"
 #include "libckpt/protocol/wire/node_messages.h"
 

@@ -3,10 +3,12 @@
 //
 // A part of the coordinator that has something to show needs one of three things, and no change elsewhere:
 // - nothing: each EventLog::add(kind, ...) is counted in gpumigrate_events_total{kind};
-// - for state that it keeps in a table: metrics.registry().gauge(name, help, labels, [this](metrics::Series& out) {...}) in its
+// - for state that it keeps in a table: metrics.registry().gauge(name, help, labels, [this](metrics::Series&
+// out) {...}) in its
 //   constructor; the table is read at each scrape, and what is gone from it is gone from the page;
-// - for a number that an event does not carry: a member here, named like lost_work, and `metrics.lost_work.add(...)` where it is known.
-// Labels are nodes, GPUs, states, results: never jobs, migrations or texts.
+// - for a number that an event does not carry: a member here, named like lost_work, and
+// `metrics.lost_work.add(...)` where it is known. Labels are nodes, GPUs, states, results: never jobs,
+// migrations or texts.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: none.
 #pragma once
 

@@ -47,8 +47,8 @@ void count_promises(const PlanHints& hints, GpuView& view) {
   }
 }
 
-// What is known of a node may be a moment old: one that is away may be dialing, and a driver that did not answer may answer the
-// next time it is asked.
+// What is known of a node may be a moment old: one that is away may be dialing, and a driver that did not
+// answer may answer the next time it is asked.
 bool may_answer_soon(const std::vector<GpuView>& views, const std::string& to) {
   const auto asked = parse_place(to);
   return std::any_of(views.begin(), views.end(), [&](const GpuView& view) {
@@ -113,7 +113,8 @@ std::string Service::why_closed(const Place& place, const PlanHints& hints) cons
   return why;
 }
 
-// Of what is free at the job's node as far as we know, so much is gone for it: its node's last list has it with so much.
+// Of what is free at the job's node as far as we know, so much is gone for it: its node's last list has it
+// with so much.
 std::uint64_t Service::shown_bytes(const Job& job) const {
   const Node* node = parts_.nodes.find(job.node());
   const std::uint64_t shown =
@@ -121,7 +122,8 @@ std::uint64_t Service::shown_bytes(const Job& job) const {
   return std::min(shown, job.expected_bytes());
 }
 
-// What jobs are expected to take there and free memory does not lack yet, and what open migrations are about to bring.
+// What jobs are expected to take there and free memory does not lack yet, and what open migrations are about
+// to bring.
 std::uint64_t Service::promised_on(const Place& place) const {
   std::uint64_t promised = 0;
   for (const Job& job : parts_.jobs.live()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the API asks for, in terms of the tables: submit, stop, wait, read logs, plan and begin migrations.
-// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: kInvalidArgument,
-// kNotFound, kRefused, kNotSupported (nothing was touched), kUnavailable (a node is away).
+// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors:
+// kInvalidArgument, kNotFound, kRefused, kNotSupported (nothing was touched), kUnavailable (a node is away).
 #pragma once
 
 #include <chrono>
@@ -100,7 +100,8 @@ class Service {
     std::function<Result<bool>(JobId, std::int64_t grace_ms)> stop;
   };
   void set_image_work(ImageWork work) { image_work_ = std::move(work); }
-  // Of a job that is on its way into an image although `plan` has a place for it: true if that is being given up.
+  // Of a job that is on its way into an image although `plan` has a place for it: true if that is being given
+  // up.
   bool give_up_parking(const Job& job, const MigratePlan& plan, const std::string& why);
   bool give_up_parking(const Job& job, const std::string& why);
 
@@ -117,14 +118,15 @@ class Service {
 
   // kNotFound for a node or GPU that does not exist; otherwise a plan, possible or not.
   Result<MigratePlan> plan(const Job& job, const std::string& to, const PlanHints& hints = {});
-  // Where the job may go on from an image. An image in a node's own vault is for that node's GPUs; a job that runs gives its memory back first.
+  // Where the job may go on from an image. An image in a node's own vault is for that node's GPUs; a job that
+  // runs gives its memory back first.
   Result<MigratePlan> plan_restore(const Job& job, const Image& image, const std::string& to,
                                    const PlanHints& hints = {});
   Result<MigratePlan> plan(const SubmitRequest& request) const;  // `to`: where it would be started
   // Begins what plan() found possible. At once: without the waiting of migrate().
   Result<Migration*> begin(const Job& job, const MigrateRequest& request, const MigratePlan& plan);
-  // Waits a while for what is about to be possible: a job that is still starting, and memory that is being freed while the nodes
-  // have not said so yet.
+  // Waits a while for what is about to be possible: a job that is still starting, and memory that is being
+  // freed while the nodes have not said so yet.
   control::Task<Result<Migration*>> migrate(JobId id, MigrateRequest request);
 
   // This coordinator has just been started, and does not know yet what some nodes have.

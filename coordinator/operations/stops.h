@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Carries out what `stop` has recorded (Job::stop_requested), until nothing of the job lives any more: an open migration is aborted, and whoever
-// owns the job then is told to end; every living instance is told once on each connection, also those of a job that has ended here already.
+// Carries out what `stop` has recorded (Job::stop_requested), until nothing of the job lives any more: an
+// open migration is aborted, and whoever owns the job then is told to end; every living instance is told once
+// on each connection, also those of a job that has ended here already.
 //
-// Between a migration's barrier and its end nobody is told to end who may not own the job: a paused side that ended would take the other's
-// way back. A side that runs alone, since the other one is away, is told.
-// Threads: one io_context on one thread. Ownership: borrows the tables. Errors: none; what cannot be said now is said at the next connection.
+// Between a migration's barrier and its end nobody is told to end who may not own the job: a paused side that
+// ended would take the other's way back. A side that runs alone, since the other one is away, is told.
+// Threads: one io_context on one thread. Ownership: borrows the tables. Errors: none; what cannot be said now
+// is said at the next connection.
 #pragma once
 
 #include <set>
@@ -38,7 +40,8 @@ class Stops {
   using Told = std::tuple<std::string, JobId, Incarnation>;
 
   void carry_out(JobId id);
-  // Of an open migration: the node of the side that runs while the other one is away; empty: nobody is told yet.
+  // Of an open migration: the node of the side that runs while the other one is away; empty: nobody is told
+  // yet.
   [[nodiscard]] std::string alone_on(const Migration& open) const;
   void abort(const Migration& open);
   void tell(const Node& node, const Job& job);

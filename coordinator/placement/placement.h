@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a job may run: filters first (placement_filters.cc), then a score (placement_scores.cc); every GPU comes back with the reasons,
-// which --dry-run shows. docs/placement.md says what counts how much. Pure functions.
+// Where a job may run: filters first (placement_filters.cc), then a score (placement_scores.cc); every GPU
+// comes back with the reasons, which --dry-run shows. docs/placement.md says what counts how much. Pure
+// functions.
 #pragma once
 
 #include <algorithm>
@@ -85,7 +86,8 @@ struct Candidate {
 [[nodiscard]] std::vector<Candidate> rank_candidates(const std::vector<GpuView>& gpus,
                                                      const PlacementRequest& request);
 
-// Why not this one: every filter that says no. Without memory's for who keeps accounts of its own (rebalance).
+// Why not this one: every filter that says no. Without memory's for who keeps accounts of its own
+// (rebalance).
 [[nodiscard]] std::vector<std::string> objections(const GpuView& gpu, const PlacementRequest& request);
 [[nodiscard]] std::vector<std::string> objections_but_memory(const GpuView& gpu,
                                                              const PlacementRequest& request);

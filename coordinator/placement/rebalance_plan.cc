@@ -154,7 +154,8 @@ std::vector<std::size_t> sorted_by(std::size_t count, Key key) {
   return numbers;
 }
 
-// The lightest GPUs first: all jobs of one go where others are already, the largest first, each where it fits best.
+// The lightest GPUs first: all jobs of one go where others are already, the largest first, each where it fits
+// best.
 class Greedy {
  public:
   explicit Greedy(const PackProblem& problem) : problem_(problem), places_(places_now(problem)) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which jobs to move so that whole GPUs become free, and in which order. Pure: the same problem gives the same plan.
+// Which jobs to move so that whole GPUs become free, and in which order. Pure: the same problem gives the
+// same plan.
 //
-// A plan moves each job at most once, and each move fits when its turn comes. Of all such plans it is the one that leaves most GPUs without
-// a job, of these the one that moves least (a move within a node counts half), as long as the search ends within its budget; else the best
-// that was found by then, and `exhaustive` is false. No single move of a plan could be left out. A plan that frees nothing has no moves.
+// A plan moves each job at most once, and each move fits when its turn comes. Of all such plans it is the one
+// that leaves most GPUs without a job, of these the one that moves least (a move within a node counts half),
+// as long as the search ends within its budget; else the best that was found by then, and `exhaustive` is
+// false. No single move of a plan could be left out. A plan that frees nothing has no moves.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all calls of the HTTP API answer alike (docs/api.md): a JSON body, or an error with its code and the exit code that a command
-// gives for it. Pure functions.
+// What all calls of the HTTP API answer alike (docs/api.md): a JSON body, or an error with its code and the
+// exit code that a command gives for it. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,8 @@ struct Page {
   std::string after;      // the id of the last one that the caller has
 };
 Result<Page> page_of(const HttpRequest& request);
-// The whole list as it is; a page as an object, with what to ask for next: `next` is null behind the last one.
+// The whole list as it is; a page as an object, with what to ask for next: `next` is null behind the last
+// one.
 [[nodiscard]] HttpResponse page_response(const Page& page, const char* name, json items, bool more);
 
 [[nodiscard]] Error no_such_call(const HttpRequest& request);

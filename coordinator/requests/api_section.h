@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A part of the HTTP API that stands in a file of its own: asked before the calls of api.cc.
-// Threads: one io_context on one thread. Ownership: the coordinator's, it outlives the server. Errors become JSON (api_answers.h).
+// Threads: one io_context on one thread. Ownership: the coordinator's, it outlives the server. Errors become
+// JSON (api_answers.h).
 #pragma once
 
 #include "coordinator/requests/http.h"

@@ -47,7 +47,8 @@ struct Config {
 
 // GPUMIGRATE_HOME, or ~/.local/share/gpumigrate.
 [[nodiscard]] std::string default_home();
-// The text of a configuration file; `source` is named in errors. An absent key has its default, `home` is empty then.
+// The text of a configuration file; `source` is named in errors. An absent key has its default, `home` is
+// empty then.
 Result<Config> parse_config(const std::string& text, const std::string& source);
 // Empty arguments: the defaults. `home` given on the command line wins over the file's.
 Result<Config> load_config(const std::string& config_path, const std::string& home);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs and migrations as the JSON documents that the store keeps. Not the API's JSON (api_json.h): these hold everything
-// and are read back. Pure; reading throws nlohmann's exceptions for malformed text, which the store catches.
+// Jobs and migrations as the JSON documents that the store keeps. Not the API's JSON (api_json.h): these hold
+// everything and are read back. Pure; reading throws nlohmann's exceptions for malformed text, which the
+// store catches.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// image_records.h as JSON, for the documents that the store keeps. Pure; reading throws nlohmann's exceptions for malformed text, which
-// the store catches.
+// image_records.h as JSON, for the documents that the store keeps. Pure; reading throws nlohmann's exceptions
+// for malformed text, which the store catches.
 #pragma once
 
 #include <nlohmann/json.hpp>

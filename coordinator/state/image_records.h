@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the coordinator keeps of a job's images and protection: parts of the job's own record (model.h), so that they change with its
-// state in one write. Plain values; ImageTable changes them.
+// What the coordinator keeps of a job's images and protection: parts of the job's own record (model.h), so
+// that they change with its state in one write. Plain values; ImageTable changes them.
 #pragma once
 
 #include <cstdint>
@@ -52,8 +52,8 @@ enum class OperationStage : std::uint8_t {
   kStarting,    // the next instance starts from the image
 };
 
-// A job on its way between running and resting in an image. Each stage is durable before its first order is sent, and is
-// carried on after a restart of the coordinator.
+// A job on its way between running and resting in an image. Each stage is durable before its first order is
+// sent, and is carried on after a restart of the coordinator.
 struct ImageOperation {
   ImageOperation() = default;
   OperationGoal goal = OperationGoal::kRunning;

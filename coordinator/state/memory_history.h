@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much device memory something (a job, a GPU) held: now, at most, and by the minute for the last hour. A value type; times are Unix
-// milliseconds. Bounded: kMinutes entries.
+// How much device memory something (a job, a GPU) held: now, at most, and by the minute for the last hour. A
+// value type; times are Unix milliseconds. Bounded: kMinutes entries.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the coordinator knows: jobs, migrations, events. Plain values; who may change them is said at JobTable and
-// MigrationTable. Times are Unix milliseconds (for people), spans that were measured are nanoseconds.
+// What the coordinator knows: jobs, migrations, events. Plain values; who may change them is said at JobTable
+// and MigrationTable. Times are Unix milliseconds (for people), spans that were measured are nanoseconds.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,8 @@ struct Place {
 };
 [[nodiscard]] std::string to_text(const Place& place);
 
-// An instance whose log is part of the job's log, in the order they ran. `incarnation` is the one it was started as.
+// An instance whose log is part of the job's log, in the order they ran. `incarnation` is the one it was
+// started as.
 struct Segment {
   Segment() = default;
   Segment(std::string node_name, Incarnation started_as)

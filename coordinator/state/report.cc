@@ -30,8 +30,8 @@ std::optional<Downtime> compute_downtime(const wire::SourceReport& source, const
     std::int64_t at;  // 0: not on this way
     double Downtime::*piece;
   };
-  // In the order of the critical path. A dump goes with the final round, so the context is saved before it; without one both are done
-  // at once, and what saving takes longer than copying counts.
+  // In the order of the critical path. A dump goes with the final round, so the context is saved before it;
+  // without one both are done at once, and what saving takes longer than copying counts.
   const std::array<Point, 12> points{
       {{source.paused_ns, &Downtime::quiesce},
        {dumped ? source.context_saved_ns : 0, &Downtime::context},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic of a migration's final report: both sides' clocks brought together, the downtime split along the
-// critical path, the bound and what binds it. Pure functions; spans in milliseconds, as the report shows them.
+// The arithmetic of a migration's final report: both sides' clocks brought together, the downtime split along
+// the critical path, the bound and what binds it. Pure functions; spans in milliseconds, as the report shows
+// them.
 #pragma once
 
 #include <optional>
@@ -29,12 +30,14 @@ struct Downtime {
   }
 };
 
-// nullopt if a side did not reach its points. Clock error may put a point before the one it follows: it is then taken
-// to be at the same time, so no piece is negative; the end points, which the job itself sees, are never moved by that.
+// nullopt if a side did not reach its points. Clock error may put a point before the one it follows: it is
+// then taken to be at the same time, so no piece is negative; the end points, which the job itself sees, are
+// never moved by that.
 [[nodiscard]] std::optional<Downtime> compute_downtime(const wire::SourceReport& source,
                                                        const wire::TargetReport& target);
 
-// The same pause by the estimate's terms, for the job's next one. nullopt where the source did not say what its terms grew with.
+// The same pause by the estimate's terms, for the job's next one. nullopt where the source did not say what
+// its terms grew with.
 [[nodiscard]] std::optional<wire::PauseFacts> pause_of(const wire::SourceReport& source,
                                                        const Downtime& downtime);
 // The estimate's terms under the names of the breakdown.
@@ -45,9 +48,11 @@ struct Bound {
   double ms = 0;
   std::string_view by;  // the largest term: quiesce, scan, link, host_read, commit, host_write, resume
 };
-// quiesce + max(state / scan rate, bytes of the final round and host memory / link rate, host memory / read rate) + commit + host memory / write rate
-// + resume, with rates that were measured beside the move: the source's mover's, and those of host memory that each node found. One that is not
-// known asks for no time. The target's scan rate is that of the very scan the pause waited for: a bound from it would call any slowness of it necessary.
+// quiesce + max(state / scan rate, bytes of the final round and host memory / link rate, host memory / read
+// rate) + commit + host memory / write rate + resume, with rates that were measured beside the move: the
+// source's mover's, and those of host memory that each node found. One that is not known asks for no time.
+// The target's scan rate is that of the very scan the pause waited for: a bound from it would call any
+// slowness of it necessary.
 [[nodiscard]] std::optional<Bound> compute_bound(const wire::SourceReport& source,
                                                  const wire::TargetReport& target, const Downtime& downtime);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The little of SQLite that the store needs: an owned database and owned prepared statements.
-// Threads: one. Errors: domain kSqlite with the extended result code; kRefused for a full disk, kIo otherwise.
+// Threads: one. Errors: domain kSqlite with the extended result code; kRefused for a full disk, kIo
+// otherwise.
 #pragma once
 
 #include <sqlite3.h>
@@ -76,7 +77,8 @@ class Database {
   UniqueHandle<DatabaseTraits> db_;
 };
 
-// All or nothing of what is written between begin() and commit(); undone if it goes out of scope before. Not nested.
+// All or nothing of what is written between begin() and commit(); undone if it goes out of scope before. Not
+// nested.
 class Transaction {
  public:
   static Result<Transaction> begin(Database& db) {

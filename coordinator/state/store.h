@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's SQLite file (WAL, mode 0600): jobs, nodes, migrations and events for people and for
-// a restart. What decides a switch is not here but in the journal (migration/journal.h).
-// Each write is durable when it returns (synchronous=FULL), until a StoreSync takes the syncs over: then when_durable() says when. Whoever states
-// to others what is written here, or orders something that it allows, waits for that. What power takes with it is the newest of it, and
-// nodes tell it again (recovery.h).
-// Threads: one. Errors: kRefused when the disk is full, kCorrupt for a row that does not decode, kNotSupported for a file
-// of a newer version.
+// The coordinator's SQLite file (WAL, mode 0600): jobs, nodes, migrations and events for people and for a
+// restart. What decides a switch is not here but in the journal (migration/journal.h). Each write is durable
+// when it returns (synchronous=FULL), until a StoreSync takes the syncs over: then when_durable() says when.
+// Whoever states to others what is written here, or orders something that it allows, waits for that. What
+// power takes with it is the newest of it, and nodes tell it again (recovery.h).
+// Threads: one. Errors: kRefused when the disk is full, kCorrupt for a row that does not decode,
+// kNotSupported for a file of a newer version.
 #pragma once
 
 #include <functional>
@@ -52,7 +52,8 @@ class Store {
   [[nodiscard]] bool gave(JobId id) const;
   // Others gave ids up to these, which this file does not know: the next ones are higher.
   Result<void> count_above(JobId job, MigrationId migration);
-  // `count` numbers for images (image_numbers.h), above `above` and all that were reserved before. Returns the last of them.
+  // `count` numbers for images (image_numbers.h), above `above` and all that were reserved before. Returns
+  // the last of them.
   Result<std::uint64_t> reserve_image_numbers(std::uint64_t above, std::uint64_t count);
 
   Result<void> put(const Job& job);
@@ -74,17 +75,19 @@ class Store {
   Result<std::vector<VaultRow>> vaults();
   // Random, made with the file: tells this cluster's jobs from others' in a folder that they share.
   Result<std::string> cluster_id();
-  // The nodes' vaults say that this is what the cluster was called before its store was lost. False: images were ordered under the id that
-  // this file has, which stays.
+  // The nodes' vaults say that this is what the cluster was called before its store was lost. False: images
+  // were ordered under the id that this file has, which stays.
   Result<bool> adopt_cluster_id(const std::string& id);
 
   Result<std::uint64_t> add(const Event& event);  // its id
   Result<std::vector<Event>> events(std::uint64_t since, std::size_t limit);
-  // Removes all but the newest `keep`, and what is older than `since_ms`; at most kMaxPruned of them. True: there are more.
+  // Removes all but the newest `keep`, and what is older than `since_ms`; at most kMaxPruned of them. True:
+  // there are more.
   static constexpr std::uint64_t kMaxPruned = 5'000;
   Result<bool> prune_events(std::uint64_t keep, std::int64_t since_ms = 0);
 
-  // Calls `then` when all that has been written is durable, or with why it is not: at once, or later on the writer's thread.
+  // Calls `then` when all that has been written is durable, or with why it is not: at once, or later on the
+  // writer's thread.
   using Then = std::function<void(const Result<void>&)>;
   void when_durable(Then then) { syncs_ ? syncs_(std::move(then)) : then(ok()); }
   // Who syncs what is written; nobody: each write itself.

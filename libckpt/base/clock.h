@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The project's clock: CLOCK_BOOTTIME in nanoseconds. It counts on through suspend (leases end by it, SW-11)
-// and is the same for all processes of a node. Times of two nodes are compared only after subtracting a measured offset.
+// and is the same for all processes of a node. Times of two nodes are compared only after subtracting a
+// measured offset.
 #pragma once
 
 #include <cstdint>

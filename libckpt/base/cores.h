@@ -4,8 +4,9 @@
 
 namespace ckpt {
 
-// The processors that the calling thread may run on (sched_getaffinity): those of its cpuset, as a container or a service
-// manager gives it, not all of the machine's, which is what std::thread::hardware_concurrency() counts. At least 1.
+// The processors that the calling thread may run on (sched_getaffinity): those of its cpuset, as a container
+// or a service manager gives it, not all of the machine's, which is what std::thread::hardware_concurrency()
+// counts. At least 1.
 [[nodiscard]] unsigned usable_cores() noexcept;
 
 }  // namespace ckpt

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one error type of the project. An Error says what failed, on what and why, keeps the native code it came from
-// (CUresult, ucs_status_t, errno, nvmlReturn_t) and a chain of causes. Codes are grouped by what the caller must do.
+// The one error type of the project. An Error says what failed, on what and why, keeps the native code it
+// came from (CUresult, ucs_status_t, errno, nvmlReturn_t) and a chain of causes. Codes are grouped by what
+// the caller must do.
 // Threads: a value type; causes are immutable and shared. No function here fails.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// UniqueHandle<Traits>: move-only owner of a plain handle. Traits: `using Value`, `static constexpr Value kNull`,
-// `static void close(Value) noexcept`. sizeof(UniqueHandle) == sizeof(Value).
+// UniqueHandle<Traits>: move-only owner of a plain handle. Traits: `using Value`, `static constexpr Value
+// kNull`, `static void close(Value) noexcept`. sizeof(UniqueHandle) == sizeof(Value).
 #pragma once
 
 #include <utility>

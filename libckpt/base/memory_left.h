@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory this process may still take without the kernel killing anything: what the machine has available, and what the limits of its own
-// control groups (version 2) leave. Threads: any. Errors: none; a limit that cannot be read is none.
+// How much memory this process may still take without the kernel killing anything: what the machine has
+// available, and what the limits of its own control groups (version 2) leave. Threads: any. Errors: none; a
+// limit that cannot be read is none.
 #pragma once
 
 #include <cstdint>

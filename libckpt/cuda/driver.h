@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA driver, loaded with dlopen("libcuda.so.1"): one table of function pointers whose types come from cuda.h.
-// Threads: the table is immutable after load; the driver's own rules hold for the calls. Ownership: the table lives for
-// ever. Errors: load fails with kNotSupported where there is no driver or it lacks a function, and says which; optional
-// functions that it lacks are null.
+// The CUDA driver, loaded with dlopen("libcuda.so.1"): one table of function pointers whose types come from
+// cuda.h.
+// Threads: the table is immutable after load; the driver's own rules hold for the calls. Ownership: the table
+// lives for ever. Errors: load fails with kNotSupported where there is no driver or it lacks a function, and
+// says which; optional functions that it lacks are null.
 #pragma once
 
 #define __CUDA_API_VERSION_INTERNAL  // declares the _v2 names themselves instead of macros over them
@@ -21,11 +22,12 @@ struct DriverApi {
 #undef CKPT_CUDA
 };
 
-// Loads the driver once per process (thread-safe) and returns the same table ever after. Does not call cuInit.
+// Loads the driver once per process (thread-safe) and returns the same table ever after. Does not call
+// cuInit.
 Result<const DriverApi*> load_driver();
 
-// The Error for a driver call: "what (CUDA n): NAME". Sticky errors (ECC, illegal address, device lost, ...) map to
-// kDevice, CUDA_ERROR_OUT_OF_MEMORY to kOutOfMemory, the rest by meaning.
+// The Error for a driver call: "what (CUDA n): NAME". Sticky errors (ECC, illegal address, device lost, ...)
+// map to kDevice, CUDA_ERROR_OUT_OF_MEMORY to kOutOfMemory, the rest by meaning.
 Error cuda_error(const DriverApi& api, CUresult result, std::string what);
 
 // The context is not usable any more after this result (CUDA's "sticky" errors).

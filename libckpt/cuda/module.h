@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loading device code: a kernel set NAME is built into several images (NAME.fatbin, NAME.so, see cmake/GpumigrateKernels.cmake)
-// and the first that the driver accepts is used, so that no program needs to know which driver it runs on.
-// Threads: load with the context current; functions may be used from any thread. Ownership: Module unloads at its end
-// and must not outlive the context.
+// Loading device code: a kernel set NAME is built into several images (NAME.fatbin, NAME.so, see
+// cmake/GpumigrateKernels.cmake) and the first that the driver accepts is used, so that no program needs to
+// know which driver it runs on.
+// Threads: load with the context current; functions may be used from any thread. Ownership: Module unloads at
+// its end and must not outlive the context.
 #pragma once
 
 #include <string>

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Comma separated values as the health tables have them: one record a line, fields may be quoted ("" is a quote inside), no line breaks
-// within a field, lines of '#' and empty lines are left out. Bounded: kMaxCsvBytes, kMaxCsvRows, kMaxCsvFields.
-// Threads: pure. Errors: kInvalidArgument naming source, line and column (both from 1; the column of the field's first character).
+// Comma separated values as the health tables have them: one record a line, fields may be quoted ("" is a
+// quote inside), no line breaks within a field, lines of '#' and empty lines are left out. Bounded:
+// kMaxCsvBytes, kMaxCsvRows, kMaxCsvFields.
+// Threads: pure. Errors: kInvalidArgument naming source, line and column (both from 1; the column of the
+// field's first character).
 #pragma once
 
 #include <cstddef>

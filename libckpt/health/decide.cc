@@ -260,7 +260,8 @@ class Decider {
     }
   }
 
-  // Whom a context-killing Xid has hit: the process it names; if it names none, those that are known to be dead, or the only one.
+  // Whom a context-killing Xid has hit: the process it names; if it names none, those that are known to be
+  // dead, or the only one.
   bool is_victim(std::size_t i, const SeenXid& seen) const {
     const ProcessFacts& process = evidence_.processes[i];
     if (process.probe == Probe::kDead) return true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What to do about a GPU in trouble, for each of its processes (operations.md 1.3, docs/adr/0008): the driver's recovery action first, then
-// the table's rows of the Xids that were seen together, then what is known of the process. Pure: the same evidence gives the same decision.
+// What to do about a GPU in trouble, for each of its processes (operations.md 1.3, docs/adr/0008): the
+// driver's recovery action first, then the table's rows of the Xids that were seen together, then what is
+// known of the process. Pure: the same evidence gives the same decision.
 //
 //   gone, lost, silent with an Xid, reset, reboot   restore everything; reboot: on another node
 //   drain and reset                           live, restore where the context is lost
@@ -87,14 +88,15 @@ struct Decision {
 
 [[nodiscard]] Decision decide(const PolicyTable& table, const Evidence& evidence);
 
-// Something speaks against the GPU and nothing decides: whether it still works is worth a context on it. Not for what is a program's own matter.
+// Something speaks against the GPU and nothing decides: whether it still works is worth a context on it. Not
+// for what is a program's own matter.
 [[nodiscard]] bool wants_probe(const PolicyTable& table, const Evidence& evidence, const Decision& decision);
 
 // What a line of the kernel log says; victim and suspicion are the caller's to fill in.
 [[nodiscard]] SeenXid seen_of(const PolicyTable& table, const XidLine& line);
 
-// Whether GPUs of this model keep an uncorrectable memory error to the process that read it: GA100, GH100 and GB10x do, others known here do
-// not; nullopt: not known.
+// Whether GPUs of this model keep an uncorrectable memory error to the process that read it: GA100, GH100 and
+// GB10x do, others known here do not; nullopt: not known.
 [[nodiscard]] std::optional<bool> contains_memory_errors(const std::string& model);
 
 }  // namespace ckpt::health

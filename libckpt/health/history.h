@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which Xids which jobs have had on which GPUs, for what one occurrence does not say (operations.md 1.2): an application's fault that comes
-// back on one GPU under different jobs points to the GPU; one that goes with its job from GPU to GPU is the application's.
-// Bounded: the newest kMaxOccurrences. Threads: a value. Errors: none.
+// Which Xids which jobs have had on which GPUs, for what one occurrence does not say (operations.md 1.2): an
+// application's fault that comes back on one GPU under different jobs points to the GPU; one that goes with
+// its job from GPU to GPU is the application's. Bounded: the newest kMaxOccurrences. Threads: a value.
+// Errors: none.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +34,9 @@ class History {
   void add(Occurrence occurrence);
   [[nodiscard]] const std::deque<Occurrence>& all() const noexcept { return all_; }
 
-  // Why a GPU is suspect by repetition of this Xid, which a row of `table` leaves to the job; empty: it is not. Of driver faults
-  // (driver_fw) every occurrence counts, of others different jobs; a job that had the same Xid on another GPU, too, counts for none.
+  // Why a GPU is suspect by repetition of this Xid, which a row of `table` leaves to the job; empty: it is
+  // not. Of driver faults (driver_fw) every occurrence counts, of others different jobs; a job that had the
+  // same Xid on another GPU, too, counts for none.
   [[nodiscard]] std::string suspicion(const std::string& gpu, const XidRow& row, std::int64_t now_ms,
                                       const RepeatRule& rule) const;
 

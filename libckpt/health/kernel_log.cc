@@ -115,7 +115,8 @@ std::optional<std::uint32_t> hexadecimal_after(std::string_view text, std::strin
   return scanner.number32(16, 8);
 }
 
-// At its last place: the driver ends the line with it, and a process's name, which stands before, may hold anything.
+// At its last place: the driver ends the line with it, and a process's name, which stands before, may hold
+// anything.
 std::optional<bool> answer_after(std::string_view text, std::string_view label) {
   const std::size_t at = text.rfind(label);
   if (at == std::string_view::npos) return std::nullopt;

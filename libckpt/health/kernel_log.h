@@ -10,8 +10,8 @@
 //   NVRM: The NVIDIA GPU 0000:18:00.0 / NVRM: (PCI ID: ...) installed in this system has / NVRM: fallen off the bus and is not ...
 //   NVRM: GPU at PCI:0000:01:00: GPU-12345678-...
 //
-// Other subsystems print text that users control (names of USB devices, say): a line counts only if NVRM: begins it, and a record only if
-// the kernel wrote it (facility 0; the kernel gives that to nobody else).
+// Other subsystems print text that users control (names of USB devices, say): a line counts only if NVRM:
+// begins it, and a record only if the kernel wrote it (facility 0; the kernel gives that to nobody else).
 // Threads: values. Errors: none; what is none of these lines is nothing. All texts are bounded and printable.
 #pragma once
 

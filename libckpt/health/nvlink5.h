@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How bad an NVLink 5 error (Xid 144-150, Blackwell) is, as far as NVIDIA's table says. Fatal: the channels are gone; link fatal: what
-// runs goes on until it is drained; non-fatal: nothing is to be done. Pure.
+// How bad an NVLink 5 error (Xid 144-150, Blackwell) is, as far as NVIDIA's table says. Fatal: the channels
+// are gone; link fatal: what runs goes on until it is drained; non-fatal: nothing is to be done. Pure.
 #pragma once
 
 #include <optional>

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of Xids, of the driver's recovery actions and of the NVLink 5 units behind Xid 144-150: data/*.csv, compiled in. A file of
-// the same format puts rows in place of those with the same id, or adds them; its header says which table it is.
-// Threads: values. Errors: kInvalidArgument naming file, line and column of the first thing that is wrong; nothing is taken then.
+// What is known of Xids, of the driver's recovery actions and of the NVLink 5 units behind Xid 144-150:
+// data/*.csv, compiled in. A file of the same format puts rows in place of those with the same id, or adds
+// them; its header says which table it is.
+// Threads: values. Errors: kInvalidArgument naming file, line and column of the first thing that is wrong;
+// nothing is taken then.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +20,8 @@ namespace ckpt::health {
 enum class Outcome : std::uint8_t { kNone, kLive, kRestore };
 [[nodiscard]] std::string_view to_string(Outcome outcome) noexcept;
 
-// Of the GPU's memory after it: "others": the owner's context is lost, other processes are fine; "unless_p2p": readable, but jobs that use
-// NVLink peer to peer are not; "unknown": reading may hang.
+// Of the GPU's memory after it: "others": the owner's context is lost, other processes are fine;
+// "unless_p2p": readable, but jobs that use NVLink peer to peer are not; "unknown": reading may hang.
 enum class Readable : std::uint8_t { kYes, kOthers, kUnlessP2p, kUnknown, kNo };
 [[nodiscard]] std::string_view to_string(Readable readable) noexcept;
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The final manifest: what the image consists of and by what it is verified. It is sent last, after every chunk has been
-// acknowledged and BARRIER is durable; the target commits only if all of it holds (ENG-4).
-// Threads: pure functions. Errors: kProtocol, kNotSupported for bytes that no source sends; kCorrupt if it does not hold.
+// The final manifest: what the image consists of and by what it is verified. It is sent last, after every
+// chunk has been acknowledged and BARRIER is durable; the target commits only if all of it holds (ENG-4).
+// Threads: pure functions. Errors: kProtocol, kNotSupported for bytes that no source sends; kCorrupt if it
+// does not hold.
 #pragma once
 
 #include <cstdint>

@@ -95,7 +95,8 @@ Result<Plan> decode_plan(std::span<const std::byte> bytes) {
                                                "; this build reads " + std::to_string(kFormatVersion));
   if (plan.tensors.size() > kMaxTensors) return Error(ErrorCode::kProtocol, "A plan with too many tensors");
   CKPT_TRYV(check_names(plan.tensors));
-  // Extents are what build_plan makes of the tensors, so everything about them can be checked by making them again.
+  // Extents are what build_plan makes of the tensors, so everything about them can be checked by making them
+  // again.
   const std::uint64_t first = plan.extents.empty() ? 1 : plan.extents.front().id;
   const std::uint64_t generation = plan.extents.empty() ? 1 : plan.extents.front().generation;
   if (first == 0 || generation == 0)

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What moves: the source's tensors, and the extents they lie in. An extent is a run of device memory that is sent as one engine
-// region: one tensor with everything inside it, so that memory named twice (tied weights, views) is sent once. The source builds a plan, the
-// target matches it with its standby's tensors by name, dtype and shape and finds where each extent belongs.
+// What moves: the source's tensors, and the extents they lie in. An extent is a run of device memory that is
+// sent as one engine region: one tensor with everything inside it, so that memory named twice (tied weights,
+// views) is sent once. The source builds a plan, the target matches it with its standby's tensors by name,
+// dtype and shape and finds where each extent belongs.
 //
 //   source:  CKPT_TRY(plan, build_plan(tensors, chunk_bytes, generation, first_id));   bytes = wire::encode(plan)
 //   target:  CKPT_TRY(plan, decode_plan(bytes));  CKPT_TRY(places, match_plan(plan, standby_tensors));
 //
-// Threads: pure functions. Errors: kRefused names the tensor and what differs (the user's to change), kProtocol for bytes that no
-// source sends. Sizes and offsets are bytes.
+// Threads: pure functions. Errors: kRefused names the tensor and what differs (the user's to change),
+// kProtocol for bytes that no source sends. Sizes and offsets are bytes.
 #pragma once
 
 #include <cstdint>
@@ -62,17 +63,18 @@ struct Place {
   std::uint64_t offset = 0;  // in it
 };
 
-// Scratch tensors and those without a region get no extent. `first_extent` numbers the extents from there on; a later plan of the
-// same migration (tensors named while it runs) goes on where the last one ended. kRefused: tensors that overlap partly, or do not start at a
-// multiple of 16 bytes.
+// Scratch tensors and those without a region get no extent. `first_extent` numbers the extents from there on;
+// a later plan of the same migration (tensors named while it runs) goes on where the last one ended.
+// kRefused: tensors that overlap partly, or do not start at a multiple of 16 bytes.
 Result<Plan> build_plan(std::span<const wire::TensorInfo> tensors, std::uint64_t chunk_bytes,
                         std::uint64_t generation, std::uint64_t first_extent);
 
 // Bytes from outside: decodes and checks everything that match_plan() relies on.
 Result<Plan> decode_plan(std::span<const std::byte> bytes);
 
-// kRefused: a tensor that the standby lacks or has in another dtype, shape, or alias structure. Tensors that only the standby has are listed
-// too: their content would be undefined (`complete` false, for a later plan of the same migration, allows them).
+// kRefused: a tensor that the standby lacks or has in another dtype, shape, or alias structure. Tensors that
+// only the standby has are listed too: their content would be undefined (`complete` false, for a later plan
+// of the same migration, allows them).
 Result<std::vector<Place>> match_plan(const Plan& plan, std::span<const wire::TensorInfo> standby,
                                       bool complete);
 

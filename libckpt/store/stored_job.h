@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a version in a vault says of its job beside the bytes (vault::Version::job_record): how to start it again, and where its memory belongs.
-// Region i of the version is extent i of the plan.
-// Threads: values, pure functions. Errors: kCorrupt for bytes that are no such record, kNotSupported for a newer one.
+// What a version in a vault says of its job beside the bytes (vault::Version::job_record): how to start it
+// again, and where its memory belongs. Region i of the version is extent i of the plan.
+// Threads: values, pure functions. Errors: kCorrupt for bytes that are no such record, kNotSupported for a
+// newer one.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@
 namespace ckpt::image {
 
 inline constexpr std::uint32_t kStoredJobFormat = 1;
-// The blob with the host state of rank 0: what the program named (cooperative), or CRIU's image of the process.
+// The blob with the host state of rank 0: what the program named (cooperative), or CRIU's image of the
+// process.
 inline constexpr const char* kHostBlob = "rank.0.host";
 
 struct StoredJob {

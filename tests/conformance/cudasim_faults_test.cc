@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults injected into the software driver from outside, through cudasim-ctl as an operator or a test script does.
+// Faults injected into the software driver from outside, through cudasim-ctl as an operator or a test script
+// does.
 #include <dlfcn.h>
 #include <sched.h>
 #include <signal.h>
@@ -268,7 +269,8 @@ TEST_F(HugePagesTest, NewMemoryIsInSmallPagesWhereTheKernelRefuses) {
   ASSERT_EQ(0, ::prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0));
 }
 
-// Hardware reaches it with kernels, too; here nothing else may be fooled into taking its address for one in an executor.
+// Hardware reaches it with kernels, too; here nothing else may be fooled into taking its address for one in
+// an executor.
 TEST_F(FaultTest, RegisteredMemoryIsReachedByCopiesOnly) {
   const int fd = ::memfd_create("conformance", MFD_CLOEXEC);
   ASSERT_EQ(0, ::ftruncate(fd, kMiB));
@@ -354,7 +356,8 @@ TEST_F(NvmlFaultTest, AKernelThatFaultsRaisesXid31) {
   EXPECT_OK(api().cuMemAddressFree(reserved, 2 * kMiB));
 }
 
-// A thread in a call that hangs sleeps on a word of the device; what it asked for is answered after the reset.
+// A thread in a call that hangs sleeps on a word of the device; what it asked for is answered after the
+// reset.
 TEST_F(NvmlFaultTest, CallsHangUntilTheReset) {
   ASSERT_EQ(0, control({"hang-nvml"}));
   std::atomic<pid_t> thread{0};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Libraries, by which the CUDA runtime loads its code since CUDA 12: of no context until something of theirs is used in one.
+// Libraries, by which the CUDA runtime loads its code since CUDA 12: of no context until something of theirs
+// is used in one.
 #include <cstring>
 
 #include "tests/conformance/support/support.h"

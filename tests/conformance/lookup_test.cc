@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looking functions up by name and version, threads' own default streams, occupancy, what contexts and pointers say.
+// Looking functions up by name and version, threads' own default streams, occupancy, what contexts and
+// pointers say.
 #include <thread>
 
 #include "tests/conformance/support/support.h"
@@ -38,7 +39,8 @@ TEST_F(LookupTest, UnknownNamesAndVersionsTooOldAreToldApart) {
   EXPECT_EQ(CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT, status);
 }
 
-// By its _ptsz name a call with the null stream goes to the thread's own stream, which does not wait for the others.
+// By its _ptsz name a call with the null stream goes to the thread's own stream, which does not wait for the
+// others.
 TEST_F(LookupTest, AThreadHasAStreamOfItsOwn) {
   const cuuint64_t own = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
   const auto set = reinterpret_cast<decltype(&::cuMemsetD8Async)>(find("cuMemsetD8Async", 12000, own));

@@ -112,7 +112,8 @@ TEST_F(MemoryTest, CopiesFromPinnedMemoryAreAsynchronous) {
   EXPECT_OK(api().cuMemFreeHost(pinned));
 }
 
-// Whole lines or not, long or short, from and to any place within a line: nothing is left out, and nothing beside it is touched.
+// Whole lines or not, long or short, from and to any place within a line: nothing is left out, and nothing
+// beside it is touched.
 TEST_F(MemoryTest, CopiesOfAnyLengthAndPlaceArriveWhole) {
   constexpr std::size_t kBytes = kMiB + 4096;
   void* pinned = nullptr;
@@ -231,7 +232,8 @@ TEST_F(MemoryTest, RegisteredMemoryOfAFileIsTheSameForAllWhoMapIt) {
   EXPECT_OK(api().cuStreamDestroy_v2(stream));
 }
 
-// What the program sees is what counts, whatever lies in a file with the same bytes, or at another place of it.
+// What the program sees is what counts, whatever lies in a file with the same bytes, or at another place of
+// it.
 TEST_F(MemoryTest, RegisteredMemoryIsWhatTheProgramSees) {
   const int fd = ::memfd_create("conformance", MFD_CLOEXEC);
   ASSERT_EQ(0, ::ftruncate(fd, 2 * kMiB));

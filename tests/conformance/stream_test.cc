@@ -168,8 +168,9 @@ TEST_F(StreamTest, MoreWorkThanFitsIntoAQueueIsNoProblem) {
   EXPECT_EQ(0x66, read_bytes(memory_ + kMiB + 8191, 1)[0]);
 }
 
-// Every thread adds to its own numbers on its own stream, hands over to the next thread's stream by an event now and
-// then, and waits often: a wake-up that is lost hangs this test, an order that is lost makes a wrong sum.
+// Every thread adds to its own numbers on its own stream, hands over to the next thread's stream by an event
+// now and then, and waits often: a wake-up that is lost hangs this test, an order that is lost makes a wrong
+// sum.
 TEST_F(StreamTest, ThreadsWithStreamsOfTheirOwnDoNotDisturbEachOther) {
   constexpr int kThreads = 4;
   constexpr int kRounds = 600;

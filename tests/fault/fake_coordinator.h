@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A coordinator without opinions: it takes agents in, keeps what they say, and sends what a test wants. And agents as processes, each a node of its own.
+// A coordinator without opinions: it takes agents in, keeps what they say, and sends what a test wants. And
+// agents as processes, each a node of its own.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a confused or hostile peer would send: the loopback transport, whose messages a test may change, swallow or multiply before
-// they are handed to whom they are for.
+// What a confused or hostile peer would send: the loopback transport, whose messages a test may change,
+// swallow or multiply before they are handed to whom they are for.
 //
 //   FaultInjectingTransport transport([](const Arrival& arrival) { return Headers{arrival.bytes()}; });   // changes nothing
 //
-// Threads: the test's function runs on the receiving lane's thread, of several lanes at once. Ownership: outlives its lanes.
+// Threads: the test's function runs on the receiving lane's thread, of several lanes at once. Ownership:
+// outlives its lanes.
 #pragma once
 
 #include <deque>
@@ -32,7 +33,8 @@ struct Arrival {
   [[nodiscard]] Bytes bytes() const { return {header.begin(), header.end()}; }
 };
 
-// The headers that are handed on instead, in order; a payload goes with the first. A message with a payload cannot be swallowed.
+// The headers that are handed on instead, in order; a payload goes with the first. A message with a payload
+// cannot be swallowed.
 using Meddle = std::function<Headers(const Arrival&)>;
 
 class FaultInjectingTransport final : public transport::Transport {

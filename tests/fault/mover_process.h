@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mover as its agent sees it: started with one end of a socketpair, told what to do, and listened to. Also a job's memory:
-// exportable allocations with host access, in this process.
+// A mover as its agent sees it: started with one end of a socketpair, told what to do, and listened to. Also
+// a job's memory: exportable allocations with host access, in this process.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -69,7 +69,8 @@ class MoverProcess {
     if (auto sent = messages::send_message(socket_.get(), message, fds); !sent)
       throw std::runtime_error(sent.assume_error().to_string());
   }
-  // The next message of this kind; others are kept in `seen`. A failed session throws unless that is what is expected.
+  // The next message of this kind; others are kept in `seen`. A failed session throws unless that is what is
+  // expected.
   template <class M>
   M expect(UniqueFd* fd = nullptr) {
     while (true) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A peer that is confused or hostile: each message that no right peer sends ends the session with its reason, on both sides, and
-// nothing counts as arrived or verified; what may be an old word of a right peer is passed over.
+// A peer that is confused or hostile: each message that no right peer sends ends the session with its reason,
+// on both sides, and nothing counts as arrived or verified; what may be an old word of a right peer is passed
+// over.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -88,7 +89,8 @@ void PrintTo(const Wrong& wrong, std::ostream* out) {
   *out << wrong.name;
 }
 
-// Plan, a measurement (which every lane has a part in), a round, the final one with host state, and the verdict; the first error.
+// Plan, a measurement (which every lane has a part in), a round, the final one with host state, and the
+// verdict; the first error.
 Result<void> move(EnginePair& pair) {
   CKPT_TRYV(pair.try_announce());
   CKPT_TRYV(pair.sender().measure_link());
@@ -286,7 +288,8 @@ INSTANTIATE_TEST_SUITE_P(
               "too long, or announced twice"}),
     [](const auto& info) { return std::string(info.param.name); });
 
-// What becomes of a move whose first three chunks, the last of them short, stay in the source's staging memory under other headers.
+// What becomes of a move whose first three chunks, the last of them short, stay in the source's staging
+// memory under other headers.
 std::string error_of_near_move(const std::function<Headers(const Bytes&)>& becomes) {
   FaultInjectingTransport transport(first_of(kTarget, LaneMessage::kChunks, becomes));
   EnginePair pair({.sizes = {164 * kKiB},
@@ -387,7 +390,8 @@ TEST(WrongPeer, that_leaves_out_a_piece_of_the_host_state_is_refused) {
   EXPECT_FALSE(pair.verified);
 }
 
-// The loopback receives one payload after the other; a network may be writing the first where the second would begin.
+// The loopback receives one payload after the other; a network may be writing the first where the second
+// would begin.
 TEST(WrongPeer, that_begins_a_blob_anew_while_a_piece_of_it_arrives_gets_no_place) {
   Nobody nobody;
   ReceiverCore core(test::device(1), {42, 2, 0},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The power goes at each step of a mover that takes snapshots: its own writes, recorded, are replayed onto a disk on which what was not synced is there, or is
-// not, or is torn. The newest version that anybody was told of restores, or a newer one, whole.
+// The power goes at each step of a mover that takes snapshots: its own writes, recorded, are replayed onto a
+// disk on which what was not synced is there, or is not, or is torn. The newest version that anybody was told
+// of restores, or a newer one, whole.
 #include "tests/fault/vault_mover.h"
 #include "tests/fault/write_journal.h"
 

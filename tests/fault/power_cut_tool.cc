@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// power-cut JOURNAL ROOT BEFORE SEED: ROOT's content becomes what its disk may hold if the power had gone when the journal ended, BEFORE being
-// what was on the disk when it began.
+// power-cut JOURNAL ROOT BEFORE SEED: ROOT's content becomes what its disk may hold if the power had gone
+// when the journal ended, BEFORE being what was on the disk when it began.
 #include <cstdio>
 #include <cstdlib>
 #include <exception>

@@ -329,7 +329,8 @@ TEST_F(Protect, WhatCannotBeIsRefused) {
   EXPECT_FALSE(restore().ok);
 }
 
-// kill -9 of the agent or of its mover while a snapshot is taken: the job runs on, the image before restores, and the next snapshot succeeds.
+// kill -9 of the agent or of its mover while a snapshot is taken: the job runs on, the image before restores,
+// and the next snapshot succeeds.
 class ProtectCrash : public Protect, public testing::WithParamInterface<std::pair<const char*, int>> {};
 
 TEST_P(ProtectCrash, TheJobRunsOnAndTheImageBeforeRestores) {

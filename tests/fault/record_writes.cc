@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loaded into a program (LD_PRELOAD) it writes down what that does to files below CKPT_RECORD_FOLDER, in its order, into CKPT_RECORD_JOURNAL
-// (write_journal.h). Several programs may share a journal: an entry is one write(2) at its end.
-// Threads: any. Without both variables it does nothing. What cannot be written down ends the program: a test must not go on without it.
+// Loaded into a program (LD_PRELOAD) it writes down what that does to files below CKPT_RECORD_FOLDER, in its
+// order, into CKPT_RECORD_JOURNAL (write_journal.h). Several programs may share a journal: an entry is one
+// write(2) at its end.
+// Threads: any. Without both variables it does nothing. What cannot be written down ends the program: a test
+// must not go on without it.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>

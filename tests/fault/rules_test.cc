@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One named test per rule of the engine. CMake also builds the engine without each of the rules and expects the rule's test
-// to fail there (tests/fault/CMakeLists.txt): a test that passes without its rule shows nothing.
+// One named test per rule of the engine. CMake also builds the engine without each of the rules and expects
+// the rule's test to fail there (tests/fault/CMakeLists.txt): a test that passes without its rule shows
+// nothing.
 #include <gtest/gtest.h>
 
 #include "tests/unit/libckpt/datapath/engine/engine_pair.h"
@@ -67,7 +68,8 @@ TEST(Rule2, a_torn_chunk_is_found_at_the_barrier) {
   EXPECT_EQ(pair.differences(), 0u);
 }
 
-// Holds one message at the target until the round has returned, but at most half a second: a round must not return before.
+// Holds one message at the target until the round has returned, but at most half a second: a round must not
+// return before.
 class HoldOneMessage : public FaultHooks {
  public:
   std::atomic<bool> armed{false};

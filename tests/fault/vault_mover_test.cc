@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Snapshots into a vault and restores out of it by mover processes; this program plays their agent and the job.
+// Snapshots into a vault and restores out of it by mover processes; this program plays their agent and the
+// job.
 #include "tests/fault/vault_mover.h"
 
 namespace ckpt::engine::test {
@@ -84,7 +85,8 @@ TEST_F(VaultMover, WhatStagingCannotHoldIsWaitedFor) {
   snapshot.request.staging_bytes = 16 * kMiB;
   snapshot.start();
   snapshot.stage();
-  // The job may go on, so nothing waits any more: but for what staging holds last, all of it is in the vault's files by now.
+  // The job may go on, so nothing waits any more: but for what staging holds last, all of it is in the
+  // vault's files by now.
   std::uint64_t stored = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
     if (entry.is_regular_file()) stored += entry.file_size();
@@ -204,7 +206,8 @@ TEST_F(VaultMover, MemoryIsMadeWhereNoStandbyHasIt) {
   end_session(other, key);
 }
 
-// kill -9 of the mover at each of its crash points: the version before restores, or the new one where it was durable.
+// kill -9 of the mover at each of its crash points: the version before restores, or the new one where it was
+// durable.
 TEST_F(VaultMover, AMoverThatDiesLeavesAWholeVersion) {
   const std::string faults = folder + ".faults";
   fs::create_directories(faults);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program wrote below one folder, in its order: kept by record_writes.cc, which is loaded into it (LD_PRELOAD), so that it is the program itself that
-// writes, unchanged; and replayed onto a disk whose power is cut (tests/unit/libckpt/store/vault/power_cut_files.h).
+// What a program wrote below one folder, in its order: kept by record_writes.cc, which is loaded into it
+// (LD_PRELOAD), so that it is the program itself that writes, unchanged; and replayed onto a disk whose power
+// is cut (tests/unit/libckpt/store/vault/power_cut_files.h).
 //
 //   auto entries = read_journal("journal");
 //   PowerCutFiles disk;
@@ -9,7 +10,8 @@
 //   disk.restart(seed);
 //   store(disk, "after");
 //
-// A write, a name is recorded before it is ordered, a sync once it has returned: what the journal calls durable is.
+// A write, a name is recorded before it is ordered, a sync once it has returned: what the journal calls
+// durable is.
 // Threads: one. Errors: std::runtime_error, of a test.
 #pragma once
 

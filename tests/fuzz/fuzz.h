@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fuzz targets share: a reader of the fuzzer's bytes, and how a target says that a property does not hold.
+// What the fuzz targets share: a reader of the fuzzer's bytes, and how a target says that a property does not
+// hold.
 //
-// A target is one file that defines LLVMFuzzerTestOneInput. Built with -DGPUMIGRATE_FUZZ=ON libFuzzer calls it; in every other
-// build replay.cc calls it once for each input of its corpus. It must not depend on anything but the input.
+// A target is one file that defines LLVMFuzzerTestOneInput. Built with -DGPUMIGRATE_FUZZ=ON libFuzzer calls
+// it; in every other build replay.cc calls it once for each input of its corpus. It must not depend on
+// anything but the input.
 #pragma once
 
 #include <algorithm>

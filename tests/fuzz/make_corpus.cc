@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the first inputs of the fuzz targets' corpora, made from real encodings: fuzz_make_corpus DIRECTORY. There each target has
-// a folder, whose files corpus_pack.py adds to its pack. tools/fuzz --merge adds what the fuzzers find beyond them.
+// Writes the first inputs of the fuzz targets' corpora, made from real encodings: fuzz_make_corpus DIRECTORY.
+// There each target has a folder, whose files corpus_pack.py adds to its pack. tools/fuzz --merge adds what
+// the fuzzers find beyond them.
 #include <iostream>
 
 #include "tests/fuzz/seeds/seeds.h"

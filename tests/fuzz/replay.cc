@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls a fuzz target once for each input of the packed corpora (*.pack), the files and the folders of files that it is given: the
-// corpus as a test of every build. Fails if there is nothing to call it with, or if a pack is not whole. The format is described in
-// corpus_pack.py, which writes it.
+// Calls a fuzz target once for each input of the packed corpora (*.pack), the files and the folders of files
+// that it is given: the corpus as a test of every build. Fails if there is nothing to call it with, or if a
+// pack is not whole. The format is described in corpus_pack.py, which writes it.
 #include <bit>
 #include <cerrno>
 #include <filesystem>
@@ -43,7 +43,8 @@ std::string read_file(const std::string& path) {
   return bytes;
 }
 
-// Takes a pack apart from its front. What is cut off ends the program with the place and with what would have been there.
+// Takes a pack apart from its front. What is cut off ends the program with the place and with what would have
+// been there.
 class PackReader {
  public:
   PackReader(std::string path, std::string_view bytes) : path_(std::move(path)), bytes_(bytes) {}

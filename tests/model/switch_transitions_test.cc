@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machines' half of transitions.txt: in thousands of lives by chance, the journals of the three parties hold exactly the
-// successions of records that the table allows (and that check.sh proves of the model).
+// The machines' half of transitions.txt: in thousands of lives by chance, the journals of the three parties
+// hold exactly the successions of records that the table allows (and that check.sh proves of the model).
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -70,7 +70,8 @@ void there_and_back(std::set<std::string>& seen) {
   for (const int node : {0, 1, kCoordinatorNode}) collect(world.journal(node), seen);
 }
 
-// The store is lost while the target runs and the sides do not reach each other: where they do, the source lends, and no grant is needed.
+// The store is lost while the target runs and the sides do not reach each other: where they do, the source
+// lends, and no grant is needed.
 void granted_anew(std::set<std::string>& seen) {
   World world({.seed = 1});
   world.hold("Runs");

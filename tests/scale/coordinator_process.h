@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpumigrate-coordinator as a process of its own, and what the kernel says that it costs.
-// Threads: any, once it has started. Ownership: the process, which ends with this. Errors: kUnavailable if it does not start.
+// Threads: any, once it has started. Ownership: the process, which ends with this. Errors: kUnavailable if it
+// does not start.
 #pragma once
 
 #include <sys/types.h>

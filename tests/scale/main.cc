@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// measure_scale: prints what a coordinator with much behind it costs, and one JSON object as the last line. Exit codes: 0 all limits hold,
-// 1 one does not, 2 it could not be measured, 64 usage.
+// measure_scale: prints what a coordinator with much behind it costs, and one JSON object as the last line.
+// Exit codes: 0 all limits hold, 1 one does not, 2 it could not be measured, 64 usage.
 #include <spdlog/spdlog.h>
 #include <stdlib.h>
 #include <sys/resource.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is measured of a coordinator with much behind it, beside one with nothing behind it and the same nodes and jobs.
+// What is measured of a coordinator with much behind it, beside one with nothing behind it and the same nodes
+// and jobs.
 // Threads: one. Errors: what cannot be measured is an error; what is too slow is a figure.
 #pragma once
 
@@ -33,10 +34,12 @@ struct DryRuns {
 Result<nlohmann::json> measure_dry_runs(const Programs& programs, const Site& much, const Site& nothing,
                                         const DryRuns& counts);
 
-// With `polls` calls that wait: `jobs`, `abort` of an open migration and `drain` are answered, and the polls wait on.
+// With `polls` calls that wait: `jobs`, `abort` of an open migration and `drain` are answered, and the polls
+// wait on.
 Result<nlohmann::json> measure_long_polls(const Site& site, unsigned polls);
 
-// Which rows leave the store by the default settings, how long that takes, and how long another call waits meanwhile at most.
+// Which rows leave the store by the default settings, how long that takes, and how long another call waits
+// meanwhile at most.
 Result<nlohmann::json> measure_leaving(const CoordinatorProcess& coordinator, const std::string& home);
 
 }  // namespace ckpt::scale

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes with GPUs and running jobs, as a coordinator sees them: agents that say what they have once in a period.
-// Threads: one that made it; each agent has its own. Ownership: the agents, which leave with this. Errors: kTimedOut for nodes that do
-// not come, kInternal for a job that does not start.
+// Nodes with GPUs and running jobs, as a coordinator sees them: agents that say what they have once in a
+// period.
+// Threads: one that made it; each agent has its own. Ownership: the agents, which leave with this. Errors:
+// kTimedOut for nodes that do not come, kInternal for a job that does not start.
 #pragma once
 
 #include <condition_variable>

@@ -3,8 +3,9 @@
 //   scenario_test FILE...            exit 1 at the first difference
 //   scenario_test --update FILE...   writes what happened into the files (then read the difference in git)
 //
-// A file is blocks of commands, "----", what they caused, and an empty line; # starts a comment line before commands.
-// Nodes: A and B (agents), C (coordinator). Every step takes 1 ms, nothing happens by chance. Commands:
+// A file is blocks of commands, "----", what they caused, and an empty line; # starts a comment line before
+// commands. Nodes: A and B (agents), C (coordinator). Every step takes 1 ms, nothing happens by chance.
+// Commands:
 //   migrate A B · run MS · until TEXT (a line that contains it, at most 60 s) · state
 //   crash N · crash-after N ACTION · restart N · lose N · lose-store all|RECORDS · kill N (its instance) · finish N (its instance) · cut N N · heal N N · full N COUNT
 //   refuse N (its next preparation) · abort · timeout · resolve source|target · hold MESSAGE · release · quiet (no trace for the rest of this block)

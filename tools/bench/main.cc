@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-bench: measures the parts of a move and the whole beside plain tools, on whatever CUDA driver is there.
-// Exit codes: 0 measured; 1 a section failed, or with --require-goals a goal was missed; 64 usage.
+// gpumigrate-bench: measures the parts of a move and the whole beside plain tools, on whatever CUDA driver is
+// there. Exit codes: 0 measured; 1 a section failed, or with --require-goals a goal was missed; 64 usage.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>

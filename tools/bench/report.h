@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gpumigrate-bench found out: facts about the machine, and sections with rows of measured values and goals. Written as
-// JSON (for programs), as a table for a terminal and as Markdown for docs/benchmarks.md.
+// What gpumigrate-bench found out: facts about the machine, and sections with rows of measured values and
+// goals. Written as JSON (for programs), as a table for a terminal and as Markdown for docs/benchmarks.md.
 //
 //   Report report(facts);
 //   Section& section = report.add_section("fingerprint", "The device fingerprint of 1 GiB beside a plain read of it");
@@ -9,9 +9,10 @@
 //   section.add_goal("device fingerprint / plain read", median_ratio, Relation::kAtLeast, 0.85);
 //   section.add_note("the plain read is one kernel over the same chunks");
 //
-// A figure is the median of several interleaved runs with its least and greatest; a ratio is taken within each pair of runs and
-// then summarised, never from two medians. Threads: none, one thread fills a report. Ownership: sections live as long as the
-// report, references to them stay valid. Errors: write_file() says why the file could not be written. GB/s = 1e9 bytes per second.
+// A figure is the median of several interleaved runs with its least and greatest; a ratio is taken within
+// each pair of runs and then summarised, never from two medians. Threads: none, one thread fills a report.
+// Ownership: sections live as long as the report, references to them stay valid. Errors: write_file() says
+// why the file could not be written. GB/s = 1e9 bytes per second.
 #pragma once
 
 #include <cstdint>

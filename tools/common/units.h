@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes, durations and shares as people write them, parsed strictly: a unit is required where a bare number would be
-// ambiguous, nothing may follow it, and what does not fit is refused. Shared by the CLI and the examples.
+// Sizes, durations and shares as people write them, parsed strictly: a unit is required where a bare number
+// would be ambiguous, nothing may follow it, and what does not fit is refused. Shared by the CLI and the
+// examples.
 // Threads: pure functions. Errors: kInvalidArgument with one line that names the text and gives an example.
 #pragma once
 
@@ -12,7 +13,8 @@
 
 namespace ckpt::tools {
 
-// "4096", "4096B", "256KiB", "1.5GiB", "2GB": bytes. KiB, MiB, GiB, TiB are powers of 1024; KB, MB, GB, TB of 1000.
+// "4096", "4096B", "256KiB", "1.5GiB", "2GB": bytes. KiB, MiB, GiB, TiB are powers of 1024; KB, MB, GB, TB of
+// 1000.
 Result<std::uint64_t> parse_size(std::string_view text);
 
 // "10GiB/s": bytes per second.

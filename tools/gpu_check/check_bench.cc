@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-bench, each section an item: what is not done in time costs only itself, and what it leaves running goes with it.
+// gpumigrate-bench, each section an item: what is not done in time costs only itself, and what it leaves
+// running goes with it.
 #include <unistd.h>
 
 #include "libckpt/base/fd.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The conformance suite, test by test. Its output is read while it runs, not its report at the end: a test that hangs or takes
-// the suite down is named, and the suite goes on behind it.
+// The conformance suite, test by test. Its output is read while it runs, not its report at the end: a test
+// that hangs or takes the suite down is named, and the suite goes on behind it.
 #include <algorithm>
 #include <filesystem>
 #include <map>

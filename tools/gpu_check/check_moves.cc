@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The examples moved live between two agents of a cluster of its own, there and back, and compared with a run that was never
-// moved: all state that a job has is in its digest. Two GPUs where there are two, else both agents share one. A program that knows
-// nothing of gpumigrate, too: with its process, and from one GPU of a node to another where there are two.
+// The examples moved live between two agents of a cluster of its own, there and back, and compared with a run
+// that was never moved: all state that a job has is in its digest. Two GPUs where there are two, else both
+// agents share one. A program that knows nothing of gpumigrate, too: with its process, and from one GPU of a
+// node to another where there are two.
 #include <algorithm>
 
 #include "tools/bench/jobs/cluster.h"
@@ -134,7 +135,8 @@ bench::Arguments charlm_arguments(const Setting& setting, std::uint64_t steps) {
           "--seed",   "7"};
 }
 
-// charlm's steps take what they take: as many as fill the time of two moves and some more, whatever this GPU is.
+// charlm's steps take what they take: as many as fill the time of two moves and some more, whatever this GPU
+// is.
 Result<std::uint64_t> charlm_steps(const Setting& setting, const std::string& program, double wanted_ns) {
   constexpr std::uint64_t kFew = 20, kMore = 120, kMax = 100'000;
   double spent[2] = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What NVML of this machine knows of the health signals: event types, recovery action, remapped rows. Everything is asked of the
-// first GPU; an answer "not supported" is an answer.
+// What NVML of this machine knows of the health signals: event types, recovery action, remapped rows.
+// Everything is asked of the first GPU; an answer "not supported" is an answer.
 #include <dlfcn.h>
 
 #include "agent/gpus/nvml.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast the device code fingerprints and gathers, beside plain copies and fills of the same memory by the driver, and whether
-// the fingerprints are those of the host's implementation.
+// How fast the device code fingerprints and gathers, beside plain copies and fills of the same memory by the
+// driver, and whether the fingerprints are those of the host's implementation.
 #include <algorithm>
 #include <functional>
 #include <random>

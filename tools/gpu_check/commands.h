@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What several items need: their sibling programs run with a deadline, and JSON at the end of a program's output.
+// What several items need: their sibling programs run with a deadline, and JSON at the end of a program's
+// output.
 // Threads: one. Errors: as tools/bench/jobs/command.h.
 #pragma once
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// An item of gpu-check: one question about this machine, asked in a process of its own (items.def lists them). An item may
-// hang or die in the driver: whoever runs it kills it at its deadline and reports that (supervisor.h).
+// An item of gpu-check: one question about this machine, asked in a process of its own (items.def lists
+// them). An item may hang or die in the driver: whoever runs it kills it at its deadline and reports that
+// (supervisor.h).
 //
-// Statuses: passed; failed; "not possible here", which needs a reason and is no failure: the machine lacks what is asked for.
+// Statuses: passed; failed; "not possible here", which needs a reason and is no failure: the machine lacks
+// what is asked for.
 // Threads: an item has its process to itself. Errors: an Error of an item counts as failed.
 #pragma once
 
@@ -34,7 +36,8 @@ struct Outcome {
   std::vector<Part> parts;
 
   void add(std::string name, Status status, std::string why = "");
-  // From the parts: failed if one is, "not possible here" if all are, and `why` names those that did not pass.
+  // From the parts: failed if one is, "not possible here" if all are, and `why` names those that did not
+  // pass.
   void sum_up();
 
  private:

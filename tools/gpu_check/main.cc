@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpu-check: what of gpumigrate works on this machine's GPU, without network, packages or anything but this folder. Exit status:
-// 0 nothing failed, or there is no GPU; 1 something failed; 64 usage.
+// gpu-check: what of gpumigrate works on this machine's GPU, without network, packages or anything but this
+// folder. Exit status: 0 nothing failed, or there is no GPU; 1 something failed; 64 usage.
 #include <dlfcn.h>
 #include <unistd.h>
 

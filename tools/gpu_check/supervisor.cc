@@ -86,7 +86,8 @@ std::string collect_output(const Setting& setting) {
   return all;
 }
 
-// Items read reports of other programs; what is not as expected there is a failure of the item like any other.
+// Items read reports of other programs; what is not as expected there is a failure of the item like any
+// other.
 Result<Outcome> run_guarded(const Item& item, const Setting& setting) {
   try {
     return item.run(setting);

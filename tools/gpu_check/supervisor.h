@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs items in processes of their own, with a deadline each. Whatever an item has started and left behind (daemons too: this
-// process adopts them) is killed when the item is over, so that the next one finds the GPU free and nothing outlives gpu-check.
+// Runs items in processes of their own, with a deadline each. Whatever an item has started and left behind
+// (daemons too: this process adopts them) is killed when the item is over, so that the next one finds the GPU
+// free and nothing outlives gpu-check.
 //
-// Threads: one; SIGCHLD, SIGINT and SIGTERM are blocked and waited for from create() on. Ownership: one Supervisor in a process.
+// Threads: one; SIGCHLD, SIGINT and SIGTERM are blocked and waited for from create() on. Ownership: one
+// Supervisor in a process.
 // Errors: kIo; what an item does is an Outcome.
 #pragma once
 
@@ -23,11 +25,13 @@ class Supervisor {
  public:
   static Result<Supervisor> create();
 
-  // The item gets a folder of its own in setting.work, for temporary files, too. Interrupted by SIGINT or SIGTERM: the outcome says so, and interrupted() from then on.
+  // The item gets a folder of its own in setting.work, for temporary files, too. Interrupted by SIGINT or
+  // SIGTERM: the outcome says so, and interrupted() from then on.
   Ended run(const Item& item, Setting setting, Nanos seconds);
   [[nodiscard]] bool interrupted() const noexcept { return interrupted_; }
 
-  // Kills and reaps everything that this process has started or adopted. False if something does not end: it hangs in the driver.
+  // Kills and reaps everything that this process has started or adopted. False if something does not end: it
+  // hangs in the driver.
   bool end_all();
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `gpumigrate doctor`: what the machine it runs on can do, and what is missing for the rest. The facts come from `gpumigrate-agent
-// --probe` (agent/daemon/probe.h) as JSON of another program, so every one of them may be missing; then the answer is "unknown".
+// `gpumigrate doctor`: what the machine it runs on can do, and what is missing for the rest. The facts come
+// from `gpumigrate-agent --probe` (agent/daemon/probe.h) as JSON of another program, so every one of them may
+// be missing; then the answer is "unknown".
 // Threads: one. Errors: kNotFound, kTimedOut or kIo if the agent's program cannot be asked.
 #pragma once
 
@@ -45,8 +46,8 @@ struct Diagnosis {
 Result<Json> ask_for_facts(const std::vector<std::string>& command, const std::vector<std::string>& additions,
                            std::chrono::milliseconds patience);
 
-// The command. GPUMIGRATE_SOFTWARE_GPU=1 asks the software GPU in place of the installed driver. `agent_config` (may be empty): the settings of a node's
-// agent, which then goes by what is found anew here.
+// The command. GPUMIGRATE_SOFTWARE_GPU=1 asks the software GPU in place of the installed driver.
+// `agent_config` (may be empty): the settings of a node's agent, which then goes by what is found anew here.
 int doctor(Context& context, const std::string& agent_config);
 
 }  // namespace ckpt::cli

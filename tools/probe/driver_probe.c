@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks the CUDA driver of this machine what the transparent way of moving a job rests on: does a thin context survive
-// cuCheckpointProcess* while its memory is held elsewhere (open descriptor, mapping, nothing), can that memory come back to
-// the same address, also under two users and on another GPU.
+// Asks the CUDA driver of this machine what the transparent way of moving a job rests on: does a thin context
+// survive cuCheckpointProcess* while its memory is held elsewhere (open descriptor, mapping, nothing), can
+// that memory come back to the same address, also under two users and on another GPU.
 //
-// Processes: this one never calls the driver. For each variant it forks two that do: the job (owner of the memory, without
-// root's rights in the variants with two users) and the agent (imports the memory, checkpoints the job by pid), and has them
-// do one step at a time over a socket. A step that does not answer in time is "hung": both are killed, the next variant gets
-// fresh ones. Nothing but libc is linked; libcuda.so.1 is loaded by the two.
+// Processes: this one never calls the driver. For each variant it forks two that do: the job (owner of the
+// memory, without root's rights in the variants with two users) and the agent (imports the memory,
+// checkpoints the job by pid), and has them do one step at a time over a socket. A step that does not answer
+// in time is "hung": both are killed, the next variant gets fresh ones. Nothing but libc is linked;
+// libcuda.so.1 is loaded by the two.
 //
-// Outcomes of a step: passed; failed (with the CUresult); hung; ended (the process died); not possible here (with the reason).
-// Times are milliseconds spent inside driver calls. Exit: 0 all that is possible here passed; 1 something failed or hung;
-// 2 wrong usage; 3 no driver or no GPU.
+// Outcomes of a step: passed; failed (with the CUresult); hung; ended (the process died); not possible here
+// (with the reason). Times are milliseconds spent inside driver calls. Exit: 0 all that is possible here
+// passed; 1 something failed or hung; 2 wrong usage; 3 no driver or no GPU.
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #include <dlfcn.h>
@@ -459,7 +460,8 @@ static void unlock_job(int unused) {
 
 // ---- The steps of a variant ----
 
-// A part that fails is left; the next one begins afresh with what `drop` leaves. Without the first three nothing can follow.
+// A part that fails is left; the next one begins afresh with what `drop` leaves. Without the first three
+// nothing can follow.
 enum Part { kStart, kMemory, kCheckpoint, kGiveBack, kOther, kAnew, kParts };
 enum { kFill = 1, kFillOther = 2, kFillAnew = 3 };
 
@@ -762,8 +764,8 @@ static void take(struct Result* result, const struct Step* step, const struct Re
            reply->detail, reply->code_name[0] ? " " : "", reply->code_name);
 }
 
-// Steps in order. A failure ends its part; one in the first two parts, a process that is gone or hangs, or a job that does not
-// run after the checkpoint ends the variant.
+// Steps in order. A failure ends its part; one in the first two parts, a process that is gone or hangs, or a
+// job that does not run after the checkpoint ends the variant.
 static void run_steps(const struct Variant* variant, struct Process processes[kActors],
                       struct Result* result) {
   bool part_failed = false;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-init --report FD -- PROGRAM ARGS...: process 1 of a job's own PID namespace, child of the keeper, parent of the program.
-// The namespace lets a copy of the program keep its process ids while the stopped original still has them; it is moved with the program,
-// so it is small, static, and holds no descriptor but 0-2. Started by the keeper with the program's environment, folder and descriptors.
+// gpumigrate-init --report FD -- PROGRAM ARGS...: process 1 of a job's own PID namespace, child of the
+// keeper, parent of the program. The namespace lets a copy of the program keep its process ids while the
+// stopped original still has them; it is moved with the program, so it is small, static, and holds no
+// descriptor but 0-2. Started by the keeper with the program's environment, folder and descriptors.
 //   Signals: it leads the session and process group that the program is in, so the keeper's signals to the group reach the program itself;
 //   one sent to this process alone is passed on to the program. Status: it reaps, and ends when the program has ended (the kernel then kills
 //   what is left in the namespace), with the program's exit code; a signal that killed the program is told as init_status.h says.
-// gpumigrate-init --hold: process 1 of a PID namespace into which others are restored; it ends when its standard input does (holder.h).
+// gpumigrate-init --hold: process 1 of a PID namespace into which others are restored; it ends when its
+// standard input does (holder.h).
 //   FD: an Int (errno) is written to it if PROGRAM cannot be started; closed without a word once it runs.
 // Threads: one. Errors: exit code 127 after a report; 64: wrong usage.
 #include <fcntl.h>
@@ -29,7 +31,8 @@ constexpr int kSignalBase = 128;
 volatile sig_atomic_t program = 0;
 
 void pass_on(int number, siginfo_t* info, void*) {
-  // From the namespace's own processes (the program's kill(0, …)) or as the group's share: the program has its own copy already.
+  // From the namespace's own processes (the program's kill(0, …)) or as the group's share: the program has
+  // its own copy already.
   const bool from_outside = info->si_code <= 0 && info->si_pid == 0;
   if (from_outside && program > 0 && ::getpgid(program) != ::getpgrp()) ::kill(program, number);
 }
@@ -101,7 +104,8 @@ int main(int argc, char** argv) {
   ::close(report);
   const int status = status_of(child);
   if (!WIFSIGNALED(status)) return WEXITSTATUS(status);
-  // Process 1 cannot be killed from within, and an exit code cannot say more: its name stays readable until it is reaped.
+  // Process 1 cannot be killed from within, and an exit code cannot say more: its name stays readable until
+  // it is reaped.
   char name[16];
   std::snprintf(name, sizeof name, "gpm-signal %d", WTERMSIG(status));
   ::prctl(PR_SET_NAME, name);

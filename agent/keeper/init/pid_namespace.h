@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keeper's side of a job in a PID namespace of its own (see init.cc): making the namespace, and reading how the program ended.
+// The keeper's side of a job in a PID namespace of its own (see init.cc): making the namespace, and reading
+// how the program ended.
 // Threads: one that forks. Errors: kNotSupported without the right to make namespaces (root), kIo.
 #pragma once
 
@@ -12,12 +13,12 @@
 
 namespace ckpt::keeper {
 
-// As fork(), but the child is process 1 of a new PID namespace. It must exec gpumigrate-init without delay: its parent's id is 0 there,
-// and what fork handlers do has not been done.
+// As fork(), but the child is process 1 of a new PID namespace. It must exec gpumigrate-init without delay:
+// its parent's id is 0 there, and what fork handlers do has not been done.
 Result<pid_t> fork_into_pid_namespace();
 
-// How the program ended, as a wait status, from the one of its init. Call it before `init` is reaped (waitid with WNOWAIT says when): a
-// signal that killed the program is in the init's name.
+// How the program ended, as a wait status, from the one of its init. Call it before `init` is reaped (waitid
+// with WNOWAIT says when): a signal that killed the program is in the init's name.
 [[nodiscard]] int program_status(pid_t init, int init_status);
 
 // The program itself, child of `init`, as this namespace counts; 0 if there is none.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way of an adopted process (docs/adr/0007): nothing of ours is in it, so nothing is copied while it runs. In the pause the driver saves its
-// context with all of its device memory in the process itself; between two GPUs of this node it is restored on the other one (AdoptedSwap...),
-// between two nodes CRIU takes the process along (AdoptedProcess...), into a PID namespace of its own. The keeper holds phase and lease;
-// what the driver has done is asked of the driver, and which GPU the context is on stands in the job's record: so saving and going back may be
-// repeated, by another agent, too, and one undoes half of the other.
+// The way of an adopted process (docs/adr/0007): nothing of ours is in it, so nothing is copied while it
+// runs. In the pause the driver saves its context with all of its device memory in the process itself;
+// between two GPUs of this node it is restored on the other one (AdoptedSwap...), between two nodes CRIU
+// takes the process along (AdoptedProcess...), into a PID namespace of its own. The keeper holds phase and
+// lease; what the driver has done is asked of the driver, and which GPU the context is on stands in the job's
+// record: so saving and going back may be repeated, by another agent, too, and one undoes half of the other.
 // The engine has no region of it: rounds are empty, and the image is the host state.
 // Threads, ownership, errors: see mode.h.
 #pragma once
@@ -25,7 +26,8 @@ struct AdoptedPlace {
   Result<void> runs = ok();
 };
 
-// The driver puts device memory into the process's own, and the process goes with it unless it `stays` on this node.
+// The driver puts device memory into the process's own, and the process goes with it unless it `stays` on
+// this node.
 [[nodiscard]] PauseWork adopted_work(const host::TreeSize& size, std::uint64_t device_bytes, bool stays);
 
 class AdoptedSource final : public SourceMode {
@@ -84,7 +86,8 @@ class AdoptedTarget final : public TargetMode {
   std::uint64_t image_bytes_ = 0;
 };
 
-// Whatever an earlier agent has begun with this job, if it is held: its context is on that GPU of this node, and the process goes on.
+// Whatever an earlier agent has begun with this job, if it is held: its context is on that GPU of this node,
+// and the process goes on.
 Task<Result<void>> put_adopted_back(MigrationContext& context, std::shared_ptr<Job> job, std::uint32_t gpu);
 
 }  // namespace ckpt::agent

@@ -20,8 +20,8 @@ Task<> pause_rank(const std::shared_ptr<KeeperLink>& keeper) {
   (void)co_await keeper->finish_pause(*exchange);
 }
 
-// A rank lets go only of memory that its keeper holds: all of it is exported, for as long as `exchange` lives. One that is under way already
-// is somebody else's, and serves as well.
+// A rank lets go only of memory that its keeper holds: all of it is exported, for as long as `exchange`
+// lives. One that is under way already is somebody else's, and serves as well.
 Task<Result<void>> export_all(KeeperLink::Exchange& exchange) {
   for (;;) {
     CKPT_CO_TRY(answer, co_await exchange.next(kMaxLastSave));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the two sides of a migration need of their agent, and the little they tell each other through the coordinator.
+// What the two sides of a migration need of their agent, and the little they tell each other through the
+// coordinator.
 // Threads: the event loop; the context outlives every session.
 #pragma once
 
@@ -38,13 +39,15 @@ struct MigrationContext {
   std::function<void(const wire::MigrationProgress&)> progress;
   // Returns once nothing else has the job (a snapshot ends). Set before anything is performed; may be empty.
   std::function<Task<>(wire::JobId)> acquire_exclusive = {};
-  // For a transparent job that is paused without a migration: it has its context and memory again. Set with acquire_exclusive.
+  // For a transparent job that is paused without a migration: it has its context and memory again. Set with
+  // acquire_exclusive.
   std::function<Task<Result<void>>(std::shared_ptr<Job>)> resume_in_place = {};
   // Set before anything is performed.
   std::shared_ptr<PauseMemory> pauses = {};
 };
 
-// The payload of the target's Prepared: where its mover listens, and what the terms of a pause take at its node (none: it does not know).
+// The payload of the target's Prepared: where its mover listens, and what the terms of a pause take at its
+// node (none: it does not know).
 struct EndpointPayload {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   EndpointPayload() = default;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two ways to move a job (docs/design.md §3) as the sessions of a migration see them: what stands beside the device memory at the source, and
-// which instance goes on at the target. cooperative_mode.h: a standby that has started already, and host state that the program names.
-// swap_mode.h: the same process, its context saved and restored by the driver. process_mode.h: the process goes, too. adopted_mode.h: a process
-// that was not started by us.
-// Threads: the event loop; one call at a time, but leave() and free(). Ownership: a session owns its way. The job is the session's and is
-// passed in, since an agent that was restarted finds it again. Errors: why the step did not happen; each may be repeated.
+// The two ways to move a job (docs/design.md §3) as the sessions of a migration see them: what stands beside
+// the device memory at the source, and which instance goes on at the target. cooperative_mode.h: a standby
+// that has started already, and host state that the program names. swap_mode.h: the same process, its context
+// saved and restored by the driver. process_mode.h: the process goes, too. adopted_mode.h: a process that was
+// not started by us.
+// Threads: the event loop; one call at a time, but leave() and free(). Ownership: a session owns its way. The
+// job is the session's and is passed in, since an agent that was restarted finds it again. Errors: why the
+// step did not happen; each may be repeated.
 #pragma once
 
 #include <functional>
@@ -41,9 +43,11 @@ using HostGrowth = std::function<void(std::uint64_t filled, bool whole)>;
 class SourceMode {
  public:
   virtual ~SourceMode() = default;
-  // After check(). With one the final round begins beside save(), which gives nothing: what it makes is told to `grew`.
+  // After check(). With one the final round begins beside save(), which gives nothing: what it makes is told
+  // to `grew`.
   virtual std::optional<HostRoom> host_room(HostGrowth) { return std::nullopt; }
-  // The final round carries what save() gives, so it waits for it. Otherwise both run at once, and the manifest waits.
+  // The final round carries what save() gives, so it waits for it. Otherwise both run at once, and the
+  // manifest waits.
   [[nodiscard]] virtual bool sends_host_state() const = 0;
   // Whether the job can be moved so, before anything is touched. kRefused otherwise.
   virtual Task<Result<void>> check(std::shared_ptr<Job> job) = 0;
@@ -51,18 +55,22 @@ class SourceMode {
   [[nodiscard]] virtual PauseWork pause_work(const Job& job, const local::StateSummary& summary) const = 0;
   // After check(): for compare() at the target.
   [[nodiscard]] virtual wire::Bytes payload() const { return {}; }
-  // The rank is paused. After this the target has all it needs but device memory; what was measured goes into `report`.
+  // The rank is paused. After this the target has all it needs but device memory; what was measured goes into
+  // `report`.
   virtual Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,
                                        wire::SourceReport& report) = 0;
-  // The rank can be resumed here: also where save() failed half way, was never called, or was called by an earlier agent.
+  // The rank can be resumed here: also where save() failed half way, was never called, or was called by an
+  // earlier agent.
   virtual Task<Result<void>> go_back(std::shared_ptr<Job> job) = 0;
-  // The migration sends nothing more, and no call of save() is under way: what was kept for sending goes. Idempotent.
+  // The migration sends nothing more, and no call of save() is under way: what was kept for sending goes.
+  // Idempotent.
   virtual Task<> let_go() { co_return; }
   // The job runs at the target: what is left of it here ends. Idempotent.
   virtual Task<> leave(std::shared_ptr<Job> job) = 0;
 };
 
-// When the lease ends under which an order stands. All copies hear of a renewal, since an order may take longer than its lease.
+// When the lease ends under which an order stands. All copies hear of a renewal, since an order may take
+// longer than its lease.
 class LeaseEnd {
  public:
   LeaseEnd(Nanos end = local::kNoDeadline) : end_(std::make_shared<Nanos>(end)) {}
@@ -88,7 +96,8 @@ class TargetMode {
   virtual Task<Result<std::shared_ptr<Job>>> start(const wire::MigrationPlan& plan) = 0;
   // Until it can take memory.
   virtual Task<Result<void>> ready(std::shared_ptr<Job> job) = 0;
-  // What the source says of the job is possible here: beside the rounds, before anything is paused. kRefused otherwise.
+  // What the source says of the job is possible here: beside the rounds, before anything is paused. kRefused
+  // otherwise.
   virtual Task<Result<void>> compare(wire::Bytes payload);
   // COMMITTED, and there is no instance: makes it of what was kept. kAborted where that cannot be.
   virtual Task<Result<std::shared_ptr<Job>>> bring();
@@ -100,11 +109,13 @@ class TargetMode {
   virtual Task<Result<void>> drop_memory(std::shared_ptr<Job> job, std::vector<std::uint64_t> regions);
   // Host state arrived and is verified: it must be there still for an agent that is started after COMMITTED.
   virtual Result<void> keep(std::shared_ptr<Job> job, HostState state) = 0;
-  // It runs as `order.k`. kAborted: it never will here. The report's points are set where they are reached for the first time (`report` may be null).
+  // It runs as `order.k`. kAborted: it never will here. The report's points are set where they are reached
+  // for the first time (`report` may be null).
   virtual Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) = 0;
   // After run(): what it had to do here.
   [[nodiscard]] virtual PauseWork pause_work(const Job& job) const = 0;
-  // The migration was given up, or ended: first the instance, if it is this migration's own, then what else is left of it here. Idempotent.
+  // The migration was given up, or ended: first the instance, if it is this migration's own, then what else
+  // is left of it here. Idempotent.
   virtual Task<> end(std::shared_ptr<Job> job) = 0;
   virtual Task<> free(std::shared_ptr<Job> job) = 0;
 };
@@ -114,7 +125,8 @@ class TargetMode {
 [[nodiscard]] PauseWork common_work(PauseKind kind);
 // As this node knows them now.
 [[nodiscard]] PauseLines pause_lines(MigrationContext& context, PauseKind kind);
-// `info`'s plan decides; one that cannot be read (a migration that only its outcome is known of) counts as cooperative.
+// `info`'s plan decides; one that cannot be read (a migration that only its outcome is known of) counts as
+// cooperative.
 std::unique_ptr<SourceMode> make_source_way(MigrationContext& context, const migration::SwitchInfo& info);
 std::unique_ptr<TargetMode> make_target_way(MigrationContext& context, const migration::SwitchInfo& info);
 

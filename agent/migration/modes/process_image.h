@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The image of a process as it travels between two agents: CRIU's files and what the target must know beside them (image_notes.h), in a folder in memory, then
-// packed into one memory file (host_process/image_pack.h). Threads: the event loop. Ownership: the folder is the caller's. Errors: kCorrupt for what
-// another node sent; kIo.
+// The image of a process as it travels between two agents: CRIU's files and what the target must know beside
+// them (image_notes.h), in a folder in memory, then packed into one memory file (host_process/image_pack.h).
+// Threads: the event loop. Ownership: the folder is the caller's. Errors: kCorrupt for what another node
+// sent; kIo.
 #pragma once
 
 #include <set>
@@ -15,10 +16,12 @@
 
 namespace ckpt::agent {
 
-// Of the names of all folders in memory that belong to the agent of that home: others of this machine have jobs and migrations of the same numbers.
+// Of the names of all folders in memory that belong to the agent of that home: others of this machine have
+// jobs and migrations of the same numbers.
 [[nodiscard]] std::string folder_prefix(const std::string& home);
 
-// `side`: "source" or "target". Other agents of this machine have migrations of the same numbers, but not the same home.
+// `side`: "source" or "target". Other agents of this machine have migrations of the same numbers, but not the
+// same home.
 [[nodiscard]] std::string image_folder_name(const MigrationContext& context,
                                             const migration::SwitchInfo& info, const char* side);
 // Of a job that goes on here: no image of it at the source is of use, whatever it was dumped for.
@@ -27,8 +30,8 @@ void remove_images_of_source(const MigrationContext& context, wire::JobId job);
 void remove_image_folder(const MigrationContext& context, const migration::SwitchInfo& info,
                          const char* side);
 
-// What an agent of this home that was killed has left in memory: images at the target, whose instance is dead, and at the source of jobs
-// that are not among `live`. At start, before any migration goes on.
+// What an agent of this home that was killed has left in memory: images at the target, whose instance is
+// dead, and at the source of jobs that are not among `live`. At start, before any migration goes on.
 void remove_unused_images(const Config& config, const std::set<wire::JobId>& live);
 
 // The image's memory goes beside the loop: so many pages take milliseconds.

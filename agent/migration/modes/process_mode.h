@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transparent way between two nodes: the process itself moves. At the source its context is saved, then CRIU dumps it into a folder in
-// memory, which travels as the migration's host state; it stays stopped until the protocol lets it go. At the target, after COMMITTED, a
-// keeper takes it from the image, and it goes on as in a swap. Until the instance has its keeper what arrived is held by this agent: if
-// that ends in between, the instance counts as dead, and the source goes on from its barrier, the target never having run.
+// The transparent way between two nodes: the process itself moves. At the source its context is saved, then
+// CRIU dumps it into a folder in memory, which travels as the migration's host state; it stays stopped until
+// the protocol lets it go. At the target, after COMMITTED, a keeper takes it from the image, and it goes on
+// as in a swap. Until the instance has its keeper what arrived is held by this agent: if that ends in
+// between, the instance counts as dead, and the source goes on from its barrier, the target never having run.
 // Threads, ownership, errors: see mode.h.
 #pragma once
 
@@ -23,7 +24,8 @@ namespace ckpt::agent {
 [[nodiscard]] Nanos dump_cost(const host::TreeSize& size);
 [[nodiscard]] Nanos restore_cost(const host::TreeSize& size);
 
-// What a mover copies on its own counts as memory of the process where the driver keeps it there. `streams`: pages are sent while they are dumped.
+// What a mover copies on its own counts as memory of the process where the driver keeps it there. `streams`:
+// pages are sent while they are dumped.
 [[nodiscard]] PauseWork process_work(const host::TreeSize& size, std::uint64_t region_bytes, bool streams,
                                      bool imports);
 // There is room to stream so much, and its share for the target of this very node.

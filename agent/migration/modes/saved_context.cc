@@ -68,7 +68,8 @@ Task<Result<void>> SavedContext::restore(GpuUuid gpu) {
   co_return ok();
 }
 
-// A helper that died at it may have done it. Its host threads run already, so a restore that can still succeed must.
+// A helper that died at it may have done it. Its host threads run already, so a restore that can still
+// succeed must.
 Task<Result<void>> SavedContext::restore_on(std::vector<context::GpuPair> pairs) {
   auto restored = co_await context_.contexts.restore(pid_, pairs, kDriverTime);
   for (int attempt = 1; !restored && attempt < kAttempts; ++attempt) {

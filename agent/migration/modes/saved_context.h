@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process's GPU context in the driver's hands: locked, saved in the process, restored on this GPU or another, unlocked. Where it is is asked of the
-// driver (look()), and which GPU it is or was on is in the job's record: so each step may be repeated, by another agent, too.
-// Threads: the event loop; one object at a time for a job (Job::thin_turn). Errors: the driver's; kDevice for a context that it has lost.
+// A process's GPU context in the driver's hands: locked, saved in the process, restored on this GPU or
+// another, unlocked. Where it is is asked of the driver (look()), and which GPU it is or was on is in the
+// job's record: so each step may be repeated, by another agent, too.
+// Threads: the event loop; one object at a time for a job (Job::thin_turn). Errors: the driver's; kDevice for
+// a context that it has lost.
 #pragma once
 
 #include <memory>
@@ -11,8 +13,9 @@
 
 namespace ckpt::agent {
 
-// Where the job's context is, or, `state` being kCheckpointed, was when it was saved. The record (job_record.h) is brought up to date
-// where an earlier agent ended between the driver's restore and writing so down.
+// Where the job's context is, or, `state` being kCheckpointed, was when it was saved. The record
+// (job_record.h) is brought up to date where an earlier agent ended between the driver's restore and writing
+// so down.
 Task<Result<GpuUuid>> gpu_of_context(const MigrationContext& context, std::shared_ptr<Job> job,
                                      context::ProcessState state);
 
@@ -28,7 +31,8 @@ class SavedContext {
   Task<Result<void>> save();
   // On `gpu`, wherever it was; locked, if it was not running there already.
   Task<Result<void>> restore(GpuUuid gpu);
-  // It runs. Asked for until the driver says so: whether a process runs must be known. An error does not say that it does not.
+  // It runs. Asked for until the driver says so: whether a process runs must be known. An error does not say
+  // that it does not.
   Task<Result<void>> unlock();
 
  private:

@@ -114,7 +114,8 @@ class Placing {
   std::shared_ptr<Job> job_;
   std::shared_ptr<KeeperLink> keeper_;
   pid_t pid_ = 0;
-  // The driver unmaps, saves and restores meanwhile, and works on pages of the process; a thin context takes a second at most.
+  // The driver unmaps, saves and restores meanwhile, and works on pages of the process; a thin context takes
+  // a second at most.
   Milliseconds step_time_ = host::kStuckAfter;
   local::MemoryState memory_ = local::MemoryState::kMapped;
   context::ProcessState state_ = context::ProcessState::kRunning;
@@ -141,7 +142,8 @@ Task<Result<void>> save_context(MigrationContext& context, std::shared_ptr<Job> 
   co_return ok();
 }
 
-// Memory for a rank that has none, whichever way this driver can. Half of it is put right by the next Release.
+// Memory for a rank that has none, whichever way this driver can. Half of it is put right by the next
+// Release.
 Task<Result<void>> give_memory(MigrationContext& context, Placing& rank, local::GpuIdentity gpu,
                                MemoryChoice memory, RestoreTimings& placed) {
   if (!rank.was_restored() || context.remap.imports()) {

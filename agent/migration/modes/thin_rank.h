@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A paused rank of a transparent job between two GPUs (docs/design.md §3): its device memory given away (the keeper holds the descriptors), its
-// context, thin now, saved by the driver in the process's own memory; then the context on a GPU again and memory at the old addresses.
+// A paused rank of a transparent job between two GPUs (docs/design.md §3): its device memory given away (the
+// keeper holds the descriptors), its context, thin now, saved by the driver in the process's own memory; then
+// the context on a GPU again and memory at the old addresses.
 //   save_context()   paused, as it ran                     -> memory released, context saved
 //   place_context()  any of these, however far it came     -> context on a GPU, with the memory of a set (remap.h); still paused
-// Where the rank is, is asked of its keeper and the driver, and the GPU of its context is in the job's record: so both may be repeated,
-// by another agent, too, and one undoes half of the other.
-// Threads: the event loop; calls for one job wait for one another. Errors: kUnavailable without a keeper; else the driver's or the
-// rank's, after which the other call may still succeed.
+// Where the rank is, is asked of its keeper and the driver, and the GPU of its context is in the job's
+// record: so both may be repeated, by another agent, too, and one undoes half of the other.
+// Threads: the event loop; calls for one job wait for one another. Errors: kUnavailable without a keeper;
+// else the driver's or the rank's, after which the other call may still succeed.
 #pragma once
 
 #include <memory>
@@ -25,7 +26,8 @@ struct MemoryChoice {
 };
 
 Task<Result<void>> save_context(MigrationContext& context, std::shared_ptr<Job> job);
-// When (now_ns()) the context was on the GPU, and when memory that the rank has made itself had its content; 0: that was not to be done.
+// When (now_ns()) the context was on the GPU, and when memory that the rank has made itself had its content;
+// 0: that was not to be done.
 struct RestoreTimings {
   RestoreTimings() = default;
   Nanos restored_ns = 0;
@@ -35,7 +37,8 @@ struct RestoreTimings {
     report.memory_filled_ns = filled_ns;
   }
 };
-// No mover of that GPU holds what the rank is to get, or it is there twice while its own memory is filled (remap.h).
+// No mover of that GPU holds what the rank is to get, or it is there twice while its own memory is filled
+// (remap.h).
 Task<Result<RestoreTimings>> place_context(MigrationContext& context, std::shared_ptr<Job> job,
                                            local::GpuIdentity gpu, MemoryChoice memory);
 

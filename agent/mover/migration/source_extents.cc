@@ -25,7 +25,8 @@ Result<std::optional<image::Plan>> SourceExtents::next_plan(const Regions& regio
   return std::optional(std::move(plan));
 }
 
-// A region freed meanwhile is either not there, or dropped after it has been added: the caller holds the lock.
+// A region freed meanwhile is either not there, or dropped after it has been added: the caller holds the
+// lock.
 Result<void> SourceExtents::add(const image::Plan& plan, const Regions& regions, engine::Sender& sender) {
   for (const image::Extent& extent : plan.extents) {
     const auto it = regions.find(extent.region);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of the job's memory a source moves: tensors that were named but are in no plan yet, and the extents of the plans that have
-// been sent, less what the job has dropped or freed since.
+// What of the job's memory a source moves: tensors that were named but are in no plan yet, and the extents of
+// the plans that have been sent, less what the job has dropped or freed since.
 //
-// Threads: none of its own and no lock: every call holds the session's (Session::mutex_), which guards the regions as well.
+// Threads: none of its own and no lock: every call holds the session's (Session::mutex_), which guards the
+// regions as well.
 #pragma once
 
 #include <map>
@@ -25,17 +26,18 @@ class SourceExtents {
 
   void name(const std::vector<wire::TensorInfo>& tensors);
 
-  // A plan of what was named since the last one, whose tensors join `tensors`; none if nothing was. The first plan is made even if it
-  // is empty: it carries the chunk size. A running job names memory before it exports it: what has no region yet waits for the next
-  // time, but not `at_last`: a rank is paused only when its exports are acknowledged, so what has none then was freed, or was never
-  // exported.
+  // A plan of what was named since the last one, whose tensors join `tensors`; none if nothing was. The first
+  // plan is made even if it is empty: it carries the chunk size. A running job names memory before it exports
+  // it: what has no region yet waits for the next time, but not `at_last`: a rank is paused only when its
+  // exports are acknowledged, so what has none then was freed, or was never exported.
   Result<std::optional<image::Plan>> next_plan(const Regions& regions, std::uint64_t chunk_bytes,
                                                bool at_last, std::vector<wire::TensorInfo>& tensors);
-  // Gives the sender what a plan that was sent names. kInvalidArgument: a tensor lies outside of its allocation.
+  // Gives the sender what a plan that was sent names. kInvalidArgument: a tensor lies outside of its
+  // allocation.
   Result<void> add(const image::Plan& plan, const Regions& regions, engine::Sender& sender);
 
-  // Both return the extents that have gone: for Sender::drop_region(), without the lock. An extent goes with the last of `tensors` that
-  // lies in it, or with its region.
+  // Both return the extents that have gone: for Sender::drop_region(), without the lock. An extent goes with
+  // the last of `tensors` that lies in it, or with its region.
   std::vector<std::uint64_t> drop_tensors(const std::vector<std::string>& names,
                                           const std::vector<wire::TensorInfo>& tensors);
   std::vector<std::uint64_t> drop_region(std::uint64_t region);

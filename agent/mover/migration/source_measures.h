@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a source has counted and measured of its move: for its log, for what the agent reports, and the rates on which the bound of the
-// pause rests.
+// What a source has counted and measured of its move: for its log, for what the agent reports, and the rates
+// on which the bound of the pause rests.
 //
 // Threads: the session's only.
 #pragma once
@@ -21,8 +21,8 @@ class SourceMeasures {
   Result<void> measure_link(engine::Sender& sender);
   // Of several measurements the one with the shortest round trip counts.
   void measure_clock(engine::Sender& sender);
-  // How fast memory is read, by a plain read of some of `ranges`, beside which the scans stand. A move does not fail for want of it, but
-  // kDevice: the context is lost.
+  // How fast memory is read, by a plain read of some of `ranges`, beside which the scans stand. A move does
+  // not fail for want of it, but kDevice: the context is lost.
   Result<void> measure_memory(const Device& device, std::shared_ptr<const track::FingerprintParams> params,
                               std::vector<track::ChunkRange> ranges);
 

@@ -170,7 +170,8 @@ void SourceSession::send_progress() {
       progress.total_bytes > now.acked_bytes ? progress.total_bytes - now.acked_bytes : 0;
   progress.dirty_bytes_per_second = static_cast<std::uint64_t>(convergence_->dirty_bytes_per_second());
   progress.throughput_bytes_per_second = static_cast<std::uint64_t>(convergence_->throughput());
-  // Until the second round is over nobody knows how fast the job writes: the first takes at least what is left of it.
+  // Until the second round is over nobody knows how fast the job writes: the first takes at least what is
+  // left of it.
   const auto rest = static_cast<Nanos>(static_cast<double>(progress.remaining_bytes) * 1e9 /
                                        std::max(convergence_->throughput(), 1.0));
   const auto estimate = convergence_->estimate();
@@ -251,7 +252,8 @@ Result<void> SourceSession::stop_copy() {
   return ok();
 }
 
-// What host state needs of memory at the target is got before the pause, however long that takes. False: the final round was ordered meanwhile.
+// What host state needs of memory at the target is got before the pause, however long that takes. False: the
+// final round was ordered meanwhile.
 Result<bool> SourceSession::wait_for_host_room() {
   announce_host_state();
   {
@@ -367,8 +369,8 @@ Result<void> SourceSession::precopy() {
   return ok();
 }
 
-// The target's scan runs beside a last round, if one is left, before the job is paused: at the barrier it would only hold up the source's where
-// both share a memory, and it would not find more.
+// The target's scan runs beside a last round, if one is left, before the job is paused: at the barrier it
+// would only hold up the source's where both share a memory, and it would not find more.
 Result<void> SourceSession::verify_ahead() {
   std::uint32_t most_rounds = 0;
   {

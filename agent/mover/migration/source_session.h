@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The source's side of a session: builds the plan, runs rounds until they pay no more, then the final one.
 //
-// Threads: see session.h; one thread per session drives the sender (run()), the control loop leaves orders for it.
+// Threads: see session.h; one thread per session drives the sender (run()), the control loop leaves orders
+// for it.
 #pragma once
 
 #include <condition_variable>

@@ -72,7 +72,8 @@ Result<void> TargetSession::start(const messages::StartTarget& request) {
   return ok();
 }
 
-// A standby gives no memory back while it waits; one that has been resumed may, and needs the receiver no more.
+// A standby gives no memory back while it waits; one that has been resumed may, and needs the receiver no
+// more.
 void TargetSession::let_go(std::uint64_t region) {
   if (receiver_ && !verified_.load())
     receiver_->cancel(Error(ErrorCode::kAborted, "The standby freed region " + std::to_string(region)));

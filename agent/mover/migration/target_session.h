@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The target's side of a session: matches the source's plan with the standby's tensors (or makes the memory for it), receives into it,
-// verifies.
+// The target's side of a session: matches the source's plan with the standby's tensors (or makes the memory
+// for it), receives into it, verifies.
 // Threads: see session.h; the delegate's calls come from the receiver's threads.
 #pragma once
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a migration's options mean for the engine: codec, duty cycle, shadow memory. Threads: any; no state, no errors.
+// What a migration's options mean for the engine: codec, duty cycle, shadow memory. Threads: any; no state,
+// no errors.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +17,13 @@ namespace ckpt::mover {
 // --slowdown as the share of the GPU's time that copying may take; 1 is no limit.
 [[nodiscard]] double duty_of(std::uint32_t slowdown_permille) noexcept;
 
-// Between the decision to switch and the pause the target is kept fresh by further rounds: how long to wait after one that took
-// `round` at this duty, so that they take at most a fifth of the GPU's time and never more than the duty.
+// Between the decision to switch and the pause the target is kept fresh by further rounds: how long to wait
+// after one that took `round` at this duty, so that they take at most a fifth of the GPU's time and never
+// more than the duty.
 [[nodiscard]] Nanos fresh_pause(Nanos round, double duty) noexcept;
 
-// --shadow-memory, but at most half of the memory that the node has left, which /proc/meminfo's text tells: a migration
-// shall not push the node's jobs out of their memory. Nothing where the text says nothing.
+// --shadow-memory, but at most half of the memory that the node has left, which /proc/meminfo's text tells: a
+// migration shall not push the node's jobs out of their memory. Nothing where the text says nothing.
 [[nodiscard]] std::uint64_t shadow_memory(std::uint64_t asked, std::string_view meminfo) noexcept;
 
 }  // namespace ckpt::mover

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host state of a paused rank as the source's mover reads it: mapped where the file cannot shrink under the reader, else copied. Its fingerprint,
-// which the manifest needs once all has been sent, is computed meanwhile.
-// Threads: a value of one owner, with a thread of its own while the fingerprint is computed. Errors: kInvalidArgument for a file shorter than it was said to be.
+// The host state of a paused rank as the source's mover reads it: mapped where the file cannot shrink under
+// the reader, else copied. Its fingerprint, which the manifest needs once all has been sent, is computed
+// meanwhile.
+// Threads: a value of one owner, with a thread of its own while the fingerprint is computed. Errors:
+// kInvalidArgument for a file shorter than it was said to be.
 #pragma once
 
 #include <cstddef>

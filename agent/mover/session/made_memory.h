@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The target's memory where no standby has any (the transparent way): one new exportable allocation for each region of the source's plan,
-// under the same id, so that the process which gets the descriptors knows what belongs where.
-// Threads: none inside; Room: any. Ownership: the allocations live while their `mapping` or a descriptor does. Errors: kOutOfMemory says how much was
-// wanted; kRefused for a plan whose regions are not moved whole.
+// The target's memory where no standby has any (the transparent way): one new exportable allocation for each
+// region of the source's plan, under the same id, so that the process which gets the descriptors knows what
+// belongs where.
+// Threads: none inside; Room: any. Ownership: the allocations live while their `mapping` or a descriptor
+// does. Errors: kOutOfMemory says how much was wanted; kRefused for a plan whose regions are not moved whole.
 #pragma once
 
 #include <condition_variable>
@@ -22,8 +23,8 @@ struct MadeRegion {
   UniqueFd descriptor;
 };
 
-// What a session has made, and what of it the job has freed since: whoever finds no memory waits for that to be let go, here (copies into it may be under
-// way) and by whoever has a descriptor.
+// What a session has made, and what of it the job has freed since: whoever finds no memory waits for that to
+// be let go, here (copies into it may be under way) and by whoever has a descriptor.
 class Room {
  public:
   void made(std::uint64_t regions);          // they are the job's now

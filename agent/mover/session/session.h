@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of one migration on this GPU: the job's imported memory and tensors, and what the two sides have in common.
+// One rank of one migration on this GPU: the job's imported memory and tensors, and what the two sides have
+// in common.
 //
-// Threads: the handle_*() calls come from the control loop; sessions run their engine on threads of their own. Ownership: a session holds
-// the job's memory until it is destroyed, or until drop_regions() of it; then nothing is mapped any more (ENG-7).
+// Threads: the handle_*() calls come from the control loop; sessions run their engine on threads of their
+// own. Ownership: a session holds the job's memory until it is destroyed, or until drop_regions() of it; then
+// nothing is mapped any more (ENG-7).
 #pragma once
 
 #include <map>

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device memory of a snapshot: finds what differs from the version before by fingerprints, and copies that into host memory. Rounds run ahead while the
-// job runs; what they staged counts only if the barrier's scan finds the same bytes still there (the copy's own fingerprint is compared, never
-// a scan's: a chunk may change between scan and copy, and change back).
+// The device memory of a snapshot: finds what differs from the version before by fingerprints, and copies
+// that into host memory. Rounds run ahead while the job runs; what they staged counts only if the barrier's
+// scan finds the same bytes still there (the copy's own fingerprint is compared, never a scan's: a chunk may
+// change between scan and copy, and change back).
 //
 //   CKPT_TRY(memory, SnapshotMemory::create(device, last, source, options));
 //   CKPT_TRYV(memory->run_ahead(plan));            // any number of times
 //   CKPT_TRYV(memory->run_final(plan));            // the job is paused; now all that differs is in dirty(), or waiting
 //   while (memory->waits()) ... CKPT_TRY(refs, memory->stage_waiting());   // the job stands still for what staging cannot hold
 //
-// Threads: one, but cancel() from any, and bytes() and check() from any once nothing else runs. Ownership: Device, LastSnapshot and MemorySource outlive it. Errors:
-// the driver's; kAborted after cancel(), and where memory of the plan was freed meanwhile (a round ahead is done again, then); kCorrupt: a copy is
-// not what was scanned.
+// Threads: one, but cancel() from any, and bytes() and check() from any once nothing else runs. Ownership:
+// Device, LastSnapshot and MemorySource outlive it. Errors: the driver's; kAborted after cancel(), and where
+// memory of the plan was freed meanwhile (a round ahead is done again, then); kCorrupt: a copy is not what
+// was scanned.
 #pragma once
 
 #include <atomic>
@@ -37,7 +39,8 @@ struct FoundRegion {
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  // What find() gives stays mapped until this is given back; soon, since a job that frees memory waits for it.
+  // What find() gives stays mapped until this is given back; soon, since a job that frees memory waits for
+  // it.
   virtual std::unique_lock<std::mutex> hold() = 0;
   virtual std::optional<FoundRegion> find(std::uint64_t region) = 0;
 };
@@ -72,7 +75,8 @@ class SnapshotMemory {
   SnapshotMemory(const SnapshotMemory&) = delete;
   SnapshotMemory& operator=(const SnapshotMemory&) = delete;
 
-  // How much differs from the version before, by a scan of a few chunks in each hundred. What that does not have counts in full.
+  // How much differs from the version before, by a scan of a few chunks in each hundred. What that does not
+  // have counts in full.
   Result<std::uint64_t> estimate_dirty(const image::Plan& plan);
   // Staging for so much, before it is needed.
   void reserve(std::uint64_t bytes) { arena_.reserve(bytes); }

@@ -258,7 +258,8 @@ Result<void> SnapshotSession::run_final() {
   return ok();
 }
 
-// From here on nothing of the job is read: it goes on. Unmapping takes as long as the scan did, so that is behind its back as well.
+// From here on nothing of the job is read: it goes on. Unmapping takes as long as the scan did, so that is
+// behind its back as well.
 void SnapshotSession::tell_staged() {
   messages::SnapshotStaged staged;
   staged.session = key_;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pinned host memory for the chunks of a snapshot, until they are in the vault. It grows by segments up to its limit, since nobody knows before
-// how much has changed, and goes with the snapshot.
-// Threads: one at a time; memory() of different slots from any. Ownership: the Device outlives it. Errors: none; no memory left is the limit.
+// Pinned host memory for the chunks of a snapshot, until they are in the vault. It grows by segments up to
+// its limit, since nobody knows before how much has changed, and goes with the snapshot.
+// Threads: one at a time; memory() of different slots from any. Ownership: the Device outlives it. Errors:
+// none; no memory left is the limit.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +22,11 @@ class StagingArena {
   StagingArena(const StagingArena&) = delete;
   StagingArena& operator=(const StagingArena&) = delete;
 
-  // A place for one chunk; neighbours in time are neighbours in memory, mostly. nullopt: the limit is reached.
+  // A place for one chunk; neighbours in time are neighbours in memory, mostly. nullopt: the limit is
+  // reached.
   std::optional<std::uint32_t> take();
-  // Memory for so many more bytes, made and touched now rather than while the job stands still; as far as the limit allows.
+  // Memory for so many more bytes, made and touched now rather than while the job stands still; as far as the
+  // limit allows.
   void reserve(std::uint64_t bytes);
   void give_back(std::uint32_t slot) { free_.push_back(slot); }
   // All places are free again.

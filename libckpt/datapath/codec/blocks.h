@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encoding::kBlocks: a patch of a chunk of which the other side holds an older version: which 4 KiB blocks changed, and those
-// blocks. For jobs that write a little here and there (hot sets, caches), where a whole chunk would be sent for a few pages.
+// Encoding::kBlocks: a patch of a chunk of which the other side holds an older version: which 4 KiB blocks
+// changed, and those blocks. For jobs that write a little here and there (hot sets, caches), where a whole
+// chunk would be sent for a few pages.
 //
 //   std::array<std::uint32_t, block_mask_words(kMaxChunkBytes)> mask{};   set_block(mask, i) for each block that changed
 //   if (auto size = encode_blocks(chunk, mask, out)) ...                   // nullopt: the chunk itself is shorter
 //   CKPT_TRY(patch, parse_blocks(encoded, chunk_bytes));
 //   for (const Piece& piece : patch) copy(chunk + piece.offset, piece.bytes);
 //
-// On the wire (little endian): ceil(blocks / 32) words of u32, block i at bit i % 32 of word i / 32, unused bits zero; then the
-// changed blocks in order. The last block of a chunk is short if the chunk's length is no multiple of 4 KiB.
+// On the wire (little endian): ceil(blocks / 32) words of u32, block i at bit i % 32 of word i / 32, unused
+// bits zero; then the changed blocks in order. The last block of a chunk is short if the chunk's length is no
+// multiple of 4 KiB.
 //
-// Threads: any, stateless; nothing is allocated. Ownership: a Patch points into what was parsed. Errors: parse_blocks gives
-// kCorrupt for anything that encode_blocks would not have made of a chunk of that length; input is never trusted. Sizes are bytes.
+// Threads: any, stateless; nothing is allocated. Ownership: a Patch points into what was parsed. Errors:
+// parse_blocks gives kCorrupt for anything that encode_blocks would not have made of a chunk of that length;
+// input is never trusted. Sizes are bytes.
 #pragma once
 
 #include <cstddef>
@@ -38,10 +41,12 @@ constexpr void set_block(std::span<std::uint32_t> mask, std::size_t block) noexc
   return (mask[block / 32] >> (block % 32) & 1) != 0;
 }
 
-// What encode_blocks() would write; 0 if `mask` is not of block_mask_words(chunk_bytes) words or names blocks behind the end.
+// What encode_blocks() would write; 0 if `mask` is not of block_mask_words(chunk_bytes) words or names blocks
+// behind the end.
 [[nodiscard]] std::size_t blocks_size(std::size_t chunk_bytes, std::span<const std::uint32_t> mask) noexcept;
 
-// Bytes written to `out`. nullopt: it would be no shorter than the chunk, `out` is too short, or the mask does not fit the chunk.
+// Bytes written to `out`. nullopt: it would be no shorter than the chunk, `out` is too short, or the mask
+// does not fit the chunk.
 [[nodiscard]] std::optional<std::size_t> encode_blocks(std::span<const std::byte> chunk,
                                                        std::span<const std::uint32_t> mask,
                                                        std::span<std::byte> out) noexcept;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether an encoding pays on this link with these cores (docs/design.md §5: "one that slows the pipeline is not used").
+// Whether an encoding pays on this link with these cores (docs/design.md §5: "one that slows the pipeline is
+// not used").
 //
-// With n coding threads at C bytes/s each and a link of L bytes/s, encoding by ratio r makes the transfer take
-// max(1/(n*C), 1/(r*L)) per byte instead of 1/L: it gains min(n*C/L, r).
+// With n coding threads at C bytes/s each and a link of L bytes/s, encoding by ratio r makes the transfer
+// take max(1/(n*C), 1/(r*L)) per byte instead of 1/L: it gains min(n*C/L, r).
 // C is learnt from what was encoded so far, per encoding; L is told. Below a gain of 3 % a chunk is sent raw.
 //
-// A rate that is not known, or that was found too low, is tried again with a few chunks of every thousand: cores get busy and free.
+// A rate that is not known, or that was found too low, is tried again with a few chunks of every thousand:
+// cores get busy and free.
 //
 //   if (chooser.may_encode()) {
 //     const Estimate estimate = coder.estimate(chunk, previous);
@@ -13,8 +15,8 @@
 //     if (encoding != kRaw && coder.encode(encoding, ...)) chooser.observe(encoding, chunk.size(), busy);
 //   }
 //
-// Forced modes: kRaw never encodes. kPlanes uses the best planes however slow, and kDifference the difference where there is a
-// previous version and it shrinks, else planes; both send raw what does not shrink.
+// Forced modes: kRaw never encodes. kPlanes uses the best planes however slow, and kDifference the difference
+// where there is a previous version and it shrinks, else planes; both send raw what does not shrink.
 //
 // Threads: any; lock-free. No function fails. Rates are bytes per second, 0 = not known.
 #pragma once
@@ -40,10 +42,11 @@ class Chooser {
   // `threads`: how many encode at the same time.
   Chooser(CodecMode mode, std::uint32_t threads) : mode_(mode), threads_(threads) {}
 
-  // What the link carries: its limit, or what was measured while only sending. Until it is known, kAuto sends raw.
+  // What the link carries: its limit, or what was measured while only sending. Until it is known, kAuto sends
+  // raw.
   void set_link_rate(std::uint64_t bytes_per_second) noexcept { link_rate_.store(bytes_per_second); }
-  // What an encoding cost, on the thread that did it, sampling included. Not for a chunk that it gave up on: that is quick and
-  // says nothing. Only planes and differences are learnt.
+  // What an encoding cost, on the thread that did it, sampling included. Not for a chunk that it gave up on:
+  // that is quick and says nothing. Only planes and differences are learnt.
   void observe(Encoding encoding, std::uint64_t plain_bytes, Nanos busy) noexcept;
   // False: sampling this chunk cannot change the answer, which is kRaw. Counts chunks: ask once per chunk.
   [[nodiscard]] bool may_encode() const noexcept;

@@ -50,7 +50,8 @@ class Codec {
   virtual Result<void> decode(std::span<const std::byte> in, std::span<std::byte> out) const = 0;
 };
 
-// nullptr for kInvalid, for encodings that need a Coder (coder.h) or a patch (blocks.h), and for values this build does not know.
+// nullptr for kInvalid, for encodings that need a Coder (coder.h) or a patch (blocks.h), and for values this
+// build does not know.
 [[nodiscard]] const Codec* find_codec(Encoding encoding) noexcept;
 
 // All bytes are zero. Vectorised; an empty span is zero.

@@ -20,19 +20,21 @@ namespace {
 
 // Above it packing a plane saves less than it costs.
 constexpr double kMaxPackedBits = 7.7;
-// Below it a plane holds runs: Huffman gives a whole bit a byte, and matches are found faster than its table pays.
+// Below it a plane holds runs: Huffman gives a whole bit a byte, and matches are found faster than its table
+// pays.
 constexpr double kMaxRunBits = 0.5;
 // Above it the lowest plane may be noise but for its sign bit, and is tried in seven bits.
 constexpr double kMinSevenBits = 6.75;
 // How a plane is stored, in the top bits of its length.
 constexpr std::uint32_t kPackedFlag = 1U << 31, kSevenFlag = 1U << 30, kSparseFlag = kPackedFlag | kSevenFlag;
 constexpr std::uint32_t kLengthMask = kSevenFlag - 1;
-// What is brought into the cache ahead, of each range of memory: no more than stays in the second level beside the scratch.
+// What is brought into the cache ahead, of each range of memory: no more than stays in the second level
+// beside the scratch.
 constexpr std::size_t kMaxAhead = std::size_t{64} << 10;
 // A gain below it does not pay for the header and the work.
 constexpr double kMinRatio = 1.02;
-// Pairs of half floats look as good as words: their exponents fill two planes of four instead of one of two. Only the plain
-// planes tell little by it; the difference of words carries from one half into the other.
+// Pairs of half floats look as good as words: their exponents fill two planes of four instead of one of two.
+// Only the plain planes tell little by it; the difference of words carries from one half into the other.
 constexpr double kWiderMustWin = 1.03;
 
 constexpr std::size_t width_of(Encoding encoding) {
@@ -82,8 +84,8 @@ struct Coder::State {
   const std::size_t max_chunk_bytes;
   const std::unique_ptr<std::byte[]> scratch;  // the packed planes of one chunk, unpacked
 
-  // The entropies that estimate() took, for the encode() of the same memory that follows. If that memory has changed meanwhile,
-  // the wrong planes are packed: worse, but not wrong.
+  // The entropies that estimate() took, for the encode() of the same memory that follows. If that memory has
+  // changed meanwhile, the wrong planes are packed: worse, but not wrong.
   struct Sample {
     const std::byte* chunk = nullptr;
     std::size_t bytes = 0;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The entropy of a chunk's byte planes, sampled: 512 elements, in runs of a cache line at spread places, so that a chunk that is
-// not in the cache costs few misses. That tells a plane of noise from one that shrinks; the estimate is corrected for its own
-// smallness (Miller and Madow), else 512 samples of noise would look like 7.6 bits.
+// The entropy of a chunk's byte planes, sampled: 512 elements, in runs of a cache line at spread places, so
+// that a chunk that is not in the cache costs few misses. That tells a plane of noise from one that shrinks;
+// the estimate is corrected for its own smallness (Miller and Madow), else 512 samples of noise would look
+// like 7.6 bits.
 //
-// Cost: about a microsecond for one width, two for both, whatever the chunk's length. Counting does not wait for memory once the
-// samples are there: meanwhile the chunk (with `previous`: that) is on its way into the cache, for encoding.
+// Cost: about a microsecond for one width, two for both, whatever the chunk's length. Counting does not wait
+// for memory once the samples are there: meanwhile the chunk (with `previous`: that) is on its way into the
+// cache, for encoding.
 // Threads: an object belongs to one thread at a time. No function fails. Entropy is in bits per byte.
 #pragma once
 
@@ -22,15 +24,16 @@ using PlaneEntropy = std::array<double, kMaxPlanes>;
 class EntropySampler {
  public:
   EntropySampler() noexcept;
-  // Of the planes of elements of `width` bytes (2 or 4) as split() would make them. `chunk` has an element at least; `previous` is
-  // empty or as long.
+  // Of the planes of elements of `width` bytes (2 or 4) as split() would make them. `chunk` has an element at
+  // least; `previous` is empty or as long.
   [[nodiscard]] PlaneEntropy sample(std::size_t width, std::span<const std::byte> chunk,
                                     std::span<const std::byte> previous) noexcept;
   struct Both {
     PlaneEntropy halves, words;  // elements of 2 and of 4 bytes
   };
-  // Of plain planes, both widths at once; `chunk` has 4 bytes at least. The lowest bit of the halves' lower planes is not exactly
-  // what split() would put there: it is the other half's sign or a bit of its neighbour, which tells as much.
+  // Of plain planes, both widths at once; `chunk` has 4 bytes at least. The lowest bit of the halves' lower
+  // planes is not exactly what split() would put there: it is the other half's sign or a bit of its
+  // neighbour, which tells as much.
   [[nodiscard]] Both sample_both(std::span<const std::byte> chunk) noexcept;
 
  private:
@@ -45,8 +48,8 @@ class EntropySampler {
   [[nodiscard]] double bits_of(const Counts& counts, std::size_t samples) const noexcept;
 
   std::array<Counts, kMaxPlanes> counts_;
-  // Every other element is counted here: planes of floats hit the same few counters over and over, and each such increment waits
-  // for the one before.
+  // Every other element is counted here: planes of floats hit the same few counters over and over, and each
+  // such increment waits for the one before.
   std::array<Counts, kMaxPlanes> other_counts_;
   std::array<float, 2 * kMaxSamples + 1> weight_{};  // c * log2(c), less the correction
 };

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of 2 or 4 bytes split into byte planes (plane 0 holds the least significant bytes) and merged back.
+// Elements of 2 or 4 bytes split into byte planes (plane 0 holds the least significant bytes) and merged
+// back.
 //
-// Before splitting, an element becomes either itself rotated left by one bit, which moves the sign to the lowest bit and so
-// gives the exponent a plane of its own in bf16 and fp32, or, with `previous`, the zigzag of its difference to the element of
-// `previous`, both taken as integers in the order of the floats, so that a small step is a small number in either direction.
-// Both are bijections on bits: NaN payloads, -0 and integers come back as they were.
+// Before splitting, an element becomes either itself rotated left by one bit, which moves the sign to the
+// lowest bit and so gives the exponent a plane of its own in bf16 and fp32, or, with `previous`, the zigzag
+// of its difference to the element of `previous`, both taken as integers in the order of the floats, so that
+// a small step is a small number in either direction. Both are bijections on bits: NaN payloads, -0 and
+// integers come back as they were.
 //
-// Vectorised for AVX2; the processor is asked once. Threads: any, stateless. No function fails. Sizes are elements.
+// Vectorised for AVX2; the processor is asked once. Threads: any, stateless. No function fails. Sizes are
+// elements.
 #pragma once
 
 #include <array>
@@ -54,7 +57,8 @@ constexpr Word undifference(Word zigzag, Word previous) noexcept {
   return unordered(static_cast<Word>(step + ordered(previous)));
 }
 
-// One way of splitting and merging. `previous` is nullptr for plain planes. In merge, `out` may be `previous` itself.
+// One way of splitting and merging. `previous` is nullptr for plain planes. In merge, `out` may be `previous`
+// itself.
 struct PlaneKernels {
   void (*split2)(const std::byte* in, const std::byte* previous, std::size_t elements,
                  const PlanesOut& planes) noexcept;

@@ -9,7 +9,8 @@ namespace {
 
 constexpr std::uint64_t kLowest = 0x0101010101010101;
 
-// Pairs of fields move together: 8 of 7 bits, 4 of 14, 2 of 28. (pext does it at once, but very slowly on some processors.)
+// Pairs of fields move together: 8 of 7 bits, 4 of 14, 2 of 28. (pext does it at once, but very slowly on
+// some processors.)
 constexpr std::uint64_t squeezed(std::uint64_t x) noexcept {
   x >>= 1;
   x = (x & 0x007f007f007f007f) | (x & 0x7f007f007f007f00) >> 1;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planes of one value but for a few bytes: the upper planes of differences. Huffman needs at least a bit a byte for them, and
-// matches cost more than they save: here it is a comparison and a fill.
+// Planes of one value but for a few bytes: the upper planes of differences. Huffman needs at least a bit a
+// byte for them, and matches cost more than they save: here it is a comparison and a fill.
 //
-// The value, then for each exception its distance to the one before and what it is: a byte below 255 says how many bytes of the
-// value come before it, 255 that there are 255 and no exception after them. What follows the last exception is the value.
+// The value, then for each exception its distance to the one before and what it is: a byte below 255 says how
+// many bytes of the value come before it, 255 that there are 255 and no exception after them. What follows
+// the last exception is the value.
 // Threads: any, stateless; nothing is allocated. Sizes are bytes.
 #pragma once
 
@@ -13,8 +14,8 @@
 
 namespace ckpt::codec {
 
-// Bytes written to `out`; nullopt if the plane is empty, or would fill more of `out` than a sixty-fourth of the plane and 16 bytes, up
-// to which this is the best way.
+// Bytes written to `out`; nullopt if the plane is empty, or would fill more of `out` than a sixty-fourth of
+// the plane and 16 bytes, up to which this is the best way.
 [[nodiscard]] std::optional<std::size_t> pack_sparse(std::span<const std::byte> plane,
                                                      std::span<std::byte> out) noexcept;
 // False unless `packed` describes exactly the plane; `plane` may have been written. `packed` is untrusted.

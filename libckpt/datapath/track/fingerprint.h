@@ -10,13 +10,14 @@
 //   std::vector<std::uint32_t> marks(mark_count(bytes.size()));                  // one for each block of 4 KiB
 //   Fingerprint f = fingerprint(*params, bytes, marks);                          // as fast
 //
-// Marks tell which blocks of a chunk changed since it was sent. The mark of a block (kBlockBytes; a short last one
-// filled up with zeroes) is the low 32 bits of z of lane 0, step 3 of the definition: the same on every processor and
-// device. They are hints. Equal blocks have equal marks; two different blocks, chosen without the key, have equal ones
-// with a chance below 2^-30: their c[0..3] are equal with at most 2^-96; if not, the difference of their z is uniform
-// modulo p, and of the 2^61 - 1 differences fewer than 2^30 leave the low 32 bits alike (2^-31, and 2^-58 for the keys'
-// bias). So of n changed blocks one is missed with a chance below n * 2^-30, and whoever rebuilds a chunk from the blocks
-// whose marks differ must compare the fingerprint of the whole.
+// Marks tell which blocks of a chunk changed since it was sent. The mark of a block (kBlockBytes; a short
+// last one filled up with zeroes) is the low 32 bits of z of lane 0, step 3 of the definition: the same on
+// every processor and device. They are hints. Equal blocks have equal marks; two different blocks, chosen
+// without the key, have equal ones with a chance below 2^-30: their c[0..3] are equal with at most 2^-96; if
+// not, the difference of their z is uniform modulo p, and of the 2^61 - 1 differences fewer than 2^30 leave
+// the low 32 bits alike (2^-31, and 2^-58 for the keys' bias). So of n changed blocks one is missed with a
+// chance below n * 2^-30, and whoever rebuilds a chunk from the blocks whose marks differ must compare the
+// fingerprint of the whole.
 //
 // Threads: everything here is immutable or pure. No function fails. Lengths are bytes.
 #pragma once
@@ -75,8 +76,8 @@ class FingerprintParams {
 // The mark of a block of zeroes.
 [[nodiscard]] std::uint32_t mark_of_zeroes(const FingerprintParams& params) noexcept;
 
-// The implementations by name, for tests and benches; unsupported ones are not listed. The last is what fingerprint()
-// uses.
+// The implementations by name, for tests and benches; unsupported ones are not listed. The last is what
+// fingerprint() uses.
 struct FingerprintImplementation {
   const char* name;
   Fingerprint (*whole)(const FingerprintTables& tables, const void* data, std::uint64_t bytes,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fingerprints of host memory by the fastest way this processor has; how it is read: fingerprint_walk.h. Inline so that
-// the device code built for the host (kernels.cu) is the same code. The processor is asked once.
-// No function fails. Definition: fingerprint_core.h.
+// Fingerprints of host memory by the fastest way this processor has; how it is read: fingerprint_walk.h.
+// Inline so that the device code built for the host (kernels.cu) is the same code. The processor is asked
+// once. No function fails. Definition: fingerprint_core.h.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 
 namespace ckpt::track {
 
-// `marks`: null, or room for one mark per block. `next`: null, or memory of the same length that will be read next (a
-// hint, see Walk).
+// `marks`: null, or room for one mark per block. `next`: null, or memory of the same length that will be read
+// next (a hint, see Walk).
 using FingerprintFunction = Fingerprint (*)(const FingerprintTables& tables, const void* data,
                                             std::uint64_t bytes, std::uint32_t* marks,
                                             const void* next) noexcept;
@@ -82,7 +82,8 @@ inline constexpr FingerprintFunction kFingerprintScalar = &fingerprint_with<&wal
 inline constexpr FingerprintFunction kFingerprintAvx2 = &fingerprint_avx2;
 inline constexpr FingerprintFunction kFingerprintAvx512 = &fingerprint_with<&walk_avx512, &nh_block_avx2>;
 
-// The fastest one here. AMD's Zen 4 takes two turns for 512 bits, and there reading in order is faster than four streams.
+// The fastest one here. AMD's Zen 4 takes two turns for 512 bits, and there reading in order is faster than
+// four streams.
 inline FingerprintFunction pick_fingerprint() noexcept {
   if (has_avx512() && !__builtin_cpu_is("amd")) return kFingerprintAvx512;
   return __builtin_cpu_supports("avx2") ? kFingerprintAvx2 : kFingerprintScalar;

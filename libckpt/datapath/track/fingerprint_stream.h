@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fingerprint of host memory piece by piece, for what is not all there yet, or too long for one core. The value is that of the whole.
+// The fingerprint of host memory piece by piece, for what is not all there yet, or too long for one core. The
+// value is that of the whole.
 //
 //   FingerprintStream stream(params);
 //   stream.add(first); ...; stream.add(last);      // all but the last a multiple of kBlockBytes
 //   Fingerprint f = stream.value();
 //
-// Pieces chain by step 4 of the definition: with H = h * point after some blocks, a piece of n blocks and L bytes whose fingerprint is f makes of it
-// H * point^n + (f - L - point^(n + 1)), and the fingerprint of all is H + its length.
+// Pieces chain by step 4 of the definition: with H = h * point after some blocks, a piece of n blocks and L
+// bytes whose fingerprint is f makes of it H * point^n + (f - L - point^(n + 1)), and the fingerprint of all
+// is H + its length.
 //
 // Threads: a value of one owner. No function fails.
 #pragma once

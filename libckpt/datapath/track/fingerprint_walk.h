@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a processor reads a message for its fingerprint. Three ways, equal in every bit.
 //
-// AVX2: block after block, each line prefetched a page and a half ahead: one stream is what hardware prefetchers follow best, and
-// software's bring the lines behind the page's end (4 KiB), where they stop.
-// Scalar, and AVX-512 with IFMA: four stretches side by side, each with a chain of its own that fingerprint_host.h joins by powers of
-// the points. AVX-512 does the chains of all four in one register; the key words are read once for four blocks, and prefetches go
-// half a block ahead into the first cache and a whole one into the second, which can wait for more lines at once.
+// AVX2: block after block, each line prefetched a page and a half ahead: one stream is what hardware
+// prefetchers follow best, and software's bring the lines behind the page's end (4 KiB), where they stop.
+// Scalar, and AVX-512 with IFMA: four stretches side by side, each with a chain of its own that
+// fingerprint_host.h joins by powers of the points. AVX-512 does the chains of all four in one register; the
+// key words are read once for four blocks, and prefetches go half a block ahead into the first cache and a
+// whole one into the second, which can wait for more lines at once.
 // Threads: pure functions. No function fails. Definition of the values: fingerprint_core.h.
 #pragma once
 
@@ -20,9 +21,10 @@ inline constexpr std::uint32_t kStretches = 4;
 inline constexpr std::uint32_t kHalfBytes = kBlockBytes / 2;
 inline constexpr std::uint64_t kAheadBytes = 3 * kHalfBytes;
 
-// Four stretches of `blocks` blocks each, one behind the other at `at`. h[s] is the chain of stretch s. Where `marks`
-// is not null, marks[block] becomes the mark of each block. `next`: memory of the same layout that will be walked
-// next, or null: the end of this walk prefetches it. It is only a hint and need not be readable.
+// Four stretches of `blocks` blocks each, one behind the other at `at`. h[s] is the chain of stretch s. Where
+// `marks` is not null, marks[block] becomes the mark of each block. `next`: memory of the same layout that
+// will be walked next, or null: the end of this walk prefetches it. It is only a hint and need not be
+// readable.
 struct Walk {
   const unsigned char* at;
   std::uint64_t blocks;
@@ -131,7 +133,8 @@ inline void walk_scalar(const FingerprintTables& tables, Walk& walk) noexcept {
   return sums_ahead_avx2(tables, block, {block, block + kHalfBytes});
 }
 
-// `blocks` blocks, one behind the other at `at`, behind what `chain` has already; `marks` and `next` as in Walk.
+// `blocks` blocks, one behind the other at `at`, behind what `chain` has already; `marks` and `next` as in
+// Walk.
 [[gnu::target("avx2")]] inline void chain_avx2(const FingerprintTables& tables, const unsigned char* at,
                                                std::uint64_t blocks, std::uint32_t* marks,
                                                const unsigned char* next, Chain& chain) noexcept {
@@ -190,8 +193,8 @@ CKPT_AVX512 inline void add_product(WideSum& sum, __m512i a, const Limbs& b) noe
   sum.mid = _mm512_madd52lo_epu64(_mm512_madd52hi_epu64(sum.mid, a, b.low), a, b.high);
   sum.high = _mm512_madd52hi_epu64(sum.high, a, b.high);
 }
-// (sum + more) mod p, for low < 2^58, mid < 2^61, high < 2^18 and more < p: 2^104 = 2^43 and 2^61 = 1 mod p, and what is
-// added up stays below 2^64.
+// (sum + more) mod p, for low < 2^58, mid < 2^61, high < 2^18 and more < p: 2^104 = 2^43 and 2^61 = 1 mod p,
+// and what is added up stays below 2^64.
 CKPT_AVX512 inline __m512i reduce_sum(const WideSum& sum, __m512i more) noexcept {
   const __m512i prime = _mm512_set1_epi64(static_cast<std::int64_t>(kPrime));
   const __m512i mid_low = _mm512_and_si512(_mm512_slli_epi64(sum.mid, 52), prime);

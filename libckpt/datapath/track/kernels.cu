@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device code: fingerprints of a list of chunks, a plain read of one, and a list of copies. On a GPU a thread block fingerprints a
-// run of chunks; each warp takes four fingerprint blocks of 4 KiB at a time, so that the key words it reads from shared memory
-// serve four loads; the sums of the lanes meet in a transposing reduction, and each block's value is weighted by its power of the
-// polynomial's point, so that order does not matter. Built for the host, a thread block's run is calls of the vectorised host code.
-// Memory may change while it is read (ENG-2): every byte is read once.
+// Device code: fingerprints of a list of chunks, a plain read of one, and a list of copies. On a GPU a thread
+// block fingerprints a run of chunks; each warp takes four fingerprint blocks of 4 KiB at a time, so that the
+// key words it reads from shared memory serve four loads; the sums of the lanes meet in a transposing
+// reduction, and each block's value is weighted by its power of the polynomial's point, so that order does
+// not matter. Built for the host, a thread block's run is calls of the vectorised host code. Memory may
+// change while it is read (ENG-2): every byte is read once.
 #include <portable/kernel.h>
 
 #include "libckpt/datapath/track/fingerprint_core.h"
@@ -13,7 +14,8 @@ using namespace ckpt::track;
 
 namespace {
 
-// The first chunk of the thread block `block` of `blocks`, which share `count` chunks evenly, neighbours together.
+// The first chunk of the thread block `block` of `blocks`, which share `count` chunks evenly, neighbours
+// together.
 #if defined(__CUDACC__)
 __device__ __forceinline__
 #endif
@@ -146,8 +148,8 @@ extern "C" __global__ void __launch_bounds__(kFingerprintThreads, kFingerprintBl
   }
 }
 
-// A plain read, for the rate that bounds a scan: result = the xor of all 32-bit words of the chunk (a short last one
-// filled up with zeroes), so that no load is left out.
+// A plain read, for the rate that bounds a scan: result = the xor of all 32-bit words of the chunk (a short
+// last one filled up with zeroes), so that no load is left out.
 extern "C" __global__ void __launch_bounds__(kReadThreads)
     ckpt_read(const DeviceChunk* chunks, uint64_t* results) {
   constexpr uint32_t kUnroll = 8;

@@ -19,8 +19,9 @@ struct DeviceCopy {
 };
 static_assert(sizeof(DeviceCopy) == 24);
 
-// A chunk of 64 KiB gives each of a block's four warps one group of fingerprint blocks. More than so many thread blocks of a
-// processor do not run at once, so that no more are launched, and each takes a run of chunks with the key in its shared memory.
+// A chunk of 64 KiB gives each of a block's four warps one group of fingerprint blocks. More than so many
+// thread blocks of a processor do not run at once, so that no more are launched, and each takes a run of
+// chunks with the key in its shared memory.
 inline constexpr std::uint32_t kFingerprintThreads = 128;
 // With a sixth one the registers (80 a thread) would not suffice.
 inline constexpr std::uint32_t kFingerprintBlocksPerProcessor = 5;

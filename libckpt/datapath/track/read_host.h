@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fastest plain read of host memory: what a fingerprint's rate is compared with. It reads as fingerprint_walk.h does
-// (four stretches side by side, prefetches half a page ahead) and only folds what it read. Inline, so that the device
-// code built for the host (kernels.cu) is the same code.
+// The fastest plain read of host memory: what a fingerprint's rate is compared with. It reads as
+// fingerprint_walk.h does (four stretches side by side, prefetches half a page ahead) and only folds what it
+// read. Inline, so that the device code built for the host (kernels.cu) is the same code.
 // The fold is the xor of all 32-bit little-endian words; a short last one is filled up with zeroes.
 // Threads: pure functions. No function fails.
 #pragma once

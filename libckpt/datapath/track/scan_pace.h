@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a scan shares a device with a job: how much one launch takes on, so that it holds the job's kernels up by about a
-// millisecond at most whatever the device's speed, and how long to rest after it, so that the scan's share of the time
-// stays within the duty. Contexts of two processes share a GPU by time slices, so nothing else limits a scan.
+// How a scan shares a device with a job: how much one launch takes on, so that it holds the job's kernels up
+// by about a millisecond at most whatever the device's speed, and how long to rest after it, so that the
+// scan's share of the time stays within the duty. Contexts of two processes share a GPU by time slices, so
+// nothing else limits a scan.
 // Threads: one at a time. Pure arithmetic: no clock, no device. No function fails. Times are nanoseconds.
 #pragma once
 
@@ -13,8 +14,9 @@
 namespace ckpt::track {
 
 inline constexpr Nanos kLaunchTarget = 1'000'000;
-// A slice below it ends before the thread that waits for it has got the next one under way: more are kept on the device, and
-// run at once, so that one fills the processors that another leaves. Longer ones would only take memory from one another.
+// A slice below it ends before the thread that waits for it has got the next one under way: more are kept on
+// the device, and run at once, so that one fills the processors that another leaves. Longer ones would only
+// take memory from one another.
 inline constexpr Nanos kShortSlice = 2'000'000;
 
 // Where the scanner's time went since its creation.
@@ -34,8 +36,8 @@ class ScanPace {
   // Bytes of the next launch. With a duty of 1 nobody is held up, and long launches lose less to their ends.
   [[nodiscard]] std::uint64_t slice_bytes(double duty) const noexcept { return duty < 1 ? slice_ : most_; }
 
-  // A launch over `bytes` took `took` while the job ran. The next one is as long as fits into kLaunchTarget at that
-  // rate; it grows step by step, since the first figure of a fast device is mostly the launch itself.
+  // A launch over `bytes` took `took` while the job ran. The next one is as long as fits into kLaunchTarget
+  // at that rate; it grows step by step, since the first figure of a fast device is mostly the launch itself.
   void measured(std::uint64_t bytes, Nanos took) noexcept {
     const double fitting = static_cast<double>(bytes) * static_cast<double>(kLaunchTarget) /
                            static_cast<double>(std::max<Nanos>(took, 1));
@@ -49,7 +51,8 @@ class ScanPace {
   void delivered(std::uint64_t bytes, Nanos took) noexcept {
     nanos_per_byte_ = static_cast<double>(took) / static_cast<double>(std::max<std::uint64_t>(bytes, 1));
   }
-  // Whether slices with the device for themselves are shorter than kShortSlice, by the last one's rate; false before the first.
+  // Whether slices with the device for themselves are shorter than kShortSlice, by the last one's rate; false
+  // before the first.
   [[nodiscard]] bool short_slices() const noexcept {
     return nanos_per_byte_ > 0 &&
            nanos_per_byte_ * static_cast<double>(most_) < static_cast<double>(kShortSlice);

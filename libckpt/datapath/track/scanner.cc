@@ -57,12 +57,14 @@ Result<void> Scanner::scan(std::span<const ChunkRange> chunks, const SliceHandle
   std::size_t delivered = 0;    // chunks
   std::size_t slices = 0;       // launched
   std::size_t slices_done = 0;  // delivered
-  // When the device began with the next slice to be delivered, if that is known: it may have ended unseen while on_slice ran.
+  // When the device began with the next slice to be delivered, if that is known: it may have ended unseen
+  // while on_slice ran.
   Nanos begun = now_ns();
   bool begun_known = true;
   while (delivered < chunks.size()) {
     CKPT_TRY(duty, check_cancelled());
-    // With rests in between a slice is launched only when the one before is done, so that its time is its own.
+    // With rests in between a slice is launched only when the one before is done, so that its time is its
+    // own.
     const bool shared = duty < 1;
     const Nanos start = now_ns();
     const std::size_t former = slices - slices_done;

@@ -66,7 +66,8 @@ class TrackKernels {
   // Raw launches on lists that already are in device memory; the context must be current.
   Result<void> launch_fingerprint(CUstream stream, CUdeviceptr chunk_list, CUdeviceptr results,
                                   std::uint32_t count) const;
-  // A plain read of each chunk, of any length; results: one std::uint64_t each, the xor of the chunk's 32-bit words.
+  // A plain read of each chunk, of any length; results: one std::uint64_t each, the xor of the chunk's 32-bit
+  // words.
   Result<void> launch_read(CUstream stream, CUdeviceptr chunk_list, CUdeviceptr results,
                            std::uint32_t count) const;
   Result<void> launch_copy(CUstream stream, CUdeviceptr copy_list, std::uint32_t count) const;
@@ -84,14 +85,16 @@ class TrackKernels {
   CUdeviceptr tables_ = 0;
 };
 
-// Up to `capacity` chunks in one launch, with its own pinned and device lists. launch() only enqueues (upload, kernel,
-// download, event); a second launch() before the first was seen done by ready() or wait() is refused.
+// Up to `capacity` chunks in one launch, with its own pinned and device lists. launch() only enqueues
+// (upload, kernel, download, event); a second launch() before the first was seen done by ready() or wait() is
+// refused.
 class FingerprintBatch {
  public:
   static Result<std::unique_ptr<FingerprintBatch>> create(std::shared_ptr<const TrackKernels> kernels,
                                                           std::uint32_t capacity);
 
-  // `after`: its last launch, on whatever stream, is over before the kernel begins; the upload does not wait for it.
+  // `after`: its last launch, on whatever stream, is over before the kernel begins; the upload does not wait
+  // for it.
   Result<void> launch(CUstream stream, std::span<const ChunkRange> chunks,
                       const FingerprintBatch* after = nullptr);
   [[nodiscard]] bool busy() const noexcept { return list_.busy(); }
@@ -110,8 +113,8 @@ class FingerprintBatch {
   DeviceList list_;  // capacity_ chunks, then capacity_ results
 };
 
-// Up to `capacity` device-to-device copies and zero orders in one launch: gather (chunks -> contiguous staging) and
-// scatter (staging -> chunks). launch() only enqueues; the list may be used again when ready().
+// Up to `capacity` device-to-device copies and zero orders in one launch: gather (chunks -> contiguous
+// staging) and scatter (staging -> chunks). launch() only enqueues; the list may be used again when ready().
 class CopyList {
  public:
   static Result<std::unique_ptr<CopyList>> create(std::shared_ptr<const TrackKernels> kernels,
@@ -131,12 +134,13 @@ class CopyList {
 };
 
 struct ScannerOptions {
-  // Work of one launch, at most. With a duty below 1 it is less where it would take longer than kLaunchTarget, as
-  // measured on the slices before (at least one chunk): short enough not to hold back the job's kernels.
+  // Work of one launch, at most. With a duty below 1 it is less where it would take longer than
+  // kLaunchTarget, as measured on the slices before (at least one chunk): short enough not to hold back the
+  // job's kernels.
   std::uint64_t slice_bytes = std::uint64_t{2} << 30;
   std::uint32_t slice_chunks = 8192;
-  // So many where slices are shorter than kShortSlice, else two of them. Each has a stream of its own, so that lists travel while
-  // another slice is computed.
+  // So many where slices are shorter than kShortSlice, else two of them. Each has a stream of its own, so
+  // that lists travel while another slice is computed.
   std::uint32_t slices_in_flight = 4;
   // Share of the time the scan's kernels may use while the job runs, in (0, 1]; 1 at the barrier.
   double duty = 1.0;

@@ -56,10 +56,11 @@ class SentMap {
   [[nodiscard]] std::size_t region_count() const noexcept { return regions_.size(); }
   [[nodiscard]] std::uint64_t chunk_bytes() const noexcept { return chunk_bytes_; }
 
-  // One fingerprint over a message of whole blocks: chunk size, count of regions and, in order of region id, (id, generation,
-  // bytes); then each region's fingerprints, in the same order, filled up with zeroes to a block. kRefused while a chunk is
-  // missing: an incomplete table equals nothing. Only blocks with an entry that changed are read again: at the switch, where the
-  // root is on the critical path, most have been by refresh_root().
+  // One fingerprint over a message of whole blocks: chunk size, count of regions and, in order of region id,
+  // (id, generation, bytes); then each region's fingerprints, in the same order, filled up with zeroes to a
+  // block. kRefused while a chunk is missing: an incomplete table equals nothing. Only blocks with an entry
+  // that changed are read again: at the switch, where the root is on the critical path, most have been by
+  // refresh_root().
   Result<Fingerprint> root() const;
   // Does ahead what root() has to do for the entries so far.
   void refresh_root() const;

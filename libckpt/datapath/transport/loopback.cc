@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lanes within one process. The receiver copies straight from the sender's payload, as a rendezvous would, so that
-// lifetimes are used as strictly as on a network: a payload that is reused too early is seen by the tests. What lies in a memory file that
-// the sender offers stays there, as between processes of one machine.
+// Lanes within one process. The receiver copies straight from the sender's payload, as a rendezvous would, so
+// that lifetimes are used as strictly as on a network: a payload that is reused too early is seen by the
+// tests. What lies in a memory file that the sender offers stays there, as between processes of one machine.
 #include <fcntl.h>
 
 #include <algorithm>
@@ -27,7 +27,8 @@ struct Message {
   std::uint64_t token = 0;
 };
 
-// What one end has to hear of. Rings of fixed size: at most kMaxInFlight messages are between send() and on_sent.
+// What one end has to hear of. Rings of fixed size: at most kMaxInFlight messages are between send() and
+// on_sent.
 struct Inbox {
   std::vector<Message> messages = std::vector<Message>(kMaxInFlight);
   std::uint64_t first_message = 0;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Payloads between two processes of one machine: the receiver reads them out of the sender's memory (process_vm_readv(2)), one copy
-// where a socket makes two and wakes both sides many times.
+// Payloads between two processes of one machine: the receiver reads them out of the sender's memory
+// (process_vm_readv(2)), one copy where a socket makes two and wakes both sides many times.
 //
-// The sender says in its HELLO which process it is and where in its memory the session token lies. The receiver believes it if it finds
-// the token there and the process runs the same program: no other process of the machine has both, so nobody can make a receiver
-// read a third one's memory. Where that fails (another machine or PID namespace, no permission, memory that cannot be read), the lane
-// goes on without. Of a memory file that the sender names besides, the receiver takes the descriptor (pidfd_getfd(2)) and maps it: payloads
-// in it are not copied at all.
+// The sender says in its HELLO which process it is and where in its memory the session token lies. The
+// receiver believes it if it finds the token there and the process runs the same program: no other process of
+// the machine has both, so nobody can make a receiver read a third one's memory. Where that fails (another
+// machine or PID namespace, no permission, memory that cannot be read), the lane goes on without. Of a memory
+// file that the sender names besides, the receiver takes the descriptor (pidfd_getfd(2)) and maps it:
+// payloads in it are not copied at all.
 //
 // Threads: one at a time. Errors: kUnavailable when the process has gone, else errno of the read.
 #pragma once

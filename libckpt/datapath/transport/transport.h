@@ -15,18 +15,19 @@
 // one.
 //
 // Threads: a lane is used by one thread at a time; only wake() may come from any thread. Callbacks run inside
-// progress() and close() of that thread. Handlers may call send(), wake() and close() from on_open, on_message and
-// on_sent, nothing from on_payload_begin, and must not destroy the lane from a callback. A Transport outlives its
-// lanes and may be shared.
+// progress() and close() of that thread. Handlers may call send(), wake() and close() from on_open,
+// on_message and on_sent, nothing from on_payload_begin, and must not destroy the lane from a callback. A
+// Transport outlives its lanes and may be shared.
 // Ownership: payload memory stays the caller's. A payload being sent must stay valid and unchanged until its
-// on_sent, a span given by on_payload_begin until its on_message; after on_closed the lane touches neither. (A near peer
-// may still be reading: of a message whose on_sent has not come when its sender closes, it may be handed other bytes.)
-// A payload in a memory file that was offered (SameHostMemory) the other handler may look at for as long as the lane lives: the two
-// handlers agree by messages of their own until when it stays unchanged.
+// on_sent, a span given by on_payload_begin until its on_message; after on_closed the lane touches neither.
+// (A near peer may still be reading: of a message whose on_sent has not come when its sender closes, it may
+// be handed other bytes.) A payload in a memory file that was offered (SameHostMemory) the other handler may
+// look at for as long as the lane lives: the two handlers agree by messages of their own until when it stays
+// unchanged.
 // Destroying an open lane closes it without a callback.
-// Errors: after on_closed (exactly once per lane, also for a listening lane that is closed) send() returns its
-// error. Liveness: a killed peer process closes the lane; a silent network does not, that is for the control
-// connection to see.
+// Errors: after on_closed (exactly once per lane, also for a listening lane that is closed) send() returns
+// its error. Liveness: a killed peer process closes the lane; a silent network does not, that is for the
+// control connection to see.
 // Trust: the token keeps strangers out of a migration, but UCX itself authenticates nobody and may abort on
 // crafted bytes (docs/design.md §5): use it on trusted networks and in a process that may die.
 #pragma once
@@ -55,7 +56,8 @@ using SessionToken = std::array<std::byte, 16>;
 
 // What a sender offers to a peer on its machine.
 struct SameHostMemory {
-  // Memory of the kind that payloads are sent from; its first bytes are the lane's until on_open. Empty: none.
+  // Memory of the kind that payloads are sent from; its first bytes are the lane's until on_open. Empty:
+  // none.
   std::span<std::byte> room;
   int file = -1;                      // a memory file that payloads may lie in; the handler's. -1: none
   std::span<const std::byte> mapped;  // all of it, where it is mapped here
@@ -71,22 +73,25 @@ enum class PayloadAccess : std::uint8_t {
 class LaneHandler {
  public:
   virtual ~LaneHandler() = default;
-  // A peer on this machine may then read payloads out of this process's memory (same_host_memory.h), where the transport knows how; those
-  // in the file it need not even read. Asked once, when the lane connects.
+  // A peer on this machine may then read payloads out of this process's memory (same_host_memory.h), where
+  // the transport knows how; those in the file it need not even read. Asked once, when the lane connects.
   virtual SameHostMemory same_host_memory() { return {}; }
-  // The peer's file, `bytes` bytes long as it says, which is to be checked. Returns where all of it is mapped, until after the lane's end:
-  // payloads in it are handed to on_message there, without on_payload_begin. Empty: they are read like others. Called at most once, before on_open.
+  // The peer's file, `bytes` bytes long as it says, which is to be checked. Returns where all of it is
+  // mapped, until after the lane's end: payloads in it are handed to on_message there, without
+  // on_payload_begin. Empty: they are read like others. Called at most once, before on_open.
   virtual std::span<const std::byte> map_same_host(UniqueFd /*file*/, std::size_t /*bytes*/) { return {}; }
-  // The peer is there and knows the token: from now on send() works. Called before any other callback but on_closed.
+  // The peer is there and knows the token: from now on send() works. Called before any other callback but
+  // on_closed.
   virtual void on_open() {}
   // Where to receive a payload (payload_bytes > 0): a span of exactly that size. Any other size refuses the
   // message and closes the lane with kProtocol.
   virtual std::span<std::byte> on_payload_begin(std::span<const std::byte> header,
                                                 std::size_t payload_bytes) = 0;
-  // A whole message, in the order of send(). `payload` is the span of on_payload_begin, or lies in that of map_same_host, or is empty.
+  // A whole message, in the order of send(). `payload` is the span of on_payload_begin, or lies in that of
+  // map_same_host, or is empty.
   virtual void on_message(std::span<const std::byte> header, std::span<const std::byte> payload) = 0;
-  // The payload given with `token` may be reused; in the order of send(). Not an acknowledgement: the peer may not have
-  // it yet.
+  // The payload given with `token` may be reused; in the order of send(). Not an acknowledgement: the peer
+  // may not have it yet.
   virtual void on_sent(std::uint64_t token) = 0;
   // The end, for any reason; messages without on_sent may or may not have arrived.
   virtual void on_closed(const Error& error) = 0;
@@ -134,8 +139,9 @@ struct UcxOptions {
   std::string ip = "127.0.0.1";  // listen on, and connect from, the device that has this address
   std::string tls = "tcp";  // UCX_TLS. Shared memory is left out: 1.13 has no peer failure detection for it
   std::string net_device;   // UCX_NET_DEVICES; empty: the device that has `ip`
-  // Set besides, as in "TX_SEG_SIZE" = "64k": of a transport's settings, UCX 1.13 wants the name without the transport's, and only
-  // warns of one that it does not know. The environment's UCX_* variables are not read for those set here.
+  // Set besides, as in "TX_SEG_SIZE" = "64k": of a transport's settings, UCX 1.13 wants the name without the
+  // transport's, and only warns of one that it does not know. The environment's UCX_* variables are not read
+  // for those set here.
   std::vector<std::pair<std::string, std::string>> settings;
 };
 Result<std::unique_ptr<Transport>> make_ucx_transport(const UcxOptions& options);

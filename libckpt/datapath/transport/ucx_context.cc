@@ -14,8 +14,9 @@ namespace ckpt::transport {
 namespace {
 
 constexpr std::string_view kScheme = "ucx:";
-// Of a connection within this machine, which has no delay to cover: what waits in a larger socket buffer has left the caches when it
-// is read (engine/README.md). Beyond this machine the kernel's own sizing knows the path better.
+// Of a connection within this machine, which has no delay to cover: what waits in a larger socket buffer has
+// left the caches when it is read (engine/README.md). Beyond this machine the kernel's own sizing knows the
+// path better.
 constexpr const char* kLocalSocketBuffer = "256k";
 
 struct ConfigTraits {

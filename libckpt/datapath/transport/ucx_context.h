@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The UCX context of one transport: configured by options, never by this process's environment, and shared by the
-// lanes' workers. Threads: immutable after create. Errors: kUnavailable/kIo with the ucs_status_t as native code.
+// The UCX context of one transport: configured by options, never by this process's environment, and shared by
+// the lanes' workers. Threads: immutable after create. Errors: kUnavailable/kIo with the ucs_status_t as
+// native code.
 #pragma once
 
 #include <netinet/in.h>

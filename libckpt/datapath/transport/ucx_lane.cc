@@ -307,7 +307,8 @@ bool UcxLane::deliver() {
   return any;
 }
 
-// Where nothing goes back that would carry it, the peer learns what has been handed over: now and then, of near messages at once.
+// Where nothing goes back that would carry it, the peer learns what has been handed over: now and then, of
+// near messages at once.
 void UcxLane::give_credit() {
   const bool due =
       receives_.delivered() - told_delivered_ >= kMaxInFlight || told_delivered_ < receives_.awaited();
@@ -379,7 +380,8 @@ void UcxLane::disconnect(Connection& connection) {
   connection.endpoint = nullptr;
 }
 
-// Afterwards UCX touches no memory of the caller's. Where nothing is outstanding the worker is not driven any more (ucx_lane.h).
+// Afterwards UCX touches no memory of the caller's. Where nothing is outstanding the worker is not driven any
+// more (ucx_lane.h).
 void UcxLane::shut_down() {
   if (!worker_) return;
   say_goodbye();

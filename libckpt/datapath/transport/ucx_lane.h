@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lane over one UCX worker. The target's worker listens on a socket address; a peer that connects is a stranger
-// until its first frame (HELLO) shows the session token. Then the listener ends, strangers are dropped, and WELCOME
-// opens the lane at both ends. UCX's callbacks note things down; most else happens after them in progress().
+// A lane over one UCX worker. The target's worker listens on a socket address; a peer that connects is a
+// stranger until its first frame (HELLO) shows the session token. Then the listener ends, strangers are
+// dropped, and WELCOME opens the lane at both ends. UCX's callbacks note things down; most else happens after
+// them in progress().
 //
-// A lane ends with BYE, after which neither end drives its worker again: what else is under way is of no use. What UCX must be kept from when
-// a connection is lost: ucx_guard.h.
+// A lane ends with BYE, after which neither end drives its worker again: what else is under way is of no use.
+// What UCX must be kept from when a connection is lost: ucx_guard.h.
 // Threads, ownership and errors: transport.h.
 #pragma once
 

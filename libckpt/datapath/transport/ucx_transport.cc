@@ -25,7 +25,8 @@ class UcxTransport final : public Transport {
   }
 
  private:
-  // It lives as long as its lanes. UCX keeps memory of the pools of workers that have ended in the context's registration cache, without a limit.
+  // It lives as long as its lanes. UCX keeps memory of the pools of workers that have ended in the context's
+  // registration cache, without a limit.
   Result<std::shared_ptr<const UcxContext>> context_of_lanes() {
     const std::lock_guard lock(mutex_);
     if (auto context = context_.lock()) return context;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a UCX lane has under way: a ring of sends and a ring of receives, both made once. They put completions of
-// UCX, which come in any order, back into the order of send(). Threads: the lane's. A ring must stay where it is
-// while requests are outstanding. Errors: kProtocol for frames that break the rules, UCX's own else.
+// What a UCX lane has under way: a ring of sends and a ring of receives, both made once. They put completions
+// of UCX, which come in any order, back into the order of send(). Threads: the lane's. A ring must stay where
+// it is while requests are outstanding. Errors: kProtocol for frames that break the rules, UCX's own else.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -47,8 +47,8 @@ Result<FrameView> parse_frame(const void* header, std::size_t header_bytes, std:
 // Payloads from this size on go by rendezvous, straight to where the receiver wants them.
 inline constexpr std::size_t kRendezvousBytes = 32 * 1024;
 
-// UCX is done with a small message as soon as a socket has it, so a sender alone would never be held back: a message
-// is reported as sent at most this far ahead of what the peer has handed over.
+// UCX is done with a small message as soon as a socket has it, so a sender alone would never be held back: a
+// message is reported as sent at most this far ahead of what the peer has handed over.
 inline constexpr std::uint64_t kMaxAhead = 2 * kMaxInFlight;
 
 class SendWindow {
@@ -88,7 +88,8 @@ class ReceiveWindow {
 
   ReceiveWindow() : slots_(std::make_unique<std::array<Slot, kSlots>>()) {}
 
-  // Takes the message in; payloads by rendezvous go on by themselves. `near`: null if the peer may not send near ones.
+  // Takes the message in; payloads by rendezvous go on by themselves. `near`: null if the peer may not send
+  // near ones.
   Result<void> accept(ucp_worker_h worker, const FrameView& view, void* data, bool rendezvous,
                       const SameHostReader* near, const SameHostMapping& mapping, LaneHandler& handler,
                       std::size_t& outstanding);

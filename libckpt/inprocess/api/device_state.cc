@@ -82,8 +82,8 @@ std::optional<std::uint64_t> DeviceState::region_of_handle(CUmemGenericAllocatio
   return std::nullopt;
 }
 
-// Finds the region of the tensor's bytes, or makes one of memory that the program has allocated itself. Leaves kNoRegion where the memory
-// cannot be exported, or where the tensor spans several allocations.
+// Finds the region of the tensor's bytes, or makes one of memory that the program has allocated itself.
+// Leaves kNoRegion where the memory cannot be exported, or where the tensor spans several allocations.
 Result<std::optional<Region>> DeviceState::place(Tensor& tensor) {
   if (const Region* known = regions_.containing(tensor.pointer, tensor.bytes)) {
     tensor.region = known->id;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank has on its GPU: the memory from ckpt_alloc, allocations the program has made itself, and the tensors in them.
-// Threads: none inside; the session locks. Ownership: the memory of allocate() and the retained handles of foreign allocations. The driver is
-// loaded at the first call that needs it; the first context that is seen is the rank's: one GPU per rank.
+// What a rank has on its GPU: the memory from ckpt_alloc, allocations the program has made itself, and the
+// tensors in them.
+// Threads: none inside; the session locks. Ownership: the memory of allocate() and the retained handles of
+// foreign allocations. The driver is loaded at the first call that needs it; the first context that is seen
+// is the rank's: one GPU per rank.
 // Errors: kInvalidArgument, kOutOfMemory, kRefused (limits), driver errors.
 #pragma once
 
@@ -28,7 +30,8 @@ class DeviceState {
   ~DeviceState();
 
   Result<Region> allocate(std::uint64_t bytes);
-  // The region of an allocate()d pointer, if it may be freed now; kInvalidArgument naming the tensor that still lies in it.
+  // The region of an allocate()d pointer, if it may be freed now; kInvalidArgument naming the tensor that
+  // still lies in it.
   Result<Region> check_free(CUdeviceptr pointer) const;
   void free(const Region& region);
 
@@ -54,7 +57,8 @@ class DeviceState {
 
   // One entry per tensor that travels with the host state.
   Result<void> plan(std::vector<PlannedEntry>& entries) const;
-  // kRefused, naming the tensor, if an entry of `image` has no tensor of its size here, or a tensor here should come with it and does not.
+  // kRefused, naming the tensor, if an entry of `image` has no tensor of its size here, or a tensor here
+  // should come with it and does not.
   Result<void> check(const StateImage& image) const;
   Result<void> apply(const StateImage& image) const;
 

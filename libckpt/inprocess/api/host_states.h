@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host state that a program has named: fixed memory, and save and load callbacks.
-// Threads: none inside; the session sees to it that nothing changes while the callbacks run (they run without its lock).
+// Threads: none inside; the session sees to it that nothing changes while the callbacks run (they run without
+// its lock).
 // Errors: kInvalidArgument, kRefused (too much), kCorrupt / kRefused from apply, naming the entry.
 #pragma once
 
@@ -47,7 +48,8 @@ class HostStates {
   std::uint64_t fixed_bytes_ = 0;
 };
 
-// True while a save or load callback runs on this thread: it must not call the session (which would wait for itself).
+// True while a save or load callback runs on this thread: it must not call the session (which would wait for
+// itself).
 [[nodiscard]] bool in_callback() noexcept;
 
 }  // namespace ckpt::job

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runtime in a rank's process, behind ckpt.h. Without a keeper it only keeps the tables; with one, a service thread answers what the
-// keeper and the agent ask while the program runs, and barrier() and ready() pause and resume it.
-// Threads: any; one mutex. While the rank is paused (frozen_) calls that change tables wait. The service thread blocks all signals. A rank that
-// loses its keeper kills itself: nobody could enforce a lease on it any more.
+// The runtime in a rank's process, behind ckpt.h. Without a keeper it only keeps the tables; with one, a
+// service thread answers what the keeper and the agent ask while the program runs, and barrier() and ready()
+// pause and resume it.
+// Threads: any; one mutex. While the rank is paused (frozen_) calls that change tables wait. The service
+// thread blocks all signals. A rank that loses its keeper kills itself: nobody could enforce a lease on it
+// any more.
 // Ownership: everything of this process's part; one Session per process. Errors: see ckpt.h.
 #pragma once
 

@@ -36,7 +36,8 @@ std::uint64_t align(std::uint64_t value) {
   return (value + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Finds damage, not malice: two lanes of multiply-and-rotate over 8-byte words (the file is a multiple of 16 bytes).
+// Finds damage, not malice: two lanes of multiply-and-rotate over 8-byte words (the file is a multiple of 16
+// bytes).
 std::uint64_t checksum_of(std::span<const std::byte> bytes) {
   std::uint64_t lanes[2] = {0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f};
   for (std::size_t i = 0; i + 16 <= bytes.size(); i += 16) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The named tensors of a rank and where their bytes lie. A tensor may lie inside another (views, tied weights) but must not overlap one partly.
+// The named tensors of a rank and where their bytes lie. A tensor may lie inside another (views, tied
+// weights) but must not overlap one partly.
 // Threads: none inside; the session locks. Errors: kInvalidArgument, naming the tensors.
 #pragma once
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank's connection to its keeper: greeting, control page, sending from any thread.
-// Threads: send() from any, receive() from the service thread only. Ownership: the socket and the page's mapping.
+// Threads: send() from any, receive() from the service thread only. Ownership: the socket and the page's
+// mapping.
 // Errors: kUnavailable (no keeper), kRefused (it does not want this process), kProtocol.
 #pragma once
 
@@ -27,7 +28,8 @@ class KeeperLink {
 
   Result<void> send(std::uint64_t request, Body body, std::span<const int> descriptors = {});
   Result<Received> receive() { return socket_.receive(); }
-  // Says `last`, with nothing of the keeper's left in this process but the socket, and closes that, too. The link is of no use then.
+  // Says `last`, with nothing of the keeper's left in this process but the socket, and closes that, too. The
+  // link is of no use then.
   Result<void> leave(std::uint64_t request, Body last);
 
  private:

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The local protocol: one message per SOCK_SEQPACKET datagram between rank and keeper, and between keeper and agent. A message
-// is a fixed header, a fixed POD body (batches: a count and that many POD records) and at most 64 descriptors. Same machine,
-// same build family: native byte order, checked by magic and version. Peers are hostile until parse() has accepted the bytes.
+// The local protocol: one message per SOCK_SEQPACKET datagram between rank and keeper, and between keeper and
+// agent. A message is a fixed header, a fixed POD body (batches: a count and that many POD records) and at
+// most 64 descriptors. Same machine, same build family: native byte order, checked by magic and version.
+// Peers are hostile until parse() has accepted the bytes.
 //
-// The sequence (A agent, K keeper, R rank; "A>R" and "R>A" are relayed by the keeper with their descriptors; a rank's message is
-// dropped while no agent is attached). `request` is chosen by the asker (not 0) and repeated in every answer; 0 marks an event.
+// The sequence (A agent, K keeper, R rank; "A>R" and "R>A" are relayed by the keeper with their descriptors;
+// a rank's message is dropped while no agent is attached). `request` is chosen by the asker (not 0) and
+// repeated in every answer; 0 marks an event.
 //
 //   start      R>K Hello           K>R Welcome +control page
 //   attach     A>K Attach          K>A Status (also later, for each Attach; a second connection replaces the first)
@@ -25,11 +27,13 @@
 //   end        A>K Stop, Kill      K>A Done, then RankExited;  A>K Shutdown: the keeper ends (refused while the rank lives).
 //   refusals   K>A or R>A Failed with the request, the refused type and the reason.
 //
-// The transparent way (a rank whose Hello says so: an unmodified program under the shim). It has no ready, standby, host state or tensors of
-// its own: it runs from Hello on (the keeper says Ready for it), and every region is told as one tensor `region:ID` (u8, its whole extent, kind buffer). Pause also goes to
-// the rank as a message (K>R Pause; K>R Resume with the Pause's request and incarnation 0 withdraws it), RankStopped and RankContinued too (K>R: its lease is over, is back), and
-// Paused has no descriptor. While an export is active, Paused comes after every region has been sent and acknowledged.
-// From here on the keeper holds memory for the rank, in two sets of descriptors:
+// The transparent way (a rank whose Hello says so: an unmodified program under the shim). It has no ready,
+// standby, host state or tensors of its own: it runs from Hello on (the keeper says Ready for it), and every
+// region is told as one tensor `region:ID` (u8, its whole extent, kind buffer). Pause also goes to the rank
+// as a message (K>R Pause; K>R Resume with the Pause's request and incarnation 0 withdraws it), RankStopped
+// and RankContinued too (K>R: its lease is over, is back), and Paused has no descriptor. While an export is
+// active, Paused comes after every region has been sent and acknowledged. From here on the keeper holds
+// memory for the rank, in two sets of descriptors:
 //   exported   a duplicate of each descriptor of the export's batches. RegionFreed drops one before the agent hears of it; StopExport, a new Export and
 //              the agent's end drop all, but not while the rank's memory is not mapped (`memory` of Status): then the set is what the job lives from.
 //   arrived    what A>K Deposit* brought; another migration's Deposit replaces it, A>K Withdraw drops it, A>K WithdrawRegions some of it (the job has
@@ -109,7 +113,8 @@ enum class Phase : std::uint32_t {
 };
 [[nodiscard]] std::string_view to_string(Phase phase) noexcept;
 
-// Where a transparent rank's device memory is. Whatever is not kMapped is not complete: the rank cannot go on.
+// Where a transparent rank's device memory is. Whatever is not kMapped is not complete: the rank cannot go
+// on.
 enum class MemoryState : std::uint32_t { kMapped = 0, kReleasing = 1, kReleased = 2, kMapping = 3 };
 [[nodiscard]] std::string_view to_string(MemoryState state) noexcept;
 
@@ -126,7 +131,8 @@ struct MessageHeader {
 };
 static_assert(sizeof(MessageHeader) == 24);
 
-// A NUL-terminated text of fixed room; longer input is cut. Accepted by parse() without control characters only.
+// A NUL-terminated text of fixed room; longer input is cut. Accepted by parse() without control characters
+// only.
 template <std::size_t kBytes>
 struct FixedText {
   std::array<char, kBytes> bytes{};
@@ -155,7 +161,8 @@ struct RegionKey {  // ids are never used again: where the generation is not the
   std::uint64_t generation = 0;
 };
 
-// A number for a set of regions, whatever their order: the sum of region_digest() of its members. Against mistakes, not against lies.
+// A number for a set of regions, whatever their order: the sum of region_digest() of its members. Against
+// mistakes, not against lies.
 [[nodiscard]] std::uint64_t region_digest(std::uint64_t id, std::uint64_t generation) noexcept;
 
 struct GpuIdentity {  // what a program is told about a GPU
@@ -180,7 +187,8 @@ struct TensorRecord {
 };
 static_assert(sizeof(TensorRecord) == 256 + 24 + 16 + 64);
 
-// Bytes of one element (0: no such ckpt_dtype), and of a whole tensor (false: overflow, no such dtype or an empty dimension).
+// Bytes of one element (0: no such ckpt_dtype), and of a whole tensor (false: overflow, no such dtype or an
+// empty dimension).
 [[nodiscard]] std::uint64_t dtype_bytes(std::uint32_t dtype) noexcept;
 bool shape_bytes(std::uint32_t dtype, std::span<const std::uint64_t> shape, std::uint64_t& bytes) noexcept;
 
@@ -470,8 +478,9 @@ struct Message {
 // The bytes of one datagram. Batches must not exceed kMaxRecords (kInvalidArgument).
 Result<std::vector<std::byte>> encode(const Message& message);
 
-// Checks everything that can be checked without context: header, exact size, counts, enumerators, texts, dims, that offsets and sizes do not
-// overflow, and that the number of descriptors fits the message. kProtocol otherwise.
+// Checks everything that can be checked without context: header, exact size, counts, enumerators, texts,
+// dims, that offsets and sizes do not overflow, and that the number of descriptors fits the message.
+// kProtocol otherwise.
 Result<Message> parse(std::span<const std::byte> bytes, std::size_t descriptors);
 
 }  // namespace ckpt::local

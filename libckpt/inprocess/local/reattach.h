@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a keeper calls back a rank that left with DumpReady: a thread of this name, in sigwaitinfo for this signal, gets a token as the
-// signal's value and connects to the abstract socket of that name. The signal is sent to the thread alone, so the program's own use of its
-// number is not touched. Threads: none. Errors: none.
+// How a keeper calls back a rank that left with DumpReady: a thread of this name, in sigwaitinfo for this
+// signal, gets a token as the signal's value and connects to the abstract socket of that name. The signal is
+// sent to the thread alone, so the program's own use of its number is not touched. Threads: none. Errors:
+// none.
 #pragma once
 
 #include <signal.h>

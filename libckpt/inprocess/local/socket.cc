@@ -19,7 +19,8 @@ namespace {
 constexpr int kBacklog = 16;
 constexpr std::size_t kMaxPathBytes = 4096;
 
-// The address of a socket at `path`, through its folder's descriptor when the path is longer than sun_path: `folder` must live as long.
+// The address of a socket at `path`, through its folder's descriptor when the path is longer than sun_path:
+// `folder` must live as long.
 struct Address {
   sockaddr_un bytes{};
   socklen_t length = sizeof(sockaddr_un);
@@ -71,12 +72,14 @@ bool may_connect(uid_t peer) {
   return peer == 0 || peer == ::geteuid();
 }
 
-// Whose listener this process trusts: its own user's, root's; root itself looks after the processes of every user.
+// Whose listener this process trusts: its own user's, root's; root itself looks after the processes of every
+// user.
 bool may_serve(uid_t peer) {
   return may_connect(peer) || ::geteuid() == 0;
 }
 
-// Takes the descriptors out of every control message, so that none leaks whatever else is wrong. False: one was of another kind.
+// Takes the descriptors out of every control message, so that none leaks whatever else is wrong. False: one
+// was of another kind.
 bool collect_descriptors(msghdr& header, std::vector<UniqueFd>& out) {
   bool clean = true;
   for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
@@ -183,7 +186,8 @@ Result<Received> Socket::receive() {
   header.msg_controllen = control.size();
   ssize_t got = 0;
   do {
-    // ECONNRESET: the peer closed before it had read all that was sent to it. Told once, ahead of the peer's own last messages.
+    // ECONNRESET: the peer closed before it had read all that was sent to it. Told once, ahead of the peer's
+    // own last messages.
     got = ::recvmsg(fd_.get(), &header, MSG_CMSG_CLOEXEC);
   } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
   Received received;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // SOCK_SEQPACKET Unix sockets that carry local::Message and descriptors.
-// Threads: one thread may send while another receives; not two senders (the caller locks). Ownership: Socket and Listener own their
-// descriptor, Received owns what came with a message. Errors: kUnavailable when the peer is gone, kProtocol for bytes that parse() refuses,
-// truncated messages or surplus descriptors (all stray ones are closed): drop the connection then.
-// In an event loop: set_blocking(false), wait for readability of fd() and call receive() until kNothing; send() queues nothing:
-// it says kNothing when the peer's buffer is full (wait for writability, then send again).
-// A path that begins with '@' is an abstract name: no file, the kernel forgets it with the listener.
+// Threads: one thread may send while another receives; not two senders (the caller locks). Ownership: Socket
+// and Listener own their descriptor, Received owns what came with a message. Errors: kUnavailable when the
+// peer is gone, kProtocol for bytes that parse() refuses, truncated messages or surplus descriptors (all
+// stray ones are closed): drop the connection then. In an event loop: set_blocking(false), wait for
+// readability of fd() and call receive() until kNothing; send() queues nothing: it says kNothing when the
+// peer's buffer is full (wait for writability, then send again). A path that begins with '@' is an abstract
+// name: no file, the kernel forgets it with the listener.
 #pragma once
 
 #include <sys/types.h>
@@ -37,9 +38,11 @@ class Socket {
   // Takes a connected SOCK_SEQPACKET descriptor (socketpair, inherited, accepted).
   explicit Socket(UniqueFd fd) : fd_(std::move(fd)) {}
 
-  // Connects and checks that the peer runs as the same user, or either side is root. Paths may be longer than sun_path allows. Blocking mode.
+  // Connects and checks that the peer runs as the same user, or either side is root. Paths may be longer than
+  // sun_path allows. Blocking mode.
   static Result<Socket> connect(const std::string& path);
-  // The same, but where the listener has no room kUnavailable at once: one that is stopped would be waited for without end.
+  // The same, but where the listener has no room kUnavailable at once: one that is stopped would be waited
+  // for without end.
   static Result<Socket> connect_at_once(const std::string& path);
   static Result<std::pair<Socket, Socket>> pair();
 
@@ -49,7 +52,8 @@ class Socket {
   [[nodiscard]] UniqueFd release() noexcept { return std::move(fd_); }
   Result<void> set_blocking(bool blocking);
 
-  // One message; the descriptors stay the caller's. kDone, or kNothing in non-blocking mode with a full buffer.
+  // One message; the descriptors stay the caller's. kDone, or kNothing in non-blocking mode with a full
+  // buffer.
   Result<Transfer> send(const Message& message, std::span<const int> descriptors = {});
   Result<Transfer> send_bytes(std::span<const std::byte> bytes, std::span<const int> descriptors = {});
   Result<Received> receive();
@@ -64,8 +68,8 @@ class Socket {
   static Result<Socket> connect_with(const std::string& path, int flags);
 
   UniqueFd fd_;
-  // Of one message, made when the first one is received. Not thread_local: this code is in other people's processes, where thread-local
-  // storage comes off the stack of each of their threads.
+  // Of one message, made when the first one is received. Not thread_local: this code is in other people's
+  // processes, where thread-local storage comes off the stack of each of their threads.
   std::unique_ptr<std::array<std::byte, kMaxMessageBytes>> buffer_;
 };
 
@@ -78,7 +82,8 @@ class Listener {
   ~Listener();  // removes the path
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  // The next connection in non-blocking mode, or nothing. A peer of another user (not root) is closed and kRefused is returned.
+  // The next connection in non-blocking mode, or nothing. A peer of another user (not root) is closed and
+  // kRefused is returned.
   Result<std::optional<Socket>> accept();
 
  private:

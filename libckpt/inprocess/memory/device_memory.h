@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory that another process can map: physical memory of the driver's virtual memory API, exported as a POSIX descriptor, and
-// the import of such a descriptor. One allocation is mapped whole, at one reserved address.
-// Threads: each object is used by one thread at a time, with a context of its device current. Ownership: an object owns its address range, its mapping and
-// its handle; destruction unmaps, releases and frees the range in this order; the physical memory goes when the last holder in any process has
-// let go. The caller sees to it that no work uses the memory any more, and destroys the objects before the context. Errors: kOutOfMemory, kNotSupported (a device without
-// virtual memory management or descriptors), kDevice.
+// Device memory that another process can map: physical memory of the driver's virtual memory API, exported as
+// a POSIX descriptor, and the import of such a descriptor. One allocation is mapped whole, at one reserved
+// address.
+// Threads: each object is used by one thread at a time, with a context of its device current. Ownership: an
+// object owns its address range, its mapping and its handle; destruction unmaps, releases and frees the range
+// in this order; the physical memory goes when the last holder in any process has let go. The caller sees to
+// it that no work uses the memory any more, and destroys the objects before the context. Errors:
+// kOutOfMemory, kNotSupported (a device without virtual memory management or descriptors), kDevice.
 #pragma once
 
 #include <cstddef>
@@ -59,7 +61,8 @@ class DeviceMemory {
   MappedMemory mapped_;
 };
 
-// Memory that another process has exported. The descriptor stays the caller's and may be closed as soon as import returns.
+// Memory that another process has exported. The descriptor stays the caller's and may be closed as soon as
+// import returns.
 class ImportedMemory {
  public:
   static Result<ImportedMemory> import(const DriverApi& api, CUdevice device, int fd, std::size_t bytes);
@@ -75,8 +78,9 @@ class ImportedMemory {
 // Exports an allocation by its handle.
 Result<UniqueFd> export_allocation(const DriverApi& api, CUmemGenericAllocationHandle handle);
 
-// The allocation behind a pointer that the program has mapped itself; retains the handle while it lives. kNotSupported where the pointer's
-// memory cannot be exported (cuMemAlloc, module globals, allocations made without a descriptor type).
+// The allocation behind a pointer that the program has mapped itself; retains the handle while it lives.
+// kNotSupported where the pointer's memory cannot be exported (cuMemAlloc, module globals, allocations made
+// without a descriptor type).
 class ForeignAllocation {
  public:
   static Result<ForeignAllocation> find(const DriverApi& api, CUdeviceptr pointer);

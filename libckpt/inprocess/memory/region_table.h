@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The regions of one rank: which physical allocation lies where, under an id that is never used again.
-// Threads: none inside; the owner locks. Ownership: plain values. Errors: kInvalidArgument for ranges that overlap a known one.
+// Threads: none inside; the owner locks. Ownership: plain values. Errors: kInvalidArgument for ranges that
+// overlap a known one.
 #pragma once
 
 #include <cstddef>

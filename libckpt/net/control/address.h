@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses of control connections: "host:port" (host an IP address or "localhost"; port 0 = chosen when listening) or
-// "unix:/path". No name is looked up beyond localhost: a resolver that hangs must not stop a switch.
+// Addresses of control connections: "host:port" (host an IP address or "localhost"; port 0 = chosen when
+// listening) or "unix:/path". No name is looked up beyond localhost: a resolver that hangs must not stop a
+// switch.
 // Threads: pure functions. Errors: kInvalidArgument for a malformed address.
 #pragma once
 

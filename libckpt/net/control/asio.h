@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place that includes Boost.Asio: a precompiled header of ckpt_control and of the daemons (it costs seconds per
-// file otherwise), and the order that g++ 12 needs (<utility> before awaitable.hpp).
-// Coroutine rules: parameters by value; sessions are shared_from_this; start one only with control::spawn; name a message
-// before co_await f(message), since g++ 12 destroys aggregate temporaries there twice.
+// The one place that includes Boost.Asio: a precompiled header of ckpt_control and of the daemons (it costs
+// seconds per file otherwise), and the order that g++ 12 needs (<utility> before awaitable.hpp). Coroutine
+// rules: parameters by value; sessions are shared_from_this; start one only with control::spawn; name a
+// message before co_await f(message), since g++ 12 destroys aggregate temporaries there twice.
 #pragma once
 
 #include <utility>

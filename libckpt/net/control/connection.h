@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// One framed control connection, over TCP or a Unix socket: bounded send queue, receive loop that judges every header
-// and body before anything else sees them, pings, and an idle timeout.
+// One framed control connection, over TCP or a Unix socket: bounded send queue, receive loop that judges
+// every header and body before anything else sees them, pings, and an idle timeout.
 //
-// Handshake: the dialer's first frame is Hello (protocol version, name, token); the acceptor answers HelloReply and, if it
-// refuses, closes. Until then no other frame is taken and no more than one frame is read.
+// Handshake: the dialer's first frame is Hello (protocol version, name, token); the acceptor answers
+// HelloReply and, if it refuses, closes. Until then no other frame is taken and no more than one frame is
+// read.
 //
-// A frame with a wrong magic, version, type, length or CRC, or one that the handler refuses, is logged and ends the
-// connection: after a damaged frame nothing in the stream can be trusted.
+// A frame with a wrong magic, version, type, length or CRC, or one that the handler refuses, is logged and
+// ends the connection: after a damaged frame nothing in the stream can be trusted.
 //
-// Threads: one io_context on one thread; every call and callback happens there. Ownership: shared; a started connection
-// keeps itself alive until on_closed has been called. Errors: send returns kUnavailable once closed, and closes a
-// connection whose queue is full (the peer does not read).
+// Threads: one io_context on one thread; every call and callback happens there. Ownership: shared; a started
+// connection keeps itself alive until on_closed has been called. Errors: send returns kUnavailable once
+// closed, and closes a connection whose queue is full (the peer does not read).
 #pragma once
 
 #include <chrono>

@@ -75,7 +75,8 @@ void Dialer::serve(std::shared_ptr<Connection> connection) {
   connection_ = connection;
   Connection::Handlers handlers;
   handlers.on_frame = handlers_.on_frame;
-  // Weak, as this object owns the connection: run() keeps it alive, up to the end of the event loop, and no longer.
+  // Weak, as this object owns the connection: run() keeps it alive, up to the end of the event loop, and no
+  // longer.
   handlers.on_closed = [weak = weak_from_this()](const Error& reason) {
     const auto self = weak.lock();
     if (!self) return;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps one control connection to an address up: connects, greets, and after a loss tries again with a backoff of
-// 50 ms doubling to `max_backoff`, of which half is left to chance: who lost the same peer does not come back at the same
-// moment. What was queued on a lost connection is gone: whoever needs an answer asks again
-// from on_connected.
-// Threads: as Connection. Ownership: shared; stop() ends it. Errors: failed attempts are logged, the first of a row as a
-// warning, the rest at debug level.
+// Keeps one control connection to an address up: connects, greets, and after a loss tries again with a
+// backoff of 50 ms doubling to `max_backoff`, of which half is left to chance: who lost the same peer does
+// not come back at the same moment. What was queued on a lost connection is gone: whoever needs an answer
+// asks again from on_connected.
+// Threads: as Connection. Ownership: shared; stop() ends it. Errors: failed attempts are logged, the first of
+// a row as a warning, the rest at debug level.
 #pragma once
 
 #include <chrono>

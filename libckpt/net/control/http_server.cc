@@ -128,7 +128,8 @@ Task<> HttpServer::accept_loop(std::shared_ptr<HttpServer> self) {
     ++self->connections_;
     auto failed = [self](Error) { self->finished(); };
     spawn(self->acceptor_.get_executor(), "HTTP connection", serve(self, std::move(socket)), failed);
-    // Who comes next waits to be accepted, until an idle connection has been closed or an answer has been given.
+    // Who comes next waits to be accepted, until an idle connection has been closed or an answer has been
+    // given.
     while (self->full() && self->acceptor_.is_open()) {
       boost::system::error_code ignored;
       if (self->idle_.size() > 1) self->idle_.front()->close(ignored);  // the newest may be this one

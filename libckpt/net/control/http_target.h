@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a request asks for: "/a%20b/c?x=1&y" as path and query. Threads: values and a pure function. Errors: nothing, for what does not
-// begin with a slash or has a malformed escape.
+// What a request asks for: "/a%20b/c?x=1&y" as path and query. Threads: values and a pure function. Errors:
+// nothing, for what does not begin with a slash or has a malformed escape.
 #pragma once
 
 #include <map>

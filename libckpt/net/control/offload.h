@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work that would hold an event loop up, on a thread pool. Threads: the loop, but for the function, which runs on the pool. Nothing here fails.
+// Work that would hold an event loop up, on a thread pool. Threads: the loop, but for the function, which
+// runs on the pool. Nothing here fails.
 #pragma once
 
 #include <optional>
@@ -11,8 +12,8 @@
 
 namespace ckpt::control {
 
-// Runs `function` (which must not throw) on the pool and comes back to the loop with its value. Give it one that has a name: g++ 12 destroys what a
-// temporary one holds twice.
+// Runs `function` (which must not throw) on the pool and comes back to the loop with its value. Give it one
+// that has a name: g++ 12 destroys what a temporary one holds twice.
 template <class Function>
 Task<std::invoke_result_t<Function>> offload(asio::thread_pool& pool, Function function) {
   std::optional<std::invoke_result_t<Function>> value;

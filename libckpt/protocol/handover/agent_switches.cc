@@ -63,7 +63,8 @@ void AgentSwitches::set_lease_term(std::uint32_t term_ms) {
 }
 
 Result<Batches> AgentSwitches::restore(std::span<const Record> records, Nanos now) {
-  // Later records of a machine replace earlier ones, but what a migration is stands in whichever has the plan.
+  // Later records of a machine replace earlier ones, but what a migration is stands in whichever has the
+  // plan.
   for (const Record& record : records) {
     const auto put = [&](auto& machines, auto state) {
       auto [it, fresh] = machines.try_emplace(record.info.migration);
@@ -155,7 +156,8 @@ Result<Batches> AgentSwitches::on_prepare(const wire::SwitchMessage& message, co
   return out;
 }
 
-// SW-5, and its mirror at the source: what was never heard of is refused for ever, durably, before that is said.
+// SW-5, and its mirror at the source: what was never heard of is refused for ever, durably, before that is
+// said.
 Result<Batches> AgentSwitches::on_unknown(const wire::SwitchMessage& message) {
   const Reason reason(ErrorCode::kNotFound,
                       "This agent has no record of the migration (it was restarted, or is late)");

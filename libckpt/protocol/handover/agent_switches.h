@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// All switches of one agent: holds one machine per (migration, role), routes messages to them, answers for migrations it
-// never heard of (tombstones, SW-5) and keeps one migration of a job open at a time (SW-3). Pure like the machines: it
-// returns actions, the driver executes them in order. The agent daemon and the simulator of the tests drive this class.
-// Threads: one. Ownership: values only. Errors: kProtocol/kInvalidArgument for what cannot be, with nothing changed.
+// All switches of one agent: holds one machine per (migration, role), routes messages to them, answers for
+// migrations it never heard of (tombstones, SW-5) and keeps one migration of a job open at a time (SW-3).
+// Pure like the machines: it returns actions, the driver executes them in order. The agent daemon and the
+// simulator of the tests drive this class.
+// Threads: one. Ownership: values only. Errors: kProtocol/kInvalidArgument for what cannot be, with nothing
+// changed.
 #pragma once
 
 #include <map>
@@ -19,8 +21,8 @@ struct SwitchKey {
   Party role = Party::kInvalid;  // kSource or kTarget; kCoordinator in CoordinatorSwitches
   friend auto operator<=>(const SwitchKey&, const SwitchKey&) = default;
 };
-// The actions of one step of one machine, to be executed in order. Batches of one call are executed in order, too. When
-// a WriteRecord in it fails cleanly: drop the rest of this batch and call record_failed(key).
+// The actions of one step of one machine, to be executed in order. Batches of one call are executed in order,
+// too. When a WriteRecord in it fails cleanly: drop the rest of this batch and call record_failed(key).
 struct Batch {
   SwitchKey key;
   SwitchInfo info;
@@ -42,8 +44,9 @@ class AgentSwitches {
   Result<Batches> on_event(SwitchKey key, const TargetEvent& event, Nanos now);
   Result<Batches> record_failed(SwitchKey key, const Reason& reason, Nanos now);
 
-  // False while some machine is between BARRIER (or COMMITTED) and its end: then only a RunInstance action may let the job
-  // run. After restore(), every paused job of this node for which this is true must be let go on at once (SW-4).
+  // False while some machine is between BARRIER (or COMMITTED) and its end: then only a RunInstance action
+  // may let the job run. After restore(), every paused job of this node for which this is true must be let go
+  // on at once (SW-4).
   [[nodiscard]] bool may_run_freely(JobId job) const;
   [[nodiscard]] const SourceState* source(MigrationId migration) const;
   [[nodiscard]] const TargetState* target(MigrationId migration) const;

@@ -436,7 +436,8 @@ class Stepper {
     if (b.target_payload && !s_.abort_wanted) grant(s_.info.base + 1);
     return true;
   }
-  // A source that waits with BARRIER although nothing was granted (operator's journal restore): the abort lets it go.
+  // A source that waits with BARRIER although nothing was granted (operator's journal restore): the abort
+  // lets it go.
   bool hear_begun(Party from, const wire::Query&) {
     if (from == Party::kSource)
       want_abort(Reason(ErrorCode::kInternal, "The source paused before the grant"));

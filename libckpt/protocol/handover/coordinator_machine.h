@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's side of a switch (SW-1, SW-3, SW-6, SW-7, SW-9, SW-12, SW-15). See switch_types.h for the form of a machine.
+// The coordinator's side of a switch (SW-1, SW-3, SW-6, SW-7, SW-9, SW-12, SW-15). See switch_types.h for the
+// form of a machine.
 //
 //   Begun -> Granted(k) -> Closed(source|target)
 //      \---> Aborted
 //
-// Forgotten: a store was lost, or an older copy of it came back, so that an agent knows more of the migration than the records here say.
-// Nothing is decided until no lease that may have been given lasts; then both sides' answers decide (docs/protocol.md). A restarted
-// coordinator cannot know that its records are old: until the other side has answered, or a term is over, it lends nothing, and an abort
-// is asked of the sides although nothing was granted.
+// Forgotten: a store was lost, or an older copy of it came back, so that an agent knows more of the migration
+// than the records here say. Nothing is decided until no lease that may have been given lasts; then both
+// sides' answers decide (docs/protocol.md). A restarted coordinator cannot know that its records are old:
+// until the other side has answered, or a term is over, it lends nothing, and an abort is asked of the sides
+// although nothing was granted.
 #pragma once
 
 #include <array>
@@ -45,7 +47,8 @@ struct Closed {
   bool target_knows = false;
   friend bool operator==(const Closed&, const Closed&) = default;
 };
-// No record says this: what the agents say is all that is known. The fields are what they said after `undecided_until`.
+// No record says this: what the agents say is all that is known. The fields are what they said after
+// `undecided_until`.
 struct Forgotten {
   Nanos undecided_until = 0;  // until then a lease may last that was given before
   bool source_waits = false;  // with BARRIER, or with RESUMED(source_k) under a lease
@@ -98,13 +101,14 @@ using CoordinatorEvent =
 Result<Step<CoordinatorState>> step(const CoordinatorState& state, const CoordinatorEvent& event, Nanos now,
                                     const Timing& timing);
 Result<CoordinatorState> restore_coordinator(const Record& newest);
-// Of a migration that agents report and no record speaks of; no lease of before lasts longer than `undecided_until`. Its first event is
-// Restarted.
+// Of a migration that agents report and no record speaks of; no lease of before lasts longer than
+// `undecided_until`. Its first event is Restarted.
 CoordinatorState forgotten_coordinator(SwitchInfo info, Nanos undecided_until);
 
 [[nodiscard]] bool is_closed(const CoordinatorState& state) noexcept;   // recorded: m+1 of the job may begin
 [[nodiscard]] bool is_settled(const CoordinatorState& state) noexcept;  // closed, and both sides know it
-// Once closed: the incarnation of the owner, the `base` of the job's next migration; 0 while the owner has not said it.
+// Once closed: the incarnation of the owner, the `base` of the job's next migration; 0 while the owner has
+// not said it.
 [[nodiscard]] inline Incarnation owner_incarnation(const CoordinatorState& state) noexcept {
   return is_closed(state) ? state.owner_k : 0;
 }

@@ -18,9 +18,9 @@
 namespace ckpt::migration {
 namespace {
 
-// File: 8 bytes "GPMJRNL2", then frames at multiples of 8: {magic u32, length u32, crc32 of the body u32, index u32, body},
-// then zeroes. The index counts frames, so an old frame that survived a rewrite is never taken for a new one.
-// Of version 1 all frames are whole.
+// File: 8 bytes "GPMJRNL2", then frames at multiples of 8: {magic u32, length u32, crc32 of the body u32,
+// index u32, body}, then zeroes. The index counts frames, so an old frame that survived a rewrite is never
+// taken for a new one. Of version 1 all frames are whole.
 constexpr char kFileMagic[8] = {'G', 'P', 'M', 'J', 'R', 'N', 'L', '2'};
 constexpr char kFileMagic1[8] = {'G', 'P', 'M', 'J', 'R', 'N', 'L', '1'};
 constexpr std::uint32_t kFrameMagic = 0x4352'504a;

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// One party's append-only journal: a file of framed records, each durable (fdatasync) before append() returns.
+// One party's append-only journal: a file of framed records, each durable (fdatasync) before append()
+// returns.
 //
-// The file is extended ahead in zeroed, synced steps, so an append in the pause is one overwrite and one fdatasync without
-// metadata, and a full disk shows at reserve(), before a migration touches anything. A torn last record (its append never
-// returned) is cut off when the file is opened; a damaged record with intact ones behind it is kCorrupt: nothing is guessed.
+// The file is extended ahead in zeroed, synced steps, so an append in the pause is one overwrite and one
+// fdatasync without metadata, and a full disk shows at reserve(), before a migration touches anything. A torn
+// last record (its append never returned) is cut off when the file is opened; a damaged record with intact
+// ones behind it is kCorrupt: nothing is guessed.
 //
-// The plan is by far the largest part of a record, and the same in all of a migration: the first record of a party has it, later ones refer to
-// it. A file of before is read, too, and written as it is until it is compacted.
+// The plan is by far the largest part of a record, and the same in all of a migration: the first record of a
+// party has it, later ones refer to it. A file of before is read, too, and written as it is until it is
+// compacted.
 //
-// Threads: one at a time. Ownership: holds the file, locked (flock): a second opener gets kRefused. Errors: append and
-// reserve fail cleanly with kRefused (no space, size limit), nothing written; kIo means that the record's fate is unknown:
-// the process must end and read its journal again.
+// Threads: one at a time. Ownership: holds the file, locked (flock): a second opener gets kRefused. Errors:
+// append and reserve fail cleanly with kRefused (no space, size limit), nothing written; kIo means that the
+// record's fate is unknown: the process must end and read its journal again.
 #pragma once
 
 #include <cstdint>
@@ -32,14 +35,16 @@ class Journal {
   // Opens or makes the file (mode 0600) and reads what it holds.
   static Result<Journal> open(const std::string& path);
 
-  // All records, oldest first, as read at open and appended since. Each whole: a copy for who starts, or tests.
+  // All records, oldest first, as read at open and appended since. Each whole: a copy for who starts, or
+  // tests.
   [[nodiscard]] std::vector<Record> records() const;
   [[nodiscard]] std::uint64_t torn_bytes() const noexcept { return torn_bytes_; }  // cut off at open
   [[nodiscard]] std::uint64_t size_bytes() const noexcept { return end_; }
   static constexpr std::uint64_t kMaxBytes = std::uint64_t{256}
                                              << 20;  // of the file; beyond it append refuses
 
-  // The file as it is now: its first `bytes` bytes are whole records, whatever is appended or compacted later.
+  // The file as it is now: its first `bytes` bytes are whole records, whatever is appended or compacted
+  // later.
   struct Copy {
     UniqueFd fd;
     std::uint64_t bytes = 0;
@@ -54,8 +59,9 @@ class Journal {
     return kReserveBytes + 8 * plan_bytes;
   }
   Result<void> reserve(std::uint64_t bytes = kReserveBytes);
-  // Rewrites the file with only the newest record of each (migration, party), without those for which `forget` says yes,
-  // and renames it into place. A newest record stays for as long as its job may be asked about (SW-3).
+  // Rewrites the file with only the newest record of each (migration, party), without those for which
+  // `forget` says yes, and renames it into place. A newest record stays for as long as its job may be asked
+  // about (SW-3).
   Result<void> compact(const std::function<bool(const Record&)>& forget);
 
  private:

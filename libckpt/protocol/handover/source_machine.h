@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The source agent's side of a switch (SW-2 to SW-5, SW-8 to SW-13). See switch_types.h for the form of a machine.
+// The source agent's side of a switch (SW-2 to SW-5, SW-8 to SW-13). See switch_types.h for the form of a
+// machine.
 //
 //   Preparing -> Ready -> Precopy -> Pausing -> Barrier -> Released            (the target keeps the job)
 //        \________\__________\_________\           \--> Leased(k) -> Owner      (SW-12, first half)
 //                                       `-> Owner <-----'                       (the source keeps it)
 //
-// The job is paused only after the coordinator said Granted: without it a pause would be in vain. Leaving before BARRIER
-// is recorded as RESUMED(n, owner, never_barrier): this migration's final manifest will never exist, so the coordinator may
-// close for the source without hearing the target.
-// A source with BARRIER lends to a target that has committed and that the coordinator does not answer (SW-10). Until that
-// is over it takes no grant itself. A restarted one cannot know whether it has lent, so it waits for a whole term.
+// The job is paused only after the coordinator said Granted: without it a pause would be in vain. Leaving
+// before BARRIER is recorded as RESUMED(n, owner, never_barrier): this migration's final manifest will never
+// exist, so the coordinator may close for the source without hearing the target.
+// A source with BARRIER lends to a target that has committed and that the coordinator does not answer
+// (SW-10). Until that is over it takes no grant itself. A restarted one cannot know whether it has lent, so
+// it waits for a whole term.
 #pragma once
 
 #include <optional>

@@ -3,12 +3,15 @@
 //
 // A machine is a value (its state) and one pure function
 //     Result<Step<State>> step(const State&, const Event&, Nanos now, const Timing&)
-// with no I/O, clock or log inside. `now` is CLOCK_BOOTTIME of the driver's node when it took the event from its queue.
-// An event that cannot happen in a state is an error and changes nothing; a late duplicate is a step without actions.
+// with no I/O, clock or log inside. `now` is CLOCK_BOOTTIME of the driver's node when it took the event from
+// its queue. An event that cannot happen in a state is an error and changes nothing; a late duplicate is a
+// step without actions.
 //
-// The driver executes a step's actions strictly in order. WriteRecord ends only when the record is durable: that order is
-// SW-2. If it fails cleanly (nothing written), the driver drops the rest of the step's actions, goes back to the state
-// before the step and feeds RecordFailed. How a driver runs machines is written in driver.md beside this file.
+// The driver executes a step's actions strictly in order. WriteRecord ends only when the record is durable:
+// that order is
+// SW-2. If it fails cleanly (nothing written), the driver drops the rest of the step's actions, goes back to
+// the state before the step and feeds RecordFailed. How a driver runs machines is written in driver.md beside
+// this file.
 // Threads: value types; a machine belongs to one driver thread.
 #pragma once
 
@@ -52,8 +55,8 @@ enum class Timer : std::uint8_t {
 [[nodiscard]] std::string_view to_string(Timer timer) noexcept;
 
 // ---- actions of every machine ----
-// Says `body` to `to`. `from` is who states it: another party's statement is only relayed. Best effort, never waited for;
-// to the other agent by whatever way there is (directly, through the coordinator, or both).
+// Says `body` to `to`. `from` is who states it: another party's statement is only relayed. Best effort, never
+// waited for; to the other agent by whatever way there is (directly, through the coordinator, or both).
 struct Send {
   Send(Party stated_by, Party receiver, wire::SwitchBody what)
       : from(stated_by), to(receiver), body(std::move(what)) {}
@@ -112,9 +115,10 @@ struct Report {
 };
 
 // ---- actions of both agents ----
-// The instance on this side runs as incarnation k until `deadline` (CLOCK_BOOTTIME; none: for good). The driver tells the
-// keeper, which sets the deadline before it opens the gate (SW-11), lets a stopped rank go on, and refuses a deadline
-// that is over. Repeated with a later deadline it is a renewal, and touches only the deadline. InstanceRuns(k) follows.
+// The instance on this side runs as incarnation k until `deadline` (CLOCK_BOOTTIME; none: for good). The
+// driver tells the keeper, which sets the deadline before it opens the gate (SW-11), lets a stopped rank go
+// on, and refuses a deadline that is over. Repeated with a later deadline it is a renewal, and touches only
+// the deadline. InstanceRuns(k) follows.
 struct RunInstance {
   RunInstance(Incarnation incarnation, std::optional<Nanos> until) : k(incarnation), deadline(until) {}
   friend bool operator==(const RunInstance&, const RunInstance&) = default;

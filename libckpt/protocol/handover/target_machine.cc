@@ -75,7 +75,8 @@ class Stepper {
     s_.phase = Committed{k};
   }
 
-  // RELEASED or CLOSED(target): no lease is needed any more. Also from VERIFIED, when the source's image was given up.
+  // RELEASED or CLOSED(target): no lease is needed any more. Also from VERIFIED, when the source's image was
+  // given up.
   void become_owner(bool heard_released) {
     Committed next{std::max(s_.offered, s_.info.base + 1), true};
     if (const auto* p = in<Committed>()) {
@@ -159,7 +160,8 @@ class Stepper {
     tell_both(wire::Runs(p.k));
     act(Report(ReportKind::kRunsAtTarget, p.k));
   }
-  // SW-14 is for instances that died. One that has finished is never run again: RUNS stays stated, so that the source releases.
+  // SW-14 is for instances that died. One that has finished is never run again: RUNS stays stated, so that
+  // the source releases.
   bool on(const InstanceFinished& e) {
     auto* p = in<Committed>();
     if (!p || p->k != e.k || p->dead) return true;

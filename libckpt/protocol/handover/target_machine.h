@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The target agent's side of a switch (SW-2, SW-3, SW-5 to SW-14). See switch_types.h for the form of a machine.
+// The target agent's side of a switch (SW-2, SW-3, SW-5 to SW-14). See switch_types.h for the form of a
+// machine.
 //
 //   Preparing -> Ready -> Receiving -> Verified -> Committed(k) -> Committed(k, owner)
 //        \________\___________\__________\____________\--> Relinquished
 //
-// COMMITTED is the commit point. It is written only with VERIFIED, a Commit(k) and a lease for k that lasts, so the lease
-// is fetched while the copy still runs and renewed until the migration is closed.
+// COMMITTED is the commit point. It is written only with VERIFIED, a Commit(k) and a lease for k that lasts,
+// so the lease is fetched while the copy still runs and renewed until the migration is closed.
 #pragma once
 
 #include "libckpt/protocol/handover/source_machine.h"

@@ -3,17 +3,20 @@
 //
 // A frame is a fixed 24-byte little-endian header and a body:
 //   magic u32 | version u16 | type u16 | length u32 | crc32 of the body u32 | sequence u64
-// Header and length are judged before a byte of the body is read; a body is judged by its CRC before it is decoded.
+// Header and length are judged before a byte of the body is read; a body is judged by its CRC before it is
+// decoded.
 //
 // A body is cereal portable binary (little-endian, first byte 1) of one *enveloped* struct:
 //   struct M { static constexpr std::uint8_t kVersion = 1, kCompat = 1; ... template <class A> void fields(A& a) { a(x, y); } };
-// Each enveloped struct, nested ones too, is written as {version u8, compat u8, size u32, fields}. A reader refuses a
-// struct whose compat is above its own kVersion, skips fields that a newer version appended, leaves those at their defaults that an
-// older one ends before, and refuses anything else left over. Fields: integers, bool (0 or 1), double, std::string, std::vector, std::optional, enums, enveloped structs.
-// An enum on the wire needs `constexpr bool is_known(E)` beside it; 0 and unknown values are refused.
-// Every count is compared with the bytes that are left before anything grows, so a peer's number allocates nothing.
+// Each enveloped struct, nested ones too, is written as {version u8, compat u8, size u32, fields}. A reader
+// refuses a struct whose compat is above its own kVersion, skips fields that a newer version appended, leaves
+// those at their defaults that an older one ends before, and refuses anything else left over. Fields:
+// integers, bool (0 or 1), double, std::string, std::vector, std::optional, enums, enveloped structs. An enum
+// on the wire needs `constexpr bool is_known(E)` beside it; 0 and unknown values are refused. Every count is
+// compared with the bytes that are left before anything grows, so a peer's number allocates nothing.
 //
-// Threads: all functions are pure. Errors: kProtocol (drop the connection), kNotSupported (a version we do not speak).
+// Threads: all functions are pure. Errors: kProtocol (drop the connection), kNotSupported (a version we do
+// not speak).
 #pragma once
 
 #include <cereal/cereal.hpp>

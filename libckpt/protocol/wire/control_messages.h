@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of the control plane. Two kinds of connection carry them, the dialer speaks first:
-// agent -> coordinator, and agent -> agent (the peer link: Hello, HelloReply, Ping, Pong and kSwitch frames only).
+// Messages of the control plane. Two kinds of connection carry them, the dialer speaks first: agent ->
+// coordinator, and agent -> agent (the peer link: Hello, HelloReply, Ping, Pong and kSwitch frames only).
 //
 //   agent                          coordinator                    other agent
 //     | Hello(token)    ------------->  |
@@ -24,13 +24,15 @@
 //     | <--- DescribeJob, DescribeSwitch |   of what this coordinator does not know: its store was lost, or is an older copy
 //     | JobFacts, SwitchFacts, Reply ->  |
 //
-// Fields are only ever appended (codec.h skips what a newer sender appends); a change of meaning takes a new frame type.
-// kControlVersion is the version of the whole set, compared in Hello. Times are CLOCK_BOOTTIME nanoseconds of the node
-// that states them, spans nanoseconds, sizes bytes. All are value types and no aggregates (g++ 12 destroys aggregate
-// temporaries in co_await twice). Decoding bounds sizes and enums; everything else is checked by whoever uses it.
+// Fields are only ever appended (codec.h skips what a newer sender appends); a change of meaning takes a new
+// frame type. kControlVersion is the version of the whole set, compared in Hello. Times are CLOCK_BOOTTIME
+// nanoseconds of the node that states them, spans nanoseconds, sizes bytes. All are value types and no
+// aggregates (g++ 12 destroys aggregate temporaries in co_await twice). Decoding bounds sizes and enums;
+// everything else is checked by whoever uses it.
 //
-// Here: what opens and keeps a connection, and the answer to requests. What a node tells of itself: node_messages.h; of and to its
-// jobs: job_messages.h; migrations: migration_messages.h; health: health_messages.h; images: image_messages.h.
+// Here: what opens and keeps a connection, and the answer to requests. What a node tells of itself:
+// node_messages.h; of and to its jobs: job_messages.h; migrations: migration_messages.h; health:
+// health_messages.h; images: image_messages.h.
 #pragma once
 
 #include <cstddef>
@@ -92,8 +94,8 @@ struct Pong {
   }
 };
 
-// The answer to StartJob (the keeper and its ranks have been started, or why not), StopJob (the signal is sent), SetLimits,
-// ForgetJob, and to a ReadLog that failed.
+// The answer to StartJob (the keeper and its ranks have been started, or why not), StopJob (the signal is
+// sent), SetLimits, ForgetJob, and to a ReadLog that failed.
 struct Reply {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kReply;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an agent found about the health of its GPUs, and what it concluded for each job (libckpt/health decides; docs/design.md §8).
+// What an agent found about the health of its GPUs, and what it concluded for each job (libckpt/health
+// decides; docs/design.md §8).
 //
 //   agent                          coordinator
 //     | HealthReport    ------------->  |   every finding the coordinator has not acknowledged; again at each new connection
 //     | <----------- HealthSettings     |   behind the Welcome, at each change, and as the acknowledgement of a report
 //
-// The coordinator acts: it cordons, moves, restores, parks; an agent never moves a job by itself. Fields are only ever appended.
-// Times are Unix milliseconds. Decoding bounds sizes and enums; everything else is checked by whoever uses it.
+// The coordinator acts: it cordons, moves, restores, parks; an agent never moves a job by itself. Fields are
+// only ever appended. Times are Unix milliseconds. Decoding bounds sizes and enums; everything else is
+// checked by whoever uses it.
 #pragma once
 
 #include <cstdint>

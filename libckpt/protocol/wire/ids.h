@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ids of jobs, migrations and what else a coordinator numbers, as numbers and as text ("j6-k3fa").
 //
-// An id is a number, which goes on from the coordinator's store, and a tag, drawn at each start of the coordinator: one that lost its
-// store, or came up with an older copy of it, begins with numbers that were given before, but never with their tags. Ids
-// order by number. Below 2^32 an id has no tag ("j6"): coordinators that drew none gave it.
+// An id is a number, which goes on from the coordinator's store, and a tag, drawn at each start of the
+// coordinator: one that lost its store, or came up with an older copy of it, begins with numbers that were
+// given before, but never with their tags. Ids order by number. Below 2^32 an id has no tag ("j6"):
+// coordinators that drew none gave it.
 // Threads: pure. Errors: parse_id() gives nothing for what is not an id.
 #pragma once
 
@@ -47,7 +48,8 @@ inline constexpr std::uint64_t kMaxTaggedNumber = (std::uint64_t{1} << 31) - 1; 
   return said == id || (id_tag(said) == 0 && said == id_number(id));
 }
 
-// What a person means by `id`: the entry itself, or without a tag the only one of that number. end() if there is none, or several.
+// What a person means by `id`: the entry itself, or without a tag the only one of that number. end() if there
+// is none, or several.
 template <class Map>
 [[nodiscard]] auto find_meant(Map& entries, std::uint64_t id) {
   if (const auto exact = entries.find(id); exact != entries.end() || id_tag(id) != 0) return exact;

@@ -11,9 +11,10 @@
 //     | <------------- ReadImage        |   what an image says of its job; answered with ImageFacts
 //     | VaultContents   ------------->  |   behind the agent's hello and at every change: what this node's vault has
 //
-// A vault is a folder. The path is the node's own word for it: `folder` empty is the node's own vault (agent.toml `vault_dir`, by default
-// HOME/vault); a shared folder has the same path on every node. Fields are only ever appended. Times are Unix milliseconds, spans
-// nanoseconds, sizes bytes. Decoding bounds sizes and enums; everything else is checked by whoever uses it.
+// A vault is a folder. The path is the node's own word for it: `folder` empty is the node's own vault
+// (agent.toml `vault_dir`, by default HOME/vault); a shared folder has the same path on every node. Fields
+// are only ever appended. Times are Unix milliseconds, spans nanoseconds, sizes bytes. Decoding bounds sizes
+// and enums; everything else is checked by whoever uses it.
 #pragma once
 
 #include <cstdint>
@@ -52,11 +53,11 @@ struct TakeSnapshot {
   bool end_after =
       false;  // `suspend`: the job does not go on after the barrier once the image is durable; it goes on if it fails
   VaultPeer peer;  // with an empty folder: in that node's own vault
-  // The coordinator's own count of images: a later one has a higher number, whatever the nodes' clocks say. 0: from a coordinator without
-  // one, which also does not know VaultContents::vault_job.
+  // The coordinator's own count of images: a later one has a higher number, whatever the nodes' clocks say.
+  // 0: from a coordinator without one, which also does not know VaultContents::vault_job.
   std::uint64_t sequence = 0;
-  // Gives up a snapshot that is under way (job and incarnation count, and nothing else); answered once the job runs on without it. kNotFound: there
-  // is none. kRefused: too late, the job has left for its image.
+  // Gives up a snapshot that is under way (job and incarnation count, and nothing else); answered once the
+  // job runs on without it. kNotFound: there is none. kRefused: too late, the job has left for its image.
   bool cancel = false;
   template <class A>
   void fields(A& a) {
@@ -113,7 +114,8 @@ struct RestoreImage {
   }
 };
 
-// The image that an instance was started from: not always the one that the order named, which may have been damaged.
+// The image that an instance was started from: not always the one that the order named, which may have been
+// damaged.
 struct RestoreReport {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kRestoreReport;
@@ -145,7 +147,8 @@ struct ImageRow {
   std::uint64_t written_bytes = 0;
   bool damaged = false;
   std::string gpu_model;  // where it was taken; a transparent job's image needs the same
-  // Of what it consists of, where the vault has a tier in memory; both 0: on the disk. What versions share counts for each.
+  // Of what it consists of, where the vault has a tier in memory; both 0: on the disk. What versions share
+  // counts for each.
   std::uint64_t memory_bytes = 0;
   std::uint64_t disk_bytes = 0;
   std::uint64_t sequence = 0;  // of the order that it was taken by; 0: of an older build
@@ -165,7 +168,8 @@ struct VaultContents {
   std::uint64_t limit_bytes = 0;  // 0: none
   std::vector<ImageRow> images;   // all of the folder, or of vault_job
   std::string vault_job;          // not empty: only of this job; what is known of others stays
-  // A list that one frame does not hold comes in parts, one behind the other: the first has part 0, all but the last have `more`.
+  // A list that one frame does not hold comes in parts, one behind the other: the first has part 0, all but
+  // the last have `more`.
   std::uint32_t part = 0;
   bool more = false;
   template <class A>
@@ -196,8 +200,8 @@ struct VaultOrder {
   }
 };
 
-// Lets who shows the token use the node's own vault, for one job. Answered with VaultGrant, or with a Reply that says why not. With a token to
-// revoke nothing is granted, and a Reply is the answer.
+// Lets who shows the token use the node's own vault, for one job. Answered with VaultGrant, or with a Reply
+// that says why not. With a token to revoke nothing is granted, and a Reply is the answer.
 struct GrantVault {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kGrantVault;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the coordinator asks of an agent for jobs: starting, taking in, stopping, forgetting, reading logs (control_messages.h has the
-// order and what holds for all of these messages).
+// What the coordinator asks of an agent for jobs: starting, taking in, stopping, forgetting, reading logs
+// (control_messages.h has the order and what holds for all of these messages).
 #pragma once
 
 #include <cstdint>
@@ -56,7 +56,8 @@ struct JobSpec {
   std::uint64_t gpu_memory_bytes = 0;  // what the submitter asked for, 0 = nothing said
   std::vector<RankSpec> ranks;
   Way way = Way::kCooperative;
-  // kAdopted: the process as its first node counts, and when it was started (field 22 of /proc/PID/stat), which names it for ever.
+  // kAdopted: the process as its first node counts, and when it was started (field 22 of /proc/PID/stat),
+  // which names it for ever.
   std::int32_t adopt_pid = 0;
   std::uint64_t adopt_start_ticks = 0;
   std::int32_t priority = 0;  // the higher, the later it is disturbed
@@ -80,8 +81,8 @@ struct StartJob {
   }
 };
 
-// What `adopt` needs to know of a process before there is a job: answered with ProcessFacts, or with a Reply that says why it cannot be
-// taken in.
+// What `adopt` needs to know of a process before there is a job: answered with ProcessFacts, or with a Reply
+// that says why it cannot be taken in.
 struct InspectProcess {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kInspectProcess;
@@ -114,7 +115,8 @@ struct ProcessFacts {
   }
 };
 
-// How an instance was started, for a coordinator that does not know its job. Answered with JobFacts, or with a Reply that says why not.
+// How an instance was started, for a coordinator that does not know its job. Answered with JobFacts, or with
+// a Reply that says why not.
 struct DescribeJob {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kDescribeJob;
@@ -155,7 +157,8 @@ struct StopJob {
   }
 };
 
-// The coordinator needs nothing of this job any more: the agent removes its folders (logs, status) of ended instances.
+// The coordinator needs nothing of this job any more: the agent removes its folders (logs, status) of ended
+// instances.
 struct ForgetJob {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kForgetJob;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a migration is told to do, how far it is, and what its two sides measured. The protocol itself is in switch_messages.h;
-// control_messages.h has the order and what holds for all of these messages.
+// What a migration is told to do, how far it is, and what its two sides measured. The protocol itself is in
+// switch_messages.h; control_messages.h has the order and what holds for all of these messages.
 #pragma once
 
 #include <cstddef>
@@ -50,11 +50,11 @@ struct MigrateOptions {
   }
 };
 
-// The `plan` of the switch's Prepare, the same bytes for both sides. Kept by the agents (0600) as long as the migration
-// is open: peer address and token are what a committed switch is finished with while the coordinator is away.
-// spec is the running instance, as it was started: command, environment, the incarnation it was started as (the name of
-// its folder) and its GPU indices. The standby is the same command with the incarnation base + 1 (base: SwitchMessage) and
-// the GPU indices of target_ranks.
+// The `plan` of the switch's Prepare, the same bytes for both sides. Kept by the agents (0600) as long as the
+// migration is open: peer address and token are what a committed switch is finished with while the
+// coordinator is away. spec is the running instance, as it was started: command, environment, the incarnation
+// it was started as (the name of its folder) and its GPU indices. The standby is the same command with the
+// incarnation base + 1 (base: SwitchMessage) and the GPU indices of target_ranks.
 struct MigrationPlan {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   MigrationPlan() = default;
@@ -189,7 +189,8 @@ struct TargetReport {
   }
 };
 
-// What a node knows of a switch, for a coordinator that does not. Answered with SwitchFacts, or with a Reply that says why not.
+// What a node knows of a switch, for a coordinator that does not. Answered with SwitchFacts, or with a Reply
+// that says why not.
 struct DescribeSwitch {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kDescribeSwitch;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agent <-> mover: one message per packet of an inherited AF_UNIX SOCK_SEQPACKET socketpair (descriptor 3 in the mover).
+// Agent <-> mover: one message per packet of an inherited AF_UNIX SOCK_SEQPACKET socketpair (descriptor 3 in
+// the mover).
 //
-// A session is one rank of one migration on one GPU; its key is in every message, several may be open. Agent A, source mover
-// S, target mover T:
+// A session is one rank of one migration on one GPU; its key is in every message, several may be open. Agent
+// A, source mover S, target mover T:
 //
 //   A>S,T Configure                        S,T>A MoverReady, or MoverFailed (the mover ends)
 //   A>S,T OpenSession                      (no answer; opening one that is open is SessionFailed)
@@ -26,7 +27,8 @@
 //         them any more: a region that finds no memory waits for that.
 //   A>S,T FillRegions +fds             no session's: a process has made memory of its own, each region is copied into it and compared. S,T>A Filled, FillFailed
 //
-// A snapshot is a source without a target, a restore a target without a source; what would be sent lies in a vault (libckpt/store/vault).
+// A snapshot is a source without a target, a restore a target without a source; what would be sent lies in a
+// vault (libckpt/store/vault).
 //   A>S   StartSnapshot +record fd         S>A SnapshotReady: what has changed since the last one is staged, while the job runs
 //   A>S   FinalRound (no host state)       the rank is paused. S>A SnapshotStaged: it may go on
 //                                          S>A DroppedRegions (none named): S holds nothing of its memory any more
@@ -37,13 +39,14 @@
 //   A>S,T EndSession, at any time          S,T>A SessionEnded: nothing of the job is held any more. Also after SessionFailed
 //   S,T>A SessionFailed                    the session does nothing more; EndSession must still follow. S lets go of nothing before it
 //
-// A mover that loses its agent (end of file) ends and holds nothing. A message for a session that is not open is answered with
-// SessionEnded (EndSession, DropRegions: Dropped) or ignored.
+// A mover that loses its agent (end of file) ends and holds nothing. A message for a session that is not open
+// is answered with SessionEnded (EndSession, DropRegions: Dropped) or ignored.
 //
 // The messages: mover_session_messages.h, mover_move_messages.h, mover_vault_messages.h. Here: the packet.
 //
-// Threads: values and pure functions. Times are CLOCK_BOOTTIME nanoseconds of the node of who states them, 0 = not reached;
-// sizes bytes, rates bytes per second. Errors: kProtocol for bytes that are no message; everything is bounded by a packet.
+// Threads: values and pure functions. Times are CLOCK_BOOTTIME nanoseconds of the node of who states them, 0
+// = not reached; sizes bytes, rates bytes per second. Errors: kProtocol for bytes that are no message;
+// everything is bounded by a packet.
 #pragma once
 
 #include <cstddef>
@@ -71,7 +74,8 @@ using Message =
                  JobLeft>;
 [[nodiscard]] std::string_view name_of(const Message& message) noexcept;
 
-// One packet. kInvalidArgument if it would be longer than kMaxPacketBytes, or has more regions or tensors than one may have.
+// One packet. kInvalidArgument if it would be longer than kMaxPacketBytes, or has more regions or tensors
+// than one may have.
 Result<std::vector<std::byte>> encode_message(const Message& message);
 Result<Message> decode_message(std::span<const std::byte> packet);
 // How many descriptors belong to it.
@@ -85,11 +89,12 @@ struct Packet {
   std::vector<UniqueFd> fds;
 };
 
-// Sends one packet with descriptors (which stay the caller's). Waits while the socket is full, also on a non-blocking socket.
-// kUnavailable: the other side is gone.
+// Sends one packet with descriptors (which stay the caller's). Waits while the socket is full, also on a
+// non-blocking socket. kUnavailable: the other side is gone.
 Result<void> send_message(int socket, const Message& message, std::span<const int> fds = {});
-// Receives one packet; waits for one on a blocking socket. kUnavailable: end of file, the other side is gone. kTimedOut: none
-// there on a non-blocking socket. kProtocol: not a message, or not the descriptors it needs (all that came are closed).
+// Receives one packet; waits for one on a blocking socket. kUnavailable: end of file, the other side is gone.
+// kTimedOut: none there on a non-blocking socket. kProtocol: not a message, or not the descriptors it needs
+// (all that came are closed).
 Result<Packet> receive_message(int socket);
 
 }  // namespace ckpt::wire::mover

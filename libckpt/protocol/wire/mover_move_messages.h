@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agent <-> mover: one rank's move from StartTarget to Verified (mover_messages.h has the order and what holds for all of these
-// messages).
+// Agent <-> mover: one rank's move from StartTarget to Verified (mover_messages.h has the order and what
+// holds for all of these messages).
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,8 @@ struct StartSource {
   SessionKey session;
   std::vector<std::string> addresses;  // of Listening
   MigrateOptions options;
-  // As the agent expects them: all terms of the pause but the copy, and what of the pause runs beside the copy.
+  // As the agent expects them: all terms of the pause but the copy, and what of the pause runs beside the
+  // copy.
   std::int64_t fixed_cost_ns = 0;
   bool near = false;  // the target's mover is on this node: it may read this one's memory
   std::int64_t beside_copy_ns = 0;
@@ -103,7 +104,8 @@ struct FirstRoundDone {
   }
 };
 
-// The time to switch. `within_limit` false: rounds do not shrink (or max_rounds is reached) and the options say switch.
+// The time to switch. `within_limit` false: rounds do not shrink (or max_rounds is reached) and the options
+// say switch.
 struct Converged {
   CKPT_MOVER_MESSAGE(Converged);
   SessionKey session;
@@ -173,8 +175,8 @@ struct ReleaseManifest {
   }
 };
 
-// A fingerprint at the target was not the staged copy's (the chunk is sent again), or a chunk changed at the target after its
-// acknowledgement. The third time for one chunk is SessionFailed(kCorrupt).
+// A fingerprint at the target was not the staged copy's (the chunk is sent again), or a chunk changed at the
+// target after its acknowledgement. The third time for one chunk is SessionFailed(kCorrupt).
 struct Mismatch {
   CKPT_MOVER_MESSAGE(Mismatch);
   SessionKey session;

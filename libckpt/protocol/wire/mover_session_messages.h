@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agent <-> mover: the process, its sessions, and the memory that they have (mover_messages.h has the order and what holds for all of
-// these messages).
+// Agent <-> mover: the process, its sessions, and the memory that they have (mover_messages.h has the order
+// and what holds for all of these messages).
 #pragma once
 
 #include <cstdint>
@@ -62,8 +62,8 @@ struct OpenSession {
   Incarnation incarnation = 0;  // the target's, the same on both sides
   Bytes fingerprint_key;        // kFingerprintKeyBytes
   Bytes session_token;          // kSessionTokenBytes
-  // Target: there is no standby whose memory would be attached. The mover makes a region for each of the source's plan, with the same id, and
-  // exports it (MadeRegions).
+  // Target: there is no standby whose memory would be attached. The mover makes a region for each of the
+  // source's plan, with the same id, and exports it (MadeRegions).
   bool makes_memory = false;
   Purpose purpose = Purpose::kMove;  // a snapshot is a source, a restore a target
   template <class A>

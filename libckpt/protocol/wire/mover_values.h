@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the messages between an agent and its movers are made of: bounds, the session's key, a failure, a region
-// (mover_messages.h has the messages' order and what holds for all of them).
+// What the messages between an agent and its movers are made of: bounds, the session's key, a failure, a
+// region (mover_messages.h has the messages' order and what holds for all of them).
 #pragma once
 
 #include <compare>
@@ -19,7 +19,8 @@ inline constexpr int kSocketFd = 3;
 inline constexpr std::size_t kMaxPacketBytes = std::size_t{64} << 10;
 inline constexpr std::size_t kMaxRegions = 64;  // of one AttachRegions or MadeRegions: one descriptor each
 inline constexpr std::size_t kMaxFillRegions = 32;  // of one FillRegions: two descriptors each
-// FillRegions and its answers belong to no session: their key has this in place of a rank, and a number of the agent's own.
+// FillRegions and its answers belong to no session: their key has this in place of a rank, and a number of
+// the agent's own.
 inline constexpr std::uint32_t kFillRank = 0xffff'ffff;
 // The key of a snapshot's or restore's session has this in place of a rank, and a number of the agent's own.
 inline constexpr std::uint32_t kVaultRank = 0xffff'fffe;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agent <-> mover: snapshots and restores (mover_messages.h has the order and what holds for all of these messages).
+// Agent <-> mover: snapshots and restores (mover_messages.h has the order and what holds for all of these
+// messages).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@
 
 namespace ckpt::wire::mover {
 
-// The way to a vault beside its folder: a tier in memory before it, or the node that has it (libckpt/store/peer).
+// The way to a vault beside its folder: a tier in memory before it, or the node that has it
+// (libckpt/store/peer).
 struct VaultWay {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   VaultWay() = default;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a node has: its GPUs and the instances of jobs on it, as its agent tells the coordinator (control_messages.h has the order
-// and what holds for all of these messages).
+// What a node has: its GPUs and the instances of jobs on it, as its agent tells the coordinator
+// (control_messages.h has the order and what holds for all of these messages).
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,8 @@ struct GpuPeer {
   GpuPeer() = default;
   std::uint32_t index = 0;
   std::uint32_t nvlinks = 0;  // that are up, to it or to a switch that both hang off
-  // As NVML counts: 0 one board, 10 one PCI switch, 20 several, 30 one host bridge, 40 one NUMA node, 50 across the machine.
+  // As NVML counts: 0 one board, 10 one PCI switch, 20 several, 30 one host bridge, 40 one NUMA node, 50
+  // across the machine.
   std::uint32_t common_ancestor = 50;
   template <class A>
   void fields(A& a) {

@@ -27,11 +27,12 @@
 //   |-- Closed(target) ------->|                              |
 //   |-- Closed(target) -------------------------------------->|
 //
-// Every message may be lost, late, repeated or reordered. Statements (Committed, Runs, Released, Relinquished, Aborted,
-// Resumed, Closed) repeat what the sender's journal holds and are never withdrawn, so anybody may relay them. `from` is
-// who stated it, not who carried it.
+// Every message may be lost, late, repeated or reordered. Statements (Committed, Runs, Released,
+// Relinquished, Aborted, Resumed, Closed) repeat what the sender's journal holds and are never withdrawn, so
+// anybody may relay them. `from` is who stated it, not who carried it.
 //
-// Threads: value types. All have constructors: aggregates as temporaries in `co_await f(M{...})` are destroyed twice by g++ 12.
+// Threads: value types. All have constructors: aggregates as temporaries in `co_await f(M{...})` are
+// destroyed twice by g++ 12.
 #pragma once
 
 #include <cstddef>
@@ -113,7 +114,8 @@ using Bytes = std::vector<std::byte>;
   void fields(A& a);                                       \
   friend bool operator==(const Name&, const Name&) = default
 
-// C to S and T: take part. `plan` is the control plane's own encoded message (options, keys, command of the standby).
+// C to S and T: take part. `plan` is the control plane's own encoded message (options, keys, command of the
+// standby).
 struct Prepare {
   CKPT_SWITCH_BODY(Prepare);
   Prepare() = default;
@@ -122,7 +124,8 @@ struct Prepare {
   std::vector<RankPlace> ranks;
   Bytes plan;
 };
-// S or T to C: everything that can be refused has been looked at. `payload` goes to the other side with Start.
+// S or T to C: everything that can be refused has been looked at. `payload` goes to the other side with
+// Start.
 struct Prepared {
   CKPT_SWITCH_BODY(Prepared);
   Prepared() = default;
@@ -165,14 +168,16 @@ struct Failed {
 struct Verified {
   CKPT_SWITCH_BODY(Verified);
 };
-// C to T (k = n+1, n+3, ...) or, as the offer of SW-12, to S (k = n+2, ...): GRANTED(k) is recorded; ask for its lease.
+// C to T (k = n+1, n+3, ...) or, as the offer of SW-12, to S (k = n+2, ...): GRANTED(k) is recorded; ask for
+// its lease.
 struct Commit {
   CKPT_SWITCH_BODY(Commit);
   Commit() = default;
   explicit Commit(Incarnation incarnation) : k(incarnation) {}
   Incarnation k = 0;
 };
-// Holder to C. `sent_at_ns` is the holder's clock (CLOCK_BOOTTIME) when it asked; the answer repeats it (SW-9).
+// Holder to C. `sent_at_ns` is the holder's clock (CLOCK_BOOTTIME) when it asked; the answer repeats it
+// (SW-9).
 struct LeaseRequest {
   CKPT_SWITCH_BODY(LeaseRequest);
   LeaseRequest() = default;
@@ -223,8 +228,8 @@ struct Aborted {
   explicit Aborted(Reason why) : reason(std::move(why)) {}
   Reason reason;
 };
-// S: the source owns the job again (owner), or runs k under a lease. `never_barrier`: no BARRIER was or will ever be
-// recorded for this migration, so no final manifest exists and the target can never have verified.
+// S: the source owns the job again (owner), or runs k under a lease. `never_barrier`: no BARRIER was or will
+// ever be recorded for this migration, so no final manifest exists and the target can never have verified.
 struct Resumed {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;  // 2: the reason; an older source sends none
   static constexpr std::string_view kName = "Resumed";
@@ -245,8 +250,8 @@ struct Closed {
   explicit Closed(Side owner) : side(owner) {}
   Side side = Side::kInvalid;
 };
-// Anybody to anybody: state your record. With `give_up` (S to T, when the source waits no longer, for `reason`): relinquish if you
-// have not committed.
+// Anybody to anybody: state your record. With `give_up` (S to T, when the source waits no longer, for
+// `reason`): relinquish if you have not committed.
 struct Query {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;  // 2: the reason; an older source sends none
   static constexpr std::string_view kName = "Query";
@@ -286,7 +291,8 @@ struct SwitchMessage {
 
 // The body of a FrameType::kSwitch frame.
 [[nodiscard]] std::vector<std::byte> encode_switch(const SwitchMessage& message);
-// Also refuses what no honest sender says: ids of 0, from == to, a k of the wrong parity for its sender or receiver.
+// Also refuses what no honest sender says: ids of 0, from == to, a k of the wrong parity for its sender or
+// receiver.
 Result<SwitchMessage> decode_switch(std::span<const std::byte> body);
 
 }  // namespace ckpt::wire

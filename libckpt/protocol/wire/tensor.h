@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A named tensor as it travels: from agent to mover, and in the plan from mover to mover. A value type; whoever uses one that
-// came from outside calls check_tensor() first. Sizes are bytes; dtype and kind are those of ckpt.h.
+// A named tensor as it travels: from agent to mover, and in the plan from mover to mover. A value type;
+// whoever uses one that came from outside calls check_tensor() first. Sizes are bytes; dtype and kind are
+// those of ckpt.h.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,8 @@ struct TensorInfo {
   }
 };
 
-// Known dtype and kind, a printable name, shape times dtype equals bytes, no overflow. kProtocol, naming the tensor.
+// Known dtype and kind, a printable name, shape times dtype equals bytes, no overflow. kProtocol, naming the
+// tensor.
 Result<void> check_tensor(const TensorInfo& tensor);
 // "f32[1024,768]"
 [[nodiscard]] std::string describe_tensor(const TensorInfo& tensor);

@@ -4,11 +4,13 @@
 //   "GPMBACK1" | header bytes u32 | crc32 of the header u32 | header: Contents (wire/codec.h)
 //   then each part, in the header's order, in blocks of kBlockBytes (the last one shorter): bytes | crc32 u32
 //
-// The journal is copied after the store, so it may be newer than the store but is never older. A coordinator accepts journal records of migrations that
-// its table does not know. The other way about, a migration that the store calls open would have no record of how it was decided.
+// The journal is copied after the store, so it may be newer than the store but is never older. A coordinator
+// accepts journal records of migrations that its table does not know. The other way about, a migration that
+// the store calls open would have no record of how it was decided.
 //
-// Threads: any, one at a time for an object. Errors: kCorrupt for a file that is no whole backup; kNotSupported for one of a newer version; kIo.
-// The file may come from anywhere: all sizes are compared with the file's before anything is read by them.
+// Threads: any, one at a time for an object. Errors: kCorrupt for a file that is no whole backup;
+// kNotSupported for one of a newer version; kIo. The file may come from anywhere: all sizes are compared with
+// the file's before anything is read by them.
 #pragma once
 
 #include <array>
@@ -58,8 +60,8 @@ struct Beginning {
 };
 Result<Beginning> parse_beginning(std::span<const std::byte> bytes, std::uint64_t file_bytes);
 
-// Writes the file, 0600 and synced, and then gives it its name, which may exist. `parts`: descriptors of kParts, read from their beginning to
-// contents.sizes.
+// Writes the file, 0600 and synced, and then gives it its name, which may exist. `parts`: descriptors of
+// kParts, read from their beginning to contents.sizes.
 Result<void> write_backup(const std::string& path, Contents contents, std::span<const UniqueFd> parts);
 
 class BackupFile {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets other nodes read and write one job each of a vault, over TCP, by tokens that were granted: the other half is remote_files.h.
+// Lets other nodes read and write one job each of a vault, over TCP, by tokens that were granted: the other
+// half is remote_files.h.
 //
-// Bounded: connections, what each may send, open files; a connection that has not shown a token within seconds is closed. A grant names one job, and
-// whether it may be written; nothing else of the vault can be named. Who writes must hold the vault's lock first. Crafted bytes end a connection, no more.
-// Threads: one that accepts, one for each connection; all functions from any. Ownership: the destructor ends all of it. Errors: create(): where it cannot
-// listen.
+// Bounded: connections, what each may send, open files; a connection that has not shown a token within
+// seconds is closed. A grant names one job, and whether it may be written; nothing else of the vault can be
+// named. Who writes must hold the vault's lock first. Crafted bytes end a connection, no more.
+// Threads: one that accepts, one for each connection; all functions from any. Ownership: the destructor ends
+// all of it. Errors: create(): where it cannot listen.
 #pragma once
 
 #include <atomic>

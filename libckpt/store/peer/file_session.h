@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one client of a FileServer has open, and the operations it asks for. Inside of file_server.
-// Threads: serve() by one for each of its connections. Ownership: files and locks are let go with the session.
+// Threads: serve() by one for each of its connections. Ownership: files and locks are let go with the
+// session.
 #pragma once
 
 #include <map>

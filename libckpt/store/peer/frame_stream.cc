@@ -19,7 +19,8 @@ namespace ckpt::vault {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x46565047;  // "GPVF"
-// Within a message, and until the other side has taken one: what hangs that long is gone. Spilling and syncing lie before an answer's first byte.
+// Within a message, and until the other side has taken one: what hangs that long is gone. Spilling and
+// syncing lie before an answer's first byte.
 constexpr int kSilenceSeconds = 30;
 constexpr int kBacklog = 64;
 

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// A vault whose packs lie in memory as long as there is room, and on the disk beyond that. Everything else of a vault (its lock, keys, versions:
-// a few hundred bytes each, without which nothing is found) is on the disk always.
+// A vault whose packs lie in memory as long as there is room, and on the disk beyond that. Everything else of
+// a vault (its lock, keys, versions: a few hundred bytes each, without which nothing is found) is on the disk
+// always.
 //
 //   memory/jobs/JOB/packs/7.pack      a tmpfs; written to first, where that is wished
 //   disk/jobs/JOB/packs/3.pack        what was written here, or had to leave memory
 //
-// Before the packs in memory exceed the limit the oldest whole ones go to the disk; a pack that is still being written goes there itself if there is no
-// other. Also where the tmpfs has no room. One is in both places for a moment, never in neither; readers look in both, so they may be at work meanwhile.
-// What was in memory is gone when the machine starts anew: the versions that need it are damaged then, the others are not.
+// Before the packs in memory exceed the limit the oldest whole ones go to the disk; a pack that is still
+// being written goes there itself if there is no other. Also where the tmpfs has no room. One is in both
+// places for a moment, never in neither; readers look in both, so they may be at work meanwhile. What was in
+// memory is gone when the machine starts anew: the versions that need it are damaged then, the others are
+// not.
 //
-// Threads: as files.h. One TieredFiles at a time writes into a vault (its lock); that one counts what memory holds. Errors: as files.h.
+// Threads: as files.h. One TieredFiles at a time writes into a vault (its lock); that one counts what memory
+// holds. Errors: as files.h.
 #pragma once
 
 #include <memory>
@@ -27,7 +31,8 @@ struct Tiers {
   std::string memory;  // a folder of a tmpfs, this vault's alone; made when it is needed
   std::uint64_t memory_limit_bytes = 0;
   bool into_memory = false;  // new packs go there; else onto the disk
-  // What this job has in memory goes to the disk once the vault is locked: its next version is to outlive the machine's power.
+  // What this job has in memory goes to the disk once the vault is locked: its next version is to outlive the
+  // machine's power.
   std::string settles;
 };
 

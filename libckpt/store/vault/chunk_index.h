@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a job's records are: content name -> place in a pack. An open hash table of 32 bytes an entry (names are keyed hashes: their
-// first bytes spread by themselves), at most three quarters full: 43 to 86 bytes for each stored chunk, whatever the number of versions
-// that use it. One content may be in several places (a collection that was cut copied it, and did not remove the old one).
+// Where a job's records are: content name -> place in a pack. An open hash table of 32 bytes an entry (names
+// are keyed hashes: their first bytes spread by themselves), at most three quarters full: 43 to 86 bytes for
+// each stored chunk, whatever the number of versions that use it. One content may be in several places (a
+// collection that was cut copied it, and did not remove the old one).
 //
 // Threads: none inside; the owner's lock. No function fails.
 #pragma once

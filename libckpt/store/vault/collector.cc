@@ -124,8 +124,8 @@ class Collection {
     return chosen;
   }
 
-  // One new pack at a time: what it holds is removed elsewhere before the next is begun, so that little more space is taken
-  // than is given back.
+  // One new pack at a time: what it holds is removed elsewhere before the next is begun, so that little more
+  // space is taken than is given back.
   Result<void> rewrite(const std::set<std::uint64_t>& chosen) {
     std::set<std::uint64_t> group;
     std::uint64_t bytes = 0;

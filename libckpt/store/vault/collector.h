@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives back the space of what no version uses any more. Packs without anything live are removed. While more than a share of what is
-// left is dead, the packs with the least that is alive are rewritten: their live records go into a new pack, which is on the disk before
-// they are removed. Small packs, one for each snapshot, are put together when they become many.
+// Gives back the space of what no version uses any more. Packs without anything live are removed. While more
+// than a share of what is left is dead, the packs with the least that is alive are rewritten: their live
+// records go into a new pack, which is on the disk before they are removed. Small packs, one for each
+// snapshot, are put together when they become many.
 //
-// Cut at any point nothing is lost: records are only ever removed after a copy of them, or their last version, is durably so.
-// Threads: one collection of a job at a time, and none while a version of it is written (kRefused). Errors: kIo and others: some space
-// may have come back already.
+// Cut at any point nothing is lost: records are only ever removed after a copy of them, or their last
+// version, is durably so.
+// Threads: one collection of a job at a time, and none while a version of it is written (kRefused). Errors:
+// kIo and others: some space may have come back already.
 #pragma once
 
 #include <cstdint>

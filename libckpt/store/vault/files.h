@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few file operations that the vault is made of, as an interface: a test puts a double in their place that cuts the power
-// between any two of them (tests/unit/libckpt/store/power_cut_files.h). What the vault relies on, and nothing more:
+// The few file operations that the vault is made of, as an interface: a test puts a double in their place
+// that cuts the power between any two of them (tests/unit/libckpt/store/power_cut_files.h). What the vault
+// relies on, and nothing more:
 //   * bytes are on the disk once sync() of their file has returned, in any order and any part before that;
 //   * a name (made, renamed, removed) is on the disk once sync_folder() of its folder has returned, before that perhaps;
 //   * a rename takes place or does not: no reader ever sees half of it.
 //
-// Threads: Files is shared and thread-safe; read_at() and expect() of one File may be called by many threads at a time, the rest by one.
-// Errors: kNotFound where a name is missing, kRefused where there is no space (ENOSPC, EDQUOT, EFBIG), kIo and others.
+// Threads: Files is shared and thread-safe; read_at() and expect() of one File may be called by many threads
+// at a time, the rest by one.
+// Errors: kNotFound where a name is missing, kRefused where there is no space (ENOSPC, EDQUOT, EFBIG), kIo
+// and others.
 #pragma once
 
 #include <cstddef>
@@ -68,7 +71,8 @@ class Files {
 // The whole file, at most `limit_bytes` (kCorrupt beyond it: no file of a vault is that long).
 Result<std::vector<std::byte>> read_whole(Files& files, const std::string& path, std::uint64_t limit_bytes);
 
-// The file folder/name with these bytes is on the disk, or (after an error or a power cut) what was there before: kIo where it is not known which.
+// The file folder/name with these bytes is on the disk, or (after an error or a power cut) what was there
+// before: kIo where it is not known which.
 Result<void> write_whole(Files& files, const std::string& folder, const std::string& name,
                          std::span<const std::byte> bytes);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of a vault's files (docs/image-format.md "Stored images"), made and judged. Little endian, as the processors that this
-// runs on. Every byte of every file is under a checksum (XXH3-64) or must be zero, so that a flipped bit anywhere is found.
+// The bytes of a vault's files (docs/image-format.md "Stored images"), made and judged. Little endian, as the
+// processors that this runs on. Every byte of every file is under a checksum (XXH3-64) or must be zero, so
+// that a flipped bit anywhere is found.
 //
 //   pack:   PackHead, then records one behind the other, then an IndexEntry for each, then PackTail
 //   record: RecordHead, its payload, zeroes up to a multiple of 16

@@ -234,7 +234,8 @@ Result<void> JobStore::read_at(RecordCoder& coder, const Place& place, const Con
 Result<void> JobStore::read_record(RecordCoder& coder, const ContentId& id, RecordKind kind,
                                    std::span<std::byte> out) {
   Error last(ErrorCode::kCorrupt, "It is in no pack");
-  // A collection may move it between looking it up and reading it, but not twice: what it moved to is not collected meanwhile.
+  // A collection may move it between looking it up and reading it, but not twice: what it moved to is not
+  // collected meanwhile.
   for (int attempt = 0; attempt < 2; ++attempt) {
     bool moved = false;
     for (const Place& place : places(id, kind)) {

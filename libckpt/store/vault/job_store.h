@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One job's part of a vault: its key, packs, versions, and where each record is. Readers, the writer and the collection of a job share it.
+// One job's part of a vault: its key, packs, versions, and where each record is. Readers, the writer and the
+// collection of a job share it.
 //
-// Threads: all functions are thread-safe. One writer or one collection of a job at a time (begin_exclusive); readers beside both: a record that a
-// collection has moved is looked up again, and what a reader has open is not collected.
+// Threads: all functions are thread-safe. One writer or one collection of a job at a time (begin_exclusive);
+// readers beside both: a record that a collection has moved is looked up again, and what a reader has open is
+// not collected.
 #pragma once
 
 #include <atomic>
@@ -30,7 +32,8 @@ struct DamagedVersion {
 
 class JobStore {
  public:
-  // Reads what there is; its bytes are in the budget already. `writable` makes folders and key of a job that is new, and removes what a writer that was cut left.
+  // Reads what there is; its bytes are in the budget already. `writable` makes folders and key of a job that
+  // is new, and removes what a writer that was cut left.
   static Result<std::shared_ptr<JobStore>> open(Files& files, Budget& budget, const std::string& folder,
                                                 const std::string& job, bool writable);
 
@@ -68,7 +71,8 @@ class JobStore {
     std::shared_ptr<JobStore> store_;
   };
   static Result<Exclusive> begin_exclusive(const std::shared_ptr<JobStore>& store);
-  // After an operation whose effect on the disk is not known: nothing more is written until the vault is opened anew.
+  // After an operation whose effect on the disk is not known: nothing more is written until the vault is
+  // opened anew.
   void break_off() noexcept { broken_ = true; }
 
   [[nodiscard]] bool contains(const ContentId& id, RecordKind kind) const;
@@ -79,7 +83,8 @@ class JobStore {
   Result<std::vector<ContentId>> read_list(RecordCoder& coder, const ChunkList& list, std::uint64_t block);
   Result<std::shared_ptr<const File>> open_pack(std::uint64_t number);
 
-  // Content of which no intact copy is left: it is not kept from version to version, and is stored anew when it comes again.
+  // Content of which no intact copy is left: it is not kept from version to version, and is stored anew when
+  // it comes again.
   void note_damaged(const ContentId& id);
   [[nodiscard]] bool is_damaged(const ContentId& id) const;
   [[nodiscard]] bool has_damaged() const;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs: files of records. A pack is written from front to back, gets an index and a tail, is synced and renamed to its name, and never
-// changes again; what has no such name is a leftover of a writer that was cut, and nobody looks at it.
+// Packs: files of records. A pack is written from front to back, gets an index and a tail, is synced and
+// renamed to its name, and never changes again; what has no such name is a leftover of a writer that was cut,
+// and nobody looks at it.
 //
-// Threads: a PackWriter belongs to one thread at a time; the functions are pure but for the file. Errors: kRefused where the budget or
-// the disk has no room; kCorrupt for damage.
+// Threads: a PackWriter belongs to one thread at a time; the functions are pure but for the file. Errors:
+// kRefused where the budget or the disk has no room; kCorrupt for damage.
 #pragma once
 
 #include <atomic>
@@ -87,8 +88,8 @@ struct LoadedPack {
 // What a pack holds: its index, or, if that is damaged, the records that are found by looking for them.
 Result<LoadedPack> load_pack(Files& files, const std::string& folder, std::uint64_t number);
 
-// Reads a pack from front to back and calls `visit` with each intact record, `damaged` with what is wrong and where. kNotFound and kIo only:
-// damage is not an error here.
+// Reads a pack from front to back and calls `visit` with each intact record, `damaged` with what is wrong and
+// where. kNotFound and kIo only: damage is not an error here.
 using VisitRecord = std::function<Result<void>(const RecordHead& head, std::uint64_t offset,
                                                std::span<const std::byte> record)>;
 using VisitDamage = std::function<void(std::uint64_t offset, const std::string& what)>;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vault: where images rest when no GPU holds them. A folder with versions of jobs; each version restores a job as it was at one
-// barrier, all ranks together. A version costs what changed since the one before: chunks are stored once by content, shared by all versions and
-// ranks of a job, and so are the lists that name them (docs/image-format.md).
+// The vault: where images rest when no GPU holds them. A folder with versions of jobs; each version restores
+// a job as it was at one barrier, all ranks together. A version costs what changed since the one before:
+// chunks are stored once by content, shared by all versions and ranks of a job, and so are the lists that
+// name them (docs/image-format.md).
 //
 //   CKPT_TRY(vault, Vault::open("/srv/vault", {.limit_bytes = 1 << 40}));
 //   CKPT_TRY(writer, vault->begin_version("job-7", {}));          // version_writer.h
@@ -10,14 +11,16 @@
 //   CKPT_TRY(report, vault->collect("job-7"));                    // and their space comes back
 //   CKPT_TRY(restored, vault->restore("job-7", std::nullopt, target, {}));   // the newest that is whole
 //
-// What holds whatever happens (a power cut at any point, torn and reordered writes, flipped bits): a version whose commit() returned restores
-// byte-equal until it is removed, or its damage is found and said; a version of which commit() did not return is whole or not there; the newest
-// whole version is always found.
+// What holds whatever happens (a power cut at any point, torn and reordered writes, flipped bits): a version
+// whose commit() returned restores byte-equal until it is removed, or its damage is found and said; a version
+// of which commit() did not return is whole or not there; the newest whole version is always found.
 //
 // The memory tier is a vault on a tmpfs; copy_version() moves a version between tiers.
-// Threads: all functions from any thread. One Vault that writes per folder: another process gets kRefused. Readers in other
-// processes need no lock, and may find that what they read was collected (kNotFound): open it again.
-// Errors: kRefused: no space, at the limit, or busy; kNotFound; kCorrupt: damaged; kNotSupported: written by a newer build; kIo.
+// Threads: all functions from any thread. One Vault that writes per folder: another process gets kRefused.
+// Readers in other processes need no lock, and may find that what they read was collected (kNotFound): open
+// it again.
+// Errors: kRefused: no space, at the limit, or busy; kNotFound; kCorrupt: damaged; kNotSupported: written by
+// a newer build; kIo.
 #pragma once
 
 #include <cstdint>
@@ -66,7 +69,8 @@ struct VersionList {
 // Where a version is restored to.
 class RestoreTarget : public ChunkSink {
  public:
-  // Memory for this version's regions. Called again, with an older version, if what was delivered turns out to be of a damaged one.
+  // Memory for this version's regions. Called again, with an older version, if what was delivered turns out
+  // to be of a damaged one.
   virtual Result<void> begin(const Version& version) = 0;
   // All chunks were delivered: blobs are read from here.
   virtual Result<void> finish(VersionReader& reader) = 0;
@@ -87,7 +91,8 @@ class Vault {
   static Result<std::unique_ptr<Vault>> open(const std::string& folder, VaultOptions options);
 
   Result<std::vector<JobSummary>> jobs();
-  // For lists, which need no pack: the jobs' names, and what versions() and damaged_versions() say, from the versions' files alone.
+  // For lists, which need no pack: the jobs' names, and what versions() and damaged_versions() say, from the
+  // versions' files alone.
   Result<std::vector<std::string>> job_names();
   Result<VersionList> list_versions(const std::string& job);
   // Oldest first.
@@ -99,13 +104,15 @@ class Vault {
   // Without a number: the newest whose file is whole.
   Result<std::unique_ptr<VersionReader>> open_version(const std::string& job,
                                                       std::optional<std::uint64_t> number = std::nullopt);
-  // The version, or, where it is damaged, the newest older one that is not. kNotFound: the job has none; kCorrupt: all of them are damaged.
+  // The version, or, where it is damaged, the newest older one that is not. kNotFound: the job has none;
+  // kCorrupt: all of them are damaged.
   Result<RestoreReport> restore(const std::string& job, std::optional<std::uint64_t> number,
                                 RestoreTarget& target, const ReadOptions& options);
 
   // It is gone at once; its space comes back with collect().
   Result<void> remove_version(const std::string& job, std::uint64_t number);
-  // Removes all but the newest `count` (at least 1) whose files are whole, and what is damaged and older than those. The numbers.
+  // Removes all but the newest `count` (at least 1) whose files are whole, and what is damaged and older than
+  // those. The numbers.
   Result<std::vector<std::uint64_t>> keep_newest(const std::string& job, std::size_t count);
   Result<CollectReport> collect(const std::string& job);
   Result<void> remove_job(const std::string& job);
@@ -144,7 +151,8 @@ class Vault {
   std::map<std::string, std::shared_ptr<JobStore>> jobs_;
 };
 
-// Puts everything of the reader's version into the writer's (of a vault that may be another); the caller commits.
+// Puts everything of the reader's version into the writer's (of a vault that may be another); the caller
+// commits.
 Result<void> copy_version(VersionReader& reader, VersionWriter& writer, const ReadOptions& options);
 
 }  // namespace ckpt::vault

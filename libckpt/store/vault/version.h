@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A version: one consistent state of a job, all ranks together, as a list of what it consists of. Its bytes are in packs; this is the small
-// file that makes them a version, written last. Memory and host state are *lists*: runs of chunks, named in blocks of 256 chunks
-// that are content themselves, so that an unchanged block costs nothing in the next version.
+// A version: one consistent state of a job, all ranks together, as a list of what it consists of. Its bytes
+// are in packs; this is the small file that makes them a version, written last. Memory and host state are
+// *lists*: runs of chunks, named in blocks of 256 chunks that are content themselves, so that an unchanged
+// block costs nothing in the next version.
 //
 // Threads: values. Errors: decode gives kCorrupt, or kNotSupported for what a newer build wrote.
 #pragma once
@@ -116,7 +117,8 @@ struct Version {
 // The bytes of a version's file: everything that readers rely on has been checked.
 Result<Version> decode_version(std::span<const std::byte> file);
 
-// What is kept beside a job's versions. Each version has the key as well, so that one damaged file loses none of them.
+// What is kept beside a job's versions. Each version has the key as well, so that one damaged file loses none
+// of them.
 struct JobRecord {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   JobRecord() = default;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes one version of a job. Every chunk of every region is either put (its bytes) or kept (unchanged since the parent): commit()
-// refuses while one is neither, so that a chunk that was overlooked never gets an old content. A chunk may be put again (a round that ran
-// ahead of the barrier): the last content counts.
+// Writes one version of a job. Every chunk of every region is either put (its bytes) or kept (unchanged since
+// the parent): commit() refuses while one is neither, so that a chunk that was overlooked never gets an old
+// content. A chunk may be put again (a round that ran ahead of the barrier): the last content counts.
 //
 //   CKPT_TRY(writer, vault->begin_version("job", {.chunk_bytes = 65536}));        // parent: the newest
 //   CKPT_TRY(region, writer->add_region({rank, id, generation, bytes, "name"}));
@@ -11,13 +11,16 @@
 //   CKPT_TRYV(writer->put_blob("rank.0.host", host_state));
 //   CKPT_TRY(version, writer->commit({.step = 7}));     // on the disk, or not there at all
 //
-// What it costs: a new content is hashed, packed if that pays, and appended; lists are written for blocks of 256 chunks in which one
-// changed. Memory: 4 MiB, a bit per chunk, and 4 KiB for each block in which a chunk is put.
-// Syncs: one for each pack (one in most versions), one for the version's file, one for each of both folders.
+// What it costs: a new content is hashed, packed if that pays, and appended; lists are written for blocks of
+// 256 chunks in which one changed. Memory: 4 MiB, a bit per chunk, and 4 KiB for each block in which a chunk
+// is put. Syncs: one for each pack (one in most versions), one for the version's file, one for each of both
+// folders.
 //
-// Threads: put_chunk, keep_chunk and keep_rest from any number; the others by one, with none of those under way.
-// Errors: kRefused: no space, the limit, or chunks that are missing; then kept versions are as they were. After any error of commit() but missing
-// chunks the version is abandoned; kIo may leave it on the disk or not, which the next opening of the vault tells.
+// Threads: put_chunk, keep_chunk and keep_rest from any number; the others by one, with none of those under
+// way.
+// Errors: kRefused: no space, the limit, or chunks that are missing; then kept versions are as they were.
+// After any error of commit() but missing chunks the version is abandoned; kIo may leave it on the disk or
+// not, which the next opening of the vault tells.
 #pragma once
 
 #include <bitset>
@@ -66,11 +69,12 @@ class VersionWriter {
   [[nodiscard]] std::uint64_t number() const noexcept { return version_.number; }
   [[nodiscard]] std::uint64_t parent() const noexcept { return version_.parent; }
 
-  // Chunks can be kept from the parent's region of the same rank, id, generation and size, or from the one named by `from` (ids changed, as
-  // after a move), of the same size.
+  // Chunks can be kept from the parent's region of the same rank, id, generation and size, or from the one
+  // named by `from` (ids changed, as after a move), of the same size.
   Result<std::uint32_t> add_region(const Region& region, std::optional<RegionKey> from = std::nullopt);
   Result<void> put_chunk(std::uint32_t region, std::uint64_t chunk, std::span<const std::byte> bytes);
-  // kNotFound: there is nothing to keep (no such region in the parent, or the chunk is damaged on the disk): put it.
+  // kNotFound: there is nothing to keep (no such region in the parent, or the chunk is damaged on the disk):
+  // put it.
   Result<void> keep_chunk(std::uint32_t region, std::uint64_t chunk);
   // Keeps what was not put, as far as there is something to keep.
   Result<void> keep_rest(std::uint32_t region);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process that the checkpoint tests stop and restore: it does what it is told over its socket and checks itself.
+// The process that the checkpoint tests stop and restore: it does what it is told over its socket and checks
+// itself.
 #include <sys/mman.h>
 #include <unistd.h>
 

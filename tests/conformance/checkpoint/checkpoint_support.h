@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests that stop another process (checkpoint_job.cc) and restore it. Skipped by drivers without cuCheckpointProcess*.
+// For tests that stop another process (checkpoint_job.cc) and restore it. Skipped by drivers without
+// cuCheckpointProcess*.
 #pragma once
 
 #include <poll.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that use the driver in every way at once and check what they get, while their process is stopped and restored.
+// Threads that use the driver in every way at once and check what they get, while their process is stopped
+// and restored.
 #pragma once
 
 #include <atomic>

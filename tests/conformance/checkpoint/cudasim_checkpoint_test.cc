@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the software driver does at a checkpoint beyond what is known of the real one: what it leaves in the process (a dump of
-// it must find nothing of the driver's), what it refuses, and going on with other devices.
+// What the software driver does at a checkpoint beyond what is known of the real one: what it leaves in the
+// process (a dump of it must find nothing of the driver's), what it refuses, and going on with other devices.
 #include <dirent.h>
 #include <stdlib.h>
 #include <unistd.h>

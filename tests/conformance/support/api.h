@@ -14,8 +14,8 @@ struct Api {
 #undef CKPT_CUDA
 };
 
-// The loaded driver, or null if there is none; a driver without one of the functions that are not optional ends the
-// process, saying which.
+// The loaded driver, or null if there is none; a driver without one of the functions that are not optional
+// ends the process, saying which.
 const Api* load_api();
 inline const Api& api() {
   return *load_api();

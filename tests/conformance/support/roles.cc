@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What second processes of the tests do. A role returns its exit status; anything but 0 is a failure it has seen.
+// What second processes of the tests do. A role returns its exit status; anything but 0 is a failure it has
+// seen.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -91,7 +92,8 @@ int store_illegally(int) {
   return api().cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS ? 0 : 8;
 }
 
-// Opens the memory of a handle, expects it full of 0x31 and fills it with 0x32; opened twice it is at one place.
+// Opens the memory of a handle, expects it full of 0x31 and fills it with 0x32; opened twice it is at one
+// place.
 int open_handle(int socket) {
   if (!start_context()) return 1;
   const std::string text = hear(socket);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the conformance tests share: a fixture with a context, RAII for memory and modules, and second processes.
+// What the conformance tests share: a fixture with a context, RAII for memory and modules, and second
+// processes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -38,8 +39,8 @@ class Mapped {
   void map(int device);
 };
 
-// Files of the tests' kernels, one for each kind of driver: ../lib/kernels beside this program's folder, so that the program
-// and the kernels can be taken to another machine together.
+// Files of the tests' kernels, one for each kind of driver: ../lib/kernels beside this program's folder, so
+// that the program and the kernels can be taken to another machine together.
 std::vector<std::string> kernel_images();
 // The kernels of the tests, from whichever image the driver accepts.
 CUmodule load_kernels();
@@ -111,7 +112,8 @@ void say(int socket, const std::string& text, int fd = -1);
 std::string hear(int socket, int* fd = nullptr);
 
 std::size_t free_memory();
-// Memory of ended processes comes back soon after their end, not with it: looks until `enough` is free, or a minute.
+// Memory of ended processes comes back soon after their end, not with it: looks until `enough` is free, or a
+// minute.
 bool comes_back(std::size_t enough);
 
 }  // namespace conformance

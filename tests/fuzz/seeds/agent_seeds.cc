@@ -14,7 +14,8 @@
 namespace ckpt::fuzz {
 namespace {
 
-// As agent/host_process/image_pack.cc writes it, whose structs are its own. {nothing beyond, `front` units of zeroes}: image_packs.cc
+// As agent/host_process/image_pack.cc writes it, whose structs are its own. {nothing beyond, `front` units of
+// zeroes}: image_packs.cc
 std::string image_pack(const std::vector<std::pair<std::string, std::string>>& files, char front = 0) {
   std::string contents;
   std::string table;

@@ -46,7 +46,8 @@ void add_lane_headers(Corpus& corpus) {
                       bytes_text(abort_message(id, Error(ErrorCode::kAborted, "enough")).bytes()));
 }
 
-// Orders of chunk_messages.cc: a plan of one region, chunks into it, a final round, a manifest; and parts of that.
+// Orders of chunk_messages.cc: a plan of one region, chunks into it, a final round, a manifest; and parts of
+// that.
 void add_chunk_messages(Corpus& corpus) {
   const std::string plan{0, 0, 0};
   const std::string zero_chunk{1, 0, 1, 1, 0, 1, 0, 0, 0, 0, 0};

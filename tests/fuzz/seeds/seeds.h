@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first inputs of the fuzz targets, by what the targets decode. What they begin with beside an encoding (a number that chooses, a length)
-// is said in the target's source.
+// The first inputs of the fuzz targets, by what the targets decode. What they begin with beside an encoding
+// (a number that chooses, a length) is said in the target's source.
 #pragma once
 
 #include "tests/fuzz/seeds/corpus.h"

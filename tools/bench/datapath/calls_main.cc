@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-bench-calls: what the calls of ckpt.h, and the shim's open gate, cost a program, with Google Benchmark. A program of its own since it is a job:
-// it links libckpt.so as jobs do, and a thread of it stands in for the keeper. Takes Google Benchmark's options; the section
-// "calls" of gpumigrate-bench runs it.
+// gpumigrate-bench-calls: what the calls of ckpt.h, and the shim's open gate, cost a program, with Google
+// Benchmark. A program of its own since it is a job: it links libckpt.so as jobs do, and a thread of it
+// stands in for the keeper. Takes Google Benchmark's options; the section "calls" of gpumigrate-bench runs
+// it.
 #include <benchmark/benchmark.h>
 #include <ckpt/ckpt.h>
 #include <poll.h>
@@ -37,7 +38,8 @@ void must(ckpt_status status) {
   if (status != CKPT_OK) fail(ckpt_last_error());
 }
 
-// Welcomes one program and reads what it says until it goes. Nothing is ever asked for: that is what idle means.
+// Welcomes one program and reads what it says until it goes. Nothing is ever asked for: that is what idle
+// means.
 class Keeper {
  public:
   Keeper() : page_(must(local::ControlPageMapping::create())) {
@@ -143,8 +145,8 @@ void allocation(benchmark::State& state) {
   }
 }
 
-// A call that the driver answers from memory, straight and as the shim passes on what submits work: the gate's cost is
-// their difference.
+// A call that the driver answers from memory, straight and as the shim passes on what submits work: the
+// gate's cost is their difference.
 struct GatedCall {
   static constexpr const char* kName = "cuDriverGetVersion";
   static constexpr auto kReal = &shim::RealDriver::cuDriverGetVersion;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Section "codecs": what each encoding makes of the memory of a training job, on one core, beside what the reference measurement's
-// way of coding makes of the same bytes in the same run. Rates are by processor time.
+// Section "codecs": what each encoding makes of the memory of a training job, on one core, beside what the
+// reference measurement's way of coding makes of the same bytes in the same run. Rates are by processor time.
 #include <algorithm>
 #include <array>
 #include <cstring>

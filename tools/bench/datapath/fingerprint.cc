@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Section "fingerprint": the goal is that a fingerprint costs what a plain read of the same memory costs (docs/design.md §5).
+// Section "fingerprint": the goal is that a fingerprint costs what a plain read of the same memory costs
+// (docs/design.md §5).
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -70,9 +71,10 @@ struct HostCase {
 };
 using HostWork = std::function<void(std::span<const std::byte>)>;
 
-// Slices alternate between two sorts of work from one end of the memory to the other, so that each slice of the one has a neighbour in
-// time of the other: other programs change what a processor does within milliseconds. Each works on what the other does not, half
-// of the memory apart, where nothing is left in the caches of when it was there last.
+// Slices alternate between two sorts of work from one end of the memory to the other, so that each slice of
+// the one has a neighbour in time of the other: other programs change what a processor does within
+// milliseconds. Each works on what the other does not, half of the memory apart, where nothing is left in the
+// caches of when it was there last.
 class HostBench {
  public:
   HostBench(std::span<const std::byte> memory, const track::FingerprintParams& params)
@@ -263,7 +265,8 @@ Result<double> rate_together(std::span<const std::unique_ptr<DeviceScan>> scans,
   return sum;
 }
 
-// A GPU reads 1 GiB in a quarter of a millisecond, which launches would dominate: there a scan is as long as a job's would be.
+// A GPU reads 1 GiB in a quarter of a millisecond, which launches would dominate: there a scan is as long as
+// a job's would be.
 Result<std::uint64_t> bytes_to_scan(const BenchOptions& options, const Facts& facts) {
   if (facts.software_driver) return options.bytes;
   CKPT_TRY(device, Device::open(0));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Section "pipeline": whole rounds between two processes beside what a plain tool does with the same bytes, and beside what the
-// cores allow: the stages of a round, each alone, in the same turns. Random bytes, so that no codec helps.
+// Section "pipeline": whole rounds between two processes beside what a plain tool does with the same bytes,
+// and beside what the cores allow: the stages of a round, each alone, in the same turns. Random bytes, so
+// that no codec helps.
 #include <algorithm>
 #include <random>
 
@@ -35,7 +36,8 @@ struct Kept {
   }
 };
 
-// New bytes in a share of the chunks, at random places: what a job with a small hot set does between two rounds.
+// New bytes in a share of the chunks, at random places: what a job with a small hot set does between two
+// rounds.
 Result<std::uint64_t> heat(DeviceBuffer& memory, std::uint64_t seed) {
   std::vector<std::byte> chunk(kChunkBytes);
   std::vector<std::uint64_t> places(memory.bytes() / kChunkBytes);
@@ -149,7 +151,8 @@ class PipelineBench {
                       spread_of(rounds.scan_share)});
     const Spread share = spread_of(ratios_of(rounds.first.rate, least));
     section_.add_row("the same, of the least of plain tool and bound, " + where, {{}, share});
-    // On one machine the target reads the source's memory; over TCP both ends share its cores, which no two nodes do (adr/0022).
+    // On one machine the target reads the source's memory; over TCP both ends share its cores, which no two
+    // nodes do (adr/0022).
     if (rounds.path == Path::kSameHost)
       section_.add_goal("first round " + where + " / the least of plain tool and bound", share.median,
                         Relation::kAtLeast, kUnlimitedGoal);

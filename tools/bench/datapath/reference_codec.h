@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The codec of the reference measurement, plainly: what libckpt's is held against, on the same core and bytes.
+// The codec of the reference measurement, plainly: what libckpt's is held against, on the same core and
+// bytes.
 //
 //   CKPT_TRY(reference, ReferenceCodec::create(width, difference));     // elements of 2 or 4 bytes
 //   CKPT_TRY(size, reference->encode(chunk, previous, out));            // out: bound(chunk.size()) bytes
 //   CKPT_TRYV(reference->decode(wire.first(size), previous, chunk_out));
 //
-// Elements are rotated so that the sign is the lowest bit, or become the zigzag of their difference to `previous` in the order
-// of floats; they are split into byte planes; planes whose sampled entropy is above 7.7 bits are stored, the others are zstd
-// frames of level -100 (acceleration 100) with literals always compressed by Huffman. Chunks there were kReferenceChunkBytes.
-// Splitting is libckpt's own, so that the figures differ by the coding alone.
+// Elements are rotated so that the sign is the lowest bit, or become the zigzag of their difference to
+// `previous` in the order of floats; they are split into byte planes; planes whose sampled entropy is above
+// 7.7 bits are stored, the others are zstd frames of level -100 (acceleration 100) with literals always
+// compressed by Huffman. Chunks there were kReferenceChunkBytes. Splitting is libckpt's own, so that the
+// figures differ by the coding alone.
 //
-// Threads: one. It trusts what it decodes: only its own output goes in. Errors: zstd's, as kInternal. Sizes are bytes, a
-// multiple of the element's.
+// Threads: one. It trusts what it decodes: only its own output goes in. Errors: zstd's, as kInternal. Sizes
+// are bytes, a multiple of the element's.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Section "slow_link": a training job's memory through the engine at a limit that leaves the cores idle, with each codec.
+// Section "slow_link": a training job's memory through the engine at a limit that leaves the cores idle, with
+// each codec.
 #include <algorithm>
 
 #include "tools/bench/bench.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Section "stages": each stage of a round alone. A stage's rate per core is bytes over the processor time of all processes that
-// take part in it (a software device is one of them), so that cores / sum(1 / rate per core) is what no pipeline of these stages
-// can surpass on this machine.
+// Section "stages": each stage of a round alone. A stage's rate per core is bytes over the processor time of
+// all processes that take part in it (a software device is one of them), so that cores / sum(1 / rate per
+// core) is what no pipeline of these stages can surpass on this machine.
 #include <algorithm>
 #include <numeric>
 #include <random>

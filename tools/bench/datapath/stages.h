@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stages of a round, each alone, measured in turns so that other work can be interleaved with them: what else uses the machine's
-// memory then slows both.
+// The stages of a round, each alone, measured in turns so that other work can be interleaved with them: what
+// else uses the machine's memory then slows both.
 //
 //   CKPT_TRY(stages, Stages::create(options, cores));
 //   loop: CKPT_TRYV(stages->turn());
@@ -20,7 +20,8 @@ namespace ckpt::bench {
 
 class StageWork;
 
-// How payloads go from one process to the other: kSameHost as between GPUs of one node, kTcp as between nodes.
+// How payloads go from one process to the other: kSameHost as between GPUs of one node, kTcp as between
+// nodes.
 enum class Path : std::uint8_t { kSameHost, kTcp };
 
 class Stages {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes from this process to a second one over loopback: a plain TCP stream (what a plain tool would do) and UCX lanes (what the
-// engine uses), with messages of the same size out of a ring of buffers that stays the same. The rings are larger than a processor's
-// caches: a round's bytes come out of memory, and so must those of what it is compared with.
+// Bytes from this process to a second one over loopback: a plain TCP stream (what a plain tool would do) and
+// UCX lanes (what the engine uses), with messages of the same size out of a ring of buffers that stays the
+// same. The rings are larger than a processor's caches: a round's bytes come out of memory, and so must those
+// of what it is compared with.
 //
-// A run's time is from the first byte until the second process has said that the last one is there. Connections are made before.
-// Threads: one thread per connection inside a run; one run at a time. Ownership: a stream owns its second process.
+// A run's time is from the first byte until the second process has said that the last one is there.
+// Connections are made before.
+// Threads: one thread per connection inside a run; one run at a time. Ownership: a stream owns its second
+// process.
 // Errors: those of sockets, UCX and the second process.
 #pragma once
 

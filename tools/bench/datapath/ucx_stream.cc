@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same bytes over the engine's lanes: active messages, as long and as many in flight as in the engine. Those to a near sink stay in
-// a file of the source's that the sink maps, as staged chunks do.
+// The same bytes over the engine's lanes: active messages, as long and as many in flight as in the engine.
+// Those to a near sink stay in a file of the source's that the sink maps, as staged chunks do.
 #include <sys/mman.h>
 
 #include <latch>
@@ -70,8 +70,8 @@ class LaneEnd final : public transport::LaneHandler {
     }
     return state();
   }
-  // Counts down when all is there, and drives the lane on until the source closes it: a lane that ends early may take the source's
-  // last completions with it.
+  // Counts down when all is there, and drives the lane on until the source closes it: a lane that ends early
+  // may take the source's last completions with it.
   Result<void> receive(std::uint64_t messages, std::latch& received) {
     while (!error_ && received_ < messages) drive();
     received.count_down();
@@ -166,7 +166,8 @@ Result<void> serve_run(Link& link, transport::Transport& transport, std::uint64_
     ends.back()->set_lane(std::move(lane));
   }
   CKPT_TRYV(link.send({{"addresses", addresses}}));
-  // A thread drives each lane from the start: what greets one peer may still be on its way while the next one says hello.
+  // A thread drives each lane from the start: what greets one peer may still be on its way while the next one
+  // says hello.
   std::vector<Result<void>> results(connections, ok());
   std::latch connected(static_cast<std::ptrdiff_t>(connections));
   std::latch received(static_cast<std::ptrdiff_t>(connections));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A line chart with logarithmic axes as an SVG file: title, axes with ticks and a grid, a legend, for each point a marker and
-// a bar from its least to its greatest value. Reads well 700 pixels wide on a light page; no font but the reader's own.
+// A line chart with logarithmic axes as an SVG file: title, axes with ticks and a grid, a legend, for each
+// point a marker and a bar from its least to its greatest value. Reads well 700 pixels wide on a light page;
+// no font but the reader's own.
 // Threads: pure functions. Errors: none; points that are not above zero cannot be shown and are left out.
 #pragma once
 
@@ -33,8 +34,8 @@ struct Chart {
 
 [[nodiscard]] std::string draw(const Chart& chart);
 
-// The values to mark on a logarithmic axis from `least` to `most`, both above zero: 1, 2, 5, 10, 20, ... as many as `room`
-// allows. At least two.
+// The values to mark on a logarithmic axis from `least` to `most`, both above zero: 1, 2, 5, 10, 20, ... as
+// many as `room` allows. At least two.
 [[nodiscard]] std::vector<double> log_ticks(double least, double most, std::size_t room);
 
 }  // namespace ckpt::bench

@@ -120,7 +120,8 @@ Result<std::unique_ptr<Cluster>> Cluster::start(const std::string& program_folde
 }
 
 Cluster::~Cluster() {
-  // Whatever has been interrupted, this is not. A cluster that does not go down shows in what it leaves behind.
+  // Whatever has been interrupted, this is not. A cluster that does not go down shows in what it leaves
+  // behind.
   (void)run_command(command({"local", "down"}), nullptr, kPatience);
   const char* keep = std::getenv("GPUMIGRATE_KEEP");
   if (keep != nullptr && *keep != '\0') return;
@@ -138,7 +139,8 @@ Result<void> Cluster::up(std::uint64_t state_bytes, int software_gpus) {
   return choose_places();
 }
 
-// From the first GPU of one node to the second of the other where a machine has two, else between two agents that share it.
+// From the first GPU of one node to the second of the other where a machine has two, else between two agents
+// that share it.
 Result<void> Cluster::choose_places() {
   CKPT_TRY(gpus, ask({"gpus"}));
   int of_second_node = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cluster of the bench's own: `gpumigrate local up` in a temporary home, driven by the gpumigrate command as an operator
-// would, taken down and removed at its end whatever happened. What moves report comes back as numbers that were checked.
+// A cluster of the bench's own: `gpumigrate local up` in a temporary home, driven by the gpumigrate command
+// as an operator would, taken down and removed at its end whatever happened. What moves report comes back as
+// numbers that were checked.
 //
 //   CKPT_TRY(cluster, Cluster::start(options.program_folder, options.bytes));
 //   CKPT_TRY(job, cluster->run_job("hotset", {"--steps", "0"}));
@@ -9,7 +10,8 @@
 //
 // With GPUMIGRATE_KEEP set to anything the home stays, with all logs, to see why something failed.
 // Nothing sleeps: waiting is a command that ends when something has happened, or a line of a job's log.
-// Threads: one. Errors: what the command said; kTimedOut, kAborted as in command.h. Spans are milliseconds, as in the reports.
+// Threads: one. Errors: what the command said; kTimedOut, kAborted as in command.h. Spans are milliseconds,
+// as in the reports.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +56,8 @@ struct Move {
   double link_rate = 0;  // bytes per second, as the move measured them
   double scan_rate = 0;
 };
-// kCorrupt naming the field that is missing, no number or negative. A move that did not end with "done" has no figures.
+// kCorrupt naming the field that is missing, no number or negative. A move that did not end with "done" has
+// no figures.
 Result<Move> parse_move(const Json& report);
 
 // When a migration reached a phase: wall clock, seconds.
@@ -75,7 +78,8 @@ struct Snapshot {
 
 class Cluster {
  public:
-  // Two nodes; software GPUs, if there is no other, are `software_gpus` of each, with room for two jobs of `state_bytes`.
+  // Two nodes; software GPUs, if there is no other, are `software_gpus` of each, with room for two jobs of
+  // `state_bytes`.
   static Result<std::unique_ptr<Cluster>> start(const std::string& program_folder, std::uint64_t state_bytes,
                                                 int software_gpus = 1);
   ~Cluster();
@@ -84,7 +88,8 @@ class Cluster {
 
   [[nodiscard]] bool software_gpu() const noexcept { return software_gpu_; }
 
-  // Starts the example `program`, which uses ckpt.h, with a line of its log for every `--print-every` steps; returns the job's name.
+  // Starts the example `program`, which uses ckpt.h, with a line of its log for every `--print-every` steps;
+  // returns the job's name.
   Result<std::string> run_job(const std::string& program, const Arguments& arguments);
   // The same with one that does not.
   Result<std::string> run_plain_job(const std::string& program, const Arguments& arguments);
@@ -96,7 +101,8 @@ class Cluster {
   Result<Move> migrate(const std::string& job, const Arguments& options);
   // The same, but anything but "done" is an error.
   Result<Move> migrate_done(const std::string& job, const Arguments& options);
-  // Whether the node where jobs start has two GPUs, and a move of such a job to the second, or back to the first.
+  // Whether the node where jobs start has two GPUs, and a move of such a job to the second, or back to the
+  // first.
   [[nodiscard]] bool has_second_gpu() const noexcept { return second_gpu_; }
   Result<Move> swap_done(const std::string& job, bool to_second, const Arguments& options);
   // Into a folder of this cluster's; anything but "done" is an error.
@@ -106,7 +112,8 @@ class Cluster {
   Result<void> unprotect(const std::string& job);
   // Of its images; 0: there is none.
   Result<std::uint64_t> newest_version(const std::string& job);
-  // Ends it and starts it from its newest image at the other place; milliseconds that its memory took out of the image.
+  // Ends it and starts it from its newest image at the other place; milliseconds that its memory took out of
+  // the image.
   Result<double> restore(const std::string& job);
   [[nodiscard]] std::string vault() const { return home_ + "/vault"; }
   // SIGTERM, and until it has ended.

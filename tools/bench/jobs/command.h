@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Other programs, run beside the bench: started with pipes, their output read with a bound, waited for with a deadline, ended
-// with their owner. What they print is checked by whoever uses it.
+// Other programs, run beside the bench: started with pipes, their output read with a bound, waited for with a
+// deadline, ended with their owner. What they print is checked by whoever uses it.
 //
 //   CKPT_TRY(interrupts, Interrupts::create());
 //   CKPT_TRY(done, run_command({{program, "argument"}, environment}, interrupts.get(), 60'000'000'000));
 //
-// Threads: one. Ownership: a RunningCommand that still runs at its end is killed and reaped. Errors: kTimedOut naming the
-// command; kAborted after SIGINT, SIGTERM or SIGHUP; kCorrupt for more than kMaxOutput bytes; kIo. Times are CLOCK_BOOTTIME.
+// Threads: one. Ownership: a RunningCommand that still runs at its end is killed and reaped. Errors:
+// kTimedOut naming the command; kAborted after SIGINT, SIGTERM or SIGHUP; kCorrupt for more than kMaxOutput
+// bytes; kIo. Times are CLOCK_BOOTTIME.
 #pragma once
 
 #include <sys/types.h>
@@ -25,8 +26,8 @@ namespace ckpt::bench {
 
 inline constexpr std::size_t kMaxOutput = std::size_t{64} << 20;
 
-// While it lives, SIGINT, SIGTERM and SIGHUP end no process at once but the command that is waited for, so that what was
-// started can be taken down; its end delivers the signal.
+// While it lives, SIGINT, SIGTERM and SIGHUP end no process at once but the command that is waited for, so
+// that what was started can be taken down; its end delivers the signal.
 class Interrupts {
  public:
   static Result<std::unique_ptr<Interrupts>> create();

@@ -13,7 +13,8 @@
 
 namespace ckpt::bench {
 
-// The state changes by `hot_percent` of its 4 KiB pages each step, a fixed random set of runs (hotset --pattern random).
+// The state changes by `hot_percent` of its 4 KiB pages each step, a fixed random set of runs (hotset
+// --pattern random).
 Arguments hotset_arguments(std::uint64_t bytes, const std::string& hot_percent);
 // A quarter of the state is the cache, which each request appends to.
 Arguments serve_arguments(std::uint64_t bytes);
@@ -26,7 +27,8 @@ struct MovePair {
   Move live;
   Move stop_copy;
 };
-// Moves a running job twice. Which goes first alternates with `turn`, so that neither kind always has the same direction.
+// Moves a running job twice. Which goes first alternates with `turn`, so that neither kind always has the
+// same direction.
 Result<MovePair> move_pair(Cluster& cluster, const std::string& job, const Arguments& options, unsigned turn);
 
 // One figure of every move, as a spread.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-bench moves: the three examples moved live beside stop-and-copy, with the bound, every term, and the bytes.
+// gpumigrate-bench moves: the three examples moved live beside stop-and-copy, with the bound, every term, and
+// the bytes.
 #include <cmath>
 
 #include "tools/bench/bench.h"
@@ -191,8 +192,8 @@ void report_terms(Report& report, const std::vector<Series>& all) {
   }
 }
 
-// Bytes of chunks that were sent again, over bytes of the pages that changed before each of those rounds: hotset's set of
-// pages is fixed, and a round of a state worth moving is longer than a step.
+// Bytes of chunks that were sent again, over bytes of the pages that changed before each of those rounds:
+// hotset's set of pages is fixed, and a round of a state worth moving is longer than a step.
 double amplification(const Move& move) {
   const double hot_pages = std::round(kHotShare * move.state_bytes / kPageBytes);
   return move.rounds > 1 ? move.dirty_bytes / ((move.rounds - 1) * hot_pages * kPageBytes) : 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-bench plots: draws the sweeps of the same run, downtime-dirty-share.svg and downtime-link-rate.svg.
+// gpumigrate-bench plots: draws the sweeps of the same run, downtime-dirty-share.svg and
+// downtime-link-rate.svg.
 #include <string>
 
 #include "tools/bench/bench.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-bench protect: a job whose state changes by 2 % a step, under protection every second: what that costs the job, and what snapshots write.
+// gpumigrate-bench protect: a job whose state changes by 2 % a step, under protection every second: what that
+// costs the job, and what snapshots write.
 #include <algorithm>
 #include <cmath>
 

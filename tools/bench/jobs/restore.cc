@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-bench restore: a job's memory out of its image, beside a plain read of the image's files by as many threads. Before each the files are
-// dropped from the page cache, so that the disk is read.
+// gpumigrate-bench restore: a job's memory out of its image, beside a plain read of the image's files by as
+// many threads. Before each the files are dropped from the page cache, so that the disk is read.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -26,7 +26,8 @@ constexpr unsigned kMaxThreads = 8;                       // likewise
 constexpr double kMinOfPlain = 0.8;
 constexpr double kNanosPerMs = 1e6;
 
-// A restore makes its memory. A software device takes up to seconds to find huge pages for it, a GPU no time for either: small ones.
+// A restore makes its memory. A software device takes up to seconds to find huge pages for it, a GPU no time
+// for either: small ones.
 class SmallPages {
  public:
   SmallPages() {

@@ -60,7 +60,8 @@ std::uint64_t steps_for(const Program& program, double seconds) {
   return std::max<std::uint64_t>(kTrialSteps, static_cast<std::uint64_t>(program.steps_per_second * seconds));
 }
 
-// Steps per second while a live move stays in pre-copy: one long round, beside which the pause at its end counts little.
+// Steps per second while a live move stays in pre-copy: one long round, beside which the pause at its end
+// counts little.
 Result<double> run_copied(Cluster& cluster, const Program& program, const Arguments& more) {
   CKPT_TRY(job, cluster.run_job(program.name, arguments_of(program, kForEver, true)));
   CKPT_TRYV(cluster.wait_for_steps(job, steps_for(program, kRunSeconds * kWarmUpShare)));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the examples print while they run: "step 12 ...", "request 12 ...", with --print-times "... at 1767225600.123456".
+// What the examples print while they run: "step 12 ...", "request 12 ...", with --print-times "... at
+// 1767225600.123456".
 // Threads: pure functions. Lines that are none of it are passed over.
 #pragma once
 
@@ -18,7 +19,8 @@ struct StepLine {
 std::optional<StepLine> parse_step(std::string_view line);
 std::vector<StepLine> parse_steps(std::string_view log);
 
-// Steps per second between the first and the last step that ended within [from, to]; 0 if there are less than two.
+// Steps per second between the first and the last step that ended within [from, to]; 0 if there are less than
+// two.
 double step_rate(const std::vector<StepLine>& steps, double from, double to);
 
 }  // namespace ckpt::bench

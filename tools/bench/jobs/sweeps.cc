@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-bench sweeps: downtime of hotset against the share of its state that changes, and against the link's rate.
+// gpumigrate-bench sweeps: downtime of hotset against the share of its state that changes, and against the
+// link's rate.
 #include "tools/bench/jobs/sweeps.h"
 
 #include <algorithm>

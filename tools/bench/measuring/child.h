@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A second process of the bench: this program started anew (fork and exec, so that it has its own CUDA context and UCX, as a
-// mover has), spoken to over a socketpair in small JSON messages.
+// A second process of the bench: this program started anew (fork and exec, so that it has its own CUDA
+// context and UCX, as a mover has), spoken to over a socketpair in small JSON messages.
 //
 //   CKPT_TRY(child, Child::start(options.program, "tcp-sink"));
 //   CKPT_TRYV(child->send({{"port", 4711}}));  CKPT_TRY(answer, child->receive());
 //   CKPT_TRYV(child->finish());                       // closes the socket: the child ends
 //
-// Roles are listed in child.cc. A child that meets an error sends {"error": text}, which receive() returns as an Error.
-// Threads: one per Child. Ownership: the end of a Child closes the socket, and kills and reaps the process if it does not end.
+// Roles are listed in child.cc. A child that meets an error sends {"error": text}, which receive() returns as
+// an Error.
+// Threads: one per Child. Ownership: the end of a Child closes the socket, and kills and reaps the process if
+// it does not end.
 // Errors: kUnavailable when the other side is gone, kProtocol for anything that is not a JSON object.
 #pragma once
 

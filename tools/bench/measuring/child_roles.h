@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a second process of the bench does. Each returns when the parent closes the link (kUnavailable) or at an error.
+// What a second process of the bench does. Each returns when the parent closes the link (kUnavailable) or at
+// an error.
 #pragma once
 
 #include "libckpt/base/result.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory, pinned and plain host memory, and streams for benches. Device memory is populated (written) when it is made: a software
-// device's first touch costs what no GPU's does. Threads: one. Ownership: the Device outlives them. Errors: the driver's.
+// Device memory, pinned and plain host memory, and streams for benches. Device memory is populated (written)
+// when it is made: a software device's first touch costs what no GPU's does. Threads: one. Ownership: the
+// Device outlives them. Errors: the driver's.
 #pragma once
 
 #include <cstddef>
@@ -49,7 +50,8 @@ class PinnedBuffer {
   std::span<std::byte> bytes_;
 };
 
-// Plain host memory, in huge pages where there are any: what is measured does not pay for page tables. Empty if there is none left.
+// Plain host memory, in huge pages where there are any: what is measured does not pay for page tables. Empty
+// if there is none left.
 class HostMemory {
  public:
   explicit HostMemory(std::size_t bytes);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sender here and a receiver in a second process, with a CUDA context and UCX each, as two movers have them; no agent, no job.
-// The source's memory is one region that the caller fills; the target's is made once and written by every session.
+// A sender here and a receiver in a second process, with a CUDA context and UCX each, as two movers have
+// them; no agent, no job. The source's memory is one region that the caller fills; the target's is made once
+// and written by every session.
 //
 //   CKPT_TRY(pair, EnginePair::create(options.program, bytes));
 //   pair->memory().fill_random(1);
@@ -10,7 +11,8 @@
 //   CKPT_TRYV(session->end());                                // closes both sides
 //   CKPT_TRYV(pair->finish());
 //
-// Threads: one. One session at a time; it must end before the pair does. Errors: the engine's, the driver's, the second process's.
+// Threads: one. One session at a time; it must end before the pair does. Errors: the engine's, the driver's,
+// the second process's.
 #pragma once
 
 #include <memory>

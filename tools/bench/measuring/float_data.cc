@@ -14,7 +14,8 @@ constexpr float kGradientScale = 2e-4F;
 constexpr float kScaleSpread = 0.5F;  // of the logarithm, for rows and for columns
 constexpr float kBeta1 = 0.9F, kBeta2 = 0.95F, kDecay = 0.1F, kEpsilon = 1e-8F;
 
-// Four uniform numbers of 16 bits make one that is gaussian enough: what counts for a codec is the density around zero.
+// Four uniform numbers of 16 bits make one that is gaussian enough: what counts for a codec is the density
+// around zero.
 class Gaussian {
  public:
   explicit Gaussian(std::uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15ULL + 0x2545f4914f6cdd1dULL) {}

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory of a training job, for measuring codecs: a mixed-precision Adam run on gaussian gradients, so that exponents,
-// moments and one step's changes are distributed as in training (fp32 master weights, bf16 working weights and gradients, fp32
-// moments; b = (0.9, 0.95), weight decay 0.1). Gradients differ in scale from row to row and column to column, as layers' do.
+// Device memory of a training job, for measuring codecs: a mixed-precision Adam run on gaussian gradients, so
+// that exponents, moments and one step's changes are distributed as in training (fp32 master weights, bf16
+// working weights and gradients, fp32 moments; b = (0.9, 0.95), weight decay 0.1). Gradients differ in scale
+// from row to row and column to column, as layers' do.
 //
 //   const TrainingData data = make_training_data(4 << 20, {});
 //   for (const FloatClass kind : kFloatClasses) measure(name_of(kind), bytes_of(data.now, kind), bytes_of(data.before, kind));
 //
-// The same settings give the same bytes on every x86-64 machine. Costs about 1.5 s a million parameters (14 + 2 bytes each, twice).
+// The same settings give the same bytes on every x86-64 machine. Costs about 1.5 s a million parameters (14 +
+// 2 bytes each, twice).
 // Threads: any, stateless. Sizes are parameters. Throws std::bad_alloc.
 #pragma once
 

@@ -47,7 +47,8 @@ template <bool kPrefetch>
   return std::accumulate(lanes.begin(), lanes.end(), std::uint64_t{0});
 }
 
-// Four streams side by side, as a fingerprint reads: one alone leaves the memory idle at the end of each page, and reads a quarter less.
+// Four streams side by side, as a fingerprint reads: one alone leaves the memory idle at the end of each
+// page, and reads a quarter less.
 constexpr std::size_t kChunk = std::size_t{64} << 10;
 constexpr std::size_t kStreams = 4;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain reads of host memory by one core: what a fingerprint is held against. Several ways, since none is the fastest on every
-// processor. Threads: pure functions.
+// Plain reads of host memory by one core: what a fingerprint is held against. Several ways, since none is the
+// fastest on every processor. Threads: pure functions.
 #pragma once
 
 #include <cstddef>

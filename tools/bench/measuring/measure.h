@@ -24,7 +24,8 @@ using Runs = std::vector<double>;
 // One measured run; the value is what is reported (a rate, mostly).
 using Side = std::function<Result<double>()>;
 
-// Each side once unmeasured, so that nothing is timed cold, then A B C A B C ... `pairs` times. One list per side.
+// Each side once unmeasured, so that nothing is timed cold, then A B C A B C ... `pairs` times. One list per
+// side.
 Result<std::vector<Runs>> interleave(unsigned pairs, const std::vector<Side>& sides);
 
 // Bytes per nanosecond, which is GB/s.
@@ -35,8 +36,8 @@ Result<std::vector<Runs>> interleave(unsigned pairs, const std::vector<Side>& si
 // Processor time of the calling thread: what others do on its core does not count.
 [[nodiscard]] Nanos thread_cpu_ns() noexcept;
 
-// Processor time that this process, other processes and the software devices spend. Software devices are processes of their
-// own; a real GPU costs no processor time, so there only the host's part counts.
+// Processor time that this process, other processes and the software devices spend. Software devices are
+// processes of their own; a real GPU costs no processor time, so there only the host's part counts.
 class CpuMeter {
  public:
   // `others`: child processes that take part.

@@ -55,7 +55,8 @@ bool locked_by_others(int fd, off_t start, off_t length) {
 
 using InodeKey = std::pair<std::uint64_t, std::uint64_t>;
 
-// Every inode with an open-file-description lock: the only trace of a descriptor that is held by an unknown process.
+// Every inode with an open-file-description lock: the only trace of a descriptor that is held by an unknown
+// process.
 bool read_locked_inodes(std::set<InodeKey>* out) {
   std::FILE* file = std::fopen("/proc/locks", "re");
   if (file == nullptr) return false;

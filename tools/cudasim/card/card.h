@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// One software device as all processes of the machine see it: a file in the state folder, mapped by the driver library,
-// the executors, the NVML library and cudasim-ctl. It says how much memory is used by whom, which contexts exist, what
-// faults are injected and which Xids have happened.
+// One software device as all processes of the machine see it: a file in the state folder, mapped by the
+// driver library, the executors, the NVML library and cudasim-ctl. It says how much memory is used by whom,
+// which contexts exist, what faults are injected and which Xids have happened.
 //
-// Who holds memory is not counted but asked of the kernel: every open description of an allocation's memfd, in an
-// executor or exported to anybody, carries an open-file-description lock, which the kernel drops with the last
-// descriptor and mapping, also when a process is killed. So nothing can be leaked or counted twice: an entry is free
-// when no lock is left on its inode (/proc/locks). Reading that list costs milliseconds, so an entry also names one
-// context that holds it, and the list is read only for entries whose named holder is gone. A context is alive while its
-// executor holds the lock of its byte.
+// Who holds memory is not counted but asked of the kernel: every open description of an allocation's memfd,
+// in an executor or exported to anybody, carries an open-file-description lock, which the kernel drops with
+// the last descriptor and mapping, also when a process is killed. So nothing can be leaked or counted twice:
+// an entry is free when no lock is left on its inode (/proc/locks). Reading that list costs milliseconds, so
+// an entry also names one context that holds it, and the list is read only for entries whose named holder is
+// gone. A context is alive while its executor holds the lock of its byte.
 //
-// Threads and processes: every method may be called by all at once (a robust process-shared mutex inside). Errors:
-// open() returns nothing and sets errno; the rest cannot fail but by what their results say.
+// Threads and processes: every method may be called by all at once (a robust process-shared mutex inside).
+// Errors: open() returns nothing and sets errno; the rest cannot fail but by what their results say.
 #pragma once
 
 #include <pthread.h>
@@ -104,15 +104,15 @@ class Card {
   Card(const Card&) = delete;
   Card& operator=(const Card&) = delete;
 
-  // Counts memory of the memfd `fd` (which carries its lock already). Sweeps first if it does not fit. The entry, or
-  // -1 when the device is full.
+  // Counts memory of the memfd `fd` (which carries its lock already). Sweeps first if it does not fit. The
+  // entry, or -1 when the device is full.
   int add_memory(int fd, std::uint64_t bytes, pid_t program, bool exportable);
   // The entry of an exported descriptor, or -1 if it is none of this card.
   int find_memory(int fd, std::uint64_t* bytes, bool* exportable);
   // This process's context has taken a lock of its own on the memory of the entry.
   void memory_taken(int entry);
-  // Called by one holder after it has let go: frees the entry if it was the last one. `probe` is a descriptor of the
-  // memfd without a lock of its own.
+  // Called by one holder after it has let go: frees the entry if it was the last one. `probe` is a descriptor
+  // of the memfd without a lock of its own.
   void memory_let_go(int entry, int probe);
   struct Memory {
     std::uint64_t total;

@@ -52,7 +52,8 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   return hash * 0xc4ceb9fe1a85ec53ULL;
 }
 
-// The index of one entry of CUDA_VISIBLE_DEVICES: a number, or a (beginning of a) UUID as NVIDIA's driver takes it.
+// The index of one entry of CUDA_VISIBLE_DEVICES: a number, or a (beginning of a) UUID as NVIDIA's driver
+// takes it.
 int visible_entry(const std::string& entry, const Settings& machine) {
   if (entry.rfind("GPU-", 0) == 0) {
     for (int i = 0; i < machine.devices; i++) {

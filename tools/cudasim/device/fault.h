@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running code that may fault (kernels, copies) on a stream's thread: a SIGSEGV, SIGBUS, SIGFPE or SIGILL ends the call,
-// not the executor. Outside of run_guarded these signals end the executor as usual.
+// Running code that may fault (kernels, copies) on a stream's thread: a SIGSEGV, SIGBUS, SIGFPE or SIGILL
+// ends the call, not the executor. Outside of run_guarded these signals end the executor as usual.
 #pragma once
 
 #include <csetjmp>
@@ -9,7 +9,8 @@ namespace cudasim {
 
 void install_fault_handlers();
 
-// Each thread that runs guarded code calls this first (an alternate signal stack: a kernel may run out of its own).
+// Each thread that runs guarded code calls this first (an alternate signal stack: a kernel may run out of its
+// own).
 void prepare_fault_stack();
 
 namespace detail {

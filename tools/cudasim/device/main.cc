@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cudasim-device: the process behind one CUDA context of the software driver. Started by libcuda.so.1 with its socket
-// as descriptor 3; not for use by hand.
+// cudasim-device: the process behind one CUDA context of the software driver. Started by libcuda.so.1 with
+// its socket as descriptor 3; not for use by hand.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kSocket = 3;
 
-// Leaves the program's process group, terminal and descriptors alone: Ctrl-C there is not meant for a device, and the
-// program's pipes must see their end when the program ends.
+// Leaves the program's process group, terminal and descriptors alone: Ctrl-C there is not meant for a device,
+// and the program's pipes must see their end when the program ends.
 void detach() {
   const pid_t child = ::fork();
   if (child != 0) ::_exit(child < 0 ? 1 : 0);

@@ -18,15 +18,16 @@ namespace {
 
 constexpr unsigned char kFill = 0xA5;
 
-// Populating is for speed alone: a GPU has no first touch. A refusal changes nothing but that. For reading, since that
-// maps 16 pages per fault, and shared memory that is mapped for reading can be written without another.
+// Populating is for speed alone: a GPU has no first touch. A refusal changes nothing but that. For reading,
+// since that maps 16 pages per fault, and shared memory that is mapped for reading can be written without
+// another.
 void make_fast(void* address, std::uint64_t bytes) {
   ::madvise(address, bytes, MADV_POPULATE_READ);
 }
 
-// Puts huge pages under a new file, however the machine is set up (MADV_COLLAPSE asks no setting); what is refused stays
-// in small pages. The kernel collapses only what has a page already, and several at once cost it one wait for all
-// processors.
+// Puts huge pages under a new file, however the machine is set up (MADV_COLLAPSE asks no setting); what is
+// refused stays in small pages. The kernel collapses only what has a page already, and several at once cost
+// it one wait for all processors.
 void take_huge_pages(int fd, std::uint64_t bytes) {
   constexpr std::uint64_t kPage = std::uint64_t{2} << 20;
   constexpr std::uint64_t kStep = 32 * kPage;
@@ -45,8 +46,9 @@ void take_huge_pages(int fd, std::uint64_t bytes) {
   ::munmap(reserved, bytes + kPage);
 }
 
-// The real driver promises no content of new memory; this one promises junk. Writing the file is faster than filling a
-// mapping (no page is zeroed first), and a machine that is out of memory is an error here instead of a SIGBUS later.
+// The real driver promises no content of new memory; this one promises junk. Writing the file is faster than
+// filling a mapping (no page is zeroed first), and a machine that is out of memory is an error here instead
+// of a SIGBUS later.
 bool fill_new_memory(int fd, std::uint64_t bytes) {
   static const std::vector<unsigned char> junk(256 * 1024, kFill);
   for (std::uint64_t at = 0; at < bytes;) {

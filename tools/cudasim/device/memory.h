@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The physical memory that one executor holds, and its mappings. Used by the control thread only. Results are CUresult.
+// The physical memory that one executor holds, and its mappings. Used by the control thread only. Results are
+// CUresult.
 #pragma once
 
 #include <cuda.h>

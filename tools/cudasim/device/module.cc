@@ -40,7 +40,8 @@ int scan_object(dl_phdr_info* info, std::size_t, void* argument) {
   return 1;
 }
 
-// The addresses of all words of a loaded object that the loader writes: relocations, and the head of its jump table.
+// The addresses of all words of a loaded object that the loader writes: relocations, and the head of its jump
+// table.
 template <typename Visit>
 void for_each_loader_word(void* handle, const Visit& visit) {
   link_map* map = nullptr;
@@ -66,8 +67,8 @@ void for_each_loader_word(void* handle, const Visit& visit) {
   for (std::uint64_t i = 0; jump_table != 0 && i < 3; i++) visit(jump_table + i * sizeof(std::uint64_t));
 }
 
-// A path that no module had before: the loader takes one of a known name for loaded, and descriptors' numbers come again. The
-// number stands in the path as its bits.
+// A path that no module had before: the loader takes one of a known name for loaded, and descriptors' numbers
+// come again. The number stands in the path as its bits.
 std::string path_of(int fd, std::uint64_t number) {
   std::string path = "/proc/self/";
   for (int bit = 0; bit < 32; bit++) path += ((number >> bit) & 1) != 0 ? "./" : "/";
@@ -76,8 +77,8 @@ std::string path_of(int fd, std::uint64_t number) {
 
 }  // namespace
 
-// The program must not be able to touch module variables, yet copies name them by address: so their pages are made
-// shared memory and mapped a second time inside the range that the program has reserved.
+// The program must not be able to touch module variables, yet copies name them by address: so their pages are
+// made shared memory and mapped a second time inside the range that the program has reserved.
 bool Modules::open_window(std::uint64_t begin, std::uint64_t end, Module* module) {
   const std::uint64_t bytes = end - begin;
   if (next_alias_ + bytes > alias_end_) return false;

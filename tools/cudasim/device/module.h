@@ -17,8 +17,8 @@ class Modules {
   // `base`: where the module variables of this context appear to the program.
   explicit Modules(std::uint64_t base) : next_alias_(base), alias_end_(base + (std::uint64_t{256} << 20)) {}
 
-  // Loads the module whose bytes are in `fd`; the same bytes loaded twice are two modules. Its variables appear at `wanted`,
-  // or anywhere if that is 0.
+  // Loads the module whose bytes are in `fd`; the same bytes loaded twice are two modules. Its variables
+  // appear at `wanted`, or anywhere if that is 0.
   CUresult load(int fd, std::uint64_t wanted, std::uint64_t* id, std::uint64_t* variables);
   // The content of a module's variables, and back into the same module of another executor.
   CUresult save(std::uint64_t id, int* fd, std::uint64_t* bytes);

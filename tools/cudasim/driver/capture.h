@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream capture: what is asked of a capturing stream becomes a node of a graph instead of being done. Each stream of a capture
-// keeps the nodes that its next one needs. What a capture does not allow makes it invalid; it stays so until it is ended.
+// Stream capture: what is asked of a capturing stream becomes a node of a graph instead of being done. Each
+// stream of a capture keeps the nodes that its next one needs. What a capture does not allow makes it
+// invalid; it stays so until it is ended.
 //
-// Threads: all; one lock (graphs_lock()). Whether a stream captures at all is asked without it: Stream::capture.
+// Threads: all; one lock (graphs_lock()). Whether a stream captures at all is asked without it:
+// Stream::capture.
 #pragma once
 
 #include <cuda.h>
@@ -40,7 +42,8 @@ CUresult capture_record(Stream* stream, Event* event);
 // A wait for an event of a capture takes the stream into it; CUDA_ERROR_NOT_FOUND: no capture is concerned.
 CUresult capture_wait(Stream* stream, Event* event, bool external);
 
-// For calls that a capture does not allow: CUDA_SUCCESS if none forbids them, else the error, and the captures are invalid.
+// For calls that a capture does not allow: CUDA_SUCCESS if none forbids them, else the error, and the
+// captures are invalid.
 CUresult allow_unsafe_call();
 CUresult allow_legacy_stream(Context* context);
 CUresult allow_synchronize(Context* context);

@@ -14,7 +14,8 @@
 namespace cudasim {
 namespace {
 
-// Memory that the program has exported and whose descriptor it still has open: the driver could not let go of it.
+// Memory that the program has exported and whose descriptor it still has open: the driver could not let go of
+// it.
 bool holds_exports() {
   DIR* folder = ::opendir("/proc/self/fd");
   if (folder == nullptr) return false;
@@ -49,8 +50,8 @@ int index_of(const Settings& machine, const Uuid& uuid) {
   return -1;
 }
 
-// Where each of the process's devices goes on. Given pairs must have all of them. Without any it is the same device, or on
-// another machine the one with the same number.
+// Where each of the process's devices goes on. Given pairs must have all of them. Without any it is the same
+// device, or on another machine the one with the same number.
 CUresult assign_devices(const Order& order, const Settings& machine, std::vector<int>* out) {
   if (order.pair_count > kMaxDevices) return CUDA_ERROR_INVALID_VALUE;
   for (const Device& device : Process::get().devices) {

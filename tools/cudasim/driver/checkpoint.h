@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// This process's life as seen by cuCheckpointProcess*: running, locked (its calls wait at the gate, nothing is in flight),
-// checkpointed (no executor, no card, no descriptor and no shared memory is left; what they held is in private memory).
-// checkpoint_context.cc and checkpoint_memory.cc have what contexts and memory do for it.
+// This process's life as seen by cuCheckpointProcess*: running, locked (its calls wait at the gate, nothing
+// is in flight), checkpointed (no executor, no card, no descriptor and no shared memory is left; what they
+// held is in private memory). checkpoint_context.cc and checkpoint_memory.cc have what contexts and memory do
+// for it.
 //
 // Threads: obey() is called by one thread, the one that takes orders. Errors: CUresult.
 #pragma once
@@ -29,8 +30,8 @@ class Checkpoint {
   void give_up();
 
   CUprocessState state_ = CU_PROCESS_STATE_RUNNING;
-  // A restore has failed halfway: as with the real driver the state stays, no restore works any more, and nothing but the end
-  // of the process helps.
+  // A restore has failed halfway: as with the real driver the state stays, no restore works any more, and
+  // nothing but the end of the process helps.
   bool broken_ = false;
 };
 

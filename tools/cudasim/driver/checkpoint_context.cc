@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a context does when its process is checkpointed. Nothing is in flight then, and no call is inside of the driver; only
-// the thread of host functions may look at the shared state, so that changes what is behind it without a gap.
+// What a context does when its process is checkpointed. Nothing is in flight then, and no call is inside of
+// the driver; only the thread of host functions may look at the shared state, so that changes what is behind
+// it without a gap.
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -37,7 +38,8 @@ bool read_all(int fd, void* to, std::uint64_t bytes) {
 
 }  // namespace
 
-// Whether all that was submitted has been done before the deadline. A context with an error has nothing to wait for.
+// Whether all that was submitted has been done before the deadline. A context with an error has nothing to
+// wait for.
 bool Context::drain(Deadline deadline) {
   const int high = slots_high_.load();
   for (int i = 0; i < high; i++) {

@@ -70,7 +70,8 @@ CUresult Context::start_executor(int physical) {
   bool started = share_state(memory) && ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0;
   if (started) {
     socket_ = ends[0];
-    // The executor reads and writes pageable memory of the program; Yama would allow that to its parents only.
+    // The executor reads and writes pageable memory of the program; Yama would allow that to its parents
+    // only.
     ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
     started = spawn_executor(ends[1]);
   }

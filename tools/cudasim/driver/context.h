@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CUDA context: the program's side of one executor. Commands go into the ring of a stream; requests with descriptors
-// or answers go over the socket.
+// A CUDA context: the program's side of one executor. Commands go into the ring of a stream; requests with
+// descriptors or answers go over the socket.
 //
-// Threads: all methods may be called at once. Ownership: contexts, streams, events, modules and functions are never
-// freed, so that a handle used after its destruction is found out by its `alive` flag. Errors: CUresult; once `error()`
-// is set it is the answer to everything (sticky).
+// Threads: all methods may be called at once. Ownership: contexts, streams, events, modules and functions are
+// never freed, so that a handle used after its destruction is found out by its `alive` flag. Errors:
+// CUresult; once `error()` is set it is the answer to everything (sticky).
 #pragma once
 
 #include <cuda.h>
@@ -48,8 +48,8 @@ struct Event {
   std::uint64_t index = 0;       // of the time stamp
   std::uint64_t capture_id = 0;  // recorded in this capture, behind these nodes; 0: in none
   std::vector<Node*> captured;
-  // The last record command: the stream's slot and the sequence there in one word, since one thread may record while
-  // another one asks. 0: never recorded.
+  // The last record command: the stream's slot and the sequence there in one word, since one thread may
+  // record while another one asks. 0: never recorded.
   std::atomic<std::uint64_t> recorded{0};
   static constexpr int kSlotShift = 52;
   void set_recorded(int slot, std::uint64_t sequence) {

@@ -7,9 +7,9 @@
 
 #include "tools/cudasim/card/futex.h"
 
-// There only in a program under ThreadSanitizer, with which the driver itself is never built: without being told it would take
-// what a checkpoint does after other threads' calls for races with them. An address for each direction, since calls order nothing
-// among themselves.
+// There only in a program under ThreadSanitizer, with which the driver itself is never built: without being
+// told it would take what a checkpoint does after other threads' calls for races with them. An address for
+// each direction, since calls order nothing among themselves.
 #pragma weak __tsan_acquire
 #pragma weak __tsan_release
 

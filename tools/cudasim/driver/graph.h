@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs: nodes that hold work and what they need first; an executable graph is the same work in one order that keeps every
-// need, queued on one stream at each launch (branches do not run side by side).
+// Graphs: nodes that hold work and what they need first; an executable graph is the same work in one order
+// that keeps every need, queued on one stream at each launch (branches do not run side by side).
 //
-// Threads: everything under graphs_lock(). Handles are pointers; a handle that is none is found out by the sets of what exists.
+// Threads: everything under graphs_lock(). Handles are pointers; a handle that is none is found out by the
+// sets of what exists.
 #pragma once
 
 #include <cuda.h>
@@ -17,7 +18,8 @@
 
 namespace cudasim {
 
-// Memory of MEM_ALLOC nodes; it goes with the last graph that knows it, unless the program has freed it before.
+// Memory of MEM_ALLOC nodes; it goes with the last graph that knows it, unless the program has freed it
+// before.
 class GraphMemory {
  public:
   GraphMemory(std::uint64_t address, std::uint64_t bytes) : address_(address), bytes_(bytes) {}
@@ -97,8 +99,8 @@ void destroy_node(Node* node);
 // The nodes in an order that keeps all needs; false: there is a circle.
 bool order_nodes(const GraphBody& body, std::vector<const Node*>* out);
 CUresult instantiate(const GraphBody& body, ExecutableGraph* out);
-// Without the lock: it may wait for a copy of pageable memory. As with the real driver, one graph is launched and changed by one
-// thread at a time.
+// Without the lock: it may wait for a copy of pageable memory. As with the real driver, one graph is launched
+// and changed by one thread at a time.
 CUresult launch(ExecutableGraph* graph, Context* context, Stream* stream);
 
 }  // namespace cudasim

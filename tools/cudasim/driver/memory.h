@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program's device memory: physical allocations, reserved addresses, mappings, cuMemAlloc on top of them, and
-// pinned host memory. All rules of the virtual memory API are checked here; executors only do what they are told.
+// The program's device memory: physical allocations, reserved addresses, mappings, cuMemAlloc on top of them,
+// and pinned host memory. All rules of the virtual memory API are checked here; executors only do what they
+// are told.
 //
-// Threads: the caller holds Process::lock, shared for the const methods, exclusively for the rest. Errors: CUresult.
+// Threads: the caller holds Process::lock, shared for the const methods, exclusively for the rest. Errors:
+// CUresult.
 #pragma once
 
 #include <cuda.h>
@@ -92,7 +94,8 @@ class Memory {
   CUresult set_access(std::uint64_t address, std::uint64_t bytes, int ordinal, CUmemAccess_flags flags);
   const Mapping* find_mapping(std::uint64_t address) const;
 
-  // cuMemAlloc. Large blocks come with memory from prepare(), which is called without the lock: filling it takes a while.
+  // cuMemAlloc. Large blocks come with memory from prepare(), which is called without the lock: filling it
+  // takes a while.
   static CUresult prepare(Context* context, std::uint64_t bytes, std::shared_ptr<Physical>* out);
   CUresult allocate(Context* context, std::uint64_t bytes, const std::shared_ptr<Physical>& prepared,
                     std::uint64_t* address);

@@ -33,7 +33,8 @@ struct ThreadStreams {
 
 CUresult Context::create_stream(unsigned flags, int priority, Stream** out) {
   std::lock_guard<std::mutex> lock(objects_);
-  // A slot's thread is kept and used again. One that still has work would delay the new stream, so it comes last.
+  // A slot's thread is kept and used again. One that still has work would delay the new stream, so it comes
+  // last.
   int chosen = -1;
   for (int i = 1; i < kMaxStreams; i++) {
     if (slots_[i].used) continue;

@@ -16,8 +16,8 @@ namespace cudasim {
 
 struct Device {
   int physical = 0;
-  // What the program is told, for ever: the device that it saw first. After a restore on another one the real driver's answers
-  // are stale in this way, too.
+  // What the program is told, for ever: the device that it saw first. After a restore on another one the real
+  // driver's answers are stale in this way, too.
   int shown_physical = 0;
   Uuid shown_uuid{};
   std::unique_ptr<Card> card;
@@ -32,7 +32,8 @@ class Process {
 
   CUresult initialize();
   [[nodiscard]] bool initialized() const { return initialized_; }
-  // CUDA_SUCCESS when calls are allowed: after cuInit, and not in a forked child of the process that called it.
+  // CUDA_SUCCESS when calls are allowed: after cuInit, and not in a forked child of the process that called
+  // it.
   [[nodiscard]] CUresult ready() const;
   [[nodiscard]] bool valid_device(int ordinal) const {
     return ordinal >= 0 && ordinal < static_cast<int>(devices.size());
@@ -64,8 +65,9 @@ std::vector<Context*>& context_stack();
 CUresult enter(Context** context);
 // For calls that work on a context with a sticky error, too.
 CUresult enter_any(Context** context);
-// Also takes the stream's handle, special ones included. The context is the stream's, which need not be the current one (copies
-// and waits may use streams of other contexts, launches may not: CUDA C Programming Guide, "Stream and Event Behavior").
+// Also takes the stream's handle, special ones included. The context is the stream's, which need not be the
+// current one (copies and waits may use streams of other contexts, launches may not: CUDA C Programming
+// Guide, "Stream and Event Behavior").
 CUresult enter_stream(CUstream handle, Context** context, Stream** stream);
 
 inline Context* from_handle(CUcontext handle) {

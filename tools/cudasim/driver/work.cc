@@ -61,7 +61,8 @@ CUresult queue_copy(Context* context, Stream* stream, const CopyWork& work, Wait
                       source.pid};
   std::uint64_t sequence = 0;
   const bool one_row = work.rows == 1 && work.slices == 1;
-  // Little pageable memory travels with the command, so the program may change it at once, as with the real driver.
+  // Little pageable memory travels with the command, so the program may change it at once, as with the real
+  // driver.
   if (source.pageable && one_row && work.bytes <= kInlineBytes && target.pid == 0) {
     command.header.command = Command::kCopyInline;
     command.from_pid = 0;
@@ -113,8 +114,8 @@ CUresult queue_wait(Context* context, Stream* stream, Event* event) {
   const int slot = Event::slot_of(recorded);
   const std::uint64_t sequence = Event::sequence_of(recorded);
   if (recorded == 0 || event->context->completed(slot, sequence)) return CUDA_SUCCESS;
-  // Another context's streams are in another executor. What the event waits for has been submitted already, so
-  // waiting for it here is the same order, only less asynchronous.
+  // Another context's streams are in another executor. What the event waits for has been submitted already,
+  // so waiting for it here is the same order, only less asynchronous.
   if (event->context != context) return event->context->wait(slot, sequence);
   if (slot == stream->slot) return CUDA_SUCCESS;
   WaitCommand command{{0, Command::kWait, 0}, static_cast<std::uint64_t>(slot), sequence};

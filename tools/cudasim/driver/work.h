@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be queued on a stream: copies, memory sets, launches, host functions. A graph's nodes keep the same things and
-// queue them at each launch. Errors: CUresult.
+// What can be queued on a stream: copies, memory sets, launches, host functions. A graph's nodes keep the
+// same things and queue them at each launch. Errors: CUresult.
 #pragma once
 
 #include <cuda.h>

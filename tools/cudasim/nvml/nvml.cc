@@ -434,7 +434,8 @@ Return nvmlDeviceRegisterEvents(void* device, unsigned long long types, void* ha
   return kSuccess;
 }
 
-// One event per call. With several devices in the set it sleeps on the first one's word and looks at the others often.
+// One event per call. With several devices in the set it sleeps on the first one's word and looks at the
+// others often.
 Return nvmlEventSetWait_v2(void* handle, EventData* out, unsigned timeout_ms) {
   if (handle == nullptr || out == nullptr) return kInvalidArgument;
   auto* set = static_cast<EventSet*>(handle);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests of the library to an executor over their Unix socket (SOCK_SEQPACKET), each with at most one descriptor and
-// one reply. Both ends are of one build and one program, so the structs go as they are.
+// Requests of the library to an executor over their Unix socket (SOCK_SEQPACKET), each with at most one
+// descriptor and one reply. Both ends are of one build and one program, so the structs go as they are.
 #pragma once
 
 #include <cstddef>

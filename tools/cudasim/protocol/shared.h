@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver library (in the program) and the executor of one context share in memory: a command ring and a
-// completion count for each stream. The library writes commands under the stream's mutex, the stream's thread in the
-// executor runs them in order; everything slow or with descriptors goes over the socket instead (message.h).
+// What the driver library (in the program) and the executor of one context share in memory: a command ring
+// and a completion count for each stream. The library writes commands under the stream's mutex, the stream's
+// thread in the executor runs them in order; everything slow or with descriptors goes over the socket instead
+// (message.h).
 #pragma once
 
 #include <atomic>
@@ -12,8 +13,9 @@
 
 namespace cudasim {
 
-// The program's device addresses: reserved without access in the program, the mappings themselves in each executor, at
-// the same addresses. The place is one that AddressSanitizer and ThreadSanitizer both leave to the application.
+// The program's device addresses: reserved without access in the program, the mappings themselves in each
+// executor, at the same addresses. The place is one that AddressSanitizer and ThreadSanitizer both leave to
+// the application.
 inline constexpr std::uint64_t kDeviceBase = 0x7e9000000000ULL;
 inline constexpr std::uint64_t kDeviceBytes = std::uint64_t{192} << 30;
 // Pinned host memory: mapped on both sides, so that kernels may use it, too.
@@ -60,8 +62,8 @@ struct LaunchCommand {
   std::uint32_t offsets[64];
 };
 
-// Rows of `bytes` in slices; the steps lead from one row, one slice to the next. A side with a pid of another process is
-// reached there (pageable memory of the program, a peer's executor).
+// Rows of `bytes` in slices; the steps lead from one row, one slice to the next. A side with a pid of another
+// process is reached there (pageable memory of the program, a peer's executor).
 struct CopyCommand {
   CommandHeader header;
   std::uint64_t to;
@@ -136,8 +138,8 @@ struct ContextShared {
   StreamShared streams[kMaxStreams];
 };
 
-// Waits until `sequence` of a stream is completed; false after `milliseconds` without (the caller looks around and
-// comes again). Any number of threads of both processes may wait.
+// Waits until `sequence` of a stream is completed; false after `milliseconds` without (the caller looks
+// around and comes again). Any number of threads of both processes may wait.
 inline bool wait_completed(StreamShared& stream, std::uint64_t sequence, int milliseconds) {
   constexpr int kSpins = 100;
   for (int i = 0; i < kSpins; i++) {
@@ -153,7 +155,8 @@ inline bool wait_completed(StreamShared& stream, std::uint64_t sequence, int mil
   return stream.completed.load() >= sequence;
 }
 
-// By the stream's thread. Whoever registers between the two stores has read the old signal and sees the new one.
+// By the stream's thread. Whoever registers between the two stores has read the old signal and sees the new
+// one.
 inline void complete(StreamShared& stream, std::uint64_t sequence) {
   stream.completed.store(sequence);
   if (sequence < stream.wake_at.load()) return;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of charlm: embedding of the last characters, one hidden layer, softmax, their gradients, Adam. Every sum is
-// taken in a fixed order, so that equal state gives equal bits. Widths of matrices are multiples of kTile.
+// The kernels of charlm: embedding of the last characters, one hidden layer, softmax, their gradients, Adam.
+// Every sum is taken in a fixed order, so that equal state gives equal bits. Widths of matrices are multiples
+// of kTile.
 #include <cudasim/kernel.h>
 #include <math.h>
 
@@ -57,7 +58,8 @@ CUDASIM_KERNEL(add_bias, float* CUDASIM_RESTRICT x, const float* CUDASIM_RESTRIC
   }
 }
 
-// One block a row: loss[row] and the gradient of the mean loss, in place of the scores. Columns past `classes` are padding.
+// One block a row: loss[row] and the gradient of the mean loss, in place of the scores. Columns past
+// `classes` are padding.
 CUDASIM_KERNEL(softmax_loss, float* CUDASIM_RESTRICT scores, const uint8_t* CUDASIM_RESTRICT text,
                const uint64_t* CUDASIM_RESTRICT positions, uint32_t length, uint32_t classes,
                uint32_t columns, uint32_t batch, float* CUDASIM_RESTRICT loss) {
@@ -107,7 +109,8 @@ CUDASIM_KERNEL(tanh_gradient, float* CUDASIM_RESTRICT gradient, const float* CUD
   }
 }
 
-// One block a token: the gradients of all places where it occurred, in their order. Threads: one for each of `width`.
+// One block a token: the gradients of all places where it occurred, in their order. Threads: one for each of
+// `width`.
 CUDASIM_KERNEL(embedding_gradient, const uint8_t* CUDASIM_RESTRICT context,
                const float* CUDASIM_RESTRICT input_gradient, uint32_t places, uint32_t width,
                float* CUDASIM_RESTRICT out) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// charlm: trains a character-level language model on real text (--help). Equal seeds give equal weights, bit for bit.
+// charlm: trains a character-level language model on real text (--help). Equal seeds give equal weights, bit
+// for bit.
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>

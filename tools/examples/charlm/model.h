@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// charlm's model: the last kContext characters are embedded, go through one hidden layer (tanh) and a softmax; trained
-// with Adam. Parameters lie in one piece of device memory, their moments in two more; gradients and activations are dead
-// between two steps. Threads: one. Ownership: Gpu and Session outlive the model. Errors: the program ends.
+// charlm's model: the last kContext characters are embedded, go through one hidden layer (tanh) and a
+// softmax; trained with Adam. Parameters lie in one piece of device memory, their moments in two more;
+// gradients and activations are dead between two steps. Threads: one. Ownership: Gpu and Session outlive the
+// model. Errors: the program ends.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// churn: holds some device memory, and in each step allocates a large block, fills it, checks it and frees it again (--help). What is alive at
-// once is never more than both. It knows nothing of libckpt.
+// churn: holds some device memory, and in each step allocates a large block, fills it, checks it and frees it
+// again (--help). What is alive at once is never more than both. It knows nothing of libckpt.
 #include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Option values of the examples: texts that are parsed strictly after CLI11 has read them, and the options all of them have.
+// Option values of the examples: texts that are parsed strictly after CLI11 has read them, and the options
+// all of them have.
 // Threads: one.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every example needs of the driver and of libckpt, and nothing more: the primary context of the first device,
-// kernels by name, a ckpt session. The examples are programs of a user, so they link the driver directly and end with
-// one line on the first failure.
+// What every example needs of the driver and of libckpt, and nothing more: the primary context of the first
+// device, kernels by name, a ckpt session. The examples are programs of a user, so they link the driver
+// directly and end with one line on the first failure.
 // Threads: one thread per program. Ownership: RAII; Gpu outlives Kernels and Session.
 #pragma once
 
@@ -35,7 +35,8 @@ class Gpu {
   CUcontext context_ = nullptr;
 };
 
-// The device code NAME.fatbin or NAME.so (whichever the driver takes) of ../../lib/kernels beside the program.
+// The device code NAME.fatbin or NAME.so (whichever the driver takes) of ../../lib/kernels beside the
+// program.
 class Kernels {
  public:
   explicit Kernels(const char* name);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Session of a program that knows nothing of libckpt and does not link it: plain device memory, and calls that do nothing.
+// Session of a program that knows nothing of libckpt and does not link it: plain device memory, and calls
+// that do nothing.
 #include "tools/examples/common/gpu.h"
 
 namespace ckpt::examples {

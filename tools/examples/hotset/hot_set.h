@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pages hotset rewrites in which step, and the version that every page has after it. All of it follows from the
-// options, so an instance that takes over computes it from the step alone, independently of the memory that was moved.
+// Which pages hotset rewrites in which step, and the version that every page has after it. All of it follows
+// from the options, so an instance that takes over computes it from the step alone, independently of the
+// memory that was moved.
 // Threads: one. Errors: none; options are checked before.
 #pragma once
 
@@ -26,12 +27,14 @@ class HotSet {
  public:
   explicit HotSet(const HotSetOptions& options);
 
-  // Goes on to step `step` (1, 2, ...), which follows the last one. Returns whether the list of pages has changed.
+  // Goes on to step `step` (1, 2, ...), which follows the last one. Returns whether the list of pages has
+  // changed.
   bool advance(std::uint64_t step);
   // The state after step `step`, by way of all steps before it.
   void catch_up(std::uint64_t step);
 
-  // The pages that the current step writes: all of a list (first() is 0), or, when appending, the range [first(), first() + count()) modulo pages.
+  // The pages that the current step writes: all of a list (first() is 0), or, when appending, the range
+  // [first(), first() + count()) modulo pages.
   [[nodiscard]] const std::vector<std::uint32_t>& list() const noexcept { return list_; }
   [[nodiscard]] bool is_range() const noexcept { return options_.pattern == Pattern::kAppend; }
   [[nodiscard]] std::uint64_t first() const noexcept;

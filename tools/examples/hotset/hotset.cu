@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of hotset. One block handles the pages block, block + blocks, ... of a list (or of a range, if the list is
-// null), its threads the words of a page.
+// The kernels of hotset. One block handles the pages block, block + blocks, ... of a list (or of a range, if
+// the list is null), its threads the words of a page.
 #include "tools/examples/hotset/content.h"
 
 CUDASIM_DEVICE uint64_t listed_page(const uint32_t* list, uint64_t first, uint64_t i, uint64_t pages) {

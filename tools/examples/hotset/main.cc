@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hotset: memory with a known content, of which a known share changes every step (--help). It finds by itself whether a
-// move lost or changed a byte, and how long it stood still.
+// hotset: memory with a known content, of which a known share changes every step (--help). It finds by itself
+// whether a move lost or changed a byte, and how long it stood still.
 #include <unistd.h>
 
 #include <algorithm>

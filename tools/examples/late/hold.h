@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Something that keeps the program from being paused or moved until it is told to go on.
-// Threads: constructor and destructor on the main thread; let_go() on the main thread. Ownership: RAII; the destructor lets go. Errors: a failed driver call ends the program.
+// Threads: constructor and destructor on the main thread; let_go() on the main thread. Ownership: RAII; the
+// destructor lets go. Errors: a failed driver call ends the program.
 #pragma once
 
 #include <atomic>
@@ -13,8 +14,8 @@ namespace ckpt::examples {
 
 class Hold {
  public:
-  // "value": a stream waits for a word of memory. "callback": a stream waits for a host function. "copy": a thread waits in a copy behind
-  // such a stream. "handle": memory that other processes may open.
+  // "value": a stream waits for a word of memory. "callback": a stream waits for a host function. "copy": a
+  // thread waits in a copy behind such a stream. "handle": memory that other processes may open.
   Hold(const std::string& kind, CUcontext context);
   ~Hold();
   Hold(const Hold&) = delete;

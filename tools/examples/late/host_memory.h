@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory that the GPU writes to, in each of the ways that the driver offers, and what the driver answers about it.
-// Threads: one. Ownership: RAII. Errors: a failed driver call ends the program; wrong answers are counted. Units: bytes.
+// Host memory that the GPU writes to, in each of the ways that the driver offers, and what the driver answers
+// about it.
+// Threads: one. Ownership: RAII. Errors: a failed driver call ends the program; wrong answers are counted.
+// Units: bytes.
 #pragma once
 
 #include <cuda.h>
@@ -23,7 +25,8 @@ class HostMemory {
 
   // How many questions have another answer than at the beginning.
   [[nodiscard]] unsigned wrong_answers() const;
-  // Ends the registration and makes it again. Only while the GPU does not use the memory; nothing if it is allocated.
+  // Ends the registration and makes it again. Only while the GPU does not use the memory; nothing if it is
+  // allocated.
   void register_again();
 
  private:

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One stream of late that is never without work: kernels that add to host memory, or copies into it. The program knows what each must have
-// written by when, so that a write that is lost, cut off or done twice is found.
-// Threads: run() on one with the context current; touch() and stop from others. Errors: a failed driver call ends the program; what is not as it must be is counted.
+// One stream of late that is never without work: kernels that add to host memory, or copies into it. The
+// program knows what each must have written by when, so that a write that is lost, cut off or done twice is
+// found.
+// Threads: run() on one with the context current; touch() and stop from others. Errors: a failed driver call
+// ends the program; what is not as it must be is counted.
 #pragma once
 
 #include <array>
@@ -21,7 +23,8 @@ struct LatePlan {
   std::uint64_t break_at = 0;     // step at which it does what it must find; 0: never
 };
 
-// Added by a kernel, witnessed in device memory, content of a copy, what lay still after one, words of the host, answers.
+// Added by a kernel, witnessed in device memory, content of a copy, what lay still after one, words of the
+// host, answers.
 enum class Late { kWord, kWitness, kContent, kStill, kHost, kAnswer };
 constexpr std::array<const char*, 6> kLateNames = {"word", "witness", "content", "still", "host", "answer"};
 
@@ -45,7 +48,8 @@ class Lane {
   Lane& operator=(const Lane&) = delete;
 
   LateTally run(const std::atomic<bool>& stop);
-  // The host writes to a word of the same pages at any time, also while a move is under way: 1 if it does not hold what was written last.
+  // The host writes to a word of the same pages at any time, also while a move is under way: 1 if it does not
+  // hold what was written last.
   unsigned touch();
 
  protected:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of late: slow writers. Every pass stores anew (volatile), so that what is lost, cut off or done twice shows.
+// The kernels of late: slow writers. Every pass stores anew (volatile), so that what is lost, cut off or done
+// twice shows.
 #include "tools/examples/stress/content.h"
 
 #include <cudasim/kernel.h>

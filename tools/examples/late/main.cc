@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// late: the GPU writes to pinned, mapped and registered host memory all the time, by kernels and copies that are always under way, while the host
-// writes to the same pages (--help). It knows nothing of libckpt: wherever it is stopped and moved, no write may be lost or be done twice.
+// late: the GPU writes to pinned, mapped and registered host memory all the time, by kernels and copies that
+// are always under way, while the host writes to the same pages (--help). It knows nothing of libckpt:
+// wherever it is stopped and moved, no write may be lost or be done twice.
 #include <signal.h>
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// serve: constant weights and a cache that grows by appending (--help). A request appends a row of the cache for each
-// token of its prompt, then finds the weights and the cached rows that fit the last of them best; the next prompt depends
-// on the answer, so one wrong byte that is used changes all answers after it.
+// serve: constant weights and a cache that grows by appending (--help). A request appends a row of the cache
+// for each token of its prompt, then finds the weights and the cached rows that fit the last of them best;
+// the next prompt depends on the answer, so one wrong byte that is used changes all answers after it.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>

@@ -23,7 +23,8 @@ CUDASIM_KERNEL(fill_weights, float* CUDASIM_RESTRICT weights, uint64_t count, ui
   }
 }
 
-// Appends one row for each token of a prompt: block b makes row (first + b) from the token's weights and from an older row.
+// Appends one row for each token of a prompt: block b makes row (first + b) from the token's weights and from
+// an older row.
 CUDASIM_KERNEL(append_rows, const float* CUDASIM_RESTRICT weights, float* cache, uint64_t weight_rows,
                uint64_t cache_rows, uint64_t first, uint64_t prompt) {
   const uint64_t token = mix(prompt + CUDASIM_BLOCK_INDEX());

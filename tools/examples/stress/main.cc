@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// stress: many threads that allocate, free, copy, load modules, launch kernels, graphs and host callbacks on many streams at once, and
-// check all of their memory (--help). It knows nothing of libckpt: with the shim before the driver, moved or not, it must find no error
-// and, for equal --seed and --steps, print the same line.
+// stress: many threads that allocate, free, copy, load modules, launch kernels, graphs and host callbacks on
+// many streams at once, and check all of their memory (--help). It knows nothing of libckpt: with the shim
+// before the driver, moved or not, it must find no error and, for equal --seed and --steps, print the same
+// line.
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
@@ -76,7 +77,8 @@ Plan plan_of(const Options& options, unsigned thread) {
   return plan;
 }
 
-// Until all threads have ended by themselves (they then raise SIGUSR1), the time is over or a signal asks for the end.
+// Until all threads have ended by themselves (they then raise SIGUSR1), the time is over or a signal asks for
+// the end.
 void wait_for_end(const sigset_t& signals, double seconds) {
   if (seconds <= 0) {
     int number = 0;

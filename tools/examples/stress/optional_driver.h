@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver functions that a driver may lack (graphs, memory pools, host callbacks), asked for by cuGetProcAddress, and which groups of
-// them work here: each group is tried once, on a stream of its own. Threads: immutable once made. Needs a current context.
+// The driver functions that a driver may lack (graphs, memory pools, host callbacks), asked for by
+// cuGetProcAddress, and which groups of them work here: each group is tried once, on a stream of its own.
+// Threads: immutable once made. Needs a current context.
 #pragma once
 
 #include <cuda.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The streams of one thread: half of them take part in the default stream's ordering, half do not; last, where the driver has it, the
-// thread's default stream. Threads: the one that made it. Ownership: the streams that it made.
+// The streams of one thread: half of them take part in the default stream's ordering, half do not; last,
+// where the driver has it, the thread's default stream. Threads: the one that made it. Ownership: the streams
+// that it made.
 #pragma once
 
 #include <cuda.h>

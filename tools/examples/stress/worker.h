@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread of stress: its own streams, buffers and random numbers, so that what it does follows from the seed alone. Every buffer holds
-// a content that its seed and version say, written and checked by kernels, copies and host callbacks on its stream.
-// Threads: run() on one; stop may be set by any. Errors: a failed driver call ends the program; wrong content is counted.
+// One thread of stress: its own streams, buffers and random numbers, so that what it does follows from the
+// seed alone. Every buffer holds a content that its seed and version say, written and checked by kernels,
+// copies and host callbacks on its stream.
+// Threads: run() on one; stop may be set by any. Errors: a failed driver call ends the program; wrong content
+// is counted.
 #pragma once
 
 #include <array>

@@ -27,7 +27,8 @@ struct Context {
 
 // Prints "gpumigrate: message" and returns the exit code of the error.
 int report(Context& context, const Error& error);
-// Of a command that follows what goes on without it: left alone by Ctrl-C (kAborted) its outcome is not known.
+// Of a command that follows what goes on without it: left alone by Ctrl-C (kAborted) its outcome is not
+// known.
 int report_unfollowed(Context& context, const Error& error);
 
 }  // namespace ckpt::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's API (docs/api.md) as calls that return JSON. Where it listens is read anew for every call, since a
-// coordinator that was started again may listen elsewhere.
+// The coordinator's API (docs/api.md) as calls that return JSON. Where it listens is read anew for every
+// call, since a coordinator that was started again may listen elsewhere.
 // Threads: one. Errors: those of HttpClient, and the coordinator's own refusals with its own line.
 #pragma once
 
@@ -26,10 +26,11 @@ class CoordinatorClient {
 
   Result<Json> get(const std::string& path,
                    std::chrono::milliseconds timeout = std::chrono::milliseconds(90'000));
-  // All of a list, page by page; `name` is its field in the answers. A coordinator that knows no pages answers with the whole list.
+  // All of a list, page by page; `name` is its field in the answers. A coordinator that knows no pages
+  // answers with the whole list.
   Result<Json> get_all(const std::string& path, const char* name);
-  // One interrupt does not end it, since what was asked for should be known before anything else is decided; so many do, and
-  // then, as after `timeout`, it is kTimedOut: the effect is not known.
+  // One interrupt does not end it, since what was asked for should be known before anything else is decided;
+  // so many do, and then, as after `timeout`, it is kTimedOut: the effect is not known.
   Result<Json> post(const std::string& path, const Json& body, int interrupts = 2,
                     std::chrono::milliseconds timeout = std::chrono::milliseconds(90'000));
   Result<LogPiece> logs(const std::string& job, std::uint64_t offset, std::chrono::milliseconds follow);
@@ -47,7 +48,8 @@ class CoordinatorClient {
 // A name or id as part of a path.
 std::string path_part(const std::string& text);
 
-// Fields of an answer, whatever they turn out to be: text for people ("-" for null or missing), a number or a default.
+// Fields of an answer, whatever they turn out to be: text for people ("-" for null or missing), a number or a
+// default.
 std::string text_of(const Json& object, const char* field);
 double number_of(const Json& object, const char* field, double otherwise = 0);
 bool flag_of(const Json& object, const char* field);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // HTTP/1.1 requests to the coordinator, one connection each, and Ctrl-C while one waits.
 // Threads: one. Ownership: the client owns its event loop; nothing runs between calls.
-// Errors: kUnavailable: no connection, so nothing was asked. kTimedOut: contact was lost after the request had left, its
-// effect is not known. kAborted: interrupted, which may be after the request had left. kProtocol: not HTTP, or larger than 64 MiB.
+// Errors: kUnavailable: no connection, so nothing was asked. kTimedOut: contact was lost after the request
+// had left, its effect is not known. kAborted: interrupted, which may be after the request had left.
+// kProtocol: not HTTP, or larger than 64 MiB.
 #pragma once
 
 #include <chrono>

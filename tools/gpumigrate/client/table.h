@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain text tables: columns as wide as their widest cell, two blanks between, nothing behind the last. Cells come from
-// other machines, so control characters are shown as '?'. Pure.
+// Plain text tables: columns as wide as their widest cell, two blanks between, nothing behind the last. Cells
+// come from other machines, so control characters are shown as '?'. Pure.
 #pragma once
 
 #include <string>

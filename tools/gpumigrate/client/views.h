@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the coordinator's answers look to people. Pure functions of the JSON; fields that are missing show as "-".
+// How the coordinator's answers look to people. Pure functions of the JSON; fields that are missing show as
+// "-".
 #pragma once
 
 #include <string>

@@ -98,7 +98,8 @@ class Follower {
     return ok();
   }
 
-  // Whether to go on after a failed call: an interrupt is handled by the loop, a coordinator that is away is dialled again.
+  // Whether to go on after a failed call: an interrupt is handled by the loop, a coordinator that is away is
+  // dialled again.
   Result<void> survive(Error error) {
     if (error.code() == ErrorCode::kAborted) return ok();
     if (!is_contact_lost(error)) return error;

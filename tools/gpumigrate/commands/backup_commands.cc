@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// backup FILE, backup show FILE, backup restore FILE. The first asks the coordinator for a copy in its folder, checks it and takes it to FILE; the others
-// work without a coordinator.
+// backup FILE, backup show FILE, backup restore FILE. The first asks the coordinator for a copy in its
+// folder, checks it and takes it to FILE; the others work without a coordinator.
 #include <unistd.h>
 
 #include <ctime>

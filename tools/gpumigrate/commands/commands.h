@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands: each prints and returns the program's exit code. Texts come from the command line and are checked here.
+// The commands: each prints and returns the program's exit code. Texts come from the command line and are
+// checked here.
 #pragma once
 
 #include <optional>

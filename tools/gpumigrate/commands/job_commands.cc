@@ -30,7 +30,8 @@ bool has_ended(const Json& job) {
   return state == "exited" || state == "failed" || state == "lost";
 }
 
-// Which libraries and GPUs a program gets is a matter of the node it runs on, not of the shell it was submitted from.
+// Which libraries and GPUs a program gets is a matter of the node it runs on, not of the shell it was
+// submitted from.
 bool belongs_to_node(std::string_view name) {
   constexpr std::array kNames = {"LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES",
                                  "NVIDIA_VISIBLE_DEVICES"};
@@ -121,7 +122,8 @@ class LogStream {
   // Whether the last call brought bytes.
   [[nodiscard]] bool copied() const noexcept { return copied_; }
 
-  // To the end, through moves and through any absence of the coordinator. `on_interrupt` may end it with an error.
+  // To the end, through moves and through any absence of the coordinator. `on_interrupt` may end it with an
+  // error.
   template <typename OnInterrupt>
   Result<void> follow(OnInterrupt on_interrupt) {
     bool away = false;
@@ -153,12 +155,14 @@ class LogStream {
   bool copied_ = false;
 };
 
-// Asks for a job's end. A coordinator that goes away meanwhile is dialled again for a while: the job ends without it.
+// Asks for a job's end. A coordinator that goes away meanwhile is dialled again for a while: the job ends
+// without it.
 class EndFollower {
  public:
   EndFollower(Context& context, std::string id) : context_(context), id_(std::move(id)) {}
 
-  // `known`: the coordinator has answered for the job before; otherwise the first call's failure is told at once.
+  // `known`: the coordinator has answered for the job before; otherwise the first call's failure is told at
+  // once.
   Result<Json> follow(Clock::time_point deadline, bool known) {
     for (;; known = true) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `gpumigrate policy test`: what gpumigrate would do about a GPU, and why; asks nobody. Threads: one. Errors: a table that is wrong, with
-// its line and column (exit code 64).
+// `gpumigrate policy test`: what gpumigrate would do about a GPU, and why; asks nobody. Threads: one. Errors:
+// a table that is wrong, with its line and column (exit code 64).
 #pragma once
 
 #include <cstdint>

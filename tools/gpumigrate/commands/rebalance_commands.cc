@@ -113,7 +113,8 @@ class RebalanceFollower {
     return ok();
   }
 
-  // Whether to go on after a failed call: an interrupt is handled by the loop, a coordinator that is away is dialled again.
+  // Whether to go on after a failed call: an interrupt is handled by the loop, a coordinator that is away is
+  // dialled again.
   Result<void> survive(const Error& error) {
     if (error.code() == ErrorCode::kAborted) return ok();
     if (error.code() == ErrorCode::kNotFound)

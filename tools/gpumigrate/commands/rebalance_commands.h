@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `gpumigrate rebalance`: the plan, and carrying it out. Threads: one. Errors: the commands print them and return the exit code.
+// `gpumigrate rebalance`: the plan, and carrying it out. Threads: one. Errors: the commands print them and
+// return the exit code.
 #pragma once
 
 #include "tools/gpumigrate/commands/command_tree.h"

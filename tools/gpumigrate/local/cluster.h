@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `gpumigrate local`: a coordinator and some agents on this machine, under GPUMIGRATE_HOME. Several homes may run side by
-// side. Threads: one.
+// `gpumigrate local`: a coordinator and some agents on this machine, under GPUMIGRATE_HOME. Several homes may
+// run side by side. Threads: one.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,8 @@
 
 namespace ckpt::cli {
 
-// What is not given is as the known cluster has it (all of it that has ended is started again), or the default.
+// What is not given is as the known cluster has it (all of it that has ended is started again), or the
+// default.
 struct LocalOptions {
   std::optional<int> nodes;               // 2
   std::optional<int> gpus;                // of each node: 1

@@ -244,8 +244,8 @@ Result<void> check_options(const LocalOptions& options) {
   return ok();
 }
 
-// The state to start from: the known cluster's, also if all of it has ended without `local down`, or a new one. While any of it
-// runs its GPUs stay, and so do its nodes.
+// The state to start from: the known cluster's, also if all of it has ended without `local down`, or a new
+// one. While any of it runs its GPUs stay, and so do its nodes.
 Result<LocalState> wanted_state(const std::string& home, const LocalOptions& options, const GpuChoice& gpu) {
   CKPT_TRY(known, load_local(home));
   LocalState state = known.value_or(LocalState{});

@@ -13,7 +13,8 @@ namespace {
 
 constexpr const char* kDriver = "libcuda.so.1";
 
-// The number of GPUs the installed driver finds; 0 without a driver, or if the one found is the software driver.
+// The number of GPUs the installed driver finds; 0 without a driver, or if the one found is the software
+// driver.
 int real_gpus(const std::string& software_library) {
   void* driver = ::dlopen(kDriver, RTLD_NOW | RTLD_LOCAL);
   if (driver == nullptr) return 0;
@@ -58,7 +59,8 @@ Result<GpuChoice> choose_gpu(const std::string& program_folder) {
 std::vector<std::string> gpu_environment(const GpuChoice& choice, const std::string& node_folder, int gpus,
                                          const std::string& memory) {
   const char* others = std::getenv("LD_LIBRARY_PATH");
-  // Jobs get their node's library path, never their submitter's: a driver that only this path finds must be found by them, too.
+  // Jobs get their node's library path, never their submitter's: a driver that only this path finds must be
+  // found by them, too.
   if (!choice.software) {
     return others == nullptr || *others == '\0' ? std::vector<std::string>()
                                                 : std::vector{"LD_LIBRARY_PATH=" + std::string(others)};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a local cluster runs on real GPUs or on the software GPU, and the environment that makes a node's processes use
-// theirs. This is the one place of the product that knows the software driver's settings.
+// Whether a local cluster runs on real GPUs or on the software GPU, and the environment that makes a node's
+// processes use theirs. This is the one place of the product that knows the software driver's settings.
 // Threads: one. Errors: kNotFound if the software GPU is needed and not built.
 #pragma once
 

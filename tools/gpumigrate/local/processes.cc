@@ -53,7 +53,8 @@ ProcessId identify(pid_t pid) {
   std::stringstream content;
   content << file.rdbuf();
   const std::string text = content.str();
-  // The name in brackets may hold anything; what follows the last bracket is state, ppid, ... and start time as 20th.
+  // The name in brackets may hold anything; what follows the last bracket is state, ppid, ... and start time
+  // as 20th.
   const std::size_t bracket = text.rfind(')');
   if (bracket == std::string::npos) return {};
   std::istringstream fields(text.substr(bracket + 1));

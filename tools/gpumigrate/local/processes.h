@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Daemons of a local cluster: started in a session of their own, known by pid and start time (a pid alone may have been
-// given to another process since), ended and waited for by pidfd.
+// Daemons of a local cluster: started in a session of their own, known by pid and start time (a pid alone may
+// have been given to another process since), ended and waited for by pidfd.
 // Threads: one. Errors: kIo, naming the program or the process.
 #pragma once
 
@@ -38,7 +38,8 @@ Result<ProcessId> start_daemon(const DaemonSpec& spec);
 // A descriptor that becomes readable when the process ends.
 Result<UniqueFd> watch_end(const ProcessId& process);
 
-// Signals all of them, waits until each has ended or `patience` is over, then kills and waits for what is left.
+// Signals all of them, waits until each has ended or `patience` is over, then kills and waits for what is
+// left.
 Result<void> end_all(const std::vector<ProcessId>& processes, int signal, std::chrono::milliseconds patience);
 
 // This user's processes whose environment holds NAME=VALUE.

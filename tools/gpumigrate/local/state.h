@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOME/local.json: what `local up` started, so that the next `up`, `status` and `down` find it.
-// Threads: one; `LocalLock` keeps two commands on one home apart. Errors: kIo; a damaged file counts as kCorrupt.
+// Threads: one; `LocalLock` keeps two commands on one home apart. Errors: kIo; a damaged file counts as
+// kCorrupt.
 #pragma once
 
 #include <optional>

@@ -78,8 +78,8 @@ std::size_t write_plain(const CodeTable& table, std::span<const std::byte> run, 
 
 #define CKPT_VBMI [[gnu::target("avx512f,avx512bw,avx512vbmi,bmi2")]]
 
-// The codes of 64 bytes, in fours, the first byte's highest in each: those with even numbers, then those with odd ones; and in
-// eights.
+// The codes of 64 bytes, in fours, the first byte's highest in each: those with even numbers, then those with
+// odd ones; and in eights.
 constexpr std::size_t kMany = 64, kEights = kMany / 8;
 struct Joined {
   alignas(64) std::array<std::uint64_t, kEights> even, odd, even_widths, odd_widths, eights, eight_widths;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes one of the streams that zstd's Huffman literals are (RFC 8878 §4.2.2): the codes of a run of bytes, the last byte's lowest,
-// and a bit that marks the end.
+// Writes one of the streams that zstd's Huffman literals are (RFC 8878 §4.2.2): the codes of a run of bytes,
+// the last byte's lowest, and a bit that marks the end.
 //
 // With AVX-512 (VBMI) 64 codes are looked up at once and put together in eights; else one by one.
 // Threads: any, stateless; nothing is allocated. No function fails. Sizes are bytes.
@@ -29,7 +29,8 @@ void make_code_table(const CodeLengths& lengths, CodeTable& table) noexcept;
 
 // Every stream writes so much behind its end.
 inline constexpr std::size_t kStreamSlack = 8;
-// Bytes written; every byte of `run` has a code. `out` has room for the codes' bits, one more and kStreamSlack.
+// Bytes written; every byte of `run` has a code. `out` has room for the codes' bits, one more and
+// kStreamSlack.
 using WriteStream = std::size_t (*)(const CodeTable& table, std::span<const std::byte> run,
                                     std::byte* out) noexcept;
 // The fastest one here, and the plain one that it must agree with.

@@ -13,7 +13,8 @@ namespace {
 constexpr unsigned kSymbolBits = 8;
 using Sorted = std::array<std::uint32_t, kSymbols>;
 
-// Those that occur, the rarest first, so many of them. Digit by digit: comparing would guess wrong at every other step.
+// Those that occur, the rarest first, so many of them. Digit by digit: comparing would guess wrong at every
+// other step.
 std::size_t sort_symbols(const SymbolCounts& counts, Sorted& sorted) noexcept {
   constexpr unsigned kDigitBits = 6;
   Sorted other;
@@ -43,7 +44,8 @@ std::size_t sort_symbols(const SymbolCounts& counts, Sorted& sorted) noexcept {
 // How many codes there are of each length.
 using Depths = std::array<unsigned, kSymbols>;
 
-// Huffman's tree over sorted counts: always the two rarest, be they symbols or what two became, which come in order as well.
+// Huffman's tree over sorted counts: always the two rarest, be they symbols or what two became, which come in
+// order as well.
 void make_tree(const Sorted& sorted, std::size_t symbols, Depths& depths) noexcept {
   constexpr std::uint32_t kNone = UINT32_MAX;
   std::array<std::uint32_t, kSymbols + 1> leaves{}, nodes{};
@@ -51,8 +53,8 @@ void make_tree(const Sorted& sorted, std::size_t symbols, Depths& depths) noexce
       own_leaves{};  // of each node: which other one, how many of its two
   std::uint32_t all = 0;
   for (std::size_t i = 0; i < symbols; ++i) all += sorted[i] >> kSymbolBits;
-  // What is rarer than the longest code is good for counts as so much: then hardly any code is too long. The eighth more: it is
-  // shorter so on the planes of training jobs.
+  // What is rarer than the longest code is good for counts as so much: then hardly any code is too long. The
+  // eighth more: it is shorter so on the planes of training jobs.
   const std::uint32_t least = (all >> kMaxCodeBits) + (all >> (kMaxCodeBits + 3));
   for (std::size_t i = 0; i < symbols; ++i) leaves[i] = std::max(sorted[i] >> kSymbolBits, least);
   leaves[symbols] = kNone;
@@ -80,8 +82,8 @@ void make_tree(const Sorted& sorted, std::size_t symbols, Depths& depths) noexce
   }
 }
 
-// Codes that are too long become as long as may be; what that takes of the tree is given back by lengthening those that were
-// nearly as long.
+// Codes that are too long become as long as may be; what that takes of the tree is given back by lengthening
+// those that were nearly as long.
 void limit(Depths& depths) noexcept {
   constexpr unsigned kFull = 1U << kMaxCodeBits;
   for (std::size_t bits = kMaxCodeBits + 1; bits < depths.size(); ++bits)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Huffman code of a plane: how often each byte occurs, and how long each one's code is, kMaxCodeBits at most.
+// The Huffman code of a plane: how often each byte occurs, and how long each one's code is, kMaxCodeBits at
+// most.
 //
 // Threads: any, stateless; nothing is allocated. No function fails.
 #pragma once
@@ -19,7 +20,8 @@ inline constexpr std::size_t kMaxCounted = std::size_t{1} << 18;
 // Of kMaxCounted bytes at most.
 void count_symbols(std::span<const std::byte> plane, SymbolCounts& counts) noexcept;
 
-// The shortest code, but for where it would be longer than kMaxCodeBits. Two symbols occur at least, all together kMaxCounted times at most.
+// The shortest code, but for where it would be longer than kMaxCodeBits. Two symbols occur at least, all
+// together kMaxCounted times at most.
 void make_code_lengths(const SymbolCounts& counts, CodeLengths& lengths) noexcept;
 
 }  // namespace ckpt::codec

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decodes what plane_packer.h packs, faster than zstd does: frames whose blocks are Huffman literals alone. Straight to their place,
-// with a table of several symbols an entry (huffman_table.h), and four streams at a time, as zstd interleaves them.
+// Decodes what plane_packer.h packs, faster than zstd does: frames whose blocks are Huffman literals alone.
+// Straight to their place, with a table of several symbols an entry (huffman_table.h), and four streams at a
+// time, as zstd interleaves them.
 //
-// What it does not know (matches, single streams, checksums, codes deeper than 11 bits, a broken frame) it leaves to zstd, which
-// decodes or refuses it.
+// What it does not know (matches, single streams, checksums, codes deeper than 11 bits, a broken frame) it
+// leaves to zstd, which decodes or refuses it.
 //
-// Threads: an object belongs to one thread at a time; nothing is allocated after create(). Errors: false for what it leaves; the plane
-// may have been written. Input is never trusted. Sizes are bytes.
+// Threads: an object belongs to one thread at a time; nothing is allocated after create(). Errors: false for
+// what it leaves; the plane may have been written. Input is never trusted. Sizes are bytes.
 #pragma once
 
 #include <array>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The symbols of a Huffman code in the order of its codes, as zstd lays them out: longest codes first, those of a length by their
-// value (RFC 8878 §4.2.1.3). What the tables of huffman_table.h and huffman_pairs.h are built from.
+// The symbols of a Huffman code in the order of its codes, as zstd lays them out: longest codes first, those
+// of a length by their value (RFC 8878 §4.2.1.3). What the tables of huffman_table.h and huffman_pairs.h are
+// built from.
 //
 // Threads: any, stateless. Needs AVX2. No function fails.
 #pragma once
@@ -14,8 +15,8 @@ namespace ckpt::codec {
 
 struct CodeOrder {
   std::array<std::uint8_t, kSymbols> symbols;
-  // By the length of a code: where its symbols start, up to those of the length below; and where its first code stands among
-  // all 2^kMaxCodeBits combinations of bits.
+  // By the length of a code: where its symbols start, up to those of the length below; and where its first
+  // code stands among all 2^kMaxCodeBits combinations of bits.
   std::array<std::uint16_t, kMaxCodeBits + 1> first_symbol, first_entry;
   unsigned shortest;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Huffman code whose codes are all long, kMinBits at least, as a table of what the next kIndexBits bits say. kMaxCodeBits bits of it are
-// two symbols at most, whatever the table; a bit more makes them two far more often, and an entry is half as large as in
-// huffman_table.h, so that the table is not.
+// A Huffman code whose codes are all long, kMinBits at least, as a table of what the next kIndexBits bits
+// say. kMaxCodeBits bits of it are two symbols at most, whatever the table; a bit more makes them two far
+// more often, and an entry is half as large as in huffman_table.h, so that the table is not.
 //
 // Threads: an object belongs to one thread at a time. build() needs AVX2. No function fails.
 #pragma once
@@ -25,7 +25,8 @@ class HuffmanPairs {
   // `order` is that of `lengths`; its shortest code has kMinBits at least.
   void build(const CodeLengths& lengths, const CodeOrder& order) noexcept;
 
-  // Of 2^kIndexBits entries: the symbols from the lowest byte on, in byte 2 how many there are, in byte 3 the bits that they take.
+  // Of 2^kIndexBits entries: the symbols from the lowest byte on, in byte 2 how many there are, in byte 3 the
+  // bits that they take.
   [[nodiscard]] const std::uint32_t* entries() const noexcept { return entries_.data(); }
   [[nodiscard]] unsigned bits_of(std::uint8_t symbol) const noexcept { return lengths_.bits[symbol]; }
 

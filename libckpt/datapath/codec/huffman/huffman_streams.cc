@@ -103,8 +103,8 @@ template <class Table>
   out += entries[index].count;
 }
 
-// So many loadings and their look-ups, all streams in step, with so many lines prefetched from `ahead` on each time. Kept in
-// registers, hence one variable each.
+// So many loadings and their look-ups, all streams in step, with so many lines prefetched from `ahead` on
+// each time. Kept in registers, hence one variable each.
 template <class Table, std::size_t kLookups, std::size_t kLines>
 [[gnu::target("bmi,bmi2")]] void run(std::array<Stream, kStreams>& streams, const Entry<Table>* entries,
                                      std::size_t turns, const std::byte* ahead) noexcept {
@@ -135,8 +135,8 @@ template <class Table, std::size_t kLookups, std::size_t kLines>
               {start3, at3, bits3, loaded3, out3, end3}}};
 }
 
-// As far as it is safe. Streams do not come to their ends together: in place of one that has, `spare` runs, so that the others
-// still go in step.
+// As far as it is safe. Streams do not come to their ends together: in place of one that has, `spare` runs,
+// so that the others still go in step.
 template <class Table, std::size_t kLookups>
 void run_some(std::array<Stream, kStreams>& streams, const Entry<Table>* entries, std::size_t turns,
               std::size_t lines_a_turn, PrefetchQueue& upcoming) noexcept {
@@ -176,7 +176,8 @@ void run_all(std::array<Stream, kStreams>& streams, const Entry<Table>* entries,
   }
 }
 
-// What comes next in the highest bits, `left` bits before the stream's front; zeroes behind it. kTail bits at least.
+// What comes next in the highest bits, `left` bits before the stream's front; zeroes behind it. kTail bits at
+// least.
 constexpr std::size_t kTail = 57;
 std::uint64_t bits_at(const std::byte* start, std::size_t left) noexcept {
   const std::size_t bytes = (left + 7) / 8;
@@ -217,7 +218,8 @@ bool finish(const Stream& stream, const Table& table) noexcept {
   return left == 0;
 }
 
-// Lines spread over all turns: more at once than memory gives would be waited for, and then none come while the rest is decoded.
+// Lines spread over all turns: more at once than memory gives would be waited for, and then none come while
+// the rest is decoded.
 std::size_t lines_a_turn(std::size_t bytes, const PrefetchQueue& upcoming) noexcept {
   const std::size_t lines = upcoming.lines() * kUsualTurnBytes;
   for (const std::size_t some : {2, 4, 5, 6})

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decodes the four streams that zstd's Huffman literals are, in step, by a table (huffman_table.h, huffman_pairs.h).
+// Decodes the four streams that zstd's Huffman literals are, in step, by a table (huffman_table.h,
+// huffman_pairs.h).
 //
-// Threads: any, stateless; nothing is allocated. Needs BMI2. Errors: false unless `in` is four streams that end with the last symbols of their
-// parts of `out`, which may have been written. Input is never trusted. Sizes are bytes.
+// Threads: any, stateless; nothing is allocated. Needs BMI2. Errors: false unless `in` is four streams that
+// end with the last symbols of their parts of `out`, which may have been written. Input is never trusted.
+// Sizes are bytes.
 #pragma once
 
 #include <cstddef>

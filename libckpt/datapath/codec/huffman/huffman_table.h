@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Huffman code as a table of what the next kMaxCodeBits bits say: not the next symbol alone, but as many as are whole in them. The
-// planes of floats that shrink take two to four bits a symbol, so one look-up gives about three symbols; looking up is what
-// decoding waits for.
+// A Huffman code as a table of what the next kMaxCodeBits bits say: not the next symbol alone, but as many as
+// are whole in them. The planes of floats that shrink take two to four bits a symbol, so one look-up gives
+// about three symbols; looking up is what decoding waits for.
 //
 // Threads: an object belongs to one thread at a time. build() needs AVX2. No function fails.
 #pragma once
@@ -24,14 +24,15 @@ class HuffmanTable {
   // `order` is that of `lengths`.
   void build(const CodeLengths& lengths, const CodeOrder& order) noexcept;
 
-  // Of 2^kMaxCodeBits entries: the symbols from the lowest byte on, in byte 6 how many there are, in byte 7 the bits that they take.
+  // Of 2^kMaxCodeBits entries: the symbols from the lowest byte on, in byte 6 how many there are, in byte 7
+  // the bits that they take.
   [[nodiscard]] const std::uint64_t* entries() const noexcept { return entries_.data(); }
   [[nodiscard]] unsigned bits_of(std::uint8_t symbol) const noexcept { return lengths_.bits[symbol]; }
 
  private:
   static constexpr std::size_t kEntries = std::size_t{1} << kMaxCodeBits;
-  // Of what stands behind an entry's first symbol: all that its code leaves, but behind a code of one bit, where more symbols would
-  // come of it than an entry holds, and cutting them off costs more than it gains.
+  // Of what stands behind an entry's first symbol: all that its code leaves, but behind a code of one bit,
+  // where more symbols would come of it than an entry holds, and cutting them off costs more than it gains.
   static constexpr unsigned kMaxTailBits = kMaxCodeBits - 2, kTailBitsOfOne = 8;
 
   [[nodiscard]] std::uint64_t without_last(std::uint64_t entry) const noexcept;  // of kMaxSymbols
@@ -40,7 +41,8 @@ class HuffmanTable {
 
   CodeLengths lengths_{};
   alignas(64) std::array<std::uint64_t, kEntries> entries_{};
-  // For each number of bits b, from 2^b on, what b bits say: no symbol, perhaps, and one less than an entry holds at most.
+  // For each number of bits b, from 2^b on, what b bits say: no symbol, perhaps, and one less than an entry
+  // holds at most.
   alignas(64) std::array<std::uint64_t, std::size_t{2} << kMaxTailBits> tails_{};
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that is needed next: whoever computes meanwhile without waiting for memory takes it piece by piece and prefetches it.
-// A few lines at a time; of many at once a processor drops most.
+// Memory that is needed next: whoever computes meanwhile without waiting for memory takes it piece by piece
+// and prefetches it. A few lines at a time; of many at once a processor drops most.
 //
 // Threads: an object belongs to one thread at a time. Nothing is read or written, no function fails.
 #pragma once

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What travels on a lane between sender and receiver: a fixed header with up to kMaxChunks records, and a payload. Plain
-// structs, little-endian (both movers run on the same kind of machine; the version is checked by the token's connection and
-// the magic here), because they are built and judged for every chunk and must not allocate.
+// What travels on a lane between sender and receiver: a fixed header with up to kMaxChunks records, and a
+// payload. Plain structs, little-endian (both movers run on the same kind of machine; the version is checked
+// by the token's connection and the magic here), because they are built and judged for every chunk and must
+// not allocate.
 //
 // Source S, target T:   S>T kPlan (blob), T>S kPlanAnswer;  S>T kCalibrate, T>S kCalibrateAck;  S>T kPing, T>S kPong
 //   S>T kChunks +payload, T>S kAck: one per kChunks, the same slot, sequence and records, with the target's fingerprints
@@ -95,8 +96,8 @@ struct AckRecord {  // kAck, kStale
 };
 static_assert(sizeof(AckRecord) == 40);
 
-// kPlan, kHostState, kManifest: the payload is bytes [offset, offset + payload) of `total`. Host state that is still being made says how long it may
-// become; its last pieces, one at least, say how long it is.
+// kPlan, kHostState, kManifest: the payload is bytes [offset, offset + payload) of `total`. Host state that
+// is still being made says how long it may become; its last pieces, one at least, say how long it is.
 struct BlobRecord {
   std::uint64_t total = 0;
   std::uint64_t offset = 0;

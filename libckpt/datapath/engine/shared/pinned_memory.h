@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pinned host memory for copies to and from a device, on pages as large as the machine gives, all of them there from the start. It lies in
-// a memory file whose size cannot change, so that a process of the same machine can pin the same pages and copy straight out of them.
+// Pinned host memory for copies to and from a device, on pages as large as the machine gives, all of them
+// there from the start. It lies in a memory file whose size cannot change, so that a process of the same
+// machine can pin the same pages and copy straight out of them.
 //
-// Threads: any; the device's context need not be current. Ownership: the Device outlives it; no copy uses it any more when it goes. Errors: the
-// driver's, errno; kProtocol for a file that another process gave and that is none of this kind.
+// Threads: any; the device's context need not be current. Ownership: the Device outlives it; no copy uses it
+// any more when it goes. Errors: the driver's, errno; kProtocol for a file that another process gave and that
+// is none of this kind.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +19,11 @@ namespace ckpt::engine {
 
 class PinnedMemory {
  public:
-  // New memory, zero. Where the driver does not pin a file's pages it is the driver's own memory, and file() is -1.
+  // New memory, zero. Where the driver does not pin a file's pages it is the driver's own memory, and file()
+  // is -1.
   static Result<PinnedMemory> create(const Device& device, std::size_t bytes);
-  // All of the memory behind another's file(), which has to be `bytes` bytes long. The other may change what is in it at any time. Mapped
-  // writable, since drivers pin no other pages; nobody is to write there.
+  // All of the memory behind another's file(), which has to be `bytes` bytes long. The other may change what
+  // is in it at any time. Mapped writable, since drivers pin no other pages; nobody is to write there.
   static Result<PinnedMemory> open(const Device& device, UniqueFd file, std::size_t bytes);
 
   PinnedMemory(PinnedMemory&& other) noexcept;

@@ -10,7 +10,8 @@
 
 namespace ckpt::engine {
 
-// Ids and generations are the source's; both are never 0. A region that is freed and made anew gets a higher generation.
+// Ids and generations are the source's; both are never 0. A region that is freed and made anew gets a higher
+// generation.
 struct Region {
   std::uint64_t id = 0;
   std::uint64_t generation = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mover's pinned memory, made once (a full or faulty GPU gives none later) and lent out in slots.
-// It lies in a file where the driver pins that (pinned_memory.h): a target on this machine then copies to its device straight out of it.
+// The mover's pinned memory, made once (a full or faulty GPU gives none later) and lent out in slots. It lies
+// in a file where the driver pins that (pinned_memory.h): a target on this machine then copies to its device
+// straight out of it.
 // Threads: any. Ownership: a pool outlives its slots, a slot returns itself; the Device outlives the pool.
 // Errors: the driver's; kOutOfMemory when the pool has too few free slots.
 #pragma once

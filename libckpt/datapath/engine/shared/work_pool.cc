@@ -93,7 +93,8 @@ void WorkPool::run(std::size_t worker) {
   for (;;) {
     while (::sem_wait(&waiting_) != 0 && errno == EINTR) {
     }
-    // Work is counted once it has been pushed, but a push before it in the queue may not be complete yet: look again.
+    // Work is counted once it has been pushed, but a push before it in the queue may not be complete yet:
+    // look again.
     WorkQueue::Work work;
     while (!queue_.pop(work)) {
       if (stopping_.load()) return;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine's coding threads: whatever waits for the device or computes on chunks happens here, so that a lane's thread only
-// drives its transport and the link never stands still for a fingerprint. Work comes by a bounded lock-free queue; idle threads
-// sleep. Internal to the engine.
+// The engine's coding threads: whatever waits for the device or computes on chunks happens here, so that a
+// lane's thread only drives its transport and the link never stands still for a fingerprint. Work comes by a
+// bounded lock-free queue; idle threads sleep. Internal to the engine.
 //
-// Threads: submit() from any. Handlers run on the pool's threads with the device's context current, `worker` telling which.
-// Ownership: handlers outlive the pool; its end runs what is queued and joins. Nothing is allocated after create().
+// Threads: submit() from any. Handlers run on the pool's threads with the device's context current, `worker`
+// telling which.
+// Ownership: handlers outlive the pool; its end runs what is queued and joins. Nothing is allocated after
+// create().
 // Errors: create() only (kUnavailable: no thread).
 #pragma once
 
@@ -27,7 +29,8 @@ class WorkHandler {
   virtual void work(std::size_t item, std::size_t worker) = 0;
 };
 
-// Any number of producers and consumers. A cell's turn says whose it is: `at` for the push at position `at`, `at + 1` for the pop.
+// Any number of producers and consumers. A cell's turn says whose it is: `at` for the push at position `at`,
+// `at + 1` for the pop.
 class WorkQueue {
  public:
   struct Work {
@@ -74,13 +77,14 @@ class WorkPool {
   std::vector<std::thread> threads_;
 };
 
-// The calling thread works in long pieces: it does not push another one off its core when it wakes, as a thread that waits for a
-// user would, and is pushed off less. A message's stages wake each other many times per millisecond; where cores are few, each such
-// switch costs the caches of both. Nothing changes for a thread that was given a policy on purpose.
+// The calling thread works in long pieces: it does not push another one off its core when it wakes, as a
+// thread that waits for a user would, and is pushed off less. A message's stages wake each other many times
+// per millisecond; where cores are few, each such switch costs the caches of both. Nothing changes for a
+// thread that was given a policy on purpose.
 void prefer_throughput() noexcept;
 
-// `wanted`, or half of the cores: the transport and, on a software driver, the copies need the others; but two, so that the one
-// that waits for the device does not hold up what can be encoded.
+// `wanted`, or half of the cores: the transport and, on a software driver, the copies need the others; but
+// two, so that the one that waits for the device does not hold up what can be encoded.
 [[nodiscard]] std::size_t worker_count(std::uint32_t wanted) noexcept;
 
 }  // namespace ckpt::engine

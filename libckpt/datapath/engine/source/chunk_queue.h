@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bounded queue from the scan to one lane: one producer, one consumer, no lock, no allocation after construction.
+// The bounded queue from the scan to one lane: one producer, one consumer, no lock, no allocation after
+// construction.
 #pragma once
 
 #include <atomic>

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// When to switch (docs/design.md §5 "Convergence"). After each round the downtime of a switch now is estimated as
+// When to switch (docs/design.md §5 "Convergence"). After each round the downtime of a switch now is
+// estimated as
 //   max(scan, remaining / throughput, beside) + fixed
-// where `remaining` is what the barrier's scan will find: what this round's scan found, grown with the time this round took
-// against the last one's (never shrunk: hot data is rewritten whole), and `throughput` the drain rate while only sending.
-// The first round finds everything dirty and says nothing of the job's rate; a decision needs two, or max_rounds, or a sample taken
-// at the end of the first that says that so little has changed meanwhile that the scan binds. Where the scan binds, no further
-// round can shorten the downtime. `beside` and `fixed` are all other terms of the pause: where they alone are over the limit, no round makes it.
+// where `remaining` is what the barrier's scan will find: what this round's scan found, grown with the time
+// this round took against the last one's (never shrunk: hot data is rewritten whole), and `throughput` the
+// drain rate while only sending. The first round finds everything dirty and says nothing of the job's rate; a
+// decision needs two, or max_rounds, or a sample taken at the end of the first that says that so little has
+// changed meanwhile that the scan binds. Where the scan binds, no further round can shorten the downtime.
+// `beside` and `fixed` are all other terms of the pause: where they alone are over the limit, no round makes
+// it.
 //
-// Threads: one owner. A pure object: no clock, no I/O; no function fails. Times are spans in nanoseconds, sizes bytes.
+// Threads: one owner. A pure object: no clock, no I/O; no function fails. Times are spans in nanoseconds,
+// sizes bytes.
 #pragma once
 
 #include <cstdint>

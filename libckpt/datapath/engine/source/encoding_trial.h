@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether encoding makes the whole move faster, found out by trying (docs/design.md §5: a codec that slows the pipeline is not used). What
-// a coding thread reaches alone says little where cores are shared with copies, the target or the job. So the bytes before
-// encoding that arrive per second are measured in windows with and without, while the lanes have enough to do; the better way is
-// kept and the other tried again now and then. While encoding beats what the link carries raw, nothing is tried.
+// Whether encoding makes the whole move faster, found out by trying (docs/design.md §5: a codec that slows
+// the pipeline is not used). What a coding thread reaches alone says little where cores are shared with
+// copies, the target or the job. So the bytes before encoding that arrive per second are measured in windows
+// with and without, while the lanes have enough to do; the better way is kept and the other tried again now
+// and then. While encoding beats what the link carries raw, nothing is tried.
 //
 // Threads: observe() one; on() any. A pure object: no clock, no I/O; no function fails. Bytes, nanoseconds.
 #pragma once
@@ -22,7 +23,8 @@ class EncodingTrial {
   static constexpr std::uint64_t kLagBytes = std::uint64_t{16} << 20;
   static constexpr std::uint32_t kRetryWindows = 32;
 
-  // So many bytes before encoding arrived in so much time, in which the lanes never ran dry. link_rate: 0 = not known.
+  // So many bytes before encoding arrived in so much time, in which the lanes never ran dry. link_rate: 0 =
+  // not known.
   void observe(std::uint64_t plain_bytes, Nanos time, std::uint64_t link_rate) noexcept;
   [[nodiscard]] bool on() const noexcept { return on_.load(std::memory_order_relaxed); }
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scan of the final round. The job is paused, so every gap is downtime: one slice waits behind the one that is read, and lists are
-// made and results compared meanwhile. While nothing is on its way to the target, a second stream's slices are read beside: that
-// hides the ends of launches, and takes what else the device has. While chunks are copied and sent, one has to do: both would only
-// be slower. A slice takes about a millisecond, by the rate of those before it: what it finds waits for its end. Internal to the engine.
+// The scan of the final round. The job is paused, so every gap is downtime: one slice waits behind the one
+// that is read, and lists are made and results compared meanwhile. While nothing is on its way to the target,
+// a second stream's slices are read beside: that hides the ends of launches, and takes what else the device
+// has. While chunks are copied and sent, one has to do: both would only be slower. A slice takes about a
+// millisecond, by the rate of those before it: what it finds waits for its end. Internal to the engine.
 //
 //   CKPT_TRY(scan, FinalScan::create(kernels, chunk_bytes, max_slice_bytes));
 //   CKPT_TRY(scan_time, scan->run(regions, is_alone, on_slice));
 //
-// Threads: one at a time; run() blocks. Ownership: a region is entered (sender_core.h) while a slice of it is under way. Nothing is
-// allocated per chunk once run() has seen its largest slice. Errors: the driver's, on_slice's. Bytes, nanoseconds.
+// Threads: one at a time; run() blocks. Ownership: a region is entered (sender_core.h) while a slice of it is
+// under way. Nothing is allocated per chunk once run() has seen its largest slice. Errors: the driver's,
+// on_slice's. Bytes, nanoseconds.
 #pragma once
 
 #include <functional>
@@ -39,8 +41,8 @@ class FinalScan {
   FinalScan(const FinalScan&) = delete;
   FinalScan& operator=(const FinalScan&) = delete;
 
-  // Scans all regions in order, but those that are dropped meanwhile. is_alone: nothing is copied or sent now. The time is the
-  // scan's own: where the handler was held up, as the slices before and after took.
+  // Scans all regions in order, but those that are dropped meanwhile. is_alone: nothing is copied or sent
+  // now. The time is the scan's own: where the handler was held up, as the slices before and after took.
   Result<Nanos> run(std::span<SourceRegion* const> regions, const std::function<bool()>& is_alone,
                     const SliceHandler& on_slice);
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the source remembers of the chunks that the target holds, so that it need not send all of them again: the marks of their
-// blocks (4 bytes for each 4 KiB of state), and, within --shadow-memory, whole chunks for differences. Hints only: whatever is
-// rebuilt from them is judged by its fingerprint (ENG-1), and a chunk that was wrong is forgotten here and sent raw.
+// What the source remembers of the chunks that the target holds, so that it need not send all of them again:
+// the marks of their blocks (4 bytes for each 4 KiB of state), and, within --shadow-memory, whole chunks for
+// differences. Hints only: whatever is rebuilt from them is judged by its fingerprint (ENG-1), and a chunk
+// that was wrong is forgotten here and sent raw.
 //
-// Threads: a chunk is under way once at a time (ENG-2), and whoever handles it (a coding thread, then its lane) owns what is here
-// about it; different chunks are free of one another. Nothing is locked, nothing is allocated after create(). No function fails
-// but ShadowStore::create (kOutOfMemory). Sizes are bytes.
+// Threads: a chunk is under way once at a time (ENG-2), and whoever handles it (a coding thread, then its
+// lane) owns what is here about it; different chunks are free of one another. Nothing is locked, nothing is
+// allocated after create(). No function fails but ShadowStore::create (kOutOfMemory). Sizes are bytes.
 #pragma once
 
 #include <atomic>
@@ -43,8 +44,9 @@ class ChunkHistory {
   std::vector<std::atomic<std::uint32_t>> shadows_;  // place in the store
 };
 
-// Whole chunks, as they were sent last. A full store gives a place to another chunk only if the one in it was not sent in the
-// last rounds: where everything changes in every round a part of it stays, instead of each pushing out the next.
+// Whole chunks, as they were sent last. A full store gives a place to another chunk only if the one in it was
+// not sent in the last rounds: where everything changes in every round a part of it stays, instead of each
+// pushing out the next.
 class ShadowStore {
  public:
   // Address space now, memory when it is first used.
@@ -53,8 +55,8 @@ class ShadowStore {
   ShadowStore(const ShadowStore&) = delete;
   ShadowStore& operator=(const ShadowStore&) = delete;
 
-  // The version of the chunk that left last; empty: none. Stays until store() or forget() of the same chunk, as long as
-  // `round` is the running one.
+  // The version of the chunk that left last; empty: none. Stays until store() or forget() of the same chunk,
+  // as long as `round` is the running one.
   [[nodiscard]] std::span<const std::byte> find(ChunkHistory& history, std::uint32_t chunk,
                                                 std::size_t length, std::uint32_t round) noexcept;
   // This version leaves now. Does nothing if there is no place.

@@ -17,7 +17,8 @@ constexpr std::uint64_t kPieceToken = ~std::uint64_t{1};
 constexpr std::uint64_t kPingToken = ~std::uint64_t{2};
 constexpr std::uint64_t kAbortToken = ~std::uint64_t{3};
 constexpr std::uint32_t kPiecesInFlight = 4;
-// Of the posted messages. A job may free any number of regions at once; the lane's places are for chunks, too.
+// Of the posted messages. A job may free any number of regions at once; the lane's places are for chunks,
+// too.
 constexpr std::size_t kControlInFlight = transport::kMaxInFlight / 4;
 static_assert(kDefaultWindow + kPiecesInFlight + kControlInFlight + 2 <= transport::kMaxInFlight);
 constexpr std::uint32_t kPings = 16;
@@ -227,7 +228,8 @@ Result<bool> SendLane::fill(Slot& slot) {
   return true;
 }
 
-// Neighbours in memory are copied in one piece, but not across regions: one copy must stay within one allocation.
+// Neighbours in memory are copied in one piece, but not across regions: one copy must stay within one
+// allocation.
 Result<void> SendLane::enqueue_copies(Slot& slot) {
   const DriverApi& api = core_.device.api();
   const StagedMessage& message = slot.message;

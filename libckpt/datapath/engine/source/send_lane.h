@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// One lane of the sender with its thread: takes dirty chunks from its queue, orders their copies from the device into pinned
-// slots, sends what the coding threads have staged, and judges the acknowledgements. Internal to the engine.
+// One lane of the sender with its thread: takes dirty chunks from its queue, orders their copies from the
+// device into pinned slots, sends what the coding threads have staged, and judges the acknowledgements.
+// Internal to the engine.
 //
 //   slot: free -> copying (device to slot, on the lane's stream; then a coding thread fingerprints and encodes) -> staged (waits
 //   for the rate limit) -> sent -> free (both on_sent and the acknowledgement have come)
 //
-// Threads: everything runs on the lane's own thread but what is marked "any thread" or "coding thread". A slot belongs to the
-// coding thread while it is copying. Errors go to SenderCore::fail().
+// Threads: everything runs on the lane's own thread but what is marked "any thread" or "coding thread". A
+// slot belongs to the coding thread while it is copying. Errors go to SenderCore::fail().
 #pragma once
 
 #include <atomic>
@@ -26,7 +27,8 @@ namespace ckpt::engine {
 
 struct Blob {
   LaneMessage type = LaneMessage::kInvalid;
-  // Of host state valid until SenderCore's blob_sent event, after an error as long as the lane; others are copied.
+  // Of host state valid until SenderCore's blob_sent event, after an error as long as the lane; others are
+  // copied.
   std::span<const std::byte> bytes;
   track::Fingerprint root;
   std::uint64_t most = 0;  // more of it follows by blob_grew(), to so many bytes at most; 0: that is all
@@ -46,7 +48,8 @@ class SendLane final : private transport::LaneHandler, private WorkHandler {
   void wake() noexcept { lane_->wake(); }
   void post(const LaneBuffer& message);
   void send_blob(const Blob& blob);  // one at a time
-  // Of the blob that grows: all that is there by now, at the same place; at the end it is longer than it was before.
+  // Of the blob that grows: all that is there by now, at the same place; at the end it is longer than it was
+  // before.
   void blob_grew(std::span<const std::byte> bytes, bool is_whole);
   void measure_clock();                    // answers by clock_measured
   void calibrate(std::uint32_t messages);  // answers by calibrated, once

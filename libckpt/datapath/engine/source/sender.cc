@@ -12,14 +12,15 @@ constexpr std::uint32_t kCalibrationMessages = 16;                // per lane, a
 constexpr std::uint64_t kMinDrainBytes = std::uint64_t{4} << 20;  // below it a rate would be noise
 constexpr Nanos kMinDrainTime = 500'000;
 constexpr std::size_t kPieceChunks = 16384;
-// A sample is one chunk in kSampleStride, but at most kMaxSamples, and says nothing below kMinSamples. Of n clean samples the
-// state may still have 3/n dirty chunks (with 95 %).
+// A sample is one chunk in kSampleStride, but at most kMaxSamples, and says nothing below kMinSamples. Of n
+// clean samples the state may still have 3/n dirty chunks (with 95 %).
 constexpr std::uint64_t kSampleStride = 16;
 constexpr std::uint64_t kMaxSamples = 4096;
 constexpr std::uint64_t kMinSamples = 64;
 constexpr std::uint64_t kUnseen = 3;
-// Pieces of a scan are short at first, so that copying starts at once, and where much is dirty, since what was scanned just now
-// is copied from a cache. Elsewhere they grow: a piece has its costs, too, but what it finds waits for its end.
+// Pieces of a scan are short at first, so that copying starts at once, and where much is dirty, since what
+// was scanned just now is copied from a cache. Elsewhere they grow: a piece has its costs, too, but what it
+// finds waits for its end.
 constexpr std::uint64_t kShortPieceBytes = std::uint64_t{8} << 20;
 constexpr std::uint64_t kPieceGrowth = 2;
 constexpr Nanos kLongPieceTime = 5'000'000;
@@ -526,7 +527,8 @@ Result<RoundReport> Sender::final_round(bool with_host_state, const std::functio
   return report;
 }
 
-// Chunks that changed at the target after they were acknowledged: its memory is not sound, but one more time is allowed.
+// Chunks that changed at the target after they were acknowledged: its memory is not sound, but one more time
+// is allowed.
 Result<void> Sender::resend_stale() {
   for (const ChunkId& stale : core_->take_stale()) {
     SourceRegion* region = core_->find_region(stale.region);

@@ -11,14 +11,16 @@
 //   CKPT_TRY(report, sender->run_final(host_state));          // the target holds every byte, acknowledged
 //   CKPT_TRY(verdict, sender->commit(manifest(sender->root())));   // ENG-4: the target has compared the roots
 //
-// Codecs: the chooser is told the limit and what measure_link() said; until then kAuto sends raw or changed blocks. Chunks are
-// encoded for the link, judged by the fingerprint of their plain bytes (ENG-1), and sent raw after they arrived wrong.
+// Codecs: the chooser is told the limit and what measure_link() said; until then kAuto sends raw or changed
+// blocks. Chunks are encoded for the link, judged by the fingerprint of their plain bytes (ENG-1), and sent
+// raw after they arrived wrong.
 //
-// Threads: the calls above block and belong to one thread; drop_region(), cut_round(), cancel(), set_bandwidth() and the
-// counters are for any thread. Inside: one thread per lane, coding threads, and the caller's thread scans. After an error every call returns it.
-// Ownership: Device, StagingPool, Transport, hooks and observer outlive the sender. Its end closes the lanes and lets go of all
-// regions. Errors: kRefused (the target says no), kCorrupt (a chunk arrived wrong three times, roots differ), kUnavailable,
-// kProtocol, kTimedOut, kAborted (cancelled), the driver's.
+// Threads: the calls above block and belong to one thread; drop_region(), cut_round(), cancel(),
+// set_bandwidth() and the counters are for any thread. Inside: one thread per lane, coding threads, and the
+// caller's thread scans. After an error every call returns it.
+// Ownership: Device, StagingPool, Transport, hooks and observer outlive the sender. Its end closes the lanes
+// and lets go of all regions. Errors: kRefused (the target says no), kCorrupt (a chunk arrived wrong three
+// times, roots differ), kUnavailable, kProtocol, kTimedOut, kAborted (cancelled), the driver's.
 #pragma once
 
 #include <atomic>
@@ -39,8 +41,9 @@
 
 namespace ckpt::engine {
 
-// Measured on the software driver: 64 KiB costs no throughput (messages carry many chunks) and a job that rewrites 2 % of its 4 KiB
-// pages at random dirties 27 % of its chunks with 64 KiB, 72 % with 256 KiB, 99 % with 1 MiB.
+// Measured on the software driver: 64 KiB costs no throughput (messages carry many chunks) and a job that
+// rewrites 2 % of its 4 KiB pages at random dirties 27 % of its chunks with 64 KiB, 72 % with 256 KiB, 99 %
+// with 1 MiB.
 inline constexpr std::uint64_t kDefaultChunkBytes = std::uint64_t{64} << 10;
 
 // From so many chunks on a sample says how long a scan takes.
@@ -62,8 +65,8 @@ struct SenderOptions {
   double duty = 1.0;  // share of the GPU's time that scans and copies may take before the final round
   std::uint64_t scan_piece_bytes = std::uint64_t{1} << 30;  // a drop waits for at most that much of a scan
   std::uint64_t scan_slice_bytes = std::uint64_t{256} << 20;
-  // New regions of so many chunks together are sent without a scan: it would only find that the target holds nothing of them. Not
-  // with a duty below 1, where scans pace the copies.
+  // New regions of so many chunks together are sent without a scan: it would only find that the target holds
+  // nothing of them. Not with a duty below 1, where scans pace the copies.
   std::uint64_t min_unscanned_chunks = kMinUnscannedChunks;
   Nanos answer_timeout = 30'000'000'000;  // for the target to connect, to judge the plan, to verify
   FaultHooks* hooks = nullptr;
@@ -87,7 +90,8 @@ struct RoundReport {
   // Wire bytes while only sending (the scan done, or held up by full lanes); 0 = too few to tell.
   double drain_bytes_per_second = 0;
   double plain_bytes_per_second = 0;  // the same before encoding: what says how long the rest takes
-  // After the first round: bytes that have become dirty again, by a sample (rather too much); none: too small a state to say.
+  // After the first round: bytes that have become dirty again, by a sample (rather too much); none: too small
+  // a state to say.
   std::optional<std::uint64_t> sampled_dirty_bytes;
   bool cut = false;  // cut_round(): a part of the dirty chunks is left
 };
@@ -117,7 +121,8 @@ class Sender {
   Sender& operator=(const Sender&) = delete;
 
   Result<void> connect();
-  // After connect(): of the lanes, those whose payloads the target takes out of this process's memory in this way, or a better one.
+  // After connect(): of the lanes, those whose payloads the target takes out of this process's memory in this
+  // way, or a better one.
   [[nodiscard]] std::size_t same_host_lanes(transport::PayloadAccess least) const;
   // Again with what was added since, before add_region() of it.
   Result<void> send_plan(std::span<const std::byte> plan);
@@ -127,26 +132,30 @@ class Sender {
   // Returns once nothing here touches the region and its backing is released (ENG-7). Unknown ids are fine.
   void drop_region(std::uint64_t id);
 
-  // A plain stream over the same lanes, bytes per second; the limit itself while one is set. Not during a round.
+  // A plain stream over the same lanes, bytes per second; the limit itself while one is set. Not during a
+  // round.
   Result<std::uint64_t> measure_link();
   Result<ClockOffset> measure_clock();
 
   Result<RoundReport> run_round();
-  // The running round (and every later run_round()) ends as soon as what is in flight has arrived: the final one comes.
+  // The running round (and every later run_round()) ends as soon as what is in flight has arrived: the final
+  // one comes.
   void cut_round();
-  // ENG-4, ahead of the pause (docs/adr/0005): the target scans all it holds now, and what arrives in later rounds as it arrives.
-  // Between rounds; wait_verified() must have returned before the next round but one, and before the next begin_verify(). The final round begins
-  // with a scan of the target unless there was one within kVerifyHolds. Where host state was announced, the target answers once it has memory for it,
-  // or after some seconds.
+  // ENG-4, ahead of the pause (docs/adr/0005): the target scans all it holds now, and what arrives in later
+  // rounds as it arrives. Between rounds; wait_verified() must have returned before the next round but one,
+  // and before the next begin_verify(). The final round begins with a scan of the target unless there was one
+  // within kVerifyHolds. Where host state was announced, the target answers once it has memory for it, or
+  // after some seconds.
   void begin_verify();
   // False: it was cut_round() that ended it.
   Result<bool> wait_verified();
   // After an error `host_state` may still be read, until this sender has gone.
   Result<RoundReport> run_final(std::span<const std::byte> host_state);
-  // The same with host state that is still being made: `room` (at a fixed place, as long) fills from its front as
-  // host_state_grew() says. Returns when all of it has been sent.
+  // The same with host state that is still being made: `room` (at a fixed place, as long) fills from its
+  // front as host_state_grew() says. Returns when all of it has been sent.
   Result<RoundReport> run_final_while_it_grows(std::span<const std::byte> room);
-  // Before or in the call above: so much is there. `is_whole`: that is all, and more than at the call before. Any thread.
+  // Before or in the call above: so much is there. `is_whole`: that is all, and more than at the call before.
+  // Any thread.
   void host_state_grew(std::uint64_t filled, bool is_whole);
   // Once, any time before the final round: host state will come, so the target has memory ready for it.
   void announce_host_state(std::uint64_t most, std::uint64_t expected);

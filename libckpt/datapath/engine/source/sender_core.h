@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the sender's threads share: regions, the sent map, what is outstanding, counters, and the first error. Internal to the
-// engine; the public face is sender.h.
+// What the sender's threads share: regions, the sent map, what is outstanding, counters, and the first error.
+// Internal to the engine; the public face is sender.h.
 //
-// Threads: any, unless said otherwise. Locks are taken once per message (up to 32 chunks) or slice, never per chunk.
+// Threads: any, unless said otherwise. Locks are taken once per message (up to 32 chunks) or slice, never per
+// chunk.
 // Ownership: SourceRegions live as long as the core; only their backing goes when they are dropped.
 #pragma once
 

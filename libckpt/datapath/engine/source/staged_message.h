@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A message of chunks between the copy from the device and the link. Internal to the engine. Owned by a lane's slot; made once.
+// A message of chunks between the copy from the device and the link. Internal to the engine. Owned by a
+// lane's slot; made once.
 #pragma once
 
 #include <array>

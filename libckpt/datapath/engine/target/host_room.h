@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the host state of a paused rank arrives at the target: a memory file that is mapped here, with its memory before the pause. As much again is
-// held until the state is whole: the process that is made of it takes that memory. So no pause waits while the kernel reclaims and clears pages, or
-// while a hypervisor finds them.
+// Where the host state of a paused rank arrives at the target: a memory file that is mapped here, with its
+// memory before the pause. As much again is held until the state is whole: the process that is made of it
+// takes that memory. So no pause waits while the kernel reclaims and clears pages, or while a hypervisor
+// finds them.
 //
-// Threads: any; one of its own fills and gives back. Ownership: the file is the caller's after take(), the mapping stays until this object goes.
-// Errors: errno of the memory file. Memory that cannot be had ahead is none: what arrives then takes it page by page.
+// Threads: any; one of its own fills and gives back. Ownership: the file is the caller's after take(), the
+// mapping stays until this object goes.
+// Errors: errno of the memory file. Memory that cannot be had ahead is none: what arrives then takes it page
+// by page.
 #pragma once
 
 #include <chrono>
@@ -29,7 +32,8 @@ class HostRoom {
  public:
   static constexpr std::chrono::seconds kMaxFill{20};  // less than a source waits for an answer
 
-  // `most`: the length of the file until take(); `expected` bytes of it, and as many for the process, get memory from now on.
+  // `most`: the length of the file until take(); `expected` bytes of it, and as many for the process, get
+  // memory from now on.
   static Result<std::shared_ptr<HostRoom>> create(std::uint64_t most, std::uint64_t expected);
   ~HostRoom();
   HostRoom(const HostRoom&) = delete;
@@ -42,7 +46,8 @@ class HostRoom {
   void wait_until_filled();
   // The job is paused: nobody waits any more, now or later.
   void hurry();
-  // `bytes` have arrived, which is all: the file gets that length for good, and what was held for the process is given back. Once.
+  // `bytes` have arrived, which is all: the file gets that length for good, and what was held for the process
+  // is given back. Once.
   Result<HostState> take(std::uint64_t bytes);
 
  private:

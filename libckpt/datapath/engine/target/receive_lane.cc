@@ -12,7 +12,8 @@ namespace {
 constexpr Nanos kIdleWait = 1'000'000'000;
 constexpr std::uint64_t kAnswerToken = 0;
 constexpr std::uint64_t kPostedToken = 1;
-// Of the posted messages. A scan may find any number of stale chunks; the lane's places are for acknowledgements, too.
+// Of the posted messages. A scan may find any number of stale chunks; the lane's places are for
+// acknowledgements, too.
 constexpr std::size_t kPostedInFlight = transport::kMaxInFlight / 4;
 
 }  // namespace
@@ -164,7 +165,8 @@ Result<LaneHeader> ReceiveLane::parse(std::span<const std::byte> bytes) const {
 
 Result<void> ReceiveLane::handle(std::span<const std::byte> bytes, std::span<const std::byte> payload) {
   CKPT_TRY(header, parse(bytes));
-  // Only a message of chunks has a slot; what the others carry is wanted elsewhere, which on_payload_begin would have said.
+  // Only a message of chunks has a slot; what the others carry is wanted elsewhere, which on_payload_begin
+  // would have said.
   if (!staged_by_source(payload).empty() && header.type != LaneMessage::kChunks &&
       header.type != LaneMessage::kCalibrate)
     return Error(ErrorCode::kProtocol, "The source's mover sent in its staging memory what are no chunks");
@@ -173,7 +175,8 @@ Result<void> ReceiveLane::handle(std::span<const std::byte> bytes, std::span<con
       return handle_chunks(header, bytes, payload);
     case LaneMessage::kCalibrate: {
       CKPT_TRY(index, slot_of(payload));
-      // The rate of the link is what bytes need to get here; where they stay, it is the rate at which they are read.
+      // The rate of the link is what bytes need to get here; where they stay, it is the rate at which they
+      // are read.
       if (!staged_by_source(payload).empty() && payload.size() <= kSlotBytes)
         std::memcpy(slots_[index].staging.memory().data(), payload.data(), payload.size());
       free_.push_back(index);
@@ -210,7 +213,8 @@ Result<void> ReceiveLane::handle(std::span<const std::byte> bytes, std::span<con
   }
 }
 
-// The slot a payload lies in; a message with none here (zero orders only, or staged by the source) takes a free one.
+// The slot a payload lies in; a message with none here (zero orders only, or staged by the source) takes a
+// free one.
 Result<std::size_t> ReceiveLane::slot_of(std::span<const std::byte> payload) {
   if (payload.empty() || !staged_by_source(payload).empty()) {
     if (free_.empty()) return Error(ErrorCode::kProtocol, "More messages than the window allows");
@@ -256,7 +260,8 @@ Result<void> ReceiveLane::handle_chunks(const LaneHeader& header, std::span<cons
 
 namespace {
 
-// Orders copies to the device, neighbours in one. flush() between regions: one copy must stay within one allocation.
+// Orders copies to the device, neighbours in one. flush() between regions: one copy must stay within one
+// allocation.
 class Writes {
  public:
   Writes(const DriverApi& api, CUstream stream) : api_(api), stream_(stream) {}

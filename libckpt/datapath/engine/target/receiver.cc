@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::uint32_t kManyLanes = 4;
 
-// `wanted`, or as many as there are cores and slots for; the rest of the staging memory is for other migrations.
+// `wanted`, or as many as there are cores and slots for; the rest of the staging memory is for other
+// migrations.
 std::uint32_t lane_count(const ReceiverOptions& options, const StagingPool& staging, std::size_t coders) {
   if (options.lanes != 0) return options.lanes;
   const std::size_t slots = staging.free_slots();

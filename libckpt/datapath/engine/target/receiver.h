@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The target's half of a move (docs/design.md §5): listens with one thread per lane, writes what comes, answers with fingerprints of its
-// own device memory, and at the final round scans all it holds (ENG-4) on a thread of its own.
+// The target's half of a move (docs/design.md §5): listens with one thread per lane, writes what comes,
+// answers with fingerprints of its own device memory, and at the final round scans all it holds (ENG-4) on a
+// thread of its own.
 //
 //   CKPT_TRY(receiver, Receiver::create(device, staging, transport, options));
 //   hand receiver->addresses() to the source; everything else is told to the delegate
 //
-// Threads: addresses() and cancel() from any. Ownership: Device, StagingPool, Transport, delegate and hooks outlive it; its end
-// closes the lanes and lets go of the regions. Errors: create(): the driver's, no staging memory, no listener; later
-// ones go to the delegate.
+// Threads: addresses() and cancel() from any. Ownership: Device, StagingPool, Transport, delegate and hooks
+// outlive it; its end closes the lanes and lets go of the regions. Errors: create(): the driver's, no staging
+// memory, no listener; later ones go to the delegate.
 #pragma once
 
 #include <memory>
@@ -21,8 +22,8 @@
 
 namespace ckpt::engine {
 
-// Two, or four where there are four cores. A lane often waits for its peer to wake up, and there another lane uses the core; on two
-// cores more lanes only push each other off them.
+// Two, or four where there are four cores. A lane often waits for its peer to wake up, and there another lane
+// uses the core; on two cores more lanes only push each other off them.
 inline constexpr std::uint32_t kMinLanes = 2;
 [[nodiscard]] std::uint32_t default_lanes() noexcept;
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the receiver's threads share: the target's regions with the fingerprints of what is in them, the table that the switch is
-// verified with, incoming blobs, and the first error. Internal to the engine; the public face is receiver.h.
+// What the receiver's threads share: the target's regions with the fingerprints of what is in them, the table
+// that the switch is verified with, incoming blobs, and the first error. Internal to the engine; the public
+// face is receiver.h.
 //
-// Threads: any; one lock, taken once per message. Delegate calls are made without the lock, on a lane's thread.
+// Threads: any; one lock, taken once per message. Delegate calls are made without the lock, on a lane's
+// thread.
 #pragma once
 
 #include <atomic>
@@ -71,7 +73,8 @@ struct TargetRegion {
   std::vector<std::uint32_t> arrived_round;  // of the last message for the chunk
 };
 
-// A source stages in less (agent: staging_bytes); pinning takes time and, of a file that is not there yet, memory.
+// A source stages in less (agent: staging_bytes); pinning takes time and, of a file that is not there yet,
+// memory.
 inline constexpr std::size_t kMaxSourceBytes = std::size_t{1} << 30;
 
 class ReceiverCore {
@@ -92,7 +95,8 @@ class ReceiverCore {
   FaultHooks* const hooks;
   ReceiverDelegate& delegate;
 
-  // The memory that the source stages in, if it is on this machine: pinned once, whichever lane brings the file. Stays as long as this does.
+  // The memory that the source stages in, if it is on this machine: pinned once, whichever lane brings the
+  // file. Stays as long as this does.
   Result<std::span<std::byte>> pin_source_memory(UniqueFd file, std::size_t bytes);
 
   // ---- chunks
@@ -102,8 +106,8 @@ class ReceiverCore {
     std::uint64_t bytes = 0;
     codec::Encoding encoding = codec::Encoding::kInvalid;
   };
-  // Judges the records of a kChunks message and finds their places. `places` has kMaxChunks entries. The chunks that have to be
-  // decoded fit into a slot together.
+  // Judges the records of a kChunks message and finds their places. `places` has kMaxChunks entries. The
+  // chunks that have to be decoded fit into a slot together.
   Result<void> place(const LaneHeader& header, std::span<const std::byte> bytes, std::size_t payload_bytes,
                      std::span<Placed> places);
   // Written and fingerprinted.
@@ -128,8 +132,8 @@ class ReceiverCore {
     std::shared_ptr<TargetRegion> region;
     std::uint32_t chunk = 0;
   };
-  // The table begins, anew if there was one: what arrives in `round` or later is verified on arrival, all else has to be scanned and goes into the two
-  // lists.
+  // The table begins, anew if there was one: what arrives in `round` or later is verified on arrival, all
+  // else has to be scanned and goes into the two lists.
   Result<void> begin_verify(std::uint32_t round, std::vector<track::ChunkRange>& ranges,
                             std::vector<ScanItem>& items);
   // The job is paused: no plans from here on.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the target makes chunks of what came: each coding thread has a decoder with buffers and a stream of its own. What does not
-// decode is left out: the chunk keeps what it held, its fingerprint says so, and the source sends it raw (ENG-1). Internal to the
-// engine.
+// How the target makes chunks of what came: each coding thread has a decoder with buffers and a stream of its
+// own. What does not decode is left out: the chunk keeps what it held, its fingerprint says so, and the
+// source sends it raw (ENG-1). Internal to the engine.
 //
-// Threads: a Decoder belongs to its coding thread. Ownership: the Device outlives it. Nothing is allocated after create().
+// Threads: a Decoder belongs to its coding thread. Ownership: the Device outlives it. Nothing is allocated
+// after create().
 // Errors: create(): no staging memory, the driver's; else the driver's.
 #pragma once
 
@@ -24,7 +25,8 @@ class Decoder {
   Decoder& operator=(const Decoder&) = delete;
 
   [[nodiscard]] CUstream stream() const noexcept { return stream_; }
-  // A message begins: what its chunks hold now is fetched where an encoding needs it. Blocks until it is there.
+  // A message begins: what its chunks hold now is fetched where an encoding needs it. Blocks until it is
+  // there.
   Result<void> begin(std::span<const ReceiverCore::Placed> places);
   // The next chunk of the message in pinned memory, until the next begin(); empty if it does not decode.
   [[nodiscard]] std::span<const std::byte> decode(const ReceiverCore::Placed& placed,

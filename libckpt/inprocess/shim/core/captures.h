@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many streams of the process are being captured into graphs, and who must not meet a capture: a synchronization of a context
-// breaks those of its streams.
+// How many streams of the process are being captured into graphs, and who must not meet a capture: a
+// synchronization of a context breaks those of its streams.
 //   capture_begins();  result = the driver's begin;  if it failed: capture_ended();
 //   const NoCapture none;  if (none) cuCtxSynchronize();  else ask in another way
-// A capture ends with its stream, its context or (that of a thread's default stream) its thread, too: each that has begun is known by its stream.
+// A capture ends with its stream, its context or (that of a thread's default stream) its thread, too: each
+// that has begun is known by its stream.
 // Threads: any. Errors: none. Ownership: none of the streams.
 #pragma once
 
@@ -14,7 +15,8 @@
 
 namespace ckpt::shim {
 
-// Before the driver is asked: waits for the synchronizations that have begun (what is submitted by then ends by itself).
+// Before the driver is asked: waits for the synchronizations that have begun (what is submitted by then ends
+// by itself).
 void capture_begins() noexcept;
 void capture_ended() noexcept;
 
@@ -28,8 +30,8 @@ void note_capture(const CaptureOrigin& origin) noexcept;
 // It has been ended; one that is not known (a stream that only took part) counts for nothing.
 void end_capture(const CaptureOrigin& origin) noexcept;
 
-// The captures that end with a stream or a context. Taken before the driver is asked to end it, since it may give the handle out again at
-// once; without ended() they go on.
+// The captures that end with a stream or a context. Taken before the driver is asked to end it, since it may
+// give the handle out again at once; without ended() they go on.
 class EndingCaptures {
  public:
   explicit EndingCaptures(CUstream stream) noexcept;
@@ -52,7 +54,8 @@ class EndingCaptures {
 // Until there is none, or the deadline: false.
 [[nodiscard]] bool wait_for_captures(Nanos deadline) noexcept;
 
-// While it stands and is true, no capture is open and none begins. Its thread must not wait for the program meanwhile.
+// While it stands and is true, no capture is open and none begins. Its thread must not wait for the program
+// meanwhile.
 class NoCapture {
  public:
   NoCapture() noexcept;

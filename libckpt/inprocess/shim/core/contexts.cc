@@ -86,7 +86,8 @@ Result<void> synchronize_all() {
   return ok();
 }
 
-// The driver's wait has no time limit, so it is a thread's; one that does not come back in time is left to itself.
+// The driver's wait has no time limit, so it is a thread's; one that does not come back in time is left to
+// itself.
 struct Synchronization {
   std::mutex mutex;
   std::condition_variable ended;

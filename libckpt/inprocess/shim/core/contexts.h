@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program's CUDA contexts, and the stop of everything it does on the GPU.
-// Threads: note and forget from hooks (gate entered); the others from one thread at a time, which is not inside the gate.
+// Threads: note and forget from hooks (gate entered); the others from one thread at a time, which is not
+// inside the gate.
 // Ownership: none; a context lives as long as the program keeps it.
 #pragma once
 
@@ -16,9 +17,10 @@ void forget_context(CUcontext context) noexcept;
 void note_green_context(CUgreenCtx context) noexcept;
 void forget_green_context(CUgreenCtx context) noexcept;
 
-// Closes the gate while no stream is being captured, waits for the end of all work in every context, and until no thread is in a call that waits for it. After
-// success nothing of the program is in the driver or on a GPU until gate().open(). On failure the gate is open again and the
-// job runs on: kTimedOut names the call waited for, kDevice the context that failed.
+// Closes the gate while no stream is being captured, waits for the end of all work in every context, and
+// until no thread is in a call that waits for it. After success nothing of the program is in the driver or on
+// a GPU until gate().open(). On failure the gate is open again and the job runs on: kTimedOut names the call
+// waited for, kDevice the context that failed.
 Result<void> quiesce(Nanos timeout);
 
 }  // namespace ckpt::shim

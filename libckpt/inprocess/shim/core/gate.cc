@@ -23,7 +23,8 @@ bool membarrier(int command) noexcept {
   return ::syscall(SYS_membarrier, command, 0, 0) == 0;
 }
 
-// Registers for, and runs, the expedited kind. The registration is repeated because a restored process may have lost it.
+// Registers for, and runs, the expedited kind. The registration is repeated because a restored process may
+// have lost it.
 bool expedited_membarrier() noexcept {
   return membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) &&
          membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);

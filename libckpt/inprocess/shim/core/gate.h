@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gate between the program's threads and the driver. Every exported call that submits work or touches what a move
-// changes is inside while it runs; a closed gate lets nobody in, and is closed once nobody is inside.
+// The gate between the program's threads and the driver. Every exported call that submits work or touches
+// what a move changes is inside while it runs; a closed gate lets nobody in, and is closed once nobody is
+// inside.
 //   GateScope scope("cuLaunchKernel");           // the program's threads
 //   GateWait wait;                               // within a scope: around a real call that waits for the device
 //   CKPT_TRYV(gate().close(timeout));  ...  gate().open();   // the rank's session
-// Threads: enter, leave and waits from any number; close and open from one at a time. Cost: an open gate takes a few
-// nanoseconds and writes nothing but the thread's own cache line; the thread that closes pays for the ordering instead
-// (membarrier). A thread's first call allocates its slot; nothing after that allocates or locks while the gate is open.
-// fork: the child's gate is open and empty.
+// Threads: enter, leave and waits from any number; close and open from one at a time. Cost: an open gate
+// takes a few nanoseconds and writes nothing but the thread's own cache line; the thread that closes pays for
+// the ordering instead (membarrier). A thread's first call allocates its slot; nothing after that allocates
+// or locks while the gate is open. fork: the child's gate is open and empty.
 #pragma once
 
 #include <atomic>
@@ -38,7 +39,8 @@ class Gate {
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
-  // Nests: only the outermost enter of a thread can block, and only while the gate is closed. `call` is a string literal.
+  // Nests: only the outermost enter of a thread can block, and only while the gate is closed. `call` is a
+  // string literal.
   void enter(const char* call) noexcept {
     GateSlot* slot = t_gate_slot;
     if (slot == nullptr) [[unlikely]] {
@@ -56,15 +58,16 @@ class Gate {
     if (--slot->depth == 0) depart(*slot, GateSlot::kOutside);
   }
 
-  // The calling thread, which is inside, goes out to wait for the device, and comes back in (which a closed gate holds up:
-  // it must hold no lock).
+  // The calling thread, which is inside, goes out to wait for the device, and comes back in (which a closed
+  // gate holds up: it must hold no lock).
   void begin_wait() noexcept { depart(*t_gate_slot, GateSlot::kWaiting); }
   void end_wait() noexcept;
 
-  // Shuts the gate and waits until nobody is inside; those in a wait may still be (drain). Fails with kTimedOut, the gate
-  // open again, naming the call that did not end.
+  // Shuts the gate and waits until nobody is inside; those in a wait may still be (drain). Fails with
+  // kTimedOut, the gate open again, naming the call that did not end.
   Result<void> close(Nanos timeout);
-  // Of a closed gate: waits until nobody is in a wait either. kTimedOut names the call; the gate stays closed.
+  // Of a closed gate: waits until nobody is in a wait either. kTimedOut names the call; the gate stays
+  // closed.
   Result<void> drain(Nanos timeout);
   // The call of some thread that is in a wait; null if none is.
   [[nodiscard]] const char* waiting_call() const noexcept;
@@ -72,9 +75,10 @@ class Gate {
   [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_seq_cst) != 0; }
 
  private:
-  // A thread's word of where it is, before its look at the gate. Either the thread sees the gate closed or close() sees the
-  // thread: of the four accesses (place, then closed_; closed_, then place) each is sequentially consistent. A store of that kind
-  // costs some 20 cycles, so that close() makes up for a cheaper one by membarrier where the kernel has it.
+  // A thread's word of where it is, before its look at the gate. Either the thread sees the gate closed or
+  // close() sees the thread: of the four accesses (place, then closed_; closed_, then place) each is
+  // sequentially consistent. A store of that kind costs some 20 cycles, so that close() makes up for a
+  // cheaper one by membarrier where the kernel has it.
   void announce(GateSlot& slot, std::uint32_t place) const noexcept {
     if (asymmetric_.load(std::memory_order_relaxed)) [[likely]] {
       slot.place.store(place, std::memory_order_release);

@@ -30,7 +30,8 @@ std::atomic<void (*)()> g_forgetters[kMaxForgetters];
 std::atomic<int> g_forgetter_count{0};
 std::once_flag g_watching;
 
-// Read by any thread at any time, written at a move while the gate is closed: an odd version means being written.
+// Read by any thread at any time, written at a move while the gate is closed: an odd version means being
+// written.
 struct IdentityCell {
   std::atomic<std::uint32_t> version{0};
   std::atomic<bool> present{false};

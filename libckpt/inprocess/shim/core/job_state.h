@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the process knows about itself as a job: why it cannot be moved, which GPU it is on after a move, and whether it is a
-// forked child that has forgotten all of it.
+// What the process knows about itself as a job: why it cannot be moved, which GPU it is on after a move, and
+// whether it is a forked child that has forgotten all of it.
 // Threads: any. Ownership: names of functions are string literals. Errors: none.
 #pragma once
 
@@ -12,7 +12,8 @@
 
 namespace ckpt::shim {
 
-// The program used `api` (a string literal), which leaves behind what no move can carry. The first name stays.
+// The program used `api` (a string literal), which leaves behind what no move can carry. The first name
+// stays.
 void not_movable(const char* api) noexcept;
 // The same for as long as the object lives.
 class NotMovable {
@@ -28,8 +29,8 @@ class NotMovable {
 // The first such name, if there is one.
 [[nodiscard]] std::optional<const char*> reason() noexcept;
 
-// How a GPU calls itself. After a move a device of the program is another GPU: questions about its PCI address and UUID are
-// answered from here, since the driver's own answers may be those of before.
+// How a GPU calls itself. After a move a device of the program is another GPU: questions about its PCI
+// address and UUID are answered from here, since the driver's own answers may be those of before.
 struct Identity {
   int pci_domain = 0;
   int pci_bus = 0;
@@ -37,14 +38,15 @@ struct Identity {
   std::array<char, 16> uuid{};
 };
 inline constexpr int kMaxDevices = 64;
-// From now on `device` (an ordinal of this process, < kMaxDevices) answers as this GPU; nullopt: as the driver says.
+// From now on `device` (an ordinal of this process, < kMaxDevices) answers as this GPU; nullopt: as the
+// driver says.
 void set_identity(CUdevice device, const std::optional<Identity>& identity) noexcept;
 [[nodiscard]] std::optional<Identity> identity_of(CUdevice device) noexcept;
 
 // True in a child of fork: it is no rank, every call goes to the real driver as it is, and no hook runs.
 [[nodiscard]] bool forgotten() noexcept;
-// Calls `forget` in every later child of fork, on its only thread, before fork returns there. It may touch no lock that
-// another thread of the parent could have held. At most 16.
+// Calls `forget` in every later child of fork, on its only thread, before fork returns there. It may touch no
+// lock that another thread of the parent could have held. At most 16.
 void at_fork_child(void (*forget)()) noexcept;
 
 }  // namespace ckpt::shim

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// dlsym in front of libc's. It only chooses the handle: a driver function is looked up in the shim if both have it, else in
-// the real driver, so that a name that the driver lacks is missing, with the loader's own words, and one that the shim does
-// not know is found. libc's dlsym is then entered as if by the program itself (a jump), since RTLD_NEXT goes by the caller.
+// dlsym in front of libc's. It only chooses the handle: a driver function is looked up in the shim if both
+// have it, else in the real driver, so that a name that the driver lacks is missing, with the loader's own
+// words, and one that the shim does not know is found. libc's dlsym is then entered as if by the program
+// itself (a jump), since RTLD_NEXT goes by the caller.
 #include <dlfcn.h>
 #include <link.h>
 
@@ -19,8 +20,8 @@ void* handle_of(const void* address) noexcept {
   return ::dladdr1(address, &unused, &map, RTLD_DL_LINKMAP) == 0 ? nullptr : map;
 }
 
-// What dlopen("libcuda.so.1") answers in this process. A preloaded object's map is no handle before somebody has opened it: the loader then
-// makes what a lookup goes through.
+// What dlopen("libcuda.so.1") answers in this process. A preloaded object's map is no handle before somebody
+// has opened it: the loader then makes what a lookup goes through.
 void* open_own_handle() noexcept {
   const void* const here = reinterpret_cast<void*>(&open_own_handle);
   Dl_info info{};

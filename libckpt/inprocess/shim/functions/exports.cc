@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every driver function, under its own name. An ifunc has the type of the function and no body of its own: the loader asks
-// the resolver for the address, which is the template's instance.
+// Every driver function, under its own name. An ifunc has the type of the function and no body of its own:
+// the loader asks the resolver for the address, which is the template's instance.
 #include "libckpt/inprocess/shim/functions/exports.h"
 
 #include <algorithm>

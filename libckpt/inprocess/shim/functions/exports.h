@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions that libckpt_shim.so exports, as a table: from a name, or from a function of the real driver, to the shim's.
+// The functions that libckpt_shim.so exports, as a table: from a name, or from a function of the real driver,
+// to the shim's.
 // Threads: any. Errors: null, where there is none.
 #pragma once
 
@@ -17,8 +18,8 @@ struct Exported {
 // The real driver's function of this exported one; null if it lacks it.
 [[nodiscard]] void* real_of(const Exported& exported) noexcept;
 
-// What the program is to get where the real driver handed out `function` as its answer for `symbol` (a name without its
-// version): the shim's function for it; `function` itself where the shim has none.
+// What the program is to get where the real driver handed out `function` as its answer for `symbol` (a name
+// without its version): the shim's function for it; `function` itself where the shim has none.
 [[nodiscard]] void* exported_for(void* function, std::string_view symbol) noexcept;
 
 }  // namespace ckpt::shim

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// After a move the program's devices answer as the GPUs that they are then (job_state.h), whatever the driver remembers.
+// After a move the program's devices answer as the GPUs that they are then (job_state.h), whatever the driver
+// remembers.
 #include <cstdio>
 #include <cstring>
 

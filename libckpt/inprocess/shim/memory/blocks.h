@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the program allocates with cuMemAlloc and the like: small ones in slabs, large ones each on a region of its own.
+// What the program allocates with cuMemAlloc and the like: small ones in slabs, large ones each on a region
+// of its own.
 // Threads: any. Errors: the driver's codes, as the driver's own functions give them. Units: bytes.
 #pragma once
 
@@ -25,16 +26,18 @@ CUresult allocate_block(MemoryState& state, const Owner& owner, std::uint64_t by
 // With the mutex held, all of these.
 void add_block(MemoryState& state, std::uint64_t address, std::uint64_t bytes, std::uint64_t region,
                const Owner& owner);
-// Memory of a block that is in no table any more goes back to its heap or pool. Regions that nothing is left in and nobody keeps are taken out
-// and are to be dropped after the lock is gone.
+// Memory of a block that is in no table any more goes back to its heap or pool. Regions that nothing is left
+// in and nobody keeps are taken out and are to be dropped after the lock is gone.
 void give_back(MemoryState& state, std::uint64_t address, const Block& block, std::vector<Region>& gone);
 // Takes a block out of the table and gives back its memory.
 void remove_block(MemoryState& state, std::uint64_t address, std::vector<Region>& gone);
 
-// As the driver's own free does it: everything that the owner's context (a pool's: the current one) has been given ends first. Outside the gate.
+// As the driver's own free does it: everything that the owner's context (a pool's: the current one) has been
+// given ends first. Outside the gate.
 CUresult wait_for_work(MemoryState& state, const Owner& owner);
 
-// Waits until the work that may use memory of this owner has ended, then frees. nullopt: not an address of ours.
+// Waits until the work that may use memory of this owner has ended, then frees. nullopt: not an address of
+// ours.
 std::optional<CUresult> free_block(MemoryState& state, CUdeviceptr address);
 
 // The context is gone, and all its blocks with it.

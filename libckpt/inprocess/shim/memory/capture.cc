@@ -31,7 +31,8 @@ CUresult begin(Function* function, NullStream null, CUstream stream, Arguments..
   return result;
 }
 
-// After an end that failed the capture may be over (what was captured was not valid) or not (another thread must end it).
+// After an end that failed the capture may be over (what was captured was not valid) or not (another thread
+// must end it).
 bool goes_on(const CaptureOrigin& origin) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   return call_real(real().cuStreamIsCapturing, origin.stream, &status) == CUDA_SUCCESS &&

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may be done about memory while streams are captured into graphs (captures.h). A synchronization of the context would break
-// the capture, where the driver's own allocating and freeing does not (or refuses in its own way): then the driver is asked by a
-// small allocation of its own. Threads: any. Errors: the driver's codes.
+// What may be done about memory while streams are captured into graphs (captures.h). A synchronization of the
+// context would break the capture, where the driver's own allocating and freeing does not (or refuses in its
+// own way): then the driver is asked by a small allocation of its own. Threads: any. Errors: the driver's
+// codes.
 #pragma once
 
 #include "libckpt/inprocess/shim/core/captures.h"
@@ -9,7 +10,8 @@
 
 namespace ckpt::shim {
 
-// Allocates and frees as the driver does: its refusal, if it allows neither now. When it returns, earlier work of the current context has ended.
+// Allocates and frees as the driver does: its refusal, if it allows neither now. When it returns, earlier
+// work of the current context has ended.
 CUresult ask_beside_capture(const RealDriver& driver);
 
 }  // namespace ckpt::shim

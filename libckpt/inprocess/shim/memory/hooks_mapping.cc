@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program's own virtual memory: cuMemCreate and what follows. Its allocations are made exportable; it holds handles of ours, which stay
-// good while the driver's change with a move. Reserved addresses are the driver's business: they survive a move as they are.
+// The program's own virtual memory: cuMemCreate and what follows. Its allocations are made exportable; it
+// holds handles of ours, which stay good while the driver's change with a move. Reserved addresses are the
+// driver's business: they survive a move as they are.
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -25,7 +26,8 @@ std::vector<Region> take_unused(MemoryState& state, const std::vector<std::uint6
   return gone;
 }
 
-// The driver's handle behind one of ours; another one is passed on as it is. nullopt: ours, but not held any more.
+// The driver's handle behind one of ours; another one is passed on as it is. nullopt: ours, but not held any
+// more.
 std::optional<CUmemGenericAllocationHandle> driver_handle(MemoryState& state,
                                                           CUmemGenericAllocationHandle handle) {
   if (!RegionStore::is_handle(handle)) return handle;

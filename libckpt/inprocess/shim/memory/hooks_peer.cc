@@ -10,7 +10,8 @@
 namespace ckpt::shim {
 namespace {
 
-// Sets another device's access to all memory that is an owner's. With the mutex held. The first refusal is the answer.
+// Sets another device's access to all memory that is an owner's. With the mutex held. The first refusal is
+// the answer.
 CUresult set_access_to_all(MemoryState& state, const void* owner, const CUmemAccessDesc& access) {
   for (auto& [id, region] : state.regions.by_id()) {
     if (region.use == RegionUse::kProgram || region.owner.key() != owner || region.handle == 0) continue;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory pools. The driver makes, checks and names them; the memory comes from here. Pools that cannot move (of host memory, or made to be shared) and
-// allocations into a graph that is being captured are the driver's own.
+// Memory pools. The driver makes, checks and names them; the memory comes from here. Pools that cannot move
+// (of host memory, or made to be shared) and allocations into a graph that is being captured are the driver's
+// own.
 #include <mutex>
 
 #include "libckpt/inprocess/shim/core/hooks.h"
@@ -19,7 +20,8 @@ bool is_device_pool(const CUmemPoolProps& properties) {
          properties.handleTypes == CU_MEM_HANDLE_TYPE_NONE;
 }
 
-// The pool behind a handle; a device's default pool is entered when it is first seen. nullptr: one of the driver's own.
+// The pool behind a handle; a device's default pool is entered when it is first seen. nullptr: one of the
+// driver's own.
 Pool* find_pool(MemoryState& state, CUmemoryPool handle, int device) {
   {
     const std::shared_lock lock(state.mutex);
@@ -44,7 +46,8 @@ bool is_captured(CUstream stream) {
          status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-// Where an allocation goes: nullptr if the driver is to do it, because it cannot move or because something is wrong with the call.
+// Where an allocation goes: nullptr if the driver is to do it, because it cannot move or because something is
+// wrong with the call.
 Pool* pool_for(MemoryState& state, CUmemoryPool handle, CUdeviceptr* pointer, size_t bytes, CUstream stream,
                bool per_thread, StreamPlace* place) {
   if (pointer == nullptr || bytes == 0 || place_of(state.driver, stream, per_thread, place) != CUDA_SUCCESS ||

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a pointer is. The real driver answers for our memory as for a program's own mapping; what differs for cuMemAlloc memory is put right here.
+// What a pointer is. The real driver answers for our memory as for a program's own mapping; what differs for
+// cuMemAlloc memory is put right here.
 #include <atomic>
 #include <mutex>
 
@@ -37,7 +38,8 @@ Facts facts_of(CUdeviceptr address) {
   return {region != nullptr && region->use != RegionUse::kProgram, false, 0, {}, nullptr};
 }
 
-// Whether the driver's own cuMemAlloc memory can be shared by legacy IPC, which the shim emulates for ours. Asked once, of a small allocation.
+// Whether the driver's own cuMemAlloc memory can be shared by legacy IPC, which the shim emulates for ours.
+// Asked once, of a small allocation.
 int ipc_capable() {
   static std::atomic<int> known{-1};
   int capable = known.load(std::memory_order_relaxed);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Legacy CUDA IPC (cuIpcGetMemHandle), which the driver does not have for virtual memory: the handle names a socket of the process that has
-// the memory, where another process of the same user fetches a descriptor. Memory that is shared so does not move.
-// Threads: any; the first handle starts one thread with all signals blocked. A fork's child serves nobody. Errors: the driver's codes.
+// Legacy CUDA IPC (cuIpcGetMemHandle), which the driver does not have for virtual memory: the handle names a
+// socket of the process that has the memory, where another process of the same user fetches a descriptor.
+// Memory that is shared so does not move.
+// Threads: any; the first handle starts one thread with all signals blocked. A fork's child serves nobody.
+// Errors: the driver's codes.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +31,8 @@ struct IpcMemory {
   std::uint64_t bytes = 0;
 };
 
-// The socket's name to put into handles; the first call starts the thread that serves descriptors of this process's regions.
+// The socket's name to put into handles; the first call starts the thread that serves descriptors of this
+// process's regions.
 Result<std::string> ipc_server_name();
 
 // Asks the process that `name` is of; gives up after 5 s.

@@ -26,7 +26,8 @@ Error unexportable(std::uint64_t id) {
                                              "to make it so when the program asked for it");
 }
 
-// A context in which mapping calls for this region can be made: that of its owner, or that of any block on the same device.
+// A context in which mapping calls for this region can be made: that of its owner, or that of any block on
+// the same device.
 CUcontext context_for(const MemoryState& state, const Region& region) {
   if (region.owner.context != nullptr) return region.owner.context;
   for (const auto& [id, other] : state.regions.by_id()) {

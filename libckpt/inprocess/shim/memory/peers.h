@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which device may reach the memory of which context or pool (cuCtxEnablePeerAccess, cuMemPoolSetAccess). The driver's own switches do not reach
-// virtual memory, so the access is granted to each allocation, the present and the future ones.
-// Owners and users are known by the address of their context or pool. Threads: none inside; the owner locks. No driver calls.
+// Which device may reach the memory of which context or pool (cuCtxEnablePeerAccess, cuMemPoolSetAccess). The
+// driver's own switches do not reach virtual memory, so the access is granted to each allocation, the present
+// and the future ones. Owners and users are known by the address of their context or pool. Threads: none
+// inside; the owner locks. No driver calls.
 #pragma once
 
 #include <cstdint>

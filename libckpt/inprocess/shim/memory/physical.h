@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver calls behind a region: making, mapping, unmapping, importing and letting go of its memory. What fails half-way is taken back.
+// The driver calls behind a region: making, mapping, unmapping, importing and letting go of its memory. What
+// fails half-way is taken back.
 // Threads: any; the caller keeps two calls off the same region. Errors: the driver's codes. Units: bytes.
 #pragma once
 
@@ -39,7 +40,8 @@ Result<UniqueFd> export_physical(const RealDriver& driver, CUmemGenericAllocatio
 // A driver's refusal as an Error: "what (CUDA 2 CUDA_ERROR_OUT_OF_MEMORY)".
 Error driver_error(const RealDriver& driver, CUresult result, const std::string& what);
 
-// Makes a context of `device` current where the thread has none; some calls want any one. The primary one if it is active, else `other` (may be null).
+// Makes a context of `device` current where the thread has none; some calls want any one. The primary one if
+// it is active, else `other` (may be null).
 class SomeContext {
  public:
   SomeContext(const RealDriver& driver, int device, CUcontext other);

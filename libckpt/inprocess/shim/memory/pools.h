@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream-ordered allocations: memory that is freed on a stream is used again in that stream's order, by others once the work before the free has ended.
-// Pools keep memory as the driver's do: until a synchronization, and beyond it up to the release threshold.
+// Stream-ordered allocations: memory that is freed on a stream is used again in that stream's order, by
+// others once the work before the free has ended. Pools keep memory as the driver's do: until a
+// synchronization, and beyond it up to the release threshold.
 // Threads: any. Errors: the driver's codes. Units: bytes.
 #pragma once
 
@@ -41,7 +42,8 @@ CUresult allocate_on_stream(MemoryState& state, Pool& pool, std::uint64_t bytes,
 // nullopt: not allocated from a pool of ours.
 std::optional<CUresult> free_on_stream(MemoryState& state, CUdeviceptr address, const StreamPlace& place);
 
-// The program has synchronized with a stream, an event or a context: pools give up what is above their thresholds. Costs one load if no pool was used since.
+// The program has synchronized with a stream, an event or a context: pools give up what is above their
+// thresholds. Costs one load if no pool was used since.
 void memory_synchronized() noexcept;
 
 }  // namespace ckpt::shim

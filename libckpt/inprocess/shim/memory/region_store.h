@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which physical allocations there are, where each is mapped with which access, and the handles that the program knows them by. A program never sees
-// the driver's own handle of memory that moves, since that changes with every move. No driver calls.
-// Threads: none inside; the owner locks. Ownership: plain values; the driver's handles in them are let go by who takes the region out.
+// Which physical allocations there are, where each is mapped with which access, and the handles that the
+// program knows them by. A program never sees the driver's own handle of memory that moves, since that
+// changes with every move. No driver calls.
+// Threads: none inside; the owner locks. Ownership: plain values; the driver's handles in them are let go by
+// who takes the region out.
 // Errors: lookups give nullptr. Units: bytes.
 #pragma once
 
@@ -36,7 +38,8 @@ enum class RegionUse : std::uint8_t {
 
 struct Pool;
 
-// Whose memory it is: a context's (cuMemAlloc) or a pool's, or that of a program that maps for itself in a context, if it has one.
+// Whose memory it is: a context's (cuMemAlloc) or a pool's, or that of a program that maps for itself in a
+// context, if it has one.
 struct Owner {
   int device = 0;
   CUcontext context = nullptr;
@@ -57,7 +60,8 @@ struct Region {
   CUmemAllocationProp made{};               // as the driver was asked
   CUmemAllocationProp asked{};              // as the program asked
   unsigned long long flags = 0;
-  // Of memory that came from a mover: drivers do not export what was imported, so this is what the next mover gets. Closed with release.
+  // Of memory that came from a mover: drivers do not export what was imported, so this is what the next mover
+  // gets. Closed with release.
   std::shared_ptr<const UniqueFd> descriptor;
   bool exportable = false;
   unsigned references = 0;  // handles that the program holds
@@ -82,7 +86,8 @@ class RegionStore {
   [[nodiscard]] Region* at(std::uint64_t address);
   [[nodiscard]] const Region* at(std::uint64_t address) const;
   void map(Region& region, std::uint64_t address, std::uint64_t bytes, std::uint64_t offset);
-  // Forgets the mappings that begin in this range; gives the ids of the program's regions that nothing holds any more.
+  // Forgets the mappings that begin in this range; gives the ids of the program's regions that nothing holds
+  // any more.
   std::vector<std::uint64_t> unmap(std::uint64_t address, std::uint64_t bytes);
   // True if a mapping of memory that is not the program's own reaches into this range.
   [[nodiscard]] bool touches_blocks(std::uint64_t address, std::uint64_t bytes) const;
@@ -93,7 +98,8 @@ class RegionStore {
   [[nodiscard]] static CUmemGenericAllocationHandle handle_of(const Region& region) {
     return kHandleMark | region.id;
   }
-  // The region of a handle that the program holds at least once, or nullptr: not one of handle_of's, or released.
+  // The region of a handle that the program holds at least once, or nullptr: not one of handle_of's, or
+  // released.
   [[nodiscard]] Region* by_handle(CUmemGenericAllocationHandle handle);
   [[nodiscard]] static bool is_handle(CUmemGenericAllocationHandle handle) {
     return (handle & kMarkMask) == kHandleMark;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pieces of slabs: where a small allocation goes, best fit over all slabs of one heap, free neighbours joined. Addresses only, no memory.
+// Pieces of slabs: where a small allocation goes, best fit over all slabs of one heap, free neighbours
+// joined. Addresses only, no memory.
 // Threads: none inside; the owner locks. Errors: none; the caller gives back what it has taken. Units: bytes.
 #pragma once
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// All that the shim knows of the process's device memory, and the two operations everything stands on: making a region and letting go of
-// one. Private to this room.
-// Threads: `mutex` guards all but `driver` and `quota`; it is not held over making, freeing or synchronizing, nor over the listener. Ownership: one MemoryState per ShimMemory. Errors: the driver's codes. Units: bytes.
+// All that the shim knows of the process's device memory, and the two operations everything stands on: making
+// a region and letting go of one. Private to this room.
+// Threads: `mutex` guards all but `driver` and `quota`; it is not held over making, freeing or synchronizing,
+// nor over the listener. Ownership: one MemoryState per ShimMemory. Errors: the driver's codes. Units: bytes.
 #pragma once
 
 #include <cstdint>
@@ -98,13 +99,15 @@ struct MemoryState {
 
 [[nodiscard]] RegionInfo info_of(const Region& region);
 
-// Physical memory for `region` (made, bytes, device and flags are set) within the quota. When there is none left, what is kept for later goes first,
-// then what a mover still holds.
+// Physical memory for `region` (made, bytes, device and flags are set) within the quota. When there is none
+// left, what is kept for later goes first, then what a mover still holds.
 CUresult make_physical(MemoryState& state, Region& region);
-// Memory for the owner's blocks: mapped at an address of its own, reached by the owner's device and peers, in the table, told to the listener.
+// Memory for the owner's blocks: mapped at an address of its own, reached by the owner's device and peers, in
+// the table, told to the listener.
 CUresult make_block_region(MemoryState& state, const Owner& owner, RegionUse use, std::uint64_t bytes,
                            Region* out);
-// Tells the listener, unmaps, releases, and frees the addresses of memory that is not the program's own. `region` is out of the table.
+// Tells the listener, unmaps, releases, and frees the addresses of memory that is not the program's own.
+// `region` is out of the table.
 void drop_region(MemoryState& state, const Region& region);
 void drop_regions(MemoryState& state, const std::vector<Region>& regions);
 

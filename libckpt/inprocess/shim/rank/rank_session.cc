@@ -43,8 +43,8 @@ std::vector<std::array<std::uint8_t, 16>> ask_uuids() {
   return uuids;
 }
 
-// While the program captures a stream, other threads may not make some of the driver's calls (and would end the capture by them), unless they
-// say that theirs do not concern it.
+// While the program captures a stream, other threads may not make some of the driver's calls (and would end
+// the capture by them), unless they say that theirs do not concern it.
 void stand_beside_captures() {
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   if (real().cuThreadExchangeStreamCaptureMode != nullptr) real().cuThreadExchangeStreamCaptureMode(&mode);
@@ -201,8 +201,8 @@ Result<void> RankSession::describe(std::uint64_t request) {
   return send(request, local::DescribeEnd{summary()});
 }
 
-// What the image of the process must not hold goes: the socket, the control page. The program's threads stand at the gate, those that do not use the
-// GPU run on until they are stopped.
+// What the image of the process must not hold goes: the socket, the control page. The program's threads stand
+// at the gate, those that do not use the GPU run on until they are stopped.
 Result<void> RankSession::leave_for_dump(std::uint64_t request) {
   if (state_ != State::kPaused) {
     return refuse(request, local::MessageType::kPrepareDump,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lane's messages as the target takes them, in any order and with any content: what receive_lane.cc does, without its device.
-// Whatever a source says, chunks lie inside of their regions, blobs inside of their memory, and a yes to the manifest is only
-// given to the root over what the target holds.
+// A lane's messages as the target takes them, in any order and with any content: what receive_lane.cc does,
+// without its device. Whatever a source says, chunks lie inside of their regions, blobs inside of their
+// memory, and a yes to the manifest is only given to the root over what the target holds.
 #include <array>
 #include <vector>
 

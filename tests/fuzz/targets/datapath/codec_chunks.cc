@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encoded chunks: {encoding u8, length of the chunk u16, has a previous version u8, bytes}. Decoding gives exactly the chunk's
-// length or an error that leaves the place as it was; the same bytes taken as a chunk survive being encoded and decoded.
+// Encoded chunks: {encoding u8, length of the chunk u16, has a previous version u8, bytes}. Decoding gives
+// exactly the chunk's length or an error that leaves the place as it was; the same bytes taken as a chunk
+// survive being encoded and decoded.
 #include <vector>
 
 #include "libckpt/datapath/codec/blocks.h"

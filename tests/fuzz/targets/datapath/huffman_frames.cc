@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planes that Huffman packed: {length of the plane u16, frame}. What our own decoder takes is what zstd makes of it, and does not
-// depend on what lay in the plane before; the same bytes taken as a plane survive being packed.
+// Planes that Huffman packed: {length of the plane u16, frame}. What our own decoder takes is what zstd makes
+// of it, and does not depend on what lay in the plane before; the same bytes taken as a plane survive being
+// packed.
 #include <vector>
 
 #include "libckpt/datapath/codec/huffman/huffman_frame.h"

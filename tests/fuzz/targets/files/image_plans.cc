@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans and final manifests of an image, and what a stored one says of its job: {kind u8, bytes}. What decodes survives being encoded and decoded again; a plan that
-// matches its own tensors gives every extent a place inside of them.
+// Plans and final manifests of an image, and what a stored one says of its job: {kind u8, bytes}. What
+// decodes survives being encoded and decoded again; a plan that matches its own tensors gives every extent a
+// place inside of them.
 #include <map>
 
 #include "libckpt/store/manifest.h"

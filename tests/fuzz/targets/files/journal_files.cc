@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Journal files: intact records, forged ones with a right checksum, garbage, torn tails, built after the input's orders. Whatever
-// is in the file, opening it fails cleanly or gives a journal that takes a record and holds it after the next opening; intact
-// records at its beginning are never lost silently.
+// Journal files: intact records, forged ones with a right checksum, garbage, torn tails, built after the
+// input's orders. Whatever is in the file, opening it fails cleanly or gives a journal that takes a record
+// and holds it after the next opening; intact records at its beginning are never lost silently.
 #include <vector>
 
 #include "libckpt/base/fd.h"
@@ -64,7 +64,8 @@ struct File {
     bytes += frame(migration::encode_record(record_of(choice)), frames++);
     if (!disturbed) intact_ends.push_back(bytes.size());
   }
-  // An intact record in the wrong place, as an old one that survived a rewrite: neither it nor what follows is the journal's.
+  // An intact record in the wrong place, as an old one that survived a rewrite: neither it nor what follows
+  // is the journal's.
   void add_misplaced(std::uint8_t choice, std::uint32_t index) {
     if (index == frames) return add_intact(choice);
     max_records = std::min<std::size_t>(max_records, frames);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A vault's files as somebody else may have written them: versions, job records, lists, and whole packs, with right checksums where the
-// input says so, so that what is behind them is looked at as well. Whatever is in a file, reading it fails cleanly or gives what its users rely on.
+// A vault's files as somebody else may have written them: versions, job records, lists, and whole packs, with
+// right checksums where the input says so, so that what is behind them is looked at as well. Whatever is in a
+// file, reading it fails cleanly or gives what its users rely on.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -97,7 +98,8 @@ void check_job_file(Input& input) {
   if (record) FUZZ_CHECK(record.assume_value().content_key.size() == vault::kContentKeyBytes);
 }
 
-// Records after the input's orders: intact, of any kind, packing and lengths under a right checksum, or garbage.
+// Records after the input's orders: intact, of any kind, packing and lengths under a right checksum, or
+// garbage.
 void add_record(Input& input, Bytes& pack, std::vector<vault::IndexEntry>& index, std::size_t& intact) {
   const auto what = input.number<std::uint8_t>();
   const auto payload = input.bytes(input.number<std::uint16_t>() % 2000);

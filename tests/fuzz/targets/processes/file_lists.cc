@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process has open at the source, as the target takes it: {length of a program u16, the program, the list}. The list survives being
-// encoded again; a malformed one is refused as such; one of the files below is taken if it says what they are, and refused if it says
-// something else. The program is an ELF file of someone's making.
+// What a process has open at the source, as the target takes it: {length of a program u16, the program, the
+// list}. The list survives being encoded again; a malformed one is refused as such; one of the files below is
+// taken if it says what they are, and refused if it says something else. The program is an ELF file of
+// someone's making.
 #include "agent/host_process/file_list.h"
 
 #include <sys/stat.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The image of a process as another node sends it: {what its size is said to be beyond what it is i8, zeroes before the rest in units of
-// 256 KiB u8, the rest}. Whatever it is, nothing appears outside the folder; what is taken is in it, is nothing but plain files and one
-// link to the pack itself, and packed again is the same.
+// The image of a process as another node sends it: {what its size is said to be beyond what it is i8, zeroes
+// before the rest in units of 256 KiB u8, the rest}. Whatever it is, nothing appears outside the folder; what
+// is taken is in it, is nothing but plain files and one link to the pack itself, and packed again is the
+// same.
 #include "agent/host_process/image_pack.h"
 
 #include <sys/stat.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the image of a process says of itself: {which u8, text or bytes}. Notes that are taken name a GPU and a log that has a name, and are
-// the same written again; of CRIU's records the changed ones can be read again, are changed once only, and grow by no more than numbers do.
+// What the image of a process says of itself: {which u8, text or bytes}. Notes that are taken name a GPU and
+// a log that has a name, and are the same written again; of CRIU's records the changed ones can be read
+// again, are changed once only, and grow by no more than numbers do.
 #include "agent/gpus/gpu_identity.h"
 #include "agent/host_process/pid_namespace_image.h"
 #include "agent/jobs/image_notes.h"

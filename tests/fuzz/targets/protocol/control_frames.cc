@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames of the control connections: {type u16, body}. What decodes must survive being encoded and decoded again, and must
-// not have grown on the way: a message cannot be larger than its bytes.
+// Frames of the control connections: {type u16, body}. What decodes must survive being encoded and decoded
+// again, and must not have grown on the way: a message cannot be larger than its bytes.
 #include <vector>
 
 #include "libckpt/protocol/wire/switch_messages.h"

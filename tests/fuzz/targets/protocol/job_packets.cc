@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Datagrams between a job's rank, its keeper and the agent: {number of descriptors u8, bytes}. A rank is someone's program.
+// Datagrams between a job's rank, its keeper and the agent: {number of descriptors u8, bytes}. A rank is
+// someone's program.
 #include "libckpt/inprocess/local/messages.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What another node asks of a vault. {'m', a message's head} or {'p', a path}: what decodes survives being encoded and decoded again; a path that is let
-// through stays within the vault, and within the one job.
+// What another node asks of a vault. {'m', a message's head} or {'p', a path}: what decodes survives being
+// encoded and decoded again; a path that is let through stays within the vault, and within the one job.
 #include <algorithm>
 #include <filesystem>
 #include <string>

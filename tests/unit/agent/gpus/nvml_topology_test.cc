@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent makes of a driver's answers, on the software driver's NVML with four devices whose connections a file describes.
+// What the agent makes of a driver's answers, on the software driver's NVML with four devices whose
+// connections a file describes.
 #include "agent/gpus/nvml_topology.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver can do after a restore: asked of the software driver, which is made to be like several, kept, and found again.
+// What the driver can do after a restore: asked of the software driver, which is made to be like several,
+// kept, and found again.
 #include "agent/gpus/remap.h"
 
 #include <gtest/gtest.h>

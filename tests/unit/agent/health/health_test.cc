@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's record of its GPUs' health, what it reads of a kernel log, its watchdog over the process that sits in NVML.
+// The agent's record of its GPUs' health, what it reads of a kernel log, its watchdog over the process that
+// sits in NVML.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -180,7 +181,8 @@ class WatchdogTest : public ::testing::Test {
     helper_ = HealthHelper::create(io_.get_executor(), std::move(settings), std::move(handlers));
     helper_->start();
   }
-  // The agent does nothing until the helper has done `script`, which takes longer than a helper may be silent.
+  // The agent does nothing until the helper has done `script`, which takes longer than a helper may be
+  // silent.
   void hold_up_during(const std::string& script) {
     const std::string fifo = folder_.path() + "/fifo";
     ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);

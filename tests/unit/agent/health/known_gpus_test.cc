@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which GPU an address means while cards come, go and are swapped: with lists of this test, and with the software driver's NVML.
+// Which GPU an address means while cards come, go and are swapped: with lists of this test, and with the
+// software driver's NVML.
 #include "agent/health/known_gpus.h"
 
 #include <gmock/gmock.h>

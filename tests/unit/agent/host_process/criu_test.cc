@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A running program is dumped, packed, unpacked and restored as this process's child while the original stays stopped. Real CRIU: skipped, saying
-// why, where there is none that works (no root, tools/criu install).
+// A running program is dumped, packed, unpacked and restored as this process's child while the original stays
+// stopped. Real CRIU: skipped, saying why, where there is none that works (no root, tools/criu install).
 #include "agent/host_process/criu.h"
 
 #include <fcntl.h>

@@ -26,7 +26,8 @@
 namespace ckpt::agent::host {
 namespace {
 
-// A child that has done `prepare` and waits. Descriptors that the test itself was started with would get in the way: they are closed.
+// A child that has done `prepare` and waits. Descriptors that the test itself was started with would get in
+// the way: they are closed.
 class Child {
  public:
   explicit Child(const std::function<void()>& prepare) {
@@ -240,7 +241,8 @@ TEST(FileList, ASocketOutsideIsNamedByItsOwner) {
   UniqueFd theirs(ends[1]);
   const int high = ::fcntl(theirs.get(), F_DUPFD, 200);
   const UniqueFd kept(high);
-  // The child closes all beyond 3 before it prepares: the socket comes to it as descriptor 3's neighbour through a copy.
+  // The child closes all beyond 3 before it prepares: the socket comes to it as descriptor 3's neighbour
+  // through a copy.
   const pid_t child = ::fork();
   if (child == 0) {
     const int null = ::open("/dev/null", O_RDWR);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The image of a process as one file: what goes in comes out, and what another node may have made of it is refused.
+// The image of a process as one file: what goes in comes out, and what another node may have made of it is
+// refused.
 #include "agent/host_process/image_pack.h"
 
 #include <gtest/gtest.h>

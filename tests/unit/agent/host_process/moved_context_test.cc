@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program with a CUDA context: its context is checkpointed and restored by the context helper, on another GPU of the same process, and, with CRIU, in
-// a copy of the process while the original stays stopped.
+// A program with a CUDA context: its context is checkpointed and restored by the context helper, on another
+// GPU of the same process, and, with CRIU, in a copy of the process while the original stays stopped.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -16,7 +16,8 @@ namespace ckpt::agent::host {
 Result<pid_t> start_program(const std::vector<std::string>& argv, const std::string& folder,
                             const std::string& log);
 
-// Blocks until a line of the log begins with `start`, and gives it; empty after a minute without one, or when `alive` has ended.
+// Blocks until a line of the log begins with `start`, and gives it; empty after a minute without one, or when
+// `alive` has ended.
 std::string wait_for_line(const std::string& log, const std::string& start, pid_t alive);
 
 // Blocks until `pid`, a child, has ended, reaps it, and gives the program's wait status.

@@ -377,7 +377,8 @@ TEST_F(JobTest, RestoredInstanceThatHasNotRunIsAStandby) {
   }
 }
 
-// The standby of a migration that was given up may still be ending while the next migration starts its own as the same incarnation.
+// The standby of a migration that was given up may still be ending while the next migration starts its own as
+// the same incarnation.
 TEST_F(JobTest, StandbysOfTwoMigrationsAreToldApart) {
   for (const wire::MigrationId migration : {9u, 10u}) {
     JobRecord record = new_record();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the keeper's tests share: a keeper as a process in a folder of its own, and the agent's side of its socket. Every wait is for an event, with a limit
-// only against hanging.
+// What the keeper's tests share: a keeper as a process in a folder of its own, and the agent's side of its
+// socket. Every wait is for an event, with a limit only against hanging.
 #pragma once
 
 #include <fcntl.h>

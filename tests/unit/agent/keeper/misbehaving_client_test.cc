@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program in a keeper's hands may do: say what it was not asked, leave processes behind, want more sessions than it may have.
+// What a program in a keeper's hands may do: say what it was not asked, leave processes behind, want more
+// sessions than it may have.
 #include "tests/unit/agent/keeper/harness.h"
 
 namespace ckpt::keeper {

@@ -51,7 +51,8 @@ int wait_for_ever() {
   for (;;) ::pause();
 }
 
-// Steps with a barrier each; `bytes` is the size of its host state, so that two of different sizes do not fit.
+// Steps with a barrier each; `bytes` is the size of its host state, so that two of different sizes do not
+// fit.
 int steps(std::size_t bytes, bool with_barrier) {
   static char state[64];
   std::uint64_t step = 0;

@@ -299,7 +299,8 @@ TEST_F(TransparentTest, DumpedRankComesBackWhenItIsCalled) {
   agent.ask<local::Running>(local::Resume{2, 0, 0});
 }
 
-// Its last word must not be lost with the connection: the keeper would take it for gone, and nobody would call it back.
+// Its last word must not be lost with the connection: the keeper would take it for gone, and nobody would
+// call it back.
 TEST_F(TransparentTest, RankThatLeavesWithAWordUnreadHasBeenDumped) {
   Agent agent(start_transparent());
   pause_and_release(agent);
@@ -388,7 +389,8 @@ TEST_F(TransparentTest, KeeperDiesWhenTheRankHasLeftForADump) {
 }
 
 // Needs root, as does the PID namespace itself.
-// A rank whose context has come back, and a keeper that has to end it alone. The saver writes down which process it was started for.
+// A rank whose context has come back, and a keeper that has to end it alone. The saver writes down which
+// process it was started for.
 class LastSaveTest : public TransparentTest {
  protected:
   std::string saver(const std::string& then) {
@@ -489,7 +491,8 @@ TEST_F(LastSaveTest, RankThatWasNeverRestoredIsNotSaved) {
 
 class PidNamespaceTest : public TransparentTest {
  protected:
-  // LeakSanitizer's tracer would be a child in the keeper's new namespace, from which it does not see the keeper.
+  // LeakSanitizer's tracer would be a child in the keeper's new namespace, from which it does not see the
+  // keeper.
   PidNamespaceTest() { ::setenv("LSAN_OPTIONS", (options_ + ":detect_leaks=0").c_str(), 1); }
   ~PidNamespaceTest() override { ::setenv("LSAN_OPTIONS", options_.c_str(), 1); }
   void SetUp() override {

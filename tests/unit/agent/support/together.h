@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs several coroutines that begin together to their ends on one event loop, as an agent that several migrations reach at once.
+// Runs several coroutines that begin together to their ends on one event loop, as an agent that several
+// migrations reach at once.
 #pragma once
 
 #include <algorithm>

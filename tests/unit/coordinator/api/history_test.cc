@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A coordinator with much behind it: what an operation costs does not grow with it, and what need not stay leaves.
+// A coordinator with much behind it: what an operation costs does not grow with it, and what need not stay
+// leaves.
 #include <gtest/gtest.h>
 
 #include "libckpt/base/clock.h"
@@ -152,7 +153,8 @@ TEST_F(HistoryTest, WhatNeedNotStayLeavesAndItsIdsAreNotGivenAgain) {
   EXPECT_EQ(migrate(job), "m20001");
 }
 
-// The migration says that the job runs at the target, its journal that it is over, and the job's own record nothing of it yet.
+// The migration says that the job runs at the target, its journal that it is over, and the job's own record
+// nothing of it yet.
 TEST_F(HistoryTest, JobFollowsItsMigrationAlthoughACrashCameBetweenTheirRecords) {
   start();
   const std::string job = run_job();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where jobs go, over real sockets: dry runs with their reasons, what a job is expected to need, priorities, rebalance.
+// Where jobs go, over real sockets: dry runs with their reasons, what a job is expected to need, priorities,
+// rebalance.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -138,7 +139,8 @@ TEST_F(PlacingTest, PrioritiesAreKept) {
   EXPECT_EQ(cluster_.get("/v1/jobs/urgent").json()["priority"], 7);
 }
 
-// The move is asked for while the target's agent is away, or while its driver has not answered; then that is over.
+// The move is asked for while the target's agent is away, or while its driver has not answered; then that is
+// over.
 class MoveThatWaits : public PlacingTest {
  protected:
   std::future<HttpAnswer> move(const std::string& job, const std::string& to) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A coordinator whose store was lost, or is an older copy, and agents that know more: what runs is taken in, and switches are decided by their
-// sides' records.
+// A coordinator whose store was lost, or is an older copy, and agents that know more: what runs is taken in,
+// and switches are decided by their sides' records.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -195,7 +195,8 @@ TEST_F(RecoveryTest, InstanceOfAnEarlierIncarnationChangesNothing) {
   EXPECT_TRUE(found().empty());
 }
 
-// The target has committed, and the source waits with its barrier: after the term the target is granted again.
+// The target has committed, and the source waits with its barrier: after the term the target is granted
+// again.
 TEST_F(RecoveryTest, SwitchThatBothSidesHaveOpenIsDecidedByTheirRecordsAfterATerm) {
   start();
   open_switch_at_both();

@@ -63,7 +63,8 @@ class JobTableTest : public ::testing::Test {
   std::optional<JobTable> jobs_;
 };
 
-// The source's word that the job has moved may come before the list that the target sent while the instance was on its way.
+// The source's word that the job has moved may come before the list that the target sent while the instance
+// was on its way.
 TEST_F(JobTableTest, JobIsNotLostByAListThatIsOlderThanItsMove) {
   Job& job = create("train");
   jobs_->started(job);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images in the vaults of other nodes, and jobs that were forgotten: a real coordinator, with agents and vaults that speak the messages and do nothing.
+// Images in the vaults of other nodes, and jobs that were forgotten: a real coordinator, with agents and
+// vaults that speak the messages and do nothing.
 #include <gtest/gtest.h>
 
 #include <future>

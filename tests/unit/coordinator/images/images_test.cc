@@ -315,7 +315,8 @@ TEST_F(ImagesTest, AJobThatRestsInADamagedImageSaysWhatIsLost) {
   expect_the_older(task["restored"]);
 }
 
-// Neither the answer nor the report was heard: asked again, the node says what the instance runs from and starts nothing.
+// Neither the answer nor the report was heard: asked again, the node says what the instance runs from and
+// starts nothing.
 TEST_F(ImagesTest, TheOlderImageIsKnownToACoordinatorThatWasStartedAgain) {
   a_.vault->age_ms = 60'000;
   order("snapshot");
@@ -371,7 +372,8 @@ TEST_F(ImagesTest, ASuspendThatFailsLeavesTheJobRunning) {
   EXPECT_EQ(alive(a_), Incarnations{1});
 }
 
-// A coordinator that was restarted orders the snapshot again while the job leaves for the image that was ordered before.
+// A coordinator that was restarted orders the snapshot again while the job leaves for the image that was
+// ordered before.
 TEST_F(ImagesTest, SuspendWhoseImageWasTakenForAnEarlierOrderParksTheJob) {
   a_.vault->ended_before = true;
   const json task = order("suspend");

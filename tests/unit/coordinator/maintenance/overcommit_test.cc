@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job that does not fit parks jobs of lower priority, over real sockets, with an agent and a vault that do nothing.
+// A job that does not fit parks jobs of lower priority, over real sockets, with an agent and a vault that do
+// nothing.
 #include <gtest/gtest.h>
 
 #include <future>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the disk under the switch's journal does to a coordinator: its loop goes on, and nothing is said before its record is durable. The disk is
-// slow_disk.h.
+// What the disk under the switch's journal does to a coordinator: its loop goes on, and nothing is said
+// before its record is durable. The disk is slow_disk.h.
 #include <gtest/gtest.h>
 
 #include <algorithm>

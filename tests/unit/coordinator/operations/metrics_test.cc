@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GET /metrics of a coordinator over real sockets, with agents that speak the control messages and do nothing.
+// GET /metrics of a coordinator over real sockets, with agents that speak the control messages and do
+// nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What has been asked of a job, and what a migration left behind, lasts: stops, and the incarnation that a job goes on as.
+// What has been asked of a job, and what a migration left behind, lasts: stops, and the incarnation that a
+// job goes on as.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -96,7 +97,8 @@ class StopTest : public ::testing::Test {
     instance.ranks.emplace_back();
     return back;
   }
-  // The target runs the job; the source waits at its barrier, and goes on from there when it hears that the target gave up.
+  // The target runs the job; the source waits at its barrier, and goes on from there when it hears that the
+  // target gave up.
   void hold_at_runs() {
     a_->instead = [this](const wire::SwitchMessage& m) {
       if (std::holds_alternative<wire::Runs>(m.body)) return true;

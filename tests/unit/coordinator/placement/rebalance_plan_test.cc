@@ -58,7 +58,8 @@ std::size_t free_gpus(const PackProblem& problem, const std::vector<std::size_t>
   return count;
 }
 
-// Every state that any order of moves, one a job, can reach, cheapest first: most GPUs free, and the least cost for that.
+// Every state that any order of moves, one a job, can reach, cheapest first: most GPUs free, and the least
+// cost for that.
 std::pair<std::size_t, std::uint64_t> brute_force(const PackProblem& problem) {
   using State = std::vector<std::size_t>;
   using Entry = std::pair<std::uint64_t, State>;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the disk does to a coordinator: its loop never syncs, and what was said is durable. The disk is slow_disk.h.
+// What the disk does to a coordinator: its loop never syncs, and what was said is durable. The disk is
+// slow_disk.h.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/time.h>

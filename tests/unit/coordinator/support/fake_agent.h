@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An agent that speaks the control messages and does nothing: jobs "run" at once, a migration's messages are answered as
-// real sides answer them when all goes well. Runs on a thread of its own; set it up before start().
+// An agent that speaks the control messages and does nothing: jobs "run" at once, a migration's messages are
+// answered as real sides answer them when all goes well. Runs on a thread of its own; set it up before
+// start().
 #pragma once
 
 #include <atomic>
@@ -33,7 +34,8 @@ class FakeAgent {
 
   // What it has; change it from the test's thread only before start().
   wire::NodeInventory inventory;
-  // What its hello says beside that; software_version and inventory are set then. `describes`: on_other answers DescribeJob and DescribeSwitch.
+  // What its hello says beside that; software_version and inventory are set then. `describes`: on_other
+  // answers DescribeJob and DescribeSwitch.
   wire::AgentHello introduction;
   bool refuse_starts = false;
   bool slow_start = false;      // a started job is kStarting until run_jobs()
@@ -47,7 +49,8 @@ class FakeAgent {
   std::int64_t pause_within_node_ns = 0;
   std::int64_t pause_between_nodes_ns = 0;
   bool ignore_stops = false;  // but for the answer
-  // For what stands in for another part of an agent: after the hello, and frames that this one does not know. On its thread.
+  // For what stands in for another part of an agent: after the hello, and frames that this one does not know.
+  // On its thread.
   std::function<void()> on_hello;
   std::function<void(const wire::FrameHeader&, std::span<const std::byte>)> on_other;
   // Plays a side of a migration otherwise: true if it has dealt with the message. On its thread.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vault of a fake agent: snapshots are entries of a list, a job that goes on from one "runs" at once. Folders are shared between the
-// vaults of a test. Set it up before the agent starts.
+// The vault of a fake agent: snapshots are entries of a list, a job that goes on from one "runs" at once.
+// Folders are shared between the vaults of a test. Set it up before the agent starts.
 #pragma once
 
 #include <atomic>

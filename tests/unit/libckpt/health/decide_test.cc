@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What decide() makes of more than one fact: order of the inputs, several Xids, who the victim is, silence and loss.
+// What decide() makes of more than one fact: order of the inputs, several Xids, who the victim is, silence
+// and loss.
 #include "libckpt/health/decide.h"
 
 #include <gmock/gmock.h>

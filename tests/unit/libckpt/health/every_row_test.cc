@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every Xid and every recovery action of the tables through decide(), against what operations.md and NVIDIA's catalogue say of them, written
-// down here once more as rules: an Xid that is in no rule, or a rule whose Xid is not in the table, fails.
+// Every Xid and every recovery action of the tables through decide(), against what operations.md and NVIDIA's
+// catalogue say of them, written down here once more as rules: an Xid that is in no rule, or a rule whose Xid
+// is not in the table, fails.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// backup, backup show and backup restore; what a file must be, and what becomes of a folder, is for tests/unit/libckpt/store/backup.
+// backup, backup show and backup restore; what a file must be, and what becomes of a folder, is for
+// tests/unit/libckpt/store/backup.
 #include <sys/file.h>
 
 #include "tests/unit/libckpt/store/backup/folder.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows from the facts of a node, also where parts of them are missing; the command with a program in the agent's place.
+// What follows from the facts of a node, also where parts of them are missing; the command with a program in
+// the agent's place.
 #include "tools/gpumigrate/doctor.h"
 
 #include <gmock/gmock.h>

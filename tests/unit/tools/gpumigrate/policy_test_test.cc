@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `policy test` as an operator types it: without a coordinator, with a table of one's own, and what is refused.
+// `policy test` as an operator types it: without a coordinator, with a table of one's own, and what is
+// refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>

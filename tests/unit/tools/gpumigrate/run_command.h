@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gpumigrate command in this process, against a coordinator that a test plays (fake_coordinator.h), and what that answers.
+// The gpumigrate command in this process, against a coordinator that a test plays (fake_coordinator.h), and
+// what that answers.
 // Threads: the command runs in the caller's.
 #pragma once
 

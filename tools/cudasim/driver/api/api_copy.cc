@@ -8,7 +8,8 @@
 namespace cudasim {
 namespace {
 
-// Copies name their sides by address alone; the direction in a call's name says only what must be device memory.
+// Copies name their sides by address alone; the direction in a call's name says only what must be device
+// memory.
 CUresult copy(std::uint64_t to, std::uint64_t from, std::size_t bytes, CUstream stream, Waits waits) {
   CopyWork work;
   work.to = to;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Legacy IPC: memory of cuMemAlloc in another process. A handle names the executor that holds the memory and its descriptor
-// there, which the other one opens through /proc; like a real handle it is good as long as the memory is. Events are not
-// shared.
+// Legacy IPC: memory of cuMemAlloc in another process. A handle names the executor that holds the memory and
+// its descriptor there, which the other one opens through /proc; like a real handle it is good as long as the
+// memory is. Events are not shared.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Libraries: modules of no context, loaded in each one when something of theirs is first used there. A kernel's handle stands for a
-// function wherever one is asked for; its lowest bit tells the two apart.
+// Libraries: modules of no context, loaded in each one when something of theirs is first used there. A
+// kernel's handle stands for a function wherever one is asked for; its lowest bit tells the two apart.
 #include <elf.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -79,7 +79,8 @@ CUresult function_of(Kernel* kernel, CUfunction* out) {
 }
 
 CUresult add_library(std::vector<unsigned char> image, CUlibrary* out) {
-  // Loaded once where there is a context already: what is no image is refused now, and what is left is only seen at its first use.
+  // Loaded once where there is a context already: what is no image is refused now, and what is left is only
+  // seen at its first use.
   auto* library = new Library;
   library->image = std::move(image);
   Context* context = nullptr;

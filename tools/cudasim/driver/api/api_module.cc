@@ -75,7 +75,8 @@ bool fill_name(const char* name, RequestMessage* request) {
   return true;
 }
 
-// Puts the arguments one behind the other. They come as pointers, or packed as the parameters stand in the kernel.
+// Puts the arguments one behind the other. They come as pointers, or packed as the parameters stand in the
+// kernel.
 CUresult pack(const Function& function, void** parameters, void** extra, LaunchCommand* command,
               unsigned char* data, std::size_t* bytes) {
   const unsigned char* packed = nullptr;

@@ -128,7 +128,8 @@ CUresult check_properties(const CUmemPoolProps* properties) {
 }  // namespace
 
 std::recursive_mutex& pools_lock() {
-  // Ready before any thread: how threads agree on who makes one is not to be seen from outside (ThreadSanitizer).
+  // Ready before any thread: how threads agree on who makes one is not to be seen from outside
+  // (ThreadSanitizer).
   static constinit std::recursive_mutex lock;
   return lock;
 }

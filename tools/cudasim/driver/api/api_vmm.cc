@@ -20,7 +20,8 @@ CUresult enter_vmm() {
   return Process::get().ready();
 }
 
-// Unmapping under running work is a fault on hardware, too, but the mapping calls must see a context's sticky error.
+// Unmapping under running work is a fault on hardware, too, but the mapping calls must see a context's sticky
+// error.
 CUresult context_of_device(int ordinal, Context** out) {
   Shared lock(Process::get().lock);
   *out = Process::get().context_for(ordinal);

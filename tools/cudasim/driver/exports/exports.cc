@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exported functions: one for every function of cuda.h (the list is made by CMake from libckpt/cuda/driver_functions.def).
-// Each passes the gate and goes on to the function of the same name in cudasim::api; one that is not there answers
-// CUDA_ERROR_NOT_SUPPORTED and leaves a line in the log. X_ptds and X_ptsz are X with the thread's own default stream.
+// The exported functions: one for every function of cuda.h (the list is made by CMake from
+// libckpt/cuda/driver_functions.def). Each passes the gate and goes on to the function of the same name in
+// cudasim::api; one that is not there answers CUDA_ERROR_NOT_SUPPORTED and leaves a line in the log. X_ptds
+// and X_ptsz are X with the thread's own default stream.
 #include <cuda.h>
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuGetProcAddress. A name stands for several exported functions, one for each version of its signature; the CUDA version that
-// the program was built for chooses. cudasim_versions.def (made by CMake from cudaTypedefs.h) has since when each one exists.
+// cuGetProcAddress. A name stands for several exported functions, one for each version of its signature; the
+// CUDA version that the program was built for chooses. cudasim_versions.def (made by CMake from
+// cudaTypedefs.h) has since when each one exists.
 #include <dlfcn.h>
 
 #include <algorithm>

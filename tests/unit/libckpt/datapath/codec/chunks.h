@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chunks of every kind for the tests of codecs. Deterministic: a chunk follows from its kind, length and seed.
+// Chunks of every kind for the tests of codecs. Deterministic: a chunk follows from its kind, length and
+// seed.
 #pragma once
 
 #include <algorithm>

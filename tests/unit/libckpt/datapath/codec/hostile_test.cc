@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a broken or hostile peer sends is refused or decodes to the right length, and never touches other memory (the guards here,
-// and the address sanitizer where it is on).
+// What a broken or hostile peer sends is refused or decodes to the right length, and never touches other
+// memory (the guards here, and the address sanitizer where it is on).
 #include <gtest/gtest.h>
 
 #include "libckpt/datapath/codec/coder.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Huffman decoder of our own gives what zstd gives, takes what zstd and huffman_writer.h pack, and leaves alone what is broken.
+// The Huffman decoder of our own gives what zstd gives, takes what zstd and huffman_writer.h pack, and leaves
+// alone what is broken.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -206,7 +207,8 @@ TEST(HuffmanLengthsTest, WhatIsNoTreeIsRefused) {
     EXPECT_EQ(read_code_lengths(description, lengths), 0U);
 }
 
-// A tree of its own for each turn, of no shorter codes than that: leaves are split, the deeper ones more often the higher the turn.
+// A tree of its own for each turn, of no shorter codes than that: leaves are split, the deeper ones more
+// often the higher the turn.
 CodeLengths make_lengths(int turn, unsigned min_bits, std::mt19937_64& random) {
   std::vector<unsigned> leaves(std::size_t{1} << min_bits, min_bits);
   const std::size_t room = kSymbols - leaves.size();
@@ -242,7 +244,8 @@ std::vector<std::uint8_t> first_symbols(const CodeLengths& lengths, unsigned ind
   return first;
 }
 
-// Every entry holds the symbols that come of its index, and no more bits than that has; as many symbols as fit, if `whole`.
+// Every entry holds the symbols that come of its index, and no more bits than that has; as many symbols as
+// fit, if `whole`.
 template <class Table>
 void check_entries(const Table& table, const CodeLengths& lengths, bool whole) {
   const auto first = first_symbols(lengths, Table::kIndexBits);

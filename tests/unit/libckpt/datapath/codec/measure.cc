@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures, and asserts nothing: ratio and rates of every codec on memory of a training job, one thread; what sampling costs; and
+// Measures, and asserts nothing: ratio and rates of every codec on memory of a training job, one thread; what
+// sampling costs; and
 // beside them a plain copy of the same memory.   codec_measure [PARAMETERS [PASSES]]
 #include <time.h>
 

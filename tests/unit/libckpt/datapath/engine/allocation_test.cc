@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data path allocates nothing per chunk: a round of many chunks makes no more allocations than one of few.
+// The data path allocates nothing per chunk: a round of many chunks makes no more allocations than one of
+// few.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sender and a receiver in one process, over the loopback transport, on two devices, with buffers the test can write and
-// compare. The target's buffers start as 0xA5, since memory has no known content.
+// A sender and a receiver in one process, over the loopback transport, on two devices, with buffers the test
+// can write and compare. The target's buffers start as 0xA5, since memory has no known content.
 #pragma once
 
 #include <gtest/gtest.h>

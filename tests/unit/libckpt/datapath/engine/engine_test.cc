@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sender and receiver over loopback on real device calls: whatever a job writes while rounds run, the target ends up equal.
+// Sender and receiver over loopback on real device calls: whatever a job writes while rounds run, the target
+// ends up equal.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -175,7 +176,8 @@ class HoldFirstCopy : public FaultHooks {
   }
 };
 
-// A job that frees all it has posts more messages between two steps of the lane than the lane takes at a time.
+// A job that frees all it has posts more messages between two steps of the lane than the lane takes at a
+// time.
 TEST(Engine, many_regions_dropped_at_once_leave_one_after_the_other) {
   constexpr std::uint64_t kKept = 2 * kMaxChunks;  // more than the message that is held has regions of
   constexpr std::uint64_t kDropped =
@@ -260,7 +262,8 @@ TEST(Engine, host_state_arrives_while_it_grows) {
   }
 }
 
-// The final round is ordered while the source waits for the target's memory: nobody waits any longer, and the scan under way counts.
+// The final round is ordered while the source waits for the target's memory: nobody waits any longer, and the
+// scan under way counts.
 TEST(Engine, a_wait_for_the_targets_memory_is_cut_short) {
   const std::vector<std::byte> content = test::random_bytes(kMiB, 5);
   EnginePair pair({});
@@ -357,7 +360,8 @@ class OneRegion : public ReceiverDelegate {
   void on_failed(const Error&) override {}
 };
 
-// A hostile or broken source may order one at any time: the running scan reads lists that the next one would replace.
+// A hostile or broken source may order one at any time: the running scan reads lists that the next one would
+// replace.
 TEST(Engine, no_scan_of_the_target_begins_inside_a_running_one) {
   const Device device = must(Device::open(0));
   OneRegion delegate;

@@ -104,7 +104,8 @@ TEST(RateLimiter, messages_are_short_where_the_line_is_slow) {
   EXPECT_EQ(limiter.message_bytes(64, 1024), 1024u);
 }
 
-// A simulated move: `with` and `without` are what arrives per second; gives how many of its bytes were sent in the better way.
+// A simulated move: `with` and `without` are what arrives per second; gives how many of its bytes were sent
+// in the better way.
 double share_of_better(double with, double without, std::uint64_t link) {
   EncodingTrial trial;
   constexpr std::uint64_t kMiB = 1 << 20;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Source and target on one machine: chunks stay in the source's staging memory until they are copied to the target's device.
+// Source and target on one machine: chunks stay in the source's staging memory until they are copied to the
+// target's device.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -33,7 +33,8 @@ TEST_F(ScannerTest, EqualsTheVectors) {
   EXPECT_EQ(std::vector<Fingerprint>(batch->results().begin(), batch->results().end()), expected);
 }
 
-// As migrations of one mover have it: each loads its own, and whoever was first to run them may be the first to be over.
+// As migrations of one mover have it: each loads its own, and whoever was first to run them may be the first
+// to be over.
 TEST_F(ScannerTest, KernelsLoadedSeveralTimesAreIndependent) {
   const std::vector<std::byte> data = random_bytes(65536);
   const std::vector<ChunkRange> chunk = {{upload(data), data.size()}};

@@ -45,8 +45,8 @@ TEST(SentMap, EverythingIsDirtyUntilTheTargetSaysOtherwise) {
 }
 
 TEST(SentMap, AChunkThatChangesAndChangesBackIsSentAgain) {
-  // dataplane §0.3: scanned as A, copied as B, A again at the pause. The target holds B and says so; a map that had
-  // entered the scan's A would call the chunk clean.
+  // dataplane §0.3: scanned as A, copied as B, A again at the pause. The target holds B and says so; a map
+  // that had entered the scan's A would call the chunk clean.
   SentMap map = make_map();
   ASSERT_TRUE(map.add_region(1, 1, kChunk).has_value());
   const std::vector<Fingerprint> scan_a = {content('A')};

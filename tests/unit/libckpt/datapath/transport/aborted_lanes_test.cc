@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves that are aborted, or whose other mover is killed, while another move between movers goes on: lanes end under full load, at random
-// moments, again and again. All movers are processes of their own, this program again, so that one that UCX ends with signal 6 is seen as such.
-// The lane that nobody ends must not notice.
+// Moves that are aborted, or whose other mover is killed, while another move between movers goes on: lanes
+// end under full load, at random moments, again and again. All movers are processes of their own, this
+// program again, so that one that UCX ends with signal 6 is seen as such. The lane that nobody ends must not
+// notice.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -77,7 +78,8 @@ bool is_gone(int fd) {
   return ::poll(&line, 1, 0) == 1;
 }
 
-// Drives the lane until it has ended. `ends` is asked all the time: true closes it. What went wrong, or nothing.
+// Drives the lane until it has ended. `ends` is asked all the time: true closes it. What went wrong, or
+// nothing.
 template <class Ends>
 std::string live_through(Lane& lane, End& end, int line, Ends ends) {
   Nanos deadline = now_ns() + kDeadline;
@@ -104,7 +106,8 @@ Result<std::unique_ptr<Lane>> make_lane(Transport& transport, End& end, int line
   return transport.connect(*address, kToken, end);
 }
 
-// A move that is aborted, again and again: both ends know from the seed who does it, after how many messages and how much later.
+// A move that is aborted, again and again: both ends know from the seed who does it, after how many messages
+// and how much later.
 std::string be_aborted(Transport& transport, Role role, int line, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   for (int i = 0; i < kAborts; ++i) {

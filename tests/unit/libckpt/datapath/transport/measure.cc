@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures, and asserts nothing: one UCX lane against one plain TCP stream over loopback, two processes, payloads
+// Measures, and asserts nothing: one UCX lane against one plain TCP stream over loopback, two processes,
+// payloads
 // of the same size.   transport_measure [PAYLOAD_BYTES [TOTAL_BYTES]]
 #include <arpa/inet.h>
 #include <netinet/in.h>

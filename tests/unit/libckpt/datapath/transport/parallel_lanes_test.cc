@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several moves between the same two movers at a time: lanes open while others close. The movers are two processes,
-// as they are in life; the child is this program again, as `transport_parallel_test --peer`. No lane may notice the
-// others.
+// Several moves between the same two movers at a time: lanes open while others close. The movers are two
+// processes, as they are in life; the child is this program again, as `transport_parallel_test --peer`. No
+// lane may notice the others.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

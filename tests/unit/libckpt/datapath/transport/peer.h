@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One end of a lane with a thread of its own: sends what it is given with a window, keeps what comes. State is
-// read under the lock, by wait_until() or read().
+// One end of a lane with a thread of its own: sends what it is given with a window, keeps what comes. State
+// is read under the lock, by wait_until() or read().
 #pragma once
 
 #include <condition_variable>

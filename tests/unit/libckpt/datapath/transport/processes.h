@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Movers as processes of their own, which are the test's program again with other arguments, and lines between them.
+// Movers as processes of their own, which are the test's program again with other arguments, and lines
+// between them.
 #pragma once
 
 #include <fcntl.h>
@@ -41,7 +42,8 @@ inline std::pair<UniqueFd, UniqueFd> make_line() {
   return {UniqueFd(pair[0]), UniqueFd(pair[1])};
 }
 
-// This program with other arguments; it inherits the descriptors under their numbers, which follow the arguments. -1: it could not be started.
+// This program with other arguments; it inherits the descriptors under their numbers, which follow the
+// arguments. -1: it could not be started.
 inline pid_t spawn_again(std::vector<std::string> words, const std::vector<UniqueFd>& descriptors) {
   words.insert(words.begin(), "/proc/self/exe");
   posix_spawn_file_actions_t actions;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whom a receiver believes that its memory is the peer's, and what it makes of memory that cannot be read. That payloads arrive: the
-// conformance suite, "near".
+// Whom a receiver believes that its memory is the peer's, and what it makes of memory that cannot be read.
+// That payloads arrive: the conformance suite, "near".
 #include "libckpt/datapath/transport/same_host_memory.h"
 
 #include <fcntl.h>
@@ -79,7 +79,8 @@ TEST_F(SameHostMemoryTest, NobodyElseIs) {
   EXPECT_FALSE(SameHostReader::open(gone, kToken));
 }
 
-// The token alone does not make another program's process one that may be read: here its own argument is the token.
+// The token alone does not make another program's process one that may be read: here its own argument is the
+// token.
 TEST_F(SameHostMemoryTest, AProcessOfAnotherProgramIsNotRead) {
   int ready[2];
   ASSERT_EQ(::pipe2(ready, O_CLOEXEC), 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runtime behind ckpt.h on a software GPU of 64 MiB. The test is keeper, agent and mover at once: it answers on the socket, and imports
-// what the runtime exports in this same process.
+// The runtime behind ckpt.h on a software GPU of 64 MiB. The test is keeper, agent and mover at once: it
+// answers on the socket, and imports what the runtime exports in this same process.
 #include <ckpt/ckpt.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -225,7 +225,8 @@ TEST_F(RuntimeTest, ExportedMemoryIsTheProgramsMemory) {
 
 TEST_F(RuntimeTest, ManyRegionsComeInBatchesOfSixtyFour) {
   begin(local::Role::kFresh);
-  // The device has 64 MiB: 30 regions of 2 MiB; the batch size is tested in export_stream_test, the descriptors here.
+  // The device has 64 MiB: 30 regions of 2 MiB; the batch size is tested in export_stream_test, the
+  // descriptors here.
   for (int i = 0; i < 20; ++i) allocate(2 * kMiB);
   send(9, local::Export{});
   const auto batch = next<local::ExportBatch>();
@@ -264,7 +265,8 @@ TEST_F(RuntimeTest, AllocationWaitsForFreedMemoryThatTheMoverHolds) {
     begun.notify_all();
     status = ckpt_alloc(session_, 40 * kMiB, &again);
   });
-  // Whether it waits cannot be seen from outside; a build that does not wait has failed by the time these are answered.
+  // Whether it waits cannot be seen from outside; a build that does not wait has failed by the time these are
+  // answered.
   begun.wait(false);
   for (int i = 0; i < 200; ++i) {
     send(3, local::Describe{});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shim's functions called as a program calls them, over the driver that LD_LIBRARY_PATH names: the kinds, the quiesce of
-// everything on the GPU, and who the GPUs are after a move.
+// The shim's functions called as a program calls them, over the driver that LD_LIBRARY_PATH names: the kinds,
+// the quiesce of everything on the GPU, and who the GPUs are after a move.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

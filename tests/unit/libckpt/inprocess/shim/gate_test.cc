@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gate against many threads: nobody is inside a closed gate, whatever the threads do, and everybody goes on after it.
+// The gate against many threads: nobody is inside a closed gate, whatever the threads do, and everybody goes
+// on after it.
 #include "libckpt/inprocess/shim/core/gate.h"
 
 #include <gtest/gtest.h>
@@ -94,15 +95,16 @@ TEST_F(GateTest, AWaitDoesNotHoldUpCloseButDrain) {
   EXPECT_TRUE(returned);
 }
 
-// The property: between close and open nothing that a thread does inside is seen, over random calls, waits, nests and
-// threads that end and begin.
+// The property: between close and open nothing that a thread does inside is seen, over random calls, waits,
+// nests and threads that end and begin.
 TEST_F(GateTest, NobodyIsInsideAClosedGate) {
   constexpr int kThreads = 8;
   constexpr int kCloses = 300;
   std::atomic<bool> stop{false};
   std::atomic<int> inside{0};
   std::atomic<std::uint64_t> calls{0};
-  // Written inside by one thread, read while closed: a race that TSan sees, if the gate orders nothing. So all else here is relaxed.
+  // Written inside by one thread, read while closed: a race that TSan sees, if the gate orders nothing. So
+  // all else here is relaxed.
   std::int64_t unguarded = 0;
   auto one_call = [&](std::mt19937& random, bool writer) {
     const GateScope scope("cuLaunchKernel");
@@ -147,8 +149,8 @@ TEST_F(GateTest, NobodyIsInsideAClosedGate) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// A thread that does nothing but enter and leave, against closes at any instant of it: its word of where it is and its look at
-// the gate are two instructions that a processor may swap.
+// A thread that does nothing but enter and leave, against closes at any instant of it: its word of where it
+// is and its look at the gate are two instructions that a processor may swap.
 TEST_F(GateTest, NobodySlipsIntoAClosingGate) {
 #ifdef __SANITIZE_THREAD__
   constexpr int kCloses = 500;  // it sees no swapped instructions, and makes them rare

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loader's cache as bytes: what it gives for a name, and that broken ones give nothing and are never read beyond.
+// The loader's cache as bytes: what it gives for a name, and that broken ones give nothing and are never read
+// beyond.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A capture holds up a pause as long as it lasts and no longer, however it ends: a job must never be unable to pause for good.
+// A capture holds up a pause as long as it lasts and no longer, however it ends: a job must never be unable
+// to pause for good.
 #include <gtest/gtest.h>
 
 #include <latch>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connection, Listener and Dialer on one event loop over real sockets. Nothing here depends on how long something takes:
-// each test runs the loop until what it waits for has happened.
+// Connection, Listener and Dialer on one event loop over real sockets. Nothing here depends on how long
+// something takes: each test runs the loop until what it waits for has happened.
 #include "libckpt/net/control/connection.h"
 
 #include <gtest/gtest.h>

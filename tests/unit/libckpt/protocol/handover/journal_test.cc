@@ -249,7 +249,8 @@ TEST_F(JournalTest, LaterRecordsOfAMigrationReferToItsPlan) {
   EXPECT_EQ(again.records().back(), all[3]);
 }
 
-// Software of before, which may come back, does not know of records without a plan: they come with the file's next version.
+// Software of before, which may come back, does not know of records without a plan: they come with the file's
+// next version.
 TEST_F(JournalTest, FileOfBeforeIsReadAndWrittenAsItIsUntilItIsCompacted) {
   write_three();
   const auto version = [this](char number) {

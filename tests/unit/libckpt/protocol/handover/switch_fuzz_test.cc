@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chance plays the switch: losses, repeats, reordering, delays, crashes, a node lost, instances dying, aborts, full disks,
-// several migrations in a row. After the faults end: never two instances, never the last image freed, and in the end the
-// job runs. Each deliberate mistake (Mutant) must be found. CKPT_FUZZ_SEED=n replays one seed with its trace;
-// CKPT_FUZZ_RUNS=n sets how many are played.
+// Chance plays the switch: losses, repeats, reordering, delays, crashes, a node lost, instances dying,
+// aborts, full disks, several migrations in a row. After the faults end: never two instances, never the last
+// image freed, and in the end the job runs. Each deliberate mistake (Mutant) must be found. CKPT_FUZZ_SEED=n
+// replays one seed with its trace; CKPT_FUZZ_RUNS=n sets how many are played.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -167,8 +167,8 @@ MigrationId bring_to_barrier(World& world) {
   return id;
 }
 
-// Too rare for chance: a target agent restarts, is asked, says RELINQUISHED, and then a late PREPARE, Start and COMMIT of
-// the same migration arrive while the coordinator has not heard of it.
+// Too rare for chance: a target agent restarts, is asked, says RELINQUISHED, and then a late PREPARE, Start
+// and COMMIT of the same migration arrive while the coordinator has not heard of it.
 std::string late_prepare(Mutant mutant) {
   World world({.seed = 1, .chance = false, .mutant = mutant, .timing = fast()});
   const MigrationId id = bring_to_barrier(world);
@@ -192,7 +192,8 @@ TEST(SwitchMutants, LatePrepareAfterRelinquished) {
   EXPECT_NE(late_prepare(Mutant::kNoTombstone).find("two instances run"), std::string::npos);
 }
 
-// The source asks the target itself, which may answer the coordinator first: what operators read is the source's reason, not its haste.
+// The source asks the target itself, which may answer the coordinator first: what operators read is the
+// source's reason, not its haste.
 TEST(SwitchReasons, WhyTheSourceGivesUpIsWhatTheTargetRecords) {
   const wire::Reason reason(ErrorCode::kRefused, "/dev/shm has no room");
   World world({.seed = 1, .chance = false, .timing = fast()});
@@ -275,7 +276,8 @@ TEST(SwitchLending, SourceLendsToACommittedTargetWhileTheCoordinatorIsAway) {
   EXPECT_EQ(world.first_violation(), "");
 }
 
-// The target runs again under the source's lease, and says so too late; meanwhile the coordinator grants n+2 to the source.
+// The target runs again under the source's lease, and says so too late; meanwhile the coordinator grants n+2
+// to the source.
 std::string granted_while_lent(Mutant mutant, bool restarted) {
   World world({.seed = 1, .chance = false, .mutant = mutant, .timing = fast()});
   world.hold("Runs");

@@ -501,7 +501,8 @@ const Instance* World::owner_instance(int node) const {
 }
 
 namespace {
-// The instance a migration takes its job from: the newest that an earlier migration (or the start) left there.
+// The instance a migration takes its job from: the newest that an earlier migration (or the start) left
+// there.
 std::map<std::pair<int, MigrationId>, Instance>::iterator source_instance(
     std::map<std::pair<int, MigrationId>, Instance>& instances, int node, MigrationId id) {
   auto it = instances.lower_bound({node, id});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames and bodies from a hostile peer: truncated, mutated, with huge counts. Nothing may crash, allocate by a peer's
-// number, or be accepted with a changed meaning.
+// Frames and bodies from a hostile peer: truncated, mutated, with huge counts. Nothing may crash, allocate by
+// a peer's number, or be accepted with a changed meaning.
 #include "libckpt/protocol/wire/codec.h"
 
 #include <gtest/gtest.h>

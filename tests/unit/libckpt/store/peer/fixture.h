@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A vault's folder with a tier in memory (of another folder: what matters is which one a pack lies in), and job content for it.
+// A vault's folder with a tier in memory (of another folder: what matters is which one a pack lies in), and
+// job content for it.
 #pragma once
 
 #include <filesystem>

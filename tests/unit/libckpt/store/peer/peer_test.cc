@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A vault that is written and read over a link: what is there afterwards, and what whoever talks to it cannot do.
+// A vault that is written and read over a link: what is there afterwards, and what whoever talks to it cannot
+// do.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 

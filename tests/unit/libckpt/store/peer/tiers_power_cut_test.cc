@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tier in memory when the power goes, or the program is killed, at every step: what has left memory, and what was to last, is on the disk; the rest
-// may be gone, and then says so. The checkers run with one sync left out, too, and must then find a loss.
+// The tier in memory when the power goes, or the program is killed, at every step: what has left memory, and
+// what was to last, is on the disk; the rest may be gone, and then says so. The checkers run with one sync
+// left out, too, and must then find a loss.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -157,7 +158,8 @@ void power_cut(PowerCutFiles& files, std::uint64_t seed) {
   files.forget(kTmpfs);
 }
 
-// Cuts the power before each step of a life, three ways each. `life` arms the cut itself, and says which versions must restore after it.
+// Cuts the power before each step of a life, three ways each. `life` arms the cut itself, and says which
+// versions must restore after it.
 using CutLife = std::function<std::set<std::uint64_t>(PowerCutFiles& files, Told& told, std::uint64_t cut)>;
 std::string cut_everywhere(std::uint64_t steps, const std::set<std::string>& left_out, const CutLife& life) {
   for (std::uint64_t cut = 0; cut < steps; ++cut) {
@@ -226,7 +228,8 @@ TEST(TierPowerCut, WithoutSyncingWhatItUsesTheCheckerFindsALoss) {
   EXPECT_NE(cut_while_it_settles({".pack.new"}), "");
 }
 
-// Only the program dies: memory is there, and nothing that was committed is lost. The next writer leaves nothing behind that is not finished.
+// Only the program dies: memory is there, and nothing that was committed is lost. The next writer leaves
+// nothing behind that is not finished.
 TEST(TierPowerCut, AKilledWriterLosesNothing) {
   const std::uint64_t steps = steps_of([](PowerCutFiles& files) {
     Told told;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vault under power cuts at every one of its steps, with torn, dropped and reordered writes, and under flipped bits. The same checker runs with
-// one sync left out and must then find a version lost: what it looks for, it can see.
+// The vault under power cuts at every one of its steps, with torn, dropped and reordered writes, and under
+// flipped bits. The same checker runs with one sync left out and must then find a version lost: what it looks
+// for, it can see.
 #include <gtest/gtest.h>
 
 #include "tests/unit/libckpt/store/vault/power_cut_files.h"
@@ -102,7 +103,8 @@ class Workload {
   std::mt19937_64 random_;
 };
 
-// What does not hold of a vault after a cut; empty if all does. What is there becomes what must be there from here on.
+// What does not hold of a vault after a cut; empty if all does. What is there becomes what must be there from
+// here on.
 std::string check(PowerCutFiles& files, Told& told) {
   auto opened = Vault::open(kFolder, options_for(files));
   if (!opened) return "does not open: " + opened.assume_error().to_string();

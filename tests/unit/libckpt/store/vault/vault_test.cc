@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vault on a real folder: what a version costs, what is shared, removed and collected, who may write, and what is refused.
+// The vault on a real folder: what a version costs, what is shared, removed and collected, who may write, and
+// what is refused.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -191,7 +191,8 @@ TEST_F(AllocationTest, BeyondTheQuotaThereIsNoMemory) {
   EXPECT_OK(hook::cuMemFree_v2(all));
 }
 
-// A capture that goes on beside allocations and frees is not broken by them, and what is allocated into it is the driver's.
+// A capture that goes on beside allocations and frees is not broken by them, and what is allocated into it is
+// the driver's.
 TEST_F(AllocationTest, CapturesGoOn) {
   CUstream stream = nullptr;
   CUgraph graph = nullptr;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Legacy IPC between two processes, both over the hooks. This program is its own second process: `ipc_test --peer`.
+// Legacy IPC between two processes, both over the hooks. This program is its own second process: `ipc_test
+// --peer`.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -16,7 +17,8 @@ namespace {
 
 constexpr std::size_t kBytes = 8192;
 
-// Opens the handle from standard input, checks what lies there, writes something else and closes. Its exit status says where it failed.
+// Opens the handle from standard input, checks what lies there, writes something else and closes. Its exit
+// status says where it failed.
 int be_peer() {
   CUipcMemHandle handle{};
   if (std::fread(&handle, sizeof handle, 1, stdin) != 1) return 1;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program over the hooks: the software driver is the real one (GPUMIGRATE_REAL_CUDA), calls go to ckpt::shim::hook as the exports would make them.
+// A program over the hooks: the software driver is the real one (GPUMIGRATE_REAL_CUDA), calls go to
+// ckpt::shim::hook as the exports would make them.
 #pragma once
 
 #include <gtest/gtest.h>

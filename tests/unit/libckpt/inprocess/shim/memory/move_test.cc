@@ -101,7 +101,8 @@ TEST_F(MoveTest, WrongRegionsAndDescriptorsAreRefused) {
   EXPECT_OK(hook::cuMemFree_v2(pointer));
 }
 
-// The program's own mappings: aliases, handles that outlive the move, memory that is not mapped, access of a second device.
+// The program's own mappings: aliases, handles that outlive the move, memory that is not mapped, access of a
+// second device.
 TEST_F(MoveTest, AProgramsOwnMappingsAreReplayed) {
   CUmemAllocationProp property{};
   property.type = CU_MEM_ALLOCATION_TYPE_PINNED;

@@ -50,7 +50,8 @@ TEST(SlabHeap, TakesThePieceThatFitsBest) {
   EXPECT_EQ(hole, heap.take(1024));
 }
 
-// Whatever is taken and given back in whatever order: pieces are aligned, within one slab, and never overlap; in the end all slabs are whole.
+// Whatever is taken and given back in whatever order: pieces are aligned, within one slab, and never overlap;
+// in the end all slabs are whole.
 TEST(SlabHeap, NeverGivesAByteTwiceNorLosesOne) {
   for (unsigned seed = 0; seed < 20; ++seed) {
     std::mt19937 random(seed);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CUDA program that knows nothing of gumigrate: buffers of many sizes that it writes, copies and checks, step by step, allocating and freeing meanwhile,
-// until the file in argv[1] exists. "stuck": first the GPU waits for a host function that waits for the file in argv[2].
-// Exit: 0 all right, 3 a byte was wrong, 4 the driver refused something.
+// A CUDA program that knows nothing of gumigrate: buffers of many sizes that it writes, copies and checks,
+// step by step, allocating and freeing meanwhile, until the file in argv[1] exists. "stuck": first the GPU
+// waits for a host function that waits for the file in argv[2]. Exit: 0 all right, 3 a byte was wrong, 4 the
+// driver refused something.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <poll.h>

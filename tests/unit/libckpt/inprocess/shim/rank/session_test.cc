@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An unmodified program under the shim and a keeper, with the test as its agent: its memory goes and comes back, its bytes stay.
+// An unmodified program under the shim and a keeper, with the test as its agent: its memory goes and comes
+// back, its bytes stay.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
