@@ -31,7 +31,7 @@ inline constexpr char kProbeSource[] = "probe";
                                                                const std::vector<Bystander>& bystanders);
 
 struct EvidenceRules {
-  const health::PolicyTable& table;
+  const health::XidTable& table;
   const health::History& history;
   std::uint32_t repeats = 0;  // of health::RepeatRule
   std::int64_t now_ms = 0;

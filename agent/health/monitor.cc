@@ -21,7 +21,7 @@ std::string record_path(const Config& config) {
 
 }  // namespace
 
-HealthMonitor::HealthMonitor(const HealthParts& parts, HealthRecord record, health::PolicyTable table)
+HealthMonitor::HealthMonitor(const HealthParts& parts, HealthRecord record, health::XidTable table)
     : parts_(parts),
       record_(std::move(record)),
       table_(std::move(table)),
@@ -42,7 +42,7 @@ HealthMonitor::HealthMonitor(const HealthParts& parts, HealthRecord record, heal
 }
 
 Result<std::unique_ptr<HealthMonitor>> HealthMonitor::create(const HealthParts& parts) {
-  auto table = health::PolicyTable::built_in();
+  auto table = health::XidTable::built_in();
   for (const std::string& path : parts.config.health_tables) {
     CKPT_TRYV(table.override_with_file(path));
   }
@@ -176,7 +176,7 @@ void HealthMonitor::open_window(const std::string& uuid) {
   timer->async_wait([this, uuid](boost::system::error_code cancelled) {
     if (cancelled) return;
     windows_.erase(uuid);
-    decide(uuid);
+    judge(uuid);
   });
 }
 
@@ -211,7 +211,7 @@ bool HealthMonitor::waits_for_probe(const std::vector<SeenEvent>& seen, const he
   return true;
 }
 
-void HealthMonitor::decide(const std::string& uuid) {
+void HealthMonitor::judge(const std::string& uuid) {
   const KnownGpu* gpu = gpus_.of_uuid(uuid);
   remember_xids(uuid);
   std::vector<SeenEvent> seen;

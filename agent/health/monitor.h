@@ -53,13 +53,13 @@ class HealthMonitor {
   [[nodiscard]] bool paused() const noexcept { return paused_; }
 
  private:
-  HealthMonitor(const HealthParts& parts, HealthRecord record, health::PolicyTable table);
+  HealthMonitor(const HealthParts& parts, HealthRecord record, health::XidTable table);
   void listen_to_coordinator();
   void start_helper();
 
   void saw(SeenEvent event);
   void open_window(const std::string& uuid);
-  void decide(const std::string& uuid);
+  void judge(const std::string& uuid);
   void remember_xids(const std::string& uuid);
   bool waits_for_probe(const std::vector<SeenEvent>& seen, const health::Evidence& evidence,
                        const health::Decision& decision);
@@ -74,7 +74,7 @@ class HealthMonitor {
 
   HealthParts parts_;
   HealthRecord record_;
-  health::PolicyTable table_;
+  health::XidTable table_;
   health::History history_;
   KnownGpus gpus_;  // the record's
   NvmlChannel nvml_;

@@ -9,7 +9,7 @@
 namespace ckpt::agent {
 
 TargetSession::TargetSession(MigrationContext& context, migration::SwitchInfo info)
-    : TargetSession(context, info, make_target_way(context, info)) {}
+    : TargetSession(context, info, make_target_mode(context, info)) {}
 
 TargetSession::TargetSession(MigrationContext& context, migration::SwitchInfo info,
                              std::unique_ptr<TargetMode> way)

@@ -159,7 +159,7 @@ Task<> Protection::give_way(wire::JobId job) {
 Task<Result<void>> Protection::resume_in_place(std::shared_ptr<Job> job) {
   CKPT_CO_TRY(plan, plan_for(job->record().spec, parts_.context.config.node, ""));
   const migration::SwitchInfo info(kSnapshotNumber, job->id(), job->incarnation(), {}, wire::encode(plan));
-  auto way = make_source_way(parts_.context, info);
+  auto way = make_source_mode(parts_.context, info);
   co_return co_await way->go_back(job);
 }
 

@@ -53,7 +53,7 @@ Task<Result<void>> RestoreSession::restore() {
   plan_ = std::move(plan);
   const migration::SwitchInfo info(next_restore_number(), request_.spec.job, request_.spec.incarnation - 1,
                                    {}, wire::encode(plan_));
-  way_ = make_target_way(context_.base, info);
+  way_ = make_target_mode(context_.base, info);
   CKPT_CO_TRY(process, context_.base.mover_of(request_.spec.ranks.front().gpu_index));
   process->start();  // its context is made while the instance starts
   CKPT_CO_TRYV(co_await start_instance());

@@ -17,7 +17,7 @@ constexpr Milliseconds kMaxBackoff{5000};
 // Of the device's time, for rounds ahead of a job that goes on; it also keeps each launch short.
 constexpr std::uint32_t kSlowdownPermille = 250;
 
-// As make_source_way() reads it: the process goes, too.
+// As make_source_mode() reads it: the process goes, too.
 migration::SwitchInfo info_of(const Job& job, const wire::MigrationPlan& plan) {
   return {kSnapshotNumber, job.id(), job.incarnation(), {}, wire::encode(plan)};
 }
@@ -126,7 +126,7 @@ Task<Result<void>> SnapshotSession::prepare(bool full) {
                     "The job cannot be stored: " + std::string(description.summary.reason.str()));
   // From somewhere to nowhere: a process that is stored leaves its node.
   CKPT_CO_TRY(plan, plan_for(job_->record().spec, context_.base.config.node, ""));
-  way_ = make_source_way(context_.base, info_of(*job_, plan));
+  way_ = make_source_mode(context_.base, info_of(*job_, plan));
   CKPT_CO_TRYV(co_await way_->check(job_));
   co_await way_->let_go();  // its mover reads host state once all of it is there
   CKPT_CO_TRYV(co_await open_session(full));

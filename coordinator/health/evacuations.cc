@@ -105,13 +105,13 @@ control::Task<> Evacuations::run() {
 }
 
 void Evacuations::step() {
-  for (const Finding& finding : parts_.health.fresh()) decide(finding);
+  for (const Finding& finding : parts_.health.fresh()) begin_evacuations(finding);
   const std::set<EvacuationId> open = open_;
   for (const EvacuationId id : open) reconcile(evacuations_.at(id));
   start_next();
 }
 
-void Evacuations::decide(const Finding& finding) {
+void Evacuations::begin_evacuations(const Finding& finding) {
   if (parts_.policy.is_paused(finding.node)) {
     if (auto kept = keep(finding, {}); !kept)
       spdlog::error("a finding of {} was not marked: {}", finding.node, kept.assume_error().to_string());

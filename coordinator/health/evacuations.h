@@ -55,7 +55,7 @@ class Evacuations {
   control::Task<> run();
   void step();
 
-  void decide(const Finding& finding);
+  void begin_evacuations(const Finding& finding);
   [[nodiscard]] std::vector<Evacuation> concerned(const Finding& finding) const;
   [[nodiscard]] bool died_of(const Job& job, const Finding& finding) const;
   Result<void> keep(const Finding& finding, std::vector<Evacuation> decided);

@@ -55,7 +55,7 @@ std::uint32_t recovery_of(const Evidence& evidence) {
 
 class Decider {
  public:
-  Decider(const PolicyTable& table, const Evidence& evidence)
+  Decider(const XidTable& table, const Evidence& evidence)
       : table_(table), evidence_(evidence), opinions_(evidence.processes.size()) {}
 
   Decision decide() {
@@ -333,7 +333,7 @@ class Decider {
     return std::move(decision_);
   }
 
-  const PolicyTable& table_;
+  const XidTable& table_;
   const Evidence& evidence_;
   Decision decision_;
   Opinion unnamed_;
@@ -343,7 +343,7 @@ class Decider {
 
 }  // namespace
 
-Decision decide(const PolicyTable& table, const Evidence& evidence) {
+Decision decide(const XidTable& table, const Evidence& evidence) {
   return Decider(table, evidence).decide();
 }
 
@@ -361,7 +361,7 @@ std::string_view to_string(GpuProbe probe) noexcept {
   return "none";
 }
 
-bool wants_probe(const PolicyTable& table, const Evidence& evidence, const Decision& decision) {
+bool wants_probe(const XidTable& table, const Evidence& evidence, const Decision& decision) {
   const bool decided = decision.outcome != Outcome::kNone || evidence.gpu.probe != GpuProbe::kNotTried;
   const bool unknown_xid =
       std::any_of(evidence.xids.begin(), evidence.xids.end(),
@@ -371,7 +371,7 @@ bool wants_probe(const PolicyTable& table, const Evidence& evidence, const Decis
   return !decided && (evidence.gpu.silent || unknown_xid || unknown_action);
 }
 
-SeenXid seen_of(const PolicyTable& table, const XidLine& line) {
+SeenXid seen_of(const XidTable& table, const XidLine& line) {
   SeenXid seen;
   seen.xid = line.xid;
   seen.recovery = line.recovery_to;

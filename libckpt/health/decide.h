@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What to do about a GPU in trouble, for each of its processes (operations.md 1.3, docs/adr/0008): the
+// What to do about a GPU in trouble, for each of its processes (docs/adr/0008): the
 // driver's recovery action first, then the table's rows of the Xids that were seen together, then what is
 // known of the process. Pure: the same evidence gives the same decision.
 //
@@ -86,14 +86,14 @@ struct Decision {
   std::vector<ProcessVerdict> processes;
 };
 
-[[nodiscard]] Decision decide(const PolicyTable& table, const Evidence& evidence);
+[[nodiscard]] Decision decide(const XidTable& table, const Evidence& evidence);
 
 // Something speaks against the GPU and nothing decides: whether it still works is worth a context on it. Not
 // for what is a program's own matter.
-[[nodiscard]] bool wants_probe(const PolicyTable& table, const Evidence& evidence, const Decision& decision);
+[[nodiscard]] bool wants_probe(const XidTable& table, const Evidence& evidence, const Decision& decision);
 
 // What a line of the kernel log says; victim and suspicion are the caller's to fill in.
-[[nodiscard]] SeenXid seen_of(const PolicyTable& table, const XidLine& line);
+[[nodiscard]] SeenXid seen_of(const XidTable& table, const XidLine& line);
 
 // Whether GPUs of this model keep an uncorrectable memory error to the process that read it: GA100, GH100 and
 // GB10x do, others known here do not; nullopt: not known.

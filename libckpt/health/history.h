@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which Xids which jobs have had on which GPUs, for what one occurrence does not say (operations.md 1.2): an
+// Which Xids which jobs have had on which GPUs, for what one occurrence does not say: an
 // application's fault that comes back on one GPU under different jobs points to the GPU; one that goes with
 // its job from GPU to GPU is the application's. Bounded: the newest kMaxOccurrences. Threads: a value.
 // Errors: none.

@@ -48,7 +48,7 @@ std::optional<LinkVerdict> by_its_words(std::uint32_t xid, const LinkEvent& even
 
 }  // namespace
 
-std::optional<LinkVerdict> decode_link(const PolicyTable& table, std::uint32_t xid, const LinkEvent& event) {
+std::optional<LinkVerdict> decode_link(const XidTable& table, std::uint32_t xid, const LinkEvent& event) {
   const bool unit_known =
       std::any_of(table.nvlink5().begin(), table.nvlink5().end(),
                   [&](const Nvlink5Row& row) { return row.xid == xid && names(row.unit, event.unit); });

@@ -19,7 +19,7 @@ struct LinkVerdict {
 };
 
 // nullopt: neither the table nor the line's own words say it.
-[[nodiscard]] std::optional<LinkVerdict> decode_link(const PolicyTable& table, std::uint32_t xid,
+[[nodiscard]] std::optional<LinkVerdict> decode_link(const XidTable& table, std::uint32_t xid,
                                                      const LinkEvent& event);
 
 }  // namespace ckpt::health

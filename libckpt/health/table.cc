@@ -246,8 +246,8 @@ std::string_view to_string(LinkSeverity severity) noexcept {
   return kNames[static_cast<std::size_t>(severity)];
 }
 
-PolicyTable PolicyTable::built_in() {
-  PolicyTable table;
+XidTable XidTable::built_in() {
+  XidTable table;
   if (auto taken = table.override_with(xid_csv(), "xid.csv"); !taken) built_wrongly(taken.assume_error());
   if (auto taken = table.override_with(recovery_action_csv(), "recovery_action.csv"); !taken)
     built_wrongly(taken.assume_error());
@@ -258,7 +258,7 @@ PolicyTable PolicyTable::built_in() {
   return table;
 }
 
-Result<void> PolicyTable::override_with(std::string_view text, std::string_view source) {
+Result<void> XidTable::override_with(std::string_view text, std::string_view source) {
   CKPT_TRY(rows, read_csv(text, source));
   if (!rows.empty() && is_header(rows.front(), kXidHeader)) {
     CKPT_TRY(read, read_rows<XidRow>(rows, source, read_xid, [](const XidRow& row) { return row.xid; }));
@@ -280,22 +280,22 @@ Result<void> PolicyTable::override_with(std::string_view text, std::string_view 
                    "(value,nvml_name,xid154_text,evacuation,memory_readable,meaning)");
 }
 
-Result<void> PolicyTable::override_with_file(const std::string& path) {
+Result<void> XidTable::override_with_file(const std::string& path) {
   CKPT_TRY(text, read_file(path, kMaxCsvBytes));
   return override_with(text, path);
 }
 
-const XidRow* PolicyTable::xid(std::uint32_t code) const {
+const XidRow* XidTable::xid(std::uint32_t code) const {
   const auto found = xids_.find(code);
   return found == xids_.end() ? nullptr : &found->second;
 }
 
-const RecoveryRow* PolicyTable::recovery(std::uint32_t value) const {
+const RecoveryRow* XidTable::recovery(std::uint32_t value) const {
   const auto found = recoveries_.find(value);
   return found == recoveries_.end() ? nullptr : &found->second;
 }
 
-std::string PolicyTable::origin_of_xid(std::uint32_t code) const {
+std::string XidTable::origin_of_xid(std::uint32_t code) const {
   const auto found = xid_origins_.find(code);
   return found == xid_origins_.end() ? std::string() : found->second;
 }

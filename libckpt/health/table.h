@@ -85,10 +85,10 @@ struct Nvlink5Row {
   LinkSeverity severity = LinkSeverity::kNonFatal;
 };
 
-class PolicyTable {
+class XidTable {
  public:
   // What is compiled in.
-  static PolicyTable built_in();
+  static XidTable built_in();
 
   // `text` of a file (`source` names it in errors): a table of Xids or of recovery actions.
   Result<void> override_with(std::string_view text, std::string_view source);
@@ -107,7 +107,7 @@ class PolicyTable {
   [[nodiscard]] std::string origin_of_xid(std::uint32_t code) const;
 
  private:
-  PolicyTable() = default;
+  XidTable() = default;
   std::map<std::uint32_t, XidRow> xids_;
   std::map<std::uint32_t, RecoveryRow> recoveries_;
   std::vector<Nvlink5Row> nvlink5_;

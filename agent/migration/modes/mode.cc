@@ -42,7 +42,7 @@ Task<Result<std::shared_ptr<Job>>> TargetMode::bring() {
   co_return Error(ErrorCode::kAborted, "The instance at the target has ended");
 }
 
-std::unique_ptr<SourceMode> make_source_way(MigrationContext& context, const migration::SwitchInfo& info) {
+std::unique_ptr<SourceMode> make_source_mode(MigrationContext& context, const migration::SwitchInfo& info) {
   switch (pause_kind(info)) {
     case PauseKind::kSwap:
       return std::make_unique<SwapSource>(context, info);
@@ -59,7 +59,7 @@ std::unique_ptr<SourceMode> make_source_way(MigrationContext& context, const mig
   return std::make_unique<CooperativeSource>();
 }
 
-std::unique_ptr<TargetMode> make_target_way(MigrationContext& context, const migration::SwitchInfo& info) {
+std::unique_ptr<TargetMode> make_target_mode(MigrationContext& context, const migration::SwitchInfo& info) {
   switch (pause_kind(info)) {
     case PauseKind::kSwap:
       return std::make_unique<SwapTarget>(context, info);

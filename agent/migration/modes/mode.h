@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two ways to move a job (docs/design.md §3) as the sessions of a migration see them: what stands beside
+// The migration modes (docs/design.md §3) as the sessions of a migration see them: what stands beside
 // the device memory at the source, and which instance goes on at the target. cooperative_mode.h: a standby
 // that has started already, and host state that the program names. swap_mode.h: the same process, its context
 // saved and restored by the driver. process_mode.h: the process goes, too. adopted_mode.h: a process that was
@@ -127,7 +127,7 @@ class TargetMode {
 [[nodiscard]] PauseLines pause_lines(MigrationContext& context, PauseKind kind);
 // `info`'s plan decides; one that cannot be read (a migration that only its outcome is known of) counts as
 // cooperative.
-std::unique_ptr<SourceMode> make_source_way(MigrationContext& context, const migration::SwitchInfo& info);
-std::unique_ptr<TargetMode> make_target_way(MigrationContext& context, const migration::SwitchInfo& info);
+std::unique_ptr<SourceMode> make_source_mode(MigrationContext& context, const migration::SwitchInfo& info);
+std::unique_ptr<TargetMode> make_target_mode(MigrationContext& context, const migration::SwitchInfo& info);
 
 }  // namespace ckpt::agent

@@ -14,7 +14,7 @@ namespace {
 constexpr std::int32_t kThisProcess = 1;
 constexpr std::int32_t kAnotherProcess = 2;
 
-health::Evidence evidence_of(const health::PolicyTable& table, const PolicyTestOptions& options,
+health::Evidence evidence_of(const health::XidTable& table, const PolicyTestOptions& options,
                              const std::optional<health::XidLine>& line) {
   health::Evidence evidence;
   evidence.gpu.lost = options.lost;
@@ -47,7 +47,7 @@ health::Evidence evidence_of(const health::PolicyTable& table, const PolicyTestO
   return evidence;
 }
 
-Json row_json(const health::PolicyTable& table, std::uint32_t xid) {
+Json row_json(const health::XidTable& table, std::uint32_t xid) {
   const health::XidRow* row = table.xid(xid);
   if (row == nullptr) return {{"xid", xid}, {"known", false}};
   const std::string origin = table.origin_of_xid(xid);
@@ -62,7 +62,7 @@ Json row_json(const health::PolicyTable& table, std::uint32_t xid) {
           {"table", origin.empty() ? "built in" : origin}};
 }
 
-Json to_json(const health::PolicyTable& table, const health::Evidence& evidence,
+Json to_json(const health::XidTable& table, const health::Evidence& evidence,
              const health::Decision& decision) {
   Json rows = Json::array();
   for (const health::SeenXid& seen : evidence.xids) rows.push_back(row_json(table, seen.xid));
@@ -111,7 +111,7 @@ std::string to_text(const Json& answer) {
 }  // namespace
 
 int test_policy(Context& context, const PolicyTestOptions& options) {
-  auto table = health::PolicyTable::built_in();
+  auto table = health::XidTable::built_in();
   for (const std::string& path : options.tables) {
     if (auto taken = table.override_with_file(path); !taken) return report(context, taken.assume_error());
   }

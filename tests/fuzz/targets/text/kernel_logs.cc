@@ -12,13 +12,13 @@ void check_printable(const std::string& text, std::size_t most) {
   for (const char c : text) FUZZ_CHECK(c >= ' ' && c <= '~');
 }
 
-const health::PolicyTable& built_in() {
-  static const health::PolicyTable table = health::PolicyTable::built_in();
+const health::XidTable& built_in() {
+  static const health::XidTable table = health::XidTable::built_in();
   return table;
 }
 
 void check_events(const std::string& text) {
-  const health::PolicyTable& table = built_in();
+  const health::XidTable& table = built_in();
   health::KernelLogParser parser;
   health::Evidence evidence;
   for (const health::LogEvent& event : parser.take(text)) {
@@ -48,7 +48,7 @@ void check_record(const std::string& bytes) {
 }
 
 void check_table(const std::string& text) {
-  health::PolicyTable table = built_in();
+  health::XidTable table = built_in();
   if (!table.override_with(text, "fuzz.csv")) return;
   for (const auto& [xid, row] : table.xids()) {
     FUZZ_CHECK(row.xid == xid && !row.name.empty());

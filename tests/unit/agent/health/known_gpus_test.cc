@@ -107,7 +107,7 @@ TEST_F(KnownGpusTest, NothingIsSaidAgainstTheCardThatTookThePlace) {
   gpus_.follow(inventory({card(0, "GPU-new", "0000:10:00.0")}));
   health::Evidence evidence;
   evidence.gpu.gone = true;
-  const auto decision = health::decide(health::PolicyTable::built_in(), evidence);
+  const auto decision = health::decide(health::XidTable::built_in(), evidence);
   std::vector<SeenEvent> seen(1);
   seen[0].source = "inventory";
   const auto finding = finding_of(*gpus_.of_uuid("GPU-old"), seen, {}, decision);

@@ -11,8 +11,8 @@ namespace {
 
 using testing::HasSubstr;
 
-const PolicyTable& table() {
-  static const PolicyTable built = PolicyTable::built_in();
+const XidTable& table() {
+  static const XidTable built = XidTable::built_in();
   return built;
 }
 

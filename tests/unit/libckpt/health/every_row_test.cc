@@ -122,7 +122,7 @@ void expect(const Decision& decision, const Expected& expected) {
 }
 
 TEST(EveryRow, EachXidOfTheTableGivesWhatTheRulesSay) {
-  const PolicyTable table = PolicyTable::built_in();
+  const XidTable table = XidTable::built_in();
   const auto expected = rules();
   for (const auto& [xid, row] : table.xids()) {
     SCOPED_TRACE("Xid " + std::to_string(xid) + " " + row.name);
@@ -139,7 +139,7 @@ TEST(EveryRow, EachXidOfTheTableGivesWhatTheRulesSay) {
 }
 
 TEST(EveryRow, WithoutContainmentAMemoryErrorIsEverybodys) {
-  const PolicyTable table = PolicyTable::built_in();
+  const XidTable table = XidTable::built_in();
   for (const std::uint32_t xid : {48U, 171U, 172U}) {
     for (const std::optional<bool> contains : {std::optional<bool>(false), std::optional<bool>()}) {
       Evidence evidence = three_processes();
@@ -160,7 +160,7 @@ std::map<std::uint32_t, Expected> recovery_rules() {
 }
 
 TEST(EveryRow, EachRecoveryActionDecidesBeforeEachXid) {
-  const PolicyTable table = PolicyTable::built_in();
+  const XidTable table = XidTable::built_in();
   const auto by_xid = rules();
   const auto by_recovery = recovery_rules();
   for (const auto& [value, recovery] : table.recoveries()) {
@@ -181,7 +181,7 @@ TEST(EveryRow, EachRecoveryActionDecidesBeforeEachXid) {
 }
 
 TEST(EveryRow, EachRecoveryActionAlone) {
-  const PolicyTable table = PolicyTable::built_in();
+  const XidTable table = XidTable::built_in();
   const auto rules = recovery_rules();
   for (const auto& [value, recovery] : table.recoveries()) {
     SCOPED_TRACE("recovery " + recovery.name);

@@ -8,8 +8,8 @@ namespace {
 
 constexpr std::int64_t kNow = 1'000'000'000;
 
-const PolicyTable& table() {
-  static const PolicyTable built = PolicyTable::built_in();
+const XidTable& table() {
+  static const XidTable built = XidTable::built_in();
   return built;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every form of line that operations.md 1.4 lists, and what must not be taken for one.
+// Every form of line that kernel_log.h lists, and what must not be taken for one.
 #include "libckpt/health/kernel_log.h"
 
 #include <gtest/gtest.h>

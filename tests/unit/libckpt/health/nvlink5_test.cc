@@ -6,8 +6,8 @@
 namespace ckpt::health {
 namespace {
 
-const PolicyTable& table() {
-  static const PolicyTable built = PolicyTable::built_in();
+const XidTable& table() {
+  static const XidTable built = XidTable::built_in();
   return built;
 }
 

@@ -15,13 +15,13 @@ constexpr char kXidHeader[] = "xid,name,cause,memory_readable,action,evacuation,
 constexpr char kRecoveryHeader[] = "value,nvml_name,xid154_text,evacuation,memory_readable,meaning\n";
 
 std::string error_of(const std::string& text) {
-  auto table = PolicyTable::built_in();
+  auto table = XidTable::built_in();
   const auto taken = table.override_with(text, "my.csv");
   return taken ? "" : taken.assume_error().message();
 }
 
-TEST(PolicyTable, WhatIsCompiledInIsWhole) {
-  const auto table = PolicyTable::built_in();
+TEST(XidTable, WhatIsCompiledInIsWhole) {
+  const auto table = XidTable::built_in();
   EXPECT_EQ(table.xids().size(), 120U);
   EXPECT_EQ(table.recoveries().size(), 8U);
   EXPECT_EQ(table.nvlink5().size(), 94U);
@@ -32,8 +32,8 @@ TEST(PolicyTable, WhatIsCompiledInIsWhole) {
   EXPECT_FALSE(table.nvlink5().front().info_v2.matches(0x00000002));
 }
 
-TEST(PolicyTable, AFileReplacesAndAddsRowsById) {
-  auto table = PolicyTable::built_in();
+TEST(XidTable, AFileReplacesAndAddsRowsById) {
+  auto table = XidTable::built_in();
   const std::string text = std::string(kXidHeader) +
                            "63,OURS,memory,yes,drain_then_reset,restore,we replace\n"
                            "777,NEW,app,others,none,none,\n";
@@ -49,7 +49,7 @@ TEST(PolicyTable, AFileReplacesAndAddsRowsById) {
   EXPECT_EQ(table.recovery(3)->evacuation, Outcome::kRestore);
 }
 
-TEST(PolicyTable, ErrorsNameLineAndColumn) {
+TEST(XidTable, ErrorsNameLineAndColumn) {
   const std::string header = kXidHeader;
   EXPECT_THAT(error_of(""), HasSubstr("my.csv:1:1: the first line must be the header"));
   EXPECT_THAT(error_of("xid,name\n"), HasSubstr("header"));
@@ -69,16 +69,16 @@ TEST(PolicyTable, ErrorsNameLineAndColumn) {
   EXPECT_THAT(error_of(header + "5,N,app,yes,none,none," + std::string(401, 'x')), HasSubstr("at most 400"));
 }
 
-TEST(PolicyTable, AWrongFileChangesNothing) {
-  auto table = PolicyTable::built_in();
+TEST(XidTable, AWrongFileChangesNothing) {
+  auto table = XidTable::built_in();
   const auto taken = table.override_with(
       std::string(kXidHeader) + "63,OURS,memory,yes,none,restore,\n64,X,app,yes,none,kill,\n", "my.csv");
   EXPECT_FALSE(taken.has_value());
   EXPECT_EQ(table.xid(63)->evacuation, Outcome::kLive);
 }
 
-TEST(PolicyTable, AFileThatIsNotThereIsAnError) {
-  auto table = PolicyTable::built_in();
+TEST(XidTable, AFileThatIsNotThereIsAnError) {
+  auto table = XidTable::built_in();
   EXPECT_FALSE(table.override_with_file("/nowhere/my.csv").has_value());
 }
 
