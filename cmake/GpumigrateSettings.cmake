@@ -33,7 +33,7 @@ endif()
 set(CMAKE_UNITY_BUILD ON CACHE BOOL "Compile the sources of a target several at a time")
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
 
-add_compile_options(-Wall -Wextra -Wno-missing-field-initializers -Wno-subobject-linkage -Werror=return-type -fdiagnostics-color=auto)
+add_compile_options(-Wall -Wextra -Wno-missing-field-initializers $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage> -Werror=return-type -fdiagnostics-color=auto)
 add_compile_definitions(_GNU_SOURCE GPUMIGRATE_VERSION="${PROJECT_VERSION}")
 
 set(CUDA_HOME /usr/local/cuda CACHE PATH "A CUDA Toolkit >= 12.8: its headers, stub library and nvcc")

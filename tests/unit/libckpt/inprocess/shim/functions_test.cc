@@ -157,7 +157,9 @@ TEST_F(FunctionsTest, NothingIsInFlightWhileManyThreadsWork) {
         ASSERT_OK(cuMemsetD32Async(memory, round, kWords, stream));
         ASSERT_OK(cuLaunchHostFunc(
             stream, [](void* counter) { ++*static_cast<std::atomic<int>*>(counter); }, &callbacks));
-        if (round % 3 == 0) ASSERT_OK(cuStreamSynchronize(stream));
+        if (round % 3 == 0) {
+          ASSERT_OK(cuStreamSynchronize(stream));
+        }
         ASSERT_OK(cuMemcpyDtoHAsync_v2(words.data(), memory, kWords * 4, stream));
         ASSERT_OK(cuStreamSynchronize(stream));
         ASSERT_EQ(round, words[kWords - 1]);

@@ -257,7 +257,9 @@ TEST_F(JournalTest, FileOfBeforeIsReadAndWrittenAsItIsUntilItIsCompacted) {
     UniqueFd fd(::open(path_.c_str(), O_RDWR));
     char now = 0;
     EXPECT_EQ(::pread(fd.get(), &now, 1, 7), 1);
-    if (number != 0) EXPECT_EQ(::pwrite(fd.get(), &number, 1, 7), 1);
+    if (number != 0) {
+      EXPECT_EQ(::pwrite(fd.get(), &number, 1, 7), 1);
+    }
     return now;
   };
   EXPECT_EQ(version(0), '2');

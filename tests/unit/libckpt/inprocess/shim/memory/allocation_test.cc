@@ -245,7 +245,9 @@ TEST_F(AllocationTest, CapturesBeginBesideFrees) {
     CUgraph graph = nullptr;
     ASSERT_OK(hook::cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     EXPECT_OK(hook::cuStreamEndCapture(stream, &graph));
-    if (graph != nullptr) EXPECT_OK(real().cuGraphDestroy(graph));
+    if (graph != nullptr) {
+      EXPECT_OK(real().cuGraphDestroy(graph));
+    }
   }
   over.store(true);
   for (std::thread& thread : threads) thread.join();
