@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The coordinator's SQLite file (WAL, mode 0600): jobs, nodes, migrations and events for people and for a
-// restart. What decides a switch is not here but in the journal (migration/journal.h). Each write is durable
+// restart. What decides a switch is not here but in the journal (handover/journal.h). Each write is durable
 // when it returns (synchronous=FULL), until a StoreSync takes the syncs over: then when_durable() says when.
 // Whoever states to others what is written here, or orders something that it allows, waits for that. What
 // power takes with it is the newest of it, and nodes tell it again (recovery.h).

@@ -23,7 +23,7 @@ class MisbehavingClientTest : public KeeperTest {
   static local::Status status(Agent& agent) { return agent.ask<local::Status>(local::Attach{}); }
 };
 
-TEST_F(MisbehavingClientTest, WhatNobodyAskedForChangesNothing) {
+TEST_F(MisbehavingClientTest, UnsolicitedMessagesChangeNothing) {
   Agent agent(start_rank("rude"));
   agent.wait_for_phase(Phase::kRunning);
   agent.ask<local::DescribeEnd>(local::Describe{});  // its words came before this answer
@@ -45,7 +45,7 @@ TEST_F(MisbehavingClientTest, WhatNobodyAskedForChangesNothing) {
   EXPECT_GT(agent.ask<local::Running>(local::Resume{2, 0, 0}).resumed_ns, 1);
 }
 
-TEST_F(MisbehavingClientTest, WordsOfAKeeperEndTheSession) {
+TEST_F(MisbehavingClientTest, KeeperMessageFromARankEndsTheSession) {
   Agent agent(start_rank("strange"));
   agent.wait_for_phase(Phase::kRunning);
   agent.send(local::Describe{});
@@ -81,7 +81,7 @@ TEST_F(MisbehavingClientTest, KeeperOfAProgramThatEndedBeforeItsHelloWasReadEnds
   EXPECT_TRUE(Watch(keepers_.back()).ended());
 }
 
-TEST_F(MisbehavingClientTest, WhatAProgramLeavesBehindEndsWithIt) {
+TEST_F(MisbehavingClientTest, ProcessesLeftByAProgramEndWithIt) {
   Json config = this->config({});
   config["argv"] = {"/bin/sh", "-c", "sleep 1000 & echo $! > " + root_ + "/left"};
   ASSERT_EQ(launch(root_ + "/job", config), 0);
@@ -90,7 +90,7 @@ TEST_F(MisbehavingClientTest, WhatAProgramLeavesBehindEndsWithIt) {
   EXPECT_TRUE(Watch(std::atoi(text_of(root_ + "/left").c_str())).ended());
 }
 
-TEST_F(MisbehavingClientTest, WhoDoesNotAttachIsNoAgent) {
+TEST_F(MisbehavingClientTest, ConnectionWithoutAttachIsNotTheAgent) {
   const std::string folder = start({"wait"});
   Agent agent(folder);
   local::Socket stranger = std::move(local::Socket::connect(folder + "/keeper.sock").assume_value());

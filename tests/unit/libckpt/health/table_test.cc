@@ -20,7 +20,7 @@ std::string error_of(const std::string& text) {
   return taken ? "" : taken.assume_error().message();
 }
 
-TEST(XidTable, WhatIsCompiledInIsWhole) {
+TEST(XidTable, BuiltInTableIsComplete) {
   const auto table = XidTable::built_in();
   EXPECT_EQ(table.xids().size(), 120U);
   EXPECT_EQ(table.recoveries().size(), 8U);
