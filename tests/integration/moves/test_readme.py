@@ -4,8 +4,10 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
+import threading
 import unittest
 
 from crashing_processes import find_criu
@@ -32,13 +34,16 @@ class Readme(unittest.TestCase):
     def popen(self, command):
         """The build's folder may have another name than README's."""
         return subprocess.Popen(["bash", "-c", command.replace("build/bin/", f"{BUILD}/bin/")], cwd=ROOT, env=self.environment,
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
 
     def follow(self, command, wanted):
         """Until a line of that kind: the job goes on for long."""
         with self.popen(command) as follower:
+            deadline = threading.Timer(LIMIT_S, os.killpg, (follower.pid, signal.SIGKILL))
+            deadline.start()
             found = next((line for line in follower.stdout if re.match(wanted, line)), None)
-            follower.kill()
+            deadline.cancel()
+            os.killpg(follower.pid, signal.SIGKILL)
         self.assertIsNotNone(found, f"{command} showed no {wanted}")
 
     def test_five_commands_work_as_they_stand(self):

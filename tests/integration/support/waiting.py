@@ -6,20 +6,20 @@ DEADLINE_S = 60
 INTERVAL_S = 0.02
 
 
-def eventually(condition, what, deadline_s=DEADLINE_S):
-    """What `condition` returned when it was true. `what` names what should hold."""
+def wait_until(read, holds, what, deadline_s):
     latest = time.monotonic() + deadline_s
-    while not (seen := condition()):
+    while not holds(seen := read()):
         if time.monotonic() > latest:
             raise AssertionError(f"not within {deadline_s} s: {what}; last seen: {seen!r}")
         time.sleep(INTERVAL_S)
     return seen
 
 
+def eventually(condition, what, deadline_s=DEADLINE_S):
+    """What `condition` returned when it was true. `what` names what should hold."""
+    return wait_until(condition, bool, what, deadline_s)
+
+
 def eventually_equal(read, expected, what, deadline_s=DEADLINE_S):
     """`read()` becomes `expected`."""
-    latest = time.monotonic() + deadline_s
-    while (seen := read()) != expected:
-        if time.monotonic() > latest:
-            raise AssertionError(f"not within {deadline_s} s: {what}; expected {expected!r}, last seen: {seen!r}")
-        time.sleep(INTERVAL_S)
+    wait_until(read, lambda seen: seen == expected, f"{what}: {expected!r}", deadline_s)
