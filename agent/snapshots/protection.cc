@@ -179,13 +179,17 @@ Task<Result<void>> Protection::restore(wire::RestoreImage request) {
   if (restores_.contains(instance))
     co_return Error(ErrorCode::kUnavailable,
                     "Job " + wire::job_text(request.spec.job) + " is being restored");
-  // Asked again by a coordinator that has not heard the answer.
-  const auto there = parts_.context.jobs.running_as(instance.first, instance.second);
-  if (there && there->unknown()) co_return Error(ErrorCode::kUnavailable, there->instance().reason);
-  if (there && there->phase() == local::Phase::kRunning) {
+  // Ordered again by a coordinator that has not heard the answer. The instance may have ended since.
+  for (const auto& there : parts_.context.jobs.all()) {
+    if (there->id() != instance.first || there->started_as() != instance.second) continue;
+    if (there->unknown()) co_return Error(ErrorCode::kUnavailable, there->instance().reason);
+    if (!there->record().ran) continue;
     tell_restored(*there);
     co_return ok();
   }
+  if (request.asks_only)
+    co_return Error(ErrorCode::kNotFound,
+                    "Job " + wire::job_text(request.spec.job) + " was not started here from an image");
   if (folders_.size() < kMaxFolders && request.peer.address.empty()) folders_.insert(request.folder);
   restores_.insert(instance);
   auto session = std::make_shared<RestoreSession>(context_, std::move(request), place);

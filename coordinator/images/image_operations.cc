@@ -312,15 +312,24 @@ Result<void> ImageTable::to_starting(Job job) {
   return ok();
 }
 
+// The image cannot be read now. An order of before may have started the instance nevertheless: only its node
+// knows, and until that has answered the job must not be said to rest.
+control::Task<Result<void>> ImageTable::was_started(ImageOperation operation, wire::RestoreImage order,
+                                                    Error why) {
+  order.asks_only = true;
+  auto answer = co_await parts_.nodes.call(operation.to_node, std::move(order), kListing);
+  if (answer || answer.assume_error().code() != ErrorCode::kNotFound) co_return answer;
+  co_return Error(ErrorCode::kRefused, "The vault of " + operation.image.node + " cannot be read")
+      .caused_by(std::move(why));
+}
+
 control::Task<Result<void>> ImageTable::order_start(ImageOperation operation, wire::RestoreImage order) {
   if (order.folder.empty()) {
     wire::GrantVault request;
     request.vault_job = order.vault_job;
     auto granted = co_await ask_for_vault(operation.image.node, operation.to_node, std::move(request));
-    // Its node is not there any more: the job rests in it until that is back.
     if (!granted)
-      co_return Error(ErrorCode::kRefused, "The vault of " + operation.image.node + " cannot be read")
-          .caused_by(std::move(granted).assume_error());
+      co_return co_await was_started(operation, std::move(order), std::move(granted).assume_error());
     order.peer = std::move(granted).assume_value();
   }
   const wire::VaultPeer peer = order.peer;

@@ -199,6 +199,7 @@ class ImageTable : public Images {
   control::Task<> take_last_snapshot(JobId id);
   control::Task<> ask_vault(JobId id);
   control::Task<> end_instances(JobId id);
+  control::Task<Result<void>> was_started(ImageOperation operation, wire::RestoreImage order, Error why);
   control::Task<Result<void>> order_start(ImageOperation operation, wire::RestoreImage order);
   control::Task<> start_restored(JobId id);
   Result<void> ended(JobId id);

@@ -98,7 +98,7 @@ struct SnapshotReport {
 };
 
 struct RestoreImage {
-  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kRestoreImage;
   RestoreImage() = default;
   std::uint64_t request_id = 0;
@@ -108,9 +108,12 @@ struct RestoreImage {
   std::uint64_t version =
       0;           // 0: the newest that is whole. A damaged one falls back to an older one, saying so
   VaultPeer peer;  // as in TakeSnapshot
+  // Nothing is started: the instance runs or has run (ok), its restore is under way (kUnavailable), or
+  // neither (kNotFound).
+  bool asks_only = false;
   template <class A>
   void fields(A& a) {
-    a(request_id, spec, folder, vault_job, version, peer);
+    a(request_id, spec, folder, vault_job, version, peer, asks_only);
   }
 };
 

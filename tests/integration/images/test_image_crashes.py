@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The coordinator is killed at each record of a restore, and of a suspend: the job goes on, once, and ends with the unmoved digest."""
 import signal
+import subprocess
 import unittest
 
-from cluster import run_unmoved
+from cluster import BIN, run_unmoved
+from waiting import eventually
 from crashing import STEP_MS, TRAINING, CrashingTest
 from fault_points import Point
 
@@ -44,6 +46,38 @@ class CoordinatorDies(CrashingTest):
         self.assertEqual(self.cluster.job("job")["state"], "parked")
         self.cluster.call("resume", "job")
         self.assertEqual(self.cluster.finish("job")["digest"], self.expected)
+
+
+    def started_without_an_answer(self):
+        """The job runs on node-a from its image on node-b, and the coordinator that ordered it is dead."""
+        self.start_training()
+        self.cluster.call("suspend", "job", "--to", "node-b")
+        victims = self.daemons_of("coordinator")
+        self.cluster.arm("coordinator", Point.COORDINATOR_STARTED)
+        with self.cluster.popen("resume", "job", "--to", "node-a") as ordering:
+            self.wait_until_fired("coordinator", Point.COORDINATOR_STARTED, ordering)
+            self.wait_until_dead(victims)
+            ordering.send_signal(signal.SIGTERM)
+
+    def started_instances(self):
+        return [folder.name for folder in self.cluster.home.glob("nodes/*/jobs/j*.2.m*")]
+
+    def test_started_job_runs_on_when_its_image_is_away(self):
+        self.started_without_an_answer()
+        self.cluster.kill("nodes/node-b/")
+        config = self.cluster.home / "coordinator/coordinator.toml"
+        alone = subprocess.Popen([BIN / "gpumigrate-coordinator", "--config", config], env=self.cluster.environment, stderr=subprocess.DEVNULL)
+        try:
+            ended = ("running", "exited", "parked")
+            eventually(lambda: self.cluster.run("jobs").returncode == 0 and self.cluster.job("job")["state"] in ended, "the restore has ended")
+            self.assertNotEqual(self.cluster.job("job")["state"], "parked")
+        finally:
+            alone.kill()
+            alone.wait()
+        self.cluster.up()
+        self.assertEqual(self.cluster.finish("job")["digest"], self.expected)
+        self.assertEqual(self.cluster.job("job")["incarnation"], 2)
+        self.assertEqual(len(self.started_instances()), 1, self.started_instances())
 
 
 def make_test(number):

@@ -177,6 +177,22 @@ TEST_F(ImagePeers, WhereTheVaultIsNotServedTheJobRestsInItsImage) {
   EXPECT_EQ(c_.vault->restores, 1U);
 }
 
+// The coordinator ends after its order and before the answer. The next one cannot read the image any more, but
+// the job runs.
+TEST_F(ImagePeers, VaultThatGoesAwayAfterTheStartDoesNotParkTheJob) {
+  order("suspend", R"({"to":"node-b"})");
+  c_.vault->lose_restored = true;
+  ASSERT_EQ(cluster_.post("/v1/jobs/train/resume", R"({"to":"node-c"})").status, 202U);
+  wait_until([this] { return c_.vault->restores == 1U; });
+  cluster_.stop();
+  b_.agent->stop();
+  c_.vault->lose_restored = false;
+  cluster_.start();
+  wait_until([this] { return job()["state"] == "running"; });
+  EXPECT_EQ(job()["incarnation"], 2);
+  EXPECT_EQ(c_.vault->restores, 1U);
+}
+
 // ---- jobs that were forgotten ----
 
 TEST_F(ImagePeers, AForgottenJobComesBackFromItsImageAsANewOne) {

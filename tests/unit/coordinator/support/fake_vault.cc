@@ -168,6 +168,8 @@ void FakeVault::restore(const wire::RestoreImage& order) {
     return instance.job == order.spec.job && instance.incarnation == order.spec.incarnation &&
            instance.phase == wire::JobPhase::kRunning;
   });
+  if (!runs && order.asks_only)
+    return reply(order.request_id, ErrorCode::kNotFound, "The job was not started here from an image");
   if (!runs) {
     ++restores;
     if (hold_restores) return;
