@@ -82,7 +82,7 @@ Result<void> perform_one(const DriverApi& api, context::Kind kind, pid_t pid, st
   return ok();
 }
 
-// For a keeper that is about to kill the process (agent/keeper/last_save.cc).
+// For a keeper that is about to kill the process (agent/keeper/last_save.h).
 Result<void> save(pid_t pid) {
   const DriverApi* api = nullptr;
   const context::Answer ready = start_driver(api);

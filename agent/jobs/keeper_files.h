@@ -16,7 +16,7 @@
 
 namespace ckpt::agent {
 
-// A process that a keeper takes from an image instead of starting one (agent/keeper/config.h).
+// A process that a keeper takes from an image instead of starting one (agent/keeper/settings/config.h).
 struct HostRestore {
   std::vector<std::string> command;
   std::string pid_file;
@@ -30,7 +30,7 @@ struct HostRestore {
 Result<void> write_keeper_config(const std::string& folder, const JobRecord& record, const Config& config,
                                  const HostRestore* restore = nullptr);
 
-// Of a process whose end only its own parent can know (agent/keeper/adopted_process.h).
+// Of a process whose end only its own parent can know (agent/keeper/rank/adopted_process.h).
 inline constexpr std::int32_t kUnknownStatus = -1;
 
 inline constexpr std::size_t kMaxStatusBytes = 64 << 10;  // of status.json

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a keeper that has killed its rank without an agent's order says of the rank's context, in status.json
-// (agent/keeper/last_save.cc). Threads: any.
+// (agent/keeper/last_save.h). Threads: any.
 // Errors: none; a file that is absent or damaged says nothing.
 #pragma once
 

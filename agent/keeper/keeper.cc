@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/keeper/keeper.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -9,15 +10,19 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "agent/keeper/adopted_process.h"
+#include "agent/keeper/exit_report.h"
 #include "agent/keeper/init/pid_namespace.h"
+#include "agent/keeper/rank/adopted_process.h"
+#include "agent/keeper/rank/rank_clock.h"
 #include "libckpt/base/fault.h"
 
 namespace ckpt::keeper {
 namespace {
+
+using local::MessageType;
+using local::Phase;
 
 constexpr std::size_t kMaxStrangers = 16;
 constexpr std::uint64_t kTerminationGraceMs = 10'000;  // when the keeper itself is told to end by SIGTERM
@@ -32,6 +37,11 @@ Result<UniqueFd> make_signal_fd() {
   UniqueFd fd(::signalfd(-1, &wanted, SFD_NONBLOCK | SFD_CLOEXEC));
   if (!fd) return Error::from_errno("Making a signal descriptor");
   return fd;
+}
+
+bool is_allowed_in_last_save(MessageType type) {
+  return type == MessageType::kAttach || type == MessageType::kStop || type == MessageType::kKill ||
+         type == MessageType::kSetDeadline;
 }
 
 // As waitpid would tell it.
@@ -50,7 +60,8 @@ Result<RankProcess> take_process(const Config& config, const std::optional<Keepe
 
 }  // namespace
 
-Result<Keeper> Keeper::create(Config config, const std::string& folder, std::optional<Restored> restored) {
+Result<std::unique_ptr<Keeper>> Keeper::create(Config config, const std::string& folder,
+                                               std::optional<Restored> restored) {
   // Orphans of the program come to the keeper, so that the end of the job is the end of all of its processes.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   CKPT_TRY(signals, make_signal_fd());
@@ -67,22 +78,35 @@ Result<Keeper> Keeper::create(Config config, const std::string& folder, std::opt
   CKPT_TRY(process, take_process(config, restored, socket_path, folder + "/out.log"));
   raise_descriptor_limit();  // after the program's start: it keeps its own
   const bool standby = config.role == local::Role::kStandby;
-  const bool runs = config.adopt.has_value();
-  Keeper keeper(Parts{std::move(config), folder, std::move(listener), std::move(page), std::move(signals),
-                      std::move(deadline), std::move(grace), std::move(process), std::move(foreign),
-                      restored ? std::move(restored->namespace_alive) : UniqueFd()});
-  if (runs) keeper.phase_ = local::Phase::kRunning;
-  if (keeper.parts_.config.adopted) keeper.session_pid_ = keeper.parts_.process.pid();
-  if (restored) {
-    keeper.phase_ = local::Phase::kDumped;
-    keeper.memory_ = local::MemoryState::kReleased;
-    keeper.restored_ = true;
-  }
+  Parts parts{std::move(config),   folder,
+              std::move(listener), std::move(page),
+              std::move(signals),  std::move(process),
+              std::move(foreign),  restored ? std::move(restored->namespace_alive) : UniqueFd()};
+  std::unique_ptr<Keeper> keeper(new Keeper(std::move(parts), std::move(deadline), std::move(grace)));
+  if (restored) keeper->take_restored();
   if (standby) fault_point(FaultPoint::kKeeperStandbyStarted);
   return keeper;
 }
 
-Keeper::Keeper(Parts parts) : parts_(std::move(parts)), incarnation_(parts_.config.incarnation) {}
+Keeper::Keeper(Parts parts, Timer deadline, Timer grace)
+    : parts_(std::move(parts)),
+      lease_({std::move(deadline), parts_.page, parts_.process, state_, rank_, agent_, is_transparent(),
+              static_cast<bool>(parts_.foreign)}),
+      memory_({state_, parts_.process, lease_, rank_, agent_, is_transparent()}),
+      execution_({state_, parts_.page, rank_, agent_, lease_, memory_, is_transparent()}),
+      adopted_({state_, parts_.process, lease_, agent_}),
+      termination_({parts_.config, parts_.process, state_, rank_, agent_, lease_, memory_, execution_,
+                    std::move(grace), is_transparent()}) {
+  state_.incarnation = parts_.config.incarnation;
+  if (parts_.config.adopt) state_.phase = Phase::kRunning;
+  if (parts_.config.adopted) rank_.know(parts_.process.pid());
+}
+
+void Keeper::take_restored() {
+  state_.phase = Phase::kDumped;
+  state_.restored = true;
+  memory_.take_restored();
+}
 
 Result<void> Keeper::run() {
   while (!finished()) {
@@ -92,8 +116,8 @@ Result<void> Keeper::run() {
 }
 
 bool Keeper::finished() const {
-  if (shutdown_) return !agent_ || !agent_.wants_to_write();
-  return phase_ == local::Phase::kExited && !agent_;
+  if (shutdown_) return !agent_.is_attached() || !agent_.peer().wants_to_write();
+  return state_.phase == Phase::kExited && !agent_.is_attached();
 }
 
 Result<void> Keeper::run_once() {
@@ -104,39 +128,41 @@ Result<void> Keeper::run_once() {
     const int events = (blocked ? 0 : POLLIN) | (peer && peer.wants_to_write() ? POLLOUT : 0);
     return pollfd{peer && events != 0 ? peer.fd() : -1, static_cast<short>(events), 0};
   };
+  local::Listener* const reattach = memory_.reattach_listener();
   std::vector<pollfd> watched = {
       {parts_.signals.get(), POLLIN, 0},
-      {parts_.deadline.fd(), POLLIN, 0},
-      {parts_.grace.fd(), POLLIN, 0},
+      {lease_.fd(), POLLIN, 0},
+      {termination_.fd(), POLLIN, 0},
       {strangers_.size() < kMaxStrangers ? parts_.listener.fd() : -1, POLLIN, 0},
-      watch(rank_, agent_),
-      watch(agent_, rank_),
-      {reattach_ ? reattach_->fd() : -1, POLLIN, 0},
-      {phase_ != local::Phase::kExited && parts_.foreign ? parts_.foreign.get() : -1, POLLIN, 0}};
+      watch(rank_.peer(), agent_.peer()),
+      watch(agent_.peer(), rank_.peer()),
+      {reattach != nullptr ? reattach->fd() : -1, POLLIN, 0},
+      {state_.phase != Phase::kExited && parts_.foreign ? parts_.foreign.get() : -1, POLLIN, 0}};
   const std::size_t fixed = watched.size();
-  const std::size_t others = others_.size();
-  for (const Session& session : others_) watched.push_back({session.peer.fd(), POLLIN, 0});
+  const std::size_t others = rank_.others().size();
+  for (const RankLink::Session& session : rank_.others()) watched.push_back({session.peer.fd(), POLLIN, 0});
   for (const Peer& peer : strangers_) watched.push_back({peer.fd(), POLLIN, 0});
   if (::poll(watched.data(), watched.size(), -1) < 0) {
     if (errno == EINTR) return ok();
     return Error::from_errno("poll");
   }
-  if (watched[1].revents != 0 && parts_.deadline.take_due()) on_deadline();
-  if (watched[4].revents != 0 && rank_) read_rank();
+  if (watched[1].revents != 0) lease_.on_timer();
+  if (watched[4].revents != 0 && rank_.is_open()) rank_.read();
   if (watched[0].revents != 0) on_signals();
   if (watched[7].revents != 0) rank_changed(kUnknownStatus);
-  if (watched[2].revents != 0 && parts_.grace.take_due()) on_grace_over();
+  if (watched[2].revents != 0) termination_.on_timer();
   for (std::size_t i = watched.size(); i-- > fixed + others;) {
     if (watched[i].revents != 0) greet(i - fixed - others);
   }
   for (std::size_t i = fixed + others; i-- > fixed;) {
     const std::size_t at = i - fixed;
-    if (watched[i].revents != 0 && at < others_.size() && others_[at].peer.fd() == watched[i].fd)
-      read_other(at);
+    if (watched[i].revents != 0 && at < rank_.others().size() &&
+        rank_.others()[at].peer.fd() == watched[i].fd)
+      rank_.read_other(at);
   }
-  if (watched[5].revents != 0 && agent_ && agent_.fd() == watched[5].fd) read_agent();
+  if (watched[5].revents != 0 && agent_.is_attached() && agent_.peer().fd() == watched[5].fd) read_agent();
   if (watched[3].revents != 0) accept_peers(parts_.listener);
-  if (watched[6].revents != 0 && reattach_) accept_peers(*reattach_);
+  if (watched[6].revents != 0 && memory_.is_called_back()) accept_peers(*memory_.reattach_listener());
   return ok();
 }
 
@@ -160,12 +186,10 @@ void Keeper::greet(std::size_t index) {
     return;
   }
   const local::Message& message = received.assume_value().message;
-  if (const auto* hello = std::get_if<local::Hello>(&message.body))
-    return welcome_rank(std::move(peer), *hello);
+  if (const auto* hello = std::get_if<local::Hello>(&message.body)) return welcome(std::move(peer), *hello);
   if (!std::holds_alternative<local::Attach>(message.body)) return;
-  detach_agent();
-  agent_ = std::move(peer);
-  answer(message.request, status());
+  agent_.attach(std::move(peer));
+  agent_.send_status(message.request);
 }
 
 void Keeper::on_signals() {
@@ -175,7 +199,7 @@ void Keeper::on_signals() {
     terminate = terminate || info.ssi_signo != SIGCHLD;
   }
   on_children();
-  if (terminate && phase_ != local::Phase::kExited) on_stop(0, kTerminationGraceMs);
+  if (terminate && state_.phase != Phase::kExited) termination_.stop(0, kTerminationGraceMs);
 }
 
 void Keeper::on_children() {
@@ -184,112 +208,288 @@ void Keeper::on_children() {
     siginfo_t ended{};
     const auto rank = static_cast<id_t>(parts_.process.pid());
     const bool has_init = !parts_.config.init.empty() || parts_.config.restore.has_value();
-    const bool rank_ended = has_init && phase_ != local::Phase::kExited &&
+    const bool rank_ended = has_init && state_.phase != Phase::kExited &&
                             ::waitid(P_PID, rank, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
                             ended.si_pid != 0;
     const int program = rank_ended ? program_status(parts_.process.pid(), wait_status_of(ended)) : 0;
     int status = 0;
     const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
     if (pid <= 0) return;
-    if (pid == saver_) on_saver_ended(status);
+    termination_.last_save().on_child_ended(pid, status);
     if (pid == parts_.process.pid())
       rank_changed(rank_ended && !WIFSTOPPED(status) && !WIFCONTINUED(status) ? program : status);
   }
 }
 
 void Keeper::rank_changed(int status) {
-  if (status != kUnknownStatus && WIFSTOPPED(status)) return rank_stopped();
-  if (status != kUnknownStatus && WIFCONTINUED(status)) return rank_continued();
+  if (status != kUnknownStatus && WIFSTOPPED(status)) return lease_.on_stopped();
+  if (status != kUnknownStatus && WIFCONTINUED(status)) return lease_.on_continued();
   if (Result<void> done = rank_exited(status); !done.has_value()) {
     ::dprintf(2, "%s\n", done.assume_error().to_string().c_str());
   }
 }
 
-void Keeper::rank_stopped() {
-  if (!lease_over_ || stop_reported_) return;
-  stop_reported_ = true;
-  answer(0, local::RankStopped{now_ns()});
-}
-
-void Keeper::rank_continued() {
-  if (!lease_over_) return;
-  stop_reported_ = false;  // somebody else's SIGCONT does not bring a lease back
-  parts_.process.signal_group(SIGSTOP);
-}
-
 Result<void> Keeper::rank_exited(int status) {
-  if (rank_) read_rank();  // what it has said before it ended comes before its end
+  if (rank_.is_open()) rank_.read();  // what it has said before it ended comes before its end
   // Whatever the program has left behind; what an adopted one has started here is not ours to end.
   if (!parts_.foreign) parts_.process.signal_group(SIGKILL);
   parts_.namespace_alive.reset();
-  parts_.deadline.clear();
-  parts_.grace.clear();
-  if (is_saving()) last_save_ = LastSave::kOver;
-  wait_status_ = status;
-  phase_ = local::Phase::kExited;
-  nlohmann::json report{{"job", parts_.config.job},
-                        {"incarnation", incarnation_},
-                        {"role", role_name(parts_.config.role)},
-                        {"pid", parts_.process.pid()},
-                        {"state", "exited"},
-                        {"ended_by_keeper", ended_by_keeper_},
-                        {"moved", moved_},
-                        {"ran", resumed_ns_ != 0},
-                        {"ended_at_ms", wall_clock_ms()}};
-  if (status == kUnknownStatus)
-    report["unknown"] = true;
-  else if (WIFEXITED(status))
-    report["exit_code"] = WEXITSTATUS(status);
-  else if (WIFSIGNALED(status))
-    report["signal"] = WTERMSIG(status);
-  if (!last_save_said_.empty()) report["last_save"] = last_save_said_;
-  Result<void> written = write_file_durably(parts_.folder + "/status.json", report.dump() + "\n");
-  rank_ = Peer();
-  others_.clear();
-  export_request_ = 0;
-  exported_.clear();
-  arrived_.clear();
-  reattach_.reset();
-  if (pending_.type != local::MessageType{})
-    finish(to_failed(pending_.type, Error(ErrorCode::kUnavailable, "The program has ended")));
-  answer(0, local::RankExited{status, ended_by_keeper_ ? 1u : 0u});
+  lease_.on_exited();
+  termination_.on_exited();
+  state_.wait_status = status;
+  state_.phase = Phase::kExited;
+  Result<void> written = write_exit_report(parts_.folder, parts_.config, state_, parts_.process.pid(),
+                                           termination_.last_save().said());
+  rank_.close();
+  memory_.on_exited();
+  agent_.answer(0, local::RankExited{status, state_.ended_by_keeper ? 1u : 0u});
   return written;
 }
 
-void Keeper::set_deadline(Nanos deadline_ns) {
-  deadline_ns_ = deadline_ns;
-  if (phase_ == local::Phase::kExited) return;
-  if (deadline_ns != local::kNoDeadline && deadline_ns <= now_ns()) return on_deadline();
-  if (deadline_ns == local::kNoDeadline) {
-    parts_.deadline.clear();
-  } else {
-    parts_.deadline.set(deadline_ns);
+// ---- the agent ----
+
+void Keeper::read_agent() {
+  Peer& peer = agent_.peer();
+  if (peer.wants_to_write() && !peer.flush().has_value()) return agent_.drop();
+  Result<local::Received> received = peer.receive();
+  if (!received.has_value()) {
+    ::dprintf(2, "The agent's connection is dropped: %s\n", received.assume_error().to_string().c_str());
+    return agent_.drop();
   }
-  if (!lease_over_) return;
-  lease_over_ = false;
-  parts_.page.set_gate(false);
-  if (is_transparent()) send_rank({0, 0, local::RankContinued{now_ns()}});
-  // What was dumped stays stopped, whatever its lease, until it is called back.
-  const bool stays = phase_ == local::Phase::kDumped && !reattach_;
-  if (!stays) parts_.process.signal_group(SIGCONT);
-  if (!stop_reported_) return;
-  stop_reported_ = false;
-  answer(0, local::RankContinued{now_ns()});
+  if (received.assume_value().transfer == local::Transfer::kClosed) return agent_.drop();
+  if (received.assume_value().transfer == local::Transfer::kDone)
+    on_agent_message(std::move(received).assume_value());
 }
 
-void Keeper::on_deadline() {
-  if (phase_ == local::Phase::kExited) return;
-  if (lease_over_) return parts_.foreign ? look_whether_stopped() : void();
-  lease_over_ = true;
-  parts_.page.set_gate(true);
-  if (is_transparent()) send_rank({0, 0, local::RankStopped{now_ns()}});
-  parts_.process.signal_group(SIGSTOP);
-  if (parts_.foreign) look_whether_stopped();
+void Keeper::on_agent_message(local::Received received) {
+  const std::uint64_t request = received.message.request;
+  local::Body& body = received.message.body;
+  const MessageType type = type_of(body);
+  if (request == 0)
+    return agent_.refuse(0, type, ErrorCode::kProtocol, "A request needs a number that is not 0");
+  if (termination_.last_save().is_under_way() && !is_allowed_in_last_save(type))
+    return agent_.refuse(request, type, ErrorCode::kRefused,
+                         "The job is about to be killed: its context is being saved");
+  if (parts_.config.adopted && adopted_.handle(received)) return;
+  switch (type) {
+    case MessageType::kAttach:
+      return agent_.send_status(request);
+    case MessageType::kDescribe:
+    case MessageType::kExportAck:
+    case MessageType::kRegionFreedAck:
+      return relay_to_rank(std::move(received));
+    case MessageType::kExport:
+      return begin_export(std::move(received));
+    case MessageType::kStopExport:
+      memory_.stop_export();
+      return agent_.answer(request, local::Done{});
+    case MessageType::kPause:
+      return execution_.pause(request);
+    case MessageType::kResume:
+      return execution_.resume(std::move(received));
+    case MessageType::kMoved:
+      return termination_.moved(request);
+    case MessageType::kSetDeadline:
+      lease_.set_deadline(std::get<local::SetDeadline>(body).deadline_ns, execution_.may_continue());
+      return agent_.answer(request, local::Done{});
+    case MessageType::kStop:
+      return termination_.stop(request, std::get<local::Stop>(body).grace_ms);
+    case MessageType::kKill:
+      return termination_.kill(request);
+    case MessageType::kShutdown:
+      return shut_down(request);
+    case MessageType::kRelease:
+    case MessageType::kDeposit:
+    case MessageType::kWithdraw:
+    case MessageType::kMap:
+    case MessageType::kMake:
+    case MessageType::kPrepareDump:
+    case MessageType::kReattach:
+    case MessageType::kFetch:
+    case MessageType::kReplace:
+    case MessageType::kWithdrawRegions:
+      return memory_.handle_request(std::move(received));
+    default:
+      return agent_.refuse(request, type, ErrorCode::kProtocol, "An agent does not send this message");
+  }
 }
 
-void Keeper::on_grace_over() {
-  if (is_saving()) return on_last_save_late();
-  kill_rank();
+void Keeper::shut_down(std::uint64_t request) {
+  if (state_.phase != Phase::kExited)
+    return agent_.refuse(request, MessageType::kShutdown, ErrorCode::kRefused,
+                         "The job's program is still alive; stop it first");
+  shutdown_ = true;
+  agent_.answer(request, local::Done{});
+}
+
+void Keeper::begin_export(local::Received received) {
+  if (!memory_.is_mapped())
+    return agent_.refuse(received.message.request, MessageType::kExport, ErrorCode::kRefused,
+                         "The job's device memory is not mapped: map it first");
+  memory_.begin_export(received.message.request);
+  relay_to_rank(std::move(received));
+}
+
+void Keeper::relay_to_rank(local::Received received) {
+  if (rank_.is_open()) return rank_.send(received.message, std::move(received.descriptors));
+  const MessageType type = type_of(received.message.body);
+  // Nobody waits for what acknowledges something that is gone.
+  if (type == MessageType::kDescribe || type == MessageType::kExport)
+    agent_.refuse(received.message.request, type, ErrorCode::kRefused, why_no_rank());
+}
+
+std::string Keeper::why_no_rank() const {
+  if (state_.phase == Phase::kExited) return "The program has ended";
+  if (!is_transparent()) return "The program has not called ckpt_init";
+  return "The program has no session: it does not use a GPU now (phase " +
+         std::string(to_string(state_.phase)) + ")";
+}
+
+void Keeper::on_agent_gone() {
+  if (termination_.last_save().is_under_way()) return;  // what is under way is this keeper's own
+  memory_.on_agent_gone();
+  execution_.on_agent_gone();
+}
+
+local::Status Keeper::status() const {
+  local::Status status;
+  status.job.assign(parts_.config.job);
+  status.incarnation = state_.incarnation;
+  status.role = parts_.config.role;
+  status.phase = state_.phase;
+  status.keeper_pid = static_cast<std::uint32_t>(::getpid());
+  status.rank_pid = static_cast<std::uint32_t>(parts_.process.pid());
+  status.rank_start_ticks = parts_.process.start_ticks();
+  status.wait_status = state_.wait_status;
+  status.ended_by_keeper = state_.ended_by_keeper ? 1 : 0;
+  status.stopped = lease_.is_stop_reported() ? 1 : 0;
+  status.exporting = memory_.is_exporting() ? 1 : 0;
+  status.deadline_ns = lease_.deadline();
+  status.barrier_entry_ns = state_.barrier_entry_ns;
+  status.quiesced_ns = state_.quiesced_ns;
+  status.resumed_ns = state_.resumed_ns;
+  status.way = parts_.config.way;
+  status.memory = memory_.memory();
+  status.sessions = rank_.count();
+  status.session_pid = static_cast<std::uint32_t>(rank_.pid());
+  status.exported_regions = memory_.sets().exported().size();
+  status.arrived_regions = memory_.sets().arrived().size();
+  status.arrived_migration = memory_.sets().arrived_migration();
+  return status;
+}
+
+// ---- the rank ----
+
+// Empty: the process may have a session.
+std::string Keeper::why_turned_away(pid_t pid, const local::Hello& hello) {
+  if (!parts_.process.contains(pid)) {
+    if (is_transparent() && hello.way == local::Way::kTransparent) rank_.refuse_outsider();
+    return "This process does not belong to the job of this keeper";
+  }
+  // It may have asked right before its end; a session would make the job look alive for ever.
+  if (state_.phase == Phase::kExited) return "The job's program has ended";
+  if (hello.way != parts_.config.way) return "The job was started for the other way to move";
+  if (!is_transparent())
+    return rank_.is_open() ? "The job has a session already: a job has one rank" : std::string();
+  const bool awaited = state_.phase == Phase::kDumped;
+  if (awaited != (hello.restored != 0))
+    return awaited ? "The job has been dumped: only its own process can come back"
+                   : "This process was not called back";
+  const bool is_full = !awaited && rank_.is_open() && rank_.others().size() >= RankLink::kMaxOthers;
+  return is_full ? "The job has too many processes that use a GPU" : std::string();
+}
+
+void Keeper::welcome(Peer peer, const local::Hello& hello) {
+  const Result<local::Socket::Peer> who = peer.identity();
+  const pid_t pid = who.has_value() ? who.assume_value().pid : 0;
+  if (const std::string why = why_turned_away(pid, hello); !why.empty()) {
+    (void)peer.send({0, 0, to_failed(MessageType::kHello, Error(ErrorCode::kRefused, why))}).has_value();
+    return;
+  }
+  const bool is_further = is_transparent() && rank_.is_open() && state_.phase != Phase::kDumped;
+  if (!is_further) return open_session(std::move(peer), pid);
+  greet_rank(peer);
+  rank_.add_other(std::move(peer), pid);
+}
+
+void Keeper::open_session(Peer peer, pid_t pid) {
+  const bool comes_back = state_.phase == Phase::kDumped;
+  if (comes_back) {
+    if (const Result<Nanos> lag = rank_clock_lag(pid); lag.has_value()) state_.clock_lag = lag.assume_value();
+  } else {
+    state_.phase = is_transparent() ? Phase::kRunning : Phase::kConnected;
+  }
+  rank_.open(std::move(peer), pid);
+  greet_rank(rank_.peer());
+  if (comes_back) return memory_.on_called_back();
+  if (is_transparent()) agent_.answer(0, local::Ready{});
+}
+
+void Keeper::greet_rank(Peer& peer) {
+  UniqueFd page(::fcntl(parts_.page.fd(), F_DUPFD_CLOEXEC, 0));
+  local::Welcome welcome;
+  // A second session of the same program does not wait for what has arrived already.
+  welcome.role = state_.resumed_ns == 0 ? parts_.config.role : local::Role::kFresh;
+  welcome.incarnation = state_.incarnation;
+  welcome.job.assign(parts_.config.job);
+  std::vector<UniqueFd> descriptors;
+  descriptors.push_back(std::move(page));
+  (void)peer.send({0, 0, welcome}, std::move(descriptors))
+      .has_value();  // a peer that is gone is noticed by its end
+}
+
+void Keeper::on_rank_message(local::Received received) {
+  local::Message& message = received.message;
+  switch (type_of(message.body)) {
+    case MessageType::kReady:
+      state_.phase = Phase::kRunning;
+      break;
+    case MessageType::kStandbyReady:
+      state_.phase = Phase::kStandbyReady;
+      break;
+    case MessageType::kPaused:
+      return execution_.on_paused(std::move(received));
+    case MessageType::kRunning:
+      return execution_.on_running(message);
+    case MessageType::kFailed:
+      if (memory_.on_failed(message)) return;
+      execution_.on_failed(message);
+      memory_.on_export_failed(message);
+      break;
+    case MessageType::kExportBatch:
+    case MessageType::kExportEnd:
+    case MessageType::kRegionFreed:
+    case MessageType::kTensorDropped:
+      if (!memory_.on_export(received)) return;
+      break;
+    case MessageType::kDescribeEnd:
+      rank_.mark_not_movable(std::get<local::DescribeEnd>(message.body).summary);
+      break;
+    case MessageType::kTensors:
+    case MessageType::kRegions:
+      break;
+    case MessageType::kReleased:
+    case MessageType::kMapAck:
+    case MessageType::kMapped:
+    case MessageType::kMade:
+    case MessageType::kDumpReady:
+      return memory_.handle_answer(std::move(received));
+    default:
+      ::dprintf(2, "The rank sent a message that a rank does not send\n");
+      return rank_.drop();
+  }
+  agent_.send(message, std::move(received.descriptors));
+}
+
+// The rank has ended its session, or has ended. What it was asked and has not answered fails here.
+void Keeper::on_rank_gone() {
+  if (memory_.on_dumped()) return;
+  const std::string why = "The program has ended its session";
+  termination_.on_rank_gone();
+  execution_.on_rank_gone(why);
+  memory_.on_rank_gone(why);
+  if (state_.phase == Phase::kLeaving || state_.phase == Phase::kExited) return;
+  state_.phase = rank_.promote_other() ? Phase::kRunning : Phase::kStarting;
 }
 
 }  // namespace ckpt::keeper

@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -23,7 +24,7 @@
 #include "agent/keeper/init/holder.h"
 #include "agent/keeper/init/restored.h"
 #include "agent/keeper/keeper.h"
-#include "agent/keeper/rank_process.h"
+#include "agent/keeper/rank/rank_process.h"
 #include "libckpt/base/fault.h"
 
 namespace ckpt::keeper {
@@ -107,7 +108,7 @@ Result<std::optional<Keeper::Restored>> restore(const Config& config, const std:
 // The pid file stays locked for as long as the result lives.
 struct Prepared {
   UniqueFd pid_file;
-  Result<Keeper> keeper;
+  Result<std::unique_ptr<Keeper>> keeper;
 };
 
 Result<Prepared> become_keeper(const Config& config, const std::string& folder,
@@ -139,7 +140,7 @@ Result<void> keep(Config config, const std::string& folder, UniqueFd started) {
     if (config.restore) report_failure(folder, config, prepared.assume_error());
     return std::move(prepared).assume_error();
   }
-  Result<Keeper>& keeper = prepared.assume_value().keeper;
+  Result<std::unique_ptr<Keeper>>& keeper = prepared.assume_value().keeper;
   if (!keeper.has_value()) {
     report_failure(folder, config, keeper.assume_error());
     return std::move(keeper).assume_error();
@@ -147,7 +148,7 @@ Result<void> keep(Config config, const std::string& folder, UniqueFd started) {
   CKPT_TRYV(write_all(started.get(), std::as_bytes(std::span("k", 1))));
   started.reset();
   leave_terminal(folder);
-  return keeper.assume_value().run();
+  return keeper.assume_value()->run();
 }
 
 // Waits until the keeper says that it works; its failure is told on standard error by itself.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configuration of the daemons: {whose u8, text}. What is accepted keeps what the rest of the daemon relies
 // on.
-#include "agent/keeper/config.h"
+#include "agent/keeper/settings/config.h"
 #include "agent/settings/config.h"
 #include "coordinator/settings/config.h"
 #include "tests/fuzz/fuzz.h"

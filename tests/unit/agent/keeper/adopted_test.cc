@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The keeper of a process that it has not started.
-#include "agent/keeper/adopted_process.h"
+#include "agent/keeper/rank/adopted_process.h"
 #include "tests/unit/agent/keeper/harness.h"
 
 namespace ckpt::keeper {

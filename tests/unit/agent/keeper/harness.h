@@ -17,7 +17,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "agent/keeper/rank_process.h"
+#include "agent/keeper/rank/rank_process.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/inprocess/local/socket.h"
 

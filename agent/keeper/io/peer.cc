@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/keeper/peer.h"
+#include "agent/keeper/io/peer.h"
 
 #include <utility>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/keeper/timer.h"
+#include "agent/keeper/io/timer.h"
 
 #include <sys/timerfd.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/keeper/adopted_process.h"
+#include "agent/keeper/rank/adopted_process.h"
 
 #include <signal.h>
 #include <sys/syscall.h>
@@ -11,7 +11,7 @@
 #include <sstream>
 #include <string>
 
-#include "agent/keeper/rank_process.h"
+#include "agent/keeper/rank/rank_process.h"
 
 namespace ckpt::keeper {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/keeper/config.h"
+#include "agent/keeper/settings/config.h"
 
 #include <nlohmann/json.hpp>
 #include <set>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/keeper/saver.h"
+#include "agent/keeper/rank/saver.h"
 
 #include <fcntl.h>
 #include <sched.h>

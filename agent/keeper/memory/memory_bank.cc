@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/keeper/memory_bank.h"
+#include "agent/keeper/memory/memory_bank.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program of a job as a process: started with clean descriptors in a process group of its own, signalled
 // as that group, killed by the kernel if the keeper dies.
-// Threads: none. Ownership: the process ends with kill_group() or by itself; the destructor does nothing.
+// Threads: none. Ownership: the process ends with kill_all() or by itself; the destructor does nothing.
 // Errors: kNotFound, kIo.
 #pragma once
 
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/keeper/config.h"
+#include "agent/keeper/settings/config.h"
 #include "libckpt/base/result.h"
 
 namespace ckpt::keeper {
@@ -34,6 +34,8 @@ class RankProcess {
   // The program itself or a process that it has started.
   [[nodiscard]] bool contains(pid_t pid) const;
   void signal_group(int signal) const;
+  // SIGKILL to the group and to its leader, which must not have been reaped. kIo: nothing was reached.
+  [[nodiscard]] Result<void> kill_all() const;
   // The ids of the processes in the group.
   [[nodiscard]] std::vector<pid_t> members() const;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/keeper/rank_clock.h"
+#include "agent/keeper/rank/rank_clock.h"
 
 #include <sstream>
 #include <string>

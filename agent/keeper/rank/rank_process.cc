@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/keeper/rank_process.h"
+#include "agent/keeper/rank/rank_process.h"
 
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -16,7 +16,7 @@
 #include <set>
 #include <vector>
 
-#include "agent/keeper/adopted_process.h"
+#include "agent/keeper/rank/adopted_process.h"
 #include "libckpt/base/fd.h"
 
 namespace ckpt::keeper {
@@ -194,6 +194,12 @@ void RankProcess::signal_group(int signal) const {
   } else if (start_ticks_of(pid_) == start_ticks_) {  // its number may be another's by now
     signal_tree(pid_, signal);
   }
+}
+
+Result<void> RankProcess::kill_all() const {
+  signal_group(SIGKILL);
+  if (is_foreign_ || ::kill(pid_, SIGKILL) == 0) return ok();
+  return Error::from_errno("Killing the program, process " + std::to_string(pid_));
 }
 
 std::uint64_t start_ticks_of(pid_t pid) {

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// An adopted process has no session with its keeper: no runtime of ours is in it. What is asked of a rank
+// elsewhere is answered here; stopping, saving and restoring it is the agent's work
+// (agent/migration/modes/adopted_mode.h), and the keeper keeps what phase that is in.
+// Threads: one. Ownership: nothing; what is given at construction outlives it. Errors: answered as Failed.
+#pragma once
+
+#include <cstdint>
+
+#include "agent/keeper/io/agent_port.h"
+#include "agent/keeper/rank/rank_lease.h"
+#include "agent/keeper/rank/rank_process.h"
+#include "agent/keeper/rank/rank_state.h"
+#include "libckpt/inprocess/local/socket.h"
+
+namespace ckpt::keeper {
+
+class AdoptedRank {
+ public:
+  struct Parts {
+    RankState& state;
+    const RankProcess& process;
+    RankLease& lease;
+    AgentPort& agent;
+  };
+  explicit AdoptedRank(Parts parts) : parts_(parts) {}
+
+  // False: not a request that is special to an adopted process.
+  bool handle(const local::Received& received);
+
+ private:
+  void pause(std::uint64_t request);
+  void prepare_dump(std::uint64_t request);
+  void reattach(std::uint64_t request);
+  void resume(std::uint64_t request, const local::Resume& resume);
+  void refuse(std::uint64_t request, local::MessageType type);
+
+  Parts parts_;
+};
+
+}  // namespace ckpt::keeper

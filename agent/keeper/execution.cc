@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/keeper/execution.h"
+
+#include <utility>
+
+#include "libckpt/base/clock.h"
+#include "libckpt/base/fault.h"
+
+namespace ckpt::keeper {
+
+using local::MessageType;
+using local::Phase;
+
+std::string Execution::why_not_paused() const {
+  switch (parts_.state.phase) {
+    case Phase::kPausing:
+    case Phase::kPaused:
+      return "The job is paused already";
+    case Phase::kExited:
+      return "The program has ended";
+    default:
+      return "The program has not called ckpt_ready, or has ended its session (phase " +
+             std::string(to_string(parts_.state.phase)) + ")";
+  }
+}
+
+void Execution::pause(std::uint64_t request) {
+  if (parts_.state.phase != Phase::kRunning || !parts_.rank.is_open())
+    return parts_.agent.refuse(request, MessageType::kPause, ErrorCode::kRefused, why_not_paused());
+  if (const std::string why = parts_.rank.why_not_movable(); !why.empty())
+    return parts_.agent.refuse(request, MessageType::kPause, ErrorCode::kRefused, why);
+  parts_.state.phase = Phase::kPausing;
+  pause_request_ = request;
+  parts_.page.ask_pause(request);
+  if (parts_.is_transparent) parts_.rank.send({0, request, local::Pause{}});
+}
+
+// The rank may be on its way into the pause: one that says Paused nevertheless is told to go on.
+void Execution::withdraw_pause() {
+  parts_.page.withdraw_pause();
+  if (parts_.is_transparent)
+    parts_.rank.send({0, pause_request_, local::Resume{0, parts_.lease.deadline(), 0}});
+  pause_request_ = 0;
+  if (parts_.state.phase == Phase::kPausing) parts_.state.phase = Phase::kRunning;
+}
+
+void Execution::on_agent_gone() {
+  if (parts_.state.phase == Phase::kPausing) withdraw_pause();
+}
+
+bool Execution::may_continue() const {
+  return parts_.state.phase != Phase::kDumped || parts_.memory.is_called_back();
+}
+
+void Execution::resume(local::Received received) {
+  const std::uint64_t request = received.message.request;
+  const local::Resume resume = std::get<local::Resume>(received.message.body);
+  RankState& state = parts_.state;
+  const auto refuse = [&](ErrorCode code, const std::string& why) {
+    parts_.agent.refuse(request, MessageType::kResume, code, why);
+  };
+  const bool with_state = !received.descriptors.empty();
+  const bool fits = with_state == (state.phase == Phase::kStandbyReady);
+  if (state.phase == Phase::kPaused && !(parts_.memory.is_mapped() && parts_.memory.is_idle()))
+    return refuse(ErrorCode::kRefused, "The rank cannot go on: its device memory is " +
+                                           std::string(to_string(parts_.memory.memory())));
+  switch (state.phase) {
+    case Phase::kStandbyReady:
+    case Phase::kPaused:
+      if (fits) break;
+      return refuse(ErrorCode::kInvalidArgument,
+                    "A standby goes on with the source's host state, a paused rank without");
+    case Phase::kPausing:
+      withdraw_pause();
+      [[fallthrough]];
+    case Phase::kRunning:  // it runs already, perhaps by the same order, given before a restart of the agent
+      state.incarnation = resume.incarnation;
+      set_deadline(resume.deadline_ns);
+      return parts_.agent.answer(
+          request,
+          local::Running{state.incarnation, state.resumed_ns != 0 ? state.resumed_ns : now_ns(), 0, 0});
+    case Phase::kResuming:
+      resume_request_ = request;
+      return set_deadline(resume.deadline_ns);
+    default:
+      return refuse(ErrorCode::kRefused,
+                    "The rank cannot go on in phase " + std::string(to_string(state.phase)));
+  }
+  resumes_as_ = resume.incarnation;
+  resume_request_ = request;
+  state.phase = Phase::kResuming;
+  set_deadline(resume.deadline_ns);
+  parts_.rank.send(received.message, std::move(received.descriptors));
+  fault_point(FaultPoint::kKeeperGateOpened);
+}
+
+void Execution::on_paused(local::Received received) {
+  const std::uint64_t request = received.message.request;
+  if (parts_.state.phase != Phase::kPausing || request != pause_request_) {
+    // The pause was withdrawn while the rank entered its barrier. A transparent one says which it was.
+    const bool by_request = parts_.is_transparent;
+    return parts_.rank.send(
+        {0, by_request ? request : 0,
+         local::Resume{by_request ? 0 : parts_.state.incarnation, parts_.lease.deadline(), 0}});
+  }
+  auto& paused = std::get<local::Paused>(received.message.body);
+  paused.barrier_entry_ns += parts_.state.clock_lag;
+  paused.quiesced_ns += parts_.state.clock_lag;
+  parts_.state.phase = Phase::kPaused;
+  parts_.page.withdraw_pause();
+  pause_request_ = 0;
+  parts_.state.barrier_entry_ns = paused.barrier_entry_ns;
+  parts_.state.quiesced_ns = paused.quiesced_ns;
+  parts_.agent.send(received.message, std::move(received.descriptors));
+}
+
+void Execution::on_running(const local::Message& message) {
+  if (message.request == 0 || parts_.state.phase != Phase::kResuming) return;  // the end of a withdrawn pause
+  local::Running running = std::get<local::Running>(message.body);
+  running.resumed_ns += parts_.state.clock_lag;
+  parts_.state.phase = Phase::kRunning;
+  parts_.state.incarnation = resumes_as_;
+  parts_.state.resumed_ns = running.resumed_ns;
+  parts_.agent.send({0, resume_request_, running});
+}
+
+void Execution::on_failed(const local::Message& message) {
+  const auto refused = static_cast<MessageType>(std::get<local::Failed>(message.body).refused_type);
+  if (refused == MessageType::kPause && message.request == pause_request_ &&
+      parts_.state.phase == Phase::kPausing) {
+    parts_.page.withdraw_pause();
+    pause_request_ = 0;
+    parts_.state.phase = Phase::kRunning;
+  } else if (refused == MessageType::kResume && parts_.state.phase == Phase::kResuming) {
+    parts_.state.phase = Phase::kConnected;  // a standby that does not fit
+  }
+}
+
+void Execution::on_rank_gone(const std::string& why) {
+  if (parts_.state.phase == Phase::kPausing) {
+    parts_.page.withdraw_pause();
+    parts_.agent.refuse(pause_request_, MessageType::kPause, ErrorCode::kUnavailable, why);
+  }
+  if (parts_.state.phase == Phase::kResuming)
+    parts_.agent.refuse(resume_request_, MessageType::kResume, ErrorCode::kUnavailable, why);
+  pause_request_ = 0;
+}
+
+}  // namespace ckpt::keeper

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pauses of the rank, and their ends: whether it runs, and as which incarnation.
+// Threads: one. Ownership: nothing; what is given at construction outlives it. Errors: answered as Failed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "agent/keeper/io/agent_port.h"
+#include "agent/keeper/io/rank_link.h"
+#include "agent/keeper/memory/memory_exchange.h"
+#include "agent/keeper/rank/rank_lease.h"
+#include "agent/keeper/rank/rank_state.h"
+#include "libckpt/inprocess/local/control_page.h"
+#include "libckpt/inprocess/local/socket.h"
+
+namespace ckpt::keeper {
+
+class Execution {
+ public:
+  struct Parts {
+    RankState& state;
+    local::ControlPageMapping& page;
+    RankLink& rank;
+    AgentPort& agent;
+    RankLease& lease;
+    MemoryExchange& memory;
+    bool is_transparent = false;
+  };
+  explicit Execution(Parts parts) : parts_(parts) {}
+
+  // ---- from the agent ----
+  void pause(std::uint64_t request);
+  void resume(local::Received received);
+  // A pause that has not begun is withdrawn; one that holds stays: the next agent knows whether BARRIER is
+  // recorded.
+  void on_agent_gone();
+
+  // ---- from the rank ----
+  void on_paused(local::Received received);
+  void on_running(const local::Message& message);
+  void on_failed(const local::Message& message);
+  // What it was asked and has not answered fails.
+  void on_rank_gone(const std::string& why);
+
+  // What was dumped stays stopped, whatever its lease, until it is called back.
+  [[nodiscard]] bool may_continue() const;
+
+ private:
+  void withdraw_pause();
+  [[nodiscard]] std::string why_not_paused() const;
+  void set_deadline(Nanos deadline_ns) { parts_.lease.set_deadline(deadline_ns, may_continue()); }
+
+  Parts parts_;
+  std::uint64_t pause_request_ = 0;
+  std::uint64_t resume_request_ = 0;
+  std::uint64_t resumes_as_ = 0;  // in phase kResuming
+};
+
+}  // namespace ckpt::keeper

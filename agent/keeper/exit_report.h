@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a program ended, in JOBDIR/status.json: on the disk before anybody is told. Threads: any.
+// Errors: kIo.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "agent/keeper/rank/rank_state.h"
+#include "agent/keeper/settings/config.h"
+#include "libckpt/base/result.h"
+
+namespace ckpt::keeper {
+
+// `last_save`: how the save before the kill went; may be empty.
+Result<void> write_exit_report(const std::string& folder, const Config& config, const RankState& state,
+                               pid_t rank, const std::string& last_save);
+
+}  // namespace ckpt::keeper

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The keeper's end of its connection to the agent, if one is attached. A request that the keeper makes of
+// itself (kOwnRequest, see last_save.h) is answered through here as well, and goes to the owner instead.
+// Threads: one. Ownership: the connection; the owner outlives it. Errors: none; an agent that cannot be
+// written to is dropped, and the owner is told.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "agent/keeper/io/peer.h"
+#include "libckpt/base/fd.h"
+#include "libckpt/base/result.h"
+#include "libckpt/inprocess/local/messages.h"
+
+namespace ckpt::keeper {
+
+// No agent uses this number.
+inline constexpr std::uint64_t kOwnRequest = ~std::uint64_t{0};
+
+class AgentPort {
+ public:
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    // The connection is closed already.
+    virtual void on_agent_gone() = 0;
+    virtual void on_own_answer(const local::Body& body) = 0;
+    [[nodiscard]] virtual local::Status status() const = 0;
+  };
+
+  explicit AgentPort(Owner& owner) : owner_(owner) {}
+
+  // The newest agent wins: one that is attached is dropped first.
+  void attach(Peer peer);
+  void drop();
+  [[nodiscard]] bool is_attached() const { return static_cast<bool>(peer_); }
+  [[nodiscard]] Peer& peer() { return peer_; }
+  [[nodiscard]] const Peer& peer() const { return peer_; }
+
+  void send(const local::Message& message, std::vector<UniqueFd> descriptors = {});
+  void answer(std::uint64_t request, local::Body body, std::vector<UniqueFd> descriptors = {});
+  // With the keeper's status as it is now; request 0: an event.
+  void send_status(std::uint64_t request) { answer(request, owner_.status()); }
+  void refuse(std::uint64_t request, local::MessageType type, ErrorCode code, const std::string& why);
+
+ private:
+  Owner& owner_;
+  Peer peer_;
+};
+
+}  // namespace ckpt::keeper

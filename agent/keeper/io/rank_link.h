@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sessions of a job's processes with its keeper. One session is the rank's: it is asked and answers. A
+// transparent job may have others, of further processes that use a GPU; they only wait for their end, or for
+// the end of the rank's, and the job cannot be moved while there are any.
+// Threads: one. Ownership: the connections; the owner outlives it. Errors: none; a rank that cannot be
+// written to is dropped, and the owner is told.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "agent/keeper/io/peer.h"
+#include "libckpt/base/fd.h"
+#include "libckpt/inprocess/local/messages.h"
+
+namespace ckpt::keeper {
+
+class RankLink {
+ public:
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    virtual void on_rank_message(local::Received received) = 0;
+    // Its session is closed already.
+    virtual void on_rank_gone() = 0;
+    // The agent cannot take more now, so the rank is not read.
+    [[nodiscard]] virtual bool is_agent_full() const = 0;
+  };
+  struct Session {
+    Peer peer;
+    pid_t pid;
+  };
+
+  static constexpr std::size_t kMaxOthers = 256;
+
+  explicit RankLink(Owner& owner) : owner_(owner) {}
+
+  [[nodiscard]] bool is_open() const { return static_cast<bool>(rank_); }
+  [[nodiscard]] Peer& peer() { return rank_; }
+  [[nodiscard]] const std::vector<Session>& others() const { return others_; }
+  [[nodiscard]] std::uint32_t count() const;
+  // The process of the rank's session, 0 if there is none.
+  [[nodiscard]] pid_t pid() const { return pid_; }
+
+  void open(Peer peer, pid_t pid);
+  // The process is known although it has no session: an adopted one.
+  void know(pid_t pid) { pid_ = pid; }
+  void add_other(Peer peer, pid_t pid);
+  // The first of the others becomes the rank's. False: there is none.
+  bool promote_other();
+  void refuse_outsider() { has_outsider_ = true; }
+  // All sessions, when the program has ended; nobody is told.
+  void close();
+  void drop();
+
+  void send(const local::Message& message, std::vector<UniqueFd> descriptors = {});
+  // All that is there: the rank's last messages come before its end.
+  void read();
+  void read_other(std::size_t index);
+
+  // Empty: as far as sessions go, the job can be moved.
+  [[nodiscard]] std::string why_not_movable() const;
+  void mark_not_movable(local::StateSummary& summary) const;
+
+ private:
+  Owner& owner_;
+  Peer rank_;
+  pid_t pid_ = 0;
+  std::vector<Session> others_;
+  bool has_outsider_ = false;  // a process outside of the group wanted a session
+};
+
+}  // namespace ckpt::keeper

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Saving a rank's context before the keeper kills the rank by itself: where a context has come back by a
+// restore, some drivers hang the GPU, or the host, if its process is killed while it has it. So the rank's
+// memory is exported to this keeper, the rank is paused and lets go of it, and a program of its own saves the
+// context. What an agent orders elsewhere is asked of the rank here under kOwnRequest. Whatever fails, the
+// save is over within kMaxLastSave, and says how it went.
+// Threads: one. Ownership: the saving program, a child of this process. What is given at construction outlives
+// it. Errors: none; said() tells them.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "agent/keeper/execution.h"
+#include "agent/keeper/io/timer.h"
+#include "agent/keeper/memory/memory_exchange.h"
+#include "agent/keeper/settings/config.h"
+
+namespace ckpt::keeper {
+
+class LastSave {
+ public:
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    // The rank may be killed now.
+    virtual void on_last_save_over() = 0;
+  };
+  struct Parts {
+    const Config& config;
+    const RankState& state;
+    RankLink& rank;
+    RankLease& lease;
+    MemoryExchange& memory;
+    Execution& execution;
+    Timer& limit;  // nobody else uses it while is_under_way()
+    Owner& owner;
+  };
+  explicit LastSave(Parts parts) : parts_(parts) {}
+
+  // False: there is nothing to save, or it was tried. Else on_last_save_over() follows, perhaps at once.
+  bool begin();
+  [[nodiscard]] bool is_under_way() const { return stage_ == Stage::kUnderWay; }
+  // How it went; empty if there was none.
+  [[nodiscard]] const std::string& said() const { return said_; }
+
+  void on_own_answer(const local::Body& body);
+  void on_child_ended(pid_t pid, int status);
+  void on_limit();
+  void on_rank_exited();
+
+ private:
+  enum class Stage { kNone, kUnderWay, kOver };
+  void save_context();
+  void end(const std::string& why_not);
+
+  Parts parts_;
+  Stage stage_ = Stage::kNone;
+  std::string said_;
+  pid_t saver_ = 0;
+};
+
+}  // namespace ckpt::keeper

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/keeper/rank/rank_lease.h"
+
+#include <signal.h>
+
+#include "agent/keeper/rank/adopted_process.h"
+
+namespace ckpt::keeper {
+namespace {
+
+constexpr Nanos kStopCheckNs = 1'000'000;
+constexpr Nanos kStoppedCheckNs = 50'000'000;
+
+}  // namespace
+
+void RankLease::set_deadline(Nanos deadline_ns, bool may_continue) {
+  deadline_ns_ = deadline_ns;
+  if (parts_.state.phase == local::Phase::kExited) return;
+  if (deadline_ns != local::kNoDeadline && deadline_ns <= now_ns()) return end();
+  if (deadline_ns == local::kNoDeadline) {
+    parts_.timer.clear();
+  } else {
+    parts_.timer.set(deadline_ns);
+  }
+  if (!is_over_) return;
+  is_over_ = false;
+  parts_.page.set_gate(false);
+  if (parts_.is_transparent) parts_.rank.send({0, 0, local::RankContinued{now_ns()}});
+  if (may_continue) parts_.process.signal_group(SIGCONT);
+  if (!stop_reported_) return;
+  stop_reported_ = false;
+  parts_.agent.answer(0, local::RankContinued{now_ns()});
+}
+
+void RankLease::on_timer() {
+  if (parts_.timer.take_due()) end();
+}
+
+void RankLease::end() {
+  if (parts_.state.phase == local::Phase::kExited) return;
+  if (!is_over_) {
+    is_over_ = true;
+    parts_.page.set_gate(true);
+    if (parts_.is_transparent) parts_.rank.send({0, 0, local::RankStopped{now_ns()}});
+    parts_.process.signal_group(SIGSTOP);
+  }
+  if (parts_.is_foreign) look_whether_stopped();
+}
+
+void RankLease::on_stopped() {
+  if (!is_over_ || stop_reported_) return;
+  stop_reported_ = true;
+  parts_.agent.answer(0, local::RankStopped{now_ns()});
+}
+
+void RankLease::on_continued() {
+  if (!is_over_) return;
+  stop_reported_ = false;  // somebody else's SIGCONT does not bring a lease back
+  parts_.process.signal_group(SIGSTOP);
+}
+
+// It may also go on by somebody else's SIGCONT, so this is done for as long as it has no lease.
+void RankLease::look_whether_stopped() {
+  const bool stopped = is_stopped(parts_.process.pid());
+  if (!stopped) parts_.process.signal_group(SIGSTOP);
+  if (stopped) on_stopped();
+  parts_.timer.set(now_ns() + (stopped ? kStoppedCheckNs : kStopCheckNs));
+}
+
+}  // namespace ckpt::keeper

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The end of the rank by this keeper's hand: Stop (SIGTERM, after a grace SIGKILL), Kill, and Moved, after
+// which nothing of the program may run any more. A kill that no agent has prepared comes after the last save
+// (last_save.h).
+// Threads: one. Ownership: the timer of the grace. What is given at construction outlives it. Errors: a signal
+// that does not reach the program is told on standard error.
+#pragma once
+
+#include <cstdint>
+
+#include "agent/keeper/last_save.h"
+
+namespace ckpt::keeper {
+
+class Termination : private LastSave::Owner {
+ public:
+  struct Parts {
+    const Config& config;
+    const RankProcess& process;
+    RankState& state;
+    RankLink& rank;
+    AgentPort& agent;
+    RankLease& lease;
+    MemoryExchange& memory;
+    Execution& execution;
+    Timer grace;
+    bool is_transparent = false;
+  };
+  explicit Termination(Parts parts);
+
+  // `request` 0: of the keeper itself, which nobody waits for.
+  void stop(std::uint64_t request, std::uint64_t grace_ms);
+  // An agent that orders this has saved what there is to save.
+  void kill(std::uint64_t request);
+  void moved(std::uint64_t request);
+
+  [[nodiscard]] LastSave& last_save() { return last_save_; }
+  [[nodiscard]] const LastSave& last_save() const { return last_save_; }
+  [[nodiscard]] int fd() const { return parts_.grace.fd(); }
+  void on_timer();
+  // Its session is closed.
+  void on_rank_gone();
+  // The program has ended: what it has left behind ends, too.
+  void on_exited();
+
+ private:
+  void on_last_save_over() override { kill_now(); }
+  void kill_after_save();
+  void kill_now();
+  void set_grace(std::uint64_t grace_ms);
+
+  Parts parts_;
+  LastSave last_save_;
+};
+
+}  // namespace ckpt::keeper
