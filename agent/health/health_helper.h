@@ -50,7 +50,6 @@ class HealthHelper : public std::enable_shared_from_this<HealthHelper> {
   // For good.
   void stop();
   [[nodiscard]] pid_t pid() const noexcept { return process_ ? process_->pid() : 0; }
-  [[nodiscard]] bool is_silent() const noexcept { return silent_; }
 
  private:
   HealthHelper(const asio::any_io_executor& executor, HealthHelperSettings settings, Handlers handlers);

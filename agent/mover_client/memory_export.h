@@ -31,7 +31,6 @@ class MemoryExport : public std::enable_shared_from_this<MemoryExport> {
   // Follows no more and tells the rank so.
   Task<> stop();
   void close_descriptors() { kept_.clear(); }
-  [[nodiscard]] std::size_t kept_descriptors() const noexcept { return kept_.size(); }
 
  private:
   MemoryExport(std::shared_ptr<KeeperLink> keeper, std::shared_ptr<MoverSession> session, Settings settings);

@@ -53,7 +53,6 @@ class SentMap {
     return missing_;
   }  // chunks without an acknowledged version
   [[nodiscard]] std::uint64_t chunk_count() const noexcept { return chunk_count_; }
-  [[nodiscard]] std::size_t region_count() const noexcept { return regions_.size(); }
   [[nodiscard]] std::uint64_t chunk_bytes() const noexcept { return chunk_bytes_; }
 
   // One fingerprint over a message of whole blocks: chunk size, count of regions and, in order of region id,

@@ -272,25 +272,6 @@ Result<void> VersionWriter::put_blob(const std::string& name, std::span<const st
   return ok();
 }
 
-Result<void> VersionWriter::keep_blob(const std::string& name) {
-  if (!open_) return is_over();
-  for (const Blob& other : version_.blobs)
-    if (other.name == name) return Error(ErrorCode::kInvalidArgument, "Blob " + name + " is there already");
-  for (const Blob& old : parent_ ? parent_->blobs : std::vector<Blob>{}) {
-    if (old.name != name) continue;
-    CKPT_TRY(list, make_list(old.list, &old.list));
-    for (Block& block : list.blocks) {
-      if (!block.kept || block.unkeepable.any())
-        return Error(ErrorCode::kNotFound, "Blob " + name + " of the version before is damaged: put it");
-      block.accounted.set();
-    }
-    version_.blobs.push_back(old);
-    blobs_.push_back(std::move(list));
-    return ok();
-  }
-  return Error(ErrorCode::kNotFound, "The version before has no blob " + name);
-}
-
 Result<void> VersionWriter::check_complete() const {
   for (std::uint32_t r = 0; r < regions_.size(); ++r) {
     const auto chunks = missing(r);

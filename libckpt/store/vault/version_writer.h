@@ -81,8 +81,6 @@ class VersionWriter {
   [[nodiscard]] std::vector<std::uint64_t> missing(std::uint32_t region) const;
 
   Result<void> put_blob(const std::string& name, std::span<const std::byte> bytes);
-  // As the parent has it. kNotFound: it has none of that name.
-  Result<void> keep_blob(const std::string& name);
 
   Result<std::shared_ptr<const Version>> commit(const VersionLabels& labels);
   void abandon();
