@@ -388,7 +388,7 @@ TEST_F(NvmlFaultTest, AQuietXidLeavesItsProcessAlone) {
   EXPECT_OK(api().cuCtxSynchronize());
 }
 
-TEST_F(NvmlFaultTest, RemappedRowsAreTold) {
+TEST_F(NvmlFaultTest, RemappedRowsAreReported) {
   unsigned rows[4] = {};
   const auto ask = [&] {
     return call("nvmlDeviceGetRemappedRows", gpu_, &rows[0], &rows[1], &rows[2], &rows[3]);

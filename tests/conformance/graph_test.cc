@@ -71,7 +71,7 @@ class GraphTest : public DriverTest {
   CUevent event_ = nullptr;
 };
 
-TEST_F(GraphTest, NodesRunInTheOrderOfWhatTheyNeed) {
+TEST_F(GraphTest, NodesRunInTheOrderOfTheirDependencies) {
   CUgraph graph = nullptr;
   ASSERT_OK(api().cuGraphCreate(&graph, 0));
   CUDA_MEMSET_NODE_PARAMS set{};
@@ -174,7 +174,7 @@ TEST_F(GraphTest, ACircleIsRefused) {
   EXPECT_OK(api().cuGraphDestroy(graph));
 }
 
-TEST_F(GraphTest, WhatACapturingStreamIsAskedBecomesAGraph) {
+TEST_F(GraphTest, WorkOfACapturingStreamBecomesAGraph) {
   CUgraph graph = nullptr;
   EXPECT_CUDA(CUDA_ERROR_ILLEGAL_STATE, api().cuStreamEndCapture(stream_, &graph));
   ASSERT_OK(api().cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL));

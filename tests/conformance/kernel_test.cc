@@ -159,7 +159,7 @@ TEST_F(KernelTest, UnknownNamesAreNotFound) {
   EXPECT_CUDA(CUDA_ERROR_FILE_NOT_FOUND, api().cuModuleLoad(&missing, "/no/such/file.fatbin"));
 }
 
-TEST_F(KernelTest, WhatIsNoModuleIsRefused) {
+TEST_F(KernelTest, FilesWithoutDeviceCodeAreRefused) {
   CUmodule module = nullptr;
   const char garbage[4096] = "this is no device code";
   EXPECT_NE(CUDA_SUCCESS, api().cuModuleLoadData(&module, garbage));

@@ -96,7 +96,7 @@ TEST_F(LibraryTest, EachContextHasVariablesOfItsOwn) {
   EXPECT_EQ(1U, read_words(launches(), 1)[0]);
 }
 
-TEST_F(LibraryTest, WhatIsNotThereIsNotFoundAndWhatIsUnloadedIsGone) {
+TEST_F(LibraryTest, MissingOrUnloadedKernelsAreNotFound) {
   CUkernel kernel = nullptr;
   CUdeviceptr address = 0;
   EXPECT_CUDA(CUDA_ERROR_NOT_FOUND, api().cuLibraryGetKernel(&kernel, library_, "no_such_kernel"));

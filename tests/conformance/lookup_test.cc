@@ -29,7 +29,7 @@ TEST_F(LookupTest, TheVersionChoosesTheFunction) {
   EXPECT_NE(find("cuEventElapsedTime", 12000), find("cuEventElapsedTime", 12080));
 }
 
-TEST_F(LookupTest, UnknownNamesAndVersionsTooOldAreToldApart) {
+TEST_F(LookupTest, UnknownNamesAndOldVersionsHaveDifferentErrors) {
   void* function = &function;
   CUdriverProcAddressQueryResult status{};
   EXPECT_CUDA(CUDA_ERROR_NOT_FOUND, api().cuGetProcAddress_v2("cuNoSuchThing", &function, 12000, 0, &status));
@@ -67,7 +67,7 @@ TEST_F(LookupTest, AThreadHasAStreamOfItsOwn) {
   EXPECT_OK(api().cuMemFree_v2(memory));
 }
 
-TEST_F(LookupTest, FunctionsSayWhatTheyNeedAndHowManyFit) {
+TEST_F(LookupTest, FunctionAttributesAndOccupancyAreReported) {
   const CUmodule module = load_kernels();
   const CUfunction function = kernel(module, "add_one");
   int threads = 0;

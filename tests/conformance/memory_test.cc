@@ -188,7 +188,7 @@ class MappedFile {
 };
 
 // As a source and a target on one machine pin the same pages, each where it has mapped them.
-TEST_F(MemoryTest, RegisteredMemoryOfAFileIsTheSameForAllWhoMapIt) {
+TEST_F(MemoryTest, RegisteredFileMemoryIsSharedByAllMappings) {
   const int fd = ::memfd_create("conformance", MFD_CLOEXEC);
   ASSERT_EQ(0, ::ftruncate(fd, 4 * kMiB));
   const MappedFile one(fd, 4 * kMiB);
@@ -234,7 +234,7 @@ TEST_F(MemoryTest, RegisteredMemoryOfAFileIsTheSameForAllWhoMapIt) {
 
 // What the program sees is what counts, whatever lies in a file with the same bytes, or at another place of
 // it.
-TEST_F(MemoryTest, RegisteredMemoryIsWhatTheProgramSees) {
+TEST_F(MemoryTest, RegisteredMemoryFollowsTheProgramsMapping) {
   const int fd = ::memfd_create("conformance", MFD_CLOEXEC);
   ASSERT_EQ(0, ::ftruncate(fd, 2 * kMiB));
   const int other = ::memfd_create("conformance", MFD_CLOEXEC);
@@ -288,7 +288,7 @@ TEST_F(MemoryTest, APartOfAFilesMappingCanBeRegistered) {
   ::close(fd);
 }
 
-TEST_F(MemoryTest, PointersSayWhatTheyAre) {
+TEST_F(MemoryTest, PointerAttributesAreReported) {
   CUdeviceptr memory = 0;
   ASSERT_OK(api().cuMemAlloc_v2(&memory, kMiB));
   unsigned type = 0;

@@ -55,7 +55,7 @@ TEST_F(PoolTest, MemoryOfAPoolMayBeFreedWithoutAStream) {
   EXPECT_OK(api().cuMemFree_v2(memory));
 }
 
-TEST_F(PoolTest, WhatIsNoMemoryOrNoSizeIsRefused) {
+TEST_F(PoolTest, InvalidPointersAndSizesAreRefused) {
   CUdeviceptr memory = 0;
   EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuMemAllocAsync(nullptr, 4096, stream_));
   EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuMemFreeAsync(0x1000, stream_));

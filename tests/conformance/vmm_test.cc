@@ -41,7 +41,7 @@ TEST_F(VmmTest, CreateRefusesOddSizes) {
   EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuMemCreate(&handle, 0, &properties, 0));
 }
 
-TEST_F(VmmTest, MappedMemoryKeepsWhatIsWritten) {
+TEST_F(VmmTest, MappedMemoryKeepsItsContent) {
   Mapped memory(2 * unit_);
   ASSERT_OK(api().cuMemsetD32_v2(memory.address, 0x01020304, 2 * unit_ / 4));
   EXPECT_EQ(std::vector<std::uint32_t>(16, 0x01020304), read_words(memory.address + unit_ - 32, 16));
@@ -121,7 +121,7 @@ TEST_F(VmmTest, ReleasedMemoryLivesAsLongAsItsMapping) {
   EXPECT_OK(api().cuMemAddressFree(range, 32 * kMiB));
 }
 
-TEST_F(VmmTest, TwoMappingsOfOneAllocationShowTheSameBytes) {
+TEST_F(VmmTest, TwoMappingsOfAnAllocationShareTheirBytes) {
   Mapped memory(unit_);
   CUdeviceptr alias = 0;
   ASSERT_OK(api().cuMemAddressReserve(&alias, unit_, 0, 0, 0));

@@ -259,7 +259,7 @@ TEST_F(MoverTest, a_standby_that_does_not_match_is_refused_by_name) {
   again.end();
 }
 
-TEST_F(MoverTest, a_region_freed_in_a_round_is_free_when_the_mover_says_so) {
+TEST_F(MoverTest, region_freed_during_a_round_is_released_before_the_confirmation) {
   MoverProcess source(0, "a");
   MoverProcess target(1, "b");
   const std::uint64_t cache = source_memory->add_region(32 * kMiB);
@@ -337,7 +337,7 @@ TEST_F(MoverTest, a_tensor_named_in_a_round_that_the_standby_lacks_is_refused_by
   move.end();
 }
 
-TEST_F(MoverTest, not_converging_says_so_and_waits_for_the_end) {
+TEST_F(MoverTest, move_that_does_not_converge_is_reported_and_waits_for_its_end) {
   MoverProcess source(0, "a");
   MoverProcess target(1, "b");
   Move move(source, target, 7);

@@ -303,7 +303,7 @@ std::string error_of_near_move(const std::function<Headers(const Bytes&)>& becom
 }
 
 // A decoder looks at its input more than once, and the source may change what it has staged at any time.
-TEST(WrongPeer, that_encodes_in_the_memory_it_stages_in_is_refused) {
+TEST(WrongPeer, that_offers_encoded_chunks_in_its_memory_is_refused) {
   for (const auto encoding :
        {codec::Encoding::kBlocks, codec::Encoding::kPlanes4, codec::Encoding::kDifference4}) {
     const auto encoded = [encoding](const Bytes& chunks) {
@@ -319,7 +319,7 @@ TEST(WrongPeer, that_encodes_in_the_memory_it_stages_in_is_refused) {
   }
 }
 
-TEST(WrongPeer, that_sends_what_are_no_chunks_in_the_memory_it_stages_in_is_refused) {
+TEST(WrongPeer, that_offers_other_messages_than_chunks_in_its_memory_is_refused) {
   for (const auto type : {LaneMessage::kPlan, LaneMessage::kHostState, LaneMessage::kManifest}) {
     const auto blob = [type](const Bytes& chunks) {
       BlobRecord record;
@@ -330,7 +330,7 @@ TEST(WrongPeer, that_sends_what_are_no_chunks_in_the_memory_it_stages_in_is_refu
   }
 }
 
-TEST(WrongPeer, that_stages_in_more_than_one_file_or_in_too_much_is_not_followed) {
+TEST(WrongPeer, that_offers_a_second_or_oversized_file_is_refused) {
   Nobody nobody;
   ReceiverCore core(test::device(1), {42, 2, 0},
                     track::FingerprintParams::expand({}, track::FingerprintPurpose::kRoot), nobody, nullptr,
@@ -347,7 +347,7 @@ TEST(WrongPeer, that_stages_in_more_than_one_file_or_in_too_much_is_not_followed
   EXPECT_FALSE(core.pin_source_memory(test::must(make_memory_file("another", kMiB)), kMiB));
 }
 
-TEST(WrongPeer, that_never_acknowledges_what_was_sent_is_given_up_at_the_third_time) {
+TEST(WrongPeer, that_acknowledges_a_chunk_wrongly_three_times_ends_the_session) {
   FaultInjectingTransport transport([](const Arrival& arrival) {
     Bytes bytes = arrival.bytes();
     if (arrival.at == kSource && header_of(bytes).type == LaneMessage::kAck)
@@ -361,7 +361,7 @@ TEST(WrongPeer, that_never_acknowledges_what_was_sent_is_given_up_at_the_third_t
   EXPECT_THAT(moved.assume_error().to_string(), HasSubstr("arrived wrong 3 times"));
 }
 
-TEST(WrongPeer, that_gives_orders_on_another_lane_ends_the_session) {
+TEST(WrongPeer, that_sends_control_messages_on_a_data_lane_ends_the_session) {
   std::atomic<bool> seen = false;
   FaultInjectingTransport transport([&seen](const Arrival& arrival) {
     Headers headers{arrival.bytes()};
@@ -410,7 +410,7 @@ TEST(WrongPeer, that_begins_a_blob_anew_while_a_piece_of_it_arrives_gets_no_plac
 }
 
 // Stale chunks of an extent that has gone, of its earlier generation, and one chunk named over and over.
-TEST(RightPeer, whose_word_is_old_or_repeated_is_heard_once) {
+TEST(RightPeer, that_repeats_a_stale_message_is_answered_once) {
   const auto stale = [](const Bytes& done) {
     AckRecord real;
     real.region = real.generation = 1;
@@ -445,7 +445,7 @@ TEST(RightPeer, that_drops_an_earlier_generation_loses_nothing) {
 }
 
 // One bit of one message's header, anywhere: it ends the session, or it means nothing.
-TEST(WrongPeer, whose_header_has_one_wrong_bit_is_refused_or_right) {
+TEST(WrongPeer, that_flips_a_header_bit_is_refused_or_has_no_effect) {
   constexpr unsigned kSeeds = 60;
   constexpr unsigned kMessages = 40;  // of a move of this size
   unsigned refused = 0;

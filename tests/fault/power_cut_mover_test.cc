@@ -143,7 +143,7 @@ TEST_F(PowerCutMover, WithoutASyncALossIsFound) {
 }
 
 // By a mover, into the memory of a standby.
-TEST_F(PowerCutMover, AMoverRestoresWhatTheCutHasLeft) {
+TEST_F(PowerCutMover, MoverRestoresTheNewestVersionAfterAPowerCut) {
   for (const auto& [end, version] : told_) {
     std::size_t cut = 0;
     while (cut < entries_.size() && entries_[cut].end <= end) ++cut;
@@ -157,7 +157,7 @@ TEST_F(PowerCutMover, AMoverRestoresWhatTheCutHasLeft) {
 }
 
 // A mover goes on writing after the cut.
-TEST_F(PowerCutMover, TheNextVersionsAreWrittenAsEver) {
+TEST_F(PowerCutMover, LaterVersionsAreWrittenAfterAPowerCut) {
   for (std::size_t cut = 0; cut < entries_.size(); cut += 9) {
     cut_power(cut, cut);
     folder = root_ + "/after/vault";

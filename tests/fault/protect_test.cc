@@ -152,7 +152,7 @@ class Protect : public testing::Test {
   std::optional<AgentNode> a_, b_;
 };
 
-TEST_F(Protect, AJobThatIsGoneGoesOnFromItsImage) {
+TEST_F(Protect, EndedJobGoesOnFromItsImage) {
   run_job();
   const auto report = take();
   EXPECT_EQ(report.phase, SnapshotPhase::kDone);
@@ -187,7 +187,7 @@ class ProtectTransparent : public Protect {
   }
 };
 
-TEST_F(ProtectTransparent, AJobThatIsGoneGoesOnFromItsImage) {
+TEST_F(ProtectTransparent, EndedJobGoesOnFromItsImage) {
   run_job();
   const auto report = take();
   EXPECT_EQ(report.phase, SnapshotPhase::kDone);
@@ -199,7 +199,7 @@ TEST_F(ProtectTransparent, AJobThatIsGoneGoesOnFromItsImage) {
   expect_same_end();
 }
 
-TEST_F(ProtectTransparent, TheJobItselfEndsAsEver) {
+TEST_F(ProtectTransparent, JobWithSnapshotsEndsWithTheSameDigest) {
   run_job();
   for (int i = 0; i < 3; ++i) take();
   wait_for("a", 1, [](const auto& job) { return job.phase == wire::JobPhase::kExited; });
@@ -225,7 +225,7 @@ TEST_P(ProtectTransparentCrash, TheJobRunsOn) {
 
 INSTANTIATE_TEST_SUITE_P(Points, ProtectTransparentCrash, testing::Values(111, 112));
 
-TEST_F(Protect, SnapshotsCostWhatChanged) {
+TEST_F(Protect, SecondSnapshotWritesChangedChunksOnly) {
   run_job();
   const auto first = take();
   const auto second = take();
@@ -239,7 +239,7 @@ TEST_F(Protect, SnapshotsCostWhatChanged) {
   expect_same_end();
 }
 
-TEST_F(Protect, TheJobItselfEndsAsEver) {
+TEST_F(Protect, JobWithSnapshotsEndsWithTheSameDigest) {
   run_job();
   for (int i = 0; i < 5; ++i) take();
   let_end();
@@ -248,7 +248,7 @@ TEST_F(Protect, TheJobItselfEndsAsEver) {
   EXPECT_EQ(coordinator_->vaults.at("a").images.size(), 3u);
 }
 
-TEST_F(Protect, ADamagedNewestImageFallsBackAndTheInstanceSaysSo) {
+TEST_F(Protect, DamagedNewestImageFallsBackAndTheInstanceReportsIt) {
   run_job();
   take();
   const wire::ImageRow first_listed = coordinator_->vaults.at("a").images.at(0);
@@ -317,7 +317,7 @@ TEST_F(Protect, ImagesAreRemovedByOrder) {
   EXPECT_TRUE(coordinator_->vaults.at("a").images.empty());
 }
 
-TEST_F(Protect, WhatCannotBeIsRefused) {
+TEST_F(Protect, ImpossibleOrdersAreRefused) {
   auto take = order();
   EXPECT_EQ(coordinator_->ask("a", take).error_code, static_cast<std::uint8_t>(ErrorCode::kNotFound));
   run_job();
@@ -370,7 +370,7 @@ INSTANTIATE_TEST_SUITE_P(Points, ProtectCrash,
 // kill -9 of the agent or mover that restores: nothing of the instance is left, and the second time it runs.
 class RestoreCrash : public Protect, public testing::WithParamInterface<std::pair<const char*, int>> {};
 
-TEST_P(RestoreCrash, TheSecondTimeItRuns) {
+TEST_P(RestoreCrash, SecondRestoreSucceeds) {
   const auto [role, point] = GetParam();
   run_job();
   take();

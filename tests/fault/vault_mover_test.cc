@@ -24,7 +24,7 @@ TEST_F(VaultMover, ASnapshotRestoresIntoAnotherLayout) {
   EXPECT_TRUE(content_of(standby) == before);
 }
 
-TEST_F(VaultMover, TheNextOneCostsWhatChanged) {
+TEST_F(VaultMover, SecondSnapshotWritesChangedChunksOnly) {
   MoverProcess mover(0, "a");
   Snapshot(mover, job, folder).take("one");
   const auto first = content_of(job);
@@ -42,7 +42,7 @@ TEST_F(VaultMover, TheNextOneCostsWhatChanged) {
   EXPECT_TRUE(content_of(standby) == first);
 }
 
-TEST_F(VaultMover, WhatChangesBetweenTheRoundAheadAndTheBarrierIsFound) {
+TEST_F(VaultMover, WriteBetweenFirstRoundAndBarrierIsInTheImage) {
   MoverProcess mover(0, "a");
   Snapshot snapshot(mover, job, folder);
   snapshot.start();
@@ -74,7 +74,7 @@ TEST_F(VaultMover, TheJobGoesOnWhileTheVersionIsWritten) {
   EXPECT_TRUE(content_of(standby) == at_barrier);
 }
 
-TEST_F(VaultMover, WhatStagingCannotHoldIsWaitedFor) {
+TEST_F(VaultMover, SnapshotLargerThanStagingIsWrittenBeforeTheJobGoesOn) {
   const std::uint64_t big = job.add_region(64 * kMiB);
   job.add_tensor("big", big, 0, 12'000'000);
   standby.add_tensor("big", standby.add_region(64 * kMiB), 0, 12'000'000);
@@ -115,7 +115,7 @@ TEST_F(VaultMover, ADamagedNewestVersionFallsBack) {
   EXPECT_TRUE(content_of(standby) == first);
 }
 
-TEST_F(VaultMover, AMoverThatIsNewCopiesAllAndWritesNothingTwice) {
+TEST_F(VaultMover, NewMoverCopiesAllAndStoresNothingTwice) {
   {
     MoverProcess mover(0, "a");
     Snapshot(mover, job, folder).take("one");
@@ -130,7 +130,7 @@ TEST_F(VaultMover, AMoverThatIsNewCopiesAllAndWritesNothingTwice) {
   EXPECT_TRUE(content_of(standby) == content_of(job));
 }
 
-TEST_F(VaultMover, AVersionThatWentMeanwhileIsNotKeptFrom) {
+TEST_F(VaultMover, RemovedVersionIsNotUsedAsAParent) {
   MoverProcess mover(0, "a");
   Snapshot(mover, job, folder).take("one");
   {
@@ -145,7 +145,7 @@ TEST_F(VaultMover, AVersionThatWentMeanwhileIsNotKeptFrom) {
   EXPECT_TRUE(content_of(standby) == content_of(job));
 }
 
-TEST_F(VaultMover, OneThatIsGivenUpLeavesTheOneBefore) {
+TEST_F(VaultMover, AbandonedSnapshotLeavesTheVersionBefore) {
   MoverProcess mover(0, "a");
   Snapshot(mover, job, folder).take("one");
   const auto first = content_of(job);

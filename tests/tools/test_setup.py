@@ -57,13 +57,13 @@ class Setup(unittest.TestCase):
         self.assertEqual(self.setup("--run").returncode, 0)
         self.assertEqual(self.installed(), ["no-such-package-to-run"])
 
-    def test_another_apt_is_waited_for(self):
+    def test_setup_waits_for_another_apt(self):
         done = self.setup("--run", answers=[LOCKED])
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("waiting for another apt to end (held by process 42 (apt-get))", done.stderr)
         self.assertEqual(self.installed(), ["no-such-package-to-run"])
 
-    def test_any_other_failure_ends_it_with_apts_words(self):
+    def test_other_failure_of_apt_ends_setup_with_its_message(self):
         done = self.setup("--run", answers=["E: Unable to locate package"])
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn("E: Unable to locate package", done.stderr)

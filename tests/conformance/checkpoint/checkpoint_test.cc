@@ -130,7 +130,7 @@ TEST_F(CheckpointTest, ReleasedMemoryThatAnotherProcessHoldsComesBackToItsAddres
   EXPECT_TRUE(job_->does("check"));
 }
 
-TEST_F(CheckpointTest, WhoIsNotThereOrUsesNoCudaIsRefused) {
+TEST_F(CheckpointTest, ProcessThatEndedOrUsesNoCudaIsRefused) {
   Child ended("uninitialized");
   const pid_t pid = ended.pid();
   EXPECT_EQ(0, ended.wait());

@@ -30,7 +30,7 @@ class Backup(ClusterTest):
         for path in lost:
             path.unlink()
 
-    def test_what_was_backed_up_is_known_again_after_the_coordinators_disk_was_lost(self):
+    def test_backup_brings_jobs_back_after_the_coordinators_disk_was_lost(self):
         cluster = self.cluster
         file = cluster.home / "cluster.backup"
         expected = run_unmoved("charlm", *TRAINING, *STEPS)["digest"]

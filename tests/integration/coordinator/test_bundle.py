@@ -60,7 +60,7 @@ class Bundle(unittest.TestCase):
         said = ended.stdout + ended.stderr
         return ended.returncode, said, json.loads(report.read_text()) if report.exists() else None
 
-    def test_without_a_gpu_it_says_so(self):
+    def test_missing_gpu_is_reported(self):
         status, said, _ = self.check()
         self.assertEqual(status, 0, said)
         self.assertIn("No GPU", said)

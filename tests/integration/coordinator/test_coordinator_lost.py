@@ -49,7 +49,7 @@ class CoordinatorLost(StoreLosingTest):
         for name in old:
             self.assertIn(name, cluster.call("cluster", "recover").stdout)
 
-    def test_what_ran_moves_again_and_what_rested_resumes(self):
+    def test_running_jobs_move_and_parked_jobs_resume_after_the_loss(self):
         cluster = self.cluster
         runs = self.start_training("runs")
         self.start_training("rests")

@@ -112,7 +112,7 @@ class Metrics(ScrapedCluster):
         self.wait_for('sum(up{job=~"gpumigrate-.*"})', 3)
         self.wait_for('count(ALERTS{alertname="GpumigrateNodeLost"}) or vector(0)', 0)
 
-    def test_every_query_of_dashboard_and_rules_is_one(self):
+    def test_every_query_of_dashboard_and_rules_is_valid(self):
         """Of known names, too: Prometheus takes any."""
         names = documented()
         known = {"up", "ALERTS", "pulse", *names}
@@ -130,7 +130,7 @@ class Metrics(ScrapedCluster):
         for rule in self.prometheus.get("/api/v1/rules")["groups"][0]["rules"]:
             self.assertIn(rule["health"], ("ok", "unknown"), rule)
 
-    def test_what_is_scraped_is_documented(self):
+    def test_scraped_metrics_are_documented(self):
         """Names, kinds and help texts as Prometheus understood them."""
         names = documented()
         scraped = self.prometheus.get("/api/v1/metadata")
@@ -141,7 +141,7 @@ class Metrics(ScrapedCluster):
         for name in ("gpumigrate_node_ready", "gpumigrate_downtime_seconds", "gpumigrate_agent_nvml_answers"):
             self.assertIn(name, scraped)
 
-    def test_nothing_without_the_token(self):
+    def test_metrics_need_the_token(self):
         for name, address in self.addresses.items():
             for token, status in ((None, 401), ("x" * 64, 401), (open(self.token_file).read().strip(), 200)):
                 request = urllib.request.Request(f"http://{address}/metrics")
@@ -161,7 +161,7 @@ class Rules(unittest.TestCase):
         result = subprocess.run([program("promtool"), *arguments], capture_output=True, text=True, cwd=RULES.parent, timeout=120)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
-    def test_rules_fire_when_they_should(self):
+    def test_rules_fire_on_their_conditions(self):
         self.promtool("check", "rules", RULES.name)
         self.promtool("test", "rules", "gpumigrate.rules.test.yml")
 
@@ -169,5 +169,5 @@ class Rules(unittest.TestCase):
         tested = set(re.findall(r"alertname: (\w+)", (RULES.parent / "gpumigrate.rules.test.yml").read_text()))
         self.assertEqual(set(re.findall(r"- alert: (\w+)", RULES.read_text())), tested)
 
-    def test_the_configuration_is_one(self):
+    def test_configuration_is_valid(self):
         self.promtool("check", "config", "--syntax-only", "prometheus.yml")

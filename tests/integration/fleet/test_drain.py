@@ -82,7 +82,7 @@ class Drains(DrainTest):
         self.assertIn("was not cordoned", cluster.call("uncordon", "node-a").stdout)
         self.stop_jobs(names)
 
-    def test_what_cannot_move_is_said(self):
+    def test_unmovable_jobs_are_reported(self):
         cluster = self.cluster
         names = self.start_jobs(1)
         self.assertIn("cordoned", cluster.call("cordon", "node-b", "--reason", "fan").stdout)

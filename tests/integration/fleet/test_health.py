@@ -130,7 +130,7 @@ class WhatCounts(HealthTest):
         self.gpu.log(self.gpu.xid(13, pid))
         self.assertNotIn(job + ":", self.findings.next())
 
-    def test_what_comes_together_is_decided_together(self):
+    def test_simultaneous_events_are_decided_together(self):
         job, pid = self.start_job()
         self.gpu.log(self.gpu.xid(45, pid), self.gpu.xid(63), self.gpu.xid(94, pid))
         text = self.findings.next()
@@ -138,7 +138,7 @@ class WhatCounts(HealthTest):
         self.gpu.log(self.gpu.xid(106))
         self.assertIn("(Xid 106,", self.findings.next())  # and nothing between
 
-    def test_only_the_kernel_speaks_and_only_of_this_nodes_gpus(self):
+    def test_only_kernel_lines_about_this_nodes_gpus_count(self):
         self.gpu.log(self.gpu.xid(79), facility=1)
         self.gpu.log("usb 1-1: Product: " + self.gpu.xid(79), self.gpu.xid(79).replace(BUS, "0000:77:00"), "NVRM: nonsense")
         self.gpu.log(self.gpu.xid(106))
@@ -152,7 +152,7 @@ class WhatCounts(HealthTest):
 
 
 class Counters(HealthTest):
-    def test_they_are_shown_and_uncorrected_errors_count(self):
+    def test_counters_are_shown_and_uncorrected_errors_count(self):
         self.wait_for_errors(lambda errors: errors["aggregate"])  # what is counted from here on is new
         for kind, number in (("volatile-corrected", 7), ("aggregate-corrected", 70), ("rows-corrected", 2)):
             self.gpu.control("ecc", kind, number)
@@ -183,7 +183,7 @@ class Counters(HealthTest):
 
 
 class Swap(HealthTest):
-    def test_a_card_in_anothers_place_is_not_taken_for_it(self):
+    def test_card_in_the_slot_of_another_is_a_new_card(self):
         self.gpu.log(self.gpu.xid(63))
         self.assertIn("(Xid 63,", self.findings.next())
         self.gpu.control("swap")

@@ -32,7 +32,7 @@ class Overcommit(cluster.ClusterTest):
         lines = self.cluster.call("events", "-o", "json").stdout.splitlines()
         return [event["job"] for event in map(json.loads, lines) if event["kind"] == kind]
 
-    def test_four_jobs_on_a_gpu_that_has_room_for_one(self):
+    def test_four_jobs_share_a_gpu_with_memory_for_one(self):
         expected = [cluster.run_unmoved("hotset", *hotset(priority, step_ms=0))["digest"] for priority in range(len(JOBS))]
         for priority, name in enumerate(NAMES):
             self.run_job(priority)
@@ -51,7 +51,7 @@ class Overcommit(cluster.ClusterTest):
         self.assertEqual(self.jobs_of_events("restore-failed"), [])
         self.assertEqual([job["incarnation"] > 1 for job in self.cluster.json("jobs")], [True, True, True, False])
 
-    def test_nobody_is_parked_for_an_equal(self):
+    def test_no_job_is_parked_for_equal_priority(self):
         self.run_job(0)
         self.cluster.wait_for_line(JOBS[0][0], r"^step 3\b")
         refused = self.cluster.call("run", "--cooperative", "--detach", "--preempt", "--gpu-memory", NEEDED, "--", "/bin/true", exits=(5,))

@@ -33,7 +33,7 @@ class PlacementTest(ClusterTest):
 class Choosing(PlacementTest):
     nodes, gpus = 2, 3
 
-    def test_a_dry_run_says_why_for_every_gpu_and_the_move_goes_there(self):
+    def test_dry_run_explains_every_gpu_and_the_move_follows_it(self):
         cluster = self.cluster
         self.describe_gpus({"node-a": "nvlink 0 2 4\nancestor 0 2 10\nnuma 1 1\nmig 1\n"},
                            [("node-b", 0, "limit", "256MiB"), ("node-b", 1, "remap", "pending")])
@@ -61,7 +61,7 @@ class Choosing(PlacementTest):
         self.assertEqual((report["result"], report["to"]), ("done", "node-a:2"), report)
         self.assertEqual(cluster.finish("job")["digest"], run_unmoved("hotset", *HOTSET, "--steps", "1000")["digest"])
 
-    def test_what_was_asked_for_counts_more_than_what_is_held(self):
+    def test_requested_memory_counts_more_than_held_memory(self):
         cluster = self.cluster
         self.describe_gpus({}, [("node-b", gpu, "limit", "512MiB") for gpu in range(3)])
         cluster.call("run", "--cooperative", "--detach", "--name", "job", "--node", "node-a:0", "--gpu-memory", "700MiB",

@@ -76,11 +76,11 @@ class Resting(ClusterTest):
         self.assertEqual(self.cluster.job("job")["node"], "node-b")
         self.end()
 
-    def test_cooperative_rests_and_goes_on_elsewhere(self):
+    def test_cooperative_job_is_parked_and_resumed_elsewhere(self):
         self.rest(COOPERATIVE)
 
     @unittest.skipUnless(os.geteuid() == 0, "a process moves as root only")
-    def test_transparent_rests_and_goes_on_elsewhere(self):
+    def test_transparent_job_is_parked_and_resumed_elsewhere(self):
         self.rest(TRANSPARENT)
 
     def test_a_protected_job_survives_its_node(self):

@@ -100,7 +100,7 @@ class PeerVault(Peers):
         self.cluster.json("restore", "job", "--to", "node-c", exits=(3,))
         self.end("node-c")
 
-    def test_what_a_job_rests_in_is_on_a_disk(self):
+    def test_image_of_a_parked_job_is_on_a_disk(self):
         self.begin("charlm", STEPS)
         self.cluster.json("snapshot", "job", "--to", "node-b")
         self.assertEqual(self.images()[1]["tier"], "memory")

@@ -45,7 +45,7 @@ class Protect(ClusterTest):
     def test_a_transparent_job(self):
         self.killed_and_restored("charlm-plain", COOPERATIVE, ())
 
-    def test_the_second_costs_what_changed_and_a_damaged_one_falls_back(self):
+    def test_second_image_stores_changes_and_damaged_image_falls_back(self):
         cluster = self.cluster
         expected = run_unmoved("hotset", *HOTSET)["digest"]
         cluster.start("job", "hotset", *HOTSET)
@@ -71,7 +71,7 @@ class Protect(ClusterTest):
         self.assertIn(f"{restored['lost_ms']} ms of work are lost", event["text"])
         self.assertEqual(cluster.finish("job")["digest"], expected)
 
-    def test_what_is_lost_is_what_the_job_did_since_its_newest_image(self):
+    def test_restore_loses_the_work_since_the_newest_image(self):
         """By the job's own lines: how long it may be is the schedule's affair (unit_coordinator_image_rules)."""
         cluster = self.cluster
         expected = run_unmoved("hotset", *HOTSET)["digest"]

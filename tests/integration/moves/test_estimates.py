@@ -78,7 +78,7 @@ class Estimates(ClusterTest):
 
 
 class BetweenNodes(Estimates):
-    def test_job_whose_pause_would_pass_the_limit_stays_and_is_told_the_term(self):
+    def test_job_whose_pause_would_pass_the_limit_stays_and_the_term_is_named(self):
         expected = self.start_training(1500, "node-a")
         plan = self.cluster.run("migrate", "job", "--to", "node-b", "--dry-run")
         if plan.returncode != 0 and "host processes" in plan.stdout + plan.stderr:
@@ -151,7 +151,7 @@ class OnANode(Estimates):
         self.assertEqual(self.cluster.finish("job")["digest"], expected["digest"])
         self.assert_steps_in_order(self.cluster.log("job"))
 
-    def test_job_that_has_not_moved_yet_is_told_its_pause(self):
+    def test_pause_of_a_job_that_has_not_moved_is_estimated(self):
         expected = self.start_training(800, "node-a:0")
         self.check_told("within_node", "node-a:1")
         self.check_moves("node-a:1", ("context", "commit", "resume"))

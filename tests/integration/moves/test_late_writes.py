@@ -77,7 +77,7 @@ class NoPauseComes(LateTest):
         self.assertEqual((report["result"], report["incarnation"]), ("done", 2), report)
         self.end_late()
 
-    def test_a_value_that_nobody_writes(self):
+    def test_wait_for_a_value_that_is_never_written(self):
         self.refused_then_moved("value", "cuCtxSynchronize")
 
     def test_a_host_callback_that_blocks(self):

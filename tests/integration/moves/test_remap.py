@@ -105,7 +105,7 @@ class DriverThatImports(RemapTest):
 
 
 class FreedMemory(RemapTest):
-    def test_what_the_job_frees_while_it_is_copied_goes_at_the_target_too(self):
+    def test_memory_freed_during_the_copy_is_freed_at_the_target(self):
         held, block = 64, 64
         self.cluster.start("job", "churn", "--held", f"{held}MiB", "--block", f"{block}MiB", "--steps", 300, "--hold-ms", 30,
                            node="node-a", way=())
@@ -132,7 +132,7 @@ class DriverThatNeverImports(RemapTest):
         self.assertEqual([facts[name] for name in ("import", "own", "import_moved", "own_moved")], [False, True, False, True], facts)
         self.finish()
 
-    def test_the_settings_want_what_the_driver_cannot(self):
+    def test_setting_that_the_driver_cannot_follow_fails_the_move(self):
         """The job goes back, and that takes what the driver can."""
         self.start_training(900)
         self.change_agent("node-a", 'remap = "import"')
@@ -141,7 +141,7 @@ class DriverThatNeverImports(RemapTest):
         self.assert_goes_on_at(0)
         self.finish()
 
-    def test_room_for_one_region_beside_the_job(self):
+    def test_job_moves_where_a_single_further_region_fits(self):
         """While its own memory is filled there is never more than one region twice: with less room it goes back."""
         largest, rest = 96, 16
         self.cluster.start("job", "churn", "--held", f"{largest}MiB", "--block", f"{rest}MiB", "--steps", 300, node="node-a", way=())
@@ -161,7 +161,7 @@ class DriverThatNeverImports(RemapTest):
 class DriverThatImportsOnTheSameGpu(RemapTest):
     driver = "same"
 
-    def test_a_move_is_what_counts(self):
+    def test_probe_across_gpus_decides(self):
         self.start_training(900)
         for report in self.swap(2):
             self.assertGreater(report["downtime_breakdown_ms"]["fill"], 0, report)

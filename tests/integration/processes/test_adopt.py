@@ -55,14 +55,14 @@ class BetweenGpus(Adopting):
         self.assertIn("parent", job["reason"])
         training.check_end(self)
 
-    def test_stop_ends_it(self):
+    def test_stop_ends_an_adopted_process(self):
         training = self.start(100000)
         self.adopt("--name", "job")
         self.cluster.call("stop", "job", "--grace", "5s")
         self.assertNotEqual(training.process.wait(timeout=60), 0)
         self.assertEqual(self.cluster.job("job")["state"], "exited")
 
-    def test_an_agent_that_starts_again_finds_it(self):
+    def test_restarted_agent_finds_the_adopted_process(self):
         training = self.start(1500)
         self.adopt("--name", "job")
         self.cluster.kill("gpumigrate-agent")
@@ -97,7 +97,7 @@ class BetweenNodes(Adopting):
     def instances(self):
         return [pid for pid, command in self.cluster.processes().items() if "/charlm-plain" in command.split(" ")[0]]
 
-    def test_an_open_connection_is_named_and_nothing_moves(self):
+    def test_open_connection_is_named_and_nothing_moves(self):
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
             connection = socket.create_connection(("127.0.0.1", port))
@@ -120,7 +120,7 @@ class Refusals(Adopting):
         self.assertEqual(result.returncode, 5, result)
         self.assertIn(word, error_of(result))
 
-    def test_each_has_its_name(self):
+    def test_each_refusal_has_its_reason(self):
         with subprocess.Popen(["sleep", "1000"]) as ended:
             ended.kill()
         self.refused(ended.pid, "no process")

@@ -48,7 +48,7 @@ class ProcessMoves(ClusterTest):
         steps = [line for line in self.cluster.log("job").split("\n") if line.startswith("step ")]
         self.assertEqual([int(line.split()[1]) for line in steps], list(range(1, 6001)))
 
-    def test_an_open_connection_is_named_and_nothing_moves(self):
+    def test_open_connection_is_named_and_nothing_moves(self):
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
             self.cluster.call("run", "--detach", "--name", "job", "--node", "node-a", "--", "/bin/bash", "-c",

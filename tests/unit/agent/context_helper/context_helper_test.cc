@@ -47,7 +47,7 @@ class ContextHelperTest : public ::testing::Test {
   std::shared_ptr<ContextHelper> helper_;
 };
 
-TEST_F(ContextHelperTest, OneProcessServesAllOrders) {
+TEST_F(ContextHelperTest, AllOrdersAreServedByTheSameProcess) {
   ContextHelper& helper = start_fake("good");
   const auto facts = run(helper.ready());
   ASSERT_TRUE(facts.has_value());
@@ -86,7 +86,7 @@ Task<Result<context::ProcessState>> two_at_once(ContextHelper& helper) {
   co_return mine.has_value() ? *other : mine;
 }
 
-TEST_F(ContextHelperTest, OrdersOfTwoWaitForEachOther) {
+TEST_F(ContextHelperTest, OrdersOfTwoCallersAreServedInTurn) {
   EXPECT_TRUE(run(two_at_once(start_fake("good"))).has_value());
   EXPECT_EQ(starts(), 1);
 }
@@ -127,7 +127,7 @@ TEST_F(ContextHelperTest, ADriverThatDoesNotStartIsAnErrorAndNotAHang) {
   EXPECT_EQ(facts.assume_error().code(), ErrorCode::kTimedOut);
 }
 
-TEST_F(ContextHelperTest, WhatTheDriverLacksIsSaid) {
+TEST_F(ContextHelperTest, MissingDriverFunctionsAreReported) {
   const auto facts = run(start_fake("no-checkpoint").ready());
   ASSERT_TRUE(facts.has_value());
   EXPECT_NE(facts.assume_value().why().find("570"), std::string::npos);
@@ -140,7 +140,7 @@ TEST_F(ContextHelperTest, WhatTheDriverLacksIsSaid) {
   EXPECT_NE(older.assume_value().why().find("580"), std::string::npos);
 }
 
-TEST_F(ContextHelperTest, WithoutADriverItSaysWhyAndDoesNotStartAgainByItself) {
+TEST_F(ContextHelperTest, MissingDriverIsReportedWithoutARestart) {
   const auto facts = run(start_fake("no-driver").ready());
   ASSERT_FALSE(facts.has_value());
   EXPECT_EQ(facts.assume_error().code(), ErrorCode::kNotSupported);
@@ -159,7 +159,7 @@ TEST_P(Nonsense, EndsTheHelper) {
 INSTANTIATE_TEST_SUITE_P(ContextHelper, Nonsense,
                          ::testing::Values("garbage", "wrong-id", "wrong-state", "long-text"));
 
-TEST_F(ContextHelperTest, TheRealOneWithoutADriverSaysSo) {
+TEST_F(ContextHelperTest, RealHelperReportsAMissingDriver) {
   ContextSettings settings;
   settings.program = CONTEXT_PROGRAM;
   settings.log_path = folder_ / "context.log";

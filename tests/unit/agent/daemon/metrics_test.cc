@@ -79,7 +79,7 @@ TEST_F(AgentMetricsTest, TransfersAreCountedWhileTheyHappen) {
   EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_sent_bytes_total{node=\"node-a\"} 1570\n"));
 }
 
-TEST_F(AgentMetricsTest, WhatIsOverIsNotShownAnyMore) {
+TEST_F(AgentMetricsTest, ClosedTransferIsNotShown) {
   open_ = {1};
   progress(1, 1000, 500);
   open_ = {};
@@ -88,7 +88,7 @@ TEST_F(AgentMetricsTest, WhatIsOverIsNotShownAnyMore) {
   EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_sent_bytes_total{node=\"node-a\"} 1000\n"));
 }
 
-TEST_F(AgentMetricsTest, SaysWhetherCoordinatorAndDriverAnswer) {
+TEST_F(AgentMetricsTest, AnswersOfCoordinatorAndDriverAreShown) {
   EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_coordinator_connected{node=\"node-a\"} 1\n"));
   EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_nvml_answers{node=\"node-a\"} 1\n"));
   connected_ = false;
@@ -125,7 +125,7 @@ TEST_F(MetricsServerTest, KeepsThePortThatTheSystemChose) {
   EXPECT_EQ(again.value()->address(), second);
 }
 
-TEST_F(MetricsServerTest, SaysWhyItCannotServe) {
+TEST_F(MetricsServerTest, ConfigurationErrorsAreNamed) {
   EXPECT_THAT(serve("0.0.0.0:0").error().to_string(), HasSubstr("insecure"));
   config_.metrics_token_file = folder_ / "absent";
   EXPECT_FALSE(serve("127.0.0.1:0"));

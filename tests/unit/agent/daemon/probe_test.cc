@@ -56,14 +56,14 @@ TEST(Probe, FactsOfAllPartsAreThere) {
   EXPECT_TRUE(facts["rdma"].is_array());
 }
 
-TEST(Probe, AMoverThatDiesHalfWayLeavesWhatItSaid) {
+TEST(Probe, FactsOfAMoverThatDiesAreKept) {
   const FakeMover mover(R"(echo '{"driver": {"loaded": true}}'; kill -9 $$)");
   const Json facts = probe(mover.path());
   EXPECT_EQ(facts["driver"]["loaded"], true);
   EXPECT_THAT(facts["ucx"]["problem"].get<std::string>(), HasSubstr("signal 9"));
 }
 
-TEST(Probe, AMoverThatHangsIsEndedAndTheRestIsTold) {
+TEST(Probe, HangingMoverIsEndedAndOtherFactsAreReported) {
   const FakeMover mover("echo $$ > \"$0.pid\"; exec sleep 1000");
   const Json facts = probe(mover.path(), std::chrono::milliseconds(300));
   for (const char* part : {"driver", "ucx"})
@@ -71,7 +71,7 @@ TEST(Probe, AMoverThatHangsIsEndedAndTheRestIsTold) {
   EXPECT_TRUE(facts.contains("criu"));
 }
 
-TEST(Probe, NoMover) {
+TEST(Probe, MissingMoverIsReported) {
   const Json facts = probe("/nonexistent/mover");
   EXPECT_THAT(facts["driver"]["problem"].get<std::string>(), HasSubstr("/nonexistent/mover"));
 }

@@ -37,7 +37,7 @@ class NvmlTopologyTest : public ::testing::Test {
   }
 };
 
-TEST_F(NvmlTopologyTest, WithoutADescriptionAllHangOffOneBridge) {
+TEST_F(NvmlTopologyTest, GpusWithoutADescriptionShareABridge) {
   const auto gpus = read("");
   ASSERT_EQ(gpus.size(), 4U);
   for (const GpuFacts& gpu : gpus) {
@@ -64,7 +64,7 @@ TEST_F(NvmlTopologyTest, LinksAncestorsAndNumaNodes) {
   EXPECT_EQ(peer(gpus[2], 0).common_ancestor, 50U);
 }
 
-TEST_F(NvmlTopologyTest, TwoThatHangOffTheSameSwitchAreConnected) {
+TEST_F(NvmlTopologyTest, GpusOfTheSameSwitchAreConnected) {
   const auto gpus = read("switch 0 18\nswitch 2 6\n");
   EXPECT_EQ(peer(gpus.at(0), 2).nvlinks, 6U);
   EXPECT_EQ(peer(gpus.at(2), 0).nvlinks, 6U);

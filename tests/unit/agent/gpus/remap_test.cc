@@ -61,7 +61,7 @@ TEST_F(RemapTest, DriverThatImportsOnTheSameGpuOnly) {
   EXPECT_FALSE(facts.assume_value().imports());
 }
 
-TEST_F(RemapTest, WithOneGpuThereIsNoMoveToTry) {
+TEST_F(RemapTest, ProbeWithASingleGpuTriesNoMove) {
   const auto facts = probe("same", "1");
   ASSERT_TRUE(facts.has_value()) << facts.assume_error().to_string();
   EXPECT_EQ(facts.assume_value().import, true);
@@ -70,7 +70,7 @@ TEST_F(RemapTest, WithOneGpuThereIsNoMoveToTry) {
   EXPECT_NE(facts.assume_value().problem.find("no second GPU"), std::string::npos);
 }
 
-TEST_F(RemapTest, ProgramThatSaysNothingIsAnError) {
+TEST_F(RemapTest, ProgramWithoutOutputIsAnError) {
   RemapProbe wanted;
   wanted.program = "/bin/true";
   wanted.output = folder_.path() + "/out";
@@ -156,7 +156,7 @@ TEST_F(ChoiceTest, MigrationsThatBeginTogetherAskOnce) {
   EXPECT_TRUE(load_remap_facts(folder_.path()).has_value());
 }
 
-TEST_F(ChoiceTest, IsTheSettingsFirst) {
+TEST_F(ChoiceTest, SettingOverridesTheProbe) {
   config_.remap = "own";
   RemapChoice own(io_.get_executor(), config_, *contexts_, "/no/such/program");
   EXPECT_TRUE(prepare(own).has_value());

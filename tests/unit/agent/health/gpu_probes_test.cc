@@ -56,7 +56,7 @@ class GpuProbesTest : public ::testing::Test {
   std::vector<GpuProbeAnswer> answers_;
 };
 
-TEST_F(GpuProbesTest, SeesTheOneGpuAndSaysHowItWent) {
+TEST_F(GpuProbesTest, ProbeSeesASingleGpuAndReportsItsResult) {
   start_script(
       "echo noise; echo '{\"gpu_probe\":{\"result\":\"failed\",\"detail\":\"'$CUDA_VISIBLE_DEVICES $1'\"}}'; "
       "exit 1");
@@ -66,7 +66,7 @@ TEST_F(GpuProbesTest, SeesTheOneGpuAndSaysHowItWent) {
   EXPECT_EQ(uuids_.back(), "GPU-7");
 }
 
-TEST_F(GpuProbesTest, WhatSaysNothingWasNotTried) {
+TEST_F(GpuProbesTest, ProbeWithoutAResultCountsAsNotTried) {
   start_script("echo nonsense; exit 3");
   const GpuProbeAnswer answer = ask();
   EXPECT_EQ(answer.result, GpuProbe::kNotTried);
@@ -77,7 +77,7 @@ TEST_F(GpuProbesTest, WhatSaysNothingWasNotTried) {
   EXPECT_EQ(ask().result, GpuProbe::kNotTried);
 }
 
-TEST_F(GpuProbesTest, OneThatDoesNotEndHangsAndIsEnded) {
+TEST_F(GpuProbesTest, ProbeThatDoesNotEndIsHungAndKilled) {
   start_script("echo $$ > " + folder_.path() + "/pid; exec sleep 1000", Milliseconds(50));
   EXPECT_EQ(ask().result, GpuProbe::kHung);
   EXPECT_EQ(ask().result, GpuProbe::kHung);  // whether the first has ended by now or not
@@ -86,7 +86,7 @@ TEST_F(GpuProbesTest, OneThatDoesNotEndHangsAndIsEnded) {
   if (pid > 0) run_until(io_, [&] { return ::kill(pid, 0) != 0; });
 }
 
-TEST_F(GpuProbesTest, OneAtATimeOnEachGpu) {
+TEST_F(GpuProbesTest, EachGpuHasOneProbeAtATime) {
   start_script("echo started >> " + folder_.path() +
                "/starts; echo '{\"gpu_probe\":{\"result\":\"passed\"}}'");
   probes_->ask("GPU-1");

@@ -28,7 +28,7 @@ TEST(HealthPackets, NamesOfGpus) {
   EXPECT_EQ(gpu_name(report).bus_id, "");
 }
 
-TEST(HealthPackets, WhatIsOutOfRangeIsRefused) {
+TEST(HealthPackets, ValuesOutOfRangeAreRefused) {
   const auto refused = [](void (*change)(Report&)) {
     Report report;
     change(report);

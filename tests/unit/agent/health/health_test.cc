@@ -58,7 +58,7 @@ TEST(HealthRecord, EveryCutAndEveryFlippedBitIsFound) {
   }
 }
 
-TEST(HealthRecord, ADamagedFileIsSetAsideAndItsNumbersAreNotGivenAgain) {
+TEST(HealthRecord, DamagedFileIsSetAsideAndItsNumbersAreNotReused) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/health";
   std::ofstream(path) << "damaged";
@@ -86,7 +86,7 @@ TEST(Findings, ReportsFitTheirFrames) {
   EXPECT_EQ(next, 91U);  // later ones are not durable yet
 }
 
-TEST(Findings, WhatAsksForNothingIsDroppedFirst) {
+TEST(Findings, FindingWithoutAnActionIsDroppedFirst) {
   std::vector<wire::HealthFinding> findings(3);
   for (std::size_t i = 0; i < 3; ++i) findings[i].number = i + 1;
   findings[0].cordon = true;
@@ -154,7 +154,7 @@ TEST_F(KernelLogTest, ALineLongerThanAnyRecordIsLeftOut) {
   EXPECT_THAT(numbers_, ElementsAre(2));
 }
 
-TEST_F(KernelLogTest, WhatIsNotThereIsAnError) {
+TEST_F(KernelLogTest, MissingFileIsAnError) {
   auto files = FileWatch::create(io_.get_executor());
   ASSERT_TRUE(files.has_value());
   EXPECT_FALSE(KernelLogReader::create(io_.get_executor(), *files.assume_value(), "/nowhere").has_value());
@@ -208,7 +208,7 @@ class WatchdogTest : public ::testing::Test {
   int answers_ = 0;
 };
 
-TEST_F(WatchdogTest, AHelperThatSaysNothingIsAbandonedAndToldOnce) {
+TEST_F(WatchdogTest, SilentHelperIsRestartedAndReportedOnce) {
   start("echo started; exec sleep 1000", kSoon);
   run_until(io_, [&] { return starts() >= 3; });
   EXPECT_EQ(silent_, 1);
@@ -221,7 +221,7 @@ TEST_F(WatchdogTest, AHelperThatEndsIsStartedAgainAndIsNotSilence) {
   EXPECT_EQ(silent_, 0);
 }
 
-TEST_F(WatchdogTest, WhoIsHeldUpHearsBeforeItJudges) {
+TEST_F(WatchdogTest, DelayedWatchdogReadsReportsBeforeItJudges) {
   nvml_watch::Report ready;
   ready.kind = nvml_watch::Kind::kReady;
   std::ofstream(folder_.path() + "/ready", std::ios::binary)
@@ -233,7 +233,7 @@ TEST_F(WatchdogTest, WhoIsHeldUpHearsBeforeItJudges) {
   EXPECT_EQ(silent_, 0);
 }
 
-TEST_F(WatchdogTest, WhoIsHeldUpListensOnceMore) {
+TEST_F(WatchdogTest, DelayedWatchdogWaitsAnotherInterval) {
   hold_up_during("");
   io_.poll();
   EXPECT_EQ(silent_, 0);

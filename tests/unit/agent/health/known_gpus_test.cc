@@ -58,7 +58,7 @@ TEST_F(KnownGpusTest, AnotherCardAtAnAddressTakesItOver) {
   EXPECT_EQ(record_.gpus.size(), 1U);
 }
 
-TEST_F(KnownGpusTest, ACardThatIsGoneIsSaidOnceAndKeepsItsAddress) {
+TEST_F(KnownGpusTest, AbsentCardIsReportedOnceAndKeepsItsAddress) {
   gpus_.follow(inventory({card(0, "GPU-a", "0000:10:00.0"), card(1, "GPU-b", "0000:20:00.0")}));
   const auto changes = gpus_.follow(inventory({card(0, "GPU-a", "0000:10:00.0")}));
   EXPECT_THAT(changes.gone, ElementsAre("GPU-b"));
@@ -94,7 +94,7 @@ TEST_F(KnownGpusTest, NeitherASilentDriverNorASilentCardIsACardThatIsGone) {
   EXPECT_EQ(gpus_.at(kFirst)->uuid, "GPU-a");
 }
 
-TEST_F(KnownGpusTest, TheDriversWordCountsOnlyWhereTheInventoryHasNone) {
+TEST_F(KnownGpusTest, DriversAddressCountsOnlyWithoutOneOfTheInventory) {
   gpus_.follow(inventory({card(0, "GPU-a", ""), card(1, "GPU-b", "0000:10:00.0")}));
   EXPECT_FALSE(gpus_.identify(kFirst, "GPU-a"));  // GPU-b is there
   EXPECT_FALSE(gpus_.identify(kFirst, "GPU-nobody"));
@@ -102,7 +102,7 @@ TEST_F(KnownGpusTest, TheDriversWordCountsOnlyWhereTheInventoryHasNone) {
   EXPECT_EQ(gpus_.at(*health::parse_pci("0000:40:00"))->uuid, "GPU-a");
 }
 
-TEST_F(KnownGpusTest, NothingIsSaidAgainstTheCardThatTookThePlace) {
+TEST_F(KnownGpusTest, FindingAboutARemovedCardCordonsNothing) {
   gpus_.follow(inventory({card(0, "GPU-old", "0000:10:00.0")}));
   gpus_.follow(inventory({card(0, "GPU-new", "0000:10:00.0")}));
   health::Evidence evidence;
@@ -155,7 +155,7 @@ class SwappedCardTest : public ::testing::Test {
   std::uint64_t sequence_ = 0;
 };
 
-TEST_F(SwappedCardTest, BothChannelsSpeakOfTheCardThatIsThereNow) {
+TEST_F(SwappedCardTest, EventsOfBothChannelsNameThePresentCard) {
   ASSERT_EQ(record_.gpus.size(), 1U);
   const std::string before = record_.gpus[0].uuid;
   nvml_says(nvml_watch::Kind::kGpu, 0, before + " 0000:10:00.0 name");

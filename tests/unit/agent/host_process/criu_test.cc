@@ -282,7 +282,7 @@ TEST(CriuSearch, MovesThatBeginTogetherAllFindIt) {
     EXPECT_TRUE(found.has_value()) << found.assume_error().to_string();
 }
 
-TEST(CriuFind, WhatIsNoCriuIsSaidSo) {
+TEST(CriuFind, ProgramThatIsNotCriuIsReported) {
   asio::io_context io;
   TemporaryFolder folder;
   const CriuFacts facts = run_until_done(io, Criu::probe("/bin/true", folder.path()));

@@ -87,7 +87,7 @@ std::string own_path() {
   return ::readlink("/proc/self/exe", path, sizeof path - 1) > 0 ? path : "";
 }
 
-TEST(FileList, WhatAProcessHasOpenAndMapped) {
+TEST(FileList, OpenAndMappedFilesAreListed) {
   TemporaryFolder folder;
   std::ofstream(folder / "read.txt") << "12345";
   std::ofstream(folder / "log.txt") << "123";
@@ -146,7 +146,7 @@ TEST(FileList, TheTargetNamesEachDifference) {
     EXPECT_NE(why.find(part), std::string::npos) << part << " in " << why;
 }
 
-TEST(FileList, AListThatIsNoneIsRefused) {
+TEST(FileList, TextThatIsNoListIsRefused) {
   FileList list;
   FileFact& fact = list.files.emplace_back();
   fact.path = "relative";
@@ -234,7 +234,7 @@ TEST(FileList, ListenerThatCriuCannotSaveIsNamedWithItsPort) {
             "");
 }
 
-TEST(FileList, ASocketOutsideIsNamedByItsOwner) {
+TEST(FileList, SocketOfAnotherProcessIsNamedByItsOwner) {
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
   const UniqueFd mine(ends[0]);
@@ -313,7 +313,7 @@ TEST(FileList, TravelsAsAMessage) {
   EXPECT_EQ(again.assume_value().files, list.files);
 }
 
-TEST(BuildId, OfAProgramAndOfWhatIsNone) {
+TEST(BuildId, ProgramsHaveAnIdAndOtherFilesNone) {
   EXPECT_EQ(build_id_of(own_path()).size(), 40u);
   EXPECT_EQ(build_id_of("/etc/passwd"), "");
   EXPECT_EQ(build_id_of("/nonexistent"), "");

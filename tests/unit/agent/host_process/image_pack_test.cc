@@ -59,7 +59,7 @@ class ImagePackTest : public ::testing::Test {
   TemporaryFolder from_;
 };
 
-TEST_F(ImagePackTest, WhatGoesInComesOut) {
+TEST_F(ImagePackTest, PackedFilesAreUnpackedUnchanged) {
   write(from_ / "core-1.img", "first");
   write(from_ / "empty.img", "");
   const std::string pages(3 << 20, 'p');

@@ -84,7 +84,7 @@ class MovedContextTest : public ::testing::Test {
   std::vector<pid_t> started_;
 };
 
-TEST_F(MovedContextTest, OnAnotherGpuOfTheSameProcess) {
+TEST_F(MovedContextTest, ContextMovesToAnotherGpuOfTheSameProcess) {
   context::GpuPair pair;
   const pid_t init = start_program_on_gpu(pair);
   const pid_t program = keeper::program_of(init);
@@ -102,13 +102,13 @@ TEST_F(MovedContextTest, OnAnotherGpuOfTheSameProcess) {
   EXPECT_EQ(ask(init, old_log(), 2), "state 2 memory good");
 }
 
-TEST_F(MovedContextTest, AProcessWithoutCudaIsSaidSo) {
+TEST_F(MovedContextTest, ProcessWithoutCudaIsReportedAsNotFound) {
   const auto state = run(helper_->state(::getpid()));
   ASSERT_FALSE(state.has_value());
   EXPECT_EQ(state.assume_error().code(), ErrorCode::kNotFound) << state.assume_error().to_string();
 }
 
-TEST_F(MovedContextTest, InACopyOfTheProcessAndBack) {
+TEST_F(MovedContextTest, ContextMovesIntoACopyOfTheProcessAndBack) {
   const CriuFacts facts = run(Criu::probe("", folder_.path()));
   if (!facts.works) GTEST_SKIP() << "no move of processes here: " << facts.problem;
   auto found = run(Criu::find("", folder_.path()));

@@ -44,7 +44,7 @@ class PageStreamTest : public ::testing::Test {
   void (*before_)(int) = nullptr;
 };
 
-TEST_F(PageStreamTest, WhatIsWrittenIsInThePackAndToldMeanwhile) {
+TEST_F(PageStreamTest, WrittenPagesAreInThePackAndProgressIsReported) {
   auto stream = PageStream::create(16 * kMiB, 4 * kMiB).assume_value();
   std::vector<std::uint64_t> told;
   ASSERT_TRUE(stream->begin(folder_.path(), 1, [&told](std::uint64_t filled) { told.push_back(filled); }));
@@ -68,7 +68,7 @@ TEST_F(PageStreamTest, WhatIsWrittenIsInThePackAndToldMeanwhile) {
   EXPECT_GT(packed.assume_value().bytes, pages.size()) << "the table is behind them";
 }
 
-TEST_F(PageStreamTest, NobodyWritesAndTheStreamEnds) {
+TEST_F(PageStreamTest, StreamWithoutAWriterEnds) {
   auto stream = PageStream::create(kMiB, 0).assume_value();
   ASSERT_TRUE(stream->begin(folder_.path(), 0, [](std::uint64_t) {}));
   auto placed = stream->finish();
@@ -76,7 +76,7 @@ TEST_F(PageStreamTest, NobodyWritesAndTheStreamEnds) {
   EXPECT_EQ(placed.assume_value().bytes, 0u);
 }
 
-TEST_F(PageStreamTest, MoreThanThereIsRoomForFailsAndLetsTheWriterGo) {
+TEST_F(PageStreamTest, PagesBeyondTheLimitFailAndReleaseTheWriter) {
   auto stream = PageStream::create(kMiB, kMiB).assume_value();
   ASSERT_TRUE(stream->begin(folder_.path(), 0, [](std::uint64_t) {}));
   const UniqueFd criu = open_as_criu(folder_ / "pages-1.img");
@@ -88,7 +88,7 @@ TEST_F(PageStreamTest, MoreThanThereIsRoomForFailsAndLetsTheWriterGo) {
 }
 
 // An agent that ends does not wait for a CRIU that hangs.
-TEST_F(PageStreamTest, AStreamThatGoesAwayWaitsForNobody) {
+TEST_F(PageStreamTest, DestroyedStreamDoesNotWaitForItsWriter) {
   auto stream = PageStream::create(kMiB, 0).assume_value();
   ASSERT_TRUE(stream->begin(folder_.path(), 0, [](std::uint64_t) {}));
   const UniqueFd criu = open_as_criu(folder_ / "pages-1.img");

@@ -43,7 +43,7 @@ TEST(PidNamespaceImage, TheRootLeadsASessionAndAGroup) {
             "08cbad01100018cbad0120cbad0128cbad0128d0ad01");
 }
 
-TEST(PidNamespaceImage, ALeaderStaysAsItIs) {
+TEST(PidNamespaceImage, SessionLeaderIsUnchanged) {
   const auto once = with_own_session(from_hex(kTree));
   ASSERT_TRUE(once.has_value());
   const auto twice = with_own_session(once.assume_value());
@@ -61,7 +61,7 @@ TEST(PidNamespaceImage, TheInventoryHasAnotherNamespaceThanTheProcess) {
   EXPECT_FALSE(with_other_namespace(changed.assume_value().bytes).has_value()) << "it is done once";
 }
 
-TEST(PidNamespaceImage, WhatIsNoImageIsRefused) {
+TEST(PidNamespaceImage, TruncatedOrOtherImagesAreRefused) {
   const std::string tree = from_hex(kTree);
   const std::string inventory = from_hex(kInventory);
   for (std::size_t bytes = 0; bytes < tree.size(); ++bytes)

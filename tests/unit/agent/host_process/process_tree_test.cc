@@ -97,7 +97,7 @@ TEST_F(ChildrenThatComeAndGo, AnEndedRootIsAnError) {
   if (root_ == 0) ::_exit(0);
 }
 
-TEST(Sessions, OneThatIsLedFromOutsideThePidNamespaceIsRefused) {
+TEST(Sessions, SessionLedFromOutsideThePidNamespaceIsRefused) {
   const int from_outside = look_in_new_namespace(false);
   if (from_outside == kNoNamespace) GTEST_SKIP() << "no PID namespace can be made here";
   EXPECT_EQ(from_outside, kRefusedIt);

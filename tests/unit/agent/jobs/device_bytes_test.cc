@@ -20,7 +20,7 @@ wire::JobInstance holding(std::int32_t pid, std::uint64_t state_bytes) {
   return instance;
 }
 
-TEST(DeviceBytes, AreWhatTheDriverCountsOrWhatTheRankSays) {
+TEST(DeviceBytes, LargerOfDriversAndRanksCountIsShown) {
   wire::JobInstance instance = holding(7, 100);
   add_device_bytes(counted(7, 130), instance);
   EXPECT_EQ(instance.ranks[0].device_bytes, 130U);
@@ -28,7 +28,7 @@ TEST(DeviceBytes, AreWhatTheDriverCountsOrWhatTheRankSays) {
   EXPECT_EQ(instance.ranks[0].device_bytes, 100U);
 }
 
-TEST(DeviceBytes, OfALookAtTheDriverLackWhatWasTakenSince) {
+TEST(DeviceBytes, MemoryTakenSinceTheDriversCountIsNotCounted) {
   const wire::JobInstance then = holding(7, 20);
   wire::JobInstance now = holding(7, 100);
   count_device_bytes(counted(7, 30), then.ranks, now);
@@ -39,7 +39,7 @@ TEST(DeviceBytes, OfALookAtTheDriverLackWhatWasTakenSince) {
   EXPECT_EQ(now.ranks[0].device_bytes, 0U);
 }
 
-TEST(DeviceBytes, AreOfEachRankItsOwn) {
+TEST(DeviceBytes, EachRankHasItsOwnCount) {
   wire::JobInstance then = holding(7, 20);
   then.ranks.push_back(holding(8, 50).ranks[0]);
   then.ranks[1].rank = 1;

@@ -46,7 +46,7 @@ TEST(JobRecordFile, ComesBackAsItWas) {
   EXPECT_EQ(read.assume_value().exit_code, 3);
 }
 
-TEST(JobRecordFile, DamageIsSaid) {
+TEST(JobRecordFile, DamageIsReported) {
   TemporaryFolder folder;
   ASSERT_TRUE(write_file_durably(folder / "record", "\x01garbage"));
   auto read = read_job_record(folder.path());
@@ -80,7 +80,7 @@ TEST(KeeperConfig, TheNodesEnvironmentReplacesTheJobs) {
   EXPECT_EQ(json["job"], "j7");
 }
 
-TEST(KeeperConfig, ATransparentJobIsToldItsLibraryQuotaAndImage) {
+TEST(KeeperConfig, TransparentJobGetsItsLibraryQuotaAndImage) {
   Config config;
   config.shim_library = "/lib/shim.so";
   JobRecord record = some_record();
@@ -102,7 +102,7 @@ TEST(KeeperConfig, ATransparentJobIsToldItsLibraryQuotaAndImage) {
   EXPECT_EQ(json["restore"]["criu_log"], "/run/log");
 }
 
-TEST(GpuIdentity, IsReadFromWhatNvmlWrites) {
+TEST(GpuIdentity, NvmlsUuidAndAddressAreParsed) {
   const auto read = gpu_identity("GPU-01234567-89ab-cdef-0123-456789abcdef", "00000000:9B:1F.0");
   ASSERT_TRUE(read) << read.assume_error().to_string();
   EXPECT_EQ(read.assume_value().uuid[1], 0x23);
@@ -117,7 +117,7 @@ TEST(GpuIdentity, IsReadFromWhatNvmlWrites) {
     EXPECT_FALSE(gpu_identity("GPU-01234567-89ab-cdef-0123-456789abcdef", bus)) << bus;
 }
 
-TEST(KeeperStatusFile, TellsExitCodesAndSignals) {
+TEST(KeeperStatusFile, ExitCodesAndSignalsAreRead) {
   TemporaryFolder folder;
   EXPECT_FALSE(read_keeper_status(folder.path()));
   ASSERT_TRUE(write_file_durably(folder / "status.json",
@@ -156,7 +156,7 @@ TEST(HostState, SurvivesAsAFile) {
   EXPECT_STREQ(text, "abcde");
 }
 
-TEST(HostState, ShorterThanItSaysIsRefused) {
+TEST(HostState, TruncatedStateIsRefused) {
   TemporaryFolder folder;
   auto memory = make_memory_file("test", 5);
   ASSERT_TRUE(memory);
@@ -165,13 +165,13 @@ TEST(HostState, ShorterThanItSaysIsRefused) {
   EXPECT_EQ(saved.assume_error().code(), ErrorCode::kCorrupt);
 }
 
-TEST(NvmlLibrary, AMissingOneIsNoCrash) {
+TEST(NvmlLibrary, MissingLibraryIsAnError) {
   auto nvml = Nvml::create("/nonexistent/libnvidia-ml.so.1");
   ASSERT_FALSE(nvml);
   EXPECT_EQ(nvml.assume_error().code(), ErrorCode::kNotSupported);
 }
 
-TEST(NvmlLibrary, ALibraryWithoutTheEntryPointsIsNamed) {
+TEST(NvmlLibrary, LibraryWithoutTheEntryPointsIsNamed) {
   auto nvml = Nvml::create("libc.so.6");
   ASSERT_FALSE(nvml);
   EXPECT_NE(nvml.assume_error().to_string().find("nvmlInit_v2"), std::string::npos);

@@ -22,7 +22,7 @@ std::string text(const std::string& gpu, const std::string& log) {
   return R"({"gpu":")" + gpu + R"(","log":")" + log + R"(","device_bytes":1})";
 }
 
-TEST(ImageNotes, WhatIsWrittenIsRead) {
+TEST(ImageNotes, NotesAreReadBack) {
   for (const ImageNotes& written : {notes("/home/a/job/log"), notes("")}) {
     const auto read = parse_image_notes(to_text(written));
     ASSERT_TRUE(read.has_value()) << read.assume_error().to_string();
@@ -30,7 +30,7 @@ TEST(ImageNotes, WhatIsWrittenIsRead) {
   }
 }
 
-TEST(ImageNotes, TheyLieInTheFolder) {
+TEST(ImageNotes, NotesAreWrittenIntoTheFolder) {
   const TemporaryFolder folder;
   EXPECT_FALSE(read_image_notes(folder.path()).has_value());
   ASSERT_TRUE(write_image_notes(folder.path(), notes("/log")).has_value());
@@ -49,7 +49,7 @@ TEST(ImageNotes, ALogWithoutANameIsRefused) {
   }
 }
 
-TEST(ImageNotes, WhatSaysNoGpuIsRefused) {
+TEST(ImageNotes, NotesWithoutAGpuAreRefused) {
   for (const std::string& said :
        {std::string(), std::string("[]"), std::string("{}"), text("GPU-0", "/a"), text(kGpu, "/a") + "x"})
     EXPECT_FALSE(parse_image_notes(said).has_value()) << said;

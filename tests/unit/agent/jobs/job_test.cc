@@ -145,7 +145,7 @@ TEST_F(JobTest, LoopGoesOnWhileAContextsRecordIsWritten) {
   run_until(io_, [&] { return job->ended() && !job->keeper(); });
 }
 
-TEST_F(JobTest, RecordNeverReplacesALaterOne) {
+TEST_F(JobTest, OldRecordDoesNotReplaceALaterRecord) {
   const std::string folder = leave_instance(1, 1);
   JobRecord record = read_job_record(folder).assume_value();
   JobRecordWriter writer(folder);
@@ -156,7 +156,7 @@ TEST_F(JobTest, RecordNeverReplacesALaterOne) {
   EXPECT_EQ(read_job_record(folder).assume_value().context_gpu, "later");
 }
 
-TEST_F(JobTest, AKeeperThatEndedWhileNobodyLookedLeftItsReport) {
+TEST_F(JobTest, ReportOfAKeeperThatEndedUnseenIsRead) {
   const std::string folder = leave_instance(1, 1);
   std::ofstream(folder + "/status.json") << R"({"state":"exited","exit_code":5})";
   JobTable table(*environment_);
@@ -291,7 +291,7 @@ TEST_F(JobTest, AnInstanceOfAnotherJobUnderTheSameIdIsNotAdopted) {
   EXPECT_EQ(table.all(), std::vector{there});
 }
 
-TEST_F(JobTest, AKeeperThatDoesNotStartLeavesNothingRunningAndSaysWhy) {
+TEST_F(JobTest, KeeperThatDoesNotStartLeavesNoProcessAndTheReason) {
   JobTable table(*environment_);
   auto job = run_until_done(io_, table.start(new_record()));
   ASSERT_FALSE(job);
@@ -299,7 +299,7 @@ TEST_F(JobTest, AKeeperThatDoesNotStartLeavesNothingRunningAndSaysWhy) {
   EXPECT_TRUE(table.all().empty());
 }
 
-TEST_F(JobTest, AProgramThatEndedBeforeItsKeeperWasHeardHasRun) {
+TEST_F(JobTest, ProgramThatEndedBeforeItsKeeperAnsweredHasRun) {
   const std::string keeper = home_ / "keeper";
   std::ofstream(keeper) << "#!/bin/sh\necho '{\"state\":\"exited\",\"exit_code\":4}' > $2/status.json\n";
   std::filesystem::permissions(keeper, std::filesystem::perms::owner_all);
@@ -312,7 +312,7 @@ TEST_F(JobTest, AProgramThatEndedBeforeItsKeeperWasHeardHasRun) {
   EXPECT_GT(changes_, 0);
 }
 
-TEST_F(JobTest, AKeeperThatGivesUpIsQuotedAndNothingIsAnnounced) {
+TEST_F(JobTest, ErrorOfAFailedKeeperIsReportedAndNoJobIsAnnounced) {
   const std::string keeper = home_ / "keeper";
   std::ofstream(keeper) << "#!/bin/sh\necho 'no such program'\nexit 1\n";
   std::filesystem::permissions(keeper, std::filesystem::perms::owner_all);
@@ -379,7 +379,7 @@ TEST_F(JobTest, RestoredInstanceThatHasNotRunIsAStandby) {
 
 // The standby of a migration that was given up may still be ending while the next migration starts its own as
 // the same incarnation.
-TEST_F(JobTest, StandbysOfTwoMigrationsAreToldApart) {
+TEST_F(JobTest, StandbysOfTwoMigrationsAreSeparate) {
   for (const wire::MigrationId migration : {9u, 10u}) {
     JobRecord record = new_record();
     record.role = wire::JobRole::kStandby;
@@ -430,7 +430,7 @@ class LogTest : public JobTest {
   std::shared_ptr<Job> job_;
 };
 
-TEST_F(LogTest, GivesWhatIsThere) {
+TEST_F(LogTest, LogIsReadFromAnOffset) {
   auto data = run_until_done(io_, read_log(*environment_, job_, request(2, 0)));
   ASSERT_TRUE(data);
   EXPECT_EQ(data.assume_value().bytes, "llo");

@@ -57,7 +57,7 @@ class KeeperLinkTest : public ::testing::Test {
   int heard_ = 0;
 };
 
-TEST_F(KeeperLinkTest, ABatchThatIsTooLongFailsAndSaysWhatToDo) {
+TEST_F(KeeperLinkTest, OversizedBatchFailsAndNamesTheRemedy) {
   std::vector<local::RegionRecord> records(local::kMaxRecords + 1);
   const auto deposited = run_until_done(io_, link_->deposit(1, std::move(records), {}));
   ASSERT_FALSE(deposited);

@@ -62,7 +62,7 @@ TEST_F(AdoptedTest, RunsFromTheStartAndAnswersForAProcessWithoutASession) {
   EXPECT_EQ(agent.ask<local::Running>(local::Resume{3, local::kNoDeadline, 0}).incarnation, 3u);
 }
 
-TEST_F(AdoptedTest, ALeaseStopsItsWholeTree) {
+TEST_F(AdoptedTest, ExpiredLeaseStopsTheProcessTree) {
   Agent agent(adopt());
   agent.ask<local::Done>(local::SetDeadline{now_ns() + 1'000'000});
   agent.next<local::RankStopped>();
@@ -74,7 +74,7 @@ TEST_F(AdoptedTest, ALeaseStopsItsWholeTree) {
   EXPECT_NE(state_of(process_), 'T');
 }
 
-TEST_F(AdoptedTest, ItsEndIsNoticedAndHowItEndedIsNotKnown) {
+TEST_F(AdoptedTest, EndOfTheProcessIsNoticedWithoutAnExitCode) {
   const std::string folder = adopt();
   Agent agent(folder);
   signal_tree(process_, SIGKILL);
@@ -83,7 +83,7 @@ TEST_F(AdoptedTest, ItsEndIsNoticedAndHowItEndedIsNotKnown) {
   EXPECT_FALSE(status_of(folder).contains("exit_code"));
 }
 
-TEST_F(AdoptedTest, MovedEndsItAndItsDescendants) {
+TEST_F(AdoptedTest, MovedEndsTheProcessAndItsDescendants) {
   const std::vector<pid_t> tree = tree_of(process_);
   ASSERT_EQ(tree.size(), 2u);
   Watch child(tree.back());
@@ -101,7 +101,7 @@ TEST_F(AdoptedTest, AnotherProcessOfTheSameNumberIsNotTaken) {
   EXPECT_NE(state_of(process_), 'Z');
 }
 
-TEST_F(AdoptedTest, ItRunsOnWithoutItsKeeper) {
+TEST_F(AdoptedTest, ProcessRunsOnWithoutItsKeeper) {
   adopt();
   ASSERT_EQ(result_, 0);
   ::kill(keepers_.back(), SIGKILL);

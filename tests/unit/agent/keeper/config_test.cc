@@ -66,7 +66,7 @@ void expect_field_refused(const char* key, const Json& value) {
   EXPECT_NE(config.assume_error().to_string().find(key), std::string::npos);
 }
 
-TEST(KeeperConfig, FieldsOfTheTransparentWayAreChecked) {
+TEST(KeeperConfig, FieldsOfTheTransparentModeAreChecked) {
   expect_field_refused("way", "other");
   expect_field_refused("preload", "shim.so");
   expect_field_refused("preload", "/a:/b");

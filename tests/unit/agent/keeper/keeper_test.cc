@@ -5,7 +5,7 @@
 namespace ckpt::keeper {
 namespace {
 
-TEST_F(KeeperTest, ExitStatusIsToldAndWrittenDown) {
+TEST_F(KeeperTest, ExitStatusIsReportedAndStored) {
   const std::string folder = start({"exit", "7"});
   EXPECT_TRUE(Watch(keepers_.back()).ended()) << "without an agent the keeper ends with its program";
   const Json status = status_of(folder);
@@ -58,7 +58,7 @@ TEST_F(KeeperTest, StubbornProgramIsKilledAfterTheGrace) {
   EXPECT_TRUE(WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGTERM);
 }
 
-TEST_F(KeeperTest, DeadlineStopsTheRankAndALaterOneContinuesIt) {
+TEST_F(KeeperTest, DeadlineStopsTheRankAndALaterDeadlineContinuesIt) {
   Agent agent(start({"wait"}));
   const pid_t rank = static_cast<pid_t>(agent.status().rank_pid);
   agent.ask<local::Done>(local::SetDeadline{now_ns() + 1'000'000});
@@ -114,7 +114,7 @@ TEST_F(KeeperTest, SecondAgentReplacesTheFirst) {
   second.next<local::RankExited>();
 }
 
-TEST_F(KeeperTest, GarbageCostsTheConnectionOnly) {
+TEST_F(KeeperTest, GarbageEndsTheConnectionOnly) {
   const std::string folder = start({"wait"});
   local::Socket stranger = std::move(local::Socket::connect(folder + "/keeper.sock").assume_value());
   ASSERT_TRUE(stranger.send_bytes(std::vector<std::byte>(50, std::byte{0x5a})).has_value());
@@ -192,7 +192,7 @@ TEST_F(KeeperTest, PausesAndWithdrawalsInAnyOrderLeaveARunningJob) {
   agent.ask<local::Running>(local::Resume{1, 0, 0});
 }
 
-TEST_F(KeeperTest, JobMovesFromOneKeeperToAnother) {
+TEST_F(KeeperTest, JobMovesBetweenTwoKeepers) {
   const std::string from = start({"steps"}, "fresh", "from");
   const std::string to = start({"steps"}, "standby", "to");
   Agent source(from);
@@ -266,7 +266,7 @@ TEST_F(CrashTest, RankDiesWhenItHasResumed) {
   EXPECT_EQ(WTERMSIG(target.next<local::RankExited>().wait_status), SIGKILL);
 }
 
-TEST_F(KeeperTest, StandbyThatDoesNotFitSaysWhatDiffers) {
+TEST_F(KeeperTest, StandbyThatDoesNotFitReportsTheDifference) {
   Agent source(start({"steps"}, "fresh", "from"));
   Agent target(start({"steps-other"}, "standby", "to"));
   source.wait_for_phase(Phase::kRunning);
@@ -295,7 +295,7 @@ TEST_F(KeeperTest, SecondKeeperInTheSameFolderIsRefused) {
   EXPECT_EQ(Agent(folder).status().phase, Phase::kStarting);
 }
 
-TEST_F(KeeperTest, ProgramThatCannotStartIsTold) {
+TEST_F(KeeperTest, ProgramThatCannotStartIsReported) {
   Json missing = config({});
   missing["argv"] = {"/no/such/program"};
   EXPECT_EQ(launch(root_ + "/a", missing), 1);

@@ -53,7 +53,7 @@ TEST_F(MisbehavingClientTest, KeeperMessageFromARankEndsTheSession) {
       << "it goes when its session is gone";
 }
 
-TEST_F(MisbehavingClientTest, ASessionIsOfTheJobsWayAndOfItsOwnTime) {
+TEST_F(MisbehavingClientTest, SessionOfAnotherModeOrUncalledIsRefused) {
   const std::string folder = start_rank("intrudes");
   Agent agent(folder);
   agent.wait_for_phase(Phase::kRunning);
@@ -61,7 +61,7 @@ TEST_F(MisbehavingClientTest, ASessionIsOfTheJobsWayAndOfItsOwnTime) {
   EXPECT_NE(text_of(folder + "/out.log").find("other way 0 uncalled 0\n"), std::string::npos);
 }
 
-TEST_F(MisbehavingClientTest, ACooperativeJobHasOneSession) {
+TEST_F(MisbehavingClientTest, SecondSessionOfACooperativeJobIsRefused) {
   const std::string folder = start_rank("twice", "cooperative");
   EXPECT_TRUE(Watch(keepers_.back()).ended());
   EXPECT_NE(text_of(folder + "/out.log").find("first 1 again 0\n"), std::string::npos);

@@ -7,7 +7,7 @@
 namespace ckpt::keeper {
 namespace {
 
-TEST(RankClock, IsBehindByWhatItsTimeNamespaceSays) {
+TEST(RankClock, LagIsTheOffsetOfTheTimeNamespace) {
   EXPECT_EQ(lag_of_offsets("monotonic          -1         500\nboottime           -2 999999000\n"),
             1'000'001'000);
   EXPECT_EQ(lag_of_offsets("monotonic           0         0\nboottime            0         0\n"), 0);
@@ -16,7 +16,7 @@ TEST(RankClock, IsBehindByWhatItsTimeNamespaceSays) {
   EXPECT_EQ(lag_of_offsets("boottime later\n"), 0);
 }
 
-TEST(RankClock, OfThisProcessIsTheNodes) {
+TEST(RankClock, ClockOfThisProcessHasNoLag) {
   const Result<Nanos> lag = rank_clock_lag(::getpid());
   ASSERT_TRUE(lag.has_value()) << lag.assume_error().to_string();
   EXPECT_EQ(lag.assume_value(), 0);

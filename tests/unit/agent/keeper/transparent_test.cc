@@ -113,7 +113,7 @@ TEST_F(TransparentTest, SecondProcessWithAGpuMakesTheJobNotMovable) {
   EXPECT_NE(refusal_of(agent, local::Pause{}).text.view().find("2 processes"), std::string_view::npos);
 }
 
-TEST_F(TransparentTest, MemoryComesBackFromWhatWasExported) {
+TEST_F(TransparentTest, MemoryIsMappedAgainFromTheExportedSet) {
   const std::string folder = start_transparent();
   Agent agent(folder);
   pause_and_release(agent);
@@ -127,7 +127,7 @@ TEST_F(TransparentTest, MemoryComesBackFromWhatWasExported) {
   EXPECT_NE(text_of(folder + "/out.log").find("mapped: region 1 region 2 region 3\n"), std::string::npos);
 }
 
-TEST_F(TransparentTest, MoreRegionsThanOneBatchHolds) {
+TEST_F(TransparentTest, RegionsOfSeveralBatchesComeBack) {
   const std::string folder = start_transparent({"200"});
   Agent agent(folder);
   pause_and_release(agent);
@@ -136,7 +136,7 @@ TEST_F(TransparentTest, MoreRegionsThanOneBatchHolds) {
   agent.ask<local::Running>(local::Resume{2, 0, 0});
 }
 
-TEST_F(TransparentTest, MemoryThatArrivedTakesThePlace) {
+TEST_F(TransparentTest, ArrivedMemoryIsMapped) {
   const std::string folder = start_transparent();
   Agent agent(folder);
   pause_and_release(agent);
@@ -176,7 +176,7 @@ TEST_F(TransparentTest, RankMakesMemoryForAMoverToFill) {
   EXPECT_NE(text_of(folder + "/out.log").find("mapped: filled filled filled\n"), std::string::npos);
 }
 
-TEST_F(TransparentTest, MemoryThatTheRankMakesTakesThePlaceOfWhatArrived) {
+TEST_F(TransparentTest, MemoryMadeByTheRankReplacesTheArrivedSet) {
   const std::string folder = start_transparent();
   {
     Agent agent(folder);
@@ -221,7 +221,7 @@ TEST_F(TransparentTest, FetchEndsWithTheSet) {
   agent.ask<local::Done>(local::Fetch{MemorySet::kExported, 0, 0, from});
 }
 
-TEST_F(TransparentTest, WhatTheJobHasFreedIsWithdrawn) {
+TEST_F(TransparentTest, FreedRegionsAreWithdrawn) {
   Agent agent(start_transparent());
   pause_and_release(agent);
   deposit(agent, 7, "new");
@@ -301,7 +301,7 @@ TEST_F(TransparentTest, DumpedRankComesBackWhenItIsCalled) {
 
 // Its last word must not be lost with the connection: the keeper would take it for gone, and nobody would
 // call it back.
-TEST_F(TransparentTest, RankThatLeavesWithAWordUnreadHasBeenDumped) {
+TEST_F(TransparentTest, RankThatLeavesWithAMessageUnreadCountsAsDumped) {
   Agent agent(start_transparent());
   pause_and_release(agent);
   const auto rank = static_cast<pid_t>(status(agent).rank_pid);
@@ -363,7 +363,7 @@ TEST_F(TransparentTest, RankThatDiesWhileItResumesHasRunAsTheIncarnationBefore) 
   EXPECT_EQ(status_of(folder)["ran"], true);
 }
 
-TEST_F(TransparentTest, RequestsOfThisWayAreRefusedToACooperativeRank) {
+TEST_F(TransparentTest, TransparentRequestsAreRefusedToACooperativeRank) {
   Agent agent(start({"steps"}));
   agent.wait_for_phase(Phase::kRunning);
   agent.ask<local::Paused>(local::Pause{});
@@ -432,7 +432,7 @@ TEST_F(LastSaveTest, RestoredRankIsKilledOnceItsContextIsSaved) {
   EXPECT_EQ(status_of(folder)["last_save"], "its context was saved before");
 }
 
-TEST_F(LastSaveTest, RankWhoseContextCannotBeSavedIsKilledAndTheEndSaysSo) {
+TEST_F(LastSaveTest, RankWhoseContextCannotBeSavedIsKilledAndReported) {
   const std::string folder = start_restored("exit 1");
   end_keeper(folder);
   EXPECT_EQ(status_of(folder)["signal"], SIGKILL);

@@ -75,7 +75,7 @@ TEST_F(PacketLinkTest, APacketOverTheLimitEndsTheLink) {
   EXPECT_TRUE(b_.got.empty());
 }
 
-TEST_F(PacketLinkTest, WhatWasSaidBeforeTheEndIsHeard) {
+TEST_F(PacketLinkTest, MessagesSentBeforeTheEndAreReceived) {
   a_.link->send(packet_of(1));
   a_.link->close();
   b_.link->send(packet_of(1));  // to a peer that is gone
@@ -85,7 +85,7 @@ TEST_F(PacketLinkTest, WhatWasSaidBeforeTheEndIsHeard) {
   EXPECT_TRUE(a_.closed.empty());
 }
 
-TEST_F(PacketLinkTest, LastWordsAreHeardOfAPeerThatHasNotReadAll) {
+TEST_F(PacketLinkTest, LastMessageOfAPeerWithUnreadMessagesIsReceived) {
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
   ASSERT_EQ(::send(ends[0], "order", 5, 0), 5);
@@ -117,7 +117,7 @@ class ChildProcessTest : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(ChildProcessTest, GetsItsEnvironmentAndTheOneDescriptorOnly) {
+TEST_F(ChildProcessTest, ChildGetsItsEnvironmentAndASingleDescriptor) {
   UniqueFd other(::open("/dev/null", O_RDONLY));  // without close-on-exec: must not leak
   UniqueFd inherited(::open("/dev/null", O_RDWR | O_CLOEXEC));
   const int status = run_script(
@@ -127,7 +127,7 @@ TEST_F(ChildProcessTest, GetsItsEnvironmentAndTheOneDescriptorOnly) {
   EXPECT_EQ(WEXITSTATUS(status), 42) << describe_wait_status(status);
 }
 
-TEST_F(ChildProcessTest, ItsEndBySignalIsTold) {
+TEST_F(ChildProcessTest, EndBySignalIsReported) {
   const int status = run_script("kill -TERM $$");
   EXPECT_EQ(describe_wait_status(status), "signal 15 (Terminated)");
 }
@@ -161,7 +161,7 @@ class PeerLinksTest : public ::testing::Test {
   std::vector<wire::SwitchMessage> heard_a_, heard_b_;
 };
 
-TEST_F(PeerLinksTest, BothWaysOverOneDial) {
+TEST_F(PeerLinksTest, LinkDialedByOneSideCarriesBothDirections) {
   auto a = make("a", heard_a_);
   auto b = make("b", heard_b_);
   b->set_token("secret");
@@ -174,7 +174,7 @@ TEST_F(PeerLinksTest, BothWaysOverOneDial) {
   EXPECT_FALSE(b->send("c", runs(wire::Party::kTarget, wire::Party::kSource, 2)));
 }
 
-TEST_F(PeerLinksTest, AWrongTokenGetsNobodyIn) {
+TEST_F(PeerLinksTest, WrongTokenIsRefused) {
   auto a = make("a", heard_a_);
   auto b = make("b", heard_b_);
   auto c = make("c", heard_a_);

@@ -147,7 +147,7 @@ TEST(AgentSwitches, LeaseIsRenewedThriceInTheCoordinatorsTerm) {
   EXPECT_THAT(renewals, ::testing::ElementsAre(300U));
 }
 
-TEST_F(SwitchDriverTest, TheTargetRunsOnlyWhatIsRecorded) {
+TEST_F(SwitchDriverTest, TargetReportsRunsOnceItIsRecorded) {
   {
     Life agent(folder_ / "journal");
     go_to_commit(agent);
@@ -230,7 +230,7 @@ TEST_F(SwitchDriverTest, ATargetRestartedAfterCommittedWaitsForItsLease) {
   agent.until("do run-instance");
 }
 
-TEST_F(SwitchDriverTest, WhatIsUnansweredIsSaidAgainWhenSomebodyIsBack) {
+TEST_F(SwitchDriverTest, UnansweredMessagesAreSentAgainOnReconnect) {
   {
     Life agent(folder_ / "journal");
     go_to_commit(agent);

@@ -86,7 +86,7 @@ class TargetSessionTest : public ::testing::Test {
   migration::SwitchInfo info_;
 };
 
-TEST_F(TargetSessionTest, InstanceThatTakesLongerThanItsLeaseToComeRunsUnderTheRenewedOne) {
+TEST_F(TargetSessionTest, InstanceSlowerThanItsLeaseRunsUnderARenewedLease) {
   FakeKeeper keeper(leave_instance(), local::Phase::kDumped);
   JobTable jobs(*environment_);
   ASSERT_TRUE(run_until_done(io_, jobs.rediscover()));

@@ -13,7 +13,7 @@ TEST(CopyOptions, EveryCodecHasItsMode) {
   EXPECT_EQ(codec_mode(wire::CodecMode::kDifference), codec::CodecMode::kDifference);
 }
 
-TEST(CopyOptions, SlowdownIsADuty) {
+TEST(CopyOptions, SlowdownSetsTheDuty) {
   EXPECT_DOUBLE_EQ(duty_of(0), 1);
   EXPECT_DOUBLE_EQ(duty_of(30), 0.03);
   EXPECT_DOUBLE_EQ(duty_of(1000), 1);
@@ -34,7 +34,7 @@ TEST(CopyOptions, RoundsBeforeThePauseTakeAtMostAFifthAndNeverMoreThanTheDuty) {
   EXPECT_GT(fresh_pause(0, 1), 0);
 }
 
-TEST(CopyOptions, ShadowMemoryLeavesHalfOfWhatTheNodeHasLeft) {
+TEST(CopyOptions, ShadowMemoryLeavesHalfOfTheAvailableMemory) {
   constexpr std::string_view kMeminfo =
       "MemTotal:       32000000 kB\nMemAvailable:    2048 kB\nBuffers: 1 kB\n";
   EXPECT_EQ(shadow_memory(0, kMeminfo), 0U);

@@ -59,7 +59,7 @@ class RegionFillerTest : public ::testing::Test {
   std::vector<UniqueFd> descriptors_;
 };
 
-TEST_F(RegionFillerTest, EachRegionIsWhatItWasCopiedFrom) {
+TEST_F(RegionFillerTest, EachRegionEqualsItsSource) {
   DeviceMemory& large = make(6 * kMiB, 7);
   DeviceMemory& small = make(2 * kMiB, 9);
   DeviceMemory& own_large = make(6 * kMiB, 0);

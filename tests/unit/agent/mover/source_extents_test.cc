@@ -55,7 +55,7 @@ TEST_F(SourceExtentsTest, TheFirstPlanIsMadeEvenIfItIsEmptyAndOnlyTheFirst) {
   EXPECT_FALSE(plan(true));
 }
 
-TEST_F(SourceExtentsTest, EachPlanHasWhatWasNamedSinceTheLastAndNumbersItsExtentsOn) {
+TEST_F(SourceExtentsTest, EachPlanHasTheTensorsNamedSinceTheLastPlan) {
   extents.name({tensor("a", 1), tensor("b", 2)});
   const auto first = plan();
   ASSERT_TRUE(first);
@@ -72,7 +72,7 @@ TEST_F(SourceExtentsTest, EachPlanHasWhatWasNamedSinceTheLastAndNumbersItsExtent
   EXPECT_EQ(extents.tensors_sent(), 3U);
 }
 
-TEST_F(SourceExtentsTest, WhatHasNoRegionYetWaitsForItButNotAtLast) {
+TEST_F(SourceExtentsTest, TensorWithoutARegionWaitsUntilTheLastPlan) {
   extents.name({tensor("early", 3), tensor("a", 1)});
   EXPECT_EQ(next(), Names{"a"});
   EXPECT_FALSE(plan());
@@ -83,7 +83,7 @@ TEST_F(SourceExtentsTest, WhatHasNoRegionYetWaitsForItButNotAtLast) {
   EXPECT_EQ(next(true), Names{"never"});
 }
 
-TEST_F(SourceExtentsTest, WhatIsDroppedBeforeItsPlanIsInNone) {
+TEST_F(SourceExtentsTest, TensorDroppedBeforeItsPlanIsInNoPlan) {
   plan();
   extents.name({tensor("a", 1), tensor("b", 2), tensor("kept", 2, 8192)});
   EXPECT_TRUE(extents.drop_tensors({"b", "unknown"}, planned).empty());

@@ -19,7 +19,7 @@ engine::RoundReport round_report(std::uint32_t round, std::uint64_t dirty) {
   return report;
 }
 
-TEST(SourceMeasures, WhatTheFirstRoundFindsIsNotDirty) {
+TEST(SourceMeasures, FirstRoundCountsAsStateAndNotAsDirty) {
   SourceMeasures measures;
   measures.count_round(round_report(1, 1000));
   measures.count_round(round_report(2, 70));
@@ -32,7 +32,7 @@ TEST(SourceMeasures, WhatTheFirstRoundFindsIsNotDirty) {
   EXPECT_EQ(measures.last_round_time(), 2 * kSecond);
 }
 
-TEST(SourceMeasures, ACutRoundIsNoneButWhatItSentWasDirty) {
+TEST(SourceMeasures, BytesOfACutRoundAreDirtyAndTheRoundIsNotCounted) {
   SourceMeasures measures;
   auto cut = round_report(1, 0);
   cut.cut = true;
@@ -66,7 +66,7 @@ TEST(SourceMeasures, TheBestRateCounts) {
   EXPECT_EQ(measures.link_rate(), 800U);
 }
 
-TEST(SourceMeasures, OfTheFinalRoundTheSmallerOfFoundAndSentAndTheTimeFromItsFirstCopy) {
+TEST(SourceMeasures, FinalRoundCountsTheSmallerOfFoundAndSentBytes) {
   SourceMeasures measures;
   auto last = round_report(1, 500);
   last.wire_bytes = 200;

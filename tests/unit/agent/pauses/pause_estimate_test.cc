@@ -24,7 +24,7 @@ wire::PauseNumbers all_took(Nanos each) {
   return took;
 }
 
-TEST(PauseCosts, OneMeasurementOutweighsWhatWasAssumed) {
+TEST(PauseCosts, MeasurementOutweighsTheDefaults) {
   PauseCosts costs;
   costs.learn(PauseKind::kProcess, PauseTerm::kDump, 100 * kMiB, 900 * kMs);
   const auto at = costs.line(PauseKind::kProcess, PauseTerm::kDump).at(100 * kMiB);
@@ -41,7 +41,7 @@ TEST(PauseCosts, TwoSizesGiveBaseAndRate) {
   EXPECT_NEAR(static_cast<double>(line.at(500 * kMiB)), 1030.0 * kMs, 50.0 * kMs);
 }
 
-TEST(PauseCosts, ManySmallPausesDoNotWashAwayALargeOne) {
+TEST(PauseCosts, ManySmallPausesDoNotOutweighALargePause) {
   PauseCosts costs;
   costs.learn(PauseKind::kProcess, PauseTerm::kDump, 1024 * kMiB, 5000 * kMs);
   for (int i = 0; i < 100; ++i) costs.learn(PauseKind::kProcess, PauseTerm::kDump, 20 * kMiB, 100 * kMs);
@@ -49,7 +49,7 @@ TEST(PauseCosts, ManySmallPausesDoNotWashAwayALargeOne) {
   EXPECT_NEAR(static_cast<double>(at), 5000.0 * kMs, 500.0 * kMs);
 }
 
-TEST(PauseCosts, OneOutlierAmongManyCountsLittle) {
+TEST(PauseCosts, OutlierAmongManyCountsLittle) {
   PauseCosts costs;
   for (int i = 0; i < 4; ++i) costs.learn(PauseKind::kSwap, PauseTerm::kContextSave, 0, 20 * kMs);
   costs.learn(PauseKind::kSwap, PauseTerm::kContextSave, 0, 900 * kMs);
@@ -94,7 +94,7 @@ TEST(PauseCosts, RehearsedLineStandsUntilAMoveHasShownMore) {
               1000.0 * kMs, 60.0 * kMs);
 }
 
-TEST(PauseCosts, WhatWasRehearsedIsReadBack) {
+TEST(PauseCosts, RehearsalIsReadBack) {
   PauseCosts costs;
   keep_rehearsal(costs, rehearsal());
   costs.set_rehearsal("1.0, CRIU 4", "none");
@@ -107,7 +107,7 @@ TEST(PauseCosts, WhatWasRehearsedIsReadBack) {
   EXPECT_EQ(again.assume_value().problem(), "none");
 }
 
-TEST(Rehearsal, WhatTheHelperSaysIsCheckedAndTaken) {
+TEST(Rehearsal, HelpersReportIsCheckedAndTaken) {
   const auto json = to_json(rehearsal());
   const auto same = parse_rehearsal(json);
   ASSERT_TRUE(same);
@@ -122,7 +122,7 @@ TEST(Rehearsal, WhatTheHelperSaysIsCheckedAndTaken) {
   EXPECT_FALSE(parse_rehearsal(bad));
 }
 
-TEST(Rehearsal, SmallAndLargeOfOneSizeSayNothing) {
+TEST(Rehearsal, ProcessesOfEqualSizeGiveNoRate) {
   RehearsalFacts facts = rehearsal();
   facts.processes.back() = facts.processes.front();
   PauseCosts costs;
@@ -131,7 +131,7 @@ TEST(Rehearsal, SmallAndLargeOfOneSizeSayNothing) {
             PauseCosts().line(PauseKind::kProcess, PauseTerm::kDump).base_ns);
 }
 
-TEST(PauseCosts, NoBoundRestsOnARateThatTheMoveHasSurpassed) {
+TEST(PauseCosts, BoundUsesNoRateBelowTheMeasuredRate) {
   EXPECT_EQ(faster(1000, 5000, 1'000'000'000), 5000U);
   EXPECT_EQ(faster(9000, 5000, 1'000'000'000), 9000U);
   EXPECT_EQ(faster(0, 5000, 1'000'000'000), 0U) << "nothing to compare with";
@@ -148,7 +148,7 @@ TEST(PauseEstimate, HostMemoryAndContextOfAFirstMoveArePartOfIt) {
   EXPECT_EQ(small.facts.ns[PauseTerm::kFill], 0) << "not part of this way";
 }
 
-TEST(PauseEstimate, TheJobsOwnLastPauseComesBeforeTheNodesLines) {
+TEST(PauseEstimate, LastPauseOfTheJobReplacesTheNodesRates) {
   const PauseLines lines = PauseCosts().lines(PauseKind::kProcess);
   wire::PauseFacts last;
   last.kind = PauseKind::kProcess;
@@ -163,7 +163,7 @@ TEST(PauseEstimate, TheJobsOwnLastPauseComesBeforeTheNodesLines) {
             estimate_pause(process(kMiB), lines, lines, std::nullopt).total());
 }
 
-TEST(PauseEstimate, TheTargetsOwnLinesCountForWhatItDoes) {
+TEST(PauseEstimate, TargetsRatesCountForItsTerms) {
   const PauseLines source = PauseCosts().lines(PauseKind::kProcess);
   PauseLines target = source;
   target[static_cast<std::size_t>(PauseTerm::kHostRestore)] = {1000 * kMs, 0};
@@ -182,7 +182,7 @@ TEST(PauseEstimate, CopyLongerThanTheSaveBesideItCountsAsFinal) {
   EXPECT_EQ(estimate.with_copy(estimate.total() + 9 * kMs).ns[PauseTerm::kFinal], 9 * kMs);
 }
 
-TEST(PauseEstimate, TooLongNamesTheLongestTermAndWhatHelps) {
+TEST(PauseEstimate, PauseOverTheLimitNamesTheLongestTermAndARemedy) {
   wire::PauseFacts pause;
   pause.ns = all_took(2 * kMs);
   pause.ns[PauseTerm::kDump] = 60 * kMs;

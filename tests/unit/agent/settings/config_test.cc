@@ -31,7 +31,7 @@ TEST(AgentConfig, ReadsSections) {
   EXPECT_EQ(config.assume_value().job_environment, std::vector<std::string>{"A=1"});
 }
 
-TEST(AgentConfig, RefusesWhatItDoesNotKnow) {
+TEST(AgentConfig, UnknownKeysAreRefused) {
   EXPECT_NE(error_of(kMin + "nod = 'b'\n").find("unknown key \"nod\" at line 5"), std::string::npos);
   EXPECT_NE(error_of(kMin + "[timeouts]\npause = 1\n").find("timeouts.pause"), std::string::npos);
 }
@@ -43,7 +43,7 @@ TEST(AgentConfig, NamesTheKeyThatIsWrong) {
   EXPECT_NE(error_of("node = [").find("agent.toml"), std::string::npos);
 }
 
-TEST(AgentConfig, ListensBeyondLoopbackOnlyWhenTold) {
+TEST(AgentConfig, ListeningBeyondLoopbackNeedsInsecure) {
   EXPECT_NE(error_of(kMin + "peer_listen = '0.0.0.0:0'\n").find("insecure"), std::string::npos);
   EXPECT_EQ(error_of(kMin + "peer_listen = '0.0.0.0:0'\ninsecure = true\n"), "");
   EXPECT_NE(error_of(kMin + "metrics_address = '0.0.0.0:9402'\n").find("insecure"), std::string::npos);
@@ -61,7 +61,7 @@ TEST(AgentConfig, ImagesFromOtherNodesMayLieInMemory) {
   EXPECT_NE(error_of(kMin + "vault_memory = 'shm'\n").find("absolute path"), std::string::npos);
 }
 
-TEST(AgentConfig, WhereTheMachineStands) {
+TEST(AgentConfig, RackAndLabelsAreRead) {
   const Result<Config> config = parse_config(kMin + "rack = 'r7'\nlabels = ['zone=west', 'a/b.c=']\n", "x");
   ASSERT_TRUE(config) << config.assume_error().to_string();
   EXPECT_EQ(config.assume_value().rack, "r7");
@@ -77,7 +77,7 @@ TEST(AgentConfig, CoordinatorByAddressOrByFileButNotBoth) {
   EXPECT_NE(error_of("node = 'a'\nhome = '/h'\ncoordinator = '127.0.0.1:1'\n"), "");
 }
 
-TEST(AgentConfig, TheNodesGpusAreThoseItMaySee) {
+TEST(AgentConfig, VisibleGpusAreParsed) {
   EXPECT_TRUE(parse_visible_gpus(nullptr).assume_value().empty());
   const std::vector<std::uint32_t> expected{3, 1};
   EXPECT_EQ(parse_visible_gpus("3,1").assume_value(), expected);

@@ -67,7 +67,7 @@ TEST_F(VaultAccessTest, RestingImageIsListedBesideThousandsOfNewerOnes) {
   EXPECT_EQ(resting, 1U);
 }
 
-TEST_F(VaultAccessTest, ListOfOneJobHasNoOther) {
+TEST_F(VaultAccessTest, ListOfAJobHasNoOtherJob) {
   write("a", 1);
   write("b", 2);
   const auto one = parts("b");

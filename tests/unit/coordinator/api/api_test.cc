@@ -67,7 +67,7 @@ TEST_F(ApiTest, WantsTheToken) {
   EXPECT_EQ(cluster_.get("/v1/status").json()["nodes"], 0);
 }
 
-TEST_F(ApiTest, RefusesWhatIsNoCall) {
+TEST_F(ApiTest, UnknownCallsAreRefused) {
   for (const char* target : {"/", "/v2/jobs", "/v1/nothing", "/v1/status/x"})
     EXPECT_EQ(cluster_.get(target).json()["error"]["code"], "usage") << target;
   EXPECT_EQ(cluster_.post("/v1/status").json()["error"]["code"], "usage");
@@ -202,7 +202,7 @@ TEST_F(ApiTest, AMigrationThatFailedIsOverOnceItsJobRunsAgain) {
   EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["state"], "running");
 }
 
-TEST_F(ApiTest, AMigrationWhoseSourceEndsBeforeItsJobRunsAgainIsOver) {
+TEST_F(ApiTest, MigrationEndsWhenItsSourceEndsBeforeTheJobRunsAgain) {
   two_nodes();
   a_->pauses = true;
   b_->relinquishes = wire::Reason(ErrorCode::kIo, "the disk is full");
@@ -214,7 +214,7 @@ TEST_F(ApiTest, AMigrationWhoseSourceEndsBeforeItsJobRunsAgainIsOver) {
   EXPECT_EQ(finished(id)["result"], "failed");
 }
 
-TEST_F(ApiTest, AMigrationThatItsSourceLeftSaysWhy) {
+TEST_F(ApiTest, MigrationAbortedByItsSourceHasTheReason) {
   two_nodes();
   a_->leaves = wire::Reason(ErrorCode::kAborted, "the job's process has ended");
   start_nodes();
@@ -361,7 +361,7 @@ TEST_F(ApiTest, AMoveWaitsForMemoryThatIsBeingFreed) {
   EXPECT_EQ(finished(answer.json()["id"])["result"], "done");
 }
 
-TEST_F(ApiTest, ProgressSaysNullForWhatIsNotKnownYet) {
+TEST_F(ApiTest, UnknownProgressIsNull) {
   two_nodes();
   b_->silent_prepare = true;
   start_nodes();
@@ -526,7 +526,7 @@ TEST_F(ApiTest, DamagedFramesOnTheControlPortAreDropped) {
   EXPECT_EQ(cluster_.get("/v1/nodes").json().size(), 2U);
 }
 
-TEST_F(ApiTest, AWrongTokenIsToldSo) {
+TEST_F(ApiTest, WrongTokenIsAnsweredWithTheReason) {
   wire::Hello hello;
   hello.name = "node-c";
   hello.token = "wrong";
@@ -537,7 +537,7 @@ TEST_F(ApiTest, AWrongTokenIsToldSo) {
   EXPECT_TRUE(cluster_.get("/v1/nodes").json().empty());
 }
 
-TEST_F(ApiTest, KeepsItsSecretsToItself) {
+TEST_F(ApiTest, SecretFilesAreReadableByTheOwnerOnly) {
   for (const char* name : {"token", "agent-token", "peer-token", "api.json", "state.db", "journal"}) {
     const auto path = std::filesystem::path(cluster_.folder()) / "coordinator" / name;
     EXPECT_EQ(std::filesystem::status(path).permissions() & std::filesystem::perms(0077),

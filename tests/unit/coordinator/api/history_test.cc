@@ -90,7 +90,7 @@ class HistoryTest : public ::testing::Test {
   std::vector<std::unique_ptr<FakeAgent>> agents_;
 };
 
-TEST_F(HistoryTest, AnOperationCostsTheSameHoweverMuchIsBehind) {
+TEST_F(HistoryTest, CostOfAnOperationDoesNotGrowWithTheHistory) {
   Config& config = cluster_.config();
   config.ended_jobs_kept = config.closed_migrations_kept = config.events_kept = 1'000'000;
   config.history_kept_days = 0;
@@ -117,7 +117,7 @@ TEST_F(HistoryTest, AnOperationCostsTheSameHoweverMuchIsBehind) {
 }
 
 // tools/measure-scale says what that is in processor time.
-TEST_F(HistoryTest, AnInventoryVisitsWhatLivesAndAsksTheStoreNothing) {
+TEST_F(HistoryTest, InventoryVisitsLiveJobsOnlyAndReadsNoStore) {
   Config& config = cluster_.config();
   config.ended_jobs_kept = config.closed_migrations_kept = config.events_kept = 1'000'000;
   config.history_kept_days = 0;
@@ -140,7 +140,7 @@ TEST_F(HistoryTest, AnInventoryVisitsWhatLivesAndAsksTheStoreNothing) {
   EXPECT_LT(after.statements - before.statements, kRounds) << "some for the memory of jobs, once a minute";
 }
 
-TEST_F(HistoryTest, WhatNeedNotStayLeavesAndItsIdsAreNotGivenAgain) {
+TEST_F(HistoryTest, HistoryIsTrimmedAndItsIdsAreNotReused) {
   write_history();
   start();
   wait_until([&] { return rows("jobs") == 0 && rows("migrations") == 0 && rows("events") <= 10'100; });

@@ -52,7 +52,7 @@ void expect_short_calls(Cluster& cluster) {
   EXPECT_EQ(cluster.post("/v1/drains", R"({"place":"node-b"})").status, 202U);
 }
 
-TEST_F(LongPollTest, ThreeHundredLongPollsLeaveRoomForShortCalls) {
+TEST_F(LongPollTest, ShortCallsAreAnsweredBesideThreeHundredLongPolls) {
   auto a = agent("node-a");
   auto b = agent("node-b");
   a->silent_prepare = b->silent_prepare = true;
@@ -97,7 +97,7 @@ TEST_F(LongPollTest, AClientThatHasGoneHoldsNothing) {
   EXPECT_EQ(cluster_.get("/v1/jobs/train/logs?offset=4").body, "two\n");
 }
 
-TEST_F(LongPollTest, AClosedMigrationIsShownAtOnceWhateverRevisionIsAskedFor) {
+TEST_F(LongPollTest, ClosedMigrationIsShownAtOnceForAnyRevision) {
   auto a = agent("node-a");
   auto b = agent("node-b");
   a->start();

@@ -60,7 +60,7 @@ class PlacingTest : public ::testing::Test {
   std::unique_ptr<FakeAgent> b_;
 };
 
-TEST_F(PlacingTest, ADryRunStartsNothingAndSaysWhy) {
+TEST_F(PlacingTest, DryRunStartsNothingAndExplainsThePlace) {
   a_->inventory.gpus[0].mig = true;
   b_->inventory.rack = "r7";
   start_nodes();

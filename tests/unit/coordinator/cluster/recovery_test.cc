@@ -115,7 +115,7 @@ class RecoveryTest : public ::testing::Test {
   std::unique_ptr<FakeAgent> b_;
 };
 
-TEST_F(RecoveryTest, UnknownJobThatRunsIsTakenInWithItsCommand) {
+TEST_F(RecoveryTest, UnknownRunningJobIsRecoveredWithItsCommand) {
   start();
   a_->inventory.jobs.push_back(instance_of(kOldJob, 1, 3, wire::JobPhase::kRunning));
   a_->introduction.newest_job = kOldJob;
@@ -135,7 +135,7 @@ TEST_F(RecoveryTest, UnknownJobThatRunsIsTakenInWithItsCommand) {
   EXPECT_EQ(next.json()["id"].get<std::string>().substr(0, 3), "j7-");
 }
 
-TEST_F(RecoveryTest, TakenInJobWhoseNameIsInUseGetsALongerOne) {
+TEST_F(RecoveryTest, RecoveredJobWithATakenNameGetsALongerName) {
   start();
   b_->start();
   cluster_.wait_for_event("node-ready");
@@ -147,7 +147,7 @@ TEST_F(RecoveryTest, TakenInJobWhoseNameIsInUseGetsALongerOne) {
   EXPECT_EQ(job("train-" + wire::job_text(kOldJob))["node"], "node-a");
 }
 
-TEST_F(RecoveryTest, JobWithoutACommandIsNotTakenIn) {
+TEST_F(RecoveryTest, JobWithoutACommandIsNotRecovered) {
   start();
   spec_.argv.clear();
   a_->inventory.jobs.push_back(instance_of(kOldJob, 1, 1, wire::JobPhase::kRunning));
@@ -256,7 +256,7 @@ TEST_F(RecoveryTest, SwitchThatItsTargetGaveUpEndsAtTheSource) {
   EXPECT_EQ(job("train")["node"], "node-a");
 }
 
-TEST_F(RecoveryTest, OneSideAloneDecidesNothingUntilItIsResolved) {
+TEST_F(RecoveryTest, SwitchKnownToASingleSideStaysOpenUntilResolved) {
   start();
   open_switch_at_both();
   a_->instead = [this](const wire::SwitchMessage& m) {

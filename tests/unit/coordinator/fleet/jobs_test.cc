@@ -65,7 +65,7 @@ class JobTableTest : public ::testing::Test {
 
 // The source's word that the job has moved may come before the list that the target sent while the instance
 // was on its way.
-TEST_F(JobTableTest, JobIsNotLostByAListThatIsOlderThanItsMove) {
+TEST_F(JobTableTest, ListOlderThanAMoveLosesNoJob) {
   Job& job = create("train");
   jobs_->started(job);
   const Node source = node("a", {instance(job.id, 1, wire::JobPhase::kRunning)});
@@ -85,7 +85,7 @@ TEST_F(JobTableTest, MakesUpANameFromTheCommand) {
   EXPECT_EQ(create("").spec.name, "train-2");
 }
 
-TEST_F(JobTableTest, JobWhoseSpecNoMessageTakesIsRefusedAtItsStart) {
+TEST_F(JobTableTest, JobWhoseSpecExceedsAMessageIsRefusedAtItsStart) {
   wire::JobSpec spec;
   spec.argv = {"/bin/train"};
   spec.ranks.resize(1);
@@ -181,7 +181,7 @@ TEST_F(JobTableTest, ForgetsTheOldestEndedJobs) {
   EXPECT_EQ(create("new").id, 6U);
 }
 
-TEST_F(JobTableTest, WhatManyJobsHoldIsStoredInOneTransaction) {
+TEST_F(JobTableTest, MemoryOfManyJobsIsStoredInATransaction) {
   std::vector<wire::JobInstance> instances;
   for (int i = 0; i < 200; ++i) {
     Job& job = create("");

@@ -6,7 +6,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-TEST(Scope, IsANodeOrOneOfItsGpus) {
+TEST(Scope, NodesAndTheirGpusAreParsed) {
   EXPECT_EQ(parse_scope("node-a").value(), Scope("node-a", std::nullopt));
   EXPECT_EQ(parse_scope("node-a:0").value(), Scope("node-a", 0));
   EXPECT_EQ(to_text(parse_scope("node-a:17").value()), "node-a:17");

@@ -42,7 +42,7 @@ TEST(EvacuationOrder, ReadableMemoryFirstThenImages) {
   EXPECT_EQ(next(all, 2), (Ids{2, 3}));
 }
 
-TEST(EvacuationOrder, TheLimitCountsWhatIsUnderWay) {
+TEST(EvacuationOrder, RunningEvacuationsCountAgainstTheLimit) {
   const std::vector<Evacuation> all{evacuation(1, true, HealthOutcome::kLive, EvacuationState::kMoving),
                                     evacuation(2, true, HealthOutcome::kLive, EvacuationState::kRestoring),
                                     evacuation(3, true, HealthOutcome::kLive, EvacuationState::kMoved),
@@ -52,7 +52,7 @@ TEST(EvacuationOrder, TheLimitCountsWhatIsUnderWay) {
   EXPECT_EQ(next(all, 2), Ids{});
 }
 
-TEST(EvacuationOrder, WhatIsNotUrgentGoesAlone) {
+TEST(EvacuationOrder, PredictiveEvacuationsRunOneAtATime) {
   std::vector<Evacuation> all{evacuation(1, false, HealthOutcome::kLive),
                               evacuation(2, false, HealthOutcome::kLive)};
   EXPECT_EQ(next(all, 8), (Ids{1}));
@@ -65,7 +65,7 @@ TEST(EvacuationOrder, WhatIsNotUrgentGoesAlone) {
   EXPECT_EQ(next(all, 8, {3}), Ids{});  // it waits for room, which what is not urgent must not take
 }
 
-TEST(EvacuationOrder, OneThatWaitsTakesNoPlace) {
+TEST(EvacuationOrder, WaitingEvacuationTakesNoSlot) {
   const std::vector<Evacuation> all{evacuation(1, true, HealthOutcome::kLive),
                                     evacuation(2, true, HealthOutcome::kLive)};
   EXPECT_EQ(next(all, 1, {1}), (Ids{2}));
@@ -88,7 +88,7 @@ TEST(Breaker, CountsStartsWithinItsWindow) {
   EXPECT_TRUE(trips_breaker(3, limits));
 }
 
-TEST(Breaker, CapsTheAttemptsAtOneJob) {
+TEST(Breaker, AttemptsAtAJobAreLimited) {
   std::vector<Evacuation> all{evacuation(1, true, HealthOutcome::kLive),
                               evacuation(2, true, HealthOutcome::kLive),
                               evacuation(3, true, HealthOutcome::kLive)};

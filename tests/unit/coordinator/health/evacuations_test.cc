@@ -109,7 +109,7 @@ TEST_F(EvacuationsTest, DecidesForEachProcess) {
   EXPECT_EQ(job("job-b")["node"], "node-a");
 }
 
-TEST_F(EvacuationsTest, AJobThatDiedOfItGoesOnFromItsImage) {
+TEST_F(EvacuationsTest, JobKilledByAFaultIsRestoredFromItsImage) {
   images_.jobs = {1, 2};
   two_nodes(2);
   node("node-a").end_job(1, 1);
@@ -165,7 +165,7 @@ TEST_F(EvacuationsTest, NeverOntoASuspectGpu) {
   EXPECT_EQ(images_.calls().at(0).what, "park");
 }
 
-TEST_F(EvacuationsTest, WhatIsNotUrgentWaitsForRoomAndLosesNothing) {
+TEST_F(EvacuationsTest, PredictiveEvacuationWaitsForMemoryAndKeepsTheWork) {
   images_.jobs = {1, 2};
   node("node-b").inventory.gpus[0].free_bytes = 0;
   two_nodes(2);

@@ -72,7 +72,7 @@ TEST_F(PolicyTest, SinceWhenTheBreakerIsOpenLastsOverARestart) {
   EXPECT_EQ(policy_->breaker().since_ms, since);
 }
 
-TEST_F(PolicyTest, WhatIsSoAlreadyIsNotSaidAgain) {
+TEST_F(PolicyTest, ChangeToThePresentStateMakesNoEvent) {
   ASSERT_TRUE(policy_->resume("a"));
   ASSERT_TRUE(policy_->reset_breaker());
   EXPECT_EQ(events(), 0U);

@@ -84,7 +84,7 @@ TEST_F(CatalogTest, LaterVersionOfAVaultIsNewerAlthoughItsClockWentBack) {
   EXPECT_EQ(newest(), "j3.v2@a");
 }
 
-TEST_F(CatalogTest, HigherSequenceIsNewerWhateverItsVaultAndTime) {
+TEST_F(CatalogTest, HigherSequenceIsNewerInAnyVaultAtAnyTime) {
   auto first = row(1, 9000);
   first.sequence = 4;
   auto second = row(1, 100);
@@ -106,7 +106,7 @@ TEST_F(CatalogTest, ImpossibleSequenceCountsAsNone) {
   EXPECT_EQ(newest(), "j3.v1@b");
 }
 
-TEST_F(CatalogTest, NumbersGrowOverARestartAndBeyondWhatVaultsHave) {
+TEST_F(CatalogTest, NumbersGrowAfterARestartAndBeyondThoseOfVaults) {
   ImageNumbers numbers(*store_);
   const std::uint64_t first = numbers.next().value();
   EXPECT_GT(numbers.next().value(), first);
@@ -117,7 +117,7 @@ TEST_F(CatalogTest, NumbersGrowOverARestartAndBeyondWhatVaultsHave) {
   EXPECT_GT(after.next().value(), second + 100'000);
 }
 
-TEST_F(CatalogTest, NumbersThatPowerTookWithItAreNotGivenAgain) {
+TEST_F(CatalogTest, NumbersLostInAPowerCutAreNotReused) {
   ImageNumbers numbers(*store_);
   std::uint64_t given = numbers.next().value();
   constexpr const char* kDurable = "CREATE TABLE kept AS SELECT * FROM counters";
@@ -128,7 +128,7 @@ TEST_F(CatalogTest, NumbersThatPowerTookWithItAreNotGivenAgain) {
   EXPECT_GT(after.next().value(), given);
 }
 
-TEST_F(CatalogTest, ListOfOneJobLeavesOthersAlone) {
+TEST_F(CatalogTest, ListOfAJobLeavesOtherJobsAlone) {
   Job other;
   other.id = 4;
   other.spec.name = "other";
@@ -145,7 +145,7 @@ TEST_F(CatalogTest, ListOfOneJobLeavesOthersAlone) {
 }
 
 // A folder's newest list counts job by job.
-TEST_F(CatalogTest, ListOfOneJobIsNoNewerListOfOthers) {
+TEST_F(CatalogTest, ListOfAJobIsNoNewerListOfOtherJobs) {
   Job other;
   other.id = 4;
   other.spec.name = "other";
@@ -160,7 +160,7 @@ TEST_F(CatalogTest, ListOfOneJobIsNoNewerListOfOthers) {
   EXPECT_EQ(newest(), "j3.v2@/vault");
 }
 
-TEST_F(CatalogTest, ListThatSaysNothingNewIsNotStored) {
+TEST_F(CatalogTest, UnchangedListIsNotStored) {
   const auto commits = [this] { return store_->database().commits(); };
   catalog_->take("a", contents("", {row(1, 100), row(2, 200)}));
   catalog_->take("a", contents("/vault", {row(1, 100)}));
@@ -250,7 +250,7 @@ TEST_F(CatalogTest, PageGoesOnBehindAnImageThatHasGone) {
   EXPECT_FALSE(rest.more);
 }
 
-TEST(ImageCursorTest, OtherTextIsNone) {
+TEST(ImageCursorTest, TextOfNoCursorIsRefused) {
   for (const char* text : {"", "j3", "j3.v1@a", "j3.1.1.1.1@", "j3.1.1.1@a", "j3.1.1.1.1.1@a", "j3.1.1.x.1@a",
                            "j3.-1.1.1.1@a", "x.1.1.1.1@a", "@a.b", "j3.1.1.1.1"})
     EXPECT_FALSE(parse_image_cursor(text)) << text;
@@ -296,7 +296,7 @@ class RetentionTest : public ::testing::Test {
   RetentionLimits limits_;
 };
 
-TEST_F(RetentionTest, OldOnesOfEndedJobsGo) {
+TEST_F(RetentionTest, ImagesOfEndedJobsExpire) {
   limits_.max_images = 100;
   limits_.max_age_ms = 5000;
   EXPECT_EQ(collected(), "j3.v1 ");
@@ -304,7 +304,7 @@ TEST_F(RetentionTest, OldOnesOfEndedJobsGo) {
   EXPECT_EQ(collected(), "j3.v1 j2.v1 j2.v2 ");
 }
 
-TEST_F(RetentionTest, BeyondTheCountThoseWhoseJobEndedFirstGo) {
+TEST_F(RetentionTest, SurplusImagesOfTheFirstEndedJobsAreRemoved) {
   limits_.max_age_ms = 100'000;
   limits_.max_images = 1;
   EXPECT_EQ(collected(), "j3.v1 j2.v1 ");
@@ -321,7 +321,7 @@ TEST_F(CatalogTest, EndOfAJobThatIsForgottenHolds) {
   EXPECT_EQ(catalog_->list().at(0).job_ended_ms, 0);
 }
 
-TEST_F(CatalogTest, DamagedOnesDoNotCountAndAreToldOnce) {
+TEST_F(CatalogTest, DamagedImagesAreSkippedAndReportedOnce) {
   catalog_->take("a", contents("", {row(1, 100), row(2, 200)}));
   const auto damaged = catalog_->take("a", contents("", {row(1, 100), row(2, 200, true)}));
   ASSERT_EQ(damaged.size(), 1U);
@@ -343,7 +343,7 @@ TEST_F(CatalogTest, SurvivesARestartWithItsPauses) {
   EXPECT_EQ(catalog_->last_version("a", "", catalog_->vault_job_of(job_)), 1U);
 }
 
-TEST_F(CatalogTest, ThePauseOutlastsTheNextList) {
+TEST_F(CatalogTest, PauseOfAnImageOutlastsTheNextList) {
   wire::SnapshotReport report;
   report.vault_job = catalog_->vault_job_of(job_);
   report.version = 1;
@@ -366,7 +366,7 @@ TEST_F(CatalogTest, DamageAndModelLastOverARestart) {
   EXPECT_FALSE(catalog_->is_whole_at("a", catalog_->list().at(1).image));
 }
 
-TEST_F(CatalogTest, TheLastVersionIsTheHighestInWhateverOrder) {
+TEST_F(CatalogTest, LastVersionIsTheHighestInAnyOrder) {
   catalog_->take("a", contents("", {row(7, 700), row(2, 200)}));
   EXPECT_EQ(catalog_->last_version("a", "", catalog_->vault_job_of(job_)), 7U);
   EXPECT_EQ(catalog_->last_version("a", "", "another"), 0U);
@@ -374,7 +374,7 @@ TEST_F(CatalogTest, TheLastVersionIsTheHighestInWhateverOrder) {
 }
 
 // Also where the newer list is of the node whose name comes first.
-TEST_F(CatalogTest, WhatWasRemovedFromASharedFolderIsGoneFromEveryNodesList) {
+TEST_F(CatalogTest, RemovalFromASharedFolderChangesEveryNodesList) {
   const std::string name = catalog_->vault_job_of(job_);
   catalog_->take("a", contents("/vault", {row(1, 100)}));
   catalog_->take("b", contents("/vault", {row(1, 100)}));
@@ -385,26 +385,26 @@ TEST_F(CatalogTest, WhatWasRemovedFromASharedFolderIsGoneFromEveryNodesList) {
   EXPECT_TRUE(catalog_->list().empty());
 }
 
-TEST_F(CatalogTest, WhatWasRemovedFromANodesOwnVaultIsStillInTheOthers) {
+TEST_F(CatalogTest, RemovalFromANodesVaultLeavesOtherVaults) {
   catalog_->take("a", contents("", {row(1, 100)}));
   catalog_->take("b", contents("", {row(1, 200)}));
   catalog_->removed("b", "", catalog_->vault_job_of(job_));
   EXPECT_EQ(newest([](const Image& image) { return image.node == "a"; }), "j3.v1@a");
 }
 
-TEST_F(CatalogTest, WithoutJobOrVersionARowIsNobodys) {
+TEST_F(CatalogTest, RowWithoutJobOrVersionIsIgnored) {
   catalog_->take("a", contents("", {row(0, 100)}));
   EXPECT_TRUE(catalog_->list().empty());
 }
 
-TEST_F(CatalogTest, OtherClustersJobsInASharedFolderAreNotOurs) {
+TEST_F(CatalogTest, JobsOfOtherClustersInASharedFolderAreIgnored) {
   wire::ImageRow foreign = row(9, 900);
   foreign.vault_job = "train.j3.00000000";
   catalog_->take("a", contents("/vault", {foreign, row(1, 100)}));
   EXPECT_EQ(newest(), "j3.v1@/vault");
 }
 
-TEST_F(CatalogTest, OfASharedFolderTheNewestListCounts) {
+TEST_F(CatalogTest, NewestListOfASharedFolderCounts) {
   catalog_->take("a", contents("/vault", {row(1, 100)}));
   catalog_->take("b", contents("/vault", {row(1, 100), row(2, 200)}));
   ASSERT_EQ(catalog_->list().size(), 2U);
@@ -412,7 +412,7 @@ TEST_F(CatalogTest, OfASharedFolderTheNewestListCounts) {
   EXPECT_FALSE(catalog_->is_whole_at("a", catalog_->list()[1].image));
 }
 
-TEST_F(CatalogTest, AnIdNamesOneImage) {
+TEST_F(CatalogTest, IdThatFitsTwoImagesIsRefused) {
   catalog_->take("a", contents("", {row(1, 100)}));
   catalog_->take("b", contents("", {row(1, 200), row(2, 300)}));
   const auto find = [&](const char* text) { return catalog_->find(*parse_image_id(text)); };

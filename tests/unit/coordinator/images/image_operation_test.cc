@@ -43,7 +43,7 @@ TEST(ImageOperation, SnapshotIsGivenUpWhereItIsCancelledOrItsTimeIsOver) {
   EXPECT_EQ(next_step(taking, view), OperationStep::kAskVault);  // it was too late
 }
 
-TEST(ImageOperation, StopWaitsForNobody) {
+TEST(ImageOperation, StopEndsAnOperationAtEachStage) {
   OperationView view;
   for (const auto& [stage, step] : {std::pair(OperationStage::kTaking, OperationStep::kAbandon),
                                     std::pair(OperationStage::kEnding, OperationStep::kEnded),
@@ -65,7 +65,7 @@ TEST(ImageOperation, NothingStartsBeforeTheInstanceHasEnded) {
   EXPECT_EQ(next_step(ending, view), OperationStep::kEnded);
 }
 
-TEST(ImageOperation, SomebodysWordCountsOnlyForWhatCannotBeSeen) {
+TEST(ImageOperation, ForceDoesNotReplaceTheEndOfAVisibleInstance) {
   const ImageOperation ending = at(OperationStage::kEnding, true);
   OperationView view;
   EXPECT_EQ(next_step(ending, view), OperationStep::kEnded);

@@ -96,7 +96,7 @@ TEST_F(ImagePeers, EveryVaultCountsItsOwnVersions) {
   EXPECT_EQ(images[1]["pause_ms"], 3.0) << "its report was taken for one of another vault";
 }
 
-TEST_F(ImagePeers, AGrantThatIsRefusedFailsTheSnapshotAndLeavesTheJobAlone) {
+TEST_F(ImagePeers, RefusedGrantFailsTheSnapshotAndTheJobRunsOn) {
   b_.vault->refuse_grants = true;
   const json task = order("snapshot", R"({"to":"node-b"})");
   EXPECT_NE(task["exit_code"], 0);
@@ -143,7 +143,7 @@ TEST_F(ImagePeers, AThirdNodeReadsItByAGrant) {
 }
 
 // Its own node is to be left; the vault there can be read still.
-TEST_F(ImagePeers, AnOwnVaultIsReadByOtherNodesWhereItsNodeHasNoRoom) {
+TEST_F(ImagePeers, VaultOfAFullNodeIsReadByOtherNodes) {
   order("suspend");
   a_.agent->set_free(0);
   wait_until([this] { return cluster_.get("/v1/gpus").json()[0]["free_bytes"] == 0; });
@@ -153,7 +153,7 @@ TEST_F(ImagePeers, AnOwnVaultIsReadByOtherNodesWhereItsNodeHasNoRoom) {
   EXPECT_EQ(a_.vault->grants, 1U);
 }
 
-TEST_F(ImagePeers, WhereNothingCanTakeItItRestsAndSaysWhy) {
+TEST_F(ImagePeers, JobThatNoNodeCanResumeStaysParkedWithTheReason) {
   order("suspend", R"({"to":"node-b"})");
   EXPECT_TRUE(b_.vault->durable) << "nothing but the image is left of it";
   EXPECT_EQ(job()["state"], "parked");
@@ -164,7 +164,7 @@ TEST_F(ImagePeers, WhereNothingCanTakeItItRestsAndSaysWhy) {
   EXPECT_EQ(job()["state"], "parked");
 }
 
-TEST_F(ImagePeers, WhereTheVaultIsNotServedTheJobRestsInItsImage) {
+TEST_F(ImagePeers, JobWhoseVaultIsNotServedStaysParked) {
   order("snapshot", R"({"to":"node-b"})");
   b_.vault->refuse_grants = true;
   const json task = order("restore", R"({"to":"node-c"})");
@@ -195,7 +195,7 @@ TEST_F(ImagePeers, VaultThatGoesAwayAfterTheStartDoesNotParkTheJob) {
 
 // ---- jobs that were forgotten ----
 
-TEST_F(ImagePeers, AForgottenJobComesBackFromItsImageAsANewOne) {
+TEST_F(ImagePeers, ForgottenJobIsRestoredFromItsImageAsANewJob) {
   order("snapshot", R"({"to":"node-b"})");
   a_.agent->end_job(1, 0);
   cluster_.wait_for_event("job-ended");

@@ -194,7 +194,7 @@ TEST_F(ImagesTest, AFailedSnapshotLeavesTheJobAlone) {
   cluster_.wait_for_event("snapshot-failed");
 }
 
-TEST_F(ImagesTest, WhereAnImageMayGo) {
+TEST_F(ImagesTest, SnapshotToAnUnknownNodeOrUncleanPathIsRefused) {
   expect_refused(cluster_.post("/v1/jobs/train/snapshot", R"({"to":"nowhere"})"), 404, "no node");
   expect_refused(cluster_.post("/v1/jobs/train/snapshot", R"({"to":"/vault/../etc"})"), 400, "absolute path");
   EXPECT_EQ(order("snapshot", R"({"to":"/vault"})")["image"], "j1.v1@/vault");
@@ -237,7 +237,7 @@ TEST_F(ImagesTest, NothingEndsForAnImageThatCannotBeRead) {
   EXPECT_EQ(job()["state"], "running");
 }
 
-TEST_F(ImagesTest, AJobOfANodeThatIsAwayNeedsSomebodysWordAndIsFenced) {
+TEST_F(ImagesTest, RestoreOfAJobOnALostNodeNeedsForceAndFencesIt) {
   order("snapshot", R"({"to":"/vault"})");
   go_away(a_);
   expect_refused(cluster_.post("/v1/jobs/train/restore"), 409, "--force");
@@ -252,7 +252,7 @@ TEST_F(ImagesTest, AJobOfANodeThatIsAwayNeedsSomebodysWordAndIsFenced) {
   EXPECT_EQ(job()["state"], "running");
 }
 
-TEST_F(ImagesTest, TheLogOfALostNodeKeepsNobodyFromReadingTheNext) {
+TEST_F(ImagesTest, LogOfALostNodeIsSkipped) {
   a_.agent->post([this] { a_.agent->log = "at a\n"; });
   b_.agent->post([this] { b_.agent->log = "at b\n"; });
   order("snapshot", R"({"to":"/vault"})");
@@ -261,7 +261,7 @@ TEST_F(ImagesTest, TheLogOfALostNodeKeepsNobodyFromReadingTheNext) {
   EXPECT_EQ(cluster_.get("/v1/jobs/train/logs").body, "at b\n");
 }
 
-TEST_F(ImagesTest, TheLogOfANodeThatIsThereGoesBeforeTheNext) {
+TEST_F(ImagesTest, LogsAreReadInTheOrderOfTheNodes) {
   a_.agent->post([this] { a_.agent->log = "at a\n"; });
   b_.agent->post([this] { b_.agent->log = "at b\n"; });
   order("snapshot", R"({"to":"/vault"})");
@@ -289,7 +289,7 @@ void expect_the_older(const json& restored) {
   EXPECT_NE(note.find("half of a pack is gone"), std::string::npos) << note;
 }
 
-TEST_F(ImagesTest, ADamagedImageFallsBackAndSaysSo) {
+TEST_F(ImagesTest, RestoreOfADamagedImageFallsBackAndReportsIt) {
   a_.vault->age_ms = 60'000;
   order("snapshot");
   a_.vault->age_ms = 0;
@@ -304,7 +304,7 @@ TEST_F(ImagesTest, ADamagedImageFallsBackAndSaysSo) {
 }
 
 // A parked job has lost nothing, until its last image turns out to be damaged.
-TEST_F(ImagesTest, AJobThatRestsInADamagedImageSaysWhatIsLost) {
+TEST_F(ImagesTest, ResumeFromADamagedImageReportsTheLoss) {
   a_.vault->age_ms = 60'000;
   order("snapshot");
   a_.vault->age_ms = 0;
@@ -335,7 +335,7 @@ TEST_F(ImagesTest, TheOlderImageIsKnownToACoordinatorThatWasStartedAgain) {
   EXPECT_NE(event.find("from j1.v1@node-a"), std::string::npos) << event;
 }
 
-TEST_F(ImagesTest, WhatDoesNotStartRestsInItsImage) {
+TEST_F(ImagesTest, JobWhoseRestoreFailsStaysParked) {
   order("snapshot");
   a_.vault->refuse_restores = true;
   const json task = order("restore");
@@ -374,7 +374,7 @@ TEST_F(ImagesTest, ASuspendThatFailsLeavesTheJobRunning) {
 
 // A coordinator that was restarted orders the snapshot again while the job leaves for the image that was
 // ordered before.
-TEST_F(ImagesTest, SuspendWhoseImageWasTakenForAnEarlierOrderParksTheJob) {
+TEST_F(ImagesTest, SuspendIsDoneByTheImageOfAnEarlierOrder) {
   a_.vault->ended_before = true;
   const json task = order("suspend");
   EXPECT_EQ(task["exit_code"], 0) << task;
@@ -423,7 +423,7 @@ TEST_F(ImagesTest, AParkedJobCanBeStopped) {
   EXPECT_EQ(job()["exit_code"], 143);
 }
 
-TEST_F(ImagesTest, TheImageAParkedJobRestsInIsNotRemovedByChance) {
+TEST_F(ImagesTest, ImageOfAParkedJobIsNotRemovedWithoutForce) {
   order("snapshot");
   order("suspend");
   expect_refused(cluster_.post("/v1/images/j1.v2@node-a/remove"), 409, "rests in");
@@ -435,7 +435,7 @@ TEST_F(ImagesTest, TheImageAParkedJobRestsInIsNotRemovedByChance) {
 
 // ---- a snapshot beside a move ----
 
-TEST_F(ImagesTest, SnapshotThatGaveWayEndsWithFailed) {
+TEST_F(ImagesTest, SnapshotThatYieldsEndsAsFailed) {
   a_.vault->gives_way = true;
   const json task = order("snapshot");
   EXPECT_EQ(task["exit_code"], 1) << task;
@@ -597,7 +597,7 @@ TEST_F(ShortOfTime, SuspendThatTakesTooLongIsGivenUpAndTheJobRunsOn) {
   EXPECT_EQ(alive(a_), Incarnations{1});
 }
 
-TEST_F(ShortOfTime, WhoHasAJobParkedDoesNotWaitForANodeThatIsAway) {
+TEST_F(ShortOfTime, ParkingAJobDoesNotWaitForAnAbsentNode) {
   a_.vault->lose_answers = true;
   a_.vault->hold_lists = true;
   const json suspend = cluster_.post("/v1/jobs/train/suspend").json();
@@ -607,7 +607,7 @@ TEST_F(ShortOfTime, WhoHasAJobParkedDoesNotWaitForANodeThatIsAway) {
 
 // ---- which is the newest, and which go ----
 
-TEST_F(ImagesTest, NewestImageIsTheLastOneOrderedAlthoughAClockWasAhead) {
+TEST_F(ImagesTest, NewestImageIsTheLastOrderedWhenAClockWasAhead) {
   a_.vault->age_ms = -60'000;
   order("snapshot");
   a_.vault->age_ms = 0;
@@ -640,7 +640,7 @@ TEST_F(ImagesForAMoment, ImagesOfAJobThatEndedAreCollected) {
 
 // ---- what the rest of the coordinator asks for ----
 
-TEST_F(ImagesTest, WhatTheSystemHasParkedComesBackWhenThereIsRoom) {
+TEST_F(ImagesTest, JobParkedByTheSystemResumesWhenMemoryIsFree) {
   a_.agent->set_free(0);
   b_.agent->set_free(0);
   const auto parked =
@@ -660,7 +660,7 @@ TEST_F(ImagesTest, ParkingWithoutAnImageIsRefused) {
   EXPECT_EQ(alive(a_), Incarnations{1});
 }
 
-TEST_F(ImagesTest, ParkingInAnOldImageEndsWhatRuns) {
+TEST_F(ImagesTest, ParkingInAnOldImageEndsTheInstance) {
   order("snapshot");
   a_.agent->set_free(0);
   b_.agent->set_free(0);
@@ -782,7 +782,7 @@ TEST_F(ImagesTest, AProtectedJobHasImages) {
   EXPECT_EQ(cluster_.post("/v1/jobs/train/unprotect").status, 409U);
 }
 
-TEST_F(ImagesTest, AFailingProtectionSaysSo) {
+TEST_F(ImagesTest, FailingProtectionIsReported) {
   a_.vault->refuse_snapshots = true;
   cluster_.post("/v1/jobs/train/protect", R"({"every_ms":1000})");
   cluster_.wait_for_event("snapshot-failed");

@@ -35,7 +35,7 @@ TEST_F(ScheduleTest, TheFirstIsDueAtOnceAndTheNextByTheInterval) {
   EXPECT_EQ(due(1'030'000), Jobs{1});
 }
 
-TEST_F(ScheduleTest, NeverTwoOfAJobAtOnce) {
+TEST_F(ScheduleTest, JobHasOneSnapshotAtATime) {
   schedule_.protect(1, 1'000, 0, 0);
   schedule_.began(1, "a", 1'000'000);
   EXPECT_TRUE(due(2'000'000).empty());
@@ -44,7 +44,7 @@ TEST_F(ScheduleTest, NeverTwoOfAJobAtOnce) {
   EXPECT_EQ(schedule_.due_of(1), 2'000'000);
 }
 
-TEST_F(ScheduleTest, JobsOfANodeFollowOneAnother) {
+TEST_F(ScheduleTest, JobsOfANodeAreSavedInTurn) {
   for (const wire::JobId job : {1, 2, 3}) schedule_.protect(job, 30'000, 0, 0);
   EXPECT_EQ(due(1'000'000), (Jobs{1, 3}));
   schedule_.began(1, "a", 1'000'000);
@@ -62,7 +62,7 @@ TEST_F(ScheduleTest, TheLongestOverdueGoesFirst) {
   EXPECT_EQ(due(1'100'000), Jobs{2});
 }
 
-TEST_F(ScheduleTest, AJobThatCannotHaveOneKeepsItsTurn) {
+TEST_F(ScheduleTest, JobThatCannotBeSavedKeepsItsTurn) {
   schedule_.protect(1, 30'000, 0, 0);
   nodes_.erase(1);  // it moves
   EXPECT_TRUE(due(1'000'000).empty());
@@ -89,7 +89,7 @@ TEST_F(ScheduleTest, TheBackoffNeverBeginsEarlierThanTheInterval) {
   EXPECT_EQ(schedule_.due_of(1), 4'600'000);
 }
 
-TEST_F(ScheduleTest, ARestartKnowsWhenTheLastOneBegan) {
+TEST_F(ScheduleTest, StartOfTheLastSnapshotLastsOverARestart) {
   schedule_.protect(1, 30'000, 1'000'000, 0);
   EXPECT_TRUE(due(1'010'000).empty());
   EXPECT_EQ(due(1'030'000), Jobs{1});
@@ -100,7 +100,7 @@ TEST_F(ScheduleTest, AClockThatWasSetBackDelaysNothing) {
   EXPECT_EQ(due(1'000'000), Jobs{1});
 }
 
-TEST_F(ScheduleTest, ARestartKnowsTheFailures) {
+TEST_F(ScheduleTest, FailuresLastOverARestart) {
   schedule_.protect(1, 30'000, 1'000'000, 2);
   EXPECT_EQ(schedule_.due_of(1), 1'120'000);
 }
@@ -178,7 +178,7 @@ TEST_F(ProtectedFor, JobsOfANodeWaitForEachOtherOnceAtMost) {
   for (const wire::JobId job : {1, 2, 3, 4}) expect_bounded(job, 3 * kLongest);
 }
 
-TEST_F(ScheduleTest, WhatIsDroppedIsNotDue) {
+TEST_F(ScheduleTest, DroppedJobIsNotDue) {
   schedule_.protect(1, 30'000, 0, 0);
   schedule_.drop(1);
   EXPECT_TRUE(due(1'000'000).empty());

@@ -49,7 +49,7 @@ TEST(DrainRules, EndsOnlyOnceNothingIsUnderWay) {
             DrainResult::kEmpty);
 }
 
-TEST(DrainRules, CancelledEndsWithWhatIsUnderWay) {
+TEST(DrainRules, CancelledDrainEndsAfterItsOpenMoves) {
   using S = DrainJobState;
   Drain drain = with({S::kWaiting, S::kMoving});
   drain.cancelled = true;

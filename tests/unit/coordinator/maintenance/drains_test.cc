@@ -45,7 +45,7 @@ TEST_F(DrainsTest, CordonsAreShownAndRespected) {
   EXPECT_EQ(cluster_.post("/v1/jobs/job-a/migrate", R"({"to":"node-b"})").status, 202U);
 }
 
-TEST_F(DrainsTest, OfANodeThatIsAwayAnyGpuWillDo) {
+TEST_F(DrainsTest, AnyGpuOfAnAbsentNodeCanBeCordoned) {
   two_nodes(0);
   cluster_.stop();
   node("node-b").stop();
@@ -53,7 +53,7 @@ TEST_F(DrainsTest, OfANodeThatIsAwayAnyGpuWillDo) {
   EXPECT_EQ(cluster_.post("/v1/cordon", R"({"place":"node-b:5"})").status, 200U);
 }
 
-TEST_F(DrainsTest, RefusesWhatIsNotThere) {
+TEST_F(DrainsTest, UnknownPlacesAndDrainsAreRefused) {
   two_nodes(0);
   EXPECT_EQ(cluster_.post("/v1/cordon", R"({"place":"node-z"})").status, 404U);
   EXPECT_EQ(cluster_.post("/v1/cordon", R"({"place":"node-a:7"})").status, 404U);
@@ -66,7 +66,7 @@ TEST_F(DrainsTest, RefusesWhatIsNotThere) {
   EXPECT_TRUE(cluster_.get("/v1/drains").json().empty());
 }
 
-TEST_F(DrainsTest, EmptiesANodeAndASecondOneDoesNothing) {
+TEST_F(DrainsTest, DrainEmptiesANodeAndASecondDrainDoesNothing) {
   two_nodes(5);
   const json begun = drain(R"({"place":"node-a","reason":"maintenance"})");
   const json done = finished_drain(begun["id"]);
@@ -118,7 +118,7 @@ TEST_F(DrainsTest, ADryRunTouchesNothing) {
   EXPECT_TRUE(cluster_.get("/v1/migrations").json().empty());
 }
 
-TEST_F(DrainsTest, SaysWhatCannotMoveAndMovesTheRest) {
+TEST_F(DrainsTest, UnmovableJobsAreReportedAndTheRestMoves) {
   node("node-b").inventory.gpus[0].total_bytes = node("node-b").inventory.gpus[0].free_bytes =
       std::uint64_t{100} << 20;
   two_nodes(2);
@@ -138,7 +138,7 @@ TEST_F(DrainsTest, SaysWhatCannotMoveAndMovesTheRest) {
   EXPECT_EQ(job("big")["node"], "node-a");
 }
 
-TEST_F(DrainsTest, WaitsForRoomAndGoesOn) {
+TEST_F(DrainsTest, DrainWaitsForFreeMemoryAndGoesOn) {
   node("node-b").inventory.gpus[0].free_bytes = 0;
   two_nodes(1);
   const json begun = drain(R"({"place":"node-a"})");

@@ -65,7 +65,7 @@ class OvercommitTest : public ::testing::Test {
   std::unique_ptr<FakeVault> vault_;
 };
 
-TEST_F(OvercommitTest, TheLowerOneIsParkedAndTheHigherOneRuns) {
+TEST_F(OvercommitTest, JobOfLowerPriorityIsParkedForAHigherOne) {
   ASSERT_EQ(run("low", 0, 6 * kGiB, false).status, 201U);
   ASSERT_EQ(run("high", 5, 6 * kGiB, false).status, 409U);  // not without --preempt
   // What the parked one held is free already: it had been promised, not taken.
@@ -76,7 +76,7 @@ TEST_F(OvercommitTest, TheLowerOneIsParkedAndTheHigherOneRuns) {
   EXPECT_EQ(vault_->snapshots, 1U);
 }
 
-TEST_F(OvercommitTest, NobodyIsParkedForAnEqual) {
+TEST_F(OvercommitTest, NoJobIsParkedForEqualPriority) {
   ASSERT_EQ(run("one", 3, 6 * kGiB, false).status, 201U);
   const HttpAnswer equal = run("two", 3, 6 * kGiB, true);
   EXPECT_EQ(equal.status, 409U);
@@ -85,7 +85,7 @@ TEST_F(OvercommitTest, NobodyIsParkedForAnEqual) {
   EXPECT_EQ(vault_->snapshots, 0U);
 }
 
-TEST_F(OvercommitTest, WhoCannotBeParkedRunsOn) {
+TEST_F(OvercommitTest, JobThatCannotBeParkedRunsOn) {
   vault_->refuse_snapshots = true;
   ASSERT_EQ(run("low", 0, 6 * kGiB, false).status, 201U);
   EXPECT_NE(run("high", 5, 6 * kGiB, true).status, 201U);
@@ -105,7 +105,7 @@ TEST_F(OvercommitTest, ParkedJobThatExitsReleasesReservation) {
   EXPECT_EQ(state("high"), "running");
 }
 
-TEST_F(OvercommitTest, WhatCameBackIsSpokenForUntilItsNodeShowsIt) {
+TEST_F(OvercommitTest, ResumedJobReservesItsMemoryUntilItsNodeReportsIt) {
   ASSERT_EQ(run("low", 0, 6 * kGiB, false).status, 201U);
   agent_->hold(1, 6 * kGiB);
   say_free(2 * kGiB);
@@ -133,7 +133,7 @@ TEST_F(OvercommitTest, WhatCameBackIsSpokenForUntilItsNodeShowsIt) {
   EXPECT_TRUE(fits(8 * kGiB));
 }
 
-TEST_F(OvercommitTest, RoomThatIsTakenWhileTheImageIsLookedForIsNotTakenTwice) {
+TEST_F(OvercommitTest, MemoryTakenDuringTheImageLookupIsNotTakenTwice) {
   ASSERT_EQ(run("low", 0, 6 * kGiB, false).status, 201U);
   cluster_.post("/v1/jobs/low/suspend");
   cluster_.wait_for_event("job-parked");
@@ -149,7 +149,7 @@ TEST_F(OvercommitTest, RoomThatIsTakenWhileTheImageIsLookedForIsNotTakenTwice) {
   EXPECT_EQ(state("low"), "parked");
 }
 
-TEST_F(OvercommitTest, WhoseAttemptFailsKeepsItsPlace) {
+TEST_F(OvercommitTest, JobWhoseResumeFailsKeepsItsPlace) {
   ASSERT_EQ(run("oldest", 0, 6 * kGiB, false).status, 201U);
   ASSERT_EQ(run("second", 1, 6 * kGiB, true).status, 201U);
   ASSERT_EQ(run("third", 2, 6 * kGiB, true).status, 201U);
@@ -164,7 +164,7 @@ TEST_F(OvercommitTest, WhoseAttemptFailsKeepsItsPlace) {
   EXPECT_EQ(jobs_of_events("job-resumed"), (std::vector<std::string>{"j1", "j2"}));
 }
 
-TEST_F(OvercommitTest, OneAfterTheOtherComesBack) {
+TEST_F(OvercommitTest, ParkedJobsResumeOneAtATime) {
   ASSERT_EQ(run("low", 0, 6 * kGiB, false).status, 201U);
   ASSERT_EQ(run("high", 1, 6 * kGiB, true).status, 201U);
   vault_->hold_lists = true;
@@ -201,7 +201,7 @@ class TwoGpus : public OvercommitTest {
   }
 };
 
-TEST_F(TwoGpus, AYoungerOneGetsWhatTheOlderOneHasNoClaimTo) {
+TEST_F(TwoGpus, YoungerJobResumesInMemoryThatTheOlderDoesNotClaim) {
   ASSERT_EQ(run("oldest", 0, 7 * kGiB, false).status, 201U);
   ASSERT_EQ(run("second", 0, 6 * kGiB, false).status, 201U);
   park(1);

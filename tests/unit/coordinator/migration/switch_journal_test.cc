@@ -147,7 +147,7 @@ TEST_F(SwitchJournalTest, NoRecordIsSyncedOnTheLoop) {
   EXPECT_EQ(disk().syncs_of(loop_), syncs_at_start_);
 }
 
-TEST_F(SwitchJournalTest, NothingIsSaidOfAMigrationBeforeItsBeginIsDurable) {
+TEST_F(SwitchJournalTest, MigrationIsAnnouncedOnceItsBeginIsDurable) {
   start();
   at_source_.listen_at(*a_);
   start_nodes();
@@ -212,7 +212,7 @@ TEST_F(SwitchJournalTest, AbortIsAnsweredOnceItIsDurable) {
   EXPECT_EQ(answer.json()["result"], "interrupted") << answer.body;
 }
 
-TEST_F(SwitchJournalTest, MigrationWhoseBeginHasNoRoomIsClosedAndNothingIsTouched) {
+TEST_F(SwitchJournalTest, MigrationThatAFullDiskRefusesIsClosedAndNothingIsTouched) {
   start();
   at_source_.listen_at(*a_);
   start_nodes();

@@ -60,7 +60,7 @@ class MetricsTest : public ::testing::Test {
   std::unique_ptr<FakeAgent> b_;
 };
 
-TEST_F(MetricsTest, ATokenOfTheirOwnReadsThemAndNothingElse) {
+TEST_F(MetricsTest, MetricsTokenReadsMetricsOnly) {
   const std::string path = cluster_.folder() + "/coordinator/metrics-token";
   std::string token = read_file(path, 4096).value();
   token.pop_back();  // the end of the line
@@ -73,7 +73,7 @@ TEST_F(MetricsTest, ATokenOfTheirOwnReadsThemAndNothingElse) {
   EXPECT_EQ(request(cluster_.api_port(), token, "GET", "/v1/status").status, 401U);
 }
 
-TEST_F(MetricsTest, WithoutATokenIfTheConfigurationSaysSo) {
+TEST_F(MetricsTest, MetricsNeedNoTokenWhenConfiguredSo) {
   cluster_.stop();
   cluster_.settings().metrics_without_token = true;
   cluster_.start();
@@ -149,7 +149,7 @@ TEST_F(MetricsTest, AMigrationIsMeasured) {
     EXPECT_THAT(text, HasSubstr(std::string(line) + "\n"));
 }
 
-TEST_F(MetricsTest, AnOpenMigrationIsShownAndOneThatFailsIsCounted) {
+TEST_F(MetricsTest, OpenMigrationIsShownAndFailedMigrationIsCounted) {
   b_->silent_prepare = true;
   start_nodes();
   run_job();
@@ -172,7 +172,7 @@ TEST_F(MetricsTest, AnOpenMigrationIsShownAndOneThatFailsIsCounted) {
   EXPECT_THAT(closed, Not(HasSubstr("gpumigrate_oldest_open_migration_timestamp_seconds")));
 }
 
-TEST_F(MetricsTest, WhatIsLeftToCopyIsShownWhileItIsCopied) {
+TEST_F(MetricsTest, RemainingBytesAreShownDuringTheCopy) {
   b_->silent_prepare = true;
   start_nodes();
   run_job();

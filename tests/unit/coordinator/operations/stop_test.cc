@@ -217,7 +217,7 @@ TEST_F(StopTest, StopBetweenBarrierAndRunsEndsTheTargetThatKeepsTheJob) {
   EXPECT_EQ(ended_job()["exit_code"], 143);
 }
 
-TEST_F(StopTest, StopOfAJobWhoseNodeIsAwayFreesItsNameAndEndsItWhenTheNodeIsBack) {
+TEST_F(StopTest, StopOnAnAbsentNodeFreesTheNameAndEndsTheJobOnItsReturn) {
   start_nodes();
   run_job();
   a_->stop();
@@ -256,7 +256,7 @@ TEST_F(StopTest, NodeWithJobsIsRemovedByForceOnlyAndItsJobsAreLost) {
   run_job("node-b");  // the name is free
 }
 
-TEST_F(StopTest, RemovedNodeThatComesBackIsRefusedAndToldWhatWasStopped) {
+TEST_F(StopTest, RemovedNodeThatReturnsIsRefusedAndEndsStoppedJobs) {
   start_nodes();
   run_job();
   a_->stop();
@@ -298,7 +298,7 @@ TEST_F(StopTest, NodeThatIsAddedAgainBringsBackTheJobThatRanOnUnmanaged) {
   EXPECT_EQ(job("train")["id"], "j2");
 }
 
-TEST_F(StopTest, FenceCommandProvesANodeDeadOrSaysWhyNot) {
+TEST_F(StopTest, FenceCommandProvesANodeDeadOrItsErrorIsReported) {
   const std::string program = cluster_.folder() + "/fence";
   const auto fences = [&](const std::string& text) {
     std::ofstream(program) << "#!/bin/sh\n" << text << "\n";

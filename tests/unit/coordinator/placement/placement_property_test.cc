@@ -72,7 +72,7 @@ class PlacementProperties : public ::testing::Test {
   std::mt19937_64 random_{17};
 };
 
-TEST_F(PlacementProperties, AnUnsuitableOneIsNeverBeforeASuitableOne) {
+TEST_F(PlacementProperties, SuitableGpusComeBeforeUnsuitableOnes) {
   for (int round = 0; round < 2000; ++round) {
     const auto gpus = random_gpus();
     const PlacementRequest request = random_request(gpus);

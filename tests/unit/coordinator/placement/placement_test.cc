@@ -47,7 +47,7 @@ TEST(Placement, NeedsMemoryForStateAndMargin) {
   EXPECT_THAT(candidates.at(1).reasons, Contains(HasSubstr("needed are 4.00 GiB")));
 }
 
-TEST(Placement, CountsWhatIsPromised) {
+TEST(Placement, PromisedMemoryCounts) {
   PlacementRequest request;
   request.memory_bytes = 3 * kGiB;
   GpuView promised = gpu("a", 0);
@@ -60,7 +60,7 @@ TEST(Placement, CountsWhatIsPromised) {
   EXPECT_FALSE(rank_candidates({promised}, request).at(0).suitable);
 }
 
-TEST(Placement, RefusesSickAndAbsent) {
+TEST(Placement, UnhealthyAndAbsentGpusAreRefused) {
   GpuView sick = gpu("a", 0);
   sick.healthy = false;
   sick.health_reason = "Xid 79";
@@ -74,7 +74,7 @@ TEST(Placement, RefusesSickAndAbsent) {
   EXPECT_THAT(why, HasSubstr("b:0: node is not connected"));
 }
 
-TEST(Placement, RefusesWhatIsClosedAndSaysWhy) {
+TEST(Placement, ClosedGpuIsRefusedWithTheReason) {
   GpuView cordoned = gpu("a", 0);
   cordoned.closed = "cordoned by operator: new driver";
   const auto candidates = rank_candidates({cordoned, gpu("b", 0)}, PlacementRequest());
@@ -84,7 +84,7 @@ TEST(Placement, RefusesWhatIsClosedAndSaysWhy) {
   EXPECT_THAT(candidates.at(1).reasons, Contains("cordoned by operator: new driver"));
 }
 
-TEST(Placement, KnowsWhatMayPass) {
+TEST(Placement, TemporaryObstaclesAreMarked) {
   PlacementRequest request;
   request.memory_bytes = 3 * kGiB;
   GpuView away = gpu("a", 0);
@@ -111,7 +111,7 @@ TEST(Placement, SameModelOnlyWhereItMatters) {
   EXPECT_FALSE(rank_candidates({other}, request).at(0).suitable);
 }
 
-TEST(Placement, OfEqualsTheFirstByNodeAndNumber) {
+TEST(Placement, EqualGpusAreOrderedByNodeAndNumber) {
   std::vector<Place> places;
   for (const Candidate& candidate :
        rank_candidates({gpu("b", 0), gpu("a", 1), gpu("b", 1), gpu("a", 0)}, PlacementRequest()))
@@ -119,7 +119,7 @@ TEST(Placement, OfEqualsTheFirstByNodeAndNumber) {
   EXPECT_EQ(places, (std::vector<Place>{{"a", 0}, {"a", 1}, {"b", 0}, {"b", 1}}));
 }
 
-TEST(Placement, BytesAreToldInPowersOf1024) {
+TEST(Placement, BytesArePrintedInPowersOf1024) {
   EXPECT_EQ(bytes_text(1023), "1023 B");
   EXPECT_EQ(bytes_text(1024), "1.00 KiB");
   EXPECT_EQ(bytes_text(3 * kGiB / 2), "1.50 GiB");
@@ -159,7 +159,7 @@ void expect_filtered(const std::function<void(GpuView&, PlacementRequest&)>& spo
   EXPECT_THAT(candidate.reasons, ::testing::ElementsAre(HasSubstr(reason)));
 }
 
-TEST(PlacementFilter, EachSaysWhy) {
+TEST(PlacementFilter, EachFilterHasItsReason) {
   using View = GpuView;
   using Request = PlacementRequest;
   expect_filtered([](View&, Request& r) { r.node = "c"; }, "not asked for");
@@ -177,7 +177,7 @@ TEST(PlacementFilter, EachSaysWhy) {
   expect_filtered([](View&, Request& r) { r.memory_bytes = 9 * kGiB; }, "needed are 9.00 GiB");
 }
 
-TEST(PlacementFilter, AJobThatStaysOnItsNodeNeedsNobodyToTakeOverItsProcess) {
+TEST(PlacementFilter, JobThatStaysOnItsNodeNeedsNoProcessMoves) {
   GpuView view = gpu("a", 1);
   view.moves_processes = false;
   PlacementRequest request;
@@ -188,7 +188,7 @@ TEST(PlacementFilter, AJobThatStaysOnItsNodeNeedsNobodyToTakeOverItsProcess) {
   EXPECT_THAT(objections(view, request), Contains(HasSubstr("host processes")));
 }
 
-TEST(PlacementFilter, OfTheNodeThatIsAskedForOnlyTheGpuThatIs) {
+TEST(PlacementFilter, OnlyTheRequestedGpuOfTheRequestedNodePasses) {
   PlacementRequest request;
   request.node = "a";
   request.gpu = 1;
@@ -205,7 +205,7 @@ TEST(PlacementFilter, ACooperativeJobGoesToAnyDriver) {
   EXPECT_TRUE(objections(view, request).empty());
 }
 
-TEST(PlacementFilter, OneReasonForOneTrouble) {
+TEST(PlacementFilter, SickGpuHasASingleReason) {
   GpuView sick = gpu("a", 0);
   sick.healthy = false;
   sick.recovery_action = 1;
@@ -227,14 +227,14 @@ TEST(PlacementFilter, ADriverThatIsNotKnownIsNoReason) {
   EXPECT_EQ(driver_branch("580"), "580");
 }
 
-TEST(PlacementFilter, TheNeedSaysWhereItIsFrom) {
+TEST(PlacementFilter, ReasonNamesTheOriginOfTheNeed) {
   PlacementRequest request;
   request.memory_bytes = 9 * kGiB;
   request.memory_why = "it held 9.00 GiB at noon";
   EXPECT_THAT(objections(gpu("a", 0), request), Contains(HasSubstr("(it held 9.00 GiB at noon)")));
 }
 
-TEST(PlacementFilter, WhatPassesByItselfIsTold) {
+TEST(PlacementFilter, TemporaryReasonsAreMarked) {
   GpuView full = gpu("a", 0);
   full.free_bytes = 0;
   GpuView away = gpu("a", 1);
@@ -269,7 +269,7 @@ PeerView peer(std::uint32_t index, unsigned nvlinks, unsigned ancestor) {
   return view;
 }
 
-TEST(PlacementScore, EachPrefersWhatItShould) {
+TEST(PlacementScore, EachTermPrefersItsGpu) {
   using Views = std::vector<GpuView>;
   using Request = PlacementRequest;
   expect_preferred([](Views& v, Request&) { v[2].peers = {peer(0, 4, 50)}; }, "4 NVLink(s) to a:0");
@@ -304,7 +304,7 @@ TEST(PlacementScore, UnknownIsNotEqual) {
     EXPECT_THAT(term.reason, ::testing::Not(HasSubstr("a:0")));
 }
 
-TEST(PlacementScore, OfSeveralItIsNearTheNearestCounts) {
+TEST(PlacementScore, NearestOfSeveralGpusCounts) {
   std::vector<GpuView> gpus{gpu("a", 0), gpu("a", 1), gpu("a", 2), gpu("b", 0)};
   gpus[2].peers = {peer(0, 0, 40), peer(1, 0, 10)};
   PlacementRequest request;
@@ -351,7 +351,7 @@ TEST(PlacementScore, SpreadOutweighsNearness) {
   EXPECT_EQ(rank_candidates(gpus, request).at(0).place, Place("a", 1));
 }
 
-TEST(Placement, ExplainsOnlyWhatWasAskedFor) {
+TEST(Placement, ExplanationCoversTheRequestedGpuOnly) {
   PlacementRequest request;
   request.node = "b";
   request.gpu = 1;

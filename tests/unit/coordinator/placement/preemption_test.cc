@@ -38,7 +38,7 @@ std::vector<JobId> ids(const Preemption& preemption) {
   return out;
 }
 
-TEST(Preemption, TheLowestGoFirstAndOfEqualsTheYoungest) {
+TEST(Preemption, LowestPriorityThenYoungestJobGoesFirst) {
   const std::vector<Occupant> jobs{occupant(1, 0, 0, 10), occupant(2, 0, 0, 10), occupant(3, 0, 4, 10)};
   const auto one = plan_preemption({gpu(0, 5)}, needs(15), 5, jobs);
   ASSERT_TRUE(one);
@@ -48,7 +48,7 @@ TEST(Preemption, TheLowestGoFirstAndOfEqualsTheYoungest) {
   EXPECT_EQ(ids(*all), (std::vector<JobId>{2, 1, 3}));
 }
 
-TEST(Preemption, NobodyGoesForAnEqualOrWithoutNeed) {
+TEST(Preemption, EqualPriorityOrEnoughMemoryEvictsNoJob) {
   const std::vector<Occupant> jobs{occupant(1, 0, 5, 10), occupant(2, 0, 4, 3)};
   EXPECT_FALSE(plan_preemption({gpu(0, 5)}, needs(15), 5, jobs));
   EXPECT_FALSE(plan_preemption({gpu(0, 5)}, needs(9), 4, jobs));
@@ -57,7 +57,7 @@ TEST(Preemption, NobodyGoesForAnEqualOrWithoutNeed) {
   EXPECT_TRUE(none->victims.empty());
 }
 
-TEST(Preemption, WhoIsNotNeededStays) {
+TEST(Preemption, JobThatNeedNotGoStays) {
   // The first is too small to be of use once the second has gone.
   const std::vector<Occupant> jobs{occupant(1, 0, 0, 1), occupant(2, 0, 1, 20)};
   const auto found = plan_preemption({gpu(0, 5)}, needs(20), 5, jobs);
@@ -73,7 +73,7 @@ TEST(Preemption, TheGpuWithTheLeastHarm) {
   EXPECT_EQ(found->place, Place("a", 2));
 }
 
-TEST(Preemption, OfTheSameHarmFewerThenSmallerThenTheFirst) {
+TEST(Preemption, EqualHarmPrefersFewerThenSmallerJobsThenTheFirstGpu) {
   const auto place_of = [](const std::vector<Occupant>& jobs) {
     return plan_preemption({gpu(0, 0), gpu(1, 0)}, needs(15), 5, jobs)->place;
   };

@@ -162,7 +162,7 @@ TEST(Rebalance, JoinsTwoHalfFullGpus) {
   EXPECT_EQ(why_move(problem, plan, 0), "frees a:0");
 }
 
-TEST(Rebalance, OnlyWhatAMoveFreesIsTold) {
+TEST(Rebalance, OnlyGpusFreedByMovesAreReported) {
   PackProblem problem;
   problem.gpus = {gpu("a", 0, 5), gpu("b", 0, 5), gpu("c", 0, 5)};
   problem.jobs = {job(1, 0, 3, 3), job(2, 1, 4, 3)};
@@ -184,7 +184,7 @@ TEST(Rebalance, EveryMoveCostsSomethingAndTwiceAsMuchToAnotherNode) {
   EXPECT_EQ(move_cost(problem, 0, 2), 2U);
 }
 
-TEST(Rebalance, RoomIsMadeForThoseThatComeThere) {
+TEST(Rebalance, MovesThatFreeMemoryPrecedeMovesThatNeedIt) {
   PackProblem problem;
   problem.gpus = {gpu("a", 0, 5), gpu("b", 0, 5), gpu("c", 0, 5), gpu("d", 0, 5)};
   problem.jobs = {job(1, 1, 1, 4), job(2, 3, 1, 4), job(3, 3, 1, 4), job(4, 3, 1, 4)};
@@ -210,7 +210,7 @@ TEST(Rebalance, MovesNothingThatFreesNothing) {
   EXPECT_TRUE(plan.freed.empty());
 }
 
-TEST(Rebalance, AnEmptyGpuIsNoTargetForItsOwnSake) {
+TEST(Rebalance, EmptyGpuIsNoTargetWithoutNeed) {
   PackProblem problem;
   problem.gpus = {gpu("a", 0, 0), gpu("b", 0, 9)};
   problem.jobs = {job(1, 0, 3, 2)};
@@ -226,7 +226,7 @@ TEST(Rebalance, ALargeEmptyGpuMayTakeTheJobsOfTwoSmallOnes) {
   EXPECT_EQ(plan.free_after, plan.free_before + 1);
 }
 
-TEST(Rebalance, MakesRoomFirstWhereThatHelps) {
+TEST(Rebalance, JobIsMovedFirstWhereThatFreesMemoryForAnother) {
   PackProblem problem;
   // c's job fits nowhere before b's small one has gone to a.
   problem.gpus = {gpu("a", 0, 4), gpu("b", 0, 3), gpu("c", 0, 0)};
@@ -239,7 +239,7 @@ TEST(Rebalance, MakesRoomFirstWhereThatHelps) {
   follow(problem, plan);
 }
 
-TEST(Rebalance, RespectsWhatCannotMoveAndWhereItMayNotGo) {
+TEST(Rebalance, UnmovableJobsAndForbiddenGpusAreRespected) {
   PackProblem problem;
   problem.gpus = {gpu("a", 0, 9), gpu("b", 0, 9)};
   problem.jobs = {job(1, 0, 3, 2), job(2, 1, 4, 2)};

@@ -36,7 +36,7 @@ JobId next_of(std::vector<ParkedJob> jobs, std::vector<GpuView> gpus) {
   return next ? next->id : 0;
 }
 
-TEST(ResumeOrder, TheOneThatHasRestedTheLongest) {
+TEST(ResumeOrder, JobParkedTheLongestResumesFirst) {
   EXPECT_EQ(next_of({resting(1, 30, 10), resting(2, 10, 10), resting(3, 20, 10)}, {gpu(0, 100)}), 2U);
   EXPECT_EQ(next_of({resting(2, 10, 10), resting(1, 10, 10)}, {gpu(0, 100)}), 1U);
   EXPECT_EQ(next_of({resting(1, 10, 50)}, {gpu(0, 49)}), 0U);
@@ -44,7 +44,7 @@ TEST(ResumeOrder, TheOneThatHasRestedTheLongest) {
   EXPECT_EQ(next_of({}, {gpu(0, 50)}), 0U);
 }
 
-TEST(ResumeOrder, TheSmallDoNotOvertakeTheLargeOne) {
+TEST(ResumeOrder, SmallJobDoesNotOvertakeAnOlderLargeJob) {
   EXPECT_EQ(next_of({resting(1, 10, 80), resting(2, 20, 5)}, {gpu(0, 60), gpu(1, 79)}), 0U);
   EXPECT_EQ(next_of({resting(1, 10, 80), resting(2, 20, 5)}, {gpu(0, 60), gpu(1, 80)}), 1U);
 }
@@ -55,7 +55,7 @@ TEST(ResumeOrder, AnAttemptThatFailedAMomentAgoKeepsItsPlace) {
   EXPECT_EQ(next_of(jobs, {gpu(0, 100)}), 0U);  // what fits beside the first is claimed by the second
 }
 
-TEST(ResumeOrder, WhatIsBeyondTheClaimsIsForTheNext) {
+TEST(ResumeOrder, MemoryBeyondTheClaimsIsForTheNextJob) {
   const std::vector<ParkedJob> jobs{resting(1, 10, 60, kNotReady), resting(2, 20, 40)};
   const auto next = next_to_resume(jobs, {gpu(0, 100)});
   ASSERT_TRUE(next);
@@ -69,7 +69,7 @@ TEST(ResumeOrder, MarginsAreClaimedToo) {
   EXPECT_EQ(next_of({first, resting(2, 20, 41)}, {gpu(0, 100)}), 0U);
 }
 
-TEST(ResumeOrder, OnlyWhereTheOlderOneCouldGo) {
+TEST(ResumeOrder, OlderJobClaimsMemoryOnlyOfSuitableGpus) {
   GpuView cordoned = gpu(1, 50);
   cordoned.closed = "cordoned";
   GpuView other_model = gpu(2, 50);

@@ -10,7 +10,7 @@ BodyReader reader(const std::string& text) {
   return BodyReader::parse(text).value();
 }
 
-TEST(BodyReader, ReadsWhatIsThere) {
+TEST(BodyReader, FieldsAreRead) {
   BodyReader body =
       reader(R"({"name":"x","n":3,"f":1.5,"b":true,"list":["a","b"],"env":{"K":"V"},"mode":"two"})");
   EXPECT_EQ(body.text("name"), "x");
@@ -52,7 +52,7 @@ TEST(BodyReader, RefusesWrongTypesAndRanges) {
   fails(R"({"a":"three"})", [](BodyReader& b) { return b.choice("a", {"one", "two"}); });
 }
 
-TEST(BodyReader, RefusesWhatIsNoObject) {
+TEST(BodyReader, TextWithoutAnObjectIsRefused) {
   for (const char* text : {"[]", "1", "{", "nonsense", "\"x\"", "{\"a\":1}x"})
     EXPECT_FALSE(BodyReader::parse(text)) << text;
   EXPECT_FALSE(BodyReader::parse("{\"a\":" + std::string(10000, '[') + std::string(10000, ']') + "}"));

@@ -42,7 +42,7 @@ TEST_F(ConfigTest, FileAndCommandLine) {
   EXPECT_TRUE(config.value().insecure);
 }
 
-TEST_F(ConfigTest, RefusesWhatItDoesNotKnow) {
+TEST_F(ConfigTest, UnknownKeysAndValuesOutOfRangeAreRefused) {
   EXPECT_FALSE(load("lease_tern_ms = 2000\n"));
   EXPECT_FALSE(load("lease_term_ms = \"2000\"\n"));
   EXPECT_FALSE(load("lease_term_ms = 1\n"));

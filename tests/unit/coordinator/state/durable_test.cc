@@ -79,7 +79,7 @@ TEST_F(DurableTest, NothingIsSyncedOnTheLoop) {
   EXPECT_EQ(syncs_on_loop(), 0);
 }
 
-TEST_F(DurableTest, LoopGoesOnWhileTheDiskStandsStill) {
+TEST_F(DurableTest, LoopGoesOnWhileTheDiskHangs) {
   disk().hold(true);
   auto cordon = cordon_later(0);
   ASSERT_TRUE(disk().wait_for_a_sync());
@@ -106,7 +106,7 @@ TEST_F(DurableTest, ChangesThatWaitShareASync) {
   EXPECT_LE(disk().syncs() - before, 3);
 }
 
-TEST_F(DurableTest, ChangeThatTheDiskDoesNotKeepIsAnsweredWithWhy) {
+TEST_F(DurableTest, ChangeThatTheDiskRefusesIsAnsweredWithTheError) {
   std::uint32_t gpu = 0;
   for (const auto& [error, text] :
        std::map<int, std::string>{{EIO, "Input/output error"}, {ENOSPC, "No space left on device"}}) {
@@ -123,7 +123,7 @@ TEST_F(DurableTest, ChangeThatTheDiskDoesNotKeepIsAnsweredWithWhy) {
   }
 }
 
-TEST_F(DurableTest, NodeIsToldOnceWhatItIsToldForIsDurable) {
+TEST_F(DurableTest, NodeReceivesAnOrderOnceItIsDurable) {
   disk().hold(true);
   auto job = post_later("/v1/jobs", R"({"argv":["./train"],"cwd":"/tmp","name":"train"})");
   ASSERT_TRUE(disk().wait_for_a_sync());
@@ -136,7 +136,7 @@ TEST_F(DurableTest, NodeIsToldOnceWhatItIsToldForIsDurable) {
 }
 
 // What a node is told of it waits for the disk, too, and is told when the disk is well again.
-TEST_F(DurableTest, StopThatWasNotDurableIsToldLater) {
+TEST_F(DurableTest, StopThatWasNotDurableIsSentLater) {
   ASSERT_EQ(
       cluster_.post("/v1/jobs", R"({"argv":["./train"],"cwd":"/tmp","name":"train","node":"node-a"})").status,
       201U);
@@ -149,7 +149,7 @@ TEST_F(DurableTest, StopThatWasNotDurableIsToldLater) {
   cluster_.wait_for_event("job-ended");
 }
 
-TEST_F(DurableTest, PauseOfAPolicyThatWasNotDurableIsToldLater) {
+TEST_F(DurableTest, PolicyPauseThatWasNotDurableIsSentLater) {
   disk().fail(EIO);
   EXPECT_EQ(cluster_.post("/v1/policy/pause", R"({"node":"node-a","reason":"test"})").status, 500U);
   disk().fail(0);

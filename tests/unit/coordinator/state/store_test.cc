@@ -147,7 +147,7 @@ TEST_F(StoreTest, IdsAreNeverGivenTwice) {
   EXPECT_EQ(store.next_migration_id().value(), 1U);
 }
 
-TEST_F(StoreTest, AStoreThatWasLostGivesNoIdOfTheOldOneAgain) {
+TEST_F(StoreTest, NewStoreReusesNoIdOfALostStore) {
   std::set<JobId> jobs;
   std::set<MigrationId> migrations;
   constexpr std::size_t kLives = 4;

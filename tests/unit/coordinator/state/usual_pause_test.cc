@@ -24,11 +24,11 @@ std::vector<wire::PauseFacts> after(const std::vector<wire::PauseFacts>& pauses)
   return kept;
 }
 
-TEST(UsualPause, NothingIsUsualOfAJobThatNeverMoved) {
+TEST(UsualPause, JobThatNeverMovedHasNoUsualPause) {
   EXPECT_FALSE(usual_pause({}));
 }
 
-TEST(UsualPause, OneDisturbedPauseIsNotBelievedOfTheNext) {
+TEST(UsualPause, OutlierOfAPauseIsNotPredicted) {
   const auto usual = usual_pause(after({pause_of(10, 100), pause_of(12, 900), pause_of(40, 110)}));
   ASSERT_TRUE(usual);
   EXPECT_EQ(usual->ns[PauseTerm::kDump], 12) << "each term by itself";
@@ -36,20 +36,20 @@ TEST(UsualPause, OneDisturbedPauseIsNotBelievedOfTheNext) {
   EXPECT_EQ(usual->ns[PauseTerm::kHostRestore], 110);
 }
 
-TEST(UsualPause, LongerPausesAreUsualOnceTwoOfThreeAre) {
+TEST(UsualPause, LongerPausesArePredictedOnceTwoOfThreeAreLonger) {
   EXPECT_EQ(usual_pause(after({pause_of(10, 1), pause_of(50, 1)}))->ns[PauseTerm::kDump], 10);
   EXPECT_EQ(usual_pause(after({pause_of(10, 1), pause_of(50, 1), pause_of(50, 1)}))->ns[PauseTerm::kDump],
             50);
 }
 
-TEST(UsualPause, OnlyPausesMadeAsTheLastOneCount) {
+TEST(UsualPause, OnlyPausesOfTheLastKindCount) {
   const auto usual =
       usual_pause(after({pause_of(10, 1), pause_of(11, 1), pause_of(70, 1, PauseKind::kSwap)}));
   EXPECT_EQ(usual->kind, PauseKind::kSwap);
   EXPECT_EQ(usual->ns[PauseTerm::kDump], 70);
 }
 
-TEST(UsualPause, OnlyTheLastOnesAreKept) {
+TEST(UsualPause, OldestPausesAreDropped) {
   const auto pauses = after({pause_of(1, 1), pause_of(2, 1), pause_of(3, 1), pause_of(4, 1), pause_of(5, 1)});
   ASSERT_EQ(pauses.size(), kMaxPauses);
   EXPECT_EQ(pauses.front().ns[PauseTerm::kDump], 3);

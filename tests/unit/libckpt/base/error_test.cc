@@ -10,7 +10,7 @@
 namespace ckpt {
 namespace {
 
-TEST(Error, TellsTheWholeChainInOneLine) {
+TEST(Error, ChainOfCausesIsASingleLine) {
   const Error error = Error(ErrorCode::kUnavailable, "Cannot reach node b")
                           .caused_by(Error::from_errno(ECONNREFUSED, "Connecting to 10.0.0.2"));
   EXPECT_EQ(error.to_string(), "Cannot reach node b: Connecting to 10.0.0.2 (errno 111 Connection refused)");

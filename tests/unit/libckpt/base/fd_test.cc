@@ -34,7 +34,7 @@ TEST_F(FdTest, DurableWriteReplacesTheFileAndLeavesNoOther) {
   EXPECT_EQ(info.st_mode & 0777, 0600u);
 }
 
-TEST_F(FdTest, WriteIntoAMissingFolderSaysWhere) {
+TEST_F(FdTest, WriteIntoAMissingFolderNamesTheFile) {
   const Result<void> written = write_file_durably(folder_ + "/none/file", "x");
   ASSERT_FALSE(written.has_value());
   EXPECT_NE(written.assume_error().to_string().find(folder_ + "/none/file"), std::string::npos);

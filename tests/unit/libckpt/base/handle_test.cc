@@ -22,7 +22,7 @@ class HandleTest : public ::testing::Test {
   HandleTest() { closed.clear(); }
 };
 
-TEST_F(HandleTest, ClosesOnceWhateverMoves) {
+TEST_F(HandleTest, MovedHandleClosesOnce) {
   {
     Handle a(1);
     Handle b(std::move(a));

@@ -32,11 +32,11 @@ class MemoryLeft : public ::testing::Test {
   std::string folder_;
 };
 
-TEST_F(MemoryLeft, IsWhatTheMachineHasAvailable) {
+TEST_F(MemoryLeft, MachinesAvailableMemoryIsTheLimit) {
   EXPECT_EQ(left(), kMachine);
 }
 
-TEST_F(MemoryLeft, IsWhatTheTightestGroupLeaves) {
+TEST_F(MemoryLeft, TightestGroupIsTheLimit) {
   write("proc/self/cgroup", "4:memory:/old\n0::/a/b\n");
   write("groups/a/b/memory.max", "max\n");
   write("groups/a/b/memory.current", "4000\n");
@@ -50,7 +50,7 @@ TEST_F(MemoryLeft, IsWhatTheTightestGroupLeaves) {
   EXPECT_EQ(left(), 0u) << "over its limit already";
 }
 
-TEST_F(MemoryLeft, IsUnknownWhereNothingCanBeRead) {
+TEST_F(MemoryLeft, UnreadableLimitIsUnknown) {
   EXPECT_EQ(memory_left("/nowhere", "/nowhere"), kMemoryUnknown);
 }
 

@@ -71,7 +71,7 @@ TEST(Driver, DeviceThatIsNotThereIsAnError) {
   EXPECT_FALSE(Device::open(99).has_value());
 }
 
-TEST(Module, MissingKernelSetSaysWhatToSet) {
+TEST(Module, MissingKernelSetNamesTheVariable) {
   const Device device = std::move(Device::open(0).assume_value());
   const ContextScope scope(device);
   const Result<Module> module = Module::load(api(), "no_such_kernels");

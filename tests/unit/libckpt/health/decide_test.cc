@@ -67,7 +67,7 @@ TEST(Decide, TheStrongestOfSeveralXidsCountsForEachProcess) {
   EXPECT_TRUE(decision.urgent);
 }
 
-TEST(Decide, TheLastRecoveryActionThatXid154SaysCounts) {
+TEST(Decide, LastRecoveryActionOfXid154Counts) {
   SeenXid reset = seen(154);
   reset.recovery = 1;
   SeenXid none = seen(154);
@@ -77,7 +77,7 @@ TEST(Decide, TheLastRecoveryActionThatXid154SaysCounts) {
   EXPECT_EQ(decide(table(), with({none, reset}, {process(1)})).outcome, Outcome::kRestore);
 }
 
-TEST(Decide, AnXid154ThatAsksForNothingSaysSo) {
+TEST(Decide, Xid154WithoutAnActionIsReported) {
   EXPECT_THAT(decide(table(), with({seen(154)}, {process(1)})).reason, HasSubstr("no recovery action"));
 }
 
@@ -103,7 +103,7 @@ TEST(Decide, AnUnknownRecoveryActionCordonsAndLeavesTheRestToTheTable) {
   EXPECT_EQ(decide(table(), evidence).outcome, Outcome::kRestore);
 }
 
-TEST(Decide, AContainedErrorWithoutAPidHitsTheDeadOnesOrTheOnlyOne) {
+TEST(Decide, ContainedErrorWithoutAPidHitsDeadProcessesOrTheOnlyProcess) {
   auto one = decide(table(), with({seen(94)}, {process(1)}));
   EXPECT_EQ(one.processes[0].outcome, Outcome::kRestore);
   auto alive = decide(table(), with({seen(94)}, {process(1, Probe::kAlive)}));
@@ -113,7 +113,7 @@ TEST(Decide, AContainedErrorWithoutAPidHitsTheDeadOnesOrTheOnlyOne) {
   EXPECT_EQ(two.processes[1].outcome, Outcome::kLive);
 }
 
-TEST(Decide, ADeadProcessOfAPredictiveRowIsTheJobsMatterUnlessTheGpuMustBeDrained) {
+TEST(Decide, DeadProcessOfAPredictiveRowIsRestoredOnlyIfTheGpuIsDrained) {
   const std::vector<ProcessFacts> processes{process(1, Probe::kDead), process(2, Probe::kAlive)};
   EXPECT_EQ(decide(table(), with({seen(63)}, processes)).processes[0].outcome, Outcome::kNone);
   EXPECT_EQ(decide(table(), with({seen(64)}, processes)).processes[0].outcome, Outcome::kRestore);
@@ -131,7 +131,7 @@ TEST(Decide, ALostGpuRestoresEverything) {
   EXPECT_TRUE(decide(table(), evidence).leave_node);
 }
 
-TEST(Decide, SilenceAloneCordonsAndRestoresOnlyWhatIsDead) {
+TEST(Decide, SilenceAloneCordonsAndRestoresDeadProcesses) {
   Evidence evidence = with({}, {process(1, Probe::kAlive), process(2, Probe::kDead), process(3)});
   evidence.gpu.silent = true;
   const Decision decision = decide(table(), evidence);
@@ -174,7 +174,7 @@ TEST(Decide, ASuspectGpuRestoresTheVictimElsewhere) {
   EXPECT_THAT(decision.reason, HasSubstr("came back"));
 }
 
-TEST(Decide, ResetFlagsOfTheLineAreTheDriversWord) {
+TEST(Decide, ResetFlagsOfTheLineDecide) {
   const auto line = [](const char* flags) {
     return seen_of(
         table(),
@@ -218,7 +218,7 @@ Evidence probed(Evidence evidence, GpuProbe result) {
   return evidence;
 }
 
-TEST(Probe, AHungOneRestoresEverybodyWhereNothingElseDecides) {
+TEST(Probe, HungProbeRestoresEveryProcessWhereNothingElseDecides) {
   const Decision decision = decide(table(), probed(with({}, {process(1), process(2)}), GpuProbe::kHung));
   EXPECT_EQ(decision.outcome, Outcome::kRestore);
   EXPECT_TRUE(decision.cordon && decision.urgent);
@@ -256,7 +256,7 @@ TEST(Probe, TheXidComesBeforeIt) {
   EXPECT_EQ(restored.outcome, Outcome::kRestore);
 }
 
-TEST(Probe, SilenceWithAHungOneIsMoreThanSilence) {
+TEST(Probe, HungProbeWithSilenceRestores) {
   Evidence evidence = with({}, {process(1)});
   evidence.gpu.silent = true;
   EXPECT_EQ(decide(table(), probed(evidence, GpuProbe::kHung)).outcome, Outcome::kRestore);
@@ -267,7 +267,7 @@ TEST(Probe, SilenceWithAHungOneIsMoreThanSilence) {
   EXPECT_THAT(passed.reason, HasSubstr("a probe of the GPU passes"));
 }
 
-TEST(Probe, IsWantedWhereSomethingSpeaksAgainstTheGpuAndNothingDecides) {
+TEST(Probe, ProbeIsRequestedOnUndecidedEvidence) {
   const auto wanted = [](const Evidence& evidence) {
     return wants_probe(table(), evidence, decide(table(), evidence));
   };

@@ -121,7 +121,7 @@ void expect(const Decision& decision, const Expected& expected) {
   for (const ProcessVerdict& verdict : decision.processes) EXPECT_FALSE(verdict.reason.empty());
 }
 
-TEST(EveryRow, EachXidOfTheTableGivesWhatTheRulesSay) {
+TEST(EveryRow, EachXidOfTheTableFollowsTheRules) {
   const XidTable table = XidTable::built_in();
   const auto expected = rules();
   for (const auto& [xid, row] : table.xids()) {
@@ -138,7 +138,7 @@ TEST(EveryRow, EachXidOfTheTableGivesWhatTheRulesSay) {
     EXPECT_NE(table.xid(xid), nullptr) << "not in the table: Xid " << xid;
 }
 
-TEST(EveryRow, WithoutContainmentAMemoryErrorIsEverybodys) {
+TEST(EveryRow, UncontainedMemoryErrorHitsEveryProcess) {
   const XidTable table = XidTable::built_in();
   for (const std::uint32_t xid : {48U, 171U, 172U}) {
     for (const std::optional<bool> contains : {std::optional<bool>(false), std::optional<bool>()}) {

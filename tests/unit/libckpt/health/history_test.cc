@@ -40,7 +40,7 @@ TEST(History, ThreeDifferentJobsOnOneGpuMakeItSuspect) {
   EXPECT_FALSE(suspect(history, "a", 31));
 }
 
-TEST(History, AFaultThatGoesWithItsJobIsTheJobs) {
+TEST(History, FaultThatFollowsItsJobDoesNotMakeGpusSuspect) {
   History history;
   for (const std::uint64_t job : {1, 2, 3}) add(history, "a", 31, job);
   EXPECT_TRUE(suspect(history, "a", 31));
@@ -48,13 +48,13 @@ TEST(History, AFaultThatGoesWithItsJobIsTheJobs) {
   EXPECT_FALSE(suspect(history, "a", 31));
 }
 
-TEST(History, JobsThatAreNotKnownCountAsOne) {
+TEST(History, UnknownJobsCountAsOneJob) {
   History history;
   for (int i = 0; i < 10; ++i) add(history, "a", 13, 0);
   EXPECT_FALSE(suspect(history, "a", 13));
 }
 
-TEST(History, AnUnknownJobElsewhereIsNotTheOneThatWasHere) {
+TEST(History, UnknownJobOnAnotherGpuIsAnotherJob) {
   History history;
   for (const std::uint64_t job : {0, 1, 2}) add(history, "a", 13, job);
   add(history, "b", 13, 0);
@@ -68,14 +68,14 @@ TEST(History, ARuleOfNoJobsIsOff) {
   EXPECT_EQ(history.suspicion("a", *table().xid(13), kNow, off), "");
 }
 
-TEST(History, OfFirmwareFaultsEveryOneCounts) {
+TEST(History, EveryFirmwareFaultCounts) {
   History history;
   for (int i = 0; i < 3; ++i) add(history, "a", 38, 0);
   EXPECT_TRUE(suspect(history, "a", 38));
   EXPECT_FALSE(suspect(history, "b", 38));
 }
 
-TEST(History, WhatIsOldDoesNotCount) {
+TEST(History, OldFaultsDoNotCount) {
   History history;
   for (const std::uint64_t job : {1, 2, 3}) add(history, "a", 13, job);
   EXPECT_TRUE(suspect(history, "a", 13, kNow + 24LL * 3600 * 1000 - 1));

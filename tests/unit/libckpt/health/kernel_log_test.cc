@@ -70,7 +70,7 @@ TEST(KernelLog, NvLinkEvent) {
   EXPECT_EQ(line->link->error_status, 0U);
 }
 
-TEST(KernelLog, FallenOffTheBusInOneLineAndInThree) {
+TEST(KernelLog, LostGpuIsReadFromASingleLineAndFromThree) {
   KernelLogParser parser;
   auto events = parser.take("NVRM: GPU 0000:18:00.0: GPU has fallen off the bus.");
   ASSERT_EQ(events.size(), 1U);
@@ -136,7 +136,7 @@ TEST(KernelLog, OnlyTheDriversOwnLinesCount) {
   }
 }
 
-TEST(KernelLog, AProcessCannotSpeakForTheDriver) {
+TEST(KernelLog, FlagsInAProcessNameAreIgnored) {
   const auto line = parse_xid_line(
       "NVRM: Xid (PCI:0000:01:00): 94, pid=7, name=a, b RST: Yes, D-RST: Yes, Contained: SM (0x1). RST: No, "
       "D-RST: No");
@@ -145,7 +145,7 @@ TEST(KernelLog, AProcessCannotSpeakForTheDriver) {
   EXPECT_EQ(line->drain_required, false);
 }
 
-TEST(KernelLog, PidsOutOfRangeAreNobody) {
+TEST(KernelLog, PidsOutOfRangeAreDropped) {
   EXPECT_EQ(parse_xid_line("NVRM: Xid (PCI:0000:01:00): 13, pid=99999999999, name=x, y")->pid, 0);
   EXPECT_EQ(parse_xid_line("NVRM: Xid (PCI:0000:01:00): 13, pid=-4, name=x, y")->pid, 0);
   EXPECT_EQ(parse_xid_line("NVRM: Xid (PCI:0000:01:00): 13")->pid, 0);

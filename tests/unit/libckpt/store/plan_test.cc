@@ -37,7 +37,7 @@ std::string refusal(const Result<std::vector<Place>>& result, ErrorCode code = E
   return result.assume_error().to_string();
 }
 
-TEST(Plan, memory_named_twice_is_one_extent) {
+TEST(Plan, memory_named_twice_is_a_single_extent) {
   const Plan plan = build({tensor("a", 1, 0, 1000), tensor("tied", 1, 0, 1000), tensor("view", 1, 400, 100),
                            tensor("b", 1, 4000, 10), tensor("c", 2, 0, 5)});
   ASSERT_EQ(plan.extents.size(), 3u);
@@ -81,7 +81,7 @@ TEST(Plan, extents_go_where_the_standby_has_the_tensor) {
   EXPECT_EQ(places.assume_value()[1].offset, 32u);
 }
 
-TEST(Plan, each_difference_names_the_tensor_and_what_differs) {
+TEST(Plan, each_difference_names_the_tensor_and_the_field) {
   const Plan plan = build({tensor("w", 1, 0, 1000)});
   EXPECT_NE(refusal(match_plan(plan, {}, true)).find("\"w\" f32[1000] does not exist at the target"),
             std::string::npos);

@@ -35,7 +35,7 @@ TEST(Chart, EveryPointIsThere) {
   EXPECT_EQ(svg.find("nan"), std::string::npos);
 }
 
-TEST(Chart, WhatCannotBeShownIsLeftOut) {
+TEST(Chart, ValuesThatCannotBeDrawnAreLeftOut) {
   Chart odd = chart();
   odd.lines[0].points.push_back({0, 10, 10, 10});
   odd.lines[0].points.push_back({8, -1, -1, -1});
@@ -44,7 +44,7 @@ TEST(Chart, WhatCannotBeShownIsLeftOut) {
   EXPECT_TRUE(draw(Chart{}).ends_with("</svg>\n"));
 }
 
-TEST(Chart, TicksCoverTheValuesWithinTheRoom) {
+TEST(Chart, TicksCoverTheValuesWithinTheirLimit) {
   for (const auto& [least, most] :
        {std::pair{1.0, 1.0}, {0.25, 4.0}, {10.0, 1000.0}, {33.0, 1051.0}, {0.01, 1e6}}) {
     const std::vector<double> ticks = log_ticks(least, most, 9);

@@ -26,7 +26,7 @@ TEST(MoveReport, FiguresAreTaken) {
   EXPECT_DOUBLE_EQ(move.assume_value().scan_rate, 5e9);
 }
 
-TEST(MoveReport, WhatIsMissingOrNoNumberIsNamed) {
+TEST(MoveReport, MissingOrNonNumericFieldsAreNamed) {
   for (const char* field : {"downtime_ms", "state_bytes", "scan_bytes_per_second"}) {
     for (const Json& value : {Json(), Json("12"), Json(-1)}) {
       Json broken = report();

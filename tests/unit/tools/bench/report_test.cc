@@ -69,7 +69,7 @@ TEST(ReportTest, JsonHasEveryValueAndVerdict) {
   EXPECT_TRUE(section["failed"].is_null());
 }
 
-TEST(ReportTest, AFailureIsToldInItsSection) {
+TEST(ReportTest, FailureIsShownInItsSection) {
   Report report = some_report();
   report.add_failure("copy", "", Error(ErrorCode::kIo, "the disk is gone"));
   report.add_failure("other", "Another", Error(ErrorCode::kIo, "so is this"));

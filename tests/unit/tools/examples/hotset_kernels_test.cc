@@ -47,7 +47,7 @@ class HotsetKernels : public ::testing::Test {
   LocalMemory memory_, versions_, list_, result_;
 };
 
-TEST_F(HotsetKernels, OneFlippedBitIsFoundWhereItIs) {
+TEST_F(HotsetKernels, FlippedBitIsFoundInItsPage) {
   write(0, 0, kPages, 0);
   EXPECT_EQ(differences(0, 0, kPages), 0u);
   for (const std::uint64_t byte : {std::uint64_t{0}, 17 * kPageBytes + 4095, kPages * kPageBytes - 1}) {

@@ -14,7 +14,7 @@ Line line_with(Outcome outcome) {
   return {&kItem, {std::move(outcome), 1.5, ""}};
 }
 
-TEST(Outcome, OneFailedPartFailsTheItem) {
+TEST(Outcome, FailedPartFailsTheItem) {
   Outcome outcome;
   outcome.add("a", Status::kPassed);
   outcome.add("b", Status::kImpossible, "none");
@@ -24,7 +24,7 @@ TEST(Outcome, OneFailedPartFailsTheItem) {
   EXPECT_EQ("c failed: bytes differ; b not possible here: none", outcome.why);
 }
 
-TEST(Outcome, WhatIsImpossibleAltogetherIsNotPassed) {
+TEST(Outcome, ItemWithoutPossiblePartsIsNotPassed) {
   Outcome outcome;
   outcome.add("a", Status::kImpossible, "none");
   outcome.sum_up();

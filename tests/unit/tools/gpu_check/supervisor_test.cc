@@ -68,7 +68,7 @@ Result<Outcome> leave_daemon_and_hang(const Setting& setting) {
   sleep_for_ever();
 }
 
-TEST_F(SupervisorTest, WhatAnItemFindsArrives) {
+TEST_F(SupervisorTest, ResultsOfAnItemArrive) {
   const Item item{"fine", "?", 60, &succeed};
   const Ended ended = supervisor_->run(item, setting_, 60 * kSecond);
   EXPECT_EQ(Status::kPassed, ended.outcome.status);

@@ -50,7 +50,7 @@ TEST_F(BackupCommands, WithoutAFileItIsRefusedAndNothingAsked) {
   EXPECT_TRUE(coordinator.requests().empty());
 }
 
-TEST_F(BackupCommands, ShowSaysWhatIsInItWithoutACoordinator) {
+TEST_F(BackupCommands, ShowListsTheContentWithoutACoordinator) {
   const Ended ended = run("/nowhere", {"backup", "show", file(), "-o", "json"});
   EXPECT_EQ(ended.code, kDone) << ended.err;
   const Json shown = Json::parse(ended.out);
@@ -61,7 +61,7 @@ TEST_F(BackupCommands, ShowSaysWhatIsInItWithoutACoordinator) {
   EXPECT_EQ(run("/nowhere", {"backup", "show", file()}).code, kRefused);
 }
 
-TEST_F(BackupCommands, RestoreKeepsAsideWhatWasThereAndSaysWhatIsNext) {
+TEST_F(BackupCommands, RestoreKeepsTheOldStoreAsideAndNamesTheNextStep) {
   fill_home("b");
   const Ended refused = run("/nowhere", {"backup", "restore", file(), "--into", home()});
   EXPECT_EQ(refused.code, kRefused);

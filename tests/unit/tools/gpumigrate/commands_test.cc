@@ -83,7 +83,7 @@ TEST(Commands, ControlCharactersOfANameDoNotReachTheTerminal) {
   EXPECT_EQ(run(coordinator.home(), {"jobs"}).out.find('\x1b'), std::string::npos);
 }
 
-TEST(Commands, ARefusalIsOneLineAndExitFive) {
+TEST(Commands, RefusalIsASingleLineAndExitCodeFive) {
   FakeCoordinator coordinator([](const FakeRequest&) { return refusal(404, "not_found", "no job nope", 5); });
   const Ended ended = run(coordinator.home(), {"migrate", "nope"});
   EXPECT_EQ(ended.code, 5);
@@ -116,7 +116,7 @@ TEST(Commands, ContactLostAfterTheRequestIsAnUnknownOutcome) {
   EXPECT_EQ(run(coordinator.home(), {"migrate", "train"}).code, 6);
 }
 
-TEST(Commands, BadValuesAskNobody) {
+TEST(Commands, BadValuesAreRefusedWithoutARequest) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json("{}"); });
   const std::vector<std::vector<std::string>> lines = {
       {},
@@ -161,7 +161,7 @@ TEST(Commands, BadValuesAskNobody) {
   EXPECT_TRUE(coordinator.requests().empty());
 }
 
-TEST(Commands, MigrateSendsWhatWasAskedForAndPrintsTheReport) {
+TEST(Commands, MigrateSendsItsOptionsAndPrintsTheReport) {
   std::atomic<int> watched{0};
   FakeCoordinator coordinator([&](const FakeRequest& request) {
     if (request.method == "POST") return json(kOpen, 202);
@@ -207,7 +207,7 @@ TEST(Commands, ExitCodesOfResults) {
   }
 }
 
-TEST(Commands, AMigrationOutOfContactIsUnknownAndSaysWhoAsksAgain) {
+TEST(Commands, MigrationOutOfContactIsUnknownAndNamesTheNextCommand) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     return request.method == "POST" ? json(kOpen) : FakeAnswer{.hang_up = true};
   });
@@ -232,7 +232,7 @@ TEST(Commands, ProgressIsShownWhileItIsCopied) {
   EXPECT_NE(ended.err.find("m7 committed\n"), std::string::npos) << ended.err;
 }
 
-TEST(Commands, TheTerminalGetsOneLineThatIsRewritten) {
+TEST(Commands, TerminalShowsProgressInASingleLine) {
   std::atomic<int> watched{0};
   FakeCoordinator coordinator([&](const FakeRequest& request) {
     return json(request.method == "POST" || watched++ < 2 ? kOpen.c_str() : kDoneMigration.c_str());
@@ -260,7 +260,7 @@ TEST(Commands, ControlCAbortsTheMigration) {
 
 // With a coordinator that is away nobody could be told; a minute of asking again would be of no use to who
 // wants to leave.
-TEST(Commands, AnInterruptWithoutACoordinatorEndsAtOnceAndSaysWhoAsksAgain) {
+TEST(Commands, InterruptWithoutACoordinatorEndsAtOnceAndNamesTheNextCommand) {
   for (const char* command : {"migrate", "watch"}) {
     std::atomic<int> lost{0};
     FakeCoordinator coordinator([&](const FakeRequest& request) {
@@ -275,7 +275,7 @@ TEST(Commands, AnInterruptWithoutACoordinatorEndsAtOnceAndSaysWhoAsksAgain) {
   }
 }
 
-TEST(Commands, AnAbortThatReachesNobodyIsAnUnknownOutcome) {
+TEST(Commands, AbortThatIsNotDeliveredIsAnUnknownOutcome) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     if (request.target.ends_with("/abort")) return FakeAnswer{.hang_up = true};
     if (request.target.find("/watch") != std::string::npos) ::kill(::getpid(), SIGTERM);
@@ -308,7 +308,7 @@ TEST(Commands, ControlCTwiceLeavesTheMigrationAlone) {
   EXPECT_NE(ended.err.find("m7 goes on"), std::string::npos) << ended.err;
 }
 
-TEST(Commands, AbortSaysWhenItWasTooLate) {
+TEST(Commands, AbortThatIsTooLateIsRefused) {
   FakeCoordinator late(
       [](const FakeRequest&) { return refusal(409, "refused", "too late: it runs at node-b:0", 5); });
   const Ended ended = run(late.home(), {"abort", "m7"});
@@ -355,7 +355,7 @@ TEST(Commands, OptionsOfCopyingAreShown) {
   EXPECT_NE(job.out.find("m7 precopy, live, " + shown), std::string::npos) << job.out << job.err;
 }
 
-TEST(Commands, SetSendsOneLimit) {
+TEST(Commands, SetSendsOnlyTheNamedLimit) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(kOpen); });
   EXPECT_EQ(run(coordinator.home(), {"set", "m7", "max-downtime", "50ms"}).code, 0);
   EXPECT_EQ(run(coordinator.home(), {"set", "m7", "bandwidth", "1KiB/s"}).code, 0);
@@ -372,7 +372,7 @@ FakeAnswer log_answer(const FakeRequest& request) {
           {{"X-Next-Offset", "12"}, {"X-Ended", "true"}}};
 }
 
-TEST(Commands, LogsAreOnePiece) {
+TEST(Commands, LogsAreJoined) {
   FakeCoordinator coordinator(log_answer);
   EXPECT_EQ(run(coordinator.home(), {"logs", "train"}).out, "hello world\n");
   EXPECT_EQ(run(coordinator.home(), {"logs", "-f", "train"}).out, "hello world\n");
@@ -484,7 +484,7 @@ TEST(Commands, StopThatLosesContactAfterItWasTakenIsNoRefusal) {
   EXPECT_FALSE(has(run(never.home(), {"wait", "train"}).err, "asking again"));
 }
 
-TEST(Commands, EventsAreOneLineEach) {
+TEST(Commands, EventsArePrintedInALineEach) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     return json(
         request.target.find("since=0&") != std::string::npos
@@ -495,7 +495,7 @@ TEST(Commands, EventsAreOneLineEach) {
   EXPECT_EQ(Json::parse(run(coordinator.home(), {"events", "-o", "json"}).out).at("id"), 1);
 }
 
-TEST(Commands, NonsenseFromTheCoordinatorIsOneLine) {
+TEST(Commands, MalformedAnswerIsReportedInALine) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json("<html>"); });
   const Ended ended = run(coordinator.home(), {"jobs"});
   EXPECT_EQ(ended.code, 6);

@@ -103,7 +103,7 @@ TEST(Doctor, ANodeThatHasEverything) {
   EXPECT_THAT(to_text(diagnosis), Not(HasSubstr("What to do")));
 }
 
-TEST(Doctor, EveryFindingSaysWhatItIsForAndWhatToDo) {
+TEST(Doctor, EveryFindingHasAPurposeAndARemedy) {
   for (const Json& facts : {full(), Json::object(), Json(nullptr)}) {
     for (const Finding& finding : diagnose(facts).findings) {
       EXPECT_FALSE(finding.needed_for.empty()) << finding.what;
@@ -187,7 +187,7 @@ TEST(Doctor, WithoutCriuOrRootUnmodifiedProgramsStayOnTheNode) {
   EXPECT_EQ(across.missing, (std::vector<std::string>{"root", "PID namespaces", "CRIU"}));
 }
 
-TEST(Doctor, OneGpuThatLacksSomethingIsNamed) {
+TEST(Doctor, GpuThatLacksAFeatureIsNamed) {
   Json facts = full();
   facts["driver"]["devices"][1]["descriptors"] = false;
   facts["driver"]["devices"][0]["direct_rdma"] = nullptr;
@@ -232,7 +232,7 @@ TEST(Doctor, LimitsOfTheKernel) {
   EXPECT_EQ(found(diagnosis, "memory folder").answer, Answer::kNo);
 }
 
-TEST(Doctor, TextAndJsonSayTheSame) {
+TEST(Doctor, TextAndJsonAgree) {
   Json facts = full();
   facts["criu"]["works"] = false;
   facts["node"]["name"] = "ho\x1b[2Jst";
@@ -281,7 +281,7 @@ TEST(Doctor, FactsOfAProgram) {
   EXPECT_EQ(facts.assume_value()["word"], "--probe hello");
 }
 
-TEST(Doctor, AProgramThatFailsSaysNonsenseOrIsMissing) {
+TEST(Doctor, FailingMalformedOrMissingProgramIsAnError) {
   const FakeAgent fails("echo '{}'; exit 3");
   EXPECT_EQ(ask_for_facts({fails.path()}, {}, kLong).assume_error().code(), ErrorCode::kIo);
   const FakeAgent nonsense("echo hello");

@@ -64,7 +64,7 @@ TEST(ExitCodes, ControlCOnAWatchLeavesTheMigrationAlone) {
     EXPECT_EQ(request.method, "GET") << request.target;
 }
 
-TEST(ExitCodes, AWatchOfNothingAndOfNobodyIsRefusedAtOnce) {
+TEST(ExitCodes, WatchOfAnUnknownMigrationIsRefusedAtOnce) {
   FakeCoordinator coordinator([](const FakeRequest&) { return refusal(404, "not_found", "because", 5); });
   EXPECT_EQ(run(coordinator.home(), {"watch", "m7"}).code, 5);
   EXPECT_EQ(coordinator.requests().size(), 1u);
@@ -87,12 +87,12 @@ TEST(ExitCodes, ACoordinatorThatIsNotReadyIsAskedAgain) {
   EXPECT_EQ(ended.out, "xy");
 }
 
-TEST(ExitCodes, LogsThatDoNotSayWhereTheyEndAreNotShownForEver) {
+TEST(ExitCodes, LogAnswerWithoutAnEndIsAnUnknownOutcome) {
   FakeCoordinator coordinator([](const FakeRequest&) { return FakeAnswer{200, "x", {}}; });
   EXPECT_EQ(run(coordinator.home(), {"logs", "train"}).code, 6);
 }
 
-TEST(ExitCodes, AJobThatHasEndedSomehow) {
+TEST(ExitCodes, EndOfAJobGivesTheExitCode) {
   const struct {
     const char* fields;
     int exit_code;
@@ -141,7 +141,7 @@ TEST(ExitCodes, ARunThatIsRefusedIsNoFailureOfTheJob) {
   EXPECT_EQ(run(broken.home(), {"run", "--detach", "--", "train"}).code, 6);
 }
 
-TEST(ExitCodes, WhatIsNoPlaceAsksNobody) {
+TEST(ExitCodes, InvalidPlaceIsRefusedWithoutARequest) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(kRunning, 201); });
   for (const char* place : {"node-a:", "node-a:x", "node-a:0x", "node-a:-1", "node-a:99999999999"})
     EXPECT_EQ(run(coordinator.home(), {"run", "--detach", "--node", place, "--", "x"}).code, 64) << place;
@@ -155,7 +155,7 @@ TEST(ExitCodes, AProcessThatIsNotHereIsNotAdopted) {
   EXPECT_TRUE(coordinator.requests().empty());
 }
 
-TEST(Requests, NothingOfOursIsInAJobsEnvironment) {
+TEST(Requests, JobsEnvironmentHasNoVariablesOfOurs) {
   const char* const names[] = {"CKPT_FAULT_DIR_X", "CUDASIM_X", "GPUMIGRATE_X"};
   for (const char* name : names) ::setenv(name, "1", 1);
   FakeCoordinator coordinator([](const FakeRequest&) { return json(kRunning, 201); });
@@ -165,7 +165,7 @@ TEST(Requests, NothingOfOursIsInAJobsEnvironment) {
   for (const char* name : names) EXPECT_FALSE(env.contains(name)) << name;
 }
 
-TEST(Requests, AFolderIsMeantFromHereAndAWordIsANode) {
+TEST(Requests, FolderIsSentAsAnAbsolutePathAndANodeByName) {
   FakeCoordinator coordinator([](const FakeRequest&) {
     return json(
         R"({"id":"t1","verb":"snapshot","job":"j3","job_name":"train","open":false,"exit_code":0,"image":"i"})");

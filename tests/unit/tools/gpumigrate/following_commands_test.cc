@@ -79,7 +79,7 @@ TEST(DrainCommands, OutOfContactTheOutcomeIsNotKnown) {
   EXPECT_TRUE(has(never.err, "`gpumigrate drains` says whether node-a is being drained")) << never.err;
 }
 
-TEST(DrainCommands, ControlCTwiceBeforeTheAnswerSaysWhereToLook) {
+TEST(DrainCommands, ControlCTwiceBeforeTheAnswerNamesTheCommandToLookUp) {
   FakeCoordinator coordinator([](const FakeRequest&) {
     ::kill(::getpid(), SIGINT);
     ::kill(::getpid(), SIGTERM);
@@ -104,7 +104,7 @@ TEST(DrainCommands, DrainsAreShownFollowedAndCancelled) {
   EXPECT_EQ(coordinator.requests().back().body, R"({"reason":"later"})");
 }
 
-TEST(DrainCommands, BadValuesAskNobody) {
+TEST(DrainCommands, BadValuesAreRefusedWithoutARequest) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json("{}"); });
   const std::vector<std::vector<std::string>> lines = {{"drain"},
                                                        {"drain", "node-a", "--deadline", "soon"},
@@ -120,7 +120,7 @@ TEST(DrainCommands, BadValuesAskNobody) {
   EXPECT_TRUE(coordinator.requests().empty());
 }
 
-TEST(DrainCommands, CordonsSayWhoseTheyAre) {
+TEST(DrainCommands, CordonsNameTheirOwner) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     if (request.target == "/v1/cordon")
       return json(R"({"place":"node-a","owner":"operator","reason":"new driver"})");
@@ -139,7 +139,7 @@ TEST(DrainCommands, CordonsSayWhoseTheyAre) {
 
 // ---- policy
 
-TEST(PolicyCommands, WhatIsStoppedSaysWhatLetsItGoOn) {
+TEST(PolicyCommands, StoppedPolicyNamesTheCommandThatResumesIt) {
   FakeCoordinator coordinator([](const FakeRequest&) {
     return json(R"({"breaker":{"open":true,"since":"noon","reason":"20 evacuations"},"paused":["node-b"]})");
   });
@@ -166,7 +166,7 @@ std::string rebalance(const std::string& state) {
       "needed_bytes":1,"state":"moving","migration":"m4","reason":"frees node-a:0","error":null}]})";
 }
 
-TEST(RebalanceCommands, ControlCLetsNoFurtherMoveBegin) {
+TEST(RebalanceCommands, ControlCStopsFurtherMoves) {
   std::atomic<bool> stopped{false};
   FakeCoordinator coordinator([&](const FakeRequest& request) {
     if (request.target.ends_with("/stop")) stopped = true;
@@ -188,7 +188,7 @@ TEST(RebalanceCommands, LeftAloneItsOutcomeIsNotKnown) {
   EXPECT_TRUE(has(ended.err, "`gpumigrate migrations` shows")) << ended.err;
 }
 
-TEST(RebalanceCommands, OutOfContactItEndsAfterAWhileAndSaysSo) {
+TEST(RebalanceCommands, RebalanceOutOfContactEndsAndReportsIt) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     return request.method == "POST" ? json(rebalance("running")) : FakeAnswer{.hang_up = true};
   });
@@ -198,7 +198,7 @@ TEST(RebalanceCommands, OutOfContactItEndsAfterAWhileAndSaysSo) {
   EXPECT_TRUE(has(ended.err, "`gpumigrate migrations` shows its open moves")) << ended.err;
 }
 
-TEST(RebalanceCommands, AStopThatReachesNobodyIsNotARefusal) {
+TEST(RebalanceCommands, StopThatIsNotDeliveredIsNotARefusal) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     if (request.target.ends_with("/stop")) return FakeAnswer{.hang_up = true};
     if (has(request.target, "/watch")) ::kill(::getpid(), SIGINT);
@@ -254,7 +254,7 @@ TEST(ImageCommands, ARestoreThatLostWorkExitsThree) {
             Json::parse(R"({"image":"j3.v2@node-a","to":"node-b","force":true})"));
 }
 
-TEST(ImageCommands, AFailureIsOneLineAndItsExitCode) {
+TEST(ImageCommands, FailureIsASingleLineAndItsExitCode) {
   FakeCoordinator coordinator([](const FakeRequest&) {
     return json(task("suspend", R"("open":false,"exit_code":1,"error":"the vault is full","restored":null)"));
   });
@@ -282,7 +282,7 @@ TEST(ImageCommands, LeftAloneForgottenOrLostTheOutcomeIsNotKnown) {
   }
 }
 
-TEST(ImageCommands, ARequestWithoutAnAnswerSaysWhereToLook) {
+TEST(ImageCommands, RequestWithoutAnAnswerNamesTheCommandToLookUp) {
   FakeCoordinator hangs_up([](const FakeRequest&) { return FakeAnswer{.hang_up = true}; });
   FakeCoordinator silent([](const FakeRequest&) {
     ::kill(::getpid(), SIGINT);
@@ -296,7 +296,7 @@ TEST(ImageCommands, ARequestWithoutAnAnswerSaysWhereToLook) {
   }
 }
 
-TEST(ImageCommands, WhatProtectionCostsIsSaidBeforeItBegins) {
+TEST(ImageCommands, CostOfProtectionIsPrintedBeforeItBegins) {
   FakeCoordinator coordinator([](const FakeRequest&) {
     return json(R"({"job":"j3","every_ms":30000,"keep":2,"note":"each one pauses the job"})");
   });

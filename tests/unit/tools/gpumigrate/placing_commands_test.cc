@@ -84,7 +84,7 @@ TEST(PlacingCommands, RebalanceFollowsARunToItsEnd) {
   EXPECT_EQ(coordinator.requests().at(1).target, "/v1/rebalance/watch?since=1&timeout_ms=30000");
 }
 
-TEST(PlacingCommands, BadValuesAskNobody) {
+TEST(PlacingCommands, BadValuesAreRefusedWithoutARequest) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json("{}"); });
   const std::vector<std::vector<std::string>> lines = {{"rebalance", "--parallel", "0"},
                                                        {"rebalance", "--apply", "--dry-run"},

@@ -33,7 +33,7 @@ Ran run(std::vector<std::string> arguments) {
   return {code, out.str(), err.str()};
 }
 
-TEST(PolicyTest, ShowsWhatWouldHappenAndWhy) {
+TEST(PolicyTest, DecisionIsShownWithItsReason) {
   const Ran ran = run({"--xid", "94", "--victim"});
   EXPECT_EQ(ran.code, kDone);
   EXPECT_THAT(
@@ -72,7 +72,7 @@ TEST(PolicyTest, ALineOfTheKernelLog) {
   EXPECT_EQ(answer["another_process"]["outcome"], "live");
 }
 
-TEST(PolicyTest, ATableOfOnesOwn) {
+TEST(PolicyTest, TableOfTheUserIsRead) {
   std::string folder = (std::filesystem::temp_directory_path() / "gpumigrate-policy-XXXXXX").string();
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
   const std::string path = folder + "/table.csv";
@@ -88,7 +88,7 @@ TEST(PolicyTest, ATableOfOnesOwn) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(PolicyTest, WhatSaysNothingIsRefused) {
+TEST(PolicyTest, InputWithoutAFaultIsRefused) {
   EXPECT_EQ(run({}).code, kUsage);
   EXPECT_EQ(run({"--xid", "0"}).code, kUsage);
   EXPECT_EQ(run({"--xid", "94x"}).code, kUsage);

@@ -55,7 +55,7 @@ TEST_F(Processes, AProgramThatIsNotThereIsAnErrorAtOnce) {
   EXPECT_NE(process.assume_error().message().find("/nonexistent/program"), std::string::npos);
 }
 
-TEST_F(Processes, WhoIgnoresTheSignalIsKilled) {
+TEST_F(Processes, ProcessThatIgnoresTheSignalIsKilled) {
   const std::string fifo = folder_ + "/fifo";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   const ProcessId process =

@@ -72,7 +72,7 @@ TEST(Blocks, AnyMaskOfAnyChunkTurnsTheOldIntoTheNew) {
   EXPECT_GT(patches, 150);
 }
 
-TEST(Blocks, TheBytesAreTheAgreedOnes) {
+TEST(Blocks, PatchHasTheDocumentedBytes) {
   const Bytes chunk = chunk_of(40 * 4096 + 100);
   const Bytes patch = encoded(chunk, mask_of(chunk.size(), {1, 40}));
   ASSERT_EQ(patch.size(), 8U + 4096 + 100);
@@ -90,7 +90,7 @@ TEST(Blocks, NoChangeIsAPatchWithoutPieces) {
   EXPECT_EQ(patch.changed_bytes(), 0U);
 }
 
-TEST(Blocks, WhatIsNoShorterOrDoesNotFitIsNotEncoded) {
+TEST(Blocks, PatchThatIsNotShorterIsNotEncoded) {
   const Bytes chunk = chunk_of(65536);
   Bytes out(65536 * 2);
   Mask all(1, 0xffffU);

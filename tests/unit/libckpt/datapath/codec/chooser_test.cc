@@ -116,7 +116,7 @@ TEST(Chooser, AHopelessLinkIsSampledSeldom) {
   EXPECT_LE(sampled, 11 * 8);
 }
 
-TEST(Chooser, WhatWasTooSlowIsFoundFasterLater) {
+TEST(Chooser, EncodingThatBecomesFasterIsUsedAgain) {
   Chooser chooser(CodecMode::kAuto, 1);
   chooser.set_link_rate(kGb);
   chooser.observe(Encoding::kPlanes4, kGb / 1000, 100'000'000);  // the core was busy with something else
@@ -129,7 +129,7 @@ TEST(Chooser, WhatWasTooSlowIsFoundFasterLater) {
   EXPECT_GT(used, 4096) << "one slow start decided for ever";
 }
 
-TEST(Chooser, OneStrayObservationDoesNotDecide) {
+TEST(Chooser, StrayObservationDoesNotDecide) {
   Chooser chooser(CodecMode::kAuto, 1);
   chooser.set_link_rate(kGb);
   teach(chooser, Encoding::kPlanes4, 2 * kGb);

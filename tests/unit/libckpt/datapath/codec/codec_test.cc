@@ -16,7 +16,7 @@ std::vector<std::byte> random_bytes(std::size_t bytes) {
   return data;
 }
 
-TEST(IsZero, SeesOneBitAnywhere) {
+TEST(IsZero, BitAnywhereIsFound) {
   std::vector<std::byte> data(4096 + 64);
   for (const std::size_t length : {1, 7, 8, 31, 127, 128, 129, 255, 300, 4096}) {
     for (const std::size_t start : {0, 1, 13, 32}) {

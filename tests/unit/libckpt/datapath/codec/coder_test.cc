@@ -159,7 +159,7 @@ TEST_F(CoderTest, ADifferenceIsDecodedOverThePreviousVersion) {
   }
 }
 
-TEST_F(CoderTest, WhatWasSampledForOneChunkDoesNotSpoilAnother) {
+TEST_F(CoderTest, SampleOfAChunkDoesNotAffectAnother) {
   // The same memory holds noise when it is sampled and weights when it is encoded, and the other way round.
   Bytes chunk = make_chunk(Kind::kRandom, 65536);
   EXPECT_EQ(coder_->estimate(chunk, {}).encoding, Encoding::kRaw);
@@ -203,7 +203,7 @@ TEST_F(CoderTest, EncodingsOfOthersAreNotEncoded) {
   EXPECT_FALSE(coder_->encode(Encoding::kPlanes4, chunk, {}, small).has_value());
 }
 
-TEST_F(CoderTest, TheEstimateComesCloseToWhatEncodingGives) {
+TEST_F(CoderTest, EstimateIsCloseToTheEncodedSize) {
   for (const std::size_t bytes : {4096, 65536, 1 << 20}) {
     for (const Kind kind : all_kinds()) {
       if (kind == Kind::kZero || kind == Kind::kConstant) continue;  // the ratio is out of all measure

@@ -103,7 +103,7 @@ TEST_F(HuffmanTest, PlanesOfEveryEntropyAndLengthComeBack) {
   EXPECT_GT(taken, all * 3 / 4) << "of " << all;
 }
 
-TEST_F(HuffmanTest, WhatATrainingJobSendsIsTaken) {
+TEST_F(HuffmanTest, PlanesOfTrainingJobsAreDecoded) {
   for (const std::size_t bytes : {16384, 32768, 262144, 524288}) {
     for (const double fall : {1.05, 1.4, 2.2}) {
       const Bytes plane = make_plane(bytes, fall, 200, bytes);
@@ -144,7 +144,7 @@ TEST_F(HuffmanTest, AnotherLengthIsRefused) {
   EXPECT_FALSE(decodes(longer, plane.size(), back));
 }
 
-TEST_F(HuffmanTest, WhatIsBrokenIsRefusedOrDecodesAsZstdDoes) {
+TEST_F(HuffmanTest, DamagedFramesAreRefusedOrDecodeAsZstd) {
   std::mt19937_64 random(11);
   int refused = 0, agreed = 0;
   for (int plane_number = 0; plane_number < 12; ++plane_number) {
@@ -198,7 +198,7 @@ TEST(HuffmanLengthsTest, TheSpecificationsExample) {
     EXPECT_EQ(lengths.bits[s], s < expected.size() ? expected[s] : 0) << s;
 }
 
-TEST(HuffmanLengthsTest, WhatIsNoTreeIsRefused) {
+TEST(HuffmanLengthsTest, DescriptionsOfNoTreeAreRefused) {
   CodeLengths lengths;
   for (const Bytes& description :
        {bytes_of({}), bytes_of({0}), bytes_of({0, 0}), bytes_of({132, 0x43, 0x20}), bytes_of({129, 0x00}),

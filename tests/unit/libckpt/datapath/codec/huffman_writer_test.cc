@@ -172,7 +172,7 @@ CodeLengths make_lengths(std::size_t leaves, bool deep, std::mt19937_64& random)
   return lengths;
 }
 
-TEST(CodeDescriptionTest, IsReadAsWhatItDescribes) {
+TEST(CodeDescriptionTest, DescriptionIsReadBack) {
   std::mt19937_64 random(4);
   int direct = 0, packed = 0, none = 0;
   for (int turn = 0; turn < 4000; ++turn) {
@@ -201,7 +201,7 @@ TEST(CodeDescriptionTest, EqualCodesForAllBytesCannotBeDescribed) {
   EXPECT_EQ(describe_code_lengths(lengths, description), 0U);
 }
 
-TEST(WriteStreamTest, TheFastestWritesWhatThePlainOneDoes) {
+TEST(WriteStreamTest, FastAndPlainWritersAgree) {
   std::mt19937_64 random(5);
   for (int turn = 0; turn < 1200; ++turn) {
     const CodeLengths lengths = make_lengths(2 + random() % 255, turn % 3 == 0, random);
@@ -280,7 +280,7 @@ TEST_F(HuffmanWriterTest, IsAboutAsShortAsZstd) {
   }
 }
 
-TEST_F(HuffmanWriterTest, TheSameAgainIsWrittenWithTheCodeOfBefore) {
+TEST_F(HuffmanWriterTest, RepeatedPlaneReusesTheCode) {
   std::mt19937_64 random(8);
   const Bytes block = skewed(131072, 200, random);
   Bytes four;
@@ -293,7 +293,7 @@ TEST_F(HuffmanWriterTest, TheSameAgainIsWrittenWithTheCodeOfBefore) {
   EXPECT_EQ(4 * (once - 2) - again + 2, 3 * describe_code_lengths(lengths, description));
 }
 
-TEST_F(HuffmanWriterTest, ShortRoomIsRefusedOrKeptTo) {
+TEST_F(HuffmanWriterTest, ShortBufferIsRefusedOrNotExceeded) {
   std::mt19937_64 random(9);
   for (const Bytes& plane : {skewed(5000, 100, random), noise(5000, 256, random), Bytes(5000, std::byte{1}),
                              skewed(131072 + 3000, 150, random)}) {

@@ -42,7 +42,7 @@ TEST(Planes, EveryPairOfHalfWordsComesBack) {
   }
 }
 
-TEST(Planes, VectorsGiveWhatScalarsGive) {
+TEST(Planes, VectorAndScalarKernelsAgree) {
   const PlaneKernels& fast = plane_kernels();
   const PlaneKernels& plain = scalar_plane_kernels();
   for (const std::size_t elements : {0, 1, 31, 32, 33, 63, 64, 65, 1000}) {
@@ -84,7 +84,7 @@ TEST(SevenBits, BytesWithoutALowestBitComeBack) {
   }
 }
 
-TEST(SevenBits, OneLowestBitAnywhereIsRefused) {
+TEST(SevenBits, PlaneWithALowestBitIsRefused) {
   Bytes plane(4096, std::byte{0xfe}), out(4096);
   for (std::size_t at = 0; at < plane.size(); at += 31) {
     plane[at] = std::byte{1};

@@ -15,7 +15,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-TEST(SparsePlaneTest, PlanesOfOneValueComeBackWhereverTheExceptionsAre) {
+TEST(SparsePlaneTest, PlanesWithFewExceptionsComeBack) {
   std::mt19937_64 random(3);
   for (const std::size_t bytes :
        {1UL, 7UL, 8UL, 9UL, 255UL, 256UL, 257UL, 511UL, 4096UL, 16384UL, 100001UL}) {
@@ -42,7 +42,7 @@ TEST(SparsePlaneTest, PlanesOfOneValueComeBackWhereverTheExceptionsAre) {
   }
 }
 
-TEST(SparsePlaneTest, OtherPlanesAndTooLittleRoomAreRefused) {
+TEST(SparsePlaneTest, OtherPlanesAndShortBuffersAreRefused) {
   std::mt19937_64 random(4);
   Bytes noise(4096);
   for (std::byte& b : noise) b = static_cast<std::byte>(random());
@@ -57,7 +57,7 @@ TEST(SparsePlaneTest, OtherPlanesAndTooLittleRoomAreRefused) {
   EXPECT_FALSE(pack_sparse(plane, {}).has_value());
 }
 
-TEST(SparsePlaneTest, WhatDoesNotDescribeThePlaneIsRefused) {
+TEST(SparsePlaneTest, MalformedDescriptionsAreRefused) {
   Bytes plane(300);
   const auto unpacks = [&](std::initializer_list<int> values) {
     Bytes packed;

@@ -148,7 +148,7 @@ std::vector<std::byte> version(std::size_t bytes, int value) {
   return std::vector<std::byte>(bytes, static_cast<std::byte>(value));
 }
 
-TEST(ShadowStore, gives_back_what_was_stored_until_it_is_forgotten) {
+TEST(ShadowStore, stored_versions_are_found_until_they_are_forgotten) {
   auto store = must(ShadowStore::create(4 * kChunk, kChunk));
   ChunkHistory history(10 * kChunk, kChunk, false, true);
   EXPECT_TRUE(store->find(history, 3, kChunk, 1).empty());
@@ -162,7 +162,7 @@ TEST(ShadowStore, gives_back_what_was_stored_until_it_is_forgotten) {
   EXPECT_FALSE(store->find(history, 4, 100, 3).empty());
 }
 
-TEST(ShadowStore, where_all_is_sent_in_every_round_a_part_stays) {
+TEST(ShadowStore, part_stays_when_all_is_sent_in_every_round) {
   auto store = must(ShadowStore::create(4 * kChunk, kChunk));
   ChunkHistory history(10 * kChunk, kChunk, false, true);
   for (std::uint32_t round = 1; round < 6; ++round) {
@@ -175,7 +175,7 @@ TEST(ShadowStore, where_all_is_sent_in_every_round_a_part_stays) {
   }
 }
 
-TEST(ShadowStore, a_cold_chunk_makes_room_for_a_hot_one) {
+TEST(ShadowStore, cold_chunk_is_replaced_by_a_hot_one) {
   auto store = must(ShadowStore::create(2 * kChunk, kChunk));
   ChunkHistory history(10 * kChunk, kChunk, false, true);
   for (std::uint32_t chunk = 0; chunk < 10; ++chunk) store->store(history, chunk, version(kChunk, 1), 1);
@@ -185,7 +185,7 @@ TEST(ShadowStore, a_cold_chunk_makes_room_for_a_hot_one) {
   EXPECT_EQ(store->find(history, 7, kChunk, 7)[0], std::byte{9});
 }
 
-TEST(ChunkHistory, holds_marks_of_what_was_acknowledged) {
+TEST(ChunkHistory, marks_of_acknowledged_chunks_are_kept) {
   ChunkHistory history(2 * kChunk + 5000, kChunk, true, false);
   EXPECT_TRUE(history.marks(1).empty());
   std::vector<std::uint32_t> marks(16, 5);

@@ -79,7 +79,7 @@ TEST(Convergence, LimitThatWasLoweredMeanwhileGivesUp) {
   EXPECT_EQ(c.observe(round(200'000'000, 5 * kMs, 200 * kMs)), Advice::kGiveUp);
 }
 
-TEST(Convergence, CopyHidesBehindWhatRunsBesideIt) {
+TEST(Convergence, CopyHidesBehindConcurrentWork) {
   Convergence c({.max_downtime = 100 * kMs, .fixed_cost = 5 * kMs, .beside = 60 * kMs}, 1e9);
   c.observe(round(2 * kGiB, 50 * kMs, 2200 * kMs));
   EXPECT_EQ(c.observe(round(40'000'000, 30 * kMs, 90 * kMs)), Advice::kSwitch);
@@ -123,7 +123,7 @@ TEST(Convergence, rounds_that_shrink_go_on) {
   }
 }
 
-TEST(Convergence, stuck_rounds_switch_or_give_up_as_told) {
+TEST(Convergence, stuck_rounds_switch_or_give_up_by_the_setting) {
   for (const bool anyway : {true, false}) {
     Convergence c({.max_downtime = 1 * kMs, .switch_anyway = anyway}, 1e9);
     c.observe(round(2 * kGiB, kMs, 2000 * kMs));
@@ -198,7 +198,7 @@ TEST(Convergence, no_more_can_become_dirty_than_there_is) {
   EXPECT_EQ(c.remaining_bytes(), 2 * kGiB);
 }
 
-TEST(Convergence, the_eta_counts_what_is_written_meanwhile_and_the_last_scan) {
+TEST(Convergence, eta_counts_concurrent_writes_and_the_last_scan) {
   Convergence c({.max_downtime = 1}, 1e9);
   c.observe(round(2 * kGiB, 50 * kMs, 1000 * kMs));
   c.observe(round(500'000'000, 50 * kMs, 1000 * kMs));  // half as fast as they are sent

@@ -144,7 +144,7 @@ class ChangeDuringRound : public FaultHooks {
   }
 };
 
-TEST(Engine, the_first_round_samples_what_has_become_dirty_again) {
+TEST(Engine, first_round_samples_chunks_that_became_dirty_again) {
   for (const std::uint64_t changed : {0, 256}) {
     ChangeDuringRound hooks;
     EnginePair pair({.sizes = {128 * kMiB}, .lanes = 1, .source_hooks = &hooks});
@@ -178,7 +178,7 @@ class HoldFirstCopy : public FaultHooks {
 
 // A job that frees all it has posts more messages between two steps of the lane than the lane takes at a
 // time.
-TEST(Engine, many_regions_dropped_at_once_leave_one_after_the_other) {
+TEST(Engine, regions_dropped_at_once_are_released_in_turn) {
   constexpr std::uint64_t kKept = 2 * kMaxChunks;  // more than the message that is held has regions of
   constexpr std::uint64_t kDropped =
       2 * transport::kMaxInFlight;  // all fit the queue: the scan must not wait
@@ -213,7 +213,7 @@ class CutAtFirstCopy : public FaultHooks {
   }
 };
 
-TEST(Engine, a_cut_round_leaves_the_rest_to_the_final_one) {
+TEST(Engine, cut_round_leaves_the_rest_to_the_final_round) {
   CutAtFirstCopy hooks;
   EnginePair pair({.sizes = {16 * kMiB}, .lanes = 1, .source_hooks = &hooks});
   pair.announce();
@@ -279,7 +279,7 @@ TEST(Engine, a_wait_for_the_targets_memory_is_cut_short) {
   EXPECT_EQ(pair.differences(), 0u);
 }
 
-TEST(Engine, host_state_that_outgrows_what_was_announced_is_refused) {
+TEST(Engine, host_state_larger_than_announced_is_refused) {
   const std::vector<std::byte> content = test::random_bytes(kMiB + 1, 5);
   EnginePair pair({});
   pair.announce();

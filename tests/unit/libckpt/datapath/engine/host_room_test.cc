@@ -32,7 +32,7 @@ std::uint64_t anonymous_kib() {
   return 0;
 }
 
-TEST(HostRoom, ExpectedPartHasItsMemoryBeforeAnythingArrives) {
+TEST(HostRoom, ExpectedPartIsBackedBeforeAnythingArrives) {
   const auto made = HostRoom::create(64 * kRoomMib, 48 * kRoomMib);
   ASSERT_TRUE(made.has_value());
   const auto& room = made.assume_value();
@@ -41,7 +41,7 @@ TEST(HostRoom, ExpectedPartHasItsMemoryBeforeAnythingArrives) {
   EXPECT_EQ(resident_pages(room->memory() + 48 * kRoomMib, 16 * kRoomMib), 0u);
 }
 
-TEST(HostRoom, ProcessToBeHasItsMemoryUntilTheStateIsWhole) {
+TEST(HostRoom, FutureProcessHoldsItsMemoryUntilTheStateIsComplete) {
   const std::uint64_t before = anonymous_kib();
   const auto made = HostRoom::create(64 * kRoomMib, 48 * kRoomMib);
   ASSERT_TRUE(made.has_value());
@@ -63,7 +63,7 @@ TEST(HostRoom, ProcessToBeHasItsMemoryUntilTheStateIsWhole) {
   EXPECT_LE(anonymous_kib(), before + (20 << 10)) << "waited 30 s for what was held to be given back";
 }
 
-TEST(HostRoom, NothingExpectedIsNothingToWaitFor) {
+TEST(HostRoom, WaitWithoutExpectedBytesReturnsAtOnce) {
   const auto made = HostRoom::create(kRoomMib, 0);
   ASSERT_TRUE(made.has_value());
   made.assume_value()->wait_until_filled();

@@ -119,14 +119,14 @@ double share_of_better(double with, double without, std::uint64_t link) {
   return static_cast<double>(better) / kSteps;
 }
 
-TEST(EncodingTrial, keeps_what_is_faster) {
+TEST(EncodingTrial, faster_encoding_is_kept) {
   EXPECT_EQ(share_of_better(1.2e9, 1.0e9, 1'000'000'000), 1.0) << "beats the link: no trial";
   EXPECT_GT(share_of_better(0.8e9, 1.0e9, 1'000'000'000), 0.94);
   EXPECT_GT(share_of_better(0.9e9, 0.8e9, 2'000'000'000), 0.94) << "below the link, but raw is no better";
   EXPECT_GT(share_of_better(0.9e9, 0.8e9, 0), 0.94);
 }
 
-TEST(EncodingTrial, follows_what_changes) {
+TEST(EncodingTrial, trial_follows_changing_rates) {
   EncodingTrial trial;
   const auto share_on = [&](double with, double without) {
     constexpr int kSteps = 4000;

@@ -57,7 +57,7 @@ bool stays_where_it_was_staged(codec::CodecMode codec, bool near) {
   return hooks.same.value();
 }
 
-TEST(Near, plain_chunks_are_not_copied_on_their_way_encoded_ones_are) {
+TEST(Near, plain_chunks_stay_in_staging_and_encoded_chunks_are_copied) {
   EXPECT_TRUE(stays_where_it_was_staged(codec::CodecMode::kRaw, true));
   EXPECT_FALSE(stays_where_it_was_staged(codec::CodecMode::kRaw, false));
   EXPECT_FALSE(stays_where_it_was_staged(codec::CodecMode::kPlanes, true));
@@ -109,7 +109,7 @@ TEST(Near, nothing_stays_mapped_or_open_after_the_session) {
   EXPECT_EQ(open_descriptors(), descriptors);
 }
 
-TEST(PinnedMemory, is_zero_and_the_same_for_whoever_opens_its_file) {
+TEST(PinnedMemory, is_zero_and_shared_by_all_who_open_its_file) {
   auto memory = must(PinnedMemory::create(device(0), 3 * kMiB));
   ASSERT_EQ(memory.bytes().size(), 3 * kMiB);
   EXPECT_TRUE(std::all_of(memory.bytes().begin(), memory.bytes().end(),

@@ -110,7 +110,7 @@ TEST(Fingerprint, ImplementationsEqualTheDefinitionBeyondTheTableOfPowers) {
     EXPECT_EQ(by(implementation, params().tables(), data), expected) << implementation.name;
 }
 
-TEST(Fingerprint, TheHintOfWhatComesNextChangesNothing) {
+TEST(Fingerprint, PrefetchHintChangesNothing) {
   const std::vector<std::byte> data = random_message(8 * kBlockBytes);
   const Fingerprint expected = fingerprint(params(), data);
   const void* unreadable = reinterpret_cast<const void*>(std::uintptr_t{64});
@@ -120,7 +120,7 @@ TEST(Fingerprint, TheHintOfWhatComesNextChangesNothing) {
   }
 }
 
-TEST(Fingerprint, ExtremeWordsCarryAsTheDefinitionSays) {
+TEST(Fingerprint, ExtremeWordsCarryAsDefined) {
   // All ones: every sum of a message word and a key word wraps, every product is of full width.
   const std::vector<std::byte> ones(9 * kBlockBytes, std::byte{0xff});
   const Marked expected = by_definition(params().tables(), ones);
@@ -130,7 +130,7 @@ TEST(Fingerprint, ExtremeWordsCarryAsTheDefinitionSays) {
     EXPECT_EQ(by(implementation, params().tables(), ones), expected) << implementation.name;
 }
 
-TEST(Fingerprint, ExtremeKeysCarryAsTheDefinitionSays) {
+TEST(Fingerprint, ExtremeKeysCarryAsDefined) {
   const std::vector<std::byte> zeroes(9 * kBlockBytes);
   const std::vector<std::byte> ones(9 * kBlockBytes, std::byte{0xff});
   for (const std::uint64_t element : {kPrime - 1, std::uint64_t{1} << 52, (std::uint64_t{1} << 52) - 1}) {
@@ -153,7 +153,7 @@ TEST(Fingerprint, ExtremeKeysCarryAsTheDefinitionSays) {
   }
 }
 
-TEST(Marks, TellTheBlocksThatChanged) {
+TEST(Marks, ChangedBlocksHaveOtherMarks) {
   std::vector<std::byte> data = random_message(37 * kBlockBytes + 5);
   std::vector<std::uint32_t> before(mark_count(data.size())), after(before.size());
   ASSERT_EQ(before.size(), 38u);

@@ -62,7 +62,7 @@ TEST_F(ReadRateTest, ReadsNoMoreThanTheBudget) {
   ASSERT_EQ(device_->api().cuCtxSynchronize(), CUDA_SUCCESS);
 }
 
-TEST_F(ReadRateTest, RefusesWhatItCannotRead) {
+TEST_F(ReadRateTest, UnreadableRangesAreRefused) {
   const CUdeviceptr address = allocate(1 << 20);
   const std::vector<ChunkRange> crooked = {{address + 8, 4096}};
   const std::vector<ChunkRange> good = {{address, 4096}};

@@ -24,14 +24,14 @@ TEST(ScanPace, AFastDeviceGetsLongSlicesSoon) {
   EXPECT_LE(longest, kLaunchTarget);
 }
 
-TEST(ScanPace, OnASlowDeviceALaunchFitsIntoAMillisecondFromTheSecondOneOn) {
+TEST(ScanPace, SecondLaunchOnASlowDeviceFitsIntoAMillisecond) {
   ScanPace pace(256 * kMiB);
   take_slice(pace, 1e9, 50'000);
   for (int i = 0; i < 10; ++i) EXPECT_LE(take_slice(pace, 1e9, 50'000), kLaunchTarget + 60'000) << i;
   EXPECT_GT(pace.slice_bytes(0.5), kMiB / 2);
 }
 
-TEST(ScanPace, OneSlowSliceIsForgotten) {
+TEST(ScanPace, SlowSliceIsForgotten) {
   ScanPace pace(64 * kMiB);
   for (int i = 0; i < 10; ++i) take_slice(pace, 1e11, 10'000);
   ASSERT_EQ(pace.slice_bytes(0.03), 64 * kMiB);
@@ -48,7 +48,7 @@ TEST(ScanPace, AScanAloneTakesTheMost) {
   EXPECT_LT(pace.slice_bytes(0.99), kMiB);
 }
 
-TEST(ScanPace, WhetherSlicesAreShortIsToldByTheRateOfTheLast) {
+TEST(ScanPace, RateOfTheLastSliceDecidesWhetherSlicesAreShort) {
   ScanPace pace(256 * kMiB);
   EXPECT_FALSE(pace.short_slices()) << "nothing is known yet";
   pace.delivered(256 * kMiB, kShortSlice / 2);

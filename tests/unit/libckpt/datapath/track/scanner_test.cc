@@ -53,7 +53,7 @@ TEST_F(ScannerTest, KernelsLoadedSeveralTimesAreIndependent) {
   check(kernels_);
 }
 
-TEST_F(ScannerTest, ScansInSlicesWhatTheHostComputes) {
+TEST_F(ScannerTest, SlicedScanEqualsTheHostsFingerprints) {
   constexpr std::uint64_t kChunk = 65536;
   std::vector<std::byte> data = random_bytes(40 * kChunk + 1234);
   std::fill(data.begin() + 3 * kChunk, data.begin() + 5 * kChunk, std::byte{0});
@@ -102,7 +102,7 @@ TEST_F(ScannerTest, SlicesSideBySideAreDeliveredInOrder) {
   }
 }
 
-TEST_F(ScannerTest, ALaunchWaitsForTheOneItIsToFollow) {
+TEST_F(ScannerTest, LaunchWaitsForItsPredecessor) {
   const std::vector<std::byte> data = random_bytes(65536);
   const ChunkRange chunk{upload(data), data.size()};
   const Fingerprint expected = fingerprint(*params_, data);
@@ -153,7 +153,7 @@ TEST_F(ScannerTest, KeepsItsDuty) {
   EXPECT_LE(static_cast<double>(times.busy), 0.03 * static_cast<double>(times.busy + times.paused));
 }
 
-TEST_F(ScannerTest, ADutyOfOneEndsTheRestsAtOnce) {
+TEST_F(ScannerTest, FullDutyEndsTheRestsAtOnce) {
   const CUdeviceptr address = upload(random_bytes(1 << 20));
   std::vector<ChunkRange> chunks;
   append_chunks(address, 1 << 20, 65536, chunks);

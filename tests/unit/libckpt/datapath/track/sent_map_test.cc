@@ -33,7 +33,7 @@ std::vector<std::uint32_t> dirty(const SentMap& map, std::uint64_t region, std::
   return out;
 }
 
-TEST(SentMap, EverythingIsDirtyUntilTheTargetSaysOtherwise) {
+TEST(SentMap, ChunksAreDirtyUntilAcknowledged) {
   SentMap map = make_map();
   ASSERT_TRUE(map.add_region(1, 1, 3 * kChunk + 1).has_value());
   EXPECT_EQ(map.missing(), 4u);

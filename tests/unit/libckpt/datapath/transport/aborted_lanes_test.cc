@@ -194,7 +194,7 @@ struct Lines {
   std::vector<UniqueFd> theirs;
 };
 
-TEST(EndingLanes, AbortedByEitherEndTheyLeaveTheOthersAlone) {
+TEST(EndingLanes, AbortByEitherEndEndsNoOtherLane) {
   Lines lines(1 + kAborted);
   const pid_t source = spawn_again({"--source"}, lines.ours);
   const pid_t target = spawn_again({"--target"}, lines.theirs);
@@ -220,7 +220,7 @@ std::string kill_movers(int source, std::uint64_t seed) {
   return "";
 }
 
-TEST(EndingLanes, WhoseOtherMoverIsKilledTheyLeaveTheOthersAlone) {
+TEST(EndingLanes, KilledMoverEndsNoOtherLane) {
   Lines lines(1 + kVictims);
   Lines lasting(1);
   const pid_t target = spawn_again({"--target"}, lasting.theirs);

@@ -107,7 +107,7 @@ struct MappedFile {
   std::span<std::byte> bytes;
 };
 
-TEST_P(TransportTest, WhatLiesInAnOfferedFileIsHandedOverThere) {
+TEST_P(TransportTest, PayloadInAnOfferedFileIsDeliveredThere) {
   const std::string transport = GetParam();
   const bool offered = transport != "ucx";  // as between machines
   constexpr std::size_t kLargest = kMaxPayloadBytes;
@@ -210,7 +210,7 @@ TEST_P(TransportTest, KeepsOrderAndContentOfEverySizeInBothDirections) {
   }
 }
 
-TEST_P(TransportTest, ManySmallMessagesBehindABigOneStayInOrder) {
+TEST_P(TransportTest, SmallMessagesBehindALargeOneStayInOrder) {
   Peer target, source;
   source.window = kMaxInFlight;
   connect(target, source);
@@ -316,7 +316,7 @@ TEST_P(TransportTest, ARefusedPayloadClosesBothEnds) {
   }
 }
 
-TEST_P(TransportTest, AWrongTokenIsDroppedAndTheRightOneStillComesIn) {
+TEST_P(TransportTest, WrongTokenIsDroppedAndALaterRightTokenIsAccepted) {
   Peer target;
   const std::string address = listen(target);
   for (int i = 0; i < 6; ++i) {
@@ -343,7 +343,7 @@ TEST_P(TransportTest, AWrongTokenIsDroppedAndTheRightOneStillComesIn) {
   ASSERT_TRUE(target.wait_received(2));
 }
 
-TEST_P(TransportTest, NobodyListens) {
+TEST_P(TransportTest, ConnectWithoutAListenerFails) {
   std::string address;
   {
     Peer target;

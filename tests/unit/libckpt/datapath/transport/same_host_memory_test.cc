@@ -53,7 +53,7 @@ class SameHostMemoryTest : public ::testing::Test {
   SameHostOffer offer_ = offer_same_host({.room = memory_}, kToken);
 };
 
-TEST_F(SameHostMemoryTest, TheProcessThatShowsTheTokenIsRead) {
+TEST_F(SameHostMemoryTest, ProcessWithTheTokenIsRead) {
   std::strcpy(reinterpret_cast<char*>(&memory_[32]), "payload");
   const Child child;
   offer_.pid = child.pid();
@@ -65,7 +65,7 @@ TEST_F(SameHostMemoryTest, TheProcessThatShowsTheTokenIsRead) {
   EXPECT_STREQ(reinterpret_cast<const char*>(read.data()), "payload");
 }
 
-TEST_F(SameHostMemoryTest, NobodyElseIs) {
+TEST_F(SameHostMemoryTest, ProcessWithoutTheTokenIsNotRead) {
   EXPECT_FALSE(SameHostReader::open({}, kToken));
   EXPECT_FALSE(SameHostReader::open({~std::uint64_t{0}, offer_.address}, kToken));
   EXPECT_FALSE(SameHostReader::open(offer_, kOther));
@@ -200,7 +200,7 @@ TEST_F(SameHostMemoryTest, TheFileOfTheProcessIsTaken) {
   EXPECT_EQ(refuses.asked, 1U);
 }
 
-TEST(SameHostMapping, FindsOnlyWhatIsAllInIt) {
+TEST(SameHostMapping, RangesPartlyOutsideAreNotFound) {
   const std::array<std::byte, 100> here{};
   const SameHostMapping mapping{here, 1000};
   EXPECT_EQ(mapping.find(1000, 100).data(), here.data());

@@ -22,7 +22,7 @@ void ucs_close_fd(int* fd);
 namespace ckpt::transport {
 namespace {
 
-TEST(UcxGuard, IsWhatUcxCalls) {
+TEST(UcxGuard, UcxCallsTheGuard) {
   EXPECT_TRUE(check_ucx_guard().has_value());
 }
 

@@ -278,7 +278,7 @@ TEST_F(RuntimeTest, AllocationWaitsForFreedMemoryThatTheMoverHolds) {
   EXPECT_EQ(status, CKPT_OK) << ckpt_last_error();
 }
 
-TEST_F(RuntimeTest, OutOfMemoryIsToldWhenNobodyHoldsAnything) {
+TEST_F(RuntimeTest, OutOfMemoryIsReportedWhenTheMoverHoldsNothing) {
   begin(local::Role::kFresh);
   ckpt_devptr pointer = 0;
   EXPECT_EQ(ckpt_alloc(session_, 1024 * kMiB, &pointer), CKPT_ERROR_MEMORY);
@@ -388,7 +388,7 @@ TEST_F(RuntimeTest, HostStateAndPlainMemoryMoveToAStandby) {
   api.cuMemFree_v2(plain);
 }
 
-TEST_F(RuntimeTest, TooMuchPlainMemoryIsNotMovableAndSaysWhy) {
+TEST_F(RuntimeTest, TooMuchPlainMemoryMakesTheJobNotMovableWithAReason) {
   begin(local::Role::kFresh);
   // Tensors are names of ranges: the limit counts them without the memory being touched, tied names included.
   CUdeviceptr plain = 0;
@@ -435,7 +435,7 @@ TEST_F(RuntimeTest, MemoryTheProgramMappedItselfCanBeExported) {
   EXPECT_EQ(next<local::RegionFreed>().id, batch.records[0].id) << "with its last tensor";
 }
 
-TEST_F(RuntimeTest, MovedIsReturnedWhenTheProgramAskedForIt) {
+TEST_F(RuntimeTest, MovedIsReturnedWhenRequested) {
   begin(local::Role::kFresh, CKPT_OPTION_RETURN_MOVED);
   ready_fresh();
   std::atomic<bool> stop{false};

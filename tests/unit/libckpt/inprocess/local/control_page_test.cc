@@ -15,7 +15,7 @@ UniqueFd duplicate(int fd) {
   return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
 }
 
-TEST(ControlPage, RankSeesWhatTheKeeperAsks) {
+TEST(ControlPage, RankSeesTheKeepersRequests) {
   ControlPageMapping keeper = std::move(ControlPageMapping::create().assume_value());
   const ControlPageMapping rank = std::move(ControlPageMapping::open(duplicate(keeper.fd())).assume_value());
   EXPECT_EQ(rank.page().request.load(), 0u);

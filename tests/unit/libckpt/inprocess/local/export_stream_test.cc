@@ -42,7 +42,7 @@ TEST(ExportStream, NothingToExportEndsAtOnce) {
   EXPECT_TRUE(stream.take_initial_end());
 }
 
-TEST(ExportStream, FreesAreToldOnlyForWhatWasSent) {
+TEST(ExportStream, FreesOfUnsentRegionsAreNotReported) {
   ExportStream stream;
   stream.start(7, ids(70));
   const auto batch = stream.next_batch();

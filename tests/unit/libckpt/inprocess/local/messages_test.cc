@@ -146,7 +146,7 @@ TEST(LocalMessages, EveryCutAndEveryExtraByteIsRefused) {
   }
 }
 
-TEST(LocalMessages, MutatedBytesNeverPassWithMoreThanTheySay) {
+TEST(LocalMessages, MutatedMessagesAreRefusedOrWithinTheirLength) {
   std::mt19937_64 random(1);
   for (const Body& body : samples()) {
     const std::vector<std::byte> original = bytes_of(body);
@@ -242,7 +242,7 @@ TEST(LocalMessages, DigestsOfSetsDoNotDependOnTheOrder) {
   EXPECT_NE(region_digest(1, 1) + region_digest(2, 2), region_digest(1, 2) + region_digest(2, 1));
 }
 
-TEST(LocalMessages, ErrorsTravelAsOneCleanLine) {
+TEST(LocalMessages, ErrorsAreSentAsASingleCleanLine) {
   const Failed failed =
       to_failed(MessageType::kPause, Error(ErrorCode::kRefused, "first\nsecond\t" + std::string(2000, 'x')));
   const Result<Message> parsed = parse(bytes_of(failed), 0);

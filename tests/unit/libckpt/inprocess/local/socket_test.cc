@@ -127,7 +127,7 @@ TEST(LocalSocket, GarbageIsRefused) {
   EXPECT_FALSE(right.receive().has_value());
 }
 
-TEST(LocalSocket, NonBlockingSaysNothingWhenEmptyOrFull) {
+TEST(LocalSocket, NonBlockingTransferIsNothingWhenEmptyOrFull) {
   auto [left, right] = std::move(Socket::pair().assume_value());
   ASSERT_TRUE(left.set_blocking(false).has_value());
   ASSERT_TRUE(right.set_blocking(false).has_value());
@@ -141,7 +141,7 @@ TEST(LocalSocket, NonBlockingSaysNothingWhenEmptyOrFull) {
   EXPECT_EQ(left.send({0, 1, Attach{}}).assume_value(), Transfer::kDone);
 }
 
-TEST(LocalSocket, LastWordsAreHeardOfAPeerThatHasNotReadAll) {
+TEST(LocalSocket, LastMessageOfAPeerWithUnreadMessagesIsReceived) {
   auto [left, right] = std::move(Socket::pair().assume_value());
   ASSERT_EQ(right.send({0, 1, Attach{}}).assume_value(), Transfer::kDone);
   ASSERT_EQ(left.send({0, 7, DumpReady{}}).assume_value(), Transfer::kDone);
@@ -206,7 +206,7 @@ TEST(LocalSocket, StaleSocketIsReplacedButNoOtherFile) {
   EXPECT_EQ(read_file(path, 100).assume_value(), "precious");
 }
 
-TEST(LocalSocket, NobodyListens) {
+TEST(LocalSocket, ConnectWithoutAListenerIsNotFound) {
   const Folder folder;
   const Result<Socket> socket = Socket::connect(folder.path() + "/none.sock");
   ASSERT_FALSE(socket.has_value());

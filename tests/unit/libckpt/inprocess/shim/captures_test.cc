@@ -11,7 +11,7 @@
 namespace ckpt::shim {
 namespace {
 
-TEST(Captures, AnOpenOneForbidsSynchronizing) {
+TEST(Captures, OpenCaptureForbidsSynchronizing) {
   EXPECT_TRUE(static_cast<bool>(NoCapture()));
   capture_begins();
   EXPECT_TRUE(captures_open());
@@ -28,7 +28,7 @@ TEST(Captures, AnOpenOneForbidsSynchronizing) {
   EXPECT_TRUE(static_cast<bool>(NoCapture()));
 }
 
-TEST(Captures, NoneBeginsBesideASynchronization) {
+TEST(Captures, NoCaptureBeginsDuringASynchronization) {
   std::atomic<int> capturing{0};
   std::atomic<int> synchronizing{0};
   std::atomic<bool> met{false};

@@ -62,7 +62,7 @@ struct Refused {
   static constexpr Kind kKind = Kind::kRefuse;
 };
 
-TEST_F(FunctionsTest, WhatCannotBeMovedIsNamedOnceItHasSucceeded) {
+TEST_F(FunctionsTest, UnmovableCallIsNamedOnceItSucceeds) {
   const auto refused = &Through<Refused, CUresult (*RealDriver::*)(int*)>::call;
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, refused(nullptr));
   EXPECT_FALSE(reason());
@@ -183,7 +183,7 @@ TEST_F(FunctionsTest, NothingIsInFlightWhileManyThreadsWork) {
   for (CUstream stream : streams) EXPECT_OK(cuStreamDestroy_v2(stream));
 }
 
-TEST_F(FunctionsTest, AMovedDeviceAnswersAsTheGpuItIsOn) {
+TEST_F(FunctionsTest, MovedDeviceReportsItsPresentGpu) {
   char before[32];
   ASSERT_OK(cuDeviceGetPCIBusId(before, sizeof before, 0));
   Identity identity{.pci_domain = 0x1a, .pci_bus = 0xb3, .pci_device = 0x05};
@@ -209,7 +209,7 @@ TEST_F(FunctionsTest, AMovedDeviceAnswersAsTheGpuItIsOn) {
   EXPECT_STREQ(before, now);
 }
 
-TEST_F(FunctionsTest, AForkedChildIsNoRank) {
+TEST_F(FunctionsTest, ForkedChildDoesNotCountAsTheRank) {
   set_identity(0, Identity{.pci_bus = 0xb3});
   ASSERT_TRUE(gate().close(kLong));
   const pid_t child = ::fork();

@@ -25,7 +25,7 @@ class GateTest : public testing::Test {
   void TearDown() override { gate().open(); }
 };
 
-TEST_F(GateTest, ClosesAtOnceWhenNobodyIsInside) {
+TEST_F(GateTest, EmptyGateClosesAtOnce) {
   ASSERT_TRUE(gate().close(kLong));
   EXPECT_TRUE(gate().closed());
   gate().open();
@@ -97,7 +97,7 @@ TEST_F(GateTest, AWaitDoesNotHoldUpCloseButDrain) {
 
 // The property: between close and open nothing that a thread does inside is seen, over random calls, waits,
 // nests and threads that end and begin.
-TEST_F(GateTest, NobodyIsInsideAClosedGate) {
+TEST_F(GateTest, NoThreadIsInsideAClosedGate) {
   constexpr int kThreads = 8;
   constexpr int kCloses = 300;
   std::atomic<bool> stop{false};
@@ -151,7 +151,7 @@ TEST_F(GateTest, NobodyIsInsideAClosedGate) {
 
 // A thread that does nothing but enter and leave, against closes at any instant of it: its word of where it
 // is and its look at the gate are two instructions that a processor may swap.
-TEST_F(GateTest, NobodySlipsIntoAClosingGate) {
+TEST_F(GateTest, NoThreadEntersAClosingGate) {
 #ifdef __SANITIZE_THREAD__
   constexpr int kCloses = 500;  // it sees no swapped instructions, and makes them rare
 #else

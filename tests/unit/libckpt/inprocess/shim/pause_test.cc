@@ -96,7 +96,7 @@ TEST_F(PauseTest, AKernelThatDoesNotEnd) {
   EXPECT_OK(cuModuleUnload(module));
 }
 
-TEST_F(PauseTest, AWaitForAValueThatNobodyWrites) {
+TEST_F(PauseTest, WaitForAValueThatIsNotWritten) {
   ASSERT_OK(cuStreamWaitValue32_v2(stream_, told_there_, 1, CU_STREAM_WAIT_VALUE_EQ));
   expect_no_pause("cuCtxSynchronize");
   tell();

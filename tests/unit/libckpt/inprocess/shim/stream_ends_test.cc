@@ -139,7 +139,7 @@ TEST_F(StreamEndsTest, AThreadTakesTheCaptureOfItsOwnStreamAlong) {
   expect_pauses();
 }
 
-TEST_F(StreamEndsTest, AnEndThatFailsIsAnEndWhereTheDriverSaysSo) {
+TEST_F(StreamEndsTest, FailedEndCaptureEndsTheCaptureWhereTheDriverEndedIt) {
   // Work that another stream took over and did not bring back: the capture is over.
   CUstream origin = captured();
   CUstream other = stream();

@@ -55,7 +55,7 @@ class Wild(unittest.TestCase):
     def test_by_ctypes(self):
         self.assert_passes_the_shim([sys.executable, "-c", CTYPES])
 
-    def test_in_a_namespace_of_its_own_it_is_the_drivers(self):
+    def test_library_in_its_own_namespace_is_the_drivers(self):
         self.assertEqual(run([OPTIONS.wild, "namespace", OPTIONS.driver], shim=False),
                          run([OPTIONS.wild, "namespace", OPTIONS.driver], shim=True))
 

@@ -19,7 +19,7 @@ TEST(TomlText, UmlautsBelongIntoStringsAndComments) {
   EXPECT_TRUE(accepted("home = \"\"\"\nab\"\"\"\n"));
 }
 
-TEST(TomlText, NowhereElse) {
+TEST(TomlText, UmlautsElsewhereAreRefused) {
   EXPECT_FALSE(accepted("h\xC3\xBCme = 1\n"));
   EXPECT_FALSE(accepted("home = 1\xD0\x87\n"));
   EXPECT_FALSE(accepted("# comment\n\xC3\xBC\n"));

@@ -23,7 +23,7 @@ class PageTest : public ::testing::Test {
   Registry registry_;
 };
 
-TEST_F(PageTest, WantsOneOfTheTokens) {
+TEST_F(PageTest, EitherTokenIsRequired) {
   EXPECT_EQ(status("Bearer one"), 200U);
   EXPECT_EQ(status("Bearer two"), 200U);
   EXPECT_EQ(status("Bearer three"), 401U);
@@ -34,7 +34,7 @@ TEST_F(PageTest, WantsOneOfTheTokens) {
   EXPECT_EQ(answer(registry_, get(""), {"one"}).body.find("a_total"), std::string::npos);
 }
 
-TEST_F(PageTest, IsOnePath) {
+TEST_F(PageTest, OnlyTheMetricsPathIsThePage) {
   control::HttpRequest request = get("");
   EXPECT_TRUE(is_page(request));
   request.path = {"metrics", "x"};
@@ -49,7 +49,7 @@ TEST_F(PageTest, IsReadOnly) {
   EXPECT_EQ(answer(registry_, get("", "POST"), {}).status, 405U);
 }
 
-TEST_F(PageTest, SaysItsFormat) {
+TEST_F(PageTest, FormatIsInTheContentType) {
   const auto page = answer(registry_, get(""), {});
   EXPECT_EQ(page.content_type, "text/plain; version=0.0.4; charset=utf-8");
   EXPECT_NE(page.body.find("a_total 1\n"), std::string::npos);

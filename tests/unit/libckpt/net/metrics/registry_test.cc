@@ -42,7 +42,7 @@ TEST(RegistryTest, HistogramsHaveTheirBounds) {
   EXPECT_THAT(page, HasSubstr("pause_seconds_sum{mode=\"live\"} 0.5\n"));
 }
 
-TEST(RegistryTest, WhatIsGoneFromTheTableIsGoneFromThePage) {
+TEST(RegistryTest, RowRemovedFromTheTableLeavesThePage) {
   Registry registry;
   std::map<std::string, double> table = {{"node-a", 1}, {"node-b", 0}};
   registry.gauge("ready", "Nodes.", {"node"}, [&](Series& out) {

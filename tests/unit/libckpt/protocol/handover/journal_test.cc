@@ -61,7 +61,7 @@ class JournalTest : public testing::Test {
   std::uint64_t end_ = 0;
 };
 
-TEST_F(JournalTest, KeepsWhatWasAppended) {
+TEST_F(JournalTest, AppendedRecordsAreKept) {
   write_three();
   auto again = Journal::open(path_);
   ASSERT_TRUE(again.has_value());
@@ -74,7 +74,7 @@ TEST_F(JournalTest, KeepsWhatWasAppended) {
   EXPECT_EQ(status.st_mode & 0777U, 0600U);
 }
 
-TEST_F(JournalTest, ACopyIsWhatItWasWhateverIsAppendedOrCompactedLater) {
+TEST_F(JournalTest, CopyIsUnchangedByLaterAppendsAndCompactions) {
   auto journal = Journal::open(path_).assume_value();
   const Record first = make(1, RecordKind::kBarrier);
   ASSERT_TRUE(journal.append(first).has_value());

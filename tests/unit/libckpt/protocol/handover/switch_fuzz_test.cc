@@ -143,11 +143,11 @@ void play_many(bool loses_store) {
   std::cout << runs << " lives, " << migrations << " migrations, " << moves << " incarnations\n";
 }
 
-TEST(SwitchFuzz, HoldsWhateverHappens) {
+TEST(SwitchFuzz, InvariantsHoldUnderRandomFaults) {
   play_many(false);
 }
 
-TEST(SwitchFuzz, HoldsAlthoughTheCoordinatorLosesItsStore) {
+TEST(SwitchFuzz, InvariantsHoldWhenTheCoordinatorLosesItsStore) {
   play_many(true);
 }
 
@@ -194,7 +194,7 @@ TEST(SwitchMutants, LatePrepareAfterRelinquished) {
 
 // The source asks the target itself, which may answer the coordinator first: what operators read is the
 // source's reason, not its haste.
-TEST(SwitchReasons, WhyTheSourceGivesUpIsWhatTheTargetRecords) {
+TEST(SwitchReasons, SourcesReasonIsRecordedByTheTarget) {
   const wire::Reason reason(ErrorCode::kRefused, "/dev/shm has no room");
   World world({.seed = 1, .chance = false, .timing = fast()});
   const MigrationId id = bring_to_barrier(world);

@@ -64,7 +64,7 @@ TEST(Codec, EveryTruncationAndExtensionIsRefused) {
   }
 }
 
-TEST(Codec, MutationsNeverCrashAndWhatPassesIsWellFormed) {
+TEST(Codec, MutatedMessagesAreRefusedOrWellFormed) {
   std::mt19937_64 random(7);
   for (int round = 0; round < 20'000; ++round) {
     auto bytes = encode_switch(examples()[random() % std::variant_size_v<SwitchBody>]);
@@ -138,7 +138,7 @@ struct Incompatible : Newer {
   static constexpr std::uint8_t kVersion = 2, kCompat = 2;
 };
 
-TEST(Codec, NewerVersionsAreReadIfTheySaySo) {
+TEST(Codec, NewerVersionsAreReadIfMarkedCompatible) {
   auto old_reader = decode<Strings>(encode(Newer{}));
   ASSERT_TRUE(old_reader.has_value()) << old_reader.assume_error().to_string();
   EXPECT_EQ(old_reader.assume_value().text, "t");
@@ -167,7 +167,7 @@ struct OuterOfStrings {
   std::string behind;
 };
 
-TEST(Codec, OlderVersionsLeaveWhatTheyDidNotKnowAtItsDefault) {
+TEST(Codec, FieldsMissingInOlderVersionsHaveTheirDefault) {
   Strings old;
   old.text = "kept";
   auto read = decode<Newer>(encode(old));
@@ -288,7 +288,7 @@ TEST(Frames, EveryMessageAboutAJobTakesTheLargestSpec) {
   EXPECT_TRUE(make_frame(FrameType::kSwitch, 1, encoded).has_value());
 }
 
-TEST(Frames, CrcIsTheCommonOne) {
+TEST(Frames, CrcIsTheStandardCrc32) {
   const std::string text = "123456789";
   EXPECT_EQ(crc32(std::as_bytes(std::span(text))), 0xcbf4'3926U);
 }

@@ -29,12 +29,12 @@ TEST(Ids, RefuseEverythingElse) {
     EXPECT_FALSE(parse_id('j', text)) << text;
 }
 
-TEST(Ids, OrderByNumberWhateverTheTag) {
+TEST(Ids, OrderIsByNumberForAnyTag) {
   EXPECT_LT(make_id(6, kMaxIdTag), make_id(7, 1));
   EXPECT_LT(make_id(4'000'000, 0), make_id(1, 1));
 }
 
-TEST(Ids, AShortFormMeansTheOnlyOneOfThatNumber) {
+TEST(Ids, ShortFormOfAUniqueNumberIsAccepted) {
   const std::map<std::uint64_t, int> entries{
       {5, 0}, {make_id(5, 1), 0}, {make_id(6, 2), 0}, {make_id(7, 3), 0}, {make_id(7, 4), 0}};
   const auto meant = [&](const char* text) {

@@ -143,7 +143,7 @@ TEST(MoverMessages, a_closed_socket_is_unavailable) {
   EXPECT_EQ(sent.assume_error().code(), ErrorCode::kUnavailable);
 }
 
-TEST(MoverMessages, last_words_are_heard_of_a_peer_that_has_not_read_all) {
+TEST(MoverMessages, last_message_of_a_peer_with_unread_messages_is_received) {
   Ends ends;
   ASSERT_TRUE(send_message(ends.b.get(), EndSession()).has_value());
   ASSERT_TRUE(send_message(ends.a.get(), EndSession()).has_value());

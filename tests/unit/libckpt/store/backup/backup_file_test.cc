@@ -37,7 +37,7 @@ std::string beginning_with(const Contents& contents) {
   return out;
 }
 
-TEST_F(BackupFileTest, HoldsWhatItWasGiven) {
+TEST_F(BackupFileTest, BackupHoldsAllParts) {
   fill_home("a");
   make_backup();
   auto file = BackupFile::open(this->file()).assume_value();

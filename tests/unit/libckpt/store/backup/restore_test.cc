@@ -50,7 +50,7 @@ TEST_F(RestoreTest, IntoAFolderThatIsNotThereMakesIt) {
   expect_home_has("old");
 }
 
-TEST_F(RestoreTest, WhereAStoreIsItRefusesAndTouchesNothing) {
+TEST_F(RestoreTest, RestoreOverAStoreIsRefusedAndTouchesNothing) {
   fill_home("new");
   const auto restored = run(false);
   ASSERT_FALSE(restored.has_value());
@@ -59,7 +59,7 @@ TEST_F(RestoreTest, WhereAStoreIsItRefusesAndTouchesNothing) {
   EXPECT_EQ(files_in_home(), kParts.size());
 }
 
-TEST_F(RestoreTest, InPlaceOfAStoreKeepsAsideAllThatWasThere) {
+TEST_F(RestoreTest, RestoreInPlaceKeepsTheOldStoreAside) {
   fill_home("new");
   put(path("state.db-wal"), "log");
   auto restored = run(true);

@@ -34,7 +34,7 @@ bool is_hung_up_on(const std::string& address, const Bytes& bytes) {
 
 using PeerVault = Peers;
 
-TEST_F(PeerVault, WritesWhatChangedAndReadsItBack) {
+TEST_F(PeerVault, ChangedChunksAreWrittenAndReadBack) {
   auto server = serve(0);
   const auto token = must(server->grant(grant_of(true, false)));
   const Content first = some_content(1);
@@ -68,7 +68,7 @@ TEST_F(PeerVault, RemovesAndCollectsOverTheLink) {
   EXPECT_FALSE(std::filesystem::exists(disk() + "/jobs/job/packs/" + first));
 }
 
-TEST_F(PeerVault, OneWriterAtATimeUntilItIsGone) {
+TEST_F(PeerVault, SecondWriterIsRefusedUntilTheFirstIsGone) {
   auto server = serve(0);
   const auto token = must(server->grant(grant_of(true, false)));
   auto first = std::make_optional(must(open_vault(route_to(*server, token), true)));
@@ -100,7 +100,7 @@ TEST_F(PeerVault, AWriterThatIsCutLeavesNothingAndHoldsNothing) {
   EXPECT_EQ(must(restore_exactly(*again.vault, "job", 1)), some_content(1));
 }
 
-TEST_F(PeerVault, NobodyGetsInWithoutAToken) {
+TEST_F(PeerVault, AccessWithoutATokenIsRefused) {
   auto server = serve(0);
   const auto token = must(server->grant(grant_of(true, false)));
   std::vector<std::byte> other = token;
@@ -114,7 +114,7 @@ TEST_F(PeerVault, NobodyGetsInWithoutAToken) {
   EXPECT_EQ(code_of(open_vault(route_to(*server, must(server->grant(over))), true)), ErrorCode::kUnavailable);
 }
 
-TEST_F(PeerVault, AGrantIsForOneJobAndWhatItSays) {
+TEST_F(PeerVault, GrantCoversASingleJobAndItsRights) {
   auto server = serve(0);
   {
     auto vault = must(Vault::open(disk(), {}));
@@ -190,7 +190,7 @@ TEST_F(PeerVault, CraftedBytesEndTheirConnectionAndNothingElse) {
   EXPECT_TRUE(open_vault(route_to(*server, token), true)) << "the server does not serve any more";
 }
 
-TEST_F(PeerVault, SaysWhereItCouldNotBeReached) {
+TEST_F(PeerVault, UnreachableServerIsNamed) {
   std::string address;
   std::vector<std::byte> token;
   {

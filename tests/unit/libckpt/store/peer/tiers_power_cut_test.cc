@@ -212,19 +212,19 @@ std::string cut_while_it_settles(const std::set<std::string>& left_out) {
   });
 }
 
-TEST(TierPowerCut, WhatHasLeftMemoryIsOnTheDisk) {
+TEST(TierPowerCut, SpilledPacksAreOnTheDisk) {
   EXPECT_EQ(cut_while_they_spill({}), "");
 }
-TEST(TierPowerCut, WithoutSyncingWhatLeavesMemoryTheCheckerFindsALoss) {
+TEST(TierPowerCut, WithoutSyncingSpilledPacksTheCheckerFindsALoss) {
   EXPECT_NE(cut_while_they_spill({".pack.new"}), "");
 }
 TEST(TierPowerCut, WithoutSyncingItsFolderTheCheckerFindsALoss) {
   EXPECT_NE(cut_while_they_spill({"vault/jobs/job-1/packs"}), "");
 }
-TEST(TierPowerCut, WhatIsToLastIsOnTheDiskWithAllItUses) {
+TEST(TierPowerCut, DurableVersionIsOnTheDiskWithItsPacks) {
   EXPECT_EQ(cut_while_it_settles({}), "");
 }
-TEST(TierPowerCut, WithoutSyncingWhatItUsesTheCheckerFindsALoss) {
+TEST(TierPowerCut, WithoutSyncingItsPacksTheCheckerFindsALoss) {
   EXPECT_NE(cut_while_it_settles({".pack.new"}), "");
 }
 

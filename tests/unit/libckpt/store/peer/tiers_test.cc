@@ -49,7 +49,7 @@ TEST_F(Tiered, BeyondTheLimitTheOldestGoToTheDiskAndNothingIsLost) {
   expect_all(all);
 }
 
-TEST_F(Tiered, APackThatFitsNowhereInMemoryGoesToTheDiskWhileItIsWritten) {
+TEST_F(Tiered, PackThatExceedsMemoryGoesToTheDiskWhileItIsWritten) {
   // More than a writer keeps back before it writes, so that the pack has begun in memory.
   const auto all = write_versions(1, 6 << 20, 12 << 20);
   EXPECT_TRUE(packs_in(memory()).empty());
@@ -81,7 +81,7 @@ TEST_F(Tiered, AJobsOwnNodeKeepsItsImagesOnTheDisk) {
   expect_all(all);
 }
 
-TEST_F(Tiered, AGrantForWhatIsToLastWritesToTheDisk) {
+TEST_F(Tiered, DurableGrantWritesToTheDisk) {
   auto all = write_versions(1, 1 << 20);
   auto server = serve(1 << 20);
   auto open = must(open_vault(route_to(*server, must(server->grant(grant_of(true, false)))), true));
@@ -92,7 +92,7 @@ TEST_F(Tiered, AGrantForWhatIsToLastWritesToTheDisk) {
   expect_all(all);
 }
 
-TEST_F(Tiered, WhatWasInMemoryIsDamagedWithoutItAndTheRestIsNot) {
+TEST_F(Tiered, LostMemoryDamagesOnlyVersionsThatUseIt) {
   const auto all = write_versions(3, 30'000);
   ASSERT_EQ(packs_in(disk()).size(), 2u);
   std::filesystem::remove_all(memory());  // the machine was switched off
@@ -107,7 +107,7 @@ TEST_F(Tiered, WhatWasInMemoryIsDamagedWithoutItAndTheRestIsNot) {
   EXPECT_EQ(target.content, all[1]);
 }
 
-TEST_F(Tiered, UsesTellWhichPacksAVersionNeeds) {
+TEST_F(Tiered, UsesListThePacksOfAVersion) {
   Content first = some_content(1);
   first.regions.erase(2);
   first.blobs.clear();
@@ -149,7 +149,7 @@ TEST_F(Tiered, ASpillThatWasCutLeavesNothingWrong) {
 }
 
 // What another writer has left there counts.
-TEST_F(Tiered, TheNextWriterCountsWhatIsInMemoryAlready) {
+TEST_F(Tiered, NextWriterCountsPacksInMemory) {
   auto all = write_versions(2, 60'000);
   ASSERT_EQ(packs_in(memory()).size(), 2u);
   auto server = serve(60'000);

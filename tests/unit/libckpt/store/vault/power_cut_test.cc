@@ -168,7 +168,7 @@ std::string cut_everywhere(const std::set<std::string>& left_out, std::uint64_t 
   return {};
 }
 
-TEST(PowerCut, no_version_is_lost_and_no_half_one_appears_wherever_it_comes) {
+TEST(PowerCut, cut_at_any_point_loses_no_version_and_leaves_no_partial_one) {
   EXPECT_EQ(cut_everywhere({}, 1), "");
 }
 
@@ -236,7 +236,7 @@ TEST(Damage, a_flipped_bit_anywhere_is_found_and_never_restored) {
   EXPECT_GT(flips, 1000u);
 }
 
-TEST(Damage, the_version_before_is_restored_and_says_so) {
+TEST(Damage, version_before_a_damaged_one_is_restored_and_reported) {
   Small small;
   // The newest pack is of the newest version alone.
   std::string newest;
@@ -255,7 +255,7 @@ TEST(Damage, the_version_before_is_restored_and_says_so) {
   EXPECT_EQ(target.begun, 2);
 }
 
-TEST(Damage, what_is_damaged_is_not_kept_but_put_anew_and_then_restores) {
+TEST(Damage, damaged_chunk_is_stored_again_and_restores) {
   Small small;
   std::string oldest;
   for (const std::string& path : small.files.all_files())

@@ -47,7 +47,7 @@ class ToolTest : public ::testing::Test {
   std::ostringstream out_, err_;
 };
 
-TEST_F(ToolTest, says_what_is_there_without_the_key) {
+TEST_F(ToolTest, contents_are_listed_without_the_key) {
   const std::string dir = folder_.string();
   EXPECT_EQ(run_json({"list", dir})[0]["versions"], 2);
   EXPECT_EQ(run_json({"list", dir, "job"})[1]["parent"], 1);
@@ -65,7 +65,7 @@ TEST_F(ToolTest, says_what_is_there_without_the_key) {
   EXPECT_THAT(out_.str(), HasSubstr("version 1"));
 }
 
-TEST_F(ToolTest, verify_finds_damage_and_says_which_version_it_costs) {
+TEST_F(ToolTest, verify_finds_damage_and_names_the_lost_version) {
   const std::string dir = folder_.string();
   EXPECT_EQ(run_json({"verify", dir})["clean"], true);
   EXPECT_EQ(run({"verify", dir, "job", "1"}), image_tool::kDone);

@@ -43,7 +43,7 @@ class VaultTest : public ::testing::Test {
   std::unique_ptr<Vault> vault_;
 };
 
-TEST_F(VaultTest, a_version_costs_what_changed) {
+TEST_F(VaultTest, second_version_stores_changed_chunks_only) {
   Content content;
   content.regions[1] = random_bytes(512 * kChunk, 1);
   content.regions[2] = random_bytes(10 * kChunk + 5000, 2);
@@ -82,7 +82,7 @@ TEST_F(VaultTest, ranks_and_versions_of_a_job_share_chunks_and_jobs_do_not) {
   EXPECT_EQ(restored(1, "other"), content);
 }
 
-TEST_F(VaultTest, what_shrinks_is_packed_and_zeroes_are_not_stored) {
+TEST_F(VaultTest, compressible_chunks_are_packed_and_zeroes_are_not_stored) {
   Content content;
   content.regions[1] = Bytes(100 * kChunk);
   Bytes text(40 * kChunk);
@@ -129,7 +129,7 @@ TEST_F(VaultTest, removed_versions_give_their_space_back) {
   EXPECT_EQ(vault_->open_version("job").assume_error().code(), ErrorCode::kNotFound);
 }
 
-TEST_F(VaultTest, many_small_packs_become_one) {
+TEST_F(VaultTest, many_small_packs_are_merged) {
   Content content;
   content.regions[1] = random_bytes(8 * kChunk, 1);
   for (std::uint64_t i = 0; i < 80; ++i) {
@@ -148,7 +148,7 @@ TEST_F(VaultTest, many_small_packs_become_one) {
   EXPECT_EQ(restored(80), content);
 }
 
-TEST_F(VaultTest, what_a_reader_has_open_stays_while_it_is_removed_and_collected) {
+TEST_F(VaultTest, version_open_for_reading_survives_removal_and_collection) {
   Content content;
   content.regions[1] = random_bytes(50 * kChunk, 1);
   const Content first = content;
@@ -184,7 +184,7 @@ TEST_F(VaultTest, a_chunk_that_is_neither_put_nor_kept_refuses_the_commit) {
   EXPECT_FALSE(writer->put_chunk(region, 1, random_bytes(kChunk, 4)).has_value());
 }
 
-TEST_F(VaultTest, regions_whose_ids_changed_are_kept_by_name_of_the_old_ones) {
+TEST_F(VaultTest, regions_with_new_ids_are_kept_by_their_old_ids) {
   Content content;
   content.regions[1] = random_bytes(300 * kChunk, 1);
   write(content, nullptr);

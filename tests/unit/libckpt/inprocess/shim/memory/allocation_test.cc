@@ -12,7 +12,7 @@ namespace {
 
 using AllocationTest = ShimMemoryTest;
 
-TEST_F(AllocationTest, SmallOnesShareASlabAndKeepTheirBytes) {
+TEST_F(AllocationTest, SmallAllocationsShareASlabAndKeepTheirBytes) {
   std::vector<CUdeviceptr> blocks;
   for (unsigned i = 0; i < 300; ++i) {
     blocks.push_back(allocate(100 + 40 * i));
@@ -45,7 +45,7 @@ TEST_F(AllocationTest, WrongFreesAreRefusedAsByTheDriver) {
   EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, hook::cuMemAlloc_v2(&none, ~std::size_t{0}));
 }
 
-TEST_F(AllocationTest, PointersAreWhatTheDriverWouldSay) {
+TEST_F(AllocationTest, PointerQueriesAnswerAsTheDriver) {
   const CUdeviceptr pair[2] = {allocate(5000), allocate(3 * kMiB + 100)};
   CUdeviceptr plain[2] = {};
   ASSERT_OK(real().cuMemAlloc_v2(&plain[0], 5000));
@@ -285,7 +285,7 @@ TEST_F(AllocationTest, ThreadsNeverShareABlock) {
   EXPECT_LE(shim_memory().regions().size(), 1U);
 }
 
-TEST_F(AllocationTest, PeersReachWhatIsThereAndWhatComes) {
+TEST_F(AllocationTest, PeersReachPresentAndFutureAllocations) {
   CUcontext second = nullptr;
   ASSERT_OK(hook::cuDevicePrimaryCtxRetain(&second, 1));
   const CUdeviceptr before = allocate(2 * kMiB);

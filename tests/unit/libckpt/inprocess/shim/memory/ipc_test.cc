@@ -121,7 +121,7 @@ TEST_F(IpcTest, AContextThatEndsTakesItsHandlesAlong) {
   EXPECT_FALSE(reason());
 }
 
-TEST_F(IpcTest, WhatIsGoneCannotBeOpened) {
+TEST_F(IpcTest, FreedMemoryCannotBeOpened) {
   const CUdeviceptr pointer = allocate(3 * kMiB);
   CUipcMemHandle handle{};
   ASSERT_OK(hook::cuIpcGetMemHandle(&handle, pointer));

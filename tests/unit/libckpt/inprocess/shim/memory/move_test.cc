@@ -36,7 +36,7 @@ TEST_F(MoveTest, MemoryComesBackAtItsAddresses) {
 }
 
 // What was imported or made at one move is exported at the next, and gone with its free.
-TEST_F(MoveTest, WhatHasMovedMovesAgain) {
+TEST_F(MoveTest, MovedMemoryMovesAgain) {
   const std::size_t before = free_memory();
   const CUdeviceptr pointers[2] = {allocate(5 * kMiB), allocate(4000)};
   fill(pointers[0], 5 * kMiB, 1);
@@ -163,7 +163,7 @@ TEST_F(MoveTest, AProgramCannotTouchTheShimsMappings) {
   EXPECT_OK(hook::cuMemFree_v2(pointer));
 }
 
-TEST_F(MoveTest, TheListenerHearsOfEachChange) {
+TEST_F(MoveTest, ListenerIsCalledForEachChange) {
   std::vector<std::uint64_t> added;
   std::vector<std::uint64_t> freed;
   RegionListener listener;
@@ -180,7 +180,7 @@ TEST_F(MoveTest, TheListenerHearsOfEachChange) {
   EXPECT_EQ(added, freed);
 }
 
-TEST_F(MoveTest, AnAllocationWaitsForWhatAMoverStillHolds) {
+TEST_F(MoveTest, AllocationWaitsForMemoryThatAMoverHolds) {
   const std::size_t all = free_memory() / (2 * kMiB) * (2 * kMiB);
   const CUdeviceptr pointer = allocate(all);
   auto mover = export_all();  // keeps the memory, as a mover does until it has heard of the free

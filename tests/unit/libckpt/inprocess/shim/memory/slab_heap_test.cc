@@ -52,7 +52,7 @@ TEST(SlabHeap, TakesThePieceThatFitsBest) {
 
 // Whatever is taken and given back in whatever order: pieces are aligned, within one slab, and never overlap;
 // in the end all slabs are whole.
-TEST(SlabHeap, NeverGivesAByteTwiceNorLosesOne) {
+TEST(SlabHeap, PiecesNeverOverlapAndAllBytesComeBack) {
   for (unsigned seed = 0; seed < 20; ++seed) {
     std::mt19937 random(seed);
     SlabHeap heap;

@@ -145,7 +145,7 @@ TEST_F(ShimRankTest, MemoryComesBackFromTheKeeper) {
   expect_good_end(agent, folder);
 }
 
-TEST_F(ShimRankTest, MemoryThatArrivedTakesThePlace) {
+TEST_F(ShimRankTest, ArrivedMemoryIsMapped) {
   const std::string folder = start_program();
   Agent agent(folder);
   pause_and_release(agent);
@@ -195,7 +195,7 @@ TEST_F(ShimRankTest, RankMakesMemoryAndAMoverFillsIt) {
   expect_good_end(agent, folder);
 }
 
-TEST_F(ShimRankTest, MapWithoutItsMemoryIsRefusedAndAnotherOneWorks) {
+TEST_F(ShimRankTest, MapWithoutItsMemoryIsRefusedAndALaterMapWorks) {
   const std::string folder = start_program();
   Agent agent(folder);
   pause_and_release(agent);
@@ -236,7 +236,7 @@ TEST_F(ShimRankTest, LeavesNothingBehindForADumpAndComesBack) {
   expect_good_end(agent, folder);
 }
 
-TEST_F(ShimRankTest, PauseThatCannotComeSaysWhatItWaitedForAndTheJobRunsOn) {
+TEST_F(ShimRankTest, PauseThatTimesOutNamesTheCallAndTheJobRunsOn) {
   const std::string gate = root_ + "/go";
   const std::string folder = start_program({gate}, {{"GPUMIGRATE_PAUSE_TIMEOUT_MS", "30"}});
   Agent agent(folder);
