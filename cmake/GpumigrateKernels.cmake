@@ -1,6 +1,6 @@
-# Device code that runs on both drivers: one source NAME.cu, compiled by nvcc to a fat binary and by g++ to a module
-# of the software driver. Both land side by side in build/lib/kernels; programs try one image after the other until
-# the driver accepts one (libckpt/cuda/module.h), so no program knows which driver it runs on.
+# Device code that runs on both drivers: one source NAME.cu, compiled by nvcc to a fat binary and by g++ to a
+# module of the software driver. Both land side by side in build/lib/kernels; programs try one image after the
+# other until the driver accepts one (libckpt/cuda/module.h), so no program knows which driver it runs on.
 set(KERNEL_DIR ${CMAKE_BINARY_DIR}/lib/kernels)
 file(MAKE_DIRECTORY ${KERNEL_DIR})
 
@@ -11,8 +11,9 @@ function(device_module name)
   add_library(${name}_sim MODULE ${source})
   unsanitized_target(${name}_sim)  # it runs in the driver's process
   set_source_files_properties(${source} PROPERTIES LANGUAGE CXX)
-  # A module loaded twice is two modules. By default the loader gives all copies one set of inline functions' variables: a pointer
-  # to a function of one copy is then called by the others after that copy has been unloaded.
+  # A module loaded twice is two modules. By default the loader gives all copies one set of inline functions'
+  # variables: a pointer to a function of one copy is then called by the others after that copy has been
+  # unloaded.
   target_compile_options(${name}_sim PRIVATE -x c++ -O3 -fno-gnu-unique ${A_HOST_FLAGS})
   target_include_directories(${name}_sim PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/tools
                              ${CMAKE_SOURCE_DIR}/tools/cudasim/include ${A_INCLUDES})

@@ -1,12 +1,13 @@
-# Builds of the tests under a sanitizer (docs/testing.md): the presets `asan` and `tsan` set the option, and the target
-# sanitized_tests builds what runs there and nothing else.
+# Builds of the tests under a sanitizer (docs/testing.md): the presets `asan` and `tsan` set the option, and
+# the target sanitized_tests builds what runs there and nothing else.
 set(GPUMIGRATE_SANITIZE "" CACHE STRING "Build the tests under a sanitizer: address (and undefined behaviour) or thread")
 set_property(CACHE GPUMIGRATE_SANITIZE PROPERTY STRINGS "" address thread)
 
 set(SANITIZER_OPTIONS)
 set(SANITIZER_LINK_OPTIONS)
 if(GPUMIGRATE_SANITIZE STREQUAL "address")
-  # float-cast-overflow is not part of `undefined`: estimates and rates are doubles that become counts of bytes.
+  # float-cast-overflow is not part of `undefined`: estimates and rates are doubles that become counts of
+  # bytes.
   set(SANITIZER_LINK_OPTIONS -fsanitize=address,undefined,float-cast-overflow)
   set(SANITIZER_OPTIONS ${SANITIZER_LINK_OPTIONS} -fno-sanitize-recover=all -D_GLIBCXX_ASSERTIONS)
 elseif(GPUMIGRATE_SANITIZE STREQUAL "thread")
@@ -31,8 +32,8 @@ function(sanitized_test)
   endif()
 endfunction()
 
-# unsanitized_directory(): targets of the calling folder are built as in a plain build, with the same command lines, so
-# that ccache has them.
+# unsanitized_directory(): targets of the calling folder are built as in a plain build, with the same command
+# lines, so that ccache has them.
 macro(unsanitized_directory)
   get_directory_property(directory_options COMPILE_OPTIONS)
   list(REMOVE_ITEM directory_options ${SANITIZER_OPTIONS})

@@ -18,18 +18,19 @@ set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/ar)
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Paths relative to the tree, so that a fresh clone finds what another checkout compiled; the sloppiness is what precompiled
-  # headers need.
+  # Paths relative to the tree, so that a fresh clone finds what another checkout compiled; the sloppiness is
+  # what precompiled headers need.
   set(launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE_PROGRAM})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
 endif()
 
-# Sources of a target are compiled eight at a time: headers and the templates that they all use (Asio, cereal, JSON) are most of a
-# compilation's time, and so are read and instantiated once for eight. A folder whose sources repeat each other's local names, and
-# are quick to compile, says UNITY_BUILD OFF. tools/check-tidy compiles each source alone, so that none leans on its neighbours.
-# With -DCMAKE_UNITY_BUILD=OFF a change of one source compiles that source only.
+# Sources of a target are compiled eight at a time: headers and the templates that they all use (Asio, cereal,
+# JSON) are most of a compilation's time, and so are read and instantiated once for eight. A folder whose
+# sources repeat each other's local names, and are quick to compile, says UNITY_BUILD OFF. tools/check-tidy
+# compiles each source alone, so that none leans on its neighbours. With -DCMAKE_UNITY_BUILD=OFF a change of
+# one source compiles that source only.
 set(CMAKE_UNITY_BUILD ON CACHE BOOL "Compile the sources of a target several at a time")
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
 
@@ -58,7 +59,8 @@ pkg_check_modules(UCX REQUIRED IMPORTED_TARGET ucx)
 pkg_check_modules(TOMLPLUSPLUS REQUIRED IMPORTED_TARGET tomlplusplus)
 pkg_check_modules(PROMETHEUS REQUIRED IMPORTED_TARGET prometheus-cpp-core)
 
-# ckpt_sources(LIST FOLDER NAME...): appends FOLDER/NAME.cc for each name, so that a library of several folders lists each of them once.
+# ckpt_sources(LIST FOLDER NAME...): appends FOLDER/NAME.cc for each name, so that a library of several
+# folders lists each of them once.
 macro(ckpt_sources list folder)
   foreach(name ${ARGN})
     list(APPEND ${list} ${folder}/${name}.cc)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demonstration behind tools/demo: trains a model twice over a local cluster, once moved live, and shows both. The program that is moved
-does not know of gpumigrate (the transparent way); where the nodes cannot move processes it is one that uses ckpt.h, and the reason is said."""
+"""The demonstration behind tools/demo: trains a model twice over a local cluster, once moved live, and shows
+both. The program that is moved does not know of gpumigrate (the transparent way); where the nodes cannot move
+processes it is one that uses ckpt.h, and the reason is said."""
 import argparse
 import json
 import os
@@ -26,7 +27,8 @@ class Demo:
         command = [str(self.bin / "gpumigrate"), *map(str, arguments)]
         if show:
             print("\n$ gpumigrate " + " ".join(command[1:]).replace(str(self.bin) + "/", ""), flush=True)
-        result = subprocess.run(command, env=self.environment, stdout=subprocess.PIPE if capture else None, text=True)
+        result = subprocess.run(command, env=self.environment, stdout=subprocess.PIPE if capture else None,
+                                text=True)
         if result.returncode != 0:
             raise SystemExit(f"demo: {' '.join(command)} ended with exit status {result.returncode}")
         return result.stdout
@@ -37,9 +39,11 @@ class Demo:
     def why_not_transparent(self):
         """None, or why an unmodified program cannot be moved to the other node here."""
         program = self.bin / "examples" / "charlm-plain"
-        self.call("run", "--detach", "--name", "probe", "--node", "node-a", "--", program, "--steps", 1_000_000, "--print-every", 1)
+        self.call("run", "--detach", "--name", "probe", "--node", "node-a", "--", program, "--steps",
+                  1_000_000, "--print-every", 1)
         self.wait_for_step("probe", 1, show=False)
-        plan = subprocess.run([self.bin / "gpumigrate", "migrate", "probe", "--to", "node-b", "--dry-run"], env=self.environment,
+        plan = subprocess.run([self.bin / "gpumigrate", "migrate", "probe", "--to", "node-b", "--dry-run"],
+                              env=self.environment,
                               capture_output=True, text=True)
         self.call("stop", "probe", "--grace", "0s")
         return None if plan.returncode == 0 else (plan.stderr or plan.stdout).strip()
@@ -59,7 +63,8 @@ class Demo:
 
 
 def loss_lines(log):
-    return [(int(m.group(1)), float(m.group(2))) for m in re.finditer(r"^step (\d+)\s+loss ([0-9.]+)", log, re.M)]
+    return [(int(m.group(1)), float(m.group(2))) for m in re.finditer(r"^step (\d+)\s+loss ([0-9.]+)", log,
+                                                                      re.M)]
 
 
 def table(rows):
@@ -71,13 +76,16 @@ def summary(report, moved, unmoved, losses, steps_before):
     before = [loss for step, loss in losses if step <= steps_before][-1]
     after = losses[-1][1]
     same = moved["digest"] == unmoved["digest"]
-    breakdown = ", ".join(f"{name} {value:.2f}" for name, value in report["downtime_breakdown_ms"].items() if value)
+    breakdown = ", ".join(f"{name} {value:.2f}" for name, value in report["downtime_breakdown_ms"].items()
+                          if value)
     return same, table([
-        ("downtime", f"{report['downtime_ms']:.2f} ms  (bound {report['bound_ms']:.2f} ms, bound by {report['bound_by']})"),
+        ("downtime",
+         f"{report['downtime_ms']:.2f} ms  (bound {report['bound_ms']:.2f} ms, bound by {report['bound_by']})"),
         ("of which", breakdown + " ms"),
         ("rounds", report["rounds"]),
         ("state", f"{report['state_bytes'] / 2**20:.1f} MiB"),
-        ("sent", f"{report['sent_bytes'] / 2**20:.1f} MiB, {report['wire_bytes'] / 2**20:.1f} MiB on the wire"),
+        ("sent",
+         f"{report['sent_bytes'] / 2**20:.1f} MiB, {report['wire_bytes'] / 2**20:.1f} MiB on the wire"),
         ("from, to", f"{report['from']} -> {report['to']}, incarnation {report['incarnation']}"),
         ("verified", report["verified"]),
         ("loss", f"{before:.4f} before the move, {after:.4f} at the end"),
@@ -101,7 +109,8 @@ def main():
         if obstacle:
             print(f"\nAn unmodified program cannot be moved between these nodes, so one that uses ckpt.h is:\n  {obstacle}")
         program, way = ("charlm", ["--cooperative"]) if obstacle else ("charlm-plain", [])
-        training = [str(demo.bin / "examples" / program), "--params", options.params, "--steps", options.steps, "--seed", 1]
+        training = [str(demo.bin / "examples" / program), "--params", options.params, "--steps",
+                    options.steps, "--seed", 1]
         demo.start("unmoved", "node-a", way, training)
         demo.wait_for_step("unmoved", options.steps)
         demo.call("wait", "unmoved")
@@ -120,7 +129,8 @@ def main():
         print(f"\nA training job {kind}, of {options.steps} steps, moved live from one node to another:\n\n{text}\n")
         return 0 if same else 1
     finally:
-        subprocess.run([demo.bin / "gpumigrate", "local", "down"], env=demo.environment, stdout=subprocess.DEVNULL)
+        subprocess.run([demo.bin / "gpumigrate", "local", "down"], env=demo.environment,
+                       stdout=subprocess.DEVNULL)
         shutil.rmtree(demo.home, ignore_errors=True)
 
 

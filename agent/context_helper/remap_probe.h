@@ -4,7 +4,8 @@
 // another process has exported, and by making memory of its own and exporting it. On the same GPU, and if
 // there is another of the same model, after a restore there (gpuPairs).
 //
-//   {"remap": {"version": 13000, "gpu": "NAME", "import": true, "own": true, "import_moved": null, "own_moved": null, "save_ns": 9000000, "restore_ns": 8000000,
+//   {"remap": {"version": 13000, "gpu": "NAME", "import": true, "own": true, "import_moved": null,
+//   "own_moved": null, "save_ns": 9000000, "restore_ns": 8000000,
 //             "problem": ""}}
 //
 // save_ns, restore_ns: of the last context that was saved and restored, which estimates of pauses begin with.

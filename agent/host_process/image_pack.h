@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flat folder of CRIU's image as one memory file, as it travels as a migration's host state, and back.
 // The file:
-//   contents, one after the other | count x { bytes u64, name char[56] } | magic u64 | version u32 | count u32
+//   contents, one after the other | count x { bytes u64, name char[56] } |
+//   magic u64 | version u32 | count u32
 // The table is at the end, so that CRIU itself writes the pages of the largest process where they belong
 // (place_pages), and at the target it reads them out of the pack: neither is copied.
 // Threads: any; both copy all other contents and block, so the agent calls them by offload(). Ownership:

@@ -2,46 +2,66 @@
 // The agent's settings: a TOML file, every key documented here with its default. Unknown keys are refused, so
 // that a misspelt one is noticed at start and not in an outage. A value type.
 //
-//   node          = "a"                  required; letters, digits, '-', '_', '.', at most 63; never begins with '.'
-//   home          = "/var/lib/..."       required: this node's folder (journal, agent.log, jobs/, mover-N.log)
+//   node          = "a"                  required; letters, digits, '-', '_', '.', at most 63; never begins
+//                                        with '.'
+//   home          = "/var/lib/..."       required: this node's folder (journal, agent.log, jobs/,
+//                                        mover-N.log)
 //   coordinator   = "127.0.0.1:7070"     where to dial
 //   token_file    = "/path"              mode 0600, the token that agents show to the coordinator
-//   coordinator_file = "/.../api.json"   in place of both: the file in which the coordinator writes them at each start
+//   coordinator_file = "/.../api.json"   in place of both: the file in which the coordinator writes them at
+//                                        each start
 //   peer_listen   = "127.0.0.1:0"        where other agents reach this one; port 0: any
-//   insecure      = false                allows peer_listen and metrics_address beyond loopback (there is no TLS yet)
-//   metrics_address = ""                 where Prometheus reads this node's metrics, e.g. "127.0.0.1:9402"; empty: nowhere
+//   insecure      = false                allows peer_listen and metrics_address beyond loopback (there is no
+//                                        TLS yet)
+//   metrics_address = ""                 where Prometheus reads this node's metrics, e.g. "127.0.0.1:9402";
+//                                        empty: nowhere
 //   metrics_token_file = ""              what Prometheus must show (docs/metrics.md); empty: nothing
 //   log_file      = ""                   empty: standard error
 //   log_level     = "info"               trace | debug | info | warn | error
 //   keeper_program = ""                  empty: gpumigrate-keeper beside this program
 //   mover_program = ""                   empty: gpumigrate-mover beside this program
 //   criu = ""                            CRIU >= 4; empty: it is looked for (host_process/criu.h)
-//   shim_library = ""                    preloaded into transparent jobs; empty: ../lib/libckpt_shim.so from this program's folder
-//   driver_processes = []                names of processes that belong to the GPU driver: its checkpoint closes a program's sockets to them
-//   rehearsal = true                     tries once for each version what dumping and restoring a process takes here (rehearsal.h)
-//   remap = "auto"                        memory after a restore on another GPU: import | own | auto (remap.h)
+//   shim_library = ""                    preloaded into transparent jobs; empty: ../lib/libckpt_shim.so from
+//                                        this program's folder
+//   driver_processes = []                names of processes that belong to the GPU driver: its checkpoint
+//                                        closes a program's sockets to them
+//   rehearsal = true                     tries once for each version what dumping and restoring a process
+//                                        takes here (rehearsal.h)
+//   remap = "auto"                        memory after a restore on another GPU: import | own | auto
+//                                         (remap.h)
 //   vault_dir     = ""                   where images of jobs are kept; empty: HOME/vault
 //   vault_limit_mib = 0                  of all files there; 0: none
-//   vault_memory  = ""                   a folder of a tmpfs, like "/dev/shm/gpumigrate": images that other nodes send here lie in memory, in its folder NODE
+//   vault_memory  = ""                   a folder of a tmpfs, like "/dev/shm/gpumigrate": images that other
+//                                        nodes send here lie in memory, in its folder NODE
 //   vault_memory_limit_mib = 0           of those; beyond it, and with 0, they lie in vault_dir
-//   snapshot_staging_mib = 0             host memory for what changed, until it is in the vault; 0: half of what the node has left
+//   snapshot_staging_mib = 0             host memory for what changed, until it is in the vault; 0: half of
+//                                        what the node has left
 //   nvml          = "libnvidia-ml.so.1"  the library that lists the GPUs
 //   rack          = ""                   where the machine stands; placement prefers the source's
-//   labels        = ["KEY=VALUE", ...]   for people and scripts (nodes -o json); letters, digits and _.-/ in KEY, at most 64 of 128 bytes each
-//   kernel_log    = "auto"               the kernel's log, second source of news about the GPUs; empty: not read; auto: /dev/kmsg if it can be read
-//   health_window_ms = 3000              after the first news of a GPU, how long more is waited for before it is decided (health/monitor.h)
-//   health_silence_ms = 5000             without a heartbeat of the process that asks NVML; then the driver counts as not answering
-//   health_repeats = 3                   different jobs with the same Xid on a GPU within a day that make it suspect; 0: never
-//   health_probe_deadline_ms = 20000     a probe of a GPU that is not done by then hangs (health/gpu_probes.h); 0: there are no probes
+//   labels        = ["KEY=VALUE", ...]   for people and scripts (nodes -o json); letters, digits and _.-/ in
+//                                        KEY, at most 64 of 128 bytes each
+//   kernel_log    = "auto"               the kernel's log, second source of news about the GPUs; empty: not
+//                                        read; auto: /dev/kmsg if it can be read
+//   health_window_ms = 3000              after the first news of a GPU, how long more is waited for before it
+//                                        is decided (health/monitor.h)
+//   health_silence_ms = 5000             without a heartbeat of the process that asks NVML; then the driver
+//                                        counts as not answering
+//   health_repeats = 3                   different jobs with the same Xid on a GPU within a day that make it
+//                                        suspect; 0: never
+//   health_probe_deadline_ms = 20000     a probe of a GPU that is not done by then hangs
+//                                        (health/gpu_probes.h); 0: there are no probes
 //   health_probe_interval_ms = 0         GPUs are probed this often; 0: only when there is a reason to
 //   health_tables = []                   CSV files whose rows replace those of libckpt/health/data
-//   job_environment = ["KEY=VALUE", ...]  what every job on this node gets besides, or in place of, its own environment
+//   job_environment = ["KEY=VALUE", ...]  what every job on this node gets besides, or in place of, its own
+//                                         environment
 //   [lease]       term_ms = 5000         lease of the running instance inside a switch
-//   [timeouts]    pause_ms = 60000       a job that has reached no barrier by then is left alone, the migration fails
+//   [timeouts]    pause_ms = 60000       a job that has reached no barrier by then is left alone, the
+//                                        migration fails
 //                 standby_ms = 300000    a standby that is not ready by then is ended, the migration fails
 //                 keeper_ms = 10000      an answer of a keeper
 //                 mover_ms = 30000       an answer of a mover (not: rounds, which report progress)
-//                 switch_ms = 5000       how long a paused source asks the coordinator only, before it asks the target, too
+//                 switch_ms = 5000       how long a paused source asks the coordinator only, before it asks
+//                                        the target, too
 //                 nvml_ms = 5000         a call into the GPU library; later the GPUs count as not answering
 //   [mover]       staging_mib = 128      staging memory of one mover, 16..256
 //                 restart_ms = 200       pause before a mover is started again; doubles up to 30 s

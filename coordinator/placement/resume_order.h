@@ -16,8 +16,8 @@ struct ParkedJob {
   ParkedJob() = default;
   JobId id = 0;
   std::int64_t parked_ms = 0;
-  bool ready =
-      true;  // may be tried now; not so one that has only just been parked, or whose last attempt has failed a moment ago
+  // May be tried now. False just after the job was parked, or after its last attempt failed.
+  bool ready = true;
   PlacementRequest request;
 };
 

@@ -7,7 +7,9 @@
 //   NVRM: Xid (PCI:0008:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)
 //   NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x004505c6 0x00000000 ...)
 //   NVRM: GPU 0000:18:00.0: GPU has fallen off the bus.
-//   NVRM: The NVIDIA GPU 0000:18:00.0 / NVRM: (PCI ID: ...) installed in this system has / NVRM: fallen off the bus and is not ...
+//   NVRM: The NVIDIA GPU 0000:18:00.0
+//   NVRM: (PCI ID: ...) installed in this system has
+//   NVRM: fallen off the bus and is not ...
 //   NVRM: GPU at PCI:0000:01:00: GPU-12345678-...
 //
 // Other subsystems print text that users control (names of USB devices, say): a line counts only if NVRM:

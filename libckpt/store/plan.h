@@ -4,7 +4,8 @@
 // views) is sent once. The source builds a plan, the target matches it with its standby's tensors by name,
 // dtype and shape and finds where each extent belongs.
 //
-//   source:  CKPT_TRY(plan, build_plan(tensors, chunk_bytes, generation, first_id));   bytes = wire::encode(plan)
+//   source:  CKPT_TRY(plan, build_plan(tensors, chunk_bytes, generation, first_id)); bytes =
+//            wire::encode(plan)
 //   target:  CKPT_TRY(plan, decode_plan(bytes));  CKPT_TRY(places, match_plan(plan, standby_tensors));
 //
 // Threads: pure functions. Errors: kRefused names the tensor and what differs (the user's to change),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The conformance suite and stress, with and without the shim before the same driver: the same tests are run, skipped and passed, the driver
-answers each test with the same codes, and stress prints the same line."""
+"""The conformance suite and stress, with and without the shim before the same driver: the same tests are run,
+skipped and passed, the driver answers each test with the same codes, and stress prints the same line."""
 import argparse
 import json
 import os
@@ -11,7 +11,8 @@ import tempfile
 import unittest
 
 PROGRAMS = None
-STRESS = ["--threads", "4", "--streams", "12", "--steps", "60", "--seed", "9", "--most-bytes", "8MiB", "--memory", "32MiB"]
+STRESS = ["--threads", "4", "--streams", "12", "--steps", "60", "--seed", "9", "--most-bytes", "8MiB",
+          "--memory", "32MiB"]
 
 
 class WithAndWithoutTheShim(unittest.TestCase):
@@ -21,7 +22,8 @@ class WithAndWithoutTheShim(unittest.TestCase):
         variables = dict(os.environ, **dict(environment))
         if shim:
             variables["LD_PRELOAD"] = PROGRAMS.shim
-        return subprocess.run([program, *arguments], env=variables, capture_output=True, text=True, timeout=280)
+        return subprocess.run([program, *arguments], env=variables, capture_output=True, text=True,
+                              timeout=280)
 
     def suite(self, shim):
         """{test: its result}, and {test: the set of (function, code) that it was answered}."""
@@ -29,7 +31,8 @@ class WithAndWithoutTheShim(unittest.TestCase):
             report, answers = pathlib.Path(folder, "report.json"), pathlib.Path(folder, "answers")
             run = self.run_program(PROGRAMS.conformance, [f"--gtest_output=json:{report}"], shim,
                                    {"CONFORMANCE_ANSWERS": str(answers)})
-            self.assertEqual(run.returncode, 0, f"with shim: {shim}\n{run.stdout[-6000:]}\n{run.stderr[-2000:]}")
+            self.assertEqual(run.returncode, 0,
+                             f"with shim: {shim}\n{run.stdout[-6000:]}\n{run.stderr[-2000:]}")
             results, codes = {}, {}
             for suite in json.loads(report.read_text())["testsuites"]:
                 for test in suite["testsuite"]:
@@ -54,7 +57,8 @@ class WithAndWithoutTheShim(unittest.TestCase):
         lines = []
         for shim in (False, True):
             run = self.run_program(PROGRAMS.stress, STRESS, shim)
-            self.assertEqual(run.returncode, 0, f"with shim: {shim}\n{run.stdout[-3000:]}\n{run.stderr[-2000:]}")
+            self.assertEqual(run.returncode, 0,
+                             f"with shim: {shim}\n{run.stdout[-3000:]}\n{run.stderr[-2000:]}")
             lines.append(json.loads(run.stdout.strip().split("\n")[-1]))
         self.assertEqual(lines[0], lines[1])
 

@@ -2,7 +2,8 @@
 // What a confused or hostile peer would send: the loopback transport, whose messages a test may change,
 // swallow or multiply before they are handed to whom they are for.
 //
-//   FaultInjectingTransport transport([](const Arrival& arrival) { return Headers{arrival.bytes()}; });   // changes nothing
+//   FaultInjectingTransport transport([](const Arrival& arrival) { return Headers{arrival.bytes()}; }); //
+//   changes nothing
 //
 // Threads: the test's function runs on the receiving lane's thread, of several lanes at once. Ownership:
 // outlives its lanes.

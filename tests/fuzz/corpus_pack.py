@@ -13,8 +13,8 @@ The format, with all numbers little-endian (replay.cc reads it as well):
     count   u32: how many inputs follow
     each    u16 length of the name, the name, u32 length of the input, the input
 
-Inputs are sorted by name and each name is there once, so the same inputs always give the same file. Nothing follows the
-last input. An input added under a name that the pack has replaces the one that was there."""
+Inputs are sorted by name and each name is there once, so the same inputs always give the same file. Nothing
+follows the last input. An input added under a name that the pack has replaces the one that was there."""
 import argparse
 import hashlib
 import os
@@ -24,7 +24,8 @@ import struct
 import sys
 
 MAGIC = b"GMCORP\0\1"
-# As in replay.cc. Far above what a corpus needs: a damaged length is told from a right one before anything is read.
+# As in replay.cc. Far above what a corpus needs: a damaged length is told from a right one before anything is
+# read.
 MAX_PACK_BYTES = 64 << 20
 MAX_INPUT_BYTES = 1 << 20
 # Names become files of a folder: nothing that leads out of it, hides in it or needs quoting.
@@ -88,7 +89,8 @@ def read_pack(path):
 def write_pack(path, inputs):
     parts = [MAGIC, struct.pack("<I", len(inputs))]
     for name in sorted(inputs):
-        parts += [struct.pack("<H", len(name)), name.encode("ascii"), struct.pack("<I", len(inputs[name])), inputs[name]]
+        parts += [struct.pack("<H", len(name)), name.encode("ascii"), struct.pack("<I", len(inputs[name])),
+                  inputs[name]]
     data = b"".join(parts)
     if len(data) > MAX_PACK_BYTES:
         raise PackError(f"{path}: {len(data)} bytes, and a pack has at most {MAX_PACK_BYTES}")
@@ -127,14 +129,17 @@ def add(file, paths):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, run, words in (("pack", pack, ("folder", "file")), ("unpack", unpack, ("file", "folder")), ("list", show, ("file",)),
+    for name, run, words in (("pack", pack, ("folder", "file")), ("unpack", unpack, ("file", "folder")),
+                             ("list", show, ("file",)),
                              ("add", add, ("file", "input"))):
         command = commands.add_parser(name)
         command.set_defaults(run=run, words=words)
         for word in words:
-            command.add_argument(word, metavar=word.upper(), type=pathlib.Path, nargs="+" if word == "input" else None)
+            command.add_argument(word, metavar=word.upper(), type=pathlib.Path,
+                                 nargs="+" if word == "input" else None)
     options = parser.parse_args()
     try:
         options.run(*(getattr(options, word) for word in options.words))

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packed corpora: those of the tree are as corpus_pack.py writes them, and damaged ones are refused by it and by the replay.
+"""Packed corpora: those of the tree are as corpus_pack.py writes them, and damaged ones are refused by it and
+by the replay.
 
-    corpus_pack_test.py REPLAY PACK     REPLAY: a fuzz target that replays what it is given; PACK: its corpus"""
+    corpus_pack_test.py REPLAY PACK     REPLAY: a fuzz target that replays what it is given; PACK: its
+                                        corpus"""
 import pathlib
 import struct
 import subprocess
@@ -16,12 +18,14 @@ REPLAY, PACK = sys.argv[1:3]
 
 
 def run(*command):
-    return subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    return subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, check=False)
 
 
 def packed(*inputs):
     """A pack of (name, bytes), whatever they are."""
-    each = [struct.pack("<H", len(name)) + name.encode() + struct.pack("<I", len(data)) + data for name, data in inputs]
+    each = [struct.pack("<H", len(name)) + name.encode() + struct.pack("<I", len(data)) + data
+            for name, data in inputs]
     return corpus_pack.MAGIC + struct.pack("<I", len(inputs)) + b"".join(each)
 
 
@@ -54,7 +58,8 @@ class CorpusPack(unittest.TestCase):
     def test_every_input_is_replayed(self):
         names = list(corpus_pack.read_pack(pathlib.Path(PACK)))
         done = run(REPLAY, PACK)
-        self.assertEqual(done.stdout.splitlines(), [f"{PACK}: {name}" for name in names] + [f"{len(names)} inputs"])
+        self.assertEqual(done.stdout.splitlines(),
+                         [f"{PACK}: {name}" for name in names] + [f"{len(names)} inputs"])
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_folder_and_back(self):
@@ -85,7 +90,8 @@ class CorpusPack(unittest.TestCase):
         self.refused(packed(("a", b"x"), ("a", b"y")), "input 2 of 2")
         self.refused(packed(("../a", b"x")), "input 1 of 1")
         self.refused(packed(("", b"x")), "input 1 of 1")
-        self.refused(packed(("a", b"x"))[:-5] + struct.pack("<I", (1 << 20) + 1), "at most 1048576 are allowed")
+        self.refused(packed(("a", b"x"))[:-5] + struct.pack("<I", (1 << 20) + 1),
+                     "at most 1048576 are allowed")
 
     def test_nothing_to_replay(self):
         self.pack.write_bytes(packed())

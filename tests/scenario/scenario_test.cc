@@ -7,9 +7,11 @@
 // commands. Nodes: A and B (agents), C (coordinator). Every step takes 1 ms, nothing happens by chance.
 // Commands:
 //   migrate A B · run MS · until TEXT (a line that contains it, at most 60 s) · state
-//   crash N · crash-after N ACTION · restart N · lose N · lose-store all|RECORDS · kill N (its instance) · finish N (its instance) · cut N N · heal N N · full N COUNT
-//   refuse N (its next preparation) · abort · timeout · resolve source|target · hold MESSAGE · release · quiet (no trace for the rest of this block)
-//   say FROM TO MESSAGE [K] [MIGRATION]   a late message: coordinator|source|target, of the newest migration by default
+//   crash N · crash-after N ACTION · restart N · lose N · lose-store all|RECORDS · kill N (its instance) ·
+//   finish N (its instance) · cut N N · heal N N · full N COUNT refuse N (its next preparation) · abort ·
+//   timeout · resolve source|target · hold MESSAGE · release · quiet (no trace for the rest of this block)
+//   say FROM TO MESSAGE [K] [MIGRATION]   a late message: coordinator|source|target, of the newest migration
+//                                         by default
 #include <algorithm>
 #include <fstream>
 #include <iostream>

@@ -23,24 +23,29 @@ MISTAKES = [
     ("docs/operations.md", "[gone](../../README.md)", "link to ../../README.md: there is no such file"),
     ("docs/operations.md", "[gone](testing.md#no-such-heading)",
      "link to testing.md#no-such-heading: there is no such heading"),
-    ("docs/operations.md", "[gone]: no-such-definition.md", "link to no-such-definition.md: there is no such file"),
+    ("docs/operations.md", "[gone]: no-such-definition.md",
+     "link to no-such-definition.md: there is no such file"),
     ("docs/operations.md", "[gone][nowhere]", "a link's reference is not defined"),
     ("libckpt/base/clock.h", f"// {RULE}", f"{RULE} is not defined in docs/design.md"),
     ("libckpt/base/clock.h", f"// docs/{SECTION}", "docs/design.md has no section 99"),
     ("libckpt/base/clock.h", f"// {PAGE}", f"there is no {PAGE}"),
     ("libckpt/base/clock.h", f"// {RECORD}", f"there is no docs/{RECORD}"),
-    ("libckpt/base/clock.h", "// DESIGN" + " §5", "cites a page that is not in the tree; docs/design.md has its sections"),
+    ("libckpt/base/clock.h", "// DESIGN" + " §5",
+     "cites a page that is not in the tree; docs/design.md has its sections"),
     ("libckpt/base/clock.h", f"int {OLD_NAME};", f"{OLD_NAME} is an old name (tools/old-names.txt)"),
     ("tools/check-layers", f"# {OLD_NAME}", f"{OLD_NAME} is an old name (tools/old-names.txt)"),
     ("docs/design.md", f"| {TWICE} | again |", f"{TWICE} is defined twice"),
     ("README.md", "x" * 111, "111 columns; at most 110"),
-    ("README.md", LONG.replace("word more", "word\nmore"), "a sentence of 26 words, at most 25: This sentence has one word more ..."),
-    ("docs/glossary.md", f"| a | {LONG} |", "a sentence of 26 words, at most 25: This sentence has one word more ..."),
+    ("README.md", LONG.replace("word more", "word\nmore"),
+     "a sentence of 26 words, at most 25: This sentence has one word more ..."),
+    ("docs/glossary.md", f"| a | {LONG} |",
+     "a sentence of 26 words, at most 25: This sentence has one word more ..."),
     ("docs/glossary.md", LONG, "a sentence of 26 words, at most 25: This sentence has one word more ..."),
 ]
 # What looks like a mistake and is none.
 RIGHT = [
-    ("docs/operations.md", "`[gone](no-such-file.md)` [there](https://example.org/x) [here](#where-images-lie) [up](../README.md)"),
+    ("docs/operations.md",
+     "`[gone](no-such-file.md)` [there](https://example.org/x) [here](#where-images-lie) [up](../README.md)"),
     ("docs/operations.md", "```\n[gone](no-such-file.md)\n```"),
     ("docs/operations.md", OLD_NAME),
     ("libckpt/base/clock.h", f"int {OLD_NAME}_too, not_{OLD_NAME};"),
@@ -56,7 +61,8 @@ class CheckDocs(unittest.TestCase):
     def setUp(self):
         self.tree = pathlib.Path(tempfile.mkdtemp(prefix="check-docs-"))
         self.addCleanup(shutil.rmtree, self.tree)
-        names = subprocess.run(["git", "ls-files", "-co", "-z", "--exclude-standard"], cwd=ROOT, capture_output=True,
+        names = subprocess.run(["git", "ls-files", "-co", "-z", "--exclude-standard"], cwd=ROOT,
+                               capture_output=True,
                                text=True, check=True).stdout.split("\0")
         for name in names:
             if not name or name.startswith("tests/fuzz/corpus/") or not (ROOT / name).is_file():
@@ -73,7 +79,8 @@ class CheckDocs(unittest.TestCase):
         return len(lines) + 2
 
     def check(self):
-        result = subprocess.run([sys.executable, CHECKER, "--root", self.tree], capture_output=True, text=True)
+        result = subprocess.run([sys.executable, CHECKER, "--root", self.tree], capture_output=True,
+                                text=True)
         self.assertEqual(result.stderr, "")
         return result.returncode, result.stdout.splitlines()
 

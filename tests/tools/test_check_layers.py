@@ -40,7 +40,8 @@ class CheckLayers(unittest.TestCase):
 
     def test_cycle_of_two_folders_names_the_include_that_closes_it(self):
         self.write("agent/io/pipe.h", "agent/jobs/job.h")
-        self.assert_finds("agent: these depend on each other: io, jobs", "agent/io/pipe.h:1: includes agent/jobs/job.h")
+        self.assert_finds("agent: these depend on each other: io, jobs",
+                          "agent/io/pipe.h:1: includes agent/jobs/job.h")
 
     def test_cycle_over_three_folders_is_found(self):
         self.write("agent/gpus/gpu.h", "agent/jobs/job.h")

@@ -25,7 +25,8 @@ class Setup(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.here = pathlib.Path(folder.name)
-        self.write("tools/packages.txt", "# a comment\nno-such-package-to-run\nno-such-package-to-test test\n")
+        self.write("tools/packages.txt",
+                   "# a comment\nno-such-package-to-run\nno-such-package-to-test test\n")
         self.write("tools/criu", "#!/bin/bash\n")
         self.write("bin/apt-get", APT)
         self.write("bin/sudo", '#!/bin/bash\nexec "$@"\n')
@@ -41,11 +42,14 @@ class Setup(unittest.TestCase):
 
     def setup(self, *arguments, answers=()):
         (self.here / "answers").write_text("".join(answer + "\n" for answer in answers))
-        environment = dict(os.environ, HERE=str(self.here), CUDA_HOME=str(self.here / "cuda"), PATH=f"{self.here / 'bin'}:{os.environ['PATH']}")
-        return subprocess.run([self.here / "tools/setup", *arguments], env=environment, capture_output=True, text=True, timeout=60)
+        environment = dict(os.environ, HERE=str(self.here), CUDA_HOME=str(self.here / "cuda"),
+                           PATH=f"{self.here / 'bin'}:{os.environ['PATH']}")
+        return subprocess.run([self.here / "tools/setup", *arguments], env=environment, capture_output=True,
+                              text=True, timeout=60)
 
     def installed(self):
-        return [line.split("--no-install-recommends ")[1] for line in (self.here / "calls").read_text().splitlines() if " install " in line]
+        return [line.split("--no-install-recommends ")[1]
+                for line in (self.here / "calls").read_text().splitlines() if " install " in line]
 
     def test_all_that_is_missing_is_installed_and_named(self):
         done = self.setup()

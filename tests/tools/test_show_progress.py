@@ -46,9 +46,11 @@ class ShowProgress(unittest.TestCase):
         self.assertIn("[##############################] 100%", text)
 
     def test_messages_of_compilers_are_passed_on(self):
-        done = subprocess.run([sys.executable, PROGRAM], input="ninja: Entering directory `build'\n[1/2] a\na.cc:1: error: no\n[2/2] b\n",
+        done = subprocess.run([sys.executable, PROGRAM],
+                              input="ninja: Entering directory `build'\n[1/2] a\na.cc:1: error: no\n[2/2] b\n",
                               capture_output=True, text=True)
-        self.assertEqual([line for line in done.stdout.splitlines() if not line.startswith("Building")], ["a.cc:1: error: no"])
+        self.assertEqual([line for line in done.stdout.splitlines() if not line.startswith("Building")],
+                         ["a.cc:1: error: no"])
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
 

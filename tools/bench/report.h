@@ -3,8 +3,8 @@
 // goals. Written as JSON (for programs), as a table for a terminal and as Markdown for docs/benchmarks.md.
 //
 //   Report report(facts);
-//   Section& section = report.add_section("fingerprint", "The device fingerprint of 1 GiB beside a plain read of it");
-//   section.set_columns({{"rate", "GB/s"}, {"ratio", ""}});
+//   Section& section = report.add_section("fingerprint", "The device fingerprint of 1 GiB beside a plain read
+//   of it"); section.set_columns({{"rate", "GB/s"}, {"ratio", ""}});
 //   section.add_row("device fingerprint", {spread_of(rates), spread_of(ratios)});
 //   section.add_goal("device fingerprint / plain read", median_ratio, Relation::kAtLeast, 0.85);
 //   section.add_note("the plain read is one kernel over the same chunks");

@@ -6,8 +6,10 @@
 //
 //   CKPT_TRY(memory, SnapshotMemory::create(device, last, source, options));
 //   CKPT_TRYV(memory->run_ahead(plan));            // any number of times
-//   CKPT_TRYV(memory->run_final(plan));            // the job is paused; now all that differs is in dirty(), or waiting
-//   while (memory->waits()) ... CKPT_TRY(refs, memory->stage_waiting());   // the job stands still for what staging cannot hold
+//   CKPT_TRYV(memory->run_final(plan));            // the job is paused; now all that differs is in dirty(),
+//                                                  // or waiting
+//   while (memory->waits()) ... CKPT_TRY(refs, memory->stage_waiting());   // the job stands still for what
+//                                                                          // staging cannot hold
 //
 // Threads: one, but cancel() from any, and bytes() and check() from any once nothing else runs. Ownership:
 // Device, LastSnapshot and MemorySource outlive it. Errors: the driver's; kAborted after cancel(), and where

@@ -3,8 +3,10 @@
 // changed, and those blocks. For jobs that write a little here and there (hot sets, caches), where a whole
 // chunk would be sent for a few pages.
 //
-//   std::array<std::uint32_t, block_mask_words(kMaxChunkBytes)> mask{};   set_block(mask, i) for each block that changed
-//   if (auto size = encode_blocks(chunk, mask, out)) ...                   // nullopt: the chunk itself is shorter
+//   std::array<std::uint32_t, block_mask_words(kMaxChunkBytes)> mask{};   set_block(mask, i) for each block
+//                                                                         that changed
+//   if (auto size = encode_blocks(chunk, mask, out)) ...                   // nullopt: the chunk itself is
+//                                                                          // shorter
 //   CKPT_TRY(patch, parse_blocks(encoded, chunk_bytes));
 //   for (const Piece& piece : patch) copy(chunk + piece.offset, piece.bytes);
 //

@@ -2,8 +2,10 @@
 // Lossless encodings of one chunk that need working memory (docs/design.md §5 "Codecs"): byte planes packed
 // by Huffman codes, and the difference to the version that the other side holds, in byte planes.
 //
-//   CKPT_TRY(coder, Coder::create(chunk_bytes));                      // one per thread; nothing is allocated after it
-//   const Estimate estimate = coder->estimate(chunk, previous);       // samples entropy; previous may be empty
+//   CKPT_TRY(coder, Coder::create(chunk_bytes));                      // one per thread; nothing is allocated
+//                                                                     // after it
+//   const Estimate estimate = coder->estimate(chunk, previous);       // samples entropy; previous may be
+//                                                                     // empty
 //   if (auto size = coder->encode(estimate.encoding, chunk, previous, out)) ...   // nullopt: send it raw
 //   CKPT_TRYV(coder->decode(encoding, encoded, previous, chunk_out));
 //

@@ -7,7 +7,7 @@
 //   FingerprintKey key = ...32 bytes from the control connection...;
 //   auto params = FingerprintParams::expand(key, FingerprintPurpose::kChunks);   // 12 KiB, keep it
 //   Fingerprint f = fingerprint(*params, bytes);                                 // host memory, one core
-//   std::vector<std::uint32_t> marks(mark_count(bytes.size()));                  // one for each block of 4 KiB
+//   std::vector<std::uint32_t> marks(mark_count(bytes.size()));  // one for each block of 4 KiB
 //   Fingerprint f = fingerprint(*params, bytes, marks);                          // as fast
 //
 // Marks tell which blocks of a chunk changed since it was sent. The mark of a block (kBlockBytes; a short

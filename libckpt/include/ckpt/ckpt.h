@@ -2,10 +2,10 @@
  *
  * ckpt.h: the cooperative way to make a GPU program movable. C, no dependency but libc.
  *
- * A program names its tensors, says that it is ready, and calls ckpt_barrier() once a step. `gpumigrate migrate` can then
- * move it to another GPU while it runs. The same program is started at the target first, as a *standby*: it does all its
- * own start-up (context, modules, allocations, ckpt_tensor) and then blocks in ckpt_ready() until the source has stopped and
- * its memory and host state have arrived.
+ * A program names its tensors, says that it is ready, and calls ckpt_barrier() once a step.
+ * `gpumigrate migrate` can then move it to another GPU while it runs. The same program is started at the
+ * target first, as a *standby*: it does all its own start-up (context, modules, allocations, ckpt_tensor) and
+ * then blocks in ckpt_ready() until the source has stopped and its memory and host state have arrived.
  *
  *   ckpt_session* s;  ckpt_role role;  ckpt_start start;
  *   ckpt_init(NULL, &s, &role);
@@ -19,18 +19,21 @@
  *
  * Outside gpumigrate (CKPT_SOCKET not in the environment) every call works and nothing moves.
  *
- * Rules. Before ckpt_ready a standby opens no log, port, tracker run or output file and joins no rendezvous. Between entry
- * and return of ckpt_barrier no other thread touches named memory. At the source ckpt_barrier does not return after the job
- * has moved: the process ends there without atexit handlers (or, with CKPT_OPTION_RETURN_MOVED, returns CKPT_MOVED and
- * has 5 s to end). Tensors are matched by name, dtype and shape. Tensors that share the same bytes (tied weights) are sent
- * once; a tensor may lie inside another, but must not overlap it partly.
+ * Rules. Before ckpt_ready a standby opens no log, port, tracker run or output file and joins no rendezvous.
+ * Between entry and return of ckpt_barrier no other thread touches named memory. At the source ckpt_barrier
+ * does not return after the job has moved: the process ends there without atexit handlers (or, with
+ * CKPT_OPTION_RETURN_MOVED, returns CKPT_MOVED and has 5 s to end). Tensors are matched by name, dtype and
+ * shape. Tensors that share the same bytes (tied weights) are sent once; a tensor may lie inside another, but
+ * must not overlap it partly.
  *
- * Memory. Tensors in memory from ckpt_alloc (or other exportable driver memory) are copied while the job runs. Memory that
- * cannot be exported (plain cuMemAlloc, module globals) may be named too: it is copied at the barrier, at most 64 MiB.
+ * Memory. Tensors in memory from ckpt_alloc (or other exportable driver memory) are copied while the job
+ * runs. Memory that cannot be exported (plain cuMemAlloc, module globals) may be named too: it is copied at
+ * the barrier, at most 64 MiB.
  *
  * Threads: calls on one session are serialised inside; ckpt_barrier and ckpt_ready are called by one thread.
  * A CUDA context must be current in ckpt_alloc, ckpt_tensor, ckpt_ready and ckpt_barrier.
- * Errors: a ckpt_status; ckpt_last_error() tells the reason as one line (valid until the next call of that thread).
+ * Errors: a ckpt_status; ckpt_last_error() tells the reason as one line (valid until the next call of that
+ * thread).
  */
 #ifndef CKPT_CKPT_H
 #define CKPT_CKPT_H
@@ -45,8 +48,8 @@ extern "C" {
 #define CKPT_ABI_VERSION 1
 #define CKPT_API __attribute__((visibility("default")))
 
-/* Any number may come as an enumerator, from C programs above all, and what is not in the list is an error. C++ leaves that
- * undefined unless the type is fixed: to the one that C compilers take. */
+/* Any number may come as an enumerator, from C programs above all, and what is not in the list is an error.
+ * C++ leaves that undefined unless the type is fixed: to the one that C compilers take. */
 #ifdef __cplusplus
 #define CKPT_IS_INT : int
 #define CKPT_IS_UNSIGNED : unsigned
@@ -114,17 +117,19 @@ CKPT_API const char* ckpt_last_error(void);
 /* Connects to the keeper named by CKPT_SOCKET, if any. `options` may be NULL. One session per process. */
 CKPT_API ckpt_status ckpt_init(const ckpt_options* options, ckpt_session** session, ckpt_role* role);
 
-/* Device memory that can be moved: physical memory of the current context's device at a stable address, in units of the
- * driver's granularity (2 MiB); content undefined. `bytes` > 0. */
+/* Device memory that can be moved: physical memory of the current context's device at a stable address, in
+ * units of the driver's granularity (2 MiB); content undefined. `bytes` > 0. */
 CKPT_API ckpt_status ckpt_alloc(ckpt_session* session, size_t bytes, ckpt_devptr* pointer);
 CKPT_API ckpt_status ckpt_free(ckpt_session* session, ckpt_devptr pointer);
 
-/* Names `bytes` bytes at `pointer`. The shape's elements times the dtype's size must equal `bytes`. Names are unique. */
+/* Names `bytes` bytes at `pointer`. The shape's elements times the dtype's size must equal `bytes`. Names are
+ * unique. */
 CKPT_API ckpt_status ckpt_tensor(ckpt_session* session, const char* name, ckpt_devptr pointer, size_t bytes,
                                  ckpt_dtype dtype, uint32_t dims, const uint64_t* shape, ckpt_kind kind);
 CKPT_API ckpt_status ckpt_drop(ckpt_session* session, const char* name);
 
-/* Host state that moves with the job: copied at the barrier, written back before ckpt_ready returns CKPT_RESUMED. */
+/* Host state that moves with the job: copied at the barrier, written back before ckpt_ready returns
+ * CKPT_RESUMED. */
 CKPT_API ckpt_status ckpt_host_state(ckpt_session* session, const char* name, void* pointer, size_t bytes);
 typedef ckpt_status (*ckpt_save_fn)(void* user, ckpt_writer* writer);
 typedef ckpt_status (*ckpt_load_fn)(void* user, const void* data, size_t bytes);
@@ -132,14 +137,15 @@ CKPT_API ckpt_status ckpt_host_callbacks(ckpt_session* session, const char* name
                                          ckpt_load_fn load, void* user);
 CKPT_API ckpt_status ckpt_write(ckpt_writer* writer, const void* data, size_t bytes);
 
-/* All is named: synchronizes the context; a fresh instance goes on at once, a standby blocks until it is resumed. */
+/* All is named: synchronizes the context; a fresh instance goes on at once, a standby blocks until it is
+ * resumed. */
 CKPT_API ckpt_status ckpt_ready(ckpt_session* session, ckpt_start* start);
 
 /* Once a step. Costs a load and a branch while nothing is asked for. */
 CKPT_API ckpt_status ckpt_barrier(ckpt_session* session);
 
-/* Says that the job ends by itself, closes the connection and frees the session. Memory from ckpt_alloc that is still
- * there is freed. */
+/* Says that the job ends by itself, closes the connection and frees the session. Memory from ckpt_alloc that
+ * is still there is freed. */
 CKPT_API ckpt_status ckpt_shutdown(ckpt_session* session);
 
 #ifdef __cplusplus

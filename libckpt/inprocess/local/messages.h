@@ -9,22 +9,30 @@
 // repeated in every answer; 0 marks an event.
 //
 //   start      R>K Hello           K>R Welcome +control page
-//   attach     A>K Attach          K>A Status (also later, for each Attach; a second connection replaces the first)
+//   attach     A>K Attach          K>A Status (also later, for each Attach; a second connection replaces the
+//              first)
 //   ready      R>A Ready           a fresh instance has returned from ckpt_ready; or
 //              R>A StandbyReady    a standby waits in ckpt_ready for Resume
 //   describe   A>R Describe        R>A Tensors* Regions* DescribeEnd
-//   export     A>R Export          R>A Tensors* (ExportBatch +fds, A>R ExportAck)* ExportEnd: the state at one instant, complete without
-//              Describe. The rank closes a batch's descriptors once it is sent; it sends the next batch after the ack.
-//              From then on, with the Export's request: Tensors (named since), TensorDropped, ExportBatch (allocated since; acked, too),
-//              RegionFreed (unmap and close now; A>R RegionFreedAck when no process of ours holds it any more).
-//              A>R StopExport      K>A Done. Also done by the keeper when the agent disconnects. Export again starts anew.
-//   pause      A>K Pause           R>A Paused +host state (at the next barrier), or Failed. Stays paused if the agent goes away.
-//   go on      A>K Resume          R>A Running. Source: without a descriptor; before Paused it withdraws the pause (was_paused 0,
-//              answered by the keeper). Standby: +host state; Failed if it does not fit. The deadline is set before the rank goes on.
-//   leave      A>K Moved           K>A Done, R ends, K>A RankExited (killed after 5 s if it does not end). Only while paused.
-//   lease      A>K SetDeadline     K>A Done. At the deadline the keeper closes the gate, stops the rank and says RankStopped; a later deadline (or
-//              none) opens and continues it and says RankContinued (before Done or Running).
-//   end        A>K Stop, Kill      K>A Done, then RankExited;  A>K Shutdown: the keeper ends (refused while the rank lives).
+//   export     A>R Export          R>A Tensors* (ExportBatch +fds, A>R ExportAck)* ExportEnd: the state at
+//              one instant, complete without Describe. The rank closes a batch's descriptors once it is sent;
+//              it sends the next batch after the ack. From then on, with the Export's request: Tensors (named
+//              since), TensorDropped, ExportBatch (allocated since; acked, too), RegionFreed (unmap and close
+//              now; A>R RegionFreedAck when no process of ours holds it any more).
+//              A>R StopExport      K>A Done. Also done by the keeper when the agent disconnects. Export again
+//              starts anew.
+//   pause      A>K Pause           R>A Paused +host state (at the next barrier), or Failed. Stays paused if
+//              the agent goes away.
+//   go on      A>K Resume          R>A Running. Source: without a descriptor; before Paused it withdraws the
+//              pause (was_paused 0, answered by the keeper). Standby: +host state; Failed if it does not fit.
+//              The deadline is set before the rank goes on.
+//   leave      A>K Moved           K>A Done, R ends, K>A RankExited (killed after 5 s if it does not end).
+//              Only while paused.
+//   lease      A>K SetDeadline     K>A Done. At the deadline the keeper closes the gate, stops the rank and
+//              says RankStopped; a later deadline (or none) opens and continues it and says RankContinued
+//              (before Done or Running).
+//   end        A>K Stop, Kill      K>A Done, then RankExited;  A>K Shutdown: the keeper ends (refused while
+//              the rank lives).
 //   refusals   K>A or R>A Failed with the request, the refused type and the reason.
 //
 // The transparent way (a rank whose Hello says so: an unmodified program under the shim). It has no ready,
@@ -34,28 +42,37 @@
 // and RankContinued too (K>R: its lease is over, is back), and Paused has no descriptor. While an export is
 // active, Paused comes after every region has been sent and acknowledged. From here on the keeper holds
 // memory for the rank, in two sets of descriptors:
-//   exported   a duplicate of each descriptor of the export's batches. RegionFreed drops one before the agent hears of it; StopExport, a new Export and
-//              the agent's end drop all, but not while the rank's memory is not mapped (`memory` of Status): then the set is what the job lives from.
-//   arrived    what A>K Deposit* brought; another migration's Deposit replaces it, A>K Withdraw drops it, A>K WithdrawRegions some of it (the job has
-//              freed them). It outlives agents.
+//   exported   a duplicate of each descriptor of the export's batches. RegionFreed drops one before the agent
+//              hears of it; StopExport, a new Export and the agent's end drop all, but not while the rank's
+//              memory is not mapped (`memory` of Status): then the set is what the job lives from.
+//   arrived    what A>K Deposit* brought; another migration's Deposit replaces it, A>K Withdraw drops it, A>K
+//              WithdrawRegions some of it (the job has freed them). It outlives agents.
 // All of these need a paused rank, and answer Failed if they are refused (kRefused: nothing was touched):
-//   release    A>K Release         the keeper adds what set `exported` holds; R>A Released: the rank has unmapped and released all its device
-//              memory, addresses stay reserved. Refused if the set is not exactly the rank's regions. Again after Mapped, too. With `discard`, which the
-//              keeper says while memory is kMapping: what is mapped has come since the last Release, and nobody needs it.
+//   release    A>K Release         the keeper adds what set `exported` holds; R>A Released: the rank has
+//              unmapped and released all its device memory, addresses stay reserved. Refused if the set is
+//              not exactly the rank's regions. Again after Mapped, too. With `discard`, which the keeper says
+//              while memory is kMapping: what is mapped has come since the last Release, and nobody needs it.
 //   deposit    A>K Deposit +fds    K>A Done, batch by batch
-//   map        A>K Map             (K>R MapBatch +fds, R>K MapAck)* of the set that is named (kMade: none), then K>R Map; R>A Mapped, once the rank has all
-//              its regions at their old addresses. On Failed what was mapped is released again. Sets stay until they are dropped by the agent.
-//   make       A>R Make (ids)      R>A Made +fds: the rank has new memory of its own at the old addresses of these regions, for a mover to fill; Map kMade ends it.
-//   fill       A>K Fetch           K>A Held +fds: some of a set, for the mover to copy from; largest regions first, and no more bytes at a time than the largest
-//              has. `from` is 0, then what Held said; Done: there are no more.
-//              A>K Replace +fds    K>A Done: these regions of the set are in the rank's new memory now. So a set is always whole, and twice there
-//              is at most as much as one region. Whoever begins anew (Release, Make) copies from what has been replaced already.
+//   map        A>K Map             (K>R MapBatch +fds, R>K MapAck)* of the set that is named (kMade: none),
+//              then K>R Map; R>A Mapped, once the rank has all its regions at their old addresses. On Failed
+//              what was mapped is released again. Sets stay until they are dropped by the agent.
+//   make       A>R Make (ids)      R>A Made +fds: the rank has new memory of its own at the old addresses of
+//              these regions, for a mover to fill; Map kMade ends it.
+//   fill       A>K Fetch           K>A Held +fds: some of a set, for the mover to copy from; largest regions
+//              first, and no more bytes at a time than the largest has. `from` is 0, then what Held said;
+//              Done: there are no more.
+//              A>K Replace +fds    K>A Done: these regions of the set are in the rank's new memory now. So a
+//              set is always whole, and twice there is at most as much as one region. Whoever begins anew
+//              (Release, Make) copies from what has been replaced already.
 //   go on      Resume              refused while memory is not mapped.
-//   dump       A>R PrepareDump     only while memory is released. R: unmaps the control page, DumpReady, closes its socket; K>A DumpReady once it is closed:
-//              phase kDumped, and what can be dumped holds nothing of the keeper's. Its service thread waits in sigwaitinfo.
-//   reattach   A>K Reattach        (the dump did not lead anywhere, or the process has been restored: then this is another keeper) K sends that thread a signal
-//              with a token (reattach.h), continues the process, and listens on an abstract socket of that name (an old path in the process's memory means
-//              nothing elsewhere). R>K Hello `restored`, K>R Welcome, K>A Done: phase kPaused, memory released.
+//   dump       A>R PrepareDump     only while memory is released. R: unmaps the control page, DumpReady,
+//              closes its socket; K>A DumpReady once it is closed: phase kDumped, and what can be dumped
+//              holds nothing of the keeper's. Its service thread waits in sigwaitinfo.
+//   reattach   A>K Reattach        (the dump did not lead anywhere, or the process has been restored: then
+//              this is another keeper) K sends that thread a signal with a token (reattach.h), continues the
+//              process, and listens on an abstract socket of that name (an old path in the process's memory
+//              means nothing elsewhere). R>K Hello `restored`, K>R Welcome, K>A Done: phase kPaused, memory
+//              released.
 //
 // Threads: pure functions and values. Times are CLOCK_BOOTTIME nanoseconds (base/clock.h), sizes are bytes.
 #pragma once

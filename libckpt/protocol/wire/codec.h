@@ -7,7 +7,11 @@
 // decoded.
 //
 // A body is cereal portable binary (little-endian, first byte 1) of one *enveloped* struct:
-//   struct M { static constexpr std::uint8_t kVersion = 1, kCompat = 1; ... template <class A> void fields(A& a) { a(x, y); } };
+//   struct M {
+//     static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+//     ...
+//     template <class A> void fields(A& a) { a(x, y); }
+//   };
 // Each enveloped struct, nested ones too, is written as {version u8, compat u8, size u32, fields}. A reader
 // refuses a struct whose compat is above its own kVersion, skips fields that a newer version appended, leaves
 // those at their defaults that an older one ends before, and refuses anything else left over. Fields:

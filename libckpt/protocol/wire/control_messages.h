@@ -15,13 +15,17 @@
 //     | <------------------- ReadLog    |
 //     | LogData         ------------->  |
 //     | <-------------- switch Prepare  |   its `plan` is an encoded MigrationPlan
-//     | switch messages ------------->  | ------------------------->  |   a switch frame whose `to` is the other side is
-//     | switch messages ----------------------------------------->    |   passed on by the coordinator; or the peer link
+//     | switch messages ------------->  | ------------------------->  |   a switch frame whose `to` is the
+//                                                                         other side is
+//     | switch messages ----------------------------------------->    |   passed on by the coordinator; or
+//                                                                         the peer link
 //     | MigrationProgress ----------->  |   a few times a second, from the source
 //     | <----------------- SetLimits    |
-//     | SourceReport, TargetReport -->  |   once the side knows the outcome; repeated after a reconnect until CLOSED
+//     | SourceReport, TargetReport -->  |   once the side knows the outcome; repeated after a reconnect until
+//                                           CLOSED
 //     | <----------------- ForgetJob    |
-//     | <--- DescribeJob, DescribeSwitch |   of what this coordinator does not know: its store was lost, or is an older copy
+//     | <--- DescribeJob, DescribeSwitch |   of what this coordinator does not know: its store was lost, or
+//                                            is an older copy
 //     | JobFacts, SwitchFacts, Reply ->  |
 //
 // Fields are only ever appended (codec.h skips what a newer sender appends); a change of meaning takes a new

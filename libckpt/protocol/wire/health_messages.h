@@ -3,8 +3,10 @@
 // decides; docs/design.md §8).
 //
 //   agent                          coordinator
-//     | HealthReport    ------------->  |   every finding the coordinator has not acknowledged; again at each new connection
-//     | <----------- HealthSettings     |   behind the Welcome, at each change, and as the acknowledgement of a report
+//     | HealthReport    ------------->  |   every finding the coordinator has not acknowledged; again at each
+//                                           new connection
+//     | <----------- HealthSettings     |   behind the Welcome, at each change, and as the acknowledgement of
+//                                           a report
 //
 // The coordinator acts: it cordons, moves, restores, parks; an agent never moves a job by itself. Fields are
 // only ever appended. Times are Unix milliseconds. Decoding bounds sizes and enums; everything else is

@@ -3,13 +3,18 @@
 //
 //   agent                          coordinator
 //     | <------------- TakeSnapshot     |   to the node where the job runs
-//     | SnapshotReport  ------------->  |   while it is taken, and once it is durable (or has failed); then Reply
-//     | <------------- RestoreImage     |   to the node where it shall run; answered with Reply once it runs (then JobChange as ever)
-//     | RestoreReport   ------------->  |   before that Reply, and behind the agent's hello of every instance that lives: what it runs from
+//     | SnapshotReport  ------------->  |   while it is taken, and once it is durable (or has failed); then
+//                                           Reply
+//     | <------------- RestoreImage     |   to the node where it shall run; answered with Reply once it runs
+//                                           (then JobChange as ever)
+//     | RestoreReport   ------------->  |   before that Reply, and behind the agent's hello of every instance
+//                                           that lives: what it runs from
 //     | <------------- VaultOrder       |   list, remove, keep the newest; answered with Reply
-//     | <------------- GrantVault       |   to the node whose vault another one is about to read or write; answered with VaultGrant
+//     | <------------- GrantVault       |   to the node whose vault another one is about to read or write;
+//                                           answered with VaultGrant
 //     | <------------- ReadImage        |   what an image says of its job; answered with ImageFacts
-//     | VaultContents   ------------->  |   behind the agent's hello and at every change: what this node's vault has
+//     | VaultContents   ------------->  |   behind the agent's hello and at every change: what this node's
+//                                           vault has
 //
 // A vault is a folder. The path is the node's own word for it: `folder` empty is the node's own vault
 // (agent.toml `vault_dir`, by default HOME/vault); a shared folder has the same path on every node. Fields

@@ -7,37 +7,55 @@
 //
 //   A>S,T Configure                        S,T>A MoverReady, or MoverFailed (the mover ends)
 //   A>S,T OpenSession                      (no answer; opening one that is open is SessionFailed)
-//   A>S,T AttachRegions +fds (<= 64)       S,T>A Attached: imported and mapped; the agent may close its copies. Next batch after it
+//   A>S,T AttachRegions +fds (<= 64)       S,T>A Attached: imported and mapped; the agent may close its
+//                                          copies. Next batch after it
 //   A>S,T AttachTensors (<= 96)            (no answer)
 //   A>T   StartTarget                      T>A Listening{addresses}
-//                                          T>A MadeRegions +fds (<= 64), if it was told to make the memory: once the source's plan is there
-//   A>S   StartSource{addresses}           S>A PlanAccepted or SessionFailed (kRefused names the tensor); T>A the same
-//                                          S>A Progress (<= 10 a second), FirstRoundDone (stop-copy: at once),
-//                                              Converged or DidNotConverge (abort wanted: the session waits for EndSession)
+//                                          T>A MadeRegions +fds (<= 64), if it was told to make the memory:
+//                                          once the source's plan is there
+//   A>S   StartSource{addresses}           S>A PlanAccepted or SessionFailed (kRefused names the tensor); T>A
+//                                          the same
+//                                          S>A Progress (<= 10 a second), FirstRoundDone (stop-copy: at
+//                                          once),
+//                                              Converged or DidNotConverge (abort wanted: the session waits
+//                                              for EndSession)
 //         S keeps the target fresh after Converged until FinalRound comes.
-//   A>S   HostRoom +memory file fd         behind StartSource, where host state is sent while it is made: the file it will fill from its front
+//   A>S   HostRoom +memory file fd         behind StartSource, where host state is sent while it is made: the
+//                                          file it will fill from its front
 //   A>S   FinalRound +host state fd        the rank is paused. S>A FinalSent: every chunk is acknowledged
-//   A>S   HostGrew                         after HostRoom and a FinalRound that says so: how far; the last one says that it is whole
-//   A>S   ReleaseManifest                  BARRIER is durable. May come before FinalSent; the manifest leaves after both
+//   A>S   HostGrew                         after HostRoom and a FinalRound that says so: how far; the last
+//                                          one says that it is whole
+//   A>S   ReleaseManifest                  BARRIER is durable. May come before FinalSent; the manifest leaves
+//                                          after both
 //                                          T>A Verified +host state fd;  S>A FinalDone
 //   A>S   MoverLimits, at any time
-//   A>S   AttachRegions, AttachTensors, DropTensors while rounds run: the job named or allocated; DropRegions: it freed.
+//   A>S   AttachRegions, AttachTensors, DropTensors while rounds run: the job named or allocated;
+//         DropRegions: it freed.
 //         S>A Dropped follows once nothing of the region is mapped here any more, at once also in a round.
-//         T>A DroppedRegions, in a target that makes the memory: the job freed what MadeRegions told of. A>T RegionsLetGo once no process of the agent's has
-//         them any more: a region that finds no memory waits for that.
-//   A>S,T FillRegions +fds             no session's: a process has made memory of its own, each region is copied into it and compared. S,T>A Filled, FillFailed
+//         T>A DroppedRegions, in a target that makes the memory: the job freed what MadeRegions told of. A>T
+//         RegionsLetGo once no process of the agent's has them any more: a region that finds no memory waits
+//         for that.
+//   A>S,T FillRegions +fds             no session's: a process has made memory of its own, each region is
+//                                      copied into it and compared. S,T>A Filled, FillFailed
 //
 // A snapshot is a source without a target, a restore a target without a source; what would be sent lies in a
 // vault (libckpt/store/vault).
-//   A>S   StartSnapshot +record fd         S>A SnapshotReady: what has changed since the last one is staged, while the job runs
+//   A>S   StartSnapshot +record fd         S>A SnapshotReady: what has changed since the last one is staged,
+//                                          while the job runs
 //   A>S   FinalRound (no host state)       the rank is paused. S>A SnapshotStaged: it may go on
-//                                          S>A DroppedRegions (none named): S holds nothing of its memory any more
+//                                          S>A DroppedRegions (none named): S holds nothing of its memory any
+//                                          more
 //   A>S   SnapshotHost +host state fd      before or behind SnapshotStaged. S>A SnapshotDone: durable
-//   A>S   JobLeft                          no session's: the job has left this GPU, what is remembered of its snapshots goes
-//   A>T   StartRestore                     T>A MadeRegions +fds (and DroppedRegions, where a damaged version was begun), as above
-//                                          T>A RestoreDone +host state fd: memory has its content, by fingerprints of what was written
-//   A>S,T EndSession, at any time          S,T>A SessionEnded: nothing of the job is held any more. Also after SessionFailed
-//   S,T>A SessionFailed                    the session does nothing more; EndSession must still follow. S lets go of nothing before it
+//   A>S   JobLeft                          no session's: the job has left this GPU, what is remembered of its
+//                                          snapshots goes
+//   A>T   StartRestore                     T>A MadeRegions +fds (and DroppedRegions, where a damaged version
+//                                          was begun), as above
+//                                          T>A RestoreDone +host state fd: memory has its content, by
+//                                          fingerprints of what was written
+//   A>S,T EndSession, at any time          S,T>A SessionEnded: nothing of the job is held any more. Also
+//                                          after SessionFailed
+//   S,T>A SessionFailed                    the session does nothing more; EndSession must still follow. S
+//                                          lets go of nothing before it
 //
 // A mover that loses its agent (end of file) ends and holds nothing. A message for a session that is not open
 // is answered with SessionEnded (EndSession, DropRegions: Dropped) or ignored.

@@ -22,7 +22,8 @@
 //   |<-- Committed(n+1), Runs(n+1) ---------------------------|
 //   |                          |<-- Runs(n+1) ----------------|
 //   |                   RELEASED, memory freed                |
-//   |<-- Released -------------|-- Released ----------------->|      the target is owner, lease no longer needed
+//   |<-- Released -------------|-- Released ----------------->|      the target is owner, lease no longer
+//                                                                    needed
 //   | CLOSED(target)           |                              |
 //   |-- Closed(target) ------->|                              |
 //   |-- Closed(target) -------------------------------------->|

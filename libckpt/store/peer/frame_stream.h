@@ -2,7 +2,8 @@
 // Messages of a vault's files over a TCP connection: a small head and up to 8 MiB of a file's bytes, each
 // under a checksum (XXH3-64), so that what was flipped on the way is found before it is used. Blocking.
 //
-//   magic u32 "GPVF" | head_bytes u32 | payload_bytes u32 | 0 u32 | head hash u64 | payload hash u64 | head | payload       little endian
+//   magic u32 "GPVF" | head_bytes u32 | payload_bytes u32 | 0 u32 | head hash u64 | payload hash u64 | head |
+//   payload little endian
 //
 // Threads: one at a time; shut_down() from any, it ends what the other is at. Ownership: owns the socket.
 // Errors: kUnavailable: the other side is gone; kTimedOut: it says nothing in the middle of a message;

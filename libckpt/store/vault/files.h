@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The few file operations that the vault is made of, as an interface: a test puts a double in their place
-// that cuts the power between any two of them (tests/unit/libckpt/store/vault/power_cut_files.h). What the vault
-// relies on, and nothing more:
+// that cuts the power between any two of them (tests/unit/libckpt/store/vault/power_cut_files.h). What the
+// vault relies on, and nothing more:
 //   * bytes are on the disk once sync() of their file has returned, in any order and any part before that;
-//   * a name (made, renamed, removed) is on the disk once sync_folder() of its folder has returned, before that perhaps;
+//   * a name (made, renamed, removed) is on the disk once sync_folder() of its folder has returned, before
+//     that perhaps;
 //   * a rename takes place or does not: no reader ever sees half of it.
 //
 // Threads: Files is shared and thread-safe; read_at() and expect() of one File may be called by many threads

@@ -3,7 +3,8 @@
 // that the version gives it, and the version's file with its checksum: what is delivered is what was put.
 //
 //   CKPT_TRY(reader, vault->open_version("job", 7));
-//   CKPT_TRYV(reader->read_regions(sink, {}));                     // all memory, several threads, in the order of the disk
+//   CKPT_TRYV(reader->read_regions(sink, {}));                     // all memory, several threads, in the
+//                                                                  // order of the disk
 //   CKPT_TRY(host, reader->read_blob("rank.0.host", 1 << 30));
 //
 // The records of a version are sorted by place and read in runs of up to 4 MiB, each by one thread, which

@@ -7,8 +7,8 @@
 //   CKPT_TRY(region, writer->add_region({rank, id, generation, bytes, "name"}));
 //   for (dirty chunks, on any number of threads) CKPT_TRYV(writer->put_chunk(region, index, bytes));
 //   CKPT_TRYV(writer->keep_rest(region));
-//   for (auto chunk : writer->missing(region)) ...put it: nothing to keep (new region, or damaged on the disk)
-//   CKPT_TRYV(writer->put_blob("rank.0.host", host_state));
+//   for (auto chunk : writer->missing(region)) ...put it: nothing to keep (new region, or damaged on the
+//   disk) CKPT_TRYV(writer->put_blob("rank.0.host", host_state));
 //   CKPT_TRY(version, writer->commit({.step = 7}));     // on the disk, or not there at all
 //
 // What it costs: a new content is hashed, packed if that pays, and appended; lists are written for blocks of

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A coordinator that lost its disk and gets a backup back: the jobs of the backup are known again, and run."""
+"""A coordinator that lost its disk and gets a backup back: the jobs of the backup are known again, and
+run."""
 import shutil
 import stat
 import unittest
@@ -15,12 +16,15 @@ class Backup(ClusterTest):
 
     def start_sleeper(self, name):
         cluster = self.cluster
-        cluster.call("run", "--cooperative", "--detach", "--name", name, "--", "/bin/sh", "-c", f"echo I am {name}; exec sleep 1000")
+        cluster.call("run", "--cooperative", "--detach", "--name", name, "--", "/bin/sh", "-c",
+                     f"echo I am {name}; exec sleep 1000")
         cluster.wait_for_line(name, f"I am {name}")
 
     def jobs(self):
-        """What the coordinator says of each that a backup must bring back. A program that never uses the GPU stays "starting"."""
-        return {job["name"]: (job["id"], job["state"], job["node"], job["incarnation"]) for job in self.cluster.json("jobs")}
+        """What the coordinator says of each that a backup must bring back. A program that never uses the GPU
+        stays "starting"."""
+        return {job["name"]: (job["id"], job["state"], job["node"], job["incarnation"])
+                for job in self.cluster.json("jobs")}
 
     def lose_the_store(self):
         self.cluster.kill("gpumigrate-coordinator")
@@ -41,7 +45,8 @@ class Backup(ClusterTest):
         made = cluster.json("backup", str(file))
         self.assertEqual(made["jobs"], 2)
         self.assertEqual(stat.S_IMODE(file.stat().st_mode), 0o600)
-        self.assertEqual(list((cluster.home / "coordinator" / "backups").iterdir()), [], "the coordinator kept its copy")
+        self.assertEqual(list((cluster.home / "coordinator" / "backups").iterdir()), [],
+                         "the coordinator kept its copy")
         self.assertEqual(cluster.json("backup", "show", str(file))["cluster"], made["cluster"])
         before = self.jobs()
         self.assertEqual(before["train"][1], "running", before)

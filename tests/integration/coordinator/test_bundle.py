@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bundle where nothing is but the C library: gpu-check says that there is no GPU, and with the software GPU passes what it can."""
+"""The bundle where nothing is but the C library: gpu-check says that there is no GPU, and with the software
+GPU passes what it can."""
 import json
 import os
 import pathlib
@@ -11,7 +12,8 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ["GPUMIGRATE_BUILD"])
 # What the bundle takes from the machine it comes to.
-C_LIBRARY = ("libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libresolv.so.2", "libutil.so.1", "libanl.so.1")
+C_LIBRARY = ("libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libresolv.so.2",
+             "libutil.so.1", "libanl.so.1")
 LOADER = pathlib.Path("/lib64/ld-linux-x86-64.so.2")
 DEVICES = ("null", "zero", "random", "urandom")
 # In namespaces of its own; what is mounted goes with them.
@@ -41,13 +43,15 @@ def bare_root(folder):
 class Bundle(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        allowed = subprocess.run([*NAMESPACES, "mount", "-t", "tmpfs", "tmpfs", "/tmp"], capture_output=True, text=True)
+        allowed = subprocess.run([*NAMESPACES, "mount", "-t", "tmpfs", "tmpfs", "/tmp"], capture_output=True,
+                                 text=True)
         if allowed.returncode != 0:
             raise unittest.SkipTest(f"No namespaces for a root of its own here: {allowed.stderr.strip()}")
         cls.folder = tempfile.TemporaryDirectory(prefix="gm-bundle-")
         cls.addClassCleanup(cls.folder.cleanup)
         cls.root = bare_root(pathlib.Path(cls.folder.name) / "root")
-        made = subprocess.run([ROOT / "tools" / "bundle", "--build", BUILD, cls.root / "gpumigrate"], capture_output=True, text=True)
+        made = subprocess.run([ROOT / "tools" / "bundle", "--build", BUILD, cls.root / "gpumigrate"],
+                              capture_output=True, text=True)
         if made.returncode != 0:
             raise AssertionError(f"tools/bundle: {made.stderr}")
 
@@ -55,7 +59,8 @@ class Bundle(unittest.TestCase):
         """gpu-check's exit status, its output, and its report (None: it made none)."""
         report = self.root / "results" / "check.json"
         report.unlink(missing_ok=True)
-        ended = subprocess.run([*NAMESPACES, "sh", "-c", ENTER, self.root, "/gpumigrate/gpu-check", "--json", "/results/check.json", *options],
+        ended = subprocess.run([*NAMESPACES, "sh", "-c", ENTER, self.root, "/gpumigrate/gpu-check", "--json",
+                                "/results/check.json", *options],
                                capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
         said = ended.stdout + ended.stderr
         return ended.returncode, said, json.loads(report.read_text()) if report.exists() else None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A coordinator that lost its disk, or came up with an older copy of it: what runs goes on and is known again, and nothing new is mixed up
-with it."""
+"""A coordinator that lost its disk, or came up with an older copy of it: what runs goes on and is known
+again, and nothing new is mixed up with it."""
 import unittest
 
 from cluster import run_unmoved
@@ -16,7 +16,8 @@ class CoordinatorLost(StoreLosingTest):
 
     def start_sleeper(self, name, node="node-a"):
         cluster = self.cluster
-        cluster.call("run", "--cooperative", "--detach", "--name", name, "--node", node, "--", "/bin/sh", "-c",
+        cluster.call("run", "--cooperative", "--detach", "--name", name, "--node", node, "--", "/bin/sh",
+                     "-c",
                      f"echo I am {name}; exec sleep 1000")
         cluster.wait_for_line(name, f"I am {name}")
         return cluster.job(name)["id"]

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The store is lost, or an older copy of it comes back, at each state of a move, together with whoever stood there: one instance goes on,
-with its digest, and moves again."""
+"""The store is lost, or an older copy of it comes back, at each state of a move, together with whoever stood
+there: one instance goes on, with its digest, and moves again."""
 import unittest
 
 from cluster import run_unmoved
 from losing_store import StoreLosingTest, lose_at_each_point
 
-ARGUMENTS = ["--bytes", "32MiB", "--hot", "4%", "--step-ms", "5", "--seed", "11", "--pattern", "random", "--steps", "4000",
+ARGUMENTS = ["--bytes", "32MiB", "--hot", "4%", "--step-ms", "5", "--seed", "11", "--pattern", "random",
+             "--steps", "4000",
              "--print-every", "1"]
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three nodes with eight jobs, two of them at rest in images, and one under way in each state of a move: the store is removed, emptied, or an older
-copy of it comes back, together with whoever stood there. No job runs twice, none is stopped, what rests resumes, and all of them move again."""
+"""Three nodes with eight jobs, two of them at rest in images, and one under way in each state of a move: the
+store is removed, emptied, or an older copy of it comes back, together with whoever stood there. No job runs
+twice, none is stopped, what rests resumes, and all of them move again."""
 import re
 import unittest
 
@@ -11,7 +12,8 @@ from waiting import eventually_equal
 STEPS = 4000
 TRAINING = ["--params", "5000", "--seed", "3", "--print-every", "1", "--step-ms", "20", "--steps", str(STEPS)]
 # "job" goes from the first GPU of node-a to that of node-b: the points of movers name it.
-RUN = {"job": "node-a:0", "other-a": "node-a:1", "b-1": "node-b:1", "b-2": "node-b:2", "c-1": "node-c", "c-2": "node-c"}
+RUN = {"job": "node-a:0", "other-a": "node-a:1", "b-1": "node-b:1", "b-2": "node-b:2", "c-1": "node-c",
+       "c-2": "node-c"}
 REST = {"rests-a": "node-a:2", "rests-b": "node-b:3"}
 
 
@@ -47,7 +49,8 @@ class StoreOfAFleetLost(StoreLosingTest):
             cluster.migrate("b-1", "node-c")
         victims = self.daemons_of(role)
         cluster.arm(role, number)
-        moved = cluster.popen("migrate", "job", "--to", "node-b:0", "--live", "-o", "json", "--timeout", "60s")
+        moved = cluster.popen("migrate", "job", "--to", "node-b:0", "--live", "-o", "json", "--timeout",
+                              "60s")
         self.wait_until_fired(role, number, moved)
         self.wait_until_dead(victims)
         self.stop_coordinator()
@@ -71,7 +74,8 @@ class StoreOfAFleetLost(StoreLosingTest):
 
     def wait_for_one_instance_each(self, count):
         """What was left by a move that is over ends a moment after it."""
-        eventually_equal(lambda: len(self.cluster.pids("examples/charlm")), count, "one instance for each job")
+        eventually_equal(lambda: len(self.cluster.pids("examples/charlm")), count,
+                         "one instance for each job")
         running = {job["name"] for job in self.cluster.json("jobs") if job["state"] == "running"}
         self.assertEqual(len(running), count, running)
 

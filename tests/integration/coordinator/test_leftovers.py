@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the daemons keep for a job leaves with it: a mover's knowledge of the snapshots of jobs that ended, and, where CRIU works, the memory files of
-processes that moved away."""
+"""What the daemons keep for a job leaves with it: a mover's knowledge of the snapshots of jobs that ended,
+and, where CRIU works, the memory files of processes that moved away."""
 import os
 import re
 import unittest
@@ -20,7 +20,8 @@ class Leftovers(CrashingTest):
 
     def forgotten(self):
         logs = self.cluster.home.rglob("mover-*.log")
-        return sum(len(re.findall(r"snapshots forgotten: job", path.read_text(errors="replace"))) for path in logs)
+        return sum(len(re.findall(r"snapshots forgotten: job", path.read_text(errors="replace")))
+                   for path in logs)
 
     def test_a_mover_forgets_the_snapshots_of_jobs_that_ended(self):
         cluster = self.cluster

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpumigrate local up` starts what has ended, whatever it is. The daemons are stand-ins that only listen and register."""
+"""`gpumigrate local up` starts what has ended, whatever it is. The daemons are stand-ins that only listen and
+register."""
 import contextlib
 import json
 import os
@@ -81,7 +82,8 @@ class LocalUp(unittest.TestCase):
         self.addCleanup(self.call, "local", "down")
 
     def call(self, *arguments):
-        return subprocess.run([self.bin / "gpumigrate", *arguments], env=self.environment, capture_output=True, text=True,
+        return subprocess.run([self.bin / "gpumigrate", *arguments], env=self.environment,
+                              capture_output=True, text=True,
                               timeout=LIMIT_S)
 
     def up(self, *arguments):
@@ -91,7 +93,8 @@ class LocalUp(unittest.TestCase):
         return json.loads(result.stdout)
 
     def processes(self):
-        return {process["name"]: process for process in json.loads(self.call("local", "status", "-o", "json").stdout)["processes"]}
+        return {process["name"]: process
+                for process in json.loads(self.call("local", "status", "-o", "json").stdout)["processes"]}
 
     def kill(self, *names):
         for pid in [self.processes()[name]["pid"] for name in names]:
@@ -127,13 +130,17 @@ class LocalUp(unittest.TestCase):
         self.kill("coordinator", "node-b")
         before = self.processes()["coordinator"]["pid"]
         (self.home / "hold").touch()
-        first = subprocess.Popen([self.bin / "gpumigrate", "local", "up"], env=self.environment, stderr=subprocess.DEVNULL)
-        eventually(lambda: self.processes()["coordinator"]["pid"] != before, "the first command has started a coordinator")
+        first = subprocess.Popen([self.bin / "gpumigrate", "local", "up"], env=self.environment,
+                                 stderr=subprocess.DEVNULL)
+        eventually(lambda: self.processes()["coordinator"]["pid"] != before,
+                   "the first command has started a coordinator")
         first.kill()
         first.wait()
-        second = subprocess.Popen([self.bin / "gpumigrate", "local", "up", "-o", "json"], env=self.environment,
+        second = subprocess.Popen([self.bin / "gpumigrate", "local", "up", "-o", "json"],
+                                  env=self.environment,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        eventually(lambda: second.poll() is not None or self.watches(second.pid), "the second command waits for it")
+        eventually(lambda: second.poll() is not None or self.watches(second.pid),
+                   "the second command waits for it")
         (self.home / "hold").unlink()
         out, errors = second.communicate(timeout=LIMIT_S)
         self.assertEqual(second.returncode, 0, errors)
@@ -143,4 +150,5 @@ class LocalUp(unittest.TestCase):
         self.up("--nodes", "3", "--gpus", "2", "--gpu-memory", "1GiB")
         self.kill("coordinator", "node-a", "node-b", "node-c")
         state = self.up()
-        self.assertEqual((state["started"], len(state["nodes"]), state["gpus"], state["gpu_memory"]), (4, 3, 2, "1GiB"))
+        self.assertEqual((state["started"], len(state["nodes"]), state["gpus"], state["gpu_memory"]),
+                         (4, 3, 2, "1GiB"))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nothing grows: 200 jobs one after the other, and thousands of operations on two that live on. Long; test_leftovers.py is the short edition."""
+"""Nothing grows: 200 jobs one after the other, and thousands of operations on two that live on. Long;
+test_leftovers.py is the short edition."""
 import itertools
 import os
 import time
@@ -62,7 +63,8 @@ class ManyOperations(ClusterTest):
         self.operation("run --dry-run", "/v1/jobs", {"argv": ["x"], "cwd": "/tmp", "dry_run": True})
         self.operation("cordon", "/v1/cordon", {"place": "node-a:1", "reason": "test"})
         self.operation("uncordon", "/v1/uncordon", {"place": "node-a:1"})
-        for path in ("/v1/jobs?limit=100", "/v1/images?limit=100", "/v1/migrations?limit=100", "/v1/events?limit=100", "/v1/gpus"):
+        for path in ("/v1/jobs?limit=100", "/v1/images?limit=100", "/v1/migrations?limit=100",
+                     "/v1/events?limit=100", "/v1/gpus"):
             self.operation("lists", path)
 
     def test_daemons_hold_no_more_after_10000_operations(self):

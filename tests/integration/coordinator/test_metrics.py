@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Prometheus scrapes a local cluster: what a migration measured, GPUs and jobs, a lost node that fires its alert; the dashboard's
-and the rules' queries."""
+"""A real Prometheus scrapes a local cluster: what a migration measured, GPUs and jobs, a lost node that fires
+its alert; the dashboard's and the rules' queries."""
 import json
 import re
 import subprocess
@@ -30,7 +30,8 @@ def dashboard_queries():
 
 def documented():
     """{name: kind} of docs/metrics.md."""
-    rows = re.findall(r"(?m)^\| `([a-z_]+)` \| (counter|gauge|histogram) \|", (ROOT / "docs" / "metrics.md").read_text())
+    rows = re.findall(r"(?m)^\| `([a-z_]+)` \| (counter|gauge|histogram) \|",
+                      (ROOT / "docs" / "metrics.md").read_text())
     return dict(rows)
 
 
@@ -42,7 +43,8 @@ class ScrapedCluster(ClusterTest):
         self.addresses = {process["name"]: process["metrics"].removeprefix("http://").removesuffix("/metrics")
                           for process in status["processes"]}
         nodes = [self.addresses[name] for name in ("node-a", "node-b")]
-        self.prometheus = Prometheus({"gpumigrate-coordinator": [self.addresses["coordinator"]], "gpumigrate-agent": nodes},
+        self.prometheus = Prometheus({"gpumigrate-coordinator": [self.addresses["coordinator"]],
+                                      "gpumigrate-agent": nodes},
                                      self.token_file, at_once(RULES.read_text()))
         self.addCleanup(self.prometheus.stop)
         self.wait_for = self.prometheus.wait_for
@@ -62,7 +64,8 @@ class Metrics(ScrapedCluster):
         moved = '{mode="live",way="cooperative"}'
         self.wait_for(f"gpumigrate_downtime_seconds_count{moved}", 1)
         self.wait_for(f"gpumigrate_downtime_seconds_sum{moved}", report["downtime_ms"] / 1000)
-        self.wait_for("sum(gpumigrate_downtime_piece_seconds_sum)", lambda sum: abs(sum - report["downtime_ms"] / 1000) < 1e-6)
+        self.wait_for("sum(gpumigrate_downtime_piece_seconds_sum)",
+                      lambda sum: abs(sum - report["downtime_ms"] / 1000) < 1e-6)
         for piece, ms in report["downtime_breakdown_ms"].items():
             self.wait_for(f'gpumigrate_downtime_piece_seconds_sum{{piece="{piece}"}}', ms / 1000)
         self.wait_for(f"gpumigrate_migration_duration_seconds_sum{moved}", report["total_ms"] / 1000)
@@ -74,8 +77,10 @@ class Metrics(ScrapedCluster):
         self.wait_for("gpumigrate_wire_bytes_total", report["wire_bytes"])
         self.wait_for("gpumigrate_dirty_bytes_total", report["dirty_bytes"])
         self.wait_for("gpumigrate_resent_chunks_total", 0)
-        # The source's agent counts while it sends: a report a few times a second, so the last bytes may be missing.
-        self.wait_for('gpumigrate_agent_sent_bytes_total{node="node-a"}', lambda sent: 0 < sent <= report["sent_bytes"])
+        # The source's agent counts while it sends: a report a few times a second, so the last bytes may be
+        # missing.
+        self.wait_for('gpumigrate_agent_sent_bytes_total{node="node-a"}',
+                      lambda sent: 0 < sent <= report["sent_bytes"])
         self.wait_for('gpumigrate_agent_sent_bytes_total{node="node-b"}', 0)
         self.wait_for("sum(gpumigrate_agent_transfers)", 0)
         self.wait_for('gpumigrate_gpu_jobs{node="node-a"}', 0)
@@ -119,7 +124,8 @@ class Metrics(ScrapedCluster):
         for name, kind in names.items():
             if kind == "histogram":
                 known |= {name + suffix for suffix in ("_bucket", "_sum", "_count")}
-        rules = [rule["query"] for group in self.prometheus.get("/api/v1/rules")["groups"] for rule in group["rules"]]
+        rules = [rule["query"] for group in self.prometheus.get("/api/v1/rules")["groups"]
+                 for rule in group["rules"]]
         self.assertGreaterEqual(len(rules), 10)
         queries = dashboard_queries()
         self.assertGreaterEqual(len(queries), 30)
@@ -158,7 +164,8 @@ class Metrics(ScrapedCluster):
 
 class Rules(unittest.TestCase):
     def promtool(self, *arguments):
-        result = subprocess.run([program("promtool"), *arguments], capture_output=True, text=True, cwd=RULES.parent, timeout=120)
+        result = subprocess.run([program("promtool"), *arguments], capture_output=True, text=True,
+                                cwd=RULES.parent, timeout=120)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
     def test_rules_fire_on_their_conditions(self):
@@ -166,7 +173,8 @@ class Rules(unittest.TestCase):
         self.promtool("test", "rules", "gpumigrate.rules.test.yml")
 
     def test_each_rule_has_a_test(self):
-        tested = set(re.findall(r"alertname: (\w+)", (RULES.parent / "gpumigrate.rules.test.yml").read_text()))
+        tested = set(re.findall(r"alertname: (\w+)",
+                                (RULES.parent / "gpumigrate.rules.test.yml").read_text()))
         self.assertEqual(set(re.findall(r"- alert: (\w+)", RULES.read_text())), tested)
 
     def test_configuration_is_valid(self):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """kill -9 at every numbered crash point (libckpt/base/fault_points.def), one per test.
 
-Before COMMITTED the job goes on at the source from the very step it stopped at; from COMMITTED on exactly the target's
-instance runs; a killed coordinator takes up where it was. The killed daemon is started again, as a service manager does."""
+Before COMMITTED the job goes on at the source from the very step it stopped at; from COMMITTED on exactly the
+target's instance runs; a killed coordinator takes up where it was. The killed daemon is started again, as a
+service manager does."""
 import unittest
 
 from cluster import run_unmoved
@@ -30,7 +31,8 @@ class CrashPoints(CrashingTest):
         cluster.wait_for_line("job", r"^step 5\b")
         victims = self.daemons_of(role)
         cluster.arm(role, number)
-        # Whatever the command says, it must say it: 0 moved, 1, 2 and 5 (refused) at the source, 6 contact lost.
+        # Whatever the command says, it must say it: 0 moved, 1, 2 and 5 (refused) at the source, 6 contact
+        # lost.
         moved = cluster.popen("migrate", "job", "--to", "node-b", "--live", "-o", "json", "--timeout", "60s")
         self.wait_until_fired(role, number, moved)
         self.wait_until_dead(victims)
@@ -58,17 +60,22 @@ for name, role, number, ends_on in POINTS:
 
 class EveryPointIsTested(unittest.TestCase):
     def test_tables_are_complete(self):
-        # The first is reached by an abort (test_abort.py). The others end the keeper or the rank that runs: the job dies, not a switch.
-        never = {Point.COORDINATOR_ABORTED_DURABLE, Point.RANK_RESUMED, Point.KEEPER_DUMPED, Point.RANK_RELEASED, Point.RANK_MAPPED}
+        # The first is reached by an abort (test_abort.py). The others end the keeper or the rank that runs:
+        # the job dies, not a switch.
+        never = {Point.COORDINATOR_ABORTED_DURABLE, Point.RANK_RESUMED, Point.KEEPER_DUMPED,
+                 Point.RANK_RELEASED, Point.RANK_MAPPED}
         tested = {number for _, _, number, _ in POINTS}
         for table in (test_swap_crashes.POINTS, test_process_crashes.POINTS, test_process_losses.POINTS):
             tested |= {number for _, number, _ in table}
         tested |= {number for _, number, _ in test_remap.WHILE_FILLING}
         tested |= {number for _, number in [*test_image_crashes.POINTS, test_image_crashes.PARKED]}
-        for table in (test_peer_vault_crashes.COORDINATOR, test_peer_vault_losses.AGENT, test_peer_vault_losses.SERVER):
+        for table in (test_peer_vault_crashes.COORDINATOR, test_peer_vault_losses.AGENT,
+                      test_peer_vault_losses.SERVER):
             tested |= {number for _, number in table}
         # Of images: tests/fault/protect_test.cc and vault_mover_test.cc.
-        tested |= {Point.SNAPSHOT_PAUSED, Point.SNAPSHOT_SAVED, Point.SNAPSHOT_RESUMED, Point.SNAPSHOT_DURABLE, Point.RESTORE_STARTED,
-                   Point.RESTORE_FILLED, Point.SNAPSHOT_MOVER_READY, Point.SNAPSHOT_MOVER_STAGED, Point.SNAPSHOT_MOVER_WRITTEN,
+        tested |= {Point.SNAPSHOT_PAUSED, Point.SNAPSHOT_SAVED, Point.SNAPSHOT_RESUMED,
+                   Point.SNAPSHOT_DURABLE, Point.RESTORE_STARTED,
+                   Point.RESTORE_FILLED, Point.SNAPSHOT_MOVER_READY, Point.SNAPSHOT_MOVER_STAGED,
+                   Point.SNAPSHOT_MOVER_WRITTEN,
                    Point.SNAPSHOT_MOVER_COMMITTED, Point.RESTORE_MOVER_FILLED}
         self.assertEqual(set(Point) - never, tested)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPU that computes nothing any more under a protected job, without an Xid and with an NVML that answers: a probe finds it, the GPU is cordoned, and the
-job goes on elsewhere from its newest image."""
+"""A GPU that computes nothing any more under a protected job, without an Xid and with an NVML that answers: a
+probe finds it, the GPU is cordoned, and the job goes on elsewhere from its newest image."""
 import unittest
 
 import test_evacuation
@@ -18,7 +18,8 @@ class HangingGpu(test_evacuation.TroubledGpu):
         job = self.cluster.job("job")
         self.assertEqual((job["node"], job["incarnation"]), ("node-b", 2), job)
         finding = self.cluster.json("health")["findings"][0]  # the newest
-        self.assertEqual((finding["node"], finding["gpu"], finding["source"], finding["xid"]), ("node-a", 0, "probe", None), finding)
+        self.assertEqual((finding["node"], finding["gpu"], finding["source"], finding["xid"]),
+                         ("node-a", 0, "probe", None), finding)
         self.assertIn("a probe of the GPU hangs", finding["reason"])
         self.assertEqual(self.cluster.finish("job")["digest"], self.expected)
         self.assertFalse(self.cluster.pids("examples/" + program))  # what hung is gone, too

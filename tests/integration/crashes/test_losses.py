@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loss of the coordinator pauses nothing; `jobs` and `logs` work again when it is back. Hostile bytes on its ports and on
-the movers' harm no job."""
+"""Loss of the coordinator pauses nothing; `jobs` and `logs` work again when it is back. Hostile bytes on its
+ports and on the movers' harm no job."""
 import os
 import pathlib
 import resource
@@ -12,7 +12,8 @@ from cluster import run_unmoved
 from crashing import CrashingTest
 from fault_points import Point
 
-ARGUMENTS = ["--bytes", "32MiB", "--hot", "4%", "--step-ms", "5", "--seed", "4", "--pattern", "random", "--steps", "3000",
+ARGUMENTS = ["--bytes", "32MiB", "--hot", "4%", "--step-ms", "5", "--seed", "4", "--pattern", "random",
+             "--steps", "3000",
              "--print-every", "1"]
 
 
@@ -87,7 +88,8 @@ class Losses(CrashingTest):
 
 
     def test_hostile_bytes_on_a_movers_port(self):
-        """They may end the mover: then the migration fails, the job and the agent are unharmed, and the next one works."""
+        """They may end the mover: then the migration fails, the job and the agent are unharmed, and the next
+        one works."""
         cluster = self.cluster
         expected = run_unmoved("hotset", *ARGUMENTS)["digest"]
         cluster.start("job", "hotset", *ARGUMENTS)
@@ -106,19 +108,22 @@ class Losses(CrashingTest):
         self.assertIn(moving.returncode, (0, 1))
         self.assertEqual(sorted(cluster.pids("gpumigrate-agent")), agents)
         there = cluster.job("job")["node"]
-        self.assertEqual(cluster.migrate("job", "node-b" if there == "node-a" else "node-a")["result"], "done")
+        self.assertEqual(cluster.migrate("job", "node-b" if there == "node-a" else "node-a")["result"],
+                         "done")
         self.assertEqual(cluster.finish("job")["digest"], expected)
         self.assert_steps_in_order(cluster.log("job"))
 
     def test_full_disk_under_a_journal(self):
-        """Refused or given up cleanly, whoever's disk is full; the job runs on, the daemon lives, and later a move works."""
+        """Refused or given up cleanly, whoever's disk is full; the job runs on, the daemon lives, and later a
+        move works."""
         cluster = self.cluster
         expected = run_unmoved("hotset", *ARGUMENTS)["digest"]
         cluster.start("job", "hotset", *ARGUMENTS)
         cluster.wait_for_line("job", r"^step 5\b")
-        # The target before the source: a target that an earlier migration has prepared has room in its journal, which a full disk
-        # would leave it, but which RLIMIT_FSIZE does not let it write to.
-        daemons = {"coordinator": cluster.pids("gpumigrate-coordinator"), "target": cluster.pids("nodes/node-b/agent.toml"),
+        # The target before the source: a target that an earlier migration has prepared has room in its
+        # journal, which a full disk would leave it, but which RLIMIT_FSIZE does not let it write to.
+        daemons = {"coordinator": cluster.pids("gpumigrate-coordinator"),
+                   "target": cluster.pids("nodes/node-b/agent.toml"),
                    "source": cluster.pids("nodes/node-a/agent.toml")}
         for name, pids in daemons.items():
             self.assertEqual(len(pids), 1, name)
@@ -138,7 +143,8 @@ class Losses(CrashingTest):
 
 
 def attack(port, until_closed=True):
-    """Nonsense of several kinds, each on a connection of its own, until the daemon has closed it (UCX may keep it)."""
+    """Nonsense of several kinds, each on a connection of its own, until the daemon has closed it (UCX may
+    keep it)."""
     for junk in (b"", b"\0" * 24, b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096), b"\xff" * 65536):
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The power goes: everything is killed at once at each step of taking an image, and what had not been synced is on the disk, or is not, or is torn. The job goes
-on from the newest image that anybody was told of, or a newer one, and ends with the digest of one that was never cut."""
+"""The power goes: everything is killed at once at each step of taking an image, and what had not been synced
+is on the disk, or is not, or is torn. The job goes on from the newest image that anybody was told of, or a
+newer one, and ends with the digest of one that was never cut."""
 import json
 import os
 import pathlib
@@ -18,8 +19,12 @@ from fault_points import Point
 RECORDER = BUILD / "tests/librecord_writes.so"
 POWER_CUT = BUILD / "tests/power-cut"
 # Of taking an image, in their order: the agent's and the mover's (docs/testing.md).
-POINTS = [("mover", Point.SNAPSHOT_MOVER_READY), ("agent", Point.SNAPSHOT_PAUSED), ("mover", Point.SNAPSHOT_MOVER_STAGED), ("agent", Point.SNAPSHOT_SAVED), ("agent", Point.SNAPSHOT_RESUMED), ("mover", Point.SNAPSHOT_MOVER_WRITTEN), ("mover", Point.SNAPSHOT_MOVER_COMMITTED), ("agent", Point.SNAPSHOT_DURABLE)]
-HOTSET = ["--bytes", "16MiB", "--hot", "4%", "--step-ms", "5", "--seed", "4", "--pattern", "random", "--print-every", "1"]
+POINTS = [("mover", Point.SNAPSHOT_MOVER_READY), ("agent", Point.SNAPSHOT_PAUSED),
+          ("mover", Point.SNAPSHOT_MOVER_STAGED), ("agent", Point.SNAPSHOT_SAVED),
+          ("agent", Point.SNAPSHOT_RESUMED), ("mover", Point.SNAPSHOT_MOVER_WRITTEN),
+          ("mover", Point.SNAPSHOT_MOVER_COMMITTED), ("agent", Point.SNAPSHOT_DURABLE)]
+HOTSET = ["--bytes", "16MiB", "--hot", "4%", "--step-ms", "5", "--seed", "4", "--pattern", "random",
+          "--print-every", "1"]
 
 
 class RecordedCluster(Cluster):
@@ -48,7 +53,8 @@ class RecordedCluster(Cluster):
         for process in victims.values():
             select.select([process], [], [], 60)
             os.close(process)
-        subprocess.run([POWER_CUT, self.journal, self.disk, self.before, str(seed)], check=True, capture_output=True)
+        subprocess.run([POWER_CUT, self.journal, self.disk, self.before, str(seed)], check=True,
+                       capture_output=True)
 
 
 @unittest.skipUnless(RECORDER.exists(), "not built: a sanitizer wants to be the first that is loaded")
@@ -63,10 +69,12 @@ class PowerCuts(CrashingTest):
 
     def snapshot(self):
         """The number of the version, of which somebody was told."""
-        return self.cluster.json("snapshot", "job", "--to", str(self.cluster.disk / "vault"))["report"]["version"]
+        return self.cluster.json("snapshot", "job", "--to",
+                                 str(self.cluster.disk / "vault"))["report"]["version"]
 
     def steps(self):
-        return max((int(step) for step in re.findall(r"^step (\d+)\b", self.cluster.log("job"), re.M)), default=0)
+        return max((int(step) for step in re.findall(r"^step (\d+)\b", self.cluster.log("job"), re.M)),
+                   default=0)
 
     def cut_at(self, role, number, seed):
         cluster = self.cluster
@@ -79,7 +87,8 @@ class PowerCuts(CrashingTest):
             cluster.cut_power(seed)
             ordering.kill()
         cluster.up()
-        done = cluster.json("restore", "job", "--to", "node-b" if node == "node-a" else "node-a", exits=(3,))["restored"]
+        done = cluster.json("restore", "job", "--to", "node-b" if node == "node-a" else "node-a",
+                            exits=(3,))["restored"]
         self.assertIsNone(done["note"], done)
         version = int(re.search(r"\.v(\d+)@", done["image"])[1])
         self.assertGreaterEqual(version, told, done)
@@ -89,7 +98,8 @@ class PowerCuts(CrashingTest):
     def test_at_each_step_of_an_image(self):
         steps = 6000
         arguments = [*HOTSET, "--steps", str(steps)]
-        expected = run_unmoved("hotset", *HOTSET[:4], "--step-ms", "0", *HOTSET[6:], "--steps", str(steps))["digest"]
+        expected = run_unmoved("hotset", *HOTSET[:4], "--step-ms", "0", *HOTSET[6:], "--steps",
+                               str(steps))["digest"]
         self.cluster.start("job", "hotset", *arguments)
         self.cluster.wait_for_line("job", r"^step 5\b")
         for seed, (role, number) in enumerate(POINTS):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent dies while a snapshot holds a job. When it is back the job goes on, whatever moves of it have ended before, and no image stays in memory."""
+"""An agent dies while a snapshot holds a job. When it is back the job goes on, whatever moves of it have
+ended before, and no image stays in memory."""
 import os
 import unittest
 
@@ -21,9 +22,11 @@ class AgentDiesDuringASnapshot(CrashingTest):
         super().setUp()
         arguments = [*TRAINING, "--steps", str(STEPS)]
         self.expected = run_unmoved("charlm-plain", *arguments)["digest"]
-        # Another job before it, so that a restarted agent looks for what is paused only after its migrations have been restored.
+        # Another job before it, so that a restarted agent looks for what is paused only after its migrations
+        # have been restored.
         for name, gpu in (("other", 1), ("job", 0)):
-            self.cluster.start(name, "charlm-plain", *arguments, "--step-ms", STEP_MS, node=f"node-a:{gpu}", way=())
+            self.cluster.start(name, "charlm-plain", *arguments, "--step-ms", STEP_MS, node=f"node-a:{gpu}",
+                               way=())
             self.cluster.wait_for_line(name, r"^step 5\b")
 
     def kill_the_agent_during_a_snapshot(self):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kill -9 of the standby and of its keeper while the switch is held in a state: in pre-copy, VERIFIED and COMMITTED. As long
-as the target does not own the job, the source goes on from the very step it stopped at (SW-14)."""
+"""kill -9 of the standby and of its keeper while the switch is held in a state: in pre-copy, VERIFIED and
+COMMITTED. As long as the target does not own the job, the source goes on from the very step it stopped at
+(SW-14)."""
 import os
 import signal
 import unittest
@@ -10,7 +11,9 @@ from crash_points import ARGUMENTS
 from crashing import CrashingTest
 from fault_points import Point
 
-HELD = [("precopy", "mover.node-a.0", Point.SOURCE_MOVER_ROUND), ("verified", "agent.node-b", Point.TARGET_VERIFIED), ("committed", "agent.node-b", Point.TARGET_COMMITTED_DURABLE)]
+HELD = [("precopy", "mover.node-a.0", Point.SOURCE_MOVER_ROUND),
+        ("verified", "agent.node-b", Point.TARGET_VERIFIED),
+        ("committed", "agent.node-b", Point.TARGET_COMMITTED_DURABLE)]
 
 
 class StandbyCrashes(CrashingTest):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kill -9 at the crash points of a hot card swap: agent, movers, coordinator, context helper. One agent has both sides here, so
-what it had prepared is lost with it; the memory is with the job's keeper and the context with the driver."""
+"""kill -9 at the crash points of a hot card swap: agent, movers, coordinator, context helper. One agent has
+both sides here, so what it had prepared is lost with it; the memory is with the job's keeper and the context
+with the driver."""
 import signal
 import subprocess
 import unittest
@@ -10,22 +11,39 @@ from crashing import EITHER, SOURCE, TARGET, TransparentCrashes
 from fault_points import Point
 
 AGENT_BEFORE = [("agent.source", number, ends_on) for number, ends_on in [
-    (Point.SOURCE_PREPARING, EITHER), (Point.SOURCE_PRECOPY, SOURCE), (Point.SOURCE_PAUSED, SOURCE), (Point.SOURCE_BARRIER_DURABLE, SOURCE), (Point.SOURCE_FINAL_SENT, EITHER), (Point.TARGET_PREPARING, EITHER), (Point.TARGET_PRECOPY, SOURCE), (Point.TARGET_VERIFIED, SOURCE)]]
-AGENT_SAVING = [("agent.source", number, SOURCE) for number in (Point.SOURCE_MEMORY_RELEASED, Point.SOURCE_CONTEXT_SAVED)]
+    (Point.SOURCE_PREPARING, EITHER), (Point.SOURCE_PRECOPY, SOURCE), (Point.SOURCE_PAUSED, SOURCE),
+    (Point.SOURCE_BARRIER_DURABLE, SOURCE), (Point.SOURCE_FINAL_SENT, EITHER),
+    (Point.TARGET_PREPARING, EITHER), (Point.TARGET_PRECOPY, SOURCE), (Point.TARGET_VERIFIED, SOURCE)]]
+AGENT_SAVING = [("agent.source", number, SOURCE) for number in (Point.SOURCE_MEMORY_RELEASED,
+                                                                Point.SOURCE_CONTEXT_SAVED)]
 # 109 behind 213: the next move's agent must know where the context was when it was saved.
 AGENT_AFTER = [("agent.source", number, SOURCE if number == Point.SOURCE_CONTEXT_SAVED else TARGET)
-               for number in (Point.TARGET_COMMITTED_DURABLE, Point.TARGET_CONTEXT_RESTORED, Point.SOURCE_CONTEXT_SAVED, Point.TARGET_RUNS, Point.TARGET_RUNS_STATED, Point.TARGET_CONTEXT_PLACED, Point.TARGET_MEMORY_MAPPED, Point.SOURCE_HEARD_RUNS, Point.SOURCE_RELEASED_DURABLE)]
-MOVERS = [("mover.source", Point.SOURCE_MOVER_ATTACHED, SOURCE), ("mover.source", Point.SOURCE_MOVER_ROUND, SOURCE), ("mover.source", Point.SOURCE_MOVER_FINAL, SOURCE),
-          ("mover.source", Point.SOURCE_MOVER_MANIFEST, EITHER), ("mover.target", Point.TARGET_MOVER_ATTACHED, SOURCE), ("mover.target", Point.TARGET_MOVER_ROUND, SOURCE),
-          ("mover.target", Point.TARGET_MOVER_FINAL, SOURCE), ("mover.target", Point.TARGET_MOVER_VERIFIED, SOURCE)]
+               for number in (Point.TARGET_COMMITTED_DURABLE, Point.TARGET_CONTEXT_RESTORED,
+                              Point.SOURCE_CONTEXT_SAVED, Point.TARGET_RUNS, Point.TARGET_RUNS_STATED,
+                              Point.TARGET_CONTEXT_PLACED, Point.TARGET_MEMORY_MAPPED,
+                              Point.SOURCE_HEARD_RUNS, Point.SOURCE_RELEASED_DURABLE)]
+MOVERS = [("mover.source", Point.SOURCE_MOVER_ATTACHED, SOURCE),
+          ("mover.source", Point.SOURCE_MOVER_ROUND, SOURCE),
+          ("mover.source", Point.SOURCE_MOVER_FINAL, SOURCE),
+          ("mover.source", Point.SOURCE_MOVER_MANIFEST, EITHER),
+          ("mover.target", Point.TARGET_MOVER_ATTACHED, SOURCE),
+          ("mover.target", Point.TARGET_MOVER_ROUND, SOURCE),
+          ("mover.target", Point.TARGET_MOVER_FINAL, SOURCE),
+          ("mover.target", Point.TARGET_MOVER_VERIFIED, SOURCE)]
 COORDINATOR = [("coordinator", number, ends_on) for number, ends_on in [
-    (Point.COORDINATOR_BEGUN, EITHER), (Point.COORDINATOR_PREPARED, EITHER), (Point.COORDINATOR_GRANTED_DURABLE, EITHER), (Point.COORDINATOR_COMMIT_SENT, EITHER), (Point.COORDINATOR_HEARD_COMMITTED, TARGET), (Point.COORDINATOR_HEARD_RELEASED, TARGET), (Point.COORDINATOR_CLOSED_DURABLE, TARGET)]]
-HELPER = [(f"context.{order}", number, SOURCE) for order in ("state", "lock", "checkpoint", "restore", "unlock")
+    (Point.COORDINATOR_BEGUN, EITHER), (Point.COORDINATOR_PREPARED, EITHER),
+    (Point.COORDINATOR_GRANTED_DURABLE, EITHER), (Point.COORDINATOR_COMMIT_SENT, EITHER),
+    (Point.COORDINATOR_HEARD_COMMITTED, TARGET), (Point.COORDINATOR_HEARD_RELEASED, TARGET),
+    (Point.COORDINATOR_CLOSED_DURABLE, TARGET)]]
+HELPER = [(f"context.{order}", number, SOURCE) for order in ("state", "lock", "checkpoint", "restore",
+                                                             "unlock")
           for number in (Point.CONTEXT_ORDERED, Point.CONTEXT_PERFORMED)]
 # While the source takes the job back, since what was sent is not verified.
-GOING_BACK = [("agent.source", Point.TARGET_CONTEXT_PLACED), ("agent.source", Point.TARGET_MEMORY_MAPPED), ("context.restore", Point.CONTEXT_ORDERED), ("context.restore", Point.CONTEXT_PERFORMED),
+GOING_BACK = [("agent.source", Point.TARGET_CONTEXT_PLACED), ("agent.source", Point.TARGET_MEMORY_MAPPED),
+              ("context.restore", Point.CONTEXT_ORDERED), ("context.restore", Point.CONTEXT_PERFORMED),
               ("context.unlock", Point.CONTEXT_ORDERED)]
-GPU_FAULTS = [("mover.source", Point.SOURCE_MOVER_ATTACHED, ["limit", "1MiB"]), ("mover.source", Point.SOURCE_MOVER_ROUND, ["fail-copy", "1"]),
+GPU_FAULTS = [("mover.source", Point.SOURCE_MOVER_ATTACHED, ["limit", "1MiB"]),
+              ("mover.source", Point.SOURCE_MOVER_ROUND, ["fail-copy", "1"]),
               ("agent.source", Point.TARGET_COMMITTED_DURABLE, ["lose-device"])]
 POINTS = AGENT_BEFORE + AGENT_SAVING + AGENT_AFTER + MOVERS + COORDINATOR + HELPER
 
@@ -53,7 +71,9 @@ class SwapCrashes(TransparentCrashes):
         self.agent_dies_while_the_rank_is_busy()
 
     def test_abort_while_the_context_moves(self):
-        self.abort_at([(number, EITHER) for number in (Point.SOURCE_MEMORY_RELEASED, Point.SOURCE_CONTEXT_SAVED, Point.TARGET_VERIFIED, Point.TARGET_COMMITTED_DURABLE)])
+        self.abort_at([(number, EITHER) for number in (Point.SOURCE_MEMORY_RELEASED,
+                                                       Point.SOURCE_CONTEXT_SAVED, Point.TARGET_VERIFIED,
+                                                       Point.TARGET_COMMITTED_DURABLE)])
 
     def test_again_while_going_back(self):
         self.start_training(1600)
@@ -65,11 +85,13 @@ class SwapCrashes(TransparentCrashes):
 
     def gpu(self, index, *order):
         """What the software GPU is made to do."""
-        subprocess.run([BIN / "cudasim-ctl", "--dir", self.cluster.home / "nodes/node-a/gpu", "--device", str(index), *order],
+        subprocess.run([BIN / "cudasim-ctl", "--dir", self.cluster.home / "nodes/node-a/gpu", "--device",
+                        str(index), *order],
                        check=True, capture_output=True)
 
     def test_target_gpu_that_fails(self):
-        """Held where it hurts, the GPU loses its memory or all of itself; then it is as before, and the next move works."""
+        """Held where it hurts, the GPU loses its memory or all of itself; then it is as before, and the next
+        move works."""
         self.start_training(1800)
         self.cluster.call("policy", "pause", "node-a")  # else the lost GPU is cordoned
         for role, number, order in GPU_FAULTS:
@@ -77,13 +99,15 @@ class SwapCrashes(TransparentCrashes):
                 print(f"  {role} {number}, GPU 1 {' '.join(order)}:", end="", flush=True)
                 held = self.role_of(role, *self.places)
                 self.cluster.arm(held, number, "stop")
-                moved = self.cluster.popen("migrate", "job", "--to", self.places[1], "-o", "json", "--timeout", "60s")
+                moved = self.cluster.popen("migrate", "job", "--to", self.places[1], "-o", "json",
+                                           "--timeout", "60s")
                 self.wait_until_fired(held, number, moved)
                 self.gpu(1, *order)
                 self.cluster.kill("gpumigrate-" + held.partition(".")[0], signal.SIGCONT)
                 self.check_outcome(moved, *self.places, SOURCE)
                 self.gpu(1, "reset")
-        # A mover that finds its context lost refuses this move and ends; its successor has a context of its own.
+        # A mover that finds its context lost refuses this move and ends; its successor has a context of its
+        # own.
         self.cluster.call("migrate", "job", "--to", self.places[1], exits=(0, 5))
         for place in [place for place in self.places if place != self.place()] + [self.place()]:
             self.assertEqual(self.cluster.migrate("job", place)["result"], "done")

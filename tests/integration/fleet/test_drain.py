@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drains and cordons as an operator uses them: a node of eight jobs is emptied within the limit, what cannot move is said with its reason,
-and a drain goes on by itself after its coordinator was killed."""
+"""Drains and cordons as an operator uses them: a node of eight jobs is emptied within the limit, what cannot
+move is said with its reason, and a drain goes on by itself after its coordinator was killed."""
 import json
 import sqlite3
 import unittest
@@ -8,7 +8,8 @@ import unittest
 from crashing import CrashingTest
 from fault_points import Point
 
-HOTSET = ["--bytes", "16MiB", "--hot", "4%", "--step-ms", "20", "--pattern", "stride", "--steps", "100000", "--print-every", "1"]
+HOTSET = ["--bytes", "16MiB", "--hot", "4%", "--step-ms", "20", "--pattern", "stride", "--steps", "100000",
+          "--print-every", "1"]
 PLAIN = ["--params", "20000", "--step-ms", "20", "--steps", "100000", "--print-every", "1"]
 
 
@@ -35,14 +36,16 @@ class DrainTest(CrashingTest):
         """Of the store itself: (started, ended) of each, in milliseconds."""
         store = sqlite3.connect(f"file:{self.cluster.home}/coordinator/state.db?mode=ro", uri=True)
         try:
-            documents = [json.loads(row[0]) for row in store.execute("SELECT document FROM migrations ORDER BY id")]
+            documents = [json.loads(row[0])
+                         for row in store.execute("SELECT document FROM migrations ORDER BY id")]
         finally:
             store.close()
         return [(m["started_ms"], m["ended_ms"]) for m in documents]
 
     def most_at_a_time(self):
         """An end and a beginning in the same millisecond: the end came first."""
-        changes = sorted([(start, 1) for start, _ in self.migrations()] + [(end, -1) for _, end in self.migrations()],
+        changes = sorted([(start, 1) for start, _ in self.migrations()]
+                         + [(end, -1) for _, end in self.migrations()],
                          key=lambda change: (change[0], change[1]))
         most = now = 0
         for _, change in changes:
@@ -64,7 +67,8 @@ class Drains(DrainTest):
 
         done = cluster.json("drain", "node-a", "--reason", "maintenance")
         self.assertEqual(done["result"], "empty", done)
-        self.assertEqual({job["name"]: job["state"] for job in done["jobs"]}, {name: "moved" for name in names})
+        self.assertEqual({job["name"]: job["state"] for job in done["jobs"]},
+                         {name: "moved" for name in names})
         self.assertEqual({job["node"] for job in cluster.json("jobs")}, {"node-b"})
         # One move for each job: two at a time between the same two movers do not disturb each other.
         moves = cluster.json("migrations")
@@ -74,7 +78,8 @@ class Drains(DrainTest):
         again = cluster.call("drain", "node-a")
         self.assertIn("nothing to do", again.stdout)
         self.assertEqual(len(self.migrations()), 8)
-        refused = cluster.call("run", "--cooperative", "--detach", "--node", "node-a", "--", "/bin/true", exits=(5,))
+        refused = cluster.call("run", "--cooperative", "--detach", "--node", "node-a", "--", "/bin/true",
+                               exits=(5,))
         self.assertIn("cordoned by operator: maintenance", refused.stderr)
         self.assertIn("cordoned", cluster.call("nodes").stdout)
         self.assertIn("cordoned", cluster.call("migrate", names[0], "--to", "node-a", exits=(5,)).stderr)
@@ -128,7 +133,8 @@ class Drains(DrainTest):
         output, errors = draining.communicate(timeout=120)
         self.assertEqual(draining.returncode, 0, output + errors)
         done = json.loads(output)
-        self.assertEqual({job["name"]: job["state"] for job in done["jobs"]}, {name: "moved" for name in names}, done)
+        self.assertEqual({job["name"]: job["state"] for job in done["jobs"]},
+                         {name: "moved" for name in names}, done)
         self.assertEqual({job["node"] for job in cluster.json("jobs")}, {"node-b"})
         self.assertEqual(self.most_at_a_time(), 1)
         self.assertEqual(len(cluster.json("drains")), 1)

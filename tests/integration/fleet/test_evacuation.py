@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPU in trouble under a running job, from the software NVML to the digest: memory that is gone (the job goes on from its newest image),
-memory that can be read (it moves live and loses nothing), an NVML that answers nobody (which is said, and stops nothing), for both ways of
-running."""
+"""A GPU in trouble under a running job, from the software NVML to the digest: memory that is gone (the job
+goes on from its newest image), memory that can be read (it moves live and loses nothing), an NVML that
+answers nobody (which is said, and stops nothing), for both ways of running."""
 import subprocess
 import threading
 import unittest
@@ -24,12 +24,14 @@ class TroubledGpu(cluster.ClusterTest):
         self.cluster.wait_for_line("job", r"^step 5\b")
 
     def gpu(self, *order):
-        subprocess.run([cluster.BIN / "cudasim-ctl", "--dir", self.cluster.home / "nodes/node-a/gpu", "--device", "0", *order], check=True,
+        subprocess.run([cluster.BIN / "cudasim-ctl", "--dir", self.cluster.home / "nodes/node-a/gpu",
+                        "--device", "0", *order], check=True,
                        capture_output=True)
 
     def wait_for_event(self, kind):
         with self.cluster.popen("events", "-f", "-o", "json") as follower:
-            limit = threading.Timer(cluster.COMMAND_LIMIT_S, follower.kill)  # what never comes is a failure, not a hang
+            # What never comes is a failure, not a hang.
+            limit = threading.Timer(cluster.COMMAND_LIMIT_S, follower.kill)
             limit.start()
             found = any(f'"kind":"{kind}"' in line for line in follower.stdout)
             limit.cancel()
@@ -37,7 +39,8 @@ class TroubledGpu(cluster.ClusterTest):
         self.assertTrue(found, f"no {kind}")
 
     def protect(self):
-        self.cluster.call("protect", "job", "--every", f"{INTERVAL_MS}ms", "--force", "--to", str(self.cluster.home / "vault") + "/")
+        self.cluster.call("protect", "job", "--every", f"{INTERVAL_MS}ms", "--force", "--to",
+                          str(self.cluster.home / "vault") + "/")
 
     def newest_version(self):
         return max((image["version"] for image in self.cluster.json("images")), default=0)
@@ -58,7 +61,8 @@ class Evacuation(TroubledGpu):
         self.assertEqual((job["node"], job["incarnation"]), ("node-b", 2), job)
         done = self.cluster.json("health")["evacuations"][-1]
         self.assertEqual((done["job"], done["state"]), (job["id"], "restored"), done)
-        self.assertGreaterEqual(done["lost_ms"], 0, done)  # at most the interval and a snapshot, which is the machine's to take
+        # At most the interval and a snapshot, which is the machine's to take.
+        self.assertGreaterEqual(done["lost_ms"], 0, done)
         self.assertEqual(self.cluster.finish("job")["digest"], self.expected)
         gpu = next(gpu for gpu in self.cluster.json("gpus") if gpu["node"] == "node-a")
         self.assertTrue(gpu["cordons"], gpu)

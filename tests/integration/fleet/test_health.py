@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUs in trouble, as far as saying so: the software NVML and a file in the kernel log's place say everything that the tables know, and the
-coordinator's events must show what was decided. Nothing is moved here (policy pause)."""
+"""GPUs in trouble, as far as saying so: the software NVML and a file in the kernel log's place say everything
+that the tables know, and the coordinator's events must show what was decided. Nothing is moved here (policy
+pause)."""
 import csv
 import json
 import pathlib
@@ -33,7 +34,8 @@ class Gpu:
         self.sequence = 0
 
     def control(self, *words):
-        subprocess.run([CONTROL, "--dir", self.folder / "gpu", *map(str, words)], check=True, capture_output=True)
+        subprocess.run([CONTROL, "--dir", self.folder / "gpu", *map(str, words)], check=True,
+                       capture_output=True)
 
     def log(self, *texts, facility=0):
         lines = ""
@@ -111,7 +113,8 @@ class EveryRow(HealthTest):
     def test_recovery_actions(self):
         actions = [row for row in rows("recovery_action.csv") if row["value"] != "0"]
         for row in actions:
-            self.gpu.log(self.gpu.xid(154, detail=f"GPU recovery action changed from 0x0 (None) to 0x{row['value']} (words)"))
+            self.gpu.log(self.gpu.xid(154,
+                                      detail=f"GPU recovery action changed from 0x0 (None) to 0x{row['value']} (words)"))
             self.assertIn(f"recovery action {row['value']} ({row['nvml_name']})", self.findings.next())
         for row in actions:
             self.gpu.control("recovery", row["value"])
@@ -140,7 +143,8 @@ class WhatCounts(HealthTest):
 
     def test_only_kernel_lines_about_this_nodes_gpus_count(self):
         self.gpu.log(self.gpu.xid(79), facility=1)
-        self.gpu.log("usb 1-1: Product: " + self.gpu.xid(79), self.gpu.xid(79).replace(BUS, "0000:77:00"), "NVRM: nonsense")
+        self.gpu.log("usb 1-1: Product: " + self.gpu.xid(79), self.gpu.xid(79).replace(BUS, "0000:77:00"),
+                     "NVRM: nonsense")
         self.gpu.log(self.gpu.xid(106))
         self.assertIn("(Xid 106,", self.findings.next())
 
@@ -160,8 +164,10 @@ class Counters(HealthTest):
         text = self.findings.next()
         self.assertIn("1 new uncorrected error of its memory", text)
         self.assertIn("; cordon", text)
-        self.assertEqual(self.wait_for_errors(lambda errors: errors["aggregate"] and errors["aggregate"]["uncorrected"] == 1),
-                         {"volatile": {"corrected": 7, "uncorrected": 0}, "aggregate": {"corrected": 70, "uncorrected": 1},
+        self.assertEqual(self.wait_for_errors(lambda errors: errors["aggregate"]
+                                              and errors["aggregate"]["uncorrected"] == 1),
+                         {"volatile": {"corrected": 7, "uncorrected": 0},
+                          "aggregate": {"corrected": 70, "uncorrected": 1},
                           "remapped_rows": {"corrected": 2, "uncorrected": 0}})
         page = self.metrics_page()
         self.assertIn('gpumigrate_gpu_ecc_errors{node="node-a",gpu="0",counter="volatile",severity="corrected"} 7', page)
@@ -169,7 +175,8 @@ class Counters(HealthTest):
 
     def metrics_page(self):
         status = self.cluster.json("local", "status")
-        address = next(process["metrics"] for process in status["processes"] if process["name"] == "coordinator")
+        address = next(process["metrics"] for process in status["processes"]
+                       if process["name"] == "coordinator")
         token = pathlib.Path(status["metrics_token_file"]).read_text().strip()
         request = urllib.request.Request(address, headers={"Authorization": "Bearer " + token})
         with urllib.request.urlopen(request, timeout=cluster.COMMAND_LIMIT_S) as answer:
@@ -193,9 +200,11 @@ class Swap(HealthTest):
         self.assertNotIn("; cordon", text)
         self.gpu.log(self.gpu.xid(63))
         self.assertIn("(Xid 63, kernel-log)", self.findings.next())
-        self.gpu.control("remap", "pending")  # the process that asks NVML is another one, and knows the new card
+        # The process that asks NVML is another one, and knows the new card.
+        self.gpu.control("remap", "pending")
         self.assertIn("(Xid 63, nvml)", self.findings.next())
-        old, gone, log, nvml = sorted(self.cluster.json("health")["findings"], key=lambda finding: finding["number"])
+        old, gone, log, nvml = sorted(self.cluster.json("health")["findings"],
+                                      key=lambda finding: finding["number"])
         self.assertEqual(old["gpu_uuid"], gone["gpu_uuid"])
         self.assertEqual(log["gpu_uuid"], nvml["gpu_uuid"])
         self.assertNotEqual(old["gpu_uuid"], log["gpu_uuid"])

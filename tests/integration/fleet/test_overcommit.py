@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""More work than a GPU has memory for: jobs of higher priority park lower ones, which come back by themselves, oldest first, and all end with
-the digest of a run that nobody disturbed."""
+"""More work than a GPU has memory for: jobs of higher priority park lower ones, which come back by
+themselves, oldest first, and all end with the digest of a run that nobody disturbed."""
 import json
 import unittest
 
@@ -10,13 +10,16 @@ BYTES = "1228MiB"
 NEEDED = "1240MiB"  # what a job promises, and for a transparent one its quota
 COOPERATIVE, TRANSPARENT = (("--cooperative",), ()), ((), ("--without-ckpt",))
 # Each parks the one before it; the last has nobody to wait for.
-JOBS = [("coop-a", 100, COOPERATIVE), ("plain-b", 100, TRANSPARENT), ("plain-c", 100, TRANSPARENT), ("coop-d", 20, COOPERATIVE)]
+JOBS = [("coop-a", 100, COOPERATIVE), ("plain-b", 100, TRANSPARENT), ("plain-c", 100, TRANSPARENT),
+        ("coop-d", 20, COOPERATIVE)]
 NAMES = [name for name, _, _ in JOBS]
 
 
 def hotset(priority, step_ms=150):
-    """Writes every page at the start and checks every page at the end; the pace leaves time to be parked in."""
-    return ["--bytes", BYTES, "--hot", "1%", "--steps", str(JOBS[priority][1]), "--step-ms", str(step_ms), "--seed", str(priority),
+    """Writes every page at the start and checks every page at the end; the pace leaves time to be parked
+    in."""
+    return ["--bytes", BYTES, "--hot", "1%", "--steps", str(JOBS[priority][1]), "--step-ms", str(step_ms),
+            "--seed", str(priority),
             "--print-every", "1"]
 
 
@@ -25,7 +28,8 @@ class Overcommit(cluster.ClusterTest):
 
     def run_job(self, priority):
         name, _, (way, options) = JOBS[priority]
-        self.cluster.call("run", *way, "--detach", "--preempt", "--priority", priority, "--gpu-memory", NEEDED, "--name", name, "--",
+        self.cluster.call("run", *way, "--detach", "--preempt", "--priority", priority, "--gpu-memory",
+                          NEEDED, "--name", name, "--",
                           cluster.EXAMPLES / "hotset", *hotset(priority), *options)
 
     def jobs_of_events(self, kind):
@@ -33,7 +37,8 @@ class Overcommit(cluster.ClusterTest):
         return [event["job"] for event in map(json.loads, lines) if event["kind"] == kind]
 
     def test_four_jobs_share_a_gpu_with_memory_for_one(self):
-        expected = [cluster.run_unmoved("hotset", *hotset(priority, step_ms=0))["digest"] for priority in range(len(JOBS))]
+        expected = [cluster.run_unmoved("hotset", *hotset(priority, step_ms=0))["digest"]
+                    for priority in range(len(JOBS))]
         for priority, name in enumerate(NAMES):
             self.run_job(priority)
             self.cluster.wait_for_line(name, r"^step 3\b")
@@ -49,12 +54,14 @@ class Overcommit(cluster.ClusterTest):
         # By themselves, oldest first, at the first attempt.
         self.assertEqual(self.jobs_of_events("job-resumed"), ids[:3])
         self.assertEqual(self.jobs_of_events("restore-failed"), [])
-        self.assertEqual([job["incarnation"] > 1 for job in self.cluster.json("jobs")], [True, True, True, False])
+        self.assertEqual([job["incarnation"] > 1 for job in self.cluster.json("jobs")],
+                         [True, True, True, False])
 
     def test_no_job_is_parked_for_equal_priority(self):
         self.run_job(0)
         self.cluster.wait_for_line(JOBS[0][0], r"^step 3\b")
-        refused = self.cluster.call("run", "--cooperative", "--detach", "--preempt", "--gpu-memory", NEEDED, "--", "/bin/true", exits=(5,))
+        refused = self.cluster.call("run", "--cooperative", "--detach", "--preempt", "--gpu-memory", NEEDED,
+                                    "--", "/bin/true", exits=(5,))
         self.assertIn("parking jobs of a priority below 0 would not help", refused.stderr)
         self.assertEqual(self.cluster.job(JOBS[0][0])["state"], "running")
         self.cluster.call("stop", JOBS[0][0])

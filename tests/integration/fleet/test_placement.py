@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where jobs go: topology and memory of two nodes decide, dry runs say why for every GPU, rebalance makes whole GPUs free."""
+"""Where jobs go: topology and memory of two nodes decide, dry runs say why for every GPU, rebalance makes
+whole GPUs free."""
 import json
 import subprocess
 import unittest
@@ -13,12 +14,14 @@ class PlacementTest(ClusterTest):
     memory = "1GiB"
 
     def describe_gpus(self, topologies, orders):
-        """Agents that start find the GPUs so: {node: topology file}, and orders to cudasim-ctl as (node, GPU, words)."""
+        """Agents that start find the GPUs so: {node: topology file}, and orders to cudasim-ctl as (node, GPU,
+        words)."""
         self.cluster.kill("gpumigrate-agent")
         for node, text in topologies.items():
             (self.gpus_of(node) / "topology").write_text(text)
         for node, gpu, *words in orders:
-            subprocess.run([BIN / "cudasim-ctl", "--dir", self.gpus_of(node), "--device", str(gpu), *words], check=True,
+            subprocess.run([BIN / "cudasim-ctl", "--dir", self.gpus_of(node), "--device", str(gpu), *words],
+                           check=True,
                            timeout=COMMAND_LIMIT_S)
         self.cluster.up()
 
@@ -27,7 +30,8 @@ class PlacementTest(ClusterTest):
 
     @staticmethod
     def reasons(plan):
-        return {f"{c['node']}:{c['gpu']}": (c["suitable"], "; ".join(c["reasons"])) for c in plan["candidates"]}
+        return {f"{c['node']}:{c['gpu']}": (c["suitable"], "; ".join(c["reasons"]))
+                for c in plan["candidates"]}
 
 
 class Choosing(PlacementTest):
@@ -38,15 +42,18 @@ class Choosing(PlacementTest):
         self.describe_gpus({"node-a": "nvlink 0 2 4\nancestor 0 2 10\nnuma 1 1\nmig 1\n"},
                            [("node-b", 0, "limit", "256MiB"), ("node-b", 1, "remap", "pending")])
 
-        plan = json.loads(cluster.call("-o", "json", "run", "--dry-run", "--gpu-memory", "300MiB", "--", "/bin/true").stdout)
+        plan = json.loads(cluster.call("-o", "json", "run", "--dry-run", "--gpu-memory", "300MiB", "--",
+                                       "/bin/true").stdout)
         why = self.reasons(plan)
         self.assertEqual(len(why), 6, plan)
         self.assertIn(plan["to"], [gpu for gpu, (suitable, _) in why.items() if suitable])
-        for gpu, reason in (("node-a:1", "MIG"), ("node-b:0", "256.00 MiB free, needed are 300.00 MiB"), ("node-b:1", "reset")):
+        for gpu, reason in (("node-a:1", "MIG"), ("node-b:0", "256.00 MiB free, needed are 300.00 MiB"),
+                            ("node-b:1", "reset")):
             self.assertFalse(why[gpu][0], why)
             self.assertIn(reason, why[gpu][1])
         self.assertEqual(cluster.json("jobs"), [])
-        self.assertEqual(cluster.run("run", "--dry-run", "--gpu-memory", "2GiB", "--", "/bin/true").returncode, 5)
+        self.assertEqual(cluster.run("run", "--dry-run", "--gpu-memory", "2GiB", "--",
+                                     "/bin/true").returncode, 5)
 
         cluster.start("job", "hotset", *HOTSET, "--step-ms", "5", "--steps", "1000", node="node-a:0")
         cluster.wait_for_line("job", r"^step 1\b")
@@ -59,13 +66,16 @@ class Choosing(PlacementTest):
         self.assertTrue(why["node-b:0"][0], why)  # 64 MiB fit there
         report = cluster.json("migrate", "job", "--to", "auto")
         self.assertEqual((report["result"], report["to"]), ("done", "node-a:2"), report)
-        self.assertEqual(cluster.finish("job")["digest"], run_unmoved("hotset", *HOTSET, "--steps", "1000")["digest"])
+        self.assertEqual(cluster.finish("job")["digest"],
+                         run_unmoved("hotset", *HOTSET, "--steps", "1000")["digest"])
 
     def test_requested_memory_counts_more_than_held_memory(self):
         cluster = self.cluster
         self.describe_gpus({}, [("node-b", gpu, "limit", "512MiB") for gpu in range(3)])
-        cluster.call("run", "--cooperative", "--detach", "--name", "job", "--node", "node-a:0", "--gpu-memory", "700MiB",
-                     "--priority", "3", "--", BIN / "examples" / "hotset", *HOTSET, "--step-ms", "5", "--steps", "100000")
+        cluster.call("run", "--cooperative", "--detach", "--name", "job", "--node", "node-a:0",
+                     "--gpu-memory", "700MiB",
+                     "--priority", "3", "--", BIN / "examples" / "hotset", *HOTSET, "--step-ms", "5",
+                     "--steps", "100000")
         cluster.wait_for_line("job", r"^step 1\b")
         job = cluster.job("job")
         self.assertEqual((job["priority"], job["expected_bytes"]), (3, 700 << 20), job)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The coordinator is killed at each record of a restore, and of a suspend: the job goes on, once, and ends with the unmoved digest."""
+"""The coordinator is killed at each record of a restore, and of a suspend: the job goes on, once, and ends
+with the unmoved digest."""
 import signal
 import subprocess
 import unittest
@@ -9,7 +10,9 @@ from waiting import eventually
 from crashing import STEP_MS, TRAINING, CrashingTest
 from fault_points import Point
 
-POINTS = [("operation_durable", Point.COORDINATOR_OPERATION_DURABLE), ("instance_ended", Point.COORDINATOR_INSTANCE_ENDED), ("start_durable", Point.COORDINATOR_START_DURABLE), ("started", Point.COORDINATOR_STARTED)]
+POINTS = [("operation_durable", Point.COORDINATOR_OPERATION_DURABLE),
+          ("instance_ended", Point.COORDINATOR_INSTANCE_ENDED),
+          ("start_durable", Point.COORDINATOR_START_DURABLE), ("started", Point.COORDINATOR_STARTED)]
 PARKED = ("parked_durable", Point.COORDINATOR_PARKED_DURABLE)
 
 

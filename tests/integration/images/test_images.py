@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs in images: snapshot, protect, suspend, resume, restore. Whatever happens to a job, it ends with the unmoved digest."""
+"""Jobs in images: snapshot, protect, suspend, resume, restore. Whatever happens to a job, it ends with the
+unmoved digest."""
 import os
 import unittest
 
@@ -26,14 +27,17 @@ class Resting(ClusterTest):
 
     def free(self):
         """Of the GPU where the job begins."""
-        return next(g["free_bytes"] for g in self.cluster.json("gpus") if (g["node"], g["index"]) == ("node-a", 0))
+        return next(g["free_bytes"] for g in self.cluster.json("gpus")
+                    if (g["node"], g["index"]) == ("node-a", 0))
 
     def wait_until_free(self, fits):
         """Nodes say what is free every few seconds, and at changes."""
-        return eventually(lambda: fits(free := self.free()) and free, "the GPU's free bytes fit", COMMAND_LIMIT_S)
+        return eventually(lambda: fits(free := self.free()) and free, "the GPU's free bytes fit",
+                          COMMAND_LIMIT_S)
 
     def instances(self):
-        return [i for i in self.cluster.json("describe", "job")["instances"] if i["phase"] not in ("exited", "moved")]
+        return [i for i in self.cluster.json("describe", "job")["instances"]
+                if i["phase"] not in ("exited", "moved")]
 
     def snapshots_and_a_way_back(self, way):
         self.begin(way)
@@ -60,7 +64,8 @@ class Resting(ClusterTest):
         before = self.free()
         self.begin(way, steps=400, params=600000)
         size = self.cluster.job("job")["state_bytes"]
-        more_than_the_movers_own = way is COOPERATIVE  # what it keeps for itself is 2 MiB, as much as this job of the other
+        # What it keeps for itself is 2 MiB, as much as this job of the other.
+        more_than_the_movers_own = way is COOPERATIVE
         if more_than_the_movers_own:
             self.wait_until_free(lambda free: free <= before - size)
         parked = self.cluster.json("suspend", "job", "--to", str(self.cluster.home / "vault") + "/")
@@ -85,7 +90,8 @@ class Resting(ClusterTest):
 
     def test_a_protected_job_survives_its_node(self):
         self.begin(COOPERATIVE, steps=1500)
-        self.cluster.call("protect", "job", "--every", "1s", "--to", str(self.cluster.home / "vault") + "/", "--keep", "3")
+        self.cluster.call("protect", "job", "--every", "1s", "--to", str(self.cluster.home / "vault") + "/",
+                          "--keep", "3")
         self.wait_for_images(2)
         self.cluster.kill("nodes/node-a/")  # agent, mover, keeper; the ranks go with their keeper
         self.wait_for_event("node-lost")

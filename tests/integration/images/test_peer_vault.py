@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images in the vault of another node, in its memory: a job that is protected there outlives its own node, also on a third one; beyond memory's limit
-images lie on the disk, and nothing is lost. What a job rests in lies on a disk."""
+"""Images in the vault of another node, in its memory: a job that is protected there outlives its own node,
+also on a third one; beyond memory's limit images lie on the disk, and nothing is lost. What a job rests in
+lies on a disk."""
 import os
 import pathlib
 import shutil
@@ -12,7 +13,8 @@ from cluster import BIN, ClusterTest, run_unmoved
 from waiting import eventually
 
 STEPS = ["--steps", "1500", "--seed", "7", "--print-every", "1"]
-HOTSET = ["--bytes", "64MiB", "--hot", "2%", "--seed", "4", "--pattern", "random", "--steps", "2000", "--print-every", "1"]
+HOTSET = ["--bytes", "64MiB", "--hot", "2%", "--seed", "4", "--pattern", "random", "--steps", "2000",
+          "--print-every", "1"]
 STEP_MS = ["--step-ms", "5"]  # changes no digest
 
 
@@ -72,7 +74,8 @@ class PeerVault(Peers):
         self.protect("--keep", "3")
         self.assertFalse((self.cluster.home / "nodes/node-a/vault").exists())
         for image in self.images().values():
-            self.assertEqual((image["node"], image["tier"], image["disk_bytes"]), ("node-b", "memory", 0), image)
+            self.assertEqual((image["node"], image["tier"], image["disk_bytes"]), ("node-b", "memory", 0),
+                             image)
         self.lose_node("node-a")
         back = self.cluster.json("restore", "job", "--force", exits=(3,))["restored"]
         self.assertEqual(back["at"].split(":")[0], "node-b")
@@ -124,7 +127,8 @@ class PeerVault(Peers):
         self.begin("charlm", STEPS)
         self.cluster.json("snapshot", "job")
         for order in (["lose-device"], ["xid", "79"]):
-            subprocess.run([BIN / "cudasim-ctl", "--dir", self.cluster.home / "nodes/node-a/gpu", "--device", "0", *order],
+            subprocess.run([BIN / "cudasim-ctl", "--dir", self.cluster.home / "nodes/node-a/gpu", "--device",
+                            "0", *order],
                            check=True, capture_output=True)
         self.wait_for_event("job-restored")
         self.assertRegex(self.cluster.json("images")[0]["id"], "@node-a$")

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kill -9 of the node that has the vault (its agent, its gpumigrate-vault) at each step of a snapshot of another node's job, and the link between them cut
-while content is on its way."""
+"""kill -9 of the node that has the vault (its agent, its gpumigrate-vault) at each step of a snapshot of
+another node's job, and the link between them cut while content is on its way."""
 import unittest
 
 from peer_crashing import PeerCrashingTest
 from fault_points import Point
 
 AGENT = [("agent.node-b", number) for number in (Point.VAULT_ASKED, Point.VAULT_GRANTED)]
-SERVER = [("vault.node-b", number) for number in (Point.VAULT_SERVER_GRANTED, Point.VAULT_SERVER_WRITTEN, Point.VAULT_SERVER_SYNCED, Point.VAULT_SERVER_RENAMED, Point.VAULT_SERVER_SETTLED)]
-CUT = [("vault.node-b", number) for number in (Point.VAULT_SERVER_WRITTEN, Point.VAULT_SERVER_SYNCED, Point.VAULT_SERVER_SETTLED)]
+SERVER = [("vault.node-b", number) for number in (Point.VAULT_SERVER_GRANTED, Point.VAULT_SERVER_WRITTEN,
+                                                  Point.VAULT_SERVER_SYNCED, Point.VAULT_SERVER_RENAMED,
+                                                  Point.VAULT_SERVER_SETTLED)]
+CUT = [("vault.node-b", number) for number in (Point.VAULT_SERVER_WRITTEN, Point.VAULT_SERVER_SYNCED,
+                                               Point.VAULT_SERVER_SETTLED)]
 
 
 class PeerLosses(PeerCrashingTest):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images of jobs: a job that was killed goes on from its image on the other node and ends with the digest of one that never was, both ways of running;
-a snapshot costs what changed; a damaged newest image falls back; suspend and resume; a migration is not held up by a snapshot."""
+"""Images of jobs: a job that was killed goes on from its image on the other node and ends with the digest of
+one that never was, both ways of running; a snapshot costs what changed; a damaged newest image falls back;
+suspend and resume; a migration is not held up by a snapshot."""
 import datetime
 import json
 import re
@@ -10,7 +11,8 @@ from cluster import ClusterTest, run_unmoved
 from waiting import eventually
 
 COOPERATIVE = ["--steps", "1500", "--seed", "7", "--step-ms", "5", "--print-every", "1"]
-HOTSET = ["--bytes", "64MiB", "--hot", "2%", "--step-ms", "5", "--seed", "4", "--pattern", "random", "--steps", "1500",
+HOTSET = ["--bytes", "64MiB", "--hot", "2%", "--step-ms", "5", "--seed", "4", "--pattern", "random",
+          "--steps", "1500",
           "--print-every", "1"]
 
 
@@ -72,25 +74,30 @@ class Protect(ClusterTest):
         self.assertEqual(cluster.finish("job")["digest"], expected)
 
     def test_restore_loses_the_work_since_the_newest_image(self):
-        """By the job's own lines: how long it may be is the schedule's affair (unit_coordinator_image_rules)."""
+        """By the job's own lines: how long it may be is the schedule's affair
+        (unit_coordinator_image_rules)."""
         cluster = self.cluster
         expected = run_unmoved("hotset", *HOTSET)["digest"]
         cluster.start("job", "hotset", *HOTSET, "--print-times")
         cluster.call("protect", "job", "--every", "1s", "--to", self.vault)
-        eventually(lambda: max((image["version"] for image in cluster.json("images")), default=0) >= 3, "there are three versions")
+        eventually(lambda: max((image["version"] for image in cluster.json("images")), default=0) >= 3,
+                   "there are three versions")
         self.kill_rank("job", "hotset")
         newest = max(cluster.json("images"), key=lambda image: image["version"])
         restored = cluster.json("restore", "job", "--to", "node-b", exits=(0, 3))["restored"]
         self.assertEqual((restored["image"], restored["note"]), (newest["id"], None))
         self.assertEqual(cluster.finish("job")["digest"], expected)
-        lines = [(int(step), float(time)) for step, time in re.findall(r"^step (\d+)\b.* at ([\d.]+)$", cluster.log("job"), re.M)]
-        turn = next(i for i in range(1, len(lines)) if lines[i][0] <= lines[i - 1][0])  # from here on the restored one speaks
+        lines = [(int(step), float(time))
+                 for step, time in re.findall(r"^step (\d+)\b.* at ([\d.]+)$", cluster.log("job"), re.M)]
+        # From here on the restored one speaks.
+        turn = next(i for i in range(1, len(lines)) if lines[i][0] <= lines[i - 1][0])
         first_life, again = lines[:turn], lines[turn - 1][0] - lines[turn][0] + 1
         barrier = datetime.datetime.fromisoformat(newest["created"].replace("Z", "+00:00")).timestamp()
         since = sum(time > barrier for _, time in first_life)
         print(f"lost: {restored['lost_ms']} ms, {since} steps of the {len(first_life)}; the interval is 1000 ms", flush=True)
         self.assertLessEqual(abs(since - again), 1, "steps that were lost, and steps that were done again")
-        self.assertGreaterEqual(restored["lost_ms"] + 1, (first_life[-1][1] - barrier) * 1000, "more is lost than is said")
+        self.assertGreaterEqual(restored["lost_ms"] + 1, (first_life[-1][1] - barrier) * 1000,
+                                "more is lost than is said")
 
     def test_suspend_frees_the_gpu_and_resume_brings_it_back(self):
         cluster = self.cluster

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The estimate of a pause has all its terms, and --max-downtime with --if-not-converged abort keeps its promise: a job whose pause would be too
-long stays, and the operator is told why. Transparent jobs; between nodes it needs root and a CRIU that works, else that case is skipped."""
+"""The estimate of a pause has all its terms, and --max-downtime with --if-not-converged abort keeps its
+promise: a job whose pause would be too long stays, and the operator is told why. Transparent jobs; between
+nodes it needs root and a CRIU that works, else that case is skipped."""
 import pathlib
 import signal
 import subprocess
@@ -23,16 +24,20 @@ class Estimates(ClusterTest):
 
     def check_stays(self, to, limit, term, place):
         for mode in ("--live", "--stop-copy"):
-            stayed = self.cluster.run("migrate", "job", "--to", to, mode, "--max-downtime", limit, "--if-not-converged", "abort")
+            stayed = self.cluster.run("migrate", "job", "--to", to, mode, "--max-downtime", limit,
+                                      "--if-not-converged", "abort")
             self.assertEqual(stayed.returncode, 1, stayed)
-            self.assertRegex(stayed.stdout + stayed.stderr, rf"longest term is {term}.*What would help: ", stayed)
+            self.assertRegex(stayed.stdout + stayed.stderr, rf"longest term is {term}.*What would help: ",
+                             stayed)
             job = self.cluster.job("job")
             self.assertEqual((job["state"], f"{job['node']}:{job['gpu']}"), ("running", place), job)
 
     def check_goes_back(self, to, mover, place):
-        """A target's mover that stands still once the job has paused: the pause cannot come to an end within its limit."""
+        """A target's mover that stands still once the job has paused: the pause cannot come to an end within
+        its limit."""
         self.cluster.arm(mover, Point.TARGET_MOVER_FINAL, "stop")
-        moving = self.cluster.popen("migrate", "job", "--to", to, "--max-downtime", "4s", "--if-not-converged", "abort", "--timeout", "60s")
+        moving = self.cluster.popen("migrate", "job", "--to", to, "--max-downtime", "4s",
+                                    "--if-not-converged", "abort", "--timeout", "60s")
         try:
             output, errors = moving.communicate(timeout=COMMAND_LIMIT_S)
         finally:
@@ -59,7 +64,8 @@ class Estimates(ClusterTest):
         plan = self.cluster.json("migrate", "job", "--to", to, "--dry-run")
         self.assertEqual(plan["expected_pause_from"], "estimate", plan)
         self.assertGreater(plan["expected_pause_ms"], 0, plan)
-        self.assertIn("estimated, as it has not moved so yet", self.cluster.call("migrate", "job", "--to", to, "--dry-run").stdout)
+        self.assertIn("estimated, as it has not moved so yet",
+                      self.cluster.call("migrate", "job", "--to", to, "--dry-run").stdout)
 
     def check_told_of_last(self, scope):
         job = self.cluster.json("describe", "job")
@@ -110,7 +116,8 @@ class Rehearsed(Estimates):
 
     def wait_for_rehearsal(self, node):
         """True: it found the node's rates; False: it cannot here."""
-        with subprocess.Popen(["tail", "-n", "+1", "-F", self.cluster.home / "nodes" / node / "agent.log"], stdout=subprocess.PIPE, text=True) as log:
+        with subprocess.Popen(["tail", "-n", "+1", "-F", self.cluster.home / "nodes" / node / "agent.log"],
+                              stdout=subprocess.PIPE, text=True) as log:
             try:
                 for line in log.stdout:
                     if "cannot be moved between nodes" in line or "not rehearsed" in line:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""late, an unmodified program whose GPU always has kernels and copies under way that write to pinned, mapped and registered host memory: the gate
-closes in the middle of them, and the memory travels with the process, whose pages nobody else tracks. No write may be lost or be done
-twice, and after the move the mapped pointers and the registrations must still be what they were."""
+"""late, an unmodified program whose GPU always has kernels and copies under way that write to pinned, mapped
+and registered host memory: the gate closes in the middle of them, and the memory travels with the process,
+whose pages nobody else tracks. No write may be lost or be done twice, and after the move the mapped pointers
+and the registrations must still be what they were."""
 import os
 import signal
 import unittest
@@ -20,13 +21,16 @@ class LateTest(ClusterTest):
     def move(self, target, turn):
         """One move, and more of the program after it than it checks at once."""
         report = self.cluster.migrate("job", target, "--live" if turn % 3 != 2 else "--stop-copy")
-        self.assertEqual((report["result"], report["verified"], report["incarnation"]), ("done", True, turn + 2), report)
+        self.assertEqual((report["result"], report["verified"], report["incarnation"]),
+                         ("done", True, turn + 2), report)
         self.assertGreater(report["downtime_breakdown_ms"]["quiesce"], 0, report)
-        steps = [int(line.split()[1]) for line in self.cluster.log("job").split("\n") if line.startswith("step ")]
+        steps = [int(line.split()[1]) for line in self.cluster.log("job").split("\n")
+                 if line.startswith("step ")]
         self.cluster.wait_for_line("job", rf"^step {steps[-1] + 30}\b")
 
     def process(self):
-        processes = [pid for pid, command in self.cluster.processes().items() if "/late" in command.split(" ")[0]]
+        processes = [pid for pid, command in self.cluster.processes().items()
+                     if "/late" in command.split(" ")[0]]
         self.assertEqual(len(processes), 1, self.cluster.processes())
         return processes[0]
 
@@ -59,12 +63,14 @@ class LateMoves(LateTest):
 
 
 class NoPauseComes(LateTest):
-    """What a program waits for holds up its pause: the move gives up and names the call, the job runs on, and moves once it is over."""
+    """What a program waits for holds up its pause: the move gives up and names the call, the job runs on, and
+    moves once it is over."""
 
     nodes, gpus = 1, 2
 
     def refused_then_moved(self, hold, named):
-        self.cluster.call("run", "--detach", "--name", "job", "--node", "node-a:0", "--env", "GPUMIGRATE_PAUSE_TIMEOUT_MS=300", "--",
+        self.cluster.call("run", "--detach", "--name", "job", "--node", "node-a:0", "--env",
+                          "GPUMIGRATE_PAUSE_TIMEOUT_MS=300", "--",
                           EXAMPLES / "late", *LATE, "--hold", hold)
         self.cluster.wait_for_line("job", r"^held")
         refused = self.cluster.run("migrate", "job", "--to", "node-a:1")
@@ -111,7 +117,8 @@ class LateFindsWhatItLooksFor(unittest.TestCase):
         found = final_object(broken.exception.result.stdout)["errors_found_by"]
         self.assertGreater(found["word"], 0, found)   # a kernel's write that was lost
         self.assertGreater(found["still"], 0, found)  # a copy that came twice
-        self.assertEqual((found["witness"], found["content"], found["host"], found["answer"]), (0, 0, 0, 0), found)
+        self.assertEqual((found["witness"], found["content"], found["host"], found["answer"]), (0, 0, 0, 0),
+                         found)
 
     def test_nothing_is_found_where_nothing_is_wrong(self):
         result = run_unmoved("late", "--seconds", "2")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The target has committed, its lease is over before the job runs there, and the coordinator does not answer: the source lends (SW-10)."""
+"""The target has committed, its lease is over before the job runs there, and the coordinator does not answer:
+the source lends (SW-10)."""
 import os
 import select
 import signal

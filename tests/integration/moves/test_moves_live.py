@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job moved live 20 times there and back ends with exactly the unmoved digest: every example and pattern."""
+"""A job moved live 20 times there and back ends with exactly the unmoved digest: every example and
+pattern."""
 import re
 import unittest
 
@@ -25,10 +26,12 @@ class MovesLive(MovingTest):
         self.move_and_compare("charlm", ["--params", "200000", "--steps", "3000", "--seed", "3"], 20, MODE)
 
     def test_serve(self):
-        self.move_and_compare("serve", ["--weights", "48MiB", "--cache", "16MiB", "--seed", "5", "--requests", "3000",
+        self.move_and_compare("serve", ["--weights", "48MiB", "--cache", "16MiB", "--seed", "5", "--requests",
+                                        "3000",
                                         "--request-ms", "5"], 20, MODE)
         logs = "".join(path.read_text() for path in self.cluster.home.rglob("*.log"))
-        self.assertEqual(len(re.findall(r"lanes: id m\d+-\w+ open \d+ within_this_machine 0\b", logs)), 20, logs[-2000:])
+        self.assertEqual(len(re.findall(r"lanes: id m\d+-\w+ open \d+ within_this_machine 0\b", logs)), 20,
+                         logs[-2000:])
 
 
 class MovesBetweenGpusOfANode(MovingTest):
@@ -37,7 +40,8 @@ class MovesBetweenGpusOfANode(MovingTest):
 
     def test_hotset(self):
         self.hotset("random", 6, MODE, steps=1500)
-        # Within a node the target copies to its device what the source has staged; between nodes all goes through the network.
+        # Within a node the target copies to its device what the source has staged; between nodes all goes
+        # through the network.
         logs = "".join(path.read_text() for path in self.cluster.home.rglob("*.log"))
         lanes = re.findall(r"lanes: id m\d+-\w+ open (\d+) within_this_machine (\d+) in_place (\d+)", logs)
         self.assertEqual(len(lanes), 6, logs[-2000:])

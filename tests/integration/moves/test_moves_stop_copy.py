@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job moved by stop-and-copy 20 times there and back ends with exactly the unmoved digest: every example and pattern."""
+"""A job moved by stop-and-copy 20 times there and back ends with exactly the unmoved digest: every example
+and pattern."""
 import unittest
 
 from moving import MovingTest
@@ -24,5 +25,6 @@ class MovesStopCopy(MovingTest):
         self.move_and_compare("charlm", ["--params", "200000", "--steps", "3000", "--seed", "3"], 20, MODE)
 
     def test_serve(self):
-        self.move_and_compare("serve", ["--weights", "48MiB", "--cache", "16MiB", "--seed", "5", "--requests", "2500",
+        self.move_and_compare("serve", ["--weights", "48MiB", "--cache", "16MiB", "--seed", "5", "--requests",
+                                        "2500",
                                         "--request-ms", "5"], 20, MODE)

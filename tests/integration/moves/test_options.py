@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What operators and scripts use beside a plain move: limits, giving up, watching, dry runs, exit codes, logs."""
+"""What operators and scripts use beside a plain move: limits, giving up, watching, dry runs, exit codes,
+logs."""
 import json
 import unittest
 
 from cluster import ClusterTest, run_unmoved
 
-ARGUMENTS = ["--bytes", "64MiB", "--hot", "4%", "--step-ms", "5", "--seed", "9", "--pattern", "random", "--steps", "4000",
+ARGUMENTS = ["--bytes", "64MiB", "--hot", "4%", "--step-ms", "5", "--seed", "9", "--pattern", "random",
+             "--steps", "4000",
              "--print-every", "1"]
 
 
@@ -28,12 +30,14 @@ class Options(ClusterTest):
         self.assertEqual(cluster.json("migrations"), [])
 
         # No pause can be this short, and the rounds cannot shrink below what is rewritten at each step.
-        gave_up = cluster.json("migrate", "job", "--to", "node-b", "--max-downtime", "1us", "--if-not-converged", "abort",
+        gave_up = cluster.json("migrate", "job", "--to", "node-b", "--max-downtime", "1us",
+                               "--if-not-converged", "abort",
                                exits=(1,))
         self.assertEqual(gave_up["result"], "failed")
         self.assertEqual(cluster.job("job")["node"], "node-a")
 
-        rounds = cluster.json("migrate", "job", "--to", "node-b", "--max-downtime", "1us", "--max-rounds", "2")
+        rounds = cluster.json("migrate", "job", "--to", "node-b", "--max-downtime", "1us", "--max-rounds",
+                              "2")
         self.assertEqual(rounds["rounds"], 3, "two rounds and the final one")
 
         # So slow that it would not end today, until the limit is lifted.
@@ -57,14 +61,16 @@ class Options(ClusterTest):
         usage = cluster.call("migrate", "job", "--codec", "difference", exits=(64,))
         self.assertIn("--shadow-memory", usage.stderr)
         cluster.call("migrate", "job", "--slowdown", "200%", exits=(64,))
-        choices = (("raw", []), ("planes", ["--slowdown", "50%"]), ("difference", ["--shadow-memory", "96MiB"]), ("auto", []))
+        choices = (("raw", []), ("planes", ["--slowdown", "50%"]),
+                   ("difference", ["--shadow-memory", "96MiB"]), ("auto", []))
         for turn, (codec, more) in enumerate(choices):
             with self.subTest(codec=codec):
                 options = ["--codec", codec, *more, "--to", "node-b" if turn % 2 == 0 else "node-a"]
                 plan = cluster.json("migrate", "job", *options, "--dry-run")
                 self.assertEqual(plan["options"]["codec"], codec)
                 report = cluster.json("migrate", "job", *options)
-                self.assertEqual((report["result"], report["verified"], report["codec"]), ("done", True, codec))
+                self.assertEqual((report["result"], report["verified"], report["codec"]),
+                                 ("done", True, codec))
                 shown = cluster.json("migrations")[0]["options"]
                 self.assertEqual(shown["codec"], codec)
                 self.assertEqual(shown["shadow_memory_bytes"], 96 << 20 if codec == "difference" else 0)
@@ -73,7 +79,8 @@ class Options(ClusterTest):
 
     def test_exit_codes_and_logs_of_run(self):
         cluster = self.cluster
-        run = cluster.call("run", "--cooperative", "--", "/bin/sh", "-c", "echo out; echo err >&2; exit 7", exits=(7,))
+        run = cluster.call("run", "--cooperative", "--", "/bin/sh", "-c", "echo out; echo err >&2; exit 7",
+                           exits=(7,))
         self.assertEqual(run.stdout.split(), ["out", "err"])
         self.assertEqual(cluster.call("wait", "j1", exits=(7,)).returncode, 7)
         self.assertEqual(cluster.json("jobs")[0]["exit_code"], 7)
@@ -85,7 +92,8 @@ class Options(ClusterTest):
         self.assertEqual(described["argv"][-len(ARGUMENTS):], ARGUMENTS)
         cluster.call("stop", "job")
         cluster.call("wait", "job", exits=(128 + 15,))
-        kinds = [json.loads(line)["kind"] for line in cluster.call("events", "-o", "json").stdout.splitlines()]
+        kinds = [json.loads(line)["kind"] for line in cluster.call("events", "-o",
+                                                                   "json").stdout.splitlines()]
         self.assertIn("job-started", kinds)
         self.assertIn("job-ended", kinds)
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No room for the image of a process on either side of a move between two nodes: the job goes on at the source. Needs root and CRIU."""
+"""No room for the image of a process on either side of a move between two nodes: the job goes on at the
+source. Needs root and CRIU."""
 import errno
 import json
 import os
@@ -20,7 +21,8 @@ class SmallCluster(Cluster):
 
     def up(self):
         small = "mount -t tmpfs -o size=2m,mode=1777 gpumigrate-test /dev/shm && exec \"$@\""
-        command = ["unshare", "--mount", "sh", "-c", small, "sh", BIN / "gpumigrate", "local", "up", *self.up_arguments]
+        command = ["unshare", "--mount", "sh", "-c", small, "sh", BIN / "gpumigrate", "local", "up",
+                   *self.up_arguments]
         result = subprocess.run(command, env=self.environment, capture_output=True, text=True, cwd=self.home)
         if result.returncode != 0:
             raise CommandError(result)

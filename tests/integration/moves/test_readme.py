@@ -19,7 +19,8 @@ LIMIT_S = 120
 
 def commands():
     """Without comments; `export` sets what the test sets itself."""
-    block = re.search(r"^## Five commands.*?^```\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)[1]
+    block = re.search(r"^## Five commands.*?^```\n(.*?)^```", (ROOT / "README.md").read_text(),
+                      re.M | re.S)[1]
     lines = [line.split("  #")[0].strip() for line in block.splitlines()]
     return [line for line in lines if line and not line.startswith("export ")]
 
@@ -27,14 +28,18 @@ def commands():
 class Readme(unittest.TestCase):
     def setUp(self):
         self.home = tempfile.mkdtemp(prefix="gm-readme-")
-        self.environment = dict(os.environ, GPUMIGRATE_HOME=self.home, PATH=f"{BUILD / 'bin'}:{os.environ['PATH']}")
+        self.environment = dict(os.environ, GPUMIGRATE_HOME=self.home,
+                                PATH=f"{BUILD / 'bin'}:{os.environ['PATH']}")
         self.addCleanup(shutil.rmtree, self.home, ignore_errors=True)
-        self.addCleanup(subprocess.run, ["gpumigrate", "local", "down"], env=self.environment, capture_output=True)
+        self.addCleanup(subprocess.run, ["gpumigrate", "local", "down"], env=self.environment,
+                        capture_output=True)
 
     def popen(self, command):
         """The build's folder may have another name than README's."""
-        return subprocess.Popen(["bash", "-c", command.replace("build/bin/", f"{BUILD}/bin/")], cwd=ROOT, env=self.environment,
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        return subprocess.Popen(["bash", "-c", command.replace("build/bin/", f"{BUILD}/bin/")], cwd=ROOT,
+                                env=self.environment,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                start_new_session=True)
 
     def follow(self, command, wanted):
         """Until a line of that kind: the job goes on for long."""
@@ -49,7 +54,8 @@ class Readme(unittest.TestCase):
     def test_five_commands_work_as_they_stand(self):
         if os.geteuid() != 0 or not find_criu():
             self.skipTest("a program that does not use ckpt.h moves between nodes as root and with CRIU only: tools/criu install")
-        self.assertEqual([command.split()[1] for command in commands()], ["local", "run", "migrate", "logs", "local"])
+        self.assertEqual([command.split()[1] for command in commands()],
+                         ["local", "run", "migrate", "logs", "local"])
         for command in commands():
             with self.subTest(command):
                 if command.endswith(" -f"):

@@ -4,7 +4,8 @@ import unittest
 
 from cluster import EXAMPLES, ClusterTest
 
-ARGUMENTS = ["--bytes", "32MiB", "--hot", "4%", "--step-ms", "10", "--seed", "1", "--pattern", "stride", "--steps", "100000",
+ARGUMENTS = ["--bytes", "32MiB", "--hot", "4%", "--step-ms", "10", "--seed", "1", "--pattern", "stride",
+             "--steps", "100000",
              "--print-every", "1"]
 
 
@@ -50,18 +51,21 @@ class Refusals(ClusterTest):
         self.assertEqual(cluster.job("a")["incarnation"], 1)
 
     def test_standby_whose_tensors_do_not_match(self):
-        """A program that names other tensors when it is a standby: refused naming the tensor, the job runs on."""
+        """A program that names other tensors when it is a standby: refused naming the tensor, the job runs
+        on."""
         cluster = self.cluster
         script = cluster.home / "changing"
         size = cluster.home / "size"
         size.write_text("32MiB")
-        script.write_text(f"#!/bin/sh\nexec {EXAMPLES}/hotset --bytes $(cat {size}) " + " ".join(ARGUMENTS[2:]) + "\n")
+        script.write_text(f"#!/bin/sh\nexec {EXAMPLES}/hotset --bytes $(cat {size}) "
+                          + " ".join(ARGUMENTS[2:]) + "\n")
         script.chmod(0o755)
         cluster.call("run", "--cooperative", "--detach", "--name", "job", "--node", "node-a", "--", script)
         cluster.wait_for_line("job", r"^step 3\b")
         size.write_text("34MiB")
         result = cluster.call("migrate", "job", "--to", "node-b", exits=(5,))
-        self.assertRegex(result.stdout, r"refused: .*Tensor \"memory\" is u8\[33554432\] at the source but u8\[35651584\]")
+        self.assertRegex(result.stdout,
+                         r"refused: .*Tensor \"memory\" is u8\[33554432\] at the source but u8\[35651584\]")
         job = cluster.job("job")
         self.assertEqual((job["state"], job["node"], job["incarnation"]), ("running", "node-a", 1))
         cluster.call("stop", "job")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How an unmodified program gets its memory back after a restore: by importing what the mover made, or, where the driver cannot
-do that, by making its own, which the mover fills region by region. The software GPU is made to be such a driver."""
+"""How an unmodified program gets its memory back after a restore: by importing what the mover made, or, where
+the driver cannot do that, by making its own, which the mover fills region by region. The software GPU is made
+to be such a driver."""
 import json
 import os
 import re
@@ -17,10 +18,17 @@ from fault_points import Point
 SWITCH = "CUDASIM_IMPORT_AFTER_RESTORE"
 TRAINING = ["--params", "200000", "--seed", "3", "--print-every", "1", "--step-ms", "5"]
 MOVES_PROCESSES = os.geteuid() == 0
-WHILE_FILLING = [("agent.target", Point.TARGET_REGIONS_MADE, TARGET), ("agent.target", Point.TARGET_REGIONS_FILLED, TARGET), ("agent.target", Point.TARGET_REGIONS_KEPT, TARGET),
-                 ("agent.target", Point.TARGET_CONTEXT_PLACED, TARGET), ("agent.target", Point.TARGET_MEMORY_MAPPED, TARGET), ("mover.target", Point.TARGET_MOVER_FILLED, SOURCE)]
-# After the source has taken the job back, because what was sent is not verified: its own memory is filled, too.
-WHILE_GOING_BACK = [("agent.source", Point.TARGET_REGIONS_MADE), ("agent.source", Point.TARGET_REGIONS_FILLED), ("agent.source", Point.TARGET_REGIONS_KEPT), ("mover.source", Point.TARGET_MOVER_FILLED)]
+WHILE_FILLING = [("agent.target", Point.TARGET_REGIONS_MADE, TARGET),
+                 ("agent.target", Point.TARGET_REGIONS_FILLED, TARGET),
+                 ("agent.target", Point.TARGET_REGIONS_KEPT, TARGET),
+                 ("agent.target", Point.TARGET_CONTEXT_PLACED, TARGET),
+                 ("agent.target", Point.TARGET_MEMORY_MAPPED, TARGET),
+                 ("mover.target", Point.TARGET_MOVER_FILLED, SOURCE)]
+# After the source has taken the job back, because what was sent is not verified: its own memory is filled,
+# too.
+WHILE_GOING_BACK = [("agent.source", Point.TARGET_REGIONS_MADE),
+                    ("agent.source", Point.TARGET_REGIONS_FILLED),
+                    ("agent.source", Point.TARGET_REGIONS_KEPT), ("mover.source", Point.TARGET_MOVER_FILLED)]
 
 
 class RemapTest(ClusterTest):
@@ -46,7 +54,8 @@ class RemapTest(ClusterTest):
             self.assertEqual(report["result"], "done", report)
             self.assertTrue(report["verified"], report)
             pieces = report["downtime_breakdown_ms"]
-            self.assertAlmostEqual(sum(pieces.values()), report["downtime_ms"], delta=0.02 * report["downtime_ms"], msg=report)
+            self.assertAlmostEqual(sum(pieces.values()), report["downtime_ms"],
+                                   delta=0.02 * report["downtime_ms"], msg=report)
             reports.append(report)
         return reports
 
@@ -64,15 +73,18 @@ class RemapTest(ClusterTest):
             environment = dict(entry.split(b"=", 1) for entry in file.read().split(b"\0") if entry)
         self.cluster.kill(str(config))
         config.write_text(setting + "\n" + config.read_text())
-        agent = subprocess.Popen([BIN / "gpumigrate-agent", "--config", config], env=environment, stdin=subprocess.DEVNULL,
+        agent = subprocess.Popen([BIN / "gpumigrate-agent", "--config", config], env=environment,
+                                 stdin=subprocess.DEVNULL,
                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         self.addCleanup(agent.wait)
         self.addCleanup(agent.kill)
-        self.wait_until(lambda: all(entry["state"] == "ready" for entry in self.cluster.json("nodes")), "the node is ready again")
+        self.wait_until(lambda: all(entry["state"] == "ready" for entry in self.cluster.json("nodes")),
+                        "the node is ready again")
 
     def gpu(self, index, *order):
         """What the software GPU of node-a is made to do, or says."""
-        return subprocess.run([BIN / "cudasim-ctl", "--dir", self.cluster.home / "nodes/node-a/gpu", "--device", str(index),
+        return subprocess.run([BIN / "cudasim-ctl", "--dir", self.cluster.home / "nodes/node-a/gpu",
+                               "--device", str(index),
                                *map(str, order)], check=True, capture_output=True, text=True).stdout
 
     def used(self, index):
@@ -97,7 +109,8 @@ class DriverThatImports(RemapTest):
         for report in self.swap(2):
             self.assertEqual(report["downtime_breakdown_ms"]["fill"], 0, report)
         facts = self.facts()
-        self.assertEqual([facts[name] for name in ("import", "own", "import_moved", "own_moved")], [True] * 4, facts)
+        self.assertEqual([facts[name] for name in ("import", "own", "import_moved", "own_moved")], [True] * 4,
+                         facts)
         self.change_agent("node-a", 'remap = "own"')
         for report in self.swap(4):
             self.assertGreater(report["downtime_breakdown_ms"]["fill"], 0, report)
@@ -107,17 +120,20 @@ class DriverThatImports(RemapTest):
 class FreedMemory(RemapTest):
     def test_memory_freed_during_the_copy_is_freed_at_the_target(self):
         held, block = 64, 64
-        self.cluster.start("job", "churn", "--held", f"{held}MiB", "--block", f"{block}MiB", "--steps", 300, "--hold-ms", 30,
+        self.cluster.start("job", "churn", "--held", f"{held}MiB", "--block", f"{block}MiB", "--steps", 300,
+                           "--hold-ms", 30,
                            node="node-a", way=())
         self.cluster.wait_for_line("job", r"^step \d+")
         self.swap(2)
-        # One block more than the job has: what it has freed may be on its way back when its next block comes. Three blocks are not enough
-        # for a target that keeps what was freed.
+        # One block more than the job has: what it has freed may be on its way back when its next block comes.
+        # Three blocks are not enough for a target that keeps what was freed.
         self.gpu(1, "limit", self.used(1) + ((held + 2 * block + 24) << 20))
-        report = self.cluster.migrate("job", "node-a:1", "--bandwidth", "300MiB/s", "--codec", "raw", "--max-downtime", "1ms",
+        report = self.cluster.migrate("job", "node-a:1", "--bandwidth", "300MiB/s", "--codec", "raw",
+                                      "--max-downtime", "1ms",
                                       "--max-rounds", "8")
         self.assertEqual(report["result"], "done", report)
-        self.assertGreater(report["sent_bytes"], (held + 3 * block) << 20, "too few blocks were copied to see anything")
+        self.assertGreater(report["sent_bytes"], (held + 3 * block) << 20,
+                           "too few blocks were copied to see anything")
         self.assertEqual(self.cluster.finish("job")["errors"], 0)
 
 
@@ -129,7 +145,8 @@ class DriverThatNeverImports(RemapTest):
         for report in self.swap(6):
             self.assertGreater(report["downtime_breakdown_ms"]["fill"], 0, report)
         facts = self.facts()
-        self.assertEqual([facts[name] for name in ("import", "own", "import_moved", "own_moved")], [False, True, False, True], facts)
+        self.assertEqual([facts[name] for name in ("import", "own", "import_moved", "own_moved")],
+                         [False, True, False, True], facts)
         self.finish()
 
     def test_setting_that_the_driver_cannot_follow_fails_the_move(self):
@@ -142,9 +159,11 @@ class DriverThatNeverImports(RemapTest):
         self.finish()
 
     def test_job_moves_where_a_single_further_region_fits(self):
-        """While its own memory is filled there is never more than one region twice: with less room it goes back."""
+        """While its own memory is filled there is never more than one region twice: with less room it goes
+        back."""
         largest, rest = 96, 16
-        self.cluster.start("job", "churn", "--held", f"{largest}MiB", "--block", f"{rest}MiB", "--steps", 300, node="node-a", way=())
+        self.cluster.start("job", "churn", "--held", f"{largest}MiB", "--block", f"{rest}MiB", "--steps", 300,
+                           node="node-a", way=())
         self.cluster.wait_for_line("job", r"^step \d+")
         self.swap(2)  # the movers have what they need
         eventually(lambda: self.used(1) < largest << 20, "what was moved away is let go")
@@ -166,7 +185,8 @@ class DriverThatImportsOnTheSameGpu(RemapTest):
         for report in self.swap(2):
             self.assertGreater(report["downtime_breakdown_ms"]["fill"], 0, report)
         facts = self.facts()
-        self.assertEqual([facts[name] for name in ("import", "import_moved", "own_moved")], [True, False, True], facts)
+        self.assertEqual([facts[name] for name in ("import", "import_moved", "own_moved")],
+                         [True, False, True], facts)
         self.finish()
 
 

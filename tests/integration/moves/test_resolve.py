@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpumigrate resolve`: the operator's word where no message can decide. The target's node is lost for good with COMMITTED on
-its disk: the job goes on at the source under the coordinator's leases, the migration stays open, and `resolve --at source`
-closes it. While both sides answer, or nothing is open, it is refused."""
+"""`gpumigrate resolve`: the operator's word where no message can decide. The target's node is lost for good
+with COMMITTED on its disk: the job goes on at the source under the coordinator's leases, the migration stays
+open, and `resolve --at source` closes it. While both sides answer, or nothing is open, it is refused."""
 import os
 import signal
 import unittest
@@ -23,9 +23,11 @@ class Resolve(CrashingTest):
         moving = cluster.popen("migrate", "job", "--to", "node-b", "--live", "--timeout", "60s")
         self.wait_until_fired("agent.node-b", Point.TARGET_COMMITTED_DURABLE, moving)
         self.wait_until_dead(agent)
-        cluster.kill(f"jobs/{cluster.job('job')['id']}.2")  # the keeper there, and with it the standby: the whole node is gone
+        # The keeper there, and with it the standby: the whole node is gone.
+        cluster.kill(f"jobs/{cluster.job('job')['id']}.2")
         self.assertTrue(cluster.json("migrations")[0]["open"])
-        resolved = cluster.call("resolve", "m1", "--at", "source", exits=(1,))  # the migration's result: failed, at the source
+        # The migration's result: failed, at the source.
+        resolved = cluster.call("resolve", "m1", "--at", "source", exits=(1,))
         self.assertIn("by an operator", resolved.stdout)
         output, errors = moving.communicate(timeout=120)
         self.assertIn(moving.returncode, (1, 3), output + errors)

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""stress, an unmodified program that allocates, frees, loads, captures and launches on many threads and streams and checks all of its
-memory, moved in the middle of it: it must find nothing wrong, and end by itself as if nothing had been."""
+"""stress, an unmodified program that allocates, frees, loads, captures and launches on many threads and
+streams and checks all of its memory, moved in the middle of it: it must find nothing wrong, and end by itself
+as if nothing had been."""
 import os
 import signal
 import unittest
 
 from cluster import ClusterTest
 
-STRESS = ["--threads", "4", "--streams", "8", "--most-bytes", "16MiB", "--memory", "48MiB", "--print-every", "20", "--seconds", "0"]
+STRESS = ["--threads", "4", "--streams", "8", "--most-bytes", "16MiB", "--memory", "48MiB", "--print-every",
+          "20", "--seconds", "0"]
 
 
 class StressTest(ClusterTest):
@@ -16,7 +18,8 @@ class StressTest(ClusterTest):
         self.cluster.wait_for_line("job", r"^step \d+")
 
     def last_step(self):
-        return max(int(line.split()[1]) for line in self.cluster.log("job").split("\n") if line.startswith("step "))
+        return max(int(line.split()[1]) for line in self.cluster.log("job").split("\n")
+                   if line.startswith("step "))
 
     def move(self, target, turn):
         """One move, and steps of the program after it."""
@@ -28,12 +31,14 @@ class StressTest(ClusterTest):
         seen = self.last_step()
         with self.cluster.popen("logs", "job", "-f") as follower:
             try:
-                self.assertTrue(any(line.startswith("step ") and int(line.split()[1]) > seen for line in follower.stdout))
+                self.assertTrue(any(line.startswith("step ") and int(line.split()[1]) > seen
+                                    for line in follower.stdout))
             finally:
                 follower.kill()
 
     def end_stress(self):
-        processes = [pid for pid, command in self.cluster.processes().items() if "/stress" in command.split(" ")[0]]
+        processes = [pid for pid, command in self.cluster.processes().items()
+                     if "/stress" in command.split(" ")[0]]
         self.assertEqual(len(processes), 1, self.cluster.processes())
         os.kill(processes[0], signal.SIGTERM)
         result = self.cluster.finish("job")

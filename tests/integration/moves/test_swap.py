@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An unmodified program whose process stays and whose GPU changes (hot card swap): the transparent way on one node."""
+"""An unmodified program whose process stays and whose GPU changes (hot card swap): the transparent way on one
+node."""
 import json
 import os
 import select
@@ -28,7 +29,8 @@ class Swap(ClusterTest):
         self.assertTrue(report["verified"], report)
         self.assertEqual(report["incarnation"], turn + 2)
         pieces = report["downtime_breakdown_ms"]
-        self.assertAlmostEqual(sum(pieces.values()), report["downtime_ms"], delta=0.02 * report["downtime_ms"], msg=report)
+        self.assertAlmostEqual(sum(pieces.values()), report["downtime_ms"],
+                               delta=0.02 * report["downtime_ms"], msg=report)
         self.assertGreater(pieces["context"], 0, report)
         self.assertEqual(pieces["host"], 0, report)
 
@@ -47,7 +49,8 @@ class Swap(ClusterTest):
 
     def card(self, order):
         """Of the GPU that the job has moved to."""
-        return subprocess.run([BIN / "cudasim-ctl", "--dir", self.cluster.home / "nodes/node-a/gpu", "--device", "1", order],
+        return subprocess.run([BIN / "cudasim-ctl", "--dir", self.cluster.home / "nodes/node-a/gpu",
+                               "--device", "1", order],
                               check=True, capture_output=True, text=True).stdout
 
     def wedge_on_kill(self):
@@ -75,7 +78,8 @@ class Swap(ClusterTest):
         self.cluster.call("stop", "job")
         self.cluster.call("wait", "job", exits=range(256))
         self.check_next_job()
-        self.assertIn("context saved before a kill: job", (self.cluster.home / "nodes/node-a/agent.log").read_text())
+        self.assertIn("context saved before a kill: job",
+                      (self.cluster.home / "nodes/node-a/agent.log").read_text())
 
     def test_swapped_job_that_its_keeper_ends_without_an_agent_leaves_the_gpu_usable(self):
         self.cluster.start("job", "charlm-plain", *TRAINING, "--steps", "100000", node="node-a:0", way=())
@@ -93,5 +97,6 @@ class Swap(ClusterTest):
         self.cluster.call("wait", "job", exits=range(256))
         status = self.status_file("job")
         self.assertEqual(status["last_save"], "its context was saved before", status)
-        self.assertIn("its context was saved before", (self.cluster.home / "nodes/node-a/agent.log").read_text())
+        self.assertIn("its context was saved before",
+                      (self.cluster.home / "nodes/node-a/agent.log").read_text())
         self.check_next_job()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`adopt`: a CUDA process that was started without gpumigrate becomes a job and is moved by stop-and-copy, between two GPUs of its node and
-between nodes. What needs root and CRIU is skipped without."""
+"""`adopt`: a CUDA process that was started without gpumigrate becomes a job and is moved by stop-and-copy,
+between two GPUs of its node and between nodes. What needs root and CRIU is skipped without."""
 import socket
 import subprocess
 import unittest
@@ -24,7 +24,8 @@ class Adopting(ClusterTest):
         self.assertTrue(report["verified"], report)
         self.assertEqual(report["incarnation"], turn + 2)
         pieces = report["downtime_breakdown_ms"]
-        self.assertAlmostEqual(sum(pieces.values()), report["downtime_ms"], delta=0.02 * report["downtime_ms"], msg=report)
+        self.assertAlmostEqual(sum(pieces.values()), report["downtime_ms"],
+                               delta=0.02 * report["downtime_ms"], msg=report)
         self.assertGreater(pieces["context"], 0, report)
         # What the same job would not have had in its pause, had `gpumigrate run` started it.
         self.assertGreaterEqual(report["context_bytes"], 2 << 20, report)
@@ -45,7 +46,8 @@ class BetweenGpus(Adopting):
         for turn in range(6):
             self.check_report(self.cluster.migrate("job", f"node-a:{turn % 2}"), turn)
             job = self.cluster.job("job")
-            self.assertEqual((job["gpu"], job["ranks"][0]["pid"], job["way"]), (turn % 2, training.pid, "adopted"))
+            self.assertEqual((job["gpu"], job["ranks"][0]["pid"], job["way"]),
+                             (turn % 2, training.pid, "adopted"))
         self.assertEqual(training.process.wait(), 0, "its own parent sees its end")
         # gpumigrate is not its parent and cannot know how it ended.
         result = self.cluster.run("wait", "job")
@@ -95,7 +97,8 @@ class BetweenNodes(Adopting):
         training.check_end(self)
 
     def instances(self):
-        return [pid for pid, command in self.cluster.processes().items() if "/charlm-plain" in command.split(" ")[0]]
+        return [pid for pid, command in self.cluster.processes().items()
+                if "/charlm-plain" in command.split(" ")[0]]
 
     def test_open_connection_is_named_and_nothing_moves(self):
         with socket.create_server(("127.0.0.1", 0)) as server:
@@ -132,9 +135,11 @@ class Refusals(Adopting):
         self.refused(training.pid, "no node", "--node", "node-z")
         self.adopt("--name", "job")
         self.refused(training.pid, "already")
-        self.cluster.start("other", "charlm-plain", "--params", "60000", "--steps", "100000", "--print-every", "1", way=())
+        self.cluster.start("other", "charlm-plain", "--params", "60000", "--steps", "100000", "--print-every",
+                           "1", way=())
         self.cluster.wait_for_line("other", r"^step \d+")
         ours = next(pid for pid, command in self.cluster.processes().items()
                     if "/charlm-plain" in command.split(" ")[0] and pid != training.pid)
         self.refused(ours, "already")
-        self.assertEqual([job["name"] for job in self.cluster.json("jobs")], ["job", "other"], "a refusal leaves no job")
+        self.assertEqual([job["name"] for job in self.cluster.json("jobs")], ["job", "other"],
+                         "a refusal leaves no job")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kill -9 at the crash points of a move of an adopted process, between two GPUs of a node and between nodes, and aborts meanwhile. One
-instance goes on, from the very step it stopped at: each step is printed once."""
+"""kill -9 at the crash points of a move of an adopted process, between two GPUs of a node and between nodes,
+and aborts meanwhile. One instance goes on, from the very step it stopped at: each step is printed once."""
 import pathlib
 import unittest
 
@@ -9,10 +9,15 @@ from crashing import EITHER, SOURCE, TARGET, TransparentCrashes
 from fault_points import Point
 
 COORDINATOR = [("coordinator", number, ends_on) for number, ends_on in [
-    (Point.COORDINATOR_BEGUN, EITHER), (Point.COORDINATOR_PREPARED, EITHER), (Point.COORDINATOR_GRANTED_DURABLE, EITHER), (Point.COORDINATOR_COMMIT_SENT, EITHER), (Point.COORDINATOR_HEARD_COMMITTED, TARGET), (Point.COORDINATOR_HEARD_RELEASED, TARGET), (Point.COORDINATOR_CLOSED_DURABLE, TARGET)]]
-# Once its host threads run at the target, an order whose outcome is not known is asked for again: the last two do not end the move.
+    (Point.COORDINATOR_BEGUN, EITHER), (Point.COORDINATOR_PREPARED, EITHER),
+    (Point.COORDINATOR_GRANTED_DURABLE, EITHER), (Point.COORDINATOR_COMMIT_SENT, EITHER),
+    (Point.COORDINATOR_HEARD_COMMITTED, TARGET), (Point.COORDINATOR_HEARD_RELEASED, TARGET),
+    (Point.COORDINATOR_CLOSED_DURABLE, TARGET)]]
+# Once its host threads run at the target, an order whose outcome is not known is asked for again: the last
+# two do not end the move.
 HELPER = [(f"context.{order}", number, ends_on) for order, ends_on in
-          (("lock", SOURCE), ("checkpoint", SOURCE), ("restore", TARGET), ("unlock", TARGET)) for number in (Point.CONTEXT_ORDERED, Point.CONTEXT_PERFORMED)]
+          (("lock", SOURCE), ("checkpoint", SOURCE), ("restore", TARGET), ("unlock", TARGET))
+          for number in (Point.CONTEXT_ORDERED, Point.CONTEXT_PERFORMED)]
 
 
 class AdoptedCrashes(TransparentCrashes):
@@ -50,12 +55,18 @@ class BetweenNodes(AdoptedCrashes):
 
     def test_source_agent(self):
         self.crash([("agent.source", number, ends_on) for number, ends_on in [
-            (Point.SOURCE_PREPARING, EITHER), (Point.SOURCE_PAUSED, SOURCE), (Point.SOURCE_CONTEXT_SAVED, SOURCE), (Point.SOURCE_DUMPED, SOURCE), (Point.SOURCE_BARRIER_DURABLE, EITHER), (Point.SOURCE_FINAL_SENT, EITHER), (Point.SOURCE_HEARD_RUNS, TARGET), (Point.SOURCE_RELEASED_DURABLE, TARGET)]], 5000)
+            (Point.SOURCE_PREPARING, EITHER), (Point.SOURCE_PAUSED, SOURCE),
+            (Point.SOURCE_CONTEXT_SAVED, SOURCE), (Point.SOURCE_DUMPED, SOURCE),
+            (Point.SOURCE_BARRIER_DURABLE, EITHER), (Point.SOURCE_FINAL_SENT, EITHER),
+            (Point.SOURCE_HEARD_RUNS, TARGET), (Point.SOURCE_RELEASED_DURABLE, TARGET)]], 5000)
 
     def test_target_agent(self):
         # The image is the target agent's until the restored process has a keeper: 204 ends on the source.
         self.crash([("agent.target", number, ends_on) for number, ends_on in [
-            (Point.TARGET_PREPARING, EITHER), (Point.TARGET_VERIFIED, SOURCE), (Point.TARGET_COMMITTED_DURABLE, SOURCE), (Point.TARGET_RESTORED, TARGET), (Point.TARGET_CONTEXT_PLACED, TARGET), (Point.TARGET_RUNS, TARGET), (Point.TARGET_RUNS_STATED, TARGET)]], 4500)
+            (Point.TARGET_PREPARING, EITHER), (Point.TARGET_VERIFIED, SOURCE),
+            (Point.TARGET_COMMITTED_DURABLE, SOURCE), (Point.TARGET_RESTORED, TARGET),
+            (Point.TARGET_CONTEXT_PLACED, TARGET), (Point.TARGET_RUNS, TARGET),
+            (Point.TARGET_RUNS_STATED, TARGET)]], 4500)
 
     def test_coordinator(self):
         self.crash(COORDINATOR, 4500)
@@ -64,7 +75,9 @@ class BetweenNodes(AdoptedCrashes):
         self.crash(HELPER, 4000)
 
     def test_abort(self):
-        self.abort_at([(number, EITHER) for number in (Point.SOURCE_CONTEXT_SAVED, Point.SOURCE_DUMPED, Point.TARGET_VERIFIED, Point.TARGET_COMMITTED_DURABLE)])
+        self.abort_at([(number, EITHER) for number in (Point.SOURCE_CONTEXT_SAVED, Point.SOURCE_DUMPED,
+                                                       Point.TARGET_VERIFIED,
+                                                       Point.TARGET_COMMITTED_DURABLE)])
 
 
 class BetweenGpus(AdoptedCrashes):
@@ -74,11 +87,17 @@ class BetweenGpus(AdoptedCrashes):
     def test_agent(self):
         # Both sides are one agent's.
         self.crash([("agent.source", number, ends_on) for number, ends_on in [
-            (Point.SOURCE_PREPARING, EITHER), (Point.SOURCE_PAUSED, SOURCE), (Point.SOURCE_CONTEXT_SAVED, SOURCE), (Point.SOURCE_BARRIER_DURABLE, EITHER), (Point.SOURCE_FINAL_SENT, EITHER), (Point.TARGET_VERIFIED, SOURCE), (Point.TARGET_COMMITTED_DURABLE, EITHER), (Point.TARGET_CONTEXT_PLACED, EITHER),
-            (Point.TARGET_CONTEXT_RESTORED, TARGET), (Point.SOURCE_CONTEXT_SAVED, SOURCE), (Point.TARGET_RUNS, TARGET), (Point.TARGET_RUNS_STATED, TARGET), (Point.SOURCE_HEARD_RUNS, TARGET), (Point.SOURCE_RELEASED_DURABLE, TARGET)]], 6000)
+            (Point.SOURCE_PREPARING, EITHER), (Point.SOURCE_PAUSED, SOURCE),
+            (Point.SOURCE_CONTEXT_SAVED, SOURCE), (Point.SOURCE_BARRIER_DURABLE, EITHER),
+            (Point.SOURCE_FINAL_SENT, EITHER), (Point.TARGET_VERIFIED, SOURCE),
+            (Point.TARGET_COMMITTED_DURABLE, EITHER), (Point.TARGET_CONTEXT_PLACED, EITHER),
+            (Point.TARGET_CONTEXT_RESTORED, TARGET), (Point.SOURCE_CONTEXT_SAVED, SOURCE),
+            (Point.TARGET_RUNS, TARGET), (Point.TARGET_RUNS_STATED, TARGET),
+            (Point.SOURCE_HEARD_RUNS, TARGET), (Point.SOURCE_RELEASED_DURABLE, TARGET)]], 6000)
 
     def test_context_helper(self):
         self.crash(HELPER, 4000)
 
     def test_abort(self):
-        self.abort_at([(number, EITHER) for number in (Point.SOURCE_CONTEXT_SAVED, Point.TARGET_VERIFIED, Point.TARGET_COMMITTED_DURABLE)])
+        self.abort_at([(number, EITHER) for number in (Point.SOURCE_CONTEXT_SAVED, Point.TARGET_VERIFIED,
+                                                       Point.TARGET_COMMITTED_DURABLE)])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An unmodified Python program with gigabytes of host memory moves between two nodes, or is refused before its pause: no limit of its own for work that
-grows with the bytes. Long: test_process_moves.py is the short edition. Needs root, a CRIU that works and four times the memory on this machine."""
+"""An unmodified Python program with gigabytes of host memory moves between two nodes, or is refused before
+its pause: no limit of its own for work that grows with the bytes. Long: test_process_moves.py is the short
+edition. Needs root, a CRIU that works and four times the memory on this machine."""
 import json
 import os
 import re
@@ -56,7 +57,8 @@ class LargeProcess(ClusterTest):
     def test_python_program_of_gigabytes_moves_there_and_back_or_is_refused_before_its_pause(self):
         program = self.cluster.home / "large.py"
         program.write_text(PROGRAM)
-        self.cluster.call("run", "--detach", "--name", "job", "--node", "node-a", "--", sys.executable, program)
+        self.cluster.call("run", "--detach", "--name", "job", "--node", "node-a", "--", sys.executable,
+                          program)
         self.cluster.wait_for_line("job", r"^step 5\b")
         plan = self.cluster.run("migrate", "job", "--to", "node-b", "--dry-run")
         if plan.returncode != 0 and "host processes" in plan.stdout + plan.stderr:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kill -9 of agents at the crash points of a move of a whole process between two nodes. Before COMMITTED, and whenever the target cannot
-restore, the job goes on at the source from the very step it stopped at. Needs root and CRIU."""
+"""kill -9 of agents at the crash points of a move of a whole process between two nodes. Before COMMITTED, and
+whenever the target cannot restore, the job goes on at the source from the very step it stopped at. Needs root
+and CRIU."""
 import pathlib
 import shutil
 import unittest
@@ -10,12 +11,19 @@ from crashing_processes import CrashesWithCriu
 from fault_points import Point
 
 AGENT_BEFORE = [("agent.source", number, ends_on) for number, ends_on in [
-    (Point.SOURCE_PREPARING, EITHER), (Point.SOURCE_PRECOPY, EITHER), (Point.SOURCE_PAUSED, SOURCE), (Point.SOURCE_MEMORY_RELEASED, SOURCE), (Point.SOURCE_CONTEXT_SAVED, SOURCE), (Point.SOURCE_DUMPED, SOURCE), (Point.SOURCE_BARRIER_DURABLE, EITHER), (Point.SOURCE_FINAL_SENT, EITHER)]]
-AGENT_AFTER = [("agent.source", Point.SOURCE_HEARD_RUNS, TARGET), ("agent.source", Point.SOURCE_RELEASED_DURABLE, TARGET)]
+    (Point.SOURCE_PREPARING, EITHER), (Point.SOURCE_PRECOPY, EITHER), (Point.SOURCE_PAUSED, SOURCE),
+    (Point.SOURCE_MEMORY_RELEASED, SOURCE), (Point.SOURCE_CONTEXT_SAVED, SOURCE),
+    (Point.SOURCE_DUMPED, SOURCE), (Point.SOURCE_BARRIER_DURABLE, EITHER), (Point.SOURCE_FINAL_SENT, EITHER)]]
+AGENT_AFTER = [("agent.source", Point.SOURCE_HEARD_RUNS, TARGET),
+               ("agent.source", Point.SOURCE_RELEASED_DURABLE, TARGET)]
 # The image is the target agent's until the restored process has a keeper: 204 ends on the source.
-TARGET_BEFORE = [("agent.target", Point.TARGET_PREPARING, EITHER), ("agent.target", Point.TARGET_PRECOPY, SOURCE), ("agent.target", Point.TARGET_VERIFIED, SOURCE),
+TARGET_BEFORE = [("agent.target", Point.TARGET_PREPARING, EITHER),
+                 ("agent.target", Point.TARGET_PRECOPY, SOURCE),
+                 ("agent.target", Point.TARGET_VERIFIED, SOURCE),
                  ("agent.target", Point.TARGET_COMMITTED_DURABLE, SOURCE)]
-TARGET_AFTER = [("agent.target", number, TARGET) for number in (Point.TARGET_RESTORED, Point.TARGET_CONTEXT_PLACED, Point.TARGET_MEMORY_MAPPED, Point.TARGET_RUNS, Point.TARGET_RUNS_STATED)]
+TARGET_AFTER = [("agent.target", number, TARGET)
+                for number in (Point.TARGET_RESTORED, Point.TARGET_CONTEXT_PLACED, Point.TARGET_MEMORY_MAPPED,
+                               Point.TARGET_RUNS, Point.TARGET_RUNS_STATED)]
 POINTS = AGENT_BEFORE + AGENT_AFTER + TARGET_BEFORE + TARGET_AFTER
 
 
@@ -34,13 +42,16 @@ class AgentCrashes(CrashesWithCriu):
 
     def test_agent_dies_again_while_it_goes_back(self):
         self.start_training(2500)
-        for first, second in ((Point.SOURCE_DUMPED, Point.TARGET_CONTEXT_PLACED), (Point.SOURCE_CONTEXT_SAVED, Point.TARGET_CONTEXT_PLACED), (Point.SOURCE_DUMPED, Point.TARGET_MEMORY_MAPPED)):
+        for first, second in ((Point.SOURCE_DUMPED, Point.TARGET_CONTEXT_PLACED),
+                              (Point.SOURCE_CONTEXT_SAVED, Point.TARGET_CONTEXT_PLACED),
+                              (Point.SOURCE_DUMPED, Point.TARGET_MEMORY_MAPPED)):
             with self.subTest(first=first, second=second):
                 print(f"  agent.source {first}, then {second}:", end="", flush=True)
                 for number in (first, second):
                     self.cluster.arm("agent.node-a", number)
                 victims = self.daemons_of("agent.node-a")
-                moved = self.cluster.popen("migrate", "job", "--to", "node-b", "-o", "json", "--timeout", "60s")
+                moved = self.cluster.popen("migrate", "job", "--to", "node-b", "-o", "json", "--timeout",
+                                           "60s")
                 self.wait_until_fired("agent.node-a", first, moved)
                 self.wait_until_dead(victims)
                 started = self.cluster.run("local", "up", *self.cluster.up_arguments)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CRIU that fails, hangs or is killed on either side of a move of a whole process between two nodes: the job goes on at the
-source from the very step it stopped at. Needs root and CRIU."""
+"""CRIU that fails, hangs or is killed on either side of a move of a whole process between two nodes: the job
+goes on at the source from the very step it stopped at. Needs root and CRIU."""
 import os
 import signal
 import unittest
@@ -28,8 +28,8 @@ class FailingCriu(CrashesWithCriu):
         self.move_and_finish()
 
     def test_agent_while_criu_works(self):
-        """CRIU goes on without its agent, whose successor must not let the process go on before CRIU has stopped it, nor run it
-        twice."""
+        """CRIU goes on without its agent, whose successor must not let the process go on before CRIU has
+        stopped it, nor run it twice."""
         self.start_training(2000)
         for order, node in (("dump", "node-a"), ("restore", "node-b")):
             with self.subTest(order=order):

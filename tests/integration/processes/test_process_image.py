@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What CRIU's image of a moved process holds: its host memory and nothing of the GPU's, and of its descriptors those that were there before
-the shim's were closed. CRIU runs behind a script that keeps a copy of the image. Needs root and CRIU."""
+"""What CRIU's image of a moved process holds: its host memory and nothing of the GPU's, and of its
+descriptors those that were there before the shim's were closed. CRIU runs behind a script that keeps a copy
+of the image. Needs root and CRIU."""
 import os
 import pathlib
 import re
@@ -88,23 +89,28 @@ class ProcessImage(ClusterTest):
     def processes_of_the_job(self):
         """[init, program]"""
         program = (EXAMPLES / "charlm-plain").resolve()
-        found = [pid for pid in self.cluster.processes() if pathlib.Path(f"/proc/{pid}/exe").resolve() == program]
+        found = [pid for pid in self.cluster.processes()
+                 if pathlib.Path(f"/proc/{pid}/exe").resolve() == program]
         self.assertEqual(len(found), 1, self.cluster.processes())
-        parent = int(re.search(r"^PPid:\s+(\d+)", pathlib.Path(f"/proc/{found[0]}/status").read_text(), re.M)[1])
+        parent = int(re.search(r"^PPid:\s+(\d+)", pathlib.Path(f"/proc/{found[0]}/status").read_text(),
+                               re.M)[1])
         return [parent, found[0]]
 
     def host_bytes(self, pids):
         total = 0
         for pid in pids:
             status = pathlib.Path(f"/proc/{pid}/status").read_text()
-            total += sum(int(kib) << 10 for kib in re.findall(r"^(?:RssAnon|RssShmem|VmSwap):\s+(\d+) kB", status, re.M))
+            total += sum(int(kib) << 10 for kib in re.findall(r"^(?:RssAnon|RssShmem|VmSwap):\s+(\d+) kB",
+                                                              status, re.M))
         return total
 
     def own_files(self, pid):
         """Descriptors that are neither sockets nor nameless nor the driver's: {number: path}."""
         links = {int(link.name): os.readlink(link) for link in pathlib.Path(f"/proc/{pid}/fd").iterdir()}
-        own = {number: link for number, link in links.items() if link.startswith("/") and not link.startswith("/memfd:")}
-        drivers = str(self.cluster.home / "nodes" / "node-a" / "gpu")  # closed when the driver saves the context
+        own = {number: link for number, link in links.items() if link.startswith("/")
+               and not link.startswith("/memfd:")}
+        # Closed when the driver saves the context.
+        drivers = str(self.cluster.home / "nodes" / "node-a" / "gpu")
         return {number: link for number, link in own.items() if not link.startswith(drivers)}
 
     def test_neither_device_memory_nor_the_shims_descriptors(self):
@@ -126,9 +132,11 @@ class ProcessImage(ClusterTest):
         pages = sum(path.stat().st_size for path in image.glob("pages-*.img"))
         everything = sum(path.stat().st_size for path in image.iterdir())
         # Or the sizes would prove nothing.
-        self.assertGreater(report["state_bytes"], 2 * (host_bytes + SLACK), "the program needs more device memory")
+        self.assertGreater(report["state_bytes"], 2 * (host_bytes + SLACK),
+                           "the program needs more device memory")
         self.assertGreater(pages, 0)
-        self.assertLessEqual(everything, host_bytes + SLACK, "the image holds more than the program's host memory")
+        self.assertLessEqual(everything, host_bytes + SLACK,
+                             "the image holds more than the program's host memory")
 
         files = {}
         for record in records(image / "files.img"):

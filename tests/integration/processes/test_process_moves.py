@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An unmodified program that moves between nodes with its process: the transparent way with CRIU. Needs root and a CRIU that works
-(tools/setup brings one); where the nodes say they have none, the tests are skipped with their reason."""
+"""An unmodified program that moves between nodes with its process: the transparent way with CRIU. Needs root
+and a CRIU that works (tools/setup brings one); where the nodes say they have none, the tests are skipped with
+their reason."""
 import socket
 import unittest
 
@@ -27,7 +28,8 @@ class ProcessMoves(ClusterTest):
         return expected
 
     def process_of_the_job(self):
-        found = [pid for pid, command in self.cluster.processes().items() if "/charlm-plain" in command.split(" ")[0]]
+        found = [pid for pid, command in self.cluster.processes().items()
+                 if "/charlm-plain" in command.split(" ")[0]]
         self.assertEqual(len(found), 1, self.cluster.processes())
         return found[0]
 
@@ -40,7 +42,8 @@ class ProcessMoves(ClusterTest):
             self.assertTrue(report["verified"], report)
             self.assertEqual(report["incarnation"], turn + 2)
             pieces = report["downtime_breakdown_ms"]
-            self.assertAlmostEqual(sum(pieces.values()), report["downtime_ms"], delta=0.02 * report["downtime_ms"], msg=report)
+            self.assertAlmostEqual(sum(pieces.values()), report["downtime_ms"],
+                                   delta=0.02 * report["downtime_ms"], msg=report)
             self.assertGreater(pieces["host"], 0, report)
             self.assertEqual(self.cluster.job("job")["node"], "node-b" if turn % 2 == 0 else "node-a")
             self.process_of_the_job()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training that somebody started by hand, on a node's GPU but without gpumigrate: what test_adopt*.py take in."""
+"""A training that somebody started by hand, on a node's GPU but without gpumigrate: what test_adopt*.py take
+in."""
 import contextlib
 import json
 import os
@@ -20,7 +21,8 @@ STEP_MS = 5  # changes no digest
 def needs_criu():
     place = next((place for place in (os.environ.get("GPUMIGRATE_CRIU"), shutil.which("criu"),
                                       pathlib.Path.home() / ".cache/gpumigrate/criu/bin/criu",
-                                      "/usr/local/lib/gpumigrate/criu/bin/criu") if place and os.access(place, os.X_OK)), None)
+                                      "/usr/local/lib/gpumigrate/criu/bin/criu") if place
+                  and os.access(place, os.X_OK)), None)
     if os.geteuid() != 0:
         raise unittest.SkipTest("moving a process needs root")
     if not place:
@@ -39,16 +41,18 @@ class HandStarted:
         environment["CUDA_VISIBLE_DEVICES"] = str(gpu)
         command = [EXAMPLES / "charlm-plain", *TRAINING, "--steps", str(steps), "--step-ms", str(step_ms)]
         with open(self.output, "wb") as output:
-            self.process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            self.process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=output,
+                                            stderr=output,
                                             env=environment, cwd=cluster.home, pass_fds=pass_fds,
-                                            # As a shell would start it; where that shell is outside our PID namespace, which CRIU
-                                            # refuses, with a session of its own.
+                                            # As a shell would start it; where that shell is outside our PID
+                                            # namespace, which CRIU refuses, with a session of its own.
                                             start_new_session=os.getsid(0) == 0)
         self.pid = self.process.pid
 
     def wait_for_step(self, step):
         """Until it has printed that one; the follower ends with its last line."""
-        with subprocess.Popen(["tail", "-n", "+1", "-F", "--", self.output], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        with subprocess.Popen(["tail", "-n", "+1", "-F", "--", self.output], stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL,
                               text=True) as follower:
             try:
                 for line in follower.stdout:

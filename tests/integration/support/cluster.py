@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A local cluster under a temporary GPUMIGRATE_HOME, driven by the gpumigrate command alone, as an operator would.
+"""A local cluster under a temporary GPUMIGRATE_HOME, driven by the gpumigrate command alone, as an operator
+would.
 
-Environment: GPUMIGRATE_BUILD names the build folder. Nothing here sleeps to wait: it waits for commands that end when
-something has happened (wait, watch, logs -f) and for processes."""
+Environment: GPUMIGRATE_BUILD names the build folder. Nothing here sleeps to wait: it waits for commands that
+end when something has happened (wait, watch, logs -f) and for processes."""
 import contextlib
 import json
 import os
@@ -31,12 +32,15 @@ class CommandError(AssertionError):
 
 
 def run_unmoved(program, *arguments, memory="4GiB", whole=False):
-    """Runs an example without gpumigrate and returns its final JSON object: what a moved one must end with. `whole`: all that it printed."""
+    """Runs an example without gpumigrate and returns its final JSON object: what a moved one must end with.
+    `whole`: all that it printed."""
     folder = tempfile.mkdtemp(prefix="gm-unmoved-")
-    environment = dict(os.environ, LD_LIBRARY_PATH=str(BUILD / "lib" / "cudasim"), CUDASIM_DIR=folder, CUDASIM_DEVICES="1",
+    environment = dict(os.environ, LD_LIBRARY_PATH=str(BUILD / "lib" / "cudasim"), CUDASIM_DIR=folder,
+                       CUDASIM_DEVICES="1",
                        CUDASIM_MEMORY=memory)
     try:
-        result = subprocess.run([EXAMPLES / program, *arguments], env=environment, capture_output=True, text=True,
+        result = subprocess.run([EXAMPLES / program, *arguments], env=environment, capture_output=True,
+                                text=True,
                                 timeout=COMMAND_LIMIT_S)
         if result.returncode != 0:
             raise CommandError(result)
@@ -83,18 +87,22 @@ class Cluster:
         self.call("local", "up", *self.up_arguments)
 
     def down(self):
-        subprocess.run([BIN / "gpumigrate", "local", "down"], env=self.environment, capture_output=True, text=True,
+        subprocess.run([BIN / "gpumigrate", "local", "down"], env=self.environment, capture_output=True,
+                       text=True,
                        timeout=COMMAND_LIMIT_S)
         if not os.environ.get("GPUMIGRATE_KEEP"):
             shutil.rmtree(self.home, ignore_errors=True)
 
     def run(self, *arguments, limit=COMMAND_LIMIT_S):
-        # In a folder of its own, which is the jobs': CRIU makes one in a process's folder for a moment, and two at a time collide.
-        return subprocess.run([BIN / "gpumigrate", *map(str, arguments)], env=self.environment, capture_output=True,
+        # In a folder of its own, which is the jobs': CRIU makes one in a process's folder for a moment, and
+        # two at a time collide.
+        return subprocess.run([BIN / "gpumigrate", *map(str, arguments)], env=self.environment,
+                              capture_output=True,
                               text=True, timeout=limit, cwd=self.home)
 
     def popen(self, *arguments):
-        return subprocess.Popen([BIN / "gpumigrate", *map(str, arguments)], env=self.environment, stdout=subprocess.PIPE,
+        return subprocess.Popen([BIN / "gpumigrate", *map(str, arguments)], env=self.environment,
+                                stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True)
 
     def call(self, *arguments, exits=(0,)):
@@ -107,7 +115,8 @@ class Cluster:
         return json.loads(self.call(*arguments, "-o", "json", exits=exits).stdout)
 
     def start(self, name, program, *arguments, node="node-a", way=("--cooperative",)):
-        self.call("run", *way, "--detach", "--name", name, "--node", node, "--env", f"CKPT_FAULT_DIR={self.faults}", "--",
+        self.call("run", *way, "--detach", "--name", name, "--node", node, "--env",
+                  f"CKPT_FAULT_DIR={self.faults}", "--",
                   EXAMPLES / program, *arguments)
 
     def job(self, name):
@@ -144,7 +153,8 @@ class Cluster:
         return not (self.faults / f"{role}.{point}").exists()
 
     def wait_until_it_stands(self, role, point):
-        """The armed file goes a moment before the process stops: what lets it go on in between would be lost."""
+        """The armed file goes a moment before the process stops: what lets it go on in between would be
+        lost."""
         if (role, point) not in self.stopping:
             return
         self.stopping.discard((role, point))
@@ -153,7 +163,8 @@ class Cluster:
     @staticmethod
     def state_of(pid):
         with contextlib.suppress(OSError):
-            return re.search(r"^State:\s+(\S)", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M).group(1)
+            return re.search(r"^State:\s+(\S)", pathlib.Path(f"/proc/{pid}/status").read_text(),
+                             re.M).group(1)
         return ""
 
     def processes(self):
@@ -174,7 +185,8 @@ class Cluster:
         return [pid for pid, command in self.processes().items() if word in command]
 
     def kill(self, word, how=signal.SIGKILL):
-        """Signals every process of the home whose command has the word, and waits for those that SIGKILL ends."""
+        """Signals every process of the home whose command has the word, and waits for those that SIGKILL
+        ends."""
         for pid in self.pids(word):
             with contextlib.suppress(ProcessLookupError):
                 process = os.pidfd_open(pid)
@@ -192,7 +204,8 @@ class ClusterTest(unittest.TestCase):
     coordinator_settings = ""  # lines for coordinator.toml
 
     def setUp(self):
-        self.cluster = Cluster(self.nodes, self.gpus, self.memory, self.agent_settings, self.coordinator_settings)
+        self.cluster = Cluster(self.nodes, self.gpus, self.memory, self.agent_settings,
+                               self.coordinator_settings)
         self.addCleanup(self.cluster.down)
         self.addCleanup(self.show_logs_of_a_failure)
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of a cooperative move at which a process may die: what the suites that kill, hold or lose something there share."""
+"""The steps of a cooperative move at which a process may die: what the suites that kill, hold or lose
+something there share."""
 from fault_points import Point
 
-ARGUMENTS = ["--bytes", "32MiB", "--hot", "4%", "--step-ms", "5", "--seed", "11", "--pattern", "random", "--steps", "1400",
+ARGUMENTS = ["--bytes", "32MiB", "--hot", "4%", "--step-ms", "5", "--seed", "11", "--pattern", "random",
+             "--steps", "1400",
              "--print-every", "1"]
 
 SOURCE, TARGET, EITHER = "node-a", "node-b", None

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Crash points: waiting until one has fired, and (TransparentCrashes) a chain of them in one life of an unmodified program.
-Whoever dies, the migration ends in a state that the API names, one instance runs, and the next move begins there."""
+"""Crash points: waiting until one has fired, and (TransparentCrashes) a chain of them in one life of an
+unmodified program. Whoever dies, the migration ends in a state that the API names, one instance runs, and the
+next move begins there."""
 import ctypes
 import os
 import pathlib
@@ -19,7 +20,8 @@ SOURCE, TARGET, EITHER = "source", "target", None
 
 class CrashingTest(ClusterTest):
     def daemons_of(self, role):
-        """Process descriptors of what `local up` starts again; movers, keepers and helpers are their agent's business."""
+        """Process descriptors of what `local up` starts again; movers, keepers and helpers are their agent's
+        business."""
         kind, _, node = role.partition(".")
         words = {"agent": f"nodes/{node}/agent.toml", "coordinator": "gpumigrate-coordinator"}
         return [os.pidfd_open(pid) for pid in self.cluster.pids(words[kind])] if kind in words else []
@@ -32,8 +34,8 @@ class CrashingTest(ClusterTest):
             self.assertTrue(ended, "the process lives on after its crash point")
 
     def wait_until_fired(self, role, number, command=None):
-        """The armed file goes away when the process dies. Once the command has ended the point has ten seconds more: the last messages of a move
-        may reach a daemon after its end has been reported."""
+        """The armed file goes away when the process dies. Once the command has ended the point has ten
+        seconds more: the last messages of a move may reach a daemon after its end has been reported."""
         libc = ctypes.CDLL(None, use_errno=True)
         watch = libc.inotify_init1(os.O_CLOEXEC)
         libc.inotify_add_watch(watch, str(self.cluster.faults).encode(), 0x200)  # IN_DELETE
@@ -63,12 +65,15 @@ class TransparentCrashes(CrashingTest):
     def start_training(self, steps):
         """It must last for all that is to happen to it."""
         self.steps = steps
-        self.cluster.start("job", "charlm-plain", *TRAINING, "--steps", steps, "--step-ms", STEP_MS, node=self.places[0], way=())
+        self.cluster.start("job", "charlm-plain", *TRAINING, "--steps", steps, "--step-ms", STEP_MS,
+                           node=self.places[0], way=())
         self.cluster.wait_for_line("job", r"^step 5\b")
 
     def running_place(self):
-        """Where it is once it makes steps again: a migration has failed a moment before the source goes on."""
-        done = max((int(step) for step in re.findall(r"^step (\d+)\b", self.cluster.log("job"), re.M)), default=0)
+        """Where it is once it makes steps again: a migration has failed a moment before the source goes
+        on."""
+        done = max((int(step) for step in re.findall(r"^step (\d+)\b", self.cluster.log("job"), re.M)),
+                   default=0)
         self.cluster.wait_for_line("job", rf"^step {done + 2}\b")
         # The job's steps may be seen before its agent's report.
         eventually(lambda: self.cluster.job("job")["state"] != "paused", "the job is reported as running")
@@ -89,7 +94,8 @@ class TransparentCrashes(CrashingTest):
         return f"agent.{node}" if kind == "agent" else f"mover.{node}.{gpu or 0}"
 
     def crash(self, points, steps):
-        """One job of so many steps through all of `points`: (role, number, where the job must be afterwards)."""
+        """One job of so many steps through all of `points`: (role, number, where the job must be
+        afterwards)."""
         self.start_training(steps)
         for role, number, ends_on in points:
             with self.subTest(role=role, number=number):
@@ -108,9 +114,11 @@ class TransparentCrashes(CrashingTest):
         victims = {crash: self.daemons_of(crash[0]) for crash in crashes}
         moved = cluster.popen("migrate", "job", "--to", target, "-o", "json", "--timeout", "60s")
         for crash in crashes:
-            self.wait_until_fired(*crash, moved if crash == crashes[0] else None)  # it ends before the job has gone back
+            # It ends before the job has gone back.
+            self.wait_until_fired(*crash, moved if crash == crashes[0] else None)
             self.wait_until_dead(victims[crash])
-            # What `local up` does not start again needs none, and while the next victim is about to die it would find that one missing.
+            # What `local up` does not start again needs none, and while the next victim is about to die it
+            # would find that one missing.
             if victims[crash]:
                 cluster.up()
         self.check_outcome(moved, source, target, ends_on)
@@ -118,7 +126,8 @@ class TransparentCrashes(CrashingTest):
     def agent_dies_while_the_rank_is_busy(self):
         """The agent asks for Release or Map, and its successor finds the rank at it."""
         self.start_training(1600)
-        for side, number, ends_on in (("source", Point.RANK_RELEASED, SOURCE), ("target", Point.RANK_MAPPED, TARGET)):
+        for side, number, ends_on in (("source", Point.RANK_RELEASED, SOURCE),
+                                      ("target", Point.RANK_MAPPED, TARGET)):
             with self.subTest(number=number):
                 print(f"  rank {number}, agent.{side}:", end="", flush=True)
                 source = self.place()
@@ -149,7 +158,8 @@ class TransparentCrashes(CrashingTest):
                 moved = self.cluster.popen("migrate", "job", "--to", target, "-o", "json", "--timeout", "60s")
                 self.wait_until_fired(agent, number, moved)
                 aborted = self.cluster.popen("abort", self.cluster.json("migrations")[0]["id"])
-                eventually(lambda: aborted.poll() is not None or self.cluster.json("migrations")[0]["abort_requested"], "the abort is recorded")
+                eventually(lambda: aborted.poll() is not None
+                           or self.cluster.json("migrations")[0]["abort_requested"], "the abort is recorded")
                 signal.pidfd_send_signal(held[0], signal.SIGCONT)
                 os.close(held[0])
                 aborted.communicate(timeout=120)
@@ -157,7 +167,8 @@ class TransparentCrashes(CrashingTest):
         self.finish_training()
 
     def check_outcome(self, moved, source, target, ends_on):
-        """Whatever the command says, it must say it: 0 moved, 1, 2 and 5 (refused) at the source, 6 contact lost."""
+        """Whatever the command says, it must say it: 0 moved, 1, 2 and 5 (refused) at the source, 6 contact
+        lost."""
         output, errors = moved.communicate(timeout=120)
         self.assertIn(moved.returncode, (0, 1, 2, 5, 6), output + errors)
         cluster = self.cluster
@@ -165,7 +176,8 @@ class TransparentCrashes(CrashingTest):
         cluster.call("watch", last, exits=(0, 1, 2, 5))
         migration = cluster.json("migrations")[0]
         self.assertFalse(migration["open"], migration)
-        self.assertIn(migration["result"], ("done", "failed", "refused", "timed-out", "interrupted"), migration)
+        self.assertIn(migration["result"], ("done", "failed", "refused", "timed-out", "interrupted"),
+                      migration)
         there = self.running_place()
         self.assertEqual(there, target if migration["result"] == "done" else source, migration)
         if ends_on is not EITHER:
@@ -188,6 +200,7 @@ class TransparentCrashes(CrashingTest):
 
     def finish_training(self):
         ended = self.cluster.finish("job")
-        self.assertEqual(ended["digest"], run_unmoved("charlm-plain", *TRAINING, "--steps", str(self.steps))["digest"])
+        self.assertEqual(ended["digest"], run_unmoved("charlm-plain", *TRAINING, "--steps",
+                                                      str(self.steps))["digest"])
         self.assert_steps_in_order(self.cluster.log("job"))
         self.assertEqual(self.instances(), [], "an instance is left over")

@@ -12,9 +12,9 @@ import unittest.mock
 
 from crashing import SOURCE, TransparentCrashes
 
-# $1 is CRIU's order. A file `fail-ORDER` says what becomes of the next such order: it fails before CRIU is run ("early") or after
-# it ("late"), CRIU is run once the test says so ("hold"), the test is told when CRIU has ended ("tell"), or CRIU kills itself at one of its
-# own fault points ("fault N").
+# $1 is CRIU's order. A file `fail-ORDER` says what becomes of the next such order: it fails before CRIU is
+# run ("early") or after it ("late"), CRIU is run once the test says so ("hold"), the test is told when CRIU
+# has ended ("tell"), or CRIU kills itself at one of its own fault points ("fault N").
 WRAPPER = """#!/bin/sh
 if [ -e "{tools}/fail-$1" ]; then
   how=$(cat "{tools}/fail-$1")
@@ -32,7 +32,8 @@ exec "{criu}" "$@"
 
 
 def find_criu():
-    for place in (os.environ.get("GPUMIGRATE_CRIU"), shutil.which("criu"), pathlib.Path.home() / ".cache/gpumigrate/criu/bin/criu",
+    for place in (os.environ.get("GPUMIGRATE_CRIU"), shutil.which("criu"),
+                  pathlib.Path.home() / ".cache/gpumigrate/criu/bin/criu",
                   "/usr/local/lib/gpumigrate/criu/bin/criu"):
         if place and os.access(place, os.X_OK):
             return place
@@ -58,7 +59,8 @@ class CrashesWithCriu(TransparentCrashes):
         self.ends = {}
         for name in ("reached", "go"):
             os.mkfifo(self.tools / name)
-            self.ends[name] = os.open(self.tools / name, os.O_RDWR)  # closed at the end, which ends a held CRIU's waiting
+            # Closed at the end, which ends a held CRIU's waiting.
+            self.ends[name] = os.open(self.tools / name, os.O_RDWR)
             self.addCleanup(os.close, self.ends[name])
         wrapper = self.tools / "criu"
         wrapper.write_text(WRAPPER.format(tools=self.tools, criu=self.criu))

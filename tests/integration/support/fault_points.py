@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The crash points by their names, as libckpt/base/fault_points.def lists them: Point.SOURCE_BARRIER_DURABLE is kSourceBarrierDurable."""
+"""The crash points by their names, as libckpt/base/fault_points.def lists them: Point.SOURCE_BARRIER_DURABLE
+is kSourceBarrierDurable."""
 import enum
 import pathlib
 import re

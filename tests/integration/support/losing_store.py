@@ -67,4 +67,5 @@ def lose_at_each_point(case, ways):
     """A test of `case` for each crash point and way of losing the store: its lose_at(role, number, way)."""
     for name, role, number, _ in POINTS:
         for way in ways:
-            setattr(case, f"test_{name}_{way}", lambda self, role=role, number=number, way=way: self.lose_at(role, number, way))
+            setattr(case, f"test_{name}_{way}", lambda self, role=role, number=number,
+                    way=way: self.lose_at(role, number, way))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A seeded random mix of operations on the jobs of a cluster by several clients at once, while its processes are killed, and what must hold of it:
-every command ends within its limit with an exit code of its verb, and each job's instances speak one after the other."""
+"""A seeded random mix of operations on the jobs of a cluster by several clients at once, while its processes
+are killed, and what must hold of it: every command ends within its limit with an exit code of its verb, and
+each job's instances speak one after the other."""
 import collections
 import contextlib
 import json
@@ -15,12 +16,14 @@ import time
 
 from cluster import COMMAND_LIMIT_S, EXAMPLES, CommandError, wait_for_end
 
-COMMAND_ENDS_WITHIN_S = 240  # the longest of them waits for its turn, then moves, then waits for a coordinator that was killed
+# The longest of them waits for its turn, then moves, then waits for a coordinator that was killed.
+COMMAND_ENDS_WITHIN_S = 240
 NODES = ("node-a", "node-b", "node-c")
 TRANSPARENT, COOPERATIVE = (), ("--cooperative",)
 # What the help of each verb names; 64 is a mistake of this file.
 EXITS = {
-    "run": (0, 5, 6), "migrate": (0, 1, 2, 3, 5, 6), "snapshot": (0, 1, 2, 5, 6), "suspend": (0, 1, 2, 5, 6), "resume": (0, 1, 2, 3, 5, 6),
+    "run": (0, 5, 6), "migrate": (0, 1, 2, 3, 5, 6), "snapshot": (0, 1, 2, 5, 6), "suspend": (0, 1, 2, 5, 6),
+    "resume": (0, 1, 2, 3, 5, 6),
     "restore": (0, 1, 2, 3, 5, 6), "stop": (0, 5, 6), "drain": (0, 1, 2, 3, 5, 6), "uncordon": (0, 5, 6)}
 AWAY = re.compile(r"Cannot reach the coordinator|No coordinator at|Lost contact with the coordinator|is not connected")
 LINE = re.compile(r"^(?:step|request) (\d+)\b.* at ([\d.]+)$", re.M)
@@ -30,16 +33,19 @@ Done = collections.namedtuple("Done", "began took client verb job arguments fitt
 
 
 def slots(steps, step_ms):
-    """One job at a time in each: (name, program, way, what the digest depends on, pace, pace of the unmoved run)."""
+    """One job at a time in each: (name, program, way, what the digest depends on, pace, pace of the unmoved
+    run)."""
     def training(seed):
         return ["--params", "20000", "--steps", steps, "--seed", seed, "--print-every", "1"]
 
     def hotset(seed):
-        return ["--bytes", "16MiB", "--hot", "4%", "--pattern", "random", "--steps", steps, "--seed", seed, "--print-every", "1"]
+        return ["--bytes", "16MiB", "--hot", "4%", "--pattern", "random", "--steps", steps, "--seed", seed,
+                "--print-every", "1"]
 
     pace, fast = ["--step-ms", step_ms, "--print-times"], ["--step-ms", 0]
     serve = ["--weights", "8MiB", "--cache", "8MiB", "--requests", steps, "--seed", "9", "--print-every", "1"]
-    return [Slot("charlm", "charlm", COOPERATIVE, training(5), pace, fast), Slot("hot", "hotset", COOPERATIVE, hotset(6), pace, fast),
+    return [Slot("charlm", "charlm", COOPERATIVE, training(5), pace, fast),
+            Slot("hot", "hotset", COOPERATIVE, hotset(6), pace, fast),
             Slot("serve", "serve", COOPERATIVE, serve, ["--request-ms", step_ms, "--print-times"], []),
             Slot("plain", "charlm-plain", TRANSPARENT, training(7), pace, fast),
             Slot("plain2", "charlm-plain", TRANSPARENT, training(8), pace, fast),
@@ -84,7 +90,8 @@ class Witness(threading.Thread):
 
 
 def instances_in_turn(spoken):
-    """[(folder, first step, last step, when it began)], one for each time that another instance begins to speak; steps missing or repeated within one."""
+    """[(folder, first step, last step, when it began)], one for each time that another instance begins to
+    speak; steps missing or repeated within one."""
     turns, wrong = [], []
     for at, folder, step in spoken:
         if turns and turns[-1][0] == folder:
@@ -97,7 +104,8 @@ def instances_in_turn(spoken):
 
 
 class Mix:
-    """The clients and the killer. After run(): `done`, `hung`, and what is known of each job that was begun."""
+    """The clients and the killer. After run(): `done`, `hung`, and what is known of each job that was
+    begun."""
 
     def __init__(self, cluster, seed, seconds, clients, steps, step_ms):
         self.cluster, self.seed, self.clients = cluster, seed, clients
@@ -125,7 +133,8 @@ class Mix:
         except subprocess.TimeoutExpired:
             code, output, errors = None, "", f"did not end within {COMMAND_ENDS_WITHIN_S} s"
         said = errors.strip().split("\n")[-1]
-        done = Done(began, time.time() - self.began - began, client, verb, job, arguments, fitting, code, said)
+        done = Done(began, time.time() - self.began - began, client, verb, job, arguments, fitting, code,
+                    said)
         with self.lock:
             self.done.append(done)
             if code is None:
@@ -145,8 +154,10 @@ class Mix:
             self.generation[slot.name] += 1
             name = f"{slot.name}-{self.generation[slot.name]}"
             self.slot_of[name] = slot
-        self.command(client, "run", name, *slot.way, "--detach", "--name", name, "--env", f"MIX_JOB={name}", "--env",
-                     f"CKPT_FAULT_DIR={self.cluster.faults}", "--", EXAMPLES / slot.program, *slot.arguments, *slot.pace)
+        self.command(client, "run", name, *slot.way, "--detach", "--name", name, "--env", f"MIX_JOB={name}",
+                     "--env",
+                     f"CKPT_FAULT_DIR={self.cluster.faults}", "--", EXAMPLES / slot.program, *slot.arguments,
+                     *slot.pace)
 
     def drain(self, client, chance):
         if not self.draining.acquire(blocking=False):
@@ -162,20 +173,24 @@ class Mix:
         """Where to; a process moves between nodes as root only."""
         if job["way"] == "transparent" and os.geteuid() != 0:
             return f"{job['node']}:{1 - (job['gpu'] or 0)}"
-        return chance.choice(["auto", *(f"{node}:{gpu}" for node in NODES for gpu in (0, 1) if (node, gpu) != (job["node"], job["gpu"]))])
+        return chance.choice(["auto", *(f"{node}:{gpu}" for node in NODES for gpu in (0, 1)
+                                        if (node, gpu) != (job["node"], job["gpu"]))])
 
     def act(self, client, job, chance):
         name, state = job["name"], job["state"]
         running, parked = state == "running", state == "parked"
         if running:
-            verb = chance.choices(["migrate", "snapshot", "suspend", "restore", "stop"], [50, 25, 12, 9, 4])[0]
+            verb = chance.choices(["migrate", "snapshot", "suspend", "restore", "stop"],
+                                  [50, 25, 12, 9, 4])[0]
         elif parked:
             verb = chance.choices(["resume", "restore", "stop", "migrate"], [80, 14, 3, 3])[0]
         else:  # something is under way
-            verb = chance.choices(["migrate", "snapshot", "suspend", "resume", "restore", "stop"], [40, 20, 10, 10, 15, 5])[0]
+            verb = chance.choices(["migrate", "snapshot", "suspend", "resume", "restore", "stop"],
+                                  [40, 20, 10, 10, 15, 5])[0]
         arguments = [name]
         if verb == "migrate":
-            arguments += ["--to", self.place(job, chance), chance.choice(["--live", "--live", "--stop-copy"]), "--timeout", "60s"]
+            arguments += ["--to", self.place(job, chance), chance.choice(["--live", "--live", "--stop-copy"]),
+                          "--timeout", "60s"]
         elif verb in ("resume", "restore") and chance.random() < 0.5:
             arguments += ["--to", chance.choice(NODES)]
         elif verb in ("snapshot", "suspend") and chance.random() < 0.5:
@@ -187,7 +202,8 @@ class Mix:
                 self.stopped.add(name)
             elif verb == "restore":
                 self.restored[name] += 1
-        self.command(client, verb, name, *arguments, fitting=running or (parked and verb in ("resume", "restore", "stop")))
+        self.command(client, verb, name, *arguments,
+                     fitting=running or (parked and verb in ("resume", "restore", "stop")))
 
     def client(self, number):
         """Takes a job by chance and does something to it; begins a new one where one has ended."""
@@ -202,7 +218,8 @@ class Mix:
             jobs = self.jobs()
             if jobs is None:
                 continue
-            current = next((job for job in jobs if job["name"] == f"{slot.name}-{self.generation[slot.name]}"), None)
+            current = next((job for job in jobs
+                            if job["name"] == f"{slot.name}-{self.generation[slot.name]}"), None)
             ended = current is None or current["state"] in ("exited", "failed", "lost")
             if not ended:
                 self.act(number, current, chance)
@@ -227,14 +244,16 @@ class Mix:
         chance = random.Random(f"{self.seed}/killer")
         while time.monotonic() < self.ends_at - 5:
             time.sleep(chance.uniform(0.5, 3))
-            kinds = chance.choices(["agent", "mover", "coordinator", "keeper"], [35, 35, 22, 8], k=chance.choice([1, 1, 1, 2, 3]))
+            kinds = chance.choices(["agent", "mover", "coordinator", "keeper"], [35, 35, 22, 8],
+                                   k=chance.choice([1, 1, 1, 2, 3]))
             try:
                 for kind in kinds:
                     self.kill(kind, chance)
                 if "agent" in kinds or "coordinator" in kinds:
                     time.sleep(chance.choice([0, 0, 0.5, 2]))
                     self.cluster.up()
-            except (CommandError, subprocess.TimeoutExpired, OSError) as error:  # the clients go on; the test fails
+            # The clients go on; the test fails.
+            except (CommandError, subprocess.TimeoutExpired, OSError) as error:
                 with self.lock:
                     self.broken.append(f"killing {kinds}: {error}")
             finally:
@@ -263,7 +282,8 @@ class Mix:
             os.close(process)
             with self.lock:
                 self.killed[kind] += 1
-                self.done.append(Done(time.time() - self.began, 0, "killer", f"({kind} {pid})", None, (command[:120],), False, 0, ""))
+                self.done.append(Done(time.time() - self.began, 0, "killer", f"({kind} {pid})", None,
+                                      (command[:120],), False, 0, ""))
 
     # ---- the whole ----
 
@@ -288,12 +308,14 @@ class Mix:
         return "\n".join(lines)
 
     def shares(self):
-        """{verb: (count, accepted, refused, away, {exit code: count})} of what was asked of jobs in a state that fits."""
+        """{verb: (count, accepted, refused, away, {exit code: count})} of what was asked of jobs in a state
+        that fits."""
         table = {}
         for verb in EXITS:
             asked = [done for done in self.done if done.verb == verb and done.fitting]
             away = sum(bool(AWAY.search(done.said)) and done.exit in (5, 6) for done in asked)
             refused = sum(done.exit in (5, None) and not AWAY.search(done.said) for done in asked)
             codes = collections.Counter(done.exit for done in asked)
-            table[verb] = (len(asked), len(asked) - away - refused, refused, away, dict(sorted(codes.items(), key=str)))
+            table[verb] = (len(asked), len(asked) - away - refused, refused, away,
+                           dict(sorted(codes.items(), key=str)))
         return table

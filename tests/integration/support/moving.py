@@ -29,7 +29,8 @@ class MovingTest(ClusterTest):
     def check_reports(self, reports, mode):
         for report in reports:
             pieces = sum(report["downtime_breakdown_ms"].values())
-            self.assertAlmostEqual(pieces, report["downtime_ms"], delta=0.02 * report["downtime_ms"], msg=report)
+            self.assertAlmostEqual(pieces, report["downtime_ms"], delta=0.02 * report["downtime_ms"],
+                                   msg=report)
             self.assertGreaterEqual(report["sent_bytes"], report["dirty_bytes"])
             for name in ("bound_ms", "bound_by", "scan_ms", "link_bytes_per_second", "scan_bytes_per_second"):
                 self.assertIsNotNone(report[name], report)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job that runs through crashes of those who take part in a snapshot into another node's vault: it runs on where it is, no step lost or repeated; the
-newest whole image restores, the next one is taken, and what was left unfinished is gone."""
+"""A job that runs through crashes of those who take part in a snapshot into another node's vault: it runs on
+where it is, no step lost or repeated; the newest whole image restores, the next one is taken, and what was
+left unfinished is gone."""
 import ctypes
 import json
 import os
@@ -83,7 +84,8 @@ class PeerCrashingTest(CrashingTest):
     def check_nothing_is_left_over(self):
         """The collection runs behind the snapshot; each look is a command of its own."""
         for _ in range(LOOKS):
-            verified = subprocess.run([BIN / "ckpt-image", "verify", self.cluster.home / "nodes/node-b/vault", "--memory",
+            verified = subprocess.run([BIN / "ckpt-image", "verify", self.cluster.home / "nodes/node-b/vault",
+                                       "--memory",
                                        f"{self.tmpfs}/node-b", "-o", "json"], capture_output=True, text=True)
             unfinished = [path.name for path in self.vault_files() if path.name.endswith(".new")]
             if not unfinished and json.loads(verified.stdout)["clean"]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Prometheus server that scrapes a local cluster, and what tells a test that something has happened there.
 
-Nothing sleeps: Prometheus also scrapes a port of the test's own, as often as the cluster, and each of these scrapes is the moment to
-ask again; alerts arrive at the same port, which is its Alertmanager, too."""
+Nothing sleeps: Prometheus also scrapes a port of the test's own, as often as the cluster, and each of these
+scrapes is the moment to ask again; alerts arrive at the same port, which is its Alertmanager, too."""
 import http.server
 import json
 import pathlib
@@ -82,17 +82,20 @@ class Prometheus:
         self.port = free_port()
         (self.folder / "rules.yml").write_text(rules)
         # JSON is YAML.
-        jobs = [{"job_name": name, "authorization": {"credentials_file": str(token_file)}, "static_configs": [{"targets": addresses}]}
+        jobs = [{"job_name": name, "authorization": {"credentials_file": str(token_file)},
+                 "static_configs": [{"targets": addresses}]}
                 for name, addresses in targets.items()]
         jobs.append({"job_name": "pulse", "static_configs": [{"targets": [self.listener.address]}]})
         (self.folder / "prometheus.yml").write_text(json.dumps({
-            "global": {"scrape_interval": INTERVAL, "scrape_timeout": INTERVAL, "evaluation_interval": INTERVAL},
+            "global": {"scrape_interval": INTERVAL, "scrape_timeout": INTERVAL,
+                       "evaluation_interval": INTERVAL},
             "rule_files": ["rules.yml"],
             "alerting": {"alertmanagers": [{"static_configs": [{"targets": [self.listener.address]}]}]},
             "scrape_configs": jobs}))
         with open(self.folder / "log", "w") as log:
             self.process = subprocess.Popen(
-                [program("prometheus"), f"--config.file={self.folder}/prometheus.yml", f"--storage.tsdb.path={self.folder}/data",
+                [program("prometheus"), f"--config.file={self.folder}/prometheus.yml",
+                 f"--storage.tsdb.path={self.folder}/data",
                  f"--web.listen-address=127.0.0.1:{self.port}"], stdout=log, stderr=log)
 
     def stop(self):
@@ -106,7 +109,8 @@ class Prometheus:
         return (self.folder / "log").read_text()[-3000:]
 
     def get(self, path, **query):
-        """`data` of the answer; None while the server is not up yet. A query that does not parse is an error."""
+        """`data` of the answer; None while the server is not up yet. A query that does not parse is an
+        error."""
         url = f"http://127.0.0.1:{self.port}{path}?{urllib.parse.urlencode(query)}"
         try:
             with urllib.request.urlopen(url, timeout=LIMIT_S) as answer:
@@ -134,8 +138,10 @@ class Prometheus:
             raise AssertionError("Prometheus does not scrape: " + self.log()) from None
 
     def wait_for(self, expression, expected):
-        """Asks after each scrape until the only number that comes back is the expected one (or one that the function accepts)."""
-        accepts = expected if callable(expected) else lambda value: abs(value - expected) <= 1e-9 * max(1, abs(expected))
+        """Asks after each scrape until the only number that comes back is the expected one (or one that the
+        function accepts)."""
+        accepts = expected if callable(expected) else lambda value: abs(value - expected) <= 1e-9 * max(1,
+                                                                                                        abs(expected))
         last = None
         for _ in range(LIMIT_S * 5):
             last = self.query(expression)
@@ -145,7 +151,8 @@ class Prometheus:
         raise AssertionError(f"{expression} is {last}, not {expected}")
 
     def wait_for_alert(self, name):
-        """The first alert of that name that Prometheus sends; others that come before it are kept for who waits for them next."""
+        """The first alert of that name that Prometheus sends; others that come before it are kept for who
+        waits for them next."""
         while name not in self.alerts:
             try:
                 alert = self.listener.alerts.get(timeout=LIMIT_S)

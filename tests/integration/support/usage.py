@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the daemons of a local cluster hold: memory, descriptors, threads, memory files, shared memory. And work after which they must hold no
-more than before: test_leftovers.py does some of it, test_many_jobs.py much."""
+"""What the daemons of a local cluster hold: memory, descriptors, threads, memory files, shared memory. And
+work after which they must hold no more than before: test_leftovers.py does some of it, test_many_jobs.py
+much."""
 import collections
 import contextlib
 import json
@@ -17,7 +18,8 @@ DEADLINE_S = 60
 SETTINGS = "ended_jobs_kept = 10\nclosed_migrations_kept = 10\nevents_kept = 200\nended_images_max_age_ms = 5000\n"
 HOTSET = ["--bytes", "4MiB", "--step-ms", "5", "--seed", "4", "--steps", "1000000", "--print-every", "1"]
 Held = collections.namedtuple("Held", "descriptors threads memory_files shared_files")
-# A page cache, an arena or a pool that is used for the first time is no leak; something that stays of each job is.
+# A page cache, an arena or a pool that is used for the first time is no leak; something that stays of each
+# job is.
 GROWTH_SHARE, GROWTH_KIB = 0.05, 2048
 # Of a mover only what is its own counts: staging memory, which is shared, is most of it and hides the rest.
 MOVER, MOVER_GROWTH_SHARE, MOVER_GROWTH_KIB = "gpumigrate-mover", 0.02, 1024
@@ -45,7 +47,8 @@ def number(pid, field):
 
 def held_by(pid):
     maps = pathlib.Path(f"/proc/{pid}/maps").read_text()
-    shared = set(re.findall(r"/dev/shm/\S+", maps)) | {name for name in links(pid) if name.startswith("/dev/shm/")}
+    shared = set(re.findall(r"/dev/shm/\S+", maps)) | {name for name in links(pid)
+                                                       if name.startswith("/dev/shm/")}
     # The software driver's device has a thread for each stream: those of movers are seen there.
     return Held(len(links(pid)), number(pid, "Threads"), len(memory_files(pid)), len(shared))
 
@@ -81,7 +84,8 @@ class Usage:
         return {kind: len(list(nodes.glob(f"*/{kind}/*"))) for kind in ("jobs", "gpu")}
 
     def sample(self, remember):
-        """Remembers what is held now as what may be held, or waits until no more is held than was remembered."""
+        """Remembers what is held now as what may be held, or waits until no more is held than was
+        remembered."""
         if not remember:
             self.wait_until_no_more_is_held()
         daemons, of_jobs = self.processes()
@@ -121,7 +125,8 @@ class Usage:
         self.test.assertEqual(grown, [])
 
     def grown(self, kind, all_sizes, share, kib):
-        """Of those that were there all the time, the last quarter of the samples against the second: before it they warm up."""
+        """Of those that were there all the time, the last quarter of the samples against the second: before
+        it they warm up."""
         grown = []
         for name, sizes in sorted(all_sizes.items()):
             if len(sizes) < self.samples:
@@ -166,7 +171,8 @@ class Api:
 
     def call(self, path, body=None):
         """The status and the answer, refusals included."""
-        request = urllib.request.Request(self.url + path, data=None if body is None else json.dumps(body).encode(),
+        request = urllib.request.Request(self.url + path,
+                                         data=None if body is None else json.dumps(body).encode(),
                                          headers={"Authorization": "Bearer " + self.token})
         try:
             with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one way to wait for what no command reports: until it holds, or fails with what was waited for and what was seen last."""
+"""The one way to wait for what no command reports: until it holds, or fails with what was waited for and what
+was seen last."""
 import time
 
 DEADLINE_S = 60

@@ -5,7 +5,8 @@
 // from row to row and column to column, as layers' do.
 //
 //   const TrainingData data = make_training_data(4 << 20, {});
-//   for (const FloatClass kind : kFloatClasses) measure(name_of(kind), bytes_of(data.now, kind), bytes_of(data.before, kind));
+//   for (const FloatClass kind : kFloatClasses) measure(name_of(kind), bytes_of(data.now, kind),
+//   bytes_of(data.before, kind));
 //
 // The same settings give the same bytes on every x86-64 machine. Costs about 1.5 s a million parameters (14 +
 // 2 bytes each, twice).

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Interleaved runs, and what they cost in processor time.
 //
-//   CKPT_TRY(runs, interleave(options.pairs, {{"plain", [&] { return plain(); }}, {"ours", [&] { return ours(); }}}));
-//   section.add_row("ours", {spread_of(runs[1]), spread_of(ratios_of(runs[1], runs[0]))});
+//   CKPT_TRY(runs, interleave(options.pairs, {{"plain", [&] { return plain(); }}, {"ours", [&] { return
+//   ours(); }}})); section.add_row("ours", {spread_of(runs[1]), spread_of(ratios_of(runs[1], runs[0]))});
 //
 // Threads: one. Errors: the first that a run returns.
 #pragma once

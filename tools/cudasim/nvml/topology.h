@@ -7,7 +7,8 @@
 //   nvlink DEVICE DEVICE LINKS   direct links between two devices
 //   switch DEVICE LINKS          links to the machine's NVLink switch
 //   ancestor DEVICE DEVICE LEVEL as NVML counts: 0, 10, 20, 30, 40, 50
-//   fabric DEVICE HEX CLIQUE     cluster (32 hexadecimal digits) and clique of an NVLink domain beyond the machine
+//   fabric DEVICE HEX CLIQUE     cluster (32 hexadecimal digits) and clique of an NVLink domain beyond the
+//                                machine
 //   mig DEVICE                   MIG mode is on
 //
 // Threads: all functions are pure but for reading the file. Errors: a line that says something else counts as

@@ -21,7 +21,8 @@ std::string view_event(const Json& event);    // one line
 // The end of a migration: its report, or why there is none, and where the job runs.
 std::string view_outcome(const Json& migration);
 
-// "precopy  round 2  8.00 MiB/16.0 MiB  dirty 1.00 MiB/s  tx 1.00 GiB/s  remaining ...  downtime ~3.50 ms  ETA 120 ms"
+// "precopy  round 2  8.00 MiB/16.0 MiB  dirty 1.00 MiB/s  tx 1.00 GiB/s  remaining ... downtime ~3.50 ms ETA
+//                                                                        120 ms"
 std::string view_progress(const Json& migration);
 
 }  // namespace ckpt::cli

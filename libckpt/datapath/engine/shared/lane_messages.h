@@ -4,11 +4,16 @@
 // by the token's connection and the magic here), because they are built and judged for every chunk and must
 // not allocate.
 //
-// Source S, target T:   S>T kPlan (blob), T>S kPlanAnswer;  S>T kCalibrate, T>S kCalibrateAck;  S>T kPing, T>S kPong
-//   S>T kChunks +payload, T>S kAck: one per kChunks, the same slot, sequence and records, with the target's fingerprints
-//   S>T kDrop: the region has gone;  S>T kVerify(round): scan all you hold; T>S kStale (a chunk is not what was acknowledged), then
-//   T>S kScanDone;  S>T kFinal(round), after a kVerify: the job is paused;  S>T kHostRoom: host state will come, of so many bytes at most; kHostState (blob), kManifest (blob, root in the
-//   header), T>S kVerdict;  both: kAbort +text (ErrorCode in `slot`)
+// Source S, target T:
+//   S>T kPlan (blob), T>S kPlanAnswer;  S>T kCalibrate, T>S kCalibrateAck;  S>T kPing, T>S kPong
+//   S>T kChunks +payload, T>S kAck: one per kChunks, with its slot, sequence and records, and the target's
+//       fingerprints
+//   S>T kDrop: the region has gone
+//   S>T kVerify(round): scan all chunks; T>S kStale (a chunk is not what was acknowledged), then T>S kScanDone
+//   S>T kFinal(round), after a kVerify: the job is paused
+//   S>T kHostRoom: host state will follow, of so many bytes at most; kHostState (blob)
+//   S>T kManifest (blob, root in the header), T>S kVerdict
+//   both: kAbort +text (ErrorCode in `slot`)
 // Blobs and control travel on lane 0 in order; chunks on every lane.
 //
 // Threads: pure functions. Everything received is judged by parse() before use: kProtocol closes the session.

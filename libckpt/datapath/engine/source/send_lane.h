@@ -3,8 +3,9 @@
 // device into pinned slots, sends what the coding threads have staged, and judges the acknowledgements.
 // Internal to the engine.
 //
-//   slot: free -> copying (device to slot, on the lane's stream; then a coding thread fingerprints and encodes) -> staged (waits
-//   for the rate limit) -> sent -> free (both on_sent and the acknowledgement have come)
+//   slot: free -> copying (device to slot, on the lane's stream; then a coding thread fingerprints and
+//   encodes) -> staged (waits for the rate limit) -> sent -> free (both on_sent and the acknowledgement have
+//   come)
 //
 // Threads: everything runs on the lane's own thread but what is marked "any thread" or "coding thread". A
 // slot belongs to the coding thread while it is copying. Errors go to SenderCore::fail().

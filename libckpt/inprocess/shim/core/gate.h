@@ -3,7 +3,8 @@
 // what a move changes is inside while it runs; a closed gate lets nobody in, and is closed once nobody is
 // inside.
 //   GateScope scope("cuLaunchKernel");           // the program's threads
-//   GateWait wait;                               // within a scope: around a real call that waits for the device
+//   GateWait wait;                               // within a scope: around a real call that waits for the
+//                                                // device
 //   CKPT_TRYV(gate().close(timeout));  ...  gate().open();   // the rank's session
 // Threads: enter, leave and waits from any number; close and open from one at a time. Cost: an open gate
 // takes a few nanoseconds and writes nothing but the thread's own cache line; the thread that closes pays for

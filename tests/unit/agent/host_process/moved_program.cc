@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program that is moved while it runs: memory, threads, a timer, signals, an open file, a working
 // directory, a child. It checks itself and says so:
-//   SIGUSR1: "state N pid P child C folder F offset O memory good|damaged", after every thread and the timer have gone on
+//   SIGUSR1: "state N pid P child C folder F offset O memory good|damaged", after every thread and the timer
+//   have gone on
 //   SIGUSR2: dies of a segmentation fault;  SIGTERM: ends with code 7
 // argv[1]: "plain", or "connected PATH": with a connection to the Unix socket PATH, or "listening": on a TCP
 // port of 127.0.0.1.

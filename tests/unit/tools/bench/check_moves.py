@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the sections that move jobs over a cluster with tiny sizes: their rows and plots are all there, nothing is left behind.
-No time is checked. check_moves.py PROGRAM"""
+"""Runs the sections that move jobs over a cluster with tiny sizes: their rows and plots are all there,
+nothing is left behind. No time is checked. check_moves.py PROGRAM"""
 import json
 import os
 import pathlib
@@ -38,7 +38,8 @@ def main():
         root = pathlib.Path(folder)
         (root / "homes").mkdir()
         environment = dict(os.environ, GPUMIGRATE_SOFTWARE_GPU="1", TMPDIR=str(root / "homes"))
-        subprocess.run([sys.argv[1], "moves", "slowdown", "sweeps", "plots", "--bytes", "16MiB", "--pairs", "1", "--json",
+        subprocess.run([sys.argv[1], "moves", "slowdown", "sweeps", "plots", "--bytes", "16MiB", "--pairs",
+                        "1", "--json",
                         str(root / "report.json"), "--output", folder], env=environment, check=True)
         report = json.loads((root / "report.json").read_text(encoding="utf-8"))
         sections = {section["name"]: section for section in report["sections"]}

@@ -30,7 +30,8 @@ def main():
     program, name, rows = sys.argv[1], sys.argv[2], int(sys.argv[3])
     with tempfile.TemporaryDirectory() as folder:
         path, text = folder + "/report.json", folder + "/report.md"
-        subprocess.run([program, name, "--bytes", "16MiB", "--pairs", "1", "--json", path, "--markdown", text],
+        subprocess.run([program, name, "--bytes", "16MiB", "--pairs", "1", "--json", path, "--markdown",
+                        text],
                        check=True)
         with open(path, encoding="utf-8") as file:
             report = json.load(file)

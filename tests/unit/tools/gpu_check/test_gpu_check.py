@@ -22,8 +22,10 @@ class GpuCheck(unittest.TestCase):
         self.folder.cleanup()
 
     def check(self, *arguments, environment=None):
-        return subprocess.run([OPTIONS.gpu_check, "--json", self.json, "--markdown", self.markdown, *arguments],
-                              env=dict(os.environ, **(environment or {})), stdout=subprocess.PIPE, text=True, check=False)
+        return subprocess.run([OPTIONS.gpu_check, "--json", self.json, "--markdown", self.markdown,
+                               *arguments],
+                              env=dict(os.environ, **(environment or {})), stdout=subprocess.PIPE, text=True,
+                              check=False)
 
     def test_without_a_driver(self):
         # A file that is no library stands in for a missing one, wherever this runs.
@@ -43,7 +45,8 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual({"driver", "nvml", "rates", "move_hotset", "probe"}, set(items))
         for name in ("driver", "nvml", "rates", "move_hotset"):
             self.assertEqual("passed", items[name]["status"], items[name])
-        self.assertEqual(["done", "done"], [move["result"] for move in items["move_hotset"]["figures"]["moves"]])
+        self.assertEqual(["done", "done"],
+                         [move["result"] for move in items["move_hotset"]["figures"]["moves"]])
         self.assertIn("XidCritical", items["nvml"]["figures"]["event_types"])
         self.assertNotEqual("failed", items["probe"]["status"], items["probe"]["why"])
         self.assertIn("software GPU", self.markdown.read_text())

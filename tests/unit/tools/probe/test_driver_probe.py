@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""driver_probe on the software driver, as it is and with checkpoints added: every variant is judged, whatever hangs or dies."""
+"""driver_probe on the software driver, as it is and with checkpoints added: every variant is judged, whatever
+hangs or dies."""
 import argparse
 import json
 import os
@@ -21,7 +22,8 @@ def probe(*arguments, test=None):
                            LD_LIBRARY_PATH=OPTIONS.checkpoint_driver)
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "report.json"
-        done = subprocess.run([OPTIONS.probe, "--json", path, "--regions", "3", "--region-mib", "2", *arguments],
+        done = subprocess.run([OPTIONS.probe, "--json", path, "--regions", "3", "--region-mib", "2",
+                               *arguments],
                               env=environment, stdout=subprocess.PIPE, text=True, check=False)
         return done.returncode, json.loads(path.read_text())
 
@@ -47,7 +49,8 @@ class DriverProbe(unittest.TestCase):
     def test_whole_sequence(self):
         status, report = probe(test="")
         self.assertEqual(0, status, [(v["name"], v["reason"]) for v in report["variants"]])
-        for name in ("kept", "closed", "kept-once-exported", "fd", "fd-mapped", "closed-other-gpu", "fd-mapped-other-gpu"):
+        for name in ("kept", "closed", "kept-once-exported", "fd", "fd-mapped", "closed-other-gpu",
+                     "fd-mapped-other-gpu"):
             self.assertEqual("passed", variants(report)[name]["outcome"], variants(report)[name])
         self.assertIn(("verify meanwhile", "passed"), steps(variants(report)["fd"]))
         self.assertIn(("import memory of GPU 1", "passed"), steps(variants(report)["closed-other-gpu"]))
@@ -81,7 +84,8 @@ class DriverProbe(unittest.TestCase):
             environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
             (pathlib.Path(folder) / "libcuda.so.1").write_text("no library")
             environment["LD_LIBRARY_PATH"] = folder
-            done = subprocess.run([OPTIONS.probe, "--json", path], env=environment, stdout=subprocess.PIPE, check=False)
+            done = subprocess.run([OPTIONS.probe, "--json", path], env=environment, stdout=subprocess.PIPE,
+                                  check=False)
             self.assertEqual(3, done.returncode)
             self.assertTrue(json.loads(path.read_text())["no_driver"])
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures, and asserts nothing: sender and receiver over UCX's loopback device in one process, beside each
 // stage alone, so that lanes, windows, message sizes and threads are chosen by figures.
-//   engine_measure [--bytes N] [--lanes N] [--window N] [--message N] [--chunk N] [--coders N] [--bandwidth N] [--runs N]
+//   engine_measure [--bytes N] [--lanes N] [--window N] [--message N] [--chunk N] [--coders N] [--bandwidth
+//   N] [--runs N]
 //                  [--codec auto|raw|planes|difference] [--data random|floats] [--no-stages]
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The fingerprint of libckpt/datapath/track/fingerprint_core.h written a second time, from its text alone: prints the test
-vectors of fingerprint_test.cc. Key byte i is i; data byte i of a message is (i * 131 + (i >> 8)) mod 256."""
+"""The fingerprint of libckpt/datapath/track/fingerprint_core.h written a second time, from its text alone:
+prints the test vectors of fingerprint_test.cc. Key byte i is i; data byte i of a message is (i * 131 + (i >>
+8)) mod 256."""
 import struct
 
 P = 2**61 - 1
@@ -13,7 +14,8 @@ def rotl(x, n):
 
 
 def chacha_block(key, counter, nonce):
-    state = list(struct.unpack("<4I", b"expand 32-byte k")) + list(struct.unpack("<8I", key)) + [counter] + nonce
+    state = list(struct.unpack("<4I",
+                               b"expand 32-byte k")) + list(struct.unpack("<8I", key)) + [counter] + nonce
     x = state[:]
 
     def quarter(a, b, c, d):

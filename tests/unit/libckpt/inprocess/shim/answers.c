@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Asks the driver that this process has for every name of a list, by dlsym and by cuGetProcAddress, and writes down each
- * answer without its address. Run with and without the shim the lines must be the same (answers_test.py).
- * The lines: dlsym NAME found|WORDS OF dlerror; address NAME VERSION FLAGS result status found|null; call NAME result.
- * Usage: answers NAMES DRIVER [SHIM]   (DRIVER: the library's file; SHIM: its file, which must then be the source of each
- * function of the list that is found) */
+ * Asks the driver that this process has for every name of a list, by dlsym and by cuGetProcAddress, and
+ * writes down each answer without its address. Run with and without the shim the lines must be the same
+ * (answers_test.py). The lines: dlsym NAME found|TEXT OF dlerror; address NAME VERSION FLAGS result status
+ * found|null; call NAME result.
+ * Usage: answers NAMES DRIVER [SHIM]   (DRIVER: the library's file; SHIM: its file, which must then be the
+ * source of each function of the list that is found) */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every name of the table, every name that the driver has beyond it and some that nobody has, looked up with and without
-libckpt_shim.so: the answers are the same, and what is found is the shim's function, or the driver's where the shim has none.
+"""Every name of the table, every name that the driver has beyond it and some that nobody has, looked up with
+and without libckpt_shim.so: the answers are the same, and what is found is the shim's function, or the
+driver's where the shim has none.
 
-With --fetch the driver is NVIDIA's own library without a GPU (tools/fetch-driver-library); exit 77 where it cannot be had."""
+With --fetch the driver is NVIDIA's own library without a GPU (tools/fetch-driver-library); exit 77 where it
+cannot be had."""
 import argparse
 import os
 import pathlib
@@ -22,7 +24,8 @@ def without_version(name):
 
 def names_to_ask(tables, driver, nm):
     table = [name for path in tables for name, _ in ROW.findall(pathlib.Path(path).read_text())]
-    lines = subprocess.run([nm, "-D", "--defined-only", driver], check=True, text=True, stdout=subprocess.PIPE).stdout
+    lines = subprocess.run([nm, "-D", "--defined-only", driver], check=True, text=True,
+                           stdout=subprocess.PIPE).stdout
     exported = {line.split()[2].split("@")[0] for line in lines.splitlines() if len(line.split()) == 3}
     beyond = sorted(name for name in exported - set(table) if name.startswith("cu"))
     asked = [f"{name} 1" for name in table] + [f"{name} 0" for name in beyond + NOBODYS]
@@ -34,7 +37,8 @@ def answers(options, driver, names, shim):
     environment = dict(os.environ, LD_LIBRARY_PATH=str(pathlib.Path(driver).parent), LD_BIND_NOW="1")
     if shim is not None:
         environment["LD_PRELOAD"] = shim
-    done = subprocess.run([options.answers, names, driver, *([shim] if shim else [])], env=environment, text=True,
+    done = subprocess.run([options.answers, names, driver, *([shim] if shim else [])], env=environment,
+                          text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
     if done.returncode != 0:
         sys.exit(f"answers ended with {done.returncode}, shim {shim}:\n{done.stderr[:4000]}")
@@ -51,7 +55,8 @@ def main():
     options = parser.parse_args()
     driver = options.driver
     if options.fetch:
-        fetched = subprocess.run([options.fetch], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+        fetched = subprocess.run([options.fetch], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                 check=False)
         if fetched.returncode == 2:
             print(f"SKIPPED: NVIDIA's driver library could not be had: {fetched.stderr.strip()}")
             return 77

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program linked with -lcuda in the lives that a process can have, with and without libckpt_shim.so: what it sees is the
-same. Over the software driver, and without any driver at all."""
+"""A program linked with -lcuda in the lives that a process can have, with and without libckpt_shim.so: what
+it sees is the same. Over the software driver, and without any driver at all."""
 import argparse
 import os
 import subprocess
@@ -46,7 +46,8 @@ class Processes(unittest.TestCase):
         self.assert_same("idle")  # and its status says that no driver was mapped under the shim
 
     def test_without_a_driver_there_is_no_device(self):
-        status, text, errors = live("call", shim=True, LD_LIBRARY_PATH="", GPUMIGRATE_REAL_CUDA="/nonexistent/libcuda.so.1")
+        status, text, errors = live("call", shim=True, LD_LIBRARY_PATH="",
+                                    GPUMIGRATE_REAL_CUDA="/nonexistent/libcuda.so.1")
         self.assertEqual((0, ""), (status, errors))
         self.assertIn("init 100\n", text)
         self.assertIn("state of nobody 100\n", text)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A program linked with -lcuda, in several lives; each prints what it saw (processes_test.py compares them with and without
- * the shim). Usage: program idle|call|fork|exec|next */
+ * A program linked with -lcuda, in several lives; each prints what it saw (processes_test.py compares them
+ * with and without the shim). Usage: program idle|call|fork|exec|next */
 #include <cuda.h>
 #include <dirent.h>
 #include <dlfcn.h>

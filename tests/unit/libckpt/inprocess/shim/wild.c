@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The ways in which programs in the wild come by the driver (wild_test.py). None of them is linked with it; each then asks for more memory
- * than the shim's quota allows: 2 is the shim's answer, 0 the driver's.
+ * The ways in which programs in the wild come by the driver (wild_test.py). None of them is linked with it;
+ * each then asks for more memory than the shim's quota allows: 2 is the shim's answer, 0 the driver's.
  * Usage: wild name | path DRIVER | deepbind PLUGIN | namespace DRIVER | vfork | look */
 #include <cuda.h>
 #include <dlfcn.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A library linked with -lcuda that a program loads with RTLD_DEEPBIND: its own libraries' names come before the preloaded ones. */
+ * A library linked with -lcuda that a program loads with RTLD_DEEPBIND: its own libraries' names come before
+ * the preloaded ones. */
 #include <cuda.h>
 
 int allocate_by_plugin(void) {

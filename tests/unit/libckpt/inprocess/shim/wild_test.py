@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""However a program comes by the driver, it comes by the shim; where it cannot (a static program, secure execution, a namespace of the
-loader's own) it runs as without one."""
+"""However a program comes by the driver, it comes by the shim; where it cannot (a static program, secure
+execution, a namespace of the loader's own) it runs as without one."""
 import argparse
 import os
 import pathlib
@@ -25,7 +25,8 @@ def run(command, shim):
     environment = dict(os.environ, GPUMIGRATE_GPU_MEMORY=QUOTA, GPUMIGRATE_REAL_CUDA=OPTIONS.driver)
     if shim:
         environment["LD_PRELOAD"] = OPTIONS.shim
-    done = subprocess.run([str(word) for word in command], env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([str(word) for word in command], env=environment, capture_output=True, text=True,
+                          timeout=60)
     return done.returncode, done.stdout, done.stderr
 
 
