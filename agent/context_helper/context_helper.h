@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's side of gpumigrate-context, the resident process that holds an initialised driver and gives its
-// checkpoint orders for other processes by pid: no cuInit falls into a downtime, and the agent itself makes
-// no driver call. One order at a time, in the order of the calls. A helper that dies is started again with a
-// pause that doubles up to 30 s.
+// The agent's side of gpumigrate-context. That resident process holds an initialised driver and gives its
+// checkpoint orders for other processes by pid. So no cuInit falls into a downtime, and the agent itself
+// makes no driver call. One order at a time, in the order of the calls. A helper that dies is started again
+// with a pause that doubles up to 30 s.
 // Threads: the event loop. Ownership: the process ends with this object (its socket closes, after the order
 // it is at).
-// Errors: kNotSupported, with the reason, where the driver or this node cannot do it; kTimedOut and
-// kUnavailable when a helper that was at an order hung (it is killed) or died: the order's effect is not
-// known, ask state(); kRefused for a process in another state than the order needs; kOutOfMemory from
-// restore() is final for the process.
+// Errors: kNotSupported, with the reason, where the driver or this node cannot do it. kTimedOut and
+// kUnavailable when a helper hung at an order (it is killed) or died. The order's effect is unknown then: ask
+// state(). kRefused for a process in another state than the order needs. kOutOfMemory from restore() is final
+// for the process.
 #pragma once
 
 #include <sys/types.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpumigrate-context --probe-gpu: whether the one GPU that this process sees (CUDA_VISIBLE_DEVICES) still
-// computes: a context of its own, 2 MiB that are set and copied, and read back. One line on standard output:
+// computes. It sets, copies and reads back 2 MiB in a context of its own. One line on standard output:
 //
 //   {"gpu_probe": {"result": "passed" | "failed" | "none", "detail": "..."}}
 //

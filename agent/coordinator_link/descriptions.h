@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this node tells a coordinator that does not know what runs here, because its store was lost or is an
-// older copy: how a job was started, and what a switch is about. Threads: the event loop. Ownership: refers
-// to the agent's parts, which must outlive it.
+// What this node reports to a coordinator whose store was lost or is an older copy. It is how a job was
+// started, and what a switch is about. Threads: the event loop. Ownership: refers to the agent's parts, which
+// must outlive it.
 // Errors: what is not here is answered with kNotFound.
 #pragma once
 

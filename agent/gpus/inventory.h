@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GPUs of this node as the coordinator is told them. NVML is asked on a thread of its own under a
-// watchdog: a wedged driver never blocks the event loop, the GPUs then count as not answering, and no second
+// watchdog, so a wedged driver never blocks the event loop. The GPUs then count as not answering. No second
 // call is started before the first returns.
 // Threads: used on the event loop only. Errors: none leave this class; what is wrong is part of the snapshot.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few NVML entry points the agent uses, declared by the project (layouts: nvml.h API 13, x86-64) and
-// loaded at run time, so that the agent builds and starts on machines without a GPU. Threads: NVML is
+// The few NVML entry points the agent uses, declared by the project (layouts: nvml.h API 13, x86-64). They
+// are loaded at run time, so that the agent builds and starts on machines without a GPU. Threads: NVML is
 // thread-safe, so is this. Calls may block for long when a driver is wedged: never call them on the event
 // loop (see Inventory). Errors: kNotSupported when the library or an entry point is missing, kDevice when the
 // GPU is lost, kUnavailable otherwise; the native code is nvmlReturn_t.

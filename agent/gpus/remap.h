@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a rank whose context was restored gets memory (docs/design.md §13): by importing what a mover made, or
-// by making its own, which a mover fills (memory_fill.h). The first is free, and not every driver can do it.
-// So it is tried with two processes (gpumigrate-context --probe-remap), once for each driver version and GPU
-// model: the answer is in HOME/remap.json, and `gpumigrate doctor` asks anew. The key `remap` of the settings
+// How a rank whose context was restored gets memory (docs/design.md §13). It imports what a mover made, or
+// makes its own, which a mover fills (memory_fill.h). The first is free, and not every driver can do it. So
+// it is tried with two processes (gpumigrate-context --probe-remap), once for each driver version and GPU
+// model. The answer is in HOME/remap.json, and `gpumigrate doctor` asks anew. The key `remap` of the settings
 // decides in its place.
 // Threads: the event loop. Ownership: the Config and the helper outlive it. Errors: kRefused where neither
 // way works.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether a GPU still computes: a process of its own (gpumigrate-context --probe-gpu) makes a context on it
-// and does a little work, within a deadline. One that does not end by then hangs in the driver; it is told to
-// end and, since that may have no effect, left alone, and as long as it is there no other is started on that
+// and does a little work, within a deadline. A probe that does not end by then hangs in the driver. It is
+// ordered to end, which may have no effect, and left alone. As long as it lives, no other is started on that
 // GPU. At most one at a time on each.
 // Threads: the event loop. Ownership: the agent's; answers() is dropped at stop(). Errors: a probe that
 // cannot be started, or says nothing that can be read, is one that was not tried.

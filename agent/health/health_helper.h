@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's side of gpumigrate-health, the process that sits in NVML. Its heartbeats are watched: when they
-// stay away the driver does not answer. Such a process may not even be killed (it waits in the kernel), so it
-// is told to end and left alone, and another is started after a pause that doubles; of those that did not end
-// only a few are kept at a time.
+// stay away the driver does not answer. Such a process may not even die by SIGKILL (it waits in the kernel).
+// So it is ordered to end and left alone, and another is started after a pause that doubles. Only a few that
+// did not end are kept at a time.
 // Threads: the event loop. Ownership: the process ends with this object (its socket closes). Errors: none
 // leave it: silence is told by a handler, and a helper that ends by itself is started again.
 #pragma once

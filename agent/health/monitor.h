@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The health of this node's GPUs: hears NVML (nvml_channel.h) and the kernel's log (kernel_channel.h), holds
-// what it hears for a moment, since an Xid seldom comes alone, decides by libckpt/health for each job
-// (evidence.h), asks the GPU itself where nothing else decides (gpu_probes.h), and tells the coordinator
-// until that has it (wire::HealthReport). It acts on nothing itself. What is seen is durable before it counts
-// and decided on once (health_record.h).
+// The health of this node's GPUs. It receives events of NVML (nvml_channel.h) and of the kernel's log
+// (kernel_channel.h). It holds them for a moment, since an Xid seldom comes alone. Then libckpt/health
+// decides for each job (evidence.h). Where nothing else decides, the GPU itself is probed (gpu_probes.h).
+// Findings are sent to the coordinator until it has them (wire::HealthReport). It acts on nothing itself.
+// What is seen is durable before it counts and decided on once (health_record.h).
 // Threads: the event loop; writing on the pool. Ownership: the agent's. Errors: create() when the record
 // cannot be read or a table is wrong; afterwards nothing ends it.
 #pragma once

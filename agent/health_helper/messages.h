@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpumigrate-health -> agent: one fixed-size value per packet of an inherited AF_UNIX SOCK_SEQPACKET
 // socketpair (descriptor 3 in the helper). First a kGpu for each GPU, then, once events are registered, a
-// kState for each, then kReady; from then on events as they come, states as they change, and a heartbeat
-// whenever the driver has answered. Nothing goes the other way: a helper ends with its socket.
-// Threads: values and pure functions. Errors: kProtocol.
+// kState for each, then kReady. From then on events as they come, states as they change, and a heartbeat
+// whenever the driver has answered. Nothing goes the other way: a helper ends with its socket. Threads:
+// values and pure functions. Errors: kProtocol.
 #pragma once
 
 #include <array>

@@ -3,8 +3,8 @@
 // the command that restores it. CRIU is always a child process; nothing of it is linked in. Threads: the
 // event loop; every Task may take as long as its process does.
 // Ownership: images lie in the caller's folders. Errors: kNotSupported (no CRIU, no root, the kernel lacks
-// what it needs), kRefused with CRIU's own error line for a process that cannot be dumped (it goes on as
-// before), kTimedOut, kIo.
+// what it needs), kTimedOut, kIo. kRefused has CRIU's own error line, for a process that cannot be dumped (it
+// goes on as before).
 #pragma once
 
 #include <sys/types.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRIU asks the kernel dozens of questions whenever it is started, some 40 ms of every dump and restore, and
+// CRIU asks the kernel dozens of questions whenever it is started, some 40 ms of every dump and restore. It
 // remembers the answers in /run/criu.kdat, but only where /run is a tmpfs. Where it is not (containers), they
-// are asked once, with a tmpfs on /run that nobody else sees, and kept in a folder in memory, which CRIU
-// reads in its mode for users who cannot write to /run; as root that mode lacks nothing else that jobs need.
-// Threads: the event loop. Ownership: the folder stays until the machine is started anew; each version of
-// CRIU has its own.
+// are asked once, with a private tmpfs on /run, and kept in a folder in memory. CRIU reads that folder in its
+// mode for users who cannot write to /run. As root that mode lacks nothing else that jobs need. Threads: the
+// event loop. Ownership: the folder stays until the machine is started anew; each version of CRIU has its
+// own.
 // Errors: none; without the folder CRIU asks each time.
 #pragma once
 

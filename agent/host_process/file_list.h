@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a process tree needs of its node's file system, collected at the source before a move and compared at
-// the target, and what makes it impossible to move at all, by name. CRIU opens files by path at the target:
+// the target. It also names what makes the tree impossible to move. CRIU opens files by path at the target:
 // one that is missing or another there must be found before anything is paused. Threads: any; both read many
 // files under /proc and block for milliseconds (offload()). Errors: kRefused naming each obstacle (at most
 // kMaxProblems); the other node's list is hostile and bounded by the decoder and by check_files().

@@ -3,13 +3,13 @@
 // The file:
 //   contents, one after the other | count x { bytes u64, name char[56] } |
 //   magic u64 | version u32 | count u32
-// The table is at the end, so that CRIU itself writes the pages of the largest process where they belong
-// (place_pages), and at the target it reads them out of the pack: neither is copied.
+// The table is at the end. So CRIU itself writes the pages of the largest process where they belong
+// (place_pages), and at the target reads them out of the pack. Neither is copied.
 // Threads: any; both copy all other contents and block, so the agent calls them by offload(). Ownership:
 // files are the caller's.
-// Errors: kCorrupt for a file that is not such a pack (it comes from another node: nothing in it is believed;
-// the decoder's entry is unpack_folder), kRefused for a folder that does not fit one, kOutOfMemory, kIo. A
-// pack that was refused may leave files in the folder; the caller removes the folder.
+// Errors: kCorrupt for a file that is not such a pack. It comes from another node, so nothing in it is
+// trusted; the decoder's entry is unpack_folder. kRefused for a folder that does not fit one, kOutOfMemory,
+// kIo. A pack that was refused may leave files in the folder; the caller removes the folder.
 #pragma once
 
 #include <cstdint>

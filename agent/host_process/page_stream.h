@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pages of the largest process on their way out of CRIU: CRIU writes them into a pipe instead of a file
-// (it moves pages from pipe to pipe without copying them), a thread here reads them into a memory file that
-// was given its memory before the pause, and says how far it is, so that they can be sent while the dump goes
+// The pages of the largest process on their way out of CRIU. CRIU writes them into a pipe instead of a file;
+// it moves pages from pipe to pipe without copying them. A thread here reads them into a memory file that was
+// given its memory before the pause. It reports how far it is, so that they can be sent while the dump goes
 // on.
 // Threads: one caller; the stream's own thread calls `grew`. Ownership: the memory file is the caller's after
 // finish(). Errors: kOutOfMemory where the pages do not fit, kIo. A stream that goes away closes its end: the

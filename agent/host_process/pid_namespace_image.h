@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dumping a process that is not the first one of its PID namespace, so that it can be restored into a fresh
-// namespace, where its number is free whatever the target has. A process that has such a namespace already is
-// dumped with it as "external". One that shares this agent's cannot be: its image says that it has the
-// namespace of whoever restores it, and a session and group of a shell, and is changed here to say otherwise.
-// The changed files (inventory, pstree, pidns) are CRIU's of version 4, protobuf records behind a magic.
-// Threads: any. Errors: kCorrupt for an image that is not understood; kIo.
+// Dumping a process that is not the first one of its PID namespace. It can then be restored into a fresh
+// namespace, where its number is free. A process that has such a namespace already is dumped with it as
+// "external". A process that shares this agent's namespace cannot be. Its image names the namespace of the
+// process that restores it, and a session and group of a shell. The image is changed here. The changed files
+// (inventory, pstree, pidns) are CRIU's of version 4, protobuf records behind a magic. Threads: any. Errors:
+// kCorrupt for an image that is not understood; kIo.
 #pragma once
 
 #include <sys/types.h>

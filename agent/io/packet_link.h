@@ -3,7 +3,7 @@
 // mover links stand on. Sending never blocks: what the peer's buffer does not take waits here, in order.
 // Threads: the loop only. Ownership: the link owns the socket and the descriptors it was given or has
 // received until it hands them on. Errors: `closed` is called once, on the loop, when the peer is gone or a
-// packet is over the limit; never from inside send() or close().
+// packet is over the limit. It is never called from inside send() or close().
 #pragma once
 
 #include <cstddef>

@@ -4,9 +4,9 @@
 // socket. Threads: the event loop.
 // Ownership: shared by the job table and the migrations that involve it; nothing here ends a job unless asked
 // to.
-// Errors: start() and rediscover() say why. A keeper that is proven to have ended ends the instance; one that
-// only does not answer makes it unknown: nothing may take its place, and it is asked until it answers or is
-// proven to have ended.
+// Errors: start() and rediscover() say why. A keeper that is proven to have ended ends the instance. One that
+// only does not answer makes it unknown. Then nothing may take its place, and it is asked until it answers or
+// is proven to have ended.
 #pragma once
 
 #include <functional>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files between agent and keeper in an instance's folder: keeper.json (what to start, written here) and
-// status.json (how the rank ended, written by the keeper, read when the keeper is gone). Threads: pure.
-// Errors: kIo; a status file that is absent or damaged gives nothing.
+// The files between agent and keeper in an instance's folder. keeper.json, written here, has what to start.
+// status.json, written by the keeper and read when it is gone, has how the rank ended. Threads: pure. Errors:
+// kIo; a status file that is absent or damaged gives nothing.
 #pragma once
 
 #include <chrono>

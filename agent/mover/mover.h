@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mover's control loop: one thread that reads the agent's socket, hands messages to sessions and fills
-// memory itself (a message's regions take milliseconds, and a job is paused for them). Ownership: the GPU's
-// context, staging memory and transport, and all sessions. It returns when the agent is gone or the GPU is
-// lost; everything is let go then.
+// The mover's control loop. One thread reads the agent's socket, hands messages to sessions and fills memory
+// itself. A message's regions take milliseconds, and a job is paused for them. Ownership: the GPU's context,
+// staging memory and transport, and all sessions. It returns when the agent is gone or the GPU is lost;
+// everything is let go then.
 #pragma once
 
 #include <map>

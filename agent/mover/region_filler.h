@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies regions on one GPU from one allocation into another, both given as descriptors, and compares them by
-// fingerprints under a key of its own: how memory that a process has made itself gets what a mover received
-// for it (docs/design.md §13). Nothing is held but while fill() is at a region.
+// fingerprints under a key of its own. So memory that a process made itself gets what a mover received for it
+// (docs/design.md §13). Nothing is held but while fill() is at a region.
 // Threads: one at a time; fill() blocks for two reads and a copy of the regions. Ownership: the Device
 // outlives it. Errors: the driver's; kCorrupt: a region is not what it was copied from.
 #pragma once

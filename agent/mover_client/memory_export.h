@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hands a rank's tensors and device memory to a mover: rank -> keeper -> agent -> mover, in acknowledged
-// batches of at most 64 descriptors, and afterwards follows what the rank names, drops, allocates and frees
+// batches of at most 64 descriptors. Afterwards it follows what the rank names, drops, allocates and frees
 // while rounds run (ENG-5, ENG-7). Copies of the descriptors are kept if asked for, so that what was exported
 // outlives a rank that dies.
 // Threads: the event loop. Ownership: shared; stop() ends the following. Errors: run() gives the first

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mover of one GPU, kept running: started with the first job or migration there (a full or faulty GPU
-// gives no context later), started again after a death with a pause that doubles up to 30 s. A death is told
-// to every open session; sessions do not survive it. Threads: the event loop. Ownership: the process ends
-// with this object (its socket closes). Errors: ready() says why there is no mover: the program, its start,
-// the driver's refusal, or its log.
+// The mover of one GPU, kept running. It is started with the first job or migration there, since a full or
+// faulty GPU gives no context later. After a death it is started again, with a pause that doubles up to 30 s.
+// A death is told to every open session; sessions do not survive it. Threads: the event loop. Ownership: the
+// process ends with this object (its socket closes). Errors: ready() says why there is no mover: the program,
+// its start, the driver's refusal, or its log.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the terms of a pause take on this node, learnt from the pauses that it had part in: for each way of
-// moving and term a line over the bytes that the term grows with. Before there are pauses the lines are those
+// What the terms of a pause take on this node, learnt from the pauses that it took part in. For each mode and
+// term there is a line over the bytes that the term grows with. Before there are pauses the lines are those
 // of a rehearsal (rehearsal.h), else of a common server; what was measured outweighs them at once.
 //   PauseCosts costs;  costs.learn(kind, term, bytes, took);  costs.line(kind, term).at(bytes)
 // Sizes are kept apart, so that many pauses of small jobs do not wash away the one of a large job.

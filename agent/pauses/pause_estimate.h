@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a pause will be, before it, and why that is too long. A way of moving says what the pause has to
-// do (PauseWork, mode.h); each term that the copy of device memory does not decide comes from the job's own
-// last pause in the same way, else from the lines of the node that does it.
+// How long a pause will be, before it, and why that is too long. A migration mode tells what the pause has to
+// do (PauseWork, mode.h). A term that the copy of device memory does not decide comes from the job's last
+// pause in the same mode. Else it comes from the lines of the node that does the work.
 // Threads: values. Errors: none.
 #pragma once
 

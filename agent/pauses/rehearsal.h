@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a move does to a process, tried with two small processes of no use: a node that has moved nothing yet
-// knows then what a dump, a restore, a write of the journal and a byte of host memory take here. It is done
-// by a helper (`gpumigrate-agent --rehearse`), once for each version of what takes part, beside all else; the
-// lines are kept with those of pauses (pause_memory.h). No GPU is touched.
+// What a move does to a process, tried with two small processes made for it. So a node that has moved nothing
+// yet knows what a dump, a restore, a journal record and a byte of host memory take here. It is done by a
+// helper (`gpumigrate-agent --rehearse`), once for each version of what takes part. The lines are kept with
+// those of pauses (pause_memory.h). No GPU is touched.
 // Threads: the event loop. Ownership: the helper ends with its deadline, and its processes end with it.
 // Errors: why there is no answer; the node goes on with the lines of a common server.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // GET /v1/backup: one consistent copy of the coordinator's folder as a file (libckpt/store/backup). The file
-// stays in the folder, under kFolder, and the answer names it: the command that asked is on this machine, as
+// stays in the folder, under kFolder, and the answer names it. The command that asked is on this machine, as
 // api.json and the token are, and a store may be larger than an answer. There is one such file at most; the
 // next backup replaces it.
 // All file work is on a thread of its own. The store is copied first, by a reader of its own that holds

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operator's own program that proves a node dead (`fence_command`): it is run with the node's name, cuts
-// the power or asks who knows, and ends with 0 once nothing of that node runs. Its output goes to the
-// coordinator's.
+// The operator's own program that proves a node dead (`fence_command`). It is run with the node's name and
+// cuts the power or asks another authority. It ends with 0 once nothing of that node runs. Its output goes to
+// the coordinator's.
 // Threads: the caller's loop. Ownership: the process is killed with its deadline. Errors: kIo (not started),
 // kTimedOut, kRefused with its exit status.
 #pragma once

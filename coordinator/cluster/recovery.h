@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A coordinator whose store was lost, or is an older copy, learns from its agents what runs: jobs that it
-// does not know are taken in with the command that their node has, jobs that run as a later incarnation than
-// it knows are shown where they run, and switches of which no record speaks are asked about at both sides
-// (docs/protocol.md, "A coordinator that has lost its store"). Nothing that runs is stopped. GET /v1/recovery
-// shows what was found since this coordinator started, and what nobody can tell it.
+// A coordinator whose store was lost, or is an older copy, learns from its agents what runs
+// (docs/protocol.md, "A coordinator that has lost its store"). Jobs that it does not know are recovered with
+// the command that their node has. Jobs that run as a later incarnation than it knows are shown where they
+// run. Switches without a record are asked about at both sides. Nothing that runs is stopped. GET
+// /v1/recovery shows what was found since this coordinator started, and what nobody can tell it.
 //
 // Where the store is whole this does nothing: every instance is of a known job, and no later than what is
 // known.

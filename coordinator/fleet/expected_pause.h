@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a move would pause a job, before anybody asks for one: as its last moves in the same way usually
-// did, else as its node estimates it from sizes and its own rates (agent/migration/pause_forecast.h). Pure
-// but for reading the table.
+// How long a move would pause a job, before a move is requested. It is the usual pause of its last moves in
+// the same mode. Else its node estimates it from sizes and its own rates (agent/migration/pause_forecast.h).
+// Pure but for reading the table.
 #pragma once
 
 #include <optional>

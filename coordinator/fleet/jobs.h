@@ -2,12 +2,12 @@
 // The job table: what was submitted, which instance of it runs, how it ended. Fed by agents' inventories and
 // by the outcome of migrations; survives a restart through the store.
 //
-// While a migration of a job, or an operation on its images, is open, what its instances do is judged by that
-// alone: the end of an instance ends the job only once it is closed.
+// While a migration of a job, or an operation on its images, is open, that alone judges the events of its
+// instances. The end of an instance ends the job only once it is closed.
 //
-// What is asked about all jobs goes over those that are not over (live()); names and what has ended have an
-// index of their own, so that no operation costs more the more jobs there once were. What jobs hold by the
-// minute is stored by store_memory(), for all at once.
+// Questions about all jobs visit those that are not over (live()). Names and ended jobs have indexes of their
+// own. So an operation does not cost more the more jobs there once were. What jobs hold by the minute is
+// stored by store_memory(), for all at once.
 // Threads: one io_context on one thread. Ownership: jobs live here; pointers are valid until forget_old().
 // Errors: create() refuses what cannot be stored; later failures of the store are logged (memory is what
 // counts).

@@ -3,9 +3,9 @@
 //
 // Threads: one io_context on one thread. Ownership: a node's connection belongs to its entry; a newer
 // connection of the same node replaces the older (the agent was restarted). Errors: calls return kUnavailable
-// when the node is not connected or goes away meanwhile, kTimedOut when it does not answer (then the effect
-// is unknown), else what the agent said. What a node is told or ordered leaves once the store is durable up
-// to then: a coordinator that lost it with its power could order the same elsewhere. Messages of a switch
+// when the node is not connected or goes away meanwhile. They return kTimedOut when it does not answer (then
+// the effect is unknown), else the agent's answer. Messages to a node leave once the store is durable up to
+// then. A coordinator that lost a record with its power could order the same elsewhere. Messages of a switch
 // leave at once: the journal decides them. So do questions.
 #pragma once
 

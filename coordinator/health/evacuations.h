@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Acts on findings: cordons the GPU where the finding says so, and moves each job that is concerned: live
-// where its memory can be read, else from its newest image, else it is parked. A job is never killed: what is
-// not possible is left as it is, and said.
+// Acts on findings: cordons the GPU where the finding requests it, and moves each job that is concerned. A
+// job moves live where its memory can be read, else it is restored from its newest image, else it is parked.
+// A job is never killed: what is not possible is left as it is, and said.
 //
-// A finding and what follows from it are stored in one transaction, and each step of an evacuation before it
-// is taken: a coordinator that was killed neither repeats nor forgets a decision. The breaker and the cap per
+// A finding and its consequences are stored in one transaction, and each step of an evacuation before it is
+// taken. A coordinator that was killed neither repeats nor forgets a decision. The breaker and the cap per
 // job (evacuation.h) are counted from what is stored.
 // Threads: one io_context on one thread. Ownership: evacuations live here, and of those that are over as many
 // as forget_old() leaves. Borrows its parts, which outlive it. Errors: what fails is an evacuation's note and

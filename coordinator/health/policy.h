@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the operator and the circuit breaker have to say about automatic moves: nodes where nothing is done
-// about findings, and whether anything is done at all. Durable before a call returns.
+// What the operator and the circuit breaker have decided about automatic moves. They can be off for single
+// nodes, or altogether. Durable before a call returns.
 // Threads: one io_context on one thread. Errors: those of the store; then nothing has changed.
 #pragma once
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Carries out what `stop` has recorded (Job::stop_requested), until nothing of the job lives any more: an
-// open migration is aborted, and whoever owns the job then is told to end; every living instance is told once
-// on each connection, also those of a job that has ended here already.
+// Carries out what `stop` has recorded (Job::stop_requested), until nothing of the job lives any more. An
+// open migration is aborted, and the side that owns the job then is ordered to end. Every living instance
+// gets the order once on each connection, also those of a job that has ended here already.
 //
-// Between a migration's barrier and its end nobody is told to end who may not own the job: a paused side that
-// ended would take the other's way back. A side that runs alone, since the other one is away, is told.
-// Threads: one io_context on one thread. Ownership: borrows the tables. Errors: none; what cannot be said now
-// is said at the next connection.
+// Between a migration's barrier and its end no side is ordered to end that may not own the job. A paused side
+// that ended would leave the other without a way back. A side that runs alone, since the other one is away,
+// is told. Threads: one io_context on one thread. Ownership: borrows the tables. Errors: none; what cannot be
+// said now is said at the next connection.
 #pragma once
 
 #include <set>

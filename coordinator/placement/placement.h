@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a job may run: filters first (placement_filters.cc), then a score (placement_scores.cc); every GPU
-// comes back with the reasons, which --dry-run shows. docs/placement.md says what counts how much. Pure
-// functions.
+// Where a job may run: filters first (placement_filters.cc), then a score (placement_scores.cc). Every GPU
+// has its reasons, which --dry-run shows. The weights are in docs/placement.md. Pure functions.
 #pragma once
 
 #include <algorithm>

@@ -3,8 +3,8 @@
 // same plan.
 //
 // A plan moves each job at most once, and each move fits when its turn comes. Of all such plans it is the one
-// that leaves most GPUs without a job, of these the one that moves least (a move within a node counts half),
-// as long as the search ends within its budget; else the best that was found by then, and `exhaustive` is
+// that leaves most GPUs without a job, and of these the one that moves least. A move within a node counts
+// half. If the search does not end within its budget, it is the best found by then, and `exhaustive` is
 // false. No single move of a plan could be left out. A plan that frees nothing has no moves.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all calls of the HTTP API answer alike (docs/api.md): a JSON body, or an error with its code and the
-// exit code that a command gives for it. Pure functions.
+// What all calls of the HTTP API answer alike (docs/api.md): a JSON body, or an error. An error has its code
+// and the exit code that a command gives for it. Pure functions.
 #pragma once
 
 #include <cstdint>

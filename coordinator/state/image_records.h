@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the coordinator keeps of a job's images and protection: parts of the job's own record (model.h), so
-// that they change with its state in one write. Plain values; ImageTable changes them.
+// What the coordinator keeps of a job's images and protection. It is part of the job's own record (model.h)
+// and changes with its state in one write. Plain values; ImageTable changes them.
 #pragma once
 
 #include <cstdint>

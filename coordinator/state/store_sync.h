@@ -2,12 +2,12 @@
 // Makes what is written to the store durable, on a thread of its own: the loop that writes never waits for
 // the disk.
 //
-// While it lives the store's own connection (synchronous=NORMAL) copies nothing out of its log, and syncs
-// only the header of a log that begins anew: once for each kLogBytes that were written, or more. SQLite's log
-// is a prefix of whole transactions whatever power leaves of it, so a coordinator that comes up finds its
+// While it lives the store's own connection (synchronous=NORMAL) copies nothing out of its log. It syncs only
+// the header of a log that begins anew: once for each kLogBytes that were written, or more. SQLite's log is a
+// prefix of whole transactions whatever a power cut leaves of it. So a coordinator that comes up finds its
 // store as it was at one moment. One fdatasync of the log makes durable all that was committed before it
 // began. It begins at once for who waits (Store::when_durable), and soon for what nobody waits for. Beyond
-// kLogBytes the log is copied into the store's file, by a connection of the thread's own, which syncs; beyond
+// kLogBytes the log is copied into the store's file, by a connection of the thread's own, which syncs. Beyond
 // kMaxLogBytes the writer waits for that.
 //
 // Threads: the loop's, but for what is said to be the disk thread's. Ownership: borrows the store, which must

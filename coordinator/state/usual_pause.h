@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a job's pauses usually take, by term: the median of its last ones, so that one during which the node
-// was busy with other things is not believed of the next. Pure. Errors: none.
+// What a job's pauses usually take, by term: the median of its last ones. So a pause during which the node
+// was busy with other things does not count for the next. Pure. Errors: none.
 #pragma once
 
 #include <optional>

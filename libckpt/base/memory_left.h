@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory this process may still take without the kernel killing anything: what the machine has
-// available, and what the limits of its own control groups (version 2) leave. Threads: any. Errors: none; a
+// How much memory this process may still take without the kernel killing anything. That is the least of what
+// the machine has available and what its own control groups (version 2) leave. Threads: any. Errors: none; a
 // limit that cannot be read is none.
 #pragma once
 

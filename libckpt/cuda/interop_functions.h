@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of interop_functions.def, declared for passing calls on. NVIDIA's headers for them want those
-// of OpenGL, EGL and VDPAU, which nobody needs who only forwards: their types stand here as what the ABI
-// makes of them. Not to be included together with NVIDIA's. Errors: CUresult.
+// The functions of interop_functions.def, declared for passing calls on. NVIDIA's headers for them need those
+// of OpenGL, EGL and VDPAU, which the shim does not need. Their types stand here as the ABI has them. Not to
+// be included together with NVIDIA's. Errors: CUresult.
 #pragma once
 
 #define __CUDA_API_VERSION_INTERNAL

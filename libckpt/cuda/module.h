@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loading device code: a kernel set NAME is built into several images (NAME.fatbin, NAME.so, see
-// cmake/GpumigrateKernels.cmake) and the first that the driver accepts is used, so that no program needs to
-// know which driver it runs on.
+// Loading device code. A kernel set NAME is built into several images (NAME.fatbin, NAME.so;
+// cmake/GpumigrateKernels.cmake), and the first that the driver accepts is used. So no program needs to know
+// which driver it runs on.
 // Threads: load with the context current; functions may be used from any thread. Ownership: Module unloads at
 // its end and must not outlive the context.
 #pragma once

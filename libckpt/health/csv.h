@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Comma separated values as the health tables have them: one record a line, fields may be quoted ("" is a
-// quote inside), no line breaks within a field, lines of '#' and empty lines are left out. Bounded:
+// Comma separated values as the health tables have them: one record a line, without line breaks in a field.
+// Fields may be quoted ("" is a quote inside). Lines of '#' and empty lines are left out. Bounded:
 // kMaxCsvBytes, kMaxCsvRows, kMaxCsvFields.
 // Threads: pure. Errors: kInvalidArgument naming source, line and column (both from 1; the column of the
 // field's first character).

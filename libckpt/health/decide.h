@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What to do about a GPU in trouble, for each of its processes (docs/adr/0008): the
-// driver's recovery action first, then the table's rows of the Xids that were seen together, then what is
-// known of the process. Pure: the same evidence gives the same decision.
+// What to do about a GPU in trouble, for each of its processes (docs/adr/0008). The driver's recovery action
+// comes first, then the table's rows of the Xids that were seen together. What is known of the process comes
+// last. Pure: the same evidence gives the same decision.
 //
 //   gone, lost, silent with an Xid, reset, reboot   restore everything; reboot: on another node
 //   drain and reset                           live, restore where the context is lost

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which Xids which jobs have had on which GPUs, for what one occurrence does not say: an
-// application's fault that comes back on one GPU under different jobs points to the GPU; one that goes with
-// its job from GPU to GPU is the application's. Bounded: the newest kMaxOccurrences. Threads: a value.
-// Errors: none.
+// Which Xids which jobs have had on which GPUs. An application's fault that comes back on a GPU under
+// different jobs points to the GPU. One that follows its job from GPU to GPU points to the application.
+// Bounded: the newest kMaxOccurrences. Threads: a value. Errors: none.
 #pragma once
 
 #include <cstdint>

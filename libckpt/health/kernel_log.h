@@ -12,9 +12,10 @@
 //   NVRM: fallen off the bus and is not ...
 //   NVRM: GPU at PCI:0000:01:00: GPU-12345678-...
 //
-// Other subsystems print text that users control (names of USB devices, say): a line counts only if NVRM:
-// begins it, and a record only if the kernel wrote it (facility 0; the kernel gives that to nobody else).
-// Threads: values. Errors: none; what is none of these lines is nothing. All texts are bounded and printable.
+// Other subsystems print text that users control, such as names of USB devices. So a line counts only if it
+// begins with NVRM:. A record counts only if the kernel wrote it (facility 0, which no other process can
+// use). Threads: values. Errors: none; what is none of these lines is nothing. All texts are bounded and
+// printable.
 #pragma once
 
 #include <cstdint>

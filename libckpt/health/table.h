@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is known of Xids, of the driver's recovery actions and of the NVLink 5 units behind Xid 144-150:
-// data/*.csv, compiled in. A file of the same format puts rows in place of those with the same id, or adds
-// them; its header says which table it is.
+// data/*.csv, compiled in. A file of the same format replaces rows with the same id, or adds rows. Its header
+// names the table.
 // Threads: values. Errors: kInvalidArgument naming file, line and column of the first thing that is wrong;
 // nothing is taken then.
 #pragma once

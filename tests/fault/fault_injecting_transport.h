@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a confused or hostile peer would send: the loopback transport, whose messages a test may change,
-// swallow or multiply before they are handed to whom they are for.
+// What a confused or hostile peer would send. It is the loopback transport, whose messages a test may change,
+// swallow or multiply before they are delivered.
 //
 //   FaultInjectingTransport transport([](const Arrival& arrival) { return Headers{arrival.bytes()}; }); //
 //   changes nothing

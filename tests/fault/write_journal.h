@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program wrote below one folder, in its order: kept by record_writes.cc, which is loaded into it
-// (LD_PRELOAD), so that it is the program itself that writes, unchanged; and replayed onto a disk whose power
-// is cut (tests/unit/libckpt/store/vault/power_cut_files.h).
+// What a program wrote below one folder, in its order. record_writes.cc, which is loaded into the program
+// (LD_PRELOAD), keeps it, so the program itself is unchanged. And replayed onto a disk whose power is cut
+// (tests/unit/libckpt/store/vault/power_cut_files.h).
 //
 //   auto entries = read_journal("journal");
 //   PowerCutFiles disk;

@@ -53,6 +53,17 @@ RIGHT = [
     ("docs/glossary.md", LONG.replace(" at all", " here")),
     ("README.md", "x" * 110),
 ]
+# The comment at the top of a header, and the line of its long sentence, or None.
+HEADERS = [
+    (f"// SPDX-License-Identifier: Apache-2.0\n// Short.\n// {LONG}\n#pragma once\n", 2),
+    (f"// First.\n//\n// {LONG.replace('word more', 'word' + chr(10) + '// more')}\n#pragma once\n", 3),
+    (f"/* Short.\n *\n * {LONG} */\n#pragma once\n", 3),
+    (f"// - {LONG}\n#pragma once\n", 1),
+    (f"//   {LONG}\n#pragma once\n", None),  # an example
+    (f"// name   {LONG}\n#pragma once\n", None),  # a row of a table
+    (f"// {LONG.replace('and does', 'and. kRefused does')}\n#pragma once\n", None),
+    (f"// Short.\n#pragma once\n// {LONG}\n", None),
+]
 
 
 class CheckDocs(unittest.TestCase):
@@ -109,6 +120,16 @@ class CheckDocs(unittest.TestCase):
         status, found = self.check()
         self.assertEqual(sorted(found), sorted(expected))
         self.assertEqual(status, 1)
+
+    def test_long_sentence_at_the_top_of_a_header_is_found(self):
+        expected = []
+        for number, (text, line) in enumerate(HEADERS):
+            name = f"libckpt/base/planted_{number}.h"
+            (self.tree / name).write_text(text)
+            if line:
+                expected.append(f"{name}:{line}: a sentence of 26 words, at most 25: "
+                                "This sentence has one word more ...")
+        self.assertEqual(self.check(), (1, expected))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sections of gpumigrate-bench: one function each, listed in sections.def.
 //
-// A section measures on this machine, adds its Section to the report and returns; an error is written into
+// A section measures on this machine, adds its Section to the report and returns. An error is written into
 // the report by the caller and the other sections go on. Sections follow one another in one process; none
 // leaves threads, processes or device memory behind. Nothing is timed cold: a section touches its memory and
 // runs each side once before it measures.

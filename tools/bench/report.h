@@ -9,7 +9,7 @@
 //   section.add_goal("device fingerprint / plain read", median_ratio, Relation::kAtLeast, 0.85);
 //   section.add_note("the plain read is one kernel over the same chunks");
 //
-// A figure is the median of several interleaved runs with its least and greatest; a ratio is taken within
+// A figure is the median of several interleaved runs with its least and greatest. A ratio is taken within
 // each pair of runs and then summarised, never from two medians. Threads: none, one thread fills a report.
 // Ownership: sections live as long as the report, references to them stay valid. Errors: write_file() says
 // why the file could not be written. GB/s = 1e9 bytes per second.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes, durations and shares as people write them, parsed strictly: a unit is required where a bare number
-// would be ambiguous, nothing may follow it, and what does not fit is refused. Shared by the CLI and the
-// examples.
+// Sizes, durations and shares as people write them, parsed strictly. A unit is required where a bare number
+// would be ambiguous. Nothing may follow it, and values that do not fit are refused. Shared by the CLI and
+// the examples.
 // Threads: pure functions. Errors: kInvalidArgument with one line that names the text and gives an example.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs items in processes of their own, with a deadline each. Whatever an item has started and left behind
-// (daemons too: this process adopts them) is killed when the item is over, so that the next one finds the GPU
-// free and nothing outlives gpu-check.
+// Runs items in processes of their own, with a deadline each. Processes that an item has left behind (daemons
+// too: this process adopts them) are killed when the item is over. So the next one finds the GPU free and
+// nothing outlives gpu-check.
 //
 // Threads: one; SIGCHLD, SIGINT and SIGTERM are blocked and waited for from create() on. Ownership: one
 // Supervisor in a process.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of the job's memory a source moves: tensors that were named but are in no plan yet, and the extents of
-// the plans that have been sent, less what the job has dropped or freed since.
+// What of the job's memory a source moves: named tensors that are in no plan yet, and the extents of the
+// plans that were sent. Dropped and freed ones are taken off.
 //
 // Threads: none of its own and no lock: every call holds the session's (Session::mutex_), which guards the
 // regions as well.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host state of a rank as its source sends it: while it is being made, where the agent gave a file for
-// that (HostRoom, HostGrew), else whole, out of the file that the order for the final round gives.
+// The host state of a rank as its source sends it. It is sent while it is being made, where the agent gave a
+// file for that (HostRoom, HostGrew). Else it is sent whole, out of the file of the order for the final
+// round.
 //
-// Threads: open_room(), grew(), tell() and announce() hold one lock of the session's; run_final() and what
-// follows it belong to its thread, and come after the last open_room(). Ownership: outlives the sender, which
+// Threads: open_room(), grew(), tell() and announce() hold one lock of the session's. run_final() and what
+// follows belong to its thread, and come after the last open_room(). Ownership: outlives the sender, which
 // reads it. Errors: kInvalidArgument where the agent's messages do not fit together, or do not fit the file.
 #pragma once
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this mover knows of the snapshots it has taken: of each job the fingerprints of the memory that its
-// last version holds, so that the next one copies and writes only what differs. Fingerprints are under a key
-// of the job's own that never leaves this process. A mover that is started anew knows nothing: the next
-// snapshot copies everything, and what the vault has already is not written again (it compares names). What
-// is known of a job goes when the job leaves the GPU. Scans hold streams and pinned memory: only the jobs
-// that were snapshot last keep theirs.
+// What this mover knows of the snapshots it has taken: of each job the fingerprints of the memory in its last
+// version. So the next snapshot copies and writes only what differs. Fingerprints are under a key of the
+// job's own that never leaves this process. A mover that is started anew knows nothing. The next snapshot
+// copies everything, and content that the vault has already is not written again (it compares names). What is
+// known of a job goes when the job leaves the GPU. Scans hold streams and pinned memory: only the jobs that
+// were snapshot last keep theirs.
 // Threads: all calls from any; what was taken is its taker's. Ownership: the Device outlives it. Errors: the
 // driver's.
 #pragma once

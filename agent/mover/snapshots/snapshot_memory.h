@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device memory of a snapshot: finds what differs from the version before by fingerprints, and copies
-// that into host memory. Rounds run ahead while the job runs; what they staged counts only if the barrier's
-// scan finds the same bytes still there (the copy's own fingerprint is compared, never a scan's: a chunk may
-// change between scan and copy, and change back).
+// that into host memory. Rounds run ahead while the job runs. A staged chunk counts only if the barrier's
+// scan finds the same bytes still there. The copy's own fingerprint is compared, never a scan's: a chunk may
+// change between scan and copy, and change back.
 //
 //   CKPT_TRY(memory, SnapshotMemory::create(device, last, source, options));
 //   CKPT_TRYV(memory->run_ahead(plan));            // any number of times
@@ -12,8 +12,8 @@
 //                                                                          // staging cannot hold
 //
 // Threads: one, but cancel() from any, and bytes() and check() from any once nothing else runs. Ownership:
-// Device, LastSnapshot and MemorySource outlive it. Errors: the driver's; kAborted after cancel(), and where
-// memory of the plan was freed meanwhile (a round ahead is done again, then); kCorrupt: a copy is not what
+// Device, LastSnapshot and MemorySource outlive it. Errors: the driver's. kAborted after cancel(), and where
+// memory of the plan was freed meanwhile (a round ahead is done again, then). kCorrupt: a copy is not what
 // was scanned.
 #pragma once
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mover's part of a snapshot: a source without a target. What has changed since the last one is copied to
-// host memory while the job runs, at the barrier again what changed meanwhile; then the job goes on, and the
-// version is written to the vault behind its back.
+// host memory while the job runs, and at the barrier again what changed meanwhile. Then the job goes on, and
+// the version is written to the vault in the background.
 //
 // Threads: see session.h; one thread per session does all of it, and starts others while it writes. Errors:
-// kAborted and kCorrupt mean that a full snapshot may succeed (the vault's last version is not the one this
-// mover knows, or part of it is damaged); kRefused: no space, or the vault is busy.
+// kAborted and kCorrupt mean that a full snapshot may succeed. The vault's last version is not the one this
+// mover knows, or part of it is damaged. kRefused: no space, or the vault is busy.
 #pragma once
 
 #include <atomic>

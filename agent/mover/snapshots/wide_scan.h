@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fingerprints of memory that stands still: several scans at once, since one launch alone leaves some of a
+// Fingerprints of memory that does not change, by several scans at once. One launch alone leaves some of a
 // device's memory rate unused (its ends; on the software device, all cores but one). Beside a job that runs
 // it is one scan, narrow(), which keeps a duty.
-// Threads: one at a time, but cancel() from any. Ownership: the Device outlives it. Errors: the driver's;
-// kAborted after cancel() until resume().
+// Threads: one at a time, but cancel() from any. Ownership: the Device outlives it. Errors: the driver's.
+// kAborted after cancel(), and where memory of the plan was freed meanwhile (a round ahead is done again,
+// then). kCorrupt: a copy is not what was scanned.
 #pragma once
 
 #include <memory>

@@ -10,9 +10,9 @@
 //   CKPT_TRY(patch, parse_blocks(encoded, chunk_bytes));
 //   for (const Piece& piece : patch) copy(chunk + piece.offset, piece.bytes);
 //
-// On the wire (little endian): ceil(blocks / 32) words of u32, block i at bit i % 32 of word i / 32, unused
-// bits zero; then the changed blocks in order. The last block of a chunk is short if the chunk's length is no
-// multiple of 4 KiB.
+// On the wire (little endian): ceil(blocks / 32) words of u32, then the changed blocks in order. Block i is
+// bit i % 32 of word i / 32; unused bits are zero. The last block of a chunk is short if the chunk's length
+// is no multiple of 4 KiB.
 //
 // Threads: any, stateless; nothing is allocated. Ownership: a Patch points into what was parsed. Errors:
 // parse_blocks gives kCorrupt for anything that encode_blocks would not have made of a chunk of that length;

@@ -2,12 +2,12 @@
 // Whether an encoding pays on this link with these cores (docs/design.md §5: "one that slows the pipeline is
 // not used").
 //
-// With n coding threads at C bytes/s each and a link of L bytes/s, encoding by ratio r makes the transfer
-// take max(1/(n*C), 1/(r*L)) per byte instead of 1/L: it gains min(n*C/L, r).
+// There are n coding threads at C bytes/s each and a link of L bytes/s. Encoding by ratio r makes the
+// transfer take max(1/(n*C), 1/(r*L)) per byte instead of 1/L. It gains min(n*C/L, r).
 // C is learnt from what was encoded so far, per encoding; L is told. Below a gain of 3 % a chunk is sent raw.
 //
-// A rate that is not known, or that was found too low, is tried again with a few chunks of every thousand:
-// cores get busy and free.
+// A rate that is unknown or was too low is tried again with a few chunks of every thousand, since cores get
+// busy and free.
 //
 //   if (chooser.may_encode()) {
 //     const Estimate estimate = coder.estimate(chunk, previous);
@@ -15,8 +15,9 @@
 //     if (encoding != kRaw && coder.encode(encoding, ...)) chooser.observe(encoding, chunk.size(), busy);
 //   }
 //
-// Forced modes: kRaw never encodes. kPlanes uses the best planes however slow, and kDifference the difference
-// where there is a previous version and it shrinks, else planes; both send raw what does not shrink.
+// Forced modes: kRaw never encodes. kPlanes uses the best planes, however slow. kDifference uses the
+// difference where there is a previous version and it shrinks, else planes. Both send raw what does not
+// shrink.
 //
 // Threads: any; lock-free. No function fails. Rates are bytes per second, 0 = not known.
 #pragma once

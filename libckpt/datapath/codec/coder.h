@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lossless encodings of one chunk that need working memory (docs/design.md §5 "Codecs"): byte planes packed
-// by Huffman codes, and the difference to the version that the other side holds, in byte planes.
+// Lossless encodings of one chunk that need working memory (docs/design.md §5 "Codecs"). They are byte planes
+// packed by Huffman codes, and the difference to the target's version, in byte planes.
 //
 //   CKPT_TRY(coder, Coder::create(chunk_bytes));                      // one per thread; nothing is allocated
 //                                                                     // after it
@@ -9,14 +9,15 @@
 //   if (auto size = coder->encode(estimate.encoding, chunk, previous, out)) ...   // nullopt: send it raw
 //   CKPT_TRYV(coder->decode(encoding, encoded, previous, chunk_out));
 //
-// Elements of 2 bytes (bf16, fp16) and of 4 (fp32) have encodings of their own; a chunk of anything else, or
+// Elements of 2 bytes (bf16, fp16) and of 4 (fp32) have encodings of their own. A chunk of anything else, or
 // of odd length, is encoded all the same if it pays. `previous` is the chunk as the other side holds it, of
 // the same length.
 //
-// On the wire (little endian): one u32 per plane, least significant plane first: its length here, with bit 31
-// if it is a frame of zstd's format (plane_packer.h), bit 30 if by seven_bits.h, both if by sparse_plane.h;
-// then the planes that are stored as they are, then the packed ones, each in plane order; then the bytes that
-// are left over when the length is no multiple of the element. What a plane holds: planes.h.
+// On the wire (little endian): one u32 per plane, least significant plane first, with its length here. Bit
+// 31: it is a frame of zstd's format (plane_packer.h). Bit 30: it is packed by seven_bits.h. Both: by
+// sparse_plane.h. Then come the planes that are stored as they are, then the packed ones, each in plane
+// order. Last are the bytes left over when the length is no multiple of the element. What a plane holds:
+// planes.h.
 //
 // Threads: a Coder belongs to one thread at a time. Errors: decode gives kCorrupt for anything that does not
 // decode to exactly out.size() bytes; input is never trusted. Sizes are bytes.

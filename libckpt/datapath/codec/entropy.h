@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The entropy of a chunk's byte planes, sampled: 512 elements, in runs of a cache line at spread places, so
-// that a chunk that is not in the cache costs few misses. That tells a plane of noise from one that shrinks;
-// the estimate is corrected for its own smallness (Miller and Madow), else 512 samples of noise would look
-// like 7.6 bits.
+// The entropy of a chunk's byte planes, from 512 sampled elements. They are read in runs of a cache line at
+// spread places, so that a chunk outside the cache costs few misses. That separates a plane of noise from one
+// that shrinks. The estimate is corrected for its small sample (Miller and Madow), else 512 samples of noise
+// would look like 7.6 bits.
 //
 // Cost: about a microsecond for one width, two for both, whatever the chunk's length. Counting does not wait
-// for memory once the samples are there: meanwhile the chunk (with `previous`: that) is on its way into the
+// for memory once the samples are there. Meanwhile the chunk (with `previous`: that) is fetched into the
 // cache, for encoding.
 // Threads: an object belongs to one thread at a time. No function fails. Entropy is in bits per byte.
 #pragma once

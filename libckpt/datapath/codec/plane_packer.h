@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One byte plane as a frame of zstd's format, as Huffman codes alone: matches between the bytes of floats are
-// chance and cost more than they save. Planes that are nearly constant are the exception: Huffman needs at
+// One byte plane as a frame of zstd's format, as Huffman codes alone. Matches between the bytes of floats are
+// chance and cost more than they save. Planes that are nearly constant are the exception. Huffman needs at
 // least a bit a byte, and there matches pay, so those get zstd's fast level. A plane is a bare frame: no
-// magic number, size or checksum (fingerprints check the chunk). huffman_writer.h packs and huffman_frame.h
-// unpacks, faster than zstd, which can do both; the rest is zstd's.
+// magic number, size or checksum (fingerprints check the chunk). Its writer is huffman_writer.h and its
+// reader huffman_frame.h, both faster than zstd, which can do both. The rest is zstd's.
 //
 // All memory is laid out at create(); packing and unpacking allocate nothing. Threads: an object belongs to
 // one thread at a time.

@@ -2,11 +2,11 @@
 // Elements of 2 or 4 bytes split into byte planes (plane 0 holds the least significant bytes) and merged
 // back.
 //
-// Before splitting, an element becomes either itself rotated left by one bit, which moves the sign to the
-// lowest bit and so gives the exponent a plane of its own in bf16 and fp32, or, with `previous`, the zigzag
-// of its difference to the element of `previous`, both taken as integers in the order of the floats, so that
-// a small step is a small number in either direction. Both are bijections on bits: NaN payloads, -0 and
-// integers come back as they were.
+// Before splitting, an element is rotated left by one bit. That moves the sign to the lowest bit and gives
+// the exponent a plane of its own in bf16 and fp32. With `previous` it becomes the zigzag of its difference
+// to the element of `previous` instead. Both are taken as integers in the order of the floats. So a small
+// step is a small number in either direction. Both are bijections on bits: NaN payloads, -0 and integers come
+// back as they were.
 //
 // Vectorised for AVX2; the processor is asked once. Threads: any, stateless. No function fails. Sizes are
 // elements.

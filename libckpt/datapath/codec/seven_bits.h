@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planes of bytes whose lowest bit is zero, in seven bits a byte. Of numbers that are never negative (second
-// moments, probabilities) the plane that took the sign holds seven bits of mantissa, which are noise: Huffman
+// Planes of bytes whose lowest bit is zero, in seven bits a byte. For numbers that are never negative (second
+// moments, probabilities) the plane with the sign holds seven bits of mantissa, which are noise. Huffman
 // finds the same eighth, at a fifth of the speed.
 //
 // Eight bytes become seven, the first one's bits lowest; what is left over at the end stays as it is.

@@ -2,9 +2,9 @@
 // Planes of one value but for a few bytes: the upper planes of differences. Huffman needs at least a bit a
 // byte for them, and matches cost more than they save: here it is a comparison and a fill.
 //
-// The value, then for each exception its distance to the one before and what it is: a byte below 255 says how
-// many bytes of the value come before it, 255 that there are 255 and no exception after them. What follows
-// the last exception is the value.
+// The value, then for each exception its distance to the one before and its byte. A byte below 255 counts the
+// bytes of the value before the exception. 255 means 255 bytes and no exception after them. What follows the
+// last exception is the value.
 // Threads: any, stateless; nothing is allocated. Sizes are bytes.
 #pragma once
 

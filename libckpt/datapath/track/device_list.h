@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The buffers that a launch over a list needs: a pinned host block and its twin in device memory, and an
-// event that says when both may be used again. Made once, so that a launch allocates nothing. Threads: one at
-// a time. Errors: the driver's.
+// The buffers that a launch over a list needs: a pinned host block and its twin in device memory. An event
+// tells when both may be used again. Made once, so that a launch allocates nothing. Threads: one at a time.
+// Errors: the driver's.
 #pragma once
 
 #include <cstddef>

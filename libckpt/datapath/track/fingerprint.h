@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keyed 128-bit fingerprints of chunks: equal bytes and length <=> equal fingerprint, but for a chance below
-// 2^-95 per compare for anybody who does not know the key (ENG-3). Keys are fresh for every
+// Keyed 128-bit fingerprints of chunks: equal bytes and length <=> equal fingerprint. The chance of an error
+// is below 2^-95 per compare for a party that does not know the key (ENG-3). Keys are fresh for every
 // migration and never leave the control plane. The definition is in fingerprint_core.h; all implementations
 // (scalar, AVX2, AVX-512, GPU) agree.
 //
@@ -11,13 +11,13 @@
 //   Fingerprint f = fingerprint(*params, bytes, marks);                          // as fast
 //
 // Marks tell which blocks of a chunk changed since it was sent. The mark of a block (kBlockBytes; a short
-// last one filled up with zeroes) is the low 32 bits of z of lane 0, step 3 of the definition: the same on
-// every processor and device. They are hints. Equal blocks have equal marks; two different blocks, chosen
-// without the key, have equal ones with a chance below 2^-30: their c[0..3] are equal with at most 2^-96; if
-// not, the difference of their z is uniform modulo p, and of the 2^61 - 1 differences fewer than 2^30 leave
-// the low 32 bits alike (2^-31, and 2^-58 for the keys' bias). So of n changed blocks one is missed with a
-// chance below n * 2^-30, and whoever rebuilds a chunk from the blocks whose marks differ must compare the
-// fingerprint of the whole.
+// last one is filled up with zeroes) is part of the definition's step 3. It is the low 32 bits of z of lane
+// 0. It is the same on every processor and device. They are hints. Equal blocks have equal marks. Two
+// different blocks, chosen without the key, have equal ones with a chance below 2^-30. Their c[0..3] are
+// equal with at most 2^-96. If not, the difference of their z is uniform modulo p. Of the 2^61 - 1
+// differences fewer than 2^30 leave the low 32 bits alike (2^-31, and 2^-58 for the keys' bias). So of n
+// changed blocks one is missed with a chance below n * 2^-30. A chunk rebuilt from the blocks whose marks
+// differ must be compared by the fingerprint of the whole.
 //
 // Threads: everything here is immutable or pure. No function fails. Lengths are bytes.
 #pragma once

@@ -24,8 +24,8 @@
 // 2^-61)^2 < 2^-95.
 //
 // The key words come from ChaCha20 (RFC 8439) under the 32-byte secret, nonce = (purpose, 0, 0), counter from
-// 0: the keystream read as 32-bit words gives k[0..1039]; then as 64-bit words mix[0][0..3], mix[1][0..3],
-// point[0], point[1], each taken modulo 2^61 and, where that is p, as 0.
+// 0. The keystream read as 32-bit words gives k[0..1039]. Then, as 64-bit words, it gives mix[0][0..3],
+// mix[1][0..3], point[0], point[1]. Each of these is taken modulo 2^61 and, where that is p, as 0.
 #pragma once
 
 #include <cstdint>

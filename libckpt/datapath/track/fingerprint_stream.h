@@ -6,9 +6,9 @@
 //   stream.add(first); ...; stream.add(last);      // all but the last a multiple of kBlockBytes
 //   Fingerprint f = stream.value();
 //
-// Pieces chain by step 4 of the definition: with H = h * point after some blocks, a piece of n blocks and L
-// bytes whose fingerprint is f makes of it H * point^n + (f - L - point^(n + 1)), and the fingerprint of all
-// is H + its length.
+// Pieces chain by step 4 of the definition. Let H = h * point after some blocks. A piece of n blocks and L
+// bytes whose fingerprint is f makes of it H * point^n + (f - L - point^(n + 1)). The fingerprint of all is H
+// + its length.
 //
 // Threads: a value of one owner. No function fails.
 #pragma once

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a processor reads a message for its fingerprint. Three ways, equal in every bit.
 //
-// AVX2: block after block, each line prefetched a page and a half ahead: one stream is what hardware
-// prefetchers follow best, and software's bring the lines behind the page's end (4 KiB), where they stop.
-// Scalar, and AVX-512 with IFMA: four stretches side by side, each with a chain of its own that
-// fingerprint_host.h joins by powers of the points. AVX-512 does the chains of all four in one register; the
-// key words are read once for four blocks, and prefetches go half a block ahead into the first cache and a
-// whole one into the second, which can wait for more lines at once.
+// AVX2: block after block, each line prefetched a page and a half ahead. One stream is what hardware
+// prefetchers follow best. The prefetches bring the lines behind the page's end (4 KiB), where the hardware's
+// stop. Scalar, and AVX-512 with IFMA: four stretches side by side, each with a chain of its own that
+// fingerprint_host.h joins by powers of the points. AVX-512 does the chains of all four in one register. The
+// key words are read once for four blocks. Prefetches go half a block ahead into the first cache. They go a
+// whole one ahead into the second, which can wait for more lines at once.
 // Threads: pure functions. No function fails. Definition of the values: fingerprint_core.h.
 #pragma once
 

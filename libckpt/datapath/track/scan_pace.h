@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a scan shares a device with a job: how much one launch takes on, so that it holds the job's kernels up
-// by about a millisecond at most whatever the device's speed, and how long to rest after it, so that the
-// scan's share of the time stays within the duty. Contexts of two processes share a GPU by time slices, so
-// nothing else limits a scan.
+// How a scan shares a device with a job: how large a launch is, and how long to rest after it. A launch
+// delays the job's kernels by about a millisecond at most, whatever the device's speed. The rests keep the
+// scan's share of the time within the duty. Contexts of two processes share a GPU by time slices, so nothing
+// else limits a scan.
 // Threads: one at a time. Pure arithmetic: no clock, no device. No function fails. Times are nanoseconds.
 #pragma once
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Payloads between two processes of one machine: the receiver reads them out of the sender's memory
-// (process_vm_readv(2)), one copy where a socket makes two and wakes both sides many times.
+// Payloads between two processes of one machine. The receiver reads them out of the sender's memory
+// (process_vm_readv(2)). That is one copy, where a socket makes two and wakes both sides many times.
 //
 // The sender says in its HELLO which process it is and where in its memory the session token lies. The
-// receiver believes it if it finds the token there and the process runs the same program: no other process of
-// the machine has both, so nobody can make a receiver read a third one's memory. Where that fails (another
-// machine or PID namespace, no permission, memory that cannot be read), the lane goes on without. Of a memory
-// file that the sender names besides, the receiver takes the descriptor (pidfd_getfd(2)) and maps it:
+// receiver accepts it if it finds the token there and the process runs the same program. No other process of
+// the machine has both, so a receiver cannot be made to read a third process's memory. Where that fails
+// (another machine or PID namespace, no permission, memory that cannot be read), the lane goes on without.
+// The sender may also name a memory file. The receiver takes its descriptor (pidfd_getfd(2)) and maps it, and
 // payloads in it are not copied at all.
 //
 // Threads: one at a time. Errors: kUnavailable when the process has gone, else errno of the read.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lanes between two movers: ordered streams of messages, each a header of up to 2 KiB and a payload of up to
-// 8 MiB that the receiver places where its handler says. Bulk goes one way, small acknowledgements the other
-// way on the same lane; both directions carry both. Implementations: loopback (in process) and UCX.
+// Lanes between two movers: ordered streams of messages. Each has a header of up to 2 KiB and a payload of up
+// to 8 MiB that the receiver places where its handler chooses. Bulk goes one way, small acknowledgements the
+// other way on the same lane; both directions carry both. Implementations: loopback (in process) and UCX.
 //
-// A lane connects exactly once. The target makes N lanes with listen(), hands their N addresses and the
-// session token to the source over the control plane, and the source connect()s to each:
+// A lane connects exactly once. The target makes N lanes with listen() and passes their N addresses and the
+// session token to the source over the control plane. The source connect()s to each:
 //   CKPT_TRY(transport, make_ucx_transport({.ip = "10.0.0.5"}));
 //   CKPT_TRY(lane, transport->listen(token, handler));   lane->address() -> control plane      (target)
 //   CKPT_TRY(lane, transport->connect(address, token, handler));                               (source)
@@ -19,17 +19,17 @@
 // on_message and on_sent, nothing from on_payload_begin, and must not destroy the lane from a callback. A
 // Transport outlives its lanes and may be shared.
 // Ownership: payload memory stays the caller's. A payload being sent must stay valid and unchanged until its
-// on_sent, a span given by on_payload_begin until its on_message; after on_closed the lane touches neither.
+// on_sent, a span given by on_payload_begin until its on_message. After on_closed the lane touches neither.
 // (A near peer may still be reading: of a message whose on_sent has not come when its sender closes, it may
-// be handed other bytes.) A payload in a memory file that was offered (SameHostMemory) the other handler may
-// look at for as long as the lane lives: the two handlers agree by messages of their own until when it stays
+// be handed other bytes. The other handler may look at a payload in an offered memory file (SameHostMemory)
+// for as long as the lane lives. The two handlers agree by messages of their own until when it stays
 // unchanged.
 // Destroying an open lane closes it without a callback.
 // Errors: after on_closed (exactly once per lane, also for a listening lane that is closed) send() returns
 // its error. Liveness: a killed peer process closes the lane; a silent network does not, that is for the
 // control connection to see.
-// Trust: the token keeps strangers out of a migration, but UCX itself authenticates nobody and may abort on
-// crafted bytes (docs/design.md §5): use it on trusted networks and in a process that may die.
+// Trust: the token keeps strangers out of a migration. UCX itself authenticates no peer and may abort on
+// crafted bytes (docs/design.md §5). Use it on trusted networks and in a process that may die.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two faults of UCX 1.13 end the process when a connection is lost at a bad moment, and with it every other
-// lane. Both are kept out here: the functions of libucs by which UCX sends and closes sockets are defined in
+// lane. Both are kept out here. The functions of libucs by which UCX sends and closes sockets are defined in
 // this program too, and the dynamic linker takes the program's.
 //
 // A send that finds its connection gone. While UCX handles what one read brought, a message may make it send.

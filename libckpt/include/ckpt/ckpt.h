@@ -4,8 +4,9 @@
  *
  * A program names its tensors, says that it is ready, and calls ckpt_barrier() once a step.
  * `gpumigrate migrate` can then move it to another GPU while it runs. The same program is started at the
- * target first, as a *standby*: it does all its own start-up (context, modules, allocations, ckpt_tensor) and
- * then blocks in ckpt_ready() until the source has stopped and its memory and host state have arrived.
+ * target first, as a *standby*. It does all its own start-up (context, modules, allocations, ckpt_tensor) and
+ * then blocks in ckpt_ready(). There it waits until the source has stopped and its memory and host state have
+ * arrived.
  *
  *   ckpt_session* s;  ckpt_role role;  ckpt_start start;
  *   ckpt_init(NULL, &s, &role);
@@ -21,10 +22,10 @@
  *
  * Rules. Before ckpt_ready a standby opens no log, port, tracker run or output file and joins no rendezvous.
  * Between entry and return of ckpt_barrier no other thread touches named memory. At the source ckpt_barrier
- * does not return after the job has moved: the process ends there without atexit handlers (or, with
- * CKPT_OPTION_RETURN_MOVED, returns CKPT_MOVED and has 5 s to end). Tensors are matched by name, dtype and
- * shape. Tensors that share the same bytes (tied weights) are sent once; a tensor may lie inside another, but
- * must not overlap it partly.
+ * does not return after the job has moved: the process ends there without atexit handlers. With
+ * CKPT_OPTION_RETURN_MOVED it returns CKPT_MOVED instead, and the process has 5 s to end. Tensors are matched
+ * by name, dtype and shape. Tensors that share the same bytes (tied weights) are sent once; a tensor may lie
+ * inside another, but must not overlap it partly.
  *
  * Memory. Tensors in memory from ckpt_alloc (or other exportable driver memory) are copied while the job
  * runs. Memory that cannot be exported (plain cuMemAlloc, module globals) may be named too: it is copied at

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runtime in a rank's process, behind ckpt.h. Without a keeper it only keeps the tables; with one, a
-// service thread answers what the keeper and the agent ask while the program runs, and barrier() and ready()
-// pause and resume it.
+// The runtime in a rank's process, behind ckpt.h. Without a keeper it only keeps the tables. With one, a
+// service thread answers the keeper and the agent while the program runs, and barrier() and ready() pause and
+// resume it.
 // Threads: any; one mutex. While the rank is paused (frozen_) calls that change tables wait. The service
 // thread blocks all signals. A rank that loses its keeper kills itself: nobody could enforce a lease on it
 // any more.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host state of a paused rank as bytes in a memory file: named entries (fixed host state, what save
-// callbacks wrote, tensors whose memory cannot be exported) behind a header with a checksum. It travels rank
-// -> keeper -> agent -> mover -> ... -> standby and is hostile there until read() has accepted it.
-// Threads: none. Ownership: StateImage owns a private copy of the bytes. Errors: kCorrupt for bytes that do
-// not fit their own description.
+// The host state of a paused rank as bytes in a memory file: named entries behind a header with a checksum.
+// Entries are fixed host state, data of save callbacks, and tensors whose memory cannot be exported. It
+// travels rank -> keeper -> agent -> mover -> ... -> standby and is hostile there until read() has accepted
+// it. Threads: none. Ownership: StateImage owns a private copy of the bytes. Errors: kCorrupt for bytes that
+// do not fit their own description.
 #pragma once
 
 #include <cstddef>

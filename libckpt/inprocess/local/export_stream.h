@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which regions a mover has been given: the state of one Export, without I/O. Batches of at most 64 regions,
-// the next one after the acknowledgement; frees are told for what was sent, and remembered until the mover
-// has let go of them.
+// each sent after the acknowledgement of the one before. Frees are reported for regions that were sent, and
+// remembered until the mover has released them.
 // Threads: none inside; the session locks.
 #pragma once
 

@@ -4,8 +4,8 @@
 // most 64 descriptors. Same machine, same build family: native byte order, checked by magic and version.
 // Peers are hostile until parse() has accepted the bytes.
 //
-// The sequence (A agent, K keeper, R rank; "A>R" and "R>A" are relayed by the keeper with their descriptors;
-// a rank's message is dropped while no agent is attached). `request` is chosen by the asker (not 0) and
+// The sequence (A agent, K keeper, R rank). "A>R" and "R>A" are relayed by the keeper with their descriptors.
+// A rank's message is dropped while no agent is attached. `request` is chosen by the asker (not 0) and
 // repeated in every answer; 0 marks an event.
 //
 //   start      R>K Hello           K>R Welcome +control page
@@ -36,12 +36,12 @@
 //   refusals   K>A or R>A Failed with the request, the refused type and the reason.
 //
 // The transparent way (a rank whose Hello says so: an unmodified program under the shim). It has no ready,
-// standby, host state or tensors of its own: it runs from Hello on (the keeper says Ready for it), and every
-// region is told as one tensor `region:ID` (u8, its whole extent, kind buffer). Pause also goes to the rank
-// as a message (K>R Pause; K>R Resume with the Pause's request and incarnation 0 withdraws it), RankStopped
-// and RankContinued too (K>R: its lease is over, is back), and Paused has no descriptor. While an export is
-// active, Paused comes after every region has been sent and acknowledged. From here on the keeper holds
-// memory for the rank, in two sets of descriptors:
+// standby, host state or tensors of its own. It runs from Hello on (the keeper sends Ready for it). Every
+// region is reported as one tensor `region:ID` (u8, its whole extent, kind buffer). Pause also goes to the
+// rank as a message. K>R Resume with the Pause's request and incarnation 0 withdraws it. RankStopped and
+// RankContinued go to the rank, too (its lease is over, is back), and Paused has no descriptor. While an
+// export is active, Paused comes after every region has been sent and acknowledged. From here on the keeper
+// holds memory for the rank, in two sets of descriptors:
 //   exported   a duplicate of each descriptor of the export's batches. RegionFreed drops one before the agent
 //              hears of it; StopExport, a new Export and the agent's end drop all, but not while the rank's
 //              memory is not mapped (`memory` of Status): then the set is what the job lives from.

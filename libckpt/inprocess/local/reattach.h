@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a keeper calls back a rank that left with DumpReady: a thread of this name, in sigwaitinfo for this
-// signal, gets a token as the signal's value and connects to the abstract socket of that name. The signal is
+// How a keeper calls back a rank that left with DumpReady. A thread of this name waits in sigwaitinfo for
+// this signal and gets a token as its value. It connects to the abstract socket of that name. The signal is
 // sent to the thread alone, so the program's own use of its number is not touched. Threads: none. Errors:
 // none.
 #pragma once

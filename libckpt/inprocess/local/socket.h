@@ -2,10 +2,10 @@
 // SOCK_SEQPACKET Unix sockets that carry local::Message and descriptors.
 // Threads: one thread may send while another receives; not two senders (the caller locks). Ownership: Socket
 // and Listener own their descriptor, Received owns what came with a message. Errors: kUnavailable when the
-// peer is gone, kProtocol for bytes that parse() refuses, truncated messages or surplus descriptors (all
+// peer is gone. kProtocol for bytes that parse() refuses, truncated messages or surplus descriptors (all
 // stray ones are closed): drop the connection then. In an event loop: set_blocking(false), wait for
-// readability of fd() and call receive() until kNothing; send() queues nothing: it says kNothing when the
-// peer's buffer is full (wait for writability, then send again). A path that begins with '@' is an abstract
+// readability of fd() and call receive() until kNothing. send() queues nothing. It returns kNothing when the
+// peer's buffer is full: wait for writability, then send again. A path that begins with '@' is an abstract
 // name: no file, the kernel forgets it with the listener.
 #pragma once
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory that another process can map: physical memory of the driver's virtual memory API, exported as
-// a POSIX descriptor, and the import of such a descriptor. One allocation is mapped whole, at one reserved
-// address.
+// Device memory that another process can map. It is physical memory of the driver's virtual memory API,
+// exported as a POSIX descriptor, or the import of such a descriptor. One allocation is mapped whole, at one
+// reserved address.
 // Threads: each object is used by one thread at a time, with a context of its device current. Ownership: an
-// object owns its address range, its mapping and its handle; destruction unmaps, releases and frees the range
-// in this order; the physical memory goes when the last holder in any process has let go. The caller sees to
-// it that no work uses the memory any more, and destroys the objects before the context. Errors:
+// object owns its address range, its mapping and its handle. Destruction unmaps, releases and frees the range
+// in this order. The physical memory is freed when its last holder in any process has released it. The caller
+// sees to it that no work uses the memory any more, and destroys the objects before the context. Errors:
 // kOutOfMemory, kNotSupported (a device without virtual memory management or descriptors), kDevice.
 #pragma once
 

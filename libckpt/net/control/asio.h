@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place that includes Boost.Asio: a precompiled header of ckpt_control and of the daemons (it costs
-// seconds per file otherwise), and the order that g++ 12 needs (<utility> before awaitable.hpp). Coroutine
-// rules: parameters by value; sessions are shared_from_this; start one only with control::spawn; name a
-// message before co_await f(message), since g++ 12 destroys aggregate temporaries there twice.
+// The one place that includes Boost.Asio. It is a precompiled header of ckpt_control and of the daemons,
+// since it costs seconds per file otherwise. It has the order that g++ 12 needs (<utility> before
+// awaitable.hpp). Coroutine rules: parameters by value. Sessions are shared_from_this. Start one only with
+// control::spawn. Name a message before co_await f(message), since g++ 12 destroys aggregate temporaries
+// there twice.
 #pragma once
 
 #include <utility>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// One framed control connection, over TCP or a Unix socket: bounded send queue, receive loop that judges
-// every header and body before anything else sees them, pings, and an idle timeout.
+// One framed control connection, over TCP or a Unix socket. It has a bounded send queue, pings and an idle
+// timeout. Its receive loop judges every header and body before it passes them on.
 //
 // Handshake: the dialer's first frame is Hello (protocol version, name, token); the acceptor answers
 // HelloReply and, if it refuses, closes. Until then no other frame is taken and no more than one frame is
 // read.
 //
 // A frame with a wrong magic, version, type, length or CRC, or one that the handler refuses, is logged and
-// ends the connection: after a damaged frame nothing in the stream can be trusted.
+// ends the connection. After a damaged frame nothing in the stream can be trusted.
 //
 // Threads: one io_context on one thread; every call and callback happens there. Ownership: shared; a started
 // connection keeps itself alive until on_closed has been called. Errors: send returns kUnavailable once

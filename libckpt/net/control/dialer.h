@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps one control connection to an address up: connects, greets, and after a loss tries again with a
-// backoff of 50 ms doubling to `max_backoff`, of which half is left to chance: who lost the same peer does
-// not come back at the same moment. What was queued on a lost connection is gone: whoever needs an answer
-// asks again from on_connected.
+// Keeps one control connection to an address up. It connects, greets, and after a loss tries again. The
+// backoff doubles from 50 ms to `max_backoff`. Half of it is random, so that peers do not all come back at
+// once. What was queued on a lost connection is gone: whoever needs an answer asks again from on_connected.
 // Threads: as Connection. Ownership: shared; stop() ends it. Errors: failed attempts are logged, the first of
 // a row as a warning, the rest at debug level.
 #pragma once

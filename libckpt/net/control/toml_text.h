@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a daemon's configuration may look like before toml++ reads it: toml++ 3.3 has undefined behaviour on
-// characters beyond ASCII outside of strings and comments (is_non_ascii_horizontal_whitespace reaches an
-// unreachable point), where TOML allows none. Pure. Errors: kInvalidArgument naming source and line.
+// What a daemon's configuration may look like before toml++ reads it. TOML allows no characters beyond ASCII
+// outside of strings and comments. On them toml++ 3.3 has undefined behaviour
+// (is_non_ascii_horizontal_whitespace reaches an unreachable point). Pure. Errors: kInvalidArgument naming
+// source and line.
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers that a daemon shows to Prometheus. Two kinds: counted where something happens (Counters,
-// Histograms), and read from tables whenever the page is asked for (observe): what is gone from a table is
-// gone from the page. Every name has a help text and fixed label names; label values come from small sets
-// (states, results, nodes, GPUs), never from jobs or migrations.
+// The numbers that a daemon shows to Prometheus. There are two kinds. Counters and Histograms are counted
+// where something happens. Others are read from tables whenever the page is requested (observe): a row that
+// is gone is gone from the page. Every name has a help text and fixed label names; label values come from
+// small sets (states, results, nodes, GPUs), never from jobs or migrations.
 // Threads: the daemon's event loop; nothing here is called per chunk. Ownership: the daemon's; families
 // outlive no registry.
 // Errors: none; a label value that is not UTF-8 is shown with '?'.

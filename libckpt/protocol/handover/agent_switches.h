@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// All switches of one agent: holds one machine per (migration, role), routes messages to them, answers for
-// migrations it never heard of (tombstones, SW-5) and keeps one migration of a job open at a time (SW-3).
-// Pure like the machines: it returns actions, the driver executes them in order. The agent daemon and the
-// simulator of the tests drive this class.
+// All switches of one agent. It holds one machine per (migration, role), routes messages to them, and keeps
+// one migration of a job open at a time (SW-3). It answers for migrations it never heard of (tombstones,
+// SW-5). Pure like the machines: it returns actions, the driver executes them in order. The agent daemon and
+// the simulator of the tests drive this class.
 // Threads: one. Ownership: values only. Errors: kProtocol/kInvalidArgument for what cannot be, with nothing
 // changed.
 #pragma once

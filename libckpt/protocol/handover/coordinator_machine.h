@@ -5,11 +5,11 @@
 //   Begun -> Granted(k) -> Closed(source|target)
 //      \---> Aborted
 //
-// Forgotten: a store was lost, or an older copy of it came back, so that an agent knows more of the migration
-// than the records here say. Nothing is decided until no lease that may have been given lasts; then both
-// sides' answers decide (docs/protocol.md). A restarted coordinator cannot know that its records are old:
-// until the other side has answered, or a term is over, it lends nothing, and an abort is asked of the sides
-// although nothing was granted.
+// Forgotten: a store was lost, or an older copy of it came back. Then an agent knows more of the migration
+// than the records here. Nothing is decided until no lease that may have been given lasts; then both sides'
+// answers decide (docs/protocol.md). A restarted coordinator cannot know that its records are old. Until the
+// other side has answered, or a term is over, it lends nothing. An abort is asked of the sides although
+// nothing was granted.
 #pragma once
 
 #include <array>

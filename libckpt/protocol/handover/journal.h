@@ -3,16 +3,16 @@
 // returns.
 //
 // The file is extended ahead in zeroed, synced steps, so an append in the pause is one overwrite and one
-// fdatasync without metadata, and a full disk shows at reserve(), before a migration touches anything. A torn
-// last record (its append never returned) is cut off when the file is opened; a damaged record with intact
+// fdatasync without metadata. A full disk shows at reserve(), before a migration touches anything. A torn
+// last record (its append never returned) is cut off when the file is opened. A damaged record with intact
 // ones behind it is kCorrupt: nothing is guessed.
 //
-// The plan is by far the largest part of a record, and the same in all of a migration: the first record of a
+// The plan is by far the largest part of a record, and the same in all of a migration. The first record of a
 // party has it, later ones refer to it. A file of before is read, too, and written as it is until it is
 // compacted.
 //
 // Threads: one at a time. Ownership: holds the file, locked (flock): a second opener gets kRefused. Errors:
-// append and reserve fail cleanly with kRefused (no space, size limit), nothing written; kIo means that the
+// append and reserve fail cleanly with kRefused (no space, size limit), nothing written. kIo means that the
 // record's fate is unknown: the process must end and read its journal again.
 #pragma once
 

@@ -7,8 +7,8 @@
 //                                       `-> Owner <-----'                       (the source keeps it)
 //
 // The job is paused only after the coordinator said Granted: without it a pause would be in vain. Leaving
-// before BARRIER is recorded as RESUMED(n, owner, never_barrier): this migration's final manifest will never
-// exist, so the coordinator may close for the source without hearing the target.
+// before BARRIER is recorded as RESUMED(n, owner, never_barrier). This migration's final manifest will never
+// exist, so the coordinator may close for the source without an answer of the target.
 // A source with BARRIER lends to a target that has committed and that the coordinator does not answer
 // (SW-10). Until that is over it takes no grant itself. A restarted one cannot know whether it has lent, so
 // it waits for a whole term.

@@ -8,10 +8,9 @@
 // step without actions.
 //
 // The driver executes a step's actions strictly in order. WriteRecord ends only when the record is durable:
-// that order is
-// SW-2. If it fails cleanly (nothing written), the driver drops the rest of the step's actions, goes back to
-// the state before the step and feeds RecordFailed. How a driver runs machines is written in driver.md beside
-// this file.
+// that order is SW-2. If it fails cleanly (nothing written), the driver drops the rest of the step's actions.
+// It goes back to the state before the step and feeds RecordFailed. How a driver runs machines is written in
+// driver.md beside this file.
 // Threads: value types; a machine belongs to one driver thread.
 #pragma once
 

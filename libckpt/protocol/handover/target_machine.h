@@ -5,8 +5,8 @@
 //   Preparing -> Ready -> Receiving -> Verified -> Committed(k) -> Committed(k, owner)
 //        \________\___________\__________\____________\--> Relinquished
 //
-// COMMITTED is the commit point. It is written only with VERIFIED, a Commit(k) and a lease for k that lasts,
-// so the lease is fetched while the copy still runs and renewed until the migration is closed.
+// COMMITTED is the commit point. It is written only with VERIFIED, a Commit(k) and a lease for k that lasts.
+// So the lease is fetched while the copy still runs and renewed until the migration is closed.
 #pragma once
 
 #include "libckpt/protocol/handover/source_machine.h"

@@ -13,8 +13,8 @@
 //     template <class A> void fields(A& a) { a(x, y); }
 //   };
 // Each enveloped struct, nested ones too, is written as {version u8, compat u8, size u32, fields}. A reader
-// refuses a struct whose compat is above its own kVersion, skips fields that a newer version appended, leaves
-// those at their defaults that an older one ends before, and refuses anything else left over. Fields:
+// refuses a struct whose compat is above its own kVersion. It skips fields that a newer version appended, and
+// leaves fields that an older one lacks at their defaults. It refuses anything else left over. Fields:
 // integers, bool (0 or 1), double, std::string, std::vector, std::optional, enums, enveloped structs. An enum
 // on the wire needs `constexpr bool is_known(E)` beside it; 0 and unknown values are refused. Every count is
 // compared with the bytes that are left before anything grows, so a peer's number allocates nothing.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of the control plane. Two kinds of connection carry them, the dialer speaks first: agent ->
-// coordinator, and agent -> agent (the peer link: Hello, HelloReply, Ping, Pong and kSwitch frames only).
+// Messages of the control plane. Two kinds of connection carry them, and the dialer sends first: agent ->
+// coordinator, and agent -> agent. The latter is the peer link: Hello, HelloReply, Ping, Pong and kSwitch
+// frames only.
 //
 //   agent                          coordinator                    other agent
 //     | Hello(token)    ------------->  |
@@ -28,7 +29,7 @@
 //                                            is an older copy
 //     | JobFacts, SwitchFacts, Reply ->  |
 //
-// Fields are only ever appended (codec.h skips what a newer sender appends); a change of meaning takes a new
+// Fields are only ever appended (codec.h skips what a newer sender appends). A change of meaning takes a new
 // frame type. kControlVersion is the version of the whole set, compared in Hello. Times are CLOCK_BOOTTIME
 // nanoseconds of the node that states them, spans nanoseconds, sizes bytes. All are value types and no
 // aggregates (g++ 12 destroys aggregate temporaries in co_await twice). Decoding bounds sizes and enums;

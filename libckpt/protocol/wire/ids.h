@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ids of jobs, migrations and what else a coordinator numbers, as numbers and as text ("j6-k3fa").
 //
-// An id is a number, which goes on from the coordinator's store, and a tag, drawn at each start of the
-// coordinator: one that lost its store, or came up with an older copy of it, begins with numbers that were
-// given before, but never with their tags. Ids order by number. Below 2^32 an id has no tag ("j6"):
-// coordinators that drew none gave it.
+// An id is a number and a tag. Numbers go on from the coordinator's store, and the tag is drawn at each start
+// of the coordinator. A coordinator with a lost or older store begins with numbers that were given before,
+// but never with their tags. Ids order by number. Below 2^32 an id has no tag ("j6"): coordinators that drew
+// none gave it.
 // Threads: pure. Errors: parse_id() gives nothing for what is not an id.
 #pragma once
 

@@ -16,8 +16,8 @@
 //     | VaultContents   ------------->  |   behind the agent's hello and at every change: what this node's
 //                                           vault has
 //
-// A vault is a folder. The path is the node's own word for it: `folder` empty is the node's own vault
-// (agent.toml `vault_dir`, by default HOME/vault); a shared folder has the same path on every node. Fields
+// A vault is a folder. The path is the node's own name for it. An empty `folder` is the node's own vault
+// (agent.toml `vault_dir`, by default HOME/vault). A shared folder has the same path on every node. Fields
 // are only ever appended. Times are Unix milliseconds, spans nanoseconds, sizes bytes. Decoding bounds sizes
 // and enums; everything else is checked by whoever uses it.
 #pragma once

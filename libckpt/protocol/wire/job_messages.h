@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the coordinator asks of an agent for jobs: starting, taking in, stopping, forgetting, reading logs
-// (control_messages.h has the order and what holds for all of these messages).
+// What the coordinator asks of an agent for jobs: starting, adopting, stopping, forgetting, reading logs.
+// control_messages.h has the order and what holds for all of these messages.
 #pragma once
 
 #include <cstdint>

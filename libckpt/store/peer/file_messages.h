@@ -2,7 +2,7 @@
 // What one side of a FrameStream asks of the other's vault, and its answers: the operations of files.h, one
 // at a time. The first message of a connection is FileHello, and nothing is done before it was accepted.
 //
-// Paths are relative to the vault's folder and are judged by check_path(): a grant is for one job, and
+// Paths are relative to the vault's folder and are judged by check_path(). A grant is for one job, and
 // nothing else of the vault can be named.
 // Threads: values. Errors: kProtocol from decoding (wire/codec.h); what an operation failed with travels in
 // FileReply.

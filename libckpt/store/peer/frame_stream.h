@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of a vault's files over a TCP connection: a small head and up to 8 MiB of a file's bytes, each
-// under a checksum (XXH3-64), so that what was flipped on the way is found before it is used. Blocking.
+// Messages of a vault's files over a TCP connection: a small head and up to 8 MiB of a file's bytes. Each is
+// under a checksum (XXH3-64), so that damage on the way is found before use. Blocking.
 //
 //   magic u32 "GPVF" | head_bytes u32 | payload_bytes u32 | 0 u32 | head hash u64 | payload hash u64 | head |
 //   payload little endian
 //
 // Threads: one at a time; shut_down() from any, it ends what the other is at. Ownership: owns the socket.
-// Errors: kUnavailable: the other side is gone; kTimedOut: it says nothing in the middle of a message;
+// Errors: kUnavailable: the other side is gone; kTimedOut: it says nothing in the middle of a message.
 // kProtocol: what came is none, or damaged: the stream is of no use after any of them.
 #pragma once
 

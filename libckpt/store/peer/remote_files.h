@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The vault of another node, as files: the client of a FileServer. A Vault that is opened with it reads and
-// writes over the link only what it would read and write on a disk: names are compared here, so content that
-// is there already does not travel.
+// writes over the link only what it would read and write on a disk. Names are compared here, so content that
+// is there already is not sent.
 //
 // Threads: as files.h; each operation under way has a connection of its own, up to eight. Ownership: ends its
 // session with this object; its Files must have gone before.
-// Errors: those of the other node's files (files.h); kUnavailable: it cannot be reached, or the link broke:
-// then all that follows fails as well, since what was open there is not any more.
+// Errors: those of the other node's files (files.h). kUnavailable: it cannot be reached, or the link broke.
+// Then all later calls fail as well, since the files that were open are gone.
 #pragma once
 
 #include <condition_variable>

@@ -6,7 +6,7 @@
 //   memory/jobs/JOB/packs/7.pack      a tmpfs; written to first, where that is wished
 //   disk/jobs/JOB/packs/3.pack        what was written here, or had to leave memory
 //
-// Before the packs in memory exceed the limit the oldest whole ones go to the disk; a pack that is still
+// Before the packs in memory exceed the limit the oldest whole ones go to the disk. A pack that is still
 // being written goes there itself if there is no other. Also where the tmpfs has no room. One is in both
 // places for a moment, never in neither; readers look in both, so they may be at work meanwhile. What was in
 // memory is gone when the machine starts anew: the versions that need it are damaged then, the others are

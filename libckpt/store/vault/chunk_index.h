@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a job's records are: content name -> place in a pack. An open hash table of 32 bytes an entry (names
-// are keyed hashes: their first bytes spread by themselves), at most three quarters full: 43 to 86 bytes for
-// each stored chunk, whatever the number of versions that use it. One content may be in several places (a
+// Where a job's records are: content name -> place in a pack. An open hash table of 32 bytes an entry, at
+// most three quarters full. Names are keyed hashes, so their first bytes spread evenly. It takes 43 to 86
+// bytes for each stored chunk, whatever the number of versions. One content may be in several places (a
 // collection that was cut copied it, and did not remove the old one).
 //
 // Threads: none inside; the owner's lock. No function fails.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gives back the space of what no version uses any more. Packs without anything live are removed. While more
-// than a share of what is left is dead, the packs with the least that is alive are rewritten: their live
+// than a share of what is left is dead, the packs with the fewest live bytes are rewritten. Their live
 // records go into a new pack, which is on the disk before they are removed. Small packs, one for each
 // snapshot, are put together when they become many.
 //

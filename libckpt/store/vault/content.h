@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What names content in a vault: the first 16 bytes of HMAC-SHA256 over the kind of record and its plain
-// bytes, under a key of the job. Equal content of one job (its versions, its ranks) has one name and is
-// stored once; nobody without the key can tell from names, or from what is stored, whether two jobs hold the
-// same, or find two contents of one name.
+// What names content in a vault: the first 16 bytes of an HMAC-SHA256 under a key of the job. It covers the
+// kind of record and its plain bytes. Equal content of one job (its versions, its ranks) has one name and is
+// stored once. Without the key neither names nor stored bytes show whether two jobs hold the same. Nor can
+// two contents of one name be found without it.
 //
 // Two different contents of n stored ones share a name with a chance below n^2 * 2^-129 (n = 2^30: 2^-69).
 // Threads: ContentHasher belongs to one thread at a time; the rest are values. Sizes are bytes.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few file operations that the vault is made of, as an interface: a test puts a double in their place
-// that cuts the power between any two of them (tests/unit/libckpt/store/vault/power_cut_files.h). What the
-// vault relies on, and nothing more:
+// The few file operations that the vault is made of, as an interface. A test replaces them by a double that
+// cuts the power between any two of them (tests/unit/libckpt/store/vault/power_cut_files.h). What the vault
+// relies on, and nothing more:
 //   * bytes are on the disk once sync() of their file has returned, in any order and any part before that;
 //   * a name (made, renamed, removed) is on the disk once sync_folder() of its folder has returned, before
 //     that perhaps;

@@ -2,9 +2,9 @@
 // One job's part of a vault: its key, packs, versions, and where each record is. Readers, the writer and the
 // collection of a job share it.
 //
-// Threads: all functions are thread-safe. One writer or one collection of a job at a time (begin_exclusive);
-// readers beside both: a record that a collection has moved is looked up again, and what a reader has open is
-// not collected.
+// Threads: all functions are thread-safe. A job has one writer or one collection at a time (begin_exclusive),
+// and readers beside both. A record that a collection has moved is looked up again, and what a reader has
+// open is not collected.
 #pragma once
 
 #include <atomic>

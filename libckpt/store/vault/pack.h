@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packs: files of records. A pack is written from front to back, gets an index and a tail, is synced and
-// renamed to its name, and never changes again; what has no such name is a leftover of a writer that was cut,
-// and nobody looks at it.
+// renamed to its name, and never changes again. A file without such a name is a leftover of an interrupted
+// writer and is ignored.
 //
 // Threads: a PackWriter belongs to one thread at a time; the functions are pure but for the file. Errors:
 // kRefused where the budget or the disk has no room; kCorrupt for damage.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names, packs and unpacks the content of records, with working memory of its own. Packing pays where a
-// sample says that at least a tenth is saved: byte planes for numbers (libckpt/datapath/codec), zstd for what
-// repeats; else the bytes are stored as they are.
+// sample shows that at least a tenth is saved: byte planes for numbers (libckpt/datapath/codec), zstd for
+// repetitions. Else the bytes are stored as they are.
 //
 // Threads: an object belongs to one thread at a time; RecordCoders lends them out. Errors: unpack() gives
 // kCorrupt for anything that does not unpack to exactly out.size() bytes. Sizes are bytes.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks at every byte of a job: each pack from front to back (heads, payloads, padding, index, and every
-// content against its name), each version's file, and that everything that versions name is there. Damage is
-// a finding, not an error; findings say which versions it costs. What was found damaged is stored anew when
-// it comes again (JobStore::note_damaged).
+// Looks at every byte of a job. Of each pack it reads heads, payloads, padding and index from front to back,
+// and compares every content with its name. It also reads each version's file. Everything that versions name
+// must be there. Damage is a finding, not an error; findings say which versions it costs. What was found
+// damaged is stored anew when it comes again (JobStore::note_damaged).
 //
 // Memory: 24 bytes for each record. Threads: any; beside writers and readers. A pack that is collected
 // meanwhile is not looked at. Errors: kIo and others, where the disk cannot be read at all.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The vault: where images rest when no GPU holds them. A folder with versions of jobs; each version restores
-// a job as it was at one barrier, all ranks together. A version costs what changed since the one before:
-// chunks are stored once by content, shared by all versions and ranks of a job, and so are the lists that
+// a job as it was at one barrier, all ranks together. A version costs what changed since the one before.
+// Chunks are stored once by content, shared by all versions and ranks of a job, and so are the lists that
 // name them (docs/image-format.md).
 //
 //   CKPT_TRY(vault, Vault::open("/srv/vault", {.limit_bytes = 1 << 40}));
@@ -11,9 +11,9 @@
 //   CKPT_TRY(report, vault->collect("job-7"));                    // and their space comes back
 //   CKPT_TRY(restored, vault->restore("job-7", std::nullopt, target, {}));   // the newest that is whole
 //
-// What holds whatever happens (a power cut at any point, torn and reordered writes, flipped bits): a version
-// whose commit() returned restores byte-equal until it is removed, or its damage is found and said; a version
-// of which commit() did not return is whole or not there; the newest whole version is always found.
+// These hold whatever happens (a power cut at any point, torn and reordered writes, flipped bits). A version
+// whose commit() returned restores byte-equal until it is removed, or its damage is found and reported. A
+// version whose commit() did not return is whole or not there. The newest whole version is always found.
 //
 // The memory tier is a vault on a tmpfs; copy_version() moves a version between tiers.
 // Threads: all functions from any thread. One Vault that writes per folder: another process gets kRefused.

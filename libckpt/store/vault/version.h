@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A version: one consistent state of a job, all ranks together, as a list of what it consists of. Its bytes
 // are in packs; this is the small file that makes them a version, written last. Memory and host state are
-// *lists*: runs of chunks, named in blocks of 256 chunks that are content themselves, so that an unchanged
+// *lists*: runs of chunks, named in blocks of 256 chunks. The blocks are content themselves, so an unchanged
 // block costs nothing in the next version.
 //
 // Threads: values. Errors: decode gives kCorrupt, or kNotSupported for what a newer build wrote.

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads one version. Every content is compared with the name that its list gives it, the list with the name
-// that the version gives it, and the version's file with its checksum: what is delivered is what was put.
+// Reads one version. Every content is compared with its name in the list, the list with its name in the
+// version, and the version's file with its checksum. So the delivered bytes are the stored ones.
 //
 //   CKPT_TRY(reader, vault->open_version("job", 7));
 //   CKPT_TRYV(reader->read_regions(sink, {}));                     // all memory, several threads, in the
 //                                                                  // order of the disk
 //   CKPT_TRY(host, reader->read_blob("rank.0.host", 1 << 30));
 //
-// The records of a version are sorted by place and read in runs of up to 4 MiB, each by one thread, which
-// also verifies and unpacks it; the disk is told of the next ones. Memory: 64 bytes for each chunk of the
-// version, and 4 MiB and two chunks for each thread.
+// The records of a version are sorted by place and read in runs of up to 4 MiB. One thread reads, verifies
+// and unpacks each run. The disk is told of the next ones. Memory: 64 bytes for each chunk of the version,
+// and 4 MiB and two chunks for each thread.
 //
 // Threads: any; the version stays readable while the reader lives, also if it is removed. Errors: kCorrupt
 // names the chunk that is damaged (and every copy of it); an error of the sink ends the reading and is

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes one version of a job. Every chunk of every region is either put (its bytes) or kept (unchanged since
-// the parent): commit() refuses while one is neither, so that a chunk that was overlooked never gets an old
-// content. A chunk may be put again (a round that ran ahead of the barrier): the last content counts.
+// the parent). commit() refuses while one is neither, so that an overlooked chunk never gets an old content.
+// A chunk may be put again (a round that ran ahead of the barrier): the last content counts.
 //
 //   CKPT_TRY(writer, vault->begin_version("job", {.chunk_bytes = 65536}));        // parent: the newest
 //   CKPT_TRY(region, writer->add_region({rank, id, generation, bytes, "name"}));
@@ -11,7 +11,7 @@
 //   disk) CKPT_TRYV(writer->put_blob("rank.0.host", host_state));
 //   CKPT_TRY(version, writer->commit({.step = 7}));     // on the disk, or not there at all
 //
-// What it costs: a new content is hashed, packed if that pays, and appended; lists are written for blocks of
+// What it costs: a new content is hashed, packed if that pays, and appended. Lists are written for blocks of
 // 256 chunks in which one changed. Memory: 4 MiB, a bit per chunk, and 4 KiB for each block in which a chunk
 // is put. Syncs: one for each pack (one in most versions), one for the version's file, one for each of both
 // folders.
@@ -19,8 +19,8 @@
 // Threads: put_chunk, keep_chunk and keep_rest from any number; the others by one, with none of those under
 // way.
 // Errors: kRefused: no space, the limit, or chunks that are missing; then kept versions are as they were.
-// After any error of commit() but missing chunks the version is abandoned; kIo may leave it on the disk or
-// not, which the next opening of the vault tells.
+// After any error of commit() but missing chunks the version is abandoned. kIo may leave it on the disk or
+// not, which the next opening of the vault shows.
 #pragma once
 
 #include <bitset>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A driver function that takes down what it answers, so that two runs of the suite can be compared call by
-// call: with and without something in front of the driver. CONFORMANCE_ANSWERS names the file to which the
-// main process writes at its end one line "TEST FUNCTION RESULT" for each answer that a test got, sorted and
-// once; without it nothing is taken down.
+// A driver function that records its answers, so that two runs of the suite can be compared call by call. One
+// runs with, one without something in front of the driver. CONFORMANCE_ANSWERS names the file to which the
+// main process writes at its end. It has one line "TEST FUNCTION RESULT" for each answer that a test got,
+// sorted and once. Without it nothing is taken down.
 // Threads: any.
 #pragma once
 

@@ -7,8 +7,8 @@
 //   CKPT_TRYV(reference->decode(wire.first(size), previous, chunk_out));
 //
 // Elements are rotated so that the sign is the lowest bit, or become the zigzag of their difference to
-// `previous` in the order of floats; they are split into byte planes; planes whose sampled entropy is above
-// 7.7 bits are stored, the others are zstd frames of level -100 (acceleration 100) with literals always
+// `previous` in the order of floats. They are split into byte planes. Planes whose sampled entropy is above
+// 7.7 bits are stored. The others are zstd frames of level -100 (acceleration 100) with literals always
 // compressed by Huffman. Chunks there were kReferenceChunkBytes. Splitting is libckpt's own, so that the
 // figures differ by the coding alone.
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stages of a round, each alone, measured in turns so that other work can be interleaved with them: what
-// else uses the machine's memory then slows both.
+// The stages of a round, each alone. They are measured in turns so that other work can be interleaved with
+// them: other users of the machine's memory then slow both.
 //
 //   CKPT_TRY(stages, Stages::create(options, cores));
 //   loop: CKPT_TRYV(stages->turn());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes from this process to a second one over loopback: a plain TCP stream (what a plain tool would do) and
-// UCX lanes (what the engine uses), with messages of the same size out of a ring of buffers that stays the
-// same. The rings are larger than a processor's caches: a round's bytes come out of memory, and so must those
-// of what it is compared with.
+// Bytes from this process to a second one over loopback. One way is a plain TCP stream, as a plain tool would
+// send; the other is UCX lanes, as in the engine. Messages have the same size and come out of a ring of
+// buffers that stays the same. The rings are larger than a processor's caches: a round's bytes come out of
+// memory, and so must those of what it is compared with.
 //
 // A run's time is from the first byte until the second process has said that the last one is there.
 // Connections are made before.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A line chart with logarithmic axes as an SVG file: title, axes with ticks and a grid, a legend, for each
-// point a marker and a bar from its least to its greatest value. Reads well 700 pixels wide on a light page;
-// no font but the reader's own.
+// A line chart with logarithmic axes as an SVG file: title, axes with ticks and a grid, and a legend. Each
+// point has a marker and a bar from its least to its greatest value. Reads well 700 pixels wide on a light
+// page; no font but the reader's own.
 // Threads: pure functions. Errors: none; points that are not above zero cannot be shown and are left out.
 #pragma once
 

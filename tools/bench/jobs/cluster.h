@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cluster of the bench's own: `gpumigrate local up` in a temporary home, driven by the gpumigrate command
-// as an operator would, taken down and removed at its end whatever happened. What moves report comes back as
+// A cluster of the bench's own: `gpumigrate local up` in a temporary home. The gpumigrate command drives it
+// as an operator would. It is always taken down and removed at its end. What moves report comes back as
 // numbers that were checked.
 //
 //   CKPT_TRY(cluster, Cluster::start(options.program_folder, options.bytes));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A second process of the bench: this program started anew (fork and exec, so that it has its own CUDA
-// context and UCX, as a mover has), spoken to over a socketpair in small JSON messages.
+// A second process of the bench: this program started anew by fork and exec. So it has its own CUDA context
+// and UCX, as a mover has. Small JSON messages over a socketpair control it.
 //
 //   CKPT_TRY(child, Child::start(options.program, "tcp-sink"));
 //   CKPT_TRYV(child->send({{"port", 4711}}));  CKPT_TRY(answer, child->receive());

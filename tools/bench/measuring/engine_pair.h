@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A sender here and a receiver in a second process, with a CUDA context and UCX each, as two movers have
-// them; no agent, no job. The source's memory is one region that the caller fills; the target's is made once
+// them. No agent, no job. The source's memory is one region that the caller fills; the target's is made once
 // and written by every session.
 //
 //   CKPT_TRY(pair, EnginePair::create(options.program, bytes));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory of a training job, for measuring codecs: a mixed-precision Adam run on gaussian gradients, so
-// that exponents, moments and one step's changes are distributed as in training (fp32 master weights, bf16
-// working weights and gradients, fp32 moments; b = (0.9, 0.95), weight decay 0.1). Gradients differ in scale
-// from row to row and column to column, as layers' do.
+// Device memory of a training job, for measuring codecs: a mixed-precision Adam run on gaussian gradients. So
+// exponents, moments and one step's changes are distributed as in training. It has fp32 master weights, bf16
+// working weights and gradients, and fp32 moments; b = (0.9, 0.95), weight decay 0.1. Gradients differ in
+// scale from row to row and column to column, as layers' do.
 //
 //   const TrainingData data = make_training_data(4 << 20, {});
 //   for (const FloatClass kind : kFloatClasses) measure(name_of(kind), bytes_of(data.now, kind),

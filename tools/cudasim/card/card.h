@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// One software device as all processes of the machine see it: a file in the state folder, mapped by the
-// driver library, the executors, the NVML library and cudasim-ctl. It says how much memory is used by whom,
-// which contexts exist, what faults are injected and which Xids have happened.
+// One software device as all processes of the machine see it: a file in the state folder. The driver library,
+// the executors, the NVML library and cudasim-ctl map it. It says how much memory is used by whom, which
+// contexts exist, what faults are injected and which Xids have happened.
 //
-// Who holds memory is not counted but asked of the kernel: every open description of an allocation's memfd,
-// in an executor or exported to anybody, carries an open-file-description lock, which the kernel drops with
-// the last descriptor and mapping, also when a process is killed. So nothing can be leaked or counted twice:
-// an entry is free when no lock is left on its inode (/proc/locks). Reading that list costs milliseconds, so
-// an entry also names one context that holds it, and the list is read only for entries whose named holder is
-// gone. A context is alive while its executor holds the lock of its byte.
+// The holders of memory are not counted: the kernel knows them. Every open description of an allocation's
+// memfd, in an executor or exported, carries an open-file-description lock. The kernel drops it with the last
+// descriptor and mapping, also when a process is killed. So nothing can be leaked or counted twice: an entry
+// is free when no lock is left on its inode (/proc/locks). Reading that list costs milliseconds, so an entry
+// also names one context that holds it. The list is read only for entries whose named holder is gone. A
+// context is alive while its executor holds the lock of its byte.
 //
 // Threads and processes: every method may be called by all at once (a robust process-shared mutex inside).
 // Errors: open() returns nothing and sets errno; the rest cannot fail but by what their results say.

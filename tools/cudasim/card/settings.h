@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the environment says about the software devices of this machine ("node"). Read at first use.
-// CUDASIM_DIR (state folder, default /dev/shm/cudasim-UID), CUDASIM_DEVICES (count, default 1),
-// CUDASIM_MEMORY (bytes per device with an optional unit, default 8GiB), CUDASIM_NAME, CUDASIM_VISIBLE or
-// CUDA_VISIBLE_DEVICES, CUDASIM_HUGE_PAGES (1: device and pinned memory in huge pages),
-// CUDASIM_IMPORT_AFTER_RESTORE (never, same, always: the default).
+//   CUDASIM_DIR          state folder, default /dev/shm/cudasim-UID
+//   CUDASIM_DEVICES      count, default 1
+//   CUDASIM_MEMORY       bytes per device with an optional unit, default 8GiB
+//   CUDASIM_NAME         the devices' name
+//   CUDASIM_VISIBLE      or CUDA_VISIBLE_DEVICES
+//   CUDASIM_HUGE_PAGES   1: device and pinned memory in huge pages
+//   CUDASIM_IMPORT_AFTER_RESTORE   never, same or always (the default)
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of a device's copy engine. A real one moves memory past the processors' caches; one that runs on a
-// core and does not would read each line that it is about to overwrite, and push out of the caches what the
-// programs beside it work on.
+// Copies of a device's copy engine. A real one moves memory past the processors' caches. A copy that runs on
+// a core and does not would read each line that it is about to overwrite. It would also push the data of
+// other programs out of the caches.
 #pragma once
 
 #include <cstdint>

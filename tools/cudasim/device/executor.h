@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor of one CUDA context: serves the library's requests on its control thread, starts a thread per
-// stream and one that watches the card for injected faults. It ends with the socket or the program, whichever
-// is first.
+// The executor of one CUDA context. It serves the library's requests on its control thread, and starts a
+// thread per stream. Another thread watches the card for injected faults. It ends with the socket or the
+// program, whichever is first.
 #pragma once
 
 #include <memory>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// This process's life as seen by cuCheckpointProcess*: running, locked (its calls wait at the gate, nothing
-// is in flight), checkpointed (no executor, no card, no descriptor and no shared memory is left; what they
-// held is in private memory). checkpoint_context.cc and checkpoint_memory.cc have what contexts and memory do
-// for it.
+// This process's states as seen by cuCheckpointProcess*. Running. Locked: its calls wait at the gate, nothing
+// is in flight. Checkpointed: no executor, no card, no descriptor and no shared memory is left; their content
+// is in private memory. checkpoint_context.cc and checkpoint_memory.cc have what contexts and memory do for
+// it.
 //
 // Threads: obey() is called by one thread, the one that takes orders. Errors: CUresult.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every call into the driver passes this gate, so that a process can be locked: while the gate is closed new
+// Every call into the driver passes this gate, so that a process can be locked. While the gate is closed new
 // calls wait and those inside are counted out. Calls that another call makes pass freely.
 //
 // Threads: all. After a fork the child starts with an open gate (forget()).

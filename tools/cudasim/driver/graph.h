@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs: nodes that hold work and what they need first; an executable graph is the same work in one order
-// that keeps every need, queued on one stream at each launch (branches do not run side by side).
+// Graphs: nodes that hold work and what they need first. An executable graph is the same work in one order
+// that keeps every need. It is queued on one stream at each launch (branches do not run side by side).
 //
 // Threads: everything under graphs_lock(). Handles are pointers; a handle that is none is found out by the
 // sets of what exists.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory pools and memory that is allocated and freed in a stream's order. What is freed is kept, and given
-// out again on the same stream at once, elsewhere when its stream has come to the free; beyond the pool's
+// out again on the same stream at once, elsewhere when its stream has come to the free. Beyond the pool's
 // release threshold it goes back to the device at the next synchronization or when memory is short.
 //
 // Threads: all; a lock of its own, taken before Process::lock. Errors: CUresult.

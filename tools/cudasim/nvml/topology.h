@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the software devices of a machine are connected: the file `topology` in the state folder, read at every
-// question, so that a test may change it. Without it all devices hang off one host bridge of NUMA node 0 and
-// have no NVLink. One statement a line, # begins a comment:
+// How the software devices of a machine are connected: the file `topology` in the state folder. It is read at
+// every question, so that a test may change it. Without it all devices hang off one host bridge of NUMA node
+// 0 and have no NVLink. One statement a line, # begins a comment:
 //
 //   numa DEVICE NODE             nearest memory; -1: the driver does not say
 //   nvlink DEVICE DEVICE LINKS   direct links between two devices

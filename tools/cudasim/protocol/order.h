@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How cuCheckpointProcess* of one process reaches another one. The program that is told has no open socket
-// for it: its driver has a thread (kOrderThread, found by name in /proc) that sleeps for kOrderSignal. The
-// caller listens on an abstract Unix socket whose name holds a random number, sends the number with the
-// signal to that thread; the thread connects, takes one Order, does it, answers with one OrderReply and
+// How cuCheckpointProcess* of one process reaches another one. The program that gets the order has no open
+// socket for it. Its driver has a thread (kOrderThread, found by name in /proc) that sleeps for kOrderSignal.
+// The caller listens on an abstract Unix socket whose name holds a random number, sends the number with the
+// signal to that thread. The thread connects, takes one Order, does it, answers with one OrderReply and
 // closes. Both ends are of one build, so the structs go as they are; what is read is checked all the same.
 #pragma once
 

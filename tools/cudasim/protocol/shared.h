@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver library (in the program) and the executor of one context share in memory: a command ring
-// and a completion count for each stream. The library writes commands under the stream's mutex, the stream's
-// thread in the executor runs them in order; everything slow or with descriptors goes over the socket instead
-// (message.h).
+// What the driver library (in the program) and the executor of one context share in memory. That is a command
+// ring and a completion count for each stream. The library writes commands under the stream's mutex, the
+// stream's thread in the executor runs them in order. Everything slow or with descriptors goes over the
+// socket instead (message.h).
 #pragma once
 
 #include <atomic>

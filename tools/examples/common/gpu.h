@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every example needs of the driver and of libckpt, and nothing more: the primary context of the first
-// device, kernels by name, a ckpt session. The examples are programs of a user, so they link the driver
-// directly and end with one line on the first failure.
+// What every example needs of the driver and of libckpt: the primary context of the first device, kernels by
+// name, a ckpt session. The examples are programs of a user, so they link the driver directly and end with
+// one line on the first failure.
 // Threads: one thread per program. Ownership: RAII; Gpu outlives Kernels and Session.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps of at least a given length, and the longest gap between the ends of two of them. All of it lies in
-// one plain struct, so that an example can register it as host state: after a move the gap spans the move.
+// one plain struct, so that an example can register it as host state. After a move the gap spans the move.
 // The clock is CLOCK_BOOTTIME, which two processes of one machine share; across machines the gap is off by
 // the difference of the two clocks. Threads: one.
 #pragma once

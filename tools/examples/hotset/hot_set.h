@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which pages hotset rewrites in which step, and the version that every page has after it. All of it follows
-// from the options, so an instance that takes over computes it from the step alone, independently of the
-// memory that was moved.
+// from the options. So an instance that takes over computes it from the step alone, independently of the
+// moved memory.
 // Threads: one. Errors: none; options are checked before.
 #pragma once
 

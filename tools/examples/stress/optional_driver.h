@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The driver functions that a driver may lack (graphs, memory pools, host callbacks), asked for by
-// cuGetProcAddress, and which groups of them work here: each group is tried once, on a stream of its own.
+// cuGetProcAddress. Each group is tried once, on a stream of its own, to find which of them work here.
 // Threads: immutable once made. Needs a current context.
 #pragma once
 

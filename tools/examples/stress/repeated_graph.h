@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph that lives long and is launched again and again: it counts a version in device memory up, fills a
+// A graph that lives long and is launched again and again. It counts a version in device memory up, fills a
 // buffer with that version and checks it. Made of nodes, or captured from a stream. Threads: one. Ownership:
 // the graph and its memory.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The streams of one thread: half of them take part in the default stream's ordering, half do not; last,
+// The streams of one thread: half of them take part in the default stream's ordering, half do not. Last,
 // where the driver has it, the thread's default stream. Threads: the one that made it. Ownership: the streams
 // that it made.
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commands as CLI11 parses them, and the one that was chosen. A family of commands stands in a file of
-// its own with a function add_..._commands(CommandTree&) (commands.h), which keeps its options alive in what
-// its actions hold.
+// its own with a function add_..._commands(CommandTree&) (commands.h). The function keeps its options alive
+// in what its actions hold.
 // Threads: one. Errors: those of parsing are CLI11's exceptions, caught in program.cc; an action returns the
 // program's exit code.
 #pragma once

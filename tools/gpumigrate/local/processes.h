@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Daemons of a local cluster: started in a session of their own, known by pid and start time (a pid alone may
-// have been given to another process since), ended and waited for by pidfd.
+// Daemons of a local cluster, each started in a session of its own. They are known by pid and start time,
+// since a pid alone may be reused. They are ended and waited for by pidfd.
 // Threads: one. Errors: kIo, naming the program or the process.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes one of the streams that zstd's Huffman literals are (RFC 8878 §4.2.2): the codes of a run of bytes,
-// the last byte's lowest, and a bit that marks the end.
+// Writes one of the streams of zstd's Huffman literals (RFC 8878 §4.2.2). These are the codes of a run of
+// bytes, the last byte's lowest, and a bit that marks the end.
 //
 // With AVX-512 (VBMI) 64 codes are looked up at once and put together in eights; else one by one.
 // Threads: any, stateless; nothing is allocated. No function fails. Sizes are bytes.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes what huffman_lengths.h reads: the description of a Huffman code before a block's literals (RFC 8878
-// §4.2.1), the weights packed by FSE where that is shorter, which it nearly always is.
+// §4.2.1). Weights are packed by FSE where that is shorter, which it nearly always is.
 //
 // Threads: any, stateless; nothing is allocated.
 #pragma once

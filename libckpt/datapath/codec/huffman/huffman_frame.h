@@ -3,8 +3,8 @@
 // Straight to their place, with a table of several symbols an entry (huffman_table.h), and four streams at a
 // time, as zstd interleaves them.
 //
-// What it does not know (matches, single streams, checksums, codes deeper than 11 bits, a broken frame) it
-// leaves to zstd, which decodes or refuses it.
+// It leaves the rest to zstd, which decodes or refuses it: matches, single streams, checksums, codes deeper
+// than 11 bits, broken frames.
 //
 // Threads: an object belongs to one thread at a time; nothing is allocated after create(). Errors: false for
 // what it leaves; the plane may have been written. Input is never trusted. Sizes are bytes.

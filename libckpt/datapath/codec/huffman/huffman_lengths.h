@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The description of a Huffman code as zstd writes it before a block's literals (RFC 8878 §4.2.1): a weight
-// for each symbol, 0 for those that do not occur, else the code is kMaxCodeBits + 1 - weight bits long once
-// the longest code counts as kMaxCodeBits.
+// The description of a Huffman code as zstd writes it before a block's literals (RFC 8878 §4.2.1). It is a
+// weight for each symbol, 0 for those that do not occur. Else the code has kMaxCodeBits + 1 - weight bits,
+// where the longest code counts as kMaxCodeBits.
 //
 // Threads: any, stateless; nothing is allocated. Errors: 0 for what this does not read, be it broken or
 // merely unusual; input is never trusted.

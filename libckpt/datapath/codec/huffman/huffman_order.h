@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The symbols of a Huffman code in the order of its codes, as zstd lays them out: longest codes first, those
-// of a length by their value (RFC 8878 §4.2.1.3). What the tables of huffman_table.h and huffman_pairs.h are
-// built from.
+// The symbols of a Huffman code in the order of its codes, as zstd lays them out (RFC 8878 §4.2.1.3). Longest
+// codes come first, those of a length by their value. What the tables of huffman_table.h and huffman_pairs.h
+// are built from.
 //
 // Threads: any, stateless. Needs AVX2. No function fails.
 #pragma once

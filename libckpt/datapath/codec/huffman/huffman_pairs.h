@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Huffman code whose codes are all long, kMinBits at least, as a table of what the next kIndexBits bits
-// say. kMaxCodeBits bits of it are two symbols at most, whatever the table; a bit more makes them two far
-// more often, and an entry is half as large as in huffman_table.h, so that the table is not.
+// A Huffman code whose codes all have at least kMinBits, as a table of what the next kIndexBits bits mean.
+// kMaxCodeBits bits of it are two symbols at most, whatever the table. A bit more makes them two far more
+// often. An entry is half as large as in huffman_table.h, so the table is no larger.
 //
 // Threads: an object belongs to one thread at a time. build() needs AVX2. No function fails.
 #pragma once

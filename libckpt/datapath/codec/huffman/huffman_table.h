@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Huffman code as a table of what the next kMaxCodeBits bits say: not the next symbol alone, but as many as
-// are whole in them. The planes of floats that shrink take two to four bits a symbol, so one look-up gives
-// about three symbols; looking up is what decoding waits for.
+// A Huffman code as a table of what the next kMaxCodeBits bits mean: all symbols that are whole in them. The
+// planes of floats that shrink take two to four bits a symbol, so one look-up gives about three symbols.
+// Decoding waits for look-ups.
 //
 // Threads: an object belongs to one thread at a time. build() needs AVX2. No function fails.
 #pragma once

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs a plane as zstd's Huffman stage would, faster: a bare frame (no magic number, size or checksum) whose
-// blocks are Huffman literals alone, in four streams. huffman_frame.h decodes it, and zstd does.
+// Packs a plane as zstd's Huffman stage would, faster. It writes a bare frame (no magic number, size or
+// checksum) whose blocks are Huffman literals alone, in four streams. huffman_frame.h decodes it, and so does
+// zstd.
 //
-// A block keeps the code of the one before where a new one and its description would not be shorter; what
-// does not shrink is stored.
+// A block keeps the code of the block before where a new one and its description would not be shorter. Data
+// that does not shrink is stored.
 // Threads: an object belongs to one thread at a time; nothing is allocated after create(). Errors: nullopt
 // for what does not fit, or is left to zstd: planes below kMinBytes. Sizes are bytes.
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where tests reach into the data path, given at construction; nullptr in production. Each hook is called on
-// a lane's or a coding thread, several at a time for different chunks, with the device's context current
-// where device memory is named.
+// a lane's or a coding thread, several at a time for different chunks. The device's context is current where
+// device memory is named.
 #pragma once
 
 #include <cstddef>

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // What travels on a lane between sender and receiver: a fixed header with up to kMaxChunks records, and a
-// payload. Plain structs, little-endian (both movers run on the same kind of machine; the version is checked
-// by the token's connection and the magic here), because they are built and judged for every chunk and must
-// not allocate.
+// payload. Plain structs, little-endian: both movers run on the same kind of machine. The token's connection
+// and the magic here check the version. They are plain because they are built and judged for every chunk and
+// must not allocate.
 //
 // Source S, target T:
 //   S>T kPlan (blob), T>S kPlanAnswer;  S>T kCalibrate, T>S kCalibrateAck;  S>T kPing, T>S kPong
 //   S>T kChunks +payload, T>S kAck: one per kChunks, with its slot, sequence and records, and the target's
 //       fingerprints
 //   S>T kDrop: the region has gone
-//   S>T kVerify(round): scan all chunks; T>S kStale (a chunk is not what was acknowledged), then T>S kScanDone
+//   S>T kVerify(round): scan all chunks; T>S kStale (a chunk is not what was acknowledged), then T>S
+//   kScanDone
 //   S>T kFinal(round), after a kVerify: the job is paused
 //   S>T kHostRoom: host state will follow, of so many bytes at most; kHostState (blob)
 //   S>T kManifest (blob, root in the header), T>S kVerdict

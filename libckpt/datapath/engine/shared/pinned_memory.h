@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pinned host memory for copies to and from a device, on pages as large as the machine gives, all of them
-// there from the start. It lies in a memory file whose size cannot change, so that a process of the same
-// machine can pin the same pages and copy straight out of them.
+// there from the start. It lies in a memory file whose size cannot change. So a process of the same machine
+// can pin the same pages and copy straight out of them.
 //
 // Threads: any; the device's context need not be current. Ownership: the Device outlives it; no copy uses it
 // any more when it goes. Errors: the driver's, errno; kProtocol for a file that another process gave and that

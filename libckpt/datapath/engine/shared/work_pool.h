@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine's coding threads: whatever waits for the device or computes on chunks happens here, so that a
-// lane's thread only drives its transport and the link never stands still for a fingerprint. Work comes by a
-// bounded lock-free queue; idle threads sleep. Internal to the engine.
+// The engine's coding threads. Whatever waits for the device or computes on chunks happens here. So a lane's
+// thread only drives its transport, and the link never waits for a fingerprint. Work comes by a bounded
+// lock-free queue; idle threads sleep. Internal to the engine.
 //
 // Threads: submit() from any. Handlers run on the pool's threads with the device's context current, `worker`
 // telling which.

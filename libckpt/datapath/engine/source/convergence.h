@@ -2,13 +2,13 @@
 // When to switch (docs/design.md §5 "Convergence"). After each round the downtime of a switch now is
 // estimated as
 //   max(scan, remaining / throughput, beside) + fixed
-// where `remaining` is what the barrier's scan will find: what this round's scan found, grown with the time
-// this round took against the last one's (never shrunk: hot data is rewritten whole), and `throughput` the
-// drain rate while only sending. The first round finds everything dirty and says nothing of the job's rate; a
-// decision needs two, or max_rounds, or a sample taken at the end of the first that says that so little has
-// changed meanwhile that the scan binds. Where the scan binds, no further round can shorten the downtime.
-// `beside` and `fixed` are all other terms of the pause: where they alone are over the limit, no round makes
-// it.
+// where `throughput` is the drain rate while only sending, and `remaining` what the barrier's scan will find.
+// That is what this round's scan found, grown by the ratio of this round's time to the last one's. It is
+// never shrunk: hot data is rewritten whole. The first round finds everything dirty and shows nothing of the
+// job's rate. A decision needs two rounds, or max_rounds, or a sample at the end of the first. The sample
+// decides if so little has changed that the scan is what takes the time. Where the scan binds, no further
+// round can shorten the downtime. `beside` and `fixed` are all other terms of the pause: where they alone are
+// over the limit, no round makes it.
 //
 // Threads: one owner. A pure object: no clock, no I/O; no function fails. Times are spans in nanoseconds,
 // sizes bytes.

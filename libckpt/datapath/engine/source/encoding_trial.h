@@ -2,8 +2,8 @@
 // Whether encoding makes the whole move faster, found out by trying (docs/design.md §5: a codec that slows
 // the pipeline is not used). What a coding thread reaches alone says little where cores are shared with
 // copies, the target or the job. So the bytes before encoding that arrive per second are measured in windows
-// with and without, while the lanes have enough to do; the better way is kept and the other tried again now
-// and then. While encoding beats what the link carries raw, nothing is tried.
+// with and without, while the lanes have enough to do. The better choice is kept and the other tried again
+// now and then. While encoding beats what the link carries raw, nothing is tried.
 //
 // Threads: observe() one; on() any. A pure object: no clock, no I/O; no function fails. Bytes, nanoseconds.
 #pragma once

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scan of the final round. The job is paused, so every gap is downtime: one slice waits behind the one
-// that is read, and lists are made and results compared meanwhile. While nothing is on its way to the target,
-// a second stream's slices are read beside: that hides the ends of launches, and takes what else the device
-// has. While chunks are copied and sent, one has to do: both would only be slower. A slice takes about a
+// The scan of the final round. The job is paused, so every gap is downtime. One slice waits behind the one
+// that is read, and lists are made and results compared meanwhile. While nothing is being sent to the target,
+// a second stream's slices are read beside. That hides the ends of launches and uses the device's spare rate.
+// While chunks are copied and sent, one has to do: both would only be slower. A slice takes about a
 // millisecond, by the rate of those before it: what it finds waits for its end. Internal to the engine.
 //
 //   CKPT_TRY(scan, FinalScan::create(kernels, chunk_bytes, max_slice_bytes));

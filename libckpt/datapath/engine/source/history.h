@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the source remembers of the chunks that the target holds, so that it need not send all of them again:
-// the marks of their blocks (4 bytes for each 4 KiB of state), and, within --shadow-memory, whole chunks for
-// differences. Hints only: whatever is rebuilt from them is judged by its fingerprint (ENG-1), and a chunk
-// that was wrong is forgotten here and sent raw.
+// What the source remembers of the chunks that the target holds, so that it need not send all of them again.
+// These are the marks of their blocks (4 bytes for each 4 KiB of state). Within --shadow-memory they are also
+// whole chunks for differences. Hints only: whatever is rebuilt from them is judged by its fingerprint
+// (ENG-1), and a chunk that was wrong is forgotten here and sent raw.
 //
-// Threads: a chunk is under way once at a time (ENG-2), and whoever handles it (a coding thread, then its
-// lane) owns what is here about it; different chunks are free of one another. Nothing is locked, nothing is
-// allocated after create(). No function fails but ShadowStore::create (kOutOfMemory). Sizes are bytes.
+// Threads: a chunk is under way once at a time (ENG-2). The thread that handles it (a coding thread, then its
+// lane) owns what is here about it. Different chunks are independent. Nothing is locked, nothing is allocated
+// after create(). No function fails but ShadowStore::create (kOutOfMemory). Sizes are bytes.
 #pragma once
 
 #include <atomic>

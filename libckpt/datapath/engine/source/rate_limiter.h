@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // --bandwidth: what counts are the bytes handed to the transport, headers and payloads of chunks and blobs.
-// One line of time for all lanes: a message is booked when it leaves, in the order in which messages leave.
-// Whoever comes late (a sleep that was too long, a slot that was not staged yet) leaves at once and the line
-// stays where it was, so that the lateness is made up; at most kCatchUp of it is, which bounds a burst. Hence
-// over any span the bytes are at most rate * (span + kCatchUp) + one message, and with something to send all
-// the time at least rate * span less the same.
+// One line of time for all lanes: a message is booked when it leaves, in the order in which messages leave. A
+// message may come late: a sleep was too long, or a slot was not staged yet. It leaves at once and the line
+// stays where it was. So the lateness is made up, by at most kCatchUp, which bounds a burst. Hence over any
+// span the bytes are at most rate * (span + kCatchUp) + one message. With something to send all the time they
+// are at least rate * span less the same.
 //
 // Threads: any, lock-free. No function fails. A new rate holds for the next message.
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One lane of the sender with its thread: takes dirty chunks from its queue, orders their copies from the
-// device into pinned slots, sends what the coding threads have staged, and judges the acknowledgements.
-// Internal to the engine.
+// One lane of the sender with its thread. It takes dirty chunks from its queue and orders their copies from
+// the device into pinned slots. It sends what the coding threads have staged, and judges the
+// acknowledgements. Internal to the engine.
 //
 //   slot: free -> copying (device to slot, on the lane's stream; then a coding thread fingerprints and
 //   encodes) -> staged (waits for the rate limit) -> sent -> free (both on_sent and the acknowledgement have

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the source makes messages shorter (docs/design.md §5 "Codecs"): for each staged chunk the blocks that
-// changed, or byte planes, or the difference to what was sent last, or the chunk as it is. Internal to the
-// engine; there is none where --codec is raw.
+// How the source makes messages shorter (docs/design.md §5 "Codecs"). Each staged chunk is sent as the blocks
+// that changed, byte planes, the difference to the version sent last, or as it is. Internal to the engine;
+// there is none where --codec is raw.
 //
-// Threads: encode() on coding threads, one message and one `worker` at a time each; acknowledged(), wrong()
+// Threads: encode() on coding threads, one message and one `worker` at a time each. acknowledged(), wrong()
 // and unsent() on the lane that has the message; set_link_rate() on any; observe() on one. Nothing is
 // allocated after create(). Errors: create() only.
 #pragma once

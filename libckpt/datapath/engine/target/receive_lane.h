@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One lane of the receiver with its thread: payloads land in pinned slots, or stay where a source on this
-// machine has staged them, are written to the device on the lane's stream, fingerprinted there, and
-// acknowledged. Internal to the engine. The source leaves what it has staged unchanged until the
-// acknowledgement, so a slot here is taken for each message under way even if it stays empty.
-// Threads: everything on the lane's own thread but post() and what is marked "coding thread": one of those
-// waits for the device, so that the link never does. A slot in busy_ is its until `done`. Errors go to
-// ReceiverCore::fail().
+// One lane of the receiver with its thread. Payloads land in pinned slots, or stay where a source on this
+// machine has staged them. They are written to the device on the lane's stream, fingerprinted there, and
+// acknowledged. Internal to the engine. The source leaves staged chunks unchanged until the acknowledgement.
+// So a slot here is taken for each message under way even if it stays empty. Threads: everything on the
+// lane's own thread but post() and what is marked "coding thread". One of those waits for the device, so that
+// the link never does. A slot in busy_ is its until `done`. Errors go to ReceiverCore::fail().
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The target's half of a move (docs/design.md §5): listens with one thread per lane, writes what comes,
-// answers with fingerprints of its own device memory, and at the final round scans all it holds (ENG-4) on a
-// thread of its own.
+// The target's half of a move (docs/design.md §5). It listens with one thread per lane, writes what comes,
+// and answers with fingerprints of its own device memory. At the final round a thread of its own scans all it
+// holds (ENG-4).
 //
 //   CKPT_TRY(receiver, Receiver::create(device, staging, transport, options));
 //   hand receiver->addresses() to the source; everything else is told to the delegate

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the receiver's threads share: the target's regions with the fingerprints of what is in them, the table
-// that the switch is verified with, incoming blobs, and the first error. Internal to the engine; the public
-// face is receiver.h.
+// What the receiver's threads share: the target's regions with their fingerprints, the table that verifies
+// the switch, incoming blobs, and the first error. Internal to the engine; the public face is receiver.h.
 //
 // Threads: any; one lock, taken once per message. Delegate calls are made without the lock, on a lane's
 // thread.

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gate between the program's threads and the driver. Every exported call that submits work or touches
-// what a move changes is inside while it runs; a closed gate lets nobody in, and is closed once nobody is
-// inside.
+// what a move changes is inside while it runs. A closed gate lets no call in. It counts as closed once no
+// call is inside.
 //   GateScope scope("cuLaunchKernel");           // the program's threads
 //   GateWait wait;                               // within a scope: around a real call that waits for the
 //                                                // device
 //   CKPT_TRYV(gate().close(timeout));  ...  gate().open();   // the rank's session
 // Threads: enter, leave and waits from any number; close and open from one at a time. Cost: an open gate
-// takes a few nanoseconds and writes nothing but the thread's own cache line; the thread that closes pays for
-// the ordering instead (membarrier). A thread's first call allocates its slot; nothing after that allocates
-// or locks while the gate is open. fork: the child's gate is open and empty.
+// takes a few nanoseconds and writes only the thread's own cache line. The thread that closes pays for the
+// ordering instead (membarrier). A thread's first call allocates its slot. Nothing after that allocates or
+// locks while the gate is open.
 #pragma once
 
 #include <atomic>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the shim does itself: one function for each row of kind `hook` in libckpt/cuda/driver_functions.def,
-// under the name and with the type of the function it answers for. Whoever sets a row to `hook` defines it
-// here:
+// What the shim does itself. There is one function for each row of kind `hook` in
+// libckpt/cuda/driver_functions.def, with the name and the type of the function that it replaces. Whoever
+// sets a row to `hook` defines it here:
 //   CUresult ckpt::shim::hook::cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) { ... }
-// A hook is called on the program's thread with the gate entered (gate.h), so nothing it knows changes by a
-// move while it runs; it calls the real driver through real() and answers with what the program is to see. It
-// throws nothing. It is not called for a function that the real driver lacks, and not in a forked child:
-// there calls go to the real driver, which answers as it does after a fork.
+// A hook is called on the program's thread with the gate entered (gate.h), so a move changes nothing while it
+// runs. It calls the real driver through real() and returns what the program is to see. It throws nothing. It
+// is not called for a function that the real driver lacks. Nor is it called in a forked child: there calls go
+// to the real driver, which answers as after a fork.
 #pragma once
 
 #include "libckpt/inprocess/shim/core/real_driver.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The real driver behind the shim: its functions by name, each of cuda.h's type.
-// Opened at the first use and never closed: the file that GPUMIGRATE_REAL_CUDA names, else the libcuda.so.1
-// that the loader would find if the shim did not bear that name (LD_LIBRARY_PATH, the loader's cache, the
-// usual folders).
+// Opened at the first use and never closed. It is the file that GPUMIGRATE_REAL_CUDA names, else the
+// libcuda.so.1 that the loader would find without the shim (LD_LIBRARY_PATH, the loader's cache, the usual
+// folders).
 // Threads: any. Errors: what the real driver lacks is null; without a driver everything is (real_driver_error
 // says why).
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Legacy CUDA IPC (cuIpcGetMemHandle), which the driver does not have for virtual memory: the handle names a
-// socket of the process that has the memory, where another process of the same user fetches a descriptor.
+// Legacy CUDA IPC (cuIpcGetMemHandle), which the driver does not offer for virtual memory. The handle names a
+// socket of the process that has the memory. Another process of the same user fetches a descriptor there.
 // Memory that is shared so does not move.
 // Threads: any; the first handle starts one thread with all signals blocked. A fork's child serves nobody.
 // Errors: the driver's codes.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device memory of a program under the shim, as the rank's session sees it: every allocation is a region
-// (one physical allocation) at an address that stays reserved while its memory goes and comes back.
-// Threads: all functions may be called from any thread at any time, except release_all, map_region and
-// make_region, which the session calls while the gate is closed (no hook runs then). The listener is called
-// without any lock of this room, on the program's threads; the session may call back. Because of that `added`
-// may tell of a region that regions() has listed already, and `freed` of one that it has not.
-// Ownership: the process's one ShimMemory lives for ever; descriptors that come out belong to the caller,
-// those that go in stay the caller's.
+// The device memory of a program under the shim, as the rank's session sees it. Every allocation is a region
+// (one physical allocation) at an address. The address stays reserved while the memory is released and mapped
+// again. Threads: all functions may be called from any thread at any time. The exceptions are release_all,
+// map_region and make_region, which the session calls while the gate is closed (no hook runs then). The
+// listener is called without any lock of this room, on the program's threads; the session may call back.
+// Because of that `added` may tell of a region that regions() has listed already, and `freed` of one that it
+// has not. Ownership: the process's one ShimMemory lives for ever; descriptors that come out belong to the
+// caller, those that go in stay the caller's.
 // Errors: kNotFound (no such region: freed meanwhile), kNotSupported (memory that cannot be exported),
 // kOutOfMemory, kInvalidArgument, kDevice.
 // Units: bytes.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream-ordered allocations: memory that is freed on a stream is used again in that stream's order, by
-// others once the work before the free has ended. Pools keep memory as the driver's do: until a
+// Stream-ordered allocations. Memory that is freed on a stream is used again in that stream's order. Other
+// streams get it once the work before the free has ended. Pools keep memory as the driver's do: until a
 // synchronization, and beyond it up to the release threshold.
 // Threads: any. Errors: the driver's codes. Units: bytes.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An agent that speaks the control messages and does nothing: jobs "run" at once, a migration's messages are
+// An agent that speaks the control messages and does nothing. Jobs "run" at once. A migration's messages are
 // answered as real sides answer them when all goes well. Runs on a thread of its own; set it up before
 // start().
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The disk of a test's process: counts the syncs of each thread, holds them up and fails them, all or those
-// of a file of that name. It stands in place of the C library's fsync, fdatasync, pwrite and rename. Threads:
-// any.
+// The disk of a test's process. It counts the syncs of each thread, holds them up and fails them. Either all,
+// or those of a file of that name. It stands in place of the C library's fsync, fdatasync, pwrite and rename.
+// Threads: any.
 #pragma once
 
 #include <condition_variable>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes what is behind addresses of this process while its threads may go on reading and writing there: the
-// content stays, and no write is lost (writers wait the few milliseconds, by userfaultfd; where the kernel
-// has none, a write during the change may get lost). Results: false when the kernel refuses; then nothing has
+// Changes what is behind addresses of this process while its threads may go on reading and writing there. The
+// content stays, and no write is lost: writers wait the few milliseconds, by userfaultfd. Where the kernel
+// has none, a write during the change may get lost. Results: false when the kernel refuses; then nothing has
 // changed.
 #pragma once
 

@@ -23,8 +23,8 @@
 //     }
 //   }
 //
-// How it differs: with nvcc the body is run by every thread and CUDASIM_THREADS runs once, for this thread;
-// with g++ the body is called once per block and CUDASIM_THREADS is a loop over the block's threads. Hence
+// How it differs: with nvcc the body is run by every thread and CUDASIM_THREADS runs once, for this thread.
+// With g++ the body is called once per block and CUDASIM_THREADS is a loop over the block's threads. Hence
 // the rules:
 // - what a thread keeps lives inside a thread loop, or in shared memory when the next loop needs it;
 // - code outside of the loops is the same for all threads of a block: it computes, but writes no memory;

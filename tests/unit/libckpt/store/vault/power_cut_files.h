@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A disk whose power can be cut before any operation. It keeps what is in its caches (what a running program
 // sees) apart from what is on the disk. After the cut each write that was not synced is there, or is not, or
-// is torn, whatever came after it; each name that was made, renamed or removed in a folder that was not
+// is torn, whatever came after it. Each name that was made, renamed or removed in a folder that was not
 // synced is there or not. That is all that POSIX promises, and less than file systems do.
 //
 // Rules can be switched off: a sync that is left out for files or folders whose path ends in a given way.
