@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The demonstration behind tools/demo: trains a model twice over a local cluster, once moved live, and shows
-both. The program that is moved does not know of gpumigrate (the transparent way); where the nodes cannot move
+both. The program that is moved does not know of gpumigrate (transparent mode); where the nodes cannot move
 processes it is one that uses ckpt.h, and the reason is said."""
 import argparse
 import json

@@ -10,7 +10,7 @@
 //
 // save_ns, restore_ns: of the last context that was saved and restored, which estimates of pauses begin with.
 // A null could not be tried, and "problem" has the reason. Takes a context and 2 MiB on each of the GPUs for
-// a moment. Threads: one. May hang in the driver: whoever starts it ends it.
+// a moment. Threads: one. May hang in the driver: the parent process ends it.
 #pragma once
 
 namespace ckpt::context_helper {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's connection to its coordinator. It dials for as long as the agent lives and turns commands into
-// calls. It reports everything the node has at each new connection and at every change. What was not heard is
-// said again from what there is (inventory, records), never from a queue. Threads: the event loop. Ownership:
-// owns the dialer. Errors: a command that fails is answered with Reply; malformed frames end the connection.
+// calls. It reports everything the node has at each new connection and at every change. What was not received
+// is said again from what there is (inventory, records), never from a queue. Threads: the event loop.
+// Ownership: owns the dialer. Errors: a command that fails is answered with Reply; malformed frames end the
+// connection.
 #pragma once
 
 #include <functional>

@@ -423,7 +423,7 @@ Result<void> Agent::check_spec(const wire::JobSpec& spec) const {
 Task<Result<void>> Agent::start_job(wire::JobSpec spec) {
   CKPT_CO_TRYV(check_spec(spec));
   const bool adopts = spec.way == wire::Way::kAdopted;
-  // Asked again by a coordinator that has not heard the answer: what runs as this job is its own.
+  // Asked again by a coordinator that has not received the answer: what runs as this job is its own.
   if (adopts && !jobs_->started_as(spec.job, spec.incarnation)) {
     CKPT_CO_TRYV(co_await check_adopted(spec));
   }

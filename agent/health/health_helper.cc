@@ -106,7 +106,7 @@ void HealthHelper::watch_heartbeat() {
     auto self = weak.lock();
     if (cancelled || !self || self->run_ != run || self->stopped_) return;
     const auto late = std::chrono::steady_clock::now() - self->heartbeat_.expiry();
-    if (late < Milliseconds(0)) return;  // something was heard while this was on its way here
+    if (late < Milliseconds(0)) return;  // a report arrived before this ran
     // Who was held up himself has not listened, and perhaps the helper was, too.
     if (late > silence / 2) return self->watch_heartbeat();
     self->on_silence();

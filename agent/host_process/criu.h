@@ -56,7 +56,7 @@ struct RestoreOptions {
   std::string old_log;  // the path of the program's log when it was dumped; its descriptors get the new log
   std::vector<std::string> more;  // further words for CRIU
   int log_fd = 10;      // the descriptor of the new log in the process that runs the command; not 0-2
-  bool stopped = true;  // all its processes stay stopped until somebody lets them go on
+  bool stopped = true;  // all its processes stay stopped until they are continued
 };
 
 class Criu {

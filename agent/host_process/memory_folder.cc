@@ -55,7 +55,7 @@ Result<MemoryFolder> MemoryFolder::create(const std::string& place, const std::s
   const std::string path = path_of(place, name);
   remove(path);
   struct statfs facts {};
-  if (::statfs(place.c_str(), &facts) != 0) return Error::from_errno("Asking for the room in " + place);
+  if (::statfs(place.c_str(), &facts) != 0) return Error::from_errno("Asking for the free space in " + place);
   const std::uint64_t free_bytes = static_cast<std::uint64_t>(facts.f_bavail) * facts.f_bsize;
   // A ramfs states no size.
   if (facts.f_blocks != 0 && free_bytes < needed_bytes) {

@@ -26,7 +26,7 @@ class [[nodiscard]] MemoryFolder {
   ~MemoryFolder();
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  // The folder stays; whoever keeps its path removes it.
+  // The folder stays; the owner of its path removes it.
   std::string keep() noexcept;
 
  private:

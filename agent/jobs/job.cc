@@ -380,7 +380,7 @@ void Job::runs_as(wire::Incarnation incarnation) {
   control::spawn(environment_.executor, "job summary", refresh_summary());
 }
 
-// A restarted agent whose record lacks it hears it from the keeper, or reads what that has left.
+// A restarted agent whose record lacks it gets it from the keeper, or from the files that it left.
 bool Job::ran_as(wire::Incarnation incarnation) {
   if (record_.ran && record_.incarnation >= incarnation) return false;
   record_.incarnation = std::max(record_.incarnation, incarnation);

@@ -173,12 +173,12 @@ class Job : public std::enable_shared_from_this<Job> {
   std::uint32_t rank_pid_ = 0;
   Turn thin_turn_;
   Turn resume_turn_;
-  bool announced_ = false;  // it has started: others hear of its changes
+  bool announced_ = false;  // it has started: its changes are reported
   bool leaving_ = false;
   bool ended_as_told_ = false;
   bool unknown_ = false;
   std::string why_unknown_;
-  bool stopping_unknown_ = false;  // somebody waits to stop it
+  bool stopping_unknown_ = false;  // a stop waits for it
   bool refreshing_ = false;
   bool refresh_again_ = false;  // something changed while the keeper was being asked
   bool letting_go_ = false;

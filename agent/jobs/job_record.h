@@ -29,12 +29,12 @@ struct JobRecord {
   bool ended = false;
   bool moved = false;  // it ended because the job runs elsewhere
   std::int32_t exit_code = -1;
-  // The transparent way: UUID of the GPU that the process's context is on, or was when the driver saved it
+  // Transparent mode: UUID of the GPU that the process's context is on, or was when the driver saved it
   // (empty: the first rank's), and of the one that a restore which has begun puts it on. The second counts if
   // the driver says the context is not saved (any more).
   std::string context_gpu;
   std::string context_goes_to;
-  std::uint64_t device_bytes = 0;  // of an adopted process, as last heard of the driver
+  std::uint64_t device_bytes = 0;  // of an adopted process, as the driver last reported
   template <class A>
   void fields(A& a) {
     a(spec, role, incarnation, migration, started_unix_ms, ran, ended, moved, exit_code, context_gpu,

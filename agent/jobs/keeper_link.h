@@ -109,7 +109,7 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
   // A paused source goes on (no host state), or a standby starts from `host_state`.
   Task<Result<local::Running>> resume(local::Resume resume, UniqueFd host_state);
   Task<Result<void>> set_deadline(Nanos deadline);
-  // The transparent way, with a paused rank; each is repeated without harm. `timeout`: the driver unmaps and
+  // Transparent mode, with a paused rank; each is repeated without harm. `timeout`: the driver unmaps and
   // maps memory meanwhile.
   Task<Result<local::Released>> release(Milliseconds timeout);
   Task<Result<void>> deposit(std::uint64_t migration, std::vector<local::RegionRecord> records,

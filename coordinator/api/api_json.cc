@@ -119,7 +119,7 @@ json errors_json(const wire::GpuErrors& errors) {
       {"remapped_rows", pair(errors.rows_known, errors.rows_corrected, errors.rows_uncorrected)}};
 }
 
-// The last hour's minutes one after the other; null: nothing was heard in that one.
+// The last hour's minutes one after the other; null: no report in that one.
 json memory_json(const MemoryHistory& memory) {
   constexpr std::int64_t kMinuteMs = 60'000;
   json minutes = json::array();

@@ -35,7 +35,7 @@ class CordonTable {
 
   // One per scope and owner. Asked for again it keeps its time, and its reason unless a new one is given.
   Result<void> set(const Scope& scope, CordonOwner owner, std::string reason);
-  // Removes those of exactly this scope, whoever's they are, and returns them: a GPU's cordon outlives its
+  // Removes those of exactly this scope, of any owner, and returns them: a GPU's cordon outlives its
   // node's.
   Result<std::vector<Cordon>> clear(const Scope& scope);
 

@@ -38,15 +38,15 @@ struct ShownMemory {
 
 struct Node {
   NodeRow row;
-  std::vector<wire::GpuInfo> gpus;           // as last heard
-  std::vector<wire::JobInstance> instances;  // as last heard
-  bool moves_processes = false;              // as last heard: host processes can be dumped and restored there
+  std::vector<wire::GpuInfo> gpus;           // as last reported
+  std::vector<wire::JobInstance> instances;  // as last reported
+  bool moves_processes = false;  // as last reported: host processes can be dumped and restored there
   std::string process_reason = "it has not said so";
   std::string driver_version;
   std::string rack;
   std::vector<std::string> labels;
   std::map<std::uint32_t, MemoryHistory>
-      gpu_memory;                  // in use, by GPU, as far as heard since the coordinator started
+      gpu_memory;                  // in use, by GPU, as far as reported since the coordinator started
   std::vector<ShownMemory> shown;  // free_bytes of `gpus` is without this
   // As its hello said (node_messages.h): for a coordinator that has forgotten something.
   std::vector<wire::OpenSwitch> switches;

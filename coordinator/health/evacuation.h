@@ -87,7 +87,7 @@ struct EvacuationLimits {
 [[nodiscard]] std::uint32_t attempts_of(JobId job, const std::vector<const Evacuation*>& all,
                                         std::int64_t now_ms, const EvacuationLimits& limits);
 
-// A further finding about a job that is on its way out already: the graver word counts.
+// A further finding about a job that is on its way out already: the more severe verdict counts.
 void escalate(Evacuation& evacuation, const Evacuation& further);
 
 [[nodiscard]] std::string evacuation_document(const Evacuation& evacuation);

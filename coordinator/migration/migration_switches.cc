@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the switch says to MigrationTable and hears from it: restart, messages, presence of nodes, and which
+// What the switch and MigrationTable tell each other: restart, messages, presence of nodes, and which
 // records need not stay.
 #include <spdlog/spdlog.h>
 

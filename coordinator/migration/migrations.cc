@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests, the state that people see, and what agents report. What the switch says and hears:
+// Requests, the state that people see, and what agents report. Messages of the switch:
 // migration_switches.cc.
 #include "coordinator/migration/migrations.h"
 

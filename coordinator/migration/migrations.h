@@ -86,7 +86,7 @@ class MigrationTable : private SwitchEffects {
   }
   [[nodiscard]] std::vector<std::reference_wrapper<const Migration>> open() const;  // by id
   [[nodiscard]] const Migration* open_of(JobId job) const;
-  // Its newest is decided, and not all is heard yet: the source's word may have come before what the target
+  // Its newest is decided, and not all reports have come: the source's report may have come before what the target
   // said earlier.
   [[nodiscard]] bool is_closing(JobId job) const;
   [[nodiscard]] std::set<MigrationId> of(JobId job) const;

@@ -129,7 +129,7 @@ class SwitchDriver {
   std::function<void(const Error&)> fatal_;
   std::map<MigrationId, Queue> queues_;  // with something to do
   std::map<TimerKey, std::shared_ptr<control::asio::steady_timer>> timers_;
-  std::uint64_t journal_bytes_ = 0;  // as last heard from the disk thread
+  std::uint64_t journal_bytes_ = 0;  // as the disk thread last reported
   std::uint64_t compact_at_bytes_ = 0;
   bool compacting_ = false;
   control::asio::thread_pool disk_{1};

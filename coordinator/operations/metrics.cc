@@ -141,7 +141,7 @@ void Metrics::observe_nodes() {
                       out.add({name}, node.connected() ? 1 : 0);
                   });
   registry_.gauge("gpumigrate_agent_heartbeat_timestamp_seconds",
-                  "When the node's agent was last heard, in Unix time.", {"node"}, [this](Series& out) {
+                  "When the node's agent last reported, in Unix time.", {"node"}, [this](Series& out) {
                     for (const auto& [name, node] : tables_.nodes.all())
                       out.add({name}, seconds(node.row.last_seen_ms));
                   });
@@ -158,7 +158,7 @@ void Metrics::observe_gpus() {
   };
   each("gpumigrate_gpu_memory_total_bytes", "Memory of the GPU.",
        [](const Node&, const wire::GpuInfo& gpu) { return gpu.total_bytes; });
-  each("gpumigrate_gpu_memory_free_bytes", "Memory of the GPU that is free, as last heard.",
+  each("gpumigrate_gpu_memory_free_bytes", "Memory of the GPU that is free, as last reported.",
        [](const Node&, const wire::GpuInfo& gpu) { return gpu.free_bytes; });
   each("gpumigrate_gpu_healthy", "1 if nothing speaks against the GPU, else 0 (its reason: gpumigrate gpus).",
        [](const Node&, const wire::GpuInfo& gpu) { return gpu.healthy ? 1 : 0; });

@@ -74,7 +74,7 @@ struct LogChunk {
 
 class Service {
  public:
-  // For so long a new coordinator expects nodes that it has not heard of yet.
+  // For so long a new coordinator expects nodes that have not reported yet.
   static constexpr std::chrono::seconds kReturnTime{60};
   using Deadline = std::chrono::steady_clock::time_point;
   struct Parts {

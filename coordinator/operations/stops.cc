@@ -75,7 +75,7 @@ void Stops::carry_out(JobId id) {
 void Stops::abort(const Migration& open) {
   const MigrationId id = open.id;
   aborted_.insert(id);
-  // Too late is no failure: whoever owns the job then is told.
+  // Too late is no failure: the owner of the job is told then.
   if (auto aborted = parts_.migrations.abort(id, "Job " + open.job_name + " is to be stopped"); !aborted)
     spdlog::info("migration {} is not aborted for a stop: {}", migration_text(id),
                  aborted.assume_error().to_string());

@@ -62,7 +62,7 @@ struct ImageOperation {
   std::string why;
   bool by_user = false;          // a job that a user has parked does not resume by itself
   Image image;                   // kTaking: the newest one before it; else the one that counts
-  bool gone = false;             // the instance is known to have ended, or somebody has given his word for it
+  bool gone = false;             // the instance is known to have ended, or the operator has confirmed it
   bool by_word = false;          // the latter
   std::int64_t ended_ms = 0;     // when; 0: it has not
   wire::Incarnation fenced = 0;  // instances up to this one must end

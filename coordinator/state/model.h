@@ -141,7 +141,7 @@ struct Migration {
   Incarnation base = 0;         // n
   Incarnation incarnation = 0;  // of the running instance, as far as known
   Side runs_at = Side::kSource;
-  bool ran_at_target = false;  // RUNS was heard: what was computed there is lost if the source goes on
+  bool ran_at_target = false;  // RUNS was received: what was computed there is lost if the source goes on
   std::int64_t started_ms = 0;
   std::int64_t ended_ms = 0;
   std::optional<wire::MigrationProgress> progress;

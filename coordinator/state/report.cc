@@ -27,7 +27,7 @@ std::optional<Downtime> compute_downtime(const wire::SourceReport& source, const
   const bool dumped = source.host_saved_ns != 0;
   Downtime downtime;
   struct Point {
-    std::int64_t at;  // 0: not on this way
+    std::int64_t at;  // 0: not in this mode
     double Downtime::*piece;
   };
   // In the order of the critical path. A dump goes with the final round, so the context is saved before it;

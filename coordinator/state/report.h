@@ -19,8 +19,8 @@ struct Downtime {
   double final_copy = 0;
   double verify = 0;
   double commit = 0;
-  double context = 0;  // the driver's own checkpoint and restore; 0 in the cooperative way
-  double host = 0;     // dump and restore of the process; 0 in the cooperative way and in a swap
+  double context = 0;  // the driver's own checkpoint and restore; 0 in cooperative mode
+  double host = 0;     // dump and restore of the process; 0 in cooperative mode and in a swap
   double fill =
       0;  // of memory that the process has made itself at the target; 0 where it took what had arrived
   double restore = 0;  // of what is left: host state of the program, memory at its addresses

@@ -18,7 +18,7 @@ struct Retention {
   std::size_t count = std::numeric_limits<std::size_t>::max();  // the newest so many stay
   std::int64_t since_ms = 0;                                    // what ended before leaves
   std::int64_t fresh_ms =
-      std::numeric_limits<std::int64_t>::max();  // what ended after stays: somebody may watch it
+      std::numeric_limits<std::int64_t>::max();  // what ended after stays: a client may watch it
 };
 
 }  // namespace ckpt::coordinator

@@ -209,7 +209,7 @@ TEST_F(VmmTest, AnotherProcessReadsAndWritesExportedMemory) {
   ::close(fd);
   ASSERT_EQ("imported", child.hear());
   EXPECT_EQ(std::vector<std::uint8_t>(64, 0x22), read_bytes(memory.address + memory.bytes - 64, 64));
-  // Held by two processes, counted once (a real context has an overhead of its own, hence the room).
+  // Held by two processes, counted once (a real context has an overhead of its own, hence the margin).
   EXPECT_GE(free_memory() + 1024 * kMiB, before);
   child.say("bye");
   EXPECT_EQ(0, child.wait());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A peer that is confused or hostile: each message that no right peer sends ends the session with its reason,
-// on both sides, and nothing counts as arrived or verified; what may be an old word of a right peer is passed
-// over.
+// on both sides, and nothing counts as arrived or verified; what may be an old message of a right peer is
+// passed over.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

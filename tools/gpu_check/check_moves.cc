@@ -99,7 +99,7 @@ Result<Outcome> check_move(const Setting& setting, const Example& example) {
   return outcome;
 }
 
-// One way of moving an unmodified program, there and back; nothing of it if this machine cannot.
+// One mode of moving an unmodified program, there and back; nothing of it if this machine cannot.
 Result<void> move_plain(bench::Cluster& cluster, const std::string& job, bool swap, Json& moves,
                         Outcome& outcome) {
   const std::string name = swap ? "swap " : "move ";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An item of gpu-check: one question about this machine, asked in a process of its own (items.def lists
-// them). An item may hang or die in the driver: whoever runs it kills it at its deadline and reports that
+// them). An item may hang or die in the driver: the supervisor kills it at its deadline and reports that
 // (supervisor.h).
 //
 // Statuses: passed; failed; "not possible here", which needs a reason and is no failure: the machine lacks

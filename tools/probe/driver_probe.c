@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks the CUDA driver of this machine what the transparent way of moving a job rests on: does a thin context
+// Asks the CUDA driver of this machine what transparent mode rests on: does a thin context
 // survive cuCheckpointProcess* while its memory is held elsewhere (open descriptor, mapping, nothing), can
 // that memory come back to the same address, also under two users and on another GPU.
 //

@@ -11,7 +11,7 @@
 namespace ckpt::mover {
 namespace {
 
-constexpr std::chrono::seconds kLongestWait{30};  // for freed memory that somebody holds
+constexpr std::chrono::seconds kLongestWait{30};  // for freed memory that another process holds
 
 }  // namespace
 

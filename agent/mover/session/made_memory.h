@@ -23,8 +23,8 @@ struct MadeRegion {
   UniqueFd descriptor;
 };
 
-// What a session has made, and what of it the job has freed since: whoever finds no memory waits for that to
-// be let go, here (copies into it may be under way) and by whoever has a descriptor.
+// What a session has made, and what of it the job has freed since: an allocation without memory waits for
+// that to be let go, here (copies into it may be under way) and by whoever has a descriptor.
 class Room {
  public:
   void made(std::uint64_t regions);          // they are the job's now

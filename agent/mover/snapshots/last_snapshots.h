@@ -60,7 +60,7 @@ struct LastSnapshot {
 class LastSnapshots {
  public:
   using Key = std::pair<std::string, std::string>;  // folder of the vault, name of the job in it
-  // Null: none, or somebody has it.
+  // Null: none, or another session has it.
   std::unique_ptr<LastSnapshot> take(const Key& key);
   // Whatever goes beyond the limits is what was put longest ago.
   void put(const Key& key, std::unique_ptr<LastSnapshot> last);

@@ -27,7 +27,7 @@ struct Message {
   std::uint64_t token = 0;
 };
 
-// What one end has to hear of. Rings of fixed size: at most kMaxInFlight messages are between send() and
+// The events of one end. Rings of fixed size: at most kMaxInFlight messages are between send() and
 // on_sent.
 struct Inbox {
   std::vector<Message> messages = std::vector<Message>(kMaxInFlight);

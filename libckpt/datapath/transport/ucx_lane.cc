@@ -15,7 +15,7 @@ namespace {
 
 // Connections that may wait for their HELLO at a time; more are rejected.
 constexpr std::size_t kMaxStrangers = 4;
-// Rounds of UCX's progress in one call: enough to empty sockets, bounded so that the caller is heard.
+// Rounds of UCX's progress in one call: enough to empty sockets, bounded so that the caller gets its turn.
 constexpr int kProgressRounds = 64;
 // UCX completes what is outstanding at a forced close soon; beyond this the worker's end does it.
 constexpr Nanos kShutDownNanos = 200'000'000;

@@ -101,7 +101,7 @@ class ReceiveWindow {
   [[nodiscard]] std::optional<Delivery> front() const noexcept;
   void pop() noexcept;
   [[nodiscard]] std::uint64_t delivered() const noexcept { return next_; }
-  // What delivered() was behind the last near message: its sender waits to hear of so many.
+  // What delivered() was behind the last near message: its sender waits for so many.
   [[nodiscard]] std::uint64_t awaited() const noexcept { return awaited_; }
   // A rendezvous failed: the lane is of no more use.
   [[nodiscard]] std::optional<ucs_status_t> failure() const noexcept { return failure_; }

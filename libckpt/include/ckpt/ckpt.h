@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ckpt.h: the cooperative way to make a GPU program movable. C, no dependency but libc.
+ * ckpt.h: makes a GPU program movable in cooperative mode. C, no dependency but libc.
  *
  * A program names its tensors, says that it is ready, and calls ckpt_barrier() once a step.
  * `gpumigrate migrate` can then move it to another GPU while it runs. The same program is started at the

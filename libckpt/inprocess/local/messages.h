@@ -35,7 +35,7 @@
 //              the rank lives).
 //   refusals   K>A or R>A Failed with the request, the refused type and the reason.
 //
-// The transparent way (a rank whose Hello says so: an unmodified program under the shim). It has no ready,
+// Transparent mode (a rank whose Hello has it: an unmodified program under the shim). It has no ready,
 // standby, host state or tensors of its own. It runs from Hello on (the keeper sends Ready for it). Every
 // region is reported as one tensor `region:ID` (u8, its whole extent, kind buffer). Pause also goes to the
 // rank as a message. K>R Resume with the Pause's request and incarnation 0 withdraws it. RankStopped and
@@ -392,7 +392,7 @@ struct RankExited {
   std::uint32_t ended_by_keeper = 0;
 };
 
-// ---- the transparent way
+// ---- transparent mode
 struct Release {  // the agent leaves it empty; the keeper says what set `exported` holds
   static constexpr auto kType = MessageType::kRelease;
   std::uint64_t regions = 0;

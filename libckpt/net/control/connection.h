@@ -34,7 +34,7 @@ namespace ckpt::control {
 
 struct ConnectionSettings {
   std::chrono::milliseconds ping_interval{2000};
-  std::chrono::milliseconds idle_timeout{10000};  // listened for so long, and heard nothing: the peer is gone
+  std::chrono::milliseconds idle_timeout{10000};  // without a message for so long the peer is gone
   std::chrono::milliseconds handshake_timeout{5000};
   std::size_t max_queued_bytes = std::size_t{32} << 20;
 };

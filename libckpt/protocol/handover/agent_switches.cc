@@ -156,7 +156,7 @@ Result<Batches> AgentSwitches::on_prepare(const wire::SwitchMessage& message, co
   return out;
 }
 
-// SW-5, and its mirror at the source: what was never heard of is refused for ever, durably, before that is
+// SW-5, and its mirror at the source: an unknown migration is refused for ever, durably, before that is
 // said.
 Result<Batches> AgentSwitches::on_unknown(const wire::SwitchMessage& message) {
   const Reason reason(ErrorCode::kNotFound,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // All switches of one agent. It holds one machine per (migration, role), routes messages to them, and keeps
-// one migration of a job open at a time (SW-3). It answers for migrations it never heard of (tombstones,
+// one migration of a job open at a time (SW-3). It answers for unknown migrations (tombstones,
 // SW-5). Pure like the machines: it returns actions, the driver executes them in order. The agent daemon and
 // the simulator of the tests drive this class.
 // Threads: one. Ownership: values only. Errors: kProtocol/kInvalidArgument for what cannot be, with nothing

@@ -403,7 +403,7 @@ class Stepper {
     auto& mine = from == Party::kSource ? b.source_payload : b.target_payload;
     mine = body.payload;
     if (!b.source_payload || !b.target_payload) return true;
-    // Said again by a side that has not heard Start (or has: then it ignores it).
+    // Said again by a side that has not received Start (or has: then it ignores it).
     if (!both_before || from == Party::kSource) tell(Party::kSource, wire::Start(*b.target_payload));
     if (!both_before || from == Party::kTarget) tell(Party::kTarget, wire::Start(*b.source_payload));
     if (!both_before) act(Report(ReportKind::kPrepared));
@@ -431,7 +431,7 @@ class Stepper {
   }
   bool hear_begun(Party from, const wire::Precopied&) {
     const auto& b = std::get<Begun>(s_.phase);
-    // After a restart the coordinator may hear this before the target said again that it is prepared.
+    // After a restart the coordinator may receive this before the target reported again that it is prepared.
     if (from != Party::kSource) return false;
     if (b.target_payload && !s_.abort_wanted) grant(s_.info.base + 1);
     return true;
@@ -505,7 +505,7 @@ class Stepper {
     close_for_source();
     return true;
   }
-  // An owner at the source has no BARRIER and never gets one, or has heard RELINQUISHED itself.
+  // An owner at the source has no BARRIER and never gets one, or has received RELINQUISHED itself.
   bool hear_granted(Party from, Granted& g, const wire::Resumed& body) {
     if (from != Party::kSource) return false;
     g.source_waits = g.source_waits || !body.owner;

@@ -20,7 +20,7 @@ namespace ckpt::migration {
 
 namespace coordinator {
 struct Begun {
-  std::optional<Bytes> source_payload;  // set: Prepared heard
+  std::optional<Bytes> source_payload;  // set: Prepared received
   std::optional<Bytes> target_payload;
   friend bool operator==(const Begun&, const Begun&) = default;
 };
@@ -30,8 +30,8 @@ struct Granted {
   bool lent = false;      // a lease for k was given in this life of the coordinator
   bool withheld = false;  // one was asked for, and waits for the other side's answer
   bool verified = false;
-  Incarnation committed = 0;   // COMMITTED heard
-  Incarnation ran_target = 0;  // RUNS heard
+  Incarnation committed = 0;   // COMMITTED received
+  Incarnation ran_target = 0;  // RUNS received
   Incarnation ran_source = 0;
   bool source_waits = false;  // the source asked, so it is paused with BARRIER
   friend bool operator==(const Granted&, const Granted&) = default;
@@ -53,7 +53,7 @@ struct Forgotten {
   Nanos undecided_until = 0;  // until then a lease may last that was given before
   bool source_waits = false;  // with BARRIER, or with RESUMED(source_k) under a lease
   Incarnation source_k = 0;   // 0: it has not run since its barrier
-  Incarnation target_k = 0;   // COMMITTED heard; 0: not heard
+  Incarnation target_k = 0;   // COMMITTED received; 0: not received
   friend bool operator==(const Forgotten&, const Forgotten&) = default;
 };
 }  // namespace coordinator
@@ -64,7 +64,7 @@ struct CoordinatorState {
                coordinator::Forgotten>
       phase;
   bool abort_wanted = false;
-  Reason reason;                              // of the abort, or the first failure heard
+  Reason reason;                              // of the abort, or the first failure reported
   std::optional<wire::Resumed> resumed = {};  // what the source stated, to be relayed to the target
   Incarnation owner_k = 0;          // once closed: what the owner says it runs as; 0 until it has said so
   std::array<bool, 2> connected{};  // [0] source, [1] target

@@ -378,7 +378,7 @@ class Stepper {
     if (from != Party::kCoordinator) return false;
     if (body.side == Side::kSource)
       return ends_here(from, Reason(ErrorCode::kAborted, "Closed for the source"));
-    // The source's image is void (SW-15, second half, or RELEASED was heard already).
+    // The source's image is void (SW-15, second half, or RELEASED was received already).
     if (in<Barrier>() || in<Leased>())
       release();
     else if (in<Released>())

@@ -38,7 +38,7 @@ struct Timing {
       10'000;                        // for what a waiting source lends (SW-10); of no coordinator's setting,
                                      // so that it is the same after a restart
   std::uint32_t poll_ms = 500;       // unanswered things are said again
-  std::uint32_t silence_ms = 3'000;  // a side not heard of for this long is silent
+  std::uint32_t silence_ms = 3'000;  // a side without a message for this long is silent
   std::uint32_t pause_timeout_ms = 60'000;   // a job that reaches no barrier within this is left alone
   std::uint32_t switch_timeout_ms = 10'000;  // a paused source asks the target to give up after this
   std::uint32_t migration_timeout_ms = 600'000;
@@ -192,7 +192,7 @@ struct RecordFailed {  // the journal refused cleanly; the state is the one befo
   Reason reason;
 };
 struct Restarted {};   // first event of a machine rebuilt from its records
-struct Superseded {};  // a later migration of the same job was heard of (SW-3)
+struct Superseded {};  // a later migration of the same job was announced (SW-3)
 struct EngineFailed {  // mover died, link lost, roots differ three times, rounds gave up
   explicit EngineFailed(Reason why) : reason(std::move(why)) {}
   Reason reason;

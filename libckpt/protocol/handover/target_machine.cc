@@ -235,7 +235,8 @@ class Stepper {
       s_.leaving = e.reason;
       act(ArmTimer(Timer::kPoll, timing_.poll_ms));
     }
-    // A committed target repeats the record with the next statement it hears; its lease timer asks for one.
+    // A committed target repeats the record with the next statement it receives; its lease timer asks for
+    // one.
     return true;
   }
   bool on(const Superseded&) {

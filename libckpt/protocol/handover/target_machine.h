@@ -47,7 +47,7 @@ struct TargetState {
   std::variant<target::Preparing, target::Ready, target::Receiving, target::Verified, target::Committed,
                target::Relinquished>
       phase;
-  Incarnation offered = 0;  // the highest Commit(k) heard
+  Incarnation offered = 0;  // the highest Commit(k) received
   HeldLease lease = {};
   Bytes payload = {};                  // for the source, once prepared; volatile
   std::optional<Reason> leaving = {};  // RELINQUISHED could not be written yet: nothing else is done any more

@@ -33,7 +33,7 @@
 // frame type. kControlVersion is the version of the whole set, compared in Hello. Times are CLOCK_BOOTTIME
 // nanoseconds of the node that states them, spans nanoseconds, sizes bytes. All are value types and no
 // aggregates (g++ 12 destroys aggregate temporaries in co_await twice). Decoding bounds sizes and enums;
-// everything else is checked by whoever uses it.
+// everything else is checked by its user.
 //
 // Here: what opens and keeps a connection, and the answer to requests. What a node tells of itself:
 // node_messages.h; of and to its jobs: job_messages.h; migrations: migration_messages.h; health:

@@ -10,7 +10,7 @@
 //
 // The coordinator acts: it cordons, moves, restores, parks; an agent never moves a job by itself. Fields are
 // only ever appended. Times are Unix milliseconds. Decoding bounds sizes and enums; everything else is
-// checked by whoever uses it.
+// checked by its user.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@
 // A vault is a folder. The path is the node's own name for it. An empty `folder` is the node's own vault
 // (agent.toml `vault_dir`, by default HOME/vault). A shared folder has the same path on every node. Fields
 // are only ever appended. Times are Unix milliseconds, spans nanoseconds, sizes bytes. Decoding bounds sizes
-// and enums; everything else is checked by whoever uses it.
+// and enums; everything else is checked by its user.
 #pragma once
 
 #include <cstdint>

@@ -149,7 +149,7 @@ struct SourceReport {
   std::int64_t copy_ns = 0;                 // busy time of the final round's copies
   std::int64_t estimate_ns = 0;             // the last estimate before the barrier
   bool converged = false;
-  // The transparent way; 0 in the other.
+  // Transparent mode; 0 in the other.
   std::int64_t context_saved_ns = 0;   // the thin context is checkpointed (from paused on)
   std::int64_t host_saved_ns = 0;      // the host process is dumped; 0 in a swap
   std::optional<PauseFacts> estimate;  // estimate_ns by term
@@ -177,7 +177,7 @@ struct TargetReport {
   std::int64_t resumed_ns = 0;      // the rank's clock, as ckpt_ready returns
   std::uint64_t scan_bytes_per_second = 0;
   std::int64_t scan_ns = 0;
-  // The transparent way; 0 in the other.
+  // Transparent mode; 0 in the other.
   std::int64_t host_restored_ns = 0;     // the process is there again; 0 in a swap
   std::int64_t context_restored_ns = 0;  // its context is on this GPU
   std::int64_t memory_filled_ns = 0;     // what it made itself has its content; 0: it took what had arrived

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pause by its terms, as they are estimated before it and measured in it. A later way of moving takes those
-// of these terms that it has.
+// A pause by its terms, as they are estimated before it and measured in it. A later migration mode takes
+// those of these terms that it has.
 // Threads: values. Errors: none.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A named tensor as it travels: from agent to mover, and in the plan from mover to mover. A value type;
-// whoever uses one that came from outside calls check_tensor() first. Sizes are bytes; dtype and kind are
+// a user of one that came from outside calls check_tensor() first. Sizes are bytes; dtype and kind are
 // those of ckpt.h.
 #pragma once
 

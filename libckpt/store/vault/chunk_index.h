@@ -42,7 +42,7 @@ class ChunkIndex {
   [[nodiscard]] bool contains(const ContentId& id, RecordKind kind) const {
     return find(id, kind, [](const Place&) { return true; });
   }
-  // Marks belong to whoever collects: all places of a content get it.
+  // Marks belong to the collector: all places of a content get it.
   void clear_marks();
   void mark(const ContentId& id, RecordKind kind);
   // Calls `visit(id, kind, place, marked)`.

@@ -212,7 +212,7 @@ class Collection {
     return false;
   }
 
-  // False: a live record of it is damaged, so that the pack stays for whoever looks into it.
+  // False: a live record of it is damaged, so the pack stays for inspection.
   Result<bool> copy_live(PackWriter& writer, std::uint64_t number, const std::set<std::uint64_t>& group,
                          std::set<ContentId>& written) {
     std::vector<std::byte> bytes;

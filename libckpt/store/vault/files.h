@@ -62,7 +62,7 @@ class Files {
   // Without "." and "..", sorted by name.
   virtual Result<std::vector<FolderEntry>> list(const std::string& path) = 0;
   virtual Result<void> sync_folder(const std::string& path) = 0;
-  // kRefused if somebody else holds it.
+  // kRefused if another process holds it.
   virtual Result<std::unique_ptr<FileLock>> lock(const std::string& path) = 0;
 };
 

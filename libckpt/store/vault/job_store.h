@@ -95,7 +95,7 @@ class JobStore {
   void add_version(std::shared_ptr<const Version> version, std::uint64_t file_bytes);
   // Removes the file; the version's space comes back with a collection.
   Result<void> remove_version(std::uint64_t number);
-  // Versions that are kept, and those that somebody has open.
+  // Versions that are kept, and those that readers have open.
   [[nodiscard]] std::vector<std::shared_ptr<const Version>> live_versions() const;
   // Calls `work` with the index under the lock.
   template <class Work>
@@ -137,7 +137,7 @@ class JobStore {
   std::map<std::uint64_t, Kept> versions_;
   std::map<std::uint64_t, std::uint64_t> damaged_sizes_;
   std::vector<DamagedVersion> damaged_versions_;
-  std::vector<std::weak_ptr<const Version>> removed_;  // somebody may have them open
+  std::vector<std::weak_ptr<const Version>> removed_;  // readers may have them open
   std::set<ContentId> damaged_;
   std::vector<std::string> damage_;
   std::uint64_t last_pack_ = 0;

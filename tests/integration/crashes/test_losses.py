@@ -120,7 +120,7 @@ class Losses(CrashingTest):
         expected = run_unmoved("hotset", *ARGUMENTS)["digest"]
         cluster.start("job", "hotset", *ARGUMENTS)
         cluster.wait_for_line("job", r"^step 5\b")
-        # The target before the source: a target that an earlier migration has prepared has room in its
+        # The target before the source: a target that an earlier migration has prepared has space in its
         # journal, which a full disk would leave it, but which RLIMIT_FSIZE does not let it write to.
         daemons = {"coordinator": cluster.pids("gpumigrate-coordinator"),
                    "target": cluster.pids("nodes/node-b/agent.toml"),

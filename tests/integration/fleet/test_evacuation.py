@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A GPU in trouble under a running job, from the software NVML to the digest: memory that is gone (the job
 goes on from its newest image), memory that can be read (it moves live and loses nothing), an NVML that
-answers nobody (which is said, and stops nothing), for both ways of running."""
+answers nobody (which is said, and stops nothing), in both migration modes."""
 import subprocess
 import threading
 import unittest
@@ -92,7 +92,7 @@ class Evacuation(TroubledGpu):
         self.failing_gpu(*TRANSPARENT)
 
     def test_nowhere_to_go(self):
-        """The only other GPU is cordoned: the job is parked, and goes on by itself once there is room."""
+        """The only other GPU is cordoned: the job is parked, and goes on by itself once memory is free."""
         self.begin(*COOPERATIVE)
         self.cluster.call("cordon", "node-b")
         self.gpu("xid", "64")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images of jobs: a job that was killed goes on from its image on the other node and ends with the digest of
-one that never was, both ways of running; a snapshot costs what changed; a damaged newest image falls back;
+one that never was, in both migration modes; a snapshot costs what changed; a damaged newest image falls back;
 suspend and resume; a migration is not held up by a snapshot."""
 import datetime
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No room for the image of a process on either side of a move between two nodes: the job goes on at the
+"""No memory for the image of a process on either side of a move between two nodes: the job goes on at the
 source. Needs root and CRIU."""
 import errno
 import json
@@ -34,7 +34,7 @@ class FullMemoryFolder(CrashesWithCriu):
             super().setUp()
 
     def fill_memory_folder(self, node):
-        """Returns what must be removed for it to have room again."""
+        """Returns what must be removed for it to have space again."""
         agent = self.cluster.pids(f"nodes/{node}/agent.toml")[0]
         filler = pathlib.Path(f"/proc/{agent}/root/dev/shm/filler")
         with filler.open("wb", buffering=0) as file:

@@ -159,7 +159,7 @@ class DriverThatNeverImports(RemapTest):
         self.finish()
 
     def test_job_moves_where_a_single_further_region_fits(self):
-        """While its own memory is filled there is never more than one region twice: with less room it goes
+        """While its own memory is filled there is never more than one region twice: with less memory it goes
         back."""
         largest, rest = 96, 16
         self.cluster.start("job", "churn", "--held", f"{largest}MiB", "--block", f"{rest}MiB", "--steps", 300,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An unmodified program whose process stays and whose GPU changes (hot card swap): the transparent way on one
+"""An unmodified program whose process stays and whose GPU changes (hot card swap): transparent mode on one
 node."""
 import json
 import os

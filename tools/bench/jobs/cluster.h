@@ -78,7 +78,7 @@ struct Snapshot {
 
 class Cluster {
  public:
-  // Two nodes; software GPUs, if there is no other, are `software_gpus` of each, with room for two jobs of
+  // Two nodes; software GPUs, if there is no other, are `software_gpus` of each, with memory for two jobs of
   // `state_bytes`.
   static Result<std::unique_ptr<Cluster>> start(const std::string& program_folder, std::uint64_t state_bytes,
                                                 int software_gpus = 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Other programs, run beside the bench: started with pipes, their output read with a bound, waited for with a
-// deadline, ended with their owner. What they print is checked by whoever uses it.
+// deadline, ended with their owner. What they print is checked by its user.
 //
 //   CKPT_TRY(interrupts, Interrupts::create());
 //   CKPT_TRY(done, run_command({{program, "argument"}, environment}, interrupts.get(), 60'000'000'000));

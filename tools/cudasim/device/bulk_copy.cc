@@ -8,7 +8,7 @@
 namespace cudasim {
 namespace {
 
-// Shorter copies (a chunk, a row) are often read at once by whoever waits for them.
+// Shorter copies (a chunk, a row) are often read at once by the program that waits for them.
 constexpr std::uint64_t kMinBytes = std::uint64_t{256} << 10;
 constexpr std::uint64_t kLine = 64;
 

@@ -253,7 +253,7 @@ void Stream::write_value(const ValueCommand* command) {
   if (signal != 0) fail(CUDA_ERROR_ILLEGAL_ADDRESS, kXidPageFault);
 }
 
-// Looks again and again, as a device does: whoever writes the word says so to nobody.
+// Looks again and again, as a device does: a write of the word wakes nothing.
 void Stream::wait_for_value(const ValueCommand* command) {
   constexpr timespec kBetweenLooks{0, 20000};
   bool there = false;

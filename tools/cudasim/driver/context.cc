@@ -137,7 +137,7 @@ CUresult Context::call(const RequestMessage& request, ReplyMessage* reply) {
   return call(request, -1, reply, nullptr);
 }
 
-// A dead executor is noticed by whoever waits for it.
+// A dead executor is noticed by the call that waits for it.
 void Context::look_after_executor() {
   pollfd end{socket_, POLLRDHUP, 0};
   if (::poll(&end, 1, 0) <= 0 || (end.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL)) == 0) return;

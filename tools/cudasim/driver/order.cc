@@ -78,7 +78,7 @@ void take_order(std::uint64_t number) {
   send_message(socket.get(), &reply, sizeof reply, -1);
 }
 
-// Whoever has heard that cuInit is done may look for the thread.
+// Once cuInit is done another process may look for the thread.
 std::binary_semaphore named(0);
 
 void* take_orders(void*) {
@@ -181,7 +181,7 @@ CUresult give_order(pid_t pid, const Order& order, OrderReply* reply) {
     return CUDA_ERROR_OPERATING_SYSTEM;
   }
   if (fd >= 0) ::close(fd);
-  // Not before the program has closed its end: whoever dumps it next finds no socket.
+  // Not before the program has closed its end: a dump that follows finds no socket.
   char none;
   while (::recv(program.get(), &none, sizeof none, 0) < 0 && errno == EINTR) {
   }

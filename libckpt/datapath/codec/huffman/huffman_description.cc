@@ -39,7 +39,7 @@ Weights weights_of(const CodeLengths& lengths) noexcept {
   return weights;
 }
 
-// Bits from the lowest of each byte on. What does not fit is left out, and size() is larger than the room.
+// Bits from the lowest of each byte on. What does not fit is left out, and size() is larger than the buffer.
 class BitWriter {
  public:
   explicit BitWriter(std::span<std::byte> room) noexcept : room_(room) {}

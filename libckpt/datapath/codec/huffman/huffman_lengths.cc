@@ -36,7 +36,7 @@ struct State {
 };
 using States = std::array<State, kMaxStates>;
 
-// The description, with zeroes around it: whoever reads beyond finds no bits.
+// The description, with zeroes around it: a read beyond finds no bits.
 constexpr std::size_t kPadding = 8;
 using Padded = std::array<std::byte, kPadding + kDirect + kPadding>;
 
@@ -146,7 +146,7 @@ bool read_coded(std::span<const std::byte> in, Weights& weights) noexcept {
   if (used == 0 || in.back() == std::byte{0} || !make_states(shares, states)) return false;
   std::memset(padded.data() + kPadding, 0, used);
   BackwardBits bits(padded.data() + kPadding + used, padded.data() + kPadding + in.size());
-  // Two states take turns; whoever finds nothing left lets the other one finish.
+  // Two states take turns; the one that finds nothing left lets the other finish.
   bits.load();
   unsigned first = bits.take(shares.accuracy), second = bits.take(shares.accuracy);
   if (bits.overdrawn()) return false;

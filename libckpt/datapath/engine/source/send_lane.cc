@@ -133,7 +133,7 @@ void SendLane::run() {
   while (!stopping_.load() && !core_.failed())
     if (!step()) sleep();
   if (const auto error = core_.error();
-      error && !lane_->closed()) {  // the other side hears why before it is over
+      error && !lane_->closed()) {  // the other side receives the reason before it is over
     LaneBuffer message = abort_message(core_.id, *error);
     (void)lane_->send(message.bytes(), {}, kAbortToken);
     while (!stopping_.load() && !lane_->closed())

@@ -128,7 +128,7 @@ void Sender::forgo_region(std::uint64_t id, std::uint64_t generation) {
 void Sender::drop_region(std::uint64_t id) {
   SourceRegion* region = core_->find_region(id);
   if (region == nullptr) return;
-  region->begin_drop();  // before the target hears of it: its answers for this region are void from here on
+  region->begin_drop();  // before the target: its answers for this region are void from here on
   forgo_region(id, region->get().generation);
   wake_lanes();
   region->finish_drop();

@@ -70,7 +70,7 @@ void ReceiveLane::run() {
     if (!step()) lane_->wait(kIdleWait);
   core_.device.api().cuStreamSynchronize(stream_);
   if (const auto error = core_.error();
-      error && !lane_->closed()) {  // the source hears why before it is over
+      error && !lane_->closed()) {  // the source receives the reason before it is over
     send_posted();
     LaneBuffer message = abort_message(core_.id, *error);
     (void)lane_->send(message.bytes(), {}, kAnswerToken);

@@ -76,7 +76,7 @@ class Gate {
   [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_seq_cst) != 0; }
 
  private:
-  // A thread's word of where it is, before its look at the gate. Either the thread sees the gate closed or
+  // A thread's mark of where it is, before it looks at the gate. Either the thread sees the gate closed or
   // close() sees the thread: of the four accesses (place, then closed_; closed_, then place) each is
   // sequentially consistent. A store of that kind costs some 20 cycles, so that close() makes up for a
   // cheaper one by membarrier where the kernel has it.

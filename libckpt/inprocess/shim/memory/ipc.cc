@@ -24,7 +24,7 @@
 namespace ckpt::shim {
 namespace {
 
-constexpr int kPatience = 5;  // seconds for a peer to say its word
+constexpr int kPatience = 5;  // seconds for a peer to answer
 constexpr int kBacklog = 64;
 
 struct Answer {

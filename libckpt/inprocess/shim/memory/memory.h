@@ -3,7 +3,7 @@
 // (one physical allocation) at an address. The address stays reserved while the memory is released and mapped
 // again. Threads: all functions may be called from any thread at any time. The exceptions are release_all,
 // map_region and make_region, which the session calls while the gate is closed (no hook runs then). The
-// listener is called without any lock of this room, on the program's threads; the session may call back.
+// listener is called without any lock of this folder, on the program's threads; the session may call back.
 // Because of that `added` may tell of a region that regions() has listed already, and `freed` of one that it
 // has not. Ownership: the process's one ShimMemory lives for ever; descriptors that come out belong to the
 // caller, those that go in stay the caller's.
@@ -72,7 +72,7 @@ class ShimMemory {
   // Nothing is released: the program can run.
   [[nodiscard]] bool whole() const;
 
-  // What the hooks use; private to this room.
+  // What the hooks use; private to this folder.
   [[nodiscard]] MemoryState& state() noexcept { return *state_; }
 
  private:

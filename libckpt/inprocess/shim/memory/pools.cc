@@ -37,7 +37,7 @@ bool fits(std::uint64_t has, std::uint64_t wants) {
   return has >= wants && has - wants <= std::max<std::uint64_t>(wants / 4, std::uint64_t{2} << 20);
 }
 
-// The room that a freed block had: its region's, or its piece's.
+// The range that a freed block had: its region's, or its piece's.
 std::uint64_t room_of(const MemoryState& state, const FreedBlock& freed) {
   const Region* region = state.regions.find(freed.block.region);
   return region->use == RegionUse::kLarge ? region->bytes : freed.block.bytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // All that the shim knows of the process's device memory, and the two operations everything stands on: making
-// a region and letting go of one. Private to this room.
+// a region and letting go of one. Private to this folder.
 // Threads: `mutex` guards all but `driver` and `quota`; it is not held over making, freeing or synchronizing,
 // nor over the listener. Ownership: one MemoryState per ShimMemory. Errors: the driver's codes. Units: bytes.
 #pragma once

@@ -53,7 +53,7 @@ Result<void> RankSession::map_batch(std::uint64_t request, const local::MapBatch
   for (const RegionInfo& region : shim_memory().regions()) regions.emplace(region.id, region);
   for (std::size_t i = 0; i < batch.records.size(); ++i) {
     const local::RegionRecord& record = batch.records[i];
-    // Ids are never used again, and generations are numbered by whoever made the memory. One that is unknown
+    // Ids are never used again, and generations are numbered by the maker of the memory. One that is unknown
     // here was freed while it was copied; that none is missing is seen at the end.
     const auto found = regions.find(record.id);
     if (found == regions.end()) continue;

@@ -65,7 +65,7 @@ Result<void> RankSession::lease_came_back() {
   return state_ == State::kRunning ? say_running() : ok();
 }
 
-// Of a rank that runs: opens the gate if it is closed, and says so to whoever has asked.
+// Of a rank that runs: opens the gate if it is closed, and reports so to the caller.
 Result<void> RankSession::say_running() {
   if (std::exchange(lease_closed_, false)) gate().open();
   const std::optional<ResumeOrder> order = std::exchange(order_, std::nullopt);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Headers of lane messages, as UCX delivers them from whoever speaks to the port. What parses has all its
+// Headers of lane messages, as UCX delivers them from any peer of the port. What parses has all its
 // records and its text inside of its bytes.
 #include "libckpt/datapath/engine/shared/lane_messages.h"
 #include "tests/fuzz/fuzz.h"

@@ -76,7 +76,7 @@ TEST(KeeperConfig, FieldsOfTheTransparentModeAreChecked) {
   expect_field_refused("restore", {{"command", {"/bin/criu"}}});
   Json document = good();
   document["way"] = "cooperative";
-  EXPECT_FALSE(parse_config(document.dump()).has_value()) << "only the transparent way restores";
+  EXPECT_FALSE(parse_config(document.dump()).has_value()) << "only transparent mode restores";
 }
 
 void expect_refused(const Json& document, const std::string& word) {

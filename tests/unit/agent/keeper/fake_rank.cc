@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank of the transparent way without a GPU: its regions are memory files, and "mapped" means that it holds
+// A transparent rank without a GPU: its regions are memory files, and "mapped" means that it holds
 // one for each. The keeper's tests let a keeper start it. Arguments: the number of regions (default 3),
 // "second" (a child process wants a session, too), "rude" (it says what nobody has asked for, before it
 // answers), "strange" (when it is described, it says what only a keeper says), "intrudes" (it tries sessions

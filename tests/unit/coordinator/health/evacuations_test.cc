@@ -228,7 +228,7 @@ TEST_F(EvacuationsTest, ARestartNeitherRepeatsNorForgets) {
   wait_for_evacuation("job-a", "queued");  // not restored, and tried again at the next news
   restart();
   report("node-a", {f});
-  // What it waits for: a word of what nodes have. One that comes while an attempt is under way is none, so
+  // What it waits for: a report of what nodes have. One that comes while an attempt is under way is none, so
   // they are said until it is left.
   while (health()["evacuations"][0]["state"] != "left") node("node-b").set_free(std::uint64_t{8} << 30);
   EXPECT_EQ(images_.calls().size(), 3U);  // the cap counts the attempts of both lives

@@ -16,7 +16,7 @@ TEST(MemoryHistory, KnowsNowPeakAndEachMinutesMost) {
   EXPECT_TRUE(history.add(10 * kMinute + 1, 9));   // a new peak
   EXPECT_FALSE(history.add(10 * kMinute + 2, 9));  // nothing new
   EXPECT_FALSE(history.add(10 * kMinute + 3, 2));
-  EXPECT_TRUE(history.add(12 * kMinute, 3));  // a new minute; nothing was heard in the eleventh
+  EXPECT_TRUE(history.add(12 * kMinute, 3));  // a new minute; no report in the eleventh
   EXPECT_EQ(history.now(), 3U);
   EXPECT_EQ(history.peak(), 9U);
   EXPECT_EQ(history.peak_ms(), 10 * kMinute + 1);

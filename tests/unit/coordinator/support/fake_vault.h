@@ -27,7 +27,7 @@ class FakeVault {
   std::atomic<bool> ended_before{false};  // an earlier order's snapshot has ended the job when this one comes
   std::atomic<bool> hold_snapshots{false};  // no answer, nothing is taken
   std::atomic<bool> ignore_cancels{false};  // a snapshot that is held stays so
-  std::atomic<bool> lose_answers{false};    // it is done, and nobody hears of it but from inventories
+  std::atomic<bool> lose_answers{false};    // it is done, and it shows in inventories only
   std::atomic<bool> lose_restored{false};   // likewise of a job that was started
   std::atomic<bool> refuse_restores{false};
   std::atomic<bool> hold_restores{false};  // no answer, nothing is started

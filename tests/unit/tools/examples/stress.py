@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """stress finds no error and prints the same line, results of failing calls included, with and without the
-shim before the driver; a byte that was changed is found both ways.
+shim before the driver; a byte that was changed is found in both cases.
 
 usage: stress.py PROGRAM SHIM"""
 import json

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Huffman coder of our own, part by part: counts, codes, their description, streams, frames. Whatever the
-// plane, what it writes decodes to it, by our decoder or by zstd, stays in its room, and is about as short as
-// zstd's.
+// plane, what it writes decodes to it, by our decoder or by zstd, stays in its buffer, and is about as short
+// as zstd's.
 #include "libckpt/datapath/codec/huffman/huffman_writer.h"
 
 #include <gtest/gtest.h>

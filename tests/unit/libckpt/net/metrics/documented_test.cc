@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tables of docs/metrics.md against what a coordinator and an agent register: names, kinds and labels are
-// the same, both ways.
+// the same, in both directions.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -168,7 +168,7 @@ MigrationId bring_to_barrier(World& world) {
 }
 
 // Too rare for chance: a target agent restarts, is asked, says RELINQUISHED, and then a late PREPARE, Start
-// and COMMIT of the same migration arrive while the coordinator has not heard of it.
+// and COMMIT of the same migration arrive while the coordinator has not received it.
 std::string late_prepare(Mutant mutant) {
   World world({.seed = 1, .chance = false, .mutant = mutant, .timing = fast()});
   const MigrationId id = bring_to_barrier(world);

@@ -29,7 +29,7 @@ enum class Mutant {
   kFinalFirst,         // the final manifest leaves before BARRIER is durable
   kNoTombstone,        // RELINQUISHED for an unknown migration is said, not recorded
   kCAbortsAlone,       // the coordinator aborts after GRANTED without asking the target
-  kFreeAtCommit,       // the source frees when it hears COMMITTED
+  kFreeAtCommit,       // the source frees when it receives COMMITTED
   kLateRuns,           // the source frees on any RUNS of the migration
   kRunsBeforeRecord,   // the target runs before COMMITTED is durable
   kNoFence,            // the keeper does not stop the job at the deadline

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A vault that is written and read over a link: what is there afterwards, and what whoever talks to it cannot
+// A vault that is written and read over a link: what is there afterwards, and what a client cannot
 // do.
 #include <arpa/inet.h>
 #include <sys/socket.h>
