@@ -86,8 +86,8 @@ class MigrationTable : private SwitchEffects {
   }
   [[nodiscard]] std::vector<std::reference_wrapper<const Migration>> open() const;  // by id
   [[nodiscard]] const Migration* open_of(JobId job) const;
-  // Its newest is decided, and not all reports have come: the source's report may have come before what the target
-  // said earlier.
+  // Its newest is decided, and not all reports have come: the source's report may have come before what the
+  // target said earlier.
   [[nodiscard]] bool is_closing(JobId job) const;
   [[nodiscard]] std::set<MigrationId> of(JobId job) const;
   [[nodiscard]] std::int64_t newest_end_ms() const { return newest_end_ms_; }
