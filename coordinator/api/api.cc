@@ -229,7 +229,7 @@ control::Task<Api::Answer> Api::route_jobs(HttpRequest request) {
   Job* job = parts_.jobs.find(request.path[2]);
   if (job == nullptr) co_return parts_.jobs.not_found(request.path[2]);
   if (request.path.size() == 3 && is_get(request))
-    co_return to_response(200, job_detail_json(*job, parts_.service, parts_.nodes, parts_.migrations));
+    co_return to_response(200, job_detail_json(*job, parts_.states, parts_.nodes, parts_.migrations));
   if (request.path.size() == 4) {
     const std::string verb = request.path[3];
     if (verb == "wait" && is_get(request)) co_return co_await wait(std::move(request), job->id);
@@ -249,7 +249,7 @@ Api::Answer Api::list_jobs(const HttpRequest& request) {
   json out = json::array();
   auto at = all.upper_bound(after.value_or(0));
   for (; at != all.end() && (page.limit == 0 || out.size() < page.limit); ++at)
-    out.push_back(job_json(at->second, parts_.service));
+    out.push_back(job_json(at->second, parts_.states));
   return page_response(page, "jobs", std::move(out), at != all.end());
 }
 
@@ -257,17 +257,17 @@ control::Task<Api::Answer> Api::submit(HttpRequest request) {
   bool dry_run = false;
   CKPT_CO_TRY(wanted, read_submit(request, dry_run));
   if (dry_run) {
-    CKPT_CO_TRY(plan, parts_.service.plan(wanted));
+    CKPT_CO_TRY(plan, parts_.planner.plan(wanted));
     co_return to_response(200, run_plan_json(wanted, plan));
   }
   CKPT_CO_TRY(job, co_await parts_.service.submit(std::move(wanted)));
-  co_return to_response(201, job_json(*job, parts_.service));
+  co_return to_response(201, job_json(*job, parts_.states));
 }
 
 control::Task<Api::Answer> Api::adopt(HttpRequest request) {
   CKPT_CO_TRY(wanted, read_adopt(request));
   CKPT_CO_TRY(job, co_await parts_.service.adopt(std::move(wanted)));
-  co_return to_response(201, job_json(*job, parts_.service));
+  co_return to_response(201, job_json(*job, parts_.states));
 }
 
 control::Task<Api::Answer> Api::wait(HttpRequest request, JobId id) {
@@ -275,7 +275,7 @@ control::Task<Api::Answer> Api::wait(HttpRequest request, JobId id) {
   co_await parts_.service.wait_for_end(id, steady_clock::now() + milliseconds(timeout));
   const Job* job = parts_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
-  co_return to_response(200, job_json(*job, parts_.service));
+  co_return to_response(200, job_json(*job, parts_.states));
 }
 
 control::Task<Api::Answer> Api::logs(HttpRequest request, JobId id) {
@@ -283,8 +283,8 @@ control::Task<Api::Answer> Api::logs(HttpRequest request, JobId id) {
   CKPT_CO_TRY(limit, query_number(request, "limit", wire::kMaxLogBytes, kMaxOffset));
   CKPT_CO_TRY(follow, query_number(request, "follow_ms", 0, kMaxWaitMs));
   const auto most = static_cast<std::uint32_t>(std::min<std::int64_t>(limit, wire::kMaxLogBytes));
-  CKPT_CO_TRY(chunk, co_await parts_.service.read_log(id, static_cast<std::uint64_t>(offset), most,
-                                                      steady_clock::now() + milliseconds(follow)));
+  CKPT_CO_TRY(chunk, co_await parts_.logs.read(id, static_cast<std::uint64_t>(offset), most,
+                                               steady_clock::now() + milliseconds(follow)));
   HttpResponse response(200, std::move(chunk.bytes));
   response.content_type = "application/octet-stream";
   response.headers.emplace_back("X-Next-Offset", std::to_string(chunk.next_offset));
@@ -297,7 +297,7 @@ Api::Answer Api::stop(const HttpRequest& request, Job& job) {
   const std::int64_t grace = body.integer("grace_ms", 0, kMaxTimeMs).value_or(kDefaultStopGraceMs);
   CKPT_TRYV(body.finish());
   CKPT_TRYV(parts_.service.stop(job, grace));
-  return to_response(202, job_json(job, parts_.service));
+  return to_response(202, job_json(job, parts_.states));
 }
 
 control::Task<Api::Answer> Api::migrate(HttpRequest request, JobId id) {
@@ -306,10 +306,10 @@ control::Task<Api::Answer> Api::migrate(HttpRequest request, JobId id) {
   CKPT_CO_TRY(wanted, read_migrate(body, dry_run));
   if (dry_run) {
     const Job* job = parts_.jobs.find(id);
-    CKPT_CO_TRY(plan, parts_.service.plan(*job, wanted.to));
+    CKPT_CO_TRY(plan, parts_.planner.plan(*job, wanted.to));
     co_return to_response(200, plan_json(*job, plan, wanted.options, parts_.nodes));
   }
-  CKPT_CO_TRY(migration, co_await parts_.service.migrate(id, std::move(wanted)));
+  CKPT_CO_TRY(migration, co_await parts_.moves.migrate(id, std::move(wanted)));
   co_return to_response(202, migration_json(*migration));
 }
 

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "coordinator/api/api_json.h"
+#include "coordinator/operations/log_reader.h"
+#include "coordinator/operations/moves.h"
 #include "coordinator/operations/service.h"
 #include "coordinator/requests/api_section.h"
 #include "coordinator/requests/http.h"
@@ -18,6 +20,10 @@ class Api {
  public:
   struct Parts {
     Service& service;
+    Moves& moves;
+    const Planner& planner;
+    const JobStates& states;
+    LogReader& logs;
     NodeTable& nodes;
     JobTable& jobs;
     MigrationTable& migrations;

@@ -13,9 +13,6 @@
 namespace ckpt::coordinator {
 namespace {
 
-json text_or_null(const std::string& text) {
-  return text.empty() ? json() : json(text);
-}
 json time_or_null(std::int64_t unix_ms) {
   return unix_ms == 0 ? json() : json(time_text(unix_ms));
 }
@@ -73,6 +70,10 @@ json under_run_json(const std::optional<ManagedRunEstimate>& saved) {
 }
 
 }  // namespace
+
+json text_or_null(const std::string& text) {
+  return text.empty() ? json() : json(text);
+}
 
 const char* codec_text(wire::CodecMode mode) {
   switch (mode) {
@@ -195,7 +196,7 @@ json gpu_json(const Node& node, const wire::GpuInfo& gpu, JobTable& jobs, const 
           {"cordons", cordons_or_null(cordons.over(Place(node.row.name, gpu.index)))}};
 }
 
-json job_json(const Job& job, const Service& service) {
+json job_json(const Job& job, const JobStates& states) {
   json ranks = json::array();
   for (const JobRank& rank : job.ranks)
     ranks.push_back({{"rank", rank.rank},
@@ -205,10 +206,10 @@ json job_json(const Job& job, const Service& service) {
                      {"state_bytes", rank.state_bytes}});
   const bool ended = is_ended(job.state);
   const bool parked = job.state == JobState::kParked;
-  const std::string obstacle = ended || parked ? job.reason : service.why_not_movable(job);
+  const std::string obstacle = ended || parked ? job.reason : states.why_not_movable(job);
   return {{"id", job_text(job.id)},
           {"name", job.spec.name},
-          {"state", service.job_state(job)},
+          {"state", states.of(job)},
           {"node", parked ? json() : json(job.node())},
           {"gpu", parked ? json() : json(job.ranks.front().place.gpu)},
           {"ranks", parked ? json::array() : ranks},
@@ -234,9 +235,9 @@ json pause_from_json(const std::optional<ExpectedPause>& pause) {
   return pause ? json(pause->is_estimate ? "estimate" : "last_move") : json();
 }
 
-json job_detail_json(const Job& job, const Service& service, const NodeTable& nodes,
+json job_detail_json(const Job& job, const JobStates& states, const NodeTable& nodes,
                      const MigrationTable& migrations) {
-  json out = job_json(job, service);
+  json out = job_json(job, states);
   out["argv"] = job.spec.argv;
   out["cwd"] = job.spec.cwd;
   out["placed"] = text_or_null(job.placed);

@@ -4,7 +4,7 @@
 
 #include "coordinator/fleet/expected_pause.h"
 #include "coordinator/health/policy.h"
-#include "coordinator/operations/service.h"
+#include "coordinator/operations/planner.h"
 #include "coordinator/requests/json.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 #include "libckpt/protocol/wire/node_messages.h"
@@ -13,14 +13,15 @@ namespace ckpt::coordinator {
 
 [[nodiscard]] std::string time_text(std::int64_t unix_ms);  // RFC 3339, UTC
 
+[[nodiscard]] json text_or_null(const std::string& text);
 [[nodiscard]] const char* codec_text(wire::CodecMode mode);
 
 [[nodiscard]] json node_json(const Node& node, const JobTable& jobs, const CordonTable& cordons,
                              const PolicyTable& policy);
 [[nodiscard]] json gpu_json(const Node& node, const wire::GpuInfo& gpu, JobTable& jobs,
                             const CordonTable& cordons);
-[[nodiscard]] json job_json(const Job& job, const Service& service);
-[[nodiscard]] json job_detail_json(const Job& job, const Service& service, const NodeTable& nodes,
+[[nodiscard]] json job_json(const Job& job, const JobStates& states);
+[[nodiscard]] json job_detail_json(const Job& job, const JobStates& states, const NodeTable& nodes,
                                    const MigrationTable& migrations);
 [[nodiscard]] json migration_json(const Migration& migration);
 [[nodiscard]] json report_json(const Migration& migration);

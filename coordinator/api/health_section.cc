@@ -105,7 +105,7 @@ HealthSection::Answer HealthSection::show(const HttpRequest& request) const {
   for (auto at = found.rbegin(); at != found.rend() && std::ssize(findings) < limit; ++at)
     findings.push_back(finding_json(*at));
   json evacuations = json::array();
-  const auto& moved = parts_.evacuations.all();
+  const auto& moved = parts_.table.all();
   for (auto at = moved.rbegin(); at != moved.rend() && std::ssize(evacuations) < limit; ++at)
     evacuations.push_back(evacuation_json(at->second));
   return to_response(200, {{"policy", policy_json()}, {"evacuations", evacuations}, {"findings", findings}});

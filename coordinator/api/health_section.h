@@ -16,6 +16,7 @@ class HealthSection : public ApiSection {
     PolicyTable& policy;
     HealthTable& health;
     Evacuations& evacuations;
+    const EvacuationTable& table;
   };
   explicit HealthSection(Parts parts) : parts_(parts) {}
 

@@ -57,13 +57,14 @@ ImageApi::Answer ImageApi::list(const HttpRequest& request) const {
   json out = json::array();
   const auto add = [&](const std::vector<ListedImage>& images) {
     for (const ListedImage& listed : images)
-      out.push_back(image_json(listed, jobs_.find(listed.image.job), images_.is_readable(listed.image)));
+      out.push_back(
+          image_json(listed, parts_.jobs.find(listed.image.job), parts_.finder.is_readable(listed.image)));
   };
   if (page.limit == 0) {
-    add(images_.catalog().list());
+    add(parts_.catalog.list());
     return to_response(200, out);
   }
-  const ImageCatalog::Page found = images_.catalog().page(after, page.limit);
+  const ImageCatalog::Page found = parts_.catalog.page(after, page.limit);
   add(found.images);
   const json next = found.more ? json(cursor_text(found.images.back())) : json();
   return to_response(200, {{"images", std::move(out)}, {"next", next}});
@@ -77,12 +78,12 @@ control::Task<ImageApi::Answer> ImageApi::remove(HttpRequest request) {
   if (!id)
     co_return Error(ErrorCode::kInvalidArgument,
                     "\"" + request.path[2] + "\" is no image: like j3.v12@node-a");
-  CKPT_CO_TRYV(co_await images_.remove(*id, force));
+  CKPT_CO_TRYV(co_await parts_.removals.remove(*id, force));
   co_return to_response(200, {{"removed", request.path[2]}});
 }
 
 ImageApi::Answer ImageApi::show(TaskId id, unsigned status) {
-  const ImageTask* task = images_.tasks().find(id);
+  const ImageTask* task = parts_.tasks.find(id);
   if (task == nullptr)
     return Error(ErrorCode::kNotFound, "There is no task " + task_text(id) +
                                            " (any more): the job's state says how it went, see `describe`");
@@ -93,15 +94,15 @@ control::Task<ImageApi::Answer> ImageApi::task(HttpRequest request) {
   CKPT_CO_TRY(timeout, query_number(request, "timeout_ms", kDefaultWaitMs, kMaxWaitMs));
   const auto id = parse_task_id(request.path[2]);
   if (!id) co_return Error(ErrorCode::kNotFound, "There is no task \"" + request.path[2] + "\"");
-  co_await images_.tasks().wait(*id, steady_clock::now() + milliseconds(timeout));
+  co_await parts_.tasks.wait(*id, steady_clock::now() + milliseconds(timeout));
   co_return show(*id, 200);
 }
 
 control::Task<ImageApi::Answer> ImageApi::of_job(HttpRequest request) {
-  const Job* job = jobs_.find(request.path[2]);
+  const Job* job = parts_.jobs.find(request.path[2]);
   const bool comes_back = request.path[3] == "restore" || request.path[3] == "resume";
   if (job == nullptr && comes_back) co_return co_await restore(std::move(request), 0);
-  if (job == nullptr) co_return jobs_.not_found(request.path[2]);
+  if (job == nullptr) co_return parts_.jobs.not_found(request.path[2]);
   const JobId id = job->id;
   const std::string verb = request.path[3];
   if (verb == "protect") co_return protect(request, id);
@@ -122,7 +123,7 @@ ImageApi::Answer ImageApi::protect(const HttpRequest& request, JobId id) {
   CKPT_TRYV(check_destination(wish.to));
   if (!every) return Error(ErrorCode::kInvalidArgument, "Field every_ms is missing");
   wish.every_ms = *every;
-  CKPT_TRY(done, images_.protect(id, wish));
+  CKPT_TRY(done, parts_.protections.protect(id, wish));
   const Protection& p = done.protection;
   return to_response(
       200, {{"job", job_text(id)},
@@ -137,7 +138,7 @@ ImageApi::Answer ImageApi::protect(const HttpRequest& request, JobId id) {
 ImageApi::Answer ImageApi::unprotect(const HttpRequest& request, JobId id) {
   CKPT_TRY(body, BodyReader::parse(request.body));
   CKPT_TRYV(body.finish());
-  CKPT_TRYV(images_.unprotect(id));
+  CKPT_TRYV(parts_.protections.unprotect(id));
   return to_response(200, {{"job", job_text(id)}});
 }
 
@@ -147,10 +148,10 @@ control::Task<ImageApi::Answer> ImageApi::snapshot(HttpRequest request, JobId id
   CKPT_CO_TRYV(body.finish());
   CKPT_CO_TRYV(check_destination(to));
   if (request.path[3] == "suspend") {
-    CKPT_CO_TRY(suspending, co_await images_.begin_suspend(id, to));
+    CKPT_CO_TRY(suspending, co_await parts_.requests.begin_suspend(id, to));
     co_return show(suspending, 202);
   }
-  CKPT_CO_TRY(taking, co_await images_.begin_snapshot(id, to));
+  CKPT_CO_TRY(taking, co_await parts_.snapshots.begin(id, to));
   co_return show(taking, 202);
 }
 
@@ -173,20 +174,20 @@ control::Task<ImageApi::Answer> ImageApi::restore(HttpRequest request, JobId id)
     const JobId said = id != 0 ? id : parse_job_id(request.path[2]).value_or(0);
     if (!wire::may_mean(wanted->job, said) && !wire::may_mean(said, wanted->job))
       co_return Error(ErrorCode::kInvalidArgument, "Image " + *image + " is not of job " + request.path[2]);
-    CKPT_CO_TRY(listed, images_.catalog().find(*wanted));
+    CKPT_CO_TRY(listed, parts_.catalog.find(*wanted));
     if (listed.damaged) co_return Error(ErrorCode::kRefused, "Image " + *image + " is damaged");
     wish.image = listed.image;
   }
-  const bool known = jobs_.find(id) != nullptr;
+  const bool known = parts_.jobs.find(id) != nullptr;
   if (!known && !wish.image) {
-    CKPT_CO_TRY(resting, images_.image_of_unknown(request.path[2]));
+    CKPT_CO_TRY(resting, parts_.finder.of_unknown(request.path[2]));
     wish.image = resting;
   }
   if (!known) {
-    CKPT_CO_TRY(revival, co_await images_.begin_revival(std::move(wish)));
+    CKPT_CO_TRY(revival, co_await parts_.requests.begin_revival(std::move(wish)));
     co_return show(revival, 202);
   }
-  CKPT_CO_TRY(task, co_await images_.begin_restore(id, std::move(wish)));
+  CKPT_CO_TRY(task, co_await parts_.requests.begin_restore(id, std::move(wish)));
   co_return show(task, 202);
 }
 

@@ -1,16 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calls of images, protection, suspend and restore (docs/api.md).
-// Threads: one io_context on one thread. Ownership: borrows the tables. Errors become JSON (api_answers.h).
+// Threads: one io_context on one thread. Ownership: borrows its parts. Errors become JSON (api_answers.h).
 #pragma once
 
-#include "coordinator/images/image_table.h"
+#include "coordinator/images/image_removals.h"
+#include "coordinator/images/operations/image_requests.h"
+#include "coordinator/images/protections.h"
 #include "coordinator/requests/api_section.h"
 
 namespace ckpt::coordinator {
 
 class ImageApi : public ApiSection {
  public:
-  ImageApi(ImageTable& images, JobTable& jobs) : images_(images), jobs_(jobs) {}
+  struct Parts {
+    JobTable& jobs;
+    const ImageCatalog& catalog;
+    const ImageFinder& finder;
+    ImageTasks& tasks;
+    Protections& protections;
+    Snapshots& snapshots;
+    ImageRequests& requests;
+    ImageRemovals& removals;
+  };
+  explicit ImageApi(Parts parts) : parts_(parts) {}
 
   [[nodiscard]] bool takes(const HttpRequest& request) const override;
   control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
@@ -28,8 +40,7 @@ class ImageApi : public ApiSection {
   control::Task<Answer> restore(HttpRequest request, JobId id);
   [[nodiscard]] Answer show(TaskId id, unsigned status);
 
-  ImageTable& images_;
-  JobTable& jobs_;
+  Parts parts_;
 };
 
 }  // namespace ckpt::coordinator

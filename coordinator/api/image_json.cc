@@ -10,20 +10,16 @@ json age_ms(std::int64_t unix_ms) {
   return std::max<std::int64_t>(0, wall_clock_ms() - unix_ms);
 }
 
-json ms(std::int64_t nanos) {
+json ms_if_known(std::int64_t nanos) {
   return nanos < 0 ? json() : json(static_cast<double>(nanos) / kNanosPerMs);
-}
-
-json text_or_nothing(const std::string& text) {
-  return text.empty() ? json() : json(text);
 }
 
 json report_of(const wire::SnapshotReport& r) {
   return {{"version", r.version == 0 ? json() : json(r.version)},
           {"parent", r.parent == 0 ? json() : json(r.parent)},
           {"barrier_ms", r.barrier_ms == 0 ? json() : json(r.barrier_ms)},
-          {"pause_ms", ms(r.pause_ns)},
-          {"total_ms", ms(r.total_ns)},
+          {"pause_ms", ms_if_known(r.pause_ns)},
+          {"total_ms", ms_if_known(r.total_ns)},
           {"state_bytes", r.state_bytes},
           {"dirty_bytes", r.dirty_bytes},
           {"written_bytes", r.written_bytes},
@@ -48,17 +44,17 @@ json image_json(const ListedImage& listed, const Job* job, bool readable) {
           {"sequence", image.sequence == 0 ? json() : json(image.sequence)},
           {"parent", listed.parent == 0 ? json() : json(listed.parent)},
           {"node", image.node},
-          {"folder", text_or_nothing(image.folder)},
+          {"folder", text_or_null(image.folder)},
           {"created", time_text(image.barrier_ms)},
           {"age_ms", age_ms(image.barrier_ms)},
           {"incarnation", listed.incarnation},
           {"state_bytes", image.state_bytes},
           {"new_bytes", listed.written_bytes},
-          {"pause_ms", listed.pause_ns == 0 ? json() : ms(listed.pause_ns)},  // it did not go on
+          {"pause_ms", listed.pause_ns == 0 ? json() : ms_if_known(listed.pause_ns)},  // it did not go on
           {"tier", tier_of(listed)},
           {"memory_bytes", listed.memory_bytes},
           {"disk_bytes", listed.disk_bytes + listed.memory_bytes == 0 ? json() : json(listed.disk_bytes)},
-          {"gpu_model", text_or_nothing(image.gpu_model)},
+          {"gpu_model", text_or_null(image.gpu_model)},
           {"damaged", listed.damaged},
           {"readable", readable}};
 }
@@ -76,12 +72,10 @@ json task_json(const ImageTask& task) {
               {"report", task.report ? report_of(*task.report) : json()},
               {"restored", json()}};
   if (task.restored)
-    out["restored"] = {{"image", image_text(task.restored->image)},
-                       {"at", to_text(task.restored->place)},
-                       {"incarnation", task.restored->incarnation},
-                       {"lost_ms", task.restored->lost_ms},
-                       {"fill_ms", ms(task.fill_ns)},
-                       {"note", text_or_nothing(task.restored->note)}};
+    out["restored"] = {
+        {"image", image_text(task.restored->image)}, {"at", to_text(task.restored->place)},
+        {"incarnation", task.restored->incarnation}, {"lost_ms", task.restored->lost_ms},
+        {"fill_ms", ms_if_known(task.fill_ns)},      {"note", text_or_null(task.restored->note)}};
   return out;
 }
 
@@ -89,13 +83,13 @@ json protection_json(const Job& job) {
   if (!job.protection) return json();
   const Protection& p = *job.protection;
   return {{"every_ms", p.every_ms},
-          {"to", text_or_nothing(p.folder.empty() ? p.node : p.folder)},
+          {"to", text_or_null(p.folder.empty() ? p.node : p.folder)},
           {"keep", p.keep},
           {"last_image", job.snapshot ? json(image_text(job.snapshot->image)) : json()},
           {"last_image_age_ms", job.snapshot ? age_ms(job.snapshot->image.barrier_ms) : json()},
-          {"last_pause_ms", job.snapshot ? ms(job.snapshot->pause_ns) : json()},
+          {"last_pause_ms", job.snapshot ? ms_if_known(job.snapshot->pause_ns) : json()},
           {"failures", p.failures},
-          {"last_error", text_or_nothing(p.error)}};
+          {"last_error", text_or_null(p.error)}};
 }
 
 json snapshot_json(const Job& job) {
@@ -103,7 +97,7 @@ json snapshot_json(const Job& job) {
   const SnapshotFacts& s = *job.snapshot;
   return {{"image", image_text(s.image)},
           {"created", time_text(s.image.barrier_ms)},
-          {"pause_ms", ms(s.pause_ns)},
+          {"pause_ms", ms_if_known(s.pause_ns)},
           {"new_bytes", s.written_bytes},
           {"waited_bytes", s.waited_bytes}};
 }
@@ -116,10 +110,10 @@ json operation_json(const Job& job) {
           {"stage", taking                               ? "taking"
                     : o.stage == OperationStage::kEnding ? "ending"
                                                          : "starting"},
-          {"why", text_or_nothing(o.why)},
+          {"why", text_or_null(o.why)},
           {"image", taking ? json() : json(image_text(o.image))},
           {"deadline", o.deadline_ms == 0 ? json() : json(time_text(o.deadline_ms))},
-          {"cancelled", text_or_nothing(o.cancelled)},
+          {"cancelled", text_or_null(o.cancelled)},
           {"cancel", taking ? "stop, migrate, drain or restore --force" : "stop or restore --force"}};
 }
 

@@ -3,7 +3,8 @@
 #pragma once
 
 #include "coordinator/api/api_json.h"
-#include "coordinator/images/image_table.h"
+#include "coordinator/images/image_catalog.h"
+#include "coordinator/images/image_tasks.h"
 
 namespace ckpt::coordinator {
 

@@ -16,10 +16,6 @@ constexpr std::int64_t kMaxRevision = std::int64_t{1} << 60;
 constexpr std::int64_t kMaxDeadlineMs = std::int64_t{1000} * 3600 * 24 * 30;
 constexpr std::int64_t kMaxParallel = 64;
 
-json text_or_null(const std::string& text) {
-  return text.empty() ? json() : json(text);
-}
-
 Result<Scope> scope_of(BodyReader& body) {
   const auto place = body.text("place");
   if (!place) return Error(ErrorCode::kInvalidArgument, "Field place must be NODE or NODE:GPU");
@@ -108,7 +104,7 @@ control::Task<Result<HttpResponse>> MaintenanceSection::handle(HttpRequest reque
     if (what == "drains" && is_post(request)) co_return begin(request);
   }
   if (what != "drains" || request.path.size() < 3) co_return no_such_call(request);
-  const std::optional<DrainId> id = meant(parts_.drains.all(), parse_drain_id(request.path[2]));
+  const std::optional<DrainId> id = meant(parts_.table.all(), parse_drain_id(request.path[2]));
   if (!id) co_return Error(ErrorCode::kNotFound, "There is no drain \"" + request.path[2] + "\"");
   if (request.path.size() == 3 && is_get(request)) co_return show(*id, 200);
   if (request.path.size() == 4 && request.path[3] == "watch" && is_get(request))
@@ -154,7 +150,7 @@ MaintenanceSection::Answer MaintenanceSection::uncordon(const HttpRequest& reque
 
 MaintenanceSection::Answer MaintenanceSection::list_drains() const {
   json list = json::array();
-  const auto& all = parts_.drains.all();
+  const auto& all = parts_.table.all();
   for (auto at = all.rbegin(); at != all.rend(); ++at) list.push_back(drain_json(at->second));
   return to_response(200, list);
 }
@@ -165,7 +161,7 @@ MaintenanceSection::Answer MaintenanceSection::begin(const HttpRequest& request)
   CKPT_TRY(wanted, read_drain(body, dry_run));
   if (dry_run) return plan(wanted);
   CKPT_TRY(begun, parts_.drains.begin(wanted));
-  json shown = drain_json(*parts_.drains.find(begun.id));
+  json shown = drain_json(*parts_.table.find(begun.id));
   shown["joined"] = begun.joined;
   return to_response(202, shown);
 }
@@ -174,7 +170,7 @@ MaintenanceSection::Answer MaintenanceSection::plan(const DrainRequest& request)
   CKPT_TRY(prospects, parts_.drains.dry_run(request));
   json jobs = json::array();
   bool all = true;
-  for (const DrainTable::Prospect& prospect : prospects) {
+  for (const Drains::Prospect& prospect : prospects) {
     json job = job_json(prospect.job);
     for (const char* key : {"state", "migration", "attempts", "downtime_ms"}) job.erase(key);
     const bool possible = prospect.job.to.has_value();
@@ -205,16 +201,16 @@ control::Task<MaintenanceSection::Answer> MaintenanceSection::watch(HttpRequest 
   CKPT_CO_TRY(timeout, query_number(request, "timeout_ms", kDefaultWaitMs, kMaxWaitMs));
   const auto deadline = steady_clock::now() + milliseconds(timeout);
   while (true) {
-    const Drain* drain = parts_.drains.find(id);
+    const Drain* drain = parts_.table.find(id);
     const bool news =
         drain == nullptr || !drain->open() || drain->revision > static_cast<std::uint64_t>(since);
     if (news || steady_clock::now() >= deadline) co_return show(id, 200);
-    co_await parts_.drains.changed().wait_until(deadline);
+    co_await parts_.table.changed().wait_until(deadline);
   }
 }
 
 MaintenanceSection::Answer MaintenanceSection::show(DrainId id, unsigned status) const {
-  const Drain* drain = parts_.drains.find(id);
+  const Drain* drain = parts_.table.find(id);
   if (drain == nullptr) return Error(ErrorCode::kNotFound, "There is no drain " + drain_text(id));
   return to_response(status, drain_json(*drain));
 }

@@ -17,7 +17,8 @@ class MaintenanceSection : public ApiSection {
   struct Parts {
     NodeTable& nodes;
     CordonTable& cordons;
-    DrainTable& drains;
+    Drains& drains;
+    DrainTable& table;
   };
   explicit MaintenanceSection(Parts parts) : parts_(parts) {}
 

@@ -6,8 +6,10 @@
 // store refuses is logged, and tried again the next time.
 #pragma once
 
-#include "coordinator/health/evacuations.h"
-#include "coordinator/maintenance/drains.h"
+#include "coordinator/health/evacuation_table.h"
+#include "coordinator/health/health.h"
+#include "coordinator/maintenance/drain_table.h"
+#include "coordinator/migration/migrations.h"
 #include "coordinator/settings/config.h"
 
 namespace ckpt::coordinator {
@@ -21,7 +23,7 @@ class Housekeeping {
     MigrationTable& migrations;
     DrainTable& drains;
     HealthTable& health;
-    Evacuations& evacuations;
+    EvacuationTable& evacuations;
     control::asio::any_io_executor executor;
   };
   explicit Housekeeping(Parts parts) : parts_(std::move(parts)) {}

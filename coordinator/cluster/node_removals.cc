@@ -12,11 +12,6 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr std::size_t kMaxRemovedNodes = 10'000;
-constexpr const char* kRemovedSchema =
-    "CREATE TABLE IF NOT EXISTS removed_nodes (name TEXT PRIMARY KEY, fenced INTEGER NOT NULL, "
-    "removed_ms INTEGER NOT NULL)";
-
 std::vector<std::string> texts_of(const std::vector<JobId>& jobs) {
   std::vector<std::string> texts;
   texts.reserve(jobs.size());
@@ -25,16 +20,6 @@ std::vector<std::string> texts_of(const std::vector<JobId>& jobs) {
 }
 
 }  // namespace
-
-Result<void> NodeRemovals::load() {
-  CKPT_TRYV(parts_.store.database().execute(kRemovedSchema));
-  CKPT_TRY(statement, parts_.store.database().prepare("SELECT name, fenced FROM removed_nodes"));
-  while (true) {
-    CKPT_TRY(row, statement.next());
-    if (!row) return ok();
-    removed_[statement.text(0)] = statement.integer(1) != 0;
-  }
-}
 
 std::vector<JobId> NodeRemovals::jobs_on(const std::string& node) const {
   std::vector<JobId> found;
@@ -69,19 +54,6 @@ Result<void> NodeRemovals::check(const std::string& name, bool force, bool fence
                   fmt::join(texts_of(jobs), ", ")));
 }
 
-Result<void> NodeRemovals::keep(const std::string& node, bool fenced) {
-  if (removed_.size() >= kMaxRemovedNodes && !removed_.contains(node))
-    return Error(
-        ErrorCode::kRefused,
-        fmt::format("{} nodes were removed from this cluster: no more are kept in mind", removed_.size()));
-  CKPT_TRY(statement,
-           parts_.store.database().prepare("INSERT OR REPLACE INTO removed_nodes VALUES (?1, ?2, ?3)"));
-  statement.bind(1, node).bind(2, std::int64_t{fenced ? 1 : 0}).bind(3, wall_clock_ms());
-  CKPT_TRYV(statement.run());
-  removed_[node] = fenced;
-  return ok();
-}
-
 Result<void> NodeRemovals::allow_restores(const std::string& node) {
   std::vector<Job> changed;
   for (const auto& [id, job] : parts_.jobs.all()) {
@@ -97,14 +69,14 @@ Result<void> NodeRemovals::allow_restores(const std::string& node) {
 // Durable first: a coordinator that ends in between has jobs of a node that is refused, and is asked again.
 Result<std::vector<JobId>> NodeRemovals::remove(const std::string& node, bool force, bool fenced) {
   // The second word may come later.
-  if (removed_.contains(node) && parts_.nodes.find(node) == nullptr && force && fenced) {
-    CKPT_TRYV(keep(node, true));
+  if (parts_.removed.contains(node) && parts_.nodes.find(node) == nullptr && force && fenced) {
+    CKPT_TRYV(parts_.removed.keep(node, true));
     CKPT_TRYV(allow_restores(node));
     return std::vector<JobId>();
   }
   CKPT_TRYV(check(node, force, fenced));
   std::vector<JobId> lost = jobs_on(node);
-  CKPT_TRYV(keep(node, fenced));
+  CKPT_TRYV(parts_.removed.keep(node, fenced));
   for (const JobId id : lost) parts_.jobs.lose(id, !fenced);
   CKPT_TRYV(parts_.nodes.remove(node));
   parts_.events.add(
@@ -116,35 +88,11 @@ Result<std::vector<JobId>> NodeRemovals::remove(const std::string& node, bool fo
 }
 
 Result<void> NodeRemovals::add(const std::string& node) {
-  if (!removed_.contains(node))
+  if (!parts_.removed.contains(node))
     return Error(ErrorCode::kNotFound, "No node \"" + node + "\" was removed from this cluster");
-  CKPT_TRY(statement, parts_.store.database().prepare("DELETE FROM removed_nodes WHERE name = ?1"));
-  statement.bind(1, node);
-  CKPT_TRYV(statement.run());
-  removed_.erase(node);
+  CKPT_TRYV(parts_.removed.forget(node));
   parts_.events.add("node-added", fmt::format("node {} may come back under its name", node), node);
   return ok();
-}
-
-std::optional<std::vector<wire::StopJob>> NodeRemovals::refusal(const std::string& node,
-                                                                const wire::NodeInventory& has) {
-  if (!removed_.contains(node)) return std::nullopt;
-  std::vector<wire::StopJob> told;
-  for (const wire::JobInstance& instance : has.jobs) {
-    const bool over = is_over(instance.phase);
-    const Job* job = over ? nullptr : parts_.jobs.find(instance.job);
-    if (job == nullptr) continue;
-    const bool stopped = is_ended(job->state) && job->stop_requested;
-    if (!stopped && instance.incarnation > job->fenced) {
-      parts_.jobs.runs_unmanaged(instance.job, node, instance.incarnation);
-      continue;
-    }
-    wire::StopJob& order = told.emplace_back();
-    order.job = instance.job;
-    order.incarnation = instance.incarnation;
-    order.grace_ns = stopped ? job->stop_grace_ms * kNanosPerMs : 0;
-  }
-  return told;
 }
 
 bool NodeRemovals::takes(const HttpRequest& request) const {

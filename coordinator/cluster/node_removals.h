@@ -8,13 +8,11 @@
 // kRefused naming what is in the way.
 #pragma once
 
-#include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "coordinator/api/api_json.h"
-#include "coordinator/fleet/jobs.h"
+#include "coordinator/cluster/removed_nodes.h"
 #include "coordinator/migration/migrations.h"
 #include "coordinator/requests/api_section.h"
 
@@ -23,7 +21,7 @@ namespace ckpt::coordinator {
 class NodeRemovals : public ApiSection {
  public:
   struct Parts {
-    Store& store;
+    RemovedNodes& removed;
     EventLog& events;
     NodeTable& nodes;
     JobTable& jobs;
@@ -32,14 +30,10 @@ class NodeRemovals : public ApiSection {
   };
   explicit NodeRemovals(Parts parts) : parts_(std::move(parts)) {}
 
-  Result<void> load();
   // The jobs that are lost with it.
   Result<std::vector<JobId>> remove(const std::string& node, bool force, bool fenced);
   // A removed node may dial again under its name. kNotFound for one that was not removed.
   Result<void> add(const std::string& node);
-  // Nothing: it is let in. Else what a removed node is told before it is refused. Its jobs that run on are
-  // shown as unmanaged.
-  std::optional<std::vector<wire::StopJob>> refusal(const std::string& node, const wire::NodeInventory& has);
 
   // POST /v1/nodes/NODE/remove and /v1/nodes/NODE/add.
   [[nodiscard]] bool takes(const HttpRequest& request) const override;
@@ -47,13 +41,11 @@ class NodeRemovals : public ApiSection {
 
  private:
   Result<void> check(const std::string& node, bool force, bool fenced) const;
-  Result<void> keep(const std::string& node, bool fenced);
   [[nodiscard]] std::vector<JobId> jobs_on(const std::string& node) const;
   control::Task<Result<HttpResponse>> handle_removal(std::string node, std::string body);
   Result<void> allow_restores(const std::string& node);
 
   Parts parts_;
-  std::map<std::string, bool> removed_;  // fenced?
 };
 
 }  // namespace ckpt::coordinator

@@ -21,7 +21,7 @@
 
 #include "coordinator/api/api_json.h"
 #include "coordinator/fleet/jobs.h"
-#include "coordinator/images/image_table.h"
+#include "coordinator/images/image_finder.h"
 #include "coordinator/migration/migrations.h"
 #include "coordinator/requests/api_section.h"
 
@@ -35,7 +35,7 @@ class Recovery : public ApiSection {
     NodeTable& nodes;
     JobTable& jobs;
     MigrationTable& migrations;
-    const ImageTable& images;
+    const ImageFinder& images;
     control::asio::any_io_executor executor;
   };
   explicit Recovery(Parts parts) : parts_(std::move(parts)) {}

@@ -48,6 +48,10 @@ Result<std::string> token_of(const std::string& path) {
   return std::move(token);
 }
 
+std::string store_path(const Config& config) {
+  return config.folder() + "/state.db";
+}
+
 wire::Welcome welcome_of(const Config& config, const std::string& peer_token) {
   wire::Welcome welcome;
   welcome.lease_term_ns = config.lease_term_ms * kNanosPerMs;
@@ -67,61 +71,67 @@ migration::Timing timing_of(const Config& config) {
 
 Coordinator::Coordinator(control::asio::io_context& io, Config config, Store store,
                          migration::Journal journal, std::function<void(const Error&)> fatal,
-                         std::string peer_token)
+                         std::string peer_token, Images* fallback)
     : executor_(io.get_executor()),
       config_(std::move(config)),
       store_(std::move(store)),
+      store_sync_(store_, store_path(config_), executor_),
       events_(store_, executor_),
       cordons_(store_, events_, executor_),
       policy_(store_, events_, executor_),
-      nodes_(store_, executor_, welcome_of(config_, peer_token), node_listener()),
-      jobs_(store_, events_, executor_),
-      migrations_({store_, events_, nodes_, jobs_, executor_}, std::move(journal), timing_of(config_),
-                  std::move(fatal)),
+      jobs_(store_, events_, migration_queries(), executor_),
+      removed_nodes_(store_, jobs_),
+      nodes_(store_, store_sync_, executor_, welcome_of(config_, peer_token), removed_nodes_,
+             node_listener()),
+      migrations_({store_, store_sync_, events_, nodes_, jobs_, executor_}, std::move(journal),
+                  timing_of(config_), std::move(fatal)),
       stops_({nodes_, jobs_, migrations_, executor_}),
-      removals_({store_, events_, nodes_, jobs_, migrations_, config_.fence_command}),
+      fence_(nodes_, jobs_),
+      removals_({removed_nodes_, events_, nodes_, jobs_, migrations_, config_.fence_command}),
       backups_(store_, migrations_, config_.folder()),
-      service_({config_, nodes_, jobs_, migrations_, cordons_, std::move(peer_token), stops_}),
-      images_({store_, events_, nodes_, jobs_, migrations_, service_, config_, executor_}),
-      recovery_({store_, events_, nodes_, jobs_, migrations_, images_, executor_}),
-      image_api_(images_, jobs_),
-      overcommit_({service_, jobs_, images_, events_, executor_}),
-      drains_({store_, events_, nodes_, jobs_, migrations_, cordons_, service_, executor_}),
+      states_(nodes_, migrations_, snapshots_),
+      planner_({config_, nodes_, jobs_, migrations_, cordons_, states_}),
+      image_books_(around_images(),
+                   [this](const std::string& node, const std::string& cluster) {
+                     recovery_.cluster_recognised(node, cluster);
+                   }),
+      images_(around_images(), image_books_),
+      recovery_({store_, events_, nodes_, jobs_, migrations_, image_books_.finder, executor_}),
+      image_api_({jobs_, image_books_.catalog, image_books_.finder, image_books_.tasks, images_.protections,
+                  images_.snapshots, images_.requests, images_.removals}),
+      overcommit_({states_, planner_, jobs_, images_.requests, events_, executor_}),
+      resumes_({events_, jobs_, planner_, image_books_.finder, images_.requests, overcommit_, executor_}),
+      moves_(
+          {config_, nodes_, jobs_, migrations_, states_, planner_, images_.cancels, std::move(peer_token)}),
+      service_({nodes_, jobs_, planner_, stops_, images_.cancels, overcommit_}),
+      logs_(nodes_, jobs_),
+      drain_table_(store_, executor_),
+      drains_({events_, nodes_, jobs_, migrations_, cordons_, states_, planner_, moves_,
+               fallback != nullptr ? *fallback : images_.requests, drain_table_, executor_}),
       health_({store_, events_, nodes_, policy_, executor_}),
-      evacuations_(
-          {config_, store_, events_, jobs_, migrations_, cordons_, health_, policy_, service_, executor_}),
-      maintenance_({nodes_, cordons_, drains_}),
-      health_section_({nodes_, policy_, health_, evacuations_}),
-      metrics_({nodes_, jobs_, migrations_, service_}),
-      rebalancer_({service_, jobs_, migrations_, events_, config_.placement_margin_bytes, executor_}),
-      housekeeping_({config_, events_, jobs_, migrations_, drains_, health_, evacuations_, executor_}) {
+      evacuation_table_(store_),
+      evacuations_({config_, events_, jobs_, migrations_, cordons_, health_, policy_, states_, planner_,
+                    moves_, fallback != nullptr ? *fallback : images_.requests, evacuation_table_,
+                    executor_}),
+      maintenance_({nodes_, cordons_, drains_, drain_table_}),
+      health_section_({nodes_, policy_, health_, evacuations_, evacuation_table_}),
+      metrics_({nodes_, jobs_, migrations_, states_}),
+      rebalancer_({moves_, planner_, states_, jobs_, migrations_, events_, config_.placement_margin_bytes,
+                   executor_}),
+      housekeeping_(
+          {config_, events_, jobs_, migrations_, drain_table_, health_, evacuation_table_, executor_}) {
   events_.watch([this](const Event& event) { metrics_.take(event); });
-  use_images(&images_);
-  service_.set_room_maker(
-      [this](SubmitRequest request) { return overcommit_.make_room(std::move(request)); });
-  service_.set_image_work(
-      {[this](JobId id) { return images_.is_stored(id); },
-       [this](JobId id, const std::string& why) { return images_.give_up_parking(id, why); },
-       [this](JobId id, std::int64_t grace_ms) { return images_.stop_operation(id, grace_ms); }});
-  images_.watch_cluster([this](const std::string& node, const std::string& cluster) {
-    recovery_.cluster_recognised(node, cluster);
-  });
-  images_.set_resume_gate([this] { return overcommit_.busy(); });
-  nodes_.set_gate([this](const std::string& node, const wire::NodeInventory& has) {
-    return removals_.refusal(node, has);
-  });
   migrations_.watch([this](JobId id) { stops_.look_again(id); });
-  jobs_.set_migration_query([this](JobId id) { return migrations_.open_of(id) != nullptr; });
-  jobs_.set_arrival_query([this](JobId id) { return migrations_.is_closing(id); });
 }
 
 Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_context& io, Config config,
-                                                         std::function<void(const Error&)> fatal) {
+                                                         std::function<void(const Error&)> fatal,
+                                                         Images* fallback) {
   const std::string folder = config.folder();
   CKPT_TRYV(make_folder(folder));
   // First: its lock is what keeps two coordinators out of one folder.
   CKPT_TRY(journal, migration::Journal::open(folder + "/journal"));
-  CKPT_TRY(store, Store::open(folder + "/state.db"));
+  CKPT_TRY(store, Store::open(store_path(config)));
   if (config.tagged_ids) {
     CKPT_TRYV(store.draw_id_tag());
   }
@@ -129,18 +139,31 @@ Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_conte
   CKPT_TRY(token, token_of(folder + "/token"));
   CKPT_TRY(agent_token, token_of(folder + "/agent-token"));
   CKPT_TRY(metrics_token, token_of(folder + "/metrics-token"));
-  std::unique_ptr<Coordinator> coordinator(new Coordinator(
-      io, std::move(config), std::move(store), std::move(journal), std::move(fatal), std::move(peer_token)));
+  std::unique_ptr<Coordinator> coordinator(new Coordinator(io, std::move(config), std::move(store),
+                                                           std::move(journal), std::move(fatal),
+                                                           std::move(peer_token), fallback));
   coordinator->token_ = std::move(token);
   coordinator->agent_token_ = std::move(agent_token);
   coordinator->metrics_token_ = std::move(metrics_token);
   CKPT_TRYV(coordinator->load());
   // Till here each write was synced, the tag of new ids among them.
-  CKPT_TRY(sync, StoreSync::create(coordinator->store_, folder + "/state.db", coordinator->executor_));
-  coordinator->store_sync_ = std::move(sync);
+  CKPT_TRYV(coordinator->store_sync_.begin());
   CKPT_TRYV(coordinator->listen());
   CKPT_TRYV(coordinator->announce());
   return coordinator;
+}
+
+// Asked only once agents may connect.
+MigrationQueries Coordinator::migration_queries() {
+  MigrationQueries queries;
+  queries.has_open = [this](JobId id) { return migrations_.open_of(id) != nullptr; };
+  queries.may_be_arriving = [this](JobId id) { return migrations_.is_closing(id); };
+  return queries;
+}
+
+ImageSurroundings Coordinator::around_images() {
+  return {config_, store_,   events_, nodes_,     jobs_,    migrations_,
+          states_, planner_, stops_,  snapshots_, executor_};
 }
 
 NodeTable::Listener Coordinator::node_listener() {
@@ -163,6 +186,7 @@ NodeTable::Listener Coordinator::node_listener() {
       spdlog::info("job {} is forgotten", job_text(id));
     forget_at(node);
     recovery_.on_inventory(node);
+    fence_.on_inventory(node);
     for (const JobId id : jobs_.take_inventory(node)) {
       if (starting_.insert(id).second) control::spawn(executor_, "starting " + job_text(id), start_again(id));
     }
@@ -172,6 +196,7 @@ NodeTable::Listener Coordinator::node_listener() {
   };
   l.on_change = [this](const Node& node, const wire::JobInstance& instance) {
     recovery_.on_instance(node, instance);
+    fence_.on_instance(node, instance);
     jobs_.take_instance(node, instance);
     stops_.on_instance(instance);
   };
@@ -207,12 +232,14 @@ Result<void> Coordinator::load() {
   CKPT_TRYV(policy_.load());
   CKPT_TRYV(nodes_.load());
   CKPT_TRYV(jobs_.load());
-  CKPT_TRYV(removals_.load());
-  CKPT_TRYV(drains_.load());
+  CKPT_TRYV(removed_nodes_.load());
+  CKPT_TRYV(drain_table_.load());
   CKPT_TRYV(health_.load());
-  CKPT_TRYV(evacuations_.load());
+  CKPT_TRYV(evacuation_table_.load());
   CKPT_TRYV(migrations_.restore());
-  CKPT_TRYV(images_.load());
+  CKPT_TRYV(image_books_.load());
+  images_.start();
+  resumes_.start();
   health_.attach();
   drains_.resume();
   evacuations_.start();
@@ -232,8 +259,20 @@ Result<void> Coordinator::listen() {
                                      [this](std::shared_ptr<control::Connection> connection,
                                             wire::Hello hello) { nodes_.adopt(connection, hello); }));
   listener_ = listener;
-  Api::Parts parts{service_, nodes_,  jobs_,  migrations_,          events_,
-                   cordons_, policy_, token_, listener_->address(), wall_clock_ms()};
+  Api::Parts parts{service_,
+                   moves_,
+                   planner_,
+                   states_,
+                   logs_,
+                   nodes_,
+                   jobs_,
+                   migrations_,
+                   events_,
+                   cordons_,
+                   policy_,
+                   token_,
+                   listener_->address(),
+                   wall_clock_ms()};
   parts.sections = {&image_api_, &rebalancer_, &maintenance_, &health_section_,
                     &removals_,  &recovery_,   &backups_};
   api_ = std::make_unique<Api>(std::move(parts));
@@ -255,7 +294,7 @@ control::Task<HttpResponse> Coordinator::answer(HttpRequest request) {
 }
 
 control::Task<HttpResponse> Coordinator::once_durable(HttpResponse response) {
-  const auto stays = co_await durable(store_);
+  const auto stays = co_await durable(store_sync_);
   if (stays || response.status >= 400) co_return response;
   co_return Api::refuse(500, stays.assume_error().to_string());
 }
@@ -281,11 +320,6 @@ Result<void> Coordinator::announce() {
 control::Task<> Coordinator::start_again(JobId id) {
   co_await service_.start(id);
   starting_.erase(id);
-}
-
-void Coordinator::use_images(Images* images) {
-  drains_.set_images(images);
-  evacuations_.set_images(images);
 }
 
 void Coordinator::stop() {

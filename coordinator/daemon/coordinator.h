@@ -17,8 +17,11 @@
 #include "coordinator/cluster/housekeeping.h"
 #include "coordinator/cluster/node_removals.h"
 #include "coordinator/cluster/recovery.h"
+#include "coordinator/daemon/image_parts.h"
 #include "coordinator/maintenance/overcommit.h"
 #include "coordinator/maintenance/rebalance.h"
+#include "coordinator/maintenance/resumes.h"
+#include "coordinator/operations/fence.h"
 #include "coordinator/operations/metrics.h"
 #include "coordinator/state/store_sync.h"
 #include "libckpt/net/control/listener.h"
@@ -27,16 +30,18 @@ namespace ckpt::coordinator {
 
 class Coordinator {
  public:
-  // `fatal`: a journal record of unknown fate; the process must end and start again.
+  // `fatal`: a journal record of unknown fate; the process must end and start again. `fallback`: what drains
+  // and evacuations fall back on in place of its own images; it must outlive the coordinator.
   static Result<std::unique_ptr<Coordinator>> create(control::asio::io_context& io, Config config,
-                                                     std::function<void(const Error&)> fatal);
+                                                     std::function<void(const Error&)> fatal,
+                                                     Images* fallback = nullptr);
 
   // Where it listens; also in api.json.
   [[nodiscard]] std::string api_url() const { return "http://" + http_->address(); }
   [[nodiscard]] const std::string& agent_address() const { return listener_->address(); }
   [[nodiscard]] const std::string& token() const { return token_; }
   [[nodiscard]] const std::string& agent_token() const { return agent_token_; }
-  [[nodiscard]] Images& images() { return images_; }
+  [[nodiscard]] Images& images() { return images_.requests; }
   [[nodiscard]] const HttpServer& http() const { return *http_; }
   [[nodiscard]] JobTable& jobs() { return jobs_; }
   [[nodiscard]] MigrationTable& migrations() { return migrations_; }
@@ -44,16 +49,15 @@ class Coordinator {
 
   [[nodiscard]] const metrics::Registry& metrics() const { return metrics_.registry(); }
 
-  // What drains and evacuations fall back on; once, before `io` runs. It must outlive the coordinator.
-  void use_images(Images* images);
-
   // Closes ports and connections; the jobs run on.
   void stop();
 
  private:
   Coordinator(control::asio::io_context& io, Config config, Store store, migration::Journal journal,
-              std::function<void(const Error&)> fatal, std::string peer_token);
+              std::function<void(const Error&)> fatal, std::string peer_token, Images* fallback);
   NodeTable::Listener node_listener();
+  MigrationQueries migration_queries();
+  [[nodiscard]] ImageSurroundings around_images();
   Result<void> load();
   Result<void> listen();
   Result<void> announce();
@@ -67,22 +71,34 @@ class Coordinator {
   control::asio::any_io_executor executor_;
   Config config_;
   Store store_;
+  StoreSync store_sync_;
   EventLog events_;
   CordonTable cordons_;
   PolicyTable policy_;
-  NodeTable nodes_;
   JobTable jobs_;
+  RemovedNodes removed_nodes_;
+  NodeTable nodes_;
   MigrationTable migrations_;
   Stops stops_;
+  Fence fence_;
   NodeRemovals removals_;
   Backups backups_;
-  Service service_;
-  ImageTable images_;
+  RunningSnapshots snapshots_;
+  JobStates states_;
+  Planner planner_;
+  ImageBooks image_books_;
+  ImageActs images_;
   Recovery recovery_;
   ImageApi image_api_;
   Overcommit overcommit_;
-  DrainTable drains_;
+  Resumes resumes_;
+  Moves moves_;
+  Service service_;
+  LogReader logs_;
+  DrainTable drain_table_;
+  Drains drains_;
   HealthTable health_;
+  EvacuationTable evacuation_table_;
   Evacuations evacuations_;
   MaintenanceSection maintenance_;
   HealthSection health_section_;
@@ -96,7 +112,6 @@ class Coordinator {
   std::unique_ptr<Api> api_;
   std::shared_ptr<HttpServer> http_;
   std::shared_ptr<control::Listener> listener_;
-  std::unique_ptr<StoreSync> store_sync_;  // of store_, once all else is loaded
 };
 
 }  // namespace ckpt::coordinator

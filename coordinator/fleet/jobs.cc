@@ -389,7 +389,7 @@ std::vector<JobId> JobTable::take_inventory(const Node& node) {
       end(job, JobState::kExited, kExitOfStopped, "stopped before it had started");
     else if (job.state == JobState::kStarting)
       missing_starts.push_back(job.id);
-    else if (!judged_elsewhere(job) && !may_be_arriving_(job.id))
+    else if (!judged_elsewhere(job) && !migrations_.may_be_arriving(job.id))
       end(job, JobState::kLost, kExitOfFailed, "node " + node.row.name + " does not have it any more");
   }
   changed_.notify();  // also the free memory is news
@@ -401,8 +401,6 @@ void JobTable::take_instance(const Node& node, const wire::JobInstance& instance
   if (job == nullptr) {
     return;  // forgotten, or recovery.h takes it in
   }
-  const bool over = is_over(instance.phase);
-  if (!over && instance.incarnation <= job->fenced && fence_) fence_(node, job->id, job->fenced);
   const Segment& current = job->segments.back();
   if (!holds_gpu(job->state) || current.node != node.row.name || current.incarnation != instance.incarnation)
     return;

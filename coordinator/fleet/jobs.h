@@ -27,28 +27,22 @@
 
 namespace ckpt::coordinator {
 
-class JobTable {
- public:
-  JobTable(Store& store, EventLog& events, control::asio::any_io_executor executor)
-      : store_(store), events_(events), changed_(std::move(executor)) {}
-
-  Result<void> load();
-  // Asked for every instance that ended; set before the first inventory.
-  void set_migration_query(std::function<bool(JobId)> has_open_migration) {
-    has_open_migration_ = std::move(has_open_migration);
-  }
-
+// What the job table asks of migrations, which are of its jobs.
+struct MigrationQueries {
+  // Asked for every instance that ended.
+  std::function<bool(JobId)> has_open;
   // Asked for every instance that a node does not have: whether what the node says may be older than the
   // migration that brought it there.
-  void set_arrival_query(std::function<bool(JobId)> may_be_arriving) {
-    may_be_arriving_ = std::move(may_be_arriving);
-  }
+  std::function<bool(JobId)> may_be_arriving;
+};
 
-  // Told of an instance that lives although the job goes on from an image (Job::fenced): it must be ended
-  // there.
-  void set_fence(std::function<void(const Node&, JobId, Incarnation up_to)> fence) {
-    fence_ = std::move(fence);
-  }
+class JobTable {
+ public:
+  JobTable(Store& store, EventLog& events, MigrationQueries migrations,
+           control::asio::any_io_executor executor)
+      : store_(store), events_(events), migrations_(std::move(migrations)), changed_(std::move(executor)) {}
+
+  Result<void> load();
 
   // A new job on `place`, stored as starting. An empty name is made up. kRefused if a live job has the name.
   Result<Job*> create(wire::JobSpec spec, const Place& place, std::string placed);
@@ -134,7 +128,7 @@ class JobTable {
 
  private:
   [[nodiscard]] bool judged_elsewhere(const Job& job) const {
-    return job.operation.has_value() || has_open_migration_(job.id);
+    return job.operation.has_value() || migrations_.has_open(job.id);
   }
   void judge(Job& job, const wire::JobInstance& instance);
   void end(Job& job, JobState state, int exit_code, std::string reason);
@@ -146,10 +140,8 @@ class JobTable {
 
   Store& store_;
   EventLog& events_;
+  MigrationQueries migrations_;
   Signal changed_;
-  std::function<bool(JobId)> has_open_migration_;
-  std::function<bool(JobId)> may_be_arriving_ = [](JobId) { return false; };
-  std::function<void(const Node&, JobId, Incarnation)> fence_;
   std::map<JobId, Job> jobs_;
   std::map<JobId, Job*> live_;
   std::map<std::string, JobId, std::less<>> live_names_;

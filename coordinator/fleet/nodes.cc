@@ -82,11 +82,13 @@ const wire::JobInstance* Node::find(JobId job, Incarnation incarnation) const {
   return at == instances.end() ? nullptr : &*at;
 }
 
-NodeTable::NodeTable(Store& store, control::asio::any_io_executor executor, wire::Welcome welcome,
-                     Listener listener)
+NodeTable::NodeTable(Store& store, StoreSync& sync, control::asio::any_io_executor executor,
+                     wire::Welcome welcome, NodeGate& gate, Listener listener)
     : store_(store),
+      sync_(sync),
       executor_(std::move(executor)),
       welcome_(std::move(welcome)),
+      gate_(gate),
       listener_(std::move(listener)) {}
 
 Result<void> NodeTable::load() {
@@ -149,7 +151,7 @@ Result<void> NodeTable::on_frame(const std::string& name, const control::Connect
                                              std::to_string(hello.switches.size()) + " switches");
     std::shared_ptr<control::Connection> registered = waiting->second;
     unregistered_.erase(waiting);
-    if (const auto orders = gate_(name, hello.inventory)) {
+    if (const auto orders = gate_.refusal(name, hello.inventory)) {
       refuse(name, registered, *orders);
       return ok();
     }

@@ -61,6 +61,15 @@ struct Node {
   [[nodiscard]] std::uint64_t shown_bytes(std::uint32_t gpu) const;  // of all instances on it
 };
 
+// Asked of each node that dials.
+class NodeGate {
+ public:
+  virtual ~NodeGate() = default;
+  // Nothing: it is let in; else it is told that, and its connection ends.
+  virtual std::optional<std::vector<wire::StopJob>> refusal(const std::string& node,
+                                                            const wire::NodeInventory& has) = 0;
+};
+
 class NodeTable {
  public:
   // What others want to know; called on the io thread.
@@ -75,17 +84,13 @@ class NodeTable {
     std::function<void(const Node&, const wire::TargetReport&)> on_target_report;
   };
 
-  NodeTable(Store& store, control::asio::any_io_executor executor, wire::Welcome welcome, Listener listener);
+  NodeTable(Store& store, StoreSync& sync, control::asio::any_io_executor executor, wire::Welcome welcome,
+            NodeGate& gate, Listener listener);
 
   // Frames that a part of the coordinator of its own takes (health, images). Set before agents may connect;
   // an error ends the node's connection, so it is for what no agent sends.
   using FrameHandler = std::function<Result<void>(const Node&, std::span<const std::byte>)>;
   void take(wire::FrameType type, FrameHandler handler) { handlers_[type] = std::move(handler); }
-
-  // Asked of each node that dials: nothing lets it in; else it is told that, and its connection ends.
-  using Gate = std::function<std::optional<std::vector<wire::StopJob>>(const std::string&,
-                                                                       const wire::NodeInventory&)>;
-  void set_gate(Gate gate) { gate_ = std::move(gate); }
 
   // Names of nodes seen in earlier lives.
   Result<void> load();
@@ -105,7 +110,7 @@ class NodeTable {
   // again.
   template <class M>
   void tell(const std::string& node, const M& message, std::function<void()> not_told = {}) {
-    store_.when_durable([this, node, message, not_told = std::move(not_told)](const Result<void>& stays) {
+    sync_.when_durable([this, node, message, not_told = std::move(not_told)](const Result<void>& stays) {
       if (stays.has_value())
         send(node, message);
       else if (not_told)
@@ -116,7 +121,7 @@ class NodeTable {
   // Sends a request and waits for its Reply.
   template <class M>
   control::Task<Result<void>> call(std::string node, M request, std::chrono::milliseconds timeout) {
-    CKPT_CO_TRYV(co_await durable(store_));
+    CKPT_CO_TRYV(co_await durable(sync_));
     request.request_id = next_request_++;
     auto answer = co_await exchange(node, request, request.request_id, timeout);
     if (!answer) co_return answer.assume_error();
@@ -221,15 +226,16 @@ class NodeTable {
   void finish(std::uint64_t request, const std::string& node, Answer answer);
 
   Store& store_;
+  StoreSync& sync_;
   control::asio::any_io_executor executor_;
   wire::Welcome welcome_;
+  NodeGate& gate_;
   Listener listener_;
   std::map<wire::FrameType, FrameHandler> handlers_;
   std::map<std::string, Node> nodes_;
   std::map<const control::Connection*, std::shared_ptr<control::Connection>> unregistered_;
   // Of nodes that are refused, until what they were told has left.
   std::map<const control::Connection*, std::shared_ptr<control::asio::steady_timer>> refused_;
-  Gate gate_ = [](const std::string&, const wire::NodeInventory&) { return std::nullopt; };
   std::shared_ptr<PendingAnswers> pending_ = std::make_shared<PendingAnswers>();
   std::uint64_t next_request_ = 1;
 };

@@ -50,7 +50,7 @@ void Evacuations::attempt(Evacuation& e) {
 }
 
 bool Evacuations::may_start(Evacuation& e) {
-  const std::vector<const Evacuation*> all = pointers();
+  const std::vector<const Evacuation*> all = parts_.table.pointers();
   const std::int64_t now = wall_clock_ms();
   if (const std::uint32_t attempts = attempts_of(e.job, all, now, limits_);
       attempts >= limits_.attempts_per_job) {
@@ -91,25 +91,25 @@ PlanHints Evacuations::hints_for(const Evacuation& e) const {
 }
 
 void Evacuations::attempt_live(Evacuation& e, const Job& job) {
-  auto planned = parts_.service.plan(job, "auto", hints_for(e));
+  auto planned = parts_.planner.plan(job, "auto", hints_for(e));
   if (!planned) return wait(e, planned.assume_error().to_string());
   const MigratePlan& plan = planned.assume_value();
   if (!plan.to) {
-    const std::string obstacle = parts_.service.why_not_movable(job);
+    const std::string obstacle = parts_.states.why_not_movable(job);
     if (obstacle.empty()) return no_target(e, plan.reason, true);
-    parts_.service.give_up_parking(job, plan, why_of(e));
+    parts_.moves.give_up_parking(job, plan, why_of(e));
     if (plan.passing) return wait(e, plan.reason);
     if (!e.urgent) return enter(e, EvacuationState::kLeft, plan.reason);
     e.outcome = HealthOutcome::kRestore;
     return attempt_restore(e, job);
   }
   e.started_ms.push_back(wall_clock_ms());
-  save(e);
+  parts_.table.save(e);
   MigrateRequest request;
   request.options.max_downtime_ns = kEvacuationDowntimeNs;
   request.timeout_ms = e.urgent ? parts_.config.evacuation_live_deadline_ms : kPatientMoveMs;
   request.why = why_of(e);
-  auto begun = parts_.service.begin(job, request, plan);
+  auto begun = parts_.moves.begin(job, request, plan);
   if (!begun) return wait(e, begun.assume_error().to_string());
   e.migration = begun.assume_value()->id;
   e.to = *plan.to;
@@ -144,17 +144,14 @@ void Evacuations::after_live(Evacuation& e, const Migration& migration) {
 }
 
 void Evacuations::attempt_restore(Evacuation& e, const Job& job) {
-  if (parts_.service.give_up_parking(job, why_of(e))) return wait(e, "a suspend of it is being given up");
-  if (images_ == nullptr)
-    return enter(e, EvacuationState::kLeft,
-                 "its memory cannot be moved, and there are no images: it is left as it is");
-  const auto image = images_->newest(e.job);
+  if (parts_.moves.give_up_parking(job, why_of(e))) return wait(e, "a suspend of it is being given up");
+  const auto image = parts_.images.newest(e.job);
   if (!image) {
-    if (parts_.service.nodes_are_away()) return wait(e, "no node that is connected has an image of it");
+    if (parts_.planner.nodes_are_away()) return wait(e, "no node that is connected has an image of it");
     return enter(e, EvacuationState::kLeft,
                  "its memory cannot be moved, and there is no image of it: it is left as it is");
   }
-  const auto plan = parts_.service.plan_restore(job, *image, "auto", hints_for(e));
+  const auto plan = parts_.planner.plan_restore(job, *image, "auto", hints_for(e));
   if (!plan) return wait(e, plan.assume_error().to_string());
   const std::optional<Place> to = plan.assume_value().to;
   if (!to) return no_target(e, plan.assume_value().reason, false);
@@ -165,9 +162,9 @@ void Evacuations::attempt_restore(Evacuation& e, const Job& job) {
 }
 
 control::Task<> Evacuations::restore(EvacuationId id, Place to) {
-  const Evacuation& asked = evacuations_.at(id);
-  auto restored = co_await images_->restore(asked.job, to, why_of(asked));
-  Evacuation& e = evacuations_.at(id);
+  const Evacuation& asked = parts_.table.at(id);
+  auto restored = co_await parts_.images.restore(asked.job, to, why_of(asked));
+  Evacuation& e = parts_.table.at(id);
   if (e.state != EvacuationState::kRestoring) co_return;
   if (restored) {
     const Restored& there = restored.assume_value();
@@ -191,8 +188,8 @@ control::Task<> Evacuations::restore(EvacuationId id, Place to) {
 
 // Never killed: it rests in the vault, or runs on as it can until there is room.
 void Evacuations::no_target(Evacuation& e, const std::string& why, bool job_runs) {
-  const bool too_early = parts_.service.nodes_may_come_back();
-  if (e.urgent && images_ != nullptr && !too_early) return park(e, job_runs);
+  const bool too_early = parts_.planner.nodes_may_come_back();
+  if (e.urgent && !too_early) return park(e, job_runs);
   const std::string note = why + "; it goes as soon as there is room";
   if (e.state == EvacuationState::kQueued) return wait(e, note);
   enter(e, EvacuationState::kQueued, note);
@@ -205,9 +202,9 @@ void Evacuations::park(Evacuation& e, bool snapshot) {
 }
 
 control::Task<> Evacuations::rest(EvacuationId id, bool snapshot) {
-  const Evacuation& asked = evacuations_.at(id);
-  auto parked = co_await images_->park(asked.job, snapshot, why_of(asked));
-  Evacuation& e = evacuations_.at(id);
+  const Evacuation& asked = parts_.table.at(id);
+  auto parked = co_await parts_.images.park(asked.job, snapshot, why_of(asked));
+  Evacuation& e = parts_.table.at(id);
   if (e.state != EvacuationState::kParking) co_return;
   if (parked) {
     enter(e, EvacuationState::kParked, "no GPU could take it: it goes on as soon as there is room");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is decided, stored and looked at; how one job is moved: evacuation_attempts.cc.
+// What is decided and looked at; how one job is moved: evacuation_attempts.cc.
 #include "coordinator/health/evacuations.h"
 
 #include <fmt/format.h>
@@ -18,8 +18,6 @@ using wire::HealthOutcome;
 constexpr std::chrono::hours kDay{24};
 // A fault's victims end while the agent still waits for what belongs together.
 constexpr std::int64_t kDeathBeforeFindingMs = 60'000;
-constexpr const char* kEvacuationSchema =
-    "CREATE TABLE IF NOT EXISTS evacuations (id INTEGER PRIMARY KEY AUTOINCREMENT, document TEXT NOT NULL)";
 
 EvacuationLimits limits_of(const Config& config) {
   EvacuationLimits limits;
@@ -50,29 +48,10 @@ Evacuations::Evacuations(Parts parts)
   parts_.migrations.changed().subscribe([this] { wake(); });
 }
 
-Result<void> Evacuations::load() {
-  CKPT_TRYV(parts_.store.database().execute(kEvacuationSchema));
-  CKPT_TRY(statement, parts_.store.database().prepare("SELECT id, document FROM evacuations ORDER BY id"));
-  while (true) {
-    CKPT_TRY(row, statement.next());
-    if (!row) return ok();
-    const auto id = static_cast<EvacuationId>(statement.integer(0));
-    try {
-      Evacuation evacuation = evacuation_from_document(statement.text(1));
-      evacuation.id = id;
-      if (evacuation.open()) open_.insert(id);
-      evacuations_.emplace(id, std::move(evacuation));
-    } catch (const std::exception& e) {
-      return Error(ErrorCode::kCorrupt,
-                   "Row " + std::to_string(id) + " of table evacuations does not decode: " + e.what());
-    }
-  }
-}
-
 // A restore that the coordinator had asked for when it ended may have come about or not: where the job is
 // says which.
 void Evacuations::start() {
-  for (auto& [id, e] : evacuations_) {
+  for (auto& [id, e] : parts_.table.all()) {
     if (e.state != EvacuationState::kRestoring && e.state != EvacuationState::kParking) continue;
     const Job* job = parts_.jobs.find(e.job);
     const bool elsewhere = job != nullptr && !is_ended(job->state) && !is_on(e.from, *job);
@@ -93,7 +72,8 @@ void Evacuations::on_inventory() {
 }
 
 std::uint32_t Evacuations::recent() const {
-  return recent_starts(pointers(), wall_clock_ms(), parts_.policy.breaker().forgiven_ms, limits_);
+  return recent_starts(parts_.table.pointers(), wall_clock_ms(), parts_.policy.breaker().forgiven_ms,
+                       limits_);
 }
 
 control::Task<> Evacuations::run() {
@@ -106,8 +86,8 @@ control::Task<> Evacuations::run() {
 
 void Evacuations::step() {
   for (const Finding& finding : parts_.health.fresh()) begin_evacuations(finding);
-  const std::set<EvacuationId> open = open_;
-  for (const EvacuationId id : open) reconcile(evacuations_.at(id));
+  const std::set<EvacuationId> open = parts_.table.open();
+  for (const EvacuationId id : open) reconcile(parts_.table.at(id));
   start_next();
 }
 
@@ -162,33 +142,8 @@ bool Evacuations::died_of(const Job& job, const Finding& finding) const {
 }
 
 Result<void> Evacuations::keep(const Finding& finding, std::vector<Evacuation> decided) {
-  CKPT_TRY(transaction, Transaction::begin(parts_.store.database()));
-  for (Evacuation& e : decided) {
-    const auto known = std::find_if(open_.begin(), open_.end(), [&](EvacuationId id) {
-      const Evacuation& other = evacuations_.at(id);
-      return other.job == e.job && other.from == e.from;
-    });
-    if (known != open_.end()) {
-      Evacuation graver = evacuations_.at(*known);
-      escalate(graver, e);
-      e = std::move(graver);
-      CKPT_TRY(update, parts_.store.database().prepare("UPDATE evacuations SET document = ?2 WHERE id = ?1"));
-      CKPT_TRYV(update.bind(1, static_cast<std::int64_t>(e.id)).bind(2, evacuation_document(e)).run());
-    } else {
-      CKPT_TRY(insert, parts_.store.database().prepare("INSERT INTO evacuations VALUES (?1, ?2)"));
-      CKPT_TRY(
-          id, parts_.store.next_id_of("evacuation", evacuations_.empty() ? 0 : evacuations_.rbegin()->first));
-      e.id = id;
-      CKPT_TRYV(insert.bind(1, static_cast<std::int64_t>(id)).bind(2, evacuation_document(e)).run());
-    }
-  }
-  CKPT_TRYV(parts_.health.store_acted(finding));
-  CKPT_TRYV(transaction.commit());
+  CKPT_TRYV(parts_.table.keep(std::move(decided), [&] { return parts_.health.store_acted(finding); }));
   parts_.health.acted(finding.row);
-  for (Evacuation& e : decided) {
-    open_.insert(e.id);
-    evacuations_[e.id] = std::move(e);
-  }
   return ok();
 }
 
@@ -202,21 +157,15 @@ void Evacuations::reconcile(Evacuation& evacuation) {
 void Evacuations::start_next() {
   std::vector<const Evacuation*> open;
   std::set<EvacuationId> waiting;
-  for (const EvacuationId id : open_) {
-    open.push_back(&evacuations_.at(id));
+  for (const EvacuationId id : parts_.table.open()) {
+    open.push_back(&parts_.table.at(id));
     if (const auto tried = tried_at_.find(id); tried != tried_at_.end() && tried->second == generation_)
       waiting.insert(id);
   }
   for (const EvacuationId id : next_evacuations(open, waiting, limits_)) {
     tried_at_[id] = generation_;
-    attempt(evacuations_.at(id));
+    attempt(parts_.table.at(id));
   }
-}
-
-std::vector<const Evacuation*> Evacuations::pointers() const {
-  std::vector<const Evacuation*> all;
-  for (const auto& [id, e] : evacuations_) all.push_back(&e);
-  return all;
 }
 
 // Said once; that the reason's numbers change meanwhile is no news.
@@ -225,7 +174,7 @@ void Evacuations::wait(Evacuation& e, const std::string& note) {
   if (e.note == note) return;
   e.note = note;
   if (first) return enter(e, EvacuationState::kQueued, note);
-  save(e);
+  parts_.table.save(e);
 }
 
 void Evacuations::enter(Evacuation& e, EvacuationState state, const std::string& note) {
@@ -234,54 +183,14 @@ void Evacuations::enter(Evacuation& e, EvacuationState state, const std::string&
   if (!e.open()) {
     e.ended_ms = wall_clock_ms();
     tried_at_.erase(e.id);
-    open_.erase(e.id);
   }
-  save(e);
+  parts_.table.save(e);
   std::string text = fmt::format("[gpumigrate] evacuation {}: {} ({}) at {} is {}", evacuation_text(e.id),
                                  e.job_name, job_text(e.job), to_text(e.from), to_string(state));
   if (e.to) text += ", to " + to_text(*e.to);
   if (!note.empty()) text += ": " + note;
   parts_.events.add("evacuation", text + " (" + e.reason + ")", e.from.node, e.job, e.migration);
   wake();
-}
-
-void Evacuations::save(const Evacuation& e) {
-  auto statement = parts_.store.database().prepare("UPDATE evacuations SET document = ?2 WHERE id = ?1");
-  auto stored = statement ? statement.assume_value()
-                                .bind(1, static_cast<std::int64_t>(e.id))
-                                .bind(2, evacuation_document(e))
-                                .run()
-                          : Result<void>(statement.assume_error());
-  if (!stored)
-    spdlog::error("evacuation {} was not stored: {}", evacuation_text(e.id),
-                  stored.assume_error().to_string());
-}
-
-void Evacuations::forget_old(const Retention& keep) {
-  const std::size_t ended = evacuations_.size() - open_.size();
-  std::size_t surplus = ended - std::min(ended, keep.count);
-  std::vector<EvacuationId> over;
-  for (const auto& [id, e] : evacuations_) {
-    if (over.size() >= Retention::kBatch) break;
-    if (e.open()) continue;
-    if (surplus == 0 && e.ended_ms >= keep.since_ms) break;
-    if (surplus > 0) --surplus;
-    if (e.ended_ms <= keep.fresh_ms) over.push_back(id);
-  }
-  if (over.empty()) return;
-  if (auto removed = remove(over); !removed)
-    return spdlog::error("{} evacuations were not removed: {}", over.size(),
-                         removed.assume_error().to_string());
-  for (const EvacuationId id : over) evacuations_.erase(id);
-}
-
-Result<void> Evacuations::remove(const std::vector<EvacuationId>& ids) {
-  CKPT_TRY(transaction, Transaction::begin(parts_.store.database()));
-  for (const EvacuationId id : ids) {
-    CKPT_TRY(statement, parts_.store.database().prepare("DELETE FROM evacuations WHERE id = ?1"));
-    CKPT_TRYV(statement.bind(1, static_cast<std::int64_t>(id)).run());
-  }
-  return transaction.commit();
 }
 
 void Evacuations::wake() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Puts the parts of a vault's list together (wire::VaultContents): nothing of it counts before the last has
 // come.
-// Threads: one. Ownership: the ImageTable's. Errors: none; a list that lacks a part, or is too long, is
+// Threads: one. Ownership: the ImageReports'. Errors: none; a list that lacks a part, or is too long, is
 // dropped with a warning.
 #pragma once
 

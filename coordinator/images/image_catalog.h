@@ -4,7 +4,7 @@
 // be the same on every node. Of a folder that several nodes have listed, the newest list that has the job
 // counts.
 // A list that says nothing new is not stored again.
-// Threads: one. Ownership: the ImageTable's. Errors: what cannot be stored is logged, and tried again with
+// Threads: one. Ownership: the coordinator's. Errors: what cannot be stored is logged, and tried again with
 // the next list of that vault; memory is what counts.
 #pragma once
 
@@ -35,13 +35,13 @@ struct ImageId {
 
 class ImageCatalog {
  public:
-  explicit ImageCatalog(Store& store) : store_(store) {}
+  // Told of the node whose vault says that this cluster had another id before its store was lost.
+  using Recognised = std::function<void(const std::string& node, const std::string& cluster)>;
+  static void not_told(const std::string& /*node*/, const std::string& /*cluster*/) {}
+  explicit ImageCatalog(Store& store, Recognised recognised = not_told)
+      : store_(store), recognised_(std::move(recognised)) {}
 
   Result<void> load();
-  // Told of the node whose vault says that this cluster had another id before its store was lost. Set before
-  // the first list.
-  using Recognised = std::function<void(const std::string& node, const std::string& cluster)>;
-  void watch_cluster(Recognised recognised) { recognised_ = std::move(recognised); }
   // The job's name in a vault: no other cluster's job has it.
   [[nodiscard]] std::string vault_job_of(const Job& job) const;
 
@@ -113,9 +113,9 @@ class ImageCatalog {
   void save(const Key& key, Vault& vault);
 
   Store& store_;
+  Recognised recognised_;
   std::string cluster_;
   bool cluster_settled_ = false;  // images of it are known
-  Recognised recognised_ = [](const std::string&, const std::string&) {};
   std::map<Key, Vault> vaults_;
   std::int64_t last_seen_ms_ = 0;
   std::map<std::tuple<Key, std::string, std::uint64_t>, std::int64_t> measured_;  // pauses no list has yet

@@ -3,7 +3,7 @@
 // that the newest image is known without a clock. Durable in blocks, soon after they are begun. A restart
 // skips more than can have been given of those that were not durable yet. A coordinator that lost its store
 // counts on from what the vaults say.
-// Threads: one. Ownership: the ImageTable's. Errors: the store's.
+// Threads: one. Ownership: the coordinator's. Errors: the store's.
 #pragma once
 
 #include "coordinator/state/store.h"

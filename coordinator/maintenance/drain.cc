@@ -61,6 +61,14 @@ std::string drain_text(DrainId id) {
   return wire::id_text('d', id);
 }
 
+std::string drain_label(const Drain& drain) {
+  return drain_text(drain.id) + " of " + to_text(drain.scope);
+}
+
+std::string drain_reason(const Drain& drain) {
+  return "[gpumigrate] drain " + drain_text(drain.id) + (drain.reason.empty() ? "" : ": " + drain.reason);
+}
+
 std::optional<DrainId> parse_drain_id(std::string_view text) {
   return wire::parse_id('d', text);
 }

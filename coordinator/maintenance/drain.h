@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A drain: a node or GPU that is being emptied, and what becomes of each of its jobs. Plain values and the
-// rules that decide, which are pure; who acts on them is DrainTable (drains.h). Times are Unix milliseconds.
+// rules that decide, which are pure; who acts on them is Drains (drains.h). Times are Unix milliseconds.
 #pragma once
 
 #include <cstdint>
@@ -91,6 +91,10 @@ struct Drain {
   [[nodiscard]] bool open() const { return result == DrainResult::kNone; }
   [[nodiscard]] DrainJob* find(JobId job);
 };
+
+// "d3 of node-a", and what a move or a restore that it begins gives as its reason.
+[[nodiscard]] std::string drain_label(const Drain& drain);
+[[nodiscard]] std::string drain_reason(const Drain& drain);
 
 inline constexpr std::uint32_t kMaxDrainAttempts = 3;  // of one job, by migrations that began and failed
 

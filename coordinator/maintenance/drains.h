@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drains: cordons a node or a GPU and moves every job away, as many at a time as allowed, until it is empty,
-// the deadline has come or nothing can be moved any more. Each step is stored before the next: a coordinator
-// that was killed goes on where it was, and finds the migrations that it had begun by their jobs.
+// Drains: cordons a node or a GPU and moves every job away, until it is empty, the deadline has come or nothing
+// can be moved any more. Each step is stored before the next: a coordinator that was killed goes on where it
+// was, and finds the migrations that it had begun by their jobs.
 //
-// A job that cannot be moved now is looked at again whenever jobs, nodes or migrations have changed; nothing
-// here waits for time but the deadline. The limit counts every open migration out of the node, whoever began
-// it.
-// Threads: one io_context on one thread. Ownership: drains live here, those that are over until forget_old();
-// ids stay theirs for ever. Borrows its parts, which outlive it. Errors: kNotFound, kRefused, kNotSupported:
-// nothing was touched; those of the store.
+// Drains wake at every change of jobs, nodes, migrations and cordons; nothing here waits for time but the
+// deadline.
+// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: kNotFound,
+// kRefused: nothing was touched; those of the store.
 #pragma once
 
-#include <map>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "coordinator/fleet/expected_pause.h"
 #include "coordinator/images/images.h"
-#include "coordinator/maintenance/drain.h"
-#include "coordinator/operations/service.h"
+#include "coordinator/maintenance/drain_progress.h"
 
 namespace ckpt::coordinator {
 
@@ -29,23 +29,23 @@ struct DrainRequest {
   std::string reason;
 };
 
-class DrainTable {
+class Drains {
  public:
   struct Parts {
-    Store& store;
     EventLog& events;
     NodeTable& nodes;
     JobTable& jobs;
     MigrationTable& migrations;
     CordonTable& cordons;
-    Service& service;
+    const JobStates& states;
+    const Planner& planner;
+    Moves& moves;
+    Images& images;
+    DrainTable& table;
     control::asio::any_io_executor executor;
   };
-  explicit DrainTable(Parts parts);
-  // Null (as at first): there are no images to fall back on.
-  void set_images(Images* images) { images_ = images; }
+  explicit Drains(Parts parts);
 
-  Result<void> load();
   // Takes up what was open; once, after load() of everything.
   void resume();
   // A node said what it has: memory may be free where there was none.
@@ -66,52 +66,26 @@ class DrainTable {
     std::optional<ExpectedPause> pause;  // that the move would be
   };
   // What begin() would do, in its order. Touches nothing.
-  Result<std::vector<Prospect>> dry_run(const DrainRequest& request);
-
-  [[nodiscard]] const Drain* find(DrainId id) const;
-  [[nodiscard]] const std::map<DrainId, Drain>& all() const { return drains_; }
-  [[nodiscard]] const Drain* open_of(const Scope& scope) const;
-  // Removes those that are over and need not stay.
-  void forget_old(const Retention& keep);
-  [[nodiscard]] Signal& changed() { return changed_; }
+  Result<std::vector<Prospect>> dry_run(const DrainRequest& request) const;
 
  private:
-  // What need not survive: what was tried at which news.
-  struct Memory {
-    std::map<JobId, std::uint64_t> planned_at;   // generation_
-    std::map<JobId, std::uint64_t> retry_after;  // inventories_
-    std::map<JobId, Place> failed_at;
-  };
   using Clock = std::chrono::steady_clock;
 
   control::Task<> expect_nodes();
   control::Task<> run(DrainId id);
   // The next moment to look again whatever happens; nullopt: it is over.
   std::optional<Clock::time_point> step(DrainId id);
-  // What has become of the jobs; true: some are on their way to the place.
-  bool reconcile(Drain& drain);
-  void look_at(Drain& drain, DrainJob& entry, const Job& job);
-  void on_migration_ended(Drain& drain, DrainJob& entry, const Migration& migration);
-  void start_moves(Drain& drain);
-  void move(Drain& drain, DrainJob& entry, const Job& job);
-  bool begin_move(Drain& drain, DrainJob& entry, const Job& job, const MigratePlan& plan);
   void restore_some(Drain& drain, bool deadline_passed);
   control::Task<> restore(DrainId id, JobId job);
-  [[nodiscard]] unsigned leaving(const std::string& node) const;
-  void add(Drain& drain, const Job& job);
   void tell(const Drain& drain, const DrainJob& entry);
-  Result<void> save(Drain& drain);
-  Result<void> remove(const std::vector<DrainId>& ids);
+  void save(Drain& drain);
+  void wake();
 
   Parts parts_;
-  Images* images_ = nullptr;
-  std::map<DrainId, Drain> drains_;
-  std::map<DrainId, Memory> memory_;
-  std::uint64_t generation_ = 1;   // grows at each change that may make room or a job movable
-  std::uint64_t inventories_ = 1;  // grows at each inventory
+  DrainMoves moves_;
+  DrainProgress progress_;
   std::uint64_t wakes_ = 0;
   Signal wake_;
-  Signal changed_;
 };
 
 }  // namespace ckpt::coordinator

@@ -30,7 +30,7 @@ std::vector<Occupant> Overcommit::occupants() const {
     occupant.priority = job.spec.priority;
     occupant.bytes = job.expected_bytes();
     occupant.started_ms = job.started_ms;
-    occupant.obstacle = parts_.service.why_not_movable(job);
+    occupant.obstacle = parts_.states.why_not_movable(job);
   }
   return found;
 }
@@ -45,9 +45,9 @@ control::Task<Result<void>> Overcommit::make_room(SubmitRequest request) {
 }
 
 control::Task<Result<void>> Overcommit::make_room_alone(SubmitRequest request) {
-  CKPT_CO_TRY(plan, parts_.service.plan(request));
+  CKPT_CO_TRY(plan, parts_.planner.plan(request));
   if (plan.to) co_return ok();
-  const auto preemption = plan_preemption(parts_.service.gpu_views(), Service::request_for(request),
+  const auto preemption = plan_preemption(parts_.planner.gpu_views(), Planner::request_for(request),
                                           request.spec.priority, occupants());
   if (!preemption)
     co_return Error(ErrorCode::kRefused,
@@ -67,7 +67,7 @@ control::Task<Result<void>> Overcommit::make_room_alone(SubmitRequest request) {
 control::Task<Result<void>> Overcommit::wait_for_room(SubmitRequest request, std::chrono::seconds most) {
   const auto deadline = std::chrono::steady_clock::now() + most;
   while (true) {
-    CKPT_CO_TRY(plan, parts_.service.plan(request));
+    CKPT_CO_TRY(plan, parts_.planner.plan(request));
     if (plan.to) co_return ok();
     if (std::chrono::steady_clock::now() >= deadline)
       co_return Error(ErrorCode::kTimedOut,

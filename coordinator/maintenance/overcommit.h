@@ -8,15 +8,16 @@
 #pragma once
 
 #include "coordinator/images/images.h"
-#include "coordinator/operations/service.h"
+#include "coordinator/operations/room_maker.h"
 #include "coordinator/placement/preemption.h"
 
 namespace ckpt::coordinator {
 
-class Overcommit {
+class Overcommit : public RoomMaker {
  public:
   struct Parts {
-    Service& service;
+    const JobStates& states;
+    const Planner& planner;
     JobTable& jobs;
     Images& images;
     EventLog& events;
@@ -24,9 +25,8 @@ class Overcommit {
   };
   explicit Overcommit(Parts parts) : parts_(std::move(parts)), changed_(parts_.executor) {}
 
-  // Returns once the job fits, for who submits it at once.
-  control::Task<Result<void>> make_room(SubmitRequest request);
-  // Room is being made: nobody else may take it (ImageTable::set_resume_gate).
+  control::Task<Result<void>> make_room(SubmitRequest request) override;
+  // Room is being made: nobody else may take it (resumes.h).
   [[nodiscard]] bool busy() const noexcept { return busy_; }
 
  private:

@@ -24,7 +24,7 @@ std::optional<std::size_t> index_of(const PackProblem& problem, const Place& pla
 
 PackProblem Rebalancer::problem() const {
   PackProblem problem;
-  const std::vector<GpuView> views = parts_.service.gpu_views();
+  const std::vector<GpuView> views = parts_.planner.gpu_views();
   const auto margin = static_cast<std::uint64_t>(parts_.margin_bytes);
   for (const GpuView& view : views) {
     PackGpu& gpu = problem.gpus.emplace_back();
@@ -45,8 +45,8 @@ PackProblem Rebalancer::problem() const {
     pack.gpu = *at;
     pack.bytes = job.expected_bytes();
     pack.state_bytes = job.state_bytes();
-    pack.obstacle = parts_.service.why_not_movable(job);
-    const PlacementRequest wanted = parts_.service.request_for(job, views);
+    pack.obstacle = parts_.states.why_not_movable(job);
+    const PlacementRequest wanted = parts_.planner.request_for(job, views);
     for (const GpuView& view : views) pack.may_go.push_back(objections_but_memory(view, wanted).empty());
   }
   return problem;
@@ -134,7 +134,7 @@ control::Task<Result<void>> Rebalancer::migrate(std::size_t index) {
   request.options.max_downtime_ns = kDefaultMaxDowntimeNs;
   request.timeout_ms = kMoveTimeoutMs;
   request.why = "rebalance: " + why_move(run_->problem, run_->plan, index);
-  CKPT_CO_TRY(begun, co_await parts_.service.migrate(run_->problem.jobs[planned.job].id, std::move(request)));
+  CKPT_CO_TRY(begun, co_await parts_.moves.migrate(run_->problem.jobs[planned.job].id, std::move(request)));
   const MigrationId id = begun->id;
   run_->moves[index].migration = id;
   touch();

@@ -11,7 +11,7 @@
 
 #include <optional>
 
-#include "coordinator/operations/service.h"
+#include "coordinator/operations/moves.h"
 #include "coordinator/placement/rebalance_plan.h"
 #include "coordinator/requests/api_section.h"
 
@@ -40,7 +40,9 @@ struct RebalanceRun {
 class Rebalancer : public ApiSection {
  public:
   struct Parts {
-    Service& service;
+    Moves& moves;
+    const Planner& planner;
+    const JobStates& states;
     JobTable& jobs;
     MigrationTable& migrations;
     EventLog& events;

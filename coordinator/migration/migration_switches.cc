@@ -140,7 +140,7 @@ control::Task<Result<SwitchEffects::Forget>> MigrationTable::forgettable() {
     if (id <= removed_up_to_) kept.insert(id);
   }
   const MigrationId removed_up_to = removed_up_to_;
-  CKPT_CO_TRYV(co_await durable(parts_.store));
+  CKPT_CO_TRYV(co_await durable(parts_.sync));
   const Forget forget = [over = std::move(over), kept = std::move(kept),
                          removed_up_to](const migration::Record& record) {
     const MigrationId id = record.info.migration;

@@ -28,6 +28,7 @@ class MigrationTable : private SwitchEffects {
  public:
   struct Parts {
     Store& store;
+    StoreSync& sync;
     EventLog& events;
     NodeTable& nodes;
     JobTable& jobs;

@@ -38,7 +38,7 @@ control::Task<Result<Found>> find_process(NodeTable& table, std::vector<std::str
 
 control::Task<Result<Job*>> Service::adopt(AdoptRequest request) {
   if (request.node) {
-    CKPT_CO_TRYV(check_exists(*request.node, std::nullopt));
+    CKPT_CO_TRYV(check_exists(parts_.nodes, *request.node, std::nullopt));
   }
   std::vector<std::string> nodes;
   for (const auto& [name, node] : parts_.nodes.all()) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job's log over all its moves: the logs of the instances that ran, one after the other
-// (Service::read_log).
-#include "coordinator/operations/service.h"
+#include "coordinator/operations/log_reader.h"
+
 #include "libckpt/protocol/wire/node_messages.h"
 
 namespace ckpt::coordinator {
@@ -18,20 +17,20 @@ std::optional<std::uint64_t> final_length(const NodeTable& nodes, const Segment&
   return over ? std::optional(instance->log_bytes) : std::nullopt;
 }
 
-std::int64_t nanos_until(Service::Deadline deadline) {
+std::int64_t nanos_until(LogReader::Deadline deadline) {
   const auto left = deadline - steady_clock::now();
   return std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::nanoseconds>(left).count());
 }
 
 }  // namespace
 
-control::Task<Result<LogChunk>> Service::read_log(JobId id, std::uint64_t offset, std::uint32_t limit,
-                                                  Deadline deadline) {
+control::Task<Result<LogChunk>> LogReader::read(JobId id, std::uint64_t offset, std::uint32_t limit,
+                                                Deadline deadline) {
   LogChunk chunk;
   chunk.next_offset = offset;
   std::uint64_t begin = 0;  // where the segment starts in the whole log
   std::size_t index = 0;
-  while (const Job* job = parts_.jobs.find(id)) {
+  while (const Job* job = jobs_.find(id)) {
     if (job->state == JobState::kFailed) {
       chunk.ended = true;
       break;
@@ -39,7 +38,7 @@ control::Task<Result<LogChunk>> Service::read_log(JobId id, std::uint64_t offset
     if (index >= job->segments.size())
       index = job->segments.size() - 1;  // it went back to an earlier instance
     const Segment segment = job->segments[index];
-    const auto length = final_length(parts_.nodes, segment, id);
+    const auto length = final_length(nodes_, segment, id);
     if (length && index + 1 < job->segments.size() && offset >= begin + *length) {
       begin += *length;
       ++index;
@@ -51,8 +50,8 @@ control::Task<Result<LogChunk>> Service::read_log(JobId id, std::uint64_t offset
     request.offset = offset - std::min(begin, offset);
     request.limit = std::min(limit, wire::kMaxLogBytes);
     request.follow_ns = nanos_until(deadline);
-    CKPT_CO_TRY(data, co_await parts_.nodes.read_log(segment.node, request));
-    job = parts_.jobs.find(id);
+    CKPT_CO_TRY(data, co_await nodes_.read_log(segment.node, request));
+    job = jobs_.find(id);
     if (job == nullptr) break;
     const bool last = index + 1 >= job->segments.size();
     chunk.bytes = std::move(data.bytes);
@@ -66,7 +65,7 @@ control::Task<Result<LogChunk>> Service::read_log(JobId id, std::uint64_t offset
     }
     if (steady_clock::now() >= deadline) break;
     // The instance has ended, and it is not known yet what comes after it.
-    if (data.ended) co_await parts_.jobs.changed().wait_until(deadline);
+    if (data.ended) co_await jobs_.changed().wait_until(deadline);
   }
   co_return chunk;
 }

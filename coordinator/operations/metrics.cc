@@ -235,7 +235,7 @@ void Metrics::observe_jobs() {
       {"state"}, [this](Series& out) {
         std::map<std::string, double> count;
         for (const char* state : kJobStates) count[state] = 0;
-        for (const auto& [id, job] : tables_.jobs.all()) ++count[tables_.service.job_state(job)];
+        for (const auto& [id, job] : tables_.jobs.all()) ++count[tables_.states.of(job)];
         for (const auto& [state, jobs] : count) out.add({state}, jobs);
       });
 }

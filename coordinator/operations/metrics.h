@@ -15,7 +15,7 @@
 #include <set>
 #include <string>
 
-#include "coordinator/operations/service.h"
+#include "coordinator/operations/job_states.h"
 #include "libckpt/net/metrics/registry.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 
@@ -27,7 +27,7 @@ class Metrics {
     const NodeTable& nodes;
     JobTable& jobs;
     const MigrationTable& migrations;
-    const Service& service;
+    const JobStates& states;
   };
   explicit Metrics(Tables tables);
 

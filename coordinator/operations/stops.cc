@@ -16,9 +16,19 @@ bool lives(const wire::JobInstance& instance) {
 
 }  // namespace
 
-void Stops::order(JobId id) {
+Result<void> Stops::begin(Job& job, std::int64_t grace_ms) {
+  if (is_ended(job.state)) return ok();
+  if (job.state == JobState::kParked) {
+    parts_.jobs.stop_parked(job);
+    return ok();
+  }
+  CKPT_TRYV(parts_.jobs.stop_requested(job, grace_ms));
+  const JobId id = job.id;
   std::erase_if(told_, [&](const Told& told) { return std::get<1>(told) == id; });
   carry_out(id);
+  // An aborted migration has told by now where the job is.
+  if (!is_ended(job.state) && !parts_.nodes.connected(job.node())) parts_.jobs.stop_away(job);
+  return ok();
 }
 
 void Stops::look_again(JobId id) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Carries out what `stop` has recorded (Job::stop_requested), until nothing of the job lives any more. An
-// open migration is aborted, and the side that owns the job then is ordered to end. Every living instance
-// gets the order once on each connection, also those of a job that has ended here already.
+// Records that a job is to be stopped (Job::stop_requested) and carries it out, until nothing of the job
+// lives any more. An open migration is aborted, and the side that owns the job then is ordered to end. Every
+// living instance gets the order once on each connection, also those of a job that has ended here already.
 //
 // Between a migration's barrier and its end no side is ordered to end that may not own the job. A paused side
 // that ended would leave the other without a way back. A side that runs alone, since the other one is away,
-// is told. Threads: one io_context on one thread. Ownership: borrows the tables. Errors: none; what cannot be
-// said now is said at the next connection.
+// is told. Threads: one io_context on one thread. Ownership: borrows the tables. Errors: the store's; what
+// cannot be sent now is sent at the next connection.
 #pragma once
 
 #include <set>
@@ -28,8 +28,9 @@ class Stops {
   };
   explicit Stops(Parts parts) : parts_(std::move(parts)) {}
 
-  // After `stop` has been recorded: with its grace, also to those who have been told before.
-  void order(JobId id);
+  // A job without an operation on its images. It ends here at once if its node is away. Again: with the new
+  // grace.
+  Result<void> begin(Job& job, std::int64_t grace_ms);
   // Something of the job has changed. Later, on the loop.
   void look_again(JobId id);
   void on_inventory(const Node& node);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the coordinator keeps of a job's images and protection. It is part of the job's own record (model.h)
-// and changes with its state in one write. Plain values; ImageTable changes them.
+// and changes with its state in one write. Plain values; coordinator/images changes them.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The coordinator's SQLite file (WAL, mode 0600): jobs, nodes, migrations and events for people and for a
 // restart. What decides a switch is not here but in the journal (handover/journal.h). Each write is durable
-// when it returns (synchronous=FULL), until a StoreSync takes the syncs over: then when_durable() says when.
+// when it returns (synchronous=FULL), until a StoreSync takes the syncs over: then that says when.
 // Whoever states to others what is written here, or orders something that it allows, waits for that. What
 // power takes with it is the newest of it, and nodes tell it again (recovery.h).
 // Threads: one. Errors: kRefused when the disk is full, kCorrupt for a row that does not decode,
@@ -86,14 +86,7 @@ class Store {
   static constexpr std::uint64_t kMaxPruned = 5'000;
   Result<bool> prune_events(std::uint64_t keep, std::int64_t since_ms = 0);
 
-  // Calls `then` when all that has been written is durable, or with why it is not: at once, or later on the
-  // writer's thread.
-  using Then = std::function<void(const Result<void>&)>;
-  void when_durable(Then then) { syncs_ ? syncs_(std::move(then)) : then(ok()); }
-  // Who syncs what is written; nobody: each write itself.
-  void set_syncs(std::function<void(Then)> syncs) { syncs_ = std::move(syncs); }
-
-  // For parts of the coordinator with tables of their own in the same file (cordons.h, drains.h, health.h).
+  // For parts of the coordinator with tables of their own in the same file (cordons.h, drain_table.h, health.h).
   [[nodiscard]] Database& database() { return db_; }
 
  private:
@@ -103,7 +96,6 @@ class Store {
   // The next id of it has a higher number.
   Result<void> count_from(std::string_view counter, std::uint64_t number);
   Database db_;
-  std::function<void(Then)> syncs_;
   wire::IdTag tag_ = 0;
   std::uint64_t last_job_ = 0;  // number
   std::map<std::uint64_t, wire::IdTag>

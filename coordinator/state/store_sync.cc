@@ -26,35 +26,30 @@ Error not_durable(Error cause) {
 
 }  // namespace
 
-StoreSync::StoreSync(Store& store, Database copier, UniqueFd log, control::asio::any_io_executor executor)
-    : store_(store),
-      executor_(std::move(executor)),
-      timer_(executor_),
-      copier_(std::move(copier)),
-      log_(std::move(log)) {}
+StoreSync::StoreSync(Store& store, std::string path, control::asio::any_io_executor executor)
+    : store_(store), path_(std::move(path)), executor_(std::move(executor)), timer_(executor_) {}
 
-Result<std::unique_ptr<StoreSync>> StoreSync::create(Store& store, const std::string& path,
-                                                     control::asio::any_io_executor executor) {
-  CKPT_TRY(copier, Database::open(path));
+Result<void> StoreSync::begin() {
+  CKPT_TRY(copier, Database::open(path_));
   // So long it waits for readers at most, while the writer waits for it.
   CKPT_TRYV(copier.execute("PRAGMA synchronous=FULL; PRAGMA busy_timeout=100;"));
-  UniqueFd log(::open((path + "-wal").c_str(), O_RDWR | O_CLOEXEC));
-  if (!log) return Error::from_errno("Opening the log of " + path);
+  UniqueFd log(::open((path_ + "-wal").c_str(), O_RDWR | O_CLOEXEC));
+  if (!log) return Error::from_errno("Opening the log of " + path_);
   // All before this was synced by the store itself.
-  CKPT_TRYV(store.database().execute("PRAGMA wal_autocheckpoint=0; PRAGMA synchronous=NORMAL;"));
+  CKPT_TRYV(store_.database().execute("PRAGMA wal_autocheckpoint=0; PRAGMA synchronous=NORMAL;"));
   // A log that begins anew is cut: its size says what is in it.
   const std::string limit = "PRAGMA journal_size_limit=" + std::to_string(kLogBytes / 4) + ";";
-  CKPT_TRYV(store.database().execute(limit.c_str()));
-  std::unique_ptr<StoreSync> sync(
-      new StoreSync(store, std::move(copier), std::move(log), std::move(executor)));
-  sync->durable_ = store.database().commits();
-  store.database().on_commit([raw = sync.get()] { raw->look_later(); });
-  store.set_syncs([raw = sync.get()](Store::Then then) { raw->wait_for(std::move(then)); });
-  return sync;
+  CKPT_TRYV(store_.database().execute(limit.c_str()));
+  copier_.emplace(std::move(copier));
+  log_ = std::move(log);
+  durable_ = store_.database().commits();
+  store_.database().on_commit([this] { look_later(); });
+  begun_ = true;
+  return ok();
 }
 
 StoreSync::~StoreSync() {
-  store_.set_syncs({});
+  if (!begun_) return;
   store_.database().on_commit({});
   disk_.join();
   if (auto synced = sync(); !synced)
@@ -65,11 +60,12 @@ StoreSync::~StoreSync() {
     spdlog::error("the store does not sync any more: {}", given_back.assume_error().to_string());
 }
 
-void StoreSync::wait_for(Store::Then then) {
+void StoreSync::when_durable(Then then) {
+  if (!begun_) return then(ok());
   const std::uint64_t commits = store_.database().commits();
   if (commits <= durable_) return then(ok());
   waiters_.push_back({commits, std::move(then)});
-  begin();
+  sync_soon();
 }
 
 // Called in the midst of a commit.
@@ -79,11 +75,11 @@ void StoreSync::look_later() {
   timer_.async_wait([this](boost::system::error_code code) {
     if (code) return;
     looks_later_ = false;
-    begin();
+    sync_soon();
   });
 }
 
-void StoreSync::begin() {
+void StoreSync::sync_soon() {
   const std::uint64_t commits = store_.database().commits();
   if (commits <= durable_ || std::exchange(under_way_, true)) return;
   control::asio::post(disk_, [this, commits] {
@@ -106,7 +102,7 @@ void StoreSync::done(std::uint64_t commits, const Result<void>& synced) {
     return true;
   });
   if (!waiters_.empty())
-    begin();
+    sync_soon();
   else if (store_.database().commits() > durable_)
     look_later();
   for (const Waiter& waiter : told) waiter.then(synced);
@@ -141,7 +137,7 @@ void StoreSync::copy_if_large() {
 }
 
 Result<bool> StoreSync::copy(const char* mode) {
-  CKPT_TRY(statement, copier_.prepare(std::string("PRAGMA wal_checkpoint(") + mode + ")"));
+  CKPT_TRY(statement, copier_->prepare(std::string("PRAGMA wal_checkpoint(") + mode + ")"));
   CKPT_TRY(row, statement.next());
   if (!row) return Error(ErrorCode::kInternal, "A checkpoint of the store said nothing");
   const bool busy = statement.integer(0) != 0;
@@ -150,7 +146,7 @@ Result<bool> StoreSync::copy(const char* mode) {
   return all && !busy;
 }
 
-control::Task<Result<void>> durable(Store& store) {
+control::Task<Result<void>> durable(StoreSync& store) {
   std::optional<Result<void>> said;
   const auto executor = co_await control::asio::this_coro::executor;
   co_await control::asio::async_initiate<const control::asio::use_awaitable_t<>, void()>(

@@ -2,11 +2,11 @@
 // Makes what is written to the store durable, on a thread of its own: the loop that writes never waits for
 // the disk.
 //
-// While it lives the store's own connection (synchronous=NORMAL) copies nothing out of its log. It syncs only
+// From begin() on the store's own connection (synchronous=NORMAL) copies nothing out of its log. It syncs only
 // the header of a log that begins anew: once for each kLogBytes that were written, or more. SQLite's log is a
 // prefix of whole transactions whatever a power cut leaves of it. So a coordinator that comes up finds its
 // store as it was at one moment. One fdatasync of the log makes durable all that was committed before it
-// began. It begins at once for who waits (Store::when_durable), and soon for what nobody waits for. Beyond
+// began. It begins at once for who waits (when_durable()), and soon for what nobody waits for. Beyond
 // kLogBytes the log is copied into the store's file, by a connection of the thread's own, which syncs. Beyond
 // kMaxLogBytes the writer waits for that.
 //
@@ -16,7 +16,7 @@
 // so nothing is durable then until the whole log has been copied.
 #pragma once
 
-#include <memory>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,23 +32,27 @@ class StoreSync {
   static constexpr std::uint64_t kLogBytes = 4 << 20;
   static constexpr std::uint64_t kMaxLogBytes = 16 << 20;
 
-  // Of the store in that file.
-  static Result<std::unique_ptr<StoreSync>> create(Store& store, const std::string& path,
-                                                   control::asio::any_io_executor executor);
+  // Of the store in the file at `path`.
+  StoreSync(Store& store, std::string path, control::asio::any_io_executor executor);
   // The last sync.
   ~StoreSync();
   StoreSync(const StoreSync&) = delete;
   StoreSync& operator=(const StoreSync&) = delete;
 
+  // Takes the syncs over; once. Until then the store syncs each write itself.
+  Result<void> begin();
+  // Calls `then` when all that has been written is durable, or with why it is not: at once, or later on the
+  // loop.
+  using Then = std::function<void(const Result<void>&)>;
+  void when_durable(Then then);
+
  private:
   struct Waiter {
     std::uint64_t commits = 0;
-    Store::Then then;
+    Then then;
   };
-  StoreSync(Store& store, Database copier, UniqueFd log, control::asio::any_io_executor executor);
-  void wait_for(Store::Then then);
   void look_later();
-  void begin();
+  void sync_soon();
   void done(std::uint64_t commits, const Result<void>& synced);
 
   // On the disk thread.
@@ -58,7 +62,9 @@ class StoreSync {
   Result<bool> copy(const char* mode);
 
   Store& store_;
+  std::string path_;
   control::asio::any_io_executor executor_;
+  bool begun_ = false;
   std::uint64_t durable_ = 0;  // so many commits
   bool under_way_ = false;
   bool failed_ = false;
@@ -66,13 +72,13 @@ class StoreSync {
   std::vector<Waiter> waiters_;
   control::asio::steady_timer timer_;
 
-  Database copier_;  // of the disk thread, as is all that follows
+  std::optional<Database> copier_;  // of the disk thread, as is all that follows
   UniqueFd log_;
   bool given_up_ = false;  // the kernel may have, on a part of the log
   control::asio::thread_pool disk_{1};
 };
 
 // Returns when all that has been written to the store is durable, or says why it is not.
-control::Task<Result<void>> durable(Store& store);
+control::Task<Result<void>> durable(StoreSync& store);
 
 }  // namespace ckpt::coordinator

@@ -23,9 +23,10 @@ class JobTableTest : public ::testing::Test {
     store_.reset();
     store_.emplace(Store::open(folder_ + "/state.db").value());
     events_.emplace(*store_, io_.get_executor());
-    jobs_.emplace(*store_, *events_, io_.get_executor());
-    jobs_->set_migration_query([this](JobId) { return migrating_; });
-    jobs_->set_arrival_query([this](JobId) { return closing_; });
+    MigrationQueries migrations;
+    migrations.has_open = [this](JobId) { return migrating_; };
+    migrations.may_be_arriving = [this](JobId) { return closing_; };
+    jobs_.emplace(*store_, *events_, std::move(migrations), io_.get_executor());
     ASSERT_TRUE(jobs_->load());
   }
   Job& create(const std::string& name) {

@@ -31,10 +31,9 @@ void Cluster::start() {
   io_ = std::make_unique<control::asio::io_context>(1);
   Config config = config_;
   if (agent_port_ != 0) config.agent_address = agent_address();
-  auto created = Coordinator::create(*io_, config, fatal_);
+  auto created = Coordinator::create(*io_, config, fatal_, images_);
   ASSERT_TRUE(created) << created.error().to_string();
   coordinator_ = std::move(created).value();
-  if (images_ != nullptr) coordinator_->use_images(images_);
   api_port_ = port_of(coordinator_->api_url());
   agent_port_ = port_of(coordinator_->agent_address());
   token_ = coordinator_->token();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Removes images of ended jobs from the vaults, by age and count (image_retention.h).
+#include "coordinator/images/image_removals.h"
+
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 
 #include "coordinator/images/image_retention.h"
-#include "coordinator/images/image_table.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/net/control/spawn.h"
 
@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 
 constexpr std::chrono::seconds kLongestPeriod{60};
 constexpr std::chrono::seconds kShortestPeriod{1};
-constexpr std::chrono::seconds kCollection{120};
+constexpr std::chrono::seconds kRemoval{120};
 constexpr std::size_t kMaxOrdersASweep = 64;
 
 // One of each job and vault of theirs, with those of its versions that go.
@@ -40,8 +40,35 @@ std::vector<Going> by_vault(const std::vector<ListedImage>& images) {
 
 }  // namespace
 
-void ImageTable::note_ends() {
-  catalog_.note_ends([this](JobId id) -> std::optional<std::int64_t> {
+void ImageRemovals::start() {
+  control::spawn(parts_.executor, "images of ended jobs", collect());
+}
+
+control::Task<Result<void>> ImageRemovals::remove(ImageId id, bool force) {
+  CKPT_CO_TRY(listed, parts_.catalog.find(id));
+  const Image image = listed.image;
+  const Job* job = parts_.jobs.find(image.job);
+  if (job != nullptr && job->operation)
+    co_return Error(ErrorCode::kRefused, "Job " + job->spec.name + " is on its way into or out of an image");
+  const auto best = parts_.catalog.newest(image.job, [](const Image&) { return true; });
+  const bool rests =
+      job != nullptr && job->state == JobState::kParked && best && image_text(*best) == image_text(image);
+  if (rests && !force)
+    co_return Error(ErrorCode::kRefused, "Job " + job->spec.name + " rests in " + image_text(image) +
+                                             " and would be lost (--force removes it nevertheless)");
+  wire::VaultOrder order;
+  order.act = wire::VaultAct::kRemoveVersion;
+  order.folder = image.folder;
+  order.vault_job = image.vault_job;
+  order.version = image.version;
+  order.of_job = true;
+  CKPT_CO_TRYV(co_await parts_.nodes.call(image.node, order, kRemoval));
+  parts_.events.add("image-removed", "image " + image_text(image) + " was removed", image.node, image.job);
+  co_return ok();
+}
+
+void ImageRemovals::note_ends() {
+  parts_.catalog.note_ends([this](JobId id) -> std::optional<std::int64_t> {
     const Job* job = parts_.jobs.find(id);
     if (job == nullptr) return std::nullopt;
     const bool over = is_ended(job->state) && !job->operation;
@@ -49,25 +76,26 @@ void ImageTable::note_ends() {
   });
 }
 
-control::Task<> ImageTable::collect_images() {
+control::Task<> ImageRemovals::collect() {
   const auto age = milliseconds(parts_.config.ended_images_max_age_ms);
   const auto period = std::clamp<milliseconds>(age / 4, kShortestPeriod, kLongestPeriod);
   control::asio::steady_timer timer(parts_.executor);
   while (true) {
     timer.expires_after(period);
     co_await timer.async_wait(control::kTuple);
-    co_await sweep_images();
+    co_await sweep();
   }
 }
 
-control::Task<> ImageTable::sweep_images() {
+control::Task<> ImageRemovals::sweep() {
   note_ends();
   RetentionLimits limits;
   limits.max_age_ms = parts_.config.ended_images_max_age_ms;
   limits.max_images = static_cast<std::size_t>(parts_.config.ended_images_kept);
   std::size_t removed = 0;
   std::size_t orders = 0;
-  const std::vector<Going> all_going = by_vault(images_to_collect(catalog_.list(), limits, wall_clock_ms()));
+  const std::vector<Going> all_going =
+      by_vault(images_to_collect(parts_.catalog.list(), limits, wall_clock_ms()));
   for (const Going& going : all_going) {
     const Job* job = parts_.jobs.find(going.image.job);
     const bool came_back = job != nullptr && (!is_ended(job->state) || job->operation);
@@ -76,16 +104,16 @@ control::Task<> ImageTable::sweep_images() {
     order.folder = going.image.folder;
     order.vault_job = going.image.vault_job;
     order.of_job = true;
-    const bool all = going.versions.size() == catalog_.count(going.image);
+    const bool all = going.versions.size() == parts_.catalog.count(going.image);
     order.act = all ? wire::VaultAct::kRemoveJob : wire::VaultAct::kRemoveVersion;
     for (const std::uint64_t version : going.versions) {
       if (++orders > kMaxOrdersASweep) break;
       order.version = version;
-      const auto done = co_await parts_.nodes.call(going.image.node, order, kCollection);
+      const auto done = co_await parts_.nodes.call(going.image.node, order, kRemoval);
       if (!done)
         spdlog::info("images of {} at {} stay for now: {}", order.vault_job, going.image.node,
                      done.assume_error().to_string());
-      if (done && all) catalog_.removed(going.image.node, order.folder, order.vault_job);
+      if (done && all) parts_.catalog.removed(going.image.node, order.folder, order.vault_job);
       removed += !done ? 0 : all ? going.versions.size() : 1;
       if (all || !done) break;
     }

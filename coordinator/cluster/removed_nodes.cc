@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/cluster/removed_nodes.h"
+
+#include <fmt/format.h>
+
+#include "libckpt/base/clock.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr std::size_t kMaxRemovedNodes = 10'000;
+constexpr const char* kRemovedSchema =
+    "CREATE TABLE IF NOT EXISTS removed_nodes (name TEXT PRIMARY KEY, fenced INTEGER NOT NULL, "
+    "removed_ms INTEGER NOT NULL)";
+
+}  // namespace
+
+Result<void> RemovedNodes::load() {
+  CKPT_TRYV(store_.database().execute(kRemovedSchema));
+  CKPT_TRY(statement, store_.database().prepare("SELECT name, fenced FROM removed_nodes"));
+  while (true) {
+    CKPT_TRY(row, statement.next());
+    if (!row) return ok();
+    removed_[statement.text(0)] = statement.integer(1) != 0;
+  }
+}
+
+Result<void> RemovedNodes::keep(const std::string& node, bool fenced) {
+  if (removed_.size() >= kMaxRemovedNodes && !removed_.contains(node))
+    return Error(
+        ErrorCode::kRefused,
+        fmt::format("{} nodes were removed from this cluster: no more are kept in mind", removed_.size()));
+  CKPT_TRY(statement, store_.database().prepare("INSERT OR REPLACE INTO removed_nodes VALUES (?1, ?2, ?3)"));
+  statement.bind(1, node).bind(2, std::int64_t{fenced ? 1 : 0}).bind(3, wall_clock_ms());
+  CKPT_TRYV(statement.run());
+  removed_[node] = fenced;
+  return ok();
+}
+
+Result<void> RemovedNodes::forget(const std::string& node) {
+  CKPT_TRY(statement, store_.database().prepare("DELETE FROM removed_nodes WHERE name = ?1"));
+  statement.bind(1, node);
+  CKPT_TRYV(statement.run());
+  removed_.erase(node);
+  return ok();
+}
+
+std::optional<std::vector<wire::StopJob>> RemovedNodes::refusal(const std::string& node,
+                                                                const wire::NodeInventory& has) {
+  if (!removed_.contains(node)) return std::nullopt;
+  std::vector<wire::StopJob> told;
+  for (const wire::JobInstance& instance : has.jobs) {
+    const bool over = is_over(instance.phase);
+    const Job* job = over ? nullptr : jobs_.find(instance.job);
+    if (job == nullptr) continue;
+    const bool stopped = is_ended(job->state) && job->stop_requested;
+    if (!stopped && instance.incarnation > job->fenced) {
+      jobs_.runs_unmanaged(instance.job, node, instance.incarnation);
+      continue;
+    }
+    wire::StopJob& order = told.emplace_back();
+    order.job = instance.job;
+    order.incarnation = instance.incarnation;
+    order.grace_ns = stopped ? job->stop_grace_ms * kNanosPerMs : 0;
+  }
+  return told;
+}
+
+}  // namespace ckpt::coordinator

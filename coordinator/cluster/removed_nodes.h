@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The nodes that were taken out of the cluster (`node rm`), and what one of them is told that dials: it is
+// refused, and told which of its instances were stopped, or go on elsewhere from an image.
+// Threads: one io_context on one thread. Ownership: borrows store and jobs, which outlive it. Errors: those of
+// the store; kRefused for more than are kept in mind.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/fleet/jobs.h"
+
+namespace ckpt::coordinator {
+
+class RemovedNodes : public NodeGate {
+ public:
+  RemovedNodes(Store& store, JobTable& jobs) : store_(store), jobs_(jobs) {}
+
+  Result<void> load();
+  [[nodiscard]] bool contains(const std::string& node) const { return removed_.contains(node); }
+  // `fenced`: nothing runs there any more.
+  Result<void> keep(const std::string& node, bool fenced);
+  Result<void> forget(const std::string& node);
+
+  // Jobs of a removed node that run on are shown as unmanaged.
+  std::optional<std::vector<wire::StopJob>> refusal(const std::string& node,
+                                                    const wire::NodeInventory& has) override;
+
+ private:
+  Store& store_;
+  JobTable& jobs_;
+  std::map<std::string, bool> removed_;  // fenced?
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/images/image_finder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ckpt::coordinator {
+
+bool ImageFinder::is_readable(const Image& image) const {
+  if (image.folder.empty()) return nodes_.connected(image.node);
+  const auto& nodes = nodes_.all();
+  return std::any_of(nodes.begin(), nodes.end(), [](const auto& entry) { return entry.second.connected(); });
+}
+
+std::optional<Image> ImageFinder::newest(JobId job) const {
+  return catalog_.newest(job, [this](const Image& image) { return is_readable(image); });
+}
+
+Result<Image> ImageFinder::for_order(const Job& job, const std::string& verb,
+                                     const std::optional<Image>& wanted) const {
+  if (wanted) {
+    if (is_readable(*wanted)) return *wanted;
+    return Error(ErrorCode::kUnavailable, "Image " + image_text(*wanted) + " is in the vault of " +
+                                              wanted->node + ", which is not connected");
+  }
+  const auto found = newest(job.id);
+  const auto best = catalog_.newest(job.id, [](const Image&) { return true; });
+  if (!found && best)
+    return Error(ErrorCode::kUnavailable, "The images of job " + job.spec.name + " are in the vault of " +
+                                              best->node + ", which is not connected");
+  if (!found)
+    return Error(ErrorCode::kNotFound,
+                 "There is no image of job " + job.spec.name + ": `snapshot` takes one");
+  // Only an order may go back further than it must.
+  if (verb != "restore" && image_text(*best) != image_text(*found))
+    return Error(
+        ErrorCode::kUnavailable,
+        fmt::format("Job {} rests in {}, and {} is not connected; `restore {}` starts it from an older image",
+                    job.spec.name, image_text(*best), best->node, image_text(*found)));
+  return *found;
+}
+
+bool ImageFinder::is_unknown_job(JobId id) const {
+  return jobs_.find(id) == nullptr && !store_.gave(id);
+}
+
+std::vector<Image> ImageFinder::of_unknown_jobs() const {
+  std::vector<Image> found;
+  for (const ListedImage& listed : catalog_.list()) {
+    const Image& image = listed.image;
+    if (listed.damaged || !is_unknown_job(image.job)) continue;
+    if (!found.empty() && found.back().job == image.job)
+      found.back() = image;
+    else
+      found.push_back(image);
+  }
+  return found;
+}
+
+Result<Image> ImageFinder::of_unknown(const std::string& id_or_name) const {
+  const JobId said = parse_job_id(id_or_name).value_or(0);
+  std::optional<ListedImage> newest;
+  for (const ListedImage& listed : catalog_.list()) {
+    const Image& image = listed.image;
+    const bool meant = said != 0 ? wire::may_mean(said, image.job) : name_in(image) == id_or_name;
+    if (!meant || listed.damaged || !is_unknown_job(image.job)) continue;
+    if (newest && newest->image.job != image.job)
+      return Error(ErrorCode::kRefused,
+                   fmt::format("Images of several jobs are called {}: say which, like `restore {}`",
+                               id_or_name, image_text(image)));
+    newest = listed;
+  }
+  if (!newest)
+    return Error(ErrorCode::kNotFound,
+                 fmt::format("There is no job \"{}\", and no image of one: see `images`", id_or_name));
+  const auto left_there = [&](const Node& node) {
+    return node.connected() &&
+           std::any_of(node.instances.begin(), node.instances.end(), [&](const auto& instance) {
+             return instance.job == newest->image.job && is_over(instance.phase) &&
+                    std::max(instance.runs_as, instance.incarnation) >= newest->incarnation;
+           });
+  };
+  const auto& nodes = nodes_.all();
+  if (std::any_of(nodes.begin(), nodes.end(), [&](const auto& entry) { return left_there(entry.second); }))
+    return newest->image;
+  return Error(
+      ErrorCode::kRefused,
+      fmt::format("Job {} is not known here, and may run on a node that is not connected: `restore {}` is "
+                  "your word that it does not",
+                  id_or_name, image_text(newest->image)));
+}
+
+}  // namespace ckpt::coordinator

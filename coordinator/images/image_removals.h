@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Removes images from the vaults: by order, and those of ended jobs by age and count (image_retention.h).
+// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: kNotFound,
+// kRefused; what the vault's node says. What is not collected now is tried again later.
+#pragma once
+
+#include "coordinator/fleet/jobs.h"
+#include "coordinator/images/image_catalog.h"
+#include "coordinator/settings/config.h"
+
+namespace ckpt::coordinator {
+
+class ImageRemovals {
+ public:
+  struct Parts {
+    const Config& config;
+    EventLog& events;
+    NodeTable& nodes;
+    JobTable& jobs;
+    ImageCatalog& catalog;
+    control::asio::any_io_executor executor;
+  };
+  explicit ImageRemovals(Parts parts) : parts_(std::move(parts)) {}
+
+  // Once: collects from now on.
+  void start();
+  // `force`: also the image that a job rests in.
+  control::Task<Result<void>> remove(ImageId id, bool force);
+
+ private:
+  control::Task<> collect();
+  control::Task<> sweep();
+  void note_ends();
+
+  Parts parts_;
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/images/image_reports.h"
+
+#include <spdlog/spdlog.h>
+
+namespace ckpt::coordinator {
+
+ImageReports::ImageReports(Parts parts) : parts_(parts) {
+  parts_.nodes.take(wire::FrameType::kSnapshotReport,
+                    [this](const Node& node, std::span<const std::byte> body) -> Result<void> {
+                      CKPT_TRY(report, wire::decode<wire::SnapshotReport>(body));
+                      on_snapshot(node, report);
+                      return ok();
+                    });
+  parts_.nodes.take(wire::FrameType::kRestoreReport,
+                    [this](const Node& node, std::span<const std::byte> body) -> Result<void> {
+                      CKPT_TRY(report, wire::decode<wire::RestoreReport>(body));
+                      on_restored(node, report);
+                      return ok();
+                    });
+  parts_.nodes.take(wire::FrameType::kVaultContents,
+                    [this](const Node& node, std::span<const std::byte> body) -> Result<void> {
+                      CKPT_TRY(contents, wire::decode<wire::VaultContents>(body));
+                      on_contents(node, contents);
+                      return ok();
+                    });
+}
+
+void ImageReports::on_snapshot(const Node& node, const wire::SnapshotReport& report) {
+  const Job* job = parts_.jobs.find(report.job);
+  RunningSnapshot* running = parts_.snapshots.find(report.job);
+  const bool taken_there = running != nullptr && running->node == node.row.name;
+  const bool its_business = taken_there || (job != nullptr && job->node() == node.row.name);
+  if (job == nullptr || !its_business || report.vault_job != parts_.catalog.vault_job_of(*job)) {
+    spdlog::warn("node {} reports on a snapshot of {}, which is not its business", node.row.name,
+                 job_text(report.job));
+    return;
+  }
+  if (report.phase == wire::SnapshotPhase::kDone) {
+    parts_.catalog.measured(taken_there ? running->owner : node.row.name, report);
+    taken_[report.job] = report;
+  }
+  if (!taken_there) return;
+  running->failed = report.phase == wire::SnapshotPhase::kFailed;
+  ImageTask* task = parts_.tasks.find(running->task);
+  if (task == nullptr || !task->open) return;
+  task->report = report;
+  if (report.phase == wire::SnapshotPhase::kCopying) parts_.tasks.enter(task->id, "copying");
+  if (report.phase == wire::SnapshotPhase::kWriting) parts_.tasks.enter(task->id, "writing");
+}
+
+void ImageReports::on_restored(const Node& node, const wire::RestoreReport& report) {
+  const Job* job = parts_.jobs.find(report.job);
+  const bool wanted = job != nullptr && job->operation && job->operation->stage == OperationStage::kStarting;
+  if (!wanted || job->node() != node.row.name || job->incarnation != report.incarnation) return;
+  restored_[report.job] = report;
+  parts_.jobs.node_changed();
+}
+
+const wire::RestoreReport* ImageReports::restore_of(const Job& job) const {
+  const auto found = restored_.find(job.id);
+  return found == restored_.end() || found->second.incarnation != job.incarnation ? nullptr : &found->second;
+}
+
+SnapshotFacts ImageReports::facts_of(const Job& job, const std::string& owner,
+                                     const std::string& folder) const {
+  SnapshotFacts facts;
+  const std::string vault_job = parts_.catalog.vault_job_of(job);
+  const auto listed = parts_.catalog.newest(job.id, [&](const Image& image) {
+    return image.folder == folder && image.vault_job == vault_job && (!folder.empty() || image.node == owner);
+  });
+  if (listed) facts.image = *listed;
+  const auto report = taken_.find(job.id);
+  if (report == taken_.end() || report->second.folder != folder ||
+      report->second.version < facts.image.version)
+    return facts;
+  const wire::SnapshotReport& r = report->second;
+  facts.image.node = owner;
+  facts.image.folder = r.folder;
+  facts.image.vault_job = r.vault_job;
+  facts.image.job = job.id;
+  facts.image.version = r.version;
+  facts.image.barrier_ms = r.barrier_ms;
+  facts.image.state_bytes = r.state_bytes;
+  facts.pause_ns = r.pause_ns;
+  facts.written_bytes = r.written_bytes;
+  facts.waited_bytes = r.waited_bytes;
+  return facts;
+}
+
+void ImageReports::on_contents(const Node& node, const wire::VaultContents& contents) {
+  for (const wire::ImageRow& row : contents.images) parts_.numbers.seen(row.sequence);
+  const auto whole = lists_.add(node.row.name, contents);
+  if (!whole) return;
+  for (const Image& image : parts_.catalog.take(node.row.name, *whole))
+    parts_.events.add("image-damaged",
+                      "image " + image_text(image) + " is damaged: an older one is used instead",
+                      node.row.name, image.job);
+  parts_.jobs.node_changed();
+}
+
+}  // namespace ckpt::coordinator

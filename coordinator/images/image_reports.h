@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What nodes say of vaults, snapshots and restores: takes their frames, puts each in the book where it
+// belongs, and keeps the last reports.
+// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: a report of
+// what is not its node's business is logged and dropped.
+#pragma once
+
+#include <map>
+
+#include "coordinator/fleet/jobs.h"
+#include "coordinator/fleet/running_snapshots.h"
+#include "coordinator/images/contents_parts.h"
+#include "coordinator/images/image_catalog.h"
+#include "coordinator/images/image_numbers.h"
+#include "coordinator/images/image_tasks.h"
+
+namespace ckpt::coordinator {
+
+class ImageReports {
+ public:
+  struct Parts {
+    EventLog& events;
+    NodeTable& nodes;
+    JobTable& jobs;
+    ImageCatalog& catalog;
+    ImageNumbers& numbers;
+    ImageTasks& tasks;
+    RunningSnapshots& snapshots;
+  };
+  // Takes the frames from now on.
+  explicit ImageReports(Parts parts);
+
+  // The newest image there, with what its report said. `owner`: whose vault, wherever the job is by now.
+  [[nodiscard]] SnapshotFacts facts_of(const Job& job, const std::string& owner,
+                                       const std::string& folder) const;
+  // What the instance that the job has now was started from, as its node says.
+  [[nodiscard]] const wire::RestoreReport* restore_of(const Job& job) const;
+  void forget_restore(JobId id) { restored_.erase(id); }
+
+ private:
+  void on_snapshot(const Node& node, const wire::SnapshotReport& report);
+  void on_restored(const Node& node, const wire::RestoreReport& report);
+  void on_contents(const Node& node, const wire::VaultContents& contents);
+
+  Parts parts_;
+  ContentsParts lists_;
+  std::map<JobId, wire::SnapshotReport> taken_;  // the last good one
+  std::map<JobId, wire::RestoreReport> restored_;
+};
+
+}  // namespace ckpt::coordinator

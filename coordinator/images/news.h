@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a coroutine waits for that looks again at jobs, nodes and vaults.
+// Threads: one io_context on one thread. Errors: none.
+#pragma once
+
+#include <chrono>
+
+#include "coordinator/fleet/jobs.h"
+
+namespace ckpt::coordinator {
+
+// Returns at the next change of any of them, or a second later.
+inline control::Task<> wait_for_news(JobTable& jobs) {
+  constexpr std::chrono::seconds kLookAgain{1};
+  co_await jobs.changed().wait_until(std::chrono::steady_clock::now() + kLookAgain);
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// What begins an operation on a job's images: which image, where, and whether it may be. Those that return a
+// task have begun it, and it goes on by itself (operation_runner.h).
+// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: those of
+// Images; kInvalidArgument.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "coordinator/images/image_finder.h"
+#include "coordinator/images/operations/operation_cancels.h"
+#include "coordinator/images/operations/operation_runner.h"
+#include "coordinator/images/snapshots.h"
+#include "coordinator/operations/planner.h"
+
+namespace ckpt::coordinator {
+
+struct RestoreWish {
+  RestoreWish() = default;
+  std::string verb = "restore";
+  std::string why;
+  std::string to = "auto";
+  std::optional<Image> image;  // else the newest
+  bool force = false;          // the operator's word: what cannot be reached is dead
+  bool by_user = true;
+  PlanHints hints;  // what others have a claim on
+};
+
+class ImageRequests : public Images {
+ public:
+  struct Parts {
+    NodeTable& nodes;
+    JobTable& jobs;
+    const MigrationTable& migrations;
+    const JobStates& states;
+    const Planner& planner;
+    const ImageCatalog& catalog;
+    const ImageFinder& finder;
+    ImageTasks& tasks;
+    Snapshots& snapshots;
+    const OpenOperations& open;
+    OperationRunner& runner;
+    OperationCancels& cancels;
+  };
+  explicit ImageRequests(Parts parts) : parts_(parts) {}
+
+  // The port for other parts of the coordinator.
+  [[nodiscard]] std::optional<Image> newest(JobId job) const override { return parts_.finder.newest(job); }
+  control::Task<Result<Restored>> restore(JobId job, std::optional<Place> to, std::string why) override;
+  control::Task<Result<void>> park(JobId job, bool snapshot, std::string why) override;
+
+  // What people ask for.
+  control::Task<Result<TaskId>> begin_suspend(JobId id, std::string to);
+  control::Task<Result<TaskId>> begin_restore(JobId id, RestoreWish wish);
+  // Of a job that is not known any more: it comes back as a new one, which takes its name. With `wish.image`.
+  control::Task<Result<TaskId>> begin_revival(RestoreWish wish);
+
+  // A parked job comes back by itself: returns once it runs, or rests again. `claims`: memory that is spoken
+  // for.
+  control::Task<Result<void>> resume(JobId id, PlanHints claims);
+
+ private:
+  Result<void> may_restore(JobId id, const RestoreWish& wish) const;
+  control::Task<Result<Place>> choose_place(JobId id, Image image, RestoreWish wish);
+  control::Task<Result<TaskId>> begin_parking(JobId id, Destination to, ImageOperation operation);
+  Result<TaskId> begin_resting(JobId id, ImageOperation operation);
+  control::Task<Result<ImageTask>> outcome_of(TaskId task, std::string what);
+
+  Parts parts_;
+};
+
+}  // namespace ckpt::coordinator

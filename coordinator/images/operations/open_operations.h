@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is remembered of open operations only while this coordinator runs: who watches one, until when it may
+// take, and what its vault has said. After a restart their time begins anew.
+// Threads: one. Ownership: borrows its parts, which outlive it. Errors: none.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+
+#include "coordinator/images/image_tasks.h"
+#include "coordinator/settings/config.h"
+
+namespace ckpt::coordinator {
+
+class OpenOperations {
+ public:
+  using Clock = std::chrono::steady_clock;
+  OpenOperations(const Config& config, ImageTasks& tasks) : config_(config), tasks_(tasks) {}
+
+  // Its time begins. False: somebody drives it already.
+  bool begin_to_drive(JobId id);
+  void end_to_drive(JobId id);
+
+  // Of who asked for it; null and 0 where that is nobody, or not known any more.
+  void show(JobId id, TaskId task) { open_[id].task = task; }
+  [[nodiscard]] TaskId task_id(JobId id) const;
+  [[nodiscard]] ImageTask* task(JobId id) { return tasks_.find(task_id(id)); }
+  void enter(JobId id, std::string state) { tasks_.enter(task_id(id), std::move(state)); }
+  void close(JobId id, const std::optional<Error>& error, int exit_code);
+
+  // Of an operation's vault: listed since its job was seen to have ended; and whether it answers.
+  void set_listed(JobId id, bool listed) { open_[id].listed = listed; }
+  [[nodiscard]] bool is_listed(JobId id) const;
+  void vault_answers(JobId id) { open_[id].away_since.reset(); }
+  void vault_is_away(JobId id);
+
+  // When one that began now would be given up.
+  [[nodiscard]] Clock::time_point deadline() const;
+  // Its time is over, or that of its vault to answer.
+  [[nodiscard]] bool is_expired(JobId id) const;
+  // At most kLongest.
+  static constexpr std::chrono::minutes kLongest{60};
+  [[nodiscard]] std::chrono::milliseconds time_left(JobId id) const;
+  [[nodiscard]] Error why_given_up(const Job& job) const;
+
+ private:
+  struct Open {
+    TaskId task = 0;
+    bool driven = false;
+    bool listed = false;
+    std::optional<Clock::time_point> deadline;
+    std::optional<Clock::time_point> away_since;
+  };
+  [[nodiscard]] const Open* find(JobId id) const;
+
+  const Config& config_;
+  ImageTasks& tasks_;
+  std::map<JobId, Open> open_;
+};
+
+}  // namespace ckpt::coordinator

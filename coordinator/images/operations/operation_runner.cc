@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/images/operations/operation_runner.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "coordinator/images/news.h"
+#include "libckpt/base/clock.h"
+#include "libckpt/base/fault.h"
+#include "libckpt/net/control/spawn.h"
+#include "libckpt/protocol/wire/job_messages.h"
+#include "libckpt/protocol/wire/node_messages.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr std::chrono::minutes kLongestStart{30};
+constexpr std::chrono::seconds kListing{30};
+constexpr std::chrono::seconds kEnding{10};
+
+// Its effect is not known, or the node is still at the same order of before a restart: it is ordered again.
+bool is_unknown(const Error& error) {
+  return error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kTimedOut;
+}
+
+bool has_instance(const Node& node, JobId job, Incarnation up_to) {
+  return std::any_of(node.instances.begin(), node.instances.end(), [&](const wire::JobInstance& instance) {
+    return instance.job == job && instance.incarnation <= up_to && !is_over(instance.phase);
+  });
+}
+
+}  // namespace
+
+void OperationRunner::start() {
+  for (const auto& [id, job] : parts_.jobs.all()) {
+    if (job.operation) drive(id);
+  }
+}
+
+// Of everything that was ever started of it, as far as anyone knows.
+Incarnation OperationRunner::highest_known(const Job& job) const {
+  Incarnation highest = std::max(job.incarnation, job.fenced);
+  for (const Segment& segment : job.segments) highest = std::max(highest, segment.incarnation);
+  for (const auto& [name, node] : parts_.nodes.all()) {
+    for (const wire::JobInstance& instance : node.instances) {
+      if (instance.job == job.id) highest = std::max(highest, instance.incarnation);
+    }
+  }
+  return highest;
+}
+
+Result<TaskId> OperationRunner::begin(JobId id, ImageOperation operation) {
+  const Job* job = parts_.jobs.find(id);
+  if (job->operation) parts_.open.close(id, Error(ErrorCode::kAborted, "Another order took its place"), 1);
+  operation.fenced = highest_known(*job);
+  operation.deadline_ms = wall_clock_ms() + parts_.config.image_timeout_ms;
+  Job changed = *job;
+  if (operation.stage == OperationStage::kEnding) {
+    changed.fenced = operation.fenced;
+    if (operation.goal == OperationGoal::kRunning) changed.state = JobState::kRestoring;
+    changed.stop_requested = changed.stop_owed = false;
+    changed.exit_code = -1;
+  }
+  const std::string verb = operation.verb;
+  const bool taking = operation.stage == OperationStage::kTaking;
+  changed.operation = std::move(operation);
+  CKPT_TRYV(parts_.jobs.replace(std::move(changed)));
+  fault_point(FaultPoint::kCoordinatorOperationDurable);
+  parts_.open.set_listed(id, false);
+  const TaskId task = parts_.tasks.begin(verb, *job, taking ? "copying" : "ending").id;
+  parts_.open.show(id, task);
+  drive(id);
+  return task;
+}
+
+void OperationRunner::drive(JobId id) {
+  if (parts_.open.begin_to_drive(id))
+    control::spawn(parts_.executor, "an operation on the images of " + job_text(id), carry_on(id));
+}
+
+control::Task<> OperationRunner::carry_on(JobId id) {
+  while (true) {
+    const Job* job = parts_.jobs.find(id);
+    if (job == nullptr || !job->operation) break;
+    const OperationStep step = next_step(*job->operation, view_of(*job));
+    spdlog::debug("{} of {}: {}", job->operation->verb, job_text(id), to_string(step));
+    if (step == OperationStep::kWait || step == OperationStep::kAskVault) close_expired_task(id);
+    co_await perform(id, step);
+  }
+  parts_.open.end_to_drive(id);
+}
+
+OperationView OperationRunner::view_of(const Job& job) const {
+  const ImageOperation& operation = *job.operation;
+  const Segment& last = job.segments.back();
+  OperationView view;
+  const Node* source = parts_.nodes.find(last.node);
+  view.source_connected = source != nullptr && source->connected();
+  if (operation.stage == OperationStage::kTaking && source != nullptr) {
+    const wire::JobInstance* instance = source->find(job.id, last.incarnation);
+    view.instance_alive = instance != nullptr && !is_over(instance->phase);
+  }
+  if (operation.stage == OperationStage::kEnding) {
+    for (const auto& [name, node] : parts_.nodes.all())
+      view.instance_alive |= node.connected() && has_instance(node, job.id, operation.fenced);
+  }
+  view.expired = parts_.open.is_expired(job.id);
+  view.vault_known = parts_.open.is_listed(job.id);
+  const Image& image = operation.image;
+  view.image_newer = parts_.catalog.last_version(image.node, image.folder, image.vault_job) > image.version;
+  const Node* target = parts_.nodes.find(operation.to_node);
+  view.target_connected = target != nullptr && target->connected();
+  if (operation.stage == OperationStage::kStarting && view.target_connected) {
+    const wire::JobInstance* instance = target->find(job.id, last.incarnation);
+    // Until it is said what it runs from it is ordered again, which starts nothing twice and is answered with
+    // that.
+    view.target_runs = instance != nullptr && instance->phase == wire::JobPhase::kRunning &&
+                       parts_.reports.restore_of(job) != nullptr;
+  }
+  return view;
+}
+
+control::Task<> OperationRunner::perform(JobId id, OperationStep step) {
+  switch (step) {
+    case OperationStep::kWait:
+      co_await wait_for_news(parts_.jobs);
+      co_return;
+    case OperationStep::kTakeSnapshot:
+      co_await take_last_snapshot(id);
+      co_return;
+    case OperationStep::kCancel:
+      co_await cancel_last_snapshot(id);
+      co_return;
+    case OperationStep::kAskVault:
+      co_await ask_vault(id);
+      co_return;
+    case OperationStep::kEnd:
+      co_await end_instances(id);
+      co_return;
+    case OperationStep::kStart:
+      co_await start_restored(id);
+      co_return;
+    case OperationStep::kAbandon:
+    case OperationStep::kEnded:
+    case OperationStep::kRuns:
+    case OperationStep::kGiveUp:
+      break;
+  }
+  const Result<void> recorded = record(id, step);
+  if (recorded) co_return;
+  spdlog::error("an operation on the images of {} waits, since it cannot be recorded: {}", job_text(id),
+                recorded.assume_error().to_string());
+  co_await wait_for_news(parts_.jobs);
+}
+
+// Those steps that are decided by what is known already.
+Result<void> OperationRunner::record(JobId id, OperationStep step) {
+  if (step == OperationStep::kAbandon)
+    return parts_.records.abandon(id, Error(ErrorCode::kRefused, "The job ended before its image was taken"));
+  if (step == OperationStep::kEnded) return parts_.records.ended(id);
+  if (step == OperationStep::kRuns) return parts_.records.runs(id);
+  return parts_.records.not_started(id, parts_.open.why_given_up(*parts_.jobs.find(id)));
+}
+
+// Who waits for it waits no longer, although it goes on as soon as what it waits for is back.
+void OperationRunner::close_expired_task(JobId id) {
+  const Job* job = parts_.jobs.find(id);
+  if (parts_.open.task_id(id) == 0 || !parts_.open.is_expired(id)) return;
+  const bool away = !parts_.nodes.connected(job->node());
+  parts_.open.close(
+      id,
+      Error(
+          ErrorCode::kTimedOut,
+          fmt::format("It is not known yet how {} of {} ends: it waits for node {}; `describe` says "
+                      "how it goes on",
+                      job->operation->verb, job->spec.name, away ? job->node() : job->operation->image.node)),
+      kImageExitUnknown);
+}
+
+// ---- into an image ----
+
+control::Task<> OperationRunner::take_last_snapshot(JobId id) {
+  const Job* job = parts_.jobs.find(id);
+  Destination to;
+  to.folder = job->operation->image.folder;
+  if (to.folder.empty()) to.node = job->operation->image.node;
+  auto order = parts_.snapshots.order_of(*job, to, true);
+  if (!order) {
+    spdlog::error("no image of {} is ordered: {}", job_text(id), order.assume_error().to_string());
+    co_return co_await wait_for_news(parts_.jobs);
+  }
+  const std::string node = job->node();
+  const std::string owner = vault_node(*job, to);
+  const SnapshotOrders::Outcome outcome = co_await parts_.snapshots.give(
+      std::move(order).assume_value(), RunningSnapshot(parts_.open.task_id(id), node, owner),
+      parts_.open.time_left(id));
+  if (outcome.vault == SnapshotOrders::Vault::kAway) parts_.open.vault_is_away(id);
+  if (outcome.vault == SnapshotOrders::Vault::kGranted) parts_.open.vault_answers(id);
+  job = parts_.jobs.find(id);
+  if (job == nullptr || !job->operation || job->operation->stage != OperationStage::kTaking) co_return;
+  if (outcome.taken) {
+    // Its end is told beside the answer, and what the vault has is asked for.
+    if (view_of(*job).instance_alive) co_await wait_for_news(parts_.jobs);
+    co_return;
+  }
+  const Error& error = outcome.taken.assume_error();
+  const bool given_up = !job->operation->cancelled.empty();
+  if (is_unknown(error) && !outcome.failed) {
+    if (!given_up) co_await wait_for_news(parts_.jobs);
+    co_return;
+  }
+  // It has ended meanwhile, maybe for an order of before a restart: whether its image is there the vault
+  // knows.
+  if (!view_of(*job).instance_alive) co_return;
+  if (auto recorded = parts_.records.abandon(id, given_up ? parts_.open.why_given_up(*job) : error);
+      !recorded)
+    co_await wait_for_news(parts_.jobs);
+}
+
+// Once its node has said that no snapshot has the job, it runs on.
+control::Task<> OperationRunner::cancel_last_snapshot(JobId id) {
+  const Job* job = parts_.jobs.find(id);
+  const auto told = co_await parts_.snapshots.give_up(id, job->node(), job->incarnation);
+  job = parts_.jobs.find(id);
+  if (job == nullptr || !job->operation || job->operation->stage != OperationStage::kTaking) co_return;
+  const bool free = told || told.assume_error().code() == ErrorCode::kNotFound;
+  if (!free || !view_of(*job).instance_alive) co_return co_await wait_for_news(parts_.jobs);
+  if (auto recorded = parts_.records.abandon(id, parts_.open.why_given_up(*job)); !recorded)
+    co_await wait_for_news(parts_.jobs);
+}
+
+control::Task<> OperationRunner::ask_vault(JobId id) {
+  const Image image = parts_.jobs.find(id)->operation->image;
+  wire::VaultOrder order;
+  order.act = wire::VaultAct::kList;
+  order.folder = image.folder;
+  order.vault_job = image.vault_job;
+  order.of_job = true;
+  const auto listed = co_await parts_.nodes.call(image.node, order, kListing);
+  if (listed) {
+    parts_.open.set_listed(id, true);
+    co_return;
+  }
+  co_await wait_for_news(parts_.jobs);
+}
+
+// ---- out of an image ----
+
+control::Task<> OperationRunner::end_instances(JobId id) {
+  const Incarnation up_to = parts_.jobs.find(id)->operation->fenced;
+  std::vector<std::string> nodes;
+  for (const auto& [name, node] : parts_.nodes.all()) {
+    if (node.connected() && has_instance(node, id, up_to)) nodes.push_back(name);
+  }
+  for (const std::string& node : nodes) {
+    wire::StopJob order;
+    order.job = id;
+    order.incarnation = up_to;
+    if (auto told = co_await parts_.nodes.call(node, order, kEnding); !told)
+      spdlog::warn("ending what is left of {} on {}: {}", job_text(id), node,
+                   told.assume_error().to_string());
+  }
+  const Job* job = parts_.jobs.find(id);
+  if (job != nullptr && job->operation && view_of(*job).instance_alive) co_await wait_for_news(parts_.jobs);
+}
+
+// The image cannot be read now. An earlier order may have started the instance nevertheless: only its node
+// knows, and until that has answered the job must not be said to rest.
+control::Task<Result<void>> OperationRunner::was_started(ImageOperation operation, wire::RestoreImage order,
+                                                         Error why) {
+  order.asks_only = true;
+  auto answer = co_await parts_.nodes.call(operation.to_node, std::move(order), kListing);
+  if (answer || answer.assume_error().code() != ErrorCode::kNotFound) co_return answer;
+  co_return Error(ErrorCode::kRefused, "The vault of " + operation.image.node + " cannot be read")
+      .caused_by(std::move(why));
+}
+
+control::Task<Result<void>> OperationRunner::order_start(ImageOperation operation, wire::RestoreImage order) {
+  if (order.folder.empty()) {
+    wire::GrantVault request;
+    request.vault_job = order.vault_job;
+    auto granted = co_await parts_.grants.ask(operation.image.node, operation.to_node, std::move(request));
+    if (!granted)
+      co_return co_await was_started(operation, std::move(order), std::move(granted).assume_error());
+    order.peer = std::move(granted).assume_value();
+  }
+  const wire::VaultPeer peer = order.peer;
+  const auto started = co_await parts_.nodes.call(operation.to_node, std::move(order), kLongestStart);
+  co_await parts_.grants.give_back(peer);
+  co_return started;
+}
+
+control::Task<> OperationRunner::start_restored(JobId id) {
+  const Job* job = parts_.jobs.find(id);
+  const ImageOperation operation = *job->operation;
+  wire::RestoreImage order;
+  order.spec = job->spec;
+  order.spec.incarnation = job->incarnation;
+  for (wire::RankSpec& rank : order.spec.ranks) rank.gpu_index = operation.to_gpu;
+  order.folder = operation.image.folder;
+  order.vault_job = operation.image.vault_job;
+  order.version = operation.image.version;
+  const auto started = co_await order_start(operation, std::move(order));
+  job = parts_.jobs.find(id);
+  const bool mine = job != nullptr && job->operation && job->operation->stage == OperationStage::kStarting &&
+                    job->operation->fenced == operation.fenced;
+  if (!mine) co_return;
+  if (!started && is_unknown(started.assume_error())) {
+    spdlog::warn("starting {} from {}: {}", job_text(id), image_text(operation.image),
+                 started.assume_error().to_string());
+    co_return co_await wait_for_news(parts_.jobs);
+  }
+  const Result<void> recorded =
+      started ? parts_.records.runs(id) : parts_.records.not_started(id, started.assume_error());
+  if (!recorded) co_await wait_for_news(parts_.jobs);
+}
+
+}  // namespace ckpt::coordinator

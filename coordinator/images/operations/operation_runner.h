@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Carries operations on jobs' images from stage to stage: looks at the nodes, orders what image_operation.h
+// says comes next, and has the outcome recorded. After a restart it goes on with what is open.
+//
+// Never two instances: a job goes on from an image only once every instance before is known to have ended, by
+// its node's word, or by the operator's (`--force`). What turns up later with an incarnation of then is ended
+// (Job::fenced). An operation is a part of the job's record and durable before each order.
+// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: begin()
+// returns those of the store; what fails later is the operation's outcome.
+#pragma once
+
+#include <chrono>
+
+#include "coordinator/images/image_operation.h"
+#include "coordinator/images/operations/operation_records.h"
+#include "coordinator/images/snapshot_orders.h"
+
+namespace ckpt::coordinator {
+
+class OperationRunner {
+ public:
+  struct Parts {
+    const Config& config;
+    NodeTable& nodes;
+    JobTable& jobs;
+    const ImageCatalog& catalog;
+    const ImageReports& reports;
+    ImageTasks& tasks;
+    SnapshotOrders& snapshots;
+    VaultGrants& grants;
+    OpenOperations& open;
+    OperationRecords& records;
+    control::asio::any_io_executor executor;
+  };
+  explicit OperationRunner(Parts parts) : parts_(std::move(parts)) {}
+
+  // Once, after the jobs have been loaded: takes up what was open.
+  void start();
+  // Durable when it returns. What was open of the job before makes place for it.
+  Result<TaskId> begin(JobId id, ImageOperation operation);
+
+ private:
+  [[nodiscard]] Incarnation highest_known(const Job& job) const;
+  void drive(JobId id);
+  control::Task<> carry_on(JobId id);
+  [[nodiscard]] OperationView view_of(const Job& job) const;
+  control::Task<> perform(JobId id, OperationStep step);
+  Result<void> record(JobId id, OperationStep step);
+  void close_expired_task(JobId id);
+
+  control::Task<> take_last_snapshot(JobId id);
+  control::Task<> cancel_last_snapshot(JobId id);
+  control::Task<> ask_vault(JobId id);
+  control::Task<> end_instances(JobId id);
+  control::Task<> start_restored(JobId id);
+  control::Task<Result<void>> was_started(ImageOperation operation, wire::RestoreImage order, Error why);
+  control::Task<Result<void>> order_start(ImageOperation operation, wire::RestoreImage order);
+
+  Parts parts_;
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/images/protections.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "libckpt/base/clock.h"
+#include "libckpt/net/control/spawn.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr std::int64_t kMinTransparentMs = 300'000;
+
+// A snapshot costs it a thin checkpoint and restore in place.
+bool pays_for_host_state(const Job& job) {
+  return job.spec.way != wire::Way::kCooperative;
+}
+
+std::optional<double> pause_of_last(const Job& job) {
+  if (job.snapshot) return static_cast<double>(job.snapshot->pause_ns) / kNanosPerMs;
+  return job.last_downtime_ms;
+}
+
+std::string pause_text(const std::optional<double>& pause) {
+  return pause ? fmt::format("each snapshot is expected to stop it for {:.1f} ms", *pause)
+               : "how long each snapshot stops it is not known yet: one `snapshot` tells";
+}
+
+}  // namespace
+
+void Protections::start() {
+  for (const auto& [id, job] : parts_.jobs.all()) {
+    if (job.protection)
+      schedule_.protect(id, job.protection->every_ms, job.protection->begun_ms, job.protection->failures);
+  }
+  control::spawn(parts_.executor, "the schedule of snapshots", run());
+}
+
+Result<Protected> Protections::protect(JobId id, const ProtectRequest& wish) {
+  const Job* job = parts_.jobs.find(id);
+  if (job == nullptr) return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
+  if (is_ended(job->state))
+    return Error(ErrorCode::kRefused, "Job " + job->spec.name + " is " + std::string(to_string(job->state)));
+  CKPT_TRY(destination, destination_of(wish.to, parts_.nodes));
+  Protected answer;
+  answer.expected_pause_ms = pause_of_last(*job);
+  if (pays_for_host_state(*job)) answer.note = pause_text(answer.expected_pause_ms);
+  if (pays_for_host_state(*job) && wish.every_ms < kMinTransparentMs && !wish.force)
+    return Error(
+        ErrorCode::kRefused,
+        fmt::format(
+            "Job {} is {}: a snapshot saves and restores its context and its process, and {}. Every 5m "
+            "at most, or --force",
+            job->spec.name, to_string(job->spec.way), answer.note));
+  if (destination.folder.empty() && vault_node(*job, destination) == job->node())
+    answer.note += fmt::format(
+        "{}its images are in the vault of {}, where it runs: they are of no use when that node is "
+        "lost (--to another node, or a folder that several nodes have)",
+        answer.note.empty() ? "" : "; ", job->node());
+  answer.protection = job->protection.value_or(Protection());
+  answer.protection.every_ms = wish.every_ms;
+  answer.protection.folder = destination.folder;
+  answer.protection.node = destination.node;
+  answer.protection.keep = wish.keep;
+  answer.protection.failures = 0;
+  answer.protection.error.clear();
+  if (wish.dry_run) return answer;
+  Job changed = *job;
+  changed.protection = answer.protection;
+  CKPT_TRYV(parts_.jobs.replace(std::move(changed)));
+  schedule_.protect(id, wish.every_ms, answer.protection.begun_ms, 0);
+  parts_.events.add(
+      "job-protected",
+      fmt::format("job {} ({}) is protected every {} ms", job->spec.name, job_text(id), wish.every_ms),
+      job->node(), id);
+  return answer;
+}
+
+Result<void> Protections::unprotect(JobId id) {
+  const Job* job = parts_.jobs.find(id);
+  if (job == nullptr || !job->protection)
+    return Error(ErrorCode::kRefused,
+                 "Job " + (job == nullptr ? job_text(id) : job->spec.name) + " is not protected");
+  Job changed = *job;
+  changed.protection.reset();
+  CKPT_TRYV(parts_.jobs.replace(std::move(changed)));
+  schedule_.drop(id);
+  parts_.events.add("job-unprotected",
+                    "job " + job->spec.name + " (" + job_text(id) + ") is not protected any more",
+                    job->node(), id);
+  return ok();
+}
+
+std::optional<std::string> Protections::where_now(JobId id) const {
+  const Job* job = parts_.jobs.find(id);
+  return job != nullptr && parts_.snapshots.why_none(*job).empty() ? std::optional(job->node())
+                                                                   : std::nullopt;
+}
+
+control::Task<> Protections::take_one(JobId id) {
+  Job* job = parts_.jobs.find(id);
+  if (job == nullptr || !job->protection) {
+    schedule_.ended(id, wall_clock_ms(), false);
+    co_return;
+  }
+  const std::int64_t begun = wall_clock_ms();
+  job->protection->begun_ms = begun;  // durable with how it went
+  const Destination to = kept_at(*job->protection);
+  const auto taken = co_await parts_.snapshots.take(id, to, 0);
+  // What a migration, or an end, went before has not failed.
+  schedule_.ended(id, wall_clock_ms(), taken.has_value() || !where_now(id));
+  note(id, taken);
+  parts_.jobs.node_changed();
+}
+
+void Protections::note(JobId id, const Result<void>& taken) {
+  const Job* job = parts_.jobs.find(id);
+  if (job == nullptr || !job->protection) return;
+  if (!taken && !where_now(id)) return;
+  Job changed = *job;
+  changed.protection->failures = taken ? 0 : changed.protection->failures + 1;
+  changed.protection->error = taken ? "" : taken.assume_error().to_string();
+  const unsigned failures = changed.protection->failures;
+  if (auto stored = parts_.jobs.replace(std::move(changed)); !stored)
+    spdlog::error("how a snapshot of {} went was not stored: {}", job_text(id),
+                  stored.assume_error().to_string());
+  if (taken || is_ended(job->state)) return;
+  parts_.events.add("snapshot-failed",
+                    fmt::format("no image of job {} ({}), failure {} in a row: {}", job->spec.name,
+                                job_text(id), failures, taken.assume_error().to_string()),
+                    job->node(), id);
+}
+
+control::Task<> Protections::run() {
+  constexpr std::chrono::milliseconds kLongestSleep{1000};
+  while (true) {
+    const std::int64_t now = wall_clock_ms();
+    for (const JobId id : schedule_.due(now, [this](JobId job) { return where_now(job); })) {
+      schedule_.began(id, parts_.jobs.find(id)->node(), now);
+      control::spawn(parts_.executor, "protecting " + job_text(id), take_one(id));
+    }
+    auto sleep = kLongestSleep;
+    if (const auto next = schedule_.next_due(now))
+      sleep = std::min(sleep, std::chrono::milliseconds(std::max<std::int64_t>(1, *next - now)));
+    co_await parts_.jobs.changed().wait_until(std::chrono::steady_clock::now() + sleep);
+  }
+}
+
+}  // namespace ckpt::coordinator

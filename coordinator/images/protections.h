@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// `protect`: jobs that get a snapshot again and again. What was asked for, and how it goes, is a part of the
+// job's record; when the next one begins says the schedule (protection_schedule.h).
+// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: kNotFound,
+// kRefused; those of the store.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "coordinator/images/protection_schedule.h"
+#include "coordinator/images/snapshots.h"
+
+namespace ckpt::coordinator {
+
+struct ProtectRequest {
+  ProtectRequest() = default;
+  std::int64_t every_ms = 0;
+  std::string to;  // NODE, or an absolute folder; empty: the job's own node
+  std::uint32_t keep = 2;
+  bool force = false;  // a transparent job more often than every 5 minutes
+  bool dry_run = false;
+};
+
+struct Protected {
+  Protected() = default;
+  Protection protection;
+  std::optional<double> expected_pause_ms;  // of each snapshot, as far as one can tell
+  std::string note;
+};
+
+class Protections {
+ public:
+  struct Parts {
+    EventLog& events;
+    const NodeTable& nodes;
+    JobTable& jobs;
+    Snapshots& snapshots;
+    control::asio::any_io_executor executor;
+  };
+  explicit Protections(Parts parts) : parts_(std::move(parts)) {}
+
+  // Once, after the jobs have been loaded.
+  void start();
+  Result<Protected> protect(JobId id, const ProtectRequest& wish);
+  Result<void> unprotect(JobId id);
+
+ private:
+  control::Task<> run();
+  control::Task<> take_one(JobId id);
+  void note(JobId id, const Result<void>& taken);
+  // The node where a snapshot could be taken now.
+  [[nodiscard]] std::optional<std::string> where_now(JobId id) const;
+
+  Parts parts_;
+  ProtectionSchedule schedule_;
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/images/snapshot_orders.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "libckpt/base/fault.h"
+#include "libckpt/net/control/spawn.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr std::uint32_t kKeptWithoutProtection = 2;
+constexpr std::chrono::seconds kPeerListing{30};
+constexpr std::chrono::seconds kCancelAnswer{30};
+
+}  // namespace
+
+Result<wire::TakeSnapshot> SnapshotOrders::order_of(const Job& job, const Destination& to, bool end_after) {
+  CKPT_TRY(sequence, parts_.numbers.next());
+  wire::TakeSnapshot order;
+  order.sequence = sequence;
+  order.job = job.id;
+  order.incarnation = job.incarnation;
+  order.folder = to.folder;
+  order.vault_job = parts_.catalog.vault_job_of(job);
+  order.keep = job.protection ? job.protection->keep : kKeptWithoutProtection;
+  order.spec = job.spec;
+  order.spec.incarnation = job.segments.back().incarnation;
+  for (std::size_t i = 0; i < std::min(order.spec.ranks.size(), job.ranks.size()); ++i)
+    order.spec.ranks[i].gpu_index = job.ranks[i].place.gpu;
+  order.end_after = end_after;
+  return order;
+}
+
+control::Task<SnapshotOrders::Outcome> SnapshotOrders::give(wire::TakeSnapshot order, RunningSnapshot shown,
+                                                            std::chrono::milliseconds limit) {
+  const JobId id = order.job;
+  parts_.running.begin(id, shown);
+  Outcome outcome;
+  if (order.folder.empty()) {
+    wire::GrantVault request;
+    request.vault_job = order.vault_job;
+    request.writes = true;
+    request.durable = order.end_after;  // nothing else is left of the job then
+    auto peer = co_await parts_.grants.ask(shown.owner, shown.node, std::move(request));
+    outcome.vault = peer ? Vault::kGranted : Vault::kAway;
+    if (!peer) {
+      outcome.failed = !order.end_after;  // it was not ordered
+      outcome.taken = std::move(peer).assume_error();
+      parts_.running.end(id);
+      co_return outcome;
+    }
+    order.peer = std::move(peer).assume_value();
+    if (!order.peer.address.empty()) fault_point(FaultPoint::kCoordinatorVaultGranted);
+  }
+  outcome.taken = co_await send(std::move(order), shown.node, limit);
+  if (const RunningSnapshot* running = parts_.running.find(id)) outcome.failed = running->failed;
+  parts_.running.end(id);
+  co_return outcome;
+}
+
+control::Task<Result<void>> SnapshotOrders::send(wire::TakeSnapshot order, std::string node,
+                                                 std::chrono::milliseconds limit) {
+  const JobId id = order.job;
+  const wire::VaultPeer peer = order.peer;
+  const Job* job = parts_.jobs.find(id);
+  const bool given_up =
+      order.end_after && (job == nullptr || !job->operation || !job->operation->cancelled.empty());
+  if (given_up) {
+    co_await parts_.grants.give_back(peer);
+    co_return Error(ErrorCode::kUnavailable, "The snapshot was given up before it was ordered");
+  }
+  const std::string vault_job = order.vault_job;
+  const auto taken = co_await parts_.nodes.call(node, std::move(order), limit);
+  if (taken && !peer.address.empty()) fault_point(FaultPoint::kCoordinatorSnapshotTaken);
+  co_await parts_.grants.give_back(peer);
+  if (!taken || peer.address.empty()) co_return taken;
+  wire::VaultOrder look;
+  look.act = wire::VaultAct::kList;
+  look.vault_job = vault_job;
+  look.of_job = true;
+  // Only the node where they lie says what images there are.
+  if (auto listed = co_await parts_.nodes.call(peer.node, std::move(look), kPeerListing); !listed)
+    spdlog::warn("the images of {} are not known yet: {}", peer.node, listed.assume_error().to_string());
+  co_return taken;
+}
+
+control::Task<Result<void>> SnapshotOrders::give_up(JobId id, std::string node, Incarnation incarnation) {
+  wire::TakeSnapshot order;
+  order.job = id;
+  order.incarnation = incarnation;
+  order.cancel = true;
+  co_return co_await parts_.nodes.call(std::move(node), std::move(order), kCancelAnswer);
+}
+
+void SnapshotOrders::give_up_soon(JobId id, std::string node, Incarnation incarnation) {
+  control::spawn(parts_.executor, "giving up a snapshot of " + job_text(id),
+                 give_up_and_log(id, std::move(node), incarnation));
+}
+
+control::Task<> SnapshotOrders::give_up_and_log(JobId id, std::string node, Incarnation incarnation) {
+  const auto told = co_await give_up(id, node, incarnation);
+  if (!told)
+    spdlog::info("giving up a snapshot of {} on {}: {}", job_text(id), node, told.assume_error().to_string());
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Orders a snapshot from the node where the job runs, into its own vault, another node's, or a folder; and has
+// one given up.
+// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: those of the
+// nodes; kUnavailable for one that was given up before it was ordered.
+#pragma once
+
+#include <chrono>
+
+#include "coordinator/fleet/jobs.h"
+#include "coordinator/fleet/running_snapshots.h"
+#include "coordinator/images/destination.h"
+#include "coordinator/images/image_catalog.h"
+#include "coordinator/images/image_numbers.h"
+#include "coordinator/images/vault_grants.h"
+
+namespace ckpt::coordinator {
+
+class SnapshotOrders {
+ public:
+  struct Parts {
+    NodeTable& nodes;
+    JobTable& jobs;
+    const ImageCatalog& catalog;
+    ImageNumbers& numbers;
+    RunningSnapshots& running;
+    VaultGrants& grants;
+    control::asio::any_io_executor executor;
+  };
+  explicit SnapshotOrders(Parts parts) : parts_(std::move(parts)) {}
+
+  // What the vault said that was asked for a grant.
+  enum class Vault { kNotAsked, kAway, kGranted };
+  struct Outcome {
+    Outcome() = default;
+    Result<void> taken = ok();
+    bool failed = false;  // its node has said so, or was never asked: there is no image
+    Vault vault = Vault::kNotAsked;
+  };
+
+  // Of the job as it runs now. `end_after`: it does not go on after it.
+  Result<wire::TakeSnapshot> order_of(const Job& job, const Destination& to, bool end_after);
+  // Returns once its node has answered. Meanwhile it is one of the running snapshots, as `shown`.
+  control::Task<Outcome> give(wire::TakeSnapshot order, RunningSnapshot shown,
+                              std::chrono::milliseconds limit);
+  // Returns once no snapshot has the job. kNotFound: none had it.
+  control::Task<Result<void>> give_up(JobId id, std::string node, Incarnation incarnation);
+  // Who waits for the snapshot's answer gets it by this.
+  void give_up_soon(JobId id, std::string node, Incarnation incarnation);
+
+ private:
+  // With the grant of the vault that it has.
+  control::Task<Result<void>> send(wire::TakeSnapshot order, std::string node,
+                                   std::chrono::milliseconds limit);
+  control::Task<> give_up_and_log(JobId id, std::string node, Incarnation incarnation);
+
+  Parts parts_;
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/images/snapshots.h"
+
+#include "coordinator/images/news.h"
+#include "libckpt/net/control/spawn.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::chrono::minutes kLongestSnapshot{60};
+constexpr std::chrono::minutes kLongestTurn{10};   // of what occupies a job: a migration, another snapshot
+constexpr std::chrono::seconds kLongestPause{10};  // of a job that nothing holds any more
+
+// Exit codes of the command that asked (docs/design.md §10).
+constexpr int kExitNoImage = 1;
+constexpr int kExitNotKnown = 6;
+
+// Its node has said that there is no image: that is no outcome that nobody knows.
+Error known_failure(const Error& said) {
+  return {ErrorCode::kAborted, said.to_string()};
+}
+
+}  // namespace
+
+std::string Snapshots::why_none(const Job& job) const {
+  if (parts_.running.contains(job.id)) return "a snapshot of it is being taken";
+  if (const Migration* open = parts_.migrations.open_of(job.id))
+    return "migration " + migration_text(open->id) + " of it is open";
+  const std::string state = parts_.states.of(job);
+  return state == "running" ? "" : "it is " + state;
+}
+
+control::Task<Result<void>> Snapshots::wait_until_free(JobId id) {
+  const auto deadline = steady_clock::now() + kLongestTurn;
+  auto paused_until = steady_clock::now() + kLongestPause;
+  while (true) {
+    const Job* job = parts_.jobs.find(id);
+    if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
+    const std::string state = parts_.states.of(*job);
+    const bool held = parts_.running.contains(id) || parts_.migrations.open_of(id) != nullptr;
+    if (held || state != "paused") paused_until = steady_clock::now() + kLongestPause;
+    const bool passes =
+        held || state == "starting" || (state == "paused" && steady_clock::now() < paused_until);
+    const std::string obstacle = why_none(*job);
+    if (obstacle.empty()) co_return ok();
+    if (!passes || steady_clock::now() >= deadline)
+      co_return Error(ErrorCode::kRefused,
+                      "No image of job " + job->spec.name + " can be taken: " + obstacle);
+    co_await wait_for_news(parts_.jobs);
+  }
+}
+
+control::Task<Result<void>> Snapshots::take(JobId id, Destination to, TaskId task) {
+  Job* job = parts_.jobs.find(id);
+  if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
+  if (const std::string obstacle = why_none(*job); !obstacle.empty())
+    co_return Error(ErrorCode::kRefused, "No image of job " + job->spec.name + " can be taken: " + obstacle);
+  CKPT_CO_TRY(order, parts_.orders.order_of(*job, to, false));
+  const std::string node = job->node();
+  const std::string owner = vault_node(*job, to);
+  const Incarnation incarnation = order.incarnation;
+  const SnapshotOrders::Outcome outcome =
+      co_await parts_.orders.give(std::move(order), RunningSnapshot(task, node, owner), kLongestSnapshot);
+  const Result<void>& answer = outcome.taken;
+  job = parts_.jobs.find(id);
+  parts_.jobs.node_changed();
+  if (!answer && answer.assume_error().code() == ErrorCode::kTimedOut)
+    parts_.orders.give_up_soon(id, node, incarnation);
+  if (!answer) co_return outcome.failed ? known_failure(answer.assume_error()) : answer.assume_error();
+  if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
+  Job changed = *job;
+  changed.snapshot = parts_.reports.facts_of(*job, owner, to.folder);
+  if (changed.snapshot->image.version == 0)
+    co_return Error(ErrorCode::kProtocol,
+                    "Node " + node + " says that the snapshot is taken, and names no image");
+  if (ImageTask* shown = parts_.tasks.find(task)) shown->image = changed.snapshot->image;
+  co_return parts_.jobs.replace(std::move(changed));
+}
+
+control::Task<Result<TaskId>> Snapshots::begin(JobId id, std::string to) {
+  const Job* job = parts_.jobs.find(id);
+  if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
+  // Without a word it goes where its other images are.
+  CKPT_CO_TRY(destination, destination_of(to, parts_.nodes));
+  if (to.empty() && job->protection) destination = kept_at(*job->protection);
+  CKPT_CO_TRYV(co_await wait_until_free(id));
+  job = parts_.jobs.find(id);
+  const TaskId task = parts_.tasks.begin("snapshot", *job, "copying").id;
+  control::spawn(parts_.executor, "a snapshot of " + job_text(id),
+                 run_task(id, std::move(destination), task));
+  co_return task;
+}
+
+control::Task<> Snapshots::run_task(JobId id, Destination to, TaskId task) {
+  const auto taken = co_await take(id, std::move(to), task);
+  const Job* job = parts_.jobs.find(id);
+  const std::string name = job == nullptr ? job_text(id) : job->spec.name + " (" + job_text(id) + ")";
+  if (taken) {
+    const ImageTask* shown = parts_.tasks.find(task);
+    const std::string image = shown != nullptr && shown->image ? image_text(*shown->image) : "";
+    parts_.events.add("snapshot-taken", "image " + image + " of job " + name + " was taken",
+                      job == nullptr ? "" : job->node(), id);
+    parts_.tasks.finish(task);
+    co_return;
+  }
+  const Error& error = taken.assume_error();
+  parts_.events.add("snapshot-failed", "no image of job " + name + ": " + error.to_string(),
+                    job == nullptr ? "" : job->node(), id);
+  parts_.tasks.fail(task, error,
+                    error.code() == ErrorCode::kTimedOut || error.code() == ErrorCode::kUnavailable
+                        ? kExitNotKnown
+                        : kExitNoImage);
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/images/vault_grants.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr std::chrono::seconds kGranting{30};
+// Longer than whatever goes by it; it is taken back as soon as that is over.
+constexpr std::chrono::hours kLongestGrant{2};
+
+}  // namespace
+
+control::Task<Result<wire::VaultPeer>> VaultGrants::ask(std::string owner, std::string user,
+                                                        wire::GrantVault request) {
+  wire::VaultPeer peer;
+  if (owner == user) co_return peer;
+  request.lasts_ms = static_cast<std::uint64_t>(std::chrono::milliseconds(kLongestGrant).count());
+  CKPT_CO_TRY(granted, co_await nodes_.grant_vault(owner, std::move(request), kGranting));
+  peer.node = owner;
+  peer.address = granted.address;
+  peer.token = std::move(granted.token);
+  peer.limit_bytes = granted.limit_bytes;
+  co_return peer;
+}
+
+control::Task<> VaultGrants::give_back(wire::VaultPeer peer) {
+  if (peer.address.empty()) co_return;
+  wire::GrantVault request;
+  request.revoke = peer.token;
+  (void)co_await nodes_.call(peer.node, std::move(request), kGranting);
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The own vault of a node for another one that writes or reads it: that node grants it, and the two move the
+// content between themselves (libckpt/store/peer).
+// Threads: one io_context on one thread. Ownership: borrows the table, which outlives it. Errors: what the
+// vault's node says; kUnavailable: it is away.
+#pragma once
+
+#include <string>
+
+#include "coordinator/fleet/nodes.h"
+
+namespace ckpt::coordinator {
+
+class VaultGrants {
+ public:
+  explicit VaultGrants(NodeTable& nodes) : nodes_(nodes) {}
+
+  // Of `owner` for `user`: nothing to be granted, an empty address, where they are one.
+  control::Task<Result<wire::VaultPeer>> ask(std::string owner, std::string user, wire::GrantVault request);
+  // Best effort: it ends by itself.
+  control::Task<> give_back(wire::VaultPeer peer);
+
+ private:
+  NodeTable& nodes_;
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/maintenance/drain_moves.h"
+
+#include <algorithm>
+
+#include "libckpt/base/clock.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr std::int64_t kLongestMoveMs = 600'000;
+
+}  // namespace
+
+void DrainMoves::start(Drain& drain) {
+  std::vector<DrainJob*> ready;
+  for (DrainJob& entry : drain.jobs) {
+    if (entry.state == DrainJobState::kWaiting || entry.state == DrainJobState::kBlocked)
+      ready.push_back(&entry);
+  }
+  std::sort(ready.begin(), ready.end(),
+            [](const DrainJob* a, const DrainJob* b) { return goes_before(*a, *b); });
+  for (DrainJob* entry : ready) {
+    const Job* job = parts_.jobs.find(entry->job);
+    if (job == nullptr) continue;
+    if (leaving(drain.scope.node) < drain.parallel || !parts_.states.why_not_movable(*job).empty())
+      move(drain, *entry, *job);
+    else if (entry->state == DrainJobState::kWaiting && entry->reason.empty())
+      entry->reason = "waits for its turn";
+  }
+}
+
+void DrainMoves::move(Drain& drain, DrainJob& entry, const Job& job) {
+  Memory& memory = memory_[drain.id];
+  const auto retry = memory.retry_after.find(entry.job);
+  if (retry != memory.retry_after.end() && inventories_ <= retry->second) return;
+  std::uint64_t& planned_at = memory.planned_at[entry.job];
+  if (std::exchange(planned_at, generation_) == generation_) return;
+  const auto failed_at = memory.failed_at.find(entry.job);
+  PlanHints hints;
+  if (failed_at != memory.failed_at.end())
+    hints.closed.emplace_back(Scope(failed_at->second.node, failed_at->second.gpu),
+                              "the last move there failed");
+  auto plan = parts_.planner.plan(job, "auto", hints);
+  if (plan && !plan.assume_value().to && !hints.closed.empty()) plan = parts_.planner.plan(job, "auto");
+  if (!plan) {
+    entry.state = DrainJobState::kBlocked;
+    entry.reason = plan.assume_error().to_string();
+  } else if (const MigratePlan& found = plan.assume_value(); !found.to) {
+    entry.state = found.passing ? DrainJobState::kWaiting : DrainJobState::kBlocked;
+    entry.reason = found.reason;
+    parts_.moves.give_up_parking(job, found, drain_reason(drain));
+  } else if (!begin(drain, entry, job, found)) {
+    memory.retry_after[entry.job] = inventories_;
+    if (++entry.attempts >= kMaxDrainAttempts) entry.state = DrainJobState::kFailed;
+  }
+}
+
+bool DrainMoves::begin(Drain& drain, DrainJob& entry, const Job& job, const MigratePlan& plan) {
+  MigrateRequest request;
+  request.options.max_downtime_ns = kDefaultMaxDowntimeNs;
+  request.timeout_ms = std::clamp(drain.deadline_ms - wall_clock_ms(), kShortestMoveMs, kLongestMoveMs);
+  request.why = drain_reason(drain);
+  auto begun = parts_.moves.begin(job, request, plan);
+  if (!begun) {
+    entry.state = DrainJobState::kWaiting;
+    entry.reason = begun.assume_error().to_string();
+    return false;
+  }
+  const Migration& migration = *begun.assume_value();
+  entry.state = DrainJobState::kMoving;
+  entry.migration = migration.id;
+  entry.to = migration.to;
+  entry.reason = migration_text(migration.id) + " is " + std::string(to_string(migration.phase));
+  return true;
+}
+
+void DrainMoves::note_failure(DrainId id, JobId job, const Place& to) {
+  Memory& memory = memory_[id];
+  memory.retry_after[job] = inventories_;
+  memory.failed_at[job] = to;
+}
+
+unsigned DrainMoves::leaving(const std::string& node) const {
+  unsigned count = 0;
+  for (const Migration& migration : parts_.migrations.open()) count += migration.from.node == node ? 1 : 0;
+  for (const auto& [id, drain] : parts_.drains.all()) {
+    if (!drain.open() || drain.scope.node != node) continue;
+    for (const DrainJob& entry : drain.jobs) count += entry.state == DrainJobState::kRestoring ? 1 : 0;
+  }
+  return count;
+}
+
+}  // namespace ckpt::coordinator

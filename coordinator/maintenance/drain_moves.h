@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Begins the moves of drains, as many at a time as allowed: the limit counts every open migration out of the
+// node, whoever began it. A job that cannot be moved now is looked at again whenever jobs, nodes or migrations
+// have changed.
+// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: what a move
+// fails of is said in the drain's entry.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "coordinator/maintenance/drain_table.h"
+#include "coordinator/operations/moves.h"
+
+namespace ckpt::coordinator {
+
+// A move is given so much time at least, even past the deadline.
+inline constexpr std::int64_t kShortestMoveMs = 1'000;
+
+class DrainMoves {
+ public:
+  struct Parts {
+    JobTable& jobs;
+    const MigrationTable& migrations;
+    const JobStates& states;
+    const Planner& planner;
+    Moves& moves;
+    const DrainTable& drains;
+  };
+  explicit DrainMoves(Parts parts) : parts_(parts) {}
+
+  void start(Drain& drain);
+  // A migration of its job to that place has come to nothing.
+  void note_failure(DrainId id, JobId job, const Place& to);
+  void forget(DrainId id) { memory_.erase(id); }
+
+  // Something that may make room, or a job movable.
+  void on_news() { ++generation_; }
+  // A node said what it has: memory may be free where there was none.
+  void on_inventory() { ++inventories_, ++generation_; }
+  // So many jobs are leaving the node now.
+  [[nodiscard]] unsigned leaving(const std::string& node) const;
+
+ private:
+  // What need not survive: what was tried at which news.
+  struct Memory {
+    std::map<JobId, std::uint64_t> planned_at;   // generation_
+    std::map<JobId, std::uint64_t> retry_after;  // inventories_
+    std::map<JobId, Place> failed_at;
+  };
+
+  void move(Drain& drain, DrainJob& entry, const Job& job);
+  bool begin(Drain& drain, DrainJob& entry, const Job& job, const MigratePlan& plan);
+
+  Parts parts_;
+  std::map<DrainId, Memory> memory_;
+  std::uint64_t generation_ = 1;
+  std::uint64_t inventories_ = 1;
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/maintenance/resumes.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "coordinator/images/news.h"
+#include "libckpt/base/clock.h"
+#include "libckpt/net/control/spawn.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+using std::chrono::steady_clock;
+
+// Who parked a job to have its room gets a moment to take it.
+constexpr std::int64_t kRestMs = 3'000;
+constexpr unsigned kMaxResumeFailures = 5;
+
+}  // namespace
+
+void Resumes::start() {
+  control::spawn(parts_.executor, "parked jobs", run());
+}
+
+control::Task<> Resumes::run() {
+  while (true) {
+    begin_next();
+    co_await wait_for_news(parts_.jobs);
+  }
+}
+
+void Resumes::begin_next() {
+  if (resuming_ || parts_.overcommit.busy()) return;
+  for (const Job& job : parts_.jobs.live()) {
+    if (job.operation && job.operation->verb == "resume") return;
+  }
+  std::vector<ParkedJob> waiting = resting();
+  if (waiting.empty()) return;
+  auto next = next_to_resume(std::move(waiting), parts_.planner.gpu_views());
+  if (!next) return;
+  PlanHints claims;
+  claims.promised = std::move(next->claims);
+  resuming_ = true;
+  control::spawn(parts_.executor, "resuming " + job_text(next->id), resume(next->id, std::move(claims)));
+}
+
+std::vector<ParkedJob> Resumes::resting() const {
+  std::vector<ParkedJob> found;
+  for (const Job& job : parts_.jobs.live()) {
+    const JobId id = job.id;
+    if (job.state != JobState::kParked || !job.resumes_itself || job.operation) continue;
+    const auto image = parts_.images.for_order(job, "resume");
+    if (!image) continue;
+    const auto backoff = backoffs_.find(id);
+    const bool waits = backoff != backoffs_.end() && steady_clock::now() < backoff->second.until;
+    ParkedJob& entry = found.emplace_back();
+    entry.id = id;
+    entry.parked_ms = job.parked_ms;
+    entry.ready = !waits && wall_clock_ms() - job.parked_ms >= kRestMs;
+    entry.request = parts_.planner.request_for(job, image.assume_value());
+  }
+  return found;
+}
+
+control::Task<> Resumes::resume(JobId id, PlanHints claims) {
+  const auto resumed = co_await parts_.requests.resume(id, std::move(claims));
+  resuming_ = false;
+  if (resumed)
+    backoffs_.erase(id);
+  else
+    note_failure(id);
+}
+
+void Resumes::note_failure(JobId id) {
+  Backoff& backoff = backoffs_[id];
+  ++backoff.failures;
+  backoff.until = steady_clock::now() + std::chrono::seconds(1U << std::min(backoff.failures, 6U));
+  const Job* job = parts_.jobs.find(id);
+  if (job == nullptr || job->state != JobState::kParked || backoff.failures < kMaxResumeFailures) return;
+  backoffs_.erase(id);
+  Job changed = *job;
+  changed.resumes_itself = false;
+  parts_.events.add("job-parked",
+                    fmt::format("job {} ({}) could not be resumed {} times: it stays parked until `resume`",
+                                job->spec.name, job_text(id), kMaxResumeFailures),
+                    {}, id);
+  if (auto stored = parts_.jobs.replace(std::move(changed)); !stored)
+    spdlog::error("job {} was not stored: {}", job_text(id), stored.assume_error().to_string());
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parked jobs come back by themselves once there is room: one after the other, in the order of
+// resume_order.h. One that could not be resumed a few times stays parked until `resume`.
+// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: what fails is
+// tried again later, each time after a longer while.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "coordinator/images/operations/image_requests.h"
+#include "coordinator/maintenance/overcommit.h"
+#include "coordinator/placement/resume_order.h"
+
+namespace ckpt::coordinator {
+
+class Resumes {
+ public:
+  struct Parts {
+    EventLog& events;
+    JobTable& jobs;
+    const Planner& planner;
+    const ImageFinder& images;
+    ImageRequests& requests;
+    const Overcommit& overcommit;  // while it makes room for somebody none comes back
+    control::asio::any_io_executor executor;
+  };
+  explicit Resumes(Parts parts) : parts_(std::move(parts)) {}
+
+  // Once, after the jobs have been loaded.
+  void start();
+
+ private:
+  struct Backoff {
+    unsigned failures = 0;
+    std::chrono::steady_clock::time_point until;
+  };
+
+  control::Task<> run();
+  void begin_next();
+  control::Task<> resume(JobId id, PlanHints claims);
+  void note_failure(JobId id);
+  [[nodiscard]] std::vector<ParkedJob> resting() const;
+
+  Parts parts_;
+  std::map<JobId, Backoff> backoffs_;
+  bool resuming_ = false;  // what one takes is known before the next is looked at
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ends instances that live although their job goes on from an image, or rests in one (Job::fenced): there are
+// never two.
+// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: none; what
+// cannot be said now is said at the node's next inventory.
+#pragma once
+
+#include "coordinator/fleet/jobs.h"
+
+namespace ckpt::coordinator {
+
+class Fence {
+ public:
+  Fence(NodeTable& nodes, JobTable& jobs) : nodes_(nodes), jobs_(jobs) {}
+
+  void on_inventory(const Node& node);
+  void on_instance(const Node& node, const wire::JobInstance& instance);
+
+ private:
+  NodeTable& nodes_;
+  JobTable& jobs_;
+};
+
+}  // namespace ckpt::coordinator

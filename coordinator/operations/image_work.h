@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is under way with a job's images, and gives way to other orders.
+// Threads: one io_context on one thread. Errors: the store's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "coordinator/state/model.h"
+
+namespace ckpt::coordinator {
+
+class ImageWork {
+ public:
+  virtual ~ImageWork() = default;
+  // Has a job's last snapshot given up, so that it runs on; false: it cannot be, or not any more. The
+  // operation ends a moment later.
+  virtual bool give_up_parking(JobId id, const std::string& why) = 0;
+  // Stops a job in whatever stage its operation is; false: it has none.
+  virtual Result<bool> stop_operation(JobId id, std::int64_t grace_ms) = 0;
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/operations/job_states.h"
+
+namespace ckpt::coordinator {
+
+std::string JobStates::of(const Job& job) const {
+  if (job.operation && job.operation->stops) return "stopping";
+  if (job.operation && job.operation->goal == OperationGoal::kParked) return "suspending";
+  const bool no_instance = job.state == JobState::kParked || job.state == JobState::kRestoring;
+  if (is_ended(job.state) || no_instance) return std::string(to_string(job.state));
+  if (!nodes_.connected(job.node())) return "unreachable";
+  if (job.stop_requested) return "stopping";
+  const Node* node = nodes_.find(job.node());
+  const wire::JobInstance* instance = node->find(job.id, job.segments.back().incarnation);
+  if (instance != nullptr && instance->unknown) return "unknown";
+  if (migrations_.open_of(job.id) != nullptr) return "migrating";
+  if (job.phase == wire::JobPhase::kPaused) return "paused";
+  if (job.state == JobState::kStarting || job.phase == wire::JobPhase::kStarting) return "starting";
+  return "running";
+}
+
+std::string JobStates::why_not_movable(const Job& job) const {
+  const std::string state = of(job);
+  if (const Migration* open = migrations_.open_of(job.id))
+    return "migration " + migration_text(open->id) + " of it is open";
+  if (state == "unknown") return job.reason;
+  // A snapshot gives way: its node has the job go on first.
+  const bool passes = state == "paused" && snapshots_.contains(job.id);
+  if (state != "running" && !passes) return "it is " + state;
+  if (!job.movable) return job.reason.empty() ? "it has not said that it can be moved" : job.reason;
+  return {};
+}
+
+bool JobStates::stays_put(const Job& job) const {
+  return of(job) == "running" && !job.movable && !job.reason.empty();
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a job is doing, in the words that people see, from all tables that know of it.
+// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: none.
+#pragma once
+
+#include <string>
+
+#include "coordinator/fleet/running_snapshots.h"
+#include "coordinator/migration/migrations.h"
+
+namespace ckpt::coordinator {
+
+class JobStates {
+ public:
+  JobStates(const NodeTable& nodes, const MigrationTable& migrations, const RunningSnapshots& snapshots)
+      : nodes_(nodes), migrations_(migrations), snapshots_(snapshots) {}
+
+  [[nodiscard]] std::string of(const Job& job) const;
+  // Empty, or why it cannot be moved now.
+  [[nodiscard]] std::string why_not_movable(const Job& job) const;
+  // Of a job that is not movable now: whether that is of its own making and will stay.
+  [[nodiscard]] bool stays_put(const Job& job) const;
+
+ private:
+  const NodeTable& nodes_;
+  const MigrationTable& migrations_;
+  const RunningSnapshots& snapshots_;
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job's log over all its moves: the logs of the instances that ran, one after the other.
+// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: kNotFound,
+// kUnavailable (a node is away).
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "coordinator/fleet/jobs.h"
+
+namespace ckpt::coordinator {
+
+struct LogChunk {
+  LogChunk() = default;
+  std::string bytes;
+  std::uint64_t next_offset = 0;
+  bool ended = false;
+};
+
+class LogReader {
+ public:
+  using Deadline = std::chrono::steady_clock::time_point;
+  LogReader(NodeTable& nodes, JobTable& jobs) : nodes_(nodes), jobs_(jobs) {}
+
+  // Waits for more until the deadline where there is nothing yet.
+  control::Task<Result<LogChunk>> read(JobId id, std::uint64_t offset, std::uint32_t limit,
+                                       Deadline deadline);
+
+ private:
+  NodeTable& nodes_;
+  JobTable& jobs_;
+};
+
+}  // namespace ckpt::coordinator

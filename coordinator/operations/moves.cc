@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/operations/moves.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "coordinator/state/usual_pause.h"
+#include "libckpt/base/clock.h"
+#include "libckpt/base/random.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+// Nodes send an inventory every five seconds, and at changes.
+constexpr std::int64_t kInventoryMs = 7'000;
+constexpr std::int64_t kAdmissionWaitMs = 10'000;
+constexpr std::chrono::seconds kPlanAgain{1};  // whether it is still worth waiting depends on the time
+
+// What is known of a node may be a moment old: one that is away may be dialing, and a driver that did not
+// answer may answer the next time it is asked.
+bool may_answer_soon(const std::vector<GpuView>& views, const std::string& to) {
+  const auto asked = parse_place(to);
+  return std::any_of(views.begin(), views.end(), [&](const GpuView& view) {
+    if (to != "auto" && asked) {
+      const auto& [node, gpu] = asked.assume_value();
+      if (view.place.node != node || (gpu && view.place.gpu != *gpu)) return false;
+    }
+    return !view.connected || (!view.healthy && !view.health_reason.empty());
+  });
+}
+
+Result<wire::Bytes> random_bytes(std::size_t count) {
+  wire::Bytes bytes(count);
+  CKPT_TRYV(fill_random(bytes));
+  return bytes;
+}
+
+}  // namespace
+
+Result<wire::MigrationPlan> Moves::make_plan(const Job& job, const Place& to,
+                                             const wire::MigrateOptions& options) const {
+  const Node* source = parts_.nodes.find(job.node());
+  const Node* target = parts_.nodes.find(to.node);
+  if (source == nullptr || target == nullptr)
+    return Error(ErrorCode::kInternal, "A node of the plan vanished");
+  wire::MigrationPlan plan;
+  plan.spec = job.spec;
+  plan.spec.incarnation = job.segments.back().incarnation;
+  for (std::size_t i = 0; i < plan.spec.ranks.size(); ++i) {
+    plan.spec.ranks[i].gpu_index = job.ranks[i].place.gpu;
+    wire::RankSpec& rank = plan.target_ranks.emplace_back();
+    rank.rank = plan.spec.ranks[i].rank;
+    rank.gpu_index = to.gpu;
+  }
+  plan.source_node = source->row.name;
+  plan.target_node = target->row.name;
+  plan.source_peer_address = source->row.peer_address;
+  plan.target_peer_address = target->row.peer_address;
+  plan.peer_token = parts_.peer_token;
+  CKPT_TRY(key, random_bytes(wire::kFingerprintKeyBytes));
+  CKPT_TRY(session, random_bytes(wire::kSessionTokenBytes));
+  plan.fingerprint_key = std::move(key);
+  plan.session_token = std::move(session);
+  plan.lease_term_ns = parts_.config.lease_term_ms * kNanosPerMs;
+  plan.switch_timeout_ns = parts_.config.switch_timeout_ms * kNanosPerMs;
+  plan.options = options;
+  plan.last_pause = usual_pause(job.pauses);
+  return plan;
+}
+
+Result<Migration*> Moves::begin(const Job& job, const MigrateRequest& request, const MigratePlan& plan) {
+  if (!plan.to) return Error(ErrorCode::kRefused, plan.reason);
+  CKPT_TRY(full, make_plan(job, *plan.to, request.options));
+  MigrationTable::Request begun;
+  begun.to = *plan.to;
+  begun.options = request.options;
+  begun.timeout_ms = request.timeout_ms;
+  begun.why = request.why;
+  return parts_.migrations.begin(job, begun, std::move(full));
+}
+
+bool Moves::give_up_parking(const Job& job, const MigratePlan& plan, const std::string& why) {
+  const bool has_place = !plan.candidates.empty() && plan.candidates.front().suitable;
+  return has_place && give_up_parking(job, why);
+}
+
+bool Moves::give_up_parking(const Job& job, const std::string& why) {
+  return job.operation && parts_.image_work.give_up_parking(job.id, why);
+}
+
+bool Moves::may_be_possible_soon(const Job& job) const {
+  const std::string state = parts_.states.of(job);
+  // Whatever has paused it lets it go on.
+  if (state == "paused") return true;
+  if (job.operation && !job.operation->cancelled.empty() && !job.operation->stops) return true;
+  const bool not_described_yet = state == "running" && !job.movable && job.reason.empty();
+  if (state == "starting" || not_described_yet) return true;
+  if (!parts_.states.why_not_movable(job).empty()) return false;
+  // What ended gives its memory back a moment later, and its node says so with its next inventory.
+  const std::int64_t since = wall_clock_ms() - kInventoryMs;
+  return parts_.jobs.newest_end_ms() > since || parts_.migrations.newest_end_ms() > since;
+}
+
+control::Task<Result<Migration*>> Moves::migrate(JobId id, MigrateRequest request) {
+  const std::int64_t max_ms = std::min(request.timeout_ms, kAdmissionWaitMs);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(max_ms);
+  for (bool waited = false;; waited = true) {
+    const Job* job = parts_.jobs.find(id);
+    if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
+    const auto planned = parts_.planner.plan(*job, request.to);
+    if (planned && planned.assume_value().to) {
+      CKPT_CO_TRY(migration, begin(*job, request, planned.assume_value()));
+      co_return co_await parts_.migrations.begun(migration->id);
+    }
+    if (!planned && planned.assume_error().code() != ErrorCode::kRefused) co_return planned.assume_error();
+    if (planned)
+      give_up_parking(*job, planned.assume_value(),
+                      "The job is to be moved" + (request.why.empty() ? "" : ": " + request.why));
+    const std::string reason = planned ? planned.assume_value().reason : planned.assume_error().message();
+    if (std::chrono::steady_clock::now() >= deadline)
+      co_return Error(ErrorCode::kRefused,
+                      reason + fmt::format(" (for {} ms: that long it was waited for)", max_ms));
+    if (!may_be_possible_soon(*job) && !may_answer_soon(parts_.planner.gpu_views(), request.to))
+      co_return Error(ErrorCode::kRefused, reason);
+    if (!waited) spdlog::info("job {} waits to be moved: {}", job_text(id), reason);
+    co_await parts_.jobs.changed().wait_until(
+        std::min(deadline, std::chrono::steady_clock::now() + kPlanAgain));
+  }
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Begins migrations where the planner finds a place, and has a job's way into an image given up for a move.
+// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors:
+// kInvalidArgument, kNotFound, kRefused (nothing was touched); those of the journal.
+#pragma once
+
+#include <string>
+
+#include "coordinator/operations/image_work.h"
+#include "coordinator/operations/planner.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+
+namespace ckpt::coordinator {
+
+// The downtime that a move aims at if nobody names another.
+inline constexpr std::int64_t kDefaultMaxDowntimeNs = 200'000'000;
+
+struct MigrateRequest {
+  MigrateRequest() = default;
+  std::string to = "auto";  // NODE, NODE:GPU or auto
+  wire::MigrateOptions options;
+  std::int64_t timeout_ms = 0;
+  std::string why;
+};
+
+class Moves {
+ public:
+  struct Parts {
+    const Config& config;
+    NodeTable& nodes;
+    JobTable& jobs;
+    MigrationTable& migrations;
+    const JobStates& states;
+    const Planner& planner;
+    ImageWork& image_work;
+    std::string peer_token;
+  };
+  explicit Moves(Parts parts) : parts_(std::move(parts)) {}
+
+  // Begins what Planner::plan() found possible. At once: without the waiting of migrate().
+  Result<Migration*> begin(const Job& job, const MigrateRequest& request, const MigratePlan& plan);
+  // Waits a while for what is about to be possible: a job that is still starting, and memory that is being
+  // freed while the nodes have not said so yet.
+  control::Task<Result<Migration*>> migrate(JobId id, MigrateRequest request);
+  // Of a job that is on its way into an image although `plan` has a place for it: true if that is being given
+  // up.
+  bool give_up_parking(const Job& job, const MigratePlan& plan, const std::string& why);
+  bool give_up_parking(const Job& job, const std::string& why);
+
+ private:
+  [[nodiscard]] bool may_be_possible_soon(const Job& job) const;
+  Result<wire::MigrationPlan> make_plan(const Job& job, const Place& to,
+                                        const wire::MigrateOptions& options) const;
+
+  Parts parts_;
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/operations/planner.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "coordinator/fleet/gpu_views.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+std::uint64_t needed_bytes(const Job& job) {
+  return job.expected_bytes();
+}
+
+void count_promises(const PlanHints& hints, GpuView& view) {
+  for (const auto& [where, bytes] : hints.promised) {
+    view.node_jobs += where.node == view.place.node ? 1 : 0;
+    if (where != view.place) continue;
+    ++view.jobs;
+    view.promised_bytes += bytes;
+  }
+}
+
+}  // namespace
+
+Result<std::pair<std::string, std::optional<std::uint32_t>>> parse_place(const std::string& text) {
+  const auto colon = text.rfind(':');
+  if (colon == std::string::npos) return std::pair(text, std::optional<std::uint32_t>());
+  std::uint32_t gpu = 0;
+  const char* end = text.data() + text.size();
+  const auto [at, failure] = std::from_chars(text.data() + colon + 1, end, gpu);
+  if (failure != std::errc{} || at != end)
+    return Error(ErrorCode::kInvalidArgument, "\"" + text + "\" is not NODE, NODE:GPU or auto");
+  return std::pair(text.substr(0, colon), std::optional<std::uint32_t>(gpu));
+}
+
+Result<void> check_exists(const NodeTable& nodes, const std::string& node_name,
+                          std::optional<std::uint32_t> gpu) {
+  const Node* node = nodes.find(node_name);
+  if (node == nullptr) return Error(ErrorCode::kNotFound, "There is no node \"" + node_name + "\"");
+  if (!node->connected()) return Error(ErrorCode::kRefused, "Node " + node_name + " is not connected");
+  const bool found = !gpu || std::any_of(node->gpus.begin(), node->gpus.end(),
+                                         [&](const wire::GpuInfo& known) { return known.index == *gpu; });
+  if (!found) return Error(ErrorCode::kNotFound, "Node " + node_name + " has no GPU " + std::to_string(*gpu));
+  return ok();
+}
+
+std::vector<GpuView> Planner::gpu_views(const PlanHints& hints) const {
+  std::vector<GpuView> views;
+  for (const auto& [name, node] : parts_.nodes.all()) {
+    for (const wire::GpuInfo& gpu : node.gpus) {
+      GpuView& view = views.emplace_back();
+      view.place = Place(name, gpu.index);
+      view.connected = node.connected();
+      view.healthy = gpu.healthy;
+      view.health_reason = gpu.health_reason;
+      view.closed = why_closed(view.place, hints);
+      describe_gpu(view, node, gpu);
+      view.total_bytes = gpu.total_bytes;
+      view.free_bytes = gpu.free_bytes;
+      view.promised_bytes = promised_on(view.place);
+      view.shown_bytes = node.shown_bytes(gpu.index);
+      view.jobs = parts_.jobs.live_on(view.place);
+      view.node_jobs = parts_.jobs.live_on(name);
+      view.moves_processes = node.moves_processes;
+      view.process_reason = node.process_reason;
+      count_migrations(view);
+      count_promises(hints, view);
+    }
+  }
+  return views;
+}
+
+// Whatever is on its way counts as there.
+void Planner::count_migrations(GpuView& view) const {
+  for (const Migration& migration : parts_.migrations.open()) {
+    const std::string& node = view.place.node;
+    if (migration.from.node == node || migration.to.node == node) ++view.node_migrations;
+    const bool to_node = migration.to.node == node && migration.runs_at == Side::kSource;
+    if (to_node && migration.from.node != node) ++view.node_jobs;
+    if (to_node && migration.to == view.place) ++view.jobs;
+  }
+}
+
+std::string Planner::why_closed(const Place& place, const PlanHints& hints) const {
+  std::string why = parts_.cordons.why_closed(place);
+  for (const auto& [scope, reason] : hints.closed) {
+    if (scope.covers(place)) why += (why.empty() ? "" : "; ") + reason;
+  }
+  return why;
+}
+
+// Of what is free at the job's node as far as we know, so much is gone for it: its node's last list has it
+// with so much.
+std::uint64_t Planner::shown_bytes(const Job& job) const {
+  const Node* node = parts_.nodes.find(job.node());
+  const std::uint64_t shown =
+      node == nullptr ? 0 : node->shown_bytes(job.id, job.segments.back().incarnation);
+  return std::min(shown, job.expected_bytes());
+}
+
+// What jobs are expected to take there and free memory does not lack yet, and what open migrations are about
+// to bring.
+std::uint64_t Planner::promised_on(const Place& place) const {
+  std::uint64_t promised = 0;
+  for (const Job& job : parts_.jobs.live()) {
+    if (!holds_gpu(job.state) && !job.operation) continue;
+    const bool comes = job.operation && Place(job.operation->to_node, job.operation->to_gpu) == place;
+    const bool started = !comes || job.operation->stage == OperationStage::kStarting;
+    if (comes || job.ranks.front().place == place)
+      promised += needed_bytes(job) - (started ? shown_bytes(job) : 0);
+    const Migration* open = parts_.migrations.open_of(job.id);
+    if (open != nullptr && open->phase == MigrationPhase::kPreparing && open->to == place)
+      promised += needed_bytes(job);
+  }
+  return promised;
+}
+
+PlacementRequest Planner::request_for(const SubmitRequest& request) {
+  PlacementRequest wanted;
+  wanted.memory_bytes = request.spec.gpu_memory_bytes;
+  wanted.node = request.node;
+  wanted.gpu = request.gpu;
+  return wanted;
+}
+
+Result<MigratePlan> Planner::plan(const SubmitRequest& request) const {
+  if (request.gpus != 1)
+    return Error(ErrorCode::kNotSupported, "Jobs with more than one GPU are not supported yet: use --gpus 1");
+  if (request.node) {
+    CKPT_TRYV(check_exists(parts_.nodes, *request.node, request.gpu));
+  }
+  const PlacementRequest wanted = request_for(request);
+  MigratePlan plan;
+  plan.candidates = rank_candidates(gpu_views(), wanted);
+  if (plan.candidates.empty() || !plan.candidates.front().suitable)
+    plan.reason = "No GPU can take the job: " + why_none(plan.candidates, wanted);
+  else
+    plan.to = plan.candidates.front().place;
+  return plan;
+}
+
+PlacementRequest Planner::request_for(const Job& job, const std::vector<GpuView>& views) const {
+  PlacementRequest wanted;
+  const Place from = job.ranks.front().place;
+  wanted.not_here = from;
+  wanted.near = {from};
+  wanted.memory_bytes = needed_bytes(job);
+  wanted.memory_why = why_expected(job);
+  wanted.margin_bytes = static_cast<std::uint64_t>(parts_.config.placement_margin_bytes);
+  for (const GpuView& view : views) {
+    if (view.place != from) continue;
+    wanted.preferred_model = view.model;
+    wanted.driver = view.driver;
+  }
+  // The driver restores a context only on the same chip, and the source's node must be able to dump, too.
+  wanted.same_model = wanted.host_process = job.spec.way != wire::Way::kCooperative;
+  return wanted;
+}
+
+bool Planner::nodes_may_come_back() const {
+  const auto& nodes = parts_.nodes.all();
+  return std::chrono::steady_clock::now() < started_ + kReturnTime &&
+         std::any_of(nodes.begin(), nodes.end(),
+                     [](const auto& at) { return !at.second.connected() && at.second.gpus.empty(); });
+}
+
+bool Planner::nodes_are_away() const {
+  const auto& nodes = parts_.nodes.all();
+  return std::any_of(nodes.begin(), nodes.end(), [](const auto& at) { return !at.second.connected(); });
+}
+
+Result<MigratePlan> Planner::plan(const Job& job, const std::string& to, const PlanHints& hints) const {
+  std::vector<GpuView> views = gpu_views(hints);
+  PlacementRequest wanted = request_for(job, views);
+  // It does not stand in its own way.
+  for (GpuView& view : views) {
+    if (view.place.node == job.node() && view.node_jobs > 0) --view.node_jobs;
+  }
+  if (to != "auto" && !to.empty()) {
+    CKPT_TRY(place, parse_place(to));
+    CKPT_TRYV(check_exists(parts_.nodes, place.first, place.second));
+    wanted.node = place.first;
+    wanted.gpu = place.second;
+  }
+  MigratePlan plan;
+  plan.candidates = rank_candidates(views, wanted);
+  plan.reason = parts_.states.why_not_movable(job);
+  if (!plan.reason.empty()) {
+    plan.reason = "Job " + job.spec.name + " cannot be moved: " + plan.reason;
+    plan.passing = !parts_.states.stays_put(job);
+  } else if (!plan.candidates.empty() && plan.candidates.front().suitable) {
+    plan.to = plan.candidates.front().place;
+  } else {
+    plan.reason = "No GPU can take " + job.spec.name + ": " + why_none(plan.candidates, wanted);
+    plan.passing =
+        nodes_may_come_back() || std::any_of(plan.candidates.begin(), plan.candidates.end(),
+                                             [](const Candidate& candidate) { return candidate.passing; });
+  }
+  return plan;
+}
+
+PlacementRequest Planner::request_for(const Job& job, const Image& image) const {
+  PlacementRequest wanted;
+  wanted.memory_bytes = std::max(needed_bytes(job), image.state_bytes);
+  wanted.margin_bytes = static_cast<std::uint64_t>(parts_.config.placement_margin_bytes);
+  wanted.preferred_model = image.gpu_model;
+  wanted.same_model = wanted.host_process = job.spec.way != wire::Way::kCooperative;
+  return wanted;
+}
+
+Result<MigratePlan> Planner::plan_restore(const Job& job, const Image& image, const std::string& to,
+                                          const PlanHints& hints) const {
+  PlacementRequest wanted = request_for(job, image);
+  if (to != "auto" && !to.empty()) {
+    CKPT_TRY(place, parse_place(to));
+    CKPT_TRYV(check_exists(parts_.nodes, place.first, place.second));
+    wanted.node = place.first;
+    wanted.gpu = place.second;
+  }
+  std::vector<GpuView> views = gpu_views(hints);
+  for (GpuView& view : views) {
+    if (!holds_gpu(job.state) || view.place != job.ranks.front().place) continue;
+    view.free_bytes = std::min(view.total_bytes, view.free_bytes + shown_bytes(job));
+    view.promised_bytes -= std::min(view.promised_bytes, job.expected_bytes() - shown_bytes(job));
+    view.jobs -= std::min(view.jobs, 1U);
+  }
+  MigratePlan plan;
+  // Where it lies it is read without the link.
+  if (image.folder.empty() && !wanted.node) {
+    PlacementRequest at_home = wanted;
+    at_home.node = image.node;
+    plan.candidates = rank_candidates(views, at_home);
+  }
+  if (plan.candidates.empty() || !plan.candidates.front().suitable)
+    plan.candidates = rank_candidates(views, wanted);
+  if (!plan.candidates.empty() && plan.candidates.front().suitable)
+    plan.to = plan.candidates.front().place;
+  else
+    plan.reason = "No GPU can take " + job.spec.name + ": " + why_none(plan.candidates, wanted);
+  return plan;
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a job may go as the tables are now: what the GPUs are like, what the job asks of them, and the plan
+// that placement makes of both. Changes nothing.
+// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors:
+// kInvalidArgument, kNotFound for a node or GPU that does not exist, kRefused for a node that is not
+// connected, kNotSupported.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/fleet/cordons.h"
+#include "coordinator/operations/job_states.h"
+#include "coordinator/placement/placement.h"
+#include "coordinator/settings/config.h"
+
+namespace ckpt::coordinator {
+
+struct SubmitRequest {
+  SubmitRequest() = default;
+  wire::JobSpec spec;  // id, incarnation, ranks and user are filled in
+  std::optional<std::string> node;
+  std::optional<std::uint32_t> gpu;
+  std::uint32_t gpus = 1;
+  bool preempt = false;  // jobs of lower priority may be parked for it
+};
+
+// What the tables do not know: places that shall take nothing, and memory that is spoken for.
+struct PlanHints {
+  PlanHints() = default;
+  std::vector<std::pair<Scope, std::string>> closed;      // with the reason
+  std::vector<std::pair<Place, std::uint64_t>> promised;  // a job each
+};
+
+struct MigratePlan {
+  MigratePlan() = default;
+  std::optional<Place> to;
+  std::string reason;    // why it is not possible
+  bool passing = false;  // not possible, but it may be once something ends, starts or comes back
+  std::vector<Candidate> candidates;
+};
+
+// "NODE" or "NODE:GPU".
+[[nodiscard]] Result<std::pair<std::string, std::optional<std::uint32_t>>> parse_place(
+    const std::string& text);
+// The node is there and connected, and has that GPU.
+[[nodiscard]] Result<void> check_exists(const NodeTable& nodes, const std::string& node,
+                                        std::optional<std::uint32_t> gpu);
+
+class Planner {
+ public:
+  // For so long a new coordinator expects nodes that it has not heard of yet.
+  static constexpr std::chrono::seconds kReturnTime{60};
+  struct Parts {
+    const Config& config;
+    const NodeTable& nodes;
+    const JobTable& jobs;
+    const MigrationTable& migrations;
+    const CordonTable& cordons;
+    const JobStates& states;
+  };
+  explicit Planner(Parts parts) : parts_(parts) {}
+
+  // A move: a plan, possible or not. `to`: NODE, NODE:GPU or auto.
+  [[nodiscard]] Result<MigratePlan> plan(const Job& job, const std::string& to,
+                                         const PlanHints& hints = {}) const;
+  // Where the job may go on from an image. An image in a node's own vault is for that node's GPUs; a job that
+  // runs gives its memory back first.
+  [[nodiscard]] Result<MigratePlan> plan_restore(const Job& job, const Image& image, const std::string& to,
+                                                 const PlanHints& hints = {}) const;
+  // `to`: where it would be started.
+  [[nodiscard]] Result<MigratePlan> plan(const SubmitRequest& request) const;
+
+  // This coordinator has just been started, and does not know yet what some nodes have.
+  [[nodiscard]] bool nodes_may_come_back() const;
+  [[nodiscard]] bool nodes_are_away() const;
+  // Of all GPUs, and what moving that job asks of them.
+  [[nodiscard]] std::vector<GpuView> gpu_views(const PlanHints& hints = {}) const;
+  [[nodiscard]] PlacementRequest request_for(const Job& job, const std::vector<GpuView>& views) const;
+  [[nodiscard]] static PlacementRequest request_for(const SubmitRequest& request);
+  // Of a job that goes on from that image.
+  [[nodiscard]] PlacementRequest request_for(const Job& job, const Image& image) const;
+
+ private:
+  void count_migrations(GpuView& view) const;
+  [[nodiscard]] std::string why_closed(const Place& place, const PlanHints& hints) const;
+  [[nodiscard]] std::uint64_t promised_on(const Place& place) const;
+  [[nodiscard]] std::uint64_t shown_bytes(const Job& job) const;
+
+  Parts parts_;
+  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace ckpt::coordinator
