@@ -20,7 +20,7 @@ SourceSession::SourceSession(MigrationContext& context, migration::SwitchInfo in
     : context_(context),
       info_(std::move(info)),
       key_{info_.migration, wire::Party::kSource},
-      way_(make_source_mode(context, info_)),
+      way_(make_source_mode(context, JobOperation::migration(info_))),
       saving_(context.executor) {
   if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
 }

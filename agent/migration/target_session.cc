@@ -9,7 +9,7 @@
 namespace ckpt::agent {
 
 TargetSession::TargetSession(MigrationContext& context, migration::SwitchInfo info)
-    : TargetSession(context, info, make_target_mode(context, info)) {}
+    : TargetSession(context, info, make_target_mode(context, JobOperation::migration(info))) {}
 
 TargetSession::TargetSession(MigrationContext& context, migration::SwitchInfo info,
                              std::unique_ptr<TargetMode> way)
@@ -111,7 +111,7 @@ Task<Result<wire::Bytes>> TargetSession::prepare_standby() {
   }
   CKPT_CO_TRY(process, context_.mover_of(migration_plan.target_ranks.front().gpu_index));
   process->start();  // its context is made while the instance starts
-  CKPT_CO_TRYV(co_await start_instance(migration_plan));
+  CKPT_CO_TRYV(co_await start_instance());
   CKPT_CO_TRYV(co_await process->ready(context_.config.mover_timeout));
   CKPT_CO_TRYV(co_await open_session(process, migration_plan));
   if (way_->has_memory()) {
@@ -120,13 +120,13 @@ Task<Result<wire::Bytes>> TargetSession::prepare_standby() {
   CKPT_CO_TRY(addresses, co_await session_->listen());
   EndpointPayload payload;
   payload.addresses = std::move(addresses);
-  const PauseLines lines = pause_lines(context_, pause_kind(info_));
+  const PauseLines lines = pause_lines(context_, JobOperation::migration(info_).pause_kind());
   payload.costs.assign(lines.begin(), lines.end());
   co_return wire::encode(payload);
 }
 
-Task<Result<void>> TargetSession::start_instance(wire::MigrationPlan plan) {
-  CKPT_CO_TRY(job, co_await way_->start(plan));
+Task<Result<void>> TargetSession::start_instance() {
+  CKPT_CO_TRY(job, co_await way_->start());
   if (stopped_) {
     co_await way_->end(job);
     co_await way_->free(job);

@@ -34,7 +34,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   void fail(const Error& error);
   Task<> prepare();
   Task<Result<wire::Bytes>> prepare_standby();
-  Task<Result<void>> start_instance(wire::MigrationPlan plan);
+  Task<Result<void>> start_instance();
   Task<Result<void>> export_memory();
   Task<Result<void>> open_session(std::shared_ptr<MoverProcess> process, wire::MigrationPlan plan);
   void on_mover(mover::Packet packet);

@@ -9,8 +9,7 @@
 #include "agent/migration/modes/migration_context.h"
 #include "agent/snapshots/vault_access.h"
 #include "libckpt/protocol/wire/job_messages.h"
-#include "libckpt/protocol/wire/migration_messages.h"
-#include "libckpt/protocol/wire/mover_values.h"
+#include "libckpt/protocol/wire/mover_messages.h"
 
 namespace ckpt::agent::protect {
 
@@ -23,16 +22,8 @@ struct ProtectContext {
   std::function<void(const wire::SnapshotReport&)> report;
 };
 
-// What a way (mode.h) calls a migration is a number that no migration has. A job has one snapshot at a time,
-// always of the same number, so that what an agent left which died in it is found by the next one.
-inline constexpr wire::MigrationId kSnapshotNumber = wire::MigrationId{1} << 63;
-// Restores: never two of the same.
-[[nodiscard]] wire::MigrationId next_restore_number();
-// Of sessions on movers.
-[[nodiscard]] mover::SessionKey next_session_key();
-
-// A plan for `spec` alone, as if it came from (or went to) nowhere, with fresh keys.
-Result<wire::MigrationPlan> plan_for(const wire::JobSpec& spec, const std::string& source_node,
-                                     const std::string& target_node);
+// The order for a session on a mover that no migration has, with fresh keys.
+Result<mover::OpenSession> session_order(mover::Purpose purpose, wire::Side side,
+                                         wire::Incarnation incarnation);
 
 }  // namespace ckpt::agent::protect

@@ -157,9 +157,8 @@ Task<> Protection::give_way(wire::JobId job) {
 }
 
 Task<Result<void>> Protection::resume_in_place(std::shared_ptr<Job> job) {
-  CKPT_CO_TRY(plan, plan_for(job->record().spec, parts_.context.config.node, ""));
-  const migration::SwitchInfo info(kSnapshotNumber, job->id(), job->incarnation(), {}, wire::encode(plan));
-  auto way = make_source_mode(parts_.context, info);
+  const auto way =
+      make_source_mode(parts_.context, JobOperation::snapshot(job->record().spec, job->incarnation()));
   co_return co_await way->go_back(job);
 }
 

@@ -48,12 +48,7 @@ Task<Result<void>> RestoreSession::restore() {
   CKPT_CO_TRY(stored, co_await read(request_.version));
   stored_ = std::move(stored);
   CKPT_CO_TRYV(co_await check(stored_));
-  // From nowhere to here: a process that was stored comes from another node, always.
-  CKPT_CO_TRY(plan, plan_for(request_.spec, "", context_.base.config.node));
-  plan_ = std::move(plan);
-  const migration::SwitchInfo info(next_restore_number(), request_.spec.job, request_.spec.incarnation - 1,
-                                   {}, wire::encode(plan_));
-  way_ = make_target_mode(context_.base, info);
+  way_ = make_target_mode(context_.base, JobOperation::restore(request_.spec));
   CKPT_CO_TRY(process, context_.base.mover_of(request_.spec.ranks.front().gpu_index));
   process->start();  // its context is made while the instance starts
   CKPT_CO_TRYV(co_await start_instance());
@@ -82,7 +77,7 @@ Task<Result<void>> RestoreSession::check(const StoredVersion& stored) {
 }
 
 Task<Result<void>> RestoreSession::start_instance() {
-  CKPT_CO_TRY(job, co_await way_->start(plan_));
+  CKPT_CO_TRY(job, co_await way_->start());
   job_ = std::move(job);
   fault_point(FaultPoint::kRestoreStarted);
   co_return co_await way_->ready(job_);
@@ -90,13 +85,8 @@ Task<Result<void>> RestoreSession::start_instance() {
 
 Task<Result<void>> RestoreSession::open_session() {
   CKPT_CO_TRY(process, context_.base.mover_of(request_.spec.ranks.front().gpu_index));
-  mover::OpenSession request;
-  request.session = next_session_key();
-  request.side = wire::Side::kTarget;
-  request.purpose = mover::Purpose::kRestore;
-  request.incarnation = request_.spec.incarnation;
-  request.fingerprint_key = plan_.fingerprint_key;
-  request.session_token = plan_.session_token;
+  CKPT_CO_TRY(request,
+              session_order(mover::Purpose::kRestore, wire::Side::kTarget, request_.spec.incarnation));
   request.makes_memory = !way_->has_memory();
   MoverSession::Handlers handlers;
   handlers.event = [weak = weak_from_this()](mover::Packet packet) {

@@ -13,7 +13,6 @@
 #include "agent/migration/modes/mode.h"
 #include "agent/mover_client/memory_export.h"
 #include "agent/snapshots/protect_context.h"
-#include "libckpt/protocol/wire/migration_messages.h"
 #include "libckpt/protocol/wire/mover_messages.h"
 
 namespace ckpt::agent::protect {
@@ -43,7 +42,6 @@ class RestoreSession : public std::enable_shared_from_this<RestoreSession> {
   ProtectContext& context_;
   const wire::RestoreImage request_;
   const VaultPlace place_;
-  wire::MigrationPlan plan_;
   StoredVersion stored_;
   std::unique_ptr<TargetMode> way_;
   std::shared_ptr<Job> job_;

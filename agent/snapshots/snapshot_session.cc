@@ -5,7 +5,6 @@
 
 #include "libckpt/base/fault.h"
 #include "libckpt/protocol/wire/ids.h"
-#include "libckpt/protocol/wire/migration_messages.h"
 
 namespace ckpt::agent::protect {
 namespace {
@@ -16,11 +15,6 @@ constexpr Milliseconds kFirstBackoff{100};
 constexpr Milliseconds kMaxBackoff{5000};
 // Of the device's time, for rounds ahead of a job that goes on; it also keeps each launch short.
 constexpr std::uint32_t kSlowdownPermille = 250;
-
-// As make_source_mode() reads it: the process goes, too.
-migration::SwitchInfo info_of(const Job& job, const wire::MigrationPlan& plan) {
-  return {kSnapshotNumber, job.id(), job.incarnation(), {}, wire::encode(plan)};
-}
 
 Error gave_way() {
   return {ErrorCode::kAborted, "The snapshot gave way to a migration of the job: take it again after it"};
@@ -124,28 +118,19 @@ Task<Result<void>> SnapshotSession::prepare(bool full) {
   if (!description.summary.movable)
     co_return Error(ErrorCode::kRefused,
                     "The job cannot be stored: " + std::string(description.summary.reason.str()));
-  // From somewhere to nowhere: a process that is stored leaves its node.
-  CKPT_CO_TRY(plan, plan_for(job_->record().spec, context_.base.config.node, ""));
-  way_ = make_source_mode(context_.base, info_of(*job_, plan));
+  way_ = make_source_mode(context_.base, JobOperation::snapshot(job_->record().spec, job_->incarnation()));
   CKPT_CO_TRYV(co_await way_->check(job_));
   co_await way_->let_go();  // its mover reads host state once all of it is there
-  CKPT_CO_TRYV(co_await open_session(full));
+  CKPT_CO_TRYV(co_await open_session());
   CKPT_CO_TRYV(co_await export_memory());
   CKPT_CO_TRYV(start_copy(full));
   co_return co_await wait_for(ready_, Clock::time_point::max());
 }
 
-Task<Result<void>> SnapshotSession::open_session(bool) {
+Task<Result<void>> SnapshotSession::open_session() {
   CKPT_CO_TRY(process, context_.base.mover_of(job_->gpu()));
   CKPT_CO_TRYV(co_await process->ready(context_.base.config.mover_timeout));
-  CKPT_CO_TRY(plan, plan_for(job_->record().spec, "", ""));
-  mover::OpenSession request;
-  request.session = next_session_key();
-  request.side = wire::Side::kSource;
-  request.purpose = mover::Purpose::kSnapshot;
-  request.incarnation = job_->incarnation();
-  request.fingerprint_key = plan.fingerprint_key;
-  request.session_token = plan.session_token;
+  CKPT_CO_TRY(request, session_order(mover::Purpose::kSnapshot, wire::Side::kSource, job_->incarnation()));
   MoverSession::Handlers handlers;
   handlers.event = [weak = weak_from_this()](mover::Packet packet) {
     if (auto self = weak.lock()) self->on_mover(std::move(packet));

@@ -39,7 +39,7 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   Task<Result<void>> take_twice();
   Task<Result<void>> take(bool full);
   Task<Result<void>> prepare(bool full);
-  Task<Result<void>> open_session(bool full);
+  Task<Result<void>> open_session();
   Task<Result<void>> export_memory();
   Result<void> start_copy(bool full);
   Task<Result<void>> pass_barrier();

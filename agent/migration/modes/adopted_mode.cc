@@ -21,11 +21,6 @@ constexpr Milliseconds kDumpCheck{500};
 // As the keeper passes it on (agent/keeper/init/restored.h).
 constexpr int kNamespaceFd = 11;
 
-Result<std::uint32_t> gpu_of(const migration::SwitchInfo& info, bool target) {
-  CKPT_TRY(plan, wire::decode_plan(info.plan));
-  return (target ? plan.target_ranks : plan.spec.ranks).front().gpu_index;
-}
-
 Result<std::shared_ptr<KeeperLink>> keeper_of(const Job& job) {
   auto keeper = job.keeper();
   if (job.ended() || !keeper) return Error(ErrorCode::kUnavailable, "The job's process has ended");
@@ -138,7 +133,7 @@ Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint6
   CKPT_CO_TRY(estimate, host::estimate_dump(root));
   CKPT_CO_TRYV(host::check_memory_left(estimate.bytes));
   CKPT_CO_TRY(place, host::find_memory_place());
-  CKPT_CO_TRY(folder, host::MemoryFolder::create(place, image_folder_name(context_, info_, "source"),
+  CKPT_CO_TRY(folder, host::MemoryFolder::create(place, image_folder_name(context_, operation_, "source"),
                                                  estimate.bytes - estimate.largest_bytes));
   CKPT_CO_TRY(pages, host::place_pages(folder.path(), estimate.largest_position));
   host::DumpOptions options;
@@ -157,25 +152,25 @@ Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint6
   CKPT_CO_TRYV(write_image_notes(folder.path(), notes));
   const auto pack = [&folder, &pages] { return host::pack_folder(folder.path(), std::move(pages)); };
   CKPT_CO_TRY(packed, co_await offload(context_.images, pack));
-  spdlog::info("adopted process dumped: id {} bytes {} device_bytes {} took_ms {}",
-               wire::migration_text(info_.migration), dumped.bytes, device_bytes, dumped.took_ns / 1'000'000);
+  spdlog::info("adopted process dumped: id {} bytes {} device_bytes {} took_ms {}", operation_.name(),
+               dumped.bytes, device_bytes, dumped.took_ns / 1'000'000);
   co_return HostState(std::move(packed.file), packed.bytes);
 }
 
 Task<Result<void>> AdoptedSource::go_back(std::shared_ptr<Job> job) {
   std::uint32_t index = job->gpu();
   if (stays_) {
-    CKPT_CO_TRY(own, gpu_of(info_, false));
+    CKPT_CO_TRY(own, operation_.source_gpu());
     index = own;
   }
   CKPT_CO_TRYV(co_await put_adopted_back(context_, job, index));
-  remove_images_of_source(context_, info_.job);
+  remove_images_of_source(context_, operation_.job());
   co_return ok();
 }
 
 Task<> AdoptedSource::leave(std::shared_ptr<Job> job) {
   if (stays_) co_return;  // the process is the target's now
-  remove_image_folder(context_, info_, "source");
+  remove_image_folder(context_, operation_, "source");
   co_await job->leave();
 }
 
@@ -200,16 +195,17 @@ Task<Result<void>> put_adopted_back(MigrationContext& context, std::shared_ptr<J
 // ---- target
 
 std::shared_ptr<Job> AdoptedTarget::find() {
-  if (!stays_) return context_.jobs.started_by(info_.migration, info_.job, info_.base + 1);
-  auto job = context_.jobs.running_as(info_.job, info_.base);
-  return job ? job : context_.jobs.running_as(info_.job, info_.base + 1);
+  if (!stays_) return context_.jobs.started_by(operation_.number(), operation_.job(), operation_.next());
+  auto job = context_.jobs.running_as(operation_.job(), operation_.base());
+  return job ? job : context_.jobs.running_as(operation_.job(), operation_.next());
 }
 
-Task<Result<std::shared_ptr<Job>>> AdoptedTarget::start(const wire::MigrationPlan&) {
+Task<Result<std::shared_ptr<Job>>> AdoptedTarget::start() {
   if (!stays_) co_return std::shared_ptr<Job>();
   auto job = find();
   if (!job || !job->keeper())
-    co_return Error(ErrorCode::kNotFound, "Job " + wire::job_text(info_.job) + " does not run on this node");
+    co_return Error(ErrorCode::kNotFound,
+                    "Job " + wire::job_text(operation_.job()) + " does not run on this node");
   co_return job;
 }
 
@@ -260,9 +256,9 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::bring() {
 Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
   if (!image_.file || !criu_)
     co_return Error(ErrorCode::kNotFound, "Its image was lost with an agent that ended");
-  CKPT_CO_TRY(plan, wire::decode_plan(info_.plan));
   CKPT_CO_TRY(place, host::find_memory_place());
-  CKPT_CO_TRY(folder, host::MemoryFolder::create(place, image_folder_name(context_, info_, "target"), 0));
+  CKPT_CO_TRY(folder,
+              host::MemoryFolder::create(place, image_folder_name(context_, operation_, "target"), 0));
   const int file = image_.file.get();
   const auto unpack = [file, bytes = image_.bytes, &folder] {
     return host::unpack_folder(file, bytes, folder.path());
@@ -272,25 +268,19 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
   host::RestoreOptions options;
   options.images = options.work = folder.path();
   options.more = restore_words();
-  JobRecord record;
-  record.spec = plan.spec;
-  record.spec.incarnation = info_.base + 1;
-  record.spec.ranks = plan.target_ranks;
-  record.role = wire::JobRole::kStandby;
-  record.incarnation = info_.base + 1;
-  record.migration = info_.migration;
-  record.started_unix_ms = wall_clock_ms();
+  JobRecord record = standby_record(operation_);
   record.context_gpu = notes.gpu;
   record.device_bytes = notes.device_bytes;
   HostRestore order{criu_->restore_command(options), host::Criu::pid_file(options),
                     host::Criu::restore_log(options), host::criu_timeout(image_.bytes)};
-  if (auto old = context_.jobs.started_as(info_.job, info_.base + 1)) co_await context_.jobs.remove(old);
+  if (auto old = context_.jobs.started_as(operation_.job(), operation_.next()))
+    co_await context_.jobs.remove(old);
   CKPT_CO_TRY(job, co_await context_.jobs.start(std::move(record), std::move(order)));
   auto accepted = Result<void>(Error(ErrorCode::kUnavailable, "The restored process has ended"));
   if (const auto keeper = job->keeper()) {
     auto status = co_await keeper->attach();
     accepted = status ? host::check_credentials(static_cast<pid_t>(status.assume_value().rank_pid),
-                                                plan.spec.uid, plan.spec.gid)
+                                                operation_.spec().uid, operation_.spec().gid)
                       : Result<void>(std::move(status).assume_error());
   }
   if (!accepted) {
@@ -337,15 +327,15 @@ Task<Result<AdoptedPlace>> AdoptedTarget::place(std::shared_ptr<Job> job, RunOrd
     const auto root = static_cast<pid_t>(status.rank_pid);
     CKPT_CO_TRYV(host::resume_source(root));
     CKPT_CO_TRYV(co_await keeper->reattach(host::time_limit_of(root)));
-    remove_image_folder(context_, info_, "target");
+    remove_image_folder(context_, operation_, "target");
     if (report != nullptr && report->resume_sent_ns == 0) report->host_restored_ns = now_ns();
   }
-  CKPT_CO_TRY(index, gpu_of(info_, true));
+  CKPT_CO_TRY(index, operation_.target_gpu());
   CKPT_CO_TRY(gpu, context_.identity_of(index));
   CKPT_CO_TRY(placed, co_await place_adopted(context_, job, gpu.uuid));
   if (placed.runs) {
     if (auto moved = co_await job->moved_to(index); !moved)
-      spdlog::error("job record not written: job {} reason {}", wire::job_text(info_.job),
+      spdlog::error("job record not written: job {} reason {}", wire::job_text(operation_.job()),
                     moved.assume_error().to_string());
   }
   co_return placed;
@@ -362,12 +352,12 @@ Task<> AdoptedTarget::end(std::shared_ptr<Job> job) {
   control::spawn(context_.executor, "image release", release_image(context_, std::exchange(image_, {})));
   if (stays_) co_return;
   if (job) co_await job->destroy();
-  remove_image_folder(context_, info_, "target");
+  remove_image_folder(context_, operation_, "target");
 }
 
 Task<> AdoptedTarget::free(std::shared_ptr<Job> job) {
   if (stays_) co_return;
-  remove_image_folder(context_, info_, "target");
+  remove_image_folder(context_, operation_, "target");
   if (job && !job->record().ran) co_await context_.jobs.remove(job);
 }
 

@@ -32,8 +32,10 @@ struct AdoptedPlace {
 
 class AdoptedSource final : public SourceMode {
  public:
-  AdoptedSource(MigrationContext& context, migration::SwitchInfo info, bool stays)
-      : context_(context), info_(std::move(info)), stays_(stays) {}
+  AdoptedSource(MigrationContext& context, JobOperation operation)
+      : context_(context),
+        operation_(std::move(operation)),
+        stays_(operation_.pause_kind() == PauseKind::kAdoptedSwap) {}
   // Also where the process stays: what is saved is all there is to send.
   [[nodiscard]] bool sends_host_state() const override { return true; }
   [[nodiscard]] PauseWork pause_work(const Job& job, const local::StateSummary& summary) const override;
@@ -49,7 +51,7 @@ class AdoptedSource final : public SourceMode {
   Task<Result<HostState>> dump(std::shared_ptr<Job> job, std::uint64_t device_bytes);
 
   MigrationContext& context_;
-  const migration::SwitchInfo info_;
+  const JobOperation operation_;
   const bool stays_;  // on this node
   std::optional<host::Criu> criu_;
   wire::Bytes files_;
@@ -58,10 +60,12 @@ class AdoptedSource final : public SourceMode {
 
 class AdoptedTarget final : public TargetMode {
  public:
-  AdoptedTarget(MigrationContext& context, migration::SwitchInfo info, bool stays)
-      : context_(context), info_(std::move(info)), stays_(stays) {}
+  AdoptedTarget(MigrationContext& context, JobOperation operation)
+      : context_(context),
+        operation_(std::move(operation)),
+        stays_(operation_.pause_kind() == PauseKind::kAdoptedSwap) {}
   std::shared_ptr<Job> find() override;
-  Task<Result<std::shared_ptr<Job>>> start(const wire::MigrationPlan& plan) override;
+  Task<Result<std::shared_ptr<Job>>> start() override;
   Task<Result<void>> ready(std::shared_ptr<Job> job) override;
   Task<Result<void>> compare(wire::Bytes payload) override;
   Task<Result<std::shared_ptr<Job>>> bring() override;
@@ -79,7 +83,7 @@ class AdoptedTarget final : public TargetMode {
   Task<Result<AdoptedPlace>> place(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report);
 
   MigrationContext& context_;
-  const migration::SwitchInfo info_;
+  const JobOperation operation_;
   const bool stays_;
   std::optional<host::Criu> criu_;
   HostState image_;

@@ -35,21 +35,14 @@ Task<> CooperativeSource::leave(std::shared_ptr<Job> job) {
 }
 
 std::shared_ptr<Job> CooperativeTarget::find() {
-  return context_.jobs.started_by(info_.migration, info_.job, info_.base + 1);
+  return context_.jobs.started_by(operation_.number(), operation_.job(), operation_.next());
 }
 
-Task<Result<std::shared_ptr<Job>>> CooperativeTarget::start(const wire::MigrationPlan& plan) {
-  JobRecord record;
-  record.spec = plan.spec;
-  record.spec.incarnation = info_.base + 1;
-  record.spec.ranks = plan.target_ranks;
-  record.role = wire::JobRole::kStandby;
-  record.incarnation = info_.base + 1;
-  record.migration = info_.migration;
-  record.started_unix_ms = wall_clock_ms();
+Task<Result<std::shared_ptr<Job>>> CooperativeTarget::start() {
   // What an earlier, given-up migration left of the same incarnation gives its memory back first.
-  if (auto old = context_.jobs.started_as(info_.job, info_.base + 1)) co_await context_.jobs.remove(old);
-  co_return co_await context_.jobs.start(std::move(record));
+  if (auto old = context_.jobs.started_as(operation_.job(), operation_.next()))
+    co_await context_.jobs.remove(old);
+  co_return co_await context_.jobs.start(standby_record(operation_));
 }
 
 Task<Result<void>> CooperativeTarget::ready(std::shared_ptr<Job> job) {

@@ -27,10 +27,10 @@ class CooperativeSource final : public SourceMode {
 
 class CooperativeTarget final : public TargetMode {
  public:
-  CooperativeTarget(MigrationContext& context, migration::SwitchInfo info)
-      : context_(context), info_(std::move(info)) {}
+  CooperativeTarget(MigrationContext& context, JobOperation operation)
+      : context_(context), operation_(std::move(operation)) {}
   std::shared_ptr<Job> find() override;
-  Task<Result<std::shared_ptr<Job>>> start(const wire::MigrationPlan& plan) override;
+  Task<Result<std::shared_ptr<Job>>> start() override;
   Task<Result<void>> ready(std::shared_ptr<Job> job) override;
   [[nodiscard]] bool has_memory() const override { return true; }
   Task<Result<void>> take_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
@@ -45,7 +45,7 @@ class CooperativeTarget final : public TargetMode {
   Task<Result<void>> resume_standby(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report);
 
   MigrationContext& context_;
-  const migration::SwitchInfo info_;
+  const JobOperation operation_;
   UniqueFd host_state_;
 };
 

@@ -7,21 +7,24 @@
 #include "agent/migration/modes/swap_mode.h"
 
 namespace ckpt::agent {
-PauseKind pause_kind(const migration::SwitchInfo& info) {
-  const auto plan = wire::decode_plan(info.plan);
-  if (!plan || plan.assume_value().spec.way == wire::Way::kCooperative) return PauseKind::kCooperative;
-  const bool swap = wire::is_swap(plan.assume_value());
-  if (plan.assume_value().spec.way == wire::Way::kAdopted)
-    return swap ? PauseKind::kAdoptedSwap : PauseKind::kAdoptedProcess;
-  return swap ? PauseKind::kSwap : PauseKind::kProcess;
-}
-
 PauseWork common_work(PauseKind kind) {
   PauseWork work(kind);
   for (const PauseTerm term :
        {PauseTerm::kQuiesce, PauseTerm::kVerify, PauseTerm::kCommit, PauseTerm::kMap, PauseTerm::kResume})
     work.add(term);
   return work;
+}
+
+JobRecord standby_record(const JobOperation& operation) {
+  JobRecord record;
+  record.spec = operation.spec();
+  record.spec.incarnation = operation.next();
+  record.spec.ranks = operation.target_ranks();
+  record.role = wire::JobRole::kStandby;
+  record.incarnation = operation.next();
+  record.migration = operation.number();
+  record.started_unix_ms = wall_clock_ms();
+  return record;
 }
 
 PauseLines pause_lines(MigrationContext& context, PauseKind kind) {
@@ -42,16 +45,15 @@ Task<Result<std::shared_ptr<Job>>> TargetMode::bring() {
   co_return Error(ErrorCode::kAborted, "The instance at the target has ended");
 }
 
-std::unique_ptr<SourceMode> make_source_mode(MigrationContext& context, const migration::SwitchInfo& info) {
-  switch (pause_kind(info)) {
+std::unique_ptr<SourceMode> make_source_mode(MigrationContext& context, JobOperation operation) {
+  switch (operation.pause_kind()) {
     case PauseKind::kSwap:
-      return std::make_unique<SwapSource>(context, info);
+      return std::make_unique<SwapSource>(context, std::move(operation));
     case PauseKind::kProcess:
-      return std::make_unique<ProcessSource>(context, info);
+      return std::make_unique<ProcessSource>(context, std::move(operation));
     case PauseKind::kAdoptedSwap:
-      return std::make_unique<AdoptedSource>(context, info, true);
     case PauseKind::kAdoptedProcess:
-      return std::make_unique<AdoptedSource>(context, info, false);
+      return std::make_unique<AdoptedSource>(context, std::move(operation));
     case PauseKind::kInvalid:
     case PauseKind::kCooperative:
       break;
@@ -59,21 +61,20 @@ std::unique_ptr<SourceMode> make_source_mode(MigrationContext& context, const mi
   return std::make_unique<CooperativeSource>();
 }
 
-std::unique_ptr<TargetMode> make_target_mode(MigrationContext& context, const migration::SwitchInfo& info) {
-  switch (pause_kind(info)) {
+std::unique_ptr<TargetMode> make_target_mode(MigrationContext& context, JobOperation operation) {
+  switch (operation.pause_kind()) {
     case PauseKind::kSwap:
-      return std::make_unique<SwapTarget>(context, info);
+      return std::make_unique<SwapTarget>(context, std::move(operation));
     case PauseKind::kProcess:
-      return std::make_unique<ProcessTarget>(context, info);
+      return std::make_unique<ProcessTarget>(context, std::move(operation));
     case PauseKind::kAdoptedSwap:
-      return std::make_unique<AdoptedTarget>(context, info, true);
     case PauseKind::kAdoptedProcess:
-      return std::make_unique<AdoptedTarget>(context, info, false);
+      return std::make_unique<AdoptedTarget>(context, std::move(operation));
     case PauseKind::kInvalid:
     case PauseKind::kCooperative:
       break;
   }
-  return std::make_unique<CooperativeTarget>(context, info);
+  return std::make_unique<CooperativeTarget>(context, std::move(operation));
 }
 
 }  // namespace ckpt::agent

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The migration modes (docs/design.md §3) as the sessions of a migration see them: what stands beside
-// the device memory at the source, and which instance goes on at the target. cooperative_mode.h: a standby
+// The migration modes (docs/design.md §3) as the sessions of a migration, a snapshot or a restore see them
+// (job_operation.h): what stands beside the device memory at the source, and which instance goes on at the
+// target. cooperative_mode.h: a standby
 // that has started already, and host state that the program names. swap_mode.h: the same process, its context
 // saved and restored by the driver. process_mode.h: the process goes, too. adopted_mode.h: a process that was
 // not started by us.
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "agent/jobs/job.h"
+#include "agent/migration/modes/job_operation.h"
 #include "agent/migration/modes/migration_context.h"
 #include "agent/pauses/pause_estimate.h"
 #include "libckpt/protocol/wire/migration_messages.h"
@@ -93,7 +95,7 @@ class TargetMode {
   // The instance of an earlier agent's preparation, or null.
   virtual std::shared_ptr<Job> find() = 0;
   // The instance, or null: there is none before bring().
-  virtual Task<Result<std::shared_ptr<Job>>> start(const wire::MigrationPlan& plan) = 0;
+  virtual Task<Result<std::shared_ptr<Job>>> start() = 0;
   // Until it can take memory.
   virtual Task<Result<void>> ready(std::shared_ptr<Job> job) = 0;
   // What the source says of the job is possible here: beside the rounds, before anything is paused. kRefused
@@ -120,14 +122,13 @@ class TargetMode {
   virtual Task<> free(std::shared_ptr<Job> job) = 0;
 };
 
-[[nodiscard]] PauseKind pause_kind(const migration::SwitchInfo& info);
 // Of every way.
 [[nodiscard]] PauseWork common_work(PauseKind kind);
 // As this node knows them now.
 [[nodiscard]] PauseLines pause_lines(MigrationContext& context, PauseKind kind);
-// `info`'s plan decides; one that cannot be read (a migration that only its outcome is known of) counts as
-// cooperative.
-std::unique_ptr<SourceMode> make_source_mode(MigrationContext& context, const migration::SwitchInfo& info);
-std::unique_ptr<TargetMode> make_target_mode(MigrationContext& context, const migration::SwitchInfo& info);
+// Of the instance that the operation makes, before it has run.
+[[nodiscard]] JobRecord standby_record(const JobOperation& operation);
+std::unique_ptr<SourceMode> make_source_mode(MigrationContext& context, JobOperation operation);
+std::unique_ptr<TargetMode> make_target_mode(MigrationContext& context, JobOperation operation);
 
 }  // namespace ckpt::agent

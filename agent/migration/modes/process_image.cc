@@ -12,16 +12,15 @@ std::string folder_prefix(const std::string& home) {
   return std::to_string(facts.st_dev) + "." + std::to_string(facts.st_ino) + "-";
 }
 
-std::string image_folder_name(const MigrationContext& context, const migration::SwitchInfo& info,
+std::string image_folder_name(const MigrationContext& context, const JobOperation& operation,
                               const char* side) {
-  return folder_prefix(context.config.home) + wire::job_text(info.job) + "." +
-         wire::migration_text(info.migration) + "-" + side;
+  return folder_prefix(context.config.home) + wire::job_text(operation.job()) + "." + operation.name() + "-" +
+         side;
 }
 
-void remove_image_folder(const MigrationContext& context, const migration::SwitchInfo& info,
-                         const char* side) {
+void remove_image_folder(const MigrationContext& context, const JobOperation& operation, const char* side) {
   const auto place = host::find_memory_place();
-  if (place) host::remove_memory_folder(place.assume_value(), image_folder_name(context, info, side));
+  if (place) host::remove_memory_folder(place.assume_value(), image_folder_name(context, operation, side));
 }
 
 void remove_images_of_source(const MigrationContext& context, wire::JobId job) {

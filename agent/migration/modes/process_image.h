@@ -22,13 +22,12 @@ namespace ckpt::agent {
 
 // `side`: "source" or "target". Other agents of this machine have migrations of the same numbers, but not the
 // same home.
-[[nodiscard]] std::string image_folder_name(const MigrationContext& context,
-                                            const migration::SwitchInfo& info, const char* side);
+[[nodiscard]] std::string image_folder_name(const MigrationContext& context, const JobOperation& operation,
+                                            const char* side);
 // Of a job that goes on here: no image of it at the source is of use, whatever it was dumped for.
 void remove_images_of_source(const MigrationContext& context, wire::JobId job);
 // What an agent that was killed has left in memory.
-void remove_image_folder(const MigrationContext& context, const migration::SwitchInfo& info,
-                         const char* side);
+void remove_image_folder(const MigrationContext& context, const JobOperation& operation, const char* side);
 
 // What an agent of this home that was killed has left in memory: images at the target, whose instance is
 // dead, and at the source of jobs that are not among `live`. At start, before any migration goes on.

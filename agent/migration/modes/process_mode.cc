@@ -143,7 +143,7 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   CKPT_CO_TRY(estimate, host::estimate_dump(root));
   CKPT_CO_TRYV(host::check_memory_left(estimate.bytes));
   CKPT_CO_TRY(place, host::find_memory_place());
-  CKPT_CO_TRY(folder, host::MemoryFolder::create(place, image_folder_name(context_, info_, "source"),
+  CKPT_CO_TRY(folder, host::MemoryFolder::create(place, image_folder_name(context_, operation_, "source"),
                                                  estimate.bytes - estimate.largest_bytes));
   host::PlacedPages pages;
   host::DumpOptions options;
@@ -178,8 +178,8 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   if (grew_ && packed.bytes > stream_->most())
     co_return Error(ErrorCode::kOutOfMemory, "The process has grown too much since its move began");
   spdlog::info("process dumped: id {} bytes {} packed {} prepare_ms {:.1f} criu_ms {:.1f} pack_ms {:.1f}",
-               wire::migration_text(info_.migration), dumped.bytes, packed.bytes, ms(prepared - began),
-               ms(dumped.took_ns), ms(now_ns() - prepared - dumped.took_ns));
+               operation_.name(), dumped.bytes, packed.bytes, ms(prepared - began), ms(dumped.took_ns),
+               ms(now_ns() - prepared - dumped.took_ns));
   if (!grew_) co_return HostState(std::move(packed.file), packed.bytes);
   grew_(packed.bytes, true);
   co_return HostState();
@@ -188,7 +188,7 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
 Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
   const auto keeper = job->keeper();
   if (!keeper) {
-    remove_images_of_source(context_, info_.job);
+    remove_images_of_source(context_, operation_.job());
     co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
   }
   CKPT_CO_TRY(status, co_await keeper->attach());
@@ -196,7 +196,7 @@ Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
     const auto root = static_cast<pid_t>(status.rank_pid);
     const auto wait = [root] { return host::wait_for_dump(root, kDumpCheck); };
     CKPT_CO_TRYV(co_await offload(context_.images, wait));
-    remove_images_of_source(context_, info_.job);
+    remove_images_of_source(context_, operation_.job());
     CKPT_CO_TRYV(host::resume_source(root));
     CKPT_CO_TRYV(co_await keeper->reattach(host::time_limit_of(root)));
   } else if (status.phase != local::Phase::kPaused) {
@@ -220,17 +220,17 @@ Task<> ProcessSource::let_go() {
 }
 
 Task<> ProcessSource::leave(std::shared_ptr<Job> job) {
-  remove_image_folder(context_, info_, "source");
+  remove_image_folder(context_, operation_, "source");
   co_await job->leave();
 }
 
 // ---- target
 
 std::shared_ptr<Job> ProcessTarget::find() {
-  return context_.jobs.started_by(info_.migration, info_.job, info_.base + 1);
+  return context_.jobs.started_by(operation_.number(), operation_.job(), operation_.next());
 }
 
-Task<Result<std::shared_ptr<Job>>> ProcessTarget::start(const wire::MigrationPlan&) {
+Task<Result<std::shared_ptr<Job>>> ProcessTarget::start() {
   co_return std::shared_ptr<Job>();
 }
 
@@ -291,9 +291,9 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::bring() {
 Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
   if (!image_.file || !criu_)
     co_return Error(ErrorCode::kNotFound, "Its image was lost with an agent that ended");
-  CKPT_CO_TRY(plan, wire::decode_plan(info_.plan));
   CKPT_CO_TRY(place, host::find_memory_place());
-  CKPT_CO_TRY(folder, host::MemoryFolder::create(place, image_folder_name(context_, info_, "target"), 0));
+  CKPT_CO_TRY(folder,
+              host::MemoryFolder::create(place, image_folder_name(context_, operation_, "target"), 0));
   const int file = image_.file.get();
   const auto unpack = [file, bytes = image_.bytes, &folder] {
     return host::unpack_folder(file, bytes, folder.path());
@@ -307,40 +307,34 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
   host::RestoreOptions options;
   options.images = options.work = folder.path();
   options.old_log = notes.log;
-  JobRecord record;
-  record.spec = plan.spec;
-  record.spec.incarnation = info_.base + 1;
-  record.spec.ranks = plan.target_ranks;
-  record.role = wire::JobRole::kStandby;
-  record.incarnation = info_.base + 1;
-  record.migration = info_.migration;
-  record.started_unix_ms = wall_clock_ms();
+  JobRecord record = standby_record(operation_);
   record.context_gpu = notes.gpu;
   HostRestore order{criu_->restore_command(options), host::Criu::pid_file(options),
                     host::Criu::restore_log(options), host::criu_timeout(image_.bytes)};
-  if (auto old = context_.jobs.started_as(info_.job, info_.base + 1)) co_await context_.jobs.remove(old);
+  if (auto old = context_.jobs.started_as(operation_.job(), operation_.next()))
+    co_await context_.jobs.remove(old);
   CKPT_CO_TRY(job, co_await context_.jobs.start(std::move(record), std::move(order)));
   const Nanos restored = now_ns();
-  auto accepted = co_await accept(job, plan.spec);
+  auto accepted = co_await accept(job);
   if (!accepted) {
     co_await context_.jobs.remove(job);
     co_return std::move(accepted).assume_error();
   }
   spdlog::info("process restored: id {} unpack_ms {:.1f} keeper_and_criu_ms {:.1f} accept_ms {:.1f}",
-               wire::migration_text(info_.migration), ms(unpacked - began), ms(restored - unpacked),
-               ms(now_ns() - restored));
+               operation_.name(), ms(unpacked - began), ms(restored - unpacked), ms(now_ns() - restored));
   fault_point(FaultPoint::kTargetRestored);
   co_return job;
 }
 
 // The restored process has its memory with its keeper, and no more rights than the job.
-Task<Result<void>> ProcessTarget::accept(std::shared_ptr<Job> job, wire::JobSpec spec) {
+Task<Result<void>> ProcessTarget::accept(std::shared_ptr<Job> job) {
   CKPT_CO_TRYV(co_await deposit(job));
   const auto keeper = job->keeper();
   if (!keeper)
     co_return Error(ErrorCode::kUnavailable, "The restored process has ended: " + job->end_reason());
   CKPT_CO_TRY(status, co_await keeper->attach());
-  co_return host::check_credentials(static_cast<pid_t>(status.rank_pid), spec.uid, spec.gid);
+  co_return host::check_credentials(static_cast<pid_t>(status.rank_pid), operation_.spec().uid,
+                                    operation_.spec().gid);
 }
 
 // From here on the memory outlives this agent.
@@ -357,7 +351,7 @@ Task<Result<void>> ProcessTarget::deposit(std::shared_ptr<Job> job) {
     const auto keeper = job->keeper();
     if (!keeper)
       co_return Error(ErrorCode::kUnavailable, "The restored process has ended: " + job->end_reason());
-    CKPT_CO_TRYV(co_await keeper->deposit(info_.migration, std::move(records), std::move(descriptors)));
+    CKPT_CO_TRYV(co_await keeper->deposit(operation_.number(), std::move(records), std::move(descriptors)));
   }
   co_return ok();
 }
@@ -380,7 +374,7 @@ Task<Result<void>> ProcessTarget::run(std::shared_ptr<Job> job, RunOrder order, 
 // An agent before this one may have come no further than the resume.
 Task<Result<void>> ProcessTarget::keep_running(std::shared_ptr<KeeperLink> keeper, RunOrder order) {
   CKPT_CO_TRYV(co_await keeper->set_deadline(order.deadline));
-  co_return co_await keeper->withdraw(info_.migration);
+  co_return co_await keeper->withdraw(operation_.number());
 }
 
 Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder order,
@@ -395,11 +389,11 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
     CKPT_CO_TRYV(host::resume_source(root));
     CKPT_CO_TRYV(co_await keeper->reattach(host::time_limit_of(root)));
   }
-  remove_image_folder(context_, info_, "target");
+  remove_image_folder(context_, operation_, "target");
   if (report != nullptr && report->resume_sent_ns == 0) report->host_restored_ns = now_ns();
   CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
   CKPT_CO_TRY(placed, co_await place_context(context_, job, gpu,
-                                             MemoryChoice(local::MemorySet::kArrived, info_.migration)));
+                                             MemoryChoice(local::MemorySet::kArrived, operation_.number())));
   const Nanos placed_ns = now_ns();
   local::Resume resume;
   resume.incarnation = order.k;
@@ -413,8 +407,8 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
     report->resumed_ns = running.resumed_ns;
   }
   // The process has the memory: a second hold of it would keep what it frees.
-  if (auto withdrawn = co_await keeper->withdraw(info_.migration); !withdrawn)
-    spdlog::warn("memory not withdrawn: id {} reason {}", wire::migration_text(info_.migration),
+  if (auto withdrawn = co_await keeper->withdraw(operation_.number()); !withdrawn)
+    spdlog::warn("memory not withdrawn: id {} reason {}", operation_.name(),
                  withdrawn.assume_error().to_string());
   co_return ok();
 }
@@ -431,15 +425,15 @@ Task<> ProcessTarget::end(std::shared_ptr<Job> job) {
   memory_.clear();
   control::spawn(context_.executor, "image release", release_image(context_, std::exchange(image_, {})));
   if (job) co_await job->destroy();
-  remove_image_folder(context_, info_, "target");
+  remove_image_folder(context_, operation_, "target");
 }
 
 Task<> ProcessTarget::free(std::shared_ptr<Job> job) {
-  remove_image_folder(context_, info_, "target");
+  remove_image_folder(context_, operation_, "target");
   if (!job) co_return;
   if (!job->record().ran) co_return co_await context_.jobs.remove(job);
   // The job has its memory; the keeper's second hold of it goes.
-  if (job->keeper()) (void)co_await job->keeper()->withdraw(info_.migration);
+  if (job->keeper()) (void)co_await job->keeper()->withdraw(operation_.number());
 }
 
 }  // namespace ckpt::agent

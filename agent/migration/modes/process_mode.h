@@ -33,8 +33,8 @@ namespace ckpt::agent {
 
 class ProcessSource final : public SourceMode {
  public:
-  ProcessSource(MigrationContext& context, migration::SwitchInfo info)
-      : context_(context), info_(std::move(info)) {}
+  ProcessSource(MigrationContext& context, JobOperation operation)
+      : context_(context), operation_(std::move(operation)) {}
   [[nodiscard]] bool sends_host_state() const override { return true; }
   [[nodiscard]] wire::Bytes payload() const override { return files_; }
   [[nodiscard]] PauseWork pause_work(const Job& job, const local::StateSummary& summary) const override;
@@ -52,7 +52,7 @@ class ProcessSource final : public SourceMode {
   Result<void> begin_pages(const std::string& folder, std::size_t position);
 
   MigrationContext& context_;
-  const migration::SwitchInfo info_;
+  const JobOperation operation_;
   std::optional<host::Criu> criu_;  // found while preparing, not in the downtime
   host::TreeSize size_;
   wire::Bytes files_;  // what the process has open, encoded
@@ -63,10 +63,10 @@ class ProcessSource final : public SourceMode {
 
 class ProcessTarget final : public TargetMode {
  public:
-  ProcessTarget(MigrationContext& context, migration::SwitchInfo info)
-      : context_(context), info_(std::move(info)) {}
+  ProcessTarget(MigrationContext& context, JobOperation operation)
+      : context_(context), operation_(std::move(operation)) {}
   std::shared_ptr<Job> find() override;
-  Task<Result<std::shared_ptr<Job>>> start(const wire::MigrationPlan& plan) override;
+  Task<Result<std::shared_ptr<Job>>> start() override;
   Task<Result<void>> ready(std::shared_ptr<Job> job) override;
   Task<Result<void>> compare(wire::Bytes payload) override;
   Task<Result<std::shared_ptr<Job>>> bring() override;
@@ -82,13 +82,13 @@ class ProcessTarget final : public TargetMode {
 
  private:
   Task<Result<std::shared_ptr<Job>>> restore();
-  Task<Result<void>> accept(std::shared_ptr<Job> job, wire::JobSpec spec);
+  Task<Result<void>> accept(std::shared_ptr<Job> job);
   Task<Result<void>> deposit(std::shared_ptr<Job> job);
   Task<Result<void>> keep_running(std::shared_ptr<KeeperLink> keeper, RunOrder order);
   Task<Result<void>> resume(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report);
 
   MigrationContext& context_;
-  const migration::SwitchInfo info_;
+  const JobOperation operation_;
   std::optional<host::Criu> criu_;
   HostState image_;
   std::uint64_t image_bytes_ = 0;

@@ -9,11 +9,6 @@
 namespace ckpt::agent {
 namespace {
 
-Result<std::uint32_t> gpu_of(const migration::SwitchInfo& info, bool target) {
-  CKPT_TRY(plan, wire::decode_plan(info.plan));
-  return (target ? plan.target_ranks : plan.spec.ranks).front().gpu_index;
-}
-
 // It stands at its barrier; what runs must not lose its memory under its feet.
 bool is_held(const Job& job) {
   return job.phase() == local::Phase::kPaused;
@@ -49,7 +44,7 @@ Task<Result<HostState>> SwapSource::save(std::shared_ptr<Job> job, PausedState, 
 
 Task<Result<void>> SwapSource::go_back(std::shared_ptr<Job> job) {
   if (!is_held(*job)) co_return ok();
-  CKPT_CO_TRY(index, gpu_of(info_, false));
+  CKPT_CO_TRY(index, operation_.source_gpu());
   CKPT_CO_TRY(gpu, context_.identity_of(index));
   CKPT_CO_TRYV(co_await place_context(context_, job, gpu, MemoryChoice(local::MemorySet::kExported, 0)));
   co_return co_await job->moved_to(index);
@@ -63,14 +58,15 @@ Task<> SwapSource::leave(std::shared_ptr<Job>) {
 // ---- target
 
 std::shared_ptr<Job> SwapTarget::find() {
-  auto job = context_.jobs.running_as(info_.job, info_.base);
-  return job ? job : context_.jobs.running_as(info_.job, info_.base + 1);
+  auto job = context_.jobs.running_as(operation_.job(), operation_.base());
+  return job ? job : context_.jobs.running_as(operation_.job(), operation_.next());
 }
 
-Task<Result<std::shared_ptr<Job>>> SwapTarget::start(const wire::MigrationPlan&) {
+Task<Result<std::shared_ptr<Job>>> SwapTarget::start() {
   auto job = find();
   if (!job || !job->keeper())
-    co_return Error(ErrorCode::kNotFound, "Job " + wire::job_text(info_.job) + " does not run on this node");
+    co_return Error(ErrorCode::kNotFound,
+                    "Job " + wire::job_text(operation_.job()) + " does not run on this node");
   co_return job;
 }
 
@@ -90,7 +86,7 @@ Task<Result<void>> SwapTarget::take_memory(std::shared_ptr<Job> job, std::vector
     record.bytes = region.bytes;
     generations_[region.id] = region.generation;
   }
-  co_return co_await keeper->deposit(info_.migration, std::move(records), std::move(descriptors));
+  co_return co_await keeper->deposit(operation_.number(), std::move(records), std::move(descriptors));
 }
 
 Task<Result<void>> SwapTarget::drop_memory(std::shared_ptr<Job> job, std::vector<std::uint64_t> regions) {
@@ -101,7 +97,7 @@ Task<Result<void>> SwapTarget::drop_memory(std::shared_ptr<Job> job, std::vector
     if (const auto known = generations_.extract(id); !known.empty()) keys.push_back({id, known.mapped()});
   }
   if (keys.empty()) co_return ok();
-  co_return co_await keeper->withdraw_regions(info_.migration, std::move(keys));
+  co_return co_await keeper->withdraw_regions(operation_.number(), std::move(keys));
 }
 
 Result<void> SwapTarget::keep(std::shared_ptr<Job>, HostState) {
@@ -122,10 +118,10 @@ Task<Result<void>> SwapTarget::run(std::shared_ptr<Job> job, RunOrder order, wir
 }
 
 Task<Result<void>> SwapTarget::resume(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) {
-  CKPT_CO_TRY(index, gpu_of(info_, true));
+  CKPT_CO_TRY(index, operation_.target_gpu());
   CKPT_CO_TRY(gpu, context_.identity_of(index));
   CKPT_CO_TRY(placed, co_await place_context(context_, job, gpu,
-                                             MemoryChoice(local::MemorySet::kArrived, info_.migration)));
+                                             MemoryChoice(local::MemorySet::kArrived, operation_.number())));
   const Nanos placed_ns = now_ns();
   CKPT_CO_TRYV(co_await job->moved_to(index));
   const auto keeper = job->keeper();
@@ -140,8 +136,8 @@ Task<Result<void>> SwapTarget::resume(std::shared_ptr<Job> job, RunOrder order, 
     report->resumed_ns = running.resumed_ns;
   }
   // The process has the memory: a second hold of it would keep what it frees.
-  if (auto withdrawn = co_await keeper->withdraw(info_.migration); !withdrawn)
-    spdlog::warn("memory not withdrawn: id {} reason {}", wire::migration_text(info_.migration),
+  if (auto withdrawn = co_await keeper->withdraw(operation_.number()); !withdrawn)
+    spdlog::warn("memory not withdrawn: id {} reason {}", operation_.name(),
                  withdrawn.assume_error().to_string());
   co_return ok();
 }
@@ -159,9 +155,9 @@ Task<> SwapTarget::end(std::shared_ptr<Job>) {
 
 Task<> SwapTarget::free(std::shared_ptr<Job> job) {
   if (!job || !job->keeper()) co_return;
-  auto withdrawn = co_await job->keeper()->withdraw(info_.migration);
+  auto withdrawn = co_await job->keeper()->withdraw(operation_.number());
   if (!withdrawn)
-    spdlog::warn("memory not withdrawn: id {} reason {}", wire::migration_text(info_.migration),
+    spdlog::warn("memory not withdrawn: id {} reason {}", operation_.name(),
                  withdrawn.assume_error().to_string());
 }
 

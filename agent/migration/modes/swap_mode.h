@@ -19,8 +19,8 @@ namespace ckpt::agent {
 
 class SwapSource final : public SourceMode {
  public:
-  explicit SwapSource(MigrationContext& context, migration::SwitchInfo info)
-      : context_(context), info_(std::move(info)) {}
+  explicit SwapSource(MigrationContext& context, JobOperation operation)
+      : context_(context), operation_(std::move(operation)) {}
   [[nodiscard]] bool sends_host_state() const override { return false; }
   [[nodiscard]] PauseWork pause_work(const Job& job, const local::StateSummary& summary) const override;
   Task<Result<void>> check(std::shared_ptr<Job> job) override;
@@ -31,15 +31,15 @@ class SwapSource final : public SourceMode {
 
  private:
   MigrationContext& context_;
-  const migration::SwitchInfo info_;
+  const JobOperation operation_;
 };
 
 class SwapTarget final : public TargetMode {
  public:
-  SwapTarget(MigrationContext& context, migration::SwitchInfo info)
-      : context_(context), info_(std::move(info)) {}
+  SwapTarget(MigrationContext& context, JobOperation operation)
+      : context_(context), operation_(std::move(operation)) {}
   std::shared_ptr<Job> find() override;
-  Task<Result<std::shared_ptr<Job>>> start(const wire::MigrationPlan& plan) override;
+  Task<Result<std::shared_ptr<Job>>> start() override;
   Task<Result<void>> ready(std::shared_ptr<Job> job) override;
   [[nodiscard]] bool has_memory() const override { return false; }
   Task<Result<void>> take_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
@@ -55,7 +55,7 @@ class SwapTarget final : public TargetMode {
   Task<Result<void>> resume(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report);
 
   MigrationContext& context_;
-  const migration::SwitchInfo info_;
+  const JobOperation operation_;
   std::map<std::uint64_t, std::uint64_t> generations_;  // of what the keeper was given, by region
 };
 

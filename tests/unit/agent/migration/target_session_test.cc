@@ -21,9 +21,7 @@ class SlowWay : public TargetMode {
   SlowWay(JobTable& jobs, Signal& brought, std::vector<Nanos>& deadlines)
       : jobs_(jobs), brought_(brought), deadlines_(deadlines) {}
   std::shared_ptr<Job> find() override { return nullptr; }
-  Task<Result<std::shared_ptr<Job>>> start(const wire::MigrationPlan&) override {
-    co_return std::shared_ptr<Job>();
-  }
+  Task<Result<std::shared_ptr<Job>>> start() override { co_return std::shared_ptr<Job>(); }
   Task<Result<void>> ready(std::shared_ptr<Job>) override { co_return ok(); }
   Task<Result<std::shared_ptr<Job>>> bring() override {
     co_await brought_.wait(std::chrono::steady_clock::now() + std::chrono::seconds(30));

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a migration mode (mode.h) takes part in: a migration of a job, a snapshot of it, or a restore of it.
+// A snapshot is a source half without a target, a restore a target half without a source.
+//
+// Names in memory and on the disk contain name(). A job has one snapshot at a time, always of the same name:
+// what an agent left that died in it is found by the next one. No two migrations or restores share a name.
+//
+// Messages and records that have 64 bits for an operation carry number(): JobRecord::migration, with it the
+// instance's folder, and the keeper's Deposit, Withdraw, WithdrawRegions, Replace, Fetch and Map. A migration
+// has its coordinator's id, a positive int64 (libckpt/protocol/wire/ids.h). A restore has a number with the
+// highest bit set. A snapshot has 0, since it starts no instance and has only the set `exported`.
+//
+// Threads: values; restore() on the event loop. Errors: kNotFound for a place that the plan does not tell.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "agent/pauses/pause_estimate.h"
+#include "libckpt/base/result.h"
+#include "libckpt/protocol/handover/records.h"
+#include "libckpt/protocol/wire/job_messages.h"
+
+namespace ckpt::agent {
+
+class JobOperation {
+ public:
+  enum class Kind : std::uint8_t { kMigration, kSnapshot, kRestore };
+
+  // A plan that cannot be read (a migration that only its outcome is known of) counts as cooperative.
+  static JobOperation migration(const migration::SwitchInfo& info);
+  // Of the running instance, as it was started, which runs as `incarnation` now.
+  static JobOperation snapshot(const wire::JobSpec& spec, wire::Incarnation incarnation);
+  // Into a new instance; each call makes another operation.
+  static JobOperation restore(const wire::JobSpec& spec);
+
+  [[nodiscard]] Kind kind() const noexcept { return kind_; }
+  [[nodiscard]] std::string name() const;
+  [[nodiscard]] wire::MigrationId number() const noexcept { return number_; }
+  [[nodiscard]] wire::JobId job() const noexcept { return job_; }
+  // The one that the source runs as; the target's is the next one.
+  [[nodiscard]] wire::Incarnation base() const noexcept { return base_; }
+  [[nodiscard]] wire::Incarnation next() const noexcept { return base_ + 1; }
+  [[nodiscard]] PauseKind pause_kind() const noexcept { return pause_kind_; }
+  [[nodiscard]] const wire::JobSpec& spec() const noexcept { return spec_; }
+  [[nodiscard]] const std::vector<wire::RankSpec>& target_ranks() const noexcept { return target_ranks_; }
+  // Indices on their nodes.
+  [[nodiscard]] Result<std::uint32_t> source_gpu() const;
+  [[nodiscard]] Result<std::uint32_t> target_gpu() const;
+
+ private:
+  JobOperation(Kind kind, wire::MigrationId number, wire::JobId job, wire::Incarnation base)
+      : kind_(kind), number_(number), job_(job), base_(base) {}
+
+  Kind kind_;
+  wire::MigrationId number_;
+  wire::JobId job_;
+  wire::Incarnation base_;
+  PauseKind pause_kind_ = PauseKind::kCooperative;
+  wire::JobSpec spec_;
+  std::vector<wire::RankSpec> target_ranks_;
+};
+
+}  // namespace ckpt::agent

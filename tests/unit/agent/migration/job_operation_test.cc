@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/migration/modes/job_operation.h"
+
+#include <gtest/gtest.h>
+
+#include "libckpt/protocol/wire/ids.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+
+namespace ckpt::agent {
+namespace {
+
+constexpr wire::MigrationId kMovedAs = wire::make_id(7, 42);
+
+wire::JobSpec spec_of(wire::Way way) {
+  wire::JobSpec spec;
+  spec.job = 3;
+  spec.incarnation = 5;
+  spec.way = way;
+  spec.argv = {"program"};
+  spec.ranks.emplace_back();
+  spec.ranks.front().gpu_index = 1;
+  return spec;
+}
+
+migration::SwitchInfo info_of(wire::Way way, const std::string& target_node) {
+  wire::MigrationPlan plan;
+  plan.spec = spec_of(way);
+  plan.target_ranks.emplace_back();
+  plan.target_ranks.front().gpu_index = 2;
+  plan.source_node = "a";
+  plan.target_node = target_node;
+  plan.fingerprint_key.resize(wire::kFingerprintKeyBytes);
+  plan.session_token.resize(wire::kSessionTokenBytes);
+  return {kMovedAs, 3, 5, {}, wire::encode(plan)};
+}
+
+PauseKind kind_of(wire::Way way, const std::string& target_node) {
+  return JobOperation::migration(info_of(way, target_node)).pause_kind();
+}
+
+TEST(JobOperationTest, MigrationIsWhatItsPlanSays) {
+  EXPECT_EQ(kind_of(wire::Way::kCooperative, "a"), PauseKind::kCooperative);
+  EXPECT_EQ(kind_of(wire::Way::kTransparent, "a"), PauseKind::kSwap);
+  EXPECT_EQ(kind_of(wire::Way::kTransparent, "b"), PauseKind::kProcess);
+  EXPECT_EQ(kind_of(wire::Way::kAdopted, "a"), PauseKind::kAdoptedSwap);
+  EXPECT_EQ(kind_of(wire::Way::kAdopted, "b"), PauseKind::kAdoptedProcess);
+  const auto operation = JobOperation::migration(info_of(wire::Way::kTransparent, "a"));
+  EXPECT_EQ(operation.name(), wire::migration_text(kMovedAs));
+  EXPECT_EQ(operation.number(), kMovedAs);
+  EXPECT_EQ(operation.next(), 6U);
+  EXPECT_EQ(operation.source_gpu().value(), 1U);
+  EXPECT_EQ(operation.target_gpu().value(), 2U);
+}
+
+TEST(JobOperationTest, MigrationWithoutAPlanIsCooperativeAndHasNoGpu) {
+  const auto operation = JobOperation::migration(migration::SwitchInfo(kMovedAs, 3, 5, {}, {}));
+  EXPECT_EQ(operation.pause_kind(), PauseKind::kCooperative);
+  EXPECT_EQ(operation.job(), 3U);
+  EXPECT_FALSE(operation.source_gpu());
+  EXPECT_FALSE(operation.target_gpu());
+}
+
+TEST(JobOperationTest, SnapshotsOfAJobShareAName) {
+  const wire::JobSpec spec = spec_of(wire::Way::kTransparent);
+  const auto first = JobOperation::snapshot(spec, 8);
+  const auto second = JobOperation::snapshot(spec, 9);
+  EXPECT_EQ(first.name(), second.name());
+  EXPECT_EQ(first.number(), 0U);
+  EXPECT_EQ(first.base(), 8U);
+  EXPECT_EQ(first.pause_kind(), PauseKind::kProcess);
+}
+
+TEST(JobOperationTest, RestoresShareNeitherNameNorNumberWithAnything) {
+  const wire::JobSpec spec = spec_of(wire::Way::kTransparent);
+  const auto first = JobOperation::restore(spec);
+  const auto second = JobOperation::restore(spec);
+  EXPECT_NE(first.name(), second.name());
+  EXPECT_NE(first.number(), second.number());
+  EXPECT_GT(first.number(), wire::make_id(wire::kMaxTaggedNumber, wire::kMaxIdTag));
+  EXPECT_EQ(first.next(), spec.incarnation);
+  EXPECT_EQ(first.target_gpu().value(), 1U);
+}
+
+}  // namespace
+}  // namespace ckpt::agent
