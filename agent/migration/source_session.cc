@@ -21,7 +21,8 @@ SourceSession::SourceSession(MigrationContext& context, migration::SwitchInfo in
       info_(std::move(info)),
       key_{info_.migration, wire::Party::kSource},
       way_(make_source_mode(context, JobOperation::migration(info_))),
-      saving_(context.executor) {
+      saving_(context.executor),
+      host_path_(way_->sends_host_state() ? HostStatePath::kAfterSave : HostStatePath::kNone) {
   if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
 }
 
@@ -38,10 +39,10 @@ void SourceSession::emit(migration::SourceEvent event) {
 }
 
 void SourceSession::fail(const Error& error) {
-  if (stopped_) return;
+  if (is_over()) return;
   spdlog::warn("migration fails at the source: id {} reason {}", wire::migration_text(info_.migration),
                error.to_string());
-  if (preparing_) {
+  if (stage_ == Stage::kPreparing) {
     emit(migration::SourceRefused(wire::Reason(error)));
   } else {
     emit(migration::EngineFailed(wire::Reason(error)));
@@ -55,7 +56,7 @@ void SourceSession::attach_to(const std::shared_ptr<Job>& job) {
 
 void SourceSession::on_local(const local::Body& body) {
   if (std::holds_alternative<local::RankExited>(body)) {
-    if (!freeing_)
+    if (stage_ != Stage::kFreed)
       emit(migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The job's process has ended")));
   } else if (std::holds_alternative<local::RankStopped>(body)) {
     if (job_) emit(migration::InstanceStopped(job_->incarnation()));
@@ -72,11 +73,10 @@ void SourceSession::perform(const migration::Action& action) {
   } else if (std::holds_alternative<migration::PauseJob>(action)) {
     control::spawn(executor, "source pause", self->pause());
   } else if (std::holds_alternative<migration::RunFinalRound>(action)) {
-    if (!way_->sends_host_state() || has_room_) run_final_round(HostState());
+    if (host_path_ != HostStatePath::kAfterSave) run_final_round(HostState());
     control::spawn(executor, "source save", self->save());
   } else if (std::holds_alternative<migration::ReleaseManifest>(action)) {
-    manifest_ordered_ = true;
-    release_manifest();
+    advance_manifest(Manifest::kAwaitsBarrier, Manifest::kAwaitsSave);
   } else if (std::holds_alternative<migration::StopCopy>(action)) {
     control::spawn(executor, "source stop", self->stop_copy());
   } else if (const auto* run = std::get_if<migration::RunInstance>(&action)) {
@@ -88,18 +88,17 @@ void SourceSession::perform(const migration::Action& action) {
 
 Task<> SourceSession::prepare() {
   auto self = shared_from_this();
-  preparing_ = true;
+  stage_ = Stage::kPreparing;
   if (context_.acquire_exclusive) co_await context_.acquire_exclusive(info_.job);
   auto prepared = co_await prepare_memory();
-  if (!prepared) {
-    fail(prepared.assume_error());
-    preparing_ = false;
-    if (stopped_) co_await release_memory();
+  if (!prepared) fail(prepared.assume_error());
+  if (stage_ == Stage::kPreparing) {
+    stage_ = Stage::kPrepared;
+    if (prepared) emit(migration::SourceReady(way_->payload()));
     co_return;
   }
-  preparing_ = false;
-  if (stopped_) co_return co_await release_memory();
-  emit(migration::SourceReady(way_->payload()));
+  if (stage_ == Stage::kAbandoned) stage_ = Stage::kStopped;
+  co_await release_memory();
 }
 
 Task<Result<void>> SourceSession::prepare_memory() {
@@ -212,12 +211,12 @@ Result<void> SourceSession::give_host_room() {
   std::vector<UniqueFd> descriptors;
   descriptors.push_back(std::move(room->file));
   CKPT_TRYV(session_->send(message, std::move(descriptors)));
-  has_room_ = true;
+  host_path_ = HostStatePath::kGrows;
   return ok();
 }
 
 void SourceSession::host_grew(std::uint64_t filled, bool whole) {
-  if (!session_ || stopped_) return;
+  if (!session_ || is_over()) return;
   mover::HostGrew message;
   message.filled = filled;
   message.whole = whole;
@@ -225,7 +224,7 @@ void SourceSession::host_grew(std::uint64_t filled, bool whole) {
 }
 
 void SourceSession::on_mover(mover::Packet packet) {
-  if (stopped_ && !report_) return;
+  if (is_over() && !report_) return;
   if (const auto* progress = std::get_if<mover::Progress>(&packet.message)) {
     wire::MigrationProgress out;
     out.migration = info_.migration;
@@ -293,7 +292,7 @@ void SourceSession::on_counters(const mover::SourceCounters& counters, Nanos fin
 
 Task<> SourceSession::pause() {
   auto self = shared_from_this();
-  if (stopped_) co_return;
+  if (is_over()) co_return;
   auto keeper = job_->keeper();
   if (!keeper) co_return;
   auto exchange = keeper->begin_pause();
@@ -301,7 +300,7 @@ Task<> SourceSession::pause() {
   auto state = co_await keeper->finish_pause(*pausing_);
   pausing_.reset();
   if (!state) {
-    if (stopped_) co_return;
+    if (is_over()) co_return;
     co_return fail(state.assume_error());
   }
   paused_ = std::move(state).assume_value();
@@ -317,7 +316,7 @@ Task<> SourceSession::pause() {
 // The machine decides: what the target has committed goes on there.
 Task<> SourceSession::keep_limit() {
   auto self = shared_from_this();
-  while (!stopped_ && verified_heard_ns_ == 0) {
+  while (!is_over() && verified_heard_ns_ == 0) {
     const Nanos left = report_->barrier_entered_ns + limit() - now_ns();
     if (left <= 0) {
       co_return fail(Error(ErrorCode::kAborted, "The pause has passed its limit of " +
@@ -334,33 +333,34 @@ Task<> SourceSession::keep_limit() {
 Task<> SourceSession::save() {
   auto self = shared_from_this();
   const Turn::Held turn = co_await saving_.take();
-  if (stopped_ || !paused_ || !report_) co_return;
+  if (is_over() || !paused_ || !report_) co_return;
   auto saved = co_await way_->save(job_, std::move(*paused_), *report_);
-  if (stopped_) co_return;
+  if (is_over()) co_return;
   // No refusal, whatever its cause calls itself: the job has been paused.
   if (!saved) {
     co_return fail(Error(ErrorCode::kAborted, "The job cannot be saved at the source")
                        .caused_by(std::move(saved).assume_error()));
   }
-  if (way_->sends_host_state() && !has_room_) run_final_round(std::move(saved).assume_value());
-  saved_ = true;
-  release_manifest();
+  if (host_path_ == HostStatePath::kAfterSave) run_final_round(std::move(saved).assume_value());
+  advance_manifest(Manifest::kAwaitsSave, Manifest::kAwaitsBarrier);
 }
 
 void SourceSession::run_final_round(HostState state) {
-  if (!session_ || stopped_ || !report_) return;
+  if (!session_ || is_over() || !report_) return;
   mover::FinalRound round;
   round.barrier_entered_ns = report_->barrier_entered_ns;
   round.paused_ns = now_ns();
   round.host_state_bytes = state.bytes;
-  round.host_state_grows = has_room_;
+  round.host_state_grows = host_path_ == HostStatePath::kGrows;
   std::vector<UniqueFd> descriptors;
   if (state.bytes > 0) descriptors.push_back(std::move(state.file));
   if (auto sent = session_->send(std::move(round), std::move(descriptors)); !sent) fail(sent.assume_error());
 }
 
-void SourceSession::release_manifest() {
-  if (!manifest_ordered_ || !saved_ || !session_ || stopped_) return;
+// One of the two that the manifest needs is there.
+void SourceSession::advance_manifest(Manifest waiting_for_this, Manifest waits_for_other) {
+  manifest_ = manifest_ == waiting_for_this ? Manifest::kReleased : waits_for_other;
+  if (manifest_ != Manifest::kReleased || !session_ || is_over()) return;
   if (auto sent = session_->send(mover::ReleaseManifest{}); !sent) fail(sent.assume_error());
 }
 
@@ -371,7 +371,7 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
   }
   // Whether it lives is not ours to guess.
   if (job_) co_await job_->known();
-  if (freeing_) co_return;
+  if (stage_ == Stage::kFreed) co_return;
   if (!job_ || job_->ended() || !job_->keeper()) {
     co_return emit(migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The job's process has ended")));
   }
@@ -379,7 +379,7 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
   resume.incarnation = k;
   resume.deadline_ns = deadline.value_or(local::kNoDeadline);
   // As at the target: what is copied on the way back must not be held by the mover's session, too.
-  if (stopped_ && !preparing_ && !context_.remap.imports()) co_await release_memory();
+  if (stage_ == Stage::kStopped && !context_.remap.imports()) co_await release_memory();
   const std::uint64_t order = ++orders_;
   const Turn::Held turn = co_await job_->resume_turn().take();
   if (!co_await go_back(order)) co_return;
@@ -411,13 +411,13 @@ Task<bool> SourceSession::go_back(std::uint64_t order) {
                   pause.count(), back.assume_error().to_string());
     Signal nobody(context_.executor);
     co_await nobody.wait(std::chrono::steady_clock::now() + pause);
-    if (order != orders_ || freeing_ || job_->ended() || !job_->keeper()) co_return false;
+    if (order != orders_ || stage_ == Stage::kFreed || job_->ended() || !job_->keeper()) co_return false;
   }
 }
 
 Task<> SourceSession::stop_copy() {
   auto self = shared_from_this();
-  stopped_ = true;
+  if (stage_ < Stage::kAbandoned) stage_ = stage_ == Stage::kPreparing ? Stage::kAbandoned : Stage::kStopped;
   if (pausing_) {
     pausing_->cancel();
     if (job_ && job_->keeper()) {
@@ -429,7 +429,7 @@ Task<> SourceSession::stop_copy() {
       if (!running) spdlog::warn("pause not taken back: reason {}", running.assume_error().to_string());
     }
   }
-  if (!preparing_) co_await release_memory();
+  if (stage_ != Stage::kAbandoned) co_await release_memory();
 }
 
 Task<> SourceSession::release_memory() {
@@ -446,9 +446,8 @@ Task<> SourceSession::release_memory() {
 
 Task<> SourceSession::free() {
   auto self = shared_from_this();
-  if (freeing_) co_return;
-  freeing_ = true;
-  stopped_ = true;
+  if (stage_ == Stage::kFreed) co_return;
+  stage_ = Stage::kFreed;
   if (!job_) {
     // After a restart the record alone says which instance it was.
     if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
@@ -478,7 +477,7 @@ void SourceSession::set_limits(std::int64_t max_downtime_ns, std::int64_t bandwi
   // What has not started yet starts with these.
   if (max_downtime_ns >= 0) set_max_downtime_ns_ = max_downtime_ns;
   if (bandwidth >= 0) set_bandwidth_ = static_cast<std::uint64_t>(bandwidth);
-  if (!session_ || stopped_) return;
+  if (!session_ || is_over()) return;
   mover::MoverLimits limits;
   limits.max_downtime_ns = max_downtime_ns;
   limits.bandwidth_bytes_per_second = bandwidth;

@@ -3,6 +3,24 @@
 // action of the machine returns at once; what comes of it is an event. The pause's path has no coordinator,
 // no log and no JSON on it: Paused -> FinalRound to the mover, while the driver makes BARRIER durable, ->
 // ReleaseManifest. What goes beside device memory is mode.h's.
+//
+// The machine (libckpt/protocol/handover/source_machine.h) decides; this class knows only how far its orders
+// have come, in three values.
+//   Stage, of the copy:
+//     kNew       --PrepareSource-->          kPreparing
+//     kPreparing --prepare() is over-->      kPrepared    SourceReady or SourceRefused has been said
+//     kPreparing --StopCopy-->               kAbandoned   prepare() goes on, and then releases what it holds
+//     kAbandoned --prepare() is over-->      kStopped
+//     kNew, kPrepared --StopCopy-->          kStopped
+//     any        --FreeSource-->             kFreed       for ever: the job is the target's
+//     A session of an agent that was restarted begins at kNew and is ordered to go back or to free. From
+//     kAbandoned on nothing is sent to the mover, and no failure is told: the machine has decided. RunInstance
+//     changes no stage; the job goes back in each of them but kFreed.
+//   HostStatePath, of what the final round carries: chosen when the copy starts.
+//   Manifest, of the last message to the target: it needs both BARRIER and save(), in any order.
+//     kHeld --save() is over--> kAwaitsBarrier --ReleaseManifest--> kReleased
+//     kHeld --ReleaseManifest--> kAwaitsSave --save() is over--> kReleased
+//
 // Threads: the event loop. Ownership: shared with its coroutines; the mover's session and the descriptors end
 // with StopCopy or FreeSource. Errors: SourceRefused before anything was touched, EngineFailed later.
 #pragma once
@@ -35,6 +53,15 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   [[nodiscard]] std::shared_ptr<Job> job() const;
 
  private:
+  enum class Stage : std::uint8_t { kNew, kPreparing, kPrepared, kAbandoned, kStopped, kFreed };
+  enum class HostStatePath : std::uint8_t {
+    kNone,       // there is none to send
+    kAfterSave,  // the final round begins once save() has given all of it
+    kGrows,      // into a HostRoom: the final round begins beside save()
+  };
+  enum class Manifest : std::uint8_t { kHeld, kAwaitsBarrier, kAwaitsSave, kReleased };
+
+  [[nodiscard]] bool is_over() const { return stage_ >= Stage::kAbandoned; }
   void emit(migration::SourceEvent event);
   void fail(const Error& error);
   Task<> prepare();
@@ -51,7 +78,7 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   void run_final_round(HostState state);
   Result<void> give_host_room();
   void host_grew(std::uint64_t filled, bool whole);
-  void release_manifest();
+  void advance_manifest(Manifest waiting_for_this, Manifest waits_for_other);
   void on_mover(mover::Packet packet);
   void on_counters(const mover::SourceCounters& counters, Nanos final_received_ns, Nanos last_ack_ns);
   Task<> run_instance(wire::Incarnation k, std::optional<Nanos> deadline);
@@ -86,12 +113,9 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   std::optional<std::uint64_t> set_bandwidth_;
   Turn saving_;               // saving and going back, one after the other
   std::uint64_t orders_ = 0;  // RunInstance
-  bool preparing_ = false;
-  bool manifest_ordered_ = false;  // BARRIER is durable
-  bool saved_ = false;             // mode.h
-  bool has_room_ = false;          // HostRoom
-  bool stopped_ = false;           // StopCopy or FreeSource: nothing more is sent
-  bool freeing_ = false;
+  Stage stage_ = Stage::kNew;
+  HostStatePath host_path_;
+  Manifest manifest_ = Manifest::kHeld;
 };
 
 }  // namespace ckpt::agent
