@@ -325,7 +325,7 @@ Task<> Agent::refresh_loop() {
     for (const auto& job : jobs_->all()) {
       if (job->phase() != local::Phase::kRunning || migrations_->busy(job->id())) continue;
       if (protection_->is_stored(job->id())) continue;
-      if (job->record().spec.way == wire::Way::kAdopted && job->record().migration == 0)
+      if (job->record().spec.way == MigrationMode::kAdopted && job->record().migration == 0)
         job->device_bytes_are(device_bytes_of(inventory_.last(), job->record().spec.adopt_pid));
       co_await job->refresh_summary();
     }
@@ -422,7 +422,7 @@ Result<void> Agent::check_spec(const wire::JobSpec& spec) const {
 
 Task<Result<void>> Agent::start_job(wire::JobSpec spec) {
   CKPT_CO_TRYV(check_spec(spec));
-  const bool adopts = spec.way == wire::Way::kAdopted;
+  const bool adopts = spec.way == MigrationMode::kAdopted;
   // Asked again by a coordinator that has not received the answer: what runs as this job is its own.
   if (adopts && !jobs_->started_as(spec.job, spec.incarnation)) {
     CKPT_CO_TRYV(co_await check_adopted(spec));

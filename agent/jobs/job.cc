@@ -284,7 +284,7 @@ void Job::on_exited(std::int32_t wait_status, bool ended_by_keeper) {
 
 void Job::end_orphan() {
   const bool held = phase_ == local::Phase::kPaused || phase_ == local::Phase::kDumped;
-  const bool orphan = record_.spec.way == wire::Way::kAdopted && record_.migration == 0 && held;
+  const bool orphan = record_.spec.way == MigrationMode::kAdopted && record_.migration == 0 && held;
   if (orphan && host::is_process(record_.spec.adopt_pid, record_.spec.adopt_start_ticks))
     host::kill_source(record_.spec.adopt_pid);
 }

@@ -103,7 +103,7 @@ Task<> Job::stop_unknown(Milliseconds grace) {
   kill_keeper(folder_);
   // What was taken in where it ran is nobody's child.
   const wire::JobSpec& spec = record_.spec;
-  const bool taken_in = spec.way == wire::Way::kAdopted && record_.migration == 0;
+  const bool taken_in = spec.way == MigrationMode::kAdopted && record_.migration == 0;
   if (taken_in && host::is_process(spec.adopt_pid, spec.adopt_start_ticks)) host::kill_source(spec.adopt_pid);
 }
 

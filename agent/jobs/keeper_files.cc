@@ -69,8 +69,8 @@ std::string keeper_config(const JobRecord& record, const Config& config, const H
   out["ranks"] = record.spec.ranks.size();
   out["uid"] = record.spec.uid;
   out["gid"] = record.spec.gid;
-  if (record.spec.way == wire::Way::kTransparent) add_transparent(out, record, config, restore);
-  if (record.spec.way == wire::Way::kAdopted) add_adopted(out, record, config, restore);
+  if (record.spec.way == MigrationMode::kTransparent) add_transparent(out, record, config, restore);
+  if (record.spec.way == MigrationMode::kAdopted) add_adopted(out, record, config, restore);
   return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -154,7 +154,7 @@ Task<> Migrations::withdraw_leftovers(std::shared_ptr<Job> job) {
 namespace {
 bool stands_paused(const Job& job) {
   const local::Phase phase = job.phase();
-  const bool dumped = phase == local::Phase::kDumped && job.record().spec.way != wire::Way::kCooperative;
+  const bool dumped = phase == local::Phase::kDumped && job.record().spec.way != MigrationMode::kCooperative;
   return !job.ended() && (dumped || phase == local::Phase::kPaused || phase == local::Phase::kPausing);
 }
 }  // namespace
@@ -180,13 +180,13 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
   }
   const Turn::Held turn = co_await job->resume_turn().take();
   if (!stands_paused(*job) || !job->keeper() || !switches.may_run_freely(job->id())) co_return;
-  if (record.spec.way == wire::Way::kAdopted) {
+  if (record.spec.way == MigrationMode::kAdopted) {
     auto back = co_await put_adopted_back(context_, job, job->gpu());
     if (!back)
       spdlog::error("paused process not let go: job {} reason {}", wire::job_text(job->id()),
                     back.assume_error().to_string());
   }
-  if (record.spec.way == wire::Way::kTransparent && context_.resume_in_place) {
+  if (record.spec.way == MigrationMode::kTransparent && context_.resume_in_place) {
     auto back = co_await context_.resume_in_place(job);
     if (!back)
       spdlog::error("paused process not put back: job {} reason {}", wire::job_text(job->id()),

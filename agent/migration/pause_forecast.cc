@@ -43,8 +43,8 @@ Task<> PauseForecast::look_at(std::shared_ptr<Job> job, bool moves_processes) {
     const PauseEstimate estimate = estimate_pause(work, lines, lines, std::nullopt);
     return estimate.fixed() + std::max(estimate.beside, device_copy);
   };
-  const wire::Way way = job->record().spec.way;
-  if (way == wire::Way::kCooperative) {
+  const MigrationMode mode = job->record().spec.way;
+  if (mode == MigrationMode::kCooperative) {
     const Nanos pause = whole(common_work(PauseKind::kCooperative), copy);
     co_return job->expect_pauses(pause, pause);
   }
@@ -54,7 +54,7 @@ Task<> PauseForecast::look_at(std::shared_ptr<Job> job, bool moves_processes) {
   if (job->ended() || size.processes == 0) co_return;
   Nanos here = 0;
   Nanos away = 0;
-  if (way == wire::Way::kAdopted) {
+  if (mode == MigrationMode::kAdopted) {
     const std::uint64_t device = job->record().device_bytes;
     here = whole(adopted_work(size, device, true), 0);
     away = whole(adopted_work(size, device, false), 0);

@@ -111,7 +111,7 @@ Task<Result<void>> Protection::snapshot(wire::TakeSnapshot request) {
   if (parts_.moves(request.job)) co_return Error(ErrorCode::kRefused, name + " is being moved");
   if (job->record().spec.ranks.size() != 1)
     co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be stored yet");
-  if (job->record().spec.way == wire::Way::kAdopted)
+  if (job->record().spec.way == MigrationMode::kAdopted)
     co_return Error(ErrorCode::kNotSupported, name + " was adopted: start it under gpumigrate to store it");
   if (folders_.size() < kMaxFolders && request.peer.address.empty()) folders_.insert(request.folder);
   const wire::JobId id = request.job;
@@ -172,7 +172,7 @@ Task<Result<void>> Protection::restore(wire::RestoreImage request) {
   CKPT_CO_TRY(place, place_of(request.folder, request.peer));
   CKPT_CO_TRYV(vault::check_job_name(request.vault_job));
   CKPT_CO_TRYV(parts_.check_spec(request.spec));
-  if (request.spec.way == wire::Way::kAdopted)
+  if (request.spec.way == MigrationMode::kAdopted)
     co_return Error(ErrorCode::kNotSupported, "An adopted process cannot be restored from an image");
   const Instance instance(request.spec.job, request.spec.incarnation);
   if (restores_.contains(instance))

@@ -64,10 +64,10 @@ Task<Result<void>> RestoreSession::restore() {
 Task<Result<void>> RestoreSession::check(const StoredVersion& stored) {
   const wire::JobSpec& spec = stored.job.spec;
   if (spec.way != request_.spec.way)
-    co_return Error(ErrorCode::kRefused,
-                    "The image is of a " + std::string(wire::to_string(spec.way)) + " job, and a " +
-                        std::string(wire::to_string(request_.spec.way)) + " one is to be started from it");
-  if (spec.way == wire::Way::kCooperative) co_return ok();
+    co_return Error(ErrorCode::kRefused, "The image is of a " + std::string(to_string(spec.way)) +
+                                             " job, and a " + std::string(to_string(request_.spec.way)) +
+                                             " one is to be started from it");
+  if (spec.way == MigrationMode::kCooperative) co_return ok();
   CKPT_CO_TRY(model, context_.model_of(request_.spec.ranks.front().gpu_index));
   if (model == stored.job.gpu_model) co_return ok();
   co_return Error(ErrorCode::kRefused, "The image's GPU context needs a " + stored.job.gpu_model +
@@ -151,7 +151,7 @@ Task<Result<void>> RestoreSession::fill() {
   }
   for (const std::string& skipped : done_->skipped)
     spdlog::warn("damaged image skipped: job {} {}", wire::job_text(request_.spec.job), skipped);
-  if (request_.spec.way != wire::Way::kCooperative) {
+  if (request_.spec.way != MigrationMode::kCooperative) {
     CKPT_CO_TRYV(co_await way_->compare(stored_.job.payload));
   }
   co_return way_->keep(job_, std::move(host_state_));

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "libckpt/base/clock.h"
+#include "libckpt/base/migration_mode.h"
 #include "libckpt/protocol/wire/ids.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 
@@ -12,11 +13,11 @@ namespace {
 
 constexpr wire::MigrationId kRestoreBit = wire::MigrationId{1} << 63;
 
-PauseKind pause_kind_of(wire::Way way, bool within_node) {
-  switch (way) {
-    case wire::Way::kTransparent:
+PauseKind pause_kind_of(MigrationMode mode, bool within_node) {
+  switch (mode) {
+    case MigrationMode::kTransparent:
       return within_node ? PauseKind::kSwap : PauseKind::kProcess;
-    case wire::Way::kAdopted:
+    case MigrationMode::kAdopted:
       return within_node ? PauseKind::kAdoptedSwap : PauseKind::kAdoptedProcess;
     default:
       return PauseKind::kCooperative;

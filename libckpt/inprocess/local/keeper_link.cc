@@ -9,9 +9,10 @@
 
 namespace ckpt::local {
 
-Result<std::unique_ptr<KeeperLink>> KeeperLink::connect(const std::string& path, Way way, bool restored) {
+Result<std::unique_ptr<KeeperLink>> KeeperLink::connect(const std::string& path, MigrationMode mode,
+                                                        bool restored) {
   CKPT_TRY(socket, Socket::connect(path));
-  const Hello hello{static_cast<std::uint32_t>(::getpid()), CKPT_ABI_VERSION, way, restored ? 1u : 0u};
+  const Hello hello{static_cast<std::uint32_t>(::getpid()), CKPT_ABI_VERSION, mode, restored ? 1u : 0u};
   CKPT_TRYV(socket.send({0, 0, hello}));
   CKPT_TRY(answer, socket.receive());
   if (answer.transfer != Transfer::kDone) {

@@ -19,7 +19,8 @@ namespace ckpt::local {
 class KeeperLink {
  public:
   // `restored`: this rank left its keeper with DumpReady, and comes back.
-  static Result<std::unique_ptr<KeeperLink>> connect(const std::string& path, Way way = Way::kCooperative,
+  static Result<std::unique_ptr<KeeperLink>> connect(const std::string& path,
+                                                     MigrationMode mode = MigrationMode::kCooperative,
                                                      bool restored = false);
 
   [[nodiscard]] const Welcome& welcome() const { return welcome_; }

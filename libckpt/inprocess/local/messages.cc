@@ -85,17 +85,13 @@ const char* problem(const StateSummary& summary) {
   return is_clean(summary.reason) ? nullptr : "the reason's text";
 }
 
-bool is_known(Way way) {
-  return way == Way::kCooperative || way == Way::kTransparent;
-}
-
 const char* problem(const RegionKey& region) {
   return region.id == kNoRegion || region.generation == 0 ? "a region without id or generation" : nullptr;
 }
 
 const char* problem(const Hello& body) {
   if (body.pid == 0) return "no pid";
-  if (!is_known(body.way)) return "the way";
+  if (!body.way.is_known()) return "the way";
   return is_flag(body.restored) ? nullptr : "a flag";
 }
 
@@ -108,7 +104,7 @@ const char* problem(const Welcome& body) {
 const char* problem(const Status& body) {
   if (body.role != Role::kFresh && body.role != Role::kStandby) return "the role";
   if (body.phase > Phase::kDumped) return "the phase";
-  if (!is_known(body.way)) return "the way";
+  if (!body.way.is_known()) return "the way";
   if (body.memory > MemoryState::kMapping) return "the memory's state";
   if (!is_flag(body.ended_by_keeper) || !is_flag(body.stopped) || !is_flag(body.exporting)) return "a flag";
   if (body.deadline_ns < 0 || body.barrier_entry_ns < 0 || body.quiesced_ns < 0 || body.resumed_ns < 0)

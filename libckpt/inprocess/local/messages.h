@@ -87,6 +87,7 @@
 #include <vector>
 
 #include "libckpt/base/clock.h"
+#include "libckpt/base/migration_mode.h"
 #include "libckpt/base/result.h"
 
 namespace ckpt::local {
@@ -113,7 +114,18 @@ enum class MessageType : std::uint16_t {
 [[nodiscard]] std::string_view to_string(MessageType type) noexcept;
 
 enum class Role : std::uint32_t { kFresh = 0, kStandby = 1 };
-enum class Way : std::uint32_t { kCooperative = 0, kTransparent = 1 };
+using Way = MigrationMode;  // as the keeper calls it
+// The migration mode as messages have it: 0 cooperative, 1 transparent. An adopted process has no rank that
+// could say Hello; its keeper calls it transparent.
+struct ModeNumber {
+  constexpr ModeNumber() = default;
+  constexpr ModeNumber(MigrationMode mode) : number(mode == MigrationMode::kCooperative ? 0 : 1) {}
+  constexpr operator MigrationMode() const {
+    return number == 0 ? MigrationMode::kCooperative : MigrationMode::kTransparent;
+  }
+  [[nodiscard]] constexpr bool is_known() const { return number <= 1; }
+  std::uint32_t number = 0;
+};
 
 // Where a rank is, as its keeper knows it.
 enum class Phase : std::uint32_t {
@@ -227,7 +239,7 @@ struct Hello {
   static constexpr auto kType = MessageType::kHello;
   std::uint32_t pid = 0;
   std::uint32_t abi = 0;
-  Way way = Way::kCooperative;
+  ModeNumber way;
   std::uint32_t restored = 0;  // 1: it left with DumpReady and comes back
 };
 struct Welcome {  // 1 descriptor: the control page
@@ -261,7 +273,7 @@ struct Status {
   Nanos barrier_entry_ns = 0;  // of the last pause
   Nanos quiesced_ns = 0;
   Nanos resumed_ns = 0;  // of the last Running
-  Way way = Way::kCooperative;
+  ModeNumber way;
   MemoryState memory = MemoryState::kMapped;
   std::uint32_t sessions = 0;  // processes of the job that use a GPU; more than one cannot be moved
   std::uint32_t session_pid =

@@ -8,8 +8,22 @@
 #include <string_view>
 #include <vector>
 
+#include "libckpt/base/migration_mode.h"
 #include "libckpt/protocol/wire/codec.h"
 #include "libckpt/protocol/wire/switch_messages.h"
+
+namespace ckpt {
+
+// base knows nothing of the wire, and found by argument-dependent lookup this must stand beside the enum.
+// The codec writes its value: these are the numbers on the wire and in files.
+static_assert(sizeof(MigrationMode) == 1 && static_cast<int>(MigrationMode::kCooperative) == 1 &&
+              static_cast<int>(MigrationMode::kTransparent) == 2 &&
+              static_cast<int>(MigrationMode::kAdopted) == 3);
+[[nodiscard]] constexpr bool is_known(MigrationMode mode) {
+  return mode >= MigrationMode::kCooperative && mode <= MigrationMode::kAdopted;
+}
+
+}  // namespace ckpt
 
 namespace ckpt::wire {
 
@@ -24,20 +38,7 @@ struct RankSpec {
   }
 };
 
-// How a job is moved (docs/design.md §3).
-enum class Way : std::uint8_t {
-  kInvalid = 0,
-  kCooperative = 1,
-  kTransparent = 2,
-  kAdopted = 3,  // a process that was running already: stop-and-copy, the driver saves its device memory
-};
-[[nodiscard]] constexpr bool is_known(Way way) {
-  return way >= Way::kCooperative && way <= Way::kAdopted;
-}
-[[nodiscard]] constexpr std::string_view to_string(Way way) noexcept {
-  if (way == Way::kAdopted) return "adopted";
-  return way == Way::kTransparent ? "transparent" : "cooperative";
-}
+using Way = MigrationMode;  // as the coordinator calls it
 
 // Of an encoded JobSpec. What is started within it fits into every message and record that carries it later.
 inline constexpr std::size_t kMaxJobSpecBytes = std::size_t{512} << 10;
@@ -55,7 +56,7 @@ struct JobSpec {
   Incarnation incarnation = 0;
   std::uint64_t gpu_memory_bytes = 0;  // what the submitter asked for, 0 = nothing said
   std::vector<RankSpec> ranks;
-  Way way = Way::kCooperative;
+  MigrationMode way = MigrationMode::kCooperative;
   // kAdopted: the process as its first node counts, and when it was started (field 22 of /proc/PID/stat),
   // which names it for ever.
   std::int32_t adopt_pid = 0;

@@ -80,7 +80,7 @@ struct MigrationPlan {
 };
 // The same process goes on, with another GPU (docs/design.md §3, hot card swap).
 [[nodiscard]] inline bool is_swap(const MigrationPlan& plan) {
-  return plan.spec.way != Way::kCooperative && plan.source_node == plan.target_node;
+  return plan.spec.way != MigrationMode::kCooperative && plan.source_node == plan.target_node;
 }
 inline constexpr std::size_t kFingerprintKeyBytes = 32;
 inline constexpr std::size_t kSessionTokenBytes = 16;

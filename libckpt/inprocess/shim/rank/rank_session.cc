@@ -56,7 +56,7 @@ RankSession::RankSession(std::unique_ptr<local::KeeperLink> link)
     : link_(std::move(link)), uuids_(ask_uuids()) {}
 
 Result<std::unique_ptr<RankSession>> RankSession::create(const std::string& socket_path) {
-  CKPT_TRY(link, local::KeeperLink::connect(socket_path, local::Way::kTransparent));
+  CKPT_TRY(link, local::KeeperLink::connect(socket_path, MigrationMode::kTransparent));
   // Without the id's tag: a test names its points before the tag is drawn.
   const std::string job = link->welcome().job.str();
   set_fault_role("rank." + job.substr(0, job.find('-', 2)) + ".fresh");
@@ -224,7 +224,7 @@ void RankSession::wait_to_be_called() {
   }
   const auto token = reinterpret_cast<std::uint64_t>(info.si_value.sival_ptr);
   Result<std::unique_ptr<local::KeeperLink>> link =
-      local::KeeperLink::connect(local::reattach_address(token), local::Way::kTransparent, true);
+      local::KeeperLink::connect(local::reattach_address(token), MigrationMode::kTransparent, true);
   if (!link.has_value()) die_without_keeper(link.assume_error().to_string());
   const std::lock_guard lock(mutex_);
   link_ = std::move(link).assume_value();

@@ -85,7 +85,7 @@ TEST(KeeperConfig, TransparentJobGetsItsLibraryQuotaAndImage) {
   config.shim_library = "/lib/shim.so";
   JobRecord record = some_record();
   EXPECT_FALSE(nlohmann::json::parse(keeper_config(record, config)).contains("preload"));
-  record.spec.way = wire::Way::kTransparent;
+  record.spec.way = MigrationMode::kTransparent;
   record.spec.gpu_memory_bytes = 4096;
   auto json = nlohmann::json::parse(keeper_config(record, config));
   EXPECT_EQ(json["way"], "transparent");

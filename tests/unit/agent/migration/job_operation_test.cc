@@ -11,20 +11,20 @@ namespace {
 
 constexpr wire::MigrationId kMovedAs = wire::make_id(7, 42);
 
-wire::JobSpec spec_of(wire::Way way) {
+wire::JobSpec spec_of(MigrationMode mode) {
   wire::JobSpec spec;
   spec.job = 3;
   spec.incarnation = 5;
-  spec.way = way;
+  spec.way = mode;
   spec.argv = {"program"};
   spec.ranks.emplace_back();
   spec.ranks.front().gpu_index = 1;
   return spec;
 }
 
-migration::SwitchInfo info_of(wire::Way way, const std::string& target_node) {
+migration::SwitchInfo info_of(MigrationMode mode, const std::string& target_node) {
   wire::MigrationPlan plan;
-  plan.spec = spec_of(way);
+  plan.spec = spec_of(mode);
   plan.target_ranks.emplace_back();
   plan.target_ranks.front().gpu_index = 2;
   plan.source_node = "a";
@@ -34,17 +34,17 @@ migration::SwitchInfo info_of(wire::Way way, const std::string& target_node) {
   return {kMovedAs, 3, 5, {}, wire::encode(plan)};
 }
 
-PauseKind kind_of(wire::Way way, const std::string& target_node) {
-  return JobOperation::migration(info_of(way, target_node)).pause_kind();
+PauseKind kind_of(MigrationMode mode, const std::string& target_node) {
+  return JobOperation::migration(info_of(mode, target_node)).pause_kind();
 }
 
 TEST(JobOperationTest, MigrationIsWhatItsPlanSays) {
-  EXPECT_EQ(kind_of(wire::Way::kCooperative, "a"), PauseKind::kCooperative);
-  EXPECT_EQ(kind_of(wire::Way::kTransparent, "a"), PauseKind::kSwap);
-  EXPECT_EQ(kind_of(wire::Way::kTransparent, "b"), PauseKind::kProcess);
-  EXPECT_EQ(kind_of(wire::Way::kAdopted, "a"), PauseKind::kAdoptedSwap);
-  EXPECT_EQ(kind_of(wire::Way::kAdopted, "b"), PauseKind::kAdoptedProcess);
-  const auto operation = JobOperation::migration(info_of(wire::Way::kTransparent, "a"));
+  EXPECT_EQ(kind_of(MigrationMode::kCooperative, "a"), PauseKind::kCooperative);
+  EXPECT_EQ(kind_of(MigrationMode::kTransparent, "a"), PauseKind::kSwap);
+  EXPECT_EQ(kind_of(MigrationMode::kTransparent, "b"), PauseKind::kProcess);
+  EXPECT_EQ(kind_of(MigrationMode::kAdopted, "a"), PauseKind::kAdoptedSwap);
+  EXPECT_EQ(kind_of(MigrationMode::kAdopted, "b"), PauseKind::kAdoptedProcess);
+  const auto operation = JobOperation::migration(info_of(MigrationMode::kTransparent, "a"));
   EXPECT_EQ(operation.name(), wire::migration_text(kMovedAs));
   EXPECT_EQ(operation.number(), kMovedAs);
   EXPECT_EQ(operation.next(), 6U);
@@ -61,7 +61,7 @@ TEST(JobOperationTest, MigrationWithoutAPlanIsCooperativeAndHasNoGpu) {
 }
 
 TEST(JobOperationTest, SnapshotsOfAJobShareAName) {
-  const wire::JobSpec spec = spec_of(wire::Way::kTransparent);
+  const wire::JobSpec spec = spec_of(MigrationMode::kTransparent);
   const auto first = JobOperation::snapshot(spec, 8);
   const auto second = JobOperation::snapshot(spec, 9);
   EXPECT_EQ(first.name(), second.name());
@@ -71,7 +71,7 @@ TEST(JobOperationTest, SnapshotsOfAJobShareAName) {
 }
 
 TEST(JobOperationTest, RestoresShareNeitherNameNorNumberWithAnything) {
-  const wire::JobSpec spec = spec_of(wire::Way::kTransparent);
+  const wire::JobSpec spec = spec_of(MigrationMode::kTransparent);
   const auto first = JobOperation::restore(spec);
   const auto second = JobOperation::restore(spec);
   EXPECT_NE(first.name(), second.name());
