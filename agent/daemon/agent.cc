@@ -107,32 +107,20 @@ Result<void> Agent::open() {
   contexts.log_path = config_.home + "/context.log";
   contexts_ = ContextHelper::create(io_.get_executor(), std::move(contexts));
   remap_.emplace(io_.get_executor(), config_, *contexts_, context_program);
-  context_.emplace(MigrationContext{config_,
-                                    io_.get_executor(),
-                                    images_,
-                                    *jobs_,
-                                    [this](std::uint32_t gpu) { return identity_of(gpu); },
-                                    *contexts_,
-                                    *remap_,
-                                    [this](std::uint32_t gpu) { return mover_of(gpu); },
-                                    {},
-                                    {},
-                                    {}});
-  context_->pauses = std::make_shared<PauseMemory>(disk_, config_.home);
+  create_context();
   CKPT_TRYV(open_metrics());
   forecast_ = std::make_unique<PauseForecast>(*context_);
-  migrations_ = std::make_unique<Migrations>(*context_, *metrics_, *peers_);
   const auto fatal = [](const Error& error) {
     // The restart reads what is in the journal; going on would be guessing.
     spdlog::critical("agent ends: {}", error.to_string());
     spdlog::shutdown();
     ::_exit(70);
   };
-  driver_ =
-      std::make_unique<SwitchDriver>(io_, disk_, std::move(journal), timing_of(config_), *migrations_, fatal);
-  migrations_->set_driver(driver_.get());
+  migrations_ = std::make_unique<Migrations>(
+      *context_, *metrics_, *peers_,
+      Migrations::Machines{io_, disk_, std::move(journal), timing_of(config_), fatal});
   create_snapshot_service();
-  descriptions_.emplace(*coordinator_, *jobs_, *driver_);
+  descriptions_.emplace(*coordinator_, *jobs_, migrations_->driver());
   return ok();
 }
 
@@ -176,6 +164,23 @@ Result<void> Agent::open_peers() {
   return ok();
 }
 
+// What is made later is there before anything is performed.
+void Agent::create_context() {
+  context_.emplace(MigrationContext{
+      config_, io_.get_executor(), images_, *jobs_, [this](std::uint32_t gpu) { return identity_of(gpu); },
+      *contexts_, *remap_, [this](std::uint32_t gpu) { return mover_of(gpu); },
+      [this](migration::SwitchKey key, migration::SourceEvent event) {
+        migrations_->driver().on_event(key, std::move(event));
+      },
+      [this](migration::SwitchKey key, migration::TargetEvent event) {
+        migrations_->driver().on_event(key, std::move(event));
+      },
+      [this](const wire::MigrationProgress& progress) { metrics_->send(progress); },
+      [this](wire::JobId job) { return protection_->give_way(job); },
+      [this](std::shared_ptr<Job> job) { return protection_->resume_in_place(std::move(job)); },
+      std::make_shared<PauseMemory>(disk_, config_.home)});
+}
+
 void Agent::create_snapshot_service() {
   const auto model_of = [this](std::uint32_t gpu) -> Result<std::string> {
     const GpuFacts* facts = inventory_.gpu(gpu);
@@ -194,10 +199,6 @@ void Agent::create_snapshot_service() {
       *context_, *coordinator_, model_of, [this](wire::JobId job) { return migrations_->busy(job); },
       [this](const wire::JobSpec& spec) { return check_spec(spec); },
       VaultServer::create(io_.get_executor(), std::move(vault))});
-  context_->acquire_exclusive = [this](wire::JobId job) { return protection_->give_way(job); };
-  context_->resume_in_place = [this](std::shared_ptr<Job> job) {
-    return protection_->resume_in_place(std::move(job));
-  };
 }
 
 Result<void> Agent::open_metrics() {
@@ -214,7 +215,7 @@ Result<void> Agent::open_metrics() {
 
 // Of an open migration, this node is the source.
 bool Agent::sends(wire::MigrationId migration) const {
-  const auto* state = driver_->switches().source(migration);
+  const auto* state = migrations_->driver().switches().source(migration);
   return state != nullptr && !migration::is_closed(*state);
 }
 
@@ -247,7 +248,7 @@ Task<> Agent::start() {
   if (!found) spdlog::error("jobs not found again: reason {}", found.assume_error().to_string());
   if (found) remove_unused_images(config_, live_jobs());
   co_await inventory_.refresh();  // what is restored may have to put a job back on its GPU
-  auto restored = co_await driver_->restore();
+  auto restored = co_await migrations_->driver().restore();
   if (!restored) {
     failure_ = Error(ErrorCode::kCorrupt, "The journal " + config_.journal_path() + " does not fit together")
                    .caused_by(std::move(restored).assume_error());
@@ -470,7 +471,7 @@ Task<Result<void>> Agent::forget_job(wire::ForgetJob forget) {
                     "A snapshot of job " + wire::job_text(forget.job) + " is being taken");
   }
   co_await jobs_->forget(forget.job);
-  driver_->forget(forget.job);
+  migrations_->driver().forget(forget.job);
   co_return ok();
 }
 
@@ -493,13 +494,13 @@ void Agent::welcome(const wire::Welcome& welcome) {
   if (!welcome.peer_token.empty()) peers_->set_token(welcome.peer_token);
   // Its term counts, whatever this node's own setting says.
   const std::int64_t term_ms = std::min(welcome.lease_term_ns / kNanosPerMs, kMaxLeaseTermMs);
-  if (term_ms >= kMinLeaseTermMs) driver_->set_lease_term(static_cast<std::uint32_t>(term_ms));
+  if (term_ms >= kMinLeaseTermMs) migrations_->driver().set_lease_term(static_cast<std::uint32_t>(term_ms));
   migrations_->restate();
-  driver_->ask_again();
+  migrations_->driver().ask_again();
 }
 
 void Agent::switch_message(wire::SwitchMessage message) {
-  driver_->on_message(std::move(message));
+  migrations_->driver().on_message(std::move(message));
 }
 
 }  // namespace ckpt::agent

@@ -69,6 +69,7 @@ class Agent : public AgentCommands {
   Task<> ask_driver();
   Task<Result<void>> check_adopted(const wire::JobSpec& spec);
   Result<void> check_spec(const wire::JobSpec& spec) const;
+  void create_context();
   void create_snapshot_service();
   void stop();
 
@@ -96,7 +97,6 @@ class Agent : public AgentCommands {
   std::unique_ptr<MetricsServer> metrics_server_;
   std::unique_ptr<Migrations> migrations_;
   std::unique_ptr<PauseForecast> forecast_;
-  std::unique_ptr<SwitchDriver> driver_;
   std::unique_ptr<protect::Protection> protection_;
   std::optional<Descriptions> descriptions_;
   std::string programs_;  // the folder of this program and its helpers

@@ -14,20 +14,13 @@ using wire::Party;
 // Of closed migrations: their measurements are said again when the coordinator was away.
 constexpr std::size_t kKeptSessions = 32;
 
-Migrations::Migrations(MigrationContext& context, CoordinatorPort& coordinator, PeerLinks& peers)
-    : context_(context), coordinator_(coordinator), peers_(peers) {
-  context_.progress = [this](const wire::MigrationProgress& progress) { coordinator_.send(progress); };
-}
-
-void Migrations::set_driver(SwitchDriver* driver) {
-  driver_ = driver;
-  context_.source_event = [driver](SwitchKey key, migration::SourceEvent event) {
-    driver->on_event(key, std::move(event));
-  };
-  context_.target_event = [driver](SwitchKey key, migration::TargetEvent event) {
-    driver->on_event(key, std::move(event));
-  };
-}
+Migrations::Migrations(MigrationContext& context, CoordinatorPort& coordinator, PeerLinks& peers,
+                       Machines machines)
+    : context_(context),
+      coordinator_(coordinator),
+      peers_(peers),
+      driver_(machines.io, machines.disk, std::move(machines.journal), machines.timing, *this,
+              std::move(machines.fatal)) {}
 
 Migrations::SourcePtr& Migrations::source(const SwitchInfo& info) {
   SourcePtr& session = sources_[info.migration];
@@ -70,7 +63,7 @@ void Migrations::send(const SwitchKey& key, const SwitchInfo& info, const wire::
 void Migrations::send_to_agent(const SwitchKey& key, const wire::SwitchMessage& message) {
   const auto peer = peer_nodes_.find(key);
   if (peer != peer_nodes_.end() && peer->second == context_.config.node) {
-    driver_->on_message(message);  // both sides are here
+    driver_.on_message(message);  // both sides are here
     return;
   }
   coordinator_.send(message);
@@ -160,7 +153,7 @@ bool stands_paused(const Job& job) {
 }  // namespace
 
 Task<> Migrations::settle(std::shared_ptr<Job> job) {
-  const auto& switches = driver_->switches();
+  const auto& switches = driver_.switches();
   const JobRecord& record = job->record();
   if (record.role == wire::JobRole::kStandby && !record.ran) {
     const auto* state = switches.target(record.migration);
@@ -173,8 +166,8 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
     }
     if (job->ended()) {
       const SwitchKey key{record.migration, Party::kTarget};
-      driver_->on_event(key, migration::TargetEvent(migration::InstanceDied(wire::Reason(
-                                 ErrorCode::kAborted, "The instance ended while its agent was away"))));
+      driver_.on_event(key, migration::TargetEvent(migration::InstanceDied(wire::Reason(
+                                ErrorCode::kAborted, "The instance ended while its agent was away"))));
     }
     co_return;
   }
@@ -216,7 +209,7 @@ void Migrations::restate() {
 }
 
 bool Migrations::busy(wire::JobId job) const {
-  const auto& switches = driver_->switches();
+  const auto& switches = driver_.switches();
   for (const auto& [id, session] : sources_) {
     const auto* state = switches.source(id);
     if (session->info().job == job && state && !migration::is_closed(*state)) return true;
@@ -229,7 +222,7 @@ bool Migrations::busy(wire::JobId job) const {
 }
 
 void Migrations::tidy() {
-  const auto& switches = driver_->switches();
+  const auto& switches = driver_.switches();
   std::erase_if(peer_nodes_, [&](const auto& entry) {
     const SwitchKey& key = entry.first;
     const auto* source = key.role == Party::kSource ? switches.source(key.migration) : nullptr;

@@ -2,8 +2,8 @@
 // The effects of all switches of this agent: which session does what, and which way a message goes. Messages
 // to the other agent go through the coordinator and, where there is a connection, directly: every fact may
 // arrive twice.
-// Threads: the event loop. Ownership: owns the sessions of open migrations. Errors: none leave this class;
-// what fails becomes an event of the machine it concerns.
+// Threads: the event loop. Ownership: owns the machines' driver and the sessions of open migrations. Errors:
+// none leave this class; what fails becomes an event of the machine it concerns.
 #pragma once
 
 #include <map>
@@ -29,9 +29,17 @@ class CoordinatorPort {
 
 class Migrations : public SwitchEffects {
  public:
-  // `context.source_event` and `target_event` are set here. The driver is given before anything is performed.
-  Migrations(MigrationContext& context, CoordinatorPort& coordinator, PeerLinks& peers);
-  void set_driver(SwitchDriver* driver);
+  // What the machines' driver needs beside its effects, which are these (switch_driver.h).
+  struct Machines {
+    asio::io_context& io;
+    asio::thread_pool& disk;
+    migration::Journal journal;
+    migration::Timing timing;
+    std::function<void(Error)> fatal;
+  };
+  Migrations(MigrationContext& context, CoordinatorPort& coordinator, PeerLinks& peers, Machines machines);
+
+  [[nodiscard]] SwitchDriver& driver() noexcept { return driver_; }
 
   void send(const migration::SwitchKey& key, const migration::SwitchInfo& info,
             const wire::SwitchMessage& message) override;
@@ -68,11 +76,11 @@ class Migrations : public SwitchEffects {
   MigrationContext& context_;
   CoordinatorPort& coordinator_;
   PeerLinks& peers_;
-  SwitchDriver* driver_ = nullptr;
   bool settled_ = false;
   std::map<wire::MigrationId, SourcePtr> sources_;
   std::map<wire::MigrationId, TargetPtr> targets_;
   std::map<migration::SwitchKey, std::string> peer_nodes_;
+  SwitchDriver driver_;
 };
 
 }  // namespace ckpt::agent

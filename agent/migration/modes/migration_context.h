@@ -37,12 +37,11 @@ struct MigrationContext {
   std::function<void(migration::SwitchKey, migration::TargetEvent)> target_event;
   // Best effort, to the coordinator.
   std::function<void(const wire::MigrationProgress&)> progress;
-  // Returns once nothing else has the job (a snapshot ends). Set before anything is performed; may be empty.
+  // Returns once nothing else has the job (a snapshot ends). May be empty.
   std::function<Task<>(wire::JobId)> acquire_exclusive = {};
-  // For a transparent job that is paused without a migration: it has its context and memory again. Set with
-  // acquire_exclusive.
+  // For a transparent job that is paused without a migration: it has its context and memory again. May be
+  // empty.
   std::function<Task<Result<void>>(std::shared_ptr<Job>)> resume_in_place = {};
-  // Set before anything is performed.
   std::shared_ptr<PauseMemory> pauses = {};
 };
 
