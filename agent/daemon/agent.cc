@@ -491,7 +491,7 @@ Result<void> Agent::set_limits(const wire::SetLimits& limits) {
 }
 
 void Agent::welcome(const wire::Welcome& welcome) {
-  if (!welcome.peer_token.empty()) peers_->set_token(welcome.peer_token);
+  if (!welcome.peer_token.empty()) peers_->on_token(welcome.peer_token);
   // Its term counts, whatever this node's own setting says.
   const std::int64_t term_ms = std::min(welcome.lease_term_ns / kNanosPerMs, kMaxLeaseTermMs);
   if (term_ms >= kMinLeaseTermMs) migrations_->driver().set_lease_term(static_cast<std::uint32_t>(term_ms));

@@ -39,7 +39,8 @@ Result<void> take_frame(const std::shared_ptr<PeerLinks::Receive>& receive, cons
 PeerLinks::PeerLinks(asio::any_io_executor executor, Settings settings, Receive receive)
     : executor_(std::move(executor)),
       settings_(std::move(settings)),
-      receive_(std::make_shared<Receive>(std::move(receive))) {}
+      receive_(std::make_shared<Receive>(std::move(receive))),
+      token_(std::make_shared<std::string>()) {}
 
 PeerLinks::~PeerLinks() {
   *receive_ = nullptr;
@@ -54,9 +55,9 @@ Result<std::unique_ptr<PeerLinks>> PeerLinks::create(asio::any_io_executor execu
                                                      Receive receive) {
   std::unique_ptr<PeerLinks> links(
       new PeerLinks(std::move(executor), std::move(settings), std::move(receive)));
-  // Nobody knows this one: the listener is closed to all until set_token().
+  // Nobody knows this one: the listener is closed to all until on_token().
   CKPT_TRY(nobody, random_hex(32));
-  links->token_ = nobody;
+  *links->token_ = nobody;
   CKPT_TRYV(links->listen());
   return links;
 }
@@ -64,7 +65,7 @@ Result<std::unique_ptr<PeerLinks>> PeerLinks::create(asio::any_io_executor execu
 Result<void> PeerLinks::listen() {
   control::Listener::Settings settings;
   settings.address = settings_.listen;
-  settings.token = token_;
+  settings.token = [token = token_] { return *token; };
   settings.insecure = settings_.insecure;
   auto accept = [this, alive = std::weak_ptr(receive_)](std::shared_ptr<control::Connection> connection,
                                                         wire::Hello hello) {
@@ -87,9 +88,8 @@ Result<void> PeerLinks::listen() {
   return ok();
 }
 
-void PeerLinks::set_token(std::string token) {
-  token_ = std::move(token);
-  listener_->set_token(token_);
+void PeerLinks::on_token(std::string token) {
+  *token_ = std::move(token);
 }
 
 void PeerLinks::accepted(std::shared_ptr<control::Connection> connection, std::string node) {
@@ -106,6 +106,7 @@ void PeerLinks::accepted(std::shared_ptr<control::Connection> connection, std::s
 }
 
 void PeerLinks::keep(wire::MigrationId migration, std::string node, std::string address, std::string token) {
+  on_token(token);
   if (wanted_.contains(migration)) return;
   Wanted wanted;
   wanted.node = node;

@@ -35,9 +35,10 @@ class PeerLinks {
   PeerLinks& operator=(const PeerLinks&) = delete;
 
   [[nodiscard]] const std::string& address() const noexcept { return listener_->address(); }
-  // What dialers must show from now on. Until the first call nobody gets in.
-  void set_token(std::string token);
-  // Keeps a connection to that node for this migration, until drop().
+  // The coordinator has told the nodes' token: what dialers must show from now on. Until a token is known
+  // nobody gets in.
+  void on_token(std::string token);
+  // Keeps a connection to that node for this migration, until drop(). The plan's token is the nodes' as well.
   void keep(wire::MigrationId migration, std::string node, std::string address, std::string token);
   void drop(wire::MigrationId migration);
   // False if there is no connection with that node.
@@ -57,7 +58,8 @@ class PeerLinks {
   std::shared_ptr<Receive>
       receive_;  // empty after destruction: connections may outlive this object for a moment
   std::shared_ptr<control::Listener> listener_;
-  std::string token_;
+  std::shared_ptr<std::string>
+      token_;  // shared with the listener's handshakes, which may outlive this object
   std::map<wire::MigrationId, Wanted> wanted_;
   std::multimap<std::string, std::weak_ptr<control::Connection>> incoming_;
 };

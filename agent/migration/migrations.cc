@@ -43,7 +43,6 @@ void Migrations::keep_peer(const SwitchKey& key, const SwitchInfo& info) {
   const std::string& node = is_source ? known.target_node : known.source_node;
   peer_nodes_[key] = node;
   if (node == context_.config.node) return;
-  peers_.set_token(known.peer_token);
   peers_.keep(info.migration, node, is_source ? known.target_peer_address : known.source_peer_address,
               known.peer_token);
 }

@@ -230,8 +230,9 @@ Result<PauseCosts> PauseCosts::decode(std::span<const std::byte> bytes) {
       return Error(ErrorCode::kCorrupt, "It has a line that cannot be");
     costs.assume(kind, static_cast<PauseTerm>(term), line);
   }
-  costs.set_memory({file.memory_read, file.memory_write});
-  costs.set_rehearsal(std::move(file.rehearsed), std::move(file.problem));
+  costs.memory_ = {file.memory_read, file.memory_write};
+  costs.rehearsed_ = std::move(file.rehearsed);
+  costs.problem_ = std::move(file.problem);
   return costs;
 }
 

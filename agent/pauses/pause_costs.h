@@ -39,10 +39,10 @@ class PauseCosts {
  public:
   // The line before anything is learnt.
   void assume(PauseKind kind, PauseTerm term, wire::CostLine line) { assumed_[{kind, term}] = line; }
-  void set_memory(MemoryRates rates) { memory_ = rates; }
+  void learn_memory(MemoryRates rates) { memory_ = rates; }
   [[nodiscard]] const MemoryRates& memory() const noexcept { return memory_; }
   // What took part in the rehearsal, and why it gave nothing; both empty: there was none.
-  void set_rehearsal(std::string of, std::string problem) {
+  void learn_rehearsal(std::string of, std::string problem) {
     rehearsed_ = std::move(of);
     problem_ = std::move(problem);
   }

@@ -52,7 +52,7 @@ void PauseMemory::learn_copy(std::uint64_t state_bytes, Nanos took) {
 
 void PauseMemory::keep(const Result<RehearsalFacts>& facts, const std::string& of) {
   if (facts) keep_rehearsal(costs_, facts.assume_value());
-  costs_.set_rehearsal(of, facts ? "" : facts.assume_error().to_string());
+  costs_.learn_rehearsal(of, facts ? "" : facts.assume_error().to_string());
   write();
 }
 

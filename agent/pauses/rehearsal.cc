@@ -117,7 +117,7 @@ Task<Result<RehearsalFacts>> ask_rehearsal(RehearsalOrder order) {
 }
 
 void keep_rehearsal(PauseCosts& costs, const RehearsalFacts& facts) {
-  costs.set_memory(facts.memory);
+  costs.learn_memory(facts.memory);
   const auto& all = facts.processes;
   for (const PauseKind kind : {PauseKind::kProcess, PauseKind::kAdoptedProcess}) {
     if (all.size() >= 2 && all.front().bytes < all.back().bytes) {

@@ -56,6 +56,11 @@ Result<std::shared_ptr<Listener>> Listener::create(asio::any_io_executor executo
   return listener;
 }
 
+std::string Listener::token() const {
+  if (const auto* ask = std::get_if<std::function<std::string()>>(&settings_.token)) return (*ask)();
+  return std::get<std::string>(settings_.token);
+}
+
 void Listener::close() {
   boost::system::error_code ignored;
   acceptor_.close(ignored);
@@ -90,7 +95,7 @@ Task<> Listener::accept_loop(std::shared_ptr<Listener> self) {
 }
 
 Task<> Listener::handshake(std::shared_ptr<Listener> self, std::shared_ptr<Connection> connection) {
-  auto hello = co_await Connection::receive_greeting(connection, self->settings_.token);
+  auto hello = co_await Connection::receive_greeting(connection, self->token());
   --self->handshakes_;
   if (!hello) {
     spdlog::warn("dropped a connection of {} to {}: {}", connection->peer(), self->address_,

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <variant>
 
 #include "libckpt/base/result.h"
 #include "libckpt/net/control/address.h"
@@ -20,9 +21,11 @@ class Listener : public std::enable_shared_from_this<Listener> {
  public:
   // The connection has not been started: the receiver calls start().
   using Accept = std::function<void(std::shared_ptr<Connection>, wire::Hello)>;
+  // What dialers must show: always the same, or asked for at each handshake.
+  using Token = std::variant<std::string, std::function<std::string()>>;
   struct Settings {
     std::string address = "127.0.0.1:0";
-    std::string token;
+    Token token;
     bool insecure = false;  // allow an address beyond loopback
     ConnectionSettings connection;
   };
@@ -32,13 +35,12 @@ class Listener : public std::enable_shared_from_this<Listener> {
 
   // Where it listens, with the port the system chose.
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
-  // A new token for handshakes from now on.
-  void set_token(std::string token) { settings_.token = std::move(token); }
   void close();
 
  private:
   using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol>;
   Listener(Acceptor acceptor, std::string address, Settings settings, Accept accept);
+  [[nodiscard]] std::string token() const;
   static Task<> accept_loop(std::shared_ptr<Listener> self);
   static Task<> handshake(std::shared_ptr<Listener> self, std::shared_ptr<Connection> connection);
 

@@ -164,7 +164,7 @@ class PeerLinksTest : public ::testing::Test {
 TEST_F(PeerLinksTest, LinkDialedByOneSideCarriesBothDirections) {
   auto a = make("a", heard_a_);
   auto b = make("b", heard_b_);
-  b->set_token("secret");
+  b->on_token("secret");
   a->keep(5, "b", b->address(), "secret");
   run_until(io_, [&] { return a->send("b", runs(wire::Party::kSource, wire::Party::kTarget, 3)); });
   run_until(io_, [&] { return !heard_b_.empty(); });
@@ -178,7 +178,7 @@ TEST_F(PeerLinksTest, WrongTokenIsRefused) {
   auto a = make("a", heard_a_);
   auto b = make("b", heard_b_);
   auto c = make("c", heard_a_);
-  b->set_token("secret");
+  b->on_token("secret");
   a->keep(5, "b", b->address(), "guessed");
   c->keep(5, "b", b->address(), "secret");
   // When c, which dialed later, is through, a has been judged.

@@ -97,7 +97,7 @@ TEST(PauseCosts, RehearsedLineStandsUntilAMoveHasShownMore) {
 TEST(PauseCosts, RehearsalIsReadBack) {
   PauseCosts costs;
   keep_rehearsal(costs, rehearsal());
-  costs.set_rehearsal("1.0, CRIU 4", "none");
+  costs.learn_rehearsal("1.0, CRIU 4", "none");
   const auto again = PauseCosts::decode(costs.encode());
   ASSERT_TRUE(again);
   EXPECT_EQ(again.assume_value().line(PauseKind::kProcess, PauseTerm::kDump).ns_per_mib,
