@@ -38,7 +38,7 @@ static_assert(sizeof(FabricInfo) == 40 && offsetof(FabricInfo, status) == 20 &&
 constexpr std::array<std::uint32_t, 2> kFabricVersions{40 | 3U << 24, 36 | 2U << 24};
 
 template <class Function>
-void resolve(void* library, const char* symbol, Function* out) {
+void look_up(void* library, const char* symbol, Function* out) {
   *out = reinterpret_cast<Function>(::dlsym(library, symbol));
 }
 
@@ -61,13 +61,13 @@ struct NvmlTopology::Table {
 };
 
 NvmlTopology::NvmlTopology(void* library) : table_(std::make_unique<Table>()) {
-  resolve(library, "nvmlDeviceGetMemoryAffinity", &table_->memory_affinity);
-  resolve(library, "nvmlDeviceGetNvLinkState", &table_->link_state);
-  resolve(library, "nvmlDeviceGetNvLinkRemotePciInfo_v2", &table_->link_remote);
-  resolve(library, "nvmlDeviceGetTopologyCommonAncestor", &table_->common_ancestor);
-  resolve(library, "nvmlDeviceGetGpuFabricInfoV", &table_->fabric_info);
-  resolve(library, "nvmlDeviceGetMigMode", &table_->mig_mode);
-  resolve(library, "nvmlDeviceGetRemappedRows", &table_->remapped_rows);
+  look_up(library, "nvmlDeviceGetMemoryAffinity", &table_->memory_affinity);
+  look_up(library, "nvmlDeviceGetNvLinkState", &table_->link_state);
+  look_up(library, "nvmlDeviceGetNvLinkRemotePciInfo_v2", &table_->link_remote);
+  look_up(library, "nvmlDeviceGetTopologyCommonAncestor", &table_->common_ancestor);
+  look_up(library, "nvmlDeviceGetGpuFabricInfoV", &table_->fabric_info);
+  look_up(library, "nvmlDeviceGetMigMode", &table_->mig_mode);
+  look_up(library, "nvmlDeviceGetRemappedRows", &table_->remapped_rows);
 }
 
 NvmlTopology::~NvmlTopology() = default;

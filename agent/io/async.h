@@ -28,14 +28,7 @@ class Signal {
   }
   // Until notified (also before the call) or the time is over; says whether it was notified. Waits of several
   // coroutines on one Signal are not supported.
-  Task<bool> wait(std::chrono::steady_clock::time_point until) {
-    if (!raised_) {
-      timer_.expires_at(until);
-      boost::system::error_code ignored;
-      co_await timer_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-    }
-    co_return std::exchange(raised_, false);
-  }
+  Task<bool> wait(std::chrono::steady_clock::time_point until);
 
  private:
   asio::steady_timer timer_;
@@ -58,26 +51,11 @@ class Turn {
    private:
     Turn* turn_;
   };
-  Task<Held> take() {
-    if (std::exchange(taken_, true)) {
-      Signal signal(executor_);
-      waiting_.push_back(&signal);
-      co_await signal.wait(std::chrono::steady_clock::time_point::max());
-    }
-    co_return Held(this);
-  }
+  Task<Held> take();
 
  private:
   // Handed to the one that has waited longest; taken_ stays.
-  void leave() {
-    if (waiting_.empty()) {
-      taken_ = false;
-      return;
-    }
-    Signal* next = waiting_.front();
-    waiting_.pop_front();
-    next->notify();
-  }
+  void leave();
   asio::any_io_executor executor_;
   std::list<Signal*> waiting_;
   bool taken_ = false;

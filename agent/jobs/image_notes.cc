@@ -9,8 +9,6 @@
 namespace ckpt::agent {
 namespace {
 
-using Json = nlohmann::json;
-
 // Beside CRIU's own files.
 constexpr const char* kNotesFile = "/gpumigrate.json";
 constexpr std::size_t kMaxNotesBytes = 16 << 10;
@@ -24,12 +22,12 @@ bool is_path_of_file(const std::string& path) {
 }  // namespace
 
 std::string to_text(const ImageNotes& notes) {
-  const Json json = {{"gpu", notes.gpu}, {"log", notes.log}, {"device_bytes", notes.device_bytes}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const nlohmann::json json = {{"gpu", notes.gpu}, {"log", notes.log}, {"device_bytes", notes.device_bytes}};
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 Result<ImageNotes> parse_image_notes(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, false);
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
   const auto text_of = [&json](const char* field) -> std::string {
     const auto at = json.is_object() ? json.find(field) : json.end();
     return json.is_object() && at != json.end() && at->is_string() ? at->get<std::string>() : std::string();

@@ -5,21 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "coordinator/state/documents.h"
 #include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::coordinator {
-namespace {
 
 using nlohmann::json;
-
-json place_json(const Place& place) {
-  return {{"node", place.node}, {"gpu", place.gpu}};
-}
-Place place_from(const json& j) {
-  return {j.at("node").get<std::string>(), j.at("gpu").get<std::uint32_t>()};
-}
-
-}  // namespace
 
 std::string evacuation_text(EvacuationId id) {
   return wire::id_text('e', id);
@@ -111,7 +102,7 @@ void escalate(Evacuation& evacuation, const Evacuation& further) {
 std::string evacuation_document(const Evacuation& e) {
   json j = {{"job", e.job},
             {"job_name", e.job_name},
-            {"from", place_json(e.from)},
+            {"from", place_document(e.from)},
             {"outcome", static_cast<unsigned>(e.outcome)},
             {"urgent", e.urgent},
             {"leave_node", e.leave_node},
@@ -123,7 +114,7 @@ std::string evacuation_document(const Evacuation& e) {
             {"started_ms", e.started_ms},
             {"created_ms", e.created_ms},
             {"ended_ms", e.ended_ms}};
-  if (e.to) j["to"] = place_json(*e.to);
+  if (e.to) j["to"] = place_document(*e.to);
   if (e.lost_ms) j["lost_ms"] = *e.lost_ms;
   return j.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -133,7 +124,7 @@ Evacuation evacuation_from_document(const std::string& text) {
   Evacuation e;
   e.job = j.at("job").get<JobId>();
   e.job_name = j.at("job_name").get<std::string>();
-  e.from = place_from(j.at("from"));
+  e.from = place_from_document(j.at("from"));
   e.outcome = static_cast<wire::HealthOutcome>(j.at("outcome").get<unsigned>());
   e.urgent = j.at("urgent").get<bool>();
   e.leave_node = j.at("leave_node").get<bool>();
@@ -145,7 +136,7 @@ Evacuation evacuation_from_document(const std::string& text) {
   e.started_ms = j.at("started_ms").get<std::vector<std::int64_t>>();
   e.created_ms = j.at("created_ms").get<std::int64_t>();
   e.ended_ms = j.at("ended_ms").get<std::int64_t>();
-  if (j.contains("to")) e.to = place_from(j.at("to"));
+  if (j.contains("to")) e.to = place_from_document(j.at("to"));
   if (j.contains("lost_ms")) e.lost_ms = j.at("lost_ms").get<std::int64_t>();
   return e;
 }

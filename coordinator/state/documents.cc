@@ -13,13 +13,6 @@ namespace {
 
 using nlohmann::json;
 
-json place_json(const Place& place) {
-  return {{"node", place.node}, {"gpu", place.gpu}};
-}
-Place place_from(const json& j) {
-  return {j.at("node").get<std::string>(), j.at("gpu").get<std::uint32_t>()};
-}
-
 template <class E>
 json number(E value) {
   return static_cast<unsigned>(value);
@@ -57,14 +50,23 @@ wire::PauseFacts pause_from(const json& j) {
 
 }  // namespace
 
+json place_document(const Place& place) {
+  return {{"node", place.node}, {"gpu", place.gpu}};
+}
+Place place_from_document(const json& j) {
+  return {j.at("node").get<std::string>(), j.at("gpu").get<std::uint32_t>()};
+}
+
 std::string job_document(const Job& job) {
   json segments = json::array();
   for (const Segment& s : job.segments)
     segments.push_back({{"node", s.node}, {"incarnation", s.incarnation}});
   json ranks = json::array();
   for (const JobRank& r : job.ranks)
-    ranks.push_back(
-        {{"rank", r.rank}, {"place", place_json(r.place)}, {"pid", r.pid}, {"state_bytes", r.state_bytes}});
+    ranks.push_back({{"rank", r.rank},
+                     {"place", place_document(r.place)},
+                     {"pid", r.pid},
+                     {"state_bytes", r.state_bytes}});
   json j = {{"state", number(job.state)},
             {"incarnation", job.incarnation},
             {"segments", segments},
@@ -105,7 +107,7 @@ Job job_from_document(const std::string& text) {
   for (const json& r : j.at("ranks")) {
     JobRank& rank = job.ranks.emplace_back();
     rank.rank = r.at("rank").get<std::uint32_t>();
-    rank.place = place_from(r.at("place"));
+    rank.place = place_from_document(r.at("place"));
     rank.pid = r.at("pid").get<std::int32_t>();
     rank.state_bytes = r.at("state_bytes").get<std::uint64_t>();
   }
@@ -137,8 +139,8 @@ Job job_from_document(const std::string& text) {
 std::string migration_document(const Migration& m) {
   const json j = {{"job", m.job},
                   {"job_name", m.job_name},
-                  {"from", place_json(m.from)},
-                  {"to", place_json(m.to)},
+                  {"from", place_document(m.from)},
+                  {"to", place_document(m.to)},
                   {"mode", number(m.options.mode)},
                   {"if_not_converged", number(m.options.if_not_converged)},
                   {"max_downtime_ns", m.options.max_downtime_ns},
@@ -169,8 +171,8 @@ Migration migration_from_document(const std::string& text) {
   Migration m;
   m.job = j.at("job").get<JobId>();
   m.job_name = j.at("job_name").get<std::string>();
-  m.from = place_from(j.at("from"));
-  m.to = place_from(j.at("to"));
+  m.from = place_from_document(j.at("from"));
+  m.to = place_from_document(j.at("to"));
   m.options.mode = enum_from<wire::MigrateMode>(j.at("mode"));
   m.options.if_not_converged = enum_from<wire::NotConverged>(j.at("if_not_converged"));
   m.options.max_downtime_ns = j.at("max_downtime_ns").get<std::int64_t>();

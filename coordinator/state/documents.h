@@ -10,6 +10,10 @@
 
 namespace ckpt::coordinator {
 
+// Part of other documents.
+[[nodiscard]] nlohmann::json place_document(const Place& place);
+[[nodiscard]] Place place_from_document(const nlohmann::json& document);
+
 [[nodiscard]] std::string job_document(const Job& job);
 [[nodiscard]] Job job_from_document(const std::string& text);
 [[nodiscard]] std::string migration_document(const Migration& migration);

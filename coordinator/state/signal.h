@@ -29,12 +29,7 @@ class Signal {
   void subscribe(std::function<void()> listener) { listeners_->push_back(std::move(listener)); }
 
   // Returns after the next notify(), or at `deadline`.
-  control::Task<> wait_until(std::chrono::steady_clock::time_point deadline) {
-    auto waiters = waiters_;
-    control::asio::steady_timer timer(executor_, deadline);
-    const Registration registration(*waiters, timer);
-    co_await timer.async_wait(control::kTuple);
-  }
+  control::Task<> wait_until(std::chrono::steady_clock::time_point deadline);
 
  private:
   using Waiters = std::list<control::asio::steady_timer*>;

@@ -12,22 +12,22 @@
 
 namespace ckpt::control {
 
+// Runs `call(subject)` on the pool and comes back to the loop. It is the part of offload that no type changes,
+// so that it is compiled once.
+Task<> call_on(asio::thread_pool& pool, void (*call)(void*), void* subject);
+
 // Runs `function` (which must not throw) on the pool and comes back to the loop with its value. Give it one
 // that has a name: g++ 12 destroys what a temporary one holds twice.
 template <class Function>
 Task<std::invoke_result_t<Function>> offload(asio::thread_pool& pool, Function function) {
   std::optional<std::invoke_result_t<Function>> value;
-  auto executor = co_await asio::this_coro::executor;
-  co_await asio::async_initiate<const asio::use_awaitable_t<>, void()>(
-      [&](auto handler) {
-        // The guard: the loop must not run out of work while the pool has some of it.
-        asio::post(pool, [&value, executor, guard = asio::make_work_guard(executor),
-                          function = std::move(function), handler = std::move(handler)]() mutable {
-          value.emplace(function());
-          asio::post(executor, std::move(handler));
-        });
-      },
-      asio::use_awaitable);
+  // What the function holds is destroyed on the pool, too.
+  auto call = [&value, &function] {
+    Function taken = std::move(function);
+    value.emplace(taken());
+  };
+  co_await call_on(
+      pool, [](void* subject) { (*static_cast<decltype(call)*>(subject))(); }, &call);
   co_return std::move(*value);
 }
 

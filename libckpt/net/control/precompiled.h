@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What nearly all sources of ckpt_control and of the daemons include, read once.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <span>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "libckpt/base/result.h"
+#include "libckpt/net/control/asio.h"
+#include "libckpt/net/control/log.h"
+#include "libckpt/protocol/wire/codec.h"
