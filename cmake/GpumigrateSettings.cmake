@@ -8,8 +8,8 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE RelWithDebInfo)
 endif()
-# -g1 is functions and lines, which a backtrace needs; it costs a tenth of the compile time, variables would
-# cost more.
+# -g1 is functions and lines, which a backtrace needs; it costs a tenth of the compile time or more, variables
+# would cost still more.
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
 set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g1")
 

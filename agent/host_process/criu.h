@@ -108,6 +108,9 @@ class Criu {
 // would fail. Empty: it does not.
 [[nodiscard]] std::string why_no_internet(const std::string& version, bool kernel_tells_all);
 
+// How often a caller that waits for the end of a dump looks at what else has happened.
+inline constexpr Milliseconds kDumpCheck{500};
+
 // Blocks until no CRIU dumps that tree, of which one may have been started by an agent that is gone: a
 // process that is let go on before would be stopped by it later. kTimedOut: ask again. One that has been at
 // work for longer than criu_timeout() of the tree is killed.

@@ -383,7 +383,7 @@ local::Status Keeper::status() const {
 // Empty: the process may have a session.
 std::string Keeper::why_turned_away(pid_t pid, const local::Hello& hello) {
   if (!parts_.process.contains(pid)) {
-    if (is_transparent() && hello.way == local::Way::kTransparent) rank_.refuse_outsider();
+    if (is_transparent() && hello.way == MigrationMode::kTransparent) rank_.refuse_outsider();
     return "This process does not belong to the job of this keeper";
   }
   // It may have asked right before its end; a session would make the job look alive for ever.

@@ -61,7 +61,7 @@ class Keeper : private AgentPort::Owner, private RankLink::Owner {
   };
   Keeper(Parts parts, Timer deadline, Timer grace);
   void take_restored();
-  [[nodiscard]] bool is_transparent() const { return parts_.config.way == local::Way::kTransparent; }
+  [[nodiscard]] bool is_transparent() const { return parts_.config.way == MigrationMode::kTransparent; }
 
   Result<void> run_once();
   void accept_peers(local::Listener& listener);

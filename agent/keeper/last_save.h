@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saving a rank's context before the keeper kills the rank by itself: where a context has come back by a
-// restore, some drivers hang the GPU, or the host, if its process is killed while it has it. So the rank's
-// memory is exported to this keeper, the rank is paused and lets go of it, and a program of its own saves the
-// context. What an agent orders elsewhere is asked of the rank here under kOwnRequest. Whatever fails, the
-// save is over within kMaxLastSave, and says how it went.
-// Threads: one. Ownership: the saving program, a child of this process. What is given at construction outlives
-// it. Errors: none; said() tells them.
+// Saving a rank's context before the keeper kills the rank by itself. A context may have come back by a
+// restore. Some drivers hang the GPU, or the host, if a process is killed while it has such a context. So the
+// rank's memory is exported to this keeper. Then the rank is paused and lets go of it, and a program of its
+// own saves the context. What an agent orders elsewhere is asked of the rank here under kOwnRequest. Whatever
+// fails, the save is over within kMaxLastSave, and says how it went.
+// Threads: one. Ownership: the saving program, a child of this process. What is given at construction
+// outlives it. Errors: none; said() tells them.
 #pragma once
 
 #include <sys/types.h>

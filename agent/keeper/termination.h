@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of the rank by this keeper's hand: Stop (SIGTERM, after a grace SIGKILL), Kill, and Moved, after
-// which nothing of the program may run any more. A kill that no agent has prepared comes after the last save
+// The end of the rank by this keeper's hand: Stop (SIGTERM, after a grace SIGKILL), Kill, and Moved. After
+// Moved nothing of the program may run any more. A kill that no agent has prepared comes after the last save
 // (last_save.h).
-// Threads: one. Ownership: the timer of the grace. What is given at construction outlives it. Errors: a signal
-// that does not reach the program is told on standard error.
+// Threads: one. Ownership: the timer of the grace. What is given at construction outlives it. Errors: a
+// signal that does not reach the program is told on standard error.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs the pure switch machines of this agent (libckpt/protocol/handover/driver.md): one queue of events, one
-// journal, the timers. Inside a batch the actions are executed strictly in order; a WriteRecord is awaited
-// (fdatasync on the disk thread), everything else returns at once and reports back by an event. So SW-2 holds
+// journal, the timers. Inside a batch the actions are executed strictly in order. A WriteRecord is awaited
+// (fdatasync on the disk thread). Everything else returns at once and reports back by an event. So SW-2 holds
 // whatever the effects do.
 //
 // Threads: the event loop; the journal is touched by the disk thread, one call at a time. Ownership: the

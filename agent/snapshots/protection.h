@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's part of images: takes TakeSnapshot, RestoreImage and VaultOrder of the coordinator, tells it
-// what the node's vaults have, and lets migrations have their jobs. A job has one snapshot at a time. A
-// migration is never held up by one: the snapshot ends, as failed.
+// The agent's part of images. It takes TakeSnapshot, RestoreImage and VaultOrder of the coordinator, and
+// reports what the node's vaults have. It lets migrations have their jobs. A job has one snapshot at a time.
+// A migration is never held up by one: the snapshot ends, as failed.
 // Threads: the event loop, and a thread of its own for looking at vaults. Ownership: sessions live until they
 // are over. Errors: go to the coordinator, as Reply.
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which image an instance was started from, in the instance's folder: written before it runs, so that whoever
-// hears that it does can hear that, too, from this agent or a later one. Threads: any. Errors: kNotFound: it
-// was started from none; kCorrupt, kIo.
+// Which image an instance was started from, in the instance's folder. It is written before the instance runs.
+// So this agent or a later one can report it together with the fact that the instance runs.
+// Threads: any. Errors: kNotFound: it was started from none; kCorrupt, kIo.
 #pragma once
 
 #include <string>

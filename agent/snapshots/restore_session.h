@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job started from an image: the target half of a migration without a source. A new instance (mode.h) gets
-// its memory from the vault by the mover, then its host state, and runs as the incarnation that the
+// its memory from the vault by the mover, then its host state. It runs as the incarnation that the
 // coordinator chose.
 // Threads: the event loop. Ownership: shared with its coroutine. Errors: run()'s, and then nothing of the
 // instance is left. An instance whose agent ends before it runs ends with the next one.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One snapshot of a running job: the source half of a migration without a target. The mover copies what has
-// changed while the job runs; at the barrier it copies the rest and what goes beside device memory is saved
-// (mode.h); the job goes on, and the mover writes the version behind its back. A migration of the job is not
-// held up: give_way() ends a snapshot that needs the job still.
+// changed while the job runs. At the barrier it copies the rest, and what goes beside device memory is saved
+// (mode.h). The job goes on, and the mover writes the version meanwhile. A migration of the job is not held
+// up: give_way() ends a snapshot that needs the job still.
 //
 //   export -> StartSnapshot -> SnapshotReady -> Pause -> FinalRound, beside it save() -> SnapshotStaged -> go_back(), Resume -> DroppedRegions
 //   -> export ends -> SnapshotDone

@@ -90,7 +90,7 @@ Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run) {
   const auto usage = [](const std::string& why) { return Error(ErrorCode::kInvalidArgument, why); };
   if (way != "cooperative" && way != "transparent")
     return usage("Field way is neither cooperative nor transparent");
-  submit.spec.way = way == "transparent" ? wire::Way::kTransparent : wire::Way::kCooperative;
+  submit.spec.way = way == "transparent" ? MigrationMode::kTransparent : MigrationMode::kCooperative;
   if (submit.spec.argv.empty() || submit.spec.argv.front().empty())
     return usage("Field argv must name a command");
   if (!submit.spec.cwd.starts_with('/')) return usage("Field cwd must be an absolute path");

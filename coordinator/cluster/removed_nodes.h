@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The nodes that were taken out of the cluster (`node rm`), and what one of them is told that dials: it is
-// refused, and told which of its instances were stopped, or go on elsewhere from an image.
+// The nodes that were taken out of the cluster (`node rm`). One of them that dials is refused. It is told
+// which of its instances were stopped, or go on elsewhere from an image.
 // Threads: one io_context on one thread. Ownership: borrows store and jobs, which outlive it. Errors: those of
 // the store; kRefused for more than are kept in mind.
 #pragma once

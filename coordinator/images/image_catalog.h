@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the vaults hold, as their nodes last said; kept in the store, so that the images of a node that is
-// away are still known. A vault is (node, ""), the node's own, or (node, folder): a folder that is meant to
-// be the same on every node. Of a folder that several nodes have listed, the newest list that has the job
-// counts.
-// A list that says nothing new is not stored again.
+// What the vaults hold, as their nodes last reported. It is kept in the store, so that the images of a node
+// that is away are still known. A vault is (node, ""), the node's own, or (node, folder): a folder that is
+// meant to be the same on every node. Of a folder that several nodes have listed, the newest list that has
+// the job counts. A list that says nothing new is not stored again.
 // Threads: one. Ownership: the coordinator's. Errors: what cannot be stored is logged, and tried again with
 // the next list of that vault; memory is what counts.
 #pragma once

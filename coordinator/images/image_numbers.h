@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's own count of images: each order of a snapshot has a higher number than all before it, so
+// The coordinator's own count of images. Each order of a snapshot has a higher number than all before it, so
 // that the newest image is known without a clock. Durable in blocks, soon after they are begun. A restart
 // skips more than can have been given of those that were not durable yet. A coordinator that lost its store
 // counts on from what the vaults say.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an operation on a job's images does next, from its durable stage and from what is known of the nodes:
-// nothing else is remembered, so that a coordinator that was killed goes on where it was. Pure functions.
+// What an operation on a job's images does next, from its durable stage and from what is known of the nodes.
+// Nothing else is remembered, so that a coordinator that was killed goes on where it was. Pure functions.
 #pragma once
 
 #include <cstdint>

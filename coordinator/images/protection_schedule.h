@@ -3,7 +3,7 @@
 // tests need no clock.
 //
 // A snapshot begins `every` after the one before began, or when that one ends, if it took longer. At most one
-// runs at a time per node, the one that is overdue the longest first: jobs that were protected at the same
+// runs at a time per node, the one that is overdue the longest first. So jobs that were protected at the same
 // moment follow one another. After a failure the interval doubles, up to ten minutes (or the interval, if it
 // is longer). A job that cannot have one now (it moves, it rests, its node is away) keeps its turn.
 // Threads: one. Errors: none.

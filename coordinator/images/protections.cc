@@ -16,7 +16,7 @@ constexpr std::int64_t kMinTransparentMs = 300'000;
 
 // A snapshot costs it a thin checkpoint and restore in place.
 bool pays_for_host_state(const Job& job) {
-  return job.spec.way != wire::Way::kCooperative;
+  return job.spec.way != MigrationMode::kCooperative;
 }
 
 std::optional<double> pause_of_last(const Job& job) {

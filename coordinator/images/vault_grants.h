@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The own vault of a node for another one that writes or reads it: that node grants it, and the two move the
+// The own vault of a node for another one that writes or reads it. That node grants it, and the two move the
 // content between themselves (libckpt/store/peer).
 // Threads: one io_context on one thread. Ownership: borrows the table, which outlives it. Errors: what the
 // vault's node says; kUnavailable: it is away.

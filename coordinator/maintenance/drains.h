@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drains: cordons a node or a GPU and moves every job away, until it is empty, the deadline has come or nothing
-// can be moved any more. Each step is stored before the next: a coordinator that was killed goes on where it
-// was, and finds the migrations that it had begun by their jobs.
+// A drain cordons a node or a GPU and moves every job away. It is over when the place is empty, the deadline
+// has come, or nothing can be moved any more. Each step is stored before the next. So a coordinator that was
+// killed goes on where it was, and finds the migrations that it had begun by their jobs.
 //
 // Drains wake at every change of jobs, nodes, migrations and cordons; nothing here waits for time but the
 // deadline.

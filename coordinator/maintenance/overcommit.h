@@ -3,7 +3,7 @@
 // themselves when there is room (Images::park). One at a time makes room, so that two do not count on the
 // same memory.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: kRefused:
-// parking everybody who may be parked would not help, or one could not be parked (those before it are);
+// parking all jobs that may be parked would not help, or one could not be parked (those before it are).
 // kTimedOut: their memory did not become free.
 #pragma once
 

@@ -35,7 +35,8 @@ constexpr std::array kOpenPhases = {MigrationPhase::kPreparing, MigrationPhase::
                                     MigrationPhase::kGranted,   MigrationPhase::kVerified,
                                     MigrationPhase::kCommitted, MigrationPhase::kClosing};
 constexpr std::array kModes = {wire::MigrateMode::kLive, wire::MigrateMode::kStopCopy};
-constexpr std::array kWays = {wire::Way::kCooperative, wire::Way::kTransparent, wire::Way::kAdopted};
+constexpr std::array kMigrationModes = {MigrationMode::kCooperative, MigrationMode::kTransparent,
+                                        MigrationMode::kAdopted};
 
 // From a cooperative job's milliseconds to a transparent one between nodes at a slow link.
 std::vector<double> pause_bounds() {
@@ -112,15 +113,15 @@ Metrics::Metrics(Tables tables)
 // Shown as 0 from the start: a series that begins with its first event has no rate then.
 void Metrics::prepare_series() {
   for (const wire::MigrateMode mode : kModes) {
-    for (const wire::Way way : kWays) {
-      const Values labels = {mode_text(mode), std::string(to_string(way))};
+    for (const MigrationMode with : kMigrationModes) {
+      const Values labels = {mode_text(mode), std::string(to_string(with))};
       migration_seconds.prepare(labels);
       downtime_seconds.prepare(labels);
       for (const MigrationResult result : kResults)
         migrations.add({labels[0], labels[1], std::string(to_string(result))}, 0);
     }
   }
-  for (const wire::Way way : kWays) setup_seconds.prepare({std::string(to_string(way))});
+  for (const MigrationMode with : kMigrationModes) setup_seconds.prepare({std::string(to_string(with))});
   for (const auto& [piece, field] : kPieces) downtime_pieces.prepare({piece});
   for (const char* kind : {"chunks", "host", "context"}) sent_bytes.add({kind}, 0);
   for (const char* kind :

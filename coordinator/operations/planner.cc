@@ -155,7 +155,7 @@ PlacementRequest Planner::request_for(const Job& job, const std::vector<GpuView>
     wanted.driver = view.driver;
   }
   // The driver restores a context only on the same chip, and the source's node must be able to dump, too.
-  wanted.same_model = wanted.host_process = job.spec.way != wire::Way::kCooperative;
+  wanted.same_model = wanted.host_process = job.spec.way != MigrationMode::kCooperative;
   return wanted;
 }
 
@@ -206,7 +206,7 @@ PlacementRequest Planner::request_for(const Job& job, const Image& image) const 
   wanted.memory_bytes = std::max(needed_bytes(job), image.state_bytes);
   wanted.margin_bytes = static_cast<std::uint64_t>(parts_.config.placement_margin_bytes);
   wanted.preferred_model = image.gpu_model;
-  wanted.same_model = wanted.host_process = job.spec.way != wire::Way::kCooperative;
+  wanted.same_model = wanted.host_process = job.spec.way != MigrationMode::kCooperative;
   return wanted;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a job may go as the tables are now: what the GPUs are like, what the job asks of them, and the plan
-// that placement makes of both. Changes nothing.
+// Where a job may go as the tables are now. The planner tells placement what the GPUs are like and what the
+// job asks of them, and returns placement's plan. Changes nothing.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors:
 // kInvalidArgument, kNotFound for a node or GPU that does not exist, kRefused for a node that is not
 // connected, kNotSupported.

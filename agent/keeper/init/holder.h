@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A PID namespace for a process that CRIU restores into it, with a first process that does nothing but be
-// there (`gpumigrate-init --hold`): the restored process finds its number free, whatever the node has.
+// A PID namespace for a process that CRIU restores into it. Its first process does nothing but be there
+// (`gpumigrate-init --hold`). So the restored process finds its number free, whatever the node has.
 // Threads: one that forks. Ownership: the namespace ends, with all in it, when `alive` is closed, so also
 // when its owner dies. Errors: kNotSupported without root, kIo.
 #pragma once

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starting a program from a CRIU image as the keeper's child. The agent composes the command
-// (agent/host_process/criu.h); the keeper gives it the log and becomes the parent. Threads: one; it blocks
-// until CRIU is done. Ownership: the process is a child of the caller.
-// Errors: kIo (why stands in CRIU's log, which the agent reads), kTimedOut; every child of the caller is
-// killed then, so that nothing of the program is left.
+// (agent/host_process/criu.h); the keeper gives it the log and becomes the parent.
+// Threads: one; it blocks until CRIU is done. Ownership: the process is a child of the caller. Errors: kIo
+// (why stands in CRIU's log, which the agent reads), kTimedOut. Every child of the caller is killed then, so
+// that nothing of the program is left.
 #pragma once
 
 #include <sys/types.h>

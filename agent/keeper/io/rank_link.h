@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sessions of a job's processes with its keeper. One session is the rank's: it is asked and answers. A
-// transparent job may have others, of further processes that use a GPU; they only wait for their end, or for
-// the end of the rank's, and the job cannot be moved while there are any.
+// transparent job may have others, of further processes that use a GPU. They only wait for their end, or for
+// the end of the rank's. The job cannot be moved while there are any.
 // Threads: one. Ownership: the connections; the owner outlives it. Errors: none; a rank that cannot be
 // written to is dropped, and the owner is told.
 #pragma once

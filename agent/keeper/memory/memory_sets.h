@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two sets of device memory that a keeper holds for its rank: what the rank has exported, and what an
-// agent has deposited for one migration. Requests that need no rank are answered here.
+// The two sets of device memory that a keeper holds for its rank. One is what the rank has exported, the
+// other what an agent has deposited for one migration. Requests that need no rank are answered here.
 // Threads: one. Ownership: the descriptors of both sets. Errors: kRefused where there is no such set.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that CRIU restored lives in a time namespace: its clocks go on from where they stood at the dump,
+// A process that CRIU restored lives in a time namespace. Its clocks go on from where they stood at the dump,
 // so its CLOCK_BOOTTIME is behind the node's. What a rank states is brought to the node's clock with this.
 // Threads: any. Errors: kIo, kNotFound for a process that is gone.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lease of a rank (SW-11): at its deadline the gate of the control page is closed and the rank stopped,
+// The lease of a rank (SW-11). At its deadline the gate of the control page is closed and the rank stopped,
 // whether an agent is attached or not. A later deadline gives the lease back.
 // Threads: one. Ownership: the timer; what is given at construction outlives it. Errors: none.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program of a job as a process: started with clean descriptors in a process group of its own, signalled
-// as that group, killed by the kernel if the keeper dies.
+// The program of a job as a process. It is started with clean descriptors in a process group of its own, and
+// signalled as that group. The kernel kills it if the keeper dies.
 // Threads: none. Ownership: the process ends with kill_all() or by itself; the destructor does nothing.
 // Errors: kNotFound, kIo.
 #pragma once

@@ -90,7 +90,7 @@ Result<void> read_transparent(const Json& document, Config& config) {
   if (way != "cooperative" && way != "transparent" && way != "adopted")
     return bad("'way' must be cooperative, transparent or adopted");
   config.adopted = way == "adopted";
-  config.way = way == "cooperative" ? local::Way::kCooperative : local::Way::kTransparent;
+  config.way = way == "cooperative" ? MigrationMode::kCooperative : MigrationMode::kTransparent;
   CKPT_TRY(preload, optional_path(document, "preload"));
   CKPT_TRY(init, optional_path(document, "init"));
   CKPT_TRY(context_program, optional_path(document, "context_program"));
@@ -108,7 +108,7 @@ Result<void> read_transparent(const Json& document, Config& config) {
   CKPT_TRY(command, words_of(restore.value("command", Json()), "command"));
   CKPT_TRY(pid_file, optional_path(restore, "pid_file"));
   if (pid_file.empty()) return bad("'restore' needs 'pid_file'");
-  if (config.way != local::Way::kTransparent) return bad("'restore' is for the transparent way");
+  if (config.way != MigrationMode::kTransparent) return bad("'restore' is for the transparent way");
   const Json timeout = restore.value("timeout_ms", Json(60000u));
   constexpr std::uint64_t kMaxMs = 3'600'000;
   if (!timeout.is_number_unsigned() || timeout.get<std::uint64_t>() > kMaxMs)

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a keeper is to start: JOBDIR/keeper.json, written by the agent. Threads: none. Errors:
-// kInvalidArgument, naming the field.
+// What a keeper is to start: JOBDIR/keeper.json, written by the agent.
+// Threads: none. Errors: kInvalidArgument, naming the field.
 //   { "job": "j-1", "name": "train", "incarnation": 1, "role": "fresh" | "standby", "argv": ["prog", ...], "env": {"K": "V"}, "cwd": "/...",
 //     "ranks": 1, "uid": 1000, "gid": 1000,
 //     "way": "cooperative" | "transparent", "preload": "/.../libckpt_shim.so", "gpu_memory_quota": 12884901888, "init": "/.../gpumigrate-init",
 //     "restore": { "command": ["/.../criu", ...], "pid_file": "/...", "timeout_ms": 60000 }, "adopt": { "pid": 4711, "start_ticks": 123456 } }
-// `env` is the whole environment of the program (nothing is inherited from the keeper but CKPT_SOCKET and
-// CKPT_RANK); `name`, `uid` and `gid` may be left out. Also what belongs to the transparent way (`way` says
-// cooperative if it is left out): `preload` comes first in the program's LD_PRELOAD, `gpu_memory_quota`
-// (bytes, 0: none) is told to it, `init` puts it into a PID namespace of its own (needs root), and `restore`
-// brings the program back from an image instead of starting it (init/restored.h): it is then in phase kDumped
-// until Reattach. `context_program` saves a context before a kill (saver.h); if it is left out,
+// `env` is the whole environment of the program. Nothing is inherited from the keeper but CKPT_SOCKET and
+// CKPT_RANK. `name`, `uid` and `gid` may be left out. If `way` is left out it is cooperative. The rest
+// belongs to the transparent mode. `preload` comes first in the program's LD_PRELOAD. `gpu_memory_quota`
+// (bytes, 0: none) is passed to the program. `init` puts it into a PID namespace of its own (needs root).
+// `restore` brings the program back from an image instead of starting it (init/restored.h). It is then in
+// phase kDumped until Reattach. `context_program` saves a context before a kill (saver.h); if it is left out,
 // gpumigrate-context beside the keeper's own program. `way` "adopted": a process without any of our
-// libraries. `adopt` names one that runs already (then `argv` and `env` are what is known of it); with
+// libraries. `adopt` names one that runs already (then `argv` and `env` are what is known of it). With
 // `restore` it comes back into a PID namespace that the keeper makes, whose first process is `init`.
 #pragma once
 
@@ -40,7 +40,7 @@ struct Config {
   std::string cwd;
   std::optional<uid_t> uid;
   std::optional<gid_t> gid;
-  local::Way way = local::Way::kCooperative;
+  MigrationMode way = MigrationMode::kCooperative;
   std::string preload;
   std::uint64_t gpu_memory_quota = 0;
   std::string init;

@@ -17,7 +17,6 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr Milliseconds kDumpCheck{500};
 // As the keeper passes it on (agent/keeper/init/restored.h).
 constexpr int kNamespaceFd = 11;
 
@@ -179,7 +178,7 @@ Task<Result<void>> put_adopted_back(MigrationContext& context, std::shared_ptr<J
   CKPT_CO_TRY(status, co_await keeper->attach());
   if (status.phase == local::Phase::kDumped) {
     const auto root = static_cast<pid_t>(status.rank_pid);
-    const auto wait = [root] { return host::wait_for_dump(root, kDumpCheck); };
+    const auto wait = [root] { return host::wait_for_dump(root, host::kDumpCheck); };
     CKPT_CO_TRYV(co_await offload(context.images, wait));
     CKPT_CO_TRYV(host::resume_source(root));
     CKPT_CO_TRYV(co_await keeper->reattach(host::time_limit_of(root)));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cooperative way: the target's instance is a standby that waits in ckpt_ready with its tensors
+// The cooperative mode: the target's instance is a standby that waits in ckpt_ready with its tensors
 // allocated; host state is what the program names. The host state that arrived is put into the instance's
-// folder before COMMITTED can be written, so that an agent that dies in between still can start the instance
-// (the page cache is enough: the standby's memory does not survive its node either).
+// folder before COMMITTED can be written. So an agent that is restarted in between can still start the
+// instance. The page cache is enough: the standby's memory does not survive its node either.
 // Threads, ownership, errors: see mode.h.
 #pragma once
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a migration mode (mode.h) takes part in: a migration of a job, a snapshot of it, or a restore of it.
-// A snapshot is a source half without a target, a restore a target half without a source.
+// What a migration mode (mode.h) takes part in: a migration of a job, a snapshot of it, or a restore of it. A
+// snapshot is a source half without a target, a restore a target half without a source.
 //
-// Names in memory and on the disk contain name(). A job has one snapshot at a time, always of the same name:
-// what an agent left that died in it is found by the next one. No two migrations or restores share a name.
+// Names in memory and on the disk contain name(). A job has one snapshot at a time, always of the same name.
+// So the next one finds what an agent left that died in it. No two migrations or restores share a name.
 //
-// Messages and records that have 64 bits for an operation carry number(): JobRecord::migration, with it the
-// instance's folder, and the keeper's Deposit, Withdraw, WithdrawRegions, Replace, Fetch and Map. A migration
-// has its coordinator's id, a positive int64 (libckpt/protocol/wire/ids.h). A restore has a number with the
-// highest bit set. A snapshot has 0, since it starts no instance and has only the set `exported`.
+// Messages and records that have 64 bits for an operation carry number(). These are JobRecord::migration,
+// with it the instance's folder, and the keeper's Deposit, Withdraw, WithdrawRegions, Replace, Fetch and Map.
+// A migration has its coordinator's id, a positive int64 (libckpt/protocol/wire/ids.h). A restore has a
+// number with the highest bit set. A snapshot has 0, since it starts no instance and has only the set
+// `exported`.
 //
 // Threads: values; restore() on the event loop. Errors: kNotFound for a place that the plan does not tell.
 #pragma once

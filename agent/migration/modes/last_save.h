@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Before a kill: where a context has come back by a restore, some drivers hang the GPU, or the host, if its
-// process is killed while it has it. So the rank is paused, lets go of its memory, and its context is locked
-// and saved.
+// Before a kill. A context may have come back by a restore. Some drivers hang the GPU, or the host, if a
+// process is killed while it has such a context. So the rank is paused, lets go of its memory, and its
+// context is locked and saved.
 // Threads: the event loop. Errors: kTimedOut after kMaxLastSave (what is under way ends with the process),
-// else what the keeper or the driver says: the caller kills either way, and reports it.
+// else those of the keeper or the driver. The caller kills either way, and reports it.
 #pragma once
 
 #include <memory>

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The migration modes (docs/design.md §3) as the sessions of a migration, a snapshot or a restore see them
-// (job_operation.h): what stands beside the device memory at the source, and which instance goes on at the
-// target. cooperative_mode.h: a standby
-// that has started already, and host state that the program names. swap_mode.h: the same process, its context
-// saved and restored by the driver. process_mode.h: the process goes, too. adopted_mode.h: a process that was
-// not started by us.
-// Threads: the event loop; one call at a time, but leave() and free(). Ownership: a session owns its way. The
-// job is the session's and is passed in, since an agent that was restarted finds it again. Errors: why the
-// step did not happen; each may be repeated.
+// (job_operation.h). A mode knows what stands beside the device memory at the source, and which instance goes
+// on at the target. cooperative_mode.h: a standby that has started already, and host state that the program
+// names. swap_mode.h: the same process, its context saved and restored by the driver. process_mode.h: the
+// process goes, too. adopted_mode.h: a process that was not started by us.
+// Threads: the event loop; one call at a time, but leave() and free(). Ownership: a session owns its mode.
+// The job is the session's and is passed in, since an agent that was restarted finds it again. Errors: why
+// the step did not happen; each may be repeated.
 #pragma once
 
 #include <functional>

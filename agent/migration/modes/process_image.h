@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The image of a process as it travels between two agents: CRIU's files and what the target must know beside
-// them (image_notes.h), in a folder in memory, then packed into one memory file (host_process/image_pack.h).
+// The image of a process as it travels between two agents. It is CRIU's files and what the target must know
+// beside them (image_notes.h). It is a folder in memory, then packed into one memory file
+// (host_process/image_pack.h).
 // Threads: the event loop. Ownership: the folder is the caller's. Errors: kCorrupt for what another node
 // sent; kIo.
 #pragma once

@@ -15,7 +15,6 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr Milliseconds kDumpCheck{500};
 constexpr std::uint64_t kRoomBesides = std::uint64_t{64}
                                        << 20;  // for what a process gains meanwhile, and its other images
 constexpr std::uint64_t kMaxRoom = std::uint64_t{4} << 30;  // as much as a mover takes
@@ -194,7 +193,7 @@ Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
   CKPT_CO_TRY(status, co_await keeper->attach());
   if (status.phase == local::Phase::kDumped) {
     const auto root = static_cast<pid_t>(status.rank_pid);
-    const auto wait = [root] { return host::wait_for_dump(root, kDumpCheck); };
+    const auto wait = [root] { return host::wait_for_dump(root, host::kDumpCheck); };
     CKPT_CO_TRYV(co_await offload(context_.images, wait));
     remove_images_of_source(context_, operation_.job());
     CKPT_CO_TRYV(host::resume_source(root));

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transparent way between two nodes: the process itself moves. At the source its context is saved, then
-// CRIU dumps it into a folder in memory, which travels as the migration's host state; it stays stopped until
-// the protocol lets it go. At the target, after COMMITTED, a keeper takes it from the image, and it goes on
-// as in a swap. Until the instance has its keeper what arrived is held by this agent: if that ends in
-// between, the instance counts as dead, and the source goes on from its barrier, the target never having run.
+// The transparent mode between two nodes: the process itself moves. At the source its context is saved, then
+// CRIU dumps it into a folder in memory. The folder travels as the migration's host state. The process stays
+// stopped until the protocol lets it go. At the target, after COMMITTED, a keeper takes it from the image,
+// and it goes on as in a swap. Until the instance has its keeper this agent holds what arrived. If the agent
+// ends in between, the instance counts as dead. Then the source goes on from its barrier, and the target has
+// never run.
 // Threads, ownership, errors: see mode.h.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A process's GPU context in the driver's hands: locked, saved in the process, restored on this GPU or
-// another, unlocked. Where it is is asked of the driver (look()), and which GPU it is or was on is in the
-// job's record: so each step may be repeated, by another agent, too.
+// another, unlocked. The driver is asked where it is (look()). Which GPU it is or was on is in the job's
+// record. So each step may be repeated, by another agent, too.
 // Threads: the event loop; one object at a time for a job (Job::thin_turn). Errors: the driver's; kDevice for
 // a context that it has lost.
 #pragma once

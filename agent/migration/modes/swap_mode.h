@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transparent way between two GPUs of this node (hot card swap): the same process, the same keeper and
+// The transparent mode between two GPUs of this node (hot card swap): the same process, the same keeper and
 // folder. From the release of its memory until the migration is closed the keeper holds two sets of
-// descriptors, the source's and the one that the target's mover made, so either side can go on whatever
-// happens to this agent.
+// descriptors. One is the source's, the other the one that the target's mover made. So either side can go on
+// whatever happens to this agent.
 // Threads, ownership, errors: see mode.h.
 #pragma once
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A paused rank of a transparent job between two GPUs (docs/design.md §3): its device memory given away (the
-// keeper holds the descriptors), its context, thin now, saved by the driver in the process's own memory; then
-// the context on a GPU again and memory at the old addresses.
+// A paused rank of a transparent job between two GPUs (docs/design.md §3). Its device memory is released: the
+// keeper holds the descriptors. Its context is small then, and the driver saves it in the process's own
+// memory. Afterwards the context is on a GPU again, with memory at the old addresses.
 //   save_context()   paused, as it ran                     -> memory released, context saved
 //   place_context()  any of these, however far it came     -> context on a GPU, with the memory of a set (remap.h); still paused
-// Where the rank is, is asked of its keeper and the driver, and the GPU of its context is in the job's
-// record: so both may be repeated, by another agent, too, and one undoes half of the other.
+// Keeper and driver are asked where the rank is, and the GPU of its context is in the job's record. So both
+// may be repeated, by another agent, too, and one undoes half of the other.
 // Threads: the event loop; calls for one job wait for one another. Errors: kUnavailable without a keeper;
 // else the driver's or the rank's, after which the other call may still succeed.
 #pragma once

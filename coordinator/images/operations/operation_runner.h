@@ -2,9 +2,9 @@
 // Carries operations on jobs' images from stage to stage: looks at the nodes, orders what image_operation.h
 // says comes next, and has the outcome recorded. After a restart it goes on with what is open.
 //
-// Never two instances: a job goes on from an image only once every instance before is known to have ended, by
-// its node's word, or by the operator's (`--force`). What turns up later with an incarnation of then is ended
-// (Job::fenced). An operation is a part of the job's record and durable before each order.
+// Never two instances: a job goes on from an image only once every instance before is known to have ended.
+// Its node reports that, or the operator states it (`--force`). What turns up later with an incarnation of
+// then is ended (Job::fenced). An operation is a part of the job's record and durable before each order.
 // Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: begin()
 // returns those of the store; what fails later is the operation's outcome.
 #pragma once

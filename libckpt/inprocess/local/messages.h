@@ -114,7 +114,6 @@ enum class MessageType : std::uint16_t {
 [[nodiscard]] std::string_view to_string(MessageType type) noexcept;
 
 enum class Role : std::uint32_t { kFresh = 0, kStandby = 1 };
-using Way = MigrationMode;  // as the keeper calls it
 // The migration mode as messages have it: 0 cooperative, 1 transparent. An adopted process has no rank that
 // could say Hello; its keeper calls it transparent.
 struct ModeNumber {

@@ -38,8 +38,6 @@ struct RankSpec {
   }
 };
 
-using Way = MigrationMode;  // as the coordinator calls it
-
 // Of an encoded JobSpec. What is started within it fits into every message and record that carries it later.
 inline constexpr std::size_t kMaxJobSpecBytes = std::size_t{512} << 10;
 

@@ -77,7 +77,7 @@ std::vector<std::pair<std::uint8_t, local::Body>> job_messages() {
   local::Failed failed;
   failed.code = static_cast<std::uint32_t>(ErrorCode::kRefused);
   failed.text.assign("no");
-  return {{0, local::Hello{7, 1, local::Way::kTransparent, 1}},
+  return {{0, local::Hello{7, 1, MigrationMode::kTransparent, 1}},
           {1, welcome},
           {0, Attach{}},
           {0, status},

@@ -39,7 +39,7 @@ TEST(KeeperConfig, ReadsEverything) {
   EXPECT_EQ(value.env.at("A"), "1=2");
   EXPECT_EQ(value.uid, 1000u);
   EXPECT_EQ(value.gid, 1001u);
-  EXPECT_EQ(value.way, local::Way::kTransparent);
+  EXPECT_EQ(value.way, MigrationMode::kTransparent);
   EXPECT_EQ(value.preload, "/lib/shim.so");
   EXPECT_EQ(value.gpu_memory_quota, 12u);
   EXPECT_EQ(value.init, "/bin/init");
@@ -53,7 +53,7 @@ TEST(KeeperConfig, ModeDefaultsToCooperative) {
   for (const char* key : {"way", "preload", "gpu_memory_quota", "init", "restore"}) document.erase(key);
   const Result<Config> config = parse_config(document.dump());
   ASSERT_TRUE(config.has_value());
-  EXPECT_EQ(config.assume_value().way, local::Way::kCooperative);
+  EXPECT_EQ(config.assume_value().way, MigrationMode::kCooperative);
   EXPECT_TRUE(config.assume_value().preload.empty());
   EXPECT_FALSE(config.assume_value().restore);
 }

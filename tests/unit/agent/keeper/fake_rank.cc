@@ -174,7 +174,7 @@ class FakeRank {
     }
     const auto token = reinterpret_cast<std::uint64_t>(info.si_value.sival_ptr);
     Result<std::unique_ptr<KeeperLink>> link =
-        KeeperLink::connect(reattach_address(token), Way::kTransparent, true);
+        KeeperLink::connect(reattach_address(token), MigrationMode::kTransparent, true);
     if (!link.has_value()) std::_Exit(6);
     link_ = std::move(link).assume_value();
   }
@@ -205,9 +205,10 @@ int main(int argc, char** argv) {
   const std::string manners = argc > 1 ? argv[1] : "";
   const bool second = manners == "second";
   if (manners == "intrudes") {
-    const bool other_way = KeeperLink::connect(std::getenv("CKPT_SOCKET"), Way::kCooperative).has_value();
+    const bool other_way =
+        KeeperLink::connect(std::getenv("CKPT_SOCKET"), MigrationMode::kCooperative).has_value();
     const bool uncalled =
-        KeeperLink::connect(std::getenv("CKPT_SOCKET"), Way::kTransparent, true).has_value();
+        KeeperLink::connect(std::getenv("CKPT_SOCKET"), MigrationMode::kTransparent, true).has_value();
     std::printf("other way %d uncalled %d\n", other_way ? 1 : 0, uncalled ? 1 : 0);
     std::fflush(stdout);
   }
@@ -215,22 +216,23 @@ int main(int argc, char** argv) {
     while (::access("go", F_OK) != 0) ::usleep(1000);
     ::kill(::getppid(), SIGSTOP);
     auto socket = Socket::connect(std::getenv("CKPT_SOCKET"));
-    const Hello hello{static_cast<std::uint32_t>(::getpid()), CKPT_ABI_VERSION, Way::kCooperative, 0};
+    const Hello hello{static_cast<std::uint32_t>(::getpid()), CKPT_ABI_VERSION, MigrationMode::kCooperative,
+                      0};
     std::_Exit(socket && socket.assume_value().send({0, 0, hello}) ? 3 : 4);
   }
   if (manners == "twice") {
-    const auto first = KeeperLink::connect(std::getenv("CKPT_SOCKET"), Way::kCooperative);
-    const auto again = KeeperLink::connect(std::getenv("CKPT_SOCKET"), Way::kCooperative);
+    const auto first = KeeperLink::connect(std::getenv("CKPT_SOCKET"), MigrationMode::kCooperative);
+    const auto again = KeeperLink::connect(std::getenv("CKPT_SOCKET"), MigrationMode::kCooperative);
     std::printf("first %d again %d\n", first.has_value() ? 1 : 0, again.has_value() ? 1 : 0);
     return 0;
   }
   Result<std::unique_ptr<KeeperLink>> link =
-      KeeperLink::connect(std::getenv("CKPT_SOCKET"), Way::kTransparent);
+      KeeperLink::connect(std::getenv("CKPT_SOCKET"), MigrationMode::kTransparent);
   if (!link.has_value()) return 5;
   if (second && ::fork() == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     Result<std::unique_ptr<KeeperLink>> own =
-        KeeperLink::connect(std::getenv("CKPT_SOCKET"), Way::kTransparent);
+        KeeperLink::connect(std::getenv("CKPT_SOCKET"), MigrationMode::kTransparent);
     if (!own.has_value()) return 5;
     for (;;) ::pause();
   }

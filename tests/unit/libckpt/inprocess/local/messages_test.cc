@@ -39,7 +39,7 @@ std::vector<Body> samples() {
   failed.text.assign("no");
   Map map{.set = MemorySet::kArrived, .gpu_count = 1, .migration = 12};
   map.gpus[0] = {.uuid = {1, 2}, .ordinal = 0, .pci_bus = 7};
-  return {Hello{7, 1, Way::kTransparent, 1},
+  return {Hello{7, 1, MigrationMode::kTransparent, 1},
           welcome,
           Attach{},
           status,
