@@ -484,7 +484,10 @@ Task<> Job::stop_restored(Milliseconds grace) {
     if (co_await wait_for_end(grace)) co_return;
   }
   co_await let_go_of_gpu();
-  if (keeper_ && !ended()) (void)co_await keeper_->kill();
+  if (!keeper_ || ended()) co_return;
+  if (auto killed = co_await keeper_->kill(); !killed)
+    spdlog::warn("restored job not killed: job {} incarnation {} reason {}", wire::job_text(id()),
+                 record_.incarnation, killed.assume_error().to_string());
 }
 
 Task<> Job::let_go_of_gpu() {
