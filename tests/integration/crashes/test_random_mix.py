@@ -100,8 +100,13 @@ class RandomMix(ClusterTest):
         that."""
         turns, wrong = instances_in_turn(witness.spoken(job["id"]))
         folders = [turn[0] for turn in turns]
-        wrong += [f"{folder} speaks again after another"
-                  for folder in {f for f in folders if folders.count(f) > 1}]
+        # A target that ran and died before its source was released: the source goes on from the barrier, and
+        # the migration ends as restored.
+        gone_back = self.moves_that_went_back(name)
+        again = [folder for folder in folders if folders.count(folder) > 1]
+        if len(again) - len(set(again)) > gone_back:
+            wrong.append(f"{', '.join(sorted(set(again)))} speak again after another, by {gone_back} migrations "
+                         "that ended as restored")
         # A restore that was asked before a snapshot ended takes the image before that one, and the next
         # restore goes forward to it.
         reached = list(itertools.accumulate((turn[2] for turn in turns), max))
@@ -124,7 +129,8 @@ class RandomMix(ClusterTest):
         found = [str(pid)]
         for command in (["cat", f"/proc/{pid}/cmdline"], ["cat", f"/proc/{pid}/wchan"],
                         ["pstree", "-ap", str(pid)], ["ls", "-l", f"/proc/{pid}/fd"],
-                        ["grep", "State", f"/proc/{pid}/status"]):
+                        ["sh", "-c", f"for p in {pid} $(pgrep -P {pid}); do grep -EH 'State|TracerPid|Pnd|NSpgid'"
+                         " /proc/$p/status; done; pgrep -a criu"]):
             found.append(subprocess.run(command, capture_output=True, text=True,
                                         check=False).stdout.replace("\0", " ").strip())
         return "\n".join(found)
