@@ -307,9 +307,9 @@ Task<Result<void>> KeeperLink::prepare_dump(Milliseconds timeout) {
   co_return ok();
 }
 
-Task<Result<void>> KeeperLink::reattach(Milliseconds timeout) {
+Task<Result<void>> KeeperLink::reattach(local::Reattach how, Milliseconds timeout) {
   Exchange exchange(shared_from_this());
-  exchange.send(local::Reattach{});
+  exchange.send(how);
   auto done = co_await exchange.expect<local::Done>(timeout);
   if (!done) co_return std::move(done).assume_error();
   co_return ok();

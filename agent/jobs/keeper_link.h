@@ -124,7 +124,7 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
                              std::vector<UniqueFd> descriptors);
   Task<Result<local::Mapped>> map(local::Map map, Milliseconds timeout);
   Task<Result<void>> prepare_dump(Milliseconds timeout);
-  Task<Result<void>> reattach(Milliseconds timeout);
+  Task<Result<void>> reattach(local::Reattach how, Milliseconds timeout);
   Task<Result<void>> moved();
   Task<Result<void>> stop(Milliseconds grace);
   Task<Result<void>> kill();

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/keeper/adopted_rank.h"
 
-#include <signal.h>
-
 #include "libckpt/base/clock.h"
 #include "libckpt/base/fault.h"
 
@@ -27,7 +25,7 @@ bool AdoptedRank::handle(const local::Received& received) {
     case MessageType::kPrepareDump:
       return prepare_dump(request), true;
     case MessageType::kReattach:
-      return reattach(request), true;
+      return reattach(request, std::get<local::Reattach>(received.message.body)), true;
     default:
       return false;
   }
@@ -53,10 +51,17 @@ void AdoptedRank::prepare_dump(std::uint64_t request) {
   parts_.agent.answer(request, local::DumpReady{});
 }
 
-void AdoptedRank::reattach(std::uint64_t request) {
-  if (parts_.state.phase == Phase::kDumped) parts_.state.phase = Phase::kPaused;
-  if (parts_.state.phase != Phase::kPaused) return refuse(request, MessageType::kReattach);
-  if (!parts_.lease.is_over()) parts_.process.signal_group(SIGCONT);
+void AdoptedRank::reattach(std::uint64_t request, const local::Reattach& how) {
+  if (parts_.state.phase != Phase::kDumped && parts_.state.phase != Phase::kPaused)
+    return refuse(request, MessageType::kReattach);
+  if (parts_.state.phase == Phase::kDumped && how.restore_thread != 0) {
+    const Result<void> held = parts_.hold.take(
+        parts_.process.pid(), {static_cast<pid_t>(how.restore_thread)}, how.hold_ms * kNanosPerMs);
+    if (!held.has_value())
+      return parts_.agent.answer(request, to_failed(MessageType::kReattach, held.assume_error()));
+  }
+  parts_.state.phase = Phase::kPaused;
+  if (!parts_.lease.is_over()) parts_.hold.go_on();
   parts_.agent.answer(request, local::Done{});
 }
 
@@ -71,6 +76,7 @@ void AdoptedRank::resume(std::uint64_t request, const local::Resume& resume) {
   state.phase = Phase::kRunning;
   state.incarnation = resume.incarnation;
   parts_.lease.set_deadline(resume.deadline_ns, true);
+  parts_.hold.end(!parts_.lease.is_over());
   const Nanos resumed_ns = state.resumed_ns != 0 ? state.resumed_ns : now_ns();
   parts_.agent.answer(request, local::Running{state.incarnation, resumed_ns, 0, 0});
 }

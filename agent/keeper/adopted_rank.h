@@ -11,6 +11,7 @@
 #include "agent/keeper/rank/rank_lease.h"
 #include "agent/keeper/rank/rank_process.h"
 #include "agent/keeper/rank/rank_state.h"
+#include "agent/keeper/rank/thread_hold.h"
 #include "libckpt/inprocess/local/socket.h"
 
 namespace ckpt::keeper {
@@ -20,6 +21,7 @@ class AdoptedRank {
   struct Parts {
     RankState& state;
     const RankProcess& process;
+    ThreadHold& hold;
     RankLease& lease;
     AgentPort& agent;
   };
@@ -31,7 +33,7 @@ class AdoptedRank {
  private:
   void pause(std::uint64_t request);
   void prepare_dump(std::uint64_t request);
-  void reattach(std::uint64_t request);
+  void reattach(std::uint64_t request, const local::Reattach& how);
   void resume(std::uint64_t request, const local::Resume& resume);
   void refuse(std::uint64_t request, local::MessageType type);
 

@@ -90,6 +90,7 @@ void Execution::resume(local::Received received) {
   resume_request_ = request;
   state.phase = Phase::kResuming;
   set_deadline(resume.deadline_ns);
+  parts_.hold.end(!parts_.lease.is_over());
   parts_.rank.send(received.message, std::move(received.descriptors));
   fault_point(FaultPoint::kKeeperGateOpened);
 }

@@ -11,6 +11,7 @@
 #include "agent/keeper/memory/memory_exchange.h"
 #include "agent/keeper/rank/rank_lease.h"
 #include "agent/keeper/rank/rank_state.h"
+#include "agent/keeper/rank/thread_hold.h"
 #include "libckpt/inprocess/local/control_page.h"
 #include "libckpt/inprocess/local/socket.h"
 
@@ -24,6 +25,7 @@ class Execution {
     RankLink& rank;
     AgentPort& agent;
     RankLease& lease;
+    ThreadHold& hold;
     MemoryExchange& memory;
     bool is_transparent = false;
   };

@@ -67,6 +67,7 @@ Result<std::unique_ptr<Keeper>> Keeper::create(Config config, const std::string&
   CKPT_TRY(signals, make_signal_fd());
   CKPT_TRY(deadline, Timer::create());
   CKPT_TRY(grace, Timer::create());
+  CKPT_TRY(hold, Timer::create());
   CKPT_TRY(page, local::ControlPageMapping::create());
   const std::string socket_path = folder + "/keeper.sock";
   CKPT_TRY(listener, local::Listener::create(socket_path));
@@ -82,21 +83,23 @@ Result<std::unique_ptr<Keeper>> Keeper::create(Config config, const std::string&
               std::move(listener), std::move(page),
               std::move(signals),  std::move(process),
               std::move(foreign),  restored ? std::move(restored->namespace_alive) : UniqueFd()};
-  std::unique_ptr<Keeper> keeper(new Keeper(std::move(parts), std::move(deadline), std::move(grace)));
+  std::unique_ptr<Keeper> keeper(new Keeper(
+      std::move(parts), {std::move(deadline), std::move(grace), std::move(hold)}));
   if (restored) keeper->take_restored();
   if (standby) fault_point(FaultPoint::kKeeperStandbyStarted);
   return keeper;
 }
 
-Keeper::Keeper(Parts parts, Timer deadline, Timer grace)
+Keeper::Keeper(Parts parts, Timers timers)
     : parts_(std::move(parts)),
-      lease_({std::move(deadline), parts_.page, parts_.process, state_, rank_, agent_, is_transparent(),
+      hold_(parts_.process, std::move(timers.hold)),
+      lease_({std::move(timers.deadline), parts_.page, parts_.process, hold_, state_, rank_, agent_, is_transparent(),
               static_cast<bool>(parts_.foreign)}),
-      memory_({state_, parts_.process, lease_, rank_, agent_, is_transparent()}),
-      execution_({state_, parts_.page, rank_, agent_, lease_, memory_, is_transparent()}),
-      adopted_({state_, parts_.process, lease_, agent_}),
+      memory_({state_, parts_.process, hold_, lease_, rank_, agent_, is_transparent()}),
+      execution_({state_, parts_.page, rank_, agent_, lease_, hold_, memory_, is_transparent()}),
+      adopted_({state_, parts_.process, hold_, lease_, agent_}),
       termination_({parts_.config, parts_.process, state_, rank_, agent_, lease_, memory_, execution_,
-                    std::move(grace), is_transparent()}) {
+                    std::move(timers.grace), is_transparent()}) {
   state_.incarnation = parts_.config.incarnation;
   if (parts_.config.adopt) state_.phase = Phase::kRunning;
   if (parts_.config.adopted) rank_.know(parts_.process.pid());
@@ -137,7 +140,8 @@ Result<void> Keeper::run_once() {
       watch(rank_.peer(), agent_.peer()),
       watch(agent_.peer(), rank_.peer()),
       {reattach != nullptr ? reattach->fd() : -1, POLLIN, 0},
-      {state_.phase != Phase::kExited && parts_.foreign ? parts_.foreign.get() : -1, POLLIN, 0}};
+      {state_.phase != Phase::kExited && parts_.foreign ? parts_.foreign.get() : -1, POLLIN, 0},
+      {hold_.fd(), POLLIN, 0}};
   const std::size_t fixed = watched.size();
   const std::size_t others = rank_.others().size();
   for (const RankLink::Session& session : rank_.others()) watched.push_back({session.peer.fd(), POLLIN, 0});
@@ -151,6 +155,7 @@ Result<void> Keeper::run_once() {
   if (watched[0].revents != 0) on_signals();
   if (watched[7].revents != 0) rank_changed(kUnknownStatus);
   if (watched[2].revents != 0) termination_.on_timer();
+  if (watched[8].revents != 0) on_hold_limit();
   for (std::size_t i = watched.size(); i-- > fixed + others;) {
     if (watched[i].revents != 0) greet(i - fixed - others);
   }
@@ -221,6 +226,13 @@ void Keeper::on_children() {
   }
 }
 
+// What waits for a thread that is held gets on.
+void Keeper::on_hold_limit() {
+  if (!hold_.take_due() || !hold_.is_held()) return;
+  ::dprintf(2, "The restored program goes on before its context and memory are back: the hold's limit is over\n");
+  hold_.end(!lease_.is_over());
+}
+
 void Keeper::rank_changed(int status) {
   if (status != kUnknownStatus && WIFSTOPPED(status)) return lease_.on_stopped();
   if (status != kUnknownStatus && WIFCONTINUED(status)) return lease_.on_continued();
@@ -234,6 +246,7 @@ Result<void> Keeper::rank_exited(int status) {
   // Whatever the program has left behind; what an adopted one has started here is not ours to end.
   if (!parts_.foreign) parts_.process.signal_group(SIGKILL);
   parts_.namespace_alive.reset();
+  hold_.on_exited();
   lease_.on_exited();
   termination_.on_exited();
   state_.wait_status = status;

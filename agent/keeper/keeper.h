@@ -3,6 +3,7 @@
 // between rank and agent. It keeps the little state that must outlive an agent. Its parts do the work:
 //   io/agent_port, io/rank_link   the connections
 //   rank/rank_lease               the lease
+//   rank/thread_hold              a restored program that does not go on yet
 //   memory/memory_exchange        device memory of a transparent rank
 //   execution                     pauses, and the incarnation that runs
 //   adopted_rank                  the same for a process without a session
@@ -26,6 +27,7 @@
 #include "agent/keeper/rank/rank_lease.h"
 #include "agent/keeper/rank/rank_process.h"
 #include "agent/keeper/rank/rank_state.h"
+#include "agent/keeper/rank/thread_hold.h"
 #include "agent/keeper/settings/config.h"
 #include "agent/keeper/termination.h"
 #include "libckpt/base/fd.h"
@@ -59,7 +61,12 @@ class Keeper : private AgentPort::Owner, private RankLink::Owner {
     UniqueFd foreign;          // of a rank that is no child: readable when it has ended
     UniqueFd namespace_alive;  // of a restored one
   };
-  Keeper(Parts parts, Timer deadline, Timer grace);
+  struct Timers {
+    Timer deadline;
+    Timer grace;
+    Timer hold;
+  };
+  Keeper(Parts parts, Timers timers);
   void take_restored();
   [[nodiscard]] bool is_transparent() const { return parts_.config.way == MigrationMode::kTransparent; }
 
@@ -71,6 +78,7 @@ class Keeper : private AgentPort::Owner, private RankLink::Owner {
 
   void on_signals();
   void on_children();
+  void on_hold_limit();
   void rank_changed(int status);
   Result<void> rank_exited(int status);
 
@@ -97,6 +105,7 @@ class Keeper : private AgentPort::Owner, private RankLink::Owner {
   RankState state_;
   AgentPort agent_{*this};
   RankLink rank_{*this};
+  ThreadHold hold_;
   RankLease lease_;
   MemoryExchange memory_;
   Execution execution_;

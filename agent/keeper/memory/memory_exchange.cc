@@ -5,7 +5,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <utility>
 
 #include "libckpt/base/fault.h"
@@ -20,22 +19,20 @@ using local::MemoryState;
 using local::MessageType;
 using local::Phase;
 
-// The thread of `pids` that waits to be called back.
+// The process and thread of `pids` that wait to be called back.
 Result<std::pair<pid_t, pid_t>> find_service_thread(const std::vector<pid_t>& pids) {
   for (const pid_t pid : pids) {
-    std::error_code ignored;
-    const std::string tasks = "/proc/" + std::to_string(pid) + "/task";
-    for (const auto& entry : std::filesystem::directory_iterator(tasks, ignored)) {
-      const Result<std::string> name = read_file(entry.path().string() + "/comm", 64);
-      if (!name.has_value() || name.assume_value() != std::string(local::kServiceThreadName) + "\n") continue;
-      return std::pair(pid, static_cast<pid_t>(std::atoi(entry.path().filename().c_str())));
+    const std::string tasks = "/proc/" + std::to_string(pid) + "/task/";
+    for (const pid_t thread : threads_of(pid)) {
+      const Result<std::string> name = read_file(tasks + std::to_string(thread) + "/comm", 64);
+      if (name.has_value() && name.assume_value() == std::string(local::kServiceThreadName) + "\n")
+        return std::pair(pid, thread);
     }
   }
   return Error(ErrorCode::kNotFound, "No process of the job waits to be called back");
 }
 
-Result<void> call_back(const std::vector<pid_t>& pids, std::uint64_t token) {
-  CKPT_TRY(thread, find_service_thread(pids));
+Result<void> call_back(std::pair<pid_t, pid_t> thread, std::uint64_t token) {
   siginfo_t info{};
   info.si_signo = local::reattach_signal();
   info.si_code = SI_QUEUE;
@@ -66,7 +63,7 @@ void MemoryExchange::handle_request(local::Received received) {
     case MessageType::kPrepareDump:
       return prepare_dump(request);
     default:
-      return reattach(request);
+      return reattach(request, std::get<local::Reattach>(received.message.body));
   }
 }
 
@@ -218,19 +215,24 @@ void MemoryExchange::prepare_dump(std::uint64_t request) {
   parts_.rank.send({0, request, local::PrepareDump{}});
 }
 
-void MemoryExchange::reattach(std::uint64_t request) {
-  const auto called = [this]() -> Result<void> {
+void MemoryExchange::reattach(std::uint64_t request, const local::Reattach& how) {
+  const auto called = [this, &how]() -> Result<void> {
     std::uint64_t token = 0;
     CKPT_TRYV(fill_random(std::as_writable_bytes(std::span(&token, 1))));
     CKPT_TRY(listener, local::Listener::create(local::reattach_address(token)));
-    CKPT_TRYV(call_back(parts_.process.members(), token));
+    CKPT_TRY(thread, find_service_thread(parts_.process.members()));
+    if (how.restore_thread != 0) {
+      const std::vector<pid_t> workers = {thread.second, static_cast<pid_t>(how.restore_thread)};
+      CKPT_TRYV(parts_.hold.take(thread.first, workers, how.hold_ms * kNanosPerMs));
+    }
+    CKPT_TRYV(call_back(thread, token));
     reattach_.emplace(std::move(listener));
     return ok();
   }();
   if (!called.has_value())
     return parts_.agent.answer(request, to_failed(MessageType::kReattach, called.assume_error()));
   begin(MessageType::kReattach, request);
-  if (!parts_.lease.is_over()) parts_.process.signal_group(SIGCONT);
+  if (!parts_.lease.is_over()) parts_.hold.go_on();
 }
 
 void MemoryExchange::handle_answer(local::Received received) {

@@ -17,6 +17,7 @@
 #include "agent/keeper/rank/rank_lease.h"
 #include "agent/keeper/rank/rank_process.h"
 #include "agent/keeper/rank/rank_state.h"
+#include "agent/keeper/rank/thread_hold.h"
 #include "libckpt/inprocess/local/socket.h"
 
 namespace ckpt::keeper {
@@ -26,6 +27,7 @@ class MemoryExchange {
   struct Parts {
     RankState& state;
     const RankProcess& process;
+    ThreadHold& hold;
     const RankLease& lease;
     RankLink& rank;
     AgentPort& agent;
@@ -91,7 +93,7 @@ class MemoryExchange {
   void send_map_batch();
   void make(local::Received received);
   void prepare_dump(std::uint64_t request);
-  void reattach(std::uint64_t request);
+  void reattach(std::uint64_t request, const local::Reattach& how);
   void keep_exported(const local::Received& received);
   void drop_exported();
 

@@ -26,7 +26,7 @@ void RankLease::set_deadline(Nanos deadline_ns, bool may_continue) {
   is_over_ = false;
   parts_.page.set_gate(false);
   if (parts_.is_transparent) parts_.rank.send({0, 0, local::RankContinued{now_ns()}});
-  if (may_continue) parts_.process.signal_group(SIGCONT);
+  if (may_continue) parts_.hold.go_on();
   if (!stop_reported_) return;
   stop_reported_ = false;
   parts_.agent.answer(0, local::RankContinued{now_ns()});

@@ -9,6 +9,7 @@
 #include "agent/keeper/io/timer.h"
 #include "agent/keeper/rank/rank_process.h"
 #include "agent/keeper/rank/rank_state.h"
+#include "agent/keeper/rank/thread_hold.h"
 #include "libckpt/inprocess/local/control_page.h"
 
 namespace ckpt::keeper {
@@ -19,6 +20,7 @@ class RankLease {
     Timer timer;
     local::ControlPageMapping& page;
     const RankProcess& process;
+    ThreadHold& hold;
     const RankState& state;
     RankLink& rank;
     AgentPort& agent;

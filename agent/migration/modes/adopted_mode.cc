@@ -9,6 +9,7 @@
 #include "agent/host_process/pid_namespace_image.h"
 #include "agent/host_process/process_tree.h"
 #include "agent/migration/modes/process_image.h"
+#include "agent/migration/modes/restored_process.h"
 #include "agent/migration/modes/saved_context.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/protocol/wire/ids.h"
@@ -181,7 +182,7 @@ Task<Result<void>> put_adopted_back(MigrationContext& context, std::shared_ptr<J
     const auto wait = [root] { return host::wait_for_dump(root, host::kDumpCheck); };
     CKPT_CO_TRYV(co_await offload(context.images, wait));
     CKPT_CO_TRYV(host::resume_source(root));
-    CKPT_CO_TRYV(co_await keeper->reattach(host::time_limit_of(root)));
+    CKPT_CO_TRYV(co_await keeper->reattach(local::Reattach{}, host::time_limit_of(root)));
   } else if (status.phase != local::Phase::kPaused) {
     co_return ok();
   }
@@ -323,9 +324,8 @@ Task<Result<AdoptedPlace>> AdoptedTarget::place(std::shared_ptr<Job> job, RunOrd
   CKPT_CO_TRYV(co_await keeper->set_deadline(order.deadline));
   CKPT_CO_TRY(status, co_await keeper->attach());
   if (status.phase == local::Phase::kDumped) {
-    const auto root = static_cast<pid_t>(status.rank_pid);
-    CKPT_CO_TRYV(host::resume_source(root));
-    CKPT_CO_TRYV(co_await keeper->reattach(host::time_limit_of(root)));
+    CKPT_CO_TRYV(co_await call_back(context_, keeper, static_cast<pid_t>(status.rank_pid),
+                                    job->record().device_bytes));
     remove_image_folder(context_, operation_, "target");
     if (report != nullptr && report->resume_sent_ns == 0) report->host_restored_ns = now_ns();
   }

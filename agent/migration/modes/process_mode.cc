@@ -8,6 +8,7 @@
 #include "agent/host_process/memory_folder.h"
 #include "agent/host_process/process_tree.h"
 #include "agent/migration/modes/process_image.h"
+#include "agent/migration/modes/restored_process.h"
 #include "agent/migration/modes/thin_rank.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/protocol/wire/ids.h"
@@ -197,7 +198,7 @@ Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
     CKPT_CO_TRYV(co_await offload(context_.images, wait));
     remove_images_of_source(context_, operation_.job());
     CKPT_CO_TRYV(host::resume_source(root));
-    CKPT_CO_TRYV(co_await keeper->reattach(host::time_limit_of(root)));
+    CKPT_CO_TRYV(co_await keeper->reattach(local::Reattach{}, host::time_limit_of(root)));
   } else if (status.phase != local::Phase::kPaused) {
     co_return ok();
   }
@@ -384,9 +385,7 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
   CKPT_CO_TRYV(co_await keeper->set_deadline(order.deadline));
   CKPT_CO_TRY(status, co_await keeper->attach());
   if (status.phase == local::Phase::kDumped) {
-    const auto root = static_cast<pid_t>(status.rank_pid);
-    CKPT_CO_TRYV(host::resume_source(root));
-    CKPT_CO_TRYV(co_await keeper->reattach(host::time_limit_of(root)));
+    CKPT_CO_TRYV(co_await call_back(context_, keeper, static_cast<pid_t>(status.rank_pid), 0));
   }
   remove_image_folder(context_, operation_, "target");
   if (report != nullptr && report->resume_sent_ns == 0) report->host_restored_ns = now_ns();

@@ -138,6 +138,9 @@ const char* problem(const TensorDropped& body) {
 const char* problem(const SetDeadline& body) {
   return body.deadline_ns < 0 ? "the deadline" : nullptr;
 }
+const char* problem(const Reattach& body) {
+  return body.restore_thread != 0 && body.hold_ms == 0 ? "a hold without a limit" : nullptr;
+}
 const char* problem(const DescribeEnd& body) {
   return problem(body.summary);
 }

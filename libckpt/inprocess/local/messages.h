@@ -72,7 +72,7 @@
 //              this is another keeper) K sends that thread a signal with a token (reattach.h), continues the
 //              process, and listens on an abstract socket of that name (an old path in the process's memory
 //              means nothing elsewhere). R>K Hello `restored`, K>R Welcome, K>A Done: phase kPaused, memory
-//              released.
+//              released. With `restore_thread` no code of the program's own runs before Resume.
 //
 // Threads: pure functions and values. Times are CLOCK_BOOTTIME nanoseconds (base/clock.h), sizes are bytes.
 #pragma once
@@ -93,7 +93,7 @@
 namespace ckpt::local {
 
 inline constexpr std::uint32_t kMagic = 0x434b504c;  // "LPKC" in memory
-inline constexpr std::uint16_t kProtocolVersion = 3;
+inline constexpr std::uint16_t kProtocolVersion = 4;
 inline constexpr std::size_t kMaxMessageBytes = 64 * 1024;
 inline constexpr std::size_t kMaxDescriptors = 64;
 inline constexpr std::size_t kMaxRecords = 64;  // of one batch
@@ -487,6 +487,10 @@ struct DumpReady {
 };
 struct Reattach {
   static constexpr auto kType = MessageType::kReattach;
+  // 0: the whole process goes on. Else the driver's thread that restores the context: only that one and the
+  // rank's service thread run until Resume, for at most `hold_ms`.
+  std::uint32_t restore_thread = 0;
+  std::uint32_t hold_ms = 0;
 };
 
 using Body = std::variant<Hello, Welcome, Attach, Status, Done, Failed, Describe, Tensors, Regions,

@@ -19,6 +19,7 @@ namespace ckpt::engine {
 namespace {
 
 constexpr std::uint64_t kStep = std::uint64_t{32} << 20;    // between two looks at whether it is still wanted
+constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kSpare = std::uint64_t{256} << 20;  // that stays with others on this machine
 
 }  // namespace
@@ -64,24 +65,31 @@ bool HostRoom::populate(std::byte* at, std::uint64_t bytes) {
 }
 
 void HostRoom::fill(std::uint64_t expected) {
-  if (populate(memory_, expected) && memory_left() >= expected + expected / 8 + kSpare) hold(expected);
+  const std::uint64_t process = (expected + kPage - 1) / kPage * kPage;
+  const std::uint64_t needed = process + process / 8;
+  if (populate(memory_, expected) && memory_left() >= needed + kSpare)
+    hold(process, memory_left() >= 2 * needed + kSpare ? process : 0);
   const std::lock_guard lock(mutex_);
   filled_ = true;
   changed_.notify_all();
 }
 
-// In large pages, where the kernel has them: they are given back in no time.
-void HostRoom::hold(std::uint64_t bytes) {
-  void* held = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (held == MAP_FAILED) return;
-  (void)::madvise(held, bytes, MADV_HUGEPAGE);
-  populate(static_cast<std::byte*>(held), bytes);
+// In small pages, since the process takes small ones and the kernel gives those from its fragments first. In
+// large ones for what it then takes from whole blocks (docs/reports/host-memory.md).
+void HostRoom::hold(std::uint64_t small, std::uint64_t large) {
+  void* const mapping =
+      ::mmap(nullptr, small + large, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) return;
+  auto* const held = static_cast<std::byte*>(mapping);
+  (void)::madvise(held, small, MADV_NOHUGEPAGE);
+  (void)::madvise(held + small, large, MADV_HUGEPAGE);
+  populate(held, small + large);
   std::unique_lock lock(mutex_);
   filled_ = true;
   changed_.notify_all();
   changed_.wait(lock, [this] { return over_; });
   lock.unlock();
-  ::munmap(held, bytes);
+  ::munmap(held, small + large);
 }
 
 void HostRoom::wait_until_filled() {

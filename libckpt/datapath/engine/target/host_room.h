@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the host state of a paused rank arrives at the target: a memory file that is mapped here, with its
-// memory before the pause. As much again is held until the state is whole: the process that is made of it
-// takes that memory. So no pause waits while the kernel reclaims and clears pages, or while a hypervisor
-// finds them.
+// memory before the pause. As much again, or twice that where there is plenty, is held until the state is
+// whole: the process that is made of it takes that memory. So no pause waits while the kernel reclaims and
+// clears pages, or while a hypervisor finds them.
 //
 // Threads: any; one of its own fills and gives back. Ownership: the file is the caller's after take(), the
 // mapping stays until this object goes.
@@ -32,8 +32,8 @@ class HostRoom {
  public:
   static constexpr std::chrono::seconds kMaxFill{20};  // less than a source waits for an answer
 
-  // `most`: the length of the file until take(); `expected` bytes of it, and as many for the process, get
-  // memory from now on.
+  // `most`: the length of the file until take(); `expected` bytes of it, and up to twice as many for the
+  // process, get memory from now on.
   static Result<std::shared_ptr<HostRoom>> create(std::uint64_t most, std::uint64_t expected);
   ~HostRoom();
   HostRoom(const HostRoom&) = delete;
@@ -54,7 +54,7 @@ class HostRoom {
   HostRoom(UniqueFd file, std::byte* memory, std::uint64_t most)
       : file_(std::move(file)), memory_(memory), most_(most) {}
   void fill(std::uint64_t expected);
-  void hold(std::uint64_t bytes);
+  void hold(std::uint64_t small, std::uint64_t large);
   bool populate(std::byte* at, std::uint64_t bytes);
   [[nodiscard]] bool is_over();
 

@@ -5,7 +5,7 @@
 // answers), "strange" (when it is described, it says what only a keeper says), "intrudes" (it tries sessions
 // that are not its own first), "twice" (a cooperative program that wants a second session), "late" (a
 // cooperative program that stops its keeper when there is a file `go`, asks for its session and ends),
-// "resumes-once" (it dies at its second resume).
+// "resumes-once" (it dies at its second resume), "threads" (it has a thread "restorer" and one "program").
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -190,6 +190,16 @@ class FakeRank {
   std::uint64_t sequence_ = 0;
 };
 
+// It is there, by its name, when this returns.
+void start_thread(const char* name) {
+  pthread_t thread{};
+  const auto sleep = [](void*) -> void* {
+    for (;;) ::usleep(1000);
+  };
+  if (::pthread_create(&thread, nullptr, sleep, nullptr) != 0 || ::pthread_setname_np(thread, name) != 0)
+    std::_Exit(4);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -235,6 +245,9 @@ int main(int argc, char** argv) {
         KeeperLink::connect(std::getenv("CKPT_SOCKET"), MigrationMode::kTransparent);
     if (!own.has_value()) return 5;
     for (;;) ::pause();
+  }
+  if (manners == "threads") {
+    for (const char* const name : {"restorer", "program"}) start_thread(name);
   }
   FakeRank rank(
       std::move(link).assume_value(),

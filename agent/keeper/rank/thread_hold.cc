@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/keeper/rank/thread_hold.h"
+
+#include <signal.h>
+#include <sys/ptrace.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "agent/keeper/rank/adopted_process.h"
+
+namespace ckpt::keeper {
+namespace {
+
+bool is_in(const std::vector<pid_t>& list, pid_t pid) {
+  return std::find(list.begin(), list.end(), pid) != list.end();
+}
+
+}  // namespace
+
+std::vector<pid_t> threads_of(pid_t pid) {
+  std::vector<pid_t> threads;
+  std::error_code gone;
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", gone))
+    threads.push_back(static_cast<pid_t>(std::atoi(entry.path().filename().c_str())));
+  return threads;
+}
+
+Result<void> ThreadHold::take(pid_t pid, const std::vector<pid_t>& workers, Nanos limit_ns) {
+  if (is_held()) return ok();
+  const std::vector<pid_t> threads = threads_of(pid);
+  for (const pid_t worker : workers) {
+    if (!is_in(threads, worker))
+      return Error(ErrorCode::kNotFound,
+                   "Process " + std::to_string(pid) + " has no thread " + std::to_string(worker));
+  }
+  for (const pid_t thread : threads) {
+    if (is_in(workers, thread)) continue;
+    // A thread of a stopped process is in a trace stop when the call returns.
+    if (::ptrace(PTRACE_SEIZE, thread, nullptr, PTRACE_O_EXITKILL) == 0) {
+      threads_.push_back(thread);
+    } else if (errno != ESRCH) {
+      const Error error = Error::from_errno("Holding thread " + std::to_string(thread));
+      detach_all();
+      return error;
+    }
+  }
+  held_pid_ = pid;
+  is_ending_ = false;
+  limit_.set(now_ns() + limit_ns);
+  return ok();
+}
+
+void ThreadHold::go_on() {
+  if (!is_held()) return process_.signal_group(SIGCONT);
+  if (is_ending_) return release();
+  ::kill(held_pid_, SIGCONT);
+}
+
+void ThreadHold::end(bool may_run) {
+  if (!is_held()) return;
+  limit_.clear();
+  is_ending_ = true;
+  if (may_run) release();
+}
+
+void ThreadHold::on_exited() {
+  limit_.clear();
+  threads_.clear();
+  held_pid_ = 0;
+}
+
+void ThreadHold::release() {
+  // Children first: none of them is to meet a parent that saw them stopped.
+  const std::vector<pid_t> tree = tree_of(process_.pid());
+  for (auto pid = tree.rbegin(); pid != tree.rend(); ++pid) ::kill(*pid, SIGCONT);
+  detach_all();
+  held_pid_ = 0;
+}
+
+// One that cannot be detached has ended.
+void ThreadHold::detach_all() {
+  for (const pid_t thread : threads_) ::ptrace(PTRACE_DETACH, thread, nullptr, nullptr);
+  threads_.clear();
+}
+
+}  // namespace ckpt::keeper

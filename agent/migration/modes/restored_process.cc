@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/migration/modes/restored_process.h"
+
+#include <spdlog/spdlog.h>
+
+#include "agent/host_process/process_tree.h"
+#include "agent/host_process/time_limit.h"
+
+namespace ckpt::agent {
+namespace {
+
+// A thin context takes half a second, more goes at some GB a second.
+constexpr std::uint64_t kHoldMs = 5000;
+constexpr std::uint64_t kBytesPerMs = 1 << 20;
+
+// Of the tree's first process that uses a GPU; 0: the driver names none.
+Task<pid_t> find_restore_thread(MigrationContext& context, pid_t root) {
+  const auto processes = host::processes_of(root);
+  if (!processes) co_return 0;
+  for (const pid_t pid : processes.assume_value()) {
+    const auto thread = co_await context.contexts.restore_thread(pid);
+    if (thread && thread.assume_value() > 0) co_return thread.assume_value();
+  }
+  co_return 0;
+}
+
+}  // namespace
+
+Task<Result<void>> call_back(MigrationContext& context, std::shared_ptr<KeeperLink> keeper, pid_t root,
+                             std::uint64_t device_bytes) {
+  local::Reattach how;
+  how.restore_thread = static_cast<std::uint32_t>(co_await find_restore_thread(context, root));
+  if (how.restore_thread != 0) {
+    how.hold_ms = static_cast<std::uint32_t>(kHoldMs + device_bytes / kBytesPerMs);
+  } else {
+    spdlog::warn("restored process runs before it is resumed: pid {} reason the driver names no restore thread",
+                 root);
+    CKPT_CO_TRYV(host::resume_source(root));
+  }
+  co_return co_await keeper->reattach(how, host::time_limit_of(root));
+}
+
+}  // namespace ckpt::agent

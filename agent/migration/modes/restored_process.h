@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// A process that CRIU has restored at a target, stopped, comes back to its keeper without running: only what
+// restores its context and memory does, until Resume (ADR 25, agent/keeper/rank/thread_hold.h). So a restore
+// that fails repeats nothing at the source.
+// Threads: the event loop. Errors: the keeper's. A driver that cannot name its thread is none: then the whole
+// process runs from here on.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "agent/jobs/keeper_link.h"
+#include "agent/migration/modes/migration_context.h"
+
+namespace ckpt::agent {
+
+// `device_bytes`: of its context; the more, the longer it may take.
+Task<Result<void>> call_back(MigrationContext& context, std::shared_ptr<KeeperLink> keeper, pid_t root,
+                             std::uint64_t device_bytes);
+
+}  // namespace ckpt::agent
