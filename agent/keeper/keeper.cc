@@ -83,8 +83,8 @@ Result<std::unique_ptr<Keeper>> Keeper::create(Config config, const std::string&
               std::move(listener), std::move(page),
               std::move(signals),  std::move(process),
               std::move(foreign),  restored ? std::move(restored->namespace_alive) : UniqueFd()};
-  std::unique_ptr<Keeper> keeper(new Keeper(
-      std::move(parts), {std::move(deadline), std::move(grace), std::move(hold)}));
+  std::unique_ptr<Keeper> keeper(
+      new Keeper(std::move(parts), {std::move(deadline), std::move(grace), std::move(hold)}));
   if (restored) keeper->take_restored();
   if (standby) fault_point(FaultPoint::kKeeperStandbyStarted);
   return keeper;
@@ -93,8 +93,8 @@ Result<std::unique_ptr<Keeper>> Keeper::create(Config config, const std::string&
 Keeper::Keeper(Parts parts, Timers timers)
     : parts_(std::move(parts)),
       hold_(parts_.process, std::move(timers.hold)),
-      lease_({std::move(timers.deadline), parts_.page, parts_.process, hold_, state_, rank_, agent_, is_transparent(),
-              static_cast<bool>(parts_.foreign)}),
+      lease_({std::move(timers.deadline), parts_.page, parts_.process, hold_, state_, rank_, agent_,
+              is_transparent(), static_cast<bool>(parts_.foreign)}),
       memory_({state_, parts_.process, hold_, lease_, rank_, agent_, is_transparent()}),
       execution_({state_, parts_.page, rank_, agent_, lease_, hold_, memory_, is_transparent()}),
       adopted_({state_, parts_.process, hold_, lease_, agent_}),
@@ -229,7 +229,8 @@ void Keeper::on_children() {
 // What waits for a thread that is held gets on.
 void Keeper::on_hold_limit() {
   if (!hold_.take_due() || !hold_.is_held()) return;
-  ::dprintf(2, "The restored program goes on before its context and memory are back: the hold's limit is over\n");
+  ::dprintf(
+      2, "The restored program goes on before its context and memory are back: the hold's limit is over\n");
   hold_.end(!lease_.is_over());
 }
 

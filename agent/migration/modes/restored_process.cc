@@ -33,8 +33,8 @@ Task<Result<void>> call_back(MigrationContext& context, std::shared_ptr<KeeperLi
   if (how.restore_thread != 0) {
     how.hold_ms = static_cast<std::uint32_t>(kHoldMs + device_bytes / kBytesPerMs);
   } else {
-    spdlog::warn("restored process runs before it is resumed: pid {} reason the driver names no restore thread",
-                 root);
+    spdlog::warn(
+        "restored process runs before it is resumed: pid {} reason the driver names no restore thread", root);
     CKPT_CO_TRYV(host::resume_source(root));
   }
   co_return co_await keeper->reattach(how, host::time_limit_of(root));

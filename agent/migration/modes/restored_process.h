@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that CRIU has restored at a target, stopped, comes back to its keeper without running: only what
-// restores its context and memory does, until Resume (ADR 25, agent/keeper/rank/thread_hold.h). So a restore
-// that fails repeats nothing at the source.
+// A process that CRIU has restored at a target, and left stopped, comes back to its keeper. Until Resume only
+// what restores its context and memory runs (ADR 25, agent/keeper/rank/thread_hold.h). So a restore that
+// fails repeats nothing at the source.
 // Threads: the event loop. Errors: the keeper's. A driver that cannot name its thread is none: then the whole
 // process runs from here on.
 #pragma once

@@ -18,7 +18,7 @@
 namespace ckpt::engine {
 namespace {
 
-constexpr std::uint64_t kStep = std::uint64_t{32} << 20;    // between two looks at whether it is still wanted
+constexpr std::uint64_t kStep = std::uint64_t{32} << 20;  // between two looks at whether it is still wanted
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kSpare = std::uint64_t{256} << 20;  // that stays with others on this machine
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the host state of a paused rank arrives at the target: a memory file that is mapped here, with its
 // memory before the pause. As much again, or twice that where there is plenty, is held until the state is
-// whole: the process that is made of it takes that memory. So no pause waits while the kernel reclaims and
+// whole. The process that is made of it takes that memory. So no pause waits while the kernel reclaims and
 // clears pages, or while a hypervisor finds them.
 //
 // Threads: any; one of its own fills and gives back. Ownership: the file is the caller's after take(), the
