@@ -29,10 +29,10 @@ void TargetSession::emit(migration::TargetEvent event) {
 }
 
 void TargetSession::fail(const Error& error) {
-  if (stopped_) return;
+  if (is_over()) return;
   spdlog::warn("migration fails at the target: id {} reason {}", wire::migration_text(info_.migration),
                error.to_string());
-  if (preparing_) {
+  if (stage_ == Stage::kPreparing) {
     emit(migration::StandbyRefused(wire::Reason(error)));
   } else {
     emit(migration::EngineFailed(wire::Reason(error)));
@@ -46,13 +46,13 @@ void TargetSession::attach_to(const std::shared_ptr<Job>& job) {
 
 void TargetSession::on_local(const local::Body& body) {
   if (const auto* exited = std::get_if<local::RankExited>(&body)) {
-    // While preparing, the coroutine that waits for the standby says so, with its last output.
-    if (stopped_ || preparing_ || job_->leaving()) return;
-    // One that was stopped has ended as it was asked to: going back would run it again until the stop is told
-    // there, too.
-    finished_ = exited->ended_by_keeper != 0 ||
-                (WIFEXITED(exited->wait_status) && WEXITSTATUS(exited->wait_status) == 0);
-    ended_ = true;
+    // While preparing, the coroutine that waits for the standby reports its end, with its last output.
+    if (is_over() || stage_ == Stage::kPreparing || job_->leaving()) return;
+    // An instance that was stopped has ended as ordered: going back would run it again until the source
+    // receives the order to stop, too.
+    const bool finished = exited->ended_by_keeper != 0 ||
+                          (WIFEXITED(exited->wait_status) && WEXITSTATUS(exited->wait_status) == 0);
+    end_ = finished ? InstanceEnd::kFinished : InstanceEnd::kDied;
     if (!running_) report_end();
   } else if (std::holds_alternative<local::RankStopped>(body)) {
     emit(migration::InstanceStopped(job_->incarnation()));
@@ -60,7 +60,7 @@ void TargetSession::on_local(const local::Body& body) {
 }
 
 void TargetSession::report_end() {
-  if (finished_ && ran_as_ != 0) return emit(migration::InstanceFinished(ran_as_));
+  if (end_ == InstanceEnd::kFinished && ran_as_ != 0) return emit(migration::InstanceFinished(ran_as_));
   emit(migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The instance at the target has ended")));
 }
 
@@ -75,11 +75,12 @@ void TargetSession::perform(const migration::Action& action) {
   const auto& executor = context_.executor;
   auto self = shared_from_this();
   if (std::holds_alternative<migration::PrepareStandby>(action)) {
+    stage_ = Stage::kPreparing;
     control::spawn(executor, "target prepare", self->prepare());
   } else if (const auto* run = std::get_if<migration::RunInstance>(&action)) {
     order_run(*run);
   } else if (const auto* start = std::get_if<migration::StartReceiving>(&action)) {
-    comparing_ = true;
+    if (!is_over()) stage_ = Stage::kComparing;
     control::spawn(executor, "target compare", self->compare(start->peer_payload));
   } else if (std::holds_alternative<migration::FreeTarget>(action)) {
     control::spawn(executor, "target free", self->free());
@@ -89,17 +90,15 @@ void TargetSession::perform(const migration::Action& action) {
 
 Task<> TargetSession::prepare() {
   auto self = shared_from_this();
-  preparing_ = true;
   auto payload = co_await prepare_standby();
-  if (!payload) {
-    fail(payload.assume_error());
-    preparing_ = false;
-    if (stopped_) co_await free();
+  if (!payload) fail(payload.assume_error());
+  if (stage_ == Stage::kPreparing) {
+    stage_ = Stage::kPrepared;
+    if (payload) emit(migration::StandbyReady(std::move(payload).assume_value()));
     co_return;
   }
-  preparing_ = false;
-  if (stopped_) co_return co_await free();
-  emit(migration::StandbyReady(std::move(payload).assume_value()));
+  stage_ = Stage::kFreed;
+  co_await free();
 }
 
 Task<Result<wire::Bytes>> TargetSession::prepare_standby() {
@@ -127,7 +126,7 @@ Task<Result<wire::Bytes>> TargetSession::prepare_standby() {
 
 Task<Result<void>> TargetSession::start_instance() {
   CKPT_CO_TRY(job, co_await way_->start());
-  if (stopped_) {
+  if (is_over()) {
     co_await way_->end(job);
     co_await way_->free(job);
     co_return Error(ErrorCode::kAborted, "The migration was given up");
@@ -174,14 +173,15 @@ Task<Result<void>> TargetSession::open_session(std::shared_ptr<MoverProcess> pro
 }
 
 void TargetSession::on_mover(mover::Packet packet) {
-  if (stopped_) return;
+  if (is_over()) return;
   if (const auto* mismatch = std::get_if<mover::Mismatch>(&packet.message)) {
     spdlog::warn("fingerprint mismatch: id {} tensor {} chunk {} times {}",
                  wire::migration_text(info_.migration), mismatch->tensor, mismatch->chunk, mismatch->times);
     return;
   }
   const auto* verified = std::get_if<mover::Verified>(&packet.message);
-  if (verified != nullptr && !taking_ && !comparing_) return on_verified(*verified, std::move(packet.fds));
+  if (verified != nullptr && !taking_ && stage_ != Stage::kComparing)
+    return on_verified(*verified, std::move(packet.fds));
   if (verified == nullptr && !std::holds_alternative<mover::MadeRegions>(packet.message) &&
       !std::holds_alternative<mover::DroppedRegions>(packet.message))
     return;
@@ -194,8 +194,9 @@ void TargetSession::on_mover(mover::Packet packet) {
 Task<> TargetSession::take_arrived() {
   auto self = shared_from_this();
   taking_ = true;
-  while (!arrived_.empty() && !stopped_) {
-    if (comparing_ && std::holds_alternative<mover::Verified>(arrived_.front().message)) break;
+  while (!arrived_.empty() && !is_over()) {
+    if (stage_ == Stage::kComparing && std::holds_alternative<mover::Verified>(arrived_.front().message))
+      break;
     mover::Packet packet = std::move(arrived_.front());
     arrived_.pop_front();
     if (const auto* verified = std::get_if<mover::Verified>(&packet.message)) {
@@ -229,6 +230,7 @@ void TargetSession::on_verified(const mover::Verified& verified, std::vector<Uni
     return fail(Error(ErrorCode::kRefused, "The host state cannot be kept")
                     .caused_by(std::move(kept).assume_error()));
   }
+  if (stage_ == Stage::kReceiving) stage_ = Stage::kVerified;
   report_.emplace();
   report_->migration = info_.migration;
   report_->verified = true;
@@ -241,9 +243,9 @@ void TargetSession::on_verified(const mover::Verified& verified, std::vector<Uni
 Task<> TargetSession::compare(wire::Bytes payload) {
   auto self = shared_from_this();
   auto same = co_await way_->compare(std::move(payload));
-  // Refused: comparing_ stays, so that VERIFIED is never stated.
+  // Refused: the stage stays, so that VERIFIED is never stated.
   if (!same) co_return fail(same.assume_error());
-  comparing_ = false;
+  if (stage_ == Stage::kComparing) stage_ = Stage::kReceiving;
   if (!arrived_.empty() && !taking_) control::spawn(context_.executor, "target memory", take_arrived());
 }
 
@@ -281,7 +283,7 @@ Task<> TargetSession::run_orders() {
       emit(migration::InstanceRuns(order.k));
       if (!order.has_run) job_->runs_as(order.k);
       ran_as_ = order.k;
-      if (ended_) report_end();  // before its resume was answered for
+      if (end_ != InstanceEnd::kNone) report_end();  // before its resume was answered for
       continue;
     }
     if (has_finished()) {
@@ -322,8 +324,8 @@ Task<Result<void>> TargetSession::run_instance(RunOrder& order) {
 
 // A later agent's report lacks what came before it.
 void TargetSession::learn() {
-  if (learnt_ || !report_ || report_->resumed_ns == 0) return;
-  learnt_ = true;
+  if (stage_ != Stage::kVerified || report_->resumed_ns == 0) return;
+  stage_ = Stage::kMeasured;
   const wire::TargetReport& r = *report_;
   wire::PauseNumbers took;
   Nanos before = r.verified_ns;
@@ -355,11 +357,12 @@ Task<> TargetSession::release_memory() {
 
 Task<> TargetSession::free() {
   auto self = shared_from_this();
-  stopped_ = true;
+  const bool prepares = stage_ == Stage::kPreparing || stage_ == Stage::kAbandoned;
+  stage_ = prepares ? Stage::kAbandoned : Stage::kFreed;
   // An instance that is still starting ends first: the coroutine that waits for it then cleans up.
   auto job = job_;
   co_await way_->end(job);
-  if (preparing_) co_return;
+  if (stage_ == Stage::kAbandoned) co_return;
   co_await release_memory();
   co_await way_->free(job);
 }

@@ -1,6 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // The target's effects of one migration: the instance (mode.h), its keeper, and the mover's receiving
-// session.
+// session. An action of the machine returns at once; its result is an event.
+//
+// The machine (libckpt/protocol/handover/target_machine.h) decides; this class only keeps the progress of its
+// orders, in two values.
+//   Stage, of the copy:
+//     kNew       --PrepareStandby-->           kPreparing
+//     kPreparing --prepare() returns-->        kPrepared   StandbyReady or StandbyRefused was emitted
+//     kPrepared  --StartReceiving-->           kComparing  beside the rounds; the mover's Verified waits
+//     kComparing --compare() succeeds-->       kReceiving  after a failure the stage stays kComparing
+//     kReceiving --Verified of the mover-->    kVerified   the report begins, FinalVerified was emitted
+//     kVerified  --the instance runs-->        kMeasured   the costs of the pause have been learnt
+//     kPreparing --FreeTarget-->               kAbandoned  prepare() goes on, and then frees
+//     kAbandoned --prepare() returns-->        kFreed
+//     any other  --FreeTarget-->               kFreed
+//     A session of an agent that was restarted begins at kNew and is ordered to run or to free. From
+//     kAbandoned on no message of the mover is handled, and no failure is emitted: the machine has decided.
+//     RunInstance changes no stage until the instance runs.
+//   InstanceEnd, as the keeper reports it: while an order to run is under way the event follows the order.
+//     kNone --RankExited--> kFinished   with exit code 0, or ended by the keeper as ordered
+//     kNone --RankExited--> kDied
+//
 // Threads: the event loop. Ownership: shared with its coroutines; FreeTarget ends the instance. Errors:
 // StandbyRefused before anything was received, EngineFailed later.
 #pragma once
@@ -30,6 +50,20 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   [[nodiscard]] std::shared_ptr<Job> job() const { return job_; }
 
  private:
+  enum class Stage : std::uint8_t {
+    kNew,
+    kPreparing,
+    kPrepared,
+    kComparing,
+    kReceiving,
+    kVerified,
+    kMeasured,
+    kAbandoned,
+    kFreed
+  };
+  enum class InstanceEnd : std::uint8_t { kNone, kDied, kFinished };
+
+  [[nodiscard]] bool is_over() const { return stage_ >= Stage::kAbandoned; }
   void emit(migration::TargetEvent event);
   void fail(const Error& error);
   Task<> prepare();
@@ -62,20 +96,16 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   std::uint64_t listener_ = 0;
   std::shared_ptr<MoverSession> session_;
   std::shared_ptr<MemoryExport> export_;
-  std::deque<mover::Packet> arrived_;  // memory that the mover made, then its word that all is verified
+  std::deque<mover::Packet> arrived_;  // memory that the mover made, then its message that all is verified
   std::uint64_t let_go_ = 0;           // regions that the source's job has freed since
-  bool taking_ = false;
-  bool comparing_ = false;  // way_->compare() has not said yes yet
   std::optional<wire::TargetReport> report_;
   std::optional<RunOrder> order_;    // the newest one not yet begun
   std::optional<RunOrder> running_;  // the one that is under way
   wire::Incarnation ran_as_ = 0;     // 0: not yet, as far as this agent knows
-  bool ended_ = false;               // the instance did, by the word of its keeper
-  bool finished_ = false;            // with exit code 0, or as it was told to
-  bool ordering_ = false;
-  bool preparing_ = false;
-  bool stopped_ = false;
-  bool learnt_ = false;
+  Stage stage_ = Stage::kNew;
+  InstanceEnd end_ = InstanceEnd::kNone;
+  bool taking_ = false;    // take_arrived() is under way
+  bool ordering_ = false;  // run_orders() is under way
 };
 
 }  // namespace ckpt::agent
