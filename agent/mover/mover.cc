@@ -5,10 +5,10 @@
 #include <spdlog/spdlog.h>
 
 #include "agent/mover/heap.h"
-#include "agent/mover/migration/source_session.h"
-#include "agent/mover/migration/target_session.h"
-#include "agent/mover/snapshots/restore_session.h"
-#include "agent/mover/snapshots/snapshot_session.h"
+#include "agent/mover/migration/source_transfer.h"
+#include "agent/mover/migration/target_transfer.h"
+#include "agent/mover/snapshots/restore_transfer.h"
+#include "agent/mover/snapshots/snapshot_transfer.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/protocol/wire/ids.h"
 
@@ -111,13 +111,13 @@ void Mover::open_session(const messages::OpenSession& request) {
 std::unique_ptr<Session> Mover::make_session(const messages::OpenSession& request,
                                              const SessionSecrets& secrets) {
   if (request.purpose == messages::Purpose::kSnapshot)
-    return std::make_unique<SnapshotSession>(*gpu_, agent_, request, secrets, last_snapshots_);
+    return std::make_unique<SnapshotTransfer>(*gpu_, agent_, request, secrets, last_snapshots_);
   if (request.purpose == messages::Purpose::kRestore)
-    return std::make_unique<RestoreSession>(*gpu_, agent_, request, secrets);
+    return std::make_unique<RestoreTransfer>(*gpu_, agent_, request, secrets);
   if (request.side == wire::Side::kSource)
-    return std::make_unique<SourceSession>(*gpu_, agent_, request, secrets);
+    return std::make_unique<SourceTransfer>(*gpu_, agent_, request, secrets);
   if (request.makes_memory) prepare_filler();
-  return std::make_unique<TargetSession>(*gpu_, agent_, request, secrets);
+  return std::make_unique<TargetTransfer>(*gpu_, agent_, request, secrets);
 }
 
 void Mover::end_session(const messages::EndSession& order) {

@@ -31,7 +31,7 @@ track::Fingerprint fingerprint_of(std::uint64_t region, std::uint64_t chunk) {
   return {region * 1000 + chunk, chunk};
 }
 
-// As target_session.cc: only what fits into memory that is really there gets a place.
+// As target_transfer.cc: only what fits into memory that is really there gets a place.
 class Delegate final : public engine::ReceiverDelegate {
  public:
   Result<engine::PlanPlaces> on_plan(std::span<const std::byte> bytes) override {

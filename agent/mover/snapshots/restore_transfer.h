@@ -19,11 +19,12 @@
 
 namespace ckpt::mover {
 
-class RestoreSession final : public Session, private vault::RestoreTarget {
+class RestoreTransfer final : public Session, private vault::RestoreTarget {
  public:
-  RestoreSession(Gpu& gpu, AgentLink& agent, const messages::OpenSession& open, const SessionSecrets& secrets)
+  RestoreTransfer(Gpu& gpu, AgentLink& agent, const messages::OpenSession& open,
+                  const SessionSecrets& secrets)
       : Session(gpu, agent, open, secrets), makes_memory_(open.makes_memory) {}
-  ~RestoreSession() override;
+  ~RestoreTransfer() override;
   bool handle(messages::Packet& packet) override;
   void wind_up() override;
   [[nodiscard]] bool is_over() const override { return !working_.load(); }

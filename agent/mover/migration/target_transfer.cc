@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/mover/migration/target_session.h"
+#include "agent/mover/migration/target_transfer.h"
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -40,12 +40,12 @@ class FileView {
 
 }  // namespace
 
-TargetSession::~TargetSession() {
+TargetTransfer::~TargetTransfer() {
   room_->end();
   receiver_.reset();  // its threads use everything else
 }
 
-bool TargetSession::handle(messages::Packet& packet) {
+bool TargetTransfer::handle(messages::Packet& packet) {
   if (const auto* gone = std::get_if<messages::RegionsLetGo>(&packet.message)) {
     room_->let_go_elsewhere(gone->regions);
     return true;
@@ -56,7 +56,7 @@ bool TargetSession::handle(messages::Packet& packet) {
   return true;
 }
 
-Result<void> TargetSession::start(const messages::StartTarget& request) {
+Result<void> TargetTransfer::start(const messages::StartTarget& request) {
   if (receiver_) return Error(ErrorCode::kInvalidArgument, "The session has been started already");
   engine::ReceiverOptions options;
   options.id = identity_;
@@ -74,17 +74,17 @@ Result<void> TargetSession::start(const messages::StartTarget& request) {
 
 // A standby gives no memory back while it waits; one that has been resumed may, and needs the receiver no
 // more.
-void TargetSession::let_go(std::uint64_t region) {
+void TargetTransfer::let_go(std::uint64_t region) {
   if (receiver_ && !verified_.load())
     receiver_->cancel(Error(ErrorCode::kAborted, "The standby freed region " + std::to_string(region)));
   receiver_.reset();
 }
 
-void TargetSession::attached() {
+void TargetTransfer::attached() {
   fault_point(FaultPoint::kTargetMoverAttached);
 }
 
-Result<engine::PlanPlaces> TargetSession::on_plan(std::span<const std::byte> bytes) {
+Result<engine::PlanPlaces> TargetTransfer::on_plan(std::span<const std::byte> bytes) {
   CKPT_TRY(plan, image::decode_plan(bytes));
   if (makes_memory_) {
     CKPT_TRYV(make_memory(plan));
@@ -115,7 +115,7 @@ Result<engine::PlanPlaces> TargetSession::on_plan(std::span<const std::byte> byt
 }
 
 // The plan's tensors are then matched as a standby's would be.
-Result<void> TargetSession::make_memory(const image::Plan& plan) {
+Result<void> TargetTransfer::make_memory(const image::Plan& plan) {
   CKPT_TRY(made, make_when_there_is_room(plan));
   for (std::size_t at = 0; at < made.size(); at += messages::kMaxRegions) {
     messages::MadeRegions told;
@@ -140,14 +140,14 @@ Result<void> TargetSession::make_memory(const image::Plan& plan) {
 }
 
 // What the job has freed at the source may still be held here by others, for moments.
-Result<std::vector<MadeRegion>> TargetSession::make_when_there_is_room(const image::Plan& plan) {
+Result<std::vector<MadeRegion>> TargetTransfer::make_when_there_is_room(const image::Plan& plan) {
   for (;;) {
     auto made = make_regions(gpu_, plan, room_);
     if (made || made.assume_error().code() != ErrorCode::kOutOfMemory || !room_->wait()) return made;
   }
 }
 
-void TargetSession::on_dropped(std::uint64_t extent) {
+void TargetTransfer::on_dropped(std::uint64_t extent) {
   if (!makes_memory_) return;
   messages::DroppedRegions told;
   told.session = key_;
@@ -170,16 +170,16 @@ void TargetSession::on_dropped(std::uint64_t extent) {
   agent_.send(told);
 }
 
-void TargetSession::on_first_chunk() {
+void TargetTransfer::on_first_chunk() {
   fault_point(FaultPoint::kTargetMoverRound);
 }
 
-void TargetSession::on_final() {
+void TargetTransfer::on_final() {
   fault_point(FaultPoint::kTargetMoverFinal);
 }
 
-Result<void> TargetSession::on_manifest(std::span<const std::byte> bytes, const track::Fingerprint& root,
-                                        const engine::HostState& host_state) {
+Result<void> TargetTransfer::on_manifest(std::span<const std::byte> bytes, const track::Fingerprint& root,
+                                         const engine::HostState& host_state) {
   CKPT_TRY(manifest, image::decode_manifest(bytes));
   if (manifest.migration != identity_.migration || manifest.incarnation != identity_.incarnation ||
       manifest.rank != identity_.rank || manifest.chunk_bytes != chunk_bytes_)
@@ -189,7 +189,7 @@ Result<void> TargetSession::on_manifest(std::span<const std::byte> bytes, const 
   return image::check_manifest(manifest, root, view.bytes(), *params);
 }
 
-void TargetSession::on_verified(const engine::VerifiedReport& report, engine::HostState host_state) {
+void TargetTransfer::on_verified(const engine::VerifiedReport& report, engine::HostState host_state) {
   fault_point(FaultPoint::kTargetMoverVerified);
   verified_.store(true);
   messages::Verified verified;

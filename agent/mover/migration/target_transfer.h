@@ -15,11 +15,11 @@
 
 namespace ckpt::mover {
 
-class TargetSession final : public Session, private engine::ReceiverDelegate {
+class TargetTransfer final : public Session, private engine::ReceiverDelegate {
  public:
-  TargetSession(Gpu& gpu, AgentLink& agent, const messages::OpenSession& open, const SessionSecrets& secrets)
+  TargetTransfer(Gpu& gpu, AgentLink& agent, const messages::OpenSession& open, const SessionSecrets& secrets)
       : Session(gpu, agent, open, secrets), makes_memory_(open.makes_memory) {}
-  ~TargetSession() override;
+  ~TargetTransfer() override;
   bool handle(messages::Packet& packet) override;
 
  private:

@@ -22,12 +22,12 @@
 
 namespace ckpt::mover {
 
-class SnapshotSession final : public Session, private MemorySource {
+class SnapshotTransfer final : public Session, private MemorySource {
  public:
-  SnapshotSession(Gpu& gpu, AgentLink& agent, const messages::OpenSession& open,
-                  const SessionSecrets& secrets, LastSnapshots& shelf)
+  SnapshotTransfer(Gpu& gpu, AgentLink& agent, const messages::OpenSession& open,
+                   const SessionSecrets& secrets, LastSnapshots& shelf)
       : Session(gpu, agent, open, secrets), shelf_(shelf) {}
-  ~SnapshotSession() override;
+  ~SnapshotTransfer() override;
   bool handle(messages::Packet& packet) override;
   void wind_up() override;
   [[nodiscard]] bool is_over() const override { return !working_.load(); }

@@ -19,10 +19,10 @@
 
 namespace ckpt::mover {
 
-class SourceSession final : public Session, private engine::SenderObserver {
+class SourceTransfer final : public Session, private engine::SenderObserver {
  public:
   using Session::Session;
-  ~SourceSession() override;
+  ~SourceTransfer() override;
   bool handle(messages::Packet& packet) override;
   void attach_tensors(const messages::AttachTensors& request) override;
   void drop_tensors(const messages::DropTensors& request) override;

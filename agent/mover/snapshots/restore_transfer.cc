@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/mover/snapshots/restore_session.h"
+#include "agent/mover/snapshots/restore_transfer.h"
 
 #include <spdlog/spdlog.h>
 
@@ -21,17 +21,17 @@ Error was_ended() {
 
 }  // namespace
 
-RestoreSession::~RestoreSession() {
+RestoreTransfer::~RestoreTransfer() {
   wind_up();
   if (thread_.joinable()) thread_.join();
 }
 
-void RestoreSession::wind_up() {
+void RestoreTransfer::wind_up() {
   ending_.store(true);
   room_->end();
 }
 
-bool RestoreSession::handle(messages::Packet& packet) {
+bool RestoreTransfer::handle(messages::Packet& packet) {
   if (const auto* gone = std::get_if<messages::RegionsLetGo>(&packet.message)) {
     room_->let_go_elsewhere(gone->regions);
     return true;
@@ -42,7 +42,7 @@ bool RestoreSession::handle(messages::Packet& packet) {
   return true;
 }
 
-void RestoreSession::start(const messages::StartRestore& request) {
+void RestoreTransfer::start(const messages::StartRestore& request) {
   if (thread_.joinable())
     return fail(Error(ErrorCode::kInvalidArgument, "The session has been started already"));
   request_ = request;
@@ -51,18 +51,18 @@ void RestoreSession::start(const messages::StartRestore& request) {
 }
 
 // A standby gives no memory back while it waits.
-void RestoreSession::let_go(std::uint64_t) {
+void RestoreTransfer::let_go(std::uint64_t) {
   ending_.store(true);
 }
 
-void RestoreSession::run() {
+void RestoreTransfer::run() {
   const Result<void> restored = restore();
   places_.clear();
   if (!restored && !ending_.load()) fail(restored.assume_error());
   working_.store(false);
 }
 
-Result<void> RestoreSession::restore() {
+Result<void> RestoreTransfer::restore() {
   params_ = track::FingerprintParams::expand(secrets_.key, track::FingerprintPurpose::kChunks);
   vault::Route route;
   route.folder = request_.folder;
@@ -78,7 +78,7 @@ Result<void> RestoreSession::restore() {
   return ok();
 }
 
-void RestoreSession::tell_done(const vault::RestoreReport& report) {
+void RestoreTransfer::tell_done(const vault::RestoreReport& report) {
   messages::RestoreDone done;
   done.session = key_;
   done.version = report.version->number;
@@ -99,7 +99,7 @@ void RestoreSession::tell_done(const vault::RestoreReport& report) {
 
 // ---- the version's way into memory
 
-Result<void> RestoreSession::begin(const vault::Version& version) {
+Result<void> RestoreTransfer::begin(const vault::Version& version) {
   if (ending_.load()) return was_ended();
   CKPT_TRY(stored, image::decode_stored_job(version.job_record));
   if (version.regions.size() != stored.plan.extents.size())
@@ -115,7 +115,7 @@ Result<void> RestoreSession::begin(const vault::Version& version) {
 }
 
 // What an earlier, damaged version has made already is used again where it fits.
-Result<void> RestoreSession::make_memory(const image::Plan& plan) {
+Result<void> RestoreTransfer::make_memory(const image::Plan& plan) {
   drop_made(plan);
   image::Plan missing = plan;
   {
@@ -140,7 +140,7 @@ Result<void> RestoreSession::make_memory(const image::Plan& plan) {
   return ok();
 }
 
-void RestoreSession::drop_made(const image::Plan& plan) {
+void RestoreTransfer::drop_made(const image::Plan& plan) {
   messages::DroppedRegions told;
   told.session = key_;
   std::vector<std::shared_ptr<const void>> gone;
@@ -164,7 +164,7 @@ void RestoreSession::drop_made(const image::Plan& plan) {
   agent_.send(told);
 }
 
-Result<void> RestoreSession::find_places(const vault::Version& version, const image::StoredJob& stored) {
+Result<void> RestoreTransfer::find_places(const vault::Version& version, const image::StoredJob& stored) {
   const std::lock_guard lock(mutex_);
   CKPT_TRY(found, image::match_plan(stored.plan, tensors_, true));
   chunk_bytes_ = version.chunk_bytes;
@@ -185,8 +185,8 @@ Result<void> RestoreSession::find_places(const vault::Version& version, const im
   return ok();
 }
 
-Result<void> RestoreSession::chunk(std::uint32_t region, std::uint64_t chunk,
-                                   std::span<const std::byte> bytes) {
+Result<void> RestoreTransfer::chunk(std::uint32_t region, std::uint64_t chunk,
+                                    std::span<const std::byte> bytes) {
   if (ending_.load()) return was_ended();
   Place& place = places_[region];
   place.written[chunk] = track::fingerprint(*params_, bytes);
@@ -196,7 +196,7 @@ Result<void> RestoreSession::chunk(std::uint32_t region, std::uint64_t chunk,
   return ok();
 }
 
-Result<void> RestoreSession::zero_chunk(std::uint32_t region, std::uint64_t chunk, std::uint64_t bytes) {
+Result<void> RestoreTransfer::zero_chunk(std::uint32_t region, std::uint64_t chunk, std::uint64_t bytes) {
   if (ending_.load()) return was_ended();
   Place& place = places_[region];
   place.written[chunk] = track::fingerprint_of_zeroes(*params_, bytes);
@@ -205,13 +205,13 @@ Result<void> RestoreSession::zero_chunk(std::uint32_t region, std::uint64_t chun
   return ok();
 }
 
-Result<void> RestoreSession::finish(vault::VersionReader& reader) {
+Result<void> RestoreTransfer::finish(vault::VersionReader& reader) {
   CKPT_TRYV(read_host_state(reader));
   return compare();
 }
 
 // The memory itself, as the device reads it.
-Result<void> RestoreSession::compare() {
+Result<void> RestoreTransfer::compare() {
   {
     const ContextScope scope(gpu_.device);
     CKPT_CUDA_TRY(gpu_.device.api(), cuCtxSynchronize());
@@ -235,7 +235,7 @@ Result<void> RestoreSession::compare() {
   return ok();
 }
 
-Result<void> RestoreSession::read_host_state(vault::VersionReader& reader) {
+Result<void> RestoreTransfer::read_host_state(vault::VersionReader& reader) {
   host_file_.reset();
   host_bytes_ = 0;
   const vault::Blob* blob = reader.find_blob(image::kHostBlob);

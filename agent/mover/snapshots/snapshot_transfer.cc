@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/mover/snapshots/snapshot_session.h"
+#include "agent/mover/snapshots/snapshot_transfer.h"
 
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
@@ -56,12 +56,12 @@ vault::Route route_of(const messages::StartSnapshot& request) {
 
 }  // namespace
 
-SnapshotSession::~SnapshotSession() {
+SnapshotTransfer::~SnapshotTransfer() {
   wind_up();
   if (thread_.joinable()) thread_.join();
 }
 
-void SnapshotSession::wind_up() {
+void SnapshotTransfer::wind_up() {
   {
     const std::lock_guard lock(order_mutex_);
     ending_ = true;
@@ -72,7 +72,7 @@ void SnapshotSession::wind_up() {
 
 // ---- the control loop's thread
 
-bool SnapshotSession::handle(messages::Packet& packet) {
+bool SnapshotTransfer::handle(messages::Packet& packet) {
   UniqueFd file = packet.fds.empty() ? UniqueFd() : std::move(packet.fds.front());
   if (const auto* request = std::get_if<messages::StartSnapshot>(&packet.message)) {
     start(*request, std::move(file));
@@ -93,7 +93,7 @@ bool SnapshotSession::handle(messages::Packet& packet) {
   return true;
 }
 
-void SnapshotSession::start(const messages::StartSnapshot& request, UniqueFd record) {
+void SnapshotTransfer::start(const messages::StartSnapshot& request, UniqueFd record) {
   if (thread_.joinable())
     return fail(Error(ErrorCode::kInvalidArgument, "The session has been started already"));
   request_ = request;
@@ -103,11 +103,11 @@ void SnapshotSession::start(const messages::StartSnapshot& request, UniqueFd rec
 }
 
 // It has left regions_ already; what is being read of it is not, after this.
-void SnapshotSession::let_go(std::uint64_t) {
+void SnapshotTransfer::let_go(std::uint64_t) {
   const std::lock_guard held(held_);
 }
 
-std::optional<FoundRegion> SnapshotSession::find(std::uint64_t region) {
+std::optional<FoundRegion> SnapshotTransfer::find(std::uint64_t region) {
   const std::lock_guard lock(mutex_);
   const auto found = regions_.find(region);
   if (found == regions_.end()) return std::nullopt;
@@ -116,7 +116,7 @@ std::optional<FoundRegion> SnapshotSession::find(std::uint64_t region) {
 
 // ---- the session's thread
 
-void SnapshotSession::run() {
+void SnapshotTransfer::run() {
   const Result<void> taken = take();
   {
     const std::lock_guard lock(order_mutex_);
@@ -140,7 +140,7 @@ void SnapshotSession::run() {
   working_.store(false);
 }
 
-Result<void> SnapshotSession::take() {
+Result<void> SnapshotTransfer::take() {
   CKPT_TRYV(read_record());
   CKPT_TRYV(find_last());
   SnapshotMemoryOptions options;
@@ -164,7 +164,7 @@ Result<void> SnapshotSession::take() {
   return write();
 }
 
-Result<void> SnapshotSession::read_record() {
+Result<void> SnapshotTransfer::read_record() {
   CKPT_TRY(bytes, read_memory_file(record_file_, request_.record_bytes));
   CKPT_TRY(stored, image::decode_stored_job(bytes));
   stored_ = std::move(stored);
@@ -173,7 +173,7 @@ Result<void> SnapshotSession::read_record() {
 }
 
 // What is known counts only if the vault's newest version is the one that it is of.
-Result<void> SnapshotSession::find_last() {
+Result<void> SnapshotTransfer::find_last() {
   last_ = shelf_.take({request_.folder, request_.vault_job});
   if (!last_) {
     CKPT_TRY(fresh, LastSnapshot::create(gpu_.device));
@@ -194,13 +194,13 @@ Result<void> SnapshotSession::find_last() {
   return ok();
 }
 
-Result<image::Plan> SnapshotSession::plan() {
+Result<image::Plan> SnapshotTransfer::plan() {
   const std::lock_guard lock(mutex_);
   return image::build_plan(tensors_, gpu_.chunk_bytes, 1, 1);
 }
 
 // A round ahead reads all memory beside the job: that costs it more than the barrier's copy of so little.
-Result<bool> SnapshotSession::is_little_dirty() {
+Result<bool> SnapshotTransfer::is_little_dirty() {
   if (last_->version == 0) return false;
   CKPT_TRY(now, plan());
   const auto dirty = memory_->estimate_dirty(now);
@@ -211,7 +211,7 @@ Result<bool> SnapshotSession::is_little_dirty() {
   return true;
 }
 
-Result<void> SnapshotSession::run_ahead() {
+Result<void> SnapshotTransfer::run_ahead() {
   std::uint64_t before = ~std::uint64_t{0};
   CKPT_TRY(little, is_little_dirty());
   for (int round = 0; !little && round < kMaxRoundsAhead; ++round) {
@@ -237,14 +237,14 @@ Result<void> SnapshotSession::run_ahead() {
 }
 
 template <class Ready>
-Result<void> SnapshotSession::wait_until(Ready ready) {
+Result<void> SnapshotTransfer::wait_until(Ready ready) {
   std::unique_lock lock(order_mutex_);
   ordered_.wait(lock, [&] { return ready() || ending_; });
   if (!ready()) return Error(ErrorCode::kAborted, "The snapshot was given up");
   return ok();
 }
 
-Result<void> SnapshotSession::run_final() {
+Result<void> SnapshotTransfer::run_final() {
   barrier_ms_ = wall_clock_ms();
   if (const Nanos entered = final_->barrier_entered_ns; entered > 0)
     barrier_ms_ -= (now_ns() - entered) / kNanosPerMs;
@@ -260,7 +260,7 @@ Result<void> SnapshotSession::run_final() {
 
 // From here on nothing of the job is read: it goes on. Unmapping takes as long as the scan did, so that is
 // behind its back as well.
-void SnapshotSession::tell_staged() {
+void SnapshotTransfer::tell_staged() {
   messages::SnapshotStaged staged;
   staged.session = key_;
   staged.state_bytes = memory_->state_bytes();
@@ -273,7 +273,7 @@ void SnapshotSession::tell_staged() {
 }
 
 // What the job frees meanwhile is said to be dropped once it is (let_go()).
-void SnapshotSession::let_go_of_all() {
+void SnapshotTransfer::let_go_of_all() {
   {
     const std::lock_guard held(held_);
     std::vector<std::shared_ptr<const void>> mine;
@@ -290,7 +290,7 @@ void SnapshotSession::let_go_of_all() {
   agent_.send(told);
 }
 
-Result<void> SnapshotSession::write() {
+Result<void> SnapshotTransfer::write() {
   CKPT_TRY(opened, open_vault());
   files_ = std::move(opened.files);
   vault_ = std::move(opened.vault);
@@ -328,7 +328,7 @@ Result<void> SnapshotSession::write() {
 }
 
 // One writer per vault; another GPU's mover, or a node that shares the folder, may be at work.
-Result<vault::OpenVault> SnapshotSession::open_vault() {
+Result<vault::OpenVault> SnapshotTransfer::open_vault() {
   const auto until = std::chrono::steady_clock::now() + kLongestLock;
   while (true) {
     // A job's own node keeps its images on the disk.
@@ -342,7 +342,7 @@ Result<vault::OpenVault> SnapshotSession::open_vault() {
   }
 }
 
-Result<void> SnapshotSession::begin_version() {
+Result<void> SnapshotTransfer::begin_version() {
   stored_.plan = final_plan_;
   vault::VersionInput input;
   if (last_->version == 0) input.parent = 0;
@@ -365,7 +365,7 @@ Result<void> SnapshotSession::begin_version() {
   return ok();
 }
 
-Result<void> SnapshotSession::put(const std::vector<SnapshotMemory::Chunk>& chunks) {
+Result<void> SnapshotTransfer::put(const std::vector<SnapshotMemory::Chunk>& chunks) {
   std::atomic<std::size_t> next{0};
   std::mutex failure_mutex;
   std::optional<Error> failure;
@@ -396,7 +396,7 @@ Result<void> SnapshotSession::put(const std::vector<SnapshotMemory::Chunk>& chun
   return ok();
 }
 
-Result<void> SnapshotSession::keep_unchanged() {
+Result<void> SnapshotTransfer::keep_unchanged() {
   for (const auto& [extent, index] : regions_in_version_) {
     CKPT_TRYV(writer_->keep_rest(index));
     const auto missing = writer_->missing(index);
@@ -408,7 +408,7 @@ Result<void> SnapshotSession::keep_unchanged() {
   return ok();
 }
 
-Result<void> SnapshotSession::put_host_state() {
+Result<void> SnapshotTransfer::put_host_state() {
   UniqueFd file;
   {
     const std::lock_guard lock(order_mutex_);
@@ -420,14 +420,14 @@ Result<void> SnapshotSession::put_host_state() {
   return writer_->put_blob(image::kHostBlob, view.bytes());
 }
 
-Result<std::shared_ptr<const vault::Version>> SnapshotSession::commit() {
+Result<std::shared_ptr<const vault::Version>> SnapshotTransfer::commit() {
   vault::VersionLabels labels;
   labels.labels.emplace_back("barrier_ms", std::to_string(barrier_ms_));
   labels.labels.emplace_back("node", stored_.node);
   return writer_->commit(labels);
 }
 
-void SnapshotSession::remember(const vault::Version& version) {
+void SnapshotTransfer::remember(const vault::Version& version) {
   std::map<MemoryPlace, KnownExtent> extents;
   for (const SnapshotMemory::Extent* extent : memory_->extents())
     extents[extent->place] = KnownExtent{ids_.at(extent), extent->scanned};
@@ -435,7 +435,7 @@ void SnapshotSession::remember(const vault::Version& version) {
   last_->version = version.number;
 }
 
-void SnapshotSession::collect() {
+void SnapshotTransfer::collect() {
   writer_.reset();
   auto collected = vault_->collect(request_.vault_job);
   if (!collected)

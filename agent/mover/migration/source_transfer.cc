@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/mover/migration/source_session.h"
+#include "agent/mover/migration/source_transfer.h"
 
 #include <spdlog/spdlog.h>
 
@@ -29,7 +29,7 @@ std::uint64_t allowed_shadow_memory(std::uint64_t asked) {
 
 }  // namespace
 
-SourceSession::~SourceSession() {
+SourceTransfer::~SourceTransfer() {
   {
     const std::lock_guard lock(order_mutex_);
     ending_ = true;
@@ -44,7 +44,7 @@ SourceSession::~SourceSession() {
 
 // ---- the control loop's thread
 
-bool SourceSession::handle(messages::Packet& packet) {
+bool SourceTransfer::handle(messages::Packet& packet) {
   if (const auto* request = std::get_if<messages::StartSource>(&packet.message)) {
     start(*request);
   } else if (const auto* limits = std::get_if<messages::MoverLimits>(&packet.message)) {
@@ -67,7 +67,7 @@ bool SourceSession::handle(messages::Packet& packet) {
   return true;
 }
 
-void SourceSession::start(const messages::StartSource& request) {
+void SourceTransfer::start(const messages::StartSource& request) {
   if (thread_.joinable())
     return fail(Error(ErrorCode::kInvalidArgument, "The session has been started already"));
   if (request.addresses.empty() || request.addresses.size() > messages::kMaxLanes)
@@ -78,7 +78,7 @@ void SourceSession::start(const messages::StartSource& request) {
   thread_ = std::thread([this] { run(); });
 }
 
-void SourceSession::set_limits(const messages::MoverLimits& limits) {
+void SourceTransfer::set_limits(const messages::MoverLimits& limits) {
   const std::lock_guard lock(order_mutex_);
   if (limits.max_downtime_ns >= 0) {
     request_.options.max_downtime_ns = limits.max_downtime_ns;
@@ -90,7 +90,7 @@ void SourceSession::set_limits(const messages::MoverLimits& limits) {
   }
 }
 
-void SourceSession::final_round(const messages::FinalRound& request, UniqueFd host_state) {
+void SourceTransfer::final_round(const messages::FinalRound& request, UniqueFd host_state) {
   {
     const std::lock_guard lock(order_mutex_);
     if (final_order_) return;
@@ -102,22 +102,22 @@ void SourceSession::final_round(const messages::FinalRound& request, UniqueFd ho
   ordered_.notify_all();
 }
 
-Result<void> SourceSession::host_room(const messages::HostRoom& request, UniqueFd file) {
+Result<void> SourceTransfer::host_room(const messages::HostRoom& request, UniqueFd file) {
   const std::lock_guard lock(order_mutex_);
   return host_state_.open_room(request, std::move(file), chunk_params());
 }
 
-Result<void> SourceSession::host_grew(const messages::HostGrew& request) {
+Result<void> SourceTransfer::host_grew(const messages::HostGrew& request) {
   const std::lock_guard lock(order_mutex_);
   return host_state_.grew(request, sender_.get());
 }
 
-void SourceSession::attach_tensors(const messages::AttachTensors& request) {
+void SourceTransfer::attach_tensors(const messages::AttachTensors& request) {
   const std::lock_guard lock(mutex_);
   extents_.name(request.tensors);
 }
 
-void SourceSession::drop_tensors(const messages::DropTensors& request) {
+void SourceTransfer::drop_tensors(const messages::DropTensors& request) {
   Session::drop_tensors(request);
   std::vector<std::uint64_t> gone;
   {
@@ -127,7 +127,7 @@ void SourceSession::drop_tensors(const messages::DropTensors& request) {
   drop_from_sender(gone);
 }
 
-void SourceSession::let_go(std::uint64_t region) {
+void SourceTransfer::let_go(std::uint64_t region) {
   std::vector<std::uint64_t> gone;
   {
     const std::lock_guard lock(mutex_);
@@ -136,7 +136,7 @@ void SourceSession::let_go(std::uint64_t region) {
   drop_from_sender(gone);
 }
 
-void SourceSession::drop_from_sender(const std::vector<std::uint64_t>& extents) {
+void SourceTransfer::drop_from_sender(const std::vector<std::uint64_t>& extents) {
   std::shared_ptr<engine::Sender> sender;
   {
     const std::lock_guard lock(order_mutex_);
@@ -146,17 +146,17 @@ void SourceSession::drop_from_sender(const std::vector<std::uint64_t>& extents) 
   for (const std::uint64_t id : extents) sender->drop_region(id);
 }
 
-void SourceSession::attached() {
+void SourceTransfer::attached() {
   fault_point(FaultPoint::kSourceMoverAttached);
 }
 
-void SourceSession::tick() {
+void SourceTransfer::tick() {
   const std::lock_guard lock(order_mutex_);
   send_progress();
 }
 
 // With order_mutex_ held. Also after each round, since a round may be shorter than a tick.
-void SourceSession::send_progress() {
+void SourceTransfer::send_progress() {
   if (!sender_ || !convergence_ || ending_ || finished_) return;
   const engine::RoundProgress now = sender_->progress();
   messages::Progress progress;
@@ -183,7 +183,7 @@ void SourceSession::send_progress() {
 
 // ---- any of the sender's threads
 
-void SourceSession::on_mismatch(const engine::MismatchEvent& event) {
+void SourceTransfer::on_mismatch(const engine::MismatchEvent& event) {
   messages::Mismatch mismatch;
   mismatch.session = key_;
   mismatch.extent = event.chunk.region;
@@ -198,7 +198,7 @@ void SourceSession::on_mismatch(const engine::MismatchEvent& event) {
 
 // ---- the session's thread
 
-void SourceSession::run() {
+void SourceTransfer::run() {
   const Result<void> moved = move();
   if (moved) return;
   {
@@ -208,7 +208,7 @@ void SourceSession::run() {
   fail(moved.assume_error());
 }
 
-Result<void> SourceSession::move() {
+Result<void> SourceTransfer::move() {
   CKPT_TRYV(open_sender());
   CKPT_TRYV(send_new_tensors());
   CKPT_TRYV(measures_.measure_link(*sender_));
@@ -235,7 +235,7 @@ Result<void> SourceSession::move() {
   return finish();
 }
 
-Result<void> SourceSession::stop_copy() {
+Result<void> SourceTransfer::stop_copy() {
   messages::FirstRoundDone first;
   first.session = key_;
   agent_.send(first);
@@ -254,7 +254,7 @@ Result<void> SourceSession::stop_copy() {
 
 // What host state needs of memory at the target is got before the pause, however long that takes. False: the
 // final round was ordered meanwhile.
-Result<bool> SourceSession::wait_for_host_room() {
+Result<bool> SourceTransfer::wait_for_host_room() {
   announce_host_state();
   {
     const std::lock_guard lock(order_mutex_);
@@ -264,7 +264,7 @@ Result<bool> SourceSession::wait_for_host_room() {
   return sender_->wait_verified();
 }
 
-Result<void> SourceSession::open_sender() {
+Result<void> SourceTransfer::open_sender() {
   engine::SenderOptions options;
   options.id = identity_;
   options.key = secrets_.key;
@@ -293,12 +293,12 @@ Result<void> SourceSession::open_sender() {
   return ok();
 }
 
-void SourceSession::announce_host_state() {
+void SourceTransfer::announce_host_state() {
   const std::lock_guard lock(order_mutex_);
   host_state_.announce(*sender_);
 }
 
-Result<void> SourceSession::send_new_tensors(bool at_last) {
+Result<void> SourceTransfer::send_new_tensors(bool at_last) {
   std::optional<image::Plan> plan;
   std::uint64_t tensors = 0;
   {
@@ -322,13 +322,13 @@ Result<void> SourceSession::send_new_tensors(bool at_last) {
 }
 
 // Under the lock: a region that is freed meanwhile is let go of after it.
-Result<void> SourceSession::measure_memory() {
+Result<void> SourceTransfer::measure_memory() {
   auto params = chunk_params();
   const std::lock_guard lock(mutex_);
   return measures_.measure_memory(gpu_.device, std::move(params), extents_.ranges(regions_));
 }
 
-Result<engine::RoundReport> SourceSession::run_round() {
+Result<engine::RoundReport> SourceTransfer::run_round() {
   CKPT_TRYV(send_new_tensors());
   fault_point(FaultPoint::kSourceMoverRound);
   CKPT_TRY(report, sender_->run_round());
@@ -341,7 +341,7 @@ Result<engine::RoundReport> SourceSession::run_round() {
   return report;
 }
 
-Result<void> SourceSession::precopy() {
+Result<void> SourceTransfer::precopy() {
   engine::Advice advice = engine::Advice::kContinue;
   while (advice == engine::Advice::kContinue) {
     CKPT_TRY(report, run_round());
@@ -371,7 +371,7 @@ Result<void> SourceSession::precopy() {
 
 // The target's scan runs beside a last round, if one is left, before the job is paused: at the barrier it
 // would only hold up the source's where both share a memory, and it would not find more.
-Result<void> SourceSession::verify_ahead() {
+Result<void> SourceTransfer::verify_ahead() {
   std::uint32_t most_rounds = 0;
   {
     const std::lock_guard lock(order_mutex_);
@@ -387,7 +387,7 @@ Result<void> SourceSession::verify_ahead() {
   return ok();
 }
 
-void SourceSession::report_advice(engine::Advice advice) {
+void SourceTransfer::report_advice(engine::Advice advice) {
   const Nanos estimated = estimate();
   Nanos limit = 0;
   {
@@ -417,7 +417,7 @@ void SourceSession::report_advice(engine::Advice advice) {
   agent_.send(converged);
 }
 
-bool SourceSession::wait_for_order(Nanos timeout) {
+bool SourceTransfer::wait_for_order(Nanos timeout) {
   std::unique_lock lock(order_mutex_);
   const auto ordered = [this] { return final_order_.has_value() || ending_; };
   if (timeout != kForEver) return ordered_.wait_for(lock, std::chrono::nanoseconds(timeout), ordered);
@@ -426,7 +426,7 @@ bool SourceSession::wait_for_order(Nanos timeout) {
 }
 
 // Between the decision and the pause the job runs on, to its next barrier.
-Result<void> SourceSession::keep_fresh() {
+Result<void> SourceTransfer::keep_fresh() {
   const double duty = duty_of(request_.options.slowdown_permille);
   while (!wait_for_order(fresh_pause(measures_.last_round_time(), duty))) {
     CKPT_TRY(report, run_round());
@@ -435,7 +435,7 @@ Result<void> SourceSession::keep_fresh() {
   return ok();
 }
 
-Result<void> SourceSession::finish() {
+Result<void> SourceTransfer::finish() {
   messages::FinalRound order;
   UniqueFd file;
   {
@@ -482,7 +482,7 @@ Result<void> SourceSession::finish() {
   return ok();
 }
 
-Result<std::vector<std::byte>> SourceSession::manifest() {
+Result<std::vector<std::byte>> SourceTransfer::manifest() {
   CKPT_TRY(root, sender_->root());
   const track::Fingerprint host = host_state_.fingerprint();
   image::Manifest manifest;
@@ -500,16 +500,16 @@ Result<std::vector<std::byte>> SourceSession::manifest() {
   return wire::encode(manifest);
 }
 
-std::shared_ptr<const track::FingerprintParams> SourceSession::chunk_params() const {
+std::shared_ptr<const track::FingerprintParams> SourceTransfer::chunk_params() const {
   return track::FingerprintParams::expand(secrets_.key, track::FingerprintPurpose::kChunks);
 }
 
-Nanos SourceSession::estimate() {
+Nanos SourceTransfer::estimate() {
   const std::lock_guard lock(order_mutex_);
   return convergence_->estimate().value_or(0);
 }
 
-messages::SourceCounters SourceSession::counters() {
+messages::SourceCounters SourceTransfer::counters() {
   return measures_.counters(sender_->progress(), estimate());
 }
 
