@@ -181,7 +181,7 @@ void SourceSession::start_precopy(const wire::Bytes& payload) {
   start.beside_copy_ns = estimate_.beside;
   start.near = within_node_;
   if (auto sent = session_->send(std::move(start)); !sent) return fail(sent.assume_error());
-  if (auto given = give_host_room(); !given) fail(given.assume_error());
+  if (auto given = send_host_state_file(); !given) fail(given.assume_error());
 }
 
 void SourceSession::expect_pause(const std::vector<wire::CostLine>& target) {
@@ -200,16 +200,16 @@ bool SourceSession::gives_up() const {
   return options_.if_not_converged == wire::NotConverged::kAbort;
 }
 
-Result<void> SourceSession::give_host_room() {
-  auto room = way_->host_room([weak = weak_from_this()](std::uint64_t filled, bool whole) {
+Result<void> SourceSession::send_host_state_file() {
+  auto state = way_->growing_host_state([weak = weak_from_this()](std::uint64_t filled, bool whole) {
     if (auto self = weak.lock()) self->host_grew(filled, whole);
   });
-  if (!room) return ok();
-  mover::HostRoom message;
-  message.most = room->most;
-  message.expected = room->expected;
+  if (!state) return ok();
+  mover::HostStateFile message;
+  message.most = state->most;
+  message.expected = state->expected;
   std::vector<UniqueFd> descriptors;
-  descriptors.push_back(std::move(room->file));
+  descriptors.push_back(std::move(state->file));
   CKPT_TRYV(session_->send(message, std::move(descriptors)));
   host_path_ = HostStatePath::kGrows;
   return ok();

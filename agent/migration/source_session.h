@@ -57,7 +57,7 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   enum class HostStatePath : std::uint8_t {
     kNone,       // there is none to send
     kAfterSave,  // the final round begins once save() has given all of it
-    kGrows,      // into a HostRoom: the final round begins beside save()
+    kGrows,      // a GrowingHostState: the final round begins beside save()
   };
   enum class Manifest : std::uint8_t { kHeld, kAwaitsBarrier, kAwaitsSave, kReleased };
 
@@ -76,7 +76,7 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   Task<> save();
   Task<> keep_limit();
   void run_final_round(HostState state);
-  Result<void> give_host_room();
+  Result<void> send_host_state_file();
   void host_grew(std::uint64_t filled, bool whole);
   void advance_manifest(Manifest waiting_for_this, Manifest waits_for_other);
   void on_mover(mover::Packet packet);

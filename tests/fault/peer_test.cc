@@ -280,10 +280,11 @@ INSTANTIATE_TEST_SUITE_P(
                 return Headers{last, made(last, LaneMessage::kPlan, BlobRecord{})};
               },
               "A plan after the final round began"},
-        Wrong{"room", kTarget, LaneMessage::kVerify,
+        Wrong{"host memory", kTarget, LaneMessage::kVerify,
               [](const Bytes& verify) {
-                return Headers{made(verify, LaneMessage::kHostRoom, RoomRecord{std::uint64_t{1} << 60, 0}),
-                               verify};
+                return Headers{
+                    made(verify, LaneMessage::kHostMemory, HostMemoryRecord{std::uint64_t{1} << 60, 0}),
+                    verify};
               },
               "too long, or announced twice"}),
     [](const auto& info) { return std::string(info.param.name); });

@@ -31,22 +31,22 @@ struct HostState {
   std::uint64_t bytes = 0;
 };
 
-// A memory file that host state is written into while it is sent.
-struct HostRoom {
-  HostRoom() = default;
+// Host state that is written into a memory file while it is sent.
+struct GrowingHostState {
+  GrowingHostState() = default;
   UniqueFd file;
   std::uint64_t most = 0;
   std::uint64_t expected = 0;
 };
-// How much of it is there; whole: that is all. On the loop.
+// `filled`: so many bytes are there; `whole`: these are all. Called on the loop.
 using HostGrowth = std::function<void(std::uint64_t filled, bool whole)>;
 
 class SourceMode {
  public:
   virtual ~SourceMode() = default;
-  // After check(). With one the final round begins beside save(), which gives nothing: what it makes is told
-  // to `grew`.
-  virtual std::optional<HostRoom> host_room(HostGrowth) { return std::nullopt; }
+  // After check(). With a growing state the final round begins beside save(). Then save() returns no bytes,
+  // but reports its progress to the callback.
+  virtual std::optional<GrowingHostState> growing_host_state(HostGrowth) { return std::nullopt; }
   // The final round carries what save() gives, so it waits for it. Otherwise both run at once, and the
   // manifest waits.
   [[nodiscard]] virtual bool sends_host_state() const = 0;

@@ -16,9 +16,9 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr std::uint64_t kRoomBesides = std::uint64_t{64}
-                                       << 20;  // for what a process gains meanwhile, and its other images
-constexpr std::uint64_t kMaxRoom = std::uint64_t{4} << 30;  // as much as a mover takes
+// For memory that a process gains meanwhile, and for its other images.
+constexpr std::uint64_t kSpareBytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kMaxHostState = std::uint64_t{4} << 30;  // as much as a mover takes
 
 double ms(Nanos span) {
   return static_cast<double>(span) / 1e6;
@@ -52,7 +52,8 @@ PauseWork process_work(const host::TreeSize& size, std::uint64_t region_bytes, b
 }
 
 bool can_stream(std::uint64_t largest_bytes) {
-  return largest_bytes + kRoomBesides <= kMaxRoom && host::check_memory_left(2 * largest_bytes).has_value();
+  return largest_bytes + kSpareBytes <= kMaxHostState &&
+         host::check_memory_left(2 * largest_bytes).has_value();
 }
 
 // ---- source
@@ -85,14 +86,14 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
   files_ = wire::encode(files.assume_value());
   const auto measure = [root] { return host::size_of_tree(root); };
   size_ = co_await offload(context_.images, measure);
-  co_return co_await make_room(root);
+  co_return co_await open_stream(root);
 }
 
 // Before the pause, so that nobody waits for the kernel to find and clear so much memory.
-Task<Result<void>> ProcessSource::make_room(pid_t root) {
+Task<Result<void>> ProcessSource::open_stream(pid_t root) {
   CKPT_CO_TRY(estimate, host::estimate_dump(root));
   const std::uint64_t expected = estimate.largest_bytes;
-  const std::uint64_t most = std::min(expected + expected / 4 + kRoomBesides, kMaxRoom);
+  const std::uint64_t most = std::min(expected + expected / 4 + kSpareBytes, kMaxHostState);
   if (!can_stream(expected)) co_return ok();
   const auto make = [most, expected] { return host::PageStream::create(most, expected); };
   CKPT_CO_TRY(stream, co_await offload(context_.images, make));
@@ -104,16 +105,16 @@ PauseWork ProcessSource::pause_work(const Job&, const local::StateSummary& summa
   return process_work(size_, summary.region_bytes, stream_ != nullptr, context_.remap.imports());
 }
 
-std::optional<HostRoom> ProcessSource::host_room(HostGrowth grew) {
+std::optional<GrowingHostState> ProcessSource::growing_host_state(HostGrowth grew) {
   if (!stream_) return std::nullopt;
   auto file = stream_->duplicate_file();
   if (!file) return std::nullopt;
   grew_ = std::move(grew);
-  HostRoom room;
-  room.file = std::move(file).assume_value();
-  room.most = stream_->most();
-  room.expected = stream_->expected();
-  return room;
+  GrowingHostState state;
+  state.file = std::move(file).assume_value();
+  state.most = stream_->most();
+  state.expected = stream_->expected();
+  return state;
 }
 
 // The mover hears on the loop how far the stream's thread is.

@@ -40,7 +40,7 @@ class ProcessSource final : public SourceMode {
   [[nodiscard]] wire::Bytes payload() const override { return files_; }
   [[nodiscard]] PauseWork pause_work(const Job& job, const local::StateSummary& summary) const override;
   Task<Result<void>> check(std::shared_ptr<Job> job) override;
-  std::optional<HostRoom> host_room(HostGrowth grew) override;
+  std::optional<GrowingHostState> growing_host_state(HostGrowth grew) override;
   Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,
                                wire::SourceReport& report) override;
   Task<Result<void>> go_back(std::shared_ptr<Job> job) override;
@@ -49,7 +49,7 @@ class ProcessSource final : public SourceMode {
 
  private:
   Task<Result<HostState>> dump(std::shared_ptr<Job> job);
-  Task<Result<void>> make_room(pid_t root);
+  Task<Result<void>> open_stream(pid_t root);
   Result<void> begin_pages(const std::string& folder, std::size_t position);
 
   MigrationContext& context_;

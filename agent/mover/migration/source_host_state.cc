@@ -3,7 +3,8 @@
 
 namespace ckpt::mover {
 
-Result<void> SourceHostState::open_room(const wire::mover::HostRoom& request, UniqueFd file, Params params) {
+Result<void> SourceHostState::open_file(const wire::mover::HostStateFile& request, UniqueFd file,
+                                        Params params) {
   if (stream_) return Error(ErrorCode::kInvalidArgument, "The host state has a file already");
   CKPT_TRY(stream, HostStream::open(std::move(file), request.most, request.expected, std::move(params)));
   stream_ = std::move(stream);
@@ -25,7 +26,7 @@ void SourceHostState::tell(engine::Sender& sender) const {
 
 void SourceHostState::announce(engine::Sender& sender) {
   if (!stream_ || announced_) return;
-  sender.announce_host_state(stream_->room().size(), stream_->expected());
+  sender.announce_host_state(stream_->memory().size(), stream_->expected());
   announced_ = true;
 }
 
@@ -33,7 +34,7 @@ Result<engine::RoundReport> SourceHostState::run_final(const wire::mover::FinalR
                                                        Params params, engine::Sender& sender) {
   if (order.host_state_grows) {
     if (!stream_) return Error(ErrorCode::kInvalidArgument, "Host state that grows has no file");
-    CKPT_TRY(report, sender.run_final_while_it_grows(stream_->room()));
+    CKPT_TRY(report, sender.run_final_while_it_grows(stream_->memory()));
     bytes_ = stream_->extent().filled;
     return report;
   }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host state of a rank as its source sends it. It is sent while it is being made, where the agent gave a
-// file for that (HostRoom, HostGrew). Else it is sent whole, out of the file of the order for the final
+// file for that (HostStateFile, HostGrew). Else it is sent whole, out of the file of the order for the final
 // round.
 //
-// Threads: open_room(), grew(), tell() and announce() hold one lock of the session's. run_final() and what
-// follows belong to its thread, and come after the last open_room(). Ownership: outlives the sender, which
+// Threads: open_file(), grew(), tell() and announce() hold one lock of the session's. run_final() and what
+// follows belong to its thread, and come after the last open_file(). Ownership: outlives the sender, which
 // reads it. Errors: kInvalidArgument where the agent's messages do not fit together, or do not fit the file.
 #pragma once
 
@@ -24,15 +24,15 @@ class SourceHostState {
  public:
   using Params = std::shared_ptr<const track::FingerprintParams>;
 
-  Result<void> open_room(const wire::mover::HostRoom& request, UniqueFd file, Params params);
+  Result<void> open_file(const wire::mover::HostStateFile& request, UniqueFd file, Params params);
   // `sender`: none yet; it is told by tell() when there is one.
   Result<void> grew(const wire::mover::HostGrew& request, engine::Sender* sender);
   void tell(engine::Sender& sender) const;
-  // Once, if there is a room; the target gives it memory beside the rounds.
+  // Once, where the agent gave a file; the target gets memory for it beside the rounds.
   void announce(engine::Sender& sender);
   [[nodiscard]] bool is_announced() const noexcept { return announced_; }
 
-  // The final round. `file`: what the order gives, unless there is a room.
+  // The final round. `file`: the order's, unless the host state grows in a file of its own.
   Result<engine::RoundReport> run_final(const wire::mover::FinalRound& order, UniqueFd file, Params params,
                                         engine::Sender& sender);
   // After run_final().

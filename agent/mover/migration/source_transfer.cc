@@ -51,8 +51,9 @@ bool SourceTransfer::handle(messages::Packet& packet) {
     set_limits(*limits);
   } else if (const auto* order = std::get_if<messages::FinalRound>(&packet.message)) {
     final_round(*order, packet.fds.empty() ? UniqueFd() : std::move(packet.fds.front()));
-  } else if (const auto* room = std::get_if<messages::HostRoom>(&packet.message)) {
-    if (auto made = host_room(*room, std::move(packet.fds.front())); !made) fail(made.assume_error());
+  } else if (const auto* host = std::get_if<messages::HostStateFile>(&packet.message)) {
+    if (auto made = open_host_state_file(*host, std::move(packet.fds.front())); !made)
+      fail(made.assume_error());
   } else if (const auto* grown = std::get_if<messages::HostGrew>(&packet.message)) {
     if (auto good = host_grew(*grown); !good) fail(good.assume_error());
   } else if (std::holds_alternative<messages::ReleaseManifest>(packet.message)) {
@@ -102,9 +103,9 @@ void SourceTransfer::final_round(const messages::FinalRound& request, UniqueFd h
   ordered_.notify_all();
 }
 
-Result<void> SourceTransfer::host_room(const messages::HostRoom& request, UniqueFd file) {
+Result<void> SourceTransfer::open_host_state_file(const messages::HostStateFile& request, UniqueFd file) {
   const std::lock_guard lock(order_mutex_);
-  return host_state_.open_room(request, std::move(file), chunk_params());
+  return host_state_.open_file(request, std::move(file), chunk_params());
 }
 
 Result<void> SourceTransfer::host_grew(const messages::HostGrew& request) {
@@ -245,7 +246,7 @@ Result<void> SourceTransfer::stop_copy() {
     advice = convergence_->judge_stop_copy(sender_->state_bytes());
   }
   if (advice != engine::Advice::kGiveUp) {
-    CKPT_TRYV(wait_for_host_room());
+    CKPT_TRYV(wait_for_host_memory());
   }
   report_advice(advice);
   if (advice != engine::Advice::kGiveUp) wait_for_order(kForEver);
@@ -254,7 +255,7 @@ Result<void> SourceTransfer::stop_copy() {
 
 // What host state needs of memory at the target is got before the pause, however long that takes. False: the
 // final round was ordered meanwhile.
-Result<bool> SourceTransfer::wait_for_host_room() {
+Result<bool> SourceTransfer::wait_for_host_memory() {
   announce_host_state();
   {
     const std::lock_guard lock(order_mutex_);
@@ -377,7 +378,7 @@ Result<void> SourceTransfer::verify_ahead() {
     const std::lock_guard lock(order_mutex_);
     most_rounds = convergence_->options().max_rounds;
   }
-  CKPT_TRY(is_there, wait_for_host_room());
+  CKPT_TRY(is_there, wait_for_host_memory());
   if (!is_there) return ok();
   sender_->begin_verify();
   if (measures_.rounds() < most_rounds) {

@@ -37,7 +37,7 @@ class SourceTransfer final : public Session, private engine::SenderObserver {
   void start(const messages::StartSource& request);
   void set_limits(const messages::MoverLimits& limits);
   void final_round(const messages::FinalRound& request, UniqueFd host_state);
-  Result<void> host_room(const messages::HostRoom& request, UniqueFd file);
+  Result<void> open_host_state_file(const messages::HostStateFile& request, UniqueFd file);
   Result<void> host_grew(const messages::HostGrew& request);
   void send_progress();
   void drop_from_sender(const std::vector<std::uint64_t>& extents);
@@ -53,7 +53,7 @@ class SourceTransfer final : public Session, private engine::SenderObserver {
   Result<void> keep_fresh();
   Result<void> finish();
   void announce_host_state();
-  Result<bool> wait_for_host_room();
+  Result<bool> wait_for_host_memory();
   Result<std::vector<std::byte>> manifest();
   [[nodiscard]] std::shared_ptr<const track::FingerprintParams> chunk_params() const;
   Result<void> measure_memory();

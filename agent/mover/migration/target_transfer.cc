@@ -41,13 +41,13 @@ class FileView {
 }  // namespace
 
 TargetTransfer::~TargetTransfer() {
-  room_->end();
+  reclaims_->end();
   receiver_.reset();  // its threads use everything else
 }
 
 bool TargetTransfer::handle(messages::Packet& packet) {
   if (const auto* gone = std::get_if<messages::RegionsLetGo>(&packet.message)) {
-    room_->let_go_elsewhere(gone->regions);
+    reclaims_->let_go_elsewhere(gone->regions);
     return true;
   }
   const auto* request = std::get_if<messages::StartTarget>(&packet.message);
@@ -116,7 +116,7 @@ Result<engine::PlanPlaces> TargetTransfer::on_plan(std::span<const std::byte> by
 
 // The plan's tensors are then matched as a standby's would be.
 Result<void> TargetTransfer::make_memory(const image::Plan& plan) {
-  CKPT_TRY(made, make_when_there_is_room(plan));
+  CKPT_TRY(made, make_once_there_is_memory(plan));
   for (std::size_t at = 0; at < made.size(); at += messages::kMaxRegions) {
     messages::MadeRegions told;
     told.session = key_;
@@ -127,7 +127,7 @@ Result<void> TargetTransfer::make_memory(const image::Plan& plan) {
     }
     agent_.send(told, descriptors);
   }
-  room_->made(made.size());
+  reclaims_->made(made.size());
   const std::lock_guard lock(mutex_);
   for (const image::Extent& extent : plan.extents) made_[extent.id] = extent.region;
   for (MadeRegion& region : made) {
@@ -140,10 +140,10 @@ Result<void> TargetTransfer::make_memory(const image::Plan& plan) {
 }
 
 // What the job has freed at the source may still be held here by others, for moments.
-Result<std::vector<MadeRegion>> TargetTransfer::make_when_there_is_room(const image::Plan& plan) {
+Result<std::vector<MadeRegion>> TargetTransfer::make_once_there_is_memory(const image::Plan& plan) {
   for (;;) {
-    auto made = make_regions(gpu_, plan, room_);
-    if (made || made.assume_error().code() != ErrorCode::kOutOfMemory || !room_->wait()) return made;
+    auto made = make_regions(gpu_, plan, reclaims_);
+    if (made || made.assume_error().code() != ErrorCode::kOutOfMemory || !reclaims_->wait()) return made;
   }
 }
 
@@ -166,7 +166,7 @@ void TargetTransfer::on_dropped(std::uint64_t extent) {
     told.regions.push_back(id);
   }
   mapping.reset();
-  room_->dropped();
+  reclaims_->dropped();
   agent_.send(told);
 }
 

@@ -27,7 +27,7 @@ class TargetTransfer final : public Session, private engine::ReceiverDelegate {
   void attached() override;
   Result<void> start(const messages::StartTarget& request);
   Result<void> make_memory(const image::Plan& plan);
-  Result<std::vector<MadeRegion>> make_when_there_is_room(const image::Plan& plan);
+  Result<std::vector<MadeRegion>> make_once_there_is_memory(const image::Plan& plan);
 
   // engine::ReceiverDelegate
   Result<engine::PlanPlaces> on_plan(std::span<const std::byte> plan) override;
@@ -42,7 +42,7 @@ class TargetTransfer final : public Session, private engine::ReceiverDelegate {
   const bool makes_memory_;  // there is no standby
   std::atomic<bool> verified_{false};
   std::map<std::uint64_t, std::uint64_t> made_;  // Session::mutex_; the region that was made for an extent
-  const std::shared_ptr<Room> room_ = std::make_shared<Room>();
+  const std::shared_ptr<ReclaimTracker> reclaims_ = std::make_shared<ReclaimTracker>();
   std::uint64_t chunk_bytes_ = 0;
   std::uint64_t state_bytes_ = 0;
   std::uint64_t tensor_count_ = 0;

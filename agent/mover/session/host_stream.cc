@@ -39,13 +39,13 @@ HostStream::~HostStream() {
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
-  ::munmap(const_cast<std::byte*>(room_.data()), room_.size());
+  ::munmap(const_cast<std::byte*>(memory_.data()), memory_.size());
 }
 
 Result<void> HostStream::grew(std::uint64_t filled, bool is_whole) {
   {
     const std::lock_guard lock(mutex_);
-    if (filled > room_.size() || filled < extent_.filled || extent_.whole ||
+    if (filled > memory_.size() || filled < extent_.filled || extent_.whole ||
         (is_whole && filled == extent_.filled))
       return Error(ErrorCode::kInvalidArgument, "Host state that grows from " +
                                                     std::to_string(extent_.filled) + " to " +
@@ -63,7 +63,7 @@ HostStream::Extent HostStream::extent() const {
 
 void HostStream::compute() {
   // The agent has given it memory: reading then costs no faults.
-  (void)::madvise(const_cast<std::byte*>(room_.data()), expected_, MADV_POPULATE_READ);
+  (void)::madvise(const_cast<std::byte*>(memory_.data()), expected_, MADV_POPULATE_READ);
   std::uint64_t done = 0;
   for (;;) {
     Extent now;
@@ -75,7 +75,7 @@ void HostStream::compute() {
       now = extent_;
     }
     const std::uint64_t end = now.whole ? now.filled : now.filled / track::kBlockBytes * track::kBlockBytes;
-    stream_.add(room_.subspan(done, end - done));
+    stream_.add(memory_.subspan(done, end - done));
     done = end;
     if (now.whole) return;
   }

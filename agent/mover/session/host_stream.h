@@ -29,7 +29,7 @@ class HostStream {
   HostStream& operator=(const HostStream&) = delete;
 
   // All of the file; only what is filled may be read.
-  [[nodiscard]] std::span<const std::byte> room() const noexcept { return room_; }
+  [[nodiscard]] std::span<const std::byte> memory() const noexcept { return memory_; }
   [[nodiscard]] std::uint64_t expected() const noexcept { return expected_; }
 
   Result<void> grew(std::uint64_t filled, bool is_whole);
@@ -42,12 +42,12 @@ class HostStream {
   [[nodiscard]] track::Fingerprint fingerprint();
 
  private:
-  HostStream(std::span<const std::byte> room, std::uint64_t expected,
+  HostStream(std::span<const std::byte> memory, std::uint64_t expected,
              std::shared_ptr<const track::FingerprintParams> params)
-      : room_(room), expected_(expected), stream_(std::move(params)) {}
+      : memory_(memory), expected_(expected), stream_(std::move(params)) {}
   void compute();
 
-  std::span<const std::byte> room_;
+  std::span<const std::byte> memory_;
   std::uint64_t expected_;
   track::FingerprintStream stream_;  // of the thread until it is over
 

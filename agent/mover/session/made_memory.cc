@@ -17,16 +17,16 @@ constexpr std::chrono::seconds kLongestWait{30};  // for freed memory that anoth
 
 class Allocation {
  public:
-  Allocation(const Device& device, DeviceMemory memory, std::shared_ptr<Room> room)
-      : device_(device), memory_(std::move(memory)), room_(std::move(room)) {
-    room_->count(true);
+  Allocation(const Device& device, DeviceMemory memory, std::shared_ptr<ReclaimTracker> reclaims)
+      : device_(device), memory_(std::move(memory)), reclaims_(std::move(reclaims)) {
+    reclaims_->count(true);
   }
   ~Allocation() {
     {
       const ContextScope unmapping(device_);
       memory_.reset();
     }
-    room_->count(false);
+    reclaims_->count(false);
   }
   Allocation(const Allocation&) = delete;
   Allocation& operator=(const Allocation&) = delete;
@@ -34,13 +34,13 @@ class Allocation {
  private:
   const Device& device_;
   std::optional<DeviceMemory> memory_;
-  std::shared_ptr<Room> room_;
+  std::shared_ptr<ReclaimTracker> reclaims_;
 };
 
 namespace {
 
 Result<MadeRegion> make_region(const Gpu& gpu, const image::Extent& extent,
-                               const std::shared_ptr<Room>& room) {
+                               const std::shared_ptr<ReclaimTracker>& reclaims) {
   CKPT_TRY(memory, DeviceMemory::create(gpu.device.api(), gpu.device.device(), extent.bytes));
   CKPT_TRY(descriptor, memory.export_fd());
   MadeRegion made;
@@ -48,14 +48,14 @@ Result<MadeRegion> make_region(const Gpu& gpu, const image::Extent& extent,
   made.region.generation = extent.generation;
   made.region.bytes = memory.bytes();
   made.region.address = memory.pointer();
-  made.region.mapping = std::make_shared<const Allocation>(gpu.device, std::move(memory), room);
+  made.region.mapping = std::make_shared<const Allocation>(gpu.device, std::move(memory), reclaims);
   made.descriptor = std::move(descriptor);
   return made;
 }
 
 }  // namespace
 
-void Room::count(bool allocated) {
+void ReclaimTracker::count(bool allocated) {
   {
     const std::lock_guard lock(mutex_);
     allocations_ += allocated ? 1 : std::uint64_t{0} - 1;
@@ -64,18 +64,18 @@ void Room::count(bool allocated) {
   changed_.notify_all();
 }
 
-void Room::made(std::uint64_t regions) {
+void ReclaimTracker::made(std::uint64_t regions) {
   const std::lock_guard lock(mutex_);
   kept_ += regions;
 }
 
-void Room::dropped() {
+void ReclaimTracker::dropped() {
   const std::lock_guard lock(mutex_);
   --kept_;
   ++dropped_;
 }
 
-void Room::let_go_elsewhere(std::uint64_t all) {
+void ReclaimTracker::let_go_elsewhere(std::uint64_t all) {
   {
     const std::lock_guard lock(mutex_);
     let_go_ = std::max(let_go_, all);
@@ -84,7 +84,7 @@ void Room::let_go_elsewhere(std::uint64_t all) {
   changed_.notify_all();
 }
 
-void Room::end() {
+void ReclaimTracker::end() {
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
@@ -92,7 +92,7 @@ void Room::end() {
   changed_.notify_all();
 }
 
-bool Room::wait() {
+bool ReclaimTracker::wait() {
   std::unique_lock lock(mutex_);
   if (ending_ || (let_go_ >= dropped_ && allocations_ <= kept_)) return false;
   const std::uint64_t before = changes_;
@@ -100,7 +100,7 @@ bool Room::wait() {
 }
 
 Result<std::vector<MadeRegion>> make_regions(const Gpu& gpu, const image::Plan& plan,
-                                             const std::shared_ptr<Room>& room) {
+                                             const std::shared_ptr<ReclaimTracker>& reclaims) {
   const ContextScope scope(gpu.device);
   std::vector<MadeRegion> all;
   all.reserve(plan.extents.size());
@@ -108,7 +108,7 @@ Result<std::vector<MadeRegion>> make_regions(const Gpu& gpu, const image::Plan& 
     if (extent.offset != 0)
       return Error(ErrorCode::kRefused, "Region " + std::to_string(extent.region) +
                                             " is not moved whole, and there is no standby that has the rest");
-    auto made = make_region(gpu, extent, room);
+    auto made = make_region(gpu, extent, reclaims);
     if (!made)
       return Error(made.assume_error().code(), "The target has no room for the job's " +
                                                    std::to_string(plan.state_bytes()) +

@@ -2,8 +2,9 @@
 // The target's memory where no standby has any (transparent mode). There is one new exportable allocation for
 // each region of the source's plan, under the same id. So the process that gets the descriptors knows what
 // belongs where.
-// Threads: none inside; Room: any. Ownership: the allocations live while their `mapping` or a descriptor
-// does. Errors: kOutOfMemory says how much was wanted; kRefused for a plan whose regions are not moved whole.
+// Threads: none inside; ReclaimTracker: any. Ownership: the allocations live while their `mapping` or a
+// descriptor does. Errors: kOutOfMemory says how much was wanted; kRefused for a plan whose regions are not
+// moved whole.
 #pragma once
 
 #include <condition_variable>
@@ -23,14 +24,15 @@ struct MadeRegion {
   UniqueFd descriptor;
 };
 
-// What a session has made, and what of it the job has freed since: an allocation without memory waits for
-// that to be let go, here (copies into it may be under way) and by whoever has a descriptor.
-class Room {
+// Counts the regions that a session has made, and those that the job has freed since. An allocation that
+// finds no memory waits until these are released: here, where copies into them may be under way, and in each
+// process that has a descriptor.
+class ReclaimTracker {
  public:
-  void made(std::uint64_t regions);          // they are the job's now
-  void dropped();                            // one that the job has freed
-  void let_go_elsewhere(std::uint64_t all);  // how many of these nobody else holds any longer
-  void end();                                // nobody waits any more
+  void made(std::uint64_t regions);          // the job has them now
+  void dropped();                            // the job has freed one
+  void let_go_elsewhere(std::uint64_t all);  // freed regions that no other process holds any longer
+  void end();                                // every wait() returns
   // Until something has changed; false: there is nothing to wait for.
   bool wait();
 
@@ -50,6 +52,6 @@ class Room {
 
 // Content undefined (the engine writes all of it, zeroes too).
 Result<std::vector<MadeRegion>> make_regions(const Gpu& gpu, const image::Plan& plan,
-                                             const std::shared_ptr<Room>& room);
+                                             const std::shared_ptr<ReclaimTracker>& reclaims);
 
 }  // namespace ckpt::mover

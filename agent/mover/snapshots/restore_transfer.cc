@@ -28,12 +28,12 @@ RestoreTransfer::~RestoreTransfer() {
 
 void RestoreTransfer::wind_up() {
   ending_.store(true);
-  room_->end();
+  reclaims_->end();
 }
 
 bool RestoreTransfer::handle(messages::Packet& packet) {
   if (const auto* gone = std::get_if<messages::RegionsLetGo>(&packet.message)) {
-    room_->let_go_elsewhere(gone->regions);
+    reclaims_->let_go_elsewhere(gone->regions);
     return true;
   }
   const auto* request = std::get_if<messages::StartRestore>(&packet.message);
@@ -123,7 +123,7 @@ Result<void> RestoreTransfer::make_memory(const image::Plan& plan) {
     std::erase_if(missing.extents, [this](const image::Extent& e) { return regions_.contains(e.region); });
     tensors_ = plan.tensors;
   }
-  CKPT_TRY(made, make_regions(gpu_, missing, room_));
+  CKPT_TRY(made, make_regions(gpu_, missing, reclaims_));
   for (std::size_t at = 0; at < made.size(); at += messages::kMaxRegions) {
     messages::MadeRegions told;
     told.session = key_;
@@ -134,7 +134,7 @@ Result<void> RestoreTransfer::make_memory(const image::Plan& plan) {
     }
     agent_.send(told, descriptors);
   }
-  room_->made(made.size());
+  reclaims_->made(made.size());
   const std::lock_guard lock(mutex_);
   for (MadeRegion& region : made) regions_.emplace(region.info.id, std::move(region.region));
   return ok();
@@ -160,7 +160,7 @@ void RestoreTransfer::drop_made(const image::Plan& plan) {
   }
   if (told.regions.empty()) return;
   gone.clear();
-  for (std::size_t i = 0; i < told.regions.size(); ++i) room_->dropped();
+  for (std::size_t i = 0; i < told.regions.size(); ++i) reclaims_->dropped();
   agent_.send(told);
 }
 

@@ -56,7 +56,7 @@ class RestoreTransfer final : public Session, private vault::RestoreTarget {
   Result<void> finish(vault::VersionReader& reader) override;
 
   const bool makes_memory_;
-  const std::shared_ptr<Room> room_ = std::make_shared<Room>();
+  const std::shared_ptr<ReclaimTracker> reclaims_ = std::make_shared<ReclaimTracker>();
   messages::StartRestore request_;
   std::thread thread_;
   std::atomic<bool> working_{false}, ending_{false};

@@ -88,7 +88,8 @@ std::size_t descriptors_of(const Message& message) noexcept {
   if (const auto* m = std::get_if<FillRegions>(&message)) return 2 * m->regions.size();
   if (const auto* m = std::get_if<FinalRound>(&message)) return m->host_state_bytes > 0 ? 1 : 0;
   if (const auto* m = std::get_if<Verified>(&message)) return m->host_state_bytes > 0 ? 1 : 0;
-  if (std::holds_alternative<StartSnapshot>(message) || std::holds_alternative<HostRoom>(message)) return 1;
+  if (std::holds_alternative<StartSnapshot>(message) || std::holds_alternative<HostStateFile>(message))
+    return 1;
   if (const auto* m = std::get_if<SnapshotHost>(&message)) return m->host_state_bytes > 0 ? 1 : 0;
   if (const auto* m = std::get_if<RestoreDone>(&message)) return m->host_state_bytes > 0 ? 1 : 0;
   return 0;

@@ -20,11 +20,11 @@
 //                                              Converged or DidNotConverge (abort wanted: the session waits
 //                                              for EndSession)
 //         S keeps the target fresh after Converged until FinalRound comes.
-//   A>S   HostRoom +memory file fd         behind StartSource, where host state is sent while it is made: the
+//   A>S   HostStateFile +memory file fd    behind StartSource, where host state is sent while it is made: the
 //                                          file it will fill from its front
 //   A>S   FinalRound +host state fd        the rank is paused. S>A FinalSent: every chunk is acknowledged
-//   A>S   HostGrew                         after HostRoom and a FinalRound that says so: how far; the last
-//                                          one says that it is whole
+//   A>S   HostGrew                         after HostStateFile and a FinalRound that says so: how far; the
+//                                          last one says that it is whole
 //   A>S   ReleaseManifest                  BARRIER is durable. May come before FinalSent; the manifest leaves
 //                                          after both
 //                                          T>A Verified +host state fd;  S>A FinalDone
@@ -88,8 +88,8 @@ using Message =
                  Attached, Listening, PlanAccepted, Progress, FirstRoundDone, Converged, DidNotConverge,
                  FinalSent, FinalDone, Verified, Mismatch, Dropped, SessionFailed, SessionEnded, MadeRegions,
                  RegionsLetGo, FillRegions, DroppedRegions, Filled, FillFailed, StartSnapshot, SnapshotHost,
-                 StartRestore, SnapshotReady, SnapshotStaged, SnapshotDone, RestoreDone, HostRoom, HostGrew,
-                 JobLeft>;
+                 StartRestore, SnapshotReady, SnapshotStaged, SnapshotDone, RestoreDone, HostStateFile,
+                 HostGrew, JobLeft>;
 [[nodiscard]] std::string_view name_of(const Message& message) noexcept;
 
 // One packet. kInvalidArgument if it would be longer than kMaxPacketBytes, or has more regions or tensors

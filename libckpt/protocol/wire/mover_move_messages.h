@@ -137,15 +137,15 @@ struct FinalRound {  // one descriptor: host state (none if host_state_bytes is 
   Nanos barrier_entered_ns = 0;  // the rank's
   Nanos paused_ns = 0;
   std::uint64_t host_state_bytes = 0;
-  bool host_state_grows = false;  // it is what HostRoom gave, as far as HostGrew says
+  bool host_state_grows = false;  // it is what HostStateFile gave, as far as HostGrew says
   template <class A>
   void fields(A& a) {
     a(session, barrier_entered_ns, paused_ns, host_state_bytes, host_state_grows);
   }
 };
 
-struct HostRoom {  // one descriptor: a memory file of `most` bytes that cannot shrink
-  CKPT_MOVER_MESSAGE(HostRoom);
+struct HostStateFile {  // one descriptor: a memory file of `most` bytes that cannot shrink
+  CKPT_MOVER_MESSAGE(HostStateFile);
   SessionKey session;
   std::uint64_t most = 0;
   std::uint64_t expected = 0;

@@ -23,7 +23,7 @@ void add_lane_headers(Corpus& corpus) {
     add(type, [](LaneBuffer& m) { m.append(BlobRecord{4096, 0, {1, 2}}); });
   for (const LaneMessage type : {LaneMessage::kPing, LaneMessage::kPong, LaneMessage::kScanDone})
     add(type, [](LaneBuffer& m) { m.append(ClockRecord{123}); });
-  add(LaneMessage::kHostRoom, [](LaneBuffer& m) { m.append(RoomRecord{4096, 1024}); });
+  add(LaneMessage::kHostMemory, [](LaneBuffer& m) { m.append(HostMemoryRecord{4096, 1024}); });
   add(LaneMessage::kDrop, [](LaneBuffer& m) { m.append(DropRecord{1, 1}); });
   for (const std::size_t count : {std::size_t{1}, kMaxChunks}) {
     add(LaneMessage::kChunks, [&](LaneBuffer& m) {

@@ -24,8 +24,8 @@ std::size_t body_bytes(LaneMessage type, std::size_t count) {
       return count == 1 ? sizeof(ClockRecord) : kBadCount;
     case LaneMessage::kDrop:
       return count == 1 ? sizeof(DropRecord) : kBadCount;
-    case LaneMessage::kHostRoom:
-      return count == 1 ? sizeof(RoomRecord) : kBadCount;
+    case LaneMessage::kHostMemory:
+      return count == 1 ? sizeof(HostMemoryRecord) : kBadCount;
     case LaneMessage::kPlanAnswer:
     case LaneMessage::kVerdict:
       return count <= kMaxTextBytes ? sizeof(VerdictRecord) + count : kBadCount;

@@ -12,7 +12,7 @@
 //   S>T kVerify(round): scan all chunks; T>S kStale (a chunk is not what was acknowledged), then T>S
 //   kScanDone
 //   S>T kFinal(round), after a kVerify: the job is paused
-//   S>T kHostRoom: host state will follow, of so many bytes at most; kHostState (blob)
+//   S>T kHostMemory: host state will follow, of so many bytes at most; kHostState (blob)
 //   S>T kManifest (blob, root in the header), T>S kVerdict
 //   both: kAbort +text (ErrorCode in `slot`)
 // Blobs and control travel on lane 0 in order; chunks on every lane.
@@ -57,8 +57,8 @@ enum class LaneMessage : std::uint8_t {
   kVerdict,
   kAbort,
   kVerify,
-  kHostRoom,
-  kLast = kHostRoom,
+  kHostMemory,
+  kLast = kHostMemory,
 };
 
 // Which move this is about; in every message.
@@ -115,7 +115,7 @@ struct ClockRecord {  // kPing, kPong, kVerdict, kScanDone: the sender's clock
   std::int64_t time_ns = 0;
 };
 
-struct RoomRecord {  // kHostRoom
+struct HostMemoryRecord {  // kHostMemory
   std::uint64_t most = 0;
   std::uint64_t expected = 0;  // of them: worth having memory for beforehand
 };

@@ -484,11 +484,12 @@ Result<RoundReport> Sender::run_final(std::span<const std::byte> host_state) {
   });
 }
 
-Result<RoundReport> Sender::run_final_while_it_grows(std::span<const std::byte> room) {
+Result<RoundReport> Sender::run_final_while_it_grows(std::span<const std::byte> memory) {
   return final_round(true, [&] {
     const std::lock_guard lock(growing_mutex_);
-    growing_room_ = room;
-    lanes_[0]->send_blob({LaneMessage::kHostState, room.first(grown_), {}, grown_whole_ ? 0 : room.size()});
+    growing_state_ = memory;
+    lanes_[0]->send_blob(
+        {LaneMessage::kHostState, memory.first(grown_), {}, grown_whole_ ? 0 : memory.size()});
   });
 }
 
@@ -496,12 +497,12 @@ void Sender::host_state_grew(std::uint64_t filled, bool is_whole) {
   const std::lock_guard lock(growing_mutex_);
   grown_ = filled;
   grown_whole_ = is_whole;
-  if (!growing_room_.empty()) lanes_[0]->blob_grew(growing_room_.first(filled), is_whole);
+  if (!growing_state_.empty()) lanes_[0]->blob_grew(growing_state_.first(filled), is_whole);
 }
 
 void Sender::announce_host_state(std::uint64_t most, std::uint64_t expected) {
-  LaneBuffer message(LaneMessage::kHostRoom, core_->id, core_->round.load());
-  message.append(RoomRecord{most, expected});
+  LaneBuffer message(LaneMessage::kHostMemory, core_->id, core_->round.load());
+  message.append(HostMemoryRecord{most, expected});
   lanes_[0]->post(message);
 }
 

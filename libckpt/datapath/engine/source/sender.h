@@ -153,9 +153,9 @@ class Sender {
   Result<bool> wait_verified();
   // After an error `host_state` may still be read, until this sender has gone.
   Result<RoundReport> run_final(std::span<const std::byte> host_state);
-  // The same with host state that is still being made: `room` (at a fixed place, as long) fills from its
+  // The same with host state that is still being made: `memory` (at a fixed place, as long) fills from its
   // front as host_state_grew() says. Returns when all of it has been sent.
-  Result<RoundReport> run_final_while_it_grows(std::span<const std::byte> room);
+  Result<RoundReport> run_final_while_it_grows(std::span<const std::byte> memory);
   // Before or in the call above: so much is there. `is_whole`: that is all, and more than at the call before.
   // Any thread.
   void host_state_grew(std::uint64_t filled, bool is_whole);
@@ -212,7 +212,7 @@ class Sender {
 
   SenderOptions options_;
   std::mutex growing_mutex_;  // the three below
-  std::span<const std::byte> growing_room_;
+  std::span<const std::byte> growing_state_;
   std::uint64_t grown_ = 0;
   bool grown_whole_ = false;
   std::unique_ptr<SenderCore> core_;

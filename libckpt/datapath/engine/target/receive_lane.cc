@@ -194,8 +194,8 @@ Result<void> ReceiveLane::handle(std::span<const std::byte> bytes, std::span<con
       return ok();
     case LaneMessage::kVerify:
       return on_verify_(header.round);
-    case LaneMessage::kHostRoom:
-      return core_.make_host_room(record_at<RoomRecord>(bytes));
+    case LaneMessage::kHostMemory:
+      return core_.reserve_host_memory(record_at<HostMemoryRecord>(bytes));
     case LaneMessage::kFinal: {
       CKPT_TRYV(core_.begin_final(header.round));
       core_.delegate.on_final();

@@ -108,7 +108,7 @@ Result<void> Receiver::scan(std::uint32_t round) {
   items_.clear();  // they keep regions that have been dropped
   core_->end_scan(begin, now_ns(), bytes);
   post_stale(round, stale);
-  core_->wait_for_host_room();
+  core_->wait_for_host_memory();
   LaneBuffer done(LaneMessage::kScanDone, core_->id, round);
   done.append(ClockRecord{now_ns()});
   lanes_[0]->post(done);

@@ -125,43 +125,44 @@ Result<std::byte*> ReceiverCore::begin_blob(LaneMessage type, IncomingBlob& blob
     blob = {};
     blob.bytes.resize(total);
   } else {
-    if (total > max_host_bytes_ || host_begun_ || total == 0 || (host_room_ && total > host_room_->most()))
+    if (total > max_host_bytes_ || host_begun_ || total == 0 ||
+        (host_memory_ && total > host_memory_->most()))
       return Error(ErrorCode::kProtocol, "Host state of " + std::to_string(total) +
                                              " bytes: too long, sent twice, or more than was announced");
-    if (!host_room_) {
-      CKPT_TRY(room, HostRoom::create(total, 0));
-      host_room_ = std::move(room);
+    if (!host_memory_) {
+      CKPT_TRY(reservation, HostMemoryReservation::create(total, 0));
+      host_memory_ = std::move(reservation);
     }
     host_begun_ = true;
     blob = {};
   }
   blob.total = total;
-  return type == LaneMessage::kHostState ? host_room_->memory() : blob.bytes.data();
+  return type == LaneMessage::kHostState ? host_memory_->memory() : blob.bytes.data();
 }
 
-Result<void> ReceiverCore::make_host_room(const RoomRecord& room) {
+Result<void> ReceiverCore::reserve_host_memory(const HostMemoryRecord& wanted) {
   const std::lock_guard lock(mutex_);
-  if (room.most == 0 || room.most > max_host_bytes_ || room.expected > room.most || host_room_)
-    return Error(ErrorCode::kProtocol,
-                 "Host state of up to " + std::to_string(room.most) + " bytes: too long, or announced twice");
-  CKPT_TRY(made, HostRoom::create(room.most, room.expected));
-  host_room_ = std::move(made);
+  if (wanted.most == 0 || wanted.most > max_host_bytes_ || wanted.expected > wanted.most || host_memory_)
+    return Error(ErrorCode::kProtocol, "Host state of up to " + std::to_string(wanted.most) +
+                                           " bytes: too long, or announced twice");
+  CKPT_TRY(made, HostMemoryReservation::create(wanted.most, wanted.expected));
+  host_memory_ = std::move(made);
   return ok();
 }
 
-void ReceiverCore::wait_for_host_room() {
-  std::shared_ptr<HostRoom> room;
+void ReceiverCore::wait_for_host_memory() {
+  std::shared_ptr<HostMemoryReservation> reservation;
   {
     const std::lock_guard lock(mutex_);
     if (final_ || failed_.load()) return;
-    room = host_room_;
+    reservation = host_memory_;
   }
-  if (room) room->wait_until_filled();
+  if (reservation) reservation->wait_until_filled();
 }
 
 void ReceiverCore::hurry() {
   const std::lock_guard lock(mutex_);
-  if (host_room_) host_room_->hurry();
+  if (host_memory_) host_memory_->hurry();
 }
 
 std::span<std::byte> ReceiverCore::blob_destination(const LaneHeader& header, const BlobRecord& record,
@@ -177,9 +178,9 @@ std::span<std::byte> ReceiverCore::blob_destination(const LaneHeader& header, co
   if (header.type == LaneMessage::kHostState && record.total < blob.total && blob.begun < record.total)
     blob.total = record.total;
   if (record.total != blob.total || record.offset != blob.begun || bytes > blob.total - blob.begun) return {};
-  if (header.type == LaneMessage::kHostState && !host_room_) return {};  // verified already
+  if (header.type == LaneMessage::kHostState && !host_memory_) return {};  // verified already
   blob.begun += bytes;
-  std::byte* base = header.type == LaneMessage::kHostState ? host_room_->memory() : blob.bytes.data();
+  std::byte* base = header.type == LaneMessage::kHostState ? host_memory_->memory() : blob.bytes.data();
   return {base + record.offset, bytes};
 }
 
@@ -195,8 +196,8 @@ Result<bool> ReceiverCore::blob_received(const LaneHeader& header, const BlobRec
   blob.received += bytes;
   blob.complete = blob.received == blob.total;
   if (blob.complete && header.type == LaneMessage::kHostState) {
-    if (!host_room_) return Error(ErrorCode::kProtocol, "Host state of no bytes");
-    CKPT_TRY(state, host_room_->take(blob.total));
+    if (!host_memory_) return Error(ErrorCode::kProtocol, "Host state of no bytes");
+    CKPT_TRY(state, host_memory_->take(blob.total));
     host_state_ = std::move(state);
   }
   return blob.complete;
@@ -273,7 +274,7 @@ Result<void> ReceiverCore::begin_final(std::uint32_t round) {
   if (final_ || verify_round_ == 0 || round < verify_round_)
     return Error(ErrorCode::kProtocol, "A final round before a verification, or a second one");
   final_ = true;
-  if (host_room_) host_room_->hurry();
+  if (host_memory_) host_memory_->hurry();
   report_.final_heard_ns = now_ns();
   for (const auto& [id, target] : regions_) report_.state_bytes += target->region.bytes;
   return ok();
@@ -346,7 +347,7 @@ void ReceiverCore::verified() {
   if (!verified_.load()) return;
   delegate.on_verified(report_, std::move(host_state_));
   const std::lock_guard lock(mutex_);
-  host_room_.reset();
+  host_memory_.reset();
 }
 
 void ReceiverCore::fail(const Error& error) {
@@ -355,7 +356,7 @@ void ReceiverCore::fail(const Error& error) {
     if (error_) return;
     error_ = error;
     failed_.store(true);
-    if (host_room_) host_room_->hurry();
+    if (host_memory_) host_memory_->hurry();
   }
   delegate.on_failed(error);
 }

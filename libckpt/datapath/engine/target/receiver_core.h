@@ -25,7 +25,7 @@
 #include "libckpt/datapath/engine/shared/lane_messages.h"
 #include "libckpt/datapath/engine/shared/pinned_memory.h"
 #include "libckpt/datapath/engine/shared/region.h"
-#include "libckpt/datapath/engine/target/host_room.h"
+#include "libckpt/datapath/engine/target/host_memory_reservation.h"
 #include "libckpt/datapath/track/scanner.h"
 #include "libckpt/datapath/track/sent_map.h"
 
@@ -116,9 +116,9 @@ class ReceiverCore {
 
   // ---- blobs
   // Host state will come: what it needs of memory is got now.
-  Result<void> make_host_room(const RoomRecord& room);
-  // After a scan: until that memory is there, the job is paused, or it takes too long (host_room.h).
-  void wait_for_host_room();
+  Result<void> reserve_host_memory(const HostMemoryRecord& wanted);
+  // After a scan: until that memory is there, the job is paused, or it takes too long (kMaxFill).
+  void wait_for_host_memory();
   void hurry();  // nobody waits for it any more
   std::span<std::byte> blob_destination(const LaneHeader& header, const BlobRecord& record,
                                         std::size_t bytes);
@@ -183,7 +183,7 @@ class ReceiverCore {
   VerifiedReport report_;
   IncomingBlob plan_, manifest_, host_;
   HostState host_state_;
-  std::shared_ptr<HostRoom> host_room_;  // until it is verified
+  std::shared_ptr<HostMemoryReservation> host_memory_;  // until it is verified
   bool host_begun_ = false;
   std::optional<PinnedMemory> source_memory_;
   std::uint64_t source_file_ = 0;  // its inode

@@ -42,8 +42,8 @@ void read_message(std::span<const std::byte> bytes, const engine::LaneHeader& he
       return read_records<engine::ClockRecord>(bytes, 1);
     case LaneMessage::kDrop:
       return read_records<engine::DropRecord>(bytes, 1);
-    case LaneMessage::kHostRoom:
-      return read_records<engine::RoomRecord>(bytes, 1);
+    case LaneMessage::kHostMemory:
+      return read_records<engine::HostMemoryRecord>(bytes, 1);
     case LaneMessage::kPlanAnswer:
     case LaneMessage::kVerdict:
       read_records<engine::VerdictRecord>(bytes, 1);

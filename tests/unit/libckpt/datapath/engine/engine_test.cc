@@ -235,18 +235,18 @@ TEST(Engine, host_state_arrives_while_it_grows) {
     pair.announce();
     must(pair.sender().run_round());
     const std::vector<std::byte> content = test::random_bytes(kAll, 5);
-    std::vector<std::byte> room(32 * kMiB);
-    if (announced) pair.sender().announce_host_state(room.size(), 8 * kMiB);
+    std::vector<std::byte> memory(32 * kMiB);
+    if (announced) pair.sender().announce_host_state(memory.size(), 8 * kMiB);
     const auto grow_to = [&](std::uint64_t from, std::uint64_t to) {
       std::copy_n(content.begin() + static_cast<std::ptrdiff_t>(from), to - from,
-                  room.begin() + static_cast<std::ptrdiff_t>(from));
+                  memory.begin() + static_cast<std::ptrdiff_t>(from));
       pair.sender().host_state_grew(to, to == kAll);
     };
     grow_to(0, kMiB);  // before the final round
     std::thread maker([&] {
       for (std::uint64_t at = kMiB; at < kAll; at += kMiB) grow_to(at, std::min(at + kMiB, kAll));
     });
-    pair.final_report = must(pair.sender().run_final_while_it_grows(room));
+    pair.final_report = must(pair.sender().run_final_while_it_grows(memory));
     maker.join();
     pair.verdict = must(pair.commit());
     pair.wait_verified();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "libckpt/datapath/engine/target/host_room.h"
+#include "libckpt/datapath/engine/target/host_memory_reservation.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace ckpt::engine {
 namespace {
 
-constexpr std::uint64_t kRoomMib = 1 << 20;
+constexpr std::uint64_t kHostMib = 1 << 20;
 
 std::uint64_t resident_pages(const std::byte* at, std::uint64_t bytes) {
   std::vector<unsigned char> there(bytes / 4096);
@@ -32,27 +32,27 @@ std::uint64_t anonymous_kib() {
   return 0;
 }
 
-TEST(HostRoom, ExpectedPartIsBackedBeforeAnythingArrives) {
-  const auto made = HostRoom::create(64 * kRoomMib, 48 * kRoomMib);
+TEST(HostMemoryReservation, ExpectedPartIsBackedBeforeAnythingArrives) {
+  const auto made = HostMemoryReservation::create(64 * kHostMib, 48 * kHostMib);
   ASSERT_TRUE(made.has_value());
-  const auto& room = made.assume_value();
-  room->wait_until_filled();
-  EXPECT_EQ(resident_pages(room->memory(), 48 * kRoomMib), 48 * kRoomMib / 4096);
-  EXPECT_EQ(resident_pages(room->memory() + 48 * kRoomMib, 16 * kRoomMib), 0u);
+  const auto& reservation = made.assume_value();
+  reservation->wait_until_filled();
+  EXPECT_EQ(resident_pages(reservation->memory(), 48 * kHostMib), 48 * kHostMib / 4096);
+  EXPECT_EQ(resident_pages(reservation->memory() + 48 * kHostMib, 16 * kHostMib), 0u);
 }
 
-TEST(HostRoom, FutureProcessHoldsItsMemoryUntilTheStateIsComplete) {
+TEST(HostMemoryReservation, FutureProcessHoldsItsMemoryUntilTheStateIsComplete) {
   const std::uint64_t before = anonymous_kib();
-  const auto made = HostRoom::create(64 * kRoomMib, 48 * kRoomMib);
+  const auto made = HostMemoryReservation::create(64 * kHostMib, 48 * kHostMib);
   ASSERT_TRUE(made.has_value());
-  const auto& room = made.assume_value();
-  room->wait_until_filled();
+  const auto& reservation = made.assume_value();
+  reservation->wait_until_filled();
   EXPECT_GE(anonymous_kib(), before + (40 << 10));
-  room->memory()[0] = std::byte{7};
-  const auto taken = room->take(10 * kRoomMib + 1);
+  reservation->memory()[0] = std::byte{7};
+  const auto taken = reservation->take(10 * kHostMib + 1);
   ASSERT_TRUE(taken.has_value());
   const HostState& state = taken.assume_value();
-  EXPECT_EQ(state.bytes, 10 * kRoomMib + 1);
+  EXPECT_EQ(state.bytes, 10 * kHostMib + 1);
   struct stat facts {};
   ASSERT_EQ(::fstat(state.file.get(), &facts), 0);
   EXPECT_EQ(static_cast<std::uint64_t>(facts.st_size), state.bytes);
@@ -63,11 +63,11 @@ TEST(HostRoom, FutureProcessHoldsItsMemoryUntilTheStateIsComplete) {
   EXPECT_LE(anonymous_kib(), before + (20 << 10)) << "waited 30 s for what was held to be given back";
 }
 
-TEST(HostRoom, WaitWithoutExpectedBytesReturnsAtOnce) {
-  const auto made = HostRoom::create(kRoomMib, 0);
+TEST(HostMemoryReservation, WaitWithoutExpectedBytesReturnsAtOnce) {
+  const auto made = HostMemoryReservation::create(kHostMib, 0);
   ASSERT_TRUE(made.has_value());
   made.assume_value()->wait_until_filled();
-  EXPECT_EQ(resident_pages(made.assume_value()->memory(), kRoomMib), 0u);
+  EXPECT_EQ(resident_pages(made.assume_value()->memory(), kHostMib), 0u);
 }
 
 }  // namespace

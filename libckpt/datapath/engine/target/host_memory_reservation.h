@@ -28,16 +28,16 @@ struct HostState {
   std::uint64_t bytes = 0;
 };
 
-class HostRoom {
+class HostMemoryReservation {
  public:
   static constexpr std::chrono::seconds kMaxFill{20};  // less than a source waits for an answer
 
   // `most`: the length of the file until take(); `expected` bytes of it, and up to twice as many for the
   // process, get memory from now on.
-  static Result<std::shared_ptr<HostRoom>> create(std::uint64_t most, std::uint64_t expected);
-  ~HostRoom();
-  HostRoom(const HostRoom&) = delete;
-  HostRoom& operator=(const HostRoom&) = delete;
+  static Result<std::shared_ptr<HostMemoryReservation>> create(std::uint64_t most, std::uint64_t expected);
+  ~HostMemoryReservation();
+  HostMemoryReservation(const HostMemoryReservation&) = delete;
+  HostMemoryReservation& operator=(const HostMemoryReservation&) = delete;
 
   [[nodiscard]] std::byte* memory() const noexcept { return memory_; }
   [[nodiscard]] std::uint64_t most() const noexcept { return most_; }
@@ -51,7 +51,7 @@ class HostRoom {
   Result<HostState> take(std::uint64_t bytes);
 
  private:
-  HostRoom(UniqueFd file, std::byte* memory, std::uint64_t most)
+  HostMemoryReservation(UniqueFd file, std::byte* memory, std::uint64_t most)
       : file_(std::move(file)), memory_(memory), most_(most) {}
   void fill(std::uint64_t expected);
   void hold(std::uint64_t small, std::uint64_t large);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "libckpt/datapath/engine/target/host_room.h"
+#include "libckpt/datapath/engine/target/host_memory_reservation.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -24,24 +24,26 @@ constexpr std::uint64_t kSpare = std::uint64_t{256} << 20;  // that stays with o
 
 }  // namespace
 
-Result<std::shared_ptr<HostRoom>> HostRoom::create(std::uint64_t most, std::uint64_t expected) {
+Result<std::shared_ptr<HostMemoryReservation>> HostMemoryReservation::create(std::uint64_t most,
+                                                                             std::uint64_t expected) {
   UniqueFd file(::memfd_create("ckpt-host-state", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file || ::ftruncate(file.get(), static_cast<off_t>(most)) != 0)
     return Error::from_errno("Making a memory file for the host state");
   void* mapping = ::mmap(nullptr, most, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (mapping == MAP_FAILED) return Error::from_errno("Mapping the memory file of the host state");
-  std::shared_ptr<HostRoom> room(new HostRoom(std::move(file), static_cast<std::byte*>(mapping), most));
-  room->filled_ = expected == 0;
-  if (expected == 0) return room;
+  std::shared_ptr<HostMemoryReservation> reservation(
+      new HostMemoryReservation(std::move(file), static_cast<std::byte*>(mapping), most));
+  reservation->filled_ = expected == 0;
+  if (expected == 0) return reservation;
   try {
-    room->thread_ = std::thread([raw = room.get(), expected] { raw->fill(expected); });
+    reservation->thread_ = std::thread([raw = reservation.get(), expected] { raw->fill(expected); });
   } catch (const std::system_error&) {
-    room->filled_ = true;
+    reservation->filled_ = true;
   }
-  return room;
+  return reservation;
 }
 
-HostRoom::~HostRoom() {
+HostMemoryReservation::~HostMemoryReservation() {
   {
     const std::lock_guard lock(mutex_);
     over_ = true;
@@ -51,12 +53,12 @@ HostRoom::~HostRoom() {
   ::munmap(memory_, most_);
 }
 
-bool HostRoom::is_over() {
+bool HostMemoryReservation::is_over() {
   const std::lock_guard lock(mutex_);
   return over_;
 }
 
-bool HostRoom::populate(std::byte* at, std::uint64_t bytes) {
+bool HostMemoryReservation::populate(std::byte* at, std::uint64_t bytes) {
   for (std::uint64_t done = 0; done < bytes; done += kStep) {
     if (is_over()) return false;
     if (::madvise(at + done, std::min(kStep, bytes - done), MADV_POPULATE_WRITE) != 0) return false;
@@ -64,7 +66,7 @@ bool HostRoom::populate(std::byte* at, std::uint64_t bytes) {
   return true;
 }
 
-void HostRoom::fill(std::uint64_t expected) {
+void HostMemoryReservation::fill(std::uint64_t expected) {
   const std::uint64_t process = (expected + kPage - 1) / kPage * kPage;
   const std::uint64_t needed = process + process / 8;
   if (populate(memory_, expected) && memory_left() >= needed + kSpare)
@@ -76,7 +78,7 @@ void HostRoom::fill(std::uint64_t expected) {
 
 // In small pages, since the process takes small ones and the kernel gives those from its fragments first. In
 // large ones for what it then takes from whole blocks (docs/reports/host-memory.md).
-void HostRoom::hold(std::uint64_t small, std::uint64_t large) {
+void HostMemoryReservation::hold(std::uint64_t small, std::uint64_t large) {
   void* const mapping =
       ::mmap(nullptr, small + large, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) return;
@@ -92,12 +94,12 @@ void HostRoom::hold(std::uint64_t small, std::uint64_t large) {
   ::munmap(held, small + large);
 }
 
-void HostRoom::wait_until_filled() {
+void HostMemoryReservation::wait_until_filled() {
   std::unique_lock lock(mutex_);
   changed_.wait_until(lock, latest_, [this] { return filled_ || hurries_ || over_; });
 }
 
-void HostRoom::hurry() {
+void HostMemoryReservation::hurry() {
   {
     const std::lock_guard lock(mutex_);
     hurries_ = true;
@@ -105,7 +107,7 @@ void HostRoom::hurry() {
   changed_.notify_all();
 }
 
-Result<HostState> HostRoom::take(std::uint64_t bytes) {
+Result<HostState> HostMemoryReservation::take(std::uint64_t bytes) {
   {
     const std::lock_guard lock(mutex_);
     over_ = true;
