@@ -7,7 +7,7 @@
 
 namespace ckpt::agent {
 
-Descriptions::Descriptions(CoordinatorLink& link, const JobTable& jobs, const SwitchDriver& driver)
+Descriptions::Descriptions(CoordinatorLink& link, const JobTable& jobs, const HandoverDriver& driver)
     : link_(link), jobs_(jobs), driver_(driver) {
   link.take(wire::FrameType::kDescribeJob,
             [this](std::span<const std::byte> body) { return describe_job(body); });

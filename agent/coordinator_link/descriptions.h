@@ -9,14 +9,14 @@
 
 #include "agent/coordinator_link/coordinator_link.h"
 #include "agent/jobs/job_table.h"
-#include "agent/migration/switch_driver.h"
+#include "agent/migration/handover_driver.h"
 
 namespace ckpt::agent {
 
 class Descriptions {
  public:
   // Takes its frames from `link`, which must not have been started.
-  Descriptions(CoordinatorLink& link, const JobTable& jobs, const SwitchDriver& driver);
+  Descriptions(CoordinatorLink& link, const JobTable& jobs, const HandoverDriver& driver);
   Descriptions(const Descriptions&) = delete;
   Descriptions& operator=(const Descriptions&) = delete;
 
@@ -30,7 +30,7 @@ class Descriptions {
 
   CoordinatorLink& link_;
   const JobTable& jobs_;
-  const SwitchDriver& driver_;
+  const HandoverDriver& driver_;
 };
 
 }  // namespace ckpt::agent

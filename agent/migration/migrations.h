@@ -10,8 +10,8 @@
 #include <memory>
 
 #include "agent/links/peer_links.h"
+#include "agent/migration/handover_driver.h"
 #include "agent/migration/source_session.h"
-#include "agent/migration/switch_driver.h"
 #include "agent/migration/target_session.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 
@@ -27,9 +27,9 @@ class CoordinatorPort {
   virtual bool send(const wire::TargetReport& report) = 0;
 };
 
-class Migrations : public SwitchEffects {
+class Migrations : public HandoverEffects {
  public:
-  // What the machines' driver needs beside its effects, which are these (switch_driver.h).
+  // What the machines' driver needs beside its effects, which are these (handover_driver.h).
   struct Machines {
     asio::io_context& io;
     asio::thread_pool& disk;
@@ -39,7 +39,7 @@ class Migrations : public SwitchEffects {
   };
   Migrations(MigrationContext& context, CoordinatorPort& coordinator, PeerLinks& peers, Machines machines);
 
-  [[nodiscard]] SwitchDriver& driver() noexcept { return driver_; }
+  [[nodiscard]] HandoverDriver& driver() noexcept { return driver_; }
 
   void send(const migration::SwitchKey& key, const migration::SwitchInfo& info,
             const wire::SwitchMessage& message) override;
@@ -80,7 +80,7 @@ class Migrations : public SwitchEffects {
   std::map<wire::MigrationId, SourcePtr> sources_;
   std::map<wire::MigrationId, TargetPtr> targets_;
   std::map<migration::SwitchKey, std::string> peer_nodes_;
-  SwitchDriver driver_;
+  HandoverDriver driver_;
 };
 
 }  // namespace ckpt::agent

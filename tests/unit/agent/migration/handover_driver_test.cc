@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The driver of the switch machines, with a real journal and effects that only take notes.
-#include "agent/migration/switch_driver.h"
+#include "agent/migration/handover_driver.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ constexpr wire::Incarnation kBase = 1;
 constexpr SwitchKey kSource{kMigration, Party::kSource};
 constexpr SwitchKey kTarget{kMigration, Party::kTarget};
 
-class Notes : public SwitchEffects {
+class Notes : public HandoverEffects {
  public:
   void send(const SwitchKey&, const SwitchInfo&, const wire::SwitchMessage& message) override {
     lines.push_back("send " + std::string(wire::name_of(message.body)) + " to " +
@@ -70,7 +70,7 @@ struct Life {
   asio::thread_pool disk{1};
   Notes notes;
   std::vector<Error> fatal;
-  std::optional<SwitchDriver> driver;
+  std::optional<HandoverDriver> driver;
 };
 
 // The source up to BARRIER.
@@ -105,7 +105,7 @@ void go_to_commit(Life& agent) {
   agent.until("send Committed to source");
 }
 
-class SwitchDriverTest : public ::testing::Test {
+class HandoverDriverTest : public ::testing::Test {
  protected:
   [[nodiscard]] std::vector<migration::RecordKind> recorded() const {
     auto journal = migration::Journal::open(folder_ / "journal");
@@ -117,7 +117,7 @@ class SwitchDriverTest : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(SwitchDriverTest, TheSourceGoesThroughToReleased) {
+TEST_F(HandoverDriverTest, TheSourceGoesThroughToReleased) {
   {
     Life agent(folder_ / "journal");
     go_to_barrier(agent);
@@ -147,7 +147,7 @@ TEST(AgentSwitches, LeaseIsRenewedThriceInTheCoordinatorsTerm) {
   EXPECT_THAT(renewals, ::testing::ElementsAre(300U));
 }
 
-TEST_F(SwitchDriverTest, TargetReportsRunsOnceItIsRecorded) {
+TEST_F(HandoverDriverTest, TargetReportsRunsOnceItIsRecorded) {
   {
     Life agent(folder_ / "journal");
     go_to_commit(agent);
@@ -159,7 +159,7 @@ TEST_F(SwitchDriverTest, TargetReportsRunsOnceItIsRecorded) {
   EXPECT_THAT(recorded(), ::testing::ElementsAre(migration::RecordKind::kCommitted));
 }
 
-TEST_F(SwitchDriverTest, ASourceRestartedBeforeItsBarrierHoldsNothing) {
+TEST_F(HandoverDriverTest, ASourceRestartedBeforeItsBarrierHoldsNothing) {
   {
     Life agent(folder_ / "journal");
     agent.hear_prepare(Party::kSource);
@@ -170,7 +170,7 @@ TEST_F(SwitchDriverTest, ASourceRestartedBeforeItsBarrierHoldsNothing) {
   EXPECT_EQ(agent.driver->switches().source(kMigration), nullptr);
 }
 
-TEST_F(SwitchDriverTest, ASourceRestartedAtItsBarrierAsksBothSidesAndDoesNotRun) {
+TEST_F(HandoverDriverTest, ASourceRestartedAtItsBarrierAsksBothSidesAndDoesNotRun) {
   {
     Life agent(folder_ / "journal");
     go_to_barrier(agent);
@@ -185,7 +185,7 @@ TEST_F(SwitchDriverTest, ASourceRestartedAtItsBarrierAsksBothSidesAndDoesNotRun)
   EXPECT_TRUE(agent.driver->switches().may_run_freely(kJob));
 }
 
-TEST_F(SwitchDriverTest, ASourceRestartedAfterReleasedFreesAgain) {
+TEST_F(HandoverDriverTest, ASourceRestartedAfterReleasedFreesAgain) {
   {
     Life agent(folder_ / "journal");
     go_to_barrier(agent);
@@ -197,7 +197,7 @@ TEST_F(SwitchDriverTest, ASourceRestartedAfterReleasedFreesAgain) {
   EXPECT_FALSE(agent.notes.has("do run-instance"));
 }
 
-TEST_F(SwitchDriverTest, ATargetRestartedBeforeCommittedRefusesForEver) {
+TEST_F(HandoverDriverTest, ATargetRestartedBeforeCommittedRefusesForEver) {
   {
     Life agent(folder_ / "journal");
     agent.hear_prepare(Party::kTarget);
@@ -216,7 +216,7 @@ TEST_F(SwitchDriverTest, ATargetRestartedBeforeCommittedRefusesForEver) {
   EXPECT_FALSE(agent.notes.has("do prepare-standby"));
 }
 
-TEST_F(SwitchDriverTest, ATargetRestartedAfterCommittedWaitsForItsLease) {
+TEST_F(HandoverDriverTest, ATargetRestartedAfterCommittedWaitsForItsLease) {
   {
     Life agent(folder_ / "journal");
     go_to_commit(agent);
@@ -230,7 +230,7 @@ TEST_F(SwitchDriverTest, ATargetRestartedAfterCommittedWaitsForItsLease) {
   agent.until("do run-instance");
 }
 
-TEST_F(SwitchDriverTest, UnansweredMessagesAreSentAgainOnReconnect) {
+TEST_F(HandoverDriverTest, UnansweredMessagesAreSentAgainOnReconnect) {
   {
     Life agent(folder_ / "journal");
     go_to_commit(agent);
@@ -241,7 +241,7 @@ TEST_F(SwitchDriverTest, UnansweredMessagesAreSentAgainOnReconnect) {
   run_until(agent.io, [&] { return agent.notes.count("send LeaseRequest to coordinator") == 2; });
 }
 
-TEST_F(SwitchDriverTest, AnEventThatCannotBeChangesNothing) {
+TEST_F(HandoverDriverTest, AnEventThatCannotBeChangesNothing) {
   Life agent(folder_ / "journal");
   agent.driver->on_event(kSource, migration::SourceEvent(migration::JobPaused{}));
   agent.hear_prepare(Party::kSource);
@@ -270,7 +270,7 @@ class FullDisk {
   sighandler_t handler_ = SIG_DFL;
 };
 
-TEST_F(SwitchDriverTest, AFullDiskRefusesAMigrationBeforeAnythingIsTouched) {
+TEST_F(HandoverDriverTest, AFullDiskRefusesAMigrationBeforeAnythingIsTouched) {
   Life agent(folder_ / "journal");
   const FullDisk full(1);
   agent.hear_prepare(Party::kSource);

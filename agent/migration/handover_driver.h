@@ -25,9 +25,9 @@ namespace ckpt::agent {
 
 // The outside world of the machines. Every call returns at once and is idempotent (it may be repeated after a
 // restart).
-class SwitchEffects {
+class HandoverEffects {
  public:
-  virtual ~SwitchEffects() = default;
+  virtual ~HandoverEffects() = default;
   virtual void send(const migration::SwitchKey& key, const migration::SwitchInfo& info,
                     const wire::SwitchMessage& message) = 0;
   virtual void report(const migration::SwitchKey& key, const migration::SwitchInfo& info,
@@ -37,10 +37,10 @@ class SwitchEffects {
                        const migration::Action& action) = 0;
 };
 
-class SwitchDriver {
+class HandoverDriver {
  public:
-  SwitchDriver(asio::io_context& io, asio::thread_pool& disk, migration::Journal journal,
-               migration::Timing timing, SwitchEffects& effects, std::function<void(Error)> fatal);
+  HandoverDriver(asio::io_context& io, asio::thread_pool& disk, migration::Journal journal,
+                 migration::Timing timing, HandoverEffects& effects, std::function<void(Error)> fatal);
 
   // Once, before anything else: rebuilds the machines and executes what they say.
   Task<Result<void>> restore();
@@ -96,7 +96,7 @@ class SwitchDriver {
   asio::thread_pool& disk_;
   migration::Journal journal_;
   migration::AgentSwitches switches_;
-  SwitchEffects& effects_;
+  HandoverEffects& effects_;
   std::function<void(Error)> fatal_;
   std::deque<Item> queue_;
   bool draining_ = false;

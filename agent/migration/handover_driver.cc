@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/migration/switch_driver.h"
+#include "agent/migration/handover_driver.h"
 
 #include <spdlog/spdlog.h>
 
@@ -50,8 +50,9 @@ void fault_after_record(RecordKind kind) {
 
 }  // namespace
 
-SwitchDriver::SwitchDriver(asio::io_context& io, asio::thread_pool& disk, migration::Journal journal,
-                           migration::Timing timing, SwitchEffects& effects, std::function<void(Error)> fatal)
+HandoverDriver::HandoverDriver(asio::io_context& io, asio::thread_pool& disk, migration::Journal journal,
+                               migration::Timing timing, HandoverEffects& effects,
+                               std::function<void(Error)> fatal)
     : io_(io),
       disk_(disk),
       journal_(std::move(journal)),
@@ -59,7 +60,7 @@ SwitchDriver::SwitchDriver(asio::io_context& io, asio::thread_pool& disk, migrat
       effects_(effects),
       fatal_(std::move(fatal)) {}
 
-Task<Result<void>> SwitchDriver::restore() {
+Task<Result<void>> HandoverDriver::restore() {
   auto batches = switches_.restore(journal_.records(), now_ns());
   if (!batches) co_return std::move(batches).assume_error();
   draining_ = true;  // what arrives meanwhile waits
@@ -68,19 +69,19 @@ Task<Result<void>> SwitchDriver::restore() {
   co_return ok();
 }
 
-void SwitchDriver::on_message(wire::SwitchMessage message) {
+void HandoverDriver::on_message(wire::SwitchMessage message) {
   enqueue(Item(std::move(message)));
 }
 
-void SwitchDriver::on_event(migration::SwitchKey key, migration::SourceEvent event) {
+void HandoverDriver::on_event(migration::SwitchKey key, migration::SourceEvent event) {
   enqueue(Item(SourceItem{key, std::move(event)}));
 }
 
-void SwitchDriver::on_event(migration::SwitchKey key, migration::TargetEvent event) {
+void HandoverDriver::on_event(migration::SwitchKey key, migration::TargetEvent event) {
   enqueue(Item(TargetItem{key, std::move(event)}));
 }
 
-void SwitchDriver::ask_again() {
+void HandoverDriver::ask_again() {
   std::vector<TimerKey> due;
   for (const auto& [key, armed] : timers_) {
     if (key.second == migration::Timer::kPoll || key.second == migration::Timer::kLease) due.push_back(key);
@@ -91,11 +92,11 @@ void SwitchDriver::ask_again() {
   }
 }
 
-void SwitchDriver::forget(wire::JobId job) {
+void HandoverDriver::forget(wire::JobId job) {
   enqueue(Item(ForgetItem{job}));
 }
 
-Task<> SwitchDriver::compact_without(wire::JobId job) {
+Task<> HandoverDriver::compact_without(wire::JobId job) {
   switches_.forget(job);
   auto compacted = co_await offload(disk_, [this, job] {
     return journal_.compact([job](const migration::Record& record) { return record.info.job == job; });
@@ -103,14 +104,14 @@ Task<> SwitchDriver::compact_without(wire::JobId job) {
   if (!compacted) spdlog::warn("journal not compacted: reason {}", compacted.assume_error().to_string());
 }
 
-void SwitchDriver::enqueue(Item item) {
+void HandoverDriver::enqueue(Item item) {
   queue_.push_back(std::move(item));
   if (draining_) return;
   draining_ = true;
   control::spawn(io_.get_executor(), "switch events", drain());
 }
 
-Task<> SwitchDriver::drain() {
+Task<> HandoverDriver::drain() {
   while (!queue_.empty()) {
     Item item = std::move(queue_.front());
     queue_.pop_front();
@@ -119,7 +120,7 @@ Task<> SwitchDriver::drain() {
   draining_ = false;
 }
 
-Result<Batches> SwitchDriver::feed(const Item& item) {
+Result<Batches> HandoverDriver::feed(const Item& item) {
   const Nanos now = now_ns();
   if (const auto* message = std::get_if<wire::SwitchMessage>(&item)) {
     fault_before(*message);
@@ -134,7 +135,7 @@ Result<Batches> SwitchDriver::feed(const Item& item) {
   return switches_.on_event(target.key, target.event, now);
 }
 
-Task<> SwitchDriver::take(Item item) {
+Task<> HandoverDriver::take(Item item) {
   if (const auto* forget = std::get_if<ForgetItem>(&item)) co_return co_await compact_without(forget->job);
   if (const auto* message = std::get_if<wire::SwitchMessage>(&item)) {
     if (std::holds_alternative<wire::Prepare>(message->body)) {
@@ -153,7 +154,7 @@ Task<> SwitchDriver::take(Item item) {
   }
 }
 
-Task<bool> SwitchDriver::has_room_for(const wire::SwitchMessage& message) {
+Task<bool> HandoverDriver::has_room_for(const wire::SwitchMessage& message) {
   const auto* prepare = std::get_if<wire::Prepare>(&message.body);
   const std::uint64_t bytes = migration::Journal::reserve_for(prepare == nullptr ? 0 : prepare->plan.size());
   const auto reserve = [this, bytes] { return journal_.reserve(bytes); };
@@ -169,7 +170,7 @@ Task<bool> SwitchDriver::has_room_for(const wire::SwitchMessage& message) {
   co_return false;
 }
 
-Task<> SwitchDriver::execute(Batches batches) {
+Task<> HandoverDriver::execute(Batches batches) {
   std::deque<Batch> todo(std::make_move_iterator(batches.begin()), std::make_move_iterator(batches.end()));
   while (!todo.empty()) {
     const Batch batch = std::move(todo.front());
@@ -189,7 +190,7 @@ Task<> SwitchDriver::execute(Batches batches) {
   }
 }
 
-Task<bool> SwitchDriver::write(const Batch& batch, const migration::Record& record, Batches& out) {
+Task<bool> HandoverDriver::write(const Batch& batch, const migration::Record& record, Batches& out) {
   auto written = co_await offload(disk_, [this, &record] { return journal_.append(record); });
   if (written) {
     fault_after_record(record.kind);
@@ -212,7 +213,7 @@ Task<bool> SwitchDriver::write(const Batch& batch, const migration::Record& reco
   co_return false;
 }
 
-void SwitchDriver::perform(const Batch& batch, const Action& action) {
+void HandoverDriver::perform(const Batch& batch, const Action& action) {
   if (const auto* send = std::get_if<migration::Send>(&action)) {
     const wire::SwitchMessage message(batch.info.migration, batch.info.job, batch.info.base, send->from,
                                       send->to, send->body);
@@ -232,7 +233,7 @@ void SwitchDriver::perform(const Batch& batch, const Action& action) {
   if (std::holds_alternative<migration::StartReceiving>(action)) fault_point(FaultPoint::kTargetPrecopy);
 }
 
-void SwitchDriver::arm(const migration::SwitchKey& key, const migration::ArmTimer& action) {
+void HandoverDriver::arm(const migration::SwitchKey& key, const migration::ArmTimer& action) {
   ArmedTimer& armed = timers_[TimerKey(key, action.timer)];
   // A timer that has fired already cannot be cancelled any more: the generation tells its handler apart.
   armed.generation = next_generation_++;
@@ -246,7 +247,7 @@ void SwitchDriver::arm(const migration::SwitchKey& key, const migration::ArmTime
   });
 }
 
-void SwitchDriver::fire(const migration::SwitchKey& key, migration::Timer timer) {
+void HandoverDriver::fire(const migration::SwitchKey& key, migration::Timer timer) {
   if (key.role == Party::kSource) {
     on_event(key, migration::SourceEvent(migration::TimerFired(timer)));
   } else {
