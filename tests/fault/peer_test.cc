@@ -71,10 +71,11 @@ Bytes placed_as(const Bytes& message, const Bytes& like) {
 
 class Nobody final : public ReceiverDelegate {
   Result<PlanPlaces> on_plan(std::span<const std::byte>) override { return PlanPlaces{}; }
-  Result<void> on_manifest(std::span<const std::byte>, const track::Fingerprint&, const HostState&) override {
+  Result<void> on_manifest(std::span<const std::byte>, const track::Fingerprint&,
+                           const ReceivedHostState&) override {
     return ok();
   }
-  void on_verified(const VerifiedReport&, HostState) override {}
+  void on_verified(const VerifiedReport&, ReceivedHostState) override {}
   void on_failed(const Error&) override {}
 };
 

@@ -20,7 +20,7 @@ constexpr std::uint64_t kChunk = 64 * kKiB;
 class ChangeAndChangeBack : public FaultHooks {
  public:
   std::atomic<const test::Buffer*> buffer{nullptr};
-  void before_copy(const ChunkId& id, const Region&) override {
+  void before_copy(const ChunkId& id, const TransferRegion&) override {
     const test::Buffer* armed = buffer.load();
     if (id.chunk == 3 && armed != nullptr) armed->fill(3 * kChunk, kChunk, 'B');
   }
@@ -49,7 +49,7 @@ TEST(Rule1, the_sent_map_holds_what_the_target_has_not_what_was_scanned) {
 class TearDuringCopy : public FaultHooks {
  public:
   std::atomic<const test::Buffer*> buffer{nullptr};
-  void before_copy(const ChunkId& id, const Region&) override {
+  void before_copy(const ChunkId& id, const TransferRegion&) override {
     if (id.chunk != 5) return;
     if (const test::Buffer* armed = buffer.exchange(nullptr)) armed->fill(5 * kChunk, kChunk / 2, 'n');
   }

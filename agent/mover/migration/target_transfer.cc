@@ -179,7 +179,7 @@ void TargetTransfer::on_final() {
 }
 
 Result<void> TargetTransfer::on_manifest(std::span<const std::byte> bytes, const track::Fingerprint& root,
-                                         const engine::HostState& host_state) {
+                                         const engine::ReceivedHostState& host_state) {
   CKPT_TRY(manifest, image::decode_manifest(bytes));
   if (manifest.migration != identity_.migration || manifest.incarnation != identity_.incarnation ||
       manifest.rank != identity_.rank || manifest.chunk_bytes != chunk_bytes_)
@@ -189,7 +189,7 @@ Result<void> TargetTransfer::on_manifest(std::span<const std::byte> bytes, const
   return image::check_manifest(manifest, root, view.bytes(), *params);
 }
 
-void TargetTransfer::on_verified(const engine::VerifiedReport& report, engine::HostState host_state) {
+void TargetTransfer::on_verified(const engine::VerifiedReport& report, engine::ReceivedHostState host_state) {
   fault_point(FaultPoint::kTargetMoverVerified);
   verified_.store(true);
   messages::Verified verified;

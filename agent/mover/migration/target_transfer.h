@@ -35,8 +35,8 @@ class TargetTransfer final : public Session, private engine::ReceiverDelegate {
   void on_dropped(std::uint64_t extent) override;
   void on_final() override;
   Result<void> on_manifest(std::span<const std::byte> manifest, const track::Fingerprint& root,
-                           const engine::HostState& host_state) override;
-  void on_verified(const engine::VerifiedReport& report, engine::HostState host_state) override;
+                           const engine::ReceivedHostState& host_state) override;
+  void on_verified(const engine::VerifiedReport& report, engine::ReceivedHostState host_state) override;
   void on_failed(const Error& error) override { fail(error); }
 
   const bool makes_memory_;  // there is no standby

@@ -15,7 +15,7 @@ class FaultHooks {
  public:
   virtual ~FaultHooks() = default;
   // Source: about to copy this chunk from the device (the scan has already seen it).
-  virtual void before_copy(const ChunkId&, const Region&) {}
+  virtual void before_copy(const ChunkId&, const TransferRegion&) {}
   // Source: the staged copy, fingerprinted and about to leave.
   virtual void on_staged(const ChunkId&, std::span<std::byte>) {}
   // Target: as it came off the link, before it is written to the device.

@@ -12,7 +12,7 @@ namespace ckpt::engine {
 
 // Ids and generations are the source's; both are never 0. A region that is freed and made anew gets a higher
 // generation.
-struct Region {
+struct TransferRegion {
   std::uint64_t id = 0;
   std::uint64_t generation = 0;
   CUdeviceptr address = 0;  // in this process, 16-byte aligned

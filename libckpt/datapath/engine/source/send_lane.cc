@@ -240,7 +240,7 @@ Result<void> SendLane::enqueue_copies(Slot& slot) {
   for (std::uint32_t i = 0; i < message.count; ++i) {
     const DirtyChunk& chunk = message.chunks[i];
     if (chunk.zero) continue;
-    const Region& region = chunk.region->get();
+    const TransferRegion& region = chunk.region->get();
     if (core_.hooks != nullptr) core_.hooks->before_copy({region.id, region.generation, chunk.chunk}, region);
     const CUdeviceptr address = region.address + chunk.chunk * core_.chunk_bytes;
     if (bytes > 0 && (chunk.region != within || address != from + bytes)) {
@@ -295,7 +295,7 @@ Result<void> SendLane::stage(Slot& slot, std::size_t worker) {
     to += length;
     message.codes[i] = {codec::Encoding::kRaw, length};
     marks += message.mark_counts[i];
-    const Region& region = chunk.region->get();
+    const TransferRegion& region = chunk.region->get();
     if (core_.hooks != nullptr) core_.hooks->on_staged({region.id, region.generation, chunk.chunk}, staged);
   }
   message.plain_bytes = static_cast<std::uint64_t>(to - slot.staging.memory().data());
@@ -351,7 +351,7 @@ Result<void> SendLane::transmit(Slot& slot) {
   header.set_slot(index, slot.sequence);
   std::uint64_t plain_bytes = 0;
   for (std::uint32_t i = 0; i < message.count; ++i) {
-    const Region& region = message.chunks[i].region->get();
+    const TransferRegion& region = message.chunks[i].region->get();
     ChunkRecord record;
     record.region = region.id;
     record.generation = region.generation;
@@ -500,7 +500,7 @@ Result<void> SendLane::handle_ack(const LaneHeader& header, std::span<const std:
   } else {
     for (std::uint32_t i = 0; i < slot.message.count; ++i) {
       const auto record = record_at<AckRecord>(bytes, i);
-      const Region& region = slot.message.chunks[i].region->get();
+      const TransferRegion& region = slot.message.chunks[i].region->get();
       if (record.region != region.id || record.generation != region.generation ||
           record.chunk != slot.message.chunks[i].chunk)
         return Error(ErrorCode::kProtocol, "An acknowledgement of other chunks than were sent");
@@ -535,7 +535,7 @@ void SendLane::judge(Slot& slot, std::span<const std::byte> bytes) {
   for (std::uint32_t i = 0; i < slot.message.count; ++i) {
     const auto record = record_at<AckRecord>(bytes, i);
     if (record.gone != 0 || record.fingerprint == slot.message.staged[i]) continue;
-    const Region& region = slot.message.chunks[i].region->get();
+    const TransferRegion& region = slot.message.chunks[i].region->get();
     SourceCodec::wrong(slot.message.chunks[i]);
     resend_.push_back(slot.message.chunks[i]);
     resend_.back().raw = true;

@@ -114,7 +114,7 @@ Result<void> Sender::send_plan(std::span<const std::byte> plan) {
   return Error(ErrorCode::kRefused, answer.second);
 }
 
-Result<void> Sender::add_region(Region region) {
+Result<void> Sender::add_region(TransferRegion region) {
   CKPT_TRYV(core_->add_region(std::move(region)));
   return ok();
 }

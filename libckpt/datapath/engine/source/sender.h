@@ -128,7 +128,7 @@ class Sender {
   [[nodiscard]] std::size_t same_host_lanes(transport::PayloadAccess least) const;
   // Again with what was added since, before add_region() of it.
   Result<void> send_plan(std::span<const std::byte> plan);
-  Result<void> add_region(Region region);
+  Result<void> add_region(TransferRegion region);
   // A region of a plan that will never be added: it was freed meanwhile.
   void forgo_region(std::uint64_t id, std::uint64_t generation);
   // Returns once nothing here touches the region and its backing is released (ENG-7). Unknown ids are fine.

@@ -46,7 +46,7 @@ void SourceRegion::finish_drop() {
 #endif
 }
 
-Result<SourceRegion*> SenderCore::add_region(Region region) {
+Result<SourceRegion*> SenderCore::add_region(TransferRegion region) {
   if (region.id == 0 || region.generation == 0 || region.bytes == 0 || region.address % 16 != 0)
     return Error(ErrorCode::kInvalidArgument,
                  "Region " + std::to_string(region.id) + " is empty, unaligned or without a generation");
@@ -111,7 +111,7 @@ void SenderCore::forget(std::span<const DirtyChunk> chunks) {
 }
 
 void SenderCore::acknowledge(const DirtyChunk& chunk, const track::Fingerprint& from_target) {
-  const Region& region = chunk.region->get();
+  const TransferRegion& region = chunk.region->get();
 #if CKPT_WITHOUT_RULE == 1
   (void)from_target;
   (void)map_.acknowledge(region.id, region.generation, chunk.chunk, chunk.scanned);

@@ -37,12 +37,12 @@ class SourceCodec;
 // A region at the source. Whoever reads its memory is a user meanwhile; a drop waits until nobody is.
 class SourceRegion {
  public:
-  SourceRegion(Region region, std::uint64_t chunk_bytes, ChunkHistory history)
+  SourceRegion(TransferRegion region, std::uint64_t chunk_bytes, ChunkHistory history)
       : region_(std::move(region)),
         chunks_(chunk_count(region_.bytes, chunk_bytes)),
         history_(std::move(history)) {}
 
-  [[nodiscard]] const Region& get() const noexcept { return region_; }
+  [[nodiscard]] const TransferRegion& get() const noexcept { return region_; }
   [[nodiscard]] std::uint32_t chunks() const noexcept { return chunks_; }
   [[nodiscard]] bool dropped() const noexcept { return dropped_.load(); }
   // Whether no round has looked at it yet: the target holds nothing of it. Of the sender's caller only.
@@ -59,7 +59,7 @@ class SourceRegion {
   void finish_drop();
 
  private:
-  Region region_;
+  TransferRegion region_;
   std::uint32_t chunks_;
   ChunkHistory history_;
   std::atomic<std::uint32_t> users_{0};
@@ -126,7 +126,7 @@ class SenderCore {
       false};  // this round ends early: what is queued is dropped, what is in flight arrives
 
   // ---- regions and the sent map
-  Result<SourceRegion*> add_region(Region region);
+  Result<SourceRegion*> add_region(TransferRegion region);
   SourceRegion* find_region(std::uint64_t id) const;  // nullptr: none, or dropped
   void forget_region(const SourceRegion& region);
   std::vector<SourceRegion*> live_regions() const;

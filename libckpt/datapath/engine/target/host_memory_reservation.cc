@@ -107,7 +107,7 @@ void HostMemoryReservation::hurry() {
   changed_.notify_all();
 }
 
-Result<HostState> HostMemoryReservation::take(std::uint64_t bytes) {
+Result<ReceivedHostState> HostMemoryReservation::take(std::uint64_t bytes) {
   {
     const std::lock_guard lock(mutex_);
     over_ = true;
@@ -116,7 +116,7 @@ Result<HostState> HostMemoryReservation::take(std::uint64_t bytes) {
   if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0 ||
       ::fcntl(file_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
     return Error::from_errno("Sealing the memory file of the host state");
-  HostState state;
+  ReceivedHostState state;
   state.file = std::move(file_);
   state.bytes = bytes;
   return state;

@@ -23,7 +23,7 @@
 
 namespace ckpt::engine {
 
-struct HostState {
+struct ReceivedHostState {
   UniqueFd file;  // a memory file; none if bytes is 0
   std::uint64_t bytes = 0;
 };
@@ -48,7 +48,7 @@ class HostMemoryReservation {
   void hurry();
   // `bytes` have arrived, which is all: the file gets that length for good, and what was held for the process
   // is given back. Once.
-  Result<HostState> take(std::uint64_t bytes);
+  Result<ReceivedHostState> take(std::uint64_t bytes);
 
  private:
   HostMemoryReservation(UniqueFd file, std::byte* memory, std::uint64_t most)

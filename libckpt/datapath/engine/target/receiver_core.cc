@@ -219,7 +219,7 @@ Result<void> ReceiverCore::accept_plan() {
   if (chunk_bytes_ != 0 && chunk_bytes_ != places.chunk_bytes)
     return Error(ErrorCode::kProtocol, "A later plan with another chunk size");
   chunk_bytes_ = places.chunk_bytes;
-  for (Region& region : places.regions) {
+  for (TransferRegion& region : places.regions) {
     auto target = std::make_shared<TargetRegion>();
     const std::uint32_t chunks = chunk_count(region.bytes, chunk_bytes_);
     target->held.resize(chunks);
@@ -248,7 +248,7 @@ Result<void> ReceiverCore::begin_verify(std::uint32_t round, std::vector<track::
   scan_ended_ = false;
   table_.emplace(root_params_, chunk_bytes_);
   for (const auto& [id, target] : regions_) {
-    const Region& region = target->region;
+    const TransferRegion& region = target->region;
     CKPT_TRYV(table_->add_region(id, region.generation, region.bytes));
     for (std::uint32_t chunk = 0; chunk < target->known.size(); ++chunk) {
       if (target->known[chunk] == 0) continue;  // it is yet to come and is fingerprinted then

@@ -34,7 +34,7 @@ namespace ckpt::engine {
 // Where the source's regions are here.
 struct PlanPlaces {
   std::uint64_t chunk_bytes = 0;
-  std::vector<Region> regions;  // of this plan; earlier ones stay
+  std::vector<TransferRegion> regions;  // of this plan; earlier ones stay
 };
 
 struct VerifiedReport {
@@ -59,14 +59,14 @@ class ReceiverDelegate {
   virtual void on_final() {}
   // The roots are equal; the last word on what the manifest says besides. An error is a refusal.
   virtual Result<void> on_manifest(std::span<const std::byte> manifest, const track::Fingerprint& root,
-                                   const HostState& host_state) = 0;
-  virtual void on_verified(const VerifiedReport& report, HostState host_state) = 0;
+                                   const ReceivedHostState& host_state) = 0;
+  virtual void on_verified(const VerifiedReport& report, ReceivedHostState host_state) = 0;
   virtual void on_failed(
       const Error&) = 0;  // once, any thread; also when the source is gone before it was verified
 };
 
 struct TargetRegion {
-  Region region;
+  TransferRegion region;
   std::vector<track::Fingerprint> held;      // as computed after the last write
   std::vector<std::uint8_t> known;           // 0: never written, or being written
   std::vector<std::uint32_t> arrived_round;  // of the last message for the chunk
@@ -182,7 +182,7 @@ class ReceiverCore {
   std::optional<track::SentMap> table_;
   VerifiedReport report_;
   IncomingBlob plan_, manifest_, host_;
-  HostState host_state_;
+  ReceivedHostState host_state_;
   std::shared_ptr<HostMemoryReservation> host_memory_;  // until it is verified
   bool host_begun_ = false;
   std::optional<PinnedMemory> source_memory_;

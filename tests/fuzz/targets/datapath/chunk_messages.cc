@@ -45,10 +45,10 @@ class Delegate final : public engine::ReceiverDelegate {
     return places;
   }
   Result<void> on_manifest(std::span<const std::byte>, const track::Fingerprint&,
-                           const engine::HostState&) override {
+                           const engine::ReceivedHostState&) override {
     return ok();
   }
-  void on_verified(const engine::VerifiedReport&, engine::HostState) override { ++verified; }
+  void on_verified(const engine::VerifiedReport&, engine::ReceivedHostState) override { ++verified; }
   void on_failed(const Error&) override { ++failed; }
   unsigned verified = 0;
   unsigned failed = 0;
@@ -153,7 +153,7 @@ class Target {
     for (std::size_t i = 0; i < count; ++i) {
       fingerprints.push_back(fingerprint_of(records[i].region, records[i].chunk));
       if (!places[i].region) continue;
-      const engine::Region& region = places[i].region->region;
+      const engine::TransferRegion& region = places[i].region->region;
       FUZZ_CHECK(region.id == records[i].region && region.generation == records[i].generation);
       FUZZ_CHECK(places[i].address >= region.address && places[i].bytes > 0);
       FUZZ_CHECK(places[i].address - region.address <= region.bytes);

@@ -152,7 +152,7 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
     for (const auto& [id, generation] : unannounced_) plan.push_back({id, generation, source(id).bytes()});
     CKPT_TRYV(sender_->send_plan(std::as_bytes(std::span(plan))));
     for (const auto& [id, generation] : unannounced_) {
-      Region region{id, generation, source(id).pointer(), source(id).bytes(), backing_[id]};
+      TransferRegion region{id, generation, source(id).pointer(), source(id).bytes(), backing_[id]};
       CKPT_TRYV(sender_->add_region(std::move(region)));
       backing_[id].reset();  // only the engine holds it now
     }
@@ -215,7 +215,7 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
   Verdict verdict;
   bool verified = false;
   VerifiedReport report;
-  HostState host_state;
+  ReceivedHostState host_state;
   std::optional<Error> failure;  // the receiver's
   bool refuse_plan = false;
 
@@ -233,11 +233,11 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
     return places;
   }
   Result<void> on_manifest(std::span<const std::byte> manifest, const track::Fingerprint&,
-                           const HostState&) override {
+                           const ReceivedHostState&) override {
     if (manifest.size() != 8) return Error(ErrorCode::kCorrupt, "manifest");
     return ok();
   }
-  void on_verified(const VerifiedReport& verified_report, HostState state) override {
+  void on_verified(const VerifiedReport& verified_report, ReceivedHostState state) override {
     const std::lock_guard lock(mutex_);
     verified = true;
     report = verified_report;

@@ -138,7 +138,7 @@ class ChangeDuringRound : public FaultHooks {
   const test::Buffer* buffer = nullptr;
   std::uint64_t chunks = 0;
   std::atomic<std::uint64_t> seen{0};
-  void before_copy(const ChunkId&, const Region&) override {
+  void before_copy(const ChunkId&, const TransferRegion&) override {
     if (seen.fetch_add(1) == 1000 && buffer != nullptr)
       for (std::uint64_t i = 0; i < chunks; ++i) buffer->fill(i * 64 * kKiB, 1, 0x3C);
   }
@@ -169,7 +169,7 @@ class HoldFirstCopy : public FaultHooks {
  public:
   std::atomic<bool> held{false};
   std::atomic<bool> let_go{false};
-  void before_copy(const ChunkId&, const Region&) override {
+  void before_copy(const ChunkId&, const TransferRegion&) override {
     if (held.exchange(true)) return;
     held.notify_all();
     let_go.wait(false);
@@ -208,7 +208,7 @@ TEST(Engine, regions_dropped_at_once_are_released_in_turn) {
 class CutAtFirstCopy : public FaultHooks {
  public:
   Sender* sender = nullptr;
-  void before_copy(const ChunkId&, const Region&) override {
+  void before_copy(const ChunkId&, const TransferRegion&) override {
     if (sender != nullptr) std::exchange(sender, nullptr)->cut_round();
   }
 };
@@ -353,10 +353,11 @@ class OneRegion : public ReceiverDelegate {
     places.regions.push_back({1, 1, 0x10000, 4 * kMiB, nullptr});
     return places;
   }
-  Result<void> on_manifest(std::span<const std::byte>, const track::Fingerprint&, const HostState&) override {
+  Result<void> on_manifest(std::span<const std::byte>, const track::Fingerprint&,
+                           const ReceivedHostState&) override {
     return ok();
   }
-  void on_verified(const VerifiedReport&, HostState) override {}
+  void on_verified(const VerifiedReport&, ReceivedHostState) override {}
   void on_failed(const Error&) override {}
 };
 
@@ -417,7 +418,7 @@ TEST(Engine, the_final_scan_sees_every_chunk_once) {
     buffers.push_back(std::make_unique<test::Buffer>(device, sizes[i]));
     contents.push_back(test::random_bytes(sizes[i], static_cast<unsigned>(i)));
     buffers.back()->write(0, contents.back());
-    Region region{i + 1, 1, buffers.back()->pointer(), sizes[i], nullptr};
+    TransferRegion region{i + 1, 1, buffers.back()->pointer(), sizes[i], nullptr};
     regions.push_back(std::make_unique<SourceRegion>(std::move(region), 64 * kKiB, ChunkHistory()));
     all.push_back(regions.back().get());
   }

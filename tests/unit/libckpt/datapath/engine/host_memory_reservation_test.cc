@@ -51,7 +51,7 @@ TEST(HostMemoryReservation, FutureProcessHoldsItsMemoryUntilTheStateIsComplete) 
   reservation->memory()[0] = std::byte{7};
   const auto taken = reservation->take(10 * kHostMib + 1);
   ASSERT_TRUE(taken.has_value());
-  const HostState& state = taken.assume_value();
+  const ReceivedHostState& state = taken.assume_value();
   EXPECT_EQ(state.bytes, 10 * kHostMib + 1);
   struct stat facts {};
   ASSERT_EQ(::fstat(state.file.get(), &facts), 0);

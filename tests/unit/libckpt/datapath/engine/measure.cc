@@ -142,10 +142,11 @@ class Move : public ReceiverDelegate {
   Result<PlanPlaces> on_plan(std::span<const std::byte>) override {
     return PlanPlaces{wanted_.chunk, {{1, 1, to_, wanted_.bytes, nullptr}}};
   }
-  Result<void> on_manifest(std::span<const std::byte>, const track::Fingerprint&, const HostState&) override {
+  Result<void> on_manifest(std::span<const std::byte>, const track::Fingerprint&,
+                           const ReceivedHostState&) override {
     return ok();
   }
-  void on_verified(const VerifiedReport&, HostState) override {}
+  void on_verified(const VerifiedReport&, ReceivedHostState) override {}
   void on_failed(const Error& error) override {
     std::fprintf(stderr, "target: %s\n", error.to_string().c_str());
   }
