@@ -45,7 +45,7 @@ Result<void> find_process(const Config& config, const wire::InspectProcess& requ
   return Error(ErrorCode::kNotFound, "There is no process " + std::to_string(request.pid) + where);
 }
 
-// Of one that is a job's the job says more than the library it runs with.
+// For a process of a job, the job's name tells the user more than the library that is mapped into it.
 Result<void> check_is_free(const JobTable& jobs, pid_t pid) {
   for (const auto& job : jobs.all()) {
     if (job->unknown() && job->record().spec.adopt_pid == pid)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Taking in a process that was not started by us: what it is, on which GPU, and whether it can be
-// (docs/adr/0007). Nothing of it is touched.
+// Inspects a process that gpumigrate has not started: its program, its GPU, and whether it can be adopted
+// (docs/adr/0007). The process itself is not touched.
 // Threads: the event loop. Errors: kNotFound for no such process, kRefused and kNotSupported naming the
 // obstacle.
 #pragma once
@@ -22,7 +22,7 @@ struct AdoptionContext {
 // For `adopt` before there is a job, and again for the agent's own start of it.
 Task<Result<wire::ProcessFacts>> inspect_process(AdoptionContext context, wire::InspectProcess request);
 
-// How many bytes the driver says that `pid` has on the GPUs of `snapshot`; 0 if it does not say.
+// How many bytes `pid` has on the GPUs of `snapshot`, as the driver reports them; 0 if it does not.
 [[nodiscard]] std::uint64_t device_bytes_of(const InventorySnapshot& snapshot, pid_t pid);
 
 }  // namespace ckpt::agent

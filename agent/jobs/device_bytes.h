@@ -9,12 +9,12 @@
 
 namespace ckpt::agent {
 
-// As far as is known now: what the driver counts, contexts and what nobody named included, at least what the
-// ranks say themselves.
+// As far as is known now: the driver's count, which includes contexts and unnamed allocations, and at least
+// the ranks' own sum.
 void add_device_bytes(const InventorySnapshot& snapshot, wire::JobInstance& instance);
-// As of when the driver was asked: what a job has taken since is not missing in that answer's free memory
-// either, and placement adds the two up. `then`: the ranks as they were; where the driver does not count,
-// their word holds.
+// As of the query to the driver: memory that a job has taken since is not missing in that answer's free
+// memory either, and placement adds the two up. `then`: the ranks at that time; where the driver does not
+// count, their own sums are used.
 void count_device_bytes(const InventorySnapshot& snapshot, const std::vector<wire::RankState>& then,
                         wire::JobInstance& instance);
 

@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kNotesFile = "/gpumigrate.json";
 constexpr std::size_t kMaxNotesBytes = 16 << 10;
 
-// It becomes a word of CRIU's command line, without the slashes before its name.
+// It becomes an argument of CRIU's command line, without the slashes before its name.
 bool is_path_of_file(const std::string& path) {
   return path.starts_with('/') && path.find_first_not_of('/') != std::string::npos &&
          path.find('\0') == std::string::npos;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the image of a process says of itself beside CRIU's files: JSON in its folder. Threads: any. Errors:
-// kCorrupt for what another node sent; kIo.
+// The description of a process image beside CRIU's files: JSON in its folder. Threads: any. Errors: kCorrupt
+// for another node's invalid bytes; kIo.
 #pragma once
 
 #include <cstdint>

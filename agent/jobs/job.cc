@@ -181,7 +181,7 @@ Task<Result<void>> Job::attach_when_ready(Milliseconds restore) {
   }
   auto attached = connect();
   if (attached) attached = co_await attach();
-  // A program may end before anybody has looked at it, and its keeper with it.
+  // A program may end before the agent has attached, and its keeper with it.
   if (attached || take_written_end()) co_return ok();
   co_return attached;
 }
@@ -206,14 +206,14 @@ Result<void> Job::connect() {
 }
 
 Task<Result<void>> Job::attach(std::optional<Milliseconds> timeout) {
-  const std::uint64_t heard = phases_heard_;
+  const std::uint64_t heard = phases_received_;
   const auto keeper = keeper_;
   auto status = co_await keeper->attach(timeout);
   if (!status) co_return std::move(status).assume_error();
   unknown_ = false;
   // An event that came right behind the answer is handled before this coroutine goes on, and is the newer
   // word.
-  if (phases_heard_ == heard)
+  if (phases_received_ == heard)
     take_status(status.assume_value());
   else
     rank_pid_ = status.assume_value().rank_pid;
@@ -235,7 +235,7 @@ void Job::take_status(const local::Status& status) {
 
 void Job::on_event(const local::Message& message) {
   auto self = shared_from_this();
-  if (tells_phase(message.body)) ++phases_heard_;
+  if (tells_phase(message.body)) ++phases_received_;
   if (std::holds_alternative<local::Ready>(message.body)) {
     phase_ = local::Phase::kRunning;
     control::spawn(environment_.executor, "job summary", refresh_summary());
@@ -243,7 +243,7 @@ void Job::on_event(const local::Message& message) {
     phase_ = local::Phase::kStandbyReady;
   } else if (const auto* status = std::get_if<local::Status>(&message.body)) {
     take_status(*status);
-    // A transparent rank runs from its first GPU call on, and never says Ready.
+    // A transparent rank runs from its first GPU call on, and never sends Ready.
     if (phase_ == local::Phase::kRunning)
       control::spawn(environment_.executor, "job summary", refresh_summary());
   }
@@ -315,7 +315,7 @@ void Job::on_keeper_gone(const Error& error) {
 
 bool Job::take_proven_end(const Error& error) {
   if (take_written_end()) return true;
-  // Who holds the other end of a connection lives.
+  // The keeper lives while it holds its end of the connection.
   if ((keeper_ && keeper_->is_open()) || keeper_may_live(folder_)) return false;
   // It may have written between the two looks.
   if (!take_written_end()) end_without_word(error);
@@ -349,8 +349,7 @@ Task<> Job::shut_down_keeper() {
   keeper->close();
 }
 
-// One question at a time; what changes while it is out is asked for again, or a job would stay as it was at
-// its start.
+// One query at a time; after a change meanwhile it is repeated, or a job would stay as it was at its start.
 Task<> Job::refresh_summary() {
   auto self = shared_from_this();
   if (refreshing_) {
@@ -493,7 +492,7 @@ Task<> Job::stop_restored(Milliseconds grace) {
 Task<> Job::let_go_of_gpu() {
   auto self = shared_from_this();
   if (!was_restored() || !environment_.save_before_kill || ended() || unknown_ || !keeper_) co_return;
-  if (std::exchange(letting_go_, true)) {  // who is at it kills then
+  if (std::exchange(letting_go_, true)) {  // the caller that is doing it kills afterwards
     co_await wait_for_end(environment_.config.keeper_timeout);
     co_return;
   }

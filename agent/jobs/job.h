@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One instance of a job on this node: its folder, its keeper, and what the coordinator is told of it. The
-// keeper is started detached (a session of its own) and outlives the agent; a restarted agent finds it by its
-// socket. Threads: the event loop.
-// Ownership: shared by the job table and the migrations that involve it; nothing here ends a job unless asked
-// to.
-// Errors: start() and rediscover() say why. A keeper that is proven to have ended ends the instance. One that
-// only does not answer makes it unknown. Then nothing may take its place, and it is asked until it answers or
-// is proven to have ended.
+// One instance of a job on this node: its folder, its keeper, and its state as the coordinator receives it.
+// The keeper is started detached (a session of its own) and outlives the agent; a restarted agent finds it by
+// its socket. Threads: the event loop.
+// Ownership: shared by the job table and the migrations that involve it; nothing here ends a job without an
+// order.
+// Errors: start() and rediscover() return the reason. A keeper that is proven to have ended ends the
+// instance. One that only does not answer makes it unknown. Then no other instance may take its place, and
+// the keeper is queried until it answers or is proven to have ended.
 #pragma once
 
 #include <functional>
@@ -64,9 +64,9 @@ class Job : public std::enable_shared_from_this<Job> {
   [[nodiscard]] bool unknown() const noexcept { return unknown_; }
   // Until it answers or is proven to have ended, or the time is over.
   Task<> known(std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max());
-  // This agent has heard that it was stopped or killed by its keeper, and did not end by itself.
+  // Its keeper has reported to this agent that it stopped or killed the rank, which did not end by itself.
   [[nodiscard]] bool ended_as_told() const noexcept { return ended_as_told_; }
-  // It was told to end because the job runs elsewhere.
+  // It was ordered to end because the job runs elsewhere.
   [[nodiscard]] bool leaving() const noexcept { return leaving_; }
   [[nodiscard]] const local::StateSummary& summary() const noexcept { return summary_; }
   [[nodiscard]] wire::JobInstance instance() const;
@@ -75,14 +75,14 @@ class Job : public std::enable_shared_from_this<Job> {
 
   // Until the standby waits in ckpt_ready; its end before that is an error that quotes its last output.
   Task<Result<void>> standby_ready(Milliseconds timeout);
-  // Asks the rank what it would take to move it; keeps the answer for instance().
+  // Queries the rank's StateSummary and keeps it for instance().
   Task<> refresh_summary();
   // The rank runs as that incarnation from now on.
   void runs_as(wire::Incarnation incarnation);
   // Which GPU the job is on, and where its context is (job_record.h); durable when it returns.
   Task<Result<void>> moved_to(std::uint32_t gpu_index);
   Task<Result<void>> set_context_location(std::string on, std::string goes_to);
-  // What the driver says that the process has on its GPU; of an adopted one.
+  // Device memory of an adopted process, as the driver reports it.
   void device_bytes_are(std::uint64_t bytes);
   // How long a move on this node, or to another one, would pause it (pause_forecast.h); 0: not known.
   void expect_pauses(Nanos within_node, Nanos between_nodes) {
@@ -91,24 +91,24 @@ class Job : public std::enable_shared_from_this<Job> {
   [[nodiscard]] std::uint32_t rank_pid() const noexcept { return rank_pid_; }
   // One ThinRank call at a time.
   [[nodiscard]] Turn& thin_turn() noexcept { return thin_turn_; }
-  // One at a time lets it go on from a pause: after a restart a migration may, and whoever looks for what is
-  // paused.
+  // Held while the job is resumed from a pause: after a restart both its migration and the search for paused
+  // jobs may do that.
   [[nodiscard]] Turn& resume_turn() noexcept { return resume_turn_; }
   void set_phase(local::Phase phase);
-  // SIGTERM, after the grace SIGKILL. A job that was restored is told so once its context is saved, unless it
-  // handles SIGTERM. kUnavailable for an unknown one: it is stopped if it answers within the grace, else its
-  // keeper is killed.
+  // SIGTERM, after the grace SIGKILL. A restored job without a handler of SIGTERM gets it once its context is
+  // saved. kUnavailable for an unknown one: it is stopped if it answers within the grace, else its keeper is
+  // killed.
   Task<Result<void>> stop(Milliseconds grace);
   // Ends a rank whose job runs elsewhere, then its keeper. Idempotent.
   Task<> leave();
-  // Kills the rank and ends the keeper, whatever they do; has ended afterwards, unless not even a kill can be
+  // Kills the rank and ends the keeper. Afterwards the instance has ended, unless even a kill cannot be
   // proven. Idempotent.
   Task<> destroy();
   // Until the rank has ended, or the time is over.
   Task<bool> wait_for_end(Milliseconds timeout);
 
-  // `listener` hears the local protocol's events of this instance (RankExited, RankStopped, ...) until it is
-  // removed.
+  // `listener` receives the local protocol's events of this instance (RankExited, RankStopped, ...) until it
+  // is removed.
   using Listener = std::function<void(const local::Body&)>;
   std::uint64_t listen(Listener listener);
   void unlisten(std::uint64_t id);
@@ -126,9 +126,10 @@ class Job : public std::enable_shared_from_this<Job> {
   Task<Result<void>> attach(std::optional<Milliseconds> timeout = {});
   void on_event(const local::Message& message);
   void on_keeper_gone(const Error& error);
-  // A process that is nobody's child ends with its keeper only if it is stopped for a move.
+  // An adopted process, which is no child of its keeper, ends with the keeper only if it is stopped for a
+  // move.
   void end_orphan();
-  // The end that a keeper which is gone has written down; false if there is none.
+  // Takes the end from status.json of a keeper that is gone; false if there is none.
   bool take_written_end();
   // Has its keeper ended? False: that is not known.
   bool take_proven_end(const Error& error);
@@ -167,7 +168,7 @@ class Job : public std::enable_shared_from_this<Job> {
   std::shared_ptr<ChildProcess> process_;
   std::optional<int> keeper_status_;  // it ended, with this
   local::Phase phase_ = local::Phase::kStarting;
-  std::uint64_t phases_heard_ = 0;  // events that told a phase
+  std::uint64_t phases_received_ = 0;  // events that reported a phase
   local::StateSummary summary_;
   std::pair<Nanos, Nanos> expected_pauses_{};
   std::uint32_t rank_pid_ = 0;
@@ -180,7 +181,7 @@ class Job : public std::enable_shared_from_this<Job> {
   std::string why_unknown_;
   bool stopping_unknown_ = false;  // a stop waits for it
   bool refreshing_ = false;
-  bool refresh_again_ = false;  // something changed while the keeper was being asked
+  bool refresh_again_ = false;  // something changed during the query of the keeper
   bool letting_go_ = false;
   std::string last_save_;  // how it went; part of the end's reason
   std::string end_reason_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent must know of a job's instance after a restart: the file "record" in the instance's folder
-// HOME/jobs/jJOB.K/, or jJOB.K.mID/ of a standby. K is the incarnation it was started with; the one it runs
-// as may be higher (SW-1). The migration is in the name since a given-up one's standby may still be ending
-// while the next one's starts as the same K.
+// The facts about a job's instance that an agent needs after a restart: the file "record" in the instance's
+// folder HOME/jobs/jJOB.K/, or jJOB.K.mID/ of a standby. K is the incarnation it was started with; the one it
+// runs as may be higher (SW-1). The migration is in the name since a given-up one's standby may still be
+// ending while the next one's starts as the same K.
 // Threads: values. Errors: kIo, kCorrupt; a folder without a readable record is no instance.
 #pragma once
 
@@ -31,7 +31,7 @@ struct JobRecord {
   std::int32_t exit_code = -1;
   // Transparent mode: UUID of the GPU that the process's context is on, or was when the driver saved it
   // (empty: the first rank's), and of the one that a restore which has begun puts it on. The second counts if
-  // the driver says the context is not saved (any more).
+  // the driver reports the context as not saved (any more).
   std::string context_gpu;
   std::string context_goes_to;
   std::uint64_t device_bytes = 0;  // of an adopted process, as the driver last reported

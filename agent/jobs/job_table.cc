@@ -137,7 +137,7 @@ Task<> JobTable::remove(std::shared_ptr<Job> job) {
   const Key key = key_of(*job);
   co_await job->destroy();
   if (!job->ended()) co_return;  // it may run
-  // Removed meanwhile by somebody else: the folder may be a successor's already.
+  // Removed meanwhile by another caller: the folder may be a successor's already.
   const auto it = jobs_.find(key);
   if (it == jobs_.end() || it->second != job) co_return;
   co_await job->remove_folder();

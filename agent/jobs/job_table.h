@@ -33,8 +33,8 @@ class JobTable {
   [[nodiscard]] std::shared_ptr<Job> started_by(wire::MigrationId migration, wire::JobId job,
                                                 wire::Incarnation incarnation) const;
   [[nodiscard]] std::vector<std::shared_ptr<Job>> all() const;
-  // A later migration has started a standby as the same incarnation: this one is ending, and nobody else is
-  // to hear of it.
+  // A later migration has started a standby as the same incarnation: this one is ending, and is reported to
+  // no one else.
   [[nodiscard]] bool superseded(const Job& job) const;
 
   // SIGTERM, after the grace SIGKILL, to every instance of the job up to that incarnation. kNotFound if there

@@ -45,7 +45,8 @@ void Job::become_unknown(const Error& error) {
   control::spawn(environment_.executor, "silent keeper", ask_until_known());
 }
 
-// The same connection for as long as it is open: one that nobody accepts fills the listener's queue.
+// The same connection for as long as it is open: a connection that the keeper does not accept fills its
+// listener's queue.
 Task<Result<void>> Job::ask_once(Milliseconds timeout) {
   auto self = shared_from_this();
   if (keeper_ && !keeper_->is_open()) keeper_.reset();
@@ -101,7 +102,7 @@ Task<> Job::stop_unknown(Milliseconds grace) {
   spdlog::warn("silent keeper is killed, since the job is to end: job {} incarnation {}",
                wire::job_text(id()), record_.incarnation);
   kill_keeper(folder_);
-  // What was taken in where it ran is nobody's child.
+  // An adopted process is no child of its keeper.
   const wire::JobSpec& spec = record_.spec;
   const bool taken_in = spec.way == MigrationMode::kAdopted && record_.migration == 0;
   if (taken_in && host::is_process(spec.adopt_pid, spec.adopt_start_ticks)) host::kill_source(spec.adopt_pid);

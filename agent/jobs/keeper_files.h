@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files between agent and keeper in an instance's folder. keeper.json, written here, has what to start.
-// status.json, written by the keeper and read when it is gone, has how the rank ended. Threads: pure. Errors:
-// kIo; a status file that is absent or damaged gives nothing.
+// The files between agent and keeper in an instance's folder. keeper.json, written here, describes the
+// program to start. status.json, written by the keeper and read when it is gone, has the end of the rank.
+// Threads: pure. Errors: kIo; a status file that is absent or damaged gives nothing.
 #pragma once
 
 #include <chrono>
@@ -40,7 +40,7 @@ struct KeeperStatus {
   std::int32_t wait_status = 0;
   bool ended_by_keeper = false;
   bool ran = false;                   // it was resumed, as `incarnation`; false in files of older keepers
-  wire::Incarnation incarnation = 0;  // 0: not said
+  wire::Incarnation incarnation = 0;  // 0: not reported
 };
 [[nodiscard]] std::optional<KeeperStatus> read_keeper_status(const std::string& folder);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a keeper that has killed its rank without an agent's order says of the rank's context, in status.json
+// A keeper that has killed its rank without an agent's order reports on the rank's context, in status.json
 // (agent/keeper/last_save.h). Threads: any.
-// Errors: none; a file that is absent or damaged says nothing.
+// Errors: none; a file that is absent or damaged has no report.
 #pragma once
 
 #include <string>

@@ -2,9 +2,9 @@
 // One connection to a keeper (libckpt/inprocess/local/messages.h): typed requests as coroutines, events by
 // callback. A keeper answers every request; one that does not within the timeout gives kTimedOut and the link
 // stays usable (late answers are dropped).
-// Threads: the event loop only. Ownership: the link owns the socket; received descriptors belong to who gets
-// them. Errors: a keeper's Failed as its own error, kUnavailable once the keeper is gone (then on_closed has
-// been or will be called once).
+// Threads: the event loop only. Ownership: the link owns the socket; received descriptors belong to the
+// caller. Errors: a keeper's Failed as its own error, kUnavailable once the keeper is gone (then on_closed
+// has been or will be called once).
 #pragma once
 
 #include <chrono>
@@ -45,7 +45,7 @@ struct PausedState {
   UniqueFd host_state;
 };
 
-// Some of a set of a keeper's: copies of its descriptors. None: there are no more.
+// A part of one of the keeper's memory sets, with copies of its descriptors. Empty at the end.
 struct HeldRegions {
   HeldRegions() = default;
   std::uint64_t next = 0;  // where the following ones begin
@@ -70,7 +70,7 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
     Exchange& operator=(const Exchange&) = delete;
 
     [[nodiscard]] std::uint64_t request() const noexcept { return request_; }
-    // What does not fit one message is not sent: next() then says so (kInvalidArgument).
+    // A body that does not fit one message is not sent: next() then returns kInvalidArgument.
     void send(local::Body body, std::vector<UniqueFd> descriptors = {});
     // The next answer; a Failed becomes an error.
     Task<Result<KeeperMessage>> next(Milliseconds timeout);
@@ -102,7 +102,7 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
   // acknowledges batches.
   [[nodiscard]] std::unique_ptr<Exchange> begin_export();
   Task<Result<void>> stop_export();
-  // Asks for a pause at the next barrier; the answer may take as long as the job likes. To take it back:
+  // Asks for a pause at the next barrier; the job answers when it reaches one. To withdraw the request:
   // cancel() the exchange, then resume().
   [[nodiscard]] std::unique_ptr<Exchange> begin_pause();
   Task<Result<PausedState>> finish_pause(Exchange& exchange);

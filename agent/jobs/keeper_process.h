@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The process that keeps an instance, seen from outside when its socket does not answer. keeper.pid in the
 // instance's folder names it by id and start time, and is locked while it lives. The folder is the job's
-// user's, so what the file says is believed only of that user's processes.
-// Threads: any. Errors: what cannot be looked at counts as alive: only proof is proof.
+// user's, so the file is trusted only about that user's processes.
+// Threads: any. Errors: a process that cannot be inspected counts as alive: only proof is proof.
 #pragma once
 
 #include <string>

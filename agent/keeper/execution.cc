@@ -35,7 +35,7 @@ void Execution::pause(std::uint64_t request) {
   if (parts_.is_transparent) parts_.rank.send({0, request, local::Pause{}});
 }
 
-// The rank may be on its way into the pause: one that says Paused nevertheless is told to go on.
+// The rank may be entering the pause: if it sends Paused nevertheless it is ordered to go on.
 void Execution::withdraw_pause() {
   parts_.page.withdraw_pause();
   if (parts_.is_transparent)
@@ -98,7 +98,7 @@ void Execution::resume(local::Received received) {
 void Execution::on_paused(local::Received received) {
   const std::uint64_t request = received.message.request;
   if (parts_.state.phase != Phase::kPausing || request != pause_request_) {
-    // The pause was withdrawn while the rank entered its barrier. A transparent one says which it was.
+    // The pause was withdrawn while the rank entered its barrier. A transparent rank reports which it was.
     const bool by_request = parts_.is_transparent;
     return parts_.rank.send(
         {0, by_request ? request : 0,

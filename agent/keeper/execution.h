@@ -42,7 +42,7 @@ class Execution {
   void on_paused(local::Received received);
   void on_running(const local::Message& message);
   void on_failed(const local::Message& message);
-  // What it was asked and has not answered fails.
+  // Its unanswered requests fail.
   void on_rank_gone(const std::string& why);
 
   // What was dumped stays stopped, whatever its lease, until it is called back.

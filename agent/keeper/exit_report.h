@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a program ended, in JOBDIR/status.json: on the disk before anybody is told. Threads: any.
+// How a program ended, in JOBDIR/status.json: durable before it is reported. Threads: any.
 // Errors: kIo.
 #pragma once
 

@@ -25,7 +25,7 @@ using local::MessageType;
 using local::Phase;
 
 constexpr std::size_t kMaxStrangers = 16;
-constexpr std::uint64_t kTerminationGraceMs = 10'000;  // when the keeper itself is told to end by SIGTERM
+constexpr std::uint64_t kTerminationGraceMs = 10'000;  // when the keeper itself gets SIGTERM
 
 Result<UniqueFd> make_signal_fd() {
   sigset_t wanted;
@@ -44,7 +44,7 @@ bool is_allowed_in_last_save(MessageType type) {
          type == MessageType::kSetDeadline;
 }
 
-// As waitpid would tell it.
+// As waitpid would return it.
 int wait_status_of(const siginfo_t& info) {
   const int status = info.si_code == CLD_EXITED ? info.si_status << 8 : info.si_status;
   return info.si_code == CLD_DUMPED ? status | 0x80 : status;
@@ -180,7 +180,7 @@ void Keeper::accept_peers(local::Listener& listener) {
   }
 }
 
-// The first message says who a stranger is.
+// The first message identifies a new peer.
 void Keeper::greet(std::size_t index) {
   Peer peer = std::move(strangers_[index]);
   strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(index));
@@ -243,7 +243,7 @@ void Keeper::rank_changed(int status) {
 }
 
 Result<void> Keeper::rank_exited(int status) {
-  if (rank_.is_open()) rank_.read();  // what it has said before it ended comes before its end
+  if (rank_.is_open()) rank_.read();  // messages that it sent before it ended come before its end
   // Whatever the program has left behind; what an adopted one has started here is not ours to end.
   if (!parts_.foreign) parts_.process.signal_group(SIGKILL);
   parts_.namespace_alive.reset();
@@ -347,7 +347,7 @@ void Keeper::begin_export(local::Received received) {
 void Keeper::relay_to_rank(local::Received received) {
   if (rank_.is_open()) return rank_.send(received.message, std::move(received.descriptors));
   const MessageType type = type_of(received.message.body);
-  // Nobody waits for what acknowledges something that is gone.
+  // An acknowledgement of something that is gone has no receiver.
   if (type == MessageType::kDescribe || type == MessageType::kExport)
     agent_.refuse(received.message.request, type, ErrorCode::kRefused, why_no_rank());
 }
@@ -360,7 +360,7 @@ std::string Keeper::why_no_rank() const {
 }
 
 void Keeper::on_agent_gone() {
-  if (termination_.last_save().is_under_way()) return;  // what is under way is this keeper's own
+  if (termination_.last_save().is_under_way()) return;  // the pause under way is this keeper's own
   memory_.on_agent_gone();
   execution_.on_agent_gone();
 }
@@ -400,7 +400,7 @@ std::string Keeper::why_turned_away(pid_t pid, const local::Hello& hello) {
     if (is_transparent() && hello.way == MigrationMode::kTransparent) rank_.refuse_outsider();
     return "This process does not belong to the job of this keeper";
   }
-  // It may have asked right before its end; a session would make the job look alive for ever.
+  // It may have connected right before its end; a session would make the job look alive for ever.
   if (state_.phase == Phase::kExited) return "The job's program has ended";
   if (hello.way != parts_.config.way) return "The job was started for the other way to move";
   if (!is_transparent())
@@ -495,7 +495,7 @@ void Keeper::on_rank_message(local::Received received) {
   agent_.send(message, std::move(received.descriptors));
 }
 
-// The rank has ended its session, or has ended. What it was asked and has not answered fails here.
+// The rank has ended its session, or has ended. Its unanswered requests fail here.
 void Keeper::on_rank_gone() {
   if (memory_.on_dumped()) return;
   const std::string why = "The program has ended its session";

@@ -2,10 +2,10 @@
 // Saving a rank's context before the keeper kills the rank by itself. A context may have come back by a
 // restore. Some drivers hang the GPU, or the host, if a process is killed while it has such a context. So the
 // rank's memory is exported to this keeper. Then the rank is paused and lets go of it, and a program of its
-// own saves the context. What an agent orders elsewhere is asked of the rank here under kOwnRequest. Whatever
-// fails, the save is over within kMaxLastSave, and says how it went.
+// own saves the context. An agent's orders of a save are here the keeper's requests to the rank, under
+// kOwnRequest. In every failure the save is over within kMaxLastSave, with a report.
 // Threads: one. Ownership: the saving program, a child of this process. What is given at construction
-// outlives it. Errors: none; said() tells them.
+// outlives it. Errors: none; said() returns them as text.
 #pragma once
 
 #include <sys/types.h>
@@ -34,7 +34,7 @@ class LastSave {
     RankLease& lease;
     MemoryExchange& memory;
     Execution& execution;
-    Timer& limit;  // nobody else uses it while is_under_way()
+    Timer& limit;  // exclusive while is_under_way()
     Owner& owner;
   };
   explicit LastSave(Parts parts) : parts_(parts) {}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpumigrate-keeper --dir JOBDIR: starts the job that JOBDIR/keeper.json describes and looks after it.
 // Returns when the program runs and keeper.sock listens (exit 0), or with one line on standard error (exit 1;
-// 64: wrong usage); the keeper itself goes on in a session of its own and outlives whoever has started it.
+// 64: wrong usage); the keeper itself goes on in a session of its own and outlives the process that has
+// started it.
 #include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
@@ -33,7 +34,7 @@ namespace {
 constexpr int kExitUsage = 64;
 constexpr std::size_t kMaxConfigBytes = 4u << 20;
 
-// Root gives the folder to the job's user and becomes that user; anybody else stays who they are.
+// Root gives the folder to the job's user and becomes that user; any other user keeps its own identity.
 Result<void> become_user(const Config& config, const std::string& folder) {
   if (::geteuid() != 0 || !config.uid || *config.uid == 0) return ok();
   const gid_t group = config.gid.value_or(*config.uid);
@@ -151,7 +152,7 @@ Result<void> keep(Config config, const std::string& folder, UniqueFd started) {
   return keeper.assume_value()->run();
 }
 
-// Waits until the keeper says that it works; its failure is told on standard error by itself.
+// Waits until the keeper reports that it works; it reports its failure on standard error itself.
 int wait_for_start(pid_t child, const UniqueFd& started) {
   char word = 0;
   while (::read(started.get(), &word, 1) < 0 && errno == EINTR) {
@@ -161,7 +162,7 @@ int wait_for_start(pid_t child, const UniqueFd& started) {
   return EXIT_FAILURE;
 }
 
-// Found before the user changes: then /proc says it no more.
+// Found before the user changes: afterwards /proc does not show it.
 std::string beside_this_program(const std::string& name) {
   std::error_code unknown;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", unknown);

@@ -3,7 +3,7 @@
 // Moved nothing of the program may run any more. A kill that no agent has prepared comes after the last save
 // (last_save.h).
 // Threads: one. Ownership: the timer of the grace. What is given at construction outlives it. Errors: a
-// signal that does not reach the program is told on standard error.
+// signal that does not reach the program is reported on standard error.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class Termination : private LastSave::Owner {
   };
   explicit Termination(Parts parts);
 
-  // `request` 0: of the keeper itself, which nobody waits for.
+  // `request` 0: of the keeper itself, without an answer.
   void stop(std::uint64_t request, std::uint64_t grace_ms);
   // An agent that orders this has saved what there is to save.
   void kill(std::uint64_t request);

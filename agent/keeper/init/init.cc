@@ -5,10 +5,10 @@
 // descriptor but 0-2. Started by the keeper with the program's environment, folder and descriptors.
 //   Signals: it leads the session and process group that the program is in, so the keeper's signals to the group reach the program itself;
 //   one sent to this process alone is passed on to the program. Status: it reaps, and ends when the program has ended (the kernel then kills
-//   what is left in the namespace), with the program's exit code; a signal that killed the program is told as init_status.h says.
+//   what is left in the namespace), with the program's exit code; a signal that killed the program is reported as in init_status.h.
 // gpumigrate-init --hold: process 1 of a PID namespace into which others are restored; it ends when its
 // standard input does (holder.h).
-//   FD: an Int (errno) is written to it if PROGRAM cannot be started; closed without a word once it runs.
+//   FD: an Int (errno) is written to it if PROGRAM cannot be started; closed with nothing written once it runs.
 // Threads: one. Errors: exit code 127 after a report; 64: wrong usage.
 #include <fcntl.h>
 #include <signal.h>
@@ -104,7 +104,7 @@ int main(int argc, char** argv) {
   ::close(report);
   const int status = status_of(child);
   if (!WIFSIGNALED(status)) return WEXITSTATUS(status);
-  // Process 1 cannot be killed from within, and an exit code cannot say more: its name stays readable until
+  // Process 1 cannot be killed from within, and an exit code has no more bits: its name stays readable until
   // it is reaped.
   char name[16];
   std::snprintf(name, sizeof name, "gpm-signal %d", WTERMSIG(status));

@@ -30,7 +30,7 @@ struct RestoreSpec {
   std::chrono::milliseconds timeout{60000};  // later CRIU is killed
 };
 
-// The init of the restored tree. It is stopped, with all its processes, if the command says --leave-stopped.
+// The init of the restored tree. It is stopped, with all its processes, if the command has --leave-stopped.
 Result<pid_t> start_restored(const RestoreSpec& spec);
 
 }  // namespace ckpt::keeper

@@ -2,7 +2,7 @@
 // The keeper's end of its connection to the agent, if one is attached. A request that the keeper makes of
 // itself (kOwnRequest, see last_save.h) is answered through here as well, and goes to the owner instead.
 // Threads: one. Ownership: the connection; the owner outlives it. Errors: none; an agent that cannot be
-// written to is dropped, and the owner is told.
+// written to is dropped, and the owner is notified.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sessions of a job's processes with its keeper. One session is the rank's: it is asked and answers. A
-// transparent job may have others, of further processes that use a GPU. They only wait for their end, or for
-// the end of the rank's. The job cannot be moved while there are any.
+// The sessions of a job's processes with its keeper. One session is the rank's: it gets requests and answers
+// them. A transparent job may have others, of further processes that use a GPU. They only wait for their end,
+// or for the end of the rank's. The job cannot be moved while there are any.
 // Threads: one. Ownership: the connections; the owner outlives it. Errors: none; a rank that cannot be
-// written to is dropped, and the owner is told.
+// written to is dropped, and the owner is notified.
 #pragma once
 
 #include <sys/types.h>
@@ -51,7 +51,7 @@ class RankLink {
   // The first of the others becomes the rank's. False: there is none.
   bool promote_other();
   void refuse_outsider() { has_outsider_ = true; }
-  // All sessions, when the program has ended; nobody is told.
+  // All sessions, when the program has ended; the owner is not notified.
   void close();
   void drop();
 

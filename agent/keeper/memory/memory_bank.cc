@@ -9,7 +9,7 @@
 namespace ckpt::keeper {
 namespace {
 
-// Left free for everything else: peers, and the descriptors of messages under way (64 each).
+// Kept free for connections of peers, and for the descriptors of messages under way (64 each).
 constexpr rlim_t kReserve = 256;
 
 Result<UniqueFd> duplicate(int fd) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Descriptors of device memory that the keeper holds for its rank: what was exported, or what has arrived.
-// Threads: none. Ownership: the descriptors. Errors: kIo when the process has no room for more descriptors;
-// the set then knows that it is not complete.
+// Threads: none. Ownership: the descriptors. Errors: kIo when the process may have no more descriptors; the
+// set then knows that it is not complete.
 #pragma once
 
 #include <cstdint>

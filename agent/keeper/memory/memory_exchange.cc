@@ -92,7 +92,7 @@ bool MemoryExchange::handle_set_request(local::Received& received) {
 // False if the request was answered here.
 bool MemoryExchange::may_begin(std::uint64_t request, MessageType type) {
   if (pending_.type == type && pending_.asker == 0) {
-    pending_.asker = request;  // the same, asked again by a later agent: it gets the answer
+    pending_.asker = request;  // the same request of a later agent, which gets the answer
     return false;
   }
   const Phase wanted = type == MessageType::kReattach ? Phase::kDumped : Phase::kPaused;
@@ -113,7 +113,8 @@ bool MemoryExchange::may_begin(std::uint64_t request, MessageType type) {
 
 void MemoryExchange::finish(local::Body body, std::vector<UniqueFd> descriptors) {
   const Pending done = std::exchange(pending_, {});
-  if (done.asker == 0) return parts_.agent.send_status(0);  // whoever is there now learns that it is over
+  if (done.asker == 0)
+    return parts_.agent.send_status(0);  // the agent that is connected now learns that it is over
   parts_.agent.send({0, done.asker, std::move(body)}, std::move(descriptors));
 }
 
@@ -256,7 +257,7 @@ void MemoryExchange::handle_answer(local::Received received) {
   } else if (answers(MessageType::kMake, MessageType::kMade)) {
     finish(message.body, std::move(received.descriptors));
   } else if (answers(MessageType::kPrepareDump, MessageType::kDumpReady)) {
-    dump_ready_ = true;  // told when its connection is closed
+    dump_ready_ = true;  // reported when its connection is closed
   }
 }
 

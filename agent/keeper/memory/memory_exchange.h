@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A transparent rank's device memory while it moves: what the agent asks, what the rank answers. From Release
-// to Mapped the job lives from the sets that are held here, so nobody drops them then.
+// A transparent rank's device memory while it moves: the agent's requests and the rank's answers. From
+// Release to Mapped the job's only memory is the sets that are held here, so they are not dropped then.
 // One request about the rank's memory (Release, Map, Make, PrepareDump, Reattach) is under way at a time. If
 // its agent goes away it goes on; a later agent that asks for the same gets the answer.
 // Threads: one. Ownership: the sets; what is given at construction outlives it. Errors: answered as Failed.
@@ -37,7 +37,7 @@ class MemoryExchange {
 
   // ---- from the agent ----
   void handle_request(local::Received received);
-  // The rank is to be asked for it next, if there is one.
+  // The next request to the rank, if there is one.
   void begin_export(std::uint64_t request);
   void stop_export();
   void release(std::uint64_t request);
@@ -53,7 +53,7 @@ class MemoryExchange {
   void on_export_failed(const local::Message& message);
   // The connection has ended. True: for a dump that was prepared; the process is stopped now.
   bool on_dumped();
-  // The connection has ended, with whatever was asked of it.
+  // The connection has ended, with its open request.
   void on_rank_gone(const std::string& why);
   // The program has ended.
   void on_exited();
@@ -73,8 +73,8 @@ class MemoryExchange {
  private:
   struct Pending {
     local::MessageType type{};  // none: 0
-    std::uint64_t request = 0;  // as the rank was told
-    std::uint64_t asker = 0;    // where the answer goes; 0: nobody is left who asked
+    std::uint64_t request = 0;  // the number that the rank received
+    std::uint64_t asker = 0;    // the request to answer; 0: its connection is gone
   };
   struct Mapping {
     local::Map map;

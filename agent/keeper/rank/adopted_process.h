@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A process that was running before its keeper: not a child of it, perhaps no leader of a process group. It
 // is watched by a process descriptor and signalled with all of its descendants. Threads: none. Ownership:
-// nothing; the process is nobody's but its own parent's.
+// nothing; the process stays its own parent's child.
 // Errors: kNotFound if it has ended, or its number belongs to another process by now.
 #pragma once
 

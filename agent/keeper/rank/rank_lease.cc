@@ -55,11 +55,11 @@ void RankLease::on_stopped() {
 
 void RankLease::on_continued() {
   if (!is_over_) return;
-  stop_reported_ = false;  // somebody else's SIGCONT does not bring a lease back
+  stop_reported_ = false;  // another process's SIGCONT does not bring a lease back
   parts_.process.signal_group(SIGSTOP);
 }
 
-// It may also go on by somebody else's SIGCONT, so this is done for as long as it has no lease.
+// It may also go on by another process's SIGCONT, so this is repeated for as long as it has no lease.
 void RankLease::look_whether_stopped() {
   const bool stopped = is_stopped(parts_.process.pid());
   if (!stopped) parts_.process.signal_group(SIGSTOP);

@@ -24,8 +24,8 @@ class RankLease {
     const RankState& state;
     RankLink& rank;
     AgentPort& agent;
-    bool is_transparent = false;  // then the rank is told by message, too
-    // Nobody tells a keeper that is not the parent whether the process has stopped: it looks.
+    bool is_transparent = false;  // then the rank gets a message, too
+    // A keeper that is not the parent gets no notice of a stop: it checks on the timer.
     bool is_foreign = false;
   };
   explicit RankLease(Parts parts) : parts_(std::move(parts)) {}

@@ -31,7 +31,7 @@ struct Prepared {
   UniqueFd log;
 };
 
-// gpumigrate-init stands before the program, and tells `report` if it cannot start it.
+// gpumigrate-init starts the program, and writes to `report` if it cannot.
 void put_init_first(const Config& config, int report, Prepared& prepared) {
   prepared.init_words = {config.init, "--report", std::to_string(report), "--"};
   std::vector<char*> argv;
@@ -148,7 +148,7 @@ Result<RankProcess> RankProcess::start(const Config& config, const std::string& 
     ::waitpid(child, nullptr, 0);
     return to_error(failure, config);
   }
-  int error_number = 0;  // the init's word about the program
+  int error_number = 0;  // the init's report about the program
   if (got == static_cast<ssize_t>(sizeof error_number)) {
     std::memcpy(&error_number, &failure, sizeof error_number);
     ::waitpid(child, nullptr, 0);

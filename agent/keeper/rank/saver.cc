@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kMaxStatusBytes = 64 << 10;
 
-// The driver is asked for the process by the number that it has here.
+// The driver gets the process id of this namespace.
 Result<void> stay_in_own_pid_namespace() {
   const UniqueFd own(::open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC));
   if (!own) return Error::from_errno("Opening this keeper's PID namespace");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saving a process's GPU context by a program of its own (`gpumigrate-context --save PID`), since a keeper
-// makes no driver call. withstands() tells whether a signal would kill a process with its context.
-// Threads: any. Ownership: the saver is a child of the caller, who reaps it. Errors: kIo, kNotSupported.
+// makes no driver call. withstands() returns whether a signal would kill a process with its context.
+// Threads: any. Ownership: the saver is a child of the caller, which reaps it. Errors: kIo, kNotSupported.
 #pragma once
 
 #include <sys/types.h>

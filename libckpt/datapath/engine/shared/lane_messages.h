@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What travels on a lane between sender and receiver: a fixed header with up to kMaxChunks records, and a
+// The messages of a lane between sender and receiver: a fixed header with up to kMaxChunks records, and a
 // payload. Plain structs, little-endian: both movers run on the same kind of machine. The token's connection
 // and the magic here check the version. They are plain because they are built and judged for every chunk and
 // must not allocate.
@@ -9,7 +9,7 @@
 //   S>T kChunks +payload, T>S kAck: one per kChunks, with its slot, sequence and records, and the target's
 //       fingerprints
 //   S>T kDrop: the region has gone
-//   S>T kVerify(round): scan all chunks; T>S kStale (a chunk is not what was acknowledged), then T>S
+//   S>T kVerify(round): scan all chunks; T>S kStale (a chunk differs from the acknowledged one), then T>S
 //   kScanDone
 //   S>T kFinal(round), after a kVerify: the job is paused
 //   S>T kHostMemory: host state will follow, of so many bytes at most; kHostState (blob)
@@ -97,13 +97,13 @@ struct AckRecord {  // kAck, kStale
   std::uint64_t region = 0;
   std::uint64_t generation = 0;
   std::uint32_t chunk = 0;
-  std::uint32_t gone = 0;  // 1: the target does not have this region (any more); the fingerprint says nothing
+  std::uint32_t gone = 0;  // 1: the target does not have this region (any more); the fingerprint is void
   track::Fingerprint fingerprint;
 };
 static_assert(sizeof(AckRecord) == 40);
 
 // kPlan, kHostState, kManifest: the payload is bytes [offset, offset + payload) of `total`. Host state that
-// is still being made says how long it may become; its last pieces, one at least, say how long it is.
+// is still being made states its greatest length; its last pieces, one at least, state its length.
 struct BlobRecord {
   std::uint64_t total = 0;
   std::uint64_t offset = 0;
@@ -139,7 +139,7 @@ static_assert(kMaxLaneHeaderBytes >= sizeof(LaneHeader) + sizeof(VerdictRecord) 
 // A header under construction on the stack.
 class LaneBuffer {
  public:
-  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): what is sent of bytes_ is written first
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): the part of bytes_ that is sent is written first
   LaneBuffer(LaneMessage type, const SessionIdentity& id, std::uint32_t round) {
     header_.type = type;
     header_.migration = id.migration;
@@ -185,7 +185,7 @@ template <class Record>
   std::memcpy(&record, bytes.data() + sizeof(LaneHeader) + index * sizeof record, sizeof record);
   return record;
 }
-// kAbort: what goes to the peer, and the error it is there. `who` gave up.
+// kAbort: the text for the peer, and the error that the peer makes of it. `who` gave up.
 LaneBuffer abort_message(const SessionIdentity& id, const Error& error);
 [[nodiscard]] Error abort_error(std::span<const std::byte> bytes, const LaneHeader& header,
                                 std::string_view who);

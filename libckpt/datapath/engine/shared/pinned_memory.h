@@ -22,8 +22,9 @@ class PinnedMemory {
   // New memory, zero. Where the driver does not pin a file's pages it is the driver's own memory, and file()
   // is -1.
   static Result<PinnedMemory> create(const Device& device, std::size_t bytes);
-  // All of the memory behind another's file(), which has to be `bytes` bytes long. The other may change what
-  // is in it at any time. Mapped writable, since drivers pin no other pages; nobody is to write there.
+  // All of the memory behind another's file(), which has to be `bytes` bytes long. The other process may
+  // change what is in it at any time. Mapped writable, since drivers pin no other pages; they are not to be
+  // written.
   static Result<PinnedMemory> open(const Device& device, UniqueFd file, std::size_t bytes);
 
   PinnedMemory(PinnedMemory&& other) noexcept;

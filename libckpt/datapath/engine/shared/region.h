@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine copies: a range of device memory with an identity that both sides share. Value types.
+// The unit that the engine copies: a range of device memory with an identity that both sides share. Value
+// types.
 #pragma once
 
 #include <compare>
@@ -17,7 +18,7 @@ struct TransferRegion {
   std::uint64_t generation = 0;
   CUdeviceptr address = 0;  // in this process, 16-byte aligned
   std::uint64_t bytes = 0;
-  // Keeps the mapping alive. The engine lets go of it when the region is dropped: that unmaps (ENG-7).
+  // Keeps the mapping alive. The engine releases it when the region is dropped: that unmaps (ENG-7).
   std::shared_ptr<const void> backing;
 };
 

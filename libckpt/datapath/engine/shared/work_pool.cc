@@ -73,7 +73,7 @@ Result<std::unique_ptr<WorkPool>> WorkPool::create(const Device& device, std::si
   return pool;
 }
 
-// Nobody submits any more: a queue that looks empty is empty.
+// No thread submits any more: a queue that looks empty is empty.
 WorkPool::~WorkPool() {
   stopping_.store(true);
   for (std::size_t i = 0; i < threads_.size(); ++i) ::sem_post(&waiting_);

@@ -5,7 +5,7 @@
 //
 // Threads: submit() from any. Handlers run on the pool's threads with the device's context current, `worker`
 // telling which.
-// Ownership: handlers outlive the pool; its end runs what is queued and joins. Nothing is allocated after
+// Ownership: handlers outlive the pool; its end runs the queued work and joins. Nothing is allocated after
 // create().
 // Errors: create() only (kUnavailable: no thread).
 #pragma once
@@ -29,7 +29,7 @@ class WorkHandler {
   virtual void work(std::size_t item, std::size_t worker) = 0;
 };
 
-// Any number of producers and consumers. A cell's turn says whose it is: `at` for the push at position `at`,
+// Any number of producers and consumers. A cell's turn names its owner: `at` for the push at position `at`,
 // `at + 1` for the pop.
 class WorkQueue {
  public:
@@ -84,7 +84,7 @@ class WorkPool {
 void prefer_throughput() noexcept;
 
 // `wanted`, or half of the cores: the transport and, on a software driver, the copies need the others; but
-// two, so that the one that waits for the device does not hold up what can be encoded.
+// two, so that the thread that waits for the device does not hold up chunks that can be encoded.
 [[nodiscard]] std::size_t worker_count(std::uint32_t wanted) noexcept;
 
 }  // namespace ckpt::engine

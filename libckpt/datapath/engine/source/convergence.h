@@ -2,13 +2,13 @@
 // When to switch (docs/design.md §5 "Convergence"). After each round the downtime of a switch now is
 // estimated as
 //   max(scan, remaining / throughput, beside) + fixed
-// where `throughput` is the drain rate while only sending, and `remaining` what the barrier's scan will find.
-// That is what this round's scan found, grown by the ratio of this round's time to the last one's. It is
-// never shrunk: hot data is rewritten whole. The first round finds everything dirty and shows nothing of the
-// job's rate. A decision needs two rounds, or max_rounds, or a sample at the end of the first. The sample
-// decides if so little has changed that the scan is what takes the time. Where the scan binds, no further
-// round can shorten the downtime. `beside` and `fixed` are all other terms of the pause: where they alone are
-// over the limit, no round makes it.
+// where `throughput` is the drain rate while only sending, and `remaining` the dirty bytes that the barrier's
+// scan will find: those of this round's scan, grown by the ratio of this round's time to the last one's. It
+// is never shrunk: hot data is rewritten whole. The first round finds everything dirty and shows nothing of
+// the job's rate. A decision needs two rounds, or max_rounds, or a sample at the end of the first. The sample
+// decides if so little has changed that the scan takes the time. Where the scan binds, no further round can
+// shorten the downtime. `beside` and `fixed` are all other terms of the pause: where they alone are over the
+// limit, no round makes it.
 //
 // Threads: one owner. A pure object: no clock, no I/O; no function fails. Times are spans in nanoseconds,
 // sizes bytes.
@@ -27,7 +27,7 @@ struct ConvergenceOptions {
   std::uint32_t max_rounds = 30;
   bool switch_anyway = true;  // --if-not-converged switch; false: abort
   Nanos fixed_cost = 0;       // of the pause beside the copy, as known
-  Nanos beside = 0;           // what else runs while the last copy does
+  Nanos beside = 0;           // other work that runs beside the last copy
 };
 
 struct RoundObservation {
@@ -36,8 +36,8 @@ struct RoundObservation {
   Nanos scan_time = 0;
   Nanos round_time = 0;
   double throughput =
-      0;  // bytes before encoding per second while only sending; 0 = this round was too short to tell
-  // After the first round: what has become dirty again, by a sample, rather too much than too little.
+      0;  // bytes before encoding per second while only sending; 0 = this round was too short for a rate
+  // After the first round: bytes that have become dirty again, by a sample, rather too many than too few.
   std::optional<std::uint64_t> sampled_dirty_bytes;
 };
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether encoding makes the whole move faster, found out by trying (docs/design.md §5: a codec that slows
-// the pipeline is not used). What a coding thread reaches alone says little where cores are shared with
+// the pipeline is not used). The rate of a coding thread alone means little where cores are shared with
 // copies, the target or the job. So the bytes before encoding that arrive per second are measured in windows
 // with and without, while the lanes have enough to do. The better choice is kept and the other tried again
-// now and then. While encoding beats what the link carries raw, nothing is tried.
+// now and then. While encoding beats the link's raw rate, there is no trial.
 //
 // Threads: observe() one; on() any. A pure object: no clock, no I/O; no function fails. Bytes, nanoseconds.
 #pragma once
@@ -18,7 +18,7 @@ namespace ckpt::engine {
 
 class EncodingTrial {
  public:
-  // Of a window; what arrives in the first part of it was staged before it began.
+  // Of a window; messages that arrive in the first part of it were staged before it began.
   static constexpr std::uint64_t kWindowBytes = std::uint64_t{48} << 20;
   static constexpr std::uint64_t kLagBytes = std::uint64_t{16} << 20;
   static constexpr std::uint32_t kRetryWindows = 32;
@@ -37,7 +37,7 @@ class EncodingTrial {
   std::uint64_t lag_ = 0;             // bytes of this window that do not count yet
   std::uint64_t bytes_ = 0;
   Nanos time_ = 0;
-  std::uint32_t windows_ = 0;  // since the other way was tried
+  std::uint32_t windows_ = 0;  // since the other codec was tried
 };
 
 }  // namespace ckpt::engine

@@ -78,7 +78,7 @@ Result<Nanos> FinalScan::run(std::span<SourceRegion* const> regions, const std::
                             static_cast<double>(measured_bytes_));
 }
 
-// What had been launched before the handler was held up ended meanwhile: when, nobody saw.
+// Slices that had been launched before the handler was held up ended meanwhile, at an unknown time.
 void FinalScan::measured(std::uint64_t bytes, Nanos time, bool held_up) noexcept {
   if (unmeasured_ == 0) {
     measured_bytes_ += bytes;

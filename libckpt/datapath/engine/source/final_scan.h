@@ -3,7 +3,7 @@
 // that is read, and lists are made and results compared meanwhile. While nothing is being sent to the target,
 // a second stream's slices are read beside. That hides the ends of launches and uses the device's spare rate.
 // While chunks are copied and sent, one has to do: both would only be slower. A slice takes about a
-// millisecond, by the rate of those before it: what it finds waits for its end. Internal to the engine.
+// millisecond, by the rate of those before it: its dirty chunks wait for its end. Internal to the engine.
 //
 //   CKPT_TRY(scan, FinalScan::create(kernels, chunk_bytes, max_slice_bytes));
 //   CKPT_TRY(scan_time, scan->run(regions, is_alone, on_slice));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the source remembers of the chunks that the target holds, so that it need not send all of them again.
-// These are the marks of their blocks (4 bytes for each 4 KiB of state). Within --shadow-memory they are also
-// whole chunks for differences. Hints only: whatever is rebuilt from them is judged by its fingerprint
-// (ENG-1), and a chunk that was wrong is forgotten here and sent raw.
+// The source's record of the chunks that the target holds, so that it need not send all of them again. These
+// are the marks of their blocks (4 bytes for each 4 KiB of state). Within --shadow-memory they are also whole
+// chunks for differences. Hints only: a chunk that is rebuilt from them is judged by its fingerprint (ENG-1),
+// and a chunk that was wrong is forgotten here and sent raw.
 //
 // Threads: a chunk is under way once at a time (ENG-2). The thread that handles it (a coding thread, then its
-// lane) owns what is here about it. Different chunks are independent. Nothing is locked, nothing is allocated
-// after create(). No function fails but ShadowStore::create (kOutOfMemory). Sizes are bytes.
+// lane) owns its record here. Different chunks are independent. Nothing is locked, nothing is allocated after
+// create(). No function fails but ShadowStore::create (kOutOfMemory). Sizes are bytes.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@ class ChunkHistory {
   ChunkHistory() = default;
   ChunkHistory(std::uint64_t bytes, std::uint64_t chunk_bytes, bool with_marks, bool with_shadows);
 
-  // Of what the target holds; empty: not known.
+  // Of the chunk as the target holds it; empty: not known.
   [[nodiscard]] std::span<const std::uint32_t> marks(std::uint32_t chunk) const noexcept;
   // The target has acknowledged a version with these marks.
   void hold(std::uint32_t chunk, std::span<const std::uint32_t> marks) noexcept;
@@ -66,7 +66,7 @@ class ShadowStore {
 
  private:
   struct Place {
-    std::atomic<bool> taken{false};  // somebody decides about this place
+    std::atomic<bool> taken{false};  // a thread decides about this place
     ChunkHistory* owner = nullptr;
     std::uint32_t chunk = 0;
     std::uint32_t used_round = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// --bandwidth: what counts are the bytes handed to the transport, headers and payloads of chunks and blobs.
-// One line of time for all lanes: a message is booked when it leaves, in the order in which messages leave. A
+// --bandwidth: it counts the bytes handed to the transport, headers and payloads of chunks and blobs. One
+// line of time for all lanes: a message is booked when it leaves, in the order in which messages leave. A
 // message may come late: a sleep was too long, or a slot was not staged yet. It leaves at once and the line
 // stays where it was. So the lateness is made up, by at most kCatchUp, which bounds a burst. Hence over any
 // span the bytes are at most rate * (span + kCatchUp) + one message. With something to send all the time they
@@ -30,7 +30,7 @@ class RateLimiter {
   }
   [[nodiscard]] std::uint64_t rate() const noexcept { return rate_.load(std::memory_order_relaxed); }
 
-  // How long a message should be at most: what the line carries in a millisecond, within these bounds.
+  // The greatest useful length of a message: the link's bytes of a millisecond, within these bounds.
   [[nodiscard]] std::uint64_t message_bytes(std::uint64_t least, std::uint64_t most) const noexcept {
     const std::uint64_t rate = this->rate();
     return rate == 0 ? most : std::clamp(rate / 1000, least, most);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // One lane of the sender with its thread. It takes dirty chunks from its queue and orders their copies from
-// the device into pinned slots. It sends what the coding threads have staged, and judges the
+// the device into pinned slots. It sends the messages that the coding threads have staged, and judges the
 // acknowledgements. Internal to the engine.
 //
 //   slot: free -> copying (device to slot, on the lane's stream; then a coding thread fingerprints and
 //   encodes) -> staged (waits for the rate limit) -> sent -> free (both on_sent and the acknowledgement have
 //   come)
 //
-// Threads: everything runs on the lane's own thread but what is marked "any thread" or "coding thread". A
-// slot belongs to the coding thread while it is copying. Errors go to SenderCore::fail().
+// Threads: functions run on the lane's own thread, unless marked "any thread" or "coding thread". A slot
+// belongs to the coding thread while it is copying. Errors go to SenderCore::fail().
 #pragma once
 
 #include <atomic>

@@ -12,7 +12,7 @@ constexpr std::uint32_t kCalibrationMessages = 16;                // per lane, a
 constexpr std::uint64_t kMinDrainBytes = std::uint64_t{4} << 20;  // below it a rate would be noise
 constexpr Nanos kMinDrainTime = 500'000;
 constexpr std::size_t kPieceChunks = 16384;
-// A sample is one chunk in kSampleStride, but at most kMaxSamples, and says nothing below kMinSamples. Of n
+// A sample is one chunk in kSampleStride, but at most kMaxSamples, and has no result below kMinSamples. Of n
 // clean samples the state may still have 3/n dirty chunks (with 95 %).
 constexpr std::uint64_t kSampleStride = 16;
 constexpr std::uint64_t kMaxSamples = 4096;

@@ -5,7 +5,7 @@
 //   CKPT_TRYV(sender->connect());                 // returns when all lanes are open
 //   CKPT_TRYV(sender->send_plan(plan));           // the target has a place for everything, or kRefused with
 //                                                 // its reason
-//   sender->add_region(...);                      // what the plan named
+//   sender->add_region(...);                      // each that the plan named
 //   CKPT_TRY(link, sender->measure_link());  CKPT_TRY(clock, sender->measure_clock());
 //   while (rounds pay) CKPT_TRY(report, sender->run_round());
 //   ... the job is paused ...
@@ -13,7 +13,7 @@
 //   CKPT_TRY(verdict, sender->commit(manifest(sender->root())));   // ENG-4: the target has compared the
 //                                                                  // roots
 //
-// Codecs: the chooser is told the limit and what measure_link() said; until then kAuto sends raw or changed
+// Codecs: the chooser gets the limit and the rate of measure_link(); until then kAuto sends raw or changed
 // blocks. Chunks are encoded for the link, judged by the fingerprint of their plain bytes (ENG-1), and sent
 // raw after they arrived wrong.
 //
@@ -21,8 +21,8 @@
 // set_bandwidth() and the counters are for any thread. Inside: one thread per lane, coding threads, and the
 // caller's thread scans. After an error every call returns it.
 // Ownership: Device, StagingPool, Transport, hooks and observer outlive the sender. Its end closes the lanes
-// and lets go of all regions. Errors: kRefused (the target says no), kCorrupt (a chunk arrived wrong three
-// times, roots differ), kUnavailable, kProtocol, kTimedOut, kAborted (cancelled), the driver's.
+// and releases all regions. Errors: kRefused (by the target), kCorrupt (a chunk arrived wrong three times,
+// roots differ), kUnavailable, kProtocol, kTimedOut, kAborted (cancelled), the driver's.
 #pragma once
 
 #include <atomic>
@@ -48,7 +48,7 @@ namespace ckpt::engine {
 // with 1 MiB.
 inline constexpr std::uint64_t kDefaultChunkBytes = std::uint64_t{64} << 10;
 
-// From so many chunks on a sample says how long a scan takes.
+// From so many chunks on a sample measures the time of a scan.
 inline constexpr std::uint64_t kMinUnscannedChunks = 2048;
 
 struct SenderOptions {
@@ -75,7 +75,7 @@ struct SenderOptions {
   SenderObserver* observer = nullptr;
 };
 
-// How long a scan of the target's memory counts as the one that the switch needs.
+// How long a scan of the target's memory counts as the scan of the handover.
 inline constexpr Nanos kVerifyHolds = 2'000'000'000;
 
 struct RoundReport {
@@ -89,11 +89,11 @@ struct RoundReport {
   Nanos scan_ns = 0;        // the scan's own time, without that in which the lanes held it up
   Nanos end_ns = 0;         // the last acknowledgement
   Nanos first_copy_ns = 0;  // 0: nothing was dirty
-  // Wire bytes while only sending (the scan done, or held up by full lanes); 0 = too few to tell.
+  // Wire bytes while only sending (the scan done, or held up by full lanes); 0 = too few for a rate.
   double drain_bytes_per_second = 0;
-  double plain_bytes_per_second = 0;  // the same before encoding: what says how long the rest takes
-  // After the first round: bytes that have become dirty again, by a sample (rather too much); none: too small
-  // a state to say.
+  double plain_bytes_per_second = 0;  // the same before encoding: the rate that estimates are made of
+  // After the first round: bytes that have become dirty again, by a sample (rather too much); none: the state
+  // is too small for one.
   std::optional<std::uint64_t> sampled_dirty_bytes;
   bool cut = false;  // cut_round(): a part of the dirty chunks is left
 };
@@ -123,10 +123,10 @@ class Sender {
   Sender& operator=(const Sender&) = delete;
 
   Result<void> connect();
-  // After connect(): of the lanes, those whose payloads the target takes out of this process's memory in this
-  // way, or a better one.
+  // After connect(): of the lanes, those whose payloads the target takes out of this process's memory by this
+  // access, or a better one.
   [[nodiscard]] std::size_t same_host_lanes(transport::PayloadAccess least) const;
-  // Again with what was added since, before add_region() of it.
+  // Again with the regions added since, before their add_region().
   Result<void> send_plan(std::span<const std::byte> plan);
   Result<void> add_region(TransferRegion region);
   // A region of a plan that will never be added: it was freed meanwhile.
@@ -140,12 +140,12 @@ class Sender {
   Result<ClockOffset> measure_clock();
 
   Result<RoundReport> run_round();
-  // The running round (and every later run_round()) ends as soon as what is in flight has arrived: the final
-  // one comes.
+  // The running round (and every later run_round()) ends as soon as the messages in flight have arrived: the
+  // final one comes.
   void cut_round();
-  // ENG-4, ahead of the pause (docs/adr/0005): the target scans all it holds now, and what arrives in later
-  // rounds as it arrives. Between rounds; wait_verified() must have returned before the next round but one,
-  // and before the next begin_verify(). The final round begins with a scan of the target unless there was one
+  // ENG-4, ahead of the pause (docs/adr/0005): the target scans all it holds now, and chunks of later rounds
+  // as they arrive. Between rounds; wait_verified() must have returned before the next round but one, and
+  // before the next begin_verify(). The final round begins with a scan of the target unless there was one
   // within kVerifyHolds. Where host state was announced, the target answers once it has memory for it, or
   // after some seconds.
   void begin_verify();
@@ -154,7 +154,7 @@ class Sender {
   // After an error `host_state` may still be read, until this sender has gone.
   Result<RoundReport> run_final(std::span<const std::byte> host_state);
   // The same with host state that is still being made: `memory` (at a fixed place, as long) fills from its
-  // front as host_state_grew() says. Returns when all of it has been sent.
+  // front as host_state_grew() reports. Returns when all of it has been sent.
   Result<RoundReport> run_final_while_it_grows(std::span<const std::byte> memory);
   // Before or in the call above: so much is there. `is_whole`: that is all, and more than at the call before.
   // Any thread.
@@ -193,7 +193,7 @@ class Sender {
     Nanos scan_ns = 0;  // that all of the state would take
   };
   Result<std::optional<Sample>> sample_dirty(std::span<SourceRegion* const> regions);
-  Result<void> scan_piece();  // what is in ranges_ and spans_
+  Result<void> scan_piece();  // the piece in ranges_ and spans_
   Result<void> on_slice(std::size_t first, std::span<const track::Fingerprint> fingerprints);
   Result<void> enqueue_dirty(SourceRegion* region, std::span<const track::Fingerprint> fingerprints,
                              std::uint32_t first);

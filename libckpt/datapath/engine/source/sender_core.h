@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the sender's threads share: regions, the sent map, what is outstanding, counters, and the first error.
-// Internal to the engine; the public face is sender.h.
+// The state that the sender's threads share: regions, the sent map, outstanding chunks, counters, and the
+// first error. Internal to the engine; the public face is sender.h.
 //
-// Threads: any, unless said otherwise. Locks are taken once per message (up to 32 chunks) or slice, never per
-// chunk.
-// Ownership: SourceRegions live as long as the core; only their backing goes when they are dropped.
+// Threads: any, unless stated otherwise. Locks are taken once per message (up to 32 chunks) or slice, never
+// per chunk.
+// Ownership: SourceRegions live as long as the core; only their backing is released when they are dropped.
 #pragma once
 
 #include <array>
@@ -34,7 +34,8 @@ namespace ckpt::engine {
 
 class SourceCodec;
 
-// A region at the source. Whoever reads its memory is a user meanwhile; a drop waits until nobody is.
+// A region at the source. A thread that reads its memory is a user meanwhile; a drop waits until there is
+// none.
 class SourceRegion {
  public:
   SourceRegion(TransferRegion region, std::uint64_t chunk_bytes, ChunkHistory history)
@@ -55,7 +56,7 @@ class SourceRegion {
   void leave() noexcept;
   // From here on enter() fails.
   void begin_drop() noexcept { dropped_.store(true); }
-  // Returns when the last user has left, and lets go of the memory.
+  // Returns when the last user has left, and releases the memory.
   void finish_drop();
 
  private:
@@ -122,8 +123,7 @@ class SenderCore {
   SenderCounters counters;
   std::atomic<std::uint32_t> round{0};
   std::atomic<std::uint64_t> calibrated_bytes{0};  // acknowledged, of measure_link()
-  std::atomic<bool> cut{
-      false};  // this round ends early: what is queued is dropped, what is in flight arrives
+  std::atomic<bool> cut{false};  // this round ends early: queued chunks are dropped, those in flight arrive
 
   // ---- regions and the sent map
   Result<SourceRegion*> add_region(TransferRegion region);
@@ -135,9 +135,9 @@ class SenderCore {
                     std::uint32_t first, std::vector<std::uint32_t>& dirty) const;
   Result<track::Fingerprint> root() const;
   void refresh_root() const;  // between rounds: so much less at the switch
-  // A message with these chunks is about to leave: what the target holds of them is unknown until its answer.
+  // A message with these chunks is about to leave: the target's content of them is unknown until its answer.
   void forget(std::span<const DirtyChunk> chunks);
-  // Enters what the target holds; nothing for regions dropped meanwhile.
+  // Enters the target's fingerprints; nothing for regions dropped meanwhile.
   void acknowledge(const DirtyChunk& chunk, const track::Fingerprint& from_target);
   class MapLock {
    public:
@@ -150,7 +150,7 @@ class SenderCore {
   // Counts a mismatch of this chunk and reports it; fails the session at the third.
   void mismatch(const ChunkId& chunk);
 
-  // ---- what is outstanding
+  // ---- outstanding chunks
   void begin(std::uint64_t chunks) noexcept { outstanding_.fetch_add(chunks); }
   void finish(std::uint64_t chunks);
   [[nodiscard]] std::uint64_t outstanding() const noexcept { return outstanding_.load(); }

@@ -42,7 +42,7 @@ void SourceCodec::set_link_rate(std::uint64_t bytes_per_second) noexcept {
 }
 
 void SourceCodec::observe(std::uint64_t plain_bytes, Nanos time) noexcept {
-  // Where the chooser would not encode, or nothing can be encoded, both ways are the same and trying costs
+  // Where the chooser would not encode, or nothing can be encoded, both are the same and a trial costs
   // nothing.
   if (mode_ == codec::CodecMode::kAuto)
     trial_.observe(plain_bytes, time, link_rate_.load(std::memory_order_relaxed));

@@ -34,7 +34,7 @@ class SourceCodec {
   void encode(StagedMessage& message, std::size_t worker, std::uint32_t round) noexcept;
   // The target holds chunk `index` of the message.
   static void acknowledged(const StagedMessage& message, std::uint32_t index) noexcept;
-  // It holds something else: what is remembered of the chunk is wrong.
+  // The target holds other bytes: the record of the chunk is wrong.
   static void wrong(const DirtyChunk& chunk) noexcept;
   // Encoded, but it does not leave.
   static void unsent(const StagedMessage& message) noexcept;

@@ -21,7 +21,7 @@ struct StagedMessage {
     codec::Encoding encoding = codec::Encoding::kRaw;
     std::uint32_t bytes = 0;  // of the payload
   };
-  // `with_codec`: there is a second buffer, and room for marks.
+  // `with_codec`: there is a second buffer, and memory for marks.
   explicit StagedMessage(bool with_codec)
       : marks(with_codec ? kSlotBytes / track::kBlockBytes + kMaxChunks : 0),
         encoded(with_codec ? std::make_unique<std::byte[]>(kSlotBytes) : nullptr) {}  // zeroed: it is there
@@ -42,7 +42,7 @@ struct StagedMessage {
   std::vector<std::uint32_t> marks;
   std::uint64_t plain_bytes = 0;       // of the chunks that are not zero, one after the other in the slot
   std::span<const std::byte> plain;    // those
-  std::span<const std::byte> payload;  // what leaves: `plain`, or in `encoded`
+  std::span<const std::byte> payload;  // the bytes to send: `plain`, or in `encoded`
   std::unique_ptr<std::byte[]> encoded;
 };
 

@@ -5,9 +5,9 @@
 // clears pages, or while a hypervisor finds them.
 //
 // Threads: any; one of its own fills and gives back. Ownership: the file is the caller's after take(), the
-// mapping stays until this object goes.
-// Errors: errno of the memory file. Memory that cannot be had ahead is none: what arrives then takes it page
-// by page.
+// mapping lives as long as this object.
+// Errors: errno of the memory file. Memory that cannot be had ahead is no error: bytes that arrive then take
+// it page by page.
 #pragma once
 
 #include <chrono>
@@ -44,10 +44,10 @@ class HostMemoryReservation {
 
   // Until the memory is there, hurry() was called, or kMaxFill is over since create().
   void wait_until_filled();
-  // The job is paused: nobody waits any more, now or later.
+  // The job is paused: every wait_until_filled() returns at once, now and later.
   void hurry();
-  // `bytes` have arrived, which is all: the file gets that length for good, and what was held for the process
-  // is given back. Once.
+  // All `bytes` have arrived: the file gets that length for good, and memory held for the process is given
+  // back. Once.
   Result<ReceivedHostState> take(std::uint64_t bytes);
 
  private:
@@ -66,7 +66,7 @@ class HostMemoryReservation {
   std::condition_variable changed_;
   bool filled_ = false;
   bool hurries_ = false;
-  bool over_ = false;  // taken, or nobody wants it any more
+  bool over_ = false;  // taken, or the reservation is being destroyed
   std::thread thread_;
 };
 

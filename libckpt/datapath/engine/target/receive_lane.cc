@@ -165,8 +165,8 @@ Result<LaneHeader> ReceiveLane::parse(std::span<const std::byte> bytes) const {
 
 Result<void> ReceiveLane::handle(std::span<const std::byte> bytes, std::span<const std::byte> payload) {
   CKPT_TRY(header, parse(bytes));
-  // Only a message of chunks has a slot; what the others carry is wanted elsewhere, which on_payload_begin
-  // would have said.
+  // Only a message of chunks has a slot; payloads of others have another destination, which
+  // on_payload_begin() would have given.
   if (!staged_by_source(payload).empty() && header.type != LaneMessage::kChunks &&
       header.type != LaneMessage::kCalibrate)
     return Error(ErrorCode::kProtocol, "The source's mover sent in its staging memory what are no chunks");
@@ -293,7 +293,7 @@ class Writes {
 Result<void> add_changed(Writes& writes, const ReceiverCore::Placed& placed,
                          std::span<const std::byte> encoded) {
   auto patch = codec::parse_blocks(encoded, placed.bytes);
-  if (!patch) return ok();  // its fingerprint will tell
+  if (!patch) return ok();  // its fingerprint will differ
   for (const codec::Piece& piece : patch.assume_value()) {
     CKPT_TRYV(writes.add(placed.address + piece.offset, piece.bytes));
   }

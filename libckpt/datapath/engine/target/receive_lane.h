@@ -3,8 +3,8 @@
 // machine has staged them. They are written to the device on the lane's stream, fingerprinted there, and
 // acknowledged. Internal to the engine. The source leaves staged chunks unchanged until the acknowledgement.
 // So a slot here is taken for each message under way even if it stays empty. Threads: everything on the
-// lane's own thread but post() and what is marked "coding thread". One of those waits for the device, so that
-// the link never does. A slot in busy_ is its until `done`. Errors go to ReceiverCore::fail().
+// lane's own thread but post() and the functions marked "coding thread". One of those waits for the device,
+// so that the link never does. A slot in busy_ is its until `done`. Errors go to ReceiverCore::fail().
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ namespace ckpt::engine {
 
 class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
  public:
-  // What is not chunks comes on the first lane only, so that one thread works on it.
+  // Messages other than chunks come on the first lane only, so that one thread works on them.
   enum class Place : std::uint8_t { kFirst, kOther };
   // on_verify(round) is called on this thread and must not block.
   static Result<std::unique_ptr<ReceiveLane>> create(Place place, ReceiverCore& core, WorkPool& workers,

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The target's half of a move (docs/design.md §5). It listens with one thread per lane, writes what comes,
-// and answers with fingerprints of its own device memory. At the final round a thread of its own scans all it
-// holds (ENG-4).
+// The target's half of a move (docs/design.md §5). It listens with one thread per lane, writes the chunks
+// that arrive, and answers with fingerprints of its own device memory. At the final round a thread of its own
+// scans all it holds (ENG-4).
 //
 //   CKPT_TRY(receiver, Receiver::create(device, staging, transport, options));
-//   hand receiver->addresses() to the source; everything else is told to the delegate
+//   hand receiver->addresses() to the source; everything else is a call of the delegate
 //
 // Threads: addresses() and cancel() from any. Ownership: Device, StagingPool, Transport, delegate and hooks
-// outlive it; its end closes the lanes and lets go of the regions. Errors: create(): the driver's, no staging
+// outlive it; its end closes the lanes and releases the regions. Errors: create(): the driver's, no staging
 // memory, no listener; later ones go to the delegate.
 #pragma once
 
@@ -31,7 +31,7 @@ struct ReceiverOptions {
   SessionIdentity id;
   track::FingerprintKey key{};
   transport::SessionToken token{};
-  std::uint32_t lanes = 0;  // 0 = default_lanes(), fewer if the staging memory has no room for them
+  std::uint32_t lanes = 0;  // 0 = default_lanes(), fewer if the staging memory is too small for them
   std::uint32_t window = kDefaultWindow;  // at least the sender's
   std::uint32_t coders = 0;  // threads that wait for the device and decode; 0 = chosen by the cores
   std::uint64_t scan_slice_bytes = std::uint64_t{256} << 20;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the receiver's threads share: the target's regions with their fingerprints, the table that verifies
-// the switch, incoming blobs, and the first error. Internal to the engine; the public face is receiver.h.
+// The state that the receiver's threads share: the target's regions with their fingerprints, the table that
+// verifies the switch, incoming blobs, and the first error. Internal to the engine; the public face is
+// receiver.h.
 //
 // Threads: any; one lock, taken once per message. Delegate calls are made without the lock, on a lane's
 // thread.
@@ -54,10 +55,10 @@ class ReceiverDelegate {
   virtual ~ReceiverDelegate() = default;
   virtual Result<PlanPlaces> on_plan(std::span<const std::byte> plan) = 0;
   virtual void on_first_chunk() {}
-  // The source's job has freed it; the engine holds it no longer than what is under way.
+  // The source's job has freed it; the engine holds it until the work under way has ended.
   virtual void on_dropped(std::uint64_t /*region*/) {}
   virtual void on_final() {}
-  // The roots are equal; the last word on what the manifest says besides. An error is a refusal.
+  // The roots are equal; the delegate judges the rest of the manifest. An error is a refusal.
   virtual Result<void> on_manifest(std::span<const std::byte> manifest, const track::Fingerprint& root,
                                    const ReceivedHostState& host_state) = 0;
   virtual void on_verified(const VerifiedReport& report, ReceivedHostState host_state) = 0;
@@ -115,11 +116,11 @@ class ReceiverCore {
   void drop(const DropRecord& record);
 
   // ---- blobs
-  // Host state will come: what it needs of memory is got now.
+  // Host state will come: its memory is reserved now.
   Result<void> reserve_host_memory(const HostMemoryRecord& wanted);
   // After a scan: until that memory is there, the job is paused, or it takes too long (kMaxFill).
   void wait_for_host_memory();
-  void hurry();  // nobody waits for it any more
+  void hurry();  // every wait for it ends
   std::span<std::byte> blob_destination(const LaneHeader& header, const BlobRecord& record,
                                         std::size_t bytes);
   // Whether the blob is complete now.
@@ -131,8 +132,8 @@ class ReceiverCore {
     std::shared_ptr<TargetRegion> region;
     std::uint32_t chunk = 0;
   };
-  // The table begins, anew if there was one: what arrives in `round` or later is verified on arrival, all
-  // else has to be scanned and goes into the two lists.
+  // The table begins, anew if there was one: chunks of `round` or later are verified on arrival, all others
+  // have to be scanned and go into the two lists.
   Result<void> begin_verify(std::uint32_t round, std::vector<track::ChunkRange>& ranges,
                             std::vector<ScanItem>& items);
   // The job is paused: no plans from here on.
@@ -140,7 +141,7 @@ class ReceiverCore {
   void scanned(std::span<const ScanItem> items, std::span<const track::Fingerprint> fingerprints,
                std::vector<AckRecord>& stale);
   void end_scan(Nanos begin, Nanos end, std::uint64_t bytes);
-  // The answer to the manifest; on a yes the delegate has been told.
+  // The answer to the manifest; on a success the delegate has been called.
   struct Answer {
     VerdictRecord record;
     std::string text;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the target makes chunks of what came: each coding thread has a decoder with buffers and a stream of its
-// own. What does not decode is left out: the chunk keeps what it held, its fingerprint says so, and the
-// source sends it raw (ENG-1). Internal to the engine.
+// How the target makes chunks of the received messages: each coding thread has a decoder with buffers and a
+// stream of its own. A block that does not decode is left out: the chunk keeps its content, its fingerprint
+// differs, and the source sends it raw (ENG-1). Internal to the engine.
 //
 // Threads: a Decoder belongs to its coding thread. Ownership: the Device outlives it. Nothing is allocated
 // after create().
@@ -25,8 +25,8 @@ class Decoder {
   Decoder& operator=(const Decoder&) = delete;
 
   [[nodiscard]] CUstream stream() const noexcept { return stream_; }
-  // A message begins: what its chunks hold now is fetched where an encoding needs it. Blocks until it is
-  // there.
+  // A message begins: the present content of its chunks is fetched where an encoding needs it. Blocks until
+  // it is there.
   Result<void> begin(std::span<const ReceiverCore::Placed> places);
   // The next chunk of the message in pinned memory, until the next begin(); empty if it does not decode.
   [[nodiscard]] std::span<const std::byte> decode(const ReceiverCore::Placed& placed,
@@ -35,7 +35,7 @@ class Decoder {
  private:
   Decoder(const Device& device, StagingSlot slot) : device_(device), chunks_(std::move(slot)) {}
   const Device& device_;
-  StagingSlot chunks_;  // one after the other; what they held before and then what they are to hold
+  StagingSlot chunks_;  // one after the other; their old content and then their new one
   std::size_t at_ = 0;
   CUstream stream_ = nullptr;
   std::unique_ptr<codec::Coder> coder_;
