@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The facts about a job's instance that an agent needs after a restart: the file "record" in the instance's
-// folder HOME/jobs/jJOB.K/, or jJOB.K.mID/ of a standby. K is the incarnation it was started with; the one it
-// runs as may be higher (SW-1). The migration is in the name since a given-up one's standby may still be
-// ending while the next one's starts as the same K.
+// The facts about a job's instance that an agent needs after a restart. They are the file "record" in the
+// instance's folder HOME/jobs/jJOB.K/, or jJOB.K.mID/ of a standby. K is the incarnation it was started with;
+// the one it runs as may be higher (SW-1). The migration is in the name since a given-up one's standby may
+// still be ending while the next one's starts as the same K.
 // Threads: values. Errors: kIo, kCorrupt; a folder without a readable record is no instance.
 #pragma once
 

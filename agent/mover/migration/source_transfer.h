@@ -13,7 +13,7 @@
 #include "agent/mover/migration/source_host_state.h"
 #include "agent/mover/migration/source_measures.h"
 #include "agent/mover/session/session.h"
-#include "libckpt/datapath/engine/source/convergence.h"
+#include "libckpt/datapath/engine/source/policy/convergence.h"
 #include "libckpt/datapath/engine/source/sender.h"
 #include "libckpt/protocol/wire/mover_messages.h"
 

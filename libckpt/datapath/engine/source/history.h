@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The source's record of the chunks that the target holds, so that it need not send all of them again. These
 // are the marks of their blocks (4 bytes for each 4 KiB of state). Within --shadow-memory they are also whole
-// chunks for differences. Hints only: a chunk that is rebuilt from them is judged by its fingerprint (ENG-1),
-// and a chunk that was wrong is forgotten here and sent raw.
+// chunks for differences. Hints only: a chunk that is rebuilt from them is judged by its fingerprint (ENG-1).
+// A chunk that was wrong is forgotten here and sent raw.
 //
 // Threads: a chunk is under way once at a time (ENG-2). The thread that handles it (a coding thread, then its
 // lane) owns its record here. Different chunks are independent. Nothing is locked, nothing is allocated after

@@ -37,7 +37,8 @@
 
 #include "libckpt/datapath/codec/chooser.h"
 #include "libckpt/datapath/engine/shared/work_pool.h"
-#include "libckpt/datapath/engine/source/final_scan.h"
+#include "libckpt/datapath/engine/source/lane_dispatch.h"
+#include "libckpt/datapath/engine/source/round_scan.h"
 #include "libckpt/datapath/engine/source/send_lane.h"
 #include "libckpt/datapath/engine/source/sender_core.h"
 
@@ -172,66 +173,30 @@ class Sender {
   [[nodiscard]] std::uint64_t outstanding_chunks() const { return core_->outstanding(); }
 
  private:
-  struct Span {  // a run of one region's chunks in the piece that is scanned now
-    SourceRegion* region = nullptr;
-    std::uint32_t first = 0;
-    std::uint32_t count = 0;
-    std::size_t at = 0;  // index in ranges_
+  // Host state that is being made: `memory` is empty until the final round sends it.
+  struct GrowingState {
+    std::mutex mutex;  // all of it
+    std::span<const std::byte> memory;
+    std::uint64_t filled = 0;
+    bool is_whole = false;
   };
 
   explicit Sender(SenderOptions options) : options_(std::move(options)) {}
   Result<void> make_lanes(StagingPool& staging, transport::Transport& transport);
   Result<RoundReport> scan_and_send(bool is_final);
   Result<RoundReport> final_round(bool with_host_state, const std::function<void()>& send_host_state);
-  Result<void> scan_all(std::span<SourceRegion* const> regions);
-  // Of a round that is not the final one; true: the region needs no scan.
-  [[nodiscard]] bool may_leave_out_scan(std::span<SourceRegion* const> regions) const;
-  Result<void> send_unscanned(SourceRegion* region);
-  Result<void> scan_final(std::span<SourceRegion* const> regions);
-  struct Sample {
-    std::uint64_t dirty_bytes = 0;
-    Nanos scan_ns = 0;  // that all of the state would take
-  };
-  Result<std::optional<Sample>> sample_dirty(std::span<SourceRegion* const> regions);
-  Result<void> scan_piece();  // the piece in ranges_ and spans_
-  Result<void> on_slice(std::size_t first, std::span<const track::Fingerprint> fingerprints);
-  Result<void> enqueue_dirty(SourceRegion* region, std::span<const track::Fingerprint> fingerprints,
-                             std::uint32_t first);
-  Result<void> push(const DirtyChunk& chunk);
   Result<void> resend_stale();
-  void wake_lanes();
   void set_link_rate();
-  struct Drained {
-    std::uint64_t wire_bytes = 0;
-    std::uint64_t plain_bytes = 0;
-    Nanos time = 0;
-  };
-  [[nodiscard]] Drained drained() const;
-  void count_only_sending(const Drained& since);
-  void observe_encoding(const Drained& since);
 
   SenderOptions options_;
-  std::mutex growing_mutex_;  // the three below
-  std::span<const std::byte> growing_state_;
-  std::uint64_t grown_ = 0;
-  bool grown_whole_ = false;
+  GrowingState growing_;
   std::unique_ptr<SenderCore> core_;
-  std::unique_ptr<track::Scanner> scanner_;  // of all rounds but the final one
-  std::unique_ptr<FinalScan> final_scan_;
   std::unique_ptr<WorkPool> workers_;
   std::vector<std::unique_ptr<SendLane>> lanes_;
-  std::vector<track::ChunkRange> ranges_;
-  std::vector<Span> spans_;
-  std::vector<std::uint32_t> dirty_;
-  std::size_t lane_ = 0;          // the next group's
-  std::uint64_t group_left_ = 0;  // bytes of the present group
-  std::atomic<std::uint64_t> found_bytes_{0};
+  std::optional<LaneDispatch> dispatch_;
+  std::unique_ptr<RoundScan> scan_;
   std::atomic<std::uint64_t> acked_before_{0};
-  Nanos first_copy_ns_ = 0;
   Nanos verify_begun_ns_ = 0;  // 0: not yet
-  Drained only_sending_;       // of this round
-  Nanos scan_time_ = 0;
-  Nanos held_up_time_ = 0;
   std::atomic<std::uint64_t> measured_link_{0};
 };
 

@@ -25,7 +25,7 @@
 #include "libckpt/datapath/engine/shared/lane_messages.h"
 #include "libckpt/datapath/engine/shared/region.h"
 #include "libckpt/datapath/engine/source/history.h"
-#include "libckpt/datapath/engine/source/rate_limiter.h"
+#include "libckpt/datapath/engine/source/policy/rate_limiter.h"
 #include "libckpt/datapath/track/scanner.h"
 #include "libckpt/datapath/track/sent_map.h"
 #include "libckpt/datapath/transport/transport.h"

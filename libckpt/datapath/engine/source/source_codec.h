@@ -14,8 +14,8 @@
 
 #include "libckpt/datapath/codec/chooser.h"
 #include "libckpt/datapath/codec/coder.h"
-#include "libckpt/datapath/engine/source/encoding_trial.h"
 #include "libckpt/datapath/engine/source/history.h"
+#include "libckpt/datapath/engine/source/policy/encoding_trial.h"
 #include "libckpt/datapath/engine/source/staged_message.h"
 
 namespace ckpt::engine {

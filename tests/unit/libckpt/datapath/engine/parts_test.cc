@@ -9,8 +9,8 @@
 #include "libckpt/datapath/engine/shared/lane_messages.h"
 #include "libckpt/datapath/engine/shared/work_pool.h"
 #include "libckpt/datapath/engine/source/chunk_queue.h"
-#include "libckpt/datapath/engine/source/encoding_trial.h"
-#include "libckpt/datapath/engine/source/rate_limiter.h"
+#include "libckpt/datapath/engine/source/policy/encoding_trial.h"
+#include "libckpt/datapath/engine/source/policy/rate_limiter.h"
 
 namespace ckpt::engine {
 namespace {

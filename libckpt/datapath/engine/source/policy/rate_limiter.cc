@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "libckpt/datapath/engine/source/rate_limiter.h"
+#include "libckpt/datapath/engine/source/policy/rate_limiter.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "libckpt/datapath/engine/source/encoding_trial.h"
+#include "libckpt/datapath/engine/source/policy/encoding_trial.h"
 
 #include <algorithm>
 

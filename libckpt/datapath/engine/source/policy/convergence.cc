@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "libckpt/datapath/engine/source/convergence.h"
+#include "libckpt/datapath/engine/source/policy/convergence.h"
 
 #include <algorithm>
 #include <cmath>

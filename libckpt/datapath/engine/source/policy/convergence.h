@@ -3,12 +3,12 @@
 // estimated as
 //   max(scan, remaining / throughput, beside) + fixed
 // where `throughput` is the drain rate while only sending, and `remaining` the dirty bytes that the barrier's
-// scan will find: those of this round's scan, grown by the ratio of this round's time to the last one's. It
-// is never shrunk: hot data is rewritten whole. The first round finds everything dirty and shows nothing of
-// the job's rate. A decision needs two rounds, or max_rounds, or a sample at the end of the first. The sample
-// decides if so little has changed that the scan takes the time. Where the scan binds, no further round can
-// shorten the downtime. `beside` and `fixed` are all other terms of the pause: where they alone are over the
-// limit, no round makes it.
+// scan will find. These are estimated as those of this round's scan, grown by the ratio of this round's time
+// to the last one's. The estimate is never shrunk: hot data is rewritten whole. The first round finds
+// everything dirty and shows nothing of the job's rate. A decision needs two rounds, or max_rounds, or a
+// sample at the end of the first. The sample decides if so little has changed that the scan takes the time.
+// Where the scan binds, no further round can shorten the downtime. `beside` and `fixed` are all other terms
+// of the pause: where they alone are over the limit, no round makes it.
 //
 // Threads: one owner. A pure object: no clock, no I/O; no function fails. Times are spans in nanoseconds,
 // sizes bytes.
