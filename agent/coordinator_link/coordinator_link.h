@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's connection to its coordinator. It dials for as long as the agent lives and turns commands into
 // calls. It reports everything the node has at each new connection and at every change. What was not received
-// is said again from what there is (inventory, records), never from a queue. Threads: the event loop.
+// is sent again from the present state (inventory, records), never from a queue. Threads: the event loop.
 // Ownership: owns the dialer. Errors: a command that fails is answered with Reply; malformed frames end the
 // connection.
 #pragma once
@@ -25,7 +25,7 @@ class AgentCommands {
  public:
   virtual ~AgentCommands() = default;
   [[nodiscard]] virtual wire::NodeInventory inventory() const = 0;
-  // What the hello says beside the inventory.
+  // The content of the hello beside the inventory.
   virtual void introduce(wire::AgentHello& hello) const = 0;
   virtual Task<Result<void>> start_job(wire::JobSpec spec) = 0;
   virtual Task<Result<void>> stop_job(wire::StopJob stop) = 0;
@@ -48,7 +48,7 @@ class CoordinatorLink : public CoordinatorPort {
   // connection.
   using FrameHandler = std::function<Result<void>(std::span<const std::byte>)>;
   void take(wire::FrameType type, FrameHandler handler) { handlers_[type] = std::move(handler); }
-  // Called behind the agent's hello at every new connection, for what is to be said again then. Set before
+  // Called behind the agent's hello at every new connection, for messages to be repeated then. Set before
   // start().
   void at_each_connection(std::function<void()> say_again) { at_connection_.push_back(std::move(say_again)); }
   // Best effort: false if the coordinator is away.

@@ -424,7 +424,8 @@ Result<void> Agent::check_spec(const wire::JobSpec& spec) const {
 Task<Result<void>> Agent::start_job(wire::JobSpec spec) {
   CKPT_CO_TRYV(check_spec(spec));
   const bool adopts = spec.way == MigrationMode::kAdopted;
-  // Asked again by a coordinator that has not received the answer: what runs as this job is its own.
+  // Requested again by a coordinator that has not received the answer: the instance that runs is this job's
+  // own.
   if (adopts && !jobs_->started_as(spec.job, spec.incarnation)) {
     CKPT_CO_TRYV(co_await check_adopted(spec));
   }
@@ -492,7 +493,7 @@ Result<void> Agent::set_limits(const wire::SetLimits& limits) {
 
 void Agent::welcome(const wire::Welcome& welcome) {
   if (!welcome.peer_token.empty()) peers_->on_token(welcome.peer_token);
-  // Its term counts, whatever this node's own setting says.
+  // Its term counts, whatever this node's own setting is.
   const std::int64_t term_ms = std::min(welcome.lease_term_ns / kNanosPerMs, kMaxLeaseTermMs);
   if (term_ms >= kMinLeaseTermMs) migrations_->driver().set_lease_term(static_cast<std::uint32_t>(term_ms));
   migrations_->restate();

@@ -2,8 +2,8 @@
 // The agent of one node: puts inventory, jobs, movers, migrations and links together. Everything runs on one
 // event loop; fsync and the GPU library have threads of their own. Jobs and their keepers outlive it, movers
 // end with it.
-// Threads: the loop, in run(). Errors: create() says why the node cannot be served (journal locked or
-// damaged, port taken, folder not writable).
+// Threads: the loop, in run(). Errors: create() returns the reason why the node cannot be served (journal
+// locked or damaged, port taken, folder not writable).
 #pragma once
 
 #include <map>
@@ -105,7 +105,7 @@ class Agent : public AgentCommands {
   std::string process_reason_ = "it has not been looked for CRIU yet";
   std::map<std::string, wire::JobPhase> known_phases_;  // by folder
   std::map<std::string, std::vector<wire::RankState>>
-      asked_with_;                // by folder: ranks, when the driver was asked last
+      asked_with_;                // by folder: ranks, at the last query of the driver
   std::optional<Error> failure_;  // why run() ends
   bool stopping_ = false;
 };

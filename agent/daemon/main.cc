@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-agent --config agent.toml, or --probe: says what this node has of what moves need (probe.h), and
-// ends, or --rehearse HOME: an agent's own question (rehearsal.h)
+// gpumigrate-agent --config agent.toml, or --probe: reports which requirements of moves this node meets
+// (probe.h), and ends, or --rehearse HOME: an agent's own question (rehearsal.h)
 #include <signal.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>

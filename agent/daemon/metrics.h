@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What GET /metrics says of this node; every name is in docs/metrics.md, and a test compares. Parts of the
-// agent that have something to show add it as parts of the coordinator do (coordinator/operations/metrics.h).
-// Movers and jobs are never asked: what they report passes through here on its way to the coordinator, a few
-// times a second.
+// The metrics of this node for GET /metrics; every name is in docs/metrics.md, and a test compares. Parts of
+// the agent that have something to show add it as parts of the coordinator do
+// (coordinator/operations/metrics.h). Movers and jobs are never queried: their reports pass through here on
+// the way to the coordinator, a few times a second.
 // Threads: the event loop. Ownership: borrows the port to the coordinator and what the sources name. Errors:
 // none.
 #pragma once

@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kMaxAddressBytes = 256;
 constexpr std::size_t kMaxTokenBytes = 4096;
 
-// No token file: everyone who reaches the port may read.
+// No token file: every client that reaches the port may read.
 Result<std::vector<std::string>> tokens_of(const std::string& path) {
   std::vector<std::string> tokens;
   if (path.empty()) return tokens;
@@ -51,7 +51,7 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::create(control::asio::any_
   const std::string kept = kept_address(file, config.metrics_address);
   auto http = listen(kept);
   if (!http && kept != config.metrics_address)
-    http = listen(config.metrics_address);  // somebody else's by now
+    http = listen(config.metrics_address);  // another process has the port by now
   if (!http) return std::move(http).assume_error();
   std::unique_ptr<MetricsServer> server(new MetricsServer());
   server->http_ = std::move(http).assume_value();

@@ -2,8 +2,8 @@
 // The port on which the agent shows its metrics (settings metrics_address, metrics_token_file); off unless it
 // is set. Where it listens stands in the file metrics.address of the node's folder; a port that the system
 // chose is kept across restarts.
-// Threads: the event loop. Ownership: owns the listener; the registry outlives it. Errors: create() says why
-// it cannot listen.
+// Threads: the event loop. Ownership: owns the listener; the registry outlives it. Errors: create() returns
+// why it cannot listen.
 #pragma once
 
 #include <memory>

@@ -33,7 +33,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxOutput = std::size_t{1} << 20;
 
-// A folder of this process's own for what the programs say, gone with the object.
+// A folder of this process's own for the programs' output, removed with the object.
 class WorkFolder {
  public:
   static Result<WorkFolder> create() {
@@ -163,7 +163,7 @@ Task<std::string> run_mover(ProbeSettings settings, std::string output) {
   co_return std::string();
 }
 
-// What the mover said, also if it ended badly later.
+// The mover's output, also if it ended badly later.
 Json mover_facts(const std::string& output, const std::string& problem) {
   const Result<std::string> said = read_file(output, kMaxOutput);
   Json facts = merge_mover_output(said.has_value() ? said.assume_value() : "");
@@ -174,7 +174,7 @@ Json mover_facts(const std::string& output, const std::string& problem) {
   return facts;
 }
 
-// Asked anew, and kept for the agent.
+// Queried anew, and kept for the agent.
 Task<Json> remap_facts(const ProbeSettings& settings, std::string work, Json driver) {
   RemapProbe probe;
   probe.program = settings.context_program;

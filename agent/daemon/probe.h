@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-agent --probe: what this node has of what moves need, as facts; `gpumigrate doctor` says what
-// follows from them. The driver and UCX are asked by `gpumigrate-mover --probe`, CRIU by its own check, the
+// gpumigrate-agent --probe: which requirements of moves this node meets, as facts; `gpumigrate doctor` draws
+// the conclusions. The driver and UCX are probed by `gpumigrate-mover --probe`, CRIU by its own check, the
 // kernel here. Nothing of the node is changed.
-// Threads: one, before any other is started. Errors: kIo if there is no room for temporary files; all else is
-// a part of the answer, as "problem".
+// Threads: one, before any other is started. Errors: kIo if there is no space for temporary files; all else
+// is a part of the answer, as "problem".
 //
 //   {"node":   {"name", "kernel", "root"},
 //    "driver": {"loaded", "version", "checkpoint", "change_gpu", "devices": [{"name", "bytes",

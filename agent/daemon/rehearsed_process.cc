@@ -104,7 +104,7 @@ Result<RehearsedTree> start_process(const std::string& folder, std::uint64_t byt
   return tree;
 }
 
-// Of the image as it arrives at a target, and how fast a byte of memory that nobody has touched is written.
+// Of the image as it arrives at a target, and how fast a byte of untouched memory is written.
 Result<host::PackedImage> copy_of(const host::PackedImage& image, MemoryRates& rates) {
   void* from = ::mmap(nullptr, image.bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, image.file.get(), 0);
   if (from == MAP_FAILED) return Error::from_errno("Reading the image");
@@ -138,7 +138,7 @@ Result<host::PackedImage> copy_of(const host::PackedImage& image, MemoryRates& r
   return copy;
 }
 
-// What a journal does in a pause: an overwrite of space that is there, and its way to the disk.
+// The journal's work in a pause: an overwrite of allocated space, and its sync to the disk.
 Result<Nanos> time_of_record(const std::string& folder) {
   const std::string path = folder + "/record";
   const UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU as a program is told of it: UUID and PCI address, as bytes. Pure functions. Errors: kInvalidArgument
+// A GPU as a program receives it: UUID and PCI address, as bytes. Pure functions. Errors: kInvalidArgument
 // for text that is neither.
 #pragma once
 

@@ -125,7 +125,7 @@ Result<GpuFacts> Nvml::read_gpu(std::uint32_t index) const {
   if (table_->field_values) {
     nvml::FieldValue field{};
     field.field_id = nvml::kFieldRecoveryAction;
-    // Drivers that do not know the field say so in nvml_return: no statement, not "unhealthy".
+    // Drivers that do not know the field return so in nvml_return: no statement, not "unhealthy".
     if (table_->field_values(device, 1, &field) == nvml::kSuccess && field.nvml_return == nvml::kSuccess) {
       gpu.recovery_action = field.value.as_u32;
     }

@@ -89,7 +89,7 @@ struct GpuProcess {
   GpuProcess() = default;
   GpuProcess(std::int32_t process, std::uint64_t used) : pid(process), bytes(used) {}
   std::int32_t pid = 0;     // as the driver counts
-  std::uint64_t bytes = 0;  // 0 also where the driver does not say
+  std::uint64_t bytes = 0;  // 0 also where the driver does not report it
 };
 
 struct GpuFacts {

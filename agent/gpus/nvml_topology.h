@@ -58,7 +58,8 @@ class NvmlTopology {
   std::unique_ptr<Table> table_;
 };
 
-// What /sys says of a PCI device ("00000000:3B:00.0", as NVML writes it); -1 if nothing. `root` is for tests.
+// The NUMA node of a PCI device ("00000000:3B:00.0", as NVML writes it), by /sys; -1 if none. `root` is for
+// tests.
 [[nodiscard]] std::int32_t numa_node_of(const std::string& bus_id,
                                         const std::string& root = "/sys/bus/pci/devices");
 

@@ -35,7 +35,7 @@ struct RemapFacts {
   [[nodiscard]] bool imports() const { return import.value_or(true) && import_moved.value_or(true); }
   [[nodiscard]] bool makes() const { return own.value_or(true) && own_moved.value_or(true); }
 };
-// As they are kept, and as the probe says them ("remap" of its line). kCorrupt for anything else.
+// As they are stored, and as the probe prints them ("remap" of its line). kCorrupt for anything else.
 Result<RemapFacts> parse_remap_facts(const nlohmann::ordered_json& json);
 nlohmann::ordered_json to_json(const RemapFacts& facts);
 // "13000/580.65.06": what a program sees, and NVIDIA's kernel module where there is one.
@@ -47,10 +47,10 @@ struct RemapProbe {
   RemapProbe() = default;
   std::string program;                   // gpumigrate-context
   std::vector<std::string> environment;  // added to this process's
-  std::string output;                    // a file for what it says, made anew
+  std::string output;                    // a file for its output, made anew
   Milliseconds timeout{60000};
 };
-// Asks the driver. Errors: the program cannot be started, hangs or says nothing; a driver that cannot is an
+// Asks the driver. Errors: the program cannot be started, hangs or has no output; a driver that cannot is an
 // answer.
 Task<Result<RemapFacts>> probe_remap(RemapProbe probe);
 
@@ -60,9 +60,9 @@ class RemapChoice {
               std::string program)
       : config_(config), contexts_(contexts), program_(std::move(program)), asking_(executor) {}
 
-  // While a migration prepares: nothing is asked in a downtime.
+  // While a migration prepares: there is no query in a downtime.
   Task<Result<void>> prepare();
-  // Import, or own memory. Where nobody could find out: import.
+  // Import, or own memory. Where that is not known: import.
   [[nodiscard]] bool imports();
   // Of a context, as the probe took it; null where it did not.
   [[nodiscard]] const RemapFacts* context_times() const {

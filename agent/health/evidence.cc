@@ -16,7 +16,7 @@ bool is_its_process(const Job& job, std::int32_t pid) {
   return std::find(tree.assume_value().begin(), tree.assume_value().end(), pid) != tree.assume_value().end();
 }
 
-// The kernel's log says the same Xid with more words.
+// The kernel's log has the same Xid with more text.
 bool told_better(const SeenEvent& event, const std::vector<SeenEvent>& seen) {
   return event.source == "nvml" && std::any_of(seen.begin(), seen.end(), [&](const SeenEvent& other) {
            return other.source == "kernel-log" && other.xid == event.xid;
@@ -33,7 +33,7 @@ health::SeenXid xid_of(const SeenEvent& event, const std::string& gpu,
   health::SeenXid xid;
   if (const auto line = health::parse_xid_line(event.line)) xid = health::seen_of(rules.table, *line);
   xid.xid = event.xid;
-  if (event.pid != 0) xid.victim = -1;  // somebody else's
+  if (event.pid != 0) xid.victim = -1;  // of no job
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     if (event.job == jobs[i]->id() && event.incarnation == jobs[i]->incarnation())
       xid.victim = static_cast<std::int32_t>(i) + 1;

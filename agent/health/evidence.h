@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both channels said of a GPU within a window, put together with the jobs that it concerns, as
+// Reports of both channels about a GPU within a window, joined with the jobs that they concern, as
 // libckpt/health decides on it.
 // Threads: the event loop. Ownership: values. Errors: none.
 #pragma once

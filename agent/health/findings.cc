@@ -22,7 +22,7 @@ wire::HealthOutcome to_wire(health::Outcome outcome) {
   return wire::HealthOutcome::kNone;
 }
 
-// Whose word it was that decided.
+// The source that decided.
 std::string source_of(const std::vector<SeenEvent>& seen, const health::Decision& decision) {
   const auto said_xid = std::find_if(seen.begin(), seen.end(), [&](const SeenEvent& event) {
     return decision.xid != 0 && event.xid == decision.xid;
@@ -46,8 +46,8 @@ wire::HealthFinding finding_of(const KnownGpu& gpu, const std::vector<SeenEvent>
   finding.source = source_of(seen, decision);
   finding.xid = decision.xid;
   finding.recovery = decision.recovery;
-  // Where another card has taken its place, nothing is said against that one: neither a cordon nor a word for
-  // jobs that are not named.
+  // Where another card has taken its place, there is no finding against that one: neither a cordon nor a text
+  // for jobs that are not named.
   finding.cordon = decision.cordon && !gpu.replaced;
   finding.urgent = decision.urgent;
   finding.leave_node = decision.leave_node;

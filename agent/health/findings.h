@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A decision as the coordinator is told it. Pure.
+// A decision as the coordinator receives it. Pure.
 #pragma once
 
 #include <memory>

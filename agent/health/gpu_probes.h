@@ -4,7 +4,7 @@
 // ordered to end, which may have no effect, and left alone. As long as it lives, no other is started on that
 // GPU. At most one at a time on each.
 // Threads: the event loop. Ownership: the agent's; answers() is dropped at stop(). Errors: a probe that
-// cannot be started, or says nothing that can be read, is one that was not tried.
+// cannot be started, or has no valid output, counts as not tried.
 #pragma once
 
 #include <functional>

@@ -64,7 +64,7 @@ Result<void> HealthHelper::launch() {
   handlers.packet = [weak = weak_from_this(), run](const Packet& packet) {
     if (auto self = weak.lock(); self && self->run_ == run) self->on_packet(packet);
   };
-  // An end of file alone says little: the exit that follows says why.
+  // An end of file alone has no reason: the exit that follows has one.
   handlers.closed = [weak = weak_from_this(), run](const Error& error) {
     auto self = weak.lock();
     if (!self || self->run_ != run || error.code() != ErrorCode::kProtocol) return;
@@ -107,7 +107,7 @@ void HealthHelper::watch_heartbeat() {
     if (cancelled || !self || self->run_ != run || self->stopped_) return;
     const auto late = std::chrono::steady_clock::now() - self->heartbeat_.expiry();
     if (late < Milliseconds(0)) return;  // a report arrived before this ran
-    // Who was held up himself has not listened, and perhaps the helper was, too.
+    // An agent that was held up itself has not listened, and perhaps the helper was held up, too.
     if (late > silence / 2) return self->watch_heartbeat();
     self->on_silence();
   });

@@ -4,7 +4,7 @@
 // So it is ordered to end and left alone, and another is started after a pause that doubles. Only a few that
 // did not end are kept at a time.
 // Threads: the event loop. Ownership: the process ends with this object (its socket closes). Errors: none
-// leave it: silence is told by a handler, and a helper that ends by itself is started again.
+// leave it: silence is reported to a handler, and a helper that ends by itself is started again.
 #pragma once
 
 #include <functional>
@@ -67,11 +67,11 @@ class HealthHelper : public std::enable_shared_from_this<HealthHelper> {
   std::shared_ptr<ChildProcess> process_;
   std::shared_ptr<PacketLink> link_;
   std::vector<std::shared_ptr<ChildProcess>> abandoned_;
-  std::uint64_t run_ = 0;  // tells packets and ends of an earlier process apart
+  std::uint64_t run_ = 0;  // separates packets and ends of an earlier process
   asio::steady_timer heartbeat_;
   asio::steady_timer restart_;
   Milliseconds backoff_;
-  std::string last_failure_;  // said once
+  std::string last_failure_;  // logged once
   bool ready_ = false;
   bool silent_ = false;
   bool stopped_ = false;

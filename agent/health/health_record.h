@@ -48,12 +48,12 @@ struct SeenEvent {
   std::string source;
   std::uint32_t xid = 0;  // 0: a state, or a line without a number
   std::int32_t pid = 0;
-  wire::JobId job = 0;  // whose process it is; 0: nobody's, or not said
+  wire::JobId job = 0;  // the process's job; 0: none, or not reported
   wire::Incarnation incarnation = 0;
   bool has_recovery = false;
   std::uint32_t recovery = 0;
   bool lost = false;
-  std::string line;               // of the kernel log, with an Xid; what a probe said
+  std::string line;               // of the kernel log, with an Xid; a probe's output
   std::uint8_t probe = 0;         // health::GpuProbe, of source "probe"
   bool remembered = false;        // in `past`
   std::uint64_t uncorrected = 0;  // new errors of memory that were not corrected

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the kernel's log from its oldest record on and goes on as it grows. /dev/kmsg gives one record for
 // each read. What stands in for it in tests (a file that grows, a FIFO) has one record a line, in the same
-// form. Records that the ring has lost before they were read are told by their missing numbers only. Threads:
-// the event loop. Ownership: the handlers are dropped at stop(). Errors: create() says why there is nothing
-// to read; a failure later is logged and ends the reading.
+// form. Records that the ring has lost before they were read show as missing numbers only. Threads: the event
+// loop. Ownership: the handlers are dropped at stop(). Errors: create() returns why there is nothing to read;
+// a failure later is logged and ends the reading.
 #pragma once
 
 #include <functional>

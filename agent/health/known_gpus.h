@@ -24,12 +24,12 @@ class KnownGpus {
     bool cards = false;             // one has come
     std::vector<std::string> gone;  // UUIDs of those that have gone by now
   };
-  // An inventory that the driver did not answer says nothing.
+  // An inventory that the driver did not answer has no facts.
   Changes follow(const InventorySnapshot& newest);
-  // The driver names the card at an address; counts only while the inventory has not said so. True: something
-  // to be kept.
+  // The driver names the card at an address; counts only while the inventory has not named it. True:
+  // something to be kept.
   bool identify(const health::PciAddress& address, const std::string& uuid);
-  // A card that another one has replaced, once there is nothing more to say of it.
+  // A card that another one has replaced, once no finding about it is open.
   void forget_replaced(const std::string& uuid);
 
   // Null: none of this node's.

@@ -154,7 +154,7 @@ void HealthMonitor::saw(SeenEvent event) {
   spdlog::warn("gpu event: uuid {} source {} xid {} pid {}", uuid, event.source, event.xid, event.pid);
   const auto count = std::count_if(record_.seen.begin(), record_.seen.end(),
                                    [&](const SeenEvent& other) { return other.gpu == uuid; });
-  // A flood says nothing that is new, but for what its decision waits for.
+  // A flood has nothing new, except the facts that its decision waits for.
   if (static_cast<std::size_t>(count) >= kMaxSeen && event.source != kProbeSource) return;
   if (const auto job = event.pid == 0 ? nullptr : job_of_pid(parts_.jobs, event.pid)) {
     event.job = job->id();
@@ -201,7 +201,7 @@ void HealthMonitor::remember_xids(const std::string& uuid) {
   }
 }
 
-// Asks for it where it was not asked yet. The answer is an event, and opens the window anew.
+// Requests it where it was not requested yet. The answer is an event, and opens the window anew.
 bool HealthMonitor::waits_for_probe(const std::vector<SeenEvent>& seen, const health::Evidence& evidence,
                                     const health::Decision& decision) {
   const bool answered = std::any_of(seen.begin(), seen.end(),

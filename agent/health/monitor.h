@@ -49,7 +49,7 @@ class HealthMonitor {
   void stop();
   // Null: not known by now.
   [[nodiscard]] const KnownGpu* gpu(const std::string& uuid) const { return gpus_.of_uuid(uuid); }
-  // `policy pause`, as the coordinator said last.
+  // `policy pause`, as the coordinator sent it last.
   [[nodiscard]] bool paused() const noexcept { return paused_; }
 
  private:
@@ -84,7 +84,7 @@ class HealthMonitor {
   std::map<std::string, std::unique_ptr<asio::steady_timer>> windows_;  // by UUID
   Signal to_save_;
   bool dirty_ = false;
-  std::uint64_t durable_number_ = 0;  // findings up to it are on disk and may be told
+  std::uint64_t durable_number_ = 0;  // findings up to it are on disk and may be sent
   bool paused_ = false;
   bool stopped_ = false;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML as one of the two channels: its events, its states and its silence, told by gpumigrate-health
-// (health_helper.h), as news of this node's GPUs.
+// NVML as one of the two channels: its events, its states and its silence, sent by gpumigrate-health
+// (health_helper.h), as observations of this node's GPUs.
 // Threads: the event loop. Ownership: the known GPUs outlive it. Errors: none: a library that is not there is
 // no news.
 #pragma once
@@ -29,7 +29,7 @@ class NvmlChannel {
   void stop();
   // A card has come that the library, which looks for cards when it starts, may not have seen.
   void cards_changed();
-  // As the helper says it.
+  // As the helper reports it.
   void take(const nvml_watch::Report& report);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells coroutines that a file grew or a folder gained an entry (one inotify instance for the whole agent).
+// Wakes coroutines when a file grew or a folder gained an entry (one inotify instance for the whole agent).
 // Threads: the event loop. Ownership: a Watch ends its watching when it goes; the Signal must outlive it.
 // Errors: kIo when the system refuses (limits of fs.inotify).
 #pragma once

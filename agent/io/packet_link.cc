@@ -113,7 +113,7 @@ Result<bool> PacketLink::write_one(const Packet& packet) {
   } while (sent < 0 && errno == EINTR);
   if (sent >= 0) return true;
   if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
-  // The peer is gone. What it said last may still be unread: the reading side finds the end after that.
+  // The peer is gone. Its last packets may still be unread: the reading side finds the end after that.
   if (errno == EPIPE || errno == ECONNRESET) return true;
   return Error::from_errno("Cannot send on a local socket");
 }

@@ -57,7 +57,7 @@ struct ChildPlan {
   ::signal(SIGPIPE, SIG_DFL);
   ::signal(SIGXFSZ, SIG_DFL);
   if (plan.own_session) ::setsid();
-  // Sources are moved out of the way of 0-4 first; dup2 clears close-on-exec.
+  // Sources are moved above 0-4 first; dup2 clears close-on-exec.
   const int null = ::fcntl(plan.null, F_DUPFD, 16);
   const int output = ::fcntl(plan.output, F_DUPFD, 16);
   const int inherited = plan.inherited >= 0 ? ::fcntl(plan.inherited, F_DUPFD, 16) : -1;

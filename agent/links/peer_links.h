@@ -3,7 +3,7 @@
 // Each side of an open migration dials the other with the token of that migration's plan; connections in both
 // directions are used alike. The port is kept across restarts (file "peer.port"), so that the address in the
 // other side's plan stays true.
-// Threads: the event loop. Ownership: owns listener and connections. Errors: create() says why it cannot
+// Threads: the event loop. Ownership: owns listener and connections. Errors: create() returns why it cannot
 // listen; a peer that is not reached is no error (the same facts travel through the coordinator).
 #pragma once
 
@@ -35,8 +35,8 @@ class PeerLinks {
   PeerLinks& operator=(const PeerLinks&) = delete;
 
   [[nodiscard]] const std::string& address() const noexcept { return listener_->address(); }
-  // The coordinator has told the nodes' token: what dialers must show from now on. Until a token is known
-  // nobody gets in.
+  // The coordinator has sent the nodes' token: dialers must show it from now on. Until a token is known no
+  // peer is accepted.
   void on_token(std::string token);
   // Keeps a connection to that node for this migration, until drop(). The plan's token is the nodes' as well.
   void keep(wire::MigrationId migration, std::string node, std::string address, std::string token);

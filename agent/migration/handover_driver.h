@@ -2,12 +2,12 @@
 // Runs the pure switch machines of this agent (libckpt/protocol/handover/driver.md): one queue of events, one
 // journal, the timers. Inside a batch the actions are executed strictly in order. A WriteRecord is awaited
 // (fdatasync on the disk thread). Everything else returns at once and reports back by an event. So SW-2 holds
-// whatever the effects do.
+// independently of the effects.
 //
 // Threads: the event loop; the journal is touched by the disk thread, one call at a time. Ownership: the
-// driver owns machines, journal and timers. Errors: an event that cannot be is logged and changes nothing. A
+// driver owns machines, journal and timers. Errors: an impossible event is logged and changes nothing. A
 // record that was refused cleanly is fed back to its machine. A record of unknown fate calls `fatal`, which
-// must end the process: the restart reads what is there.
+// must end the process: the restart reads the journal's content.
 #pragma once
 
 #include <deque>
@@ -42,19 +42,20 @@ class HandoverDriver {
   HandoverDriver(asio::io_context& io, asio::thread_pool& disk, migration::Journal journal,
                  migration::Timing timing, HandoverEffects& effects, std::function<void(Error)> fatal);
 
-  // Once, before anything else: rebuilds the machines and executes what they say.
+  // Once, before anything else: rebuilds the machines and executes their actions.
   Task<Result<void>> restore();
 
   void on_message(wire::SwitchMessage message);
   void on_event(migration::SwitchKey key, migration::SourceEvent event);
   void on_event(migration::SwitchKey key, migration::TargetEvent event);
 
-  // What the coordinator lends for, as it said last. Leases are asked for at that pace from the next request
+  // The lease term of the coordinator's last welcome. Leases are requested at that pace from the next request
   // on (ask_again()).
   void set_lease_term(std::uint32_t term_ms) { switches_.set_lease_term(term_ms); }
-  // Whom the machines ask can be reached again: what is unanswered is said now instead of at the next timer.
+  // A peer of the machines can be reached again: unanswered messages are sent now instead of at the next
+  // timer.
   void ask_again();
-  // The job will not be asked about any more: its machines and records go.
+  // No message about the job will come any more: its machines and records are removed.
   void forget(wire::JobId job);
 
   [[nodiscard]] const migration::AgentSwitches& switches() const noexcept { return switches_; }
@@ -82,11 +83,11 @@ class HandoverDriver {
   Task<> drain();
   Task<> take(Item item);
   Task<> compact_without(wire::JobId job);
-  // False: the disk has no room for a migration; Refused has been answered.
+  // False: the disk has no space for a migration; Refused has been sent.
   Task<bool> has_room_for(const wire::SwitchMessage& message);
   Result<migration::Batches> feed(const Item& item);
   Task<> execute(migration::Batches batches);
-  // False: refused; the rest of the batch is dropped and `out` holds what the machine says to that.
+  // False: refused; the rest of the batch is dropped and `out` holds the machine's next batches.
   Task<bool> write(const migration::Batch& batch, const migration::Record& record, migration::Batches& out);
   void perform(const migration::Batch& batch, const migration::Action& action);
   void arm(const migration::SwitchKey& key, const migration::ArmTimer& action);

@@ -11,7 +11,7 @@ using migration::SwitchInfo;
 using migration::SwitchKey;
 using wire::Party;
 
-// Of closed migrations: their measurements are said again when the coordinator was away.
+// Of closed migrations: their measurements are sent again when the coordinator was away.
 constexpr std::size_t kKeptSessions = 32;
 
 Migrations::Migrations(MigrationContext& context, CoordinatorPort& coordinator, PeerLinks& peers,
@@ -69,7 +69,7 @@ void Migrations::send_to_agent(const SwitchKey& key, const wire::SwitchMessage& 
   if (peer != peer_nodes_.end()) peers_.send(peer->second, message);
 }
 
-// The coordinator makes its report when it hears the outcome: the measurements go ahead of it on the same
+// The coordinator makes its report when it receives the outcome: the measurements go ahead of it on the same
 // connection.
 void Migrations::send_report_before(const wire::SwitchMessage& message) {
   const bool source_outcome =
@@ -122,7 +122,8 @@ Task<> Migrations::settle_known(std::shared_ptr<Job> job) {
   co_await withdraw_leftovers(job);
 }
 
-// Before the journal has been read nobody may go on; what an open migration waits for is that migration's.
+// Before the journal has been read no job may go on; a job of an open migration goes on by that migration
+// alone.
 void Migrations::known_again(const std::shared_ptr<Job>& job) {
   if (settled_ && !busy(job->id())) control::spawn(context_.executor, "settle", settle_known(job));
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The effects of all switches of this agent: which session does what, and which way a message goes. Messages
-// to the other agent go through the coordinator and, where there is a connection, directly: every fact may
-// arrive twice.
+// The effects of all handovers of this agent: the session for each action, and the route of each message.
+// Messages to the other agent go through the coordinator and, where there is a connection, directly: every
+// fact may arrive twice.
 // Threads: the event loop. Ownership: owns the machines' driver and the sessions of open migrations. Errors:
-// none leave this class; what fails becomes an event of the machine it concerns.
+// none leave this class; a failure becomes an event of the machine that it concerns.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@
 
 namespace ckpt::agent {
 
-// What the migrations say to the coordinator; best effort, false if it is away.
+// Messages of the migrations to the coordinator; best effort, false if it is away.
 class CoordinatorPort {
  public:
   virtual ~CoordinatorPort() = default;
@@ -29,7 +29,7 @@ class CoordinatorPort {
 
 class Migrations : public HandoverEffects {
  public:
-  // What the machines' driver needs beside its effects, which are these (handover_driver.h).
+  // The machines' driver (handover_driver.h) is made of these; this class is its effects.
   struct Machines {
     asio::io_context& io;
     asio::thread_pool& disk;
@@ -49,16 +49,16 @@ class Migrations : public HandoverEffects {
                const migration::Action& action) override;
 
   Result<void> set_limits(const wire::SetLimits& limits);
-  // After the machines were rebuilt: lets jobs go on that nothing holds, ends standbys that no record knows,
-  // and tells machines whose instance is gone (SW-4, SW-5, SW-14).
+  // After the machines were rebuilt: resumes jobs that no migration holds, ends standbys that no record
+  // names, and reports to the machines which instances are gone (SW-4, SW-5, SW-14).
   Task<> settle_after_restart();
   // An instance that was unknown has answered.
   void known_again(const std::shared_ptr<Job>& job);
-  // The coordinator is back: measurements are said again (everything else the machines repeat by themselves).
+  // The coordinator is back: measurements are sent again (everything else the machines repeat by themselves).
   void restate();
   // A migration of the job is open on this node.
   [[nodiscard]] bool busy(wire::JobId job) const;
-  // Lets go of what closed migrations still hold here.
+  // Releases what closed migrations still hold here.
   void tidy();
 
  private:

@@ -254,7 +254,7 @@ void SourceSession::on_mover(mover::Packet packet) {
     on_counters(sent->counters, sent->final_received_ns, sent->last_ack_ns);
   } else if (const auto* done = std::get_if<mover::FinalDone>(&packet.message)) {
     on_counters(done->counters, done->final_received_ns, done->last_ack_ns);
-    verified_heard_ns_ = done->verified_heard_ns;
+    verified_received_ns_ = done->verified_heard_ns;
     emit(migration::FinalDataAcknowledged{});
   } else if (const auto* mismatch = std::get_if<mover::Mismatch>(&packet.message)) {
     spdlog::warn("fingerprint mismatch: id {} tensor {} chunk {} times {}",
@@ -313,10 +313,10 @@ Task<> SourceSession::pause() {
   if (gives_up()) control::spawn(context_.executor, "source limit", keep_limit());
 }
 
-// The machine decides: what the target has committed goes on there.
+// The machine decides: a job that the target has committed goes on there.
 Task<> SourceSession::keep_limit() {
   auto self = shared_from_this();
-  while (!is_over() && verified_heard_ns_ == 0) {
+  while (!is_over() && verified_received_ns_ == 0) {
     const Nanos left = report_->barrier_entered_ns + limit() - now_ns();
     if (left <= 0) {
       co_return fail(Error(ErrorCode::kAborted, "The pause has passed its limit of " +
@@ -329,7 +329,7 @@ Task<> SourceSession::keep_limit() {
   }
 }
 
-// What the target needs beside device memory. The manifest, which lets the target commit, waits for it.
+// Saves the state beside device memory. The manifest, which lets the target commit, waits for it.
 Task<> SourceSession::save() {
   auto self = shared_from_this();
   const Turn::Held turn = co_await saving_.take();
@@ -369,7 +369,7 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
   if (!job_) {
     if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
   }
-  // Whether it lives is not ours to guess.
+  // Whether it lives must be known.
   if (job_) co_await job_->known();
   if (stage_ == Stage::kFreed) co_return;
   if (!job_ || job_->ended() || !job_->keeper()) {
@@ -378,12 +378,13 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
   local::Resume resume;
   resume.incarnation = k;
   resume.deadline_ns = deadline.value_or(local::kNoDeadline);
-  // As at the target: what is copied on the way back must not be held by the mover's session, too.
+  // As at the target: memory that is copied when the job goes back must not be held by the mover's session,
+  // too.
   if (stage_ == Stage::kStopped && !context_.remap.imports()) co_await release_memory();
   const std::uint64_t order = ++orders_;
   const Turn::Held turn = co_await job_->resume_turn().take();
   if (!co_await go_back(order)) co_return;
-  if (!job_->keeper()) co_return;  // it ended meanwhile, and its listener said so
+  if (!job_->keeper()) co_return;  // it ended meanwhile, which its listener has reported
   // The keeper takes this also for a rank that runs already, and for one that has not reached its barrier
   // yet.
   auto running = co_await job_->keeper()->resume(resume, UniqueFd{});
@@ -397,16 +398,17 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
   emit(migration::InstanceRuns(k));
 }
 
-// Nobody else has the job, so this is tried again for as long as it lives: what it needs of the node may have
-// ended and come back (the context helper). False: the job ended, or order `order` is no longer the last.
+// The job is here alone, so this is tried again for as long as it lives: a service of the node that it needs
+// may have ended and come back (the context helper). False: the job ended, or order `order` is no longer the
+// last.
 Task<bool> SourceSession::go_back(std::uint64_t order) {
   auto self = shared_from_this();
   for (Milliseconds pause = kFirstBackoff;; pause = std::min(pause * 2, kMaxBackoff)) {
-    // What is being saved is saved first: CRIU must not meet a process that goes on.
+    // A save under way ends first: CRIU must not meet a process that goes on.
     const Turn::Held turn = co_await saving_.take();
     auto back = co_await way_->go_back(job_);
     if (back) co_return order == orders_;
-    if (job_->ended() || !job_->keeper()) co_return false;  // its listener said so
+    if (job_->ended() || !job_->keeper()) co_return false;  // its listener has reported it
     spdlog::error("job does not go on yet: job {} again_in_ms {} reason {}", wire::job_text(info_.job),
                   pause.count(), back.assume_error().to_string());
     Signal nobody(context_.executor);
@@ -439,7 +441,7 @@ Task<> SourceSession::release_memory() {
   if (memory) co_await memory->stop();
   if (session) co_await session->end(why_);
   if (memory) memory->close_descriptors();
-  // What is being saved still is written there.
+  // A save under way still writes there.
   const Turn::Held turn = co_await saving_.take();
   co_await way_->let_go();
 }
@@ -449,7 +451,7 @@ Task<> SourceSession::free() {
   if (stage_ == Stage::kFreed) co_return;
   stage_ = Stage::kFreed;
   if (!job_) {
-    // After a restart the record alone says which instance it was.
+    // After a restart the record alone identifies the instance.
     if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
   }
   learn();
@@ -458,7 +460,7 @@ Task<> SourceSession::free() {
 }
 
 void SourceSession::learn() {
-  if (!report_ || !work_ || verified_heard_ns_ == 0) return;
+  if (!report_ || !work_ || verified_received_ns_ == 0) return;
   const wire::SourceReport& r = *report_;
   wire::PauseNumbers took;
   const auto span = [](Nanos from, Nanos to) { return std::max<Nanos>(0, to - from); };
@@ -468,13 +470,13 @@ void SourceSession::learn() {
     took[PauseTerm::kDump] = span(r.context_saved_ns, r.host_saved_ns);
     took[PauseTerm::kFinal] = span(r.host_saved_ns, r.last_ack_ns);
   }
-  took[PauseTerm::kVerify] = span(std::max(r.last_ack_ns, r.context_saved_ns), verified_heard_ns_);
+  took[PauseTerm::kVerify] = span(std::max(r.last_ack_ns, r.context_saved_ns), verified_received_ns_);
   context_.pauses->learn_copy(r.state_bytes, std::max(r.scan_ns, r.copy_ns));
   context_.pauses->learn(*work_, took, false);
 }
 
 void SourceSession::set_limits(std::int64_t max_downtime_ns, std::int64_t bandwidth) {
-  // What has not started yet starts with these.
+  // A copy that has not started yet starts with these.
   if (max_downtime_ns >= 0) set_max_downtime_ns_ = max_downtime_ns;
   if (bandwidth >= 0) set_bandwidth_ = static_cast<std::uint64_t>(bandwidth);
   if (!session_ || is_over()) return;

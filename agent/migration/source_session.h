@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // The source's effects of one migration: the running rank, its keeper, and the mover's sending session. Each
-// action of the machine returns at once; what comes of it is an event. The pause's path has no coordinator,
-// no log and no JSON on it: Paused -> FinalRound to the mover, while the driver makes BARRIER durable, ->
-// ReleaseManifest. What goes beside device memory is mode.h's.
+// action of the machine returns at once; its result is an event. The pause's path has no coordinator, no log
+// and no JSON on it: Paused -> FinalRound to the mover, while the driver makes BARRIER durable, ->
+// ReleaseManifest. State beside device memory belongs to the mode (mode.h).
 //
-// The machine (libckpt/protocol/handover/source_machine.h) decides; this class knows only how far its orders
-// have come, in three values.
+// The machine (libckpt/protocol/handover/source_machine.h) decides; this class only keeps the progress of its
+// orders, in three values.
 //   Stage, of the copy:
 //     kNew       --PrepareSource-->          kPreparing
-//     kPreparing --prepare() is over-->      kPrepared    SourceReady or SourceRefused has been said
+//     kPreparing --prepare() is over-->      kPrepared    SourceReady or SourceRefused was emitted
 //     kPreparing --StopCopy-->               kAbandoned   prepare() goes on, and then releases what it holds
 //     kAbandoned --prepare() is over-->      kStopped
 //     kNew, kPrepared --StopCopy-->          kStopped
 //     any        --FreeSource-->             kFreed       for ever: the job is the target's
 //     A session of an agent that was restarted begins at kNew and is ordered to go back or to free. From
-//     kAbandoned on nothing is sent to the mover, and no failure is told: the machine has decided. RunInstance
-//     changes no stage; the job goes back in each of them but kFreed.
-//   HostStatePath, of what the final round carries: chosen when the copy starts.
+//     kAbandoned on nothing is sent to the mover, and no failure is emitted: the machine has decided.
+//     RunInstance changes no stage; the job goes back in each of them but kFreed.
+//   HostStatePath, of the host state in the final round: chosen when the copy starts.
 //   Manifest, of the last message to the target: it needs both BARRIER and save(), in any order.
 //     kHeld --save() is over--> kAwaitsBarrier --ReleaseManifest--> kReleased
 //     kHeld --ReleaseManifest--> kAwaitsSave --save() is over--> kReleased
@@ -43,10 +43,10 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
 
   void perform(const migration::Action& action);
   void set_limits(std::int64_t max_downtime_ns, std::int64_t bandwidth);
-  // Why the source ends the migration: said to the target as well, whose word may reach the coordinator
-  // first.
+  // Why the source ends the migration: sent to the target as well, since the target's message may reach the
+  // coordinator first.
   void set_failure_reason(std::string reason) { why_ = std::move(reason); }
-  // What was measured; only once the rank has paused.
+  // The measurements; only once the rank has paused.
   [[nodiscard]] const std::optional<wire::SourceReport>& report() const noexcept { return report_; }
   [[nodiscard]] const migration::SwitchInfo& info() const noexcept { return info_; }
   // The job's instance on this node, if it is still known.
@@ -105,7 +105,7 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   std::optional<PauseWork> work_;
   std::optional<wire::PauseFacts> last_pause_;
   PauseEstimate estimate_;
-  Nanos verified_heard_ns_ = 0;
+  Nanos verified_received_ns_ = 0;
   wire::MigrateOptions options_;
   bool within_node_ = false;
   // Of `set`, which may come before the copy starts.

@@ -189,8 +189,8 @@ void TargetSession::on_mover(mover::Packet packet) {
   if (!taking_) control::spawn(context_.executor, "target memory", take_arrived());
 }
 
-// What the mover made is with the instance's keeper, and what the source said of the job compared, before
-// VERIFIED can be stated.
+// Before VERIFIED is stated, the instance's keeper has the memory that the mover made, and the source's
+// description of the job has been compared.
 Task<> TargetSession::take_arrived() {
   auto self = shared_from_this();
   taking_ = true;
@@ -257,8 +257,8 @@ void TargetSession::order_run(const migration::RunInstance& run) {
   order_ = order;
   if (!std::exchange(ordering_, true)) return control::spawn(context_.executor, "target run", run_orders());
   if (!running_ || running_->k != order.k) return;
-  // Restoring gigabytes takes longer than a lease: with the first deadline the keeper would stop what is to
-  // come back.
+  // Restoring gigabytes takes longer than a lease: with the first deadline the keeper would stop the instance
+  // at its start.
   running_->deadline.renew(order.deadline);
   const bool is_own = job_ && !job_->ended() && job_->record().migration == info_.migration;
   if (is_own && job_->keeper())
@@ -305,24 +305,24 @@ Task<Result<void>> TargetSession::run_instance(RunOrder& order) {
     attach_to(brought);
     if (report_ && report_->host_restored_ns == 0) report_->host_restored_ns = now_ns();
   }
-  // One that may have run before this agent was started must not be given up for lost.
+  // An instance that may have run before this agent was started must not be taken for lost.
   co_await job_->known();
   if (job_->ended() || !job_->keeper()) {
     co_return Error(ErrorCode::kNotFound, "The instance at the target has ended");
   }
   order.has_run = job_->record().ran && job_->incarnation() >= order.k;
-  // Memory that is to be copied here once more is with the instance's keeper; beside it there is room for one
-  // region.
+  // Memory that is to be copied here once more is with the instance's keeper; beside it the GPU may hold only
+  // one more region.
   if (!way_->has_memory() && !context_.remap.imports()) co_await release_memory();
   auto* report = report_ ? &*report_ : nullptr;  // not within the co_await: g++ 12 computes both sides there
   CKPT_CO_TRYV(co_await way_->run(job_, order, report));
   learn();
-  // The memory is the instance's own from here on; nothing may hold what it frees.
+  // The memory is the instance's own from here on; nothing may hold regions that it frees.
   control::spawn(context_.executor, "target release", release_memory());
   co_return ok();
 }
 
-// A later agent's report lacks what came before it.
+// A later agent's report lacks the times before its start.
 void TargetSession::learn() {
   if (stage_ != Stage::kVerified || report_->resumed_ns == 0) return;
   stage_ = Stage::kMeasured;

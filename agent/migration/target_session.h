@@ -44,7 +44,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   ~TargetSession();
 
   void perform(const migration::Action& action);
-  // What was measured; complete once the instance runs.
+  // The measurements; complete once the instance runs.
   [[nodiscard]] const std::optional<wire::TargetReport>& report() const noexcept { return report_; }
   [[nodiscard]] const migration::SwitchInfo& info() const noexcept { return info_; }
   [[nodiscard]] std::shared_ptr<Job> job() const { return job_; }

@@ -10,7 +10,7 @@ namespace ckpt::mover {
 // At the start of the process, before it has threads: few arenas, and large blocks go back to the system with
 // their end.
 void bound_heap();
-// What is free in the arenas goes back to the system. Whoever allocates meanwhile may wait for some
+// Returns free memory of the arenas to the system. A thread that allocates meanwhile may wait for some
 // milliseconds.
 void give_back_free_heap();
 

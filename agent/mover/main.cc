@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpumigrate-mover: moves the memory of jobs on one GPU. Started by the agent with its end of a socketpair as
 // descriptor 3; ends with its agent. Logs to stderr, which the agent points at mover-N.log. With --probe it
-// only says what it could use.
+// only reports what it could use.
 #include <fcntl.h>
 #include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>

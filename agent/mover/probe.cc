@@ -109,7 +109,7 @@ void add_transports(uct_component_h component, const char* domain, std::set<std:
   uct_release_tl_resource_list(resources);
 }
 
-// Its name; empty if UCX does not say.
+// Its name; empty if UCX does not report one.
 std::string inspect(uct_component_h component, std::set<std::string>& transports) {
   uct_component_attr_t facts{};
   facts.field_mask = UCT_COMPONENT_ATTR_FIELD_NAME | UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT;

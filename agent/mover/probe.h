@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-mover --probe: what the CUDA driver and UCX of this node say of themselves, for `gpumigrate
-// doctor`. It is the mover that asks, since it is the process that loads both anyway and that may hang or die
-// of either. Makes no context and opens no port.
+// gpumigrate-mover --probe: the CUDA driver's and UCX's properties on this node, for `gpumigrate doctor`. It
+// is the mover that asks, since it is the process that loads both anyway and that may hang or die of either.
+// Makes no context and opens no port.
 // Threads: one. Errors: parts of the answer, as "problem".
 #pragma once
 

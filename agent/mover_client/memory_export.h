@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hands a rank's tensors and device memory to a mover: rank -> keeper -> agent -> mover, in acknowledged
-// batches of at most 64 descriptors. Afterwards it follows what the rank names, drops, allocates and frees
-// while rounds run (ENG-5, ENG-7). Copies of the descriptors are kept if asked for, so that what was exported
-// outlives a rank that dies.
+// batches of at most 64 descriptors. Afterwards it follows the tensors and regions that the rank names,
+// drops, allocates and frees while rounds run (ENG-5, ENG-7). Copies of the descriptors are kept on request,
+// so that exported memory outlives a rank that dies.
 // Threads: the event loop. Ownership: shared; stop() ends the following. Errors: run() gives the first
 // failure; later ones go to `failed`, once.
 #pragma once
@@ -28,7 +28,7 @@ class MemoryExport : public std::enable_shared_from_this<MemoryExport> {
 
   // All that is there now; then changes are followed until stop() or the end of the keeper's link.
   Task<Result<local::StateSummary>> run(asio::any_io_executor executor);
-  // Follows no more and tells the rank so.
+  // Follows no more and sends the rank StopExport.
   Task<> stop();
   void close_descriptors() { kept_.clear(); }
 

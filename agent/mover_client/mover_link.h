@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's end of a mover's socketpair: messages of libckpt/protocol/wire/mover_messages.h over a
 // PacketLink. Threads: the event loop.
-// Errors: `closed` once, when the mover is gone or sent what is no message.
+// Errors: `closed` once, when the mover is gone or sent an invalid message.
 #pragma once
 
 #include <functional>

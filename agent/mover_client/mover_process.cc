@@ -71,7 +71,8 @@ Result<void> MoverProcess::launch() {
   handlers.message = [weak = weak_from_this(), run](mover::Packet packet) {
     if (auto self = weak.lock(); self && self->run_ == run) self->on_message(std::move(packet));
   };
-  // An end of file alone says little: the exit that follows says why. A mover that talks nonsense is ended.
+  // An end of file alone has no reason: the exit that follows has one. A mover that sends invalid messages is
+  // ended.
   handlers.closed = [weak = weak_from_this(), run](Error error) {
     auto self = weak.lock();
     if (!self || self->run_ != run) return;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mover of one GPU, kept running. It is started with the first job or migration there, since a full or
 // faulty GPU gives no context later. After a death it is started again, with a pause that doubles up to 30 s.
-// A death is told to every open session; sessions do not survive it. Threads: the event loop. Ownership: the
-// process ends with this object (its socket closes). Errors: ready() says why there is no mover: the program,
-// its start, the driver's refusal, or its log.
+// A death is reported to every open session; sessions do not survive it. Threads: the event loop. Ownership:
+// the process ends with this object (its socket closes). Errors: ready() returns why there is no mover: the
+// program, its start, the driver's refusal, or its log.
 #pragma once
 
 #include <functional>
@@ -35,7 +35,7 @@ class MoverProcess : public std::enable_shared_from_this<MoverProcess> {
   static std::shared_ptr<MoverProcess> create(const asio::any_io_executor& executor, MoverSettings settings);
   ~MoverProcess();
 
-  // Starts it if it is not running and was not told to stop.
+  // Starts it if it is not running and stop() was not called.
   void start();
   // Starts it if need be and waits until it serves.
   Task<Result<void>> ready(Milliseconds timeout);
@@ -65,7 +65,7 @@ class MoverProcess : public std::enable_shared_from_this<MoverProcess> {
   Error last_error_{ErrorCode::kUnavailable, "not started"};
   std::shared_ptr<ChildProcess> process_;
   std::shared_ptr<MoverLink> link_;
-  std::uint64_t run_ = 0;  // tells messages and ends of an earlier process apart
+  std::uint64_t run_ = 0;  // separates messages and ends of an earlier process
   std::uint64_t starts_ = 0;
   std::map<mover::SessionKey, Subscriber> subscribers_;
   std::list<Signal*> waiting_;

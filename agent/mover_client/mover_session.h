@@ -18,7 +18,7 @@ namespace ckpt::agent {
 class MoverSession : public std::enable_shared_from_this<MoverSession> {
  public:
   struct Handlers {
-    // What is not an answer to a call below: PlanAccepted, Progress, ..., Verified, Mismatch.
+    // Messages that answer no call below: PlanAccepted, Progress, ..., Verified, Mismatch.
     std::function<void(mover::Packet)> event;
     std::function<void(Error)> failed;  // SessionFailed, or the mover's death
   };

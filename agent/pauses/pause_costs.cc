@@ -60,7 +60,7 @@ struct CostsOnFile {
 wire::CostLine prior(PauseKind kind, PauseTerm term) {
   const bool process = kind == PauseKind::kProcess || kind == PauseKind::kAdoptedProcess;
   const bool adopted = kind == PauseKind::kAdoptedSwap || kind == PauseKind::kAdoptedProcess;
-  const bool cooperative = kind == PauseKind::kCooperative;  // and the copy of device memory in any way
+  const bool cooperative = kind == PauseKind::kCooperative;  // and the copy of device memory in each mode
   const Nanos device = adopted ? kMs / 4 : 0;                // the driver copies all of it
   switch (term) {
     case PauseTerm::kQuiesce:
@@ -177,7 +177,7 @@ wire::CostLine PauseCosts::line(PauseKind kind, PauseTerm term) const {
     points.push_back(
         {mib, static_cast<double>(middle.took), static_cast<double>(at->second.size()) * weight(mib)});
   }
-  // One size says nothing of base and rate apart: the node is as much slower or faster in both.
+  // One size does not separate base and rate: the node is as much slower or faster in both.
   if (points.size() <= 3) return scaled(line, points);
   return fit(points);
 }

@@ -51,7 +51,7 @@ class PauseCosts {
   void learn(PauseKind kind, PauseTerm term, std::uint64_t bytes, Nanos took);
   [[nodiscard]] wire::CostLine line(PauseKind kind, PauseTerm term) const;
   [[nodiscard]] PauseLines lines(PauseKind kind) const;
-  // The last round of a copy of device memory, which the way does not matter for.
+  // The last round of a copy of device memory, which does not depend on the mode.
   void learn_copy(std::uint64_t state_bytes, Nanos took) {
     learn(kCopyOf, PauseTerm::kFinal, state_bytes, took);
   }

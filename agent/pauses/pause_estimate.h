@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a pause will be, before it, and why that is too long. A migration mode tells what the pause has to
-// do (PauseWork, mode.h). A term that the copy of device memory does not decide comes from the job's last
-// pause in the same mode. Else it comes from the lines of the node that does the work.
+// The length of a pause, before it, and the reason why it is too long. A migration mode lists the work that
+// the pause has to do (PauseWork, mode.h). A term that the copy of device memory does not decide comes from
+// the job's last pause in the same mode. Else it comes from the lines of the node that does the work.
 // Threads: values. Errors: none.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace ckpt::agent {
 
-// Terms that are not part of the way stay out.
+// Terms that are not part of the mode stay out.
 class PauseWork {
  public:
   struct Part {
@@ -48,11 +48,11 @@ struct PauseEstimate {
   Nanos beside = 0;        // the part of it that runs beside that copy
   [[nodiscard]] Nanos total() const { return facts.ns.total(); }
   [[nodiscard]] Nanos fixed() const { return total() - beside; }
-  // `whole`: with the copy, as the mover says it: what it adds is final.
+  // `whole`: with the copy, as the mover reports it: the sum is final.
   [[nodiscard]] wire::PauseFacts with_copy(Nanos whole) const;
 };
 
-// `target`: its own lines, as it told them.
+// `target`: its own lines, as it sent them.
 [[nodiscard]] PauseEstimate estimate_pause(const PauseWork& work, const PauseLines& source,
                                            const PauseLines& target,
                                            const std::optional<wire::PauseFacts>& last);

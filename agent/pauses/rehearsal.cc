@@ -49,7 +49,7 @@ wire::CostLine line_through(const RehearsedProcess& small, const RehearsedProces
   return {static_cast<Nanos>(std::max(0.0, base)), static_cast<Nanos>(slope)};
 }
 
-// What the helper said last, on one line of a file that it alone writes.
+// The helper's last message, on one line of a file that it alone writes.
 Result<RehearsalFacts> read_rehearsal(const std::string& path) {
   CKPT_TRY(said, read_file(path, kMaxRehearsalSaid));
   ::unlink(path.c_str());

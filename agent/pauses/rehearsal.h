@@ -42,7 +42,7 @@ struct RehearsalOrder {
   std::string criu;     // as configured; empty: it is looked for
   Milliseconds deadline{120000};
 };
-// In the agent. kTimedOut, kUnavailable with what the helper said last.
+// In the agent. kTimedOut, kUnavailable with the helper's last message.
 Task<Result<RehearsalFacts>> ask_rehearsal(RehearsalOrder order);
 
 void keep_rehearsal(PauseCosts& costs, const RehearsalFacts& facts);

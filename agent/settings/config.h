@@ -40,10 +40,10 @@
 //   rack          = ""                   where the machine stands; placement prefers the source's
 //   labels        = ["KEY=VALUE", ...]   for people and scripts (nodes -o json); letters, digits and _.-/ in
 //                                        KEY, at most 64 of 128 bytes each
-//   kernel_log    = "auto"               the kernel's log, second source of news about the GPUs; empty: not
+//   kernel_log    = "auto"               the kernel's log, second source of GPU events; empty: not
 //                                        read; auto: /dev/kmsg if it can be read
-//   health_window_ms = 3000              after the first news of a GPU, how long more is waited for before it
-//                                        is decided (health/monitor.h)
+//   health_window_ms = 3000              how long after the first event of a GPU its case is decided
+//                                        (health/monitor.h)
 //   health_silence_ms = 5000             without a heartbeat of the process that asks NVML; then the driver
 //                                        counts as not answering
 //   health_repeats = 3                   different jobs with the same Xid on a GPU within a day that make it

@@ -102,7 +102,7 @@ Task<Result<void>> Protection::snapshot(wire::TakeSnapshot request) {
   CKPT_CO_TRY(place, place_of(request.folder, request.peer));
   CKPT_CO_TRYV(vault::check_job_name(request.vault_job));
   const std::string name = "Job " + wire::job_text(request.job);
-  // Also what a coordinator hears that was started again and asks again, whether or not the job has left for
+  // Also the answer to a restarted coordinator that repeats its order, whether or not the job has left for
   // its image by now: it waits, then.
   if (is_stored(request.job))
     co_return Error(ErrorCode::kUnavailable, "A snapshot of " + name + " is being taken");
@@ -124,7 +124,7 @@ Task<Result<void>> Protection::snapshot(wire::TakeSnapshot request) {
   co_return taken;
 }
 
-// A snapshot that is open puts what it knows aside at its end, so its mover is told after that.
+// An open snapshot stores its fingerprints at its end, so its mover gets JobLeft after that.
 void Protection::forget_jobs_that_left() {
   if (remembered_.empty()) return;
   std::set<JobOnGpu> here;
@@ -178,7 +178,7 @@ Task<Result<void>> Protection::restore(wire::RestoreImage request) {
   if (restores_.contains(instance))
     co_return Error(ErrorCode::kUnavailable,
                     "Job " + wire::job_text(request.spec.job) + " is being restored");
-  // Ordered again by a coordinator that has not heard the answer. The instance may have ended since.
+  // Ordered again by a coordinator that has not received the answer. The instance may have ended since.
   for (const auto& there : parts_.context.jobs.all()) {
     if (there->id() != instance.first || there->started_as() != instance.second) continue;
     if (there->unknown()) co_return Error(ErrorCode::kUnavailable, there->instance().reason);

@@ -195,14 +195,14 @@ Result<void> RestoreSession::write_report() const {
 
 Task<Result<void>> RestoreSession::run_instance() {
   fault_point(FaultPoint::kRestoreFilled);
-  // Memory that is to be copied here once more is with the instance's keeper; beside it there is room for one
-  // region.
+  // Memory that is to be copied here once more is with the instance's keeper; beside it the GPU may hold only
+  // one more region.
   if (!way_->has_memory() && !context_.base.remap.imports()) co_await release_memory();
   if (!job_) {
     CKPT_CO_TRY(brought, co_await way_->bring());
     job_ = std::move(brought);
   }
-  // Before it runs: whoever hears that it does, hears what it runs from.
+  // Before it runs: the report that it runs names its image.
   CKPT_CO_TRYV(write_report());
   RunOrder order;
   order.k = request_.spec.incarnation;

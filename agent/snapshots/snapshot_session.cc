@@ -222,12 +222,12 @@ Task<Result<void>> SnapshotSession::wait_for(const std::optional<T>& what, Clock
   co_return ok();
 }
 
-// Whatever fails on the way: the job goes on.
+// In every failure the job goes on.
 Task<Result<void>> SnapshotSession::pass_barrier() {
   CKPT_CO_TRYV(co_await pause());
   auto saved = co_await save();
   if (saved && request_.end_after) co_return ok();
-  // Where memory is filled anew on the way back it must not be held twice.
+  // Where memory is filled anew when the job goes back it must not be held twice.
   if (!context_.base.remap.imports()) {
     if (saved) co_await mover_lets_go();
     if (!saved) co_await release_memory();
@@ -291,7 +291,7 @@ Task<Result<void>> SnapshotSession::save() {
   co_return ok();
 }
 
-// Nobody else has the job, so this is tried for as long as it lives.
+// The job is here alone, so this is tried for as long as it lives.
 Task<Result<void>> SnapshotSession::go_on() {
   auto self = shared_from_this();
   paused_.reset();

@@ -27,7 +27,7 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
                   std::shared_ptr<Job> job);
 
   [[nodiscard]] wire::Incarnation incarnation() const { return request_.incarnation; }
-  // Once. It says to the coordinator how far it is, and how it ended.
+  // Once. It reports its progress and its end to the coordinator.
   Task<Result<void>> run();
   // Returns when the job is neither paused nor exported for this any more.
   Task<> give_way();

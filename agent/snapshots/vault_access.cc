@@ -189,7 +189,7 @@ Result<StoredVersion> read_version(const VaultPlace& place, const std::string& v
   std::optional<std::uint64_t> number;
   if (version != 0) number = version;
   auto reader = vault->open_version(vault_job, number);
-  // A damaged one: what the newest whole one says is good enough until it is known which is restored.
+  // A damaged one: the description of the newest whole one serves until the version to restore is known.
   if (!reader && reader.assume_error().code() == ErrorCode::kCorrupt) reader = vault->open_version(vault_job);
   if (!reader) return std::move(reader).assume_error();
   const vault::Version& found = reader.assume_value()->version();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent itself does with a vault: it looks what is there, reads what a version says of its job, and
-// removes versions. Memory goes through movers.
+// The agent's own access to a vault: it lists versions, reads a version's description of its job, and removes
+// versions. Memory goes through movers.
 // Threads: none inside; all of it blocks on a disk, so it runs on a pool of its own. Errors: of vault.h;
-// kRefused while somebody writes there.
+// kRefused while another process writes there.
 #pragma once
 
 #include <cstdint>

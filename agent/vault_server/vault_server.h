@@ -70,7 +70,7 @@ class VaultServer : public std::enable_shared_from_this<VaultServer> {
   std::string address_;  // once it serves
   std::shared_ptr<ChildProcess> process_;
   std::shared_ptr<PacketLink> link_;  // null: it does not run
-  std::uint64_t run_ = 0;             // tells packets and ends of an earlier process apart
+  std::uint64_t run_ = 0;             // separates packets and ends of an earlier process
   std::uint64_t next_ = 1;
   std::map<std::uint64_t, std::shared_ptr<Pending>> pending_;  // 0: that it listens
 };

@@ -3,9 +3,9 @@
 // runs. In the pause the driver saves its context with all of its device memory in the process itself.
 // Between two GPUs of this node it is restored on the other one (AdoptedSwap...). Between two nodes CRIU
 // takes the process along (AdoptedProcess...), into a PID namespace of its own. The keeper holds phase and
-// lease. The driver is asked what it has done. Which GPU the context is on stands in the job's record. So
-// saving and going back may be repeated, by another agent, too, and one undoes half of the other. The engine
-// has no region of it: rounds are empty, and the image is the host state.
+// lease. The driver's state is queried. Which GPU the context is on stands in the job's record. So saving and
+// going back may be repeated, by another agent, too, and one undoes half of the other. The engine has no
+// region of it: rounds are empty, and the image is the host state.
 // Threads, ownership, errors: see mode.h.
 #pragma once
 

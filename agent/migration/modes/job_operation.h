@@ -11,7 +11,7 @@
 // number with the highest bit set. A snapshot has 0, since it starts no instance and has only the set
 // `exported`.
 //
-// Threads: values; restore() on the event loop. Errors: kNotFound for a place that the plan does not tell.
+// Threads: values; restore() on the event loop. Errors: kNotFound for a place that the plan does not name.
 #pragma once
 
 #include <string>

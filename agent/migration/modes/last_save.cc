@@ -14,14 +14,15 @@ struct LastSave {
   Signal done;
 };
 
-// A pause that somebody else has asked for is his: then only what can be done without is.
+// A pause that another operation has requested stays that operation's: then only the steps that need no pause
+// are done.
 Task<> pause_rank(const std::shared_ptr<KeeperLink>& keeper) {
   const auto exchange = keeper->begin_pause();
   (void)co_await keeper->finish_pause(*exchange);
 }
 
 // A rank lets go only of memory that its keeper holds: all of it is exported, for as long as `exchange`
-// lives. One that is under way already is somebody else's, and serves as well.
+// lives. A pause that is under way already is another operation's, and serves as well.
 Task<Result<void>> export_all(KeeperLink::Exchange& exchange) {
   for (;;) {
     CKPT_CO_TRY(answer, co_await exchange.next(kMaxLastSave));

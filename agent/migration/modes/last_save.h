@@ -2,8 +2,8 @@
 // Before a kill. A context may have come back by a restore. Some drivers hang the GPU, or the host, if a
 // process is killed while it has such a context. So the rank is paused, lets go of its memory, and its
 // context is locked and saved.
-// Threads: the event loop. Errors: kTimedOut after kMaxLastSave (what is under way ends with the process),
-// else those of the keeper or the driver. The caller kills either way, and reports it.
+// Threads: the event loop. Errors: kTimedOut after kMaxLastSave (calls under way end with the process), else
+// those of the keeper or the driver. The caller kills in each case, and reports it.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the two sides of a migration need of their agent, and the little they tell each other through the
-// coordinator.
+// The parts of an agent that the two sides of a migration use, and the payloads that they exchange through
+// the coordinator.
 // Threads: the event loop; the context outlives every session.
 #pragma once
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The migration modes (docs/design.md §3) as the sessions of a migration, a snapshot or a restore see them
-// (job_operation.h). A mode knows what stands beside the device memory at the source, and which instance goes
+// (job_operation.h). A mode handles the state beside device memory at the source, and the instance that goes
 // on at the target. cooperative_mode.h: a standby that has started already, and host state that the program
 // names. swap_mode.h: the same process, its context saved and restored by the driver. process_mode.h: the
-// process goes, too. adopted_mode.h: a process that was not started by us.
+// process goes, too. adopted_mode.h: a process that gpumigrate has not started.
 // Threads: the event loop; one call at a time, but leave() and free(). Ownership: a session owns its mode.
-// The job is the session's and is passed in, since an agent that was restarted finds it again. Errors: why
-// the step did not happen; each may be repeated.
+// The job is the session's and is passed in, since an agent that was restarted finds it again. Errors: the
+// reason why the step did not happen; each may be repeated.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@
 
 namespace ckpt::agent {
 
-// What travels with the final round; empty if there is none.
+// Host state that travels with the final round; empty if there is none.
 struct HostState {
   HostState() = default;
   HostState(UniqueFd memory_file, std::uint64_t size) : file(std::move(memory_file)), bytes(size) {}
@@ -47,31 +47,31 @@ class SourceMode {
   // After check(). With a growing state the final round begins beside save(). Then save() returns no bytes,
   // but reports its progress to the callback.
   virtual std::optional<GrowingHostState> growing_host_state(HostGrowth) { return std::nullopt; }
-  // The final round carries what save() gives, so it waits for it. Otherwise both run at once, and the
+  // The final round carries the result of save(), so it waits for it. Otherwise both run at once, and the
   // manifest waits.
   [[nodiscard]] virtual bool sends_host_state() const = 0;
   // Whether the job can be moved so, before anything is touched. kRefused otherwise.
   virtual Task<Result<void>> check(std::shared_ptr<Job> job) = 0;
-  // After check(): what a pause has to do here and at the target beside the copy of device memory.
+  // After check(): the work of a pause here and at the target beside the copy of device memory.
   [[nodiscard]] virtual PauseWork pause_work(const Job& job, const local::StateSummary& summary) const = 0;
   // After check(): for compare() at the target.
   [[nodiscard]] virtual wire::Bytes payload() const { return {}; }
-  // The rank is paused. After this the target has all it needs but device memory; what was measured goes into
+  // The rank is paused. After this the target has all it needs but device memory; measurements go into
   // `report`.
   virtual Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,
                                        wire::SourceReport& report) = 0;
-  // The rank can be resumed here: also where save() failed half way, was never called, or was called by an
-  // earlier agent.
+  // The rank can be resumed here: also where save() failed in the middle, was never called, or was called by
+  // an earlier agent.
   virtual Task<Result<void>> go_back(std::shared_ptr<Job> job) = 0;
-  // The migration sends nothing more, and no call of save() is under way: what was kept for sending goes.
-  // Idempotent.
+  // The migration sends nothing more, and no call of save() is under way: memory kept for sending is
+  // released. Idempotent.
   virtual Task<> let_go() { co_return; }
-  // The job runs at the target: what is left of it here ends. Idempotent.
+  // The job runs at the target: the rest of it here ends. Idempotent.
   virtual Task<> leave(std::shared_ptr<Job> job) = 0;
 };
 
-// When the lease ends under which an order stands. All copies hear of a renewal, since an order may take
-// longer than its lease.
+// When the lease ends under which an order stands. All copies see a renewal, since an order may take longer
+// than its lease.
 class LeaseEnd {
  public:
   LeaseEnd(Nanos end = local::kNoDeadline) : end_(std::make_shared<Nanos>(end)) {}
@@ -97,10 +97,10 @@ class TargetMode {
   virtual Task<Result<std::shared_ptr<Job>>> start() = 0;
   // Until it can take memory.
   virtual Task<Result<void>> ready(std::shared_ptr<Job> job) = 0;
-  // What the source says of the job is possible here: beside the rounds, before anything is paused. kRefused
-  // otherwise.
+  // The source's description of the job fits this node: beside the rounds, before anything is paused.
+  // kRefused otherwise.
   virtual Task<Result<void>> compare(wire::Bytes payload);
-  // COMMITTED, and there is no instance: makes it of what was kept. kAborted where that cannot be.
+  // COMMITTED, and there is no instance: makes it of the kept host state. kAborted where that is impossible.
   virtual Task<Result<std::shared_ptr<Job>>> bring();
   // It has memory of its own that the mover attaches; otherwise the mover makes it and take_memory() gets it.
   [[nodiscard]] virtual bool has_memory() const = 0;
@@ -113,15 +113,15 @@ class TargetMode {
   // It runs as `order.k`. kAborted: it never will here. The report's points are set where they are reached
   // for the first time (`report` may be null).
   virtual Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) = 0;
-  // After run(): what it had to do here.
+  // After run(): the work that it did here.
   [[nodiscard]] virtual PauseWork pause_work(const Job& job) const = 0;
-  // The migration was given up, or ended: first the instance, if it is this migration's own, then what else
-  // is left of it here. Idempotent.
+  // The migration was given up, or ended: first the instance, if it is this migration's own, then the rest of
+  // it here. Idempotent.
   virtual Task<> end(std::shared_ptr<Job> job) = 0;
   virtual Task<> free(std::shared_ptr<Job> job) = 0;
 };
 
-// Of every way.
+// Of every mode.
 [[nodiscard]] PauseWork common_work(PauseKind kind);
 // As this node knows them now.
 [[nodiscard]] PauseLines pause_lines(MigrationContext& context, PauseKind kind);

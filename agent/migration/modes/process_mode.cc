@@ -89,7 +89,7 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
   co_return co_await open_stream(root);
 }
 
-// Before the pause, so that nobody waits for the kernel to find and clear so much memory.
+// Before the pause, which would otherwise wait for the kernel to find and clear so much memory.
 Task<Result<void>> ProcessSource::open_stream(pid_t root) {
   CKPT_CO_TRY(estimate, host::estimate_dump(root));
   const std::uint64_t expected = estimate.largest_bytes;
@@ -117,7 +117,7 @@ std::optional<GrowingHostState> ProcessSource::growing_host_state(HostGrowth gre
   return state;
 }
 
-// The mover hears on the loop how far the stream's thread is.
+// The progress of the stream's thread is reported to the mover on the loop.
 Result<void> ProcessSource::begin_pages(const std::string& folder, std::size_t position) {
   const auto grew = [executor = context_.executor, tell = grew_](std::uint64_t filled) {
     boost::asio::post(executor, [tell, filled] { tell(filled, false); });

@@ -29,7 +29,7 @@ namespace ckpt::agent {
 // pages are sent while they are dumped.
 [[nodiscard]] PauseWork process_work(const host::TreeSize& size, std::uint64_t region_bytes, bool streams,
                                      bool imports);
-// There is room to stream so much, and its share for the target of this very node.
+// Memory suffices to stream so much, and for a target on this same node.
 [[nodiscard]] bool can_stream(std::uint64_t largest_bytes);
 
 class ProcessSource final : public SourceMode {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A process's GPU context in the driver's hands: locked, saved in the process, restored on this GPU or
-// another, unlocked. The driver is asked where it is (look()). Which GPU it is or was on is in the job's
+// another, unlocked. The driver is queried for its state (look()). Which GPU it is or was on is in the job's
 // record. So each step may be repeated, by another agent, too.
 // Threads: the event loop; one object at a time for a job (Job::thin_turn). Errors: the driver's; kDevice for
 // a context that it has lost.
@@ -24,15 +24,15 @@ class SavedContext {
   SavedContext(MigrationContext& context, std::shared_ptr<Job> job)
       : context_(context), job_(std::move(job)) {}
 
-  // First: which process it is, and what the driver says.
+  // First: which process it is, and the driver's state of it.
   Task<Result<void>> look(std::shared_ptr<KeeperLink> keeper);
   // Nothing of the process is in the driver any more, and nothing in flight. kTimedOut: it runs on.
   Task<Result<void>> lock(Milliseconds timeout);
   Task<Result<void>> save();
   // On `gpu`, wherever it was; locked, if it was not running there already.
   Task<Result<void>> restore(GpuUuid gpu);
-  // It runs. Asked for until the driver says so: whether a process runs must be known. An error does not say
-  // that it does not.
+  // It runs. Repeated until the driver reports it: whether a process runs must be known. An error does not
+  // show that it does not.
   Task<Result<void>> unlock();
 
  private:

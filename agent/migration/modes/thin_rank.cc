@@ -142,8 +142,8 @@ Task<Result<void>> save_context(MigrationContext& context, std::shared_ptr<Job> 
   co_return ok();
 }
 
-// Memory for a rank that has none, whichever way this driver can. Half of it is put right by the next
-// Release.
+// Memory for a rank that has none, by the method that this driver supports. The next Release repairs a call
+// that failed in the middle.
 Task<Result<void>> give_memory(MigrationContext& context, Placing& rank, local::GpuIdentity gpu,
                                MemoryChoice memory, RestoreTimings& placed) {
   if (!rank.was_restored() || context.remap.imports()) {

@@ -4,8 +4,8 @@
 // memory. Afterwards the context is on a GPU again, with memory at the old addresses.
 //   save_context()   paused, as it ran                     -> memory released, context saved
 //   place_context()  any of these, however far it came     -> context on a GPU, with the memory of a set (remap.h); still paused
-// Keeper and driver are asked where the rank is, and the GPU of its context is in the job's record. So both
-// may be repeated, by another agent, too, and one undoes half of the other.
+// Keeper and driver are queried for the rank's state, and the GPU of its context is in the job's record. So
+// both may be repeated, by another agent, too, and one undoes half of the other.
 // Threads: the event loop; calls for one job wait for one another. Errors: kUnavailable without a keeper;
 // else the driver's or the rank's, after which the other call may still succeed.
 #pragma once

@@ -25,7 +25,7 @@ class SourceHostState {
   using Params = std::shared_ptr<const track::FingerprintParams>;
 
   Result<void> open_file(const wire::mover::HostStateFile& request, UniqueFd file, Params params);
-  // `sender`: none yet; it is told by tell() when there is one.
+  // `sender`: may be null; tell() informs it once there is one.
   Result<void> grew(const wire::mover::HostGrew& request, engine::Sender* sender);
   void tell(engine::Sender& sender) const;
   // Once, where the agent gave a file; the target gets memory for it beside the rounds.

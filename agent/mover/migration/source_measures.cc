@@ -38,7 +38,7 @@ Result<void> SourceMeasures::measure_memory(const Device& device,
                                             std::shared_ptr<const track::FingerprintParams> params,
                                             std::vector<track::ChunkRange> ranges) {
   if (ranges.empty()) return ok();
-  // Long runs first: a launch over many small ones says more of its list than of the memory.
+  // Long runs first: a launch over many small ones measures its list rather than the memory.
   std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   const auto measure = [&]() -> Result<std::uint64_t> {
     CKPT_TRY(kernels, track::TrackKernels::create(device, std::move(params)));

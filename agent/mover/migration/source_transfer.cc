@@ -171,8 +171,8 @@ void SourceTransfer::send_progress() {
       progress.total_bytes > now.acked_bytes ? progress.total_bytes - now.acked_bytes : 0;
   progress.dirty_bytes_per_second = static_cast<std::uint64_t>(convergence_->dirty_bytes_per_second());
   progress.throughput_bytes_per_second = static_cast<std::uint64_t>(convergence_->throughput());
-  // Until the second round is over nobody knows how fast the job writes: the first takes at least what is
-  // left of it.
+  // Until the second round is over the job's write rate is not known: the first takes at least what is left
+  // of it.
   const auto rest = static_cast<Nanos>(static_cast<double>(progress.remaining_bytes) * 1e9 /
                                        std::max(convergence_->throughput(), 1.0));
   const auto estimate = convergence_->estimate();

@@ -22,8 +22,8 @@ namespace ckpt::mover {
 // more than the duty.
 [[nodiscard]] Nanos fresh_pause(Nanos round, double duty) noexcept;
 
-// --shadow-memory, but at most half of the memory that the node has left, which /proc/meminfo's text tells: a
-// migration shall not push the node's jobs out of their memory. Nothing where the text says nothing.
+// --shadow-memory, but at most half of the memory that the node has left, by the text of /proc/meminfo: a
+// migration shall not push the node's jobs out of their memory. Nothing where the text has no such line.
 [[nodiscard]] std::uint64_t shadow_memory(std::uint64_t asked, std::string_view meminfo) noexcept;
 
 }  // namespace ckpt::mover

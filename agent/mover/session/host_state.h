@@ -3,7 +3,7 @@
 // the reader, else copied. Its fingerprint, which the manifest needs once all has been sent, is computed
 // meanwhile.
 // Threads: a value of one owner, with a thread of its own while the fingerprint is computed. Errors:
-// kInvalidArgument for a file shorter than it was said to be.
+// kInvalidArgument for a file shorter than stated.
 #pragma once
 
 #include <cstddef>

@@ -2,8 +2,8 @@
 // Host state that the agent writes while it is being sent: a memory file that fills from its front. Its
 // fingerprint, which the manifest needs, is computed as it grows.
 // Threads: grew() belongs to the control loop, the rest to the session's thread; one of its own computes.
-// Errors: kInvalidArgument for a file that is shorter than said, or may shrink under its reader, and for a
-// growth that is none.
+// Errors: kInvalidArgument for a file that is shorter than stated, or may shrink under its reader, and for a
+// growth that adds nothing.
 #pragma once
 
 #include <condition_variable>

@@ -28,7 +28,7 @@ struct SessionSecrets {
 };
 Result<SessionSecrets> secrets_of(const messages::OpenSession& open);
 
-// Memory of another process, mapped here while anybody holds `mapping`.
+// Memory of another process, mapped here while a `mapping` is held.
 struct AttachedRegion {
   std::uint64_t generation = 0;
   std::uint64_t bytes = 0;
@@ -58,7 +58,8 @@ class Session {
   void ends_because(std::string reason) { end_reason_ = std::move(reason); }
   // A few times a second.
   virtual void tick() {}
-  // The agent has no more use for it: to be destroyed as soon as is_over() says that this takes no time.
+  // The agent has no more use for it: to be destroyed as soon as is_over() returns true: then this takes no
+  // time.
   virtual void wind_up() {}
   [[nodiscard]] virtual bool is_over() const { return true; }
   // Reports once; later calls do nothing.

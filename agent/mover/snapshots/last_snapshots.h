@@ -64,7 +64,7 @@ class LastSnapshots {
   std::unique_ptr<LastSnapshot> take(const Key& key);
   // Whatever goes beyond the limits is what was put longest ago.
   void put(const Key& key, std::unique_ptr<LastSnapshot> last);
-  // The job has left this GPU. Says how many were let go.
+  // The job has left this GPU. Returns the number of versions released.
   std::size_t forget(wire::JobId job);
 
  private:

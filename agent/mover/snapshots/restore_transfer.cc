@@ -97,7 +97,7 @@ void RestoreTransfer::tell_done(const vault::RestoreReport& report) {
   agent_.send(done, host_bytes_ > 0 ? std::span(&file, 1) : std::span<const int>());
 }
 
-// ---- the version's way into memory
+// ---- reading the version into memory
 
 Result<void> RestoreTransfer::begin(const vault::Version& version) {
   if (ending_.load()) return was_ended();

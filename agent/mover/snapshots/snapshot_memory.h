@@ -111,7 +111,7 @@ class SnapshotMemory {
   Extent& enter(const MemoryPlace& place, const std::string& name);
   Result<void> run_piece(std::span<const Chunk> piece, bool final);
   Result<void> find_ranges(std::span<const Chunk> piece);
-  // Those that staging has no room for are left in `chunks`.
+  // Chunks that do not fit into staging are left in `chunks`.
   Result<void> stage(std::vector<Chunk>& chunks, bool final);
   Result<void> copy(std::span<const Chunk> chunks);
   [[nodiscard]] std::uint64_t bytes_of(const Chunk& chunk) const noexcept;

@@ -272,7 +272,7 @@ void SnapshotTransfer::tell_staged() {
   let_go_of_all();
 }
 
-// What the job frees meanwhile is said to be dropped once it is (let_go()).
+// A region that the job frees meanwhile is reported as dropped once it is released (let_go()).
 void SnapshotTransfer::let_go_of_all() {
   {
     const std::lock_guard held(held_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pinned host memory for the chunks of a snapshot, until they are in the vault. It grows by segments up to
-// its limit, since nobody knows before how much has changed, and goes with the snapshot.
+// its limit, since the number of changed chunks is not known before, and ends with the snapshot.
 // Threads: one at a time; memory() of different slots from any. Ownership: the Device outlives it. Errors:
 // none; no memory left is the limit.
 #pragma once
