@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's connection to its coordinator. It dials for as long as the agent lives and turns commands into
-// calls. It reports everything the node has at each new connection and at every change. What was not received
-// is sent again from the present state (inventory, records), never from a queue. Threads: the event loop.
+// calls. It reports everything the node has at each new connection and at every change. A report that was not
+// received is sent again from the present state (inventory, records), never from a queue. Threads: the event
+// loop.
 // Ownership: owns the dialer. Errors: a command that fails is answered with Reply; malformed frames end the
 // connection.
 #pragma once
@@ -20,7 +21,7 @@
 
 namespace ckpt::agent {
 
-// What the coordinator asks of an agent.
+// The coordinator's requests to an agent.
 class AgentCommands {
  public:
   virtual ~AgentCommands() = default;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this node reports to a coordinator whose store was lost or is an older copy. It is how a job was
-// started, and what a switch is about. Threads: the event loop. Ownership: refers to the agent's parts, which
-// must outlive it.
-// Errors: what is not here is answered with kNotFound.
+// This node's reports to a coordinator whose store was lost or is an older copy. They describe how a job was
+// started, and the parties of a handover. Threads: the event loop. Ownership: refers to the agent's parts,
+// which must outlive it.
+// Errors: kNotFound for a job that is not here.
 #pragma once
 
 #include <span>
@@ -20,7 +20,7 @@ class Descriptions {
   Descriptions(const Descriptions&) = delete;
   Descriptions& operator=(const Descriptions&) = delete;
 
-  // What a coordinator may have forgotten: open switches, and the newest ids.
+  // The facts that a coordinator may have lost: open handovers, and the newest ids.
   void introduce(wire::AgentHello& hello) const;
 
  private:

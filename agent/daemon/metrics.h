@@ -3,8 +3,8 @@
 // the agent that have something to show add it as parts of the coordinator do
 // (coordinator/operations/metrics.h). Movers and jobs are never queried: their reports pass through here on
 // the way to the coordinator, a few times a second.
-// Threads: the event loop. Ownership: borrows the port to the coordinator and what the sources name. Errors:
-// none.
+// Threads: the event loop. Ownership: borrows the port to the coordinator and the objects in the sources.
+// Errors: none.
 #pragma once
 
 #include <functional>
@@ -45,7 +45,7 @@ class Metrics : public CoordinatorPort {
 
   CoordinatorPort& coordinator_;
   Sources sources_;
-  metrics::Registry registry_;  // before what it makes
+  metrics::Registry registry_;  // before the counters made of it
   metrics::Counters sent_bytes_;
   std::map<wire::MigrationId, wire::MigrationProgress> transfers_;  // the last of each, while it is open
 };

@@ -32,8 +32,8 @@ namespace ckpt::agent {
 struct ProbeSettings {
   std::string mover_program;             // empty: beside this program
   std::string context_program;           // the same
-  std::string home;                      // of the agent, which finds what was found there; empty: of none
-  std::vector<std::string> environment;  // of its jobs, for what is tried with processes like theirs
+  std::string home;                      // of the agent that reads the results there; empty: of none
+  std::vector<std::string> environment;  // of its jobs, for trials with processes like theirs
   std::string criu;                      // empty: it is looked for
   std::chrono::milliseconds mover_timeout{60000};  // a first cuInit takes seconds
 };
@@ -42,7 +42,7 @@ Result<nlohmann::ordered_json> probe_node(ProbeSettings settings);
 
 // The parts that need no other program.
 nlohmann::ordered_json kernel_facts();
-// Lines of JSON objects that the mover printed, merged; what else it printed is left out.
+// Lines of JSON objects that the mover printed, merged; its other output is left out.
 nlohmann::ordered_json merge_mover_output(const std::string& output);
 // Whether the kernel notes which pages were written (soft-dirty bits); nullopt if this process may not look.
 std::optional<bool> soft_dirty_works();

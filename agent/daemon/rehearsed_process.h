@@ -2,8 +2,8 @@
 // The helper's side of the rehearsal (rehearsal.h). It makes a process in a PID namespace of its own, dumps
 // it and restores it, with the calls that a move makes. It measures beside it. Prints {"rehearsal": …} as its
 // last line, or why there is none.
-// Threads: one loop; a stream of pages has its own. Ownership: what it makes ends with it: processes by the
-// kernel, folders by their owners.
+// Threads: one loop; a stream of pages has its own. Ownership: everything that it makes ends with it:
+// processes by the kernel, folders by their owners.
 // Errors: the exit status, 0 or 1.
 #pragma once
 

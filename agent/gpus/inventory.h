@@ -2,7 +2,7 @@
 // The GPUs of this node as the coordinator receives them. NVML is queried on a thread of its own under a
 // watchdog, so a wedged driver never blocks the event loop. The GPUs then count as not answering. No second
 // call is started before the first returns.
-// Threads: used on the event loop only. Errors: none leave this class; what is wrong is part of the snapshot.
+// Threads: used on the event loop only. Errors: none leave this class; a failure is part of the snapshot.
 #pragma once
 
 #include <chrono>

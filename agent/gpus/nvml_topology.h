@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How near the GPUs of this node are to each other, and what placement must know of them. That is NUMA node,
-// NVLinks, common ancestors, NVLink domain, MIG and row remapping. Every entry point may be missing and every
-// answer may be "not supported": that is no statement, and no error. Threads: as nvml.h; the calls may block
-// like all of NVML's. Ownership: borrows the loaded library, which is never unloaded.
+// The distance of this node's GPUs to each other, and the facts that placement needs of them. That is NUMA
+// node, NVLinks, common ancestors, NVLink domain, MIG and row remapping. Every entry point may be missing and
+// every answer may be "not supported": that is no statement, and no error. Threads: as nvml.h; the calls may
+// block like all of NVML's. Ownership: borrows the loaded library, which is never unloaded.
 #pragma once
 
 #include <cstdint>

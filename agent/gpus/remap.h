@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a rank whose context was restored gets memory (docs/design.md §13). It imports what a mover made, or
-// makes its own, which a mover fills (memory_fill.h). The first is free, and not every driver can do it. So
-// it is tried with two processes (gpumigrate-context --probe-remap), once for each driver version and GPU
-// model. The answer is in HOME/remap.json, and `gpumigrate doctor` asks anew. The key `remap` of the settings
-// decides in its place.
+// How a rank whose context was restored gets memory (docs/design.md §13). It imports the memory that a mover
+// made, or makes its own, which a mover fills (memory_fill.h). The first is free, and not every driver can do
+// it. So it is tried with two processes (gpumigrate-context --probe-remap), once for each driver version and
+// GPU model. The answer is in HOME/remap.json, and `gpumigrate doctor` asks anew. The key `remap` of the
+// settings decides in its place.
 // Threads: the event loop. Ownership: the Config and the helper outlive it. Errors: kRefused where neither
 // way works.
 #pragma once
@@ -20,7 +20,7 @@
 
 namespace ckpt::agent {
 
-// What was found; nullopt: it could not be tried.
+// The result; nullopt: it could not be tried.
 struct RemapFacts {
   RemapFacts() = default;
   std::optional<bool> import, own;              // on the same GPU
@@ -31,7 +31,7 @@ struct RemapFacts {
   std::string driver;  // of which it holds
   std::string gpu;
 
-  // As far as is known; what could not be tried is taken to work.
+  // As far as is known; a method that could not be tried is taken to work.
   [[nodiscard]] bool imports() const { return import.value_or(true) && import_moved.value_or(true); }
   [[nodiscard]] bool makes() const { return own.value_or(true) && own_moved.value_or(true); }
 };
@@ -79,7 +79,7 @@ class RemapChoice {
   ContextHelper& contexts_;
   std::string program_;
   std::optional<RemapFacts> facts_;
-  Turn asking_;  // what one migration finds out, those that began with it need not ask
+  Turn asking_;  // one migration queries, those that began with it use the result
 };
 
 }  // namespace ckpt::agent

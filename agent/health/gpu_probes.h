@@ -24,13 +24,13 @@ struct GpuProbeAnswer {
   health::GpuProbe result = health::GpuProbe::kNotTried;
   std::string detail;  // one line
 };
-// What the process has written; anything else is kNotTried.
+// The process's output; any other output is kNotTried.
 [[nodiscard]] GpuProbeAnswer parse_gpu_probe(std::string_view output);
 
 struct GpuProbeSettings {
   GpuProbeSettings() = default;
   std::string program;  // gpumigrate-context
-  std::string folder;   // for what it writes
+  std::string folder;   // for its output
   Milliseconds deadline{20000};
 };
 

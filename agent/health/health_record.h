@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent must know of its GPUs' health after a restart: the file "health" in its home. One write is
-// one step. A finding, its cause and the place up to which the kernel log was read are durable together. So
-// nothing is acted on twice and nothing is missed.
+// The facts about its GPUs' health that an agent needs after a restart: the file "health" in its home. One
+// write is one step. A finding, its cause and the place up to which the kernel log was read are durable
+// together. So nothing is acted on twice and nothing is missed.
 // Threads: values. Errors: kIo, kCorrupt.
 #pragma once
 

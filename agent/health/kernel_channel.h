@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel's log as the other channel. Each record counts once, over restarts of the agent, too. Each line
-// counts for the GPU that is at its PCI address now (known_gpus.h). What was in the log before it was read
-// for the first time ever is old and counts for nothing.
+// counts for the GPU that is at its PCI address now (known_gpus.h). Records that were in the log before it
+// was read for the first time ever is old and counts for nothing.
 // Threads: the event loop. Ownership: the record and the known GPUs outlive it. Errors: a log that cannot be
 // read is logged; there is none then.
 #pragma once

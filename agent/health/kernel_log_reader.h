@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the kernel's log from its oldest record on and goes on as it grows. /dev/kmsg gives one record for
-// each read. What stands in for it in tests (a file that grows, a FIFO) has one record a line, in the same
-// form. Records that the ring has lost before they were read show as missing numbers only. Threads: the event
-// loop. Ownership: the handlers are dropped at stop(). Errors: create() returns why there is nothing to read;
-// a failure later is logged and ends the reading.
+// each read. Its replacement in tests (a file that grows, a FIFO) has one record a line, in the same form.
+// Records that the ring has lost before they were read show as missing numbers only. Threads: the event loop.
+// Ownership: the handlers are dropped at stop(). Errors: create() returns why there is nothing to read; a
+// failure later is logged and ends the reading.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ class KernelLogReader : public std::enable_shared_from_this<KernelLogReader> {
  public:
   struct Handlers {
     std::function<void(health::KernelRecord)> record;
-    // What was there at the start has been read; once.
+    // The records that were there at the start have been read; once.
     std::function<void()> caught_up;
   };
   static Result<std::shared_ptr<KernelLogReader>> create(const asio::any_io_executor& executor,

@@ -3,7 +3,7 @@
 // (kernel_channel.h). It holds them for a moment, since an Xid seldom comes alone. Then libckpt/health
 // decides for each job (evidence.h). Where nothing else decides, the GPU itself is probed (gpu_probes.h).
 // Findings are sent to the coordinator until it has them (wire::HealthReport). It acts on nothing itself.
-// What is seen is durable before it counts and decided on once (health_record.h).
+// An event is durable before it counts, and decided on once (health_record.h).
 // Threads: the event loop; writing on the pool. Ownership: the agent's. Errors: create() when the record
 // cannot be read or a table is wrong; afterwards nothing ends it.
 #pragma once
@@ -43,7 +43,7 @@ class HealthMonitor {
   HealthMonitor(const HealthMonitor&) = delete;
   HealthMonitor& operator=(const HealthMonitor&) = delete;
 
-  // What the inventory found: once before start(), then at every refresh.
+  // The inventory's result: once before start(), then at every refresh.
   void on_inventory(const InventorySnapshot& newest);
   void start();
   void stop();

@@ -19,7 +19,7 @@ class NvmlChannel {
  public:
   struct Handlers {
     std::function<void(SeenEvent)> saw;
-    std::function<void()> changed;  // what is known of a GPU, without an event
+    std::function<void()> changed;  // the state of a GPU, without an event
   };
   NvmlChannel(KnownGpus& gpus, Handlers handlers) : gpus_(gpus), handlers_(std::move(handlers)) {}
   NvmlChannel(const NvmlChannel&) = delete;

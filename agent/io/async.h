@@ -54,7 +54,7 @@ class Turn {
   Task<Held> take();
 
  private:
-  // Handed to the one that has waited longest; taken_ stays.
+  // Handed to the coroutine that has waited longest; taken_ stays.
   void leave();
   asio::any_io_executor executor_;
   std::list<Signal*> waiting_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packets with descriptors over a connected SOCK_SEQPACKET socket, on the event loop: what keeper links and
-// mover links stand on. Sending never blocks: what the peer's buffer does not take waits here, in order.
+// Packets with descriptors over a connected SOCK_SEQPACKET socket, on the event loop: the base of keeper
+// links and mover links. Sending never blocks: packets that the peer's buffer does not take wait here, in
+// order.
 // Threads: the loop only. Ownership: the link owns the socket and the descriptors it was given or has
 // received until it hands them on. Errors: `closed` is called once, on the loop, when the peer is gone or a
 // packet is over the limit. It is never called from inside send() or close().

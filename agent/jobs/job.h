@@ -52,7 +52,7 @@ class Job : public std::enable_shared_from_this<Job> {
   [[nodiscard]] wire::Incarnation incarnation() const noexcept { return record_.incarnation; }
   [[nodiscard]] const JobRecord& record() const noexcept { return record_; }
   [[nodiscard]] const std::string& folder() const noexcept { return folder_; }
-  // With what is still to be written there. For the table, of an instance that has ended.
+  // With the writes to it that are still queued. For the table, of an instance that has ended.
   Task<> remove_folder();
   [[nodiscard]] std::string log_path() const { return folder_ + "/out.log"; }
   [[nodiscard]] std::uint32_t gpu() const noexcept { return record_.spec.ranks.front().gpu_index; }
@@ -120,7 +120,7 @@ class Job : public std::enable_shared_from_this<Job> {
   Job(const JobEnvironment& environment, std::string folder, JobRecord record);
   Result<void> prepare_folder(const HostRestore* restore) const;
   Result<void> launch_keeper();
-  // `restore`: what restoring its process may take besides.
+  // `restore`: further time for restoring its process.
   Task<Result<void>> attach_when_ready(Milliseconds restore);
   Result<void> connect();
   Task<Result<void>> attach(std::optional<Milliseconds> timeout = {});
@@ -156,7 +156,7 @@ class Job : public std::enable_shared_from_this<Job> {
   Task<Result<void>> save();
   // The same; an error is logged.
   Task<> try_save();
-  // For what an agent that ends before it is written learns again from the keeper.
+  // For facts that a later agent would get again from the keeper.
   void save_soon();
 
   const JobEnvironment& environment_;

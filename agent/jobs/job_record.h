@@ -56,8 +56,7 @@ class JobRecordWriter {
   explicit JobRecordWriter(std::string folder) : folder_(std::move(folder)) {}
   // `number` grows with each record. Durable when it returns: this record, or a later one.
   Result<void> write(const JobRecord& record, std::uint64_t number);
-  // The folder with all that is in it; what is written later is dropped. Once: the folder may be a
-  // successor's afterwards.
+  // The folder with its content; later writes are dropped. Once: the folder may be a successor's afterwards.
   Result<void> remove_folder();
 
  private:

@@ -40,7 +40,7 @@ class JobTable {
   // SIGTERM, after the grace SIGKILL, to every instance of the job up to that incarnation. kNotFound if there
   // is none.
   Task<Result<void>> stop(wire::JobId job, wire::Incarnation incarnation, Milliseconds grace);
-  // Removes an instance from the table and its folder from the disk, ending what is left of it.
+  // Removes an instance from the table and its folder from the disk, ending the rest of it.
   Task<> remove(std::shared_ptr<Job> job);
   // Removes the ended instances of a job.
   Task<> forget(wire::JobId job);

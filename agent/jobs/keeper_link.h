@@ -116,7 +116,7 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
                              std::vector<UniqueFd> descriptors);
   Task<Result<void>> withdraw(std::uint64_t migration);
   Task<Result<void>> withdraw_regions(std::uint64_t migration, std::vector<local::RegionKey> regions);
-  // Of the set kArrived of `migration`, or of kExported (migration 0), what comes from `from` on.
+  // The regions of the set kArrived of `migration`, or of kExported (migration 0), from `from` on.
   Task<Result<HeldRegions>> fetch(local::MemorySet set, std::uint64_t migration, std::uint64_t from);
   // The rank's own new memory for these regions, in their order.
   Task<Result<std::vector<UniqueFd>>> make(local::Make order, Milliseconds timeout);

@@ -2,7 +2,7 @@
 // An adopted process has no session with its keeper: it runs without our library. What is asked of a rank
 // elsewhere is answered here. Stopping, saving and restoring it is the agent's work
 // (agent/migration/modes/adopted_mode.h). The keeper keeps the phase.
-// Threads: one. Ownership: nothing; what is given at construction outlives it. Errors: answered as Failed.
+// Threads: one. Ownership: nothing; arguments at construction outlive it. Errors: answered as Failed.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pauses of the rank, and their ends: whether it runs, and as which incarnation.
-// Threads: one. Ownership: nothing; what is given at construction outlives it. Errors: answered as Failed.
+// Threads: one. Ownership: nothing; arguments at construction outlive it. Errors: answered as Failed.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ class Execution {
   // Its unanswered requests fail.
   void on_rank_gone(const std::string& why);
 
-  // What was dumped stays stopped, whatever its lease, until it is called back.
+  // A dumped rank stays stopped, also with a lease, until it is called back.
   [[nodiscard]] bool may_continue() const;
 
  private:

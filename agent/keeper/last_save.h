@@ -4,8 +4,8 @@
 // rank's memory is exported to this keeper. Then the rank is paused and lets go of it, and a program of its
 // own saves the context. An agent's orders of a save are here the keeper's requests to the rank, under
 // kOwnRequest. In every failure the save is over within kMaxLastSave, with a report.
-// Threads: one. Ownership: the saving program, a child of this process. What is given at construction
-// outlives it. Errors: none; said() returns them as text.
+// Threads: one. Ownership: the saving program, a child of this process. Arguments at construction outlive it.
+// Errors: none; said() returns them as text.
 #pragma once
 
 #include <sys/types.h>

@@ -2,8 +2,8 @@
 // The end of the rank by this keeper's hand: Stop (SIGTERM, after a grace SIGKILL), Kill, and Moved. After
 // Moved nothing of the program may run any more. A kill that no agent has prepared comes after the last save
 // (last_save.h).
-// Threads: one. Ownership: the timer of the grace. What is given at construction outlives it. Errors: a
-// signal that does not reach the program is reported on standard error.
+// Threads: one. Ownership: the timer of the grace. Arguments at construction outlive it. Errors: a signal
+// that does not reach the program is reported on standard error.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ class Termination : private LastSave::Owner {
 
   // `request` 0: of the keeper itself, without an answer.
   void stop(std::uint64_t request, std::uint64_t grace_ms);
-  // An agent that orders this has saved what there is to save.
+  // An agent that orders this has saved the context if there is one.
   void kill(std::uint64_t request);
   void moved(std::uint64_t request);
 
@@ -40,7 +40,7 @@ class Termination : private LastSave::Owner {
   void on_timer();
   // Its session is closed.
   void on_rank_gone();
-  // The program has ended: what it has left behind ends, too.
+  // The program has ended: processes that it has left behind end, too.
   void on_exited();
 
  private:

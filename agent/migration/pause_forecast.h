@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a move would pause a job. It comes from what can be measured while the job runs: sizes of its
-// memory, threads, descriptors, and this node's rates. For `describe`, `--dry-run` and drains, which ask
-// before there is a target; a migration's own estimate has the target's rates, too.
+// The pause that a move would take, from measurements while the job runs: sizes of its memory, threads,
+// descriptors, and this node's rates. For `describe`, `--dry-run` and drains, which ask before there is a
+// target; a migration's own estimate has the target's rates, too.
 // Threads: the event loop; processes are read on the pool of images. Ownership: the context outlives it.
-// Errors: what cannot be read stays unknown.
+// Errors: a size that cannot be read stays unknown.
 #pragma once
 
 #include "agent/migration/modes/migration_context.h"

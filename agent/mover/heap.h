@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C library's heap in a process that lives for weeks and starts threads for each session. Each thread may
-// get an arena of its own, and what is free in an arena stays in the process. Large blocks come out of
-// arenas, too, once one of their size was given back.
+// get an arena of its own, and free memory of an arena stays in the process. Large blocks come out of arenas,
+// too, once one of their size was given back.
 // Threads: all calls from any. Errors: none; a C library that does not know a setting goes on without it.
 #pragma once
 

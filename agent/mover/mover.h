@@ -2,7 +2,7 @@
 // The mover's control loop. One thread reads the agent's socket, hands messages to sessions and fills memory
 // itself. A message's regions take milliseconds, and a job is paused for them. Ownership: the GPU's context,
 // staging memory and transport, and all sessions. It returns when the agent is gone or the GPU is lost;
-// everything is let go then.
+// everything is released then.
 #pragma once
 
 #include <map>

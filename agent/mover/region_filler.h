@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies regions on one GPU from one allocation into another, both given as descriptors, and compares them by
-// fingerprints under a key of its own. So memory that a process made itself gets what a mover received for it
-// (docs/design.md §13). Nothing is held but while fill() is at a region.
+// fingerprints under a key of its own. So memory that a process made itself gets the content that a mover
+// received for it (docs/design.md §13). Nothing is held but while fill() is at a region.
 // Threads: one at a time; fill() blocks for two reads and a copy of the regions. Ownership: the Device
-// outlives it. Errors: the driver's; kCorrupt: a region is not what it was copied from.
+// outlives it. Errors: the driver's; kCorrupt: a region differs from its source.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,8 @@ class RegionFiller {
   RegionFiller(const RegionFiller&) = delete;
   RegionFiller& operator=(const RegionFiller&) = delete;
 
-  // Two descriptors for each region: what has its content, what is to have it. How many bytes were copied.
+  // Two descriptors for each region: the memory with its content, and the memory to fill. Returns the bytes
+  // copied.
   Result<std::uint64_t> fill(const std::vector<wire::mover::RegionInfo>& regions,
                              std::vector<UniqueFd> descriptors);
 

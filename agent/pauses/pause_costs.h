@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the terms of a pause take on this node, learnt from the pauses that it took part in. For each mode and
+// The times of a pause's terms on this node, learnt from the pauses that it took part in. For each mode and
 // term there is a line over the bytes that the term grows with. Before there are pauses the lines are those
-// of a rehearsal (rehearsal.h), else of a common server; what was measured outweighs them at once.
+// of a rehearsal (rehearsal.h), else of a common server; measurements outweigh them at once.
 //   PauseCosts costs;  costs.learn(kind, term, bytes, took);  costs.line(kind, term).at(bytes)
 // Sizes are kept apart, so that many pauses of small jobs do not wash away the one of a large job.
-// Threads: one owner. Pure: no clock, no I/O. Errors: decode() refuses what is not whole.
+// Threads: one owner. Pure: no clock, no I/O. Errors: decode() refuses incomplete text.
 #pragma once
 
 #include <array>
@@ -41,7 +41,7 @@ class PauseCosts {
   void assume(PauseKind kind, PauseTerm term, wire::CostLine line) { assumed_[{kind, term}] = line; }
   void learn_memory(MemoryRates rates) { memory_ = rates; }
   [[nodiscard]] const MemoryRates& memory() const noexcept { return memory_; }
-  // What took part in the rehearsal, and why it gave nothing; both empty: there was none.
+  // The programs of the rehearsal, and why it gave nothing; both empty: there was none.
   void learn_rehearsal(std::string of, std::string problem) {
     rehearsed_ = std::move(of);
     problem_ = std::move(problem);

@@ -58,7 +58,7 @@ struct PauseEstimate {
                                            const std::optional<wire::PauseFacts>& last);
 [[nodiscard]] bool is_done_at_target(PauseTerm term);
 
-// One line: how long, the limit, the longest term and what would shorten it.
+// One line: the length, the limit, the longest term and a remedy.
 [[nodiscard]] std::string too_long(const wire::PauseFacts& pause, Nanos limit);
 
 // For a node's memory of its costs; terms that `work` does not have are left out.

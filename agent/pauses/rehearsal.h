@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a move does to a process, tried with two small processes made for it. So a node that has moved nothing
-// yet knows what a dump, a restore, a journal record and a byte of host memory take here. It is done by a
-// helper (`gpumigrate-agent --rehearse`), once for each version of what takes part. The lines are kept with
-// those of pauses (pause_memory.h). No GPU is touched.
+// A trial of a move's steps with two small processes made for it. So a node that has moved nothing yet knows
+// the times of a dump, a restore, a journal record and a byte of host memory. It is done by a helper
+// (`gpumigrate-agent --rehearse`), once for each version of the programs that take part. The lines are kept
+// with those of pauses (pause_memory.h). No GPU is touched.
 // Threads: the event loop. Ownership: the helper ends with its deadline, and its processes end with it.
 // Errors: why there is no answer; the node goes on with the lines of a common server.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace ckpt::agent {
 
-// One of the processes. What can be counted (threads, descriptors) is taken off its times.
+// One of the processes. The part for its threads and descriptors is taken off its times.
 struct RehearsedProcess {
   RehearsedProcess() = default;
   std::uint64_t bytes = 0;

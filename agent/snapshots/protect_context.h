@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What snapshots and restores need of their agent. Threads: the event loop, but `pool`, on which they look at
-// vaults; the context outlives every session.
+// The parts of an agent that snapshots and restores use. Threads: the event loop, but `pool`, on which they
+// look at vaults; the context outlives every session.
 #pragma once
 
 #include <functional>

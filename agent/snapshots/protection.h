@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's part of images. It takes TakeSnapshot, RestoreImage and VaultOrder of the coordinator, and
-// reports what the node's vaults have. It lets migrations have their jobs. A job has one snapshot at a time.
-// A migration is never held up by one: the snapshot ends, as failed.
+// reports the content of the node's vaults. It lets migrations have their jobs. A job has one snapshot at a
+// time. A migration is never held up by one: the snapshot ends, as failed.
 // Threads: the event loop, and a thread of its own for looking at vaults. Ownership: sessions live until they
 // are over. Errors: go to the coordinator, as Reply.
 #pragma once
@@ -60,7 +60,7 @@ class Protection {
   // The vault's contents, or the job's in it, to the coordinator.
   Task<> tell(std::string folder, std::string vault_job = {});
   void tell_all();
-  // What an instance runs from, if it was started from an image.
+  // The image that an instance was started from, if any.
   void tell_restored(const Job& job);
   Result<VaultPlace> place_of(const std::string& folder) const;
   Result<VaultPlace> place_of(const std::string& folder, const wire::VaultPeer& peer) const;

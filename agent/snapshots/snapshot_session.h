@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// One snapshot of a running job: the source half of a migration without a target. The mover copies what has
-// changed while the job runs. At the barrier it copies the rest, and what goes beside device memory is saved
+// One snapshot of a running job: the source half of a migration without a target. The mover copies changed
+// chunks while the job runs. At the barrier it copies the rest, and the state beside device memory is saved
 // (mode.h). The job goes on, and the mover writes the version meanwhile. A migration of the job is not held
 // up: give_way() ends a snapshot that needs the job still.
 //
-//   export -> StartSnapshot -> SnapshotReady -> Pause -> FinalRound, beside it save() -> SnapshotStaged -> go_back(), Resume -> DroppedRegions
-//   -> export ends -> SnapshotDone
+//   export -> StartSnapshot -> SnapshotReady -> Pause -> FinalRound, beside it save() -> SnapshotStaged
+//   -> go_back(), Resume -> DroppedRegions -> export ends -> SnapshotDone
 //
-// Threads: the event loop. Ownership: shared with its coroutines. Errors: run()'s; whatever happens, a job
-// that lives runs again after it, unless it was to end and its image is durable.
+// Threads: the event loop. Ownership: shared with its coroutines. Errors: run()'s; in every case a job that
+// lives runs again after it, unless it was to end and its image is durable.
 #pragma once
 
 #include <memory>

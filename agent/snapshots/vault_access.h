@@ -30,7 +30,7 @@ struct VaultPlace {
 // empty one.
 Result<std::vector<wire::VaultContents>> list_vault(const VaultPlace& place,
                                                     const std::string& vault_job = {});
-// What the vault's files take, without those of this job.
+// The size of the vault's files, without those of this job.
 Result<std::uint64_t> bytes_of_others(const VaultPlace& place, const std::string& vault_job);
 Result<void> perform(const VaultPlace& place, const wire::VaultOrder& order);
 

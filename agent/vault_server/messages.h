@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Agent <-> gpumigrate-vault: one message per packet of an inherited AF_UNIX SOCK_SEQPACKET socketpair
 // (descriptor 3 in the program). It sends one VaultAnswer with id 0 when it listens, then answers each
-// VaultOrder, in order. Both ends are of one build; what arrives is checked all the same.
+// VaultOrder, in order. Both ends are of one build; received packets are checked all the same.
 // Threads: values. Errors: kProtocol from decoding.
 #pragma once
 

@@ -14,7 +14,7 @@
 namespace ckpt::keeper {
 
 // As fork(), but the child is process 1 of a new PID namespace. It must exec gpumigrate-init without delay:
-// its parent's id is 0 there, and what fork handlers do has not been done.
+// its parent's id is 0 there, and fork handlers have not run.
 Result<pid_t> fork_into_pid_namespace();
 
 // How the program ended, as a wait status, from the one of its init. Call it before `init` is reaped (waitid

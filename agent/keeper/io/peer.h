@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A connection of the keeper with what waits to be sent on it: a slow peer never blocks the keeper.
+// A connection of the keeper with its queue of unsent messages: a slow peer never blocks the keeper.
 // Threads: none. Ownership: the socket and the descriptors of queued messages. Errors: those of
 // local::Socket; close the peer then.
 #pragma once

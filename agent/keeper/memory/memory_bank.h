@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptors of device memory that the keeper holds for its rank: what was exported, or what has arrived.
+// Descriptors of device memory that the keeper holds for its rank: exported or arrived memory.
 // Threads: none. Ownership: the descriptors. Errors: kIo when the process may have no more descriptors; the
 // set then knows that it is not complete.
 #pragma once
@@ -57,8 +57,8 @@ class MemoryBank {
   std::string missing_;
 };
 
-// As many descriptors as this process may have at all, for itself: what it started before keeps its own
-// limit.
+// As many descriptors as this process may have at all, for itself: processes that it started before keep
+// their own limit.
 void raise_descriptor_limit();
 
 }  // namespace ckpt::keeper

@@ -3,7 +3,7 @@
 // Release to Mapped the job's only memory is the sets that are held here, so they are not dropped then.
 // One request about the rank's memory (Release, Map, Make, PrepareDump, Reattach) is under way at a time. If
 // its agent goes away it goes on; a later agent that asks for the same gets the answer.
-// Threads: one. Ownership: the sets; what is given at construction outlives it. Errors: answered as Failed.
+// Threads: one. Ownership: the sets; arguments at construction outlive it. Errors: answered as Failed.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two sets of device memory that a keeper holds for its rank. One is what the rank has exported, the
-// other what an agent has deposited for one migration. Requests that need no rank are answered here.
+// The two sets of device memory that a keeper holds for its rank. One is the memory that the rank has
+// exported, the other the memory that an agent has deposited for one migration. Requests that need no rank
+// are answered here.
 // Threads: one. Ownership: the descriptors of both sets. Errors: kRefused where there is no such set.
 #pragma once
 

@@ -23,7 +23,7 @@ Result<UniqueFd> open_process(pid_t pid, std::uint64_t start_ticks);
 
 // Parents before children; empty if there is no such process.
 [[nodiscard]] std::vector<pid_t> tree_of(pid_t root);
-// SIGKILL reaches also what is being forked meanwhile.
+// SIGKILL also reaches processes that are forked meanwhile.
 void signal_tree(pid_t root, int signal);
 // No process of the tree runs (stopped, or ended).
 [[nodiscard]] bool is_stopped(pid_t root);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A process that CRIU restored lives in a time namespace. Its clocks go on from where they stood at the dump,
-// so its CLOCK_BOOTTIME is behind the node's. What a rank states is brought to the node's clock with this.
+// so its CLOCK_BOOTTIME is behind the node's. Times of a rank are brought to the node's clock with this.
 // Threads: any. Errors: kIo, kNotFound for a process that is gone.
 #pragma once
 
@@ -13,8 +13,8 @@
 
 namespace ckpt::keeper {
 
-// What must be added to the process's CLOCK_BOOTTIME to get the node's. 0 outside of time namespaces, and on
-// kernels without them.
+// The node's CLOCK_BOOTTIME minus the process's. 0 outside of time namespaces, and on kernels
+// without them.
 Result<Nanos> rank_clock_lag(pid_t pid);
 
 // From the text of /proc/PID/timens_offsets ("boottime SECONDS NANOSECONDS"). 0 if there is no such line.

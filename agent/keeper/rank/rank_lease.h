@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The lease of a rank (SW-11). At its deadline the gate of the control page is closed and the rank stopped,
 // whether an agent is attached or not. A later deadline gives the lease back.
-// Threads: one. Ownership: the timer; what is given at construction outlives it. Errors: none.
+// Threads: one. Ownership: the timer; arguments at construction outlive it. Errors: none.
 #pragma once
 
 #include "agent/keeper/io/agent_port.h"
@@ -39,7 +39,7 @@ class RankLease {
 
   [[nodiscard]] int fd() const { return parts_.timer.fd(); }
   void on_timer();
-  // What the kernel reports of a child.
+  // The kernel's reports of a child.
   void on_stopped();
   void on_continued();
   void on_exited() { parts_.timer.clear(); }

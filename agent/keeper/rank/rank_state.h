@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the keeper knows of its rank: the phase that it is in, as which incarnation it runs, how it ended.
+// The keeper's state of its rank: its phase, the incarnation that it runs as, its end.
 // Threads: one. Each field names the class that changes it; every part of the keeper reads it.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace ckpt::keeper {
 
 struct RankState {
   local::Phase phase = local::Phase::kStarting;
-  // Execution: the last one that it ran as; before it runs, the one that it was started for.
+  // Execution: the last incarnation that it ran as; before it runs, the one that it was started for.
   std::uint64_t incarnation = 0;
   Nanos resumed_ns = 0;        // Execution: when it went on the last time; 0: it never ran under this keeper
   Nanos barrier_entry_ns = 0;  // Execution: of the last pause

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a keeper is to start: JOBDIR/keeper.json, written by the agent.
+// The program of a keeper: JOBDIR/keeper.json, written by the agent.
 // Threads: none. Errors: kInvalidArgument, naming the field.
 //   { "job": "j-1", "name": "train", "incarnation": 1, "role": "fresh" | "standby", "argv": ["prog", ...], "env": {"K": "V"}, "cwd": "/...",
 //     "ranks": 1, "uid": 1000, "gid": 1000,

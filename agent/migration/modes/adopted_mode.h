@@ -36,7 +36,7 @@ class AdoptedSource final : public SourceMode {
       : context_(context),
         operation_(std::move(operation)),
         stays_(operation_.pause_kind() == PauseKind::kAdoptedSwap) {}
-  // Also where the process stays: what is saved is all there is to send.
+  // Also where the process stays: the saved state is all there is to send.
   [[nodiscard]] bool sends_host_state() const override { return true; }
   [[nodiscard]] PauseWork pause_work(const Job& job, const local::StateSummary& summary) const override;
   Task<Result<void>> check(std::shared_ptr<Job> job) override;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a migration mode (mode.h) takes part in: a migration of a job, a snapshot of it, or a restore of it. A
-// snapshot is a source half without a target, a restore a target half without a source.
+// The operation that a migration mode (mode.h) serves: a migration of a job, a snapshot of it, or a restore
+// of it. A snapshot is a source half without a target, a restore a target half without a source.
 //
 // Names in memory and on the disk contain name(). A job has one snapshot at a time, always of the same name.
 // So the next one finds what an agent left that died in it. No two migrations or restores share a name.

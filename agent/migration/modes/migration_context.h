@@ -45,7 +45,7 @@ struct MigrationContext {
   std::shared_ptr<PauseMemory> pauses = {};
 };
 
-// The payload of the target's Prepared: where its mover listens, and what the terms of a pause take at its
+// The payload of the target's Prepared: the addresses of its mover, and the costs of a pause's terms at its
 // node (none: it does not know).
 struct EndpointPayload {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The image of a process as it travels between two agents. It is CRIU's files and what the target must know
-// beside them (image_notes.h). It is a folder in memory, then packed into one memory file
+// The image of a process as it travels between two agents. It is CRIU's files and the facts that the target
+// needs beside them (image_notes.h). It is a folder in memory, then packed into one memory file
 // (host_process/image_pack.h).
 // Threads: the event loop. Ownership: the folder is the caller's. Errors: kCorrupt for what another node
 // sent; kIo.
@@ -27,7 +27,7 @@ namespace ckpt::agent {
                                             const char* side);
 // Of a job that goes on here: no image of it at the source is of use, whatever it was dumped for.
 void remove_images_of_source(const MigrationContext& context, wire::JobId job);
-// What an agent that was killed has left in memory.
+// Images that an agent that was killed has left in memory.
 void remove_image_folder(const MigrationContext& context, const JobOperation& operation, const char* side);
 
 // What an agent of this home that was killed has left in memory: images at the target, whose instance is

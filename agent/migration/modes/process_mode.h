@@ -2,9 +2,9 @@
 // The transparent mode between two nodes: the process itself moves. At the source its context is saved, then
 // CRIU dumps it into a folder in memory. The folder travels as the migration's host state. The process stays
 // stopped until the protocol lets it go. At the target, after COMMITTED, a keeper takes it from the image,
-// and it goes on as in a swap. Until the instance has its keeper this agent holds what arrived. If the agent
-// ends in between, the instance counts as dead. Then the source goes on from its barrier, and the target has
-// never run.
+// and it goes on as in a swap. Until the instance has its keeper this agent holds the memory that arrived. If
+// the agent ends in between, the instance counts as dead. Then the source goes on from its barrier, and the
+// target has never run.
 // Threads, ownership, errors: see mode.h.
 #pragma once
 
@@ -25,8 +25,8 @@ namespace ckpt::agent {
 [[nodiscard]] Nanos dump_cost(const host::TreeSize& size);
 [[nodiscard]] Nanos restore_cost(const host::TreeSize& size);
 
-// What a mover copies on its own counts as memory of the process where the driver keeps it there. `streams`:
-// pages are sent while they are dumped.
+// Device memory that a mover copies counts as memory of the process where the driver keeps it there.
+// `streams`: pages are sent while they are dumped.
 [[nodiscard]] PauseWork process_work(const host::TreeSize& size, std::uint64_t region_bytes, bool streams,
                                      bool imports);
 // Memory suffices to stream so much, and for a target on this same node.
@@ -56,7 +56,7 @@ class ProcessSource final : public SourceMode {
   const JobOperation operation_;
   std::optional<host::Criu> criu_;  // found while preparing, not in the downtime
   host::TreeSize size_;
-  wire::Bytes files_;  // what the process has open, encoded
+  wire::Bytes files_;  // the process's open files, encoded
   std::unique_ptr<host::PageStream>
       stream_;  // with its memory before the pause; none: the pages are sent once all are there
   HostGrowth grew_;

@@ -2,7 +2,7 @@
 // The transparent mode between two GPUs of this node (hot card swap): the same process, the same keeper and
 // folder. From the release of its memory until the migration is closed the keeper holds two sets of
 // descriptors. One is the source's, the other the one that the target's mover made. So either side can go on
-// whatever happens to this agent.
+// even if this agent ends.
 // Threads, ownership, errors: see mode.h.
 #pragma once
 

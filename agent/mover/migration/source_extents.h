@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of the job's memory a source moves: named tensors that are in no plan yet, and the extents of the
-// plans that were sent. Dropped and freed ones are taken off.
+// The memory that a source moves: named tensors that are in no plan yet, and the extents of the plans that
+// were sent. Dropped and freed ones are taken off.
 //
 // Threads: none of its own and no lock: every call holds the session's (Session::mutex_), which guards the
 // regions as well.
@@ -26,13 +26,13 @@ class SourceExtents {
 
   void name(const std::vector<wire::TensorInfo>& tensors);
 
-  // A plan of what was named since the last one, whose tensors join `tensors`; none if nothing was. The first
+  // A plan of the tensors named since the last one, which join `tensors`; none if there are none. The first
   // plan is made even if it is empty: it carries the chunk size. A running job names memory before it exports
-  // it: what has no region yet waits for the next time, but not `at_last`: a rank is paused only when its
-  // exports are acknowledged, so what has none then was freed, or was never exported.
+  // it: a tensor without a region yet waits for the next plan, but not `at_last`: a rank is paused only when
+  // its exports are acknowledged, so a tensor without a region then was freed, or was never exported.
   Result<std::optional<image::Plan>> next_plan(const Regions& regions, std::uint64_t chunk_bytes,
                                                bool at_last, std::vector<wire::TensorInfo>& tensors);
-  // Gives the sender what a plan that was sent names. kInvalidArgument: a tensor lies outside of its
+  // Adds the regions of a plan that was sent to the sender. kInvalidArgument: a tensor lies outside of its
   // allocation.
   Result<void> add(const image::Plan& plan, const Regions& regions, engine::Sender& sender);
 

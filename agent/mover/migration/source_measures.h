@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a source has counted and measured of its move, for its log and for the agent's report. The bound of
-// the pause rests on these rates.
+// A source's counts and measurements of its move, for its log and for the agent's report. The bound of the
+// pause rests on these rates.
 //
 // Threads: the session's only.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a migration's options mean for the engine: codec, duty cycle, shadow memory. Threads: any; no state,
+// The engine's settings for a migration's options: codec, duty cycle, shadow memory. Threads: any; no state,
 // no errors.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a mover holds of its GPU for as long as it lives: context, pinned staging memory, transport. Made at
+// A mover's resources of its GPU, for as long as it lives: context, pinned staging memory, transport. Made at
 // start, since a full or faulty GPU gives none later. Threads: immutable once made; the parts have their own
 // rules.
 #pragma once

@@ -28,7 +28,7 @@ class HostStream {
   HostStream(const HostStream&) = delete;
   HostStream& operator=(const HostStream&) = delete;
 
-  // All of the file; only what is filled may be read.
+  // All of the file; only its filled part may be read.
   [[nodiscard]] std::span<const std::byte> memory() const noexcept { return memory_; }
   [[nodiscard]] std::uint64_t expected() const noexcept { return expected_; }
 

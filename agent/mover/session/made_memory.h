@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The target's memory where no standby has any (transparent mode). There is one new exportable allocation for
-// each region of the source's plan, under the same id. So the process that gets the descriptors knows what
-// belongs where.
+// each region of the source's plan, under the same id. So the process that gets the descriptors knows the
+// address of each.
 // Threads: none inside; ReclaimTracker: any. Ownership: the allocations live while their `mapping` or a
 // descriptor does. Errors: kOutOfMemory says how much was wanted; kRefused for a plan whose regions are not
 // moved whole.

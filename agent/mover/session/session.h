@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of one migration on this GPU: the job's imported memory and tensors, and what the two sides have
-// in common.
+// One rank of one migration on this GPU: the job's imported memory and tensors, and the common part of the
+// two sides.
 //
 // Threads: the handle_*() calls come from the control loop; sessions run their engine on threads of their
 // own. Ownership: a session holds the job's memory until it is destroyed, or until drop_regions() of it; then
@@ -66,7 +66,7 @@ class Session {
   void fail(const Error& error);
 
  protected:
-  // Called after the region has left regions_, without the lock: let go of everything that uses it.
+  // Called after the region has left regions_, without the lock: release everything that uses it.
   virtual void let_go(std::uint64_t region) = 0;
   virtual void attached() = 0;  // crash point
   [[nodiscard]] const std::string& end_reason() const noexcept { return end_reason_; }

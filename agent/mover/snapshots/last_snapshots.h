@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this mover knows of the snapshots it has taken: of each job the fingerprints of the memory in its last
-// version. So the next snapshot copies and writes only what differs. Fingerprints are under a key of the
-// job's own that never leaves this process. A mover that is started anew knows nothing. The next snapshot
-// copies everything, and content that the vault has already is not written again (it compares names). What is
-// known of a job goes when the job leaves the GPU. Scans hold streams and pinned memory: only the jobs that
-// were snapshot last keep theirs.
-// Threads: all calls from any; what was taken is its taker's. Ownership: the Device outlives it. Errors: the
-// driver's.
+// The fingerprints of each job's memory in its last version, of snapshots that this mover has taken. So the
+// next snapshot copies and writes only chunks that differ. Fingerprints are under a key of the job's own that
+// never leaves this process. A mover that is started anew knows nothing. The next snapshot copies everything,
+// and content that the vault has already is not written again (it compares names). What is known of a job
+// goes when the job leaves the GPU. Scans hold streams and pinned memory: only the jobs that were snapshot
+// last keep theirs.
+// Threads: all calls from any; a record that was taken belongs to its taker. Ownership: the Device outlives
+// it. Errors: the driver's.
 #pragma once
 
 #include <compare>
@@ -62,7 +62,7 @@ class LastSnapshots {
   using Key = std::pair<std::string, std::string>;  // folder of the vault, name of the job in it
   // Null: none, or another session has it.
   std::unique_ptr<LastSnapshot> take(const Key& key);
-  // Whatever goes beyond the limits is what was put longest ago.
+  // Beyond the limits the oldest records are dropped.
   void put(const Key& key, std::unique_ptr<LastSnapshot> last);
   // The job has left this GPU. Returns the number of versions released.
   std::size_t forget(wire::JobId job);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mover's part of a restore: a target without a source. A version of a vault is read into a standby's
 // memory, or into memory made for it. Each chunk's bytes are compared with its name in the vault. Once all is
-// written, the device's memory is compared with the fingerprints of what was written.
+// written, the device's memory is compared with the fingerprints of the version.
 //
 // Threads: see session.h; one thread per session, and the vault's readers. Errors: kRefused: the version is
 // not for this standby, naming the tensor; kNotFound: there is none; kCorrupt: all versions are damaged.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device memory of a snapshot: finds what differs from the version before by fingerprints, and copies
-// that into host memory. Rounds run ahead while the job runs. A staged chunk counts only if the barrier's
-// scan finds the same bytes still there. The copy's own fingerprint is compared, never a scan's: a chunk may
-// change between scan and copy, and change back.
+// The device memory of a snapshot: finds chunks that differ from the version before by fingerprints, and
+// copies that into host memory. Rounds run ahead while the job runs. A staged chunk counts only if the
+// barrier's scan finds the same bytes still there. The copy's own fingerprint is compared, never a scan's: a
+// chunk may change between scan and copy, and change back.
 //
 //   CKPT_TRY(memory, SnapshotMemory::create(device, last, source, options));
 //   CKPT_TRYV(memory->run_ahead(plan));            // any number of times
@@ -13,8 +13,8 @@
 //
 // Threads: one, but cancel() from any, and bytes() and check() from any once nothing else runs. Ownership:
 // Device, LastSnapshot and MemorySource outlive it. Errors: the driver's. kAborted after cancel(), and where
-// memory of the plan was freed meanwhile (a round ahead is done again, then). kCorrupt: a copy is not what
-// was scanned.
+// memory of the plan was freed meanwhile (a round ahead is done again, then). kCorrupt: a copy differs from
+// the scanned chunk.
 #pragma once
 
 #include <atomic>
@@ -41,7 +41,7 @@ struct FoundRegion {
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  // What find() gives stays mapped until this is given back; soon, since a job that frees memory waits for
+  // A region of find() stays mapped until this is given back; soon, since a job that frees memory waits for
   // it.
   virtual std::unique_lock<std::mutex> hold() = 0;
   virtual std::optional<FoundRegion> find(std::uint64_t region) = 0;
@@ -77,15 +77,15 @@ class SnapshotMemory {
   SnapshotMemory(const SnapshotMemory&) = delete;
   SnapshotMemory& operator=(const SnapshotMemory&) = delete;
 
-  // How much differs from the version before, by a scan of a few chunks in each hundred. What that does not
-  // have counts in full.
+  // How much differs from the version before, by a scan of a few chunks in each hundred. Extents that the
+  // version lacks count in full.
   Result<std::uint64_t> estimate_dirty(const image::Plan& plan);
   // Staging for so much, before it is needed.
   void reserve(std::uint64_t bytes) { arena_.reserve(bytes); }
   Result<void> run_ahead(const image::Plan& plan);
   Result<void> run_final(const image::Plan& plan);
   [[nodiscard]] bool waits() const noexcept { return !waiting_.empty(); }
-  // What was staged is not needed any more: others take its place.
+  // The staged chunks are not needed any more: others take their place.
   Result<std::vector<Chunk>> stage_waiting();
 
   // In the order of the last plan's extents.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mover's part of a snapshot: a source without a target. What has changed since the last one is copied to
-// host memory while the job runs, and at the barrier again what changed meanwhile. Then the job goes on, and
-// the version is written to the vault in the background.
+// The mover's part of a snapshot: a source without a target. Chunks that have changed since the last one are
+// copied to host memory while the job runs. At the barrier those that changed meanwhile are copied again.
+// Then the job goes on, and the version is written to the vault in the background.
 //
 // Threads: see session.h; one thread per session does all of it, and starts others while it writes. Errors:
 // kAborted and kCorrupt mean that a full snapshot may succeed. The vault's last version is not the one this

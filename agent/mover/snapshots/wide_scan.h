@@ -4,7 +4,7 @@
 // it is one scan, narrow(), which keeps a duty.
 // Threads: one at a time, but cancel() from any. Ownership: the Device outlives it. Errors: the driver's.
 // kAborted after cancel(), and where memory of the plan was freed meanwhile (a round ahead is done again,
-// then). kCorrupt: a copy is not what was scanned.
+// then). kCorrupt: a copy differs from the scanned chunk.
 #pragma once
 
 #include <memory>
