@@ -21,6 +21,7 @@ SourceSession::SourceSession(MigrationContext& context, migration::SwitchInfo in
       info_(std::move(info)),
       key_{info_.migration, wire::Party::kSource},
       way_(make_source_mode(context, JobOperation::migration(info_))),
+      budget_(context),
       saving_(context.executor),
       host_path_(way_->sends_host_state() ? HostStatePath::kAfterSave : HostStatePath::kNone) {
   if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
@@ -123,8 +124,7 @@ Task<Result<void>> SourceSession::prepare_memory() {
     co_return Error(ErrorCode::kRefused, "The job cannot be moved: " + summary.reason.str());
   CKPT_CO_TRYV(co_await way_->check(job_));
   if (job_->ended()) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
-  work_ = way_->pause_work(*job_, summary);
-  last_pause_ = plan.assume_value().last_pause;
+  budget_.set_work(way_->pause_work(*job_, summary), plan.assume_value().last_pause);
   auto opened = co_await open_session(job_, std::move(plan).assume_value());
   if (!opened) co_return std::move(opened).assume_error();
   MemoryExport::Settings settings;
@@ -142,7 +142,7 @@ Task<Result<void>> SourceSession::prepare_memory() {
 }
 
 Task<Result<void>> SourceSession::open_session(std::shared_ptr<Job> job, wire::MigrationPlan plan) {
-  options_ = plan.options;
+  budget_.set_options(plan.options);
   within_node_ = plan.source_node == plan.target_node;
   CKPT_CO_TRY(process, context_.mover_of(job->gpu()));
   CKPT_CO_TRYV(co_await process->ready(context_.config.mover_timeout));
@@ -170,34 +170,18 @@ void SourceSession::start_precopy(const wire::Bytes& payload) {
   if (!endpoint) return fail(endpoint.assume_error());
   if (!session_) return fail(Error(ErrorCode::kInternal, "There is no mover's session to start"));
   mover::StartSource start;
-  expect_pause(endpoint.assume_value().costs);
-  if (gives_up() && estimate_.total() > limit())
-    return fail(Error(ErrorCode::kAborted, "The limit cannot be met: " + too_long(estimate_.facts, limit())));
+  budget_.estimate(endpoint.assume_value().costs);
+  const PauseEstimate& estimate = budget_.estimated();
+  if (budget_.is_exceeded())
+    return fail(
+        Error(ErrorCode::kAborted, "The limit cannot be met: " + too_long(estimate.facts, budget_.limit())));
   start.addresses = std::move(endpoint.assume_value().addresses);
-  start.options = options_;
-  start.options.max_downtime_ns = limit();
-  start.options.bandwidth_bytes_per_second = set_bandwidth_.value_or(options_.bandwidth_bytes_per_second);
-  start.fixed_cost_ns = estimate_.fixed();
-  start.beside_copy_ns = estimate_.beside;
+  start.options = budget_.options();
+  start.fixed_cost_ns = estimate.fixed();
+  start.beside_copy_ns = estimate.beside;
   start.near = within_node_;
   if (auto sent = session_->send(std::move(start)); !sent) return fail(sent.assume_error());
   if (auto given = send_host_state_file(); !given) fail(given.assume_error());
-}
-
-void SourceSession::expect_pause(const std::vector<wire::CostLine>& target) {
-  if (!work_) return;  // this agent did not prepare it
-  const PauseLines own = pause_lines(context_, work_->kind());
-  PauseLines there = own;
-  if (target.size() == there.size()) std::copy(target.begin(), target.end(), there.begin());
-  estimate_ = estimate_pause(*work_, own, there, last_pause_);
-}
-
-Nanos SourceSession::limit() const {
-  return set_max_downtime_ns_.value_or(options_.max_downtime_ns);
-}
-
-bool SourceSession::gives_up() const {
-  return options_.if_not_converged == wire::NotConverged::kAbort;
 }
 
 Result<void> SourceSession::send_host_state_file() {
@@ -244,10 +228,10 @@ void SourceSession::on_mover(mover::Packet packet) {
   } else if (std::holds_alternative<mover::Converged>(packet.message)) {
     emit(migration::PrecopyConverged{});
   } else if (const auto* lost = std::get_if<mover::DidNotConverge>(&packet.message)) {
-    const auto pause = estimate_.with_copy(lost->estimate_ns);
-    const std::string why = lost->estimate_ns > limit() && work_
+    const auto pause = budget_.estimated().with_copy(lost->estimate_ns);
+    const std::string why = lost->estimate_ns > budget_.limit() && budget_.has_work()
                                 ? "The limit cannot be met: after " + std::to_string(lost->rounds) +
-                                      " rounds " + too_long(pause, limit())
+                                      " rounds " + too_long(pause, budget_.limit())
                                 : "The copy does not converge: " + lost->reason;
     fail(Error(ErrorCode::kAborted, why));
   } else if (const auto* sent = std::get_if<mover::FinalSent>(&packet.message)) {
@@ -287,7 +271,8 @@ void SourceSession::on_counters(const mover::SourceCounters& counters, Nanos fin
   report.copy_ns = counters.copy_ns;
   report.estimate_ns = counters.estimate_ns;
   report.converged = true;
-  if (work_ && counters.estimate_ns > 0) report.estimate = estimate_.with_copy(counters.estimate_ns);
+  if (budget_.has_work() && counters.estimate_ns > 0)
+    report.estimate = budget_.estimated().with_copy(counters.estimate_ns);
 }
 
 Task<> SourceSession::pause() {
@@ -310,17 +295,17 @@ Task<> SourceSession::pause() {
   report_->barrier_entered_ns = paused_->paused.barrier_entry_ns;
   report_->paused_ns = now_ns();
   emit(migration::JobPaused{});
-  if (gives_up()) control::spawn(context_.executor, "source limit", keep_limit());
+  if (budget_.gives_up()) control::spawn(context_.executor, "source limit", keep_limit());
 }
 
 // The machine decides: a job that the target has committed goes on there.
 Task<> SourceSession::keep_limit() {
   auto self = shared_from_this();
   while (!is_over() && verified_received_ns_ == 0) {
-    const Nanos left = report_->barrier_entered_ns + limit() - now_ns();
+    const Nanos left = report_->barrier_entered_ns + budget_.limit() - now_ns();
     if (left <= 0) {
       co_return fail(Error(ErrorCode::kAborted, "The pause has passed its limit of " +
-                                                    std::to_string(limit() / kNanosPerMs) +
+                                                    std::to_string(budget_.limit() / kNanosPerMs) +
                                                     " ms before the target had all: the job goes back"));
     }
     Signal nobody(context_.executor);
@@ -454,31 +439,13 @@ Task<> SourceSession::free() {
     // After a restart the record alone identifies the instance.
     if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
   }
-  learn();
+  if (report_ && verified_received_ns_ != 0) budget_.learn(*report_, verified_received_ns_);
   if (job_) co_await way_->leave(job_);
   co_await release_memory();
 }
 
-void SourceSession::learn() {
-  if (!report_ || !work_ || verified_received_ns_ == 0) return;
-  const wire::SourceReport& r = *report_;
-  wire::PauseNumbers took;
-  const auto span = [](Nanos from, Nanos to) { return std::max<Nanos>(0, to - from); };
-  took[PauseTerm::kQuiesce] = span(r.barrier_entered_ns, r.paused_ns);
-  if (r.context_saved_ns != 0) took[PauseTerm::kContextSave] = span(r.paused_ns, r.context_saved_ns);
-  if (r.host_saved_ns != 0) {
-    took[PauseTerm::kDump] = span(r.context_saved_ns, r.host_saved_ns);
-    took[PauseTerm::kFinal] = span(r.host_saved_ns, r.last_ack_ns);
-  }
-  took[PauseTerm::kVerify] = span(std::max(r.last_ack_ns, r.context_saved_ns), verified_received_ns_);
-  context_.pauses->learn_copy(r.state_bytes, std::max(r.scan_ns, r.copy_ns));
-  context_.pauses->learn(*work_, took, false);
-}
-
 void SourceSession::set_limits(std::int64_t max_downtime_ns, std::int64_t bandwidth) {
-  // A copy that has not started yet starts with these.
-  if (max_downtime_ns >= 0) set_max_downtime_ns_ = max_downtime_ns;
-  if (bandwidth >= 0) set_bandwidth_ = static_cast<std::uint64_t>(bandwidth);
+  budget_.set_limits(max_downtime_ns, bandwidth);  // a copy that has not started yet starts with these
   if (!session_ || is_over()) return;
   mover::MoverLimits limits;
   limits.max_downtime_ns = max_downtime_ns;

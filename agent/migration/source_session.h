@@ -30,6 +30,7 @@
 
 #include "agent/migration/modes/migration_context.h"
 #include "agent/migration/modes/mode.h"
+#include "agent/migration/pause_budget.h"
 #include "agent/mover_client/memory_export.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 #include "libckpt/protocol/wire/mover_messages.h"
@@ -68,10 +69,6 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   Task<Result<void>> prepare_memory();
   Task<Result<void>> open_session(std::shared_ptr<Job> job, wire::MigrationPlan plan);
   void start_precopy(const wire::Bytes& payload);
-  void expect_pause(const std::vector<wire::CostLine>& target);
-  void learn();
-  [[nodiscard]] Nanos limit() const;    // of the pause
-  [[nodiscard]] bool gives_up() const;  // rather than pass it
   Task<> pause();
   Task<> save();
   Task<> keep_limit();
@@ -101,16 +98,9 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   std::optional<PausedState> paused_;
   std::optional<wire::SourceReport> report_;
   std::string why_;
-  // Only where this agent prepared the migration.
-  std::optional<PauseWork> work_;
-  std::optional<wire::PauseFacts> last_pause_;
-  PauseEstimate estimate_;
+  PauseBudget budget_;
   Nanos verified_received_ns_ = 0;
-  wire::MigrateOptions options_;
   bool within_node_ = false;
-  // Of `set`, which may come before the copy starts.
-  std::optional<std::int64_t> set_max_downtime_ns_;
-  std::optional<std::uint64_t> set_bandwidth_;
   Turn saving_;               // saving and going back, one after the other
   std::uint64_t orders_ = 0;  // RunInstance
   Stage stage_ = Stage::kNew;

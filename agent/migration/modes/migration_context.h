@@ -24,8 +24,8 @@ namespace ckpt::agent {
 struct MigrationContext {
   const Config& config;
   asio::any_io_executor executor;
-  asio::thread_pool&
-      images;  // for host images and what is read of processes: gigabytes, so the journal has a thread of its own
+  // For host images and for reading processes: gigabytes, so the journal has a thread of its own.
+  asio::thread_pool& images;
   JobTable& jobs;
   // Of a GPU of this node; kNotFound if there is none.
   std::function<Result<local::GpuIdentity>(std::uint32_t gpu)> identity_of;
