@@ -62,12 +62,7 @@ SnapshotTransfer::~SnapshotTransfer() {
 }
 
 void SnapshotTransfer::wind_up() {
-  {
-    const std::lock_guard lock(order_mutex_);
-    ending_ = true;
-    if (cancellable_ != nullptr) cancellable_->cancel();
-  }
-  ordered_.notify_all();
+  orders_.end();
 }
 
 // ---- the control loop's thread
@@ -78,19 +73,7 @@ bool SnapshotTransfer::handle(messages::Packet& packet) {
     start(*request, std::move(file));
     return true;
   }
-  {
-    const std::lock_guard lock(order_mutex_);
-    if (const auto* order = std::get_if<messages::FinalRound>(&packet.message)) {
-      final_ = *order;
-    } else if (const auto* host = std::get_if<messages::SnapshotHost>(&packet.message)) {
-      host_ = *host;
-      host_file_ = std::move(file);
-    } else {
-      return false;
-    }
-  }
-  ordered_.notify_all();
-  return true;
+  return orders_.take(packet.message, std::move(file));
 }
 
 void SnapshotTransfer::start(const messages::StartSnapshot& request, UniqueFd record) {
@@ -118,22 +101,14 @@ std::optional<FoundRegion> SnapshotTransfer::find(std::uint64_t region) {
 
 void SnapshotTransfer::run() {
   const Result<void> taken = take();
-  {
-    const std::lock_guard lock(order_mutex_);
-    cancellable_ = nullptr;
-  }
+  (void)orders_.set_memory(nullptr);
   memory_.reset();
   if (last_) shelf_.put({request_.folder, request_.vault_job}, std::move(last_));
   if (!taken) {
     writer_.reset();
     vault_.reset();
     files_.reset();
-    bool wanted = false;
-    {
-      const std::lock_guard lock(order_mutex_);
-      wanted = !ending_;
-    }
-    if (wanted) fail(taken.assume_error());
+    if (!orders_.is_ending()) fail(taken.assume_error());
   } else {
     collect();
   }
@@ -153,14 +128,10 @@ Result<void> SnapshotTransfer::take() {
   options.duty = duty_of(request_.slowdown_permille);
   CKPT_TRY(memory, SnapshotMemory::create(gpu_.device, *last_, *this, options));
   memory_ = std::move(memory);
-  {
-    const std::lock_guard lock(order_mutex_);
-    if (ending_) return Error(ErrorCode::kAborted, "The snapshot was given up");
-    cancellable_ = memory_.get();
-  }
+  CKPT_TRYV(orders_.set_memory(memory_.get()));
   CKPT_TRYV(run_ahead());
-  CKPT_TRYV(wait_until([this] { return final_.has_value(); }));
-  CKPT_TRYV(run_final());
+  CKPT_TRY(final_round, orders_.wait_for_final_round());
+  CKPT_TRYV(run_final(final_round));
   return write();
 }
 
@@ -217,10 +188,7 @@ Result<void> SnapshotTransfer::run_ahead() {
   for (int round = 0; !little && round < kMaxRoundsAhead; ++round) {
     CKPT_TRY(now, plan());
     const auto ran = memory_->run_ahead(now);
-    {
-      const std::lock_guard lock(order_mutex_);
-      if (ending_) return Error(ErrorCode::kAborted, "The snapshot was given up");
-    }
+    CKPT_TRYV(orders_.check());
     if (!ran && ran.assume_error().code() != ErrorCode::kAborted) return ran;
     const std::uint64_t staged = memory_->staged_bytes();
     if (staged <= kLittleBytes || staged > before / 2) break;
@@ -236,17 +204,9 @@ Result<void> SnapshotTransfer::run_ahead() {
   return ok();
 }
 
-template <class Ready>
-Result<void> SnapshotTransfer::wait_until(Ready ready) {
-  std::unique_lock lock(order_mutex_);
-  ordered_.wait(lock, [&] { return ready() || ending_; });
-  if (!ready()) return Error(ErrorCode::kAborted, "The snapshot was given up");
-  return ok();
-}
-
-Result<void> SnapshotTransfer::run_final() {
+Result<void> SnapshotTransfer::run_final(const messages::FinalRound& order) {
   barrier_ms_ = wall_clock_ms();
-  if (const Nanos entered = final_->barrier_entered_ns; entered > 0)
+  if (const Nanos entered = order.barrier_entered_ns; entered > 0)
     barrier_ms_ -= (now_ns() - entered) / kNanosPerMs;
   CKPT_TRY(final_plan, plan());
   final_plan_ = std::move(final_plan);
@@ -302,8 +262,8 @@ Result<void> SnapshotTransfer::write() {
     CKPT_TRYV(put(more));
   }
   CKPT_TRYV(keep_unchanged());
-  CKPT_TRYV(wait_until([this] { return host_.has_value(); }));
-  CKPT_TRYV(put_host_state());
+  CKPT_TRY(host_state, orders_.wait_for_host_state());
+  CKPT_TRYV(put_host_state(std::move(host_state)));
   fault_point(FaultPoint::kSnapshotMoverWritten);
   CKPT_TRY(version, commit());
   fault_point(FaultPoint::kSnapshotMoverCommitted);
@@ -336,9 +296,7 @@ Result<vault::OpenVault> SnapshotTransfer::open_vault() {
     if (opened || opened.assume_error().code() != ErrorCode::kRefused ||
         std::chrono::steady_clock::now() >= until)
       return opened;
-    std::unique_lock lock(order_mutex_);
-    if (ordered_.wait_for(lock, kLockPause, [this] { return ending_; }))
-      return Error(ErrorCode::kAborted, "The snapshot was given up");
+    CKPT_TRYV(orders_.pause(kLockPause));
   }
 }
 
@@ -384,8 +342,7 @@ Result<void> SnapshotTransfer::put(const std::vector<SnapshotMemory::Chunk>& chu
         written =
             writer_->put_chunk(regions_in_version_.at(chunk.extent), chunk.index, memory_->bytes(chunk));
       if (!written) return stop(written.assume_error());
-      const std::lock_guard lock(order_mutex_);
-      if (ending_) return stop(Error(ErrorCode::kAborted, "The snapshot was given up"));
+      if (const auto going_on = orders_.check(); !going_on) return stop(going_on.assume_error());
     }
   };
   const unsigned writers = std::clamp(usable_cores() / 2, 1u, kMaxWriters);
@@ -408,15 +365,10 @@ Result<void> SnapshotTransfer::keep_unchanged() {
   return ok();
 }
 
-Result<void> SnapshotTransfer::put_host_state() {
-  UniqueFd file;
-  {
-    const std::lock_guard lock(order_mutex_);
-    host_bytes_ = host_->host_state_bytes;
-    file = std::move(host_file_);
-  }
+Result<void> SnapshotTransfer::put_host_state(SnapshotOrders::SavedHostState state) {
+  host_bytes_ = state.bytes;
   if (host_bytes_ == 0) return ok();
-  CKPT_TRY(view, HostStateView::open(std::move(file), host_bytes_, last_->params));
+  CKPT_TRY(view, HostStateView::open(std::move(state.file), host_bytes_, last_->params));
   return writer_->put_blob(image::kHostBlob, view.bytes());
 }
 

@@ -9,13 +9,13 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <optional>
 #include <thread>
 
 #include "agent/mover/session/host_state.h"
 #include "agent/mover/session/session.h"
 #include "agent/mover/snapshots/snapshot_memory.h"
+#include "agent/mover/snapshots/snapshot_orders.h"
 #include "libckpt/protocol/wire/mover_messages.h"
 #include "libckpt/store/peer/route.h"
 #include "libckpt/store/stored_job.h"
@@ -46,22 +46,19 @@ class SnapshotTransfer final : public Session, private MemorySource {
   Result<void> find_last();
   Result<bool> is_little_dirty();
   Result<void> run_ahead();
-  Result<void> run_final();
+  Result<void> run_final(const messages::FinalRound& order);
   Result<void> write();
   Result<vault::OpenVault> open_vault();
   Result<void> begin_version();
   Result<void> put(const std::vector<SnapshotMemory::Chunk>& chunks);
   Result<void> keep_unchanged();
-  Result<void> put_host_state();
+  Result<void> put_host_state(SnapshotOrders::SavedHostState state);
   Result<std::shared_ptr<const vault::Version>> commit();
   void remember(const vault::Version& version);
   void tell_staged();
   void let_go_of_all();
   void collect();
   Result<image::Plan> plan();
-  // Until `ready` or the end of the session, which is kAborted.
-  template <class Ready>
-  Result<void> wait_until(Ready ready);
 
   LastSnapshots& shelf_;
   messages::StartSnapshot request_;
@@ -70,13 +67,7 @@ class SnapshotTransfer final : public Session, private MemorySource {
   std::atomic<bool> working_{false};
   std::mutex held_;  // while memory is scanned or copied
 
-  std::mutex order_mutex_;
-  std::condition_variable ordered_;
-  std::optional<messages::FinalRound> final_;
-  std::optional<messages::SnapshotHost> host_;
-  UniqueFd host_file_;
-  bool ending_ = false;
-  SnapshotMemory* cancellable_ = nullptr;
+  SnapshotOrders orders_;
 
   // Of the session's thread.
   image::StoredJob stored_;
