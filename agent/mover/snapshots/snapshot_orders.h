@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's orders of a snapshot under way, from the mover's control loop to the snapshot's thread: the
-// final round, the host state, and the end of the session.
+// The agent's orders for a snapshot under way. They come from the mover's control loop and go to the
+// snapshot's thread: the final round, the host state, and the end of the session.
 // Threads: take() and end() belong to the control loop, the rest to the snapshot's threads. Ownership: the
 // host state's file, until it is waited for. Errors: kAborted once the session ends.
 #pragma once

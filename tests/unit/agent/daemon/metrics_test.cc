@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What passes through to the coordinator is counted, and the port that shows it.
+// Counters of the reports to the coordinator, and the port that shows them.
 #include "agent/daemon/metrics.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent finds on a node, with programs in the mover's place that answer, fail half-way and hang.
+// The agent's probe of a node, with programs in the mover's place that answer, fail half-way and hang.
 #include "agent/daemon/probe.h"
 
 #include <gmock/gmock.h>

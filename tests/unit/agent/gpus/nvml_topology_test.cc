@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent makes of a driver's answers, on the software driver's NVML with four devices whose
+// The agent's topology by a driver's answers, on the software driver's NVML with four devices whose
 // connections a file describes.
 #include "agent/gpus/nvml_topology.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver can do after a restore: asked of the software driver, which is made to be like several,
+// Methods of the driver after a restore, probed on the software driver, which is made to be like several,
 // kept, and found again.
 #include "agent/gpus/remap.h"
 
@@ -141,7 +141,7 @@ TEST_F(ChoiceTest, IsMadeOnceForADriverAndAGpu) {
 }
 
 TEST_F(ChoiceTest, MigrationsThatBeginTogetherAskOnce) {
-  // A probe that tells how often it is started, and takes until all have asked.
+  // A probe that counts its starts, and takes until all have asked.
   const std::string counted = folder_.path() + "/asked";
   const std::string probe = folder_.path() + "/probe";
   std::ofstream(probe) << "#!/bin/sh\necho x >> " << counted << "\n"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gpumigrate-health says: packets that are none of its are refused.
+// Packets of gpumigrate-health: invalid ones are refused.
 #include <gtest/gtest.h>
 
 #include "agent/health_helper/messages.h"

@@ -51,7 +51,7 @@ TEST_F(KnownGpusTest, AnotherCardAtAnAddressTakesItOver) {
   EXPECT_EQ(gpus_.at(kFirst)->uuid, "GPU-new");
   EXPECT_TRUE(gpus_.of_uuid("GPU-old")->replaced);
   EXPECT_THAT(gpus_.follow(inventory({card(0, "GPU-new", "00000000:10:00.0")})).gone,
-              IsEmpty());  // said once
+              IsEmpty());  // reported once
   gpus_.forget_replaced("GPU-old");
   gpus_.forget_replaced("GPU-new");
   EXPECT_EQ(gpus_.of_uuid("GPU-old"), nullptr);
@@ -202,7 +202,7 @@ TEST_F(CountersTest, OnlyNewUncorrectedErrorsAreAnEvent) {
   nvml_watch::Counters counters;
   counters.volatile_uncorrected = 3;
   counters.aggregate_uncorrected = 9;
-  state(counters);  // what was there when it was first asked
+  state(counters);  // the counters at the first query
   counters.volatile_corrected = 100;
   counters.rows_uncorrected = 1;
   state(counters);
@@ -215,7 +215,7 @@ TEST_F(CountersTest, OnlyNewUncorrectedErrorsAreAnEvent) {
   EXPECT_EQ(seen_[0].uncorrected, 2U);
   counters.volatile_uncorrected = 0;  // the driver was loaded anew
   state(counters);
-  counters.aggregate_uncorrected = 50;  // not said
+  counters.aggregate_uncorrected = 50;  // not reported
   state(counters, nvml_watch::kVolatileKnown);
   EXPECT_EQ(seen_.size(), 1U);
 }

@@ -49,7 +49,7 @@ TEST(DeviceBytes, EachRankHasItsOwnCount) {
   EXPECT_EQ(now.ranks[1].device_bytes, 50U);
 }
 
-// What the driver counts under no process that it knows is nobody's.
+// Memory that the driver counts under no known process belongs to no job.
 TEST(DeviceBytes, ARankWithoutAProcessHasNothingCounted) {
   wire::JobInstance ended = holding(0, 0);
   add_device_bytes(counted(0, 500), ended);

@@ -17,7 +17,8 @@
 
 namespace ckpt::agent {
 
-// A keeper on a thread of its own: answers Attach with `status`, then says what it is told to.
+// A keeper on a thread of its own: answers Attach with `status`, then sends the messages that the test
+// orders.
 class FakeKeeper {
  public:
   // `silent`: it listens and does nothing until answer_now().
@@ -33,7 +34,7 @@ class FakeKeeper {
   }
   ~FakeKeeper() { thread_.join(); }
   void answer_now() { go_on_.set_value(); }
-  // Before anybody attaches: its rank was resumed then, as that incarnation.
+  // Before an agent attaches: its rank was resumed then, as that incarnation.
   std::atomic<Nanos> resumed_ns = 0;
   std::atomic<std::uint64_t> resumed_as = 0;
 

@@ -187,7 +187,7 @@ TEST_F(JobTest, InstanceThatWasNeverStartedIsGoneAfterARestartOfTheAgent) {
   EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
-// A process that keeper.pid of `folder` names as the keeper; it says nothing.
+// A process that keeper.pid of `folder` names as the keeper; it sends nothing.
 class MuteProcess {
  public:
   explicit MuteProcess(const std::string& folder) : pid_(::fork()) {
@@ -347,7 +347,7 @@ TEST_F(JobTest, RecordWrittenAfterFolderIsRemovedIsDropped) {
   EXPECT_TRUE(std::filesystem::exists(folder)) << "it is not this writer's any more";
 }
 
-// A coordinator that hears of a paused instance with a later incarnation than it knows takes it for the job.
+// A coordinator that receives a paused instance with a later incarnation than it knows takes it for the job.
 TEST_F(JobTest, RestoredInstanceThatHasNotRunIsAStandby) {
   for (const bool ran : {false, true}) {
     JobRecord record = new_record();

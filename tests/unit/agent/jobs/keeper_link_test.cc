@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent asks of a keeper that is a packet link of this test: it answers everything with Done.
+// The agent's requests to a keeper that is a packet link of this test: it answers everything with Done.
 #include "agent/jobs/keeper_link.h"
 
 #include <gmock/gmock.h>

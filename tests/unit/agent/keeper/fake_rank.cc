@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A transparent rank without a GPU: its regions are memory files, and "mapped" means that it holds
 // one for each. The keeper's tests let a keeper start it. Arguments: the number of regions (default 3),
-// "second" (a child process wants a session, too), "rude" (it says what nobody has asked for, before it
-// answers), "strange" (when it is described, it says what only a keeper says), "intrudes" (it tries sessions
-// that are not its own first), "twice" (a cooperative program that wants a second session), "late" (a
-// cooperative program that stops its keeper when there is a file `go`, asks for its session and ends),
-// "resumes-once" (it dies at its second resume), "threads" (it has a thread "restorer" and one "program").
+// "second" (a child process wants a session, too), "rude" (it sends unsolicited messages before it answers),
+// "strange" (when it is described, it sends messages of a keeper), "intrudes" (it tries sessions that are not
+// its own first), "twice" (a cooperative program that wants a second session), "late" (a cooperative program
+// that stops its keeper when there is a file `go`, asks for its session and ends), "resumes-once" (it dies at
+// its second resume), "threads" (it has a thread "restorer" and one "program").
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -95,7 +95,7 @@ class FakeRank {
   }
 
   void be_rude(std::uint64_t request, const Body& asked) {
-    if (std::holds_alternative<Describe>(asked)) {  // when nobody waits
+    if (std::holds_alternative<Describe>(asked)) {  // without a request
       send(0, Paused{1, 1, 0});
       send(request, Running{9, 1, 1, 0});
       send(request, Released{1});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the keeper's tests share: a keeper as a process in a folder of its own, and the agent's side of its
+// Shared by the keeper's tests: a keeper as a process in a folder of its own, and the agent's side of its
 // socket. Every wait is for an event, with a limit only against hanging.
 #pragma once
 
@@ -78,7 +78,7 @@ class Agent {
     return request_;
   }
 
-  // The next message of type T; others are skipped, but a refusal is told.
+  // The next message of type T; others are skipped, but a Failed fails the test.
   template <class T>
   T next() {
     for (;;) {

@@ -66,7 +66,7 @@ TEST_F(KeeperTest, DeadlineStopsTheRankAndALaterDeadlineContinuesIt) {
   EXPECT_EQ(state_of(rank), 'T');
   EXPECT_EQ(agent.ask<local::Status>(local::Attach{}).stopped, 1u);
 
-  // A SIGCONT from anybody else does not bring the lease back: the keeper stops the rank again.
+  // A SIGCONT from another process does not bring the lease back: the keeper stops the rank again.
   ::kill(rank, SIGCONT);
   agent.next<local::RankStopped>();
   EXPECT_EQ(state_of(rank), 'T');

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program in a keeper's hands may do: say what it was not asked, leave processes behind, want more
+// Misbehaviour of a keeper's program: it sends unsolicited messages, leaves processes behind, wants more
 // sessions than it may have.
 #include "tests/unit/agent/keeper/harness.h"
 
@@ -26,7 +26,7 @@ class MisbehavingClientTest : public KeeperTest {
 TEST_F(MisbehavingClientTest, UnsolicitedMessagesChangeNothing) {
   Agent agent(start_rank("rude"));
   agent.wait_for_phase(Phase::kRunning);
-  agent.ask<local::DescribeEnd>(local::Describe{});  // its words came before this answer
+  agent.ask<local::DescribeEnd>(local::Describe{});  // its messages came before this answer
   local::Status now = status(agent);
   EXPECT_EQ(now.phase, Phase::kRunning);
   EXPECT_EQ(now.memory, MemoryState::kMapped);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the keeper's tests let a keeper start; no GPU needed. The first argument says what to do.
+// The program that keepers start in the keeper's tests; no GPU needed. The first argument chooses its
+// behaviour.
 #include <dirent.h>
 #include <signal.h>
 #include <unistd.h>

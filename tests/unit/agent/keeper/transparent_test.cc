@@ -300,8 +300,8 @@ TEST_F(TransparentTest, DumpedRankComesBackWhenItIsCalled) {
   agent.ask<local::Running>(local::Resume{2, 0, 0});
 }
 
-// Its last word must not be lost with the connection: the keeper would take it for gone, and nobody would
-// call it back.
+// Its last message must not be lost with the connection: the keeper would take it for gone, and it would not
+// be called back.
 TEST_F(TransparentTest, RankThatLeavesWithAMessageUnreadCountsAsDumped) {
   Agent agent(start_transparent());
   pause_and_release(agent);

@@ -249,7 +249,7 @@ TEST_F(HandoverDriverTest, AnEventThatCannotBeChangesNothing) {
   EXPECT_TRUE(agent.fatal.empty());
 }
 
-// Files may grow no further from here on: what a full disk looks like to the journal.
+// Files may grow no further from here on: a full disk for the journal.
 class FullDisk {
  public:
   explicit FullDisk(rlim_t max_bytes) {

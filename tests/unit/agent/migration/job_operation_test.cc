@@ -38,7 +38,7 @@ PauseKind kind_of(MigrationMode mode, const std::string& target_node) {
   return JobOperation::migration(info_of(mode, target_node)).pause_kind();
 }
 
-TEST(JobOperationTest, MigrationIsWhatItsPlanSays) {
+TEST(JobOperationTest, MigrationFollowsItsPlan) {
   EXPECT_EQ(kind_of(MigrationMode::kCooperative, "a"), PauseKind::kCooperative);
   EXPECT_EQ(kind_of(MigrationMode::kTransparent, "a"), PauseKind::kSwap);
   EXPECT_EQ(kind_of(MigrationMode::kTransparent, "b"), PauseKind::kProcess);

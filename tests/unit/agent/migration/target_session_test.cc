@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the target does in one migration, with a way and a keeper played by the test.
+// The target's session of one migration, with a migration mode and a keeper played by the test.
 #include "agent/migration/target_session.h"
 
 #include <gtest/gtest.h>
@@ -16,9 +16,9 @@ namespace ckpt::agent {
 namespace {
 
 // Its instance is there once `brought` is set, and runs at once.
-class SlowWay : public TargetMode {
+class SlowMode : public TargetMode {
  public:
-  SlowWay(JobTable& jobs, Signal& brought, std::vector<Nanos>& deadlines)
+  SlowMode(JobTable& jobs, Signal& brought, std::vector<Nanos>& deadlines)
       : jobs_(jobs), brought_(brought), deadlines_(deadlines) {}
   std::shared_ptr<Job> find() override { return nullptr; }
   Task<Result<std::shared_ptr<Job>>> start() override { co_return std::shared_ptr<Job>(); }
@@ -60,7 +60,7 @@ class TargetSessionTest : public ::testing::Test {
     info_.migration = 9;
     info_.job = info_.base = 1;
   }
-  // The instance that SlowWay brings.
+  // The instance that SlowMode brings.
   std::string leave_instance() {
     JobRecord record;
     record.spec.job = 1;
@@ -105,7 +105,7 @@ TEST_F(TargetSessionTest, InstanceSlowerThanItsLeaseRunsUnderARenewedLease) {
   Signal brought(io_.get_executor());
   std::vector<Nanos> deadlines;
   const auto session =
-      std::make_shared<TargetSession>(context, info_, std::make_unique<SlowWay>(jobs, brought, deadlines));
+      std::make_shared<TargetSession>(context, info_, std::make_unique<SlowMode>(jobs, brought, deadlines));
   session->perform(migration::RunInstance(2, 1000));
   session->perform(migration::RunInstance(2, 2000));
   io_.restart();

@@ -124,7 +124,7 @@ TEST_F(RegionFillerTest, DescriptorsThatAreNotOfTheRegionAreRefused) {
   EXPECT_FALSE(fill().has_value());
   regions_.clear();
   descriptors_.clear();
-  add(5, 8 * kMiB, from, to);  // larger than what is exported
+  add(5, 8 * kMiB, from, to);  // larger than the exported memory
   EXPECT_FALSE(fill().has_value());
 }
 

@@ -79,7 +79,7 @@ TEST_F(VaultAccessTest, ListOfAJobHasNoOtherJob) {
   EXPECT_TRUE(parts("c")[0].images.empty());
 }
 
-// A list opens no pack: what is wrong with one does not hide the versions.
+// A list opens no pack: damage to one does not hide the versions.
 TEST_F(VaultAccessTest, ListReadsNoPack) {
   write("a", 1);
   vault_.reset();

@@ -26,7 +26,7 @@ T run_until_done(asio::io_context& io, Task<T> task) {
   return std::move(*out);
 }
 
-// Runs the loop until `done` says so; fails the test if nothing is left to happen.
+// Runs the loop until `done` returns true; fails the test if nothing is left to happen.
 inline void run_until(asio::io_context& io, const std::function<bool()>& done) {
   constexpr std::chrono::seconds kDeadline{60};
   const auto until = std::chrono::steady_clock::now() + kDeadline;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encodings between sender and receiver: every mode ends equal, and sends less where there is less to say.
+// Encodings between sender and receiver: every mode ends equal, and sends less where less has changed.
 #include <gtest/gtest.h>
 
 #include "libckpt/datapath/engine/source/history.h"

@@ -276,7 +276,7 @@ inline std::vector<std::byte> random_bytes(std::size_t bytes, unsigned seed) {
   return out;
 }
 
-// As weights are: what planes gain on.
+// Like weights, which byte planes shorten.
 inline std::vector<std::byte> random_floats(std::size_t bytes, unsigned seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0, 0.02F);

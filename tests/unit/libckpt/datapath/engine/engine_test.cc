@@ -227,7 +227,7 @@ TEST(Engine, cut_round_leaves_the_rest_to_the_final_round) {
   EXPECT_EQ(pair.differences(), 0u);
 }
 
-// Host state that is sent while it is made: pieces leave as it grows, the last one says how long it is.
+// Host state that is sent while it is made: pieces leave as it grows, the last one states its length.
 TEST(Engine, host_state_arrives_while_it_grows) {
   constexpr std::uint64_t kAll = 13 * kMiB + 4711;
   for (const bool announced : {false, true}) {
@@ -262,8 +262,8 @@ TEST(Engine, host_state_arrives_while_it_grows) {
   }
 }
 
-// The final round is ordered while the source waits for the target's memory: nobody waits any longer, and the
-// scan under way counts.
+// The final round is ordered while the source waits for the target's memory: the wait ends, and the scan
+// under way counts.
 TEST(Engine, a_wait_for_the_targets_memory_is_cut_short) {
   const std::vector<std::byte> content = test::random_bytes(kMiB, 5);
   EnginePair pair({});

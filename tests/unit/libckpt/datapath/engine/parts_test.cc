@@ -53,7 +53,7 @@ TEST(RateLimiter, lanes_share_one_line) {
   EXPECT_LE(admitted.load(), most);
 }
 
-// Lanes with messages of any size that ask when they were told to, or late, on a simulated clock.
+// Lanes with messages of any size that ask at the given time, or late, on a simulated clock.
 TEST(RateLimiter, over_any_span_the_bytes_are_the_rate) {
   std::mt19937_64 random(11);
   for (int run = 0; run < 40; ++run) {

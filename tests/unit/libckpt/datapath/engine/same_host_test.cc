@@ -23,7 +23,7 @@ using test::kMiB;
 using test::must;
 using testing::HasSubstr;
 
-// Where the source has staged a chunk, and whether what the target does there happens to the same bytes.
+// Where the source has staged a chunk, and whether the target's writes there change the same bytes.
 class SameBytes : public FaultHooks {
  public:
   void on_staged(const ChunkId& id, std::span<std::byte> bytes) override {
@@ -95,7 +95,7 @@ std::size_t open_descriptors() {
 }
 
 TEST(Near, nothing_stays_mapped_or_open_after_the_session) {
-  { const EnginePair first({.near = true}); }  // what a process opens once
+  { const EnginePair first({.near = true}); }  // descriptors that a process opens once
   const unsigned before = mappings_of_staging_memory();
   const std::size_t descriptors = open_descriptors();
   {
