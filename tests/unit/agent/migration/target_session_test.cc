@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <vector>
 
@@ -15,17 +16,21 @@
 namespace ckpt::agent {
 namespace {
 
-// Its instance is there once `brought` is set, and runs at once.
+// bring() and compare() wait for `go_on`. The instance runs at once, and every comparison is refused.
 class SlowMode : public TargetMode {
  public:
-  SlowMode(JobTable& jobs, Signal& brought, std::vector<Nanos>& deadlines)
-      : jobs_(jobs), brought_(brought), deadlines_(deadlines) {}
+  SlowMode(JobTable& jobs, Signal& go_on, std::vector<Nanos>& deadlines, int& freed)
+      : jobs_(jobs), go_on_(go_on), deadlines_(deadlines), freed_(freed) {}
   std::shared_ptr<Job> find() override { return nullptr; }
   Task<Result<std::shared_ptr<Job>>> start() override { co_return std::shared_ptr<Job>(); }
   Task<Result<void>> ready(std::shared_ptr<Job>) override { co_return ok(); }
   Task<Result<std::shared_ptr<Job>>> bring() override {
-    co_await brought_.wait(std::chrono::steady_clock::now() + std::chrono::seconds(30));
+    co_await wait();
     co_return jobs_.started_as(1, 2);
+  }
+  Task<Result<void>> compare(wire::Bytes) override {
+    co_await wait();
+    co_return Error(ErrorCode::kRefused, "The job does not fit this node");
   }
   [[nodiscard]] bool has_memory() const override { return true; }
   Task<Result<void>> take_memory(std::shared_ptr<Job>, std::vector<mover::RegionInfo>,
@@ -39,12 +44,18 @@ class SlowMode : public TargetMode {
   }
   [[nodiscard]] PauseWork pause_work(const Job&) const override { return PauseWork(PauseKind::kCooperative); }
   Task<> end(std::shared_ptr<Job>) override { co_return; }
-  Task<> free(std::shared_ptr<Job>) override { co_return; }
+  Task<> free(std::shared_ptr<Job>) override {
+    ++freed_;
+    co_return;
+  }
 
  private:
+  Task<bool> wait() { return go_on_.wait(std::chrono::steady_clock::now() + std::chrono::seconds(30)); }
+
   JobTable& jobs_;
-  Signal& brought_;
+  Signal& go_on_;
   std::vector<Nanos>& deadlines_;
+  int& freed_;
 };
 
 class TargetSessionTest : public ::testing::Test {
@@ -72,6 +83,23 @@ class TargetSessionTest : public ::testing::Test {
     EXPECT_TRUE(write_job_record(folder, record));
     return folder;
   }
+  MigrationContext context(JobTable& jobs) {
+    return {config_, io_.get_executor(),
+            disk_,   jobs,
+            {},      *contexts_,
+            *remap_, {},
+            {},      [this](migration::SwitchKey, migration::TargetEvent event) { events_.push_back(event); },
+            {}};
+  }
+  std::shared_ptr<TargetSession> session(MigrationContext& context) {
+    return std::make_shared<TargetSession>(
+        context, info_, std::make_unique<SlowMode>(context.jobs, go_on_, deadlines_, freed_));
+  }
+  template <class Event>
+  [[nodiscard]] int count() const {
+    return static_cast<int>(std::ranges::count_if(
+        events_, [](const auto& event) { return std::holds_alternative<Event>(event); }));
+  }
   TemporaryFolder home_;
   Config config_;
   asio::io_context io_;
@@ -82,42 +110,65 @@ class TargetSessionTest : public ::testing::Test {
   std::shared_ptr<ContextHelper> contexts_;
   std::optional<RemapChoice> remap_;
   migration::SwitchInfo info_;
+  std::vector<migration::TargetEvent> events_;
+  Signal go_on_{io_.get_executor()};
+  std::vector<Nanos> deadlines_;
+  int freed_ = 0;
 };
 
 TEST_F(TargetSessionTest, InstanceSlowerThanItsLeaseRunsUnderARenewedLease) {
   FakeKeeper keeper(leave_instance(), local::Phase::kDumped);
   JobTable jobs(*environment_);
   ASSERT_TRUE(run_until_done(io_, jobs.rediscover()));
-  int runs = 0;
-  MigrationContext context{config_,
-                           io_.get_executor(),
-                           disk_,
-                           jobs,
-                           {},
-                           *contexts_,
-                           *remap_,
-                           {},
-                           {},
-                           [&](migration::SwitchKey, migration::TargetEvent event) {
-                             runs += std::holds_alternative<migration::InstanceRuns>(event);
-                           },
-                           {}};
-  Signal brought(io_.get_executor());
-  std::vector<Nanos> deadlines;
-  const auto session =
-      std::make_shared<TargetSession>(context, info_, std::make_unique<SlowMode>(jobs, brought, deadlines));
+  MigrationContext context = this->context(jobs);
+  const auto session = this->session(context);
   session->perform(migration::RunInstance(2, 1000));
   session->perform(migration::RunInstance(2, 2000));
   io_.restart();
   io_.poll();
   session->perform(migration::RunInstance(2, 3000));
-  brought.notify();
-  run_until(io_, [&] { return runs == 2; });  // the second is the renewal's own
-  EXPECT_EQ(deadlines, (std::vector<Nanos>{3000, 3000}));
+  go_on_.notify();
+  run_until(io_, [&] { return count<migration::InstanceRuns>() == 2; });  // the second is the renewal's own
+  EXPECT_EQ(deadlines_, (std::vector<Nanos>{3000, 3000}));
 
   const auto job = jobs.started_as(1, 2);
   ASSERT_TRUE(run_until_done(io_, job->stop(Milliseconds(0))));
   run_until(io_, [&] { return job->ended() && !job->keeper(); });
+}
+
+TEST_F(TargetSessionTest, FailureOfThePreparationIsARefusal) {
+  JobTable jobs(*environment_);
+  MigrationContext context = this->context(jobs);
+  const auto session = this->session(context);
+  session->perform(migration::PrepareStandby{});  // without a plan
+  run_until(io_, [&] { return !events_.empty(); });
+  EXPECT_EQ(count<migration::StandbyRefused>(), 1);
+  session->perform(migration::FreeTarget{});
+  run_until(io_, [&] { return freed_ == 1; });
+  EXPECT_EQ(events_.size(), 1u);
+}
+
+TEST_F(TargetSessionTest, RefusedComparisonIsAFailureOfTheCopy) {
+  JobTable jobs(*environment_);
+  MigrationContext context = this->context(jobs);
+  const auto session = this->session(context);
+  session->perform(migration::StartReceiving({}));
+  go_on_.notify();
+  run_until(io_, [&] { return !events_.empty(); });
+  EXPECT_EQ(count<migration::EngineFailed>(), 1);
+}
+
+TEST_F(TargetSessionTest, FailureAfterFreeTargetIsNotReported) {
+  JobTable jobs(*environment_);
+  MigrationContext context = this->context(jobs);
+  const auto session = this->session(context);
+  session->perform(migration::StartReceiving({}));
+  session->perform(migration::FreeTarget{});
+  run_until(io_, [&] { return freed_ == 1; });
+  go_on_.notify();
+  io_.restart();
+  io_.poll();
+  EXPECT_TRUE(events_.empty());
 }
 
 }  // namespace
