@@ -11,6 +11,7 @@ namespace {
 constexpr std::uint32_t kCalibrationMessages = 16;                // per lane, at most
 constexpr std::uint64_t kMinDrainBytes = std::uint64_t{4} << 20;  // below it a rate would be noise
 constexpr Nanos kMinDrainTime = 500'000;
+
 }  // namespace
 
 Result<std::unique_ptr<Sender>> Sender::create(const Device& device, StagingPool& staging,
