@@ -281,7 +281,7 @@ INSTANTIATE_TEST_SUITE_P(
                 return Headers{last, made(last, LaneMessage::kPlan, BlobRecord{})};
               },
               "A plan after the final round began"},
-        Wrong{"host memory", kTarget, LaneMessage::kVerify,
+        Wrong{"reservation", kTarget, LaneMessage::kVerify,
               [](const Bytes& verify) {
                 return Headers{
                     made(verify, LaneMessage::kHostMemory, HostMemoryRecord{std::uint64_t{1} << 60, 0}),
