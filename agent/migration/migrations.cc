@@ -13,6 +13,8 @@ using wire::Party;
 
 // Of closed migrations: their measurements are sent again when the coordinator was away.
 constexpr std::size_t kKeptSessions = 32;
+// A job that needs longer, such as one that CRIU still dumps, does not keep its node away.
+constexpr std::chrono::seconds kSettleWait{5};
 
 Migrations::Migrations(MigrationContext& context, CoordinatorPort& coordinator, PeerLinks& peers,
                        Machines machines)
@@ -113,7 +115,21 @@ Result<void> Migrations::set_limits(const wire::SetLimits& limits) {
 
 Task<> Migrations::settle_after_restart() {
   settled_ = true;
-  for (const auto& job : context_.jobs.all()) co_await settle_known(job);
+  const auto settling = std::make_shared<Settling>(context_.executor);
+  for (const auto& job : context_.jobs.all()) {
+    ++settling->open;
+    control::spawn(context_.executor, "settle", settle_counted(job, settling));
+  }
+  const auto until = std::chrono::steady_clock::now() + kSettleWait;
+  bool in_time = true;
+  while (settling->open > 0 && in_time) in_time = co_await settling->done.wait(until);
+  if (settling->open > 0)
+    spdlog::warn("jobs are not settled yet: {} of them; the node serves meanwhile", settling->open);
+}
+
+Task<> Migrations::settle_counted(std::shared_ptr<Job> job, std::shared_ptr<Settling> settling) {
+  co_await settle_known(std::move(job));
+  if (--settling->open == 0) settling->done.notify();
 }
 
 Task<> Migrations::settle_known(std::shared_ptr<Job> job) {

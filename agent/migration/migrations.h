@@ -50,7 +50,8 @@ class Migrations : public HandoverEffects {
 
   Result<void> set_limits(const wire::SetLimits& limits);
   // After the machines were rebuilt: resumes jobs that no migration holds, ends standbys that no record
-  // names, and reports to the machines which instances are gone (SW-4, SW-5, SW-14).
+  // names, and reports to the machines which instances are gone (SW-4, SW-5, SW-14). Returns once all jobs are
+  // settled, or after a limit; the others go on meanwhile.
   Task<> settle_after_restart();
   // An instance that was unknown has answered.
   void known_again(const std::shared_ptr<Job>& job);
@@ -69,6 +70,12 @@ class Migrations : public HandoverEffects {
   void keep_peer(const migration::SwitchKey& key, const migration::SwitchInfo& info);
   void send_to_agent(const migration::SwitchKey& key, const wire::SwitchMessage& message);
   void send_report_before(const wire::SwitchMessage& message);
+  struct Settling {
+    explicit Settling(const asio::any_io_executor& executor) : done(executor) {}
+    std::size_t open = 0;
+    Signal done;
+  };
+  Task<> settle_counted(std::shared_ptr<Job> job, std::shared_ptr<Settling> settling);
   Task<> settle_known(std::shared_ptr<Job> job);
   Task<> settle(std::shared_ptr<Job> job);
   Task<> withdraw_leftovers(std::shared_ptr<Job> job);

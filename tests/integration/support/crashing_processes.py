@@ -14,7 +14,8 @@ from crashing import SOURCE, TransparentCrashes
 
 # $1 is CRIU's order. A file `fail-ORDER` says what becomes of the next such order: it fails before CRIU is
 # run ("early") or after it ("late"), CRIU is run once the test says so ("hold"), the test is told when CRIU
-# has ended ("tell"), or CRIU kills itself at one of its own fault points ("fault N").
+# has ended ("tell"), CRIU kills itself at one of its own fault points ("fault N"), or a dump tells the test
+# that it is complete and stays, with all processes traced ("stay").
 WRAPPER = """#!/bin/sh
 if [ -e "{tools}/fail-$1" ]; then
   how=$(cat "{tools}/fail-$1")
@@ -24,10 +25,17 @@ if [ -e "{tools}/fail-$1" ]; then
     tell) "{criu}" "$@"; status=$?; echo >"{tools}/reached"; exit "$status" ;;
     fault*) export CRIU_FAULT="${{how#fault }}" ;;
     late) "{criu}" "$@"; exit 1 ;;
+    stay) exec "{criu}" "$@" --action-script "{tools}/stay" ;;
     *) exit 1 ;;
   esac
 fi
 exec "{criu}" "$@"
+"""
+
+STAY = """#!/bin/sh
+[ "$CRTOOLS_SCRIPT_ACTION" = post-dump ] || exit 0
+echo >"{tools}/reached"
+read line <"{tools}/go"
 """
 
 
@@ -62,9 +70,10 @@ class CrashesWithCriu(TransparentCrashes):
             # Closed at the end, which ends a held CRIU's waiting.
             self.ends[name] = os.open(self.tools / name, os.O_RDWR)
             self.addCleanup(os.close, self.ends[name])
+        for name, text in (("criu", WRAPPER), ("stay", STAY)):
+            (self.tools / name).write_text(text.format(tools=self.tools, criu=self.criu))
+            (self.tools / name).chmod(0o755)
         wrapper = self.tools / "criu"
-        wrapper.write_text(WRAPPER.format(tools=self.tools, criu=self.criu))
-        wrapper.chmod(0o755)
         with unittest.mock.patch.dict(os.environ, GPUMIGRATE_CRIU=str(wrapper), **self.surroundings):
             super().setUp()
 

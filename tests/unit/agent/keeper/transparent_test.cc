@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The keeper of a transparent job, with a rank whose device memory is memory files.
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -433,6 +437,46 @@ TEST_F(TransparentTest, MovedProcessIsKilledInsteadOfRunningOn) {
   agent.ask<local::Done>(local::Moved{});
   EXPECT_EQ(WTERMSIG(agent.next<local::RankExited>().wait_status), SIGKILL);
   EXPECT_EQ(status_of(folder)["moved"], true);
+}
+
+// CRIU, as far as a killed process notices: it holds it and does not look whether it has ended.
+class DumpingTracer {
+ public:
+  explicit DumpingTracer(pid_t traced) {
+    int ends[2];
+    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    const UniqueFd ready(ends[0]);
+    UniqueFd write_end(ends[1]);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      const bool traces = ::ptrace(PTRACE_SEIZE, traced, nullptr, nullptr) == 0;
+      (void)!::write(ends[1], traces ? "y" : "n", 1);
+      for (;;) ::pause();
+    }
+    write_end.reset();
+    char answer = 0;
+    EXPECT_EQ(::read(ready.get(), &answer, 1), 1);
+    EXPECT_EQ(answer, 'y');
+  }
+  DumpingTracer(const DumpingTracer&) = delete;
+  DumpingTracer& operator=(const DumpingTracer&) = delete;
+  ~DumpingTracer() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+
+ private:
+  pid_t pid_ = 0;
+};
+
+TEST_F(TransparentTest, ProcessThatIsKilledWhileItIsDumpedEnds) {
+  Agent agent(start_transparent());
+  pause_and_release(agent);
+  const auto rank = static_cast<pid_t>(status(agent).rank_pid);
+  agent.ask<local::DumpReady>(local::PrepareDump{});
+  const DumpingTracer criu(rank);
+  agent.ask<local::Done>(local::Kill{});
+  EXPECT_EQ(WTERMSIG(agent.next<local::RankExited>().wait_status), SIGKILL);
 }
 
 TEST_F(TransparentTest, WithdrawnPausesLeaveARunningJob) {
