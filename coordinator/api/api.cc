@@ -377,7 +377,7 @@ control::Task<Api::Answer> Api::set_limits(HttpRequest request, MigrationId id) 
   if (downtime_ms) downtime_ns = static_cast<std::int64_t>(*downtime_ms * kNanosPerMs);
   std::optional<std::uint64_t> rate;
   if (bandwidth) rate = static_cast<std::uint64_t>(*bandwidth);
-  CKPT_CO_TRYV(co_await parts_.migrations.set_limits(id, downtime_ns, rate));
+  CKPT_CO_TRYV(co_await parts_.migration_runner.set_limits(id, downtime_ns, rate));
   co_return show(id, 200);
 }
 
@@ -385,8 +385,8 @@ control::Task<Api::Answer> Api::abort(HttpRequest request, MigrationId id) {
   CKPT_CO_TRY(body, BodyReader::parse(request.body));
   const std::string why = body.text("reason").value_or("");
   CKPT_CO_TRYV(body.finish());
-  CKPT_CO_TRYV(parts_.migrations.abort(id, why));
-  co_await parts_.migrations.caught_up(id);
+  CKPT_CO_TRYV(parts_.migration_runner.abort(id, why));
+  co_await parts_.migration_runner.caught_up(id);
   co_return show(id, 202);
 }
 
@@ -395,7 +395,7 @@ control::Task<Api::Answer> Api::resolve(HttpRequest request, MigrationId id) {
   const auto at = body.choice("at", {"source", "target"});
   CKPT_CO_TRYV(body.finish());
   if (!at) co_return Error(ErrorCode::kInvalidArgument, "Field at must be source or target");
-  CKPT_CO_TRYV(co_await parts_.migrations.resolve(id, *at == 0 ? Side::kSource : Side::kTarget));
+  CKPT_CO_TRYV(co_await parts_.migration_runner.resolve(id, *at == 0 ? Side::kSource : Side::kTarget));
   co_return show(id, 202);
 }
 

@@ -27,6 +27,7 @@ class Api {
     NodeTable& nodes;
     JobTable& jobs;
     MigrationTable& migrations;
+    MigrationRunner& migration_runner;
     EventLog& events;
     const CordonTable& cordons;
     const PolicyTable& policy;

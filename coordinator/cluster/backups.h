@@ -13,7 +13,7 @@
 #include <string>
 
 #include "coordinator/api/api_json.h"
-#include "coordinator/migration/migrations.h"
+#include "coordinator/migration/migration_runner.h"
 #include "coordinator/requests/api_section.h"
 #include "libckpt/store/backup/backup_file.h"
 
@@ -23,7 +23,7 @@ class Backups : public ApiSection {
  public:
   static constexpr std::string_view kFolder = "backups";  // in the coordinator's folder
 
-  Backups(Store& store, MigrationTable& migrations, std::string folder)
+  Backups(Store& store, MigrationRunner& migrations, std::string folder)
       : store_(store), migrations_(migrations), folder_(std::move(folder)) {}
 
   [[nodiscard]] bool takes(const HttpRequest& request) const override;
@@ -37,7 +37,7 @@ class Backups : public ApiSection {
   control::Task<Result<Made>> make(std::string path);
 
   Store& store_;
-  MigrationTable& migrations_;
+  MigrationRunner& migrations_;
   const std::string folder_;
   bool busy_ = false;
   std::optional<control::asio::thread_pool> disk_;  // from the first backup on

@@ -62,7 +62,7 @@ bool Housekeeping::forget_jobs() {
 }
 
 bool Housekeeping::forget_migrations() {
-  return parts_.migrations.forget_old(keep(parts_.config.closed_migrations_kept));
+  return parts_.migration_runner.forget_old(keep(parts_.config.closed_migrations_kept));
 }
 
 bool Housekeeping::forget_events() {

@@ -9,7 +9,7 @@
 #include "coordinator/health/evacuation_table.h"
 #include "coordinator/health/health.h"
 #include "coordinator/maintenance/drain_table.h"
-#include "coordinator/migration/migrations.h"
+#include "coordinator/migration/migration_runner.h"
 #include "coordinator/settings/config.h"
 
 namespace ckpt::coordinator {
@@ -20,7 +20,7 @@ class Housekeeping {
     const Config& config;
     EventLog& events;
     JobTable& jobs;
-    MigrationTable& migrations;
+    MigrationRunner& migration_runner;
     DrainTable& drains;
     HealthTable& health;
     EvacuationTable& evacuations;

@@ -13,7 +13,7 @@
 
 #include "coordinator/api/api_json.h"
 #include "coordinator/cluster/removed_nodes.h"
-#include "coordinator/migration/migrations.h"
+#include "coordinator/migration/migration_table.h"
 #include "coordinator/requests/api_section.h"
 
 namespace ckpt::coordinator {

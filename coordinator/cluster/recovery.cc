@@ -107,7 +107,7 @@ control::Task<> Recovery::recover_switches(std::string name) {
 Result<void> Recovery::recover(const std::string& node, wire::SwitchFacts facts) {
   const MigrationId id = facts.migration;
   const JobId job = facts.job;
-  CKPT_TRYV(parts_.migrations.recover(
+  CKPT_TRYV(parts_.migration_runner.recover(
       node, migration::SwitchInfo(id, job, facts.base, std::move(facts.ranks), std::move(facts.plan))));
   Found found;
   found.kind = "switch";

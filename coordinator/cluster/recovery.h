@@ -22,7 +22,7 @@
 #include "coordinator/api/api_json.h"
 #include "coordinator/fleet/jobs.h"
 #include "coordinator/images/image_finder.h"
-#include "coordinator/migration/migrations.h"
+#include "coordinator/migration/migration_runner.h"
 #include "coordinator/requests/api_section.h"
 
 namespace ckpt::coordinator {
@@ -34,7 +34,8 @@ class Recovery : public ApiSection {
     EventLog& events;
     NodeTable& nodes;
     JobTable& jobs;
-    MigrationTable& migrations;
+    const MigrationTable& migrations;
+    MigrationRunner& migration_runner;
     const ImageFinder& images;
     control::asio::any_io_executor executor;
   };

@@ -79,16 +79,17 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       events_(store_, executor_),
       cordons_(store_, events_, executor_),
       policy_(store_, events_, executor_),
-      jobs_(store_, events_, migration_queries(), executor_),
+      migrations_(store_, executor_),
+      jobs_(store_, events_, migrations_, executor_),
       removed_nodes_(store_, jobs_),
       nodes_(store_, store_sync_, executor_, welcome_of(config_, peer_token), removed_nodes_,
              node_listener()),
-      migrations_({store_, store_sync_, events_, nodes_, jobs_, executor_}, std::move(journal),
-                  timing_of(config_), std::move(fatal)),
-      stops_({nodes_, jobs_, migrations_, executor_}),
+      migration_runner_({migrations_, store_sync_, events_, nodes_, jobs_, executor_}, std::move(journal),
+                        timing_of(config_), std::move(fatal)),
+      stops_({nodes_, jobs_, migrations_, migration_runner_, executor_}),
       fence_(nodes_, jobs_),
       removals_({removed_nodes_, events_, nodes_, jobs_, migrations_, config_.fence_command}),
-      backups_(store_, migrations_, config_.folder()),
+      backups_(store_, migration_runner_, config_.folder()),
       states_(nodes_, migrations_, snapshots_),
       planner_({config_, nodes_, jobs_, migrations_, cordons_, states_}),
       image_books_(around_images(),
@@ -96,13 +97,14 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
                      recovery_.cluster_recognised(node, cluster);
                    }),
       images_(around_images(), image_books_),
-      recovery_({store_, events_, nodes_, jobs_, migrations_, image_books_.finder, executor_}),
+      recovery_(
+          {store_, events_, nodes_, jobs_, migrations_, migration_runner_, image_books_.finder, executor_}),
       image_api_({jobs_, image_books_.catalog, image_books_.finder, image_books_.tasks, images_.protections,
                   images_.snapshots, images_.requests, images_.removals}),
       overcommit_({states_, planner_, jobs_, images_.requests, events_, executor_}),
       resumes_({events_, jobs_, planner_, image_books_.finder, images_.requests, overcommit_, executor_}),
-      moves_(
-          {config_, nodes_, jobs_, migrations_, states_, planner_, images_.cancels, std::move(peer_token)}),
+      moves_({config_, nodes_, jobs_, migrations_, migration_runner_, states_, planner_, images_.cancels,
+              std::move(peer_token)}),
       service_({nodes_, jobs_, planner_, stops_, images_.cancels, overcommit_}),
       logs_(nodes_, jobs_),
       drain_table_(store_, executor_),
@@ -110,19 +112,16 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
                fallback != nullptr ? *fallback : images_.requests, drain_table_, executor_}),
       health_({store_, events_, nodes_, policy_, executor_}),
       evacuation_table_(store_),
-      evacuations_({config_, events_, jobs_, migrations_, cordons_, health_, policy_, states_, planner_,
-                    moves_, fallback != nullptr ? *fallback : images_.requests, evacuation_table_,
-                    executor_}),
+      evacuations_({config_, events_, jobs_, migrations_, migration_runner_, cordons_, health_, policy_,
+                    states_, planner_, moves_, fallback != nullptr ? *fallback : images_.requests,
+                    evacuation_table_, executor_}),
       maintenance_({nodes_, cordons_, drains_, drain_table_}),
       health_section_({nodes_, policy_, health_, evacuations_, evacuation_table_}),
-      metrics_({nodes_, jobs_, migrations_, states_}),
+      metrics_({events_, nodes_, jobs_, migrations_, states_}),
       rebalancer_({moves_, planner_, states_, jobs_, migrations_, events_, config_.placement_margin_bytes,
                    executor_}),
-      housekeeping_(
-          {config_, events_, jobs_, migrations_, drain_table_, health_, evacuation_table_, executor_}) {
-  events_.watch([this](const Event& event) { metrics_.take(event); });
-  migrations_.watch([this](JobId id) { stops_.look_again(id); });
-}
+      housekeeping_({config_, events_, jobs_, migration_runner_, drain_table_, health_, evacuation_table_,
+                     executor_}) {}
 
 Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_context& io, Config config,
                                                          std::function<void(const Error&)> fatal,
@@ -153,14 +152,6 @@ Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_conte
   return coordinator;
 }
 
-// Asked only once agents may connect.
-MigrationQueries Coordinator::migration_queries() {
-  MigrationQueries queries;
-  queries.has_open = [this](JobId id) { return migrations_.open_of(id) != nullptr; };
-  queries.may_be_arriving = [this](JobId id) { return migrations_.is_closing(id); };
-  return queries;
-}
-
 ImageSurroundings Coordinator::around_images() {
   return {config_, store_,   events_, nodes_,     jobs_,    migrations_,
           states_, planner_, stops_,  snapshots_, executor_};
@@ -171,13 +162,13 @@ NodeTable::Listener Coordinator::node_listener() {
   l.on_ready = [this](const Node& node) {
     events_.add("node-ready", "node " + node.row.name + " is ready", node.row.name);
     recovery_.on_ready(node);
-    migrations_.on_node_ready(node);
+    migration_runner_.on_node_ready(node);
     jobs_.node_changed();
     health_.on_node_ready(node);
   };
   l.on_lost = [this](const Node& node) {
     events_.add("node-lost", "node " + node.row.name + " is not connected any more", node.row.name);
-    migrations_.on_node_lost(node);
+    migration_runner_.on_node_lost(node);
     stops_.on_lost(node);
     jobs_.node_changed();
   };
@@ -200,15 +191,17 @@ NodeTable::Listener Coordinator::node_listener() {
     jobs_.take_instance(node, instance);
     stops_.on_instance(instance);
   };
-  l.on_switch = [this](const Node& node, const wire::SwitchMessage& m) { migrations_.on_switch(node, m); };
+  l.on_switch = [this](const Node& node, const wire::SwitchMessage& m) {
+    migration_runner_.on_switch(node, m);
+  };
   l.on_progress = [this](const Node& node, const wire::MigrationProgress& m) {
-    migrations_.on_progress(node, m);
+    migration_runner_.on_progress(node, m);
   };
   l.on_source_report = [this](const Node& node, const wire::SourceReport& m) {
-    migrations_.on_source_report(node, m);
+    migration_runner_.on_source_report(node, m);
   };
   l.on_target_report = [this](const Node& node, const wire::TargetReport& m) {
-    migrations_.on_target_report(node, m);
+    migration_runner_.on_target_report(node, m);
   };
   return l;
 }
@@ -236,7 +229,8 @@ Result<void> Coordinator::load() {
   CKPT_TRYV(drain_table_.load());
   CKPT_TRYV(health_.load());
   CKPT_TRYV(evacuation_table_.load());
-  CKPT_TRYV(migrations_.restore());
+  CKPT_TRYV(migrations_.load());
+  CKPT_TRYV(migration_runner_.restore());
   CKPT_TRYV(image_books_.load());
   images_.start();
   resumes_.start();
@@ -267,6 +261,7 @@ Result<void> Coordinator::listen() {
                    nodes_,
                    jobs_,
                    migrations_,
+                   migration_runner_,
                    events_,
                    cordons_,
                    policy_,

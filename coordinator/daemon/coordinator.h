@@ -45,6 +45,7 @@ class Coordinator {
   [[nodiscard]] const HttpServer& http() const { return *http_; }
   [[nodiscard]] JobTable& jobs() { return jobs_; }
   [[nodiscard]] MigrationTable& migrations() { return migrations_; }
+  [[nodiscard]] MigrationRunner& migration_runner() { return migration_runner_; }
   [[nodiscard]] Store& store() { return store_; }
 
   [[nodiscard]] const metrics::Registry& metrics() const { return metrics_.registry(); }
@@ -56,7 +57,6 @@ class Coordinator {
   Coordinator(control::asio::io_context& io, Config config, Store store, migration::Journal journal,
               std::function<void(const Error&)> fatal, std::string peer_token, Images* fallback);
   NodeTable::Listener node_listener();
-  MigrationQueries migration_queries();
   [[nodiscard]] ImageSurroundings around_images();
   Result<void> load();
   Result<void> listen();
@@ -75,10 +75,11 @@ class Coordinator {
   EventLog events_;
   CordonTable cordons_;
   PolicyTable policy_;
+  MigrationTable migrations_;
   JobTable jobs_;
   RemovedNodes removed_nodes_;
   NodeTable nodes_;
-  MigrationTable migrations_;
+  MigrationRunner migration_runner_;
   Stops stops_;
   Fence fence_;
   NodeRemovals removals_;

@@ -15,10 +15,6 @@ namespace {
 constexpr int kExitOfFailed = 125;
 constexpr int kExitOfStopped = 143;
 
-std::string label(const Job& job) {
-  return job.spec.name + " (" + job_text(job.id) + ")";
-}
-
 // What the instance holds goes into the job's history; true if that is worth storing.
 bool take_memory(Job& job, const wire::JobInstance& instance) {
   std::uint64_t bytes = 0;
@@ -389,7 +385,7 @@ std::vector<JobId> JobTable::take_inventory(const Node& node) {
       end(job, JobState::kExited, kExitOfStopped, "stopped before it had started");
     else if (job.state == JobState::kStarting)
       missing_starts.push_back(job.id);
-    else if (!judged_elsewhere(job) && !migrations_.may_be_arriving(job.id))
+    else if (!judged_elsewhere(job) && !migrations_.is_closing(job.id))
       end(job, JobState::kLost, kExitOfFailed, "node " + node.row.name + " does not have it any more");
   }
   changed_.notify();  // also the free memory is news

@@ -13,12 +13,12 @@
 // counts).
 #pragma once
 
-#include <functional>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "coordinator/fleet/migration_queries.h"
 #include "coordinator/fleet/nodes.h"
 #include "coordinator/state/event_log.h"
 #include "coordinator/state/retention.h"
@@ -27,20 +27,11 @@
 
 namespace ckpt::coordinator {
 
-// What the job table asks of migrations, which are of its jobs.
-struct MigrationQueries {
-  // Asked for every instance that ended.
-  std::function<bool(JobId)> has_open;
-  // Asked for every instance that a node does not have: whether what the node says may be older than the
-  // migration that brought it there.
-  std::function<bool(JobId)> may_be_arriving;
-};
-
 class JobTable {
  public:
-  JobTable(Store& store, EventLog& events, MigrationQueries migrations,
+  JobTable(Store& store, EventLog& events, const MigrationQueries& migrations,
            control::asio::any_io_executor executor)
-      : store_(store), events_(events), migrations_(std::move(migrations)), changed_(std::move(executor)) {}
+      : store_(store), events_(events), migrations_(migrations), changed_(std::move(executor)) {}
 
   Result<void> load();
 
@@ -140,7 +131,7 @@ class JobTable {
 
   Store& store_;
   EventLog& events_;
-  MigrationQueries migrations_;
+  const MigrationQueries& migrations_;
   Signal changed_;
   std::map<JobId, Job> jobs_;
   std::map<JobId, Job*> live_;

@@ -41,7 +41,7 @@ void Evacuations::attempt(Evacuation& e) {
     }
     // Its memory must not be read any more. Once it is over this is looked at again.
     tried_at_.erase(e.id);
-    if (open->abort_cause == AbortCause::kNone) (void)parts_.migrations.abort(open->id, why_of(e));
+    if (open->abort_cause == AbortCause::kNone) (void)parts_.migration_runner.abort(open->id, why_of(e));
     return wait(e, "waits for the end of " + migration_text(open->id));
   }
   if (!may_start(e)) return;

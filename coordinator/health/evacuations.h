@@ -26,6 +26,7 @@ class Evacuations {
     EventLog& events;
     JobTable& jobs;
     MigrationTable& migrations;
+    MigrationRunner& migration_runner;
     CordonTable& cordons;
     HealthTable& health;
     PolicyTable& policy;

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "coordinator/fleet/running_snapshots.h"
-#include "coordinator/migration/migrations.h"
+#include "coordinator/migration/migration_table.h"
 
 namespace ckpt::coordinator {
 

@@ -108,6 +108,7 @@ Metrics::Metrics(Tables tables)
   observe_jobs();
   observe_migrations();
   prepare_series();
+  tables_.events.added().subscribe([this](const Event& event) { take(event); });
 }
 
 // Shown as 0 from the start: a series that begins with its first event has no rate then.

@@ -24,17 +24,18 @@ namespace ckpt::coordinator {
 class Metrics {
  public:
   struct Tables {
+    EventLog& events;
     const NodeTable& nodes;
     JobTable& jobs;
     const MigrationTable& migrations;
     const JobStates& states;
   };
   explicit Metrics(Tables tables);
+  Metrics(const Metrics&) = delete;
+  Metrics& operator=(const Metrics&) = delete;
 
   [[nodiscard]] metrics::Registry& registry() noexcept { return registry_; }
   [[nodiscard]] const metrics::Registry& registry() const noexcept { return registry_; }
-  // Every event, once it has happened: what a migration measured is counted when it has ended.
-  void take(const Event& event);
   // An answer of the HTTP API.
   void answered(unsigned status);
 
@@ -57,6 +58,8 @@ class Metrics {
   metrics::Histograms rounds;
 
  private:
+  // What a migration measured is counted when it has ended.
+  void take(const Event& event);
   void observe_nodes();
   void observe_gpus();
   void observe_gpu_errors();

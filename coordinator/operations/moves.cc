@@ -73,12 +73,12 @@ Result<wire::MigrationPlan> Moves::make_plan(const Job& job, const Place& to,
 Result<Migration*> Moves::begin(const Job& job, const MigrateRequest& request, const MigratePlan& plan) {
   if (!plan.to) return Error(ErrorCode::kRefused, plan.reason);
   CKPT_TRY(full, make_plan(job, *plan.to, request.options));
-  MigrationTable::Request begun;
+  MigrationRunner::Request begun;
   begun.to = *plan.to;
   begun.options = request.options;
   begun.timeout_ms = request.timeout_ms;
   begun.why = request.why;
-  return parts_.migrations.begin(job, begun, std::move(full));
+  return parts_.migration_runner.begin(job, begun, std::move(full));
 }
 
 bool Moves::give_up_parking(const Job& job, const MigratePlan& plan, const std::string& why) {
@@ -112,7 +112,7 @@ control::Task<Result<Migration*>> Moves::migrate(JobId id, MigrateRequest reques
     const auto planned = parts_.planner.plan(*job, request.to);
     if (planned && planned.assume_value().to) {
       CKPT_CO_TRY(migration, begin(*job, request, planned.assume_value()));
-      co_return co_await parts_.migrations.begun(migration->id);
+      co_return co_await parts_.migration_runner.begun(migration->id);
     }
     if (!planned && planned.assume_error().code() != ErrorCode::kRefused) co_return planned.assume_error();
     if (planned)

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "coordinator/migration/migration_runner.h"
 #include "coordinator/operations/image_work.h"
 #include "coordinator/operations/planner.h"
 #include "libckpt/protocol/wire/migration_messages.h"
@@ -29,7 +30,8 @@ class Moves {
     const Config& config;
     NodeTable& nodes;
     JobTable& jobs;
-    MigrationTable& migrations;
+    const MigrationTable& migrations;
+    MigrationRunner& migration_runner;
     const JobStates& states;
     const Planner& planner;
     ImageWork& image_work;

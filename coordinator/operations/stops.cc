@@ -16,6 +16,10 @@ bool lives(const wire::JobInstance& instance) {
 
 }  // namespace
 
+Stops::Stops(Parts parts) : parts_(std::move(parts)) {
+  parts_.migrations.moved().subscribe([this](JobId id) { carry_out_later(id); });
+}
+
 Result<void> Stops::begin(Job& job, std::int64_t grace_ms) {
   if (is_ended(job.state)) return ok();
   if (job.state == JobState::kParked) {
@@ -31,7 +35,7 @@ Result<void> Stops::begin(Job& job, std::int64_t grace_ms) {
   return ok();
 }
 
-void Stops::look_again(JobId id) {
+void Stops::carry_out_later(JobId id) {
   const Job* job = parts_.jobs.find(id);
   if (job == nullptr || !job->stop_requested) return;
   control::asio::post(parts_.executor, [this, id] { carry_out(id); });
@@ -57,7 +61,8 @@ void Stops::on_instance(const wire::JobInstance& instance) {
 void Stops::on_lost(const Node& node) {
   std::erase_if(told_, [&](const Told& told) { return std::get<0>(told) == node.row.name; });
   for (const Migration& migration : parts_.migrations.open()) {
-    if (migration.from.node == node.row.name || migration.to.node == node.row.name) look_again(migration.job);
+    if (migration.from.node == node.row.name || migration.to.node == node.row.name)
+      carry_out_later(migration.job);
   }
 }
 
@@ -86,7 +91,8 @@ void Stops::abort(const Migration& open) {
   const MigrationId id = open.id;
   aborted_.insert(id);
   // Too late is no failure: the owner of the job is told then.
-  if (auto aborted = parts_.migrations.abort(id, "Job " + open.job_name + " is to be stopped"); !aborted)
+  if (auto aborted = parts_.migration_runner.abort(id, "Job " + open.job_name + " is to be stopped");
+      !aborted)
     spdlog::info("migration {} is not aborted for a stop: {}", migration_text(id),
                  aborted.assume_error().to_string());
 }

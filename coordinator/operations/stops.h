@@ -14,7 +14,7 @@
 #include <tuple>
 
 #include "coordinator/fleet/jobs.h"
-#include "coordinator/migration/migrations.h"
+#include "coordinator/migration/migration_runner.h"
 
 namespace ckpt::coordinator {
 
@@ -24,15 +24,16 @@ class Stops {
     NodeTable& nodes;
     JobTable& jobs;
     MigrationTable& migrations;
+    MigrationRunner& migration_runner;
     control::asio::any_io_executor executor;
   };
-  explicit Stops(Parts parts) : parts_(std::move(parts)) {}
+  explicit Stops(Parts parts);
+  Stops(const Stops&) = delete;
+  Stops& operator=(const Stops&) = delete;
 
   // A job without an operation on its images. It ends here at once if its node is away. Again: with the new
   // grace.
   Result<void> begin(Job& job, std::int64_t grace_ms);
-  // Something of the job has changed. Later, on the loop.
-  void look_again(JobId id);
   void on_inventory(const Node& node);
   void on_instance(const wire::JobInstance& instance);
   void on_lost(const Node& node);
@@ -40,6 +41,8 @@ class Stops {
  private:
   using Told = std::tuple<std::string, JobId, Incarnation>;
 
+  // Something of the job has changed: it is carried out later, on the loop.
+  void carry_out_later(JobId id);
   void carry_out(JobId id);
   // Of an open migration: the node of the side that runs while the other one is away; empty: nobody is told
   // yet.

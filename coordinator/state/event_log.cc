@@ -16,7 +16,7 @@ void EventLog::add(std::string kind, std::string text, std::string node, JobId j
   event.job = job;
   event.migration = migration;
   spdlog::info("{} {}", event.kind, event.text);
-  if (watcher_) watcher_(event);
+  added_.notify(event);
   auto id = store_.add(event);
   if (!id) {
     spdlog::error("event {} was not stored: {}", event.kind, id.assume_error().to_string());

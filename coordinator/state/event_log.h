@@ -3,8 +3,7 @@
 // Threads: one. Errors: an event that cannot be stored is logged and dropped; nothing waits for events.
 #pragma once
 
-#include <functional>
-
+#include "coordinator/state/listeners.h"
 #include "coordinator/state/retention.h"
 #include "coordinator/state/signal.h"
 #include "coordinator/state/store.h"
@@ -21,14 +20,14 @@ class EventLog {
   Result<std::vector<Event>> since(std::uint64_t id, std::size_t limit) { return store_.events(id, limit); }
   // Removes some of those that need not stay. True: there are more.
   bool forget_old(const Retention& keep);
-  // Hears every event as it is added.
-  void watch(std::function<void(const Event&)> watcher) { watcher_ = std::move(watcher); }
   [[nodiscard]] Signal& changed() { return changed_; }
+  // Each event, before it is stored.
+  [[nodiscard]] Listeners<const Event&>& added() { return added_; }
 
  private:
   Store& store_;
   Signal changed_;
-  std::function<void(const Event&)> watcher_;
+  Listeners<const Event&> added_;
 };
 
 }  // namespace ckpt::coordinator

@@ -133,6 +133,13 @@ std::optional<MigrationId> parse_migration_id(std::string_view text) {
   return wire::parse_id('m', text);
 }
 
+std::string label(const Job& job) {
+  return job.spec.name + " (" + job_text(job.id) + ")";
+}
+std::string label(const Migration& m) {
+  return migration_text(m.id) + " of " + m.job_name;
+}
+
 bool valid_job_name(std::string_view name) {
   const auto alphanumeric = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
   return !name.empty() && name.size() <= kLongestName && alphanumeric(name.front()) && !parse_job_id(name) &&

@@ -172,6 +172,9 @@ struct Event {
 [[nodiscard]] std::string migration_text(MigrationId id);
 [[nodiscard]] std::optional<JobId> parse_job_id(std::string_view text);
 [[nodiscard]] std::optional<MigrationId> parse_migration_id(std::string_view text);
+// "NAME (j12)" and "m7 of NAME": for messages.
+[[nodiscard]] std::string label(const Job& job);
+[[nodiscard]] std::string label(const Migration& migration);
 [[nodiscard]] bool valid_job_name(std::string_view name);
 
 }  // namespace ckpt::coordinator

@@ -9,6 +9,13 @@
 namespace ckpt::coordinator {
 namespace {
 
+struct FakeMigrations : MigrationQueries {
+  bool open = false;
+  bool closing = false;
+  [[nodiscard]] bool has_open(JobId) const override { return open; }
+  [[nodiscard]] bool is_closing(JobId) const override { return closing; }
+};
+
 class JobTableTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -23,10 +30,7 @@ class JobTableTest : public ::testing::Test {
     store_.reset();
     store_.emplace(Store::open(folder_ + "/state.db").value());
     events_.emplace(*store_, io_.get_executor());
-    MigrationQueries migrations;
-    migrations.has_open = [this](JobId) { return migrating_; };
-    migrations.may_be_arriving = [this](JobId) { return closing_; };
-    jobs_.emplace(*store_, *events_, std::move(migrations), io_.get_executor());
+    jobs_.emplace(*store_, *events_, migrations_, io_.get_executor());
     ASSERT_TRUE(jobs_->load());
   }
   Job& create(const std::string& name) {
@@ -57,8 +61,7 @@ class JobTableTest : public ::testing::Test {
 
   control::asio::io_context io_{1};
   std::string folder_;
-  bool migrating_ = false;
-  bool closing_ = false;
+  FakeMigrations migrations_;
   std::optional<Store> store_;
   std::optional<EventLog> events_;
   std::optional<JobTable> jobs_;
@@ -73,10 +76,10 @@ TEST_F(JobTableTest, ListOlderThanAMoveLosesNoJob) {
   jobs_->take_inventory(source);
   const Node without = node("b", {});
   jobs_->runs_at(job.id, 2, Segment("b", 2), {JobRank(job.ranks.front())}, &without);
-  closing_ = true;
+  migrations_.closing = true;
   jobs_->take_inventory(without);
   EXPECT_EQ(job.state, JobState::kRunning);
-  closing_ = false;
+  migrations_.closing = false;
   jobs_->take_inventory(without);
   EXPECT_EQ(job.state, JobState::kLost);
 }
@@ -102,13 +105,13 @@ TEST_F(JobTableTest, JobWhoseSpecExceedsAMessageIsRefusedAtItsStart) {
 TEST_F(JobTableTest, AnInstancesEndWaitsForTheMigration) {
   Job& job = create("x");
   jobs_->started(job);
-  migrating_ = true;
+  migrations_.open = true;
   const Node a = node("a", {instance(job.id, 1, wire::JobPhase::kExited, 7)});
   jobs_->take_inventory(a);
   EXPECT_EQ(job.state, JobState::kRunning);
   jobs_->take_inventory(node("a", {}));  // not lost either
   EXPECT_EQ(job.state, JobState::kRunning);
-  migrating_ = false;
+  migrations_.open = false;
   jobs_->reconsider(job.id, &a);
   EXPECT_EQ(job.state, JobState::kExited);
   EXPECT_EQ(job.exit_code, 7);

@@ -111,7 +111,7 @@ class SwitchJournalTest : public ::testing::Test {
     return answer.wait_for(std::chrono::seconds(0)) == std::future_status::timeout;
   }
 
-  static control::Task<> resolve_at_source(MigrationTable& migrations, std::promise<Result<void>>& done) {
+  static control::Task<> resolve_at_source(MigrationRunner& migrations, std::promise<Result<void>>& done) {
     auto resolved = co_await migrations.resolve(1, wire::Side::kSource);
     done.set_value(std::move(resolved));
   }
@@ -178,8 +178,8 @@ TEST_F(SwitchJournalTest, EventsDuringARecordAreHandledAfterItInOrder) {
   std::promise<Result<void>> resolved;
   auto resolve = resolved.get_future();
   cluster_.on_io([&](Coordinator& c, const auto& executor) {
-    ASSERT_TRUE(c.migrations().abort(1, "the test wants it"));
-    control::spawn(executor, "resolve", resolve_at_source(c.migrations(), resolved));
+    ASSERT_TRUE(c.migration_runner().abort(1, "the test wants it"));
+    control::spawn(executor, "resolve", resolve_at_source(c.migration_runner(), resolved));
   });
   EXPECT_EQ(cluster_.get("/v1/migrations/m1").json()["state"], "precopy") << "the loop stands still";
   EXPECT_TRUE(is_pending(resolve));

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of MigrationRunner between the switch machines and the nodes: messages, reports, presence of
+// nodes, and which records of the journal need not stay.
+#include <spdlog/spdlog.h>
+
+#include "coordinator/migration/migration_runner.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+using wire::Party;
+
+const std::string& node_of(const Migration& m, Party party) {
+  return party == Party::kSource ? m.from.node : m.to.node;
+}
+
+}  // namespace
+
+Incarnation MigrationRunner::owner_of(MigrationId id) const {
+  const migration::CoordinatorState* state = driver_.switches().find(id);
+  return state == nullptr ? 0 : migration::owner_incarnation(*state);
+}
+
+// Only now: an abort that comes while the end is being recorded was not its cause.
+void MigrationRunner::taking(MigrationId id, const migration::CoordinatorEvent& event) {
+  Migration* m = parts_.table.find(id);
+  if (m == nullptr || m->phase >= MigrationPhase::kClosing) return;
+  const auto* fired = std::get_if<migration::TimerFired>(&event);
+  const bool late = fired != nullptr && fired->timer == migration::Timer::kMigration;
+  if (std::holds_alternative<migration::AbortRequested>(event))
+    m->abort_cause = AbortCause::kUser;
+  else if (late && m->abort_cause == AbortCause::kNone)
+    m->abort_cause = AbortCause::kTimeout;
+  else
+    return;
+  parts_.table.save(*m);
+}
+
+void MigrationRunner::send(const migration::SwitchInfo& info, const migration::Send& sent) {
+  const wire::SwitchMessage message(info.migration, info.job, info.base, sent.from, sent.to, sent.body);
+  const std::string& node = node_of(entry(info), sent.to);
+  const bool left = parts_.nodes.tell(node, message);
+  spdlog::debug("migration {}: {} to {} ({}){}", migration_text(info.migration), wire::name_of(sent.body),
+                to_string(sent.to), node, left ? "" : ": not connected");
+}
+
+void MigrationRunner::report(const migration::SwitchInfo& info, const migration::Report& report) {
+  outcomes_.on_report(entry(info), report, owner_of(info.migration));
+}
+
+void MigrationRunner::not_begun(MigrationId id, const Error& why) {
+  outcomes_.decide(*parts_.table.find(id), MigrationResult::kRefused, why.to_string(), owner_of(id));
+}
+
+void MigrationRunner::handled(MigrationId id) {
+  if (Migration* m = parts_.table.find(id)) outcomes_.on_owner(*m, owner_of(id));
+  const migration::CoordinatorState* state = driver_.switches().find(id);
+  if (state == nullptr || migration::is_settled(*state)) parts_.table.mark_settled(id);
+}
+
+std::chrono::milliseconds MigrationRunner::duration(MigrationId id, const migration::ArmTimer& timer) const {
+  const Migration* m = timer.timer == migration::Timer::kMigration ? parts_.table.find(id) : nullptr;
+  return std::chrono::milliseconds(m != nullptr && m->timeout_ms > 0 ? m->timeout_ms : timer.ms);
+}
+
+// A record may go when the store has how its migration ended, and that no agent will ask about it.
+control::Task<Result<SwitchEffects::Forget>> MigrationRunner::forgettable() {
+  parts_.table.store_settled();
+  std::set<MigrationId> over;
+  std::set<MigrationId> kept;
+  const MigrationId removed_up_to = parts_.table.removed_up_to();
+  for (const auto& [id, m] : parts_.table.all()) {
+    const Job* job = parts_.jobs.find(m.job);
+    const bool stored = parts_.table.is_settled_in_store(m);
+    if (stored && (job == nullptr || is_ended(job->state))) over.insert(id);
+    if (id <= removed_up_to) kept.insert(id);
+  }
+  CKPT_CO_TRYV(co_await durable(parts_.sync));
+  const Forget forget = [over = std::move(over), kept = std::move(kept),
+                         removed_up_to](const migration::Record& record) {
+    const MigrationId id = record.info.migration;
+    return over.contains(id) || (id <= removed_up_to && !kept.contains(id));
+  };
+  co_return forget;
+}
+
+void MigrationRunner::on_switch(const Node& node, const wire::SwitchMessage& message) {
+  const Migration* m = parts_.table.find(message.migration);
+  const std::string id = migration_text(message.migration);
+  if (m == nullptr || (node.row.name != m->from.node && node.row.name != m->to.node)) {
+    spdlog::warn("node {} sent {} of migration {}, of which it is no part", node.row.name,
+                 wire::name_of(message.body), id);
+    return;
+  }
+  if (message.to != Party::kCoordinator) {
+    parts_.nodes.tell(node_of(*m, message.to), message);
+    return;
+  }
+  spdlog::debug("migration {}: {} from {}", id, wire::name_of(message.body), to_string(message.from));
+  driver_.on_message(message);
+}
+
+void MigrationRunner::on_node_ready(const Node& node) {
+  tell_presence(node, true);
+}
+void MigrationRunner::on_node_lost(const Node& node) {
+  tell_presence(node, false);
+}
+
+void MigrationRunner::tell_presence(const Node& node, bool connected) {
+  const std::set<MigrationId> unsettled = parts_.table.unsettled();
+  for (const MigrationId id : unsettled) {
+    const Migration* m = parts_.table.find(id);
+    const migration::CoordinatorState* state = driver_.switches().find(id);
+    if (m == nullptr || state == nullptr || migration::is_settled(*state)) continue;
+    for (const Side side : {Side::kSource, Side::kTarget}) {
+      if (node.row.name != (side == Side::kSource ? m->from.node : m->to.node)) continue;
+      if (connected)
+        driver_.on_event(id, migration::AgentConnected(side));
+      else
+        driver_.on_event(id, migration::AgentDisconnected(side));
+    }
+  }
+}
+
+Migration* MigrationRunner::checked(MigrationId id, const Node& node, Side side) {
+  Migration* m = parts_.table.find(id);
+  if (m != nullptr && node.row.name == (side == Side::kSource ? m->from.node : m->to.node)) return m;
+  spdlog::warn("node {} reports on migration {}, of which it is not the {}", node.row.name,
+               migration_text(id), to_string(side));
+  return nullptr;
+}
+
+void MigrationRunner::on_progress(const Node& node, const wire::MigrationProgress& progress) {
+  Migration* m = checked(progress.migration, node, Side::kSource);
+  if (m == nullptr || m->phase >= MigrationPhase::kClosing) return;
+  m->progress = progress;
+  parts_.table.touch(*m);
+}
+
+void MigrationRunner::on_source_report(const Node& node, const wire::SourceReport& report) {
+  Migration* m = checked(report.migration, node, Side::kSource);
+  if (m != nullptr && m->open()) outcomes_.on_source_report(*m, report);
+}
+
+void MigrationRunner::on_target_report(const Node& node, const wire::TargetReport& report) {
+  Migration* m = checked(report.migration, node, Side::kTarget);
+  if (m != nullptr && m->open()) outcomes_.on_target_report(*m, report);
+}
+
+}  // namespace ckpt::coordinator

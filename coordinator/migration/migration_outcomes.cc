@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/migration/migration_outcomes.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include "coordinator/state/report.h"
+#include "libckpt/protocol/wire/job_messages.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+// What a migration was waiting for when its timeout fired; shown to users.
+std::string_view waited_for(const Migration& m) {
+  switch (m.phase) {
+    case MigrationPhase::kPreparing:
+      return "the standby was not ready";
+    case MigrationPhase::kPrecopy:
+      return "the first round had not ended";
+    case MigrationPhase::kGranted:
+      return m.progress && m.progress->remaining_bytes == 0 ? "all was copied, but the job reached no barrier"
+                                                            : "the copy had not converged";
+    case MigrationPhase::kVerified:
+    case MigrationPhase::kCommitted:
+    case MigrationPhase::kClosing:
+    case MigrationPhase::kClosed:
+      break;
+  }
+  return "the switch had not ended";
+}
+
+MigrationResult aborted_as(AbortCause cause, ErrorCode reason) {
+  switch (cause) {
+    case AbortCause::kUser:
+      return MigrationResult::kInterrupted;
+    case AbortCause::kTimeout:
+      return MigrationResult::kTimedOut;
+    case AbortCause::kNone:
+      break;
+  }
+  // A side may find only while it copies that it must refuse (tensors that do not match), or that the job
+  // never pauses.
+  switch (reason) {
+    case ErrorCode::kInvalidArgument:
+    case ErrorCode::kRefused:
+    case ErrorCode::kNotSupported:
+      return MigrationResult::kRefused;
+    case ErrorCode::kTimedOut:
+      return MigrationResult::kTimedOut;
+    default:
+      return MigrationResult::kFailed;
+  }
+}
+
+// How long a decided migration waits for measurements that a side still owes.
+constexpr std::chrono::seconds kMeasurementsWait{3};
+// How long one that was given up waits until its job runs at the source again: a process of several GiB may
+// have to be restored in place.
+constexpr std::chrono::seconds kResumeWait{60};
+
+std::vector<JobRank> ranks_at(const std::string& node, const std::vector<wire::RankSpec>& specs) {
+  std::vector<JobRank> ranks;
+  for (const wire::RankSpec& spec : specs) {
+    JobRank& rank = ranks.emplace_back();
+    rank.rank = spec.rank;
+    rank.place = Place(node, spec.gpu_index);
+  }
+  return ranks;
+}
+
+// A crash may have come between the migration's record and the job's.
+bool is_followed(const Migration& m, const Job* job) {
+  const std::string& node = m.runs_at == Side::kTarget ? m.to.node : m.from.node;
+  return job == nullptr || (job->incarnation == m.incarnation && job->segments.back().node == node);
+}
+
+}  // namespace
+
+MigrationOutcomes::MigrationOutcomes(Parts parts) : parts_(std::move(parts)) {
+  parts_.jobs.changed().subscribe([this] {
+    if (!timers_.empty()) control::asio::post(parts_.executor, [this] { close_measured(); });
+  });
+}
+
+void MigrationOutcomes::on_report(Migration& m, const migration::Report& report, Incarnation owner) {
+  using migration::ReportKind;
+  if (m.phase >= MigrationPhase::kClosing) return;  // repeated after a restart
+  switch (report.kind) {
+    case ReportKind::kPrepared:
+      return enter(m, MigrationPhase::kPrecopy);
+    case ReportKind::kGranted:
+      return enter(m, MigrationPhase::kGranted);
+    case ReportKind::kVerified:
+      return enter(m, MigrationPhase::kVerified);
+    case ReportKind::kCommitted:
+      return enter(m, MigrationPhase::kCommitted);
+    case ReportKind::kRunsAtTarget:
+      return runs_at(m, Side::kTarget, report.k);
+    case ReportKind::kRunsAtSource:
+      return runs_at(m, Side::kSource, report.k);
+    case ReportKind::kRefused:
+      return decide(m, MigrationResult::kRefused, report.reason.text, owner);
+    case ReportKind::kAborted:
+    case ReportKind::kClosedSource:
+      // A machine that was restarted does not know any more what had run.
+      if (m.ran_at_target) return decide(m, MigrationResult::kRestored, report.reason.text, owner);
+      // The machine knows the cluster's timeout only, not this migration's.
+      if (m.abort_cause == AbortCause::kTimeout)
+        return decide(m, MigrationResult::kTimedOut,
+                      fmt::format("Not done within {} ms: {}", m.timeout_ms, waited_for(m)), owner);
+      return decide(m, aborted_as(m.abort_cause, report.reason.code), report.reason.text, owner);
+    case ReportKind::kRestored:
+      return decide(m, MigrationResult::kRestored, report.reason.text, owner);
+    case ReportKind::kClosedTarget:
+      return decide(m, MigrationResult::kDone, {}, owner);
+    case ReportKind::kAbortTooLate:
+      m.abort_cause = AbortCause::kNone;
+      return parts_.events.add("migration-phase", "too late to abort migration " + label(m), m.to.node, m.job,
+                               m.id);
+    case ReportKind::kForgotten:
+      m.forgotten = true;
+      parts_.table.save(m);
+      return parts_.events.add("migration-found",
+                               fmt::format("migration {} is open, and this coordinator's store does not know "
+                                           "how far it is: {} and {} are asked",
+                                           label(m), m.from.node, m.to.node),
+                               {}, m.job, m.id);
+    case ReportKind::kWaits:
+    case ReportKind::kReleased:
+    case ReportKind::kGaveUp:
+    case ReportKind::kJobDied:
+      return;  // the agents' own
+  }
+}
+
+void MigrationOutcomes::enter(Migration& m, MigrationPhase phase) {
+  if (phase <= m.phase) return;
+  m.phase = phase;
+  parts_.table.save(m);
+  parts_.events.add("migration-phase", fmt::format("migration {} is {}", label(m), to_string(phase)), {},
+                    m.job, m.id);
+}
+
+void MigrationOutcomes::runs_at(Migration& m, Side side, Incarnation k) {
+  m.runs_at = side;
+  m.incarnation = k;
+  m.ran_at_target = m.ran_at_target || side == Side::kTarget;
+  parts_.table.save(m);
+  parts_.table.moved().notify(m.job);
+  const wire::MigrationPlan* plan = parts_.table.plan_of(m.id);
+  if (plan == nullptr) return;
+  const bool target = side == Side::kTarget;
+  const bool new_instance = target && !wire::is_swap(*plan);
+  const Segment segment(target ? m.to.node : m.from.node, new_instance ? m.base + 1 : plan->spec.incarnation);
+  const std::vector<wire::RankSpec>& specs = target ? plan->target_ranks : plan->spec.ranks;
+  parts_.jobs.runs_at(m.job, k, segment, ranks_at(segment.node, specs), parts_.nodes.find(segment.node));
+}
+
+void MigrationOutcomes::decide(Migration& m, MigrationResult result, const std::string& error,
+                               Incarnation owner) {
+  m.result = result;
+  m.error = error.empty() && result != MigrationResult::kDone
+                ? "The job was left at the source; no side said why"
+                : error;
+  const Side side = result == MigrationResult::kDone ? Side::kTarget : Side::kSource;
+  if (m.runs_at == side) {
+    if (!is_followed(m, parts_.jobs.find(m.job))) runs_at(m, side, m.incarnation);
+  } else if (side == Side::kTarget) {
+    runs_at(m, side, m.base + 1);
+  } else {
+    // From its barrier it continues with its incarnation, unless it had been lent a higher one and reports it.
+    runs_at(m, side, owner == 0 ? m.base : owner);
+  }
+  m.phase = MigrationPhase::kClosing;
+  parts_.table.save(m);
+  parts_.table.moved().notify(m.job);
+  close_when_measured(m);
+}
+
+// A job that a later migration or an image took on is not this one's to describe.
+void MigrationOutcomes::on_owner(Migration& m, Incarnation owner) {
+  if (m.phase < MigrationPhase::kClosing || owner == 0 || owner == m.incarnation) return;
+  const Job* job = parts_.jobs.find(m.job);
+  if (job == nullptr || job->incarnation != m.incarnation) return;
+  if (parts_.table.is_newest_of_job(m)) runs_at(m, m.runs_at, owner);
+}
+
+void MigrationOutcomes::on_source_report(Migration& m, const wire::SourceReport& report) {
+  m.source_report = report;
+  parts_.table.save(m);
+  close_when_measured(m);
+}
+
+void MigrationOutcomes::on_target_report(Migration& m, const wire::TargetReport& report) {
+  m.target_report = report;
+  parts_.table.save(m);
+  close_when_measured(m);
+}
+
+void MigrationOutcomes::close_when_measured(Migration& m) {
+  if (m.phase != MigrationPhase::kClosing) return;
+  const bool moved = m.result == MigrationResult::kDone;
+  const bool measured = m.source_report.has_value() && m.target_report.has_value();
+  if (moved ? measured : !job_stands_still(m)) return close(m);
+  auto& timer = timers_[m.id];
+  if (timer) return;
+  timer =
+      std::make_shared<control::asio::steady_timer>(parts_.executor, moved ? kMeasurementsWait : kResumeWait);
+  timer->async_wait([this, id = m.id, moved, timer](boost::system::error_code code) {
+    if (code) return;
+    Migration& late = *parts_.table.find(id);
+    if (!moved) late.error += " (the job has not gone on at the source yet)";
+    spdlog::warn("migration {} is closed {}", migration_text(id),
+                 moved ? "without all measurements" : "before the job goes on");
+    close(late);
+  });
+}
+
+// The source owns the job again, but its process does not run yet.
+bool MigrationOutcomes::job_stands_still(const Migration& m) const {
+  const Job* job = parts_.jobs.find(m.job);
+  return job != nullptr && holds_gpu(job->state) && job->node() == m.from.node &&
+         job->phase == wire::JobPhase::kPaused && parts_.nodes.connected(m.from.node);
+}
+
+void MigrationOutcomes::close_measured() {
+  std::vector<MigrationId> waiting;
+  for (const auto& [id, timer] : timers_) waiting.push_back(id);
+  for (const MigrationId id : waiting) close_when_measured(*parts_.table.find(id));
+}
+
+void MigrationOutcomes::close(Migration& m) {
+  if (!m.open()) return;
+  parts_.table.close(m);
+  if (const auto timer = timers_.find(m.id); timer != timers_.end()) {
+    timer->second->cancel();
+    timers_.erase(timer);
+  }
+  const Job* job = parts_.jobs.find(m.job);
+  if (job != nullptr) parts_.jobs.reconsider(m.job, parts_.nodes.find(job->node()));
+  if (job != nullptr && job->state == JobState::kLost) m.result = MigrationResult::kLost;
+  if (m.result == MigrationResult::kDone && m.source_report && m.target_report) {
+    if (const auto downtime = compute_downtime(*m.source_report, *m.target_report))
+      parts_.jobs.set_downtime(m.job, downtime->total(), pause_of(*m.source_report, *downtime));
+  }
+  parts_.table.save(m);
+  parts_.events.add("migration-ended",
+                    fmt::format("migration {} is {}{}, the job runs at {}", label(m), to_string(m.result),
+                                m.error.empty() ? "" : " (" + m.error + ")",
+                                to_text(m.runs_at == Side::kTarget ? m.to : m.from)),
+                    {}, m.job, m.id);
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Follows the reports of a switch and of its sides, and writes what they mean into the tables: how far a
+// migration is, where its job runs, how it ended. A decided migration is closed once its sides have reported
+// their measurements, or after a time.
+//
+// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: none; those
+// of the store are logged.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "coordinator/fleet/jobs.h"
+#include "coordinator/migration/migration_table.h"
+#include "libckpt/protocol/handover/switch_types.h"
+
+namespace ckpt::coordinator {
+
+class MigrationOutcomes {
+ public:
+  struct Parts {
+    MigrationTable& table;
+    EventLog& events;
+    const NodeTable& nodes;
+    JobTable& jobs;
+    control::asio::any_io_executor executor;
+  };
+  explicit MigrationOutcomes(Parts parts);
+  MigrationOutcomes(const MigrationOutcomes&) = delete;
+  MigrationOutcomes& operator=(const MigrationOutcomes&) = delete;
+
+  // `owner`: the incarnation that the owner of the job has reported; 0: none.
+  void on_report(Migration& migration, const migration::Report& report, Incarnation owner);
+  void decide(Migration& migration, MigrationResult result, const std::string& error, Incarnation owner);
+  // The owner of a decided migration's job has reported that it runs as `owner`.
+  void on_owner(Migration& migration, Incarnation owner);
+  void on_source_report(Migration& migration, const wire::SourceReport& report);
+  void on_target_report(Migration& migration, const wire::TargetReport& report);
+  // Closes a decided migration, or waits for what its sides owe.
+  void close_when_measured(Migration& migration);
+
+ private:
+  void enter(Migration& migration, MigrationPhase phase);
+  void runs_at(Migration& migration, Side side, Incarnation k);
+  void close_measured();
+  void close(Migration& migration);
+  [[nodiscard]] bool job_stands_still(const Migration& migration) const;
+
+  Parts parts_;
+  std::map<MigrationId, std::shared_ptr<control::asio::steady_timer>> timers_;  // of decided ones
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests and restarts. Messages of the switch: migration_messages.cc.
+#include "coordinator/migration/migration_runner.h"
+
+#include <fmt/format.h>
+
+#include "libckpt/base/clock.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+std::vector<wire::RankPlace> rank_places(const wire::MigrationPlan& plan) {
+  std::vector<wire::RankPlace> places;
+  for (std::size_t i = 0; i < plan.spec.ranks.size(); ++i)
+    places.emplace_back(plan.spec.ranks[i].rank, plan.source_node,
+                        std::to_string(plan.spec.ranks[i].gpu_index), plan.target_node,
+                        std::to_string(plan.target_ranks[i].gpu_index));
+  return places;
+}
+
+Error no_migration(MigrationId id) {
+  return {ErrorCode::kNotFound, "There is no migration " + migration_text(id)};
+}
+
+// As far as the record tells.
+Migration described(const migration::SwitchInfo& info, const Result<wire::MigrationPlan>& plan) {
+  Migration m;
+  m.id = info.migration;
+  m.job = info.job;
+  m.base = info.base;
+  m.incarnation = info.base;
+  m.started_ms = wall_clock_ms();
+  if (!plan) return m;
+  const wire::MigrationPlan& p = plan.assume_value();
+  m.job_name = p.spec.name;
+  m.options = p.options;
+  m.from = Place(p.source_node, p.spec.ranks.front().gpu_index);
+  m.to = Place(p.target_node, p.target_ranks.front().gpu_index);
+  return m;
+}
+
+}  // namespace
+
+MigrationRunner::MigrationRunner(Parts parts, migration::Journal journal, migration::Timing timing,
+                                 std::function<void(const Error&)> fatal)
+    : parts_(std::move(parts)),
+      outcomes_({parts_.table, parts_.events, parts_.nodes, parts_.jobs, parts_.executor}),
+      driver_(parts_.executor, std::move(journal), timing, *this, std::move(fatal)) {}
+
+Result<void> MigrationRunner::restore() {
+  std::vector<migration::Record> records = driver_.records();
+  std::erase_if(records, [this](const migration::Record& record) {
+    return parts_.table.was_removed(record.info.migration);
+  });
+  for (const migration::Record& record : records) {
+    if (!entry(record.info).settled) parts_.table.mark_unsettled(record.info.migration);
+    // The journal is durable before the store is: the store may not know any more that it gave the id.
+    CKPT_TRYV(parts_.table.skip_ids_to(record.info.migration));
+  }
+  CKPT_TRYV(driver_.restore(records));
+  const std::set<MigrationId> open = parts_.table.open_ids();
+  for (const MigrationId id : open) adopt_outcome(*parts_.table.find(id));
+  return ok();
+}
+
+// The table does not know a record's migration if its store was lost.
+Migration& MigrationRunner::entry(const migration::SwitchInfo& info) {
+  Migration* known = parts_.table.find(info.migration);
+  if (known != nullptr && (!known->open() || parts_.table.plan_of(known->id) != nullptr)) return *known;
+  auto plan = wire::decode_plan(info.plan);
+  if (known == nullptr) known = &parts_.table.insert(described(info, plan));
+  if (plan) parts_.table.keep_plan(info.migration, std::move(plan).assume_value());
+  return *known;
+}
+
+// After a restart: what the journal decided may not have reached the table before the crash.
+void MigrationRunner::adopt_outcome(Migration& m) {
+  const migration::CoordinatorState* state = driver_.switches().find(m.id);
+  if (m.phase == MigrationPhase::kClosing) return outcomes_.close_when_measured(m);
+  if (state == nullptr)
+    return outcomes_.decide(m, MigrationResult::kFailed,
+                            "The coordinator was restarted before the migration began", 0);
+  if (!migration::is_closed(*state)) return;
+  const Incarnation owner = owner_of(m.id);
+  const auto* closed = std::get_if<migration::coordinator::Closed>(&state->phase);
+  if (closed != nullptr && closed->side == Side::kTarget)
+    return outcomes_.decide(m, MigrationResult::kDone, {}, owner);
+  const auto kind =
+      closed != nullptr ? migration::ReportKind::kClosedSource : migration::ReportKind::kAborted;
+  outcomes_.on_report(m, migration::Report(kind, m.incarnation, state->reason), owner);
+}
+
+Result<Migration*> MigrationRunner::begin(const Job& job, const Request& request, wire::MigrationPlan plan) {
+  if (const Migration* open = parts_.table.open_of(job.id))
+    return Error(ErrorCode::kRefused, "Migration " + label(*open) + " is open");
+  Migration m;
+  m.job = job.id;
+  m.job_name = job.spec.name;
+  m.from = job.ranks.front().place;
+  m.to = request.to;
+  m.options = request.options;
+  m.timeout_ms = request.timeout_ms;
+  m.why = request.why;
+  m.base = job.incarnation;
+  m.incarnation = job.incarnation;
+  m.started_ms = wall_clock_ms();
+  CKPT_TRY(created, parts_.table.create(std::move(m)));
+  Migration& kept = *created;
+  migration::SwitchInfo info(kept.id, job.id, kept.base, rank_places(plan), wire::encode(plan));
+  parts_.table.keep_plan(kept.id, std::move(plan));
+  parts_.table.mark_unsettled(kept.id);
+  parts_.events.add("migration-begun",
+                    fmt::format("migration {} from {} to {}{}", label(kept), to_text(kept.from),
+                                to_text(kept.to), kept.why.empty() ? "" : ": " + kept.why),
+                    kept.from.node, kept.job, kept.id);
+  const bool source_connected = parts_.nodes.connected(kept.from.node);
+  const bool target_connected = parts_.nodes.connected(kept.to.node);
+  if (auto begun = driver_.begin(std::move(info), source_connected, target_connected); !begun) {
+    outcomes_.decide(kept, MigrationResult::kRefused, begun.assume_error().to_string(), owner_of(kept.id));
+    return begun.assume_error();
+  }
+  return &kept;
+}
+
+control::Task<Result<Migration*>> MigrationRunner::begun(MigrationId id) {
+  co_await driver_.caught_up(id);
+  Migration* m = parts_.table.find(id);
+  if (m == nullptr) co_return no_migration(id);
+  if (driver_.switches().find(id) == nullptr) co_return Error(ErrorCode::kRefused, m->error);
+  co_return m;
+}
+
+Result<void> MigrationRunner::recover(const std::string& node, migration::SwitchInfo info) {
+  const MigrationId id = info.migration;
+  if (parts_.table.knows(id)) return ok();
+  CKPT_TRY(plan, wire::decode_plan(info.plan));
+  const bool takes_part = plan.source_node == node || plan.target_node == node;
+  if (id == 0 || info.job == 0 || info.base == 0 || plan.spec.ranks.empty() || plan.target_ranks.empty() ||
+      !takes_part)
+    return Error(ErrorCode::kInvalidArgument, "Node " + node + " describes no migration of its own");
+  CKPT_TRYV(parts_.table.skip_ids_to(id));
+  entry(info);
+  parts_.table.mark_unsettled(id);
+  CKPT_TRYV(driver_.recover(std::move(info)));
+  for (const std::string& side : {plan.source_node, plan.target_node}) {
+    if (const Node* known = parts_.nodes.find(side); known != nullptr && known->connected())
+      tell_presence(*known, true);
+  }
+  return ok();
+}
+
+Result<void> MigrationRunner::abort(MigrationId id, const std::string& why) {
+  const Migration* m = parts_.table.find(id);
+  if (m == nullptr) return no_migration(id);
+  if (m->phase == MigrationPhase::kCommitted ||
+      (m->phase >= MigrationPhase::kClosing && m->runs_at == Side::kTarget))
+    return Error(ErrorCode::kRefused, "Too late to abort " + label(*m) + ": it runs at " + to_text(m->to));
+  if (m->phase >= MigrationPhase::kClosing)
+    return Error(ErrorCode::kRefused,
+                 "Migration " + label(*m) + " is over; the job runs at " + to_text(m->from));
+  const wire::Reason reason(ErrorCode::kAborted, why.empty() ? "Asked to abort" : why);
+  driver_.on_event(id, migration::AbortRequested(false, reason));
+  return ok();
+}
+
+control::Task<Result<void>> MigrationRunner::resolve(MigrationId id, Side side) {
+  const Migration* asked = parts_.table.find(id);
+  if (asked == nullptr) co_return no_migration(id);
+  if (asked->phase >= MigrationPhase::kClosing)
+    co_return Error(ErrorCode::kRefused, "Migration " + label(*asked) + " is over already");
+  const migration::ResolveRequested event(side);
+  CKPT_CO_TRYV(co_await driver_.handle(id, event));
+  if (const Migration* resolved = parts_.table.find(id); resolved != nullptr)
+    parts_.events.add(
+        "migration-phase",
+        fmt::format("migration {} resolved by hand: keeps the {}", label(*resolved), to_string(side)), {},
+        resolved->job, id);
+  co_return ok();
+}
+
+control::Task<Result<void>> MigrationRunner::set_limits(MigrationId id,
+                                                        std::optional<std::int64_t> max_downtime_ns,
+                                                        std::optional<std::uint64_t> bandwidth) {
+  constexpr std::chrono::seconds kAnswerTime{10};
+  Migration* m = parts_.table.find(id);
+  if (m == nullptr) co_return no_migration(id);
+  if (m->phase > MigrationPhase::kGranted)
+    co_return Error(ErrorCode::kRefused, "Migration " + label(*m) + " copies no more: limits have no effect");
+  wire::SetLimits limits;
+  limits.migration = id;
+  if (max_downtime_ns) limits.max_downtime_ns = *max_downtime_ns;
+  if (bandwidth) limits.bandwidth_bytes_per_second = static_cast<std::int64_t>(*bandwidth);
+  CKPT_CO_TRYV(co_await parts_.nodes.call(m->from.node, limits, kAnswerTime));
+  if (max_downtime_ns) m->options.max_downtime_ns = *max_downtime_ns;
+  if (bandwidth) m->options.bandwidth_bytes_per_second = *bandwidth;
+  parts_.table.save(*m);
+  parts_.events.add("migration-limits", "limits of migration " + label(*m) + " changed", m->from.node, m->job,
+                    id);
+  co_return ok();
+}
+
+// Without a switch there is nothing that an agent could be told.
+bool MigrationRunner::may_leave(const Migration& m) const {
+  if (m.open() || driver_.is_busy(m.id) || (!m.settled && driver_.switches().find(m.id) != nullptr))
+    return false;
+  if (!parts_.table.is_newest_of_job(m)) return true;
+  const Job* job = parts_.jobs.find(m.job);
+  return job == nullptr || is_ended(job->state);
+}
+
+bool MigrationRunner::forget_old(const Retention& keep) {
+  const auto may_go = [this](const Migration& m) { return may_leave(m); };
+  const std::vector<MigrationId> removed = parts_.table.remove_old(keep, may_go);
+  for (const MigrationId id : removed) driver_.forget(id);
+  return removed.size() >= Retention::kBatch;
+}
+
+}  // namespace ckpt::coordinator

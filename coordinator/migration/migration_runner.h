@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs migrations: takes requests, feeds the switch machines (switch_driver.h) with messages and with the
+// presence of nodes, and sends their messages. MigrationOutcomes writes their reports into the table.
+//
+// The journal decides; the table shows. A request waits while a record of its migration is being written:
+// begun() and caught_up() return when that is done. A journal that refuses cleanly (full disk) fails the
+// migration at hand. A record of unknown fate ends the process through `fatal`, and the restart reads the
+// journal.
+// Threads: one io_context on one thread. Ownership: owns the driver and its journal; borrows its parts, which
+// outlive it. Errors: kNotFound, kRefused (too late, or the migration is over); those of store and journal.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "coordinator/migration/migration_outcomes.h"
+#include "coordinator/migration/switch_driver.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+
+namespace ckpt::coordinator {
+
+class MigrationRunner : private SwitchEffects {
+ public:
+  struct Parts {
+    MigrationTable& table;
+    StoreSync& sync;
+    EventLog& events;
+    NodeTable& nodes;
+    JobTable& jobs;
+    control::asio::any_io_executor executor;
+  };
+  MigrationRunner(Parts parts, migration::Journal journal, migration::Timing timing,
+                  std::function<void(const Error&)> fatal);
+
+  // Once, after the table was loaded and before agents may connect.
+  Result<void> restore();
+
+  struct Request {
+    Place to;
+    wire::MigrateOptions options;
+    std::int64_t timeout_ms = 0;
+    std::string why;
+  };
+  // The caller has checked all that can be refused without asking the nodes. A journal without space closes
+  // the migration as refused, later.
+  Result<Migration*> begin(const Job& job, const Request& request, wire::MigrationPlan plan);
+  // Returns when the begin is durable, or with the journal's refusal.
+  control::Task<Result<Migration*>> begun(MigrationId id);
+  // A switch that `node` has open and that no record here has. Its sides are asked, and their records decide.
+  // kInvalidArgument if it is no switch of that node.
+  Result<void> recover(const std::string& node, migration::SwitchInfo info);
+  Result<void> abort(MigrationId id, const std::string& why);
+  control::Task<Result<void>> resolve(MigrationId id, Side side);
+  control::Task<Result<void>> set_limits(MigrationId id, std::optional<std::int64_t> max_downtime_ns,
+                                         std::optional<std::uint64_t> bandwidth);
+  // Returns when all requests and messages up to now are handled, their records durable.
+  control::Task<> caught_up(MigrationId id) { return driver_.caught_up(id); }
+  control::Task<Result<migration::Journal::Copy>> copy_journal() { return driver_.copy_journal(); }
+  // Removes some of the closed migrations that need not stay, the oldest first. One stays that an agent may
+  // still ask about, and the newest of a job that has not ended. True: there may be more.
+  bool forget_old(const Retention& keep);
+
+  void on_node_ready(const Node& node);
+  void on_node_lost(const Node& node);
+  void on_switch(const Node& node, const wire::SwitchMessage& message);
+  void on_progress(const Node& node, const wire::MigrationProgress& progress);
+  void on_source_report(const Node& node, const wire::SourceReport& report);
+  void on_target_report(const Node& node, const wire::TargetReport& report);
+
+ private:
+  // SwitchEffects.
+  void taking(MigrationId id, const migration::CoordinatorEvent& event) override;
+  void send(const migration::SwitchInfo& info, const migration::Send& sent) override;
+  void report(const migration::SwitchInfo& info, const migration::Report& report) override;
+  void not_begun(MigrationId id, const Error& why) override;
+  void handled(MigrationId id) override;
+  [[nodiscard]] std::chrono::milliseconds duration(MigrationId id,
+                                                   const migration::ArmTimer& timer) const override;
+  control::Task<Result<Forget>> forgettable() override;
+
+  void tell_presence(const Node& node, bool connected);
+  void adopt_outcome(Migration& migration);
+  Migration& entry(const migration::SwitchInfo& info);
+  // As which the owner of the job runs, as far as it has reported; 0: it has not.
+  [[nodiscard]] Incarnation owner_of(MigrationId id) const;
+  [[nodiscard]] bool may_leave(const Migration& migration) const;
+  Migration* checked(MigrationId id, const Node& node, Side side);
+
+  Parts parts_;
+  MigrationOutcomes outcomes_;
+  SwitchDriver driver_;
+};
+
+}  // namespace ckpt::coordinator
