@@ -3,6 +3,7 @@
 #pragma once
 
 #include "coordinator/fleet/expected_pause.h"
+#include "coordinator/fleet/jobs.h"
 #include "coordinator/health/policy.h"
 #include "coordinator/operations/planner.h"
 #include "coordinator/requests/json.h"

@@ -56,7 +56,7 @@ bool Housekeeping::store_what_was_learnt() {
 }
 
 bool Housekeeping::forget_jobs() {
-  const std::size_t forgotten = parts_.jobs.forget_old(keep(parts_.config.ended_jobs_kept)).size();
+  const std::size_t forgotten = parts_.lifecycle.forget_old(keep(parts_.config.ended_jobs_kept)).size();
   if (forgotten != 0) spdlog::info("{} ended jobs are forgotten", forgotten);
   return forgotten >= Retention::kBatch;
 }

@@ -20,6 +20,7 @@ class Housekeeping {
     const Config& config;
     EventLog& events;
     JobTable& jobs;
+    JobLifecycle& lifecycle;
     MigrationRunner& migration_runner;
     DrainTable& drains;
     HealthTable& health;

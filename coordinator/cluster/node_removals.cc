@@ -77,7 +77,7 @@ Result<std::vector<JobId>> NodeRemovals::remove(const std::string& node, bool fo
   CKPT_TRYV(check(node, force, fenced));
   std::vector<JobId> lost = jobs_on(node);
   CKPT_TRYV(parts_.removed.keep(node, fenced));
-  for (const JobId id : lost) parts_.jobs.lose(id, !fenced);
+  for (const JobId id : lost) parts_.lifecycle.lose(id, !fenced);
   CKPT_TRYV(parts_.nodes.remove(node));
   parts_.events.add(
       "node-removed",

@@ -25,6 +25,7 @@ class NodeRemovals : public ApiSection {
     EventLog& events;
     NodeTable& nodes;
     JobTable& jobs;
+    JobLifecycle& lifecycle;
     MigrationTable& migrations;
     std::string fence_command;  // empty: there is none
   };

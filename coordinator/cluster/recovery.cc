@@ -147,7 +147,7 @@ void Recovery::take_in(const std::string& name, JobId job, Incarnation incarnati
   const Node* node = parts_.nodes.find(name);
   const wire::JobInstance* instance = node == nullptr ? nullptr : node->find(job, incarnation);
   if (instance == nullptr || parts_.jobs.find(job) != nullptr) return;
-  auto taken = parts_.jobs.take_in(std::move(spec), *node, *instance);
+  auto taken = parts_.admission.take_in(std::move(spec), *node, *instance);
   if (!taken)
     return spdlog::error("job {} of node {} was not taken in: {}", job_text(job), name,
                          taken.assume_error().to_string());
@@ -176,7 +176,7 @@ void Recovery::find_later(const Node& node, const wire::JobInstance& instance) {
   found.text = given_up ? fmt::format("{} was lost with {}, and runs there", job->spec.name, node.row.name)
                         : fmt::format("{} runs on {} as incarnation {}; this store knew {} on {}",
                                       job->spec.name, node.row.name, right, job->incarnation, job->node());
-  parts_.jobs.go_on_at(job->id, node, instance);
+  parts_.admission.continue_at(job->id, node, instance);
   note(std::move(found));
 }
 
@@ -201,7 +201,7 @@ void Recovery::find_left(const Node& node) {
     found.text =
         fmt::format("{} left {}, and no node has it: `gpumigrate images --job {}` shows what is left of it",
                     job.spec.name, node.row.name, job_text(job.id));
-    parts_.jobs.lose_left(job.id);
+    parts_.lifecycle.lose_left(job.id);
     note(std::move(found));
   }
 }

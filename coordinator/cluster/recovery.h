@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "coordinator/api/api_json.h"
-#include "coordinator/fleet/jobs.h"
+#include "coordinator/fleet/job_admission.h"
 #include "coordinator/images/image_finder.h"
 #include "coordinator/migration/migration_runner.h"
 #include "coordinator/requests/api_section.h"
@@ -34,6 +34,8 @@ class Recovery : public ApiSection {
     EventLog& events;
     NodeTable& nodes;
     JobTable& jobs;
+    JobAdmission& admission;
+    JobLifecycle& lifecycle;
     const MigrationTable& migrations;
     MigrationRunner& migration_runner;
     const ImageFinder& images;

@@ -10,13 +10,14 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/fleet/jobs.h"
+#include "coordinator/fleet/job_lifecycle.h"
 
 namespace ckpt::coordinator {
 
 class RemovedNodes : public NodeGate {
  public:
-  RemovedNodes(Store& store, JobTable& jobs) : store_(store), jobs_(jobs) {}
+  RemovedNodes(Store& store, JobTable& jobs, JobLifecycle& lifecycle)
+      : store_(store), jobs_(jobs), lifecycle_(lifecycle) {}
 
   Result<void> load();
   [[nodiscard]] bool contains(const std::string& node) const { return removed_.contains(node); }
@@ -31,6 +32,7 @@ class RemovedNodes : public NodeGate {
  private:
   Store& store_;
   JobTable& jobs_;
+  JobLifecycle& lifecycle_;
   std::map<std::string, bool> removed_;  // fenced?
 };
 

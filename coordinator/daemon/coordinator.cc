@@ -80,15 +80,17 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       cordons_(store_, events_, executor_),
       policy_(store_, events_, executor_),
       migrations_(store_, executor_),
-      jobs_(store_, events_, migrations_, executor_),
-      removed_nodes_(store_, jobs_),
+      jobs_(store_, executor_),
+      lifecycle_(jobs_, events_, migrations_),
+      admission_(jobs_, lifecycle_, events_),
+      removed_nodes_(store_, jobs_, lifecycle_),
       nodes_(store_, store_sync_, executor_, welcome_of(config_, peer_token), removed_nodes_,
              node_listener()),
-      migration_runner_({migrations_, store_sync_, events_, nodes_, jobs_, executor_}, std::move(journal),
-                        timing_of(config_), std::move(fatal)),
-      stops_({nodes_, jobs_, migrations_, migration_runner_, executor_}),
+      migration_runner_({migrations_, store_sync_, events_, nodes_, jobs_, lifecycle_, executor_},
+                        std::move(journal), timing_of(config_), std::move(fatal)),
+      stops_({nodes_, jobs_, lifecycle_, migrations_, migration_runner_, executor_}),
       fence_(nodes_, jobs_),
-      removals_({removed_nodes_, events_, nodes_, jobs_, migrations_, config_.fence_command}),
+      removals_({removed_nodes_, events_, nodes_, jobs_, lifecycle_, migrations_, config_.fence_command}),
       backups_(store_, migration_runner_, config_.folder()),
       states_(nodes_, migrations_, snapshots_),
       planner_({config_, nodes_, jobs_, migrations_, cordons_, states_}),
@@ -97,15 +99,15 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
                      recovery_.cluster_recognised(node, cluster);
                    }),
       images_(around_images(), image_books_),
-      recovery_(
-          {store_, events_, nodes_, jobs_, migrations_, migration_runner_, image_books_.finder, executor_}),
+      recovery_({store_, events_, nodes_, jobs_, admission_, lifecycle_, migrations_, migration_runner_,
+                 image_books_.finder, executor_}),
       image_api_({jobs_, image_books_.catalog, image_books_.finder, image_books_.tasks, images_.protections,
                   images_.snapshots, images_.requests, images_.removals}),
       overcommit_({states_, planner_, jobs_, images_.requests, events_, executor_}),
       resumes_({events_, jobs_, planner_, image_books_.finder, images_.requests, overcommit_, executor_}),
       moves_({config_, nodes_, jobs_, migrations_, migration_runner_, states_, planner_, images_.cancels,
               std::move(peer_token)}),
-      service_({nodes_, jobs_, planner_, stops_, images_.cancels, overcommit_}),
+      service_({nodes_, jobs_, admission_, lifecycle_, planner_, stops_, images_.cancels, overcommit_}),
       logs_(nodes_, jobs_),
       drain_table_(store_, executor_),
       drains_({events_, nodes_, jobs_, migrations_, cordons_, states_, planner_, moves_,
@@ -120,8 +122,8 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       metrics_({events_, nodes_, jobs_, migrations_, states_}),
       rebalancer_({moves_, planner_, states_, jobs_, migrations_, events_, config_.placement_margin_bytes,
                    executor_}),
-      housekeeping_({config_, events_, jobs_, migration_runner_, drain_table_, health_, evacuation_table_,
-                     executor_}) {}
+      housekeeping_({config_, events_, jobs_, lifecycle_, migration_runner_, drain_table_, health_,
+                     evacuation_table_, executor_}) {}
 
 Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_context& io, Config config,
                                                          std::function<void(const Error&)> fatal,
@@ -153,8 +155,8 @@ Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_conte
 }
 
 ImageSurroundings Coordinator::around_images() {
-  return {config_, store_,   events_, nodes_,     jobs_,    migrations_,
-          states_, planner_, stops_,  snapshots_, executor_};
+  return {config_,     store_,  events_,  nodes_, jobs_,      admission_, lifecycle_,
+          migrations_, states_, planner_, stops_, snapshots_, executor_};
 }
 
 NodeTable::Listener Coordinator::node_listener() {
@@ -163,22 +165,22 @@ NodeTable::Listener Coordinator::node_listener() {
     events_.add("node-ready", "node " + node.row.name + " is ready", node.row.name);
     recovery_.on_ready(node);
     migration_runner_.on_node_ready(node);
-    jobs_.node_changed();
+    jobs_.changed().notify();
     health_.on_node_ready(node);
   };
   l.on_lost = [this](const Node& node) {
     events_.add("node-lost", "node " + node.row.name + " is not connected any more", node.row.name);
     migration_runner_.on_node_lost(node);
     stops_.on_lost(node);
-    jobs_.node_changed();
+    jobs_.changed().notify();
   };
   l.on_inventory = [this](const Node& node) {
-    for (const JobId id : jobs_.forget_old(Retention(static_cast<std::size_t>(config_.ended_jobs_kept))))
+    for (const JobId id : lifecycle_.forget_old(Retention(static_cast<std::size_t>(config_.ended_jobs_kept))))
       spdlog::info("job {} is forgotten", job_text(id));
     forget_at(node);
     recovery_.on_inventory(node);
     fence_.on_inventory(node);
-    for (const JobId id : jobs_.take_inventory(node)) {
+    for (const JobId id : lifecycle_.on_inventory(node)) {
       if (starting_.insert(id).second) control::spawn(executor_, "starting " + job_text(id), start_again(id));
     }
     stops_.on_inventory(node);
@@ -188,7 +190,7 @@ NodeTable::Listener Coordinator::node_listener() {
   l.on_change = [this](const Node& node, const wire::JobInstance& instance) {
     recovery_.on_instance(node, instance);
     fence_.on_instance(node, instance);
-    jobs_.take_instance(node, instance);
+    lifecycle_.on_instance(node, instance);
     stops_.on_instance(instance);
   };
   l.on_switch = [this](const Node& node, const wire::SwitchMessage& m) {

@@ -77,6 +77,8 @@ class Coordinator {
   PolicyTable policy_;
   MigrationTable migrations_;
   JobTable jobs_;
+  JobLifecycle lifecycle_;
+  JobAdmission admission_;
   RemovedNodes removed_nodes_;
   NodeTable nodes_;
   MigrationRunner migration_runner_;

@@ -25,12 +25,13 @@ ImageActs::ImageActs(const ImageSurroundings& around, ImageBooks& books)
       protections({around.events, around.nodes, around.jobs, snapshots, around.executor}),
       removals({around.config, around.events, around.nodes, around.jobs, books.catalog, around.executor}),
       open(around.config, books.tasks),
-      records({around.events, around.nodes, around.jobs, books.catalog, books.reports, open, around.stops}),
+      records({around.events, around.nodes, around.jobs, around.lifecycle, books.catalog, books.reports, open,
+               around.stops}),
       runner({around.config, around.nodes, around.jobs, books.catalog, books.reports, books.tasks, orders,
               grants, open, records, around.executor}),
       cancels({around.nodes, around.jobs, orders, open, records}),
-      requests({around.nodes, around.jobs, around.migrations, around.states, around.planner, books.catalog,
-                books.finder, books.tasks, snapshots, open, runner, cancels}) {}
+      requests({around.nodes, around.jobs, around.admission, around.migrations, around.states, around.planner,
+                books.catalog, books.finder, books.tasks, snapshots, open, runner, cancels}) {}
 
 void ImageActs::start() {
   runner.start();

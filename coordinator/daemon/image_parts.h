@@ -5,6 +5,7 @@
 // it. Errors: those of the store.
 #pragma once
 
+#include "coordinator/fleet/job_admission.h"
 #include "coordinator/images/image_removals.h"
 #include "coordinator/images/operations/image_requests.h"
 #include "coordinator/images/protections.h"
@@ -18,6 +19,8 @@ struct ImageSurroundings {
   EventLog& events;
   NodeTable& nodes;
   JobTable& jobs;
+  JobAdmission& admission;
+  JobLifecycle& lifecycle;
   const MigrationTable& migrations;
   const JobStates& states;
   const Planner& planner;

@@ -7,6 +7,7 @@
 #include "coordinator/fleet/jobs.h"
 #include "coordinator/images/image_catalog.h"
 #include "coordinator/settings/config.h"
+#include "coordinator/state/event_log.h"
 
 namespace ckpt::coordinator {
 

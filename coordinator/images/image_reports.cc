@@ -54,7 +54,7 @@ void ImageReports::on_restored(const Node& node, const wire::RestoreReport& repo
   const bool wanted = job != nullptr && job->operation && job->operation->stage == OperationStage::kStarting;
   if (!wanted || job->node() != node.row.name || job->incarnation != report.incarnation) return;
   restored_[report.job] = report;
-  parts_.jobs.node_changed();
+  parts_.jobs.changed().notify();
 }
 
 const wire::RestoreReport* ImageReports::restore_of(const Job& job) const {
@@ -96,7 +96,7 @@ void ImageReports::on_contents(const Node& node, const wire::VaultContents& cont
     parts_.events.add("image-damaged",
                       "image " + image_text(image) + " is damaged: an older one is used instead",
                       node.row.name, image.job);
-  parts_.jobs.node_changed();
+  parts_.jobs.changed().notify();
 }
 
 }  // namespace ckpt::coordinator

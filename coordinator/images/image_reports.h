@@ -13,6 +13,7 @@
 #include "coordinator/images/image_catalog.h"
 #include "coordinator/images/image_numbers.h"
 #include "coordinator/images/image_tasks.h"
+#include "coordinator/state/event_log.h"
 
 namespace ckpt::coordinator {
 

@@ -113,7 +113,7 @@ control::Task<> Protections::take_one(JobId id) {
   // What a migration, or an end, went before has not failed.
   schedule_.ended(id, wall_clock_ms(), taken.has_value() || !where_now(id));
   note(id, taken);
-  parts_.jobs.node_changed();
+  parts_.jobs.changed().notify();
 }
 
 void Protections::note(JobId id, const Result<void>& taken) {

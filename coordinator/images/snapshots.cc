@@ -65,7 +65,7 @@ control::Task<Result<void>> Snapshots::take(JobId id, Destination to, TaskId tas
       co_await parts_.orders.give(std::move(order), RunningSnapshot(task, node, owner), kLongestSnapshot);
   const Result<void>& answer = outcome.taken;
   job = parts_.jobs.find(id);
-  parts_.jobs.node_changed();
+  parts_.jobs.changed().notify();
   if (!answer && answer.assume_error().code() == ErrorCode::kTimedOut)
     parts_.orders.give_up_soon(id, node, incarnation);
   if (!answer) co_return outcome.failed ? known_failure(answer.assume_error()) : answer.assume_error();

@@ -7,6 +7,7 @@
 // kTimedOut: their memory did not become free.
 #pragma once
 
+#include "coordinator/fleet/jobs.h"
 #include "coordinator/images/images.h"
 #include "coordinator/operations/room_maker.h"
 #include "coordinator/placement/preemption.h"

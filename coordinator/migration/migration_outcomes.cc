@@ -153,7 +153,7 @@ void MigrationOutcomes::runs_at(Migration& m, Side side, Incarnation k) {
   const bool new_instance = target && !wire::is_swap(*plan);
   const Segment segment(target ? m.to.node : m.from.node, new_instance ? m.base + 1 : plan->spec.incarnation);
   const std::vector<wire::RankSpec>& specs = target ? plan->target_ranks : plan->spec.ranks;
-  parts_.jobs.runs_at(m.job, k, segment, ranks_at(segment.node, specs), parts_.nodes.find(segment.node));
+  parts_.lifecycle.runs_at(m.job, k, segment, ranks_at(segment.node, specs), parts_.nodes.find(segment.node));
 }
 
 void MigrationOutcomes::decide(Migration& m, MigrationResult result, const std::string& error,
@@ -237,11 +237,11 @@ void MigrationOutcomes::close(Migration& m) {
     timers_.erase(timer);
   }
   const Job* job = parts_.jobs.find(m.job);
-  if (job != nullptr) parts_.jobs.reconsider(m.job, parts_.nodes.find(job->node()));
+  if (job != nullptr) parts_.lifecycle.judge_again(m.job, parts_.nodes.find(job->node()));
   if (job != nullptr && job->state == JobState::kLost) m.result = MigrationResult::kLost;
   if (m.result == MigrationResult::kDone && m.source_report && m.target_report) {
     if (const auto downtime = compute_downtime(*m.source_report, *m.target_report))
-      parts_.jobs.set_downtime(m.job, downtime->total(), pause_of(*m.source_report, *downtime));
+      parts_.lifecycle.set_downtime(m.job, downtime->total(), pause_of(*m.source_report, *downtime));
   }
   parts_.table.save(m);
   parts_.events.add("migration-ended",

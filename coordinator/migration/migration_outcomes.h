@@ -11,7 +11,7 @@
 #include <memory>
 #include <string>
 
-#include "coordinator/fleet/jobs.h"
+#include "coordinator/fleet/job_lifecycle.h"
 #include "coordinator/migration/migration_table.h"
 #include "libckpt/protocol/handover/switch_types.h"
 
@@ -24,6 +24,7 @@ class MigrationOutcomes {
     EventLog& events;
     const NodeTable& nodes;
     JobTable& jobs;
+    JobLifecycle& lifecycle;
     control::asio::any_io_executor executor;
   };
   explicit MigrationOutcomes(Parts parts);

@@ -28,6 +28,7 @@ class MigrationRunner : private SwitchEffects {
     EventLog& events;
     NodeTable& nodes;
     JobTable& jobs;
+    JobLifecycle& lifecycle;
     control::asio::any_io_executor executor;
   };
   MigrationRunner(Parts parts, migration::Journal journal, migration::Timing timing,

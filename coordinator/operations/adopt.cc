@@ -61,8 +61,8 @@ control::Task<Result<Job*>> Service::adopt(AdoptRequest request) {
   wire::RankSpec rank;
   rank.gpu_index = found.facts.gpu_index;
   spec.ranks.push_back(rank);
-  CKPT_CO_TRY(job, parts_.jobs.create(std::move(spec), Place(found.node, found.facts.gpu_index),
-                                      "it ran there when it was adopted"));
+  CKPT_CO_TRY(job, parts_.admission.create(std::move(spec), Place(found.node, found.facts.gpu_index),
+                                           "it ran there when it was adopted"));
   co_return co_await start_or_explain(job->id);
 }
 

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "coordinator/fleet/nodes.h"
 #include "coordinator/fleet/running_snapshots.h"
 #include "coordinator/migration/migration_table.h"
 

@@ -15,7 +15,9 @@
 #include <set>
 #include <string>
 
+#include "coordinator/fleet/jobs.h"
 #include "coordinator/operations/job_states.h"
+#include "coordinator/state/event_log.h"
 #include "libckpt/net/metrics/registry.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "coordinator/fleet/cordons.h"
+#include "coordinator/fleet/jobs.h"
 #include "coordinator/operations/job_states.h"
 #include "coordinator/placement/placement.h"
 #include "coordinator/settings/config.h"

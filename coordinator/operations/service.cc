@@ -24,8 +24,8 @@ control::Task<Result<Job*>> Service::submit(SubmitRequest request) {
   request.spec.ranks = {rank};
   request.spec.uid = ::getuid();
   request.spec.gid = ::getgid();
-  CKPT_CO_TRY(job, parts_.jobs.create(std::move(request.spec), best.place,
-                                      fmt::format("{}", fmt::join(best.reasons, ", "))));
+  CKPT_CO_TRY(job, parts_.admission.create(std::move(request.spec), best.place,
+                                           fmt::format("{}", fmt::join(best.reasons, ", "))));
   co_return co_await start_or_explain(job->id);
 }
 
@@ -47,13 +47,13 @@ control::Task<> Service::start(JobId id) {
   Job* now = parts_.jobs.find(id);
   if (now == nullptr) co_return;
   if (started) {
-    parts_.jobs.started(*now);
+    parts_.lifecycle.on_started(*now);
     co_return;
   }
   const Error& error = started.assume_error();
   const bool unknown = error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kTimedOut;
   spdlog::warn("starting job {}: {}", job_text(id), error.to_string());
-  if (!unknown) parts_.jobs.failed_to_start(*now, error);
+  if (!unknown) parts_.lifecycle.on_start_failed(*now, error);
 }
 
 Result<void> Service::stop(Job& job, std::int64_t grace_ms) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "coordinator/fleet/job_admission.h"
 #include "coordinator/operations/image_work.h"
 #include "coordinator/operations/planner.h"
 #include "coordinator/operations/room_maker.h"
@@ -32,6 +33,8 @@ class Service {
   struct Parts {
     NodeTable& nodes;
     JobTable& jobs;
+    JobAdmission& admission;
+    JobLifecycle& lifecycle;
     const Planner& planner;
     Stops& stops;
     ImageWork& image_work;

@@ -23,15 +23,15 @@ Stops::Stops(Parts parts) : parts_(std::move(parts)) {
 Result<void> Stops::begin(Job& job, std::int64_t grace_ms) {
   if (is_ended(job.state)) return ok();
   if (job.state == JobState::kParked) {
-    parts_.jobs.stop_parked(job);
+    parts_.lifecycle.stop_parked(job);
     return ok();
   }
-  CKPT_TRYV(parts_.jobs.stop_requested(job, grace_ms));
+  CKPT_TRYV(parts_.lifecycle.request_stop(job, grace_ms));
   const JobId id = job.id;
   std::erase_if(told_, [&](const Told& told) { return std::get<1>(told) == id; });
   carry_out(id);
   // An aborted migration has told by now where the job is.
-  if (!is_ended(job.state) && !parts_.nodes.connected(job.node())) parts_.jobs.stop_away(job);
+  if (!is_ended(job.state) && !parts_.nodes.connected(job.node())) parts_.lifecycle.stop_away(job);
   return ok();
 }
 
@@ -84,7 +84,7 @@ void Stops::carry_out(JobId id) {
     return migration == nullptr || !migration->open();
   });
   for (const auto& [name, node] : parts_.nodes.all()) tell(node, *job);
-  parts_.jobs.settle_stop(id, parts_.nodes.find(job->node()));
+  parts_.lifecycle.settle_stop(id, parts_.nodes.find(job->node()));
 }
 
 void Stops::abort(const Migration& open) {

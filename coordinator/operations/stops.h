@@ -23,6 +23,7 @@ class Stops {
   struct Parts {
     NodeTable& nodes;
     JobTable& jobs;
+    JobLifecycle& lifecycle;
     MigrationTable& migrations;
     MigrationRunner& migration_runner;
     control::asio::any_io_executor executor;

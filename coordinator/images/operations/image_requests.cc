@@ -123,8 +123,8 @@ control::Task<Result<TaskId>> ImageRequests::begin_revival(RestoreWish wish) {
     co_return Error(ErrorCode::kCorrupt,
                     "Image " + image_text(image) + " does not say how its job is started");
   // What it did after its image nobody knows.
-  CKPT_CO_TRY(revived, parts_.jobs.revive(std::move(facts.spec), Place(image.node, 0), image_text(image),
-                                          image.barrier_ms));
+  CKPT_CO_TRY(revived, parts_.admission.revive(std::move(facts.spec), Place(image.node, 0), image_text(image),
+                                               image.barrier_ms));
   const JobId id = revived->id;
   auto begun = co_await begin_restore(id, std::move(wish));
   if (!begun) parts_.jobs.drop(id);

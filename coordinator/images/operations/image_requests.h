@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "coordinator/fleet/job_admission.h"
 #include "coordinator/images/image_finder.h"
 #include "coordinator/images/operations/operation_cancels.h"
 #include "coordinator/images/operations/operation_runner.h"
@@ -32,6 +33,7 @@ class ImageRequests : public Images {
   struct Parts {
     NodeTable& nodes;
     JobTable& jobs;
+    JobAdmission& admission;
     const MigrationTable& migrations;
     const JobStates& states;
     const Planner& planner;

@@ -37,8 +37,8 @@ Result<void> OperationRecords::abandon(JobId id, const Error& why) {
   const bool interrupted = !operation.cancelled.empty() || why.code() == ErrorCode::kTimedOut;
   parts_.open.close(id, why, interrupted ? kImageExitInterrupted : kImageExitFailed);
   const Node* node = parts_.nodes.find(job->node());
-  parts_.jobs.reconsider(id, node);
-  parts_.jobs.not_parked(id, node, operation.stops);
+  parts_.lifecycle.judge_again(id, node);
+  parts_.lifecycle.not_parked(id, node, operation.stops);
   stop_after(id, operation);
   return ok();
 }
@@ -170,7 +170,7 @@ Result<void> OperationRecords::runs(JobId id) {
   }
   parts_.reports.forget_restore(id);
   parts_.open.close(id, std::nullopt, 0);
-  parts_.jobs.reconsider(id, parts_.nodes.find(operation.to_node));
+  parts_.lifecycle.judge_again(id, parts_.nodes.find(operation.to_node));
   return ok();
 }
 

@@ -25,6 +25,7 @@ class OperationRecords {
     EventLog& events;
     const NodeTable& nodes;
     JobTable& jobs;
+    JobLifecycle& lifecycle;
     const ImageCatalog& catalog;
     ImageReports& reports;
     OpenOperations& open;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/fleet/jobs.h"
+#include "coordinator/fleet/job_admission.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -25,12 +25,16 @@ class JobTableTest : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
   void reopen() {
+    admission_.reset();
+    lifecycle_.reset();
     jobs_.reset();
     events_.reset();
     store_.reset();
     store_.emplace(Store::open(folder_ + "/state.db").value());
     events_.emplace(*store_, io_.get_executor());
-    jobs_.emplace(*store_, *events_, migrations_, io_.get_executor());
+    jobs_.emplace(*store_, io_.get_executor());
+    lifecycle_.emplace(*jobs_, *events_, migrations_);
+    admission_.emplace(*jobs_, *lifecycle_, *events_);
     ASSERT_TRUE(jobs_->load());
   }
   Job& create(const std::string& name) {
@@ -38,7 +42,7 @@ class JobTableTest : public ::testing::Test {
     spec.name = name;
     spec.argv = {"/bin/train"};
     spec.ranks.resize(1);
-    return *jobs_->create(spec, Place("a", 0), "").value();
+    return *admission_->create(spec, Place("a", 0), "").value();
   }
   static wire::JobInstance instance(JobId job, Incarnation incarnation, wire::JobPhase phase,
                                     int exit_code = -1) {
@@ -65,22 +69,24 @@ class JobTableTest : public ::testing::Test {
   std::optional<Store> store_;
   std::optional<EventLog> events_;
   std::optional<JobTable> jobs_;
+  std::optional<JobLifecycle> lifecycle_;
+  std::optional<JobAdmission> admission_;
 };
 
 // The source's word that the job has moved may come before the list that the target sent while the instance
 // was on its way.
 TEST_F(JobTableTest, ListOlderThanAMoveLosesNoJob) {
   Job& job = create("train");
-  jobs_->started(job);
+  lifecycle_->on_started(job);
   const Node source = node("a", {instance(job.id, 1, wire::JobPhase::kRunning)});
-  jobs_->take_inventory(source);
+  lifecycle_->on_inventory(source);
   const Node without = node("b", {});
-  jobs_->runs_at(job.id, 2, Segment("b", 2), {JobRank(job.ranks.front())}, &without);
+  lifecycle_->runs_at(job.id, 2, Segment("b", 2), {JobRank(job.ranks.front())}, &without);
   migrations_.closing = true;
-  jobs_->take_inventory(without);
+  lifecycle_->on_inventory(without);
   EXPECT_EQ(job.state, JobState::kRunning);
   migrations_.closing = false;
-  jobs_->take_inventory(without);
+  lifecycle_->on_inventory(without);
   EXPECT_EQ(job.state, JobState::kLost);
 }
 
@@ -94,51 +100,51 @@ TEST_F(JobTableTest, JobWhoseSpecExceedsAMessageIsRefusedAtItsStart) {
   spec.argv = {"/bin/train"};
   spec.ranks.resize(1);
   spec.env = {"PAD=" + std::string(wire::kMaxJobSpecBytes, 'x')};
-  const auto refused = jobs_->create(spec, Place("a", 0), "");
+  const auto refused = admission_->create(spec, Place("a", 0), "");
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.assume_error().code(), ErrorCode::kInvalidArgument);
   EXPECT_NE(refused.assume_error().to_string().find("environment"), std::string::npos);
   spec.env = {"PAD=" + std::string(wire::kMaxJobSpecBytes - 4096, 'x')};
-  EXPECT_TRUE(jobs_->create(spec, Place("a", 0), ""));
+  EXPECT_TRUE(admission_->create(spec, Place("a", 0), ""));
 }
 
 TEST_F(JobTableTest, AnInstancesEndWaitsForTheMigration) {
   Job& job = create("x");
-  jobs_->started(job);
+  lifecycle_->on_started(job);
   migrations_.open = true;
   const Node a = node("a", {instance(job.id, 1, wire::JobPhase::kExited, 7)});
-  jobs_->take_inventory(a);
+  lifecycle_->on_inventory(a);
   EXPECT_EQ(job.state, JobState::kRunning);
-  jobs_->take_inventory(node("a", {}));  // not lost either
+  lifecycle_->on_inventory(node("a", {}));  // not lost either
   EXPECT_EQ(job.state, JobState::kRunning);
   migrations_.open = false;
-  jobs_->reconsider(job.id, &a);
+  lifecycle_->judge_again(job.id, &a);
   EXPECT_EQ(job.state, JobState::kExited);
   EXPECT_EQ(job.exit_code, 7);
 }
 
 TEST_F(JobTableTest, OtherInstancesDoNotCount) {
   Job& job = create("x");
-  jobs_->started(job);
-  jobs_->take_inventory(node("b", {instance(job.id, 1, wire::JobPhase::kExited, 7)}));
-  jobs_->take_inventory(node(
+  lifecycle_->on_started(job);
+  lifecycle_->on_inventory(node("b", {instance(job.id, 1, wire::JobPhase::kExited, 7)}));
+  lifecycle_->on_inventory(node(
       "a", {instance(job.id, 1, wire::JobPhase::kRunning), instance(job.id, 2, wire::JobPhase::kExited, 7)}));
   EXPECT_EQ(job.state, JobState::kRunning);
 }
 
 TEST_F(JobTableTest, AStartingJobThatIsMissingIsStartedAgain) {
   const Job& job = create("x");
-  EXPECT_EQ(jobs_->take_inventory(node("a", {})), std::vector<JobId>{job.id});
+  EXPECT_EQ(lifecycle_->on_inventory(node("a", {})), std::vector<JobId>{job.id});
   EXPECT_EQ(job.state, JobState::kStarting);
 }
 
 TEST_F(JobTableTest, FollowsAMoveAndBack) {
   Job& job = create("x");
-  jobs_->started(job);
-  jobs_->take_inventory(node("a", {instance(job.id, 1, wire::JobPhase::kRunning)}));
+  lifecycle_->on_started(job);
+  lifecycle_->on_inventory(node("a", {instance(job.id, 1, wire::JobPhase::kRunning)}));
   JobRank there;
   there.place = Place("b", 1);
-  jobs_->runs_at(job.id, 2, Segment("b", 2), {there}, nullptr);
+  lifecycle_->runs_at(job.id, 2, Segment("b", 2), {there}, nullptr);
   EXPECT_EQ(job.node(), "b");
   EXPECT_EQ(job.incarnation, 2U);
   EXPECT_EQ(job.state_bytes(), 100U);  // known before its new instance has been described
@@ -146,7 +152,7 @@ TEST_F(JobTableTest, FollowsAMoveAndBack) {
   EXPECT_EQ(job.segments.size(), 2U);
   JobRank back;
   back.place = Place("a", 0);
-  jobs_->runs_at(job.id, 3, Segment("a", 1), {back}, nullptr);  // restored: the first instance goes on
+  lifecycle_->runs_at(job.id, 3, Segment("a", 1), {back}, nullptr);  // restored: the first instance goes on
   EXPECT_EQ(job.segments, std::vector<Segment>{Segment("a", 1)});
   EXPECT_EQ(job.incarnation, 3U);
 }
@@ -172,9 +178,9 @@ TEST_F(JobTableTest, AMadeUpNameThatIsTakenGetsTheWholeId) {
 
 TEST_F(JobTableTest, ForgetsTheOldestEndedJobs) {
   for (int i = 0; i < 4; ++i)
-    jobs_->failed_to_start(create("x"), Error(ErrorCode::kNotFound, "no such file"));
+    lifecycle_->on_start_failed(create("x"), Error(ErrorCode::kNotFound, "no such file"));
   const Job& live = create("live");
-  EXPECT_EQ(jobs_->forget_old(Retention(2)), (std::vector<JobId>{1, 2}));
+  EXPECT_EQ(lifecycle_->forget_old(Retention(2)), (std::vector<JobId>{1, 2}));
   EXPECT_TRUE(jobs_->was_forgotten(1));
   EXPECT_FALSE(jobs_->was_forgotten(3));
   EXPECT_FALSE(jobs_->was_forgotten(live.id));
@@ -189,13 +195,13 @@ TEST_F(JobTableTest, MemoryOfManyJobsIsStoredInATransaction) {
   std::vector<wire::JobInstance> instances;
   for (int i = 0; i < 200; ++i) {
     Job& job = create("");
-    jobs_->started(job);
+    lifecycle_->on_started(job);
     instances.push_back(instance(job.id, 1, wire::JobPhase::kRunning));
   }
-  jobs_->take_inventory(node("a", instances));
+  lifecycle_->on_inventory(node("a", instances));
   for (wire::JobInstance& i : instances) i.ranks[0].device_bytes = 1 << 20;
   const std::uint64_t before = store_->database().commits();
-  jobs_->take_inventory(node("a", instances));
+  lifecycle_->on_inventory(node("a", instances));
   EXPECT_EQ(store_->database().commits(), before) << "an inventory that brings nothing but memory";
   ASSERT_TRUE(jobs_->store_memory());
   EXPECT_EQ(store_->database().commits(), before + 1);
@@ -208,8 +214,8 @@ TEST_F(JobTableTest, MemoryOfManyJobsIsStoredInATransaction) {
 
 TEST_F(JobTableTest, ANameIsThatOfTheLiveJobElseOfTheNewestEnded) {
   const auto end = [&](Job& job) {
-    jobs_->started(job);
-    jobs_->take_inventory(node("a", {instance(job.id, 1, wire::JobPhase::kExited, 0)}));
+    lifecycle_->on_started(job);
+    lifecycle_->on_inventory(node("a", {instance(job.id, 1, wire::JobPhase::kExited, 0)}));
   };
   Job& first = create("train");
   const JobId oldest = first.id;
@@ -222,7 +228,7 @@ TEST_F(JobTableTest, ANameIsThatOfTheLiveJobElseOfTheNewestEnded) {
   ASSERT_TRUE(jobs_->replace(std::move(back)));
   EXPECT_EQ(jobs_->find("train")->id, oldest);
   EXPECT_EQ(jobs_->live().size(), 1U);
-  jobs_->forget_old(Retention(0));
+  lifecycle_->forget_old(Retention(0));
   EXPECT_EQ(jobs_->all().size(), 1U);
   reopen();
   EXPECT_EQ(jobs_->find("train")->id, oldest);
@@ -232,14 +238,14 @@ TEST_F(JobTableTest, ANameIsThatOfTheLiveJobElseOfTheNewestEnded) {
 TEST_F(JobTableTest, EndedJobsLeaveByTheirNumberOrTheirAge) {
   for (int i = 0; i < 5; ++i) {
     Job& job = create("");
-    jobs_->started(job);
-    jobs_->take_inventory(node("a", {instance(job.id, 1, wire::JobPhase::kExited, 0)}));
+    lifecycle_->on_started(job);
+    lifecycle_->on_inventory(node("a", {instance(job.id, 1, wire::JobPhase::kExited, 0)}));
   }
   Job& running = create("");
-  EXPECT_EQ(jobs_->forget_old(Retention(3)), (std::vector<JobId>{1, 2}));
-  EXPECT_TRUE(jobs_->forget_old(Retention(3)).empty());
+  EXPECT_EQ(lifecycle_->forget_old(Retention(3)), (std::vector<JobId>{1, 2}));
+  EXPECT_TRUE(lifecycle_->forget_old(Retention(3)).empty());
   const std::int64_t after_all = jobs_->newest_end_ms() + 1;
-  EXPECT_EQ(jobs_->forget_old(Retention(3, after_all)), (std::vector<JobId>{3, 4, 5}));
+  EXPECT_EQ(lifecycle_->forget_old(Retention(3, after_all)), (std::vector<JobId>{3, 4, 5}));
   EXPECT_EQ(jobs_->all().size(), 1U);
   EXPECT_NE(jobs_->find(running.id), nullptr);
 }

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/fleet/job_admission.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "libckpt/base/clock.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+// Checked when the job begins, since every later message about it carries the same.
+Result<void> check_spec_size(const wire::JobSpec& spec) {
+  const std::size_t bytes = wire::encode(spec).size();
+  if (bytes <= wire::kMaxJobSpecBytes) return ok();
+  return Error(ErrorCode::kInvalidArgument,
+               fmt::format("The job's command and environment have {} bytes, at most {} are possible: put "
+                           "what it needs into a file",
+                           bytes, wire::kMaxJobSpecBytes));
+}
+
+// With the whole id where another job has the short name.
+std::string made_up_name(const wire::JobSpec& spec, JobId id,
+                         const std::function<bool(const std::string&)>& taken) {
+  const std::string number = std::to_string(wire::id_number(id));
+  std::string stem = spec.argv.front().substr(spec.argv.front().rfind('/') + 1);
+  constexpr std::size_t kLongestStem = 40;
+  stem = stem.substr(0, kLongestStem);
+  if (!valid_job_name(stem + "-" + number)) stem = "job";
+  const std::string name = stem + "-" + number;
+  return taken(name) ? name + job_text(id).substr(1 + number.size()) : name;
+}
+
+// With the GPUs that the instance reports.
+std::vector<JobRank> ranks_of(const wire::JobSpec& spec, const Node& node,
+                              const wire::JobInstance& instance) {
+  std::vector<JobRank> ranks;
+  for (const wire::RankSpec& rank_spec : spec.ranks) {
+    JobRank& rank = ranks.emplace_back();
+    rank.rank = rank_spec.rank;
+    rank.place = Place(node.row.name, rank_spec.gpu_index);
+    for (const wire::RankState& state : instance.ranks) {
+      if (state.rank == rank.rank) rank.place.gpu = state.gpu_index;
+    }
+  }
+  return ranks;
+}
+
+Incarnation reported_incarnation(const wire::JobInstance& instance) {
+  return std::max(instance.runs_as, instance.incarnation);
+}
+
+}  // namespace
+
+Result<Job*> JobAdmission::create(wire::JobSpec spec, const Place& place, std::string placed) {
+  CKPT_TRYV(check_spec_size(spec));
+  if (const Job* same = spec.name.empty() ? nullptr : table_.find(spec.name);
+      same != nullptr && !is_ended(same->state))
+    return Error(ErrorCode::kRefused,
+                 "A live job is called \"" + spec.name + "\" already (" + job_text(same->id) + ")");
+  Job job;
+  CKPT_TRY(id, table_.next_id());
+  job.id = id;
+  if (spec.name.empty())
+    spec.name =
+        made_up_name(spec, id, [this](const std::string& name) { return table_.is_name_taken(name); });
+  spec.job = id;
+  spec.incarnation = job.incarnation;
+  job.spec = std::move(spec);
+  job.segments.emplace_back(place.node, job.incarnation);
+  for (const wire::RankSpec& rank_spec : job.spec.ranks) {
+    JobRank& rank = job.ranks.emplace_back();
+    rank.rank = rank_spec.rank;
+    rank.place = Place(place.node, rank_spec.gpu_index);
+  }
+  job.placed = std::move(placed);
+  job.started_ms = wall_clock_ms();
+  CKPT_TRY(kept, table_.add(std::move(job)));
+  table_.changed().notify();
+  return kept;
+}
+
+Result<Job*> JobAdmission::revive(wire::JobSpec spec, const Place& place, const std::string& image,
+                                  std::int64_t as_of_ms) {
+  CKPT_TRY(job, create(std::move(spec), place, "from " + image));
+  Job changed = *job;
+  changed.state = JobState::kParked;
+  changed.phase = wire::JobPhase::kExited;
+  changed.incarnation = 0;
+  changed.spec.incarnation = 0;
+  changed.segments.front().incarnation = 0;
+  changed.parked_ms = changed.ended_ms = as_of_ms;
+  const JobId id = changed.id;
+  if (auto stored = table_.replace(std::move(changed)); !stored) {
+    table_.drop(id);
+    return std::move(stored).assume_error();
+  }
+  return table_.find(id);
+}
+
+Result<Job*> JobAdmission::take_in(wire::JobSpec spec, const Node& node, const wire::JobInstance& instance) {
+  CKPT_TRYV(check_spec_size(spec));
+  if (instance.job == 0 || table_.contains(instance.job) || spec.argv.empty() || spec.ranks.size() != 1)
+    return Error(ErrorCode::kInvalidArgument, "Node " + node.row.name + " does not say how job " +
+                                                  job_text(instance.job) + " was started");
+  make_name_free(spec, instance.job);
+  Job job;
+  job.id = instance.job;
+  job.incarnation = reported_incarnation(instance);
+  spec.job = job.id;
+  spec.incarnation = job.incarnation;
+  job.ranks = ranks_of(spec, node, instance);
+  job.spec = std::move(spec);
+  job.segments.emplace_back(node.row.name, instance.incarnation);
+  job.placed = "found running on " + node.row.name + " by a coordinator whose store did not know it";
+  job.state = instance.phase == wire::JobPhase::kStarting ? JobState::kStarting : JobState::kRunning;
+  job.started_ms = instance.started_unix_ms;
+  CKPT_TRY(kept, table_.add(std::move(job)));
+  events_.add("job-taken-in",
+              fmt::format("job {} was found on {}: this coordinator's store did not know it", label(*kept),
+                          to_text(kept->ranks.front().place)),
+              node.row.name, kept->id);
+  lifecycle_.on_instance(node, instance);
+  return kept;
+}
+
+void JobAdmission::continue_at(JobId id, const Node& node, const wire::JobInstance& instance) {
+  Job* job = table_.find(id);
+  if (job == nullptr) return;
+  events_.add(
+      "job-taken-in",
+      fmt::format("job {} was found on {} as incarnation {}: this coordinator's store knew it {} on {} as {}",
+                  label(*job), node.row.name, reported_incarnation(instance), to_string(job->state),
+                  job->node(), job->incarnation),
+      node.row.name, id);
+  table_.remove_ended_name(*job);
+  make_name_free(job->spec, id);
+  job->state = JobState::kRunning;
+  job->exit_code = -1;
+  job->ended_ms = job->parked_ms = 0;
+  job->resumes_itself = job->unfenced = false;
+  job->reason.clear();
+  table_.save(*job);
+  lifecycle_.runs_at(id, reported_incarnation(instance), Segment(node.row.name, instance.incarnation),
+                     ranks_of(job->spec, node, instance), &node);
+  lifecycle_.judge_again(id, &node);
+}
+
+void JobAdmission::make_name_free(wire::JobSpec& spec, JobId id) const {
+  const auto taken = [&](const std::string& name) { return table_.is_name_taken(name, id); };
+  if (!valid_job_name(spec.name)) spec.name.clear();
+  if (!spec.name.empty() && !taken(spec.name)) return;
+  const std::string longer = spec.name + "-" + job_text(id);
+  spec.name = valid_job_name(longer) && !taken(longer) ? longer : made_up_name(spec, id, taken);
+}
+
+}  // namespace ckpt::coordinator

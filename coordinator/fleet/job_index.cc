@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/fleet/job_index.h"
+
+namespace ckpt::coordinator {
+
+void JobIndex::put(Job& job) {
+  const bool ended = is_ended(job.state);
+  if (job.stop_owed)
+    owed_stops_.insert(job.id);
+  else
+    owed_stops_.erase(job.id);
+  if (ended && !job.operation)
+    live_.erase(job.id);
+  else
+    live_[job.id] = &job;
+  const auto name = live_names_.find(job.spec.name);
+  if (!ended) {
+    live_names_[job.spec.name] = job.id;
+    ended_.erase(job.id);
+    remove_ended_name(job);
+  } else {
+    if (name != live_names_.end() && name->second == job.id) live_names_.erase(name);
+    ended_.insert(job.id);
+    ended_names_[job.spec.name].insert(job.id);
+  }
+}
+
+void JobIndex::remove(const Job& job) {
+  if (const auto live = live_names_.find(job.spec.name); live != live_names_.end() && live->second == job.id)
+    live_names_.erase(live);
+  remove_ended_name(job);
+  live_.erase(job.id);
+  ended_.erase(job.id);
+  owed_stops_.erase(job.id);
+}
+
+void JobIndex::remove_ended_name(const Job& job) {
+  const auto at = ended_names_.find(job.spec.name);
+  if (at == ended_names_.end()) return;
+  at->second.erase(job.id);
+  if (at->second.empty()) ended_names_.erase(at);
+}
+
+std::optional<JobId> JobIndex::live_named(std::string_view name) const {
+  const auto at = live_names_.find(name);
+  return at == live_names_.end() ? std::nullopt : std::optional(at->second);
+}
+
+std::optional<JobId> JobIndex::ended_named(std::string_view name) const {
+  const auto at = ended_names_.find(name);
+  return at == ended_names_.end() ? std::nullopt : std::optional(*at->second.rbegin());
+}
+
+}  // namespace ckpt::coordinator

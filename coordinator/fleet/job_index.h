@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs by name and by whether they have ended. So a query does not cost more the more jobs there once were.
+// Threads: one. Ownership: borrows the jobs. Errors: none.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "coordinator/state/model.h"
+
+namespace ckpt::coordinator {
+
+class JobIndex {
+ public:
+  // A job that is new, or has changed. Before a change of its name: remove_ended_name().
+  void put(Job& job);
+  void remove(const Job& job);
+  void remove_ended_name(const Job& job);
+
+  // Have not ended, or are about to come back from an image.
+  [[nodiscard]] const std::map<JobId, Job*>& live() const { return live_; }
+  [[nodiscard]] const std::set<JobId>& ended() const { return ended_; }
+  // Have ended here, and may live on a node that is away (Job::stop_owed).
+  [[nodiscard]] const std::set<JobId>& owed_stops() const { return owed_stops_; }
+  // Of jobs that have not ended.
+  [[nodiscard]] std::optional<JobId> live_named(std::string_view name) const;
+  // The newest of several.
+  [[nodiscard]] std::optional<JobId> ended_named(std::string_view name) const;
+
+ private:
+  std::map<JobId, Job*> live_;
+  std::map<std::string, JobId, std::less<>> live_names_;
+  std::set<JobId> ended_;
+  std::map<std::string, std::set<JobId>, std::less<>> ended_names_;
+  std::set<JobId> owed_stops_;
+};
+
+}  // namespace ckpt::coordinator

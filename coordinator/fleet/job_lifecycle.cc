@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/fleet/job_lifecycle.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "coordinator/state/usual_pause.h"
+#include "libckpt/base/clock.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr int kExitOfFailed = 125;
+constexpr int kExitOfStopped = 143;
+
+// What the instance holds goes into the job's history; true if that is worth storing.
+bool take_memory(Job& job, const wire::JobInstance& instance) {
+  std::uint64_t bytes = 0;
+  for (const wire::RankState& rank : instance.ranks) bytes += std::max(rank.state_bytes, rank.device_bytes);
+  const bool gone = is_over(instance.phase);
+  return bytes != 0 && !gone && job.memory.add(wall_clock_ms(), bytes);
+}
+
+}  // namespace
+
+void JobLifecycle::on_started(Job& job) {
+  if (job.state != JobState::kStarting) return;
+  job.state = JobState::kRunning;
+  table_.save(job);
+  events_.add("job-started", "job " + label(job) + " started on " + to_text(job.ranks.front().place),
+              job.node(), job.id);
+}
+
+void JobLifecycle::on_start_failed(Job& job, const Error& reason) {
+  if (job.state != JobState::kStarting) return;
+  end(job, JobState::kFailed, kExitOfFailed, reason.to_string());
+}
+
+std::vector<JobId> JobLifecycle::on_inventory(const Node& node) {
+  std::vector<JobId> missing_starts;
+  for (const wire::JobInstance& instance : node.instances) on_instance(node, instance);
+  for (Job& job : table_.live()) {
+    const Segment& current = job.segments.back();
+    if (!holds_gpu(job.state) || current.node != node.row.name ||
+        node.find(job.id, current.incarnation) != nullptr)
+      continue;
+    if (job.state == JobState::kStarting && job.stop_requested)
+      end(job, JobState::kExited, kExitOfStopped, "stopped before it had started");
+    else if (job.state == JobState::kStarting)
+      missing_starts.push_back(job.id);
+    else if (!judged_elsewhere(job) && !migrations_.is_closing(job.id))
+      end(job, JobState::kLost, kExitOfFailed, "node " + node.row.name + " does not have it any more");
+  }
+  table_.changed().notify();  // also the free memory is news
+  return missing_starts;
+}
+
+void JobLifecycle::on_instance(const Node& node, const wire::JobInstance& instance) {
+  Job* job = table_.find(instance.job);
+  if (job == nullptr) {
+    return;  // forgotten, or recovery.h takes it in
+  }
+  const Segment& current = job->segments.back();
+  if (!holds_gpu(job->state) || current.node != node.row.name || current.incarnation != instance.incarnation)
+    return;
+  judge(*job, instance);
+}
+
+void JobLifecycle::judge_again(JobId id, const Node* node) {
+  Job* job = table_.find(id);
+  if (job == nullptr || node == nullptr || !holds_gpu(job->state)) return;
+  const Segment& current = job->segments.back();
+  if (current.node != node->row.name) return;
+  if (const wire::JobInstance* instance = node->find(id, current.incarnation)) judge(*job, *instance);
+}
+
+void JobLifecycle::judge(Job& job, const wire::JobInstance& instance) {
+  const bool open = judged_elsewhere(job);
+  const auto phase_before = job.phase;
+  if (take_memory(job, instance)) table_.memory_changed(job.id);
+  job.phase = instance.phase;
+  // An instance that has not been described yet says nothing: what is known of the job still holds.
+  if (instance.movable || !instance.reason.empty()) job.movable = instance.movable;
+  if (!is_ended(job.state)) job.reason = instance.reason;
+  for (const wire::RankState& state : instance.ranks) {
+    const auto rank = std::find_if(job.ranks.begin(), job.ranks.end(),
+                                   [&](const JobRank& known) { return known.rank == state.rank; });
+    if (rank == job.ranks.end()) continue;
+    rank->pid = state.pid;
+    rank->place.gpu = state.gpu_index;
+    if (state.state_bytes != 0) rank->state_bytes = state.state_bytes;
+  }
+  if (job.state == JobState::kStarting && instance.phase != wire::JobPhase::kExited) on_started(job);
+  if (instance.phase == wire::JobPhase::kExited && !open) {
+    end(job, JobState::kExited, instance.exit_code, instance.exit_code < 0 ? instance.reason : "");
+  } else if (phase_before != job.phase) {
+    table_.save(job);
+  } else {
+    table_.changed().notify();
+  }
+}
+
+void JobLifecycle::runs_at(JobId id, Incarnation k, const Segment& segment, const std::vector<JobRank>& ranks,
+                           const Node* node) {
+  Job* job = table_.find(id);
+  if (job == nullptr || (job->incarnation == k && job->segments.back() == segment)) return;
+  job->incarnation = k;
+  const auto known = std::find(job->segments.begin(), job->segments.end(), segment);
+  if (known != job->segments.end())
+    job->segments.erase(known + 1, job->segments.end());  // it goes on where it was: the log does, too
+  else
+    job->segments.push_back(segment);
+  const std::vector<JobRank> before = std::exchange(job->ranks, ranks);
+  for (std::size_t i = 0; i < std::min(before.size(), ranks.size()); ++i)
+    job->ranks[i].state_bytes = before[i].state_bytes;
+  job->phase = wire::JobPhase::kRunning;
+  table_.save(*job);
+  judge_again(id, node);
+}
+
+void JobLifecycle::set_downtime(JobId id, double downtime_ms, std::optional<wire::PauseFacts> pause) {
+  Job* job = table_.find(id);
+  if (job == nullptr) return;
+  job->last_downtime_ms = downtime_ms;
+  if (pause) add_pause(job->pauses, *pause);
+  table_.save(*job);
+}
+
+Result<void> JobLifecycle::request_stop(Job& job, std::int64_t grace_ms) {
+  Job changed = job;
+  changed.stop_requested = true;
+  changed.stop_grace_ms = grace_ms;
+  return table_.replace(std::move(changed));
+}
+
+void JobLifecycle::stop_parked(Job& job) {
+  if (job.state != JobState::kParked || job.operation) return;
+  end(job, JobState::kExited, kExitOfStopped, "stopped while it was parked");
+}
+
+void JobLifecycle::stop_away(Job& job) {
+  job.stop_owed = true;
+  end(job, JobState::kExited, kExitOfStopped,
+      "stopped while node " + job.node() + " was away: what runs of it there ends when the node comes back");
+}
+
+void JobLifecycle::settle_stop(JobId id, const Node* node) {
+  Job* job = table_.find(id);
+  if (job == nullptr || !job->stop_owed || node == nullptr || !node->connected()) return;
+  const bool lives = std::any_of(node->instances.begin(), node->instances.end(), [&](const auto& instance) {
+    return instance.job == id && !is_over(instance.phase);
+  });
+  if (lives) return;
+  job->stop_owed = false;
+  table_.save(*job);
+}
+
+void JobLifecycle::lose(JobId id, bool unfenced) {
+  Job* job = table_.find(id);
+  if (job == nullptr || is_ended(job->state)) return;
+  job->unfenced = unfenced;
+  end(*job, JobState::kLost, kExitOfFailed, "node " + job->node() + " was removed");
+}
+
+void JobLifecycle::lose_left(JobId id) {
+  Job* job = table_.find(id);
+  if (job == nullptr || !holds_gpu(job->state) || judged_elsewhere(*job)) return;
+  end(*job, JobState::kLost, kExitOfFailed,
+      "node " + job->node() + " says that it went on elsewhere, and no node has it: look at its images");
+}
+
+void JobLifecycle::runs_unmanaged(JobId id, const std::string& node, Incarnation incarnation) {
+  Job* job = table_.find(id);
+  if (job == nullptr || job->state != JobState::kLost || job->segments.back() != Segment(node, incarnation))
+    return;
+  const std::string reason = fmt::format(
+      "runs on {} unmanaged: that node was removed; `gpumigrate node add {}` takes it back", node, node);
+  if (job->reason == reason) return;
+  job->reason = reason;
+  table_.save(*job);
+}
+
+void JobLifecycle::not_parked(JobId id, const Node* node, bool stopped) {
+  Job* job = table_.find(id);
+  if (job == nullptr || node == nullptr || !holds_gpu(job->state)) return;
+  const Segment& current = job->segments.back();
+  const wire::JobInstance* instance = node->find(id, current.incarnation);
+  if (current.node != node->row.name || instance == nullptr || instance->phase != wire::JobPhase::kMoved)
+    return;
+  if (stopped) return end(*job, JobState::kExited, kExitOfStopped, "stopped while it was being suspended");
+  end(*job, JobState::kLost, kExitOfFailed, "it left for an image that is not there");
+}
+
+void JobLifecycle::end(Job& job, JobState state, int exit_code, std::string reason) {
+  job.state = state;
+  job.exit_code = exit_code;
+  job.reason = std::move(reason);
+  job.ended_ms = wall_clock_ms();
+  table_.save(job);
+  if (state == JobState::kExited)
+    events_.add("job-ended",
+                exit_code < 0 ? fmt::format("job {} ended: {}", label(job), job.reason)
+                              : fmt::format("job {} ended with exit code {}", label(job), exit_code),
+                job.node(), job.id);
+  else
+    events_.add(state == JobState::kFailed ? "job-failed" : "job-lost",
+                fmt::format("job {} {}: {}", label(job), to_string(state), job.reason), job.node(), job.id);
+}
+
+std::vector<JobId> JobLifecycle::forget_old(const Retention& keep) {
+  return table_.remove_old(keep, [this](const Job& job) { return !judged_elsewhere(job) && !job.stop_owed; });
+}
+
+}  // namespace ckpt::coordinator
