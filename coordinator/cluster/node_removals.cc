@@ -78,7 +78,7 @@ Result<std::vector<JobId>> NodeRemovals::remove(const std::string& node, bool fo
   std::vector<JobId> lost = jobs_on(node);
   CKPT_TRYV(parts_.removed.keep(node, fenced));
   for (const JobId id : lost) parts_.lifecycle.lose(id, !fenced);
-  CKPT_TRYV(parts_.nodes.remove(node));
+  CKPT_TRYV(parts_.sessions.remove(node));
   parts_.events.add(
       "node-removed",
       fmt::format("node {} was removed{}", node,

@@ -13,6 +13,7 @@
 
 #include "coordinator/api/api_json.h"
 #include "coordinator/cluster/removed_nodes.h"
+#include "coordinator/fleet/node_sessions.h"
 #include "coordinator/migration/migration_table.h"
 #include "coordinator/requests/api_section.h"
 
@@ -24,9 +25,10 @@ class NodeRemovals : public ApiSection {
     RemovedNodes& removed;
     EventLog& events;
     NodeTable& nodes;
+    NodeSessions& sessions;
     JobTable& jobs;
     JobLifecycle& lifecycle;
-    MigrationTable& migrations;
+    const MigrationTable& migrations;
     std::string fence_command;  // empty: there is none
   };
   explicit NodeRemovals(Parts parts) : parts_(std::move(parts)) {}

@@ -96,7 +96,7 @@ control::Task<> Recovery::recover_switches(std::string name) {
     wire::DescribeSwitch request;
     request.migration = one.migration;
     request.side = one.side;
-    auto facts = co_await parts_.nodes.describe(name, std::move(request));
+    auto facts = co_await parts_.calls.describe(name, std::move(request));
     Result<void> outcome = facts ? recover(name, std::move(facts).assume_value()) : facts.assume_error();
     if (!outcome)
       spdlog::warn("migration {} of node {} is not known here, and was not recovered: {}",
@@ -132,7 +132,7 @@ control::Task<> Recovery::take_in_strangers(std::string name) {
     request.job = stranger->job;
     request.incarnation = stranger->incarnation;
     const Instance asked(name, stranger->job, stranger->incarnation);
-    auto facts = co_await parts_.nodes.describe(name, std::move(request));
+    auto facts = co_await parts_.calls.describe(name, std::move(request));
     not_described_.insert(asked);  // once at each connection
     if (!facts) {
       spdlog::warn("node {} runs {}, which is not known here, and does not describe it: {}", name,

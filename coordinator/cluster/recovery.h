@@ -21,6 +21,7 @@
 
 #include "coordinator/api/api_json.h"
 #include "coordinator/fleet/job_admission.h"
+#include "coordinator/fleet/node_calls.h"
 #include "coordinator/images/image_finder.h"
 #include "coordinator/migration/migration_runner.h"
 #include "coordinator/requests/api_section.h"
@@ -33,6 +34,7 @@ class Recovery : public ApiSection {
     Store& store;
     EventLog& events;
     NodeTable& nodes;
+    NodeCalls& calls;
     JobTable& jobs;
     JobAdmission& admission;
     JobLifecycle& lifecycle;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The nodes that were taken out of the cluster (`node rm`). One of them that dials is refused. It is told
-// which of its instances were stopped, or go on elsewhere from an image.
-// Threads: one io_context on one thread. Ownership: borrows store and jobs, which outlive it. Errors: those of
-// the store; kRefused for more than are kept in mind.
+// The nodes that were removed from the cluster (`node rm`). One of them that connects is refused. It gets
+// orders to end the instances that were stopped, or that continue elsewhere from an image.
+// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: those of the
+// store; kRefused for more nodes than are remembered.
 #pragma once
 
 #include <map>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "coordinator/fleet/job_lifecycle.h"
+#include "coordinator/fleet/node_sessions.h"
 
 namespace ckpt::coordinator {
 

@@ -71,7 +71,7 @@ migration::Timing timing_of(const Config& config) {
 
 Coordinator::Coordinator(control::asio::io_context& io, Config config, Store store,
                          migration::Journal journal, std::function<void(const Error&)> fatal,
-                         std::string peer_token, Images* fallback)
+                         const std::string& peer_token, Images* fallback)
     : executor_(io.get_executor()),
       config_(std::move(config)),
       store_(std::move(store)),
@@ -84,13 +84,13 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       lifecycle_(jobs_, events_, migrations_),
       admission_(jobs_, lifecycle_, events_),
       removed_nodes_(store_, jobs_, lifecycle_),
-      nodes_(store_, store_sync_, executor_, welcome_of(config_, peer_token), removed_nodes_,
-             node_listener()),
-      migration_runner_({migrations_, store_sync_, events_, nodes_, jobs_, lifecycle_, executor_},
+      nodes_(store_),
+      node_calls_(nodes_, store_sync_, node_frames_, executor_),
+      migration_runner_({migrations_, store_sync_, events_, nodes_, node_calls_, node_frames_, jobs_,
+                         lifecycle_, executor_},
                         std::move(journal), timing_of(config_), std::move(fatal)),
-      stops_({nodes_, jobs_, lifecycle_, migrations_, migration_runner_, executor_}),
-      fence_(nodes_, jobs_),
-      removals_({removed_nodes_, events_, nodes_, jobs_, lifecycle_, migrations_, config_.fence_command}),
+      stops_({nodes_, node_calls_, jobs_, lifecycle_, migrations_, migration_runner_, executor_}),
+      fence_(node_calls_, jobs_),
       backups_(store_, migration_runner_, config_.folder()),
       states_(nodes_, migrations_, snapshots_),
       planner_({config_, nodes_, jobs_, migrations_, cordons_, states_}),
@@ -99,24 +99,31 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
                      recovery_.cluster_recognised(node, cluster);
                    }),
       images_(around_images(), image_books_),
-      recovery_({store_, events_, nodes_, jobs_, admission_, lifecycle_, migrations_, migration_runner_,
-                 image_books_.finder, executor_}),
+      recovery_({store_, events_, nodes_, node_calls_, jobs_, admission_, lifecycle_, migrations_,
+                 migration_runner_, image_books_.finder, executor_}),
       image_api_({jobs_, image_books_.catalog, image_books_.finder, image_books_.tasks, images_.protections,
                   images_.snapshots, images_.requests, images_.removals}),
       overcommit_({states_, planner_, jobs_, images_.requests, events_, executor_}),
       resumes_({events_, jobs_, planner_, image_books_.finder, images_.requests, overcommit_, executor_}),
       moves_({config_, nodes_, jobs_, migrations_, migration_runner_, states_, planner_, images_.cancels,
-              std::move(peer_token)}),
-      service_({nodes_, jobs_, admission_, lifecycle_, planner_, stops_, images_.cancels, overcommit_}),
-      logs_(nodes_, jobs_),
+              peer_token}),
+      service_({nodes_, node_calls_, jobs_, admission_, lifecycle_, planner_, stops_, images_.cancels,
+                overcommit_}),
+      logs_(nodes_, node_calls_, jobs_),
       drain_table_(store_, executor_),
       drains_({events_, nodes_, jobs_, migrations_, cordons_, states_, planner_, moves_,
                fallback != nullptr ? *fallback : images_.requests, drain_table_, executor_}),
-      health_({store_, events_, nodes_, policy_, executor_}),
+      health_({store_, events_, node_calls_, node_frames_, policy_, executor_}),
       evacuation_table_(store_),
       evacuations_({config_, events_, jobs_, migrations_, migration_runner_, cordons_, health_, policy_,
                     states_, planner_, moves_, fallback != nullptr ? *fallback : images_.requests,
                     evacuation_table_, executor_}),
+      node_events_({config_, events_, node_calls_, jobs_, lifecycle_, migration_runner_, recovery_, fence_,
+                    stops_, service_, drains_, health_, evacuations_, executor_}),
+      sessions_({nodes_, node_calls_, node_frames_, removed_nodes_, node_events_, executor_},
+                welcome_of(config_, peer_token)),
+      removals_({removed_nodes_, events_, nodes_, sessions_, jobs_, lifecycle_, migrations_,
+                 config_.fence_command}),
       maintenance_({nodes_, cordons_, drains_, drain_table_}),
       health_section_({nodes_, policy_, health_, evacuations_, evacuation_table_}),
       metrics_({events_, nodes_, jobs_, migrations_, states_}),
@@ -140,9 +147,8 @@ Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_conte
   CKPT_TRY(token, token_of(folder + "/token"));
   CKPT_TRY(agent_token, token_of(folder + "/agent-token"));
   CKPT_TRY(metrics_token, token_of(folder + "/metrics-token"));
-  std::unique_ptr<Coordinator> coordinator(new Coordinator(io, std::move(config), std::move(store),
-                                                           std::move(journal), std::move(fatal),
-                                                           std::move(peer_token), fallback));
+  std::unique_ptr<Coordinator> coordinator(new Coordinator(
+      io, std::move(config), std::move(store), std::move(journal), std::move(fatal), peer_token, fallback));
   coordinator->token_ = std::move(token);
   coordinator->agent_token_ = std::move(agent_token);
   coordinator->metrics_token_ = std::move(metrics_token);
@@ -155,71 +161,8 @@ Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_conte
 }
 
 ImageSurroundings Coordinator::around_images() {
-  return {config_,     store_,  events_,  nodes_, jobs_,      admission_, lifecycle_,
-          migrations_, states_, planner_, stops_, snapshots_, executor_};
-}
-
-NodeTable::Listener Coordinator::node_listener() {
-  NodeTable::Listener l;
-  l.on_ready = [this](const Node& node) {
-    events_.add("node-ready", "node " + node.row.name + " is ready", node.row.name);
-    recovery_.on_ready(node);
-    migration_runner_.on_node_ready(node);
-    jobs_.changed().notify();
-    health_.on_node_ready(node);
-  };
-  l.on_lost = [this](const Node& node) {
-    events_.add("node-lost", "node " + node.row.name + " is not connected any more", node.row.name);
-    migration_runner_.on_node_lost(node);
-    stops_.on_lost(node);
-    jobs_.changed().notify();
-  };
-  l.on_inventory = [this](const Node& node) {
-    for (const JobId id : lifecycle_.forget_old(Retention(static_cast<std::size_t>(config_.ended_jobs_kept))))
-      spdlog::info("job {} is forgotten", job_text(id));
-    forget_at(node);
-    recovery_.on_inventory(node);
-    fence_.on_inventory(node);
-    for (const JobId id : lifecycle_.on_inventory(node)) {
-      if (starting_.insert(id).second) control::spawn(executor_, "starting " + job_text(id), start_again(id));
-    }
-    stops_.on_inventory(node);
-    drains_.on_inventory();
-    evacuations_.on_inventory();
-  };
-  l.on_change = [this](const Node& node, const wire::JobInstance& instance) {
-    recovery_.on_instance(node, instance);
-    fence_.on_instance(node, instance);
-    lifecycle_.on_instance(node, instance);
-    stops_.on_instance(instance);
-  };
-  l.on_switch = [this](const Node& node, const wire::SwitchMessage& m) {
-    migration_runner_.on_switch(node, m);
-  };
-  l.on_progress = [this](const Node& node, const wire::MigrationProgress& m) {
-    migration_runner_.on_progress(node, m);
-  };
-  l.on_source_report = [this](const Node& node, const wire::SourceReport& m) {
-    migration_runner_.on_source_report(node, m);
-  };
-  l.on_target_report = [this](const Node& node, const wire::TargetReport& m) {
-    migration_runner_.on_target_report(node, m);
-  };
-  return l;
-}
-
-// Whenever it tells what it has: it may have been away when the job was forgotten here.
-void Coordinator::forget_at(const Node& node) {
-  std::set<JobId> forgotten;
-  for (const wire::JobInstance& instance : node.instances) {
-    const bool over = is_over(instance.phase);
-    if (over && jobs_.was_forgotten(instance.job)) forgotten.insert(instance.job);
-  }
-  for (const JobId id : forgotten) {
-    wire::ForgetJob message;
-    message.job = id;
-    nodes_.tell(node.row.name, message);
-  }
+  return {config_,    store_,      events_, nodes_,   node_calls_, node_frames_, jobs_,    admission_,
+          lifecycle_, migrations_, states_, planner_, stops_,      snapshots_,   executor_};
 }
 
 Result<void> Coordinator::load() {
@@ -253,7 +196,7 @@ Result<void> Coordinator::listen() {
   CKPT_TRY(listener,
            control::Listener::create(executor_, std::move(settings),
                                      [this](std::shared_ptr<control::Connection> connection,
-                                            wire::Hello hello) { nodes_.adopt(connection, hello); }));
+                                            wire::Hello hello) { sessions_.adopt(connection, hello); }));
   listener_ = listener;
   Api::Parts parts{service_,
                    moves_,
@@ -314,11 +257,6 @@ Result<void> Coordinator::announce() {
   return ok();
 }
 
-control::Task<> Coordinator::start_again(JobId id) {
-  co_await service_.start(id);
-  starting_.erase(id);
-}
-
 void Coordinator::stop() {
   spdlog::info("stopping; jobs and agents run on");
   if (auto stored = jobs_.store_memory(); !stored)
@@ -326,7 +264,7 @@ void Coordinator::stop() {
   migrations_.store_settled();
   http_->close();
   listener_->close();
-  nodes_.close_all();
+  sessions_.close_all();
 }
 
 }  // namespace ckpt::coordinator

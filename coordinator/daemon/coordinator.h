@@ -6,7 +6,6 @@
 
 #include <functional>
 #include <memory>
-#include <set>
 #include <string>
 
 #include "coordinator/api/api.h"
@@ -18,6 +17,7 @@
 #include "coordinator/cluster/node_removals.h"
 #include "coordinator/cluster/recovery.h"
 #include "coordinator/daemon/image_parts.h"
+#include "coordinator/daemon/node_events.h"
 #include "coordinator/maintenance/overcommit.h"
 #include "coordinator/maintenance/rebalance.h"
 #include "coordinator/maintenance/resumes.h"
@@ -55,8 +55,7 @@ class Coordinator {
 
  private:
   Coordinator(control::asio::io_context& io, Config config, Store store, migration::Journal journal,
-              std::function<void(const Error&)> fatal, std::string peer_token, Images* fallback);
-  NodeTable::Listener node_listener();
+              std::function<void(const Error&)> fatal, const std::string& peer_token, Images* fallback);
   [[nodiscard]] ImageSurroundings around_images();
   Result<void> load();
   Result<void> listen();
@@ -65,8 +64,6 @@ class Coordinator {
   // What a client is told of a change stays.
   control::Task<HttpResponse> once_durable(HttpResponse response);
   [[nodiscard]] std::vector<std::string> metrics_tokens() const;
-  control::Task<> start_again(JobId id);
-  void forget_at(const Node& node);
 
   control::asio::any_io_executor executor_;
   Config config_;
@@ -81,10 +78,11 @@ class Coordinator {
   JobAdmission admission_;
   RemovedNodes removed_nodes_;
   NodeTable nodes_;
+  NodeFrames node_frames_;
+  NodeCalls node_calls_;
   MigrationRunner migration_runner_;
   Stops stops_;
   Fence fence_;
-  NodeRemovals removals_;
   Backups backups_;
   RunningSnapshots snapshots_;
   JobStates states_;
@@ -103,12 +101,14 @@ class Coordinator {
   HealthTable health_;
   EvacuationTable evacuation_table_;
   Evacuations evacuations_;
+  NodeEvents node_events_;
+  NodeSessions sessions_;
+  NodeRemovals removals_;
   MaintenanceSection maintenance_;
   HealthSection health_section_;
   Metrics metrics_;
   Rebalancer rebalancer_;
   Housekeeping housekeeping_;
-  std::set<JobId> starting_;  // being started again after their node came back
   std::string token_;
   std::string agent_token_;
   std::string metrics_token_;  // reads /metrics and nothing else

@@ -8,7 +8,7 @@ ImageBooks::ImageBooks(const ImageSurroundings& around, ImageCatalog::Recognised
       numbers(around.store),
       tasks(around.executor, around.store.id_tag()),
       finder(around.store, around.nodes, around.jobs, catalog),
-      reports({around.events, around.nodes, around.jobs, catalog, numbers, tasks, around.running}) {}
+      reports({around.events, around.frames, around.jobs, catalog, numbers, tasks, around.running}) {}
 
 Result<void> ImageBooks::load() {
   CKPT_TRYV(catalog.load());
@@ -17,21 +17,23 @@ Result<void> ImageBooks::load() {
 }
 
 ImageActs::ImageActs(const ImageSurroundings& around, ImageBooks& books)
-    : grants(around.nodes),
+    : grants(around.calls),
       orders(
-          {around.nodes, around.jobs, books.catalog, books.numbers, around.running, grants, around.executor}),
+          {around.calls, around.jobs, books.catalog, books.numbers, around.running, grants, around.executor}),
       snapshots({around.events, around.nodes, around.jobs, around.migrations, around.states, around.running,
                  books.reports, orders, books.tasks, around.executor}),
       protections({around.events, around.nodes, around.jobs, snapshots, around.executor}),
-      removals({around.config, around.events, around.nodes, around.jobs, books.catalog, around.executor}),
+      removals({around.config, around.events, around.nodes, around.calls, around.jobs, books.catalog,
+                around.executor}),
       open(around.config, books.tasks),
       records({around.events, around.nodes, around.jobs, around.lifecycle, books.catalog, books.reports, open,
                around.stops}),
-      runner({around.config, around.nodes, around.jobs, books.catalog, books.reports, books.tasks, orders,
-              grants, open, records, around.executor}),
+      runner({around.config, around.nodes, around.calls, around.jobs, books.catalog, books.reports,
+              books.tasks, orders, grants, open, records, around.executor}),
       cancels({around.nodes, around.jobs, orders, open, records}),
-      requests({around.nodes, around.jobs, around.admission, around.migrations, around.states, around.planner,
-                books.catalog, books.finder, books.tasks, snapshots, open, runner, cancels}) {}
+      requests({around.nodes, around.calls, around.jobs, around.admission, around.migrations, around.states,
+                around.planner, books.catalog, books.finder, books.tasks, snapshots, open, runner, cancels}) {
+}
 
 void ImageActs::start() {
   runner.start();

@@ -18,6 +18,8 @@ struct ImageSurroundings {
   Store& store;
   EventLog& events;
   NodeTable& nodes;
+  NodeCalls& calls;
+  NodeFrames& frames;
   JobTable& jobs;
   JobAdmission& admission;
   JobLifecycle& lifecycle;

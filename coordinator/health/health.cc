@@ -67,7 +67,7 @@ Result<void> HealthTable::load() {
 }
 
 void HealthTable::attach() {
-  parts_.nodes.take(
+  parts_.frames.take(
       wire::FrameType::kHealthReport,
       [this](const Node& node, std::span<const std::byte> body) { return on_report(node, body); });
 }
@@ -141,7 +141,7 @@ void HealthTable::tell_settings(const std::string& node, std::uint64_t known_num
   wire::HealthSettings settings;
   settings.known_number = known_number;
   settings.paused = parts_.policy.is_paused(node);
-  parts_.nodes.tell(node, settings, [this, node] { tell_later(node); });
+  parts_.calls.tell(node, settings, [this, node] { tell_later(node); });
 }
 
 // As they are then.

@@ -15,6 +15,7 @@
 #include <tuple>
 #include <vector>
 
+#include "coordinator/fleet/node_calls.h"
 #include "coordinator/fleet/nodes.h"
 #include "coordinator/health/policy.h"
 #include "coordinator/state/retention.h"
@@ -38,7 +39,8 @@ class HealthTable {
   struct Parts {
     Store& store;
     EventLog& events;
-    NodeTable& nodes;
+    NodeCalls& calls;
+    NodeFrames& frames;
     PolicyTable& policy;
     control::asio::any_io_executor executor;
   };

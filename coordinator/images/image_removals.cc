@@ -62,7 +62,7 @@ control::Task<Result<void>> ImageRemovals::remove(ImageId id, bool force) {
   order.vault_job = image.vault_job;
   order.version = image.version;
   order.of_job = true;
-  CKPT_CO_TRYV(co_await parts_.nodes.call(image.node, order, kRemoval));
+  CKPT_CO_TRYV(co_await parts_.calls.call(image.node, order, kRemoval));
   parts_.events.add("image-removed", "image " + image_text(image) + " was removed", image.node, image.job);
   co_return ok();
 }
@@ -109,7 +109,7 @@ control::Task<> ImageRemovals::sweep() {
     for (const std::uint64_t version : going.versions) {
       if (++orders > kMaxOrdersASweep) break;
       order.version = version;
-      const auto done = co_await parts_.nodes.call(going.image.node, order, kRemoval);
+      const auto done = co_await parts_.calls.call(going.image.node, order, kRemoval);
       if (!done)
         spdlog::info("images of {} at {} stay for now: {}", order.vault_job, going.image.node,
                      done.assume_error().to_string());

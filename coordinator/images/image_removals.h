@@ -5,6 +5,7 @@
 #pragma once
 
 #include "coordinator/fleet/jobs.h"
+#include "coordinator/fleet/node_calls.h"
 #include "coordinator/images/image_catalog.h"
 #include "coordinator/settings/config.h"
 #include "coordinator/state/event_log.h"
@@ -17,6 +18,7 @@ class ImageRemovals {
     const Config& config;
     EventLog& events;
     NodeTable& nodes;
+    NodeCalls& calls;
     JobTable& jobs;
     ImageCatalog& catalog;
     control::asio::any_io_executor executor;

@@ -6,24 +6,16 @@
 namespace ckpt::coordinator {
 
 ImageReports::ImageReports(Parts parts) : parts_(parts) {
-  parts_.nodes.take(wire::FrameType::kSnapshotReport,
-                    [this](const Node& node, std::span<const std::byte> body) -> Result<void> {
-                      CKPT_TRY(report, wire::decode<wire::SnapshotReport>(body));
-                      on_snapshot(node, report);
-                      return ok();
-                    });
-  parts_.nodes.take(wire::FrameType::kRestoreReport,
-                    [this](const Node& node, std::span<const std::byte> body) -> Result<void> {
-                      CKPT_TRY(report, wire::decode<wire::RestoreReport>(body));
-                      on_restored(node, report);
-                      return ok();
-                    });
-  parts_.nodes.take(wire::FrameType::kVaultContents,
-                    [this](const Node& node, std::span<const std::byte> body) -> Result<void> {
-                      CKPT_TRY(contents, wire::decode<wire::VaultContents>(body));
-                      on_contents(node, contents);
-                      return ok();
-                    });
+  using wire::FrameType;
+  parts_.frames.take<wire::SnapshotReport>(
+      FrameType::kSnapshotReport,
+      [this](const Node& node, const wire::SnapshotReport& report) { on_snapshot(node, report); });
+  parts_.frames.take<wire::RestoreReport>(
+      FrameType::kRestoreReport,
+      [this](const Node& node, const wire::RestoreReport& report) { on_restored(node, report); });
+  parts_.frames.take<wire::VaultContents>(
+      FrameType::kVaultContents,
+      [this](const Node& node, const wire::VaultContents& contents) { on_contents(node, contents); });
 }
 
 void ImageReports::on_snapshot(const Node& node, const wire::SnapshotReport& report) {

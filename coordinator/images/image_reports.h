@@ -8,6 +8,7 @@
 #include <map>
 
 #include "coordinator/fleet/jobs.h"
+#include "coordinator/fleet/node_frames.h"
 #include "coordinator/fleet/running_snapshots.h"
 #include "coordinator/images/contents_parts.h"
 #include "coordinator/images/image_catalog.h"
@@ -21,7 +22,7 @@ class ImageReports {
  public:
   struct Parts {
     EventLog& events;
-    NodeTable& nodes;
+    NodeFrames& frames;
     JobTable& jobs;
     ImageCatalog& catalog;
     ImageNumbers& numbers;

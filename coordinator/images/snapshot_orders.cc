@@ -73,7 +73,7 @@ control::Task<Result<void>> SnapshotOrders::send(wire::TakeSnapshot order, std::
     co_return Error(ErrorCode::kUnavailable, "The snapshot was given up before it was ordered");
   }
   const std::string vault_job = order.vault_job;
-  const auto taken = co_await parts_.nodes.call(node, std::move(order), limit);
+  const auto taken = co_await parts_.calls.call(node, std::move(order), limit);
   if (taken && !peer.address.empty()) fault_point(FaultPoint::kCoordinatorSnapshotTaken);
   co_await parts_.grants.give_back(peer);
   if (!taken || peer.address.empty()) co_return taken;
@@ -82,7 +82,7 @@ control::Task<Result<void>> SnapshotOrders::send(wire::TakeSnapshot order, std::
   look.vault_job = vault_job;
   look.of_job = true;
   // Only the node where they lie says what images there are.
-  if (auto listed = co_await parts_.nodes.call(peer.node, std::move(look), kPeerListing); !listed)
+  if (auto listed = co_await parts_.calls.call(peer.node, std::move(look), kPeerListing); !listed)
     spdlog::warn("the images of {} are not known yet: {}", peer.node, listed.assume_error().to_string());
   co_return taken;
 }
@@ -92,7 +92,7 @@ control::Task<Result<void>> SnapshotOrders::give_up(JobId id, std::string node, 
   order.job = id;
   order.incarnation = incarnation;
   order.cancel = true;
-  co_return co_await parts_.nodes.call(std::move(node), std::move(order), kCancelAnswer);
+  co_return co_await parts_.calls.call(std::move(node), std::move(order), kCancelAnswer);
 }
 
 void SnapshotOrders::give_up_soon(JobId id, std::string node, Incarnation incarnation) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Orders a snapshot from the node where the job runs, into its own vault, another node's, or a folder; and has
-// one given up.
+// Orders a snapshot from the node where the job runs, into its own vault, another node's, or a folder; and
+// cancels one.
 // Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: those of the
 // nodes; kUnavailable for one that was given up before it was ordered.
 #pragma once
@@ -19,7 +19,7 @@ namespace ckpt::coordinator {
 class SnapshotOrders {
  public:
   struct Parts {
-    NodeTable& nodes;
+    NodeCalls& calls;
     JobTable& jobs;
     const ImageCatalog& catalog;
     ImageNumbers& numbers;

@@ -15,7 +15,7 @@ control::Task<Result<wire::VaultPeer>> VaultGrants::ask(std::string owner, std::
   wire::VaultPeer peer;
   if (owner == user) co_return peer;
   request.lasts_ms = static_cast<std::uint64_t>(std::chrono::milliseconds(kLongestGrant).count());
-  CKPT_CO_TRY(granted, co_await nodes_.grant_vault(owner, std::move(request), kGranting));
+  CKPT_CO_TRY(granted, co_await calls_.grant_vault(owner, std::move(request), kGranting));
   peer.node = owner;
   peer.address = granted.address;
   peer.token = std::move(granted.token);
@@ -27,7 +27,7 @@ control::Task<> VaultGrants::give_back(wire::VaultPeer peer) {
   if (peer.address.empty()) co_return;
   wire::GrantVault request;
   request.revoke = peer.token;
-  (void)co_await nodes_.call(peer.node, std::move(request), kGranting);
+  (void)co_await calls_.call(peer.node, std::move(request), kGranting);
 }
 
 }  // namespace ckpt::coordinator

@@ -7,13 +7,13 @@
 
 #include <string>
 
-#include "coordinator/fleet/nodes.h"
+#include "coordinator/fleet/node_calls.h"
 
 namespace ckpt::coordinator {
 
 class VaultGrants {
  public:
-  explicit VaultGrants(NodeTable& nodes) : nodes_(nodes) {}
+  explicit VaultGrants(NodeCalls& calls) : calls_(calls) {}
 
   // Of `owner` for `user`: nothing to be granted, an empty address, where they are one.
   control::Task<Result<wire::VaultPeer>> ask(std::string owner, std::string user, wire::GrantVault request);
@@ -21,7 +21,7 @@ class VaultGrants {
   control::Task<> give_back(wire::VaultPeer peer);
 
  private:
-  NodeTable& nodes_;
+  NodeCalls& calls_;
 };
 
 }  // namespace ckpt::coordinator

@@ -16,6 +16,25 @@ const std::string& node_of(const Migration& m, Party party) {
 
 }  // namespace
 
+void MigrationRunner::take_frames() {
+  using wire::FrameType;
+  const auto on_switch_frame = [this](const Node& node, std::span<const std::byte> body) -> Result<void> {
+    CKPT_TRY(message, wire::decode_switch(body));
+    on_switch(node, message);
+    return ok();
+  };
+  parts_.frames.take(FrameType::kSwitch, on_switch_frame);
+  parts_.frames.take<wire::MigrationProgress>(
+      FrameType::kMigrationProgress,
+      [this](const Node& node, const wire::MigrationProgress& progress) { on_progress(node, progress); });
+  parts_.frames.take<wire::SourceReport>(
+      FrameType::kSourceReport,
+      [this](const Node& node, const wire::SourceReport& report) { on_source_report(node, report); });
+  parts_.frames.take<wire::TargetReport>(
+      FrameType::kTargetReport,
+      [this](const Node& node, const wire::TargetReport& report) { on_target_report(node, report); });
+}
+
 Incarnation MigrationRunner::owner_of(MigrationId id) const {
   const migration::CoordinatorState* state = driver_.switches().find(id);
   return state == nullptr ? 0 : migration::owner_incarnation(*state);
@@ -39,7 +58,7 @@ void MigrationRunner::taking(MigrationId id, const migration::CoordinatorEvent& 
 void MigrationRunner::send(const migration::SwitchInfo& info, const migration::Send& sent) {
   const wire::SwitchMessage message(info.migration, info.job, info.base, sent.from, sent.to, sent.body);
   const std::string& node = node_of(entry(info), sent.to);
-  const bool left = parts_.nodes.tell(node, message);
+  const bool left = parts_.calls.tell(node, message);
   spdlog::debug("migration {}: {} to {} ({}){}", migration_text(info.migration), wire::name_of(sent.body),
                 to_string(sent.to), node, left ? "" : ": not connected");
 }
@@ -93,7 +112,7 @@ void MigrationRunner::on_switch(const Node& node, const wire::SwitchMessage& mes
     return;
   }
   if (message.to != Party::kCoordinator) {
-    parts_.nodes.tell(node_of(*m, message.to), message);
+    parts_.calls.tell(node_of(*m, message.to), message);
     return;
   }
   spdlog::debug("migration {}: {} from {}", id, wire::name_of(message.body), to_string(message.from));

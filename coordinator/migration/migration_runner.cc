@@ -45,7 +45,9 @@ MigrationRunner::MigrationRunner(Parts parts, migration::Journal journal, migrat
                                  std::function<void(const Error&)> fatal)
     : parts_(std::move(parts)),
       outcomes_({parts_.table, parts_.events, parts_.nodes, parts_.jobs, parts_.lifecycle, parts_.executor}),
-      driver_(parts_.executor, std::move(journal), timing, *this, std::move(fatal)) {}
+      driver_(parts_.executor, std::move(journal), timing, *this, std::move(fatal)) {
+  take_frames();
+}
 
 Result<void> MigrationRunner::restore() {
   std::vector<migration::Record> records = driver_.records();
@@ -190,7 +192,7 @@ control::Task<Result<void>> MigrationRunner::set_limits(MigrationId id,
   limits.migration = id;
   if (max_downtime_ns) limits.max_downtime_ns = *max_downtime_ns;
   if (bandwidth) limits.bandwidth_bytes_per_second = static_cast<std::int64_t>(*bandwidth);
-  CKPT_CO_TRYV(co_await parts_.nodes.call(m->from.node, limits, kAnswerTime));
+  CKPT_CO_TRYV(co_await parts_.calls.call(m->from.node, limits, kAnswerTime));
   if (max_downtime_ns) m->options.max_downtime_ns = *max_downtime_ns;
   if (bandwidth) m->options.bandwidth_bytes_per_second = *bandwidth;
   parts_.table.save(*m);

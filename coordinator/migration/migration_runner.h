@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 
+#include "coordinator/fleet/node_calls.h"
 #include "coordinator/migration/migration_outcomes.h"
 #include "coordinator/migration/switch_driver.h"
 #include "libckpt/protocol/wire/migration_messages.h"
@@ -27,6 +28,8 @@ class MigrationRunner : private SwitchEffects {
     StoreSync& sync;
     EventLog& events;
     NodeTable& nodes;
+    NodeCalls& calls;
+    NodeFrames& frames;
     JobTable& jobs;
     JobLifecycle& lifecycle;
     control::asio::any_io_executor executor;
@@ -64,10 +67,6 @@ class MigrationRunner : private SwitchEffects {
 
   void on_node_ready(const Node& node);
   void on_node_lost(const Node& node);
-  void on_switch(const Node& node, const wire::SwitchMessage& message);
-  void on_progress(const Node& node, const wire::MigrationProgress& progress);
-  void on_source_report(const Node& node, const wire::SourceReport& report);
-  void on_target_report(const Node& node, const wire::TargetReport& report);
 
  private:
   // SwitchEffects.
@@ -80,6 +79,11 @@ class MigrationRunner : private SwitchEffects {
                                                    const migration::ArmTimer& timer) const override;
   control::Task<Result<Forget>> forgettable() override;
 
+  void take_frames();
+  void on_switch(const Node& node, const wire::SwitchMessage& message);
+  void on_progress(const Node& node, const wire::MigrationProgress& progress);
+  void on_source_report(const Node& node, const wire::SourceReport& report);
+  void on_target_report(const Node& node, const wire::TargetReport& report);
   void tell_presence(const Node& node, bool connected);
   void adopt_outcome(Migration& migration);
   Migration& entry(const migration::SwitchInfo& info);

@@ -17,12 +17,12 @@ bool says_more(const Error& error, const std::optional<Error>& before) {
          error.message().find("already") != std::string::npos;
 }
 
-control::Task<Result<Found>> find_process(NodeTable& table, std::vector<std::string> nodes,
+control::Task<Result<Found>> find_process(NodeCalls& calls, std::vector<std::string> nodes,
                                           wire::InspectProcess request) {
   std::optional<Error> obstacle;
   std::optional<Found> found;
   for (const std::string& node : nodes) {
-    auto facts = co_await table.inspect(node, request);
+    auto facts = co_await calls.inspect(node, request);
     if (facts) {
       found.emplace(node, std::move(facts).assume_value());
       break;
@@ -48,7 +48,7 @@ control::Task<Result<Job*>> Service::adopt(AdoptRequest request) {
   question.pid = request.pid;
   question.machine = request.machine;
   question.start_ticks = request.start_ticks;
-  CKPT_CO_TRY(found, co_await find_process(parts_.nodes, std::move(nodes), question));
+  CKPT_CO_TRY(found, co_await find_process(parts_.calls, std::move(nodes), question));
   wire::JobSpec spec;
   spec.name = request.name;
   spec.argv = found.facts.argv;

@@ -17,7 +17,7 @@ void Fence::on_instance(const Node& node, const wire::JobInstance& instance) {
   wire::StopJob message;
   message.job = job->id;
   message.incarnation = job->fenced;
-  nodes_.tell(node.row.name, message);
+  calls_.tell(node.row.name, message);
 }
 
 }  // namespace ckpt::coordinator

@@ -6,18 +6,19 @@
 #pragma once
 
 #include "coordinator/fleet/jobs.h"
+#include "coordinator/fleet/node_calls.h"
 
 namespace ckpt::coordinator {
 
 class Fence {
  public:
-  Fence(NodeTable& nodes, JobTable& jobs) : nodes_(nodes), jobs_(jobs) {}
+  Fence(NodeCalls& calls, JobTable& jobs) : calls_(calls), jobs_(jobs) {}
 
   void on_inventory(const Node& node);
   void on_instance(const Node& node, const wire::JobInstance& instance);
 
  private:
-  NodeTable& nodes_;
+  NodeCalls& calls_;
   JobTable& jobs_;
 };
 

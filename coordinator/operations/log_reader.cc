@@ -50,7 +50,7 @@ control::Task<Result<LogChunk>> LogReader::read(JobId id, std::uint64_t offset, 
     request.offset = offset - std::min(begin, offset);
     request.limit = std::min(limit, wire::kMaxLogBytes);
     request.follow_ns = nanos_until(deadline);
-    CKPT_CO_TRY(data, co_await nodes_.read_log(segment.node, request));
+    CKPT_CO_TRY(data, co_await calls_.read_log(segment.node, request));
     job = jobs_.find(id);
     if (job == nullptr) break;
     const bool last = index + 1 >= job->segments.size();

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "coordinator/fleet/jobs.h"
+#include "coordinator/fleet/node_calls.h"
 
 namespace ckpt::coordinator {
 
@@ -21,14 +22,16 @@ struct LogChunk {
 class LogReader {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
-  LogReader(NodeTable& nodes, JobTable& jobs) : nodes_(nodes), jobs_(jobs) {}
+  LogReader(const NodeTable& nodes, NodeCalls& calls, JobTable& jobs)
+      : nodes_(nodes), calls_(calls), jobs_(jobs) {}
 
   // Waits for more until the deadline where there is nothing yet.
   control::Task<Result<LogChunk>> read(JobId id, std::uint64_t offset, std::uint32_t limit,
                                        Deadline deadline);
 
  private:
-  NodeTable& nodes_;
+  const NodeTable& nodes_;
+  NodeCalls& calls_;
   JobTable& jobs_;
 };
 

@@ -43,7 +43,7 @@ control::Task<> Service::start(JobId id) {
   if (job == nullptr || job->state != JobState::kStarting) co_return;
   wire::StartJob message;
   message.spec = job->spec;
-  auto started = co_await parts_.nodes.call(job->node(), message, kStartAnswer);
+  auto started = co_await parts_.calls.call(job->node(), message, kStartAnswer);
   Job* now = parts_.jobs.find(id);
   if (now == nullptr) co_return;
   if (started) {

@@ -32,6 +32,7 @@ class Service {
   using Deadline = std::chrono::steady_clock::time_point;
   struct Parts {
     NodeTable& nodes;
+    NodeCalls& calls;
     JobTable& jobs;
     JobAdmission& admission;
     JobLifecycle& lifecycle;

@@ -121,7 +121,7 @@ void Stops::tell(const Node& node, const Job& job) {
   if (!found || !told_.insert(told).second) return;
   message.grace_ns = job.stop_grace_ms * kNanosPerMs;
   // The node's next inventory looks again.
-  parts_.nodes.tell(node.row.name, message, [this, told] { told_.erase(told); });
+  parts_.calls.tell(node.row.name, message, [this, told] { told_.erase(told); });
 }
 
 }  // namespace ckpt::coordinator

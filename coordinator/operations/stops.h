@@ -22,6 +22,7 @@ class Stops {
  public:
   struct Parts {
     NodeTable& nodes;
+    NodeCalls& calls;
     JobTable& jobs;
     JobLifecycle& lifecycle;
     MigrationTable& migrations;

@@ -69,7 +69,7 @@ control::Task<Result<Place>> ImageRequests::choose_place(JobId id, Image image, 
     order.folder = image.folder;
     order.vault_job = image.vault_job;
     order.of_job = true;
-    const auto listed = co_await parts_.nodes.call(node, order, kRequestListing);
+    const auto listed = co_await parts_.calls.call(node, order, kRequestListing);
     if (listed && parts_.catalog.is_whole_at(node, image)) co_return candidate.place;
     obstacle += (obstacle.empty() ? "" : "; ") + node + ": " +
                 (listed ? "it has no whole image " + image_text(image) : listed.assume_error().to_string());
@@ -118,7 +118,7 @@ control::Task<Result<TaskId>> ImageRequests::begin_revival(RestoreWish wish) {
   request.folder = image.folder;
   request.vault_job = image.vault_job;
   request.version = image.version;
-  CKPT_CO_TRY(facts, co_await parts_.nodes.read_image(image.node, std::move(request), kReading));
+  CKPT_CO_TRY(facts, co_await parts_.calls.read_image(image.node, std::move(request), kReading));
   if (facts.spec.argv.empty() || facts.spec.ranks.size() != 1)
     co_return Error(ErrorCode::kCorrupt,
                     "Image " + image_text(image) + " does not say how its job is started");

@@ -32,6 +32,7 @@ class ImageRequests : public Images {
  public:
   struct Parts {
     NodeTable& nodes;
+    NodeCalls& calls;
     JobTable& jobs;
     JobAdmission& admission;
     const MigrationTable& migrations;

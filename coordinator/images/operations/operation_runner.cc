@@ -238,7 +238,7 @@ control::Task<> OperationRunner::ask_vault(JobId id) {
   order.folder = image.folder;
   order.vault_job = image.vault_job;
   order.of_job = true;
-  const auto listed = co_await parts_.nodes.call(image.node, order, kListing);
+  const auto listed = co_await parts_.calls.call(image.node, order, kListing);
   if (listed) {
     parts_.open.set_listed(id, true);
     co_return;
@@ -258,7 +258,7 @@ control::Task<> OperationRunner::end_instances(JobId id) {
     wire::StopJob order;
     order.job = id;
     order.incarnation = up_to;
-    if (auto told = co_await parts_.nodes.call(node, order, kEnding); !told)
+    if (auto told = co_await parts_.calls.call(node, order, kEnding); !told)
       spdlog::warn("ending what is left of {} on {}: {}", job_text(id), node,
                    told.assume_error().to_string());
   }
@@ -271,7 +271,7 @@ control::Task<> OperationRunner::end_instances(JobId id) {
 control::Task<Result<void>> OperationRunner::was_started(ImageOperation operation, wire::RestoreImage order,
                                                          Error why) {
   order.asks_only = true;
-  auto answer = co_await parts_.nodes.call(operation.to_node, std::move(order), kListing);
+  auto answer = co_await parts_.calls.call(operation.to_node, std::move(order), kListing);
   if (answer || answer.assume_error().code() != ErrorCode::kNotFound) co_return answer;
   co_return Error(ErrorCode::kRefused, "The vault of " + operation.image.node + " cannot be read")
       .caused_by(std::move(why));
@@ -287,7 +287,7 @@ control::Task<Result<void>> OperationRunner::order_start(ImageOperation operatio
     order.peer = std::move(granted).assume_value();
   }
   const wire::VaultPeer peer = order.peer;
-  const auto started = co_await parts_.nodes.call(operation.to_node, std::move(order), kLongestStart);
+  const auto started = co_await parts_.calls.call(operation.to_node, std::move(order), kLongestStart);
   co_await parts_.grants.give_back(peer);
   co_return started;
 }

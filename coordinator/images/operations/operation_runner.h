@@ -22,6 +22,7 @@ class OperationRunner {
   struct Parts {
     const Config& config;
     NodeTable& nodes;
+    NodeCalls& calls;
     JobTable& jobs;
     const ImageCatalog& catalog;
     const ImageReports& reports;

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/daemon/node_events.h"
+
+#include <spdlog/spdlog.h>
+
+#include "libckpt/net/control/spawn.h"
+
+namespace ckpt::coordinator {
+
+void NodeEvents::on_ready(const Node& node) {
+  parts_.events.add("node-ready", "node " + node.row.name + " is ready", node.row.name);
+  parts_.recovery.on_ready(node);
+  parts_.migration_runner.on_node_ready(node);
+  parts_.jobs.changed().notify();
+  parts_.health.on_node_ready(node);
+}
+
+void NodeEvents::on_lost(const Node& node) {
+  parts_.events.add("node-lost", "node " + node.row.name + " is not connected any more", node.row.name);
+  parts_.migration_runner.on_node_lost(node);
+  parts_.stops.on_lost(node);
+  parts_.jobs.changed().notify();
+}
+
+void NodeEvents::on_inventory(const Node& node) {
+  const Retention keep(static_cast<std::size_t>(parts_.config.ended_jobs_kept));
+  for (const JobId id : parts_.lifecycle.forget_old(keep)) spdlog::info("job {} is forgotten", job_text(id));
+  forget_at(node);
+  parts_.recovery.on_inventory(node);
+  parts_.fence.on_inventory(node);
+  for (const JobId id : parts_.lifecycle.on_inventory(node)) {
+    if (starting_.insert(id).second)
+      control::spawn(parts_.executor, "starting " + job_text(id), start_again(id));
+  }
+  parts_.stops.on_inventory(node);
+  parts_.drains.on_inventory();
+  parts_.evacuations.on_inventory();
+}
+
+void NodeEvents::on_instance(const Node& node, const wire::JobInstance& instance) {
+  parts_.recovery.on_instance(node, instance);
+  parts_.fence.on_instance(node, instance);
+  parts_.lifecycle.on_instance(node, instance);
+  parts_.stops.on_instance(instance);
+}
+
+control::Task<> NodeEvents::start_again(JobId id) {
+  co_await parts_.service.start(id);
+  starting_.erase(id);
+}
+
+// At each inventory: the node may have been away when the job was forgotten here.
+void NodeEvents::forget_at(const Node& node) {
+  std::set<JobId> forgotten;
+  for (const wire::JobInstance& instance : node.instances) {
+    const bool over = is_over(instance.phase);
+    if (over && parts_.jobs.was_forgotten(instance.job)) forgotten.insert(instance.job);
+  }
+  for (const JobId id : forgotten) {
+    wire::ForgetJob message;
+    message.job = id;
+    parts_.calls.tell(node.row.name, message);
+  }
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happens when a node becomes ready, is lost, or reports its instances: which parts of the coordinator
+// learn of it, and in which order.
+// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: none.
+#pragma once
+
+#include <set>
+
+#include "coordinator/cluster/recovery.h"
+#include "coordinator/fleet/node_sessions.h"
+#include "coordinator/health/evacuations.h"
+#include "coordinator/maintenance/drains.h"
+#include "coordinator/operations/fence.h"
+#include "coordinator/operations/service.h"
+
+namespace ckpt::coordinator {
+
+class NodeEvents : public NodeListener {
+ public:
+  struct Parts {
+    const Config& config;
+    EventLog& events;
+    NodeCalls& calls;
+    JobTable& jobs;
+    JobLifecycle& lifecycle;
+    MigrationRunner& migration_runner;
+    Recovery& recovery;
+    Fence& fence;
+    Stops& stops;
+    Service& service;
+    Drains& drains;
+    HealthTable& health;
+    Evacuations& evacuations;
+    control::asio::any_io_executor executor;
+  };
+  explicit NodeEvents(Parts parts) : parts_(std::move(parts)) {}
+
+  void on_ready(const Node& node) override;
+  void on_lost(const Node& node) override;
+  void on_inventory(const Node& node) override;
+  void on_instance(const Node& node, const wire::JobInstance& instance) override;
+
+ private:
+  control::Task<> start_again(JobId id);
+  void forget_at(const Node& node);
+
+  Parts parts_;
+  std::set<JobId> starting_;  // being started again after their node came back
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// A node: its row, its last inventory, and the connection of its agent. A value; NodeTable keeps the nodes.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "coordinator/state/store.h"
+#include "libckpt/net/control/connection.h"
+#include "libckpt/protocol/wire/job_messages.h"
+#include "libckpt/protocol/wire/node_messages.h"
+
+namespace ckpt::coordinator {
+
+// What an instance holds, as of the look at the driver that reported the free memory.
+struct ShownMemory {
+  ShownMemory() = default;
+  JobId job = 0;
+  Incarnation incarnation = 0;
+  std::uint32_t gpu = 0;
+  std::uint64_t bytes = 0;
+};
+
+struct Node {
+  NodeRow row;
+  std::vector<wire::GpuInfo> gpus;           // as last reported
+  std::vector<wire::JobInstance> instances;  // as last reported
+  bool moves_processes = false;  // as last reported: host processes can be dumped and restored there
+  std::string process_reason = "it has not said so";
+  std::string driver_version;
+  std::string rack;
+  std::vector<std::string> labels;
+  std::map<std::uint32_t, MemoryHistory>
+      gpu_memory;                  // in use, by GPU, as far as reported since the coordinator started
+  std::vector<ShownMemory> shown;  // free_bytes of `gpus` is without this
+  // From its hello (node_messages.h): for a coordinator that has forgotten something.
+  std::vector<wire::OpenSwitch> switches;
+  MigrationId newest_migration = 0;
+  JobId newest_job = 0;
+  bool describes = false;
+  std::shared_ptr<control::Connection> connection;
+  void keep(const wire::NodeInventory& inventory, std::int64_t now_ms);
+  // Replaces what was known of the instance.
+  void keep(const wire::JobInstance& instance);
+  [[nodiscard]] bool connected() const { return connection != nullptr && connection->is_open(); }
+  [[nodiscard]] const wire::JobInstance* find(JobId job, Incarnation incarnation) const;
+  [[nodiscard]] std::uint64_t shown_bytes(JobId job, Incarnation incarnation) const;
+  [[nodiscard]] std::uint64_t shown_bytes(std::uint32_t gpu) const;  // of all instances on it
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/fleet/node_calls.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+using wire::FrameType;
+
+constexpr std::chrono::milliseconds kLogGrace{10000};
+constexpr std::chrono::milliseconds kInspection{30000};
+
+}  // namespace
+
+NodeCalls::NodeCalls(const NodeTable& nodes, StoreSync& sync, NodeFrames& frames,
+                     control::asio::any_io_executor executor)
+    : nodes_(nodes), sync_(sync), executor_(std::move(executor)) {
+  take_answers<wire::Reply>(frames, FrameType::kReply);
+  take_answers<wire::LogData>(frames, FrameType::kLogData);
+  take_answers<wire::ProcessFacts>(frames, FrameType::kProcessFacts);
+  take_answers<wire::VaultGrant>(frames, FrameType::kVaultGrant);
+  take_answers<wire::ImageFacts>(frames, FrameType::kImageFacts);
+  take_answers<wire::JobFacts>(frames, FrameType::kJobFacts);
+  take_answers<wire::SwitchFacts>(frames, FrameType::kSwitchFacts);
+}
+
+void NodeCalls::on_disconnected(const std::string& node, const Error& reason) {
+  for (auto& [id, pending] : *pending_) {
+    if (pending->node != node || pending->answer) continue;
+    pending->answer = Error(ErrorCode::kUnavailable, "Node " + node + " went away: " + reason.to_string());
+    pending->wake.cancel();
+  }
+}
+
+void NodeCalls::finish(std::uint64_t request, const std::string& node, Answer answer) {
+  const auto at = pending_->find(request);
+  if (at == pending_->end() || at->second->node != node || at->second->answer)
+    return;  // late, or another node's request
+  at->second->answer = std::move(answer);
+  at->second->wake.cancel();
+}
+
+control::Task<Result<wire::ProcessFacts>> NodeCalls::inspect(std::string node, wire::InspectProcess request) {
+  co_return co_await ask<wire::ProcessFacts>(std::move(node), std::move(request), kInspection);
+}
+
+control::Task<Result<wire::JobFacts>> NodeCalls::describe(std::string node, wire::DescribeJob request) {
+  co_return co_await ask<wire::JobFacts>(std::move(node), std::move(request), kInspection);
+}
+
+control::Task<Result<wire::SwitchFacts>> NodeCalls::describe(std::string node, wire::DescribeSwitch request) {
+  co_return co_await ask<wire::SwitchFacts>(std::move(node), std::move(request), kInspection);
+}
+
+control::Task<Result<wire::VaultGrant>> NodeCalls::grant_vault(std::string node, wire::GrantVault request,
+                                                               std::chrono::milliseconds timeout) {
+  co_return co_await ask<wire::VaultGrant>(std::move(node), std::move(request), timeout);
+}
+
+control::Task<Result<wire::ImageFacts>> NodeCalls::read_image(std::string node, wire::ReadImage request,
+                                                              std::chrono::milliseconds timeout) {
+  co_return co_await ask<wire::ImageFacts>(std::move(node), std::move(request), timeout);
+}
+
+control::Task<Result<wire::LogData>> NodeCalls::read_log(std::string node, wire::ReadLog request) {
+  request.request_id = next_request_++;
+  const auto timeout =
+      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds(request.follow_ns)) +
+      kLogGrace;
+  auto answer = co_await exchange(node, request, request.request_id, timeout);
+  if (!answer) co_return answer.assume_error();
+  if (const auto* reply = std::get_if<wire::Reply>(&answer.assume_value())) {
+    if (reply->ok) co_return Error(ErrorCode::kProtocol, "Node " + node + " answered without a log");
+    co_return reply->to_error();
+  }
+  if (!std::holds_alternative<wire::LogData>(answer.assume_value()))
+    co_return Error(ErrorCode::kProtocol, "Node " + node + " answered with something else than a log");
+  auto data = std::get<wire::LogData>(std::move(answer).assume_value());
+  if (data.offset != request.offset || data.bytes.size() > request.limit)
+    co_return Error(ErrorCode::kProtocol, "Node " + node + " answered with another part of the log");
+  co_return std::move(data);
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages to nodes, and requests to them with their answers.
+//
+// Messages to a node leave once the store is durable up to then. A coordinator that lost a record with its
+// power could order the same elsewhere. Messages of a switch leave at once: the journal decides them. So do
+// questions.
+// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: kUnavailable
+// when the node is not connected or its connection ends meanwhile, kTimedOut when it does not answer (then
+// the effect is unknown), else the agent's answer.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "coordinator/fleet/node_frames.h"
+#include "coordinator/fleet/nodes.h"
+#include "coordinator/state/store_sync.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+
+namespace ckpt::coordinator {
+
+class NodeCalls {
+ public:
+  NodeCalls(const NodeTable& nodes, StoreSync& sync, NodeFrames& frames,
+            control::asio::any_io_executor executor);
+  NodeCalls(const NodeCalls&) = delete;
+  NodeCalls& operator=(const NodeCalls&) = delete;
+
+  // Best effort: false if not connected.
+  bool tell(const std::string& node, const wire::SwitchMessage& message) { return send(node, message); }
+  // Not at all if the store does not become durable: then `not_told` is called, for callers that would not
+  // repeat the message.
+  template <class M>
+  void tell(const std::string& node, const M& message, std::function<void()> not_told = {}) {
+    sync_.when_durable([this, node, message, not_told = std::move(not_told)](const Result<void>& stays) {
+      if (stays.has_value())
+        send(node, message);
+      else if (not_told)
+        not_told();
+    });
+  }
+
+  // Sends a request and waits for its Reply.
+  template <class M>
+  control::Task<Result<void>> call(std::string node, M request, std::chrono::milliseconds timeout) {
+    CKPT_CO_TRYV(co_await durable(sync_));
+    request.request_id = next_request_++;
+    auto answer = co_await exchange(node, request, request.request_id, timeout);
+    if (!answer) co_return answer.assume_error();
+    if (const auto* reply = std::get_if<wire::Reply>(&answer.assume_value()); reply != nullptr && !reply->ok)
+      co_return reply->to_error();
+    co_return ok();
+  }
+  control::Task<Result<wire::LogData>> read_log(std::string node, wire::ReadLog request);
+  control::Task<Result<wire::ProcessFacts>> inspect(std::string node, wire::InspectProcess request);
+  control::Task<Result<wire::JobFacts>> describe(std::string node, wire::DescribeJob request);
+  control::Task<Result<wire::SwitchFacts>> describe(std::string node, wire::DescribeSwitch request);
+  control::Task<Result<wire::VaultGrant>> grant_vault(std::string node, wire::GrantVault request,
+                                                      std::chrono::milliseconds timeout);
+  control::Task<Result<wire::ImageFacts>> read_image(std::string node, wire::ReadImage request,
+                                                     std::chrono::milliseconds timeout);
+
+  // The connection of the node has ended: its requests get no answer.
+  void on_disconnected(const std::string& node, const Error& reason);
+
+ private:
+  using Answer = std::variant<wire::Reply, wire::LogData, wire::ProcessFacts, wire::VaultGrant,
+                              wire::ImageFacts, wire::JobFacts, wire::SwitchFacts>;
+  struct Pending {
+    Pending(std::string node_name, control::asio::any_io_executor executor)
+        : node(std::move(node_name)), wake(std::move(executor)) {}
+    std::string node;
+    control::asio::steady_timer wake;
+    std::optional<Result<Answer>> answer;
+  };
+
+  using PendingAnswers = std::map<std::uint64_t, std::shared_ptr<Pending>>;
+  // The answer is expected for as long as this lives. A coroutine that is never resumed may outlive this
+  // object.
+  class Expecting {
+   public:
+    Expecting(std::shared_ptr<PendingAnswers> answers, std::uint64_t id, std::shared_ptr<Pending> pending)
+        : answers_(std::move(answers)), id_(id) {
+      answers_->emplace(id, std::move(pending));
+    }
+    ~Expecting() { answers_->erase(id_); }
+    Expecting(const Expecting&) = delete;
+    Expecting& operator=(const Expecting&) = delete;
+
+   private:
+    std::shared_ptr<PendingAnswers> answers_;
+    std::uint64_t id_;
+  };
+
+  template <class M>
+  bool send(const std::string& node, const M& message) {
+    const Node* entry = nodes_.find(node);
+    return entry != nullptr && entry->connected() && entry->connection->send(message).has_value();
+  }
+
+  // A request that is answered with a `Wanted`, or with a Reply that gives the reason why not.
+  template <class Wanted, class M>
+  control::Task<Result<Wanted>> ask(std::string node, M request, std::chrono::milliseconds timeout) {
+    request.request_id = next_request_++;
+    auto answer = co_await exchange(node, request, request.request_id, timeout);
+    if (!answer) co_return answer.assume_error();
+    if (const auto* reply = std::get_if<wire::Reply>(&answer.assume_value()); reply != nullptr && !reply->ok)
+      co_return reply->to_error();
+    auto* wanted = std::get_if<Wanted>(&answer.assume_value());
+    if (wanted == nullptr)
+      co_return Error(ErrorCode::kProtocol, "Node " + node + " answered with something else than was asked");
+    co_return std::move(*wanted);
+  }
+
+  template <class M>
+  control::Task<Result<Answer>> exchange(std::string node, M request, std::uint64_t id,
+                                         std::chrono::milliseconds timeout) {
+    const Node* entry = nodes_.find(node);
+    if (entry == nullptr || !entry->connected())
+      co_return Error(ErrorCode::kUnavailable, "Node " + node + " is not connected");
+    auto pending = std::make_shared<Pending>(node, executor_);
+    const Expecting expecting(pending_, id, pending);  // also when the caller is cancelled meanwhile
+    if (auto sent = entry->connection->send(request); !sent) co_return sent.assume_error();
+    pending->wake.expires_after(timeout);
+    while (!pending->answer) {
+      const auto [code] = co_await pending->wake.async_wait(control::kTuple);
+      if (!code && !pending->answer)
+        pending->answer = Error(ErrorCode::kTimedOut, "Node " + node + " did not answer in time");
+    }
+    co_return std::move(*pending->answer);
+  }
+
+  template <class M>
+  void take_answers(NodeFrames& frames, wire::FrameType type) {
+    frames.take<M>(type, [this](const Node& node, const M& message) {
+      finish(message.request_id, node.row.name, message);
+    });
+  }
+  void finish(std::uint64_t request, const std::string& node, Answer answer);
+
+  const NodeTable& nodes_;
+  StoreSync& sync_;
+  control::asio::any_io_executor executor_;
+  std::shared_ptr<PendingAnswers> pending_ = std::make_shared<PendingAnswers>();
+  std::uint64_t next_request_ = 1;
+};
+
+}  // namespace ckpt::coordinator
