@@ -110,6 +110,8 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       service_({nodes_, node_calls_, jobs_, admission_, lifecycle_, planner_, stops_, images_.cancels,
                 overcommit_}),
       logs_(nodes_, node_calls_, jobs_),
+      job_section_({service_, moves_, planner_, states_, logs_, nodes_, jobs_, migrations_}),
+      migration_section_(migrations_, migration_runner_),
       drain_table_(store_, executor_),
       drains_({events_, nodes_, jobs_, migrations_, cordons_, states_, planner_, moves_,
                fallback != nullptr ? *fallback : images_.requests, drain_table_, executor_}),
@@ -198,24 +200,12 @@ Result<void> Coordinator::listen() {
                                      [this](std::shared_ptr<control::Connection> connection,
                                             wire::Hello hello) { sessions_.adopt(connection, hello); }));
   listener_ = listener;
-  Api::Parts parts{service_,
-                   moves_,
-                   planner_,
-                   states_,
-                   logs_,
-                   nodes_,
-                   jobs_,
-                   migrations_,
-                   migration_runner_,
-                   events_,
-                   cordons_,
-                   policy_,
-                   token_,
-                   listener_->address(),
-                   wall_clock_ms()};
-  parts.sections = {&image_api_, &rebalancer_, &maintenance_, &health_section_,
-                    &removals_,  &recovery_,   &backups_};
-  api_ = std::make_unique<Api>(std::move(parts));
+  cluster_section_.emplace(ClusterSection::Parts{nodes_, jobs_, migrations_, events_, cordons_, policy_,
+                                                 listener_->address(), wall_clock_ms()});
+  const std::vector<ApiSection*> sections = {
+      &image_api_, &rebalancer_, &maintenance_, &health_section_,    &removals_,
+      &recovery_,  &backups_,    &job_section_, &migration_section_, &*cluster_section_};
+  api_ = std::make_unique<Api>(token_, sections);
   CKPT_TRY(http,
            HttpServer::create(
                executor_, config_.api_address, config_.insecure,

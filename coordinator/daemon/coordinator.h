@@ -6,12 +6,16 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "coordinator/api/api.h"
+#include "coordinator/api/cluster_section.h"
 #include "coordinator/api/health_section.h"
 #include "coordinator/api/image_api.h"
+#include "coordinator/api/job_section.h"
 #include "coordinator/api/maintenance_section.h"
+#include "coordinator/api/migration_section.h"
 #include "coordinator/cluster/backups.h"
 #include "coordinator/cluster/housekeeping.h"
 #include "coordinator/cluster/node_removals.h"
@@ -96,6 +100,8 @@ class Coordinator {
   Moves moves_;
   Service service_;
   LogReader logs_;
+  JobSection job_section_;
+  MigrationSection migration_section_;
   DrainTable drain_table_;
   Drains drains_;
   HealthTable health_;
@@ -111,7 +117,8 @@ class Coordinator {
   Housekeeping housekeeping_;
   std::string token_;
   std::string agent_token_;
-  std::string metrics_token_;  // reads /metrics and nothing else
+  std::string metrics_token_;                      // reads /metrics and nothing else
+  std::optional<ClusterSection> cluster_section_;  // once it is known where agents connect
   std::unique_ptr<Api> api_;
   std::shared_ptr<HttpServer> http_;
   std::shared_ptr<control::Listener> listener_;

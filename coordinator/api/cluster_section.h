@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// /v1/status, /v1/nodes, /v1/gpus and /v1/events.
+// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors become JSON
+// (api_answers.h).
+#pragma once
+
+#include <string>
+
+#include "coordinator/api/api_json.h"
+#include "coordinator/requests/api_section.h"
+#include "coordinator/state/event_log.h"
+
+namespace ckpt::coordinator {
+
+class ClusterSection : public ApiSection {
+ public:
+  struct Parts {
+    const NodeTable& nodes;
+    JobTable& jobs;
+    const MigrationTable& migrations;
+    EventLog& events;
+    const CordonTable& cordons;
+    const PolicyTable& policy;
+    std::string agent_address;
+    std::int64_t started_ms = 0;
+  };
+  explicit ClusterSection(Parts parts) : parts_(std::move(parts)) {}
+
+  [[nodiscard]] bool takes(const HttpRequest& request) const override;
+  control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
+
+ private:
+  [[nodiscard]] json nodes() const;
+  [[nodiscard]] json gpus() const;
+  [[nodiscard]] json status() const;
+  control::Task<Result<HttpResponse>> events(HttpRequest request);
+
+  Parts parts_;
+};
+
+}  // namespace ckpt::coordinator

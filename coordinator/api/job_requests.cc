@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/api/job_requests.h"
+
+#include <array>
+#include <cmath>
+
+#include "coordinator/api/api_json.h"
+#include "coordinator/requests/body_reader.h"
+#include "libckpt/base/clock.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr std::int64_t kMaxMigrationMs = std::int64_t{1000} * 3600 * 24 * 30;
+constexpr std::int64_t kMaxFieldBytes = std::int64_t{1} << 50;
+constexpr std::int64_t kDefaultTimeoutMs = 600'000;
+constexpr std::int64_t kMaxShadowBytes = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxPriority = 1'000;
+
+// How chunks are encoded and how much of the GPU the copying may take.
+Result<void> read_copying(BodyReader& body, wire::MigrateOptions& options) {
+  constexpr std::array kModes = {wire::CodecMode::kAuto, wire::CodecMode::kRaw, wire::CodecMode::kPlanes,
+                                 wire::CodecMode::kDifference};
+  std::vector<std::string> words;
+  for (const wire::CodecMode mode : kModes) words.emplace_back(codec_text(mode));
+  options.codec = kModes[body.choice("codec", words).value_or(0)];
+  options.shadow_memory_bytes =
+      static_cast<std::uint64_t>(body.integer("shadow_memory_bytes", 0, kMaxShadowBytes).value_or(0));
+  const double slowdown = body.number("slowdown_percent", 0, 100).value_or(0);
+  options.slowdown_permille = static_cast<std::uint32_t>(std::lround(slowdown * 10));
+  if (slowdown > 0 && options.slowdown_permille == 0)
+    return Error(ErrorCode::kInvalidArgument,
+                 "Field slowdown_percent must be at least 0.1, or 0 for no limit");
+  if (options.codec == wire::CodecMode::kDifference && options.shadow_memory_bytes == 0)
+    return Error(ErrorCode::kInvalidArgument, "Codec difference needs the field shadow_memory_bytes");
+  return ok();
+}
+
+}  // namespace
+
+Result<MigrateRequest> read_migrate(const HttpRequest& request, bool& dry_run) {
+  CKPT_TRY(body, BodyReader::parse(request.body));
+  MigrateRequest migrate;
+  migrate.to = body.text("to").value_or("auto");
+  migrate.options.mode = body.choice("mode", {"live", "stop-copy"}).value_or(0) == 0
+                             ? wire::MigrateMode::kLive
+                             : wire::MigrateMode::kStopCopy;
+  migrate.options.if_not_converged = body.choice("if_not_converged", {"switch", "abort"}).value_or(0) == 0
+                                         ? wire::NotConverged::kSwitch
+                                         : wire::NotConverged::kAbort;
+  const auto downtime_ms = body.number("max_downtime_ms", 0, kMaxMigrationMs);
+  migrate.options.max_downtime_ns =
+      downtime_ms ? static_cast<std::int64_t>(*downtime_ms * kNanosPerMs) : kDefaultMaxDowntimeNs;
+  migrate.options.bandwidth_bytes_per_second =
+      static_cast<std::uint64_t>(body.integer("bandwidth", 0, kMaxFieldBytes).value_or(0));
+  migrate.options.max_rounds = static_cast<std::uint32_t>(body.integer("max_rounds", 0, 100'000).value_or(0));
+  const auto copying = read_copying(body, migrate.options);
+  migrate.timeout_ms = body.integer("timeout_ms", 1, kMaxMigrationMs).value_or(kDefaultTimeoutMs);
+  migrate.why = body.text("reason").value_or("");
+  dry_run = body.boolean("dry_run").value_or(false);
+  CKPT_TRYV(body.finish());
+  CKPT_TRYV(copying);
+  return migrate;
+}
+
+Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run) {
+  CKPT_TRY(body, BodyReader::parse(request.body));
+  SubmitRequest submit;
+  submit.spec.argv = body.texts("argv").value_or(std::vector<std::string>());
+  submit.spec.cwd = body.text("cwd").value_or("");
+  submit.spec.name = body.text("name").value_or("");
+  submit.spec.env = body.environment("env").value_or(std::vector<std::string>());
+  submit.node = body.text("node");
+  if (const auto gpu = body.integer("gpu", 0, 1024)) submit.gpu = static_cast<std::uint32_t>(*gpu);
+  submit.gpus = static_cast<std::uint32_t>(body.integer("gpus", 1, 1024).value_or(1));
+  submit.spec.gpu_memory_bytes =
+      static_cast<std::uint64_t>(body.integer("gpu_memory_bytes", 0, kMaxFieldBytes).value_or(0));
+  submit.spec.priority =
+      static_cast<std::int32_t>(body.integer("priority", -kMaxPriority, kMaxPriority).value_or(0));
+  submit.preempt = body.boolean("preempt").value_or(false);
+  dry_run = body.boolean("dry_run").value_or(false);
+  const std::string way = body.text("way").value_or("cooperative");
+  CKPT_TRYV(body.finish());
+  const auto usage = [](const std::string& why) { return Error(ErrorCode::kInvalidArgument, why); };
+  if (way != "cooperative" && way != "transparent")
+    return usage("Field way is neither cooperative nor transparent");
+  submit.spec.way = way == "transparent" ? MigrationMode::kTransparent : MigrationMode::kCooperative;
+  if (submit.spec.argv.empty() || submit.spec.argv.front().empty())
+    return usage("Field argv must name a command");
+  if (!submit.spec.cwd.starts_with('/')) return usage("Field cwd must be an absolute path");
+  if (!submit.spec.name.empty() && !valid_job_name(submit.spec.name))
+    return usage("\"" + submit.spec.name +
+                 "\" is no name for a job: letters, digits, '.', '_' and '-', at most 63, "
+                 "beginning with a letter or digit, and not of the form of an id");
+  if (submit.gpu && !submit.node) return usage("Field gpu needs the field node");
+  return submit;
+}
+
+Result<AdoptRequest> read_adopt(const HttpRequest& request) {
+  constexpr std::int64_t kMaxPid = std::int64_t{1} << 30;
+  CKPT_TRY(body, BodyReader::parse(request.body));
+  AdoptRequest adopt;
+  const auto pid = body.integer("pid", 2, kMaxPid);
+  adopt.name = body.text("name").value_or("");
+  adopt.node = body.text("node");
+  adopt.machine = body.text("machine").value_or("");
+  adopt.start_ticks = static_cast<std::uint64_t>(body.integer("start_ticks", 0, INT64_MAX).value_or(0));
+  CKPT_TRYV(body.finish());
+  if (!pid) return Error(ErrorCode::kInvalidArgument, "Field pid must be the id of a process");
+  adopt.pid = static_cast<std::int32_t>(*pid);
+  if (!adopt.name.empty() && !valid_job_name(adopt.name))
+    return Error(ErrorCode::kInvalidArgument, "\"" + adopt.name + "\" is no name for a job");
+  return adopt;
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads the bodies of calls about jobs (docs/api.md). Pure. Errors: kInvalidArgument.
+#pragma once
+
+#include "coordinator/operations/moves.h"
+#include "coordinator/operations/service.h"
+#include "coordinator/requests/http.h"
+
+namespace ckpt::coordinator {
+
+[[nodiscard]] Result<MigrateRequest> read_migrate(const HttpRequest& request, bool& dry_run);
+[[nodiscard]] Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run);
+[[nodiscard]] Result<AdoptRequest> read_adopt(const HttpRequest& request);
+
+}  // namespace ckpt::coordinator

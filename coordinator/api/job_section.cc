@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/api/job_section.h"
+
+#include "coordinator/api/job_requests.h"
+#include "coordinator/requests/api_answers.h"
+#include "coordinator/requests/body_reader.h"
+#include "libckpt/protocol/wire/job_messages.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr std::int64_t kMaxGraceMs = std::int64_t{1000} * 3600 * 24 * 30;
+constexpr std::int64_t kMaxLogOffset = std::int64_t{1} << 60;
+constexpr std::int64_t kDefaultStopGraceMs = 10'000;
+
+}  // namespace
+
+bool JobSection::takes(const HttpRequest& request) const {
+  const std::string& subject = request.path[1];
+  return subject == "jobs" || (subject == "adopt" && request.path.size() == 2 && is_post(request));
+}
+
+control::Task<Result<HttpResponse>> JobSection::handle(HttpRequest request) {
+  if (request.path[1] == "adopt") co_return co_await adopt(std::move(request));
+  if (request.path.size() == 2 && is_post(request)) co_return co_await submit(std::move(request));
+  if (request.path.size() == 2 && is_get(request)) co_return list(request);
+  if (request.path.size() == 2) co_return no_such_call(request);
+  Job* job = parts_.jobs.find(request.path[2]);
+  if (job == nullptr) co_return parts_.jobs.not_found(request.path[2]);
+  if (request.path.size() == 3 && is_get(request))
+    co_return to_response(200, job_detail_json(*job, parts_.states, parts_.nodes, parts_.migrations));
+  if (request.path.size() == 4) {
+    const std::string verb = request.path[3];
+    if (verb == "wait" && is_get(request)) co_return co_await wait(std::move(request), job->id);
+    if (verb == "logs" && is_get(request)) co_return co_await logs(std::move(request), job->id);
+    if (verb == "stop" && is_post(request)) co_return stop(request, *job);
+    if (verb == "migrate" && is_post(request)) co_return co_await migrate(std::move(request), job->id);
+  }
+  co_return no_such_call(request);
+}
+
+JobSection::Answer JobSection::list(const HttpRequest& request) {
+  CKPT_TRY(page, page_of(request));
+  const auto after = parse_job_id(page.after);
+  if (!page.after.empty() && !after)
+    return Error(ErrorCode::kInvalidArgument, "after must be the id of a job");
+  const auto& all = parts_.jobs.all();
+  json out = json::array();
+  auto at = all.upper_bound(after.value_or(0));
+  for (; at != all.end() && (page.limit == 0 || out.size() < page.limit); ++at)
+    out.push_back(job_json(at->second, parts_.states));
+  return page_response(page, "jobs", std::move(out), at != all.end());
+}
+
+control::Task<JobSection::Answer> JobSection::submit(HttpRequest request) {
+  bool dry_run = false;
+  CKPT_CO_TRY(wanted, read_submit(request, dry_run));
+  if (dry_run) {
+    CKPT_CO_TRY(plan, parts_.planner.plan(wanted));
+    co_return to_response(200, run_plan_json(wanted, plan));
+  }
+  CKPT_CO_TRY(job, co_await parts_.service.submit(std::move(wanted)));
+  co_return to_response(201, job_json(*job, parts_.states));
+}
+
+control::Task<JobSection::Answer> JobSection::adopt(HttpRequest request) {
+  CKPT_CO_TRY(wanted, read_adopt(request));
+  CKPT_CO_TRY(job, co_await parts_.service.adopt(std::move(wanted)));
+  co_return to_response(201, job_json(*job, parts_.states));
+}
+
+control::Task<JobSection::Answer> JobSection::wait(HttpRequest request, JobId id) {
+  CKPT_CO_TRY(timeout, query_number(request, "timeout_ms", kDefaultWaitMs, kMaxWaitMs));
+  co_await parts_.service.wait_for_end(id, steady_clock::now() + milliseconds(timeout));
+  const Job* job = parts_.jobs.find(id);
+  if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
+  co_return to_response(200, job_json(*job, parts_.states));
+}
+
+control::Task<JobSection::Answer> JobSection::logs(HttpRequest request, JobId id) {
+  CKPT_CO_TRY(offset, query_number(request, "offset", 0, kMaxLogOffset));
+  CKPT_CO_TRY(limit, query_number(request, "limit", wire::kMaxLogBytes, kMaxLogOffset));
+  CKPT_CO_TRY(follow, query_number(request, "follow_ms", 0, kMaxWaitMs));
+  const auto most = static_cast<std::uint32_t>(std::min<std::int64_t>(limit, wire::kMaxLogBytes));
+  CKPT_CO_TRY(chunk, co_await parts_.logs.read(id, static_cast<std::uint64_t>(offset), most,
+                                               steady_clock::now() + milliseconds(follow)));
+  HttpResponse response(200, std::move(chunk.bytes));
+  response.content_type = "application/octet-stream";
+  response.headers.emplace_back("X-Next-Offset", std::to_string(chunk.next_offset));
+  response.headers.emplace_back("X-Ended", chunk.ended ? "true" : "false");
+  co_return std::move(response);
+}
+
+JobSection::Answer JobSection::stop(const HttpRequest& request, Job& job) {
+  CKPT_TRY(body, BodyReader::parse(request.body));
+  const std::int64_t grace = body.integer("grace_ms", 0, kMaxGraceMs).value_or(kDefaultStopGraceMs);
+  CKPT_TRYV(body.finish());
+  CKPT_TRYV(parts_.service.stop(job, grace));
+  return to_response(202, job_json(job, parts_.states));
+}
+
+control::Task<JobSection::Answer> JobSection::migrate(HttpRequest request, JobId id) {
+  bool dry_run = false;
+  CKPT_CO_TRY(wanted, read_migrate(request, dry_run));
+  if (dry_run) {
+    const Job* job = parts_.jobs.find(id);
+    CKPT_CO_TRY(plan, parts_.planner.plan(*job, wanted.to));
+    co_return to_response(200, plan_json(*job, plan, wanted.options, parts_.nodes));
+  }
+  CKPT_CO_TRY(migration, co_await parts_.moves.migrate(id, std::move(wanted)));
+  co_return to_response(202, migration_json(*migration));
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// /v1/jobs and /v1/adopt: submit, list, show, wait for, stop and migrate jobs, read their logs, adopt processes.
+// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors become JSON
+// (api_answers.h).
+#pragma once
+
+#include "coordinator/api/api_json.h"
+#include "coordinator/operations/log_reader.h"
+#include "coordinator/operations/moves.h"
+#include "coordinator/operations/service.h"
+#include "coordinator/requests/api_section.h"
+
+namespace ckpt::coordinator {
+
+class JobSection : public ApiSection {
+ public:
+  struct Parts {
+    Service& service;
+    Moves& moves;
+    const Planner& planner;
+    const JobStates& states;
+    LogReader& logs;
+    const NodeTable& nodes;
+    JobTable& jobs;
+    const MigrationTable& migrations;
+  };
+  explicit JobSection(Parts parts) : parts_(parts) {}
+
+  [[nodiscard]] bool takes(const HttpRequest& request) const override;
+  control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
+
+ private:
+  using Answer = Result<HttpResponse>;
+
+  Answer list(const HttpRequest& request);
+  control::Task<Answer> submit(HttpRequest request);
+  control::Task<Answer> adopt(HttpRequest request);
+  control::Task<Answer> wait(HttpRequest request, JobId id);
+  control::Task<Answer> logs(HttpRequest request, JobId id);
+  Answer stop(const HttpRequest& request, Job& job);
+  control::Task<Answer> migrate(HttpRequest request, JobId id);
+
+  Parts parts_;
+};
+
+}  // namespace ckpt::coordinator
