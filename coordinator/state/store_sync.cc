@@ -1,28 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/state/store_sync.h"
 
-#include <fcntl.h>
 #include <spdlog/spdlog.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <utility>
 
 namespace ckpt::coordinator {
 namespace {
 
-// What nobody waits for may share a sync for so long.
+// How long a write that has no waiter may wait for others, to share a sync.
 constexpr std::chrono::milliseconds kSoon{100};
 constexpr std::chrono::seconds kAfterAFailure{1};
-
-Error not_durable(Error cause) {
-  const int error = cause.domain() == ErrorDomain::kErrno ? static_cast<int>(cause.native()) : 0;
-  const bool full = error == ENOSPC || error == EDQUOT || cause.code() == ErrorCode::kRefused;
-  return Error(full ? ErrorCode::kRefused : ErrorCode::kIo,
-               "What was changed is in the coordinator's memory, and would be lost with its machine's power")
-      .caused_by(std::move(cause));
-}
 
 }  // namespace
 
@@ -30,18 +18,13 @@ StoreSync::StoreSync(Store& store, std::string path, control::asio::any_io_execu
     : store_(store), path_(std::move(path)), executor_(std::move(executor)), timer_(executor_) {}
 
 Result<void> StoreSync::begin() {
-  CKPT_TRY(copier, Database::open(path_));
-  // So long it waits for readers at most, while the writer waits for it.
-  CKPT_TRYV(copier.execute("PRAGMA synchronous=FULL; PRAGMA busy_timeout=100;"));
-  UniqueFd log(::open((path_ + "-wal").c_str(), O_RDWR | O_CLOEXEC));
-  if (!log) return Error::from_errno("Opening the log of " + path_);
+  CKPT_TRY(log, StoreLog::open(path_));
   // All before this was synced by the store itself.
   CKPT_TRYV(store_.database().execute("PRAGMA wal_autocheckpoint=0; PRAGMA synchronous=NORMAL;"));
-  // A log that begins anew is cut: its size says what is in it.
-  const std::string limit = "PRAGMA journal_size_limit=" + std::to_string(kLogBytes / 4) + ";";
+  // A log that begins anew is cut: its size is that of its content.
+  const std::string limit = "PRAGMA journal_size_limit=" + std::to_string(StoreLog::kLogBytes / 4) + ";";
   CKPT_TRYV(store_.database().execute(limit.c_str()));
-  copier_.emplace(std::move(copier));
-  log_ = std::move(log);
+  log_.emplace(std::move(log));
   durable_ = store_.database().commits();
   store_.database().on_commit([this] { look_later(); });
   begun_ = true;
@@ -52,7 +35,7 @@ StoreSync::~StoreSync() {
   if (!begun_) return;
   store_.database().on_commit({});
   disk_.join();
-  if (auto synced = sync(); !synced)
+  if (auto synced = log_->sync(); !synced)
     spdlog::error("the last sync of the store: {}", synced.assume_error().to_string());
   // Whoever closes the file last copies the log into it, and must sync then.
   if (auto given_back = store_.database().execute("PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=1000;");
@@ -83,9 +66,9 @@ void StoreSync::sync_soon() {
   const std::uint64_t commits = store_.database().commits();
   if (commits <= durable_ || std::exchange(under_way_, true)) return;
   control::asio::post(disk_, [this, commits] {
-    auto synced = sync();
+    auto synced = log_->sync();
     control::asio::post(executor_, [this, commits, synced = std::move(synced)] { done(commits, synced); });
-    copy_if_large();
+    log_->copy_if_large();
   });
 }
 
@@ -108,57 +91,19 @@ void StoreSync::done(std::uint64_t commits, const Result<void>& synced) {
   for (const Waiter& waiter : told) waiter.then(synced);
 }
 
-Result<void> StoreSync::sync() {
-  if (!given_up_) {
-    int code = 0;
-    while ((code = ::fdatasync(log_.get())) != 0 && errno == EINTR) {
-    }
-    if (code == 0) return ok();
-    given_up_ = true;
-    return not_durable(Error::from_errno("Syncing the log of the store"));
-  }
-  auto copied = copy("FULL");
-  if (!copied) return not_durable(std::move(copied).assume_error());
-  if (!copied.assume_value())
-    return not_durable(Error(ErrorCode::kIo, "After a sync that failed the store is still being read"));
-  given_up_ = false;
-  return ok();
-}
-
-void StoreSync::copy_if_large() {
-  struct stat log {};
-  if (given_up_ || ::fstat(log_.get(), &log) != 0) return;
-  const auto bytes = static_cast<std::uint64_t>(log.st_size);
-  if (bytes < kLogBytes) return;
-  auto copied = copy("PASSIVE");
-  // The writer may have gone on meanwhile, and would for ever.
-  if (copied && bytes >= kMaxLogBytes) copied = copy("RESTART");
-  if (!copied) spdlog::warn("the store's log was not copied: {}", copied.assume_error().to_string());
-}
-
-Result<bool> StoreSync::copy(const char* mode) {
-  CKPT_TRY(statement, copier_->prepare(std::string("PRAGMA wal_checkpoint(") + mode + ")"));
-  CKPT_TRY(row, statement.next());
-  if (!row) return Error(ErrorCode::kInternal, "A checkpoint of the store said nothing");
-  const bool busy = statement.integer(0) != 0;
-  const bool all = statement.integer(1) == statement.integer(2);
-  CKPT_TRYV(statement.run());
-  return all && !busy;
-}
-
 control::Task<Result<void>> durable(StoreSync& store) {
-  std::optional<Result<void>> said;
+  std::optional<Result<void>> outcome;
   const auto executor = co_await control::asio::this_coro::executor;
   co_await control::asio::async_initiate<const control::asio::use_awaitable_t<>, void()>(
       [&](auto handler) {
         const auto kept = std::make_shared<decltype(handler)>(std::move(handler));
-        store.when_durable([&said, executor, kept](const Result<void>& durable) {
-          said = durable;
+        store.when_durable([&outcome, executor, kept](const Result<void>& durable) {
+          outcome = durable;
           control::asio::post(executor, std::move(*kept));
         });
       },
       control::asio::use_awaitable);
-  co_return std::move(*said);
+  co_return std::move(*outcome);
 }
 
 }  // namespace ckpt::coordinator

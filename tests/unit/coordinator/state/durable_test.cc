@@ -171,7 +171,7 @@ TEST_F(DurableTest, LogOfTheStoreIsBoundedAndItsHeaderAloneIsSyncedOnTheLoop) {
     ASSERT_EQ(cluster_.post("/v1/cordon", cordon_of(static_cast<std::uint32_t>(round))).status, 200U);
     most = std::max(most, std::filesystem::file_size(log));
   }
-  EXPECT_LT(most, 3 * StoreSync::kMaxLogBytes);
+  EXPECT_LT(most, 3 * StoreLog::kMaxLogBytes);
   // Each time that the log begins anew; some forty megabytes were written.
   EXPECT_LE(syncs_on_loop(), kRounds);
 }
