@@ -44,7 +44,7 @@ json progress_json(const wire::MigrationProgress& p) {
           {"eta_ms", p.eta_ns < 0 ? json() : ms(p.eta_ns)}};
 }
 
-// What was asked for, and what a later `set` made of it.
+// The options of the request, as changed by a later `set`.
 json options_json(const wire::MigrateOptions& options) {
   return {{"max_downtime_ms", ms(options.max_downtime_ns)},
           {"if_not_converged", options.if_not_converged == wire::NotConverged::kAbort ? "abort" : "switch"},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the API shows, as docs/api.md describes it. Pure but for reading the tables.
+// The JSON documents of the API, as docs/api.md describes them. Pure but for reading the tables.
 #pragma once
 
 #include "coordinator/fleet/expected_pause.h"

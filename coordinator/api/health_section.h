@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings, evacuations and what the operator says to them over HTTP: /v1/health, /v1/policy (docs/api.md).
+// Findings, evacuations and the operator's settings for them over HTTP: /v1/health, /v1/policy (docs/api.md).
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it.
 #pragma once
 

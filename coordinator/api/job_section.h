@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// /v1/jobs and /v1/adopt: submit, list, show, wait for, stop and migrate jobs, read their logs, adopt processes.
+// /v1/jobs and /v1/adopt: submit, list, show, wait for, stop and migrate jobs, read their logs, adopt
+// processes.
 // Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors become JSON
 // (api_answers.h).
 #pragma once

@@ -129,7 +129,7 @@ MaintenanceSection::Answer MaintenanceSection::cordon(const HttpRequest& request
   return to_response(200, cordon_json(*parts_.cordons.find(scope.assume_value(), CordonOwner::kOperator)));
 }
 
-// Says whose cordons it removed, and which are left, so that nobody takes a GPU for open that is not.
+// The answer names the owners of the cordons that it removed, and the cordons that are left.
 MaintenanceSection::Answer MaintenanceSection::uncordon(const HttpRequest& request) {
   CKPT_TRY(body, BodyReader::parse(request.body));
   const auto read = scope_of(body);

@@ -120,7 +120,7 @@ control::Task<Result<Backups::Made>> Backups::make(std::string path) {
   CKPT_CO_TRY(store, co_await control::offload(*disk_, copy));
   made.contents.jobs = store.jobs;
   made.contents.migrations = store.migrations;
-  // Only now: what the store's copy calls open or closed, this journal knows.
+  // Only now: the journal knows each migration that the store's copy has as open or closed.
   CKPT_CO_TRY(journal, co_await migrations_.copy_journal());
   const auto write = [&] {
     return write_file(path, folder, std::move(store.fd), std::move(journal), made.contents);

@@ -3,8 +3,8 @@
 // stays in the folder, under kFolder, and the answer names it. The command that asked is on this machine, as
 // api.json and the token are, and a store may be larger than an answer. There is one such file at most; the
 // next backup replaces it.
-// All file work is on a thread of its own. The store is copied first, by a reader of its own that holds
-// nobody up, and the journal then.
+// All file work is on a thread of its own. The store is copied first, by a reader of its own that blocks
+// no writer, and the journal then.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: kRefused
 // while another backup is made, or when the disk is full.
 #pragma once

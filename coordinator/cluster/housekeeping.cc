@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::chrono::minutes kEvery{1};
 constexpr std::int64_t kDayMs = std::int64_t{24} * 3600 * 1000;
-// Whoever began something, or watches it, finds out how it ended.
+// A client that began an operation, or watches it, can read how it ended.
 constexpr std::int64_t kFreshMs = 600'000;
 
 }  // namespace

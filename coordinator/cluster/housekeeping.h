@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Once a minute: what need not stay leaves the tables and the store (settings *_kept), and what was learnt of
-// jobs' memory is stored. Whatever there is to remove goes in batches, one transaction each, with other work
-// of the event loop between them.
-// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: what the
-// store refuses is logged, and tried again the next time.
+// Once a minute: removes old entries from the tables and the store (settings *_kept), and stores the memory
+// that jobs hold. Entries are removed in batches, one transaction each, with other work of the event loop
+// between them.
+// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: those of
+// the store are logged, and it is tried again the next time.
 #pragma once
 
 #include "coordinator/health/evacuation_table.h"

@@ -68,7 +68,7 @@ Result<void> NodeRemovals::allow_restores(const std::string& node) {
 
 // Durable first: a coordinator that ends in between has jobs of a node that is refused, and is asked again.
 Result<std::vector<JobId>> NodeRemovals::remove(const std::string& node, bool force, bool fenced) {
-  // The second word may come later.
+  // --fenced may come later.
   if (parts_.removed.contains(node) && parts_.nodes.find(node) == nullptr && force && fenced) {
     CKPT_TRYV(parts_.removed.keep(node, true));
     CKPT_TRYV(allow_restores(node));

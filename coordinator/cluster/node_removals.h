@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// `node rm`: nodes that were taken out of the cluster for good. An empty one goes at once; a lost one goes by
-// the operator's word (`--force`) and its jobs are lost. That they may go on from images takes a second word
-// (`--fenced`): that nothing runs there any more. A removed node that dials is refused, and told which of its
-// instances were stopped, or go on elsewhere from an image. Its other jobs run on without anybody, until
-// `node add` lets the node in again. `fence_command` stands for the second word where it is configured.
+// `node rm`: removes nodes from the cluster for good. An empty one goes at once. A lost one needs `--force`,
+// and its jobs are lost. Their images may be restored once the operator states that nothing runs there any
+// more (`--fenced`), or once `fence_command` has succeeded. A removed node that connects is refused
+// (removed_nodes.h). Its other jobs run on unmanaged, until `node add` lets the node in again.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: kNotFound,
-// kRefused naming what is in the way.
+// kRefused naming the obstacle.
 #pragma once
 
 #include <string>
@@ -35,7 +34,7 @@ class NodeRemovals : public ApiSection {
 
   // The jobs that are lost with it.
   Result<std::vector<JobId>> remove(const std::string& node, bool force, bool fenced);
-  // A removed node may dial again under its name. kNotFound for one that was not removed.
+  // A removed node may connect again under its name. kNotFound for one that was not removed.
   Result<void> add(const std::string& node);
 
   // POST /v1/nodes/NODE/remove and /v1/nodes/NODE/add.

@@ -3,12 +3,12 @@
 // (docs/protocol.md, "A coordinator that has lost its store"). Jobs that it does not know are recovered with
 // the command that their node has. Jobs that run as a later incarnation than it knows are shown where they
 // run. Switches without a record are asked about at both sides. Nothing that runs is stopped. GET
-// /v1/recovery shows what was found since this coordinator started, and what nobody can tell it.
+// /v1/recovery shows the findings since this coordinator started, and what no agent can report.
 //
 // Where the store is whole this does nothing: every instance is of a known job, and no later than what is
 // known.
-// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: what a node
-// does not describe is logged and asked again at its next connection.
+// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: a job or
+// switch that a node does not describe is logged, and asked for again at its next connection.
 #pragma once
 
 #include <chrono>
@@ -49,7 +49,7 @@ class Recovery : public ApiSection {
   void on_ready(const Node& node);
   void on_inventory(const Node& node);
   void on_instance(const Node& node, const wire::JobInstance& instance);
-  // Its images say that the cluster had this id.
+  // The images of the node show that the cluster had this id.
   void cluster_recognised(const std::string& node, const std::string& cluster);
 
   [[nodiscard]] bool takes(const HttpRequest& request) const override;

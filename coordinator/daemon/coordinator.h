@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One coordinator: owns store, journal, tables, the port for agents and the API, and wires them together.
-// Threads: the thread that runs `io`. Ownership: everything; `io` must outlive it. Errors: create() says what
-// keeps it from starting (folder in use, damaged journal, port taken); afterwards only `fatal` ends it.
+// Threads: the thread that runs `io`. Ownership: everything; `io` must outlive it. Errors: create() returns
+// the obstacle (folder in use, damaged journal, port taken); afterwards only `fatal` ends it.
 #pragma once
 
 #include <functional>
@@ -65,7 +65,7 @@ class Coordinator {
   Result<void> listen();
   Result<void> announce();
   control::Task<HttpResponse> answer(HttpRequest request);
-  // What a client is told of a change stays.
+  // Answers to changes leave once the change is durable.
   control::Task<HttpResponse> once_durable(HttpResponse response);
   [[nodiscard]] std::vector<std::string> metrics_tokens() const;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What coordinator/images is made of, put together in the order of the dependencies: books of what is known,
-// and on them the work.
-// Threads: the thread that runs the executor. Ownership: its parts; borrows what it is given, which outlives
+// The parts of coordinator/images, constructed in the order of their dependencies: tables of images first,
+// then the classes that work with them.
+// Threads: the thread that runs the executor. Ownership: its parts; borrows ImageSurroundings, which outlive
 // it. Errors: those of the store.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace ckpt::coordinator {
 
-// What the rest of the coordinator gives to images.
+// The other parts of the coordinator that images use.
 struct ImageSurroundings {
   const Config& config;
   Store& store;
@@ -44,7 +44,7 @@ struct ImageBooks {
 
 struct ImageActs {
   ImageActs(const ImageSurroundings& around, ImageBooks& books);
-  // Once, after everything has been loaded: takes up what was open.
+  // Once, after everything has been loaded: continues open operations.
   void start();
 
   VaultGrants grants;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes and GPUs that get no new job, and whose word that is: the operator's or the health policy's. Durable
-// before a call returns.
+// Nodes and GPUs that get no new job, by owner: the operator or the health policy. Durable before a call
+// returns.
 // Threads: one io_context on one thread. Ownership: the coordinator's. Errors: those of the store; then
 // nothing has changed.
 #pragma once

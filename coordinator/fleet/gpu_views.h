@@ -11,7 +11,7 @@
 
 namespace ckpt::coordinator {
 
-// Topology, driver and state of the GPU; not what jobs, migrations and cordons make of it.
+// Topology, driver and state of the GPU, without its jobs, migrations and cordons.
 void describe_gpu(GpuView& view, const Node& node, const wire::GpuInfo& gpu);
 
 // Where Job::expected_bytes() is from, for people: "its quota", "it held 3.00 GiB at ..."; empty if it is

@@ -15,7 +15,7 @@ namespace {
 constexpr int kExitOfFailed = 125;
 constexpr int kExitOfStopped = 143;
 
-// What the instance holds goes into the job's history; true if that is worth storing.
+// The memory that the instance holds goes into the job's history; true if that is worth storing.
 bool take_memory(Job& job, const wire::JobInstance& instance) {
   std::uint64_t bytes = 0;
   for (const wire::RankState& rank : instance.ranks) bytes += std::max(rank.state_bytes, rank.device_bytes);
@@ -53,7 +53,7 @@ std::vector<JobId> JobLifecycle::on_inventory(const Node& node) {
     else if (!judged_elsewhere(job) && !migrations_.is_closing(job.id))
       end(job, JobState::kLost, kExitOfFailed, "node " + node.row.name + " does not have it any more");
   }
-  table_.changed().notify();  // also the free memory is news
+  table_.changed().notify();  // also the free memory has changed
   return missing_starts;
 }
 
@@ -81,7 +81,7 @@ void JobLifecycle::judge(Job& job, const wire::JobInstance& instance) {
   const auto phase_before = job.phase;
   if (take_memory(job, instance)) table_.memory_changed(job.id);
   job.phase = instance.phase;
-  // An instance that has not been described yet says nothing: what is known of the job still holds.
+  // An instance that has not been described yet reports nothing: the known state of the job holds.
   if (instance.movable || !instance.reason.empty()) job.movable = instance.movable;
   if (!is_ended(job.state)) job.reason = instance.reason;
   for (const wire::RankState& state : instance.ranks) {
@@ -109,7 +109,7 @@ void JobLifecycle::runs_at(JobId id, Incarnation k, const Segment& segment, cons
   job->incarnation = k;
   const auto known = std::find(job->segments.begin(), job->segments.end(), segment);
   if (known != job->segments.end())
-    job->segments.erase(known + 1, job->segments.end());  // it goes on where it was: the log does, too
+    job->segments.erase(known + 1, job->segments.end());  // it continues where it was, and so does its log
   else
     job->segments.push_back(segment);
   const std::vector<JobRank> before = std::exchange(job->ranks, ranks);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a moved adopted job would not have had in its pause, had `gpumigrate run` started it: the copies of
-// its device memory. Pure.
+// The part of a moved adopted job's pause that it would not have had as a managed job (`gpumigrate run`): the
+// copies of its device memory. Pure.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ struct ManagedRunEstimate {
   ManagedRunEstimate() = default;
   std::uint64_t device_bytes = 0;
   // Of the downtime, at most: the driver's saving and restoring, and of dump, transfer and restore of the
-  // process the share of its image that was device memory. What a thin context and a small dump take stays in
-  // any move, and is not known apart.
+  // process the share of its image that was device memory. The time for a thin context and a small dump
+  // remains in any move, and is not known separately.
   double device_ms = 0;
-  // The bound of a live move (docs/design.md §5) without its scan, whose rate nobody can measure on memory
+  // The bound of a live move (docs/design.md §5) without its scan, whose rate cannot be measured on memory
   // that is not ours: quiesce + commit + resume, had nothing been written since the last round; and had all
   // of it been, at the rate of the image's transfer (0: not measured).
   double bound_ms = 0;

@@ -13,7 +13,7 @@ namespace {
 using wire::FrameType;
 
 constexpr std::size_t kMaxGpus = 64;
-constexpr std::uint32_t kMaxGpuIndex = 1024;  // what the API takes
+constexpr std::uint32_t kMaxGpuIndex = 1024;  // the API's limit
 constexpr std::size_t kMaxRanks = 1024;
 constexpr std::size_t kMaxOpenSwitches = 4096;
 constexpr std::size_t kMaxUnregistered = 64;
@@ -127,7 +127,7 @@ void NodeSessions::refuse(const std::string& name, const std::shared_ptr<control
   for (const wire::StopJob& order : orders) {
     if (!connection->send(order)) return;
   }
-  // What is queued goes with the connection when that is closed.
+  // Queued messages are lost when the connection is closed.
   auto timer = std::make_shared<control::asio::steady_timer>(parts_.executor, kLastWords);
   refused_[connection.get()] = timer;
   timer->async_wait([this, connection, timer, reason](boost::system::error_code) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The snapshots that are being taken now, one of a job. Kept in memory only: after a restart a node says what
-// became of its own.
+// The snapshots that are being taken now, one of a job. Kept in memory only: after a restart a node reports
+// the outcome of its own.
 // Threads: one. Errors: none.
 #pragma once
 
@@ -21,7 +21,7 @@ struct RunningSnapshot {
   std::uint64_t task = 0;  // as which it is shown (image_tasks.h); 0: none
   std::string node;        // that takes it
   std::string owner;       // whose vault it goes to
-  bool failed = false;     // as its node says, whatever becomes of its answer
+  bool failed = false;     // as its node reports, whatever becomes of its answer
 };
 
 class RunningSnapshots {

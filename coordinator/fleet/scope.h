@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an operator points at: a node, or one GPU of it; text form "node-a" or "node-a:0". Pure values.
+// The operand of an operator's command: a node, or one GPU of it; text form "node-a" or "node-a:0". Pure
+// values.
 #pragma once
 
 #include <optional>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs that must leave a GPU in trouble, one entry for each, and the rules that say which goes next and when
-// the automatism stops. Plain values and pure functions; who acts is Evacuations (evacuations.h). Times are
-// Unix milliseconds.
+// Jobs that must leave a GPU in trouble, one entry for each, and the rules for the next one and for the
+// circuit breaker. Plain values and pure functions; Evacuations acts on them (evacuations.h). Times are Unix
+// milliseconds.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ enum class EvacuationState : std::uint8_t {
   kParking,
   kMoved,     // nothing was lost
   kRestored,  // work since the image was lost
-  kParked,    // rests until there is room
+  kParked,    // rests until a GPU has the memory
   kGone,      // there was nothing to move any more
   kLeft,      // not possible: an operator's matter
 };
@@ -49,7 +49,7 @@ struct Evacuation {
   bool revive = false;  // it may have ended of the fault
   std::string reason;   // the finding's
   EvacuationState state = EvacuationState::kQueued;
-  std::string note;  // how far it got, why it waits, what was lost
+  std::string note;  // its progress, why it waits, the work that was lost
   std::optional<Place> to;
   MigrationId migration = 0;
   std::optional<std::int64_t> lost_ms;
@@ -69,10 +69,10 @@ struct EvacuationLimits {
   std::int64_t job_window_ms = 3'600'000;
 };
 
-// What to start now, best first. Urgent ones up to the limit: those whose memory can still be read first,
-// since it may not be for long; then restores, which lose nothing by waiting. What is not urgent goes one
-// after the other, and only while nothing else does. `waiting`: queued ones for which nothing has changed
-// since they were tried.
+// The evacuations to start now, best first. Urgent ones up to the limit: those whose memory can still be read
+// first, since it may not be for long; then restores, which lose nothing by waiting. Those that are not
+// urgent go one after the other, and only while nothing else does. `waiting`: queued ones for which nothing
+// has changed since they were tried.
 [[nodiscard]] std::vector<EvacuationId> next_evacuations(const std::vector<const Evacuation*>& open,
                                                          const std::set<EvacuationId>& waiting,
                                                          const EvacuationLimits& limits);

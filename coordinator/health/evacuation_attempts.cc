@@ -135,7 +135,7 @@ void Evacuations::after_live(Evacuation& e, const Migration& migration) {
   }
   e.to.reset();
   if (e.urgent) e.outcome = HealthOutcome::kRestore;
-  // What is not urgent tries again at the next news.
+  // One that is not urgent is tried again at the next change.
   if (e.urgent)
     tried_at_.erase(e.id);
   else
@@ -186,7 +186,7 @@ control::Task<> Evacuations::restore(EvacuationId id, Place to) {
   wake();
 }
 
-// Never killed: it rests in the vault, or runs on as it can until there is room.
+// Never killed: it rests in the vault, or runs on as it can until a GPU has the memory.
 void Evacuations::no_target(Evacuation& e, const std::string& why, bool job_runs) {
   const bool too_early = parts_.planner.nodes_may_come_back();
   if (e.urgent && !too_early) return park(e, job_runs);

@@ -21,10 +21,10 @@ class EvacuationTable {
   explicit EvacuationTable(Store& store) : store_(store) {}
 
   Result<void> load();
-  // Stores what was decided, and what `beside` stores, in one transaction. A job that is evacuated from there
+  // Stores the decisions, and the writes of `beside`, in one transaction. A job that is evacuated from there
   // already keeps its evacuation, which becomes as grave as the new one.
   Result<void> keep(std::vector<Evacuation> decided, const std::function<Result<void>()>& beside);
-  // As it is now; what cannot be stored is logged.
+  // As it is now; errors of the store are logged.
   void save(const Evacuation& evacuation);
 
   [[nodiscard]] Evacuation& at(EvacuationId id) { return evacuations_.at(id); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is decided and looked at; how one job is moved: evacuation_attempts.cc.
+// Decisions and progress; how one job is moved: evacuation_attempts.cc.
 #include "coordinator/health/evacuations.h"
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ namespace {
 using wire::HealthOutcome;
 
 constexpr std::chrono::hours kDay{24};
-// A fault's victims end while the agent still waits for what belongs together.
+// A fault's victims end while the agent still collects the findings that belong together.
 constexpr std::int64_t kDeathBeforeFindingMs = 60'000;
 
 EvacuationLimits limits_of(const Config& config) {
@@ -48,8 +48,8 @@ Evacuations::Evacuations(Parts parts)
   parts_.migrations.changed().subscribe([this] { wake(); });
 }
 
-// A restore that the coordinator had asked for when it ended may have come about or not: where the job is
-// says which.
+// A restore that the coordinator had requested when it ended may have happened or not: the job's place tells
+// which.
 void Evacuations::start() {
   for (auto& [id, e] : parts_.table.all()) {
     if (e.state != EvacuationState::kRestoring && e.state != EvacuationState::kParking) continue;
@@ -112,7 +112,7 @@ void Evacuations::begin_evacuations(const Finding& finding) {
 
 std::vector<Evacuation> Evacuations::concerned(const Finding& finding) const {
   std::vector<Evacuation> found;
-  for (const auto& [id, job] : parts_.jobs.all()) {  // the ended ones, too: what died of it
+  for (const auto& [id, job] : parts_.jobs.all()) {  // the ended ones, too: those that died of it
     if (job.state == JobState::kParked || !is_on(finding.place(), job)) continue;
     const auto verdict = std::find_if(finding.said.jobs.begin(), finding.said.jobs.end(),
                                       [&](const wire::JobVerdict& v) { return v.job == id; });
@@ -168,7 +168,7 @@ void Evacuations::start_next() {
   }
 }
 
-// Said once; that the reason's numbers change meanwhile is no news.
+// Reported once, even if the numbers in the reason change meanwhile.
 void Evacuations::wait(Evacuation& e, const std::string& note) {
   const bool first = e.note.empty();
   if (e.note == note) return;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Acts on findings: cordons the GPU where the finding requests it, and moves each job that is concerned. A
 // job moves live where its memory can be read, else it is restored from its newest image, else it is parked.
-// A job is never killed: what is not possible is left as it is, and said.
+// A job is never killed: if nothing is possible it stays as it is, and that is reported.
 //
 // A finding and its consequences are stored in one transaction, and each step of an evacuation before it is
 // taken. A coordinator that was killed neither repeats nor forgets a decision. The breaker and the cap per
-// job (evacuation.h) are counted from what is stored.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: what fails
-// is an evacuation's note and an event.
+// job (evacuation.h) are counted from the stored ones.
+// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: a
+// failure is an evacuation's note and an event.
 #pragma once
 
 #include <map>
@@ -39,9 +39,9 @@ class Evacuations {
   };
   explicit Evacuations(Parts parts);
 
-  // Takes up what was open; once, after load() of everything.
+  // Continues the open ones; once, after load() of everything.
   void start();
-  // A node said what it has.
+  // A node sent its inventory.
   void on_inventory();
 
   [[nodiscard]] std::uint32_t recent() const;

@@ -175,7 +175,7 @@ void HealthTable::acted(std::int64_t row) {
   fresh_.erase(row);
 }
 
-// The newest of every node stays: its number says what the node need not say again.
+// The newest of every node stays: up to its number the node need not report findings again.
 void HealthTable::forget_old(const Retention& keep) {
   const std::size_t surplus = findings_.size() - std::min(findings_.size(), keep.count);
   std::set<std::int64_t> over;

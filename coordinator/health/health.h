@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What agents found about their GPUs (wire/health_messages.h): every finding is stored before it is
-// acknowledged, once, and said as an event. What is done about it decides Evacuations, which marks it as
-// acted on in the same transaction as its decision.
+// Findings of agents about their GPUs (wire/health_messages.h): every finding is stored before it is
+// acknowledged, once, and added to the event log. Evacuations decides what to do, and marks it as acted on in
+// the same transaction as its decision.
 //
 // A finding is known by node, number and time: a node that was installed anew counts from one again.
 // Threads: one io_context on one thread. Ownership: the coordinator's. Errors: a report that does not decode
@@ -30,7 +30,7 @@ struct Finding {
   wire::HealthFinding said;
   bool acted = false;  // decided on, be it that nothing is to be done
   [[nodiscard]] Place place() const { return {node, said.gpu}; }
-  // It says something against the GPU, and not only about a program.
+  // It is about the GPU, and not only about a program.
   [[nodiscard]] bool is_suspicion() const;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the operator and the circuit breaker have decided about automatic moves. They can be off for single
-// nodes, or altogether. Durable before a call returns.
+// Whether automatic moves are on, as the operator and the circuit breaker have decided. They can be off for
+// single nodes, or altogether. Durable before a call returns.
 // Threads: one io_context on one thread. Errors: those of the store; then nothing has changed.
 #pragma once
 
@@ -16,7 +16,7 @@ struct Breaker {
   bool open = false;
   std::int64_t since_ms = 0;
   std::string reason;
-  std::int64_t forgiven_ms = 0;  // what was started until then counts no more
+  std::int64_t forgiven_ms = 0;  // moves that started until then count no more
 };
 
 class PolicyTable {
@@ -29,7 +29,7 @@ class PolicyTable {
   Result<void> pause(const std::string& node, const std::string& reason);
   Result<void> resume(const std::string& node);
   [[nodiscard]] bool is_paused(const std::string& node) const;
-  // Something was said about it at some time, which its agent may still go by.
+  // It had a setting of its own at some time, which its agent may still use.
   [[nodiscard]] bool was_named(const std::string& node) const { return paused_.contains(node); }
   [[nodiscard]] const std::map<std::string, bool>& nodes() const { return paused_; }
 

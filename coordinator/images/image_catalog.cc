@@ -174,7 +174,7 @@ const ImageCatalog::Row* ImageCatalog::find_row(const Key& key, const std::strin
   return row == rows.end() ? nullptr : &*row;
 }
 
-// In a vault the versions say what came after what; a clock that went back between two does not.
+// In a vault the versions give the order; a clock that went back between two does not.
 void ImageCatalog::put_in_order(std::vector<Row>& rows) {
   std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
     return std::tie(a.row.job, a.row.vault_job, a.row.version) <
@@ -220,7 +220,7 @@ void ImageCatalog::recognise_cluster(const std::string& node, const wire::VaultC
     const std::string cluster = row.vault_job.substr(at + middle.size());
     const bool plain = cluster.size() == cluster_.size() &&
                        cluster.find_first_not_of("0123456789abcdef") == std::string::npos;
-    if (!plain || (!found.empty() && found != cluster)) return;  // of nobody, or of several
+    if (!plain || (!found.empty() && found != cluster)) return;  // of no cluster, or of several
     found = cluster;
   }
   if (found.empty()) return;
@@ -274,8 +274,8 @@ bool ImageCatalog::say_the_same(Rows a, Rows b) {
                     [&](const Row& x, const Row& y) { return said(x) == said(y); });
 }
 
-// Another node's later list of that folder says something else of a job in it: which came last matters after
-// a restart, too.
+// Another node's later list of that folder differs in a job: which list came last matters after a restart,
+// too.
 bool ImageCatalog::is_contradicted(const Key& key, Rows rows) const {
   if (key.second.empty()) return false;
   for (auto begin = rows.begin(); begin != rows.end();) {

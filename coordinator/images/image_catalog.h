@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the vaults hold, as their nodes last reported. It is kept in the store, so that the images of a node
-// that is away are still known. A vault is (node, ""), the node's own, or (node, folder): a folder that is
-// meant to be the same on every node. Of a folder that several nodes have listed, the newest list that has
-// the job counts. A list that says nothing new is not stored again.
-// Threads: one. Ownership: the coordinator's. Errors: what cannot be stored is logged, and tried again with
-// the next list of that vault; memory is what counts.
+// The contents of the vaults, as their nodes last reported them. Kept in the store, so that the images of a
+// node that is away are still known. A vault is (node, ""), the node's own, or (node, folder): a folder that
+// is meant to be the same on every node. Of a folder that several nodes have listed, the newest list that has
+// the job counts. A list without a change is not stored again.
+// Threads: one. Ownership: the coordinator's. Errors: a list that cannot be stored is logged, and tried
+// again with the next list of that vault; memory counts.
 #pragma once
 
 #include <functional>
@@ -22,19 +22,19 @@ namespace ckpt::coordinator {
 
 // "j3.v12@node-a", "j3.v12@/mnt/vault".
 [[nodiscard]] std::string image_text(const Image& image);
-// Of the job, as the image's name in its vault says.
+// Of the job, from the image's name in its vault.
 [[nodiscard]] std::string name_in(const Image& image);
 struct ImageId {
   ImageId() = default;
   JobId job = 0;
   std::uint64_t version = 0;
-  std::string where;  // a node, or a folder; empty: not said
+  std::string where;  // a node, or a folder; empty: any
 };
 [[nodiscard]] std::optional<ImageId> parse_image_id(std::string_view text);
 
 class ImageCatalog {
  public:
-  // Told of the node whose vault says that this cluster had another id before its store was lost.
+  // Called with a node whose vault shows that this cluster had another id before its store was lost.
   using Recognised = std::function<void(const std::string& node, const std::string& cluster)>;
   static void not_told(const std::string& /*node*/, const std::string& /*cluster*/) {}
   explicit ImageCatalog(Store& store, Recognised recognised = not_told)
@@ -44,9 +44,9 @@ class ImageCatalog {
   // The job's name in a vault: no other cluster's job has it.
   [[nodiscard]] std::string vault_job_of(const Job& job) const;
 
-  // Of a whole list: of the vault, or of one job in it. Returns what is damaged and was not known to be.
+  // Of a whole list: of the vault, or of one job in it. Returns newly damaged images.
   std::vector<Image> take(const std::string& node, const wire::VaultContents& contents);
-  // What a snapshot was like; before or behind the list that has it.
+  // The measurements of a snapshot; before or after the list that has it.
   void measured(const std::string& node, const wire::SnapshotReport& report);
   // The job's images have been removed there: older lists of other nodes are wrong.
   void removed(const std::string& node, const std::string& folder, const std::string& vault_job);
@@ -75,7 +75,7 @@ class ImageCatalog {
                                            const std::string& vault_job) const;
   // How many versions the job of this one has in its vault.
   [[nodiscard]] std::size_t count(const Image& image) const;
-  // When a job ended, 0 if it has not; nullopt: it is not known any more, and what was said of it before
+  // When a job ended, 0 if it has not; nullopt: it is not known any more, and the last answer about it
   // holds.
   using EndOf = std::function<std::optional<std::int64_t>(JobId)>;
   void note_ends(const EndOf& end_of);
@@ -92,7 +92,7 @@ class ImageCatalog {
   };
   struct Vault {
     std::vector<Row> rows;  // by job, its name there, version
-    bool stored = false;    // as it was when it last said something new
+    bool stored = false;    // as of its last change
   };
   using Rows = std::span<const Row>;
   using Key = std::pair<std::string, std::string>;  // node, folder

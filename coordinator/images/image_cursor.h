@@ -15,7 +15,7 @@ namespace ckpt::coordinator {
 struct ListedImage {
   ListedImage() = default;
   Image image;
-  std::int64_t job_ended_ms = 0;  // 0: it lives, or nobody knows
+  std::int64_t job_ended_ms = 0;  // 0: it lives, or that is not known
   std::int64_t order_ms = 0;      // where two images have no number: the later one's is higher
   std::uint64_t parent = 0;
   Incarnation incarnation = 0;

@@ -23,15 +23,15 @@ class ImageFinder {
   [[nodiscard]] bool is_readable(const Image& image) const;
   // The newest whole one that can be read.
   [[nodiscard]] std::optional<Image> newest(JobId job) const;
-  // That an order of `verb` goes on from; `wanted`: what it names, else the newest.
+  // The image that an order of `verb` continues from; `wanted`: the one that it names, else the newest.
   [[nodiscard]] Result<Image> for_order(const Job& job, const std::string& verb,
                                         const std::optional<Image>& wanted = std::nullopt) const;
 
   // The newest whole image of each job that this coordinator does not know.
   [[nodiscard]] std::vector<Image> of_unknown_jobs() const;
-  // The newest whole image of a job that this coordinator does not know, by its id or name, where a node says
-  // that the job left it. kNotFound; kRefused where it may still run on a node that is not connected, or
-  // where several jobs are meant.
+  // The newest whole image of a job that this coordinator does not know, by its id or name, where a node
+  // reports that the job left it. kNotFound; kRefused where it may still run on a node that is not connected,
+  // or where several jobs are meant.
   [[nodiscard]] Result<Image> of_unknown(const std::string& id_or_name) const;
 
  private:

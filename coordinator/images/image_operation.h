@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an operation on a job's images does next, from its durable stage and from what is known of the nodes.
-// Nothing else is remembered, so that a coordinator that was killed goes on where it was. Pure functions.
+// The next step of an operation on a job's images, from its durable stage and from the state of the nodes.
+// Nothing else is remembered. So a coordinator that was killed continues where it was. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace ckpt::coordinator {
 
-// What a look at the nodes tells.
+// The state of the nodes, as far as the operation needs it.
 struct OperationView {
   OperationView() = default;
   bool source_connected = false;  // the node of the instance that there was

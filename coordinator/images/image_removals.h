@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Removes images from the vaults: by order, and those of ended jobs by age and count (image_retention.h).
 // Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: kNotFound,
-// kRefused; what the vault's node says. What is not collected now is tried again later.
+// kRefused; those of the vault's node. An image that is not collected now is tried again later.
 #pragma once
 
 #include "coordinator/fleet/jobs.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nodes say of vaults, snapshots and restores: takes their frames, puts each in the book where it
-// belongs, and keeps the last reports.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: a report of
-// what is not its node's business is logged and dropped.
+// Receives the nodes' reports of vaults, snapshots and restores, writes each into its table, and keeps the
+// last ones.
+// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: a report
+// about another node's job is logged and dropped.
 #pragma once
 
 #include <map>
@@ -32,10 +32,10 @@ class ImageReports {
   // Takes the frames from now on.
   explicit ImageReports(Parts parts);
 
-  // The newest image there, with what its report said. `owner`: whose vault, wherever the job is by now.
+  // The newest image there, with its report. `owner`: the node of the vault, wherever the job is by now.
   [[nodiscard]] SnapshotFacts facts_of(const Job& job, const std::string& owner,
                                        const std::string& folder) const;
-  // What the instance that the job has now was started from, as its node says.
+  // The image that the job's current instance was started from, as its node reports.
   [[nodiscard]] const wire::RestoreReport* restore_of(const Job& job) const;
   void forget_restore(JobId id) { restored_.erase(id); }
 

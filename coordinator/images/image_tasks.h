@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Snapshots, suspends, restores and resumes as somebody who asked for one watches them. Kept in memory only:
-// after a restart of the coordinator an operation goes on, but nobody knows any more who asked for it.
+// Snapshots, suspends, restores and resumes, for the clients that requested and watch them. Kept in memory
+// only: after a restart of the coordinator an operation continues, but its client is not known any more.
 // Threads: one io_context on one thread. Ownership: tasks live here, the newest 500; look them up again after
 // every co_await. Errors: none.
 #pragma once

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the rest of the coordinator (evacuation, drains, overcommit) may ask of images, without knowing
-// vaults.
+// The interface of images for the rest of the coordinator (evacuation, drains, overcommit), without vaults.
 // Threads: one io_context on one thread. Ownership: the coordinator's. Errors: kNotFound: there is no image;
-// kRefused: not possible, the reason says why; kUnavailable: a node is away.
+// kRefused: not possible, with the reason; kUnavailable: a node is away.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@ struct Restored {
   Place place;
   Incarnation incarnation = 0;
   std::int64_t lost_ms = 0;  // between the image's barrier and the end of the instance before
-  std::string note;  // what the user should know beside it: an older image than the newest was used, and why
+  std::string note;          // for the user: why an older image than the newest was used
 };
 
 class Images {
@@ -30,9 +29,9 @@ class Images {
   [[nodiscard]] virtual std::optional<Image> newest(JobId job) const = 0;
   // Ends what is left of the job's instance for good (an instance that cannot be reached must be known to be
   // dead: kRefused otherwise), then starts the job from its newest image as the next incarnation. Without
-  // `to` placement chooses. kUnavailable: no GPU has room.
+  // `to` placement chooses. kUnavailable: no GPU has the memory.
   virtual control::Task<Result<Restored>> restore(JobId job, std::optional<Place> to, std::string why) = 0;
-  // The job rests in its newest image until there is room for it: an event, state "parked". `snapshot` takes
+  // The job rests in its newest image until a GPU has the memory: an event, state "parked". `snapshot` takes
   // one first (the job must run).
   virtual control::Task<Result<void>> park(JobId job, bool snapshot, std::string why) = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a coroutine waits for that looks again at jobs, nodes and vaults.
+// Waits for a change of jobs, nodes or vaults.
 // Threads: one io_context on one thread. Errors: none.
 #pragma once
 

@@ -31,7 +31,7 @@ class ProtectionSchedule {
 
   // Which node it could be taken on now; nullopt: not now.
   using Where = std::function<std::optional<std::string>(wire::JobId)>;
-  // What shall begin; the caller says began() of each.
+  // The jobs whose snapshot shall begin; the caller calls began() for each.
   [[nodiscard]] std::vector<wire::JobId> due(std::int64_t now_ms, const Where& where) const;
   void began(wire::JobId job, const std::string& node, std::int64_t now_ms);
   void ended(wire::JobId job, std::int64_t now_ms, bool good);

@@ -110,7 +110,7 @@ control::Task<> Protections::take_one(JobId id) {
   job->protection->begun_ms = begun;  // durable with how it went
   const Destination to = kept_at(*job->protection);
   const auto taken = co_await parts_.snapshots.take(id, to, 0);
-  // What a migration, or an end, went before has not failed.
+  // A snapshot that a migration or an end preceded has not failed.
   schedule_.ended(id, wall_clock_ms(), taken.has_value() || !where_now(id));
   note(id, taken);
   parts_.jobs.changed().notify();

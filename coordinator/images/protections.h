@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `protect`: jobs that get a snapshot again and again. What was asked for, and how it goes, is a part of the
-// job's record; when the next one begins says the schedule (protection_schedule.h).
+// `protect`: jobs that get snapshots at an interval. The request and its state are a part of the job's
+// record; the schedule decides when the next one begins (protection_schedule.h).
 // Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: kNotFound,
 // kRefused; those of the store.
 #pragma once

@@ -81,7 +81,7 @@ control::Task<Result<void>> SnapshotOrders::send(wire::TakeSnapshot order, std::
   look.act = wire::VaultAct::kList;
   look.vault_job = vault_job;
   look.of_job = true;
-  // Only the node where they lie says what images there are.
+  // Only the node where they lie reports which images there are.
   if (auto listed = co_await parts_.calls.call(peer.node, std::move(look), kPeerListing); !listed)
     spdlog::warn("the images of {} are not known yet: {}", peer.node, listed.assume_error().to_string());
   co_return taken;

@@ -29,12 +29,12 @@ class SnapshotOrders {
   };
   explicit SnapshotOrders(Parts parts) : parts_(std::move(parts)) {}
 
-  // What the vault said that was asked for a grant.
+  // The answer of the vault that was asked for a grant.
   enum class Vault { kNotAsked, kAway, kGranted };
   struct Outcome {
     Outcome() = default;
     Result<void> taken = ok();
-    bool failed = false;  // its node has said so, or was never asked: there is no image
+    bool failed = false;  // its node has reported so, or was never asked: there is no image
     Vault vault = Vault::kNotAsked;
   };
 
@@ -45,7 +45,7 @@ class SnapshotOrders {
                               std::chrono::milliseconds limit);
   // Returns once no snapshot has the job. kNotFound: none had it.
   control::Task<Result<void>> give_up(JobId id, std::string node, Incarnation incarnation);
-  // Who waits for the snapshot's answer gets it by this.
+  // Waiters for the snapshot's answer get it by this.
   void give_up_soon(JobId id, std::string node, Incarnation incarnation);
 
  private:

@@ -17,7 +17,7 @@ constexpr std::chrono::seconds kLongestPause{10};  // of a job that nothing hold
 constexpr int kExitNoImage = 1;
 constexpr int kExitNotKnown = 6;
 
-// Its node has said that there is no image: that is no outcome that nobody knows.
+// Its node has reported that there is no image: the outcome is known.
 Error known_failure(const Error& said) {
   return {ErrorCode::kAborted, said.to_string()};
 }
@@ -82,7 +82,7 @@ control::Task<Result<void>> Snapshots::take(JobId id, Destination to, TaskId tas
 control::Task<Result<TaskId>> Snapshots::begin(JobId id, std::string to) {
   const Job* job = parts_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
-  // Without a word it goes where its other images are.
+  // By default it goes where its other images are.
   CKPT_CO_TRY(destination, destination_of(to, parts_.nodes));
   if (to.empty() && job->protection) destination = kept_at(*job->protection);
   CKPT_CO_TRYV(co_await wait_until_free(id));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Takes snapshots that jobs run on after, by order and for protection.
 // Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: kNotFound,
-// kRefused: the job cannot have one now; kAborted: its node says that there is none; what its node says.
+// kRefused: the job cannot have one now; kAborted: its node reports that there is none; those of its node.
 #pragma once
 
 #include <string>
@@ -29,9 +29,10 @@ class Snapshots {
   };
   explicit Snapshots(Parts parts) : parts_(std::move(parts)) {}
 
-  // Has begun when it returns, and goes on by itself. `to`: NODE or folder; empty: where its other images are.
+  // Has begun when it returns, and goes on by itself. `to`: NODE or folder; empty: where its other images
+  // are.
   control::Task<Result<TaskId>> begin(JobId id, std::string to);
-  // Returns once it is recorded in the job. `task`: who watches; 0: nobody.
+  // Returns once it is recorded in the job. `task`: for clients that watch; 0: none.
   control::Task<Result<void>> take(JobId id, Destination to, TaskId task);
   // Until no migration of it is open and no snapshot is being taken. Whatever has paused it lets it go on a
   // moment after it is over.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The own vault of a node for another one that writes or reads it. That node grants it, and the two move the
 // content between themselves (libckpt/store/peer).
-// Threads: one io_context on one thread. Ownership: borrows the table, which outlives it. Errors: what the
-// vault's node says; kUnavailable: it is away.
+// Threads: one io_context on one thread. Ownership: borrows the calls, which outlive it. Errors: those of the
+// vault's node; kUnavailable: it is away.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A drain: a node or GPU that is being emptied, and what becomes of each of its jobs. Plain values and the
-// rules that decide, which are pure; who acts on them is Drains (drains.h). Times are Unix milliseconds.
+// A drain: a node or GPU that is being emptied, and the progress of each of its jobs. Plain values and the
+// pure rules that decide; Drains acts on them (drains.h). Times are Unix milliseconds.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ using DrainId = std::uint64_t;
 [[nodiscard]] std::string drain_text(DrainId id);
 [[nodiscard]] std::optional<DrainId> parse_drain_id(std::string_view text);
 
-// What becomes of a job that cannot be moved live.
+// For a job that cannot be moved live.
 enum class Fallback : std::uint8_t {
   kLeave = 0,    // it stays, and is reported
   kRestore = 1,  // it goes on elsewhere from its newest image; work since then is lost
@@ -26,7 +26,7 @@ enum class Fallback : std::uint8_t {
 [[nodiscard]] std::string_view to_string(Fallback fallback) noexcept;
 
 enum class DrainJobState : std::uint8_t {
-  kWaiting = 1,  // for its turn, or for what may pass
+  kWaiting = 1,  // for its turn, or for an obstacle that may pass
   kMoving,
   kRestoring,
   kMoved,
@@ -34,7 +34,7 @@ enum class DrainJobState : std::uint8_t {
   kEnded,    // by itself, or stopped
   kBlocked,  // for a reason that does not pass by itself; looked at again while the drain lasts
   kFailed,   // every attempt
-  kLeft,     // its migration was aborted by somebody, who wants it here
+  kLeft,     // its migration was aborted by a user, who wants it here
   kLost,
 };
 [[nodiscard]] std::string_view to_string(DrainJobState state) noexcept;
@@ -92,7 +92,7 @@ struct Drain {
   [[nodiscard]] DrainJob* find(JobId job);
 };
 
-// "d3 of node-a", and what a move or a restore that it begins gives as its reason.
+// "d3 of node-a": also the reason of the moves and restores that it begins.
 [[nodiscard]] std::string drain_label(const Drain& drain);
 [[nodiscard]] std::string drain_reason(const Drain& drain);
 

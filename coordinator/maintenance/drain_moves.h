@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Begins the moves of drains, as many at a time as allowed: the limit counts every open migration out of the
-// node, whoever began it. A job that cannot be moved now is looked at again whenever jobs, nodes or migrations
-// have changed.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: what a move
-// fails of is said in the drain's entry.
+// node, also those of users. A job that cannot be moved now is looked at again whenever jobs, nodes or
+// migrations have changed.
+// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: a failed
+// move's reason is in the drain's entry.
 #pragma once
 
 #include <map>
@@ -34,15 +34,15 @@ class DrainMoves {
   void note_failure(DrainId id, JobId job, const Place& to);
   void forget(DrainId id) { memory_.erase(id); }
 
-  // Something that may make room, or a job movable.
+  // A change that may free memory, or make a job movable.
   void on_news() { ++generation_; }
-  // A node said what it has: memory may be free where there was none.
+  // A node sent its inventory: memory may be free where there was none.
   void on_inventory() { ++inventories_, ++generation_; }
   // So many jobs are leaving the node now.
   [[nodiscard]] unsigned leaving(const std::string& node) const;
 
  private:
-  // What need not survive: what was tried at which news.
+  // Need not survive: which change each job was last tried at.
   struct Memory {
     std::map<JobId, std::uint64_t> planned_at;   // generation_
     std::map<JobId, std::uint64_t> retry_after;  // inventories_

@@ -54,7 +54,7 @@ bool DrainProgress::reconcile(Drain& drain) {
 }
 
 void DrainProgress::look_at(Drain& drain, DrainJob& entry, const Job& job) {
-  if (entry.state == DrainJobState::kRestoring) return;  // restore() says how that ends
+  if (entry.state == DrainJobState::kRestoring) return;  // restore() reports how that ends
   if (!is_within(drain.scope, job)) {
     if (is_gone(entry.state)) return;
     if (job.state == JobState::kParked) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What has become of a drain's jobs: finds those that are at the place, and reads in the tables how far each
-// is.
+// The progress of a drain's jobs: finds those that are at the place, and reads the progress of each in the
+// tables.
 // Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: none.
 #pragma once
 

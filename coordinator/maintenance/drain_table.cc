@@ -70,7 +70,7 @@ void DrainTable::forget_old(const Retention& keep) {
     if (drain.open()) continue;
     if (surplus == 0 && drain.ended_ms >= keep.since_ms) break;
     if (surplus > 0) --surplus;
-    // What a restore still waits for finds its drain.
+    // A restore that is still open finds its drain.
     const bool restoring = std::any_of(drain.jobs.begin(), drain.jobs.end(), [](const DrainJob& entry) {
       return entry.state == DrainJobState::kRestoring;
     });

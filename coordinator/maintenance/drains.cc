@@ -47,7 +47,7 @@ void Drains::resume() {
   control::spawn(parts_.executor, "nodes that stay away", expect_nodes());
 }
 
-// What waits for nodes that were there before the restart looks again once they are not expected any more.
+// Jobs that wait for nodes from before the restart are looked at again once those are not expected any more.
 control::Task<> Drains::expect_nodes() {
   control::asio::steady_timer timer(parts_.executor, Planner::kReturnTime);
   co_await timer.async_wait(control::kTuple);

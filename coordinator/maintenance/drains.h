@@ -46,9 +46,9 @@ class Drains {
   };
   explicit Drains(Parts parts);
 
-  // Takes up what was open; once, after load() of everything.
+  // Continues the open ones; once, after load() of everything.
   void resume();
-  // A node said what it has: memory may be free where there was none.
+  // A node sent its inventory: memory may be free where there was none.
   void on_inventory();
 
   struct Begun {
@@ -65,7 +65,7 @@ class Drains {
     bool passing = false;
     std::optional<ExpectedPause> pause;  // that the move would be
   };
-  // What begin() would do, in its order. Touches nothing.
+  // The moves that begin() would make, in its order. Touches nothing.
   Result<std::vector<Prospect>> dry_run(const DrainRequest& request) const;
 
  private:

@@ -6,10 +6,10 @@
 namespace ckpt::coordinator {
 namespace {
 
-// What has been parked gives its memory back a moment later, and its node says so with its next inventory.
+// A parked job frees its memory a moment later, and its node reports that with its next inventory.
 constexpr std::chrono::seconds kForTheMemory{20};
-// One that ends by itself while it is parked cannot be parked, and needs not: its node says a moment later
-// that it is gone.
+// One that ends by itself while it is parked cannot be parked, and needs not: its node reports a
+// moment later that it has ended.
 constexpr std::chrono::seconds kForAnEnd{3};
 constexpr std::chrono::seconds kLookAgain{1};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `run --preempt`: parks jobs of lower priority so that one which does not fit does; they come back by
-// themselves when there is room (Images::park). One at a time makes room, so that two do not count on the
-// same memory.
+// themselves when their memory is free again (Images::park). One request at a time, so that two do not count
+// on the same memory.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: kRefused:
 // parking all jobs that may be parked would not help, or one could not be parked (those before it are).
 // kTimedOut: their memory did not become free.
@@ -27,7 +27,7 @@ class Overcommit : public RoomMaker {
   explicit Overcommit(Parts parts) : parts_(std::move(parts)), changed_(parts_.executor) {}
 
   control::Task<Result<void>> make_room(SubmitRequest request) override;
-  // Room is being made: nobody else may take it (resumes.h).
+  // Memory is being freed: no other job may take it (resumes.h).
   [[nodiscard]] bool busy() const noexcept { return busy_; }
 
  private:

@@ -51,7 +51,7 @@ class Rebalancer : public ApiSection {
   };
   explicit Rebalancer(Parts parts) : parts_(std::move(parts)), changed_(parts_.executor) {}
 
-  // What there is to pack now.
+  // The jobs and GPUs to pack now.
   [[nodiscard]] PackProblem problem() const;
   Result<const RebalanceRun*> start(std::uint32_t parallel);
   void stop();  // no further move begins

@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// Who parked a job to have its room gets a moment to take it.
+// The job that another one was parked for gets a moment to take its memory.
 constexpr std::int64_t kRestMs = 3'000;
 constexpr unsigned kMaxResumeFailures = 5;
 

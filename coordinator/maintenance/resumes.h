@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parked jobs come back by themselves once there is room: one after the other, in the order of
+// Parked jobs resume by themselves once a GPU has the memory: one after the other, in the order of
 // resume_order.h. One that could not be resumed a few times stays parked until `resume`.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: what fails is
+// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: a failure is
 // tried again later, each time after a longer while.
 #pragma once
 
@@ -24,7 +24,7 @@ class Resumes {
     const Planner& planner;
     const ImageFinder& images;
     ImageRequests& requests;
-    const Overcommit& overcommit;  // while it makes room for somebody none comes back
+    const Overcommit& overcommit;  // while it frees memory for a job none resumes
     control::asio::any_io_executor executor;
   };
   explicit Resumes(Parts parts) : parts_(std::move(parts)) {}
@@ -46,7 +46,7 @@ class Resumes {
 
   Parts parts_;
   std::map<JobId, Backoff> backoffs_;
-  bool resuming_ = false;  // what one takes is known before the next is looked at
+  bool resuming_ = false;  // one at a time: its memory must be known before the next
 };
 
 }  // namespace ckpt::coordinator

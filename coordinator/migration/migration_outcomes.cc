@@ -168,7 +168,8 @@ void MigrationOutcomes::decide(Migration& m, MigrationResult result, const std::
   } else if (side == Side::kTarget) {
     runs_at(m, side, m.base + 1);
   } else {
-    // From its barrier it continues with its incarnation, unless it had been lent a higher one and reports it.
+    // From its barrier it continues with its incarnation, unless it had been lent a higher one and reports
+    // it.
     runs_at(m, side, owner == 0 ? m.base : owner);
   }
   m.phase = MigrationPhase::kClosing;

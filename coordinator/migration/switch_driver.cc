@@ -32,7 +32,7 @@ void fault_before_message(const wire::SwitchBody& body) {
   if (std::holds_alternative<wire::Released>(body)) fault_point(FaultPoint::kCoordinatorHeardReleased);
 }
 
-// Twice what a compaction left, and never so much that an append would be refused before.
+// Twice the size after a compaction, and never so much that an append would be refused before.
 std::uint64_t next_compaction(std::uint64_t left) {
   const std::uint64_t room = migration::Journal::kMaxBytes - std::min(left, migration::Journal::kMaxBytes);
   return std::max(kCompactAboveBytes, left + std::min(left, room / 2));

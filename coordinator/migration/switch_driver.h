@@ -2,17 +2,17 @@
 // Runs the coordinator's pure switch machines (libckpt/protocol/handover/driver.md): a queue of events for
 // each migration, one journal, the timers.
 //
-// Inside a batch the actions are executed strictly in order. What follows a WriteRecord waits until it is
-// durable, and so does every later event of that migration: SW-2. Other migrations go on meanwhile. What
-// needs no record is done before the call returns. The journal is compacted when it is large and has doubled
-// since, and once the store is durable with what stands for the forgotten records.
+// Inside a batch the actions are executed strictly in order. Actions after a WriteRecord wait until it is
+// durable, and so does every later event of that migration: SW-2. Other migrations continue meanwhile.
+// Actions without a record are done before the call returns. The journal is compacted when it is large and
+// has doubled since, and once the store is durable with the facts of the forgotten records.
 //
 // Threads: the event loop; the journal is the disk thread's. Ownership: owns machines, journal, timers and
-// that thread; borrows the effects. Its end waits for the records that are being written; what they allow is
-// left to the next start, as in a crash.
-// Errors: an event that cannot be is logged and changes nothing. A record that was refused cleanly goes back
-// to its machine. One of unknown fate calls `fatal`, which must end the process: the restart reads what is
-// there.
+// that thread; borrows the effects. Its end waits for the records that are being written; the actions
+// after them are left to the next start, as in a crash.
+// Errors: an impossible event is logged and changes nothing. A record that was refused cleanly goes back
+// to its machine. One of unknown fate calls `fatal`, which must end the process: the restart reads the
+// journal.
 #pragma once
 
 #include <chrono>
@@ -31,7 +31,7 @@
 
 namespace ckpt::coordinator {
 
-// The outside world of the machines. On the loop; what is called may put events into the driver.
+// The outside world of the machines. Called on the loop; may put events into the driver.
 class SwitchEffects {
  public:
   virtual ~SwitchEffects() = default;
@@ -45,7 +45,7 @@ class SwitchEffects {
   virtual void handled(migration::MigrationId id) = 0;
   [[nodiscard]] virtual std::chrono::milliseconds duration(migration::MigrationId id,
                                                            const migration::ArmTimer& timer) const = 0;
-  // Which records need not stay. Returns once what says so is durable.
+  // Which records need not stay. Returns once the facts that replace them are durable.
   using Forget = std::function<bool(const migration::Record&)>;
   virtual control::Task<Result<Forget>> forgettable() = 0;
 };
@@ -63,7 +63,7 @@ class SwitchDriver {
   // Once, before all else.
   Result<void> restore(const std::vector<migration::Record>& records);
 
-  // Its record is written with room for the rest of the migration. Refused for want of it: not_begun().
+  // Its record is written with space reserved for the rest of the migration. Refused without it: not_begun().
   Result<void> begin(migration::SwitchInfo info, bool source_connected, bool target_connected);
   Result<void> recover(migration::SwitchInfo info);
   void on_message(wire::SwitchMessage message);
@@ -73,7 +73,7 @@ class SwitchDriver {
   // Returns when all is done that came for the migration up to now.
   control::Task<> caught_up(migration::MigrationId id);
 
-  // Of what was appended up to now.
+  // Of the records up to now.
   control::Task<Result<migration::Journal::Copy>> copy_journal();
   void forget(migration::MigrationId id);
   // Something that came for it is not done.

@@ -11,7 +11,7 @@ struct Found {
   wire::ProcessFacts facts;
 };
 
-// What a node says of a process that is not its own tells less than what it says of one that it has.
+// The error of a node that does not have the process tells less than that of the node that has it.
 bool says_more(const Error& error, const std::optional<Error>& before) {
   return !before || before->code() == ErrorCode::kNotFound || before->code() == ErrorCode::kUnavailable ||
          error.message().find("already") != std::string::npos;

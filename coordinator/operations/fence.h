@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends instances that live although their job goes on from an image, or rests in one (Job::fenced): there are
-// never two.
-// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: none; what
-// cannot be said now is said at the node's next inventory.
+// Ends instances that live although their job continues from an image, or rests in one (Job::fenced): there
+// are never two.
+// Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: none; an
+// order that cannot be sent now is sent at the node's next inventory.
 #pragma once
 
 #include "coordinator/fleet/jobs.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is under way with a job's images, and gives way to other orders.
+// Open operations on a job's images, which give way to other orders.
 // Threads: one io_context on one thread. Errors: the store's.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a job is doing, in the words that people see, from all tables that know of it.
+// The state of a job as users see it, from all tables that have the job.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: none.
 #pragma once
 

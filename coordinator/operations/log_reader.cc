@@ -64,7 +64,7 @@ control::Task<Result<LogChunk>> LogReader::read(JobId id, std::uint64_t offset, 
       continue;
     }
     if (steady_clock::now() >= deadline) break;
-    // The instance has ended, and it is not known yet what comes after it.
+    // The instance has ended, and its successor is not known yet.
     if (data.ended) co_await jobs_.changed().wait_until(deadline);
   }
   co_return chunk;

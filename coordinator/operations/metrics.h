@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What GET /metrics says of the cluster; every name is in docs/metrics.md, and a test compares.
+// The metrics of GET /metrics; every name is in docs/metrics.md, and a test compares.
 //
-// A part of the coordinator that has something to show needs one of three things, and no change elsewhere:
-// - nothing: each EventLog::add(kind, ...) is counted in gpumigrate_events_total{kind};
-// - for state that it keeps in a table: metrics.registry().gauge(name, help, labels, [this](metrics::Series&
-// out) {...}) in its
-//   constructor; the table is read at each scrape, and what is gone from it is gone from the page;
-// - for a number that an event does not carry: a member here, named like lost_work, and
-// `metrics.lost_work.add(...)` where it is known. Labels are nodes, GPUs, states, results: never jobs,
-// migrations or texts.
+// A part of the coordinator adds a metric in one of three ways, without a change elsewhere:
+// - events: each EventLog::add(kind, ...) is counted in gpumigrate_events_total{kind};
+// - state in a table: metrics.registry().gauge(name, help, labels, [this](metrics::Series& out) {...}) in its
+//   constructor; the table is read at each scrape;
+// - a number that an event does not carry: a member here, named like lost_work, and
+//   `metrics.lost_work.add(...)` where it is known.
+// Labels are nodes, GPUs, states, results: never jobs, migrations or texts.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: none.
 #pragma once
 
@@ -42,7 +41,7 @@ class Metrics {
   void answered(unsigned status);
 
  private:
-  metrics::Registry registry_;  // before what it makes
+  metrics::Registry registry_;  // before its counters
 
  public:
   metrics::Counters events;       // kind
@@ -60,7 +59,7 @@ class Metrics {
   metrics::Histograms rounds;
 
  private:
-  // What a migration measured is counted when it has ended.
+  // The measurements of a migration are counted when it has ended.
   void take(const Event& event);
   void observe_nodes();
   void observe_gpus();

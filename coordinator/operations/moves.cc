@@ -18,7 +18,7 @@ constexpr std::int64_t kInventoryMs = 7'000;
 constexpr std::int64_t kAdmissionWaitMs = 10'000;
 constexpr std::chrono::seconds kPlanAgain{1};  // whether it is still worth waiting depends on the time
 
-// What is known of a node may be a moment old: one that is away may be dialing, and a driver that did not
+// The state of a node may be a moment old: one that is away may be connecting, and a driver that did not
 // answer may answer the next time it is asked.
 bool may_answer_soon(const std::vector<GpuView>& views, const std::string& to) {
   const auto asked = parse_place(to);
@@ -98,7 +98,7 @@ bool Moves::may_be_possible_soon(const Job& job) const {
   const bool not_described_yet = state == "running" && !job.movable && job.reason.empty();
   if (state == "starting" || not_described_yet) return true;
   if (!parts_.states.why_not_movable(job).empty()) return false;
-  // What ended gives its memory back a moment later, and its node says so with its next inventory.
+  // A job that ended frees its memory a moment later, and its node reports that with its next inventory.
   const std::int64_t since = wall_clock_ms() - kInventoryMs;
   return parts_.jobs.newest_end_ms() > since || parts_.migrations.newest_end_ms() > since;
 }

@@ -13,7 +13,7 @@
 
 namespace ckpt::coordinator {
 
-// The downtime that a move aims at if nobody names another.
+// The default limit of the downtime.
 inline constexpr std::int64_t kDefaultMaxDowntimeNs = 200'000'000;
 
 struct MigrateRequest {
@@ -39,10 +39,10 @@ class Moves {
   };
   explicit Moves(Parts parts) : parts_(std::move(parts)) {}
 
-  // Begins what Planner::plan() found possible. At once: without the waiting of migrate().
+  // Begins a move that Planner::plan() found possible. At once: without the waiting of migrate().
   Result<Migration*> begin(const Job& job, const MigrateRequest& request, const MigratePlan& plan);
-  // Waits a while for what is about to be possible: a job that is still starting, and memory that is being
-  // freed while the nodes have not said so yet.
+  // Waits a while for a move that is about to be possible: a job that is still starting, and memory whose
+  // release the nodes have not reported yet.
   control::Task<Result<Migration*>> migrate(JobId id, MigrateRequest request);
   // Of a job that is on its way into an image although `plan` has a place for it: true if that is being given
   // up.

@@ -91,8 +91,7 @@ std::string Planner::why_closed(const Place& place, const PlanHints& hints) cons
   return why;
 }
 
-// Of what is free at the job's node as far as we know, so much is gone for it: its node's last list has it
-// with so much.
+// The memory of the job that its node's last report of free memory is already without.
 std::uint64_t Planner::shown_bytes(const Job& job) const {
   const Node* node = parts_.nodes.find(job.node());
   const std::uint64_t shown =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a job may go as the tables are now. The planner tells placement what the GPUs are like and what the
-// job asks of them, and returns placement's plan. Changes nothing.
+// Where a job may go as the tables are now. The planner describes the GPUs and the job's needs to placement,
+// and returns its plan. Changes nothing.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors:
 // kInvalidArgument, kNotFound for a node or GPU that does not exist, kRefused for a node that is not
 // connected, kNotSupported.
@@ -29,7 +29,7 @@ struct SubmitRequest {
   bool preempt = false;  // jobs of lower priority may be parked for it
 };
 
-// What the tables do not know: places that shall take nothing, and memory that is spoken for.
+// Facts that the tables do not have: places that shall take no job, and promised memory.
 struct PlanHints {
   PlanHints() = default;
   std::vector<std::pair<Scope, std::string>> closed;      // with the reason
@@ -53,7 +53,7 @@ struct MigratePlan {
 
 class Planner {
  public:
-  // For so long a new coordinator expects nodes that it has not heard of yet.
+  // For so long a new coordinator expects nodes that have not connected yet.
   static constexpr std::chrono::seconds kReturnTime{60};
   struct Parts {
     const Config& config;
@@ -75,10 +75,10 @@ class Planner {
   // `to`: where it would be started.
   [[nodiscard]] Result<MigratePlan> plan(const SubmitRequest& request) const;
 
-  // This coordinator has just been started, and does not know yet what some nodes have.
+  // This coordinator has just been started, and does not have the inventories of all nodes yet.
   [[nodiscard]] bool nodes_may_come_back() const;
   [[nodiscard]] bool nodes_are_away() const;
-  // Of all GPUs, and what moving that job asks of them.
+  // Of all GPUs, and the request of moving that job.
   [[nodiscard]] std::vector<GpuView> gpu_views(const PlanHints& hints = {}) const;
   [[nodiscard]] PlacementRequest request_for(const Job& job, const std::vector<GpuView>& views) const;
   [[nodiscard]] static PlacementRequest request_for(const SubmitRequest& request);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the API asks for of jobs, in terms of the tables: submit, adopt, start, stop, wait.
+// The API's requests about jobs, carried out on the tables: submit, adopt, start, stop, wait.
 // Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors:
 // kInvalidArgument, kNotFound, kRefused, kNotSupported (nothing was touched), kUnavailable (a node is away).
 #pragma once

@@ -5,7 +5,8 @@
 //
 // Between a migration's barrier and its end no side is ordered to end that may not own the job. A paused side
 // that ended would leave the other without a way back. A side that runs alone, since the other one is away,
-// is told. Threads: one io_context on one thread. Ownership: borrows the tables. Errors: the store's; what
+// is told.
+// Threads: one io_context on one thread. Ownership: borrows the tables. Errors: the store's; what
 // cannot be sent now is sent at the next connection.
 #pragma once
 
@@ -46,8 +47,8 @@ class Stops {
   // Something of the job has changed: it is carried out later, on the loop.
   void carry_out_later(JobId id);
   void carry_out(JobId id);
-  // Of an open migration: the node of the side that runs while the other one is away; empty: nobody is told
-  // yet.
+  // Of an open migration: the node of the side that runs while the other one is away; empty: no
+  // node is told yet.
   [[nodiscard]] std::string alone_on(const Migration& open) const;
   void abort(const Migration& open);
   void tell(const Node& node, const Job& job);

@@ -45,12 +45,12 @@ struct GpuView {
   bool remap_pending = false;
   bool remap_failed = false;
   std::uint32_t recovery_action = 0;
-  std::string rack;             // empty: not said
+  std::string rack;             // empty: not known
   std::int32_t numa_node = -1;  // -1: not known
   std::string fabric;           // NVLink domain beyond its node; empty: none
   std::vector<PeerView> peers;  // of its node
 
-  // What a job that comes may take.
+  // The memory that a new job may take.
   [[nodiscard]] std::uint64_t room_bytes() const { return free_bytes - std::min(free_bytes, promised_bytes); }
 };
 
@@ -78,14 +78,14 @@ struct Candidate {
   bool passing =
       false;  // unsuitable, but only for what may pass by itself: a node that is away, memory in use
   double score = 0;
-  std::vector<std::string> reasons;  // suitable: what made the score; else: every filter that said no
+  std::vector<std::string> reasons;  // suitable: the terms of the score; else: the objection of every filter
 };
 
 // Best first, equals by place; the unsuitable ones behind. The order of `gpus` does not matter.
 [[nodiscard]] std::vector<Candidate> rank_candidates(const std::vector<GpuView>& gpus,
                                                      const PlacementRequest& request);
 
-// Why not this one: every filter that says no. Without memory's for who keeps accounts of its own
+// Why not this one: the objection of every filter. Without memory's for callers that do their own accounting
 // (rebalance).
 [[nodiscard]] std::vector<std::string> objections(const GpuView& gpu, const PlacementRequest& request);
 [[nodiscard]] std::vector<std::string> objections_but_memory(const GpuView& gpu,
@@ -96,7 +96,7 @@ struct ScoreTerm {
   double points;
   std::string reason;
 };
-// What a suitable GPU's score is the sum of. `gpus`: those that `request.near` names are looked up here.
+// The terms of a suitable GPU's score. `gpus`: those that `request.near` names are looked up here.
 [[nodiscard]] std::vector<ScoreTerm> score_terms(const GpuView& gpu, const PlacementRequest& request,
                                                  const std::vector<GpuView>& gpus);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What rules a GPU out. Each filter is one function: nothing, or the reason for people.
+// The filters. Each is one function: nothing, or the objection for users.
 #include <fmt/format.h>
 
 #include <array>
@@ -34,7 +34,7 @@ Objection closed(const GpuView& gpu, const PlacementRequest&) {
   return gpu.closed.empty() ? std::nullopt : Objection(gpu.closed);
 }
 
-// Who is told "unhealthy" for it needs no second line.
+// A GPU that is "unhealthy" for it needs no second objection.
 Objection needs_recovery(const GpuView& gpu, const PlacementRequest&) {
   if (gpu.recovery_action == 0 || !gpu.healthy) return std::nullopt;
   return fmt::format("the driver asks for recovery action {}", gpu.recovery_action);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What makes one suitable GPU better than another. Each term is one function of its own weight; a term that
-// says nothing is left out.
+// The score of a suitable GPU. Each term is one function with a weight of its own; a term of zero is left
+// out.
 #include <fmt/format.h>
 
 #include <algorithm>

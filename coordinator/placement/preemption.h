@@ -28,8 +28,8 @@ struct Preemption {
   std::vector<Occupant> victims;  // the first to go first; none could be left out
 };
 
-// Nothing if no GPU would have room even then. Of several GPUs the one whose highest victim is the lowest,
-// then that with fewest victims.
+// Nothing if no GPU would have the memory even then. Of several GPUs the one whose highest victim is the
+// lowest, then that with fewest victims.
 [[nodiscard]] std::optional<Preemption> plan_preemption(const std::vector<GpuView>& gpus,
                                                         const PlacementRequest& request,
                                                         std::int32_t priority,

@@ -112,7 +112,7 @@ class Order {
   std::size_t steps_ = 0;
 };
 
-// What has been found so far, and the order of its moves.
+// The best result so far, and the order of its moves.
 class Best {
  public:
   explicit Best(const PackProblem& problem)
@@ -268,7 +268,7 @@ class Search {
     --jobs_on_[gpu];
     left_[gpu] += job.bytes;
   }
-  // Whether anything better than the best can still come of what is decided.
+  // Whether the decided part can still become better than the best.
   [[nodiscard]] bool promising() const {
     Worth most;
     most.free = max_free();
@@ -276,7 +276,7 @@ class Search {
     most.moves = moves_;
     return most.better_than(best_.worth());
   }
-  // GPUs without a job so far, but for those that what is undecided needs at least.
+  // GPUs without a job so far, but for those that the undecided jobs need at least.
   [[nodiscard]] std::size_t max_free() const {
     std::uint64_t homeless = undecided_bytes_;
     std::size_t free = 0;

@@ -62,10 +62,10 @@ inline constexpr std::size_t kPackBudget = 50'000;  // steps of the search: some
 
 [[nodiscard]] PackPlan plan_packing(const PackProblem& problem, std::size_t budget = kPackBudget);
 
-// What a move costs.
+// The cost of a move.
 [[nodiscard]] std::uint64_t move_cost(const PackProblem& problem, std::size_t job, std::size_t to);
 
-// "frees node-b:0", or what it makes room for.
+// "frees node-b:0", or the move that it frees memory for.
 [[nodiscard]] std::string why_move(const PackProblem& problem, const PackPlan& plan, std::size_t move);
 
 }  // namespace ckpt::coordinator

@@ -7,8 +7,8 @@
 namespace ckpt::coordinator {
 namespace {
 
-// Once our jobs on it have left. What others hold there is not expected to become free: who waits for that
-// must not stop everybody else.
+// Once our jobs on it have left. Memory of other programs is not expected to become free: a job that waits
+// for that must not block the others.
 bool could_go(GpuView gpu, const PlacementRequest& request) {
   gpu.free_bytes = std::min(gpu.total_bytes, gpu.free_bytes + gpu.shown_bytes + gpu.promised_bytes);
   gpu.promised_bytes = 0;

@@ -17,7 +17,7 @@ namespace ckpt::coordinator {
 [[nodiscard]] HttpResponse error_response(unsigned status, const char* code, const std::string& message,
                                           int exit_code);
 [[nodiscard]] HttpResponse error_response(const Error& error);
-// How long a call may wait for what it asks for, and how long it does if it does not name a time.
+// How long a call may wait for a change, and how long it does if it does not name a time.
 inline constexpr std::int64_t kMaxWaitMs = 60'000;
 inline constexpr std::int64_t kDefaultWaitMs = 30'000;
 // A number from 0 to `most` of the query; kInvalidArgument for anything else there.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a request's JSON object field by field, each once, and refuses what nobody asked for.
-// Errors: kInvalidArgument naming the field; the first one is kept and told by finish().
+// Reads a request's JSON object field by field, each once, and refuses unknown fields.
+// Errors: kInvalidArgument naming the field; the first one is kept and returned by finish().
 #pragma once
 
 #include <cstdint>

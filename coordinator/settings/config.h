@@ -18,7 +18,7 @@ struct Config {
   bool metrics_without_token = false;
   std::string log_level = "info";
   std::string log_file;       // empty: standard error
-  std::string fence_command;  // empty: --fenced is the operator's word alone (fence_command.h)
+  std::string fence_command;  // empty: --fenced is the operator's statement alone (fence_command.h)
   std::int64_t lease_term_ms = 10000;
   std::int64_t switch_timeout_ms = 10000;
   std::int64_t agent_idle_timeout_ms = 10000;
@@ -40,7 +40,7 @@ struct Config {
   std::int64_t ended_drains_kept = 200;
   std::int64_t history_kept_days = 30;  // of all these; 0: their numbers alone count
 
-  bool tagged_ids = true;  // no key: tests that say ids by heart have none
+  bool tagged_ids = true;  // no key: tests that name ids have none
 
   [[nodiscard]] std::string folder() const { return home + "/coordinator"; }
 };

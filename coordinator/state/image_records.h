@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the coordinator keeps of a job's images and protection. It is part of the job's own record (model.h)
-// and changes with its state in one write. Plain values; coordinator/images changes them.
+// The coordinator's records of a job's images and protection. They are part of the job's own record (model.h)
+// and change with its state in one write. Plain values; coordinator/images changes them.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ struct Image {
   wire::JobId job = 0;
   std::uint64_t version = 0;
   std::uint64_t sequence = 0;   // the coordinator's own count (image_numbers.h); 0: of an older build
-  std::int64_t barrier_ms = 0;  // Unix time: what the job did since is not in it
+  std::int64_t barrier_ms = 0;  // Unix time: later work of the job is not in it
   std::uint64_t state_bytes = 0;
   std::string gpu_model;
 };
 
-// `protect`: what was asked for, and how it goes.
+// `protect`: the request and its state.
 struct Protection {
   Protection() = default;
   std::int64_t every_ms = 0;
@@ -36,7 +36,7 @@ struct Protection {
   std::string error;          // of the last one; empty if it was good
 };
 
-// What the last good snapshot of a job was like.
+// The last good snapshot of a job.
 struct SnapshotFacts {
   SnapshotFacts() = default;
   Image image;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions that are called at each event of one kind, in the order of their subscription. They are for as
-// long as this lives. Called in the midst of a change: a listener takes a note of the event, or wakes
-// somebody, and nothing more.
+// long as this lives. Called in the midst of a change: a listener notes the event, or wakes a waiter, and
+// nothing more.
 // Threads: one. Errors: none.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the coordinator knows: jobs, migrations, events. Plain values; who may change them is said at JobTable
-// and MigrationTable. Times are Unix milliseconds (for people), spans that were measured are nanoseconds.
+// The coordinator's records: jobs, migrations, events. Plain values; JobLifecycle and MigrationRunner change
+// them. Times are Unix milliseconds (for people), spans that were measured are nanoseconds.
 #pragma once
 
 #include <cstdint>
@@ -83,18 +83,18 @@ struct Job {
   std::optional<double> last_downtime_ms;
   std::vector<wire::PauseFacts> pauses;  // of its last moves, the latest at the end (usual_pause.h)
   Incarnation fenced = 0;  // an instance up to this one that turns up is ended: the job goes on from an image
-  bool resumes_itself = false;  // kParked: as soon as there is room
+  bool resumes_itself = false;  // kParked: as soon as a GPU has the memory
   std::int64_t parked_ms = 0;   // kParked: since when
   std::optional<Protection> protection;
   std::optional<SnapshotFacts> snapshot;    // the last good one
-  std::optional<ImageOperation> operation;  // open: it judges what the instances do
+  std::optional<ImageOperation> operation;  // open: it judges the instances
   MemoryHistory memory;                     // that it holds on its GPU, as the driver counts
 
   [[nodiscard]] const std::string& node() const { return segments.back().node; }
   [[nodiscard]] std::uint64_t state_bytes() const;
-  // Of its GPU's memory, as far as anybody knows.
+  // Of its GPU's memory, as far as known.
   [[nodiscard]] std::uint64_t held_bytes() const;
-  // What it is expected to need wherever it runs: its quota, else the most that it ever held.
+  // The memory that it is expected to need wherever it runs: its quota, else the most that it ever held.
   [[nodiscard]] std::uint64_t expected_bytes() const;
 };
 
@@ -141,14 +141,14 @@ struct Migration {
   Incarnation base = 0;         // n
   Incarnation incarnation = 0;  // of the running instance, as far as known
   Side runs_at = Side::kSource;
-  bool ran_at_target = false;  // RUNS was received: what was computed there is lost if the source goes on
+  bool ran_at_target = false;  // RUNS was received: the work there is lost if the source continues
   std::int64_t started_ms = 0;
   std::int64_t ended_ms = 0;
   std::optional<wire::MigrationProgress> progress;
   std::optional<wire::SourceReport> source_report;
   std::optional<wire::TargetReport> target_report;
   std::uint64_t revision = 1;
-  bool settled = false;    // both sides know how it ended: nobody will ask
+  bool settled = false;    // both sides know how it ended: neither will ask
   bool forgotten = false;  // no record speaks of it: its sides are asked what they know, and decide it
 
   [[nodiscard]] bool open() const { return phase != MigrationPhase::kClosed; }

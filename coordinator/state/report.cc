@@ -72,7 +72,7 @@ std::optional<wire::PauseFacts> pause_of(const wire::SourceReport& source, const
   pause.ns[PauseTerm::kResume] = ns(downtime.resume);
   std::int64_t restored = ns(downtime.context);
   if (source.context_saved_ns != 0) {
-    // All of it, also what the breakdown calls final because the copy ran meanwhile.
+    // All of it, also the part that the breakdown calls final because the copy ran meanwhile.
     const std::int64_t saved = span(source.paused_ns, source.context_saved_ns);
     pause.ns[PauseTerm::kContextSave] = saved;
     restored -= source.host_saved_ns != 0 ? saved : span(source.last_ack_ns, source.context_saved_ns);

@@ -23,7 +23,7 @@ struct Downtime {
   double host = 0;     // dump and restore of the process; 0 in cooperative mode and in a swap
   double fill =
       0;  // of memory that the process has made itself at the target; 0 where it took what had arrived
-  double restore = 0;  // of what is left: host state of the program, memory at its addresses
+  double restore = 0;  // of the rest: host state of the program, memory at its addresses
   double resume = 0;
   [[nodiscard]] double total() const {
     return quiesce + final_copy + verify + commit + context + host + fill + restore + resume;
@@ -36,8 +36,8 @@ struct Downtime {
 [[nodiscard]] std::optional<Downtime> compute_downtime(const wire::SourceReport& source,
                                                        const wire::TargetReport& target);
 
-// The same pause by the estimate's terms, for the job's next one. nullopt where the source did not say what
-// its terms grew with.
+// The same pause by the estimate's terms, for the job's next one. nullopt where the source did not report
+// the sizes behind its terms.
 [[nodiscard]] std::optional<wire::PauseFacts> pause_of(const wire::SourceReport& source,
                                                        const Downtime& downtime);
 // The estimate's terms under the names of the breakdown.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of what is over stays. A value type; times are Unix milliseconds.
+// How many ended entries stay. A value type; times are Unix milliseconds.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,9 @@ struct Retention {
   Retention(std::size_t most, std::int64_t older_than_ms) : count(most), since_ms(older_than_ms) {}
 
   std::size_t count = std::numeric_limits<std::size_t>::max();  // the newest so many stay
-  std::int64_t since_ms = 0;                                    // what ended before leaves
+  std::int64_t since_ms = 0;                                    // entries that ended before leave
   std::int64_t fresh_ms =
-      std::numeric_limits<std::int64_t>::max();  // what ended after stays: a client may watch it
+      std::numeric_limits<std::int64_t>::max();  // entries that ended after stay: a client may watch them
 };
 
 }  // namespace ckpt::coordinator

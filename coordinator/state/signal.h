@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wakes coroutines that wait for a change (long polls). A waiter looks again at what it waits for after every
-// wake.
+// Wakes coroutines that wait for a change (long polls). A waiter checks its condition again after every wake.
 // Threads: one io_context on one thread. Ownership: copies share one state, so a coroutine that is destroyed
 // late does no harm.
 #pragma once
@@ -24,8 +23,8 @@ class Signal {
     for (const auto& listener : *listeners_) listener();
   }
 
-  // Runs within each notify(), in the midst of a change: to wake somebody else, and nothing more. For as long
-  // as the signal lives.
+  // Runs within each notify(), in the midst of a change: to wake a waiter, and nothing more. For as long as
+  // the signal lives.
   void subscribe(std::function<void()> listener) { listeners_->push_back(std::move(listener)); }
 
   // Returns after the next notify(), or at `deadline`.

@@ -62,7 +62,7 @@ class Database {
   [[nodiscard]] std::int64_t last_row_id() const { return sqlite3_last_insert_rowid(db_.get()); }
   // Called in the midst of each commit, which it must not touch.
   void on_commit(std::function<void()> listener) { counts_->on_commit = std::move(listener); }
-  // What its use costs. A commit is one fsync, unless somebody else syncs (store_sync.h).
+  // The cost of its use. A commit is one fsync, unless a StoreSync syncs.
   [[nodiscard]] std::uint64_t commits() const { return counts_->commits; }
   [[nodiscard]] std::uint64_t statements() const { return counts_->statements; }
 
@@ -77,7 +77,7 @@ class Database {
   UniqueHandle<DatabaseTraits> db_;
 };
 
-// All or nothing of what is written between begin() and commit(); undone if it goes out of scope before. Not
+// All or nothing of the writes between begin() and commit(); undone if it goes out of scope before. Not
 // nested.
 class Transaction {
  public:

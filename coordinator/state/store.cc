@@ -25,7 +25,7 @@ constexpr std::string_view kRemovedMigration = "migration-removed";
 // FULL: until a StoreSync syncs.
 constexpr const char* kPragmas = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;";
 
-// Only what is searched for or never decoded is a column; the rest is one document per row.
+// Only a field that is searched for or never decoded is a column; the rest is one document per row.
 constexpr const char* kSchema = R"sql(
 CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS job_tags (first INTEGER PRIMARY KEY, tag INTEGER NOT NULL);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The coordinator's SQLite file (WAL, mode 0600): jobs, nodes, migrations and events for people and for a
-// restart. What decides a switch is not here but in the journal (handover/journal.h). Each write is durable
-// when it returns (synchronous=FULL), until a StoreSync takes the syncs over: then that says when.
-// Whoever states to others what is written here, or orders something that it allows, waits for that. What
-// power takes with it is the newest of it, and nodes tell it again (recovery.h).
+// restart. The decisions of a switch are not here but in the journal (handover/journal.h). Each write is
+// durable when it returns (synchronous=FULL), until a StoreSync takes the syncs over: then
+// StoreSync::when_durable() tells. Reports and orders that depend on a write wait for that. A power cut takes
+// the newest writes, and nodes report those again (recovery.h).
 // Threads: one. Errors: kRefused when the disk is full, kCorrupt for a row that does not decode,
 // kNotSupported for a file of a newer version.
 #pragma once
@@ -28,7 +28,7 @@ struct NodeRow {
   std::int64_t last_seen_ms = 0;
 };
 
-// What a node says that a vault holds, as JSON (image_catalog.h).
+// The contents of a vault as its node reports them, as JSON (image_catalog.h).
 struct VaultRow {
   VaultRow() = default;
   std::string node;
@@ -48,7 +48,7 @@ class Store {
   // Of a part with a table of its own; `known` is the newest that it has.
   Result<std::uint64_t> next_id_of(std::string_view part, std::uint64_t known);
   [[nodiscard]] wire::IdTag id_tag() const { return tag_; }
-  // This file, or what it is a later state of, gave the id; not: a coordinator did whose file was lost.
+  // This file, or an earlier state of it, gave the id; not a coordinator whose file was lost.
   [[nodiscard]] bool gave(JobId id) const;
   // Others gave ids up to these, which this file does not know: the next ones are higher.
   Result<void> count_above(JobId job, MigrationId migration);
@@ -75,18 +75,19 @@ class Store {
   Result<std::vector<VaultRow>> vaults();
   // Random, made with the file: tells this cluster's jobs from others' in a folder that they share.
   Result<std::string> cluster_id();
-  // The nodes' vaults say that this is what the cluster was called before its store was lost. False: images
+  // The nodes' vaults show that this was the cluster's id before its store was lost. False: images
   // were ordered under the id that this file has, which stays.
   Result<bool> adopt_cluster_id(const std::string& id);
 
   Result<std::uint64_t> add(const Event& event);  // its id
   Result<std::vector<Event>> events(std::uint64_t since, std::size_t limit);
-  // Removes all but the newest `keep`, and what is older than `since_ms`; at most kMaxPruned of them. True:
+  // Removes all but the newest `keep`, and those older than `since_ms`; at most kMaxPruned of them. True:
   // there are more.
   static constexpr std::uint64_t kMaxPruned = 5'000;
   Result<bool> prune_events(std::uint64_t keep, std::int64_t since_ms = 0);
 
-  // For parts of the coordinator with tables of their own in the same file (cordons.h, drain_table.h, health.h).
+  // For parts of the coordinator with tables of their own in the same file (cordons.h, drain_table.h,
+  // health.h).
   [[nodiscard]] Database& database() { return db_; }
 
  private:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The write-ahead log of the store's file: syncs it, and copies it into the file when it is large.
 //
-// SQLite's log is a prefix of whole transactions whatever a power cut leaves of it. One sync makes durable all
-// that was committed before it began. After a failed sync the kernel may have given up what it was to write. So
-// nothing is durable then until the whole log has been copied.
+// SQLite's log is a prefix of whole transactions whatever a power cut leaves of it. One sync makes durable
+// all that was committed before it began. After a failed sync the kernel may have given up what it was to
+// write. So nothing is durable then until the whole log has been copied.
 // Threads: one at a time, the disk thread's of StoreSync. Ownership: owns a connection of its own. Errors:
 // kRefused for a full disk, else kIo.
 #pragma once

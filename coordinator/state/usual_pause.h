@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a job's pauses usually take, by term: the median of its last ones. So a pause during which the node
+// The usual pause of a job, by term: the median of its last ones. So a pause during which the node
 // was busy with other things does not count for the next. Pure. Errors: none.
 #pragma once
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::chrono::seconds kRequestListing{30};
 constexpr std::chrono::seconds kReading{30};
-// Beyond an operation's own deadline, at which it says how it went.
+// Beyond an operation's own deadline, at which it reports its result.
 constexpr std::chrono::minutes kForItsEnd{2};
 constexpr std::size_t kMaxTargetsAsked = 4;
 
@@ -60,7 +60,7 @@ control::Task<Result<Place>> ImageRequests::choose_place(JobId id, Image image, 
   std::string obstacle;
   std::set<std::string> asked;
   for (const Candidate& candidate : plan.candidates) {
-    // A node's own vault is that node's, whoever reads it.
+    // A node's own vault belongs to that node, whichever node reads it.
     const std::string node = image.folder.empty() ? image.node : candidate.place.node;
     if (!candidate.suitable || asked.size() >= kMaxTargetsAsked) break;
     if (!asked.insert(node).second) continue;
@@ -122,7 +122,7 @@ control::Task<Result<TaskId>> ImageRequests::begin_revival(RestoreWish wish) {
   if (facts.spec.argv.empty() || facts.spec.ranks.size() != 1)
     co_return Error(ErrorCode::kCorrupt,
                     "Image " + image_text(image) + " does not say how its job is started");
-  // What it did after its image nobody knows.
+  // Its work after its image is not known.
   CKPT_CO_TRY(revived, parts_.admission.revive(std::move(facts.spec), Place(image.node, 0), image_text(image),
                                                image.barrier_ms));
   const JobId id = revived->id;
@@ -152,7 +152,7 @@ control::Task<Result<TaskId>> ImageRequests::begin_suspend(JobId id, std::string
   CKPT_CO_TRY(destination, destination_of(to, parts_.nodes));
   if (to.empty() && job->protection) destination = kept_at(*job->protection);
   if (job->state == JobState::kParked && !job->operation) {
-    // Already; but now it stays until somebody resumes it.
+    // Already; but now it stays until a user resumes it.
     Job changed = *job;
     changed.resumes_itself = false;
     CKPT_CO_TRYV(parts_.jobs.replace(std::move(changed)));

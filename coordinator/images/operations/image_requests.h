@@ -23,9 +23,9 @@ struct RestoreWish {
   std::string why;
   std::string to = "auto";
   std::optional<Image> image;  // else the newest
-  bool force = false;          // the operator's word: what cannot be reached is dead
+  bool force = false;          // the operator states that unreachable instances are dead
   bool by_user = true;
-  PlanHints hints;  // what others have a claim on
+  PlanHints hints;  // with the claims of other jobs
 };
 
 class ImageRequests : public Images {
@@ -53,7 +53,7 @@ class ImageRequests : public Images {
   control::Task<Result<Restored>> restore(JobId job, std::optional<Place> to, std::string why) override;
   control::Task<Result<void>> park(JobId job, bool snapshot, std::string why) override;
 
-  // What people ask for.
+  // Requests of users.
   control::Task<Result<TaskId>> begin_suspend(JobId id, std::string to);
   control::Task<Result<TaskId>> begin_restore(JobId id, RestoreWish wish);
   // Of a job that is not known any more: it comes back as a new one, which takes its name. With `wish.image`.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is remembered of open operations only while this coordinator runs: who watches one, until when it may
-// take, and what its vault has said. After a restart their time begins anew.
+// The facts about open operations that only last while this coordinator runs: the clients that watch one, its
+// deadline, and its vault's answers. After a restart their time begins anew.
 // Threads: one. Ownership: borrows its parts, which outlive it. Errors: none.
 #pragma once
 
@@ -18,11 +18,11 @@ class OpenOperations {
   using Clock = std::chrono::steady_clock;
   OpenOperations(const Config& config, ImageTasks& tasks) : config_(config), tasks_(tasks) {}
 
-  // Its time begins. False: somebody drives it already.
+  // Its time begins. False: it is driven already.
   bool begin_to_drive(JobId id);
   void end_to_drive(JobId id);
 
-  // Of who asked for it; null and 0 where that is nobody, or not known any more.
+  // Of the client that requested it; null and 0 where there is none, or it is not known any more.
   void show(JobId id, TaskId task) { open_[id].task = task; }
   [[nodiscard]] TaskId task_id(JobId id) const;
   [[nodiscard]] ImageTask* task(JobId id) { return tasks_.find(task_id(id)); }

@@ -94,8 +94,7 @@ Result<void> OperationRecords::to_starting(Job job) {
   ImageOperation& operation = *job.operation;
   operation.stage = OperationStage::kStarting;
   job.incarnation = operation.fenced + 1;
-  // What was written on a node that is away cannot be read, and would keep what is written from now on from
-  // being read.
+  // The log on a node that is away cannot be read, and would keep the rest of the log from being read.
   std::erase_if(job.segments, [&](const Segment& s) { return !parts_.nodes.connected(s.node); });
   // One that was forgotten, and comes back, has none before.
   std::erase_if(job.segments, [](const Segment& s) { return s.incarnation == 0; });
@@ -115,7 +114,7 @@ Result<void> OperationRecords::to_starting(Job job) {
   return ok();
 }
 
-// As its node says: an image that proved damaged while it was read was not used, but an older one.
+// As its node reports: instead of an image that proved damaged while it was read an older one was used.
 Restored OperationRecords::restored_of(const Job& job) const {
   const ImageOperation& operation = *job.operation;
   Restored restored;
@@ -158,8 +157,8 @@ Result<void> OperationRecords::runs(JobId id) {
                   restored.incarnation, restored.lost_ms, operation.why.empty() ? "" : ": " + operation.why,
                   restored.note.empty() ? "" : " (" + restored.note + ")"),
       operation.to_node, id);
-  // What is lost since the image that a job rests in was said when it was parked; not so what an older one
-  // lacks.
+  // The work that is lost since a parked job's image was reported when it was parked; not so the work that an
+  // older image lacks.
   const bool is_news = operation.verb == "restore" || !restored.note.empty();
   const bool lost = is_news && restored.lost_ms > 0;
   if (ImageTask* task = parts_.open.task(id)) {
@@ -185,7 +184,7 @@ Result<void> OperationRecords::not_started(JobId id, const Error& why) {
   changed.reason = "it could not be started from " + image_text(operation.image) + ": " + why.to_string();
   changed.fenced = changed.incarnation;
   changed.ended_ms = operation.ended_ms;
-  // An attempt that fails costs it its turn to nobody.
+  // A failed attempt costs no other job its turn.
   if (changed.parked_ms == 0) changed.parked_ms = wall_clock_ms();
   if (changed.segments.size() > 1) changed.segments.pop_back();  // there is no log of it
   const std::string text =

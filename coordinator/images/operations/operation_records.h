@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an operation on a job's images has come to: its next stage, or how it ended. Written in the job's
-// record, then told in the event log and to who watches.
+// Records the progress of an operation on a job's images: its next stage, or its result. Written into the
+// job's record, then into the event log and the task that clients watch.
 // Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: those of the
 // store; then nothing has changed.
 #pragma once

@@ -114,8 +114,8 @@ OperationView OperationRunner::view_of(const Job& job) const {
   view.target_connected = target != nullptr && target->connected();
   if (operation.stage == OperationStage::kStarting && view.target_connected) {
     const wire::JobInstance* instance = target->find(job.id, last.incarnation);
-    // Until it is said what it runs from it is ordered again, which starts nothing twice and is answered with
-    // that.
+    // It is ordered again until its node reports the image that it runs from. That starts nothing twice, and
+    // the answer has the image.
     view.target_runs = instance != nullptr && instance->phase == wire::JobPhase::kRunning &&
                        parts_.reports.restore_of(job) != nullptr;
   }
@@ -155,7 +155,7 @@ control::Task<> OperationRunner::perform(JobId id, OperationStep step) {
   co_await wait_for_news(parts_.jobs);
 }
 
-// Those steps that are decided by what is known already.
+// The steps that need no answer of a node.
 Result<void> OperationRunner::record(JobId id, OperationStep step) {
   if (step == OperationStep::kAbandon)
     return parts_.records.abandon(id, Error(ErrorCode::kRefused, "The job ended before its image was taken"));
@@ -164,7 +164,7 @@ Result<void> OperationRunner::record(JobId id, OperationStep step) {
   return parts_.records.not_started(id, parts_.open.why_given_up(*parts_.jobs.find(id)));
 }
 
-// Who waits for it waits no longer, although it goes on as soon as what it waits for is back.
+// Its client waits no longer, although it continues as soon as the node or vault is back.
 void OperationRunner::close_expired_task(JobId id) {
   const Job* job = parts_.jobs.find(id);
   if (parts_.open.task_id(id) == 0 || !parts_.open.is_expired(id)) return;
@@ -201,7 +201,7 @@ control::Task<> OperationRunner::take_last_snapshot(JobId id) {
   job = parts_.jobs.find(id);
   if (job == nullptr || !job->operation || job->operation->stage != OperationStage::kTaking) co_return;
   if (outcome.taken) {
-    // Its end is told beside the answer, and what the vault has is asked for.
+    // Its end is reported beside the answer, and the vault is asked for its list.
     if (view_of(*job).instance_alive) co_await wait_for_news(parts_.jobs);
     co_return;
   }
@@ -219,7 +219,7 @@ control::Task<> OperationRunner::take_last_snapshot(JobId id) {
     co_await wait_for_news(parts_.jobs);
 }
 
-// Once its node has said that no snapshot has the job, it runs on.
+// Once its node has reported that no snapshot has the job, it runs on.
 control::Task<> OperationRunner::cancel_last_snapshot(JobId id) {
   const Job* job = parts_.jobs.find(id);
   const auto told = co_await parts_.snapshots.give_up(id, job->node(), job->incarnation);
@@ -267,7 +267,7 @@ control::Task<> OperationRunner::end_instances(JobId id) {
 }
 
 // The image cannot be read now. An earlier order may have started the instance nevertheless: only its node
-// knows, and until that has answered the job must not be said to rest.
+// knows, and until that has answered the job must not be shown as parked.
 control::Task<Result<void>> OperationRunner::was_started(ImageOperation operation, wire::RestoreImage order,
                                                          Error why) {
   order.asks_only = true;

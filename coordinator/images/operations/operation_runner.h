@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Carries operations on jobs' images from stage to stage: looks at the nodes, orders what image_operation.h
-// says comes next, and has the outcome recorded. After a restart it goes on with what is open.
+// Carries operations on jobs' images from stage to stage: looks at the nodes, orders the next step of
+// image_operation.h, and has the outcome recorded. After a restart it continues with the open ones.
 //
 // Never two instances: a job goes on from an image only once every instance before is known to have ended.
-// Its node reports that, or the operator states it (`--force`). What turns up later with an incarnation of
-// then is ended (Job::fenced). An operation is a part of the job's record and durable before each order.
+// Its node reports that, or the operator states it (`--force`). An instance that turns up later with an
+// older incarnation is ended (Job::fenced). An operation is a part of the job's record and durable before
+// each order.
 // Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: begin()
-// returns those of the store; what fails later is the operation's outcome.
+// returns those of the store; later ones are the operation's outcome.
 #pragma once
 
 #include <chrono>
@@ -35,9 +36,9 @@ class OperationRunner {
   };
   explicit OperationRunner(Parts parts) : parts_(std::move(parts)) {}
 
-  // Once, after the jobs have been loaded: takes up what was open.
+  // Once, after the jobs have been loaded: continues the open ones.
   void start();
-  // Durable when it returns. What was open of the job before makes place for it.
+  // Durable when it returns. It replaces an operation of the job that was open.
   Result<TaskId> begin(JobId id, ImageOperation operation);
 
  private:

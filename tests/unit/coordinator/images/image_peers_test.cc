@@ -177,8 +177,8 @@ TEST_F(ImagePeers, JobWhoseVaultIsNotServedStaysParked) {
   EXPECT_EQ(c_.vault->restores, 1U);
 }
 
-// The coordinator ends after its order and before the answer. The next one cannot read the image any more, but
-// the job runs.
+// The coordinator ends after its order and before the answer. The next one cannot read the image any more,
+// but the job runs.
 TEST_F(ImagePeers, VaultThatGoesAwayAfterTheStartDoesNotParkTheJob) {
   order("suspend", R"({"to":"node-b"})");
   c_.vault->lose_restored = true;
