@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A coordinator with much behind it: what an operation costs does not grow with it, and what need not stay
-// leaves.
+// A coordinator with a long history: the cost of an operation does not grow with it, and old entries leave.
 #include <gtest/gtest.h>
 
 #include "libckpt/base/clock.h"
@@ -109,14 +108,14 @@ TEST_F(HistoryTest, CostOfAnOperationDoesNotGrowWithTheHistory) {
     migrate(job);
   }
   const Cost after = cost();
-  // One live job, one open migration at most: a few entries each time that somebody looks.
+  // One live job, one open migration at most: a few entries for each query.
   EXPECT_LT(after.visited - before.visited, kJobs);
   EXPECT_LT(after.statements - before.statements, kJobs);
   EXPECT_EQ(rows("migrations"), static_cast<std::int64_t>(kMigrations) + 3);
   EXPECT_EQ(rows("jobs"), static_cast<std::int64_t>(kJobs) + 1);
 }
 
-// tools/measure-scale says what that is in processor time.
+// tools/measure-scale gives that in processor time.
 TEST_F(HistoryTest, InventoryVisitsLiveJobsOnlyAndReadsNoStore) {
   Config& config = cluster_.config();
   config.ended_jobs_kept = config.closed_migrations_kept = config.events_kept = 1'000'000;
@@ -153,8 +152,8 @@ TEST_F(HistoryTest, HistoryIsTrimmedAndItsIdsAreNotReused) {
   EXPECT_EQ(migrate(job), "m20001");
 }
 
-// The migration says that the job runs at the target, its journal that it is over, and the job's own record
-// nothing of it yet.
+// The migration's record has the job at the target, its journal has it as over, and the job's own record has
+// not followed yet.
 TEST_F(HistoryTest, JobFollowsItsMigrationAlthoughACrashCameBetweenTheirRecords) {
   start();
   const std::string job = run_job();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where jobs go, over real sockets: dry runs with their reasons, what a job is expected to need, priorities,
-// rebalance.
+// Where jobs go, over real sockets: dry runs with their reasons, expected memory, priorities, rebalance.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +37,7 @@ class PlacingTest : public ::testing::Test {
     EXPECT_EQ(answer.status, 201U) << answer.body;
     return answer.json();
   }
-  // What an agent says arrives in its order, so what it said before has arrived, too.
+  // An agent's messages arrive in order, so the ones before have arrived, too.
   void wait_for_the_end_of(FakeAgent& agent, std::uint64_t job) {
     agent.end_job(job, 0);
     cluster_.wait_for_event("job-ended");
@@ -120,7 +119,7 @@ TEST_F(PlacingTest, AJobIsExpectedToNeedItsPeakAgain) {
   const json plan = cluster_.post("/v1/jobs/train/migrate", R"({"dry_run":true,"to":"node-b"})").json();
   EXPECT_FALSE(plan["possible"].get<bool>());
   EXPECT_TRUE(mentions(reasons_of(plan, "node-b"), "held 5.00 GiB at ")) << plan.dump(1);
-  // What it held is promised to it where it is.
+  // The memory that it held is promised to it where it is.
   const json next = submit({{"dry_run", true}, {"gpu_memory_bytes", 5 * kGiB}}).json();
   EXPECT_TRUE(mentions(reasons_of(next, "node-a"), "4.00 GiB that are promised")) << next.dump(1);
   // The store keeps it over a restart of the coordinator.
@@ -168,7 +167,7 @@ TEST_F(MoveThatWaits, ForADriverThatDidNotAnswer) {
   start_nodes();
   run("one", "node-a");
   auto moved = move("one", "node-b");
-  // So that it is asked before: nobody but who asks can tell that a request waits.
+  // So that it is asked before: only the client can tell that a request waits.
   for (int i = 0; i < 200; ++i) ASSERT_EQ(cluster_.get("/v1/status").status, 200U);
   EXPECT_NE(moved.wait_for(std::chrono::seconds(0)), std::future_status::ready);
   wire::Inventory answered;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A coordinator whose store was lost, or is an older copy, and agents that know more: what runs is taken in,
-// and switches are decided by their sides' records.
+// A coordinator whose store was lost, or is an older copy, and agents that know more: running jobs are
+// taken in, and switches are decided by their sides' records.
 #include <gtest/gtest.h>
 
 #include <atomic>

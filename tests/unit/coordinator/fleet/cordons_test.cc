@@ -112,7 +112,7 @@ TEST_F(CordonTableTest, OwnersStandSideBySide) {
   EXPECT_EQ(cordons_->why_closed(Place("a", 1)), "cordoned by operator: fan; cordoned by health: Xid 79");
   const auto cleared = cordons_->clear(kGpu);
   ASSERT_TRUE(cleared);
-  EXPECT_EQ(cleared.value().size(), 2U);  // both, and both are said
+  EXPECT_EQ(cleared.value().size(), 2U);  // both, and both are reported
   EXPECT_EQ(events(), 4U);
   reopen();
   EXPECT_TRUE(cordons_->all().empty());

@@ -73,8 +73,8 @@ class JobTableTest : public ::testing::Test {
   std::optional<JobAdmission> admission_;
 };
 
-// The source's word that the job has moved may come before the list that the target sent while the instance
-// was on its way.
+// The source's report that the job has moved may come before the inventory that the target sent while the
+// instance was on its way.
 TEST_F(JobTableTest, ListOlderThanAMoveLosesNoJob) {
   Job& job = create("train");
   lifecycle_->on_started(job);

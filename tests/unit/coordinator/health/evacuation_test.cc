@@ -62,7 +62,7 @@ TEST(EvacuationOrder, PredictiveEvacuationsRunOneAtATime) {
   EXPECT_EQ(next(all, 8), (Ids{2}));
   all.push_back(evacuation(3, true, HealthOutcome::kRestore));
   EXPECT_EQ(next(all, 8), (Ids{3}));
-  EXPECT_EQ(next(all, 8, {3}), Ids{});  // it waits for room, which what is not urgent must not take
+  EXPECT_EQ(next(all, 8, {3}), Ids{});  // it waits for memory, which those that are not urgent must not take
 }
 
 TEST(EvacuationOrder, WaitingEvacuationTakesNoSlot) {

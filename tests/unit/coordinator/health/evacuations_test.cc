@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings and what follows from them, with nodes that speak the control messages and do nothing.
+// Findings and their consequences, with nodes that speak the control messages and do nothing.
 #include "tests/unit/coordinator/support/nodes_fixture.h"
 
 namespace ckpt::coordinator::test {
@@ -228,8 +228,8 @@ TEST_F(EvacuationsTest, ARestartNeitherRepeatsNorForgets) {
   wait_for_evacuation("job-a", "queued");  // not restored, and tried again at the next news
   restart();
   report("node-a", {f});
-  // What it waits for: a report of what nodes have. One that comes while an attempt is under way is none, so
-  // they are said until it is left.
+  // It waits for an inventory. One that comes while an attempt is under way does not count, so they are sent
+  // until it is left.
   while (health()["evacuations"][0]["state"] != "left") node("node-b").set_free(std::uint64_t{8} << 30);
   EXPECT_EQ(images_.calls().size(), 3U);  // the cap counts the attempts of both lives
   EXPECT_EQ(health()["evacuations"].size(), 1U);

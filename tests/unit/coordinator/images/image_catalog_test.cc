@@ -56,7 +56,7 @@ class CatalogTest : public ::testing::Test {
   std::optional<ImageCatalog> catalog_;
 };
 
-// As an agent lists what it cannot read: by its name and number.
+// As an agent lists an image that it cannot read: by its name and number.
 TEST_F(CatalogTest, AVersionThatCannotBeReadBelongsToTheJobInItsName) {
   wire::ImageRow unreadable;
   unreadable.vault_job = catalog_->vault_job_of(job_);

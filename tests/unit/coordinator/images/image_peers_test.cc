@@ -118,7 +118,7 @@ TEST_F(ImagePeers, ProtectionKeepsGoingThereAndSnapshotsFollowIt) {
   EXPECT_TRUE(protection["note"].is_null()) << protection;
   wait_until([this] { return b_.vault->grants >= 2; });
   EXPECT_EQ(order("snapshot")["image"].get<std::string>().substr(5), "@node-b");
-  // On its own node it says what that is worth.
+  // On its own node it gives the pause of that.
   const json own = cluster_.post("/v1/jobs/train/protect", R"({"every_ms":1000,"to":"node-a"})").json();
   EXPECT_NE(own["note"].get<std::string>().find("of no use"), std::string::npos) << own;
 }
@@ -227,7 +227,7 @@ TEST_F(ImagePeers, AForgottenJobThatDoesNotStartLeavesNoJobBehind) {
   EXPECT_EQ(job()["state"], "failed") << "it has no image of its own to rest in";
 }
 
-// Its name may be somebody else's by now.
+// Its name may be another job's by now.
 TEST_F(ImagePeers, AForgottenJobDoesNotTakeALiveJobsName) {
   order("snapshot", R"({"to":"node-b"})");
   a_.agent->end_job(1, 0);

@@ -44,7 +44,7 @@ class ImagesTest : public ::testing::Test {
     made.vault = std::make_unique<FakeVault>(*made.agent, name, shared_);
     return made;
   }
-  // The node goes away; come_back() brings it with what it had.
+  // The node goes away; come_back() brings it back with its state.
   void go_away(TestNode& gone) {
     gone.agent->stop();
     cluster_.wait_for_event("node-lost");
@@ -230,7 +230,7 @@ TEST_F(ImagesTest, NothingEndsForAnImageThatCannotBeRead) {
   order("snapshot", R"({"to":"/vault"})");
   {
     const std::lock_guard lock(shared_->mutex);
-    shared_->rows["/vault"].clear();  // somebody has removed it
+    shared_->rows["/vault"].clear();  // it was removed by hand
   }
   expect_refused(cluster_.post("/v1/jobs/train/restore"), 503, "no whole image");
   EXPECT_EQ(alive(a_), Incarnations{1});
@@ -315,7 +315,7 @@ TEST_F(ImagesTest, ResumeFromADamagedImageReportsTheLoss) {
   expect_the_older(task["restored"]);
 }
 
-// Neither the answer nor the report was heard: asked again, the node says what the instance runs from and
+// Neither the answer nor the report was received: asked again, the node reports the image of the instance and
 // starts nothing.
 TEST_F(ImagesTest, TheOlderImageIsKnownToACoordinatorThatWasStartedAgain) {
   a_.vault->age_ms = 60'000;
@@ -453,7 +453,7 @@ TEST_F(ImagesTest, MigrateBeginsAlthoughASnapshotPausesTheJob) {
   EXPECT_EQ(begun.status, 202U) << begun.body;
 }
 
-// Its migration is closed, and its node says a moment later that it goes on.
+// Its migration is closed, and its node reports a moment later that it continues.
 TEST_F(ImagesTest, SnapshotWaitsForAJobThatIsAboutToGoOn) {
   a_.agent->post([this] { a_.agent->change(1, 1, JobPhase::kPaused); });
   wait_until([this] { return job()["state"] == "paused"; });
@@ -476,7 +476,7 @@ TEST_F(ImagesTest, SnapshotOfAJobThatLeftItsNodeMeanwhileNamesItsImage) {
   EXPECT_EQ(task["image"], "j1.v1@node-a");
 }
 
-// ---- giving up what is on its way into an image ----
+// ---- cancelling operations into an image ----
 
 class SuspendedFarAway : public ImagesTest {
  protected:
@@ -638,7 +638,7 @@ TEST_F(ImagesForAMoment, ImagesOfAJobThatEndedAreCollected) {
   wait_until([this] { return cluster_.get("/v1/images").json().empty(); });
 }
 
-// ---- what the rest of the coordinator asks for ----
+// ---- requests of the rest of the coordinator ----
 
 TEST_F(ImagesTest, JobParkedByTheSystemResumesWhenMemoryIsFree) {
   a_.agent->set_free(0);

@@ -114,9 +114,9 @@ TEST_F(ScheduleTest, TheNextIsTheFirstOfThoseThatWaitForTheirTime) {
   EXPECT_EQ(schedule_.next_due(1'030'000), 1'060'000);
 }
 
-// Jobs of one node under protection for a while, by a clock that stands until the schedule says when to look
-// again. Each snapshot takes a time of its own, its barrier lies somewhere in it, and it counts once it has
-// ended.
+// Jobs of one node under protection for a while, by a clock that stands until the next time of the
+// schedule. Each snapshot takes a time of its own, its barrier lies somewhere in it, and it counts once it
+// has ended.
 class ProtectedFor : public ScheduleTest {
  protected:
   struct Taken {
@@ -146,8 +146,8 @@ class ProtectedFor : public ScheduleTest {
       taken_[job].push_back(one);
     }
   }
-  // The most that is lost between two durable images of the job, and what it may be, `others` being the
-  // snapshots it may have to wait for.
+  // The most work that is lost between two durable images of the job, and its limit; `others`: the snapshots
+  // it may have to wait for.
   void expect_bounded(wire::JobId job, std::int64_t others) {
     const auto& all = taken_[job];
     ASSERT_GT(all.size(), 20u);

@@ -49,7 +49,7 @@ TEST_F(DrainsTest, AnyGpuOfAnAbsentNodeCanBeCordoned) {
   two_nodes(0);
   cluster_.stop();
   node("node-b").stop();
-  cluster_.start();  // it knows the node by name; its GPUs it would hear from its agent
+  cluster_.start();  // it knows the node by name; its agent would report the GPUs
   EXPECT_EQ(cluster_.post("/v1/cordon", R"({"place":"node-b:5"})").status, 200U);
 }
 
@@ -167,7 +167,7 @@ TEST_F(DrainsTest, GivesUpOnAJobAfterThreeAttempts) {
     wait_for_drain(begun["id"], [&](const json& d) {
       return job_of(d, "job-a")["attempts"] == attempt && job_of(d, "job-a")["state"] == "waiting";
     });
-    node("node-b").set_free(std::uint64_t{8} << 30);  // what it waits for: a word of what nodes have
+    node("node-b").set_free(std::uint64_t{8} << 30);  // it waits for an inventory
   }
   const json done = finished_drain(begun["id"]);
   EXPECT_EQ(done["exit_code"], 1);

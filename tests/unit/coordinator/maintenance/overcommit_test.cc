@@ -40,7 +40,7 @@ class OvercommitTest : public ::testing::Test {
         {"argv", {"./train"}}, {"cwd", "/tmp"}, {"dry_run", true}, {"gpu_memory_bytes", bytes}};
     return cluster_.post("/v1/jobs", body.dump()).json()["possible"];
   }
-  // The node's next list of what it has: until then it is what it was.
+  // The node's next inventory: until then the last one holds.
   void say_free(std::uint64_t bytes) {
     agent_->set_free(bytes);
     while (cluster_.get("/v1/gpus").json()[0]["free_bytes"] != bytes) std::this_thread::yield();
@@ -68,7 +68,7 @@ class OvercommitTest : public ::testing::Test {
 TEST_F(OvercommitTest, JobOfLowerPriorityIsParkedForAHigherOne) {
   ASSERT_EQ(run("low", 0, 6 * kGiB, false).status, 201U);
   ASSERT_EQ(run("high", 5, 6 * kGiB, false).status, 409U);  // not without --preempt
-  // What the parked one held is free already: it had been promised, not taken.
+  // The parked one's memory is free already: it had been promised, not taken.
   const HttpAnswer high = run("high", 5, 6 * kGiB, true);
   ASSERT_EQ(high.status, 201U) << high.body;
   EXPECT_EQ(state("low"), "parked");
@@ -117,7 +117,7 @@ TEST_F(OvercommitTest, ResumedJobReservesItsMemoryUntilItsNodeReportsIt) {
   cluster_.wait_for_event("job-resumed");
   EXPECT_TRUE(fits(2 * kGiB));
   EXPECT_FALSE(fits(3 * kGiB));
-  // The job says itself what it holds, and what is free is as of before.
+  // The job itself reports the memory that it holds, and the free memory is as of before.
   agent_->post([this] {
     for (wire::JobInstance& instance : agent_->inventory.jobs) instance.ranks[0].state_bytes = 6 * kGiB;
     agent_->change(1, 2, wire::JobPhase::kRunning);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the disk under the switch's journal does to a coordinator: its loop goes on, and nothing is said
+// The effect of the disk under the switch's journal: the coordinator's loop runs on, and no message leaves
 // before its record is durable. The disk is slow_disk.h.
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::json;
 
-// What a node was told of switches, in order.
+// The messages of switches that a node received, in order.
 class Heard {
  public:
   // `swallow` is not answered.
@@ -36,7 +36,7 @@ class Heard {
     const std::lock_guard lock(mutex_);
     return names_;
   }
-  // Up to the end that the coordinator states; what is said again is said once.
+  // Up to the end that the coordinator states; repeated messages count once.
   [[nodiscard]] std::vector<std::string> story() {
     std::vector<std::string> found;
     for (const std::string& name : names()) {
@@ -104,7 +104,7 @@ class SwitchJournalTest : public ::testing::Test {
     });
     return m;
   }
-  // What was said to the job's node before this was called has come there.
+  // The messages to the job's node before this call have arrived.
   void reach(const std::string& job) { ASSERT_EQ(cluster_.get("/v1/jobs/" + job + "/logs").status, 200U); }
   template <class Answer>
   static bool is_pending(const std::future<Answer>& answer) {

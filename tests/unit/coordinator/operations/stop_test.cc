@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What has been asked of a job, and what a migration left behind, lasts: stops, and the incarnation that a
-// job goes on as.
+// Requests about a job, and the results of a migration, last: stops, and the incarnation that a job continues
+// as.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -97,8 +97,8 @@ class StopTest : public ::testing::Test {
     instance.ranks.emplace_back();
     return back;
   }
-  // The target runs the job; the source waits at its barrier, and goes on from there when it hears that the
-  // target gave up.
+  // The target runs the job; the source waits at its barrier, and continues from there when the target has
+  // reported that it gave up.
   void hold_at_runs() {
     a_->instead = [this](const wire::SwitchMessage& m) {
       if (std::holds_alternative<wire::Runs>(m.body)) return true;
@@ -212,7 +212,7 @@ TEST_F(StopTest, StopBetweenBarrierAndRunsEndsTheTargetThatKeepsTheJob) {
   });
   EXPECT_TRUE(told_b_.comes());
   EXPECT_EQ(closed(id)["runs_at"], "node-b:0");
-  // It has answered what came after the stop.
+  // It has answered a request after the stop.
   EXPECT_FALSE(told_a_.said()) << "the source waited at its barrier, and was told to end";
   EXPECT_EQ(ended_job()["exit_code"], 143);
 }

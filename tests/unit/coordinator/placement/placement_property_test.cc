@@ -88,7 +88,7 @@ TEST_F(PlacementProperties, SuitableGpusComeBeforeUnsuitableOnes) {
       ASSERT_EQ(candidate.suitable, objections(*gpu, request).empty());
       if (!candidate.suitable) continue;
       ASSERT_FALSE(candidate.passing);
-      // Said without the filters' own code.
+      // Computed without the filters' own code.
       ASSERT_TRUE(gpu->connected && gpu->healthy && gpu->closed.empty() && !gpu->mig && !gpu->remap_pending &&
                   !gpu->remap_failed && gpu->recovery_action == 0);
       ASSERT_LE(

@@ -140,7 +140,7 @@ TEST(Placement, SpreadsOverGpusThenNodes) {
   EXPECT_EQ(candidates.at(2).place, Place("a", 0));
 }
 
-// One filter each: the GPU would do but for what `spoil` does, and the reason says what that is.
+// One filter each: the GPU would do but for the change of `spoil`, and the reason names that.
 void expect_filtered(const std::function<void(GpuView&, PlacementRequest&)>& spoil,
                      const std::string& reason) {
   GpuView view = gpu("b", 0);
@@ -297,7 +297,7 @@ TEST(PlacementScore, UnknownIsNotEqual) {
   request.near = {Place("a", 0)};
   for (const ScoreTerm& term : score_terms(gpus[1], request, gpus))
     EXPECT_THAT(term.reason, ::testing::Not(HasSubstr("as a:0")));
-  // And what one node's GPUs are to each other says nothing of another's.
+  // And the topology of one node's GPUs does not count for another's.
   gpus[2].peers = {peer(0, 4, 10)};
   gpus[0].numa_node = gpus[2].numa_node = 0;
   for (const ScoreTerm& term : score_terms(gpus[2], request, gpus))

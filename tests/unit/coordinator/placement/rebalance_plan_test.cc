@@ -275,7 +275,7 @@ TEST(Rebalance, IsAsGoodAsTryingEverything) {
     ASSERT_EQ(plan.moves.empty(), plan.free_after == plan.free_before) << round;
     freed += plan.free_after > plan.free_before ? 1 : 0;
   }
-  EXPECT_GT(freed, 300U);  // else the problems say little
+  EXPECT_GT(freed, 300U);  // else the problems prove little
 }
 
 TEST(Rebalance, TheSameProblemGivesTheSamePlan) {
@@ -292,7 +292,7 @@ TEST(Rebalance, TheSameProblemGivesTheSamePlan) {
   }
 }
 
-// Many GPUs and jobs: the search ends at its budget, and what it has by then can be carried out and helps.
+// Many GPUs and jobs: the search ends at its budget, and its plan can be carried out and helps.
 TEST(Rebalance, ALargeClusterIsPlannedWithinTheBudget) {
   std::mt19937_64 random(3);
   PackProblem problem;

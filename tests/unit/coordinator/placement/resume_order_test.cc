@@ -11,7 +11,7 @@ using Claims = std::vector<std::pair<Place, std::uint64_t>>;
 constexpr std::uint64_t kTotal = 100;
 constexpr bool kNotReady = false;
 
-// What is not free is its jobs'.
+// Memory that is not free is its jobs'.
 GpuView gpu(std::uint32_t index, std::uint64_t free_bytes) {
   GpuView view;
   view.place = Place("a", index);
@@ -85,7 +85,7 @@ TEST(ResumeOrder, OlderJobClaimsMemoryOnlyOfSuitableGpus) {
 
 TEST(ResumeOrder, UnplaceableJobDoesNotBlockOthers) {
   GpuView shared = gpu(0, 30);
-  shared.shown_bytes = 40;  // the rest is somebody else's
+  shared.shown_bytes = 40;  // the rest is other programs'
   EXPECT_EQ(next_of({resting(1, 10, 71), resting(2, 20, 30)}, {shared}), 2U);
   EXPECT_EQ(next_of({resting(1, 10, 70), resting(2, 20, 30)}, {shared}), 0U);
   shared.shown_bytes = 0;  // on its way, and not shown yet

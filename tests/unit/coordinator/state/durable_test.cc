@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the disk does to a coordinator: its loop never syncs, and what was said is durable. The disk is
+// The effect of the disk on a coordinator: its loop never syncs, and its messages are durable. The disk is
 // slow_disk.h.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -135,7 +135,7 @@ TEST_F(DurableTest, NodeReceivesAnOrderOnceItIsDurable) {
   EXPECT_EQ(a_->starts() + b_->starts(), 1U);
 }
 
-// What a node is told of it waits for the disk, too, and is told when the disk is well again.
+// The message to a node waits for the disk, too, and leaves when the disk works again.
 TEST_F(DurableTest, StopThatWasNotDurableIsSentLater) {
   ASSERT_EQ(
       cluster_.post("/v1/jobs", R"({"argv":["./train"],"cwd":"/tmp","name":"train","node":"node-a"})").status,

@@ -51,7 +51,7 @@ TEST(MemoryHistory, SurvivesInAJobsDocument) {
   EXPECT_EQ(again.memory.peak(), 3U);
   EXPECT_EQ(again.memory.peak_ms(), 7 * kMinute);
   EXPECT_EQ(again.memory.minutes(), job.memory.minutes());
-  EXPECT_EQ(again.memory.now(), 0U);  // nobody knows until the node says so
+  EXPECT_EQ(again.memory.now(), 0U);  // not known until the node reports it
 }
 
 TEST(MemoryHistory, EntriesOutOfOrderAreLeftOut) {

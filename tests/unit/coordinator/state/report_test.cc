@@ -15,7 +15,7 @@ wire::SourceReport source() {
   s.last_ack_ns = 1011 * kMs;
   s.clock_offset_ns = 500 * kMs;
   s.state_bytes = 100'000'000;
-  s.dirty_bytes = 70'000'000;  // over all rounds: not what the pause waits for
+  s.dirty_bytes = 70'000'000;  // over all rounds: the pause does not wait for it
   s.final_bytes = 10'000'000;
   s.scan_bytes_per_second = 20'000'000'000;
   s.link_bytes_per_second = 1'000'000'000;

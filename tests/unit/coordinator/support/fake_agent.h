@@ -32,9 +32,9 @@ class FakeAgent {
   void start();
   void stop();
 
-  // What it has; change it from the test's thread only before start().
+  // Its inventory; change it from the test's thread only before start().
   wire::NodeInventory inventory;
-  // What its hello says beside that; software_version and inventory are set then. `describes`: on_other
+  // The rest of its hello; software_version and inventory are set then. `describes`: on_other
   // answers DescribeJob and DescribeSwitch.
   wire::AgentHello introduction;
   bool refuse_starts = false;
@@ -42,7 +42,7 @@ class FakeAgent {
   bool refuse_prepare = false;  // as a target
   bool silent_prepare = false;  // never answers Prepare, at either side
   bool pauses = false;  // as a source: it stands at its barrier from the start of the copy until run_jobs()
-  wire::Reason leaves;  // as a source: why it leaves instead of copying, which only Resumed says
+  wire::Reason leaves;  // as a source: why it leaves instead of copying; only in Resumed
   wire::Reason relinquishes;  // as a target: instead of committing
   std::string log = "one\ntwo\n";
   // Of the instances that change from now on.
@@ -60,7 +60,7 @@ class FakeAgent {
   void end_job(std::uint64_t job, std::int32_t exit_code);
   // All that is starting or paused runs.
   void run_jobs();
-  // Says so in an inventory.
+  // Sends an inventory with it.
   void set_free(std::uint64_t bytes);
   // All instances of the job hold so much as the driver counts.
   void hold(std::uint64_t job, std::uint64_t bytes);
@@ -73,7 +73,7 @@ class FakeAgent {
   }
   void change(std::uint64_t job, std::uint64_t incarnation, wire::JobPhase phase, std::int32_t exit_code = -1,
               std::uint32_t gpu_of_a_new_one = 0);
-  // What the side `from` says in answer to that message. On its thread.
+  // The answer of the side `from` to that message. On its thread.
   void say(const wire::SwitchMessage& to_answer, wire::Party from, wire::Party to, wire::SwitchBody body);
   void post(std::function<void()> what) { control::asio::post(io_, std::move(what)); }
   void report_health(wire::HealthReport report);

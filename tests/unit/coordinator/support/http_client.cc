@@ -10,7 +10,7 @@ namespace ckpt::coordinator::test {
 
 namespace {
 
-// Nothing if nobody listens there.
+// Nothing if no server listens there.
 UniqueFd say(std::uint16_t port, const std::string& bytes) {
   UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};

@@ -21,7 +21,7 @@ struct HttpAnswer {
 // Sends `bytes` to 127.0.0.1:port and returns what comes back until the peer closes.
 std::string talk(std::uint16_t port, const std::string& bytes);
 
-// Asks and does not wait for the answer: whoever holds the connection may wait, or go.
+// Sends a request without waiting for the answer: the owner of the connection may wait, or go.
 UniqueFd begin_request(std::uint16_t port, const std::string& token, const std::string& target);
 
 HttpAnswer request(std::uint16_t port, const std::string& token, const std::string& method,

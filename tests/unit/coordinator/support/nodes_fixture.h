@@ -62,7 +62,7 @@ class NodesTest : public ::testing::Test {
   // 202 and the drain.
   json drain(const std::string& body);
   json finished_drain(const std::string& id);
-  // Waits until `done` says so of the drain.
+  // Waits until `done` is true of the drain.
   json wait_for_drain(const std::string& id, const std::function<bool(const json&)>& done);
   static json job_of(const json& drain, const std::string& name);
 

@@ -25,7 +25,7 @@ class SlowDisk {
   void fail(int error, const std::string& file = {});
   // Of the file; 0: they succeed again.
   void fail_writes(int error, const std::string& file);
-  // Until somebody waits for the disk that is held up.
+  // Until a thread waits for the disk that is held up.
   bool wait_for_a_sync();
   int syncs_of(std::thread::id thread);
   int syncs();
